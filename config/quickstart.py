@@ -1,0 +1,31 @@
+# The main job of ./quickstart: a small GPT over bytes, trained on this project's own sources and documents.  A few
+# minutes on two cores.  ./quickstart adds --dataset and --out_dir.
+
+# model: about 0.8 million parameters
+n_layer = 4
+n_head = 4
+n_embd = 128
+block_size = 128
+dropout = 0.0
+bias = False
+
+# data: 16 x 128 = 2,048 bytes per update
+batch_size = 16
+gradient_accumulation_steps = 1
+
+# optimizer
+learning_rate = 2e-3
+min_lr = 2e-4
+max_iters = 1000
+lr_decay_iters = 1000
+warmup_iters = 50
+beta2 = 0.99
+
+# what is measured and saved
+eval_interval = 200
+eval_iters = 20
+log_interval = 20
+always_save_checkpoint = True
+
+device = 'cpu'
+compile = False

@@ -1,0 +1,19 @@
+# Man pages.  The option lists of gpt-train and gpt-sample come from the table of keys: a small program prints them, and
+# they replace the line @OPTIONS@ of the .in file.  A cross build cannot run that program and takes the pages that the
+# release brings.
+dist_man_MANS += doc/gpt-train.1 doc/gpt-prepare.1 doc/gpt-sample.1
+EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/man_page.sh
+
+if CROSS_COMPILING
+else
+noinst_PROGRAMS += src/config/man_options
+src_config_man_options_SOURCES = src/config/man_options.c
+src_config_man_options_LDADD = $(PROGRAM_LIBS)
+CLEANFILES += doc/gpt-train.1 doc/gpt-sample.1
+
+doc/gpt-train.1: $(srcdir)/doc/gpt-train.1.in src/config/man_options$(EXEEXT)
+	$(AM_V_GEN)$(MAN_MAKE) train <$(srcdir)/doc/gpt-train.1.in >$@.new && mv $@.new $@
+doc/gpt-sample.1: $(srcdir)/doc/gpt-sample.1.in src/config/man_options$(EXEEXT)
+	$(AM_V_GEN)$(MAN_MAKE) sample <$(srcdir)/doc/gpt-sample.1.in >$@.new && mv $@.new $@
+MAN_MAKE = $(MKDIR_P) doc && $(SHELL) $(srcdir)/doc/man_page.sh src/config/man_options$(EXEEXT) $(PACKAGE_VERSION)
+endif

@@ -1,0 +1,33 @@
+# GT_SUMMARY
+# The table at the end of configure: what was found and what the build will contain.
+AC_DEFUN([GT_SUMMARY], [
+  AS_IF([test "x$gt_have_check" = xyes], [gt_text_check="yes"],
+    [gt_text_check="no (make check needs it; Debian: check)"])
+  AS_IF([test "x$PYTHON_TORCH" != xno], [gt_text_torch=$PYTHON_TORCH],
+    [gt_text_torch="no (comparisons with PyTorch are skipped; Debian: python3-torch)"])
+  AS_IF([test "x$gt_openmp" = xyes], [gt_text_openmp="yes ($OPENMP_CFLAGS)"],
+    [gt_text_openmp="no: the cpu backend runs on one thread"])
+  AS_IF([test "x$gt_x86_simd" = xyes], [gt_text_simd="generic avx2 avx512 (picked at run time)"],
+    [gt_text_simd="generic"])
+  AS_IF([test "x$enable_hardening" = xyes],
+    [gt_text_hardening=`echo $HARDENING_CPPFLAGS $HARDENING_CFLAGS $HARDENING_LDFLAGS`], [gt_text_hardening=no])
+  AS_IF([test -n "$gt_sanitizers"], [gt_text_sanitizers=`echo $gt_sanitizers`], [gt_text_sanitizers=none])
+  AS_ECHO(["
+  $PACKAGE_NAME $PACKAGE_VERSION
+    prefix             $prefix
+    compiler           $CC (`$CC --version 2>/dev/null | sed -n 1p`)
+    flags              `echo $BUILD_CFLAGS $CFLAGS`
+    warnings fatal     $enable_werror
+    debug              $enable_debug
+    sanitizers         $gt_text_sanitizers
+    hardening          $gt_text_hardening
+    OpenMP             $gt_text_openmp
+    BLAS               `echo $BLAS_LIBS`
+    kernels            $gt_text_simd
+    jansson            `$PKG_CONFIG --modversion jansson 2>/dev/null`
+    Check (tests)      $gt_text_check
+    Python (style)     ${PYTHON:-no (make check-style needs it; Debian: python3)}
+    Python with torch  $gt_text_torch
+    backends           cpu
+"])
+])

@@ -1,0 +1,1 @@
+# The files of src/dist; Makefile.am includes this.

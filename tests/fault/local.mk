@@ -1,0 +1,1 @@
+# The files of tests/fault; Makefile.am includes this.

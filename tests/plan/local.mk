@@ -1,0 +1,1 @@
+# The files of tests/plan; Makefile.am includes this.

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""The house rules that a machine can check.
+
+Usage: check_style.py [--root=DIR] [--only=CHECK[,CHECK...]]
+The folder is --root, else $top_srcdir, else the one above this script.  Each check prints what it found as
+FILE:LINE: what, then one line PASS, FAIL or SKIP; the last line is "checks: P passed, F failed, S skipped".
+Exit status: 0 nothing found, 1 something found, 2 bad usage.
+
+  includes      a file of src/ includes its own folder and lower ranks only; backends see base/, model/op.h and ops.def,
+                backend/, dist/ and themselves; no vendor header in src/; OpenMP and intrinsics in backends/cpu only
+  headers       every header compiles alone, twice in a row, and its guard is GPT_TRAIN_..._H
+  clang         every source of src/ and backends/cpu's portable files is clean under clang's warnings as well
+  functions     host functions have at most 70 lines, functions of backends/ and tests/ at most 120
+  format        clang-format finds nothing to change
+  comments      each .c and .h file opens with a comment that says what it is
+  unfinished    no to-do note without the number of its issue
+  paths         no path of one machine
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+RANKS = {
+    "base": 0,
+    "config": 1, "data": 1, "model": 1,
+    "backend": 2, "dist": 2,
+    "plan": 3, "io": 3,
+    "exec": 4,
+    "train": 5,
+    "cli": 6,
+}
+BACKENDS_SEE_FOLDERS = ("base", "backend", "dist")
+BACKENDS_SEE_FILES = ("model/op.h", "model/ops.def")
+# Headers of vendors and libraries, and the only files that may include them.
+VENDOR = [
+    (re.compile(r"^jansson\.h$"), re.compile(r"^(src/base/json\.[ch]|tests/.*)$")),
+    (re.compile(r"^(omp|cblas|immintrin|x86intrin|arm_neon|blis|mkl.*)\.h$"), re.compile(r"^backends/cpu/")),
+    (re.compile(r"^(cuda.*|cublas.*|cudnn.*|nvrtc.*|nccl.*|curand.*)$"), re.compile(r"^backends/cuda/")),
+    (re.compile(r"^(CL/.*|clblast.*|OpenCL/.*)$"), re.compile(r"^backends/opencl/")),
+    (re.compile(r"^mpi.*\.h$"), re.compile(r"^src/dist/comm_mpi\.c$")),
+]
+LINES_MAX_HOST = 70
+LINES_MAX_OTHER = 120
+WARNINGS = ("-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes "
+            "-Werror").split()
+# Written in pieces, so that this file passes its own check.
+MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9_.])/(?:" + "|".join(("wo" + "rk", "fa" + "rm", "ro" + "ot",
+                          "home/[a-z]", "tmp/" + "bash_jobs")) + r")/")
+UNFINISHED = re.compile(r"\b(?:" + "TO" + "DO|FIX" + "ME|XX" + r"X)\b(?!.*#\d+)")
+
+
+def tree_files(root, folders, suffixes):
+    """Paths relative to `root`, sorted, of the files below `folders` whose names end in one of `suffixes`."""
+    found = []
+    for folder in folders:
+        for base, names, files in os.walk(os.path.join(root, folder)):
+            names[:] = [n for n in names if not n.startswith(".") and n != "__pycache__"]
+            found += [os.path.relpath(os.path.join(base, f), root) for f in files if f.endswith(suffixes)]
+    return sorted(found)
+
+
+def read_text(root, path):
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def without_comments(text):
+    """The C text with comments blanked and line numbers kept; strings stay, a quote character inside one is seen."""
+    pattern = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.S)
+
+    def blank(match):
+        piece = match.group(0)
+        return piece if piece[0] in "\"'" else "".join(c if c == "\n" else " " for c in piece)
+
+    return pattern.sub(blank, text)
+
+
+def folder_of_path(path):
+    return path.split("/")[1]
+
+
+def include_problem(path, target, quoted):
+    """What is wrong with `path` including `target`, or None."""
+    for header, allowed in VENDOR:
+        if header.match(target) and not allowed.match(path):
+            return "includes <%s>, which only %s may" % (target, allowed.pattern)
+    if not quoted or path.startswith("tests/") and not path.startswith("tests/ref/"):
+        return None
+    if target.startswith(("/", ".")) or "/../" in target:
+        return 'includes "%s"; write the path from src/' % target
+    parts = path.split("/")
+    folder = target.split("/")[0]
+    if parts[0] == "tests":
+        return 'the oracle includes "%s" of a backend' % target if folder == "backends" else None
+    if parts[0] == "backends":
+        own = target.startswith("backends/%s/" % parts[1]) or "/" not in target
+        if own or folder in BACKENDS_SEE_FOLDERS or target in BACKENDS_SEE_FILES:
+            return None
+        return 'a backend includes "%s"' % target
+    if target == "config.h" and folder_of_path(path) != "config":
+        return None
+    if "/" not in target:
+        return 'includes "%s"; write FOLDER/FILE (and <config.h>)' % target
+    if folder not in RANKS:
+        return 'includes "%s", which is no folder of src/' % target
+    if folder == parts[1] or RANKS[folder] < RANKS[parts[1]]:
+        return None
+    return 'rank %d (%s) includes "%s" of rank %d' % (RANKS[parts[1]], parts[1], target, RANKS[folder])
+
+
+def check_includes(root):
+    for path in tree_files(root, ("src", "backends", "tests"), (".c", ".h", ".def")):
+        if path.startswith("src/") and folder_of_path(path) not in RANKS:
+            yield path, 1, "is in a folder of src/ that has no rank"
+            continue
+        for number, line in enumerate(without_comments(read_text(root, path)).split("\n"), 1):
+            match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+            problem = match and include_problem(path, match.group(2), match.group(1) == '"')
+            if problem:
+                yield path, number, problem
+
+
+def compile_flags(root):
+    return ["-std=c11", "-D_DEFAULT_SOURCE", "-D_POSIX_C_SOURCE=200809L", "-fsyntax-only",
+            "-I" + os.path.join(root, "src"), "-I" + root] + shlex.split(os.environ.get("STYLE_CPPFLAGS", ""))
+
+
+def first_complaint(command):
+    """None when `command` succeeds in silence, else the first line that it says about an error."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode == 0:
+        return None
+    lines = done.stdout.strip().split("\n")
+    return next((line for line in lines if "error" in line), lines[0])
+
+
+def check_headers(root):
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    with tempfile.TemporaryDirectory() as scratch:
+        unit = os.path.join(scratch, "alone.c")
+        for path in tree_files(root, ("src", "backends", "tests"), (".h",)):
+            guard = re.search(r"^#ifndef (GPT_TRAIN_\w+_H)\n#define (\w+)\n", read_text(root, path), re.M)
+            tail = re.sub(r"\W", "_", os.path.basename(path)).upper()
+            if not guard or guard.group(1) != guard.group(2) or not guard.group(1).endswith(tail):
+                yield path, 1, "has no include guard GPT_TRAIN_FOLDER_%s" % tail
+            with open(unit, "w", encoding="utf-8") as file:
+                file.write('#include "%s"\n' % os.path.abspath(os.path.join(root, path)) * 2)
+                file.write("int alone_unit;\n")
+            complaint = first_complaint(compiler + compile_flags(root) + ["-Wall", "-Wextra", "-Werror", unit])
+            if complaint:
+                yield path, 1, "does not compile alone: " + complaint
+
+
+def check_clang(root):
+    if not shutil.which("clang"):
+        raise FileNotFoundError("no clang (Debian: clang)")
+    with tempfile.TemporaryDirectory() as scratch:
+        # What configure would have found.
+        with open(os.path.join(scratch, "config.h"), "w", encoding="utf-8") as file:
+            file.write('#define PACKAGE_NAME "gpt-train"\n#define PACKAGE_VERSION "0"\n#define PACKAGE_STRING "0"\n')
+        flags = compile_flags(root) + WARNINGS + ["-DHAVE_CONFIG_H", "-I" + scratch]
+        for path in tree_files(root, ("src",), (".c",)):
+            complaint = first_complaint(["clang"] + flags + [os.path.join(root, path)])
+            if complaint:
+                yield path, 1, complaint
+
+
+def check_functions(root):
+    for path in tree_files(root, ("src", "backends", "tests"), (".c", ".h")):
+        limit = LINES_MAX_HOST if path.startswith("src/") else LINES_MAX_OTHER
+        start = None
+        for number, line in enumerate(read_text(root, path).split("\n"), 1):
+            if line.startswith("{"):
+                start = number
+            elif line.startswith("}") and start is not None:
+                if number - start + 1 > limit:
+                    yield path, start, "a function of %d lines; the limit here is %d" % (number - start + 1, limit)
+                start = None
+
+
+def check_format(root):
+    if not shutil.which("clang-format"):
+        raise FileNotFoundError("no clang-format (Debian: clang-format)")
+    version = subprocess.run(["clang-format", "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    if not re.search(r"version 14\.", version):
+        raise FileNotFoundError("clang-format is not version 14, whose layout is ours: " + version.strip())
+    for path in tree_files(root, ("src", "backends", "tests"), (".c", ".h")):
+        complaint = first_complaint(["clang-format", "--dry-run", "-Werror", "--style=file",
+                                     os.path.join(root, path)])
+        if complaint:
+            place = re.search(r":(\d+):\d+: ", complaint)
+            yield path, int(place.group(1)) if place else 1, "clang-format would change this"
+
+
+def check_comments(root):
+    for path in tree_files(root, ("src", "backends", "tests"), (".c", ".h")):
+        text = read_text(root, path)
+        comment = re.match(r"/\*(.*?)\*/", text, re.S)
+        lines = len(comment.group(1).strip().split("\n")) if comment else 0
+        least = 3 if path.endswith(".c") and path.startswith(("src/", "backends/")) else 1
+        if lines < least:
+            yield path, 1, "opens with a comment of %d lines; it says what, how and what not, in %d or more" % (
+                lines, least)
+
+
+def text_files(root):
+    """Everything that a person wrote: sources, scripts, build files, documents."""
+    suffixes = (".c", ".h", ".def", ".sh", ".py", ".mk", ".m4", ".md", ".1", ".in", ".cu", ".cl", ".txt")
+    found = tree_files(root, ("src", "backends", "tests", "m4", "doc", "config", "bench", "tools"), suffixes)
+    top = ("configure.ac", "Makefile.am", "quickstart", ".ci/run", ".gitignore", "README.md", "CONTRIBUTING.md",
+           "NEWS", ".clang-format")
+    return found + [name for name in top if os.path.isfile(os.path.join(root, name))]
+
+
+def check_unfinished(root):
+    for path in text_files(root):
+        for number, line in enumerate(read_text(root, path).split("\n"), 1):
+            if UNFINISHED.search(line):
+                yield path, number, "unfinished work without the number of its issue: " + line.strip()[:80]
+
+
+def check_paths(root):
+    for path in text_files(root):
+        for number, line in enumerate(read_text(root, path).split("\n"), 1):
+            if MACHINE_PATH.search(line):
+                yield path, number, "a path of one machine: " + line.strip()[:80]
+
+
+CHECKS = {
+    "includes": check_includes, "headers": check_headers, "clang": check_clang, "functions": check_functions,
+    "format": check_format, "comments": check_comments, "unfinished": check_unfinished, "paths": check_paths,
+}
+
+
+def run_check(name, root):
+    """Prints the findings of one check; returns PASS, FAIL or SKIP."""
+    try:
+        findings = list(CHECKS[name](root))
+    except FileNotFoundError as missing:
+        print("SKIP style-%s: %s" % (name, missing))
+        return "SKIP"
+    for path, line, what in findings:
+        print("%s:%d: %s [%s]" % (path, line, what, name))
+    result = "FAIL" if findings else "PASS"
+    print("%s style-%s" % (result, name))
+    return result
+
+
+def main(arguments):
+    root = os.environ.get("top_srcdir") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    names = list(CHECKS)
+    for argument in arguments:
+        if argument.startswith("--root="):
+            root = argument[len("--root="):]
+        elif argument.startswith("--only=") and set(argument[len("--only="):].split(",")) <= set(CHECKS):
+            names = argument[len("--only="):].split(",")
+        else:
+            print(__doc__, file=sys.stderr)
+            return 2
+    if not os.path.isdir(os.path.join(root, "src")):
+        print("%s has no src/" % root, file=sys.stderr)
+        return 2
+    results = [run_check(name, root) for name in names]
+    print("checks: %d passed, %d failed, %d skipped" % tuple(results.count(r) for r in ("PASS", "FAIL", "SKIP")))
+    return 1 if "FAIL" in results else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,5 @@
+# The house rules, checked by machine; `make check-style` runs them alone.
+dist_check_SCRIPTS += tests/style/check_style.py tests/style/selftest.sh tests/style/shell.sh tests/style/summary_test.sh
+
+check-style:
+	@$(AM_TESTS_ENVIRONMENT) $(LOG_COMPILER) $(srcdir)/tests/style/check_style.py

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Runs one test for the automake harness: picks the interpreter, ends a test that hangs, adds the time that it took.
+# Usage: run_test.sh TEST [ARGUMENT...].  The exit status is the test's own; the last line is "seconds: S".
+set -u
+
+test_path=$1
+shift
+limit_s=${TEST_LIMIT_S:-900}
+
+now() {
+    # Nanoseconds where date knows them, else whole seconds.
+    stamp=$(date +%s.%N 2>/dev/null)
+    case $stamp in
+    *N | '') date +%s ;;
+    *) echo "$stamp" ;;
+    esac
+}
+
+run_limited() {
+    if command -v timeout >/dev/null 2>&1; then
+        timeout -k 10 "$limit_s" "$@"
+    else
+        "$@"
+    fi
+}
+
+start=$(now)
+case $test_path in
+*.py)
+    if [ -z "${PYTHON:-}" ]; then
+        echo "SKIP $(basename "$test_path" .py): no Python 3 (Debian: python3)"
+        exit 77
+    fi
+    run_limited "$PYTHON" -B "$test_path" "$@"
+    ;;
+*.sh)
+    if [ -x "$test_path" ]; then
+        run_limited "$test_path" "$@"
+    else
+        run_limited sh "$test_path" "$@"
+    fi
+    ;;
+*) run_limited "$test_path" "$@" ;;
+esac
+status=$?
+if [ "$status" -eq 124 ]; then
+    echo "ended: longer than $limit_s s (TEST_LIMIT_S)"
+fi
+echo "$start $(now)" | awk '{ printf "seconds: %.2f\n", $2 - $1 }'
+exit "$status"

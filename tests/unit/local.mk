@@ -1,0 +1,8 @@
+# Unit tests: one program per source file, in Check's frame (unit_main.h).  Each folder of src/ has its own list here.
+check_LIBRARIES += tests/unit/libunit.a
+tests_unit_libunit_a_SOURCES = tests/unit/unit_main.c tests/unit/unit_main.h
+UNIT_LIB += tests/unit/libunit.a
+
+include tests/unit/base.mk
+include tests/unit/config.mk
+include tests/unit/data.mk

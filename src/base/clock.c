@@ -1,0 +1,74 @@
+/* Time: two clocks and two ways to show time to a person.
+ *
+ * Durations are rounded before the unit is chosen, so that "60.0 s" and "60 min" never appear.  Day names are English
+ * whatever the locale.  Nothing here is used in a computation of the training itself.
+ */
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+
+int64_t clock_monotonic_ns(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
+}
+
+int64_t clock_wall_s(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec;
+}
+
+char *clock_duration(char text[static 32], double seconds)
+{
+    enum { SIZE = 32 };
+    if (!(seconds >= 0.0 && seconds < 1e15)) {
+        (void)snprintf(text, SIZE, "unknown");
+        return text;
+    }
+    const long long whole_s = llround(seconds);
+    const long long whole_min = llround(seconds / 60.0);
+    const long long whole_h = llround(seconds / 3600.0);
+    if (seconds < 0.00995)
+        (void)snprintf(text, SIZE, "%.1f ms", seconds * 1e3);
+    else if (seconds < 0.9995)
+        (void)snprintf(text, SIZE, "%.0f ms", seconds * 1e3);
+    else if (seconds < 59.95)
+        (void)snprintf(text, SIZE, "%.1f s", seconds);
+    else if (whole_s < 3600)
+        (void)snprintf(text, SIZE, "%lld min %02lld s", whole_s / 60, whole_s % 60);
+    else if (whole_min < 100 * 60)
+        (void)snprintf(text, SIZE, "%lld h %02lld min", whole_min / 60, whole_min % 60);
+    else
+        (void)snprintf(text, SIZE, "%lld d %02lld h", whole_h / 24, whole_h % 24);
+    return text;
+}
+
+char *clock_wall_text(char text[static 32], int64_t wall_s)
+{
+    enum { SIZE = 32, DAY_S = 86400 };
+    static const char days[7][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+    const time_t when = (time_t)wall_s;
+    struct tm local;
+    if ((int64_t)when != wall_s || localtime_r(&when, &local) == NULL) {
+        (void)snprintf(text, SIZE, "unknown");
+        return text;
+    }
+    const int64_t now_s = clock_wall_s();
+    const bool near = wall_s >= now_s - DAY_S && wall_s <= now_s + DAY_S;
+    char date[24] = "";
+    if (!near && strftime(date, sizeof date, "%Y-%m-%d ", &local) == 0) {
+        (void)snprintf(text, SIZE, "unknown");
+        return text;
+    }
+    char time_of_day[8];
+    if (strftime(time_of_day, sizeof time_of_day, "%H:%M", &local) == 0)
+        time_of_day[0] = '\0';
+    (void)snprintf(text, SIZE, "%s %s%s", days[((local.tm_wday % 7) + 7) % 7], date, time_of_day);
+    return text;
+}

@@ -1,0 +1,507 @@
+/* Files: atomic replacement, exact positional reads, folders, locks, CRC-32C.
+ *
+ * A replacement is opened aside relative to a descriptor of its folder, so that write, rename and sync hit the same
+ * folder even when somebody moves it meanwhile.  The function that sees a call fail logs the path, the call and
+ * errno's text.  Locks are flock(2): they vanish with the process, however it ends.  Nothing here follows a symbolic
+ * link when it creates a file, and no name is ever taken from a file's content.
+ */
+#include "base/file.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+_Static_assert(sizeof(off_t) >= 8, "files over 2 GiB need a 64-bit off_t (-D_FILE_OFFSET_BITS=64)");
+
+enum { ASIDE_SUFFIX_BYTES = 32 }; /* ".tmp-", the longest process id, the zero */
+
+/* Logs "PATH: cannot VERB: errno's text". */
+static enum gt_status io_error(const char *path, const char *verb)
+{
+    log_error("%s: cannot %s: %s", path, verb, strerror(errno));
+    return GT_IO;
+}
+
+/* The part of `path` after its last slash. */
+static const char *base_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* The folder that `path` lies in: "." and "/" included. */
+static void folder_of(char out[static FILE_PATH_MAX], const char *path)
+{
+    const size_t length = (size_t)(base_of(path) - path);
+    assert(length < FILE_PATH_MAX);
+    if (length == 0) {
+        memcpy(out, ".", 2);
+        return;
+    }
+    const size_t kept = length > 1 ? length - 1 : 1; /* the slash itself only for the root */
+    memcpy(out, path, kept);
+    out[kept] = '\0';
+}
+
+static int fsync_retry(int fd)
+{
+    int rc;
+    do {
+        rc = fsync(fd);
+    } while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+/* fsync of a folder; file systems that do not know the operation say EINVAL, and have nothing to sync then. */
+static int fsync_folder(int fd)
+{
+    return fsync_retry(fd) == 0 || errno == EINVAL ? 0 : -1;
+}
+
+static enum gt_status replacement_names(struct file_replacement *file, const char *path)
+{
+    if (*base_of(path) == '\0') {
+        log_error("%s: cannot write: the name of a file is expected, not of a folder", path);
+        return GT_IO;
+    }
+    const size_t length = strlen(path);
+    if (length > FILE_PATH_MAX - ASIDE_SUFFIX_BYTES) {
+        log_error("cannot write: the path has %zu bytes, at most %d are possible: %.100s...", length,
+                  FILE_PATH_MAX - ASIDE_SUFFIX_BYTES, path);
+        return GT_IO;
+    }
+    memcpy(file->path, path, length + 1);
+    memcpy(file->aside, path, length);
+    (void)snprintf(file->aside + length, ASIDE_SUFFIX_BYTES, ".tmp-%ld", (long)getpid());
+    return GT_OK;
+}
+
+/* Opens the aside file with `mode`; one that a dead process of the same id left is removed first. */
+static int aside_open(const struct file_replacement *file, mode_t mode)
+{
+    const char *name = base_of(file->aside);
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    int fd = openat(file->dir_fd, name, flags, mode);
+    if (fd < 0 && errno == EEXIST && unlinkat(file->dir_fd, name, 0) == 0)
+        fd = openat(file->dir_fd, name, flags, mode);
+    return fd;
+}
+
+/* Gives the aside file exactly the permissions `mode`, whatever the umask made of them. */
+static enum gt_status mode_keep(const struct file_replacement *file, mode_t mode)
+{
+    struct stat now;
+    if (fstat(file->fd, &now) != 0)
+        return io_error(file->aside, "read its mode");
+    if ((now.st_mode & 0777) != mode && fchmod(file->fd, mode) != 0)
+        return io_error(file->aside, "set its mode");
+    return GT_OK;
+}
+
+static enum gt_status replacement_open(struct file_replacement *file)
+{
+    char folder[FILE_PATH_MAX];
+    folder_of(folder, file->path);
+    file->dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file->dir_fd < 0)
+        return io_error(folder, "open the folder");
+    struct stat old;
+    const bool exists = fstatat(file->dir_fd, base_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
+    if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
+        log_error("%s: cannot replace: it is not a regular file", file->path);
+        return GT_IO;
+    }
+    const bool keeps_mode = exists && S_ISREG(old.st_mode);
+    file->fd = aside_open(file, keeps_mode ? old.st_mode & 0777 : 0666);
+    if (file->fd < 0)
+        return io_error(file->aside, "create");
+    file->aside_exists = true;
+    return keeps_mode ? mode_keep(file, old.st_mode & 0777) : GT_OK;
+}
+
+enum gt_status file_replacement_begin(struct file_replacement *file, const char *path)
+{
+    file->fd = -1;
+    file->dir_fd = -1;
+    file->aside_exists = false;
+    file->size_bytes = 0;
+    file->crc32c = 0;
+    file->path[0] = '\0';
+    file->aside[0] = '\0';
+    TRY(replacement_names(file, path));
+    enum gt_status status = replacement_open(file);
+    if (status != GT_OK)
+        file_replacement_abort(file);
+    return status;
+}
+
+enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count)
+{
+    assert(file->fd >= 0);
+    const char *next = bytes;
+    size_t left = count;
+    while (left > 0) {
+        const ssize_t written = write(file->fd, next, left);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return io_error(file->aside, "write");
+        if (written == 0) {
+            log_error("%s: cannot write: the system took 0 of %zu bytes", file->aside, left);
+            return GT_IO;
+        }
+        next += written;
+        left -= (size_t)written;
+    }
+    file->size_bytes += count;
+    file->crc32c = file_crc32c(file->crc32c, bytes, count);
+    return GT_OK;
+}
+
+static enum gt_status replacement_finish(struct file_replacement *file)
+{
+    if (fsync_retry(file->fd) != 0)
+        return io_error(file->aside, "sync");
+    const int rc = close(file->fd);
+    file->fd = -1;
+    if (rc != 0 && errno != EINTR)
+        return io_error(file->aside, "close");
+    if (renameat(file->dir_fd, base_of(file->aside), file->dir_fd, base_of(file->path)) != 0)
+        return io_error(file->path, "rename the new file over it");
+    file->aside_exists = false;
+    if (fsync_folder(file->dir_fd) != 0)
+        return io_error(file->path, "sync the folder of");
+    return GT_OK;
+}
+
+enum gt_status file_replacement_commit(struct file_replacement *file)
+{
+    assert(file->fd >= 0 && file->dir_fd >= 0);
+    enum gt_status status = replacement_finish(file);
+    file_replacement_abort(file); /* after success only the folder's descriptor is left to release */
+    return status;
+}
+
+void file_replacement_abort(struct file_replacement *file)
+{
+    if (file->aside_exists)
+        (void)unlinkat(file->dir_fd, base_of(file->aside), 0);
+    if (file->fd >= 0)
+        (void)close(file->fd);
+    if (file->dir_fd >= 0)
+        (void)close(file->dir_fd);
+    file->aside_exists = false;
+    file->fd = -1;
+    file->dir_fd = -1;
+}
+
+enum gt_status file_replace(const char *path, const void *bytes, size_t count)
+{
+    struct file_replacement file;
+    TRY(file_replacement_begin(&file, path));
+    enum gt_status status = file_replacement_write(&file, bytes, count);
+    if (status != GT_OK) {
+        file_replacement_abort(&file);
+        return status;
+    }
+    return file_replacement_commit(&file);
+}
+
+enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_bytes)
+{
+    /* Without O_NONBLOCK the open of a FIFO would wait for a writer; regular files do not care. */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return io_error(path, "open");
+    struct stat info;
+    enum gt_status status = GT_OK;
+    if (fstat(fd, &info) != 0) {
+        status = io_error(path, "read its size");
+    } else if (!S_ISREG(info.st_mode)) {
+        log_error("%s: cannot read: it is %s, not a regular file", path,
+                  S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
+        status = GT_IO;
+    }
+    if (status != GT_OK) {
+        (void)close(fd);
+        return status;
+    }
+    *out_fd = fd;
+    *out_size_bytes = (uint64_t)info.st_size;
+    return GT_OK;
+}
+
+enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t count)
+{
+    if (offset > INT64_MAX || count > INT64_MAX - offset) {
+        log_error("%s: cannot read %zu bytes at %llu: beyond any file", path, count, (unsigned long long)offset);
+        return GT_DATA;
+    }
+    char *next = out;
+    size_t left = count;
+    while (left > 0) {
+        const uint64_t at = offset + (count - left);
+        const ssize_t got = pread(fd, next, left, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return io_error(path, "read");
+        if (got == 0) {
+            log_error("%s: was truncated while it was read: %zu bytes at %llu are wanted, the file ends at %llu", path,
+                      count, (unsigned long long)offset, (unsigned long long)at);
+            return GT_DATA;
+        }
+        next += got;
+        left -= (size_t)got;
+    }
+    return GT_OK;
+}
+
+static enum gt_status read_all_open(int fd, const char *path, uint64_t size_bytes, size_t limit, char **out)
+{
+    if (size_bytes > limit || size_bytes >= SIZE_MAX) {
+        log_error("%s: is %llu bytes long, at most %zu are expected", path, (unsigned long long)size_bytes, limit);
+        return GT_DATA;
+    }
+    const size_t count = (size_t)size_bytes;
+    char *text = malloc(count + 1);
+    if (text == NULL) {
+        log_error("%s: out of memory: %zu bytes to read it", path, count + 1);
+        return GT_NO_MEMORY;
+    }
+    enum gt_status status = file_read_at(fd, path, 0, text, count);
+    if (status != GT_OK) {
+        free(text);
+        return status;
+    }
+    text[count] = '\0';
+    *out = text;
+    return GT_OK;
+}
+
+enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t *out_count)
+{
+    int fd;
+    uint64_t size_bytes;
+    TRY(file_open_read(path, &fd, &size_bytes));
+    enum gt_status status = read_all_open(fd, path, size_bytes, limit, out);
+    (void)close(fd);
+    if (status == GT_OK)
+        *out_count = (size_t)size_bytes;
+    return status;
+}
+
+bool file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool file_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* One level.  Any error is forgiven when the folder is there: mkdir on an existing one may say EACCES or EROFS. */
+static enum gt_status make_folder(const char *path)
+{
+    if (mkdir(path, 0777) == 0)
+        return GT_OK;
+    const int cause = errno;
+    if (file_is_folder(path))
+        return GT_OK;
+    errno = cause == EEXIST ? ENOTDIR : cause;
+    return io_error(path, "create the folder");
+}
+
+enum gt_status file_make_folders(const char *path)
+{
+    char part[FILE_PATH_MAX];
+    const size_t length = strlen(path);
+    if (length == 0 || length >= sizeof part) {
+        log_error("cannot create the folder: the path has %zu bytes, 1 to %d are possible: %.100s", length,
+                  FILE_PATH_MAX - 1, path);
+        return GT_IO;
+    }
+    memcpy(part, path, length + 1);
+    for (size_t i = 1; i < length; i++) {
+        if (part[i] != '/' || part[i - 1] == '/')
+            continue;
+        part[i] = '\0';
+        TRY(make_folder(part));
+        part[i] = '/';
+    }
+    return make_folder(part);
+}
+
+enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name)
+{
+    const size_t length = strlen(folder);
+    const size_t slash = length != 0 && folder[length - 1] != '/' ? 1 : 0;
+    const size_t name_length = strlen(name);
+    if (length >= FILE_PATH_MAX || name_length >= FILE_PATH_MAX || length + slash + name_length >= FILE_PATH_MAX) {
+        log_error("the path of \"%.100s\" in \"%.100s\" has %zu bytes, at most %d are possible", name, folder,
+                  length + slash + name_length, FILE_PATH_MAX - 1);
+        return GT_USAGE;
+    }
+    memmove(out, folder, length);
+    memcpy(out + length, "/", slash);
+    memcpy(out + length + slash, name, name_length + 1);
+    return GT_OK;
+}
+
+enum gt_status file_sync_folder(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return io_error(path, "open the folder");
+    enum gt_status status = fsync_folder(fd) == 0 ? GT_OK : io_error(path, "sync the folder");
+    (void)close(fd);
+    return status;
+}
+
+/* True for "NAME.tmp-DIGITS" with a name in front. */
+static bool is_leftover(const char *name)
+{
+    static const char mark[] = ".tmp-";
+    const size_t length = strlen(name);
+    size_t start = length;
+    while (start > 0 && name[start - 1] >= '0' && name[start - 1] <= '9')
+        start--;
+    return start < length && start > sizeof mark - 1 &&
+           memcmp(name + start - (sizeof mark - 1), mark, sizeof mark - 1) == 0;
+}
+
+void file_remove_leftovers(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    if (dir == NULL)
+        return;
+    const struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL) {
+        struct stat info;
+        if (is_leftover(entry->d_name) && fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(info.st_mode))
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    (void)closedir(dir);
+}
+
+/* The process id that the holder wrote into its lock file, or 0 when there is none to be read. */
+static long lock_holder(int fd)
+{
+    char text[24];
+    const ssize_t got = pread(fd, text, sizeof text - 1, 0);
+    if (got <= 0)
+        return 0;
+    text[got] = '\0';
+    const long pid = strtol(text, NULL, 10);
+    return pid > 0 ? pid : 0;
+}
+
+static enum gt_status lock_refused(int fd, const char *path)
+{
+    if (errno != EWOULDBLOCK)
+        return io_error(path, "lock");
+    const long pid = lock_holder(fd);
+    if (pid != 0)
+        log_error("%s: is locked by process %ld, which is still running", path, pid);
+    else
+        log_error("%s: is locked by another process", path);
+    return GT_USAGE;
+}
+
+/* Writes this process's id into the locked file.  It helps the reader of an error line and no more: the lock holds
+ * without it, on a full disk too, and so a failure is not one. */
+static bool lock_sign(int fd)
+{
+    char text[24];
+    const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    return length > 0 && ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)length, 0) == length;
+}
+
+enum gt_status file_lock(const char *path, int *out_fd)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+    if (fd < 0)
+        return io_error(path, "open the lock file");
+    int rc;
+    do {
+        rc = flock(fd, LOCK_EX | LOCK_NB);
+    } while (rc != 0 && errno == EINTR);
+    if (rc != 0) {
+        enum gt_status status = lock_refused(fd, path);
+        (void)close(fd);
+        return status;
+    }
+    (void)lock_sign(fd);
+    *out_fd = fd;
+    return GT_OK;
+}
+
+void file_unlock(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd); /* the id that stays in the file is read by nobody until the next holder has replaced it */
+}
+
+/* CRC-32C, eight bytes a step ("slicing-by-8", Kounavis and Berry, 2008).  Table k maps a byte to its remainder after
+ * k further zero bytes.  The map is linear over GF(2), so a table is given by its values at the eight powers of two
+ * and the compiler works out the rest. */
+#define CRC_BIT(n, bit, value) (((n) >> (bit)&1u) != 0u ? (value) : 0u)
+#define CRC_1(n, b0, b1, b2, b3, b4, b5, b6, b7)                                                         \
+    (CRC_BIT(n, 0, b0) ^ CRC_BIT(n, 1, b1) ^ CRC_BIT(n, 2, b2) ^ CRC_BIT(n, 3, b3) ^ CRC_BIT(n, 4, b4) ^ \
+     CRC_BIT(n, 5, b5) ^ CRC_BIT(n, 6, b6) ^ CRC_BIT(n, 7, b7))
+#define CRC_4(n, ...) \
+    CRC_1((n), __VA_ARGS__), CRC_1((n) + 1u, __VA_ARGS__), CRC_1((n) + 2u, __VA_ARGS__), CRC_1((n) + 3u, __VA_ARGS__)
+#define CRC_16(n, ...) \
+    CRC_4((n), __VA_ARGS__), CRC_4((n) + 4u, __VA_ARGS__), CRC_4((n) + 8u, __VA_ARGS__), CRC_4((n) + 12u, __VA_ARGS__)
+#define CRC_64(n, ...)                                                                        \
+    CRC_16((n), __VA_ARGS__), CRC_16((n) + 16u, __VA_ARGS__), CRC_16((n) + 32u, __VA_ARGS__), \
+        CRC_16((n) + 48u, __VA_ARGS__)
+#define CRC_TABLE(...)                                                                                          \
+    {                                                                                                           \
+        CRC_64(0u, __VA_ARGS__), CRC_64(64u, __VA_ARGS__), CRC_64(128u, __VA_ARGS__), CRC_64(192u, __VA_ARGS__) \
+    }
+
+static const uint32_t crc_table[8][256] = {
+    CRC_TABLE(0xf26b8303u, 0xe13b70f7u, 0xc79a971fu, 0x8ad958cfu, 0x105ec76fu, 0x20bd8edeu, 0x417b1dbcu, 0x82f63b78u),
+    CRC_TABLE(0x13a29877u, 0x274530eeu, 0x4e8a61dcu, 0x9d14c3b8u, 0x3fc5f181u, 0x7f8be302u, 0xff17c604u, 0xfbc3faf9u),
+    CRC_TABLE(0xa541927eu, 0x4f6f520du, 0x9edea41au, 0x38513ec5u, 0x70a27d8au, 0xe144fb14u, 0xc76580d9u, 0x8b277743u),
+    CRC_TABLE(0xdd45aab8u, 0xbf672381u, 0x7b2231f3u, 0xf64463e6u, 0xe964b13du, 0xd725148bu, 0xaba65fe7u, 0x52a0c93fu),
+    CRC_TABLE(0x38116facu, 0x7022df58u, 0xe045beb0u, 0xc5670b91u, 0x8f2261d3u, 0x1ba8b557u, 0x37516aaeu, 0x6ea2d55cu),
+    CRC_TABLE(0xef306b19u, 0xdb8ca0c3u, 0xb2f53777u, 0x6006181fu, 0xc00c303eu, 0x85f4168du, 0x0e045bebu, 0x1c08b7d6u),
+    CRC_TABLE(0x68032cc8u, 0xd0065990u, 0xa5e0c5d1u, 0x4e2dfd53u, 0x9c5bfaa6u, 0x3d5b83bdu, 0x7ab7077au, 0xf56e0ef4u),
+    CRC_TABLE(0x493c7d27u, 0x9278fa4eu, 0x211d826du, 0x423b04dau, 0x847609b4u, 0x0d006599u, 0x1a00cb32u, 0x34019664u),
+};
+
+static uint32_t load_le32(const unsigned char *bytes)
+{
+    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+uint32_t file_crc32c(uint32_t crc, const void *bytes, size_t count)
+{
+    const unsigned char *next = bytes;
+    uint32_t state = ~crc;
+    for (; count >= 8; count -= 8, next += 8) {
+        const uint32_t low = load_le32(next) ^ state;
+        const uint32_t high = load_le32(next + 4);
+        state = crc_table[7][low & 255u] ^ crc_table[6][low >> 8 & 255u] ^ crc_table[5][low >> 16 & 255u] ^
+                crc_table[4][low >> 24] ^ crc_table[3][high & 255u] ^ crc_table[2][high >> 8 & 255u] ^
+                crc_table[1][high >> 16 & 255u] ^ crc_table[0][high >> 24];
+    }
+    for (; count > 0; count--, next++)
+        state = crc_table[0][(state ^ *next) & 255u] ^ state >> 8;
+    return ~state;
+}

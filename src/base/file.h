@@ -1,0 +1,72 @@
+/* Files: atomic replacement, exact positional reads, locks.
+ *
+ * A replacement is written aside in the same folder, synced, renamed over the target, and the folder is synced, so a
+ * reader sees the old file or the new one and never a mixture, through kills and power loss.  Every function logs the
+ * failing call with the path and errno's text.
+ */
+#ifndef GPT_TRAIN_BASE_FILE_H
+#define GPT_TRAIN_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define FILE_PATH_MAX 4096
+
+/* A file being written aside.  The struct is the caller's; nothing is allocated. */
+struct file_replacement {
+    int fd; /* -1 when closed */
+    int dir_fd;
+    bool aside_exists; /* whether abort has a file to remove */
+    uint64_t size_bytes;
+    uint32_t crc32c; /* of everything written so far */
+    char path[FILE_PATH_MAX];
+    char aside[FILE_PATH_MAX];
+};
+
+/* Opens `path`.tmp-PID aside.  The mode is that of the file being replaced, else 0666 less umask.  A symbolic link at
+ * `path` is replaced, not followed.  On failure nothing is left to abort.  Errors: GT_IO. */
+enum gt_status file_replacement_begin(struct file_replacement *file, const char *path);
+/* Appends; handles short writes and EINTR.  Errors: GT_IO, after which only abort is allowed. */
+enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count);
+/* fsync, rename, fsync of the folder.  On failure the aside file is gone and the target untouched, but for a failing
+ * sync of the folder: the new file is in place then, and may not survive a power loss.  Errors: GT_IO. */
+enum gt_status file_replacement_commit(struct file_replacement *file);
+/* Removes the aside file.  Safe after a failed begin or commit. */
+void file_replacement_abort(struct file_replacement *file);
+/* The three steps at once, for small files. */
+enum gt_status file_replace(const char *path, const void *bytes, size_t count);
+
+/* Read-only, O_CLOEXEC, regular files only.  Errors: GT_IO. */
+enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_bytes);
+/* Exactly `count` bytes at `offset`; a file that ends early is GT_DATA ("was truncated while it was read").
+ * `path` is for the message. */
+enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t count);
+/* A whole file of at most `limit` bytes into malloc'ed memory with a terminating zero (free() it).  Errors: GT_IO,
+ * GT_DATA when larger, GT_NO_MEMORY.  For start-up only. */
+enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t *out_count);
+
+bool file_exists(const char *path);
+bool file_is_folder(const char *path);
+/* Creates `path` and its parents.  Errors: GT_IO. */
+enum gt_status file_make_folders(const char *path);
+/* "folder/name" into `out` of FILE_PATH_MAX bytes.  Errors: GT_USAGE when it is too long. */
+enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
+/* fsync of a folder.  Errors: GT_IO. */
+enum gt_status file_sync_folder(const char *path);
+/* Removes regular files "NAME.tmp-DIGITS" left in `folder` by a killed writer.  The caller holds the folder's lock, so
+ * that no live writer owns one. */
+void file_remove_leftovers(const char *folder);
+
+/* An exclusive advisory lock (flock) on `path` (created if absent, never removed), held until file_unlock() or the
+ * process's end.  Errors: GT_IO; GT_USAGE when another process holds it
+ * (logged with its process id where known). */
+enum gt_status file_lock(const char *path, int *out_fd);
+void file_unlock(int fd);
+
+/* CRC-32C (Castagnoli) of `count` bytes, continued from `crc` (0 to start). */
+uint32_t file_crc32c(uint32_t crc, const void *bytes, size_t count);
+
+#endif

@@ -1,0 +1,183 @@
+/* Phase-locked host memory: a thin layer over aligned_alloc().
+ *
+ * Each block is a 64-byte header followed by the payload, so that the payload keeps the alignment of the whole.  The
+ * header carries the size, a magic number that catches foreign and twice-released pointers, the purpose, and the
+ * links of a list from which hostmem_destroy() reports leaks.  There is no pooling and no locking: allocation happens
+ * a few dozen times, at start, on the main thread.
+ */
+#include "base/hostmem.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/size.h"
+
+enum { HOSTMEM_ALIGNMENT = 64 };
+
+#define HOSTMEM_MAGIC_LIVE UINT64_C(0x67707468656c6c6f)
+#define HOSTMEM_MAGIC_DEAD UINT64_C(0x6770746465616421)
+
+struct header {
+    uint64_t magic;
+    size_t size_bytes;
+    const char *what;
+    struct header *next;
+    struct header *previous;
+};
+
+_Static_assert(sizeof(struct header) <= HOSTMEM_ALIGNMENT, "the header must fit in front of an aligned payload");
+
+struct hostmem {
+    enum hostmem_phase phase;
+    struct hostmem_counters counters;
+    struct header *latest; /* head of the list of live blocks */
+    size_t fail_in;        /* allocations until the injected fault; 0 is off */
+};
+
+enum gt_status hostmem_create(struct hostmem **out)
+{
+    struct hostmem *mem = calloc(1, sizeof *mem);
+    if (mem == NULL) {
+        log_error("out of memory: the memory table needs %zu bytes", sizeof *mem);
+        return GT_NO_MEMORY;
+    }
+    *out = mem;
+    return GT_OK;
+}
+
+void hostmem_destroy(struct hostmem *mem)
+{
+    if (mem == NULL)
+        return;
+    if (mem->latest != NULL) {
+        log_error("internal error: %zu of %zu allocations (%zu bytes) were never released; the latest is \"%s\" of "
+                  "%zu bytes",
+                  mem->counters.allocations - mem->counters.releases, mem->counters.allocations,
+                  mem->counters.live_bytes, mem->latest->what, mem->latest->size_bytes);
+    }
+    struct header *block = mem->latest;
+    while (block != NULL) {
+        struct header *next = block->next;
+        free(block);
+        block = next;
+    }
+    free(mem);
+}
+
+void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase)
+{
+    mem->phase = phase;
+}
+
+enum hostmem_phase hostmem_phase_get(const struct hostmem *mem)
+{
+    return mem->phase;
+}
+
+static char *payload_of(struct header *block)
+{
+    return (char *)block + HOSTMEM_ALIGNMENT;
+}
+
+static struct header *header_of(void *pointer)
+{
+    return (struct header *)(void *)((char *)pointer - HOSTMEM_ALIGNMENT);
+}
+
+/* True when the allocation now asked for is the one chosen to fail. */
+static bool fault_due(struct hostmem *mem)
+{
+    if (mem->fail_in == 0)
+        return false;
+    mem->fail_in--;
+    return mem->fail_in == 0;
+}
+
+static void block_link(struct hostmem *mem, struct header *block)
+{
+    block->next = mem->latest;
+    block->previous = NULL;
+    if (mem->latest != NULL)
+        mem->latest->previous = block;
+    mem->latest = block;
+}
+
+static void block_unlink(struct hostmem *mem, struct header *block)
+{
+    if (block->previous != NULL)
+        block->previous->next = block->next;
+    else
+        mem->latest = block->next;
+    if (block->next != NULL)
+        block->next->previous = block->previous;
+}
+
+enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, const char *what, void **out)
+{
+    assert(mem->phase == HOSTMEM_INIT);
+    assert(what != NULL);
+    const bool fault = fault_due(mem);
+    size_t payload_bytes;
+    size_t total_bytes;
+    if (!size_mul(count, size, &payload_bytes) || !size_align(payload_bytes, HOSTMEM_ALIGNMENT, &total_bytes) ||
+        !size_add(total_bytes, HOSTMEM_ALIGNMENT, &total_bytes) || total_bytes > PTRDIFF_MAX) {
+        log_error("out of memory: %s needs %zu x %zu bytes, more than can be addressed", what, count, size);
+        return GT_NO_MEMORY;
+    }
+    struct header *block = fault ? NULL : aligned_alloc(HOSTMEM_ALIGNMENT, total_bytes);
+    if (block == NULL) {
+        log_error("out of memory: %s needs %zu bytes, refused %s; %zu bytes are in use", what, payload_bytes,
+                  fault ? "by an injected fault" : "by the system", mem->counters.live_bytes);
+        return GT_NO_MEMORY;
+    }
+    memset(block, 0, total_bytes);
+    block->magic = HOSTMEM_MAGIC_LIVE;
+    block->size_bytes = payload_bytes;
+    block->what = what;
+    block_link(mem, block);
+    mem->counters.allocations++;
+    mem->counters.live_bytes += payload_bytes;
+    if (mem->counters.live_bytes > mem->counters.live_bytes_max)
+        mem->counters.live_bytes_max = mem->counters.live_bytes;
+    *out = payload_of(block);
+    return GT_OK;
+}
+
+void hostmem_free(struct hostmem *mem, void *pointer)
+{
+    if (pointer == NULL)
+        return;
+    assert(mem->phase != HOSTMEM_RUN);
+    struct header *block = header_of(pointer);
+    assert(block->magic == HOSTMEM_MAGIC_LIVE);
+    assert(mem->counters.live_bytes >= block->size_bytes);
+    block_unlink(mem, block);
+    mem->counters.releases++;
+    mem->counters.live_bytes -= block->size_bytes;
+    block->magic = HOSTMEM_MAGIC_DEAD;
+    free(block);
+}
+
+enum gt_status hostmem_strdup(struct hostmem *mem, const char *text, char **out)
+{
+    const size_t length = strlen(text);
+    void *copy;
+    TRY(hostmem_alloc(mem, length + 1, 1, "a text", &copy));
+    memcpy(copy, text, length + 1);
+    *out = copy;
+    return GT_OK;
+}
+
+void hostmem_counters_get(const struct hostmem *mem, struct hostmem_counters *out)
+{
+    *out = mem->counters;
+}
+
+void hostmem_fail_at(struct hostmem *mem, size_t n)
+{
+    mem->fail_in = n;
+}

@@ -1,0 +1,173 @@
+/* JSON: jansson behind getters that name the file and the field.
+ *
+ * Parsing is strict (no duplicate keys, no text after the value, no integer outside 64 bits, valid UTF-8 only); these
+ * are jansson's checks, and its depth limit bounds its recursion.  A getter logs one line and leaves its output alone
+ * on failure.  Arrays have no getter: json_get_object()'s callers walk them with jansson's own calls.
+ */
+#include "base/json.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+enum gt_status json_parse(const char *text, size_t count, const char *source, json_t **out)
+{
+    json_error_t error;
+    json_t *value = json_loadb(text, count, JSON_REJECT_DUPLICATES, &error);
+    if (value == NULL) {
+        log_error("%s: line %d, column %d: not valid JSON: %s", source, error.line, error.column, error.text);
+        return GT_DATA;
+    }
+    *out = value;
+    return GT_OK;
+}
+
+enum gt_status json_parse_file(const char *path, size_t limit, json_t **out)
+{
+    char *text;
+    size_t count;
+    TRY(file_read_all(path, limit, &text, &count));
+    enum gt_status status = json_parse(text, count, path, out);
+    free(text);
+    return status;
+}
+
+static const char *type_name(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "object";
+    case JSON_ARRAY:
+        return "array";
+    case JSON_STRING:
+        return "string";
+    case JSON_INTEGER:
+        return "integer";
+    case JSON_REAL:
+        return "real";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "boolean";
+    case JSON_NULL:
+        return "null";
+    }
+    return "unknown";
+}
+
+/* The member `name`, or NULL after one error line that says what was `expected`. */
+static const json_t *member(const json_t *object, const char *source, const char *name, const char *expected)
+{
+    if (!json_is_object(object)) {
+        log_error("%s: field \"%s\": expected inside an object, found %s", source, name,
+                  object != NULL ? type_name(object) : "nothing");
+        return NULL;
+    }
+    const json_t *value = json_object_get(object, name);
+    if (value == NULL)
+        log_error("%s: field \"%s\": expected %s, but it is missing", source, name, expected);
+    return value;
+}
+
+static enum gt_status type_mismatch(const json_t *value, const char *source, const char *name, const char *expected)
+{
+    log_error("%s: field \"%s\": expected %s, found %s", source, name, expected, type_name(value));
+    return GT_DATA;
+}
+
+enum gt_status json_get_int(const json_t *object, const char *source, const char *name, int64_t min, int64_t max,
+                            int64_t *out)
+{
+    assert(min <= max);
+    char expected[80];
+    (void)snprintf(expected, sizeof expected, "integer in [%" PRId64 ", %" PRId64 "]", min, max);
+    const json_t *value = member(object, source, name, expected);
+    if (value == NULL)
+        return GT_DATA;
+    if (!json_is_integer(value))
+        return type_mismatch(value, source, name, expected);
+    const int64_t number = (int64_t)json_integer_value(value);
+    if (number < min || number > max) {
+        log_error("%s: field \"%s\": expected %s, found %" PRId64, source, name, expected, number);
+        return GT_DATA;
+    }
+    *out = number;
+    return GT_OK;
+}
+
+enum gt_status json_get_real(const json_t *object, const char *source, const char *name, double *out)
+{
+    const json_t *value = member(object, source, name, "number");
+    if (value == NULL)
+        return GT_DATA;
+    if (!json_is_number(value))
+        return type_mismatch(value, source, name, "number");
+    *out = json_number_value(value);
+    return GT_OK;
+}
+
+enum gt_status json_get_bool(const json_t *object, const char *source, const char *name, bool *out)
+{
+    const json_t *value = member(object, source, name, "boolean");
+    if (value == NULL)
+        return GT_DATA;
+    if (!json_is_boolean(value))
+        return type_mismatch(value, source, name, "boolean");
+    *out = json_is_true(value);
+    return GT_OK;
+}
+
+enum gt_status json_get_string(const json_t *object, const char *source, const char *name, const char **out)
+{
+    const json_t *value = member(object, source, name, "string");
+    if (value == NULL)
+        return GT_DATA;
+    if (!json_is_string(value))
+        return type_mismatch(value, source, name, "string");
+    *out = json_string_value(value);
+    return GT_OK;
+}
+
+enum gt_status json_get_object(const json_t *object, const char *source, const char *name, const json_t **out)
+{
+    const json_t *value = member(object, source, name, "object");
+    if (value == NULL)
+        return GT_DATA;
+    if (!json_is_object(value))
+        return type_mismatch(value, source, name, "object");
+    *out = value;
+    return GT_OK;
+}
+
+enum gt_status json_text(const json_t *value, int indent, char **out)
+{
+    assert(indent >= 0 && indent <= JSON_MAX_INDENT);
+    char *text = json_dumps(value, JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
+    if (text == NULL) {
+        log_error("out of memory: a JSON text could not be made");
+        return GT_NO_MEMORY;
+    }
+    *out = text;
+    return GT_OK;
+}
+
+enum gt_status json_replace_file(const char *path, const json_t *value, int indent)
+{
+    char *text;
+    TRY(json_text(value, indent, &text));
+    struct file_replacement file;
+    enum gt_status status;
+    TRY_GOTO(status, free_text, file_replacement_begin(&file, path));
+    TRY_GOTO(status, remove_aside, file_replacement_write(&file, text, strlen(text)));
+    TRY_GOTO(status, remove_aside, file_replacement_write(&file, "\n", 1));
+    status = file_replacement_commit(&file);
+remove_aside:
+    if (status != GT_OK)
+        file_replacement_abort(&file);
+free_text:
+    free(text);
+    return status;
+}

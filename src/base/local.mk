@@ -1,0 +1,13 @@
+# The lowest layer: sees nothing but the C library and jansson.
+libgpttrain_a_SOURCES += \
+	src/base/clock.c src/base/clock.h \
+	src/base/dtype.c src/base/dtype.h \
+	src/base/file.c src/base/file.h \
+	src/base/hostmem.c src/base/hostmem.h \
+	src/base/json.c src/base/json.h \
+	src/base/log.c src/base/log.h \
+	src/base/process.c src/base/process.h \
+	src/base/rng.c src/base/rng.h \
+	src/base/size.c src/base/size.h \
+	src/base/status.c src/base/status.h \
+	src/base/thread.c src/base/thread.h

@@ -1,0 +1,238 @@
+/* The log: formats one line, makes it harmless, counts it and hands it to the sink.
+ *
+ * A line is formatted into a buffer on the stack, then copied with every byte escaped that is a control character
+ * (C0, DEL or C1) or no valid UTF-8.  A line that is longer than the buffer ends in "...".  Nothing is allocated, so
+ * an error about memory can always be told.  Write errors of the default sink are ignored: there is nobody left to
+ * tell.  This file does not decide what happens on SIGPIPE; main() ignores that signal.
+ */
+#include "base/log.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LOG_LINE_BYTES = 4096, LOG_LEVEL_COUNT = LOG_DEBUG + 1 };
+
+static void default_sink(void *context, enum log_level level, const char *line);
+
+static struct {
+    log_sink_fn *sink;
+    void *context;
+    const char *program;
+    enum log_level level;
+    atomic_size_t counts[LOG_LEVEL_COUNT];
+} log_state = {.sink = default_sink, .level = LOG_RESULT};
+
+void log_program_set(const char *name)
+{
+    log_state.program = name;
+}
+
+void log_sink_set(log_sink_fn *sink, void *context)
+{
+    log_state.sink = sink != NULL ? sink : default_sink;
+    log_state.context = sink != NULL ? context : NULL;
+}
+
+void log_level_set(enum log_level level)
+{
+    log_state.level = level;
+}
+
+size_t log_count(enum log_level level)
+{
+    assert((int)level >= 0 && (int)level < LOG_LEVEL_COUNT);
+    return atomic_load(&log_state.counts[level]);
+}
+
+static void default_sink(void *context, enum log_level level, const char *line)
+{
+    (void)context;
+    FILE *stream = level == LOG_RESULT ? stdout : stderr;
+    (void)fprintf(stream, "%s\n", line);
+    (void)fflush(stream);
+    clearerr(stream);
+}
+
+static bool is_continuation(unsigned char byte)
+{
+    return byte >= 0x80 && byte <= 0xbf;
+}
+
+/* The length of the valid UTF-8 character at `s` when it may be shown as it is, else 0.  The range of the second byte
+ * excludes overlong forms, surrogates, values above U+10FFFF and the C1 controls; a terminating zero fails it. */
+static size_t shown_length(const unsigned char *s)
+{
+    if (s[0] < 0x80)
+        return s[0] >= 0x20 && s[0] != 0x7f ? 1 : 0;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || !is_continuation(s[1]))
+        return 0;
+    if (s[0] < 0xe0)
+        return s[0] == 0xc2 && s[1] < 0xa0 ? 0 : 2;
+    if (s[0] < 0xf0) {
+        bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f);
+        return bad || !is_continuation(s[2]) ? 0 : 3;
+    }
+    bool bad = (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f);
+    return bad || !is_continuation(s[2]) || !is_continuation(s[3]) ? 0 : 4;
+}
+
+/* Writes the shown form of the byte at `s` into `unit` (at least 5 bytes); returns how many bytes that is. */
+static size_t escape_byte(unsigned char byte, char *unit)
+{
+    static const char hex[] = "0123456789abcdef";
+    unit[0] = '\\';
+    switch (byte) {
+    case '\n':
+        unit[1] = 'n';
+        return 2;
+    case '\r':
+        unit[1] = 'r';
+        return 2;
+    case '\t':
+        unit[1] = 't';
+        return 2;
+    default:
+        unit[1] = 'x';
+        unit[2] = hex[byte >> 4];
+        unit[3] = hex[byte & 15];
+        return 4;
+    }
+}
+
+/* Copies `raw` into `line`, escaped; `cut` says that `raw` is not the whole text. */
+static void line_escape(char line[static LOG_LINE_BYTES], const char *raw, bool cut)
+{
+    const size_t limit = LOG_LINE_BYTES - sizeof "...";
+    size_t used = 0;
+    const unsigned char *s = (const unsigned char *)raw;
+    while (*s != '\0') {
+        char unit[5];
+        size_t taken = shown_length(s);
+        size_t given = taken;
+        if (taken != 0) {
+            memcpy(unit, s, taken);
+        } else {
+            taken = 1;
+            given = escape_byte(*s, unit);
+        }
+        if (used + given > limit) {
+            cut = true;
+            break;
+        }
+        memcpy(line + used, unit, given);
+        used += given;
+        s += taken;
+    }
+    memcpy(line + used, cut ? "..." : "", cut ? sizeof "..." : 1);
+}
+
+static const char *level_word(enum log_level level)
+{
+    switch (level) {
+    case LOG_ERROR:
+        return "error: ";
+    case LOG_WARNING:
+        return "warning: ";
+    case LOG_DEBUG:
+        return "debug: ";
+    case LOG_NOTE:
+    case LOG_RESULT:
+        break;
+    }
+    return "";
+}
+
+static void emit(enum log_level level, const char *format, va_list args) LOG_PRINTF(2, 0);
+
+static void emit(enum log_level level, const char *format, va_list args)
+{
+    if (level > log_state.level)
+        return;
+    char raw[LOG_LINE_BYTES];
+    raw[0] = '\0';
+    int prefix = 0;
+    if (level != LOG_RESULT) {
+        const char *program = log_state.program;
+        prefix = snprintf(raw, 256, "%s%s%s", program != NULL ? program : "", program != NULL ? ": " : "",
+                          level_word(level));
+        prefix = prefix < 0 ? 0 : prefix > 255 ? 255 : prefix;
+    }
+    const size_t room = sizeof raw - (size_t)prefix;
+    int length = vsnprintf(raw + prefix, room, format, args);
+    if (length < 0)
+        (void)snprintf(raw + prefix, room, "(this line could not be formatted: %s)", format);
+    /* A character that was cut in half lies in the last bytes, which make room for the dots in any case. */
+    bool cut = length >= 0 && (size_t)length >= room;
+    char line[LOG_LINE_BYTES];
+    line_escape(line, raw, cut);
+    atomic_fetch_add(&log_state.counts[level], 1);
+    log_state.sink(log_state.context, level, line);
+}
+
+void log_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    emit(LOG_ERROR, format, args);
+    va_end(args);
+}
+
+void log_warning(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    emit(LOG_WARNING, format, args);
+    va_end(args);
+}
+
+void log_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    emit(LOG_NOTE, format, args);
+    va_end(args);
+}
+
+void log_result(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    emit(LOG_RESULT, format, args);
+    va_end(args);
+}
+
+void log_debug(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    emit(LOG_DEBUG, format, args);
+    va_end(args);
+}
+
+char *log_bytes(char text[static 24], double bytes)
+{
+    static const struct {
+        const char *name;
+        int decimals;
+        double carry; /* at this many units the rounded number would read 1024 */
+    } units[] = {
+        {"B", 0, 1023.5},     {"KiB", 1, 1023.95},  {"MiB", 1, 1023.95}, {"GiB", 2, 1023.995},
+        {"TiB", 2, 1023.995}, {"PiB", 2, 1023.995}, {"EiB", 2, 1e9},
+    };
+    const size_t count = sizeof units / sizeof units[0];
+    size_t i = 0;
+    double value = bytes;
+    while (i + 1 < count && fabs(value) >= units[i].carry) {
+        value /= 1024.0;
+        i++;
+    }
+    if (fabs(value) < 1e9)
+        (void)snprintf(text, 24, "%.*f %s", units[i].decimals, value, units[i].name);
+    else
+        (void)snprintf(text, 24, "%.4g %s", value, units[i].name);
+    return text;
+}

@@ -1,0 +1,53 @@
+/* Size arithmetic that cannot wrap.
+ *
+ * Each function tests before it computes, with a division or a subtraction that cannot overflow itself, so that no
+ * compiler built-in is needed.  Nothing is logged here: only the caller knows which field was too large.
+ */
+#include "base/size.h"
+
+#include <assert.h>
+
+bool size_mul(size_t a, size_t b, size_t *out)
+{
+    if (b != 0 && a > SIZE_MAX / b)
+        return false;
+    *out = a * b;
+    return true;
+}
+
+bool size_add(size_t a, size_t b, size_t *out)
+{
+    if (a > SIZE_MAX - b)
+        return false;
+    *out = a + b;
+    return true;
+}
+
+bool size_product(const size_t *factors, size_t count, size_t *out)
+{
+    /* A zero anywhere makes the product zero, even where the factors before it do not fit together. */
+    for (size_t i = 0; i < count; i++) {
+        if (factors[i] == 0) {
+            *out = 0;
+            return true;
+        }
+    }
+    size_t product = 1;
+    for (size_t i = 0; i < count; i++) {
+        if (!size_mul(product, factors[i], &product))
+            return false;
+    }
+    *out = product;
+    return true;
+}
+
+bool size_align(size_t value, size_t alignment, size_t *out)
+{
+    assert(alignment != 0 && (alignment & (alignment - 1)) == 0);
+    size_t raised;
+    if (!size_add(value, alignment - 1, &raised))
+        return false;
+    *out = raised & ~(alignment - 1);
+    assert(*out >= value);
+    return true;
+}

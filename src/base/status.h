@@ -1,0 +1,45 @@
+/* Status codes: what a function that can fail returns.
+ *
+ * Zero is success, negative values are failures.  Whoever first knows what went wrong logs it once, with the
+ * numbers (log.h); callers pass the status on with TRY().  Only main() turns a status into an exit status.
+ */
+#ifndef GPT_TRAIN_BASE_STATUS_H
+#define GPT_TRAIN_BASE_STATUS_H
+
+enum gt_status {
+    GT_OK = 0,
+    GT_FAILURE = -1,     /* a run-time failure without a more exact code */
+    GT_USAGE = -2,       /* a bad key, value, flag or profile: exit status 2 */
+    GT_NO_FIT = -3,      /* a valid configuration that does not fit the memory: exit status 3 */
+    GT_NO_MEMORY = -4,   /* the system refused memory */
+    GT_IO = -5,          /* a system call on a file failed */
+    GT_DATA = -6,        /* a file whose content is not what it claims to be: exit status 2 */
+    GT_DEVICE = -7,      /* a device is absent, lost or failing */
+    GT_UNSUPPORTED = -8, /* a combination that this build or device does not have: exit status 2 */
+    GT_STOPPED = -9,     /* a signal asked to stop; the caller has saved */
+};
+
+/* The exit status of a process whose main part ended with `status`: 0 done, 1 run-time failure, 2 bad usage or
+ * bad file, 3 does not fit.  128+n for a signal is main()'s business. */
+int status_exit_code(enum gt_status status);
+
+/* A short name such as "no-memory", for logs and tests.  Never NULL. */
+const char *status_name(enum gt_status status);
+
+/* Returns the status of `call` from the enclosing function unless it is GT_OK. */
+#define TRY(call)                            \
+    do {                                     \
+        enum gt_status try_status_ = (call); \
+        if (try_status_ != GT_OK)            \
+            return try_status_;              \
+    } while (0)
+
+/* As TRY, for functions that own resources: stores the status in `status` and jumps to `label`. */
+#define TRY_GOTO(status, label, call) \
+    do {                              \
+        (status) = (call);            \
+        if ((status) != GT_OK)        \
+            goto label;               \
+    } while (0)
+
+#endif

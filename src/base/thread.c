@@ -1,0 +1,171 @@
+/* Counting processors: the affinity mask and the CPU quotas of cgroup v1 and v2.
+ *
+ * A container with a quota of two processors still sees every processor of its host in its mask; starting a thread
+ * on each of them would make training slower.  A quota may sit on the process's own cgroup or on any parent, so the
+ * whole chain is read and the smallest counts.  Files that are absent or unreadable set no limit.
+ */
+#ifdef __linux__
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
+#include <sched.h>
+#endif
+
+#include "base/thread.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 1024, PATH_BYTES = 4096 };
+
+/* Processors in the affinity mask, 0 when it cannot be read. */
+static int affinity_count(void)
+{
+#ifdef __linux__
+    /* The kernel refuses a set smaller than its own; 2^20 processors are more than any has. */
+    for (int processors = 1024; processors <= 1 << 20; processors *= 4) {
+        cpu_set_t *set = CPU_ALLOC((size_t)processors);
+        if (set == NULL)
+            return 0;
+        const size_t size_bytes = CPU_ALLOC_SIZE((size_t)processors);
+        const bool known = sched_getaffinity(0, size_bytes, set) == 0;
+        const int count = known ? CPU_COUNT_S(size_bytes, set) : 0;
+        CPU_FREE(set);
+        if (known)
+            return count;
+    }
+#endif
+    return 0;
+}
+
+/* The first line of FOLDER/NAME without its newline. */
+static bool first_line(const char *folder, const char *name, char line[static LINE_BYTES])
+{
+    char path[PATH_BYTES + 64];
+    const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return false;
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return false;
+    const bool read = fgets(line, LINE_BYTES, file) != NULL;
+    (void)fclose(file);
+    return read;
+}
+
+/* quota / period rounded up; 0 for no limit or nonsense. */
+static int quota_count(long long quota_us, long long period_us)
+{
+    if (quota_us <= 0 || period_us <= 0)
+        return 0;
+    const long long count = (quota_us - 1) / period_us + 1;
+    return count > INT_MAX ? 0 : (int)count;
+}
+
+/* cgroup v2: "QUOTA PERIOD" or "max PERIOD". */
+static int quota_v2(const char *folder)
+{
+    char line[LINE_BYTES];
+    if (!first_line(folder, "cpu.max", line))
+        return 0;
+    char *end;
+    const long long quota_us = strtoll(line, &end, 10);
+    if (end == line)
+        return 0;
+    return quota_count(quota_us, strtoll(end, NULL, 10));
+}
+
+/* cgroup v1: two files; a quota of -1 is no limit. */
+static int quota_v1(const char *folder)
+{
+    char quota[LINE_BYTES];
+    char period[LINE_BYTES];
+    if (!first_line(folder, "cpu.cfs_quota_us", quota) || !first_line(folder, "cpu.cfs_period_us", period))
+        return 0;
+    return quota_count(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
+}
+
+/* The smaller of two limits, where 0 is none. */
+static int tighter(int a, int b)
+{
+    if (a == 0 || b == 0)
+        return a + b;
+    return a < b ? a : b;
+}
+
+/* The tightest quota of ROOT/MOUNT and the folders on the way down to `cgroup` ("/", "/a/b"). */
+static int chain_quota(const char *root, const char *mount, const char *cgroup, int (*read_quota)(const char *folder))
+{
+    char folder[PATH_BYTES];
+    const int base = snprintf(folder, sizeof folder, "%s/%s", root, mount);
+    const size_t length = strlen(cgroup);
+    if (base < 0 || (size_t)base + length >= sizeof folder)
+        return 0;
+    memcpy(folder + base, cgroup, length + 1);
+    int limit = 0;
+    for (size_t end = (size_t)base + length; end >= (size_t)base && end > 0; end--) {
+        if (end != (size_t)base && folder[end] != '/' && folder[end] != '\0')
+            continue;
+        folder[end] = '\0';
+        limit = tighter(limit, read_quota(folder));
+    }
+    return limit;
+}
+
+/* True when the comma-separated `controllers` have "cpu" among them. */
+static bool has_cpu(const char *controllers)
+{
+    const char *at = controllers;
+    for (;;) {
+        const size_t length = strcspn(at, ",");
+        if (length == 3 && memcmp(at, "cpu", 3) == 0)
+            return true;
+        if (at[length] == '\0')
+            return false;
+        at += length + 1;
+    }
+}
+
+/* One line "ID:CONTROLLERS:PATH" of the membership file. */
+static int line_quota(char *line, const char *root)
+{
+    line[strcspn(line, "\n")] = '\0';
+    char *controllers = strchr(line, ':');
+    char *cgroup = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+    if (cgroup == NULL)
+        return 0;
+    *controllers++ = '\0';
+    *cgroup++ = '\0';
+    if (strcmp(line, "0") == 0 && *controllers == '\0')
+        return tighter(chain_quota(root, "", cgroup, quota_v2), chain_quota(root, "unified", cgroup, quota_v2));
+    if (!has_cpu(controllers))
+        return 0;
+    return tighter(chain_quota(root, controllers, cgroup, quota_v1), chain_quota(root, "cpu", cgroup, quota_v1));
+}
+
+int thread_count_quota(const char *membership, const char *root)
+{
+    FILE *file = fopen(membership, "r");
+    if (file == NULL)
+        return 0;
+    int limit = 0;
+    char line[LINE_BYTES];
+    for (int i = 0; i < 256 && fgets(line, sizeof line, file) != NULL; i++)
+        limit = tighter(limit, line_quota(line, root));
+    (void)fclose(file);
+    return limit;
+}
+
+int thread_count_available(void)
+{
+    int count = affinity_count();
+    if (count == 0) {
+        const long online = sysconf(_SC_NPROCESSORS_ONLN);
+        count = online > 0 && online <= INT_MAX ? (int)online : 1;
+    }
+    return tighter(count, thread_count_quota("/proc/self/cgroup", "/sys/fs/cgroup"));
+}

@@ -1,0 +1,251 @@
+/* Tests of base/dtype: the tables; every 16-bit pattern both ways; rounding against a reference in double.
+ *
+ * The reference shares nothing with the code under test: it decodes patterns with ldexp() and rounds with nearbyint()
+ * on multiples of the format's quantum, both exact in double.
+ */
+#include "base/dtype.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "tests/unit/unit_main.h"
+
+struct format {
+    const char *name;
+    int fraction_bits;
+    int exponent_min; /* of the smallest normal value */
+    int exponent_max; /* of the largest finite value */
+    uint16_t infinity;
+    uint16_t (*from_f32)(float value);
+    float (*to_f32)(uint16_t bits);
+};
+
+static const struct format formats[2] = {
+    {"bf16", 7, -126, 127, 0x7f80, bf16_from_f32, bf16_to_f32},
+    {"f16", 10, -14, 15, 0x7c00, f16_from_f32, f16_to_f32},
+};
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float value_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The value of a pattern that is not NaN. */
+static double reference_decode(const struct format *format, uint16_t bits)
+{
+    const int magnitude = bits & 0x7fff;
+    const int biased = magnitude >> format->fraction_bits;
+    const int fraction = magnitude & ((1 << format->fraction_bits) - 1);
+    double value;
+    if (magnitude == format->infinity)
+        value = INFINITY;
+    else if (biased == 0)
+        value = ldexp(fraction, format->exponent_min - format->fraction_bits);
+    else
+        value =
+            ldexp(fraction + (1 << format->fraction_bits), biased - 1 + format->exponent_min - format->fraction_bits);
+    return (bits & 0x8000) != 0 ? -value : value;
+}
+
+/* `value` rounded to the format, nearest, ties to even, overflow to infinity. */
+static double reference_round(const struct format *format, double value)
+{
+    if (value == 0.0 || isinf(value))
+        return value;
+    int exponent;
+    (void)frexp(value, &exponent); /* |value| is in [2^(exponent-1), 2^exponent) */
+    exponent = exponent - 1 < format->exponent_min ? format->exponent_min : exponent - 1;
+    const double quantum = ldexp(1.0, exponent - format->fraction_bits);
+    const double rounded = nearbyint(value / quantum) * quantum;
+    return fabs(rounded) >= ldexp(1.0, format->exponent_max + 1) ? copysign(INFINITY, value) : rounded;
+}
+
+static void rounding_case(const struct format *format, float value)
+{
+    const uint16_t got = format->from_f32(value);
+    if (isnan(value)) {
+        const int quiet = 1 << (format->fraction_bits - 1);
+        ck_assert_msg((got & 0x7fff) > format->infinity && (got & quiet) != 0, "%s: NaN %08x gave %04x", format->name,
+                      bits_of(value), got);
+        ck_assert_int_eq(got >> 15, bits_of(value) >> 31);
+        return;
+    }
+    const double want = reference_round(format, (double)value);
+    const bool is_nan = (got & 0x7fff) > format->infinity;
+    ck_assert_msg(!is_nan && reference_decode(format, got) == want && (got >> 15) == (bits_of(value) >> 31),
+                  "%s: %a gave %04x, expected %a", format->name, (double)value, got, want);
+}
+
+START_TEST(every_pattern_survives)
+{
+    const struct format *format = &formats[_i];
+    for (uint32_t i = 0; i < 65536; i++) {
+        const uint16_t bits = (uint16_t)i;
+        const float wide = format->to_f32(bits);
+        const uint16_t back = format->from_f32(wide);
+        if ((bits & 0x7fff) > format->infinity) {
+            ck_assert_msg(isnan(wide), "%s: NaN %04x widened to %a", format->name, bits, (double)wide);
+            ck_assert_uint_eq(back, bits | 1u << (format->fraction_bits - 1));
+        } else {
+            ck_assert_msg((double)wide == reference_decode(format, bits), "%s: %04x widened to %a", format->name, bits,
+                          (double)wide);
+            ck_assert_uint_eq(bits_of(wide) >> 31, i >> 15);
+            ck_assert_uint_eq(back, bits);
+        }
+    }
+}
+END_TEST
+
+/* Every tie between two neighbours, the values one fp32 step beside it, and beside the patterns themselves. */
+START_TEST(ties_and_their_neighbours)
+{
+    const struct format *format = &formats[_i];
+    for (uint32_t i = 0; i < format->infinity; i++) {
+        const double low = reference_decode(format, (uint16_t)i);
+        const double high = i + 1 < format->infinity ? reference_decode(format, (uint16_t)(i + 1))
+                                                     : ldexp(1.0, format->exponent_max + 1);
+        const double middle = low + (high - low) / 2.0;
+        const float tie = (float)middle;
+        /* bf16's first ties lie on fp32's subnormals and are exact as well. */
+        ck_assert((double)tie == middle);
+        const float candidates[] = {tie, nextafterf(tie, INFINITY), nextafterf(tie, 0.0f), (float)low,
+                                    nextafterf((float)low, INFINITY)};
+        for (size_t j = 0; j < sizeof candidates / sizeof candidates[0]; j++) {
+            rounding_case(format, candidates[j]);
+            rounding_case(format, -candidates[j]);
+        }
+        const uint16_t even = (i & 1) == 0 ? (uint16_t)i : (uint16_t)(i + 1);
+        ck_assert_uint_eq(format->from_f32(tie), even);
+    }
+}
+END_TEST
+
+START_TEST(random_bits)
+{
+    const struct format *format = &formats[_i];
+    const struct philox_key key = philox_key_make(unit_seed(), RNG_INIT);
+    for (uint32_t i = 0; i < 250000; i++) {
+        const struct philox_block block = philox4x32_10(key, (struct philox_block){{i, 0, 0, 0}});
+        for (int j = 0; j < 4; j++)
+            rounding_case(format, value_of(block.word[j]));
+        /* Most random exponents are out of fp16's range: fold one into 2^-30 .. 2^17. */
+        const uint32_t exponent = 127 - 30 + block.word[0] % 48;
+        rounding_case(format, value_of((block.word[1] & 0x807fffffu) | exponent << 23));
+    }
+}
+END_TEST
+
+START_TEST(special_values)
+{
+    ck_assert_uint_eq(f16_from_f32(65504.0f), 0x7bff);
+    ck_assert_uint_eq(f16_from_f32(nextafterf(65520.0f, 0.0f)), 0x7bff);
+    ck_assert_uint_eq(f16_from_f32(65520.0f), 0x7c00);
+    ck_assert_uint_eq(f16_from_f32(-65520.0f), 0xfc00);
+    ck_assert_uint_eq(f16_from_f32(0x1p-24f), 0x0001);
+    ck_assert_uint_eq(f16_from_f32(0x1p-25f), 0x0000);
+    ck_assert_uint_eq(f16_from_f32(nextafterf(0x1p-25f, 1.0f)), 0x0001);
+    ck_assert_uint_eq(f16_from_f32(-0x1p-149f), 0x8000);
+    ck_assert_uint_eq(f16_from_f32(nextafterf(0x1p-14f, 0.0f)), 0x0400); /* the largest subnormal rounds to normal */
+    ck_assert_uint_eq(bf16_from_f32(1.0f), 0x3f80);
+    ck_assert_uint_eq(bf16_from_f32(value_of(0x3f808000u)), 0x3f80); /* tie, even below */
+    ck_assert_uint_eq(bf16_from_f32(value_of(0x3f818000u)), 0x3f82); /* tie, even above */
+    ck_assert_uint_eq(bf16_from_f32(value_of(0x7f7fffffu)), 0x7f80); /* the largest fp32 overflows */
+    ck_assert_uint_eq(bf16_from_f32(value_of(0x7f800001u)), 0x7fc0); /* a NaN whose payload is dropped stays NaN */
+    ck_assert_uint_eq(f16_from_f32(value_of(0xff800001u)), 0xfe00);
+    ck_assert_uint_eq(bits_of(bf16_to_f32(0x8000)), 0x80000000u);
+    ck_assert_uint_eq(bits_of(f16_to_f32(0x8000)), 0x80000000u);
+}
+END_TEST
+
+START_TEST(convert_all_pairs)
+{
+    enum { COUNT = 1001 };
+    static const enum dtype kinds[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    float wide[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        wide[i] = ldexpf((float)(i * 37 % 4093) + 0.3f, i % 40 - 30) * (i % 2 == 0 ? 1.0f : -1.0f);
+    for (int a = 0; a < 3; a++) {
+        union {
+            float f32[COUNT];
+            uint16_t half[COUNT];
+        } in, out, again;
+        dtype_convert(&in, kinds[a], wide, DTYPE_F32, COUNT);
+        for (int b = 0; b < 3; b++) {
+            memset(&out, 0xee, sizeof out);
+            dtype_convert(&out, kinds[b], &in, kinds[a], COUNT - 1);
+            for (int i = 0; i < COUNT - 1; i++) {
+                const float value = a == 0 ? in.f32[i] : a == 1 ? bf16_to_f32(in.half[i]) : f16_to_f32(in.half[i]);
+                if (b == 0)
+                    ck_assert_uint_eq(bits_of(out.f32[i]), bits_of(value));
+                else
+                    ck_assert_uint_eq(out.half[i], b == 1 ? bf16_from_f32(value) : f16_from_f32(value));
+            }
+            const unsigned char *guard = (const unsigned char *)&out + (COUNT - 1) * dtype_size_bytes(kinds[b]);
+            ck_assert_uint_eq(*guard, 0xee); /* nothing past `count` */
+        }
+        again = in;
+        dtype_convert(&again, kinds[a], &again, kinds[a], COUNT); /* onto itself */
+        ck_assert_mem_eq(&again, &in, COUNT * dtype_size_bytes(kinds[a]));
+    }
+    dtype_convert(NULL, DTYPE_F32, NULL, DTYPE_F32, 0);
+    dtype_convert(NULL, DTYPE_BF16, NULL, DTYPE_F32, 0);
+}
+END_TEST
+
+START_TEST(tables)
+{
+    static const struct {
+        enum dtype dtype;
+        size_t size_bytes;
+        const char *name;
+        const char *safetensors;
+        double roundoff;
+    } rows[] = {
+        {DTYPE_F32, 4, "float32", "F32", 0x1p-24}, {DTYPE_BF16, 2, "bfloat16", "BF16", 0x1p-8},
+        {DTYPE_F16, 2, "float16", "F16", 0x1p-11}, {DTYPE_I32, 4, "int32", "I32", 0},
+        {DTYPE_U8, 1, "uint8", "U8", 0},           {DTYPE_F64, 8, "float64", "F64", 0x1p-53},
+    };
+    ck_assert_uint_eq(sizeof rows / sizeof rows[0], DTYPE_COUNT);
+    for (size_t i = 0; i < DTYPE_COUNT; i++) {
+        ck_assert_uint_eq(dtype_size_bytes(rows[i].dtype), rows[i].size_bytes);
+        ck_assert_str_eq(dtype_name(rows[i].dtype), rows[i].name);
+        ck_assert_str_eq(dtype_safetensors_name(rows[i].dtype), rows[i].safetensors);
+        ck_assert(dtype_unit_roundoff(rows[i].dtype) == rows[i].roundoff);
+        enum dtype found = DTYPE_COUNT;
+        ck_assert(dtype_from_name(rows[i].name, &found) && found == rows[i].dtype);
+        found = DTYPE_COUNT;
+        ck_assert(dtype_from_name(rows[i].safetensors, &found) && found == rows[i].dtype);
+    }
+    enum dtype untouched = DTYPE_COUNT;
+    ck_assert(!dtype_from_name("float8", &untouched) && !dtype_from_name("", &untouched));
+    ck_assert(!dtype_from_name("f32", &untouched) && !dtype_from_name("float32 ", &untouched));
+    ck_assert_int_eq(untouched, DTYPE_COUNT);
+}
+END_TEST
+
+Suite *dtype_suite(void)
+{
+    Suite *suite = suite_create("dtype");
+    TCase *tcase = tcase_create("dtype");
+    tcase_add_loop_test(tcase, every_pattern_survives, 0, 2);
+    tcase_add_loop_test(tcase, ties_and_their_neighbours, 0, 2);
+    tcase_add_loop_test(tcase, random_bits, 0, 2);
+    tcase_add_test(tcase, special_values);
+    tcase_add_test(tcase, convert_all_pairs);
+    tcase_add_test(tcase, tables);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+UNIT_MAIN(dtype)

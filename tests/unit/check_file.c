@@ -1,0 +1,507 @@
+/* Tests of base/file: replacement through kills and failures, exact reads, folders, locks, CRC-32C.
+ *
+ * Each test has a folder of its own below /tmp and removes it.  Errors are provoked for real: a size limit stands in
+ * for the full disk, a folder in the target's place fails the rename, a child is killed between write and commit.
+ * What a power loss leaves is not tested here; tests/fault replays system calls for that.
+ */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+static char folder[64];
+static char target[FILE_PATH_MAX];
+static struct log_capture capture;
+
+static void set_up(void)
+{
+    (void)snprintf(folder, sizeof folder, "/tmp/gpt-train-file-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(file_join(target, folder, "target"), GT_OK);
+    log_capture_begin(&capture);
+}
+
+static void tear_down(void)
+{
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static const char *at(const char *name)
+{
+    static char path[FILE_PATH_MAX];
+    ck_assert_int_eq(file_join(path, folder, name), GT_OK);
+    return path;
+}
+
+static void expect_content(const char *path, const char *wanted)
+{
+    char *text = NULL;
+    size_t count = 0;
+    ck_assert_int_eq(file_read_all(path, 1 << 20, &text, &count), GT_OK);
+    ck_assert_uint_eq(count, strlen(wanted));
+    ck_assert_str_eq(text, wanted);
+    free(text);
+}
+
+static void expect_entries(int wanted)
+{
+    char command[160];
+    (void)snprintf(command, sizeof command, "test $(ls -A '%s' | wc -l) -eq %d", folder, wanted);
+    ck_assert_msg(system(command) == 0, "%s does not hold %d entries", folder, wanted);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat info;
+    ck_assert_int_eq(lstat(path, &info), 0);
+    return info.st_mode;
+}
+
+START_TEST(replace_creates_and_replaces)
+{
+    ck_assert_int_eq(file_replace(target, "one", 3), GT_OK);
+    expect_content(target, "one");
+    ck_assert_int_eq(file_replace(target, "second", 6), GT_OK);
+    expect_content(target, "second");
+    ck_assert_int_eq(file_replace(target, "", 0), GT_OK);
+    expect_content(target, "");
+    expect_entries(1);
+    ck_assert_int_eq(chdir(folder), 0);
+    ck_assert_int_eq(file_replace("bare-name", "x", 1), GT_OK);
+    expect_content("bare-name", "x");
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+START_TEST(replacement_counts_and_hides_until_commit)
+{
+    struct file_replacement file;
+    ck_assert_int_eq(file_replace(target, "old", 3), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    ck_assert_int_eq(file_replacement_write(&file, "12345", 5), GT_OK);
+    ck_assert_int_eq(file_replacement_write(&file, "", 0), GT_OK);
+    ck_assert_int_eq(file_replacement_write(&file, "6789", 4), GT_OK);
+    ck_assert_uint_eq(file.size_bytes, 9);
+    ck_assert_uint_eq(file.crc32c, 0xe3069283);
+    expect_content(target, "old");
+    expect_entries(2);
+    ck_assert_int_eq(file_replacement_commit(&file), GT_OK);
+    expect_content(target, "123456789");
+    expect_entries(1);
+    file_replacement_abort(&file); /* harmless after the end */
+    expect_content(target, "123456789");
+    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    ck_assert_int_eq(file_replacement_write(&file, "x", 1), GT_OK);
+    file_replacement_abort(&file);
+    file_replacement_abort(&file);
+    expect_content(target, "123456789");
+    expect_entries(1);
+}
+END_TEST
+
+START_TEST(modes)
+{
+    (void)umask(027);
+    ck_assert_int_eq(file_replace(target, "a", 1), GT_OK);
+    ck_assert_uint_eq(mode_of(target) & 0777, 0640);
+    static const mode_t kept[] = {0600, 0666, 0444, 0755};
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        ck_assert_int_eq(chmod(target, kept[i]), 0);
+        ck_assert_int_eq(file_replace(target, "b", 1), GT_OK);
+        ck_assert_uint_eq(mode_of(target) & 0777, kept[i]);
+    }
+}
+END_TEST
+
+START_TEST(links_are_not_followed)
+{
+    char victim[FILE_PATH_MAX];
+    char aside[FILE_PATH_MAX];
+    ck_assert_int_eq(file_join(victim, folder, "victim"), GT_OK);
+    ck_assert_int_gt(snprintf(aside, sizeof aside, "%s/target.tmp-%ld", folder, (long)getpid()), 0);
+    ck_assert_int_eq(file_replace(victim, "precious", 8), GT_OK);
+    ck_assert_int_eq(symlink(victim, aside), 0); /* planted where the aside file goes */
+    ck_assert_int_eq(file_replace(target, "new", 3), GT_OK);
+    expect_content(target, "new");
+    expect_content(victim, "precious");
+    ck_assert_int_eq(unlink(target), 0);
+    ck_assert_int_eq(symlink(victim, target), 0);
+    ck_assert_int_eq(file_replace(target, "newer", 5), GT_OK);
+    ck_assert(S_ISREG(mode_of(target)));
+    expect_content(victim, "precious");
+    expect_entries(2);
+}
+END_TEST
+
+START_TEST(begin_fails)
+{
+    struct file_replacement file;
+    char path[FILE_PATH_MAX + 100];
+    ck_assert_int_eq(file_replacement_begin(&file, at("none/x")), GT_IO);
+    log_capture_one_error(&capture, "none: cannot open the folder: No such file");
+    file_replacement_abort(&file); /* safe after a failed begin */
+    ck_assert_int_eq(file_replace(target, "x", 1), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&file, at("target/x")), GT_IO);
+    log_capture_one_error(&capture, "target: cannot open the folder: Not a directory");
+    ck_assert_int_eq(file_replacement_begin(&file, at("target/")), GT_IO);
+    log_capture_one_error(&capture, "the name of a file is expected");
+    ck_assert_int_eq(mkdir(at("sub"), 0777), 0);
+    ck_assert_int_eq(file_replacement_begin(&file, at("sub")), GT_IO);
+    log_capture_one_error(&capture, "sub: cannot replace: it is not a regular file");
+    memset(path, 'a', sizeof path);
+    path[sizeof path - 1] = '\0';
+    ck_assert_int_eq(file_replacement_begin(&file, path), GT_IO);
+    log_capture_one_error(&capture, "the path has 4195 bytes, at most 4064");
+    path[300] = '\0'; /* fits the buffer, not the file system */
+    ck_assert_int_eq(file_replacement_begin(&file, path), GT_IO);
+    log_capture_one_error(&capture, "File name too long");
+    expect_entries(2);
+}
+END_TEST
+
+START_TEST(a_full_disk_leaves_the_old_file)
+{
+    static char large[100000];
+    struct file_replacement file;
+    ck_assert_int_eq(file_replace(target, "old", 3), GT_OK);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const struct rlimit small = {.rlim_cur = 30000, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    /* The system takes 30,000 bytes, which is a short write, and refuses the rest. */
+    ck_assert_int_eq(file_replacement_write(&file, large, sizeof large), GT_IO);
+    log_capture_one_error(&capture, "cannot write: File too large");
+    file_replacement_abort(&file);
+    ck_assert_int_eq(file_replace(target, large, sizeof large), GT_IO);
+    log_capture_one_error(&capture, "cannot write: File too large");
+    expect_content(target, "old");
+    expect_entries(1);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+END_TEST
+
+START_TEST(a_failing_rename_leaves_nothing_aside)
+{
+    struct file_replacement file;
+    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    ck_assert_int_eq(file_replacement_write(&file, "x", 1), GT_OK);
+    ck_assert_int_eq(mkdir(target, 0777), 0);
+    ck_assert_int_eq(file_replacement_commit(&file), GT_IO);
+    log_capture_one_error(&capture, "target: cannot rename the new file over it: Is a directory");
+    expect_entries(1);
+    ck_assert(file_is_folder(target));
+    file_replacement_abort(&file);
+}
+END_TEST
+
+START_TEST(a_killed_writer_leaves_the_old_file)
+{
+    ck_assert_int_eq(file_replace(target, "old", 3), GT_OK);
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        struct file_replacement file;
+        if (file_replacement_begin(&file, target) == GT_OK && file_replacement_write(&file, "new", 3) == GT_OK)
+            (void)raise(SIGKILL);
+        _exit(1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    expect_content(target, "old");
+    expect_entries(2);
+    static const char *const kept[] = {".tmp-12", "a.tmp-", "a.tmp-12x", "a.tmp", "atmp-12", "12"};
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        ck_assert_int_eq(file_replace(at(kept[i]), "x", 1), GT_OK);
+    ck_assert_int_eq(mkdir(at("folder.tmp-7"), 0777), 0);
+    ck_assert_int_eq(symlink(target, at("link.tmp-7")), 0);
+    file_remove_leftovers(folder);
+    expect_entries(1 + 6 + 2);
+    expect_content(target, "old");
+    file_remove_leftovers(at("none"));
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+START_TEST(open_read_refuses)
+{
+    int fd = -7;
+    uint64_t size_bytes = 7;
+    ck_assert_int_eq(file_open_read(at("none"), &fd, &size_bytes), GT_IO);
+    log_capture_one_error(&capture, "none: cannot open: No such file");
+    ck_assert_int_eq(file_open_read(folder, &fd, &size_bytes), GT_IO);
+    log_capture_one_error(&capture, "a folder, not a regular file");
+    ck_assert_int_eq(mkfifo(at("pipe"), 0666), 0);
+    ck_assert_int_eq(file_open_read(at("pipe"), &fd, &size_bytes), GT_IO); /* and does not wait for a writer */
+    log_capture_one_error(&capture, "not a regular file");
+    ck_assert_int_eq(file_open_read("/dev/zero", &fd, &size_bytes), GT_IO);
+    log_capture_one_error(&capture, "/dev/zero");
+    ck_assert_int_eq(fd, -7);
+    ck_assert_uint_eq(size_bytes, 7);
+}
+END_TEST
+
+START_TEST(read_at_is_exact)
+{
+    int fd;
+    uint64_t size_bytes;
+    char bytes[8] = "-------";
+    ck_assert_int_eq(file_replace(target, "0123456789", 10), GT_OK);
+    ck_assert_int_eq(file_open_read(target, &fd, &size_bytes), GT_OK);
+    ck_assert_uint_eq(size_bytes, 10);
+    ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    ck_assert_int_eq(file_read_at(fd, target, 3, bytes, 5), GT_OK);
+    ck_assert_str_eq(bytes, "34567--");
+    ck_assert_int_eq(file_read_at(fd, target, 10, bytes, 0), GT_OK);
+    ck_assert_int_eq(file_read_at(fd, target, 8, bytes, 3), GT_DATA);
+    log_capture_one_error(&capture, "was truncated while it was read: 3 bytes at 8 are wanted, the file ends at 10");
+    ck_assert_int_eq(truncate(target, 4), 0);
+    ck_assert_int_eq(file_read_at(fd, target, 3, bytes, 5), GT_DATA);
+    log_capture_one_error(&capture, "the file ends at 4");
+    ck_assert_int_eq(file_read_at(fd, target, UINT64_MAX, bytes, 5), GT_DATA);
+    log_capture_one_error(&capture, "beyond any file");
+    ck_assert_int_eq(file_read_at(fd, target, INT64_MAX, bytes, 5), GT_DATA);
+    log_capture_one_error(&capture, "beyond any file");
+    ck_assert_int_eq(close(fd), 0);
+    ck_assert_int_eq(file_read_at(-1, target, 0, bytes, 5), GT_IO);
+    log_capture_one_error(&capture, "cannot read: Bad file descriptor");
+}
+END_TEST
+
+START_TEST(read_at_reaches_beyond_4_gib)
+{
+    const off_t far = ((off_t)5 << 30) + 7;
+    int fd = open(target, O_WRONLY | O_CREAT, 0666);
+    ck_assert_int_ge(fd, 0);
+    if (pwrite(fd, "far", 3, far) != 3) { /* a sparse file: a few blocks, whatever its size says */
+        (void)close(fd);
+        unit_skip("file beyond 4 GiB", "the file system of /tmp refuses it");
+        return;
+    }
+    (void)close(fd);
+    uint64_t size_bytes;
+    char bytes[4] = "";
+    ck_assert_int_eq(file_open_read(target, &fd, &size_bytes), GT_OK);
+    ck_assert_uint_eq(size_bytes, (uint64_t)far + 3);
+    ck_assert_int_eq(file_read_at(fd, target, (uint64_t)far, bytes, 3), GT_OK);
+    ck_assert_str_eq(bytes, "far");
+    (void)close(fd);
+}
+END_TEST
+
+START_TEST(read_all)
+{
+    char *text = NULL;
+    size_t count = 7;
+    ck_assert_int_eq(file_replace(target, "a\0b", 3), GT_OK);
+    ck_assert_int_eq(file_read_all(target, 2, &text, &count), GT_DATA);
+    log_capture_one_error(&capture, "target: is 3 bytes long, at most 2 are expected");
+    ck_assert_ptr_null(text);
+    ck_assert_uint_eq(count, 7);
+    ck_assert_int_eq(file_read_all(target, 3, &text, &count), GT_OK);
+    ck_assert_uint_eq(count, 3);
+    ck_assert_mem_eq(text, "a\0b", 4); /* the zero after the end included */
+    free(text);
+    ck_assert_int_eq(file_read_all(folder, 100, &text, &count), GT_IO);
+    log_capture_one_error(&capture, "a folder");
+}
+END_TEST
+
+START_TEST(folders)
+{
+    ck_assert(file_exists(folder) && file_is_folder(folder));
+    ck_assert_int_eq(file_make_folders(at("a/b//c/")), GT_OK);
+    ck_assert(file_is_folder(at("a/b/c")));
+    ck_assert_int_eq(file_make_folders(at("a/b/c")), GT_OK); /* again */
+    ck_assert_int_eq(file_make_folders("/"), GT_OK);
+    ck_assert_int_eq(file_replace(target, "x", 1), GT_OK);
+    ck_assert(file_exists(target) && !file_is_folder(target) && !file_exists(at("none")));
+    ck_assert_int_eq(capture.lines, 0);
+    ck_assert_int_eq(file_make_folders(at("target/sub")), GT_IO);
+    log_capture_one_error(&capture, "target: cannot create the folder: Not a directory");
+    ck_assert_int_eq(file_make_folders(target), GT_IO);
+    log_capture_one_error(&capture, "target: cannot create the folder: Not a directory");
+    ck_assert_int_eq(file_make_folders(""), GT_IO);
+    log_capture_one_error(&capture, "0 bytes");
+    ck_assert_int_eq(file_sync_folder(folder), GT_OK);
+    ck_assert_int_eq(file_sync_folder(target), GT_IO);
+    log_capture_one_error(&capture, "cannot open the folder: Not a directory");
+}
+END_TEST
+
+START_TEST(join)
+{
+    char out[FILE_PATH_MAX];
+    ck_assert_int_eq(file_join(out, "a", "b"), GT_OK);
+    ck_assert_str_eq(out, "a/b");
+    ck_assert_int_eq(file_join(out, "a/", "b"), GT_OK);
+    ck_assert_str_eq(out, "a/b");
+    ck_assert_int_eq(file_join(out, "/", "b"), GT_OK);
+    ck_assert_str_eq(out, "/b");
+    ck_assert_int_eq(file_join(out, "", "b"), GT_OK);
+    ck_assert_str_eq(out, "b");
+    static char name[FILE_PATH_MAX + 1];
+    memset(name, 'n', FILE_PATH_MAX - 3);
+    ck_assert_int_eq(file_join(out, "a", name), GT_OK);
+    ck_assert_uint_eq(strlen(out), FILE_PATH_MAX - 1);
+    memset(name, 'n', FILE_PATH_MAX - 2);
+    ck_assert_int_eq(file_join(out, "a", name), GT_USAGE);
+    log_capture_one_error(&capture, "4096 bytes, at most 4095");
+    ck_assert_uint_eq(strlen(out), FILE_PATH_MAX - 1); /* written only on success */
+}
+END_TEST
+
+/* A child takes the lock, says so through a pipe, and waits to be killed. */
+static pid_t child_with_lock(const char *path)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        int fd;
+        if (file_lock(path, &fd) != GT_OK || write(ends[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            (void)pause();
+    }
+    (void)close(ends[1]);
+    char byte;
+    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    (void)close(ends[0]);
+    return child;
+}
+
+START_TEST(lock)
+{
+    char path[FILE_PATH_MAX];
+    ck_assert_int_eq(file_join(path, folder, "lock"), GT_OK);
+    const pid_t child = child_with_lock(path);
+    int fd = -7;
+    char words[64];
+    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
+    (void)snprintf(words, sizeof words, "lock: is locked by process %ld,", (long)child);
+    log_capture_one_error(&capture, words);
+    ck_assert_int_eq(fd, -7);
+    ck_assert_int_eq(kill(child, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_assert_int_eq(file_lock(path, &fd), GT_OK); /* a dead holder holds nothing */
+    int other = -7;
+    ck_assert_int_eq(file_lock(path, &other), GT_USAGE); /* not even this process twice */
+    (void)snprintf(words, sizeof words, "process %ld,", (long)getpid());
+    log_capture_one_error(&capture, words);
+    file_unlock(fd);
+    ck_assert_int_eq(file_lock(path, &fd), GT_OK);
+    file_unlock(fd);
+    file_unlock(-1);
+    ck_assert_int_eq(symlink(path, at("link")), 0);
+    ck_assert_int_eq(file_lock(at("link"), &fd), GT_IO);
+    log_capture_one_error(&capture, "cannot open the lock file");
+    ck_assert_int_eq(file_lock(at("none/lock"), &fd), GT_IO);
+    log_capture_one_error(&capture, "No such file");
+}
+END_TEST
+
+START_TEST(lock_without_a_readable_holder)
+{
+    static const char *const contents[] = {"", "nonsense", "-5", "0"};
+    char path[FILE_PATH_MAX];
+    ck_assert_int_eq(file_join(path, folder, "lock"), GT_OK);
+    int fd;
+    int other;
+    ck_assert_int_eq(file_lock(path, &fd), GT_OK);
+    ck_assert_int_eq(ftruncate(fd, 0), 0);
+    ck_assert_int_eq(pwrite(fd, contents[_i], strlen(contents[_i]), 0), (ssize_t)strlen(contents[_i]));
+    ck_assert_int_eq(file_lock(path, &other), GT_USAGE);
+    log_capture_one_error(&capture, "is locked by another process");
+    file_unlock(fd);
+}
+END_TEST
+
+/* One bit at a time, from the polynomial. */
+static uint32_t reference_crc32c(const unsigned char *bytes, size_t count)
+{
+    uint32_t state = 0xffffffff;
+    for (size_t i = 0; i < count; i++) {
+        state ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            state = state >> 1 ^ ((state & 1) != 0 ? 0x82f63b78u : 0);
+    }
+    return state ^ 0xffffffff;
+}
+
+START_TEST(crc32c)
+{
+    unsigned char bytes[600];
+    ck_assert_uint_eq(file_crc32c(0, "123456789", 9), 0xe3069283);
+    /* RFC 3720, B.4. */
+    memset(bytes, 0, 32);
+    ck_assert_uint_eq(file_crc32c(0, bytes, 32), 0x8a9136aa);
+    memset(bytes, 0xff, 32);
+    ck_assert_uint_eq(file_crc32c(0, bytes, 32), 0x62a8ab43);
+    for (int i = 0; i < 32; i++)
+        bytes[i] = (unsigned char)i;
+    ck_assert_uint_eq(file_crc32c(0, bytes, 32), 0x46dd794e);
+    for (int i = 0; i < 32; i++)
+        bytes[i] = (unsigned char)(31 - i);
+    ck_assert_uint_eq(file_crc32c(0, bytes, 32), 0x113fdb5c);
+    ck_assert_uint_eq(file_crc32c(0, NULL, 0), 0);
+
+    const struct philox_key key = philox_key_make(unit_seed(), RNG_SAMPLE);
+    for (uint32_t i = 0; i < sizeof bytes / 4; i++) {
+        const struct philox_block block = philox4x32_10(key, (struct philox_block){{i, 0, 0, 0}});
+        memcpy(bytes + 4 * i, block.word, 4);
+    }
+    for (size_t start = 0; start < 9; start++) {
+        for (size_t count = 0; start + count <= sizeof bytes; count += 1 + count / 16) {
+            const uint32_t wanted = reference_crc32c(bytes + start, count);
+            ck_assert_uint_eq(file_crc32c(0, bytes + start, count), wanted);
+            const size_t half = count / 3;
+            const uint32_t first = file_crc32c(0, bytes + start, half);
+            ck_assert_uint_eq(file_crc32c(first, bytes + start + half, count - half), wanted);
+        }
+    }
+}
+END_TEST
+
+Suite *file_suite(void)
+{
+    Suite *suite = suite_create("file");
+    TCase *tcase = tcase_create("file");
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, replace_creates_and_replaces);
+    tcase_add_test(tcase, replacement_counts_and_hides_until_commit);
+    tcase_add_test(tcase, modes);
+    tcase_add_test(tcase, links_are_not_followed);
+    tcase_add_test(tcase, begin_fails);
+    tcase_add_test(tcase, a_full_disk_leaves_the_old_file);
+    tcase_add_test(tcase, a_failing_rename_leaves_nothing_aside);
+    tcase_add_test(tcase, a_killed_writer_leaves_the_old_file);
+    tcase_add_test(tcase, open_read_refuses);
+    tcase_add_test(tcase, read_at_is_exact);
+    tcase_add_test(tcase, read_at_reaches_beyond_4_gib);
+    tcase_add_test(tcase, read_all);
+    tcase_add_test(tcase, folders);
+    tcase_add_test(tcase, join);
+    tcase_add_test(tcase, lock);
+    tcase_add_loop_test(tcase, lock_without_a_readable_holder, 0, 4);
+    tcase_add_test(tcase, crc32c);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+UNIT_MAIN(file)

@@ -1,0 +1,232 @@
+/* Tests of base/hostmem: alignment, zeroing, counters, leaks, overflow, injected faults, and the phase asserts. */
+#include "base/hostmem.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+#ifdef NDEBUG
+enum { HAS_ASSERTS = 0 };
+#else
+enum { HAS_ASSERTS = 1 };
+#endif
+
+enum { BLOCKS = 50 };
+
+static struct hostmem *create(void)
+{
+    struct hostmem *mem = NULL;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_ptr_nonnull(mem);
+    ck_assert_int_eq(hostmem_phase_get(mem), HOSTMEM_INIT);
+    return mem;
+}
+
+START_TEST(blocks_are_aligned_zeroed_and_counted)
+{
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    struct hostmem *mem = create();
+    unsigned char *blocks[BLOCKS];
+    size_t live_bytes = 0;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        void *pointer = NULL;
+        ck_assert_int_eq(hostmem_alloc(mem, i, 7, "test", &pointer), GT_OK);
+        ck_assert_ptr_nonnull(pointer);
+        ck_assert_uint_eq((uintptr_t)pointer % 64, 0);
+        blocks[i] = pointer;
+        for (size_t j = 0; j < 7 * i; j++)
+            ck_assert_uint_eq(blocks[i][j], 0);
+        memset(blocks[i], 0xa5, 7 * i);
+        live_bytes += 7 * i;
+    }
+    struct hostmem_counters counters;
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, live_bytes);
+    ck_assert_uint_eq(counters.allocations, BLOCKS);
+    ck_assert_uint_eq(counters.releases, 0);
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    for (size_t k = 0; k < BLOCKS; k++) /* 17 and 50 have no common factor: every block once, in a mixed order */
+        hostmem_free(mem, blocks[17 * k % BLOCKS]);
+    hostmem_free(mem, NULL);
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    ck_assert_uint_eq(counters.live_bytes_max, live_bytes);
+    ck_assert_uint_eq(counters.releases, BLOCKS);
+    hostmem_destroy(mem);
+    hostmem_destroy(NULL);
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+START_TEST(strdup_copies)
+{
+    struct hostmem *mem = create();
+    char *copy = NULL;
+    ck_assert_int_eq(hostmem_strdup(mem, "words", &copy), GT_OK);
+    ck_assert_str_eq(copy, "words");
+    hostmem_free(mem, copy);
+    hostmem_fail_at(mem, 1);
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    char *untouched = copy = NULL;
+    ck_assert_int_eq(hostmem_strdup(mem, "words", &copy), GT_NO_MEMORY);
+    ck_assert_ptr_eq(copy, untouched);
+    log_capture_one_error(&capture, "6 bytes");
+    hostmem_destroy(mem);
+}
+END_TEST
+
+START_TEST(leaks_are_reported_once)
+{
+    struct log_capture capture;
+    struct hostmem *mem = create();
+    void *kept;
+    void *leaked[2];
+    ck_assert_int_eq(hostmem_alloc(mem, 10, 10, "first leak", &leaked[0]), GT_OK);
+    ck_assert_int_eq(hostmem_alloc(mem, 1, 5, "released", &kept), GT_OK);
+    ck_assert_int_eq(hostmem_alloc(mem, 3, 3, "second leak", &leaked[1]), GT_OK);
+    hostmem_free(mem, kept);
+    log_capture_begin(&capture);
+    hostmem_destroy(mem);
+    ck_assert_ptr_nonnull(strstr(capture.text, "2 of 3 allocations (109 bytes)"));
+    log_capture_one_error(&capture, "\"second leak\" of 9 bytes");
+}
+END_TEST
+
+START_TEST(sizes_that_do_not_fit)
+{
+    static const struct {
+        size_t count, size;
+    } cases[] = {{SIZE_MAX, 2},       {SIZE_MAX, 1},     {SIZE_MAX - 64, 1},
+                 {SIZE_MAX - 127, 1}, {SIZE_MAX / 2, 1}, {(size_t)1 << 33, (size_t)1 << 33}};
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    struct hostmem *mem = create();
+    void *const untouched = &capture;
+    void *out = untouched;
+    ck_assert_int_eq(hostmem_alloc(mem, cases[_i].count, cases[_i].size, "the table", &out), GT_NO_MEMORY);
+    ck_assert_ptr_eq(out, untouched);
+    log_capture_one_error(&capture, "the table");
+    struct hostmem_counters counters;
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.allocations, 0);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+START_TEST(injected_faults)
+{
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    for (size_t n = 1; n <= 4; n++) {
+        struct hostmem *mem = create();
+        hostmem_fail_at(mem, n);
+        for (size_t i = 1; i <= 6; i++) {
+            void *out = NULL;
+            enum gt_status status = hostmem_alloc(mem, 8, i, "victim", &out);
+            ck_assert_int_eq(status, i == n ? GT_NO_MEMORY : GT_OK);
+            ck_assert_int_eq(out == NULL, i == n);
+            hostmem_free(mem, out);
+        }
+        log_capture_one_error(&capture, "victim");
+        hostmem_fail_at(mem, 1);
+        hostmem_fail_at(mem, 0);
+        void *out = NULL;
+        ck_assert_int_eq(hostmem_alloc(mem, 1, 1, "after", &out), GT_OK);
+        hostmem_free(mem, out);
+        hostmem_destroy(mem);
+    }
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+enum crime { ALLOC_IN_RUN, ALLOC_IN_CLOSE, FREE_IN_RUN, FREE_FOREIGN, FREE_TWICE, NO_CRIME, CRIME_COUNT };
+
+/* What the assert says: its condition. */
+static const char *const crime_words[CRIME_COUNT] = {
+    [ALLOC_IN_RUN] = "phase == HOSTMEM_INIT",
+    [ALLOC_IN_CLOSE] = "phase == HOSTMEM_INIT",
+    [FREE_IN_RUN] = "phase != HOSTMEM_RUN",
+    [FREE_FOREIGN] = "magic == HOSTMEM_MAGIC_LIVE",
+};
+
+static void commit_crime(enum crime crime)
+{
+    static char foreign[256];
+    struct hostmem *mem = NULL;
+    void *out = NULL;
+    if (hostmem_create(&mem) != GT_OK || hostmem_alloc(mem, 1, 100, "test", &out) != GT_OK)
+        _exit(1);
+    if (crime == ALLOC_IN_RUN || crime == FREE_IN_RUN)
+        hostmem_phase_set(mem, HOSTMEM_RUN);
+    if (crime == ALLOC_IN_CLOSE)
+        hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    if (crime == ALLOC_IN_RUN || crime == ALLOC_IN_CLOSE)
+        (void)hostmem_alloc(mem, 1, 1, "test", &out);
+    hostmem_free(mem, crime == FREE_FOREIGN ? foreign + 128 : out);
+    if (crime == FREE_TWICE)
+        hostmem_free(mem, out);
+    hostmem_destroy(mem);
+    _exit(0);
+}
+
+/* Each misuse ends in the assert that is there for it; without a misuse the same child ends well. */
+START_TEST(asserts)
+{
+    if (!HAS_ASSERTS) {
+        unit_skip("hostmem asserts", "this build has no asserts");
+        return;
+    }
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        (void)dup2(ends[1], STDERR_FILENO);
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        commit_crime((enum crime)_i);
+    }
+    (void)close(ends[1]);
+    char said[2000];
+    size_t used = 0;
+    ssize_t got;
+    while (used < sizeof said - 1 && (got = read(ends[0], said + used, sizeof said - 1 - used)) > 0)
+        used += (size_t)got;
+    said[used] = '\0';
+    (void)close(ends[0]);
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    if (_i == NO_CRIME) {
+        ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    } else if (_i == FREE_TWICE) { /* a sanitizer may see the read of released memory first */
+        ck_assert(!(WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    } else {
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+        ck_assert_ptr_nonnull(strstr(said, crime_words[_i]));
+    }
+}
+END_TEST
+
+Suite *hostmem_suite(void)
+{
+    Suite *suite = suite_create("hostmem");
+    TCase *tcase = tcase_create("hostmem");
+    tcase_add_test(tcase, blocks_are_aligned_zeroed_and_counted);
+    tcase_add_test(tcase, strdup_copies);
+    tcase_add_test(tcase, leaks_are_reported_once);
+    tcase_add_loop_test(tcase, sizes_that_do_not_fit, 0, 6);
+    tcase_add_test(tcase, injected_faults);
+    tcase_add_loop_test(tcase, asserts, 0, CRIME_COUNT);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+UNIT_MAIN(hostmem)

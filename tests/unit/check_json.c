@@ -1,0 +1,246 @@
+/* Tests of base/json: what parsing refuses, one line per bad field with its words, and writing that reads back. */
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+static json_t *parsed(const char *text)
+{
+    json_t *value = NULL;
+    ck_assert_int_eq(json_parse(text, strlen(text), "x.json", &value), GT_OK);
+    ck_assert_ptr_nonnull(value);
+    return value;
+}
+
+static const struct {
+    const char *text;
+    size_t count; /* 0: strlen */
+    const char *words;
+} refused[] = {
+    {"", 0, "line 1"},
+    {"{\"a\": 1, \"a\": 2}", 0, "duplicate"},
+    {"{\"a\": 1} {", 0, "end of file expected"},
+    {"{\n  \"a\": 1,\n}", 0, "line 3"},
+    {"{\"a\": 99999999999999999999}", 0, "big integer"},
+    {"{\"a\": 1e999}", 0, "real number overflow"},
+    {"{\"a\": NaN}", 0, "line 1"},
+    {"{\"a\": \"\xff\"}", 0, "unable to decode byte 0xff"},
+    {"{\"a\": \"\\u0000\"}", 0, "u0000"},
+    {"{\"a\": 1", 0, "line 1"},
+    {"3", 0, "line 1"},
+    {"{}\0x", 4, "line 1"},
+};
+
+START_TEST(parse_refuses)
+{
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    json_t *untouched = (json_t *)&capture;
+    json_t *value = untouched;
+    const size_t count = refused[_i].count != 0 ? refused[_i].count : strlen(refused[_i].text);
+    ck_assert_int_eq(json_parse(refused[_i].text, count, "dir/x.json", &value), GT_DATA);
+    ck_assert_ptr_eq(value, untouched);
+    ck_assert_ptr_nonnull(strstr(capture.text, "dir/x.json: line "));
+    log_capture_one_error(&capture, refused[_i].words);
+}
+END_TEST
+
+/* A file of a hundred thousand brackets must not exhaust the stack. */
+START_TEST(parse_refuses_depth)
+{
+    enum { DEPTH = 100000 };
+    static char text[DEPTH];
+    memset(text, '[', sizeof text);
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    json_t *value = NULL;
+    ck_assert_int_eq(json_parse(text, sizeof text, "deep.json", &value), GT_DATA);
+    log_capture_one_error(&capture, "deep.json");
+}
+END_TEST
+
+static const char sample[] =
+    "{\"int\": 12, \"low\": -9223372036854775808, \"real\": 0.5, \"text\": \"hi\", \"yes\": true, "
+    "\"no\": false, \"none\": null, \"list\": [1], \"object\": {\"inner\": 3}}";
+
+START_TEST(getters_read)
+{
+    json_t *root = parsed(sample);
+    int64_t integer = 0;
+    double real = 0.0;
+    bool flag = false;
+    const char *text = NULL;
+    const json_t *object = NULL;
+    ck_assert_int_eq(json_get_int(root, "x", "int", 12, 12, &integer), GT_OK);
+    ck_assert_int_eq(integer, 12);
+    ck_assert_int_eq(json_get_int(root, "x", "low", INT64_MIN, INT64_MAX, &integer), GT_OK);
+    ck_assert_int_eq(integer, INT64_MIN);
+    ck_assert_int_eq(json_get_real(root, "x", "real", &real), GT_OK);
+    ck_assert(real == 0.5);
+    ck_assert_int_eq(json_get_real(root, "x", "int", &real), GT_OK);
+    ck_assert(real == 12.0);
+    ck_assert_int_eq(json_get_bool(root, "x", "yes", &flag), GT_OK);
+    ck_assert(flag);
+    ck_assert_int_eq(json_get_bool(root, "x", "no", &flag), GT_OK);
+    ck_assert(!flag);
+    ck_assert_int_eq(json_get_string(root, "x", "text", &text), GT_OK);
+    ck_assert_str_eq(text, "hi");
+    ck_assert_int_eq(json_get_object(root, "x", "object", &object), GT_OK);
+    ck_assert_int_eq(json_get_int(object, "x", "inner", 0, 9, &integer), GT_OK);
+    ck_assert_int_eq(integer, 3);
+    json_decref(root);
+}
+END_TEST
+
+static const struct {
+    char getter; /* first letter of the type asked for */
+    const char *name;
+    const char *line;
+} mismatches[] = {
+    {'i', "text", "a/b.json: field \"text\": expected integer in [-5, 10], found string"},
+    {'i', "int", "a/b.json: field \"int\": expected integer in [-5, 10], found 12"},
+    {'i', "low", "a/b.json: field \"low\": expected integer in [-5, 10], found -9223372036854775808"},
+    {'i', "real", "a/b.json: field \"real\": expected integer in [-5, 10], found real"},
+    {'i', "absent", "a/b.json: field \"absent\": expected integer in [-5, 10], but it is missing"},
+    {'r', "text", "a/b.json: field \"text\": expected number, found string"},
+    {'r', "yes", "a/b.json: field \"yes\": expected number, found boolean"},
+    {'r', "absent", "a/b.json: field \"absent\": expected number, but it is missing"},
+    {'b', "int", "a/b.json: field \"int\": expected boolean, found integer"},
+    {'b', "none", "a/b.json: field \"none\": expected boolean, found null"},
+    {'s', "int", "a/b.json: field \"int\": expected string, found integer"},
+    {'s', "absent", "a/b.json: field \"absent\": expected string, but it is missing"},
+    {'o', "list", "a/b.json: field \"list\": expected object, found array"},
+    {'o', "absent", "a/b.json: field \"absent\": expected object, but it is missing"},
+};
+
+static enum gt_status get_any(const json_t *root, char getter, const char *name)
+{
+    static const char *const same_text = "same";
+    static const json_t *const same_object = NULL;
+    int64_t integer = 77;
+    double real = 77.0;
+    bool flag = true;
+    const char *text = same_text;
+    const json_t *object = same_object;
+    enum gt_status status = GT_FAILURE;
+    switch (getter) {
+    case 'i':
+        status = json_get_int(root, "a/b.json", name, -5, 10, &integer);
+        break;
+    case 'r':
+        status = json_get_real(root, "a/b.json", name, &real);
+        break;
+    case 'b':
+        status = json_get_bool(root, "a/b.json", name, &flag);
+        break;
+    case 's':
+        status = json_get_string(root, "a/b.json", name, &text);
+        break;
+    default:
+        status = json_get_object(root, "a/b.json", name, &object);
+        break;
+    }
+    ck_assert_msg(integer == 77 && real == 77.0 && flag && text == same_text && object == same_object,
+                  "an output was written on failure");
+    return status;
+}
+
+START_TEST(getters_name_what_is_wrong)
+{
+    json_t *root = parsed(sample);
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    ck_assert_int_eq(get_any(root, mismatches[_i].getter, mismatches[_i].name), GT_DATA);
+    char line[300];
+    (void)snprintf(line, sizeof line, "error: %s", mismatches[_i].line);
+    ck_assert_str_eq(capture.text, line);
+    log_capture_one_error(&capture, "a/b.json");
+    /* The same field of something that is no object. */
+    ck_assert_int_eq(get_any(json_object_get(root, "list"), mismatches[_i].getter, mismatches[_i].name), GT_DATA);
+    log_capture_one_error(&capture, "expected inside an object, found array");
+    ck_assert_int_eq(get_any(NULL, mismatches[_i].getter, mismatches[_i].name), GT_DATA);
+    log_capture_one_error(&capture, "found nothing");
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(text_keeps_order_and_precision)
+{
+    static const double reals[] = {0.1, 0.1 + 0.2, 1.0 / 3.0, 1e-300, 6.02214076e23, 5e-324, -0.0, 1.0};
+    json_t *root = json_object();
+    ck_assert_int_eq(json_object_set_new(root, "zebra", json_integer(1)), 0);
+    json_t *list = json_array();
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
+        ck_assert_int_eq(json_array_append_new(list, json_real(reals[i])), 0);
+    ck_assert_int_eq(json_object_set_new(root, "apple", list), 0);
+    char *text = NULL;
+    ck_assert_int_eq(json_text(root, 0, &text), GT_OK);
+    ck_assert_ptr_eq(strstr(text, "{\"zebra\": 1, \"apple\": ["), text);
+    ck_assert_ptr_null(strchr(text, '\n'));
+    json_t *again = parsed(text);
+    ck_assert(json_equal(again, root));
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
+        const double got = json_real_value(json_array_get(json_object_get(again, "apple"), i));
+        ck_assert_mem_eq(&got, &reals[i], sizeof got);
+    }
+    free(text);
+    ck_assert_int_eq(json_text(again, 2, &text), GT_OK);
+    ck_assert_ptr_nonnull(strstr(text, "{\n  \"zebra\": 1,\n"));
+    free(text);
+    json_decref(again);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(files)
+{
+    char folder[] = "/tmp/gpt-train-json-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    char path[FILE_PATH_MAX];
+    char bad[FILE_PATH_MAX];
+    ck_assert_int_eq(file_join(path, folder, "a.json"), GT_OK);
+    ck_assert_int_eq(file_join(bad, folder, "none/a.json"), GT_OK);
+    json_t *root = parsed(sample);
+    ck_assert_int_eq(json_replace_file(path, root, 1), GT_OK);
+    json_t *again = NULL;
+    ck_assert_int_eq(json_parse_file(path, 1000, &again), GT_OK);
+    ck_assert(json_equal(again, root));
+    json_decref(again);
+    char *text;
+    size_t count;
+    ck_assert_int_eq(file_read_all(path, 1000, &text, &count), GT_OK);
+    ck_assert(count > 2 && text[count - 1] == '\n' && text[count - 2] == '}');
+    free(text);
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    ck_assert_int_eq(json_parse_file(path, 20, &again), GT_DATA);
+    log_capture_one_error(&capture, "at most 20");
+    ck_assert_int_eq(json_parse_file(bad, 20, &again), GT_IO);
+    log_capture_one_error(&capture, "none/a.json");
+    ck_assert_int_eq(json_replace_file(bad, root, 1), GT_IO);
+    log_capture_one_error(&capture, "none");
+    json_decref(root);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+Suite *json_suite(void)
+{
+    Suite *suite = suite_create("json");
+    TCase *tcase = tcase_create("json");
+    tcase_add_loop_test(tcase, parse_refuses, 0, (int)(sizeof refused / sizeof refused[0]));
+    tcase_add_test(tcase, parse_refuses_depth);
+    tcase_add_test(tcase, getters_read);
+    tcase_add_loop_test(tcase, getters_name_what_is_wrong, 0, (int)(sizeof mismatches / sizeof mismatches[0]));
+    tcase_add_test(tcase, text_keeps_order_and_precision);
+    tcase_add_test(tcase, files);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+UNIT_MAIN(json)

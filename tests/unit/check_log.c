@@ -1,0 +1,229 @@
+/* Tests of base/log: prefixes, levels, counts, escaping, cutting, the default sink's streams, byte counts. */
+#include "base/log.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+START_TEST(prefixes)
+{
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    log_error("bare %d", 1);
+    ck_assert_str_eq(capture.text, "error: bare 1");
+    log_program_set("gpt-train");
+    log_error("%s is %d", "x", 3);
+    ck_assert_str_eq(capture.text, "gpt-train: error: x is 3");
+    ck_assert_int_eq(capture.level, LOG_ERROR);
+    log_warning("w");
+    ck_assert_str_eq(capture.text, "gpt-train: warning: w");
+    ck_assert_int_eq(capture.level, LOG_WARNING);
+    log_note("n");
+    ck_assert_str_eq(capture.text, "gpt-train: n");
+    ck_assert_int_eq(capture.level, LOG_NOTE);
+    log_result("iter %d: loss %.1f", 10, 4.25);
+    ck_assert_str_eq(capture.text, "iter 10: loss 4.2");
+    ck_assert_int_eq(capture.level, LOG_RESULT);
+    ck_assert_int_eq(capture.lines, 5);
+}
+END_TEST
+
+START_TEST(levels_and_counts)
+{
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    const size_t errors = log_count(LOG_ERROR);
+    const size_t debugs = log_count(LOG_DEBUG);
+    log_debug("dropped by default");
+    ck_assert_int_eq(capture.lines, 0);
+    log_level_set(LOG_DEBUG);
+    log_debug("shown");
+    ck_assert_str_eq(capture.text, "debug: shown");
+    log_level_set(LOG_ERROR);
+    log_warning("dropped");
+    log_result("dropped");
+    log_error("shown");
+    ck_assert_int_eq(capture.lines, 2);
+    ck_assert_uint_eq(log_count(LOG_ERROR), errors + 1);
+    ck_assert_uint_eq(log_count(LOG_DEBUG), debugs + 1);
+    ck_assert_uint_eq(log_count(LOG_WARNING), 0);
+}
+END_TEST
+
+static const struct {
+    const char *given;
+    const char *shown;
+} escapes[] = {
+    {"a\nfake: error: b", "a\\nfake: error: b"},
+    {"\r\t\x1b[2J\x7f\x01", "\\r\\t\\x1b[2J\\x7f\\x01"},
+    {"Zürich 日本 \xf0\x9f\x99\x82", "Zürich 日本 \xf0\x9f\x99\x82"},
+    {"\xc2\x9b"
+     "31m",
+     "\\xc2\\x9b31m"},                            /* C1 control sequence introducer */
+    {"\xc2\xa0", "\xc2\xa0"},                     /* the first character after C1 */
+    {"\x9b", "\\x9b"},                            /* a continuation byte alone */
+    {"\xc0\xaf", "\\xc0\\xaf"},                   /* overlong */
+    {"\xe0\x80\xaf", "\\xe0\\x80\\xaf"},          /* overlong */
+    {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* surrogate */
+    {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* above U+10FFFF */
+    {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},     /* U+10FFFF */
+    {"end \xe6\x97", "end \\xe6\\x97"},           /* stops in a character */
+    {"100% \\ \"", "100% \\ \""},
+};
+
+START_TEST(escaping)
+{
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    log_result("%s", escapes[_i].given);
+    ck_assert_str_eq(capture.text, escapes[_i].shown);
+    log_error("x: %s", escapes[_i].given);
+    ck_assert_str_eq(capture.text + strlen("error: x: "), escapes[_i].shown);
+    ck_assert_int_eq(capture.lines, 2);
+}
+END_TEST
+
+/* Lines of every length around the limit, of one-byte, three-byte and escaped characters. */
+START_TEST(long_lines_are_cut)
+{
+    static const char *const units[] = {"x", "日", "\n"};
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    char text[6000];
+    for (size_t length = 900; length < sizeof text; length++) {
+        const char *unit = units[_i];
+        size_t used = 0;
+        while (used + strlen(unit) <= length) {
+            memcpy(text + used, unit, strlen(unit));
+            used += strlen(unit);
+        }
+        text[used] = '\0';
+        log_result("%.*s%s", (int)(length % 3), "zz", text); /* characters start at any offset */
+        const size_t shown = strlen(capture.text);
+        ck_assert_uint_lt(shown, 4096);
+        const size_t needed = (unit[0] == '\n' ? 2 * used : used) + length % 3;
+        if (needed < 4090) {
+            ck_assert_uint_eq(shown, needed);
+        } else if (needed >= 4096) {
+            ck_assert_str_eq(capture.text + shown - 3, "...");
+            ck_assert_uint_gt(shown, 4080);
+            ck_assert_ptr_null(strstr(capture.text, "\\x")); /* no half character was left before the dots */
+        }
+    }
+}
+END_TEST
+
+/* What a child process writes to descriptor `which` when it logs one line of each level. */
+static void child_output(int which, char out[static 400])
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        (void)dup2(ends[1], which);
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        if (which != STDERR_FILENO)
+            (void)close(STDERR_FILENO);
+        else
+            (void)close(STDOUT_FILENO);
+        (void)setvbuf(stdout, NULL, _IOFBF, BUFSIZ); /* the frame's line buffering would hide a missing flush */
+        log_sink_set(NULL, NULL);
+        log_program_set("p");
+        log_error("e");
+        log_warning("w");
+        log_note("n");
+        log_result("r");
+        _exit(0); /* nothing may sit in a buffer */
+    }
+    (void)close(ends[1]);
+    size_t used = 0;
+    ssize_t got;
+    while ((got = read(ends[0], out + used, 399 - used)) > 0)
+        used += (size_t)got;
+    out[used] = '\0';
+    (void)close(ends[0]);
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+START_TEST(default_sink_streams)
+{
+    char out[400];
+    child_output(STDERR_FILENO, out);
+    ck_assert_str_eq(out, "p: error: e\np: warning: w\np: n\n");
+    child_output(STDOUT_FILENO, out);
+    ck_assert_str_eq(out, "r\n");
+}
+END_TEST
+
+START_TEST(default_sink_survives_a_closed_pipe)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        (void)signal(SIGPIPE, SIG_IGN);
+        (void)close(ends[0]);
+        (void)dup2(ends[1], STDOUT_FILENO);
+        for (int i = 0; i < 3; i++)
+            log_result("into the void");
+        _exit(log_count(LOG_RESULT) == 3 ? 7 : 8);
+    }
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+END_TEST
+
+static const struct {
+    double bytes;
+    const char *text;
+} byte_texts[] = {
+    {0, "0 B"},
+    {512, "512 B"},
+    {1023, "1023 B"},
+    {1024, "1.0 KiB"},
+    {100663296, "96.0 MiB"},
+    {1048575, "1.0 MiB"}, /* not "1024.0 KiB" */
+    {12240656794, "11.40 GiB"},
+    {6593445888, "6.14 GiB"},
+    {-5242880, "-5.0 MiB"},
+    {1.5 * 1099511627776, "1.50 TiB"},
+};
+
+START_TEST(byte_counts)
+{
+    char text[24];
+    ck_assert_ptr_eq(log_bytes(text, byte_texts[_i].bytes), text);
+    ck_assert_str_eq(text, byte_texts[_i].text);
+    ck_assert_uint_lt(strlen(log_bytes(text, 1e300)), 24);
+    ck_assert_uint_lt(strlen(log_bytes(text, -1e300)), 24);
+}
+END_TEST
+
+Suite *log_suite(void)
+{
+    Suite *suite = suite_create("log");
+    TCase *tcase = tcase_create("log");
+    tcase_add_test(tcase, prefixes);
+    tcase_add_test(tcase, levels_and_counts);
+    tcase_add_loop_test(tcase, escaping, 0, (int)(sizeof escapes / sizeof escapes[0]));
+    tcase_add_loop_test(tcase, long_lines_are_cut, 0, 3);
+    tcase_add_test(tcase, default_sink_streams);
+    tcase_add_test(tcase, default_sink_survives_a_closed_pipe);
+    tcase_add_loop_test(tcase, byte_counts, 0, (int)(sizeof byte_texts / sizeof byte_texts[0]));
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+UNIT_MAIN(log)

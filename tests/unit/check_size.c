@@ -1,0 +1,107 @@
+/* Tests of base/size: results at the edge of size_t, refusals that leave the output alone, roundings. */
+#include "base/size.h"
+
+#include "tests/unit/unit_main.h"
+
+enum { UNTOUCHED = 77 };
+
+START_TEST(mul)
+{
+    size_t out = UNTOUCHED;
+    ck_assert(size_mul(6, 7, &out));
+    ck_assert_uint_eq(out, 42);
+    ck_assert(size_mul(0, SIZE_MAX, &out));
+    ck_assert_uint_eq(out, 0);
+    ck_assert(size_mul(SIZE_MAX, 0, &out));
+    ck_assert_uint_eq(out, 0);
+    ck_assert(size_mul(SIZE_MAX, 1, &out));
+    ck_assert_uint_eq(out, SIZE_MAX);
+    ck_assert(size_mul(SIZE_MAX / 3, 3, &out)); /* 2^64 - 1 is a multiple of 3 */
+    ck_assert_uint_eq(out, SIZE_MAX);
+    out = UNTOUCHED;
+    ck_assert(!size_mul(SIZE_MAX / 3 + 1, 3, &out));
+    ck_assert(!size_mul(SIZE_MAX / 2 + 1, 2, &out));
+    ck_assert(!size_mul(2, SIZE_MAX / 2 + 1, &out));
+    ck_assert(!size_mul(SIZE_MAX, SIZE_MAX, &out));
+    ck_assert_uint_eq(out, UNTOUCHED);
+}
+END_TEST
+
+START_TEST(add)
+{
+    size_t out = UNTOUCHED;
+    ck_assert(!size_add(SIZE_MAX, 1, &out));
+    ck_assert(!size_add(1, SIZE_MAX, &out));
+    ck_assert(!size_add(SIZE_MAX / 2 + 1, SIZE_MAX / 2 + 1, &out));
+    ck_assert_uint_eq(out, UNTOUCHED);
+    ck_assert(size_add(SIZE_MAX - 1, 1, &out));
+    ck_assert_uint_eq(out, SIZE_MAX);
+    ck_assert(size_add(0, 0, &out));
+    ck_assert_uint_eq(out, 0);
+}
+END_TEST
+
+START_TEST(product)
+{
+    const size_t logits[] = {64, 1024, 50304, 2};
+    const size_t large[] = {(size_t)1 << 31, (size_t)1 << 31, 4};
+    const size_t large_by_zero[] = {(size_t)1 << 31, (size_t)1 << 31, 4, 0};
+    size_t out = UNTOUCHED;
+    ck_assert(!size_product(large, 3, &out));
+    ck_assert_uint_eq(out, UNTOUCHED);
+    ck_assert(size_product(logits, 4, &out));
+    ck_assert_uint_eq(out, 6593445888u);
+    ck_assert(size_product(large, 2, &out));
+    ck_assert_uint_eq(out, (size_t)1 << 62);
+    ck_assert(size_product(large_by_zero, 4, &out));
+    ck_assert_uint_eq(out, 0);
+    ck_assert(size_product(NULL, 0, &out));
+    ck_assert_uint_eq(out, 1);
+}
+END_TEST
+
+START_TEST(align)
+{
+    size_t out = UNTOUCHED;
+    ck_assert(!size_align(SIZE_MAX, 2, &out));
+    ck_assert(!size_align(SIZE_MAX - 62, 64, &out));
+    ck_assert_uint_eq(out, UNTOUCHED);
+    ck_assert(size_align(SIZE_MAX - 63, 64, &out));
+    ck_assert_uint_eq(out, SIZE_MAX - 63);
+    ck_assert(size_align(SIZE_MAX, 1, &out));
+    ck_assert_uint_eq(out, SIZE_MAX);
+    ck_assert(size_align(0, 256, &out));
+    ck_assert_uint_eq(out, 0);
+    for (size_t value = 0; value < 1000; value++) {
+        ck_assert(size_align(value, 64, &out));
+        ck_assert(out % 64 == 0 && out >= value && out - value < 64);
+        ck_assert_uint_eq(size_round_up(value, 64), out);
+    }
+}
+END_TEST
+
+START_TEST(inline_roundings)
+{
+    ck_assert_uint_eq(size_round_up(10, 3), 12); /* any multiple, not only powers of two */
+    ck_assert_uint_eq(size_round_up(12, 3), 12);
+    ck_assert_int_eq(size_ceil_div(0, 5), 0);
+    ck_assert_int_eq(size_ceil_div(1, 5), 1);
+    ck_assert_int_eq(size_ceil_div(5, 5), 1);
+    ck_assert_int_eq(size_ceil_div(6, 5), 2);
+}
+END_TEST
+
+Suite *size_suite(void)
+{
+    Suite *suite = suite_create("size");
+    TCase *tcase = tcase_create("size");
+    tcase_add_test(tcase, mul);
+    tcase_add_test(tcase, add);
+    tcase_add_test(tcase, product);
+    tcase_add_test(tcase, align);
+    tcase_add_test(tcase, inline_roundings);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+UNIT_MAIN(size)

@@ -1,0 +1,119 @@
+/* Tests of base/thread: quotas read from made-up cgroup trees, and the count of this machine within its bounds. */
+#ifdef __linux__
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_setaffinity */
+#endif
+#include <sched.h>
+#endif
+
+#include "base/thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "tests/unit/unit_main.h"
+
+/* Writes `text` to FOLDER/NAME, making the folders between. */
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[FILE_PATH_MAX];
+    ck_assert_int_eq(file_join(path, folder, name), GT_OK);
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    ck_assert_int_eq(file_make_folders(path), GT_OK);
+    *slash = '/';
+    ck_assert_int_eq(file_replace(path, text, strlen(text)), GT_OK);
+}
+
+static const struct {
+    const char *membership;
+    const char *files[6][2];
+    int limit;
+} trees[] = {
+    {"0::/\n", {{"cpu.max", "200000 100000\n"}}, 2},
+    {"0::/\n", {{"cpu.max", "max 100000\n"}}, 0},
+    {"0::/a/b\n", {{"a/b/cpu.max", "250000 100000\n"}}, 3},                             /* rounded up */
+    {"0::/a/b\n", {{"a/b/cpu.max", "max 100000\n"}, {"a/cpu.max", "50000 100000"}}, 1}, /* the parent's */
+    {"0::/a/b\n", {{"a/b/cpu.max", "900000 100000\n"}, {"cpu.max", "300000 100000"}}, 3},
+    {"0::/a\n", {{"ab/cpu.max", "100000 100000\n"}}, 0}, /* not on the chain */
+    {"0::/seen/from/outside\n", {{"cpu.max", "400000 100000\n"}}, 4},
+    {"0::/u\n", {{"unified/u/cpu.max", "100000 50000\n"}}, 2},
+    {"4:memory:/m\n3:cpu,cpuacct:/job\n0::/\n",
+     {{"cpu,cpuacct/job/cpu.cfs_quota_us", "150000\n"}, {"cpu,cpuacct/job/cpu.cfs_period_us", "100000\n"}},
+     2},
+    {"3:cpuacct,cpu:/job\n", {{"cpu/cpu.cfs_quota_us", "500000\n"}, {"cpu/cpu.cfs_period_us", "100000\n"}}, 5},
+    {"3:cpu:/job\n", {{"cpu/job/cpu.cfs_quota_us", "-1\n"}, {"cpu/job/cpu.cfs_period_us", "100000\n"}}, 0},
+    {"3:cpuset:/job\n", {{"cpuset/job/cpu.cfs_quota_us", "1\n"}, {"cpuset/job/cpu.cfs_period_us", "1\n"}}, 0},
+    {"0::/\n", {{"cpu.max", "nonsense"}}, 0},
+    {"0::/\n", {{"cpu.max", "100000"}}, 0},
+    {"0::/\n", {{"cpu.max", "100000 0"}}, 0},
+    {"0::/\n", {{"cpu.max", "9223372036854775807 1"}}, 0},
+    {"0::/\n", {{"cpu.max", ""}}, 0},
+    {"garbage\n\n:\n::\n0:\n", {{"cpu.max", "100000 100000"}}, 0},
+    {"", {{"cpu.max", "100000 100000"}}, 0},
+};
+
+static void remove_tree(const char *folder)
+{
+    char command[FILE_PATH_MAX + 16];
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(quota)
+{
+    char folder[] = "/tmp/gpt-train-thread-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    put(folder, "membership", trees[_i].membership);
+    char root[FILE_PATH_MAX];
+    char membership[FILE_PATH_MAX];
+    ck_assert_int_eq(file_join(root, folder, "mount"), GT_OK);
+    ck_assert_int_eq(file_join(membership, folder, "membership"), GT_OK);
+    for (int i = 0; i < 6 && trees[_i].files[i][0] != NULL; i++)
+        put(root, trees[_i].files[i][0], trees[_i].files[i][1]);
+    ck_assert_int_eq(thread_count_quota(membership, root), trees[_i].limit);
+    remove_tree(folder);
+    ck_assert_int_eq(thread_count_quota(membership, root), 0); /* absent files set no limit */
+}
+END_TEST
+
+START_TEST(this_machine)
+{
+    const long configured = sysconf(_SC_NPROCESSORS_CONF);
+    const int count = thread_count_available();
+    ck_assert_int_ge(count, 1);
+    ck_assert_int_le(count, configured);
+#ifdef __linux__
+    cpu_set_t all;
+    cpu_set_t one;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    ck_assert_int_le(count, CPU_COUNT(&all));
+    CPU_ZERO(&one);
+    for (size_t i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, &all)) {
+            CPU_SET(i, &one);
+            break;
+        }
+    }
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    ck_assert_int_eq(thread_count_available(), 1);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    ck_assert_int_eq(thread_count_available(), count);
+#endif
+}
+END_TEST
+
+Suite *thread_suite(void)
+{
+    Suite *suite = suite_create("thread");
+    TCase *tcase = tcase_create("thread");
+    tcase_add_loop_test(tcase, quota, 0, (int)(sizeof trees / sizeof trees[0]));
+    tcase_add_test(tcase, this_machine);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+UNIT_MAIN(thread)

@@ -1,0 +1,48 @@
+/* Catches the log's lines in a test, so that "one line, with these words" can be asserted.
+ *
+ * log_capture_begin(&capture) replaces the sink until log_capture_end().  The struct is the test's.
+ */
+#ifndef GPT_TRAIN_UNIT_LOG_CAPTURE_H
+#define GPT_TRAIN_UNIT_LOG_CAPTURE_H
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+struct log_capture {
+    int lines;
+    enum log_level level; /* of the last line */
+    char text[5000];      /* the last line */
+};
+
+static inline void log_capture_sink(void *context, enum log_level level, const char *line)
+{
+    struct log_capture *capture = context;
+    capture->lines++;
+    capture->level = level;
+    (void)snprintf(capture->text, sizeof capture->text, "%s", line);
+}
+
+static inline void log_capture_begin(struct log_capture *capture)
+{
+    memset(capture, 0, sizeof *capture);
+    log_sink_set(log_capture_sink, capture);
+}
+
+static inline void log_capture_end(void)
+{
+    log_sink_set(NULL, NULL);
+}
+
+/* Exactly one error line since the last call or begin, with `words` in it; starts afresh. */
+static inline void log_capture_one_error(struct log_capture *capture, const char *words)
+{
+    ck_assert_msg(capture->lines == 1, "%d lines instead of one, the last: %.500s", capture->lines, capture->text);
+    ck_assert_int_eq(capture->level, LOG_ERROR);
+    ck_assert_msg(strstr(capture->text, words) != NULL, "\"%s\" is not in: %.500s", words, capture->text);
+    capture->lines = 0;
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* Reads a command line in nanoGPT's manner: files and --key=value from left to right, the last word wins.
+ *
+ * A value is read by the type of its key, without quotes: numbers as in a file, booleans in six spellings, strings as
+ * they stand (one pair of quotes around a valid literal is taken off, since nanoGPT's users are used to it).
+ * Arithmetic belongs into files.  Nothing stops at the first mistake.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "config/config_key.h"
+#include "config/config_lex.h"
+#include "config/config_value.h"
+
+/* A position in argv, and what is wrong so far. */
+struct args {
+    struct config *config;
+    char *const *argv;
+    int argc;
+    int at; /* the argument being read */
+    bool failed;
+};
+
+/* -1 for a word that is no boolean. */
+static int boolean_word(const char *text)
+{
+    static const char *const words[] = {"False", "True", "false", "true", "0", "1", "no", "yes"};
+    for (int i = 0; i < 8; i++)
+        if (strcmp(text, words[i]) == 0)
+            return i % 2;
+    return -1;
+}
+
+/* The value that `text` means for a key of this kind; what does not fit comes out as a str, which the assignment then
+ * refuses by name.  `pool` takes an unquoted string. */
+static struct config_value value_from_text(const struct config_key_info *info, const char *text, char *pool,
+                                           size_t pool_size)
+{
+    struct config_value raw = {CONFIG_VALUE_STRING, 0, 0.0, text};
+    struct config_value value = raw;
+    bool literal = config_lex_literal(text, pool, pool_size, &value);
+    int boolean = boolean_word(text);
+
+    if (info->type == CONFIG_TYPE_BOOL && boolean >= 0)
+        return (struct config_value){CONFIG_VALUE_BOOL, boolean, 0.0, NULL};
+    if ((info->flags & CONFIG_NONE_IS_ZERO) != 0 && strcmp(text, "None") == 0)
+        return (struct config_value){CONFIG_VALUE_NONE, 0, 0.0, NULL};
+    if (info->type == CONFIG_TYPE_STRING || info->type == CONFIG_TYPE_CHOICE)
+        return literal && value.type == CONFIG_VALUE_STRING ? value : raw;
+    return literal && value.type != CONFIG_VALUE_STRING ? value : raw;
+}
+
+static void assign_text(struct args *args, enum config_key key, const char *argument, const char *text)
+{
+    struct config_origin origin = {argument, 0, 0, false, false};
+    char pool[FILE_PATH_MAX + 16];
+    struct config_value value = value_from_text(config_key_info_get(key), text, pool, sizeof pool);
+
+    if (config_key_assign(args->config, key, &value, &origin) != GT_OK)
+        args->failed = true;
+}
+
+/* True when the argument can stand for the value of the flag before it. */
+static bool is_value(const char *text)
+{
+    return text[0] != '-' || text[1] == '\0' || text[1] == '.' || (text[1] >= '0' && text[1] <= '9');
+}
+
+/* --key without '=': a switch, or a value in the next argument. */
+static void read_spaced(struct args *args, enum config_key key)
+{
+    const struct config_key_info *info = config_key_info_get(key);
+    const char *flag = args->argv[args->at];
+    const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
+
+    if ((info->flags & CONFIG_BARE) != 0) {
+        assign_text(args, key, flag, info->words[1]);
+    } else if (info->type == CONFIG_TYPE_BOOL && (next == NULL || boolean_word(next) < 0)) {
+        assign_text(args, key, flag, "True");
+    } else if (next == NULL || !is_value(next)) {
+        log_error("%s: a value must follow (%s=VALUE)", flag, flag);
+        args->config->origin[key].bad = true;
+        args->failed = true;
+    } else {
+        args->at++;
+        assign_text(args, key, flag, next);
+    }
+}
+
+static void refuse_flag(struct args *args, const char *argument, const char *name, size_t length, enum config_key key)
+{
+    char hint[80];
+    enum config_program program = args->config->program;
+
+    args->failed = true;
+    if (key == CONFIG_KEY_COUNT)
+        log_error("%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
+                  config_key_hint(hint, name, length, program));
+    else
+        log_error("%s: %s is a key of %s, not of %s", argument, config_key_info_get(key)->name,
+                  config_program_name(program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN),
+                  config_program_name(program));
+}
+
+static void read_flag(struct args *args)
+{
+    const char *argument = args->argv[args->at];
+    const char *name = argument + 2;
+    size_t length = strcspn(name, "=");
+    enum config_key key = config_key_find(name, length);
+
+    if (key == CONFIG_KEY_COUNT || (config_key_info_get(key)->programs & (unsigned)args->config->program) == 0)
+        refuse_flag(args, argument, name, length, key);
+    else if (name[length] == '=')
+        assign_text(args, key, argument, name + length + 1);
+    else
+        read_spaced(args, key);
+}
+
+/* An argument without dashes: a file.  A key that lacks its dashes is told so. */
+static void read_word(struct args *args)
+{
+    const char *argument = args->argv[args->at];
+    size_t length = strcspn(argument, "=");
+
+    if (argument[length] == '=' && config_key_find(argument, length) != CONFIG_KEY_COUNT) {
+        log_error("%s: write --%s", argument, argument);
+        args->failed = true;
+    } else if (config_parse_file(args->config, argument) != GT_OK) {
+        args->failed = true;
+    }
+}
+
+static void read_argument(struct args *args)
+{
+    const char *argument = args->argv[args->at];
+
+    if (argument[0] != '-')
+        read_word(args);
+    else if (argument[1] == '-' && argument[2] != '\0')
+        read_flag(args);
+    else {
+        log_error("%s: not a flag; flags are written --key=value", argument);
+        args->failed = true;
+    }
+}
+
+/* --help, -h and --version answer whatever else is said. */
+static bool find_question(struct config *config, int argc, char *const argv[])
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            config->help = true;
+        else if (strcmp(argv[i], "--version") == 0)
+            config->version = true;
+    }
+    return config->help || config->version;
+}
+
+enum gt_status config_parse_args(struct config *config, int argc, char *const argv[])
+{
+    struct args args = {config, argv, argc, 1, false};
+
+    assert(argc >= 0 && (argc == 0 || argv[0] != NULL));
+    if (find_question(config, argc, argv))
+        return GT_OK;
+    for (; args.at < args.argc; args.at++)
+        read_argument(&args);
+    if (config_check(config) != GT_OK)
+        args.failed = true;
+    if (args.failed)
+        return GT_USAGE;
+    config_notes(config);
+    return GT_OK;
+}

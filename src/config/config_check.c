@@ -1,0 +1,184 @@
+/* Checks that concern more than one key, and the answers to nanoGPT's keys that mean something else here.
+ *
+ * Ranges of single keys were checked when they were set.  A key whose value was refused takes no part, so that one
+ * mistake makes one line.  What nanoGPT runs and we can run is never refused, at most warned about.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/size.h"
+#include "config/config_key.h"
+
+/* True when a checkpoint that is still to be read will say the key: a resumed one knows the whole configuration, any
+ * other one the model's shape. */
+static bool is_awaited(const struct config *config, enum config_key key)
+{
+    unsigned flags = config_key_info_get(key)->flags;
+
+    if (config->origin[key].source != NULL || strcmp(config->init_from, "scratch") == 0)
+        return false;
+    return (flags & CONFIG_FIXED) != 0 ||
+           (strcmp(config->init_from, "resume") == 0 && (flags & CONFIG_INVOCATION) == 0);
+}
+
+/* True when the key's value is the one that will be used. */
+static bool is_settled(const struct config *config, enum config_key key)
+{
+    return !config->origin[key].bad && !is_awaited(config, key);
+}
+
+/* "n_embd=100 (x.py:3:1)" into out. */
+static const char *describe(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config, enum config_key key)
+{
+    char value[CONFIG_VALUE_TEXT_MAX];
+    char place[256];
+
+    snprintf(out, CONFIG_ORIGIN_TEXT_MAX, "%s=%s (%s)", config_key_info_get(key)->name,
+             config_key_text(value, config, key), config_origin_text(place, sizeof place, &config->origin[key]));
+    return out;
+}
+
+/* Logs "FIRST PROBLEM SECOND". */
+static enum gt_status refuse_pair(const struct config *config, enum config_key first, const char *problem,
+                                  enum config_key second)
+{
+    char left[CONFIG_ORIGIN_TEXT_MAX];
+    char right[CONFIG_ORIGIN_TEXT_MAX];
+
+    log_error("%s %s %s", describe(left, config, first), problem, describe(right, config, second));
+    return GT_USAGE;
+}
+
+static bool settled_pair(const struct config *config, enum config_key first, enum config_key second)
+{
+    return is_settled(config, first) && is_settled(config, second);
+}
+
+static enum gt_status check_heads(const struct config *config)
+{
+    if (settled_pair(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) && config->n_embd % config->n_head != 0)
+        return refuse_pair(config, CONFIG_KEY_n_embd, "is not a multiple of", CONFIG_KEY_n_head);
+    return GT_OK;
+}
+
+static enum gt_status check_kv_heads(const struct config *config)
+{
+    if (settled_pair(config, CONFIG_KEY_n_kv_head, CONFIG_KEY_n_head) && config->n_kv_head != 0 &&
+        config->n_kv_head != config->n_head)
+        return refuse_pair(config, CONFIG_KEY_n_kv_head, "does not exist yet: use 0 or", CONFIG_KEY_n_head);
+    return GT_OK;
+}
+
+static enum gt_status check_micro_batch(const struct config *config)
+{
+    if (settled_pair(config, CONFIG_KEY_micro_batch, CONFIG_KEY_batch_size) && config->micro_batch > config->batch_size)
+        return refuse_pair(config, CONFIG_KEY_micro_batch, "is larger than", CONFIG_KEY_batch_size);
+    return GT_OK;
+}
+
+/* Tokens per update must be countable: every later product divides it. */
+static enum gt_status check_tokens(const struct config *config)
+{
+    const size_t factors[] = {(size_t)config->batch_size, (size_t)config->block_size,
+                              (size_t)config->gradient_accumulation_steps};
+    size_t tokens = 0;
+
+    if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size) ||
+        !is_settled(config, CONFIG_KEY_gradient_accumulation_steps))
+        return GT_OK;
+    if (size_product(factors, 3, &tokens) && tokens <= INT64_C(1) << 48)
+        return GT_OK;
+    log_error("batch_size=%" PRId64 " x block_size=%" PRId64 " x gradient_accumulation_steps=%" PRId64
+              " is more than 2^48 tokens per update",
+              config->batch_size, config->block_size, config->gradient_accumulation_steps);
+    return GT_USAGE;
+}
+
+/* "cuda" or "cuda:3". */
+static bool is_device_word(const char *device, const char *word)
+{
+    size_t length = strlen(word);
+    const char *rest = device + length;
+
+    if (strncmp(device, word, length) != 0)
+        return false;
+    return rest[0] == '\0' || (rest[0] == ':' && rest[1] != '\0' && strspn(rest + 1, "0123456789") == strlen(rest + 1));
+}
+
+/* A device of PyTorch's that this build does not have. */
+static bool is_elsewhere(const char *device)
+{
+    return is_device_word(device, "cuda") || is_device_word(device, "mps") || is_device_word(device, "xpu");
+}
+
+/* Maps the device to the backend.  cuda and mps name what nanoGPT would use; the run goes on where it can. */
+static enum gt_status check_device(struct config *config)
+{
+    char place[CONFIG_ORIGIN_TEXT_MAX];
+    const char *device = config->device;
+
+    if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0)
+        return GT_OK;
+    if (strcmp(device, "cpu") == 0) {
+        config->backend = CONFIG_BACKEND_CPU;
+        return GT_OK;
+    }
+    if (is_elsewhere(device))
+        return GT_OK; /* config_notes() says what happens */
+    log_error("%s: device = '%s' is not known: auto or cpu, or nanoGPT's cuda, cuda:N and mps",
+              config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
+    return GT_USAGE;
+}
+
+/* nanoGPT runs these, so that they are warnings. */
+static void warn_schedule(const struct config *config)
+{
+    char left[CONFIG_ORIGIN_TEXT_MAX];
+    char right[CONFIG_ORIGIN_TEXT_MAX];
+
+    if (!config->decay_lr || config->program != CONFIG_TRAIN || config->eval_only)
+        return;
+    if (settled_pair(config, CONFIG_KEY_min_lr, CONFIG_KEY_learning_rate) && config->min_lr > config->learning_rate)
+        log_warning("%s is above %s: the rate will rise as it decays", describe(left, config, CONFIG_KEY_min_lr),
+                    describe(right, config, CONFIG_KEY_learning_rate));
+    if (settled_pair(config, CONFIG_KEY_warmup_iters, CONFIG_KEY_lr_decay_iters) &&
+        is_settled(config, CONFIG_KEY_max_iters) && config->warmup_iters > 0 &&
+        config->lr_decay_iters <= config->warmup_iters && config->max_iters > config->lr_decay_iters)
+        log_warning("%s is not after %s: the rate drops to min_lr without a cosine",
+                    describe(left, config, CONFIG_KEY_lr_decay_iters),
+                    describe(right, config, CONFIG_KEY_warmup_iters));
+}
+
+/* What was asked for by name and does not happen, one note each. */
+static void note_legacy(const struct config *config)
+{
+    if (is_elsewhere(config->device))
+        log_note("device='%s': this build computes on the cpu only, and does so", config->device);
+    if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))
+        log_note("compile=True: nothing to compile, the kernels are built in");
+    if (config->wandb_log && config->program == CONFIG_TRAIN)
+        log_note("wandb_log=True: nothing is sent anywhere; the metrics are in %s/metrics.jsonl", config->out_dir);
+}
+
+enum gt_status config_check(struct config *config)
+{
+    enum gt_status status = check_device(config);
+
+    if (config->program == CONFIG_TRAIN) {
+        enum gt_status (*const checks[])(const struct config *) = {check_heads, check_kv_heads, check_micro_batch,
+                                                                   check_tokens};
+        for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+            if (checks[i](config) != GT_OK)
+                status = GT_USAGE;
+    }
+    return status;
+}
+
+void config_notes(const struct config *config)
+{
+    warn_schedule(config);
+    note_legacy(config);
+}

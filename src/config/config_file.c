@@ -1,0 +1,618 @@
+/* Reads a configuration in nanoGPT's syntax: a narrow part of Python, which is parsed and never executed.
+ *
+ * Statements, one per line or divided by `;`:  NAME = EXPRESSION,  import time,  and string literals on their own
+ * (docstrings), which are skipped.  Expressions: int, float and str literals, True, False, None, names set earlier and
+ * keys, + - * / // % **, unary + and -, brackets, adjacent and added strings, str(...), time.time() after its import.
+ * A name that begins with an underscore is a temporary of the file; any other must be a key.  Operators are resolved
+ * by precedence on an explicit stack of bounded depth.  After a mistake the reader goes on with the next statement,
+ * so that all mistakes of a file are reported at once.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "config/config_key.h"
+#include "config/config_lex.h"
+#include "config/config_value.h"
+
+#define FILE_SIZE_MAX 1048576 /* bytes of a configuration file */
+#define FILE_ERRORS_MAX 20    /* reported before the reader gives up on a file */
+#define STACK_MAX 64          /* pending operators and brackets of one expression */
+#define TEMPORARY_MAX 64
+#define TEMPORARY_NAME_MAX 64
+
+enum pending_kind { PENDING_BRACKET, PENDING_STR, PENDING_UNARY, PENDING_BINARY };
+
+struct pending {
+    enum pending_kind kind;
+    enum config_operator op;
+    int precedence;
+    struct config_token token; /* where it stands */
+};
+
+struct temporary {
+    char name[TEMPORARY_NAME_MAX];
+    struct config_value value;
+};
+
+struct reader {
+    struct config *config;
+    const char *path;
+    struct config_lex lex;
+    struct config_token token; /* the one looked at */
+    int error_count;
+    bool time_imported;
+    size_t pool_kept;         /* below this the pool holds the temporaries' strings */
+    const char *foreign_name; /* the first key that belongs to the other program only */
+    int foreign_count;
+    int pending_count;
+    int value_count;
+    int temporary_count;
+    struct pending pending[STACK_MAX];
+    struct config_value values[STACK_MAX + 1];
+    struct temporary temporaries[TEMPORARY_MAX];
+};
+
+/* ---- errors and tokens ---- */
+
+/* Logs one line at `token` and counts it. */
+static enum gt_status fail(struct reader *reader, const struct config_token *token, const char *format, ...)
+    LOG_PRINTF(3, 4);
+
+static enum gt_status fail(struct reader *reader, const struct config_token *token, const char *format, ...)
+{
+    char message[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    log_error("%s:%d:%d: %s", reader->path, (int)token->line, (int)token->column, message);
+    reader->error_count++;
+    return GT_USAGE;
+}
+
+/* The token looked at is not what the grammar wants. */
+static enum gt_status fail_expected(struct reader *reader, const char *wanted)
+{
+    char found[64];
+
+    config_token_text(found, sizeof found, &reader->token);
+    if (reader->token.type == CONFIG_TOKEN_BAD)
+        return fail(reader, &reader->token, "%s: %s", reader->token.message, found);
+    return fail(reader, &reader->token, "expected %s, found %s", wanted, found);
+}
+
+static void advance(struct reader *reader)
+{
+    config_lex_next(&reader->lex, &reader->token);
+}
+
+static bool looking_at(const struct reader *reader, const char *text)
+{
+    return config_token_is(&reader->token, text);
+}
+
+static enum gt_status expect(struct reader *reader, const char *text)
+{
+    char wanted[16];
+
+    snprintf(wanted, sizeof wanted, "'%s'", text);
+    if (!looking_at(reader, text))
+        return fail_expected(reader, wanted);
+    advance(reader);
+    return GT_OK;
+}
+
+/* ---- the stack of an expression ---- */
+
+static enum gt_status push_pending(struct reader *reader, enum pending_kind kind, enum config_operator op,
+                                   int precedence)
+{
+    if (reader->pending_count == STACK_MAX)
+        return fail(reader, &reader->token, "nested too deeply: over %d operators and brackets are open", STACK_MAX);
+    reader->pending[reader->pending_count++] = (struct pending){kind, op, precedence, reader->token};
+    return GT_OK;
+}
+
+/* Each value but one belongs to a pending binary operator, so that there is always room. */
+static void push_value(struct reader *reader, const struct config_value *value)
+{
+    assert(reader->value_count <= STACK_MAX);
+    reader->values[reader->value_count++] = *value;
+}
+
+/* out = left and right joined, in the pool. */
+static enum gt_status join(struct reader *reader, const struct config_token *token, const struct config_value *left,
+                           const struct config_value *right, struct config_value *out)
+{
+    size_t left_length = strlen(left->text);
+    size_t right_length = strlen(right->text);
+    char *joined = config_lex_reserve(&reader->lex, left_length + right_length);
+
+    if (joined == NULL)
+        return fail(reader, token, "the strings of this file are too long");
+    memcpy(joined, left->text, left_length);
+    memcpy(joined + left_length, right->text, right_length);
+    *out = (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, joined};
+    return GT_OK;
+}
+
+static enum gt_status apply_binary(struct reader *reader, const struct pending *pending)
+{
+    struct config_value *left = &reader->values[reader->value_count - 2];
+    struct config_value *right = &reader->values[reader->value_count - 1];
+    const char *why = NULL;
+
+    assert(reader->value_count >= 2);
+    reader->value_count--;
+    if (pending->op == CONFIG_OPERATOR_ADD && left->type == CONFIG_VALUE_STRING && right->type == CONFIG_VALUE_STRING)
+        return join(reader, &pending->token, left, right, left);
+    if (config_value_binary(pending->op, left, right, left, &why) == GT_OK)
+        return GT_OK;
+    return fail(reader, &pending->token, "%s %.*s %s: %s", config_value_type_name(left->type),
+                (int)pending->token.length, pending->token.start, config_value_type_name(right->type), why);
+}
+
+static enum gt_status apply_str(struct reader *reader, const struct pending *pending)
+{
+    struct config_value *value = &reader->values[reader->value_count - 1];
+    char text[CONFIG_VALUE_TEXT_MAX];
+    char *kept = NULL;
+
+    assert(reader->value_count >= 1);
+    if (value->type == CONFIG_VALUE_STRING)
+        return GT_OK;
+    config_value_text(text, sizeof text, value);
+    kept = config_lex_reserve(&reader->lex, strlen(text));
+    if (kept == NULL)
+        return fail(reader, &pending->token, "the strings of this file are too long");
+    memcpy(kept, text, strlen(text));
+    *value = (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, kept};
+    return GT_OK;
+}
+
+/* Takes the topmost pending operator and does its work. */
+static enum gt_status apply_top(struct reader *reader)
+{
+    const struct pending *pending = &reader->pending[reader->pending_count - 1];
+    struct config_value *value = &reader->values[reader->value_count - 1];
+    const char *why = NULL;
+
+    assert(reader->pending_count >= 1 && reader->value_count >= 1);
+    reader->pending_count--;
+    if (pending->kind == PENDING_BINARY)
+        return apply_binary(reader, pending);
+    if (pending->kind == PENDING_STR)
+        return apply_str(reader, pending);
+    if (pending->kind == PENDING_UNARY && config_value_unary(pending->op, value, value, &why) != GT_OK)
+        return fail(reader, &pending->token, "%.*s %s: %s", (int)pending->token.length, pending->token.start,
+                    config_value_type_name(value->type), why);
+    return GT_OK;
+}
+
+static bool is_bracket(const struct pending *pending)
+{
+    return pending->kind == PENDING_BRACKET || pending->kind == PENDING_STR;
+}
+
+/* Applies what is pending down to the next bracket and binds at least as tightly as `precedence`. */
+static enum gt_status apply_down_to(struct reader *reader, int precedence)
+{
+    while (reader->pending_count > 0 && !is_bracket(&reader->pending[reader->pending_count - 1]) &&
+           reader->pending[reader->pending_count - 1].precedence >= precedence)
+        TRY(apply_top(reader));
+    return GT_OK;
+}
+
+/* ---- operands ---- */
+
+/* One or more literals side by side. */
+static enum gt_status read_strings(struct reader *reader)
+{
+    struct config_value value = reader->token.value;
+
+    advance(reader);
+    while (reader->token.type == CONFIG_TOKEN_STRING) {
+        TRY(join(reader, &reader->token, &value, &reader->token.value, &value));
+        advance(reader);
+    }
+    push_value(reader, &value);
+    return GT_OK;
+}
+
+/* time.time(), with the name `time` looked at. */
+static enum gt_status read_time(struct reader *reader)
+{
+    struct config_value value = {CONFIG_VALUE_REAL, 0, (double)reader->config->wall_s, NULL};
+
+    if (!reader->time_imported)
+        return fail(reader, &reader->token, "time is not known before `import time`");
+    advance(reader);
+    TRY(expect(reader, "."));
+    TRY(expect(reader, "time"));
+    TRY(expect(reader, "("));
+    TRY(expect(reader, ")"));
+    push_value(reader, &value);
+    return GT_OK;
+}
+
+static struct temporary *temporary_find(struct reader *reader, const struct config_token *name)
+{
+    for (int i = 0; i < reader->temporary_count; i++)
+        if (config_token_is(name, reader->temporaries[i].name))
+            return &reader->temporaries[i];
+    return NULL;
+}
+
+/* The value of a temporary or a key. */
+static enum gt_status read_name(struct reader *reader)
+{
+    const struct config_token *name = &reader->token;
+    const struct temporary *temporary = temporary_find(reader, name);
+    enum config_key key = config_key_find(name->start, name->length);
+    struct config_value value = {CONFIG_VALUE_NONE, 0, 0.0, NULL};
+    struct config_value nothing = {CONFIG_VALUE_STRING, 0, 0.0, ""};
+    char hint[80];
+
+    if (temporary != NULL) {
+        push_value(reader, &temporary->value);
+    } else if (key == CONFIG_KEY_COUNT) {
+        config_key_hint(hint, name->start, name->length, reader->config->program);
+        return fail(reader, name, "the name %.*s has no value%s", (int)(name->length < 40 ? name->length : 40),
+                    name->start, hint);
+    } else {
+        value = config_key_value(reader->config, key);
+        /* A copy, since the field may be overwritten while the value is in use. */
+        if (value.type == CONFIG_VALUE_STRING)
+            TRY(join(reader, name, &value, &nothing, &value));
+        push_value(reader, &value);
+    }
+    advance(reader);
+    return GT_OK;
+}
+
+static enum gt_status read_word(struct reader *reader)
+{
+    static const char *const constants[] = {"False", "True", "None"};
+    struct config_value value = {CONFIG_VALUE_BOOL, 0, 0.0, NULL};
+
+    if (looking_at(reader, "time"))
+        return read_time(reader);
+    for (int i = 0; i < 3; i++) {
+        if (looking_at(reader, constants[i])) {
+            value.type = i == 2 ? CONFIG_VALUE_NONE : CONFIG_VALUE_BOOL;
+            value.integer = i == 1 ? 1 : 0;
+            push_value(reader, &value);
+            advance(reader);
+            return GT_OK;
+        }
+    }
+    return read_name(reader);
+}
+
+/* str( with the name looked at: the bracket is pending until its ')'. */
+static enum gt_status read_str(struct reader *reader)
+{
+    TRY(push_pending(reader, PENDING_STR, CONFIG_OPERATOR_PLUS, 0));
+    advance(reader);
+    return expect(reader, "(");
+}
+
+/* Where a value may begin: an operand, or something that comes before one.  *complete tells whether it was read. */
+static enum gt_status read_operand(struct reader *reader, bool *complete)
+{
+    *complete = false;
+    if (looking_at(reader, "(") || looking_at(reader, "+") || looking_at(reader, "-")) {
+        enum pending_kind kind = looking_at(reader, "(") ? PENDING_BRACKET : PENDING_UNARY;
+        TRY(push_pending(reader, kind, looking_at(reader, "-") ? CONFIG_OPERATOR_MINUS : CONFIG_OPERATOR_PLUS, 3));
+        advance(reader);
+        return GT_OK;
+    }
+    if (looking_at(reader, "str"))
+        return read_str(reader);
+    *complete = true;
+    if (reader->token.type == CONFIG_TOKEN_NUMBER) {
+        push_value(reader, &reader->token.value);
+        advance(reader);
+        return GT_OK;
+    }
+    if (reader->token.type == CONFIG_TOKEN_STRING)
+        return read_strings(reader);
+    if (reader->token.type == CONFIG_TOKEN_NAME)
+        return read_word(reader);
+    return fail_expected(reader, "a value");
+}
+
+/* ---- operators ---- */
+
+struct operator_mark {
+    const char *text;
+    enum config_operator op;
+    int precedence; /* higher binds tighter; unary signs have 3 */
+};
+
+static const struct operator_mark operator_marks[] = {
+    {"+", CONFIG_OPERATOR_ADD, 1},    {"-", CONFIG_OPERATOR_SUBTRACT, 1},      {"*", CONFIG_OPERATOR_MULTIPLY, 2},
+    {"/", CONFIG_OPERATOR_DIVIDE, 2}, {"//", CONFIG_OPERATOR_FLOOR_DIVIDE, 2}, {"%", CONFIG_OPERATOR_MODULO, 2},
+    {"**", CONFIG_OPERATOR_POWER, 4},
+};
+
+static enum gt_status close_bracket(struct reader *reader)
+{
+    TRY(apply_down_to(reader, 0));
+    if (reader->pending_count == 0)
+        return fail(reader, &reader->token, "this ')' closes nothing");
+    TRY(apply_top(reader));
+    advance(reader);
+    return GT_OK;
+}
+
+static enum gt_status finish_expression(struct reader *reader)
+{
+    const struct config_token *open = NULL;
+    char wanted[80];
+
+    TRY(apply_down_to(reader, 0));
+    if (reader->pending_count == 0)
+        return GT_OK;
+    open = &reader->pending[reader->pending_count - 1].token;
+    if (reader->token.type == CONFIG_TOKEN_END)
+        return fail(reader, open, "this bracket is never closed");
+    snprintf(wanted, sizeof wanted, "an operator, or ')' for line %d, column %d", (int)open->line, (int)open->column);
+    return fail_expected(reader, wanted);
+}
+
+/* After a value.  *finished tells that the expression ends here; otherwise *operand tells that a value must follow. */
+static enum gt_status read_operator(struct reader *reader, bool *operand, bool *finished)
+{
+    *operand = false;
+    *finished = false;
+    if (looking_at(reader, ")"))
+        return close_bracket(reader);
+    for (size_t i = 0; i < sizeof operator_marks / sizeof operator_marks[0]; i++) {
+        const struct operator_mark *mark = &operator_marks[i];
+        if (!looking_at(reader, mark->text))
+            continue;
+        /* ** groups from the right: an equal one on the stack waits. */
+        TRY(apply_down_to(reader, mark->op == CONFIG_OPERATOR_POWER ? mark->precedence + 1 : mark->precedence));
+        TRY(push_pending(reader, PENDING_BINARY, mark->op, mark->precedence));
+        advance(reader);
+        *operand = true;
+        return GT_OK;
+    }
+    *finished = true;
+    return finish_expression(reader);
+}
+
+static enum gt_status read_expression(struct reader *reader, struct config_value *out)
+{
+    bool operand = true;
+    bool complete = false;
+    bool finished = false;
+
+    reader->pending_count = 0;
+    reader->value_count = 0;
+    /* Each round takes a token or ends. */
+    while (!finished) {
+        if (operand) {
+            TRY(read_operand(reader, &complete));
+            operand = !complete;
+        } else {
+            TRY(read_operator(reader, &operand, &finished));
+        }
+    }
+    assert(reader->value_count == 1 && reader->pending_count == 0);
+    *out = reader->values[0];
+    return GT_OK;
+}
+
+/* ---- statements ---- */
+
+static enum gt_status temporary_assign(struct reader *reader, const struct config_token *name,
+                                       const struct config_value *value)
+{
+    struct temporary *temporary = temporary_find(reader, name);
+
+    if (name->length >= TEMPORARY_NAME_MAX)
+        return fail(reader, name, "this name is longer than %d bytes", TEMPORARY_NAME_MAX - 1);
+    if (temporary == NULL && reader->temporary_count == TEMPORARY_MAX)
+        return fail(reader, name, "more than %d temporary names", TEMPORARY_MAX);
+    if (temporary == NULL) {
+        temporary = &reader->temporaries[reader->temporary_count++];
+        memcpy(temporary->name, name->start, name->length);
+        temporary->name[name->length] = '\0';
+    }
+    temporary->value = *value;
+    reader->pool_kept = reader->lex.pool_used;
+    return GT_OK;
+}
+
+/* Logs why `name` cannot be assigned to, if so. */
+static enum gt_status check_target(struct reader *reader, const struct config_token *name, enum config_key key)
+{
+    char hint[80];
+
+    if (key == CONFIG_KEY_COUNT && name->start[0] == '_')
+        return GT_OK;
+    if (key == CONFIG_KEY_COUNT) {
+        config_key_hint(hint, name->start, name->length, reader->config->program);
+        return fail(reader, name, "unknown key %.*s%s", (int)(name->length < 80 ? name->length : 80), name->start,
+                    hint);
+    }
+    if ((config_key_info_get(key)->flags & CONFIG_FLAG_ONLY) != 0)
+        return fail(reader, name, "%s belongs to the command line, not into a file", config_key_info_get(key)->name);
+    return GT_OK;
+}
+
+static enum gt_status store(struct reader *reader, const struct config_token *name, enum config_key key,
+                            const struct config_value *value)
+{
+    struct config_origin origin = {reader->path, name->line, name->column, false, false};
+    const struct config_key_info *info = NULL;
+
+    if (key == CONFIG_KEY_COUNT)
+        return temporary_assign(reader, name, value);
+    info = config_key_info_get(key);
+    if ((info->programs & (unsigned)reader->config->program) == 0 && reader->foreign_count++ == 0)
+        reader->foreign_name = info->name;
+    if (config_key_assign(reader->config, key, value, &origin) == GT_OK)
+        return GT_OK;
+    reader->error_count++;
+    return GT_USAGE;
+}
+
+/* NAME = EXPRESSION.  A wrong name does not keep mistakes in the expression from being reported. */
+static enum gt_status read_assignment(struct reader *reader)
+{
+    struct config_token name = reader->token;
+    struct config_value value = {CONFIG_VALUE_NONE, 0, 0.0, NULL};
+    enum config_key key = config_key_find(name.start, name.length);
+    enum gt_status target = GT_OK;
+
+    advance(reader);
+    if (!looking_at(reader, "="))
+        return fail_expected(reader, "'=' (a configuration holds assignments only)");
+    advance(reader);
+    target = check_target(reader, &name, key);
+    TRY(read_expression(reader, &value));
+    if (reader->token.type != CONFIG_TOKEN_NEWLINE && reader->token.type != CONFIG_TOKEN_END &&
+        !looking_at(reader, ";"))
+        return fail_expected(reader, "the end of the statement");
+    if (target == GT_OK)
+        (void)store(reader, &name, key, &value); /* reported and counted; the statement itself was read */
+    return GT_OK;
+}
+
+static enum gt_status read_import(struct reader *reader)
+{
+    advance(reader);
+    if (!looking_at(reader, "time"))
+        return fail_expected(reader, "time, the only module that is understood");
+    reader->time_imported = true;
+    advance(reader);
+    return GT_OK;
+}
+
+/* Words that begin a statement of Python that is not read here; none of them is a key. */
+static bool is_keyword(const struct config_token *token)
+{
+    static const char *const words[] = {"assert", "async", "class",  "def", "del",    "elif",   "else", "except",
+                                        "exec",   "for",   "from",   "if",  "global", "lambda", "not",  "pass",
+                                        "print",  "raise", "return", "try", "while",  "with"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (config_token_is(token, words[i]))
+            return true;
+    return false;
+}
+
+static enum gt_status read_statement(struct reader *reader)
+{
+    if (reader->token.indented)
+        return fail(reader, &reader->token, "an indented line: a configuration holds assignments at the margin only");
+    if (looking_at(reader, "import"))
+        TRY(read_import(reader));
+    else if (is_keyword(&reader->token))
+        return fail(reader, &reader->token, "%.*s is not understood: a configuration holds assignments only",
+                    (int)reader->token.length, reader->token.start);
+    else if (reader->token.type == CONFIG_TOKEN_NAME)
+        TRY(read_assignment(reader));
+    else if (reader->token.type == CONFIG_TOKEN_STRING)
+        while (reader->token.type == CONFIG_TOKEN_STRING)
+            advance(reader);
+    else
+        return fail_expected(reader, "the name of a key");
+    if (looking_at(reader, ";")) {
+        advance(reader);
+        return GT_OK;
+    }
+    if (reader->token.type != CONFIG_TOKEN_NEWLINE && reader->token.type != CONFIG_TOKEN_END)
+        return fail_expected(reader, "the end of the statement");
+    return GT_OK;
+}
+
+/* Skips the rest of the line, with brackets that span lines, and an indented block below it, which belongs to it. */
+static void recover(struct reader *reader)
+{
+    bool inside = true;
+
+    while (reader->token.type != CONFIG_TOKEN_END && inside) {
+        if (reader->token.type == CONFIG_TOKEN_NEWLINE) {
+            advance(reader);
+            inside = reader->token.indented || reader->token.type == CONFIG_TOKEN_NEWLINE;
+        } else {
+            advance(reader);
+        }
+    }
+}
+
+static void read_statements(struct reader *reader)
+{
+    advance(reader);
+    while (reader->token.type != CONFIG_TOKEN_END && reader->error_count < FILE_ERRORS_MAX) {
+        if (reader->token.type == CONFIG_TOKEN_NEWLINE)
+            advance(reader);
+        else if (read_statement(reader) != GT_OK)
+            recover(reader);
+        reader->lex.pool_used = reader->pool_kept;
+    }
+    if (reader->token.type != CONFIG_TOKEN_END)
+        log_error("%s:%d: %d mistakes; the rest of the file was not read", reader->path, (int)reader->token.line,
+                  reader->error_count);
+}
+
+/* Keys of the other program are legal, so that one file serves both, but should not be believed to act. */
+static void note_foreign(const struct reader *reader)
+{
+    const char *other = config_program_name(reader->config->program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN);
+
+    if (reader->foreign_count == 1)
+        log_note("%s: %s is a key of %s and changes nothing here", reader->path, reader->foreign_name, other);
+    else if (reader->foreign_count > 1)
+        log_note("%s: %s and %d more are keys of %s and change nothing here", reader->path, reader->foreign_name,
+                 reader->foreign_count - 1, other);
+}
+
+enum gt_status config_parse_text(struct config *config, const char *name, const char *text, size_t count)
+{
+    /* Copies made by names and + are the pool's second half; the strings of one statement fit the first. */
+    size_t pool_size = 2 * count + 65536;
+    struct reader *reader = NULL;
+    const char *zero = memchr(text, 0, count);
+    int error_count = 0;
+
+    if (zero != NULL || count > FILE_SIZE_MAX) {
+        log_error("%s: not a configuration: %s", name, zero != NULL ? "it holds a zero byte" : "it is over 1 MiB");
+        return GT_USAGE;
+    }
+    reader = calloc(1, sizeof *reader + pool_size);
+    if (reader == NULL) {
+        log_error("%s: no memory to read it: need %zu B", name, sizeof *reader + pool_size);
+        return GT_NO_MEMORY;
+    }
+    reader->config = config;
+    reader->path = name;
+    config_lex_begin(&reader->lex, text, count, (char *)(reader + 1), pool_size);
+    read_statements(reader);
+    note_foreign(reader);
+    error_count = reader->error_count;
+    free(reader);
+    return error_count == 0 ? GT_OK : GT_USAGE;
+}
+
+enum gt_status config_parse_file(struct config *config, const char *path)
+{
+    char *text = NULL;
+    size_t count = 0;
+    enum gt_status status = GT_OK;
+
+    TRY(file_read_all(path, FILE_SIZE_MAX, &text, &count));
+    status = config_parse_text(config, path, text, count);
+    free(text);
+    return status;
+}

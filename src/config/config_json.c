@@ -1,0 +1,154 @@
+/* The checkpoint's echo of the configuration: one flat JSON object of the keys that are not this invocation's own.
+ *
+ * Reading treats the object as untrusted: every value passes the same type and range checks as a flag, and a key that
+ * this release does not know is an error, since it may change what the others mean.  What this invocation said itself
+ * stays, except that nothing can change the shape of a model that exists.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "config/config_key.h"
+
+static bool is_stored(const struct config_key_info *info)
+{
+    return (info->flags & CONFIG_INVOCATION) == 0 && (info->programs & CONFIG_TRAIN) != 0;
+}
+
+static json_t *json_from_value(const struct config_value *value)
+{
+    switch (value->type) {
+    case CONFIG_VALUE_BOOL:
+        return json_boolean(value->integer != 0);
+    case CONFIG_VALUE_INT:
+        return json_integer(value->integer);
+    case CONFIG_VALUE_REAL:
+        return json_real(value->real);
+    case CONFIG_VALUE_STRING:
+        return json_string(value->text);
+    case CONFIG_VALUE_NONE:
+        break;
+    }
+    return NULL;
+}
+
+enum gt_status config_to_json(const struct config *config, json_t **out)
+{
+    json_t *object = json_object();
+    bool complete = object != NULL;
+
+    for (int key = 0; key < CONFIG_KEY_COUNT && complete; key++) {
+        const struct config_key_info *info = config_key_info_get((enum config_key)key);
+        struct config_value value = config_key_value(config, (enum config_key)key);
+        if (is_stored(info))
+            complete = json_object_set_new(object, info->name, json_from_value(&value)) == 0;
+    }
+    if (!complete) {
+        log_error("no memory for the configuration as JSON");
+        json_decref(object);
+        return GT_NO_MEMORY;
+    }
+    *out = object;
+    return GT_OK;
+}
+
+/* False for an array, an object or null, which no key takes. */
+static bool value_from_json(const json_t *json, struct config_value *out)
+{
+    *out = (struct config_value){CONFIG_VALUE_NONE, 0, 0.0, NULL};
+    if (json_is_boolean(json)) {
+        out->type = CONFIG_VALUE_BOOL;
+        out->integer = json_is_true(json) ? 1 : 0;
+    } else if (json_is_integer(json)) {
+        out->type = CONFIG_VALUE_INT;
+        out->integer = (int64_t)json_integer_value(json);
+    } else if (json_is_real(json)) {
+        out->type = CONFIG_VALUE_REAL;
+        out->real = json_real_value(json);
+    } else if (json_is_string(json)) {
+        out->type = CONFIG_VALUE_STRING;
+        out->text = json_string_value(json);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* True when the key's value is its default and the default leaves the choice to the checkpoint. */
+static bool is_open(const struct config *config, enum config_key key)
+{
+    const struct config_key_info *info = config_key_info_get(key);
+    struct config_value value = config_key_value(config, key);
+
+    if ((info->flags & CONFIG_AUTO) == 0)
+        return false;
+    return value.type == CONFIG_VALUE_STRING ? strcmp(value.text, info->words[0]) == 0 : value.integer == 0;
+}
+
+/* The key was set by this invocation: the checkpoint's value must be a valid one, and the same for the model's shape.
+ * `trial` has room for a config. */
+static enum gt_status keep_own(const struct config *config, enum config_key key, const struct config_value *value,
+                               const struct config_origin *origin, struct config *trial)
+{
+    char own[CONFIG_VALUE_TEXT_MAX];
+    char stored[CONFIG_VALUE_TEXT_MAX];
+    char place[CONFIG_ORIGIN_TEXT_MAX];
+
+    if (config_key_assign(trial, key, value, origin) != GT_OK)
+        return GT_DATA;
+    if ((config_key_info_get(key)->flags & CONFIG_FIXED) == 0 || is_open(trial, key))
+        return GT_OK;
+    config_key_text(own, config, key);
+    config_key_text(stored, trial, key);
+    if (strcmp(own, stored) == 0)
+        return GT_OK;
+    log_error("%s: %s = %s cannot be resumed from %s, whose model has %s",
+              config_origin_text(place, sizeof place, &config->origin[key]), config_key_info_get(key)->name, own,
+              origin->source, stored);
+    return GT_USAGE;
+}
+
+static enum gt_status read_member(struct config *config, const char *name, const json_t *json,
+                                  const struct config_origin *origin, struct config *trial)
+{
+    enum config_key key = config_key_find(name, strlen(name));
+    struct config_value value;
+
+    if (key == CONFIG_KEY_COUNT || !is_stored(config_key_info_get(key)) ||
+        strcmp(config_key_info_get(key)->name, name) != 0) {
+        log_error("%s: configuration: unknown key \"%s\"; was it written by a newer release?", origin->source, name);
+        return GT_DATA;
+    }
+    if (!value_from_json(json, &value)) {
+        log_error("%s: configuration: %s holds neither number, string nor boolean", origin->source, name);
+        return GT_DATA;
+    }
+    if (config_key_was_set(config, key) && !is_open(config, key))
+        return keep_own(config, key, &value, origin, trial);
+    return config_key_assign(config, key, &value, origin) == GT_OK ? GT_OK : GT_DATA;
+}
+
+enum gt_status config_from_json(struct config *config, const json_t *object, const char *source)
+{
+    const struct config_origin origin = {source, 0, 0, true, false};
+    struct config trial = *config;
+    struct config result = *config;
+    enum gt_status status = GT_OK;
+    const char *name = NULL;
+    json_t *json = NULL;
+
+    if (!json_is_object(object)) {
+        log_error("%s: configuration: expected an object", source);
+        return GT_DATA;
+    }
+    /* jansson's macro takes a pointer to non-const, and changes nothing. */
+    json_object_foreach((json_t *)object, name, json)
+    {
+        enum gt_status member = read_member(&result, name, json, &origin, &trial);
+        if (member != GT_OK && status != GT_DATA)
+            status = member;
+    }
+    if (status == GT_OK)
+        *config = result;
+    return status;
+}

@@ -1,0 +1,472 @@
+/* The lexer of the configuration language.
+ *
+ * It walks the text once, by position, and never past `count`; a zero byte is an error like any other stray byte.
+ * Numbers are copied without their underscores into a small buffer and converted there.  String prefixes (f'', b'',
+ * r''), imaginary numbers and names outside ASCII are refused: nanoGPT's files do not use them.
+ */
+#include "config/config_lex.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_name_start(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static bool is_name_part(char c)
+{
+    return is_name_start(c) || is_digit(c);
+}
+
+static int hex_digit(char c)
+{
+    if (is_digit(c))
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return 99;
+}
+
+/* The byte `ahead` of the position, or 0 beyond the end. */
+static char peek(const struct config_lex *lex, size_t ahead)
+{
+    return ahead < lex->count - lex->position ? lex->text[lex->position + ahead] : '\0';
+}
+
+static bool at_end(const struct config_lex *lex)
+{
+    return lex->position >= lex->count;
+}
+
+static bool at_newline(const struct config_lex *lex)
+{
+    return peek(lex, 0) == '\n' || peek(lex, 0) == '\r';
+}
+
+/* Steps over \n, \r\n or \r. */
+static void take_newline(struct config_lex *lex)
+{
+    lex->position += peek(lex, 0) == '\r' && peek(lex, 1) == '\n' ? 2 : 1;
+    lex->line_start = lex->position;
+    if (lex->line < INT32_MAX)
+        lex->line++;
+}
+
+void config_lex_begin(struct config_lex *lex, const char *text, size_t count, char *pool, size_t pool_size)
+{
+    memset(lex, 0, sizeof *lex);
+    lex->text = text;
+    lex->count = count;
+    lex->line = 1;
+    lex->fresh = true;
+    lex->pool = pool;
+    lex->pool_size = pool_size;
+    if (count >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+        lex->position = 3;
+        lex->line_start = 3;
+    }
+}
+
+char *config_lex_reserve(struct config_lex *lex, size_t count)
+{
+    char *out = lex->pool + lex->pool_used;
+
+    assert(lex->pool_used <= lex->pool_size);
+    if (count >= lex->pool_size - lex->pool_used)
+        return NULL;
+    lex->pool_used += count + 1;
+    out[count] = '\0';
+    return out;
+}
+
+bool config_token_is(const struct config_token *token, const char *text)
+{
+    return (token->type == CONFIG_TOKEN_NAME || token->type == CONFIG_TOKEN_MARK) && strlen(text) == token->length &&
+           memcmp(token->start, text, token->length) == 0;
+}
+
+char *config_token_text(char *out, size_t size, const struct config_token *token)
+{
+    const size_t limit = 32;
+    size_t length = token->length < limit ? token->length : limit;
+
+    if (token->type == CONFIG_TOKEN_END)
+        snprintf(out, size, "the end of the file");
+    else if (token->type == CONFIG_TOKEN_NEWLINE)
+        snprintf(out, size, "the end of the line");
+    else
+        snprintf(out, size, "%.*s%s", (int)length, token->start, token->length > limit ? "..." : "");
+    return out;
+}
+
+/* Blanks, comments, continued lines and, inside brackets, newlines. */
+static void skip_blank(struct config_lex *lex)
+{
+    while (!at_end(lex)) {
+        char c = peek(lex, 0);
+        if (c == ' ' || c == '\t' || c == '\f') {
+            lex->position++;
+        } else if (c == '#') {
+            while (!at_end(lex) && !at_newline(lex))
+                lex->position++;
+        } else if (c == '\\' && (peek(lex, 1) == '\n' || peek(lex, 1) == '\r')) {
+            lex->position++;
+            take_newline(lex);
+        } else if (at_newline(lex) && lex->depth > 0) {
+            take_newline(lex);
+        } else {
+            break;
+        }
+    }
+}
+
+/* Turns the token into a bad one that reaches up to the position. */
+static void token_spoil(struct config_token *token, const char *message)
+{
+    token->type = CONFIG_TOKEN_BAD;
+    token->message = message;
+}
+
+/* ---- numbers ---- */
+
+/* Digits of `base` with single underscores between them into digits[64]; false when an underscore is misplaced or
+ * there is no digit, or there are too many. */
+static bool take_digits(struct config_lex *lex, int base, char digits[static 64], size_t *used)
+{
+    size_t first = *used;
+    bool separated = false;
+
+    for (; hex_digit(peek(lex, 0)) < base || peek(lex, 0) == '_'; lex->position++) {
+        char c = peek(lex, 0);
+        if (c == '_' && (separated || *used == first))
+            return false;
+        separated = c == '_';
+        if (separated)
+            continue;
+        if (*used >= 60)
+            return false;
+        digits[(*used)++] = c;
+    }
+    return *used > first && !separated;
+}
+
+static void number_integer(struct config_token *token, const char *digits, int base)
+{
+    errno = 0;
+    token->value.type = CONFIG_VALUE_INT;
+    token->value.integer = (int64_t)strtoll(digits, NULL, base);
+    if (errno == ERANGE)
+        token_spoil(token, "this integer does not fit 64 bits");
+    else if (base == 10 && digits[0] == '0' && strspn(digits, "0") != strlen(digits))
+        token_spoil(token, "an integer may not begin with 0");
+}
+
+static void number_real(struct config_token *token, const char *digits)
+{
+    token->value.type = CONFIG_VALUE_REAL;
+    token->value.real = strtod(digits, NULL);
+    if (!isfinite(token->value.real))
+        token_spoil(token, "this number is too large for a float");
+}
+
+/* 0x1F, 0o17, 0b101: the position is at the 0. */
+static void lex_prefixed(struct config_lex *lex, struct config_token *token, int base)
+{
+    char digits[64];
+    size_t used = 0;
+
+    lex->position += peek(lex, 2) == '_' ? 3 : 2;
+    if (!take_digits(lex, base, digits, &used)) {
+        token_spoil(token, "this is not a number");
+        return;
+    }
+    digits[used] = '\0';
+    number_integer(token, digits, base);
+}
+
+/* The fraction and exponent of a float, after its integer part; false when malformed.  *real tells whether there was
+ * any. */
+static bool take_fraction(struct config_lex *lex, char digits[static 64], size_t *used, bool *real)
+{
+    size_t sign = 1;
+
+    if (peek(lex, 0) == '.') {
+        *real = true;
+        digits[(*used)++] = '.';
+        lex->position++;
+        if (is_digit(peek(lex, 0)) && !take_digits(lex, 10, digits, used))
+            return false;
+    }
+    if (peek(lex, 0) != 'e' && peek(lex, 0) != 'E')
+        return true;
+    if (peek(lex, 1) == '+' || peek(lex, 1) == '-')
+        sign = 2;
+    if (!is_digit(peek(lex, sign)) || *used >= 60)
+        return false;
+    *real = true;
+    digits[(*used)++] = 'e';
+    if (sign == 2)
+        digits[(*used)++] = peek(lex, 1);
+    lex->position += sign;
+    return take_digits(lex, 10, digits, used);
+}
+
+static int number_base(const struct config_lex *lex)
+{
+    char c = peek(lex, 1);
+    if (peek(lex, 0) != '0')
+        return 10;
+    if (c == 'x' || c == 'X')
+        return 16;
+    if (c == 'o' || c == 'O')
+        return 8;
+    return c == 'b' || c == 'B' ? 2 : 10;
+}
+
+static void lex_number(struct config_lex *lex, struct config_token *token)
+{
+    char digits[64];
+    size_t used = 0;
+    bool real = false;
+    int base = number_base(lex);
+
+    token->type = CONFIG_TOKEN_NUMBER;
+    if (base != 10) {
+        lex_prefixed(lex, token, base);
+    } else if ((is_digit(peek(lex, 0)) && !take_digits(lex, 10, digits, &used)) ||
+               !take_fraction(lex, digits, &used, &real)) {
+        token_spoil(token, "this is not a number");
+    } else {
+        digits[used] = '\0';
+        if (real)
+            number_real(token, digits);
+        else
+            number_integer(token, digits, 10);
+    }
+    if (is_name_part(peek(lex, 0)) && token->type == CONFIG_TOKEN_NUMBER)
+        token_spoil(token, "a number runs into a name");
+    while (token->type == CONFIG_TOKEN_BAD && is_name_part(peek(lex, 0)))
+        lex->position++;
+}
+
+/* ---- strings ---- */
+
+static bool put_byte(struct config_lex *lex, int byte)
+{
+    /* One byte is kept for the final zero. */
+    if (lex->pool_used + 1 >= lex->pool_size)
+        return false;
+    lex->pool[lex->pool_used++] = (char)(unsigned char)byte;
+    return true;
+}
+
+/* UTF-8 of a code point. */
+static bool put_code_point(struct config_lex *lex, uint32_t code)
+{
+    if (code < 0x80)
+        return put_byte(lex, (int)code);
+    if (code < 0x800)
+        return put_byte(lex, (int)(0xC0 | code >> 6)) && put_byte(lex, (int)(0x80 | (code & 63)));
+    if (code < 0x10000)
+        return put_byte(lex, (int)(0xE0 | code >> 12)) && put_byte(lex, (int)(0x80 | (code >> 6 & 63))) &&
+               put_byte(lex, (int)(0x80 | (code & 63)));
+    return put_byte(lex, (int)(0xF0 | code >> 18)) && put_byte(lex, (int)(0x80 | (code >> 12 & 63))) &&
+           put_byte(lex, (int)(0x80 | (code >> 6 & 63))) && put_byte(lex, (int)(0x80 | (code & 63)));
+}
+
+/* \xHH, \uHHHH, \UHHHHHHHH and \OOO: `count_min` to `count_max` digits of `base` from the position on. */
+static const char *string_number(struct config_lex *lex, int base, int count_min, int count_max)
+{
+    uint32_t code = 0;
+    int count = 0;
+
+    for (; count < count_max && hex_digit(peek(lex, 0)) < base; count++, lex->position++)
+        code = code * (uint32_t)base + (uint32_t)hex_digit(peek(lex, 0));
+    if (count < count_min)
+        return "an escape in this string lacks digits";
+    if (code == 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+        return "an escape in this string names no usable character";
+    return put_code_point(lex, code) ? NULL : "the strings of this file are too long";
+}
+
+/* After a backslash.  NULL, or what is wrong. */
+static const char *string_escape(struct config_lex *lex)
+{
+    static const char names[] = "abfnrtv\\'\"";
+    static const char bytes[] = "\a\b\f\n\r\t\v\\'\"";
+    char c = peek(lex, 0);
+    const char *found = c != '\0' ? strchr(names, c) : NULL;
+
+    if (at_newline(lex)) {
+        take_newline(lex);
+        return NULL;
+    }
+    if (c >= '0' && c <= '7')
+        return string_number(lex, 8, 1, 3);
+    if (c == 'x' || c == 'u' || c == 'U') {
+        int digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
+        lex->position++;
+        return string_number(lex, 16, digits, digits);
+    }
+    if (found == NULL) /* Python keeps the backslash of an escape that it does not know. */
+        return put_byte(lex, '\\') ? NULL : "the strings of this file are too long";
+    lex->position++;
+    return put_byte(lex, bytes[found - names]) ? NULL : "the strings of this file are too long";
+}
+
+/* True at the closing quotes. */
+static bool string_closes(const struct config_lex *lex, char quote, bool triple)
+{
+    return peek(lex, 0) == quote && (!triple || (peek(lex, 1) == quote && peek(lex, 2) == quote));
+}
+
+/* One character of a string; NULL, or what is wrong. */
+static const char *string_character(struct config_lex *lex, bool triple)
+{
+    char c = peek(lex, 0);
+
+    if (at_end(lex) || (at_newline(lex) && !triple))
+        return "this string is never closed";
+    if (c == '\0')
+        return "a zero byte in a string";
+    if (at_newline(lex)) {
+        take_newline(lex);
+        return put_byte(lex, '\n') ? NULL : "the strings of this file are too long";
+    }
+    lex->position++;
+    if (c == '\\')
+        return string_escape(lex);
+    return put_byte(lex, c) ? NULL : "the strings of this file are too long";
+}
+
+static void lex_string(struct config_lex *lex, struct config_token *token)
+{
+    char quote = peek(lex, 0);
+    bool triple = peek(lex, 1) == quote && peek(lex, 2) == quote;
+    size_t begin = lex->pool_used;
+
+    token->type = CONFIG_TOKEN_STRING;
+    lex->position += triple ? 3 : 1;
+    while (!string_closes(lex, quote, triple)) {
+        const char *problem = string_character(lex, triple);
+        if (problem != NULL) {
+            lex->pool_used = begin;
+            token_spoil(token, problem);
+            return;
+        }
+    }
+    lex->position += triple ? 3 : 1;
+    if (lex->pool_used >= lex->pool_size) {
+        token_spoil(token, "the strings of this file are too long");
+        return;
+    }
+    lex->pool[lex->pool_used++] = '\0';
+    token->value.type = CONFIG_VALUE_STRING;
+    token->value.text = lex->pool + begin;
+}
+
+/* ---- names and marks ---- */
+
+static void lex_name(struct config_lex *lex, struct config_token *token)
+{
+    token->type = CONFIG_TOKEN_NAME;
+    while (is_name_part(peek(lex, 0)))
+        lex->position++;
+    if (peek(lex, 0) == '\'' || peek(lex, 0) == '"')
+        token_spoil(token, "a string with a prefix is not read here");
+}
+
+static void lex_mark(struct config_lex *lex, struct config_token *token)
+{
+    static const char *const pairs[] = {"**", "//", "==", "!=", "<=", ">=", "->", ":=", "+=", "-=", "*=", "/=", "%="};
+    char c = peek(lex, 0);
+
+    token->type = CONFIG_TOKEN_MARK;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        if (c == pairs[i][0] && peek(lex, 1) == pairs[i][1]) {
+            lex->position += 2;
+            return;
+        }
+    }
+    lex->position++;
+    if (c == '\0' || strchr("+-*/%()[]{}=,.:;<>!&|^~@", c) == NULL)
+        token_spoil(token, "this character has no meaning here");
+    /* The rest of a character outside ASCII belongs to it. */
+    while (((unsigned char)c & 0x80) != 0 && ((unsigned char)peek(lex, 0) & 0xC0) == 0x80)
+        lex->position++;
+    if (c == '(' || c == '[' || c == '{')
+        lex->depth++;
+    if ((c == ')' || c == ']' || c == '}') && lex->depth > 0)
+        lex->depth--;
+}
+
+void config_lex_next(struct config_lex *lex, struct config_token *token)
+{
+    const char *begin = NULL;
+    char c = '\0';
+
+    skip_blank(lex);
+    memset(token, 0, sizeof *token);
+    begin = lex->text + lex->position;
+    token->start = begin;
+    token->line = lex->line;
+    token->column = (int32_t)(lex->position - lex->line_start) + 1;
+    token->indented = lex->fresh && token->column > 1;
+    c = peek(lex, 0);
+    if (at_end(lex)) {
+        token->type = CONFIG_TOKEN_END;
+    } else if (at_newline(lex)) {
+        token->type = CONFIG_TOKEN_NEWLINE;
+        take_newline(lex);
+    } else if (is_digit(c) || (c == '.' && is_digit(peek(lex, 1)))) {
+        lex_number(lex, token);
+    } else if (c == '\'' || c == '"') {
+        lex_string(lex, token);
+    } else if (is_name_start(c)) {
+        lex_name(lex, token);
+    } else {
+        lex_mark(lex, token);
+    }
+    token->length = (size_t)(lex->text + lex->position - begin);
+    lex->fresh = token->type == CONFIG_TOKEN_NEWLINE;
+}
+
+/* ---- the command line ---- */
+
+bool config_lex_literal(const char *text, char *pool, size_t pool_size, struct config_value *out)
+{
+    struct config_lex lex;
+    struct config_token token;
+    const char *why = NULL;
+    bool negative = text[0] == '-';
+    bool sign = negative || text[0] == '+';
+    size_t count = strlen(text);
+
+    /* The token must begin where the text does and end where it ends: no blanks, no second word. */
+    config_lex_begin(&lex, sign ? text + 1 : text, sign ? count - 1 : count, pool, pool_size);
+    config_lex_next(&lex, &token);
+    if (token.start != lex.text || token.length != lex.count)
+        return false;
+    if (token.type == CONFIG_TOKEN_STRING && !sign) {
+        *out = token.value;
+        return true;
+    }
+    if (token.type != CONFIG_TOKEN_NUMBER)
+        return false;
+    if (negative && config_value_unary(CONFIG_OPERATOR_MINUS, &token.value, &token.value, &why) != GT_OK)
+        return false;
+    *out = token.value;
+    return true;
+}

@@ -1,0 +1,142 @@
+/* Tests of src/config/config_check.c: checks across keys, devices, warnings and notes. */
+#include "tests/unit/config_fixture.h"
+
+/* Reads the text as a file, then checks as config_parse_args() does; the lines are those of all. */
+static enum gt_status check(const char *text)
+{
+    ck_assert_msg(fixture_read(text) == GT_OK, "refused before the check: %s", text);
+    enum gt_status status = config_check(&fixture.config);
+    if (status == GT_OK)
+        config_notes(&fixture.config);
+    return status;
+}
+
+/* The check of `text` fails with one line that contains `words`. */
+static void refused(const char *text, const char *words)
+{
+    ck_assert_msg(check(text) == GT_USAGE, "accepted: %s", text);
+    ck_assert_int_eq(fixture.count, 1);
+    ASSERT_SAID(words);
+}
+
+START_TEST(check_defaults_are_silent)
+{
+    ck_assert_int_eq(check(""), GT_OK);
+    ck_assert_int_eq(fixture.count, 0);
+    fixture_open(CONFIG_SAMPLE);
+    ck_assert_int_eq(config_check(&fixture.config), GT_OK);
+    ck_assert_int_eq(fixture.count, 0);
+}
+END_TEST
+
+START_TEST(check_pairs)
+{
+    refused("n_embd = 100\nn_head = 12", "n_embd=100 (x.py:1:1) is not a multiple of n_head=12 (x.py:2:1)");
+    refused("n_head = 7", "n_embd=768 (the default) is not a multiple of n_head=7 (x.py:1:1)");
+    refused("n_kv_head = 4", "n_kv_head=4 (x.py:1:1) does not exist yet: use 0 or n_head=12 (the default)");
+    refused("micro_batch = 13", "micro_batch=13 (x.py:1:1) is larger than batch_size=12");
+    refused("batch_size = 2 ** 20; block_size = 2 ** 24; gradient_accumulation_steps = 2 ** 20",
+            "more than 2^48 tokens");
+    ck_assert_int_eq(check("n_kv_head = 12; micro_batch = 12"), GT_OK);
+    ck_assert_int_eq(check("n_embd = 96; n_head = 4; n_kv_head = 4"), GT_OK);
+    ck_assert_int_eq(fixture.count, 0);
+}
+END_TEST
+
+/* Several at once give a line each, and a refused value takes no part. */
+START_TEST(check_lists_all)
+{
+    ck_assert_int_eq(check("n_head = 7; micro_batch = 13; device = 'tpu'"), GT_USAGE);
+    ck_assert_int_eq(fixture.errors, 3);
+    ck_assert_int_eq(fixture_read("n_head = 0; n_embd = 100"), GT_USAGE);
+    ck_assert_int_eq(config_check(&fixture.config), GT_OK);
+    ck_assert_int_eq(fixture.errors, 1);
+}
+END_TEST
+
+/* At a resume the checkpoint knows the heads, so one half of the pair says nothing. */
+START_TEST(check_leaves_the_shape_to_a_checkpoint)
+{
+    ck_assert_int_eq(check("init_from = 'resume'; n_embd = 100"), GT_OK);
+    refused("init_from = 'resume'; n_embd = 100; n_head = 3", "is not a multiple of");
+    /* A resumed checkpoint also knows the batch size; another model's folder does not. */
+    ck_assert_int_eq(check("init_from = 'resume'; micro_batch = 13"), GT_OK);
+    refused("init_from = 'resume'; micro_batch = 13; batch_size = 12", "is larger than");
+    refused("init_from = 'models/gpt2'; micro_batch = 13", "is larger than batch_size=12 (the default)");
+    ck_assert_int_eq(check("init_from = 'models/gpt2'; n_embd = 100"), GT_OK);
+    /* Once it is read, its values count. */
+    json_t *object = json_pack("{s:i, s:i, s:i}", "n_head", 3, "n_embd", 10, "batch_size", 12);
+    ck_assert_int_eq(check("init_from = 'resume'; micro_batch = 13; n_head = 3"), GT_OK);
+    ck_assert_int_eq(config_from_json(&fixture.config, object, "state.json"), GT_OK);
+    ck_assert_int_eq(config_check(&fixture.config), GT_USAGE);
+    ck_assert_int_eq(fixture.errors, 2);
+    ASSERT_SAID("n_embd=10 (state.json) is not a multiple of n_head=3");
+    json_decref(object);
+}
+END_TEST
+
+START_TEST(check_devices)
+{
+    static const char *const noted[] = {"cuda", "cuda:0", "cuda:12", "mps", "xpu"};
+    static const char *const unknown[] = {"tpu", "cuda:", "cuda:x", "cudax", "cpu:1", "CPU"};
+    char text[64];
+    ck_assert_int_eq(check("device = 'cpu'"), GT_OK);
+    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);
+    ck_assert_int_eq(fixture.count, 0);
+    for (size_t i = 0; i < sizeof noted / sizeof noted[0]; i++) {
+        snprintf(text, sizeof text, "device = '%s'", noted[i]);
+        ck_assert_int_eq(check(text), GT_OK);
+        ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_AUTO);
+        ck_assert_int_eq(fixture.notes, 1);
+        ck_assert_int_eq(fixture.count, 1);
+    }
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        snprintf(text, sizeof text, "device = '%s'", unknown[i]);
+        refused(text, "x.py:1:1: device = '");
+    }
+}
+END_TEST
+
+START_TEST(check_warnings)
+{
+    ck_assert_int_eq(check("learning_rate = 1e-5"), GT_OK);
+    ck_assert_int_eq(fixture.warnings, 1);
+    ASSERT_SAID("min_lr=6e-05 (the default) is above learning_rate=1e-05 (x.py:1:1)");
+    ck_assert_int_eq(check("learning_rate = 1e-5; decay_lr = False"), GT_OK);
+    ck_assert_int_eq(fixture.count, 0);
+    ck_assert_int_eq(check("lr_decay_iters = 100"), GT_OK);
+    ck_assert_int_eq(fixture.warnings, 1);
+    ASSERT_SAID("drops to min_lr");
+    ck_assert_int_eq(check("lr_decay_iters = 100; max_iters = 100"), GT_OK);
+    ck_assert_int_eq(fixture.count, 0);
+}
+END_TEST
+
+START_TEST(check_notes)
+{
+    ck_assert_int_eq(check("compile = True; wandb_log = True; out_dir = 'o'"), GT_OK);
+    ck_assert_int_eq(fixture.notes, 2);
+    ASSERT_SAID("compile=True");
+    ASSERT_SAID("o/metrics.jsonl");
+    ck_assert_int_eq(check("compile = False; wandb_log = False; wandb_run_name = 'x'"), GT_OK);
+    ck_assert_int_eq(fixture.count, 0);
+}
+END_TEST
+
+Suite *config_check_suite(void);
+Suite *config_check_suite(void)
+{
+    Suite *suite = suite_create("config_check");
+    TCase *tests = tcase_create("config_check");
+    tcase_add_test(tests, check_defaults_are_silent);
+    tcase_add_test(tests, check_pairs);
+    tcase_add_test(tests, check_lists_all);
+    tcase_add_test(tests, check_leaves_the_shape_to_a_checkpoint);
+    tcase_add_test(tests, check_devices);
+    tcase_add_test(tests, check_warnings);
+    tcase_add_test(tests, check_notes);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(config_check)

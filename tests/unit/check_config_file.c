@@ -1,0 +1,422 @@
+/* Tests of src/config/config_file.c: the syntax, the values, each refusal with its place, and mutated files. */
+#include <stdint.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "config/config_key.h"
+#include "tests/unit/config_fixture.h"
+
+/* In the manner of nanoGPT's config/ folder: each idiom that its files use. */
+static const char finetune[] = "import time\n"
+                               "\n"
+                               "out_dir = 'out-play'\n"
+                               "eval_interval = 5\n"
+                               "eval_iters = 40\n"
+                               "wandb_log = False # switch on if you like\n"
+                               "wandb_project = 'play'\n"
+                               "wandb_run_name = 'ft-' + str(time.time())\n"
+                               "\n"
+                               "dataset = 'shakespeare'\n"
+                               "init_from = 'gpt2-xl' # the largest one\n"
+                               "# 1 sequence x 32 steps\n"
+                               "always_save_checkpoint = False\n"
+                               "batch_size = 1\n"
+                               "gradient_accumulation_steps = 32\n"
+                               "max_iters = 20\n"
+                               "learning_rate = 3e-5\n"
+                               "decay_lr = False\n";
+
+static const char pretrain[] = "'''a docstring\n over two lines'''\n"
+                               "wandb_log = True\n"
+                               "wandb_run_name='gpt2-124M'\n"
+                               "batch_size = 12\n"
+                               "block_size = 1024\n"
+                               "gradient_accumulation_steps = 5 * 8\n"
+                               "max_iters = 600000\n"
+                               "lr_decay_iters = 600000\n"
+                               "eval_interval = 1000; eval_iters = 200\n"
+                               "weight_decay = 1e-1\n"
+                               "device = 'cpu'  # run on cpu only\n"
+                               "compile = False # do not torch compile\n";
+
+START_TEST(file_nanogpt_idioms)
+{
+    const struct config *config = &fixture.config;
+    ASSERT_READS(finetune);
+    ck_assert_str_eq(config->out_dir, "out-play");
+    ck_assert_str_eq(config->wandb_run_name, "ft-1700000000.0");
+    ck_assert_str_eq(config->init_from, "gpt2-xl");
+    ck_assert(!config->always_save_checkpoint && !config->decay_lr && !config->wandb_log);
+    ck_assert(config->learning_rate == 3e-5);
+    ck_assert_int_eq(config->eval_iters, 40);
+    ck_assert(config_key_was_set(config, CONFIG_KEY_max_iters));
+    ck_assert(!config_key_was_set(config, CONFIG_KEY_n_layer));
+    ck_assert_int_eq(config->origin[CONFIG_KEY_decay_lr].line, 18);
+    ck_assert_str_eq(config->origin[CONFIG_KEY_decay_lr].source, "x.py");
+    ASSERT_READS(pretrain);
+    ck_assert_int_eq(config->gradient_accumulation_steps, 40);
+    ck_assert_int_eq(config->eval_iters, 200);
+    ck_assert(config->wandb_log && !config->compile);
+    ck_assert_str_eq(config->wandb_run_name, "gpt2-124M");
+    ck_assert(config->weight_decay == 0.1);
+}
+END_TEST
+
+START_TEST(file_integer_expressions)
+{
+    static const struct {
+        const char *expression;
+        int64_t value;
+    } cases[] = {{"5 * 8", 40},
+                 {"2 + 3 * 4", 14},
+                 {"(2 + 3) * 4", 20},
+                 {"20 - 5 - 5", 10},
+                 {"100 // 7 // 2", 7},
+                 {"100 % 7", 2},
+                 {"2 ** 3 ** 2", 512},
+                 {"-2 ** 2 + 10", 6},
+                 {"(-2) ** 2", 4},
+                 {"- -5", 5},
+                 {"+7", 7},
+                 {"2 * -3 + 10", 4},
+                 {"7 // -2 + 10", 6},
+                 {"1_000", 1000},
+                 {"0x10", 16},
+                 {"(1 +\n   # inside\n   2)", 3},
+                 {"1 + \\\n 2", 3},
+                 {"batch_size * 2", 24},
+                 {"True + 1", 2},
+                 {"((((((3))))))", 3}};
+    char text[128];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, "max_iters = %s\n", cases[i].expression);
+        ASSERT_READS(text);
+        ck_assert_msg(fixture.config.max_iters == cases[i].value, "%s gave %lld", cases[i].expression,
+                      (long long)fixture.config.max_iters);
+    }
+}
+END_TEST
+
+START_TEST(file_real_expressions)
+{
+    static const struct {
+        const char *expression;
+        double value;
+    } cases[] = {
+        {"6e-4", 6e-4},       {"6e-4 / 10", 6e-4 / 10},          {"1", 1.0},  {"1 / 4", 0.25}, {"2 ** -1", 0.5},
+        {"2 ** -1 * 3", 1.5}, {"learning_rate / 10", 6e-4 / 10}, {"1.", 1.0}, {".5", 0.5},     {"10 // 4.0", 2.0}};
+    char text[128];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, "min_lr = %s", cases[i].expression);
+        ASSERT_READS(text);
+        ck_assert_msg(fixture.config.min_lr == cases[i].value, "%s gave %.17g", cases[i].expression,
+                      fixture.config.min_lr);
+    }
+}
+END_TEST
+
+START_TEST(file_string_expressions)
+{
+    static const struct {
+        const char *expression, *value;
+    } cases[] = {{"'a' \"b\"", "ab"},
+                 {"'a' 'b' + 'c'", "abc"},
+                 {"('a'\n 'b')", "ab"},
+                 {"str(5) + str(1e-05)", "51e-05"},
+                 {"str(600.0)", "600.0"},
+                 {"str(True) + str(None)", "TrueNone"},
+                 {"str('x' + str(2 * 3))", "x6"},
+                 {"'-'", "-"},
+                 {"'run' + '-' + str(n_layer)", "run-12"},
+                 {"gelu", "auto"},
+                 {"'\\x41\\n'", "A\n"}};
+    char text[128];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, "wandb_run_name = %s\n", cases[i].expression);
+        ASSERT_READS(text);
+        ck_assert_str_eq(fixture.config.wandb_run_name, cases[i].value);
+    }
+    ASSERT_READS("wandb_run_name = None");
+    ck_assert_str_eq(fixture.config.wandb_run_name, "");
+}
+END_TEST
+
+START_TEST(file_names)
+{
+    ASSERT_READS(
+        "_scale = 2\n_name = 'a'\nn_layer = 3 * _scale\n_scale = 5\nn_head = _scale\nn_embd = n_head * n_layer\n"
+        "dataset = _name + _name; _name = 'b'; out_dir = _name + dataset\n");
+    ck_assert_int_eq(fixture.config.n_layer, 6);
+    ck_assert_int_eq(fixture.config.n_embd, 30);
+    ck_assert_str_eq(fixture.config.dataset, "aa");
+    ck_assert_str_eq(fixture.config.out_dir, "baa");
+    ASSERT_READS("dataset = dataset + dataset");
+    ck_assert_str_eq(fixture.config.dataset, "openwebtextopenwebtext");
+    ASSERT_READS("n_layer = 1\nn_layer = 2");
+    ck_assert_int_eq(fixture.config.n_layer, 2);
+}
+END_TEST
+
+START_TEST(file_layouts)
+{
+    ASSERT_READS("");
+    ASSERT_READS("\n\n# nothing\n   # at all\n");
+    ASSERT_READS("n_layer=3");
+    ASSERT_READS("\xEF\xBB\xBFn_layer=3\r\nn_head=3\r\n");
+    ck_assert_int_eq(fixture.config.n_head, 3);
+    ASSERT_READS("n_layer=3;n_head=3;\n");
+    ASSERT_READS("import time; n_layer = 3\n\"doc\" 'string'\n");
+    ASSERT_READS("n_layer = 3 # caf\xC3\xA9");
+}
+END_TEST
+
+/* Each is one mistake, and one line that begins with its place. */
+START_TEST(file_refusals)
+{
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"n_layers = 3", "x.py:1:1: unknown key n_layers (did you mean n_layer?)"},
+        {"\n  n_layer = 3", "x.py:2:3: an indented line"},
+        {"n_layer = 8.0", "x.py:1:1: n_layer: expected an int, found float 8.0"},
+        {"n_layer = 1e3", "expected an int, found float 1000.0"},
+        {"n_layer = 0", "x.py:1:1: n_layer = 0 is out of range: [1, 4096]"},
+        {"n_layer = ", "x.py:1:11: expected a value, found the end of the file"},
+        {"n_layer = \n", "found the end of the line"},
+        {"n_layer 3", "x.py:1:9: expected '='"},
+        {"n_layer += 3", "x.py:1:9: expected '=' (a configuration holds assignments only), found +="},
+        {"n_layer: int = 3", "found :"},
+        {"n_layer = n_head = 3", "expected the end of the statement, found ="},
+        {"n_layer = 3 4", "x.py:1:13: expected the end of the statement, found 4"},
+        {"n_layer = (3", "x.py:1:11: this bracket is never closed"},
+        {"n_layer = (3\nn_head = 4", "x.py:2:1: expected an operator, or ')' for line 1, column 11, found n_head"},
+        {"n_layer = 3)", "this ')' closes nothing"},
+        {"n_layer = ()", "expected a value, found )"},
+        {"n_layer = 3 +", "expected a value"},
+        {"n_layer = * 3", "x.py:1:11: expected a value, found *"},
+        {"n_layer = 3 < 4", "found <"},
+        {"n_layer = [3]", "expected a value, found ["},
+        {"n_layer = (3, 4)", "found ,"},
+        {"n_layer = 3 if True else 4", "expected the end of the statement, found if"},
+        {"n_layer = 1 / 0", "x.py:1:13: int / int: division by zero"},
+        {"n_layer = 2 ** 64", "int ** int: the result does not fit a 64-bit integer"},
+        {"n_layer = 99999999999999999999", "this integer does not fit 64 bits"},
+        {"learning_rate = 1e999", "too large for a float"},
+        {"learning_rate = 1e300 * 1e300", "float * float: the result is not a finite number"},
+        {"n_layer = 'a' * 3", "str * int: arithmetic is for numbers only"},
+        {"n_layer = -'a'", "x.py:1:11: - str"},
+        {"dataset = 'a' + 3", "str + int"},
+        {"dataset = 'a", "x.py:1:11: this string is never closed"},
+        {"dataset = f'a'", "x.py:1:11: a string with a prefix is not read here"},
+        {"dataset = 3", "dataset: expected a str, found int 3"},
+        {"dataset = open('x')", "the name open has no value"},
+        {"dataset = __import__('os').system('x')", "the name __import__ has no value"},
+        {"dataset = n_layer.__class__", "found ."},
+        {"dataset = str(1, 2)", "found ,"},
+        {"dataset = str", "expected '('"},
+        {"dataset = str()", "expected a value, found )"},
+        {"dataset = time.time()", "time is not known before `import time`"},
+        {"import os", "x.py:1:8: expected time, the only module that is understood, found os"},
+        {"import time, os", "expected the end of the statement, found ,"},
+        {"import time\nseed = time.clock()", "expected 'time', found clock"},
+        {"from x import y", "from is not understood"},
+        {"if True:\n    n_layer = 3\n    n_head = 3", "x.py:1:1: if is not understood"},
+        {"def f(x):\n\n  return x\n", "def is not understood"},
+        {"print('x')", "print is not understood"},
+        {"n_layer = x", "x.py:1:11: the name x has no value"},
+        {"n_layer = n_laier", "has no value (did you mean n_layer?)"},
+        {"n_layer = _x", "the name _x has no value"},
+        {"True = 3", "unknown key True"},
+        {"3 = n_layer", "expected the name of a key, found 3"},
+        {"; n_layer = 3", "expected the name of a key, found ;"},
+        {"n_layer = 3 $ 4", "x.py:1:13: this character has no meaning here: $"},
+        {"compile = 1", "compile: expected True or False, found int 1"},
+        {"help = True", "help belongs to the command line"},
+        {"backend = 'cuda'", "this build has no cuda backend"},
+        {"gelu = 'relu'", "gelu = 'relu' is none of auto, erf, tanh"},
+        {"out_dir = ''", "out_dir = '' is empty"},
+        {"not_a_key = [1,\n 2]\n", "unknown key not_a_key"},
+    };
+    for (size_t i = 0; i + 1 < sizeof cases / sizeof cases[0]; i++)
+        ASSERT_REFUSED(cases[i].text, cases[i].words);
+    /* The last one makes two lines: the name and the list. */
+    ck_assert_int_eq(fixture_read("not_a_key = [1,\n 2]\n"), GT_USAGE);
+    ck_assert_int_eq(fixture.errors, 2);
+}
+END_TEST
+
+START_TEST(file_lists_all_mistakes)
+{
+    ck_assert_int_eq(fixture_read("n_layers = 3\nn_layer = 8.0\nn_head = 4\nn_embd = (5 $ 3)\ndropout = 1\n"
+                                  "dataset = [1,\n 2,\n 3]\nseed = 7\n"),
+                     GT_USAGE);
+    ck_assert_int_eq(fixture.errors, 5);
+    ASSERT_SAID("x.py:1:1:");
+    ASSERT_SAID("x.py:2:1:");
+    ASSERT_SAID("x.py:4:13:");
+    ASSERT_SAID("x.py:5:1:");
+    ASSERT_SAID("x.py:6:11:");
+    ck_assert_int_eq(fixture.config.n_head, 4);
+    ck_assert_int_eq(fixture.config.seed, 7);
+}
+END_TEST
+
+START_TEST(file_limits)
+{
+    static char text[70000];
+    size_t used = 0;
+    /* 64 brackets may be open, 65 may not. */
+    for (int depth = 64; depth <= 65; depth++) {
+        used = (size_t)snprintf(text, sizeof text, "n_layer = ");
+        memset(text + used, '(', (size_t)depth);
+        text[used + (size_t)depth] = '3';
+        memset(text + used + depth + 1, ')', (size_t)depth);
+        text[used + (size_t)depth * 2 + 1] = '\0';
+        if (depth == 64)
+            ASSERT_READS(text);
+        else
+            ASSERT_REFUSED(text, "nested too deeply");
+    }
+    /* 20 mistakes are listed, then the reader says that it stops. */
+    used = 0;
+    for (int i = 0; i < 30; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "nonsense_%d = 3\n", i);
+    ck_assert_int_eq(fixture_read(text), GT_USAGE);
+    ck_assert_int_eq(fixture.errors, 21);
+    ASSERT_SAID("20 mistakes; the rest of the file was not read");
+    /* 64 temporaries, and doubling strings end in an error, not in memory. */
+    used = 0;
+    for (int i = 0; i < 65; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "_t%d = 3\n", i);
+    ASSERT_REFUSED(text, "x.py:65:1: more than 64 temporary names");
+    used = (size_t)snprintf(text, sizeof text, "_s = '0123456789abcdef'\n");
+    for (int i = 0; i < 12; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "_s = _s + _s\n");
+    ASSERT_REFUSED(text, "the strings of this file are too long");
+}
+END_TEST
+
+START_TEST(file_not_a_text)
+{
+    fixture_open(CONFIG_TRAIN);
+    ck_assert_int_eq(config_parse_text(&fixture.config, "x.bin", "n_layer\0=3", 10), GT_USAGE);
+    ck_assert_int_eq(fixture.errors, 1);
+    ASSERT_SAID("x.bin: not a configuration: it holds a zero byte");
+}
+END_TEST
+
+START_TEST(file_of_the_other_program)
+{
+    ck_assert_int_eq(fixture_read("top_k = 5\ntemperature = 0.5\nn_layer = 2\n"), GT_OK);
+    ck_assert_int_eq(fixture.notes, 1);
+    ASSERT_SAID("x.py: top_k and 1 more are keys of gpt-sample and change nothing here");
+}
+END_TEST
+
+START_TEST(file_from_disk)
+{
+    char path[] = "/tmp/gpt-train-config-XXXXXX";
+    int fd = mkstemp(path);
+    fixture_open(CONFIG_TRAIN);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, "n_layer = 3\nx = 1\n", 18), 18);
+    close(fd);
+    ck_assert_int_eq(config_parse_file(&fixture.config, path), GT_USAGE);
+    ck_assert_int_eq(fixture.config.n_layer, 3);
+    ASSERT_SAID(path);
+    ASSERT_SAID(":2:1: unknown key x");
+    unlink(path);
+    fixture_open(CONFIG_TRAIN);
+    ck_assert_int_ne(config_parse_file(&fixture.config, path), GT_OK);
+    ck_assert_int_eq(fixture.errors, 1);
+    ck_assert_int_ne(config_parse_file(&fixture.config, "/tmp"), GT_OK);
+    ck_assert_int_eq(fixture.errors, 2);
+}
+END_TEST
+
+/* One random edit of text[*count]: a byte changed, removed, doubled or put in, or a piece copied elsewhere. */
+static void mutate(char *text, size_t *count, size_t size, struct philox_block block)
+{
+    static const char marks[] = "()[]{}'\"\\\n\r;=+-*/%#.,_0e \t\xC3\xFF$:xn";
+    size_t at = *count == 0 ? 0 : block.word[1] % *count;
+    size_t from = *count == 0 ? 0 : block.word[2] % *count;
+    char c = marks[block.word[3] % (sizeof marks - 1)];
+    switch (block.word[0] % 4) {
+    case 0:
+        if (*count > 0)
+            text[at] = c;
+        break;
+    case 1:
+        if (*count > 0)
+            memmove(text + at, text + at + 1, --*count - at);
+        break;
+    case 2:
+        if (*count + 1 < size) {
+            memmove(text + at + 1, text + at, (*count)++ - at);
+            text[at] = c;
+        }
+        break;
+    default:
+        for (size_t i = 0; i < 8 && at + i < *count && from + i < *count; i++)
+            text[at + i] = text[from + i];
+        break;
+    }
+}
+
+/* Whatever a file holds, it is read or refused with lines that name it; what was set stays in range. */
+START_TEST(file_mutations)
+{
+    struct philox_key key = philox_key_make(unit_seed(), RNG_SAMPLE);
+    const char *seeds[] = {finetune, pretrain, "_a = (1 + 2) * -3 ** 2 % 7\nn_layer = _a\ndataset = 'x' + str(_a)\n"};
+    char text[2048];
+    int refused = 0;
+    for (uint32_t round = 0; round < 6000; round++) {
+        size_t count = strlen(seeds[round % 3]);
+        memcpy(text, seeds[round % 3], count);
+        for (uint32_t edit = 0; edit < 1 + round % 3; edit++)
+            mutate(text, &count, sizeof text, philox4x32_10(key, (struct philox_block){{edit, round, 0, 0}}));
+        /* A copy of the exact size, so that reading one byte too far is seen by ASan. */
+        char *exact = malloc(count == 0 ? 1 : count);
+        memcpy(exact, text, count);
+        fixture_open(CONFIG_TRAIN);
+        enum gt_status status = config_parse_text(&fixture.config, "x.py", exact, count);
+        free(exact);
+        ck_assert_msg((status == GT_OK) == (fixture.errors == 0), "round %u: status and lines differ", (unsigned)round);
+        ck_assert(status == GT_OK || status == GT_USAGE);
+        for (int i = 0; i < fixture.count && i < FIXTURE_LINES; i++)
+            ck_assert_msg(strchr(fixture.lines[i], '\n') == NULL, "round %u: a line is not one line", (unsigned)round);
+        ck_assert(status == GT_OK || fixture_said("x.py:"));
+        ck_assert(fixture.config.n_layer >= 1 && fixture.config.n_layer <= 4096);
+        ck_assert(fixture.config.learning_rate >= 0.0 && fixture.config.learning_rate <= 1e3);
+        refused += status == GT_OK ? 0 : 1;
+    }
+    /* Both ends must have been reached, or the test tests nothing. */
+    ck_assert_int_gt(refused, 1000);
+    ck_assert_int_lt(refused, 5500);
+    printf("file_mutations: 6000 files, %d refused\n", refused);
+}
+END_TEST
+
+Suite *config_file_suite(void);
+Suite *config_file_suite(void)
+{
+    Suite *suite = suite_create("config_file");
+    TCase *tests = tcase_create("config_file");
+    tcase_add_test(tests, file_nanogpt_idioms);
+    tcase_add_test(tests, file_integer_expressions);
+    tcase_add_test(tests, file_real_expressions);
+    tcase_add_test(tests, file_string_expressions);
+    tcase_add_test(tests, file_names);
+    tcase_add_test(tests, file_layouts);
+    tcase_add_test(tests, file_refusals);
+    tcase_add_test(tests, file_lists_all_mistakes);
+    tcase_add_test(tests, file_limits);
+    tcase_add_test(tests, file_not_a_text);
+    tcase_add_test(tests, file_of_the_other_program);
+    tcase_add_test(tests, file_from_disk);
+    tcase_add_test(tests, file_mutations);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(config_file)

@@ -1,0 +1,114 @@
+/* Tests of src/config/config_help.c: every key is listed once, in 100 columns, and the roff is sound. */
+#include "config/config_key.h"
+#include "tests/unit/config_fixture.h"
+
+typedef void printer(FILE *stream, enum config_program program);
+
+/* What the printer writes; free() it. */
+static char *printed(printer *print, enum config_program program)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    ck_assert_ptr_nonnull(stream);
+    print(stream, program);
+    ck_assert_int_eq(fclose(stream), 0);
+    ck_assert_uint_gt(size, 500);
+    return text;
+}
+
+static int occurrences(const char *text, const char *words)
+{
+    int count = 0;
+    for (const char *at = strstr(text, words); at != NULL; at = strstr(at + 1, words))
+        count++;
+    return count;
+}
+
+START_TEST(help_lists_every_key_once)
+{
+    for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
+        char *text = printed(config_print_help, (enum config_program)program);
+        for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+            const struct config_key_info *info = config_key_info_get((enum config_key)key);
+            char forms[3][80];
+            int count = 0;
+            snprintf(forms[0], 80, "\n  --%s=", info->name);
+            snprintf(forms[1], 80, "\n  --%s[", info->name);
+            snprintf(forms[2], 80, "\n  --%s ", info->name);
+            for (int i = 0; i < 3; i++)
+                count += occurrences(text, forms[i]);
+            ck_assert_msg(count == ((info->programs & (unsigned)program) != 0 ? 1 : 0), "%s: %d", info->name, count);
+        }
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(help_fits_100_columns)
+{
+    for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
+        char *text = printed(config_print_help, (enum config_program)program);
+        for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+            size_t width = strcspn(line, "\n");
+            ck_assert_msg(width <= 100, "%zu columns: %.*s", width, (int)width, line);
+            ck_assert_msg(width == 0 || line[width - 1] != ' ', "ends in a space: %.*s", (int)width, line);
+            for (size_t i = 0; i < width; i++)
+                ck_assert_msg(line[i] >= 32 && line[i] < 127, "byte %d in: %.*s", line[i], (int)width, line);
+        }
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(help_shows_defaults)
+{
+    char *train = printed(config_print_help, CONFIG_TRAIN);
+    char *sample = printed(config_print_help, CONFIG_SAMPLE);
+    ck_assert_int_eq(occurrences(train, "(default 'scratch')"), 1);
+    ck_assert_int_eq(occurrences(sample, "(default 'scratch')"), 0);
+    ck_assert_int_eq(occurrences(sample, "(default 'resume')"), 1);
+    ck_assert_int_eq(occurrences(train, "(default 6e-05)"), 1);
+    ck_assert_int_eq(occurrences(sample, "(default '\\n')"), 1);
+    ck_assert_int_eq(occurrences(train, "--gelu=auto|erf|tanh"), 1);
+    ck_assert_int_eq(occurrences(train, "--plan[=off|text|json]"), 1);
+    free(train);
+    free(sample);
+}
+END_TEST
+
+START_TEST(man_is_sound)
+{
+    for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
+        char *text = printed(config_print_man, (enum config_program)program);
+        int keys = 0;
+        for (int key = 0; key < CONFIG_KEY_COUNT; key++)
+            keys += (config_key_info_get((enum config_key)key)->programs & (unsigned)program) != 0 ? 1 : 0;
+        ck_assert_int_eq(occurrences(text, ".TP\n.B \\-\\-"), keys);
+        for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+            bool request =
+                strncmp(line, ".SS ", 4) == 0 || strncmp(line, ".TP\n", 4) == 0 || strncmp(line, ".B ", 3) == 0;
+            ck_assert_msg(request || strncmp(line, "\\&", 2) == 0, "%.40s", line);
+        }
+        /* A hyphen or an apostrophe that is not escaped would come out as another character. */
+        for (const char *at = text; *at != '\0'; at++)
+            ck_assert_msg(*at != '\'' && (*at != '-' || at[-1] == '\\'), "%.40s", at);
+        free(text);
+    }
+}
+END_TEST
+
+Suite *config_help_suite(void);
+Suite *config_help_suite(void)
+{
+    Suite *suite = suite_create("config_help");
+    TCase *tests = tcase_create("config_help");
+    tcase_add_test(tests, help_lists_every_key_once);
+    tcase_add_test(tests, help_fits_100_columns);
+    tcase_add_test(tests, help_shows_defaults);
+    tcase_add_test(tests, man_is_sound);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(config_help)

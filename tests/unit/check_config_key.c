@@ -1,0 +1,217 @@
+/* Tests of src/config/config_key.c: the table, nanoGPT's defaults, finding and assigning keys. */
+#include "config/config_key.h"
+
+#include <string.h>
+
+#include "tests/unit/config_fixture.h"
+
+/* nanoGPT's train.py at the commit that research used, in Python's notation. */
+static const struct {
+    enum config_key key;
+    const char *text;
+} train_defaults[] = {
+    {CONFIG_KEY_out_dir, "'out'"},
+    {CONFIG_KEY_eval_interval, "2000"},
+    {CONFIG_KEY_log_interval, "1"},
+    {CONFIG_KEY_eval_iters, "200"},
+    {CONFIG_KEY_eval_only, "False"},
+    {CONFIG_KEY_always_save_checkpoint, "True"},
+    {CONFIG_KEY_init_from, "'scratch'"},
+    {CONFIG_KEY_wandb_log, "False"},
+    {CONFIG_KEY_wandb_project, "'owt'"},
+    {CONFIG_KEY_wandb_run_name, "'gpt2'"},
+    {CONFIG_KEY_dataset, "'openwebtext'"},
+    {CONFIG_KEY_gradient_accumulation_steps, "40"},
+    {CONFIG_KEY_batch_size, "12"},
+    {CONFIG_KEY_block_size, "1024"},
+    {CONFIG_KEY_n_layer, "12"},
+    {CONFIG_KEY_n_head, "12"},
+    {CONFIG_KEY_n_embd, "768"},
+    {CONFIG_KEY_dropout, "0.0"},
+    {CONFIG_KEY_bias, "False"},
+    {CONFIG_KEY_learning_rate, "0.0006"},
+    {CONFIG_KEY_max_iters, "600000"},
+    {CONFIG_KEY_weight_decay, "0.1"},
+    {CONFIG_KEY_beta1, "0.9"},
+    {CONFIG_KEY_beta2, "0.95"},
+    {CONFIG_KEY_grad_clip, "1.0"},
+    {CONFIG_KEY_decay_lr, "True"},
+    {CONFIG_KEY_warmup_iters, "2000"},
+    {CONFIG_KEY_lr_decay_iters, "600000"},
+    {CONFIG_KEY_min_lr, "6e-05"},
+    {CONFIG_KEY_compile, "True"},
+    {CONFIG_KEY_seed, "1337"},
+};
+
+START_TEST(key_defaults_of_train)
+{
+    char text[CONFIG_VALUE_TEXT_MAX];
+    fixture_open(CONFIG_TRAIN);
+    for (size_t i = 0; i < sizeof train_defaults / sizeof train_defaults[0]; i++)
+        ck_assert_str_eq(config_key_text(text, &fixture.config, train_defaults[i].key), train_defaults[i].text);
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++)
+        ck_assert(!config_key_was_set(&fixture.config, (enum config_key)key));
+}
+END_TEST
+
+START_TEST(key_defaults_of_sample)
+{
+    const struct config *config = &fixture.config;
+    fixture_open(CONFIG_SAMPLE);
+    ck_assert_str_eq(config->init_from, "resume");
+    ck_assert_str_eq(config->start, "\n");
+    ck_assert_int_eq(config->num_samples, 10);
+    ck_assert_int_eq(config->max_new_tokens, 500);
+    ck_assert(config->temperature == 0.8);
+    ck_assert_int_eq(config->top_k, 200);
+    ck_assert_int_eq(config->seed, 1337);
+    ck_assert(!config->compile);
+}
+END_TEST
+
+/* Each default is a value that its own key accepts, and each name is found, spelled either way. */
+START_TEST(key_table_is_sound)
+{
+    char dashed[64];
+    for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
+        fixture_open((enum config_program)program);
+        for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+            enum config_key key = (enum config_key)i;
+            const struct config_key_info *info = config_key_info_get(key);
+            struct config_value value = config_key_value(&fixture.config, key);
+            struct config_origin origin = {"test", 0, 0, false, false};
+            ck_assert_msg(config_key_assign(&fixture.config, key, &value, &origin) == GT_OK, "%s", info->name);
+            ck_assert_int_eq(config_key_find(info->name, strlen(info->name)), key);
+            snprintf(dashed, sizeof dashed, "%s", info->name);
+            for (char *c = dashed; *c != '\0'; c++)
+                *c = *c == '_' ? '-' : *c;
+            ck_assert_int_eq(config_key_find(dashed, strlen(dashed)), key);
+            ck_assert_msg(info->programs != 0 && info->help[0] != '\0', "%s", info->name);
+            ck_assert_int_lt(info->group, CONFIG_GROUP_COUNT);
+        }
+    }
+    ck_assert_int_eq(config_key_find("n_laye", 6), CONFIG_KEY_COUNT);
+    ck_assert_int_eq(config_key_find("n_layers", 8), CONFIG_KEY_COUNT);
+    ck_assert_int_eq(config_key_find("", 0), CONFIG_KEY_COUNT);
+}
+END_TEST
+
+START_TEST(key_words_match_their_enumerators)
+{
+    ck_assert_str_eq(config_key_info_get(CONFIG_KEY_sampler)->words[CONFIG_SAMPLER_EPOCH], "epoch");
+    ck_assert_str_eq(config_key_info_get(CONFIG_KEY_gelu)->words[CONFIG_GELU_TANH], "tanh");
+    ck_assert_str_eq(config_key_info_get(CONFIG_KEY_dtype)->words[CONFIG_DTYPE_BFLOAT16], "bfloat16");
+    ck_assert_str_eq(config_key_info_get(CONFIG_KEY_backend)->words[CONFIG_BACKEND_CPU], "cpu");
+    ck_assert_str_eq(config_key_info_get(CONFIG_KEY_plan)->words[CONFIG_PLAN_JSON], "json");
+}
+END_TEST
+
+static enum config_key nearest(const char *name)
+{
+    return config_key_nearest(name, strlen(name), CONFIG_TRAIN);
+}
+
+START_TEST(key_nearest)
+{
+    ck_assert_int_eq(nearest("n_layers"), CONFIG_KEY_n_layer);
+    ck_assert_int_eq(nearest("n_lyaer"), CONFIG_KEY_n_layer);
+    ck_assert_int_eq(nearest("batchsize"), CONFIG_KEY_batch_size);
+    ck_assert_int_eq(nearest("learning-rat"), CONFIG_KEY_learning_rate);
+    ck_assert_int_eq(nearest("grad_accumulation_steps"), CONFIG_KEY_gradient_accumulation_steps);
+    ck_assert_int_eq(nearest("top_kk"), CONFIG_KEY_COUNT); /* a key of gpt-sample only */
+    ck_assert_int_eq(config_key_nearest("top_kk", 6, CONFIG_SAMPLE), CONFIG_KEY_top_k);
+    ck_assert_int_eq(nearest("zzzzzzzz"), CONFIG_KEY_COUNT);
+    ck_assert_int_eq(nearest("x"), CONFIG_KEY_COUNT);
+    ck_assert_int_eq(nearest("a_name_that_is_longer_than_any_key_could_ever_be"), CONFIG_KEY_COUNT);
+}
+END_TEST
+
+static enum gt_status assign(enum config_key key, struct config_value value)
+{
+    struct config_origin origin = {"x.py", 3, 7, false, false};
+    return config_key_assign(&fixture.config, key, &value, &origin);
+}
+
+START_TEST(key_assign_checks_types)
+{
+    const struct config_value integer = {CONFIG_VALUE_INT, 1, 0.0, NULL};
+    const struct config_value real = {CONFIG_VALUE_REAL, 0, 8.0, NULL};
+    const struct config_value yes = {CONFIG_VALUE_BOOL, 1, 0.0, NULL};
+    const struct config_value none = {CONFIG_VALUE_NONE, 0, 0.0, NULL};
+    const struct config_value text = {CONFIG_VALUE_STRING, 0, 0.0, "x"};
+    fixture_open(CONFIG_TRAIN);
+    ck_assert_int_eq(assign(CONFIG_KEY_batch_size, real), GT_USAGE);
+    ASSERT_SAID("x.py:3:7: batch_size: expected an int, found float 8.0");
+    ck_assert_int_eq(assign(CONFIG_KEY_batch_size, yes), GT_USAGE);
+    ck_assert_int_eq(assign(CONFIG_KEY_batch_size, none), GT_USAGE);
+    ASSERT_SAID("batch_size: expected an int, found None");
+    ck_assert_int_eq(assign(CONFIG_KEY_learning_rate, integer), GT_OK);
+    ck_assert(fixture.config.learning_rate == 1.0);
+    ck_assert_int_eq(assign(CONFIG_KEY_learning_rate, yes), GT_USAGE);
+    ck_assert_int_eq(assign(CONFIG_KEY_compile, integer), GT_USAGE);
+    ck_assert_int_eq(assign(CONFIG_KEY_dataset, integer), GT_USAGE);
+    ASSERT_SAID("dataset: expected a str, found int 1");
+    ck_assert_int_eq(assign(CONFIG_KEY_dataset, none), GT_USAGE);
+    ck_assert_int_eq(assign(CONFIG_KEY_wandb_project, none), GT_OK);
+    ck_assert_str_eq(fixture.config.wandb_project, "");
+    ck_assert_int_eq(assign(CONFIG_KEY_gelu, text), GT_USAGE);
+    ASSERT_SAID("gelu = 'x' is none of auto, erf, tanh");
+    ck_assert_int_eq(assign(CONFIG_KEY_top_k, none), GT_OK);
+    ck_assert_int_eq(fixture.config.top_k, 0);
+    ck_assert_int_eq(fixture.config.batch_size, 12);
+    ck_assert(fixture.config.origin[CONFIG_KEY_batch_size].bad);
+    ck_assert(!fixture.config.origin[CONFIG_KEY_wandb_project].bad);
+}
+END_TEST
+
+START_TEST(key_assign_checks_ranges)
+{
+    static char lengthy[5000];
+    fixture_open(CONFIG_TRAIN);
+    ck_assert_int_eq(assign(CONFIG_KEY_block_size, (struct config_value){CONFIG_VALUE_INT, 0, 0.0, NULL}), GT_USAGE);
+    ASSERT_SAID("block_size = 0 is out of range: [1, 16777216]");
+    ck_assert_int_eq(assign(CONFIG_KEY_dropout, (struct config_value){CONFIG_VALUE_REAL, 0, 1.0, NULL}), GT_USAGE);
+    ASSERT_SAID("dropout = 1.0 is out of range: [0.0, 1.0)");
+    ck_assert_int_eq(assign(CONFIG_KEY_temperature, (struct config_value){CONFIG_VALUE_INT, 0, 0.0, NULL}), GT_USAGE);
+    ASSERT_SAID("temperature = 0 is out of range: (0.0, 1000000.0]");
+    memset(lengthy, 'a', sizeof lengthy - 1);
+    ck_assert_int_eq(assign(CONFIG_KEY_out_dir, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, lengthy}), GT_USAGE);
+    ASSERT_SAID("has 4999 bytes, at most 4095 are kept");
+    ck_assert_int_eq(assign(CONFIG_KEY_dataset, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "\xFF"}), GT_USAGE);
+    ASSERT_SAID("is not UTF-8 text");
+    ck_assert_int_eq(fixture.errors, 5);
+    ck_assert_str_eq(fixture.config.out_dir, "out");
+}
+END_TEST
+
+START_TEST(key_foreign_words)
+{
+    fixture_open(CONFIG_TRAIN);
+    ck_assert_int_eq(assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "nccl"}), GT_OK);
+    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_AUTO);
+    ck_assert_int_eq(fixture.notes, 1);
+    ck_assert_int_eq(assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "cuda"}), GT_USAGE);
+    ASSERT_SAID("this build has no cuda backend");
+    ck_assert_int_eq(assign(CONFIG_KEY_norm, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "rmsnorm"}), GT_USAGE);
+    ASSERT_SAID("norm = 'rmsnorm' is not known: 'layernorm' is the only value so far");
+}
+END_TEST
+
+Suite *config_key_suite(void);
+Suite *config_key_suite(void)
+{
+    Suite *suite = suite_create("config_key");
+    TCase *tests = tcase_create("config_key");
+    tcase_add_test(tests, key_defaults_of_train);
+    tcase_add_test(tests, key_defaults_of_sample);
+    tcase_add_test(tests, key_table_is_sound);
+    tcase_add_test(tests, key_words_match_their_enumerators);
+    tcase_add_test(tests, key_nearest);
+    tcase_add_test(tests, key_assign_checks_types);
+    tcase_add_test(tests, key_assign_checks_ranges);
+    tcase_add_test(tests, key_foreign_words);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(config_key)

@@ -1,0 +1,131 @@
+/* Batches: reading blocks into ids and targets, and grouping rows by id.
+ *
+ * The order is a least-significant-digit radix sort of row numbers by id, one byte a pass, as many passes as the
+ * largest id has bytes.  Each pass is stable and the rows start out ascending, so rows of one id stay ascending and
+ * the sum over them has one order on every machine.
+ */
+#include "data/batch.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stddef.h>
+#include <string.h>
+
+#define DIGITS 256
+
+struct batch_builder {
+    struct hostmem *mem; /* borrowed; outlives the builder */
+    int64_t rows_max;
+    int64_t block_size_max;
+    int32_t *block; /* block_size_max + 1 */
+    int32_t *rows;  /* rows_max: the other side of a sorting pass */
+    int32_t counts[DIGITS];
+};
+
+enum gt_status batch_builder_create(struct hostmem *mem, int64_t rows_max, int64_t block_size_max,
+                                    struct batch_builder **out)
+{
+    assert(rows_max >= 1 && rows_max < INT32_MAX - 2);
+    assert(block_size_max >= 1 && block_size_max <= rows_max);
+    enum gt_status status;
+    void *memory = NULL;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct batch_builder), "batch builder", &memory));
+    struct batch_builder *builder = memory;
+    builder->mem = mem;
+    builder->rows_max = rows_max;
+    builder->block_size_max = block_size_max;
+    TRY_GOTO(status, destroy_builder,
+             hostmem_alloc(mem, (size_t)block_size_max + 1, sizeof(int32_t), "batch block", &memory));
+    builder->block = memory;
+    TRY_GOTO(status, destroy_builder, hostmem_alloc(mem, (size_t)rows_max, sizeof(int32_t), "batch rows", &memory));
+    builder->rows = memory;
+    *out = builder;
+    return GT_OK;
+
+destroy_builder:
+    batch_builder_destroy(builder);
+    return status;
+}
+
+void batch_builder_destroy(struct batch_builder *builder)
+{
+    if (builder == NULL)
+        return;
+    hostmem_free(builder->mem, builder->rows);
+    hostmem_free(builder->mem, builder->block);
+    hostmem_free(builder->mem, builder);
+}
+
+enum gt_status batch_fill(struct batch_builder *builder, struct token_source *source, const int64_t *positions,
+                          int64_t sample_count, int64_t block_size, const struct batch_tensors *out)
+{
+    assert(block_size >= 1 && block_size <= builder->block_size_max);
+    assert(sample_count >= 1 && sample_count <= builder->rows_max / block_size);
+    assert((out->order == NULL) == (out->starts == NULL));
+    const size_t block_bytes = (size_t)block_size * sizeof(int32_t);
+    for (int64_t sample = 0; sample < sample_count; sample++) {
+        TRY(token_source_read(source, positions[sample], block_size + 1, builder->block));
+        memcpy(out->ids + sample * block_size, builder->block, block_bytes);
+        memcpy(out->targets + sample * block_size, builder->block + 1, block_bytes);
+    }
+    if (out->order != NULL)
+        batch_order_build(builder, out->ids, sample_count * block_size, out->order, out->starts);
+    return GT_OK;
+}
+
+/* One stable pass: `to` = `from` sorted by the byte of the id at `shift`. */
+static void order_pass(int32_t counts[DIGITS], const int32_t *ids, int64_t rows, unsigned shift, const int32_t *from,
+                       int32_t *to)
+{
+    memset(counts, 0, DIGITS * sizeof counts[0]);
+    for (int64_t i = 0; i < rows; i++)
+        counts[(uint32_t)ids[i] >> shift & 0xFFu]++;
+    int32_t before = 0;
+    for (int digit = 0; digit < DIGITS; digit++) {
+        const int32_t count = counts[digit];
+        counts[digit] = before;
+        before += count;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        to[counts[(uint32_t)ids[from[i]] >> shift & 0xFFu]++] = from[i];
+}
+
+static void order_mark_groups(const int32_t *ids, int64_t rows, const int32_t *order, int32_t *starts)
+{
+    int32_t groups = 0;
+    memset(starts, 0, ((size_t)rows + 2) * sizeof starts[0]);
+    for (int64_t i = 0; i < rows; i++)
+        if (i == 0 || ids[order[i]] != ids[order[i - 1]])
+            starts[1 + groups++] = (int32_t)i;
+    starts[0] = groups;
+    starts[1 + groups] = (int32_t)rows;
+    assert(groups >= 1 && groups <= rows);
+}
+
+void batch_order_build(struct batch_builder *builder, const int32_t *ids, int64_t rows, int32_t *order, int32_t *starts)
+{
+    assert(rows >= 1 && rows <= builder->rows_max);
+    int32_t id_max = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        assert(ids[i] >= 0);
+        id_max = ids[i] > id_max ? ids[i] : id_max;
+    }
+    int32_t *from = order, *to = builder->rows;
+    for (int64_t i = 0; i < rows; i++)
+        from[i] = (int32_t)i;
+    for (unsigned shift = 0; shift < 32 && (id_max >> shift) > 0; shift += 8) {
+        order_pass(builder->counts, ids, rows, shift, from, to);
+        int32_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != order)
+        memcpy(order, from, (size_t)rows * sizeof order[0]);
+    order_mark_groups(ids, rows, order, starts);
+}
+
+void batch_targets_ignore(int32_t *targets, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        targets[i] = BATCH_TARGET_IGNORED;
+}

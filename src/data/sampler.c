@@ -1,0 +1,250 @@
+/* Sample order, from Philox counters and prefix sums over the shards.
+ *
+ * Each shard has a number of starts, of blocks and of windows; their running totals turn "the k-th start" into a shard
+ * and an offset by bisection.  Draws never depend on an earlier draw.  Reading the tokens is batch.c's business.
+ */
+#include "data/sampler.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+
+#define FEISTEL_ROUNDS 8
+
+/* What one shard offers; the *_before fields are totals over the shards in front of it. */
+struct sampler_shard {
+    int64_t first, length; /* in tokens */
+    int64_t starts_before;
+    int64_t blocks_before;
+    int64_t windows_before; /* blocks, and one more for each shard with a remainder */
+};
+
+struct sampler {
+    struct hostmem *mem; /* borrowed; outlives the sampler */
+    enum sampler_kind kind;
+    uint64_t seed;
+    int64_t block_size;
+    int64_t samples_per_step;
+    size_t shard_count;
+    struct sampler_shard *shards; /* shard_count + 1; the last one holds the totals */
+};
+
+static enum gt_status sampler_count_shards(struct sampler *sampler, const struct token_source *source);
+
+enum gt_status sampler_create(struct hostmem *mem, const struct sampler_spec *spec, struct sampler **out)
+{
+    assert(spec->block_size >= 1);
+    assert(spec->samples_per_step >= 1 && spec->samples_per_step <= INT32_MAX);
+    enum gt_status status;
+    void *memory = NULL;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct sampler), "sampler", &memory));
+    struct sampler *sampler = memory;
+    sampler->mem = mem;
+    sampler->kind = spec->kind;
+    sampler->seed = spec->seed;
+    sampler->block_size = spec->block_size;
+    sampler->samples_per_step = spec->samples_per_step;
+    sampler->shard_count = token_source_shard_count(spec->source);
+    TRY_GOTO(status, destroy_sampler,
+             hostmem_alloc(mem, sampler->shard_count + 1, sizeof(struct sampler_shard), "sampler shards", &memory));
+    sampler->shards = memory;
+    TRY_GOTO(status, destroy_sampler, sampler_count_shards(sampler, spec->source));
+    *out = sampler;
+    return GT_OK;
+
+destroy_sampler:
+    sampler_destroy(sampler);
+    return status;
+}
+
+void sampler_destroy(struct sampler *sampler)
+{
+    if (sampler == NULL)
+        return;
+    hostmem_free(sampler->mem, sampler->shards);
+    hostmem_free(sampler->mem, sampler);
+}
+
+static enum gt_status sampler_count_shards(struct sampler *sampler, const struct token_source *source)
+{
+    for (size_t i = 0; i < sampler->shard_count; i++) {
+        struct sampler_shard *shard = &sampler->shards[i], *next = &sampler->shards[i + 1];
+        shard->first = token_source_shard_first(source, i);
+        shard->length = token_source_shard_length(source, i);
+        const bool usable = shard->length > sampler->block_size;
+        const int64_t targets = usable ? shard->length - 1 : 0;
+        const int64_t blocks = targets / sampler->block_size;
+        next->starts_before = shard->starts_before + (usable ? shard->length - sampler->block_size : 0);
+        next->blocks_before = shard->blocks_before + blocks;
+        next->windows_before = shard->windows_before + blocks + (targets % sampler->block_size != 0);
+    }
+    if (sampler_start_count(sampler) > 0)
+        return GT_OK;
+    log_error("%s: no shard holds the block_size + 1 = %" PRId64 " tokens of a sample",
+              token_source_shard_path(source, 0), sampler->block_size + 1);
+    return GT_DATA;
+}
+
+int64_t sampler_start_count(const struct sampler *sampler)
+{
+    return sampler->shards[sampler->shard_count].starts_before;
+}
+
+int64_t sampler_block_count(const struct sampler *sampler)
+{
+    return sampler->shards[sampler->shard_count].blocks_before;
+}
+
+int64_t sampler_window_count(const struct sampler *sampler, bool tail)
+{
+    return tail ? sampler->shards[sampler->shard_count].windows_before : sampler_block_count(sampler);
+}
+
+/* ---- from the k-th start, block or window to a position ---- */
+
+enum sampler_unit { UNIT_START, UNIT_BLOCK, UNIT_WINDOW };
+
+static int64_t shard_units_before(const struct sampler_shard *shard, enum sampler_unit unit)
+{
+    switch (unit) {
+    case UNIT_START:
+        return shard->starts_before;
+    case UNIT_BLOCK:
+        return shard->blocks_before;
+    case UNIT_WINDOW:
+        break;
+    }
+    return shard->windows_before;
+}
+
+/* The shard that holds unit `index`, and the unit's number within it.  Shards without units are never found. */
+static const struct sampler_shard *sampler_find_unit(const struct sampler *sampler, enum sampler_unit unit,
+                                                     int64_t index, int64_t *out_within)
+{
+    size_t low = 0, high = sampler->shard_count;
+    assert(index >= 0 && index < shard_units_before(&sampler->shards[high], unit));
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (shard_units_before(&sampler->shards[middle], unit) <= index)
+            low = middle;
+        else
+            high = middle;
+    }
+    *out_within = index - shard_units_before(&sampler->shards[low], unit);
+    return &sampler->shards[low];
+}
+
+static int64_t sampler_position_of_start(const struct sampler *sampler, int64_t start)
+{
+    int64_t within = 0;
+    const struct sampler_shard *shard = sampler_find_unit(sampler, UNIT_START, start, &within);
+    assert(within + sampler->block_size < shard->length);
+    return shard->first + within;
+}
+
+static int64_t sampler_position_of_block(const struct sampler *sampler, int64_t block)
+{
+    int64_t within = 0;
+    const struct sampler_shard *shard = sampler_find_unit(sampler, UNIT_BLOCK, block, &within);
+    assert((within + 1) * sampler->block_size < shard->length);
+    return shard->first + within * sampler->block_size;
+}
+
+struct sampler_window sampler_window_at(const struct sampler *sampler, bool tail, int64_t index)
+{
+    if (!tail)
+        return (struct sampler_window){.position = sampler_position_of_block(sampler, index), .ignored = 0};
+    int64_t within = 0;
+    const struct sampler_shard *shard = sampler_find_unit(sampler, UNIT_WINDOW, index, &within);
+    const int64_t start = within * sampler->block_size;
+    const int64_t start_last = shard->length - 1 - sampler->block_size;
+    if (start <= start_last)
+        return (struct sampler_window){.position = shard->first + start, .ignored = 0};
+    return (struct sampler_window){.position = shard->first + start_last, .ignored = start - start_last};
+}
+
+/* ---- draws ---- */
+
+static int64_t sampler_draw(const struct sampler *sampler, enum rng_purpose purpose, struct philox_block counter)
+{
+    const struct philox_block random = philox4x32_10(philox_key_make(sampler->seed, purpose), counter);
+    const uint64_t starts = (uint64_t)sampler_start_count(sampler);
+    return sampler_position_of_start(sampler, (int64_t)philox_below(random.word[0], random.word[1], starts));
+}
+
+static int64_t sampler_number_of(const struct sampler *sampler, int64_t step, int64_t sample)
+{
+    assert(step >= 0 && step <= UINT32_MAX);
+    assert(sample >= 0 && sample < sampler->samples_per_step);
+    return step * sampler->samples_per_step + sample;
+}
+
+int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sample)
+{
+    const int64_t number = sampler_number_of(sampler, step, sample);
+    if (sampler->kind == SAMPLER_RANDOM) {
+        const uint64_t step_bits = (uint64_t)step;
+        return sampler_draw(
+            sampler, RNG_SAMPLE,
+            (struct philox_block){{(uint32_t)sample, 0, (uint32_t)step_bits, (uint32_t)(step_bits >> 32)}});
+    }
+    const int64_t blocks = sampler_block_count(sampler);
+    return sampler_position_of_block(sampler, sampler_permute(sampler->seed, number / blocks, blocks, number % blocks));
+}
+
+int64_t sampler_position_eval(const struct sampler *sampler, enum token_split split, int64_t evaluation, int64_t sample)
+{
+    assert(evaluation >= 0 && evaluation <= UINT32_MAX);
+    assert(sample >= 0 && sample <= UINT32_MAX);
+    return sampler_draw(sampler, RNG_EVAL,
+                        (struct philox_block){{(uint32_t)sample, (uint32_t)split, (uint32_t)evaluation, 0}});
+}
+
+int64_t sampler_epoch_of(const struct sampler *sampler, int64_t step, int64_t sample)
+{
+    return sampler_number_of(sampler, step, sample) / sampler_block_count(sampler);
+}
+
+/* ---- the keyed permutation ---- */
+
+/* One pass through the network over [0, 2^bits).  The halves have bits/2 and the rest; they change places in every
+ * round, so that the widths are back where they were after an even number of rounds. */
+static uint64_t feistel_encrypt(struct philox_key key, uint64_t epoch, unsigned bits, uint64_t value)
+{
+    unsigned left_bits = bits / 2, right_bits = bits - bits / 2;
+    uint64_t left = value >> right_bits, right = value & ((UINT64_C(1) << right_bits) - 1);
+    for (uint32_t round = 0; round < FEISTEL_ROUNDS; round++) {
+        const struct philox_block counter = {{round, (uint32_t)right, (uint32_t)epoch, (uint32_t)(epoch >> 32)}};
+        const uint64_t mixed = philox4x32_10(key, counter).word[0] & ((UINT64_C(1) << left_bits) - 1);
+        const uint64_t left_next = right;
+        right = left ^ mixed;
+        left = left_next;
+        const unsigned bits_next = right_bits;
+        right_bits = left_bits;
+        left_bits = bits_next;
+    }
+    return left << right_bits | right;
+}
+
+int64_t sampler_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t index)
+{
+    _Static_assert(FEISTEL_ROUNDS % 2 == 0, "the halves must end where they began");
+    assert(count >= 1 && index >= 0 && index < count && epoch >= 0);
+    unsigned bits = 0;
+    while (bits < 63 && (INT64_C(1) << bits) < count)
+        bits++;
+    assert(bits < 63);
+    const struct philox_key key = philox_key_make(seed, RNG_EPOCH);
+    /* A cycle of the network returns to `index` at the latest, so the walk ends within 2^bits steps; 2 on average. */
+    uint64_t value = (uint64_t)index;
+    for (uint64_t walk = 0; walk < (UINT64_C(1) << bits); walk++) {
+        value = feistel_encrypt(key, (uint64_t)epoch, bits, value);
+        if (value < (uint64_t)count)
+            break;
+    }
+    assert(value < (uint64_t)count);
+    return (int64_t)value;
+}

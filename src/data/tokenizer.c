@@ -1,0 +1,442 @@
+/* Tokenizers: the vocabulary, its file, encoding and streamed decoding.
+ *
+ * A vocabulary is an ascending list of code points, so an id is found by bisection, and in one step below U+0080.
+ * The file is JSON and is checked field by field: it is untrusted.  Pickles are recognised by name and by their first
+ * byte before anything parses them.  Making a vocabulary from a corpus is prepare.c's business.
+ */
+#include "data/tokenizer.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "data/utf8.h"
+
+#define FORMAT_NAME "gpt-train-tokenizer"
+#define FORMAT_VERSION 1
+#define FILE_BYTES_MAX ((size_t)64 << 20)
+#define DIRECT_COUNT 128
+
+struct tokenizer {
+    struct hostmem *mem; /* borrowed; outlives the tokenizer */
+    enum tokenizer_kind kind;
+    size_t count; /* V */
+    uint32_t hash;
+    uint32_t *code_points;        /* count; NULL for bytes */
+    int32_t direct[DIRECT_COUNT]; /* ids of U+0000 to U+007F, or -1 */
+};
+
+static const char *const kind_names[] = {"bytes", "chars"};
+_Static_assert(sizeof kind_names / sizeof kind_names[0] == TOKENIZER_KIND_COUNT, "a name for every kind");
+
+const char *tokenizer_kind_name(enum tokenizer_kind kind)
+{
+    assert((size_t)kind < TOKENIZER_KIND_COUNT);
+    return kind_names[kind];
+}
+
+/* ---- creation ---- */
+
+static uint32_t vocabulary_hash(const struct tokenizer *tokenizer)
+{
+    const char *name = kind_names[tokenizer->kind];
+    uint32_t crc = file_crc32c(0, name, strlen(name));
+    for (size_t i = 0; tokenizer->code_points != NULL && i < tokenizer->count; i++) {
+        const uint32_t value = tokenizer->code_points[i];
+        const unsigned char bytes[4] = {(unsigned char)(value & 0xFF), (unsigned char)(value >> 8 & 0xFF),
+                                        (unsigned char)(value >> 16 & 0xFF), (unsigned char)(value >> 24)};
+        crc = file_crc32c(crc, bytes, sizeof bytes);
+    }
+    return crc;
+}
+
+enum gt_status tokenizer_create_bytes(struct hostmem *mem, struct tokenizer **out)
+{
+    void *memory = NULL;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct tokenizer), "tokenizer", &memory));
+    struct tokenizer *tokenizer = memory;
+    tokenizer->mem = mem;
+    tokenizer->kind = TOKENIZER_BYTES;
+    tokenizer->count = 256;
+    tokenizer->hash = vocabulary_hash(tokenizer);
+    *out = tokenizer;
+    return GT_OK;
+}
+
+/* An unfilled chars tokenizer. */
+static enum gt_status tokenizer_reserve_chars(struct hostmem *mem, size_t count, struct tokenizer **out)
+{
+    assert(count >= 1 && count <= UTF8_CODE_POINTS);
+    void *memory = NULL;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct tokenizer), "tokenizer", &memory));
+    struct tokenizer *tokenizer = memory;
+    tokenizer->mem = mem;
+    tokenizer->kind = TOKENIZER_CHARS;
+    tokenizer->count = count;
+    const enum gt_status status = hostmem_alloc(mem, count, sizeof(uint32_t), "vocabulary", &memory);
+    if (status != GT_OK) {
+        hostmem_free(mem, tokenizer);
+        return status;
+    }
+    tokenizer->code_points = memory;
+    *out = tokenizer;
+    return GT_OK;
+}
+
+/* To be called once the code points are in place. */
+static void tokenizer_index(struct tokenizer *tokenizer)
+{
+    for (size_t i = 0; i < DIRECT_COUNT; i++)
+        tokenizer->direct[i] = -1;
+    for (size_t i = 0; i < tokenizer->count; i++) {
+        const uint32_t value = tokenizer->code_points[i];
+        assert(utf8_is_scalar(value));
+        assert(i == 0 || tokenizer->code_points[i - 1] < value);
+        if (value < DIRECT_COUNT)
+            tokenizer->direct[value] = (int32_t)i;
+    }
+    tokenizer->hash = vocabulary_hash(tokenizer);
+}
+
+enum gt_status tokenizer_create_chars(struct hostmem *mem, const uint32_t *code_points, size_t count,
+                                      struct tokenizer **out)
+{
+    struct tokenizer *tokenizer = NULL;
+    TRY(tokenizer_reserve_chars(mem, count, &tokenizer));
+    memcpy(tokenizer->code_points, code_points, count * sizeof code_points[0]);
+    tokenizer_index(tokenizer);
+    *out = tokenizer;
+    return GT_OK;
+}
+
+void tokenizer_destroy(struct tokenizer *tokenizer)
+{
+    if (tokenizer == NULL)
+        return;
+    hostmem_free(tokenizer->mem, tokenizer->code_points);
+    hostmem_free(tokenizer->mem, tokenizer);
+}
+
+enum tokenizer_kind tokenizer_kind_of(const struct tokenizer *tokenizer)
+{
+    return tokenizer->kind;
+}
+
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
+{
+    return (int64_t)tokenizer->count;
+}
+
+uint32_t tokenizer_hash(const struct tokenizer *tokenizer)
+{
+    return tokenizer->hash;
+}
+
+/* ---- the file ---- */
+
+static bool path_is_pickle(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot != NULL && (strcmp(dot, ".pkl") == 0 || strcmp(dot, ".pickle") == 0);
+}
+
+static enum gt_status pickle_refuse(const char *path)
+{
+    log_error("%s: a Python pickle is a program and is not read; gpt-prepare --tokenizer=chars INPUT makes a %s "
+              "in its place",
+              path, TOKENIZER_FILE_NAME);
+    return GT_UNSUPPORTED;
+}
+
+static enum gt_status vocabulary_read_entry(const json_t *list, const char *path, size_t index,
+                                            struct tokenizer *tokenizer)
+{
+    const json_t *entry = json_array_get(list, index);
+    const json_int_t value = json_is_integer(entry) ? json_integer_value(entry) : -1;
+    if (value < 0 || value >= UTF8_CODE_POINTS || !utf8_is_scalar((uint32_t)value)) {
+        log_error("%s: field \"vocabulary\": entry %zu is not the code point of a character", path, index);
+        return GT_DATA;
+    }
+    if (index > 0 && tokenizer->code_points[index - 1] >= (uint32_t)value) {
+        log_error("%s: field \"vocabulary\": entry %zu (%" PRId64 ") is not above the one before it (%" PRIu32 ")",
+                  path, index, (int64_t)value, tokenizer->code_points[index - 1]);
+        return GT_DATA;
+    }
+    tokenizer->code_points[index] = (uint32_t)value;
+    return GT_OK;
+}
+
+static enum gt_status vocabulary_read(struct hostmem *mem, const json_t *root, const char *path, struct tokenizer **out)
+{
+    const json_t *list = json_object_get(root, "vocabulary");
+    const size_t count = json_array_size(list);
+    if (!json_is_array(list) || count < 1 || count > UTF8_CODE_POINTS) {
+        log_error("%s: field \"vocabulary\": expected a list of 1 to %u code points, found %zu", path, UTF8_CODE_POINTS,
+                  count);
+        return GT_DATA;
+    }
+    struct tokenizer *tokenizer = NULL;
+    TRY(tokenizer_reserve_chars(mem, count, &tokenizer));
+    for (size_t i = 0; i < count; i++) {
+        const enum gt_status status = vocabulary_read_entry(list, path, i, tokenizer);
+        if (status != GT_OK) {
+            tokenizer_destroy(tokenizer);
+            return status;
+        }
+    }
+    tokenizer_index(tokenizer);
+    *out = tokenizer;
+    return GT_OK;
+}
+
+static enum gt_status tokenizer_check_file(const json_t *root, const char *path, const struct tokenizer *tokenizer)
+{
+    int64_t vocab_size = 0;
+    const char *hash = NULL;
+    TRY(json_get_int(root, path, "vocab_size", 1, UTF8_CODE_POINTS, &vocab_size));
+    TRY(json_get_string(root, path, "hash", &hash));
+    if (vocab_size != (int64_t)tokenizer->count) {
+        log_error("%s: field \"vocab_size\": %" PRId64 ", but the vocabulary has %zu entries", path, vocab_size,
+                  tokenizer->count);
+        return GT_DATA;
+    }
+    char expected[24];
+    snprintf(expected, sizeof expected, "crc32c:%08" PRIx32, tokenizer->hash);
+    if (strcmp(hash, expected) != 0) {
+        log_error("%s: field \"hash\": the file says %s, its vocabulary gives %s", path, hash, expected);
+        return GT_DATA;
+    }
+    return GT_OK;
+}
+
+static enum gt_status tokenizer_from_json(struct hostmem *mem, const json_t *root, const char *path,
+                                          struct tokenizer **out)
+{
+    const char *format = NULL, *kind = NULL;
+    int64_t version = 0;
+    TRY(json_get_string(root, path, "format", &format));
+    if (strcmp(format, FORMAT_NAME) != 0) {
+        log_error("%s: field \"format\": expected \"%s\", found \"%s\"", path, FORMAT_NAME, format);
+        return GT_DATA;
+    }
+    TRY(json_get_int(root, path, "version", 1, INT32_MAX, &version));
+    TRY(json_get_string(root, path, "kind", &kind));
+    const bool is_bytes = strcmp(kind, kind_names[TOKENIZER_BYTES]) == 0;
+    const bool is_chars = strcmp(kind, kind_names[TOKENIZER_CHARS]) == 0;
+    if (version != FORMAT_VERSION || (!is_bytes && !is_chars)) {
+        log_error("%s: version %" PRId64 ", kind \"%s\"; this release reads version %d, kinds \"bytes\" and \"chars\"",
+                  path, version, kind, FORMAT_VERSION);
+        return GT_UNSUPPORTED;
+    }
+    struct tokenizer *tokenizer = NULL;
+    if (is_bytes)
+        TRY(tokenizer_create_bytes(mem, &tokenizer));
+    else
+        TRY(vocabulary_read(mem, root, path, &tokenizer));
+    const enum gt_status status = tokenizer_check_file(root, path, tokenizer);
+    if (status == GT_OK)
+        *out = tokenizer;
+    else
+        tokenizer_destroy(tokenizer);
+    return status;
+}
+
+enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct tokenizer **out)
+{
+    char *text = NULL;
+    size_t count = 0;
+    json_t *root = NULL;
+    if (path_is_pickle(path))
+        return pickle_refuse(path);
+    TRY(file_read_all(path, FILE_BYTES_MAX, &text, &count));
+    enum gt_status status;
+    if (count > 0 && (unsigned char)text[0] == 0x80)
+        status = pickle_refuse(path);
+    else
+        status = json_parse(text, count, path, &root);
+    free(text);
+    if (status != GT_OK)
+        return status;
+    status = tokenizer_from_json(mem, root, path, out);
+    json_decref(root);
+    return status;
+}
+
+enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, struct tokenizer **out)
+{
+    char path[FILE_PATH_MAX], pickle[FILE_PATH_MAX];
+    TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
+    TRY(file_join(pickle, folder, TOKENIZER_PICKLE_NAME));
+    if (file_exists(path))
+        return tokenizer_open_file(mem, path, out);
+    if (file_exists(pickle))
+        log_note("%s: a Python pickle is a program and is not read, so the vocabulary is unknown; "
+                 "gpt-prepare --tokenizer=chars --out-dir=%s INPUT makes a %s in its place",
+                 pickle, folder, TOKENIZER_FILE_NAME);
+    *out = NULL;
+    return GT_OK;
+}
+
+static json_t *vocabulary_to_json(const struct tokenizer *tokenizer)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < tokenizer->count; i++)
+        if (json_array_append_new(list, json_integer((json_int_t)tokenizer->code_points[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static enum gt_status tokenizer_to_json(const struct tokenizer *tokenizer, json_t **out)
+{
+    char hash[24];
+    snprintf(hash, sizeof hash, "crc32c:%08" PRIx32, tokenizer->hash);
+    json_t *root = json_object();
+    int failures = json_object_set_new(root, "format", json_string(FORMAT_NAME));
+    failures |= json_object_set_new(root, "version", json_integer(FORMAT_VERSION));
+    failures |= json_object_set_new(root, "kind", json_string(kind_names[tokenizer->kind]));
+    failures |= json_object_set_new(root, "vocab_size", json_integer((json_int_t)tokenizer->count));
+    if (tokenizer->code_points != NULL)
+        failures |= json_object_set_new(root, "vocabulary", vocabulary_to_json(tokenizer));
+    failures |= json_object_set_new(root, "hash", json_string(hash));
+    if (failures != 0) {
+        json_decref(root);
+        log_error("out of memory for a vocabulary of %zu entries as JSON", tokenizer->count);
+        return GT_NO_MEMORY;
+    }
+    *out = root;
+    return GT_OK;
+}
+
+enum gt_status tokenizer_text(const struct tokenizer *tokenizer, char **out)
+{
+    json_t *root = NULL;
+    TRY(tokenizer_to_json(tokenizer, &root));
+    const enum gt_status status = json_text(root, 0, out);
+    json_decref(root);
+    return status;
+}
+
+enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *path)
+{
+    json_t *root = NULL;
+    TRY(tokenizer_to_json(tokenizer, &root));
+    const enum gt_status status = json_replace_file(path, root, 0);
+    json_decref(root);
+    return status;
+}
+
+/* ---- encoding ---- */
+
+int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point)
+{
+    if (tokenizer->kind == TOKENIZER_BYTES)
+        return code_point < 256 ? (int32_t)code_point : -1;
+    if (code_point < DIRECT_COUNT)
+        return tokenizer->direct[code_point];
+    size_t low = 0, high = tokenizer->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (tokenizer->code_points[middle] < code_point)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < tokenizer->count && tokenizer->code_points[low] == code_point ? (int32_t)low : -1;
+}
+
+static void encode_bytes(const unsigned char *bytes, size_t count, int32_t *out)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = bytes[i];
+}
+
+enum gt_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t count, const char *source,
+                                int32_t *out, size_t *out_count)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    size_t ids = 0, at = 0;
+    if (tokenizer->kind == TOKENIZER_BYTES) {
+        encode_bytes(bytes, count, out);
+        *out_count = count;
+        return GT_OK;
+    }
+    while (at < count) {
+        uint32_t code_point = 0;
+        const int length = utf8_decode(bytes + at, count - at, &code_point);
+        if (length <= 0) {
+            log_error("%s: byte %zu is not UTF-8", source, at);
+            return GT_DATA;
+        }
+        const int32_t id = tokenizer_id_of(tokenizer, code_point);
+        if (id < 0) {
+            log_error("%s: the character U+%04" PRIX32 " at byte %zu is not among the %zu of the vocabulary", source,
+                      code_point, at, tokenizer->count);
+            return GT_DATA;
+        }
+        out[ids++] = id;
+        at += (size_t)length;
+    }
+    *out_count = ids;
+    return GT_OK;
+}
+
+/* ---- decoding ---- */
+
+static size_t text_append(char *out, size_t count, uint32_t code_point)
+{
+    char encoded[4];
+    const size_t length = utf8_encode(code_point, encoded);
+    assert(count + length < TOKENIZER_TEXT_MAX);
+    memcpy(out + count, encoded, length);
+    out[count + length] = '\0';
+    return count + length;
+}
+
+/* Moves complete characters, and U+FFFD for each byte that begins none, from the held bytes to `out`. */
+static size_t stream_drain(struct tokenizer_stream *stream, char out[static TOKENIZER_TEXT_MAX])
+{
+    size_t count = 0;
+    while (stream->held_count > 0) {
+        uint32_t code_point = UTF8_REPLACEMENT;
+        const int length = utf8_decode(stream->held, stream->held_count, &code_point);
+        if (length == UTF8_INCOMPLETE)
+            break;
+        const size_t used = length == UTF8_INVALID ? 1 : (size_t)length;
+        count = text_append(out, count, code_point);
+        stream->held_count -= used;
+        memmove(stream->held, stream->held + used, stream->held_count);
+    }
+    return count;
+}
+
+size_t tokenizer_stream_push(const struct tokenizer *tokenizer, struct tokenizer_stream *stream, int32_t id,
+                             char out[static TOKENIZER_TEXT_MAX])
+{
+    out[0] = '\0';
+    if (id < 0 || (size_t)id >= tokenizer->count) {
+        const size_t count = tokenizer_stream_end(stream, out);
+        return text_append(out, count, UTF8_REPLACEMENT);
+    }
+    if (tokenizer->kind == TOKENIZER_CHARS)
+        return text_append(out, 0, tokenizer->code_points[id]);
+    assert(stream->held_count < sizeof stream->held);
+    stream->held[stream->held_count++] = (unsigned char)id;
+    return stream_drain(stream, out);
+}
+
+size_t tokenizer_stream_end(struct tokenizer_stream *stream, char out[static TOKENIZER_TEXT_MAX])
+{
+    out[0] = '\0';
+    if (stream->held_count == 0)
+        return 0;
+    stream->held_count = 0;
+    return text_append(out, 0, UTF8_REPLACEMENT);
+}

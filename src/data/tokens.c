@@ -1,0 +1,456 @@
+/* Token files: finding, validating and reading the shards of a split.
+ *
+ * Opening lists the files, reads each header once and checks it against the size of its file; positions are then a
+ * prefix sum over shards.  Reading goes through a fixed staging buffer of bytes and is byte-order independent.  At
+ * most OPEN_FILES_MAX files are open at a time: the oldest is closed for a new one, so a thousand shards do not run
+ * into the limit on descriptors.  Which positions a step reads is the sampler's business.
+ */
+#include "data/tokens.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+#define STAGING_BYTES 65536
+#define OPEN_FILES_MAX 128
+
+struct token_shard {
+    char *path;
+    int fd; /* -1 when closed for the moment */
+    uint64_t size_bytes;
+    uint64_t data_offset; /* of the first id, in bytes */
+    size_t width_bytes;   /* of an id: 2 or 4 */
+    int64_t first;        /* position of the first id in the source */
+    int64_t length;       /* in tokens */
+};
+
+struct token_source {
+    struct hostmem *mem; /* borrowed; outlives the source */
+    struct token_shard *shards;
+    size_t shard_count;
+    int64_t length;
+    int64_t vocab_size;
+    uint32_t id_limit; /* every id is below it */
+    unsigned char *staging;
+    size_t open_ring[OPEN_FILES_MAX]; /* shards that are open, oldest at open_next once full */
+    size_t open_count, open_next;
+};
+
+static enum gt_status source_list_paths(struct token_source *source, const struct token_source_spec *spec);
+static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split);
+static enum gt_status source_open_shards(struct token_source *source, const struct token_source_spec *spec);
+
+enum gt_status token_source_open(struct hostmem *mem, const struct token_source_spec *spec, struct token_source **out)
+{
+    assert(spec->path_count > 0 || spec->folder != NULL);
+    assert(spec->vocab_size >= 0 && spec->block_size >= 0);
+    enum gt_status status;
+    void *memory = NULL;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct token_source), "token source", &memory));
+    struct token_source *source = memory;
+    source->mem = mem;
+    source->vocab_size = spec->vocab_size;
+    source->id_limit = (uint32_t)INT32_MAX + 1u;
+    if (spec->vocab_size > 0 && spec->vocab_size <= INT32_MAX)
+        source->id_limit = (uint32_t)spec->vocab_size;
+    TRY_GOTO(status, close_source, hostmem_alloc(mem, STAGING_BYTES, 1, "token staging", &memory));
+    source->staging = memory;
+    if (spec->path_count > 0)
+        TRY_GOTO(status, close_source, source_list_paths(source, spec));
+    else
+        TRY_GOTO(status, close_source, source_list_folder(source, spec->folder, spec->split));
+    TRY_GOTO(status, close_source, source_open_shards(source, spec));
+    *out = source;
+    return GT_OK;
+
+close_source:
+    token_source_close(source);
+    return status;
+}
+
+void token_source_close(struct token_source *source)
+{
+    if (source == NULL)
+        return;
+    for (size_t i = 0; i < source->shard_count; i++) {
+        if (source->shards[i].fd >= 0)
+            close(source->shards[i].fd);
+        hostmem_free(source->mem, source->shards[i].path);
+    }
+    hostmem_free(source->mem, source->shards);
+    hostmem_free(source->mem, source->staging);
+    hostmem_free(source->mem, source);
+}
+
+const char *token_split_name(enum token_split split)
+{
+    return split == TOKEN_TRAIN ? "train" : "val";
+}
+
+int64_t token_source_length(const struct token_source *source)
+{
+    return source->length;
+}
+
+size_t token_source_shard_count(const struct token_source *source)
+{
+    return source->shard_count;
+}
+
+int64_t token_source_shard_length(const struct token_source *source, size_t shard)
+{
+    assert(shard < source->shard_count);
+    return source->shards[shard].length;
+}
+
+int64_t token_source_shard_first(const struct token_source *source, size_t shard)
+{
+    assert(shard < source->shard_count);
+    return source->shards[shard].first;
+}
+
+const char *token_source_shard_path(const struct token_source *source, size_t shard)
+{
+    assert(shard < source->shard_count);
+    return source->shards[shard].path;
+}
+
+/* ---- listing ---- */
+
+static enum gt_status source_reserve_shards(struct token_source *source, size_t count)
+{
+    void *memory = NULL;
+    TRY(hostmem_alloc(source->mem, count, sizeof(struct token_shard), "token shards", &memory));
+    source->shards = memory;
+    return GT_OK;
+}
+
+static enum gt_status source_add_path(struct token_source *source, const char *path)
+{
+    struct token_shard *shard = &source->shards[source->shard_count];
+    TRY(hostmem_strdup(source->mem, path, &shard->path));
+    shard->fd = -1;
+    source->shard_count++;
+    return GT_OK;
+}
+
+static enum gt_status source_list_paths(struct token_source *source, const struct token_source_spec *spec)
+{
+    TRY(source_reserve_shards(source, spec->path_count));
+    for (size_t i = 0; i < spec->path_count; i++)
+        TRY(source_add_path(source, spec->paths[i]));
+    return GT_OK;
+}
+
+/* "train.bin", "train_01.bin", "train-a.bin", "train7.bin", "NAME_train.bin", "NAME_train_000001.bin". */
+static bool shard_name_matches(const char *name, const char *split)
+{
+    const size_t length = strlen(name), split_length = strlen(split);
+    if (name[0] == '.' || length < 4 || strcmp(name + length - 4, ".bin") != 0)
+        return false;
+    if (strncmp(name, split, split_length) == 0)
+        return true;
+    for (const char *at = strchr(name, '_'); at != NULL; at = strchr(at + 1, '_')) {
+        const bool same = strncmp(at + 1, split, split_length) == 0;
+        if (same && (at[1 + split_length] == '_' || at[1 + split_length] == '.'))
+            return true;
+    }
+    return false;
+}
+
+static int shard_compare(const void *a, const void *b)
+{
+    return strcmp(((const struct token_shard *)a)->path, ((const struct token_shard *)b)->path);
+}
+
+/* Adds up to `limit` matching files of an open folder, or only counts them when `limit` is 0. */
+static enum gt_status source_scan_folder(struct token_source *source, DIR *stream, const char *folder,
+                                         const char *split, size_t limit, size_t *out_count)
+{
+    size_t count = 0;
+    rewinddir(stream);
+    for (const struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
+        if (!shard_name_matches(entry->d_name, split))
+            continue;
+        if (limit > 0 && count < limit) {
+            char path[FILE_PATH_MAX];
+            TRY(file_join(path, folder, entry->d_name));
+            TRY(source_add_path(source, path));
+        }
+        count++;
+    }
+    *out_count = count;
+    return GT_OK;
+}
+
+static enum gt_status source_list_stream(struct token_source *source, DIR *stream, const char *folder,
+                                         const char *split)
+{
+    size_t count = 0;
+    TRY(source_scan_folder(source, stream, folder, split, 0, &count));
+    if (count == 0) {
+        log_error("%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
+                  "gpt-prepare --out-dir=%s INPUT makes them",
+                  folder, split, split, split, split, folder);
+        return GT_DATA;
+    }
+    TRY(source_reserve_shards(source, count));
+    TRY(source_scan_folder(source, stream, folder, split, count, &count));
+    qsort(source->shards, source->shard_count, sizeof source->shards[0], shard_compare);
+    return GT_OK;
+}
+
+static enum gt_status source_list_folder(struct token_source *source, const char *folder, enum token_split split)
+{
+    const char *name = token_split_name(split);
+    char single[FILE_PATH_MAX], file_name[16];
+    strcpy(file_name, name);
+    strcat(file_name, ".bin");
+    TRY(file_join(single, folder, file_name));
+    if (file_exists(single)) {
+        TRY(source_reserve_shards(source, 1));
+        return source_add_path(source, single);
+    }
+    DIR *stream = opendir(folder);
+    if (stream == NULL) {
+        log_error("%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it", folder,
+                  strerror(errno), folder);
+        return GT_DATA;
+    }
+    const enum gt_status status = source_list_stream(source, stream, folder, name);
+    closedir(stream);
+    return status;
+}
+
+/* ---- headers ---- */
+
+static uint32_t bytes_u32(const unsigned char *bytes)
+{
+    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+/* Makes sure that the shard's file is open, closing the oldest one where too many are. */
+static enum gt_status shard_ensure_open(struct token_source *source, size_t index, uint64_t *out_size_bytes)
+{
+    struct token_shard *shard = &source->shards[index];
+    *out_size_bytes = shard->size_bytes;
+    if (shard->fd >= 0)
+        return GT_OK;
+    TRY(file_open_read(shard->path, &shard->fd, out_size_bytes));
+    if (source->open_count == OPEN_FILES_MAX) {
+        struct token_shard *oldest = &source->shards[source->open_ring[source->open_next]];
+        assert(oldest->fd >= 0 && oldest != shard);
+        close(oldest->fd);
+        oldest->fd = -1;
+    } else {
+        source->open_count++;
+    }
+    source->open_ring[source->open_next] = index;
+    source->open_next = (source->open_next + 1) % OPEN_FILES_MAX;
+    return GT_OK;
+}
+
+/* Files of llm.c that are no token files, so that the message can say what they are. */
+static const char *llmc_kind_of(uint32_t magic)
+{
+    switch (magic) {
+    case 20240326:
+        return "model";
+    case 20240328:
+        return "tokenizer";
+    case 20240522:
+        return "multiple-choice evaluation";
+    case 20240527:
+        return "optimizer state";
+    default:
+        return NULL;
+    }
+}
+
+static enum gt_status shard_read_header(struct token_shard *shard, const unsigned char *header)
+{
+    const uint32_t magic = bytes_u32(header), version = bytes_u32(header + 4), count = bytes_u32(header + 8);
+    const uint32_t expected = magic == TOKEN_SHARD_MAGIC_U16 ? TOKEN_SHARD_VERSION_U16 : TOKEN_SHARD_VERSION_U32;
+    if (version != expected) {
+        log_error("%s: header[1] (version) is %" PRIu32 "; magic %" PRIu32 " goes with version %" PRIu32, shard->path,
+                  version, magic, expected);
+        return GT_DATA;
+    }
+    if (count == 0 || count > INT32_MAX) {
+        log_error("%s: header[2] (token count) is %" PRId64 "; it must be positive", shard->path,
+                  (int64_t)(int32_t)count);
+        return GT_DATA;
+    }
+    shard->width_bytes = magic == TOKEN_SHARD_MAGIC_U16 ? 2 : 4;
+    shard->data_offset = TOKEN_SHARD_HEADER_BYTES;
+    shard->length = (int64_t)count;
+    const uint64_t need = TOKEN_SHARD_HEADER_BYTES + (uint64_t)count * shard->width_bytes;
+    if (shard->size_bytes != need) {
+        log_error("%s: header[2] says %" PRIu32 " tokens of %zu bytes, which makes a file of %" PRIu64
+                  " bytes; it has %" PRIu64,
+                  shard->path, count, shard->width_bytes, need, shard->size_bytes);
+        return GT_DATA;
+    }
+    return GT_OK;
+}
+
+/* Fills width, offset and length from the first bytes and the size of the open file. */
+static enum gt_status shard_recognise(struct token_shard *shard)
+{
+    unsigned char header[12] = {0};
+    if (shard->size_bytes == 0) {
+        log_error("%s: the file is empty", shard->path);
+        return GT_DATA;
+    }
+    const size_t available = shard->size_bytes < sizeof header ? (size_t)shard->size_bytes : sizeof header;
+    TRY(file_read_at(shard->fd, shard->path, 0, header, available));
+    const uint32_t magic = bytes_u32(header);
+    if (magic == TOKEN_SHARD_MAGIC_U16 || magic == TOKEN_SHARD_MAGIC_U32) {
+        if (shard->size_bytes >= TOKEN_SHARD_HEADER_BYTES)
+            return shard_read_header(shard, header);
+        log_error("%s: an llm.c token file has a header of %d bytes; this file has %" PRIu64, shard->path,
+                  TOKEN_SHARD_HEADER_BYTES, shard->size_bytes);
+        return GT_DATA;
+    }
+    if (llmc_kind_of(magic) != NULL) {
+        log_error("%s: magic %" PRIu32 " marks an llm.c %s file, not tokens", shard->path, magic, llmc_kind_of(magic));
+        return GT_DATA;
+    }
+    if (shard->size_bytes % 2 != 0) {
+        log_error("%s: a file of 16-bit tokens has an even size; this one has %" PRIu64 " bytes", shard->path,
+                  shard->size_bytes);
+        return GT_DATA;
+    }
+    shard->width_bytes = 2;
+    shard->data_offset = 0;
+    shard->length = (int64_t)(shard->size_bytes / 2);
+    return GT_OK;
+}
+
+/* At least one shard must serve a sample; the others are warned about. */
+static enum gt_status source_check_lengths(const struct token_source *source, int64_t block_size)
+{
+    int64_t longest = 0;
+    for (size_t i = 0; i < source->shard_count; i++)
+        longest = source->shards[i].length > longest ? source->shards[i].length : longest;
+    if (longest <= block_size) {
+        log_error("%s: %" PRId64 " tokens%s are fewer than block_size + 1 = %" PRId64, source->shards[0].path, longest,
+                  source->shard_count > 1 ? " in the longest shard" : "", block_size + 1);
+        return GT_DATA;
+    }
+    for (size_t i = 0; i < source->shard_count && block_size > 0; i++)
+        if (source->shards[i].length <= block_size)
+            log_warning("%s: %" PRId64 " tokens are fewer than block_size + 1 = %" PRId64 "; this shard is not used",
+                        source->shards[i].path, source->shards[i].length, block_size + 1);
+    return GT_OK;
+}
+
+static enum gt_status source_open_shards(struct token_source *source, const struct token_source_spec *spec)
+{
+    for (size_t i = 0; i < source->shard_count; i++) {
+        struct token_shard *shard = &source->shards[i];
+        uint64_t size_bytes = 0;
+        TRY(shard_ensure_open(source, i, &size_bytes));
+        shard->size_bytes = size_bytes;
+        TRY(shard_recognise(shard));
+        if (shard->length > INT64_MAX - source->length) {
+            log_error("%s: all shards together have more than %" PRId64 " tokens", shard->path, INT64_MAX);
+            return GT_DATA;
+        }
+        shard->first = source->length;
+        source->length += shard->length;
+    }
+    return source_check_lengths(source, spec->block_size);
+}
+
+/* ---- reading ---- */
+
+/* The shard that holds `position`: the last one whose first position is not above it. */
+static size_t source_find_shard(const struct token_source *source, int64_t position)
+{
+    size_t low = 0, high = source->shard_count;
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (source->shards[middle].first <= position)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static enum gt_status shard_refuse_id(const struct token_source *source, const struct token_shard *shard, int64_t index,
+                                      uint32_t id)
+{
+    if (source->vocab_size > 0)
+        log_error("%s: token %" PRId64 " is id %" PRIu32 ", outside the vocabulary of %" PRId64, shard->path, index, id,
+                  source->vocab_size);
+    else
+        log_error("%s: token %" PRId64 " is id %" PRIu32 ", above the largest possible, %" PRIu32, shard->path, index,
+                  id, source->id_limit - 1);
+    return GT_DATA;
+}
+
+/* out[count] = ids of the staged bytes; `index` is that of the first one within its shard. */
+static enum gt_status shard_convert(const struct token_source *source, const struct token_shard *shard, int64_t index,
+                                    int64_t count, int32_t *out)
+{
+    const unsigned char *bytes = source->staging;
+    for (int64_t i = 0; i < count; i++) {
+        const uint32_t id = shard->width_bytes == 2 ? (uint32_t)bytes[2 * i] | (uint32_t)bytes[2 * i + 1] << 8
+                                                    : bytes_u32(bytes + 4 * i);
+        if (id >= source->id_limit)
+            return shard_refuse_id(source, shard, index + i, id);
+        out[i] = (int32_t)id;
+    }
+    return GT_OK;
+}
+
+/* Reads inside one shard, a staging buffer at a time. */
+static enum gt_status shard_read(struct token_source *source, size_t shard_index, int64_t index, int64_t count,
+                                 int32_t *out)
+{
+    const struct token_shard *shard = &source->shards[shard_index];
+    uint64_t size_bytes = 0;
+    TRY(shard_ensure_open(source, shard_index, &size_bytes));
+    if (size_bytes != shard->size_bytes) {
+        log_error("%s: the file had %" PRIu64 " bytes when it was opened and has %" PRIu64 " now", shard->path,
+                  shard->size_bytes, size_bytes);
+        return GT_DATA;
+    }
+    const int64_t staged_max = (int64_t)(STAGING_BYTES / shard->width_bytes);
+    for (int64_t done = 0; done < count; done += staged_max) {
+        const int64_t part = count - done < staged_max ? count - done : staged_max;
+        const uint64_t offset = shard->data_offset + (uint64_t)(index + done) * shard->width_bytes;
+        TRY(file_read_at(shard->fd, shard->path, offset, source->staging, (size_t)part * shard->width_bytes));
+        TRY(shard_convert(source, shard, index + done, part, out + done));
+    }
+    return GT_OK;
+}
+
+enum gt_status token_source_read(struct token_source *source, int64_t position, int64_t count, int32_t *out)
+{
+    assert(position >= 0 && count >= 0);
+    assert(position <= source->length && count <= source->length - position);
+    if (count == 0)
+        return GT_OK;
+    int64_t done = 0;
+    for (size_t i = source_find_shard(source, position); i < source->shard_count && done < count; i++) {
+        const struct token_shard *shard = &source->shards[i];
+        const int64_t index = position + done - shard->first;
+        const int64_t part = shard->length - index < count - done ? shard->length - index : count - done;
+        TRY(shard_read(source, i, index, part, out + done));
+        done += part;
+    }
+    assert(done == count);
+    return GT_OK;
+}

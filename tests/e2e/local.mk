@@ -1,0 +1,1 @@
+# The files of tests/e2e; Makefile.am includes this.

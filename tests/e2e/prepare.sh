@@ -1,0 +1,176 @@
+#!/bin/sh
+# gpt-prepare as a user runs it: flags, exit statuses, outputs, refusals, and what a failed run leaves behind.
+# Needs GPT_PREPARE, the path of the program.  Prints "checks: P passed, F failed, S skipped".
+set -u
+LC_ALL=C
+export LC_ALL
+: "${GPT_PREPARE:?set it to the path of gpt-prepare}"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/gpt-prepare-e2e-XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$work" || exit 1
+passed=0 failed=0 skipped=0
+
+# check NAME COMMAND...: the command must succeed.
+check() {
+    name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $name" >&2
+        sed 's/^/    /' stdout stderr >&2
+    fi
+}
+
+skip() {
+    skipped=$((skipped + 1))
+    echo "SKIP $1: $2"
+}
+
+# run STATUS ARGUMENT...: true when gpt-prepare ends with that status; its output is in stdout and stderr.
+run() {
+    expected=$1
+    shift
+    "$GPT_PREPARE" "$@" >stdout 2>stderr
+    status=$?
+    [ "$status" -eq "$expected" ] || { echo "exit status $status, not $expected" >>stderr; return 1; }
+}
+
+# refuses STATUS TEXT ARGUMENT...: the same, with nothing on stdout and one line with TEXT on stderr.
+refuses() {
+    expected=$1 text=$2
+    shift 2
+    run "$expected" "$@" && [ ! -s stdout ] && [ "$(wc -l <stderr)" -eq 1 ] && grep -qF -- "$text" stderr
+}
+
+says() {
+    grep -qF -- "$1" stdout
+}
+
+size_is() {
+    [ "$(wc -c <"$1")" -eq "$2" ]
+}
+
+only_outputs() {
+    [ "$(find "$1" ! -type d | wc -l)" -eq 4 ] && [ -s "$1/manifest.json" ] && [ -s "$1/gpt_tokenizer.json" ] &&
+        [ -s "$1/train.bin" ] && [ -s "$1/val.bin" ]
+}
+
+printf 'To be, or not to be, that is the question.\n' >hamlet.txt # 43 bytes
+mkdir -p tree/b tree/.hidden
+printf 'second' >tree/b/two.txt
+printf 'first\n' >tree/a.txt
+printf 'secret' >tree/.hidden/x
+printf '\177ELF\0\0' >tree/program
+ln -s ../hamlet.txt tree/link.txt
+
+# The command line.
+check help run 0 --help
+check help_text says 'Usage: gpt-prepare'
+check help_lists_flags says '--val-fraction'
+check version run 0 --version
+check version_text says 'gpt-prepare (gpt-train) '
+check no_input refuses 2 'INPUT: missing'
+check unknown_flag refuses 2 '--frobnicate: no such flag' --frobnicate hamlet.txt
+check short_flag refuses 2 '-x: no such flag' -x hamlet.txt
+check unknown_tokenizer refuses 2 '--tokenizer=gpt5' --tokenizer=gpt5 hamlet.txt
+check missing_value refuses 2 '--out-dir: needs a value' hamlet.txt --out-dir
+check empty_value refuses 2 '--out-dir' hamlet.txt --out-dir=
+check help_takes_no_value refuses 2 'takes no value' --help=yes
+for fraction in 0 1 -1 2 nan inf x 0.1x ''; do
+    check "val_fraction_$fraction" refuses 2 '--val-fraction=' --val-fraction="$fraction" hamlet.txt
+done
+check nameless_input refuses 2 'give --out-dir=DIR' .
+check nothing_written test ! -e data
+
+# Bytes, and the default folder.
+check bytes run 0 hamlet.txt
+check bytes_counts says 'train has 38 tokens'
+check bytes_names_next_step says 'gpt-train --dataset=hamlet'
+check bytes_quiet test ! -s stderr
+check bytes_train size_is data/hamlet/train.bin 76
+check bytes_val size_is data/hamlet/val.bin 10
+check bytes_outputs only_outputs data/hamlet
+check bytes_first_token test "$(od -An -tx1 -N4 data/hamlet/train.bin | tr -d ' ')" = 54006f00
+check bytes_tokenizer grep -q '"kind": "bytes"' data/hamlet/gpt_tokenizer.json
+check manifest_tokens grep -q '"tokens": 38' data/hamlet/manifest.json
+
+# Characters; '_' for '-', a value apart, flags after inputs.
+check chars run 0 hamlet.txt --tokenizer chars --val_fraction=0.5 --out_dir out/chars
+check chars_vocabulary says 'vocab size: 17'
+check chars_outputs only_outputs out/chars
+check chars_newline_is_0 test "$(od -An -tu2 -j42 -N2 out/chars/val.bin | tr -d ' ')" = 0
+cp -R out/chars first
+check again run 0 --tokenizer=chars --val-fraction=0.5 --out-dir=out/chars -- hamlet.txt
+check again_is_identical diff -r first out/chars
+
+# A folder: sorted, joined, hidden, linked and binary files left out; named binary files taken.
+check folder run 0 --out-dir=out/tree tree
+check folder_files says '2 files'
+check folder_size size_is out/tree/train.bin 20
+check folder_notes_binary grep -q 'tree/program: skipped' stderr
+check folder_text test "$(od -An -c -v out/tree/train.bin out/tree/val.bin | tr -d ' \n')" = \
+    'f\0i\0r\0s\0t\0\n\0s\0e\0c\0o\0n\0d\0'
+check own_output_left_out run 0 --out-dir=tree/out tree
+check own_output_left_out_again run 0 --out-dir=tree/out tree
+check own_output_left_out_size size_is tree/out/train.bin 20
+check named_binary run 0 --out-dir=out/binary tree/program
+check named_binary_size size_is out/binary/train.bin 10
+
+# Bad inputs; the earlier data set stays.
+printf 'caf\351\n' >latin1.txt
+printf '' >empty.txt
+cp -R out/chars before
+check not_utf8 refuses 2 'latin1.txt: byte 3 is not UTF-8; --tokenizer=bytes' \
+    --tokenizer=chars --out-dir=out/chars latin1.txt
+check missing_input refuses 2 'none.txt: No such file' --out-dir=out/chars none.txt
+check empty_input refuses 2 'no text' --out-dir=out/chars empty.txt
+check not_a_file refuses 2 'neither a regular file nor a folder' --out-dir=out/chars /dev/null
+check out_dir_is_a_file refuses 1 'hamlet.txt' --out-dir=hamlet.txt/sub hamlet.txt
+check refused_leave_the_old diff -r before out/chars
+
+# A full disk, as a limit on the size of files: the error, and nothing left aside.
+dd if=/dev/zero of=big.bin bs=65536 count=32 2>/dev/null
+full_disk() {
+    (
+        trap '' XFSZ
+        ulimit -f 512
+        "$GPT_PREPARE" --out-dir=out/chars big.bin >full.out 2>full.err
+    )
+    status=$?
+    cp full.out stdout
+    cp full.err stderr
+    [ "$status" -eq 1 ] && [ "$(wc -l <stderr)" -eq 1 ] && grep -q 'train.bin' stderr
+}
+check full_disk full_disk
+check full_disk_leaves_the_old diff -r before out/chars
+if [ -e /dev/full ]; then
+    full_stdout() {
+        "$GPT_PREPARE" --help >/dev/full 2>stderr
+        [ $? -eq 1 ] && grep -q 'standard output' stderr
+    }
+    check full_stdout full_stdout
+else
+    skip prepare_full_stdout 'no /dev/full'
+fi
+
+# What a killed run left is cleared away; a second run in the same folder is refused.
+: >out/chars/train.bin.tmp-1
+check leftovers run 0 --tokenizer=chars --val-fraction=0.5 --out-dir=out/chars hamlet.txt
+check leftovers_cleared diff -r before out/chars
+if command -v flock >/dev/null 2>&1; then
+    : >out/chars/.gpt-prepare.lock
+    locked() {
+        flock out/chars/.gpt-prepare.lock "$GPT_PREPARE" --out-dir=out/chars hamlet.txt >stdout 2>stderr
+        [ $? -eq 2 ] && grep -q 'lock' stderr
+    }
+    check second_run_is_refused locked
+else
+    skip prepare_second_run_is_refused 'no flock program'
+fi
+
+echo "checks: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,119 @@
+/* Tests of src/data/batch.c: inputs and targets, and the order of rows against a comparison of all pairs. */
+#include "data/batch.h"
+
+#include <stdbool.h>
+
+#include "base/rng.h"
+#include "tests/unit/data_fixture.h"
+
+#define ROWS_MAX 600
+
+static void check_order(const int32_t *ids, int64_t rows, const int32_t *order, const int32_t *starts)
+{
+    int seen[ROWS_MAX] = {0};
+    int32_t group = -1;
+    for (int64_t i = 0; i < rows; i++) {
+        ck_assert(order[i] >= 0 && order[i] < rows);
+        ck_assert_int_eq(seen[order[i]]++, 0);
+        const bool begins = i == 0 || ids[order[i]] != ids[order[i - 1]];
+        if (i > 0)
+            ck_assert(ids[order[i]] > ids[order[i - 1]] || (!begins && order[i] > order[i - 1]));
+        if (begins)
+            ck_assert_int_eq(starts[1 + ++group], (int32_t)i);
+    }
+    ck_assert_int_eq(starts[0], group + 1);
+    ck_assert_int_eq(starts[1 + starts[0]], (int32_t)rows);
+    for (int64_t i = 2 + starts[0]; i < rows + 2; i++)
+        ck_assert_int_eq(starts[i], 0);
+}
+
+START_TEST(batch_order_sorts_by_id_then_row)
+{
+    static const int64_t sizes[] = {1, 2, 3, 17, 255, 256, 599, ROWS_MAX};
+    static const uint64_t vocabularies[] = {1, 2, 65, 256, 257, 50304, 65537, 16777217, 2147483647};
+    struct data_fixture fixture;
+    struct batch_builder *builder = NULL;
+    int32_t ids[ROWS_MAX], order[ROWS_MAX + 1], starts[ROWS_MAX + 3];
+    fixture_open(&fixture);
+    ck_assert_int_eq(batch_builder_create(fixture.mem, ROWS_MAX, 1, &builder), GT_OK);
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (size_t v = 0; v < sizeof vocabularies / sizeof vocabularies[0]; v++) {
+            const int64_t rows = sizes[s];
+            const struct philox_key key = philox_key_make(unit_seed() + v, RNG_SAMPLE);
+            for (int64_t i = 0; i < rows; i++) {
+                const struct philox_block random =
+                    philox4x32_10(key, (struct philox_block){{(uint32_t)i, (uint32_t)s, 0, 0}});
+                ids[i] = (int32_t)philox_below(random.word[0], random.word[1], vocabularies[v]);
+            }
+            order[rows] = starts[rows + 2] = -77; /* guards */
+            batch_order_build(builder, ids, rows, order, starts);
+            check_order(ids, rows, order, starts);
+            ck_assert(order[rows] == -77 && starts[rows + 2] == -77);
+        }
+    batch_builder_destroy(builder);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(batch_fill_reads_inputs_and_targets)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    struct batch_builder *builder = NULL;
+    int32_t ids[12], targets[12], order[12], starts[14];
+    const int64_t positions[3] = {6, 0, 5};
+    fixture_open(&fixture);
+    fixture_write_u16(&fixture, "train.bin", 11, 40);
+    const struct token_source_spec spec = {.folder = fixture.folder, .split = TOKEN_TRAIN, .vocab_size = 51};
+    ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_OK);
+    ck_assert_int_eq(batch_builder_create(fixture.mem, 12, 4, &builder), GT_OK);
+    hostmem_phase_set(fixture.mem, HOSTMEM_RUN);
+    const struct batch_tensors tensors = {.ids = ids, .targets = targets, .order = order, .starts = starts};
+    ck_assert_int_eq(batch_fill(builder, source, positions, 3, 4, &tensors), GT_OK);
+    for (int i = 0; i < 12; i++) {
+        ck_assert_int_eq(ids[i], 40 + (int32_t)positions[i / 4] + i % 4);
+        ck_assert_int_eq(targets[i], ids[i] + 1);
+    }
+    check_order(ids, 12, order, starts);
+    ck_assert_int_eq(starts[0], 9);
+    const struct batch_tensors forward = {.ids = ids, .targets = targets};
+    ck_assert_int_eq(batch_fill(builder, source, positions, 1, 2, &forward), GT_OK);
+    ck_assert(ids[0] == 46 && ids[1] == 47 && targets[1] == 48);
+    batch_targets_ignore(targets, 1);
+    ck_assert(targets[0] == BATCH_TARGET_IGNORED && targets[1] == 48);
+    ck_assert_int_eq(truncate(fixture_path(&fixture, "train.bin"), 20), 0);
+    ck_assert_int_eq(batch_fill(builder, source, positions, 1, 4, &forward), GT_DATA);
+    hostmem_phase_set(fixture.mem, HOSTMEM_CLOSE);
+    batch_builder_destroy(builder);
+    token_source_close(source);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(batch_builder_survives_failed_allocations)
+{
+    struct data_fixture fixture;
+    struct batch_builder *builder = NULL;
+    fixture_open(&fixture);
+    for (size_t n = 1; n <= 3; n++) {
+        hostmem_fail_at(fixture.mem, n);
+        ck_assert_int_eq(batch_builder_create(fixture.mem, 8, 4, &builder), GT_NO_MEMORY);
+        ck_assert_ptr_null(builder);
+    }
+    hostmem_fail_at(fixture.mem, 0);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_batch_suite(void)
+{
+    Suite *suite = suite_create("data_batch");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, batch_order_sorts_by_id_then_row);
+    tcase_add_test(cases, batch_fill_reads_inputs_and_targets);
+    tcase_add_test(cases, batch_builder_survives_failed_allocations);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_batch)

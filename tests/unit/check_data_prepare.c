@@ -1,0 +1,311 @@
+/* Tests of src/data/prepare.c: the split, both tokenizers, joined folders, wide vocabularies, and every refusal.
+ * A failed run must leave an earlier data set as it was, and nothing beside it. */
+#include "data/prepare.h"
+
+#include "data/tokens.h"
+#include "data/utf8.h"
+#include "tests/unit/data_fixture.h"
+
+static enum gt_status prepare(struct data_fixture *fixture, enum tokenizer_kind kind, const char *input,
+                              double fraction, struct prepare_result *out)
+{
+    char in[512], dir[512];
+    strcpy(in, fixture_path(fixture, input));
+    strcpy(dir, fixture_path(fixture, "out"));
+    const char *inputs[1] = {in};
+    const struct prepare_spec spec = {
+        .inputs = inputs, .input_count = 1, .out_dir = dir, .tokenizer = kind, .val_fraction = fraction};
+    return prepare_run(fixture->mem, &spec, out);
+}
+
+/* Decodes a split of out/ back to text. */
+static char *decode_split(struct data_fixture *fixture, enum token_split split)
+{
+    struct tokenizer *tokenizer = NULL;
+    struct token_source *source = NULL;
+    char dir[512], piece[TOKENIZER_TEXT_MAX];
+    strcpy(dir, fixture_path(fixture, "out"));
+    ck_assert_int_eq(tokenizer_open_dataset(fixture->mem, dir, &tokenizer), GT_OK);
+    ck_assert_ptr_nonnull(tokenizer);
+    const struct token_source_spec spec = {
+        .folder = dir, .split = split, .vocab_size = tokenizer_vocab_size(tokenizer)};
+    ck_assert_int_eq(token_source_open(fixture->mem, &spec, &source), GT_OK);
+    const size_t count = (size_t)token_source_length(source);
+    int32_t *ids = malloc(count * sizeof ids[0]);
+    char *text = calloc(count + 1, 4);
+    size_t length = 0;
+    struct tokenizer_stream stream = {.held_count = 0};
+    ck_assert_int_eq(token_source_read(source, 0, (int64_t)count, ids), GT_OK);
+    for (size_t i = 0; i < count; i++) {
+        const size_t more = tokenizer_stream_push(tokenizer, &stream, ids[i], piece);
+        memcpy(text + length, piece, more);
+        length += more;
+    }
+    free(ids);
+    token_source_close(source);
+    tokenizer_destroy(tokenizer);
+    return text;
+}
+
+static void expect_split(struct data_fixture *fixture, const char *train, const char *val)
+{
+    char *text = decode_split(fixture, TOKEN_TRAIN);
+    ck_assert_str_eq(text, train);
+    free(text);
+    text = decode_split(fixture, TOKEN_VAL);
+    ck_assert_str_eq(text, val);
+    free(text);
+}
+
+START_TEST(prepare_chars_splits_characters)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.txt", "h\xC3\xA9llo w\xC3\xB6rld\xE2\x82\xAC"); /* 12 characters, 10 distinct */
+    ck_assert_int_eq(prepare(&fixture, TOKENIZER_CHARS, "in.txt", 0.25, &result), GT_OK);
+    ck_assert(result.train_tokens == 9 && result.val_tokens == 3 && result.vocab_size == 10);
+    ck_assert(result.file_count == 1 && result.skipped_count == 0);
+    expect_split(&fixture, "h\xC3\xA9llo w\xC3\xB6r", "ld\xE2\x82\xAC");
+    size_t count = 0;
+    char *manifest = fixture_read(&fixture, "out/manifest.json", &count);
+    ck_assert_ptr_nonnull(strstr(manifest, "\"tokens\": 9"));
+    ck_assert_ptr_nonnull(strstr(manifest, "\"vocab_size\": 10"));
+    ck_assert_ptr_nonnull(strstr(manifest, "in.txt"));
+    free(manifest);
+    ck_assert_int_ne(access(fixture_path(&fixture, "out/.gpt-prepare.lock"), F_OK), 0);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(prepare_folder_is_joined_with_newlines)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    fixture_open(&fixture);
+    fixture_make_folder(&fixture, "in");
+    fixture_make_folder(&fixture, "in/sub");
+    fixture_write_text(&fixture, "in/c.txt", "three");
+    fixture_write_text(&fixture, "in/a.txt", "one");
+    fixture_write_text(&fixture, "in/aa.txt", "");
+    fixture_write_text(&fixture, "in/b.txt", "two\n");
+    fixture_write_text(&fixture, "in/sub/d.txt", "four");
+    fixture_write(&fixture, "in/bb.png", "\x89PNG\0\0", 6);
+    for (int kind = 0; kind < TOKENIZER_KIND_COUNT; kind++) {
+        ck_assert_int_eq(prepare(&fixture, (enum tokenizer_kind)kind, "in", 0.2, &result), GT_OK);
+        ck_assert(result.train_tokens == 14 && result.val_tokens == 4);
+        ck_assert(result.file_count == 5 && result.skipped_count == 1);
+        expect_split(&fixture, "one\ntwo\nthree\n", "four");
+    }
+    FIXTURE_SAYS(&fixture, "bb.png: skipped: byte 4");
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* A character at every offset around the border of two pieces of 1 MiB. */
+START_TEST(prepare_characters_across_pieces)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    const size_t piece = (size_t)1 << 20;
+    char *text = malloc(piece + 64);
+    fixture_open(&fixture);
+    for (size_t shift = 0; shift < 5; shift++) {
+        memset(text, 'a', piece + 10);
+        memcpy(text + piece - shift, "\xF0\x9F\x98\x80", 4);
+        text[piece + 10] = '\0';
+        fixture_write(&fixture, "in.txt", text, piece + 10);
+        ck_assert_int_eq(prepare(&fixture, TOKENIZER_CHARS, "in.txt", 0.5, &result), GT_OK);
+        ck_assert_int_eq(result.train_tokens + result.val_tokens, (int64_t)piece + 7);
+        char *train = decode_split(&fixture, TOKEN_TRAIN), *val = decode_split(&fixture, TOKEN_VAL);
+        ck_assert_uint_eq(strlen(train) + strlen(val), piece + 10);
+        ck_assert_int_eq(memcmp(train, text, strlen(train)), 0);
+        ck_assert_str_eq(val, text + strlen(train));
+        free(train);
+        free(val);
+    }
+    free(text);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(prepare_wide_vocabulary_makes_shards)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    const uint32_t characters = 70000;
+    char *text = calloc(characters + 1, 4);
+    size_t length = 0, count = 0;
+    fixture_open(&fixture);
+    for (uint32_t i = 0; i < characters; i++)
+        length += utf8_encode(i + 0x10000, text + length);
+    fixture_write(&fixture, "in.txt", text, length);
+    ck_assert_int_eq(prepare(&fixture, TOKENIZER_CHARS, "in.txt", 0.1, &result), GT_OK);
+    ck_assert(result.vocab_size == characters && result.train_tokens == 63000 && result.val_tokens == 7000);
+    char *bytes = fixture_read(&fixture, "out/val.bin", &count);
+    ck_assert_uint_eq(count, 1024 + 4 * 7000);
+    ck_assert_int_eq(memcmp(bytes, "\xA1\xD9\x34\x01\x07\0\0\0\x58\x1B\0\0", 12), 0);
+    char *val = decode_split(&fixture, TOKEN_VAL);
+    ck_assert_str_eq(val, text + (size_t)63000 * 4);
+    free(val);
+    free(bytes);
+    free(text);
+    fixture_close(&fixture);
+}
+END_TEST
+
+static void expect_refused(struct data_fixture *fixture, enum tokenizer_kind kind, const char *input,
+                           enum gt_status status, const char *says)
+{
+    struct prepare_result result = {.vocab_size = -5};
+    const size_t lines = log_count(LOG_ERROR);
+    ck_assert_int_eq(prepare(fixture, kind, input, 0.5, &result), status);
+    ck_assert_int_eq(result.vocab_size, -5);
+    ck_assert_uint_eq(log_count(LOG_ERROR), lines + 1);
+    FIXTURE_SAYS(fixture, says);
+    expect_split(fixture, "old ", "text");
+}
+
+START_TEST(prepare_refusals_leave_the_old_data_set)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "old.txt", "old text");
+    ck_assert_int_eq(prepare(&fixture, TOKENIZER_BYTES, "old.txt", 0.5, &result), GT_OK);
+    fixture_write_text(&fixture, "bad.txt", "good\xE9zut");
+    expect_refused(&fixture, TOKENIZER_CHARS, "bad.txt", GT_DATA, "bad.txt: byte 4 is not UTF-8; --tokenizer=bytes");
+    fixture_write_text(&fixture, "cut.txt", "good\xE4\xB8");
+    expect_refused(&fixture, TOKENIZER_CHARS, "cut.txt", GT_DATA, "cut.txt: byte 4 is not UTF-8");
+    fixture_write(&fixture, "zero.txt", "ab\0cd", 5);
+    expect_refused(&fixture, TOKENIZER_CHARS, "zero.txt", GT_DATA, "zero.txt: byte 2 is zero");
+    fixture_write_text(&fixture, "empty.txt", "");
+    expect_refused(&fixture, TOKENIZER_BYTES, "empty.txt", GT_DATA, "no text");
+    fixture_write_text(&fixture, "one.txt", "x");
+    expect_refused(&fixture, TOKENIZER_BYTES, "one.txt", GT_DATA, "1 tokens");
+    expect_refused(&fixture, TOKENIZER_BYTES, "none.txt", GT_USAGE, "none.txt");
+    fixture_make_folder(&fixture, "binary");
+    fixture_write(&fixture, "binary/a", "\0", 1);
+    expect_refused(&fixture, TOKENIZER_BYTES, "binary", GT_DATA, "1 files skipped as binary");
+    ck_assert_int_eq(prepare(&fixture, TOKENIZER_BYTES, "zero.txt", 0.5, &result), GT_OK); /* named: any bytes */
+    ck_assert_int_eq(result.train_tokens + result.val_tokens, 5);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* The file grows, shrinks, or changes in place between the passes: the progress function does it. */
+struct disturbance {
+    const char *path;
+    int kind;
+    bool done;
+};
+
+static void disturb(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct disturbance *disturbance = context;
+    if (disturbance->done || done_bytes < total_bytes / 2)
+        return;
+    disturbance->done = true;
+    FILE *file = fopen(disturbance->path, disturbance->kind == 0 ? "ab" : "r+b");
+    ck_assert_ptr_nonnull(file);
+    fputs(disturbance->kind == 2 ? "ba" : "more", file);
+    fclose(file);
+    if (disturbance->kind == 1)
+        ck_assert_int_eq(truncate(disturbance->path, 3), 0);
+}
+
+START_TEST(prepare_changing_files_are_noticed)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    char in[512], dir[512];
+    fixture_open(&fixture);
+    strcpy(in, fixture_path(&fixture, "in.txt"));
+    strcpy(dir, fixture_path(&fixture, "out"));
+    const char *inputs[1] = {in};
+    for (int kind = 0; kind < 3; kind++) {
+        struct disturbance disturbance = {.path = in, .kind = kind};
+        const struct prepare_spec spec = {.inputs = inputs,
+                                          .input_count = 1,
+                                          .out_dir = dir,
+                                          .tokenizer = TOKENIZER_CHARS,
+                                          .val_fraction = 0.5,
+                                          .progress = disturb,
+                                          .progress_context = &disturbance};
+        fixture_write_text(&fixture, "in.txt", "abababab");
+        ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_DATA);
+        ck_assert(disturbance.done);
+        FIXTURE_SAYS(&fixture, "in.txt: the file changed while it was read");
+        ck_assert_int_ne(access(fixture_path(&fixture, "out/train.bin"), F_OK), 0);
+    }
+    ck_assert_int_eq(rmdir(dir), 0); /* nothing was left in it */
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(prepare_survives_failed_allocations)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    enum gt_status status = GT_NO_MEMORY;
+    size_t n = 0;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.txt", "some text");
+    while (status == GT_NO_MEMORY && n < 60) {
+        hostmem_fail_at(fixture.mem, ++n);
+        status = prepare(&fixture, TOKENIZER_CHARS, "in.txt", 0.5, &result);
+        if (status != GT_OK)
+            ck_assert_int_ne(access(fixture_path(&fixture, "out/train.bin"), F_OK), 0);
+    }
+    hostmem_fail_at(fixture.mem, 0);
+    ck_assert_int_eq(status, GT_OK);
+    ck_assert_uint_gt(n, 8);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* The numbers that nanoGPT's data/shakespeare_char/prepare.py prints. */
+START_TEST(prepare_tinyshakespeare_matches_nanogpt)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    char path[1024], dir[512];
+    const char *folder = getenv("TINYSHAKESPEARE_DIR"), *top = getenv("top_srcdir");
+    if (folder != NULL)
+        snprintf(path, sizeof path, "%s/input.txt", folder);
+    else
+        snprintf(path, sizeof path, "%s/../shared/data/tinyshakespeare/input.txt", top != NULL ? top : ".");
+    if (access(path, R_OK) != 0) {
+        unit_skip("prepare_tinyshakespeare_matches_nanogpt", "no tinyshakespeare; set TINYSHAKESPEARE_DIR");
+        return;
+    }
+    fixture_open(&fixture);
+    strcpy(dir, fixture_path(&fixture, "out"));
+    const char *inputs[1] = {path};
+    const struct prepare_spec spec = {
+        .inputs = inputs, .input_count = 1, .out_dir = dir, .tokenizer = TOKENIZER_CHARS, .val_fraction = 0.1};
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_OK);
+    ck_assert_int_eq(result.train_tokens, 1003854);
+    ck_assert_int_eq(result.val_tokens, 111540);
+    ck_assert_int_eq(result.vocab_size, 65);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_prepare_suite(void)
+{
+    Suite *suite = suite_create("data_prepare");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, prepare_chars_splits_characters);
+    tcase_add_test(cases, prepare_folder_is_joined_with_newlines);
+    tcase_add_test(cases, prepare_characters_across_pieces);
+    tcase_add_test(cases, prepare_wide_vocabulary_makes_shards);
+    tcase_add_test(cases, prepare_refusals_leave_the_old_data_set);
+    tcase_add_test(cases, prepare_changing_files_are_noticed);
+    tcase_add_test(cases, prepare_survives_failed_allocations);
+    tcase_add_test(cases, prepare_tinyshakespeare_matches_nanogpt);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_prepare)

@@ -1,0 +1,274 @@
+/* Tests of src/data/tokenizer.c: encoding, streamed decoding, the file, and every kind of bad file. */
+#include "data/tokenizer.h"
+
+#include "base/rng.h"
+#include "data/utf8.h"
+#include "tests/unit/data_fixture.h"
+
+static const uint32_t sample_points[] = {'\n', ' ', 'a', 'b', 0xE9, 0x4E2D, 0x1F600};
+
+static struct tokenizer *make_chars(struct data_fixture *fixture)
+{
+    struct tokenizer *tokenizer = NULL;
+    ck_assert_int_eq(tokenizer_create_chars(fixture->mem, sample_points, 7, &tokenizer), GT_OK);
+    return tokenizer;
+}
+
+/* Pushes the ids and compares the text. */
+static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids, size_t count, const char *expected)
+{
+    struct tokenizer_stream stream = {.held_count = 0};
+    char text[256] = "", piece[TOKENIZER_TEXT_MAX];
+    for (size_t i = 0; i < count; i++) {
+        ck_assert_uint_eq(tokenizer_stream_push(tokenizer, &stream, ids[i], piece), strlen(piece));
+        strcat(text, piece);
+    }
+    tokenizer_stream_end(&stream, piece);
+    strcat(text, piece);
+    ck_assert_str_eq(text, expected);
+}
+
+START_TEST(tokenizer_chars_encode_and_decode)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_chars(&fixture);
+    const char *text = "ab \n\xC3\xA9\xE4\xB8\xAD\xF0\x9F\x98\x80";
+    int32_t ids[32];
+    size_t count = 0;
+    ck_assert_int_eq(tokenizer_vocab_size(tokenizer), 7);
+    ck_assert_int_eq(tokenizer_encode(tokenizer, text, strlen(text), "start", ids, &count), GT_OK);
+    const int32_t expected[] = {2, 3, 1, 0, 4, 5, 6};
+    ck_assert_uint_eq(count, 7);
+    ck_assert_int_eq(memcmp(ids, expected, sizeof expected), 0);
+    expect_decoded(tokenizer, ids, count, text);
+    ck_assert_int_eq(tokenizer_id_of(tokenizer, 'c'), -1);
+    ck_assert_int_eq(tokenizer_id_of(tokenizer, 0x10FFFF), -1);
+    ck_assert_int_eq(tokenizer_encode(tokenizer, "abc", 3, "start", ids, &count), GT_DATA);
+    FIXTURE_SAYS(&fixture, "start: the character U+0063 at byte 2");
+    ck_assert_int_eq(tokenizer_encode(tokenizer, "a\xFF", 2, "start", ids, &count), GT_DATA);
+    FIXTURE_SAYS(&fixture, "byte 1 is not UTF-8");
+    ck_assert_int_eq(tokenizer_encode(tokenizer, "a\xC3", 2, "start", ids, &count), GT_DATA);
+    const int32_t outside[] = {2, 7, -1, 3};
+    expect_decoded(tokenizer, outside, 4,
+                   "a\xEF\xBF\xBD\xEF\xBF\xBD"
+                   "b");
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokenizer_bytes_decode_as_a_stream)
+{
+    struct data_fixture fixture;
+    struct tokenizer *tokenizer = NULL;
+    struct tokenizer_stream stream = {.held_count = 0};
+    char piece[TOKENIZER_TEXT_MAX];
+    fixture_open(&fixture);
+    ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &tokenizer), GT_OK);
+    ck_assert_uint_eq(tokenizer_stream_push(tokenizer, &stream, 0xE4, piece), 0);
+    ck_assert_uint_eq(tokenizer_stream_push(tokenizer, &stream, 0xB8, piece), 0);
+    ck_assert_uint_eq(tokenizer_stream_push(tokenizer, &stream, 0xAD, piece), 3);
+    ck_assert_str_eq(piece, "\xE4\xB8\xAD");
+    const int32_t broken[] = {'a', 0xF0, 0x9F, 0x98, 'b', 0xFF, 0xE4, 0xB8};
+    expect_decoded(tokenizer, broken, 8,
+                   "a\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
+                   "b\xEF\xBF\xBD\xEF\xBF\xBD");
+    int32_t all[256], ids[256];
+    unsigned char bytes[256];
+    size_t count = 0;
+    for (int i = 0; i < 256; i++) {
+        bytes[i] = (unsigned char)i;
+        all[i] = i;
+    }
+    ck_assert_int_eq(tokenizer_encode(tokenizer, (const char *)bytes, 256, "start", ids, &count), GT_OK);
+    ck_assert_uint_eq(count, 256);
+    ck_assert_int_eq(memcmp(all, ids, sizeof ids), 0);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Whatever is pushed, what comes out is valid UTF-8 and within its bound. */
+START_TEST(tokenizer_stream_is_always_valid)
+{
+    struct data_fixture fixture;
+    struct tokenizer *tokenizer = NULL;
+    struct tokenizer_stream stream = {.held_count = 0};
+    fixture_open(&fixture);
+    ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &tokenizer), GT_OK);
+    for (uint32_t i = 0; i < 200000; i++) {
+        static const unsigned char interesting[] = {0xE0, 0xA0, 0x80, 0xED, 0x9F, 0xF0,
+                                                    0x90, 0xF4, 0x8F, 0xBF, 'a',  0xC2};
+        const struct philox_block random =
+            philox4x32_10(philox_key_make(unit_seed(), RNG_SAMPLE), (struct philox_block){{i}});
+        const int32_t id =
+            random.word[0] % 4 ? interesting[random.word[1] % sizeof interesting] : (int32_t)(random.word[1] % 258) - 1;
+        char piece[TOKENIZER_TEXT_MAX];
+        const size_t length = tokenizer_stream_push(tokenizer, &stream, id, piece);
+        ck_assert_uint_lt(length, TOKENIZER_TEXT_MAX);
+        ck_assert_uint_le(stream.held_count, 3);
+        for (size_t at = 0; at < length;) {
+            uint32_t value = 0;
+            const int used = utf8_decode((const unsigned char *)piece + at, length - at, &value);
+            ck_assert_int_gt(used, 0);
+            at += (size_t)used;
+        }
+    }
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokenizer_file_round_trips)
+{
+    struct data_fixture fixture;
+    struct tokenizer *back = NULL, *bytes = NULL;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_chars(&fixture);
+    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    ck_assert_int_eq(tokenizer_open_dataset(fixture.mem, fixture.folder, &back), GT_OK);
+    ck_assert_int_eq(tokenizer_kind_of(back), TOKENIZER_CHARS);
+    ck_assert_int_eq(tokenizer_vocab_size(back), 7);
+    ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
+    for (size_t i = 0; i < 7; i++)
+        ck_assert_int_eq(tokenizer_id_of(back, sample_points[i]), (int32_t)i);
+    tokenizer_destroy(back);
+    ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
+    ck_assert_uint_ne(tokenizer_hash(bytes), tokenizer_hash(tokenizer));
+    ck_assert_int_eq(tokenizer_save(bytes, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    ck_assert_int_eq(tokenizer_open_file(fixture.mem, fixture.path, &back), GT_OK);
+    ck_assert_int_eq(tokenizer_kind_of(back), TOKENIZER_BYTES);
+    tokenizer_destroy(back);
+    tokenizer_destroy(bytes);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokenizer_bad_files_are_refused)
+{
+#define HEAD "{\"format\": \"gpt-train-tokenizer\", \"version\": 1, \"kind\": \"chars\", "
+#define TAIL ", \"hash\": \"crc32c:00000000\"}"
+    static const struct {
+        const char *text, *says;
+        enum gt_status status;
+    } bad[] = {
+        {"", "gpt_tokenizer.json", GT_DATA},
+        {"{", "gpt_tokenizer.json", GT_DATA},
+        {"{\"model\": 1}", "\"format\"", GT_DATA},
+        {"{\"format\": \"other\"}", "\"format\": expected \"gpt-train-tokenizer\"", GT_DATA},
+        {"{\"format\": \"gpt-train-tokenizer\", \"version\": 2, \"kind\": \"bytes\"}", "version 2", GT_UNSUPPORTED},
+        {"{\"format\": \"gpt-train-tokenizer\", \"version\": 1, \"kind\": \"gpt2\"}", "\"gpt2\"", GT_UNSUPPORTED},
+        {HEAD "\"vocab_size\": 2" TAIL, "\"vocabulary\"", GT_DATA},
+        {HEAD "\"vocab_size\": 0, \"vocabulary\": []" TAIL, "\"vocabulary\"", GT_DATA},
+        {HEAD "\"vocab_size\": 2, \"vocabulary\": [98, 97]" TAIL, "entry 1", GT_DATA},
+        {HEAD "\"vocab_size\": 2, \"vocabulary\": [97, 97]" TAIL, "entry 1", GT_DATA},
+        {HEAD "\"vocab_size\": 1, \"vocabulary\": [55296]" TAIL, "entry 0", GT_DATA},
+        {HEAD "\"vocab_size\": 1, \"vocabulary\": [1114112]" TAIL, "entry 0", GT_DATA},
+        {HEAD "\"vocab_size\": 1, \"vocabulary\": [-1]" TAIL, "entry 0", GT_DATA},
+        {HEAD "\"vocab_size\": 1, \"vocabulary\": [\"a\"]" TAIL, "entry 0", GT_DATA},
+        {HEAD "\"vocab_size\": 3, \"vocabulary\": [97, 98]" TAIL, "\"vocab_size\"", GT_DATA},
+        {HEAD "\"vocab_size\": 2, \"vocabulary\": [97, 98]" TAIL, "\"hash\"", GT_DATA},
+        {"\x80\x04\x95 pickle", "pickle", GT_UNSUPPORTED},
+    };
+    struct data_fixture fixture;
+    struct tokenizer *tokenizer = NULL;
+    fixture_open(&fixture);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const size_t lines = log_count(LOG_ERROR);
+        fixture_write_text(&fixture, "gpt_tokenizer.json", bad[i].text);
+        ck_assert_msg(tokenizer_open_dataset(fixture.mem, fixture.folder, &tokenizer) == bad[i].status, "case %zu", i);
+        ck_assert_ptr_null(tokenizer);
+        ck_assert_uint_eq(log_count(LOG_ERROR), lines + 1);
+        FIXTURE_SAYS(&fixture, "gpt_tokenizer.json");
+        FIXTURE_SAYS(&fixture, bad[i].says);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* One changed bit anywhere in the list of a good file is noticed. */
+START_TEST(tokenizer_flipped_bits_are_noticed)
+{
+    struct data_fixture fixture;
+    struct tokenizer *tokenizer = NULL, *back = NULL;
+    size_t count = 0;
+    fixture_open(&fixture);
+    tokenizer = make_chars(&fixture);
+    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    char *text = fixture_read(&fixture, "gpt_tokenizer.json", &count);
+    const size_t begin = (size_t)(strchr(text, '[') - text);
+    for (size_t bit = begin * 8; bit < (count - 2) * 8; bit++) {
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+        fixture_write(&fixture, "gpt_tokenizer.json", text, count);
+        if (tokenizer_open_dataset(fixture.mem, fixture.folder, &back) == GT_OK) {
+            /* Only white space turned into other white space may pass. */
+            ck_assert_msg(strchr(" \n\t\r", text[bit / 8]) != NULL, "bit %zu", bit);
+            tokenizer_destroy(back);
+        }
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+    }
+    free(text);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokenizer_pickle_is_never_read)
+{
+    struct data_fixture fixture;
+    struct tokenizer *tokenizer = (struct tokenizer *)&fixture;
+    fixture_open(&fixture);
+    ck_assert_int_eq(tokenizer_open_dataset(fixture.mem, fixture.folder, &tokenizer), GT_OK);
+    ck_assert_ptr_null(tokenizer);
+    ck_assert_str_eq(fixture.line, "");
+    fixture_write_text(&fixture, "meta.pkl", "cos\nsystem\n(S'false'\ntR.");
+    const size_t notes = log_count(LOG_NOTE);
+    ck_assert_int_eq(tokenizer_open_dataset(fixture.mem, fixture.folder, &tokenizer), GT_OK);
+    ck_assert_ptr_null(tokenizer);
+    ck_assert_uint_eq(log_count(LOG_NOTE), notes + 1);
+    FIXTURE_SAYS(&fixture, "meta.pkl");
+    FIXTURE_SAYS(&fixture, "gpt-prepare --tokenizer=chars");
+    ck_assert_int_eq(tokenizer_open_file(fixture.mem, fixture_path(&fixture, "meta.pkl"), &tokenizer), GT_UNSUPPORTED);
+    FIXTURE_SAYS(&fixture, "gpt-prepare --tokenizer=chars");
+    ck_assert_ptr_null(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokenizer_survives_failed_allocations)
+{
+    struct data_fixture fixture;
+    struct tokenizer *tokenizer = NULL, *back = NULL;
+    fixture_open(&fixture);
+    tokenizer = make_chars(&fixture);
+    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    for (size_t n = 1; n <= 2; n++) {
+        hostmem_fail_at(fixture.mem, n);
+        ck_assert_int_eq(tokenizer_open_dataset(fixture.mem, fixture.folder, &back), GT_NO_MEMORY);
+        ck_assert_ptr_null(back);
+    }
+    hostmem_fail_at(fixture.mem, 0);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_tokenizer_suite(void)
+{
+    Suite *suite = suite_create("data_tokenizer");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, tokenizer_chars_encode_and_decode);
+    tcase_add_test(cases, tokenizer_bytes_decode_as_a_stream);
+    tcase_add_test(cases, tokenizer_stream_is_always_valid);
+    tcase_add_test(cases, tokenizer_file_round_trips);
+    tcase_add_test(cases, tokenizer_bad_files_are_refused);
+    tcase_add_test(cases, tokenizer_flipped_bits_are_noticed);
+    tcase_add_test(cases, tokenizer_pickle_is_never_read);
+    tcase_add_test(cases, tokenizer_survives_failed_allocations);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_tokenizer)

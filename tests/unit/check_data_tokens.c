@@ -1,0 +1,269 @@
+/* Tests of src/data/tokens.c: both formats, many shards, large offsets, and every kind of bad file. */
+#include "data/tokens.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "tests/unit/data_fixture.h"
+
+static enum gt_status open_folder(struct data_fixture *fixture, int64_t vocab, int64_t block, struct token_source **out)
+{
+    const struct token_source_spec spec = {
+        .folder = fixture->folder, .split = TOKEN_TRAIN, .vocab_size = vocab, .block_size = block};
+    return token_source_open(fixture->mem, &spec, out);
+}
+
+/* Opens the folder, expects GT_DATA and one line with both texts. */
+static void expect_refused(struct data_fixture *fixture, int64_t block, const char *first, const char *second)
+{
+    struct token_source *source = NULL;
+    const size_t lines = log_count(LOG_ERROR);
+    ck_assert_int_eq(open_folder(fixture, 0, block, &source), GT_DATA);
+    ck_assert_ptr_null(source);
+    ck_assert_uint_eq(log_count(LOG_ERROR), lines + 1);
+    FIXTURE_SAYS(fixture, first);
+    FIXTURE_SAYS(fixture, second);
+}
+
+START_TEST(tokens_nanogpt_file_reads)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    const size_t count = 100001; /* several staging buffers */
+    int32_t *ids = malloc(count * sizeof ids[0]);
+    fixture_open(&fixture);
+    fixture_write_u16(&fixture, "train.bin", count, 0);
+    fixture_write_u16(&fixture, "train_000.bin", 5, 0); /* train.bin stands alone */
+    fixture_write_u16(&fixture, "val.bin", 9, 40);
+    ck_assert_int_eq(open_folder(&fixture, 65536, 64, &source), GT_OK);
+    ck_assert_int_eq(token_source_length(source), (int64_t)count);
+    hostmem_phase_set(fixture.mem, HOSTMEM_RUN);
+    ck_assert_int_eq(token_source_read(source, 0, (int64_t)count, ids), GT_OK);
+    hostmem_phase_set(fixture.mem, HOSTMEM_INIT);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(ids[i], (int32_t)(i & 0xFFFF));
+    ck_assert_int_eq(token_source_read(source, (int64_t)count, 0, ids), GT_OK);
+    ck_assert_int_eq(token_source_read(source, (int64_t)count - 1, 1, ids), GT_OK);
+    ck_assert_int_eq(ids[0], (int32_t)((count - 1) & 0xFFFF));
+    token_source_close(source);
+    const struct token_source_spec val = {.folder = fixture.folder, .split = TOKEN_VAL};
+    ck_assert_int_eq(token_source_open(fixture.mem, &val, &source), GT_OK);
+    ck_assert_int_eq(token_source_length(source), 9);
+    token_source_close(source);
+    fixture_close(&fixture);
+    free(ids);
+}
+END_TEST
+
+START_TEST(tokens_many_shards_are_one_sequence)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    int32_t ids[6000];
+    size_t total = 0;
+    fixture_open(&fixture);
+    for (unsigned i = 0; i < 300; i++) { /* more than may be open at a time */
+        const size_t count = 1 + i % 20;
+        char name[64];
+        snprintf(name, sizeof name, "web_train_%06u.bin", i);
+        const uint32_t narrow[3] = {20240520, 1, (uint32_t)count}, wide[3] = {20240801, 7, (uint32_t)count};
+        fixture_write_shard(&fixture, name, i % 2 ? wide : narrow, i % 2 ? 4 : 2, count, (uint32_t)total);
+        total += count;
+    }
+    fixture_write_u16(&fixture, "web_val_000000.bin", 77, 0);
+    fixture_write_text(&fixture, "web_training.bin", "x"); /* not of the split */
+    ck_assert_int_eq(open_folder(&fixture, 6000, 0, &source), GT_OK);
+    ck_assert_uint_eq(token_source_shard_count(source), 300);
+    ck_assert_int_eq(token_source_length(source), (int64_t)total);
+    for (int pass = 0; pass < 2; pass++) {
+        ck_assert_int_eq(token_source_read(source, 0, (int64_t)total, ids), GT_OK);
+        for (size_t i = 0; i < total; i++)
+            ck_assert_int_eq(ids[i], (int32_t)i);
+    }
+    for (size_t i = 0; i < 300; i++) {
+        const int64_t first = token_source_shard_first(source, i);
+        ck_assert_int_eq(token_source_read(source, first, token_source_shard_length(source, i), ids), GT_OK);
+        ck_assert_int_eq(ids[0], (int32_t)first);
+    }
+    token_source_close(source);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokens_beyond_4_gib_read)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    const uint32_t count = 1500000000u; /* x 4 bytes = 5.6 GiB, all but the end a hole */
+    const uint32_t header[3] = {20240801, 7, count};
+    const unsigned char last[8] = {0x39, 0x30, 0, 0, 0x40, 0xE2, 1, 0}; /* 12345, 123456 */
+    const off_t size = (off_t)1024 + (off_t)count * 4;
+    int32_t ids[4];
+    fixture_open(&fixture);
+    fixture_write_shard(&fixture, "x_train_1.bin", header, 4, 0, 0);
+    const int fd = open(fixture.path, O_WRONLY);
+    ck_assert_int_ge(fd, 0);
+    const int sparse = ftruncate(fd, size);
+    if (sparse != 0 || pwrite(fd, last, sizeof last, size - 8) != 8) {
+        close(fd);
+        fixture_close(&fixture);
+        unit_skip("tokens_beyond_4_gib_read", "the temporary folder takes no sparse file of 5.6 GiB");
+        return;
+    }
+    close(fd);
+    ck_assert_int_eq(open_folder(&fixture, 200000, 1024, &source), GT_OK);
+    ck_assert_int_eq(token_source_length(source), count);
+    ck_assert_int_eq(token_source_read(source, (int64_t)count - 4, 4, ids), GT_OK);
+    ck_assert(ids[0] == 0 && ids[1] == 0 && ids[2] == 12345 && ids[3] == 123456);
+    token_source_close(source);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokens_bad_files_are_refused)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    expect_refused(&fixture, 8, fixture.folder, "no train tokens");
+    fixture_write(&fixture, "train.bin", "", 0);
+    expect_refused(&fixture, 8, "train.bin", "empty");
+    fixture_write_text(&fixture, "train.bin", "abc");
+    expect_refused(&fixture, 0, "train.bin", "3 bytes");
+    fixture_write_u16(&fixture, "train.bin", 8, 0);
+    expect_refused(&fixture, 8, "8 tokens", "block_size + 1 = 9");
+    const uint32_t long_count[3] = {20240520, 1, 11}, short_count[3] = {20240520, 1, 9}, zero[3] = {20240520, 1, 0};
+    fixture_write_shard(&fixture, "train.bin", long_count, 2, 10, 0);
+    expect_refused(&fixture, 8, "header[2]", "1046 bytes; it has 1044");
+    fixture_write_shard(&fixture, "train.bin", short_count, 2, 10, 0);
+    expect_refused(&fixture, 8, "header[2]", "1042 bytes; it has 1044");
+    fixture_write_shard(&fixture, "train.bin", zero, 2, 0, 0);
+    expect_refused(&fixture, 0, "header[2]", "is 0");
+    const uint32_t version[3] = {20240520, 7, 10}, negative[3] = {20240801, 7, 0xFFFFFFFFu},
+                   model[3] = {20240326, 3, 9};
+    fixture_write_shard(&fixture, "train.bin", version, 2, 10, 0);
+    expect_refused(&fixture, 8, "header[1]", "version 1");
+    fixture_write_shard(&fixture, "train.bin", negative, 4, 10, 0);
+    expect_refused(&fixture, 8, "header[2]", "is -1");
+    fixture_write_shard(&fixture, "train.bin", model, 2, 10, 0);
+    expect_refused(&fixture, 8, "20240326", "model file");
+    const unsigned char magic_only[4] = {0x88, 0xD8, 0x34, 0x01};
+    fixture_write(&fixture, "train.bin", magic_only, 4);
+    expect_refused(&fixture, 1, "header of 1024 bytes", "has 4");
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokens_missing_files_are_refused)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    fixture_open(&fixture);
+    struct token_source_spec spec = {.folder = "/nonexistent/data/x", .split = TOKEN_VAL};
+    ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_DATA);
+    FIXTURE_SAYS(&fixture, "/nonexistent/data/x");
+    const char *paths[1] = {fixture_path(&fixture, "none.bin")};
+    spec.paths = paths;
+    spec.path_count = 1;
+    ck_assert_int_eq(token_source_open(fixture.mem, &spec, &source), GT_IO);
+    FIXTURE_SAYS(&fixture, "none.bin");
+    ck_assert_ptr_null(source);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokens_ids_outside_the_vocabulary_are_named)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    int32_t ids[100];
+    const uint32_t header[3] = {20240801, 7, 3};
+    fixture_open(&fixture);
+    fixture_write_u16(&fixture, "train_a.bin", 50, 0);
+    fixture_write_u16(&fixture, "train_b.bin", 50, 10);
+    ck_assert_int_eq(open_folder(&fixture, 59, 4, &source), GT_OK);
+    ck_assert_int_eq(token_source_read(source, 0, 99, ids), GT_OK);
+    ck_assert_int_eq(token_source_read(source, 0, 100, ids), GT_DATA);
+    FIXTURE_SAYS(&fixture, "train_b.bin: token 49 is id 59, outside the vocabulary of 59");
+    token_source_close(source);
+    fixture_write_shard(&fixture, "train.bin", header, 4, 3, 0x7FFFFFFEu); /* no vocabulary: above int32 */
+    ck_assert_int_eq(open_folder(&fixture, 0, 0, &source), GT_OK);
+    ck_assert_int_eq(token_source_read(source, 0, 2, ids), GT_OK);
+    ck_assert_int_eq(token_source_read(source, 0, 3, ids), GT_DATA);
+    FIXTURE_SAYS(&fixture, "token 2 is id 2147483648");
+    token_source_close(source);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokens_truncation_while_reading_is_noticed)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    int32_t ids[100];
+    fixture_open(&fixture);
+    fixture_write_u16(&fixture, "train.bin", 100, 0);
+    ck_assert_int_eq(open_folder(&fixture, 200, 8, &source), GT_OK);
+    ck_assert_int_eq(truncate(fixture_path(&fixture, "train.bin"), 150), 0);
+    ck_assert_int_eq(token_source_read(source, 0, 75, ids), GT_OK);
+    ck_assert_int_eq(token_source_read(source, 70, 10, ids), GT_DATA);
+    FIXTURE_SAYS(&fixture, "train.bin");
+    FIXTURE_SAYS(&fixture, "truncated");
+    token_source_close(source);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(tokens_short_shard_is_warned_about)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    fixture_open(&fixture);
+    fixture_write_u16(&fixture, "train_a.bin", 9, 0);
+    fixture_write_u16(&fixture, "train_b.bin", 8, 0);
+    ck_assert_int_eq(open_folder(&fixture, 200, 8, &source), GT_OK);
+    FIXTURE_SAYS(&fixture, "train_b.bin: 8 tokens");
+    token_source_close(source);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* The open fails at allocation 1, 2, ... and leaves nothing behind (fixture_close checks), until it succeeds. */
+START_TEST(tokens_failed_allocations_are_survived)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    size_t n = 0;
+    fixture_open(&fixture);
+    fixture_write_u16(&fixture, "train_a.bin", 9, 0);
+    fixture_write_u16(&fixture, "train_b.bin", 9, 0);
+    enum gt_status status = GT_NO_MEMORY;
+    while (status == GT_NO_MEMORY && n < 50) {
+        hostmem_fail_at(fixture.mem, ++n);
+        status = open_folder(&fixture, 200, 8, &source);
+    }
+    hostmem_fail_at(fixture.mem, 0);
+    ck_assert_int_eq(status, GT_OK);
+    ck_assert_uint_ge(n, 5);
+    token_source_close(source);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_tokens_suite(void)
+{
+    Suite *suite = suite_create("data_tokens");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, tokens_nanogpt_file_reads);
+    tcase_add_test(cases, tokens_many_shards_are_one_sequence);
+    tcase_add_test(cases, tokens_beyond_4_gib_read);
+    tcase_add_test(cases, tokens_bad_files_are_refused);
+    tcase_add_test(cases, tokens_missing_files_are_refused);
+    tcase_add_test(cases, tokens_ids_outside_the_vocabulary_are_named);
+    tcase_add_test(cases, tokens_truncation_while_reading_is_noticed);
+    tcase_add_test(cases, tokens_short_shard_is_warned_about);
+    tcase_add_test(cases, tokens_failed_allocations_are_survived);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_tokens)

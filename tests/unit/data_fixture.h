@@ -1,0 +1,122 @@
+/* What the tests of src/data share: a scratch folder, files in it, and the last line that was logged. */
+#ifndef GPT_TRAIN_UNIT_DATA_FIXTURE_H
+#define GPT_TRAIN_UNIT_DATA_FIXTURE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hostmem.h"
+#include "base/log.h"
+#include "tests/unit/unit_main.h"
+
+struct data_fixture {
+    struct hostmem *mem;
+    char folder[256];
+    char path[512];  /* of the latest fixture_path() */
+    char line[4096]; /* the last line of the log */
+};
+
+static inline void fixture_sink(void *context, enum log_level level, const char *line)
+{
+    struct data_fixture *fixture = context;
+    (void)level;
+    snprintf(fixture->line, sizeof fixture->line, "%s", line);
+}
+
+static inline void fixture_open(struct data_fixture *fixture)
+{
+    const char *base = getenv("TMPDIR");
+    memset(fixture, 0, sizeof *fixture);
+    snprintf(fixture->folder, sizeof fixture->folder, "%s/gpt-train-data-XXXXXX", base != NULL ? base : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(fixture->folder));
+    ck_assert_int_eq(hostmem_create(&fixture->mem), GT_OK);
+    log_sink_set(fixture_sink, fixture);
+}
+
+/* Removes the folder and fails when host memory was not released. */
+static inline void fixture_close(struct data_fixture *fixture)
+{
+    char command[600];
+    struct hostmem_counters counters;
+    log_sink_set(NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf '%s'", fixture->folder);
+    ck_assert_int_eq(system(command), 0);
+    hostmem_counters_get(fixture->mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_phase_set(fixture->mem, HOSTMEM_CLOSE);
+    hostmem_destroy(fixture->mem);
+}
+
+static inline const char *fixture_path(struct data_fixture *fixture, const char *name)
+{
+    snprintf(fixture->path, sizeof fixture->path, "%s/%s", fixture->folder, name);
+    return fixture->path;
+}
+
+static inline void fixture_write(struct data_fixture *fixture, const char *name, const void *bytes, size_t count)
+{
+    FILE *file = fopen(fixture_path(fixture, name), "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, count, file), count);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static inline void fixture_write_text(struct data_fixture *fixture, const char *name, const char *text)
+{
+    fixture_write(fixture, name, text, strlen(text));
+}
+
+static inline void fixture_make_folder(struct data_fixture *fixture, const char *name)
+{
+    ck_assert_int_eq(mkdir(fixture_path(fixture, name), 0777), 0);
+}
+
+/* A file's content with a terminator, for free(). */
+static inline char *fixture_read(struct data_fixture *fixture, const char *name, size_t *out_count)
+{
+    FILE *file = fopen(fixture_path(fixture, name), "rb");
+    ck_assert_ptr_nonnull(file);
+    char *bytes = malloc((size_t)1 << 24);
+    ck_assert_ptr_nonnull(bytes);
+    *out_count = fread(bytes, 1, ((size_t)1 << 24) - 1, file);
+    bytes[*out_count] = '\0';
+    fclose(file);
+    return bytes;
+}
+
+/* A headerless file of `count` 16-bit ids: first, first + 1, ... modulo 65,536. */
+static inline void fixture_write_u16(struct data_fixture *fixture, const char *name, size_t count, unsigned first)
+{
+    unsigned char *bytes = malloc(2 * count + 1);
+    ck_assert_ptr_nonnull(bytes);
+    for (size_t i = 0; i < count; i++) {
+        bytes[2 * i] = (unsigned char)((first + i) & 0xFF);
+        bytes[2 * i + 1] = (unsigned char)((first + i) >> 8 & 0xFF);
+    }
+    fixture_write(fixture, name, bytes, 2 * count);
+    free(bytes);
+}
+
+/* An llm.c shard with ids first, first + 1, ...; header fields as given, `count` ids of `width` bytes in truth. */
+static inline void fixture_write_shard(struct data_fixture *fixture, const char *name, const uint32_t header[3],
+                                       size_t width, size_t count, uint32_t first)
+{
+    const size_t size = 1024 + count * width;
+    unsigned char *bytes = calloc(size, 1);
+    ck_assert_ptr_nonnull(bytes);
+    for (size_t i = 0; i < 12; i++)
+        bytes[i] = (unsigned char)(header[i / 4] >> 8 * (i % 4) & 0xFF);
+    for (size_t i = 0; i < count * width; i++)
+        bytes[1024 + i] = (unsigned char)((first + (uint32_t)(i / width)) >> 8 * (i % width) & 0xFF);
+    fixture_write(fixture, name, bytes, size);
+    free(bytes);
+}
+
+#define FIXTURE_SAYS(fixture, text) \
+    ck_assert_msg(strstr((fixture)->line, text) != NULL, "the log says: %s", (fixture)->line)
+
+#endif

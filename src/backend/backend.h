@@ -1,0 +1,107 @@
+/* The backend interface: memory, copies and op lists on one device.
+ *
+ * src/ names no vendor; a backend is one `const struct backend_ops` in backends/NAME/, and the way to any kernel is
+ * trainer -> exec -> backend_ops.run -> op_impl.run -> the file named after the op.  The arena is the only allocation:
+ * it is asked for once, committed (touched) before step 1 and given back at the end.
+ */
+#ifndef GPT_TRAIN_BACKEND_BACKEND_H
+#define GPT_TRAIN_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "model/op.h"
+
+#define BACKEND_SEGMENTS_MAX 16
+#define BACKEND_TEXT_MAX 128
+
+/* A backend's own struct starts with this. */
+struct backend {
+    const struct backend_ops *ops;
+};
+
+struct backend_open_options {
+    int32_t device;  /* index of the device within the backend */
+    int32_t threads; /* CPU: worker threads; 0 = all that this process may use */
+};
+
+struct backend_info {
+    char device[BACKEND_TEXT_MAX]; /* "AMD EPYC 7B13, 2 threads, AVX2" */
+    char detail[BACKEND_TEXT_MAX]; /* libraries and versions: "OpenBLAS 0.3.21, 2 OpenMP threads" */
+    uint64_t total_bytes;          /* memory of the device */
+    uint64_t free_bytes;           /* what could be had now */
+    uint64_t context_bytes;        /* what the backend itself holds beside the arena */
+    uint64_t largest_allocation_bytes;
+    uint32_t alignment_bytes; /* every tensor starts at a multiple of this */
+    uint32_t dtypes;          /* bit per enum dtype that ops may use for storage */
+    int32_t threads;
+};
+
+struct backend_segment {
+    enum memory_space space;
+    uint64_t size_bytes;
+};
+
+/* One implementation of one op.  supports() and workspace_bytes() are pure; a NULL workspace_bytes means none.  run()
+ * is called with operands that supports() accepted. */
+struct op_impl {
+    bool (*supports)(const struct backend *backend, const struct op_call *call);
+    size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
+    enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *call);
+};
+
+struct backend_ops {
+    const char *name; /* "cpu" */
+    enum gt_status (*open)(const struct backend_open_options *options,
+                           struct backend **out); /* GT_DEVICE, GT_NO_MEMORY */
+    void (*close)(struct backend *backend);       /* accepts NULL */
+    enum gt_status (*info)(struct backend *backend, struct backend_info *out);
+    /* Allocates and commits all segments at once; a second call is an error.  Errors: GT_NO_MEMORY, with numbers. */
+    enum gt_status (*arena)(struct backend *backend, const struct backend_segment *segments, int32_t count);
+    /* Host memory to the device and back, in order on a queue; both return when the host memory may be reused. */
+    enum gt_status (*upload)(struct backend *backend, int32_t queue, struct address to, const void *from, size_t bytes);
+    enum gt_status (*download)(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
+    /* Runs `count` calls in order on a queue. */
+    enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
+    enum gt_status (*sync)(struct backend *backend, int32_t queue); /* waits until the queue is empty */
+    /* Measures the device's fp32 matrix rate for MFU, FLOP/s, in under `seconds`.  Needs the arena, which it may
+     * overwrite from `scratch` for `scratch_bytes`. */
+    enum gt_status (*peak_flops)(struct backend *backend, struct address scratch, size_t scratch_bytes, double seconds,
+                                 double *out);
+    const struct op_impl *table; /* [OP_KIND_COUNT] */
+};
+
+/* The backends of this build, in the order that --backend=auto tries them; NULL at the end. */
+const struct backend_ops *const *backend_registry(void);
+/* By name; NULL when this build has none of that name. */
+const struct backend_ops *backend_find(const char *name);
+
+/* Counting and fault injection: wraps an open backend; closing the wrapper closes the inner one. */
+struct backend_counters {
+    uint64_t arena_calls, arena_bytes; /* bytes asked of the device */
+    uint64_t upload_calls, upload_bytes;
+    uint64_t download_calls, download_bytes;
+    uint64_t run_calls, ops;
+    uint64_t sync_calls;
+};
+
+enum backend_call {
+    BACKEND_CALL_INFO,
+    BACKEND_CALL_ARENA,
+    BACKEND_CALL_UPLOAD,
+    BACKEND_CALL_DOWNLOAD,
+    BACKEND_CALL_RUN,
+    BACKEND_CALL_SYNC,
+    BACKEND_CALL_COUNT
+};
+
+/* Errors: GT_NO_MEMORY (the inner backend is not closed then). */
+enum gt_status backend_wrap(struct backend *inner, struct backend **out);
+void backend_wrap_counters(const struct backend *wrapper, struct backend_counters *out);
+/* The n-th call of that kind from now (1 = the next) fails with `status`, without reaching the inner backend. */
+void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status);
+
+#endif

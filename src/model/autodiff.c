@@ -1,0 +1,225 @@
+/* Reverse-mode differentiation: the books.
+ *
+ * The forward ops of a program are taken out and put back in the order to run them: trunk ops as they come, each loss
+ * chunk followed at once by its backward, and at the end the trunk's backward in reverse.  Which tensor holds which
+ * gradient is kept per forward tensor; the rules in autodiff_rules.c only say what to emit.
+ */
+#include "model/autodiff.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+struct autodiff {
+    struct graph *graph;
+    const struct autodiff_options *options;
+    struct graph_pen pen;
+    struct op *forward; /* the forward ops, moved out of the program */
+    int32_t forward_count;
+    int32_t tensor_count; /* tensors that existed before the first backward op */
+    int32_t *gradient;    /* [tensor_count] or TENSOR_NONE */
+    int32_t *parameter;   /* [tensor_count]: index into options->parameters or -1 */
+    bool *written;        /* [tensor_count]: parameters and views: a contribution was made */
+    bool *done;           /* [tensor_count]: the backward of the op that made it was emitted */
+};
+
+const struct autodiff_options *autodiff_options_get(const struct autodiff *ad)
+{
+    return ad->options;
+}
+
+static enum gt_status autodiff_init(struct autodiff *ad)
+{
+    struct hostmem *mem = ad->graph->mem;
+    struct program *program = &ad->graph->programs[ad->options->program];
+    size_t count = (size_t)ad->tensor_count;
+    void *array;
+    TRY(hostmem_alloc(mem, (size_t)program->count + 1, sizeof(struct op), "autodiff ops", &array));
+    ad->forward = array;
+    TRY(hostmem_alloc(mem, count, sizeof(int32_t), "autodiff gradients", &array));
+    ad->gradient = array;
+    TRY(hostmem_alloc(mem, count, sizeof(int32_t), "autodiff parameters", &array));
+    ad->parameter = array;
+    TRY(hostmem_alloc(mem, count, sizeof(bool), "autodiff written", &array));
+    ad->written = array;
+    TRY(hostmem_alloc(mem, count, sizeof(bool), "autodiff done", &array));
+    ad->done = array;
+    for (int32_t t = 0; t < ad->tensor_count; t++)
+        ad->gradient[t] = ad->parameter[t] = TENSOR_NONE;
+    for (int32_t p = 0; p < ad->options->parameter_count; p++) {
+        const struct autodiff_parameter *parameter = &ad->options->parameters[p];
+        ad->parameter[parameter->tensor] = p;
+        ad->gradient[parameter->tensor] = parameter->gradient;
+        ad->written[parameter->tensor] = ad->options->accumulate_parameters;
+    }
+    ad->forward_count = program->count;
+    memcpy(ad->forward, program->ops, (size_t)program->count * sizeof(struct op));
+    program->count = 0;
+    return GT_OK;
+}
+
+static void autodiff_close(struct autodiff *ad)
+{
+    hostmem_free(ad->graph->mem, ad->done);
+    hostmem_free(ad->graph->mem, ad->written);
+    hostmem_free(ad->graph->mem, ad->parameter);
+    hostmem_free(ad->graph->mem, ad->gradient);
+    hostmem_free(ad->graph->mem, ad->forward);
+}
+
+int32_t autodiff_gradient(struct autodiff *ad, int32_t tensor)
+{
+    assert(tensor >= 0 && tensor < ad->tensor_count);
+    return ad->gradient[tensor];
+}
+
+static enum gt_status gradient_tensor_add(struct autodiff *ad, int32_t tensor, int32_t *out)
+{
+    struct tensor gradient = ad->graph->tensors[tensor];
+    char name[TENSOR_NAME_MAX];
+    snprintf(name, sizeof name, "%.80s.grad", gradient.name);
+    memcpy(gradient.name, name, sizeof name);
+    gradient.category = CATEGORY_TEMPORARY;
+    gradient.input = gradient.output = false;
+    gradient.base = TENSOR_NONE;
+    gradient.view_offset = 0;
+    return graph_tensor_add(ad->graph, &gradient, out);
+}
+
+/* The gradient of a view is the same view of its base's gradient. */
+static enum gt_status view_gradient(struct autodiff *ad, int32_t view)
+{
+    int32_t base = ad->graph->tensors[view].base;
+    if (ad->gradient[base] == TENSOR_NONE)
+        TRY(gradient_tensor_add(ad, base, &ad->gradient[base]));
+    const struct tensor *t = &ad->graph->tensors[view];
+    int64_t row_elements = graph_tensor_elements(ad->graph, view) / t->dims[0];
+    return graph_view_add(ad->graph, ad->gradient[base], t->view_offset / row_elements, t->dims[0],
+                          &ad->gradient[view]);
+}
+
+/* Whether the buffer that holds the gradient of `tensor` is also that of a tensor whose gradient is still to be read. */
+static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
+{
+    for (int32_t t = 0; t < ad->tensor_count; t++) {
+        if (t != tensor && ad->gradient[t] == ad->gradient[tensor] && !ad->done[t])
+            return true;
+    }
+    return false;
+}
+
+static enum gt_status copy_emit(struct autodiff *ad, int32_t from, int32_t to, bool accumulate)
+{
+    struct op_attrs attrs = {.accumulate = accumulate ? 1u << COPY_Y : 0};
+    int32_t operands[COPY_OPERANDS] = {[COPY_X] = from, [COPY_Y] = to};
+    return graph_op_add(&ad->pen, OP_COPY, &attrs, "copy", operands);
+}
+
+enum gt_status autodiff_contribute(struct autodiff *ad, int32_t tensor, int32_t *out, bool *accumulate)
+{
+    assert(tensor >= 0 && tensor < ad->tensor_count);
+    bool first;
+    if (ad->parameter[tensor] >= 0) {
+        first = !ad->written[tensor];
+    } else if (ad->graph->tensors[tensor].base != TENSOR_NONE) {
+        first = !ad->written[tensor];
+        if (ad->gradient[tensor] == TENSOR_NONE)
+            TRY(view_gradient(ad, tensor));
+    } else if (ad->gradient[tensor] == TENSOR_NONE) {
+        first = true;
+        TRY(gradient_tensor_add(ad, tensor, &ad->gradient[tensor]));
+    } else {
+        first = false;
+        if (gradient_is_shared(ad, tensor)) {
+            int32_t own;
+            TRY(gradient_tensor_add(ad, tensor, &own));
+            TRY(copy_emit(ad, ad->gradient[tensor], own, false));
+            ad->gradient[tensor] = own;
+        }
+    }
+    ad->written[tensor] = true;
+    *out = ad->gradient[tensor];
+    *accumulate = !first;
+    return GT_OK;
+}
+
+enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient)
+{
+    bool plain = ad->parameter[tensor] < 0 && ad->graph->tensors[tensor].base == TENSOR_NONE;
+    if (plain && ad->gradient[tensor] == TENSOR_NONE) {
+        ad->gradient[tensor] = gradient;
+        return GT_OK;
+    }
+    int32_t to;
+    bool accumulate;
+    TRY(autodiff_contribute(ad, tensor, &to, &accumulate));
+    return copy_emit(ad, gradient, to, accumulate);
+}
+
+enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, const struct op_attrs *attrs,
+                             int32_t *operands)
+{
+    ad->pen.layer = of->layer;
+    ad->pen.chunk = of->chunk;
+    return graph_op_add(&ad->pen, kind, attrs, op_declaration(kind)->name, operands);
+}
+
+/* Emits the backward of one forward op, when the loss depends on it. */
+static enum gt_status backward_emit(struct autodiff *ad, const struct op *op)
+{
+    autodiff_rule_fn *rule = autodiff_rule(op->kind);
+    if (rule) {
+        ad->pen.pass = PASS_BACKWARD;
+        ad->pen.layer = op->layer;
+        ad->pen.chunk = op->chunk;
+        TRY(rule(ad, op));
+    }
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+        if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN)
+            continue;
+        if (!rule && ad->gradient[op->operand[s]] != TENSOR_NONE && ad->parameter[op->operand[s]] < 0) {
+            log_error("%s has no backward rule, and the loss depends on %s", op_declaration(op->kind)->name,
+                      ad->graph->tensors[op->operand[s]].name);
+            return GT_USAGE;
+        }
+        ad->done[op->operand[s]] = true;
+    }
+    return GT_OK;
+}
+
+static enum gt_status forward_emit(struct autodiff *ad, const struct op *op)
+{
+    struct graph_pen pen = {ad->graph, ad->options->program, PASS_FORWARD, op->layer, op->chunk};
+    int32_t operands[OP_OPERANDS_MAX];
+    memcpy(operands, op->operand, sizeof operands);
+    return graph_op_add(&pen, op->kind, &op->attrs, "", operands);
+}
+
+static enum gt_status autodiff_walk(struct autodiff *ad)
+{
+    for (int32_t i = 0; i < ad->forward_count;) {
+        int32_t chunk = ad->forward[i].chunk, first = i;
+        for (; i < ad->forward_count && ad->forward[i].chunk == chunk; i++)
+            TRY(forward_emit(ad, &ad->forward[i]));
+        for (int32_t k = i - 1; chunk > 0 && k >= first; k--)
+            TRY(backward_emit(ad, &ad->forward[k]));
+    }
+    for (int32_t k = ad->forward_count - 1; k >= 0; k--) {
+        if (ad->forward[k].chunk == 0)
+            TRY(backward_emit(ad, &ad->forward[k]));
+    }
+    return graph_categorise(ad->graph, ad->options->program);
+}
+
+enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *options)
+{
+    struct autodiff ad = {.graph = graph, .options = options, .tensor_count = graph->tensor_count};
+    ad.pen = (struct graph_pen){graph, options->program, PASS_BACKWARD, -1, 0};
+    enum gt_status status = autodiff_init(&ad);
+    if (status == GT_OK)
+        status = autodiff_walk(&ad);
+    autodiff_close(&ad);
+    return status;
+}

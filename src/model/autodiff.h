@@ -1,0 +1,52 @@
+/* Reverse-mode differentiation of a forward program, op by op, from the ops' backward rules.
+ *
+ * The rules (autodiff_rules.c) say what an op's backward needs and emit it; this file keeps the books: which tensor
+ * holds the gradient of which, whether a contribution is the first one (overwrite) or a later one (accumulate), and
+ * when a buffer may be shared.  A residual connection passes its gradient on without a copy: both of its inputs share
+ * the buffer until one of them is accumulated into, and by then the other one's readers have run, else a copy is made.
+ *
+ * Loss chunks are differentiated at once: ops with chunk c > 0 are followed directly by their backward, so that only one
+ * chunk's logits exist at a time.
+ */
+#ifndef GPT_TRAIN_MODEL_AUTODIFF_H
+#define GPT_TRAIN_MODEL_AUTODIFF_H
+
+#include "base/status.h"
+#include "model/graph.h"
+
+struct autodiff;
+
+struct autodiff_parameter {
+    int32_t tensor;   /* the parameter */
+    int32_t gradient; /* where its gradient accumulates over micro-steps */
+};
+
+struct autodiff_options {
+    int32_t program; /* holds forward ops only; afterwards forward and backward, in the order to run them */
+    const struct autodiff_parameter *parameters;
+    int32_t parameter_count;
+    int32_t order, starts;      /* the rows sorted by token id, for embed_backward; see op.h */
+    bool accumulate_parameters; /* false: this program's first contribution overwrites (beta = 0) */
+};
+
+/* Errors: GT_NO_MEMORY, GT_USAGE (an op without a backward rule on the way to the loss). */
+enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *options);
+
+/* For the rules. */
+/* The complete gradient of a tensor that the op produced, or TENSOR_NONE when nothing depends on it. */
+int32_t autodiff_gradient(struct autodiff *ad, int32_t tensor);
+/* Where to write a contribution to the gradient of `tensor`, and whether to add to what is there. */
+enum gt_status autodiff_contribute(struct autodiff *ad, int32_t tensor, int32_t *out, bool *accumulate);
+/* The contribution to the gradient of `tensor` is the tensor `gradient` itself: shared where it is the first one,
+ * added by a copy op else. */
+enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient);
+/* Appends a backward op named after the forward op `of`. */
+enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, const struct op_attrs *attrs,
+                             int32_t *operands);
+const struct autodiff_options *autodiff_options_get(const struct autodiff *ad);
+
+/* One rule per op kind: emits the backward of `op`.  NULL for ops that cannot be differentiated. */
+typedef enum gt_status autodiff_rule_fn(struct autodiff *ad, const struct op *op);
+autodiff_rule_fn *autodiff_rule(enum op_kind kind);
+
+#endif

@@ -1,0 +1,262 @@
+/* The GPT-2 builder: one function per part of the model, each of which appends its ops to a program. */
+#include "model/gpt2.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "model/parameters.h"
+
+/* Places where dropout acts; the site number of a mask is layer * SITES + place. */
+enum dropout_place { PLACE_ATTENTION, PLACE_ATTENTION_OUTPUT, PLACE_MLP_OUTPUT, PLACE_EMBEDDING, PLACES };
+
+struct builder {
+    const struct gpt2_build *build;
+    const struct model_config *config;
+    struct graph_pen pen;
+};
+
+static int32_t parameter_tensor(const struct builder *b, int32_t index)
+{
+    return index < 0 ? TENSOR_NONE : b->build->model->parameters.at[index].tensor;
+}
+
+/* "h.3.attn" in a buffer, "attn" outside the blocks. */
+static const char *place_name(const struct builder *b, char text[static 48], const char *name)
+{
+    if (b->pen.layer < 0)
+        snprintf(text, 48, "%s", name);
+    else
+        snprintf(text, 48, "h.%" PRId32 ".%s", b->pen.layer, name);
+    return text;
+}
+
+static enum gt_status emit(const struct builder *b, enum op_kind kind, const struct op_attrs *attrs, const char *name,
+                           int32_t *operands)
+{
+    char text[48];
+    return graph_op_add(&b->pen, kind, attrs, place_name(b, text, name), operands);
+}
+
+static enum gt_status build_dropout(const struct builder *b, enum dropout_place place, const char *name, int32_t *x)
+{
+    if (!b->build->train || b->config->dropout <= 0.0f)
+        return GT_OK;
+    int32_t layer = b->pen.layer < 0 ? b->config->n_layer : b->pen.layer;
+    struct op_attrs attrs = {
+        .dropout = b->config->dropout, .site = layer * PLACES + (int32_t)place, .time = (int32_t)b->build->time};
+    int32_t operands[DROPOUT_OPERANDS] = {
+        [DROPOUT_X] = *x, [DROPOUT_SCALARS] = b->build->model->scalars, [DROPOUT_Y] = TENSOR_NONE};
+    TRY(emit(b, OP_DROPOUT, &attrs, name, operands));
+    *x = operands[DROPOUT_Y];
+    return GT_OK;
+}
+
+static enum gt_status build_embedding(const struct builder *b, int32_t *x)
+{
+    struct model_parameters at = parameters_outside(b->config);
+    struct op_attrs attrs = {.time = (int32_t)b->build->time};
+    int32_t operands[EMBED_FORWARD_OPERANDS] = {
+        [EMBED_FORWARD_IDS] = b->build->ids,
+        [EMBED_FORWARD_WTE] = parameter_tensor(b, at.wte),
+        [EMBED_FORWARD_WPE] = parameter_tensor(b, at.wpe),
+        [EMBED_FORWARD_SCALARS] = b->build->model->scalars,
+        [EMBED_FORWARD_Y] = TENSOR_NONE,
+    };
+    TRY(emit(b, OP_EMBED_FORWARD, &attrs, "embed", operands));
+    *x = operands[EMBED_FORWARD_Y];
+    return build_dropout(b, PLACE_EMBEDDING, "embed.dropout", x);
+}
+
+static enum gt_status build_norm(const struct builder *b, const char *name, int32_t gain, int32_t bias, int32_t x,
+                                 int32_t *y)
+{
+    assert(b->config->norm == NORM_LAYERNORM);
+    struct op_attrs attrs = {.epsilon = b->config->layernorm_epsilon};
+    int32_t operands[LAYERNORM_FORWARD_OPERANDS] = {
+        [LAYERNORM_FORWARD_X] = x,
+        [LAYERNORM_FORWARD_GAIN] = parameter_tensor(b, gain),
+        [LAYERNORM_FORWARD_BIAS] = parameter_tensor(b, bias),
+        [LAYERNORM_FORWARD_Y] = TENSOR_NONE,
+        [LAYERNORM_FORWARD_MEAN] = TENSOR_NONE,
+        [LAYERNORM_FORWARD_RSTD] = TENSOR_NONE,
+    };
+    TRY(emit(b, OP_LAYERNORM_FORWARD, &attrs, name, operands));
+    *y = operands[LAYERNORM_FORWARD_Y];
+    return GT_OK;
+}
+
+static enum gt_status build_linear(const struct builder *b, const char *name, int32_t weight, int32_t bias, int32_t x,
+                                   int32_t *y)
+{
+    struct op_attrs attrs = {0};
+    int32_t operands[GEMM_OPERANDS] = {[GEMM_A] = x,
+                                       [GEMM_B] = parameter_tensor(b, weight),
+                                       [GEMM_BIAS] = parameter_tensor(b, bias),
+                                       [GEMM_D] = TENSOR_NONE};
+    TRY(emit(b, OP_GEMM, &attrs, name, operands));
+    *y = operands[GEMM_D];
+    return GT_OK;
+}
+
+static enum gt_status build_residual(const struct builder *b, const char *name, int32_t y, int32_t *x)
+{
+    struct op_attrs attrs = {0};
+    int32_t operands[RESIDUAL_OPERANDS] = {[RESIDUAL_X] = *x, [RESIDUAL_Y] = y, [RESIDUAL_R] = TENSOR_NONE};
+    TRY(emit(b, OP_RESIDUAL, &attrs, name, operands));
+    *x = operands[RESIDUAL_R];
+    return GT_OK;
+}
+
+static enum gt_status build_attention_op(const struct builder *b, int32_t qkv, int32_t *y)
+{
+    const struct model_config *config = b->config;
+    struct op_attrs attrs = {
+        .heads = config->n_head,
+        .kv_heads = config->n_kv_head,
+        .time = (int32_t)b->build->time,
+        .softmax_scale = 1.0f / sqrtf((float)config->n_embd / (float)config->n_head),
+    };
+    if (b->build->cache != TENSOR_NONE) {
+        int32_t cache;
+        TRY(graph_view_add(b->pen.graph, b->build->cache, 2 * (int64_t)b->pen.layer, 2, &cache));
+        int32_t operands[ATTENTION_CACHED_OPERANDS] = {
+            [ATTENTION_CACHED_QKV] = qkv,
+            [ATTENTION_CACHED_SCALARS] = b->build->model->scalars,
+            [ATTENTION_CACHED_CACHE] = cache,
+            [ATTENTION_CACHED_Y] = TENSOR_NONE,
+        };
+        TRY(emit(b, OP_ATTENTION_CACHED, &attrs, "attn", operands));
+        *y = operands[ATTENTION_CACHED_Y];
+        return GT_OK;
+    }
+    if (b->build->train && config->dropout > 0.0f) {
+        attrs.dropout = config->dropout;
+        attrs.site = b->pen.layer * PLACES + PLACE_ATTENTION;
+    }
+    int32_t operands[ATTENTION_FORWARD_OPERANDS] = {
+        [ATTENTION_FORWARD_QKV] = qkv,
+        [ATTENTION_FORWARD_SCALARS] = b->build->model->scalars,
+        [ATTENTION_FORWARD_Y] = TENSOR_NONE,
+        [ATTENTION_FORWARD_LSE] = TENSOR_NONE,
+    };
+    TRY(emit(b, OP_ATTENTION_FORWARD, &attrs, "attn", operands));
+    *y = operands[ATTENTION_FORWARD_Y];
+    return GT_OK;
+}
+
+static enum gt_status build_attention(const struct builder *b, const struct block_parameters *at, bool keys_only,
+                                      int32_t *x)
+{
+    int32_t normed, qkv, y, projected;
+    TRY(build_norm(b, "ln_1", at->ln_1_gain, at->ln_1_bias, *x, &normed));
+    TRY(build_linear(b, "attn.c_attn", at->c_attn, at->c_attn_bias, normed, &qkv));
+    TRY(build_attention_op(b, qkv, &y));
+    if (keys_only)
+        return GT_OK;
+    TRY(build_linear(b, "attn.c_proj", at->c_proj, at->c_proj_bias, y, &projected));
+    TRY(build_dropout(b, PLACE_ATTENTION_OUTPUT, "attn.dropout", &projected));
+    return build_residual(b, "attn.residual", projected, x);
+}
+
+static enum gt_status build_mlp(const struct builder *b, const struct block_parameters *at, int32_t *x)
+{
+    assert(b->config->mlp == MLP_GELU);
+    int32_t normed, wide, projected;
+    TRY(build_norm(b, "ln_2", at->ln_2_gain, at->ln_2_bias, *x, &normed));
+    TRY(build_linear(b, "mlp.c_fc", at->c_fc, at->c_fc_bias, normed, &wide));
+    struct op_attrs attrs = {.gelu = b->config->gelu};
+    int32_t operands[GELU_FORWARD_OPERANDS] = {[GELU_FORWARD_X] = wide, [GELU_FORWARD_Y] = TENSOR_NONE};
+    TRY(emit(b, OP_GELU_FORWARD, &attrs, "mlp.gelu", operands));
+    TRY(build_linear(b, "mlp.c_proj", at->mlp_proj, at->mlp_proj_bias, operands[GELU_FORWARD_Y], &projected));
+    TRY(build_dropout(b, PLACE_MLP_OUTPUT, "mlp.dropout", &projected));
+    return build_residual(b, "mlp.residual", projected, x);
+}
+
+/* `keys_only`: the last block ends once its keys and values are in the cache, and *hidden is not set. */
+static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *hidden)
+{
+    int32_t x;
+    TRY(build_embedding(b, &x));
+    for (int32_t layer = 0; layer < b->config->n_layer; layer++) {
+        struct block_parameters at = parameters_block(b->config, layer);
+        bool last = keys_only && layer == b->config->n_layer - 1;
+        b->pen.layer = layer;
+        TRY(build_attention(b, &at, last, &x));
+        if (!last)
+            TRY(build_mlp(b, &at, &x));
+    }
+    b->pen.layer = -1;
+    if (keys_only)
+        return GT_OK;
+    struct model_parameters at = parameters_outside(b->config);
+    return build_norm(b, "ln_f", at.ln_f_gain, at.ln_f_bias, x, hidden);
+}
+
+static enum gt_status build_logits(const struct builder *b, int32_t hidden, int32_t *logits)
+{
+    struct op_attrs attrs = {.transpose_b = true};
+    int32_t wte = parameter_tensor(b, parameters_outside(b->config).wte);
+    int32_t operands[GEMM_OPERANDS] = {
+        [GEMM_A] = hidden, [GEMM_B] = wte, [GEMM_BIAS] = TENSOR_NONE, [GEMM_D] = TENSOR_NONE};
+    TRY(emit(b, OP_GEMM, &attrs, "lm_head", operands));
+    *logits = operands[GEMM_D];
+    b->pen.graph->tensors[*logits].category = CATEGORY_LOGITS;
+    return GT_OK;
+}
+
+/* Rows [first, first + rows) of the hidden states: logits, losses and, in training, the gradient in place. */
+static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, int64_t first, int64_t rows)
+{
+    struct graph *graph = b->pen.graph;
+    int32_t hidden_rows, targets, losses, logits;
+    TRY(graph_view_add(graph, hidden, first, rows, &hidden_rows));
+    TRY(graph_view_add(graph, b->build->targets, first, rows, &targets));
+    TRY(graph_view_add(graph, b->build->losses, first, rows, &losses));
+    TRY(build_logits(b, hidden_rows, &logits));
+    struct op_attrs attrs = {.vocab = b->config->vocab_size, .gradient = b->build->train};
+    int32_t operands[CROSS_ENTROPY_OPERANDS] = {
+        [CROSS_ENTROPY_TARGETS] = targets,
+        [CROSS_ENTROPY_SCALARS] = b->build->model->scalars,
+        [CROSS_ENTROPY_LOGITS] = logits,
+        [CROSS_ENTROPY_LOSSES] = losses,
+    };
+    return emit(b, OP_CROSS_ENTROPY, &attrs, "loss", operands);
+}
+
+static struct builder builder_make(const struct gpt2_build *build)
+{
+    return (struct builder){
+        .build = build,
+        .config = &build->model->options.config,
+        .pen = {build->model->graph, build->program, PASS_FORWARD, -1, 0},
+    };
+}
+
+enum gt_status gpt2_build_loss(const struct gpt2_build *build)
+{
+    struct builder b = builder_make(build);
+    int64_t rows = build->batch * build->time, chunk = build->model->options.loss_chunk_rows;
+    int32_t hidden;
+    assert(chunk > 0 && build->targets != TENSOR_NONE);
+    TRY(build_hidden(&b, false, &hidden));
+    for (int64_t first = 0; first < rows; first += chunk) {
+        b.pen.chunk = (int32_t)(first / chunk) + 1;
+        TRY(build_loss_chunk(&b, hidden, first, rows - first < chunk ? rows - first : chunk));
+    }
+    b.pen.chunk = 0;
+    struct op_attrs attrs = {0};
+    int32_t operands[LOSS_SUM_OPERANDS] = {
+        [LOSS_SUM_LOSSES] = build->losses, [LOSS_SUM_SCALARS] = build->model->scalars};
+    return emit(&b, OP_LOSS_SUM, &attrs, "loss_sum", operands);
+}
+
+enum gt_status gpt2_build_generate(const struct gpt2_build *build, int32_t *logits)
+{
+    struct builder b = builder_make(build);
+    int32_t hidden;
+    assert(build->cache != TENSOR_NONE);
+    TRY(build_hidden(&b, logits == NULL, &hidden));
+    return logits ? build_logits(&b, hidden, logits) : GT_OK;
+}

@@ -1,0 +1,392 @@
+/* Tensors and programs.
+ *
+ * Arrays grow by doubling while the graph is built; nothing here runs after the plan is made.  Shapes come from
+ * op_infer(), so that a program cannot be built out of operands that do not fit.  Addresses are none of this file's
+ * business: plan/ gives them.
+ */
+#include "model/graph.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/size.h"
+
+enum gt_status graph_create(struct hostmem *mem, struct graph **out)
+{
+    void *pointer;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct graph), "graph", &pointer));
+    struct graph *graph = pointer;
+    graph->mem = mem;
+    *out = graph;
+    return GT_OK;
+}
+
+void graph_destroy(struct graph *graph)
+{
+    if (!graph)
+        return;
+    for (int32_t p = 0; p < graph->program_count; p++)
+        hostmem_free(graph->mem, graph->programs[p].ops);
+    hostmem_free(graph->mem, graph->tensors);
+    hostmem_free(graph->mem, graph);
+}
+
+/* Makes room for one more element in a doubling array. */
+static enum gt_status array_reserve(struct hostmem *mem, void **array, int32_t count, int32_t *capacity, size_t size,
+                                    const char *what)
+{
+    if (count < *capacity)
+        return GT_OK;
+    int32_t larger = *capacity ? *capacity * 2 : 64;
+    void *moved;
+    TRY(hostmem_alloc(mem, (size_t)larger, size, what, &moved));
+    if (count)
+        memcpy(moved, *array, (size_t)count * size);
+    hostmem_free(mem, *array);
+    *array = moved;
+    *capacity = larger;
+    return GT_OK;
+}
+
+static bool tensor_bytes_fit(const struct tensor *tensor)
+{
+    size_t bytes = dtype_size_bytes(tensor->dtype);
+    for (int32_t i = 0; i < tensor->rank; i++) {
+        if (tensor->dims[i] < 0 || !size_mul(bytes, (size_t)tensor->dims[i], &bytes))
+            return false;
+    }
+    return bytes <= INT64_MAX;
+}
+
+enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out)
+{
+    assert(proto->rank >= 1 && proto->rank <= OP_RANK_MAX);
+    if (!tensor_bytes_fit(proto)) {
+        log_error("tensor %s is too large: its size in bytes does not fit 63 bits", proto->name);
+        return GT_USAGE;
+    }
+    void *array = graph->tensors;
+    TRY(array_reserve(graph->mem, &array, graph->tensor_count, &graph->tensor_capacity, sizeof(struct tensor),
+                      "graph tensors"));
+    graph->tensors = array;
+    graph->tensors[graph->tensor_count] = *proto;
+    *out = graph->tensor_count++;
+    return GT_OK;
+}
+
+enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out)
+{
+    const struct tensor *whole = &graph->tensors[base];
+    assert(first_row >= 0 && rows > 0 && first_row + rows <= whole->dims[0]);
+    struct tensor view = *whole;
+    int64_t row_elements = 1;
+    for (int32_t i = 1; i < whole->rank; i++)
+        row_elements *= whole->dims[i];
+    snprintf(view.name, sizeof view.name, "%.36s[%" PRId64 ":+%" PRId64 "]", whole->name, first_row, rows);
+    view.dims[0] = rows;
+    view.base = whole->base == TENSOR_NONE ? base : whole->base;
+    view.view_offset = whole->view_offset + first_row * row_elements;
+    return graph_tensor_add(graph, &view, out);
+}
+
+enum gt_status graph_program_add(struct graph *graph, const char *name, enum program_phase phase, int32_t *out)
+{
+    assert(graph->program_count < GRAPH_PROGRAMS_MAX);
+    struct program *program = &graph->programs[graph->program_count];
+    memset(program, 0, sizeof *program);
+    snprintf(program->name, sizeof program->name, "%s", name);
+    program->phase = phase;
+    *out = graph->program_count++;
+    return GT_OK;
+}
+
+int32_t graph_storage(const struct graph *graph, int32_t tensor)
+{
+    assert(tensor >= 0 && tensor < graph->tensor_count);
+    int32_t base = graph->tensors[tensor].base;
+    return base == TENSOR_NONE ? tensor : base;
+}
+
+int64_t graph_tensor_elements(const struct graph *graph, int32_t tensor)
+{
+    const struct tensor *t = &graph->tensors[tensor];
+    int64_t elements = 1;
+    for (int32_t i = 0; i < t->rank; i++)
+        elements *= t->dims[i];
+    return elements;
+}
+
+uint64_t graph_tensor_bytes(const struct graph *graph, int32_t tensor)
+{
+    return (uint64_t)graph_tensor_elements(graph, tensor) * dtype_size_bytes(graph->tensors[tensor].dtype);
+}
+
+void graph_operand(const struct graph *graph, int32_t tensor, struct operand *out)
+{
+    memset(out, 0, sizeof *out);
+    if (tensor == TENSOR_NONE)
+        return;
+    const struct tensor *t = &graph->tensors[tensor];
+    out->present = true;
+    out->dtype = t->dtype;
+    out->rank = t->rank;
+    memcpy(out->dims, t->dims, sizeof out->dims);
+}
+
+void graph_call(const struct graph *graph, const struct op *op, struct op_call *out)
+{
+    memset(out, 0, sizeof *out);
+    out->kind = op->kind;
+    out->attrs = op->attrs;
+    int32_t count = op_declaration(op->kind)->operands;
+    for (int32_t i = 0; i < count; i++)
+        graph_operand(graph, op->operand[i], &out->operand[i]);
+}
+
+/* Adds the tensor that an op makes in slot `slot`. */
+static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct op_call *call, int32_t slot,
+                                      const char *name, int32_t *out)
+{
+    const struct operand *operand = &call->operand[slot];
+    struct tensor made = {
+        .dtype = operand->dtype,
+        .rank = operand->rank,
+        .category = CATEGORY_TEMPORARY,
+        .lifetime = LIFETIME_PROGRAM,
+        .phase = pen->graph->programs[pen->program].phase,
+        .base = TENSOR_NONE,
+    };
+    memcpy(made.dims, operand->dims, sizeof made.dims);
+    snprintf(made.name, sizeof made.name, "%.44s.%s", name, op_declaration(call->kind)->operand[slot].name);
+    return graph_tensor_add(pen->graph, &made, out);
+}
+
+enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const struct op_attrs *attrs,
+                            const char *name, int32_t *operands)
+{
+    struct graph *graph = pen->graph;
+    struct program *program = &graph->programs[pen->program];
+    const struct op_declaration *declaration = op_declaration(kind);
+    struct op op = {.kind = kind, .pass = pen->pass, .attrs = *attrs, .layer = pen->layer, .chunk = pen->chunk};
+    for (int32_t i = 0; i < OP_OPERANDS_MAX; i++)
+        op.operand[i] = i < declaration->operands ? operands[i] : TENSOR_NONE;
+    struct op_call call;
+    graph_call(graph, &op, &call);
+    if (!op_infer(&call))
+        return GT_USAGE;
+    for (int32_t i = 0; i < declaration->operands; i++) {
+        if (op.operand[i] == TENSOR_NONE && call.operand[i].present)
+            TRY(made_tensor_add(pen, &call, i, name, &op.operand[i]));
+        operands[i] = op.operand[i];
+    }
+    void *array = program->ops;
+    TRY(array_reserve(graph->mem, &array, program->count, &program->capacity, sizeof(struct op), "program ops"));
+    program->ops = array;
+    program->ops[program->count++] = op;
+    return GT_OK;
+}
+
+void graph_ranges(const struct graph *graph, int32_t program, struct tensor_range *ranges)
+{
+    const struct program *p = &graph->programs[program];
+    for (int32_t t = 0; t < graph->tensor_count; t++)
+        ranges[t] = (struct tensor_range){.first = p->count, .last = -1};
+    for (int32_t i = 0; i < p->count; i++) {
+        for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
+            if (p->ops[i].operand[s] == TENSOR_NONE)
+                continue;
+            struct tensor_range *range = &ranges[graph_storage(graph, p->ops[i].operand[s])];
+            range->first = i < range->first ? i : range->first;
+            range->last = i;
+        }
+    }
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        if (graph->tensors[t].base != TENSOR_NONE || ranges[t].last < 0)
+            continue;
+        if (graph->tensors[t].input)
+            ranges[t].first = -1;
+        if (graph->tensors[t].output)
+            ranges[t].last = p->count;
+    }
+    for (int32_t t = 0; t < graph->tensor_count; t++)
+        ranges[t] = ranges[graph_storage(graph, t)];
+}
+
+/* For each storage that a forward op of the program writes, sets `made`. */
+static void forward_made(const struct graph *graph, const struct program *program, bool *made)
+{
+    for (int32_t i = 0; i < program->count; i++) {
+        const struct op *op = &program->ops[i];
+        for (int32_t s = 0; op->pass == PASS_FORWARD && s < op_declaration(op->kind)->operands; s++) {
+            if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
+                made[graph_storage(graph, op->operand[s])] = true;
+        }
+    }
+}
+
+enum gt_status graph_categorise(struct graph *graph, int32_t program)
+{
+    const struct program *p = &graph->programs[program];
+    void *array;
+    TRY(hostmem_alloc(graph->mem, (size_t)graph->tensor_count, sizeof(bool), "categories", &array));
+    bool *made = array;
+    forward_made(graph, p, made);
+    for (int32_t i = 0; i < p->count; i++) {
+        const struct op *op = &p->ops[i];
+        for (int32_t s = 0; op->pass == PASS_BACKWARD && s < op_declaration(op->kind)->operands; s++) {
+            if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
+                continue;
+            int32_t storage = graph_storage(graph, op->operand[s]);
+            if (graph->tensors[storage].category == CATEGORY_TEMPORARY && made[storage])
+                graph->tensors[storage].category = CATEGORY_ACTIVATION;
+        }
+    }
+    hostmem_free(graph->mem, array);
+    return GT_OK;
+}
+
+static bool check_views(const struct graph *graph)
+{
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        const struct tensor *view = &graph->tensors[t];
+        if (view->base == TENSOR_NONE)
+            continue;
+        const struct tensor *base = &graph->tensors[view->base];
+        if (base->base != TENSOR_NONE || base->dtype != view->dtype ||
+            view->view_offset + graph_tensor_elements(graph, t) > graph_tensor_elements(graph, view->base)) {
+            log_error("tensor %s is not inside its base %s", view->name, base->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Marks what `op` writes in `written` and checks what it reads; `user` holds the program that uses each storage. */
+static bool check_op(const struct graph *graph, int32_t program, const struct op *op, bool *written, int32_t *user)
+{
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+        if (op->operand[s] == TENSOR_NONE)
+            continue;
+        int32_t storage = graph_storage(graph, op->operand[s]);
+        const struct tensor *t = &graph->tensors[storage];
+        if (t->lifetime != LIFETIME_PROGRAM)
+            continue;
+        if (user[storage] != -1 && user[storage] != program) {
+            log_error("tensor %s is used by two programs", t->name);
+            return false;
+        }
+        user[storage] = program;
+        if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT && !t->input && !written[storage]) {
+            log_error("%s reads tensor %s before anything wrote it", op_declaration(op->kind)->name, t->name);
+            return false;
+        }
+    }
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
+            written[graph_storage(graph, op->operand[s])] = true;
+    }
+    return true;
+}
+
+bool graph_check(const struct graph *graph)
+{
+    if (!check_views(graph))
+        return false;
+    size_t count = (size_t)graph->tensor_count + 1;
+    void *written, *user;
+    if (hostmem_alloc(graph->mem, count, sizeof(bool), "graph check", &written) != GT_OK)
+        return false;
+    if (hostmem_alloc(graph->mem, count, sizeof(int32_t), "graph check", &user) != GT_OK) {
+        hostmem_free(graph->mem, written);
+        return false;
+    }
+    memset(user, 0xff, count * sizeof(int32_t));
+    bool good = true;
+    for (int32_t p = 0; p < graph->program_count && good; p++) {
+        for (int32_t i = 0; i < graph->programs[p].count && good; i++)
+            good = check_op(graph, p, &graph->programs[p].ops[i], written, user);
+    }
+    hostmem_free(graph->mem, user);
+    hostmem_free(graph->mem, written);
+    return good;
+}
+
+const char *tensor_category_name(enum tensor_category category)
+{
+    static const char *const names[CATEGORY_COUNT] = {
+        [CATEGORY_PARAMETER] = "parameters",
+        [CATEGORY_MASTER] = "master",
+        [CATEGORY_MOMENT] = "moments",
+        [CATEGORY_GRADIENT] = "gradients",
+        [CATEGORY_ACTIVATION] = "activations",
+        [CATEGORY_LOGITS] = "logits",
+        [CATEGORY_TEMPORARY] = "temporaries",
+        [CATEGORY_WORKSPACE] = "workspace",
+        [CATEGORY_CACHE] = "cache",
+        [CATEGORY_DATA] = "data",
+    };
+    assert(category >= 0 && category < CATEGORY_COUNT);
+    return names[category];
+}
+
+const char *program_phase_name(enum program_phase phase)
+{
+    static const char *const names[PHASE_COUNT] = {
+        [PHASE_TRAIN] = "train", [PHASE_EVALUATE] = "evaluate", [PHASE_GENERATE] = "generate"};
+    assert(phase >= 0 && phase < PHASE_COUNT);
+    return names[phase];
+}
+
+static void print_tensor(const struct graph *graph, int32_t tensor, FILE *out)
+{
+    const struct tensor *t = &graph->tensors[tensor];
+    fprintf(out, "%s %s[", t->name, dtype_name(t->dtype));
+    for (int32_t i = 0; i < t->rank; i++)
+        fprintf(out, "%s%" PRId64, i ? "," : "", t->dims[i]);
+    fprintf(out, "]");
+}
+
+static void print_op(const struct graph *graph, const struct op *op, int32_t index, FILE *out)
+{
+    static const char *const passes[] = {[PASS_FORWARD] = "fwd", [PASS_BACKWARD] = "bwd", [PASS_UPDATE] = "upd"};
+    static const char *const directions[] = {[OPERAND_IN] = "", [OPERAND_OUT] = "-> ", [OPERAND_INOUT] = "<> "};
+    const struct op_declaration *declaration = op_declaration(op->kind);
+    fprintf(out, "%5" PRId32 " %s %-20s", index, passes[op->pass], declaration->name);
+    for (int32_t s = 0; s < declaration->operands; s++) {
+        if (op->operand[s] == TENSOR_NONE)
+            continue;
+        fprintf(out, "  %s%s=", directions[op_direction(op->kind, &op->attrs, s)], declaration->operand[s].name);
+        print_tensor(graph, op->operand[s], out);
+    }
+    fprintf(out, "\n");
+}
+
+void graph_print(const struct graph *graph, int32_t program, FILE *out)
+{
+    static const char *const lifetimes[] = {
+        [LIFETIME_RUN] = "run", [LIFETIME_PHASE] = "phase", [LIFETIME_PROGRAM] = "program"};
+    const struct program *p = &graph->programs[program];
+    fprintf(out, "program %s (%s): %" PRId32 " ops; -> written, <> read and written\n", p->name,
+            program_phase_name(p->phase), p->count);
+    for (int32_t i = 0; i < p->count; i++)
+        print_op(graph, &p->ops[i], i, out);
+    void *array;
+    if (hostmem_alloc(graph->mem, (size_t)graph->tensor_count, sizeof(struct tensor_range), "ranges", &array) != GT_OK)
+        return;
+    struct tensor_range *ranges = array;
+    graph_ranges(graph, program, ranges);
+    fprintf(out, "tensors of %s: category, lifetime, first and last op, bytes\n", p->name);
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        const struct tensor *tensor = &graph->tensors[t];
+        if (tensor->base != TENSOR_NONE || ranges[t].last < 0)
+            continue;
+        fprintf(out, "%-11s %-7s %5" PRId32 " .. %-5" PRId32 " %12" PRIu64 "  ", tensor_category_name(tensor->category),
+                lifetimes[tensor->lifetime], ranges[t].first, ranges[t].last, graph_tensor_bytes(graph, t));
+        print_tensor(graph, t, out);
+        fprintf(out, "\n");
+    }
+    hostmem_free(graph->mem, array);
+}

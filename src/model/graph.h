@@ -1,0 +1,150 @@
+/* Tensors and programs: what a model is before anything has an address.
+ *
+ * A graph owns all tensors and programs of one run.  A program is a flat list of ops over tensor indices; training,
+ * evaluation and sampling are programs of one graph.  A tensor is a shape, a dtype, a category (what it is, for the
+ * report) and a lifetime (how long its bytes must survive, for the planner); it never has an address here.  Recompute
+ * and loss chunking are edits of programs, not flags that kernels read.
+ *
+ * Invariants, asserted by graph_check(): every operand of an op is a valid tensor; views lie inside their base; a
+ * program-lifetime tensor is used by one program only and is written before it is read, unless it is an input.
+ */
+#ifndef GPT_TRAIN_MODEL_GRAPH_H
+#define GPT_TRAIN_MODEL_GRAPH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "model/op.h"
+
+#define TENSOR_NAME_MAX 96
+#define TENSOR_NONE (-1)
+
+/* What a tensor is; the memory report adds up by these. */
+enum tensor_category {
+    CATEGORY_PARAMETER,  /* weights as the ops read them */
+    CATEGORY_MASTER,     /* fp32 copies of 16-bit weights */
+    CATEGORY_MOMENT,     /* Adam's m and v */
+    CATEGORY_GRADIENT,   /* gradients of parameters */
+    CATEGORY_ACTIVATION, /* made by the forward pass and read by the backward pass */
+    CATEGORY_LOGITS,     /* chunk of vocabulary-wide rows */
+    CATEGORY_TEMPORARY,  /* everything else that lives within a program */
+    CATEGORY_WORKSPACE,  /* scratch that a backend asked for, for one op */
+    CATEGORY_CACHE,      /* keys and values while sampling */
+    CATEGORY_DATA,       /* token ids and tables that the host writes */
+    CATEGORY_COUNT
+};
+
+/* How long the bytes must survive. */
+enum tensor_lifetime {
+    LIFETIME_RUN,     /* from start to end: parameters, moments, scalars */
+    LIFETIME_PHASE,   /* between the programs of one phase: gradients, the key-value cache */
+    LIFETIME_PROGRAM, /* between the first and the last op that touch it */
+};
+
+/* Phases follow one another at update boundaries; their memory overlaps, and the peak is their maximum. */
+enum program_phase { PHASE_TRAIN, PHASE_EVALUATE, PHASE_GENERATE, PHASE_COUNT };
+
+/* Which part of a step an op belongs to, for the trace and the report. */
+enum op_pass { PASS_FORWARD, PASS_BACKWARD, PASS_UPDATE };
+
+struct tensor {
+    char name[TENSOR_NAME_MAX]; /* "h.3.ln_1.y", "h.3.attn.c_attn.weight.grad" */
+    enum dtype dtype;
+    int32_t rank;
+    int64_t dims[OP_RANK_MAX];
+    enum tensor_category category;
+    enum tensor_lifetime lifetime;
+    enum program_phase phase; /* of PHASE and PROGRAM lifetimes */
+    int32_t base;             /* the tensor that this is a view of, or TENSOR_NONE */
+    int64_t view_offset;      /* elements from the base's start; views are contiguous */
+    bool input;               /* the host writes it before the program runs: live from its start */
+    bool output;              /* the host reads it after the program ran: live to its end */
+};
+
+struct op {
+    enum op_kind kind;
+    enum op_pass pass;
+    struct op_attrs attrs;
+    int32_t operand[OP_OPERANDS_MAX]; /* tensor index or TENSOR_NONE */
+    int32_t layer;                    /* 0 .. L-1, or -1 outside the blocks */
+    int32_t chunk;                    /* loss chunk, 1 ..; 0 outside the loss */
+};
+
+struct program {
+    char name[32]; /* "train_first", "evaluate" */
+    enum program_phase phase;
+    struct op *ops;
+    int32_t count, capacity;
+};
+
+#define GRAPH_PROGRAMS_MAX 8
+
+struct graph {
+    struct hostmem *mem; /* borrowed; outlives the graph */
+    struct tensor *tensors;
+    int32_t tensor_count, tensor_capacity;
+    struct program programs[GRAPH_PROGRAMS_MAX];
+    int32_t program_count;
+};
+
+/* Errors: GT_NO_MEMORY. */
+enum gt_status graph_create(struct hostmem *mem, struct graph **out);
+void graph_destroy(struct graph *graph);
+
+/* Adds a tensor like `proto` (copied).  Errors: GT_NO_MEMORY; GT_USAGE when its size in bytes does not fit 63 bits. */
+enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out);
+/* A view of `rows` rows (of the first dimension) of `base`, from `first_row`, named base's name + "[first:+rows]". */
+enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out);
+/* Adds an empty program. */
+enum gt_status graph_program_add(struct graph *graph, const char *name, enum program_phase phase, int32_t *out);
+
+/* The tensor that owns the bytes: the base of a view, else the tensor itself. */
+int32_t graph_storage(const struct graph *graph, int32_t tensor);
+int64_t graph_tensor_elements(const struct graph *graph, int32_t tensor);
+uint64_t graph_tensor_bytes(const struct graph *graph, int32_t tensor);
+/* Fills shape and dtype (not the address) of an operand from a tensor. */
+void graph_operand(const struct graph *graph, int32_t tensor, struct operand *out);
+/* Fills a call (not the addresses) from an op. */
+void graph_call(const struct graph *graph, const struct op *op, struct op_call *out);
+
+/* Where new ops and the tensors that they make go: the builder's pen. */
+struct graph_pen {
+    struct graph *graph;
+    int32_t program;
+    enum op_pass pass;
+    int32_t layer;
+    int32_t chunk;
+};
+
+/* Appends an op.  `operands` holds op_declaration(kind)->operands tensor indices; a TENSOR_NONE among its required OUT
+ * operands is replaced (in `operands` too) by a new program-lifetime tensor of the inferred shape, named `name` + "." +
+ * the operand's name, of CATEGORY_TEMPORARY.  Optional operands may stay TENSOR_NONE.
+ * Errors: GT_NO_MEMORY; GT_USAGE when the shapes do not fit (logged by op_infer). */
+enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const struct op_attrs *attrs,
+                            const char *name, int32_t *operands);
+
+/* First and last op of `program` that touch a storage; first = count when none does.  -1 / count extend for inputs and
+ * outputs. */
+struct tensor_range {
+    int32_t first, last;
+};
+/* Writes the range of every tensor's storage; `ranges` has tensor_count entries, views get their base's. */
+void graph_ranges(const struct graph *graph, int32_t program, struct tensor_range *ranges);
+
+/* Marks as CATEGORY_ACTIVATION the temporaries of `program` that a forward op makes and a backward op reads.
+ * Errors: GT_NO_MEMORY. */
+enum gt_status graph_categorise(struct graph *graph, int32_t program);
+
+/* Checks the invariants above; logs the first violation.  For tests and debug builds. */
+bool graph_check(const struct graph *graph);
+
+const char *tensor_category_name(enum tensor_category category);
+const char *program_phase_name(enum program_phase phase);
+
+/* One line per op: index, pass, name, operands with shapes and categories; then the tensors with their live ranges. */
+void graph_print(const struct graph *graph, int32_t program, FILE *out);
+
+#endif

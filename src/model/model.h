@@ -1,0 +1,100 @@
+/* The model's configuration, its parameters and the programs that train and use it.
+ *
+ * Source: nanoGPT model.py (GPT, Block, CausalSelfAttention, MLP) and Hugging Face's modeling_gpt2.py for names and
+ * layout (Conv1D: weights are [in, out]).
+ */
+#ifndef GPT_TRAIN_MODEL_MODEL_H
+#define GPT_TRAIN_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "model/graph.h"
+
+/* The block's choices are fields from the first day, with GPT-2's as the only values until the ops for others land. */
+enum norm_kind { NORM_LAYERNORM };
+enum position_kind { POSITION_LEARNED };
+enum mlp_kind { MLP_GELU };
+
+struct model_config {
+    int32_t n_layer, n_head, n_kv_head, n_embd, block_size;
+    int32_t vocab_size;        /* V */
+    int32_t padded_vocab_size; /* Vp >= V: rows of wte in memory; those beyond V are zero and stay so */
+    bool bias;                 /* biases of linear layers and layernorms */
+    float dropout;
+    enum gelu_kind gelu;
+    enum norm_kind norm;
+    enum position_kind position;
+    enum mlp_kind mlp;
+    float layernorm_epsilon; /* 1e-5 */
+};
+
+/* Lists every impossible value, one line each.  Errors: GT_USAGE. */
+enum gt_status model_config_check(const struct model_config *config);
+
+enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE };
+
+struct parameter {
+    char name[TENSOR_NAME_MAX]; /* Hugging Face's, without the "transformer." prefix: "h.0.attn.c_attn.weight" */
+    int32_t tensor;             /* as the ops read it */
+    int32_t gradient, m, v;     /* TENSOR_NONE outside training */
+    int64_t saved_rows;         /* rows that a checkpoint holds: V for wte, else dims[0] */
+    enum parameter_init init;
+    float init_std;
+    bool decay; /* >= 2 dimensions */
+};
+
+/* 4 outside the blocks (wte, wpe, ln_f gain and bias) and 12 per block. */
+struct parameter_list {
+    struct parameter *at;
+    int32_t count;
+};
+
+/* Which programs a run wants. */
+struct model_options {
+    struct model_config config;
+    bool train, evaluate, generate;
+    int32_t micro_batch;     /* B of a micro-step */
+    int32_t micro_steps;     /* micro-steps per update, the remainder included */
+    int32_t remainder_batch; /* B of the last micro-step when batch does not divide; 0 = none */
+    int32_t loss_chunk_rows; /* rows of hidden state per loss chunk */
+    int32_t evaluate_batch;
+    int32_t generate_batch; /* sequences that are sampled at once */
+    int32_t prefill_time;   /* tokens per prefill run */
+    float beta1, beta2, weight_decay, grad_clip, adam_epsilon;
+    int32_t correction_rows; /* rows of the bias correction table */
+};
+
+/* The host's side of a program: what it writes before and reads after.  TENSOR_NONE where a program lacks one. */
+struct program_io {
+    int32_t program; /* -1 when the run has no such program */
+    int32_t batch, time;
+    int32_t ids, targets, order, starts;
+    int32_t losses; /* [N] fp32 */
+    int32_t logits; /* [B, Vp] of each sequence's last position, generate only */
+};
+
+struct model {
+    struct model_options options;
+    struct graph *graph;
+    struct parameter_list parameters;
+    int32_t scalars;     /* [SCALAR_WORDS] */
+    int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
+    struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
+};
+
+/* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
+enum gt_status model_create(struct hostmem *mem, const struct model_options *options, struct model **out);
+void model_destroy(struct model *model);
+
+/* Parameters of the configuration: all of them, and without wpe (the figure that nanoGPT prints). */
+int64_t model_parameter_count(const struct model_config *config);
+int64_t model_parameter_count_no_positions(const struct model_config *config);
+/* FLOPs of one token's forward and backward, PaLM's formula: 6 N + 12 L C T, N without wpe.  nanoGPT estimate_mfu. */
+double model_flops_per_token(const struct model_config *config);
+
+/* Number of updates after which both bias corrections are 1 in fp32, at least 1 and at most `updates`. */
+int32_t model_correction_rows(float beta1, float beta2, int64_t updates);
+
+#endif

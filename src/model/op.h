@@ -1,0 +1,198 @@
+/* Ops: what a step is made of, and the only thing of the model that a backend sees.
+ *
+ * An op is declared once, in ops.def; its shape rule, cost and backward are functions named after it.  An op_call is
+ * an op with its operands' shapes and addresses filled in: what `exec` hands to a backend.  Kernels check nothing at run
+ * time; op_infer() has checked shapes and dtypes when the program was built.
+ *
+ * Formulas (y* in exact arithmetic; accumulation is in fp32 or better; sums have an order fixed by shape):
+ *
+ * embed_forward       y[n] = wte[ids[n]] + wpe[scalars.POSITION + n % time].              nanoGPT model.py GPT.forward
+ * embed_backward      dwte[id] += sum of dy[n] with ids[n] == id, in rising n; order and starts list the rows by id:
+ *                     starts[0] = g groups, group k holds order[starts[1+k] .. starts[2+k]-1].  dwpe rows at and beyond
+ *                     `time` are zeroed unless accumulated.
+ * layernorm           mean, biased variance, rstd = 1/sqrt(var + epsilon), over the last dimension; stored in fp32.
+ *                     xh = (x - mean) rstd; dx = rstd (dy g - mean_C(dy g) - xh mean_C(dy g xh)).    Ba et al. 2016
+ * gemm                op(a)[M,K] op(b)[K,N]; a is [M,K], or [K,M] when transpose_a; b is [K,N], or [N,K] when
+ *                     transpose_b; bias[N] is added to every row (never together with accumulate).
+ * gelu                erf: x/2 (1 + erf(x/sqrt 2)); tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+ *                                                                                  Hendrycks & Gimpel 2016; PyTorch's GELU
+ * attention           qkv is [N, (H + 2 KV) D]: a row holds q of all heads, then k, then v of all key-value heads; head h
+ *                     uses key-value head h / (H / KV).  Rows attend to their own sample's rows at or before them.  s =
+ *                     q.k scale; lse[B,H,T] = log sum exp s; p = exp(s - lse); dropout acts on p after normalisation;
+ *                     y[N, H D].  Nothing of size T x T is ever stored.        Vaswani 2017; Dao et al. 2022, 2023 (flash)
+ * attention_cached    time new rows per sample at positions POSITION ...; cache is [2, B, capacity, KV D], k then v.
+ * dropout             a mask bit is a pure function of (seed, step, sample, site, element); see dropout_* below.
+ * cross_entropy       over the first `vocab` columns of each row; rows with target < 0 have loss 0 and gradient 0.  With
+ *                     attrs.gradient, logits become (softmax - onehot) scalars.LOSS_GRADIENT, columns beyond vocab 0.
+ * clip_factor         norm = sqrt(sum partials) scalars.UNSCALE; CLIP = UNSCALE min(1, clip_max / (norm + 1e-6)), or
+ *                     UNSCALE where clip_max is 0; FOUND_INF = norm is not finite; else ADAM_STEP += 1.
+ *                                                                                torch.nn.utils.clip_grad_norm_
+ * adamw               g = grad CLIP; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g g;
+ *                     p -= lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p);  bc1, bc2 = corrections[min(ADAM_STEP,
+ *                     rows) - 1].  Nothing changes where FOUND_INF.             Loshchilov & Hutter 2019, algorithm 2
+ */
+#ifndef GPT_TRAIN_MODEL_OP_H
+#define GPT_TRAIN_MODEL_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/rng.h"
+
+#define OP_OPERANDS_MAX 8
+#define OP_RANK_MAX 4
+
+#define OP_BEGIN(KIND, name, text) OP_##KIND,
+#define OPERAND(KIND, SLOT, name, direction, flags)
+#define OP_END(KIND, name)
+enum op_kind {
+#include "model/ops.def"
+    OP_KIND_COUNT
+};
+#undef OP_BEGIN
+#undef OPERAND
+#undef OP_END
+
+/* Operand indices: GEMM_A, GEMM_B, GEMM_BIAS, GEMM_D, GEMM_OPERANDS, ... */
+#define OP_BEGIN(KIND, name, text) enum op_##name##_operand {
+#define OPERAND(KIND, SLOT, name, direction, flags) KIND##_##SLOT,
+#define OP_END(KIND, name) KIND##_OPERANDS };
+#include "model/ops.def"
+#undef OP_BEGIN
+#undef OPERAND
+#undef OP_END
+
+enum operand_direction { OPERAND_IN, OPERAND_OUT, OPERAND_INOUT };
+enum gelu_kind { GELU_ERF, GELU_TANH };
+
+/* The device block of 32-bit words that change from step to step; a captured graph replays with new values in it. */
+enum scalar_slot {
+    SCALAR_LEARNING_RATE, /* float */
+    SCALAR_LOSS_GRADIENT, /* float: loss_scale / tokens per update */
+    SCALAR_UNSCALE,       /* float: 1 / loss_scale */
+    SCALAR_CLIP,          /* float, written by clip_factor: what gradients are multiplied with */
+    SCALAR_GRAD_NORM,     /* float, written by clip_factor: the norm of the unscaled gradient before clipping */
+    SCALAR_LOSS_SUM,      /* float, added to by loss_sum */
+    SCALAR_FOUND_INF,     /* int32, written by clip_factor: 1 where the update is skipped */
+    SCALAR_ADAM_STEP,     /* int32, advanced by clip_factor: updates done, this one included */
+    SCALAR_STEP,          /* int32: iter, for dropout */
+    SCALAR_SEED_LO,       /* uint32 */
+    SCALAR_SEED_HI,       /* uint32 */
+    SCALAR_SAMPLE_BASE,   /* int32: index within the step of the micro-batch's first sample */
+    SCALAR_POSITION,      /* int32: position of the first row of each sample (0 except with a key-value cache) */
+    SCALAR_COUNT,
+    SCALAR_WORDS = 16 /* the size of the tensor */
+};
+
+union scalar_word {
+    float f;
+    int32_t i;
+    uint32_t u;
+};
+
+/* Everything about an op that is not an operand.  Ops read the fields that concern them; the others are zero. */
+struct op_attrs {
+    uint32_t accumulate; /* bit i: OUT operand i is added to */
+    bool transpose_a, transpose_b;
+    bool gradient;         /* cross_entropy: overwrite the logits with their gradient */
+    enum gelu_kind gelu;
+    int32_t time;          /* rows per sample: embed, attention, dropout */
+    int32_t heads, kv_heads;
+    int32_t vocab;         /* cross_entropy: V, the columns that count */
+    int32_t site;          /* dropout: which place of the model */
+    float dropout;         /* probability of dropping */
+    float softmax_scale;   /* attention: usually 1/sqrt(D) */
+    float epsilon;         /* layernorm, adamw */
+    float beta1, beta2, weight_decay;
+    float clip_max;        /* clip_factor: 0 = no clipping */
+    float value;           /* fill */
+};
+
+enum memory_space { SPACE_DEVICE, SPACE_PINNED, SPACE_HOST, SPACE_COUNT };
+
+/* Where something lies: never a pointer, so that a program can be planned without a device. */
+struct address {
+    uint8_t space;
+    uint8_t segment;
+    uint64_t offset_bytes;
+};
+
+struct operand {
+    bool present;
+    enum dtype dtype;
+    int32_t rank;
+    int64_t dims[OP_RANK_MAX];
+    struct address at;
+};
+
+struct op_call {
+    enum op_kind kind;
+    struct op_attrs attrs;
+    struct operand operand[OP_OPERANDS_MAX];
+    struct address workspace;
+    size_t workspace_bytes; /* granted by the plan: at least what the backend asked for */
+};
+
+struct operand_declaration {
+    const char *name;
+    enum operand_direction direction;
+    bool optional;
+};
+
+struct op_declaration {
+    const char *name; /* "layernorm_forward" */
+    const char *text;
+    int32_t operands;
+    struct operand_declaration operand[OP_OPERANDS_MAX];
+};
+
+/* The declaration of `kind`; never NULL for a valid kind. */
+const struct op_declaration *op_declaration(enum op_kind kind);
+/* IN, OUT or INOUT with attrs.accumulate taken into account. */
+enum operand_direction op_direction(enum op_kind kind, const struct op_attrs *attrs, int32_t slot);
+
+/* Checks the present inputs of `call` against the op's rule and fills shape and dtype of its OUT operands (of INOUT ones
+ * too where they follow from the inputs).  On a mismatch logs one line naming op and operand and returns false.
+ * attrs.time must divide N where it is used.  Operands marked OPTIONAL may be absent; an absent optional OUT stays so. */
+bool op_infer(struct op_call *call);
+
+/* Floating-point operations of one run, by the usual counting (a multiply-add is 2; causal attention counts half). */
+double op_flops(const struct op_call *call);
+/* Bytes that must move at least: each IN and OUT operand once, INOUT twice; gathers count the rows they touch. */
+double op_bytes(const struct op_call *call);
+
+int64_t operand_elements(const struct operand *operand);
+size_t operand_bytes(const struct operand *operand);
+
+/* Dropout masks.  Elements come in groups of eight consecutive indices, which share one Philox block keyed by (seed,
+ * RNG_DROPOUT) with counter (element / 8, site, sample, step); element e of a group uses the 16 bits
+ * word[e / 2] >> 16 * (e & 1).  Kept when those bits >= dropout_threshold(p).
+ *   dropout op:   element = t * C + c within the sample; site = attrs.site
+ *   attention:    element = i * T8 + j of query row i and key row j, T8 = time rounded up to 8;
+ *                 site = attrs.site + (head << 16)
+ * The kept values are multiplied with dropout_scale(p), which makes the mean exact for the rounded threshold. */
+static inline uint32_t dropout_threshold(float p)
+{
+    return (uint32_t)(p * 65536.0f + 0.5f);
+}
+
+static inline float dropout_scale(float p)
+{
+    return 65536.0f / (float)(65536u - dropout_threshold(p));
+}
+
+static inline struct philox_block dropout_counter(int64_t element, int32_t site, int32_t sample, int32_t step)
+{
+    struct philox_block counter = {{(uint32_t)(element / 8), (uint32_t)site, (uint32_t)sample, (uint32_t)step}};
+    return counter;
+}
+
+static inline uint32_t dropout_bits(struct philox_block block, int64_t element)
+{
+    int64_t lane = element % 8;
+    return block.word[lane / 2] >> (16 * (lane & 1)) & 0xffffu;
+}
+
+#endif

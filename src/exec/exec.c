@@ -1,0 +1,206 @@
+/* Running programs.
+ *
+ * exec_create() turns each op into an op_call with addresses, in one array per program, and asks the device for the
+ * arena; from then on nothing is allocated.  A plain run hands a whole program to the backend; timing and poison hand it
+ * over op by op.  One queue is enough so far, number 0.
+ */
+#include "exec/exec.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "exec/exec_poison.h"
+
+enum { QUEUE = 0 };
+
+struct exec {
+    struct hostmem *mem;
+    struct backend *device;
+    const struct plan *plan;
+    const struct graph *graph;
+    struct op_call *calls[GRAPH_PROGRAMS_MAX]; /* [ops of the program] */
+    struct exec_poison *poison;                /* NULL when off */
+    bool timing_on;
+    struct exec_timing timing;
+};
+
+/* Fills addresses into a call. */
+static void call_bind(const struct plan *plan, int32_t program, int32_t index, struct op_call *call)
+{
+    const struct op *op = &plan->graph->programs[program].ops[index];
+    graph_call(plan->graph, op, call);
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+        if (op->operand[s] == TENSOR_NONE)
+            continue;
+        call->operand[s].at = plan->tensor[op->operand[s]];
+        assert(call->operand[s].at.offset_bytes != UINT64_MAX);
+    }
+    call->workspace_bytes = (size_t)plan->workspace_bytes[program][index];
+    if (call->workspace_bytes > 0)
+        call->workspace = plan->workspace[program][index];
+}
+
+static enum gt_status programs_bind(struct exec *exec)
+{
+    for (int32_t p = 0; p < exec->graph->program_count; p++) {
+        int32_t count = exec->graph->programs[p].count;
+        void *pointer;
+        TRY(hostmem_alloc(exec->mem, (size_t)count, sizeof(struct op_call), "bound ops", &pointer));
+        exec->calls[p] = pointer;
+        for (int32_t i = 0; i < count; i++)
+            call_bind(exec->plan, p, i, &exec->calls[p][i]);
+    }
+    return GT_OK;
+}
+
+/* The plan may come from a profile; the device has the last word on alignment. */
+static enum gt_status alignment_check(struct backend *device, const struct plan *plan)
+{
+    struct backend_info info;
+    TRY(device->ops->info(device, &info));
+    if (info.alignment_bytes == 0 || plan->options.alignment_bytes % info.alignment_bytes == 0)
+        return GT_OK;
+    log_error("the plan aligns tensors to %" PRIu32 " bytes, device %s needs %" PRIu32, plan->options.alignment_bytes,
+              info.device, info.alignment_bytes);
+    return GT_DEVICE;
+}
+
+static enum gt_status exec_fill(struct exec *exec, const struct exec_options *options)
+{
+    const struct plan *plan = exec->plan;
+    TRY(alignment_check(exec->device, plan));
+    TRY(programs_bind(exec));
+    if (options->poison)
+        TRY(exec_poison_create(exec->mem, exec->device, plan, &exec->poison));
+    if (plan->segment_count > 0)
+        TRY(exec->device->ops->arena(exec->device, plan->segment, plan->segment_count));
+    return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
+}
+
+enum gt_status exec_create(struct hostmem *mem, struct backend *device, const struct plan *plan,
+                           const struct exec_options *options, struct exec **out)
+{
+    void *pointer;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct exec), "exec", &pointer));
+    struct exec *exec = pointer;
+    exec->mem = mem;
+    exec->device = device;
+    exec->plan = plan;
+    exec->graph = plan->graph;
+    enum gt_status status = exec_fill(exec, options);
+    if (status != GT_OK) {
+        exec_destroy(exec);
+        return status;
+    }
+    *out = exec;
+    return GT_OK;
+}
+
+void exec_destroy(struct exec *exec)
+{
+    if (!exec)
+        return;
+    exec_poison_destroy(exec->poison);
+    for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++)
+        hostmem_free(exec->mem, exec->calls[p]);
+    hostmem_free(exec->mem, exec);
+}
+
+/* The address of element `first` of a tensor, after checking that `count` elements from it lie inside. */
+static struct address element_address(const struct exec *exec, int32_t tensor, int64_t first, int64_t count)
+{
+    assert(tensor >= 0 && tensor < exec->plan->tensor_count);
+    int64_t elements = graph_tensor_elements(exec->graph, tensor);
+    assert(first >= 0 && count >= 0);
+    assert(first <= elements && count <= elements - first);
+    (void)count;
+    (void)elements;
+    struct address at = exec->plan->tensor[tensor];
+    assert(at.offset_bytes != UINT64_MAX);
+    at.offset_bytes += (uint64_t)first * dtype_size_bytes(exec->graph->tensors[tensor].dtype);
+    return at;
+}
+
+static size_t element_bytes(const struct exec *exec, int32_t tensor, int64_t count)
+{
+    return (size_t)count * dtype_size_bytes(exec->graph->tensors[tensor].dtype);
+}
+
+enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, const void *from, int64_t count)
+{
+    struct address at = element_address(exec, tensor, first, count);
+    const struct tensor *storage = &exec->graph->tensors[graph_storage(exec->graph, tensor)];
+    if (exec->poison && storage->lifetime != LIFETIME_RUN)
+        TRY(exec_poison_phase(exec->poison, storage->phase));
+    return exec->device->ops->upload(exec->device, QUEUE, at, from, element_bytes(exec, tensor, count));
+}
+
+enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)
+{
+    struct address at = element_address(exec, tensor, first, count);
+    return exec->device->ops->download(exec->device, QUEUE, to, at, element_bytes(exec, tensor, count));
+}
+
+static enum gt_status call_run_timed(struct exec *exec, const struct op_call *call)
+{
+    int64_t start_ns = clock_monotonic_ns();
+    TRY(exec->device->ops->run(exec->device, QUEUE, call, 1));
+    TRY(exec->device->ops->sync(exec->device, QUEUE));
+    exec->timing.seconds[call->kind] += (double)(clock_monotonic_ns() - start_ns) * 1e-9;
+    exec->timing.flops[call->kind] += op_flops(call);
+    exec->timing.bytes[call->kind] += op_bytes(call);
+    exec->timing.runs[call->kind]++;
+    return GT_OK;
+}
+
+static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index)
+{
+    const struct op_call *call = &exec->calls[program][index];
+    if (exec->poison)
+        TRY(exec_poison_op_begin(exec->poison, program, index));
+    if (exec->timing_on) {
+        TRY(call_run_timed(exec, call));
+    } else {
+        TRY(exec->device->ops->run(exec->device, QUEUE, call, 1));
+        TRY(exec->device->ops->sync(exec->device, QUEUE));
+    }
+    return exec->poison ? exec_poison_op_end(exec->poison, program, index) : GT_OK;
+}
+
+enum gt_status exec_run(struct exec *exec, int32_t program)
+{
+    assert(program >= 0 && program < exec->graph->program_count);
+    int32_t count = exec->graph->programs[program].count;
+    if (!exec->poison && !exec->timing_on) {
+        TRY(exec->device->ops->run(exec->device, QUEUE, exec->calls[program], (size_t)count));
+        return exec->device->ops->sync(exec->device, QUEUE);
+    }
+    if (exec->poison)
+        TRY(exec_poison_program_begin(exec->poison, program));
+    for (int32_t i = 0; i < count; i++)
+        TRY(call_run(exec, program, i));
+    return exec->poison ? exec_poison_program_end(exec->poison, program) : GT_OK;
+}
+
+void exec_timing_set(struct exec *exec, bool on)
+{
+    exec->timing_on = on;
+}
+
+void exec_timing_get(const struct exec *exec, struct exec_timing *out)
+{
+    *out = exec->timing;
+}
+
+struct backend *exec_device(struct exec *exec)
+{
+    return exec->device;
+}
+
+const struct plan *exec_plan(const struct exec *exec)
+{
+    return exec->plan;
+}

@@ -1,0 +1,50 @@
+/* Running programs: binds a plan to a device once, then runs op lists.
+ *
+ * exec resolves every operand of every op to its planned address at start; a run is a loop over ready calls.  In debug
+ * mode (poison) every storage is filled with a NaN pattern before its first op and after its last one, and the guard
+ * bands that the plan left are checked after each program, so that a use of dead or foreign bytes shows.
+ */
+#ifndef GPT_TRAIN_EXEC_EXEC_H
+#define GPT_TRAIN_EXEC_EXEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "model/graph.h"
+#include "plan/plan.h"
+
+struct exec;
+
+struct exec_options {
+    bool poison; /* fill dead ranges with NaN patterns and check guard bands; slow */
+};
+
+/* Asks the device for the arena and binds all programs.  `device`, `plan` and its graph are borrowed.
+ * Errors: GT_NO_MEMORY, GT_DEVICE. */
+enum gt_status exec_create(struct hostmem *mem, struct backend *device, const struct plan *plan,
+                           const struct exec_options *options, struct exec **out);
+void exec_destroy(struct exec *exec);
+
+/* Host memory to a tensor (or back), `count` elements from element `first`.  Asserts that they lie inside. */
+enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, const void *from, int64_t count);
+enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count);
+
+/* Runs a program of the graph and waits for it.  Errors: GT_DEVICE, or what the backend says. */
+enum gt_status exec_run(struct exec *exec, int32_t program);
+
+/* Seconds and runs per op kind so far, when timing is on (it waits after every op). */
+struct exec_timing {
+    double seconds[OP_KIND_COUNT];
+    double flops[OP_KIND_COUNT], bytes[OP_KIND_COUNT];
+    uint64_t runs[OP_KIND_COUNT];
+};
+void exec_timing_set(struct exec *exec, bool on);
+void exec_timing_get(const struct exec *exec, struct exec_timing *out);
+
+struct backend *exec_device(struct exec *exec);
+const struct plan *exec_plan(const struct exec *exec);
+
+#endif

@@ -1,0 +1,258 @@
+/* Poison and guard bands.
+ *
+ * Lifetimes are graph_ranges()'s, taken once per program.  A storage is fresh before its first op (inputs are not: the
+ * host has written them), and dead after its last one (outputs never are).  A guard is written when its tensor comes to
+ * life, and checked when it dies; guards of persistent tensors after every program.
+ */
+#include "exec/exec_poison.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/size.h"
+
+enum { CHUNK_BYTES = 65536, CHUNK_WORDS = CHUNK_BYTES / 4 };
+enum pattern { PATTERN_FRESH, PATTERN_DEAD, PATTERN_GUARD, PATTERN_COUNT };
+
+struct exec_poison {
+    struct hostmem *mem;
+    struct backend *device;
+    const struct plan *plan;
+    uint32_t *pattern[PATTERN_COUNT]; /* CHUNK_BYTES each */
+    uint32_t *found;                  /* CHUNK_BYTES of a guard read back */
+    struct tensor_range *ranges[GRAPH_PROGRAMS_MAX];
+    int32_t phase; /* enum program_phase, or -1 before the first */
+};
+
+static enum gt_status ranges_create(struct exec_poison *poison, int32_t program)
+{
+    const struct graph *graph = poison->plan->graph;
+    void *pointer;
+    TRY(hostmem_alloc(poison->mem, (size_t)graph->tensor_count, sizeof(struct tensor_range), "poison ranges",
+                      &pointer));
+    poison->ranges[program] = pointer;
+    graph_ranges(graph, program, poison->ranges[program]);
+    return GT_OK;
+}
+
+static enum gt_status buffers_create(struct exec_poison *poison)
+{
+    static const uint32_t words[PATTERN_COUNT] = {POISON_FRESH, POISON_DEAD, POISON_GUARD};
+    for (int32_t k = 0; k < PATTERN_COUNT; k++) {
+        void *pointer;
+        TRY(hostmem_alloc(poison->mem, CHUNK_WORDS, sizeof(uint32_t), "poison pattern", &pointer));
+        poison->pattern[k] = pointer;
+        for (size_t i = 0; i < CHUNK_WORDS; i++)
+            poison->pattern[k][i] = words[k];
+    }
+    void *pointer;
+    TRY(hostmem_alloc(poison->mem, CHUNK_WORDS, sizeof(uint32_t), "guard check", &pointer));
+    poison->found = pointer;
+    for (int32_t p = 0; p < poison->plan->program_count; p++)
+        TRY(ranges_create(poison, p));
+    return GT_OK;
+}
+
+enum gt_status exec_poison_create(struct hostmem *mem, struct backend *device, const struct plan *plan,
+                                  struct exec_poison **out)
+{
+    void *pointer;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct exec_poison), "poison", &pointer));
+    assert(plan->options.guard_bytes % sizeof(uint32_t) == 0);
+    struct exec_poison *poison = pointer;
+    poison->mem = mem;
+    poison->device = device;
+    poison->plan = plan;
+    poison->phase = -1;
+    enum gt_status status = buffers_create(poison);
+    if (status != GT_OK) {
+        exec_poison_destroy(poison);
+        return status;
+    }
+    *out = poison;
+    return GT_OK;
+}
+
+void exec_poison_destroy(struct exec_poison *poison)
+{
+    if (!poison)
+        return;
+    for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++)
+        hostmem_free(poison->mem, poison->ranges[p]);
+    hostmem_free(poison->mem, poison->found);
+    for (int32_t k = 0; k < PATTERN_COUNT; k++)
+        hostmem_free(poison->mem, poison->pattern[k]);
+    hostmem_free(poison->mem, poison);
+}
+
+static enum gt_status range_fill(struct exec_poison *poison, struct address at, uint64_t bytes, enum pattern pattern)
+{
+    while (bytes > 0) {
+        size_t chunk = bytes < CHUNK_BYTES ? (size_t)bytes : CHUNK_BYTES;
+        TRY(poison->device->ops->upload(poison->device, 0, at, poison->pattern[pattern], chunk));
+        at.offset_bytes += chunk;
+        bytes -= chunk;
+    }
+    return GT_OK;
+}
+
+static struct address guard_address(const struct exec_poison *poison, struct address at, uint64_t bytes)
+{
+    at.offset_bytes += size_round_up(bytes, poison->plan->options.alignment_bytes);
+    return at;
+}
+
+static enum gt_status guard_fill(struct exec_poison *poison, struct address at, uint64_t bytes)
+{
+    return range_fill(poison, guard_address(poison, at, bytes), poison->plan->options.guard_bytes, PATTERN_GUARD);
+}
+
+/* `op` is where the program stands, or -1 for its end. */
+static enum gt_status guard_check(struct exec_poison *poison, const char *name, struct address at, uint64_t bytes,
+                                  int32_t program, int32_t op)
+{
+    struct address guard = guard_address(poison, at, bytes);
+    const struct program *of = &poison->plan->graph->programs[program];
+    uint64_t left = poison->plan->options.guard_bytes, done = 0;
+    while (left > 0) {
+        size_t chunk = left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
+        TRY(poison->device->ops->download(poison->device, 0, poison->found, guard, chunk));
+        size_t i = 0;
+        while (i < chunk / 4 && poison->found[i] == POISON_GUARD)
+            i++;
+        if (i < chunk / 4) {
+            log_error("program %s, %s %" PRId32 " (%s): the guard of %s was overwritten %" PRIu64
+                      " bytes beyond its end",
+                      of->name, op < 0 ? "after op" : "op", op < 0 ? of->count - 1 : op,
+                      op < 0 ? "its last" : op_declaration(of->ops[op].kind)->name, name, done + 4 * i);
+            return GT_FAILURE;
+        }
+        guard.offset_bytes += chunk;
+        left -= chunk;
+        done += chunk;
+    }
+    return GT_OK;
+}
+
+static enum gt_status tensor_guard_fill(struct exec_poison *poison, int32_t tensor)
+{
+    return guard_fill(poison, poison->plan->tensor[tensor], graph_tensor_bytes(poison->plan->graph, tensor));
+}
+
+static enum gt_status tensor_guard_check(struct exec_poison *poison, int32_t tensor, int32_t program, int32_t op)
+{
+    const struct graph *graph = poison->plan->graph;
+    return guard_check(poison, graph->tensors[tensor].name, poison->plan->tensor[tensor],
+                       graph_tensor_bytes(graph, tensor), program, op);
+}
+
+static enum gt_status tensor_fill(struct exec_poison *poison, int32_t tensor, enum pattern pattern)
+{
+    return range_fill(poison, poison->plan->tensor[tensor], graph_tensor_bytes(poison->plan->graph, tensor), pattern);
+}
+
+/* A placed storage of that lifetime, and, but for the run's, of that phase. */
+static bool storage_is(const struct exec_poison *poison, int32_t tensor, enum tensor_lifetime lifetime, int32_t phase)
+{
+    const struct tensor *t = &poison->plan->graph->tensors[tensor];
+    return t->base == TENSOR_NONE && t->lifetime == lifetime &&
+           (lifetime == LIFETIME_RUN || (int32_t)t->phase == phase) &&
+           poison->plan->tensor[tensor].offset_bytes != UINT64_MAX;
+}
+
+enum gt_status exec_poison_arena(struct exec_poison *poison)
+{
+    const struct plan *plan = poison->plan;
+    for (int32_t k = 0; k < plan->segment_count; k++) {
+        struct address at = {.space = (uint8_t)plan->segment[k].space, .segment = (uint8_t)k};
+        TRY(range_fill(poison, at, plan->segment[k].size_bytes, PATTERN_FRESH));
+    }
+    for (int32_t t = 0; t < plan->tensor_count; t++) {
+        if (storage_is(poison, t, LIFETIME_RUN, 0))
+            TRY(tensor_guard_fill(poison, t));
+    }
+    return GT_OK;
+}
+
+enum gt_status exec_poison_phase(struct exec_poison *poison, enum program_phase phase)
+{
+    if (poison->phase == (int32_t)phase)
+        return GT_OK;
+    poison->phase = (int32_t)phase;
+    for (int32_t t = 0; t < poison->plan->tensor_count; t++) {
+        if (!storage_is(poison, t, LIFETIME_PHASE, poison->phase))
+            continue;
+        TRY(tensor_fill(poison, t, PATTERN_FRESH));
+        TRY(tensor_guard_fill(poison, t));
+    }
+    return GT_OK;
+}
+
+enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t program)
+{
+    const struct graph *graph = poison->plan->graph;
+    TRY(exec_poison_phase(poison, graph->programs[program].phase));
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        if (graph->tensors[t].base == TENSOR_NONE && graph->tensors[t].lifetime == LIFETIME_PROGRAM &&
+            poison->ranges[program][t].first < 0 && poison->ranges[program][t].last >= 0)
+            TRY(tensor_guard_fill(poison, t));
+    }
+    return GT_OK;
+}
+
+enum gt_status exec_poison_op_begin(struct exec_poison *poison, int32_t program, int32_t op)
+{
+    const struct graph *graph = poison->plan->graph;
+    const struct op *at = &graph->programs[program].ops[op];
+    for (int32_t s = 0; s < op_declaration(at->kind)->operands; s++) {
+        if (at->operand[s] == TENSOR_NONE)
+            continue;
+        int32_t storage = graph_storage(graph, at->operand[s]);
+        if (graph->tensors[storage].lifetime != LIFETIME_PROGRAM || poison->ranges[program][storage].first != op)
+            continue;
+        TRY(tensor_fill(poison, storage, PATTERN_FRESH));
+        TRY(tensor_guard_fill(poison, storage));
+    }
+    uint64_t workspace_bytes = poison->plan->workspace_bytes[program][op];
+    if (workspace_bytes == 0)
+        return GT_OK;
+    TRY(range_fill(poison, poison->plan->workspace[program][op], workspace_bytes, PATTERN_FRESH));
+    return guard_fill(poison, poison->plan->workspace[program][op], workspace_bytes);
+}
+
+enum gt_status exec_poison_op_end(struct exec_poison *poison, int32_t program, int32_t op)
+{
+    const struct graph *graph = poison->plan->graph;
+    const struct op *at = &graph->programs[program].ops[op];
+    for (int32_t s = 0; s < op_declaration(at->kind)->operands; s++) {
+        if (at->operand[s] == TENSOR_NONE)
+            continue;
+        int32_t storage = graph_storage(graph, at->operand[s]);
+        if (graph->tensors[storage].lifetime != LIFETIME_PROGRAM || poison->ranges[program][storage].last != op)
+            continue;
+        TRY(tensor_guard_check(poison, storage, program, op));
+        TRY(tensor_fill(poison, storage, PATTERN_DEAD));
+    }
+    uint64_t workspace_bytes = poison->plan->workspace_bytes[program][op];
+    if (workspace_bytes == 0)
+        return GT_OK;
+    struct address workspace = poison->plan->workspace[program][op];
+    TRY(guard_check(poison, "the op's workspace", workspace, workspace_bytes, program, op));
+    return range_fill(poison, workspace, workspace_bytes, PATTERN_DEAD);
+}
+
+enum gt_status exec_poison_program_end(struct exec_poison *poison, int32_t program)
+{
+    const struct graph *graph = poison->plan->graph;
+    const struct program *of = &graph->programs[program];
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        bool output = graph->tensors[t].base == TENSOR_NONE && graph->tensors[t].lifetime == LIFETIME_PROGRAM &&
+                      poison->ranges[program][t].last == of->count;
+        if (output || storage_is(poison, t, LIFETIME_RUN, 0) ||
+            storage_is(poison, t, LIFETIME_PHASE, (int32_t)of->phase))
+            TRY(tensor_guard_check(poison, t, program, -1));
+    }
+    return GT_OK;
+}

@@ -1,0 +1,92 @@
+/* The memory plan: an address for every tensor of every program, before anything runs.
+ *
+ * One arena, laid out as [run][phase region]: tensors of LIFETIME_RUN first; then a region that the phases use in turn,
+ * each as [its PHASE tensors][its programs' tensors].  Programs of a phase overlap each other entirely; phases overlap
+ * each other entirely.  Within a program every storage lives from its first to its last op, and storages whose lives do
+ * not meet may share bytes.  The peak is what is asked of the device, to the byte.
+ *
+ * Placement: longest lifetime first with first fit, and by breadth (the op with most live bytes first); the smaller is
+ * kept, and its distance to the lower bound (the largest sum of live bytes) is reported.
+ */
+#ifndef GPT_TRAIN_PLAN_PLAN_H
+#define GPT_TRAIN_PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "backend/backend.h"
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "model/graph.h"
+
+struct plan_options {
+    const struct backend_ops *backend; /* whose table says the workspaces; NULL = none (tests) */
+    const struct backend *device;      /* open backend for those questions, may be NULL with `backend` NULL */
+    uint32_t alignment_bytes;          /* of every tensor; a power of two */
+    uint64_t largest_segment_bytes;    /* 0 = unlimited */
+    uint32_t guard_bytes; /* red zone after every tensor, for debug runs; a multiple of the alignment or 0 */
+};
+
+struct plan_program {
+    int32_t program;                     /* index in the graph */
+    uint64_t bytes;                      /* peak of its program-lifetime tensors and workspaces, placed */
+    uint64_t bytes_bound;                /* lower bound: max over ops of live bytes */
+    int32_t peak_op;                     /* index of the op at that maximum */
+    uint64_t live_bytes[CATEGORY_COUNT]; /* at the peak op, program-lifetime tensors and workspace only */
+};
+
+struct plan {
+    struct hostmem *mem;
+    const struct graph *graph; /* borrowed: outlives the plan */
+    struct plan_options options;
+    struct address *tensor; /* [tensor_count]: of every tensor, views resolved; offset UINT64_MAX when unused */
+    struct address *workspace[GRAPH_PROGRAMS_MAX]; /* [ops of the program] */
+    uint64_t *workspace_bytes[GRAPH_PROGRAMS_MAX]; /* [ops of the program] */
+    int32_t tensor_count;
+    struct backend_segment segment[BACKEND_SEGMENTS_MAX];
+    int32_t segment_count;
+    uint64_t run_bytes;                      /* LIFETIME_RUN */
+    uint64_t phase_bytes[PHASE_COUNT];       /* PHASE tensors + the largest of the phase's programs */
+    uint64_t arena_bytes;                    /* run + largest phase: what is asked of the device */
+    uint64_t arena_bytes_bound;              /* the same with every program at its lower bound */
+    uint64_t category_bytes[CATEGORY_COUNT]; /* at the peak: run + phase + live at the peak op of the peak program */
+    enum program_phase peak_phase;
+    int32_t peak_program; /* index into program[] */
+    struct plan_program program[GRAPH_PROGRAMS_MAX];
+    int32_t program_count;
+};
+
+/* Errors: GT_NO_MEMORY; GT_NO_FIT when one tensor exceeds the largest segment (named); GT_USAGE on size overflow;
+ * GT_UNSUPPORTED when the backend lacks an op (named). */
+enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+                           struct plan **out);
+void plan_destroy(struct plan *plan);
+
+/* Proves the plan by another method than made it: replays each program op by op over a map of who owns which bytes, and
+ * checks that every operand still holds what its last writer wrote, that inputs and persistent tensors are never
+ * overwritten, that workspaces touch nothing live, and that everything lies aligned inside the arena.  Logs the first
+ * violation.  Independent of plan_create()'s lifetimes. */
+bool plan_verify(const struct plan *plan);
+
+/* Facts that the report shows beside the plan. */
+struct plan_report_facts {
+    const char *configuration; /* one line */
+    const char *device;        /* one line */
+    uint64_t free_bytes;       /* of the device, 0 = unknown */
+    uint64_t host_bytes;       /* host memory outside the arena: staging buffers, tables */
+    uint64_t context_bytes;    /* what the backend holds beside the arena */
+    uint64_t headroom_bytes;
+    double seconds_per_step;   /* forecast; 0 = unknown */
+    bool measured;             /* seconds come from timings rather than a model */
+    int64_t steps;             /* updates to go */
+    double evaluation_seconds; /* one evaluation */
+    int64_t evaluations;       /* evaluations to go */
+};
+
+/* One screen of text.  */
+void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
+/* The same as JSON (schema in doc/plan.md). */
+enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
+
+#endif

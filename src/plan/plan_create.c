@@ -1,0 +1,407 @@
+/* Making a plan: asks the backend for workspaces, places what persists, then each program on top of it.
+ *
+ * Run tensors come first; on top of them, for each phase in turn, its phase tensors, and on top of those each of its
+ * programs alone.  All of that is first fit in virtual bytes (plan_internal.h), so segments need no case of their own;
+ * virtual addresses become (segment, offset) when they are stored.  Nothing here proves that the result is right:
+ * plan_verify() does, without this file's lifetimes.
+ */
+#include "plan/plan.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/size.h"
+#include "plan/plan_internal.h"
+
+#define SHAPES_TEXT_MAX 512
+
+/* What plan_create() needs only while it works. */
+struct plan_builder {
+    struct plan *plan;
+    struct hostmem *mem;
+    const struct graph *graph;
+    int32_t ops_max;             /* of the longest program */
+    struct tensor_range *ranges; /* [tensor_count], of the program at hand */
+    bool *touched;               /* [tensor_count]: some program touches this storage */
+    struct plan_item *items;     /* [tensor_count + ops_max] */
+    struct plan_placer fixed;    /* run tensors, and the phase's at hand; [tensor_count] */
+    struct plan_scratch scratch;
+    uint64_t segment_bytes; /* S of the virtual addresses */
+};
+
+static enum gt_status array_create(struct hostmem *mem, size_t count, size_t size, const char *what, void *out)
+{
+    void *pointer;
+    TRY(hostmem_alloc(mem, count, size, what, &pointer));
+    memcpy(out, &pointer, sizeof pointer);
+    return GT_OK;
+}
+
+static enum gt_status plan_arrays_create(struct plan *plan)
+{
+    const struct graph *graph = plan->graph;
+    TRY(array_create(plan->mem, (size_t)graph->tensor_count, sizeof plan->tensor[0], "plan addresses", &plan->tensor));
+    for (int32_t t = 0; t < graph->tensor_count; t++)
+        plan->tensor[t] = (struct address){.space = SPACE_DEVICE, .offset_bytes = PLAN_UNPLACED};
+    for (int32_t p = 0; p < graph->program_count; p++) {
+        size_t ops = (size_t)graph->programs[p].count;
+        TRY(array_create(plan->mem, ops, sizeof plan->workspace[p][0], "plan workspaces", &plan->workspace[p]));
+        TRY(array_create(plan->mem, ops, sizeof plan->workspace_bytes[p][0], "plan workspaces",
+                         &plan->workspace_bytes[p]));
+        for (size_t i = 0; i < ops; i++)
+            plan->workspace[p][i] = (struct address){.space = SPACE_DEVICE, .offset_bytes = PLAN_UNPLACED};
+    }
+    return GT_OK;
+}
+
+/* "a=float32[3,4] b=..." of the operands that are there. */
+static const char *operands_text(const struct op_call *call, char text[static SHAPES_TEXT_MAX])
+{
+    const struct op_declaration *declaration = op_declaration(call->kind);
+    size_t used = 0;
+    text[0] = '\0';
+    for (int32_t s = 0; s < declaration->operands; s++) {
+        const struct operand *operand = &call->operand[s];
+        if (!operand->present)
+            continue;
+        char dims[96] = "";
+        size_t width = 0;
+        for (int32_t i = 0; i < operand->rank && width < sizeof dims; i++) {
+            int wrote = snprintf(dims + width, sizeof dims - width, "%s%" PRId64, i ? "," : "", operand->dims[i]);
+            width += wrote > 0 ? (size_t)wrote : 0;
+        }
+        int wrote = snprintf(text + used, SHAPES_TEXT_MAX - used, "%s%s=%s[%s]", used ? " " : "",
+                             declaration->operand[s].name, dtype_name(operand->dtype), dims);
+        if (wrote < 0 || (size_t)wrote >= SHAPES_TEXT_MAX - used)
+            break;
+        used += (size_t)wrote;
+    }
+    return text;
+}
+
+/* Asks the backend whether it has each op, and for its workspace. */
+static enum gt_status workspaces_ask(struct plan *plan)
+{
+    const struct backend_ops *backend = plan->options.backend;
+    for (int32_t p = 0; backend && p < plan->graph->program_count; p++) {
+        const struct program *program = &plan->graph->programs[p];
+        for (int32_t i = 0; i < program->count; i++) {
+            struct op_call call;
+            graph_call(plan->graph, &program->ops[i], &call);
+            const struct op_impl *impl = &backend->table[call.kind];
+            if (!impl->run || !impl->supports || !impl->supports(plan->options.device, &call)) {
+                char text[SHAPES_TEXT_MAX];
+                log_error("backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s", backend->name,
+                          op_declaration(call.kind)->name, operands_text(&call, text), i, program->name,
+                          plan_op_target(plan->graph, &program->ops[i]));
+                return GT_UNSUPPORTED;
+            }
+            plan->workspace_bytes[p][i] =
+                impl->workspace_bytes ? impl->workspace_bytes(plan->options.device, &call) : 0;
+        }
+    }
+    return GT_OK;
+}
+
+/* One size: fits a segment, and the sum so far does not overflow. */
+static enum gt_status size_check(const struct plan_builder *builder, const char *what, const char *name, uint64_t bytes,
+                                 uint64_t *sum)
+{
+    const struct plan_options *options = &builder->plan->options;
+    if (bytes >= PLAN_BYTES_MAX || plan_footprint(options, bytes) >= PLAN_BYTES_MAX - *sum) {
+        log_error("%s %s needs %" PRIu64 " bytes; all tensors together must stay below %" PRIu64, what, name, bytes,
+                  PLAN_BYTES_MAX);
+        return GT_USAGE;
+    }
+    uint64_t footprint = plan_footprint(options, bytes);
+    if (options->largest_segment_bytes != 0 && footprint > options->largest_segment_bytes) {
+        log_error("%s %s needs %" PRIu64 " bytes, more than the device's largest allocation of %" PRIu64, what, name,
+                  footprint, options->largest_segment_bytes);
+        return GT_NO_FIT;
+    }
+    *sum += footprint;
+    return GT_OK;
+}
+
+/* Checks every size, so that no sum of footprints can wrap from here on; sets S. */
+static enum gt_status sizes_check(struct plan_builder *builder)
+{
+    const struct graph *graph = builder->graph;
+    uint64_t sum = 0;
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        if (graph->tensors[t].base == TENSOR_NONE)
+            TRY(size_check(builder, "tensor", graph->tensors[t].name, graph_tensor_bytes(graph, t), &sum));
+    }
+    for (int32_t p = 0; p < graph->program_count; p++) {
+        for (int32_t i = 0; i < graph->programs[p].count; i++) {
+            const char *name = op_declaration(graph->programs[p].ops[i].kind)->name;
+            uint64_t bytes = builder->plan->workspace_bytes[p][i];
+            if (bytes > 0)
+                TRY(size_check(builder, "the workspace of", name, bytes, &sum));
+        }
+    }
+    const struct plan_options *options = &builder->plan->options;
+    uint64_t segment = options->largest_segment_bytes - options->largest_segment_bytes % options->alignment_bytes;
+    builder->segment_bytes = segment >= sum ? 0 : segment;
+    return GT_OK;
+}
+
+static enum gt_status builder_arrays_create(struct plan_builder *builder)
+{
+    struct hostmem *mem = builder->mem;
+    size_t tensors = (size_t)builder->graph->tensor_count, ops = (size_t)builder->ops_max, items = tensors + ops;
+    struct plan_scratch *scratch = &builder->scratch;
+    TRY(array_create(mem, tensors, sizeof builder->ranges[0], "plan ranges", &builder->ranges));
+    TRY(array_create(mem, tensors, sizeof builder->touched[0], "plan uses", &builder->touched));
+    TRY(array_create(mem, items, sizeof builder->items[0], "plan items", &builder->items));
+    TRY(array_create(mem, tensors, sizeof builder->fixed.slots[0], "plan slots", &builder->fixed.slots));
+    TRY(array_create(mem, items, sizeof scratch->placer.slots[0], "plan slots", &scratch->placer.slots));
+    TRY(array_create(mem, items, sizeof scratch->keys[0], "plan order", &scratch->keys));
+    TRY(array_create(mem, items, sizeof scratch->best[0], "plan offsets", &scratch->best));
+    TRY(array_create(mem, ops + 1, sizeof scratch->live[0], "plan live bytes", &scratch->live));
+    size_t ranks = ops * (size_t)plan_rank_levels(builder->ops_max);
+    TRY(array_create(mem, ranks, sizeof scratch->rank_min[0], "plan ranks", &scratch->rank_min));
+    builder->fixed.capacity = (int32_t)tensors;
+    scratch->placer.capacity = (int32_t)items;
+    builder->fixed.segment_bytes = scratch->placer.segment_bytes = builder->segment_bytes;
+    return GT_OK;
+}
+
+static void builder_arrays_destroy(struct plan_builder *builder)
+{
+    hostmem_free(builder->mem, builder->scratch.rank_min);
+    hostmem_free(builder->mem, builder->scratch.live);
+    hostmem_free(builder->mem, builder->scratch.best);
+    hostmem_free(builder->mem, builder->scratch.keys);
+    hostmem_free(builder->mem, builder->scratch.placer.slots);
+    hostmem_free(builder->mem, builder->fixed.slots);
+    hostmem_free(builder->mem, builder->items);
+    hostmem_free(builder->mem, builder->touched);
+    hostmem_free(builder->mem, builder->ranges);
+}
+
+/* Marks the storages that any program touches. */
+static void touched_mark(struct plan_builder *builder)
+{
+    for (int32_t p = 0; p < builder->graph->program_count; p++) {
+        graph_ranges(builder->graph, p, builder->ranges);
+        for (int32_t t = 0; t < builder->graph->tensor_count; t++)
+            builder->touched[t] = builder->touched[t] || builder->ranges[t].last >= 0;
+    }
+}
+
+static struct address address_of(const struct plan_builder *builder, uint64_t virtual_bytes)
+{
+    uint64_t segment = builder->segment_bytes;
+    return (struct address){
+        .space = SPACE_DEVICE,
+        .segment = (uint8_t)(segment == 0 ? 0 : virtual_bytes / segment),
+        .offset_bytes = segment == 0 ? virtual_bytes : virtual_bytes % segment,
+    };
+}
+
+static enum gt_status segments_exceeded(const struct plan_builder *builder, const char *what)
+{
+    log_error("%s does not fit %d segments of %" PRIu64 " bytes, the device's largest allocation", what,
+              BACKEND_SEGMENTS_MAX, builder->plan->options.largest_segment_bytes);
+    return GT_NO_FIT;
+}
+
+/* Places the storages that persist: of the run (all, whether an op touches them or not: the host may own them), or of
+ * one phase (those that a program touches).  Adds their footprints to categories[]. */
+static enum gt_status persistent_place(struct plan_builder *builder, enum tensor_lifetime lifetime,
+                                       enum program_phase phase, uint64_t categories[static CATEGORY_COUNT])
+{
+    for (int32_t t = 0; t < builder->graph->tensor_count; t++) {
+        const struct tensor *tensor = &builder->graph->tensors[t];
+        if (tensor->base != TENSOR_NONE || tensor->lifetime != lifetime)
+            continue;
+        if (lifetime == LIFETIME_PHASE && (tensor->phase != phase || !builder->touched[t]))
+            continue;
+        struct plan_item item = {
+            .first = 0,
+            .last = INT32_MAX,
+            .bytes = plan_footprint(&builder->plan->options, graph_tensor_bytes(builder->graph, t)),
+            .tensor = t,
+        };
+        if (!plan_first_fit(&builder->fixed, &item))
+            return segments_exceeded(builder, tensor->name);
+        builder->plan->tensor[t] = address_of(builder, item.offset_bytes);
+        categories[tensor->category] += item.bytes;
+    }
+    return GT_OK;
+}
+
+static enum gt_status program_place(struct plan_builder *builder, int32_t program,
+                                    uint64_t high[static BACKEND_SEGMENTS_MAX])
+{
+    struct plan *plan = builder->plan;
+    struct plan_scratch *scratch = &builder->scratch;
+    struct plan_program *out = &plan->program[program];
+    int32_t ops = builder->graph->programs[program].count;
+    graph_ranges(builder->graph, program, builder->ranges);
+    int32_t count = plan_items_collect(plan, program, builder->ranges, builder->items);
+    out->program = program;
+    plan_live_measure(plan, program, builder->items, count, scratch->live, out);
+    if (!plan_place(&builder->fixed, builder->items, count, scratch->live, ops, scratch))
+        return segments_exceeded(builder, builder->graph->programs[program].name);
+    for (int32_t i = 0; i < count; i++) {
+        const struct plan_item *item = &builder->items[i];
+        struct address at = address_of(builder, item->offset_bytes);
+        if (item->tensor == TENSOR_NONE)
+            plan->workspace[program][item->op] = at;
+        else
+            plan->tensor[item->tensor] = at;
+    }
+    uint64_t own[BACKEND_SEGMENTS_MAX], below[BACKEND_SEGMENTS_MAX];
+    plan_high_water(&scratch->placer, own);
+    plan_high_water(&builder->fixed, below);
+    out->bytes = plan_high_water_sum(own) - plan_high_water_sum(below);
+    assert(out->bytes >= out->bytes_bound);
+    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX; k++)
+        high[k] = own[k] > high[k] ? own[k] : high[k];
+    return GT_OK;
+}
+
+/* Notes the peak so far: phase tensors of `persistent_bytes`, with the categories `persistent`, under `program`. */
+static void peak_update(struct plan *plan, int32_t program, uint64_t persistent_bytes, const uint64_t *persistent,
+                        uint64_t *peak_bytes)
+{
+    const struct plan_program *own = &plan->program[program];
+    uint64_t bound = plan->run_bytes + persistent_bytes + own->bytes_bound;
+    plan->arena_bytes_bound = bound > plan->arena_bytes_bound ? bound : plan->arena_bytes_bound;
+    if (plan->peak_program >= 0 && persistent_bytes + own->bytes <= *peak_bytes)
+        return;
+    *peak_bytes = persistent_bytes + own->bytes;
+    plan->peak_phase = plan->graph->programs[program].phase;
+    plan->peak_program = program;
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++)
+        plan->category_bytes[c] = persistent[c] + own->live_bytes[c];
+}
+
+/* Places one phase on top of the run tensors, which alone are in builder->fixed on entry. */
+static enum gt_status phase_place(struct plan_builder *builder, enum program_phase phase,
+                                  const uint64_t run_categories[static CATEGORY_COUNT], uint64_t *peak_bytes,
+                                  uint64_t arena_high[static BACKEND_SEGMENTS_MAX])
+{
+    struct plan *plan = builder->plan;
+    uint64_t categories[CATEGORY_COUNT], high[BACKEND_SEGMENTS_MAX];
+    memcpy(categories, run_categories, sizeof categories);
+    TRY(persistent_place(builder, LIFETIME_PHASE, phase, categories));
+    plan_high_water(&builder->fixed, high);
+    uint64_t persistent_bytes = plan_high_water_sum(high) - plan->run_bytes;
+    for (int32_t p = 0; p < builder->graph->program_count; p++) {
+        if (builder->graph->programs[p].phase != phase)
+            continue;
+        TRY(program_place(builder, p, high));
+        peak_update(plan, p, persistent_bytes, categories, peak_bytes);
+    }
+    plan->phase_bytes[phase] = plan_high_water_sum(high) - plan->run_bytes;
+    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX; k++)
+        arena_high[k] = high[k] > arena_high[k] ? high[k] : arena_high[k];
+    return GT_OK;
+}
+
+/* Views lie where their base does. */
+static void views_resolve(struct plan *plan)
+{
+    for (int32_t t = 0; t < plan->tensor_count; t++) {
+        const struct tensor *view = &plan->graph->tensors[t];
+        if (view->base == TENSOR_NONE || plan->tensor[view->base].offset_bytes == PLAN_UNPLACED)
+            continue;
+        plan->tensor[t] = plan->tensor[view->base];
+        plan->tensor[t].offset_bytes += (uint64_t)view->view_offset * dtype_size_bytes(view->dtype);
+    }
+}
+
+static void segments_set(struct plan *plan, const uint64_t high[static BACKEND_SEGMENTS_MAX])
+{
+    plan->arena_bytes = plan_high_water_sum(high);
+    for (int32_t k = 0; k < BACKEND_SEGMENTS_MAX && high[k] > 0; k++)
+        plan->segment[plan->segment_count++] = (struct backend_segment){.space = SPACE_DEVICE, .size_bytes = high[k]};
+}
+
+static enum gt_status arena_place(struct plan_builder *builder)
+{
+    struct plan *plan = builder->plan;
+    uint64_t categories[CATEGORY_COUNT] = {0}, high[BACKEND_SEGMENTS_MAX], peak_bytes = 0;
+    touched_mark(builder);
+    TRY(persistent_place(builder, LIFETIME_RUN, PHASE_TRAIN, categories));
+    plan_high_water(&builder->fixed, high);
+    plan->run_bytes = plan_high_water_sum(high);
+    plan->arena_bytes_bound = plan->run_bytes;
+    memcpy(plan->category_bytes, categories, sizeof categories);
+    /* Each phase starts from the run tensors' slots alone. */
+    int32_t run_slots = builder->fixed.count;
+    struct plan_slot *saved;
+    TRY(array_create(builder->mem, (size_t)run_slots, sizeof saved[0], "plan slots", &saved));
+    if (run_slots > 0)
+        memcpy(saved, builder->fixed.slots, (size_t)run_slots * sizeof saved[0]);
+    enum gt_status status = GT_OK;
+    for (int32_t phase = 0; phase < PHASE_COUNT && status == GT_OK; phase++) {
+        if (run_slots > 0)
+            memcpy(builder->fixed.slots, saved, (size_t)run_slots * sizeof saved[0]);
+        builder->fixed.count = run_slots;
+        status = phase_place(builder, (enum program_phase)phase, categories, &peak_bytes, high);
+    }
+    hostmem_free(builder->mem, saved);
+    TRY(status);
+    views_resolve(plan);
+    segments_set(plan, high);
+    return GT_OK;
+}
+
+static enum gt_status plan_fill(struct plan *plan)
+{
+    TRY(plan_arrays_create(plan));
+    TRY(workspaces_ask(plan));
+    struct plan_builder builder = {.plan = plan, .mem = plan->mem, .graph = plan->graph};
+    for (int32_t p = 0; p < plan->graph->program_count; p++) {
+        if (plan->graph->programs[p].count > builder.ops_max)
+            builder.ops_max = plan->graph->programs[p].count;
+    }
+    TRY(sizes_check(&builder));
+    enum gt_status status;
+    TRY_GOTO(status, destroy_arrays, builder_arrays_create(&builder));
+    status = arena_place(&builder);
+destroy_arrays:
+    builder_arrays_destroy(&builder);
+    return status;
+}
+
+enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+                           struct plan **out)
+{
+    assert(options->alignment_bytes > 0 && (options->alignment_bytes & (options->alignment_bytes - 1)) == 0);
+    assert(options->guard_bytes % options->alignment_bytes == 0);
+    struct plan *plan;
+    TRY(array_create(mem, 1, sizeof *plan, "plan", &plan));
+    plan->mem = mem;
+    plan->graph = graph;
+    plan->options = *options;
+    plan->tensor_count = graph->tensor_count;
+    plan->program_count = graph->program_count;
+    plan->peak_program = -1;
+    enum gt_status status = plan_fill(plan);
+    if (status != GT_OK) {
+        plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return GT_OK;
+}
+
+void plan_destroy(struct plan *plan)
+{
+    if (!plan)
+        return;
+    for (int32_t p = 0; p < GRAPH_PROGRAMS_MAX; p++) {
+        hostmem_free(plan->mem, plan->workspace_bytes[p]);
+        hostmem_free(plan->mem, plan->workspace[p]);
+    }
+    hostmem_free(plan->mem, plan->tensor);
+    hostmem_free(plan->mem, plan);
+}

@@ -1,0 +1,191 @@
+/* The plan as one screen of text, and the sums that both reports share.
+ *
+ * At most 24 lines of 100 columns: what is trained and where, what it needs, the table of categories at the peak, where
+ * the peak is, what the other phases need, and the forecast.  Everything comes from the plan and the facts; nothing is
+ * computed about the model here.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "plan/plan_internal.h"
+
+#define BAR_WIDTH 40
+#define LINE_WIDTH 100
+
+const char *plan_op_target(const struct graph *graph, const struct op *op)
+{
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
+            return graph->tensors[op->operand[s]].name;
+    }
+    return "-";
+}
+
+uint64_t plan_unused_bytes(const struct plan *plan)
+{
+    uint64_t used = 0;
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++)
+        used += plan->category_bytes[c];
+    return plan->arena_bytes - used;
+}
+
+uint64_t plan_total_bytes(const struct plan *plan, const struct plan_report_facts *facts)
+{
+    return plan->arena_bytes + facts->host_bytes + facts->context_bytes + facts->headroom_bytes;
+}
+
+void plan_forecast_make(const struct plan_report_facts *facts, struct plan_forecast *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!(facts->seconds_per_step > 0.0))
+        return;
+    out->training_seconds = facts->seconds_per_step * (double)facts->steps;
+    out->evaluation_seconds = facts->evaluation_seconds * (double)facts->evaluations;
+    out->total_seconds = out->training_seconds + out->evaluation_seconds;
+    if (out->total_seconds > 0.0)
+        out->evaluation_share = out->evaluation_seconds / out->total_seconds;
+    out->end_wall_s = clock_wall_s() + (int64_t)out->total_seconds;
+}
+
+/* One line, cut at LINE_WIDTH columns, without control characters and trailing blanks. */
+static void line_print(FILE *out, const char *format, ...) LOG_PRINTF(2, 3);
+static void line_print(FILE *out, const char *format, ...)
+{
+    char line[LINE_WIDTH + 1];
+    va_list args;
+    va_start(args, format);
+    int wanted = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (wanted > LINE_WIDTH)
+        memcpy(line + LINE_WIDTH - 3, "...", 3);
+    size_t length = strlen(line);
+    while (length > 0 && line[length - 1] == ' ')
+        line[--length] = '\0';
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
+    }
+    fprintf(out, "%s\n", line);
+}
+
+static void head_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+{
+    char total[24], free_text[24], gap[24];
+    uint64_t needed = plan_total_bytes(plan, facts);
+    line_print(out, "Plan      %s", facts->configuration ? facts->configuration : "-");
+    line_print(out, "Device    %s", facts->device ? facts->device : "-");
+    log_bytes(total, (double)needed);
+    if (facts->free_bytes == 0) {
+        line_print(out, "Memory    %s planned", total);
+        return;
+    }
+    bool fits = needed <= facts->free_bytes;
+    log_bytes(gap, (double)(fits ? facts->free_bytes - needed : needed - facts->free_bytes));
+    log_bytes(free_text, (double)facts->free_bytes);
+    line_print(out, "Memory    %s planned of %s free: %s%s%s", total, free_text, fits ? "fits, " : "DOES NOT FIT, ",
+               gap, fits ? " to spare" : " short");
+}
+
+static void share_print(const struct plan *plan, const char *name, uint64_t bytes, FILE *out)
+{
+    char text[24], bar[BAR_WIDTH + 1];
+    double share = plan->arena_bytes > 0 ? (double)bytes / (double)plan->arena_bytes : 0.0;
+    int length = (int)(share * BAR_WIDTH + 0.5);
+    memset(bar, '#', sizeof bar);
+    bar[length < 0 ? 0 : length > BAR_WIDTH ? BAR_WIDTH : length] = '\0';
+    line_print(out, "  %-12s %12s %6.2f %%  %s", name, log_bytes(text, (double)bytes), 100.0 * share, bar);
+}
+
+static void categories_print(const struct plan *plan, FILE *out)
+{
+    fprintf(out, "\n");
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
+        if (plan->category_bytes[c] > 0)
+            share_print(plan, tensor_category_name((enum tensor_category)c), plan->category_bytes[c], out);
+    }
+    share_print(plan, "unused", plan_unused_bytes(plan), out);
+    char arena[24];
+    line_print(out, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "arena",
+               log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes, plan->segment_count,
+               plan->segment_count == 1 ? "" : "s");
+    fprintf(out, "\n");
+}
+
+static void peak_print(const struct plan *plan, FILE *out)
+{
+    if (plan->peak_program >= 0) {
+        const struct plan_program *peak = &plan->program[plan->peak_program];
+        const struct program *program = &plan->graph->programs[peak->program];
+        if (program->count > 0) {
+            const struct op *op = &program->ops[peak->peak_op];
+            line_print(out, "Peak      %s, op %" PRId32 " of %" PRId32 ": %s, which writes %s", program->name,
+                       peak->peak_op, program->count, op_declaration(op->kind)->name, plan_op_target(plan->graph, op));
+        }
+    }
+    char bound[24];
+    uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
+    double percent = plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0;
+    line_print(out, "Bound     %s must live at once; this placement is %.2f %% above it",
+               log_bytes(bound, (double)plan->arena_bytes_bound), percent);
+}
+
+/* What each phase needs of the arena, the run's tensors included. */
+static void phases_print(const struct plan *plan, FILE *out)
+{
+    char line[LINE_WIDTH + 1] = "", run[24];
+    size_t used = 0;
+    bool present[PHASE_COUNT] = {false};
+    for (int32_t p = 0; p < plan->program_count; p++)
+        present[plan->graph->programs[p].phase] = true;
+    for (int32_t phase = 0; phase < PHASE_COUNT; phase++) {
+        char text[24];
+        if (!present[phase] || used >= sizeof line)
+            continue;
+        log_bytes(text, (double)(plan->run_bytes + plan->phase_bytes[phase]));
+        int wrote = snprintf(line + used, sizeof line - used, "%s%s %s", used ? ", " : "",
+                             program_phase_name((enum program_phase)phase), text);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+    log_bytes(run, (double)plan->run_bytes);
+    line_print(out, "Phases    %s; %s of it stays throughout", used ? line : "none", run);
+}
+
+static void host_print(const struct plan_report_facts *facts, FILE *out)
+{
+    char host[24], context[24], headroom[24];
+    line_print(out, "Beside    host memory outside the arena %s, backend %s, headroom %s",
+               log_bytes(host, (double)facts->host_bytes), log_bytes(context, (double)facts->context_bytes),
+               log_bytes(headroom, (double)facts->headroom_bytes));
+}
+
+static void forecast_print(const struct plan_report_facts *facts, FILE *out)
+{
+    struct plan_forecast forecast;
+    plan_forecast_make(facts, &forecast);
+    if (!(facts->seconds_per_step > 0.0)) {
+        line_print(out, "Forecast  unknown before the first timings");
+        return;
+    }
+    char step[32], steps[32], each[32], total[32], end[32];
+    line_print(out, "Forecast  %s per step (%s); %" PRId64 " steps take %s",
+               clock_duration(step, facts->seconds_per_step), facts->measured ? "measured" : "modelled", facts->steps,
+               clock_duration(steps, forecast.training_seconds));
+    line_print(out, "          %" PRId64 " evaluation%s of %s, %.1f %% of the time; %s in all, until %s",
+               facts->evaluations, facts->evaluations == 1 ? "" : "s", clock_duration(each, facts->evaluation_seconds),
+               100.0 * forecast.evaluation_share, clock_duration(total, forecast.total_seconds),
+               clock_wall_text(end, forecast.end_wall_s));
+}
+
+void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
+{
+    head_print(plan, facts, out);
+    categories_print(plan, out);
+    peak_print(plan, out);
+    phases_print(plan, out);
+    host_print(facts, out);
+    forecast_print(facts, out);
+}

@@ -1,0 +1,434 @@
+/* Proof of a plan by replay.
+ *
+ * A map says, byte range by byte range, who wrote it last.  Each program is run over that map, op by op: what an op
+ * reads must still be owned by the tensor that it reads; what it writes becomes that tensor's; whoever loses bytes that
+ * it still needs is found out at its next read, and persistent tensors at once.  Guards and workspaces are owners too.
+ * No lifetime enters: neither graph_ranges() nor the planner's items, slots or virtual addresses are used here.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "plan/plan_internal.h"
+
+/* Owners: 2 t of tensor t's bytes, 2 t + 1 of its guard; these two of the workspace at hand. */
+enum { OWNER_NONE = -1, OWNER_WORKSPACE = -2, OWNER_WORKSPACE_GUARD = -3 };
+
+struct owned {
+    uint64_t start, end;
+    int32_t owner;
+};
+
+/* Disjoint ranges sorted by start; bytes in none of them belong to nobody. */
+struct owner_map {
+    struct owned *at;
+    int32_t count, capacity;
+};
+
+struct replay {
+    const struct plan *plan;
+    const struct graph *graph;
+    int32_t program, op; /* where we are, for messages; op -1 before the first */
+    struct owner_map map;
+    bool *begun; /* [tensor_count]: this program has touched the storage, its guard stands */
+    uint64_t segment_start[BACKEND_SEGMENTS_MAX]; /* segments laid end to end in one number line */
+};
+
+static uint64_t linear(const struct replay *replay, struct address at)
+{
+    return replay->segment_start[at.segment] + at.offset_bytes;
+}
+
+/* Index of the first range that ends after `byte`. */
+static int32_t map_find(const struct owner_map *map, uint64_t byte)
+{
+    int32_t low = 0, high = map->count;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (map->at[middle].end <= byte)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Whether all of [start, end) is `owner`'s; else *other is who has the first byte that is not. */
+static bool map_owns(const struct owner_map *map, uint64_t start, uint64_t end, int32_t owner, int32_t *other)
+{
+    for (int32_t i = map_find(map, start); start < end; i++) {
+        if (i == map->count || map->at[i].start > start) {
+            *other = OWNER_NONE;
+            return false;
+        }
+        if (map->at[i].owner != owner) {
+            *other = map->at[i].owner;
+            return false;
+        }
+        start = map->at[i].end;
+    }
+    return true;
+}
+
+/* Replaces `removed` ranges from index `at` by `added` ones. */
+static void map_splice(struct owner_map *map, int32_t at, int32_t removed, const struct owned *added, int32_t count)
+{
+    assert(map->count - removed + count <= map->capacity);
+    memmove(&map->at[at + count], &map->at[at + removed], (size_t)(map->count - at - removed) * sizeof map->at[0]);
+    memcpy(&map->at[at], added, (size_t)count * sizeof map->at[0]);
+    map->count += count - removed;
+}
+
+/* Gives [start, end) to `owner`, whoever had it. */
+static void map_claim(struct owner_map *map, uint64_t start, uint64_t end, int32_t owner)
+{
+    int32_t first = map_find(map, start), next = first;
+    while (next < map->count && map->at[next].start < end)
+        next++;
+    struct owned pieces[3];
+    int32_t count = 0;
+    if (first < next && map->at[first].start < start)
+        pieces[count++] = (struct owned){map->at[first].start, start, map->at[first].owner};
+    pieces[count++] = (struct owned){start, end, owner};
+    if (first < next && map->at[next - 1].end > end)
+        pieces[count++] = (struct owned){end, map->at[next - 1].end, map->at[next - 1].owner};
+    map_splice(map, first, next - first, pieces, count);
+}
+
+static const char *owner_name(const struct replay *replay, int32_t owner)
+{
+    if (owner < 0)
+        return owner == OWNER_NONE ? "nobody" : "the op's workspace";
+    return replay->graph->tensors[owner / 2].name;
+}
+
+static const char *where_op(const struct replay *replay)
+{
+    if (replay->op < 0)
+        return "start";
+    return op_declaration(replay->graph->programs[replay->program].ops[replay->op].kind)->name;
+}
+
+/* Whether the owner's bytes may never be written by anyone else while this program runs. */
+static bool owner_persists(const struct replay *replay, int32_t owner)
+{
+    return owner >= 0 && replay->graph->tensors[owner / 2].lifetime != LIFETIME_PROGRAM;
+}
+
+static bool claim(struct replay *replay, uint64_t start, uint64_t end, int32_t owner)
+{
+    const struct owner_map *map = &replay->map;
+    for (int32_t i = map_find(map, start); i < map->count && map->at[i].start < end; i++) {
+        int32_t victim = map->at[i].owner;
+        if (victim == owner || !owner_persists(replay, victim))
+            continue;
+        log_error("plan: program %s, op %" PRId32 " (%s): %s%s overwrites %s%s, which must persist",
+                  replay->graph->programs[replay->program].name, replay->op, where_op(replay),
+                  owner_name(replay, owner), owner >= 0 && owner % 2 ? "'s guard" : "", owner_name(replay, victim),
+                  victim % 2 ? "'s guard" : "");
+        return false;
+    }
+    map_claim(&replay->map, start, end, owner);
+    return true;
+}
+
+static bool owned_check(const struct replay *replay, uint64_t start, uint64_t end, int32_t owner)
+{
+    int32_t other;
+    if (map_owns(&replay->map, start, end, owner, &other))
+        return true;
+    log_error("plan: program %s, op %" PRId32
+              " (%s): %s%s does not hold what was last written to it; its bytes belong to "
+              "%s",
+              replay->graph->programs[replay->program].name, replay->op, where_op(replay), owner_name(replay, owner),
+              owner % 2 ? "'s guard" : "", owner_name(replay, other));
+    return false;
+}
+
+/* The guard behind a storage. */
+static void guard_range(const struct replay *replay, int32_t storage, uint64_t *start, uint64_t *end)
+{
+    uint64_t alignment = replay->plan->options.alignment_bytes, bytes = graph_tensor_bytes(replay->graph, storage);
+    uint64_t taken = bytes % alignment ? bytes + (alignment - bytes % alignment) : bytes;
+    *start = linear(replay, replay->plan->tensor[storage]) + taken;
+    *end = *start + replay->plan->options.guard_bytes;
+}
+
+static bool guard_claim(struct replay *replay, int32_t storage)
+{
+    uint64_t start, end;
+    guard_range(replay, storage, &start, &end);
+    replay->begun[storage] = true;
+    return start == end || claim(replay, start, end, 2 * storage + 1);
+}
+
+static bool guard_check(const struct replay *replay, int32_t storage)
+{
+    uint64_t start, end;
+    guard_range(replay, storage, &start, &end);
+    return owned_check(replay, start, end, 2 * storage + 1);
+}
+
+/* Claims all of a storage, guard included, before the program starts. */
+static bool storage_claim(struct replay *replay, int32_t storage)
+{
+    uint64_t start = linear(replay, replay->plan->tensor[storage]);
+    return claim(replay, start, start + graph_tensor_bytes(replay->graph, storage), 2 * storage) &&
+           guard_claim(replay, storage);
+}
+
+/* The bytes of an operand, which may be a view. */
+static void operand_range(const struct replay *replay, int32_t tensor, uint64_t *start, uint64_t *end)
+{
+    *start = linear(replay, replay->plan->tensor[tensor]);
+    *end = *start + graph_tensor_bytes(replay->graph, tensor);
+}
+
+static bool operand_check(const struct replay *replay, int32_t tensor)
+{
+    uint64_t start, end;
+    operand_range(replay, tensor, &start, &end);
+    return owned_check(replay, start, end, 2 * graph_storage(replay->graph, tensor));
+}
+
+static bool workspace_claim(struct replay *replay)
+{
+    const struct plan *plan = replay->plan;
+    uint64_t bytes = plan->workspace_bytes[replay->program][replay->op];
+    if (bytes == 0)
+        return true;
+    uint64_t alignment = plan->options.alignment_bytes;
+    uint64_t start = linear(replay, plan->workspace[replay->program][replay->op]);
+    uint64_t guard = start + (bytes + alignment - 1) / alignment * alignment, end = guard + plan->options.guard_bytes;
+    return claim(replay, start, start + bytes, OWNER_WORKSPACE) &&
+           (guard == end || claim(replay, guard, end, OWNER_WORKSPACE_GUARD));
+}
+
+/* After the op's claims: each operand still has its bytes and its guard, so no two of them meet. */
+static bool op_settle(const struct replay *replay, const struct op *op)
+{
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+        int32_t tensor = op->operand[s];
+        if (tensor == TENSOR_NONE)
+            continue;
+        if (!operand_check(replay, tensor) || !guard_check(replay, graph_storage(replay->graph, tensor)))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the operand has an address, and its bytes survive in this program's phase. */
+static bool operand_here(const struct replay *replay, int32_t tensor)
+{
+    const struct tensor *storage = &replay->graph->tensors[graph_storage(replay->graph, tensor)];
+    const struct program *program = &replay->graph->programs[replay->program];
+    bool placed = replay->plan->tensor[tensor].offset_bytes != PLAN_UNPLACED;
+    if (placed && (storage->lifetime != LIFETIME_PHASE || storage->phase == program->phase))
+        return true;
+    log_error("plan: program %s, op %" PRId32 " (%s): %s %s", program->name, replay->op, where_op(replay),
+              storage->name, placed ? "belongs to another phase" : "has no address");
+    return false;
+}
+
+static bool op_replay(struct replay *replay, const struct op *op)
+{
+    int32_t operands = op_declaration(op->kind)->operands;
+    for (int32_t s = 0; s < operands; s++) {
+        int32_t tensor = op->operand[s];
+        if (tensor == TENSOR_NONE)
+            continue;
+        if (!operand_here(replay, tensor))
+            return false;
+        if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT && !operand_check(replay, tensor))
+            return false;
+    }
+    /* All claims, then the settling: where two of them meet, the earlier one is found to have lost its bytes. */
+    for (int32_t s = 0; s < operands; s++) {
+        int32_t tensor = op->operand[s];
+        if (tensor == TENSOR_NONE)
+            continue;
+        int32_t storage = graph_storage(replay->graph, tensor);
+        uint64_t start, end;
+        operand_range(replay, tensor, &start, &end);
+        if (!replay->begun[storage] && !guard_claim(replay, storage))
+            return false;
+        if (op_direction(op->kind, &op->attrs, s) != OPERAND_IN && !claim(replay, start, end, 2 * storage))
+            return false;
+    }
+    return workspace_claim(replay) && op_settle(replay, op);
+}
+
+/* Before the first op: what persists holds its bytes, and what the host writes is there. */
+static bool program_begin(struct replay *replay)
+{
+    const struct graph *graph = replay->graph;
+    const struct program *program = &graph->programs[replay->program];
+    replay->op = -1;
+    replay->map.count = 0;
+    memset(replay->begun, 0, (size_t)graph->tensor_count * sizeof replay->begun[0]);
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        const struct tensor *tensor = &graph->tensors[t];
+        bool here =
+            tensor->lifetime == LIFETIME_RUN || (tensor->lifetime == LIFETIME_PHASE && tensor->phase == program->phase);
+        if (tensor->base != TENSOR_NONE || !here || replay->plan->tensor[t].offset_bytes == PLAN_UNPLACED)
+            continue;
+        if (!storage_claim(replay, t))
+            return false;
+    }
+    for (int32_t i = 0; i < program->count; i++) {
+        for (int32_t s = 0; s < op_declaration(program->ops[i].kind)->operands; s++) {
+            int32_t tensor = program->ops[i].operand[s];
+            int32_t storage = tensor == TENSOR_NONE ? TENSOR_NONE : graph_storage(graph, tensor);
+            if (storage == TENSOR_NONE || !graph->tensors[storage].input || replay->begun[storage] ||
+                replay->plan->tensor[storage].offset_bytes == PLAN_UNPLACED)
+                continue;
+            if (!storage_claim(replay, storage))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* After the last op: whatever was written to outputs is still there. */
+static bool program_end(struct replay *replay)
+{
+    const struct program *program = &replay->graph->programs[replay->program];
+    for (int32_t i = 0; i < program->count; i++) {
+        const struct op *op = &program->ops[i];
+        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+            if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN ||
+                !replay->graph->tensors[graph_storage(replay->graph, op->operand[s])].output)
+                continue;
+            if (!operand_check(replay, op->operand[s]))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool program_replay(struct replay *replay)
+{
+    const struct program *program = &replay->graph->programs[replay->program];
+    if (!program_begin(replay))
+        return false;
+    for (replay->op = 0; replay->op < program->count; replay->op++) {
+        if (!op_replay(replay, &program->ops[replay->op]))
+            return false;
+    }
+    replay->op = program->count - 1;
+    return program_end(replay);
+}
+
+static bool address_inside(const struct plan *plan, const char *what, struct address at, uint64_t bytes, uint64_t guard)
+{
+    uint64_t alignment = plan->options.alignment_bytes;
+    uint64_t size = at.segment < plan->segment_count ? plan->segment[at.segment].size_bytes : 0;
+    if (at.offset_bytes <= size && bytes <= size - at.offset_bytes && guard <= size - at.offset_bytes - bytes &&
+        at.offset_bytes % alignment == 0)
+        return true;
+    log_error("plan: %s lies at segment %d, byte %" PRIu64 ", with %" PRIu64 " bytes: not aligned to %" PRIu64
+              " inside the segment's %" PRIu64 " bytes",
+              what, at.segment, at.offset_bytes, bytes + guard, alignment, size);
+    return false;
+}
+
+static bool tensor_check(const struct plan *plan, int32_t t)
+{
+    const struct tensor *tensor = &plan->graph->tensors[t];
+    struct address at = plan->tensor[t];
+    if (tensor->base == TENSOR_NONE) {
+        return at.offset_bytes == PLAN_UNPLACED ||
+               address_inside(plan, tensor->name, at, graph_tensor_bytes(plan->graph, t), plan->options.guard_bytes);
+    }
+    struct address base = plan->tensor[tensor->base];
+    uint64_t inside = (uint64_t)tensor->view_offset * dtype_size_bytes(tensor->dtype);
+    uint64_t expected = base.offset_bytes == PLAN_UNPLACED ? PLAN_UNPLACED : base.offset_bytes + inside;
+    if (at.segment == base.segment && at.offset_bytes == expected)
+        return true;
+    log_error("plan: view %s lies at byte %" PRIu64 ", expected %" PRIu64 " in its base", tensor->name, at.offset_bytes,
+              expected);
+    return false;
+}
+
+static bool workspace_check(const struct plan *plan, int32_t program, int32_t i)
+{
+    struct op_call call;
+    graph_call(plan->graph, &plan->graph->programs[program].ops[i], &call);
+    const struct op_impl *impl = plan->options.backend ? &plan->options.backend->table[call.kind] : NULL;
+    uint64_t granted = plan->workspace_bytes[program][i];
+    uint64_t asked = impl && impl->workspace_bytes ? impl->workspace_bytes(plan->options.device, &call) : 0;
+    if (granted < asked) {
+        log_error("plan: program %s, op %" PRId32 " (%s): workspace of %" PRIu64
+                  " bytes, the backend asks for %" PRIu64,
+                  plan->graph->programs[program].name, i, op_declaration(call.kind)->name, granted, asked);
+        return false;
+    }
+    return granted == 0 || address_inside(plan, op_declaration(call.kind)->name, plan->workspace[program][i], granted,
+                                          plan->options.guard_bytes);
+}
+
+/* Everything that can be said without a replay: segments, bounds, alignment, views, grants. */
+static bool layout_check(const struct plan *plan)
+{
+    uint64_t sum = 0, largest = plan->options.largest_segment_bytes;
+    for (int32_t k = 0; k < plan->segment_count; k++) {
+        if (plan->segment[k].size_bytes >= PLAN_BYTES_MAX || (largest != 0 && plan->segment[k].size_bytes > largest)) {
+            log_error("plan: segment %" PRId32 " has %" PRIu64 " bytes, more than %" PRIu64, k,
+                      plan->segment[k].size_bytes, largest);
+            return false;
+        }
+        sum += plan->segment[k].size_bytes;
+    }
+    if (sum != plan->arena_bytes) {
+        log_error("plan: the segments have %" PRIu64 " bytes, the arena %" PRIu64, sum, plan->arena_bytes);
+        return false;
+    }
+    for (int32_t t = 0; t < plan->tensor_count; t++) {
+        if (!tensor_check(plan, t))
+            return false;
+    }
+    for (int32_t p = 0; p < plan->program_count; p++) {
+        for (int32_t i = 0; i < plan->graph->programs[p].count; i++) {
+            if (!workspace_check(plan, p, i))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Ranges begin and end at bounds of tensors, guards and workspaces; so many there are at most. */
+static int32_t map_capacity(const struct plan *plan)
+{
+    int32_t ops = 0;
+    for (int32_t p = 0; p < plan->program_count; p++)
+        ops = plan->graph->programs[p].count > ops ? plan->graph->programs[p].count : ops;
+    return 4 * (plan->tensor_count + ops) + 4;
+}
+
+bool plan_verify(const struct plan *plan)
+{
+    assert(plan->segment_count >= 0 && plan->segment_count <= BACKEND_SEGMENTS_MAX);
+    if (!layout_check(plan))
+        return false;
+    struct replay replay = {.plan = plan, .graph = plan->graph};
+    for (int32_t k = 1; k < plan->segment_count; k++)
+        replay.segment_start[k] = replay.segment_start[k - 1] + plan->segment[k - 1].size_bytes;
+    replay.map.capacity = map_capacity(plan);
+    void *ranges, *begun;
+    if (hostmem_alloc(plan->mem, (size_t)replay.map.capacity, sizeof(struct owned), "plan verification", &ranges) !=
+        GT_OK)
+        return false;
+    if (hostmem_alloc(plan->mem, (size_t)plan->tensor_count, sizeof(bool), "plan verification", &begun) != GT_OK) {
+        hostmem_free(plan->mem, ranges);
+        return false;
+    }
+    replay.map.at = ranges;
+    replay.begun = begun;
+    bool good = true;
+    for (replay.program = 0; replay.program < plan->program_count && good; replay.program++)
+        good = program_replay(&replay);
+    hostmem_free(plan->mem, begun);
+    hostmem_free(plan->mem, ranges);
+    return good;
+}

@@ -1,0 +1,394 @@
+/* Tests of exec/exec: binding, runs, transfers and their bounds, timing, faults, and random programs against separate
+ * buffers, with and without poison. */
+#include "exec/exec.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/backend_fixture.h"
+#include "tests/unit/graph_fixture.h"
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+enum { RANDOM_GRAPHS = 60, GUARD_BYTES = 128 };
+
+struct bench {
+    struct hostmem *mem;
+    struct graph *graph;
+    struct plan *plan;
+    struct fixture_backend backend;
+    struct exec *exec;
+};
+
+static void bench_open(struct bench *b)
+{
+    memset(b, 0, sizeof *b);
+    ck_assert_int_eq(hostmem_create(&b->mem), GT_OK);
+    fixture_backend_init(&b->backend);
+}
+
+static void bench_plan(struct bench *b, uint32_t guard_bytes, uint64_t largest_segment_bytes)
+{
+    struct plan_options options = {.backend = &fixture_backend_ops,
+                                   .device = &b->backend.base,
+                                   .alignment_bytes = 64,
+                                   .guard_bytes = guard_bytes,
+                                   .largest_segment_bytes = largest_segment_bytes};
+    ck_assert_int_eq(plan_create(b->mem, b->graph, &options, &b->plan), GT_OK);
+    ck_assert(plan_verify(b->plan));
+}
+
+static void bench_exec(struct bench *b, bool poison)
+{
+    struct exec_options options = {.poison = poison};
+    ck_assert_int_eq(exec_create(b->mem, &b->backend.base, b->plan, &options, &b->exec), GT_OK);
+    hostmem_phase_set(b->mem, HOSTMEM_RUN); /* from here on an allocation is a failed assert */
+}
+
+static void bench_close(struct bench *b)
+{
+    hostmem_phase_set(b->mem, HOSTMEM_CLOSE);
+    exec_destroy(b->exec);
+    plan_destroy(b->plan);
+    graph_destroy(b->graph);
+    struct hostmem_counters counters;
+    hostmem_counters_get(b->mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(b->mem);
+    fixture_backend_release(&b->backend);
+}
+
+/* x(run), y(run) -> s = x + y -> z(run) += s[1:] */
+struct sum {
+    struct bench b;
+    int32_t x, y, z, s, program;
+};
+
+static void sum_create(struct sum *sum, uint32_t guard_bytes, bool poison)
+{
+    bench_open(&sum->b);
+    ck_assert_int_eq(graph_create(sum->b.mem, &sum->b.graph), GT_OK);
+    struct graph *g = sum->b.graph;
+    sum->x = fixture_tensor(g, "x", 2, 3, LIFETIME_RUN, CATEGORY_PARAMETER);
+    sum->y = fixture_tensor(g, "y", 2, 3, LIFETIME_RUN, CATEGORY_PARAMETER);
+    sum->z = fixture_tensor(g, "z", 1, 3, LIFETIME_RUN, CATEGORY_PARAMETER);
+    sum->program = fixture_program(g, "sum", PHASE_TRAIN);
+    sum->s = fixture_residual(g, sum->program, sum->x, sum->y, TENSOR_NONE);
+    int32_t row;
+    ck_assert_int_eq(graph_view_add(g, sum->s, 1, 1, &row), GT_OK);
+    fixture_copy(g, sum->program, row, sum->z, true);
+    bench_plan(&sum->b, guard_bytes, 0);
+    bench_exec(&sum->b, poison);
+}
+
+static void sum_upload(struct sum *sum)
+{
+    static const float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {10, 20, 30, 40, 50, 60}, z[3] = {100, 200, 300};
+    ck_assert_int_eq(exec_upload(sum->b.exec, sum->x, 0, x, 6), GT_OK);
+    ck_assert_int_eq(exec_upload(sum->b.exec, sum->y, 0, y, 6), GT_OK);
+    ck_assert_int_eq(exec_upload(sum->b.exec, sum->z, 0, z, 3), GT_OK);
+}
+
+static void sum_runs(bool poison, uint32_t guard_bytes)
+{
+    struct sum sum;
+    sum_create(&sum, guard_bytes, poison);
+    sum_upload(&sum);
+    float z[3];
+    for (int32_t run = 1; run <= 3; run++) {
+        ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
+        ck_assert_int_eq(exec_download(sum.b.exec, sum.z, 0, z, 3), GT_OK);
+        for (int32_t i = 0; i < 3; i++)
+            ck_assert_float_eq(z[i], (float)(100 * (i + 1) + 11 * run * (i + 4)));
+    }
+    ck_assert_uint_eq(sum.b.backend.ops, 6);
+    ck_assert_uint_eq(sum.b.backend.runs, poison ? 6 : 3);
+    ck_assert_ptr_eq(exec_device(sum.b.exec), &sum.b.backend.base);
+    ck_assert_ptr_eq(exec_plan(sum.b.exec), sum.b.plan);
+    bench_close(&sum.b);
+}
+
+START_TEST(programs_run_at_their_planned_addresses)
+{
+    sum_runs(false, 0);
+}
+END_TEST
+
+START_TEST(poison_does_not_change_a_sound_program)
+{
+    sum_runs(true, 0);
+    sum_runs(true, GUARD_BYTES);
+}
+END_TEST
+
+START_TEST(the_arena_asked_for_is_the_plan)
+{
+    struct sum sum;
+    sum_create(&sum, 0, false);
+    ck_assert_uint_eq(sum.b.backend.arenas, 1);
+    ck_assert_int_eq(sum.b.backend.segment_count, 1);
+    ck_assert_uint_eq(sum.b.backend.segment_bytes[0], sum.b.plan->arena_bytes);
+    bench_close(&sum.b);
+}
+END_TEST
+
+START_TEST(parts_and_views_are_transferred)
+{
+    struct sum sum;
+    sum_create(&sum, 0, false);
+    static const float six[6] = {1, 2, 3, 4, 5, 6}, two[2] = {7, 8};
+    ck_assert_int_eq(exec_upload(sum.b.exec, sum.x, 0, six, 6), GT_OK);
+    ck_assert_int_eq(exec_upload(sum.b.exec, sum.x, 4, two, 2), GT_OK);
+    ck_assert_int_eq(exec_upload(sum.b.exec, sum.x, 6, two, 0), GT_OK);
+    float got[6];
+    ck_assert_int_eq(exec_download(sum.b.exec, sum.x, 1, got, 5), GT_OK);
+    static const float expected[5] = {2, 3, 4, 7, 8};
+    ck_assert_int_eq(memcmp(got, expected, sizeof expected), 0);
+    int32_t row = sum.b.graph->programs[sum.program].ops[1].operand[COPY_X];
+    static const float zeros[3] = {0};
+    ck_assert_int_eq(exec_upload(sum.b.exec, sum.y, 0, six, 6), GT_OK);
+    ck_assert_int_eq(exec_upload(sum.b.exec, sum.z, 0, zeros, 3), GT_OK);
+    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
+    ck_assert_int_eq(exec_download(sum.b.exec, row, 1, got, 2), GT_OK);
+    ck_assert_float_eq(got[0], 12.0f);
+    ck_assert_float_eq(got[1], 14.0f);
+    bench_close(&sum.b);
+}
+END_TEST
+
+#ifndef NDEBUG
+START_TEST(transfers_beyond_a_tensor_assert)
+{
+    struct sum sum;
+    sum_create(&sum, 0, false);
+    float values[8] = {0};
+    int32_t row = sum.b.graph->programs[sum.program].ops[1].operand[COPY_X];
+    switch (_i) {
+    case 0:
+        (void)exec_upload(sum.b.exec, sum.x, 1, values, 6);
+        break;
+    case 1:
+        (void)exec_upload(sum.b.exec, sum.x, -1, values, 1);
+        break;
+    case 2:
+        (void)exec_download(sum.b.exec, sum.x, 7, values, 0);
+        break;
+    default:
+        (void)exec_download(sum.b.exec, row, 1, values, 3); /* inside the base, beyond the view */
+        break;
+    }
+}
+END_TEST
+#endif
+
+START_TEST(timing_counts_per_kind)
+{
+    struct sum sum;
+    sum_create(&sum, 0, false);
+    sum_upload(&sum);
+    struct exec_timing timing;
+    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
+    exec_timing_get(sum.b.exec, &timing);
+    ck_assert_uint_eq(timing.runs[OP_RESIDUAL], 0);
+    exec_timing_set(sum.b.exec, true);
+    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
+    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
+    exec_timing_set(sum.b.exec, false);
+    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
+    exec_timing_get(sum.b.exec, &timing);
+    ck_assert_uint_eq(timing.runs[OP_RESIDUAL], 2);
+    ck_assert_uint_eq(timing.runs[OP_COPY], 2);
+    ck_assert_uint_eq(timing.runs[OP_FILL], 0);
+    ck_assert_double_gt(timing.bytes[OP_RESIDUAL], 0.0);
+    ck_assert_double_gt(timing.flops[OP_RESIDUAL], 0.0);
+    ck_assert_double_ge(timing.seconds[OP_RESIDUAL], 0.0);
+    ck_assert_double_eq(timing.seconds[OP_FILL], 0.0);
+    bench_close(&sum.b);
+}
+END_TEST
+
+/* ---- random programs: every storage in a buffer of its own is the reference ---- */
+
+struct reference {
+    const struct graph *graph;
+    float **data; /* [tensor_count], of storages */
+};
+
+static float *reference_at(const struct reference *r, int32_t tensor)
+{
+    return r->data[graph_storage(r->graph, tensor)] + r->graph->tensors[tensor].view_offset;
+}
+
+static void reference_run(const struct reference *r, int32_t program)
+{
+    for (int32_t i = 0; i < r->graph->programs[program].count; i++) {
+        const struct op *op = &r->graph->programs[program].ops[i];
+        int64_t count = graph_tensor_elements(r->graph, op->operand[0]);
+        for (int64_t e = 0; e < count; e++) {
+            if (op->kind == OP_FILL)
+                reference_at(r, op->operand[FILL_Y])[e] = op->attrs.value;
+            else if (op->kind == OP_RESIDUAL)
+                reference_at(r, op->operand[RESIDUAL_R])[e] =
+                    reference_at(r, op->operand[RESIDUAL_X])[e] + reference_at(r, op->operand[RESIDUAL_Y])[e];
+            else
+                reference_at(r, op->operand[COPY_Y])[e] =
+                    reference_at(r, op->operand[COPY_X])[e] +
+                    (op->attrs.accumulate ? reference_at(r, op->operand[COPY_Y])[e] : 0.0f);
+        }
+    }
+}
+
+/* Gives all storages that `choose` names the same random contents on both sides. */
+static void both_upload(struct bench *b, const struct reference *r, struct fixture_random *random, int32_t t)
+{
+    int64_t count = graph_tensor_elements(b->graph, t);
+    for (int64_t e = 0; e < count; e++)
+        r->data[t][e] = (float)fixture_below(random, 1000);
+    ck_assert_int_eq(exec_upload(b->exec, t, 0, r->data[t], count), GT_OK);
+}
+
+static bool used(const struct bench *b, int32_t t)
+{
+    return b->graph->tensors[t].base == TENSOR_NONE && b->plan->tensor[t].offset_bytes != UINT64_MAX;
+}
+
+static void both_equal(struct bench *b, const struct reference *r, int32_t t)
+{
+    int64_t count = graph_tensor_elements(b->graph, t);
+    float *got = malloc((size_t)count * sizeof(float));
+    ck_assert_ptr_nonnull(got);
+    ck_assert_int_eq(exec_download(b->exec, t, 0, got, count), GT_OK);
+    ck_assert_msg(memcmp(got, r->data[t], (size_t)count * sizeof(float)) == 0, "tensor %s differs",
+                  b->graph->tensors[t].name);
+    free(got);
+}
+
+static void random_program_check(struct bench *b, const struct reference *r, struct fixture_random *random, int32_t p)
+{
+    enum program_phase phase = b->graph->programs[p].phase;
+    for (int32_t t = 0; t < b->graph->tensor_count; t++) {
+        const struct tensor *tensor = &b->graph->tensors[t];
+        bool mine = tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase;
+        for (int32_t i = 0; !mine && tensor->input && i < b->graph->programs[p].count; i++)
+            mine = b->graph->programs[p].ops[i].operand[0] == t;
+        if (used(b, t) && mine)
+            both_upload(b, r, random, t);
+    }
+    ck_assert_int_eq(exec_run(b->exec, p), GT_OK);
+    reference_run(r, p);
+    for (int32_t t = 0; t < b->graph->tensor_count; t++) {
+        const struct tensor *tensor = &b->graph->tensors[t];
+        bool mine = tensor->lifetime == LIFETIME_RUN || (tensor->lifetime == LIFETIME_PHASE && tensor->phase == phase);
+        for (int32_t i = 0; !mine && tensor->output && i < b->graph->programs[p].count; i++) {
+            const struct op *op = &b->graph->programs[p].ops[i];
+            for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
+                mine = mine || graph_storage(b->graph, op->operand[s]) == t;
+        }
+        if (used(b, t) && mine)
+            both_equal(b, r, t);
+    }
+}
+
+START_TEST(random_programs_compute_what_separate_buffers_do)
+{
+    for (uint64_t n = 0; n < RANDOM_GRAPHS; n++) {
+        struct bench b;
+        bench_open(&b);
+        b.graph = fixture_random_graph(b.mem, unit_seed() + n);
+        bench_plan(&b, n % 4 == 1 ? GUARD_BYTES : 0, n % 3 == 1 ? 12000 + 10 * n : 0);
+        bench_exec(&b, n % 2 == 1);
+        struct reference r = {.graph = b.graph, .data = calloc((size_t)b.graph->tensor_count, sizeof(float *))};
+        struct fixture_random random = {.seed = unit_seed() + n};
+        ck_assert_ptr_nonnull(r.data);
+        for (int32_t t = 0; t < b.graph->tensor_count; t++) {
+            r.data[t] = calloc((size_t)graph_tensor_elements(b.graph, t), sizeof(float));
+            ck_assert_ptr_nonnull(r.data[t]);
+            if (used(&b, t) && b.graph->tensors[t].lifetime == LIFETIME_RUN)
+                both_upload(&b, &r, &random, t);
+        }
+        for (int32_t p = 0; p < b.graph->program_count; p++)
+            random_program_check(&b, &r, &random, p);
+        for (int32_t t = 0; t < b.graph->tensor_count; t++)
+            free(r.data[t]);
+        free(r.data);
+        bench_close(&b);
+    }
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+START_TEST(every_failing_allocation_is_reported_and_leaks_nothing)
+{
+    struct bench b;
+    bench_open(&b);
+    b.graph = fixture_random_graph(b.mem, unit_seed());
+    bench_plan(&b, GUARD_BYTES, 0);
+    struct hostmem_counters before, after;
+    hostmem_counters_get(b.mem, &before);
+    struct exec_options options = {.poison = true};
+    size_t n = 1;
+    for (; n < 100; n++) {
+        struct log_capture capture;
+        log_capture_begin(&capture);
+        hostmem_fail_at(b.mem, n);
+        enum gt_status status = exec_create(b.mem, &b.backend.base, b.plan, &options, &b.exec);
+        hostmem_fail_at(b.mem, 0);
+        log_capture_end();
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        ck_assert_int_eq(capture.lines, 1);
+        ck_assert_uint_eq(b.backend.arenas, 0); /* the device is asked last */
+        hostmem_counters_get(b.mem, &after);
+        ck_assert_uint_eq(after.live_bytes, before.live_bytes);
+    }
+    ck_assert_uint_gt(n, 5);
+    ck_assert_ptr_nonnull(b.exec);
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(a_device_that_refuses_is_passed_on)
+{
+    struct bench b;
+    bench_open(&b);
+    b.graph = fixture_random_graph(b.mem, unit_seed());
+    bench_plan(&b, 0, 0);
+    struct exec_options options = {0};
+    b.backend.alignment_bytes = 256;
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    ck_assert_int_eq(exec_create(b.mem, &b.backend.base, b.plan, &options, &b.exec), GT_DEVICE);
+    log_capture_one_error(&capture, "aligns tensors to 64 bytes, device fixture needs 256");
+    log_capture_end();
+    b.backend.alignment_bytes = 64;
+    b.backend.arenas = 1; /* a second arena is an error of the fixture's */
+    ck_assert_int_eq(exec_create(b.mem, &b.backend.base, b.plan, &options, &b.exec), GT_DEVICE);
+    ck_assert_ptr_null(b.exec);
+    bench_close(&b);
+}
+END_TEST
+
+Suite *exec_suite(void)
+{
+    Suite *suite = suite_create("exec");
+    TCase *tests = tcase_create("runs");
+    tcase_add_test(tests, programs_run_at_their_planned_addresses);
+    tcase_add_test(tests, poison_does_not_change_a_sound_program);
+    tcase_add_test(tests, the_arena_asked_for_is_the_plan);
+    tcase_add_test(tests, parts_and_views_are_transferred);
+#ifndef NDEBUG
+    tcase_add_loop_test_raise_signal(tests, transfers_beyond_a_tensor_assert, SIGABRT, 0, 4);
+#endif
+    tcase_add_test(tests, timing_counts_per_kind);
+    tcase_add_test(tests, random_programs_compute_what_separate_buffers_do);
+    tcase_add_test(tests, every_failing_allocation_is_reported_and_leaks_nothing);
+    tcase_add_test(tests, a_device_that_refuses_is_passed_on);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(exec)

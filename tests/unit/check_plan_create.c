@@ -1,0 +1,348 @@
+/* Tests of plan/plan_create: layout of the arena, sums, random programs, segments, refusals, failing allocations, time. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "plan/plan_internal.h"
+#include "tests/unit/backend_fixture.h"
+#include "tests/unit/graph_fixture.h"
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+enum { RANDOM_GRAPHS = 200 };
+
+static struct hostmem *mem_create(void)
+{
+    struct hostmem *mem = NULL;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    return mem;
+}
+
+static struct graph *graph_make(struct hostmem *mem)
+{
+    struct graph *graph = NULL;
+    ck_assert_int_eq(graph_create(mem, &graph), GT_OK);
+    return graph;
+}
+
+static void nothing_is_left(struct hostmem *mem)
+{
+    struct hostmem_counters counters;
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    ck_assert_uint_eq(counters.allocations, counters.releases);
+    hostmem_destroy(mem);
+}
+
+/* What must hold for every plan. */
+static void plan_is_sound(const struct plan *plan)
+{
+    ck_assert(plan_verify(plan));
+    uint64_t segments = 0, categories = 0, phase_max = 0;
+    for (int32_t k = 0; k < plan->segment_count; k++)
+        segments += plan->segment[k].size_bytes;
+    for (int32_t p = 0; p < plan->program_count; p++)
+        ck_assert_uint_ge(plan->program[p].bytes, plan->program[p].bytes_bound);
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++)
+        categories += plan->category_bytes[c];
+    for (int32_t p = 0; p < PHASE_COUNT; p++)
+        phase_max = plan->phase_bytes[p] > phase_max ? plan->phase_bytes[p] : phase_max;
+    ck_assert_uint_eq(segments, plan->arena_bytes);
+    ck_assert_uint_ge(plan->arena_bytes, plan->arena_bytes_bound);
+    ck_assert_uint_ge(plan->arena_bytes, plan->run_bytes + phase_max);
+    if (plan->options.largest_segment_bytes == 0)
+        ck_assert_uint_eq(plan->arena_bytes, plan->run_bytes + phase_max);
+    ck_assert_uint_eq(categories + plan_unused_bytes(plan), plan->arena_bytes);
+    ck_assert_uint_le(categories, plan->arena_bytes_bound);
+}
+
+START_TEST(arena_is_run_then_phases_that_overlap)
+{
+    struct hostmem *mem = mem_create();
+    struct graph *g = graph_make(mem);
+    int32_t w = fixture_tensor(g, "w", 1, 32, LIFETIME_RUN, CATEGORY_PARAMETER);        /* 128 */
+    int32_t grad = fixture_tensor(g, "grad", 1, 32, LIFETIME_PHASE, CATEGORY_GRADIENT); /* 128 */
+    int32_t cache = fixture_tensor(g, "cache", 1, 64, LIFETIME_PHASE, CATEGORY_CACHE);  /* 256 */
+    g->tensors[cache].phase = PHASE_GENERATE;
+    int32_t unused = fixture_tensor(g, "unused", 1, 64, LIFETIME_PHASE, CATEGORY_GRADIENT);
+    int32_t train = fixture_program(g, "train", PHASE_TRAIN);
+    int32_t a = fixture_copy(g, train, w, TENSOR_NONE, false);
+    int32_t b = fixture_copy(g, train, a, TENSOR_NONE, false);
+    int32_t c = fixture_copy(g, train, b, TENSOR_NONE, false);
+    fixture_copy(g, train, c, grad, false);
+    int32_t evaluate = fixture_program(g, "evaluate", PHASE_EVALUATE);
+    int32_t e = fixture_copy(g, evaluate, w, TENSOR_NONE, false);
+    int32_t decode = fixture_program(g, "decode", PHASE_GENERATE);
+    fixture_fill(g, decode, cache, 0.0f);
+    int32_t view;
+    ck_assert_int_eq(graph_view_add(g, cache, 0, 1, &view), GT_OK);
+    int32_t d = fixture_copy(g, decode, view, TENSOR_NONE, false);
+    struct plan_options options = {.alignment_bytes = 64};
+    struct plan *plan = NULL;
+    ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
+    plan_is_sound(plan);
+    ck_assert_uint_eq(plan->tensor[w].offset_bytes, 0);
+    ck_assert_uint_eq(plan->tensor[grad].offset_bytes, 128);
+    ck_assert_uint_eq(plan->tensor[cache].offset_bytes, 128);
+    ck_assert_uint_eq(plan->tensor[view].offset_bytes, 128);
+    ck_assert_uint_eq(plan->tensor[unused].offset_bytes, PLAN_UNPLACED);
+    /* a and b meet, b and c meet, a and c do not. */
+    ck_assert_uint_eq(plan->tensor[a].offset_bytes, plan->tensor[c].offset_bytes);
+    ck_assert_uint_ne(plan->tensor[a].offset_bytes, plan->tensor[b].offset_bytes);
+    ck_assert_uint_eq(plan->tensor[e].offset_bytes, 128);
+    ck_assert_uint_eq(plan->tensor[d].offset_bytes, 384);
+    ck_assert_uint_eq(plan->run_bytes, 128);
+    ck_assert_uint_eq(plan->phase_bytes[PHASE_TRAIN], 384);
+    ck_assert_uint_eq(plan->phase_bytes[PHASE_EVALUATE], 128);
+    ck_assert_uint_eq(plan->phase_bytes[PHASE_GENERATE], 512);
+    ck_assert_uint_eq(plan->arena_bytes, 640);
+    ck_assert_uint_eq(plan->arena_bytes_bound, 640);
+    ck_assert_int_eq(plan->peak_program, decode);
+    ck_assert_int_eq(plan->peak_phase, PHASE_GENERATE);
+    ck_assert_uint_eq(plan->category_bytes[CATEGORY_PARAMETER], 128);
+    ck_assert_uint_eq(plan->category_bytes[CATEGORY_CACHE], 256);
+    ck_assert_uint_eq(plan->category_bytes[CATEGORY_TEMPORARY], 256);
+    ck_assert_uint_eq(plan->category_bytes[CATEGORY_GRADIENT], 0);
+    ck_assert_int_eq(plan->segment_count, 1);
+    plan_destroy(plan);
+    graph_destroy(g);
+    nothing_is_left(mem);
+}
+END_TEST
+
+START_TEST(random_programs_are_sound)
+{
+    uint64_t at_bound = 0;
+    for (uint64_t n = 0; n < RANDOM_GRAPHS; n++) {
+        struct hostmem *mem = mem_create();
+        struct graph *graph = fixture_random_graph(mem, unit_seed() + n);
+        struct fixture_backend backend;
+        fixture_backend_init(&backend);
+        backend.workspaces = n % 3 != 0;
+        struct plan_options options = {
+            .backend = &fixture_backend_ops,
+            .device = &backend.base,
+            .alignment_bytes = n % 2 ? 64 : 256,
+            .guard_bytes = n % 5 == 0 ? 256 : 0,
+            .largest_segment_bytes = n % 4 == 1 ? 9000 + 100 * n : 0,
+        };
+        struct plan *plan = NULL;
+        ck_assert_msg(plan_create(mem, graph, &options, &plan) == GT_OK, "random graph %d", (int)n);
+        plan_is_sound(plan);
+        at_bound += plan->arena_bytes == plan->arena_bytes_bound;
+        plan_destroy(plan);
+        graph_destroy(graph);
+        nothing_is_left(mem);
+    }
+    printf("random programs: %d of %d at the lower bound\n", (int)at_bound, RANDOM_GRAPHS);
+    ck_assert_uint_ge(at_bound, RANDOM_GRAPHS / 2);
+}
+END_TEST
+
+START_TEST(segments_keep_tensors_whole)
+{
+    struct hostmem *mem = mem_create();
+    struct graph *g = graph_make(mem);
+    int32_t run[5];
+    for (int32_t i = 0; i < 5; i++)
+        run[i] = fixture_tensor(g, "run", 1, 160, LIFETIME_RUN, CATEGORY_PARAMETER); /* 640 */
+    int32_t program = fixture_program(g, "train", PHASE_TRAIN);
+    int32_t small = fixture_tensor(g, "small", 1, 80, LIFETIME_PROGRAM, CATEGORY_TEMPORARY); /* 320 */
+    fixture_fill(g, program, small, 1.0f);
+    struct plan_options options = {.alignment_bytes = 64, .largest_segment_bytes = 1000}; /* 960 of use */
+    struct plan *plan = NULL;
+    ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
+    plan_is_sound(plan);
+    ck_assert_int_eq(plan->segment_count, 5);
+    ck_assert_uint_eq(plan->segment[0].size_bytes, 960); /* the small one fills a gap beside the first */
+    ck_assert_uint_eq(plan->segment[4].size_bytes, 640);
+    ck_assert_uint_eq(plan->arena_bytes, 5 * 640 + 320);
+    ck_assert_int_eq(plan->tensor[small].segment, 0);
+    ck_assert_uint_eq(plan->tensor[small].offset_bytes, 640);
+    for (int32_t i = 0; i < 5; i++)
+        ck_assert_int_eq(plan->tensor[run[i]].segment, i);
+    plan_destroy(plan);
+    graph_destroy(g);
+    nothing_is_left(mem);
+}
+END_TEST
+
+/* plan_create() on `g` fails with `status` and one line with `words`. */
+static void create_fails(struct hostmem *mem, const struct graph *g, const struct plan_options *options,
+                         enum gt_status status, const char *words)
+{
+    struct log_capture capture;
+    struct plan *plan = NULL;
+    log_capture_begin(&capture);
+    ck_assert_int_eq(plan_create(mem, g, options, &plan), status);
+    log_capture_one_error(&capture, words);
+    log_capture_end();
+    ck_assert_ptr_null(plan);
+}
+
+START_TEST(what_cannot_be_planned_is_refused_by_name)
+{
+    struct hostmem *mem = mem_create();
+    struct graph *g = graph_make(mem);
+    int32_t big = fixture_tensor(g, "the_big_one", 1, 400, LIFETIME_RUN, CATEGORY_PARAMETER); /* 1600 */
+    int32_t program = fixture_program(g, "train", PHASE_TRAIN);
+    fixture_copy(g, program, big, TENSOR_NONE, false);
+    struct plan_options options = {.alignment_bytes = 64, .largest_segment_bytes = 1500};
+    create_fails(mem, g, &options, GT_NO_FIT, "the_big_one needs 1600 bytes");
+    for (int32_t i = 0; i < BACKEND_SEGMENTS_MAX; i++)
+        fixture_tensor(g, "more", 1, 400, LIFETIME_RUN, CATEGORY_PARAMETER);
+    options.largest_segment_bytes = 1700;
+    create_fails(mem, g, &options, GT_NO_FIT, "more does not fit 16 segments of 1700 bytes");
+    graph_destroy(g);
+
+    g = graph_make(mem);
+    program = fixture_program(g, "train", PHASE_TRAIN);
+    struct tensor proto = {.name = "halves", .dtype = DTYPE_BF16, .rank = 2, .dims = {3, 5}, .base = TENSOR_NONE};
+    proto.lifetime = LIFETIME_RUN;
+    int32_t halves;
+    ck_assert_int_eq(graph_tensor_add(g, &proto, &halves), GT_OK);
+    fixture_copy(g, program, halves, TENSOR_NONE, false);
+    options = (struct plan_options){.backend = &fixture_backend_ops, .alignment_bytes = 64};
+    struct fixture_backend backend;
+    fixture_backend_init(&backend);
+    options.device = &backend.base;
+    create_fails(mem, g, &options, GT_UNSUPPORTED, "fixture cannot run copy (x=bfloat16[3,5] y=bfloat16[3,5])");
+    graph_destroy(g);
+
+    g = graph_make(mem); /* an op that the backend does not have at all */
+    program = fixture_program(g, "train", PHASE_TRAIN);
+    int32_t x = fixture_tensor(g, "x", 2, 2, LIFETIME_RUN, CATEGORY_PARAMETER);
+    struct graph_pen pen = {.graph = g, .program = program};
+    struct op_attrs attrs = {0};
+    int32_t operands[OP_OPERANDS_MAX] = {[GELU_FORWARD_X] = x, [GELU_FORWARD_Y] = TENSOR_NONE};
+    ck_assert_int_eq(graph_op_add(&pen, OP_GELU_FORWARD, &attrs, "gelu", operands), GT_OK);
+    create_fails(mem, g, &options, GT_UNSUPPORTED, "op 0 of program train, which writes gelu.y");
+    graph_destroy(g);
+
+    g = graph_make(mem);
+    for (int32_t i = 0; i < 3; i++)
+        fixture_tensor(g, "huge", INT64_C(1) << 28, INT64_C(1) << 27, LIFETIME_RUN, CATEGORY_PARAMETER);
+    options = (struct plan_options){.alignment_bytes = 64};
+    create_fails(mem, g, &options, GT_USAGE, "huge needs 144115188075855872 bytes");
+    graph_destroy(g);
+    nothing_is_left(mem);
+}
+END_TEST
+
+START_TEST(every_failing_allocation_is_reported_and_leaks_nothing)
+{
+    struct hostmem *mem = mem_create();
+    struct graph *graph = fixture_random_graph(mem, unit_seed());
+    struct plan_options options = {.alignment_bytes = 64};
+    struct hostmem_counters before, after;
+    hostmem_counters_get(mem, &before);
+    struct plan *plan = NULL;
+    size_t n = 1;
+    for (; n < 100; n++) {
+        struct log_capture capture;
+        log_capture_begin(&capture);
+        hostmem_fail_at(mem, n);
+        enum gt_status status = plan_create(mem, graph, &options, &plan);
+        hostmem_fail_at(mem, 0);
+        log_capture_end();
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        ck_assert_int_eq(capture.lines, 1);
+        ck_assert_ptr_null(plan);
+        hostmem_counters_get(mem, &after);
+        ck_assert_uint_eq(after.live_bytes, before.live_bytes);
+    }
+    ck_assert_uint_gt(n, 10);
+    ck_assert_ptr_nonnull(plan);
+    plan_is_sound(plan);
+    plan_destroy(plan);
+    plan_destroy(NULL);
+    graph_destroy(graph);
+    nothing_is_left(mem);
+}
+END_TEST
+
+START_TEST(empty_graphs_have_plans)
+{
+    struct hostmem *mem = mem_create();
+    struct graph *g = graph_make(mem);
+    struct plan_options options = {.alignment_bytes = 64};
+    struct plan *plan = NULL;
+    ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
+    plan_is_sound(plan);
+    ck_assert_uint_eq(plan->arena_bytes, 0);
+    ck_assert_int_eq(plan->segment_count, 0);
+    ck_assert_int_eq(plan->peak_program, -1);
+    plan_destroy(plan);
+    fixture_tensor(g, "kept", 1, 1, LIFETIME_RUN, CATEGORY_PARAMETER);
+    fixture_program(g, "empty", PHASE_EVALUATE);
+    ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
+    plan_is_sound(plan);
+    ck_assert_uint_eq(plan->arena_bytes, 64);
+    ck_assert_uint_eq(plan->category_bytes[CATEGORY_PARAMETER], 64);
+    plan_destroy(plan);
+    graph_destroy(g);
+    nothing_is_left(mem);
+}
+END_TEST
+
+/* As large as a 48-layer step: 1,500 ops, saved tensors that nest, temporaries between, states of the run. */
+static struct graph *large_graph(struct hostmem *mem)
+{
+    struct graph *g = graph_make(mem);
+    enum { LAYERS = 48, PER_LAYER = 16 };
+    for (int32_t i = 0; i < LAYERS * 36; i++)
+        fixture_tensor(g, "state", 1, 64 + i % 7, LIFETIME_RUN, CATEGORY_PARAMETER);
+    int32_t program = fixture_program(g, "train", PHASE_TRAIN);
+    int32_t saved[LAYERS * PER_LAYER], x = 0, count = 0;
+    for (int32_t i = 0; i < LAYERS * PER_LAYER; i++) {
+        int32_t y = fixture_tensor(g, "y", 1 + i % 5, 64 + i % 7, LIFETIME_PROGRAM, CATEGORY_ACTIVATION);
+        fixture_fill(g, program, y, 1.0f);
+        if (i % 3)
+            saved[count++] = y;
+    }
+    while (count > 0) {
+        x = fixture_copy(g, program, saved[--count], TENSOR_NONE, false);
+        fixture_copy(g, program, x, TENSOR_NONE, false);
+    }
+    return g;
+}
+
+START_TEST(a_large_plan_takes_milliseconds)
+{
+    struct hostmem *mem = mem_create();
+    struct graph *g = large_graph(mem);
+    struct plan_options options = {.alignment_bytes = 64};
+    struct plan *plan = NULL;
+    int64_t start_ns = clock_monotonic_ns();
+    ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
+    int64_t made_ns = clock_monotonic_ns();
+    ck_assert(plan_verify(plan));
+    int64_t verified_ns = clock_monotonic_ns();
+    printf("%d ops, %d tensors: planned in %.1f ms, verified in %.1f ms\n", (int)g->programs[0].count,
+           (int)g->tensor_count, (double)(made_ns - start_ns) * 1e-6, (double)(verified_ns - made_ns) * 1e-6);
+    ck_assert_int_lt(made_ns - start_ns, INT64_C(1000000000)); /* a guard against cubic growth, not a benchmark */
+    plan_is_sound(plan);
+    plan_destroy(plan);
+    graph_destroy(g);
+    nothing_is_left(mem);
+}
+END_TEST
+
+Suite *plan_create_suite(void)
+{
+    Suite *suite = suite_create("plan_create");
+    TCase *tests = tcase_create("plans");
+    tcase_add_test(tests, arena_is_run_then_phases_that_overlap);
+    tcase_add_test(tests, random_programs_are_sound);
+    tcase_add_test(tests, segments_keep_tensors_whole);
+    tcase_add_test(tests, what_cannot_be_planned_is_refused_by_name);
+    tcase_add_test(tests, every_failing_allocation_is_reported_and_leaks_nothing);
+    tcase_add_test(tests, empty_graphs_have_plans);
+    tcase_add_test(tests, a_large_plan_takes_milliseconds);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(plan_create)

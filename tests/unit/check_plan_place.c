@@ -1,0 +1,305 @@
+/* Tests of plan/plan_place: known optimal placements, both orders, segments, and random items against brute force. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan_internal.h"
+#include "tests/unit/graph_fixture.h"
+#include "tests/unit/unit_main.h"
+
+enum { ITEMS_MAX = 512, OPS_MAX = 512, LEVELS_MAX = 12 };
+
+struct table {
+    struct plan_item items[ITEMS_MAX];
+    int32_t count, ops;
+    uint64_t live[OPS_MAX + 1];
+    struct plan_slot slots[ITEMS_MAX + 1], fixed_slots[8];
+    struct plan_sort_key keys[ITEMS_MAX + OPS_MAX];
+    uint64_t best[ITEMS_MAX];
+    int32_t ranks[LEVELS_MAX * OPS_MAX];
+    struct plan_placer fixed;
+    struct plan_scratch scratch;
+};
+
+static struct table *table_create(int32_t ops, uint64_t segment_bytes)
+{
+    struct table *t = calloc(1, sizeof *t);
+    ck_assert_ptr_nonnull(t);
+    t->ops = ops;
+    t->fixed = (struct plan_placer){.slots = t->fixed_slots, .capacity = 8, .segment_bytes = segment_bytes};
+    t->scratch = (struct plan_scratch){.placer = {.slots = t->slots, .capacity = ITEMS_MAX + 1},
+                                       .keys = t->keys,
+                                       .best = t->best,
+                                       .live = t->live,
+                                       .rank_min = t->ranks};
+    return t;
+}
+
+static void item_add(struct table *t, int32_t first, int32_t last, uint64_t bytes)
+{
+    ck_assert_int_lt(t->count, ITEMS_MAX);
+    t->items[t->count++] = (struct plan_item){.first = first, .last = last, .bytes = bytes, .tensor = t->count};
+}
+
+/* Largest sum of live bytes, and live[]. */
+static uint64_t table_bound(struct table *t)
+{
+    uint64_t bound = 0;
+    memset(t->live, 0, sizeof t->live);
+    for (int32_t o = 0; o < t->ops; o++) {
+        for (int32_t i = 0; i < t->count; i++)
+            t->live[o] += t->items[i].first <= o && o <= t->items[i].last ? t->items[i].bytes : 0;
+        bound = t->live[o] > bound ? t->live[o] : bound;
+    }
+    return bound;
+}
+
+/* Places; checks every pair of items and the segments; returns the bytes. */
+static uint64_t table_place(struct table *t)
+{
+    table_bound(t);
+    ck_assert(plan_place(&t->fixed, t->items, t->count, t->live, t->ops, &t->scratch));
+    uint64_t highest = 0, segment = t->fixed.segment_bytes;
+    for (int32_t i = 0; i < t->count; i++) {
+        const struct plan_item *a = &t->items[i];
+        uint64_t end = a->offset_bytes + a->bytes;
+        highest = end > highest ? end : highest;
+        if (segment)
+            ck_assert_uint_eq(a->offset_bytes / segment, (end - 1) / segment);
+        for (int32_t j = 0; j < i; j++) {
+            const struct plan_item *b = &t->items[j];
+            bool meet = a->first <= b->last && b->first <= a->last;
+            ck_assert(!meet || end <= b->offset_bytes || b->offset_bytes + b->bytes <= a->offset_bytes);
+        }
+    }
+    uint64_t high[BACKEND_SEGMENTS_MAX];
+    plan_high_water(&t->scratch.placer, high);
+    if (!segment)
+        ck_assert_uint_eq(plan_high_water_sum(high), highest);
+    return plan_high_water_sum(high);
+}
+
+START_TEST(nested_lives_stack_without_gaps)
+{
+    struct table *t = table_create(10, 0);
+    item_add(t, 2, 7, 25);
+    item_add(t, 0, 9, 100);
+    item_add(t, 1, 8, 50);
+    ck_assert_uint_eq(table_place(t), 175);
+    ck_assert_uint_eq(t->items[1].offset_bytes, 0);
+    ck_assert_uint_eq(t->items[2].offset_bytes, 100);
+    ck_assert_uint_eq(t->items[0].offset_bytes, 150);
+    free(t);
+}
+END_TEST
+
+START_TEST(lives_that_do_not_meet_share)
+{
+    struct table *t = table_create(4, 0);
+    item_add(t, 0, 1, 64);
+    item_add(t, 2, 3, 64);
+    ck_assert_uint_eq(table_place(t), 64);
+    ck_assert_uint_eq(t->items[0].offset_bytes, 0);
+    ck_assert_uint_eq(t->items[1].offset_bytes, 0);
+    free(t);
+    t = table_create(3, 0); /* both touch op 1: the bytes are read while the others are written */
+    item_add(t, 0, 1, 64);
+    item_add(t, 1, 2, 64);
+    ck_assert_uint_eq(table_place(t), 128);
+    free(t);
+}
+END_TEST
+
+/* Longest first alone needs 8 for these (worked out by hand: 0, 2, 4, 5), breadth 6. */
+START_TEST(breadth_wins_where_it_is_smaller)
+{
+    struct table *t = table_create(5, 0);
+    item_add(t, 0, 2, 2);
+    item_add(t, 3, 4, 3);
+    item_add(t, 1, 4, 2);
+    item_add(t, 2, 4, 1);
+    ck_assert_uint_eq(table_bound(t), 6);
+    ck_assert_uint_eq(table_place(t), 6);
+    free(t);
+}
+END_TEST
+
+/* Longest first needs 6, breadth 7, and the bound is 5: the placement that is kept is the first one's. */
+START_TEST(lifetime_order_is_restored_where_breadth_is_larger)
+{
+    struct table *t = table_create(5, 0);
+    item_add(t, 0, 3, 1);
+    item_add(t, 2, 4, 2);
+    item_add(t, 1, 1, 4);
+    item_add(t, 4, 4, 3);
+    ck_assert_uint_eq(table_bound(t), 5);
+    ck_assert_uint_eq(table_place(t), 6);
+    free(t);
+}
+END_TEST
+
+START_TEST(items_lie_on_top_of_what_is_fixed)
+{
+    struct table *t = table_create(2, 0);
+    struct plan_item fixed = {.first = 0, .last = INT32_MAX, .bytes = 1000};
+    ck_assert(plan_first_fit(&t->fixed, &fixed));
+    struct plan_item more = {.first = 0, .last = INT32_MAX, .bytes = 24};
+    ck_assert(plan_first_fit(&t->fixed, &more));
+    ck_assert_uint_eq(more.offset_bytes, 1000);
+    ck_assert_int_eq(t->fixed.count, 1); /* joined */
+    item_add(t, 0, 0, 10);
+    item_add(t, 1, 1, 20);
+    ck_assert_uint_eq(table_place(t), 1044);
+    ck_assert_uint_eq(t->items[0].offset_bytes, 1024);
+    free(t);
+}
+END_TEST
+
+START_TEST(no_item_crosses_a_segment)
+{
+    struct table *t = table_create(1, 100);
+    item_add(t, 0, 0, 60);
+    item_add(t, 0, 0, 50);
+    item_add(t, 0, 0, 40);
+    item_add(t, 0, 0, 30);
+    /* 60 + 40 in the first, 50 + 30 in the second, whose unused 20 bytes are not asked for. */
+    ck_assert_uint_eq(table_place(t), 180);
+    ck_assert_uint_eq(t->items[0].offset_bytes, 0);
+    ck_assert_uint_eq(t->items[1].offset_bytes, 100);
+    ck_assert_uint_eq(t->items[2].offset_bytes, 60);
+    ck_assert_uint_eq(t->items[3].offset_bytes, 150);
+    free(t);
+}
+END_TEST
+
+START_TEST(more_segments_than_there_are_fail)
+{
+    struct table *t = table_create(1, 100);
+    for (int32_t i = 0; i < BACKEND_SEGMENTS_MAX; i++)
+        item_add(t, 0, 0, 60);
+    ck_assert_uint_eq(table_place(t), 60 * BACKEND_SEGMENTS_MAX);
+    item_add(t, 0, 0, 41);
+    table_bound(t);
+    ck_assert(!plan_place(&t->fixed, t->items, t->count, t->live, t->ops, &t->scratch));
+    t->items[t->count - 1].bytes = 40;
+    ck_assert_uint_eq(table_place(t), 60 * BACKEND_SEGMENTS_MAX + 40);
+    free(t);
+}
+END_TEST
+
+/* Bytes of first fit in the best of all orders, which for intervals is the optimum. */
+static uint64_t brute_force(struct table *t)
+{
+    int32_t order[6];
+    uint64_t best = UINT64_MAX;
+    int32_t all = 1;
+    for (int32_t i = 2; i <= t->count; i++)
+        all *= i;
+    for (int32_t n = 0; n < all; n++) {
+        int32_t rest = n, left[6];
+        for (int32_t i = 0; i < t->count; i++)
+            left[i] = i;
+        for (int32_t i = 0; i < t->count; i++) {
+            int32_t size = t->count - i, pick = rest % size;
+            rest /= size;
+            order[i] = left[pick];
+            memmove(&left[pick], &left[pick + 1], (size_t)(size - pick - 1) * sizeof left[0]);
+        }
+        struct plan_slot slots[8];
+        struct plan_placer placer = {.slots = slots, .capacity = 8};
+        uint64_t high[BACKEND_SEGMENTS_MAX];
+        for (int32_t i = 0; i < t->count; i++) {
+            struct plan_item copy = t->items[order[i]];
+            ck_assert(plan_first_fit(&placer, &copy));
+        }
+        plan_high_water(&placer, high);
+        best = high[0] < best ? high[0] : best;
+    }
+    return best;
+}
+
+START_TEST(random_items_stay_between_optimum_and_twice_it)
+{
+    struct fixture_random random = {.seed = unit_seed()};
+    int32_t optimal = 0, cases = 200;
+    for (int32_t n = 0; n < cases; n++) {
+        struct table *t = table_create(6, 0);
+        for (int32_t i = 2 + fixture_below(&random, 5); i > 0; i--) {
+            int32_t first = fixture_below(&random, 6);
+            item_add(t, first, first + fixture_below(&random, 6 - first), 1 + (uint64_t)fixture_below(&random, 9));
+        }
+        uint64_t bound = table_bound(t), optimum = brute_force(t), placed = table_place(t);
+        ck_assert_uint_ge(optimum, bound);
+        ck_assert_uint_ge(placed, optimum);
+        ck_assert_uint_le(placed, 2 * optimum);
+        optimal += placed == optimum;
+        free(t);
+    }
+    printf("random items: %d of %d at the optimum\n", (int)optimal, (int)cases);
+    ck_assert_int_ge(optimal, cases * 8 / 10);
+}
+END_TEST
+
+START_TEST(random_nested_lives_meet_the_bound)
+{
+    struct fixture_random random = {.seed = unit_seed() + 1};
+    for (int32_t n = 0; n < 50; n++) {
+        struct table *t = table_create(400, 0);
+        for (int32_t i = 0; i < 150; i++) {
+            int32_t depth = fixture_below(&random, 200);
+            item_add(t, depth, 399 - depth, 1 + (uint64_t)fixture_below(&random, 1000));
+        }
+        uint64_t bound = table_bound(t);
+        ck_assert_uint_eq(table_place(t), bound);
+        free(t);
+    }
+}
+END_TEST
+
+START_TEST(random_items_respect_segments)
+{
+    struct fixture_random random = {.seed = unit_seed() + 2};
+    for (int32_t n = 0; n < 50; n++) {
+        struct table *t = table_create(100, 1500);
+        for (int32_t i = 0; i < 120; i++) {
+            int32_t first = fixture_below(&random, 100), more = fixture_below(&random, 100 - first);
+            item_add(t, first, first + more % 12, 1 + (uint64_t)fixture_below(&random, 400));
+        }
+        uint64_t bound = table_bound(t);
+        ck_assert_uint_ge(table_place(t), bound);
+        free(t);
+    }
+}
+END_TEST
+
+START_TEST(levels_cover_every_span)
+{
+    ck_assert_int_eq(plan_rank_levels(0), 1);
+    ck_assert_int_eq(plan_rank_levels(1), 1);
+    ck_assert_int_eq(plan_rank_levels(2), 2);
+    ck_assert_int_eq(plan_rank_levels(3), 2);
+    ck_assert_int_eq(plan_rank_levels(4), 3);
+    ck_assert_int_eq(plan_rank_levels(512), 10);
+}
+END_TEST
+
+Suite *plan_place_suite(void)
+{
+    Suite *suite = suite_create("plan_place");
+    TCase *tests = tcase_create("placement");
+    tcase_add_test(tests, nested_lives_stack_without_gaps);
+    tcase_add_test(tests, lives_that_do_not_meet_share);
+    tcase_add_test(tests, breadth_wins_where_it_is_smaller);
+    tcase_add_test(tests, lifetime_order_is_restored_where_breadth_is_larger);
+    tcase_add_test(tests, items_lie_on_top_of_what_is_fixed);
+    tcase_add_test(tests, no_item_crosses_a_segment);
+    tcase_add_test(tests, more_segments_than_there_are_fail);
+    tcase_add_test(tests, random_items_stay_between_optimum_and_twice_it);
+    tcase_add_test(tests, random_nested_lives_meet_the_bound);
+    tcase_add_test(tests, random_items_respect_segments);
+    tcase_add_test(tests, levels_cover_every_span);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(plan_place)

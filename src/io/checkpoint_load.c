@@ -1,0 +1,213 @@
+/* Loading the arrays of an open checkpoint.
+ *
+ * One array at a time goes through the staging buffer to the caller; checksum, finiteness and zeros are gathered on the
+ * way and judged after the last piece, damage first, so that a flipped bit is not reported as a NaN.  A position table
+ * that is longer than the model's is read to its end for the checksum and handed over in part.  Nothing is undone after
+ * a failure: the caller throws the model away.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "io/checkpoint.h"
+#include "io/hf_layout.h"
+
+/* One array on its way. */
+struct transfer {
+    const struct safetensors *file;
+    size_t index; /* in the file */
+    enum checkpoint_part part;
+    const struct checkpoint_tensor *target;    /* NULL: a bias that the model does not have */
+    size_t wanted;                             /* elements that are handed over, from the first */
+    const struct checkpoint_file_record *sums; /* NULL: no checksum is known */
+};
+
+/* What was seen of it. */
+struct seen {
+    uint32_t crc32c;
+    bool finite, zero;
+};
+
+static enum gt_status config_check(const struct checkpoint *checkpoint, const struct model_config *wanted);
+static enum gt_status parameter_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
+                                     const struct hf_tensor *tensor);
+static enum gt_status moments_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
+                                   const struct hf_tensor *tensor);
+static enum gt_status head_check(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);
+
+enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
+{
+    assert(options->staging_bytes >= 2 * sizeof(float));
+    TRY(config_check(checkpoint, options->config));
+    for (size_t i = 0; i < hf_layout_count(options->config); i++) {
+        struct hf_tensor tensor;
+        hf_layout_tensor(options->config, i, &tensor);
+        TRY(parameter_load(checkpoint, options, &tensor));
+        if (checkpoint->optimizer != NULL && !(tensor.bias && !checkpoint->config.bias))
+            TRY(moments_load(checkpoint, options, &tensor));
+    }
+    return head_check(checkpoint, options);
+}
+
+/* What the tensors' shapes do not show. */
+static enum gt_status config_check(const struct checkpoint *checkpoint, const struct model_config *wanted)
+{
+    const struct model_config *saved = &checkpoint->config;
+    if (saved->n_layer != wanted->n_layer || saved->n_head != wanted->n_head) {
+        log_error("%s: the checkpoint has n_layer %d and n_head %d, the model needs %d and %d", checkpoint->source,
+                  saved->n_layer, saved->n_head, wanted->n_layer, wanted->n_head);
+        return GT_DATA;
+    }
+    if (checkpoint->optimizer == NULL || (saved->bias == wanted->bias && saved->block_size == wanted->block_size))
+        return GT_OK;
+    log_error("%s: the optimizer's state is of a model with bias %d and block_size %d, the model needs %d and %d",
+              checkpoint->source, (int)saved->bias, saved->block_size, (int)wanted->bias, wanted->block_size);
+    return GT_DATA;
+}
+
+static enum gt_status piece_load(const struct transfer *transfer, const struct checkpoint_load_options *options,
+                                 size_t first, size_t count, struct seen *seen)
+{
+    float *values = options->staging;
+    uint32_t *crc32c = transfer->sums != NULL ? &seen->crc32c : NULL;
+    TRY(safetensors_read_f32(transfer->file, transfer->index, first, count, values, crc32c));
+    for (size_t i = 0; i < count; i++) {
+        seen->finite = seen->finite && isfinite(values[i]);
+        seen->zero = seen->zero && values[i] == 0.0f;
+    }
+    if (transfer->target == NULL || first >= transfer->wanted)
+        return GT_OK;
+    const size_t left = transfer->wanted - first;
+    return options->write(options->write_context, transfer->part, transfer->target->index, first,
+                          count < left ? count : left, values);
+}
+
+static enum gt_status transfer_judge(const struct transfer *transfer, const char *source, const struct seen *seen)
+{
+    const char *path = transfer->file->path, *name = transfer->file->tensors[transfer->index].name;
+    uint32_t expected = seen->crc32c;
+    if (transfer->sums != NULL)
+        TRY(checkpoint_record_tensor_crc(transfer->sums, source, name, &expected));
+    if (seen->crc32c != expected) {
+        log_error("%s: tensor %s: the checksum is %08" PRIx32 ", the record says %08" PRIx32 ": the file is damaged",
+                  path, name, seen->crc32c, expected);
+        return GT_DATA;
+    }
+    if (!seen->finite) {
+        log_error("%s: tensor %s: holds a value that is not finite", path, name);
+        return GT_DATA;
+    }
+    if (transfer->target == NULL && !seen->zero) {
+        log_error("%s: tensor %s: is not zero, but the model has no biases", path, name);
+        return GT_DATA;
+    }
+    return GT_OK;
+}
+
+static enum gt_status transfer_run(const struct transfer *transfer, const char *source,
+                                   const struct checkpoint_load_options *options)
+{
+    struct seen seen = {.finite = true, .zero = true};
+    const size_t elements = transfer->file->tensors[transfer->index].elements;
+    const size_t count_max = options->staging_bytes / sizeof(float);
+    for (size_t first = 0; first < elements; first += count_max) {
+        const size_t count = elements - first < count_max ? elements - first : count_max;
+        TRY(piece_load(transfer, options, first, count, &seen));
+    }
+    return transfer_judge(transfer, source, &seen);
+}
+
+/* The caller's tensor of this name; its absence is a mistake of ours, unless it is a bias that the model lacks. */
+static enum gt_status target_find(const struct checkpoint_load_options *options, const struct hf_tensor *tensor,
+                                  const struct checkpoint_tensor **out)
+{
+    *out = NULL;
+    if (tensor->bias && !options->config->bias)
+        return GT_OK;
+    for (size_t i = 0; i < options->tensor_count; i++) {
+        if (strcmp(options->tensors[i].name, tensor->name) == 0) {
+            *out = &options->tensors[i];
+            return GT_OK;
+        }
+    }
+    log_error("cannot load: %s is not among the model's tensors", tensor->name);
+    return GT_FAILURE;
+}
+
+static const struct checkpoint_file_record *sums_of(const struct checkpoint *checkpoint, enum checkpoint_file which)
+{
+    return checkpoint->kind == CHECKPOINT_OURS ? &checkpoint->record.files[which] : NULL;
+}
+
+static enum gt_status parameter_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
+                                     const struct hf_tensor *tensor)
+{
+    struct transfer transfer = {.file = checkpoint->model,
+                                .part = CHECKPOINT_PARAMETER,
+                                .wanted = hf_tensor_elements(tensor),
+                                .sums = sums_of(checkpoint, CHECKPOINT_FILE_MODEL)};
+    TRY(target_find(options, tensor, &transfer.target));
+    TRY(hf_layout_find(transfer.file, hf_layout_prefixed(transfer.file), tensor, &transfer.index));
+    return transfer_run(&transfer, checkpoint->source, options);
+}
+
+static enum gt_status moments_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
+                                   const struct hf_tensor *tensor)
+{
+    for (int i = CHECKPOINT_M; i <= CHECKPOINT_V; i++) {
+        struct transfer transfer = {.file = checkpoint->optimizer,
+                                    .part = (enum checkpoint_part)i,
+                                    .wanted = hf_tensor_elements(tensor),
+                                    .sums = sums_of(checkpoint, CHECKPOINT_FILE_OPTIMIZER)};
+        struct hf_tensor moment = *tensor;
+        moment.position_table = false;
+        (void)snprintf(moment.name, sizeof moment.name, "%s" HF_PREFIX "%.100s", i == CHECKPOINT_M ? "m." : "v.",
+                       tensor->name);
+        TRY(target_find(options, tensor, &transfer.target));
+        TRY(hf_layout_find(transfer.file, false, &moment, &transfer.index));
+        TRY(transfer_run(&transfer, checkpoint->source, options));
+    }
+    return GT_OK;
+}
+
+static enum gt_status head_compare(const struct safetensors *file, size_t head, size_t wte,
+                                   const struct checkpoint_load_options *options, bool *out_equal)
+{
+    const size_t elements = file->tensors[wte].elements;
+    const size_t half = options->staging_bytes / (2 * sizeof(float));
+    float *left = options->staging, *right = left + half;
+    bool equal = file->tensors[head].elements == elements;
+    for (size_t first = 0; equal && first < elements; first += half) {
+        const size_t count = elements - first < half ? elements - first : half;
+        TRY(safetensors_read_f32(file, head, first, count, left, NULL));
+        TRY(safetensors_read_f32(file, wte, first, count, right, NULL));
+        equal = memcmp(left, right, count * sizeof *left) == 0;
+    }
+    *out_equal = equal;
+    return GT_OK;
+}
+
+/* The output layer is the token embedding here; a model whose own is another one cannot be represented. */
+static enum gt_status head_check(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
+{
+    const struct safetensors *file = checkpoint->model;
+    size_t head, wte;
+    const bool found = safetensors_find(file, "lm_head.weight", &head);
+    if (!found && checkpoint->tied)
+        return GT_OK;
+    bool equal = false;
+    if (found && safetensors_find(file, hf_layout_prefixed(file) ? HF_PREFIX "wte.weight" : "wte.weight", &wte))
+        TRY(head_compare(file, head, wte, options, &equal));
+    if (equal)
+        return GT_OK;
+    if (checkpoint->tied) {
+        log_note("%s: lm_head.weight differs from wte.weight and is ignored, as tie_word_embeddings says", file->path);
+        return GT_OK;
+    }
+    log_error("%s: lm_head.weight is %s; models whose output layer is not the token embedding are not supported",
+              file->path, found ? "not wte.weight" : "missing, and tie_word_embeddings is false");
+    return GT_UNSUPPORTED;
+}

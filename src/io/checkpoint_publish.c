@@ -1,0 +1,189 @@
+/* Publishing a generation, and cleaning up after others; checkpoint_repair().
+ *
+ * model.safetensors is a hard link to the generation's file, so it costs no space and cannot differ from it; a file
+ * system without links gets a copy.  Every change is one rename, so a reader sees the old or the new.  What is removed
+ * is recognised by its exact form of name, and only regular files.  Sizes are compared before contents.
+ */
+#include "io/checkpoint_publish.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "io/checkpoint.h"
+
+#define PIECE_BYTES 16384
+
+static enum gt_status repair_model(const char *out_dir, const struct checkpoint_file_record *file);
+
+enum gt_status checkpoint_repair(const char *out_dir)
+{
+    char path[FILE_PATH_MAX];
+    struct checkpoint_record record;
+    bool changed;
+    TRY(file_join(path, out_dir, CHECKPOINT_RECORD_NAME));
+    file_remove_leftovers(out_dir);
+    if (!file_exists(path)) {
+        (void)checkpoint_publish_clean(out_dir, "", "");
+        return GT_OK;
+    }
+    TRY(checkpoint_record_read(out_dir, &record));
+    enum gt_status status;
+    const struct checkpoint_file_record *model = &record.files[CHECKPOINT_FILE_MODEL];
+    TRY_GOTO(status, release_record, repair_model(out_dir, model));
+    TRY_GOTO(status, release_record, checkpoint_publish_config(out_dir, record.hf_config, &changed));
+    if (changed)
+        log_note("%s/%s was brought in line with %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
+    (void)checkpoint_publish_clean(out_dir, model->name, record.files[CHECKPOINT_FILE_OPTIMIZER].name);
+release_record:
+    checkpoint_record_release(&record);
+    return status;
+}
+
+/* Whether `path` is a regular file of this length and checksum. */
+static bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
+{
+    char piece[PIECE_BYTES];
+    int fd;
+    uint64_t actual_bytes;
+    struct stat info;
+    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || file_open_read(path, &fd, &actual_bytes) != GT_OK)
+        return false;
+    bool same = actual_bytes == size_bytes;
+    uint32_t crc = 0;
+    for (uint64_t at = 0; same && at < size_bytes;) {
+        const size_t count = size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
+        same = file_read_at(fd, path, at, piece, count) == GT_OK;
+        if (same)
+            crc = file_crc32c(crc, piece, count);
+        at += count;
+    }
+    (void)close(fd);
+    return same && crc == crc32c;
+}
+
+/* A generation whose own file is missing or cut is not published; opening it will say what is wrong. */
+static enum gt_status repair_model(const char *out_dir, const struct checkpoint_file_record *file)
+{
+    char path[FILE_PATH_MAX], generation[FILE_PATH_MAX];
+    struct stat info;
+    TRY(file_join(path, out_dir, CHECKPOINT_MODEL_NAME));
+    TRY(file_join(generation, out_dir, file->name));
+    if (stat(generation, &info) != 0 || (uint64_t)info.st_size != file->size_bytes)
+        return GT_OK;
+    if (checkpoint_publish_is_link(out_dir, file->name) || file_matches(path, file->size_bytes, file->crc32c))
+        return GT_OK;
+    TRY(checkpoint_publish_model(out_dir, file->name, true));
+    log_note("%s was restored from %s", path, file->name);
+    return GT_OK;
+}
+
+bool checkpoint_publish_is_link(const char *folder, const char *name)
+{
+    char path[FILE_PATH_MAX], generation[FILE_PATH_MAX];
+    struct stat a, b;
+    if (file_join(path, folder, CHECKPOINT_MODEL_NAME) != GT_OK || file_join(generation, folder, name) != GT_OK)
+        return false;
+    return lstat(path, &a) == 0 && lstat(generation, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static enum gt_status copy_to(struct file_replacement *file, int fd, const char *from, uint64_t size_bytes)
+{
+    char piece[PIECE_BYTES];
+    for (uint64_t at = 0; at < size_bytes;) {
+        const size_t count = size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
+        TRY(file_read_at(fd, from, at, piece, count));
+        TRY(file_replacement_write(file, piece, count));
+        at += count;
+    }
+    return GT_OK;
+}
+
+static enum gt_status publish_copy(const char *from, const char *to)
+{
+    int fd;
+    uint64_t size_bytes;
+    struct file_replacement file;
+    enum gt_status status;
+    TRY(file_open_read(from, &fd, &size_bytes));
+    TRY_GOTO(status, close_source, file_replacement_begin(&file, to));
+    status = copy_to(&file, fd, from, size_bytes);
+    if (status == GT_OK)
+        status = file_replacement_commit(&file);
+    else
+        file_replacement_abort(&file);
+close_source:
+    (void)close(fd);
+    return status;
+}
+
+enum gt_status checkpoint_publish_model(const char *folder, const char *name, bool may_link)
+{
+    char from[FILE_PATH_MAX], to[FILE_PATH_MAX], aside_name[64], aside[FILE_PATH_MAX];
+    if (checkpoint_publish_is_link(folder, name))
+        return GT_OK; /* a rename between two names of one file would do nothing */
+    (void)snprintf(aside_name, sizeof aside_name, CHECKPOINT_MODEL_NAME ".tmp-%ld", (long)getpid());
+    TRY(file_join(from, folder, name));
+    TRY(file_join(to, folder, CHECKPOINT_MODEL_NAME));
+    TRY(file_join(aside, folder, aside_name));
+    (void)unlink(aside); /* of a dead process with our id */
+    if (!may_link || link(from, aside) != 0)
+        return publish_copy(from, to);
+    if (rename(aside, to) != 0) {
+        log_error("%s: cannot rename the new file over it: %s", to, strerror(errno));
+        (void)unlink(aside);
+        return GT_IO;
+    }
+    return file_sync_folder(folder);
+}
+
+bool checkpoint_json_equals(const char *path, const json_t *value)
+{
+    char *text;
+    if (json_text(value, CHECKPOINT_JSON_INDENT, &text) != GT_OK)
+        return false;
+    const size_t length = strlen(text);
+    text[length] = '\n'; /* in place of the zero: json_replace_file() ends with it */
+    const bool same = file_matches(path, length + 1, file_crc32c(0, text, length + 1));
+    free(text);
+    return same;
+}
+
+enum gt_status checkpoint_publish_config(const char *folder, const json_t *config, bool *out_changed)
+{
+    char path[FILE_PATH_MAX];
+    TRY(file_join(path, folder, CHECKPOINT_CONFIG_NAME));
+    const bool changed = !checkpoint_json_equals(path, config);
+    if (changed)
+        TRY(json_replace_file(path, config, CHECKPOINT_JSON_INDENT));
+    *out_changed = changed;
+    return GT_OK;
+}
+
+size_t checkpoint_publish_clean(const char *folder, const char *model_name, const char *optimizer_name)
+{
+    size_t removed = 0;
+    DIR *dir = opendir(folder);
+    if (dir == NULL)
+        return 0;
+    const struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL) {
+        const char *name = entry->d_name;
+        struct stat info;
+        const bool generation = checkpoint_file_name_valid(name, CHECKPOINT_FILE_MODEL) ||
+                                checkpoint_file_name_valid(name, CHECKPOINT_FILE_OPTIMIZER);
+        if (!generation || strcmp(name, model_name) == 0 || strcmp(name, optimizer_name) == 0)
+            continue;
+        if (fstatat(dirfd(dir), name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
+            unlinkat(dirfd(dir), name, 0) == 0)
+            removed++;
+    }
+    (void)closedir(dir);
+    return removed;
+}

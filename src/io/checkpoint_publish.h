@@ -1,0 +1,30 @@
+/* The part of a checkpoint's folder that others see, kept equal to the commit record.
+ *
+ * Shared by saving and by the repair at start-up.  The caller holds the folder's lock.
+ */
+#ifndef GPT_TRAIN_IO_CHECKPOINT_PUBLISH_H
+#define GPT_TRAIN_IO_CHECKPOINT_PUBLISH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/json.h"
+#include "base/status.h"
+
+#define CHECKPOINT_MODEL_NAME "model.safetensors"
+#define CHECKPOINT_CONFIG_NAME "config.json"
+#define CHECKPOINT_JSON_INDENT 2
+
+/* Makes FOLDER/model.safetensors another name of FOLDER/`name` in one rename; a copy where links are refused or
+ * `may_link` is false.  Errors: GT_IO; the old file is in place then. */
+enum gt_status checkpoint_publish_model(const char *folder, const char *name, bool may_link);
+/* Whether FOLDER/model.safetensors and FOLDER/`name` are one file. */
+bool checkpoint_publish_is_link(const char *folder, const char *name);
+/* Replaces FOLDER/config.json unless it says the same already; *out_changed tells which.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status checkpoint_publish_config(const char *folder, const json_t *config, bool *out_changed);
+/* Removes the generations' files in `folder` other than the two named ("" keeps none); returns how many. */
+size_t checkpoint_publish_clean(const char *folder, const char *model_name, const char *optimizer_name);
+/* Whether the file at `path` holds exactly what json_replace_file() would write.  Logs nothing when it is absent. */
+bool checkpoint_json_equals(const char *path, const json_t *value);
+
+#endif

@@ -1,0 +1,213 @@
+/* trainer_state.json in both directions.
+ *
+ * The record is small, so it is built as one JSON value and written in one replacement by checkpoint_save.c.  Reading
+ * trusts nothing: format and version first, then each field with its range; a file name must be exactly of the form
+ * that is made here, which leaves no way to say a folder or another file.  Nothing here opens the files that it names.
+ */
+#include "io/checkpoint_record.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define ITER_DIGITS_MAX 19
+
+static const char *const prefixes[] = {[CHECKPOINT_FILE_MODEL] = "model-", [CHECKPOINT_FILE_OPTIMIZER] = "optimizer-"};
+_Static_assert(sizeof prefixes / sizeof prefixes[0] == CHECKPOINT_FILES, "every file has a name");
+
+void checkpoint_crc_text(char text[static 9], uint32_t crc32c)
+{
+    (void)snprintf(text, 9, "%08" PRIx32, crc32c);
+}
+
+bool checkpoint_crc_parse(const char *text, uint32_t *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint32_t value = 0;
+    if (strlen(text) != 8 || strspn(text, digits) != 8)
+        return false;
+    for (int i = 0; i < 8; i++)
+        value = value << 4 | (uint32_t)(strchr(digits, text[i]) - digits);
+    *out = value;
+    return true;
+}
+
+void checkpoint_file_name(char text[static CHECKPOINT_FILE_NAME_MAX], enum checkpoint_file file, int64_t iter,
+                          int attempt)
+{
+    assert(iter >= 0 && attempt >= 1 && attempt <= 9);
+    char suffix[4] = "";
+    if (attempt > 1)
+        (void)snprintf(suffix, sizeof suffix, "-%d", attempt % 10);
+    (void)snprintf(text, CHECKPOINT_FILE_NAME_MAX, "%s%06" PRId64 "%s.safetensors", prefixes[file], iter, suffix);
+    assert(checkpoint_file_name_valid(text, file));
+}
+
+bool checkpoint_file_name_valid(const char *name, enum checkpoint_file file)
+{
+    const size_t length = strlen(prefixes[file]);
+    if (strlen(name) >= CHECKPOINT_FILE_NAME_MAX || strncmp(name, prefixes[file], length) != 0)
+        return false;
+    const char *rest = name + length;
+    const size_t digits = strspn(rest, "0123456789");
+    if (digits < 6 || digits > ITER_DIGITS_MAX)
+        return false;
+    rest += digits;
+    if (rest[0] == '-' && rest[1] >= '2' && rest[1] <= '9')
+        rest += 2;
+    return strcmp(rest, ".safetensors") == 0;
+}
+
+static json_t *file_make(const struct checkpoint_file_record *file)
+{
+    char crc[9], header[9];
+    checkpoint_crc_text(crc, file->crc32c);
+    checkpoint_crc_text(header, file->header_crc32c);
+    return json_pack("{s:s, s:I, s:s, s:s, s:O}", "name", file->name, "size_bytes", (json_int_t)file->size_bytes,
+                     "crc32c", crc, "header_crc32c", header, "tensors", file->tensors);
+}
+
+enum gt_status checkpoint_record_make(const struct checkpoint_record *record, json_t **out)
+{
+    const struct checkpoint_state *state = &record->state;
+    json_t *best = isfinite(state->best_val_loss) ? json_real(state->best_val_loss) : json_null();
+    json_t *root = json_pack(
+        "{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:O?, s:O?, s:O?, s:O?, s:O, s:[o, o]}", "format",
+        CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, "iter", (json_int_t)state->iter, "adam_step",
+        (json_int_t)state->adam_step, "seed", (json_int_t)state->seed, "samples_seen", (json_int_t)state->samples_seen,
+        "tokens_seen", (json_int_t)state->tokens_seen, "evaluations", (json_int_t)state->evaluations, "best_val_loss",
+        best, "data", state->data, "plan", state->plan, "configuration", state->configuration, "loss_scaler",
+        state->loss_scaler, "hf_config", record->hf_config, "files", file_make(&record->files[CHECKPOINT_FILE_MODEL]),
+        file_make(&record->files[CHECKPOINT_FILE_OPTIMIZER]));
+    if (root == NULL) {
+        log_error("out of memory: %s could not be made", CHECKPOINT_RECORD_NAME);
+        return GT_NO_MEMORY;
+    }
+    *out = root;
+    return GT_OK;
+}
+
+static enum gt_status crc_field(const json_t *object, const char *source, const char *name, uint32_t *out)
+{
+    const char *text;
+    TRY(json_get_string(object, source, name, &text));
+    if (checkpoint_crc_parse(text, out))
+        return GT_OK;
+    log_error("%s: field \"%s\": expected 8 hexadecimal digits, found \"%.32s\"", source, name, text);
+    return GT_DATA;
+}
+
+static enum gt_status file_parse(const json_t *entry, const char *source, enum checkpoint_file which,
+                                 struct checkpoint_file_record *out)
+{
+    const char *name;
+    int64_t size_bytes;
+    TRY(json_get_string(entry, source, "name", &name));
+    if (!checkpoint_file_name_valid(name, which)) {
+        log_error("%s: field \"files\": \"%.64s\" is no name of the form %sNNNNNN.safetensors", source, name,
+                  prefixes[which]);
+        return GT_DATA;
+    }
+    TRY(json_get_int(entry, source, "size_bytes", 0, INT64_MAX, &size_bytes));
+    TRY(crc_field(entry, source, "crc32c", &out->crc32c));
+    TRY(crc_field(entry, source, "header_crc32c", &out->header_crc32c));
+    TRY(json_get_object(entry, source, "tensors", &out->tensors));
+    memcpy(out->name, name, strlen(name) + 1);
+    out->size_bytes = (uint64_t)size_bytes;
+    return GT_OK;
+}
+
+static enum gt_status files_parse(const json_t *root, const char *source, struct checkpoint_record *out)
+{
+    const json_t *files = json_object_get(root, "files");
+    if (!json_is_array(files) || json_array_size(files) != CHECKPOINT_FILES) {
+        log_error("%s: field \"files\": expected a list of %d files", source, CHECKPOINT_FILES);
+        return GT_DATA;
+    }
+    for (int i = 0; i < CHECKPOINT_FILES; i++)
+        TRY(file_parse(json_array_get(files, (size_t)i), source, (enum checkpoint_file)i, &out->files[i]));
+    return GT_OK;
+}
+
+/* A member that is an object or null; missing is an error, so that a mutilated record is noticed. */
+static enum gt_status object_or_null(const json_t *root, const char *source, const char *name, const json_t **out)
+{
+    if (json_is_null(json_object_get(root, name))) {
+        *out = NULL;
+        return GT_OK;
+    }
+    return json_get_object(root, source, name, out);
+}
+
+static enum gt_status state_parse(const json_t *root, const char *source, struct checkpoint_state *state)
+{
+    TRY(json_get_int(root, source, "iter", 0, INT64_MAX, &state->iter));
+    TRY(json_get_int(root, source, "adam_step", 0, INT64_MAX, &state->adam_step));
+    TRY(json_get_int(root, source, "seed", 0, INT64_MAX, &state->seed));
+    TRY(json_get_int(root, source, "samples_seen", 0, INT64_MAX, &state->samples_seen));
+    TRY(json_get_int(root, source, "tokens_seen", 0, INT64_MAX, &state->tokens_seen));
+    TRY(json_get_int(root, source, "evaluations", 0, INT64_MAX, &state->evaluations));
+    state->best_val_loss = (double)INFINITY;
+    if (!json_is_null(json_object_get(root, "best_val_loss")))
+        TRY(json_get_real(root, source, "best_val_loss", &state->best_val_loss));
+    TRY(object_or_null(root, source, "data", &state->data));
+    TRY(object_or_null(root, source, "plan", &state->plan));
+    TRY(object_or_null(root, source, "configuration", &state->configuration));
+    return object_or_null(root, source, "loss_scaler", &state->loss_scaler);
+}
+
+enum gt_status checkpoint_record_parse(json_t *root, const char *source, struct checkpoint_record *out)
+{
+    const char *format;
+    int64_t version;
+    TRY(json_get_string(root, source, "format", &format));
+    if (strcmp(format, CHECKPOINT_FORMAT) != 0) {
+        log_error("%s: field \"format\": expected \"%s\", found \"%.64s\"", source, CHECKPOINT_FORMAT, format);
+        return GT_DATA;
+    }
+    TRY(json_get_int(root, source, "version", 1, INT32_MAX, &version));
+    if (version != CHECKPOINT_VERSION) {
+        log_error("%s: field \"version\": this program reads version %d, the checkpoint has %" PRId64
+                  "; resume it with a newer gpt-train",
+                  source, CHECKPOINT_VERSION, version);
+        return GT_UNSUPPORTED;
+    }
+    struct checkpoint_record record = {.root = root};
+    TRY(state_parse(root, source, &record.state));
+    TRY(json_get_object(root, source, "hf_config", &record.hf_config));
+    TRY(files_parse(root, source, &record));
+    *out = record;
+    return GT_OK;
+}
+
+enum gt_status checkpoint_record_read(const char *folder, struct checkpoint_record *out)
+{
+    char path[FILE_PATH_MAX];
+    json_t *root;
+    TRY(file_join(path, folder, CHECKPOINT_RECORD_NAME));
+    TRY(json_parse_file(path, CHECKPOINT_RECORD_BYTES_MAX, &root));
+    enum gt_status status = checkpoint_record_parse(root, path, out);
+    if (status != GT_OK)
+        json_decref(root);
+    return status;
+}
+
+void checkpoint_record_release(struct checkpoint_record *record)
+{
+    json_decref(record->root);
+    record->root = NULL;
+}
+
+enum gt_status checkpoint_record_tensor_crc(const struct checkpoint_file_record *file, const char *source,
+                                            const char *tensor, uint32_t *out)
+{
+    const char *text = json_string_value(json_object_get(file->tensors, tensor));
+    if (text != NULL && checkpoint_crc_parse(text, out))
+        return GT_OK;
+    log_error("%s: field \"files\": no checksum of tensor %s in %s", source, tensor, file->name);
+    return GT_DATA;
+}

@@ -1,0 +1,308 @@
+/* Saving a checkpoint.
+ *
+ * The weights and the moments are streamed into two new files; then the commit record that names them is renamed into
+ * place, which is the moment at which the new checkpoint exists; then the folder's public face follows and the previous
+ * generation goes.  Until the record is in place a failure removes the new files again.  No file that a record names
+ * is ever written to: a second save of the same iter takes another name.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "io/checkpoint.h"
+#include "io/checkpoint_publish.h"
+#include "io/hf_config.h"
+#include "io/hf_layout.h"
+
+#define ATTEMPTS_MAX 9
+
+/* What the callbacks of the file being written need. */
+struct save {
+    const struct checkpoint_save_options *options;
+    json_t *sums; /* {name: checksum} of the file being written */
+};
+
+static enum gt_status tensors_check(const struct checkpoint_save_options *options);
+static enum gt_status names_choose(const char *out_dir, int64_t iter, struct checkpoint_record *record);
+static enum gt_status generation_write(const struct checkpoint_save_options *options, struct checkpoint_record *record);
+static enum gt_status generation_publish(const struct checkpoint_save_options *options,
+                                         const struct checkpoint_record *record);
+
+enum gt_status checkpoint_save(const struct checkpoint_save_options *options)
+{
+    assert(options->staging_bytes >= sizeof(float) && options->state.iter >= 0 && options->state.seed >= 0);
+    struct checkpoint_record record = {.state = options->state};
+    json_t *hf_config;
+    TRY(checkpoint_config_check(options->config));
+    TRY(tensors_check(options));
+    TRY(names_choose(options->out_dir, options->state.iter, &record));
+    TRY(hf_config_make(options->config, options->bos_token, options->eos_token, &hf_config));
+    record.hf_config = hf_config;
+    enum gt_status status = generation_write(options, &record);
+    if (status == GT_OK)
+        status = generation_publish(options, &record);
+    json_decref(hf_config);
+    return status;
+}
+
+enum gt_status checkpoint_config_check(const struct model_config *config)
+{
+    json_t *hf_config;
+    TRY(hf_config_make(config, -1, -1, &hf_config));
+    json_decref(hf_config);
+    if (2 * hf_layout_count(config) <= SAFETENSORS_TENSORS_MAX)
+        return GT_OK;
+    log_error(
+        "n_layer: a checkpoint of %d layers would have %zu tensors in its optimizer file, at most %d are supported",
+        config->n_layer, 2 * hf_layout_count(config), SAFETENSORS_TENSORS_MAX);
+    return GT_UNSUPPORTED;
+}
+
+static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_options *options, const char *name)
+{
+    for (size_t i = 0; i < options->tensor_count; i++) {
+        if (strcmp(options->tensors[i].name, name) == 0)
+            return &options->tensors[i];
+    }
+    return NULL;
+}
+
+/* The caller's list and the layout are the same, but for biases that the model does not have. */
+static enum gt_status tensors_check(const struct checkpoint_save_options *options)
+{
+    size_t expected = 0;
+    for (size_t i = 0; i < hf_layout_count(options->config); i++) {
+        struct hf_tensor tensor;
+        hf_layout_tensor(options->config, i, &tensor);
+        if (tensor.bias && !options->config->bias)
+            continue;
+        expected++;
+        const struct checkpoint_tensor *found = tensor_find(options, tensor.name);
+        if (found == NULL || found->rank != tensor.rank || found->dims[0] != tensor.dims[0] ||
+            (tensor.rank == 2 && found->dims[1] != tensor.dims[1])) {
+            log_error("%s: cannot save: %s is not among the model's tensors in the shape that its configuration gives",
+                      options->out_dir, tensor.name);
+            return GT_FAILURE;
+        }
+    }
+    if (expected == options->tensor_count)
+        return GT_OK;
+    log_error("%s: cannot save: the model has %zu tensors, its configuration gives %zu", options->out_dir,
+              options->tensor_count, expected);
+    return GT_FAILURE;
+}
+
+/* Names that no file has, so that nothing which a record may name is overwritten. */
+static enum gt_status names_choose(const char *out_dir, int64_t iter, struct checkpoint_record *record)
+{
+    for (int attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
+        bool taken = false;
+        for (int i = 0; i < CHECKPOINT_FILES; i++) {
+            char path[FILE_PATH_MAX];
+            checkpoint_file_name(record->files[i].name, (enum checkpoint_file)i, iter, attempt);
+            TRY(file_join(path, out_dir, record->files[i].name));
+            taken = taken || file_exists(path);
+        }
+        if (!taken)
+            return GT_OK;
+    }
+    log_error("%s: cannot save: %d files of iter %" PRId64 " are there already", out_dir, ATTEMPTS_MAX, iter);
+    return GT_IO;
+}
+
+/* ---- the files of a generation ---- */
+static void model_describe(void *context, size_t index, struct safetensors_tensor *out)
+{
+    const struct save *save = context;
+    struct hf_tensor tensor;
+    hf_layout_tensor(save->options->config, index, &tensor);
+    int length = snprintf(out->name, sizeof out->name, HF_PREFIX "%.100s", tensor.name);
+    assert(length > 0 && (size_t)length < sizeof out->name);
+    out->dtype = DTYPE_F32;
+    out->rank = tensor.rank;
+    memcpy(out->dims, tensor.dims, sizeof tensor.dims);
+}
+
+static enum gt_status values_check(const char *name, enum checkpoint_part part, const float *values, size_t count)
+{
+    static const char *const parts[] = {
+        [CHECKPOINT_PARAMETER] = "", [CHECKPOINT_M] = "the first moment of ", [CHECKPOINT_V] = "the second moment of "};
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(values[i])) {
+            log_error("cannot save: %s%s holds a value that is not finite (%g)", parts[part], name, (double)values[i]);
+            return GT_FAILURE;
+        }
+    }
+    return GT_OK;
+}
+
+static enum gt_status part_fill(const struct save *save, const struct checkpoint_tensor *tensor,
+                                enum checkpoint_part part, size_t first, size_t count, float *out)
+{
+    const struct checkpoint_save_options *options = save->options;
+    TRY(options->read(options->read_context, part, tensor->index, first, count, out));
+    return values_check(tensor->name, part, out, count);
+}
+
+static enum gt_status model_fill(void *context, size_t index, size_t first, size_t count, void *out)
+{
+    const struct save *save = context;
+    struct hf_tensor tensor;
+    hf_layout_tensor(save->options->config, index, &tensor);
+    const struct checkpoint_tensor *found = tensor_find(save->options, tensor.name);
+    if (found != NULL)
+        return part_fill(save, found, CHECKPOINT_PARAMETER, first, count, out);
+    assert(tensor.bias && !save->options->config->bias);
+    memset(out, 0, count * sizeof(float));
+    return GT_OK;
+}
+
+/* The optimizer's file has all first moments, then all second ones, each in the caller's order. */
+static const struct checkpoint_tensor *optimizer_tensor(const struct save *save, size_t index,
+                                                        enum checkpoint_part *out_part)
+{
+    const size_t count = save->options->tensor_count;
+    assert(index < 2 * count);
+    *out_part = index < count ? CHECKPOINT_M : CHECKPOINT_V;
+    return &save->options->tensors[index % count];
+}
+
+static void optimizer_describe(void *context, size_t index, struct safetensors_tensor *out)
+{
+    enum checkpoint_part part;
+    const struct checkpoint_tensor *tensor = optimizer_tensor(context, index, &part);
+    int length = snprintf(out->name, sizeof out->name, "%s" HF_PREFIX "%.100s", part == CHECKPOINT_M ? "m." : "v.",
+                          tensor->name);
+    assert(length > 0 && (size_t)length < sizeof out->name);
+    out->dtype = DTYPE_F32;
+    out->rank = tensor->rank;
+    memcpy(out->dims, tensor->dims, sizeof tensor->dims);
+}
+
+static enum gt_status optimizer_fill(void *context, size_t index, size_t first, size_t count, void *out)
+{
+    enum checkpoint_part part;
+    const struct checkpoint_tensor *tensor = optimizer_tensor(context, index, &part);
+    return part_fill(context, tensor, part, first, count, out);
+}
+
+static enum gt_status sum_add(struct save *save, const char *name, uint32_t crc32c)
+{
+    char text[9];
+    checkpoint_crc_text(text, crc32c);
+    if (json_object_set_new(save->sums, name, json_string(text)) == 0)
+        return GT_OK;
+    log_error("out of memory: the checksums of a checkpoint");
+    return GT_NO_MEMORY;
+}
+
+static enum gt_status model_written(void *context, size_t index, uint32_t crc32c)
+{
+    struct safetensors_tensor tensor;
+    model_describe(context, index, &tensor);
+    return sum_add(context, tensor.name, crc32c);
+}
+
+static enum gt_status optimizer_written(void *context, size_t index, uint32_t crc32c)
+{
+    struct safetensors_tensor tensor;
+    optimizer_describe(context, index, &tensor);
+    return sum_add(context, tensor.name, crc32c);
+}
+
+static void step_done(const struct checkpoint_save_options *options, enum checkpoint_step step)
+{
+    if (options->after_step != NULL)
+        options->after_step(options->after_step_context, step);
+}
+
+/* Writes one file and fills its part of the record; `sums` is the record's and the caller's to release. */
+static enum gt_status file_write(const struct checkpoint_save_options *options, enum checkpoint_file which,
+                                 json_t *sums, struct checkpoint_file_record *file)
+{
+    char path[FILE_PATH_MAX];
+    struct safetensors_result result;
+    struct save save = {options, sums};
+    const struct safetensors_source model = {&save, hf_layout_count(options->config), model_describe, model_fill,
+                                             model_written};
+    const struct safetensors_source optimizer = {&save, 2 * options->tensor_count, optimizer_describe, optimizer_fill,
+                                                 optimizer_written};
+    TRY(file_join(path, options->out_dir, file->name));
+    TRY(safetensors_write(path, which == CHECKPOINT_FILE_MODEL ? &model : &optimizer, options->staging,
+                          options->staging_bytes, &result));
+    file->size_bytes = result.size_bytes;
+    file->crc32c = result.crc32c;
+    file->header_crc32c = result.header_crc32c;
+    file->tensors = sums;
+    return GT_OK;
+}
+
+static enum gt_status record_write(const struct checkpoint_save_options *options,
+                                   const struct checkpoint_record *record, bool *out_in_place)
+{
+    char path[FILE_PATH_MAX];
+    json_t *root;
+    TRY(file_join(path, options->out_dir, CHECKPOINT_RECORD_NAME));
+    TRY(checkpoint_record_make(record, &root));
+    enum gt_status status = json_replace_file(path, root, CHECKPOINT_JSON_INDENT);
+    /* A failed sync of the folder comes after the rename: then the new record counts. */
+    *out_in_place = status == GT_OK || checkpoint_json_equals(path, root);
+    json_decref(root);
+    return status;
+}
+
+static void generation_remove(const char *out_dir, const struct checkpoint_record *record)
+{
+    for (int i = 0; i < CHECKPOINT_FILES; i++) {
+        char path[FILE_PATH_MAX];
+        if (file_join(path, out_dir, record->files[i].name) == GT_OK)
+            (void)unlink(path);
+    }
+}
+
+static enum gt_status generation_write(const struct checkpoint_save_options *options, struct checkpoint_record *record)
+{
+    json_t *sums[CHECKPOINT_FILES] = {json_object(), json_object()};
+    enum gt_status status = GT_OK;
+    bool in_place = false;
+    if (sums[0] == NULL || sums[1] == NULL) {
+        log_error("out of memory: the checksums of a checkpoint");
+        status = GT_NO_MEMORY;
+    }
+    for (int i = 0; status == GT_OK && i < CHECKPOINT_FILES; i++) {
+        status = file_write(options, (enum checkpoint_file)i, sums[i], &record->files[i]);
+        if (status == GT_OK)
+            step_done(options, i == CHECKPOINT_FILE_MODEL ? CHECKPOINT_STEP_MODEL : CHECKPOINT_STEP_OPTIMIZER);
+    }
+    if (status == GT_OK)
+        status = record_write(options, record, &in_place);
+    if (status == GT_OK)
+        step_done(options, CHECKPOINT_STEP_RECORD);
+    if (!in_place)
+        generation_remove(options->out_dir, record);
+    json_decref(sums[0]);
+    json_decref(sums[1]);
+    return status;
+}
+
+/* The checkpoint is complete.  The old generation goes even when publishing fails, for its space may be what lacks. */
+static enum gt_status generation_publish(const struct checkpoint_save_options *options,
+                                         const struct checkpoint_record *record)
+{
+    const char *model_name = record->files[CHECKPOINT_FILE_MODEL].name;
+    bool changed;
+    enum gt_status status = checkpoint_publish_model(options->out_dir, model_name, true);
+    if (status == GT_OK)
+        step_done(options, CHECKPOINT_STEP_PUBLISH);
+    if (status == GT_OK)
+        status = checkpoint_publish_config(options->out_dir, record->hf_config, &changed);
+    if (status == GT_OK)
+        step_done(options, CHECKPOINT_STEP_CONFIG);
+    (void)checkpoint_publish_clean(options->out_dir, model_name, record->files[CHECKPOINT_FILE_OPTIMIZER].name);
+    step_done(options, CHECKPOINT_STEP_CLEAN);
+    return status;
+}

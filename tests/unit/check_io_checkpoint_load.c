@@ -1,0 +1,391 @@
+/* Loading: every flipped bit of a checkpoint is detected, and what a folder in Hugging Face's layout may hold. */
+#include "io/hf_config.h"
+#include "tests/unit/io_fixture.h"
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct io_model model;
+static struct log_capture capture;
+static struct model_config config;
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    log_capture_begin(&capture);
+    config = io_config(1, 4, 2, false);
+    io_model_init(&model, &config, 5);
+}
+
+static void teardown(void)
+{
+    log_capture_end();
+    io_folder_remove(folder);
+}
+
+START_TEST(round_trip)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        int64_t iter = 0;
+        io_folder_empty(folder);
+        config = io_config(1 + variant, 8, 1 + (variant & 1), variant >= 2);
+        config.gelu = (variant & 1) != 0 ? GELU_TANH : GELU_ERF;
+        io_model_init(&model, &config, (uint32_t)(unit_seed() + (uint64_t)variant));
+        ck_assert_int_eq(io_save(&model, folder, 100 + variant), GT_OK);
+        ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_OK);
+        ck_assert_int_eq(iter, 100 + variant);
+        ck_assert(io_loaded_is(&model, model.salt, true));
+    }
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+/* All bits of both files: header by its checksum, data by the tensors'.  One line each. */
+static size_t flip_all(const char *name)
+{
+    size_t count;
+    int64_t iter;
+    io_path(path, folder, name);
+    char *bytes = io_file_read(path, &count);
+    free(bytes);
+    for (size_t bit = 0; bit < 8 * count; bit++) {
+        io_file_flip(path, bit);
+        enum gt_status status = io_open_load(&model, folder, true, &iter);
+        ck_assert_msg(status == GT_DATA || status == GT_UNSUPPORTED, "bit %zu of %s was not noticed", bit, name);
+        ck_assert_msg(capture.lines == 1, "bit %zu of %s: %d lines", bit, name, capture.lines);
+        ck_assert_ptr_nonnull(strstr(capture.text, name));
+        capture.lines = 0;
+        io_file_flip(path, bit);
+    }
+    ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_OK);
+    return 8 * count;
+}
+
+START_TEST(every_flipped_bit_is_detected)
+{
+    config = io_config(1, 2, 1, false);
+    config.block_size = 2;
+    config.vocab_size = config.padded_vocab_size = 3;
+    io_model_init(&model, &config, 5);
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    const size_t bits = flip_all("model-000001.safetensors") + flip_all("optimizer-000001.safetensors");
+    printf("every_flipped_bit_is_detected: %zu of %zu\n", bits, bits);
+}
+END_TEST
+
+START_TEST(damage_names_file_and_tensor)
+{
+    int64_t iter;
+    struct hostmem *mem;
+    struct safetensors *file;
+    size_t index;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    io_path(path, folder, "model-000001.safetensors");
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert(safetensors_find(file, "transformer.h.0.mlp.c_fc.weight", &index));
+    /* The exponent's bits, so that the value is a NaN: still reported as damage. */
+    const size_t at = (size_t)file->data_offset + file->tensors[index].begin_bytes;
+    safetensors_close(file);
+    hostmem_destroy(mem);
+    const int fd = open(path, O_RDWR);
+    ck_assert_int_eq(pwrite(fd, "\xff\xff\xff\x7f", 4, (off_t)at), 4);
+    (void)close(fd);
+    ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
+    ck_assert_ptr_nonnull(strstr(capture.text, path));
+    log_capture_one_error(&capture, "tensor transformer.h.0.mlp.c_fc.weight: the checksum is");
+}
+END_TEST
+
+START_TEST(a_missing_checksum_is_an_error)
+{
+    int64_t iter;
+    json_t *root;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    io_path(path, folder, CHECKPOINT_RECORD_NAME);
+    ck_assert_int_eq(json_parse_file(path, 1 << 20, &root), GT_OK);
+    json_t *sums = json_object_get(json_array_get(json_object_get(root, "files"), 1), "tensors");
+    ck_assert_int_eq(json_object_del(sums, "v.transformer.wpe.weight"), 0);
+    ck_assert_int_eq(json_replace_file(path, root, 2), GT_OK);
+    json_decref(root);
+    ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
+    log_capture_one_error(&capture, "v.transformer.wpe.weight");
+    ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK);
+}
+END_TEST
+
+START_TEST(the_model_must_be_the_checkpoints)
+{
+    int64_t iter;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    config = io_config(2, 4, 2, false);
+    io_model_init(&model, &config, 5);
+    ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
+    log_capture_one_error(&capture, "n_layer 1");
+    config = io_config(1, 4, 1, false);
+    io_model_init(&model, &config, 5);
+    ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
+    log_capture_one_error(&capture, "n_head 2");
+    config = io_config(1, 6, 2, false);
+    io_model_init(&model, &config, 5);
+    ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_DATA);
+    log_capture_one_error(&capture, "wte.weight is [5,4], the model needs [5,6]");
+    config = io_config(1, 4, 2, true);
+    io_model_init(&model, &config, 5);
+    ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
+    log_capture_one_error(&capture, "bias 0");
+    ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK); /* zero biases for a new run */
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+/* block_size may be cut for a new run, not for a resumed one; the rest of the table still counts for the checksum. */
+START_TEST(positions_may_be_cut)
+{
+    int64_t iter;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    config.block_size = 3;
+    io_model_init(&model, &config, 5);
+    ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK);
+    ck_assert(io_loaded_is(&model, 5, false));
+    ck_assert(model.loaded[CHECKPOINT_PARAMETER][model.tensors[1].index][12] == 0.0f);
+    ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
+    log_capture_one_error(&capture, "block_size 4");
+    config.block_size = 5;
+    io_model_init(&model, &config, 5);
+    ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_DATA);
+    log_capture_one_error(&capture, "wpe.weight is [4,4], the model needs [5,4]");
+}
+END_TEST
+
+/* ---- folders in Hugging Face's layout ---- */
+struct hf_file {
+    const char *prefix;
+    enum dtype dtype;
+    int head;      /* lm_head.weight: 0 none, 1 equal to wte, 2 not equal */
+    bool masks;    /* h.0.attn.bias as old versions of transformers saved it */
+    float bias;    /* value of every bias */
+    float special; /* unless 0, the first element of ln_f.weight */
+};
+
+static size_t hf_count(const struct hf_file *hf)
+{
+    return hf_layout_count(&config) + (hf->head != 0) + hf->masks;
+}
+
+static void hf_describe(void *context, size_t index, struct safetensors_tensor *out)
+{
+    const struct hf_file *hf = context;
+    const size_t count = hf_layout_count(&config);
+    struct hf_tensor tensor = {.rank = 1, .dims = {2, 0}};
+    const char *prefix = hf->prefix;
+    if (index < count) {
+        hf_layout_tensor(&config, index, &tensor);
+    } else if (index == count && hf->head != 0) {
+        hf_layout_tensor(&config, 0, &tensor);
+        (void)snprintf(tensor.name, sizeof tensor.name, "lm_head.weight");
+        prefix = "";
+    } else {
+        (void)snprintf(tensor.name, sizeof tensor.name, "h.0.attn.bias");
+    }
+    (void)snprintf(out->name, sizeof out->name, "%s%.60s", prefix, tensor.name);
+    out->dtype = index < count ? hf->dtype : DTYPE_F32;
+    if (strcmp(out->name, "lm_head.weight") == 0)
+        out->dtype = hf->dtype;
+    out->rank = tensor.rank;
+    memcpy(out->dims, tensor.dims, sizeof tensor.dims);
+}
+
+/* Values that fp16 and bf16 hold exactly. */
+static float hf_value(const struct hf_file *hf, size_t index, size_t element)
+{
+    struct hf_tensor tensor;
+    const size_t count = hf_layout_count(&config);
+    if (index == count && hf->head != 0)
+        return hf_value(hf, 0, element) + (hf->head == 2 && element == 19 ? 1.0f : 0.0f);
+    if (index >= count)
+        return -10000.0f;
+    hf_layout_tensor(&config, index, &tensor);
+    if (index == count - 2 && element == 0 && hf->special != 0.0f)
+        return hf->special;
+    return tensor.bias ? hf->bias : (float)(int)((index * 37 + element * 11) % 127 - 63) * 0.125f;
+}
+
+static enum gt_status hf_fill(void *context, size_t index, size_t first, size_t count, void *out)
+{
+    const struct hf_file *hf = context;
+    struct safetensors_tensor tensor;
+    hf_describe(context, index, &tensor);
+    for (size_t i = 0; i < count; i++) {
+        const float value = hf_value(hf, index, first + i);
+        dtype_convert((char *)out + i * dtype_size_bytes(tensor.dtype), tensor.dtype, &value, DTYPE_F32, 1);
+    }
+    return GT_OK;
+}
+
+static enum gt_status hf_load(const struct hf_file *hf, const char *more_config)
+{
+    char text[2048];
+    float staging[8];
+    int64_t iter;
+    struct safetensors_result result;
+    const struct safetensors_source source = {(void *)(uintptr_t)hf, hf_count(hf), hf_describe, hf_fill, NULL};
+    io_path(path, folder, "model.safetensors");
+    ck_assert_int_eq(safetensors_write(path, &source, staging, sizeof staging, &result), GT_OK);
+    (void)snprintf(text, sizeof text,
+                   "{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":4,\"n_layer\":1,"
+                   "\"n_head\":2%s}",
+                   more_config);
+    char config_path[FILE_PATH_MAX];
+    io_path(config_path, folder, "config.json");
+    io_file_write(config_path, text, strlen(text));
+    memset(model.loaded, 0, sizeof model.loaded);
+    return io_open_load(&model, folder, false, &iter);
+}
+
+static bool hf_loaded_is(const struct hf_file *hf)
+{
+    for (size_t t = 0; t < hf_layout_count(&config); t++) {
+        struct hf_tensor tensor;
+        hf_layout_tensor(&config, t, &tensor);
+        for (size_t k = 0; k < model.tensor_count; k++) {
+            if (strcmp(model.tensors[k].name, tensor.name) != 0)
+                continue;
+            for (size_t i = 0; i < hf_tensor_elements(&tensor); i++) {
+                if (model.loaded[CHECKPOINT_PARAMETER][model.tensors[k].index][i] != hf_value(hf, t, i))
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+START_TEST(imports_every_variant)
+{
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    config.bias = true;
+    config.gelu = GELU_TANH;
+    io_model_init(&model, &config, 5);
+    for (int i = 0; i < 12; i++) {
+        const struct hf_file hf = {.prefix = (i & 1) != 0 ? "transformer." : "",
+                                   .dtype = dtypes[i % 3],
+                                   .head = i % 2,
+                                   .masks = (i & 4) != 0,
+                                   .bias = 0.5f};
+        ck_assert_int_eq(hf_load(&hf, ""), GT_OK);
+        ck_assert_msg(hf_loaded_is(&hf), "variant %d", i);
+    }
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+START_TEST(heads_must_be_tied)
+{
+    config.bias = true;
+    io_model_init(&model, &config, 5);
+    struct hf_file hf = {.prefix = "transformer.", .dtype = DTYPE_F32, .head = 2};
+    ck_assert_int_eq(hf_load(&hf, ""), GT_OK);
+    ck_assert_int_eq(capture.lines, 1);
+    ck_assert_int_eq(capture.level, LOG_NOTE);
+    capture.lines = 0;
+    ck_assert_int_eq(hf_load(&hf, ",\"tie_word_embeddings\":false"), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "lm_head.weight is not wte.weight");
+    hf.head = 1;
+    ck_assert_int_eq(hf_load(&hf, ",\"tie_word_embeddings\":false"), GT_OK);
+    hf.head = 0;
+    ck_assert_int_eq(hf_load(&hf, ",\"tie_word_embeddings\":false"), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "missing");
+}
+END_TEST
+
+START_TEST(refuses_wrong_values)
+{
+    struct hf_file hf = {.prefix = "", .dtype = DTYPE_F32};
+    ck_assert_int_eq(hf_load(&hf, ",\"gpt_train\":{\"bias\":false}"), GT_OK);
+    ck_assert(hf_loaded_is(&hf));
+    hf.bias = 1e-30f;
+    ck_assert_int_eq(hf_load(&hf, ",\"gpt_train\":{\"bias\":false}"), GT_DATA);
+    log_capture_one_error(&capture, "tensor h.0.ln_1.bias: is not zero");
+    hf.bias = 0.0f;
+    hf.special = (float)NAN;
+    ck_assert_int_eq(hf_load(&hf, ""), GT_DATA);
+    log_capture_one_error(&capture, "tensor ln_f.weight: holds a value that is not finite");
+    hf.special = (float)INFINITY;
+    hf.dtype = DTYPE_F16;
+    ck_assert_int_eq(hf_load(&hf, ""), GT_DATA);
+    ck_assert_ptr_nonnull(strstr(capture.text, path));
+    log_capture_one_error(&capture, "tensor ln_f.weight: holds a value that is not finite");
+}
+END_TEST
+
+/* Our own folder without its record is a folder in Hugging Face's layout that remembers its lack of biases. */
+START_TEST(our_own_without_a_record)
+{
+    int64_t iter;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    io_path(path, folder, CHECKPOINT_RECORD_NAME);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK);
+    ck_assert(io_loaded_is(&model, 5, false));
+    io_path(path, folder, "config.json");
+    io_file_write(path, "{", 1);
+    ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_DATA);
+    log_capture_one_error(&capture, path);
+}
+END_TEST
+
+static enum gt_status refuse_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                   const float *values)
+{
+    int *left = context;
+    (void)part, (void)index, (void)first, (void)count, (void)values;
+    return --*left == 0 ? GT_DEVICE : GT_OK;
+}
+
+START_TEST(a_failing_device_is_passed_on)
+{
+    struct hostmem *mem;
+    struct checkpoint *checkpoint;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(checkpoint_open(mem, folder, true, &checkpoint), GT_OK);
+    int n = 1;
+    for (;; n++) {
+        int left = n;
+        const struct checkpoint_load_options options = {.config = &config,
+                                                        .tensors = model.tensors,
+                                                        .tensor_count = model.tensor_count,
+                                                        .write = refuse_write,
+                                                        .write_context = &left,
+                                                        .staging = model.staging,
+                                                        .staging_bytes = sizeof model.staging};
+        enum gt_status status = checkpoint_load(checkpoint, &options);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_DEVICE);
+    }
+    ck_assert_int_gt(n, 40);
+    checkpoint_close(checkpoint);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+Suite *io_checkpoint_load_suite(void)
+{
+    Suite *suite = suite_create("io_checkpoint_load");
+    TCase *tests = tcase_create("load");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, round_trip);
+    tcase_add_test(tests, every_flipped_bit_is_detected);
+    tcase_add_test(tests, damage_names_file_and_tensor);
+    tcase_add_test(tests, a_missing_checksum_is_an_error);
+    tcase_add_test(tests, the_model_must_be_the_checkpoints);
+    tcase_add_test(tests, positions_may_be_cut);
+    tcase_add_test(tests, imports_every_variant);
+    tcase_add_test(tests, heads_must_be_tied);
+    tcase_add_test(tests, refuses_wrong_values);
+    tcase_add_test(tests, our_own_without_a_record);
+    tcase_add_test(tests, a_failing_device_is_passed_on);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_checkpoint_load)

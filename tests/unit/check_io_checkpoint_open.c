@@ -1,0 +1,227 @@
+/* Recognising and opening: what a folder holds, what is refused and with which words. */
+#include "tests/unit/io_fixture.h"
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct hostmem *mem;
+static struct io_model model;
+static struct log_capture capture;
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    log_capture_begin(&capture);
+    const struct model_config config = io_config(1, 4, 2, false);
+    io_model_init(&model, &config, 1);
+}
+
+static void teardown(void)
+{
+    struct hostmem_counters counters;
+    log_capture_end();
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(mem);
+    io_folder_remove(folder);
+}
+
+static void touch(const char *name, const char *text)
+{
+    io_path(path, folder, name);
+    io_file_write(path, text, strlen(text));
+}
+
+static enum gt_status open_and_close(bool with_optimizer)
+{
+    struct checkpoint *checkpoint;
+    enum gt_status status = checkpoint_open(mem, folder, with_optimizer, &checkpoint);
+    if (status == GT_OK)
+        checkpoint_close(checkpoint);
+    return status;
+}
+
+START_TEST(probes_by_name)
+{
+    enum checkpoint_kind kind;
+    char missing[FILE_PATH_MAX];
+    io_path(missing, folder, "none");
+    ck_assert_int_eq(checkpoint_probe(missing, &kind), GT_OK);
+    ck_assert_int_eq(kind, CHECKPOINT_NONE);
+    ck_assert_int_eq(checkpoint_probe(folder, &kind), GT_OK);
+    ck_assert_int_eq(kind, CHECKPOINT_NONE);
+    touch("config.json", "{}");
+    ck_assert_int_eq(checkpoint_probe(folder, &kind), GT_OK);
+    ck_assert_int_eq(kind, CHECKPOINT_NONE);
+    touch("model.safetensors", "");
+    touch("pytorch_model.bin", "PK\3\4"); /* beside a file that can be read it does not matter */
+    ck_assert_int_eq(checkpoint_probe(folder, &kind), GT_OK);
+    ck_assert_int_eq(kind, CHECKPOINT_HF);
+    touch(CHECKPOINT_RECORD_NAME, "{}");
+    ck_assert_int_eq(checkpoint_probe(folder, &kind), GT_OK);
+    ck_assert_int_eq(kind, CHECKPOINT_OURS);
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+START_TEST(refuses_pickles_with_a_way_out)
+{
+    static const char *const names[] = {"ckpt.pt", "pytorch_model.bin", "pytorch_model.bin.index.json",
+                                        "model.safetensors.index.json"};
+    static const char *const words[] = {"doc/checkpoint.md", "safe_serialization=True", "safe_serialization=True",
+                                        "max_shard_size"};
+    enum checkpoint_kind kind;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        io_folder_empty(folder);
+        touch(names[i], "anything");
+        ck_assert_int_eq(checkpoint_probe(folder, &kind), GT_UNSUPPORTED);
+        ck_assert_ptr_nonnull(strstr(capture.text, names[i]));
+        log_capture_one_error(&capture, words[i]);
+    }
+    touch("weights", "PK\3\4.....");
+    ck_assert_int_eq(checkpoint_probe(path, &kind), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "pickle");
+    touch("weights", "\x80\2.");
+    ck_assert_int_eq(checkpoint_probe(path, &kind), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "pickle");
+    touch("weights", "text");
+    ck_assert_int_eq(checkpoint_probe(path, &kind), GT_DATA);
+    log_capture_one_error(&capture, "is a file");
+    touch("weights", "");
+    ck_assert_int_eq(checkpoint_probe(path, &kind), GT_DATA);
+    log_capture_one_error(&capture, "is a file");
+}
+END_TEST
+
+START_TEST(opens_its_own)
+{
+    struct checkpoint *checkpoint;
+    json_t *plan = json_pack("{s:i}", "micro_batch", 12), *data = json_pack("{s:s}", "sampler", "epoch");
+    struct checkpoint_save_options options = io_save_options(&model, folder, 42);
+    options.bos_token = 3;
+    options.state.plan = plan;
+    options.state.data = data;
+    options.state.samples_seen = 99;
+    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
+    json_decref(plan);
+    json_decref(data);
+    ck_assert_int_eq(checkpoint_open(mem, folder, true, &checkpoint), GT_OK);
+    ck_assert_int_eq(checkpoint->kind, CHECKPOINT_OURS);
+    ck_assert_int_eq(checkpoint->config.n_embd, 4);
+    ck_assert(!checkpoint->config.bias && checkpoint->config.gelu == GELU_ERF);
+    ck_assert_int_eq(checkpoint->bos_token, 3);
+    ck_assert_int_eq(checkpoint->eos_token, -1);
+    ck_assert_int_eq(checkpoint->record.state.iter, 42);
+    ck_assert_int_eq(checkpoint->record.state.samples_seen, 99);
+    ck_assert_double_eq(checkpoint->record.state.best_val_loss, 2.5);
+    ck_assert_int_eq(json_integer_value(json_object_get(checkpoint->record.state.plan, "micro_batch")), 12);
+    ck_assert_str_eq(json_string_value(json_object_get(checkpoint->record.state.data, "sampler")), "epoch");
+    ck_assert_uint_eq(checkpoint->optimizer->count, 2 * model.tensor_count);
+    checkpoint_close(checkpoint);
+    ck_assert_int_eq(checkpoint_open(mem, folder, false, &checkpoint), GT_OK);
+    ck_assert_ptr_null(checkpoint->optimizer);
+    checkpoint_close(checkpoint);
+    checkpoint_close(NULL);
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+START_TEST(says_what_is_missing)
+{
+    ck_assert_int_eq(open_and_close(false), GT_DATA);
+    log_capture_one_error(&capture, "neither trainer_state.json nor both config.json and model.safetensors");
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    io_path(path, folder, "optimizer-000001.safetensors");
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(open_and_close(false), GT_OK); /* sampling needs no optimizer */
+    ck_assert_int_eq(open_and_close(true), GT_IO);
+    log_capture_one_error(&capture, path);
+    io_path(path, folder, CHECKPOINT_RECORD_NAME);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(open_and_close(false), GT_OK);
+    ck_assert_int_eq(open_and_close(true), GT_DATA);
+    log_capture_one_error(&capture, "trainer_state.json is not there");
+}
+END_TEST
+
+START_TEST(refuses_files_of_another_generation)
+{
+    char other[FILE_PATH_MAX];
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    io_path(path, folder, "model-000001.safetensors");
+    io_path(other, folder, "optimizer-000001.safetensors");
+    size_t count, other_count;
+    char *model_bytes = io_file_read(path, &count), *optimizer_bytes = io_file_read(other, &other_count);
+    io_file_write(path, optimizer_bytes, other_count);
+    ck_assert_int_eq(open_and_close(true), GT_DATA);
+    log_capture_one_error(&capture, "bytes long, trainer_state.json says");
+    io_file_write(path, model_bytes, count);
+    model_bytes[count - 1] ^= 1;
+    io_file_write(other, optimizer_bytes, other_count - 1);
+    ck_assert_int_eq(open_and_close(true), GT_DATA);
+    log_capture_one_error(&capture, other);
+    optimizer_bytes[0] = (char)(optimizer_bytes[0] - 8); /* a shorter header and more data */
+    io_file_write(other, optimizer_bytes, other_count);
+    ck_assert_int_eq(open_and_close(true), GT_DATA);
+    ck_assert_int_eq(capture.lines, 1);
+    free(model_bytes);
+    free(optimizer_bytes);
+}
+END_TEST
+
+/* The record says one thing, the header another, and the header's checksum was made to fit: shapes still decide. */
+START_TEST(compares_shapes_with_the_record)
+{
+    json_t *root;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    io_path(path, folder, CHECKPOINT_RECORD_NAME);
+    ck_assert_int_eq(json_parse_file(path, 1 << 20, &root), GT_OK);
+    ck_assert_int_eq(json_object_set_new(json_object_get(root, "hf_config"), "vocab_size", json_integer(6)), 0);
+    ck_assert_int_eq(json_replace_file(path, root, 2), GT_OK);
+    ck_assert_int_eq(open_and_close(true), GT_DATA);
+    log_capture_one_error(&capture, "wte.weight is [5,4], the model needs [6,4]");
+    ck_assert_int_eq(json_object_set_new(json_object_get(root, "hf_config"), "vocab_size", json_integer(5)), 0);
+    ck_assert_int_eq(
+        json_object_set_new(json_object_get(root, "hf_config"), "gpt_train", json_pack("{s:b}", "bias", 1)), 0);
+    ck_assert_int_eq(json_replace_file(path, root, 2), GT_OK);
+    ck_assert_int_eq(open_and_close(false), GT_OK);
+    ck_assert_int_eq(open_and_close(true), GT_DATA);
+    log_capture_one_error(&capture, "m.transformer.h.0.ln_1.bias is missing");
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(refused_memory_is_passed_on)
+{
+    size_t n = 1;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    for (;; n++) {
+        hostmem_fail_at(mem, n);
+        capture.lines = 0;
+        enum gt_status status = open_and_close(true);
+        hostmem_fail_at(mem, 0);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        ck_assert_int_eq(capture.lines, 1);
+    }
+    ck_assert_uint_eq(n, 8); /* the checkpoint, and three for each file */
+}
+END_TEST
+
+Suite *io_checkpoint_open_suite(void)
+{
+    Suite *suite = suite_create("io_checkpoint_open");
+    TCase *tests = tcase_create("open");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, probes_by_name);
+    tcase_add_test(tests, refuses_pickles_with_a_way_out);
+    tcase_add_test(tests, opens_its_own);
+    tcase_add_test(tests, says_what_is_missing);
+    tcase_add_test(tests, refuses_files_of_another_generation);
+    tcase_add_test(tests, compares_shapes_with_the_record);
+    tcase_add_test(tests, refused_memory_is_passed_on);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_checkpoint_open)

@@ -1,0 +1,215 @@
+/* The public face of a checkpoint's folder, and its repair at start-up. */
+#include "io/checkpoint_publish.h"
+
+#include "tests/unit/io_fixture.h"
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct io_model model;
+static struct log_capture capture;
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    log_capture_begin(&capture);
+    const struct model_config config = io_config(1, 4, 2, false);
+    io_model_init(&model, &config, 1);
+}
+
+static void teardown(void)
+{
+    log_capture_end();
+    io_folder_remove(folder);
+}
+
+static bool same_bytes(const char *a, const char *b)
+{
+    char path_a[FILE_PATH_MAX], path_b[FILE_PATH_MAX];
+    size_t count_a, count_b;
+    io_path(path_a, folder, a);
+    io_path(path_b, folder, b);
+    char *bytes_a = io_file_read(path_a, &count_a), *bytes_b = io_file_read(path_b, &count_b);
+    const bool same = count_a == count_b && memcmp(bytes_a, bytes_b, count_a) == 0;
+    free(bytes_a);
+    free(bytes_b);
+    return same;
+}
+
+START_TEST(links_or_copies)
+{
+    io_path(path, folder, "model-000001.safetensors");
+    io_file_write(path, "one", 3);
+    io_path(path, folder, "model-000002.safetensors");
+    io_file_write(path, "three", 5);
+    ck_assert_int_eq(checkpoint_publish_model(folder, "model-000001.safetensors", true), GT_OK);
+    ck_assert(checkpoint_publish_is_link(folder, "model-000001.safetensors"));
+    ck_assert_int_eq(checkpoint_publish_model(folder, "model-000001.safetensors", true), GT_OK); /* again */
+    ck_assert_int_eq(checkpoint_publish_model(folder, "model-000002.safetensors", true), GT_OK);
+    ck_assert(checkpoint_publish_is_link(folder, "model-000002.safetensors"));
+    ck_assert(!checkpoint_publish_is_link(folder, "model-000001.safetensors"));
+    ck_assert_int_eq(checkpoint_publish_model(folder, "model-000001.safetensors", false), GT_OK);
+    ck_assert(!checkpoint_publish_is_link(folder, "model-000001.safetensors"));
+    ck_assert(same_bytes("model-000001.safetensors", "model.safetensors"));
+    ck_assert_int_eq(io_folder_count(folder, ""), 3);
+    ck_assert_int_eq(capture.lines, 0);
+    ck_assert_int_eq(checkpoint_publish_model(folder, "model-000009.safetensors", true), GT_IO);
+    log_capture_one_error(&capture, "model-000009.safetensors");
+    ck_assert(same_bytes("model-000001.safetensors", "model.safetensors"));
+}
+END_TEST
+
+START_TEST(rewrites_config_only_when_it_differs)
+{
+    json_t *config = json_pack("{s:i}", "n_layer", 1);
+    bool changed = false;
+    struct stat first, second;
+    io_path(path, folder, "config.json");
+    ck_assert_int_eq(checkpoint_publish_config(folder, config, &changed), GT_OK);
+    ck_assert(changed);
+    ck_assert_int_eq(stat(path, &first), 0);
+    ck_assert_int_eq(checkpoint_publish_config(folder, config, &changed), GT_OK);
+    ck_assert(!changed);
+    ck_assert_int_eq(stat(path, &second), 0);
+    ck_assert(first.st_ino == second.st_ino);
+    ck_assert_int_eq(json_object_set_new(config, "n_layer", json_integer(2)), 0);
+    ck_assert_int_eq(checkpoint_publish_config(folder, config, &changed), GT_OK);
+    ck_assert(changed);
+    ck_assert(checkpoint_json_equals(path, config));
+    json_decref(config);
+}
+END_TEST
+
+START_TEST(removes_generations_and_nothing_else)
+{
+    static const char *const kept[] = {"model.safetensors",
+                                       "model-000002.safetensors",
+                                       "optimizer-000002.safetensors",
+                                       "model-00001-of-00002.safetensors",
+                                       "model-abc.safetensors",
+                                       "model-000001.safetensors.bak",
+                                       "tokenizer.json",
+                                       "metrics.jsonl"};
+    static const char *const removed[] = {"model-000001.safetensors", "model-000002-2.safetensors",
+                                          "optimizer-000001.safetensors", "optimizer-1234567.safetensors"};
+    enum { KEPT = sizeof kept / sizeof kept[0], REMOVED = sizeof removed / sizeof removed[0] };
+    for (int i = 0; i < KEPT; i++) {
+        io_path(path, folder, kept[i]);
+        io_file_write(path, "x", 1);
+    }
+    for (int i = 0; i < REMOVED; i++) {
+        io_path(path, folder, removed[i]);
+        io_file_write(path, "x", 1);
+    }
+    char inside[FILE_PATH_MAX];
+    io_path(inside, folder, "model-000007.safetensors"); /* a folder with such a name stays */
+    ck_assert_int_eq(mkdir(inside, 0777), 0);
+    ck_assert_uint_eq(checkpoint_publish_clean(folder, kept[1], kept[2]), REMOVED);
+    ck_assert_int_eq(rmdir(inside), 0);
+    for (int i = 0; i < KEPT; i++) {
+        io_path(path, folder, kept[i]);
+        ck_assert_msg(file_exists(path), "%s", kept[i]);
+    }
+    ck_assert_int_eq(io_folder_count(folder, ""), KEPT);
+}
+END_TEST
+
+/* What else than a kill can bring a folder out of order: each is put right, with a note, and the run still loads. */
+START_TEST(repair_restores_the_public_face)
+{
+    int64_t iter;
+    ck_assert_int_eq(io_save(&model, folder, 3), GT_OK);
+    ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
+    ck_assert_int_eq(capture.lines, 0); /* nothing to do */
+    for (int damage = 0; damage < 5; damage++) {
+        io_path(path, folder, damage < 3 ? "model.safetensors" : "config.json");
+        ck_assert_int_eq(unlink(path), 0);
+        if (damage == 1)
+            io_file_write(path, "stale", 5);
+        if (damage == 2)
+            ck_assert_int_eq(symlink("elsewhere", path), 0);
+        if (damage == 4)
+            io_file_write(path, "{}", 2);
+        ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
+        ck_assert_msg(capture.lines == 1 && capture.level == LOG_NOTE, "damage %d", damage);
+        ck_assert_ptr_nonnull(strstr(capture.text, path));
+        capture.lines = 0;
+        ck_assert(checkpoint_publish_is_link(folder, "model-000003.safetensors"));
+        ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_OK);
+        ck_assert(io_loaded_is(&model, 1, true));
+    }
+    ck_assert_int_eq(io_folder_count(folder, ""), 5);
+}
+END_TEST
+
+START_TEST(repair_accepts_a_copy)
+{
+    struct stat first, second;
+    ck_assert_int_eq(io_save(&model, folder, 3), GT_OK);
+    io_path(path, folder, "model.safetensors");
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(checkpoint_publish_model(folder, "model-000003.safetensors", false), GT_OK);
+    ck_assert_int_eq(stat(path, &first), 0);
+    ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
+    ck_assert_int_eq(stat(path, &second), 0);
+    ck_assert(first.st_ino == second.st_ino);
+    ck_assert_int_eq(capture.lines, 0);
+    io_file_flip(path, 8 * 2000); /* the same length, another content */
+    ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
+    ck_assert_int_eq(capture.lines, 1);
+    ck_assert(same_bytes("model-000003.safetensors", "model.safetensors"));
+}
+END_TEST
+
+START_TEST(repair_removes_leftovers)
+{
+    static const char *const names[] = {"model-000009.safetensors", "optimizer-000003-2.safetensors",
+                                        "model-000009.safetensors.tmp-4711", "trainer_state.json.tmp-1"};
+    for (int with_record = 0; with_record < 2; with_record++) {
+        if (with_record == 1)
+            ck_assert_int_eq(io_save(&model, folder, 3), GT_OK);
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            io_path(path, folder, names[i]);
+            io_file_write(path, "x", 1);
+        }
+        ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
+        ck_assert_int_eq(io_folder_count(folder, ""), with_record == 1 ? 5 : 0);
+    }
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+START_TEST(repair_keeps_its_hands_off_damage)
+{
+    ck_assert_int_eq(io_save(&model, folder, 3), GT_OK);
+    io_path(path, folder, CHECKPOINT_RECORD_NAME);
+    ck_assert_int_eq(truncate(path, 20), 0);
+    ck_assert_int_eq(checkpoint_repair(folder), GT_DATA);
+    log_capture_one_error(&capture, path);
+    ck_assert_int_eq(io_folder_count(folder, ""), 5);
+    ck_assert_int_eq(io_save(&model, folder, 3), GT_OK); /* a new run in this folder */
+    io_path(path, folder, "model-000003-2.safetensors");
+    ck_assert(file_exists(path));
+    ck_assert_int_eq(io_folder_count(folder, ""), 5);
+    ck_assert_int_eq(unlink(path), 0); /* the link stays: nothing is published from a missing file */
+    ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
+    io_path(path, folder, "model.safetensors");
+    ck_assert(file_exists(path));
+}
+END_TEST
+
+Suite *io_checkpoint_publish_suite(void)
+{
+    Suite *suite = suite_create("io_checkpoint_publish");
+    TCase *tests = tcase_create("publish");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, links_or_copies);
+    tcase_add_test(tests, rewrites_config_only_when_it_differs);
+    tcase_add_test(tests, removes_generations_and_nothing_else);
+    tcase_add_test(tests, repair_restores_the_public_face);
+    tcase_add_test(tests, repair_accepts_a_copy);
+    tcase_add_test(tests, repair_removes_leftovers);
+    tcase_add_test(tests, repair_keeps_its_hands_off_damage);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_checkpoint_publish)

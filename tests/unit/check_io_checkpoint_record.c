@@ -1,0 +1,239 @@
+/* trainer_state.json: it comes back as it went, each field is checked, and file names cannot say a path. */
+#include "io/checkpoint_record.h"
+
+#include "tests/unit/io_fixture.h"
+
+static struct log_capture capture;
+
+static void setup(void)
+{
+    log_capture_begin(&capture);
+}
+
+static void teardown(void)
+{
+    log_capture_end();
+}
+
+/* A complete record; release with json_decref(). */
+static json_t *record_make(double best_val_loss)
+{
+    json_t *sums = json_pack("{s:s}", "a", "0123abcd"), *hf = json_pack("{s:s}", "model_type", "gpt2");
+    json_t *plan = json_pack("{s:i}", "micro_batch", 4), *root;
+    struct checkpoint_record record = {
+        .state = {.iter = 40,
+                  .adam_step = 39,
+                  .seed = INT64_MAX,
+                  .samples_seen = 480,
+                  .tokens_seen = 30720,
+                  .evaluations = 3,
+                  .best_val_loss = best_val_loss,
+                  .plan = plan},
+        .hf_config = hf,
+        .files = {{.size_bytes = 123456789012, .crc32c = 0xfedcba98u, .header_crc32c = 7, .tensors = sums},
+                  {.size_bytes = 5, .tensors = sums}},
+    };
+    checkpoint_file_name(record.files[0].name, CHECKPOINT_FILE_MODEL, 40, 1);
+    checkpoint_file_name(record.files[1].name, CHECKPOINT_FILE_OPTIMIZER, 40, 2);
+    ck_assert_int_eq(checkpoint_record_make(&record, &root), GT_OK);
+    json_decref(sums);
+    json_decref(hf);
+    json_decref(plan);
+    return root;
+}
+
+START_TEST(comes_back_through_text)
+{
+    static const double losses[] = {0.1, 1e9, 4.9406564584124654e-324, 2.0 / 3.0};
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        json_t *made = record_make(losses[i]), *root;
+        char *text;
+        struct checkpoint_record record;
+        uint32_t crc;
+        ck_assert_int_eq(json_text(made, 2, &text), GT_OK);
+        ck_assert_int_eq(json_parse(text, strlen(text), "x", &root), GT_OK);
+        ck_assert_int_eq(checkpoint_record_parse(root, "x", &record), GT_OK);
+        ck_assert_int_eq(record.state.iter, 40);
+        ck_assert_int_eq(record.state.adam_step, 39);
+        ck_assert_int_eq(record.state.seed, INT64_MAX);
+        ck_assert_int_eq(record.state.samples_seen, 480);
+        ck_assert_int_eq(record.state.tokens_seen, 30720);
+        ck_assert_int_eq(record.state.evaluations, 3);
+        ck_assert(record.state.best_val_loss == losses[i]);
+        ck_assert_ptr_null(record.state.data);
+        ck_assert_ptr_null(record.state.loss_scaler);
+        ck_assert_int_eq(json_integer_value(json_object_get(record.state.plan, "micro_batch")), 4);
+        ck_assert_str_eq(record.files[0].name, "model-000040.safetensors");
+        ck_assert_str_eq(record.files[1].name, "optimizer-000040-2.safetensors");
+        ck_assert_uint_eq(record.files[0].size_bytes, 123456789012);
+        ck_assert_uint_eq(record.files[0].crc32c, 0xfedcba98u);
+        ck_assert_uint_eq(record.files[0].header_crc32c, 7);
+        ck_assert_int_eq(checkpoint_record_tensor_crc(&record.files[0], "x", "a", &crc), GT_OK);
+        ck_assert_uint_eq(crc, 0x0123abcdu);
+        ck_assert_int_eq(checkpoint_record_tensor_crc(&record.files[0], "x", "b", &crc), GT_DATA);
+        log_capture_one_error(&capture, "tensor b");
+        checkpoint_record_release(&record);
+        json_decref(made);
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(keeps_no_loss_as_null)
+{
+    json_t *root = record_make((double)NAN);
+    struct checkpoint_record record;
+    ck_assert(json_is_null(json_object_get(root, "best_val_loss")));
+    ck_assert_int_eq(checkpoint_record_parse(root, "x", &record), GT_OK);
+    ck_assert(isinf(record.state.best_val_loss) && record.state.best_val_loss > 0);
+    checkpoint_record_release(&record);
+}
+END_TEST
+
+/* Every field missing, and every field of another type. */
+START_TEST(needs_every_field)
+{
+    json_t *good = record_make(1.0);
+    const char *name;
+    json_t *value;
+    int fields = 0;
+    json_object_foreach(good, name, value)
+    {
+        for (int variant = 0; variant < 2; variant++) {
+            struct checkpoint_record record;
+            json_t *bad = json_deep_copy(good);
+            if (variant == 0)
+                ck_assert_int_eq(json_object_del(bad, name), 0);
+            else
+                ck_assert_int_eq(json_object_set_new(bad, name, json_true()), 0);
+            ck_assert_msg(checkpoint_record_parse(bad, "state.json", &record) == GT_DATA, "%s", name);
+            ck_assert_ptr_nonnull(strstr(capture.text, "state.json"));
+            log_capture_one_error(&capture, name);
+            json_decref(bad);
+        }
+        fields++;
+    }
+    ck_assert_int_eq(fields, 15);
+    json_decref(good);
+}
+END_TEST
+
+START_TEST(needs_every_field_of_a_file)
+{
+    static const char *const fields[] = {"name", "size_bytes", "crc32c", "header_crc32c", "tensors"};
+    static const char *const bad_names[] = {"model-000040.safetensors/..",
+                                            "../model-000040.safetensors",
+                                            "/etc/passwd",
+                                            "model-000040",
+                                            "optimizer-000040.safetensors",
+                                            "model-40.safetensors",
+                                            "model-000040-1.safetensors",
+                                            "model-000040-22.safetensors",
+                                            "",
+                                            "model-00000000000000000040.safetensors",
+                                            "model.safetensors",
+                                            "model-00004x.safetensors",
+                                            "model-000040.safetensors "};
+    json_t *good = record_make(1.0);
+    struct checkpoint_record record;
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        json_t *bad = json_deep_copy(good);
+        ck_assert_int_eq(json_object_del(json_array_get(json_object_get(bad, "files"), 1), fields[i]), 0);
+        ck_assert_int_eq(checkpoint_record_parse(bad, "x", &record), GT_DATA);
+        log_capture_one_error(&capture, fields[i]);
+        json_decref(bad);
+    }
+    for (size_t i = 0; i < sizeof bad_names / sizeof bad_names[0]; i++) {
+        json_t *bad = json_deep_copy(good);
+        json_t *file = json_array_get(json_object_get(bad, "files"), 0);
+        ck_assert_int_eq(json_object_set_new(file, "name", json_string(bad_names[i])), 0);
+        ck_assert_msg(checkpoint_record_parse(bad, "x", &record) == GT_DATA, "%s", bad_names[i]);
+        log_capture_one_error(&capture, "\"files\"");
+        json_decref(bad);
+    }
+    ck_assert_int_eq(json_array_remove(json_object_get(good, "files"), 1), 0);
+    ck_assert_int_eq(checkpoint_record_parse(good, "x", &record), GT_DATA);
+    log_capture_one_error(&capture, "\"files\"");
+    json_decref(good);
+}
+END_TEST
+
+START_TEST(refuses_other_formats_and_versions)
+{
+    struct checkpoint_record record;
+    json_t *root = record_make(1.0);
+    ck_assert_int_eq(json_object_set_new(root, "version", json_integer(2)), 0);
+    ck_assert_int_eq(checkpoint_record_parse(root, "x", &record), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "version");
+    ck_assert_int_eq(json_object_set_new(root, "format", json_string("other")), 0);
+    ck_assert_int_eq(checkpoint_record_parse(root, "x", &record), GT_DATA);
+    log_capture_one_error(&capture, "\"other\"");
+    ck_assert_int_eq(json_object_clear(root), 0); /* what transformers' own trainer writes under this name */
+    ck_assert_int_eq(json_object_set_new(root, "global_step", json_integer(3)), 0);
+    ck_assert_int_eq(checkpoint_record_parse(root, "x", &record), GT_DATA);
+    log_capture_one_error(&capture, "format");
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(reads_a_folder)
+{
+    char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    struct checkpoint_record record;
+    io_folder_make(folder);
+    io_path(path, folder, CHECKPOINT_RECORD_NAME);
+    ck_assert_int_eq(checkpoint_record_read(folder, &record), GT_IO);
+    log_capture_one_error(&capture, path);
+    json_t *root = record_make(1.0);
+    ck_assert_int_eq(json_replace_file(path, root, 2), GT_OK);
+    json_decref(root);
+    ck_assert_int_eq(checkpoint_record_read(folder, &record), GT_OK);
+    checkpoint_record_release(&record);
+    size_t count;
+    char *bytes = io_file_read(path, &count);
+    for (size_t kept = 0; kept + 2 < count; kept++) { /* all but the final newline and brace */
+        io_file_write(path, bytes, kept);
+        ck_assert_int_eq(checkpoint_record_read(folder, &record), GT_DATA);
+        log_capture_one_error(&capture, path);
+    }
+    free(bytes);
+    io_folder_remove(folder);
+}
+END_TEST
+
+START_TEST(checksums_and_names_as_text)
+{
+    static const char *const bad[] = {"", "0", "123456789", "0123ABCD", "0x123456", " 1234567", "-1234567"};
+    char text[9], name[CHECKPOINT_FILE_NAME_MAX];
+    uint32_t crc;
+    checkpoint_crc_text(text, 0x00c0ffeeu);
+    ck_assert_str_eq(text, "00c0ffee");
+    ck_assert(checkpoint_crc_parse(text, &crc));
+    ck_assert_uint_eq(crc, 0x00c0ffeeu);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert(!checkpoint_crc_parse(bad[i], &crc));
+    checkpoint_file_name(name, CHECKPOINT_FILE_OPTIMIZER, INT64_MAX, 9);
+    ck_assert_str_eq(name, "optimizer-9223372036854775807-9.safetensors");
+    ck_assert(checkpoint_file_name_valid(name, CHECKPOINT_FILE_OPTIMIZER));
+    ck_assert(!checkpoint_file_name_valid(name, CHECKPOINT_FILE_MODEL));
+    ck_assert(!checkpoint_file_name_valid("model-00001-of-00002.safetensors", CHECKPOINT_FILE_MODEL));
+}
+END_TEST
+
+Suite *io_checkpoint_record_suite(void)
+{
+    Suite *suite = suite_create("io_checkpoint_record");
+    TCase *tests = tcase_create("record");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, comes_back_through_text);
+    tcase_add_test(tests, keeps_no_loss_as_null);
+    tcase_add_test(tests, needs_every_field);
+    tcase_add_test(tests, needs_every_field_of_a_file);
+    tcase_add_test(tests, refuses_other_formats_and_versions);
+    tcase_add_test(tests, reads_a_folder);
+    tcase_add_test(tests, checksums_and_names_as_text);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_checkpoint_record)

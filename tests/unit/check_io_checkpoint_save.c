@@ -1,0 +1,426 @@
+/* Saving: what is in the folder afterwards, and that a kill, a full disk or a failing device at any point of it leaves
+ * the old checkpoint or the new one. */
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "io/checkpoint_publish.h"
+#include "tests/unit/io_fixture.h"
+
+#define OLD_SALT 1
+#define NEW_SALT 2
+#define OLD_ITER 10
+#define NEW_ITER 20
+
+static char folder[FILE_PATH_MAX], copy[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct io_model model, reader;
+static struct log_capture capture;
+static struct model_config config;
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    io_folder_make(copy);
+    log_capture_begin(&capture);
+    config = io_config(1, 4, 2, false);
+    io_model_init(&model, &config, OLD_SALT);
+    io_model_init(&reader, &config, 0);
+}
+
+static void teardown(void)
+{
+    log_capture_end();
+    io_folder_remove(folder);
+    io_folder_remove(copy);
+}
+
+/* The folder opens as the old checkpoint or as the new one, complete in either case; says which. */
+static bool opens_as_new(const char *where)
+{
+    int64_t iter = -1;
+    memset(reader.loaded, 0, sizeof reader.loaded);
+    ck_assert_msg(io_open_load(&reader, where, true, &iter) == GT_OK, "%s", capture.text);
+    ck_assert(iter == OLD_ITER || iter == NEW_ITER);
+    ck_assert(io_loaded_is(&reader, iter == NEW_ITER ? NEW_SALT : OLD_SALT, true));
+    return iter == NEW_ITER;
+}
+
+/* After the repair there is one generation, and what the public sees is it. */
+static void repairs_to_one_generation(const char *where, bool is_new)
+{
+    int64_t iter;
+    ck_assert_int_eq(checkpoint_repair(where), GT_OK);
+    ck_assert(opens_as_new(where) == is_new);
+    ck_assert_int_eq(io_folder_count(where, ""), 5);
+    ck_assert_int_eq(io_folder_count(where, ".tmp-"), 0);
+    io_path(path, where, CHECKPOINT_RECORD_NAME);
+    ck_assert_int_eq(unlink(path), 0); /* what is left is a folder in Hugging Face's layout */
+    memset(reader.loaded, 0, sizeof reader.loaded);
+    ck_assert_int_eq(io_open_load(&reader, where, false, &iter), GT_OK);
+    ck_assert(io_loaded_is(&reader, is_new ? NEW_SALT : OLD_SALT, false));
+}
+
+START_TEST(saves_a_folder_of_five_files)
+{
+    static const char *const names[] = {"config.json", "model.safetensors", "trainer_state.json",
+                                        "model-000010.safetensors", "optimizer-000010.safetensors"};
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        io_path(path, folder, names[i]);
+        ck_assert_msg(file_exists(path), "%s", names[i]);
+    }
+    ck_assert_int_eq(io_folder_count(folder, ""), 5);
+    ck_assert(checkpoint_publish_is_link(folder, "model-000010.safetensors"));
+    ck_assert(!opens_as_new(folder));
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+START_TEST(equal_runs_save_equal_bytes)
+{
+    static const char *const names[] = {"config.json", "trainer_state.json", "model-000010.safetensors",
+                                        "optimizer-000010.safetensors"};
+    ck_assert_int_eq(io_save(&model, folder, 3), GT_OK); /* one of the runs saved before */
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    ck_assert_int_eq(io_save(&model, copy, OLD_ITER), GT_OK);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t count_a, count_b;
+        io_path(path, folder, names[i]);
+        char *a = io_file_read(path, &count_a);
+        io_path(path, copy, names[i]);
+        char *b = io_file_read(path, &count_b);
+        ck_assert_uint_eq(count_a, count_b);
+        ck_assert_mem_eq(a, b, count_a);
+        free(a);
+        free(b);
+    }
+}
+END_TEST
+
+START_TEST(zero_biases_stand_in_the_file)
+{
+    struct hostmem *mem;
+    struct safetensors *file;
+    float values[16];
+    size_t index;
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    io_path(path, folder, "model.safetensors");
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_uint_eq(file->count, 16);
+    ck_assert(safetensors_find(file, "transformer.h.0.mlp.c_fc.bias", &index));
+    ck_assert_int_eq(safetensors_read_f32(file, index, 0, 16, values, NULL), GT_OK);
+    for (int i = 0; i < 16; i++)
+        ck_assert(values[i] == 0.0f);
+    safetensors_close(file);
+    io_path(path, folder, "optimizer-000010.safetensors");
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_uint_eq(file->count, 2 * model.tensor_count);
+    ck_assert_str_eq(file->tensors[0].name, "m.transformer.wte.weight"); /* first moments first */
+    ck_assert_str_eq(file->tensors[model.tensor_count].name, "v.transformer.wte.weight");
+    ck_assert(safetensors_find(file, "v.transformer.ln_f.weight", &index));
+    ck_assert(!safetensors_find(file, "m.transformer.ln_f.bias", &index));
+    safetensors_close(file);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+START_TEST(models_with_biases_too)
+{
+    int64_t iter;
+    config.bias = true;
+    io_model_init(&model, &config, OLD_SALT);
+    ck_assert_uint_eq(model.tensor_count, 16);
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_OK);
+    ck_assert(io_loaded_is(&model, OLD_SALT, true));
+}
+END_TEST
+
+struct kill {
+    bool seen_new;
+    int copies, new_copies;
+    size_t calls, kill_at;
+    int step;
+};
+
+static void copy_and_check(struct kill *kill, int least)
+{
+    io_folder_copy(folder, copy);
+    const bool is_new = opens_as_new(copy);
+    ck_assert(is_new == (least >= CHECKPOINT_STEP_RECORD));
+    repairs_to_one_generation(copy, is_new);
+    kill->copies++;
+    kill->new_copies += is_new;
+}
+
+static void after_step(void *context, enum checkpoint_step step)
+{
+    struct kill *kill = context;
+    ck_assert_int_eq(kill->step + 1, (int)step);
+    kill->step = (int)step;
+    copy_and_check(kill, (int)step);
+}
+
+static struct kill *read_kill;
+
+/* A copy of the folder at every call for data: files aside are half written then. */
+static enum gt_status read_and_copy(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                    float *out)
+{
+    copy_and_check(read_kill, -1);
+    return io_read(context, part, index, first, count, out);
+}
+
+START_TEST(a_kill_between_any_two_steps_leaves_one_checkpoint)
+{
+    struct kill kill = {.step = -1};
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    model.salt = NEW_SALT;
+    struct checkpoint_save_options options = io_save_options(&model, folder, NEW_ITER);
+    options.after_step = after_step;
+    options.after_step_context = &kill;
+    read_kill = &kill;
+    options.read = read_and_copy;
+    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
+    ck_assert_int_eq(kill.step, CHECKPOINT_STEP_CLEAN);
+    ck_assert_int_gt(kill.copies, 40);
+    ck_assert_int_eq(kill.new_copies, 4);
+    ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
+    ck_assert(opens_as_new(folder));
+}
+END_TEST
+
+/* A real kill -9 in a child, at each call for data and after each step. */
+static enum gt_status read_and_die(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                   float *out)
+{
+    if (++read_kill->calls == read_kill->kill_at)
+        (void)raise(SIGKILL);
+    return io_read(context, part, index, first, count, out);
+}
+
+static void step_and_die(void *context, enum checkpoint_step step)
+{
+    struct kill *kill = context;
+    (void)step;
+    if (++kill->calls == kill->kill_at)
+        (void)raise(SIGKILL);
+}
+
+/* Whether the child was killed at this point; false when the save ended before. */
+static bool save_killed_at(size_t kill_at)
+{
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct kill kill = {.kill_at = kill_at};
+        model.salt = NEW_SALT;
+        read_kill = &kill;
+        struct checkpoint_save_options options = io_save_options(&model, folder, NEW_ITER);
+        options.read = read_and_die;
+        options.after_step = step_and_die;
+        options.after_step_context = &kill;
+        _exit(checkpoint_save(&options) == GT_OK ? 0 : 1);
+    }
+    int wait_status = 0;
+    ck_assert_int_eq(waitpid(pid, &wait_status, 0), pid);
+    if (WIFSIGNALED(wait_status)) {
+        ck_assert_int_eq(WTERMSIG(wait_status), SIGKILL);
+        return true;
+    }
+    ck_assert_int_eq(WEXITSTATUS(wait_status), 0);
+    return false;
+}
+
+START_TEST(kill_9_during_a_save)
+{
+    int kills = 0, old = 0;
+    for (size_t kill_at = 1;; kill_at++) {
+        io_folder_empty(folder);
+        ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+        if (!save_killed_at(kill_at))
+            break;
+        kills++;
+        const bool is_new = opens_as_new(folder);
+        old += !is_new;
+        repairs_to_one_generation(folder, is_new);
+    }
+    printf("kill_9_during_a_save: %d kills, all inside the save; %d left the old checkpoint\n", kills, old);
+    ck_assert_int_gt(kills, 40);
+    ck_assert_int_eq(kills - old, 4); /* RECORD, PUBLISH, CONFIG, CLEAN */
+}
+END_TEST
+
+/* Stale files of a killed save do not stop the next one, and its own names do not matter. */
+START_TEST(saving_twice_at_one_iter_overwrites_nothing)
+{
+    struct kill kill = {.step = -1};
+    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
+    model.salt = NEW_SALT;
+    struct checkpoint_save_options options = io_save_options(&model, folder, NEW_ITER);
+    options.read = read_and_die; /* with kill_at 0: lives */
+    read_kill = &kill;
+    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
+    io_path(path, folder, "model-000020-2.safetensors");
+    ck_assert(file_exists(path));
+    ck_assert_int_eq(io_folder_count(folder, ""), 5);
+    ck_assert(opens_as_new(folder));
+    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
+    io_path(path, folder, "model-000020.safetensors");
+    ck_assert(file_exists(path));
+    ck_assert_int_eq(io_folder_count(folder, ""), 5);
+}
+END_TEST
+
+START_TEST(a_failing_device_leaves_the_old_checkpoint)
+{
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    model.salt = NEW_SALT;
+    int n = 1;
+    for (;; n++) {
+        model.fail_after = n;
+        enum gt_status status = io_save(&model, folder, NEW_ITER);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_DEVICE);
+        log_capture_one_error(&capture, "device");
+        ck_assert(!opens_as_new(folder));
+        ck_assert_int_eq(io_folder_count(folder, ""), 5);
+    }
+    ck_assert_int_gt(n, 40);
+    ck_assert(opens_as_new(folder));
+}
+END_TEST
+
+START_TEST(values_that_are_not_finite_are_not_saved)
+{
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    model.poison = (float)NAN;
+    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_FAILURE);
+    log_capture_one_error(&capture, "second moment of wte.weight");
+    model.poison = (float)INFINITY;
+    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_FAILURE);
+    log_capture_one_error(&capture, "not finite");
+    ck_assert(!opens_as_new(folder));
+    ck_assert_int_eq(io_folder_count(folder, ""), 5);
+}
+END_TEST
+
+/* Every size at which the disk may be full, in the model, the optimizer and the record. */
+START_TEST(a_full_disk_leaves_the_old_checkpoint)
+{
+    int failures = 0;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    model.salt = NEW_SALT;
+    for (rlim_t limit = 0;; limit += 97) {
+        const struct rlimit small = {limit, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+        enum gt_status status = io_save(&model, folder, NEW_ITER);
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_IO);
+        log_capture_one_error(&capture, "cannot write");
+        ck_assert(!opens_as_new(folder));
+        ck_assert_int_eq(io_folder_count(folder, ""), 5);
+        failures++;
+    }
+    ck_assert_int_gt(failures, 20);
+    ck_assert(opens_as_new(folder));
+}
+END_TEST
+
+START_TEST(a_missing_folder_is_an_error)
+{
+    char missing[FILE_PATH_MAX];
+    io_path(missing, folder, "none");
+    ck_assert_int_eq(io_save(&model, missing, OLD_ITER), GT_IO);
+    log_capture_one_error(&capture, missing);
+    io_file_write(missing, "x", 1);
+    ck_assert_int_eq(io_save(&model, missing, OLD_ITER), GT_IO);
+    log_capture_one_error(&capture, missing);
+}
+END_TEST
+
+/* Something in the way of a name that is renamed over: the record fails to come, or the public face does. */
+START_TEST(an_obstacle_at_a_name)
+{
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    model.salt = NEW_SALT;
+    io_path(path, folder, "config.json");
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_IO); /* committed, but not published whole */
+    ck_assert(opens_as_new(folder));
+    ck_assert_int_eq(rmdir(path), 0);
+    io_folder_copy(folder, copy);
+    repairs_to_one_generation(copy, true);
+    io_path(path, folder, CHECKPOINT_RECORD_NAME);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    capture.lines = 0;
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_IO);
+    log_capture_one_error(&capture, path);
+    io_path(path, folder, "model-000010.safetensors");
+    ck_assert(!file_exists(path));
+    io_path(path, folder, "model-000020.safetensors");
+    ck_assert(file_exists(path));
+    io_path(path, folder, CHECKPOINT_RECORD_NAME);
+    ck_assert_int_eq(rmdir(path), 0);
+}
+END_TEST
+
+START_TEST(refuses_a_list_that_does_not_fit)
+{
+    model.tensor_count--;
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_FAILURE);
+    log_capture_one_error(&capture, "ln_f.weight");
+    model.tensor_count++;
+    model.tensors[2].dims[0]++;
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_FAILURE);
+    log_capture_one_error(&capture, "h.0.ln_1.weight");
+    model.tensors[2].dims[0]--;
+    model.tensors[model.tensor_count] = model.tensors[0];
+    model.tensors[model.tensor_count++].name = "other";
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_FAILURE);
+    log_capture_one_error(&capture, "10 tensors");
+    ck_assert_int_eq(io_folder_count(folder, ""), 0);
+}
+END_TEST
+
+START_TEST(knows_the_deepest_model)
+{
+    config.n_layer = 170;
+    ck_assert_int_eq(checkpoint_config_check(&config), GT_OK);
+    config.n_layer = 171;
+    ck_assert_int_eq(checkpoint_config_check(&config), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "n_layer");
+}
+END_TEST
+
+Suite *io_checkpoint_save_suite(void)
+{
+    Suite *suite = suite_create("io_checkpoint_save");
+    TCase *tests = tcase_create("save");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, saves_a_folder_of_five_files);
+    tcase_add_test(tests, equal_runs_save_equal_bytes);
+    tcase_add_test(tests, zero_biases_stand_in_the_file);
+    tcase_add_test(tests, models_with_biases_too);
+    tcase_add_test(tests, a_kill_between_any_two_steps_leaves_one_checkpoint);
+    tcase_add_test(tests, kill_9_during_a_save);
+    tcase_add_test(tests, saving_twice_at_one_iter_overwrites_nothing);
+    tcase_add_test(tests, a_failing_device_leaves_the_old_checkpoint);
+    tcase_add_test(tests, values_that_are_not_finite_are_not_saved);
+    tcase_add_test(tests, a_full_disk_leaves_the_old_checkpoint);
+    tcase_add_test(tests, a_missing_folder_is_an_error);
+    tcase_add_test(tests, an_obstacle_at_a_name);
+    tcase_add_test(tests, refuses_a_list_that_does_not_fit);
+    tcase_add_test(tests, knows_the_deepest_model);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_checkpoint_save)

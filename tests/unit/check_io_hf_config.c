@@ -1,0 +1,173 @@
+/* config.json: what is written, what is understood, and that everything else is refused by field. */
+#include "io/hf_config.h"
+
+#include "tests/unit/io_fixture.h"
+
+static struct log_capture capture;
+
+static void setup(void)
+{
+    log_capture_begin(&capture);
+}
+
+static void teardown(void)
+{
+    log_capture_end();
+}
+
+#define SIZES \
+    "\"model_type\":\"gpt2\",\"vocab_size\":50257,\"n_positions\":1024,\"n_embd\":768,\"n_layer\":12,\"n_head\":12"
+
+static enum gt_status parse(const char *text, struct model_config *config, struct hf_config_rest *rest)
+{
+    json_t *root;
+    ck_assert_msg(json_parse(text, strlen(text), "config.json", &root) == GT_OK, "%s", text);
+    enum gt_status status = hf_config_parse(root, "config.json", config, rest);
+    json_decref(root);
+    return status;
+}
+
+START_TEST(makes_what_it_parses)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        struct model_config config = io_config(3, 8, 2, (variant & 1) != 0), back;
+        struct hf_config_rest rest;
+        config.gelu = (variant & 2) != 0 ? GELU_TANH : GELU_ERF;
+        json_t *root;
+        ck_assert_int_eq(hf_config_make(&config, variant == 0 ? -1 : 0, 4, &root), GT_OK);
+        ck_assert_int_eq(hf_config_parse(root, "x", &back, &rest), GT_OK);
+        ck_assert_int_eq(back.n_layer, 3);
+        ck_assert_int_eq(back.n_head, 2);
+        ck_assert_int_eq(back.n_kv_head, 2);
+        ck_assert_int_eq(back.n_embd, 8);
+        ck_assert_int_eq(back.block_size, 4);
+        ck_assert_int_eq(back.vocab_size, 5);
+        ck_assert_int_eq(back.padded_vocab_size, 5);
+        ck_assert_int_eq(back.bias, config.bias);
+        ck_assert_int_eq(back.gelu, config.gelu);
+        ck_assert_float_eq(back.dropout, config.dropout);
+        ck_assert_float_eq(back.layernorm_epsilon, config.layernorm_epsilon);
+        ck_assert(rest.tied);
+        ck_assert_int_eq(rest.bos_token, variant == 0 ? -1 : 0);
+        ck_assert_int_eq(rest.eos_token, 4);
+        json_decref(root);
+    }
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+/* The fields that transformers reads, with its words. */
+START_TEST(writes_the_words_of_transformers)
+{
+    struct model_config config = io_config(1, 4, 1, false);
+    json_t *root;
+    ck_assert_int_eq(hf_config_make(&config, -1, -1, &root), GT_OK);
+    ck_assert_str_eq(json_string_value(json_array_get(json_object_get(root, "architectures"), 0)), "GPT2LMHeadModel");
+    ck_assert_str_eq(json_string_value(json_object_get(root, "activation_function")), "gelu");
+    ck_assert_str_eq(json_string_value(json_object_get(root, "torch_dtype")), "float32");
+    ck_assert(json_is_null(json_object_get(root, "n_inner")));
+    ck_assert(json_is_null(json_object_get(root, "bos_token_id")));
+    ck_assert(json_is_true(json_object_get(root, "tie_word_embeddings")));
+    ck_assert_double_eq(json_real_value(json_object_get(root, "layer_norm_epsilon")), 1e-5);
+    ck_assert_double_eq(json_real_value(json_object_get(root, "attn_pdrop")), 0.1);
+    ck_assert_int_eq(json_integer_value(json_object_get(root, "n_ctx")), 4);
+    json_decref(root);
+    config.gelu = GELU_TANH;
+    ck_assert_int_eq(hf_config_make(&config, -1, -1, &root), GT_OK);
+    ck_assert_str_eq(json_string_value(json_object_get(root, "activation_function")), "gelu_new");
+    json_decref(root);
+    config.n_kv_head = 2;
+    ck_assert_int_eq(hf_config_make(&config, -1, -1, &root), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "n_kv_head");
+}
+END_TEST
+
+START_TEST(has_the_defaults_of_gpt2)
+{
+    struct model_config config;
+    struct hf_config_rest rest;
+    ck_assert_int_eq(parse("{" SIZES "}", &config, &rest), GT_OK);
+    ck_assert(config.bias && config.gelu == GELU_TANH && rest.tied);
+    ck_assert_float_eq(config.dropout, 0.1f);
+    ck_assert_float_eq(config.layernorm_epsilon, 1e-5f);
+    ck_assert_int_eq(config.vocab_size, 50257);
+    ck_assert_int_eq(rest.bos_token, -1);
+    ck_assert_int_eq(parse("{" SIZES ",\"activation_function\":\"gelu_pytorch_tanh\",\"n_inner\":3072,\"n_ctx\":1024,"
+                           "\"resid_pdrop\":0,\"layer_norm_epsilon\":1e-6,\"bos_token_id\":50256,"
+                           "\"gpt_train\":{\"bias\":false},\"summary_type\":\"cls_index\",\"unknown\":[1]}",
+                           &config, &rest),
+                     GT_OK);
+    ck_assert(!config.bias && config.gelu == GELU_TANH);
+    ck_assert_float_eq(config.dropout, 0.0f);
+    ck_assert_float_eq(config.layernorm_epsilon, 1e-6f);
+    ck_assert_int_eq(rest.bos_token, 50256);
+    ck_assert_int_eq(
+        parse("{" SIZES ",\"activation_function\":\"gelu\",\"tie_word_embeddings\":false}", &config, &rest), GT_OK);
+    ck_assert(config.gelu == GELU_ERF && !rest.tied);
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    enum gt_status status;
+    const char *words;
+} refused[] = {
+    {"[]", GT_DATA, "model_type"},
+    {"{}", GT_DATA, "model_type"},
+    {"{\"model_type\":\"llama\"}", GT_UNSUPPORTED, "\"llama\""},
+    {"{\"model_type\":\"gpt2\"}", GT_DATA, "vocab_size"},
+    {"{\"model_type\":\"gpt2\",\"vocab_size\":0}", GT_DATA, "vocab_size"},
+    {"{\"model_type\":\"gpt2\",\"vocab_size\":1e3}", GT_DATA, "vocab_size"},
+    {"{\"model_type\":\"gpt2\",\"vocab_size\":9999999999}", GT_DATA, "vocab_size"},
+    {"{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":6,\"n_layer\":1,\"n_head\":4}", GT_DATA,
+     "n_head"},
+    {"{\"model_type\":\"gpt2\",\"vocab_size\":5,\"n_positions\":4,\"n_embd\":6,\"n_layer\":-1,\"n_head\":4}", GT_DATA,
+     "n_layer"},
+    {"{" SIZES ",\"n_inner\":1024}", GT_UNSUPPORTED, "n_inner"},
+    {"{" SIZES ",\"n_inner\":\"x\"}", GT_DATA, "n_inner"},
+    {"{" SIZES ",\"activation_function\":\"relu\"}", GT_UNSUPPORTED, "\"relu\""},
+    {"{" SIZES ",\"activation_function\":3}", GT_DATA, "activation_function"},
+    {"{" SIZES ",\"layer_norm_epsilon\":0}", GT_DATA, "layer_norm_epsilon"},
+    {"{" SIZES ",\"layer_norm_epsilon\":-1e-5}", GT_DATA, "layer_norm_epsilon"},
+    {"{" SIZES ",\"resid_pdrop\":1.0}", GT_DATA, "resid_pdrop"},
+    {"{" SIZES ",\"resid_pdrop\":\"0\"}", GT_DATA, "resid_pdrop"},
+    {"{" SIZES ",\"scale_attn_weights\":false}", GT_UNSUPPORTED, "scale_attn_weights"},
+    {"{" SIZES ",\"scale_attn_weights\":1}", GT_DATA, "scale_attn_weights"},
+    {"{" SIZES ",\"scale_attn_by_inverse_layer_idx\":true}", GT_UNSUPPORTED, "scale_attn_by_inverse_layer_idx"},
+    {"{" SIZES ",\"reorder_and_upcast_attn\":true}", GT_UNSUPPORTED, "reorder_and_upcast_attn"},
+    {"{" SIZES ",\"add_cross_attention\":true}", GT_UNSUPPORTED, "add_cross_attention"},
+    {"{" SIZES ",\"tie_word_embeddings\":0}", GT_DATA, "tie_word_embeddings"},
+    {"{" SIZES ",\"bos_token_id\":-5}", GT_DATA, "bos_token_id"},
+    {"{" SIZES ",\"gpt_train\":[]}", GT_DATA, "gpt_train"},
+    {"{" SIZES ",\"gpt_train\":{}}", GT_DATA, "bias"},
+};
+
+START_TEST(refuses_by_field)
+{
+    struct model_config config = {.n_layer = 77};
+    struct hf_config_rest rest;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        enum gt_status status = parse(refused[i].text, &config, &rest);
+        ck_assert_msg(status == refused[i].status, "%s: %s", refused[i].text, status_name(status));
+        ck_assert_ptr_nonnull(strstr(capture.text, "config.json"));
+        log_capture_one_error(&capture, refused[i].words);
+    }
+    ck_assert_int_eq(config.n_layer, 77); /* written on success only */
+}
+END_TEST
+
+Suite *io_hf_config_suite(void)
+{
+    Suite *suite = suite_create("io_hf_config");
+    TCase *tests = tcase_create("config");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, makes_what_it_parses);
+    tcase_add_test(tests, writes_the_words_of_transformers);
+    tcase_add_test(tests, has_the_defaults_of_gpt2);
+    tcase_add_test(tests, refuses_by_field);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_hf_config)

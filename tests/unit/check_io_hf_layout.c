@@ -1,0 +1,180 @@
+/* GPT-2's tensors: names, order and shapes, and files that have too few, too many or others. */
+#include "io/hf_layout.h"
+
+#include "tests/unit/io_fixture.h"
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct hostmem *mem;
+static struct log_capture capture;
+static struct model_config config;
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    io_path(path, folder, "model.safetensors");
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    log_capture_begin(&capture);
+    config = io_config(2, 4, 2, true);
+}
+
+static void teardown(void)
+{
+    log_capture_end();
+    hostmem_destroy(mem);
+    io_folder_remove(folder);
+}
+
+START_TEST(lists_gpt2)
+{
+    struct hf_tensor tensor;
+    int64_t elements = 0;
+    config = io_config(12, 768, 12, true);
+    config.vocab_size = 50257;
+    config.block_size = 1024;
+    ck_assert_uint_eq(hf_layout_count(&config), 148);
+    for (size_t i = 0; i < 148; i++) {
+        hf_layout_tensor(&config, i, &tensor);
+        elements += (int64_t)hf_tensor_elements(&tensor);
+        ck_assert_int_eq(tensor.bias, strstr(tensor.name, ".bias") != NULL);
+        ck_assert_int_eq(tensor.position_table, i == 1);
+    }
+    ck_assert_int_eq(elements, 124439808); /* the model that is called 124M */
+    hf_layout_tensor(&config, 0, &tensor);
+    ck_assert_str_eq(tensor.name, "wte.weight");
+    ck_assert_int_eq(tensor.dims[0], 50257);
+    hf_layout_tensor(&config, 2 + 3 * 12 + 2, &tensor);
+    ck_assert_str_eq(tensor.name, "h.3.attn.c_attn.weight");
+    ck_assert_int_eq(tensor.dims[0], 768);
+    ck_assert_int_eq(tensor.dims[1], 2304);
+    hf_layout_tensor(&config, 2 + 11 * 12 + 10, &tensor);
+    ck_assert_str_eq(tensor.name, "h.11.mlp.c_proj.weight");
+    ck_assert_int_eq(tensor.dims[0], 3072);
+    hf_layout_tensor(&config, 147, &tensor);
+    ck_assert_str_eq(tensor.name, "ln_f.bias");
+    ck_assert_int_eq(tensor.rank, 1);
+}
+END_TEST
+
+/* Writes a header with the layout's tensors; `change` may edit or drop one, `extra` is appended. */
+struct change {
+    size_t index;
+    const char *name; /* NULL: drop */
+    int64_t dims[2];
+};
+
+static void file_write(const char *prefix, const struct change *change, const char *extra)
+{
+    char header[16384];
+    size_t data_bytes = 0;
+    char *next = header;
+    *next++ = '{';
+    for (size_t i = 0; i < hf_layout_count(&config); i++) {
+        struct hf_tensor tensor;
+        hf_layout_tensor(&config, i, &tensor);
+        if (change != NULL && change->index == i) {
+            if (change->name == NULL)
+                continue;
+            (void)snprintf(tensor.name, sizeof tensor.name, "%s", change->name);
+            memcpy(tensor.dims, change->dims, sizeof tensor.dims);
+        }
+        char shape[SAFETENSORS_SHAPE_TEXT_MAX];
+        const size_t end_bytes = data_bytes + 4 * hf_tensor_elements(&tensor);
+        next += sprintf(next, "%s\"%s%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+                        next == header + 1 ? "" : ",", prefix, tensor.name,
+                        safetensors_shape_text(shape, tensor.dims, tensor.rank), data_bytes, end_bytes);
+        data_bytes = end_bytes;
+    }
+    next += sprintf(next, extra, data_bytes, data_bytes + 4);
+    (void)strcpy(next, "}");
+    io_safetensors_write(path, header, data_bytes + (extra[0] != '\0' ? 4 : 0));
+}
+
+#define EXTRA(name) ",\"" name "\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[%zu,%zu]}"
+
+static enum gt_status check(void)
+{
+    struct safetensors *file;
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    enum gt_status status = hf_layout_check(file, &config);
+    safetensors_close(file);
+    return status;
+}
+
+START_TEST(accepts_both_namings)
+{
+    static const char *const fine[] = {"", EXTRA("lm_head.weight"), EXTRA("h.0.attn.bias"),
+                                       EXTRA("h.17.attn.masked_bias")};
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        file_write("", NULL, fine[i]);
+        ck_assert_int_eq(check(), GT_OK);
+        file_write("transformer.", NULL, fine[i]);
+        ck_assert_int_eq(check(), GT_OK);
+    }
+    file_write("transformer.", NULL, EXTRA("transformer.h.1.attn.bias"));
+    ck_assert_int_eq(check(), GT_OK);
+    const struct change longer = {1, "wpe.weight", {9, 4}};
+    file_write("", &longer, "");
+    ck_assert_int_eq(check(), GT_OK);
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+START_TEST(names_the_wrong_tensor)
+{
+    static const char *const strange[] = {EXTRA("h.2.ln_1.weight"), EXTRA("score.weight"), EXTRA("h.x.attn.bias"),
+                                          EXTRA("transformer.wpe.weight"), EXTRA("h.0.attn.bias2")};
+    static const char *const words[] = {"h.2.ln_1.weight", "score.weight", "h.x.attn.bias", "transformer.wpe.weight",
+                                        "h.0.attn.bias2"};
+    for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
+        file_write("", NULL, strange[i]);
+        ck_assert_int_eq(check(), GT_DATA);
+        log_capture_one_error(&capture, words[i]);
+    }
+    for (size_t i = 0; i < hf_layout_count(&config); i++) {
+        struct hf_tensor tensor;
+        hf_layout_tensor(&config, i, &tensor);
+        const struct change dropped = {i, NULL, {0, 0}};
+        file_write("", &dropped, "");
+        ck_assert_int_eq(check(), GT_DATA);
+        log_capture_one_error(&capture, tensor.name);
+        struct change reshaped = {i, tensor.name, {tensor.dims[0], tensor.dims[1]}};
+        reshaped.dims[i == 1 ? 1 : 0]++;
+        file_write("", &reshaped, "");
+        ck_assert_int_eq(check(), GT_DATA);
+        log_capture_one_error(&capture, tensor.name);
+    }
+    const struct change shape = {4, "h.0.attn.c_attn.weight", {4, 11}};
+    file_write("", &shape, "");
+    ck_assert_int_eq(check(), GT_DATA);
+    log_capture_one_error(&capture, "h.0.attn.c_attn.weight is [4,11], the model needs [4,12]");
+    const struct change shorter = {1, "wpe.weight", {3, 4}};
+    file_write("", &shorter, "");
+    ck_assert_int_eq(check(), GT_DATA);
+    log_capture_one_error(&capture, "wpe.weight is [3,4]");
+}
+END_TEST
+
+/* A configuration of millions of layers against a small file ends at the first missing tensor. */
+START_TEST(absurd_depth_ends_early)
+{
+    file_write("", NULL, "");
+    config.n_layer = 16777216;
+    ck_assert_int_eq(check(), GT_DATA);
+    log_capture_one_error(&capture, "h.2.ln_1.weight is missing");
+}
+END_TEST
+
+Suite *io_hf_layout_suite(void)
+{
+    Suite *suite = suite_create("io_hf_layout");
+    TCase *tests = tcase_create("layout");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, lists_gpt2);
+    tcase_add_test(tests, accepts_both_namings);
+    tcase_add_test(tests, names_the_wrong_tensor);
+    tcase_add_test(tests, absurd_depth_ends_early);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_hf_layout)

@@ -1,0 +1,411 @@
+/* Reading safetensors: what is accepted, and that nothing else is, by tables, by every bit and by every truncation. */
+#include "io/safetensors.h"
+
+#include "tests/unit/io_fixture.h"
+
+#define GOOD                                                                    \
+    "{\"__metadata__\":{\"format\":\"pt\"},"                                    \
+    "\"b.weight\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[16,22]}," \
+    "\"a\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},"        \
+    "\"c\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[22,24]},"          \
+    "\"d\":{\"dtype\":\"I64\",\"shape\":[0,9],\"data_offsets\":[24,24]}}  "
+#define GOOD_DATA 24
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct hostmem *mem;
+static struct log_capture capture;
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    io_path(path, folder, "x.safetensors");
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    log_capture_begin(&capture);
+}
+
+static void teardown(void)
+{
+    struct hostmem_counters counters;
+    log_capture_end();
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(mem);
+    io_folder_remove(folder);
+}
+
+START_TEST(reads_what_is_there)
+{
+    struct safetensors *file;
+    float values[4];
+    size_t index;
+    io_safetensors_write(path, GOOD, GOOD_DATA);
+    const float a[4] = {1.0f, -2.5f, 3e-40f, 7.0f};
+    const uint16_t b[3] = {bf16_from_f32(1.5f), bf16_from_f32(-3.0f), bf16_from_f32(0.0f)}, c = f16_from_f32(0.1f);
+    const int fd = open(path, O_RDWR);
+    const off_t at = (off_t)(8 + strlen(GOOD));
+    ck_assert_int_eq(pwrite(fd, a, sizeof a, at), sizeof a);
+    ck_assert_int_eq(pwrite(fd, b, sizeof b, at + 16), sizeof b);
+    ck_assert_int_eq(pwrite(fd, &c, sizeof c, at + 22), sizeof c);
+    (void)close(fd);
+
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_uint_eq(file->count, 4);
+    ck_assert_uint_eq(file->data_offset, (uint64_t)at);
+    ck_assert(safetensors_find(file, "a", &index));
+    ck_assert_uint_eq(index, 0); /* the order of the data, not of the header */
+    ck_assert_int_eq(file->tensors[0].rank, 2);
+    ck_assert_int_eq(file->tensors[0].dims[1], 2);
+    uint32_t crc = 0;
+    ck_assert_int_eq(safetensors_read_f32(file, 0, 0, 1, values, &crc), GT_OK);
+    ck_assert_int_eq(safetensors_read_f32(file, 0, 1, 3, values + 1, &crc), GT_OK);
+    ck_assert_mem_eq(values, a, sizeof a);
+    ck_assert_uint_eq(crc, file_crc32c(0, a, sizeof a));
+    ck_assert(safetensors_find(file, "b.weight", &index));
+    crc = 0;
+    ck_assert_int_eq(safetensors_read_f32(file, index, 0, 3, values, &crc), GT_OK);
+    ck_assert_float_eq(values[0], 1.5f);
+    ck_assert_float_eq(values[1], -3.0f);
+    ck_assert_uint_eq(crc, file_crc32c(0, b, sizeof b));
+    ck_assert(safetensors_find(file, "c", &index));
+    ck_assert_uint_eq(file->tensors[index].elements, 1);
+    ck_assert_int_eq(safetensors_read_f32(file, index, 0, 1, values, NULL), GT_OK);
+    ck_assert_float_eq(values[0], f16_to_f32(c));
+    ck_assert(!safetensors_find(file, "e", &index));
+    ck_assert_int_eq(capture.lines, 0);
+    ck_assert(safetensors_find(file, "d", &index));
+    ck_assert_int_eq(safetensors_read_f32(file, index, 0, 0, values, NULL), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "tensor d");
+    safetensors_close(file);
+}
+END_TEST
+
+/* More 16-bit values than one conversion takes, from an odd start. */
+START_TEST(converts_long_tensors)
+{
+    enum { COUNT = 10001 };
+    static uint16_t bits[COUNT];
+    static float values[COUNT];
+    struct safetensors *file;
+    char header[128];
+    (void)snprintf(header, sizeof header, "{\"t\":{\"dtype\":\"BF16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", COUNT,
+                   2 * COUNT);
+    io_safetensors_write(path, header, sizeof bits);
+    for (int i = 0; i < COUNT; i++)
+        bits[i] = bf16_from_f32((float)i * 0.25f);
+    const int fd = open(path, O_RDWR);
+    ck_assert_int_eq(pwrite(fd, bits, sizeof bits, (off_t)(8 + strlen(header))), sizeof bits);
+    (void)close(fd);
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(safetensors_read_f32(file, 0, 3, COUNT - 3, values, NULL), GT_OK);
+    for (int i = 0; i < COUNT - 3; i++)
+        ck_assert_float_eq(values[i], bf16_to_f32(bits[i + 3]));
+    safetensors_close(file);
+}
+END_TEST
+
+#define ENTRY(name, dtype, shape, offsets) \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+static const struct {
+    const char *header;
+    size_t data_bytes;
+    const char *words; /* in the one line that is logged */
+} refused[] = {
+    {" {}", 0, "begin with"},
+    {"{]", 0, "not valid JSON"},
+    {"{} x", 0, "not valid JSON"},
+    {"{}", 4, "end at byte 0"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("a", "F32", "[1]", "[4,8]") "}", 8, "duplicate"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("b", "F32", "[1]", "[0,4]") "}", 4, "tensor b: begins"},
+    {"{" ENTRY("a", "F32", "[2]", "[0,8]") "," ENTRY("b", "F32", "[2]", "[4,12]") "}", 12, "tensor b: begins"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("b", "F32", "[1]", "[8,12]") "}", 12, "tensor b: begins"},
+    {"{" ENTRY("a", "F32", "[1]", "[4,8]") "}", 8, "tensor a: begins"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "}", 5, "the file at 5"},
+    {"{" ENTRY("a", "F32", "[2]", "[0,8]") "}", 4, "outside of"},
+    {"{" ENTRY("a", "F32", "[1]", "[4,0]") "}", 4, "outside of"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,3]") "}", 3, "3 bytes, where"},
+    {"{" ENTRY("a", "F32", "[2]", "[0,4]") "}", 4, "4 bytes, where"},
+    {"{" ENTRY("a", "F32", "[-1]", "[0,4]") "}", 4, "\"shape\": item 0"},
+    {"{" ENTRY("a", "F32", "[1.0]", "[0,4]") "}", 4, "\"shape\": item 0"},
+    {"{" ENTRY("a", "F32", "[1]", "[-4,0]") "}", 4, "\"data_offsets\": item 0"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,true]") "}", 4, "\"data_offsets\": item 1"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,4,8]") "}", 4, "list of two"},
+    {"{" ENTRY("a", "F32", "[1]", "{}") "}", 4, "list of two"},
+    {"{" ENTRY("a", "F32", "7", "[0,4]") "}", 4, "\"shape\""},
+    {"{" ENTRY("a", "F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") "}", 4, "at most 8"},
+    {"{" ENTRY("a", "F32", "[4294967296,4294967296]", "[0,0]") "}", 0, "64 bits"},
+    {"{" ENTRY("a", "F32", "[4611686018427387904]", "[0,0]") "}", 0, "0 bytes, where"},
+    {"{" ENTRY("a", "F32", "[9223372036854775808]", "[0,4]") "}", 4, "not valid JSON"},
+    {"{" ENTRY("a", "F33", "[1]", "[0,4]") "}", 4, "\"F33\""},
+    {"{" ENTRY("a", "float32", "[1]", "[0,4]") "}", 4, "\"float32\""},
+    {"{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "\"dtype\""},
+    {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "expected an object of"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"offsets\":[0,4]}}", 4, "\"data_offsets\""},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, "expected an object of"},
+    {"{\"a\":[]}", 4, "tensor a"},
+    {"{\"__metadata__\":{\"format\":1}}", 0, "__metadata__"},
+    {"{\"__metadata__\":[]}", 0, "__metadata__"},
+    {"{" ENTRY("", "F32", "[1]", "[0,4]") "}", 4, "tensor name \"\""},
+    {"{" ENTRY("../x", "F32", "[1]", "[0,4]") "}", 4, "tensor name"},
+    {"{" ENTRY("a/b", "F32", "[1]", "[0,4]") "}", 4, "tensor name"},
+    {"{" ENTRY("a b", "F32", "[1]", "[0,4]") "}", 4, "tensor name"},
+    {"{" ENTRY("a\\u001b[2J", "F32", "[1]", "[0,4]") "}", 4, "tensor name"},
+    {"{" ENTRY("a\\u0000b", "F32", "[1]", "[0,4]") "}", 4, "not valid JSON"},
+    {"{" ENTRY("a\nb", "F32", "[1]", "[0,4]") "}", 4, "not valid JSON"},
+    {"{" ENTRY("\xc3\xa9", "F32", "[1]", "[0,4]") "}", 4, "tensor name"},
+    {"{" ENTRY("\xff", "F32", "[1]", "[0,4]") "}", 4, "not valid JSON"},
+};
+
+START_TEST(refuses_bad_headers)
+{
+    struct safetensors *file = NULL;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        io_safetensors_write(path, refused[i].header, refused[i].data_bytes);
+        enum gt_status status = safetensors_open(mem, path, &file);
+        ck_assert_msg(status == GT_DATA, "case %zu: %s: %s", i, status_name(status), refused[i].header);
+        ck_assert_msg(strstr(capture.text, path) != NULL, "no path in: %s", capture.text);
+        for (const char *c = capture.text; *c != '\0'; c++)
+            ck_assert_msg((unsigned char)*c >= 32, "case %zu: a control character reached the log", i);
+        log_capture_one_error(&capture, refused[i].words);
+    }
+    ck_assert_ptr_null(file);
+}
+END_TEST
+
+START_TEST(refuses_long_names)
+{
+    struct safetensors *file;
+    char name[200], header[400];
+    for (size_t length = 126; length <= 129; length++) {
+        memset(name, 'n', length);
+        name[length] = '\0';
+        (void)snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", name);
+        io_safetensors_write(path, header, 1);
+        const bool good = length < SAFETENSORS_NAME_MAX;
+        ck_assert_int_eq(safetensors_open(mem, path, &file), good ? GT_OK : GT_DATA);
+        if (good)
+            safetensors_close(file);
+        else
+            log_capture_one_error(&capture, "tensor name");
+    }
+}
+END_TEST
+
+/* Files that claim more than they have; none may lead to an allocation of what they claim. */
+START_TEST(refuses_bad_lengths)
+{
+    static const unsigned char cases[][12] = {
+        {0}, /* header length 0 */
+        {1, 0, 0, 0, 0, 0, 0, 0, '{'},
+        {5, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' ', ' '},
+        {255, 255, 255, 255, 255, 255, 255, 255, '{', '}'},
+        {0, 0, 0, 0, 0, 0, 0, 128, '{', '}'},
+    };
+    struct safetensors *file;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        io_file_write(path, cases[i], sizeof cases[i]);
+        ck_assert_int_eq(safetensors_open(mem, path, &file), GT_DATA);
+        log_capture_one_error(&capture, "header length");
+    }
+    for (size_t count = 0; count < 8; count++) {
+        io_file_write(path, cases[0], count);
+        ck_assert_int_eq(safetensors_open(mem, path, &file), GT_DATA);
+        log_capture_one_error(&capture, "too short");
+    }
+    struct hostmem_counters counters;
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_lt(counters.live_bytes_max, 65536);
+}
+END_TEST
+
+/* A valid header of 4 MiB and one byte is refused for its length alone. */
+START_TEST(refuses_huge_headers)
+{
+    struct safetensors *file;
+    for (size_t more = 0; more < 2; more++) {
+        const size_t length = SAFETENSORS_HEADER_BYTES_MAX + more;
+        char *header = malloc(length + 1);
+        ck_assert_ptr_nonnull(header);
+        memset(header, ' ', length);
+        memcpy(header, "{}", 2);
+        header[length] = '\0';
+        io_safetensors_write(path, header, 0);
+        free(header);
+        ck_assert_int_eq(safetensors_open(mem, path, &file), more == 0 ? GT_OK : GT_DATA);
+        if (more == 0)
+            safetensors_close(file);
+    }
+    log_capture_one_error(&capture, "header length 4194305");
+}
+END_TEST
+
+static void many_tensors(int count)
+{
+    char *header = malloc((size_t)count * 64 + 16), *next = header;
+    ck_assert_ptr_nonnull(header);
+    for (int i = 0; i < count; i++)
+        next +=
+            sprintf(next, "%c\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i == 0 ? '{' : ',', i);
+    (void)strcpy(next, "}");
+    io_safetensors_write(path, header, 0);
+    free(header);
+}
+
+START_TEST(bounds_the_number_of_tensors)
+{
+    struct safetensors *file;
+    many_tensors(SAFETENSORS_TENSORS_MAX);
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_uint_eq(file->count, SAFETENSORS_TENSORS_MAX);
+    safetensors_close(file);
+    many_tensors(SAFETENSORS_TENSORS_MAX + 1);
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_DATA);
+    log_capture_one_error(&capture, "lists 4097 tensors");
+    many_tensors(60000); /* below 4 MiB of header */
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_DATA);
+    log_capture_one_error(&capture, "lists 60000 tensors");
+    many_tensors(100000); /* above */
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_DATA);
+    log_capture_one_error(&capture, "header length");
+}
+END_TEST
+
+START_TEST(refuses_pickles)
+{
+    static const char zip[] = "PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", pickle[] = "\x80\2}q\0(X\6\0\0\0";
+    struct safetensors *file;
+    io_file_write(path, zip, sizeof zip);
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "pickle");
+    io_file_write(path, pickle, sizeof pickle);
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "pickle");
+}
+END_TEST
+
+/* A flip may leave a file that is valid and says something else; it may not crash, leak or read outside. */
+START_TEST(survives_every_flipped_bit_of_the_header)
+{
+    struct safetensors *file;
+    float values[16];
+    int opened = 0;
+    io_safetensors_write(path, GOOD, GOOD_DATA);
+    const size_t bits = 8 * (8 + strlen(GOOD));
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    const uint32_t crc = file->header_crc32c;
+    safetensors_close(file);
+    for (size_t bit = 0; bit < bits; bit++) {
+        io_file_flip(path, bit);
+        capture.lines = 0;
+        if (safetensors_open(mem, path, &file) == GT_OK) {
+            opened++;
+            ck_assert_int_eq(capture.lines, 0);
+            ck_assert_uint_ne(file->header_crc32c, crc);
+            for (size_t i = 0; i < file->count; i++) {
+                ck_assert_uint_le(file->tensors[i].elements, GOOD_DATA);
+                if (file->tensors[i].elements <= 16)
+                    (void)safetensors_read_f32(file, i, 0, file->tensors[i].elements, values, NULL);
+            }
+            safetensors_close(file);
+        } else {
+            ck_assert_int_eq(capture.lines, 1);
+        }
+        io_file_flip(path, bit);
+    }
+    ck_assert_int_lt(opened, (int)bits / 4); /* names and "pt" can change; the rest is noticed */
+}
+END_TEST
+
+START_TEST(refuses_every_truncation)
+{
+    struct safetensors *file;
+    size_t count;
+    io_safetensors_write(path, GOOD, GOOD_DATA);
+    char *bytes = io_file_read(path, &count);
+    for (size_t kept = 0; kept < count; kept++) {
+        io_file_write(path, bytes, kept);
+        ck_assert_int_eq(safetensors_open(mem, path, &file), GT_DATA);
+        ck_assert_int_eq(capture.lines, 1);
+        capture.lines = 0;
+    }
+    free(bytes);
+}
+END_TEST
+
+START_TEST(notices_truncation_while_reading)
+{
+    struct safetensors *file;
+    float values[4];
+    io_safetensors_write(path, GOOD, GOOD_DATA);
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_int_eq(truncate(path, (off_t)(8 + strlen(GOOD) + 8)), 0);
+    ck_assert_int_eq(safetensors_read_f32(file, 0, 0, 4, values, NULL), GT_DATA);
+    log_capture_one_error(&capture, "truncated");
+    ck_assert_int_eq(safetensors_read_f32(file, 1, 0, 3, values, NULL), GT_DATA);
+    log_capture_one_error(&capture, "truncated");
+    safetensors_close(file);
+}
+END_TEST
+
+START_TEST(passes_on_refused_memory_and_files)
+{
+    struct safetensors *file;
+    size_t n = 1;
+    io_safetensors_write(path, GOOD, GOOD_DATA);
+    for (;; n++) {
+        hostmem_fail_at(mem, n);
+        capture.lines = 0;
+        enum gt_status status = safetensors_open(mem, path, &file);
+        hostmem_fail_at(mem, 0);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        ck_assert_int_eq(capture.lines, 1);
+    }
+    ck_assert_uint_eq(n, 4); /* three allocations */
+    safetensors_close(file);
+    capture.lines = 0;
+    ck_assert_int_eq(safetensors_open(mem, folder, &file), GT_IO);
+    log_capture_one_error(&capture, "folder");
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_IO);
+    log_capture_one_error(&capture, path);
+    safetensors_close(NULL);
+}
+END_TEST
+
+START_TEST(writes_shapes)
+{
+    char text[SAFETENSORS_SHAPE_TEXT_MAX];
+    const int64_t dims[SAFETENSORS_RANK_MAX] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX,
+                                                INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
+    const int64_t two[2] = {768, 2304};
+    ck_assert_str_eq(safetensors_shape_text(text, two, 2), "[768,2304]");
+    ck_assert_str_eq(safetensors_shape_text(text, two, 0), "[]");
+    ck_assert_uint_eq(strlen(safetensors_shape_text(text, dims, SAFETENSORS_RANK_MAX)), 8 * 20 + 1);
+}
+END_TEST
+
+Suite *io_safetensors_suite(void)
+{
+    Suite *suite = suite_create("io_safetensors");
+    TCase *tests = tcase_create("safetensors");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, reads_what_is_there);
+    tcase_add_test(tests, converts_long_tensors);
+    tcase_add_test(tests, refuses_bad_headers);
+    tcase_add_test(tests, refuses_long_names);
+    tcase_add_test(tests, refuses_bad_lengths);
+    tcase_add_test(tests, refuses_huge_headers);
+    tcase_add_test(tests, bounds_the_number_of_tensors);
+    tcase_add_test(tests, refuses_pickles);
+    tcase_add_test(tests, survives_every_flipped_bit_of_the_header);
+    tcase_add_test(tests, refuses_every_truncation);
+    tcase_add_test(tests, notices_truncation_while_reading);
+    tcase_add_test(tests, passes_on_refused_memory_and_files);
+    tcase_add_test(tests, writes_shapes);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_safetensors)

@@ -1,0 +1,223 @@
+/* Writing safetensors: exact bytes, checksums, what is refused, and that a failure leaves the old file. */
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "tests/unit/io_fixture.h"
+
+struct source {
+    struct safetensors_tensor tensors[4];
+    size_t count;
+    uint32_t crcs[4];
+    size_t fail_index; /* fill of this tensor fails */
+    size_t calls, count_max;
+};
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct hostmem *mem;
+static struct log_capture capture;
+static struct source data;
+
+static void describe(void *context, size_t index, struct safetensors_tensor *out)
+{
+    const struct source *source = context;
+    *out = source->tensors[index < 4 ? index : 0];
+    if (source->count > 4)
+        (void)snprintf(out->name, sizeof out->name, "t%zu", index);
+}
+
+static enum gt_status fill(void *context, size_t index, size_t first, size_t count, void *out)
+{
+    struct source *source = context;
+    if (index == source->fail_index)
+        return GT_DEVICE;
+    source->calls++;
+    source->count_max = count > source->count_max ? count : source->count_max;
+    const size_t element_bytes = dtype_size_bytes(source->tensors[index].dtype);
+    unsigned char *bytes = out;
+    for (size_t i = 0; i < count * element_bytes; i++)
+        bytes[i] = (unsigned char)(index * 17 + first * element_bytes + i);
+    return GT_OK;
+}
+
+static enum gt_status written(void *context, size_t index, uint32_t crc32c)
+{
+    struct source *source = context;
+    source->crcs[index] = crc32c;
+    return GT_OK;
+}
+
+static enum gt_status write_data(struct safetensors_result *out)
+{
+    uint32_t staging[3];
+    const struct safetensors_source source = {&data, data.count, describe, fill, written};
+    return safetensors_write(path, &source, staging, sizeof staging, out);
+}
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    io_path(path, folder, "x.safetensors");
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    log_capture_begin(&capture);
+    const struct source fresh = {
+        .tensors = {{.name = "b", .dtype = DTYPE_F32, .rank = 2, .dims = {2, 5}},
+                    {.name = "a", .dtype = DTYPE_BF16, .rank = 1, .dims = {7}},
+                    {.name = "empty", .dtype = DTYPE_F32, .rank = 1, .dims = {0}},
+                    {.name = "scalar", .dtype = DTYPE_U8, .rank = 0}},
+        .count = 4,
+        .fail_index = SIZE_MAX,
+    };
+    data = fresh;
+}
+
+static void teardown(void)
+{
+    log_capture_end();
+    hostmem_destroy(mem);
+    io_folder_remove(folder);
+}
+
+START_TEST(writes_exact_bytes)
+{
+    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
+                                 "\"b\":{\"dtype\":\"F32\",\"shape\":[2,5],\"data_offsets\":[0,40]},"
+                                 "\"a\":{\"dtype\":\"BF16\",\"shape\":[7],\"data_offsets\":[40,54]},"
+                                 "\"empty\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[54,54]},"
+                                 "\"scalar\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[54,55]}}";
+    struct safetensors_result result;
+    size_t count;
+    ck_assert_int_eq(write_data(&result), GT_OK);
+    char *bytes = io_file_read(path, &count);
+    const size_t length = sizeof header - 1, padded = (length + 7) / 8 * 8;
+    ck_assert_uint_eq(count, 8 + padded + 55);
+    ck_assert_uint_eq((unsigned char)bytes[0] + 256u * (unsigned char)bytes[1], padded);
+    ck_assert_mem_eq(bytes + 8, header, length);
+    for (size_t i = length; i < padded; i++)
+        ck_assert_int_eq(bytes[8 + i], ' ');
+    for (size_t i = 0; i < 40; i++)
+        ck_assert_uint_eq((unsigned char)bytes[8 + padded + i], i);
+    for (size_t i = 0; i < 14; i++)
+        ck_assert_uint_eq((unsigned char)bytes[8 + padded + 40 + i], 17 + i);
+    ck_assert_uint_eq(result.size_bytes, count);
+    ck_assert_uint_eq(result.crc32c, file_crc32c(0, bytes, count));
+    ck_assert_uint_eq(result.header_crc32c, file_crc32c(0, bytes, 8 + padded));
+    ck_assert_uint_eq(data.crcs[0], file_crc32c(0, bytes + 8 + padded, 40));
+    ck_assert_uint_eq(data.crcs[1], file_crc32c(0, bytes + 8 + padded + 40, 14));
+    ck_assert_uint_eq(data.crcs[2], 0);
+    ck_assert_uint_eq(data.crcs[3], file_crc32c(0, bytes + 8 + padded + 54, 1));
+    ck_assert_uint_eq(data.calls, 4 + 2 + 0 + 1); /* through 12 bytes of staging */
+    free(bytes);
+}
+END_TEST
+
+START_TEST(reads_back)
+{
+    struct safetensors_result result;
+    struct safetensors *file;
+    float values[10];
+    ck_assert_int_eq(write_data(&result), GT_OK);
+    ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+    ck_assert_uint_eq(file->count, 4);
+    ck_assert_uint_eq(file->header_crc32c, result.header_crc32c);
+    ck_assert_str_eq(file->tensors[0].name, "b");
+    uint32_t crc = 0;
+    ck_assert_int_eq(safetensors_read_f32(file, 0, 0, 10, values, &crc), GT_OK);
+    ck_assert_uint_eq(crc, data.crcs[0]);
+    safetensors_close(file);
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+/* Headers of every length modulo 8 stay aligned and readable. */
+START_TEST(pads_any_header)
+{
+    struct safetensors_result result;
+    struct safetensors *file;
+    for (size_t length = 1; length <= 17; length++) {
+        memset(data.tensors[0].name, 'n', length);
+        data.tensors[0].name[length] = '\0';
+        ck_assert_int_eq(write_data(&result), GT_OK);
+        ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
+        ck_assert_uint_eq(file->data_offset % 8, 0);
+        safetensors_close(file);
+    }
+}
+END_TEST
+
+START_TEST(refuses_what_cannot_be_read_back)
+{
+    struct safetensors_result result;
+    (void)snprintf(data.tensors[1].name, sizeof data.tensors[1].name, "../a");
+    ck_assert_int_eq(write_data(&result), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "../a");
+    (void)snprintf(data.tensors[1].name, sizeof data.tensors[1].name, "a");
+    data.tensors[1].dims[0] = -1;
+    ck_assert_int_eq(write_data(&result), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "negative");
+    data.tensors[1].dims[0] = INT64_MAX;
+    ck_assert_int_eq(write_data(&result), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "2^63");
+    data.tensors[1].rank = 2;
+    data.tensors[1].dims[1] = 3;
+    ck_assert_int_eq(write_data(&result), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "64 bits");
+    data.tensors[1].rank = SAFETENSORS_RANK_MAX + 1;
+    ck_assert_int_eq(write_data(&result), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "rank");
+    data.count = SAFETENSORS_TENSORS_MAX + 1;
+    ck_assert_int_eq(write_data(&result), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "4097");
+    ck_assert_int_eq(io_folder_count(folder, ""), 0);
+}
+END_TEST
+
+START_TEST(failing_source_leaves_the_old_file)
+{
+    struct safetensors_result result;
+    io_file_write(path, "old", 3);
+    data.fail_index = 1;
+    ck_assert_int_eq(write_data(&result), GT_DEVICE);
+    size_t count;
+    char *bytes = io_file_read(path, &count);
+    ck_assert_uint_eq(count, 3);
+    free(bytes);
+    ck_assert_int_eq(io_folder_count(folder, ""), 1);
+}
+END_TEST
+
+/* A limit on the size of files stands for a full disk: the write fails half way. */
+START_TEST(full_disk_leaves_the_old_file)
+{
+    struct safetensors_result result;
+    io_file_write(path, "old", 3);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    for (rlim_t limit = 0; limit < 300; limit += 50) {
+        const struct rlimit small = {limit, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+        enum gt_status status = write_data(&result);
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
+        ck_assert_int_eq(status, GT_IO);
+        log_capture_one_error(&capture, "cannot write");
+        ck_assert_int_eq(io_folder_count(folder, ""), 1);
+        ck_assert(file_exists(path));
+    }
+    ck_assert_int_eq(write_data(&result), GT_OK);
+}
+END_TEST
+
+Suite *io_safetensors_write_suite(void)
+{
+    Suite *suite = suite_create("io_safetensors_write");
+    TCase *tests = tcase_create("write");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, writes_exact_bytes);
+    tcase_add_test(tests, reads_back);
+    tcase_add_test(tests, pads_any_header);
+    tcase_add_test(tests, refuses_what_cannot_be_read_back);
+    tcase_add_test(tests, failing_source_leaves_the_old_file);
+    tcase_add_test(tests, full_disk_leaves_the_old_file);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_safetensors_write)

@@ -1,0 +1,75 @@
+/* The naive reference: every op in fp32, accumulated in order in one variable, as a first C version would be written.
+ *
+ * It is not the oracle.  It says how large the error of a correct, plain fp32 implementation is (a backend may not be
+ * worse), it is the control that the judge must accept, and with a defect it is a mutant that the judge must reject.
+ * Operands are as in ref.h; results are fp32 values, not yet rounded to a 16-bit dtype.  Masks come from op.h's own
+ * functions, so that the oracle's reading of the text and the header's code are compared.
+ */
+#ifndef GPT_TRAIN_REF_NAIVE_H
+#define GPT_TRAIN_REF_NAIVE_H
+
+#include "model/op.h"
+
+/* What can be wrong on purpose.  The first group works on the finished output of any op (mutants.c applies it). */
+enum naive_defect {
+    DEFECT_NONE,
+    DEFECT_SCALE,         /* the output is 0.2 % too large */
+    DEFECT_ONE_ELEMENT,   /* one element is 0.2 % too large */
+    DEFECT_TAIL,          /* the last element is not written */
+    DEFECT_LOW_PRECISION, /* the result passes through bf16 (fp32 outputs) */
+    DEFECT_TRUNCATE,      /* the conversion to a 16-bit dtype truncates */
+    DEFECT_OVERRUN,       /* one element is written beyond the end */
+    DEFECT_WRITES_INPUT,  /* an input is changed */
+    DEFECT_LAST_TERM,     /* the last row, key or product of a sum is dropped */
+    DEFECT_BF16_SUM,      /* the accumulator is bf16 */
+    DEFECT_IGNORE_ACCUMULATE,
+    DEFECT_FORGET_BIAS,
+    DEFECT_FORGET_GAIN,
+    DEFECT_FORGET_FIRST,  /* the first mean of layernorm's backward, delta of attention's */
+    DEFECT_FORGET_SECOND, /* its second mean; dropout within dp */
+    DEFECT_FORGET_POSITION,
+    DEFECT_FORGET_SCALE,
+    DEFECT_FORGET_SKIP, /* found_inf, or targets < 0, have no effect */
+    DEFECT_FORGET_STEP,
+    DEFECT_FORGET_LIMIT,
+    DEFECT_FORGET_CORRECTION,
+    DEFECT_FORGET_ONE_HOT,
+    DEFECT_WRONG_ROW,
+    DEFECT_WRONG_HEAD, /* key-value head h mod KV */
+    DEFECT_WRONG_SITE,
+    DEFECT_WRONG_SAMPLE,
+    DEFECT_WRONG_KIND,
+    DEFECT_SWAPPED,
+    DEFECT_APPROXIMATE, /* a cheaper formula */
+    DEFECT_UNBIASED_VARIANCE,
+    DEFECT_EPSILON,
+    DEFECT_ONE_PASS,    /* E[x^2] - E[x]^2 */
+    DEFECT_MASK_NARROW, /* a row does not see itself */
+    DEFECT_MASK_WIDE,   /* a row sees the next one */
+    DEFECT_MASK_BEFORE, /* dropout before the normalisation */
+    DEFECT_MASK_INVERTED,
+    DEFECT_PADDING, /* columns beyond vocab count, or rows beyond time are left */
+    DEFECT_COUPLED_DECAY,
+    DEFECT_SHIFTED,
+    DEFECT_COUNT
+};
+
+/* `value` as in ref_tensors; OUT and INOUT are written in place.  Aborts when there is no memory for a row. */
+void naive_run(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect);
+
+/* Used by the naive files. */
+float naive_at(const double *values, int64_t i);
+float naive_add(float sum, float x, enum naive_defect defect);
+float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element,
+                           enum naive_defect defect);
+
+#define OP_BEGIN(KIND, name, text) \
+    void naive_##name(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect);
+#define OPERAND(KIND, SLOT, name, direction, flags)
+#define OP_END(KIND, name)
+#include "model/ops.def"
+#undef OP_BEGIN
+#undef OPERAND
+#undef OP_END
+
+#endif

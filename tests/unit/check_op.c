@@ -1,0 +1,284 @@
+/* Tests of the op declarations, the shape rules and the costs.
+ *
+ * Each rule is tried with operands that fit and with ones that do not; a refusal must log exactly one line.
+ */
+#include "model/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "tests/unit/unit_main.h"
+
+struct captured {
+    int lines;
+    char last[512];
+};
+
+static void capture(void *context, enum log_level level, const char *line)
+{
+    struct captured *captured = context;
+    (void)level;
+    captured->lines++;
+    snprintf(captured->last, sizeof captured->last, "%s", line);
+}
+
+static struct operand matrix(enum dtype dtype, int64_t rows, int64_t columns)
+{
+    return (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {rows, columns}};
+}
+
+static struct operand vector(enum dtype dtype, int64_t count)
+{
+    return (struct operand){.present = true, .dtype = dtype, .rank = 1, .dims = {count}};
+}
+
+/* op_infer() refuses with one line that contains `text`. */
+static void refuses(struct op_call call, const char *text)
+{
+    struct captured captured = {.lines = 0};
+    log_sink_set(capture, &captured);
+    bool accepted = op_infer(&call);
+    log_sink_set(NULL, NULL);
+    ck_assert_msg(!accepted, "accepted, but expected: %s", text);
+    ck_assert_int_eq(captured.lines, 1);
+    ck_assert_msg(strstr(captured.last, text) != NULL, "\"%s\" does not contain \"%s\"", captured.last, text);
+}
+
+static struct op_call gemm(int64_t m, int64_t n, int64_t k)
+{
+    struct op_call call = {.kind = OP_GEMM};
+    call.operand[GEMM_A] = matrix(DTYPE_BF16, m, k);
+    call.operand[GEMM_B] = matrix(DTYPE_BF16, k, n);
+    return call;
+}
+
+static struct op_call attention(int32_t heads, int32_t kv_heads, int64_t size)
+{
+    struct op_call call = {.kind = OP_ATTENTION_FORWARD, .attrs = {.time = 8, .heads = heads, .kv_heads = kv_heads}};
+    call.operand[ATTENTION_FORWARD_QKV] = matrix(DTYPE_F32, 24, (heads + 2 * kv_heads) * size);
+    call.operand[ATTENTION_FORWARD_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    return call;
+}
+
+START_TEST(declarations_are_complete)
+{
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        const struct op_declaration *declaration = op_declaration((enum op_kind)kind);
+        ck_assert_ptr_nonnull(declaration->name);
+        ck_assert_ptr_nonnull(declaration->text);
+        ck_assert_int_ge(declaration->operands, 1);
+        for (int32_t slot = 0; slot < declaration->operands; slot++)
+            ck_assert_ptr_nonnull(declaration->operand[slot].name);
+    }
+    ck_assert_str_eq(op_declaration(OP_LAYERNORM_FORWARD)->name, "layernorm_forward");
+    ck_assert(op_declaration(OP_GEMM)->operand[GEMM_BIAS].optional);
+    ck_assert(!op_declaration(OP_GEMM)->operand[GEMM_A].optional);
+}
+END_TEST
+
+START_TEST(direction_sees_accumulation)
+{
+    struct op_attrs attrs = {.accumulate = 1u << GEMM_D};
+    struct op_attrs plain = {.accumulate = 0};
+    ck_assert_int_eq(op_direction(OP_GEMM, &attrs, GEMM_D), OPERAND_INOUT);
+    ck_assert_int_eq(op_direction(OP_GEMM, &plain, GEMM_D), OPERAND_OUT);
+    ck_assert_int_eq(op_direction(OP_GEMM, &attrs, GEMM_A), OPERAND_IN);
+    ck_assert_int_eq(op_direction(OP_ADAMW, &plain, ADAMW_M), OPERAND_INOUT);
+}
+END_TEST
+
+START_TEST(elements_and_bytes)
+{
+    struct operand operand = {.present = true, .dtype = DTYPE_BF16, .rank = 3, .dims = {65536, 50304, 3}};
+    ck_assert_int_eq(operand_elements(&operand), 65536ll * 50304 * 3);
+    ck_assert_uint_eq(operand_bytes(&operand), 65536ull * 50304 * 6);
+    operand.present = false;
+    ck_assert_uint_eq(operand_bytes(&operand), 0);
+}
+END_TEST
+
+START_TEST(gemm_shapes)
+{
+    for (int t = 0; t < 4; t++) {
+        struct op_call call = gemm(5, 7, 11);
+        call.attrs.transpose_a = (t & 1) != 0;
+        call.attrs.transpose_b = (t & 2) != 0;
+        if (call.attrs.transpose_a)
+            call.operand[GEMM_A] = matrix(DTYPE_BF16, 11, 5);
+        if (call.attrs.transpose_b)
+            call.operand[GEMM_B] = matrix(DTYPE_BF16, 7, 11);
+        ck_assert(op_infer(&call));
+        ck_assert_int_eq(call.operand[GEMM_D].dims[0], 5);
+        ck_assert_int_eq(call.operand[GEMM_D].dims[1], 7);
+        ck_assert_int_eq(call.operand[GEMM_D].dtype, DTYPE_BF16);
+        ck_assert(op_flops(&call) == 2.0 * 5 * 7 * 11);
+        ck_assert(op_bytes(&call) == 2.0 * (55 + 77 + 35));
+    }
+}
+END_TEST
+
+START_TEST(bound_outputs_keep_their_dtype)
+{
+    struct op_call call = gemm(5, 7, 11);
+    call.operand[GEMM_D] = matrix(DTYPE_F32, 5, 7);
+    call.attrs.accumulate = 1u << GEMM_D;
+    ck_assert(op_infer(&call));
+    ck_assert_int_eq(call.operand[GEMM_D].dtype, DTYPE_F32);
+    ck_assert(op_bytes(&call) == 2.0 * (55 + 77) + 2.0 * 4.0 * 35);
+    call.operand[GEMM_D] = matrix(DTYPE_F32, 7, 5);
+    refuses(call, "gemm: operand d is [7,5], expected [5,7]");
+}
+END_TEST
+
+START_TEST(gemm_refusals)
+{
+    struct op_call call = gemm(4, 768, 3072);
+    call.operand[GEMM_A] = matrix(DTYPE_BF16, 4, 768);
+    refuses(call, "gemm: operand b is [3072,768], expected [768,*]");
+    call = gemm(4, 4, 4);
+    call.operand[GEMM_A].present = false;
+    refuses(call, "gemm: operand a is absent");
+    call = gemm(4, 4, 4);
+    call.operand[GEMM_B].dtype = DTYPE_I32;
+    refuses(call, "gemm: operand b is int32");
+    call.operand[GEMM_B].dtype = DTYPE_F32;
+    refuses(call, "expected bfloat16 as operand a");
+    call = gemm(4, 4, 4);
+    call.operand[GEMM_A].dims[0] = 0;
+    refuses(call, "expected positive sizes");
+    call = gemm(INT64_MAX / 2, 4, INT64_MAX / 2);
+    refuses(call, "whose product fits");
+    call = gemm(4, 4, 4);
+    call.operand[GEMM_A].rank = 9;
+    refuses(call, "rank 9");
+    call = gemm(4, 4, 4);
+    call.attrs.accumulate = 1u << GEMM_D;
+    refuses(call, "operand d is absent");
+    call.operand[GEMM_D] = matrix(DTYPE_F32, 4, 4);
+    call.operand[GEMM_BIAS] = vector(DTYPE_BF16, 4);
+    refuses(call, "none together with accumulation");
+    call = gemm(4, 4, 4);
+    call.attrs.accumulate = 1u << GEMM_A;
+    refuses(call, "accumulate is 0x1");
+}
+END_TEST
+
+START_TEST(attention_shapes_and_refusals)
+{
+    struct op_call call = attention(4, 2, 48);
+    ck_assert(op_infer(&call));
+    ck_assert_int_eq(call.operand[ATTENTION_FORWARD_Y].dims[1], 192);
+    ck_assert_int_eq(call.operand[ATTENTION_FORWARD_LSE].rank, 3);
+    ck_assert_int_eq(call.operand[ATTENTION_FORWARD_LSE].dims[0], 3);
+    ck_assert_int_eq(call.operand[ATTENTION_FORWARD_LSE].dims[1], 4);
+    ck_assert_int_eq(call.operand[ATTENTION_FORWARD_LSE].dtype, DTYPE_F32);
+    ck_assert(op_flops(&call) == 2.0 * 24 * 192 * 8);
+    refuses(attention(4, 3, 16), "heads is 4 and kv_heads 3");
+    call = attention(4, 4, 16);
+    call.attrs.time = 7;
+    refuses(call, "time is 7");
+    call = attention(4, 4, 16);
+    call.attrs.dropout = 1.0f;
+    refuses(call, "dropout is 1");
+    call = attention(4, 4, 16);
+    call.operand[ATTENTION_FORWARD_QKV].dims[1]++;
+    refuses(call, "has 193 columns");
+    call = attention(4, 4, 16);
+    call.operand[ATTENTION_FORWARD_SCALARS].dims[0] = 3;
+    refuses(call, "operand scalars is [3], expected [16]");
+}
+END_TEST
+
+START_TEST(optional_operands_stay_absent)
+{
+    struct op_call call = {.kind = OP_LAYERNORM_BACKWARD};
+    call.operand[LAYERNORM_BACKWARD_DY] = call.operand[LAYERNORM_BACKWARD_X] = matrix(DTYPE_BF16, 6, 10);
+    call.operand[LAYERNORM_BACKWARD_GAIN] = vector(DTYPE_F32, 10);
+    call.operand[LAYERNORM_BACKWARD_MEAN] = call.operand[LAYERNORM_BACKWARD_RSTD] = vector(DTYPE_F32, 6);
+    ck_assert(op_infer(&call));
+    ck_assert(call.operand[LAYERNORM_BACKWARD_DX].present && call.operand[LAYERNORM_BACKWARD_DGAIN].present);
+    ck_assert(!call.operand[LAYERNORM_BACKWARD_DBIAS].present);
+    ck_assert_int_eq(call.operand[LAYERNORM_BACKWARD_DX].dtype, DTYPE_BF16);
+    ck_assert_int_eq(call.operand[LAYERNORM_BACKWARD_DGAIN].dtype, DTYPE_F32);
+    call.attrs.accumulate = 1u << LAYERNORM_BACKWARD_DBIAS;
+    refuses(call, "operand dbias is absent");
+}
+END_TEST
+
+START_TEST(embed_shapes_and_refusals)
+{
+    struct op_call call = {.kind = OP_EMBED_FORWARD, .attrs = {.time = 8}};
+    call.operand[EMBED_FORWARD_IDS] = vector(DTYPE_I32, 16);
+    call.operand[EMBED_FORWARD_WTE] = matrix(DTYPE_F32, 50304, 12);
+    call.operand[EMBED_FORWARD_WPE] = matrix(DTYPE_F32, 1024, 12);
+    call.operand[EMBED_FORWARD_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    struct op_call good = call;
+    ck_assert(op_infer(&good));
+    ck_assert_int_eq(good.operand[EMBED_FORWARD_Y].dims[0], 16);
+    ck_assert(op_bytes(&good) == 4.0 * (16 + 16 * 12 + 8 * 12 + SCALAR_WORDS + 16 * 12));
+    call.operand[EMBED_FORWARD_WPE].dims[0] = 7;
+    refuses(call, "wpe has 7 positions");
+    struct op_call back = {.kind = OP_EMBED_BACKWARD, .attrs = {.time = 8}};
+    back.operand[EMBED_BACKWARD_DY] = matrix(DTYPE_F32, 16, 12);
+    back.operand[EMBED_BACKWARD_IDS] = back.operand[EMBED_BACKWARD_ORDER] = vector(DTYPE_I32, 16);
+    back.operand[EMBED_BACKWARD_STARTS] = vector(DTYPE_I32, 18);
+    back.operand[EMBED_BACKWARD_DWTE] = matrix(DTYPE_F32, 65, 12);
+    good = back;
+    ck_assert(op_infer(&good));
+    ck_assert_int_eq(good.operand[EMBED_BACKWARD_DWPE].dims[0], 8);
+    back.operand[EMBED_BACKWARD_STARTS].dims[0] = 17;
+    refuses(back, "starts is [17], expected at least [18]");
+    back.operand[EMBED_BACKWARD_STARTS].dims[0] = 18;
+    back.operand[EMBED_BACKWARD_DWPE] = matrix(DTYPE_F32, 4, 12);
+    refuses(back, "dwpe has 4 positions");
+}
+END_TEST
+
+START_TEST(cross_entropy_and_the_rest)
+{
+    struct op_call call = {.kind = OP_CROSS_ENTROPY, .attrs = {.vocab = 65}};
+    call.operand[CROSS_ENTROPY_TARGETS] = vector(DTYPE_I32, 4);
+    call.operand[CROSS_ENTROPY_SCALARS] = vector(DTYPE_F32, SCALAR_WORDS);
+    call.operand[CROSS_ENTROPY_LOGITS] = matrix(DTYPE_BF16, 4, 128);
+    struct op_call good = call;
+    ck_assert(op_infer(&good));
+    ck_assert_int_eq(good.operand[CROSS_ENTROPY_LOSSES].dtype, DTYPE_F32);
+    call.attrs.vocab = 129;
+    refuses(call, "vocab is 129, expected 1 to the 128 columns");
+    refuses((struct op_call){.kind = OP_FILL}, "fill: operand y is absent");
+    struct op_call cached = {.kind = OP_ATTENTION_CACHED, .attrs = {.time = 8, .heads = 2, .kv_heads = 2}};
+    cached.operand[ATTENTION_CACHED_QKV] = matrix(DTYPE_F32, 8, 24);
+    cached.operand[ATTENTION_CACHED_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    cached.operand[ATTENTION_CACHED_CACHE] = (struct operand){.present = true, .rank = 4, .dims = {2, 1, 7, 8}};
+    refuses(cached, "capacity of 7, expected at least time = 8");
+    struct op_call adamw = {.kind = OP_ADAMW};
+    adamw.operand[ADAMW_GRAD] = matrix(DTYPE_BF16, 3, 5);
+    adamw.operand[ADAMW_PARAM] = adamw.operand[ADAMW_M] = adamw.operand[ADAMW_V] = matrix(DTYPE_F32, 3, 5);
+    adamw.operand[ADAMW_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    adamw.operand[ADAMW_CORRECTIONS] = matrix(DTYPE_F32, 100, 2);
+    ck_assert(op_infer(&adamw));
+    adamw.operand[ADAMW_V] = vector(DTYPE_F32, 15);
+    refuses(adamw, "adamw: operand v is [15], expected [3,5]");
+}
+END_TEST
+
+Suite *op_suite(void)
+{
+    Suite *suite = suite_create("op");
+    TCase *tests = tcase_create("op");
+    tcase_add_test(tests, declarations_are_complete);
+    tcase_add_test(tests, direction_sees_accumulation);
+    tcase_add_test(tests, elements_and_bytes);
+    tcase_add_test(tests, gemm_shapes);
+    tcase_add_test(tests, bound_outputs_keep_their_dtype);
+    tcase_add_test(tests, gemm_refusals);
+    tcase_add_test(tests, attention_shapes_and_refusals);
+    tcase_add_test(tests, optional_operands_stay_absent);
+    tcase_add_test(tests, embed_shapes_and_refusals);
+    tcase_add_test(tests, cross_entropy_and_the_rest);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(op)

@@ -1,0 +1,21 @@
+/* gpt-train: trains a GPT.
+ *
+ * This file reads the command line, calls and exits; train/trainer.c does the work.
+ */
+#include "base/hostmem.h"
+#include "cli/program.h"
+#include "train/trainer.h"
+
+int main(int argc, char **argv)
+{
+    static struct config config; /* 30 KiB of paths */
+    struct hostmem *mem = NULL;
+    bool answered;
+    enum gt_status status = program_start(&config, CONFIG_TRAIN, "gpt-train", argc, argv, &answered);
+    if (status == GT_OK && !answered)
+        status = hostmem_create(&mem);
+    if (status == GT_OK && !answered)
+        status = trainer_run(mem, &config);
+    hostmem_destroy(mem);
+    return program_exit_status(status);
+}

@@ -1,0 +1,8 @@
+# The programs: each reads its command line, calls, and exits.
+bin_PROGRAMS += gpt-prepare gpt-sample gpt-train
+gpt_prepare_SOURCES = src/cli/gpt_prepare.c
+gpt_prepare_LDADD = $(PROGRAM_LIBS)
+gpt_sample_SOURCES = src/cli/gpt_sample.c src/cli/program.c src/cli/program.h
+gpt_sample_LDADD = $(PROGRAM_LIBS)
+gpt_train_SOURCES = src/cli/gpt_train.c src/cli/program.c src/cli/program.h
+gpt_train_LDADD = $(PROGRAM_LIBS)

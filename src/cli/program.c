@@ -1,0 +1,72 @@
+/* What the programs have in common.
+ *
+ * An unfinished write to standard output (a full disk, a closed pipe) is a failure of the whole program, so that nobody
+ * takes half an answer for a whole one.
+ */
+#include "cli/program.h"
+
+#include <config.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "train/stop.h"
+
+static enum gt_status device_print(const struct backend_ops *ops)
+{
+    struct backend_open_options options = {0};
+    struct backend *device;
+    struct backend_info info;
+    TRY(ops->open(&options, &device));
+    enum gt_status status = ops->info(device, &info);
+    if (status == GT_OK) {
+        char total[24], left[24];
+        printf("%s:0  %s  %s in all, %s free, dtypes", ops->name, info.device,
+               log_bytes(total, (double)info.total_bytes), log_bytes(left, (double)info.free_bytes));
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+            if (info.dtypes >> dtype & 1u)
+                printf(" %s", dtype_name((enum dtype)dtype));
+        }
+        printf("\n       %s\n", info.detail);
+    }
+    ops->close(device);
+    return status;
+}
+
+static enum gt_status devices_print(void)
+{
+    for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++)
+        TRY(device_print(*ops));
+    return GT_OK;
+}
+
+enum gt_status program_start(struct config *config, enum config_program program, const char *name, int argc,
+                             char **argv, bool *answered)
+{
+    *answered = false;
+    log_program_set(name);
+    stop_install();
+    config_defaults(config, program);
+    TRY(config_parse_args(config, argc, argv));
+    *answered = config->help || config->version || config->list_devices;
+    if (config->help)
+        config_print_help(stdout, program);
+    else if (config->version)
+        printf("%s (gpt-train) %s\n", name, PACKAGE_VERSION);
+    else if (config->list_devices)
+        return devices_print();
+    return GT_OK;
+}
+
+int program_exit_status(enum gt_status status)
+{
+    bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (status == GT_STOPPED && stop_requested())
+        return 128 + stop_requested();
+    if (status == GT_OK && !written) {
+        log_error("standard output could not be written");
+        return 1;
+    }
+    return status_exit_code(status);
+}

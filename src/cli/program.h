@@ -1,0 +1,17 @@
+/* What the programs have in common: --version, --list-devices, and the exit status. */
+#ifndef GPT_TRAIN_CLI_PROGRAM_H
+#define GPT_TRAIN_CLI_PROGRAM_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "config/config.h"
+
+/* Reads the command line into `config`.  Answers --help, --version and --list-devices; *answered says so.
+ * Errors: GT_USAGE, all problems logged. */
+enum gt_status program_start(struct config *config, enum config_program program, const char *name, int argc,
+                             char **argv, bool *answered);
+/* The exit status: 128 + n after signal n, else status_exit_code(). */
+int program_exit_status(enum gt_status status);
+
+#endif

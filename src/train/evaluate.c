@@ -1,0 +1,53 @@
+/* Evaluation.  The program leaves the sum of a batch's losses in the scalars; the mean over batches is taken in fp64. */
+#include "train/evaluate.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "train/stop.h"
+
+int64_t evaluation_runs(const struct config *config, const struct model *model)
+{
+    return size_ceil_div(config->eval_iters * config->batch_size, model->options.evaluate_batch);
+}
+
+/* Runs the program on what the feed has put there and adds its loss. */
+static enum gt_status batch_loss_add(struct session *session, double *sum)
+{
+    session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
+    session->scalars[SCALAR_POSITION].i = 0;
+    TRY(session_scalars_upload(session));
+    TRY(exec_run(session->exec, session->model->evaluate.program));
+    TRY(session_scalars_download(session));
+    *sum += (double)session->scalars[SCALAR_LOSS_SUM].f;
+    return GT_OK;
+}
+
+enum gt_status evaluation_split_loss(const struct evaluation *evaluation, enum token_split split, double *out)
+{
+    struct session *session = evaluation->session;
+    struct feed *feed = evaluation->feed;
+    const struct config *config = session->config;
+    int64_t whole = config->eval_iters == 0 ? sampler_window_count(feed->sampler[split], true) : 0;
+    int64_t samples = whole > 0 ? whole : config->eval_iters * config->batch_size;
+    int64_t batch = session->model->options.evaluate_batch, targets = 0, start_ns = clock_monotonic_ns();
+    double sum = 0.0;
+    const char *what = split == TOKEN_TRAIN ? "evaluate train" : "evaluate val";
+    for (int64_t first = 0; first < samples; first += batch) {
+        int64_t count = samples - first < batch ? samples - first : batch;
+        if (stop_requested())
+            return GT_STOPPED;
+        if (whole > 0)
+            TRY(feed_windows(feed, session, split, first, count, &targets));
+        else
+            TRY(feed_evaluate(feed, session, split, evaluation->iter, first, count));
+        TRY(batch_loss_add(session, &sum));
+        double each = (double)(clock_monotonic_ns() - start_ns) / 1e9 / (double)(first + count);
+        progress_show(evaluation->progress, what, first + count, samples, "", each * (double)(samples - first - count));
+    }
+    if (whole == 0)
+        targets = samples * config->block_size;
+    *out = sum / (double)targets;
+    return GT_OK;
+}

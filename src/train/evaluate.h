@@ -1,0 +1,28 @@
+/* Evaluation: the mean loss of random batches of a split (nanoGPT train.py estimate_loss), or of the whole split. */
+#ifndef GPT_TRAIN_TRAIN_EVALUATE_H
+#define GPT_TRAIN_TRAIN_EVALUATE_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "config/config.h"
+#include "train/feed.h"
+#include "train/progress.h"
+#include "train/session.h"
+
+/* Runs of the evaluation program per split: eval_iters * batch_size samples in batches of eval_batch_size.
+ * 0 with eval_iters = 0, where the size of the split decides. */
+int64_t evaluation_runs(const struct config *config, const struct model *model);
+
+struct evaluation {
+    struct session *session;
+    struct feed *feed;
+    struct progress *progress;
+    int64_t iter; /* numbers the random draw */
+};
+
+/* The mean loss per token of a split, in fp64 over fp32 row losses.  With eval_iters = 0 every token of the split that
+ * has a context is counted once.  Errors: GT_STOPPED when a signal came; those of the data and the device. */
+enum gt_status evaluation_split_loss(const struct evaluation *evaluation, enum token_split split, double *out);
+
+#endif

@@ -1,0 +1,137 @@
+/* The feed: asks the sampler where a step's samples are, reads them, and puts them where the program looks. */
+#include "train/feed.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum gt_status feed_folder(const struct config *config, char out[static FILE_PATH_MAX])
+{
+    if (strchr(config->dataset, '/'))
+        return file_join(out, config->dataset, "");
+    return file_join(out, "data", config->dataset);
+}
+
+static enum gt_status split_open(struct feed *feed, const struct config *config, const char *folder, int64_t vocab_size,
+                                 enum token_split split)
+{
+    struct token_source_spec source = {
+        .folder = folder, .split = split, .vocab_size = vocab_size, .block_size = config->block_size};
+    TRY(token_source_open(feed->mem, &source, &feed->source[split]));
+    struct sampler_spec sampler = {
+        .source = feed->source[split],
+        .kind = config->sampler == CONFIG_SAMPLER_EPOCH ? SAMPLER_EPOCH : SAMPLER_RANDOM,
+        .seed = (uint64_t)config->seed,
+        .block_size = config->block_size,
+        .samples_per_step = config->batch_size * config->gradient_accumulation_steps,
+    };
+    return sampler_create(feed->mem, &sampler, &feed->sampler[split]);
+}
+
+static enum gt_status tensors_alloc(struct feed *feed, int64_t samples_max)
+{
+    size_t rows = (size_t)(samples_max * feed->block_size);
+    void *array;
+    TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "token ids", &array));
+    feed->tensors.ids = array;
+    TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "targets", &array));
+    feed->tensors.targets = array;
+    TRY(hostmem_alloc(feed->mem, rows, sizeof(int32_t), "row order", &array));
+    feed->tensors.order = array;
+    TRY(hostmem_alloc(feed->mem, rows + 2, sizeof(int32_t), "row groups", &array));
+    feed->tensors.starts = array;
+    TRY(hostmem_alloc(feed->mem, (size_t)samples_max, sizeof(int64_t), "sample positions", &array));
+    feed->positions = array;
+    return batch_builder_create(feed->mem, (int64_t)rows, feed->block_size, &feed->builder);
+}
+
+enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
+                         int64_t samples_max, struct feed *out)
+{
+    enum gt_status status;
+    *out = (struct feed){.mem = mem, .block_size = config->block_size};
+    TRY_GOTO(status, fail, split_open(out, config, folder, vocab_size, TOKEN_TRAIN));
+    TRY_GOTO(status, fail, split_open(out, config, folder, vocab_size, TOKEN_VAL));
+    TRY_GOTO(status, fail, tensors_alloc(out, samples_max));
+    return GT_OK;
+fail:
+    feed_close(out);
+    return status;
+}
+
+void feed_close(struct feed *feed)
+{
+    if (!feed->mem)
+        return;
+    batch_builder_destroy(feed->builder);
+    hostmem_free(feed->mem, feed->positions);
+    hostmem_free(feed->mem, feed->tensors.starts);
+    hostmem_free(feed->mem, feed->tensors.order);
+    hostmem_free(feed->mem, feed->tensors.targets);
+    hostmem_free(feed->mem, feed->tensors.ids);
+    for (int split = 0; split < 2; split++) {
+        sampler_destroy(feed->sampler[split]);
+        token_source_close(feed->source[split]);
+    }
+    *feed = (struct feed){0};
+}
+
+/* Host tensors to those of the program. */
+static enum gt_status tensors_upload(struct feed *feed, struct session *session, const struct program_io *io)
+{
+    int64_t rows = (int64_t)io->batch * io->time;
+    TRY(exec_upload(session->exec, io->ids, 0, feed->tensors.ids, rows));
+    TRY(exec_upload(session->exec, io->targets, 0, feed->tensors.targets, rows));
+    if (io->order == TENSOR_NONE)
+        return GT_OK;
+    TRY(exec_upload(session->exec, io->order, 0, feed->tensors.order, rows));
+    return exec_upload(session->exec, io->starts, 0, feed->tensors.starts, rows + 2);
+}
+
+enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io, int64_t iter,
+                          int64_t first)
+{
+    for (int32_t i = 0; i < io->batch; i++)
+        feed->positions[i] = sampler_position(feed->sampler[TOKEN_TRAIN], iter, first + i);
+    TRY(batch_fill(feed->builder, feed->source[TOKEN_TRAIN], feed->positions, io->batch, feed->block_size,
+                   &feed->tensors));
+    return tensors_upload(feed, session, io);
+}
+
+/* Reads `count` samples without their order, fills up the batch with ignored rows, and uploads. */
+static enum gt_status evaluation_upload(struct feed *feed, struct session *session, enum token_split split,
+                                        int64_t count)
+{
+    const struct program_io *io = &session->model->evaluate;
+    struct batch_tensors tensors = {.ids = feed->tensors.ids, .targets = feed->tensors.targets};
+    assert(count > 0 && count <= io->batch);
+    TRY(batch_fill(feed->builder, feed->source[split], feed->positions, count, feed->block_size, &tensors));
+    int64_t used = count * feed->block_size, rows = (int64_t)io->batch * feed->block_size;
+    memset(feed->tensors.ids + used, 0, (size_t)(rows - used) * sizeof(int32_t));
+    batch_targets_ignore(feed->tensors.targets + used, rows - used);
+    return GT_OK;
+}
+
+enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum token_split split, int64_t evaluation,
+                             int64_t first, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        feed->positions[i] = sampler_position_eval(feed->sampler[split], split, evaluation, first + i);
+    TRY(evaluation_upload(feed, session, split, count));
+    return tensors_upload(feed, session, &session->model->evaluate);
+}
+
+enum gt_status feed_windows(struct feed *feed, struct session *session, enum token_split split, int64_t first,
+                            int64_t count, int64_t *targets)
+{
+    for (int64_t i = 0; i < count; i++)
+        feed->positions[i] = sampler_window_at(feed->sampler[split], true, first + i).position;
+    TRY(evaluation_upload(feed, session, split, count));
+    for (int64_t i = 0; i < count; i++) {
+        int64_t ignored = sampler_window_at(feed->sampler[split], true, first + i).ignored;
+        batch_targets_ignore(feed->tensors.targets + i * feed->block_size, ignored);
+        *targets += feed->block_size - ignored;
+    }
+    return tensors_upload(feed, session, &session->model->evaluate);
+}

@@ -1,0 +1,44 @@
+/* The feed: from token files to the data tensors of a program. */
+#ifndef GPT_TRAIN_TRAIN_FEED_H
+#define GPT_TRAIN_TRAIN_FEED_H
+
+#include <stdint.h>
+
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "config/config.h"
+#include "data/batch.h"
+#include "data/sampler.h"
+#include "data/tokens.h"
+#include "train/session.h"
+
+struct feed {
+    struct hostmem *mem;
+    struct token_source *source[2]; /* by enum token_split */
+    struct sampler *sampler[2];
+    struct batch_builder *builder;
+    struct batch_tensors tensors; /* host side of ids, targets, order, starts */
+    int64_t *positions;           /* of the samples of a batch */
+    int64_t block_size;
+};
+
+/* Opens train and val of the dataset folder.  `samples_max` is the largest batch of any program.
+ * Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
+enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
+                         int64_t samples_max, struct feed *out);
+void feed_close(struct feed *feed);
+
+/* The folder of a dataset: data/NAME below the working folder, or the path itself when it has a slash. */
+enum gt_status feed_folder(const struct config *config, char out[static FILE_PATH_MAX]);
+
+/* Samples first .. first + io->batch of training step `iter` into the tensors of a training program. */
+enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io, int64_t iter,
+                          int64_t first);
+/* `count` <= io->batch samples of a random evaluation into the evaluation program; rows beyond count are ignored. */
+enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum token_split split, int64_t evaluation,
+                             int64_t first, int64_t count);
+/* The same for windows of a walk through the whole split; counts the targets in *targets. */
+enum gt_status feed_windows(struct feed *feed, struct session *session, enum token_split split, int64_t first,
+                            int64_t count, int64_t *targets);
+
+#endif

@@ -1,0 +1,94 @@
+/* The forecast of a run's duration. */
+#include "train/forecast.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "train/evaluate.h"
+
+/* The model's assumptions, until the cost model of the planner calibrates them on the device: the share of the matrix
+ * rate that a step's products reach, and the bandwidth that other ops reach, in bytes per second. */
+#define MODEL_MATRIX_SHARE 0.75
+#define MODEL_BANDWIDTH 12e9
+#define AVERAGE_WEIGHT 0.1
+
+static double op_seconds(const struct session *session, const struct op *op)
+{
+    struct op_call call;
+    graph_call(session->model->graph, op, &call);
+    double compute = session->peak_flops > 0 ? op_flops(&call) / (session->peak_flops * MODEL_MATRIX_SHARE) : 0.0;
+    double memory = op_bytes(&call) / MODEL_BANDWIDTH;
+    return compute > memory ? compute : memory;
+}
+
+static double program_seconds(const struct session *session, int32_t program)
+{
+    double seconds = 0.0;
+    if (program < 0)
+        return 0.0;
+    const struct program *p = &session->model->graph->programs[program];
+    for (int32_t i = 0; i < p->count; i++)
+        seconds += op_seconds(session, &p->ops[i]);
+    return seconds;
+}
+
+int64_t forecast_evaluations(const struct config *config, int64_t iter)
+{
+    if (config->eval_only)
+        return 1;
+    int64_t last = config->max_iters / config->eval_interval;
+    int64_t before = iter > 0 ? (iter - 1) / config->eval_interval + 1 : 0;
+    return last + 1 > before ? last + 1 - before : 0;
+}
+
+void forecast_model(const struct session *session, int64_t iter, struct forecast *out)
+{
+    const struct config *config = session->config;
+    const struct model *model = session->model;
+    int32_t remainder = model->options.remainder_batch > 0;
+    *out = (struct forecast){0};
+    out->step_seconds =
+        program_seconds(session, model->train_first.program) +
+        (model->options.micro_steps - 1 - remainder) * program_seconds(session, model->train_next.program) +
+        program_seconds(session, model->train_remainder.program) + program_seconds(session, model->update.program);
+    out->evaluation_seconds =
+        2.0 * (double)evaluation_runs(config, model) * program_seconds(session, model->evaluate.program);
+    out->steps = config->eval_only ? 0 : config->max_iters + 1 - iter;
+    out->steps = out->steps > 0 ? out->steps : 0;
+    out->evaluations = forecast_evaluations(config, iter);
+}
+
+void forecast_step_measured(struct forecast *forecast, double seconds)
+{
+    forecast->step_seconds =
+        forecast->measured ? forecast->step_seconds + AVERAGE_WEIGHT * (seconds - forecast->step_seconds) : seconds;
+    forecast->measured = true;
+    forecast->steps -= forecast->steps > 0;
+}
+
+void forecast_evaluation_measured(struct forecast *forecast, double seconds)
+{
+    forecast->evaluation_seconds = seconds;
+    forecast->evaluations -= forecast->evaluations > 0;
+}
+
+double forecast_seconds_left(const struct forecast *forecast)
+{
+    return forecast->step_seconds * (double)forecast->steps +
+           forecast->evaluation_seconds * (double)forecast->evaluations;
+}
+
+void forecast_log(const struct forecast *forecast)
+{
+    char step[32], evaluation[32], total[32], end[32];
+    double seconds = forecast_seconds_left(forecast);
+    double evaluations = forecast->evaluation_seconds * (double)forecast->evaluations;
+    log_result("forecast (%s): %s per step x %" PRId64 ", %s per evaluation x %" PRId64 " (%.0f %% of the time), %s in "
+               "all, ends %s",
+               forecast->measured ? "measured" : "modelled", clock_duration(step, forecast->step_seconds),
+               forecast->steps, clock_duration(evaluation, forecast->evaluation_seconds), forecast->evaluations,
+               seconds > 0 ? 100.0 * evaluations / seconds : 0.0, clock_duration(total, seconds),
+               clock_wall_text(end, clock_wall_s() + (int64_t)seconds));
+}

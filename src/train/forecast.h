@@ -1,0 +1,32 @@
+/* How long a run will take: before the first step from a model of the ops, then from what was measured. */
+#ifndef GPT_TRAIN_TRAIN_FORECAST_H
+#define GPT_TRAIN_TRAIN_FORECAST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/config.h"
+#include "train/session.h"
+
+struct forecast {
+    double step_seconds;       /* one update */
+    double evaluation_seconds; /* one evaluation of both splits */
+    bool measured;             /* false: both are modelled */
+    int64_t steps;             /* updates to go */
+    int64_t evaluations;       /* evaluations to go */
+};
+
+/* Modelled: each op takes the longer of its FLOPs at a stated share of the measured matrix rate and its bytes at a stated
+ * bandwidth.  `iter` is where the run begins.  Needs session_peak_measure(). */
+void forecast_model(const struct session *session, int64_t iter, struct forecast *out);
+/* Puts a measured step (or evaluation) in; the first few replace the model, later ones move an average. */
+void forecast_step_measured(struct forecast *forecast, double seconds);
+void forecast_evaluation_measured(struct forecast *forecast, double seconds);
+/* Evaluations that a run from `iter` on will do. */
+int64_t forecast_evaluations(const struct config *config, int64_t iter);
+/* Seconds until the end. */
+double forecast_seconds_left(const struct forecast *forecast);
+/* One line: seconds per step, evaluations and their share, hours, end time. */
+void forecast_log(const struct forecast *forecast);
+
+#endif

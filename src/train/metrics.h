@@ -1,0 +1,31 @@
+/* metrics.jsonl in out_dir: one JSON object a line, full precision, cut back at a resume to the step resumed from. */
+#ifndef GPT_TRAIN_TRAIN_METRICS_H
+#define GPT_TRAIN_TRAIN_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define METRICS_NAME "metrics.jsonl"
+
+struct metrics {
+    int fd; /* -1 when closed */
+};
+
+struct metrics_step {
+    int64_t iter;
+    double loss, lr, grad_norm, time_ms, tokens_per_s, mfu;
+    int64_t skipped; /* updates skipped so far for a non-finite gradient */
+    uint64_t planned_bytes, allocated_bytes;
+};
+
+/* Opens the file for appending.  From the first line of an iteration that the run will do again (an iter line at or
+ * beyond `resume_iter`, an evaluation beyond it) the file is cut; resume_iter 0 empties it.  Errors: GT_IO. */
+enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter);
+void metrics_close(struct metrics *metrics);
+/* Errors: GT_IO; the run goes on without. */
+enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step);
+enum gt_status metrics_evaluation_write(struct metrics *metrics, int64_t iter, double train_loss, double val_loss);
+
+#endif

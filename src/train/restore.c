@@ -1,0 +1,293 @@
+/* Where a run begins and how it is kept. */
+#include "train/restore.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/tokenizer.h"
+
+#define DEFAULT_VOCAB_SIZE 50304 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice */
+
+/* The vocabulary of a dataset: its tokenizer's, or 0 where the folder has none. */
+static enum gt_status dataset_vocab(struct hostmem *mem, const char *folder, int64_t *out)
+{
+    struct tokenizer *tokenizer = NULL;
+    *out = 0;
+    if (!file_is_folder(folder))
+        return GT_OK;
+    TRY(tokenizer_open_dataset(mem, folder, &tokenizer));
+    if (tokenizer)
+        *out = tokenizer_vocab_size(tokenizer);
+    tokenizer_destroy(tokenizer);
+    return GT_OK;
+}
+
+static enum gt_status open_scratch(struct hostmem *mem, struct config *config, const char *folder,
+                                   struct model_config *model)
+{
+    int64_t vocab;
+    TRY(dataset_vocab(mem, folder, &vocab));
+    if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size) {
+        log_error("vocab_size=%" PRId64 " is smaller than the vocabulary of %s, which is %" PRId64, config->vocab_size,
+                  folder, vocab);
+        return GT_USAGE;
+    }
+    if (vocab == 0 && config->vocab_size == 0)
+        log_note("%s has no %s: vocab_size is %d (GPT-2's 50257 rounded up)", folder, TOKENIZER_FILE_NAME,
+                 DEFAULT_VOCAB_SIZE);
+    session_model_config(config, vocab > 0 ? vocab : DEFAULT_VOCAB_SIZE, model);
+    /* What was left open is decided now, and the checkpoint stores the decision. */
+    config->vocab_size = model->vocab_size;
+    config->gelu = model->gelu == GELU_TANH ? CONFIG_GELU_TANH : CONFIG_GELU_ERF;
+    config->n_kv_head = model->n_kv_head;
+    return checkpoint_config_check(model);
+}
+
+/* The shape keys of a folder of weights, as a configuration object. */
+static json_t *shape_object(const struct config *config, const struct model_config *model)
+{
+    json_t *object = json_pack("{s:i, s:i, s:i, s:i, s:b, s:s}", "n_layer", (int)model->n_layer, "n_head",
+                               (int)model->n_head, "n_embd", (int)model->n_embd, "vocab_size", (int)model->vocab_size,
+                               "bias", model->bias ? 1 : 0, "gelu", model->gelu == GELU_TANH ? "tanh" : "erf");
+    /* A shorter context may be asked for, as with nanoGPT's crop_block_size. */
+    bool crop = config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
+    if (object && !crop && json_object_set_new(object, "block_size", json_integer(model->block_size)) != 0) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static enum gt_status fill_from_weights(struct config *config, const struct checkpoint *checkpoint)
+{
+    json_t *object = shape_object(config, &checkpoint->config);
+    if (!object) {
+        log_error("out of memory");
+        return GT_NO_MEMORY;
+    }
+    enum gt_status status = config_from_json(config, object, checkpoint->source);
+    json_decref(object);
+    return status;
+}
+
+static enum gt_status state_from_record(const struct checkpoint *checkpoint, struct run_state *state)
+{
+    const struct checkpoint_state *record = &checkpoint->record.state;
+    int64_t evaluated = -1;
+    if (record->data)
+        TRY(json_get_int(record->data, checkpoint->source, "evaluated_iter", -1, INT64_MAX, &evaluated));
+    *state = (struct run_state){
+        .iter = record->iter,
+        .adam_step = record->adam_step,
+        .evaluations = record->evaluations,
+        .best_val_loss = record->best_val_loss,
+        .evaluated = evaluated == record->iter,
+    };
+    return GT_OK;
+}
+
+/* The checkpoint or folder that init_from names. */
+static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config, struct restore_source *source,
+                                      struct run_state *state, struct model_config *model)
+{
+    source->resume = strcmp(config->init_from, "resume") == 0;
+    const char *from = source->resume ? config->out_dir : config->init_from;
+    TRY(checkpoint_open(mem, from, source->resume, &source->checkpoint));
+    const struct checkpoint *checkpoint = source->checkpoint;
+    if (source->resume) {
+        TRY(state_from_record(checkpoint, state));
+        if (checkpoint->record.state.configuration)
+            TRY(config_from_json(config, checkpoint->record.state.configuration, checkpoint->source));
+    }
+    TRY(fill_from_weights(config, checkpoint));
+    TRY(config_check(config));
+    *model = checkpoint->config;
+    model->block_size = (int32_t)config->block_size;
+    model->dropout = (float)config->dropout;
+    return GT_OK;
+}
+
+enum gt_status restore_open(struct hostmem *mem, struct config *config, const char *folder,
+                            struct restore_source *source, struct run_state *state, struct model_config *model)
+{
+    *source = (struct restore_source){0};
+    *state = (struct run_state){.best_val_loss = INFINITY};
+    if (strcmp(config->init_from, "scratch") == 0)
+        return open_scratch(mem, config, folder, model);
+    enum gt_status status = open_checkpoint(mem, config, source, state, model);
+    if (status != GT_OK)
+        restore_close(source);
+    return status;
+}
+
+enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source)
+{
+    *source = (struct restore_source){0};
+    const char *from = strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
+    return checkpoint_open(mem, from, false, &source->checkpoint);
+}
+
+void restore_close(struct restore_source *source)
+{
+    checkpoint_close(source->checkpoint);
+    source->checkpoint = NULL;
+}
+
+static int32_t part_tensor(const struct session *session, enum checkpoint_part part, int32_t index)
+{
+    const struct parameter *parameter = &session->model->parameters.at[index];
+    if (part == CHECKPOINT_M)
+        return parameter->m;
+    return part == CHECKPOINT_V ? parameter->v : parameter->tensor;
+}
+
+static enum gt_status part_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                float *out)
+{
+    struct session *session = context;
+    return exec_download(session->exec, part_tensor(session, part, index), (int64_t)first, out, (int64_t)count);
+}
+
+static enum gt_status part_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                 const float *values)
+{
+    struct session *session = context;
+    return exec_upload(session->exec, part_tensor(session, part, index), (int64_t)first, values, (int64_t)count);
+}
+
+/* The parameters of the model as io/ sees them. */
+static enum gt_status tensors_create(struct session *session, struct checkpoint_tensor **out)
+{
+    const struct model *model = session->model;
+    void *array;
+    TRY(hostmem_alloc(session->mem, (size_t)model->parameters.count, sizeof(struct checkpoint_tensor),
+                      "checkpoint tensors", &array));
+    struct checkpoint_tensor *tensors = array;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        const struct tensor *tensor = &model->graph->tensors[parameter->tensor];
+        tensors[i] =
+            (struct checkpoint_tensor){.name = parameter->name,
+                                       .index = i,
+                                       .rank = tensor->rank,
+                                       .dims = {parameter->saved_rows, tensor->rank > 1 ? tensor->dims[1] : 0}};
+    }
+    *out = tensors;
+    return GT_OK;
+}
+
+/* What the checkpoint does not hold: moments of a new optimizer, rows beyond the vocabulary. */
+static enum gt_status zero_rest(struct session *session, bool moments)
+{
+    const struct model *model = session->model;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        if (parameter->saved_rows < model->graph->tensors[parameter->tensor].dims[0])
+            TRY(session_tensor_zero(session, parameter->tensor));
+        if (moments && parameter->m != TENSOR_NONE)
+            TRY(session_tensor_zero(session, parameter->m));
+        if (moments && parameter->v != TENSOR_NONE)
+            TRY(session_tensor_zero(session, parameter->v));
+    }
+    return GT_OK;
+}
+
+enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed)
+{
+    if (!source->checkpoint)
+        return session_weights_init(session, seed);
+    struct checkpoint_tensor *tensors;
+    TRY(zero_rest(session, true));
+    TRY(tensors_create(session, &tensors));
+    struct checkpoint_load_options options = {
+        .config = &session->model->options.config,
+        .tensors = tensors,
+        .tensor_count = (size_t)session->model->parameters.count,
+        .write = part_write,
+        .write_context = session,
+        .staging = session->staging,
+        .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
+    };
+    enum gt_status status = checkpoint_load(source->checkpoint, &options);
+    hostmem_free(session->mem, tensors);
+    return status;
+}
+
+enum gt_status restore_saver_create(struct session *session, struct restore_saver *out)
+{
+    const struct model_options *options = &session->model->options;
+    *out = (struct restore_saver){.session = session};
+    TRY(tensors_create(session, &out->tensors));
+    TRY(config_to_json(session->config, &out->configuration));
+    out->plan = json_pack("{s:i, s:i, s:i, s:i}", "micro_batch", (int)options->micro_batch, "remainder_batch",
+                          (int)options->remainder_batch, "loss_chunk_rows", (int)options->loss_chunk_rows,
+                          "evaluate_batch", (int)options->evaluate_batch);
+    if (!out->plan) {
+        log_error("out of memory");
+        return GT_NO_MEMORY;
+    }
+    return GT_OK;
+}
+
+void restore_saver_destroy(struct restore_saver *saver)
+{
+    if (!saver->session)
+        return;
+    hostmem_free(saver->session->mem, saver->tensors);
+    json_decref(saver->configuration);
+    json_decref(saver->plan);
+    *saver = (struct restore_saver){0};
+}
+
+enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state)
+{
+    struct session *session = saver->session;
+    const struct config *config = session->config;
+    int64_t samples = state->iter * config->batch_size * config->gradient_accumulation_steps;
+    json_t *data = json_pack("{s:I}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1));
+    if (!data) {
+        log_error("out of memory");
+        return GT_NO_MEMORY;
+    }
+    struct checkpoint_save_options options = {
+        .out_dir = config->out_dir,
+        .config = &session->model->options.config,
+        .bos_token = -1,
+        .eos_token = -1,
+        .state = {.iter = state->iter,
+                  .adam_step = state->adam_step,
+                  .seed = config->seed,
+                  .samples_seen = samples,
+                  .tokens_seen = samples * config->block_size,
+                  .evaluations = state->evaluations,
+                  .best_val_loss = state->best_val_loss,
+                  .data = data,
+                  .plan = saver->plan,
+                  .configuration = saver->configuration},
+        .tensors = saver->tensors,
+        .tensor_count = (size_t)session->model->parameters.count,
+        .read = part_read,
+        .read_context = session,
+        .staging = session->staging,
+        .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
+    };
+    enum gt_status status = checkpoint_save(&options);
+    json_decref(data);
+    return status;
+}
+
+enum gt_status restore_tokenizer_copy(struct hostmem *mem, const char *folder, const char *out_dir)
+{
+    struct tokenizer *tokenizer = NULL;
+    char path[FILE_PATH_MAX];
+    TRY(tokenizer_open_dataset(mem, folder, &tokenizer));
+    if (!tokenizer)
+        return GT_OK;
+    enum gt_status status = file_join(path, out_dir, TOKENIZER_FILE_NAME);
+    if (status == GT_OK)
+        status = tokenizer_save(tokenizer, path);
+    tokenizer_destroy(tokenizer);
+    return status;
+}

@@ -1,0 +1,60 @@
+/* Where a run begins and how it is kept: from scratch, from its own checkpoint, or from a folder of weights.
+ *
+ * The glue between checkpoints (io/) and a session: names and shapes of the model's parameters on one side, tensors of the
+ * executor on the other.
+ */
+#ifndef GPT_TRAIN_TRAIN_RESTORE_H
+#define GPT_TRAIN_TRAIN_RESTORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "config/config.h"
+#include "io/checkpoint.h"
+#include "train/session.h"
+
+/* What a checkpoint stores beside tensors and the configuration. */
+struct run_state {
+    int64_t iter;         /* the next iteration */
+    int64_t adam_step;    /* updates applied */
+    int64_t evaluations;  /* done so far */
+    double best_val_loss; /* infinity: none yet */
+    bool evaluated;       /* iteration `iter` has been evaluated already */
+};
+
+/* Where the weights come from; `checkpoint` is NULL for scratch. */
+struct restore_source {
+    struct checkpoint *checkpoint;
+    bool resume; /* optimizer state too */
+};
+
+/* Finds out where the run begins.  Fills from a checkpoint what this invocation's configuration did not say, and says in
+ * `model` what the model looks like; `folder` is the dataset's, whose tokenizer gives the vocabulary of a new model.
+ * Errors: GT_DATA, GT_IO, GT_USAGE, GT_UNSUPPORTED. */
+enum gt_status restore_open(struct hostmem *mem, struct config *config, const char *folder,
+                            struct restore_source *source, struct run_state *state, struct model_config *model);
+/* The same for programs that only use a model: out_dir's or init_from's weights. */
+enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source);
+void restore_close(struct restore_source *source);
+
+/* Weights (and moments) onto the device: initial values of `seed`, or the checkpoint's. */
+enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed);
+
+/* The parameters as io/ sees them.  Allocated once; the session's lifetime.  Errors: GT_NO_MEMORY. */
+struct restore_saver {
+    struct session *session;
+    struct checkpoint_tensor *tensors;
+    json_t *configuration; /* echo */
+    json_t *plan;
+};
+enum gt_status restore_saver_create(struct session *session, struct restore_saver *out);
+void restore_saver_destroy(struct restore_saver *saver);
+
+/* Saves the run to out_dir, with the dataset's tokenizer beside it when `folder` has one. */
+enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state);
+/* Copies the dataset's tokenizer file to out_dir, where gpt-sample looks for it. */
+enum gt_status restore_tokenizer_copy(struct hostmem *mem, const char *folder, const char *out_dir);
+
+#endif

@@ -1,0 +1,65 @@
+/* A session: a model, its plan, a device and the executor, from a configuration.
+ *
+ * gpt-train and gpt-sample both open one.  session_open() plans without asking the device for memory; session_start()
+ * takes the arena.  Between the two a plan or a program can be printed.
+ */
+#ifndef GPT_TRAIN_TRAIN_SESSION_H
+#define GPT_TRAIN_TRAIN_SESSION_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "backend/backend.h"
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "config/config.h"
+#include "exec/exec.h"
+#include "model/model.h"
+#include "plan/plan.h"
+
+/* Rows of the staging buffer through which weights move, in floats: 4 MiB. */
+#define SESSION_STAGING_FLOATS ((int64_t)1 << 20)
+/* What the process may hold beside arena, tables and the backend's own: code, stacks, the C library, BLAS buffers. */
+#define SESSION_HEADROOM_BYTES ((uint64_t)64 << 20)
+
+struct session {
+    struct hostmem *mem;
+    const struct config *config;
+    struct model *model;
+    struct backend *device; /* the counting wrapper around the backend */
+    struct backend_info info;
+    struct plan *plan;
+    struct exec *exec;                       /* NULL before session_start() */
+    float *staging;                          /* [SESSION_STAGING_FLOATS] */
+    union scalar_word scalars[SCALAR_WORDS]; /* the host's copy of the device block */
+    double peak_flops; /* the device's measured fp32 matrix rate, FLOP/s; 0 before session_peak_measure() */
+};
+
+/* The shape of the model that the configuration asks for; `vocab_size` where the configuration leaves it open. */
+void session_model_config(const struct config *config, int64_t vocab_size, struct model_config *out);
+/* How the samples of an update are cut into micro-steps, and the sizes of the other programs. */
+void session_train_options(const struct config *config, const struct model_config *model, struct model_options *out);
+
+/* Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
+enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct model_options *options,
+                            struct session *out);
+/* Takes the arena.  Errors: GT_NO_MEMORY, GT_NO_FIT, GT_DEVICE. */
+enum gt_status session_start(struct session *session);
+void session_close(struct session *session);
+
+/* Measures the device's matrix rate (in about 30 ms).  Before session_start() it takes a small arena for that, after
+ * which session_start() is no longer possible; after it, it uses the arena, whose content is lost. */
+enum gt_status session_peak_measure(struct session *session);
+
+/* Host's copy of the scalars to the device and back. */
+enum gt_status session_scalars_upload(struct session *session);
+enum gt_status session_scalars_download(struct session *session);
+
+/* Initial weights: a pure function of the seed.  Moments become zero. */
+enum gt_status session_weights_init(struct session *session, uint64_t seed);
+/* Fills a tensor with zeros. */
+enum gt_status session_tensor_zero(struct session *session, int32_t tensor);
+/* The table of Adam's bias corrections. */
+enum gt_status session_corrections_upload(struct session *session);
+
+#endif

@@ -1,0 +1,39 @@
+/* Stopping on request.  The flag is a mutable global beside the log's sink, because a signal handler can be given no
+ * other place. */
+#include "train/stop.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    if (stop_signal)
+        _exit(128 + number);
+    stop_signal = number;
+}
+
+void stop_install(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sigaction old;
+        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
+            continue;
+        struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+        sigemptyset(&action.sa_mask);
+        sigaction(numbers[i], &action, NULL);
+    }
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigemptyset(&ignore.sa_mask);
+    sigaction(SIGPIPE, &ignore, NULL);
+    /* A write beyond RLIMIT_FSIZE fails with EFBIG then, like any other failed write. */
+    sigaction(SIGXFSZ, &ignore, NULL);
+}
+
+int stop_requested(void)
+{
+    return (int)stop_signal;
+}

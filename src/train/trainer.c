@@ -1,0 +1,426 @@
+/* The training loop.
+ *
+ * One iteration: evaluate and save where it is due, run the micro-steps (first, next ..., remainder), run the update, read
+ * the scalars back, log.  The loop holds no state of its own beyond what a checkpoint stores: which samples a step sees
+ * and which elements dropout drops follow from (seed, iter, sample), the learning rate from iter.
+ */
+#include "train/trainer.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "train/evaluate.h"
+#include "train/feed.h"
+#include "train/forecast.h"
+#include "train/metrics.h"
+#include "train/progress.h"
+#include "train/restore.h"
+#include "train/schedule.h"
+#include "train/session.h"
+#include "train/stop.h"
+
+/* So many skipped updates in a row end the run: the model has diverged, and more steps only cost time. */
+#define SKIPPED_IN_A_ROW_MAX 10
+
+struct trainer {
+    struct hostmem *mem;
+    struct config *config;
+    struct session session;
+    struct feed feed;
+    struct run_state state; /* what a checkpoint stores beside tensors */
+    struct forecast forecast;
+    struct metrics metrics;
+    struct progress progress;
+    struct restore_source source; /* where the weights come from */
+    struct restore_saver saver;
+    int lock_fd;
+    int64_t skipped, skipped_in_a_row;
+    double step_seconds;   /* of the last iteration */
+    double loss;           /* of the last iteration */
+    size_t rss_bytes_warm; /* after the first iteration */
+    int64_t first_iter;
+    int64_t evaluated_iter; /* the last iteration that was evaluated, -1 = none */
+    int64_t saved_iter;     /* the last iteration that was saved, -1 = none */
+};
+
+static double tokens_per_update(const struct trainer *t)
+{
+    const struct config *config = t->config;
+    return (double)(config->batch_size * config->gradient_accumulation_steps * config->block_size);
+}
+
+static enum gt_status evaluate(struct trainer *t, double *train_loss, double *val_loss)
+{
+    struct evaluation evaluation = {&t->session, &t->feed, &t->progress, t->state.iter};
+    int64_t start_ns = clock_monotonic_ns();
+    enum gt_status status = evaluation_split_loss(&evaluation, TOKEN_TRAIN, train_loss);
+    if (status == GT_OK)
+        status = evaluation_split_loss(&evaluation, TOKEN_VAL, val_loss);
+    progress_clear(&t->progress);
+    TRY(status);
+    forecast_evaluation_measured(&t->forecast, (double)(clock_monotonic_ns() - start_ns) / 1e9);
+    t->evaluated_iter = t->state.iter;
+    t->state.evaluations++;
+    log_result("step %" PRId64 ": train loss %.4f, val loss %.4f", t->state.iter, *train_loss, *val_loss);
+    return GT_OK;
+}
+
+static enum gt_status save(struct trainer *t)
+{
+    int64_t start_ns = clock_monotonic_ns();
+    char duration[32];
+    t->state.evaluated = t->evaluated_iter == t->state.iter;
+    t->state.adam_step = t->session.scalars[SCALAR_ADAM_STEP].i;
+    TRY(restore_save(&t->saver, &t->state));
+    t->saved_iter = t->state.iter;
+    log_result("saving checkpoint to %s (iter %" PRId64 ", %s)", t->config->out_dir, t->state.iter,
+               clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) / 1e9));
+    return GT_OK;
+}
+
+/* What is due before the updates of an iteration. */
+static enum gt_status evaluate_and_save(struct trainer *t)
+{
+    double train_loss, val_loss;
+    TRY(evaluate(t, &train_loss, &val_loss));
+    (void)metrics_evaluation_write(&t->metrics, t->state.iter, train_loss, val_loss);
+    bool best = val_loss < t->state.best_val_loss;
+    if (best)
+        t->state.best_val_loss = val_loss;
+    if (t->config->eval_only || t->state.iter == t->first_iter || !(best || t->config->always_save_checkpoint))
+        return GT_OK;
+    return save(t);
+}
+
+static void scalars_set(struct trainer *t, double learning_rate)
+{
+    union scalar_word *scalars = t->session.scalars;
+    scalars[SCALAR_LEARNING_RATE].f = (float)learning_rate;
+    scalars[SCALAR_LOSS_GRADIENT].f = (float)(1.0 / tokens_per_update(t));
+    scalars[SCALAR_UNSCALE].f = 1.0f;
+    scalars[SCALAR_LOSS_SUM].f = 0.0f;
+    scalars[SCALAR_STEP].i = (int32_t)t->state.iter;
+    scalars[SCALAR_SEED_LO].u = (uint32_t)((uint64_t)t->config->seed & 0xffffffffu);
+    scalars[SCALAR_SEED_HI].u = (uint32_t)((uint64_t)t->config->seed >> 32);
+    scalars[SCALAR_POSITION].i = 0;
+}
+
+/* The program of micro-step `k`. */
+static const struct program_io *micro_step_io(const struct model *model, int32_t k)
+{
+    if (k == 0)
+        return &model->train_first;
+    bool last = k == model->options.micro_steps - 1;
+    return last && model->options.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
+}
+
+static enum gt_status update(struct trainer *t, double learning_rate)
+{
+    struct session *session = &t->session;
+    int64_t sample = 0;
+    double loss_sum = 0.0;
+    scalars_set(t, learning_rate);
+    for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
+        const struct program_io *io = micro_step_io(session->model, k);
+        session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)sample;
+        session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
+        TRY(feed_train(&t->feed, session, io, t->state.iter, sample));
+        TRY(session_scalars_upload(session));
+        TRY(exec_run(session->exec, io->program));
+        TRY(session_scalars_download(session));
+        loss_sum += (double)session->scalars[SCALAR_LOSS_SUM].f;
+        sample += io->batch;
+    }
+    TRY(exec_run(session->exec, session->model->update.program));
+    TRY(session_scalars_download(session));
+    t->loss = loss_sum / tokens_per_update(t);
+    return GT_OK;
+}
+
+/* Counts skipped updates; too many in a row are the end. */
+static enum gt_status skipped_check(struct trainer *t)
+{
+    if (!t->session.scalars[SCALAR_FOUND_INF].i) {
+        t->skipped_in_a_row = 0;
+        return GT_OK;
+    }
+    t->skipped++;
+    t->skipped_in_a_row++;
+    progress_clear(&t->progress);
+    log_warning("iter %" PRId64 ": the gradient is not finite (loss %g); this update is skipped", t->state.iter,
+                t->loss);
+    if (t->skipped_in_a_row < SKIPPED_IN_A_ROW_MAX)
+        return GT_OK;
+    log_error(
+        "%d updates in a row had to be skipped, the model has diverged; %s holds the last good checkpoint, a smaller "
+        "learning_rate (now %g) may help",
+        SKIPPED_IN_A_ROW_MAX, t->config->out_dir, t->config->learning_rate);
+    return GT_FAILURE;
+}
+
+static void iteration_log(struct trainer *t, double learning_rate)
+{
+    double rate = tokens_per_update(t) / t->step_seconds;
+    double mfu = t->session.peak_flops > 0
+                     ? rate * model_flops_per_token(&t->session.model->options.config) / t->session.peak_flops
+                     : -1.0;
+    if (t->state.iter % t->config->log_interval == 0) {
+        struct backend_counters counters;
+        backend_wrap_counters(t->session.device, &counters);
+        struct metrics_step step = {
+            .iter = t->state.iter,
+            .loss = t->loss,
+            .lr = learning_rate,
+            .grad_norm = (double)t->session.scalars[SCALAR_GRAD_NORM].f,
+            .time_ms = 1e3 * t->step_seconds,
+            .tokens_per_s = rate,
+            .mfu = mfu,
+            .skipped = t->skipped,
+            .planned_bytes = t->session.plan->arena_bytes,
+            .allocated_bytes = counters.arena_bytes,
+        };
+        progress_clear(&t->progress);
+        log_result("iter %" PRId64 ": loss %.4f, time %.2fms, mfu %.2f%%", t->state.iter, t->loss, step.time_ms,
+                   100.0 * mfu);
+        (void)metrics_step_write(&t->metrics, &step);
+    }
+    char note[64];
+    snprintf(note, sizeof note, "loss %.4f  %.0f tok/s", t->loss, rate);
+    progress_show(&t->progress, "train", t->state.iter + 1, t->config->max_iters + 1, note,
+                  forecast_seconds_left(&t->forecast));
+}
+
+/* Once the first iteration has run everything, memory is frozen. */
+static void memory_freeze(struct trainer *t)
+{
+    char planned[24], asked[24], process[24];
+    struct backend_counters counters;
+    backend_wrap_counters(t->session.device, &counters);
+    t->rss_bytes_warm = process_rss_bytes();
+    log_result("memory: arena %s planned, %s asked of the device, process %s; nothing is allocated from here on",
+               log_bytes(planned, (double)t->session.plan->arena_bytes), log_bytes(asked, (double)counters.arena_bytes),
+               log_bytes(process, (double)t->rss_bytes_warm));
+    forecast_log(&t->forecast);
+}
+
+static enum gt_status iteration(struct trainer *t)
+{
+    const struct config *config = t->config;
+    bool resumed_here = t->state.evaluated && t->state.iter == t->first_iter && t->first_iter > 0;
+    if (config->eval_only || (t->state.iter % config->eval_interval == 0 && !resumed_here))
+        TRY(evaluate_and_save(t));
+    if (config->eval_only)
+        return GT_OK;
+    int64_t start_ns = clock_monotonic_ns();
+    double learning_rate = schedule_learning_rate(config, t->state.iter);
+    TRY(update(t, learning_rate));
+    t->step_seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
+    TRY(skipped_check(t));
+    forecast_step_measured(&t->forecast, t->step_seconds);
+    iteration_log(t, learning_rate);
+    if (t->state.iter == t->first_iter) {
+        progress_clear(&t->progress);
+        memory_freeze(t);
+    }
+    t->state.iter++;
+    return GT_OK;
+}
+
+/* From the first iteration to the last, or to a signal. */
+static enum gt_status loop(struct trainer *t)
+{
+    enum gt_status status = GT_OK;
+    t->first_iter = t->state.iter;
+    t->evaluated_iter = t->state.evaluated ? t->state.iter : -1;
+    if (t->config->eval_only)
+        return iteration(t);
+    while (status == GT_OK && t->state.iter <= t->config->max_iters && !stop_requested())
+        status = iteration(t);
+    progress_clear(&t->progress);
+    bool stopped = stop_requested() != 0 && (status == GT_OK || status == GT_STOPPED);
+    if (stopped) {
+        log_note("signal %d: saving and stopping", stop_requested());
+        status = t->state.iter > t->first_iter && t->saved_iter != t->state.iter ? save(t) : GT_OK;
+        return status == GT_OK ? GT_STOPPED : status;
+    }
+    TRY(status);
+    if (t->state.iter == t->first_iter) {
+        log_note("nothing to do: %s is at iter %" PRId64 ", max_iters is %" PRId64, t->config->out_dir, t->state.iter,
+                 t->config->max_iters);
+        return GT_OK;
+    }
+    return t->config->always_save_checkpoint && t->saved_iter != t->state.iter ? save(t) : GT_OK;
+}
+
+/* One line of what the run was: the account of memory and time. */
+static void account_log(const struct trainer *t)
+{
+    char planned[24], asked[24], most[24], grown[24];
+    struct backend_counters counters;
+    backend_wrap_counters(t->session.device, &counters);
+    size_t now = process_rss_bytes();
+    double growth = t->rss_bytes_warm > 0 && now > t->rss_bytes_warm ? (double)(now - t->rss_bytes_warm) : 0.0;
+    log_result("memory at the end (%s): planned %s, allocated %s in %" PRIu64
+               " call, process at most %s, grown by %s since "
+               "the first iteration",
+               t->session.info.device, log_bytes(planned, (double)t->session.plan->arena_bytes),
+               log_bytes(asked, (double)counters.arena_bytes), counters.arena_calls,
+               log_bytes(most, (double)process_rss_bytes_max()), log_bytes(grown, growth));
+}
+
+static enum gt_status weights_load(struct trainer *t)
+{
+    TRY(session_corrections_upload(&t->session));
+    memset(t->session.scalars, 0, sizeof t->session.scalars);
+    TRY(restore_weights(&t->session, &t->source, (uint64_t)t->config->seed));
+    t->session.scalars[SCALAR_ADAM_STEP].i = (int32_t)t->state.adam_step;
+    return session_scalars_upload(&t->session);
+}
+
+static int64_t largest_batch(const struct model_options *options)
+{
+    return options->micro_batch > options->evaluate_batch ? options->micro_batch : options->evaluate_batch;
+}
+
+static void start_log(const struct trainer *t)
+{
+    const struct model_options *options = &t->session.model->options;
+    char arena[24];
+    log_result("number of parameters: %.2fM", (double)model_parameter_count_no_positions(&options->config) / 1e6);
+    log_result("tokens per iteration will be: %.0f", tokens_per_update(t));
+    log_result("device: %s (%s)", t->session.info.device, t->session.info.detail);
+    log_result("plan: %s for %" PRId32 " x %" PRId32 " tokens at once, %" PRId32 " micro-steps per update",
+               log_bytes(arena, (double)t->session.plan->arena_bytes), options->micro_batch, options->config.block_size,
+               options->micro_steps);
+}
+
+/* Everything that needs the arena and the data. */
+static enum gt_status run(struct trainer *t, const char *folder)
+{
+    struct session *session = &t->session;
+    const struct config *config = t->config;
+    TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size,
+                  largest_batch(&session->model->options), &t->feed));
+    TRY(session_start(session));
+    TRY(session_peak_measure(session));
+    start_log(t);
+    TRY(weights_load(t));
+    forecast_model(session, t->state.iter, &t->forecast);
+    forecast_log(&t->forecast);
+    if (!config->eval_only) {
+        TRY(restore_saver_create(session, &t->saver));
+        TRY(restore_tokenizer_copy(t->mem, folder, config->out_dir));
+        TRY(metrics_open(&t->metrics, config->out_dir, t->state.iter));
+    }
+    hostmem_phase_set(t->mem, HOSTMEM_RUN);
+    enum gt_status status = loop(t);
+    hostmem_phase_set(t->mem, HOSTMEM_CLOSE);
+    if (status == GT_OK || status == GT_STOPPED)
+        account_log(t);
+    return status;
+}
+
+static enum gt_status answer(struct trainer *t)
+{
+    const struct model *model = t->session.model;
+    if (t->config->print_program) {
+        for (int32_t p = 0; p < model->graph->program_count; p++)
+            graph_print(model->graph, p, stdout);
+        return GT_OK;
+    }
+    char configuration[256];
+    TRY(session_peak_measure(&t->session));
+    forecast_model(&t->session, t->state.iter, &t->forecast);
+    snprintf(configuration, sizeof configuration,
+             "%.2fM parameters, %d layers, %d heads, %d channels, block %d, batch %" PRId64 " x %" PRId64 ", float32",
+             (double)model_parameter_count_no_positions(&model->options.config) / 1e6, model->options.config.n_layer,
+             model->options.config.n_head, model->options.config.n_embd, model->options.config.block_size,
+             t->config->batch_size, t->config->gradient_accumulation_steps);
+    struct hostmem_counters host;
+    hostmem_counters_get(t->mem, &host);
+    struct plan_report_facts facts = {
+        .configuration = configuration,
+        .device = t->session.info.device,
+        .free_bytes = t->session.info.free_bytes,
+        .host_bytes = host.live_bytes,
+        .context_bytes = t->session.info.context_bytes,
+        .headroom_bytes = SESSION_HEADROOM_BYTES,
+        .seconds_per_step = t->forecast.step_seconds,
+        .steps = t->forecast.steps,
+        .evaluation_seconds = t->forecast.evaluation_seconds,
+        .evaluations = t->forecast.evaluations,
+    };
+    if (t->config->plan == CONFIG_PLAN_JSON)
+        return plan_print_json(t->session.plan, &facts, stdout);
+    plan_print_text(t->session.plan, &facts, stdout);
+    return GT_OK;
+}
+
+/* A run from scratch replaces what is there at its first save; the user should know before. */
+static void replaced_warn(const struct config *config)
+{
+    enum checkpoint_kind kind = CHECKPOINT_NONE;
+    if (strcmp(config->init_from, "resume") == 0 || !file_exists(config->out_dir))
+        return;
+    if (checkpoint_probe(config->out_dir, &kind) == GT_OK && kind == CHECKPOINT_OURS)
+        log_warning(
+            "%s holds a checkpoint already; this run does not resume it (init_from=resume would) and replaces it "
+            "at its first save",
+            config->out_dir);
+}
+
+/* Makes the folder ours, and puts in order what a killed run left. */
+static enum gt_status out_dir_claim(struct trainer *t)
+{
+    char path[FILE_PATH_MAX];
+    TRY(file_make_folders(t->config->out_dir));
+    TRY(file_join(path, t->config->out_dir, "lock"));
+    TRY(file_lock(path, &t->lock_fd));
+    replaced_warn(t->config);
+    return checkpoint_repair(t->config->out_dir);
+}
+
+static enum gt_status dtype_check(const struct config *config)
+{
+    if (config->dtype == CONFIG_DTYPE_AUTO || config->dtype == CONFIG_DTYPE_FLOAT32)
+        return GT_OK;
+    log_error("dtype: this release trains in float32 only; say dtype='float32' or leave it out");
+    return GT_UNSUPPORTED;
+}
+
+enum gt_status trainer_run(struct hostmem *mem, struct config *config)
+{
+    struct trainer t = {
+        .mem = mem, .config = config, .lock_fd = -1, .metrics = {.fd = -1}, .evaluated_iter = -1, .saved_iter = -1};
+    bool answers = config->print_program || config->plan != CONFIG_PLAN_OFF;
+    char folder[FILE_PATH_MAX];
+    struct model_config model;
+    struct model_options options;
+    enum gt_status status;
+    progress_init(&t.progress);
+    TRY(dtype_check(config));
+    if (!answers && !config->eval_only)
+        TRY_GOTO(status, close, out_dir_claim(&t));
+    TRY_GOTO(status, close, feed_folder(config, folder));
+    TRY_GOTO(status, close, restore_open(mem, config, folder, &t.source, &t.state, &model));
+    session_train_options(config, &model, &options);
+    TRY_GOTO(status, close, session_open(mem, config, &options, &t.session));
+    status = answers ? answer(&t) : run(&t, folder);
+close:
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    metrics_close(&t.metrics);
+    restore_saver_destroy(&t.saver);
+    feed_close(&t.feed);
+    if (t.session.mem)
+        session_close(&t.session);
+    restore_close(&t.source);
+    if (t.lock_fd >= 0)
+        file_unlock(t.lock_fd);
+    return status;
+}

@@ -164,6 +164,7 @@ static enum gt_status samples_write(struct sample *sample)
     for (int64_t i = 0; i < sample->config->num_samples && status == GT_OK; i++)
         status = sample_write(sample, i);
     double seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
+    fflush(stdout);
     double tokens = (double)(sample->config->num_samples * sample->config->max_new_tokens);
     if (status == GT_OK)
         log_note("%.0f tokens in %.2f s, %.0f tokens/s", tokens, seconds, tokens / seconds);

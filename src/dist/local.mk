@@ -1,1 +1,0 @@
-# The files of src/dist; Makefile.am includes this.

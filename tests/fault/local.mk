@@ -1,1 +1,0 @@
-# The files of tests/fault; Makefile.am includes this.

@@ -1,1 +1,0 @@
-# The files of tests/plan; Makefile.am includes this.

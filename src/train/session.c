@@ -18,6 +18,7 @@
 #define ADAM_EPSILON 1e-8f
 #define LAYERNORM_EPSILON 1e-5f
 #define PEAK_SECONDS 0.03
+#define PLAN_HOPELESS_FACTOR 16.0 /* times the free memory: what a plan is still made for */
 #define PEAK_SCRATCH_BYTES ((uint64_t)16 << 20)
 
 static int64_t min_i64(int64_t a, int64_t b)
@@ -103,17 +104,40 @@ static enum gt_status device_open(struct session *session)
     return session->device->ops->info(session->device, &session->info);
 }
 
+static enum gt_status fits_refuse(const struct session *session, const char *at_least, double need_bytes)
+{
+    char needed[24], have[24], lacking[24];
+    double free_bytes = (double)session->info.free_bytes;
+    log_error(
+        "does not fit: this configuration needs %s%s, %s has %s free, %s short; a smaller micro_batch, batch_size, "
+        "block_size or model needs less (--plan shows where it goes)",
+        at_least, log_bytes(needed, need_bytes), session->info.device, log_bytes(have, free_bytes),
+        log_bytes(lacking, need_bytes - free_bytes));
+    return GT_NO_FIT;
+}
+
 static enum gt_status fits_check(const struct session *session)
 {
     uint64_t need = session->plan->arena_bytes + session->info.context_bytes + SESSION_HEADROOM_BYTES;
     if (session->info.free_bytes == 0 || need <= session->info.free_bytes)
         return GT_OK;
-    char needed[24], have[24], lacking[24];
-    log_error("does not fit: this configuration needs %s, %s has %s free, %s short; a smaller micro_batch, batch_size, "
-              "block_size or model needs less (--plan shows where it goes)",
-              log_bytes(needed, (double)need), session->info.device, log_bytes(have, (double)session->info.free_bytes),
-              log_bytes(lacking, (double)(need - session->info.free_bytes)));
-    return GT_NO_FIT;
+    return fits_refuse(session, "", (double)need);
+}
+
+/* Refuses at once what is hopeless, since the program of a huge batch has millions of ops: the weights, gradients and
+ * moments and the two residual sums of every block must be there.  A plan may be asked for beyond that, but not by
+ * far. */
+static enum gt_status hopeless_check(const struct session *session, const struct model_options *options)
+{
+    const struct model_config *config = &options->config;
+    bool answers = session->config->plan != CONFIG_PLAN_OFF || session->config->print_program;
+    double rows = (double)options->micro_batch * (double)config->block_size;
+    double states = 4.0 * (double)model_parameter_count(config);
+    double bytes = (double)sizeof(float) * (states + 2.0 * rows * (double)config->n_embd * (double)config->n_layer);
+    double allowed = (double)session->info.free_bytes * (answers ? PLAN_HOPELESS_FACTOR : 1.0);
+    if (!options->train || session->info.free_bytes == 0 || bytes <= allowed)
+        return GT_OK;
+    return fits_refuse(session, "at least ", bytes);
 }
 
 static enum gt_status session_plan(struct session *session)
@@ -133,8 +157,9 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, co
     *out = (struct session){.mem = mem, .config = config};
     void *array;
     enum gt_status status;
-    TRY_GOTO(status, fail, model_create(mem, options, &out->model));
     TRY_GOTO(status, fail, device_open(out));
+    TRY_GOTO(status, fail, hopeless_check(out, options));
+    TRY_GOTO(status, fail, model_create(mem, options, &out->model));
     TRY_GOTO(status, fail, session_plan(out));
     assert(plan_verify(out->plan));
     TRY_GOTO(status, fail, hostmem_alloc(mem, SESSION_STAGING_FLOATS, sizeof(float), "staging buffer", &array));

@@ -40,6 +40,7 @@ struct trainer {
     struct restore_source source; /* where the weights come from */
     struct restore_saver saver;
     int lock_fd;
+    bool unsaved; /* the last attempt to save failed */
     int64_t skipped, skipped_in_a_row;
     double step_seconds;   /* of the last iteration */
     double loss;           /* of the last iteration */
@@ -84,6 +85,19 @@ static enum gt_status save(struct trainer *t)
     return GT_OK;
 }
 
+/* A disk that is full now may have room at the next evaluation: the run goes on, and the last checkpoint is intact. */
+static enum gt_status save_or_go_on(struct trainer *t)
+{
+    enum gt_status status = save(t);
+    t->unsaved = status == GT_IO;
+    if (!t->unsaved)
+        return status;
+    log_warning("iter %" PRId64 " could not be saved; training goes on, the next attempt is %" PRId64
+                " iterations away",
+                t->state.iter, t->config->eval_interval);
+    return GT_OK;
+}
+
 /* What is due before the updates of an iteration. */
 static enum gt_status evaluate_and_save(struct trainer *t)
 {
@@ -95,7 +109,7 @@ static enum gt_status evaluate_and_save(struct trainer *t)
         t->state.best_val_loss = val_loss;
     if (t->config->eval_only || t->state.iter == t->first_iter || !(best || t->config->always_save_checkpoint))
         return GT_OK;
-    return save(t);
+    return save_or_go_on(t);
 }
 
 static void scalars_set(struct trainer *t, double learning_rate)
@@ -255,7 +269,27 @@ static enum gt_status loop(struct trainer *t)
                  t->config->max_iters);
         return GT_OK;
     }
-    return t->config->always_save_checkpoint && t->saved_iter != t->state.iter ? save(t) : GT_OK;
+    bool due = (t->config->always_save_checkpoint || t->unsaved) && t->saved_iter != t->state.iter;
+    return due ? save(t) : GT_OK;
+}
+
+/* Where the time went, by kind of op. */
+static void profile_log(const struct trainer *t)
+{
+    struct exec_timing timing;
+    double total = 0.0;
+    exec_timing_get(t->session.exec, &timing);
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        total += timing.seconds[kind];
+    log_result("%-20s %10s %10s %7s %10s %8s", "op", "runs", "seconds", "share", "GFLOP/s", "GB/s");
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        double seconds = timing.seconds[kind];
+        if (timing.runs[kind] == 0 || seconds <= 0.0)
+            continue;
+        log_result("%-20s %10" PRIu64 " %10.3f %5.1f %% %10.1f %8.1f", op_declaration((enum op_kind)kind)->name,
+                   timing.runs[kind], seconds, 100.0 * seconds / total, timing.flops[kind] / seconds / 1e9,
+                   timing.bytes[kind] / seconds / 1e9);
+    }
 }
 
 /* One line of what the run was: the account of memory and time. */
@@ -318,9 +352,12 @@ static enum gt_status run(struct trainer *t, const char *folder)
         TRY(restore_tokenizer_copy(t->mem, folder, config->out_dir));
         TRY(metrics_open(&t->metrics, config->out_dir, t->state.iter));
     }
+    exec_timing_set(session->exec, config->profile);
     hostmem_phase_set(t->mem, HOSTMEM_RUN);
     enum gt_status status = loop(t);
     hostmem_phase_set(t->mem, HOSTMEM_CLOSE);
+    if (config->profile)
+        profile_log(t);
     if (status == GT_OK || status == GT_STOPPED)
         account_log(t);
     return status;
@@ -409,6 +446,7 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
         TRY_GOTO(status, close, out_dir_claim(&t));
     TRY_GOTO(status, close, feed_folder(config, folder));
     TRY_GOTO(status, close, restore_open(mem, config, folder, &t.source, &t.state, &model));
+    TRY_GOTO(status, close, feed_folder(config, folder)); /* the checkpoint may have named another dataset */
     session_train_options(config, &model, &options);
     TRY_GOTO(status, close, session_open(mem, config, &options, &t.session));
     status = answers ? answer(&t) : run(&t, folder);

@@ -6,3 +6,7 @@ UNIT_LIB += tests/unit/libunit.a
 include tests/unit/base.mk
 include tests/unit/config.mk
 include tests/unit/data.mk
+include tests/unit/backend.mk
+include tests/unit/io.mk
+include tests/unit/model_ops.mk
+include tests/unit/plan.mk

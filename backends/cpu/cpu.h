@@ -1,0 +1,157 @@
+/* The cpu backend's own state, and what every kernel file needs: addresses, threads, names.
+ *
+ * Kernels are compiled once per instruction set (CPU_ISA = generic, avx2 or avx512 on the compiler's command line) and
+ * named after it: CPU_NAME(cpu_gemm) is cpu_gemm_avx2.  Inside a kernel file nothing but static functions and its
+ * CPU_NAME functions exist, so that no code of a wider instruction set is ever linked in place of the generic one.
+ */
+#ifndef GPT_TRAIN_CPU_CPU_H
+#define GPT_TRAIN_CPU_CPU_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/size.h"
+#include "base/status.h"
+#include "model/op.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#define CPU_OMP(text) _Pragma(#text)
+#else
+#define CPU_OMP(text)
+#endif
+
+#define CPU_ALIGNMENT_BYTES 64
+#define CPU_THREADS_MAX 1024
+/* Below this many element operations one thread is faster than waking the others. */
+#define CPU_SERIAL_WORK_MAX 8192
+/* Elementwise kernels run in blocks of this many elements, so that an element's place in its block, and with it the
+ * instruction that computes it, never depends on the number of threads.  A multiple of 8 (dropout's groups). */
+#define CPU_BLOCK 4096
+
+struct cpu_segment {
+    enum memory_space space;
+    void *memory;
+    size_t size_bytes;
+};
+
+struct cpu_backend {
+    struct backend base; /* first */
+    const char *isa;     /* "generic", "avx2" or "avx512" */
+    bool isa_lowered;    /* by GPT_TRAIN_CPU_ISA */
+    int32_t threads;
+    bool has_arena;
+    int32_t segments;
+    struct cpu_segment segment[BACKEND_SEGMENTS_MAX];
+};
+
+/* What is registered; open() hands out a backend whose ops may be those of a wider instruction set. */
+extern const struct backend_ops cpu_backend_ops;
+
+/* The memory of this machine and of the cgroups that this process is in, in bytes.  Errors: GT_DEVICE when the system
+ * says nothing about it. */
+enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes);
+/* The limits of the cgroup v2 chain and the v1 memory controller named in `membership` (a file as /proc/self/cgroup)
+ * below `root` (/sys/fs/cgroup) lower *total_bytes and *free_bytes; files that cannot be read set no limit. */
+void cpu_memory_limit(const char *membership, const char *root, uint64_t *total_bytes, uint64_t *free_bytes);
+/* Maps `count` segments and touches every page with `threads` threads.  On failure nothing stays mapped.
+ * Errors: GT_NO_MEMORY. */
+enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segment *segments, int32_t count);
+void cpu_memory_unmap(struct cpu_backend *cpu);
+
+static inline const struct cpu_backend *cpu_from(const struct backend *backend)
+{
+    return (const struct cpu_backend *)(const void *)backend;
+}
+
+/* The pointer behind an address of the arena. */
+static inline void *cpu_address(const struct backend *backend, struct address at)
+{
+    const struct cpu_backend *cpu = cpu_from(backend);
+    assert(at.segment < cpu->segments && at.space == cpu->segment[at.segment].space);
+    assert(at.offset_bytes <= cpu->segment[at.segment].size_bytes);
+    return (char *)cpu->segment[at.segment].memory + at.offset_bytes;
+}
+
+/* The memory of an operand; NULL when it is absent. */
+static inline void *cpu_operand(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    return call->operand[slot].present ? cpu_address(backend, call->operand[slot].at) : NULL;
+}
+
+static inline void *cpu_workspace(const struct backend *backend, const struct op_call *call, size_t need_bytes)
+{
+    assert(call->workspace_bytes >= need_bytes);
+    (void)need_bytes;
+    return cpu_address(backend, call->workspace);
+}
+
+static inline bool cpu_accumulates(const struct op_call *call, int32_t slot)
+{
+    return (call->attrs.accumulate >> slot & 1u) != 0;
+}
+
+static inline int64_t cpu_elements(const struct op_call *call, int32_t slot)
+{
+    int64_t elements = 1;
+    for (int32_t i = 0; i < call->operand[slot].rank; i++)
+        elements *= call->operand[slot].dims[i];
+    return elements;
+}
+
+/* Threads for a job of `work` element operations: all or one, because libgomp ends and restarts threads when the size of
+ * its team changes otherwise.  Results never depend on it. */
+static inline int cpu_threads_for(const struct backend *backend, int64_t work)
+{
+    return work <= CPU_SERIAL_WORK_MAX ? 1 : (int)cpu_from(backend)->threads;
+}
+
+static inline int cpu_thread_index(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+static inline int64_t cpu_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t cpu_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* How many parts a sum over `rows` rows is made of: fixed by the shape, and enough for many threads to share. */
+#define CPU_PARTS_MAX 32
+#define CPU_PART_ROWS 16
+
+static inline int64_t cpu_parts(int64_t rows)
+{
+    return cpu_min(size_ceil_div(rows, CPU_PART_ROWS), CPU_PARTS_MAX);
+}
+
+/* The first row of part `part`; that of part `parts` is `rows`. */
+static inline int64_t cpu_part_begin(int64_t rows, int64_t parts, int64_t part)
+{
+    return rows / parts * part + cpu_min(part, rows % parts);
+}
+
+/* Every operand is fp32, or int32 where the op takes indices: what this backend stores. */
+static inline bool cpu_operands_supported(const struct op_call *call)
+{
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        if (operand->present && operand->dtype != DTYPE_F32 && operand->dtype != DTYPE_I32)
+            return false;
+    }
+    return true;
+}
+
+#endif

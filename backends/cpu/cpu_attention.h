@@ -1,0 +1,73 @@
+/* What attention's forward, backward and cached files share: tile sizes, shapes, rounding of scratch.
+ */
+#ifndef GPT_TRAIN_CPU_CPU_ATTENTION_H
+#define GPT_TRAIN_CPU_CPU_ATTENTION_H
+
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu_philox.h"
+#include "backends/cpu/cpu_tile.h"
+
+#define ATTENTION_TILE 64  /* keys, and queries, of a square of scores */
+#define ATTENTION_BAND 256 /* queries that share the transposition of a tile of keys */
+#define ATTENTION_SQUARE (ATTENTION_TILE * ATTENTION_TILE)
+
+struct attention_shape {
+    int64_t samples, time, heads, kv_heads, group; /* group = heads / kv_heads */
+    int64_t head_size, padded;                     /* padded to whole tiles */
+    int64_t row;                                   /* length of a row of qkv */
+    float scale;
+    float dropout;
+    int32_t site;
+};
+
+static inline struct attention_shape attention_shape_of(const struct op_call *call, const struct operand *qkv)
+{
+    const struct op_attrs *attrs = &call->attrs;
+    struct attention_shape shape = {.samples = qkv->dims[0] / attrs->time,
+                                    .time = attrs->time,
+                                    .heads = attrs->heads,
+                                    .kv_heads = attrs->kv_heads,
+                                    .group = attrs->heads / attrs->kv_heads,
+                                    .row = qkv->dims[1],
+                                    .scale = attrs->softmax_scale,
+                                    .dropout = attrs->dropout,
+                                    .site = attrs->site};
+    shape.head_size = shape.row / (shape.heads + 2 * shape.kv_heads);
+    shape.padded = (int64_t)size_round_up((size_t)shape.head_size, CPU_TILE_COLUMNS);
+    return shape;
+}
+
+/* factors[64,64] of the queries from `query` and the keys from `key` (a multiple of 64), for `rows` queries. */
+static inline void attention_mask_fill(const struct cpu_mask *mask, int64_t time, int64_t query, int64_t key,
+                                       int64_t rows, float *factor)
+{
+    const int64_t groups_per_row = size_ceil_div(time, 8);
+    for (int64_t i = 0; i < rows; i++)
+        cpu_mask_fill(mask, (query + i) * groups_per_row + key / 8, ATTENTION_TILE / 8, factor + i * ATTENTION_TILE);
+}
+
+/* One band of queries of one head against the keys before and among them; also used with a key-value cache. */
+struct attention_band {
+    const float *q, *k, *v; /* first rows of this head */
+    int64_t q_row, k_row, v_row;
+    float *y; /* first row */
+    int64_t y_row;
+    float *lse;          /* of the first row; NULL where it is not wanted */
+    int64_t first, rows; /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
+    int64_t position;    /* query i sees keys 0 .. position + i */
+    int64_t head_size, padded, time;
+    float scale;
+    const struct cpu_mask *mask; /* NULL without dropout */
+};
+
+/* Floats of scratch that attention_band_run() needs per thread. */
+static inline size_t attention_band_floats(int64_t padded)
+{
+    return (size_t)(2 * ATTENTION_BAND * padded + 2 * ATTENTION_TILE * padded + 2 * ATTENTION_SQUARE +
+                    2 * ATTENTION_BAND);
+}
+
+/* In cpu_attention_forward.c. */
+void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scratch);
+
+#endif

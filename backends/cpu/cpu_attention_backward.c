@@ -1,0 +1,249 @@
+/* attention_backward: dq, dk and dv from recomputed weights, one key-value head of one sample at a time.
+ *
+ * For each tile of 64 keys, and each tile of 64 queries at or after it, the scores are made again, p = exp(s - lse), and
+ *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k,      delta = rowsum(dy y),
+ * f being the dropout factors.  dk and dv of a tile stay in scratch; dq is added up in place, in rising order of the
+ * tiles.  Heads that share a key-value head follow each other in order.  Scores use the same packed, scaled queries and
+ * the same product as the forward, so that p is what the forward saw.                     Dao 2023, algorithm 2
+ */
+#include "backends/cpu/cpu_attention.h"
+#include "backends/cpu/cpu_math.h"
+
+CPU_SUPPORTS_ANY(attention_backward)
+
+struct backward_item {
+    const struct attention_shape *shape;
+    const float *qkv, *dy, *y, *lse; /* of the sample; lse of its first head */
+    float *dqkv;
+    int64_t kv_head;
+    struct cpu_mask mask;
+};
+
+struct backward_scratch {
+    float *k_transposed, *v_transposed; /* [padded, 64] */
+    float *k, *dk, *dv;                 /* [64, padded]; k is scaled */
+    float *q, *dy, *dq;                 /* [64, padded]; q is scaled */
+    float *weight, *slope, *factor;     /* [64, 64] */
+    float *delta;                       /* [group, time] */
+};
+
+static size_t scratch_floats(const struct attention_shape *shape)
+{
+    const int64_t floats = 8 * ATTENTION_TILE * shape->padded + 3 * ATTENTION_SQUARE + shape->group * shape->time;
+    return size_round_up((size_t)floats, CPU_ALIGNMENT_BYTES / sizeof(float));
+}
+
+static struct backward_scratch scratch_cut(float *memory, int64_t padded)
+{
+    const int64_t tile = ATTENTION_TILE * padded;
+    struct backward_scratch s = {
+        .k_transposed = memory,
+        .v_transposed = memory + tile,
+        .k = memory + 2 * tile,
+        .dk = memory + 3 * tile,
+        .dv = memory + 4 * tile,
+        .q = memory + 5 * tile,
+        .dy = memory + 6 * tile,
+        .dq = memory + 7 * tile,
+        .weight = memory + 8 * tile,
+    };
+    s.slope = s.weight + ATTENTION_SQUARE;
+    s.factor = s.slope + ATTENTION_SQUARE;
+    s.delta = s.factor + ATTENTION_SQUARE;
+    return s;
+}
+
+static void delta_compute(const struct backward_item *item, float *delta)
+{
+    const struct attention_shape *shape = item->shape;
+    const int64_t size = shape->head_size, row = shape->heads * size;
+    for (int64_t h = 0; h < shape->group; h++) {
+        for (int64_t t = 0; t < shape->time; t++) {
+            const int64_t offset = t * row + (item->kv_head * shape->group + h) * size;
+            const float *dy = item->dy + offset, *y = item->y + offset;
+            double sum = 0.0;
+            CPU_OMP(omp simd reduction(+ : sum))
+            for (int64_t d = 0; d < size; d++)
+                sum += (double)dy[d] * (double)y[d];
+            delta[h * shape->time + t] = (float)sum;
+        }
+    }
+}
+
+/* weight := p f and slope := ds, from scores and dy v'; `visible` keys count, the others become 0.  factor may be NULL. */
+static void row_slopes(float *weight, float *slope, const float *factor, float lse, float delta, int64_t visible)
+{
+    if (factor != NULL) {
+        CPU_OMP(omp simd)
+        for (int64_t j = 0; j < ATTENTION_TILE; j++) {
+            const float p = cpu_exp(weight[j] - lse);
+            weight[j] = p * factor[j];
+            slope[j] = p * (slope[j] * factor[j] - delta);
+        }
+    } else {
+        CPU_OMP(omp simd)
+        for (int64_t j = 0; j < ATTENTION_TILE; j++) {
+            const float p = cpu_exp(weight[j] - lse);
+            weight[j] = p;
+            slope[j] = p * (slope[j] - delta);
+        }
+    }
+    for (int64_t j = cpu_max(visible, 0); j < ATTENTION_TILE; j++) {
+        weight[j] = 0.0f;
+        slope[j] = 0.0f;
+    }
+}
+
+/* All of one square: `rows` queries from `query` of head `head`, `keys` keys from `key`. */
+static void square_run(const struct backward_item *item, const struct backward_scratch *s, int64_t head, int64_t query,
+                       int64_t key)
+{
+    const struct attention_shape *shape = item->shape;
+    const int64_t size = shape->head_size, padded = shape->padded, tile = ATTENTION_TILE;
+    const int64_t rows = cpu_min(tile, shape->time - query), keys = cpu_min(tile, shape->time - key);
+    const int64_t height = (int64_t)size_round_up((size_t)rows, CPU_TILE_ROWS);
+    const int64_t y_row = shape->heads * size;
+    float *dq = item->dqkv + query * shape->row + head * size;
+    cpu_tile_pack(s->q, height, padded, item->qkv + query * shape->row + head * size, shape->row, rows, size,
+                  shape->scale);
+    cpu_tile_pack(s->dy, height, padded, item->dy + query * y_row + head * size, y_row, rows, size, 1.0f);
+    cpu_tile_pack(s->dq, height, padded, dq, shape->row, key == 0 ? 0 : rows, size, 1.0f);
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->q,
+                                                 .a_row = padded,
+                                                 .a_column = 1,
+                                                 .b = s->k_transposed,
+                                                 .b_row = tile,
+                                                 .c = s->weight,
+                                                 .c_row = tile,
+                                                 .m = rows,
+                                                 .n = tile,
+                                                 .k = size});
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->dy,
+                                                 .a_row = padded,
+                                                 .a_column = 1,
+                                                 .b = s->v_transposed,
+                                                 .b_row = tile,
+                                                 .c = s->slope,
+                                                 .c_row = tile,
+                                                 .m = rows,
+                                                 .n = tile,
+                                                 .k = size});
+    const bool masked = item->mask.threshold != 0;
+    if (masked) {
+        struct cpu_mask mask = item->mask;
+        mask.site = (uint32_t)shape->site + ((uint32_t)head << 16);
+        attention_mask_fill(&mask, shape->time, query, key, rows, s->factor);
+    }
+    const float *lse = item->lse + head * shape->time + query;
+    const float *delta = s->delta + head % shape->group * shape->time + query;
+    for (int64_t i = 0; i < rows; i++)
+        row_slopes(s->weight + i * tile, s->slope + i * tile, masked ? s->factor + i * tile : NULL, lse[i], delta[i],
+                   cpu_min(keys, query + i + 1 - key));
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->weight,
+                                                 .a_row = 1,
+                                                 .a_column = tile,
+                                                 .b = s->dy,
+                                                 .b_row = padded,
+                                                 .c = s->dv,
+                                                 .c_row = padded,
+                                                 .m = keys,
+                                                 .n = padded,
+                                                 .k = rows,
+                                                 .add = true});
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->slope,
+                                                 .a_row = 1,
+                                                 .a_column = tile,
+                                                 .b = s->q,
+                                                 .b_row = padded,
+                                                 .c = s->dk,
+                                                 .c_row = padded,
+                                                 .m = keys,
+                                                 .n = padded,
+                                                 .k = rows,
+                                                 .add = true});
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->slope,
+                                                 .a_row = tile,
+                                                 .a_column = 1,
+                                                 .b = s->k,
+                                                 .b_row = padded,
+                                                 .c = s->dq,
+                                                 .c_row = padded,
+                                                 .m = rows,
+                                                 .n = padded,
+                                                 .k = keys,
+                                                 .add = true});
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t d = 0; d < size; d++)
+            dq[i * shape->row + d] = s->dq[i * padded + d];
+    }
+}
+
+static void item_run(const struct backward_item *item, float *memory)
+{
+    const struct attention_shape *shape = item->shape;
+    const int64_t size = shape->head_size, padded = shape->padded, tile = ATTENTION_TILE, row = shape->row;
+    const struct backward_scratch s = scratch_cut(memory, padded);
+    const int64_t k_column = (shape->heads + item->kv_head) * size, v_column = k_column + shape->kv_heads * size;
+    delta_compute(item, s.delta);
+    for (int64_t key = 0; key < shape->time; key += tile) {
+        const int64_t keys = cpu_min(tile, shape->time - key);
+        const float *rows = item->qkv + key * row;
+        cpu_tile_pack_transposed(s.k_transposed, tile, rows + k_column, row, keys, size);
+        cpu_tile_pack_transposed(s.v_transposed, tile, rows + v_column, row, keys, size);
+        cpu_tile_pack(s.k, keys, padded, rows + k_column, row, keys, size, shape->scale);
+        for (int64_t e = 0; e < 2 * tile * padded; e++)
+            s.dk[e] = 0.0f; /* and dv, which follows it */
+        for (int64_t h = 0; h < shape->group; h++) {
+            for (int64_t query = key; query < shape->time; query += tile)
+                square_run(item, &s, item->kv_head * shape->group + h, query, key);
+        }
+        for (int64_t j = 0; j < keys; j++) {
+            float *out = item->dqkv + (key + j) * row;
+            for (int64_t d = 0; d < size; d++) {
+                out[k_column + d] = s.dk[j * padded + d];
+                out[v_column + d] = s.dv[j * padded + d];
+            }
+        }
+    }
+}
+
+size_t CPU_NAME(cpu_attention_backward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+{
+    const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
+    return (size_t)cpu_from(backend)->threads * scratch_floats(&shape) * sizeof(float);
+}
+
+enum gt_status CPU_NAME(cpu_attention_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
+    const float *qkv = cpu_operand(backend, call, ATTENTION_BACKWARD_QKV);
+    const float *dy = cpu_operand(backend, call, ATTENTION_BACKWARD_DY);
+    const float *y = cpu_operand(backend, call, ATTENTION_BACKWARD_Y);
+    const float *lse = cpu_operand(backend, call, ATTENTION_BACKWARD_LSE);
+    const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_BACKWARD_SCALARS);
+    float *dqkv = cpu_operand(backend, call, ATTENTION_BACKWARD_DQKV);
+    const size_t thread_floats = scratch_floats(&shape);
+    float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
+    const struct cpu_mask mask = cpu_mask_make(scalars, shape.dropout);
+    const int64_t y_row = shape.heads * shape.head_size;
+    const int64_t work = shape.samples * shape.time * shape.row * cpu_min(shape.time, ATTENTION_TILE) / 4;
+    (void)work; /* only OpenMP looks at it */
+    CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
+    for (int64_t index = 0; index < shape.samples * shape.kv_heads; index++) {
+        const int64_t sample = index / shape.kv_heads, first = sample * shape.time;
+        struct backward_item item = {
+            .shape = &shape,
+            .qkv = qkv + first * shape.row,
+            .dy = dy + first * y_row,
+            .y = y + first * y_row,
+            .lse = lse + sample * shape.heads * shape.time,
+            .dqkv = dqkv + first * shape.row,
+            .kv_head = index % shape.kv_heads,
+            .mask = mask,
+        };
+        item.mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
+        item_run(&item, scratch + (size_t)cpu_thread_index() * thread_floats);
+    }
+    return GT_OK;
+}

@@ -1,0 +1,196 @@
+/* attention_forward: online softmax over tiles of 64 keys, one band of up to 256 queries of one head at a time.
+ *
+ * For each tile of keys the band's scores are made 64 rows at a time (queries were scaled when packed), the running
+ * maximum and sum of each row are brought up to date, and the weights times v are added to a packed result.  Tiles beyond
+ * the diagonal are never touched.  Which thread takes which band changes nothing: a row's sums depend on the shape only.
+ * Dropout acts on the weights that go to v, not on the sum: after normalisation, as PyTorch does.
+ */
+#include "backends/cpu/cpu_attention.h"
+#include "backends/cpu/cpu_math.h"
+
+#include <math.h>
+
+CPU_SUPPORTS_ANY(attention_forward)
+
+struct band_scratch {
+    float *q, *result;       /* [256, padded] */
+    float *k_transposed, *v; /* [padded, 64], [64, padded] */
+    float *score, *factor;   /* [64, 64] */
+    float *largest, *sum;    /* [256] */
+};
+
+static struct band_scratch scratch_cut(float *memory, int64_t padded)
+{
+    struct band_scratch s;
+    s.q = memory;
+    s.result = s.q + ATTENTION_BAND * padded;
+    s.k_transposed = s.result + ATTENTION_BAND * padded;
+    s.v = s.k_transposed + ATTENTION_TILE * padded;
+    s.score = s.v + ATTENTION_TILE * padded;
+    s.factor = s.score + ATTENTION_SQUARE;
+    s.largest = s.factor + ATTENTION_SQUARE;
+    s.sum = s.largest + ATTENTION_BAND;
+    return s;
+}
+
+static float row_exp(float *row, float largest)
+{
+    float sum = 0.0f;
+    CPU_OMP(omp simd reduction(+ : sum))
+    for (int j = 0; j < ATTENTION_TILE; j++) {
+        const float e = cpu_exp(row[j] - largest);
+        row[j] = e;
+        sum += e;
+    }
+    return sum;
+}
+
+/* Turns a row of scores into weights relative to the row's new maximum, and rescales what was summed before. */
+static void row_update(float *row, int64_t visible, float *largest, float *sum, float *result, int64_t padded)
+{
+    for (int64_t j = cpu_max(visible, 0); j < ATTENTION_TILE; j++)
+        row[j] = -INFINITY;
+    const float before = *largest, tile = cpu_max_of(row, ATTENTION_TILE), after = tile > before ? tile : before;
+    const float added = row_exp(row, after);
+    if (after > before) {
+        const float shrink = cpu_exp(before - after);
+        *sum *= shrink;
+        CPU_OMP(omp simd)
+        for (int64_t d = 0; d < padded; d++)
+            result[d] *= shrink;
+    }
+    *largest = after;
+    *sum += added;
+}
+
+/* The queries from `begin` of the band against the packed tile of `keys` keys from `key`. */
+static void square_run(const struct attention_band *band, const struct band_scratch *s, int64_t begin, int64_t key,
+                       int64_t keys)
+{
+    const int64_t rows = cpu_min(ATTENTION_TILE, band->rows - begin), padded = band->padded;
+    float *result = s->result + begin * padded;
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->q + begin * padded,
+                                                 .a_row = padded,
+                                                 .a_column = 1,
+                                                 .b = s->k_transposed,
+                                                 .b_row = ATTENTION_TILE,
+                                                 .c = s->score,
+                                                 .c_row = ATTENTION_TILE,
+                                                 .m = rows,
+                                                 .n = ATTENTION_TILE,
+                                                 .k = band->head_size});
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t visible = cpu_min(keys, band->position + band->first + begin + i + 1 - key);
+        row_update(s->score + i * ATTENTION_TILE, visible, s->largest + begin + i, s->sum + begin + i,
+                   result + i * padded, padded);
+    }
+    if (band->mask != NULL) {
+        attention_mask_fill(band->mask, band->time, band->first + begin, key, rows, s->factor);
+        CPU_OMP(omp simd)
+        for (int64_t e = 0; e < rows * ATTENTION_TILE; e++)
+            s->score[e] *= s->factor[e];
+    }
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->score,
+                                                 .a_row = ATTENTION_TILE,
+                                                 .a_column = 1,
+                                                 .b = s->v,
+                                                 .b_row = padded,
+                                                 .c = result,
+                                                 .c_row = padded,
+                                                 .m = rows,
+                                                 .n = padded,
+                                                 .k = keys,
+                                                 .add = true});
+}
+
+static void band_write(const struct attention_band *band, const struct band_scratch *s)
+{
+    for (int64_t i = 0; i < band->rows; i++) {
+        const float inverse = 1.0f / s->sum[i];
+        const float *result = s->result + i * band->padded;
+        float *y = band->y + i * band->y_row;
+        CPU_OMP(omp simd)
+        for (int64_t d = 0; d < band->head_size; d++)
+            y[d] = result[d] * inverse;
+        if (band->lse != NULL)
+            band->lse[i] = (float)((double)s->largest[i] + log((double)s->sum[i]));
+    }
+}
+
+void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scratch)
+{
+    const int64_t padded = band->padded, size = band->head_size;
+    const struct band_scratch s = scratch_cut(scratch, padded);
+    const int64_t height = (int64_t)size_round_up((size_t)band->rows, CPU_TILE_ROWS);
+    cpu_tile_pack(s.q, height, padded, band->q, band->q_row, band->rows, size, band->scale);
+    for (int64_t e = 0; e < height * padded; e++)
+        s.result[e] = 0.0f;
+    for (int64_t i = 0; i < height; i++) {
+        s.largest[i] = -INFINITY;
+        s.sum[i] = 0.0f;
+    }
+    const int64_t end = band->position + band->first + band->rows;
+    for (int64_t key = 0; key < end; key += ATTENTION_TILE) {
+        const int64_t keys = cpu_min(ATTENTION_TILE, end - key);
+        cpu_tile_pack_transposed(s.k_transposed, ATTENTION_TILE, band->k + key * band->k_row, band->k_row, keys, size);
+        cpu_tile_pack(s.v, keys, padded, band->v + key * band->v_row, band->v_row, keys, size, 1.0f);
+        for (int64_t begin = 0; begin < band->rows; begin += ATTENTION_TILE) {
+            const int64_t last = cpu_min(begin + ATTENTION_TILE, band->rows) - 1;
+            if (band->position + band->first + last >= key)
+                square_run(band, &s, begin, key, keys);
+        }
+    }
+    band_write(band, &s);
+}
+
+size_t CPU_NAME(cpu_attention_forward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+{
+    const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
+    return (size_t)cpu_from(backend)->threads * attention_band_floats(shape.padded) * sizeof(float);
+}
+
+enum gt_status CPU_NAME(cpu_attention_forward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
+    const float *qkv = cpu_operand(backend, call, ATTENTION_FORWARD_QKV);
+    const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_FORWARD_SCALARS);
+    float *y = cpu_operand(backend, call, ATTENTION_FORWARD_Y),
+          *lse = cpu_operand(backend, call, ATTENTION_FORWARD_LSE);
+    const int64_t size = shape.head_size, bands = size_ceil_div(shape.time, ATTENTION_BAND);
+    const int64_t per_sample = shape.heads * bands;
+    const size_t thread_floats = attention_band_floats(shape.padded);
+    float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
+    const struct cpu_mask shared = cpu_mask_make(scalars, shape.dropout);
+    const int64_t work = shape.samples * shape.time * shape.row * cpu_min(shape.time, ATTENTION_TILE) / 4;
+    (void)work; /* only OpenMP looks at it */
+    CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
+    for (int64_t item = 0; item < shape.samples * per_sample; item++) {
+        const int64_t sample = item / per_sample, head = item % per_sample / bands;
+        const int64_t first = (bands - 1 - item % bands) * ATTENTION_BAND; /* the longest first */
+        const float *rows = qkv + sample * shape.time * shape.row;
+        struct cpu_mask mask = shared;
+        mask.site = (uint32_t)shape.site + ((uint32_t)head << 16);
+        mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
+        const struct attention_band band = {
+            .q = rows + first * shape.row + head * size,
+            .k = rows + (shape.heads + head / shape.group) * size,
+            .v = rows + (shape.heads + shape.kv_heads + head / shape.group) * size,
+            .q_row = shape.row,
+            .k_row = shape.row,
+            .v_row = shape.row,
+            .y = y + (sample * shape.time + first) * shape.heads * size + head * size,
+            .y_row = shape.heads * size,
+            .lse = lse + (sample * shape.heads + head) * shape.time + first,
+            .first = first,
+            .rows = cpu_min(ATTENTION_BAND, shape.time - first),
+            .head_size = size,
+            .padded = shape.padded,
+            .time = shape.time,
+            .scale = shape.scale,
+            .mask = shared.threshold != 0 ? &mask : NULL,
+        };
+        CPU_NAME(cpu_attention_band)(&band, scratch + (size_t)cpu_thread_index() * thread_floats);
+    }
+    return GT_OK;
+}

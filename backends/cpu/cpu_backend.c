@@ -1,0 +1,323 @@
+/* The cpu backend: OpenMP kernels over host memory, CBLAS for the matrix products.
+ *
+ * Three tables of the same kernels, compiled for different instruction sets, of which open() picks the widest that this
+ * processor has; GPT_TRAIN_CPU_ISA=generic|avx2|avx512 lowers the choice, for tests.  All spaces are host memory, there is
+ * one queue, and every call has finished when it returns.  The BLAS library is told to use one thread: it is called from
+ * our threads, tile by tile.
+ */
+#ifdef HAVE_CONFIG_H
+#include <config.h>
+#endif
+
+#include "backends/cpu/cpu.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+
+#define PEAK_SIDE_MAX 1024
+#define PEAK_SIDE_MIN 64
+#define PEAK_RUNS_MAX 64
+
+extern const struct op_impl cpu_table_generic[OP_KIND_COUNT];
+#ifdef HAVE_X86_SIMD
+extern const struct op_impl cpu_table_avx2[OP_KIND_COUNT];
+extern const struct op_impl cpu_table_avx512[OP_KIND_COUNT];
+#endif
+
+/* Libraries' own headers differ in whether they declare these. */
+#ifdef HAVE_OPENBLAS_SET_NUM_THREADS
+void openblas_set_num_threads(int threads);
+#endif
+#ifdef HAVE_BLI_THREAD_SET_NUM_THREADS
+void bli_thread_set_num_threads(int64_t threads);
+#endif
+#ifdef HAVE_MKL_SET_NUM_THREADS
+void MKL_Set_Num_Threads(int threads);
+#endif
+
+static enum gt_status cpu_open(const struct backend_open_options *options, struct backend **out);
+static void cpu_close(struct backend *backend);
+static enum gt_status cpu_info(struct backend *backend, struct backend_info *out);
+static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
+static enum gt_status cpu_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
+                                 size_t bytes);
+static enum gt_status cpu_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
+static enum gt_status cpu_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
+static enum gt_status cpu_sync(struct backend *backend, int32_t queue);
+static enum gt_status cpu_peak_flops(struct backend *backend, struct address scratch, size_t scratch_bytes,
+                                     double seconds, double *out);
+
+#define CPU_OPS(op_table)                                                                          \
+    {                                                                                              \
+        .name = "cpu", .open = cpu_open, .close = cpu_close, .info = cpu_info, .arena = cpu_arena, \
+        .upload = cpu_upload, .download = cpu_download, .run = cpu_run, .sync = cpu_sync,          \
+        .peak_flops = cpu_peak_flops, .table = (op_table),                                         \
+    }
+
+const struct backend_ops cpu_backend_ops = CPU_OPS(cpu_table_generic);
+#ifdef HAVE_X86_SIMD
+static const struct backend_ops cpu_ops_avx2 = CPU_OPS(cpu_table_avx2);
+static const struct backend_ops cpu_ops_avx512 = CPU_OPS(cpu_table_avx512);
+#endif
+
+struct cpu_isa {
+    const char *name;
+    const struct backend_ops *ops;
+    bool supported;
+};
+
+/* Picks the widest set, or the one that the environment names.  Errors: GT_DEVICE for a name that is unknown, not built
+ * or not supported here. */
+static enum gt_status isa_choose(struct cpu_backend *cpu)
+{
+    const struct cpu_isa sets[] = {
+#ifdef HAVE_X86_SIMD
+        {"avx512", &cpu_ops_avx512,
+         __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma")},
+        {"avx2", &cpu_ops_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+#endif
+        {"generic", &cpu_backend_ops, true},
+    };
+    const char *wanted = getenv("GPT_TRAIN_CPU_ISA");
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        if (sets[i].supported && (wanted == NULL || strcmp(wanted, sets[i].name) == 0)) {
+            cpu->base.ops = sets[i].ops;
+            cpu->isa = sets[i].name;
+            cpu->isa_lowered = wanted != NULL;
+            return GT_OK;
+        }
+    }
+    log_error("GPT_TRAIN_CPU_ISA: expected generic, avx2 or avx512, as built and as this processor has, found \"%s\"",
+              wanted);
+    return GT_DEVICE;
+}
+
+static void threads_set(int32_t threads)
+{
+#ifdef _OPENMP
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads);
+#endif
+#ifdef HAVE_OPENBLAS_SET_NUM_THREADS
+    openblas_set_num_threads(1);
+#endif
+#ifdef HAVE_BLI_THREAD_SET_NUM_THREADS
+    bli_thread_set_num_threads(1);
+#endif
+#ifdef HAVE_MKL_SET_NUM_THREADS
+    MKL_Set_Num_Threads(1);
+#endif
+    (void)threads;
+}
+
+static enum gt_status cpu_open(const struct backend_open_options *options, struct backend **out)
+{
+    if (options->device != 0) {
+        log_error("cpu: device %" PRId32 " does not exist; the only one is 0", options->device);
+        return GT_DEVICE;
+    }
+    if (options->threads < 0 || options->threads > CPU_THREADS_MAX) {
+        log_error("cpu: threads: expected 0 to %d, found %" PRId32, CPU_THREADS_MAX, options->threads);
+        return GT_DEVICE;
+    }
+    struct cpu_backend *cpu = calloc(1, sizeof *cpu);
+    if (cpu == NULL) {
+        log_error("cpu: no memory for %zu B", sizeof *cpu);
+        return GT_NO_MEMORY;
+    }
+    const enum gt_status status = isa_choose(cpu);
+    if (status != GT_OK) {
+        free(cpu);
+        return status;
+    }
+#ifdef _OPENMP
+    const int available = thread_count_available();
+    cpu->threads = options->threads > 0 ? options->threads : available < CPU_THREADS_MAX ? available : CPU_THREADS_MAX;
+#else
+    cpu->threads = 1;
+#endif
+    threads_set(cpu->threads);
+    *out = &cpu->base;
+    return GT_OK;
+}
+
+static struct cpu_backend *cpu_own(struct backend *backend)
+{
+    return (struct cpu_backend *)(void *)backend;
+}
+
+static void cpu_close(struct backend *backend)
+{
+    if (backend == NULL)
+        return;
+    cpu_memory_unmap(cpu_own(backend));
+    free(cpu_own(backend));
+}
+
+/* "AMD EPYC 7B13" from /proc/cpuinfo, else "CPU". */
+static void processor_name(char *out, size_t size)
+{
+    snprintf(out, size, "CPU");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (file == NULL)
+        return;
+    char line[512];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
+        found = colon != NULL;
+        if (found) {
+            line[strcspn(line, "\n")] = '\0';
+            colon += 1 + strspn(colon + 1, " \t");
+            snprintf(out, size, "%.80s", colon);
+        }
+    }
+    fclose(file);
+}
+
+static const char *blas_name(void)
+{
+#if defined(HAVE_OPENBLAS_SET_NUM_THREADS)
+    return "OpenBLAS";
+#elif defined(HAVE_BLI_THREAD_SET_NUM_THREADS)
+    return "BLIS";
+#elif defined(HAVE_MKL_SET_NUM_THREADS)
+    return "MKL";
+#else
+    return "CBLAS";
+#endif
+}
+
+static enum gt_status cpu_info(struct backend *backend, struct backend_info *out)
+{
+    const struct cpu_backend *cpu = cpu_from(backend);
+    struct backend_info info = {
+        .alignment_bytes = CPU_ALIGNMENT_BYTES, .dtypes = 1u << DTYPE_F32, .threads = cpu->threads};
+    TRY(cpu_memory_read(&info.total_bytes, &info.free_bytes));
+    info.largest_allocation_bytes = info.total_bytes;
+    char name[96];
+    processor_name(name, sizeof name);
+    snprintf(info.device, sizeof info.device, "%s, %" PRId32 " thread%s", name, cpu->threads,
+             cpu->threads == 1 ? "" : "s");
+#ifdef _OPENMP
+    const char *threading = "OpenMP";
+#else
+    const char *threading = "no OpenMP";
+#endif
+    snprintf(info.detail, sizeof info.detail, "%s, %s, %s kernels%s", blas_name(), threading, cpu->isa,
+             cpu->isa_lowered ? " (GPT_TRAIN_CPU_ISA)" : "");
+    *out = info;
+    return GT_OK;
+}
+
+static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+{
+    struct cpu_backend *cpu = cpu_own(backend);
+    if (cpu->has_arena || count < 0 || count > BACKEND_SEGMENTS_MAX) {
+        log_error("cpu: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
+        return GT_DEVICE;
+    }
+    TRY(cpu_memory_map(cpu, segments, count));
+    cpu->has_arena = true;
+    return GT_OK;
+}
+
+/* Errors: GT_DEVICE when `bytes` bytes at `at` are not inside a segment. */
+static enum gt_status range_check(const struct cpu_backend *cpu, const char *what, struct address at, size_t bytes)
+{
+    const bool known = at.segment < cpu->segments && at.space == cpu->segment[at.segment].space;
+    const uint64_t size = known ? cpu->segment[at.segment].size_bytes : 0;
+    if (known && at.offset_bytes <= size && bytes <= size - at.offset_bytes)
+        return GT_OK;
+    log_error("cpu: %s of %zu B at %" PRIu64 " of segment %d, which has %" PRIu64 " B", what, bytes, at.offset_bytes,
+              (int)at.segment, size);
+    return GT_DEVICE;
+}
+
+static enum gt_status cpu_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
+                                 size_t bytes)
+{
+    (void)queue;
+    TRY(range_check(cpu_from(backend), "upload", to, bytes));
+    if (bytes > 0)
+        memcpy(cpu_address(backend, to), from, bytes);
+    return GT_OK;
+}
+
+static enum gt_status cpu_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
+{
+    (void)queue;
+    TRY(range_check(cpu_from(backend), "download", from, bytes));
+    if (bytes > 0)
+        memcpy(to, cpu_address(backend, from), bytes);
+    return GT_OK;
+}
+
+static enum gt_status cpu_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+{
+    const struct op_impl *table = backend->ops->table;
+    for (size_t i = 0; i < count; i++) {
+        assert((unsigned)calls[i].kind < OP_KIND_COUNT);
+        TRY(table[calls[i].kind].run(backend, queue, &calls[i]));
+    }
+    return GT_OK;
+}
+
+static enum gt_status cpu_sync(struct backend *backend, int32_t queue)
+{
+    (void)backend;
+    (void)queue;
+    return GT_OK;
+}
+
+/* A square product of `side`, its three matrices one after the other from `scratch`. */
+static struct op_call peak_call(struct address scratch, int64_t side)
+{
+    struct op_call call = {.kind = OP_GEMM};
+    const int32_t slots[3] = {GEMM_A, GEMM_B, GEMM_D};
+    for (int32_t i = 0; i < 3; i++) {
+        call.operand[slots[i]] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {side, side}};
+        call.operand[slots[i]].at = scratch;
+        call.operand[slots[i]].at.offset_bytes += (uint64_t)i * (uint64_t)(side * side) * sizeof(float);
+    }
+    return call;
+}
+
+static enum gt_status cpu_peak_flops(struct backend *backend, struct address scratch, size_t scratch_bytes,
+                                     double seconds, double *out)
+{
+    TRY(range_check(cpu_from(backend), "peak_flops", scratch, scratch_bytes));
+    int64_t side = PEAK_SIDE_MAX;
+    while (side > PEAK_SIDE_MIN && (size_t)(3 * side * side) * sizeof(float) > scratch_bytes)
+        side /= 2;
+    const size_t need_bytes = (size_t)(3 * side * side) * sizeof(float);
+    if (need_bytes > scratch_bytes) {
+        log_error("cpu: peak_flops needs %zu B of scratch, have %zu B", need_bytes, scratch_bytes);
+        return GT_NO_MEMORY;
+    }
+    const struct op_call call = peak_call(scratch, side);
+    float *matrix = cpu_address(backend, scratch);
+    for (int64_t i = 0; i < 2 * side * side; i++)
+        matrix[i] = (float)(i % 17 - 8) * 0.125f;
+    const double flops = 2.0 * (double)side * (double)side * (double)side;
+    const int64_t begin = clock_monotonic_ns(), limit = (int64_t)(seconds * 1e9 * 0.8);
+    double best = 0.0;
+    for (int run = 0; run < PEAK_RUNS_MAX; run++) {
+        const int64_t start = clock_monotonic_ns();
+        TRY(cpu_run(backend, 0, &call, 1));
+        const int64_t end = clock_monotonic_ns();
+        const double rate = flops / ((double)(end - start + 1) * 1e-9);
+        best = rate > best ? rate : best;
+        if (run > 0 && end - begin > limit)
+            break;
+    }
+    *out = best;
+    return GT_OK;
+}

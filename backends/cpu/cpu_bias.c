@@ -1,0 +1,48 @@
+/* bias_backward: the sum of the rows of dy.
+ *
+ * The rows are cut into parts whose number follows from the shape; each part sums in fp64 into its strip of the
+ * workspace, and the parts are added in order.
+ */
+#include "backends/cpu/cpu_kernel.h"
+
+#include <string.h>
+
+CPU_SUPPORTS_ANY(bias_backward)
+
+size_t CPU_NAME(cpu_bias_backward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    const int64_t *dims = call->operand[BIAS_BACKWARD_DY].dims;
+    return (size_t)cpu_parts(dims[0]) * (size_t)dims[1] * sizeof(double);
+}
+
+enum gt_status CPU_NAME(cpu_bias_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const float *dy = cpu_operand(backend, call, BIAS_BACKWARD_DY);
+    float *dbias = cpu_operand(backend, call, BIAS_BACKWARD_DBIAS);
+    const int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
+    const bool accumulate = cpu_accumulates(call, BIAS_BACKWARD_DBIAS);
+    const int64_t parts = cpu_parts(rows);
+    double *partial = cpu_workspace(backend, call, (size_t)parts * (size_t)columns * sizeof(double));
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * columns)))
+    for (int64_t part = 0; part < parts; part++) {
+        double *sum = partial + part * columns;
+        memset(sum, 0, (size_t)columns * sizeof *sum);
+        const int64_t end = cpu_part_begin(rows, parts, part + 1);
+        for (int64_t n = cpu_part_begin(rows, parts, part); n < end; n++) {
+            const float *row = dy + n * columns;
+            CPU_OMP(omp simd)
+            for (int64_t c = 0; c < columns; c++)
+                sum[c] += (double)row[c];
+        }
+    }
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, parts * columns)))
+    for (int64_t c = 0; c < columns; c++) {
+        double sum = accumulate ? (double)dbias[c] : 0.0;
+        for (int64_t part = 0; part < parts; part++)
+            sum += partial[part * columns + c];
+        dbias[c] = (float)sum;
+    }
+    return GT_OK;
+}

@@ -1,0 +1,105 @@
+/* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: their sum.
+ *
+ * A row is read twice: for its maximum, then for e^(logit - max), which overwrites the logits where the gradient is wanted
+ * and is scaled in a third pass while it is still in the cache.  Sums run in fp32 lanes over blocks, and in fp64 over the
+ * blocks.  Columns beyond attrs.vocab are never read.
+ */
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu_math.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SUM_BLOCK 256
+
+CPU_OP_PLAIN(cross_entropy)
+CPU_OP_PLAIN(loss_sum)
+
+static float block_exp(const float *logits, float largest, int64_t count)
+{
+    float sum = 0.0f;
+    CPU_OMP(omp simd reduction(+ : sum))
+    for (int64_t i = 0; i < count; i++)
+        sum += cpu_exp(logits[i] - largest);
+    return sum;
+}
+
+static float block_exp_store(float *logits, float largest, int64_t count)
+{
+    float sum = 0.0f;
+    CPU_OMP(omp simd reduction(+ : sum))
+    for (int64_t i = 0; i < count; i++) {
+        const float e = cpu_exp(logits[i] - largest);
+        logits[i] = e;
+        sum += e;
+    }
+    return sum;
+}
+
+static double row_exp(float *logits, float largest, int64_t count, bool store)
+{
+    double sum = 0.0;
+    for (int64_t begin = 0; begin < count; begin += SUM_BLOCK) {
+        const int64_t width = cpu_min(SUM_BLOCK, count - begin);
+        sum += (double)(store ? block_exp_store(logits + begin, largest, width)
+                              : block_exp(logits + begin, largest, width));
+    }
+    return sum;
+}
+
+static void row_scale(float *row, int64_t count, float factor)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++)
+        row[i] *= factor;
+}
+
+/* The loss of one row of `width` logits; with `gradient` the row becomes (softmax - onehot) scale. */
+static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, bool gradient, float scale)
+{
+    if (target < 0) {
+        if (gradient)
+            memset(row, 0, (size_t)width * sizeof *row);
+        return 0.0f;
+    }
+    assert(target < vocab);
+    const float largest = cpu_max_of(row, vocab), correct = row[target];
+    const double sum = row_exp(row, largest, vocab, gradient);
+    if (gradient) {
+        const double share = (double)row[target] / sum;
+        row_scale(row, vocab, (float)((double)scale / sum));
+        row[target] = (float)((share - 1.0) * (double)scale);
+        memset(row + vocab, 0, (size_t)(width - vocab) * sizeof *row);
+    }
+    return (float)(log(sum) + ((double)largest - (double)correct));
+}
+
+enum gt_status CPU_NAME(cpu_cross_entropy_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const int32_t *targets = cpu_operand(backend, call, CROSS_ENTROPY_TARGETS);
+    const union scalar_word *scalars = cpu_operand(backend, call, CROSS_ENTROPY_SCALARS);
+    float *logits = cpu_operand(backend, call, CROSS_ENTROPY_LOGITS);
+    float *losses = cpu_operand(backend, call, CROSS_ENTROPY_LOSSES);
+    const int64_t rows = call->operand[CROSS_ENTROPY_LOGITS].dims[0];
+    const int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1];
+    const float scale = scalars[SCALAR_LOSS_GRADIENT].f;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * width)))
+    for (int64_t n = 0; n < rows; n++)
+        losses[n] = row_loss(logits + n * width, call->attrs.vocab, width, targets[n], call->attrs.gradient, scale);
+    return GT_OK;
+}
+
+enum gt_status CPU_NAME(cpu_loss_sum_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const float *losses = cpu_operand(backend, call, LOSS_SUM_LOSSES);
+    union scalar_word *scalars = cpu_operand(backend, call, LOSS_SUM_SCALARS);
+    const int64_t count = cpu_elements(call, LOSS_SUM_LOSSES);
+    double sum = 0.0;
+    CPU_OMP(omp simd reduction(+ : sum))
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)losses[i];
+    scalars[SCALAR_LOSS_SUM].f = (float)((double)scalars[SCALAR_LOSS_SUM].f + sum);
+    return GT_OK;
+}

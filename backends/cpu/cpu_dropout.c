@@ -1,0 +1,43 @@
+/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (model/op.h).
+ *
+ * Elements of a sample are numbered through its rows, and blocks start at multiples of eight of them, so that a group of
+ * eight that share a Philox block never straddles two blocks.  y may be x.  Its own backward.
+ */
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu_philox.h"
+
+CPU_OP_PLAIN(dropout)
+
+static void block_drop(const struct cpu_mask *mask, const float *x, float *y, int64_t first, int64_t count)
+{
+    float factor[8 * CPU_MASK_GROUPS];
+    for (int64_t begin = 0; begin < count; begin += 8 * CPU_MASK_GROUPS) {
+        const int64_t width = cpu_min(8 * CPU_MASK_GROUPS, count - begin);
+        cpu_mask_fill(mask, (first + begin) / 8, size_ceil_div(width, 8), factor);
+        CPU_OMP(omp simd)
+        for (int64_t i = 0; i < width; i++)
+            y[begin + i] = factor[i] != 0.0f ? x[begin + i] * factor[i] : 0.0f;
+    }
+}
+
+enum gt_status CPU_NAME(cpu_dropout_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const float *x = cpu_operand(backend, call, DROPOUT_X);
+    const union scalar_word *scalars = cpu_operand(backend, call, DROPOUT_SCALARS);
+    float *y = cpu_operand(backend, call, DROPOUT_Y);
+    const int64_t sample_elements = call->attrs.time * call->operand[DROPOUT_X].dims[1];
+    const int64_t samples = cpu_elements(call, DROPOUT_X) / sample_elements;
+    const int64_t blocks = size_ceil_div(sample_elements, CPU_BLOCK);
+    struct cpu_mask shared = cpu_mask_make(scalars, call->attrs.dropout);
+    shared.site = (uint32_t)call->attrs.site;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, samples * sample_elements)))
+    for (int64_t item = 0; item < samples * blocks; item++) {
+        const int64_t sample = item / blocks, first = item % blocks * CPU_BLOCK;
+        struct cpu_mask mask = shared;
+        mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
+        const int64_t offset = sample * sample_elements + first;
+        block_drop(&mask, x + offset, y + offset, first, cpu_min(CPU_BLOCK, sample_elements - first));
+    }
+    return GT_OK;
+}

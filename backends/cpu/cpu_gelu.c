@@ -1,0 +1,97 @@
+/* gelu_forward and gelu_backward, erf and tanh.
+ *
+ * y = x P(X <= x) for erf; y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), for tanh, which is the same as
+ * x/2 (1 + tanh u) without its cancellation.  Elementwise in blocks; y may be x, and dx may be dy or x.
+ */
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu_math.h"
+
+#define SQRT_2_OVER_PI 0.797884560802865f
+#define INVERSE_SQRT_2PI 0.398942280401433f
+#define CUBIC 0.044715f
+#define EXPONENT_MAX 87.0f /* e^87 is finite in fp32 */
+
+CPU_OP_PLAIN(gelu_forward)
+CPU_OP_PLAIN(gelu_backward)
+
+static void erf_forward(const float *x, float *y, int64_t count)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++) {
+        float cdf, kernel;
+        cpu_normal(x[i], &cdf, &kernel);
+        y[i] = x[i] * cdf;
+    }
+}
+
+static void erf_backward(const float *dy, const float *x, float *dx, int64_t count)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++) {
+        float cdf, kernel;
+        cpu_normal(x[i], &cdf, &kernel);
+        dx[i] = dy[i] * (cdf + x[i] * INVERSE_SQRT_2PI * kernel);
+    }
+}
+
+/* e^(-2u), cut where it would overflow. */
+static inline float tanh_exponential(float x)
+{
+    const float exponent = -2.0f * SQRT_2_OVER_PI * (x + CUBIC * x * x * x);
+    return cpu_exp(exponent > EXPONENT_MAX ? EXPONENT_MAX : exponent);
+}
+
+static void tanh_forward(const float *x, float *y, int64_t count)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] / (1.0f + tanh_exponential(x[i]));
+}
+
+static void tanh_backward(const float *dy, const float *x, float *dx, int64_t count)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++) {
+        const float e = tanh_exponential(x[i]);
+        const float sigmoid = 1.0f / (1.0f + e);
+        const float slope = 2.0f * SQRT_2_OVER_PI * (1.0f + 3.0f * CUBIC * x[i] * x[i]);
+        dx[i] = dy[i] * (sigmoid + x[i] * slope * (sigmoid * (e * sigmoid)));
+    }
+}
+
+enum gt_status CPU_NAME(cpu_gelu_forward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const float *x = cpu_operand(backend, call, GELU_FORWARD_X);
+    float *y = cpu_operand(backend, call, GELU_FORWARD_Y);
+    const int64_t elements = cpu_elements(call, GELU_FORWARD_X);
+    const bool erf = call->attrs.gelu == GELU_ERF;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+        const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        if (erf)
+            erf_forward(x + begin, y + begin, count);
+        else
+            tanh_forward(x + begin, y + begin, count);
+    }
+    return GT_OK;
+}
+
+enum gt_status CPU_NAME(cpu_gelu_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const float *dy = cpu_operand(backend, call, GELU_BACKWARD_DY);
+    const float *x = cpu_operand(backend, call, GELU_BACKWARD_X);
+    float *dx = cpu_operand(backend, call, GELU_BACKWARD_DX);
+    const int64_t elements = cpu_elements(call, GELU_BACKWARD_X);
+    const bool erf = call->attrs.gelu == GELU_ERF;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+        const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        if (erf)
+            erf_backward(dy + begin, x + begin, dx + begin, count);
+        else
+            tanh_backward(dy + begin, x + begin, dx + begin, count);
+    }
+    return GT_OK;
+}

@@ -1,0 +1,64 @@
+/* sum_of_squares and clip_factor: the gradient's norm and what follows from it.
+ *
+ * Squares are exact in fp64 and summed there, in parts whose number follows from the shape, added in order.  A gradient
+ * with an infinity, a NaN, or a norm beyond fp32 makes the norm not finite, which skips the update.
+ */
+#include "backends/cpu/cpu_kernel.h"
+
+#include <math.h>
+
+#define PARTS_MAX 256
+#define PART_ELEMENTS 4096
+
+CPU_OP_PLAIN(sum_of_squares)
+CPU_OP_PLAIN(clip_factor)
+
+static double part_square(const float *x, int64_t count)
+{
+    double sum = 0.0;
+    CPU_OMP(omp simd reduction(+ : sum))
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+enum gt_status CPU_NAME(cpu_sum_of_squares_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const float *x = cpu_operand(backend, call, SUM_OF_SQUARES_X);
+    float *out = cpu_operand(backend, call, SUM_OF_SQUARES_PARTIAL);
+    const int64_t elements = cpu_elements(call, SUM_OF_SQUARES_X);
+    const int64_t parts = cpu_min(size_ceil_div(elements, PART_ELEMENTS), PARTS_MAX);
+    double partial[PARTS_MAX];
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+    for (int64_t part = 0; part < parts; part++) {
+        const int64_t begin = cpu_part_begin(elements, parts, part);
+        partial[part] = part_square(x + begin, cpu_part_begin(elements, parts, part + 1) - begin);
+    }
+    double sum = 0.0;
+    for (int64_t part = 0; part < parts; part++)
+        sum += partial[part];
+    *out = (float)sum;
+    return GT_OK;
+}
+
+enum gt_status CPU_NAME(cpu_clip_factor_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const float *partials = cpu_operand(backend, call, CLIP_FACTOR_PARTIALS);
+    union scalar_word *scalars = cpu_operand(backend, call, CLIP_FACTOR_SCALARS);
+    const int64_t count = cpu_elements(call, CLIP_FACTOR_PARTIALS);
+    const double unscale = (double)scalars[SCALAR_UNSCALE].f, limit = (double)call->attrs.clip_max;
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)partials[i];
+    const double norm = sqrt(sum) * unscale;
+    const double ratio = limit / (norm + 1e-6);
+    const bool found_inf = !isfinite((float)norm);
+    scalars[SCALAR_GRAD_NORM].f = (float)norm;
+    scalars[SCALAR_CLIP].f = (float)(limit > 0.0 && ratio < 1.0 ? unscale * ratio : unscale);
+    scalars[SCALAR_FOUND_INF].i = found_inf ? 1 : 0;
+    if (!found_inf)
+        scalars[SCALAR_ADAM_STEP].i++;
+    return GT_OK;
+}

@@ -1,0 +1,66 @@
+/* Dropout masks: Philox4x32-10 over many counters at once, for the vectoriser; equal to base/rng's by a test.
+ *
+ * Which bits decide which element is defined in model/op.h.
+ */
+#ifndef GPT_TRAIN_CPU_CPU_PHILOX_H
+#define GPT_TRAIN_CPU_CPU_PHILOX_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "backends/cpu/cpu.h"
+#include "base/rng.h"
+#include "model/op.h"
+
+#define CPU_MASK_GROUPS 64
+
+/* All of a mask but the element: one site of one sample in one step. */
+struct cpu_mask {
+    struct philox_key key;
+    uint32_t site, sample, step;
+    uint32_t threshold;
+    float scale; /* of the kept elements */
+};
+
+static inline struct cpu_mask cpu_mask_make(const union scalar_word *scalars, float dropout)
+{
+    const uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI].u << 32 | scalars[SCALAR_SEED_LO].u;
+    return (struct cpu_mask){.key = philox_key_make(seed, RNG_DROPOUT),
+                             .step = scalars[SCALAR_STEP].u,
+                             .threshold = dropout_threshold(dropout),
+                             .scale = dropout_scale(dropout)};
+}
+
+/* factor[8 * groups] = scale where the element is kept, 0 where it is dropped; the first element is 8 * first_group.
+ * groups <= CPU_MASK_GROUPS. */
+static inline void cpu_mask_fill(const struct cpu_mask *mask, int64_t first_group, int64_t groups, float *factor)
+{
+    uint32_t word[4 * CPU_MASK_GROUPS];
+    assert(groups <= CPU_MASK_GROUPS);
+    const uint32_t key0 = mask->key.word[0], key1 = mask->key.word[1], first = (uint32_t)first_group;
+    const uint32_t site = mask->site, sample = mask->sample, step = mask->step;
+    CPU_OMP(omp simd)
+    for (int64_t g = 0; g < groups; g++) {
+        uint32_t x0 = first + (uint32_t)g, x1 = site, x2 = sample, x3 = step;
+        for (uint32_t round = 0; round < 10; round++) {
+            const uint64_t even = (uint64_t)0xd2511f53u * x0;
+            const uint64_t odd = (uint64_t)0xcd9e8d57u * x2;
+            x0 = (uint32_t)(odd >> 32) ^ x1 ^ (key0 + round * 0x9e3779b9u);
+            x2 = (uint32_t)(even >> 32) ^ x3 ^ (key1 + round * 0xbb67ae85u);
+            x1 = (uint32_t)odd;
+            x3 = (uint32_t)even;
+        }
+        word[4 * g] = x0;
+        word[4 * g + 1] = x1;
+        word[4 * g + 2] = x2;
+        word[4 * g + 3] = x3;
+    }
+    const uint32_t threshold = mask->threshold;
+    const float scale = mask->scale;
+    for (int64_t k = 0; k < 4 * groups; k++) {
+        factor[2 * k] = (word[k] & 0xffffu) >= threshold ? scale : 0.0f;
+        factor[2 * k + 1] = (word[k] >> 16) >= threshold ? scale : 0.0f;
+    }
+}
+
+#endif

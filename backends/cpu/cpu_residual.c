@@ -1,0 +1,27 @@
+/* residual: r = x + y.
+ *
+ * Elementwise in blocks whose size is fixed; one pass, bound by memory.  r may be x or y.
+ */
+#include "backends/cpu/cpu_kernel.h"
+
+CPU_OP_PLAIN(residual)
+
+static void block_add(const float *x, const float *y, float *r, int64_t count)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++)
+        r[i] = x[i] + y[i];
+}
+
+enum gt_status CPU_NAME(cpu_residual_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const float *x = cpu_operand(backend, call, RESIDUAL_X);
+    const float *y = cpu_operand(backend, call, RESIDUAL_Y);
+    float *r = cpu_operand(backend, call, RESIDUAL_R);
+    const int64_t elements = cpu_elements(call, RESIDUAL_R);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
+        block_add(x + begin, y + begin, r + begin, cpu_min(CPU_BLOCK, elements - begin));
+    return GT_OK;
+}

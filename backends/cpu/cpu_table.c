@@ -1,0 +1,20 @@
+/* The op table of one instruction set, expanded from ops.def: an op that has no kernel does not link.
+ *
+ * Compiled once per instruction set, like the kernels.
+ */
+#include "backends/cpu/cpu_kernel.h"
+
+#define OP_BEGIN(KIND, name, text)                                 \
+    [OP_##KIND] = {                                                \
+        .supports = CPU_NAME(cpu_##name##_supports),               \
+        .workspace_bytes = CPU_NAME(cpu_##name##_workspace_bytes), \
+        .run = CPU_NAME(cpu_##name##_run),                         \
+    },
+#define OPERAND(KIND, SLOT, name, direction, flags)
+#define OP_END(KIND, name)
+const struct op_impl CPU_NAME(cpu_table)[OP_KIND_COUNT] = {
+#include "model/ops.def"
+};
+#undef OP_BEGIN
+#undef OPERAND
+#undef OP_END

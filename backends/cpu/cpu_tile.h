@@ -1,0 +1,116 @@
+/* Small matrix products on packed tiles, the inner loops of attention.
+ *
+ * Vectors are GNU vector types, as wide as the instruction set that this file is compiled for; the compiler keeps a
+ * block of the result in registers.  Widths are multiples of CPU_TILE_COLUMNS, heights of CPU_TILE_ROWS: whoever packs a
+ * tile pads it.  Every element is summed over k in rising order by one thread.
+ */
+#ifndef GPT_TRAIN_CPU_CPU_TILE_H
+#define GPT_TRAIN_CPU_CPU_TILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__AVX512F__)
+#define CPU_LANES 16
+#define CPU_BLOCK_ROWS 8
+#elif defined(__AVX2__)
+#define CPU_LANES 8
+#define CPU_BLOCK_ROWS 4
+#else
+#define CPU_LANES 4
+#define CPU_BLOCK_ROWS 4
+#endif
+#define CPU_TILE_COLUMNS 16
+#define CPU_TILE_ROWS 8
+
+typedef float cpu_vector __attribute__((vector_size(CPU_LANES * 4), aligned(4), may_alias));
+
+/* c[m,n] = a[m,k] b[k,n], or += with `add`; element (i, l) of a lies at a[i * a_row + l * a_column]; b and c are
+ * row-major with row lengths b_row and c_row.  m is rounded up to CPU_BLOCK_ROWS: those rows of a and c must exist. */
+struct cpu_tile_product {
+    const float *a, *b;
+    float *c;
+    ptrdiff_t a_row, a_column, b_row, c_row;
+    int64_t m, n, k;
+    bool add;
+};
+
+static inline __attribute__((always_inline)) void cpu_tile_block(const struct cpu_tile_product *p, int64_t i, int64_t j,
+                                                                 int vectors)
+{
+    cpu_vector sum[CPU_BLOCK_ROWS][2];
+    const ptrdiff_t a_row = p->a_row, a_column = p->a_column, b_row = p->b_row;
+    const float *a = p->a + i * a_row, *b = p->b + j;
+    float *c = p->c + i * p->c_row + j;
+    for (int r = 0; r < CPU_BLOCK_ROWS; r++) {
+        for (int v = 0; v < vectors; v++) {
+            if (p->add)
+                sum[r][v] = *(const cpu_vector *)(c + r * p->c_row + v * CPU_LANES);
+            else
+                sum[r][v] = (cpu_vector){0.0f};
+        }
+    }
+    for (int64_t l = 0; l < p->k; l++) {
+        const cpu_vector first = *(const cpu_vector *)b;
+        const cpu_vector second = vectors > 1 ? *(const cpu_vector *)(b + CPU_LANES) : first;
+        for (int r = 0; r < CPU_BLOCK_ROWS; r++) {
+            const float factor = a[r * a_row];
+            sum[r][0] += factor * first;
+            if (vectors > 1)
+                sum[r][1] += factor * second;
+        }
+        a += a_column;
+        b += b_row;
+    }
+    for (int r = 0; r < CPU_BLOCK_ROWS; r++) {
+        for (int v = 0; v < vectors; v++)
+            *(cpu_vector *)(c + r * p->c_row + v * CPU_LANES) = sum[r][v];
+    }
+}
+
+static inline void cpu_tile_multiply(const struct cpu_tile_product *p)
+{
+    for (int64_t j = 0; j < p->n;) {
+        const bool wide = p->n - j >= 2 * CPU_LANES;
+        for (int64_t i = 0; i < p->m; i += CPU_BLOCK_ROWS) {
+            if (wide)
+                cpu_tile_block(p, i, j, 2);
+            else
+                cpu_tile_block(p, i, j, 1);
+        }
+        j += wide ? 2 * CPU_LANES : CPU_LANES;
+    }
+}
+
+/* out[i * width + d] = rows[i * stride + d] * factor for i < count, d < size; zero up to `height` rows and `width`. */
+static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, const float *rows, int64_t stride,
+                                 int64_t count, int64_t size, float factor)
+{
+    for (int64_t i = 0; i < height; i++) {
+        const int64_t filled = i < count ? size : 0;
+        for (int64_t d = 0; d < filled; d++)
+            out[i * width + d] = rows[i * stride + d] * factor;
+        for (int64_t d = filled; d < width; d++)
+            out[i * width + d] = 0.0f;
+    }
+}
+
+/* out[d * width + i] = rows[i * stride + d] for i < count, d < size; zero up to width. */
+static inline void cpu_tile_pack_transposed(float *out, int64_t width, const float *rows, int64_t stride, int64_t count,
+                                            int64_t size)
+{
+    for (int64_t first = 0; first < size; first += 16) {
+        const int64_t end = first + 16 < size ? first + 16 : size;
+        for (int64_t i = 0; i < count; i++) {
+            for (int64_t d = first; d < end; d++)
+                out[d * width + i] = rows[i * stride + d];
+        }
+        for (int64_t d = first; d < end; d++) {
+            for (int64_t i = count; i < width; i++)
+                out[d * width + i] = 0.0f;
+        }
+    }
+}
+
+#endif

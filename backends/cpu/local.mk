@@ -1,0 +1,35 @@
+# The cpu backend.  Kernels are compiled once per instruction set, under names that end in it; the rest once.
+cpu_kernels = \
+	backends/cpu/cpu_adamw.c \
+	backends/cpu/cpu_attention.h \
+	backends/cpu/cpu_attention_backward.c \
+	backends/cpu/cpu_attention_cached.c \
+	backends/cpu/cpu_attention_forward.c \
+	backends/cpu/cpu_bias.c \
+	backends/cpu/cpu_cross_entropy.c \
+	backends/cpu/cpu_dropout.c \
+	backends/cpu/cpu_embed.c \
+	backends/cpu/cpu_fill_copy.c \
+	backends/cpu/cpu_gelu.c \
+	backends/cpu/cpu_gemm.c \
+	backends/cpu/cpu_kernel.h \
+	backends/cpu/cpu_layernorm.c \
+	backends/cpu/cpu_math.h \
+	backends/cpu/cpu_norm.c \
+	backends/cpu/cpu_philox.h \
+	backends/cpu/cpu_residual.c \
+	backends/cpu/cpu_table.c \
+	backends/cpu/cpu_tile.h
+
+libcpu_generic_a_SOURCES += $(cpu_kernels) \
+	backends/cpu/cpu.h \
+	backends/cpu/cpu_backend.c \
+	backends/cpu/cpu_memory.c
+libcpu_generic_a_CPPFLAGS += -DCPU_ISA=generic
+# A multiplication and an addition may become one fused instruction; ISO mode forbids it by default.
+libcpu_avx2_a_SOURCES += $(cpu_kernels)
+libcpu_avx2_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx2
+libcpu_avx2_a_CFLAGS += -ffp-contract=fast
+libcpu_avx512_a_SOURCES += $(cpu_kernels)
+libcpu_avx512_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx512
+libcpu_avx512_a_CFLAGS += -ffp-contract=fast

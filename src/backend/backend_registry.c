@@ -1,0 +1,32 @@
+/* The list of backends that were compiled in, expanded from backend_list.def.
+ *
+ * It names their ops tables and nothing else of theirs: no header of a backend is seen in src/.
+ */
+#include "backend/backend.h"
+
+#include <string.h>
+
+#define BACKEND(name) extern const struct backend_ops name##_backend_ops;
+#include "backend/backend_list.def"
+#undef BACKEND
+
+static const struct backend_ops *const registry[] = {
+#define BACKEND(name) &name##_backend_ops,
+#include "backend/backend_list.def"
+#undef BACKEND
+    NULL,
+};
+
+const struct backend_ops *const *backend_registry(void)
+{
+    return registry;
+}
+
+const struct backend_ops *backend_find(const char *name)
+{
+    for (const struct backend_ops *const *ops = registry; *ops != NULL; ops++) {
+        if (strcmp((*ops)->name, name) == 0)
+            return *ops;
+    }
+    return NULL;
+}

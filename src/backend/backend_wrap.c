@@ -1,0 +1,185 @@
+/* A backend around a backend, which counts calls and bytes and fails on demand.
+ *
+ * Its functions pass everything on to the inner backend, which never sees the wrapper; its op table holds the same three
+ * functions for every op, which look up the inner one's.  Ops called through the table are not counted; run() is.
+ */
+#include "backend/backend.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+struct wrapper {
+    struct backend base; /* first */
+    struct backend *inner;
+    struct backend_ops ops;
+    struct backend_counters counters;
+    uint64_t fail_in[BACKEND_CALL_COUNT]; /* 1 = the next call fails; 0 = off */
+    enum gt_status fail_status[BACKEND_CALL_COUNT];
+};
+
+static struct wrapper *wrapper_of(struct backend *backend)
+{
+    return (struct wrapper *)(void *)backend;
+}
+
+static const struct wrapper *wrapper_of_const(const struct backend *backend)
+{
+    return (const struct wrapper *)(const void *)backend;
+}
+
+/* The injected status when this call is the one to fail, else GT_OK. */
+static enum gt_status fault(struct wrapper *wrapper, enum backend_call call)
+{
+    static const char *const names[BACKEND_CALL_COUNT] = {"info", "arena", "upload", "download", "run", "sync"};
+    if (wrapper->fail_in[call] == 0 || --wrapper->fail_in[call] > 0)
+        return GT_OK;
+    log_error("%s: injected fault in %s: %s", wrapper->ops.name, names[call], status_name(wrapper->fail_status[call]));
+    return wrapper->fail_status[call];
+}
+
+static bool wrap_supports(const struct backend *backend, const struct op_call *call)
+{
+    const struct backend *inner = wrapper_of_const(backend)->inner;
+    const struct op_impl *impl = &inner->ops->table[call->kind];
+    return impl->run != NULL && (impl->supports == NULL || impl->supports(inner, call));
+}
+
+static size_t wrap_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    const struct backend *inner = wrapper_of_const(backend)->inner;
+    const struct op_impl *impl = &inner->ops->table[call->kind];
+    return impl->workspace_bytes != NULL ? impl->workspace_bytes(inner, call) : 0;
+}
+
+static enum gt_status wrap_op_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct backend *inner = wrapper_of(backend)->inner;
+    return inner->ops->table[call->kind].run(inner, queue, call);
+}
+
+#define OP_BEGIN(KIND, name, text) [OP_##KIND] = {wrap_supports, wrap_workspace_bytes, wrap_op_run},
+#define OPERAND(KIND, SLOT, name, direction, flags)
+#define OP_END(KIND, name)
+static const struct op_impl wrap_table[OP_KIND_COUNT] = {
+#include "model/ops.def"
+};
+#undef OP_BEGIN
+#undef OPERAND
+#undef OP_END
+
+static enum gt_status wrap_open(const struct backend_open_options *options, struct backend **out)
+{
+    (void)options;
+    (void)out;
+    log_error("a wrapped backend is made by backend_wrap(), not opened");
+    return GT_UNSUPPORTED;
+}
+
+static void wrap_close(struct backend *backend)
+{
+    if (backend == NULL)
+        return;
+    struct wrapper *wrapper = wrapper_of(backend);
+    wrapper->inner->ops->close(wrapper->inner);
+    free(wrapper);
+}
+
+static enum gt_status wrap_info(struct backend *backend, struct backend_info *out)
+{
+    struct wrapper *wrapper = wrapper_of(backend);
+    TRY(fault(wrapper, BACKEND_CALL_INFO));
+    return wrapper->inner->ops->info(wrapper->inner, out);
+}
+
+static enum gt_status wrap_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+{
+    struct wrapper *wrapper = wrapper_of(backend);
+    wrapper->counters.arena_calls++;
+    for (int32_t i = 0; i < count; i++)
+        wrapper->counters.arena_bytes += segments[i].size_bytes;
+    TRY(fault(wrapper, BACKEND_CALL_ARENA));
+    return wrapper->inner->ops->arena(wrapper->inner, segments, count);
+}
+
+static enum gt_status wrap_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
+                                  size_t bytes)
+{
+    struct wrapper *wrapper = wrapper_of(backend);
+    wrapper->counters.upload_calls++;
+    wrapper->counters.upload_bytes += bytes;
+    TRY(fault(wrapper, BACKEND_CALL_UPLOAD));
+    return wrapper->inner->ops->upload(wrapper->inner, queue, to, from, bytes);
+}
+
+static enum gt_status wrap_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
+{
+    struct wrapper *wrapper = wrapper_of(backend);
+    wrapper->counters.download_calls++;
+    wrapper->counters.download_bytes += bytes;
+    TRY(fault(wrapper, BACKEND_CALL_DOWNLOAD));
+    return wrapper->inner->ops->download(wrapper->inner, queue, to, from, bytes);
+}
+
+static enum gt_status wrap_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+{
+    struct wrapper *wrapper = wrapper_of(backend);
+    wrapper->counters.run_calls++;
+    wrapper->counters.ops += count;
+    TRY(fault(wrapper, BACKEND_CALL_RUN));
+    return wrapper->inner->ops->run(wrapper->inner, queue, calls, count);
+}
+
+static enum gt_status wrap_sync(struct backend *backend, int32_t queue)
+{
+    struct wrapper *wrapper = wrapper_of(backend);
+    wrapper->counters.sync_calls++;
+    TRY(fault(wrapper, BACKEND_CALL_SYNC));
+    return wrapper->inner->ops->sync(wrapper->inner, queue);
+}
+
+static enum gt_status wrap_peak_flops(struct backend *backend, struct address scratch, size_t scratch_bytes,
+                                      double seconds, double *out)
+{
+    struct backend *inner = wrapper_of(backend)->inner;
+    return inner->ops->peak_flops(inner, scratch, scratch_bytes, seconds, out);
+}
+
+enum gt_status backend_wrap(struct backend *inner, struct backend **out)
+{
+    struct wrapper *wrapper = calloc(1, sizeof *wrapper);
+    if (wrapper == NULL) {
+        log_error("%s: no memory for a wrapper of %zu B", inner->ops->name, sizeof *wrapper);
+        return GT_NO_MEMORY;
+    }
+    wrapper->inner = inner;
+    wrapper->ops = (struct backend_ops){
+        .name = inner->ops->name,
+        .open = wrap_open,
+        .close = wrap_close,
+        .info = wrap_info,
+        .arena = wrap_arena,
+        .upload = wrap_upload,
+        .download = wrap_download,
+        .run = wrap_run,
+        .sync = wrap_sync,
+        .peak_flops = wrap_peak_flops,
+        .table = wrap_table,
+    };
+    wrapper->base.ops = &wrapper->ops;
+    *out = &wrapper->base;
+    return GT_OK;
+}
+
+void backend_wrap_counters(const struct backend *wrapper, struct backend_counters *out)
+{
+    *out = wrapper_of_const(wrapper)->counters;
+}
+
+void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status)
+{
+    assert((unsigned)call < BACKEND_CALL_COUNT && status != GT_OK);
+    wrapper_of(wrapper)->fail_in[call] = n;
+    wrapper_of(wrapper)->fail_status[call] = status;
+}

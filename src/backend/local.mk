@@ -1,0 +1,6 @@
+# The backend interface, the list of backends and the test wrapper; the backends themselves are in backends/.
+libgpttrain_a_SOURCES += \
+	src/backend/backend.h \
+	src/backend/backend_list.def \
+	src/backend/backend_registry.c \
+	src/backend/backend_wrap.c

@@ -1,0 +1,248 @@
+/* The cpu backend around its kernels: choice of instruction set, arena, copies, facts, memory limits, errors.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/cpu/cpu.h"
+#include "base/log.h"
+#include "tests/unit/unit_main.h"
+
+static void sink_silent(void *context, enum log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    (void)line;
+}
+
+static struct backend *open_with(const char *isa, int32_t threads)
+{
+    if (isa != NULL)
+        setenv("GPT_TRAIN_CPU_ISA", isa, 1);
+    else
+        unsetenv("GPT_TRAIN_CPU_ISA");
+    struct backend *backend = NULL;
+    const struct backend_open_options options = {.threads = threads};
+    const enum gt_status status = cpu_backend_ops.open(&options, &backend);
+    ck_assert((status == GT_OK) == (backend != NULL));
+    return backend;
+}
+
+START_TEST(isa_is_chosen)
+{
+    struct backend *generic = open_with("generic", 1), *best = open_with(NULL, 1);
+    ck_assert_ptr_nonnull(generic);
+    ck_assert_ptr_nonnull(best);
+    struct backend_info info;
+    ck_assert_int_eq(generic->ops->info(generic, &info), GT_OK);
+    ck_assert_ptr_nonnull(strstr(info.detail, "generic kernels (GPT_TRAIN_CPU_ISA)"));
+    ck_assert_int_eq(best->ops->info(best, &info), GT_OK);
+    ck_assert_ptr_null(strstr(info.detail, "GPT_TRAIN_CPU_ISA"));
+    const bool wide = strstr(info.detail, "generic") == NULL;
+    ck_assert((generic->ops->table != best->ops->table) == wide);
+    generic->ops->close(generic);
+    best->ops->close(best);
+}
+END_TEST
+
+START_TEST(open_refuses)
+{
+    log_sink_set(sink_silent, NULL);
+    const size_t errors = log_count(LOG_ERROR);
+    ck_assert_ptr_null(open_with("mmx", 1));
+    ck_assert_ptr_null(open_with(NULL, -1));
+    ck_assert_ptr_null(open_with(NULL, 100000));
+    struct backend *backend = NULL;
+    const struct backend_open_options second = {.device = 1};
+    ck_assert_int_eq(cpu_backend_ops.open(&second, &backend), GT_DEVICE);
+    ck_assert_uint_eq(log_count(LOG_ERROR), errors + 4);
+    cpu_backend_ops.close(NULL);
+}
+END_TEST
+
+START_TEST(info_is_sane)
+{
+    struct backend *backend = open_with(NULL, 3);
+    struct backend_info info;
+    ck_assert_int_eq(backend->ops->info(backend, &info), GT_OK);
+    printf("%s; %s\n", info.device, info.detail);
+    ck_assert_int_eq(info.alignment_bytes, 64);
+    ck_assert_uint_eq(info.dtypes, 1u << DTYPE_F32);
+    ck_assert_uint_gt(info.free_bytes, 0);
+    ck_assert_uint_le(info.free_bytes, info.total_bytes);
+    ck_assert_int_ge(info.threads, 1);
+    ck_assert_ptr_nonnull(strstr(info.device, "thread"));
+    backend->ops->close(backend);
+}
+END_TEST
+
+/* Resident bytes of this process. */
+static uint64_t resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long size = 0, resident = 0;
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%lu %lu", &size, &resident), 2);
+    fclose(file);
+    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+START_TEST(arena_is_committed_and_given_back)
+{
+    struct backend *backend = open_with(NULL, 2);
+    const struct backend_segment segments[3] = {
+        {SPACE_DEVICE, (uint64_t)40 << 20}, {SPACE_PINNED, 12345}, {SPACE_HOST, 0}};
+    const uint64_t before = resident_bytes();
+    ck_assert_int_eq(backend->ops->arena(backend, segments, 3), GT_OK);
+    const uint64_t with = resident_bytes();
+    ck_assert_uint_ge(with - before, (uint64_t)40 << 20);
+    ck_assert_uint_le(with - before, (uint64_t)46 << 20);
+    log_sink_set(sink_silent, NULL);
+    ck_assert_int_eq(backend->ops->arena(backend, segments, 3), GT_DEVICE);
+    const struct address at = {.space = SPACE_PINNED, .segment = 1, .offset_bytes = 12344};
+    char in = 'x', out = 0;
+    ck_assert_int_eq(backend->ops->upload(backend, 0, at, &in, 1), GT_OK);
+    ck_assert_int_eq(backend->ops->download(backend, 0, &out, at, 1), GT_OK);
+    ck_assert_int_eq(out, 'x');
+    char two[2] = {0};
+    ck_assert_int_eq(backend->ops->upload(backend, 0, at, two, 2), GT_DEVICE);
+    ck_assert_int_eq(backend->ops->download(backend, 0, two, at, 2), GT_DEVICE);
+    const struct address wrong_space = {.space = SPACE_HOST, .segment = 1};
+    ck_assert_int_eq(backend->ops->upload(backend, 0, wrong_space, &in, 1), GT_DEVICE);
+    const struct address beyond = {.space = SPACE_DEVICE, .segment = 3};
+    ck_assert_int_eq(backend->ops->download(backend, 0, &out, beyond, 1), GT_DEVICE);
+    const struct address wraps = {.space = SPACE_DEVICE, .offset_bytes = UINT64_MAX};
+    ck_assert_int_eq(backend->ops->download(backend, 0, two, wraps, 2), GT_DEVICE);
+    backend->ops->close(backend);
+    ck_assert_uint_lt(resident_bytes(), before + ((uint64_t)8 << 20));
+}
+END_TEST
+
+START_TEST(arena_too_large_is_refused)
+{
+    log_sink_set(sink_silent, NULL);
+    struct backend *backend = open_with(NULL, 1);
+    const struct backend_segment huge = {SPACE_DEVICE, (uint64_t)1 << 60};
+    const struct backend_segment wraps[2] = {{SPACE_DEVICE, UINT64_MAX - 5}, {SPACE_DEVICE, 4096}};
+    const size_t errors = log_count(LOG_ERROR);
+    ck_assert_int_eq(backend->ops->arena(backend, &huge, 1), GT_NO_MEMORY);
+    ck_assert_int_eq(backend->ops->arena(backend, wraps, 2), GT_NO_MEMORY);
+    ck_assert_int_eq(backend->ops->arena(backend, &huge, BACKEND_SEGMENTS_MAX + 1), GT_DEVICE);
+    ck_assert_uint_eq(log_count(LOG_ERROR), errors + 3);
+    const struct backend_segment small = {SPACE_DEVICE, 4096};
+    ck_assert_int_eq(backend->ops->arena(backend, &small, 1), GT_OK);
+    backend->ops->close(backend);
+}
+END_TEST
+
+START_TEST(peak_is_measured)
+{
+    struct backend *backend = open_with(NULL, 1);
+    const struct backend_segment segment = {SPACE_DEVICE, (uint64_t)4 << 20};
+    ck_assert_int_eq(backend->ops->arena(backend, &segment, 1), GT_OK);
+    double rate = 0.0;
+    const struct address scratch = {.space = SPACE_DEVICE};
+    ck_assert_int_eq(backend->ops->peak_flops(backend, scratch, (size_t)4 << 20, 0.2, &rate), GT_OK);
+    printf("peak: %.1f GFLOP/s\n", rate * 1e-9);
+    ck_assert(rate > 1e8 && rate < 1e14);
+    log_sink_set(sink_silent, NULL);
+    ck_assert_int_eq(backend->ops->peak_flops(backend, scratch, 100, 0.2, &rate), GT_NO_MEMORY);
+    ck_assert_int_eq(backend->ops->peak_flops(backend, scratch, (size_t)5 << 20, 0.2, &rate), GT_DEVICE);
+    backend->ops->close(backend);
+}
+END_TEST
+
+START_TEST(supports_fp32_only)
+{
+    struct backend *backend = open_with(NULL, 1);
+    struct op_call call = {.kind = OP_RESIDUAL};
+    for (int32_t slot = 0; slot < RESIDUAL_OPERANDS; slot++)
+        call.operand[slot] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 1, .dims = {4}};
+    ck_assert(backend->ops->table[OP_RESIDUAL].supports(backend, &call));
+    call.operand[RESIDUAL_R].dtype = DTYPE_BF16;
+    ck_assert(!backend->ops->table[OP_RESIDUAL].supports(backend, &call));
+    struct op_call wide = {.kind = OP_GEMM};
+    for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++)
+        wide.operand[slot] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {1, 1}};
+    ck_assert(backend->ops->table[OP_GEMM].supports(backend, &wide));
+    wide.operand[GEMM_A].dims[0] = (int64_t)1 << 31;
+    ck_assert(!backend->ops->table[OP_GEMM].supports(backend, &wide));
+    backend->ops->close(backend);
+}
+END_TEST
+
+static void file_write(const char *folder, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "we");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* A made-up /sys/fs/cgroup: a limit on the parent, none on the child; and the v1 memory controller. */
+START_TEST(cgroup_limits_count)
+{
+    char root[] = "cgroup-test-XXXXXX", folder[128], membership[128];
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    static const char *const folders[] = {"a", "a/b", "memory", "memory/c"};
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(folder, sizeof folder, "%s/%s", root, folders[i]);
+        ck_assert_int_eq(mkdir(folder, 0700), 0);
+    }
+    file_write(root, "a/memory.max", "1000000\n");
+    file_write(root, "a/memory.current", "700000\n");
+    file_write(root, "a/memory.stat", "anon 5\ninactive_file 200000\n");
+    file_write(root, "a/b/memory.max", "max\n");
+    file_write(root, "memory/c/memory.limit_in_bytes", "300000\n");
+    file_write(root, "membership", "0::/a/b\n");
+    snprintf(membership, sizeof membership, "%s/membership", root);
+    uint64_t total = 5000000, available = 4000000;
+    cpu_memory_limit(membership, root, &total, &available);
+    ck_assert_uint_eq(total, 1000000);
+    ck_assert_uint_eq(available, 500000);
+    file_write(root, "membership", "7:cpu,memory:/c\n");
+    total = available = 5000000;
+    cpu_memory_limit(membership, root, &total, &available);
+    ck_assert_uint_eq(total, 300000);
+    ck_assert_uint_eq(available, 300000);
+    total = available = 42;
+    cpu_memory_limit("no-such-file", root, &total, &available);
+    ck_assert_uint_eq(available, 42);
+    static const char *const files[] = {
+        "a/memory.max", "a/memory.current", "a/memory.stat", "a/b/memory.max", "memory/c/memory.limit_in_bytes",
+        "membership"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        snprintf(folder, sizeof folder, "%s/%s", root, files[i]);
+        ck_assert_int_eq(unlink(folder), 0);
+    }
+    for (size_t i = 4; i > 0; i--) {
+        static const char *const inner_first[] = {"a", "a/b", "memory", "memory/c"};
+        snprintf(folder, sizeof folder, "%s/%s", root, inner_first[i - 1]);
+        ck_assert_int_eq(rmdir(folder), 0);
+    }
+    ck_assert_int_eq(rmdir(root), 0);
+}
+END_TEST
+
+Suite *cpu_backend_suite(void)
+{
+    Suite *suite = suite_create("cpu_backend");
+    TCase *tests = tcase_create("cpu_backend");
+    tcase_add_test(tests, isa_is_chosen);
+    tcase_add_test(tests, open_refuses);
+    tcase_add_test(tests, info_is_sane);
+    tcase_add_test(tests, arena_is_committed_and_given_back);
+    tcase_add_test(tests, arena_too_large_is_refused);
+    tcase_add_test(tests, peak_is_measured);
+    tcase_add_test(tests, supports_fp32_only);
+    tcase_add_test(tests, cgroup_limits_count);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(cpu_backend)

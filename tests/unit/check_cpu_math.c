@@ -1,0 +1,116 @@
+/* cpu_math.h against the C library in double, in ulp over the whole range, and cpu_philox.h against base/rng.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "backends/cpu/cpu_math.h"
+#include "backends/cpu/cpu_philox.h"
+#include "tests/unit/unit_main.h"
+
+/* |found - expected| in units of the last place of `expected` as fp32, at least the smallest subnormal. */
+static double ulps(float found, double expected)
+{
+    int exponent = 0;
+    frexp(expected, &exponent);
+    const double unit = ldexp(1.0, exponent - 24 < -149 ? -149 : exponent - 24);
+    return fabs((double)found - expected) / unit;
+}
+
+START_TEST(exp_is_accurate)
+{
+    double worst = 0.0;
+    for (double x = -110.0; x < 88.72; x += 1e-4) {
+        const double error = ulps(cpu_exp((float)x), exp((double)(float)x));
+        ck_assert_msg(error <= 1.1, "exp(%.9g): %g ulp", x, error);
+        worst = error > worst ? error : worst;
+    }
+    printf("exp: worst %.3f ulp\n", worst);
+}
+END_TEST
+
+START_TEST(exp_has_edges)
+{
+    ck_assert(cpu_exp(0.0f) == 1.0f && cpu_exp(-0.0f) == 1.0f);
+    ck_assert(cpu_exp(-INFINITY) == 0.0f && cpu_exp(-104.0f) == 0.0f && cpu_exp(-1e30f) == 0.0f);
+    ck_assert(isinf(cpu_exp(INFINITY)) && isinf(cpu_exp(88.73f)) && isinf(cpu_exp(1e30f)));
+    ck_assert(isfinite(cpu_exp(88.72f)));
+    ck_assert(isnan(cpu_exp(NAN)));
+    ck_assert(cpu_exp(-103.0f) > 0.0f);
+}
+END_TEST
+
+START_TEST(normal_is_accurate)
+{
+    double worst_cdf = 0.0, worst_kernel = 0.0;
+    for (double x = -14.6; x < 14.6; x += 1e-4) {
+        float cdf, kernel;
+        cpu_normal((float)x, &cdf, &kernel);
+        const double point = (double)(float)x;
+        const double of_cdf = ulps(cdf, 0.5 * erfc(-point * sqrt(0.5))),
+                     of_kernel = ulps(kernel, exp(-0.5 * point * point));
+        ck_assert_msg(of_cdf <= 6.0, "cdf(%.9g): %g ulp", x, of_cdf);
+        ck_assert_msg(of_kernel <= 1.6, "kernel(%.9g): %g ulp", x, of_kernel);
+        worst_cdf = of_cdf > worst_cdf ? of_cdf : worst_cdf;
+        worst_kernel = of_kernel > worst_kernel ? of_kernel : worst_kernel;
+    }
+    printf("normal cdf: worst %.3f ulp, kernel: worst %.3f ulp\n", worst_cdf, worst_kernel);
+}
+END_TEST
+
+START_TEST(normal_has_edges)
+{
+    float cdf, kernel;
+    cpu_normal(0.0f, &cdf, &kernel);
+    ck_assert(fabsf(cdf - 0.5f) <= 0x1p-23f && kernel == 1.0f);
+    cpu_normal(INFINITY, &cdf, &kernel);
+    ck_assert(cdf == 1.0f && kernel == 0.0f);
+    cpu_normal(-INFINITY, &cdf, &kernel);
+    ck_assert(cdf == 0.0f && kernel == 0.0f);
+    cpu_normal(NAN, &cdf, &kernel);
+    ck_assert(isnan(cdf) && isnan(kernel));
+}
+END_TEST
+
+START_TEST(mask_is_philox)
+{
+    union scalar_word scalars[SCALAR_WORDS] = {{0}};
+    scalars[SCALAR_SEED_LO].u = (uint32_t)unit_seed();
+    scalars[SCALAR_SEED_HI].u = 77u;
+    scalars[SCALAR_STEP].i = 31;
+    struct cpu_mask mask = cpu_mask_make(scalars, 0.25f);
+    mask.site = 0x50003u;
+    mask.sample = 6;
+    const struct philox_key key = philox_key_make((uint64_t)77 << 32 | (uint32_t)unit_seed(), RNG_DROPOUT);
+    int kept = 0;
+    for (int64_t groups = 1; groups <= CPU_MASK_GROUPS; groups++) {
+        float factor[8 * CPU_MASK_GROUPS];
+        const int64_t first = groups * 1000003;
+        cpu_mask_fill(&mask, first, groups, factor);
+        for (int64_t e = 0; e < 8 * groups; e++) {
+            const int64_t element = 8 * first + e;
+            const struct philox_block block = philox4x32_10(key, dropout_counter(element, 0x50003, 6, 31));
+            const bool keep = dropout_bits(block, element) >= dropout_threshold(0.25f);
+            ck_assert(factor[e] == (keep ? dropout_scale(0.25f) : 0.0f));
+            kept += keep;
+        }
+    }
+    ck_assert_int_gt(kept, 8 * 32 * 65 / 2);
+    ck_assert_int_lt(kept, 8 * 32 * 65);
+}
+END_TEST
+
+Suite *cpu_math_suite(void)
+{
+    Suite *suite = suite_create("cpu_math");
+    TCase *tests = tcase_create("cpu_math");
+    tcase_add_test(tests, exp_is_accurate);
+    tcase_add_test(tests, exp_has_edges);
+    tcase_add_test(tests, normal_is_accurate);
+    tcase_add_test(tests, normal_has_edges);
+    tcase_add_test(tests, mask_is_philox);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(cpu_math)

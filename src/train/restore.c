@@ -72,10 +72,25 @@ static enum gt_status fill_from_weights(struct config *config, const struct chec
     return status;
 }
 
+static enum gt_status choices_from_record(const struct checkpoint *checkpoint, struct session_choices *choices)
+{
+    const json_t *plan = checkpoint->record.state.plan;
+    int64_t micro = 0, chunk = 0, evaluate = 0;
+    if (plan) {
+        TRY(json_get_int(plan, checkpoint->source, "micro_batch", 1, INT32_MAX, &micro));
+        TRY(json_get_int(plan, checkpoint->source, "loss_chunk_rows", 1, INT32_MAX, &chunk));
+        TRY(json_get_int(plan, checkpoint->source, "evaluate_batch", 1, INT32_MAX, &evaluate));
+    }
+    *choices = (struct session_choices){(int32_t)micro, (int32_t)chunk, (int32_t)evaluate};
+    return GT_OK;
+}
+
 static enum gt_status state_from_record(const struct checkpoint *checkpoint, struct run_state *state)
 {
     const struct checkpoint_state *record = &checkpoint->record.state;
+    struct session_choices choices;
     int64_t evaluated = -1;
+    TRY(choices_from_record(checkpoint, &choices));
     if (record->data)
         TRY(json_get_int(record->data, checkpoint->source, "evaluated_iter", -1, INT64_MAX, &evaluated));
     *state = (struct run_state){
@@ -84,6 +99,7 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
         .evaluations = record->evaluations,
         .best_val_loss = record->best_val_loss,
         .evaluated = evaluated == record->iter,
+        .choices = choices,
     };
     return GT_OK;
 }
@@ -215,15 +231,41 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
     return status;
 }
 
-enum gt_status restore_saver_create(struct session *session, struct restore_saver *out)
+/* What decides the last bits: the plan's choices and who computes. */
+static json_t *plan_object(const struct session *session)
 {
     const struct model_options *options = &session->model->options;
+    return json_pack("{s:i, s:i, s:i, s:i, s:s, s:s}", "micro_batch", (int)options->micro_batch, "remainder_batch",
+                     (int)options->remainder_batch, "loss_chunk_rows", (int)options->loss_chunk_rows, "evaluate_batch",
+                     (int)options->evaluate_batch, "backend", session->device->ops->name, "kernels",
+                     session->info.detail);
+}
+
+void restore_differences_log(const struct session *session, const struct restore_source *source)
+{
+    const json_t *before = source->resume ? source->checkpoint->record.state.plan : NULL;
+    json_t *now = before ? plan_object(session) : NULL;
+    const char *key;
+    json_t *value;
+    json_object_foreach(now, key, value)
+    {
+        const json_t *old = json_object_get(before, key);
+        if (old && json_equal(old, value))
+            continue;
+        log_note(
+            "%s differs from the checkpoint's: the run continues, its results will differ in the last bits from an "
+            "uninterrupted run's",
+            key);
+    }
+    json_decref(now);
+}
+
+enum gt_status restore_saver_create(struct session *session, struct restore_saver *out)
+{
     *out = (struct restore_saver){.session = session};
     TRY(tensors_create(session, &out->tensors));
     TRY(config_to_json(session->config, &out->configuration));
-    out->plan = json_pack("{s:i, s:i, s:i, s:i}", "micro_batch", (int)options->micro_batch, "remainder_batch",
-                          (int)options->remainder_batch, "loss_chunk_rows", (int)options->loss_chunk_rows,
-                          "evaluate_batch", (int)options->evaluate_batch);
+    out->plan = plan_object(session);
     if (!out->plan) {
         log_error("out of memory");
         return GT_NO_MEMORY;

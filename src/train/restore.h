@@ -22,6 +22,7 @@ struct run_state {
     int64_t evaluations;  /* done so far */
     double best_val_loss; /* infinity: none yet */
     bool evaluated;       /* iteration `iter` has been evaluated already */
+    struct session_choices choices;
 };
 
 /* Where the weights come from; `checkpoint` is NULL for scratch. */
@@ -38,6 +39,9 @@ enum gt_status restore_open(struct hostmem *mem, struct config *config, const ch
 /* The same for programs that only use a model: out_dir's or init_from's weights. */
 enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source);
 void restore_close(struct restore_source *source);
+
+/* Says so where a resumed run computes otherwise than the run that wrote the checkpoint, so that bits will differ. */
+void restore_differences_log(const struct session *session, const struct restore_source *source);
 
 /* Weights (and moments) onto the device: initial values of `seed`, or the checkpoint's. */
 enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed);

@@ -2,6 +2,7 @@
 #include "train/session.h"
 
 #include <assert.h>
+#include <config.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -18,6 +19,14 @@
 #define ADAM_EPSILON 1e-8f
 #define LAYERNORM_EPSILON 1e-5f
 #define PEAK_SECONDS 0.03
+/* A build with --enable-debug runs with dead bytes poisoned and a guard band behind every tensor. */
+#ifdef GT_DEBUG
+#define DEBUG_RUN true
+#define DEBUG_GUARD_BYTES 64
+#else
+#define DEBUG_RUN false
+#define DEBUG_GUARD_BYTES 0
+#endif
 #define PLAN_HOPELESS_FACTOR 16.0 /* times the free memory: what a plan is still made for */
 #define PEAK_SCRATCH_BYTES ((uint64_t)16 << 20)
 
@@ -60,19 +69,33 @@ static int64_t loss_chunk_rows(const struct config *config, const struct model_c
     return min_i64(most, size_ceil_div(size_ceil_div(rows, chunks), LOSS_CHUNK_ROWS_STEP) * LOSS_CHUNK_ROWS_STEP);
 }
 
-void session_train_options(const struct config *config, const struct model_config *model, struct model_options *out)
+/* The first of the three that is set. */
+static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
+{
+    if (key > 0)
+        return key;
+    return choice > 0 ? choice : otherwise;
+}
+
+void session_train_options(const struct config *config, const struct session_choices *choices,
+                           const struct model_config *model, struct model_options *out)
 {
     int64_t samples = config->batch_size * config->gradient_accumulation_steps;
-    int64_t micro = min_i64(config->micro_batch > 0 ? config->micro_batch : config->batch_size, samples);
-    int64_t evaluate = config->eval_batch_size > 0 ? config->eval_batch_size : micro;
+    int64_t micro = min_i64(first_set(config->micro_batch, choices->micro_batch, config->batch_size), samples);
+    int64_t rows = micro * config->block_size;
+    int64_t chunk =
+        first_set(0, config->loss_chunk > 0 ? 0 : choices->loss_chunk_rows, loss_chunk_rows(config, model, rows));
+    int64_t evaluate = first_set(config->eval_batch_size, choices->evaluate_batch, micro);
     *out = (struct model_options){
         .config = *model,
         .train = true,
         .evaluate = true,
+        .generate = config->sample_tokens > 0,
+        .generate_batch = 1,
         .micro_batch = (int32_t)micro,
         .micro_steps = (int32_t)size_ceil_div(samples, micro),
         .remainder_batch = (int32_t)(samples % micro),
-        .loss_chunk_rows = (int32_t)loss_chunk_rows(config, model, micro * config->block_size),
+        .loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .evaluate_batch = (int32_t)evaluate,
         .prefill_time = (int32_t)min_i64(config->block_size, PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
@@ -147,6 +170,7 @@ static enum gt_status session_plan(struct session *session)
         .device = session->device,
         .alignment_bytes = session->info.alignment_bytes,
         .largest_segment_bytes = session->info.largest_allocation_bytes,
+        .guard_bytes = DEBUG_RUN ? (uint32_t)size_round_up(DEBUG_GUARD_BYTES, session->info.alignment_bytes) : 0,
     };
     return plan_create(session->mem, session->model->graph, &options, &session->plan);
 }
@@ -172,7 +196,7 @@ fail:
 
 enum gt_status session_start(struct session *session)
 {
-    struct exec_options options = {0};
+    struct exec_options options = {.poison = DEBUG_RUN};
     TRY(fits_check(session));
     return exec_create(session->mem, session->device, session->plan, &options, &session->exec);
 }

@@ -37,8 +37,16 @@ struct session {
 
 /* The shape of the model that the configuration asks for; `vocab_size` where the configuration leaves it open. */
 void session_model_config(const struct config *config, int64_t vocab_size, struct model_config *out);
-/* How the samples of an update are cut into micro-steps, and the sizes of the other programs. */
-void session_train_options(const struct config *config, const struct model_config *model, struct model_options *out);
+/* Choices of a plan that change the order of sums, and with it the last bits: a checkpoint stores them and a resumed run
+ * reuses them.  0 = not chosen yet. */
+struct session_choices {
+    int32_t micro_batch, loss_chunk_rows, evaluate_batch;
+};
+
+/* How the samples of an update are cut into micro-steps, and the sizes of the other programs.  A key that the
+ * configuration sets wins over `choices`, which win over the default. */
+void session_train_options(const struct config *config, const struct session_choices *choices,
+                           const struct model_config *model, struct model_options *out);
 
 /* Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
 enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct model_options *options,

@@ -15,9 +15,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "data/tokenizer.h"
 #include "train/evaluate.h"
 #include "train/feed.h"
 #include "train/forecast.h"
+#include "train/generate.h"
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/restore.h"
@@ -27,6 +29,9 @@
 
 /* So many skipped updates in a row end the run: the model has diverged, and more steps only cost time. */
 #define SKIPPED_IN_A_ROW_MAX 10
+/* Samples that are printed while training are drawn as sample.py does by default. */
+#define SAMPLE_TEMPERATURE 0.8
+#define SAMPLE_TOP_K 200
 
 struct trainer {
     struct hostmem *mem;
@@ -39,6 +44,8 @@ struct trainer {
     struct progress progress;
     struct restore_source source; /* where the weights come from */
     struct restore_saver saver;
+    struct tokenizer *tokenizer; /* with sample_tokens: of the samples that are printed */
+    struct generator *generator;
     int lock_fd;
     bool unsaved; /* the last attempt to save failed */
     int64_t skipped, skipped_in_a_row;
@@ -85,6 +92,26 @@ static enum gt_status save(struct trainer *t)
     return GT_OK;
 }
 
+/* Prints what the model writes by now, after the character or byte that id 0 stands for (usually a newline). */
+static enum gt_status sample_print(struct trainer *t)
+{
+    struct tokenizer_stream stream = {0};
+    char text[TOKENIZER_TEXT_MAX];
+    int32_t token = tokenizer_id_of(t->tokenizer, '\n');
+    token = token < 0 ? 0 : token;
+    TRY(generator_begin(t->generator, t->state.iter, &token, 1));
+    printf("--- sample after %" PRId64 " iterations\n", t->state.iter);
+    for (int64_t i = 0; i < t->config->sample_tokens && !stop_requested(); i++) {
+        TRY(generator_next(t->generator, &token));
+        size_t length = tokenizer_stream_push(t->tokenizer, &stream, token, text);
+        fwrite(text, 1, length, stdout);
+    }
+    fwrite(text, 1, tokenizer_stream_end(&stream, text), stdout);
+    printf("\n---\n");
+    fflush(stdout);
+    return GT_OK;
+}
+
 /* A disk that is full now may have room at the next evaluation: the run goes on, and the last checkpoint is intact. */
 static enum gt_status save_or_go_on(struct trainer *t)
 {
@@ -104,6 +131,8 @@ static enum gt_status evaluate_and_save(struct trainer *t)
     double train_loss, val_loss;
     TRY(evaluate(t, &train_loss, &val_loss));
     (void)metrics_evaluation_write(&t->metrics, t->state.iter, train_loss, val_loss);
+    if (t->generator)
+        TRY(sample_print(t));
     bool best = val_loss < t->state.best_val_loss;
     if (best)
         t->state.best_val_loss = val_loss;
@@ -317,6 +346,21 @@ static enum gt_status weights_load(struct trainer *t)
     return session_scalars_upload(&t->session);
 }
 
+/* What sample_tokens needs. */
+static enum gt_status samples_prepare(struct trainer *t, const char *folder)
+{
+    const struct config *config = t->config;
+    struct generate_options options = {
+        .seed = (uint64_t)config->seed, .temperature = SAMPLE_TEMPERATURE, .top_k = SAMPLE_TOP_K};
+    if (config->sample_tokens == 0)
+        return GT_OK;
+    TRY(tokenizer_open_dataset(t->mem, folder, &t->tokenizer));
+    if (t->tokenizer)
+        return generator_create(t->mem, &t->session, &options, config->sample_tokens + 2, &t->generator);
+    log_note("sample_tokens has no effect: %s has no %s", folder, TOKENIZER_FILE_NAME);
+    return GT_OK;
+}
+
 static int64_t largest_batch(const struct model_options *options)
 {
     return options->micro_batch > options->evaluate_batch ? options->micro_batch : options->evaluate_batch;
@@ -344,6 +388,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(session_start(session));
     TRY(session_peak_measure(session));
     start_log(t);
+    restore_differences_log(session, &t->source);
     TRY(weights_load(t));
     forecast_model(session, t->state.iter, &t->forecast);
     forecast_log(&t->forecast);
@@ -352,6 +397,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
         TRY(restore_tokenizer_copy(t->mem, folder, config->out_dir));
         TRY(metrics_open(&t->metrics, config->out_dir, t->state.iter));
     }
+    TRY(samples_prepare(t, folder));
     exec_timing_set(session->exec, config->profile);
     hostmem_phase_set(t->mem, HOSTMEM_RUN);
     enum gt_status status = loop(t);
@@ -447,12 +493,14 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
     TRY_GOTO(status, close, feed_folder(config, folder));
     TRY_GOTO(status, close, restore_open(mem, config, folder, &t.source, &t.state, &model));
     TRY_GOTO(status, close, feed_folder(config, folder)); /* the checkpoint may have named another dataset */
-    session_train_options(config, &model, &options);
+    session_train_options(config, &t.state.choices, &model, &options);
     TRY_GOTO(status, close, session_open(mem, config, &options, &t.session));
     status = answers ? answer(&t) : run(&t, folder);
 close:
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     metrics_close(&t.metrics);
+    generator_destroy(t.generator);
+    tokenizer_destroy(t.tokenizer);
     restore_saver_destroy(&t.saver);
     feed_close(&t.feed);
     if (t.session.mem)

@@ -1,0 +1,223 @@
+/* Runs single training steps on request, for a comparison with another implementation.
+ *
+ * Usage: step_dump [what gpt-train takes].  Opens the session that gpt-train would open for the same arguments, then
+ * obeys one command per line of standard input and answers each with one line on standard output:
+ *   describe            one line per parameter "NAME ELEMENTS", before the answer
+ *   put PART PATH       fills a part (weights, m, v) of all parameters from raw fp32, in the order of `describe`
+ *   get PART PATH       writes a part (weights, gradients, m, v) the same way
+ *   step ITER LR ADAM PATH   one update as the iteration ITER after ADAM updates; the ids, then the targets, of each
+ *                       micro-step go to PATH as int32; answers "ok LOSS NORM CLIP MICRO_STEPS"
+ * Gradients are as accumulated: before clipping.  It does not evaluate, log or save.  Answers begin with "ok"; anything
+ * that goes wrong ends the program with status 1.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hostmem.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "train/feed.h"
+#include "train/restore.h"
+#include "train/session.h"
+
+struct dump {
+    struct hostmem *mem;
+    struct config config;
+    struct restore_source source;
+    struct session session;
+    struct feed feed;
+    int32_t *tokens; /* of one micro-step */
+};
+
+static enum gt_status dump_run(struct dump *dump, int argc, char **argv);
+
+int main(int argc, char **argv)
+{
+    struct dump *dump = calloc(1, sizeof *dump);
+    enum gt_status status = dump ? hostmem_create(&dump->mem) : GT_NO_MEMORY;
+    log_program_set("step_dump");
+    if (status == GT_OK)
+        status = dump_run(dump, argc, argv);
+    if (dump) {
+        hostmem_phase_set(dump->mem, HOSTMEM_CLOSE);
+        hostmem_free(dump->mem, dump->tokens);
+        feed_close(&dump->feed);
+        if (dump->session.mem)
+            session_close(&dump->session);
+        restore_close(&dump->source);
+        hostmem_destroy(dump->mem);
+    }
+    free(dump);
+    return status == GT_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int32_t part_tensor(const struct parameter *parameter, const char *part)
+{
+    if (strcmp(part, "gradients") == 0)
+        return parameter->gradient;
+    if (strcmp(part, "m") == 0)
+        return parameter->m;
+    if (strcmp(part, "v") == 0)
+        return parameter->v;
+    return strcmp(part, "weights") == 0 ? parameter->tensor : TENSOR_NONE;
+}
+
+/* One tensor between the device and a file, through the staging buffer. */
+static enum gt_status tensor_copy(struct dump *dump, int32_t tensor, bool put, FILE *file)
+{
+    struct session *session = &dump->session;
+    int64_t total = tensor == TENSOR_NONE ? -1 : graph_tensor_elements(session->model->graph, tensor);
+    for (int64_t first = 0; first < total; first += SESSION_STAGING_FLOATS) {
+        int64_t count = total - first < SESSION_STAGING_FLOATS ? total - first : SESSION_STAGING_FLOATS;
+        if (put && fread(session->staging, sizeof(float), (size_t)count, file) != (size_t)count)
+            return GT_IO;
+        if (put)
+            TRY(exec_upload(session->exec, tensor, first, session->staging, count));
+        else
+            TRY(exec_download(session->exec, tensor, first, session->staging, count));
+        if (!put && fwrite(session->staging, sizeof(float), (size_t)count, file) != (size_t)count)
+            return GT_IO;
+    }
+    return total < 0 ? GT_USAGE : GT_OK;
+}
+
+static enum gt_status part_copy(struct dump *dump, const char *part, bool put, const char *path)
+{
+    const struct parameter_list *parameters = &dump->session.model->parameters;
+    FILE *file = fopen(path, put ? "rb" : "wb");
+    if (!file)
+        return GT_IO;
+    enum gt_status status = GT_OK;
+    for (int32_t i = 0; i < parameters->count && status == GT_OK; i++)
+        status = tensor_copy(dump, part_tensor(&parameters->at[i], part), put, file);
+    if (put && status == GT_OK && fgetc(file) != EOF)
+        status = GT_DATA;
+    return fclose(file) == 0 ? status : GT_IO;
+}
+
+static enum gt_status tokens_write(struct dump *dump, int32_t tensor, int64_t rows, FILE *file)
+{
+    TRY(exec_download(dump->session.exec, tensor, 0, dump->tokens, rows));
+    return fwrite(dump->tokens, sizeof(int32_t), (size_t)rows, file) == (size_t)rows ? GT_OK : GT_IO;
+}
+
+static enum gt_status micro_step(struct dump *dump, const struct program_io *io, int64_t iter, int64_t sample,
+                                 FILE *file)
+{
+    struct session *session = &dump->session;
+    session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)sample;
+    session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
+    TRY(feed_train(&dump->feed, session, io, iter, sample));
+    TRY(tokens_write(dump, io->ids, (int64_t)io->batch * io->time, file));
+    TRY(tokens_write(dump, io->targets, (int64_t)io->batch * io->time, file));
+    TRY(session_scalars_upload(session));
+    TRY(exec_run(session->exec, io->program));
+    return session_scalars_download(session);
+}
+
+static const struct program_io *micro_step_program(const struct model *model, int32_t k)
+{
+    if (k == 0)
+        return &model->train_first;
+    bool remainder = k == model->options.micro_steps - 1 && model->options.remainder_batch > 0;
+    return remainder ? &model->train_remainder : &model->train_next;
+}
+
+static enum gt_status step_run(struct dump *dump, int64_t iter, double rate, int32_t adam, FILE *file)
+{
+    struct session *session = &dump->session;
+    const struct config *config = &dump->config;
+    double tokens = (double)(config->batch_size * config->gradient_accumulation_steps * config->block_size);
+    double loss = 0.0;
+    int64_t sample = 0;
+    session->scalars[SCALAR_LEARNING_RATE].f = (float)rate;
+    session->scalars[SCALAR_LOSS_GRADIENT].f = (float)(1.0 / tokens);
+    session->scalars[SCALAR_UNSCALE].f = 1.0f;
+    session->scalars[SCALAR_ADAM_STEP].i = adam;
+    session->scalars[SCALAR_STEP].i = (int32_t)iter;
+    session->scalars[SCALAR_SEED_LO].u = (uint32_t)config->seed;
+    session->scalars[SCALAR_SEED_HI].u = (uint32_t)((uint64_t)config->seed >> 32);
+    for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
+        const struct program_io *io = micro_step_program(session->model, k);
+        TRY(micro_step(dump, io, iter, sample, file));
+        loss += (double)session->scalars[SCALAR_LOSS_SUM].f;
+        sample += io->batch;
+    }
+    TRY(exec_run(session->exec, session->model->update.program));
+    TRY(session_scalars_download(session));
+    printf("ok %.17g %.9g %.9g %" PRId32 "\n", loss / tokens, (double)session->scalars[SCALAR_GRAD_NORM].f,
+           (double)session->scalars[SCALAR_CLIP].f, session->model->options.micro_steps);
+    return GT_OK;
+}
+
+static enum gt_status describe(const struct dump *dump)
+{
+    const struct model *model = dump->session.model;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        printf("%s %" PRId64 "\n", parameter->name, graph_tensor_elements(model->graph, parameter->tensor));
+    }
+    puts("ok");
+    return GT_OK;
+}
+
+static enum gt_status obey(struct dump *dump, const char *line)
+{
+    char part[16], path[512];
+    int64_t iter;
+    double rate;
+    int32_t adam;
+    if (strcmp(line, "describe\n") == 0)
+        return describe(dump);
+    bool put = sscanf(line, "put %15s %511s", part, path) == 2;
+    if (put || sscanf(line, "get %15s %511s", part, path) == 2) {
+        TRY(part_copy(dump, part, put, path));
+        puts("ok");
+        return GT_OK;
+    }
+    if (sscanf(line, "step %" SCNd64 " %lf %" SCNd32 " %511s", &iter, &rate, &adam, path) != 4)
+        return GT_USAGE;
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        return GT_IO;
+    enum gt_status status = step_run(dump, iter, rate, adam, file);
+    return fclose(file) == 0 ? status : GT_IO;
+}
+
+static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
+{
+    char folder[FILE_PATH_MAX];
+    struct run_state state;
+    struct model_config model;
+    struct model_options options;
+    void *array;
+    config_defaults(&dump->config, CONFIG_TRAIN);
+    TRY(config_parse_args(&dump->config, argc, argv));
+    TRY(feed_folder(&dump->config, folder));
+    TRY(restore_open(dump->mem, &dump->config, folder, &dump->source, &state, &model));
+    session_train_options(&dump->config, &(struct session_choices){0}, &model, &options);
+    TRY(session_open(dump->mem, &dump->config, &options, &dump->session));
+    TRY(feed_open(dump->mem, &dump->config, folder, model.vocab_size, options.micro_batch, &dump->feed));
+    size_t rows = (size_t)options.micro_batch * (size_t)model.block_size;
+    TRY(hostmem_alloc(dump->mem, rows, sizeof(int32_t), "tokens", &array));
+    dump->tokens = array;
+    TRY(session_start(&dump->session));
+    TRY(session_corrections_upload(&dump->session));
+    TRY(restore_weights(&dump->session, &dump->source, (uint64_t)dump->config.seed));
+    return session_scalars_upload(&dump->session);
+}
+
+static enum gt_status dump_run(struct dump *dump, int argc, char **argv)
+{
+    char line[1024];
+    enum gt_status status = dump_open(dump, argc, argv);
+    while (status == GT_OK && fgets(line, (int)sizeof line, stdin)) {
+        status = obey(dump, line);
+        if (status != GT_OK)
+            log_error("%s: %.*s", status_name(status), (int)strcspn(line, "\n"), line);
+        fflush(stdout);
+    }
+    return status;
+}

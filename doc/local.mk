@@ -2,7 +2,8 @@
 # they replace the line @OPTIONS@ of the .in file.  A cross build cannot run that program and takes the pages that the
 # release brings.
 dist_man_MANS += doc/gpt-train.1 doc/gpt-prepare.1 doc/gpt-sample.1
-EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/man_page.sh
+EXTRA_DIST += doc/gpt-train.1.in doc/gpt-sample.1.in doc/man_page.sh \
+	doc/ARCHITECTURE.md doc/checkpoint.md doc/nanogpt.md doc/numerics.md doc/plan.md doc/reliability.md doc/style.md
 
 if CROSS_COMPILING
 else

@@ -1,10 +1,10 @@
 # The main job of ./quickstart: a small GPT over bytes, trained on this project's own sources and documents.  A few
 # minutes on two cores.  ./quickstart adds --dataset and --out_dir.
 
-# model: about 0.8 million parameters
+# model: about 1.8 million parameters
 n_layer = 4
-n_head = 4
-n_embd = 128
+n_head = 6
+n_embd = 192
 block_size = 128
 dropout = 0.0
 bias = False
@@ -16,15 +16,16 @@ gradient_accumulation_steps = 1
 # optimizer
 learning_rate = 2e-3
 min_lr = 2e-4
-max_iters = 1000
-lr_decay_iters = 1000
+max_iters = 1200
+lr_decay_iters = 1200
 warmup_iters = 50
 beta2 = 0.99
 
 # what is measured and saved
 eval_interval = 200
 eval_iters = 20
-log_interval = 20
+log_interval = 50
+sample_tokens = 200
 always_save_checkpoint = True
 
 device = 'cpu'

@@ -1,5 +1,6 @@
 /* What the system says of this process: the resident set from /proc/self/status, where there is one, else getrusage().
- * Read without stdio, so that asking does not allocate.
+ * It is read without stdio, so that asking does not allocate and can be done in the RUN phase.  Nothing is cached: every
+ * call asks again.
  */
 #include "base/process.h"
 

@@ -1,4 +1,8 @@
-/* The GPT-2 builder: one function per part of the model, each of which appends its ops to a program. */
+/* The GPT-2 builder: one function per part of the model, each of which appends its ops to a program.
+ *
+ * It says what is computed, in the order of nanoGPT's forward(), and nothing about gradients, memory or devices.  Training,
+ * evaluation and generation differ in three places: dropout, the loss behind the last layernorm, the kind of attention.
+ */
 #include "model/gpt2.h"
 
 #include <assert.h>

@@ -56,6 +56,7 @@ enum op_kind {
 #undef OP_END
 
 /* Operand indices: GEMM_A, GEMM_B, GEMM_BIAS, GEMM_D, GEMM_OPERANDS, ... */
+/* clang-format off */
 #define OP_BEGIN(KIND, name, text) enum op_##name##_operand {
 #define OPERAND(KIND, SLOT, name, direction, flags) KIND##_##SLOT,
 #define OP_END(KIND, name) KIND##_OPERANDS };
@@ -63,6 +64,7 @@ enum op_kind {
 #undef OP_BEGIN
 #undef OPERAND
 #undef OP_END
+/* clang-format on */
 
 enum operand_direction { OPERAND_IN, OPERAND_OUT, OPERAND_INOUT };
 enum gelu_kind { GELU_ERF, GELU_TANH };
@@ -96,18 +98,18 @@ union scalar_word {
 struct op_attrs {
     uint32_t accumulate; /* bit i: OUT operand i is added to */
     bool transpose_a, transpose_b;
-    bool gradient;         /* cross_entropy: overwrite the logits with their gradient */
+    bool gradient; /* cross_entropy: overwrite the logits with their gradient */
     enum gelu_kind gelu;
-    int32_t time;          /* rows per sample: embed, attention, dropout */
+    int32_t time; /* rows per sample: embed, attention, dropout */
     int32_t heads, kv_heads;
-    int32_t vocab;         /* cross_entropy: V, the columns that count */
-    int32_t site;          /* dropout: which place of the model */
-    float dropout;         /* probability of dropping */
-    float softmax_scale;   /* attention: usually 1/sqrt(D) */
-    float epsilon;         /* layernorm, adamw */
+    int32_t vocab;       /* cross_entropy: V, the columns that count */
+    int32_t site;        /* dropout: which place of the model */
+    float dropout;       /* probability of dropping */
+    float softmax_scale; /* attention: usually 1/sqrt(D) */
+    float epsilon;       /* layernorm, adamw */
     float beta1, beta2, weight_decay;
-    float clip_max;        /* clip_factor: 0 = no clipping */
-    float value;           /* fill */
+    float clip_max; /* clip_factor: 0 = no clipping */
+    float value;    /* fill */
 };
 
 enum memory_space { SPACE_DEVICE, SPACE_PINNED, SPACE_HOST, SPACE_COUNT };

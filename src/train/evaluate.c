@@ -1,4 +1,8 @@
-/* Evaluation.  The program leaves the sum of a batch's losses in the scalars; the mean over batches is taken in fp64. */
+/* Evaluation.
+ *
+ * The program leaves the sum of a batch's losses in the scalars; the mean over batches is taken in fp64 here.  How samples
+ * are cut into batches changes only the order of that sum.  Between batches a signal ends the evaluation.
+ */
 #include "train/evaluate.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
-/* The feed: asks the sampler where a step's samples are, reads them, and puts them where the program looks. */
+/* The feed: asks the sampler where a step's samples are, reads them, and puts them where the program looks.
+ *
+ * It keeps no position: step and sample number say everything.  All memory is taken at the opening, for the largest
+ * batch of any program.
+ */
 #include "train/feed.h"
 
 #include <assert.h>

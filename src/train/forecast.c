@@ -1,4 +1,8 @@
-/* The forecast of a run's duration. */
+/* The forecast of a run's duration.
+ *
+ * Modelled from the ops' declared FLOPs and bytes until the first step was measured; then a moving average.  What is
+ * modelled is called so wherever it is printed.
+ */
 #include "train/forecast.h"
 
 #include <inttypes.h>

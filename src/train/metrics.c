@@ -1,4 +1,6 @@
-/* metrics.jsonl.  Lines are written with one write() each, so that a kill leaves whole lines and at most one torn one,
+/* metrics.jsonl.
+ *
+ * Lines are written with one write() each, so that a kill leaves whole lines and at most one torn one,
  * which the next open cuts off.  Numbers that are not finite are written as null: JSON has no word for them. */
 #include "train/metrics.h"
 

@@ -1,4 +1,8 @@
-/* A progress line on standard error.  It is redrawn in place with a carriage return and erased before log lines. */
+/* A progress line on standard error.
+ *
+ * It is redrawn in place with a carriage return, at most ten times a second, and erased before log lines.  Where standard
+ * error is no terminal nothing is written.
+ */
 #include "train/progress.h"
 
 #include <inttypes.h>

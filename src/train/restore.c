@@ -1,4 +1,9 @@
-/* Where a run begins and how it is kept. */
+/* Where a run begins and how it is kept.
+ *
+ * What a checkpoint stores fills the keys that this invocation did not say, and the choices of the plan are taken over
+ * from it, so that a resumed run computes what the uninterrupted one would have.  Tensors go through the session's staging
+ * buffer, so that saving allocates nothing.
+ */
 #include "train/restore.h"
 
 #include <inttypes.h>

@@ -1,4 +1,7 @@
-/* The learning-rate schedule: a pure function of the iteration, so that a resumed run needs no state of it. */
+/* The learning-rate schedule: a pure function of the iteration, so that a resumed run needs no state of it.
+ *
+ * Where lr_decay_iters does not lie behind warmup_iters, nanoGPT divides by zero; here the decay is over at once.
+ */
 #include "train/schedule.h"
 
 #include <math.h>

@@ -1,4 +1,8 @@
-/* A session: from a configuration to a bound plan on a device. */
+/* A session: from a configuration to a bound plan on a device.
+ *
+ * The order is model, device, plan, and only then memory: everything that can be refused is refused before the arena is
+ * asked for.  Initial weights are made here too, because they only need the parameters and the staging buffer.
+ */
 #include "train/session.h"
 
 #include <assert.h>

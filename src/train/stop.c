@@ -1,5 +1,8 @@
-/* Stopping on request.  The flag is a mutable global beside the log's sink, because a signal handler can be given no
- * other place. */
+/* Stopping on request.
+ *
+ * The flag is a mutable global beside the log's sink, because a signal handler can be given no other place.  Handlers do
+ * nothing but set it; the loop looks at it between iterations.
+ */
 #include "train/stop.h"
 
 #include <signal.h>

@@ -251,13 +251,15 @@ static void report_result(const struct arguments *arguments, const struct prepar
 {
     char vocab[32], train[32], val[32];
     const char *dataset = arguments->out_dir;
+    /* A name without a slash would be looked for below data/. */
+    const char *here = strchr(dataset, '/') ? "" : "./";
     if (strncmp(dataset, "data/", 5) == 0 && strchr(dataset + 5, '/') == NULL)
         dataset += 5;
     log_result("%zu file%s, tokenizer %s, vocab size: %s", result->file_count, result->file_count == 1 ? "" : "s",
                tokenizer_kind_name(arguments->tokenizer), count_text(vocab, result->vocab_size));
     log_result("train has %s tokens", count_text(train, result->train_tokens));
     log_result("val has %s tokens", count_text(val, result->val_tokens));
-    log_result("written to %s; train on it with: gpt-train --dataset=%s", arguments->out_dir, dataset);
+    log_result("written to %s; train on it with: gpt-train --dataset=%s%s", arguments->out_dir, here, dataset);
 }
 
 static enum gt_status prepare_dataset(const struct arguments *arguments)

@@ -10,3 +10,5 @@ include tests/unit/backend.mk
 include tests/unit/io.mk
 include tests/unit/model_ops.mk
 include tests/unit/plan.mk
+include tests/unit/model.mk
+include tests/unit/train.mk

@@ -1,0 +1,134 @@
+#!/bin/sh
+# shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
+# Answers: --help, --version, --list-devices, --plan, --print-program, each within 100 ms and with nothing left behind;
+# output that cannot be written; nanoGPT's files and log lines as its users know them.
+. "${top_srcdir:?}/tests/e2e/e2e.inc"
+
+LIMIT_MS=100
+model="--dataset=tiny --n_layer=2 --n_head=2 --n_embd=32 --block_size=16 --batch_size=3 --gradient_accumulation_steps=2"
+
+now_ms() {
+    date +%s%3N
+}
+
+# quick NAME PROGRAM ARGUMENT...: exit status 0, no error line, and the best of five runs takes at most LIMIT_MS.
+quick() {
+    label=$1
+    shift
+    check "$label" run 0 "$@"
+    check "$label: no complaint" is "$(errors stderr)" 0
+    check "$label: says something" [ -s stdout ]
+    best=100000
+    for _ in 1 2 3 4 5; do
+        start=$(now_ms)
+        "$@" >timed 2>&1
+        end=$(now_ms)
+        [ $((end - start)) -lt "$best" ] && best=$((end - start))
+    done
+    echo "$label: $best ms"
+    check "$label: $best ms" [ "$best" -le "$LIMIT_MS" ]
+}
+
+says() {
+    grep -qE -- "$1" stdout
+}
+
+# unwritable PROGRAM ARGUMENT...: status 1 and a line when standard output is full.
+unwritable() {
+    status=0
+    "$@" >/dev/full 2>stderr || status=$?
+    is "$status" 1 && grep -q "error: .*standard output" stderr
+}
+
+json_valid() {
+    "$PYTHON" -c 'import json, sys; json.load(sys.stdin)' <stdout
+}
+
+check "the data" make_data
+
+# ---- answers ----
+for program in "$GPT_TRAIN" "$GPT_SAMPLE" "$GPT_PREPARE"; do
+    name=${program##*/}
+    quick "$name --help" "$program" --help
+    quick "$name --version" "$program" --version
+    check "$name says its version" says "^$name \\(gpt-train\\) [0-9]+\\.[0-9]+"
+    if [ -c /dev/full ]; then
+        check "$name on a full device" unwritable "$program" --help
+    fi
+done
+check "help" run 0 "$GPT_TRAIN" --help
+for key in --n_layer --learning_rate --plan --init_from --out_dir; do
+    check "--help knows $key" says "$key"
+done
+check "-h" run 0 "$GPT_TRAIN" -h
+check "help beside mistakes" run 0 "$GPT_TRAIN" --nonsense=1 --help
+quick "--list-devices" "$GPT_TRAIN" --list-devices
+check "--list-devices lists the cpu" says "^cpu:0 .*float32"
+quick "--plan of the defaults" "$GPT_TRAIN" --plan --batch_size=1 --dataset=tiny
+check "--plan speaks of steps and memory" says "arena|step"
+# shellcheck disable=SC2086
+quick "--plan=json" "$GPT_TRAIN" $model --plan=json
+if [ -n "${PYTHON:-}" ]; then
+    check "--plan=json is JSON" run 0 "$GPT_TRAIN" --plan=json --batch_size=1 --dataset=tiny
+    check "--plan=json parses" json_valid
+else
+    skip answers_json "no Python 3"
+fi
+quick "--print-program of 124M" "$GPT_TRAIN" --print_program=True --batch_size=1 --dataset=tiny
+for word in train_first update evaluate cross_entropy attention_backward adamw; do
+    check "--print-program shows $word" says "$word"
+done
+if [ -c /dev/full ]; then
+    check "a program that nobody can read" unwritable "$GPT_TRAIN" --print_program=True --batch_size=1 --dataset=tiny
+fi
+check "answers leave nothing behind" is "$(find . -name lock -o -name metrics.jsonl -o -name out)" ""
+
+# ---- nanoGPT's files ----
+cat >nano.py <<'PY'
+# the idioms of nanoGPT's config folder
+import time
+out_dir = 'out-shakespeare'
+eval_interval = 5
+eval_iters = 40 // 20
+wandb_log = False # feel free to turn on
+wandb_project = 'shakespeare'
+wandb_run_name = 'ft-' + str(time.time())
+dataset = 'tiny'
+init_from = 'scratch' # this is the largest GPT-2 model
+always_save_checkpoint = False
+gradient_accumulation_steps = 5 * 8 // 20
+batch_size = 4
+block_size = 16
+n_layer = 2
+n_head = 2
+n_embd = 8 * 4
+dropout = 0.0
+learning_rate = 1e-3 # with baby networks can afford to go a bit higher
+max_iters = 10
+lr_decay_iters = max_iters
+min_lr = learning_rate / 10
+beta2 = 0.99
+warmup_iters = 2 # not super necessary potentially
+decay_lr = True
+PY
+check "a nanoGPT config" run 0 "$GPT_TRAIN" nano.py --device=cpu --compile=False --eval_iters=1 --log_interval=1
+check "writes out_dir" [ -s out-shakespeare/model.safetensors ]
+check "always_save_checkpoint=False saves what is best" [ -s out-shakespeare/trainer_state.json ]
+check "nanoGPT's loss line" says '^iter [0-9]+: loss [0-9]+\.[0-9]{4}, time [0-9]+\.[0-9]{2}ms, mfu -?[0-9]+\.[0-9]{2}%$'
+check "nanoGPT's evaluation line" says '^step [0-9]+: train loss [0-9]+\.[0-9]{4}, val loss [0-9]+\.[0-9]{4}$'
+check "nanoGPT's parameter line" says '^number of parameters: [0-9]+\.[0-9]{2}M$'
+check "nanoGPT's tokens line" says '^tokens per iteration will be: 128$'
+check "nanoGPT's saving line" says '^saving checkpoint to out-shakespeare'
+check "max_iters is inclusive" is "$(grep -c '^iter ' stdout)" 11
+check "evaluated at 0, 5 and 10" is "$(grep '^step ' stdout | sed 's/:.*//' | tr '\n' ' ')" "step 0 step 5 step 10 "
+check "metrics have a line each" is "$(wc -l <out-shakespeare/metrics.jsonl | tr -d ' ')" 14
+check "a flag wins over the file" grep -q '"eval_iters": 1,' out-shakespeare/trainer_state.json
+check "flags with - and with a blank" run 0 "$GPT_TRAIN" nano.py --max-iters 1 --eval-iters 1 --out-dir blank
+check "eval_only" run 0 "$GPT_TRAIN" nano.py --eval_only=True --init_from=resume --eval_iters=2
+check "eval_only evaluates once" is "$(grep -c '^step ' stdout)" 1
+check "eval_only trains nothing" is "$(grep -c '^iter ' stdout)" 0
+check "this project's own configurations" [ -d "$top_srcdir/config" ]
+for file in "$top_srcdir"/config/*.py; do
+    check "--plan of ${file##*/}" run 0 "$GPT_TRAIN" "$file" --dataset=tiny --plan
+done
+finish

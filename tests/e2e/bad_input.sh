@@ -1,0 +1,282 @@
+#!/bin/sh
+# shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
+# Bad input, as a user gives it: data, configuration, folders, disks, checkpoints.  Each case must end with the exit status
+# of its kind (2 bad input, 1 a failure of the system), with exactly one error line that names the file and the field,
+# with nothing half written, and with the last good checkpoint still there.
+. "${top_srcdir:?}/tests/e2e/e2e.inc"
+
+pid=
+mounted=
+late=
+at_exit() {
+    [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
+    [ -z "$mounted" ] || umount "$mounted"
+}
+
+model="--n_layer=1 --n_head=2 --n_embd=16 --block_size=16 --batch_size=2 --gradient_accumulation_steps=1 --eval_iters=1 \
+    --threads=1 --warmup_iters=0 --lr_decay_iters=100"
+
+# gpt_train ARGUMENT...: the program with a tiny model, whose words the arguments may replace.
+gpt_train() {
+    # shellcheck disable=SC2086 # words without blanks
+    "$GPT_TRAIN" $model "$@"
+}
+
+# refuses STATUS TEXT... -- ARGUMENT...: that status, nothing on standard output, one error line with all the texts.
+refuses() {
+    expected=$1
+    shift
+    : >texts
+    while [ "$1" != -- ]; do
+        printf '%s\n' "$1" >>texts
+        shift
+    done
+    shift
+    run "$expected" gpt_train "$@" || return 1
+    [ -n "$late" ] || [ ! -s stdout ] || { echo "standard output is not empty" >>stderr; return 1; }
+    grep '^gpt-train: error: ' stderr >errors
+    is "$(wc -l <errors | tr -d ' ')" 1 || return 1
+    while read -r text; do
+        grep -qF -- "$text" errors || { echo "no \"$text\" in the error line" >>stderr; return 1; }
+    done <texts
+}
+
+# The same for what shows only once the run has begun: there is standard output.
+refuses_late() {
+    late=yes
+    refuses "$@"
+    outcome=$?
+    late=
+    return "$outcome"
+}
+
+# Everything in a folder but the lock and the log of metrics.
+folder_sums() {
+    (cd "$1" && find . -type f ! -name lock ! -name metrics.jsonl -exec cksum {} + | sort)
+}
+
+# A failed start leaves nothing but the lock file in out_dir.
+left_nothing() {
+    [ ! -e "$1" ] || is "$(find "$1" -type f ! -name lock)" ""
+}
+
+resumes() {
+    run 0 gpt_train --dataset=tiny --out_dir="$1" --init_from=resume --max_iters="$2"
+}
+
+# dataset NAME: a copy of the good one, to be spoilt.
+dataset() {
+    rm -rf "data/$1"
+    cp -r data/tiny "data/$1"
+}
+
+# flip FILE OFFSET: inverts one bit of the byte there.
+flip() {
+    byte=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
+    # shellcheck disable=SC2059 # the format is the byte
+    printf "\\$(printf '%03o' $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>dd.log
+}
+
+file_size() {
+    wc -c <"$1" | tr -d ' '
+}
+
+cut_to() {
+    head -c "$2" "$1" >shorter && cp shorter "$1"
+}
+
+check "the data" make_data
+check "a good run" run 0 gpt_train --dataset=tiny --out_dir=good --max_iters=6 --eval_interval=3
+
+# ---- data ----
+check "missing dataset" refuses 2 "data/nowhere" -- --dataset=nowhere --out_dir=out
+check "dataset that is a file" refuses 2 "./text.txt" -- --dataset=./text.txt --out_dir=out
+dataset spoilt && rm data/spoilt/val.bin
+check "no val.bin" refuses 2 "data/spoilt" "val" -- --dataset=spoilt --out_dir=out
+dataset spoilt && : >data/spoilt/train.bin
+check "empty train.bin" refuses 2 "data/spoilt/train.bin" "empty" -- --dataset=spoilt --out_dir=out
+dataset spoilt && cut_to data/spoilt/train.bin 1001
+check "odd size" refuses 2 "data/spoilt/train.bin" "1001" -- --dataset=spoilt --out_dir=out
+dataset spoilt && cut_to data/spoilt/val.bin 32
+check "as long as the context" refuses 2 "data/spoilt/val.bin" "16" -- --dataset=spoilt --out_dir=out
+cut_to data/tiny/val.bin 34 && mv data/tiny/val.bin data/spoilt/val.bin && cp data/spoilt/train.bin data/tiny/train.bin
+check "one token more is enough" run 0 gpt_train --dataset=spoilt --out_dir=enough --max_iters=1
+check "the data again" make_data
+dataset spoilt && printf '\377\377' | dd of=data/spoilt/val.bin bs=2 seek=20 conv=notrunc 2>dd.log && cut_to data/spoilt/val.bin 100
+check "token id beyond the vocabulary" refuses_late 2 "data/spoilt/val.bin" "65535" "20" -- --dataset=spoilt --out_dir=late \
+    --eval_iters=50
+check "no checkpoint of a run that failed at once" [ ! -e late/trainer_state.json ]
+dataset spoilt && echo '{"format": "something else"}' >data/spoilt/gpt_tokenizer.json
+check "a tokenizer file of another kind" refuses 2 "data/spoilt/gpt_tokenizer.json" "format" -- --dataset=spoilt --out_dir=out
+dataset spoilt && rm data/spoilt/gpt_tokenizer.json && printf '\200\004.' >data/spoilt/meta.pkl
+check "meta.pkl is not read" run 0 gpt_train --dataset=spoilt --out_dir=pkl --max_iters=0 --vocab_size=100
+check "and the note says so" grep -q "meta.pkl" stderr
+check "vocab_size smaller than the dataset's" refuses 2 "vocab_size=5" "data/tiny" -- --dataset=tiny --out_dir=out --vocab_size=5
+check "failed starts leave nothing" left_nothing out
+
+# ---- a file truncated while it is read ----
+dataset shrinking
+mkfifo pipe
+# shellcheck disable=SC2086
+"$GPT_TRAIN" $model --dataset=shrinking --out_dir=shrink --max_iters=100000 --eval_interval=50 >pipe 2>stderr &
+pid=$!
+while read -r text; do
+    case $text in
+    "iter 60:"*) : >data/shrinking/train.bin ;;
+    esac
+done <pipe
+status=0
+wait "$pid" || status=$?
+pid=
+check "truncated while training: status" [ "$status" -eq 2 -o "$status" -eq 1 ]
+check "truncated while training: one error" is "$(errors stderr)" 1
+check "truncated while training: names the file" grep -q "error: data/shrinking/train.bin: .*truncated" stderr
+check "truncated while training: the checkpoint resumes" resumes shrink 51
+
+# ---- configuration ----
+check "unknown flag" refuses 2 "n_layr" "n_layer" -- --n_layr=2 --dataset=tiny --out_dir=out
+check "wrong type" refuses 2 "n_layer" "two" -- --n_layer=two --dataset=tiny --out_dir=out
+check "a float for an int" refuses 2 "n_layer" "1.5" -- --n_layer=1.5 --dataset=tiny --out_dir=out
+check "an int beyond 64 bits" refuses 2 "max_iters" -- --max_iters=99999999999999999999 --dataset=tiny --out_dir=out
+check "not a number" refuses 2 "learning_rate" -- --learning_rate=nan --dataset=tiny --out_dir=out
+check "n_embd not a multiple of n_head" refuses 2 "n_embd" "n_head" -- --n_head=3 --dataset=tiny --out_dir=out
+check "block_size 0" refuses 2 "block_size" "0" -- --block_size=0 --dataset=tiny --out_dir=out
+check "n_layer 0" refuses 2 "n_layer" -- --n_layer=0 --dataset=tiny --out_dir=out
+check "dropout 1" refuses 2 "dropout" -- --dropout=1 --dataset=tiny --out_dir=out
+check "batch_size below 1" refuses 2 "batch_size" -- --batch_size=0 --dataset=tiny --out_dir=out
+check "no value" refuses 2 "n_layer" -- --dataset=tiny --out_dir=out --n_layer
+check "missing config file" refuses 2 "absent.py" -- absent.py --dataset=tiny --out_dir=out
+printf 'n_layer = 2\nn_hed = 4\n' >bad.py
+check "unknown key in a file" refuses 2 "bad.py:2:1" "n_hed" "n_head" -- bad.py --dataset=tiny --out_dir=out
+printf 'n_layer = "two"\n' >bad.py
+check "wrong type in a file" refuses 2 "bad.py:1" "n_layer" -- bad.py --dataset=tiny --out_dir=out
+printf 'import os\n' >bad.py
+check "code is not run" refuses 2 "bad.py:1" -- bad.py --dataset=tiny --out_dir=out
+printf 'n_layer = (1 +\n' >bad.py
+check "an unfinished expression" refuses 2 "bad.py:" -- bad.py --dataset=tiny --out_dir=out
+printf 'n_hed = 4\nn_layer = "x"\ndropout = 7\n' >bad.py
+check "several errors: status" run 2 gpt_train bad.py --dataset=tiny --out_dir=out --blok_size=4
+check "several errors: all at once" is "$(errors stderr)" 4
+check "an unknown device" refuses 2 "device" -- --device=toaster --dataset=tiny --out_dir=out
+check "a dtype to come" refuses 2 "dtype" -- --dtype=float16 --dataset=tiny --out_dir=out
+check "gpt-sample's keys are checked too" run 2 "$GPT_SAMPLE" --temperatur=1
+check "gpt-sample's error names the key" grep -q "error: .*temperatur.*temperature" stderr
+check "refused configurations leave nothing" left_nothing out
+
+# ---- folders and disks ----
+check "out_dir below a file" refuses 1 "text.txt" -- --dataset=tiny --out_dir=text.txt/out
+check "out_dir that is a file" refuses 1 "text.txt" -- --dataset=tiny --out_dir=text.txt
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir closed && chmod 555 closed
+    check "out_dir in a closed folder" refuses 1 "closed/out" "denied" -- --dataset=tiny --out_dir=closed/out
+    chmod 755 closed
+fi
+
+# A disk that fills up: files may not grow beyond a limit.
+cp -r good limited && folder_sums limited >before
+limited_run() {
+    # shellcheck disable=SC2086
+    (ulimit -f 8 && exec "$GPT_TRAIN" $model --dataset=tiny --out_dir=limited --init_from=resume --max_iters=8 --eval_interval=100)
+}
+check "a limit on file sizes: status 1" run 1 limited_run
+check "a limit on file sizes: one error" is "$(errors stderr)" 1
+check "a limit on file sizes: names the file" grep -q "error: limited/model-0000.*safetensors" stderr
+folder_sums limited >after
+check "a limit on file sizes: nothing changed" cmp before after
+check "a limit on file sizes: resumes" resumes limited 8
+mkdir full
+if mount -t tmpfs -o size=140k tmpfs full 2>/dev/null; then
+    mounted=$work/full
+    for file in good/model-0* good/optimizer* good/trainer_state.json good/config.json good/gpt_tokenizer.json; do
+        cp "$file" full/ || echo "the disk is too small for the test" >&2
+    done
+    ln full/model-0* full/model.safetensors && folder_sums full >before
+    check "a full disk: status 1" run 1 gpt_train --dataset=tiny --out_dir=full --init_from=resume --max_iters=12 --eval_interval=3
+    check "a full disk: one error for each try, at 9, 12 and the end" is "$(errors stderr)" 3
+    check "a full disk: training goes on" grep -q "^iter 12:" stdout
+    check "a full disk: names the file" grep -q "error: full/.*No space left" stderr
+    folder_sums full >after
+    check "a full disk: nothing changed" cmp before after
+    mkdir room && cp full/* room/
+    umount full && mounted=
+    check "a full disk: the checkpoint resumes elsewhere" resumes room 8
+else
+    skip bad_input_tmpfs "a tmpfs cannot be mounted here (root only)"
+fi
+
+# ---- two runs ----
+cp -r good shared
+# shellcheck disable=SC2086
+"$GPT_TRAIN" $model --dataset=tiny --out_dir=shared --max_iters=1000000 --eval_interval=1000000 >pipe 2>other &
+pid=$!
+read -r text <pipe
+check "a second run" refuses 2 "shared/lock" "$pid" -- --dataset=tiny --out_dir=shared --init_from=resume --max_iters=8
+kill -9 "$pid" && wait "$pid" 2>/dev/null
+pid=
+check "a lock ends with its process" resumes shared 8
+
+# ---- checkpoints ----
+# damaged NAME TEXT...: `damaged` was made from `good`; a resume must be refused and change nothing.
+damaged() {
+    damaged_status 2 "$@"
+}
+
+damaged_status() {
+    folder_sums damaged >before
+    refuses_late "$@" -- --dataset=tiny --out_dir=damaged --init_from=resume --max_iters=12 || return 1
+    folder_sums damaged >after
+    cmp before after
+}
+
+fresh() {
+    rm -rf damaged
+    cp -r good damaged
+    rm -f damaged/model.safetensors && ln damaged/model-000007.safetensors damaged/model.safetensors
+}
+
+model_file=damaged/model-000007.safetensors optimizer_file=damaged/optimizer-000007.safetensors
+fresh
+model_bytes=$(file_size $model_file) optimizer_bytes=$(file_size $optimizer_file)
+for place in 0 7 9 100 $((model_bytes / 2)) $((model_bytes - 1)); do
+    fresh && flip $model_file "$place"
+    check "a flipped bit of the model, byte $place" damaged "model-000007.safetensors"
+done
+for place in 3 50 $((optimizer_bytes / 2)) $((optimizer_bytes - 1)); do
+    fresh && flip $optimizer_file "$place"
+    check "a flipped bit of the optimizer, byte $place" damaged "optimizer-000007.safetensors"
+done
+for size in 0 7 8 200 $((model_bytes - 1)); do
+    fresh && cut_to $model_file "$size"
+    check "the model cut to $size bytes" damaged "model-000007.safetensors"
+done
+fresh && echo >>$model_file
+check "a model with a byte too many" damaged "model-000007.safetensors"
+fresh && printf '\377\377\377\377\377\377\377\177' | dd of=$model_file bs=1 conv=notrunc 2>dd.log
+check "a huge header" damaged "model-000007.safetensors"
+fresh && rm $optimizer_file
+check "the optimizer is gone" damaged_status 1 "optimizer-000007.safetensors" "No such file"
+fresh && cut_to damaged/trainer_state.json 300
+check "half a record" damaged "damaged/trainer_state.json"
+fresh && sed 's/"iter": 7/"iter": -7/' good/trainer_state.json >damaged/trainer_state.json
+check "a negative iteration" damaged "damaged/trainer_state.json" "iter"
+fresh && sed 's/"name": "model-000007/"name": "..\/model-000007/' good/trainer_state.json >damaged/trainer_state.json
+check "a path in the record" damaged "damaged/trainer_state.json" "name"
+fresh && sed 's/"transformer.wpe.weight": "[0-9a-f]*"/"transformer.wpe.weight": "00000000"/' good/trainer_state.json \
+    >damaged/trainer_state.json
+check "a wrong checksum" damaged "model-000007.safetensors" "wpe.weight"
+fresh
+check "another n_layer than the checkpoint's" refuses 2 "n_layer" "damaged/trainer_state.json" -- --dataset=tiny --out_dir=damaged \
+    --init_from=resume --n_layer=3
+check "nothing to resume" refuses 2 "empty-folder" -- --dataset=tiny --out_dir=empty-folder --init_from=resume
+check "a folder of weights that is none" refuses 2 "data/tiny" -- --dataset=tiny --out_dir=out --init_from=data/tiny
+mkdir weights && cp good/config.json good/model.safetensors weights/
+check "weights of a folder" run 0 gpt_train --dataset=tiny --out_dir=tuned --init_from=weights --max_iters=1
+sed 's/"n_embd": 16/"n_embd": 32/' good/config.json >weights/config.json
+check "a wrong shape" refuses 2 "weights/model.safetensors" "wte.weight" "16" "32" -- --dataset=tiny --out_dir=out2 --init_from=weights
+check "nothing is left after a wrong shape" left_nothing out2
+check "gpt-sample refuses a wrong shape" run 2 "$GPT_SAMPLE" --out_dir=nowhere --init_from=weights
+fresh && flip $model_file $((model_bytes / 2))
+check "gpt-sample refuses a flipped bit" run 2 "$GPT_SAMPLE" --out_dir=damaged --max_new_tokens=3 --num_samples=1
+check "gpt-sample prints no text then" [ ! -s stdout ]
+check "the good checkpoint resumes after all this" resumes good 8
+finish

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Memory is known before step 1, as the system sees it.
+
+  plan      the arena that was asked of the device, the plan, and `--plan=json` are one number
+  growth    the process grows by at most 2 MiB over 100 steps with evaluation and saving
+  baseline  peak RSS less the plan is the same for any batch: within max(4 MiB, 1 %) over batch 1 to 16
+  refusal   what cannot fit ends with exit status 3 within a second, and takes no memory
+The model of `baseline` has 6 layers of 384 channels and GPT-2's vocabulary; GPT_TRAIN_MEMORY_124M=1 takes GPT-2 124M
+(about 2 minutes), of record.  Prints "checks: P passed, F failed, S skipped".
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+GPT_TRAIN = os.environ["GPT_TRAIN"]
+MIB = 1 << 20
+GROWTH_MAX = 2 * MIB
+VARIATION_MAX = 4 * MIB
+REFUSAL_SECONDS = 1.0
+REFUSAL_RSS_MAX = 128 * MIB
+
+passed = failed = skipped = 0
+
+
+def check(good, text):
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print("FAIL", text)
+
+
+def write_tokens(folder, vocab):
+    """Any tokens do; the sizes are what matters."""
+    os.makedirs(folder)
+    for split in ("train", "val"):
+        with open(os.path.join(folder, split + ".bin"), "wb") as file:
+            file.write(b"".join((i * 7919 % vocab).to_bytes(2, "little") for i in range(20000)))
+
+
+def rss_bytes(pid, field):
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def finish(process):
+    """Exit status and peak RSS in bytes; what the process wrote must have been read or gone to a file."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_maxrss * 1024
+
+
+def plan_bytes(arguments):
+    text = subprocess.run([GPT_TRAIN] + arguments + ["--plan=json"], stdout=subprocess.PIPE, check=True).stdout
+    return json.loads(text)["bytes"]["arena"]
+
+
+def metrics(folder):
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="ascii") as file:
+        return [json.loads(line) for line in file]
+
+
+def growth(work):
+    """Samples the process from outside while it trains, evaluates and saves."""
+    out = os.path.join(work, "growth")
+    arguments = ["--dataset=" + os.path.join(work, "small"), "--n_layer=3", "--n_head=4", "--n_embd=128", "--block_size=64",
+                 "--batch_size=8", "--gradient_accumulation_steps=2", "--micro_batch=3", "--vocab_size=2000", "--eval_iters=3",
+                 "--eval_interval=10", "--max_iters=109", "--threads=2", "--dropout=0.1"]
+    process = subprocess.Popen([GPT_TRAIN] + arguments + ["--out_dir=" + out], stdout=subprocess.PIPE, text=True)
+    warm, largest, saves, last = 0, 0, 0, ""
+    for line in process.stdout:
+        last = line
+        saves += line.startswith("saving checkpoint")
+        if warm == 0 and line.startswith("iter 0:"):
+            warm = rss_bytes(process.pid, "VmRSS")
+        elif warm > 0:
+            largest = max(largest, rss_bytes(process.pid, "VmHWM"))
+    status, _ = finish(process)
+    check(status == 0, f"growth: exit status {status}")
+    check(saves >= 10, f"growth: {saves} saves")
+    check(warm > 0 and largest > 0, f"growth: no RSS seen ({warm}, {largest})")
+    check(largest - warm <= GROWTH_MAX, f"growth: from {warm} to at most {largest} bytes")
+    check(last.startswith("memory at the end") and " in 1 call," in last, f"growth: the last line is {last!r}")
+    lines = [line for line in metrics(out) if "loss" in line]
+    check(len(lines) == 110, f"growth: {len(lines)} lines of metrics")
+    plan = plan_bytes(arguments)
+    check(all(line["planned_bytes"] == line["allocated_bytes"] == plan for line in lines), f"growth: {plan}, {lines[0]}")
+    print(f"growth: {(largest - warm) / 1024:.0f} KiB above {warm / MIB:.1f} MiB, plan {plan / MIB:.1f} MiB, {saves} saves")
+
+
+def baseline(work):
+    shape = ["--n_layer=6", "--n_head=6", "--n_embd=384"]
+    if os.environ.get("GPT_TRAIN_MEMORY_124M"):
+        shape = ["--n_layer=12", "--n_head=12", "--n_embd=768"]
+    rests, plans = [], []
+    for batch in (1, 2, 4, 8, 16):
+        out = os.path.join(work, f"batch-{batch}")
+        arguments = shape + ["--dataset=" + os.path.join(work, "gpt2"), "--block_size=64", f"--batch_size={batch}",
+                             "--gradient_accumulation_steps=1", "--vocab_size=50304", "--max_iters=1", "--eval_iters=1",
+                             "--always_save_checkpoint=False", "--threads=2"]
+        with open(os.path.join(work, "log"), "w", encoding="ascii") as log:
+            status, peak = finish(subprocess.Popen([GPT_TRAIN] + arguments + ["--out_dir=" + out], stdout=log, stderr=log))
+        check(status == 0, f"baseline: batch {batch}: exit status {status}")
+        if status != 0:
+            return
+        line = [line for line in metrics(out) if "loss" in line][-1]
+        check(line["planned_bytes"] == line["allocated_bytes"], f"baseline: {line}")
+        plans.append(line["planned_bytes"])
+        rests.append(peak - line["planned_bytes"])
+        shutil.rmtree(out)
+    bound = max(VARIATION_MAX, max(plans) // 100)
+    print(f"baseline: plans {[round(plan / MIB, 1) for plan in plans]} MiB, "
+          f"the rest {[round(rest / MIB, 1) for rest in rests]} MiB")
+    check(max(rests) - min(rests) <= bound, f"baseline: varies by {max(rests) - min(rests)}, at most {bound}")
+    check(min(rests) > 0, "baseline: the arena is committed")
+    check(sorted(plans) == plans and plans[-1] > plans[0], f"baseline: plans {plans}")
+
+
+def refusal(work):
+    """From what this machine lacks by a factor of ten or so to what would have millions of ops."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        total = int(file.readline().split()[1]) * 1024
+    residual = 2 * 12 * 768 * 4 * 1024  # bytes per sequence: two sums in each of 12 blocks
+    for batch in (total // residual // 2 + 1, 1 << 16, 1 << 20):
+        out = os.path.join(work, f"refused-{batch}")
+        arguments = [f"--batch_size={batch}", "--block_size=1024", "--vocab_size=50304", "--dataset=" + os.path.join(work, "gpt2")]
+        start = time.monotonic()
+        process = subprocess.Popen([GPT_TRAIN] + arguments + ["--out_dir=" + out], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        text, error = process.stdout.read(), process.stderr.read()
+        status, peak = finish(process)
+        seconds = time.monotonic() - start
+        errors = [line for line in error.splitlines() if line.startswith("gpt-train: error: ")]
+        check(status == 3, f"refusal of batch {batch}: exit status {status}, {error!r}")
+        check(seconds <= REFUSAL_SECONDS, f"refusal of batch {batch}: {seconds:.2f} s")
+        check(peak <= REFUSAL_RSS_MAX, f"refusal of batch {batch}: {peak} bytes")
+        check(len(errors) == 1 and ("bytes" in errors[0] or " short" in errors[0]), f"refusal of batch {batch}: {error!r}")
+        check(text == "", f"refusal of batch {batch}: printed {text!r}")
+        check(not os.path.exists(os.path.join(out, "metrics.jsonl")), f"refusal of batch {batch}: metrics were begun")
+        planned = subprocess.run([GPT_TRAIN] + arguments + ["--plan"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        check(planned.returncode in (0, 3), f"plan of batch {batch}: {planned.returncode} {planned.stderr}")
+        print(f"refusal of batch {batch}: {1e3 * seconds:.0f} ms, {peak / MIB:.1f} MiB")
+
+
+def main():
+    if not os.path.isdir("/proc/self"):
+        print("SKIP memory: no /proc on this system")
+        print("checks: 0 passed, 0 failed, 1 skipped")
+        return 77
+    with tempfile.TemporaryDirectory(prefix="gpt-train-memory-") as work:
+        write_tokens(os.path.join(work, "small"), 2000)
+        write_tokens(os.path.join(work, "gpt2"), 50304)
+        growth(work)
+        refusal(work)
+        baseline(work)
+    print(f"checks: {passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""A small GPT-2 beside PyTorch in double precision: gradients, updates, losses, final weights.
+
+The reference below is written from the formulas (Radford et al. 2019; Loshchilov and Hutter 2019), in float64.  Both sides
+start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which the helper
+tests/model/step_dump reports.  For biases on and off and both gelu kinds, with accumulation, clipping and weight decay:
+  teacher   every step begun from the reference's weights and moments: each parameter's gradient, m, v and new weight
+  shape     the same gradients where the micro-batch does not divide and where loss chunks are small
+  free      gpt-train itself, ten steps on its own: each loss, the gradient norms, and the weights that it saves
+  dropout   the losses of a run do not depend on the micro-batch
+Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed, S skipped".
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import torch
+except ImportError:
+    other = os.environ.get("PYTHON_TORCH", "no")
+    if other in ("", "no") or os.environ.get("PARITY_TORCH_TRIED"):
+        print("SKIP parity_torch: no Python with PyTorch and NumPy (Debian: python3-torch)")
+        print("checks: 0 passed, 0 failed, 1 skipped")
+        sys.exit(77)
+    os.environ["PARITY_TORCH_TRIED"] = "1"
+    os.execv(other, [other, "-B"] + sys.argv)
+
+BUILD = os.environ.get("top_builddir", ".")
+GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
+STEP_DUMP = os.environ.get("STEP_DUMP", os.path.join(BUILD, "tests/model/step_dump"))
+SEED = 20240611
+LAYERS, HEADS, CHANNELS, BLOCK, VOCAB, BATCH, ACCUMULATION = 2, 4, 64, 32, 97, 5, 2
+RATE, DECAY, BETAS, EPSILON, CLIP = 1e-3, 0.1, (0.9, 0.95), 1e-8, 0.8
+STEPS = 10
+GRADIENT_BOUND = LOSS_BOUND = 1e-5  # research/reliability.md section 2, "Whole model"
+
+passed = failed = 0
+
+
+def check(good, text):
+    """Counts; `good` is written so that a NaN is not good."""
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print("FAIL", text)
+
+
+# ---- the reference ----
+
+def parameter_shapes(bias):
+    """Hugging Face's names in the order of a checkpoint; weights are [in, out]."""
+    c = CHANNELS
+    shapes = {"wte.weight": (VOCAB, c), "wpe.weight": (BLOCK, c)}
+    for layer in range(LAYERS):
+        at = f"h.{layer}."
+        shapes.update({at + "ln_1.weight": (c,), at + "ln_1.bias": (c,),
+                       at + "attn.c_attn.weight": (c, 3 * c), at + "attn.c_attn.bias": (3 * c,),
+                       at + "attn.c_proj.weight": (c, c), at + "attn.c_proj.bias": (c,),
+                       at + "ln_2.weight": (c,), at + "ln_2.bias": (c,),
+                       at + "mlp.c_fc.weight": (c, 4 * c), at + "mlp.c_fc.bias": (4 * c,),
+                       at + "mlp.c_proj.weight": (4 * c, c), at + "mlp.c_proj.bias": (c,)})
+    shapes.update({"ln_f.weight": (c,), "ln_f.bias": (c,)})
+    return {name: shape for name, shape in shapes.items() if bias or not name.endswith(".bias")}
+
+
+def initial_weights(bias, generator):
+    """Nothing is left at 0 or 1, so that a wrong gain or bias shows; rounded to fp32 for both sides."""
+    weights = {}
+    for name, shape in parameter_shapes(bias).items():
+        values = torch.randn(shape, generator=generator, dtype=torch.float64)
+        scale, centre = (0.1, 1.0) if ".ln_" in "." + name and name.endswith("weight") else (0.05, 0.0)
+        if len(shape) == 2 and not name.startswith("w"):
+            scale = 0.8 / shape[0] ** 0.5
+        weights[name] = (centre + scale * values).float().double()
+    return weights
+
+
+def gelu(x, kind):
+    if kind == "tanh":
+        return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + torch.erf(x / 2 ** 0.5))
+
+
+def normalise(w, at, x):
+    mean = x.mean(-1, keepdim=True)
+    spread = ((x - mean) ** 2).mean(-1, keepdim=True)
+    y = (x - mean) / torch.sqrt(spread + 1e-5) * w[at + ".weight"]
+    return y + w[at + ".bias"] if at + ".bias" in w else y
+
+
+def linear(w, at, x):
+    y = x @ w[at + ".weight"]
+    return y + w[at + ".bias"] if at + ".bias" in w else y
+
+
+def reference_loss(w, ids, targets, kind):
+    """The sum of the losses of [B, T] tokens."""
+    rows, time = ids.shape
+    x = w["wte.weight"][ids] + w["wpe.weight"][:time]
+    future = torch.ones(time, time, dtype=torch.bool).triu(1)
+    for layer in range(LAYERS):
+        at = f"h.{layer}."
+        qkv = linear(w, at + "attn.c_attn", normalise(w, at + "ln_1", x))
+        q, k, v = (part.reshape(rows, time, HEADS, -1).transpose(1, 2) for part in qkv.split(CHANNELS, -1))
+        scores = (q @ k.transpose(2, 3) / (CHANNELS // HEADS) ** 0.5).masked_fill(future, float("-inf"))
+        mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(rows, time, CHANNELS)
+        x = x + linear(w, at + "attn.c_proj", mixed)
+        x = x + linear(w, at + "mlp.c_proj", gelu(linear(w, at + "mlp.c_fc", normalise(w, at + "ln_2", x)), kind))
+    logits = normalise(w, "ln_f", x) @ w["wte.weight"].T
+    return torch.nn.functional.cross_entropy(logits.reshape(rows * time, VOCAB), targets.reshape(-1), reduction="sum")
+
+
+class Reference:
+    """Weights, AdamW's moments, and one step of training in float64."""
+
+    def __init__(self, weights, kind):
+        self.kind, self.steps = kind, 0
+        self.w = {name: value.clone() for name, value in weights.items()}
+        self.m = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self.v = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self.g, self.loss, self.norm = {}, 0.0, 0.0
+
+    def step(self, batches):
+        leaves = {name: value.clone().requires_grad_() for name, value in self.w.items()}
+        tokens = sum(ids.numel() for ids, _ in batches)
+        self.loss = 0.0
+        for ids, targets in batches:
+            loss = reference_loss(leaves, ids, targets, self.kind) / tokens
+            loss.backward()
+            self.loss += loss.item()
+        self.g = {name: leaf.grad for name, leaf in leaves.items()}
+        self.norm = torch.cat([g.reshape(-1) for g in self.g.values()]).norm().item()
+        factor = min(1.0, CLIP / (self.norm + 1e-6))
+        self.steps += 1
+        for name, g in self.g.items():
+            self.m[name] = BETAS[0] * self.m[name] + (1 - BETAS[0]) * g * factor
+            self.v[name] = BETAS[1] * self.v[name] + (1 - BETAS[1]) * (g * factor) ** 2
+            m, v = self.m[name] / (1 - BETAS[0] ** self.steps), self.v[name] / (1 - BETAS[1] ** self.steps)
+            decay = DECAY if self.w[name].dim() >= 2 else 0.0
+            self.w[name] = self.w[name] - RATE * (m / (v.sqrt() + EPSILON) + decay * self.w[name])
+        return factor
+
+
+# ---- files ----
+
+def write_folder(path, weights, bias, kind):
+    """A model in Hugging Face's layout; without biases they are stored as zeros."""
+    os.makedirs(path)
+    with open(os.path.join(path, "config.json"), "w", encoding="ascii") as file:
+        json.dump({"model_type": "gpt2", "vocab_size": VOCAB, "n_positions": BLOCK, "n_embd": CHANNELS, "n_layer": LAYERS,
+                   "n_head": HEADS, "activation_function": "gelu_new" if kind == "tanh" else "gelu",
+                   "gpt_train": {"bias": bias}}, file)
+    header, blobs, end = {"__metadata__": {"format": "pt"}}, [], 0
+    for name, shape in parameter_shapes(True).items():
+        value = weights.get(name, torch.zeros(shape, dtype=torch.float64))
+        blobs.append(value.float().numpy().astype("<f4").tobytes())
+        header["transformer." + name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [end, end + len(blobs[-1])]}
+        end += len(blobs[-1])
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(os.path.join(path, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(size))
+        data = file.read()
+    found = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            values = np.frombuffer(data[begin:end], "<f4").reshape(entry["shape"])
+            found[name.replace("transformer.", "", 1)] = torch.from_numpy(values.astype(np.float64))
+    return found
+
+
+def write_data(path, generator):
+    """Tokens with structure (a noisy walk), so that there is something to learn."""
+    os.makedirs(path)
+    steps = torch.randint(0, 4, (6000,), generator=generator)
+    ids = (torch.cumsum(steps, 0) % VOCAB).numpy().astype("<u2")
+    ids[:5000].tofile(os.path.join(path, "train.bin"))
+    ids[5000:].tofile(os.path.join(path, "val.bin"))
+
+
+class Trainer:
+    """The helper: the trainer's own session, one step at a time."""
+
+    def __init__(self, folder, arguments, shapes):
+        self.folder, self.shapes = folder, shapes
+        self.process = subprocess.Popen([STEP_DUMP] + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        lines = self.ask("describe")
+        sizes = [line.split() for line in lines[:-1]]
+        wanted = [[name, str(int(np.prod(shape)))] for name, shape in shapes.items()]
+        check(sizes == wanted, f"parameters {sizes} are not {wanted}")
+
+    def ask(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        lines = []
+        while not lines or not lines[-1].startswith("ok"):
+            line = self.process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"step_dump ended at: {command}")
+            lines.append(line.rstrip("\n"))
+        return lines
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def put(self, part, tensors):
+        np.concatenate([tensors[name].numpy().reshape(-1) for name in self.shapes]).astype("<f4").tofile(self.path(part))
+        self.ask(f"put {part} {self.path(part)}")
+
+    def get(self, part):
+        self.ask(f"get {part} {self.path(part)}")
+        values = np.fromfile(self.path(part), "<f4").astype(np.float64)
+        tensors, first = {}, 0
+        for name, shape in self.shapes.items():
+            count = int(np.prod(shape))
+            tensors[name] = torch.from_numpy(values[first:first + count].reshape(shape))
+            first += count
+        return tensors
+
+    def step(self, iteration, updates):
+        """Returns loss, norm, clip factor, and the batches."""
+        answer = self.ask(f"step {iteration} {RATE} {updates} {self.path('tokens')}")[-1].split()
+        tokens = torch.from_numpy(np.fromfile(self.path("tokens"), "<i4").astype(np.int64)).reshape(-1, BLOCK)
+        batches, first, left = [], 0, BATCH * ACCUMULATION
+        micro = -(-left // int(answer[4]))
+        while left > 0:
+            rows = min(micro, left)
+            batches.append((tokens[first:first + rows], tokens[first + rows:first + 2 * rows]))
+            first, left = first + 2 * rows, left - rows
+        return float(answer[1]), float(answer[2]), float(answer[3]), batches
+
+    def close(self):
+        self.process.stdin.close()
+        check(self.process.wait() == 0, "step_dump's exit status")
+
+
+def distance(ours, reference):
+    return ((ours - reference).norm() / reference.norm()).item()
+
+
+def compare(what, ours, reference, worst):
+    for name, value in reference.items():
+        error = distance(ours[name], value)
+        worst[what] = max(worst.get(what, 0.0), error)
+        check(error <= GRADIENT_BOUND, f"{what} of {name}: relative error {error:.3g}")
+
+
+def determined(weights):
+    """Without the keys' biases: softmax does not feel them, their gradient is 0 but for rounding, and Adam turns the
+    rounding into steps of up to RATE.  (Their gradient is compared like all others, as a part of c_attn.bias.)"""
+    return {name: torch.cat([value[:CHANNELS], value[2 * CHANNELS:]]) if name.endswith("c_attn.bias") else value
+            for name, value in weights.items()}
+
+
+def common_arguments(case):
+    return ["--dataset=" + case["data"], "--init_from=" + case["model"], f"--batch_size={BATCH}",
+            f"--gradient_accumulation_steps={ACCUMULATION}", f"--block_size={BLOCK}", f"--learning_rate={RATE}",
+            "--decay_lr=False", f"--weight_decay={DECAY}", f"--beta1={BETAS[0]}", f"--beta2={BETAS[1]}",
+            f"--grad_clip={CLIP}", f"--max_iters={STEPS - 1}", f"--bias={case['bias']}", f"--seed={SEED}",
+            "--backend=cpu", "--threads=1"]
+
+
+def teacher(case, work, variant, arguments, steps):
+    """Every step begins from the reference's weights and moments.  Returns the batches."""
+    folder = os.path.join(work, variant)
+    os.makedirs(folder)
+    trainer = Trainer(folder, common_arguments(case) + arguments + ["--out_dir=" + folder], parameter_shapes(case["bias"]))
+    reference, seen, worst, clipped = Reference(case["weights"], case["kind"]), [], {}, 0
+    for iteration in range(steps):
+        for part in ("w", "m", "v"):
+            trainer.put({"w": "weights"}.get(part, part), getattr(reference, part))
+        loss, norm, factor, batches = trainer.step(iteration, iteration)
+        seen.append(batches)
+        before = reference.loss
+        expected = reference.step(batches)
+        clipped += expected < 1.0
+        worst["loss"] = max(worst.get("loss", 0.0), abs(loss - reference.loss))
+        check(abs(loss - reference.loss) <= LOSS_BOUND, f"loss {loss} at step {iteration}, reference {reference.loss}")
+        check(before != reference.loss, "the reference's loss does not move")
+        check(abs(norm - reference.norm) <= GRADIENT_BOUND * reference.norm, f"norm {norm}, reference {reference.norm}")
+        check(abs(factor - expected) <= GRADIENT_BOUND, f"clip factor {factor}, reference {expected}")
+        compare("gradient", trainer.get("gradients"), reference.g, worst)
+        compare("m", trainer.get("m"), reference.m, worst)
+        compare("v", trainer.get("v"), reference.v, worst)
+        compare("weight", determined(trainer.get("weights")), determined(reference.w), worst)
+    trainer.close()
+    check(clipped > 0, "no step was clipped")
+    print(f"{case['name']} {variant}: " + ", ".join(f"{what} {error:.2g}" for what, error in worst.items()))
+    return seen
+
+
+def train(arguments):
+    done = subprocess.run([GPT_TRAIN] + arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 0, f"gpt-train {arguments}: {done.stderr}")
+
+
+def metrics(folder):
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="ascii") as file:
+        return [line for line in map(json.loads, file) if "loss" in line]
+
+
+def free(case, work, batches):
+    """Ten steps of the real program."""
+    out = os.path.join(work, "free")
+    train(common_arguments(case) + ["--out_dir=" + out, "--eval_iters=1", "--log_interval=1"])
+    reference, worst, worst_way = Reference(case["weights"], case["kind"]), 0.0, 0.0
+    lines = metrics(out)
+    check(len(lines) == STEPS, f"{len(lines)} lines of metrics")
+    for line, micro_batches in zip(lines, batches):
+        reference.step(micro_batches)
+        worst = max(worst, abs(line["loss"] - reference.loss))
+        check(abs(line["loss"] - reference.loss) <= LOSS_BOUND, f"free step {line['iter']}: {line['loss']}, {reference.loss}")
+        check(abs(line["grad_norm"] - reference.norm) <= 1e-4 * reference.norm, f"free norm at {line['iter']}")
+    saved, moved = read_safetensors(os.path.join(out, "model.safetensors")), 0
+    ours, start = determined(saved), determined(case["weights"])
+    for name, value in determined(reference.w).items():
+        # Of the way that the weights have gone, since they have hardly moved beside their size.
+        error = distance(ours[name] - start[name], value - start[name])
+        worst_way = max(worst_way, error)
+        check(error <= 1e-3, f"saved {name}: {error:.3g} of the way gone")
+        moved += 1
+    check(moved == len(parameter_shapes(case["bias"])), "parameters in the checkpoint")
+    check(case["bias"] or all(not value.any() for name, value in saved.items() if name not in reference.w), "zero biases")
+    print(f"{case['name']} free: loss {worst:.2g}, saved weights {worst_way:.2g} of the way")
+
+
+def dropout(case, work):
+    lines = []
+    for micro in (BATCH, 3, 2, 1):
+        out = os.path.join(work, f"dropout-{micro}")
+        train(common_arguments(case) + ["--out_dir=" + out, "--eval_iters=1", "--log_interval=1", "--dropout=0.2",
+                                        f"--micro_batch={micro}"])
+        lines.append([line["loss"] for line in metrics(out)])
+    plain = [line["loss"] for line in metrics(os.path.join(work, "free"))]
+    for other in lines[1:]:
+        for a, b in zip(lines[0], other):
+            check(abs(a - b) <= LOSS_BOUND, f"dropout: loss {a} and {b} for two micro-batches")
+    check(all(abs(a - b) > 1e-3 for a, b in zip(lines[0], plain)), "dropout changes nothing")
+
+
+def main():
+    print(f"parity_torch: seed {SEED}, PyTorch {torch.__version__}")
+    torch.set_num_threads(1)  # beside the helper, which works in turn with it
+    with tempfile.TemporaryDirectory(prefix="gpt-train-parity-") as work:
+        for number, (bias, kind) in enumerate(((True, "erf"), (False, "tanh"), (True, "tanh"), (False, "erf"))):
+            generator = torch.Generator().manual_seed(SEED + number)
+            folder = os.path.join(work, f"case-{number}")
+            case = {"bias": bias, "kind": kind, "name": f"bias={bias} gelu={kind}", "weights": initial_weights(bias, generator),
+                    "data": os.path.join(folder, "data"), "model": os.path.join(folder, "model")}
+            os.makedirs(folder)
+            write_data(case["data"], generator)
+            write_folder(case["model"], case["weights"], bias, kind)
+            batches = teacher(case, folder, "whole", [], STEPS)
+            teacher(case, folder, "remainder", ["--micro_batch=3", "--loss_chunk=7"], 2)
+            teacher(case, folder, "single", ["--micro_batch=1", "--loss_chunk=1000"], 2)
+            free(case, folder, batches)
+            if number == 0:
+                dropout(case, folder)
+    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

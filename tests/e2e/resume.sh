@@ -1,0 +1,124 @@
+#!/bin/sh
+# shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
+# Resume is bit-exact: forty steps in one go equal a run that was killed with -9, or asked to stop, and resumed; and one,
+# two and three threads give the same bytes.  With dropout, both samplers.  A kill that misses its window is tried again,
+# and a test whose kills all missed fails.
+. "${top_srcdir:?}/tests/e2e/e2e.inc"
+
+pid=
+# shellcheck disable=SC2317 # called by the trap
+at_exit() {
+    [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
+}
+
+mkfifo pipe
+# A shell without job control starts its background jobs with SIGINT ignored, and gpt-train leaves an ignored signal so.
+default_signals=
+env --default-signal=INT true 2>/dev/null && default_signals="env --default-signal=INT"
+
+# Twelve micro-steps an update, so that a step takes long enough to be hit.
+arguments() {
+    echo --dataset=tiny --n_layer=2 --n_head=2 --n_embd=32 --block_size=32 --batch_size=4 --gradient_accumulation_steps=12 \
+        --max_iters=39 --eval_interval=17 --eval_iters=2 --dropout=0.1 --warmup_iters=5 --lr_decay_iters=40 --bias=True
+}
+
+train() {
+    out=$1
+    shift
+    # shellcheck disable=SC2046 # words without blanks
+    run 0 "$GPT_TRAIN" $(arguments) --out_dir="$out" "$@"
+}
+
+# train_until LINE SIGNAL OUT ARGUMENT...: sends the signal once a line of the log begins with LINE; $status is the exit
+# status.
+train_until() {
+    line=$1 signal=$2 out=$3
+    shift 3
+    # shellcheck disable=SC2046
+    $default_signals "$GPT_TRAIN" $(arguments) --out_dir="$out" "$@" >pipe 2>stderr &
+    pid=$!
+    while read -r text; do
+        case $text in
+        "$line"*) kill -"$signal" "$pid" ;;
+        esac
+    done <pipe
+    status=0
+    wait "$pid" || status=$?
+    pid=
+}
+
+# True when two folders hold the same checkpoint and the same metrics; the workspaces of more threads are larger.
+same_run() {
+    checkpoint_sums "$1" >sums-a && checkpoint_sums "$2" >sums-b && diff sums-a sums-b >&2 || return 1
+    metrics_facts "$1" | sed "${3:-}" >facts-a && metrics_facts "$2" | sed "${3:-}" >facts-b && diff facts-a facts-b >&2
+}
+
+# The last iteration that the folder's metrics know.
+last_iter() {
+    sed -n 's/^{"iter":\([0-9]*\),"loss".*/\1/p' "$1/metrics.jsonl" | tail -n 1
+}
+
+record_iter() {
+    sed -n 's/^ *"iter": \([0-9]*\),/\1/p' "$1/trainer_state.json"
+}
+
+killed_inside() {
+    last=$(last_iter "$1")
+    [ "$status" -eq 137 ] && [ "$(record_iter "$1")" -eq 17 ] && [ "$last" -ge 18 ] && [ "$last" -le 22 ]
+}
+
+# Killed between 18 and 22, resumed to the end.  kill_and_resume OUT ARGUMENT...
+kill_and_resume() {
+    folder=$1
+    shift
+    for try in 1 2 3 4 5 6; do
+        rm -rf "$folder"
+        train_until "iter 19:" KILL "$folder" "$@"
+        killed_inside "$folder" && break
+        echo "kill number $try missed its window: status $status, iteration $(last_iter "$folder")"
+    done
+    check "a kill hit the window" killed_inside "$folder"
+    check "the resumed run" train "$folder" --init_from=resume "$@"
+}
+
+# Stopped at a line by a signal, saved, resumed to the end.  stop_and_resume NUMBER SIGNAL LINE OUT ARGUMENT...
+stop_and_resume() {
+    number=$1 signal_name=$2 line=$3 folder=$4
+    shift 4
+    train_until "$line" "$signal_name" "$folder" "$@"
+    check "exit status after $signal_name" is "$status" $((128 + number))
+    check "no error line after $signal_name" is "$(errors stderr)" 0
+    check "what $signal_name saved is beyond the last step" [ "$(record_iter "$folder")" -gt "$(last_iter "$folder")" ]
+    check "$signal_name came before the end" [ "$(record_iter "$folder")" -lt 40 ]
+    check "the run resumed after $signal_name" train "$folder" --init_from=resume "$@"
+}
+
+check "the data" make_data
+for sampler in random epoch; do
+    check "$sampler: in one go" train "one-$sampler" --sampler=$sampler --threads=1
+    check "$sampler: forty steps" is "$(record_iter "one-$sampler")" 40
+    kill_and_resume "killed-$sampler" --sampler=$sampler --threads=1
+    check "$sampler: killed and resumed equals one go" same_run "one-$sampler" "killed-$sampler"
+done
+for threads in 2 3; do
+    check "$threads threads" train "threads-$threads" --sampler=random --threads=$threads
+    check "$threads threads give the same bytes" same_run one-random "threads-$threads" 's/"planned_bytes".*//'
+done
+check "another seed gives other bytes" train other --sampler=random --threads=1 --seed=7
+check "the comparison sees a difference" not same_run one-random other 2>/dev/null
+stop_and_resume 15 TERM "iter 9:" term-9 --sampler=random --threads=1
+check "TERM and resume equals one go" same_run one-random term-9
+if [ -n "$default_signals" ]; then
+    stop_and_resume 2 INT "iter 16:" int-16 --sampler=random --threads=1
+    check "INT around an evaluation and resume equals one go" same_run one-random int-16
+else
+    skip resume_sigint "env of this system cannot give a background job its SIGINT back"
+fi
+stop_and_resume 1 HUP "step 34:" hup-34 --sampler=random --threads=1
+check "HUP around a save and resume equals one go" same_run one-random hup-34
+# A second resume of a finished run changes nothing.
+checkpoint_sums one-random >before
+check "resuming a finished run" train one-random --init_from=resume --sampler=random --threads=1
+checkpoint_sums one-random >after
+check "a finished run stays as it is" cmp -s before after
+finish

@@ -1,0 +1,422 @@
+/* Autodiff against central differences, both in double through the oracle, and on the device.
+ *
+ *   toy       a block made by hand that is none of GPT-2's, with all that makes books hard to keep: a tensor with three
+ *             consumers, one used twice by one op, residual sums of residual sums, a weight used by two ops and an
+ *             embedding tied to the head, views, loss chunks of unequal length, an op that nothing depends on.  No line of
+ *             plan, exec or train knows of it
+ *   gpt       the training programs of a small GPT, with and without biases and dropout
+ * In double the rules must meet the differences to 1e-6; on the device, in fp32, the gradients must meet those of the oracle
+ * within 1e-5 of their norm, with dead bytes poisoned.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/autodiff.h"
+#include "tests/model/model_fixture.h"
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+#define DIFFERENCE 1e-5
+#define DIFFERENCE_BOUND 1e-6
+#define GRADIENT_BOUND 1e-5
+
+enum { SAMPLES = 2, TIME = 5, ROWS = SAMPLES * TIME, CHANNELS = 4, VOCAB = 7 };
+enum toy_parameter { TOY_WTE, TOY_WPE, TOY_GAIN, TOY_BIAS, TOY_TWICE, TOY_QKV, TOY_PARAMETERS };
+
+struct toy {
+    struct hostmem *mem;
+    struct graph *graph;
+    int32_t program;
+    int32_t scalars, ids, targets, order, starts, losses;
+    struct autodiff_parameter parameter[TOY_PARAMETERS];
+};
+
+static int32_t toy_tensor(struct toy *toy, const char *name, enum dtype dtype, int64_t rows, int64_t columns,
+                          enum tensor_lifetime lifetime)
+{
+    struct tensor tensor = {.dtype = dtype,
+                            .rank = columns > 0 ? 2 : 1,
+                            .dims = {rows, columns > 0 ? columns : 0},
+                            .category = lifetime == LIFETIME_PROGRAM ? CATEGORY_DATA : CATEGORY_PARAMETER,
+                            .lifetime = lifetime,
+                            .phase = PHASE_TRAIN,
+                            .base = TENSOR_NONE,
+                            .input = lifetime == LIFETIME_PROGRAM};
+    int32_t out;
+    snprintf(tensor.name, sizeof tensor.name, "%s", name);
+    rig_need(graph_tensor_add(toy->graph, &tensor, &out) == GT_OK, "tensor");
+    return out;
+}
+
+/* One op with its operands in the order of the declaration; returns the operand `result`. */
+static int32_t toy_op(struct toy *toy, int32_t chunk, enum op_kind kind, struct op_attrs attrs, const int32_t *operands,
+                      int32_t result)
+{
+    struct graph_pen pen = {
+        .graph = toy->graph, .program = toy->program, .pass = PASS_FORWARD, .layer = -1, .chunk = chunk};
+    int32_t all[OP_OPERANDS_MAX];
+    memcpy(all, operands, (size_t)op_declaration(kind)->operands * sizeof(int32_t));
+    rig_need(graph_op_add(&pen, kind, &attrs, op_declaration(kind)->name, all) == GT_OK, op_declaration(kind)->name);
+    return all[result];
+}
+
+static int32_t toy_gemm(struct toy *toy, int32_t chunk, int32_t a, int32_t b, bool transpose_b)
+{
+    const int32_t operands[] = {a, b, TENSOR_NONE, TENSOR_NONE};
+    return toy_op(toy, chunk, OP_GEMM, (struct op_attrs){.transpose_b = transpose_b}, operands, GEMM_D);
+}
+
+static int32_t toy_residual(struct toy *toy, int32_t x, int32_t y)
+{
+    const int32_t operands[] = {x, y, TENSOR_NONE};
+    return toy_op(toy, 0, OP_RESIDUAL, (struct op_attrs){0}, operands, RESIDUAL_R);
+}
+
+static int32_t toy_gelu(struct toy *toy, int32_t x, enum gelu_kind kind)
+{
+    const int32_t operands[] = {x, TENSOR_NONE};
+    return toy_op(toy, 0, OP_GELU_FORWARD, (struct op_attrs){.gelu = kind}, operands, GELU_FORWARD_Y);
+}
+
+static void toy_parameters_add(struct toy *toy)
+{
+    static const struct {
+        const char *name;
+        int64_t rows, columns;
+    } shapes[TOY_PARAMETERS] = {{"wte", VOCAB, CHANNELS},      {"wpe", TIME, CHANNELS},
+                                {"gain", CHANNELS, 0},         {"bias", CHANNELS, 0},
+                                {"twice", CHANNELS, CHANNELS}, {"qkv", CHANNELS, 3 * CHANNELS}};
+    for (int p = 0; p < TOY_PARAMETERS; p++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s.grad", shapes[p].name);
+        toy->parameter[p].tensor =
+            toy_tensor(toy, shapes[p].name, DTYPE_F32, shapes[p].rows, shapes[p].columns, LIFETIME_RUN);
+        toy->parameter[p].gradient =
+            toy_tensor(toy, name, DTYPE_F32, shapes[p].rows, shapes[p].columns, LIFETIME_PHASE);
+    }
+    toy->scalars = toy_tensor(toy, "scalars", DTYPE_F32, SCALAR_WORDS, 0, LIFETIME_RUN);
+    toy->ids = toy_tensor(toy, "ids", DTYPE_I32, ROWS, 0, LIFETIME_PROGRAM);
+    toy->targets = toy_tensor(toy, "targets", DTYPE_I32, ROWS, 0, LIFETIME_PROGRAM);
+    toy->order = toy_tensor(toy, "order", DTYPE_I32, ROWS, 0, LIFETIME_PROGRAM);
+    toy->starts = toy_tensor(toy, "starts", DTYPE_I32, ROWS + 2, 0, LIFETIME_PROGRAM);
+    toy->losses = toy_tensor(toy, "losses", DTYPE_F32, ROWS, 0, LIFETIME_PROGRAM);
+    toy->graph->tensors[toy->losses].input = false;
+    toy->graph->tensors[toy->losses].output = true;
+}
+
+/* The body: [N, C] out of ids. */
+static int32_t toy_body(struct toy *toy)
+{
+    const struct autodiff_parameter *at = toy->parameter;
+    const int32_t embed[] = {toy->ids, at[TOY_WTE].tensor, at[TOY_WPE].tensor, toy->scalars, TENSOR_NONE};
+    int32_t x = toy_op(toy, 0, OP_EMBED_FORWARD, (struct op_attrs){.time = TIME}, embed, EMBED_FORWARD_Y);
+    const int32_t norm[] = {x, at[TOY_GAIN].tensor, at[TOY_BIAS].tensor, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
+    int32_t n = toy_op(toy, 0, OP_LAYERNORM_FORWARD, (struct op_attrs){.epsilon = 1e-5f}, norm, LAYERNORM_FORWARD_Y);
+    int32_t a = toy_gemm(toy, 0, n, at[TOY_TWICE].tensor, false), u = toy_gemm(toy, 0, n, at[TOY_TWICE].tensor, true);
+    int32_t sum = toy_residual(toy, toy_residual(toy, a, u), x);
+    const int32_t attention[] = {toy_gemm(toy, 0, x, at[TOY_QKV].tensor, false), toy->scalars, TENSOR_NONE,
+                                 TENSOR_NONE};
+    struct op_attrs heads = {
+        .heads = 2, .kv_heads = 2, .time = TIME, .softmax_scale = 0.7f, .dropout = 0.2f, .site = 3};
+    int32_t mixed = toy_op(toy, 0, OP_ATTENTION_FORWARD, heads, attention, ATTENTION_FORWARD_Y);
+    int32_t both = toy_residual(toy, sum, mixed), twice = toy_residual(toy, both, both);
+    const int32_t drop[] = {toy_gelu(toy, twice, GELU_TANH), toy->scalars, TENSOR_NONE};
+    int32_t dropped =
+        toy_op(toy, 0, OP_DROPOUT, (struct op_attrs){.dropout = 0.3f, .site = 9, .time = TIME}, drop, DROPOUT_Y);
+    (void)toy_gelu(toy, sum, GELU_ERF); /* nothing depends on this one */
+    return toy_residual(toy, dropped, toy_residual(toy, both, x));
+}
+
+static void toy_loss(struct toy *toy, int32_t hidden)
+{
+    static const int64_t rows[] = {3, 5, 2};
+    int64_t first = 0;
+    for (int32_t c = 0; c < 3; c++) {
+        int32_t part, targets = TENSOR_NONE, losses = TENSOR_NONE;
+        enum gt_status status = graph_view_add(toy->graph, hidden, first, rows[c], &part);
+        if (status == GT_OK)
+            status = graph_view_add(toy->graph, toy->targets, first, rows[c], &targets);
+        if (status == GT_OK)
+            status = graph_view_add(toy->graph, toy->losses, first, rows[c], &losses);
+        rig_need(status == GT_OK, "views");
+        const int32_t operands[] = {targets, toy->scalars,
+                                    toy_gemm(toy, c + 1, part, toy->parameter[TOY_WTE].tensor, true), losses};
+        struct op_attrs attrs = {.vocab = VOCAB, .gradient = true};
+        (void)toy_op(toy, c + 1, OP_CROSS_ENTROPY, attrs, operands, CROSS_ENTROPY_LOSSES);
+        first += rows[c];
+    }
+    const int32_t sum[] = {toy->losses, toy->scalars};
+    (void)toy_op(toy, 0, OP_LOSS_SUM, (struct op_attrs){0}, sum, LOSS_SUM_SCALARS);
+}
+
+static void toy_open(struct toy *toy, bool accumulate)
+{
+    rig_need(hostmem_create(&toy->mem) == GT_OK, "hostmem");
+    rig_need(graph_create(toy->mem, &toy->graph) == GT_OK, "graph");
+    rig_need(graph_program_add(toy->graph, "toy", PHASE_TRAIN, &toy->program) == GT_OK, "program");
+    toy_parameters_add(toy);
+    toy_loss(toy, toy_body(toy));
+    struct autodiff_options options = {.program = toy->program,
+                                       .parameters = toy->parameter,
+                                       .parameter_count = TOY_PARAMETERS,
+                                       .order = toy->order,
+                                       .starts = toy->starts,
+                                       .accumulate_parameters = accumulate};
+    ck_assert_int_eq(autodiff_run(toy->graph, &options), GT_OK);
+    ck_assert(graph_check(toy->graph));
+}
+
+static void toy_close(struct toy *toy)
+{
+    graph_destroy(toy->graph);
+    hostmem_destroy(toy->mem);
+}
+
+/* What the host gives a toy: the same numbers for the replica and for the device. */
+struct toy_host {
+    int32_t ids[ROWS], targets[ROWS], order[ROWS], starts[ROWS + 2];
+    float weights[TOY_PARAMETERS][CHANNELS * 3 * CHANNELS];
+    float gradients[TOY_PARAMETERS][CHANNELS * 3 * CHANNELS]; /* before */
+    union scalar_word scalars[SCALAR_WORDS];
+};
+
+static void toy_host_fill(struct toy_host *host, uint64_t seed)
+{
+    memset(host, 0, sizeof *host);
+    for (uint64_t i = 0; i < ROWS; i++) {
+        host->ids[i] = (int32_t)(rig_uniform(seed, 100, i) * VOCAB);
+        host->targets[i] = i == 6 ? -1 : (int32_t)(rig_uniform(seed, 101, i) * VOCAB);
+    }
+    rig_order(host->ids, ROWS, host->order, host->starts);
+    for (uint64_t p = 0; p < TOY_PARAMETERS; p++) {
+        for (uint64_t i = 0; i < CHANNELS * 3 * CHANNELS; i++) {
+            host->weights[p][i] = (float)((p == TOY_GAIN ? 1.0 : 0.0) + 0.5 * rig_normal(seed, p, i));
+            host->gradients[p][i] = (float)rig_normal(seed, 50 + p, i);
+        }
+    }
+    host->scalars[SCALAR_LOSS_GRADIENT].f = 0.125f;
+    host->scalars[SCALAR_STEP].i = 4;
+    host->scalars[SCALAR_SEED_LO].u = 99;
+    host->scalars[SCALAR_SAMPLE_BASE].i = 6;
+}
+
+static void toy_fill(const struct toy *toy, const struct toy_host *host, struct replica *replica)
+{
+    replica_poison(replica);
+    for (int i = 0; i < ROWS; i++) {
+        replica->value[toy->ids][i] = host->ids[i];
+        replica->value[toy->targets][i] = host->targets[i];
+        replica->value[toy->order][i] = host->order[i];
+    }
+    for (int i = 0; i < ROWS + 2; i++)
+        replica->value[toy->starts][i] = host->starts[i];
+    for (int p = 0; p < TOY_PARAMETERS; p++) {
+        int64_t count = graph_tensor_elements(toy->graph, toy->parameter[p].tensor);
+        for (int64_t i = 0; i < count; i++) {
+            replica->value[toy->parameter[p].tensor][i] = (double)host->weights[p][i];
+            replica->value[toy->parameter[p].gradient][i] = (double)host->gradients[p][i];
+        }
+    }
+    double *scalars = replica->value[toy->scalars];
+    memset(scalars, 0, SCALAR_WORDS * sizeof *scalars);
+    scalars[SCALAR_LOSS_GRADIENT] = (double)host->scalars[SCALAR_LOSS_GRADIENT].f;
+    scalars[SCALAR_STEP] = host->scalars[SCALAR_STEP].i;
+    scalars[SCALAR_SEED_LO] = host->scalars[SCALAR_SEED_LO].u;
+    scalars[SCALAR_SAMPLE_BASE] = host->scalars[SCALAR_SAMPLE_BASE].i;
+}
+
+/* The loss that the gradients are of, with one element of one parameter moved. */
+static double toy_loss_at(const struct toy *toy, const struct toy_host *host, struct replica *replica, int parameter,
+                          int64_t element, double by)
+{
+    toy_fill(toy, host, replica);
+    replica->value[toy->parameter[parameter].tensor][element] += by;
+    replica_run(replica, toy->program);
+    return replica->value[toy->scalars][SCALAR_LOSS_SUM] * (double)host->scalars[SCALAR_LOSS_GRADIENT].f;
+}
+
+START_TEST(toy_meets_the_differences)
+{
+    bool accumulate = _i == 1;
+    struct toy toy;
+    struct toy_host host;
+    struct replica replica, moved;
+    toy_open(&toy, accumulate);
+    toy_host_fill(&host, unit_seed());
+    replica_create(toy.graph, &replica);
+    replica_create(toy.graph, &moved);
+    toy_fill(&toy, &host, &replica);
+    replica_run(&replica, toy.program);
+    double worst = 0.0;
+    for (int p = 0; p < TOY_PARAMETERS; p++) {
+        int64_t count = graph_tensor_elements(toy.graph, toy.parameter[p].tensor);
+        for (int64_t i = 0; i < count; i++) {
+            double up = toy_loss_at(&toy, &host, &moved, p, i, DIFFERENCE);
+            double slope = (up - toy_loss_at(&toy, &host, &moved, p, i, -DIFFERENCE)) / (2.0 * DIFFERENCE);
+            double gradient = replica.value[toy.parameter[p].gradient][i];
+            if (accumulate)
+                gradient -= (double)host.gradients[p][i];
+            worst = fabs(gradient - slope) > worst ? fabs(gradient - slope) : worst;
+            ck_assert_msg(fabs(gradient - slope) <= DIFFERENCE_BOUND,
+                          "parameter %d, element %d: rule %.9g, difference %.9g", p, (int)i, gradient, slope);
+        }
+    }
+    printf("toy: worst %.2g\n", worst);
+    replica_destroy(&moved);
+    replica_destroy(&replica);
+    toy_close(&toy);
+}
+END_TEST
+
+static void toy_upload(struct exec *exec, const struct toy *toy, const struct toy_host *host)
+{
+    enum gt_status status = exec_upload(exec, toy->ids, 0, host->ids, ROWS);
+    for (int p = 0; p < TOY_PARAMETERS && status == GT_OK; p++) {
+        int64_t count = graph_tensor_elements(toy->graph, toy->parameter[p].tensor);
+        status = exec_upload(exec, toy->parameter[p].tensor, 0, host->weights[p], count);
+        if (status == GT_OK)
+            status = exec_upload(exec, toy->parameter[p].gradient, 0, host->gradients[p], count);
+    }
+    if (status == GT_OK)
+        status = exec_upload(exec, toy->targets, 0, host->targets, ROWS);
+    if (status == GT_OK)
+        status = exec_upload(exec, toy->order, 0, host->order, ROWS);
+    if (status == GT_OK)
+        status = exec_upload(exec, toy->starts, 0, host->starts, ROWS + 2);
+    if (status == GT_OK)
+        status = exec_upload(exec, toy->scalars, 0, host->scalars, SCALAR_WORDS);
+    rig_need(status == GT_OK, "upload");
+}
+
+START_TEST(toy_runs_on_the_device)
+{
+    struct toy toy;
+    struct toy_host host;
+    struct replica replica;
+    struct backend *inner, *device;
+    struct backend_info info;
+    struct plan *plan;
+    struct exec *exec;
+    toy_open(&toy, _i == 1);
+    toy_host_fill(&host, unit_seed());
+    rig_need(backend_registry()[0]->open(&(struct backend_open_options){.threads = 2}, &inner) == GT_OK, "device");
+    rig_need(backend_wrap(inner, &device) == GT_OK && device->ops->info(device, &info) == GT_OK, "wrapper");
+    struct plan_options options = {
+        .backend = device->ops, .device = device, .alignment_bytes = info.alignment_bytes, .guard_bytes = 256};
+    ck_assert_int_eq(plan_create(toy.mem, toy.graph, &options, &plan), GT_OK);
+    ck_assert(plan_verify(plan));
+    ck_assert_int_eq(exec_create(toy.mem, device, plan, &(struct exec_options){.poison = true}, &exec), GT_OK);
+    toy_upload(exec, &toy, &host);
+    ck_assert_int_eq(exec_run(exec, toy.program), GT_OK);
+    replica_create(toy.graph, &replica);
+    toy_fill(&toy, &host, &replica);
+    replica_run(&replica, toy.program);
+    for (int p = 0; p < TOY_PARAMETERS; p++) {
+        float ours[CHANNELS * 3 * CHANNELS];
+        int64_t count = graph_tensor_elements(toy.graph, toy.parameter[p].gradient);
+        ck_assert_int_eq(exec_download(exec, toy.parameter[p].gradient, 0, ours, count), GT_OK);
+        double distance = replica_distance(ours, replica.value[toy.parameter[p].gradient], count);
+        ck_assert_msg(distance <= GRADIENT_BOUND, "parameter %d: %.3g", p, distance);
+    }
+    replica_destroy(&replica);
+    hostmem_phase_set(toy.mem, HOSTMEM_CLOSE);
+    exec_destroy(exec);
+    plan_destroy(plan);
+    device->ops->close(device);
+    toy_close(&toy);
+}
+END_TEST
+
+/* Along a random direction in one parameter. */
+static double gpt_slope(const struct replica *start, struct replica *moved, struct rig *rig, int32_t program, int32_t p,
+                        double by)
+{
+    const struct graph *graph = rig->model->graph;
+    int32_t tensor = rig->model->parameters.at[p].tensor;
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        if (graph->tensors[t].base == TENSOR_NONE)
+            memcpy(moved->value[t], start->value[t], (size_t)graph_tensor_elements(graph, t) * sizeof(double));
+    }
+    for (int64_t i = 0; i < graph_tensor_elements(graph, tensor); i++)
+        moved->value[tensor][i] += by * rig_normal(unit_seed(), 900 + (uint64_t)p, (uint64_t)i);
+    replica_run(moved, program);
+    return moved->value[rig->model->scalars][SCALAR_LOSS_SUM] * moved->value[rig->model->scalars][SCALAR_LOSS_GRADIENT];
+}
+
+START_TEST(gpt_meets_the_differences)
+{
+    struct rig rig;
+    struct replica start, run, moved;
+    struct model_options options = rig_options(_i % 2 == 0, _i < 2 ? 0.0f : 0.25f, _i % 2 == 0 ? GELU_TANH : GELU_ERF);
+    rig_open(&rig, &options, &(struct rig_how){.threads = 1}, unit_seed());
+    int32_t program = rig.model->train_first.program;
+    rig_feed(&rig, &rig.model->train_first, 1);
+    replica_create(rig.model->graph, &start);
+    replica_create(rig.model->graph, &run);
+    replica_create(rig.model->graph, &moved);
+    replica_poison(&start);
+    replica_load(&start, &rig, program);
+    replica_poison(&run);
+    replica_load(&run, &rig, program);
+    replica_run(&run, program);
+    double worst = 0.0;
+    for (int32_t p = 0; p < rig.model->parameters.count; p++) {
+        const struct parameter *parameter = &rig.model->parameters.at[p];
+        double along = 0.0;
+        for (int64_t i = 0; i < graph_tensor_elements(rig.model->graph, parameter->tensor); i++)
+            along += run.value[parameter->gradient][i] * rig_normal(unit_seed(), 900 + (uint64_t)p, (uint64_t)i);
+        double up = gpt_slope(&start, &moved, &rig, program, p, DIFFERENCE);
+        double slope = (up - gpt_slope(&start, &moved, &rig, program, p, -DIFFERENCE)) / (2.0 * DIFFERENCE);
+        worst = fabs(along - slope) > worst ? fabs(along - slope) : worst;
+        ck_assert_msg(fabs(along - slope) <= DIFFERENCE_BOUND, "%s: rule %.9g, difference %.9g", parameter->name, along,
+                      slope);
+        ck_assert_msg(fabs(slope) > 1e-6, "%s does nothing", parameter->name);
+    }
+    printf("gpt %d: worst %.2g\n", _i, worst);
+    replica_destroy(&moved);
+    replica_destroy(&run);
+    replica_destroy(&start);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(an_op_without_a_rule_is_refused)
+{
+    struct toy toy;
+    rig_need(hostmem_create(&toy.mem) == GT_OK && graph_create(toy.mem, &toy.graph) == GT_OK, "graph");
+    rig_need(graph_program_add(toy.graph, "toy", PHASE_TRAIN, &toy.program) == GT_OK, "program");
+    toy_parameters_add(&toy);
+    int32_t copy[] = {toy_body(&toy), TENSOR_NONE};
+    struct tensor like = toy.graph->tensors[copy[0]];
+    rig_need(graph_tensor_add(toy.graph, &like, &copy[1]) == GT_OK, "copy");
+    (void)toy_op(&toy, 0, OP_COPY, (struct op_attrs){0}, copy, COPY_Y);
+    toy_loss(&toy, copy[1]);
+    struct autodiff_options options = {.program = toy.program,
+                                       .parameters = toy.parameter,
+                                       .parameter_count = TOY_PARAMETERS,
+                                       .order = toy.order,
+                                       .starts = toy.starts};
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    ck_assert_int_eq(autodiff_run(toy.graph, &options), GT_USAGE);
+    log_capture_one_error(&capture, "copy has no backward rule");
+    log_capture_end();
+    toy_close(&toy);
+}
+END_TEST
+
+Suite *autodiff_suite(void)
+{
+    Suite *suite = suite_create("autodiff");
+    TCase *tests = tcase_create("autodiff");
+    tcase_add_loop_test(tests, toy_meets_the_differences, 0, 2);
+    tcase_add_loop_test(tests, toy_runs_on_the_device, 0, 2);
+    tcase_add_loop_test(tests, gpt_meets_the_differences, 0, 4);
+    tcase_add_test(tests, an_op_without_a_rule_is_refused);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(autodiff)

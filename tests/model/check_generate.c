@@ -1,0 +1,230 @@
+/* Sampling with a key-value cache against whole forward passes, and the draw itself.
+ *
+ * The evaluation program, which has no cache, is the judge: with one sample per word of the vocabulary as the last target,
+ * its losses are all the logits of a position but for a constant.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/model/model_fixture.h"
+#include "tests/unit/unit_main.h"
+#include "train/generate.h"
+
+#define LOSS_BOUND 1e-5
+#define TIME 8
+#define VOCAB 11
+
+static struct model_options generate_options_make(int variant)
+{
+    struct model_options options = rig_options(variant % 2 == 0, 0.0f, variant % 2 == 0 ? GELU_ERF : GELU_TANH);
+    options.train = false;
+    options.evaluate_batch = VOCAB;
+    options.prefill_time = 1 + variant; /* 1 .. 4: divides the context or not */
+    return options;
+}
+
+/* losses[j] of word j after tokens[count], count <= TIME, by a whole forward pass. */
+static void forward_losses(struct rig *rig, const int32_t *tokens, int64_t count, float losses[VOCAB])
+{
+    const struct program_io *io = &rig->model->evaluate;
+    int32_t ids[VOCAB * TIME] = {0}, targets[VOCAB * TIME];
+    float all[VOCAB * TIME];
+    for (int32_t word = 0; word < VOCAB; word++) {
+        for (int64_t t = 0; t < TIME; t++)
+            targets[word * TIME + t] = -1;
+        memcpy(ids + word * TIME, tokens, (size_t)count * sizeof *ids);
+        targets[word * TIME + count - 1] = word;
+    }
+    rig_need(exec_upload(rig->exec, io->ids, 0, ids, VOCAB * TIME) == GT_OK, "ids");
+    rig_need(exec_upload(rig->exec, io->targets, 0, targets, VOCAB * TIME) == GT_OK, "targets");
+    int32_t position = rig->scalars[SCALAR_POSITION].i;
+    rig->scalars[SCALAR_POSITION].i = 0;
+    rig_run(rig, io->program);
+    rig->scalars[SCALAR_POSITION].i = position;
+    rig_need(exec_download(rig->exec, io->losses, 0, all, VOCAB * TIME) == GT_OK, "losses");
+    for (int32_t word = 0; word < VOCAB; word++)
+        losses[word] = all[word * TIME + count - 1];
+}
+
+static double log_sum_exp(const float *logits)
+{
+    double largest = -INFINITY, sum = 0.0;
+    for (int32_t i = 0; i < VOCAB; i++)
+        largest = (double)logits[i] > largest ? (double)logits[i] : largest;
+    for (int32_t i = 0; i < VOCAB; i++)
+        sum += exp((double)logits[i] - largest);
+    return largest + log(sum);
+}
+
+static void tokens_draw(uint64_t stream, int32_t *tokens, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        tokens[i] = (int32_t)(rig_uniform(unit_seed(), stream, (uint64_t)i) * VOCAB);
+}
+
+START_TEST(decoding_equals_a_whole_forward_pass)
+{
+    struct rig rig;
+    struct model_options options = generate_options_make(_i);
+    int32_t tokens[TIME];
+    float cached[TIME][VOCAB];
+    rig_open(&rig, &options, &(struct rig_how){.threads = 2, .poison = true, .guard_bytes = 256}, unit_seed());
+    tokens_draw(77, tokens, TIME);
+    /* Evaluation may lie over the cache: all decoding first. */
+    for (int32_t t = 0; t < TIME; t++) {
+        rig.scalars[SCALAR_POSITION].i = t;
+        rig_need(exec_upload(rig.exec, rig.model->decode.ids, 0, &tokens[t], 1) == GT_OK, "id");
+        rig_run(&rig, rig.model->decode.program);
+        rig_need(exec_download(rig.exec, rig.model->decode.logits, 0, cached[t], VOCAB) == GT_OK, "logits");
+    }
+    for (int32_t t = 0; t < TIME; t++) {
+        float losses[VOCAB];
+        double sum = log_sum_exp(cached[t]);
+        forward_losses(&rig, tokens, t + 1, losses);
+        for (int32_t word = 0; word < VOCAB; word++) {
+            double loss = sum - (double)cached[t][word];
+            ck_assert_msg(fabs(loss - (double)losses[word]) <= LOSS_BOUND,
+                          "position %d, word %d: cached %.9g, whole %.9g", (int)t, (int)word, loss,
+                          (double)losses[word]);
+        }
+    }
+    rig_close(&rig);
+}
+END_TEST
+
+/* Three contexts long, from prompts of several lengths: each greedy token is the likeliest after its window. */
+START_TEST(generation_sees_its_window)
+{
+    static const int64_t prompts[] = {1, 2, 5, TIME, TIME + 3, 2 * TIME};
+    for (size_t p = 0; p < sizeof prompts / sizeof prompts[0]; p++) {
+        struct rig rig;
+        struct model_options options = generate_options_make(_i);
+        int32_t tokens[3 * TIME];
+        struct generator *generator;
+        struct generate_options greedy = {.seed = unit_seed(), .temperature = 1.0, .top_k = 1};
+        rig_open(&rig, &options, &(struct rig_how){.threads = 2}, unit_seed() + p);
+        struct session session = {.mem = rig.mem, .model = rig.model, .exec = rig.exec};
+        tokens_draw(p, tokens, prompts[p]);
+        ck_assert_int_eq(generator_create(rig.mem, &session, &greedy, 3 * TIME + 1, &generator), GT_OK);
+        ck_assert_int_eq(generator_begin(generator, 0, tokens, prompts[p]), GT_OK);
+        for (int64_t i = prompts[p]; i < 3 * TIME; i++)
+            ck_assert_int_eq(generator_next(generator, &tokens[i]), GT_OK);
+        for (int64_t i = prompts[p]; i < 3 * TIME; i++) {
+            int64_t seen = i < TIME ? i : TIME;
+            float losses[VOCAB], least = INFINITY;
+            forward_losses(&rig, tokens + i - seen, seen, losses);
+            for (int32_t word = 0; word < VOCAB; word++)
+                least = losses[word] < least ? losses[word] : least;
+            ck_assert_int_ge(tokens[i], 0);
+            ck_assert_int_lt(tokens[i], VOCAB);
+            ck_assert_msg((double)(losses[tokens[i]] - least) <= LOSS_BOUND,
+                          "prompt %d, token %d: loss %.9g, least %.9g", (int)prompts[p], (int)i,
+                          (double)losses[tokens[i]], (double)least);
+        }
+        generator_destroy(generator);
+        rig_close(&rig);
+    }
+}
+END_TEST
+
+START_TEST(sequences_begin_anew)
+{
+    struct rig rig;
+    struct model_options options = generate_options_make(2);
+    struct generator *generator;
+    struct generate_options hot = {.seed = 3, .temperature = 5.0, .top_k = 0};
+    int32_t prompt[2] = {1, 2}, first[2][12], again[12];
+    rig_open(&rig, &options, &(struct rig_how){.threads = 1}, unit_seed());
+    struct session session = {.mem = rig.mem, .model = rig.model, .exec = rig.exec};
+    ck_assert_int_eq(generator_create(rig.mem, &session, &hot, 20, &generator), GT_OK);
+    for (int64_t sequence = 0; sequence < 3; sequence++) {
+        ck_assert_int_eq(generator_begin(generator, sequence % 2, prompt, 2), GT_OK);
+        for (int i = 0; i < 12; i++)
+            ck_assert_int_eq(generator_next(generator, sequence == 2 ? &again[i] : &first[sequence][i]), GT_OK);
+    }
+    ck_assert_int_eq(memcmp(first[0], again, sizeof again), 0);
+    ck_assert_int_ne(memcmp(first[0], first[1], sizeof again), 0);
+    generator_destroy(generator);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(draws_follow_the_distribution)
+{
+    static const float logits[6] = {0.5f, -1.0f, 2.0f, 0.0f, 1.0f, -3.0f};
+    float scratch[6];
+    int counts[6] = {0};
+    double sum = 0.0;
+    const int draws = 100000;
+    for (int i = 0; i < draws; i++)
+        counts[generate_draw(logits, 6, 0.7, 0, ((double)i + 0.5) / draws, scratch)]++;
+    for (int i = 0; i < 6; i++)
+        sum += exp((double)logits[i] / 0.7);
+    for (int i = 0; i < 6; i++)
+        ck_assert_int_le(abs(counts[i] - (int)(draws * exp((double)logits[i] / 0.7) / sum)), 1);
+}
+END_TEST
+
+START_TEST(draws_are_limited_to_the_likeliest)
+{
+    static const float logits[7] = {1.0f, 3.0f, 2.0f, 3.0f, -INFINITY, 2.0f, 0.0f};
+    static const char *const allowed[] = {"1111011", "0101000", "0101000", "0111010", "0111010", "1111010"};
+    float scratch[7];
+    for (int64_t k = 0; k < 6; k++) {
+        char seen[] = "0000000";
+        for (int i = 0; i < 5000; i++)
+            seen[generate_draw(logits, 7, 1.0, k, (double)i / 5000, scratch)] = '1';
+        ck_assert_str_eq(seen, allowed[k]); /* equal logits at the edge stay, as in nanoGPT */
+    }
+    ck_assert_int_eq(generate_draw(logits, 7, 1.0, 100, 0.0, scratch), 0);
+    ck_assert_int_eq(generate_draw(logits, 7, 1e-6, 0, 0.999999, scratch), 3);
+    ck_assert_int_eq(generate_draw(logits, 7, 1.0, 0, 0.99999999999, scratch), 6);
+}
+END_TEST
+
+START_TEST(a_generator_that_gets_no_memory)
+{
+    struct rig rig;
+    struct model_options options = generate_options_make(0);
+    struct generate_options how = {.seed = 1, .temperature = 1.0};
+    size_t failures = 0;
+    rig_open(&rig, &options, &(struct rig_how){.threads = 1}, unit_seed());
+    struct session session = {.mem = rig.mem, .model = rig.model, .exec = rig.exec};
+    for (size_t n = 1; n < 20; n++) {
+        struct generator *generator = NULL;
+        struct hostmem_counters before, after;
+        hostmem_counters_get(rig.mem, &before);
+        hostmem_fail_at(rig.mem, n);
+        enum gt_status status = generator_create(rig.mem, &session, &how, 5, &generator);
+        hostmem_fail_at(rig.mem, 0);
+        if (status == GT_OK) {
+            generator_destroy(generator);
+            break;
+        }
+        failures++;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        ck_assert_ptr_null(generator);
+        hostmem_counters_get(rig.mem, &after);
+        ck_assert_uint_eq(before.live_bytes, after.live_bytes);
+    }
+    ck_assert_uint_ge(failures, 4);
+    rig_close(&rig);
+}
+END_TEST
+
+Suite *generate_suite(void)
+{
+    Suite *suite = suite_create("generate");
+    TCase *tests = tcase_create("generate");
+    tcase_add_loop_test(tests, decoding_equals_a_whole_forward_pass, 0, 4);
+    tcase_add_loop_test(tests, generation_sees_its_window, 0, 4);
+    tcase_add_test(tests, sequences_begin_anew);
+    tcase_add_test(tests, draws_follow_the_distribution);
+    tcase_add_test(tests, draws_are_limited_to_the_likeliest);
+    tcase_add_test(tests, a_generator_that_gets_no_memory);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(generate)

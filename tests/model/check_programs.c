@@ -1,0 +1,301 @@
+/* The programs of a small GPT as a whole: against the oracle in double, with dead bytes poisoned, over a sweep of shapes.
+ *
+ *   oracle     train (first, next, remainder), update and evaluate on the device meet the oracle run of the same op lists:
+ *              losses, and every parameter's gradient within 1e-5 of its norm (research/reliability.md, section 2), with
+ *              dropout on and off
+ *   poison     dead bytes filled with NaN and guard bands around every tensor change no bit of any program's results
+ *   plans      plan_verify holds for batches, chunks, remainders, biases and dropout; the device meets each of them
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/model/model_fixture.h"
+#include "tests/unit/unit_main.h"
+
+#define GRADIENT_BOUND 1e-5
+
+struct variant {
+    bool bias;
+    float dropout;
+    enum gelu_kind gelu;
+};
+
+static const struct variant variants[] = {
+    {true, 0.0f, GELU_ERF}, {false, 0.0f, GELU_TANH}, {true, 0.2f, GELU_TANH}, {false, 0.3f, GELU_ERF}};
+#define VARIANTS ((int)(sizeof variants / sizeof variants[0]))
+
+static void rig_variant(struct rig *rig, int index, const struct rig_how *how)
+{
+    const struct variant *variant = &variants[index];
+    struct model_options options = rig_options(variant->bias, variant->dropout, variant->gelu);
+    rig_open(rig, &options, how, unit_seed() + (uint64_t)index);
+}
+
+/* Runs a program on both sides from the device's state; compares the loss and, unless `tensors` is 0, gradients. */
+static double both_run(struct rig *rig, const struct program_io *io, bool gradients)
+{
+    struct replica replica;
+    double worst = 0.0;
+    replica_create(rig->model->graph, &replica);
+    replica_poison(&replica);
+    rig->scalars[SCALAR_LOSS_SUM].f = 0.0f;
+    replica_load(&replica, rig, io->program);
+    rig_run(rig, io->program);
+    replica_run(&replica, io->program);
+    double loss = (double)rig->scalars[SCALAR_LOSS_SUM].f,
+           expected = replica.value[rig->model->scalars][SCALAR_LOSS_SUM];
+    ck_assert_msg(fabs(loss - expected) <= 1e-6 * fabs(expected), "loss %.9g, oracle %.9g", loss, expected);
+    for (int32_t p = 0; gradients && p < rig->model->parameters.count; p++) {
+        const struct parameter *parameter = &rig->model->parameters.at[p];
+        int64_t count = graph_tensor_elements(rig->model->graph, parameter->gradient);
+        float *ours = rig_download(rig, parameter->gradient);
+        double distance = replica_distance(ours, replica.value[parameter->gradient], count);
+        ck_assert_msg(distance <= GRADIENT_BOUND, "gradient of %s: %.3g", parameter->name, distance);
+        worst = distance > worst ? distance : worst;
+        free(ours);
+    }
+    replica_destroy(&replica);
+    return worst;
+}
+
+START_TEST(training_meets_the_oracle)
+{
+    struct rig rig;
+    rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
+    const struct program_io *steps[] = {&rig.model->train_first, &rig.model->train_next, &rig.model->train_remainder};
+    double worst = 0.0;
+    int32_t sample = 0;
+    for (uint64_t k = 0; k < 3; k++) {
+        rig.scalars[SCALAR_SAMPLE_BASE].i = sample;
+        rig_feed(&rig, steps[k], k);
+        double distance = both_run(&rig, steps[k], true);
+        worst = distance > worst ? distance : worst;
+        sample += steps[k]->batch;
+    }
+    printf("bias %d, dropout %.1f: worst gradient %.2g\n", variants[_i].bias, (double)variants[_i].dropout, worst);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(update_meets_the_oracle)
+{
+    struct rig rig;
+    struct replica replica;
+    rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
+    rig_feed(&rig, &rig.model->train_first, 0);
+    rig_run(&rig, rig.model->train_first.program);
+    replica_create(rig.model->graph, &replica);
+    replica_load(&replica, &rig, rig.model->update.program);
+    rig_run(&rig, rig.model->update.program);
+    replica_run(&replica, rig.model->update.program);
+    const double *scalars = replica.value[rig.model->scalars];
+    double norm = (double)rig.scalars[SCALAR_GRAD_NORM].f;
+    ck_assert_msg(fabs(norm - scalars[SCALAR_GRAD_NORM]) <= 1e-6 * norm, "norm %.9g, %.9g", norm,
+                  scalars[SCALAR_GRAD_NORM]);
+    ck_assert_int_eq(rig.scalars[SCALAR_ADAM_STEP].i, 1);
+    ck_assert_int_eq(rig.scalars[SCALAR_FOUND_INF].i, 0);
+    for (int32_t p = 0; p < rig.model->parameters.count; p++) {
+        const struct parameter *parameter = &rig.model->parameters.at[p];
+        int64_t count = graph_tensor_elements(rig.model->graph, parameter->tensor);
+        const int32_t tensors[3] = {parameter->tensor, parameter->m, parameter->v};
+        for (int k = 0; k < 3; k++) {
+            float *ours = rig_download(&rig, tensors[k]);
+            double distance = replica_distance(ours, replica.value[tensors[k]], count);
+            ck_assert_msg(distance <= GRADIENT_BOUND, "%s of %s: %.3g",
+                          k == 0   ? "value"
+                          : k == 1 ? "m"
+                                   : "v",
+                          parameter->name, distance);
+            free(ours);
+        }
+    }
+    replica_destroy(&replica);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(evaluation_meets_the_oracle)
+{
+    struct rig rig;
+    rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
+    rig_feed(&rig, &rig.model->evaluate, 3);
+    both_run(&rig, &rig.model->evaluate, false);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(a_gradient_that_is_not_finite_changes_nothing)
+{
+    struct rig rig;
+    float infinite = INFINITY;
+    rig_variant(&rig, 0, &(struct rig_how){.threads = 2});
+    rig_feed(&rig, &rig.model->train_first, 0);
+    rig_run(&rig, rig.model->train_first.program);
+    const struct parameter *parameter = &rig.model->parameters.at[2];
+    rig_need(exec_upload(rig.exec, parameter->gradient, 1, &infinite, 1) == GT_OK, "upload");
+    int64_t count = graph_tensor_elements(rig.model->graph, parameter->tensor);
+    float *before = rig_download(&rig, parameter->tensor);
+    rig_run(&rig, rig.model->update.program);
+    float *after = rig_download(&rig, parameter->tensor), *m = rig_download(&rig, parameter->m);
+    ck_assert_int_eq(rig.scalars[SCALAR_FOUND_INF].i, 1);
+    ck_assert_int_eq(rig.scalars[SCALAR_ADAM_STEP].i, 0);
+    ck_assert_int_eq(memcmp(before, after, (size_t)count * sizeof(float)), 0);
+    for (int64_t i = 0; i < count; i++)
+        ck_assert(m[i] == 0.0f);
+    free(m);
+    free(after);
+    free(before);
+    rig_close(&rig);
+}
+END_TEST
+
+/* A run of everything; the bits of all that a host reads, appended to `out`. */
+struct bits {
+    float *at;
+    size_t count;
+};
+
+static void bits_add(struct bits *bits, struct rig *rig, int32_t tensor)
+{
+    size_t count = (size_t)graph_tensor_elements(rig->model->graph, tensor);
+    float *values = rig_download(rig, tensor);
+    bits->at = realloc(bits->at, (bits->count + count) * sizeof(float));
+    rig_need(bits->at != NULL, "out of memory");
+    memcpy(bits->at + bits->count, values, count * sizeof(float));
+    bits->count += count;
+    free(values);
+}
+
+static void everything_run(struct rig *rig, struct bits *bits)
+{
+    const struct model *model = rig->model;
+    const struct program_io *steps[] = {&model->train_first, &model->train_next, &model->train_remainder};
+    for (int round = 0; round < 2; round++) {
+        for (uint64_t k = 0; k < 3; k++) {
+            rig_feed(rig, steps[k], 10 * (uint64_t)round + k);
+            rig_run(rig, steps[k]->program);
+            bits_add(bits, rig, steps[k]->losses);
+        }
+        for (int32_t p = 0; p < model->parameters.count; p++)
+            bits_add(bits, rig, model->parameters.at[p].gradient);
+        rig_run(rig, model->update.program);
+        rig_feed(rig, &model->evaluate, 50);
+        rig_run(rig, model->evaluate.program);
+        bits_add(bits, rig, model->evaluate.losses);
+        rig->scalars[SCALAR_POSITION].i = 0;
+        rig_feed(rig, &model->prefill, 60);
+        rig_run(rig, model->prefill.program);
+        rig->scalars[SCALAR_POSITION].i = 3;
+        rig_feed(rig, &model->decode, 61);
+        rig_run(rig, model->decode.program);
+        bits_add(bits, rig, model->decode.logits);
+        rig->scalars[SCALAR_POSITION].i = 0;
+        for (int32_t p = 0; p < model->parameters.count; p++) {
+            bits_add(bits, rig, model->parameters.at[p].tensor);
+            bits_add(bits, rig, model->parameters.at[p].m);
+            bits_add(bits, rig, model->parameters.at[p].v);
+        }
+    }
+}
+
+static void bits_same(const struct bits *a, const struct bits *b, const char *what)
+{
+    ck_assert_uint_eq(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        ck_assert_msg(!isnan(a->at[i]), "%s: number %zu is a NaN", what, i);
+        ck_assert_msg(memcmp(&a->at[i], &b->at[i], sizeof(float)) == 0, "%s: number %zu is %.9g, else %.9g", what, i,
+                      (double)a->at[i], (double)b->at[i]);
+    }
+}
+
+START_TEST(poison_and_threads_change_no_bit)
+{
+    static const struct rig_how ways[] = {
+        {.threads = 1}, {.threads = 1, .poison = true, .guard_bytes = 256}, {.threads = 2}, {.threads = 3}};
+    struct bits first = {NULL, 0};
+    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+        struct rig rig;
+        struct bits bits = {NULL, 0};
+        rig_variant(&rig, _i, &ways[w]);
+        ck_assert(plan_verify(rig.plan));
+        everything_run(&rig, &bits);
+        rig_close(&rig);
+        if (w == 0) {
+            first = bits;
+            bits_same(&first, &first, "plain");
+        } else {
+            bits_same(&bits, &first, ways[w].poison ? "poisoned" : "threads");
+            free(bits.at);
+        }
+    }
+    free(first.at);
+}
+END_TEST
+
+/* One shape of the sweep; the loss of a step must not depend on how it is cut. */
+static double swept_loss(const struct model_options *options)
+{
+    struct rig rig;
+    double loss = 0.0;
+    rig_open(&rig, options, &(struct rig_how){.threads = 2, .poison = true, .guard_bytes = 256}, unit_seed());
+    ck_assert(plan_verify(rig.plan));
+    ck_assert(graph_check(rig.model->graph));
+    for (int32_t k = 0; k < options->micro_steps; k++) {
+        bool remainder = k > 0 && k == options->micro_steps - 1 && options->remainder_batch > 0;
+        const struct program_io *io = k == 0      ? &rig.model->train_first
+                                      : remainder ? &rig.model->train_remainder
+                                                  : &rig.model->train_next;
+        rig.scalars[SCALAR_LOSS_SUM].f = 0.0f;
+        rig_feed(&rig, io, (uint64_t)k);
+        rig_run(&rig, io->program);
+        loss += (double)rig.scalars[SCALAR_LOSS_SUM].f;
+    }
+    rig_run(&rig, rig.model->update.program);
+    ck_assert_int_eq(rig.scalars[SCALAR_FOUND_INF].i, 0);
+    rig_close(&rig);
+    return loss;
+}
+
+START_TEST(every_shape_has_a_plan_that_holds)
+{
+    static const int32_t batches[][3] = {{1, 1, 0}, {1, 3, 0}, {3, 2, 1}, {5, 1, 0}, {4, 3, 3}};
+    static const int32_t chunks[] = {1, 5, 8, 1000};
+    int shapes = 0;
+    for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
+        double first = 0.0;
+        for (size_t c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
+            struct model_options options = rig_options(variants[_i].bias, variants[_i].dropout, variants[_i].gelu);
+            options.micro_batch = batches[b][0];
+            options.micro_steps = batches[b][1];
+            options.remainder_batch = batches[b][2];
+            options.loss_chunk_rows = chunks[c];
+            double loss = swept_loss(&options);
+            ck_assert(loss > 0.0);
+            if (c == 0)
+                first = loss;
+            ck_assert_msg(fabs(loss - first) <= 1e-6 * first, "loss %.9g with chunks of %d, %.9g with 1", loss,
+                          (int)chunks[c], first);
+            shapes++;
+        }
+    }
+    ck_assert_int_eq(shapes, 20);
+}
+END_TEST
+
+Suite *programs_suite(void)
+{
+    Suite *suite = suite_create("programs");
+    TCase *tests = tcase_create("programs");
+    tcase_add_loop_test(tests, training_meets_the_oracle, 0, VARIANTS);
+    tcase_add_loop_test(tests, update_meets_the_oracle, 0, VARIANTS);
+    tcase_add_loop_test(tests, evaluation_meets_the_oracle, 0, VARIANTS);
+    tcase_add_test(tests, a_gradient_that_is_not_finite_changes_nothing);
+    tcase_add_loop_test(tests, poison_and_threads_change_no_bit, 0, VARIANTS);
+    tcase_add_loop_test(tests, every_shape_has_a_plan_that_holds, 0, VARIANTS);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(programs)

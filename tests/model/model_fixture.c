@@ -1,0 +1,307 @@
+/* Whole programs on a device and in double: see model_fixture.h.  Random numbers are Philox with keys of their own; nothing
+ * here shares code with data/, train/ or the initial weights of a real run. */
+#include "tests/model/model_fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "tests/ref/ref.h"
+
+#define STREAM_DATA 1000000
+
+void rig_need(bool good, const char *text)
+{
+    if (good)
+        return;
+    fprintf(stderr, "model fixture: %s\n", text);
+    exit(EXIT_FAILURE);
+}
+
+static void *need_memory(size_t count, size_t size)
+{
+    void *memory = calloc(count + 1, size);
+    rig_need(memory != NULL, "out of memory");
+    return memory;
+}
+
+double rig_uniform(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    struct philox_key key = {{(uint32_t)seed, 0x7e577e57u}};
+    struct philox_block counter = {
+        {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(seed >> 32)}};
+    struct philox_block bits = philox4x32_10(key, counter);
+    return ((double)bits.word[0] + 0.5) / 4294967296.0;
+}
+
+double rig_normal(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    double radius = sqrt(-2.0 * log(rig_uniform(seed, 2 * stream, index)));
+    return radius * cos(6.283185307179586 * rig_uniform(seed, 2 * stream + 1, index));
+}
+
+struct model_options rig_options(bool bias, float dropout, enum gelu_kind gelu)
+{
+    return (struct model_options){
+        .config = {.n_layer = 2,
+                   .n_head = 2,
+                   .n_kv_head = 2,
+                   .n_embd = 16,
+                   .block_size = 8,
+                   .vocab_size = 11,
+                   .padded_vocab_size = 16,
+                   .bias = bias,
+                   .dropout = dropout,
+                   .gelu = gelu,
+                   .layernorm_epsilon = 1e-5f},
+        .train = true,
+        .evaluate = true,
+        .generate = true,
+        .micro_batch = 3,
+        .micro_steps = 3,
+        .remainder_batch = 1,
+        .loss_chunk_rows = 7,
+        .evaluate_batch = 2,
+        .generate_batch = 1,
+        .prefill_time = 3,
+        .beta1 = 0.9f,
+        .beta2 = 0.95f,
+        .weight_decay = 0.1f,
+        .grad_clip = 1.0f,
+        .adam_epsilon = 1e-8f,
+        .correction_rows = 4,
+    };
+}
+
+/* Gains near 1, everything else near 0; rows beyond the vocabulary are 0. */
+static void weights_fill(struct rig *rig)
+{
+    struct graph *graph = rig->model->graph;
+    for (int32_t p = 0; p < rig->model->parameters.count; p++) {
+        const struct parameter *parameter = &rig->model->parameters.at[p];
+        int64_t count = graph_tensor_elements(graph, parameter->tensor);
+        int64_t saved = count / graph->tensors[parameter->tensor].dims[0] * parameter->saved_rows;
+        float *values = need_memory((size_t)count, sizeof(float));
+        for (int64_t i = 0; i < saved; i++)
+            values[i] = (float)((parameter->init == INIT_ONE ? 1.0 : 0.0) +
+                                0.3 * rig_normal(rig->seed, (uint64_t)p, (uint64_t)i));
+        rig_need(exec_upload(rig->exec, parameter->tensor, 0, values, count) == GT_OK, "upload");
+        memset(values, 0, (size_t)count * sizeof(float));
+        if (parameter->m != TENSOR_NONE)
+            rig_need(exec_upload(rig->exec, parameter->m, 0, values, count) == GT_OK, "upload");
+        if (parameter->v != TENSOR_NONE)
+            rig_need(exec_upload(rig->exec, parameter->v, 0, values, count) == GT_OK, "upload");
+        free(values);
+    }
+}
+
+static void corrections_fill(struct rig *rig)
+{
+    const struct model_options *options = &rig->model->options;
+    for (int32_t row = 0; row < options->correction_rows && options->train; row++) {
+        float pair[2] = {(float)(1.0 - pow((double)options->beta1, row + 1)),
+                         (float)(1.0 - pow((double)options->beta2, row + 1))};
+        rig_need(exec_upload(rig->exec, rig->model->corrections, 2 * (int64_t)row, pair, 2) == GT_OK, "upload");
+    }
+}
+
+void rig_open(struct rig *rig, const struct model_options *options, const struct rig_how *how, uint64_t seed)
+{
+    struct backend_open_options open = {.threads = how->threads};
+    struct backend *inner;
+    struct backend_info info;
+    *rig = (struct rig){.seed = seed};
+    rig_need(hostmem_create(&rig->mem) == GT_OK, "hostmem");
+    rig_need(model_create(rig->mem, options, &rig->model) == GT_OK, "model");
+    rig_need(backend_registry()[0]->open(&open, &inner) == GT_OK, "device");
+    rig_need(backend_wrap(inner, &rig->device) == GT_OK, "wrapper");
+    rig_need(rig->device->ops->info(rig->device, &info) == GT_OK, "device info");
+    struct plan_options plan = {.backend = rig->device->ops,
+                                .device = rig->device,
+                                .alignment_bytes = info.alignment_bytes,
+                                .largest_segment_bytes = info.largest_allocation_bytes,
+                                .guard_bytes = how->guard_bytes};
+    struct exec_options exec = {.poison = how->poison};
+    rig_need(plan_create(rig->mem, rig->model->graph, &plan, &rig->plan) == GT_OK, "plan");
+    rig_need(exec_create(rig->mem, rig->device, rig->plan, &exec, &rig->exec) == GT_OK, "exec");
+    rig->scalars[SCALAR_LEARNING_RATE].f = 1e-2f;
+    rig->scalars[SCALAR_LOSS_GRADIENT].f = 0.02f;
+    rig->scalars[SCALAR_UNSCALE].f = 1.0f;
+    rig->scalars[SCALAR_STEP].i = 5;
+    rig->scalars[SCALAR_SEED_LO].u = (uint32_t)seed;
+    weights_fill(rig);
+    corrections_fill(rig);
+}
+
+void rig_close(struct rig *rig)
+{
+    hostmem_phase_set(rig->mem, HOSTMEM_CLOSE);
+    exec_destroy(rig->exec);
+    plan_destroy(rig->plan);
+    rig->device->ops->close(rig->device);
+    model_destroy(rig->model);
+    hostmem_destroy(rig->mem);
+}
+
+void rig_order(const int32_t *ids, int64_t rows, int32_t *order, int32_t *starts)
+{
+    int32_t id_max = 0, groups = 0;
+    int64_t at = 0;
+    memset(starts, 0, (size_t)(rows + 2) * sizeof(int32_t));
+    for (int64_t i = 0; i < rows; i++)
+        id_max = ids[i] > id_max ? ids[i] : id_max;
+    for (int32_t id = 0; id <= id_max; id++) {
+        int64_t begin = at;
+        for (int64_t i = 0; i < rows; i++) {
+            if (ids[i] == id)
+                order[at++] = (int32_t)i;
+        }
+        if (at > begin)
+            starts[1 + groups++] = (int32_t)begin;
+    }
+    starts[0] = groups;
+    starts[1 + groups] = (int32_t)rows;
+}
+
+void rig_feed(struct rig *rig, const struct program_io *io, uint64_t which)
+{
+    int64_t rows = (int64_t)io->batch * io->time;
+    int32_t vocab = rig->model->options.config.vocab_size;
+    int32_t *ids = need_memory((size_t)rows, sizeof *ids), *targets = need_memory((size_t)rows, sizeof *targets);
+    int32_t *order = need_memory((size_t)rows, sizeof *order), *starts = need_memory((size_t)rows + 2, sizeof *starts);
+    for (int64_t i = 0; i < rows; i++) {
+        ids[i] = (int32_t)(rig_uniform(rig->seed, STREAM_DATA + which, (uint64_t)i) * vocab);
+        targets[i] = (int32_t)(rig_uniform(rig->seed, STREAM_DATA + which, (uint64_t)(rows + i)) * vocab);
+        if (i % 9 == 4)
+            targets[i] = -1;
+    }
+    rig_order(ids, rows, order, starts);
+    enum gt_status status = exec_upload(rig->exec, io->ids, 0, ids, rows);
+    if (status == GT_OK && io->targets != TENSOR_NONE)
+        status = exec_upload(rig->exec, io->targets, 0, targets, rows);
+    if (status == GT_OK && io->order != TENSOR_NONE)
+        status = exec_upload(rig->exec, io->order, 0, order, rows);
+    if (status == GT_OK && io->starts != TENSOR_NONE)
+        status = exec_upload(rig->exec, io->starts, 0, starts, rows + 2);
+    rig_need(status == GT_OK, "upload of data");
+    free(starts);
+    free(order);
+    free(targets);
+    free(ids);
+}
+
+void rig_run(struct rig *rig, int32_t program)
+{
+    int32_t scalars = rig->model->scalars;
+    rig_need(exec_upload(rig->exec, scalars, 0, rig->scalars, SCALAR_WORDS) == GT_OK, "upload of scalars");
+    rig_need(exec_run(rig->exec, program) == GT_OK, "a program fails");
+    rig_need(exec_download(rig->exec, scalars, 0, rig->scalars, SCALAR_WORDS) == GT_OK, "download of scalars");
+}
+
+void *rig_download(struct rig *rig, int32_t tensor)
+{
+    int64_t count = graph_tensor_elements(rig->model->graph, tensor);
+    void *values = need_memory((size_t)count, sizeof(float));
+    rig_need(exec_download(rig->exec, tensor, 0, values, count) == GT_OK, "download");
+    return values;
+}
+
+void replica_create(const struct graph *graph, struct replica *out)
+{
+    *out = (struct replica){graph, need_memory((size_t)graph->tensor_count, sizeof(double *))};
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        if (graph->tensors[t].base == TENSOR_NONE)
+            out->value[t] = need_memory((size_t)graph_tensor_elements(graph, t), sizeof(double));
+    }
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        if (graph->tensors[t].base != TENSOR_NONE)
+            out->value[t] = out->value[graph_storage(graph, t)] + graph->tensors[t].view_offset;
+    }
+}
+
+void replica_destroy(struct replica *replica)
+{
+    for (int32_t t = 0; t < replica->graph->tensor_count; t++) {
+        if (replica->graph->tensors[t].base == TENSOR_NONE)
+            free(replica->value[t]);
+    }
+    free(replica->value);
+}
+
+void replica_poison(struct replica *replica)
+{
+    for (int32_t t = 0; t < replica->graph->tensor_count; t++) {
+        int64_t count = graph_tensor_elements(replica->graph, t);
+        for (int64_t i = 0; i < count; i++)
+            replica->value[t][i] = (double)NAN;
+    }
+}
+
+void replica_run(struct replica *replica, int32_t program)
+{
+    const struct program *ops = &replica->graph->programs[program];
+    for (int32_t i = 0; i < ops->count; i++) {
+        const struct op *op = &ops->ops[i];
+        struct op_call call;
+        struct ref_tensors tensors = {{NULL}, {NULL}};
+        graph_call(replica->graph, op, &call);
+        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+            if (op->operand[s] == TENSOR_NONE)
+                continue;
+            tensors.value[s] = replica->value[op->operand[s]];
+            if (op_direction(op->kind, &op->attrs, s) != OPERAND_IN)
+                tensors.term[s] =
+                    need_memory((size_t)graph_tensor_elements(replica->graph, op->operand[s]), sizeof(double));
+        }
+        ref_run(&call, &tensors);
+        for (int32_t s = 0; s < OP_OPERANDS_MAX; s++)
+            free(tensors.term[s]);
+    }
+}
+
+/* The scalars are a block of words of three types. */
+static void scalars_load(double *to, const union scalar_word *from)
+{
+    for (int32_t slot = 0; slot < SCALAR_WORDS; slot++) {
+        to[slot] = (double)from[slot].f;
+        if (slot == SCALAR_FOUND_INF || slot == SCALAR_ADAM_STEP || slot == SCALAR_STEP || slot == SCALAR_SAMPLE_BASE ||
+            slot == SCALAR_POSITION)
+            to[slot] = (double)from[slot].i;
+        if (slot == SCALAR_SEED_LO || slot == SCALAR_SEED_HI)
+            to[slot] = (double)from[slot].u;
+    }
+}
+
+void replica_load(struct replica *replica, struct rig *rig, int32_t program)
+{
+    const struct graph *graph = replica->graph;
+    struct tensor_range *ranges = need_memory((size_t)graph->tensor_count, sizeof *ranges);
+    graph_ranges(graph, program, ranges);
+    for (int32_t t = 0; t < graph->tensor_count; t++) {
+        const struct tensor *tensor = &graph->tensors[t];
+        bool kept = tensor->lifetime != LIFETIME_PROGRAM && tensor->phase == graph->programs[program].phase;
+        bool input = tensor->input && ranges[t].first != graph->programs[program].count;
+        if (tensor->base != TENSOR_NONE || !(kept || input || tensor->lifetime == LIFETIME_RUN))
+            continue;
+        void *values = rig_download(rig, t);
+        int64_t count = graph_tensor_elements(graph, t);
+        for (int64_t i = 0; i < count; i++)
+            replica->value[t][i] =
+                tensor->dtype == DTYPE_I32 ? (double)((const int32_t *)values)[i] : (double)((const float *)values)[i];
+        free(values);
+    }
+    scalars_load(replica->value[rig->model->scalars], rig->scalars);
+    free(ranges);
+}
+
+double replica_distance(const float *a, const double *b, int64_t count)
+{
+    double difference = 0.0, size = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += b[i] * b[i];
+    }
+    return difference == 0.0 ? 0.0 : sqrt(difference / size);
+}

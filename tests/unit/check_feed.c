@@ -1,0 +1,176 @@
+/* feed.c and evaluate.c: folders, what lands in the data tensors, and a walk through a whole split. */
+#include <math.h>
+
+#include "tests/unit/data_fixture.h"
+#include "train/evaluate.h"
+#include "train/feed.h"
+
+#define TOKENS 100
+#define TIME 8
+
+struct rig {
+    struct data_fixture data;
+    struct config config;
+    struct session session;
+    struct feed feed;
+};
+
+/* Token i of train is i, of val (3 i) mod 100. */
+static void rig_open(struct rig *rig)
+{
+    uint16_t ids[TOKENS];
+    struct model_config model;
+    struct model_options options;
+    struct session_choices choices = {0};
+    fixture_open(&rig->data);
+    for (int i = 0; i < TOKENS; i++)
+        ids[i] = (uint16_t)i;
+    fixture_write(&rig->data, "train.bin", ids, sizeof ids);
+    for (int i = 0; i < TOKENS; i++)
+        ids[i] = (uint16_t)(3 * i % TOKENS);
+    fixture_write(&rig->data, "val.bin", ids, sizeof ids);
+    config_defaults(&rig->config, CONFIG_TRAIN);
+    rig->config.n_layer = rig->config.n_head = 1;
+    rig->config.n_embd = 8;
+    rig->config.block_size = TIME;
+    rig->config.vocab_size = TOKENS;
+    rig->config.batch_size = 3;
+    rig->config.gradient_accumulation_steps = 1;
+    rig->config.eval_iters = 2;
+    rig->config.eval_batch_size = 4;
+    rig->config.threads = 1;
+    session_model_config(&rig->config, 0, &model);
+    session_train_options(&rig->config, &choices, &model, &options);
+    ck_assert_int_eq(session_open(rig->data.mem, &rig->config, &options, &rig->session), GT_OK);
+    ck_assert_int_eq(session_start(&rig->session), GT_OK);
+    ck_assert_int_eq(session_weights_init(&rig->session, 1), GT_OK);
+    ck_assert_int_eq(feed_open(rig->data.mem, &rig->config, rig->data.folder, TOKENS, 4, &rig->feed), GT_OK);
+}
+
+static void rig_close(struct rig *rig)
+{
+    feed_close(&rig->feed);
+    feed_close(&rig->feed);
+    session_close(&rig->session);
+    fixture_close(&rig->data);
+}
+
+static void download(struct rig *rig, int32_t tensor, int32_t *out, int64_t count)
+{
+    ck_assert_int_eq(exec_download(rig->session.exec, tensor, 0, out, count), GT_OK);
+}
+
+START_TEST(folders_as_in_nanogpt)
+{
+    struct config config;
+    char folder[FILE_PATH_MAX];
+    config_defaults(&config, CONFIG_TRAIN);
+    snprintf(config.dataset, sizeof config.dataset, "openwebtext");
+    ck_assert_int_eq(feed_folder(&config, folder), GT_OK);
+    ck_assert_str_eq(folder, "data/openwebtext");
+    snprintf(config.dataset, sizeof config.dataset, "./mine");
+    ck_assert_int_eq(feed_folder(&config, folder), GT_OK);
+    ck_assert_int_eq(strncmp(folder, "./mine", 6), 0);
+}
+END_TEST
+
+START_TEST(a_micro_step_gets_its_samples)
+{
+    struct rig rig;
+    const struct program_io *io;
+    int32_t ids[3 * TIME], targets[3 * TIME], order[3 * TIME], starts[3 * TIME + 2];
+    rig_open(&rig);
+    io = &rig.session.model->train_first;
+    for (int64_t iter = 0; iter < 5; iter++) {
+        ck_assert_int_eq(feed_train(&rig.feed, &rig.session, io, iter, 0), GT_OK);
+        download(&rig, io->ids, ids, 3 * TIME);
+        download(&rig, io->targets, targets, 3 * TIME);
+        download(&rig, io->order, order, 3 * TIME);
+        download(&rig, io->starts, starts, 3 * TIME + 2);
+        for (int64_t s = 0; s < 3; s++) {
+            int64_t position = sampler_position(rig.feed.sampler[TOKEN_TRAIN], iter, s);
+            for (int64_t t = 0; t < TIME; t++) {
+                ck_assert_int_eq(ids[s * TIME + t], position + t);
+                ck_assert_int_eq(targets[s * TIME + t], position + t + 1);
+            }
+        }
+        for (int i = 1; i < 3 * TIME; i++)
+            ck_assert_int_le(ids[order[i - 1]], ids[order[i]]);
+        ck_assert_int_eq(starts[1 + starts[0]], 3 * TIME);
+    }
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(an_evaluation_that_is_not_full_ignores_the_rest)
+{
+    struct rig rig;
+    int32_t targets[4 * TIME];
+    rig_open(&rig);
+    const struct program_io *io = &rig.session.model->evaluate;
+    ck_assert_int_eq(feed_evaluate(&rig.feed, &rig.session, TOKEN_VAL, 7, 0, 2), GT_OK);
+    download(&rig, io->targets, targets, 4 * TIME);
+    for (int64_t s = 0; s < 2; s++) {
+        int64_t position = sampler_position_eval(rig.feed.sampler[TOKEN_VAL], TOKEN_VAL, 7, s);
+        for (int64_t t = 0; t < TIME; t++)
+            ck_assert_int_eq(targets[s * TIME + t], 3 * (position + t + 1) % TOKENS);
+    }
+    for (int i = 2 * TIME; i < 4 * TIME; i++)
+        ck_assert_int_eq(targets[i], BATCH_TARGET_IGNORED);
+    rig_close(&rig);
+}
+END_TEST
+
+/* With weights of which all logits are 0, every loss is log V: any target counted twice or not at all moves the mean. */
+START_TEST(a_whole_split_counts_every_target_once)
+{
+    struct rig rig;
+    struct progress progress = {0};
+    double loss;
+    rig_open(&rig);
+    ck_assert_int_eq(session_tensor_zero(&rig.session, rig.session.model->parameters.at[0].tensor), GT_OK);
+    rig.config.eval_iters = 0;
+    struct evaluation evaluation = {&rig.session, &rig.feed, &progress, 0};
+    for (int split = 0; split < 2; split++) {
+        ck_assert_int_eq(evaluation_split_loss(&evaluation, (enum token_split)split, &loss), GT_OK);
+        ck_assert_msg(fabs(loss - log(100.0)) <= 1e-6, "loss %.9g", loss);
+    }
+    int64_t counted = 0, windows = sampler_window_count(rig.feed.sampler[TOKEN_TRAIN], true);
+    for (int64_t i = 0; i < windows; i++)
+        ck_assert_int_eq(feed_windows(&rig.feed, &rig.session, TOKEN_TRAIN, i, 1, &counted), GT_OK);
+    ck_assert_int_eq(counted, TOKENS - 1);
+    rig.config.eval_iters = 3; /* 9 samples in batches of 4 */
+    ck_assert_int_eq(evaluation_split_loss(&evaluation, TOKEN_VAL, &loss), GT_OK);
+    ck_assert_msg(fabs(loss - log(100.0)) <= 1e-6, "loss %.9g", loss);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(bad_folders_leave_nothing_open)
+{
+    struct rig rig;
+    struct feed feed;
+    rig_open(&rig);
+    ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, "absent-folder", TOKENS, 4, &feed), GT_DATA);
+    ck_assert_ptr_nonnull(strstr(rig.data.line, "absent-folder"));
+    ck_assert_int_eq(unlink(fixture_path(&rig.data, "val.bin")), 0);
+    ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, rig.data.folder, TOKENS, 4, &feed), GT_DATA);
+    ck_assert_ptr_nonnull(strstr(rig.data.line, "val"));
+    rig_close(&rig);
+}
+END_TEST
+
+Suite *feed_suite(void)
+{
+    Suite *suite = suite_create("feed");
+    TCase *tests = tcase_create("feed");
+    tcase_add_test(tests, folders_as_in_nanogpt);
+    tcase_add_test(tests, a_micro_step_gets_its_samples);
+    tcase_add_test(tests, an_evaluation_that_is_not_full_ignores_the_rest);
+    tcase_add_test(tests, a_whole_split_counts_every_target_once);
+    tcase_add_test(tests, bad_folders_leave_nothing_open);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(feed)

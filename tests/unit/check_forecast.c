@@ -1,0 +1,94 @@
+/* forecast.c: how many evaluations a run does, how measurements replace the model, and the model on a real session. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+#include "train/evaluate.h"
+#include "train/forecast.h"
+
+/* By the loop's own rule: an evaluation where the iteration is a multiple of the interval. */
+static int64_t evaluations_counted(int64_t from, int64_t last, int64_t interval)
+{
+    int64_t count = 0;
+    for (int64_t iter = from; iter <= last; iter++)
+        count += iter % interval == 0;
+    return count;
+}
+
+START_TEST(evaluations_are_counted)
+{
+    for (int64_t interval = 1; interval < 9; interval++) {
+        for (int64_t last = 0; last < 30; last++) {
+            for (int64_t from = 0; from <= last + 1; from++) {
+                struct config config = {.max_iters = last, .eval_interval = interval};
+                ck_assert_int_eq(forecast_evaluations(&config, from), evaluations_counted(from, last, interval));
+            }
+        }
+    }
+    struct config only = {.max_iters = 100, .eval_interval = 10, .eval_only = true};
+    ck_assert_int_eq(forecast_evaluations(&only, 0), 1);
+}
+END_TEST
+
+START_TEST(measurements_replace_the_model)
+{
+    struct forecast forecast = {.step_seconds = 100.0, .evaluation_seconds = 50.0, .steps = 10, .evaluations = 2};
+    ck_assert(forecast_seconds_left(&forecast) == 1100.0);
+    forecast_step_measured(&forecast, 2.0);
+    ck_assert(forecast.measured);
+    ck_assert(forecast.step_seconds == 2.0);
+    ck_assert_int_eq(forecast.steps, 9);
+    for (int i = 0; i < 100; i++)
+        forecast_step_measured(&forecast, 4.0);
+    ck_assert(fabs(forecast.step_seconds - 4.0) < 1e-3);
+    ck_assert_int_eq(forecast.steps, 0);
+    forecast_evaluation_measured(&forecast, 3.0);
+    ck_assert(forecast_seconds_left(&forecast) == 3.0);
+    forecast_evaluation_measured(&forecast, 3.0);
+    forecast_evaluation_measured(&forecast, 3.0);
+    ck_assert(forecast_seconds_left(&forecast) == 0.0);
+}
+END_TEST
+
+START_TEST(the_line_says_what_it_is)
+{
+    struct log_capture capture;
+    struct forecast forecast = {.step_seconds = 0.5, .evaluation_seconds = 10.0, .steps = 100, .evaluations = 5};
+    log_capture_begin(&capture);
+    forecast_log(&forecast);
+    ck_assert_int_eq(capture.lines, 1);
+    ck_assert_ptr_nonnull(strstr(capture.text, "modelled"));
+    ck_assert_ptr_nonnull(strstr(capture.text, "x 100"));
+    ck_assert_ptr_nonnull(strstr(capture.text, "(50 % of the time)"));
+    struct forecast nothing = {.measured = true};
+    forecast_log(&nothing);
+    ck_assert_ptr_nonnull(strstr(capture.text, "measured"));
+    ck_assert_ptr_nonnull(strstr(capture.text, "(0 % of the time)"));
+    log_capture_end();
+}
+END_TEST
+
+START_TEST(runs_of_the_evaluation_program)
+{
+    struct model model = {.options = {.evaluate_batch = 4}};
+    struct config config = {.eval_iters = 5, .batch_size = 3};
+    ck_assert_int_eq(evaluation_runs(&config, &model), 4); /* 15 samples */
+    config.eval_iters = 0;
+    ck_assert_int_eq(evaluation_runs(&config, &model), 0);
+}
+END_TEST
+
+Suite *forecast_suite(void)
+{
+    Suite *suite = suite_create("forecast");
+    TCase *tests = tcase_create("forecast");
+    tcase_add_test(tests, evaluations_are_counted);
+    tcase_add_test(tests, measurements_replace_the_model);
+    tcase_add_test(tests, the_line_says_what_it_is);
+    tcase_add_test(tests, runs_of_the_evaluation_program);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(forecast)

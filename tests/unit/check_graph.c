@@ -1,0 +1,265 @@
+/* graph.c and gpt2.c: tensors, views, ops and the checks; what the builder puts into a program. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "tests/unit/graph_fixture.h"
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+struct fixture {
+    struct hostmem *mem;
+    struct graph *graph;
+    struct log_capture log;
+};
+
+static void begin(struct fixture *fixture)
+{
+    ck_assert(hostmem_create(&fixture->mem) == GT_OK && graph_create(fixture->mem, &fixture->graph) == GT_OK);
+    log_capture_begin(&fixture->log);
+}
+
+static void end(struct fixture *fixture)
+{
+    log_capture_end();
+    graph_destroy(fixture->graph);
+    hostmem_destroy(fixture->mem);
+}
+
+START_TEST(views_lie_inside_their_base)
+{
+    struct fixture f;
+    int32_t inner, innermost;
+    begin(&f);
+    int32_t base = fixture_tensor(f.graph, "base", 10, 4, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
+    ck_assert_int_eq(graph_view_add(f.graph, base, 2, 6, &inner), GT_OK);
+    ck_assert_int_eq(graph_storage(f.graph, inner), base);
+    ck_assert_int_eq(f.graph->tensors[inner].view_offset, 8);
+    ck_assert_int_eq(graph_tensor_elements(f.graph, inner), 24);
+    ck_assert_uint_eq(graph_tensor_bytes(f.graph, inner), 96);
+    ck_assert_str_eq(f.graph->tensors[inner].name, "base[2:+6]");
+    ck_assert(graph_check(f.graph));
+    innermost = inner;
+    f.graph->tensors[innermost].view_offset = 20;
+    ck_assert(!graph_check(f.graph));
+    log_capture_one_error(&f.log, "not inside its base base");
+    end(&f);
+}
+END_TEST
+
+START_TEST(tensors_beyond_63_bits_are_refused)
+{
+    struct fixture f;
+    int32_t out = 77;
+    begin(&f);
+    struct tensor tensor = {.name = "huge", .dtype = DTYPE_F32, .rank = 2, .base = TENSOR_NONE};
+    tensor.dims[0] = INT64_C(1) << 40;
+    tensor.dims[1] = INT64_C(1) << 40;
+    ck_assert_int_eq(graph_tensor_add(f.graph, &tensor, &out), GT_USAGE);
+    log_capture_one_error(&f.log, "huge");
+    tensor.dims[0] = -1;
+    ck_assert_int_eq(graph_tensor_add(f.graph, &tensor, &out), GT_USAGE);
+    ck_assert_int_eq(out, 77);
+    end(&f);
+}
+END_TEST
+
+START_TEST(reading_before_writing_is_found)
+{
+    struct fixture f;
+    begin(&f);
+    int32_t program = fixture_program(f.graph, "one", PHASE_TRAIN);
+    int32_t x = fixture_tensor(f.graph, "x", 4, 4, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
+    int32_t y = fixture_copy(f.graph, program, x, TENSOR_NONE, false);
+    ck_assert_int_ne(y, TENSOR_NONE);
+    ck_assert(!graph_check(f.graph));
+    log_capture_one_error(&f.log, "copy reads tensor x before anything wrote it");
+    f.graph->tensors[x].input = true;
+    ck_assert(graph_check(f.graph));
+    int32_t other = fixture_program(f.graph, "two", PHASE_TRAIN);
+    (void)fixture_copy(f.graph, other, y, TENSOR_NONE, false);
+    ck_assert(!graph_check(f.graph));
+    log_capture_one_error(&f.log, "used by two programs");
+    end(&f);
+}
+END_TEST
+
+START_TEST(shapes_that_do_not_fit_are_refused)
+{
+    struct fixture f;
+    begin(&f);
+    int32_t program = fixture_program(f.graph, "one", PHASE_TRAIN);
+    int32_t a = fixture_tensor(f.graph, "a", 3, 4, LIFETIME_RUN, CATEGORY_PARAMETER);
+    int32_t b = fixture_tensor(f.graph, "b", 5, 6, LIFETIME_RUN, CATEGORY_PARAMETER);
+    struct graph_pen pen = {.graph = f.graph, .program = program, .pass = PASS_FORWARD, .layer = -1};
+    struct op_attrs attrs = {0};
+    int32_t operands[GEMM_OPERANDS] = {a, b, TENSOR_NONE, TENSOR_NONE}, tensors = f.graph->tensor_count;
+    ck_assert_int_eq(graph_op_add(&pen, OP_GEMM, &attrs, "product", operands), GT_USAGE);
+    ck_assert_int_eq(f.log.lines, 1);
+    ck_assert_ptr_nonnull(strstr(f.log.text, "gemm"));
+    ck_assert_int_eq(f.graph->programs[program].count, 0);
+    ck_assert_int_eq(f.graph->tensor_count, tensors);
+    end(&f);
+}
+END_TEST
+
+START_TEST(ranges_reach_from_first_to_last_use)
+{
+    struct fixture f;
+    begin(&f);
+    int32_t program = fixture_program(f.graph, "one", PHASE_TRAIN);
+    int32_t x = fixture_tensor(f.graph, "x", 4, 4, LIFETIME_PROGRAM, CATEGORY_DATA), view;
+    f.graph->tensors[x].input = true;
+    int32_t a = fixture_copy(f.graph, program, x, TENSOR_NONE, false); /* op 0 */
+    int32_t b = fixture_residual(f.graph, program, a, a, TENSOR_NONE); /* op 1 */
+    int32_t c = fixture_residual(f.graph, program, b, a, TENSOR_NONE); /* op 2 */
+    ck_assert_int_eq(graph_view_add(f.graph, c, 1, 2, &view), GT_OK);
+    int32_t d = fixture_copy(f.graph, program, view, TENSOR_NONE, false); /* op 3 */
+    f.graph->tensors[d].output = true;
+    struct tensor_range *ranges = calloc((size_t)f.graph->tensor_count, sizeof *ranges);
+    ck_assert_ptr_nonnull(ranges);
+    graph_ranges(f.graph, program, ranges);
+    ck_assert_int_eq(ranges[x].first, -1);
+    ck_assert_int_eq(ranges[x].last, 0);
+    ck_assert_int_eq(ranges[a].first, 0);
+    ck_assert_int_eq(ranges[a].last, 2);
+    ck_assert_int_eq(ranges[c].last, 3);
+    ck_assert_int_eq(ranges[view].first, ranges[c].first);
+    ck_assert_int_eq(ranges[d].last, 4);
+    free(ranges);
+    end(&f);
+}
+END_TEST
+
+static struct model *small_model(struct hostmem *mem, bool bias, float dropout)
+{
+    struct model_options options = {.config = {.n_layer = 2,
+                                               .n_head = 2,
+                                               .n_kv_head = 2,
+                                               .n_embd = 8,
+                                               .block_size = 5,
+                                               .vocab_size = 11,
+                                               .padded_vocab_size = 11,
+                                               .bias = bias,
+                                               .dropout = dropout},
+                                    .train = true,
+                                    .evaluate = true,
+                                    .generate = true,
+                                    .micro_batch = 2,
+                                    .micro_steps = 1,
+                                    .loss_chunk_rows = 4,
+                                    .evaluate_batch = 1,
+                                    .generate_batch = 1,
+                                    .prefill_time = 2,
+                                    .correction_rows = 1};
+    struct model *model;
+    ck_assert_int_eq(model_create(mem, &options, &model), GT_OK);
+    return model;
+}
+
+static int32_t count_of(const struct program *program, enum op_kind kind)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < program->count; i++)
+        count += program->ops[i].kind == kind;
+    return count;
+}
+
+START_TEST(the_builder_makes_gpt2)
+{
+    struct fixture f;
+    begin(&f);
+    struct model *model = small_model(f.mem, true, 0.1f);
+    const struct program *train = &model->graph->programs[model->train_first.program];
+    const struct program *evaluate = &model->graph->programs[model->evaluate.program];
+    const struct program *prefill = &model->graph->programs[model->prefill.program];
+    const struct program *decode = &model->graph->programs[model->decode.program];
+    ck_assert_int_eq(count_of(train, OP_LAYERNORM_FORWARD), 5);
+    ck_assert_int_eq(count_of(train, OP_LAYERNORM_BACKWARD), 5);
+    ck_assert_int_eq(count_of(train, OP_DROPOUT), 2 * (1 + 2 * 2)); /* forward and backward */
+    ck_assert_int_eq(count_of(train, OP_CROSS_ENTROPY), 3);         /* 10 rows in chunks of 4, 4, 2 */
+    ck_assert_int_eq(count_of(train, OP_GEMM), 3 * (4 * 2 + 3));
+    ck_assert_int_eq(count_of(train, OP_BIAS_BACKWARD), 4 * 2);
+    ck_assert_int_eq(count_of(evaluate, OP_DROPOUT), 0);
+    ck_assert_int_eq(count_of(evaluate, OP_CROSS_ENTROPY), 2);
+    for (int32_t i = 0; i < evaluate->count; i++)
+        ck_assert_int_eq(evaluate->ops[i].pass, PASS_FORWARD);
+    /* Prefill ends at the last block's keys and values; decoding goes on to the logits. */
+    ck_assert_int_eq(prefill->ops[prefill->count - 1].kind, OP_ATTENTION_CACHED);
+    ck_assert_int_eq(count_of(prefill, OP_GELU_FORWARD), 1);
+    ck_assert_int_eq(count_of(decode, OP_GELU_FORWARD), 2);
+    ck_assert_int_eq(decode->ops[decode->count - 1].operand[GEMM_D], model->decode.logits);
+    model_destroy(model);
+    model = small_model(f.mem, false, 0.0f);
+    train = &model->graph->programs[model->train_first.program];
+    ck_assert_int_eq(count_of(train, OP_DROPOUT), 0);
+    ck_assert_int_eq(count_of(train, OP_BIAS_BACKWARD), 0);
+    model_destroy(model);
+    end(&f);
+}
+END_TEST
+
+START_TEST(dropout_sites_are_all_different)
+{
+    struct fixture f;
+    bool seen[64] = {false};
+    int sites = 0;
+    begin(&f);
+    struct model *model = small_model(f.mem, true, 0.1f);
+    const struct program *train = &model->graph->programs[model->train_first.program];
+    for (int32_t i = 0; i < train->count; i++) {
+        const struct op *op = &train->ops[i];
+        if (op->pass != PASS_FORWARD || op->attrs.dropout == 0.0f)
+            continue;
+        ck_assert_int_ge(op->attrs.site, 0);
+        ck_assert_int_lt(op->attrs.site, 64);
+        ck_assert(!seen[op->attrs.site]);
+        seen[op->attrs.site] = true;
+        sites++;
+    }
+    ck_assert_int_eq(sites, 1 + 3 * 2);
+    model_destroy(model);
+    end(&f);
+}
+END_TEST
+
+START_TEST(printing_names_every_op)
+{
+    struct fixture f;
+    begin(&f);
+    struct model *model = small_model(f.mem, true, 0.1f);
+    FILE *file = tmpfile();
+    ck_assert_ptr_nonnull(file);
+    graph_print(model->graph, model->train_first.program, file);
+    long size = ftell(file);
+    char *text = calloc((size_t)size + 1, 1);
+    rewind(file);
+    ck_assert_uint_eq(fread(text, 1, (size_t)size, file), (size_t)size);
+    ck_assert_ptr_nonnull(strstr(text, "train_first"));
+    ck_assert_ptr_nonnull(strstr(text, "attention_backward"));
+    ck_assert_ptr_nonnull(strstr(text, "h.1.mlp.c_fc.weight"));
+    ck_assert_ptr_nonnull(strstr(text, "activation"));
+    free(text);
+    fclose(file);
+    model_destroy(model);
+    end(&f);
+}
+END_TEST
+
+Suite *graph_suite(void)
+{
+    Suite *suite = suite_create("graph");
+    TCase *tests = tcase_create("graph");
+    tcase_add_test(tests, views_lie_inside_their_base);
+    tcase_add_test(tests, tensors_beyond_63_bits_are_refused);
+    tcase_add_test(tests, reading_before_writing_is_found);
+    tcase_add_test(tests, shapes_that_do_not_fit_are_refused);
+    tcase_add_test(tests, ranges_reach_from_first_to_last_use);
+    tcase_add_test(tests, the_builder_makes_gpt2);
+    tcase_add_test(tests, dropout_sites_are_all_different);
+    tcase_add_test(tests, printing_names_every_op);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(graph)

@@ -1,0 +1,39 @@
+/* process.c against memory that the test itself touches. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/process.h"
+#include "tests/unit/unit_main.h"
+
+START_TEST(touched_memory_is_resident)
+{
+    const size_t size = (size_t)32 << 20, slack = (size_t)4 << 20;
+    size_t before = process_rss_bytes();
+    if (before == 0) {
+        unit_skip("process_rss", "this system does not tell the resident set");
+        return;
+    }
+    char *block = malloc(size);
+    ck_assert_ptr_nonnull(block);
+    memset(block, 1, size);
+    size_t with = process_rss_bytes();
+    ck_assert_uint_ge(with + slack, before + size);
+    ck_assert_uint_ge(process_rss_bytes_max() + slack, with);
+    ck_assert_int_eq(block[size - 1], 1);
+    free(block);
+    size_t most = process_rss_bytes_max();
+    ck_assert_uint_ge(most + slack, before + size);
+    ck_assert_uint_ge(most, process_rss_bytes());
+}
+END_TEST
+
+Suite *process_suite(void)
+{
+    Suite *suite = suite_create("process");
+    TCase *tests = tcase_create("process");
+    tcase_add_test(tests, touched_memory_is_resident);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(process)

@@ -1,0 +1,208 @@
+/* session.c: how an update is cut into micro-steps, what is refused before anything is built, and initial weights. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+#include "train/session.h"
+
+static struct config config_make(void)
+{
+    struct config config;
+    config_defaults(&config, CONFIG_TRAIN);
+    config.n_layer = 2;
+    config.n_head = 2;
+    config.n_embd = 16;
+    config.block_size = 8;
+    config.vocab_size = 50;
+    config.batch_size = 6;
+    config.gradient_accumulation_steps = 2;
+    config.max_iters = 10;
+    config.threads = 1;
+    return config;
+}
+
+static struct model_options options_make(const struct config *config)
+{
+    struct model_config model;
+    struct model_options options;
+    struct session_choices choices = {0};
+    session_model_config(config, 0, &model);
+    session_train_options(config, &choices, &model, &options);
+    return options;
+}
+
+START_TEST(updates_are_cut_into_micro_steps)
+{
+    for (int64_t micro = 0; micro <= 6; micro++) {
+        for (int64_t accumulation = 1; accumulation < 5; accumulation++) {
+            struct config config = config_make();
+            config.micro_batch = micro;
+            config.gradient_accumulation_steps = accumulation;
+            struct model_options options = options_make(&config);
+            int64_t whole = options.micro_steps - (options.remainder_batch > 0);
+            ck_assert_int_eq(whole * options.micro_batch + options.remainder_batch, 6 * accumulation);
+            ck_assert_int_eq(options.micro_batch, micro == 0 ? 6 : micro);
+            ck_assert_int_lt(options.remainder_batch, options.micro_batch);
+            ck_assert_int_ge(options.loss_chunk_rows, 1);
+            ck_assert_int_le(options.loss_chunk_rows, options.micro_batch * 8);
+        }
+    }
+}
+END_TEST
+
+START_TEST(what_a_key_says_wins_over_a_choice)
+{
+    struct config config = config_make();
+    struct model_config model;
+    struct model_options options;
+    struct session_choices choices = {.micro_batch = 4, .loss_chunk_rows = 5, .evaluate_batch = 3};
+    session_model_config(&config, 0, &model);
+    session_train_options(&config, &choices, &model, &options);
+    ck_assert_int_eq(options.micro_batch, 4);
+    ck_assert_int_eq(options.loss_chunk_rows, 5);
+    ck_assert_int_eq(options.evaluate_batch, 3);
+    config.micro_batch = 2;
+    config.loss_chunk = 7;
+    config.eval_batch_size = 1;
+    session_train_options(&config, &choices, &model, &options);
+    ck_assert_int_eq(options.micro_batch, 2);
+    ck_assert_int_eq(options.loss_chunk_rows, 7);
+    ck_assert_int_eq(options.evaluate_batch, 1);
+}
+END_TEST
+
+START_TEST(hopeless_sizes_are_refused_at_once)
+{
+    struct hostmem *mem;
+    struct session session;
+    struct log_capture capture;
+    struct hostmem_counters counters;
+    struct config config = config_make();
+    config.n_layer = 12;
+    config.n_embd = 768;
+    config.n_head = 12;
+    config.block_size = 1024;
+    config.batch_size = 1 << 20;
+    struct model_options options = options_make(&config);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    log_capture_begin(&capture);
+    ck_assert_int_eq(session_open(mem, &config, &options, &session), GT_NO_FIT);
+    log_capture_one_error(&capture, "does not fit");
+    log_capture_end();
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    ck_assert_uint_le(counters.live_bytes_max, 1 << 20);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+static void weights_get(struct session *session, int32_t index, float *out)
+{
+    int32_t tensor = session->model->parameters.at[index].tensor;
+    int64_t count = graph_tensor_elements(session->model->graph, tensor);
+    ck_assert_int_eq(exec_download(session->exec, tensor, 0, out, count), GT_OK);
+}
+
+START_TEST(initial_weights_follow_from_the_seed)
+{
+    struct hostmem *mem;
+    struct session session;
+    struct config config = config_make();
+    struct model_options options = options_make(&config);
+    float first[50 * 16], again[50 * 16], other[50 * 16];
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(session_open(mem, &config, &options, &session), GT_OK);
+    ck_assert_int_eq(session_start(&session), GT_OK);
+    ck_assert_int_eq(session_weights_init(&session, 1), GT_OK);
+    weights_get(&session, 0, first);
+    ck_assert_int_eq(session_weights_init(&session, 2), GT_OK);
+    weights_get(&session, 0, other);
+    ck_assert_int_eq(session_weights_init(&session, 1), GT_OK);
+    weights_get(&session, 0, again);
+    ck_assert_int_eq(memcmp(first, again, sizeof first), 0);
+    double sum = 0.0, squares = 0.0;
+    for (int i = 0; i < 800; i++) {
+        ck_assert(first[i] != other[i]);
+        sum += (double)first[i];
+        squares += (double)first[i] * (double)first[i];
+    }
+    /* 800 draws of N(0, 0.02): the mean within 5 of its standard errors, the spread within 5 of its. */
+    ck_assert(fabs(sum / 800) <= 5 * 0.02 / sqrt(800.0));
+    ck_assert(fabs(sqrt(squares / 800) - 0.02) <= 5 * 0.02 / sqrt(1600.0));
+    for (int32_t i = 0; i < session.model->parameters.count; i++) {
+        const struct parameter *parameter = &session.model->parameters.at[i];
+        float values[4];
+        if (parameter->init == INIT_NORMAL)
+            continue;
+        ck_assert_int_eq(exec_download(session.exec, parameter->tensor, 0, values, 4), GT_OK);
+        for (int k = 0; k < 4; k++)
+            ck_assert(values[k] == (parameter->init == INIT_ONE ? 1.0f : 0.0f));
+    }
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    session_close(&session);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+START_TEST(the_arena_is_the_plan)
+{
+    struct hostmem *mem;
+    struct session session;
+    struct backend_counters counters;
+    struct config config = config_make();
+    struct model_options options = options_make(&config);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(session_open(mem, &config, &options, &session), GT_OK);
+    backend_wrap_counters(session.device, &counters);
+    ck_assert_uint_eq(counters.arena_bytes, 0);
+    ck_assert_int_eq(session_start(&session), GT_OK);
+    ck_assert_int_eq(session_peak_measure(&session), GT_OK);
+    ck_assert(session.peak_flops > 1e6);
+    backend_wrap_counters(session.device, &counters);
+    ck_assert_uint_eq(counters.arena_calls, 1);
+    ck_assert_uint_eq(counters.arena_bytes, session.plan->arena_bytes);
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    session_close(&session);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+START_TEST(a_device_that_refuses_is_reported)
+{
+    struct hostmem *mem;
+    struct session session;
+    struct config config = config_make();
+    struct model_options options = options_make(&config);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(session_open(mem, &config, &options, &session), GT_OK);
+    backend_wrap_fail_at(session.device, BACKEND_CALL_ARENA, 1, GT_NO_MEMORY);
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    ck_assert_int_eq(session_start(&session), GT_NO_MEMORY);
+    log_capture_end();
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    session_close(&session);
+    struct hostmem_counters counters;
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+Suite *session_suite(void)
+{
+    Suite *suite = suite_create("session");
+    TCase *tests = tcase_create("session");
+    tcase_add_test(tests, updates_are_cut_into_micro_steps);
+    tcase_add_test(tests, what_a_key_says_wins_over_a_choice);
+    tcase_add_test(tests, hopeless_sizes_are_refused_at_once);
+    tcase_add_test(tests, initial_weights_follow_from_the_seed);
+    tcase_add_test(tests, the_arena_is_the_plan);
+    tcase_add_test(tests, a_device_that_refuses_is_reported);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(session)

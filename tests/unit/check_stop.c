@@ -1,0 +1,98 @@
+/* stop.c: the first signal is a request, the second the end; an ignored one stays ignored. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/unit_main.h"
+#include "train/stop.h"
+
+/* The status of a child that runs `body` and then exits with what it returns. */
+static int child_status(int (*body)(int), int number)
+{
+    int status;
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        _exit(body(number));
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static int once(int number)
+{
+    stop_install();
+    if (stop_requested() != 0)
+        return 100;
+    raise(number);
+    return stop_requested() == number ? 0 : 101;
+}
+
+static int two_times(int number)
+{
+    stop_install();
+    raise(number);
+    raise(number);
+    return 102;
+}
+
+static int ignored(int number)
+{
+    signal(number, SIG_IGN);
+    stop_install();
+    raise(number);
+    return stop_requested();
+}
+
+START_TEST(a_signal_is_a_request)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    int status = child_status(once, numbers[_i]);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    status = child_status(two_times, numbers[_i]);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 128 + numbers[_i]);
+    status = child_status(ignored, numbers[_i]);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
+/* A closed pipe and a limit on file sizes are failed writes, not deaths. */
+static int broken_writes(int unused)
+{
+    int ends[2];
+    (void)unused;
+    stop_install();
+    if (pipe(ends) != 0 || close(ends[0]) != 0 || write(ends[1], "x", 1) != -1)
+        return 103;
+    char path[] = "/tmp/gpt-train-stop-XXXXXX";
+    int fd = mkstemp(path);
+    struct rlimit limit = {.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+    if (fd < 0 || unlink(path) != 0 || setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        return 104;
+    return write(fd, "x", 1) == -1 ? 0 : 105;
+}
+
+START_TEST(failed_writes_are_no_deaths)
+{
+    int status = child_status(broken_writes, 0);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
+Suite *stop_suite(void)
+{
+    Suite *suite = suite_create("stop");
+    TCase *tests = tcase_create("stop");
+    tcase_add_loop_test(tests, a_signal_is_a_request, 0, 3);
+    tcase_add_test(tests, failed_writes_are_no_deaths);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(stop)

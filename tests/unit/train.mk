@@ -1,0 +1,19 @@
+# Unit tests of src/train, and of what it asks of the system.  generate.c: tests/model; the rest of it: tests/e2e.
+TRAIN_CHECKS = \
+	tests/unit/check_feed \
+	tests/unit/check_forecast \
+	tests/unit/check_metrics \
+	tests/unit/check_process \
+	tests/unit/check_progress \
+	tests/unit/check_schedule \
+	tests/unit/check_session \
+	tests/unit/check_stop
+check_PROGRAMS += $(TRAIN_CHECKS)
+tests_unit_check_feed_SOURCES = tests/unit/check_feed.c tests/unit/data_fixture.h
+tests_unit_check_forecast_SOURCES = tests/unit/check_forecast.c tests/unit/log_capture.h
+tests_unit_check_metrics_SOURCES = tests/unit/check_metrics.c tests/unit/io_fixture.h tests/unit/log_capture.h
+tests_unit_check_process_SOURCES = tests/unit/check_process.c
+tests_unit_check_progress_SOURCES = tests/unit/check_progress.c
+tests_unit_check_schedule_SOURCES = tests/unit/check_schedule.c
+tests_unit_check_session_SOURCES = tests/unit/check_session.c tests/unit/log_capture.h
+tests_unit_check_stop_SOURCES = tests/unit/check_stop.c

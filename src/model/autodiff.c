@@ -7,6 +7,7 @@
 #include "model/autodiff.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,9 @@ struct autodiff {
     int32_t *parameter;   /* [tensor_count]: index into options->parameters or -1 */
     bool *written;        /* [tensor_count]: parameters and views: a contribution was made */
     bool *done;           /* [tensor_count]: the backward of the op that made it was emitted */
+    int32_t *again;       /* [tensor_count]: the copy that was computed again, or TENSOR_NONE */
+    int32_t *maker;       /* [tensor_count]: index in `forward` of the op that can compute it again, or -1 */
+    bool *wanted;         /* [tensor_count]: scratch of recompute_emit() */
 };
 
 const struct autodiff_options *autodiff_options_get(const struct autodiff *ad)
@@ -30,24 +34,50 @@ const struct autodiff_options *autodiff_options_get(const struct autodiff *ad)
     return ad->options;
 }
 
-static enum gt_status autodiff_init(struct autodiff *ad)
+/* Which op can compute a tensor again: one that is marked, unless another layer reads the tensor, which then is kept. */
+static void makers_find(struct autodiff *ad)
+{
+    for (int32_t i = 0; i < ad->forward_count; i++) {
+        const struct op *op = &ad->forward[i];
+        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+            int32_t tensor = op->operand[s];
+            if (tensor == TENSOR_NONE)
+                continue;
+            bool made = op_direction(op->kind, &op->attrs, s) == OPERAND_OUT;
+            if (made && op->recompute)
+                ad->maker[tensor] = i;
+            else if (!made && ad->maker[tensor] >= 0 && ad->forward[ad->maker[tensor]].layer != op->layer)
+                ad->maker[tensor] = -1;
+        }
+    }
+}
+
+static enum gt_status autodiff_alloc(struct autodiff *ad, int32_t ops)
 {
     struct hostmem *mem = ad->graph->mem;
-    struct program *program = &ad->graph->programs[ad->options->program];
     size_t count = (size_t)ad->tensor_count;
+    int32_t **indices[] = {&ad->gradient, &ad->parameter, &ad->again, &ad->maker};
+    bool **flags[] = {&ad->written, &ad->done, &ad->wanted};
     void *array;
-    TRY(hostmem_alloc(mem, (size_t)program->count + 1, sizeof(struct op), "autodiff ops", &array));
+    TRY(hostmem_alloc(mem, (size_t)ops + 1, sizeof(struct op), "autodiff ops", &array));
     ad->forward = array;
-    TRY(hostmem_alloc(mem, count, sizeof(int32_t), "autodiff gradients", &array));
-    ad->gradient = array;
-    TRY(hostmem_alloc(mem, count, sizeof(int32_t), "autodiff parameters", &array));
-    ad->parameter = array;
-    TRY(hostmem_alloc(mem, count, sizeof(bool), "autodiff written", &array));
-    ad->written = array;
-    TRY(hostmem_alloc(mem, count, sizeof(bool), "autodiff done", &array));
-    ad->done = array;
+    for (size_t i = 0; i < sizeof indices / sizeof indices[0]; i++) {
+        TRY(hostmem_alloc(mem, count, sizeof(int32_t), "autodiff indices", &array));
+        *indices[i] = array;
+    }
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        TRY(hostmem_alloc(mem, count, sizeof(bool), "autodiff flags", &array));
+        *flags[i] = array;
+    }
+    return GT_OK;
+}
+
+static enum gt_status autodiff_init(struct autodiff *ad)
+{
+    struct program *program = &ad->graph->programs[ad->options->program];
+    TRY(autodiff_alloc(ad, program->count));
     for (int32_t t = 0; t < ad->tensor_count; t++)
-        ad->gradient[t] = ad->parameter[t] = TENSOR_NONE;
+        ad->gradient[t] = ad->parameter[t] = ad->again[t] = ad->maker[t] = TENSOR_NONE;
     for (int32_t p = 0; p < ad->options->parameter_count; p++) {
         const struct autodiff_parameter *parameter = &ad->options->parameters[p];
         ad->parameter[parameter->tensor] = p;
@@ -57,11 +87,15 @@ static enum gt_status autodiff_init(struct autodiff *ad)
     ad->forward_count = program->count;
     memcpy(ad->forward, program->ops, (size_t)program->count * sizeof(struct op));
     program->count = 0;
+    makers_find(ad);
     return GT_OK;
 }
 
 static void autodiff_close(struct autodiff *ad)
 {
+    hostmem_free(ad->graph->mem, ad->wanted);
+    hostmem_free(ad->graph->mem, ad->maker);
+    hostmem_free(ad->graph->mem, ad->again);
     hostmem_free(ad->graph->mem, ad->done);
     hostmem_free(ad->graph->mem, ad->written);
     hostmem_free(ad->graph->mem, ad->parameter);
@@ -166,14 +200,87 @@ enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_k
     return graph_op_add(&ad->pen, kind, attrs, op_declaration(kind)->name, operands);
 }
 
-/* Emits the backward of one forward op, when the loss depends on it. */
-static enum gt_status backward_emit(struct autodiff *ad, const struct op *op)
+int32_t autodiff_saved(const struct autodiff *ad, int32_t tensor)
 {
+    if (tensor == TENSOR_NONE || tensor >= ad->tensor_count || ad->again[tensor] == TENSOR_NONE)
+        return tensor;
+    return ad->again[tensor];
+}
+
+/* Marks a tensor as needed, when it can be computed again and has not been yet. */
+static bool want(struct autodiff *ad, int32_t tensor)
+{
+    if (tensor == TENSOR_NONE || ad->maker[tensor] < 0 || ad->again[tensor] != TENSOR_NONE)
+        return false;
+    ad->wanted[tensor] = true;
+    return true;
+}
+
+/* Whether `op` makes a wanted tensor; if so, what it reads is wanted too. */
+static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index)
+{
+    bool makes = false;
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+        int32_t tensor = op->operand[s];
+        makes |= tensor != TENSOR_NONE && ad->maker[tensor] == index && ad->wanted[tensor];
+    }
+    for (int32_t s = 0; makes && s < op_declaration(op->kind)->operands; s++) {
+        if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT)
+            (void)want(ad, op->operand[s]);
+    }
+    return makes;
+}
+
+/* Emits a forward op once more, into new tensors. */
+static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
+{
+    int32_t operands[OP_OPERANDS_MAX];
+    char name[TENSOR_NAME_MAX];
+    for (int32_t s = 0; s < OP_OPERANDS_MAX; s++) {
+        bool made = s < op_declaration(op->kind)->operands && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT;
+        operands[s] = made ? TENSOR_NONE : autodiff_saved(ad, op->operand[s]);
+    }
+    snprintf(name, sizeof name, "h.%" PRId32 ".again.%s", op->layer, op_declaration(op->kind)->name);
+    TRY(graph_op_add(&ad->pen, op->kind, &op->attrs, name, operands));
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+        if (op->operand[s] != TENSOR_NONE && op_direction(op->kind, &op->attrs, s) == OPERAND_OUT)
+            ad->again[op->operand[s]] = operands[s];
+    }
+    return GT_OK;
+}
+
+/* Computes again what the backward of forward op `index` reads and the forward pass has not kept. */
+static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
+{
+    const struct op *op = &ad->forward[index];
+    bool any = false;
+    int32_t first = index;
+    memset(ad->wanted, 0, (size_t)ad->tensor_count * sizeof(bool));
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
+        any |= op_declaration(op->kind)->operand[s].saved && want(ad, op->operand[s]);
+    if (!any)
+        return GT_OK;
+    for (int32_t i = index; i >= 0 && ad->forward[i].layer == op->layer; i--) {
+        if (makes_wanted(ad, &ad->forward[i], i))
+            first = i;
+    }
+    for (int32_t i = first; i <= index; i++) {
+        if (makes_wanted(ad, &ad->forward[i], i))
+            TRY(again_emit(ad, &ad->forward[i]));
+    }
+    return GT_OK;
+}
+
+/* Emits the backward of one forward op, when the loss depends on it. */
+static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
+{
+    const struct op *op = &ad->forward[index];
     autodiff_rule_fn *rule = autodiff_rule(op->kind);
     if (rule) {
         ad->pen.pass = PASS_BACKWARD;
         ad->pen.layer = op->layer;
         ad->pen.chunk = op->chunk;
+        TRY(recompute_emit(ad, index));
         TRY(rule(ad, op));
     }
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
@@ -191,7 +298,7 @@ static enum gt_status backward_emit(struct autodiff *ad, const struct op *op)
 
 static enum gt_status forward_emit(struct autodiff *ad, const struct op *op)
 {
-    struct graph_pen pen = {ad->graph, ad->options->program, PASS_FORWARD, op->layer, op->chunk};
+    struct graph_pen pen = {ad->graph, ad->options->program, PASS_FORWARD, op->layer, op->chunk, op->recompute};
     int32_t operands[OP_OPERANDS_MAX];
     memcpy(operands, op->operand, sizeof operands);
     return graph_op_add(&pen, op->kind, &op->attrs, "", operands);
@@ -204,11 +311,11 @@ static enum gt_status autodiff_walk(struct autodiff *ad)
         for (; i < ad->forward_count && ad->forward[i].chunk == chunk; i++)
             TRY(forward_emit(ad, &ad->forward[i]));
         for (int32_t k = i - 1; chunk > 0 && k >= first; k--)
-            TRY(backward_emit(ad, &ad->forward[k]));
+            TRY(backward_emit(ad, k));
     }
     for (int32_t k = ad->forward_count - 1; k >= 0; k--) {
         if (ad->forward[k].chunk == 0)
-            TRY(backward_emit(ad, &ad->forward[k]));
+            TRY(backward_emit(ad, k));
     }
     return graph_categorise(ad->graph, ad->options->program);
 }
@@ -216,7 +323,7 @@ static enum gt_status autodiff_walk(struct autodiff *ad)
 enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *options)
 {
     struct autodiff ad = {.graph = graph, .options = options, .tensor_count = graph->tensor_count};
-    ad.pen = (struct graph_pen){graph, options->program, PASS_BACKWARD, -1, 0};
+    ad.pen = (struct graph_pen){graph, options->program, PASS_BACKWARD, -1, 0, false};
     enum gt_status status = autodiff_init(&ad);
     if (status == GT_OK)
         status = autodiff_walk(&ad);

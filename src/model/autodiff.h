@@ -5,6 +5,12 @@
  * when a buffer may be shared.  A residual connection passes its gradient on without a copy: both of its inputs share
  * the buffer until one of them is accumulated into, and by then the other one's readers have run, else a copy is made.
  *
+ * Ops that are marked for it are computed again: when the backward pass first needs an output of one, the op and those
+ * marked ones before it in its layer that it depends on are emitted once more, with the same attributes and so the same
+ * bits, into new tensors that live in the backward pass only.  An output that another layer reads is kept in any case.
+ *
+ * Views that receive gradients must be disjoint, cover their base, and be all that reads it; loss chunks are.
+ *
  * Loss chunks are differentiated at once: ops with chunk c > 0 are followed directly by their backward, so that only one
  * chunk's logits exist at a time.
  */
@@ -35,6 +41,8 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
 /* For the rules. */
 /* The complete gradient of a tensor that the op produced, or TENSOR_NONE when nothing depends on it. */
 int32_t autodiff_gradient(struct autodiff *ad, int32_t tensor);
+/* What holds the value of a forward tensor now: itself, or the copy that was computed again. */
+int32_t autodiff_saved(const struct autodiff *ad, int32_t tensor);
 /* Where to write a contribution to the gradient of `tensor`, and whether to add to what is there. */
 enum gt_status autodiff_contribute(struct autodiff *ad, int32_t tensor, int32_t *out, bool *accumulate);
 /* The contribution to the gradient of `tensor` is the tensor `gradient` itself: shared where it is the first one,

@@ -26,7 +26,7 @@ static enum gt_status op_embed_forward_backward(struct autodiff *ad, const struc
     struct op_attrs attrs = op->attrs;
     int32_t operands[EMBED_BACKWARD_OPERANDS] = {
         [EMBED_BACKWARD_DY] = dy,
-        [EMBED_BACKWARD_IDS] = op->operand[EMBED_FORWARD_IDS],
+        [EMBED_BACKWARD_IDS] = autodiff_saved(ad, op->operand[EMBED_FORWARD_IDS]),
         [EMBED_BACKWARD_ORDER] = autodiff_options_get(ad)->order,
         [EMBED_BACKWARD_STARTS] = autodiff_options_get(ad)->starts,
     };
@@ -49,10 +49,10 @@ static enum gt_status op_layernorm_forward_backward(struct autodiff *ad, const s
     struct op_attrs attrs = op->attrs;
     int32_t operands[LAYERNORM_BACKWARD_OPERANDS] = {
         [LAYERNORM_BACKWARD_DY] = dy,
-        [LAYERNORM_BACKWARD_X] = op->operand[LAYERNORM_FORWARD_X],
-        [LAYERNORM_BACKWARD_GAIN] = op->operand[LAYERNORM_FORWARD_GAIN],
-        [LAYERNORM_BACKWARD_MEAN] = op->operand[LAYERNORM_FORWARD_MEAN],
-        [LAYERNORM_BACKWARD_RSTD] = op->operand[LAYERNORM_FORWARD_RSTD],
+        [LAYERNORM_BACKWARD_X] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_X]),
+        [LAYERNORM_BACKWARD_GAIN] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_GAIN]),
+        [LAYERNORM_BACKWARD_MEAN] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_MEAN]),
+        [LAYERNORM_BACKWARD_RSTD] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_RSTD]),
         [LAYERNORM_BACKWARD_DBIAS] = TENSOR_NONE,
     };
     TRY(target(ad, op->operand[LAYERNORM_FORWARD_X], LAYERNORM_BACKWARD_DX, operands, &attrs));
@@ -76,14 +76,15 @@ static enum gt_status op_gemm_backward(struct autodiff *ad, const struct op *op)
         TRY(target(ad, bias, BIAS_BACKWARD_DBIAS, operands, &attrs));
         TRY(autodiff_emit(ad, op, OP_BIAS_BACKWARD, &attrs, operands));
     }
+    int32_t a_value = autodiff_saved(ad, a), b_value = autodiff_saved(ad, b);
     struct op_attrs weight = {.transpose_a = true};
-    int32_t weight_operands[GEMM_OPERANDS] = {[GEMM_A] = op->attrs.transpose_b ? dd : a,
-                                              [GEMM_B] = op->attrs.transpose_b ? a : dd,
+    int32_t weight_operands[GEMM_OPERANDS] = {[GEMM_A] = op->attrs.transpose_b ? dd : a_value,
+                                              [GEMM_B] = op->attrs.transpose_b ? a_value : dd,
                                               [GEMM_BIAS] = TENSOR_NONE};
     TRY(target(ad, b, GEMM_D, weight_operands, &weight));
     TRY(autodiff_emit(ad, op, OP_GEMM, &weight, weight_operands));
     struct op_attrs input = {.transpose_b = !op->attrs.transpose_b};
-    int32_t input_operands[GEMM_OPERANDS] = {[GEMM_A] = dd, [GEMM_B] = b, [GEMM_BIAS] = TENSOR_NONE};
+    int32_t input_operands[GEMM_OPERANDS] = {[GEMM_A] = dd, [GEMM_B] = b_value, [GEMM_BIAS] = TENSOR_NONE};
     TRY(target(ad, a, GEMM_D, input_operands, &input));
     return autodiff_emit(ad, op, OP_GEMM, &input, input_operands);
 }
@@ -94,8 +95,9 @@ static enum gt_status op_gelu_forward_backward(struct autodiff *ad, const struct
     if (dy == TENSOR_NONE)
         return GT_OK;
     struct op_attrs attrs = op->attrs;
-    int32_t operands[GELU_BACKWARD_OPERANDS] = {
-        [GELU_BACKWARD_DY] = dy, [GELU_BACKWARD_X] = op->operand[GELU_FORWARD_X], [GELU_BACKWARD_DX] = TENSOR_NONE};
+    int32_t operands[GELU_BACKWARD_OPERANDS] = {[GELU_BACKWARD_DY] = dy,
+                                                [GELU_BACKWARD_X] = autodiff_saved(ad, op->operand[GELU_FORWARD_X]),
+                                                [GELU_BACKWARD_DX] = TENSOR_NONE};
     TRY(target(ad, op->operand[GELU_FORWARD_X], GELU_BACKWARD_DX, operands, &attrs));
     return autodiff_emit(ad, op, OP_GELU_BACKWARD, &attrs, operands);
 }
@@ -108,9 +110,9 @@ static enum gt_status op_attention_forward_backward(struct autodiff *ad, const s
     struct op_attrs attrs = op->attrs;
     int32_t operands[ATTENTION_BACKWARD_OPERANDS] = {
         [ATTENTION_BACKWARD_DY] = dy,
-        [ATTENTION_BACKWARD_QKV] = op->operand[ATTENTION_FORWARD_QKV],
-        [ATTENTION_BACKWARD_Y] = op->operand[ATTENTION_FORWARD_Y],
-        [ATTENTION_BACKWARD_LSE] = op->operand[ATTENTION_FORWARD_LSE],
+        [ATTENTION_BACKWARD_QKV] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_QKV]),
+        [ATTENTION_BACKWARD_Y] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_Y]),
+        [ATTENTION_BACKWARD_LSE] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_LSE]),
         [ATTENTION_BACKWARD_SCALARS] = op->operand[ATTENTION_FORWARD_SCALARS],
     };
     TRY(target(ad, op->operand[ATTENTION_FORWARD_QKV], ATTENTION_BACKWARD_DQKV, operands, &attrs));

@@ -9,8 +9,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "model/parameters.h"
+
+#define QKV_NAME "attn.c_attn"
 
 /* Places where dropout acts; the site number of a mask is layer * SITES + place. */
 enum dropout_place { PLACE_ATTENTION, PLACE_ATTENTION_OUTPUT, PLACE_MLP_OUTPUT, PLACE_EMBEDDING, PLACES };
@@ -19,6 +22,7 @@ struct builder {
     const struct gpt2_build *build;
     const struct model_config *config;
     struct graph_pen pen;
+    enum recompute_level level; /* of the block that is being built */
 };
 
 static int32_t parameter_tensor(const struct builder *b, int32_t index)
@@ -36,11 +40,30 @@ static const char *place_name(const struct builder *b, char text[static 48], con
     return text;
 }
 
+/* Whether the block's level says that the backward pass computes this op again. */
+static bool is_recomputed(const struct builder *b, enum op_kind kind, bool is_qkv)
+{
+    switch (b->level) {
+    case RECOMPUTE_GELU:
+        return kind == OP_GELU_FORWARD;
+    case RECOMPUTE_LAYERNORM:
+        return kind == OP_GELU_FORWARD || kind == OP_LAYERNORM_FORWARD;
+    case RECOMPUTE_MLP:
+        return kind != OP_ATTENTION_FORWARD && !is_qkv;
+    case RECOMPUTE_FULL:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static enum gt_status emit(const struct builder *b, enum op_kind kind, const struct op_attrs *attrs, const char *name,
                            int32_t *operands)
 {
     char text[48];
-    return graph_op_add(&b->pen, kind, attrs, place_name(b, text, name), operands);
+    struct graph_pen pen = b->pen;
+    pen.recompute = is_recomputed(b, kind, strcmp(name, QKV_NAME) == 0);
+    return graph_op_add(&pen, kind, attrs, place_name(b, text, name), operands);
 }
 
 static enum gt_status build_dropout(const struct builder *b, enum dropout_place place, const char *name, int32_t *x)
@@ -155,7 +178,7 @@ static enum gt_status build_attention(const struct builder *b, const struct bloc
 {
     int32_t normed, qkv, y, projected;
     TRY(build_norm(b, "ln_1", at->ln_1_gain, at->ln_1_bias, *x, &normed));
-    TRY(build_linear(b, "attn.c_attn", at->c_attn, at->c_attn_bias, normed, &qkv));
+    TRY(build_linear(b, QKV_NAME, at->c_attn, at->c_attn_bias, normed, &qkv));
     TRY(build_attention_op(b, qkv, &y));
     if (keys_only)
         return GT_OK;
@@ -178,6 +201,14 @@ static enum gt_status build_mlp(const struct builder *b, const struct block_para
     return build_residual(b, "mlp.residual", projected, x);
 }
 
+static enum recompute_level layer_level(const struct builder *b, int32_t layer)
+{
+    const struct recompute_mix *mix = &b->build->model->options.recompute;
+    if (!b->build->train)
+        return RECOMPUTE_NONE;
+    return layer < mix->first_layers ? mix->first : mix->rest;
+}
+
 /* `keys_only`: the last block ends once its keys and values are in the cache, and *hidden is not set. */
 static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *hidden)
 {
@@ -187,11 +218,13 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
         struct block_parameters at = parameters_block(b->config, layer);
         bool last = keys_only && layer == b->config->n_layer - 1;
         b->pen.layer = layer;
+        b->level = layer_level(b, layer);
         TRY(build_attention(b, &at, last, &x));
         if (!last)
             TRY(build_mlp(b, &at, &x));
     }
     b->pen.layer = -1;
+    b->level = RECOMPUTE_NONE;
     if (keys_only)
         return GT_OK;
     struct model_parameters at = parameters_outside(b->config);
@@ -234,7 +267,7 @@ static struct builder builder_make(const struct gpt2_build *build)
     return (struct builder){
         .build = build,
         .config = &build->model->options.config,
-        .pen = {build->model->graph, build->program, PASS_FORWARD, -1, 0},
+        .pen = {build->model->graph, build->program, PASS_FORWARD, -1, 0, false},
     };
 }
 

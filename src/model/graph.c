@@ -170,7 +170,12 @@ enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, cons
     struct graph *graph = pen->graph;
     struct program *program = &graph->programs[pen->program];
     const struct op_declaration *declaration = op_declaration(kind);
-    struct op op = {.kind = kind, .pass = pen->pass, .attrs = *attrs, .layer = pen->layer, .chunk = pen->chunk};
+    struct op op = {.kind = kind,
+                    .pass = pen->pass,
+                    .attrs = *attrs,
+                    .layer = pen->layer,
+                    .chunk = pen->chunk,
+                    .recompute = pen->recompute};
     for (int32_t i = 0; i < OP_OPERANDS_MAX; i++)
         op.operand[i] = i < declaration->operands ? operands[i] : TENSOR_NONE;
     struct op_call call;

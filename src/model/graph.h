@@ -71,6 +71,7 @@ struct op {
     int32_t operand[OP_OPERANDS_MAX]; /* tensor index or TENSOR_NONE */
     int32_t layer;                    /* 0 .. L-1, or -1 outside the blocks */
     int32_t chunk;                    /* loss chunk, 1 ..; 0 outside the loss */
+    bool recompute; /* forward: the backward pass computes its outputs again instead of keeping them */
 };
 
 struct program {
@@ -117,6 +118,7 @@ struct graph_pen {
     enum op_pass pass;
     int32_t layer;
     int32_t chunk;
+    bool recompute;
 };
 
 /* Appends an op.  `operands` holds op_declaration(kind)->operands tensor indices; a TENSOR_NONE among its required OUT

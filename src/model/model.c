@@ -181,7 +181,7 @@ static enum gt_status update_build(struct model *model)
     struct program_io *io = &model->update;
     int32_t count = model->parameters.count, partials;
     TRY(graph_program_add(graph, "update", PHASE_TRAIN, &io->program));
-    struct graph_pen pen = {graph, io->program, PASS_UPDATE, -1, 0};
+    struct graph_pen pen = {graph, io->program, PASS_UPDATE, -1, 0, false};
     struct tensor tensor = {.name = "update.partials",
                             .dtype = DTYPE_F32,
                             .rank = 1,
@@ -320,7 +320,10 @@ enum gt_status model_create(struct hostmem *mem, const struct model_options *opt
         model_destroy(model);
         return status;
     }
-    assert(graph_check(model->graph));
+    if (!graph_check(model->graph)) {
+        model_destroy(model);
+        return GT_FAILURE;
+    }
     *out = model;
     return GT_OK;
 }

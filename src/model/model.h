@@ -51,6 +51,23 @@ struct parameter_list {
     int32_t count;
 };
 
+/* What a block keeps for the backward pass and what it computes again there, from keeping everything to keeping only its
+ * input.  Each level includes the ones before it.  Results are the same bits at every level. */
+enum recompute_level {
+    RECOMPUTE_NONE,
+    RECOMPUTE_GELU,      /* gelu's output */
+    RECOMPUTE_LAYERNORM, /* and the layernorms' */
+    RECOMPUTE_MLP, /* and the attention's projection and the MLP: kept are the block's input, qkv, attention's output */
+    RECOMPUTE_FULL, /* kept is the block's input */
+    RECOMPUTE_LEVELS
+};
+
+/* The first `first_layers` blocks at one level, the others at another. */
+struct recompute_mix {
+    int32_t first_layers;
+    enum recompute_level first, rest;
+};
+
 /* Which programs a run wants. */
 struct model_options {
     struct model_config config;
@@ -59,6 +76,7 @@ struct model_options {
     int32_t micro_steps;     /* micro-steps per update, the remainder included */
     int32_t remainder_batch; /* B of the last micro-step when batch does not divide; 0 = none */
     int32_t loss_chunk_rows; /* rows of hidden state per loss chunk */
+    struct recompute_mix recompute;
     int32_t evaluate_batch;
     int32_t generate_batch; /* sequences that are sampled at once */
     int32_t prefill_time;   /* tokens per prefill run */

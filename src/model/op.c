@@ -11,12 +11,13 @@
 #define OUT OPERAND_OUT
 #define INOUT OPERAND_INOUT
 #define OPTIONAL 1
+#define SAVED 2
 
 /* clang-format off */
 static const struct op_declaration declarations[] = {
 #define OP_BEGIN(KIND, name_, text_) [OP_##KIND] = {.name = #name_, .text = text_, .operands = KIND##_OPERANDS, .operand = {
 #define OPERAND(KIND, SLOT, name_, direction_, flags) \
-    [KIND##_##SLOT] = {.name = name_, .direction = direction_, .optional = (flags) == OPTIONAL},
+    [KIND##_##SLOT] = {.name = name_, .direction = direction_, .optional = (flags) == OPTIONAL, .saved = (flags) == SAVED},
 #define OP_END(KIND, name) }},
 #include "model/ops.def"
 #undef OP_BEGIN

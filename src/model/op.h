@@ -141,6 +141,7 @@ struct operand_declaration {
     const char *name;
     enum operand_direction direction;
     bool optional;
+    bool saved; /* the backward of the op reads it */
 };
 
 struct op_declaration {

@@ -101,6 +101,7 @@ void session_train_options(const struct config *config, const struct session_cho
         .remainder_batch = (int32_t)(samples % micro),
         .loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .evaluate_batch = (int32_t)evaluate,
+        .recompute = {.rest = (enum recompute_level)config->recompute},
         .prefill_time = (int32_t)min_i64(config->block_size, PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
@@ -189,7 +190,10 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, co
     TRY_GOTO(status, fail, hopeless_check(out, options));
     TRY_GOTO(status, fail, model_create(mem, options, &out->model));
     TRY_GOTO(status, fail, session_plan(out));
-    assert(plan_verify(out->plan));
+    if (!plan_verify(out->plan)) {
+        status = GT_FAILURE;
+        goto fail;
+    }
     TRY_GOTO(status, fail, hostmem_alloc(mem, SESSION_STAGING_FLOATS, sizeof(float), "staging buffer", &array));
     out->staging = array;
     return GT_OK;

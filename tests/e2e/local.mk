@@ -1,1 +1,12 @@
-# The files of tests/e2e; Makefile.am includes this.
+# The programs as a user runs them.  e2e.inc is what the scripts share.
+EXTRA_DIST += tests/e2e/e2e.inc tests/fixtures
+dist_check_SCRIPTS += \
+	tests/e2e/answers.sh \
+	tests/e2e/bad_input.sh \
+	tests/e2e/learn.sh \
+	tests/e2e/memory.py \
+	tests/e2e/parity_torch.py \
+	tests/e2e/prepare.sh \
+	tests/e2e/recompute.sh \
+	tests/e2e/releases.sh \
+	tests/e2e/resume.sh

@@ -1,0 +1,39 @@
+#!/bin/sh
+# shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
+# Recompute changes memory and time, and no bit: every level ends in the same weights and moments, dropout, accumulation and
+# a remainder included, and plans fewer bytes than the level before it.
+. "${top_srcdir:?}/tests/e2e/e2e.inc"
+
+# train LEVEL
+train() {
+    run 0 "$GPT_TRAIN" --dataset=tiny --out_dir="$1" --recompute="$1" --n_layer=3 --n_head=3 --n_embd=48 --block_size=24 \
+        --batch_size=5 --micro_batch=3 --gradient_accumulation_steps=2 --dropout=0.1 --bias=True --loss_chunk=20 \
+        --max_iters=7 --eval_iters=1 --eval_interval=100 --warmup_iters=2
+}
+
+tensor_sums() {
+    (cd "$1" && cksum <model.safetensors && cksum <"$(ls optimizer-*.safetensors)")
+}
+
+planned() {
+    sed -n 's/.*"planned_bytes":\([0-9]*\).*/\1/p' "$1/metrics.jsonl" | head -n 1
+}
+
+below() {
+    [ "$1" -lt "$2" ] || { echo "    $1 is not below $2" >&2; return 1; }
+}
+
+check "the data" make_data
+check "none trains" train none
+before=$(planned none)
+for level in gelu layernorm mlp full; do
+    check "$level trains" train $level
+    check "$level gives the bits of none" is "$(tensor_sums $level)" "$(tensor_sums none)"
+    check "$level plans fewer bytes than the level before" below "$(planned $level)" "$before"
+    before=$(planned $level)
+done
+# The program says what is computed again.
+check "the program is printed" run 0 "$GPT_TRAIN" --dataset=tiny --recompute=full --n_layer=1 --n_head=1 --n_embd=8 \
+    --block_size=8 --print_program
+check "attention runs twice" is "$(sed '/program evaluate/,$d' stdout | grep -c ' fwd attention_forward\| bwd attention_forward')" 4
+finish

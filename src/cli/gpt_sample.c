@@ -40,6 +40,8 @@ int main(int argc, char **argv)
     bool answered;
     enum gt_status status = program_start(&config, CONFIG_SAMPLE, "gpt-sample", argc, argv, &answered);
     if (status == GT_OK && !answered)
+        program_spin_limit(argv);
+    if (status == GT_OK && !answered)
         status = hostmem_create(&sample.mem);
     if (status == GT_OK && !answered)
         status = sample_run(&sample);

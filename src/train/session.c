@@ -22,7 +22,7 @@
 #define PREFILL_TIME_MAX 64
 #define ADAM_EPSILON 1e-8f
 #define LAYERNORM_EPSILON 1e-5f
-#define PEAK_SECONDS 0.03
+#define PEAK_SECONDS 0.02
 /* A build with --enable-debug runs with dead bytes poisoned and a guard band behind every tensor. */
 #ifdef GT_DEBUG
 #define DEBUG_RUN true

@@ -55,7 +55,7 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, co
 enum gt_status session_start(struct session *session);
 void session_close(struct session *session);
 
-/* Measures the device's matrix rate (in about 30 ms).  Before session_start() it takes a small arena for that, after
+/* Measures the device's matrix rate (in about 20 ms).  Before session_start() it takes a small arena for that, after
  * which session_start() is no longer possible; after it, it uses the arena, whose content is lost. */
 enum gt_status session_peak_measure(struct session *session);
 

@@ -97,6 +97,10 @@ enum gt_status config_check(struct config *config);
  * name and does not happen here (device='cuda', compile, wandb_log).  config_parse_args() calls it once. */
 void config_notes(const struct config *config);
 
+/* memory_budget in bytes: a number with a unit (B, KB, MB, GB, KiB, MiB, GiB; none is bytes) or a percentage of
+ * total_bytes; 0 where the key is empty.  Errors: GT_USAGE, logged, for what is no number, not positive or above 2^60. */
+enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out);
+
 /* True when a file or a flag of this invocation set the key. */
 bool config_key_was_set(const struct config *config, enum config_key key);
 

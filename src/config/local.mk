@@ -2,6 +2,7 @@
 libgpttrain_a_SOURCES += \
 	src/config/config.h \
 	src/config/config_args.c \
+	src/config/config_budget.c \
 	src/config/config_check.c \
 	src/config/config_file.c \
 	src/config/config_help.c \

@@ -80,13 +80,24 @@ static enum gt_status fill_from_weights(struct config *config, const struct chec
 static enum gt_status choices_from_record(const struct checkpoint *checkpoint, struct session_choices *choices)
 {
     const json_t *plan = checkpoint->record.state.plan;
-    int64_t micro = 0, chunk = 0, evaluate = 0;
+    int64_t micro = 0, chunk = 0, evaluate = 0, layers = 0, first = 0, rest = 0;
     if (plan) {
         TRY(json_get_int(plan, checkpoint->source, "micro_batch", 1, INT32_MAX, &micro));
         TRY(json_get_int(plan, checkpoint->source, "loss_chunk_rows", 1, INT32_MAX, &chunk));
         TRY(json_get_int(plan, checkpoint->source, "evaluate_batch", 1, INT32_MAX, &evaluate));
     }
-    *choices = (struct session_choices){(int32_t)micro, (int32_t)chunk, (int32_t)evaluate};
+    const json_t *mix = plan ? json_object_get(plan, "recompute") : NULL;
+    if (mix) {
+        TRY(json_get_int(mix, checkpoint->source, "first_layers", 0, INT32_MAX, &layers));
+        TRY(json_get_int(mix, checkpoint->source, "first", 0, RECOMPUTE_LEVELS - 1, &first));
+        TRY(json_get_int(mix, checkpoint->source, "rest", 0, RECOMPUTE_LEVELS - 1, &rest));
+    }
+    *choices = (struct session_choices){
+        .micro_batch = (int32_t)micro,
+        .loss_chunk_rows = (int32_t)chunk,
+        .evaluate_batch = (int32_t)evaluate,
+        .recompute = {(int32_t)layers, (enum recompute_level)first, (enum recompute_level)rest},
+    };
     return GT_OK;
 }
 
@@ -240,10 +251,12 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
 static json_t *plan_object(const struct session *session)
 {
     const struct model_options *options = &session->model->options;
-    return json_pack("{s:i, s:i, s:i, s:i, s:s, s:s}", "micro_batch", (int)options->micro_batch, "remainder_batch",
-                     (int)options->remainder_batch, "loss_chunk_rows", (int)options->loss_chunk_rows, "evaluate_batch",
-                     (int)options->evaluate_batch, "backend", session->device->ops->name, "kernels",
-                     session->info.detail);
+    const struct recompute_mix *mix = &options->recompute;
+    return json_pack("{s:i, s:i, s:i, s:i, s:{s:i, s:i, s:i}, s:s, s:s}", "micro_batch", (int)options->micro_batch,
+                     "remainder_batch", (int)options->remainder_batch, "loss_chunk_rows", (int)options->loss_chunk_rows,
+                     "evaluate_batch", (int)options->evaluate_batch, "recompute", "first_layers",
+                     (int)mix->first_layers, "first", (int)mix->first, "rest", (int)mix->rest, "backend",
+                     session->device->ops->name, "kernels", session->info.detail);
 }
 
 void restore_differences_log(const struct session *session, const struct restore_source *source)
@@ -255,8 +268,8 @@ void restore_differences_log(const struct session *session, const struct restore
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(before, key);
-        if (old && json_equal(old, value))
-            continue;
+        if (strcmp(key, "recompute") == 0 || (old && json_equal(old, value)))
+            continue; /* recompute changes no bit */
         log_note(
             "%s differs from the checkpoint's: the run continues, its results will differ in the last bits from an "
             "uninterrupted run's",

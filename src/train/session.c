@@ -22,6 +22,8 @@
 #define PREFILL_TIME_MAX 64
 #define ADAM_EPSILON 1e-8f
 #define LAYERNORM_EPSILON 1e-5f
+/* The matrix rate that candidates are compared at: a constant, so that two fresh runs of a configuration plan alike. */
+#define NOMINAL_PEAK_FLOPS 200e9
 #define PEAK_SECONDS 0.02
 /* A build with --enable-debug runs with dead bytes poisoned and a guard band behind every tensor. */
 #ifdef GT_DEBUG
@@ -31,7 +33,6 @@
 #define DEBUG_RUN false
 #define DEBUG_GUARD_BYTES 0
 #endif
-#define PLAN_HOPELESS_FACTOR 16.0 /* times the free memory: what a plan is still made for */
 #define PEAK_SCRATCH_BYTES ((uint64_t)16 << 20)
 
 static int64_t min_i64(int64_t a, int64_t b)
@@ -90,6 +91,9 @@ void session_train_options(const struct config *config, const struct session_cho
     int64_t chunk =
         first_set(0, config->loss_chunk > 0 ? 0 : choices->loss_chunk_rows, loss_chunk_rows(config, model, rows));
     int64_t evaluate = first_set(config->eval_batch_size, choices->evaluate_batch, micro);
+    struct recompute_mix recompute = choices->recompute;
+    if (config_key_was_set(config, CONFIG_KEY_recompute))
+        recompute = (struct recompute_mix){.rest = (enum recompute_level)config->recompute};
     *out = (struct model_options){
         .config = *model,
         .train = true,
@@ -101,7 +105,7 @@ void session_train_options(const struct config *config, const struct session_cho
         .remainder_batch = (int32_t)(samples % micro),
         .loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .evaluate_batch = (int32_t)evaluate,
-        .recompute = {.rest = (enum recompute_level)config->recompute},
+        .recompute = recompute,
         .prefill_time = (int32_t)min_i64(config->block_size, PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
@@ -132,51 +136,70 @@ static enum gt_status device_open(struct session *session)
     return session->device->ops->info(session->device, &session->info);
 }
 
-static enum gt_status fits_refuse(const struct session *session, const char *at_least, double need_bytes)
+/* What the arena may take of the budget. */
+static uint64_t arena_budget(const struct session *session)
+{
+    uint64_t beside = session->info.context_bytes + SESSION_HEADROOM_BYTES;
+    return session->budget_bytes > beside ? session->budget_bytes - beside : 0;
+}
+
+/* Says what is short, by how much, and the least that would do. */
+static enum gt_status fits_refuse(const struct session *session, uint64_t arena_bytes, const char *least)
 {
     char needed[24], have[24], lacking[24];
-    double free_bytes = (double)session->info.free_bytes;
+    double have_bytes = (double)arena_budget(session);
     log_error(
-        "does not fit: this configuration needs %s%s, %s has %s free, %s short; a smaller micro_batch, batch_size, "
-        "block_size or model needs less (--plan shows where it goes)",
-        at_least, log_bytes(needed, need_bytes), session->info.device, log_bytes(have, free_bytes),
-        log_bytes(lacking, need_bytes - free_bytes));
+        "does not fit: %s%s is needed, the budget of %s leaves %s for it, %s short; a smaller block_size or model "
+        "needs less (--plan shows where it goes)",
+        log_bytes(needed, (double)arena_bytes), least, session->info.device, log_bytes(have, have_bytes),
+        log_bytes(lacking, (double)arena_bytes - have_bytes));
     return GT_NO_FIT;
 }
 
-static enum gt_status fits_check(const struct session *session)
+static enum gt_status budget_set(struct session *session)
 {
-    uint64_t need = session->plan->arena_bytes + session->info.context_bytes + SESSION_HEADROOM_BYTES;
-    if (session->info.free_bytes == 0 || need <= session->info.free_bytes)
-        return GT_OK;
-    return fits_refuse(session, "", (double)need);
+    TRY(config_memory_budget(session->config, session->info.total_bytes, &session->budget_bytes));
+    if (session->budget_bytes == 0)
+        session->budget_bytes = session->info.free_bytes > 0 ? session->info.free_bytes : UINT64_MAX;
+    return GT_OK;
 }
 
-/* Refuses at once what is hopeless, since the program of a huge batch has millions of ops: the weights, gradients and
- * moments and the two residual sums of every block must be there.  A plan may be asked for beyond that, but not by
- * far. */
-static enum gt_status hopeless_check(const struct session *session, const struct model_options *options)
+static void plan_options_set(const struct session *session, struct plan_options *out)
 {
-    const struct model_config *config = &options->config;
-    bool answers = session->config->plan != CONFIG_PLAN_OFF || session->config->print_program;
-    double rows = (double)options->micro_batch * (double)config->block_size;
-    double states = 4.0 * (double)model_parameter_count(config);
-    double bytes = (double)sizeof(float) * (states + 2.0 * rows * (double)config->n_embd * (double)config->n_layer);
-    double allowed = (double)session->info.free_bytes * (answers ? PLAN_HOPELESS_FACTOR : 1.0);
-    if (!options->train || session->info.free_bytes == 0 || bytes <= allowed)
-        return GT_OK;
-    return fits_refuse(session, "at least ", bytes);
-}
-
-static enum gt_status session_plan(struct session *session)
-{
-    struct plan_options options = {
+    *out = (struct plan_options){
         .backend = session->device->ops,
         .device = session->device,
         .alignment_bytes = session->info.alignment_bytes,
         .largest_segment_bytes = session->info.largest_allocation_bytes,
         .guard_bytes = DEBUG_RUN ? (uint32_t)size_round_up(DEBUG_GUARD_BYTES, session->info.alignment_bytes) : 0,
     };
+}
+
+/* The fastest plan that fits; with --plan, where nothing does, the smallest, for its report. */
+static enum gt_status session_search(struct session *session, const struct model_options *options)
+{
+    const struct config *config = session->config;
+    struct search_request request = {
+        .options = *options,
+        .samples = config->batch_size * config->gradient_accumulation_steps,
+        .pin_micro_batch = config->micro_batch > 0,
+        .pin_recompute = config_key_was_set(config, CONFIG_KEY_recompute),
+        .pin_loss_chunk = config->loss_chunk > 0,
+        .pin_evaluate_batch = config->eval_batch_size > 0,
+        .rates = plan_rates_of_peak(NOMINAL_PEAK_FLOPS),
+        .budget_bytes = arena_budget(session),
+    };
+    plan_options_set(session, &request.plan);
+    enum gt_status status = plan_search(session->mem, &request, &session->search);
+    if (status == GT_NO_FIT && config->plan == CONFIG_PLAN_OFF && !config->print_program)
+        return fits_refuse(session, session->search.arena_bytes, " at least");
+    return status == GT_NO_FIT ? GT_OK : status;
+}
+
+static enum gt_status session_plan(struct session *session)
+{
+    struct plan_options options;
+    plan_options_set(session, &options);
     return plan_create(session->mem, session->model->graph, &options, &session->plan);
 }
 
@@ -187,8 +210,11 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, co
     void *array;
     enum gt_status status;
     TRY_GOTO(status, fail, device_open(out));
-    TRY_GOTO(status, fail, hopeless_check(out, options));
-    TRY_GOTO(status, fail, model_create(mem, options, &out->model));
+    TRY_GOTO(status, fail, budget_set(out));
+    out->search.options = *options;
+    if (options->train)
+        TRY_GOTO(status, fail, session_search(out, options));
+    TRY_GOTO(status, fail, model_create(mem, &out->search.options, &out->model));
     TRY_GOTO(status, fail, session_plan(out));
     if (!plan_verify(out->plan)) {
         status = GT_FAILURE;
@@ -202,10 +228,26 @@ fail:
     return status;
 }
 
+enum gt_status session_fits(const struct session *session)
+{
+    if (session->plan->arena_bytes <= arena_budget(session))
+        return GT_OK;
+    return fits_refuse(session, session->plan->arena_bytes, "");
+}
+
 enum gt_status session_start(struct session *session)
 {
     struct exec_options options = {.poison = DEBUG_RUN};
-    TRY(fits_check(session));
+    TRY(session_fits(session));
+    uint64_t need = session->plan->arena_bytes + session->info.context_bytes + SESSION_HEADROOM_BYTES;
+    if (session->info.free_bytes > 0 && need > session->info.free_bytes) {
+        char needed[24], have[24];
+        log_error("%s of memory is needed and %s is free on %s now: other programs hold the rest; a smaller memory_budget "
+                  "makes a plan for less",
+                  log_bytes(needed, (double)need), log_bytes(have, (double)session->info.free_bytes),
+                  session->info.device);
+        return GT_NO_FIT;
+    }
     return exec_create(session->mem, session->device, session->plan, &options, &session->exec);
 }
 

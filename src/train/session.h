@@ -16,10 +16,12 @@
 #include "exec/exec.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "plan/plan_search.h"
 
 /* Rows of the staging buffer through which weights move, in floats: 4 MiB. */
 #define SESSION_STAGING_FLOATS ((int64_t)1 << 20)
-/* What the process may hold beside arena, tables and the backend's own: code, stacks, the C library, BLAS buffers. */
+/* What the process may hold beside the arena and the backend's own: code, stacks, the C library, BLAS buffers, the staging
+ * buffer and the host's tables.  Measured: 12 to 20 MiB from 0.8M to 124M parameters. */
 #define SESSION_HEADROOM_BYTES ((uint64_t)64 << 20)
 
 struct session {
@@ -32,7 +34,9 @@ struct session {
     struct exec *exec;                       /* NULL before session_start() */
     float *staging;                          /* [SESSION_STAGING_FLOATS] */
     union scalar_word scalars[SCALAR_WORDS]; /* the host's copy of the device block */
-    double peak_flops; /* the device's measured fp32 matrix rate, FLOP/s; 0 before session_peak_measure() */
+    double peak_flops;           /* the device's measured fp32 matrix rate, FLOP/s; 0 before session_peak_measure() */
+    uint64_t budget_bytes;       /* what the process may take: memory_budget, or what was free at the start */
+    struct search_result search; /* how the plan of a training session was found */
 };
 
 /* The shape of the model that the configuration asks for; `vocab_size` where the configuration leaves it open. */
@@ -41,6 +45,7 @@ void session_model_config(const struct config *config, int64_t vocab_size, struc
  * reuses them.  0 = not chosen yet. */
 struct session_choices {
     int32_t micro_batch, loss_chunk_rows, evaluate_batch;
+    struct recompute_mix recompute;
 };
 
 /* How the samples of an update are cut into micro-steps, and the sizes of the other programs.  A key that the
@@ -48,9 +53,12 @@ struct session_choices {
 void session_train_options(const struct config *config, const struct session_choices *choices,
                            const struct model_config *model, struct model_options *out);
 
-/* Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
+/* Makes the model and its plan; of a training session, the fastest plan that fits the budget.
+ * Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
 enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct model_options *options,
                             struct session *out);
+/* Whether the plan fits the budget; else GT_NO_FIT, logged. */
+enum gt_status session_fits(const struct session *session);
 /* Takes the arena.  Errors: GT_NO_MEMORY, GT_NO_FIT, GT_DEVICE. */
 enum gt_status session_start(struct session *session);
 void session_close(struct session *session);

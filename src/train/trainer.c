@@ -366,6 +366,20 @@ static int64_t largest_batch(const struct model_options *options)
     return options->micro_batch > options->evaluate_batch ? options->micro_batch : options->evaluate_batch;
 }
 
+/* What the plan changed to make the configuration fit, and what that costs. */
+static void change_log(const struct trainer *t)
+{
+    const struct search_result *search = &t->session.search;
+    char text[192], asked[24], budget[24];
+    if (search->candidates <= 1)
+        return;
+    log_result("plan: as configured it would need %s%s of a budget of %s; chosen of %" PRId32 ": %s; %+.1f %% time "
+               "(modelled), the same samples and mathematics",
+               search->bytes_request_least ? "at least " : "", log_bytes(asked, (double)search->bytes_request),
+               log_bytes(budget, (double)t->session.budget_bytes), search->candidates,
+               search_options_text(text, &search->options), 100.0 * (search->seconds / search->seconds_request - 1.0));
+}
+
 static void start_log(const struct trainer *t)
 {
     const struct model_options *options = &t->session.model->options;
@@ -376,6 +390,7 @@ static void start_log(const struct trainer *t)
     log_result("plan: %s for %" PRId32 " x %" PRId32 " tokens at once, %" PRId32 " micro-steps per update",
                log_bytes(arena, (double)t->session.plan->arena_bytes), options->micro_batch, options->config.block_size,
                options->micro_steps);
+    change_log(t);
 }
 
 /* Everything that needs the arena and the data. */
@@ -430,7 +445,7 @@ static enum gt_status answer(struct trainer *t)
     struct plan_report_facts facts = {
         .configuration = configuration,
         .device = t->session.info.device,
-        .free_bytes = t->session.info.free_bytes,
+        .free_bytes = t->session.budget_bytes,
         .host_bytes = host.live_bytes,
         .context_bytes = t->session.info.context_bytes,
         .headroom_bytes = SESSION_HEADROOM_BYTES,
@@ -439,10 +454,14 @@ static enum gt_status answer(struct trainer *t)
         .evaluation_seconds = t->forecast.evaluation_seconds,
         .evaluations = t->forecast.evaluations,
     };
+    enum gt_status status = GT_OK;
     if (t->config->plan == CONFIG_PLAN_JSON)
-        return plan_print_json(t->session.plan, &facts, stdout);
-    plan_print_text(t->session.plan, &facts, stdout);
-    return GT_OK;
+        status = plan_print_json(t->session.plan, &facts, stdout);
+    else
+        plan_print_text(t->session.plan, &facts, stdout);
+    if (t->config->plan == CONFIG_PLAN_TEXT)
+        change_log(t);
+    return status == GT_OK ? session_fits(&t->session) : status;
 }
 
 /* A run from scratch replaces what is there at its first save; the user should know before. */

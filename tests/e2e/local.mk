@@ -3,6 +3,7 @@ EXTRA_DIST += tests/e2e/e2e.inc tests/fixtures
 dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \
+	tests/e2e/budget.sh \
 	tests/e2e/learn.sh \
 	tests/e2e/memory.py \
 	tests/e2e/parity_torch.py \

@@ -17,3 +17,5 @@ tests_unit_check_plan_lifetimes_SOURCES = tests/unit/check_plan_lifetimes.c $(PL
 tests_unit_check_plan_place_SOURCES = tests/unit/check_plan_place.c $(PLAN_FIXTURES)
 tests_unit_check_plan_report_SOURCES = tests/unit/check_plan_report.c $(PLAN_FIXTURES)
 tests_unit_check_plan_verify_SOURCES = tests/unit/check_plan_verify.c $(PLAN_FIXTURES)
+check_PROGRAMS += tests/unit/check_plan_search
+tests_unit_check_plan_search_SOURCES = tests/unit/check_plan_search.c

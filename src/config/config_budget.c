@@ -1,0 +1,53 @@
+/* memory_budget: a number of bytes as people write it.
+ *
+ * Units of powers of 1,000 and of 1,024 are told apart, as the memory of cards is sold in one and reported in the other.
+ * A percentage is of the device's whole memory, not of what is free.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+#include "config/config.h"
+
+#define BUDGET_BYTES_MAX 1152921504606846976.0 /* 2^60 */
+
+/* What the unit multiplies with; 0 for an unknown one. */
+static double unit_factor(const char *unit, uint64_t total_bytes)
+{
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {
+        {"", 1},     {"b", 1},       {"kb", 1e3},       {"mb", 1e6},
+        {"gb", 1e9}, {"kib", 1024},  {"mib", 1048576},  {"gib", 1073741824},
+        {"k", 1024}, {"m", 1048576}, {"g", 1073741824},
+    };
+    if (strcmp(unit, "%") == 0)
+        return (double)total_bytes / 100.0;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcasecmp(unit, units[i].name) == 0)
+            return units[i].factor;
+    }
+    return 0.0;
+}
+
+enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out)
+{
+    const char *text = config->memory_budget;
+    char *end;
+    if (*text == '\0') {
+        *out = 0;
+        return GT_OK;
+    }
+    double number = strtod(text, &end);
+    double factor = end == text ? 0.0 : unit_factor(end + strspn(end, " "), total_bytes);
+    double bytes = number * factor;
+    if (factor > 0.0 && isfinite(bytes) && bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX) {
+        *out = (uint64_t)bytes;
+        return GT_OK;
+    }
+    log_error("memory_budget='%s' is not an amount of memory: say 11.4GiB, 500MiB, 6000000000 or 80%%", text);
+    return GT_USAGE;
+}

@@ -1,0 +1,63 @@
+#!/bin/sh
+# shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
+# memory_budget: the same configuration under smaller and smaller budgets trains to the same loss, never takes more than
+# the budget as the kernel counts it, and is refused with exit status 3 where nothing fits.
+. "${top_srcdir:?}/tests/e2e/e2e.inc"
+
+# train NAME OPTION...
+train() {
+    train_name=$1
+    shift
+    run 0 "$GPT_TRAIN" --dataset=tiny --out_dir="$train_name" --n_layer=4 --n_head=4 --n_embd=128 --block_size=64 \
+        --batch_size=30 --gradient_accumulation_steps=2 --bias=True --max_iters=5 --eval_iters=1 --eval_interval=100 \
+        --warmup_iters=2 "$@"
+}
+
+# The loss of the last step, in full.
+loss() {
+    sed -n 's/.*"iter":5,"loss":\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"
+}
+
+near() {
+    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a != "" && b != "" && d <= 1e-5 * b) }' ||
+        { echo "    $1 is not near $2" >&2; return 1; }
+}
+
+# The largest resident set that the run saw, in KiB.
+peak_kib() {
+    sed -n 's/.*process at most \([0-9.]*\) MiB.*/\1/p' stdout | awk '{ printf "%d\n", $1 * 1024 }'
+}
+
+at_most() {
+    [ -n "$1" ] && [ "$1" -le "$2" ] || { echo "    $1 is above $2" >&2; return 1; }
+}
+
+refused() { # STATUS BUDGET
+    run "$1" "$GPT_TRAIN" --dataset=tiny --out_dir=refused --n_layer=4 --n_head=4 --n_embd=128 --memory_budget="$2" &&
+        is "$(errors stderr)" 1 && not grep -q . stdout
+}
+
+check "the data" make_data
+check "without a budget" train free
+check "nothing is changed without a budget" not grep -q "as configured it would need" stdout
+for mib in 130 100 84; do
+    check "$mib MiB" train b$mib --memory_budget=${mib}MiB
+    check "$mib MiB: the change is said" grep -q "as configured it would need" stdout
+    check "$mib MiB: the process stays below" at_most "$(peak_kib)" $((mib * 1024))
+    check "$mib MiB: the loss is the same" near "$(loss b$mib)" "$(loss free)"
+done
+check "a pinned micro-batch stays" train pinned --memory_budget=110MiB --micro_batch=20
+check "a pinned micro-batch is said" grep -q "micro-batch 20" stdout
+check "as bytes" train bytes --memory_budget=104857600
+check "as bytes: the plan of 100 MiB" is "$(loss bytes)" "$(loss b100)"
+
+# A resumed run keeps its plan, so that its bits do not depend on what is free then.
+check "to be resumed" train b84r --memory_budget=84MiB --max_iters=3
+check "resumed without a budget" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=b84r --max_iters=5
+check "resumed: the bits of the uninterrupted run" cmp -s b84r/model.safetensors b84/model.safetensors
+
+check "70 MiB does not fit" refused 3 70MiB
+for bad in 0 -1 abc 10XB 1e40 MiB nan; do
+    check "memory_budget=$bad" refused 2 "$bad"
+done
+finish

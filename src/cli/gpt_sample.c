@@ -18,7 +18,6 @@
 #include "train/stop.h"
 
 #define PROMPT_BYTES_MAX ((size_t)16 << 20)
-#define PREFILL_TIME_MAX 64
 
 struct sample {
     struct hostmem *mem;
@@ -107,6 +106,7 @@ static enum gt_status prompt_read(struct sample *sample)
 static enum gt_status model_open(struct sample *sample)
 {
     TRY(restore_open_weights(sample->mem, sample->config, &sample->source));
+    TRY(restore_tokenizer_check(&sample->source, sample->tokenizer, TOKENIZER_FILE_NAME));
     const struct model_config *config = &sample->source.checkpoint->config;
     int64_t vocab = tokenizer_vocab_size(sample->tokenizer);
     if (vocab > config->vocab_size) {
@@ -118,7 +118,7 @@ static enum gt_status model_open(struct sample *sample)
         .config = *config,
         .generate = true,
         .generate_batch = 1,
-        .prefill_time = config->block_size < PREFILL_TIME_MAX ? config->block_size : PREFILL_TIME_MAX,
+        .prefill_time = config->block_size < SESSION_PREFILL_TIME_MAX ? config->block_size : SESSION_PREFILL_TIME_MAX,
     };
     TRY(session_open(sample->mem, sample->config, &options, &sample->session));
     TRY(session_start(&sample->session));
@@ -141,7 +141,8 @@ static enum gt_status sample_write(struct sample *sample, int64_t number)
         int32_t token;
         TRY(generator_next(sample->generator, &token));
         write_text(text, tokenizer_stream_push(sample->tokenizer, &stream, token, text));
-        fflush(stdout);
+        if (fflush(stdout) != 0)
+            return GT_IO; /* nobody reads on, or the disk is full: program_exit_status() says so */
     }
     write_text(text, tokenizer_stream_end(&stream, text));
     fputs("\n---------------\n", stdout);
@@ -160,6 +161,7 @@ static enum gt_status samples_write(struct sample *sample)
     TRY(model_open(sample));
     int64_t tokens_max = (int64_t)sample->prompt_count + sample->config->max_new_tokens + 1;
     TRY(generator_create(sample->mem, &sample->session, &options, tokens_max, &sample->generator));
+    stop_install();
     hostmem_phase_set(sample->mem, HOSTMEM_RUN);
     int64_t start_ns = clock_monotonic_ns();
     enum gt_status status = GT_OK;

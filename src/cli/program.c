@@ -66,7 +66,7 @@ enum gt_status program_start(struct config *config, enum config_program program,
 {
     *answered = false;
     log_program_set(name);
-    stop_install();
+    stop_ignore_writes();
     config_defaults(config, program);
     TRY(config_parse_args(config, argc, argv));
     *answered = config->help || config->version || config->list_devices;
@@ -84,7 +84,7 @@ int program_exit_status(enum gt_status status)
     bool written = fflush(stdout) == 0 && !ferror(stdout);
     if (status == GT_STOPPED && stop_requested())
         return 128 + stop_requested();
-    if (status == GT_OK && !written) {
+    if ((status == GT_OK || status == GT_IO) && !written) {
         log_error("standard output could not be written");
         return 1;
     }

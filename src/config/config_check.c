@@ -24,6 +24,10 @@ static bool is_awaited(const struct config *config, enum config_key key)
            (strcmp(config->init_from, "resume") == 0 && (flags & CONFIG_INVOCATION) == 0);
 }
 
+#define BATCH_TOKENS_MAX (INT64_C(0x7fffffff) - 2)
+#define LOSS_CHUNKS_MAX 4096
+#define BETA_DISTANCE_MIN 1e-6
+
 /* True when the key's value is the one that will be used. */
 static bool is_settled(const struct config *config, enum config_key key)
 {
@@ -89,11 +93,43 @@ static enum gt_status check_tokens(const struct config *config)
     if (!settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size) ||
         !is_settled(config, CONFIG_KEY_gradient_accumulation_steps))
         return GT_OK;
-    if (size_product(factors, 3, &tokens) && tokens <= INT64_C(1) << 48)
+    if (size_product(factors, 2, &tokens) && (int64_t)tokens >= BATCH_TOKENS_MAX) {
+        log_error("batch_size=%" PRId64 " x block_size=%" PRId64 " is 2^31 tokens or more; use "
+                  "gradient_accumulation_steps",
+                  config->batch_size, config->block_size);
+        return GT_USAGE;
+    }
+    if (size_product(factors, 3, &tokens) && tokens <= INT64_C(1) << 48 &&
+        config->batch_size * config->gradient_accumulation_steps <= INT32_MAX)
         return GT_OK;
-    log_error("batch_size=%" PRId64 " x block_size=%" PRId64 " x gradient_accumulation_steps=%" PRId64
-              " is more than 2^48 tokens per update",
-              config->batch_size, config->block_size, config->gradient_accumulation_steps);
+    log_error("batch_size=%" PRId64 " x gradient_accumulation_steps=%" PRId64
+              " is more than 2^31 sequences, or more than 2^48 tokens, per update",
+              config->batch_size, config->gradient_accumulation_steps);
+    return GT_USAGE;
+}
+
+/* Each chunk is an op of its own in the program. */
+static enum gt_status check_chunks(const struct config *config)
+{
+    int64_t batch = config->micro_batch > 0 ? config->micro_batch : config->batch_size;
+    batch = config->eval_batch_size > batch ? config->eval_batch_size : batch;
+    if (config->loss_chunk == 0 || config->origin[CONFIG_KEY_loss_chunk].bad ||
+        !settled_pair(config, CONFIG_KEY_batch_size, CONFIG_KEY_block_size))
+        return GT_OK;
+    if (batch <= BATCH_TOKENS_MAX / config->block_size &&
+        size_ceil_div(batch * config->block_size, config->loss_chunk) <= LOSS_CHUNKS_MAX)
+        return GT_OK;
+    log_error("loss_chunk=%" PRId64 " cuts %" PRId64 " x %" PRId64 " tokens into more than %d chunks",
+              config->loss_chunk, batch, config->block_size, LOSS_CHUNKS_MAX);
+    return GT_USAGE;
+}
+
+/* A beta that is 1 in fp32 divides by zero; one near it needs a table of corrections as long as the run. */
+static enum gt_status check_betas(const struct config *config)
+{
+    if (1.0 - config->beta1 >= BETA_DISTANCE_MIN && 1.0 - config->beta2 >= BETA_DISTANCE_MIN)
+        return GT_OK;
+    log_error("beta1=%g and beta2=%g must be at most 1 - %g", config->beta1, config->beta2, BETA_DISTANCE_MIN);
     return GT_USAGE;
 }
 
@@ -168,8 +204,8 @@ enum gt_status config_check(struct config *config)
     enum gt_status status = check_device(config);
 
     if (config->program == CONFIG_TRAIN) {
-        enum gt_status (*const checks[])(const struct config *) = {check_heads, check_kv_heads, check_micro_batch,
-                                                                   check_tokens};
+        enum gt_status (*const checks[])(const struct config *) = {check_heads,  check_kv_heads, check_micro_batch,
+                                                                   check_tokens, check_chunks,   check_betas};
         for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
             if (checks[i](config) != GT_OK)
                 status = GT_USAGE;

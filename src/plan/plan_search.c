@@ -13,8 +13,8 @@
 
 #include "base/size.h"
 
-#define CANDIDATES_MAX 2048
-#define MICRO_BATCHES_MAX 64
+#define CANDIDATES_MAX 8192
+#define PARTS_FINE 8 /* up to so many parts in steps of one, then by an eighth */
 #define CHUNKS_MAX 3
 #define MIX_PARTS 4        /* mixes in quarters of the blocks */
 #define ESTIMATE_SLACK 0.9 /* a candidate whose estimate is above budget / this is skipped */
@@ -183,17 +183,15 @@ static void mixes_add(struct search *search, int64_t micro_batch, int32_t chunk)
     }
 }
 
-/* The micro-batches that are tried: what was asked for, then its halves, thirds and so on, rounded up. */
+/* The micro-batches that are tried: what was asked for, then its halves, thirds and so on, rounded up, in growing steps. */
 static void candidates_add(struct search *search)
 {
     int64_t asked = search->request->options.micro_batch, last = 0;
-    for (int64_t k = 1; k <= asked && k <= MICRO_BATCHES_MAX; k++) {
-        int64_t micro_batch = k == MICRO_BATCHES_MAX ? 1 : size_ceil_div(asked, k);
-        if (micro_batch == last)
-            continue;
-        last = micro_batch;
-        for (int32_t chunk = 0; chunk < search->chunks; chunk++)
+    for (int64_t k = 1; last != 1; k += 1 + k / PARTS_FINE) {
+        int64_t micro_batch = size_ceil_div(asked, k);
+        for (int32_t chunk = 0; micro_batch != last && chunk < search->chunks; chunk++)
             mixes_add(search, micro_batch, chunk);
+        last = micro_batch;
         if (search->request->pin_micro_batch)
             break;
     }
@@ -303,11 +301,30 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     return GT_OK;
 }
 
+/* The candidate with the fewest bytes that the pinned choices allow. */
+static struct candidate least_candidate(const struct search_request *request)
+{
+    struct candidate least = {.micro_batch = request->pin_micro_batch ? request->options.micro_batch : 1,
+                              .chunk_rows = request->options.loss_chunk_rows,
+                              .mix = request->options.recompute};
+    if (!request->pin_recompute)
+        least.mix = (struct recompute_mix){.rest = RECOMPUTE_FULL};
+    return least;
+}
+
 enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out)
 {
     struct search search = {.mem = mem, .request = request};
     struct search_result result = {0};
     bool fits;
+    struct candidate least = least_candidate(request);
+    result.options = options_of(&search, &least);
+    result.arena_bytes = result.bytes_request = (uint64_t)bytes_bound(&result.options);
+    result.bytes_request_least = true;
+    if (result.arena_bytes > request->budget_bytes) {
+        *out = result;
+        return GT_NO_FIT;
+    }
     TRY(asked_try(&search, &result, &fits));
     enum gt_status status = GT_OK;
     if (!fits) {
@@ -317,6 +334,7 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
         result.candidates += search.count;
         hostmem_free(mem, search.candidates);
     }
+    result.fits = status == GT_OK;
     if (status == GT_OK || status == GT_NO_FIT)
         *out = result;
     return status;

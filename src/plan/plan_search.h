@@ -34,6 +34,7 @@ struct search_result {
     uint64_t bytes_request;   /* of what was asked for */
     bool bytes_request_least; /* it needs at least that: it was not planned to the end */
     int32_t candidates;       /* that were considered */
+    bool fits;
 };
 
 /* Sets the micro-batch of `options` and what follows from it. */

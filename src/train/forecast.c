@@ -9,33 +9,21 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/size.h"
+#include "plan/plan_cost.h"
 #include "train/evaluate.h"
 
-/* The model's assumptions, until the cost model of the planner calibrates them on the device: the share of the matrix
- * rate that a step's products reach, and the bandwidth that other ops reach, in bytes per second. */
-#define MODEL_MATRIX_SHARE 0.75
-#define MODEL_BANDWIDTH 12e9
 #define AVERAGE_WEIGHT 0.1
-
-static double op_seconds(const struct session *session, const struct op *op)
-{
-    struct op_call call;
-    graph_call(session->model->graph, op, &call);
-    double compute = session->peak_flops > 0 ? op_flops(&call) / (session->peak_flops * MODEL_MATRIX_SHARE) : 0.0;
-    double memory = op_bytes(&call) / MODEL_BANDWIDTH;
-    return compute > memory ? compute : memory;
-}
+#define SECONDS_MAX 1e15 /* beyond, the end is not a date */
 
 static double program_seconds(const struct session *session, int32_t program)
 {
-    double seconds = 0.0;
-    if (program < 0)
-        return 0.0;
-    const struct program *p = &session->model->graph->programs[program];
-    for (int32_t i = 0; i < p->count; i++)
-        seconds += op_seconds(session, &p->ops[i]);
-    return seconds;
+    struct plan_rates rates = plan_rates_of_peak(session->peak_flops);
+    return plan_cost_seconds(session->model->graph, program, &rates);
+}
+
+void forecast_evaluation_runs(const struct session *session, int64_t runs, struct forecast *forecast)
+{
+    forecast->evaluation_seconds = (double)runs * program_seconds(session, session->model->evaluate.program);
 }
 
 int64_t forecast_evaluations(const struct config *config, int64_t iter)
@@ -57,8 +45,7 @@ void forecast_model(const struct session *session, int64_t iter, struct forecast
         program_seconds(session, model->train_first.program) +
         (model->options.micro_steps - 1 - remainder) * program_seconds(session, model->train_next.program) +
         program_seconds(session, model->train_remainder.program) + program_seconds(session, model->update.program);
-    out->evaluation_seconds =
-        2.0 * (double)evaluation_runs(config, model) * program_seconds(session, model->evaluate.program);
+    forecast_evaluation_runs(session, 2 * evaluation_runs(config, model), out);
     out->steps = config->eval_only ? 0 : config->max_iters + 1 - iter;
     out->steps = out->steps > 0 ? out->steps : 0;
     out->evaluations = forecast_evaluations(config, iter);
@@ -94,5 +81,5 @@ void forecast_log(const struct forecast *forecast)
                forecast->measured ? "measured" : "modelled", clock_duration(step, forecast->step_seconds),
                forecast->steps, clock_duration(evaluation, forecast->evaluation_seconds), forecast->evaluations,
                seconds > 0 ? 100.0 * evaluations / seconds : 0.0, clock_duration(total, seconds),
-               clock_wall_text(end, clock_wall_s() + (int64_t)seconds));
+               clock_wall_text(end, clock_wall_s() + (int64_t)(seconds < SECONDS_MAX ? seconds : SECONDS_MAX)));
 }

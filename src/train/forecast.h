@@ -19,6 +19,8 @@ struct forecast {
 /* Modelled: each op takes the longer of its FLOPs at a stated share of the measured matrix rate and its bytes at a stated
  * bandwidth.  `iter` is where the run begins.  Needs session_peak_measure(). */
 void forecast_model(const struct session *session, int64_t iter, struct forecast *out);
+/* Replaces the number of runs of the evaluation program that an evaluation takes (eval_iters = 0 leaves it to the data). */
+void forecast_evaluation_runs(const struct session *session, int64_t runs, struct forecast *forecast);
 /* Puts a measured step (or evaluation) in; the first few replace the model, later ones move an average. */
 void forecast_step_measured(struct forecast *forecast, double seconds);
 void forecast_evaluation_measured(struct forecast *forecast, double seconds);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -19,36 +20,51 @@
 #define LINE_MAX_BYTES 1024
 
 /* Whether a line belongs to the part that the resumed run will write again, or is torn. */
-static bool line_is_stale(const char *line, int64_t resume_iter)
+static bool line_is_stale(const char *line, int64_t resume_iter, bool evaluated)
 {
     static const char head[] = "{\"iter\":";
     size_t length = strlen(line);
     if (length == 0 || line[length - 1] != '\n' || strncmp(line, head, sizeof head - 1) != 0)
         return true;
     int64_t iter = strtoll(line + sizeof head - 1, NULL, 10);
-    return strstr(line, "\"val_loss\"") ? iter > resume_iter : iter >= resume_iter;
+    bool kept_here = evaluated && strstr(line, "\"val_loss\"") != NULL;
+    return kept_here ? iter > resume_iter : iter >= resume_iter;
 }
 
 /* The offset of the first stale line. */
-static long stale_offset(const char *path, int64_t resume_iter)
+static long stale_offset(const char *path, int64_t resume_iter, bool evaluated)
 {
     FILE *file = resume_iter > 0 ? fopen(path, "re") : NULL;
     if (!file)
         return 0;
     char line[LINE_MAX_BYTES];
     long offset = 0;
-    while (fgets(line, sizeof line, file) && !line_is_stale(line, resume_iter))
+    while (fgets(line, sizeof line, file) && !line_is_stale(line, resume_iter, evaluated))
         offset = ftell(file);
     fclose(file);
     return offset;
 }
 
-enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter)
+/* Puts the file of an earlier run aside, where it has anything. */
+static enum gt_status old_keep(const char *path, const char *out_dir)
+{
+    char old[FILE_PATH_MAX];
+    struct stat status;
+    TRY(file_join(old, out_dir, METRICS_OLD_NAME));
+    if (lstat(path, &status) != 0 || status.st_size == 0 || rename(path, old) == 0)
+        return GT_OK;
+    log_error("%s: cannot be renamed to %s: %s", path, METRICS_OLD_NAME, strerror(errno));
+    return GT_IO;
+}
+
+enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated)
 {
     char path[FILE_PATH_MAX];
     metrics->fd = -1;
     TRY(file_join(path, out_dir, METRICS_NAME));
-    long offset = stale_offset(path, resume_iter);
+    if (resume_iter == 0)
+        TRY(old_keep(path, out_dir));
+    long offset = stale_offset(path, resume_iter, evaluated);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0 || ftruncate(fd, offset) != 0) {
         log_error("%s: cannot be opened for writing: %s", path, strerror(errno));

@@ -8,6 +8,7 @@
 #include "base/status.h"
 
 #define METRICS_NAME "metrics.jsonl"
+#define METRICS_OLD_NAME "metrics-old.jsonl"
 
 struct metrics {
     int fd; /* -1 when closed */
@@ -21,8 +22,9 @@ struct metrics_step {
 };
 
 /* Opens the file for appending.  From the first line of an iteration that the run will do again (an iter line at or
- * beyond `resume_iter`, an evaluation beyond it) the file is cut; resume_iter 0 empties it.  Errors: GT_IO. */
-enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter);
+ * beyond `resume_iter`, an evaluation beyond it, or at it unless it was `evaluated`) the file is cut.  With resume_iter 0
+ * it begins anew, and the file of an earlier run stays as metrics-old.jsonl.  Errors: GT_IO. */
+enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated);
 void metrics_close(struct metrics *metrics);
 /* Errors: GT_IO; the run goes on without. */
 enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step);

@@ -8,6 +8,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -113,6 +115,7 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
         .iter = record->iter,
         .adam_step = record->adam_step,
         .evaluations = record->evaluations,
+        .samples_seen = record->samples_seen,
         .best_val_loss = record->best_val_loss,
         .evaluated = evaluated == record->iter,
         .choices = choices,
@@ -278,12 +281,37 @@ void restore_differences_log(const struct session *session, const struct restore
     json_decref(now);
 }
 
-enum gt_status restore_saver_create(struct session *session, struct restore_saver *out)
+static const char *hash_text(char text[static 32], const struct tokenizer *tokenizer)
+{
+    snprintf(text, 32, "crc32c:%08" PRIx32, tokenizer_hash(tokenizer));
+    return text;
+}
+
+enum gt_status restore_tokenizer_check(const struct restore_source *source, const struct tokenizer *tokenizer,
+                                       const char *what)
+{
+    const struct checkpoint *checkpoint = source->checkpoint;
+    const json_t *data = checkpoint && checkpoint->kind == CHECKPOINT_OURS ? checkpoint->record.state.data : NULL;
+    const char *stored = json_string_value(json_object_get(data, "tokenizer"));
+    char now[32];
+    if (!stored || !tokenizer || strcmp(stored, hash_text(now, tokenizer)) == 0)
+        return GT_OK;
+    log_error("%s: this tokenizer (%s) is not the one that the checkpoint in %s was trained with (%s)", what, now,
+              checkpoint->source, stored);
+    return GT_DATA;
+}
+
+enum gt_status restore_saver_create(struct session *session, const struct tokenizer *tokenizer,
+                                    struct restore_saver *out)
 {
     *out = (struct restore_saver){.session = session};
     TRY(tensors_create(session, &out->tensors));
     TRY(config_to_json(session->config, &out->configuration));
     out->plan = plan_object(session);
+    if (tokenizer) {
+        hash_text(out->tokenizer_hash, tokenizer);
+        TRY(tokenizer_text(tokenizer, &out->tokenizer_text));
+    }
     if (!out->plan) {
         log_error("out of memory");
         return GT_NO_MEMORY;
@@ -298,15 +326,31 @@ void restore_saver_destroy(struct restore_saver *saver)
     hostmem_free(saver->session->mem, saver->tensors);
     json_decref(saver->configuration);
     json_decref(saver->plan);
+    free(saver->tokenizer_text);
     *saver = (struct restore_saver){0};
+}
+
+/* Only after the commit: an earlier run's checkpoint and its tokenizer stay together until then. */
+static enum gt_status tokenizer_put(struct restore_saver *saver)
+{
+    char path[FILE_PATH_MAX];
+    if (!saver->tokenizer_text || saver->tokenizer_written)
+        return GT_OK;
+    TRY(file_join(path, saver->session->config->out_dir, TOKENIZER_FILE_NAME));
+    size_t length = strlen(saver->tokenizer_text);
+    saver->tokenizer_text[length] = '\n'; /* the file's last byte, in place of the terminator for a moment */
+    enum gt_status status = file_replace(path, saver->tokenizer_text, length + 1);
+    saver->tokenizer_text[length] = '\0';
+    saver->tokenizer_written = status == GT_OK;
+    return status;
 }
 
 enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state)
 {
     struct session *session = saver->session;
     const struct config *config = session->config;
-    int64_t samples = state->iter * config->batch_size * config->gradient_accumulation_steps;
-    json_t *data = json_pack("{s:I}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1));
+    json_t *data = json_pack("{s:I, s:s*}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
+                             "tokenizer", *saver->tokenizer_hash ? saver->tokenizer_hash : NULL);
     if (!data) {
         log_error("out of memory");
         return GT_NO_MEMORY;
@@ -319,8 +363,8 @@ enum gt_status restore_save(struct restore_saver *saver, const struct run_state 
         .state = {.iter = state->iter,
                   .adam_step = state->adam_step,
                   .seed = config->seed,
-                  .samples_seen = samples,
-                  .tokens_seen = samples * config->block_size,
+                  .samples_seen = state->samples_seen,
+                  .tokens_seen = state->samples_seen * config->block_size,
                   .evaluations = state->evaluations,
                   .best_val_loss = state->best_val_loss,
                   .data = data,
@@ -335,19 +379,5 @@ enum gt_status restore_save(struct restore_saver *saver, const struct run_state 
     };
     enum gt_status status = checkpoint_save(&options);
     json_decref(data);
-    return status;
-}
-
-enum gt_status restore_tokenizer_copy(struct hostmem *mem, const char *folder, const char *out_dir)
-{
-    struct tokenizer *tokenizer = NULL;
-    char path[FILE_PATH_MAX];
-    TRY(tokenizer_open_dataset(mem, folder, &tokenizer));
-    if (!tokenizer)
-        return GT_OK;
-    enum gt_status status = file_join(path, out_dir, TOKENIZER_FILE_NAME);
-    if (status == GT_OK)
-        status = tokenizer_save(tokenizer, path);
-    tokenizer_destroy(tokenizer);
-    return status;
+    return status == GT_OK ? tokenizer_put(saver) : status;
 }

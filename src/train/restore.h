@@ -12,6 +12,7 @@
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "data/tokenizer.h"
 #include "io/checkpoint.h"
 #include "train/session.h"
 
@@ -20,6 +21,7 @@ struct run_state {
     int64_t iter;         /* the next iteration */
     int64_t adam_step;    /* updates applied */
     int64_t evaluations;  /* done so far */
+    int64_t samples_seen; /* sequences trained on */
     double best_val_loss; /* infinity: none yet */
     bool evaluated;       /* iteration `iter` has been evaluated already */
     struct session_choices choices;
@@ -46,19 +48,27 @@ void restore_differences_log(const struct session *session, const struct restore
 /* Weights (and moments) onto the device: initial values of `seed`, or the checkpoint's. */
 enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed);
 
-/* The parameters as io/ sees them.  Allocated once; the session's lifetime.  Errors: GT_NO_MEMORY. */
+/* Refuses a tokenizer that is not the one that the checkpoint was trained with; `what` names it in the line.  A checkpoint
+ * that does not say, and no tokenizer, pass.  Errors: GT_DATA. */
+enum gt_status restore_tokenizer_check(const struct restore_source *source, const struct tokenizer *tokenizer,
+                                       const char *what);
+
+/* What a save needs beside the state: made once, so that saving allocates nothing of ours. */
 struct restore_saver {
     struct session *session;
-    struct checkpoint_tensor *tensors;
-    json_t *configuration; /* echo */
+    struct checkpoint_tensor *tensors; /* the parameters as io/ sees them */
+    json_t *configuration;             /* echo */
     json_t *plan;
+    char *tokenizer_text;    /* the dataset's tokenizer file, to be put beside the checkpoint; NULL = none */
+    char tokenizer_hash[32]; /* "crc32c:89abcdef", or empty */
+    bool tokenizer_written;
 };
-enum gt_status restore_saver_create(struct session *session, struct restore_saver *out);
+/* `tokenizer` may be NULL.  Errors: GT_NO_MEMORY. */
+enum gt_status restore_saver_create(struct session *session, const struct tokenizer *tokenizer,
+                                    struct restore_saver *out);
 void restore_saver_destroy(struct restore_saver *saver);
 
-/* Saves the run to out_dir, with the dataset's tokenizer beside it when `folder` has one. */
+/* Saves the run to out_dir; after the first save of a run the tokenizer is put beside it, where gpt-sample looks for it. */
 enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state);
-/* Copies the dataset's tokenizer file to out_dir, where gpt-sample looks for it. */
-enum gt_status restore_tokenizer_copy(struct hostmem *mem, const char *folder, const char *out_dir);
 
 #endif

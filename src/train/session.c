@@ -19,12 +19,16 @@
  * hundred rows runs its GEMMs at full rate already; what more rows would save is one pass over the embedding's gradient. */
 #define LOSS_CHUNK_BYTES ((int64_t)64 << 20)
 #define LOSS_CHUNK_ROWS_STEP 64
-#define PREFILL_TIME_MAX 64
+#define LOSS_CHUNKS_MAX 512
 #define ADAM_EPSILON 1e-8f
 #define LAYERNORM_EPSILON 1e-5f
 /* The matrix rate that candidates are compared at: a constant, so that two fresh runs of a configuration plan alike. */
 #define NOMINAL_PEAK_FLOPS 200e9
-#define PEAK_SECONDS 0.02
+/* Left to others where no memory_budget is given: a twentieth of what is free, at least 256 MiB. */
+#define BUDGET_MARGIN_PART 20
+#define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
+#define PEAK_SECONDS 0.06
+#define PEAK_SECONDS_PLAN 0.02 /* a plan is to be printed at once */
 /* A build with --enable-debug runs with dead bytes poisoned and a guard band behind every tensor. */
 #ifdef GT_DEBUG
 #define DEBUG_RUN true
@@ -74,6 +78,13 @@ static int64_t loss_chunk_rows(const struct config *config, const struct model_c
     return min_i64(most, size_ceil_div(size_ceil_div(rows, chunks), LOSS_CHUNK_ROWS_STEP) * LOSS_CHUNK_ROWS_STEP);
 }
 
+/* No more loss chunks than make sense in a program, unless the user asked for that. */
+static int64_t chunk_cap(const struct config *config, int64_t chunk, int64_t rows)
+{
+    int64_t least = size_ceil_div(rows, LOSS_CHUNKS_MAX);
+    return config->loss_chunk > 0 || chunk >= least ? chunk : least;
+}
+
 /* The first of the three that is set. */
 static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
 {
@@ -85,12 +96,18 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
 void session_train_options(const struct config *config, const struct session_choices *choices,
                            const struct model_config *model, struct model_options *out)
 {
+    static const struct session_choices none = {0};
     int64_t samples = config->batch_size * config->gradient_accumulation_steps;
+    if (config_key_was_set(config, CONFIG_KEY_batch_size) || config_key_was_set(config, CONFIG_KEY_block_size))
+        choices = &none; /* they belonged to another batch */
     int64_t micro = min_i64(first_set(config->micro_batch, choices->micro_batch, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
     int64_t chunk =
         first_set(0, config->loss_chunk > 0 ? 0 : choices->loss_chunk_rows, loss_chunk_rows(config, model, rows));
     int64_t evaluate = first_set(config->eval_batch_size, choices->evaluate_batch, micro);
+    if (config->eval_iters > 0)
+        evaluate = min_i64(evaluate, config->eval_iters * config->batch_size);
+    chunk = chunk_cap(config, chunk, (evaluate > micro ? evaluate : micro) * config->block_size);
     struct recompute_mix recompute = choices->recompute;
     if (config_key_was_set(config, CONFIG_KEY_recompute))
         recompute = (struct recompute_mix){.rest = (enum recompute_level)config->recompute};
@@ -106,7 +123,7 @@ void session_train_options(const struct config *config, const struct session_cho
         .loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .evaluate_batch = (int32_t)evaluate,
         .recompute = recompute,
-        .prefill_time = (int32_t)min_i64(config->block_size, PREFILL_TIME_MAX),
+        .prefill_time = (int32_t)min_i64(config->block_size, SESSION_PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,
         .weight_decay = (float)config->weight_decay,
@@ -159,8 +176,13 @@ static enum gt_status fits_refuse(const struct session *session, uint64_t arena_
 static enum gt_status budget_set(struct session *session)
 {
     TRY(config_memory_budget(session->config, session->info.total_bytes, &session->budget_bytes));
-    if (session->budget_bytes == 0)
-        session->budget_bytes = session->info.free_bytes > 0 ? session->info.free_bytes : UINT64_MAX;
+    if (session->budget_bytes > 0)
+        return GT_OK;
+    uint64_t free_bytes = session->info.free_bytes, margin = free_bytes / BUDGET_MARGIN_PART;
+    margin = margin > BUDGET_MARGIN_BYTES ? margin : BUDGET_MARGIN_BYTES;
+    session->budget_bytes = free_bytes > margin ? free_bytes - margin : free_bytes;
+    if (free_bytes == 0)
+        session->budget_bytes = UINT64_MAX; /* the system does not say */
     return GT_OK;
 }
 
@@ -242,10 +264,10 @@ enum gt_status session_start(struct session *session)
     uint64_t need = session->plan->arena_bytes + session->info.context_bytes + SESSION_HEADROOM_BYTES;
     if (session->info.free_bytes > 0 && need > session->info.free_bytes) {
         char needed[24], have[24];
-        log_error("%s of memory is needed and %s is free on %s now: other programs hold the rest; a smaller memory_budget "
-                  "makes a plan for less",
-                  log_bytes(needed, (double)need), log_bytes(have, (double)session->info.free_bytes),
-                  session->info.device);
+        log_error(
+            "%s of memory is needed and %s is free on %s now: other programs hold the rest; a smaller memory_budget "
+            "makes a plan for less",
+            log_bytes(needed, (double)need), log_bytes(have, (double)session->info.free_bytes), session->info.device);
         return GT_NO_FIT;
     }
     return exec_create(session->mem, session->device, session->plan, &options, &session->exec);
@@ -269,15 +291,12 @@ void session_close(struct session *session)
 enum gt_status session_peak_measure(struct session *session)
 {
     struct backend *device = session->device;
-    uint64_t bytes = PEAK_SCRATCH_BYTES;
-    if (session->exec) {
-        bytes = session->plan->segment[0].size_bytes < bytes ? session->plan->segment[0].size_bytes : bytes;
-    } else {
-        struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = bytes};
-        TRY(device->ops->arena(device, &segment, 1));
-    }
+    struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = PEAK_SCRATCH_BYTES};
     struct address scratch = {.space = SPACE_DEVICE};
-    return device->ops->peak_flops(device, scratch, (size_t)bytes, PEAK_SECONDS, &session->peak_flops);
+    if (session->exec)
+        return exec_peak_flops(session->exec, PEAK_SCRATCH_BYTES, PEAK_SECONDS, &session->peak_flops);
+    TRY(device->ops->arena(device, &segment, 1));
+    return device->ops->peak_flops(device, scratch, PEAK_SCRATCH_BYTES, PEAK_SECONDS_PLAN, &session->peak_flops);
 }
 
 enum gt_status session_scalars_upload(struct session *session)

@@ -20,6 +20,8 @@
 
 /* Rows of the staging buffer through which weights move, in floats: 4 MiB. */
 #define SESSION_STAGING_FLOATS ((int64_t)1 << 20)
+/* Longest run of the prefill program, in tokens. */
+#define SESSION_PREFILL_TIME_MAX 64
 /* What the process may hold beside the arena and the backend's own: code, stacks, the C library, BLAS buffers, the staging
  * buffer and the host's tables.  Measured: 12 to 20 MiB from 0.8M to 124M parameters. */
 #define SESSION_HEADROOM_BYTES ((uint64_t)64 << 20)
@@ -34,8 +36,8 @@ struct session {
     struct exec *exec;                       /* NULL before session_start() */
     float *staging;                          /* [SESSION_STAGING_FLOATS] */
     union scalar_word scalars[SCALAR_WORDS]; /* the host's copy of the device block */
-    double peak_flops;           /* the device's measured fp32 matrix rate, FLOP/s; 0 before session_peak_measure() */
-    uint64_t budget_bytes;       /* what the process may take: memory_budget, or what was free at the start */
+    double peak_flops;     /* the device's measured fp32 matrix rate, FLOP/s; 0 before session_peak_measure() */
+    uint64_t budget_bytes; /* what the process may take: memory_budget, or what was free at the start less a margin */
     struct search_result search; /* how the plan of a training session was found */
 };
 
@@ -63,7 +65,7 @@ enum gt_status session_fits(const struct session *session);
 enum gt_status session_start(struct session *session);
 void session_close(struct session *session);
 
-/* Measures the device's matrix rate (in about 20 ms).  Before session_start() it takes a small arena for that, after
+/* Measures the device's matrix rate (in 20 to 60 ms).  Before session_start() it takes a small arena for that, after
  * which session_start() is no longer possible; after it, it uses the arena, whose content is lost. */
 enum gt_status session_peak_measure(struct session *session);
 

@@ -1,7 +1,7 @@
 /* Stopping on request.
  *
- * The flag is a mutable global beside the log's sink, because a signal handler can be given no other place.  Handlers do
- * nothing but set it; the loop looks at it between iterations.
+ * The flag is a mutable global beside the log's sink, because a signal handler can be given no other place.  The first
+ * signal sets it and nothing else, the second ends the process; the loop looks at it between micro-steps.
  */
 #include "train/stop.h"
 
@@ -29,6 +29,10 @@ void stop_install(void)
         sigemptyset(&action.sa_mask);
         sigaction(numbers[i], &action, NULL);
     }
+}
+
+void stop_ignore_writes(void)
+{
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigemptyset(&ignore.sa_mask);
     sigaction(SIGPIPE, &ignore, NULL);

@@ -2,8 +2,11 @@
 #ifndef GPT_TRAIN_TRAIN_STOP_H
 #define GPT_TRAIN_TRAIN_STOP_H
 
-/* Installs the handlers and ignores SIGPIPE (a closed pipe then shows as a failed write).  Signals that the parent
- * ignores stay ignored, as nohup expects. */
+/* Ignores SIGPIPE and SIGXFSZ, so that a closed pipe or a file that may not grow shows as a failed write.  For the start
+ * of a program. */
+void stop_ignore_writes(void);
+/* Installs the handlers, once there is something to save: before, a signal ends the process as usual.  Signals that the
+ * parent ignores stay ignored, as nohup expects. */
 void stop_install(void);
 /* The signal that asked, or 0. */
 int stop_requested(void);

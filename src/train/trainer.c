@@ -10,11 +10,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/size.h"
 #include "data/tokenizer.h"
 #include "train/evaluate.h"
 #include "train/feed.h"
@@ -47,7 +49,9 @@ struct trainer {
     struct tokenizer *tokenizer; /* with sample_tokens: of the samples that are printed */
     struct generator *generator;
     int lock_fd;
-    bool unsaved; /* the last attempt to save failed */
+    bool made_out_dir;   /* by this run: a failed start takes it away again */
+    bool metrics_opened; /* the run has left something in it */
+    bool unsaved;        /* the last attempt to save failed */
     int64_t skipped, skipped_in_a_row;
     double step_seconds;   /* of the last iteration */
     double loss;           /* of the last iteration */
@@ -92,7 +96,7 @@ static enum gt_status save(struct trainer *t)
     return GT_OK;
 }
 
-/* Prints what the model writes by now, after the character or byte that id 0 stands for (usually a newline). */
+/* Prints what the model writes by now, after a newline (or what id 0 stands for, where the vocabulary has none). */
 static enum gt_status sample_print(struct trainer *t)
 {
     struct tokenizer_stream stream = {0};
@@ -170,6 +174,8 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     double loss_sum = 0.0;
     scalars_set(t, learning_rate);
     for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
+        if (stop_requested())
+            return GT_STOPPED; /* nothing was applied yet: the iteration is done again at the resume */
         const struct program_io *io = micro_step_io(session->model, k);
         session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)sample;
         session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
@@ -263,6 +269,7 @@ static enum gt_status iteration(struct trainer *t)
     int64_t start_ns = clock_monotonic_ns();
     double learning_rate = schedule_learning_rate(config, t->state.iter);
     TRY(update(t, learning_rate));
+    t->state.samples_seen += config->batch_size * config->gradient_accumulation_steps;
     t->step_seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
     TRY(skipped_check(t));
     forecast_step_measured(&t->forecast, t->step_seconds);
@@ -354,7 +361,6 @@ static enum gt_status samples_prepare(struct trainer *t, const char *folder)
         .seed = (uint64_t)config->seed, .temperature = SAMPLE_TEMPERATURE, .top_k = SAMPLE_TOP_K};
     if (config->sample_tokens == 0)
         return GT_OK;
-    TRY(tokenizer_open_dataset(t->mem, folder, &t->tokenizer));
     if (t->tokenizer)
         return generator_create(t->mem, &t->session, &options, config->sample_tokens + 2, &t->generator);
     log_note("sample_tokens has no effect: %s has no %s", folder, TOKENIZER_FILE_NAME);
@@ -373,11 +379,12 @@ static void change_log(const struct trainer *t)
     char text[192], asked[24], budget[24];
     if (search->candidates <= 1)
         return;
-    log_result("plan: as configured it would need %s%s of a budget of %s; chosen of %" PRId32 ": %s; %+.1f %% time "
+    log_result("plan: as configured it would need %s%s of a budget of %s; %s of %" PRId32 ": %s; %+.1f %% time "
                "(modelled), the same samples and mathematics",
                search->bytes_request_least ? "at least " : "", log_bytes(asked, (double)search->bytes_request),
-               log_bytes(budget, (double)t->session.budget_bytes), search->candidates,
-               search_options_text(text, &search->options), 100.0 * (search->seconds / search->seconds_request - 1.0));
+               log_bytes(budget, (double)t->session.budget_bytes), search->fits ? "chosen" : "the least",
+               search->candidates, search_options_text(text, &search->options),
+               100.0 * (search->seconds / search->seconds_request - 1.0));
 }
 
 static void start_log(const struct trainer *t)
@@ -393,11 +400,22 @@ static void start_log(const struct trainer *t)
     change_log(t);
 }
 
+/* Runs of the evaluation program for both whole splits. */
+static int64_t whole_split_runs(const struct trainer *t)
+{
+    int64_t batch = t->session.model->options.evaluate_batch;
+    return size_ceil_div(sampler_window_count(t->feed.sampler[TOKEN_TRAIN], true), batch) +
+           size_ceil_div(sampler_window_count(t->feed.sampler[TOKEN_VAL], true), batch);
+}
+
 /* Everything that needs the arena and the data. */
 static enum gt_status run(struct trainer *t, const char *folder)
 {
     struct session *session = &t->session;
     const struct config *config = t->config;
+    TRY(tokenizer_open_dataset(t->mem, folder, &t->tokenizer));
+    if (t->source.resume)
+        TRY(restore_tokenizer_check(&t->source, t->tokenizer, folder));
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size,
                   largest_batch(&session->model->options), &t->feed));
     TRY(session_start(session));
@@ -406,13 +424,16 @@ static enum gt_status run(struct trainer *t, const char *folder)
     restore_differences_log(session, &t->source);
     TRY(weights_load(t));
     forecast_model(session, t->state.iter, &t->forecast);
+    if (config->eval_iters == 0)
+        forecast_evaluation_runs(session, whole_split_runs(t), &t->forecast);
     forecast_log(&t->forecast);
     if (!config->eval_only) {
-        TRY(restore_saver_create(session, &t->saver));
-        TRY(restore_tokenizer_copy(t->mem, folder, config->out_dir));
-        TRY(metrics_open(&t->metrics, config->out_dir, t->state.iter));
+        TRY(restore_saver_create(session, t->tokenizer, &t->saver));
+        TRY(metrics_open(&t->metrics, config->out_dir, t->state.iter, t->state.evaluated));
+        t->metrics_opened = true;
     }
     TRY(samples_prepare(t, folder));
+    stop_install();
     exec_timing_set(session->exec, config->profile);
     hostmem_phase_set(t->mem, HOSTMEM_RUN);
     enum gt_status status = loop(t);
@@ -448,7 +469,7 @@ static enum gt_status answer(struct trainer *t)
         .free_bytes = t->session.budget_bytes,
         .host_bytes = host.live_bytes,
         .context_bytes = t->session.info.context_bytes,
-        .headroom_bytes = SESSION_HEADROOM_BYTES,
+        .headroom_bytes = SESSION_HEADROOM_BYTES > host.live_bytes ? SESSION_HEADROOM_BYTES - host.live_bytes : 0,
         .seconds_per_step = t->forecast.step_seconds,
         .steps = t->forecast.steps,
         .evaluation_seconds = t->forecast.evaluation_seconds,
@@ -481,11 +502,29 @@ static void replaced_warn(const struct config *config)
 static enum gt_status out_dir_claim(struct trainer *t)
 {
     char path[FILE_PATH_MAX];
+    if (strcmp(t->config->init_from, "resume") == 0 && !file_is_folder(t->config->out_dir)) {
+        log_error("%s: no such folder, so there is nothing to resume", t->config->out_dir);
+        return GT_DATA;
+    }
+    t->made_out_dir = !file_exists(t->config->out_dir);
     TRY(file_make_folders(t->config->out_dir));
     TRY(file_join(path, t->config->out_dir, "lock"));
     TRY(file_lock(path, &t->lock_fd));
     replaced_warn(t->config);
     return checkpoint_repair(t->config->out_dir);
+}
+
+/* Gives the lock back; where the run never began, a folder that it made goes too. */
+static void out_dir_release(const struct trainer *t, enum gt_status status)
+{
+    char path[FILE_PATH_MAX];
+    file_unlock(t->lock_fd);
+    if (status == GT_OK || status == GT_STOPPED || !t->made_out_dir)
+        return;
+    if (t->metrics_opened || file_join(path, t->config->out_dir, "lock") != GT_OK)
+        return;
+    unlink(path);
+    rmdir(t->config->out_dir);
 }
 
 static enum gt_status dtype_check(const struct config *config)
@@ -526,6 +565,6 @@ close:
         session_close(&t.session);
     restore_close(&t.source);
     if (t.lock_fd >= 0)
-        file_unlock(t.lock_fd);
+        out_dir_release(&t, status);
     return status;
 }

@@ -29,7 +29,10 @@ peak_kib() {
 }
 
 at_most() {
-    [ -n "$1" ] && [ "$1" -le "$2" ] || { echo "    $1 is above $2" >&2; return 1; }
+    if [ -z "$1" ] || [ "$1" -gt "$2" ]; then
+        echo "    \"$1\" is above $2" >&2
+        return 1
+    fi
 }
 
 refused() { # STATUS BUDGET

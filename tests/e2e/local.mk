@@ -6,6 +6,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/budget.sh \
 	tests/e2e/learn.sh \
 	tests/e2e/memory.py \
+	tests/e2e/mended.sh \
 	tests/e2e/parity_torch.py \
 	tests/e2e/prepare.sh \
 	tests/e2e/recompute.sh \

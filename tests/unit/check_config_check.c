@@ -35,8 +35,10 @@ START_TEST(check_pairs)
     refused("n_head = 7", "n_embd=768 (the default) is not a multiple of n_head=7 (x.py:1:1)");
     refused("n_kv_head = 4", "n_kv_head=4 (x.py:1:1) does not exist yet: use 0 or n_head=12 (the default)");
     refused("micro_batch = 13", "micro_batch=13 (x.py:1:1) is larger than batch_size=12");
-    refused("batch_size = 2 ** 20; block_size = 2 ** 24; gradient_accumulation_steps = 2 ** 20",
-            "more than 2^48 tokens");
+    refused("batch_size = 2 ** 20; gradient_accumulation_steps = 2 ** 20", "more than 2^31 sequences");
+    refused("batch_size = 2 ** 20; block_size = 2 ** 17", "2^31 tokens or more");
+    refused("loss_chunk = 1; batch_size = 256; block_size = 64", "more than 4096 chunks");
+    refused("beta2 = 0.99999999", "beta2=1 must be at most 1 - 1e-06");
     ck_assert_int_eq(check("n_kv_head = 12; micro_batch = 12"), GT_OK);
     ck_assert_int_eq(check("n_embd = 96; n_head = 4; n_kv_head = 4"), GT_OK);
     ck_assert_int_eq(fixture.count, 0);

@@ -169,9 +169,11 @@ START_TEST(key_assign_checks_ranges)
     static char lengthy[5000];
     fixture_open(CONFIG_TRAIN);
     ck_assert_int_eq(assign(CONFIG_KEY_block_size, (struct config_value){CONFIG_VALUE_INT, 0, 0.0, NULL}), GT_USAGE);
-    ASSERT_SAID("block_size = 0 is out of range: [1, 16777216]");
+    ASSERT_SAID("block_size = 0 is out of range: [1, 131072]");
     ck_assert_int_eq(assign(CONFIG_KEY_dropout, (struct config_value){CONFIG_VALUE_REAL, 0, 1.0, NULL}), GT_USAGE);
-    ASSERT_SAID("dropout = 1.0 is out of range: [0.0, 1.0)");
+    ASSERT_SAID("dropout = 1.0 is out of range: [0.0, 0.99]");
+    ck_assert_int_eq(assign(CONFIG_KEY_beta1, (struct config_value){CONFIG_VALUE_REAL, 0, 1.0, NULL}), GT_USAGE);
+    ASSERT_SAID("beta1 = 1.0 is out of range: [0.0, 1.0)");
     ck_assert_int_eq(assign(CONFIG_KEY_temperature, (struct config_value){CONFIG_VALUE_INT, 0, 0.0, NULL}), GT_USAGE);
     ASSERT_SAID("temperature = 0 is out of range: (0.0, 1000000.0]");
     memset(lengthy, 'a', sizeof lengthy - 1);

@@ -61,7 +61,7 @@ START_TEST(lines_are_whole_json_at_full_precision)
     struct metrics metrics;
     struct metrics_step step = step_make(3);
     begin(&fixture);
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0), GT_OK);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true), GT_OK);
     ck_assert_int_eq(metrics_step_write(&metrics, &step), GT_OK);
     metrics_close(&metrics);
     metrics_close(&metrics);
@@ -84,7 +84,7 @@ START_TEST(what_is_not_finite_becomes_null)
     struct fixture fixture;
     struct metrics metrics;
     begin(&fixture);
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0), GT_OK);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true), GT_OK);
     ck_assert_int_eq(metrics_evaluation_write(&metrics, 5, (double)NAN, (double)INFINITY), GT_OK);
     metrics_close(&metrics);
     text_is(fixture.path, "{\"iter\":5,\"train_loss\":null,\"val_loss\":null}\n");
@@ -116,11 +116,11 @@ START_TEST(a_resume_cuts_back)
     begin(&fixture);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         text_write(fixture.path, cases[i].before);
-        ck_assert_int_eq(metrics_open(&metrics, fixture.folder, cases[i].iter), GT_OK);
+        ck_assert_int_eq(metrics_open(&metrics, fixture.folder, cases[i].iter, true), GT_OK);
         metrics_close(&metrics);
         text_is(fixture.path, cases[i].after);
     }
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 9), GT_OK);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 9, true), GT_OK);
     ck_assert_int_eq(metrics_evaluation_write(&metrics, 9, 1.0, 2.0), GT_OK);
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(9));
@@ -137,7 +137,7 @@ START_TEST(what_cannot_be_written)
     char missing[FILE_PATH_MAX];
     begin(&fixture);
     io_path(missing, fixture.folder, "absent");
-    ck_assert_int_eq(metrics_open(&metrics, missing, 0), GT_IO);
+    ck_assert_int_eq(metrics_open(&metrics, missing, 0, true), GT_IO);
     log_capture_one_error(&fixture.log, "absent/metrics.jsonl");
     ck_assert_int_eq(metrics_step_write(&none, &step), GT_OK);
     full.fd = open("/dev/full", O_WRONLY | O_CLOEXEC);

@@ -85,6 +85,7 @@ START_TEST(hopeless_sizes_are_refused_at_once)
     config.n_head = 12;
     config.block_size = 1024;
     config.batch_size = 1 << 20;
+    strcpy(config.memory_budget, "1GiB");
     struct model_options options = options_make(&config);
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     log_capture_begin(&capture);

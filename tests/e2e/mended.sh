@@ -1,0 +1,77 @@
+#!/bin/sh
+# shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
+# Faults that were found and mended, each with the case that showed it.
+. "${top_srcdir:?}/tests/e2e/e2e.inc"
+
+SHAPE="--n_layer=1 --n_head=1 --n_embd=8 --block_size=8 --batch_size=4 --eval_iters=1 --log_interval=100"
+
+# train DATASET OUT OPTION...
+train() {
+    train_data=$1 train_out=$2
+    shift 2
+    # shellcheck disable=SC2086 # a list of words
+    run 0 "$GPT_TRAIN" $SHAPE --dataset="$train_data" --out_dir="$train_out" --gradient_accumulation_steps=1 "$@"
+}
+
+absent() {
+    [ ! -e "$1" ]
+}
+
+check "the data" make_data
+printf 'abcabcabcabdabcabcabd%.0s' 1 2 3 4 5 6 7 8 9 >other.txt
+check "other data" run 0 "$GPT_PREPARE" --tokenizer=chars --val-fraction=0.3 --out-dir=data/other other.txt
+
+# A run from scratch over an old checkpoint took its metrics and its tokenizer away before anything new was saved.
+check "an old run" train tiny over --max_iters=3 --eval_interval=2
+cp over/gpt_tokenizer.json old-tokenizer.json
+cp over/metrics.jsonl old-metrics.jsonl
+check "a new run that saves nothing" train other over --max_iters=1 --eval_interval=100 --always_save_checkpoint=False
+check "the old tokenizer is still beside the old checkpoint" cmp -s over/gpt_tokenizer.json old-tokenizer.json
+check "the old metrics are kept" cmp -s over/metrics-old.jsonl old-metrics.jsonl
+# A tokenizer that is not the checkpoint's was taken without a word.
+check "resume with other data" run 2 "$GPT_TRAIN" --init_from=resume --out_dir=over --dataset=other --max_iters=9
+check "resume with other data: said" grep -q "not the one that the checkpoint" stderr
+cp data/other/gpt_tokenizer.json over/gpt_tokenizer.json
+check "sampling with another tokenizer" run 2 "$GPT_SAMPLE" --out_dir=over --num_samples=1 --max_new_tokens=4
+
+# A start that failed left a folder with a lock in it.
+check "no dataset" run 2 "$GPT_TRAIN" --dataset=nowhere --out_dir=left --max_iters=1
+check "no dataset: no folder" absent left
+check "nothing to resume" run 2 "$GPT_TRAIN" --init_from=resume --out_dir=left2
+check "nothing to resume: no folder" absent left2
+
+# A stop was noticed only after all micro-steps of an update.
+# shellcheck disable=SC2086 # a list of words
+"$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir=long --gradient_accumulation_steps=200000 --micro_batch=1 --max_iters=1 \
+    >stdout 2>stderr &
+pid=$!
+tries=0
+while ! grep -q '^step 0' stdout && [ $tries -lt 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+kill -TERM $pid
+tries=0
+while kill -0 $pid 2>/dev/null && [ $tries -lt 50 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+check "a stop within an update" not kill -0 $pid 2>/dev/null
+kill -KILL $pid 2>/dev/null
+status=0
+wait $pid || status=$?
+check "a stop within an update: the status" is $status 143
+
+# A closed pipe went unnoticed until all samples were computed.
+check "a run to sample from" train tiny pipe --max_iters=2 --eval_interval=100
+"$GPT_SAMPLE" --out_dir=pipe --num_samples=1000000 --max_new_tokens=1000 2>stderr | head -c 10 >stdout
+check "a closed pipe ends the sampling" grep -q "could not be written" stderr
+
+# Sizes that overflowed an int.
+check "too many sequences" run 2 "$GPT_TRAIN" --dataset=tiny --batch_size=1048576 --gradient_accumulation_steps=1048576 \
+    --micro_batch=1 --block_size=1 --plan
+# A batch smaller than the checkpoint's was computed at the checkpoint's micro-batch.
+check "a large batch" train tiny shrink --max_iters=1 --eval_interval=100 --batch_size=32
+check "resumed with a small one" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=shrink --batch_size=2 --max_iters=3
+check "resumed with a small one: at once" grep -q "for 2 x 8 tokens at once" stdout
+finish

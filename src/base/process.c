@@ -33,8 +33,10 @@ size_t process_rss_bytes(void)
 
 size_t process_rss_bytes_max(void)
 {
-    size_t bytes = status_field_bytes("VmHWM:");
+    /* The kernel brings its high water up to date now and then only. */
+    size_t bytes = status_field_bytes("VmHWM:"), now = status_field_bytes("VmRSS:");
     struct rusage usage;
+    bytes = now > bytes ? now : bytes;
     if (bytes == 0 && getrusage(RUSAGE_SELF, &usage) == 0)
         bytes = (size_t)usage.ru_maxrss * 1024;
     return bytes;

@@ -181,7 +181,7 @@ START_TEST(key_assign_checks_ranges)
     ASSERT_SAID("has 4999 bytes, at most 4095 are kept");
     ck_assert_int_eq(assign(CONFIG_KEY_dataset, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "\xFF"}), GT_USAGE);
     ASSERT_SAID("is not UTF-8 text");
-    ck_assert_int_eq(fixture.errors, 5);
+    ck_assert_int_eq(fixture.errors, 6);
     ck_assert_str_eq(fixture.config.out_dir, "out");
 }
 END_TEST

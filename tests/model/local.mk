@@ -10,3 +10,4 @@ EXTRA_PROGRAMS += tests/model/logits_dump tests/model/step_dump
 check_DATA += tests/model/logits_dump$(EXEEXT) tests/model/step_dump$(EXEEXT)
 tests_model_logits_dump_SOURCES = tests/model/logits_dump.c
 tests_model_step_dump_SOURCES = tests/model/step_dump.c
+CLEANFILES += tests/model/logits_dump$(EXEEXT) tests/model/step_dump$(EXEEXT)

@@ -94,6 +94,38 @@ static void row_slopes(float *weight, float *slope, const float *factor, float l
     }
 }
 
+/* out[rows, tile] = a[rows, padded] transposed[size, tile]: scores, or the slopes of the values. */
+static void square_scores(const float *a, const float *transposed, float *out, int64_t rows,
+                          const struct attention_shape *shape)
+{
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = a,
+                                                 .a_row = shape->padded,
+                                                 .a_column = 1,
+                                                 .b = transposed,
+                                                 .b_row = ATTENTION_TILE,
+                                                 .c = out,
+                                                 .c_row = ATTENTION_TILE,
+                                                 .m = rows,
+                                                 .n = ATTENTION_TILE,
+                                                 .k = shape->head_size});
+}
+
+/* out[keys, padded] += square[rows, tile]' by_query[rows, padded]: what the queries of a square give to its keys. */
+static void keys_add(const float *square, const float *by_query, float *out, int64_t rows, int64_t keys, int64_t padded)
+{
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = square,
+                                                 .a_row = 1,
+                                                 .a_column = ATTENTION_TILE,
+                                                 .b = by_query,
+                                                 .b_row = padded,
+                                                 .c = out,
+                                                 .c_row = padded,
+                                                 .m = keys,
+                                                 .n = padded,
+                                                 .k = rows,
+                                                 .add = true});
+}
+
 /* All of one square: `rows` queries from `query` of head `head`, `keys` keys from `key`. */
 static void square_run(const struct backward_item *item, const struct backward_scratch *s, int64_t head, int64_t query,
                        int64_t key)
@@ -108,26 +140,8 @@ static void square_run(const struct backward_item *item, const struct backward_s
                   shape->scale);
     cpu_tile_pack(s->dy, height, padded, item->dy + query * y_row + head * size, y_row, rows, size, 1.0f);
     cpu_tile_pack(s->dq, height, padded, dq, shape->row, key == 0 ? 0 : rows, size, 1.0f);
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->q,
-                                                 .a_row = padded,
-                                                 .a_column = 1,
-                                                 .b = s->k_transposed,
-                                                 .b_row = tile,
-                                                 .c = s->weight,
-                                                 .c_row = tile,
-                                                 .m = rows,
-                                                 .n = tile,
-                                                 .k = size});
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->dy,
-                                                 .a_row = padded,
-                                                 .a_column = 1,
-                                                 .b = s->v_transposed,
-                                                 .b_row = tile,
-                                                 .c = s->slope,
-                                                 .c_row = tile,
-                                                 .m = rows,
-                                                 .n = tile,
-                                                 .k = size});
+    square_scores(s->q, s->k_transposed, s->weight, rows, shape);
+    square_scores(s->dy, s->v_transposed, s->slope, rows, shape);
     const bool masked = item->mask.threshold != 0;
     if (masked) {
         struct cpu_mask mask = item->mask;
@@ -139,28 +153,8 @@ static void square_run(const struct backward_item *item, const struct backward_s
     for (int64_t i = 0; i < rows; i++)
         row_slopes(s->weight + i * tile, s->slope + i * tile, masked ? s->factor + i * tile : NULL, lse[i], delta[i],
                    cpu_min(keys, query + i + 1 - key));
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->weight,
-                                                 .a_row = 1,
-                                                 .a_column = tile,
-                                                 .b = s->dy,
-                                                 .b_row = padded,
-                                                 .c = s->dv,
-                                                 .c_row = padded,
-                                                 .m = keys,
-                                                 .n = padded,
-                                                 .k = rows,
-                                                 .add = true});
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->slope,
-                                                 .a_row = 1,
-                                                 .a_column = tile,
-                                                 .b = s->q,
-                                                 .b_row = padded,
-                                                 .c = s->dk,
-                                                 .c_row = padded,
-                                                 .m = keys,
-                                                 .n = padded,
-                                                 .k = rows,
-                                                 .add = true});
+    keys_add(s->weight, s->dy, s->dv, rows, keys, padded);
+    keys_add(s->slope, s->q, s->dk, rows, keys, padded);
     cpu_tile_multiply(&(struct cpu_tile_product){.a = s->slope,
                                                  .a_row = tile,
                                                  .a_column = 1,

@@ -202,15 +202,22 @@ enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t pro
     return GT_OK;
 }
 
+/* The storage of an operand that lives within its program, else TENSOR_NONE. */
+static int32_t program_storage(const struct graph *graph, int32_t operand)
+{
+    if (operand == TENSOR_NONE)
+        return TENSOR_NONE;
+    int32_t storage = graph_storage(graph, operand);
+    return graph->tensors[storage].lifetime == LIFETIME_PROGRAM ? storage : TENSOR_NONE;
+}
+
 enum gt_status exec_poison_op_begin(struct exec_poison *poison, int32_t program, int32_t op)
 {
     const struct graph *graph = poison->plan->graph;
     const struct op *at = &graph->programs[program].ops[op];
     for (int32_t s = 0; s < op_declaration(at->kind)->operands; s++) {
-        if (at->operand[s] == TENSOR_NONE)
-            continue;
-        int32_t storage = graph_storage(graph, at->operand[s]);
-        if (graph->tensors[storage].lifetime != LIFETIME_PROGRAM || poison->ranges[program][storage].first != op)
+        int32_t storage = program_storage(graph, at->operand[s]);
+        if (storage == TENSOR_NONE || poison->ranges[program][storage].first != op)
             continue;
         TRY(tensor_fill(poison, storage, PATTERN_FRESH));
         TRY(tensor_guard_fill(poison, storage));
@@ -227,10 +234,8 @@ enum gt_status exec_poison_op_end(struct exec_poison *poison, int32_t program, i
     const struct graph *graph = poison->plan->graph;
     const struct op *at = &graph->programs[program].ops[op];
     for (int32_t s = 0; s < op_declaration(at->kind)->operands; s++) {
-        if (at->operand[s] == TENSOR_NONE)
-            continue;
-        int32_t storage = graph_storage(graph, at->operand[s]);
-        if (graph->tensors[storage].lifetime != LIFETIME_PROGRAM || poison->ranges[program][storage].last != op)
+        int32_t storage = program_storage(graph, at->operand[s]);
+        if (storage == TENSOR_NONE || poison->ranges[program][storage].last != op)
             continue;
         TRY(tensor_guard_check(poison, storage, program, op));
         TRY(tensor_fill(poison, storage, PATTERN_DEAD));

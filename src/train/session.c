@@ -102,8 +102,8 @@ void session_train_options(const struct config *config, const struct session_cho
         choices = &none; /* they belonged to another batch */
     int64_t micro = min_i64(first_set(config->micro_batch, choices->micro_batch, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
-    int64_t chunk =
-        first_set(0, config->loss_chunk > 0 ? 0 : choices->loss_chunk_rows, loss_chunk_rows(config, model, rows));
+    bool chunk_chosen = config->loss_chunk == 0 && choices->loss_chunk_rows > 0;
+    int64_t chunk = chunk_chosen ? choices->loss_chunk_rows : loss_chunk_rows(config, model, rows);
     int64_t evaluate = first_set(config->eval_batch_size, choices->evaluate_batch, micro);
     if (config->eval_iters > 0)
         evaluate = min_i64(evaluate, config->eval_iters * config->batch_size);
@@ -117,9 +117,6 @@ void session_train_options(const struct config *config, const struct session_cho
         .evaluate = true,
         .generate = config->sample_tokens > 0,
         .generate_batch = 1,
-        .micro_batch = (int32_t)micro,
-        .micro_steps = (int32_t)size_ceil_div(samples, micro),
-        .remainder_batch = (int32_t)(samples % micro),
         .loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .evaluate_batch = (int32_t)evaluate,
         .recompute = recompute,
@@ -131,6 +128,7 @@ void session_train_options(const struct config *config, const struct session_cho
         .adam_epsilon = ADAM_EPSILON,
         .correction_rows = model_correction_rows((float)config->beta1, (float)config->beta2, config->max_iters + 1),
     };
+    search_micro_batch_set(out, samples, micro);
 }
 
 /* The first backend of the build, or the one that the configuration names. */

@@ -3,6 +3,7 @@ libgpttrain_a_SOURCES += \
 	src/base/clock.c src/base/clock.h \
 	src/base/dtype.c src/base/dtype.h \
 	src/base/file.c src/base/file.h \
+	src/base/heads.c src/base/heads.h \
 	src/base/hostmem.c src/base/hostmem.h \
 	src/base/json.c src/base/json.h \
 	src/base/log.c src/base/log.h \

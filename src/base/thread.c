@@ -1,8 +1,10 @@
-/* Counting processors: the affinity mask and the CPU quotas of cgroup v1 and v2.
+/* Threads: counting processors by the affinity mask and the CPU quotas of cgroup v1 and v2, and a shared loop.
  *
  * A container with a quota of two processors still sees every processor of its host in its mask; starting a thread
  * on each of them would make training slower.  A quota may sit on the process's own cgroup or on any parent, so the
  * whole chain is read and the smallest counts.  Files that are absent or unreadable set no limit.
+ * The loop's threads take the next index from a common counter, live as long as the loop, and run with signals blocked,
+ * so that handlers run on the thread that installed them.
  */
 #ifdef __linux__
 #ifndef _GNU_SOURCE
@@ -13,7 +15,11 @@
 
 #include "base/thread.h"
 
+#include <assert.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,4 +174,55 @@ int thread_count_available(void)
         count = online > 0 && online <= INT_MAX ? (int)online : 1;
     }
     return tighter(count, thread_count_quota("/proc/self/cgroup", "/sys/fs/cgroup"));
+}
+
+/* ---- the shared loop ---- */
+
+enum { LOOP_THREADS_MAX = 256 };
+
+struct loop {
+    thread_work_fn *work;
+    void *context;
+    size_t count;
+    atomic_size_t next;
+};
+
+struct loop_thread {
+    struct loop *loop;
+    int number;
+    pthread_t handle;
+};
+
+static void *loop_run(void *argument)
+{
+    const struct loop_thread *self = argument;
+    struct loop *loop = self->loop;
+    for (;;) {
+        const size_t index = atomic_fetch_add_explicit(&loop->next, 1, memory_order_relaxed);
+        if (index >= loop->count)
+            return NULL;
+        loop->work(loop->context, index, self->number);
+    }
+}
+
+void thread_for_each(int threads, size_t count, thread_work_fn *work, void *context)
+{
+    assert(threads >= 1 && threads <= LOOP_THREADS_MAX);
+    struct loop loop = {.work = work, .context = context, .count = count};
+    struct loop_thread all[LOOP_THREADS_MAX];
+    sigset_t blocked, before;
+    int started = 1;
+    atomic_init(&loop.next, 0);
+    (void)sigfillset(&blocked);
+    (void)pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    for (; started < threads && (size_t)started < count; started++) {
+        all[started] = (struct loop_thread){.loop = &loop, .number = started};
+        if (pthread_create(&all[started].handle, NULL, loop_run, &all[started]) != 0)
+            break;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    all[0] = (struct loop_thread){.loop = &loop, .number = 0};
+    (void)loop_run(&all[0]);
+    for (int i = 1; i < started; i++)
+        (void)pthread_join(all[i].handle, NULL);
 }

@@ -20,35 +20,42 @@
 #include "base/hostmem.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "data/bpe_train.h"
 #include "data/prepare.h"
+#include "data/tokenizer_find.h"
 
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "(unconfigured)"
 #endif
 
 #define PROGRESS_INTERVAL_NS INT64_C(100000000)
+#define VOCAB_SIZE_DEFAULT 8192
+#define SEED_DEFAULT 1337
 
 struct arguments {
     bool help, version;
-    enum tokenizer_kind tokenizer;
-    double val_fraction;
+    const char *tokenizer; /* as given: bytes, chars, train, gpt2 or a path */
+    bool vocab_size_given;
     const char *out_dir; /* NULL: out_dir_default */
     const char **inputs; /* argv, compacted in place */
     size_t input_count;
+    struct prepare_spec spec; /* what the flags say */
     char out_dir_default[FILE_PATH_MAX];
 };
 
 struct progress_line {
-    int64_t drawn_ns; /* 0: never */
+    int64_t started_ns, drawn_ns; /* 0: never */
+    uint64_t started_bytes;
 };
 
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv);
-static enum gt_status prepare_dataset(const struct arguments *arguments);
+static enum gt_status prepare_dataset(struct arguments *arguments);
 static void print_help(void);
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {.tokenizer = TOKENIZER_BYTES, .val_fraction = 0.1};
+    struct arguments arguments = {
+        .tokenizer = "bytes", .spec = {.val_fraction = 0.1, .seed = SEED_DEFAULT, .vocab_size = VOCAB_SIZE_DEFAULT}};
     log_program_set("gpt-prepare");
     enum gt_status status = arguments_read(&arguments, argc, argv);
     if (status != GT_OK)
@@ -69,26 +76,50 @@ int main(int argc, char **argv)
 
 static void print_help(void)
 {
-    fputs("Usage: gpt-prepare [OPTION]... INPUT...\n"
-          "\n"
-          "Makes a data set for gpt-train from text: train.bin, val.bin, gpt_tokenizer.json and manifest.json.\n"
-          "An INPUT is a file, or a folder, which stands for the text files below it, sorted by path; hidden\n"
-          "and binary files in it are left out.\n"
-          "\n"
-          "  --tokenizer=bytes|chars   what a token is: a byte, or a character of the text (UTF-8); default bytes\n"
-          "  --val-fraction=F          the last part of the tokens is kept for validation; default 0.1\n"
-          "  --out-dir=DIR             where the data set goes; default data/NAME, NAME being that of the first\n"
-          "                            INPUT without its extension, so that gpt-train --dataset=NAME finds it\n"
-          "  --help, --version\n"
-          "\n"
-          "Exit status: 0 done, 1 a failure while running, 2 a bad flag or input.\n"
-          "\n"
-          "  gpt-prepare --tokenizer=chars shakespeare.txt\n"
-          "  gpt-train --dataset=shakespeare\n",
-          stdout);
+    fputs(
+        "Usage: gpt-prepare [OPTION]... INPUT...\n"
+        "\n"
+        "Makes a data set for gpt-train from text: train.bin, val.bin, gpt_tokenizer.json and manifest.json.\n"
+        "An INPUT is a text file, a .jsonl file, either of them compressed (.gz .xz .zst .bz2), a .tar of such files,\n"
+        "a folder, which stands for the files below it, sorted by path, without hidden and binary ones; or - for\n"
+        "standard input.  A run that was stopped goes on when the same command is given again.\n"
+        "\n"
+        "  --tokenizer=WHICH         what a token is: bytes (default), chars (of the text, which is UTF-8), gpt2,\n"
+        "                            train (a byte-pair encoding of the inputs), or the path of a vocabulary\n"
+        "  --vocab-size=N            of --tokenizer=train; default 8192\n"
+        "  --out-dir=DIR             where the data set goes; default data/NAME, NAME being that of the first\n"
+        "                            INPUT without its extension, so that gpt-train --dataset=NAME finds it\n"
+        "\n"
+        "  --format=auto|text|jsonl  what the inputs hold; auto goes by their names (.jsonl, .ndjson, else text)\n"
+        "  --field=NAME              the field of a line of JSONL that is the document; default text\n"
+        "  --bad-lines=stop|skip     a line of JSONL that is wrong is an error (default), or is counted\n"
+        "  --documents=file|blank-line|end-of-text   a document of a text is the whole (default), or ends at an empty\n"
+        "                            line, or at <|endoftext|>, which is left out\n"
+        "  --document-separator=auto|none|newline|before|between|after\n"
+        "                            newline: put one where a document does not end in it; before, between, after:\n"
+        "                            an end-of-text token there; auto: newline for bytes and chars, none for a\n"
+        "                            single text, else after\n"
+        "  --dedup                   leave out documents that are exact copies of earlier ones\n"
+        "\n"
+        "  --val-fraction=F          how much is kept for validation; default 0.1\n"
+        "  --val-split=auto|position|document   the last part of the text, or documents drawn by their content; auto:\n"
+        "                            document for JSONL, archives and --documents, else position\n"
+        "  --seed=N                  of that draw; default 1337\n"
+        "\n"
+        "  --shard-tokens=N          write train_000001.bin, ... of N tokens each, with llm.c's headers\n"
+        "  --threads=N               for tokenizing; default: all processors.  The output does not depend on it\n"
+        "  --save-every=MIB          of text, after which a stopped run can go on; default 512\n"
+        "  --restart                 begin anew where a stopped run left its files\n"
+        "  --help, --version\n"
+        "\n"
+        "Exit status: 0 done, 1 a failure while running, 2 a bad flag or input.\n"
+        "\n"
+        "  gpt-prepare --tokenizer=chars shakespeare.txt && gpt-train --dataset=shakespeare\n"
+        "  gpt-prepare --tokenizer=gpt2 --val-fraction=0.0005 openwebtext.tar.xz\n",
+        stdout);
 }
 
-/* ---- the command line ---- */
+/* ---- values of flags ---- */
 
 static enum gt_status usage_error(const char *what, const char *argument)
 {
@@ -96,25 +127,51 @@ static enum gt_status usage_error(const char *what, const char *argument)
     return GT_USAGE;
 }
 
-/* True when `flag` (up to its '=') is --`name`, with '-' and '_' alike. */
-static bool flag_is(const char *flag, const char *name)
+/* A whole number from min to max. */
+static enum gt_status read_number(const char *flag, const char *value, uint64_t min, uint64_t max, uint64_t *out)
 {
-    size_t i = 0;
-    for (; name[i] != '\0'; i++)
-        if ((flag[2 + i] == '_' ? '-' : flag[2 + i]) != name[i])
-            return false;
-    return flag[2 + i] == '\0' || flag[2 + i] == '=';
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long number = strtoull(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number < min || number > max) {
+        log_error("--%s=%s: expected a whole number from %" PRIu64 " to %" PRIu64, flag, value, min, max);
+        return GT_USAGE;
+    }
+    *out = number;
+    return GT_OK;
+}
+
+/* The index of `value` among `words`, which ends in NULL. */
+static enum gt_status read_word(const char *flag, const char *value, const char *const *words, int *out)
+{
+    char all[128] = "";
+    for (int i = 0; words[i] != NULL; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            *out = i;
+            return GT_OK;
+        }
+        const size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "", words[i]);
+    }
+    log_error("--%s=%s: expected one of %s", flag, value, all);
+    return GT_USAGE;
 }
 
 static enum gt_status read_tokenizer(struct arguments *arguments, const char *value)
 {
-    for (int kind = 0; kind < TOKENIZER_KIND_COUNT; kind++)
-        if (strcmp(value, tokenizer_kind_name((enum tokenizer_kind)kind)) == 0) {
-            arguments->tokenizer = (enum tokenizer_kind)kind;
-            return GT_OK;
-        }
-    log_error("--tokenizer=%s: this release has bytes and chars", value);
-    return GT_USAGE;
+    if (value[0] == '\0')
+        return usage_error("expected bytes, chars, gpt2, train or a path", "--tokenizer");
+    arguments->tokenizer = value;
+    return GT_OK;
+}
+
+static enum gt_status read_vocab_size(struct arguments *arguments, const char *value)
+{
+    uint64_t number = 0;
+    TRY(read_number("vocab-size", value, BPE_TRAIN_VOCAB_MIN, BPE_TRAIN_VOCAB_MAX, &number));
+    arguments->spec.vocab_size = (int64_t)number;
+    arguments->vocab_size_given = true;
+    return GT_OK;
 }
 
 static enum gt_status read_val_fraction(struct arguments *arguments, const char *value)
@@ -125,7 +182,7 @@ static enum gt_status read_val_fraction(struct arguments *arguments, const char 
         log_error("--val-fraction=%s: expected a number above 0 and below 1", value);
         return GT_USAGE;
     }
-    arguments->val_fraction = fraction;
+    arguments->spec.val_fraction = fraction;
     return GT_OK;
 }
 
@@ -137,26 +194,154 @@ static enum gt_status read_out_dir(struct arguments *arguments, const char *valu
     return GT_OK;
 }
 
+static enum gt_status read_format(struct arguments *arguments, const char *value)
+{
+    static const char *const words[] = {"auto", "text", "jsonl", NULL};
+    int word = 0;
+    TRY(read_word("format", value, words, &word));
+    arguments->spec.format = (enum documents_format)word;
+    return GT_OK;
+}
+
+static enum gt_status read_field(struct arguments *arguments, const char *value)
+{
+    arguments->spec.field = value;
+    return value[0] != '\0' ? GT_OK : usage_error("expected the name of a field", "--field");
+}
+
+static enum gt_status read_bad_lines(struct arguments *arguments, const char *value)
+{
+    static const char *const words[] = {"stop", "skip", NULL};
+    int word = 0;
+    TRY(read_word("bad-lines", value, words, &word));
+    arguments->spec.skip_bad_lines = word == 1;
+    return GT_OK;
+}
+
+static enum gt_status read_documents(struct arguments *arguments, const char *value)
+{
+    const char *words[DOCUMENTS_END_COUNT + 1] = {NULL};
+    int word = 0;
+    for (int i = 0; i < DOCUMENTS_END_COUNT; i++)
+        words[i] = documents_end_name((enum documents_end)i);
+    TRY(read_word("documents", value, words, &word));
+    arguments->spec.end = (enum documents_end)word;
+    return GT_OK;
+}
+
+static enum gt_status read_separator(struct arguments *arguments, const char *value)
+{
+    const char *words[PREPARE_SEPARATOR_COUNT + 1] = {NULL};
+    int word = 0;
+    for (int i = 0; i < PREPARE_SEPARATOR_COUNT; i++)
+        words[i] = prepare_separator_name((enum prepare_separator)i);
+    TRY(read_word("document-separator", value, words, &word));
+    arguments->spec.separator = (enum prepare_separator)word;
+    return GT_OK;
+}
+
+static enum gt_status read_val_split(struct arguments *arguments, const char *value)
+{
+    const char *words[PREPARE_SPLIT_COUNT + 1] = {NULL};
+    int word = 0;
+    for (int i = 0; i < PREPARE_SPLIT_COUNT; i++)
+        words[i] = prepare_split_name((enum prepare_split)i);
+    TRY(read_word("val-split", value, words, &word));
+    arguments->spec.split = (enum prepare_split)word;
+    return GT_OK;
+}
+
+static enum gt_status read_seed(struct arguments *arguments, const char *value)
+{
+    return read_number("seed", value, 0, INT64_MAX, &arguments->spec.seed);
+}
+
+static enum gt_status read_shard_tokens(struct arguments *arguments, const char *value)
+{
+    uint64_t number = 0;
+    TRY(read_number("shard-tokens", value, 1, INT32_MAX, &number));
+    arguments->spec.shard_tokens = (int64_t)number;
+    return GT_OK;
+}
+
+static enum gt_status read_threads(struct arguments *arguments, const char *value)
+{
+    uint64_t number = 0;
+    TRY(read_number("threads", value, 1, PREPARE_THREADS_MAX, &number));
+    arguments->spec.threads = (int)number;
+    return GT_OK;
+}
+
+static enum gt_status read_save_every(struct arguments *arguments, const char *value)
+{
+    uint64_t number = 0;
+    TRY(read_number("save-every", value, 1, (uint64_t)1 << 40, &number));
+    arguments->spec.save_every_bytes = number << 20;
+    return GT_OK;
+}
+
+/* ---- the command line ---- */
+
+static const struct {
+    const char *name;
+    enum gt_status (*read)(struct arguments *arguments, const char *value);
+} value_flags[] = {{"tokenizer", read_tokenizer},
+                   {"vocab-size", read_vocab_size},
+                   {"out-dir", read_out_dir},
+                   {"format", read_format},
+                   {"field", read_field},
+                   {"bad-lines", read_bad_lines},
+                   {"documents", read_documents},
+                   {"document-separator", read_separator},
+                   {"val-fraction", read_val_fraction},
+                   {"val-split", read_val_split},
+                   {"seed", read_seed},
+                   {"shard-tokens", read_shard_tokens},
+                   {"threads", read_threads},
+                   {"save-every", read_save_every}};
+
+/* True when `flag` (up to its '=') is --`name`, with '-' and '_' alike. */
+static bool flag_is(const char *flag, const char *name)
+{
+    size_t i = 0;
+    for (; name[i] != '\0'; i++)
+        if ((flag[2 + i] == '_' ? '-' : flag[2 + i]) != name[i])
+            return false;
+    return flag[2 + i] == '\0' || flag[2 + i] == '=';
+}
+
+/* Where a flag without a value goes, or NULL. */
+static bool *switch_of(struct arguments *arguments, const char *flag)
+{
+    if (flag_is(flag, "help"))
+        return &arguments->help;
+    if (flag_is(flag, "version"))
+        return &arguments->version;
+    if (flag_is(flag, "dedup"))
+        return &arguments->spec.dedup;
+    return flag_is(flag, "restart") ? &arguments->spec.restart : NULL;
+}
+
 /* Reads the flag argv[*at], and its value from the next argument where it has none of its own. */
 static enum gt_status flag_read(struct arguments *arguments, int argc, char **argv, int *at)
 {
     const char *flag = argv[*at];
     const char *equals = strchr(flag, '=');
-    const bool tokenizer = flag_is(flag, "tokenizer"), val_fraction = flag_is(flag, "val-fraction");
-    if (flag_is(flag, "help") || flag_is(flag, "version")) {
-        if (equals != NULL)
-            return usage_error("takes no value", flag);
-        *(flag_is(flag, "help") ? &arguments->help : &arguments->version) = true;
+    bool *is_set = switch_of(arguments, flag);
+    if (is_set != NULL && equals != NULL)
+        return usage_error("takes no value", flag);
+    if (is_set != NULL) {
+        *is_set = true;
         return GT_OK;
     }
-    if (!tokenizer && !val_fraction && !flag_is(flag, "out-dir"))
-        return usage_error("no such flag", flag);
-    if (equals == NULL && *at + 1 >= argc)
-        return usage_error("needs a value", flag);
-    const char *value = equals != NULL ? equals + 1 : argv[++*at];
-    if (tokenizer)
-        return read_tokenizer(arguments, value);
-    return val_fraction ? read_val_fraction(arguments, value) : read_out_dir(arguments, value);
+    for (size_t i = 0; i < sizeof value_flags / sizeof value_flags[0]; i++) {
+        if (!flag_is(flag, value_flags[i].name))
+            continue;
+        if (equals == NULL && *at + 1 >= argc)
+            return usage_error("needs a value", flag);
+        return value_flags[i].read(arguments, equals != NULL ? equals + 1 : argv[++*at]);
+    }
+    return usage_error("no such flag", flag);
 }
 
 /* data/NAME from the last component of `input`, without slashes after it and without its extension. */
@@ -175,7 +360,7 @@ static enum gt_status out_dir_from_input(struct arguments *arguments, const char
     end = stem_end > begin + 1 ? stem_end - 1 : end; /* a dot in front is no extension */
     const size_t length = end - begin;
     const bool dots = length > 0 && strspn(input + begin, ".") >= length;
-    if (length == 0 || dots || length >= sizeof name) {
+    if (length == 0 || dots || length >= sizeof name || strcmp(input, CORPUS_STDIN) == 0) {
         log_error("INPUT %s: no name for a data set can be made from this; give --out-dir=DIR", input);
         return GT_USAGE;
     }
@@ -195,7 +380,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
             flags = false;
         else if (flags && strncmp(argv[i], "--", 2) == 0)
             TRY(flag_read(arguments, argc, argv, &i));
-        else if (flags && argv[i][0] == '-')
+        else if (flags && argv[i][0] == '-' && strcmp(argv[i], CORPUS_STDIN) != 0)
             return usage_error("no such flag", argv[i]);
         else
             arguments->inputs[arguments->input_count++] = argv[i];
@@ -204,24 +389,39 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         return GT_OK;
     if (arguments->input_count == 0)
         return usage_error("missing", "INPUT");
+    if (arguments->vocab_size_given && strcmp(arguments->tokenizer, "train") != 0)
+        return usage_error("goes with --tokenizer=train", "--vocab-size");
     if (arguments->out_dir == NULL)
         return out_dir_from_input(arguments, arguments->inputs[0]);
     return GT_OK;
 }
 
-/* ---- the work ---- */
+/* ---- progress ---- */
 
 /* Redraws the line at most ten times a second; the end is drawn by progress_clear(). */
 static void progress_draw(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct progress_line *line = context;
     const int64_t now_ns = clock_monotonic_ns();
-    if (total_bytes == 0 || (line->drawn_ns != 0 && now_ns - line->drawn_ns < PROGRESS_INTERVAL_NS))
+    if (line->started_ns == 0) {
+        line->started_ns = now_ns;
+        line->started_bytes = done_bytes;
+    }
+    if (line->drawn_ns != 0 && now_ns - line->drawn_ns < PROGRESS_INTERVAL_NS)
         return;
-    char total[24];
-    /* Every byte is read twice. */
-    log_bytes(total, (double)total_bytes / 2);
-    fprintf(stderr, "\rgpt-prepare: %3d %% of %s ", (int)(100.0 * (double)done_bytes / (double)total_bytes), total);
+    char text[24], left[32];
+    const double elapsed_s = (double)(now_ns - line->started_ns) * 1e-9;
+    const double rate = elapsed_s > 0 ? (double)(done_bytes - line->started_bytes) / elapsed_s : 0;
+    if (total_bytes > 0)
+        fprintf(stderr, "\rgpt-prepare: %3d %% of %s", (int)(100.0 * (double)done_bytes / (double)total_bytes),
+                log_bytes(text, (double)total_bytes));
+    else
+        fprintf(stderr, "\rgpt-prepare: %s", log_bytes(text, (double)done_bytes));
+    if (rate > 0)
+        fprintf(stderr, ", %.1f MB/s", rate * 1e-6);
+    if (rate > 0 && total_bytes > done_bytes)
+        fprintf(stderr, ", %s left", clock_duration(left, (double)(total_bytes - done_bytes) / rate));
+    fputs("\033[K", stderr);
     fflush(stderr);
     line->drawn_ns = now_ns;
 }
@@ -231,6 +431,8 @@ static void progress_clear(const struct progress_line *line)
     if (line->drawn_ns != 0)
         fputs("\r\033[K", stderr);
 }
+
+/* ---- the report ---- */
 
 /* 1003854 -> "1,003,854" */
 static char *count_text(char text[static 32], int64_t count)
@@ -247,39 +449,99 @@ static char *count_text(char text[static 32], int64_t count)
     return text;
 }
 
+static void report_counts(const struct prepare_result *result)
+{
+    char first[32], second[32];
+    if (result->many_documents)
+        log_result("%s documents, and %s empty ones left out",
+                   count_text(first, (int64_t)(result->document_count - result->duplicate_count)),
+                   count_text(second, (int64_t)result->empty_count));
+    if (result->duplicate_count > 0)
+        log_result("%s exact copies left out", count_text(first, (int64_t)result->duplicate_count));
+    if (result->bad_line_count > 0)
+        log_warning("%s bad lines left out", count_text(first, (int64_t)result->bad_line_count));
+    if (result->skipped_count > 0)
+        log_note("%zu binary files left out", result->skipped_count);
+    if (result->invalid_byte_count > 0)
+        log_warning("%s bytes in %s documents are not UTF-8; they are kept as they are",
+                    count_text(first, (int64_t)result->invalid_byte_count),
+                    count_text(second, (int64_t)result->invalid_document_count));
+    if (result->zero_document_count > 0)
+        log_warning("%s documents hold zero bytes; they are kept",
+                    count_text(first, (int64_t)result->zero_document_count));
+}
+
+/* What was cut matters where a token may span the place: with a byte-pair encoding. */
+static void report_cuts(const struct arguments *arguments, const struct prepare_result *result)
+{
+    char count[32];
+    if (arguments->spec.tokenizer == TOKENIZER_BPE && result->forced_cut_count > 0)
+        log_note("in %s places, text of more than 256 KiB without a space was cut before it was tokenized",
+                 count_text(count, (int64_t)result->forced_cut_count));
+    if (arguments->spec.dedup && result->long_count > 0)
+        log_note("%s documents of more than %zu MiB were not looked up as copies",
+                 count_text(count, (int64_t)result->long_count), DOCUMENT_BYTES_MAX >> 20);
+}
+
 static void report_result(const struct arguments *arguments, const struct prepare_result *result)
 {
-    char vocab[32], train[32], val[32];
+    char vocab[32], tokens[32];
     const char *dataset = arguments->out_dir;
     /* A name without a slash would be looked for below data/. */
     const char *here = strchr(dataset, '/') ? "" : "./";
     if (strncmp(dataset, "data/", 5) == 0 && strchr(dataset + 5, '/') == NULL)
         dataset += 5;
+    report_counts(result);
+    report_cuts(arguments, result);
     log_result("%zu file%s, tokenizer %s, vocab size: %s", result->file_count, result->file_count == 1 ? "" : "s",
-               tokenizer_kind_name(arguments->tokenizer), count_text(vocab, result->vocab_size));
-    log_result("train has %s tokens", count_text(train, result->train_tokens));
-    log_result("val has %s tokens", count_text(val, result->val_tokens));
+               tokenizer_kind_name(arguments->spec.tokenizer), count_text(vocab, result->vocab_size));
+    log_result("train has %s tokens", count_text(tokens, result->train_tokens));
+    log_result("val has %s tokens", count_text(tokens, result->val_tokens));
     log_result("written to %s; train on it with: gpt-train --dataset=%s%s", arguments->out_dir, here, dataset);
 }
 
-static enum gt_status prepare_dataset(const struct arguments *arguments)
+/* ---- the work ---- */
+
+/* A vocabulary that is ready made is read now; the others are made from the text. */
+static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *arguments, struct tokenizer **out)
+{
+    const char *name = arguments->tokenizer;
+    arguments->spec.tokenizer = TOKENIZER_BPE;
+    if (strcmp(name, "bytes") == 0 || strcmp(name, "chars") == 0)
+        arguments->spec.tokenizer = strcmp(name, "bytes") == 0 ? TOKENIZER_BYTES : TOKENIZER_CHARS;
+    if (arguments->spec.tokenizer != TOKENIZER_BPE || strcmp(name, "train") == 0)
+        return GT_OK;
+    TRY(tokenizer_find(mem, name, out));
+    if (tokenizer_kind_of(*out) == TOKENIZER_BPE)
+        return GT_OK;
+    log_error("--tokenizer=%s: is of kind %s, which is made from the inputs: give --tokenizer=%s", name,
+              tokenizer_kind_name(tokenizer_kind_of(*out)), tokenizer_kind_name(tokenizer_kind_of(*out)));
+    return GT_USAGE;
+}
+
+static enum gt_status prepare_dataset(struct arguments *arguments)
 {
     struct hostmem *mem = NULL;
-    TRY(hostmem_create(&mem));
+    struct tokenizer *given = NULL;
     struct progress_line line = {.drawn_ns = 0};
-    const struct prepare_spec spec = {.inputs = arguments->inputs,
-                                      .input_count = arguments->input_count,
-                                      .out_dir = arguments->out_dir,
-                                      .tokenizer = arguments->tokenizer,
-                                      .val_fraction = arguments->val_fraction,
-                                      .progress = isatty(STDERR_FILENO) ? progress_draw : NULL,
-                                      .progress_context = &line};
+    struct prepare_spec *spec = &arguments->spec;
     struct prepare_result result;
-    const enum gt_status status = prepare_run(mem, &spec, &result);
-    progress_clear(&line);
+    TRY(hostmem_create(&mem));
+    enum gt_status status = tokenizer_open(mem, arguments, &given);
+    if (status == GT_OK) {
+        spec->given = given;
+        spec->inputs = arguments->inputs;
+        spec->input_count = arguments->input_count;
+        spec->out_dir = arguments->out_dir;
+        spec->progress = isatty(STDERR_FILENO) ? progress_draw : NULL;
+        spec->progress_context = &line;
+        status = prepare_run(mem, spec, &result);
+        progress_clear(&line);
+    }
     if (status == GT_OK)
         report_result(arguments, &result);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    tokenizer_destroy(given);
     hostmem_destroy(mem);
     return status;
 }

@@ -1,8 +1,8 @@
-/* A corpus: walking folders without recursion, and chunked reading.
+/* A corpus: walking folders without recursion.
  *
  * Folders found on the way go to the end of a list that the walk runs along, so its depth is no matter; the files of
- * one input are sorted when its walk ends, which makes the order independent of the file system's.  Paths are kept,
- * contents never: files are read through one buffer.
+ * one input are sorted when its walk ends, which makes the order independent of the file system's.  Paths lie one
+ * behind the other in blocks, because a corpus may have millions of files.  Contents are input.c's business.
  */
 #include "data/corpus.h"
 
@@ -17,7 +17,16 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/size.h"
+
+#define PATHS_BLOCK_BYTES ((size_t)1 << 16)
+
+/* A block of paths, and the one that was filled before it. */
+struct corpus_paths {
+    struct corpus_paths *previous;
+    size_t used;
+    char text[PATHS_BLOCK_BYTES];
+};
+_Static_assert(PATHS_BLOCK_BYTES >= FILE_PATH_MAX, "a path fits into a block");
 
 /* Where a walk is. */
 struct corpus_walk {
@@ -62,8 +71,11 @@ void corpus_destroy(struct corpus *corpus)
 {
     if (corpus == NULL)
         return;
-    for (size_t i = 0; i < corpus->file_count; i++)
-        hostmem_free(corpus->mem, corpus->files[i].path);
+    while (corpus->paths != NULL) {
+        struct corpus_paths *previous = corpus->paths->previous;
+        hostmem_free(corpus->mem, corpus->paths);
+        corpus->paths = previous;
+    }
     hostmem_free(corpus->mem, corpus->files);
     hostmem_free(corpus->mem, corpus);
 }
@@ -86,18 +98,57 @@ static enum gt_status list_grow(struct hostmem *mem, size_t size, size_t count, 
     return GT_OK;
 }
 
-static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, uint64_t size_bytes, bool from_folder)
+/* Keeps a copy of a path. */
+static enum gt_status paths_add(struct corpus *corpus, const char *path, const char **out)
+{
+    const size_t size = strlen(path) + 1;
+    assert(size <= PATHS_BLOCK_BYTES);
+    if (corpus->paths == NULL || PATHS_BLOCK_BYTES - corpus->paths->used < size) {
+        void *memory = NULL;
+        TRY(hostmem_alloc(corpus->mem, 1, sizeof(struct corpus_paths), "paths of files", &memory));
+        struct corpus_paths *block = memory;
+        block->previous = corpus->paths;
+        corpus->paths = block;
+    }
+    char *copy = corpus->paths->text + corpus->paths->used;
+    memcpy(copy, path, size);
+    corpus->paths->used += size;
+    *out = copy;
+    return GT_OK;
+}
+
+static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, const struct corpus_file *file)
 {
     struct corpus *corpus = walk->corpus;
     void *list = corpus->files;
     TRY(list_grow(corpus->mem, sizeof corpus->files[0], corpus->file_count, &corpus->file_capacity, &list));
     corpus->files = list;
-    struct corpus_file *file = &corpus->files[corpus->file_count];
-    *file = (struct corpus_file){.size_bytes = size_bytes, .input = walk->input, .from_folder = from_folder};
-    TRY(hostmem_strdup(corpus->mem, path, &file->path));
+    struct corpus_file *added = &corpus->files[corpus->file_count];
+    *added = *file;
+    added->input = walk->input;
+    TRY(paths_add(corpus, path, &added->path));
     corpus->file_count++;
-    corpus->size_bytes += size_bytes;
+    corpus->size_bytes += file->size_bytes;
     return GT_OK;
+}
+
+static enum gt_status walk_add_regular(struct corpus_walk *walk, const char *path, const struct stat *info,
+                                       bool from_folder)
+{
+    const struct corpus_file file = {.size_bytes = (uint64_t)info->st_size,
+                                     .changed_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec,
+                                     .from_folder = from_folder};
+    return walk_add_file(walk, path, &file);
+}
+
+static enum gt_status walk_add_stdin(struct corpus_walk *walk)
+{
+    if (walk->corpus->has_stdin) {
+        log_error("INPUT %s: standard input can be given once", CORPUS_STDIN);
+        return GT_USAGE;
+    }
+    walk->corpus->has_stdin = true;
+    return walk_add_file(walk, CORPUS_STDIN, &(struct corpus_file){.is_stdin = true});
 }
 
 static enum gt_status walk_add_folder(struct corpus_walk *walk, const char *path)
@@ -126,20 +177,12 @@ static bool walk_is_out_dir(const struct corpus_walk *walk, const struct stat *i
     return walk->out_known && info->st_dev == walk->out_device && info->st_ino == walk->out_inode;
 }
 
-static bool walk_is_output_name(const struct corpus_walk *walk, const char *name)
-{
-    for (size_t i = 0; i < walk->spec->out_name_count; i++)
-        if (strcmp(name, walk->spec->out_names[i]) == 0)
-            return true;
-    return false;
-}
-
 static enum gt_status walk_entry(struct corpus_walk *walk, int fd, const char *folder, const char *name,
                                  bool in_out_dir)
 {
     struct stat info;
     char path[FILE_PATH_MAX];
-    if (name[0] == '.' || (in_out_dir && walk_is_output_name(walk, name)))
+    if (name[0] == '.' || (in_out_dir && walk->spec->is_output != NULL && walk->spec->is_output(name)))
         return GT_OK;
     TRY(file_join(path, folder, name));
     if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -149,7 +192,7 @@ static enum gt_status walk_entry(struct corpus_walk *walk, int fd, const char *f
     if (S_ISDIR(info.st_mode) && !walk_is_out_dir(walk, &info))
         return walk_add_folder(walk, path);
     if (S_ISREG(info.st_mode))
-        return walk_add_file(walk, path, (uint64_t)info.st_size, true);
+        return walk_add_regular(walk, path, &info, true);
     return GT_OK;
 }
 
@@ -188,14 +231,18 @@ static int file_compare(const void *a, const void *b)
 static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
 {
     struct stat info;
-    if (stat(path, &info) != 0) {
-        log_error("INPUT %s: %s", path, strerror(errno));
+    if (strcmp(path, CORPUS_STDIN) == 0)
+        return walk_add_stdin(walk);
+    if (stat(path, &info) != 0 || strlen(path) >= FILE_PATH_MAX) {
+        log_error("INPUT %s: %s", path, strerror(strlen(path) >= FILE_PATH_MAX ? ENAMETOOLONG : errno));
         return GT_USAGE;
     }
     if (S_ISREG(info.st_mode))
-        return walk_add_file(walk, path, (uint64_t)info.st_size, false);
+        return walk_add_regular(walk, path, &info, false);
     if (!S_ISDIR(info.st_mode)) {
-        log_error("INPUT %s: neither a regular file nor a folder (inputs are read twice)", path);
+        log_error("INPUT %s: neither a regular file nor a folder; to read from a "
+                  "pipe, give - and let it be standard input",
+                  path);
         return GT_USAGE;
     }
     const size_t first_file = walk->corpus->file_count;
@@ -210,44 +257,14 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
     return GT_OK;
 }
 
-/* ---- reading ---- */
-
-enum gt_status corpus_reader_open(struct corpus_reader *reader, const char *path, unsigned char *buffer,
-                                  size_t capacity, uint32_t crc32c)
+struct document_hash corpus_fingerprint(const struct corpus *corpus)
 {
-    assert(capacity >= 4);
-    *reader = (struct corpus_reader){.path = path, .fd = -1, .bytes = buffer, .capacity = capacity, .crc32c = crc32c};
-    return file_open_read(path, &reader->fd, &reader->size_bytes);
-}
-
-enum gt_status corpus_reader_fill(struct corpus_reader *reader)
-{
-    assert(reader->used <= reader->count);
-    const size_t kept = reader->count - reader->used;
-    assert(kept < reader->capacity);
-    memmove(reader->bytes, reader->bytes + reader->used, kept);
-    reader->offset += reader->used;
-    reader->used = 0;
-    reader->count = kept;
-    const uint64_t left = reader->size_bytes - reader->offset - kept;
-    const size_t room = reader->capacity - kept;
-    const size_t count = left < room ? (size_t)left : room;
-    if (count == 0)
-        return GT_OK;
-    TRY(file_read_at(reader->fd, reader->path, reader->offset + kept, reader->bytes + kept, count));
-    reader->crc32c = file_crc32c(reader->crc32c, reader->bytes + kept, count);
-    reader->count = kept + count;
-    return GT_OK;
-}
-
-bool corpus_reader_at_end(const struct corpus_reader *reader)
-{
-    return reader->offset + reader->count == reader->size_bytes;
-}
-
-void corpus_reader_close(struct corpus_reader *reader)
-{
-    if (reader->fd >= 0)
-        close(reader->fd);
-    reader->fd = -1;
+    struct document_hash sum = {0, 0};
+    for (size_t i = 0; i < corpus->file_count; i++) {
+        const struct corpus_file *file = &corpus->files[i];
+        const struct document_hash path = document_hash_of(file->path, strlen(file->path));
+        const uint64_t parts[] = {sum.low, sum.high, path.low, path.high, file->size_bytes, (uint64_t)file->changed_ns};
+        sum = document_hash_of(parts, sizeof parts);
+    }
+    return sum;
 }

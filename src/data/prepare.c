@@ -1,95 +1,47 @@
-/* Preparing a data set: two passes over a corpus, four files written aside and renamed together.
+/* Preparing a data set: the order of things.
  *
- * Pass 1 counts tokens, collects the characters in a bitmap over all code points, and records a running checksum of
- * each file; pass 2 encodes and compares the checksums, so that a file that changes meanwhile is noticed.  A file in a
- * folder is looked through for zero bytes first, and left out when it has one.  Tokenizing is tokenizer.c's business,
- * listing and reading corpus.c's.
+ * What a run does: list the inputs, lock the folder, look for an unfinished run, perhaps copy standard input and learn a
+ * vocabulary (prepare_vocabulary.c), encode (prepare_encode.c), publish (prepare_commit.c).  This file opens and closes,
+ * fills in what the options left open, and decides what a failed run leaves behind.
  */
 #include "data/prepare.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
-#include "data/corpus.h"
-#include "data/tokens.h"
+#include "base/thread.h"
+#include "data/archive_stream.h"
+#include "data/prepare_internal.h"
 #include "data/utf8.h"
 
-#define CHUNK_BYTES ((size_t)1 << 20)
-#define WRITE_BYTES ((size_t)1 << 16)
-#define SKIP_NOTES_MAX 10
-#define LOCK_NAME ".gpt-prepare.lock"
-
-enum prepare_output { OUTPUT_TOKENIZER, OUTPUT_TRAIN, OUTPUT_VAL, OUTPUT_MANIFEST, OUTPUT_COUNT };
-
-static const char *const output_names[] = {TOKENIZER_FILE_NAME, "train.bin", "val.bin", PREPARE_MANIFEST_NAME};
-_Static_assert(sizeof output_names / sizeof output_names[0] == OUTPUT_COUNT, "a name for every output");
-
-/* What pass 1 learns about a file and pass 2 checks. */
-struct prepare_file {
-    uint64_t size_bytes;
-    uint32_t crc32c; /* running over the files of its input */
-    bool skipped;
-    bool newline_after; /* to be put after it */
-};
-
-/* Totals of one INPUT argument, for the manifest. */
-struct prepare_input {
-    uint64_t size_bytes;
-    uint32_t crc32c;
-    size_t file_count, skipped_count;
-};
-
-struct prepare {
-    struct hostmem *mem;
-    const struct prepare_spec *spec;
-    struct corpus *corpus;
-    struct prepare_file *files;   /* one per corpus file */
-    struct prepare_input *inputs; /* one per argument */
-    struct tokenizer *tokenizer;
-    unsigned char *chunk;      /* CHUNK_BYTES */
-    unsigned char *code_seen;  /* a bit per code point; chars only */
-    unsigned char *write_text; /* WRITE_BYTES of encoded tokens */
-    size_t write_count;
-    size_t width_bytes; /* of a token in the files */
-    int64_t token_count, train_count, written_count;
-    uint64_t done_bytes, total_bytes; /* over both passes */
-    size_t file_count, skipped_count;
-    int lock_fd;
-    bool lock_held;
-    struct file_replacement outputs[OUTPUT_COUNT];
-    bool begun[OUTPUT_COUNT];
-};
+#define TELL_EVERY_BYTES ((uint64_t)1 << 20)
+#define COPY_BYTES ((size_t)1 << 20)
 
 static enum gt_status prepare_open(struct prepare *prep);
-static enum gt_status prepare_scan(struct prepare *prep);
-static enum gt_status prepare_make_tokenizer(struct prepare *prep);
-static enum gt_status prepare_split(struct prepare *prep);
-static enum gt_status prepare_begin_outputs(struct prepare *prep);
-static enum gt_status prepare_encode(struct prepare *prep);
-static enum gt_status prepare_write_papers(struct prepare *prep);
-static enum gt_status prepare_commit(struct prepare *prep);
-static void prepare_close(struct prepare *prep);
+static enum gt_status prepare_take_up(struct prepare *prep);
+static enum gt_status prepare_tokenizer(struct prepare *prep);
+static enum gt_status prepare_finish(struct prepare *prep);
+static void prepare_result_fill(const struct prepare *prep, struct prepare_result *out);
+static void prepare_close(struct prepare *prep, enum gt_status status);
 
 static enum gt_status prepare_steps(struct prepare *prep)
 {
     TRY(prepare_open(prep));
-    TRY(prepare_scan(prep));
-    TRY(prepare_make_tokenizer(prep));
-    TRY(prepare_split(prep));
-    TRY(prepare_begin_outputs(prep));
-    TRY(prepare_encode(prep));
-    TRY(prepare_write_papers(prep));
+    TRY(prepare_take_up(prep));
+    TRY(prepare_tokenizer(prep));
+    TRY(prepare_encode_open(prep));
+    prep->owns_files = true;
+    if (prep->phase != PREPARE_PHASE_COMMIT) {
+        TRY(prepare_encode(prep));
+        TRY(prepare_finish(prep));
+        TRY(prepare_publish(prep));
+    }
     return prepare_commit(prep);
 }
 
@@ -98,546 +50,375 @@ enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec,
     assert(spec->input_count > 0 && spec->out_dir != NULL);
     assert(spec->val_fraction > 0 && spec->val_fraction < 1);
     void *memory = NULL;
+    struct prepare_spec whole = *spec;
     TRY(hostmem_alloc(mem, 1, sizeof(struct prepare), "gpt-prepare", &memory));
     struct prepare *prep = memory;
+    if (whole.save_every_bytes == 0)
+        whole.save_every_bytes = PREPARE_SAVE_EVERY_BYTES;
     prep->mem = mem;
-    prep->spec = spec;
+    prep->spec = &whole;
+    prep->field = spec->field != NULL ? spec->field : "text";
+    prep->threads = spec->threads > 0 ? spec->threads : thread_count_available();
+    prep->threads = prep->threads < PREPARE_THREADS_MAX ? prep->threads : PREPARE_THREADS_MAX;
     const enum gt_status status = prepare_steps(prep);
     if (status == GT_OK)
-        *out = (struct prepare_result){.train_tokens = prep->train_count,
-                                       .val_tokens = prep->token_count - prep->train_count,
-                                       .vocab_size = tokenizer_vocab_size(prep->tokenizer),
-                                       .file_count = prep->file_count,
-                                       .skipped_count = prep->skipped_count};
-    prepare_close(prep);
+        prepare_result_fill(prep, out);
+    prepare_close(prep, status);
     hostmem_free(mem, prep);
     return status;
 }
 
-/* ---- opening and closing ---- */
-
-static enum gt_status prepare_allocate(struct prepare *prep)
+const char *prepare_separator_name(enum prepare_separator separator)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(prep->mem, prep->corpus->file_count, sizeof prep->files[0], "file records", &memory));
-    prep->files = memory;
-    TRY(hostmem_alloc(prep->mem, prep->spec->input_count, sizeof prep->inputs[0], "input records", &memory));
-    prep->inputs = memory;
-    TRY(hostmem_alloc(prep->mem, CHUNK_BYTES, 1, "reading", &memory));
-    prep->chunk = memory;
-    TRY(hostmem_alloc(prep->mem, WRITE_BYTES, 1, "writing", &memory));
-    prep->write_text = memory;
-    if (prep->spec->tokenizer == TOKENIZER_CHARS) {
-        TRY(hostmem_alloc(prep->mem, UTF8_CODE_POINTS / 8, 1, "characters seen", &memory));
-        prep->code_seen = memory;
+    static const char *const names[] = {"auto", "none", "newline", "before", "between", "after"};
+    _Static_assert(sizeof names / sizeof names[0] == PREPARE_SEPARATOR_COUNT, "a word for every separator");
+    return names[separator];
+}
+
+const char *prepare_split_name(enum prepare_split split)
+{
+    static const char *const names[] = {"auto", "position", "document"};
+    _Static_assert(sizeof names / sizeof names[0] == PREPARE_SPLIT_COUNT, "a word for every split");
+    return names[split];
+}
+
+/* ---- what the options left open ---- */
+
+static bool name_is_jsonl(const char *name)
+{
+    static const char *const endings[] = {".jsonl", ".ndjson"};
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (length > strlen(endings[i]) && strcmp(name + length - strlen(endings[i]), endings[i]) == 0)
+            return true;
+    return false;
+}
+
+static void choose_split(struct prepare *prep)
+{
+    const struct corpus *corpus = prep->corpus;
+    prep->many = prep->spec->end != DOCUMENTS_END_OF_FILE || prep->spec->format == DOCUMENTS_JSONL;
+    for (size_t i = 0; i < corpus->file_count && !prep->many; i++)
+        prep->many = archive_name_is_packed(corpus->files[i].path) ||
+                     (prep->spec->format == DOCUMENTS_BY_NAME && name_is_jsonl(corpus->files[i].path));
+    prep->split = prep->spec->split;
+    if (prep->split == PREPARE_SPLIT_AUTO)
+        prep->split = prep->many ? PREPARE_SPLIT_DOCUMENT : PREPARE_SPLIT_POSITION;
+}
+
+static enum gt_status choose_separator(struct prepare *prep)
+{
+    const bool is_bpe = prep->spec->tokenizer == TOKENIZER_BPE;
+    const bool has_eot = is_bpe && (prep->spec->given == NULL || tokenizer_eot(prep->spec->given) >= 0);
+    prep->separator = prep->spec->separator;
+    if (prep->separator == PREPARE_SEPARATOR_AUTO && !has_eot)
+        prep->separator = is_bpe ? PREPARE_SEPARATOR_NONE : PREPARE_SEPARATOR_NEWLINE;
+    if (prep->separator == PREPARE_SEPARATOR_AUTO)
+        prep->separator = prep->many || prep->corpus->file_count > 1 ? PREPARE_SEPARATOR_AFTER : PREPARE_SEPARATOR_NONE;
+    if (prep->separator >= PREPARE_SEPARATOR_BEFORE && !has_eot) {
+        log_error("--document-separator=%s: the tokenizer %s has no end-of-text token; none and newline are possible",
+                  prepare_separator_name(prep->separator), tokenizer_kind_name(prep->spec->tokenizer));
+        return GT_USAGE;
+    }
+    if (prep->separator == PREPARE_SEPARATOR_NEWLINE && is_bpe && prep->spec->given != NULL &&
+        tokenizer_id_of(prep->spec->given, '\n') < 0) {
+        log_error("--document-separator=newline: no token of the tokenizer is a newline");
+        return GT_USAGE;
     }
     return GT_OK;
+}
+
+/* ---- opening ---- */
+
+static enum gt_status prepare_lock(struct prepare *prep)
+{
+    char path[FILE_PATH_MAX];
+    prep->folder_made = !file_exists(prep->spec->out_dir);
+    TRY(file_make_folders(prep->spec->out_dir));
+    TRY(file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME));
+    TRY(file_lock(path, &prep->lock_fd));
+    prep->lock_held = true;
+    TRY(file_join(prep->state_path, prep->spec->out_dir, PREPARE_STATE_NAME));
+    TRY(file_join(prep->dedup_path, prep->spec->out_dir, PREPARE_DEDUP_NAME));
+    return file_join(prep->stdin_path, prep->spec->out_dir, PREPARE_STDIN_NAME);
 }
 
 static enum gt_status prepare_open(struct prepare *prep)
 {
     const struct prepare_spec *spec = prep->spec;
+    void *memory = NULL;
     const struct corpus_spec corpus_spec = {.inputs = spec->inputs,
                                             .input_count = spec->input_count,
                                             .out_dir = spec->out_dir,
-                                            .out_names = output_names,
-                                            .out_name_count = OUTPUT_COUNT};
+                                            .is_output = prepare_is_output};
     TRY(corpus_create(prep->mem, &corpus_spec, &prep->corpus));
-    if (prep->corpus->size_bytes == 0) {
+    if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin) {
         log_error("INPUT %s%s: no text (%zu files, 0 bytes)", spec->inputs[0], spec->input_count > 1 ? " ..." : "",
                   prep->corpus->file_count);
         return GT_DATA;
     }
-    prep->total_bytes = 2 * prep->corpus->size_bytes;
-    return prepare_allocate(prep);
+    prep->learns = spec->tokenizer == TOKENIZER_CHARS || (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
+    choose_split(prep);
+    TRY(choose_separator(prep));
+    TRY(hostmem_alloc(prep->mem, spec->input_count, sizeof prep->inputs[0], "input records", &memory));
+    prep->inputs = memory;
+    TRY(hostmem_alloc(prep->mem, spec->input_count, sizeof prep->inputs[0], "input records", &memory));
+    prep->first_inputs = memory;
+    return prepare_lock(prep);
 }
 
-static void prepare_unlock(struct prepare *prep)
+bool prepare_copies_stdin(const struct prepare *prep)
+{
+    return prep->learns && prep->corpus->has_stdin;
+}
+
+static enum gt_status copy_fail(const char *path, const char *verb)
+{
+    log_error("%s: cannot %s: %s", path, verb, strerror(errno));
+    return GT_IO;
+}
+
+static enum gt_status stdin_copy_all(struct prepare *prep, struct file_replacement *file)
+{
+    void *memory = NULL;
+    TRY(hostmem_alloc(prep->mem, COPY_BYTES, 1, "copying standard input", &memory));
+    enum gt_status status = GT_OK;
+    for (ssize_t got = 1; got != 0 && status == GT_OK;) {
+        got = read(STDIN_FILENO, memory, COPY_BYTES);
+        if (got < 0 && errno != EINTR)
+            status = copy_fail("standard input", "read");
+        if (got > 0)
+            status = file_replacement_write(file, memory, (size_t)got);
+    }
+    hostmem_free(prep->mem, memory);
+    return status;
+}
+
+/* Two readings need a file. */
+static enum gt_status stdin_copy(struct prepare *prep)
+{
+    struct file_replacement file;
+    TRY(file_replacement_begin(&file, prep->stdin_path));
+    const enum gt_status status = stdin_copy_all(prep, &file);
+    if (status != GT_OK) {
+        file_replacement_abort(&file);
+        return status;
+    }
+    TRY(file_replacement_commit(&file));
+    prep->stdin_copied = true;
+    prep->stdin_bytes = file.size_bytes;
+    prep->stdin_crc32c = file.crc32c;
+    return GT_OK;
+}
+
+/* Goes on with what a stopped run left, or removes it. */
+static enum gt_status prepare_take_up(struct prepare *prep)
+{
+    char progress[24];
+    TRY(prepare_state_load(prep));
+    if (prep->phase == PREPARE_PHASE_NEW)
+        prepare_discard(prep);
+    prep->owns_files = prep->phase == PREPARE_PHASE_NEW;
+    if (prepare_copies_stdin(prep) && prep->phase != PREPARE_PHASE_COMMIT)
+        TRY(stdin_copy(prep));
+    if (prep->phase == PREPARE_PHASE_NEW)
+        return GT_OK;
+    TRY(prepare_state_restore(prep));
+    log_note("%s: going on with the run that was stopped here after %s of text", prep->spec->out_dir,
+             log_bytes(progress, (double)prep->progress.documents.text_bytes));
+    if (prep->phase == PREPARE_PHASE_COMMIT)
+        prep->commit = json_incref(json_object_get(prep->state, "commit"));
+    return GT_OK;
+}
+
+/* ---- the tokenizer ---- */
+
+/* The vocabulary that the stopped run had learned. */
+static enum gt_status tokenizer_take_up(struct prepare *prep)
+{
+    char path[FILE_PATH_MAX];
+    TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME TOKEN_WRITER_PARTIAL));
+    if (!file_exists(path))
+        TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME));
+    return tokenizer_open_file(prep->mem, path, &prep->learned);
+}
+
+static enum gt_status tokenizer_learn(struct prepare *prep)
+{
+    char path[FILE_PATH_MAX];
+    TRY(prepare_learn(prep));
+    TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME TOKEN_WRITER_PARTIAL));
+    return tokenizer_save(prep->learned, path);
+}
+
+static enum gt_status prepare_tokenizer(struct prepare *prep)
+{
+    if (!prep->learns && prep->spec->tokenizer == TOKENIZER_BYTES)
+        TRY(tokenizer_create_bytes(prep->mem, &prep->learned));
+    else if (prep->learns && prep->phase == PREPARE_PHASE_NEW)
+        TRY(tokenizer_learn(prep));
+    else if (prep->learns)
+        TRY(tokenizer_take_up(prep));
+    prep->tokenizer = prep->learned != NULL ? prep->learned : prep->spec->given;
+    assert(prep->tokenizer != NULL);
+    return prep->phase == PREPARE_PHASE_NEW ? GT_OK : prepare_state_check_tokenizer(prep);
+}
+
+enum gt_status prepare_open_documents(struct prepare *prep, bool second)
+{
+    const struct documents_spec spec = {.corpus = prep->corpus,
+                                        .format = prep->spec->format,
+                                        .field = prep->field,
+                                        .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
+                                        .end = prep->spec->end,
+                                        .skip_bad_lines = prep->spec->skip_bad_lines,
+                                        .quiet = second && prep->learns,
+                                        .compare_files = second && prep->learns && prep->phase == PREPARE_PHASE_NEW};
+    return documents_create(prep->mem, &spec, &prep->documents);
+}
+
+/* ---- the end ---- */
+
+static enum gt_status split_refuse(const struct prepare *prep, int64_t train, int64_t val)
+{
+    const struct prepare_spec *spec = prep->spec;
+    const char *more = spec->input_count > 1 ? " ..." : "";
+    if (train + val == 0)
+        log_error("INPUT %s%s: no text (%" PRIu64 " files, %" PRIu64 " of them skipped as binary)", spec->inputs[0],
+                  more, prep->progress.documents.file_count + prep->progress.documents.skipped_count,
+                  prep->progress.documents.skipped_count);
+    else
+        log_error("INPUT %s%s: %" PRId64 " tokens of %" PRIu64
+                  " documents with --val-fraction=%g and --val-split=%s give "
+                  "%" PRId64 " to train on and %" PRId64 " to validate; each needs at least 1",
+                  spec->inputs[0], more, train + val, prep->progress.documents.document_count, spec->val_fraction,
+                  prepare_split_name(prep->split), train, val);
+    return GT_DATA;
+}
+
+/* Where the last part of the characters begins.  A token of a byte-pair encoding weighs as many characters as it has;
+ * the end-of-text tokens weigh nothing. */
+static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters, int64_t *out_train)
+{
+    const int64_t vocab_size = tokenizer_vocab_size(prep->tokenizer);
+    void *memory = NULL;
+    TRY(hostmem_alloc(prep->mem, (size_t)vocab_size, sizeof(int32_t), "lengths of tokens", &memory));
+    int32_t *weights = memory;
+    for (int64_t id = 0; id < vocab_size; id++) {
+        char scratch[4];
+        const char *text = NULL;
+        const size_t count = tokenizer_token_bytes(prep->tokenizer, (int32_t)id, scratch, &text);
+        weights[id] = (int32_t)utf8_count_leads((const unsigned char *)text, count);
+    }
+    if (tokenizer_eot(prep->tokenizer) >= 0)
+        weights[tokenizer_eot(prep->tokenizer)] = 0;
+    const enum gt_status status = token_writer_border(prep->writer, weights, vocab_size, val_characters, out_train);
+    hostmem_free(prep->mem, weights);
+    return status;
+}
+
+static enum gt_status prepare_finish(struct prepare *prep)
+{
+    int64_t train = token_writer_tokens(prep->writer, TOKEN_TRAIN);
+    int64_t val = token_writer_tokens(prep->writer, TOKEN_VAL);
+    const bool by_position = prep->split == PREPARE_SPLIT_POSITION;
+    if (by_position) {
+        const bool is_bpe = prep->spec->tokenizer == TOKENIZER_BPE;
+        const int64_t tokens = train, units = is_bpe ? (int64_t)prep->progress.character_count : tokens;
+        train = (int64_t)floor((double)units * (1.0 - prep->spec->val_fraction));
+        if (is_bpe)
+            TRY(border_of_bpe(prep, units - train, &train));
+        val = tokens - train;
+    }
+    if (train < 1 || val < 1)
+        return split_refuse(prep, train, val);
+    return token_writer_finish(prep->writer, by_position ? train : -1, &prep->files, &prep->file_count);
+}
+
+/* Of a run that only had to be committed, the list of files tells. */
+static void prepare_result_fill(const struct prepare *prep, struct prepare_result *out)
+{
+    const struct prepare_progress *progress = &prep->progress;
+    const json_t *files = json_object_get(prep->commit, "files");
+    *out = (struct prepare_result){.vocab_size = tokenizer_vocab_size(prep->tokenizer),
+                                   .file_count = progress->documents.file_count,
+                                   .skipped_count = progress->documents.skipped_count,
+                                   .document_count = progress->documents.document_count,
+                                   .empty_count = progress->documents.empty_count,
+                                   .duplicate_count = progress->duplicate_count,
+                                   .long_count = progress->documents.long_count,
+                                   .bad_line_count = progress->documents.bad_line_count,
+                                   .forced_cut_count = progress->forced_cut_count,
+                                   .invalid_byte_count = progress->invalid_byte_count,
+                                   .invalid_document_count = progress->invalid_document_count,
+                                   .zero_document_count = progress->zero_document_count,
+                                   .many_documents = prep->many,
+                                   .resumed = prep->phase != PREPARE_PHASE_NEW};
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const json_t *row = json_array_get(files, i);
+        const bool is_train = strncmp(json_string_value(json_array_get(row, 1)), "train", 5) == 0;
+        *(is_train ? &out->train_tokens : &out->val_tokens) += json_integer_value(json_array_get(row, 2));
+        *(is_train ? &out->train_files : &out->val_files) += 1;
+    }
+}
+
+/* What cannot be helped by other inputs or options may be tried again from where the run had saved. */
+static bool failure_can_be_continued(const struct prepare *prep, enum gt_status status)
+{
+    return prep->saved && (status == GT_IO || status == GT_NO_MEMORY || status == GT_FAILURE);
+}
+
+static void prepare_clear(struct prepare *prep, enum gt_status status)
 {
     char path[FILE_PATH_MAX];
     if (!prep->lock_held)
         return;
-    if (file_join(path, prep->spec->out_dir, LOCK_NAME) == GT_OK)
+    if (prep->stdin_copied)
+        unlink(prep->stdin_path);
+    if (prep->owns_files && !failure_can_be_continued(prep, status))
+        prepare_discard(prep);
+    else if (prep->owns_files)
+        log_note("%s: what was done is kept; the same command goes on from there", prep->spec->out_dir);
+    if (file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME) == GT_OK)
         unlink(path);
     file_unlock(prep->lock_fd);
+    if (status != GT_OK && prep->folder_made)
+        rmdir(prep->spec->out_dir); /* fails, as it should, when something is in it */
 }
 
-static void prepare_close(struct prepare *prep)
+static void prepare_close(struct prepare *prep, enum gt_status status)
 {
-    for (int i = 0; i < OUTPUT_COUNT; i++)
-        if (prep->begun[i])
-            file_replacement_abort(&prep->outputs[i]);
-    prepare_unlock(prep);
-    tokenizer_destroy(prep->tokenizer);
-    hostmem_free(prep->mem, prep->code_seen);
-    hostmem_free(prep->mem, prep->write_text);
-    hostmem_free(prep->mem, prep->chunk);
+    prepare_encode_close(prep);
+    prepare_clear(prep, status);
+    json_decref(prep->commit);
+    json_decref(prep->state);
+    tokenizer_destroy(prep->learned);
     hostmem_free(prep->mem, prep->inputs);
-    hostmem_free(prep->mem, prep->files);
+    hostmem_free(prep->mem, prep->first_inputs);
     corpus_destroy(prep->corpus);
 }
 
-static void prepare_advance(struct prepare *prep, size_t count)
-{
-    prep->done_bytes += count;
-    if (prep->spec->progress != NULL)
-        prep->spec->progress(prep->spec->progress_context, prep->done_bytes, prep->total_bytes);
-}
+/* ---- small things ---- */
 
-/* ---- pass 1: counting ---- */
-
-/* Where the first zero byte of a file is, or its size when there is none. */
-static enum gt_status file_find_zero(struct prepare *prep, const char *path, bool *out_found, uint64_t *out_offset)
+enum gt_status prepare_json_check(const json_t *value, int failures, const char *what)
 {
-    struct corpus_reader reader;
-    TRY(corpus_reader_open(&reader, path, prep->chunk, CHUNK_BYTES, 0));
-    bool found = false;
-    enum gt_status status = corpus_reader_fill(&reader);
-    while (status == GT_OK && reader.count > 0 && !found) {
-        const unsigned char *zero = memchr(reader.bytes, 0, reader.count);
-        found = zero != NULL;
-        if (found)
-            *out_offset = reader.offset + (uint64_t)(zero - reader.bytes);
-        reader.used = reader.count;
-        if (!found)
-            status = corpus_reader_fill(&reader);
-    }
-    corpus_reader_close(&reader);
-    *out_found = found;
-    return status;
-}
-
-static void prepare_note_skipped(struct prepare *prep, const char *path, uint64_t offset)
-{
-    prep->skipped_count++;
-    if (prep->skipped_count <= SKIP_NOTES_MAX)
-        log_note("%s: skipped: byte %" PRIu64 " is zero, so this is no text", path, offset);
-}
-
-static enum gt_status text_refuse(const char *path, uint64_t offset, const char *why)
-{
-    log_error("%s: byte %" PRIu64 " %s; --tokenizer=bytes takes any file", path, offset, why);
-    return GT_DATA;
-}
-
-static void code_set_seen(struct prepare *prep, uint32_t code_point)
-{
-    prep->code_seen[code_point / 8] |= (unsigned char)(1u << code_point % 8);
-}
-
-/* Counts the characters of a piece and marks them as seen. */
-static enum gt_status scan_chars(struct prepare *prep, struct corpus_reader *reader)
-{
-    while (reader->used < reader->count) {
-        uint32_t code_point = 0;
-        const int length = utf8_decode(reader->bytes + reader->used, reader->count - reader->used, &code_point);
-        if (length == UTF8_INCOMPLETE && !corpus_reader_at_end(reader))
-            return GT_OK;
-        const uint64_t offset = reader->offset + reader->used;
-        if (length <= 0)
-            return text_refuse(reader->path, offset, "is not UTF-8");
-        if (code_point == 0)
-            return text_refuse(reader->path, offset, "is zero, so this is no text");
-        code_set_seen(prep, code_point);
-        prep->token_count++;
-        reader->used += (size_t)length;
-    }
-    return GT_OK;
-}
-
-static enum gt_status scan_pieces(struct prepare *prep, struct corpus_reader *reader, bool *out_ends_line)
-{
-    bool ends_line = false;
-    TRY(corpus_reader_fill(reader));
-    while (reader->count > 0) {
-        ends_line = reader->bytes[reader->count - 1] == '\n';
-        if (prep->spec->tokenizer == TOKENIZER_CHARS) {
-            TRY(scan_chars(prep, reader));
-        } else {
-            prep->token_count += (int64_t)reader->count;
-            reader->used = reader->count;
-        }
-        prepare_advance(prep, reader->used);
-        TRY(corpus_reader_fill(reader));
-    }
-    *out_ends_line = ends_line;
-    return GT_OK;
-}
-
-static enum gt_status scan_file(struct prepare *prep, size_t index, bool *out_ends_line)
-{
-    const struct corpus_file *source = &prep->corpus->files[index];
-    struct prepare_file *file = &prep->files[index];
-    struct prepare_input *input = &prep->inputs[source->input];
-    uint64_t zero_offset = 0;
-    if (source->from_folder)
-        TRY(file_find_zero(prep, source->path, &file->skipped, &zero_offset));
-    if (file->skipped) {
-        prepare_note_skipped(prep, source->path, zero_offset);
-        prepare_advance(prep, 0);
-        prep->total_bytes -= 2 * source->size_bytes;
-        input->skipped_count++;
+    if (value != NULL && failures == 0)
         return GT_OK;
-    }
-    struct corpus_reader reader;
-    TRY(corpus_reader_open(&reader, source->path, prep->chunk, CHUNK_BYTES, input->crc32c));
-    const enum gt_status status = scan_pieces(prep, &reader, out_ends_line);
-    corpus_reader_close(&reader);
-    file->size_bytes = reader.size_bytes;
-    file->crc32c = reader.crc32c;
-    input->crc32c = reader.crc32c;
-    input->size_bytes += reader.size_bytes;
-    input->file_count++;
-    prep->file_count++;
-    return status;
+    log_error("out of memory for %s as JSON", what);
+    return GT_NO_MEMORY;
 }
 
-/* A newline belongs between two files with text when the first does not end in one. */
-static enum gt_status prepare_scan(struct prepare *prep)
+void prepare_told(struct prepare *prep, bool force)
 {
-    struct prepare_file *open_line = NULL; /* the last file with text, if its last line is unfinished */
-    for (size_t i = 0; i < prep->corpus->file_count; i++) {
-        const int64_t tokens_before = prep->token_count;
-        bool ends_line = false;
-        TRY(scan_file(prep, i, &ends_line));
-        if (prep->token_count == tokens_before)
-            continue;
-        if (open_line != NULL) {
-            open_line->newline_after = true;
-            prep->token_count++;
-            if (prep->code_seen != NULL)
-                code_set_seen(prep, '\n');
-        }
-        open_line = ends_line ? NULL : &prep->files[i];
-    }
-    if (prep->skipped_count > SKIP_NOTES_MAX)
-        log_note("%zu more files were skipped, because they hold zero bytes", prep->skipped_count - SKIP_NOTES_MAX);
-    return GT_OK;
-}
-
-/* ---- between the passes ---- */
-
-static bool code_is_seen(const struct prepare *prep, uint32_t code_point)
-{
-    return ((unsigned)prep->code_seen[code_point / 8] >> code_point % 8 & 1u) != 0;
-}
-
-static enum gt_status prepare_make_chars(struct prepare *prep)
-{
-    size_t count = 0;
-    void *memory = NULL;
-    for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
-        count += code_is_seen(prep, i);
-    assert(count >= 1);
-    TRY(hostmem_alloc(prep->mem, count, sizeof(uint32_t), "characters", &memory));
-    uint32_t *code_points = memory;
-    size_t next = 0;
-    for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
-        if (code_is_seen(prep, i))
-            code_points[next++] = i;
-    assert(next == count);
-    const enum gt_status status = tokenizer_create_chars(prep->mem, code_points, count, &prep->tokenizer);
-    hostmem_free(prep->mem, code_points);
-    return status;
-}
-
-static enum gt_status prepare_make_tokenizer(struct prepare *prep)
-{
-    if (prep->token_count == 0) {
-        log_error("INPUT %s%s: no text (%zu files skipped as binary)", prep->spec->inputs[0],
-                  prep->spec->input_count > 1 ? " ..." : "", prep->skipped_count);
-        return GT_DATA;
-    }
-    if (prep->spec->tokenizer == TOKENIZER_CHARS)
-        return prepare_make_chars(prep);
-    return tokenizer_create_bytes(prep->mem, &prep->tokenizer);
-}
-
-static enum gt_status prepare_split(struct prepare *prep)
-{
-    prep->width_bytes = tokenizer_vocab_size(prep->tokenizer) > UINT16_MAX ? 4 : 2;
-    prep->train_count = (int64_t)floor((double)prep->token_count * (1.0 - prep->spec->val_fraction));
-    const int64_t val_count = prep->token_count - prep->train_count;
-    if (prep->train_count < 1 || val_count < 1) {
-        log_error("INPUT %s%s: %" PRId64 " tokens with --val-fraction=%g give %" PRId64 " to train on and %" PRId64
-                  " to validate; each needs at least 1",
-                  prep->spec->inputs[0], prep->spec->input_count > 1 ? " ..." : "", prep->token_count,
-                  prep->spec->val_fraction, prep->train_count, val_count);
-        return GT_DATA;
-    }
-    if (prep->width_bytes == 4 && (prep->train_count > INT32_MAX || val_count > INT32_MAX)) {
-        log_error(
-            "INPUT %s%s: %" PRId64 " train and %" PRId64 " val tokens of %" PRId64
-            " distinct characters; an llm.c token file counts up to %d, and gpt-prepare writes one file per split",
-            prep->spec->inputs[0], prep->spec->input_count > 1 ? " ..." : "", prep->train_count, val_count,
-            tokenizer_vocab_size(prep->tokenizer), INT32_MAX);
-        return GT_UNSUPPORTED;
-    }
-    return GT_OK;
-}
-
-/* ---- pass 2: writing ---- */
-
-static void bytes_put_u32(unsigned char out[static 4], uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        out[i] = (unsigned char)(value >> 8 * i & 0xFF);
-}
-
-static enum gt_status output_begin(struct prepare *prep, enum prepare_output output)
-{
-    char path[FILE_PATH_MAX];
-    TRY(file_join(path, prep->spec->out_dir, output_names[output]));
-    TRY(file_replacement_begin(&prep->outputs[output], path));
-    prep->begun[output] = true;
-    return GT_OK;
-}
-
-static enum gt_status output_write_header(struct prepare *prep, enum prepare_output output, int64_t count)
-{
-    unsigned char header[TOKEN_SHARD_HEADER_BYTES] = {0};
-    bytes_put_u32(header, TOKEN_SHARD_MAGIC_U32);
-    bytes_put_u32(header + 4, TOKEN_SHARD_VERSION_U32);
-    bytes_put_u32(header + 8, (uint32_t)count);
-    return file_replacement_write(&prep->outputs[output], header, sizeof header);
-}
-
-static enum gt_status prepare_begin_outputs(struct prepare *prep)
-{
-    char lock_path[FILE_PATH_MAX];
-    TRY(file_make_folders(prep->spec->out_dir));
-    TRY(file_join(lock_path, prep->spec->out_dir, LOCK_NAME));
-    TRY(file_lock(lock_path, &prep->lock_fd));
-    prep->lock_held = true;
-    file_remove_leftovers(prep->spec->out_dir);
-    for (int i = 0; i < OUTPUT_COUNT; i++)
-        TRY(output_begin(prep, (enum prepare_output)i));
-    if (prep->width_bytes == 2)
-        return GT_OK;
-    TRY(output_write_header(prep, OUTPUT_TRAIN, prep->train_count));
-    return output_write_header(prep, OUTPUT_VAL, prep->token_count - prep->train_count);
-}
-
-/* Writes the buffer to the split that its last token belongs to; a buffer never spans both. */
-static enum gt_status write_flush(struct prepare *prep)
-{
-    const enum prepare_output output = prep->written_count <= prep->train_count ? OUTPUT_TRAIN : OUTPUT_VAL;
-    const size_t count = prep->write_count;
-    prep->write_count = 0;
-    return count == 0 ? GT_OK : file_replacement_write(&prep->outputs[output], prep->write_text, count);
-}
-
-static enum gt_status write_token(struct prepare *prep, int32_t id)
-{
-    assert(id >= 0 && id < tokenizer_vocab_size(prep->tokenizer));
-    unsigned char *at = prep->write_text + prep->write_count;
-    if (prep->width_bytes == 4) {
-        bytes_put_u32(at, (uint32_t)id);
-    } else {
-        at[0] = (unsigned char)(id & 0xFF);
-        at[1] = (unsigned char)(id >> 8 & 0xFF);
-    }
-    prep->write_count += prep->width_bytes;
-    prep->written_count++;
-    if (prep->write_count == WRITE_BYTES || prep->written_count == prep->train_count)
-        return write_flush(prep);
-    return GT_OK;
-}
-
-static enum gt_status file_report_change(const char *path)
-{
-    log_error("%s: the file changed while it was read", path);
-    return GT_DATA;
-}
-
-/* One token from the unused bytes of a piece, or none when they end inside a character. */
-static enum gt_status encode_one(struct prepare *prep, struct corpus_reader *reader, bool *out_more)
-{
-    uint32_t code_point = reader->bytes[reader->used];
-    int length = 1;
-    if (prep->spec->tokenizer == TOKENIZER_CHARS)
-        length = utf8_decode(reader->bytes + reader->used, reader->count - reader->used, &code_point);
-    *out_more = length != UTF8_INCOMPLETE || corpus_reader_at_end(reader);
-    if (!*out_more)
-        return GT_OK;
-    /* Pass 1 has seen every character and counted every token: anything else is a change in between. */
-    const int32_t id = length > 0 ? tokenizer_id_of(prep->tokenizer, code_point) : -1;
-    if (id < 0 || prep->written_count >= prep->token_count)
-        return file_report_change(reader->path);
-    reader->used += (size_t)length;
-    return write_token(prep, id);
-}
-
-static enum gt_status encode_pieces(struct prepare *prep, struct corpus_reader *reader)
-{
-    TRY(corpus_reader_fill(reader));
-    while (reader->count > 0) {
-        bool more = true;
-        while (more && reader->used < reader->count)
-            TRY(encode_one(prep, reader, &more));
-        prepare_advance(prep, reader->used);
-        TRY(corpus_reader_fill(reader));
-    }
-    return GT_OK;
-}
-
-static enum gt_status encode_file(struct prepare *prep, size_t index, uint32_t *input_crc32c)
-{
-    const struct prepare_file *file = &prep->files[index];
-    struct corpus_reader reader;
-    TRY(corpus_reader_open(&reader, prep->corpus->files[index].path, prep->chunk, CHUNK_BYTES, *input_crc32c));
-    enum gt_status status = GT_OK;
-    if (reader.size_bytes == file->size_bytes)
-        status = encode_pieces(prep, &reader);
-    corpus_reader_close(&reader);
-    if (status != GT_OK)
-        return status;
-    if (reader.size_bytes != file->size_bytes || reader.crc32c != file->crc32c)
-        return file_report_change(reader.path);
-    *input_crc32c = reader.crc32c;
-    if (file->newline_after)
-        return write_token(prep, tokenizer_id_of(prep->tokenizer, '\n'));
-    return GT_OK;
-}
-
-static enum gt_status prepare_encode(struct prepare *prep)
-{
-    uint32_t input_crc32c = 0;
-    for (size_t i = 0; i < prep->corpus->file_count; i++) {
-        if (i > 0 && prep->corpus->files[i].input != prep->corpus->files[i - 1].input)
-            input_crc32c = 0;
-        if (!prep->files[i].skipped)
-            TRY(encode_file(prep, i, &input_crc32c));
-    }
-    TRY(write_flush(prep));
-    assert(prep->written_count == prep->token_count);
-    return GT_OK;
-}
-
-/* ---- gpt_tokenizer.json, manifest.json ---- */
-
-/* "crc32c:89abcdef" */
-static json_t *json_crc(uint32_t crc32c)
-{
-    char text[24];
-    snprintf(text, sizeof text, "crc32c:%08" PRIx32, crc32c);
-    return json_string(text);
-}
-
-/* A path need not be UTF-8, JSON must: other bytes become '?'. */
-static json_t *json_path(const char *path)
-{
-    char text[FILE_PATH_MAX];
-    size_t count = 0, at = 0;
-    const size_t length = strlen(path);
-    while (at < length && count + 4 < sizeof text) {
-        uint32_t code_point = 0;
-        const int used = utf8_decode((const unsigned char *)path + at, length - at, &code_point);
-        count += utf8_encode(used > 0 ? code_point : '?', text + count);
-        at += used > 0 ? (size_t)used : 1;
-    }
-    text[count] = '\0';
-    return json_string(text);
-}
-
-static json_t *manifest_input(const char *path, const struct prepare_input *input)
-{
-    json_t *object = json_object();
-    int failures = json_object_set_new(object, "path", json_path(path));
-    failures |= json_object_set_new(object, "files", json_integer((json_int_t)input->file_count));
-    failures |= json_object_set_new(object, "skipped", json_integer((json_int_t)input->skipped_count));
-    failures |= json_object_set_new(object, "size_bytes", json_integer((json_int_t)input->size_bytes));
-    failures |= json_object_set_new(object, "hash", json_crc(input->crc32c));
-    if (failures == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static json_t *manifest_output(const struct prepare *prep, enum prepare_output output, int64_t tokens)
-{
-    json_t *object = json_object();
-    int failures = json_object_set_new(object, "file", json_string(output_names[output]));
-    failures |= json_object_set_new(object, "tokens", json_integer(tokens));
-    failures |= json_object_set_new(object, "dtype", json_string(prep->width_bytes == 4 ? "uint32" : "uint16"));
-    failures |= json_object_set_new(object, "size_bytes", json_integer((json_int_t)prep->outputs[output].size_bytes));
-    failures |= json_object_set_new(object, "hash", json_crc(prep->outputs[output].crc32c));
-    if (failures == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static json_t *manifest_make(const struct prepare *prep)
-{
-    const struct prepare_spec *spec = prep->spec;
-    json_t *root = json_object(), *inputs = json_array();
-    int failures = 0;
-    for (size_t i = 0; i < spec->input_count; i++)
-        failures |= json_array_append_new(inputs, manifest_input(spec->inputs[i], &prep->inputs[i]));
-    failures |= json_object_set_new(root, "format", json_string("gpt-train-manifest"));
-    failures |= json_object_set_new(root, "version", json_integer(1));
-    failures |= json_object_set_new(root, "tokenizer", json_string(tokenizer_kind_name(spec->tokenizer)));
-    failures |= json_object_set_new(root, "tokenizer_hash", json_crc(tokenizer_hash(prep->tokenizer)));
-    failures |= json_object_set_new(root, "vocab_size", json_integer(tokenizer_vocab_size(prep->tokenizer)));
-    failures |= json_object_set_new(root, "val_fraction", json_real(spec->val_fraction));
-    failures |= json_object_set_new(root, "inputs", inputs);
-    failures |= json_object_set_new(root, "train", manifest_output(prep, OUTPUT_TRAIN, prep->train_count));
-    failures |=
-        json_object_set_new(root, "val", manifest_output(prep, OUTPUT_VAL, prep->token_count - prep->train_count));
-    if (failures == 0)
-        return root;
-    json_decref(root);
-    return NULL;
-}
-
-static enum gt_status output_write_text(struct prepare *prep, enum prepare_output output, char *text)
-{
-    enum gt_status status = file_replacement_write(&prep->outputs[output], text, strlen(text));
-    if (status == GT_OK)
-        status = file_replacement_write(&prep->outputs[output], "\n", 1);
-    free(text);
-    return status;
-}
-
-static enum gt_status prepare_write_papers(struct prepare *prep)
-{
-    char *text = NULL;
-    TRY(tokenizer_text(prep->tokenizer, &text));
-    TRY(output_write_text(prep, OUTPUT_TOKENIZER, text));
-    json_t *manifest = manifest_make(prep);
-    if (manifest == NULL) {
-        log_error("out of memory for the manifest of %zu inputs", prep->spec->input_count);
-        return GT_NO_MEMORY;
-    }
-    const enum gt_status status = json_text(manifest, 2, &text);
-    json_decref(manifest);
-    if (status != GT_OK)
-        return status;
-    return output_write_text(prep, OUTPUT_MANIFEST, text);
-}
-
-/* A full disk may show only here, before anything was renamed. */
-static enum gt_status prepare_sync(struct prepare *prep)
-{
-    for (int i = 0; i < OUTPUT_COUNT; i++)
-        if (fsync(prep->outputs[i].fd) != 0) {
-            log_error("%s: fsync: %s", prep->outputs[i].aside, strerror(errno));
-            return GT_IO;
-        }
-    return GT_OK;
-}
-
-static enum gt_status prepare_commit(struct prepare *prep)
-{
-    _Static_assert(OUTPUT_MANIFEST == OUTPUT_COUNT - 1, "the manifest is renamed last");
-    char manifest_path[FILE_PATH_MAX];
-    TRY(file_join(manifest_path, prep->spec->out_dir, output_names[OUTPUT_MANIFEST]));
-    TRY(prepare_sync(prep));
-    unlink(manifest_path);
-    for (int i = 0; i < OUTPUT_COUNT; i++) {
-        prep->begun[i] = false; /* a failed commit has removed its own file */
-        TRY(file_replacement_commit(&prep->outputs[i]));
-    }
-    return GT_OK;
+    if (prep->spec->progress == NULL)
+        return;
+    const uint64_t read = prep->documents != NULL ? documents_file_bytes(prep->documents) : 0;
+    const uint64_t done = prep->done_before_bytes + read;
+    if (!force && done - prep->told_bytes < TELL_EVERY_BYTES)
+        return;
+    prep->told_bytes = done;
+    uint64_t total = prep->corpus->size_bytes;
+    if (prep->corpus->has_stdin)
+        total = prep->stdin_copied ? total + prep->stdin_bytes : 0;
+    prep->spec->progress(prep->spec->progress_context, done, prep->learns ? 2 * total : total);
 }

@@ -1,8 +1,9 @@
 /* Tokenizers: the vocabulary, its file, encoding and streamed decoding.
  *
- * A vocabulary is an ascending list of code points, so an id is found by bisection, and in one step below U+0080.
- * The file is JSON and is checked field by field: it is untrusted.  Pickles are recognised by name and by their first
- * byte before anything parses them.  Making a vocabulary from a corpus is prepare.c's business.
+ * The vocabulary of chars is an ascending list of code points, so an id is found by bisection, and in one step below
+ * U+0080; that of bpe is bpe.c's.  The file is JSON and is checked field by field: it is untrusted.  Pickles are
+ * recognised by name and by their first byte before anything parses them.  Making a vocabulary from a corpus is
+ * prepare.c's business and bpe_train.c's, reading others' files tokenizer_import.c's.
  */
 #include "data/tokenizer.h"
 
@@ -16,6 +17,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "data/bpe.h"
+#include "data/tokenizer_bpe.h"
+#include "data/tokenizer_encoder.h"
 #include "data/utf8.h"
 
 #define FORMAT_NAME "gpt-train-tokenizer"
@@ -28,11 +32,12 @@ struct tokenizer {
     enum tokenizer_kind kind;
     size_t count; /* V */
     uint32_t hash;
-    uint32_t *code_points;        /* count; NULL for bytes */
+    struct bpe *bpe;              /* owned; NULL for bytes and chars */
+    uint32_t *code_points;        /* count; NULL for bytes and bpe */
     int32_t direct[DIRECT_COUNT]; /* ids of U+0000 to U+007F, or -1 */
 };
 
-static const char *const kind_names[] = {"bytes", "chars"};
+static const char *const kind_names[] = {"bytes", "chars", "bpe"};
 _Static_assert(sizeof kind_names / sizeof kind_names[0] == TOKENIZER_KIND_COUNT, "a name for every kind");
 
 const char *tokenizer_kind_name(enum tokenizer_kind kind)
@@ -46,6 +51,8 @@ const char *tokenizer_kind_name(enum tokenizer_kind kind)
 static uint32_t vocabulary_hash(const struct tokenizer *tokenizer)
 {
     const char *name = kind_names[tokenizer->kind];
+    if (tokenizer->bpe != NULL)
+        return bpe_hash(tokenizer->bpe);
     uint32_t crc = file_crc32c(0, name, strlen(name));
     for (size_t i = 0; tokenizer->code_points != NULL && i < tokenizer->count; i++) {
         const uint32_t value = tokenizer->code_points[i];
@@ -115,10 +122,29 @@ enum gt_status tokenizer_create_chars(struct hostmem *mem, const uint32_t *code_
     return GT_OK;
 }
 
+enum gt_status tokenizer_create_bpe(struct hostmem *mem, struct bpe *bpe, struct tokenizer **out)
+{
+    void *memory = NULL;
+    const enum gt_status status = hostmem_alloc(mem, 1, sizeof(struct tokenizer), "tokenizer", &memory);
+    if (status != GT_OK) {
+        bpe_destroy(bpe);
+        return status;
+    }
+    struct tokenizer *tokenizer = memory;
+    tokenizer->mem = mem;
+    tokenizer->kind = TOKENIZER_BPE;
+    tokenizer->bpe = bpe;
+    tokenizer->count = bpe_vocab_size(bpe);
+    tokenizer->hash = vocabulary_hash(tokenizer);
+    *out = tokenizer;
+    return GT_OK;
+}
+
 void tokenizer_destroy(struct tokenizer *tokenizer)
 {
     if (tokenizer == NULL)
         return;
+    bpe_destroy(tokenizer->bpe);
     hostmem_free(tokenizer->mem, tokenizer->code_points);
     hostmem_free(tokenizer->mem, tokenizer);
 }
@@ -136,6 +162,16 @@ int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
 uint32_t tokenizer_hash(const struct tokenizer *tokenizer)
 {
     return tokenizer->hash;
+}
+
+int32_t tokenizer_eot(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bpe != NULL ? bpe_eot(tokenizer->bpe) : -1;
+}
+
+const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bpe;
 }
 
 /* ---- the file ---- */
@@ -215,6 +251,18 @@ static enum gt_status tokenizer_check_file(const json_t *root, const char *path,
     return GT_OK;
 }
 
+static enum gt_status kind_read(struct hostmem *mem, const json_t *root, const char *path, enum tokenizer_kind kind,
+                                struct tokenizer **out)
+{
+    struct bpe *bpe = NULL;
+    if (kind == TOKENIZER_BYTES)
+        return tokenizer_create_bytes(mem, out);
+    if (kind == TOKENIZER_CHARS)
+        return vocabulary_read(mem, root, path, out);
+    TRY(tokenizer_bpe_read(mem, root, path, &bpe));
+    return tokenizer_create_bpe(mem, bpe, out);
+}
+
 static enum gt_status tokenizer_from_json(struct hostmem *mem, const json_t *root, const char *path,
                                           struct tokenizer **out)
 {
@@ -227,18 +275,17 @@ static enum gt_status tokenizer_from_json(struct hostmem *mem, const json_t *roo
     }
     TRY(json_get_int(root, path, "version", 1, INT32_MAX, &version));
     TRY(json_get_string(root, path, "kind", &kind));
-    const bool is_bytes = strcmp(kind, kind_names[TOKENIZER_BYTES]) == 0;
-    const bool is_chars = strcmp(kind, kind_names[TOKENIZER_CHARS]) == 0;
-    if (version != FORMAT_VERSION || (!is_bytes && !is_chars)) {
-        log_error("%s: version %" PRId64 ", kind \"%s\"; this release reads version %d, kinds \"bytes\" and \"chars\"",
+    int which = 0;
+    while (which < TOKENIZER_KIND_COUNT && strcmp(kind, kind_names[which]) != 0)
+        which++;
+    if (version != FORMAT_VERSION || which == TOKENIZER_KIND_COUNT) {
+        log_error("%s: version %" PRId64
+                  ", kind \"%s\"; this release reads version %d, kinds \"bytes\", \"chars\" and \"bpe\"",
                   path, version, kind, FORMAT_VERSION);
         return GT_UNSUPPORTED;
     }
     struct tokenizer *tokenizer = NULL;
-    if (is_bytes)
-        TRY(tokenizer_create_bytes(mem, &tokenizer));
-    else
-        TRY(vocabulary_read(mem, root, path, &tokenizer));
+    TRY(kind_read(mem, root, path, (enum tokenizer_kind)which, &tokenizer));
     const enum gt_status status = tokenizer_check_file(root, path, tokenizer);
     if (status == GT_OK)
         *out = tokenizer;
@@ -305,6 +352,8 @@ static enum gt_status tokenizer_to_json(const struct tokenizer *tokenizer, json_
     failures |= json_object_set_new(root, "vocab_size", json_integer((json_int_t)tokenizer->count));
     if (tokenizer->code_points != NULL)
         failures |= json_object_set_new(root, "vocabulary", vocabulary_to_json(tokenizer));
+    if (tokenizer->bpe != NULL)
+        failures |= tokenizer_bpe_write(tokenizer->bpe, root) ? 0 : -1;
     failures |= json_object_set_new(root, "hash", json_string(hash));
     if (failures != 0) {
         json_decref(root);
@@ -335,10 +384,25 @@ enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *pat
 
 /* ---- encoding ---- */
 
+/* A character that is one token; a piece of at most four bytes needs no scratch memory. */
+static int32_t bpe_id_of(const struct bpe *bpe, uint32_t code_point)
+{
+    char text[4];
+    int32_t ids[4];
+    size_t count = 0;
+    struct bpe_scratch scratch = {.memory = NULL};
+    if (!utf8_is_scalar(code_point))
+        return -1;
+    const enum gt_status status = bpe_encode_piece(bpe, &scratch, text, utf8_encode(code_point, text), ids, &count);
+    return status == GT_OK && count == 1 ? ids[0] : -1;
+}
+
 int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point)
 {
     if (tokenizer->kind == TOKENIZER_BYTES)
         return code_point < 256 ? (int32_t)code_point : -1;
+    if (tokenizer->kind == TOKENIZER_BPE)
+        return bpe_id_of(tokenizer->bpe, code_point);
     if (code_point < DIRECT_COUNT)
         return tokenizer->direct[code_point];
     size_t low = 0, high = tokenizer->count;
@@ -352,43 +416,34 @@ int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point)
     return low < tokenizer->count && tokenizer->code_points[low] == code_point ? (int32_t)low : -1;
 }
 
-static void encode_bytes(const unsigned char *bytes, size_t count, int32_t *out)
+static enum gt_status encode_once(const struct tokenizer *tokenizer, const char *text, size_t count, const char *source,
+                                  enum tokenizer_special special, int32_t *out, size_t *out_count)
 {
-    for (size_t i = 0; i < count; i++)
-        out[i] = bytes[i];
+    struct tokenizer_encoder *encoder = NULL;
+    struct tokenizer_fault fault = {.at = 0};
+    TRY(tokenizer_encoder_create(tokenizer->mem, tokenizer, &encoder));
+    const enum gt_status status = tokenizer_encoder_run(encoder, text, count, special, out, out_count, &fault);
+    if (status != GT_OK)
+        tokenizer_fault_report(tokenizer, status, &fault, source);
+    tokenizer_encoder_destroy(encoder);
+    return status;
 }
 
 enum gt_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t count, const char *source,
                                 int32_t *out, size_t *out_count)
 {
-    const unsigned char *bytes = (const unsigned char *)text;
-    size_t ids = 0, at = 0;
-    if (tokenizer->kind == TOKENIZER_BYTES) {
-        encode_bytes(bytes, count, out);
-        *out_count = count;
-        return GT_OK;
-    }
-    while (at < count) {
-        uint32_t code_point = 0;
-        const int length = utf8_decode(bytes + at, count - at, &code_point);
-        if (length <= 0) {
-            log_error("%s: byte %zu is not UTF-8", source, at);
-            return GT_DATA;
-        }
-        const int32_t id = tokenizer_id_of(tokenizer, code_point);
-        if (id < 0) {
-            log_error("%s: the character U+%04" PRIX32 " at byte %zu is not among the %zu of the vocabulary", source,
-                      code_point, at, tokenizer->count);
-            return GT_DATA;
-        }
-        out[ids++] = id;
-        at += (size_t)length;
-    }
-    *out_count = ids;
-    return GT_OK;
+    return encode_once(tokenizer, text, count, source, TOKENIZER_SPECIAL_AS_TEXT, out, out_count);
+}
+
+enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
+                                       const char *source, int32_t *out, size_t *out_count)
+{
+    return encode_once(tokenizer, text, count, source, TOKENIZER_SPECIAL_ALLOWED, out, out_count);
 }
 
 /* ---- decoding ---- */
+
+_Static_assert(TOKENIZER_TEXT_MAX > 3 * (BPE_TOKEN_BYTES_MAX + 4), "room for the longest token");
 
 static size_t text_append(char *out, size_t count, uint32_t code_point)
 {
@@ -400,10 +455,22 @@ static size_t text_append(char *out, size_t count, uint32_t code_point)
     return count + length;
 }
 
-/* Moves complete characters, and U+FFFD for each byte that begins none, from the held bytes to `out`. */
-static size_t stream_drain(struct tokenizer_stream *stream, char out[static TOKENIZER_TEXT_MAX])
+size_t tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, char scratch[static 4], const char **out)
 {
-    size_t count = 0;
+    *out = scratch;
+    if (id < 0 || (size_t)id >= tokenizer->count)
+        return 0;
+    if (tokenizer->kind == TOKENIZER_BPE)
+        return bpe_token(tokenizer->bpe, id, out);
+    if (tokenizer->kind == TOKENIZER_CHARS)
+        return utf8_encode(tokenizer->code_points[id], scratch);
+    scratch[0] = (char)id;
+    return 1;
+}
+
+/* Moves complete characters, and U+FFFD for each byte that begins none, from the held bytes to `out`. */
+static size_t stream_drain(struct tokenizer_stream *stream, size_t count, char out[static TOKENIZER_TEXT_MAX])
+{
     while (stream->held_count > 0) {
         uint32_t code_point = UTF8_REPLACEMENT;
         const int length = utf8_decode(stream->held, stream->held_count, &code_point);
@@ -427,9 +494,16 @@ size_t tokenizer_stream_push(const struct tokenizer *tokenizer, struct tokenizer
     }
     if (tokenizer->kind == TOKENIZER_CHARS)
         return text_append(out, 0, tokenizer->code_points[id]);
-    assert(stream->held_count < sizeof stream->held);
-    stream->held[stream->held_count++] = (unsigned char)id;
-    return stream_drain(stream, out);
+    char scratch[4];
+    const char *bytes = NULL;
+    const size_t length = tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
+    size_t count = 0;
+    for (size_t i = 0; i < length; i++) {
+        assert(stream->held_count < sizeof stream->held);
+        stream->held[stream->held_count++] = (unsigned char)bytes[i];
+        count = stream_drain(stream, count, out);
+    }
+    return count;
 }
 
 size_t tokenizer_stream_end(struct tokenizer_stream *stream, char out[static TOKENIZER_TEXT_MAX])

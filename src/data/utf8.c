@@ -7,6 +7,7 @@
 #include "data/utf8.h"
 
 #include <assert.h>
+#include <string.h>
 
 struct utf8_lead {
     int length; /* 0 when the byte cannot begin a character */
@@ -70,4 +71,39 @@ size_t utf8_encode(uint32_t code_point, char out[static 4])
     }
     out[0] = (char)(lead | rest);
     return length;
+}
+
+/* The bytes from `at` on that are ASCII, eight at a time while that lasts. */
+static size_t ascii_skip(const unsigned char *bytes, size_t at, size_t count)
+{
+    while (count - at >= sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, bytes + at, sizeof word);
+        if ((word & UINT64_C(0x8080808080808080)) != 0)
+            break;
+        at += sizeof word;
+    }
+    while (at < count && bytes[at] < 0x80)
+        at++;
+    return at;
+}
+
+size_t utf8_count_invalid(const unsigned char *bytes, size_t count)
+{
+    size_t invalid = 0;
+    for (size_t at = ascii_skip(bytes, 0, count); at < count; at = ascii_skip(bytes, at, count)) {
+        uint32_t code_point = 0;
+        const int length = utf8_decode(bytes + at, count - at, &code_point);
+        invalid += length <= 0;
+        at += length > 0 ? (size_t)length : 1;
+    }
+    return invalid;
+}
+
+size_t utf8_count_leads(const unsigned char *bytes, size_t count)
+{
+    size_t leads = 0;
+    for (size_t i = 0; i < count; i++)
+        leads += (bytes[i] & 0xC0) != 0x80;
+    return leads;
 }

@@ -23,4 +23,9 @@ bool utf8_is_scalar(uint32_t code_point);
 /* Writes a valid character as 1 to 4 bytes, without a terminator, and returns how many. */
 size_t utf8_encode(uint32_t code_point, char out[static 4]);
 
+/* How many bytes are not the second or a later one of a character: the characters, if it is UTF-8. */
+size_t utf8_count_leads(const unsigned char *bytes, size_t count);
+/* How many of the bytes belong to no character; a character cut off by the end counts as well. */
+size_t utf8_count_invalid(const unsigned char *bytes, size_t count);
+
 #endif

@@ -76,7 +76,7 @@ check version_text says 'gpt-prepare (gpt-train) '
 check no_input refuses 2 'INPUT: missing'
 check unknown_flag refuses 2 '--frobnicate: no such flag' --frobnicate hamlet.txt
 check short_flag refuses 2 '-x: no such flag' -x hamlet.txt
-check unknown_tokenizer refuses 2 '--tokenizer=gpt5' --tokenizer=gpt5 hamlet.txt
+check unknown_tokenizer refuses 2 'gpt5' --tokenizer=gpt5 hamlet.txt
 check missing_value refuses 2 '--out-dir: needs a value' hamlet.txt --out-dir
 check empty_value refuses 2 '--out-dir' hamlet.txt --out-dir=
 check help_takes_no_value refuses 2 'takes no value' --help=yes

@@ -91,7 +91,7 @@ START_TEST(prepare_folder_is_joined_with_newlines)
     fixture_write_text(&fixture, "in/b.txt", "two\n");
     fixture_write_text(&fixture, "in/sub/d.txt", "four");
     fixture_write(&fixture, "in/bb.png", "\x89PNG\0\0", 6);
-    for (int kind = 0; kind < TOKENIZER_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < TOKENIZER_BPE; kind++) {
         ck_assert_int_eq(prepare(&fixture, (enum tokenizer_kind)kind, "in", 0.2, &result), GT_OK);
         ck_assert(result.train_tokens == 14 && result.val_tokens == 4);
         ck_assert(result.file_count == 5 && result.skipped_count == 1);
@@ -186,7 +186,7 @@ START_TEST(prepare_refusals_leave_the_old_data_set)
     expect_refused(&fixture, TOKENIZER_BYTES, "none.txt", GT_USAGE, "none.txt");
     fixture_make_folder(&fixture, "binary");
     fixture_write(&fixture, "binary/a", "\0", 1);
-    expect_refused(&fixture, TOKENIZER_BYTES, "binary", GT_DATA, "1 files skipped as binary");
+    expect_refused(&fixture, TOKENIZER_BYTES, "binary", GT_DATA, "1 of them skipped as binary");
     ck_assert_int_eq(prepare(&fixture, TOKENIZER_BYTES, "zero.txt", 0.5, &result), GT_OK); /* named: any bytes */
     ck_assert_int_eq(result.train_tokens + result.val_tokens, 5);
     fixture_close(&fixture);
@@ -238,7 +238,7 @@ START_TEST(prepare_changing_files_are_noticed)
         FIXTURE_SAYS(&fixture, "in.txt: the file changed while it was read");
         ck_assert_int_ne(access(fixture_path(&fixture, "out/train.bin"), F_OK), 0);
     }
-    ck_assert_int_eq(rmdir(dir), 0); /* nothing was left in it */
+    ck_assert_int_ne(access(dir, F_OK), 0); /* the run that made it removed it */
     fixture_close(&fixture);
 }
 END_TEST
@@ -260,6 +260,127 @@ START_TEST(prepare_survives_failed_allocations)
     hostmem_fail_at(fixture.mem, 0);
     ck_assert_int_eq(status, GT_OK);
     ck_assert_uint_gt(n, 8);
+    fixture_close(&fixture);
+}
+END_TEST
+
+static struct prepare_spec many_spec(const char *const *inputs, const char *dir)
+{
+    return (struct prepare_spec){.inputs = inputs,
+                                 .input_count = 1,
+                                 .out_dir = dir,
+                                 .tokenizer = TOKENIZER_BPE,
+                                 .vocab_size = 270,
+                                 .val_fraction = 0.5,
+                                 .dedup = true,
+                                 .shard_tokens = 7,
+                                 .threads = 2};
+}
+
+static const char many_lines[] = "{\"text\":\"one one one\"}\n{\"text\":\"two two\"}\n{\"text\":\"one one one\"}\n"
+                                 "{\"text\":\"three\"}\n{\"text\":\"four four four\"}\n{\"text\":\"five\"}\n";
+
+/* A rename fails half way: the next run only finishes what was begun, and other options are refused. */
+START_TEST(prepare_commit_is_taken_up)
+{
+    struct data_fixture fixture;
+    struct prepare_result result, again;
+    char in[512], dir[512], blocker[512];
+    size_t count = 0;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.jsonl", many_lines);
+    strcpy(in, fixture_path(&fixture, "in.jsonl"));
+    strcpy(dir, fixture_path(&fixture, "out"));
+    const char *inputs[1] = {in};
+    struct prepare_spec spec = many_spec(inputs, dir);
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_OK);
+    ck_assert(result.document_count == 6 && result.duplicate_count == 1 && !result.resumed);
+    ck_assert(result.train_files > 1 && result.val_files >= 1 && result.vocab_size > 257);
+    char *manifest = fixture_read(&fixture, "out/manifest.json", &count);
+    ck_assert_int_eq(unlink(fixture_path(&fixture, "out/val_000001.bin")), 0);
+    fixture_make_folder(&fixture, "out/val_000001.bin");
+    strcpy(blocker, fixture_path(&fixture, "out/val_000001.bin/x"));
+    fixture_write_text(&fixture, "out/val_000001.bin/x", "");
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &again), GT_IO);
+    ck_assert_int_ne(access(fixture_path(&fixture, "out/manifest.json"), F_OK), 0);
+    ck_assert_int_eq(access(fixture_path(&fixture, "out/.gpt-prepare.state"), F_OK), 0);
+    spec.seed = 3;
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &again), GT_USAGE);
+    FIXTURE_SAYS(&fixture, "--seed 0, which is now 3");
+    spec.seed = 0;
+    ck_assert_int_eq(unlink(blocker), 0);
+    ck_assert_int_eq(rmdir(fixture_path(&fixture, "out/val_000001.bin")), 0);
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &again), GT_OK);
+    ck_assert(again.resumed && again.train_tokens == result.train_tokens && again.val_tokens == result.val_tokens);
+    ck_assert(again.document_count == 6 && again.duplicate_count == 1 && again.vocab_size == result.vocab_size);
+    char *second = fixture_read(&fixture, "out/manifest.json", &count);
+    ck_assert_str_eq(manifest, second);
+    ck_assert_int_ne(access(fixture_path(&fixture, "out/.gpt-prepare.state"), F_OK), 0);
+    free(second);
+    free(manifest);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Whatever is in the state, no name in it is followed out of the folder. */
+START_TEST(prepare_state_names_stay_inside)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    char in[512], dir[512], command[2048];
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.jsonl", many_lines);
+    fixture_write_text(&fixture, "precious.bin", "mine");
+    strcpy(in, fixture_path(&fixture, "in.jsonl"));
+    strcpy(dir, fixture_path(&fixture, "out"));
+    const char *inputs[1] = {in};
+    struct prepare_spec spec = many_spec(inputs, dir);
+    fixture_make_folder(&fixture, "out");
+    fixture_make_folder(&fixture, "out/val_000001.bin");
+    fixture_write_text(&fixture, "out/val_000001.bin/x", "");
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_IO);
+    static const char *const edits[] = {
+        "s/\"stale\": \\[\\]/\"stale\": [\"..\\/precious.bin\"]/", "s/\"stale\": \\[\\]/\"stale\": [\"precious.bin\"]/",
+        "s/\"train_000001.bin\"/\"..\\/precious.bin\"/", "s/\"manifest.json\"/\"..\\/precious.bin\"/"};
+    snprintf(command, sizeof command, "cp -R '%s' '%s/kept'", dir, fixture.folder);
+    ck_assert_int_eq(system(command), 0);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        snprintf(command, sizeof command,
+                 "cd '%s' && rm -rf out && cp -R kept out && rm -r out/val_000001.bin && "
+                 "sed '%s' kept/.gpt-prepare.state >out/.gpt-prepare.state && "
+                 "! cmp -s kept/.gpt-prepare.state out/.gpt-prepare.state",
+                 fixture.folder, edits[i]);
+        ck_assert_msg(system(command) == 0, "edit %zu changed nothing", i);
+        ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_DATA);
+        FIXTURE_SAYS(&fixture, "field \"commit\": not as this program writes it");
+        ck_assert_int_eq(access(fixture_path(&fixture, "precious.bin"), F_OK), 0);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(prepare_many_survives_failed_allocations)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    enum gt_status status = GT_NO_MEMORY;
+    size_t n = 0;
+    char in[512], dir[512];
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.jsonl", many_lines);
+    strcpy(in, fixture_path(&fixture, "in.jsonl"));
+    strcpy(dir, fixture_path(&fixture, "out"));
+    const char *inputs[1] = {in};
+    const struct prepare_spec spec = many_spec(inputs, dir);
+    while (status == GT_NO_MEMORY && n < 200) {
+        hostmem_fail_at(fixture.mem, ++n);
+        status = prepare_run(fixture.mem, &spec, &result);
+        if (status != GT_OK)
+            ck_assert_int_ne(access(fixture_path(&fixture, "out"), F_OK), 0);
+    }
+    hostmem_fail_at(fixture.mem, 0);
+    ck_assert_int_eq(status, GT_OK);
+    ck_assert_uint_gt(n, 30);
     fixture_close(&fixture);
 }
 END_TEST
@@ -303,6 +424,10 @@ Suite *data_prepare_suite(void)
     tcase_add_test(cases, prepare_refusals_leave_the_old_data_set);
     tcase_add_test(cases, prepare_changing_files_are_noticed);
     tcase_add_test(cases, prepare_survives_failed_allocations);
+    tcase_add_test(cases, prepare_commit_is_taken_up);
+    tcase_add_test(cases, prepare_state_names_stay_inside);
+    tcase_add_test(cases, prepare_many_survives_failed_allocations);
+    tcase_set_timeout(cases, 60);
     tcase_add_test(cases, prepare_tinyshakespeare_matches_nanogpt);
     suite_add_tcase(suite, cases);
     return suite;

@@ -61,6 +61,27 @@ START_TEST(utf8_bad_bytes_are_invalid)
 }
 END_TEST
 
+/* Against a count character by character, with invalid bytes at every offset of a word. */
+START_TEST(utf8_counts)
+{
+    static const char text[] = "plain ASCII text, long enough \xC3\xA9t\xC3\xA9 \xE6\x97\xA5 \xF0\x9F\x98\x80 end";
+    const size_t count = sizeof text - 1;
+    unsigned char bytes[sizeof text];
+    memcpy(bytes, text, sizeof text);
+    ck_assert_uint_eq(utf8_count_invalid(bytes, count), 0);
+    ck_assert_uint_eq(utf8_count_leads(bytes, count), count - 7);
+    ck_assert_uint_eq(utf8_count_invalid(bytes, 0), 0);
+    for (size_t at = 0; at < 29; at++) {
+        bytes[at] = 0x80;
+        ck_assert_uint_eq(utf8_count_invalid(bytes, count), 1);
+        ck_assert_uint_eq(utf8_count_leads(bytes, count), count - 8);
+        bytes[at] = (unsigned char)text[at];
+    }
+    ck_assert_uint_eq(utf8_count_invalid((const unsigned char *)"a\xE6\x97", 3), 2);
+    ck_assert_uint_eq(utf8_count_invalid((const unsigned char *)"\xFF\xFE\xC0\x80", 4), 4);
+}
+END_TEST
+
 Suite *data_utf8_suite(void)
 {
     Suite *suite = suite_create("data_utf8");
@@ -68,6 +89,7 @@ Suite *data_utf8_suite(void)
     tcase_add_test(cases, utf8_every_character_round_trips);
     tcase_add_test(cases, utf8_decodes_nothing_else);
     tcase_add_test(cases, utf8_bad_bytes_are_invalid);
+    tcase_add_test(cases, utf8_counts);
     suite_add_tcase(suite, cases);
     return suite;
 }

@@ -8,6 +8,7 @@
 
 #include "base/thread.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,12 +107,44 @@ START_TEST(this_machine)
 }
 END_TEST
 
+struct shared_loop {
+    atomic_int done[1000];
+    atomic_int busy[8]; /* calls under way with this thread number */
+    atomic_int wrong;
+};
+
+static void count_index(void *context, size_t index, int thread)
+{
+    struct shared_loop *loop = context;
+    if (thread < 0 || thread >= 8 || atomic_fetch_add(&loop->busy[thread], 1) != 0)
+        atomic_fetch_add(&loop->wrong, 1);
+    atomic_fetch_add(&loop->done[index], 1);
+    atomic_fetch_sub(&loop->busy[thread], 1);
+}
+
+START_TEST(loop_does_everything_once)
+{
+    static const int threads[] = {1, 2, 8};
+    static const size_t counts[] = {0, 1, 5, 1000};
+    for (size_t t = 0; t < 3; t++)
+        for (size_t c = 0; c < 4; c++) {
+            static struct shared_loop loop;
+            memset(&loop, 0, sizeof loop);
+            thread_for_each(threads[t], counts[c], count_index, &loop);
+            ck_assert_int_eq(atomic_load(&loop.wrong), 0);
+            for (size_t i = 0; i < 1000; i++)
+                ck_assert_int_eq(atomic_load(&loop.done[i]), i < counts[c]);
+        }
+}
+END_TEST
+
 Suite *thread_suite(void)
 {
     Suite *suite = suite_create("thread");
     TCase *tcase = tcase_create("thread");
     tcase_add_loop_test(tcase, quota, 0, (int)(sizeof trees / sizeof trees[0]));
     tcase_add_test(tcase, this_machine);
+    tcase_add_test(tcase, loop_does_everything_once);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -1,0 +1,229 @@
+/* GPT-2's split by PCRE2.
+ *
+ * The pattern is anchored and matches any character, so each match is the next piece.  Character classes are written
+ * out: \s of PCRE2 has characters that Rust's and Python's \s lack, and the letters and numbers that came with Unicode
+ * 15.0, 15.1 and 16.0 are added, because PCRE2 10.42 knows those of 14.0 only.  Repeats are possessive, so nothing
+ * backtracks but white space, by one character.  UTF-8 is checked here, once, and PCRE2 is told so.  Words and numbers in
+ * ASCII, most of most texts, are found without it.
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "data/bpe_split.h"
+
+#include <assert.h>
+#include <pcre2.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/utf8.h"
+
+#define SPACE "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define LETTER                                                                                                        \
+    "A-Za-z\\p{L}\\x{1C89}-\\x{1C8A}\\x{A7CB}-\\x{A7CD}\\x{A7DA}-\\x{A7DC}\\x{105C0}-\\x{105F3}\\x{10D4A}-\\x{10D65}" \
+    "\\x{10D6F}-\\x{10D85}\\x{10EC2}-\\x{10EC4}\\x{1123F}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138B}\\x{1138E}"        \
+    "\\x{11390}-\\x{113B5}\\x{113B7}\\x{113D1}\\x{113D3}\\x{11BC0}-\\x{11BE0}\\x{11F02}\\x{11F04}-\\x{11F10}"         \
+    "\\x{11F12}-\\x{11F33}\\x{1342F}\\x{13441}-\\x{13446}\\x{13460}-\\x{143FA}\\x{16100}-\\x{1611D}"                  \
+    "\\x{16D40}-\\x{16D6C}\\x{18CFF}\\x{1B132}\\x{1B155}\\x{1DF25}-\\x{1DF2A}\\x{1E030}-\\x{1E06D}"                   \
+    "\\x{1E4D0}-\\x{1E4EB}\\x{1E5D0}-\\x{1E5ED}\\x{1E5F0}\\x{2B739}\\x{2EBF0}-\\x{2EE5D}\\x{31350}-\\x{323AF}"
+#define NUMBER                                                                                                           \
+    "0-9\\p{N}\\x{10D40}-\\x{10D49}\\x{116D0}-\\x{116E3}\\x{11BF0}-\\x{11BF9}\\x{11F50}-\\x{11F59}\\x{16130}-\\x{16139}" \
+    "\\x{16D70}-\\x{16D79}\\x{1CCF0}-\\x{1CCF9}\\x{1D2C0}-\\x{1D2D3}\\x{1E4F0}-\\x{1E4F9}\\x{1E5F1}-\\x{1E5FA}"
+
+static const char split_pattern[] = "'(?:[sdmt]|ll|ve|re)|\\x20?[" LETTER "]++|\\x20?[" NUMBER
+                                    "]++|\\x20?[^" SPACE LETTER NUMBER "]++|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]";
+
+struct bpe_splitter {
+    struct hostmem *mem; /* borrowed; outlives the splitter */
+    pcre2_code *code;
+    pcre2_match_data *match;
+    bool jit;
+    const char *text;
+    size_t count, at;
+    size_t valid_end;   /* of the valid text that `at` is in */
+    size_t stretch_end; /* of the bytes behind it that are no UTF-8; the next valid text begins there */
+    size_t stretch_begin;
+};
+
+static enum gt_status pattern_compile(struct bpe_splitter *splitter)
+{
+    int error = 0;
+    PCRE2_SIZE at = 0;
+    splitter->code = pcre2_compile((PCRE2_SPTR)split_pattern, sizeof split_pattern - 1, PCRE2_UTF | PCRE2_ANCHORED,
+                                   &error, &at, NULL);
+    if (splitter->code == NULL) {
+        char text[128] = "";
+        (void)pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
+        log_error("PCRE2 refuses the pattern of GPT-2's tokenizer at %zu: %s", (size_t)at, text);
+        return error == PCRE2_ERROR_HEAP_FAILED ? GT_NO_MEMORY : GT_FAILURE;
+    }
+    /* Where there is no JIT, or no memory may be made executable, the interpreter does the same. */
+    splitter->jit = pcre2_jit_compile(splitter->code, PCRE2_JIT_COMPLETE) == 0;
+    splitter->match = pcre2_match_data_create(1, NULL);
+    if (splitter->match == NULL) {
+        log_error("out of memory: PCRE2's match data");
+        return GT_NO_MEMORY;
+    }
+    return GT_OK;
+}
+
+enum gt_status bpe_splitter_create(struct hostmem *mem, struct bpe_splitter **out)
+{
+    void *memory = NULL;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct bpe_splitter), "splitter", &memory));
+    struct bpe_splitter *splitter = memory;
+    splitter->mem = mem;
+    const enum gt_status status = pattern_compile(splitter);
+    if (status == GT_OK)
+        *out = splitter;
+    else
+        bpe_splitter_destroy(splitter);
+    return status;
+}
+
+void bpe_splitter_destroy(struct bpe_splitter *splitter)
+{
+    if (splitter == NULL)
+        return;
+    pcre2_match_data_free(splitter->match);
+    pcre2_code_free(splitter->code);
+    hostmem_free(splitter->mem, splitter);
+}
+
+/* ---- valid text ---- */
+
+/* Where the valid UTF-8 that begins at `at` ends. */
+static size_t valid_extent(const unsigned char *bytes, size_t at, size_t count)
+{
+    while (at < count) {
+        uint64_t eight;
+        if (count - at >= sizeof eight) {
+            memcpy(&eight, bytes + at, sizeof eight);
+            if ((eight & UINT64_C(0x8080808080808080)) == 0) {
+                at += sizeof eight;
+                continue;
+            }
+        }
+        uint32_t code_point;
+        const int length = utf8_decode(bytes + at, count - at, &code_point);
+        if (length <= 0)
+            return at;
+        at += (size_t)length;
+    }
+    return at;
+}
+
+static size_t invalid_extent(const unsigned char *bytes, size_t at, size_t count)
+{
+    uint32_t code_point;
+    while (at < count && utf8_decode(bytes + at, count - at, &code_point) <= 0)
+        at++;
+    return at;
+}
+
+static void stretch_begin(struct bpe_splitter *splitter)
+{
+    const unsigned char *bytes = (const unsigned char *)splitter->text;
+    splitter->stretch_begin = splitter->at;
+    splitter->valid_end = valid_extent(bytes, splitter->at, splitter->count);
+    splitter->stretch_end = invalid_extent(bytes, splitter->valid_end, splitter->count);
+}
+
+void bpe_splitter_begin(struct bpe_splitter *splitter, const char *text, size_t count)
+{
+    splitter->text = text;
+    splitter->count = count;
+    splitter->at = 0;
+    stretch_begin(splitter);
+}
+
+/* ---- pieces ---- */
+
+static bool is_letter(unsigned char byte)
+{
+    return (byte | 0x20) >= 'a' && (byte | 0x20) <= 'z';
+}
+
+static bool is_digit(unsigned char byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
+/* The piece at `bytes` when it is ASCII letters or digits, perhaps after a space, and the next byte shows that it ends;
+ * else 0. */
+static size_t piece_plain(const unsigned char *bytes, size_t count)
+{
+    size_t at = bytes[0] == ' ' ? 1 : 0;
+    if (at < count && is_letter(bytes[at]))
+        while (at < count && is_letter(bytes[at]))
+            at++;
+    else if (at < count && is_digit(bytes[at]))
+        while (at < count && is_digit(bytes[at]))
+            at++;
+    else
+        return 0;
+    return at == count || bytes[at] < 0x80 ? at : 0;
+}
+
+static size_t piece_match(const struct bpe_splitter *splitter, const char *text, size_t count)
+{
+    const PCRE2_SPTR subject = (PCRE2_SPTR)text;
+    int found;
+    if (splitter->jit)
+        found = pcre2_jit_match(splitter->code, subject, count, 0, PCRE2_NO_UTF_CHECK, splitter->match, NULL);
+    else
+        found = pcre2_match(splitter->code, subject, count, 0, PCRE2_NO_UTF_CHECK, splitter->match, NULL);
+    assert(found == 1);
+    const size_t length = found == 1 ? pcre2_get_ovector_pointer(splitter->match)[1] : 0;
+    /* The pattern matches every character; if PCRE2 ran into a limit all the same, the rest stays in one piece. */
+    return length > 0 ? length : count;
+}
+
+size_t bpe_splitter_next(struct bpe_splitter *splitter, const char **out)
+{
+    const size_t begin = splitter->at;
+    if (begin == splitter->count)
+        return 0;
+    if (begin < splitter->valid_end) {
+        const char *text = splitter->text + begin;
+        const size_t left = splitter->valid_end - begin, plain = piece_plain((const unsigned char *)text, left);
+        splitter->at += plain > 0 ? plain : piece_match(splitter, text, left);
+    }
+    if (splitter->at == splitter->valid_end) {
+        splitter->at = splitter->stretch_end;
+        if (splitter->at < splitter->count)
+            stretch_begin(splitter);
+    }
+    assert(splitter->at > begin && splitter->at <= splitter->count);
+    *out = splitter->text + begin;
+    return splitter->at - begin;
+}
+
+/* ---- cutting ---- */
+
+static bool is_space(uint32_t code_point)
+{
+    return (code_point >= '\t' && code_point <= '\r') || code_point == ' ' || code_point == 0x85 ||
+           code_point == 0xA0 || code_point == 0x1680 || (code_point >= 0x2000 && code_point <= 0x200A) ||
+           code_point == 0x2028 || code_point == 0x2029 || code_point == 0x202F || code_point == 0x205F ||
+           code_point == 0x3000;
+}
+
+/* True when what ends at `end` is not white space: another character, or a byte that is no UTF-8. */
+static bool ends_in_text(const unsigned char *bytes, size_t end)
+{
+    for (size_t length = 1; length <= 4 && length <= end; length++) {
+        uint32_t code_point = 0;
+        if (utf8_decode(bytes + end - length, length, &code_point) == (int)length)
+            return !is_space(code_point);
+    }
+    return true;
+}
+
+size_t bpe_cut(const char *text, size_t count)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    for (size_t at = count; at-- > 1;)
+        if ((bytes[at] == ' ' || bytes[at] == '\n') && ends_in_text(bytes, at))
+            return at;
+    return 0;
+}

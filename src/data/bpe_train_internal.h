@@ -1,0 +1,34 @@
+/* What the two halves of training share: the counted pieces. */
+#ifndef GPT_TRAIN_DATA_BPE_TRAIN_INTERNAL_H
+#define GPT_TRAIN_DATA_BPE_TRAIN_INTERNAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "data/bpe.h"
+
+struct bpe_piece {
+    size_t offset; /* in the text */
+    uint32_t length;
+    uint64_t count;
+};
+
+struct bpe_counts {
+    struct bpe_piece *pieces;
+    size_t piece_count;
+    char *text;
+    size_t text_count;
+};
+
+/* Merges until there are `vocab_size` tokens, <|endoftext|> among them, or no pairs.  Errors: GT_NO_MEMORY. */
+enum gt_status bpe_train_merge(struct hostmem *mem, const struct bpe_counts *counts, size_t vocab_size,
+                               struct bpe **out);
+
+/* Makes room for `needed` elements of `size` bytes where there is room for *capacity and `count` are in use, by doubling.
+ * Errors: GT_NO_MEMORY. */
+enum gt_status bpe_grow(struct hostmem *mem, void **array, size_t count, size_t *capacity, size_t needed, size_t size,
+                        const char *what);
+
+#endif

@@ -1,0 +1,373 @@
+/* Training a byte-pair encoding: the merges.
+ *
+ * Every distinct piece is a row of ids, first its bytes.  A table has each pair of neighbouring ids with its count over
+ * the text and a list of the pieces that have it, or had it; a heap orders pairs by count and then by ids.  A merge
+ * touches only the pieces of its pair and corrects the counts of the pairs beside it.  A heap entry whose count is no
+ * longer that of its pair is put back with the right one, which keeps the heap simple and the order exact: counts of old
+ * pairs only fall, and pairs whose count rose are entered anew.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/bpe_alphabet.h"
+#include "data/bpe_train_internal.h"
+
+#define NODE_NONE UINT32_MAX
+#define KEY_FREE UINT64_MAX
+
+struct pair_count {
+    uint64_t key; /* left << 32 | right */
+    int64_t count;
+    uint32_t first_node; /* of the list of pieces */
+    bool entered;        /* in `fresh` for the merge that is on */
+};
+
+struct pair_node {
+    uint32_t piece;
+    uint32_t next;
+};
+
+struct pair_entry {
+    int64_t count;
+    uint64_t key;
+};
+
+struct train {
+    struct hostmem *mem;
+    const struct bpe_counts *counts;
+    int32_t *symbols;  /* of all pieces, at their texts' offsets */
+    uint32_t *lengths; /* symbols left of each piece */
+    struct pair_count *pairs;
+    size_t pair_count, pair_capacity; /* the capacity is a power of two, half of it used at most */
+    struct pair_node *nodes;
+    size_t node_count, node_capacity;
+    struct pair_entry *heap;
+    size_t heap_count, heap_capacity;
+    uint64_t *fresh; /* keys of pairs whose count rose in this merge */
+    size_t fresh_count, fresh_capacity;
+    struct bpe *bpe;
+    size_t vocab_target; /* without <|endoftext|> */
+    size_t token_count;
+};
+
+/* ---- pairs ---- */
+
+static uint64_t pair_key(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
+static size_t pair_slot(const struct train *train, uint64_t key)
+{
+    const size_t mask = train->pair_capacity - 1;
+    size_t slot = (size_t)((key ^ key >> 31) * UINT64_C(0x9E3779B97F4A7C15) >> 24) & mask;
+    while (train->pairs[slot].key != KEY_FREE && train->pairs[slot].key != key)
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+static enum gt_status pairs_reserve(struct train *train)
+{
+    void *memory = NULL;
+    struct pair_count *old = train->pairs;
+    const size_t old_capacity = train->pair_capacity;
+    if (2 * (train->pair_count + 1) <= old_capacity)
+        return GT_OK;
+    const size_t capacity = old_capacity == 0 ? 1 << 14 : 2 * old_capacity;
+    TRY(hostmem_alloc(train->mem, capacity, sizeof train->pairs[0], "counts of pairs", &memory));
+    train->pairs = memory;
+    train->pair_capacity = capacity;
+    for (size_t i = 0; i < capacity; i++)
+        train->pairs[i].key = KEY_FREE;
+    for (size_t i = 0; i < old_capacity; i++)
+        if (old[i].key != KEY_FREE)
+            train->pairs[pair_slot(train, old[i].key)] = old[i];
+    hostmem_free(train->mem, old);
+    return GT_OK;
+}
+
+/* A pair was lost in `piece`. */
+static void pair_lose(struct train *train, int32_t left, int32_t right, size_t piece)
+{
+    struct pair_count *pair = &train->pairs[pair_slot(train, pair_key(left, right))];
+    assert(pair->key != KEY_FREE);
+    pair->count -= (int64_t)train->counts->pieces[piece].count;
+    assert(pair->count >= 0);
+}
+
+/* A pair was found in `piece`. */
+static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right, size_t piece)
+{
+    TRY(pairs_reserve(train));
+    struct pair_count *pair = &train->pairs[pair_slot(train, pair_key(left, right))];
+    if (pair->key == KEY_FREE) {
+        *pair = (struct pair_count){.key = pair_key(left, right), .first_node = NODE_NONE};
+        train->pair_count++;
+    }
+    pair->count += (int64_t)train->counts->pieces[piece].count;
+    if (!pair->entered) {
+        void *fresh = train->fresh;
+        TRY(bpe_grow(train->mem, &fresh, train->fresh_count, &train->fresh_capacity, train->fresh_count + 1,
+                     sizeof train->fresh[0], "new pairs"));
+        train->fresh = fresh;
+        train->fresh[train->fresh_count++] = pair->key;
+        pair->entered = true;
+    }
+    /* Pieces come one after the other, so a piece that is there already is the latest. */
+    if (pair->first_node != NODE_NONE && train->nodes[pair->first_node].piece == piece)
+        return GT_OK;
+    void *nodes = train->nodes;
+    if (train->node_count >= NODE_NONE - 1) {
+        log_error("training a tokenizer: more than %u places of pairs; give less text", NODE_NONE - 1);
+        return GT_NO_MEMORY;
+    }
+    TRY(bpe_grow(train->mem, &nodes, train->node_count, &train->node_capacity, train->node_count + 1,
+                 sizeof train->nodes[0], "places of pairs"));
+    train->nodes = nodes;
+    train->nodes[train->node_count] = (struct pair_node){.piece = (uint32_t)piece, .next = pair->first_node};
+    pair->first_node = (uint32_t)train->node_count++;
+    return GT_OK;
+}
+
+/* ---- the heap: the largest count first, then the smallest ids ---- */
+
+static bool entry_before(const struct pair_entry *a, const struct pair_entry *b)
+{
+    return a->count != b->count ? a->count > b->count : a->key < b->key;
+}
+
+static void heap_sink(struct train *train, struct pair_entry entry)
+{
+    size_t at = 0;
+    for (size_t child = 1; child < train->heap_count; child = 2 * at + 1) {
+        if (child + 1 < train->heap_count && entry_before(&train->heap[child + 1], &train->heap[child]))
+            child++;
+        if (!entry_before(&train->heap[child], &entry))
+            break;
+        train->heap[at] = train->heap[child];
+        at = child;
+    }
+    train->heap[at] = entry;
+}
+
+static enum gt_status heap_push(struct train *train, struct pair_entry entry)
+{
+    void *heap = train->heap;
+    TRY(bpe_grow(train->mem, &heap, train->heap_count, &train->heap_capacity, train->heap_count + 1,
+                 sizeof train->heap[0], "queue of pairs"));
+    train->heap = heap;
+    size_t at = train->heap_count++;
+    while (at > 0 && entry_before(&entry, &train->heap[(at - 1) / 2])) {
+        train->heap[at] = train->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    train->heap[at] = entry;
+    return GT_OK;
+}
+
+/* Takes the best pair; false when there is none left. */
+static bool heap_pop(struct train *train, uint64_t *out)
+{
+    while (train->heap_count > 0) {
+        struct pair_entry top = train->heap[0];
+        const int64_t now = train->pairs[pair_slot(train, top.key)].count;
+        if (top.count == now && now > 0) {
+            const struct pair_entry last = train->heap[--train->heap_count];
+            if (train->heap_count > 0)
+                heap_sink(train, last);
+            *out = top.key;
+            return true;
+        }
+        top.count = now;
+        if (now == 0)
+            top = train->heap[--train->heap_count];
+        if (train->heap_count > 0)
+            heap_sink(train, top);
+    }
+    return false;
+}
+
+static enum gt_status fresh_enter(struct train *train)
+{
+    for (size_t i = 0; i < train->fresh_count; i++) {
+        struct pair_count *pair = &train->pairs[pair_slot(train, train->fresh[i])];
+        pair->entered = false;
+        if (pair->count > 0)
+            TRY(heap_push(train, (struct pair_entry){.count = pair->count, .key = pair->key}));
+    }
+    train->fresh_count = 0;
+    return GT_OK;
+}
+
+/* ---- merging ---- */
+
+static enum gt_status piece_merge(struct train *train, size_t piece, int32_t left, int32_t right, int32_t result)
+{
+    int32_t *symbols = train->symbols + train->counts->pieces[piece].offset;
+    const size_t count = train->lengths[piece];
+    size_t kept = 0;
+    for (size_t at = 0; at < count; kept++) {
+        if (at + 1 == count || symbols[at] != left || symbols[at + 1] != right) {
+            symbols[kept] = symbols[at++];
+            continue;
+        }
+        pair_lose(train, left, right, piece);
+        if (kept > 0) {
+            pair_lose(train, symbols[kept - 1], left, piece);
+            TRY(pair_gain(train, symbols[kept - 1], result, piece));
+        }
+        if (at + 2 < count) {
+            pair_lose(train, right, symbols[at + 2], piece);
+            TRY(pair_gain(train, result, symbols[at + 2], piece));
+        }
+        symbols[kept] = result;
+        at += 2;
+    }
+    train->lengths[piece] = (uint32_t)kept;
+    return GT_OK;
+}
+
+/* The token that the pair makes, a new one unless its text is a token already; -1 when it would be too long. */
+static int32_t token_make(struct train *train, int32_t left, int32_t right)
+{
+    char text[2 * BPE_TOKEN_BYTES_MAX];
+    const char *bytes = NULL;
+    size_t count = bpe_token(train->bpe, left, &bytes);
+    memcpy(text, bytes, count);
+    const size_t right_count = bpe_token(train->bpe, right, &bytes);
+    memcpy(text + count, bytes, right_count);
+    count += right_count;
+    if (count > BPE_TOKEN_BYTES_MAX)
+        return -1;
+    int32_t id = bpe_find(train->bpe, text, count);
+    if (id < 0) {
+        id = (int32_t)train->token_count;
+        const enum bpe_add added = bpe_add_token(train->bpe, id, text, count, false);
+        if (added != BPE_ADDED) /* the room for texts is used up */
+            return -1;
+        train->token_count++;
+    }
+    const bool merged = bpe_add_merge(train->bpe, left, right);
+    assert(merged);
+    (void)merged;
+    return id;
+}
+
+static enum gt_status pair_merge(struct train *train, uint64_t key)
+{
+    const int32_t left = (int32_t)(key >> 32), right = (int32_t)(key & UINT32_MAX);
+    const int32_t result = token_make(train, left, right);
+    if (result < 0)
+        return GT_OK;
+    uint32_t node = train->pairs[pair_slot(train, key)].first_node;
+    train->pairs[pair_slot(train, key)].first_node = NODE_NONE;
+    for (; node != NODE_NONE; node = train->nodes[node].next)
+        TRY(piece_merge(train, train->nodes[node].piece, left, right, result));
+    return fresh_enter(train);
+}
+
+/* ---- beginning and end ---- */
+
+static enum gt_status train_allocate(struct train *train)
+{
+    void *memory = NULL;
+    TRY(hostmem_alloc(train->mem, train->counts->text_count, sizeof train->symbols[0], "ids of pieces", &memory));
+    train->symbols = memory;
+    TRY(hostmem_alloc(train->mem, train->counts->piece_count, sizeof train->lengths[0], "lengths of pieces", &memory));
+    train->lengths = memory;
+    /* Tokens are 6 bytes long on average; one that finds no room is not made.  Several merges may have one result. */
+    const size_t text_bytes = 65536 + 128 * train->vocab_target;
+    const struct bpe_spec spec = {.vocab_size = train->vocab_target + 1,
+                                  .text_bytes = text_bytes < BPE_TEXT_BYTES_MAX ? text_bytes : BPE_TEXT_BYTES_MAX,
+                                  .merge_count = 2 * train->vocab_target,
+                                  .rank = BPE_RANK_MERGE};
+    return bpe_create(train->mem, &spec, &train->bpe);
+}
+
+static enum gt_status train_begin(struct train *train)
+{
+    int32_t ids[256];
+    TRY(train_allocate(train));
+    for (int rank = 0; rank < 256; rank++) {
+        const char byte = (char)bpe_alphabet_byte(rank);
+        ids[(unsigned char)byte] = rank;
+        (void)bpe_add_token(train->bpe, rank, &byte, 1, false);
+    }
+    train->token_count = 256;
+    for (size_t i = 0; i < train->counts->text_count; i++)
+        train->symbols[i] = ids[(unsigned char)train->counts->text[i]];
+    for (size_t i = 0; i < train->counts->piece_count; i++) {
+        const struct bpe_piece *piece = &train->counts->pieces[i];
+        train->lengths[i] = piece->length;
+        for (size_t k = piece->offset; k + 1 < piece->offset + piece->length; k++)
+            TRY(pair_gain(train, train->symbols[k], train->symbols[k + 1], i));
+    }
+    return fresh_enter(train);
+}
+
+static enum gt_status train_run(struct train *train)
+{
+    uint64_t key = 0;
+    size_t merge_count = 0;
+    TRY(train_begin(train));
+    while (train->token_count < train->vocab_target && heap_pop(train, &key)) {
+        (void)bpe_merges(train->bpe, &merge_count);
+        if (merge_count == 2 * train->vocab_target)
+            break;
+        TRY(pair_merge(train, key));
+    }
+    return GT_OK;
+}
+
+static void train_release(struct train *train)
+{
+    hostmem_free(train->mem, train->fresh);
+    hostmem_free(train->mem, train->heap);
+    hostmem_free(train->mem, train->nodes);
+    hostmem_free(train->mem, train->pairs);
+    hostmem_free(train->mem, train->lengths);
+    hostmem_free(train->mem, train->symbols);
+    bpe_destroy(train->bpe);
+}
+
+/* The vocabulary again, with no more room than it needs and <|endoftext|> at its end. */
+static enum gt_status train_copy(const struct train *train, struct bpe **out)
+{
+    size_t text_bytes = strlen(BPE_EOT_TEXT), merge_count = 0;
+    const struct bpe_merge *merges = bpe_merges(train->bpe, &merge_count);
+    const char *bytes = NULL;
+    struct bpe *bpe = NULL;
+    for (size_t id = 0; id < train->token_count; id++)
+        text_bytes += bpe_token(train->bpe, (int32_t)id, &bytes);
+    const struct bpe_spec spec = {.vocab_size = train->token_count + 1,
+                                  .text_bytes = text_bytes,
+                                  .merge_count = merge_count,
+                                  .rank = BPE_RANK_MERGE};
+    TRY(bpe_create(train->mem, &spec, &bpe));
+    for (size_t id = 0; id < train->token_count; id++) {
+        const size_t count = bpe_token(train->bpe, (int32_t)id, &bytes);
+        (void)bpe_add_token(bpe, (int32_t)id, bytes, count, false);
+    }
+    (void)bpe_add_token(bpe, (int32_t)train->token_count, BPE_EOT_TEXT, strlen(BPE_EOT_TEXT), true);
+    for (size_t i = 0; i < merge_count; i++)
+        (void)bpe_add_merge(bpe, merges[i].left, merges[i].right);
+    const enum gt_status status = bpe_finish(bpe, "the trained vocabulary");
+    if (status == GT_OK)
+        *out = bpe;
+    else
+        bpe_destroy(bpe);
+    return status;
+}
+
+enum gt_status bpe_train_merge(struct hostmem *mem, const struct bpe_counts *counts, size_t vocab_size,
+                               struct bpe **out)
+{
+    assert(vocab_size > 256);
+    struct train train = {.mem = mem, .counts = counts, .vocab_target = vocab_size - 1};
+    enum gt_status status = train_run(&train);
+    if (status == GT_OK)
+        status = train_copy(&train, out);
+    train_release(&train);
+    return status;
+}

@@ -1,0 +1,220 @@
+/* The set of documents seen so far: linear probing in a table that doubles, and a file that is only appended to.
+ *
+ * An entry of two zero words marks an empty slot; a document whose checksum is that (chance 2^-128) is taken as never
+ * seen.  The table is at most 7/8 full.  The file is written in blocks, and holds 16 little-endian bytes per entry in
+ * the order of adding.
+ */
+#include "data/dedup.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+#define ENTRY_BYTES ((size_t)16)
+#define BLOCK_ENTRIES ((size_t)4096)
+#define SLOTS_FIRST ((size_t)1 << 16)
+
+struct dedup {
+    struct hostmem *mem; /* borrowed; outlives the set */
+    const char *path;    /* borrowed until destroy */
+    int fd;
+    struct document_hash *slots;
+    size_t slot_count, slot_count_max; /* powers of two */
+    uint64_t count;
+    size_t pending; /* entries in the block */
+    bool full;
+    unsigned char block[BLOCK_ENTRIES * ENTRY_BYTES];
+};
+
+static void word_put(unsigned char *out, uint64_t value)
+{
+    for (int i = 0; i < 8; i++)
+        out[i] = (unsigned char)(value >> 8 * i & 0xFF);
+}
+
+static uint64_t word_get(const unsigned char *bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++)
+        value |= (uint64_t)bytes[i] << 8 * i;
+    return value;
+}
+
+/* ---- the table ---- */
+
+/* The slot that holds the entry, or the empty one where it belongs.  Bounded: the table is never full. */
+static struct document_hash *slot_find(struct document_hash *slots, size_t slot_count, struct document_hash hash)
+{
+    size_t at = (size_t)hash.low & (slot_count - 1);
+    while ((slots[at].low | slots[at].high) != 0 && (slots[at].low != hash.low || slots[at].high != hash.high))
+        at = (at + 1) & (slot_count - 1);
+    return &slots[at];
+}
+
+static enum gt_status table_grow(struct dedup *dedup)
+{
+    void *memory = NULL;
+    const size_t larger_count = dedup->slots == NULL ? SLOTS_FIRST : 2 * dedup->slot_count;
+    TRY(hostmem_alloc(dedup->mem, larger_count, sizeof dedup->slots[0], "checksums of documents", &memory));
+    struct document_hash *larger = memory;
+    for (size_t i = 0; i < dedup->slot_count; i++)
+        if ((dedup->slots[i].low | dedup->slots[i].high) != 0)
+            *slot_find(larger, larger_count, dedup->slots[i]) = dedup->slots[i];
+    hostmem_free(dedup->mem, dedup->slots);
+    dedup->slots = larger;
+    dedup->slot_count = larger_count;
+    return GT_OK;
+}
+
+/* Room for one more, as long as the largest table has it. */
+static enum gt_status table_reserve(struct dedup *dedup)
+{
+    if (dedup->count < dedup->slot_count / 8 * 7)
+        return GT_OK;
+    if (dedup->slot_count < dedup->slot_count_max)
+        return table_grow(dedup);
+    if (!dedup->full)
+        log_warning("the set of documents is full at %" PRIu64 ": later ones are compared with these, and copies among "
+                    "themselves are no longer found",
+                    dedup->count);
+    dedup->full = true;
+    return GT_OK;
+}
+
+/* ---- the file ---- */
+
+static enum gt_status block_write(struct dedup *dedup)
+{
+    const unsigned char *next = dedup->block;
+    size_t left = dedup->pending * ENTRY_BYTES;
+    while (left > 0) {
+        const ssize_t got = write(dedup->fd, next, left);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            log_error("%s: cannot write: %s", dedup->path, got < 0 ? strerror(errno) : "the system took nothing");
+            return GT_IO;
+        }
+        next += got;
+        left -= (size_t)got;
+    }
+    dedup->pending = 0;
+    return GT_OK;
+}
+
+enum gt_status dedup_sync(struct dedup *dedup)
+{
+    TRY(block_write(dedup));
+    if (fsync(dedup->fd) == 0)
+        return GT_OK;
+    log_error("%s: cannot sync: %s", dedup->path, strerror(errno));
+    return GT_IO;
+}
+
+static enum gt_status block_take(struct dedup *dedup, size_t entries)
+{
+    for (size_t i = 0; i < entries; i++) {
+        const unsigned char *entry = dedup->block + i * ENTRY_BYTES;
+        const struct document_hash hash = {word_get(entry), word_get(entry + 8)};
+        TRY(table_reserve(dedup));
+        if (dedup->full || (hash.low | hash.high) == 0) {
+            log_error("%s: entry %" PRIu64 " cannot have been written by a run like this", dedup->path, dedup->count);
+            return GT_DATA;
+        }
+        *slot_find(dedup->slots, dedup->slot_count, hash) = hash;
+        dedup->count++;
+    }
+    return GT_OK;
+}
+
+/* The first `count` entries, a block at a time; the file goes on behind them. */
+static enum gt_status file_restore(struct dedup *dedup, uint64_t count)
+{
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t left = count - done;
+        const size_t entries = left < BLOCK_ENTRIES ? (size_t)left : BLOCK_ENTRIES;
+        TRY(file_read_at(dedup->fd, dedup->path, done * ENTRY_BYTES, dedup->block, entries * ENTRY_BYTES));
+        TRY(block_take(dedup, entries));
+        done += entries;
+    }
+    const off_t end = (off_t)(count * ENTRY_BYTES);
+    if (ftruncate(dedup->fd, end) == 0 && lseek(dedup->fd, end, SEEK_SET) == end)
+        return GT_OK;
+    log_error("%s: cannot cut to %" PRIu64 " entries: %s", dedup->path, count, strerror(errno));
+    return GT_IO;
+}
+
+/* ---- the set ---- */
+
+enum gt_status dedup_create(struct hostmem *mem, const char *path, uint64_t count, size_t table_bytes_max,
+                            struct dedup **out)
+{
+    assert(table_bytes_max >= SLOTS_FIRST * sizeof(struct document_hash));
+    void *memory = NULL;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct dedup), "set of documents", &memory));
+    struct dedup *dedup = memory;
+    dedup->mem = mem;
+    dedup->path = path;
+    dedup->slot_count_max = table_bytes_max / sizeof(struct document_hash);
+    dedup->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    enum gt_status status = GT_OK;
+    if (dedup->fd < 0) {
+        log_error("%s: cannot open: %s", path, strerror(errno));
+        status = GT_IO;
+    }
+    if (status == GT_OK)
+        status = table_grow(dedup);
+    if (status == GT_OK)
+        status = count > INT64_MAX / ENTRY_BYTES ? GT_DATA : file_restore(dedup, count);
+    if (status == GT_OK)
+        *out = dedup;
+    else
+        dedup_destroy(dedup);
+    return status;
+}
+
+void dedup_destroy(struct dedup *dedup)
+{
+    if (dedup == NULL)
+        return;
+    if (dedup->fd >= 0)
+        close(dedup->fd);
+    hostmem_free(dedup->mem, dedup->slots);
+    hostmem_free(dedup->mem, dedup);
+}
+
+enum gt_status dedup_add(struct dedup *dedup, struct document_hash hash, bool *out_known)
+{
+    *out_known = false;
+    if ((hash.low | hash.high) == 0)
+        return GT_OK;
+    struct document_hash *slot = slot_find(dedup->slots, dedup->slot_count, hash);
+    *out_known = (slot->low | slot->high) != 0;
+    if (*out_known)
+        return GT_OK;
+    TRY(table_reserve(dedup));
+    if (dedup->full)
+        return GT_OK;
+    *slot_find(dedup->slots, dedup->slot_count, hash) = hash;
+    dedup->count++;
+    word_put(dedup->block + dedup->pending * ENTRY_BYTES, hash.low);
+    word_put(dedup->block + dedup->pending * ENTRY_BYTES + 8, hash.high);
+    dedup->pending++;
+    return dedup->pending < BLOCK_ENTRIES ? GT_OK : block_write(dedup);
+}
+
+uint64_t dedup_count(const struct dedup *dedup)
+{
+    return dedup->count;
+}
+
+bool dedup_is_full(const struct dedup *dedup)
+{
+    return dedup->full;
+}

@@ -1,0 +1,588 @@
+/* The documents of a corpus.
+ *
+ * One buffer takes blocks of the text as they are read, another the document that is being put together from them;
+ * of a JSONL file the second holds the line, and the document lies in jansson's memory.  The state moves on only
+ * when a document is handed out, so it always says what lies behind the caller. A resumed reader reads the current
+ * file from its beginning: that is fast beside tokenizing, works for compressed files and pipes as well, and shows
+ * whether the bytes are still those.
+ */
+#include "data/documents.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "data/input.h"
+#include "data/jsonl.h"
+#include "data/utf8.h"
+
+#define BLOCK_BYTES ((size_t)1 << 20)
+#define NOTES_MAX 10
+
+struct documents {
+    struct hostmem *mem; /* borrowed; outlives the reader */
+    struct documents_spec spec;
+    struct documents_state state;
+    struct documents_input *inputs; /* one per INPUT that has files */
+    size_t input_count;
+    struct input *input; /* the file that is open, or NULL */
+    bool in_text;
+    bool is_jsonl;
+    unsigned char *block; /* BLOCK_BYTES of the text */
+    size_t block_count, block_used;
+    bool text_ended; /* no more blocks */
+    char *held;      /* DOCUMENT_BYTES_MAX: the document, or the line */
+    size_t held_count;
+    size_t given; /* bytes of `held` that were handed out */
+    json_t *root; /* owns a document from JSONL */
+    uint64_t files_bytes;
+    uint64_t place; /* of the document that came last */
+    char reason[JSONL_REASON_BYTES];
+};
+
+/* ---- creation ---- */
+
+static enum gt_status documents_allocate(struct documents *documents)
+{
+    const struct corpus *corpus = documents->spec.corpus;
+    void *memory = NULL;
+    documents->input_count = corpus->file_count > 0 ? corpus->files[corpus->file_count - 1].input + 1 : 0;
+    TRY(hostmem_alloc(documents->mem, documents->input_count, sizeof documents->inputs[0], "input records", &memory));
+    documents->inputs = memory;
+    TRY(hostmem_alloc(documents->mem, BLOCK_BYTES, 1, "reading", &memory));
+    documents->block = memory;
+    TRY(hostmem_alloc(documents->mem, DOCUMENT_BYTES_MAX, 1, "a document", &memory));
+    documents->held = memory;
+    return GT_OK;
+}
+
+enum gt_status documents_create(struct hostmem *mem, const struct documents_spec *spec, struct documents **out)
+{
+    void *memory = NULL;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct documents), "document reader", &memory));
+    struct documents *documents = memory;
+    documents->mem = mem;
+    documents->spec = *spec;
+    const enum gt_status status = documents_allocate(documents);
+    if (status == GT_OK)
+        *out = documents;
+    else
+        documents_destroy(documents);
+    return status;
+}
+
+void documents_destroy(struct documents *documents)
+{
+    if (documents == NULL)
+        return;
+    json_decref(documents->root);
+    input_close(documents->input);
+    hostmem_free(documents->mem, documents->held);
+    hostmem_free(documents->mem, documents->block);
+    hostmem_free(documents->mem, documents->inputs);
+    hostmem_free(documents->mem, documents);
+}
+
+const char *documents_end_name(enum documents_end end)
+{
+    static const char *const names[] = {"file", "blank-line", "end-of-text"};
+    _Static_assert(sizeof names / sizeof names[0] == DOCUMENTS_END_COUNT, "a word for every end");
+    return names[end];
+}
+
+const struct documents_state *documents_state_get(const struct documents *documents)
+{
+    return &documents->state;
+}
+
+const struct documents_input *documents_inputs(const struct documents *documents)
+{
+    return documents->inputs;
+}
+
+const char *documents_place(const struct documents *documents, uint64_t *out_at, bool *out_is_line)
+{
+    const struct corpus *corpus = documents->spec.corpus;
+    *out_at = documents->place;
+    *out_is_line = documents->is_jsonl;
+    if (documents->input != NULL)
+        return input_label(documents->input);
+    return corpus->file_count > 0 ? corpus->files[corpus->file_count - 1].path : "";
+}
+
+uint64_t documents_file_bytes(const struct documents *documents)
+{
+    return documents->files_bytes + (documents->input != NULL ? input_file_bytes(documents->input) : 0);
+}
+
+/* ---- blocks of a text ---- */
+
+/* Reads on behind what is left of the block, until it is full or the text ends.
+ */
+static enum gt_status block_fill(struct documents *documents)
+{
+    documents->block_count -= documents->block_used;
+    memmove(documents->block, documents->block + documents->block_used, documents->block_count);
+    documents->block_used = 0;
+    while (!documents->text_ended && documents->block_count < BLOCK_BYTES) {
+        size_t got = 0;
+        TRY(input_read(documents->input, documents->block + documents->block_count,
+                       BLOCK_BYTES - documents->block_count, &got));
+        documents->block_count += got;
+        documents->text_ended = got == 0;
+    }
+    return GT_OK;
+}
+
+/* *out_count unused bytes are at block + block_used; 0 at the text's end. */
+static enum gt_status block_look(struct documents *documents, size_t *out_count)
+{
+    if (documents->block_used == documents->block_count)
+        TRY(block_fill(documents));
+    *out_count = documents->block_count - documents->block_used;
+    return GT_OK;
+}
+
+/* Counts `count` bytes of the text as used up. */
+static void state_use(struct documents *documents, const void *bytes, size_t count)
+{
+    documents->state.offset += count;
+    documents->state.crc32c = file_crc32c(documents->state.crc32c, bytes, count);
+}
+
+/* ---- files and texts ---- */
+
+static const struct corpus_file *file_current(const struct documents *documents)
+{
+    return &documents->spec.corpus->files[documents->state.file];
+}
+
+/* The INPUT's totals are complete with its last file. */
+static void file_count_in(struct documents *documents)
+{
+    const struct corpus *corpus = documents->spec.corpus;
+    const size_t input = file_current(documents)->input;
+    documents->state.file++;
+    if (documents->state.file < corpus->file_count && file_current(documents)->input == input)
+        return;
+    documents->inputs[input] = documents->state.input;
+    documents->state.input = (struct documents_input){.size_bytes = 0};
+}
+
+static enum gt_status file_compare(const struct documents *documents, uint32_t crc32c)
+{
+    if (!documents->spec.compare_files || file_current(documents)->crc32c == crc32c)
+        return GT_OK;
+    log_error("%s: the file changed while it was read", file_current(documents)->path);
+    return GT_DATA;
+}
+
+/* All texts of the file were read, or it was left out. */
+static enum gt_status file_finish(struct documents *documents, bool skipped)
+{
+    struct documents_state *state = &documents->state;
+    const uint32_t crc32c = skipped ? state->input.crc32c : input_file_crc32c(documents->input);
+    const uint64_t size_bytes = input_file_bytes(documents->input);
+    TRY(file_compare(documents, crc32c));
+    documents->spec.corpus->files[state->file].crc32c = crc32c;
+    documents->files_bytes += skipped ? file_current(documents)->size_bytes : size_bytes;
+    state->input.crc32c = crc32c;
+    if (skipped) {
+        state->input.skipped_count++;
+    } else {
+        state->input.size_bytes += size_bytes;
+        state->input.file_count++;
+        state->file_count++;
+    }
+    state->text = state->offset = state->line = 0;
+    state->crc32c = 0;
+    state->in_document = false;
+    input_close(documents->input);
+    documents->input = NULL;
+    file_count_in(documents);
+    return GT_OK;
+}
+
+static enum gt_status file_open(struct documents *documents)
+{
+    return input_open(documents->mem, file_current(documents), documents->spec.stdin_path,
+                      documents->state.input.crc32c, &documents->input);
+}
+
+/* The next text of the open file; *out_found is false when there is none. */
+static enum gt_status text_begin(struct documents *documents, bool *out_found)
+{
+    struct documents_state *state = &documents->state;
+    TRY(input_next(documents->input, out_found));
+    if (!*out_found)
+        return GT_OK;
+    documents->in_text = true;
+    documents->text_ended = false;
+    documents->block_count = documents->block_used = 0;
+    documents->held_count = documents->given = 0;
+    documents->is_jsonl = documents->spec.format == DOCUMENTS_JSONL ||
+                          (documents->spec.format == DOCUMENTS_BY_NAME && input_is_jsonl(documents->input));
+    state->text++;
+    state->offset = state->line = 0;
+    state->crc32c = 0;
+    state->in_document = false;
+    return GT_OK;
+}
+
+/* A text that nobody named and that has a zero byte in its first block is no text. */
+static enum gt_status text_look_for_zero(struct documents *documents, bool *out_skip)
+{
+    *out_skip = false;
+    if (documents->is_jsonl || !input_is_unnamed(documents->input))
+        return GT_OK;
+    TRY(block_fill(documents));
+    const unsigned char *zero = memchr(documents->block, 0, documents->block_count);
+    if (zero == NULL)
+        return GT_OK;
+    *out_skip = true;
+    documents->state.skipped_count++;
+    if (documents->state.skipped_count <= NOTES_MAX && !documents->spec.quiet)
+        log_note("%s: skipped: byte %zu is zero, so this is no text%s", input_label(documents->input),
+                 (size_t)(zero - documents->block),
+                 documents->state.skipped_count == NOTES_MAX ? " (others like it are only counted)" : "");
+    return GT_OK;
+}
+
+/* Makes sure that a text is open; *out_found is false at the end of the corpus.
+ */
+static enum gt_status text_ensure(struct documents *documents, bool *out_found)
+{
+    while (!documents->in_text) {
+        bool found = false, skip = false;
+        *out_found = documents->state.file < documents->spec.corpus->file_count;
+        if (!*out_found)
+            return GT_OK;
+        if (documents->input == NULL)
+            TRY(file_open(documents));
+        TRY(text_begin(documents, &found));
+        if (!found) {
+            TRY(file_finish(documents, false));
+            continue;
+        }
+        TRY(text_look_for_zero(documents, &skip));
+        if (!skip)
+            continue;
+        documents->in_text = false;
+        if (!input_is_member(documents->input))
+            TRY(file_finish(documents, true));
+    }
+    *out_found = true;
+    return GT_OK;
+}
+
+/* ---- documents of a text ---- */
+
+static const char *const end_marks[] = {"", "\n\n", "<|endoftext|>"};
+_Static_assert(sizeof end_marks / sizeof end_marks[0] == DOCUMENTS_END_COUNT, "a mark for every end");
+
+/* True when the bytes of `held` with the first `count` of `bytes` behind them end in the mark. */
+static bool part_ends_in(const struct documents *documents, const unsigned char *bytes, size_t count, const char *mark)
+{
+    const size_t length = strlen(mark);
+    if (documents->held_count + count < length)
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        const size_t back = length - i; /* from the end */
+        const char byte =
+            back <= count ? (char)bytes[count - back] : documents->held[documents->held_count + count - back];
+        if (byte != mark[i])
+            return false;
+    }
+    return true;
+}
+
+/* How many of the `count` bytes at `bytes` belong to the document, whose beginning is in `held`: all, or those up to and
+ * with the mark that ends it. */
+static size_t part_length(const struct documents *documents, const unsigned char *bytes, size_t count, bool *out_ends)
+{
+    const char *mark = end_marks[documents->spec.end];
+    const size_t length = strlen(mark);
+    *out_ends = false;
+    for (size_t at = 0; length > 0 && at < count;) {
+        const unsigned char *last = memchr(bytes + at, mark[length - 1], count - at);
+        if (last == NULL)
+            return count;
+        at = (size_t)(last - bytes) + 1;
+        *out_ends = part_ends_in(documents, bytes, at, mark);
+        if (*out_ends)
+            return at;
+    }
+    return count;
+}
+
+/* Puts the document, or its first DOCUMENT_BYTES_MAX bytes, into `held`. */
+static enum gt_status held_fill(struct documents *documents, bool *out_ends)
+{
+    documents->held_count -= documents->given;
+    memmove(documents->held, documents->held + documents->given, documents->held_count);
+    documents->given = 0;
+    *out_ends = false;
+    while (!*out_ends && documents->held_count < DOCUMENT_BYTES_MAX) {
+        size_t available = 0;
+        TRY(block_look(documents, &available));
+        if (available == 0) {
+            *out_ends = true;
+            break;
+        }
+        const size_t room = DOCUMENT_BYTES_MAX - documents->held_count;
+        const unsigned char *bytes = documents->block + documents->block_used;
+        const size_t count = part_length(documents, bytes, available < room ? available : room, out_ends);
+        memcpy(documents->held + documents->held_count, bytes, count);
+        documents->held_count += count;
+        documents->block_used += count;
+    }
+    return GT_OK;
+}
+
+/* What of held[count], the end of a document if `ends`, is its text: with end-of-text marks, neither the mark nor a
+ * newline behind the mark before. */
+static void text_trim(const struct documents *documents, size_t count, bool ends, struct document *out)
+{
+    const char *mark = end_marks[DOCUMENTS_END_OF_TEXT];
+    const struct documents_state *state = &documents->state;
+    out->text = documents->held;
+    out->count = count;
+    if (documents->spec.end != DOCUMENTS_END_OF_TEXT)
+        return;
+    if (ends && count >= strlen(mark) && memcmp(out->text + count - strlen(mark), mark, strlen(mark)) == 0)
+        out->count -= strlen(mark);
+    if (!state->in_document && state->offset > 0 && out->count > 0 && out->text[0] == '\n') {
+        out->text++;
+        out->count--;
+    }
+}
+
+/* The next part of a document of a text; *out_found is false when it is empty, or when there is none left. */
+static enum gt_status text_next(struct documents *documents, struct document *out, bool *out_found)
+{
+    struct documents_state *state = &documents->state;
+    bool ends = false, forced = false;
+    TRY(held_fill(documents, &ends));
+    const size_t count = ends ? documents->held_count : documents_cut(documents->held, documents->held_count, &forced);
+    *out = (struct document){.continues = state->in_document, .unfinished = !ends};
+    text_trim(documents, count, ends, out);
+    documents->place = state->offset + (uint64_t)(out->text - documents->held);
+    documents->given = count;
+    *out_found = out->count > 0 || out->continues;
+    documents->in_text = count > 0 || !ends;
+    /* An empty text is an empty document; so is what lies between two marks. */
+    state->empty_count += !*out_found && (count > 0 || state->offset == 0);
+    state_use(documents, documents->held, count);
+    state->in_document = !ends;
+    return GT_OK;
+}
+
+/* ---- lines of JSONL ---- */
+
+/* Counts `count` bytes of the block as used, and keeps them as long as there is room. */
+static void line_take(struct documents *documents, const unsigned char *bytes, size_t count, bool *out_too_long)
+{
+    const size_t room = DOCUMENT_BYTES_MAX - documents->held_count;
+    const size_t kept = count < room ? count : room;
+    memcpy(documents->held + documents->held_count, bytes, kept);
+    documents->held_count += kept;
+    documents->block_used += count;
+    *out_too_long = *out_too_long || kept < count;
+    state_use(documents, bytes, count);
+}
+
+/* Puts the next line, without its newline, into `held`; *out_found is false at the text's end. */
+static enum gt_status line_read(struct documents *documents, bool *out_found, bool *out_too_long)
+{
+    const uint64_t offset = documents->state.offset;
+    bool ends = false;
+    *out_too_long = false;
+    documents->held_count = documents->given = 0;
+    while (!ends) {
+        size_t available = 0;
+        TRY(block_look(documents, &available));
+        if (available == 0)
+            break;
+        const unsigned char *bytes = documents->block + documents->block_used;
+        const unsigned char *newline = memchr(bytes, '\n', available);
+        ends = newline != NULL;
+        line_take(documents, bytes, ends ? (size_t)(newline - bytes) : available, out_too_long);
+        if (ends) {
+            state_use(documents, newline, 1);
+            documents->block_used++;
+        }
+    }
+    *out_found = documents->state.offset > offset;
+    documents->state.line += *out_found;
+    return GT_OK;
+}
+
+/* A line that holds no document: an error, or counted. */
+static enum gt_status line_refuse(struct documents *documents)
+{
+    const char *label = input_label(documents->input);
+    if (!documents->spec.skip_bad_lines) {
+        log_error("%s: line %" PRIu64 ": %s", label, documents->state.line, documents->reason);
+        return GT_DATA;
+    }
+    documents->state.bad_line_count++;
+    if (documents->state.bad_line_count <= NOTES_MAX && !documents->spec.quiet)
+        log_warning("%s: line %" PRIu64 ": skipped: %s%s", label, documents->state.line, documents->reason,
+                    documents->state.bad_line_count == NOTES_MAX ? " (others like it are only counted)" : "");
+    return GT_OK;
+}
+
+static enum gt_status line_parse(struct documents *documents, bool too_long, struct document *out, bool *out_found)
+{
+    *out = (struct document){.text = NULL};
+    *out_found = false;
+    if (!too_long && jsonl_line_is_blank(documents->held, documents->held_count))
+        return GT_OK;
+    if (too_long)
+        snprintf(documents->reason, sizeof documents->reason, "longer than %zu bytes", DOCUMENT_BYTES_MAX);
+    if (too_long || !jsonl_line_text(documents->held, documents->held_count, documents->spec.field, &documents->root,
+                                     &out->text, &out->count, documents->reason))
+        return line_refuse(documents);
+    *out_found = out->count > 0;
+    if (*out_found)
+        return GT_OK;
+    documents->state.empty_count++;
+    json_decref(documents->root);
+    documents->root = NULL;
+    return GT_OK;
+}
+
+static enum gt_status jsonl_next(struct documents *documents, struct document *out, bool *out_found)
+{
+    bool found = true, too_long = false;
+    *out_found = false;
+    while (found && !*out_found) {
+        TRY(line_read(documents, &found, &too_long));
+        documents->place = documents->state.line;
+        if (found)
+            TRY(line_parse(documents, too_long, out, out_found));
+    }
+    documents->in_text = found;
+    return GT_OK;
+}
+
+/* ---- the sequence ---- */
+
+enum gt_status documents_next(struct documents *documents, struct document *out, bool *out_found)
+{
+    struct documents_state *state = &documents->state;
+    json_decref(documents->root);
+    documents->root = NULL;
+    *out_found = false;
+    while (!*out_found) {
+        bool more = false;
+        TRY(text_ensure(documents, &more));
+        if (!more)
+            return GT_OK;
+        if (documents->is_jsonl)
+            TRY(jsonl_next(documents, out, out_found));
+        else
+            TRY(text_next(documents, out, out_found));
+    }
+    state->text_bytes += out->count;
+    state->document_count += !out->continues;
+    state->long_count += !out->continues && out->unfinished;
+    return GT_OK;
+}
+
+/* ---- going on ---- */
+
+static enum gt_status resume_refuse(const struct documents *documents, uint64_t offset)
+{
+    log_error("%s: its first %" PRIu64 " bytes are not those that the stopped run has read; --restart begins anew",
+              input_label(documents->input), offset);
+    return GT_DATA;
+}
+
+/* Reads up to where the state says, and compares. */
+static enum gt_status resume_skip(struct documents *documents, const struct documents_state *state)
+{
+    while (documents->state.offset < state->offset) {
+        size_t available = 0;
+        TRY(block_look(documents, &available));
+        const uint64_t left = state->offset - documents->state.offset;
+        const size_t count = available < left ? available : (size_t)left;
+        if (count == 0)
+            return resume_refuse(documents, state->offset);
+        state_use(documents, documents->block + documents->block_used, count);
+        documents->block_used += count;
+    }
+    return documents->state.crc32c == state->crc32c ? GT_OK : resume_refuse(documents, state->offset);
+}
+
+enum gt_status documents_resume(struct documents *documents, const struct documents_state *state,
+                                const struct documents_input *inputs)
+{
+    const struct corpus *corpus = documents->spec.corpus;
+    assert(documents->input == NULL && state->file <= corpus->file_count);
+    const size_t complete =
+        state->file < corpus->file_count ? corpus->files[state->file].input : documents->input_count;
+    for (size_t i = 0; i < complete; i++)
+        documents->inputs[i] = inputs[i];
+    for (size_t i = 0; i < state->file; i++)
+        documents->files_bytes += corpus->files[i].size_bytes;
+    documents->state.file = state->file;
+    documents->state.input = state->input;
+    if (state->text > 0)
+        TRY(file_open(documents));
+    bool found = true;
+    for (uint64_t i = 0; i < state->text && found; i++)
+        TRY(text_begin(documents, &found));
+    if (state->text > 0 && (!found || documents->input == NULL))
+        return resume_refuse(documents, state->offset);
+    TRY(resume_skip(documents, state));
+    documents->state = *state;
+    return GT_OK;
+}
+
+/* ---- cutting ---- */
+
+/* True when the character that ends at text[end - 1] is surely no white space, ASCII or other: those of Unicode
+ * begin with C2, E1, E2 or are E3 80 80, and anything that is not UTF-8 is left alone. */
+static bool ends_in_visible(const char *text, size_t end)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    if (bytes[end - 1] < 0x80)
+        return bytes[end - 1] > 0x20 && bytes[end - 1] < 0x7F;
+    for (size_t length = 2; length <= 4 && length <= end; length++) {
+        uint32_t code_point = 0;
+        if (utf8_decode(bytes + end - length, length, &code_point) != (int)length)
+            continue;
+        const unsigned char lead = bytes[end - length];
+        return lead != 0xC2 && lead != 0xE1 && lead != 0xE2 && code_point != 0x3000;
+    }
+    return false;
+}
+
+/* The last place before `count` that is not inside a character, or `count` when these bytes are no UTF-8. */
+static size_t cut_between_characters(const char *text, size_t count)
+{
+    for (size_t back = 1; back <= 3 && back < count; back++) {
+        uint32_t code_point = 0;
+        const int length = utf8_decode((const unsigned char *)text + count - back, back, &code_point);
+        if (length == UTF8_INCOMPLETE)
+            return count - back;
+        if (length > 0)
+            return count;
+    }
+    return count;
+}
+
+size_t documents_cut(const char *text, size_t count, bool *out_forced)
+{
+    assert(count >= 1);
+    *out_forced = false;
+    for (size_t at = count - 1; at > 0; at--)
+        if ((text[at] == '\n' || text[at] == ' ') && ends_in_visible(text, at))
+            return at;
+    *out_forced = true;
+    return cut_between_characters(text, count);
+}

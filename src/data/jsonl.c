@@ -1,0 +1,74 @@
+/* A line of JSONL, by jansson.
+ *
+ * jansson checks the syntax, UTF-8 and double keys, and bounds the depth.  Other fields are parsed and ignored.  What to
+ * do about a bad line is the caller's business, and so is naming the file and the line.
+ */
+#include "data/jsonl.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+bool jsonl_line_is_blank(const char *line, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (memchr(" \t\r\n", line[i], 4) == NULL)
+            return false;
+    return true;
+}
+
+static const char *type_text(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "a list";
+    case JSON_STRING:
+        return "a string";
+    case JSON_NULL:
+        return "null";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "a boolean";
+    default:
+        return "a number";
+    }
+}
+
+/* The field's value, or NULL and the reason. */
+static const json_t *root_field(const json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
+{
+    if (!json_is_object(root)) {
+        snprintf(reason, JSONL_REASON_BYTES, "expected an object, found %s", type_text(root));
+        return NULL;
+    }
+    const json_t *value = json_object_get(root, field);
+    if (value == NULL)
+        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\" is missing (--field names the one that holds the text)",
+                 field);
+    else if (!json_is_string(value))
+        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected a string, found %s", field, type_text(value));
+    return json_is_string(value) ? value : NULL;
+}
+
+bool jsonl_line_text(const char *line, size_t count, const char *field, json_t **out_root, const char **out_text,
+                     size_t *out_count, char reason[static JSONL_REASON_BYTES])
+{
+    json_error_t error;
+    json_t *root = json_loadb(line, count, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+    if (root == NULL) {
+        snprintf(reason, JSONL_REASON_BYTES, "column %d: not valid JSON: %s", error.column, error.text);
+        return false;
+    }
+    const json_t *value = root_field(root, field, reason);
+    if (value == NULL) {
+        json_decref(root);
+        return false;
+    }
+    *out_root = root;
+    *out_text = json_string_value(value);
+    *out_count = json_string_length(value);
+    assert(*out_text != NULL);
+    return true;
+}

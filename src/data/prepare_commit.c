@@ -1,0 +1,281 @@
+/* The end of a run: from NAME.partial to NAME, so that a kill at any moment leaves the old data set, none, or the new
+ * one, and a later run finishes what was begun.
+ *
+ * First everything is written and synced; then the list of renames is saved as the state; only then are old files
+ * removed and new ones named, the manifest last.  Every step may be repeated.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "data/prepare_internal.h"
+#include "data/tokenizer_export.h"
+
+/* ---- names ---- */
+
+static const char *const text_names[] = {TOKENIZER_FILE_NAME, PREPARE_MANIFEST_NAME};
+
+/* Without TOKEN_WRITER_PARTIAL behind it. */
+static size_t name_stem(const char *name)
+{
+    const size_t length = strlen(name), ending = strlen(TOKEN_WRITER_PARTIAL);
+    return length > ending && strcmp(name + length - ending, TOKEN_WRITER_PARTIAL) == 0 ? length - ending : length;
+}
+
+static bool name_is_export(const char *name, size_t length)
+{
+    for (int i = 0; i < TOKENIZER_EXPORT_COUNT; i++) {
+        const char *export_name = tokenizer_export_name((enum tokenizer_export)i);
+        if (strlen(export_name) == length && memcmp(name, export_name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool prepare_is_output(const char *name)
+{
+    const size_t length = name_stem(name);
+    for (size_t i = 0; i < sizeof text_names / sizeof text_names[0]; i++)
+        if (strlen(text_names[i]) == length && memcmp(name, text_names[i], length) == 0)
+            return true;
+    return name_is_export(name, length) || token_writer_is_name(name);
+}
+
+static enum gt_status path_in(const struct prepare *prep, const char *name, const char *ending,
+                              char out[static FILE_PATH_MAX])
+{
+    char whole[256];
+    const int length = snprintf(whole, sizeof whole, "%s%s", name, ending);
+    if (length < 0 || (size_t)length >= sizeof whole) {
+        log_error("%s: the name \"%.60s...\" is too long", prep->spec->out_dir, name);
+        return GT_DATA;
+    }
+    return file_join(out, prep->spec->out_dir, whole);
+}
+
+static enum gt_status fail_io(const char *path, const char *verb)
+{
+    log_error("%s: cannot %s: %s", path, verb, strerror(errno));
+    return GT_IO;
+}
+
+/* ---- the list ---- */
+
+/* Writes NAME.partial and notes it as to be named; with a newline at its end. */
+static enum gt_status text_add(struct prepare *prep, json_t *texts, const char *name, const char *text, size_t count)
+{
+    char path[FILE_PATH_MAX];
+    TRY(path_in(prep, name, TOKEN_WRITER_PARTIAL, path));
+    TRY(prepare_json_check(texts, json_array_append_new(texts, json_string(name)), "a list of files"));
+    return file_replace(path, text, count);
+}
+
+/* gpt_tokenizer.json has its final newline added here, in place of the terminator. */
+static enum gt_status tokenizer_add(struct prepare *prep, json_t *texts)
+{
+    char *text = NULL;
+    size_t count = 0;
+    TRY(tokenizer_text(prep->tokenizer, &text));
+    count = strlen(text);
+    text[count] = '\n';
+    enum gt_status status = text_add(prep, texts, TOKENIZER_FILE_NAME, text, count + 1);
+    free(text);
+    for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++) {
+        const enum tokenizer_export export = (enum tokenizer_export)i;
+        if (status == GT_OK)
+            status = tokenizer_export_text(prep->tokenizer, export, &text, &count);
+        if (status != GT_OK)
+            return status;
+        status = text_add(prep, texts, tokenizer_export_name(export), text, count);
+        free(text);
+    }
+    return status;
+}
+
+static enum gt_status manifest_add(struct prepare *prep, json_t *texts)
+{
+    char *text = NULL;
+    TRY(prepare_manifest_text(prep, &text));
+    const size_t count = strlen(text);
+    text[count] = '\n';
+    const enum gt_status status = text_add(prep, texts, PREPARE_MANIFEST_NAME, text, count + 1);
+    free(text);
+    return status;
+}
+
+static enum gt_status files_add(const struct prepare *prep, json_t *files)
+{
+    int failures = 0;
+    for (size_t i = 0; i < prep->file_count; i++) {
+        const struct token_file *file = &prep->files[i];
+        failures |= json_array_append_new(files, json_pack("[s, s, I, I]", file->partial, file->name,
+                                                           (json_int_t)file->tokens, (json_int_t)file->size_bytes));
+    }
+    return prepare_json_check(files, failures, "the list of token files");
+}
+
+static bool list_has(const json_t *list, size_t column, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *text = json_string_value(json_is_array(entry) ? json_array_get(entry, column) : entry);
+        if (text != NULL && strcmp(text, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The tokenizer files of an earlier data set that this one does not have; its manifest names them. */
+static enum gt_status stale_add_exports(const struct prepare *prep, const json_t *texts, json_t *stale)
+{
+    char path[FILE_PATH_MAX], *text = NULL;
+    size_t count = 0;
+    int failures = 0;
+    TRY(path_in(prep, PREPARE_MANIFEST_NAME, "", path));
+    if (!file_exists(path) || file_read_all(path, (size_t)256 << 20, &text, &count) != GT_OK)
+        return GT_OK;
+    json_t *old = json_loadb(text, count, 0, NULL);
+    free(text);
+    const json_t *list = json_object_get(old, "tokenizer_files");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name != NULL && name_is_export(name, strlen(name)) && !list_has(texts, 0, name))
+            failures |= json_array_append_new(stale, json_string(name));
+    }
+    json_decref(old);
+    return prepare_json_check(stale, failures, "a list of files");
+}
+
+/* Token files that are there and would be read together with the new ones, or instead of them. */
+static enum gt_status stale_add_tokens(const struct prepare *prep, const json_t *files, json_t *stale)
+{
+    int failures = 0;
+    DIR *folder = opendir(prep->spec->out_dir);
+    if (folder == NULL)
+        return fail_io(prep->spec->out_dir, "read the folder");
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        const char *name = entry->d_name;
+        if (token_writer_is_name(name) && name_stem(name) == strlen(name) && !list_has(files, 1, name))
+            failures |= json_array_append_new(stale, json_string(name));
+    }
+    closedir(folder);
+    return prepare_json_check(stale, failures, "a list of files");
+}
+
+enum gt_status prepare_publish(struct prepare *prep)
+{
+    json_t *texts = json_array(), *files = json_array(), *stale = json_array();
+    prep->commit = json_pack("{s:o, s:o, s:o}", "texts", texts, "files", files, "stale", stale);
+    TRY(prepare_json_check(prep->commit, 0, "the list of files"));
+    TRY(tokenizer_add(prep, texts));
+    TRY(manifest_add(prep, texts));
+    TRY(files_add(prep, files));
+    TRY(stale_add_exports(prep, texts, stale));
+    TRY(stale_add_tokens(prep, files, stale));
+    return prepare_state_save(prep, PREPARE_PHASE_COMMIT);
+}
+
+/* ---- going through it ---- */
+
+static enum gt_status list_refuse(const struct prepare *prep)
+{
+    log_error("%s: field \"commit\": not as this program writes it; give --restart to begin anew", prep->state_path);
+    return GT_DATA;
+}
+
+/* Names from the state are names of ours, or nothing is done. */
+static bool name_is_ours(const char *name)
+{
+    return name != NULL && strchr(name, '/') == NULL && prepare_is_output(name);
+}
+
+static enum gt_status commit_remove(const struct prepare *prep, const char *name)
+{
+    char path[FILE_PATH_MAX];
+    TRY(path_in(prep, name, "", path));
+    return unlink(path) == 0 || errno == ENOENT ? GT_OK : fail_io(path, "remove");
+}
+
+static enum gt_status commit_text(const struct prepare *prep, const char *name)
+{
+    char partial[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    TRY(path_in(prep, name, TOKEN_WRITER_PARTIAL, partial));
+    TRY(path_in(prep, name, "", path));
+    if (!file_exists(partial) && file_exists(path))
+        return GT_OK; /* an earlier attempt came further */
+    return rename(partial, path) == 0 ? GT_OK : fail_io(partial, "rename");
+}
+
+static enum gt_status commit_file(const struct prepare *prep, const json_t *row)
+{
+    const char *partial = json_string_value(json_array_get(row, 0));
+    const char *name = json_string_value(json_array_get(row, 1));
+    const json_int_t tokens = json_integer_value(json_array_get(row, 2));
+    const json_int_t size_bytes = json_integer_value(json_array_get(row, 3));
+    struct token_file file = {.tokens = tokens, .size_bytes = (uint64_t)size_bytes};
+    if (!name_is_ours(partial) || !name_is_ours(name) || strlen(partial) >= sizeof file.partial ||
+        strlen(name) >= sizeof file.name || tokens < 0 || size_bytes < tokens)
+        return list_refuse(prep);
+    memcpy(file.partial, partial, strlen(partial) + 1);
+    memcpy(file.name, name, strlen(name) + 1);
+    return token_file_settle(&prep->writer_spec, &file);
+}
+
+/* The old manifest goes first, as long as the new one is not in its place. */
+static enum gt_status commit_unlink_old(const struct prepare *prep, const json_t *stale)
+{
+    char partial[FILE_PATH_MAX];
+    TRY(path_in(prep, PREPARE_MANIFEST_NAME, TOKEN_WRITER_PARTIAL, partial));
+    if (file_exists(partial))
+        TRY(commit_remove(prep, PREPARE_MANIFEST_NAME));
+    for (size_t i = 0; i < json_array_size(stale); i++) {
+        const char *name = json_string_value(json_array_get(stale, i));
+        if (!name_is_ours(name))
+            return list_refuse(prep);
+        TRY(commit_remove(prep, name));
+    }
+    return GT_OK;
+}
+
+enum gt_status prepare_commit(struct prepare *prep)
+{
+    const json_t *texts = json_object_get(prep->commit, "texts"), *files = json_object_get(prep->commit, "files");
+    if (!json_is_array(texts) || json_array_size(texts) < 2 || !json_is_array(files))
+        return list_refuse(prep);
+    TRY(commit_unlink_old(prep, json_object_get(prep->commit, "stale")));
+    for (size_t i = 0; i < json_array_size(files); i++)
+        TRY(commit_file(prep, json_array_get(files, i)));
+    for (size_t i = 0; i < json_array_size(texts); i++) { /* the manifest is the last of them */
+        const char *name = json_string_value(json_array_get(texts, i));
+        if (!name_is_ours(name))
+            return list_refuse(prep);
+        if (i + 1 == json_array_size(texts))
+            TRY(file_sync_folder(prep->spec->out_dir));
+        TRY(commit_text(prep, name));
+    }
+    return file_sync_folder(prep->spec->out_dir);
+}
+
+void prepare_discard(struct prepare *prep)
+{
+    const char *const names[] = {PREPARE_STATE_NAME, PREPARE_DEDUP_NAME, PREPARE_STDIN_NAME};
+    char path[FILE_PATH_MAX];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (path_in(prep, names[i], "", path) == GT_OK)
+            unlink(path);
+    file_remove_leftovers(prep->spec->out_dir);
+    DIR *folder = opendir(prep->spec->out_dir);
+    if (folder == NULL)
+        return;
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
+        if (name_stem(entry->d_name) < strlen(entry->d_name) && prepare_is_output(entry->d_name))
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    closedir(folder);
+    prep->saved = false;
+}

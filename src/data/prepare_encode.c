@@ -1,0 +1,306 @@
+/* From text to token files: batches of documents, cut into pieces, encoded by several threads, written in order.
+ *
+ * A batch is filled by the main thread, which also decides where each document goes; then the threads encode its pieces,
+ * each into its own part of one buffer; then the main thread writes them.  Pieces are cut by content alone
+ * (documents_cut()), so what is written does not depend on the number of threads.  After a batch, everything can be
+ * saved: no document is under way then but the one at hand, which the saved state does not include.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "data/prepare_internal.h"
+#include "data/utf8.h"
+
+/* ---- opening and closing ---- */
+
+static enum gt_status threads_open(struct prepare *prep)
+{
+    void *memory = NULL;
+    TRY(hostmem_alloc(prep->mem, (size_t)prep->threads, sizeof prep->encoders[0], "encoders", &memory));
+    prep->encoders = memory;
+    TRY(hostmem_alloc(prep->mem, (size_t)prep->threads, sizeof prep->ids[0], "tokens of threads", &memory));
+    prep->ids = memory;
+    for (int i = 0; i < prep->threads; i++) {
+        TRY(tokenizer_encoder_create(prep->mem, prep->tokenizer, &prep->encoders[i]));
+        TRY(hostmem_alloc(prep->mem, PIECE_BYTES, sizeof(int32_t), "tokens of a piece", &memory));
+        prep->ids[i] = memory;
+    }
+    return GT_OK;
+}
+
+/* Without --shard-tokens, 32-bit ids go to one file only where it is sure that they fit. */
+static void writer_choose(struct prepare *prep)
+{
+    struct token_writer_spec *spec = &prep->writer_spec;
+    spec->folder = prep->spec->out_dir;
+    spec->width_bytes = tokenizer_vocab_size(prep->tokenizer) > UINT16_MAX + 1 ? 4 : 2;
+    spec->shard_tokens = prep->spec->shard_tokens;
+    const bool small = !prep->many && !prep->corpus->has_stdin && prep->corpus->size_bytes < INT32_MAX / 2;
+    if (spec->width_bytes == 4 && spec->shard_tokens == 0 && !small)
+        spec->shard_tokens = (int64_t)1 << 30;
+}
+
+enum gt_status prepare_encode_open(struct prepare *prep)
+{
+    void *memory = NULL;
+    writer_choose(prep);
+    if (prep->phase == PREPARE_PHASE_COMMIT)
+        return GT_OK; /* all of it is written */
+    TRY(threads_open(prep));
+    TRY(hostmem_alloc(prep->mem, BATCH_BYTES, 1, "text of a batch", &memory));
+    prep->text = memory;
+    TRY(hostmem_alloc(prep->mem, BATCH_BYTES, prep->writer_spec.width_bytes, "tokens of a batch", &memory));
+    prep->packed = memory;
+    TRY(hostmem_alloc(prep->mem, BATCH_PIECES_MAX, sizeof prep->pieces[0], "pieces of a batch", &memory));
+    prep->pieces = memory;
+    TRY(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer));
+    if (prep->phase == PREPARE_PHASE_ENCODE) {
+        TRY(prepare_state_shards(prep, TOKEN_TRAIN));
+        TRY(prepare_state_shards(prep, TOKEN_VAL));
+    }
+    if (prep->spec->dedup)
+        TRY(dedup_create(prep->mem, prep->dedup_path, prep->progress.dedup_count, DEDUP_TABLE_BYTES_MAX, &prep->dedup));
+    TRY(prepare_open_documents(prep, true));
+    if (prep->phase == PREPARE_PHASE_ENCODE)
+        TRY(documents_resume(prep->documents, &prep->progress.documents, prep->inputs));
+    prep->saved_at_bytes = prep->progress.documents.text_bytes;
+    return GT_OK;
+}
+
+void prepare_encode_close(struct prepare *prep)
+{
+    documents_destroy(prep->documents);
+    prep->documents = NULL;
+    dedup_destroy(prep->dedup);
+    token_writer_destroy(prep->writer);
+    for (int i = 0; i < prep->threads; i++) {
+        if (prep->encoders != NULL)
+            tokenizer_encoder_destroy(prep->encoders[i]);
+        if (prep->ids != NULL)
+            hostmem_free(prep->mem, prep->ids[i]);
+    }
+    hostmem_free(prep->mem, prep->encoders);
+    hostmem_free(prep->mem, prep->ids);
+    hostmem_free(prep->mem, prep->pieces);
+    hostmem_free(prep->mem, prep->packed);
+    hostmem_free(prep->mem, prep->text);
+}
+
+/* ---- a piece, on any thread ---- */
+
+static void tokens_pack(unsigned char *out, size_t width_bytes, const int32_t *ids, size_t count)
+{
+    for (size_t i = 0; i < count && width_bytes == 2; i++) {
+        out[2 * i] = (unsigned char)(ids[i] & 0xFF);
+        out[2 * i + 1] = (unsigned char)(ids[i] >> 8 & 0xFF);
+    }
+    for (size_t i = 0; i < count && width_bytes == 4; i++)
+        for (size_t byte = 0; byte < 4; byte++)
+            out[4 * i + byte] = (unsigned char)((uint32_t)ids[i] >> 8 * byte & 0xFF);
+}
+
+static void piece_encode(void *context, size_t index, int thread)
+{
+    struct prepare *prep = context;
+    struct prepare_piece *piece = &prep->pieces[index];
+    const char *text = prep->text + piece->offset;
+    const size_t width = prep->writer_spec.width_bytes;
+    size_t count = 0;
+    piece->status = tokenizer_encoder_run(prep->encoders[thread], text, piece->count, TOKENIZER_SPECIAL_AS_TEXT,
+                                          prep->ids[thread], &count, &piece->fault);
+    if (piece->status != GT_OK)
+        return;
+    assert(count <= piece->count);
+    tokens_pack(prep->packed + piece->offset * width, width, prep->ids[thread], count);
+    piece->tokens = (int64_t)count;
+    piece->invalid_count = utf8_count_invalid((const unsigned char *)text, piece->count);
+    piece->character_count = utf8_count_leads((const unsigned char *)text, piece->count);
+    piece->has_zero = memchr(text, 0, piece->count) != NULL;
+}
+
+/* ---- writing ---- */
+
+static enum gt_status put_token(struct prepare *prep, enum token_split split, int32_t id)
+{
+    unsigned char bytes[4];
+    assert(id >= 0);
+    tokens_pack(bytes, prep->writer_spec.width_bytes, &id, 1);
+    return token_writer_put(prep->writer, split, bytes, 1);
+}
+
+/* What stands before a document, given those before it in its split. */
+static enum gt_status put_before(struct prepare *prep, enum token_split split)
+{
+    const bool later = prep->progress.has_document[split];
+    prep->progress.has_document[split] = true;
+    if (prep->separator == PREPARE_SEPARATOR_NEWLINE && prep->progress.open_line[split]) {
+        prep->progress.character_count++;
+        return put_token(prep, split, tokenizer_id_of(prep->tokenizer, '\n'));
+    }
+    if (prep->separator == PREPARE_SEPARATOR_BEFORE || (prep->separator == PREPARE_SEPARATOR_BETWEEN && later))
+        return put_token(prep, split, tokenizer_eot(prep->tokenizer));
+    return GT_OK;
+}
+
+/* The document is complete: its marks are counted. */
+static enum gt_status put_after(struct prepare *prep, enum token_split split)
+{
+    struct prepare_progress *progress = &prep->progress;
+    progress->split_documents[split]++;
+    progress->invalid_document_count += progress->document_invalid;
+    progress->zero_document_count += progress->document_zero;
+    progress->document_invalid = progress->document_zero = false;
+    if (prep->separator == PREPARE_SEPARATOR_AFTER)
+        return put_token(prep, split, tokenizer_eot(prep->tokenizer));
+    return GT_OK;
+}
+
+static enum gt_status piece_refuse(const struct prepare *prep, const struct prepare_piece *piece)
+{
+    const char *path = prep->corpus->files[piece->file].path;
+    if (piece->status == GT_DATA && prep->learns) {
+        log_error("%s: the file changed while it was read", path); /* the first reading had seen all characters */
+        return GT_DATA;
+    }
+    tokenizer_fault_report(prep->tokenizer, piece->status, &piece->fault, path);
+    return piece->status;
+}
+
+static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece *piece)
+{
+    struct prepare_progress *progress = &prep->progress;
+    if (piece->status != GT_OK)
+        return piece_refuse(prep, piece);
+    if (piece->first)
+        TRY(put_before(prep, piece->split));
+    TRY(token_writer_put(prep->writer, piece->split, prep->packed + piece->offset * prep->writer_spec.width_bytes,
+                         piece->tokens));
+    progress->character_count += piece->character_count;
+    progress->invalid_byte_count += piece->invalid_count;
+    progress->document_invalid |= piece->invalid_count > 0;
+    progress->document_zero |= piece->has_zero;
+    if (piece->count > 0)
+        progress->open_line[piece->split] = prep->text[piece->offset + piece->count - 1] != '\n';
+    return piece->last ? put_after(prep, piece->split) : GT_OK;
+}
+
+/* Encodes and writes the batch, and empties it. */
+static enum gt_status batch_run(struct prepare *prep)
+{
+    thread_for_each(prep->threads, prep->piece_count, piece_encode, prep);
+    for (size_t i = 0; i < prep->piece_count; i++)
+        TRY(piece_put(prep, &prep->pieces[i]));
+    prep->piece_count = prep->text_count = 0;
+    if (prep->progress.documents.text_bytes - prep->saved_at_bytes < prep->spec->save_every_bytes)
+        return GT_OK;
+    TRY(token_writer_sync(prep->writer));
+    if (prep->dedup != NULL) {
+        TRY(dedup_sync(prep->dedup));
+        prep->progress.dedup_count = dedup_count(prep->dedup);
+    }
+    prep->saved_at_bytes = prep->progress.documents.text_bytes;
+    return prepare_state_save(prep, PREPARE_PHASE_ENCODE);
+}
+
+/* ---- filling ---- */
+
+/* Where the document goes, and whether it goes anywhere.  A long one is judged by its first part. */
+static enum gt_status document_place(struct prepare *prep, const struct document *document, enum token_split *out_split,
+                                     bool *out_known)
+{
+    *out_known = false;
+    *out_split = prep->progress.long_split;
+    if (document->continues)
+        return GT_OK;
+    *out_split = TOKEN_TRAIN;
+    const bool by_document = prep->split == PREPARE_SPLIT_DOCUMENT;
+    if (!by_document && prep->dedup == NULL)
+        return GT_OK;
+    const struct document_hash hash = document_hash_of(document->text, document->count);
+    if (by_document && document_hash_draw(hash, prep->spec->seed) < prep->spec->val_fraction)
+        *out_split = TOKEN_VAL;
+    prep->progress.long_split = *out_split;
+    return prep->dedup != NULL && !document->unfinished ? dedup_add(prep->dedup, hash, out_known) : GT_OK;
+}
+
+/* Cuts text that lies in the batch into pieces. */
+static void pieces_add(struct prepare *prep, const struct document *document, enum token_split split)
+{
+    const size_t end = prep->text_count + document->count;
+    const uint64_t file = documents_state_get(prep->documents)->file;
+    size_t at = prep->text_count;
+    bool begins = !document->continues;
+    do {
+        bool forced = false;
+        const size_t left = end - at;
+        const size_t count = left <= PIECE_BYTES ? left : documents_cut(prep->text + at, PIECE_BYTES, &forced);
+        const bool ends = at + count == end;
+        assert(prep->piece_count < BATCH_PIECES_MAX);
+        prep->pieces[prep->piece_count++] = (struct prepare_piece){.offset = at,
+                                                                   .count = count,
+                                                                   .split = split,
+                                                                   .first = begins,
+                                                                   .last = ends && !document->unfinished,
+                                                                   .file = file};
+        prep->progress.forced_cut_count += forced;
+        begins = false;
+        at += count;
+    } while (at < end);
+    prep->text_count = end;
+}
+
+/* Whether the batch takes `count` more bytes.  Two pieces in a row hold more than PIECE_BYTES together. */
+static bool batch_takes(const struct prepare *prep, size_t count)
+{
+    return count <= BATCH_BYTES - prep->text_count &&
+           prep->piece_count + 2 * (count / PIECE_BYTES) + 2 <= BATCH_PIECES_MAX;
+}
+
+static enum gt_status document_add(struct prepare *prep, const struct document *document)
+{
+    enum token_split split = TOKEN_TRAIN;
+    bool known = false;
+    if (!batch_takes(prep, document->count) || prep->text_count >= prep->spec->save_every_bytes)
+        TRY(batch_run(prep));
+    TRY(document_place(prep, document, &split, &known));
+    prep->progress.duplicate_count += known;
+    if (!known) {
+        memcpy(prep->text + prep->text_count, document->text, document->count);
+        pieces_add(prep, document, split);
+    }
+    prep->progress.documents = *documents_state_get(prep->documents);
+    return GT_OK;
+}
+
+/* Two readings must have met the same bytes; of a resumed run only the sums over INPUTs are known. */
+static enum gt_status inputs_compare(const struct prepare *prep)
+{
+    for (size_t i = 0; prep->learns && i < prep->spec->input_count; i++)
+        if (prep->inputs[i].crc32c != prep->first_inputs[i].crc32c ||
+            prep->inputs[i].size_bytes != prep->first_inputs[i].size_bytes) {
+            log_error("INPUT %s: changed while it was read", prep->spec->inputs[i]);
+            return GT_DATA;
+        }
+    return GT_OK;
+}
+
+enum gt_status prepare_encode(struct prepare *prep)
+{
+    struct document document;
+    bool found = false;
+    TRY(documents_next(prep->documents, &document, &found));
+    while (found) {
+        TRY(document_add(prep, &document));
+        prepare_told(prep, false);
+        TRY(documents_next(prep->documents, &document, &found));
+    }
+    prep->progress.documents = *documents_state_get(prep->documents);
+    TRY(batch_run(prep));
+    prepare_told(prep, true);
+    const size_t known = prep->corpus->files[prep->corpus->file_count - 1].input + 1;
+    memcpy(prep->inputs, documents_inputs(prep->documents), known * sizeof prep->inputs[0]);
+    return inputs_compare(prep);
+}

@@ -1,0 +1,144 @@
+/* What the files prepare*.c share: a run of gpt-prepare. */
+#ifndef GPT_TRAIN_DATA_PREPARE_INTERNAL_H
+#define GPT_TRAIN_DATA_PREPARE_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/corpus.h"
+#include "data/dedup.h"
+#include "data/documents.h"
+#include "data/prepare.h"
+#include "data/token_writer.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_encoder.h"
+
+#define PREPARE_STATE_NAME ".gpt-prepare.state"
+#define PREPARE_DEDUP_NAME ".gpt-prepare.seen"
+#define PREPARE_STDIN_NAME ".gpt-prepare.stdin"
+#define PREPARE_LOCK_NAME ".gpt-prepare.lock"
+
+#define BATCH_BYTES DOCUMENT_BYTES_MAX
+#define BATCH_PIECES_MAX ((size_t)65536)
+#define PIECE_BYTES ((size_t)256 << 10)
+#define PREPARE_TEXTS_MAX 8
+
+/* A part of a document for one thread: text, and what came of it. */
+struct prepare_piece {
+    size_t offset, count; /* in the batch's text */
+    enum token_split split;
+    bool first, last; /* of its document */
+    uint64_t file;    /* of the corpus, for messages */
+    int64_t tokens;
+    size_t invalid_count;
+    size_t character_count;
+    bool has_zero;
+    enum gt_status status;
+    struct tokenizer_fault fault;
+};
+
+/* Everything that a later process needs besides what the files hold.  No pointers. */
+struct prepare_progress {
+    struct documents_state documents; /* behind the last document that was written */
+    uint64_t duplicate_count, forced_cut_count;
+    uint64_t invalid_byte_count, invalid_document_count, zero_document_count;
+    uint64_t split_documents[TOKEN_WRITER_SPLITS];
+    uint64_t character_count; /* of all that was written, newlines between documents included */
+    uint64_t dedup_count;
+    enum token_split long_split;          /* where the parts of the current long document go */
+    bool document_invalid, document_zero; /* of the document that is being written */
+    bool open_line[TOKEN_WRITER_SPLITS];  /* its last document does not end in a newline */
+    bool has_document[TOKEN_WRITER_SPLITS];
+};
+
+enum prepare_phase { PREPARE_PHASE_NEW, PREPARE_PHASE_ENCODE, PREPARE_PHASE_COMMIT };
+
+struct prepare {
+    struct hostmem *mem;
+    const struct prepare_spec *spec;
+    const char *field;
+    int threads;
+    struct corpus *corpus;
+    enum prepare_split split;         /* no longer auto */
+    enum prepare_separator separator; /* likewise */
+    bool learns;                      /* the vocabulary comes from the inputs: they are read twice */
+    bool many;                        /* see PREPARE_SPLIT_AUTO */
+    bool folder_made;
+    int lock_fd;
+    bool lock_held;
+    bool owns_files; /* what lies about in out_dir is this run's */
+    bool saved;      /* there is a state to go on from */
+    char stdin_path[FILE_PATH_MAX], state_path[FILE_PATH_MAX], dedup_path[FILE_PATH_MAX];
+    bool stdin_copied;
+    uint64_t stdin_bytes;
+    uint32_t stdin_crc32c;
+
+    enum prepare_phase phase; /* that a stopped run was in */
+    json_t *state;            /* what it left, or NULL */
+    struct prepare_progress progress;
+    struct documents_input *inputs;       /* one per INPUT: as read, complete at the end */
+    struct documents_input *first_inputs; /* those of the first of two readings */
+
+    struct tokenizer *learned;
+    const struct tokenizer *tokenizer; /* that, or the one given */
+    struct documents *documents;
+    struct dedup *dedup;
+    struct token_writer *writer;
+    struct token_writer_spec writer_spec;
+    struct tokenizer_encoder **encoders; /* one per thread */
+    int32_t **ids;                       /* PIECE_BYTES of them for each thread */
+    char *text;                          /* of the batch: BATCH_BYTES */
+    size_t text_count;
+    unsigned char *packed; /* tokens of the batch; those of a piece begin at its offset * width_bytes */
+    struct prepare_piece *pieces;
+    size_t piece_count;
+    uint64_t saved_at_bytes; /* of text */
+
+    uint64_t done_before_bytes; /* progress: of passes that are over */
+    uint64_t told_bytes;
+    const struct token_file *files;
+    size_t file_count;
+    json_t *commit; /* the list of what is to be renamed */
+};
+
+/* prepare_vocabulary.c: the first of two readings.  Errors: GT_DATA and those of documents_next(). */
+enum gt_status prepare_learn(struct prepare *prep);
+
+/* prepare_encode.c: from text to token files, saving now and then. */
+enum gt_status prepare_encode_open(struct prepare *prep);
+enum gt_status prepare_encode(struct prepare *prep);
+void prepare_encode_close(struct prepare *prep);
+
+/* prepare_state.c: what a stopped run left, and leaving it.  prepare_state_load() sets phase and state, and refuses
+ * other options or inputs; prepare_state_restore() fills progress, inputs and the checksums of the first reading. */
+enum gt_status prepare_state_load(struct prepare *prep);
+enum gt_status prepare_state_restore(struct prepare *prep);
+enum gt_status prepare_state_check_tokenizer(const struct prepare *prep);
+enum gt_status prepare_state_shards(struct prepare *prep, enum token_split split);
+enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase);
+
+/* prepare_manifest.c.  The options that decide what is written, as JSON; NULL without memory. */
+json_t *prepare_options_json(const struct prepare *prep);
+enum gt_status prepare_manifest_text(const struct prepare *prep, char **out);
+/* "crc32c:89abcdef" */
+json_t *prepare_json_crc(uint32_t crc32c);
+
+/* prepare_commit.c: from NAME.partial to NAME.  prepare_publish() makes the list, prepare_commit() goes through it. */
+enum gt_status prepare_publish(struct prepare *prep);
+enum gt_status prepare_commit(struct prepare *prep);
+/* Removes what an unfinished run left: its own, or one whose state is gone. */
+void prepare_discard(struct prepare *prep);
+/* True for the names of files in out_dir that are ours, whether whole or not. */
+bool prepare_is_output(const char *name);
+
+/* prepare.c */
+void prepare_told(struct prepare *prep, bool force);
+enum gt_status prepare_open_documents(struct prepare *prep, bool second);
+/* GT_NO_MEMORY and one line about the JSON of `what` when it is NULL or `failures` is not 0. */
+enum gt_status prepare_json_check(const json_t *value, int failures, const char *what);
+bool prepare_copies_stdin(const struct prepare *prep);
+
+#endif

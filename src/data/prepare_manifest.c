@@ -1,0 +1,173 @@
+/* manifest.json: what a data set was made from, how, and what is in it.
+ *
+ * It depends on inputs and options only: no times, no number of threads, so that two runs can be compared file by file.
+ * The options are also what a stopped run must agree with to be continued.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/prepare_internal.h"
+#include "data/tokenizer_export.h"
+#include "data/utf8.h"
+
+json_t *prepare_json_crc(uint32_t crc32c)
+{
+    char text[24];
+    snprintf(text, sizeof text, "crc32c:%08" PRIx32, crc32c);
+    return json_string(text);
+}
+
+static json_t *json_count(uint64_t count)
+{
+    return json_integer((json_int_t)count);
+}
+
+/* A path need not be UTF-8, JSON must: other bytes become '?'. */
+static json_t *json_path(const char *path)
+{
+    char text[FILE_PATH_MAX];
+    size_t count = 0, at = 0;
+    const size_t length = strlen(path);
+    while (at < length && count + 4 < sizeof text) {
+        uint32_t code_point = 0;
+        const int used = utf8_decode((const unsigned char *)path + at, length - at, &code_point);
+        count += utf8_encode(used > 0 ? code_point : '?', text + count);
+        at += used > 0 ? (size_t)used : 1;
+    }
+    text[count] = '\0';
+    return json_string(text);
+}
+
+static json_t *object_or_null(json_t *object, int failures)
+{
+    if (failures == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+json_t *prepare_options_json(const struct prepare *prep)
+{
+    static const char *const formats[] = {"auto", "text", "jsonl"};
+    const struct prepare_spec *spec = prep->spec;
+    json_t *object = json_object();
+    int failures = json_object_set_new(object, "tokenizer", json_string(tokenizer_kind_name(spec->tokenizer)));
+    if (spec->given != NULL)
+        failures |= json_object_set_new(object, "tokenizer-hash", prepare_json_crc(tokenizer_hash(spec->given)));
+    if (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL)
+        failures |= json_object_set_new(object, "vocab-size", json_integer(spec->vocab_size));
+    failures |= json_object_set_new(object, "format", json_string(formats[spec->format]));
+    failures |= json_object_set_new(object, "field", json_path(prep->field));
+    failures |= json_object_set_new(object, "bad-lines", json_string(spec->skip_bad_lines ? "skip" : "stop"));
+    failures |= json_object_set_new(object, "documents", json_string(documents_end_name(spec->end)));
+    failures |= json_object_set_new(object, "document-separator", json_string(prepare_separator_name(prep->separator)));
+    failures |= json_object_set_new(object, "dedup", json_boolean(spec->dedup));
+    failures |= json_object_set_new(object, "val-split", json_string(prepare_split_name(prep->split)));
+    failures |= json_object_set_new(object, "val-fraction", json_real(spec->val_fraction));
+    failures |= json_object_set_new(object, "seed", json_count(spec->seed & INT64_MAX));
+    failures |= json_object_set_new(object, "shard-tokens", json_integer(spec->shard_tokens));
+    return object_or_null(object, failures);
+}
+
+/* ---- parts ---- */
+
+static json_t *manifest_input(const char *path, const struct documents_input *input)
+{
+    json_t *object = json_object();
+    int failures = json_object_set_new(object, "path", json_path(path));
+    failures |= json_object_set_new(object, "files", json_count(input->file_count));
+    failures |= json_object_set_new(object, "skipped", json_count(input->skipped_count));
+    failures |= json_object_set_new(object, "size_bytes", json_count(input->size_bytes));
+    failures |= json_object_set_new(object, "hash", prepare_json_crc(input->crc32c));
+    return object_or_null(object, failures);
+}
+
+static json_t *manifest_documents(const struct prepare_progress *progress)
+{
+    const struct documents_state *documents = &progress->documents;
+    json_t *object = json_object();
+    int failures = json_object_set_new(object, "count", json_count(documents->document_count));
+    failures |= json_object_set_new(object, "text_bytes", json_count(documents->text_bytes));
+    failures |= json_object_set_new(object, "duplicates_left_out", json_count(progress->duplicate_count));
+    failures |= json_object_set_new(object, "empty_left_out", json_count(documents->empty_count));
+    failures |= json_object_set_new(object, "bad_lines_left_out", json_count(documents->bad_line_count));
+    failures |= json_object_set_new(object, "binary_left_out", json_count(documents->skipped_count));
+    failures |= json_object_set_new(object, "not_utf8", json_count(progress->invalid_document_count));
+    failures |= json_object_set_new(object, "not_utf8_bytes", json_count(progress->invalid_byte_count));
+    failures |= json_object_set_new(object, "with_zero_bytes", json_count(progress->zero_document_count));
+    failures |= json_object_set_new(object, "longer_than_a_part", json_count(documents->long_count));
+    failures |= json_object_set_new(object, "cuts_inside_words", json_count(progress->forced_cut_count));
+    return object_or_null(object, failures);
+}
+
+static json_t *manifest_file(const struct token_file *file)
+{
+    json_t *object = json_object();
+    int failures = json_object_set_new(object, "file", json_string(file->name));
+    failures |= json_object_set_new(object, "tokens", json_integer(file->tokens));
+    failures |= json_object_set_new(object, "size_bytes", json_count(file->size_bytes));
+    failures |= json_object_set_new(object, "hash", prepare_json_crc(file->crc32c));
+    return object_or_null(object, failures);
+}
+
+static json_t *manifest_split(const struct prepare *prep, enum token_split split)
+{
+    json_t *object = json_object(), *files = json_array();
+    int failures = 0;
+    int64_t tokens = 0;
+    for (size_t i = 0; i < prep->file_count; i++)
+        if (prep->files[i].split == split) {
+            tokens += prep->files[i].tokens;
+            failures |= json_array_append_new(files, manifest_file(&prep->files[i]));
+        }
+    failures |= json_object_set_new(object, "tokens", json_integer(tokens));
+    if (prep->split == PREPARE_SPLIT_DOCUMENT)
+        failures |= json_object_set_new(object, "documents", json_count(prep->progress.split_documents[split]));
+    failures |=
+        json_object_set_new(object, "dtype", json_string(prep->writer_spec.width_bytes == 4 ? "uint32" : "uint16"));
+    failures |= json_object_set_new(object, "files", files);
+    return object_or_null(object, failures);
+}
+
+static json_t *manifest_exports(const struct prepare *prep)
+{
+    json_t *list = json_array();
+    int failures = json_array_append_new(list, json_string(TOKENIZER_FILE_NAME));
+    for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++)
+        failures |= json_array_append_new(list, json_string(tokenizer_export_name((enum tokenizer_export)i)));
+    return object_or_null(list, failures);
+}
+
+/* ---- the whole ---- */
+
+static json_t *manifest_make(const struct prepare *prep)
+{
+    const struct prepare_spec *spec = prep->spec;
+    json_t *root = json_object(), *inputs = json_array();
+    int failures = 0;
+    for (size_t i = 0; i < spec->input_count; i++)
+        failures |= json_array_append_new(inputs, manifest_input(spec->inputs[i], &prep->inputs[i]));
+    failures |= json_object_set_new(root, "format", json_string("gpt-train-manifest"));
+    failures |= json_object_set_new(root, "version", json_integer(2));
+    failures |= json_object_set_new(root, "tokenizer", json_string(tokenizer_kind_name(spec->tokenizer)));
+    failures |= json_object_set_new(root, "tokenizer_hash", prepare_json_crc(tokenizer_hash(prep->tokenizer)));
+    failures |= json_object_set_new(root, "tokenizer_files", manifest_exports(prep));
+    failures |= json_object_set_new(root, "vocab_size", json_integer(tokenizer_vocab_size(prep->tokenizer)));
+    failures |= json_object_set_new(root, "options", prepare_options_json(prep));
+    failures |= json_object_set_new(root, "inputs", inputs);
+    failures |= json_object_set_new(root, "documents", manifest_documents(&prep->progress));
+    failures |= json_object_set_new(root, "train", manifest_split(prep, TOKEN_TRAIN));
+    failures |= json_object_set_new(root, "val", manifest_split(prep, TOKEN_VAL));
+    return object_or_null(root, failures);
+}
+
+enum gt_status prepare_manifest_text(const struct prepare *prep, char **out)
+{
+    json_t *manifest = manifest_make(prep);
+    TRY(prepare_json_check(manifest, 0, "the manifest"));
+    const enum gt_status status = json_text(manifest, 2, out);
+    json_decref(manifest);
+    return status;
+}

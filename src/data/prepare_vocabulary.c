@@ -1,0 +1,157 @@
+/* The first of two readings, for a vocabulary that comes from the inputs: characters, or a byte-pair encoding.
+ *
+ * Characters are marked in a bitmap over all code points; pieces of text are counted by bpe_train.c.  The checksum of
+ * each file stays in the corpus, so that the second reading notices a file that changed.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/bpe_train.h"
+#include "data/prepare_internal.h"
+#include "data/utf8.h"
+
+struct learner {
+    struct prepare *prep;
+    unsigned char *seen; /* a bit per code point; chars only */
+    struct bpe_trainer *trainer;
+    bool open_line;
+};
+
+static void seen_set(struct learner *learner, uint32_t code_point)
+{
+    learner->seen[code_point / 8] |= (unsigned char)(1u << code_point % 8);
+}
+
+static bool seen_get(const struct learner *learner, uint32_t code_point)
+{
+    return ((unsigned)learner->seen[code_point / 8] >> code_point % 8 & 1u) != 0;
+}
+
+static enum gt_status text_refuse(const struct learner *learner, size_t offset, const char *why)
+{
+    bool is_line = false;
+    uint64_t at = 0;
+    const char *label = documents_place(learner->prep->documents, &at, &is_line);
+    if (is_line)
+        log_error("%s: line %" PRIu64 ": byte %zu of the text %s; --tokenizer=bytes takes any text", label, at, offset,
+                  why);
+    else
+        log_error("%s: byte %" PRIu64 " %s; --tokenizer=bytes takes any file", label, at + offset, why);
+    return GT_DATA;
+}
+
+static enum gt_status learn_chars(struct learner *learner, const struct document *document)
+{
+    for (size_t at = 0; at < document->count;) {
+        uint32_t code_point = 0;
+        const int length = utf8_decode((const unsigned char *)document->text + at, document->count - at, &code_point);
+        if (length <= 0)
+            return text_refuse(learner, at, "is not UTF-8");
+        if (code_point == 0)
+            return text_refuse(learner, at, "is zero, so this is no text");
+        seen_set(learner, code_point);
+        at += (size_t)length;
+    }
+    /* A newline may come between two documents. */
+    if (learner->prep->separator == PREPARE_SEPARATOR_NEWLINE && learner->open_line && !document->continues)
+        seen_set(learner, '\n');
+    if (document->count > 0)
+        learner->open_line = document->text[document->count - 1] != '\n';
+    return GT_OK;
+}
+
+static enum gt_status learn_all(struct learner *learner)
+{
+    struct prepare *prep = learner->prep;
+    struct document document;
+    bool found = false;
+    TRY(documents_next(prep->documents, &document, &found));
+    while (found) {
+        if (learner->trainer != NULL)
+            TRY(bpe_trainer_add(learner->trainer, document.text, document.count));
+        else
+            TRY(learn_chars(learner, &document));
+        prepare_told(prep, false);
+        TRY(documents_next(prep->documents, &document, &found));
+    }
+    return GT_OK;
+}
+
+static enum gt_status learn_finish_chars(const struct learner *learner)
+{
+    struct prepare *prep = learner->prep;
+    size_t count = 0;
+    void *memory = NULL;
+    for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
+        count += seen_get(learner, i);
+    assert(count >= 1);
+    TRY(hostmem_alloc(prep->mem, count, sizeof(uint32_t), "characters", &memory));
+    uint32_t *code_points = memory;
+    size_t next = 0;
+    for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
+        if (seen_get(learner, i))
+            code_points[next++] = i;
+    assert(next == count);
+    const enum gt_status status = tokenizer_create_chars(prep->mem, code_points, count, &prep->learned);
+    hostmem_free(prep->mem, code_points);
+    return status;
+}
+
+static enum gt_status learn_finish(const struct learner *learner)
+{
+    struct prepare *prep = learner->prep;
+    struct bpe_train_result result;
+    if (documents_state_get(prep->documents)->text_bytes == 0) {
+        log_error("INPUT %s%s: no text (%" PRIu64 " files, %" PRIu64 " of them skipped as binary)",
+                  prep->spec->inputs[0], prep->spec->input_count > 1 ? " ..." : "",
+                  documents_state_get(prep->documents)->file_count +
+                      documents_state_get(prep->documents)->skipped_count,
+                  documents_state_get(prep->documents)->skipped_count);
+        return GT_DATA;
+    }
+    if (learner->trainer == NULL)
+        return learn_finish_chars(learner);
+    TRY(bpe_trainer_finish(learner->trainer, prep->spec->vocab_size, &prep->learned, &result));
+    if (result.vocab_size < prep->spec->vocab_size)
+        log_note("the text has pairs for a vocabulary of %" PRId64 " only; %" PRId64 " were asked for",
+                 result.vocab_size, prep->spec->vocab_size);
+    return GT_OK;
+}
+
+static enum gt_status learner_open(struct learner *learner)
+{
+    struct prepare *prep = learner->prep;
+    void *memory = NULL;
+    if (prep->spec->tokenizer == TOKENIZER_BPE)
+        return bpe_trainer_create(prep->mem, &learner->trainer);
+    TRY(hostmem_alloc(prep->mem, UTF8_CODE_POINTS / 8, 1, "characters seen", &memory));
+    learner->seen = memory;
+    return GT_OK;
+}
+
+enum gt_status prepare_learn(struct prepare *prep)
+{
+    struct learner learner = {.prep = prep};
+    assert(prep->learns && prep->learned == NULL);
+    TRY(prepare_open_documents(prep, false));
+    enum gt_status status = learner_open(&learner);
+    if (status == GT_OK)
+        status = learn_all(&learner);
+    if (status == GT_OK)
+        status = learn_finish(&learner);
+    if (status == GT_OK) {
+        prep->done_before_bytes = documents_file_bytes(prep->documents);
+        memcpy(prep->first_inputs, prep->inputs, prep->spec->input_count * sizeof prep->inputs[0]);
+        const size_t known = prep->corpus->files[prep->corpus->file_count - 1].input + 1;
+        memcpy(prep->first_inputs, documents_inputs(prep->documents), known * sizeof prep->inputs[0]);
+    }
+    bpe_trainer_destroy(learner.trainer);
+    hostmem_free(prep->mem, learner.seen);
+    documents_destroy(prep->documents);
+    prep->documents = NULL;
+    if (status == GT_OK)
+        prepare_told(prep, true);
+    return status;
+}

@@ -1,0 +1,195 @@
+/* Kind "bpe" in gpt_tokenizer.json: reading, with every entry checked, and writing.
+ *
+ * What bpe.c cannot know, the file and the field, is said here; what only it knows, a missing id or byte, there.
+ */
+#include "data/tokenizer_bpe.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/bpe_alphabet.h"
+
+#define SPLIT_NAME "gpt2"
+
+static const char *const rank_names[] = {"merge", "token"};
+
+/* ---- reading ---- */
+
+struct bpe_reading {
+    const char *path;
+    const json_t *vocabulary, *special, *merges;
+    size_t vocab_size, special_count, merge_count;
+    struct bpe *bpe;
+};
+
+static enum gt_status refuse(const struct bpe_reading *reading, const char *field, size_t index, const char *what)
+{
+    log_error("%s: field \"%s\": entry %zu %s", reading->path, field, index, what);
+    return GT_DATA;
+}
+
+static enum gt_status array_get(const json_t *root, const char *path, const char *name, size_t max, const json_t **out,
+                                size_t *out_count)
+{
+    const json_t *array = json_object_get(root, name);
+    if (!json_is_array(array) || json_array_size(array) > max) {
+        log_error("%s: field \"%s\": expected a list of at most %zu, found %s of %zu", path, name, max,
+                  json_is_array(array) ? "one" : "none, or something", json_array_size(array));
+        return GT_DATA;
+    }
+    *out = array;
+    *out_count = json_array_size(array);
+    return GT_OK;
+}
+
+static enum gt_status token_read(struct bpe_reading *reading, size_t id, bool special)
+{
+    const json_t *entry = json_array_get(reading->vocabulary, id);
+    char bytes[2 * BPE_TOKEN_BYTES_MAX];
+    size_t count = json_string_length(entry);
+    if (!json_is_string(entry) || count == 0 || count > sizeof bytes)
+        return refuse(reading, "vocabulary", id, "is no text of 1 to 1024 bytes");
+    if (special)
+        memcpy(bytes, json_string_value(entry), count);
+    else if (!bpe_alphabet_read(json_string_value(entry), count, bytes, &count))
+        return refuse(reading, "vocabulary", id, "has a character that is not of GPT-2's alphabet");
+    switch (bpe_add_token(reading->bpe, (int32_t)id, bytes, count, special)) {
+    case BPE_ADDED:
+        break;
+    case BPE_TEXT_TAKEN:
+        return refuse(reading, "vocabulary", id, "is there twice");
+    case BPE_ID_TAKEN:
+    case BPE_TEXT_BAD:
+        return refuse(reading, "vocabulary", id, "is no text of 1 to 1024 bytes");
+    }
+    return GT_OK;
+}
+
+static enum gt_status vocabulary_read(struct bpe_reading *reading)
+{
+    size_t next = 0; /* in the list of special tokens, which ascends */
+    for (size_t id = 0; id < reading->vocab_size; id++) {
+        const json_t *entry = json_array_get(reading->special, next);
+        const bool special = json_is_integer(entry) && json_integer_value(entry) == (json_int_t)id;
+        next += special;
+        TRY(token_read(reading, id, special));
+    }
+    if (next != reading->special_count)
+        return refuse(reading, "special", next, "is no id of the vocabulary above the one before it");
+    return GT_OK;
+}
+
+static enum gt_status merge_id(const struct bpe_reading *reading, size_t index, int32_t *out)
+{
+    const json_t *entry = json_array_get(reading->merges, index);
+    const json_int_t value = json_is_integer(entry) ? json_integer_value(entry) : -1;
+    if (value < 0 || value >= (json_int_t)reading->vocab_size)
+        return refuse(reading, "merges", index, "is no id of the vocabulary");
+    *out = (int32_t)value;
+    return GT_OK;
+}
+
+static enum gt_status merges_read(struct bpe_reading *reading)
+{
+    for (size_t i = 0; i + 1 < reading->merge_count; i += 2) {
+        int32_t left = 0, right = 0;
+        TRY(merge_id(reading, i, &left));
+        TRY(merge_id(reading, i + 1, &right));
+        if (!bpe_add_merge(reading->bpe, left, right))
+            return refuse(reading, "merges", i, "and the one behind it make no token of the vocabulary");
+    }
+    if (reading->merge_count % 2 != 0)
+        return refuse(reading, "merges", reading->merge_count - 1, "has no other behind it");
+    return GT_OK;
+}
+
+static enum gt_status contents_read(struct bpe_reading *reading)
+{
+    TRY(vocabulary_read(reading));
+    TRY(merges_read(reading));
+    return bpe_finish(reading->bpe, reading->path);
+}
+
+static enum gt_status names_read(const json_t *root, const char *path, enum bpe_rank *out)
+{
+    const char *split = NULL, *rank = NULL;
+    TRY(json_get_string(root, path, "split", &split));
+    TRY(json_get_string(root, path, "rank", &rank));
+    const bool merge = strcmp(rank, rank_names[BPE_RANK_MERGE]) == 0;
+    if (strcmp(split, SPLIT_NAME) != 0 || (!merge && strcmp(rank, rank_names[BPE_RANK_TOKEN]) != 0)) {
+        log_error("%s: split \"%s\", rank \"%s\"; this release has split \"gpt2\", ranks \"merge\" and \"token\"", path,
+                  split, rank);
+        return GT_UNSUPPORTED;
+    }
+    *out = merge ? BPE_RANK_MERGE : BPE_RANK_TOKEN;
+    return GT_OK;
+}
+
+enum gt_status tokenizer_bpe_read(struct hostmem *mem, const json_t *root, const char *path, struct bpe **out)
+{
+    struct bpe_reading reading = {.path = path};
+    enum bpe_rank rank = BPE_RANK_MERGE;
+    size_t text_bytes = 0;
+    TRY(names_read(root, path, &rank));
+    TRY(array_get(root, path, "vocabulary", BPE_VOCAB_MAX, &reading.vocabulary, &reading.vocab_size));
+    TRY(array_get(root, path, "special", BPE_VOCAB_MAX, &reading.special, &reading.special_count));
+    if (rank == BPE_RANK_MERGE)
+        TRY(array_get(root, path, "merges", 2 * (size_t)BPE_MERGES_MAX, &reading.merges, &reading.merge_count));
+    if (reading.vocab_size == 0)
+        return refuse(&reading, "vocabulary", 0, "is missing");
+    for (size_t i = 0; i < reading.vocab_size; i++)
+        text_bytes += json_string_length(json_array_get(reading.vocabulary, i));
+    if (text_bytes > BPE_TEXT_BYTES_MAX) {
+        log_error("%s: field \"vocabulary\": %zu bytes of text, at most %zu", path, text_bytes, BPE_TEXT_BYTES_MAX);
+        return GT_DATA;
+    }
+    const struct bpe_spec spec = {.vocab_size = reading.vocab_size,
+                                  .text_bytes = text_bytes,
+                                  .merge_count = reading.merge_count / 2,
+                                  .rank = rank};
+    TRY(bpe_create(mem, &spec, &reading.bpe));
+    const enum gt_status status = contents_read(&reading);
+    if (status == GT_OK)
+        *out = reading.bpe;
+    else
+        bpe_destroy(reading.bpe);
+    return status;
+}
+
+/* ---- writing ---- */
+
+json_t *tokenizer_bpe_token(const struct bpe *bpe, int32_t id)
+{
+    const char *bytes = NULL;
+    char text[2 * BPE_TOKEN_BYTES_MAX];
+    const size_t count = bpe_token(bpe, id, &bytes);
+    if (bpe_is_special(bpe, id))
+        return json_stringn(bytes, count);
+    return json_stringn(text, bpe_alphabet_write(bytes, count, text));
+}
+
+bool tokenizer_bpe_write(const struct bpe *bpe, json_t *root)
+{
+    size_t special_count, merge_count;
+    const int32_t *specials = bpe_specials(bpe, &special_count);
+    const struct bpe_merge *merges = bpe_merges(bpe, &merge_count);
+    json_t *vocabulary = json_array(), *special = json_array(), *pairs = json_array();
+    int failures = json_object_set_new(root, "split", json_string(SPLIT_NAME));
+    failures |= json_object_set_new(root, "rank", json_string(rank_names[bpe_rank_of(bpe)]));
+    for (size_t id = 0; id < bpe_vocab_size(bpe); id++)
+        failures |= json_array_append_new(vocabulary, tokenizer_bpe_token(bpe, (int32_t)id));
+    for (size_t i = 0; i < special_count; i++)
+        failures |= json_array_append_new(special, json_integer(specials[i]));
+    for (size_t i = 0; i < merge_count; i++) {
+        failures |= json_array_append_new(pairs, json_integer(merges[i].left));
+        failures |= json_array_append_new(pairs, json_integer(merges[i].right));
+    }
+    failures |= json_object_set_new(root, "vocabulary", vocabulary);
+    failures |= json_object_set_new(root, "special", special);
+    if (bpe_rank_of(bpe) == BPE_RANK_MERGE)
+        failures |= json_object_set_new(root, "merges", pairs);
+    else
+        json_decref(pairs);
+    return failures == 0;
+}

@@ -1,0 +1,176 @@
+/* A bpe tokenizer as Hugging Face's files.
+ *
+ * tokenizer.json says all; vocab.json and merges.txt are the older pair, which the GPT-2 classes of transformers read.
+ * Texts are in GPT-2's alphabet, special tokens as they are.
+ */
+#include "data/tokenizer_export.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "data/bpe.h"
+#include "data/bpe_alphabet.h"
+#include "data/tokenizer_bpe.h"
+
+static const char *const names[] = {"tokenizer.json", "vocab.json", "merges.txt"};
+_Static_assert(sizeof names / sizeof names[0] == TOKENIZER_EXPORT_COUNT, "a name for every file");
+
+const char *tokenizer_export_name(enum tokenizer_export file)
+{
+    assert((size_t)file < TOKENIZER_EXPORT_COUNT);
+    return names[file];
+}
+
+bool tokenizer_export_possible(const struct tokenizer *tokenizer)
+{
+    const struct bpe *bpe = tokenizer_bpe(tokenizer);
+    return bpe != NULL && bpe_rank_of(bpe) == BPE_RANK_MERGE;
+}
+
+/* NULL, here and below, when memory ran out. */
+static json_t *vocab_json(const struct bpe *bpe)
+{
+    json_t *vocab = json_object();
+    int failures = 0;
+    for (size_t id = 0; id < bpe_vocab_size(bpe); id++) {
+        json_t *text = tokenizer_bpe_token(bpe, (int32_t)id);
+        const char *key = json_string_value(text);
+        failures |= key == NULL || json_object_set_new(vocab, key, json_integer((json_int_t)id)) != 0;
+        json_decref(text);
+    }
+    if (failures == 0)
+        return vocab;
+    json_decref(vocab);
+    return NULL;
+}
+
+/* "LEFT RIGHT" and a terminator; returns the length. */
+static size_t merge_text(const struct bpe *bpe, const struct bpe_merge *merge,
+                         char out[static 4 * BPE_TOKEN_BYTES_MAX + 2])
+{
+    const char *bytes = NULL;
+    size_t count = bpe_token(bpe, merge->left, &bytes);
+    size_t length = bpe_alphabet_write(bytes, count, out);
+    out[length++] = ' ';
+    count = bpe_token(bpe, merge->right, &bytes);
+    length += bpe_alphabet_write(bytes, count, out + length);
+    out[length] = '\0';
+    return length;
+}
+
+static json_t *merges_json(const struct bpe *bpe)
+{
+    char text[4 * BPE_TOKEN_BYTES_MAX + 2];
+    size_t count = 0;
+    const struct bpe_merge *merges = bpe_merges(bpe, &count);
+    json_t *list = json_array();
+    int failures = 0;
+    for (size_t i = 0; i < count; i++) {
+        const size_t length = merge_text(bpe, &merges[i], text);
+        failures |= json_array_append_new(list, json_stringn(text, length));
+    }
+    if (failures == 0)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *added_json(const struct bpe *bpe)
+{
+    size_t count = 0;
+    const int32_t *specials = bpe_specials(bpe, &count);
+    json_t *list = json_array();
+    int failures = 0;
+    for (size_t i = 0; i < count; i++)
+        failures |=
+            json_array_append_new(list, json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", specials[i], "content",
+                                                  tokenizer_bpe_token(bpe, specials[i]), "single_word", 0, "lstrip", 0,
+                                                  "rstrip", 0, "normalized", 0, "special", 1));
+    if (failures == 0)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *all_json(const struct bpe *bpe)
+{
+    json_t *model =
+        json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
+                  "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
+                  0, "vocab", vocab_json(bpe), "merges", merges_json(bpe));
+    json_t *split = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1,
+                              "use_regex", 1);
+    /* A null among the arguments makes json_pack() release the others and fail. */
+    return json_pack("{s:s, s:n, s:n, s:o, s:n, s:O, s:n, s:o, s:o}", "version", "1.0", "truncation", "padding",
+                     "added_tokens", added_json(bpe), "normalizer", "pre_tokenizer", split, "post_processor", "decoder",
+                     split, "model", model);
+}
+
+static enum gt_status out_of_memory(const struct bpe *bpe, enum tokenizer_export file)
+{
+    log_error("out of memory: %s of %zu tokens", names[file], bpe_vocab_size(bpe));
+    return GT_NO_MEMORY;
+}
+
+static enum gt_status merges_txt(const struct bpe *bpe, char **out, size_t *out_count)
+{
+    static const char head[] = "#version: 0.2\n";
+    char line[4 * BPE_TOKEN_BYTES_MAX + 2];
+    size_t count = 0, size_bytes = sizeof head;
+    const struct bpe_merge *merges = bpe_merges(bpe, &count);
+    for (size_t i = 0; i < count; i++)
+        size_bytes += merge_text(bpe, &merges[i], line) + 1;
+    char *text = malloc(size_bytes);
+    if (text == NULL)
+        return out_of_memory(bpe, TOKENIZER_EXPORT_MERGES);
+    size_t at = sizeof head - 1;
+    memcpy(text, head, at);
+    for (size_t i = 0; i < count; i++) {
+        const size_t length = merge_text(bpe, &merges[i], line);
+        memcpy(text + at, line, length);
+        at += length;
+        text[at++] = '\n';
+    }
+    text[at] = '\0';
+    assert(at + 1 == size_bytes);
+    *out = text;
+    *out_count = at;
+    return GT_OK;
+}
+
+enum gt_status tokenizer_export_text(const struct tokenizer *tokenizer, enum tokenizer_export file, char **out,
+                                     size_t *out_count)
+{
+    assert(tokenizer_export_possible(tokenizer));
+    const struct bpe *bpe = tokenizer_bpe(tokenizer);
+    if (file == TOKENIZER_EXPORT_MERGES)
+        return merges_txt(bpe, out, out_count);
+    json_t *root = file == TOKENIZER_EXPORT_VOCAB ? vocab_json(bpe) : all_json(bpe);
+    if (root == NULL)
+        return out_of_memory(bpe, file);
+    const enum gt_status status = json_text(root, 0, out);
+    json_decref(root);
+    if (status == GT_OK)
+        *out_count = strlen(*out);
+    return status;
+}
+
+enum gt_status tokenizer_export_save(const struct tokenizer *tokenizer, const char *folder)
+{
+    for (int file = 0; file < TOKENIZER_EXPORT_COUNT; file++) {
+        char path[FILE_PATH_MAX];
+        char *text = NULL;
+        size_t count = 0;
+        TRY(file_join(path, folder, names[file]));
+        TRY(tokenizer_export_text(tokenizer, (enum tokenizer_export)file, &text, &count));
+        const enum gt_status status = file_replace(path, text, count);
+        free(text);
+        TRY(status);
+    }
+    return GT_OK;
+}

@@ -1,0 +1,28 @@
+/* A bpe tokenizer as Hugging Face's files: tokenizer.json, vocab.json, merges.txt. */
+#ifndef GPT_TRAIN_DATA_TOKENIZER_EXPORT_H
+#define GPT_TRAIN_DATA_TOKENIZER_EXPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+#include "data/tokenizer.h"
+
+enum tokenizer_export {
+    TOKENIZER_EXPORT_JSON,
+    TOKENIZER_EXPORT_VOCAB,
+    TOKENIZER_EXPORT_MERGES,
+    TOKENIZER_EXPORT_COUNT
+};
+
+/* "tokenizer.json", "vocab.json", "merges.txt". */
+const char *tokenizer_export_name(enum tokenizer_export file);
+/* True for kind bpe with a list of merges: what tiktoken's files hold has none. */
+bool tokenizer_export_possible(const struct tokenizer *tokenizer);
+/* The content of one of them, to free(), where that is possible.  Errors: GT_NO_MEMORY. */
+enum gt_status tokenizer_export_text(const struct tokenizer *tokenizer, enum tokenizer_export file, char **out,
+                                     size_t *out_count);
+/* All three into `folder`, each replaced atomically.  Errors: GT_NO_MEMORY, GT_IO. */
+enum gt_status tokenizer_export_save(const struct tokenizer *tokenizer, const char *folder);
+
+#endif

@@ -1,0 +1,37 @@
+/* Reading the vocabularies of others: byte-level BPE with GPT-2's split, and nothing else.
+ *
+ *   tokenizer.json                Hugging Face tokenizers
+ *   vocab.bpe + encoder.json      OpenAI's GPT-2
+ *   merges.txt + vocab.json       the same under Hugging Face's names
+ *   NAME.tiktoken                 lines "BASE64 RANK"; <|endoftext|> gets the id behind the last
+ *
+ * Every file is untrusted: sizes are limited, every entry is checked, and one line names the file and the field or line.
+ */
+#ifndef GPT_TRAIN_DATA_TOKENIZER_IMPORT_H
+#define GPT_TRAIN_DATA_TOKENIZER_IMPORT_H
+
+#include <stddef.h>
+
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "data/tokenizer.h"
+
+#define TOKENIZER_IMPORT_BYTES_MAX ((size_t)64 << 20)
+
+/* `path` is one of these files (a pair is found from either half), a gpt_tokenizer.json, or a folder that holds one of
+ * them; in a folder gpt_tokenizer.json comes first, then the order above.  Errors: GT_USAGE (no such file, or a folder
+ * without any), GT_DATA, GT_UNSUPPORTED (another kind of tokenizer: the field is named), GT_IO, GT_NO_MEMORY. */
+enum gt_status tokenizer_import(struct hostmem *mem, const char *path, struct tokenizer **out);
+/* True when the folder holds something for tokenizer_import(). */
+bool tokenizer_import_folder(const char *folder);
+
+/* The parts, on texts: what tokenizer_import() does once it has read the files.  The paths are for messages. */
+enum gt_status tokenizer_import_json(struct hostmem *mem, const char *text, size_t count, const char *path,
+                                     struct tokenizer **out);
+enum gt_status tokenizer_import_pair(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *vocab_path,
+                                     const char *merges, size_t merges_count, const char *merges_path,
+                                     struct tokenizer **out);
+enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const char *text, size_t count, const char *path,
+                                         struct tokenizer **out);
+
+#endif

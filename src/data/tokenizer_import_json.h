@@ -1,0 +1,16 @@
+/* The JSON half of tokenizer_import.h. */
+#ifndef GPT_TRAIN_DATA_TOKENIZER_IMPORT_JSON_H
+#define GPT_TRAIN_DATA_TOKENIZER_IMPORT_JSON_H
+
+#include <stddef.h>
+
+#include "base/hostmem.h"
+#include "base/status.h"
+#include "data/bpe.h"
+
+/* A map of texts to ids (encoder.json, vocab.json) as a vocabulary with room for `merge_count` merges, not finished;
+ * BPE_EOT_TEXT is special.  Errors: GT_DATA, GT_NO_MEMORY. */
+enum gt_status tokenizer_import_vocab(struct hostmem *mem, const char *text, size_t count, const char *path,
+                                      size_t merge_count, struct bpe **out);
+
+#endif

@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+"""gpt-prepare's inputs: JSONL, archives in archives, standard input, documents and their separators, the split by
+document, copies, shards; and every bad input, each of which must give one line that names the place.
+
+Needs GPT_PREPARE, the path of the program.  Prints "checks: P passed, F failed, S skipped".
+"""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+PREPARE = os.environ["GPT_PREPARE"]
+passed = failed = skipped = 0
+
+
+def check(name, good, what=""):
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAIL {name}: {what}", file=sys.stderr)
+
+
+def skip(name, why):
+    global skipped
+    skipped += 1
+    print(f"SKIP {name}: {why}")
+
+
+def prepare(*arguments, stdin=b"", out="out", clean=True):
+    if clean:
+        shutil.rmtree(out, ignore_errors=True)
+    return subprocess.run([PREPARE, f"--out-dir={out}", *arguments], input=stdin, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=120, check=False)
+
+
+def ids(path):
+    """The tokens of a file of either format."""
+    with open(path, "rb") as file:
+        data = file.read()
+    magic = struct.unpack("<i", data[:4])[0] if len(data) >= 4 else 0
+    if magic in (20240520, 20240801):
+        count = struct.unpack("<i", data[8:12])[0]
+        data = data[1024:]
+        width = 2 if magic == 20240520 else 4
+        assert len(data) == width * count, path
+    else:
+        width = 2
+    return list(struct.unpack("<%d%s" % (len(data) // width, "H" if width == 2 else "I"), data))
+
+
+def text(split="train", out="out"):
+    """A split as bytes; of the tokenizer bytes only."""
+    names = sorted(name for name in os.listdir(out) if name.startswith(split) and name.endswith(".bin"))
+    return b"".join(bytes(ids(os.path.join(out, name))) for name in names)
+
+
+def both(out="out"):
+    return text("train", out) + text("val", out)
+
+
+def good(name, expected, *arguments, stdin=b""):
+    """Bytes, split by position: what comes out must be `expected`."""
+    result = prepare("--val-split=position", *arguments, stdin=stdin)
+    found = both() if result.returncode == 0 else None
+    check(name, found == expected, f"status {result.returncode}, {found!r:.200}, {result.stderr.decode()!r:.300}")
+    return result
+
+
+def refused(name, status, words, *arguments, stdin=b""):
+    """One line on standard error with all the words; no data set, and nothing left beside."""
+    result = prepare(*arguments, stdin=stdin)
+    lines = result.stderr.decode(errors="replace").splitlines()
+    check(name, result.returncode == status and len(lines) == 1 and all(word in lines[0] for word in words)
+          and not result.stdout and not os.path.exists("out"),
+          f"status {result.returncode}, {lines}, {os.path.exists('out')}")
+
+
+def write(name, data):
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with open(name, "wb") as file:
+        file.write(data if isinstance(data, bytes) else data.encode())
+    return name
+
+
+def tar_of(members, name=None, mode="w", **kinds):
+    """A tar archive of (name, content); kinds gives tar's type for some names."""
+    memory = io.BytesIO()
+    with tarfile.open(fileobj=memory, mode=mode) as archive:
+        for member, content in members:
+            info = tarfile.TarInfo(member)
+            content = content if isinstance(content, bytes) else content.encode()
+            info.size = len(content)
+            info.type = kinds.get(member, tarfile.REGTYPE)
+            if info.type != tarfile.REGTYPE:
+                info.size, info.linkname = 0, "../../etc/passwd"
+            archive.addfile(info, io.BytesIO(content))
+    data = memory.getvalue()
+    return write(name, data) if name else data
+
+
+def jsonl(*texts):
+    return "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(texts))
+
+
+def test_jsonl():
+    write("a.jsonl", jsonl("first", "second\n", "", "thïrd \U0001f600", "a\u0000b"))
+    expected = "first\nsecond\nthïrd \U0001f600\na\0b".encode()
+    result = good("jsonl", expected, "a.jsonl")
+    check("jsonl_counts", b"4 documents, and 1 empty" in result.stdout, result.stdout)
+    check("jsonl_zero_is_said", b"1 documents hold zero bytes" in result.stderr, result.stderr)
+    good("jsonl_crlf_and_blank_lines", b"a\nb", "b.jsonl" if write(
+        "b.jsonl", b'{"text":"a"}\r\n\n  \n{"text":"b"}') else "")
+    write("c.ndjson", '{"content": {"x": [1, 2]}, "body": "yes"}\n')
+    good("jsonl_field", b"yes", "--field=body", "c.ndjson")
+    good("jsonl_on_stdin", b"x\ny", "--format=jsonl", "-", stdin=jsonl("x", "y").encode())
+    good("jsonl_as_text", b'{"text": 1}\n', "--format=text", write("d.jsonl", '{"text": 1}\n'))
+    for name, line, words in [
+            ("syntax", "{\"text\": \"a\"", ["not valid JSON"]), ("missing", '{"txt": "a"}', ["\"text\" is missing"]),
+            ("number", '{"text": 3}', ["expected a string, found a number"]),
+            ("null", '{"text": null}', ["found null"]), ("list", '["text"]', ["expected an object, found a list"]),
+            ("twice", '{"text": "a", "text": "b"}', ["duplicate"]), ("after", '{"text": "a"} x', ["not valid JSON"]),
+            ("deep", "[" * 100000, ["not valid JSON"]), ("latin1", b'{"text": "caf\xe9"}', ["not valid JSON"])]:
+        line = line if isinstance(line, bytes) else line.encode()
+        write("bad.jsonl", jsonl("good").encode() + b"\n" + line + b"\n" + jsonl("more").encode())
+        refused(f"jsonl_{name}", 2, ["bad.jsonl: line 3: "] + words, "bad.jsonl")
+        result = good(f"jsonl_{name}_skipped", b"good\nmore", "--bad-lines=skip", "bad.jsonl")
+        check(f"jsonl_{name}_counted", b"1 bad lines" in result.stderr and b"line 3: skipped" in result.stderr,
+              result.stderr)
+    write("long.jsonl", jsonl("good", "x" * (17 << 20), "more"))
+    refused("jsonl_too_long", 2, ["long.jsonl: line 2: longer than 16777216 bytes"], "long.jsonl")
+    good("jsonl_too_long_skipped", b"good\nmore", "--bad-lines=skip", "long.jsonl")
+
+
+def test_archives():
+    body = [("b.txt", "second\n"), ("a/c.txt", "third")]
+    plain = tar_of(body)
+    expected = b"second\nthird"
+    write("one.txt.gz", gzip.compress(b"one text"))
+    good("gz", b"one text", "one.txt.gz")
+    good("gz_of_two_parts", b"one text", write("two.gz", gzip.compress(b"one ") + gzip.compress(b"text")))
+    good("bz2", b"one text", write("one.txt.bz2", bz2.compress(b"one text")))
+    good("xz", b"one text", write("one.txt.xz", lzma.compress(b"one text")))
+    good("gz_jsonl", b"a\nb", write("j.jsonl.gz", gzip.compress(jsonl("a", "b").encode())))
+    good("tar", expected, write("x.tar", plain))
+    for ending, pack in [("tar.gz", gzip.compress), ("tgz", gzip.compress), ("tar.bz2", bz2.compress),
+                         ("tar.xz", lzma.compress), ("txz", lzma.compress)]:
+        good(f"archive_{ending}", expected, write("x." + ending, pack(plain)))
+    if shutil.which("zstd"):
+        zstd = lambda data: subprocess.run(["zstd", "-q", "-c"], input=data, stdout=subprocess.PIPE, check=True).stdout
+        good("archive_tar.zst", expected, write("x.tar.zst", zstd(plain)))
+        good("zst", b"one text", write("one.txt.zst", zstd(b"one text")))
+    else:
+        skip("prepare_zstd", "no zstd program to make one with")
+    # OpenWebText's shape: a tar.xz of folders with .xz files that are tars of texts.
+    inner = [lzma.compress(tar_of([(f"{i}-{k}.txt", f"document {i} {k}\n") for k in range(3)])) for i in range(2)]
+    tar_of([("openwebtext/urlsf_subset%02d-1_data.xz" % i, data) for i, data in enumerate(inner)], "owt.tar",
+           "w")
+    write("owt.tar.xz", lzma.compress(open("owt.tar", "rb").read()))
+    documents = [f"document {i} {k}\n" for i in range(2) for k in range(3)]
+    good("openwebtext", "".join(documents).encode(), "owt.tar.xz")
+    result = prepare("--val-fraction=0.5", "--seed=5", "owt.tar.xz")
+    check("openwebtext_by_document", result.returncode == 0 and sorted(both().decode().splitlines()) ==
+          sorted("".join(documents).splitlines()) and text("val") not in "".join(documents).encode()[-40:],
+          result.stderr)
+    tar_of([("a.txt", "text"), ("link", ""), ("dir", ""), (".hidden", "no"), ("x/.git/y", "no"), ("bin", b"\0\1"),
+            ("fifo", ""), ("./b.jsonl", jsonl("from json"))], "mixed.tar", link=tarfile.SYMTYPE, dir=tarfile.DIRTYPE,
+           fifo=tarfile.FIFOTYPE)
+    result = good("tar_of_all_sorts", b"text\nfrom json", "mixed.tar")
+    check("tar_binary_member_is_said", b"mixed.tar: member bin: skipped: byte 0" in result.stderr, result.stderr)
+    write("tree/a.txt", "one\n")
+    write("tree/b.txt.gz", gzip.compress(b"two\n"))
+    write("tree/c.jsonl", jsonl("three"))
+    good("folder_of_all_sorts", b"one\ntwo\nthree", "tree")
+    good("several_inputs_keep_their_order", b"one text\nzz\none\ntwo\nthree", "one.txt.gz", "-", "tree", stdin=b"zz")
+
+
+def test_bad_archives():
+    plain = tar_of([("a.txt", "some text " * 200), ("b.txt", "more")])
+    refused("gz_that_is_none", 2, ["fake.gz", "neither compressed nor a tar"], write("fake.gz", "plain text"))
+    refused("gz_empty", 2, ["e.gz", "empty"], write("text.txt", "some text"), write("e.gz", b""))
+    refused("tar_that_is_none", 2, ["fake.tar", "neither"], write("fake.tar", "x" * 2000))
+    for name in ("../x", "a/../../x", "/etc/x", "a/.."):
+        tar_of([("good.txt", "text"), (name, "evil")], "evil.tar")
+        refused(f"member_{name}", 2, ["evil.tar: member " + name, ".."], "evil.tar")
+    tar_of([("inner.tar", tar_of([("../x", "evil")]))], "evil2.tar")
+    refused("member_of_member", 2, ["evil2.tar: member inner.tar: member ../x"], "evil2.tar")
+    deep = b"text"
+    for i in range(6):
+        deep = tar_of([(f"level{i}.tar" if i else "text.txt", deep)])
+    refused("too_deep", 2, ["deep.tar", "depth"], write("deep.tar", deep))
+    damaged = bytearray(gzip.compress(bytes(range(1, 256)) * 400))
+    damaged[len(damaged) // 2] ^= 0x55
+    refused("damaged_gz", 2, ["damaged.gz", "broken"], write("damaged.gz", bytes(damaged)))
+    inner = gzip.compress(" ".join(str(i * i) for i in range(1000)).encode())
+    tar_of([("in.txt.gz", inner[:len(inner) // 2])], "cut_inside.tar")
+    refused("cut_inside_a_tar", 2, ["cut_inside.tar: member in.txt.gz", "broken"], "cut_inside.tar")
+    # Cut short anywhere, a compressed archive is never taken for a whole one.
+    silent = []
+    for ending, pack in [("tar.gz", gzip.compress), ("tar.xz", lzma.compress), ("tar.bz2", bz2.compress)]:
+        data = pack(plain)
+        for length in sorted({1, 2, 5, 9, 10, 12, 13, len(data) - 1, len(data) - 4, len(data) - 9} |
+                             set(range(20, len(data), max(1, len(data) // 12)))):
+            write("cut." + ending, data[:length])
+            result = prepare("cut." + ending)
+            if result.returncode != 2 or len(result.stderr.splitlines()) != 1 or os.path.exists("out"):
+                silent.append((ending, length, len(data), result.returncode, result.stderr))
+    check("cut_archives", not silent, silent[:3])
+    data = tar_of([("a.txt", "x" * 3000)])
+    for length in (700, 1000, 3000):
+        refused(f"cut_tar_{length}", 2, ["cut.tar", "broken"], write("cut.tar", data[:length]))
+
+
+def test_documents():
+    write("t.txt", "one\n\ntwo\nlines\n\n\n\nfour")
+    expected = b"one\n\ntwo\nlines\n\n\n\nfour"
+    result = good("blank_line", expected, "--documents=blank-line", "--document-separator=none", "t.txt")
+    check("blank_line_count", b"4 documents" in result.stdout, result.stdout)
+    good("end_of_text", b"one\ntwo\n", "--documents=end-of-text",
+         write("m.txt", "one\n<|endoftext|>\ntwo\n<|endoftext|>\n"))
+    refused("no_eot", 2, ["--document-separator=after", "no end-of-text"], "--document-separator=after", "t.txt")
+    arguments = ["--tokenizer=train", "--vocab-size=257", "--val-split=position", "--val-fraction=0.000001"]
+    bytes_of = {}
+    for separator in ("none", "before", "between", "after"):
+        result = prepare(*arguments, "--documents=blank-line", f"--document-separator={separator}", "t.txt")
+        bytes_of[separator] = ids("out/train.bin") + ids("out/val.bin")
+    one, eot = bytes_of["none"], 256
+    parts = [one[:5], one[5:5 + 11], one[16:18], one[18:]]
+    joined = {"before": sum(([eot] + part for part in parts), []),
+              "after": sum((part + [eot] for part in parts), []),
+              "between": sum(([eot] + part for part in parts), [])[1:]}
+    for separator, expected in joined.items():
+        check(f"separator_{separator}", bytes_of[separator] == expected, bytes_of[separator])
+    prepare(*arguments, "t.txt")
+    check("single_text_has_no_separator", ids("out/train.bin") + ids("out/val.bin") == one)
+    prepare(*arguments, "--val-split=document", "--val-fraction=0.5", "--documents=blank-line", "t.txt")
+    check("separator_auto_is_after", ids("out/train.bin")[-1] == eot and ids("out/val.bin")[-1] == eot)
+
+
+def test_split_and_copies():
+    texts = [f"document number {i} {i * i}\n" for i in range(400)]
+    write("s.jsonl", jsonl(*texts))
+    for seed in (1, 2):
+        prepare(f"--seed={seed}", "--val-fraction=0.25", "s.jsonl", out=f"seed{seed}")
+    first = [text(split, "seed1").decode().splitlines(True) for split in ("train", "val")]
+    check("split_holds_all", sorted(first[0] + first[1]) == sorted(texts))
+    check("split_fraction", 60 <= len(first[1]) <= 140, len(first[1]))
+    check("split_keeps_order", first[0] == [t for t in texts if t in set(first[0])])
+    check("split_by_seed", text("val", "seed1") != text("val", "seed2"))
+    # A document goes where it goes, whatever stands around it.
+    write("s2.jsonl", jsonl(*(texts[200:] + ["another\n"] + texts[:200])))
+    prepare("--seed=1", "--val-fraction=0.25", "s2.jsonl", out="moved")
+    check("split_by_content", set(text("val", "moved").decode().splitlines(True)) - {"another\n"} == set(first[1]))
+    write("copies.jsonl", jsonl("a", "b", "a", "c", "b", "a "))
+    result = good("dedup", b"a\nb\nc\na ", "--dedup", "copies.jsonl")
+    check("dedup_is_said", b"2 exact copies" in result.stdout, result.stdout)
+    good("dedup_across_files", b"a\nb\nc\na ", "--dedup", "copies.jsonl", "copies.jsonl")
+    refused("no_val", 2, ["copies.jsonl", "6 documents", "0 to validate"], "--val-fraction=0.0000001", "copies.jsonl")
+
+
+def test_shards():
+    data = bytes(range(256)) * 40
+    write("data.bin", data)
+    for shard, fraction in [(1000, 0.1), (10240, 0.5), (1, 0.9), (3333, 0.3)]:
+        if shard == 1:
+            data = data[:300]
+            write("data.bin", data)
+        result = prepare(f"--shard-tokens={shard}", f"--val-fraction={fraction}", "data.bin")
+        manifest = json.load(open("out/manifest.json", encoding="utf-8"))
+        train = int(len(data) * (1 - fraction))
+        check(f"shards_{shard}", result.returncode == 0 and both() == data and len(text("train")) == train and
+              manifest["train"]["tokens"] == train, (result.stderr, len(text("train")), train))
+        check(f"shards_{shard}_sizes", all(entry["size_bytes"] == os.path.getsize("out/" + entry["file"]) and
+                                            entry["tokens"] <= shard for split in ("train", "val")
+                                            for entry in manifest[split]["files"]))
+    # A data set that replaces another leaves none of its files.
+    prepare("data.bin", clean=False)
+    check("shards_replaced", sorted(os.listdir("out")) ==
+          ["gpt_tokenizer.json", "manifest.json", "train.bin", "val.bin"], os.listdir("out"))
+    prepare("--tokenizer=train", "--vocab-size=300", write("words.txt", "some words and some more\n" * 50), clean=False)
+    check("exports_there", os.path.exists("out/tokenizer.json") and os.path.exists("out/merges.txt"))
+    prepare("--shard-tokens=50", "data.bin", clean=False)
+    check("files_replaced", "train.bin" not in os.listdir("out") and "tokenizer.json" not in os.listdir("out"),
+          os.listdir("out"))
+
+
+def test_stdin_and_bytes():
+    good("stdin", b"from a pipe", "-", stdin=b"from a pipe")
+    result = prepare("--tokenizer=chars", "--val-fraction=0.5", "-", stdin="zweimal gelesen ä".encode())
+    check("stdin_chars", result.returncode == 0 and b"vocab size: 12" in result.stdout, result.stdout)
+    check("stdin_copy_is_gone", sorted(os.listdir("out")) ==
+          ["gpt_tokenizer.json", "manifest.json", "train.bin", "val.bin"], os.listdir("out"))
+    result = subprocess.run([PREPARE, "-"], input=b"x", stderr=subprocess.PIPE, check=False)
+    check("stdin_needs_out_dir", result.returncode == 2 and b"--out-dir" in result.stderr, result.stderr)
+    refused("stdin_empty", 2, ["no text"], "-")
+    refused("stdin_twice", 2, ["once"], "-", "-", stdin=b"text")
+    bad = b"ok \xff\xfe \xe4\xb8 caf\xc3\xa9"
+    result = good("not_utf8_is_kept", bad, write("bad.txt", bad))
+    check("not_utf8_is_said", b"4 bytes in 1 documents are not UTF-8" in result.stderr, result.stderr)
+    refused("not_utf8_chars", 2, ["bad.txt: byte 3 is not UTF-8"], "--tokenizer=chars", "bad.txt")
+    write("z.jsonl", jsonl("fine", "a\u0000b"))
+    refused("zero_chars", 2, ["z.jsonl: line 2: byte 1 of the text is zero"], "--tokenizer=chars", "z.jsonl")
+    # Longer than a part and than a piece: comes back whole, with and without places to cut at.
+    for name, unit in [("words", b"word and word\n"), ("no_space", "ä".encode()), ("binary", b"\x80")]:
+        data = unit * ((35 << 20) // len(unit))
+        write("big.txt", data)
+        result = good(f"long_{name}", data, "--threads=3", "big.txt")
+        os.remove("big.txt")
+    refused("flag_seed", 2, ["--seed=-1"], "--seed=-1", "bad.txt")
+    refused("flag_shard", 2, ["--shard-tokens=0"], "--shard-tokens=0", "bad.txt")
+    refused("flag_vocab_size", 2, ["--vocab-size"], "--vocab-size=300", "bad.txt")
+    refused("flag_format", 2, ["auto, text, jsonl"], "--format=xml", "bad.txt")
+    refused("flag_dedup", 2, ["takes no value"], "--dedup=yes", "bad.txt")
+
+
+def main():
+    work = tempfile.mkdtemp(prefix="gpt-prepare-inputs-")
+    os.chdir(work)
+    try:
+        test_jsonl()
+        result = prepare(write("probe.gz", gzip.compress(b"text of a probe")))
+        if b"without libarchive" in result.stderr:
+            check("refused_without_libarchive", result.returncode == 2 and len(result.stderr.splitlines()) == 1)
+            skip("prepare_archives", "a build without libarchive")
+        else:
+            test_archives()
+            test_bad_archives()
+        test_documents()
+        test_split_and_copies()
+        test_shards()
+        test_stdin_and_bytes()
+    finally:
+        os.chdir("/")
+        shutil.rmtree(work)
+    print(f"checks: {passed} passed, {failed} failed, {skipped} skipped")
+    return 0 if failed == 0 and passed > 0 else 1
+
+
+sys.exit(main())

@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""gpt-prepare in bounded memory, on any number of threads, and through kill -9.
+
+  memory    the resident set stays below 256 MiB and does not grow with the input (8 and 64 MB)
+  threads   1, 2 and 5 threads write the same files
+  kills     killed at random moments again and again, then left alone: the same files as without a kill, byte for byte
+  full      a full disk leaves what can be gone on from
+  refusals  an unfinished run is not continued with other options or inputs; --restart begins anew
+Needs GPT_PREPARE, the path of the program.  Prints "checks: P passed, F failed, S skipped".
+"""
+
+import gzip
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PREPARE = os.environ["GPT_PREPARE"]
+MIB = 1 << 20
+RSS_MAX = 256 * MIB
+GROWTH_MAX = 8 * MIB
+SEED = int(os.environ.get("SEED", "1337"))
+passed = failed = skipped = 0
+
+
+def check(name, good, what=""):
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAIL {name}: {what}", file=sys.stderr)
+
+
+def skip(name, why):
+    global skipped
+    skipped += 1
+    print(f"SKIP {name}: {why}")
+
+
+def words(count, rng):
+    """`count` bytes of lines of made-up words, with characters of one to four bytes."""
+    stock = ["".join(rng.choice("etaoinshrdlu") for _ in range(rng.randint(1, 9))) for _ in range(3000)]
+    stock += ["größe", "naïve", "日本語", "😀"]
+    block = "\n".join(" ".join(rng.choices(stock, k=12)) for _ in range(4000)).encode() + b"\n"
+    return (block * (count // len(block) + 1))[:count].decode(errors="ignore").encode()
+
+
+def write_words(name, count, rng):
+    """A file of them, written in blocks: the kernel counts this process's memory towards a child's at its start."""
+    block = words(250000, rng)
+    with open(name, "wb") as file:
+        for _ in range(count // 250000):
+            file.write(block)
+
+
+def jsonl_of(count, rng):
+    lines = []
+    block = words(250000, rng).decode()
+    for i in range(count):
+        at = rng.randint(0, len(block) - 3000)
+        body = block[at:at + rng.randint(0, 3000)] if i % 7 else "the same every time"
+        lines.append(json.dumps({"text": body}))
+    return "\n".join(lines).encode() + b"\n"
+
+
+def start(arguments, out, stdin=None):
+    with open("stderr", "wb") as stderr:
+        return subprocess.Popen([PREPARE, f"--out-dir={out}", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
+                                stdin=open(stdin, "rb") if stdin else subprocess.DEVNULL)
+
+
+def stderr_text():
+    with open("stderr", encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def run(arguments, out, stdin=None):
+    """Exit status, seconds, peak RSS in bytes."""
+    begin = time.monotonic()
+    process = start(arguments, out, stdin)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, time.monotonic() - begin, usage.ru_maxrss * 1024
+
+
+def files_of(folder):
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as file:
+            found[name] = file.read()
+    return found
+
+
+def is_sanitized():
+    """AddressSanitizer's shadow would be counted."""
+    with open(PREPARE, "rb") as file:
+        data = file.read()
+    return b"__asan_init" in data or b"__tsan_init" in data
+
+
+def test_memory(rng):
+    if is_sanitized():
+        skip("prepare_rss", "a build with a sanitizer")
+        return
+    seen = []
+    for size in (8, 64):
+        write_words("big.txt", size * 1000000, rng)
+        status, _, rss = run(["--threads=2", "big.txt"], "out")
+        check(f"memory_{size}_status", status == 0, stderr_text())
+        seen.append(rss)
+        shutil.rmtree("out")
+    print(f"resident: {seen[0] / MIB:.1f} MiB of 8 MB, {seen[1] / MIB:.1f} MiB of 64 MB")
+    check("memory_bound", max(seen) < RSS_MAX, seen)
+    check("memory_growth", seen[1] - seen[0] < GROWTH_MAX, seen)
+    os.remove("big.txt")
+
+
+def test_kills(name, arguments, rng, stdin=None):
+    """Kills until `wanted` runs were continued ones, then lets one finish."""
+    status, seconds, _ = run(arguments, "whole", stdin)
+    check(f"{name}_whole", status == 0, stderr_text())
+    expected = files_of("whole")
+    resumed = kills = 0
+    finished = False
+    print(f"{name}: {seconds:.1f} s without a kill", flush=True)
+    for _ in range(12):
+        if resumed >= 3:
+            break
+        process = start(arguments, "killed", stdin)
+        try:
+            process.wait(timeout=seconds * rng.uniform(0.15, 1.05))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        if process.returncode == -signal.SIGKILL:
+            kills += 1
+        resumed += "going on with" in stderr_text()
+        finished = process.returncode == 0
+        if finished:
+            check(f"{name}_same_after_{kills}_kills", files_of("killed") == expected, os.listdir("killed"))
+            shutil.rmtree("killed")
+    if not finished:
+        status, _, _ = run(arguments, "killed", stdin)
+        resumed += "going on with" in stderr_text()
+        check(f"{name}_finishes", status == 0, stderr_text())
+        check(f"{name}_same", files_of("killed") == expected, sorted(os.listdir("killed")))
+        shutil.rmtree("killed")
+    check(f"{name}_kills_hit", kills >= 1 and resumed >= 1, f"{kills} kills, {resumed} continued runs")
+    shutil.rmtree("whole")
+
+
+def leave_unfinished(arguments, rng, seconds):
+    """A folder "left" with an unfinished run in it."""
+    for _ in range(60):
+        shutil.rmtree("left", ignore_errors=True)
+        process = start(arguments, "left")
+        try:
+            process.wait(timeout=seconds * rng.uniform(0.2, 0.9))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        if os.path.exists("left/.gpt-prepare.state"):
+            return True
+    return False
+
+
+def test_refusals(rng):
+    write_words("r.txt", 24 * 1000000, rng)
+    arguments = ["--save-every=1", "--threads=1", "r.txt"]
+    _, seconds, _ = run(arguments, "whole")
+    check("refusals_unfinished", leave_unfinished(arguments, rng, seconds), "no kill left a state")
+    for name, more, what in [("option", ["--val-fraction=0.2"], "--val-fraction 0.1"),
+                             ("tokenizer", ["--tokenizer=chars"], '--tokenizer "bytes"'),
+                             ("shards", ["--shard-tokens=5000000"], "--shard-tokens 0")]:
+        status, _, _ = run(arguments + more, "left")
+        check(f"refusal_{name}", status == 2 and what in stderr_text() and "--restart" in stderr_text() and
+              len(stderr_text().splitlines()) == 1, stderr_text())
+    check("refusals_keep_the_state", os.path.exists("left/.gpt-prepare.state"))
+    os.utime("r.txt", (1000000000, 1000000000))
+    status, _, _ = run(arguments, "left")
+    check("refusal_input", status == 2 and "--restart" in stderr_text(), stderr_text())
+    status, _, _ = run(["--restart"] + arguments, "left")
+    check("restart", status == 0 and "going on" not in stderr_text() and files_of("left") == files_of("whole"),
+          stderr_text())
+    check("refusals_unfinished_again", leave_unfinished(arguments, rng, seconds))
+    with open("left/.gpt-prepare.state", "r+", encoding="utf-8") as file:
+        file.truncate(100)
+    status, _, _ = run(arguments, "left")
+    check("refusal_broken_state", status == 2 and len(stderr_text().splitlines()) == 1 and "state" in stderr_text(),
+          stderr_text())
+    status, _, _ = run(["--restart"] + arguments, "left")
+    check("restart_after_broken_state", status == 0 and files_of("left") == files_of("whole"), stderr_text())
+
+
+def test_full_disk():
+    """A limit on the size of files stands for the disk: what was saved before is gone on from."""
+    arguments = ["--save-every=1", "--threads=1", "r.txt"]
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (36 * MIB, 36 * MIB))
+
+    with open("stderr", "wb") as stderr:
+        status = subprocess.run([PREPARE, "--out-dir=full", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
+                                preexec_fn=limit, check=False).returncode
+    lines = stderr_text().splitlines()
+    check("full_disk", status == 1 and len(lines) == 2 and "train.bin.partial" in lines[0] and
+          "the same command goes on" in lines[1], lines)
+    status, _, _ = run(arguments, "full")
+    check("full_disk_continued", status == 0 and "going on with" in stderr_text() and
+          files_of("full") == files_of("whole"), stderr_text())
+
+
+def main():
+    rng = random.Random(SEED)
+    print(f"seed {SEED}")
+    work = tempfile.mkdtemp(prefix="gpt-prepare-resume-")
+    os.chdir(work)
+    try:
+        test_memory(rng)
+        write_words("plain.txt", 40 * 1000000, rng)
+        with open("documents.jsonl", "wb") as file:
+            file.write(jsonl_of(4000, rng))
+        with gzip.open("packed.jsonl.gz", "wb", 1) as file:
+            file.write(jsonl_of(4000, rng))
+        bpe = ["--tokenizer=train", "--vocab-size=400", "--save-every=1", "--dedup"]
+        outputs = []
+        for threads in (1, 2, 5):
+            status, _, _ = run(bpe + [f"--threads={threads}", "documents.jsonl", "packed.jsonl.gz"], "threads")
+            check(f"threads_{threads}", status == 0, stderr_text())
+            outputs.append(files_of("threads"))
+            shutil.rmtree("threads")
+        check("threads_same", outputs[0] == outputs[1] == outputs[2])
+        check("threads_outputs", len(outputs[0]["train.bin"]) > 1000000 and "tokenizer.json" in outputs[0],
+              list(outputs[0]))
+        test_kills("bytes", ["--save-every=1", "plain.txt"], rng)
+        test_kills("bytes_stdin", ["--save-every=1", "--shard-tokens=3000000", "-"], rng, stdin="plain.txt")
+        test_kills("chars", ["--tokenizer=chars", "--save-every=1", "plain.txt", "documents.jsonl"], rng)
+        test_kills("bpe_dedup", bpe + ["--shard-tokens=200000", "documents.jsonl", "packed.jsonl.gz"], rng)
+        test_refusals(rng)
+        test_full_disk()
+    finally:
+        os.chdir("/")
+        shutil.rmtree(work)
+    print(f"checks: {passed} passed, {failed} failed, {skipped} skipped")
+    return 0 if failed == 0 and passed > 0 else 1
+
+
+sys.exit(main())

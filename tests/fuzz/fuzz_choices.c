@@ -1,0 +1,27 @@
+/* Fuzzes questions with given answers: the header, and every question of a file that is accepted. */
+#include "data/choices.h"
+#include "tests/fuzz/fuzz_weights.h"
+
+enum { VOCAB_SIZE = 50257 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[64];
+    struct choices *choices = NULL;
+    struct choices_question question;
+    struct hostmem *mem = fuzz_open();
+    fuzz_file_make(data, size, "choices", path);
+    if (choices_open(mem, path, VOCAB_SIZE, &choices) == GT_OK) {
+        const int64_t count = choices_count(choices);
+        for (int64_t i = 0; i < count && choices_next(choices, &question) == GT_OK; i++) {
+            FUZZ_CHECK(question.right >= 0 && question.right < question.answer_count);
+            for (int32_t a = 0; a < question.answer_count; a++)
+                for (int32_t t = 0; t < question.answers[a].count; t++)
+                    FUZZ_CHECK(question.answers[a].at[t] < VOCAB_SIZE);
+        }
+    }
+    choices_close(choices);
+    unlink(path);
+    fuzz_close(mem);
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* What the fuzzing targets share: memory, silence, and a check that aborts.
+ *
+ * Each target is one function that libFuzzer calls with bytes of its choice.  It must accept or refuse them without a
+ * crash, and release what it took.
+ */
+#ifndef GPT_TRAIN_FUZZ_COMMON_H
+#define GPT_TRAIN_FUZZ_COMMON_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hostmem.h"
+#include "base/log.h"
+#include "base/status.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* An assertion that stays when NDEBUG is set. */
+#define FUZZ_CHECK(condition)                                               \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            abort();                                                        \
+        }                                                                   \
+    } while (0)
+
+static inline void fuzz_silence(void *context, enum log_level level, const char *line)
+{
+    (void)context, (void)level, (void)line;
+}
+
+/* Host memory for one input; the log is switched off. */
+static inline struct hostmem *fuzz_open(void)
+{
+    struct hostmem *mem = NULL;
+    log_sink_set(fuzz_silence, NULL);
+    FUZZ_CHECK(hostmem_create(&mem) == GT_OK);
+    return mem;
+}
+
+/* Everything must have been released. */
+static inline void fuzz_close(struct hostmem *mem)
+{
+    struct hostmem_counters counters;
+    hostmem_counters_get(mem, &counters);
+    FUZZ_CHECK(counters.live_bytes == 0 && counters.allocations == counters.releases);
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    hostmem_destroy(mem);
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* Fuzzes the reader of JSONL lines: whatever comes back is the field's text, and a refused line has a reason. */
+#include <string.h>
+
+#include "data/jsonl.h"
+#include "tests/fuzz/fuzz_common.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *line = (const char *)data;
+    json_t *root = NULL;
+    const char *text = NULL;
+    size_t count = 0;
+    char reason[JSONL_REASON_BYTES] = "";
+    (void)jsonl_line_is_blank(line, size);
+    if (!jsonl_line_text(line, size, "text", &root, &text, &count, reason)) {
+        FUZZ_CHECK(root == NULL && reason[0] != '\0' && memchr(reason, '\0', sizeof reason) != NULL);
+        return 0;
+    }
+    FUZZ_CHECK(root != NULL && text != NULL && count <= size && text[count] == '\0');
+    json_decref(root);
+    return 0;
+}

@@ -1,0 +1,46 @@
+/* Fuzzing of the JSON tokenizers: gpt_tokenizer.json and Hugging Face's tokenizer.json, the same bytes as both.
+ *
+ * What is accepted must be whole: it saves, and what was saved is accepted again with the same hash.
+ */
+#include <string.h>
+
+#include "base/json.h"
+#include "data/bpe.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_bpe.h"
+#include "data/tokenizer_import.h"
+#include "tests/fuzz/fuzz_common.h"
+
+static void check_again(struct hostmem *mem, const struct tokenizer *tokenizer)
+{
+    char *text = NULL;
+    json_t *root = NULL;
+    struct bpe *back = NULL;
+    FUZZ_CHECK(tokenizer_text(tokenizer, &text) == GT_OK);
+    FUZZ_CHECK(json_parse(text, strlen(text), "again", &root) == GT_OK);
+    FUZZ_CHECK(tokenizer_bpe_read(mem, root, "again", &back) == GT_OK);
+    FUZZ_CHECK(bpe_hash(back) == tokenizer_hash(tokenizer));
+    bpe_destroy(back);
+    json_decref(root);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hostmem *mem = fuzz_open();
+    struct tokenizer *tokenizer = NULL;
+    struct bpe *bpe = NULL;
+    json_t *root = NULL;
+    if (tokenizer_import_json(mem, (const char *)data, size, "input", &tokenizer) == GT_OK)
+        check_again(mem, tokenizer);
+    tokenizer_destroy(tokenizer);
+    if (json_parse((const char *)data, size, "input", &root) == GT_OK &&
+        tokenizer_bpe_read(mem, root, "input", &bpe) == GT_OK) {
+        FUZZ_CHECK(tokenizer_create_bpe(mem, bpe, &tokenizer) == GT_OK);
+        check_again(mem, tokenizer);
+        tokenizer_destroy(tokenizer);
+    }
+    json_decref(root);
+    fuzz_close(mem);
+    return 0;
+}

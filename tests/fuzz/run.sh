@@ -1,0 +1,44 @@
+#!/bin/sh
+# Runs every fuzzing target for FUZZ_SECONDS (3) from its seeds; a crash, a leak or a time-out fails, and the input that
+# caused it is kept in $top_builddir/tests/fuzz/NAME.crash.  Needs FUZZ_TARGETS, top_srcdir and top_builddir.
+set -u
+: "${top_srcdir:?set it to the source folder}" "${top_builddir:?set it to the build folder}" "${FUZZ_TARGETS?}"
+seconds=${FUZZ_SECONDS:-3}
+work=$(mktemp -d "${TMPDIR:-/tmp}/gpt-train-fuzz-XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+passed=0 failed=0 skipped=0
+
+# The size of a seed is no bound on what is tried, hence -max_len; -seed makes runs alike on one machine.
+# A small quarantine: freed memory is used again soon, which is many times faster than fresh pages.
+run_target() {
+    mkdir "$work/$1" || return 1
+    ASAN_OPTIONS="quarantine_size_mb=8:${ASAN_OPTIONS:-}" \
+        "$top_builddir/tests/fuzz/fuzz_$1" -seed=1337 -max_total_time="$seconds" -max_len=16384 -timeout=20 \
+        -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$work/$1." "$work/$1" \
+        "$top_srcdir/tests/fuzz/corpus/$1" >"$work/$1.log" 2>&1
+}
+
+for target in $FUZZ_TARGETS; do
+    if ! [ -x "$top_builddir/tests/fuzz/fuzz_$target" ]; then
+        skipped=$((skipped + 1))
+        echo "SKIP fuzz_$target: no clang with libFuzzer (Debian: clang, libclang-rt-dev)"
+    elif run_target "$target"; then
+        passed=$((passed + 1))
+        echo "PASS fuzz_$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$target.log") inputs"
+    else
+        failed=$((failed + 1))
+        echo "FAIL fuzz_$target"
+        tail -n 40 "$work/$target.log" | sed 's/^/    /'
+        for input in "$work/$target".*-*; do
+            if [ -e "$input" ]; then
+                cp "$input" "$top_builddir/tests/fuzz/$target.crash"
+                echo "    the input is tests/fuzz/$target.crash"
+            fi
+        done
+    fi
+done
+
+echo "checks: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] || exit 1
+[ "$passed" -gt 0 ] || exit 77

@@ -1,0 +1,214 @@
+/* A helper of the tokenizer tests and of bench/record_tokenizers.py: the tokenizers without gpt-prepare around them.
+ *
+ *   tokenizer_tool encode NAME THREADS RECORDS OUT [REPEATS]   ids of each record; prints the best time
+ *   tokenizer_tool decode NAME IDS OUT                         texts of each record
+ *   tokenizer_tool train VOCAB-SIZE RECORDS FOLDER             trains on the records, saves into FOLDER; prints the time
+ *
+ * RECORDS holds records of a 32-bit count and that many bytes; IDS, and OUT of encode, a 32-bit count and that many
+ * 32-bit ids; everything in the machine's byte order.  NAME is what gpt-prepare --tokenizer= takes for a vocabulary.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "data/bpe_train.h"
+#include "data/tokenizer_export.h"
+#include "data/tokenizer_find.h"
+#include "data/tokenizer_pool.h"
+
+#define INPUT_MAX ((size_t)2 << 30)
+
+struct tool {
+    struct hostmem *mem;
+    struct tokenizer *tokenizer;
+    struct tokenizer_pool *pool;
+    char *input;
+    size_t input_count;
+    struct tokenizer_document *documents;
+    size_t document_count;
+    int32_t *ids; /* of all documents, each with room for its bytes */
+};
+
+static enum gt_status fail(const char *what)
+{
+    log_error("%s", what);
+    return GT_USAGE;
+}
+
+/* Fills tool->documents from the records; `unit` is the size of what is counted. */
+static enum gt_status records_list(struct tool *tool, size_t unit)
+{
+    void *memory = NULL;
+    size_t at = 0;
+    TRY(hostmem_alloc(tool->mem, tool->input_count / sizeof(uint32_t) + 1, sizeof tool->documents[0], "records",
+                      &memory));
+    tool->documents = memory;
+    while (at < tool->input_count) {
+        uint32_t count;
+        if (tool->input_count - at < sizeof count)
+            return fail("a record is cut off");
+        memcpy(&count, tool->input + at, sizeof count);
+        at += sizeof count;
+        if ((tool->input_count - at) / unit < count)
+            return fail("a record is cut off");
+        tool->documents[tool->document_count++] = (struct tokenizer_document){.text = tool->input + at, .count = count};
+        at += count * unit;
+    }
+    return GT_OK;
+}
+
+static enum gt_status file_write(FILE *file, const void *bytes, size_t count)
+{
+    return count == 0 || fwrite(bytes, 1, count, file) == count ? GT_OK : fail("cannot write");
+}
+
+static enum gt_status ids_write(const struct tool *tool, const char *path)
+{
+    FILE *file = fopen(path, "wb");
+    if (file == NULL)
+        return fail("cannot open the output");
+    enum gt_status status = GT_OK;
+    for (size_t i = 0; i < tool->document_count && status == GT_OK; i++) {
+        const uint32_t count = (uint32_t)tool->documents[i].id_count;
+        status = file_write(file, &count, sizeof count);
+        if (status == GT_OK)
+            status = file_write(file, tool->documents[i].ids, count * sizeof(int32_t));
+    }
+    return fclose(file) == 0 ? status : fail("cannot write");
+}
+
+static enum gt_status tool_encode(struct tool *tool, int argc, char **argv)
+{
+    void *memory = NULL;
+    size_t failed = 0, ids = 0;
+    struct tokenizer_fault fault = {.at = 0};
+    double best_s = 1e30;
+    if (argc < 6)
+        return fail("encode NAME THREADS RECORDS OUT [REPEATS]");
+    TRY(tokenizer_find(tool->mem, argv[2], &tool->tokenizer));
+    TRY(tokenizer_pool_create(tool->mem, tool->tokenizer, atoi(argv[3]), &tool->pool));
+    TRY(file_read_all(argv[4], INPUT_MAX, &tool->input, &tool->input_count));
+    TRY(records_list(tool, 1));
+    TRY(hostmem_alloc(tool->mem, tool->input_count, sizeof(int32_t), "ids", &memory));
+    tool->ids = memory;
+    for (size_t i = 0; i < tool->document_count; i++)
+        tool->documents[i].ids = tool->ids + (tool->documents[i].text - tool->input);
+    for (int repeat = argc > 6 ? atoi(argv[6]) : 1; repeat > 0; repeat--) {
+        const int64_t begin_ns = clock_monotonic_ns();
+        const enum gt_status status =
+            tokenizer_pool_run(tool->pool, tool->documents, tool->document_count, &failed, &fault);
+        if (status != GT_OK) {
+            tokenizer_fault_report(tool->tokenizer, status, &fault, argv[4]);
+            return status;
+        }
+        const double seconds = (double)(clock_monotonic_ns() - begin_ns) / 1e9;
+        best_s = seconds < best_s ? seconds : best_s;
+    }
+    for (size_t i = 0; i < tool->document_count; i++)
+        ids += tool->documents[i].id_count;
+    printf("{\"seconds\": %.6f, \"ids\": %zu, \"eot\": %d, \"vocab_size\": %lld, \"hash\": \"%08x\"}\n", best_s, ids,
+           tokenizer_eot(tool->tokenizer), (long long)tokenizer_vocab_size(tool->tokenizer),
+           (unsigned)tokenizer_hash(tool->tokenizer));
+    return ids_write(tool, argv[5]);
+}
+
+static enum gt_status record_decode(const struct tool *tool, size_t index, FILE *file)
+{
+    const struct tokenizer_document *document = &tool->documents[index];
+    char scratch[4];
+    const char *bytes = NULL;
+    uint32_t total = 0;
+    for (size_t i = 0; i < document->count; i++) {
+        int32_t id;
+        memcpy(&id, document->text + i * sizeof id, sizeof id);
+        total += (uint32_t)tokenizer_token_bytes(tool->tokenizer, id, scratch, &bytes);
+    }
+    TRY(file_write(file, &total, sizeof total));
+    for (size_t i = 0; i < document->count; i++) {
+        int32_t id;
+        memcpy(&id, document->text + i * sizeof id, sizeof id);
+        const size_t count = tokenizer_token_bytes(tool->tokenizer, id, scratch, &bytes);
+        TRY(file_write(file, bytes, count));
+    }
+    return GT_OK;
+}
+
+static enum gt_status tool_decode(struct tool *tool, int argc, char **argv)
+{
+    if (argc < 5)
+        return fail("decode NAME IDS OUT");
+    TRY(tokenizer_find(tool->mem, argv[2], &tool->tokenizer));
+    TRY(file_read_all(argv[3], INPUT_MAX, &tool->input, &tool->input_count));
+    TRY(records_list(tool, sizeof(int32_t)));
+    FILE *file = fopen(argv[4], "wb");
+    if (file == NULL)
+        return fail("cannot open the output");
+    enum gt_status status = GT_OK;
+    for (size_t i = 0; i < tool->document_count && status == GT_OK; i++)
+        status = record_decode(tool, i, file);
+    return fclose(file) == 0 ? status : fail("cannot write");
+}
+
+static enum gt_status train_records(struct tool *tool, struct bpe_trainer *trainer, int64_t vocab_size,
+                                    const char *folder)
+{
+    struct bpe_train_result result;
+    char path[FILE_PATH_MAX];
+    const int64_t begin_ns = clock_monotonic_ns();
+    for (size_t i = 0; i < tool->document_count; i++)
+        TRY(bpe_trainer_add(trainer, tool->documents[i].text, tool->documents[i].count));
+    const int64_t counted_ns = clock_monotonic_ns();
+    TRY(bpe_trainer_finish(trainer, vocab_size, &tool->tokenizer, &result));
+    const int64_t end_ns = clock_monotonic_ns();
+    printf("{\"count_seconds\": %.4f, \"merge_seconds\": %.4f, \"pieces\": %llu, \"distinct\": %llu}\n",
+           (double)(counted_ns - begin_ns) / 1e9, (double)(end_ns - counted_ns) / 1e9,
+           (unsigned long long)result.piece_count, (unsigned long long)result.distinct_count);
+    TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
+    TRY(tokenizer_save(tool->tokenizer, path));
+    return tokenizer_export_save(tool->tokenizer, folder);
+}
+
+static enum gt_status tool_train(struct tool *tool, int argc, char **argv)
+{
+    struct bpe_trainer *trainer = NULL;
+    if (argc < 5)
+        return fail("train VOCAB-SIZE RECORDS FOLDER");
+    TRY(file_read_all(argv[3], INPUT_MAX, &tool->input, &tool->input_count));
+    TRY(records_list(tool, 1));
+    TRY(bpe_trainer_create(tool->mem, &trainer));
+    const enum gt_status status = train_records(tool, trainer, atoll(argv[2]), argv[4]);
+    bpe_trainer_destroy(trainer);
+    return status;
+}
+
+static enum gt_status tool_run(struct tool *tool, int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    if (strcmp(word, "encode") == 0)
+        return tool_encode(tool, argc, argv);
+    if (strcmp(word, "decode") == 0)
+        return tool_decode(tool, argc, argv);
+    if (strcmp(word, "train") == 0)
+        return tool_train(tool, argc, argv);
+    return fail("encode, decode or train");
+}
+
+int main(int argc, char **argv)
+{
+    struct tool tool = {.mem = NULL};
+    log_program_set("tokenizer_tool");
+    enum gt_status status = hostmem_create(&tool.mem);
+    if (status == GT_OK)
+        status = tool_run(&tool, argc, argv);
+    tokenizer_pool_destroy(tool.pool);
+    tokenizer_destroy(tool.tokenizer);
+    free(tool.input);
+    hostmem_free(tool.mem, tool.documents);
+    hostmem_free(tool.mem, tool.ids);
+    hostmem_phase_set(tool.mem, HOSTMEM_CLOSE);
+    hostmem_destroy(tool.mem);
+    return status_exit_code(status);
+}

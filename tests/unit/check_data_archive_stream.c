@@ -1,0 +1,285 @@
+/* Tests of src/data/archive_stream.c: texts and members, levels, names that leave the archive, and archives that were
+ * cut short or damaged at every place.  Without libarchive: the one line that says so. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "data/archive_stream.h"
+
+#include "base/file.h"
+#include "tests/unit/data_fixture.h"
+
+START_TEST(archive_names)
+{
+    static const struct {
+        const char *name;
+        size_t stem; /* 0: not packed */
+    } names[] = {{"a.gz", 1},        {"a.txt.xz", 5}, {"a.tar.zst", 5}, {"a.tgz", 1}, {"a.tar", 1},
+                 {"a.jsonl.bz2", 7}, {"a.txt", 0},    {".gz", 0},       {"gz", 0},    {"a.gz.txt", 0}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        ck_assert_int_eq(archive_name_is_packed(names[i].name), names[i].stem > 0);
+        if (names[i].stem > 0)
+            ck_assert_uint_eq(archive_name_stem(names[i].name), names[i].stem);
+    }
+}
+END_TEST
+
+#ifndef HAVE_LIBARCHIVE
+
+START_TEST(archive_refused_without_libarchive)
+{
+    struct data_fixture fixture;
+    struct archive_stream *stream = NULL;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "a.gz", "x");
+    ck_assert_int_eq(archive_stream_open(fixture.mem, fixture_path(&fixture, "a.gz"), 0, &stream), GT_UNSUPPORTED);
+    FIXTURE_SAYS(&fixture, "a.gz: this build cannot read compressed files");
+    fixture_close(&fixture);
+}
+END_TEST
+
+#else
+
+#include <archive.h>
+#include <archive_entry.h>
+
+enum { ARCHIVE_BYTES_MAX = 65536, TEXT_MAX = 16384 };
+
+struct member {
+    const char *name;
+    const void *bytes;
+    size_t count;
+    unsigned type;
+};
+
+/* A tar of the members with the compression that `add_filter` switches on; returns its size. */
+static size_t tar_make(unsigned char out[static ARCHIVE_BYTES_MAX], int (*add_filter)(struct archive *archive),
+                       const struct member *members, size_t count)
+{
+    size_t size = 0;
+    struct archive *archive = archive_write_new();
+    ck_assert_int_eq(archive_write_set_format_ustar(archive), ARCHIVE_OK);
+    ck_assert_int_eq(add_filter(archive), ARCHIVE_OK);
+    ck_assert_int_eq(archive_write_set_bytes_in_last_block(archive, 1), ARCHIVE_OK);
+    ck_assert_int_eq(archive_write_open_memory(archive, out, ARCHIVE_BYTES_MAX, &size), ARCHIVE_OK);
+    for (size_t i = 0; i < count; i++) {
+        struct archive_entry *entry = archive_entry_new();
+        archive_entry_set_pathname(entry, members[i].name);
+        archive_entry_set_filetype(entry, members[i].type);
+        archive_entry_set_size(entry, members[i].type == AE_IFREG ? (la_int64_t)members[i].count : 0);
+        if (members[i].type == AE_IFLNK)
+            archive_entry_set_symlink(entry, "/etc/passwd");
+        archive_entry_set_perm(entry, 0644);
+        ck_assert_int_eq(archive_write_header(archive, entry), ARCHIVE_OK);
+        if (members[i].type == AE_IFREG)
+            ck_assert_int_eq(archive_write_data(archive, members[i].bytes, members[i].count),
+                             (la_ssize_t)members[i].count);
+        archive_entry_free(entry);
+    }
+    ck_assert_int_eq(archive_write_close(archive), ARCHIVE_OK);
+    archive_write_free(archive);
+    return size;
+}
+
+/* Reads all of a file: "NAME=TEXT|" for each text. */
+static enum gt_status read_all(struct data_fixture *fixture, const char *name, char out[static TEXT_MAX])
+{
+    char path[512];
+    struct archive_stream *stream = NULL;
+    const char *text_name = NULL;
+    bool is_member = false;
+    size_t length = 0;
+    strcpy(path, fixture_path(fixture, name));
+    out[0] = '\0';
+    TRY(archive_stream_open(fixture->mem, path, 0, &stream));
+    enum gt_status status = archive_stream_next(stream, &text_name, &is_member);
+    while (status == GT_OK && text_name != NULL) {
+        length += (size_t)snprintf(out + length, TEXT_MAX - length, "%s=", text_name);
+        size_t got = 1;
+        while (status == GT_OK && got > 0) {
+            ck_assert_uint_lt(length + 101, TEXT_MAX);
+            status = archive_stream_read(stream, (unsigned char *)out + length, 100, &got);
+            length += status == GT_OK ? got : 0;
+        }
+        out[length++] = '|';
+        out[length] = '\0';
+        if (status == GT_OK)
+            status = archive_stream_next(stream, &text_name, &is_member);
+    }
+    archive_stream_close(stream);
+    return status;
+}
+
+static void expect_texts(struct data_fixture *fixture, const char *name, const char *expected)
+{
+    char text[TEXT_MAX];
+    ck_assert_msg(read_all(fixture, name, text) == GT_OK, "%s", fixture->line);
+    ck_assert_str_eq(text, expected);
+}
+
+static void expect_refused(struct data_fixture *fixture, const char *name, const char *says)
+{
+    char text[TEXT_MAX];
+    const size_t errors = log_count(LOG_ERROR);
+    ck_assert_int_eq(read_all(fixture, name, text), GT_DATA);
+    ck_assert_uint_eq(log_count(LOG_ERROR), errors + 1);
+    FIXTURE_SAYS(fixture, says);
+}
+
+static const struct member plain_members[] = {
+    {"b.txt", "second", 6, AE_IFREG}, {"folder", NULL, 0, AE_IFDIR},       {"link", NULL, 0, AE_IFLNK},
+    {".hidden", "x", 1, AE_IFREG},    {"folder/.git/x", "x", 1, AE_IFREG}, {"./folder/a.txt", "first", 5, AE_IFREG},
+    {"empty", "", 0, AE_IFREG}};
+enum { PLAIN_COUNT = sizeof plain_members / sizeof plain_members[0] };
+
+START_TEST(archive_members_in_order)
+{
+    static unsigned char bytes[ARCHIVE_BYTES_MAX];
+    static const struct {
+        const char *name;
+        int (*add_filter)(struct archive *archive);
+    } kinds[] = {{"a.tar", archive_write_add_filter_none},
+                 {"a.tgz", archive_write_add_filter_gzip},
+                 {"a.tar.bz2", archive_write_add_filter_bzip2},
+                 {"a.tar.xz", archive_write_add_filter_xz},
+                 {"a.tar.zst", archive_write_add_filter_zstd}};
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const size_t size = tar_make(bytes, kinds[i].add_filter, plain_members, PLAIN_COUNT);
+        fixture_write(&fixture, kinds[i].name, bytes, size);
+        expect_texts(&fixture, kinds[i].name, "b.txt=second|./folder/a.txt=first|empty=|");
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* A tar in a tar, as often as allowed and once more. */
+START_TEST(archive_levels)
+{
+    static unsigned char bytes[2][ARCHIVE_BYTES_MAX];
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    const struct member text = {"in.txt", "inner", 5, AE_IFREG};
+    size_t size = tar_make(bytes[0], archive_write_add_filter_gzip, &text, 1);
+    for (int level = 1; level < ARCHIVE_DEPTH_MAX; level++) {
+        const struct member inner[2] = {{"x.tar.gz", bytes[(level + 1) % 2], size, AE_IFREG},
+                                        {"y.txt", "after", 5, AE_IFREG}};
+        size = tar_make(bytes[level % 2], archive_write_add_filter_gzip, inner, 2);
+    }
+    const int last = (ARCHIVE_DEPTH_MAX - 1) % 2;
+    fixture_write(&fixture, "deep.tar.gz", bytes[last], size);
+    expect_texts(&fixture, "deep.tar.gz", "in.txt=inner|y.txt=after|y.txt=after|y.txt=after|");
+    const struct member more = {"x.tar.gz", bytes[last], size, AE_IFREG};
+    size = tar_make(bytes[1 - last], archive_write_add_filter_gzip, &more, 1);
+    fixture_write(&fixture, "deeper.tar.gz", bytes[1 - last], size);
+    expect_refused(&fixture, "deeper.tar.gz", "are followed to a depth of 4");
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(archive_checksum_covers_the_file)
+{
+    static unsigned char bytes[ARCHIVE_BYTES_MAX];
+    struct data_fixture fixture;
+    struct archive_stream *stream = NULL;
+    const char *name = "";
+    bool is_member = false;
+    fixture_open(&fixture);
+    const size_t size = tar_make(bytes, archive_write_add_filter_none, plain_members, PLAIN_COUNT);
+    memset(bytes + size, 'x', 100); /* behind the end mark: not part of the archive, and of the file all the same */
+    fixture_write(&fixture, "a.tar", bytes, size + 100);
+    const char *path = fixture_path(&fixture, "a.tar");
+    ck_assert_int_eq(archive_stream_open(fixture.mem, path, 99, &stream), GT_OK);
+    while (name != NULL)
+        ck_assert_int_eq(archive_stream_next(stream, &name, &is_member), GT_OK);
+    ck_assert_uint_eq(archive_stream_file_bytes(stream), size + 100);
+    ck_assert_uint_eq(archive_stream_file_crc32c(stream), file_crc32c(99, bytes, size + 100));
+    archive_stream_close(stream);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(archive_refusals)
+{
+    static unsigned char bytes[ARCHIVE_BYTES_MAX];
+    static const char *const bad_names[] = {"../x", "a/../x", "/x", "a/..", ".."};
+    struct data_fixture fixture;
+    struct archive_stream *stream = NULL;
+    fixture_open(&fixture);
+    for (size_t i = 0; i < sizeof bad_names / sizeof bad_names[0]; i++) {
+        const struct member member = {bad_names[i], "x", 1, AE_IFREG};
+        fixture_write(&fixture, "a.tar", bytes, tar_make(bytes, archive_write_add_filter_none, &member, 1));
+        expect_refused(&fixture, "a.tar", bad_names[i]);
+    }
+    fixture_write_text(&fixture, "a.gz", "");
+    expect_refused(&fixture, "a.gz", "a.gz: the file is empty");
+    fixture_write_text(&fixture, "a.gz", "plain text");
+    expect_refused(&fixture, "a.gz", "a.gz: is neither compressed nor a tar archive");
+    const char *missing = fixture_path(&fixture, "none.gz");
+    ck_assert_int_eq(archive_stream_open(fixture.mem, missing, 0, &stream), GT_IO);
+    hostmem_fail_at(fixture.mem, 1);
+    ck_assert_int_eq(archive_stream_open(fixture.mem, missing, 0, &stream), GT_NO_MEMORY);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* A compressed archive that was cut short is never read as a whole one; one with a bit flipped is refused, or gives the
+ * same text (the bit is in a date, or in padding), where the compression has a checksum that libarchive verifies. */
+START_TEST(archive_cut_or_damaged)
+{
+    static unsigned char bytes[ARCHIVE_BYTES_MAX];
+    static const struct {
+        const char *name;
+        int (*add_filter)(struct archive *archive);
+        bool has_checksum;
+    } kinds[] = {{"a.tar.gz", archive_write_add_filter_gzip, false},
+                 {"a.tar.bz2", archive_write_add_filter_bzip2, true},
+                 {"a.tar.xz", archive_write_add_filter_xz, true}};
+    static const char expected[] = "b.txt=second|./folder/a.txt=first|empty=|";
+    struct data_fixture fixture;
+    char text[TEXT_MAX];
+    fixture_open(&fixture);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const size_t size = tar_make(bytes, kinds[i].add_filter, plain_members, PLAIN_COUNT);
+        for (size_t length = 1; length < size; length++) {
+            fixture_write(&fixture, kinds[i].name, bytes, length);
+            ck_assert_msg(read_all(&fixture, kinds[i].name, text) != GT_OK, "%s cut to %zu of %zu bytes", kinds[i].name,
+                          length, size);
+        }
+        for (size_t bit = 0; bit < 8 * size; bit += 3) {
+            bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+            fixture_write(&fixture, kinds[i].name, bytes, size);
+            const enum gt_status status = read_all(&fixture, kinds[i].name, text);
+            if (kinds[i].has_checksum)
+                ck_assert_msg(status != GT_OK || strcmp(text, expected) == 0, "%s with bit %zu flipped", kinds[i].name,
+                              bit);
+            bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        }
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+#endif
+
+Suite *data_archive_stream_suite(void)
+{
+    Suite *suite = suite_create("data_archive_stream");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, archive_names);
+#ifndef HAVE_LIBARCHIVE
+    tcase_add_test(cases, archive_refused_without_libarchive);
+#else
+    tcase_add_test(cases, archive_members_in_order);
+    tcase_add_test(cases, archive_levels);
+    tcase_add_test(cases, archive_checksum_covers_the_file);
+    tcase_add_test(cases, archive_refusals);
+    tcase_add_test(cases, archive_cut_or_damaged);
+#endif
+    tcase_set_timeout(cases, 60);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_archive_stream)

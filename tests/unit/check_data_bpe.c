@@ -1,0 +1,308 @@
+/* Tests of src/data/bpe.c and bpe_merge.c: making a vocabulary, its refusals, and encoding against the plainest way. */
+#include "data/bpe.h"
+
+#include "data/bpe_alphabet.h"
+#include "tests/unit/bpe_fixture.h"
+
+/* The 256 bytes in GPT-2's order with room for `extra` more tokens. */
+static struct bpe *make_bytes(struct data_fixture *fixture, size_t extra, size_t merges, enum bpe_rank rank)
+{
+    struct bpe *bpe = NULL;
+    const struct bpe_spec spec = {
+        .vocab_size = 256 + extra, .text_bytes = 256 + 64 * extra, .merge_count = merges, .rank = rank};
+    ck_assert_int_eq(bpe_create(fixture->mem, &spec, &bpe), GT_OK);
+    for (int i = 0; i < 256; i++) {
+        const char byte = (char)bpe_alphabet_byte(i);
+        ck_assert_int_eq(bpe_add_token(bpe, i, &byte, 1, false), BPE_ADDED);
+    }
+    return bpe;
+}
+
+static void add(struct bpe *bpe, int32_t id, const char *text)
+{
+    ck_assert_int_eq(bpe_add_token(bpe, id, text, strlen(text), false), BPE_ADDED);
+}
+
+static void merge(struct bpe *bpe, const char *left, const char *right)
+{
+    ck_assert(bpe_add_merge(bpe, bpe_find(bpe, left, strlen(left)), bpe_find(bpe, right, strlen(right))));
+}
+
+static void expect_encoded(const struct bpe *bpe, const char *text, const char *expected)
+{
+    struct bpe_scratch scratch = {.memory = NULL};
+    int32_t ids[64];
+    size_t count = 0;
+    char joined[256] = "";
+    ck_assert_int_eq(bpe_encode_piece(bpe, &scratch, text, strlen(text), ids, &count), GT_OK);
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes = NULL;
+        const size_t length = bpe_token(bpe, ids[i], &bytes);
+        strncat(joined, i == 0 ? "" : "|", 2);
+        strncat(joined, bytes, length);
+    }
+    ck_assert_str_eq(joined, expected);
+    bpe_scratch_release(&scratch);
+}
+
+START_TEST(bpe_merges_by_rank_then_from_the_left)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    struct bpe *bpe = make_bytes(&fixture, 5, 5, BPE_RANK_MERGE);
+    add(bpe, 256, "bc");
+    add(bpe, 257, "ab");
+    add(bpe, 258, "abc");
+    add(bpe, 259, "aa");
+    ck_assert_int_eq(bpe_add_token(bpe, 260, "<|endoftext|>", 13, true), BPE_ADDED);
+    merge(bpe, "b", "c");
+    merge(bpe, "a", "b");
+    merge(bpe, "ab", "c");
+    merge(bpe, "a", "a");
+    ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
+    expect_encoded(bpe, "abc", "a|bc"); /* b+c comes first, and a+bc is no merge */
+    expect_encoded(bpe, "abd", "ab|d");
+    expect_encoded(bpe, "aaa", "aa|a");
+    expect_encoded(bpe, "aaaaa", "aa|aa|a");
+    expect_encoded(bpe, "aab", "a|ab");
+    expect_encoded(bpe, "", "");
+    expect_encoded(bpe, "z", "z");
+    ck_assert_int_eq(bpe_eot(bpe), 260);
+    ck_assert(bpe_is_special(bpe, 260) && !bpe_is_special(bpe, 259) && !bpe_is_special(bpe, 261));
+    bpe_destroy(bpe);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(bpe_ranks_by_token_try_every_pair)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    struct bpe *bpe = make_bytes(&fixture, 3, 0, BPE_RANK_TOKEN);
+    add(bpe, 256, "bc");
+    add(bpe, 257, "ab");
+    add(bpe, 258, "abc");
+    ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
+    expect_encoded(bpe, "abc", "abc"); /* a+bc makes a token, so it is a pair */
+    expect_encoded(bpe, "abab", "ab|ab");
+    ck_assert_int_eq(bpe_eot(bpe), -1);
+    bpe_destroy(bpe);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(bpe_refuses_what_is_no_vocabulary)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    char long_text[BPE_TOKEN_BYTES_MAX + 1];
+    memset(long_text, 'x', sizeof long_text);
+    struct bpe *bpe = make_bytes(&fixture, 2, 1, BPE_RANK_MERGE);
+    ck_assert_int_eq(bpe_add_token(bpe, 256, "", 0, false), BPE_TEXT_BAD);
+    ck_assert_int_eq(bpe_add_token(bpe, 256, long_text, sizeof long_text, false), BPE_TEXT_BAD);
+    ck_assert_int_eq(bpe_add_token(bpe, 256, long_text, 129, false), BPE_TEXT_BAD); /* the room is 128 bytes */
+    ck_assert_int_eq(bpe_add_token(bpe, 256, "a", 1, false), BPE_TEXT_TAKEN);
+    ck_assert_int_eq(bpe_add_token(bpe, 0, "ab", 2, false), BPE_ID_TAKEN);
+    add(bpe, 256, "ab");
+    ck_assert(!bpe_add_merge(bpe, bpe_find(bpe, "b", 1), bpe_find(bpe, "a", 1)));
+    ck_assert_int_eq(bpe_find(bpe, "ba", 2), -1);
+    ck_assert_int_eq(bpe_finish(bpe, "here"), GT_DATA);
+    FIXTURE_SAYS(&fixture, "here: no token has the id 257, of 258");
+    bpe_destroy(bpe);
+
+    const struct bpe_spec spec = {.vocab_size = 1, .text_bytes = 1, .rank = BPE_RANK_MERGE};
+    ck_assert_int_eq(bpe_create(fixture.mem, &spec, &bpe), GT_OK);
+    add(bpe, 0, "a");
+    ck_assert_int_eq(bpe_finish(bpe, "here"), GT_DATA);
+    FIXTURE_SAYS(&fixture, "here: the byte 0x00 is no token");
+    bpe_destroy(bpe);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* The same vocabulary with ranks by token: a copy of its texts. */
+static struct bpe *copy_by_token(struct data_fixture *fixture, const struct bpe *from)
+{
+    struct bpe *bpe = NULL;
+    const struct bpe_spec spec = {.vocab_size = bpe_vocab_size(from), .text_bytes = 1 << 20, .rank = BPE_RANK_TOKEN};
+    ck_assert_int_eq(bpe_create(fixture->mem, &spec, &bpe), GT_OK);
+    for (size_t id = 0; id < bpe_vocab_size(from); id++) {
+        const char *bytes = NULL;
+        const size_t count = bpe_token(from, (int32_t)id, &bytes);
+        ck_assert_int_eq(bpe_add_token(bpe, (int32_t)id, bytes, count, bpe_is_special(from, (int32_t)id)), BPE_ADDED);
+    }
+    ck_assert_int_eq(bpe_finish(bpe, "copy"), GT_OK);
+    ck_assert_uint_ne(bpe_hash(bpe), bpe_hash(from));
+    return bpe;
+}
+
+static void compare_pieces(const struct bpe *bpe, struct bpe_scratch *scratch)
+{
+    char text[160];
+    int32_t ids[160], expected[160];
+    for (uint32_t i = 0; i < 300; i++) {
+        const size_t length = 1 + random_below(7, i, i % 3 == 0 ? 16 : sizeof text); /* both sides of the short limit */
+        size_t count = 0;
+        if (i % 4 == 0)
+            memset(text, 'a' + (int)(i % 8 == 0), length);
+        else
+            random_text(2000 + i, i % 2 == 0, text, length);
+        ck_assert_int_eq(bpe_encode_piece(bpe, scratch, text, length, ids, &count), GT_OK);
+        ck_assert_msg(count == plain_encode(bpe, text, length, expected), "piece %u", i);
+        ck_assert_mem_eq(ids, expected, count * sizeof ids[0]);
+    }
+}
+
+START_TEST(bpe_encodes_as_the_definition_says)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    struct bpe_scratch scratch = {.memory = NULL};
+    struct tokenizer *tokenizer = make_trained(&fixture, 400);
+    struct bpe *by_token = copy_by_token(&fixture, tokenizer_bpe(tokenizer));
+    compare_pieces(tokenizer_bpe(tokenizer), &scratch);
+    compare_pieces(by_token, &scratch);
+    bpe_scratch_release(&scratch);
+    ck_assert_ptr_null(scratch.memory);
+    bpe_destroy(by_token);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* All texts of two letters up to six long, made of all their halves in a random order: merges compete with each other. */
+START_TEST(bpe_encodes_under_competition)
+{
+    enum { TEXTS = 124, PIECE = 150, TRIES = 8000 };
+    struct data_fixture fixture;
+    struct bpe_scratch scratch = {.memory = NULL};
+    fixture_open(&fixture);
+    for (uint32_t round = 0; round < 10; round++) {
+        struct bpe *bpe = make_bytes(&fixture, TEXTS, TRIES, BPE_RANK_MERGE);
+        int32_t id = 256;
+        for (int length = 2; length <= 6; length++)
+            for (int bits = 0; bits < 1 << length; bits++) {
+                char text[8] = "";
+                for (int i = 0; i < length; i++)
+                    text[i] = (bits >> i & 1) != 0 ? 'b' : 'a';
+                add(bpe, id++, text);
+            }
+        for (uint32_t i = 0; i < TRIES; i++) {
+            const uint32_t left = random_below(40 + round, 2 * i, TEXTS + 2);
+            const uint32_t right = random_below(40 + round, 2 * i + 1, TEXTS + 2);
+            const int32_t a = bpe_find(bpe, "a", 1), b = bpe_find(bpe, "b", 1);
+            (void)bpe_add_merge(bpe, left < 2 ? (left == 0 ? a : b) : (int32_t)left + 254,
+                                right < 2 ? (right == 0 ? a : b) : (int32_t)right + 254);
+        }
+        ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
+        for (uint32_t i = 0; i < 20; i++) {
+            char text[PIECE];
+            int32_t ids[PIECE], expected[PIECE];
+            size_t count = 0;
+            for (uint32_t k = 0; k < PIECE; k++)
+                text[k] = (char)('a' + random_below(60 + i, k + round * PIECE, 2));
+            ck_assert_int_eq(bpe_encode_piece(bpe, &scratch, text, PIECE, ids, &count), GT_OK);
+            ck_assert_uint_eq(count, plain_encode(bpe, text, PIECE, expected));
+            ck_assert_mem_eq(ids, expected, count * sizeof ids[0]);
+        }
+        bpe_destroy(bpe);
+    }
+    bpe_scratch_release(&scratch);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* A megabyte without a place to split it: n log n takes a moment, n^2 would take hours. */
+START_TEST(bpe_long_pieces_are_quick)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    struct bpe_scratch scratch = {.memory = NULL};
+    struct tokenizer *tokenizer = make_trained(&fixture, 400);
+    const size_t length = 1 << 20;
+    char *text = malloc(length);
+    int32_t *ids = malloc(length * sizeof ids[0]);
+    size_t count = 0, total = 0;
+    ck_assert(text != NULL && ids != NULL);
+    for (size_t i = 0; i < length; i++)
+        text[i] = "ab=x"[random_below(9, (uint32_t)i, 4)];
+    memset(text, 'a', length / 4);
+    ck_assert_int_eq(bpe_encode_piece(tokenizer_bpe(tokenizer), &scratch, text, length, ids, &count), GT_OK);
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes = NULL;
+        const size_t token = bpe_token(tokenizer_bpe(tokenizer), ids[i], &bytes);
+        ck_assert(total + token <= length && memcmp(text + total, bytes, token) == 0);
+        total += token;
+    }
+    ck_assert_uint_eq(total, length);
+    ck_assert_uint_lt(count, length);
+    bpe_scratch_release(&scratch);
+    free(ids);
+    free(text);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(bpe_hash_covers_what_decides_ids)
+{
+    struct data_fixture fixture;
+    uint32_t hashes[4];
+    fixture_open(&fixture);
+    for (int i = 0; i < 4; i++) {
+        struct bpe *bpe = make_bytes(&fixture, 2, 2, BPE_RANK_MERGE);
+        add(bpe, i == 1 ? 257 : 256, "ab");
+        ck_assert_int_eq(bpe_add_token(bpe, i == 1 ? 256 : 257, "cd", 2, i == 2), BPE_ADDED);
+        merge(bpe, "a", "b");
+        if (i < 2)
+            merge(bpe, "c", "d");
+        ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
+        hashes[i] = bpe_hash(bpe);
+        for (int k = 0; k < i; k++)
+            ck_assert_uint_ne(hashes[i], hashes[k]);
+        bpe_destroy(bpe);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(bpe_survives_failed_allocations)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    const struct bpe_spec spec = {.vocab_size = 256, .text_bytes = 256, .merge_count = 1, .rank = BPE_RANK_MERGE};
+    for (size_t n = 1; n <= 5; n++) {
+        struct bpe *bpe = NULL;
+        hostmem_fail_at(fixture.mem, n);
+        ck_assert_int_eq(bpe_create(fixture.mem, &spec, &bpe), GT_NO_MEMORY);
+        ck_assert_ptr_null(bpe);
+    }
+    hostmem_fail_at(fixture.mem, 0);
+    for (size_t n = 1; n <= 2; n++) {
+        struct bpe *bpe = make_bytes(&fixture, 0, 0, BPE_RANK_TOKEN);
+        hostmem_fail_at(fixture.mem, n);
+        ck_assert_int_eq(bpe_finish(bpe, "here"), GT_NO_MEMORY);
+        hostmem_fail_at(fixture.mem, 0);
+        bpe_destroy(bpe);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_bpe_suite(void)
+{
+    Suite *suite = suite_create("data_bpe");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, bpe_merges_by_rank_then_from_the_left);
+    tcase_add_test(cases, bpe_ranks_by_token_try_every_pair);
+    tcase_add_test(cases, bpe_refuses_what_is_no_vocabulary);
+    tcase_add_test(cases, bpe_encodes_as_the_definition_says);
+    tcase_add_test(cases, bpe_encodes_under_competition);
+    tcase_add_test(cases, bpe_long_pieces_are_quick);
+    tcase_add_test(cases, bpe_hash_covers_what_decides_ids);
+    tcase_add_test(cases, bpe_survives_failed_allocations);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_bpe)

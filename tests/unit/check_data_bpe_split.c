@@ -1,0 +1,223 @@
+/* Tests of src/data/bpe_split.c: GPT-2's split on texts whose pieces are known, on random ASCII against the pattern done
+ * by hand, bytes that are no UTF-8, and cutting. */
+#include "data/bpe_split.h"
+
+#include "tests/unit/bpe_fixture.h"
+
+static struct bpe_splitter *open_splitter(struct data_fixture *fixture)
+{
+    struct bpe_splitter *splitter = NULL;
+    fixture_open(fixture);
+    ck_assert_int_eq(bpe_splitter_create(fixture->mem, &splitter), GT_OK);
+    return splitter;
+}
+
+static void close_splitter(struct data_fixture *fixture, struct bpe_splitter *splitter)
+{
+    bpe_splitter_destroy(splitter);
+    fixture_close(fixture);
+}
+
+START_TEST(split_known_texts)
+{
+    /* Pieces separated by '|'; checked with the pattern in Python's regex module and with tiktoken. */
+    static const struct {
+        const char *text, *pieces;
+    } known[] = {
+        {"Hello world", "Hello| world"},
+        {"it's we'll 'ddd 'S", "it|'s| we|'ll| '|ddd| '|S"},
+        {"'tis 're'vex", "'t|is| '|re|'ve|x"},
+        {"'re'vex", "'re|'ve|x"},
+        {"a  b   c", "a| | b|  | c"},
+        {"a \n b", "a| \n| b"},
+        {"end  ", "end|  "},
+        {"end\n\n", "end|\n\n"},
+        {"  lead", " | lead"},
+        {"x1y22", "x|1|y|22"},
+        {"(a+b)==c", "(|a|+|b|)==|c"},
+        {" !? 12", " !?| 12"},
+        {"\t\tx", "\t|\t|x"},
+        {"caf\xC3\xA9 \xC3\xBC"
+         "ber",
+         "caf\xC3\xA9| \xC3\xBC"
+         "ber"},
+        {"\xE6\x97\xA5\xE6\x9C\xAC 5\xD9\xA3", "\xE6\x97\xA5\xE6\x9C\xAC| 5\xD9\xA3"},
+        {"a\xC2\xA0\xC2\xA0"
+         "b",
+         "a|\xC2\xA0|\xC2\xA0|b"},
+        {"a\xE1\xA0\x8E"
+         "b",
+         "a|\xE1\xA0\x8E|b"}, /* U+180E is no white space since Unicode 6.3 */
+        {" \xF0\x91\xBC\x82 \xF0\x9E\x93\xB0",
+         " \xF0\x91\xBC\x82| \xF0\x9E\x93\xB0"}, /* a letter and a digit of 15.0 */
+        {"\xF0\x91\xBC\x82"
+         "a\xF0\x9E\x93\xB0"
+         "1",
+         "\xF0\x91\xBC\x82"
+         "a|\xF0\x9E\x93\xB0"
+         "1"},
+        {"\xF0\x9F\x98\x80!", "\xF0\x9F\x98\x80!"},
+        /* Bytes that are no UTF-8 go to the piece before them; the text behind begins afresh. */
+        {"\xFF", "\xFF"},
+        {"\xFF\xFE hello", "\xFF\xFE| hello"},
+        {"hello \xE2\x80", "hello| \xE2\x80"},
+        {"a\x80 b", "a\x80| b"},
+        {"a \x80"
+         "b",
+         "a| \x80|b"},
+        {"a  \xFF b", "a|  \xFF| b"},
+        {"x\xC3", "x\xC3"},
+        {"\xED\xA0\x80", "\xED\xA0\x80"}, /* a surrogate */
+    };
+    struct data_fixture fixture;
+    struct bpe_splitter *splitter = open_splitter(&fixture);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char joined[256] = "";
+        const char *piece = NULL;
+        bpe_splitter_begin(splitter, known[i].text, strlen(known[i].text));
+        for (size_t length; (length = bpe_splitter_next(splitter, &piece)) > 0;) {
+            if (joined[0] != '\0')
+                strcat(joined, "|");
+            strncat(joined, piece, length);
+        }
+        ck_assert_msg(strcmp(joined, known[i].pieces) == 0, "case %zu: \"%s\"", i, joined);
+    }
+    close_splitter(&fixture, splitter);
+}
+END_TEST
+
+/* ---- the pattern by hand, for ASCII ---- */
+
+static int class_of(char c)
+{
+    if (c == ' ' || (c >= '\t' && c <= '\r'))
+        return 0;
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
+        return 1;
+    return c >= '0' && c <= '9' ? 2 : 3;
+}
+
+static size_t run_of(const char *text, size_t count, int class)
+{
+    size_t at = 0;
+    while (at < count && class_of(text[at]) == class)
+        at++;
+    return at;
+}
+
+static size_t piece_by_hand(const char *text, size_t count)
+{
+    static const char *const contractions[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
+    for (size_t i = 0; i < sizeof contractions / sizeof contractions[0]; i++) {
+        const size_t length = strlen(contractions[i]);
+        if (length <= count && memcmp(text, contractions[i], length) == 0)
+            return length;
+    }
+    const size_t space = text[0] == ' ' ? 1 : 0;
+    for (int class = 1; class <= 3; class ++) {
+        const size_t run = run_of(text + space, count - space, class);
+        if (run > 0)
+            return space + run;
+    }
+    const size_t run = run_of(text, count, 0);
+    return run == count || run == 1 ? run : run - 1;
+}
+
+START_TEST(split_random_ascii)
+{
+    struct data_fixture fixture;
+    struct bpe_splitter *splitter = open_splitter(&fixture);
+    char text[400];
+    for (uint32_t i = 0; i < 2000; i++) {
+        const size_t count = random_below(3, i, sizeof text);
+        for (size_t k = 0; k < count && i % 2 == 0; k++)
+            text[k] = (char)random_below(100 + i, (uint32_t)k, 128);
+        if (i % 2 == 1)
+            random_text(100 + i, false, text, count);
+        const char *piece = NULL;
+        bpe_splitter_begin(splitter, text, count);
+        for (size_t at = 0; at < count;) {
+            const size_t expected = piece_by_hand(text + at, count - at);
+            ck_assert_uint_eq(bpe_splitter_next(splitter, &piece), expected);
+            ck_assert_ptr_eq(piece, text + at);
+            at += expected;
+        }
+        ck_assert_uint_eq(bpe_splitter_next(splitter, &piece), 0);
+    }
+    close_splitter(&fixture, splitter);
+}
+END_TEST
+
+/* The ends of all pieces of a text. */
+static size_t split_ends(struct bpe_splitter *splitter, const char *text, size_t count, size_t *out)
+{
+    const char *piece = NULL;
+    size_t pieces = 0, at = 0;
+    bpe_splitter_begin(splitter, text, count);
+    for (size_t length; (length = bpe_splitter_next(splitter, &piece)) > 0;) {
+        ck_assert_ptr_eq(piece, text + at);
+        at += length;
+        out[pieces++] = at;
+    }
+    ck_assert_uint_eq(at, count);
+    return pieces;
+}
+
+/* Pieces add up to the text, whatever it is, and cutting at bpe_cut() changes none. */
+START_TEST(split_cut_changes_nothing)
+{
+    struct data_fixture fixture;
+    struct bpe_splitter *splitter = open_splitter(&fixture);
+    char text[300];
+    size_t whole[300], part[300], cuts = 0;
+    for (uint32_t i = 0; i < 2000; i++) {
+        const size_t count = 1 + random_below(4, i, sizeof text - 1);
+        random_text(5000 + i, true, text, count);
+        const size_t pieces = split_ends(splitter, text, count, whole);
+        const size_t cut = bpe_cut(text, 1 + random_below(5, i, (uint32_t)count));
+        if (cut == 0)
+            continue;
+        cuts++;
+        size_t next = split_ends(splitter, text, cut, part);
+        ck_assert_mem_eq(part, whole, next * sizeof part[0]);
+        const size_t rest = split_ends(splitter, text + cut, count - cut, part);
+        ck_assert_uint_eq(next + rest, pieces);
+        for (size_t k = 0; k < rest; k++)
+            ck_assert_uint_eq(part[k] + cut, whole[next++]);
+    }
+    ck_assert_uint_gt(cuts, 1500);
+    ck_assert_uint_eq(bpe_cut("abcdef", 6), 0);
+    ck_assert_uint_eq(bpe_cut(" abc", 4), 0);
+    ck_assert_uint_eq(bpe_cut("a  b", 4), 1);
+    ck_assert_uint_eq(bpe_cut("a\xC2\xA0 b", 5), 0); /* a space behind white space */
+    ck_assert_uint_eq(bpe_cut("\xE6\x97\xA5 b", 5), 3);
+    ck_assert_uint_eq(bpe_cut("", 0), 0);
+    close_splitter(&fixture, splitter);
+}
+END_TEST
+
+START_TEST(split_survives_failed_allocations)
+{
+    struct data_fixture fixture;
+    struct bpe_splitter *splitter = NULL;
+    fixture_open(&fixture);
+    hostmem_fail_at(fixture.mem, 1);
+    ck_assert_int_eq(bpe_splitter_create(fixture.mem, &splitter), GT_NO_MEMORY);
+    ck_assert_ptr_null(splitter);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_bpe_split_suite(void)
+{
+    Suite *suite = suite_create("data_bpe_split");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, split_known_texts);
+    tcase_add_test(cases, split_random_ascii);
+    tcase_add_test(cases, split_cut_changes_nothing);
+    tcase_add_test(cases, split_survives_failed_allocations);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_bpe_split)

@@ -1,0 +1,256 @@
+/* Tests of src/data/bpe_train.c and bpe_train_merge.c: known merges, ties, and against a trainer that counts all pairs
+ * anew for every merge. */
+#include "data/bpe_train.h"
+
+#include "data/bpe_alphabet.h"
+#include "data/bpe_split.h"
+#include "tests/unit/bpe_fixture.h"
+
+static struct tokenizer *train(struct data_fixture *fixture, const char *text, size_t count, int64_t vocab_size)
+{
+    struct bpe_trainer *trainer = NULL;
+    struct tokenizer *tokenizer = NULL;
+    struct bpe_train_result result;
+    ck_assert_int_eq(bpe_trainer_create(fixture->mem, &trainer), GT_OK);
+    ck_assert_int_eq(bpe_trainer_add(trainer, text, count), GT_OK);
+    ck_assert_int_eq(bpe_trainer_finish(trainer, vocab_size, &tokenizer, &result), GT_OK);
+    ck_assert_int_eq(result.vocab_size, tokenizer_vocab_size(tokenizer));
+    ck_assert_uint_eq(result.text_bytes, count);
+    bpe_trainer_destroy(trainer);
+    return tokenizer;
+}
+
+/* The merges as "L+R L+R ...", in text. */
+static void merges_text(const struct tokenizer *tokenizer, char out[static 512])
+{
+    size_t count = 0;
+    const struct bpe_merge *merges = bpe_merges(tokenizer_bpe(tokenizer), &count);
+    out[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes = NULL;
+        size_t length = bpe_token(tokenizer_bpe(tokenizer), merges[i].left, &bytes);
+        strncat(out, bytes, length);
+        strcat(out, "+");
+        length = bpe_token(tokenizer_bpe(tokenizer), merges[i].right, &bytes);
+        strncat(out, bytes, length);
+        strcat(out, " ");
+    }
+}
+
+START_TEST(train_known_merges)
+{
+    static const struct {
+        const char *text;
+        int64_t vocab_size;
+        const char *merges;
+    } known[] = {
+        {"abab", 300, "a+b ab+ab "},
+        {"", 300, ""},
+        {"x", 300, ""},
+        /* All once: the smallest left id first, then the smallest right one. */
+        {"db da ca", 258, "c+a "},
+        {"db da ca", 260, "c+a d+a d+b "},
+        {"low low low lower lower newest", 260, "l+o lo+w  +low "},
+        {"aaaa", 300, "a+a aa+aa "},
+        {"aaaaa b aaa", 258, "a+a "},
+        {"a a a a", 257, ""},
+    };
+    struct data_fixture fixture;
+    char merges[512];
+    fixture_open(&fixture);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        struct tokenizer *tokenizer = train(&fixture, known[i].text, strlen(known[i].text), known[i].vocab_size);
+        merges_text(tokenizer, merges);
+        ck_assert_msg(strcmp(merges, known[i].merges) == 0, "case %zu: \"%s\"", i, merges);
+        ck_assert_int_eq(tokenizer_eot(tokenizer), tokenizer_vocab_size(tokenizer) - 1);
+        ck_assert_int_eq(tokenizer_id_of(tokenizer, '!'), 0);
+        ck_assert_int_eq(tokenizer_id_of(tokenizer, ' '), 220);
+        tokenizer_destroy(tokenizer);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* ---- a trainer that counts anew ---- */
+
+enum { PLAIN_MAX = 3000, PLAIN_IDS_MAX = 600 };
+
+struct plain {
+    int32_t symbols[PLAIN_MAX]; /* of all pieces, in order; -1 between two */
+    size_t count;
+    int64_t counts[PLAIN_IDS_MAX][PLAIN_IDS_MAX];
+};
+
+static void plain_begin(struct plain *plain, struct bpe_splitter *splitter, const char *text, size_t count)
+{
+    const char *piece = NULL;
+    plain->count = 0;
+    bpe_splitter_begin(splitter, text, count);
+    for (size_t length; (length = bpe_splitter_next(splitter, &piece)) > 0;) {
+        for (size_t i = 0; i < length; i++)
+            for (int rank = 0; rank < 256; rank++)
+                if (bpe_alphabet_byte(rank) == (unsigned char)piece[i])
+                    plain->symbols[plain->count++] = rank;
+        plain->symbols[plain->count++] = -1;
+    }
+    ck_assert_uint_le(plain->count, PLAIN_MAX);
+}
+
+static bool plain_best(struct plain *plain, int32_t ids, int32_t *left, int32_t *right)
+{
+    int64_t best = 0;
+    memset(plain->counts, 0, sizeof plain->counts);
+    for (size_t i = 0; i + 1 < plain->count; i++)
+        if (plain->symbols[i] >= 0 && plain->symbols[i + 1] >= 0)
+            plain->counts[plain->symbols[i]][plain->symbols[i + 1]]++;
+    for (int32_t a = 0; a < ids; a++)
+        for (int32_t b = 0; b < ids; b++)
+            if (plain->counts[a][b] > best) {
+                best = plain->counts[a][b];
+                *left = a;
+                *right = b;
+            }
+    return best > 0;
+}
+
+static void plain_merge(struct plain *plain, int32_t left, int32_t right, int32_t result)
+{
+    size_t kept = 0;
+    for (size_t at = 0; at < plain->count; kept++) {
+        const bool here = at + 1 < plain->count && plain->symbols[at] == left && plain->symbols[at + 1] == right;
+        plain->symbols[kept] = here ? result : plain->symbols[at];
+        at += here ? 2 : 1;
+    }
+    plain->count = kept;
+}
+
+START_TEST(train_agrees_with_counting_anew)
+{
+    struct data_fixture fixture;
+    struct bpe_splitter *splitter = NULL;
+    struct plain *plain = malloc(sizeof *plain);
+    char text[PLAIN_MAX / 2];
+    fixture_open(&fixture);
+    ck_assert_ptr_nonnull(plain);
+    ck_assert_int_eq(bpe_splitter_create(fixture.mem, &splitter), GT_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        size_t count = 0;
+        random_text(300 + i, i % 2 == 1, text, sizeof text);
+        struct tokenizer *tokenizer = train(&fixture, text, sizeof text, 400);
+        const struct bpe_merge *merges = bpe_merges(tokenizer_bpe(tokenizer), &count);
+        ck_assert_uint_gt(count, 40);
+        plain_begin(plain, splitter, text, sizeof text);
+        int32_t ids = 256;
+        for (size_t k = 0; k < count; k++) {
+            int32_t left = -1, right = -1;
+            ck_assert(plain_best(plain, ids, &left, &right));
+            ck_assert_msg(left == merges[k].left && right == merges[k].right, "text %u, merge %zu", i, k);
+            plain_merge(plain, left, right, merges[k].result);
+            ids = merges[k].result >= ids ? merges[k].result + 1 : ids;
+        }
+        if (tokenizer_vocab_size(tokenizer) < 400) {
+            int32_t left, right;
+            ck_assert(!plain_best(plain, ids, &left, &right));
+        }
+        tokenizer_destroy(tokenizer);
+    }
+    free(plain);
+    bpe_splitter_destroy(splitter);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Parts cut at bpe_cut() count as the whole does. */
+START_TEST(train_in_parts)
+{
+    struct data_fixture fixture;
+    char text[8000];
+    struct bpe_trainer *trainer = NULL;
+    struct tokenizer *parts = NULL;
+    struct bpe_train_result result;
+    fixture_open(&fixture);
+    random_text(77, true, text, sizeof text);
+    struct tokenizer *whole = train(&fixture, text, sizeof text, 350);
+    ck_assert_int_eq(bpe_trainer_create(fixture.mem, &trainer), GT_OK);
+    for (size_t at = 0; at < sizeof text;) {
+        const size_t left = sizeof text - at, cut = left > 500 ? bpe_cut(text + at, 500) : left;
+        ck_assert_uint_gt(cut, 0);
+        ck_assert_int_eq(bpe_trainer_add(trainer, text + at, cut), GT_OK);
+        at += cut;
+    }
+    ck_assert_int_eq(bpe_trainer_finish(trainer, 350, &parts, &result), GT_OK);
+    ck_assert_uint_eq(tokenizer_hash(parts), tokenizer_hash(whole));
+    tokenizer_destroy(parts);
+    tokenizer_destroy(whole);
+    bpe_trainer_destroy(trainer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* A token never gets longer than BPE_TOKEN_BYTES_MAX. */
+START_TEST(train_bounds_tokens)
+{
+    struct data_fixture fixture;
+    const size_t count = 40000;
+    char *text = malloc(count);
+    fixture_open(&fixture);
+    ck_assert_ptr_nonnull(text);
+    memset(text, '=', count);
+    struct tokenizer *tokenizer = train(&fixture, text, count, 400);
+    size_t longest = 0;
+    for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
+        const char *bytes = NULL;
+        const size_t length = bpe_token(tokenizer_bpe(tokenizer), id, &bytes);
+        longest = length > longest ? length : longest;
+    }
+    ck_assert_uint_eq(longest, BPE_TOKEN_BYTES_MAX);
+    free(text);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(train_survives_failed_allocations)
+{
+    struct data_fixture fixture;
+    char text[3000];
+    size_t failures = 0;
+    fixture_open(&fixture);
+    random_text(5, true, text, sizeof text);
+    for (size_t n = 1;; n++) {
+        struct bpe_trainer *trainer = NULL;
+        struct tokenizer *tokenizer = NULL;
+        struct bpe_train_result result;
+        hostmem_fail_at(fixture.mem, n);
+        enum gt_status status = bpe_trainer_create(fixture.mem, &trainer);
+        if (status == GT_OK)
+            status = bpe_trainer_add(trainer, text, sizeof text);
+        if (status == GT_OK)
+            status = bpe_trainer_finish(trainer, 300, &tokenizer, &result);
+        hostmem_fail_at(fixture.mem, 0);
+        bpe_trainer_destroy(trainer);
+        tokenizer_destroy(tokenizer);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        failures++;
+    }
+    ck_assert_uint_gt(failures, 15);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_bpe_train_suite(void)
+{
+    Suite *suite = suite_create("data_bpe_train");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, train_known_merges);
+    tcase_add_test(cases, train_agrees_with_counting_anew);
+    tcase_add_test(cases, train_in_parts);
+    tcase_add_test(cases, train_bounds_tokens);
+    tcase_add_test(cases, train_survives_failed_allocations);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_bpe_train)

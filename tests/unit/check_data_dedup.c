@@ -1,0 +1,123 @@
+/* Tests of src/data/dedup.c: membership through growth, the full table, and going on from the file. */
+#include "data/dedup.h"
+
+#include "tests/unit/data_fixture.h"
+
+#define TABLE_BYTES ((size_t)1 << 21) /* 131,072 slots: it grows once */
+
+static struct document_hash hash_of(uint64_t number)
+{
+    return document_hash_of(&number, sizeof number);
+}
+
+static uint64_t add_range(struct dedup *dedup, uint64_t first, uint64_t count)
+{
+    uint64_t known_count = 0;
+    for (uint64_t i = first; i < first + count; i++) {
+        bool known = false;
+        ck_assert_int_eq(dedup_add(dedup, hash_of(i), &known), GT_OK);
+        known_count += known;
+    }
+    return known_count;
+}
+
+START_TEST(dedup_knows_what_it_has)
+{
+    struct data_fixture fixture;
+    struct dedup *dedup = NULL;
+    fixture_open(&fixture);
+    const char *path = fixture_path(&fixture, "seen");
+    ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_OK);
+    ck_assert_uint_eq(add_range(dedup, 0, 100000), 0);
+    ck_assert_uint_eq(add_range(dedup, 0, 100000), 100000);
+    ck_assert_uint_eq(dedup_count(dedup), 100000);
+    ck_assert(!dedup_is_full(dedup));
+    bool known = true; /* the one checksum that cannot be kept */
+    ck_assert_int_eq(dedup_add(dedup, (struct document_hash){0, 0}, &known), GT_OK);
+    ck_assert(!known);
+    dedup_destroy(dedup);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(dedup_full_table_still_answers)
+{
+    struct data_fixture fixture;
+    struct dedup *dedup = NULL;
+    fixture_open(&fixture);
+    const char *path = fixture_path(&fixture, "seen");
+    ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_OK);
+    const size_t warnings = log_count(LOG_WARNING);
+    const uint64_t limit = TABLE_BYTES / 16 / 8 * 7;
+    ck_assert_uint_eq(add_range(dedup, 0, limit + 1000), 0);
+    ck_assert(dedup_is_full(dedup));
+    ck_assert_uint_eq(dedup_count(dedup), limit);
+    ck_assert_uint_eq(log_count(LOG_WARNING), warnings + 1);
+    ck_assert_uint_eq(add_range(dedup, 0, limit + 1000), limit);
+    dedup_destroy(dedup);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* What was added after the state was taken is forgotten, so that it is not a copy of itself. */
+START_TEST(dedup_goes_on_from_its_file)
+{
+    struct data_fixture fixture;
+    struct dedup *dedup = NULL;
+    fixture_open(&fixture);
+    const char *path = fixture_path(&fixture, "seen");
+    ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_OK);
+    add_range(dedup, 0, 10000);
+    ck_assert_int_eq(dedup_sync(dedup), GT_OK);
+    add_range(dedup, 10000, 5000);
+    dedup_destroy(dedup);
+    ck_assert_int_eq(dedup_create(fixture.mem, path, 10000, TABLE_BYTES, &dedup), GT_OK);
+    ck_assert_uint_eq(dedup_count(dedup), 10000);
+    ck_assert_uint_eq(add_range(dedup, 0, 20000), 10000);
+    ck_assert_int_eq(dedup_sync(dedup), GT_OK);
+    dedup_destroy(dedup);
+    ck_assert_int_eq(dedup_create(fixture.mem, path, 20001, TABLE_BYTES, &dedup), GT_DATA);
+    FIXTURE_SAYS(&fixture, "truncated");
+    ck_assert_int_eq(dedup_create(fixture.mem, path, 20000, TABLE_BYTES, &dedup), GT_OK);
+    ck_assert_uint_eq(add_range(dedup, 0, 20000), 20000);
+    dedup_destroy(dedup);
+    ck_assert_int_eq(dedup_create(fixture.mem, "/nonexistent/seen", 0, TABLE_BYTES, &dedup), GT_IO);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(dedup_survives_failed_allocations)
+{
+    struct data_fixture fixture;
+    struct dedup *dedup = NULL;
+    fixture_open(&fixture);
+    const char *path = fixture_path(&fixture, "seen");
+    for (size_t n = 1; n <= 2; n++) {
+        hostmem_fail_at(fixture.mem, n);
+        ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_NO_MEMORY);
+    }
+    ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_OK);
+    hostmem_fail_at(fixture.mem, 1); /* growing */
+    bool known = false;
+    enum gt_status status = GT_OK;
+    for (uint64_t i = 0; i < 70000 && status == GT_OK; i++)
+        status = dedup_add(dedup, hash_of(i), &known);
+    ck_assert_int_eq(status, GT_NO_MEMORY);
+    dedup_destroy(dedup);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_dedup_suite(void)
+{
+    Suite *suite = suite_create("data_dedup");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, dedup_knows_what_it_has);
+    tcase_add_test(cases, dedup_full_table_still_answers);
+    tcase_add_test(cases, dedup_goes_on_from_its_file);
+    tcase_add_test(cases, dedup_survives_failed_allocations);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_dedup)

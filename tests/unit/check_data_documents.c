@@ -1,0 +1,326 @@
+/* Tests of src/data/documents.c: documents of texts and of JSONL, long ones, where texts are cut, and going on from
+ * every document of a corpus of all sorts. */
+#include "data/documents.h"
+
+#include "tests/unit/data_fixture.h"
+
+enum { DOCUMENTS_MAX = 64, TEXT_MAX = 4096 };
+
+struct reading {
+    struct corpus *corpus;
+    struct documents *documents;
+};
+
+static void reading_open(struct data_fixture *fixture, const char *name, struct documents_spec spec,
+                         struct reading *out)
+{
+    char path[512];
+    strcpy(path, fixture_path(fixture, name));
+    const char *inputs[1] = {path};
+    const struct corpus_spec corpus_spec = {.inputs = inputs, .input_count = 1};
+    ck_assert_int_eq(corpus_create(fixture->mem, &corpus_spec, &out->corpus), GT_OK);
+    spec.corpus = out->corpus;
+    spec.field = spec.field != NULL ? spec.field : "text";
+    ck_assert_int_eq(documents_create(fixture->mem, &spec, &out->documents), GT_OK);
+}
+
+static void reading_close(struct reading *reading)
+{
+    documents_destroy(reading->documents);
+    corpus_destroy(reading->corpus);
+}
+
+/* All documents as one string, each followed by '|'. */
+static void read_all(struct reading *reading, char out[static TEXT_MAX])
+{
+    struct document document;
+    bool found = true;
+    size_t length = 0;
+    while (found) {
+        ck_assert_int_eq(documents_next(reading->documents, &document, &found), GT_OK);
+        if (!found)
+            break;
+        ck_assert_uint_lt(length + document.count + 2, TEXT_MAX);
+        memcpy(out + length, document.text, document.count);
+        length += document.count;
+        out[length++] = '|';
+    }
+    out[length] = '\0';
+}
+
+static void expect_documents(struct data_fixture *fixture, const char *name, struct documents_spec spec,
+                             const char *expected)
+{
+    struct reading reading;
+    char text[TEXT_MAX];
+    reading_open(fixture, name, spec, &reading);
+    read_all(&reading, text);
+    ck_assert_str_eq(text, expected);
+    reading_close(&reading);
+}
+
+START_TEST(documents_of_texts)
+{
+    struct data_fixture fixture;
+    struct reading reading;
+    char text[TEXT_MAX];
+    const struct documents_spec whole = {.quiet = false}, blank = {.end = DOCUMENTS_BLANK_LINE};
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "a.txt", "one\n\ntwo\n\n\n\nthree\n\n");
+    expect_documents(&fixture, "a.txt", whole, "one\n\ntwo\n\n\n\nthree\n\n|");
+    expect_documents(&fixture, "a.txt", blank, "one\n\n|two\n\n|\n\n|three\n\n|");
+    fixture_write_text(&fixture, "b.txt", "\n\n\nx");
+    expect_documents(&fixture, "b.txt", blank, "\n\n|\nx|");
+    const struct documents_spec marked = {.end = DOCUMENTS_END_OF_TEXT};
+    fixture_write_text(&fixture, "c.txt",
+                       "one\n<|endoftext|>\ntwo <|endoftext> \n<|endoftext|>\n\n<|endoftext|>three>");
+    expect_documents(&fixture, "c.txt", marked, "one\n|two <|endoftext> \n|\n|three>|");
+    fixture_write_text(&fixture, "d.txt", "\n<|endoftext|><|endoftext|>\n<|endoftext|>");
+    expect_documents(&fixture, "d.txt", marked, "\n|");
+    fixture_make_folder(&fixture, "in");
+    fixture_write_text(&fixture, "in/a", "first");
+    fixture_write_text(&fixture, "in/b", "");
+    fixture_write(&fixture, "in/c", "bi\0nary", 7);
+    fixture_write_text(&fixture, "in/d", "last");
+    reading_open(&fixture, "in", whole, &reading);
+    read_all(&reading, text);
+    ck_assert_str_eq(text, "first|last|");
+    const struct documents_state *state = documents_state_get(reading.documents);
+    ck_assert(state->document_count == 2 && state->empty_count == 1 && state->skipped_count == 1);
+    ck_assert(state->file_count == 3 && state->text_bytes == 9);
+    const struct documents_input *input = documents_inputs(reading.documents);
+    ck_assert(input->file_count == 3 && input->skipped_count == 1 && input->size_bytes == 9);
+    reading_close(&reading);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* An end mark at every place around the border of two blocks of 1 MiB. */
+START_TEST(documents_marks_across_blocks)
+{
+    struct data_fixture fixture;
+    const size_t block = (size_t)1 << 20;
+    char *text = malloc(block + 64);
+    fixture_open(&fixture);
+    for (size_t before = 0; before <= 14; before++) {
+        struct reading reading;
+        struct document document;
+        bool found = false;
+        memset(text, 'a', block + 64);
+        memcpy(text + block - before, "<|endoftext|>\n", 14);
+        fixture_write(&fixture, "a.txt", text, block + 30);
+        reading_open(&fixture, "a.txt", (struct documents_spec){.end = DOCUMENTS_END_OF_TEXT}, &reading);
+        ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+        ck_assert(found && document.count == block - before && !document.unfinished);
+        ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+        ck_assert(found && document.count == 16 + before && document.text[0] == 'a');
+        reading_close(&reading);
+    }
+    free(text);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(documents_of_jsonl)
+{
+    struct data_fixture fixture;
+    struct reading reading;
+    struct document document;
+    bool found = false;
+    const struct documents_spec by_name = {.quiet = false}, skip = {.skip_bad_lines = true}, field = {.field = "b"},
+                                as_text = {.format = DOCUMENTS_TEXT};
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "a.jsonl", "{\"text\":\"x\"}\n\n{\"text\":\"\"}\n{\"text\":\"y\\n\",\"b\":\"z\"}");
+    expect_documents(&fixture, "a.jsonl", by_name, "x|y\n|");
+    fixture_write_text(&fixture, "b.jsonl", "{\"b\":\"x\"}\n");
+    expect_documents(&fixture, "b.jsonl", field, "x|");
+    expect_documents(&fixture, "b.jsonl", as_text, "{\"b\":\"x\"}\n|");
+    fixture_write_text(&fixture, "c.jsonl", "{\"text\":\"x\"}\nnot json\n{\"text\":\"y\"}\n");
+    expect_documents(&fixture, "c.jsonl", skip, "x|y|");
+    reading_open(&fixture, "c.jsonl", by_name, &reading);
+    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+    const size_t errors = log_count(LOG_ERROR);
+    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_DATA);
+    ck_assert_uint_eq(log_count(LOG_ERROR), errors + 1);
+    FIXTURE_SAYS(&fixture, "c.jsonl: line 2: column 3: not valid JSON");
+    reading_close(&reading);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* A document of more than two parts comes back whole, and says that it goes on. */
+START_TEST(documents_longer_than_a_part)
+{
+    struct data_fixture fixture;
+    struct reading reading;
+    struct document document;
+    const size_t size = 2 * DOCUMENT_BYTES_MAX + 12345;
+    bool found = true;
+    size_t at = 0, parts = 0;
+    char *text = malloc(size);
+    for (size_t i = 0; i < size; i++)
+        text[i] = i % 11 == 10 ? ' ' : (char)('a' + i % 7);
+    fixture_open(&fixture);
+    fixture_write(&fixture, "long.txt", text, size);
+    reading_open(&fixture, "long.txt", (struct documents_spec){.quiet = false}, &reading);
+    while (found) {
+        ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+        if (!found)
+            break;
+        ck_assert(document.continues == (parts > 0) && document.unfinished == (at + document.count < size));
+        ck_assert_int_eq(memcmp(document.text, text + at, document.count), 0);
+        at += document.count;
+        ck_assert(at == size || text[at] == ' ');
+        parts++;
+    }
+    ck_assert(at == size && parts == 3);
+    ck_assert_uint_eq(documents_state_get(reading.documents)->document_count, 1);
+    ck_assert_uint_eq(documents_state_get(reading.documents)->long_count, 1);
+    free(text);
+    reading_close(&reading);
+    fixture_close(&fixture);
+}
+END_TEST
+
+static void expect_cut(const char *text, size_t at, bool forced)
+{
+    bool was_forced = !forced;
+    ck_assert_uint_eq(documents_cut(text, strlen(text), &was_forced), at);
+    ck_assert_int_eq(was_forced, forced);
+}
+
+/* Only before a space or newline behind a character that is surely none itself; else between characters. */
+START_TEST(documents_cut_places)
+{
+    expect_cut("one two three", 7, false);
+    expect_cut("one two\nthree", 7, false);
+    expect_cut("one two  ", 7, false);
+    expect_cut("one\n\n two\t ", 7 - 4, false);
+    expect_cut("one", 3, true);
+    expect_cut(" one", 4, true);
+    expect_cut("\n\n\n", 3, true);
+    expect_cut("a\xC3\xA9 b", 3, false);         /* e acute */
+    expect_cut("a\xC2\xA0 b", 5, true);          /* no-break space is white space */
+    expect_cut("a\xE2\x80\x83 b", 6, true);      /* em space */
+    expect_cut("a\xE3\x80\x80 b", 6, true);      /* ideographic space */
+    expect_cut("a\xE6\x97\xA5 b", 4, false);     /* a Chinese character */
+    expect_cut("a\xF0\x9F\x98\x80 b", 5, false); /* an emoji */
+    expect_cut("a\xE6\x97 b", 5, true);          /* no UTF-8: left alone */
+    expect_cut("aaa\xE6\x97", 3, true);          /* not inside a character */
+    expect_cut("aaa\xF0\x9F\x98", 3, true);
+    expect_cut("\x80\x80\x80\x80\x80", 5, true);
+}
+END_TEST
+
+static void make_corpus(struct data_fixture *fixture)
+{
+    fixture_make_folder(fixture, "in");
+    fixture_write_text(fixture, "in/a.txt", "one\n\ntwo\n\n\n\nthree");
+    fixture_write(fixture, "in/b.bin", "\0\1", 2);
+    fixture_write_text(fixture, "in/c.jsonl", "{\"text\":\"x\"}\nbad\n\n{\"text\":\"\"}\n{\"text\":\"y\"}\n");
+    fixture_write_text(fixture, "in/d.txt", "");
+    fixture_write_text(fixture, "in/e.txt", "four\n\nfive\n");
+}
+
+/* From after each document, a new reader gives the rest, and ends in the same state. */
+START_TEST(documents_resume_anywhere)
+{
+    struct data_fixture fixture;
+    struct reading reading, later;
+    struct document document;
+    char all[TEXT_MAX], rest[TEXT_MAX];
+    const struct documents_spec spec = {.end = DOCUMENTS_BLANK_LINE, .skip_bad_lines = true};
+    fixture_open(&fixture);
+    make_corpus(&fixture);
+    reading_open(&fixture, "in", spec, &reading);
+    read_all(&reading, all);
+    ck_assert_str_eq(all, "one\n\n|two\n\n|\n\n|three|x|y|four\n\n|five\n|");
+    const struct documents_state end = *documents_state_get(reading.documents);
+    const struct documents_input end_input = *documents_inputs(reading.documents);
+    reading_close(&reading);
+    reading_open(&fixture, "in", spec, &reading);
+    const char *at = all;
+    for (size_t i = 0; i <= 9; i++) { /* after the last document, and once more at the end of the corpus */
+        const struct documents_state state = *documents_state_get(reading.documents);
+        reading_open(&fixture, "in", spec, &later);
+        ck_assert_int_eq(documents_resume(later.documents, &state, documents_inputs(reading.documents)), GT_OK);
+        read_all(&later, rest);
+        ck_assert_str_eq(rest, at);
+        ck_assert_int_eq(memcmp(documents_state_get(later.documents), &end, sizeof end), 0);
+        ck_assert_int_eq(memcmp(documents_inputs(later.documents), &end_input, sizeof end_input), 0);
+        reading_close(&later);
+        bool found = false;
+        ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+        ck_assert_int_eq(found, i < 8);
+        at += found ? document.count + 1 : 0;
+    }
+    reading_close(&reading);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(documents_resume_compares)
+{
+    struct data_fixture fixture;
+    struct reading reading;
+    struct document document;
+    bool found = false;
+    const struct documents_spec spec = {.end = DOCUMENTS_BLANK_LINE};
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "a.txt", "one\n\ntwo");
+    reading_open(&fixture, "a.txt", spec, &reading);
+    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+    const struct documents_state state = *documents_state_get(reading.documents);
+    reading_close(&reading);
+    static const char *const others[] = {"onE\n\ntwo", "one", ""};
+    for (size_t i = 0; i < 3; i++) {
+        fixture_write_text(&fixture, "a.txt", others[i]);
+        reading_open(&fixture, "a.txt", spec, &reading);
+        ck_assert_int_eq(documents_resume(reading.documents, &state, documents_inputs(reading.documents)), GT_DATA);
+        FIXTURE_SAYS(&fixture, "a.txt: its first 5 bytes are not those");
+        reading_close(&reading);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(documents_second_reading_compares)
+{
+    struct data_fixture fixture;
+    struct reading reading;
+    char text[TEXT_MAX];
+    struct document document;
+    bool found = true;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "a.txt", "abc");
+    reading_open(&fixture, "a.txt", (struct documents_spec){.quiet = false}, &reading);
+    read_all(&reading, text);
+    documents_destroy(reading.documents);
+    fixture_write_text(&fixture, "a.txt", "abd");
+    const struct documents_spec spec = {.corpus = reading.corpus, .field = "text", .compare_files = true};
+    ck_assert_int_eq(documents_create(fixture.mem, &spec, &reading.documents), GT_OK);
+    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_DATA);
+    FIXTURE_SAYS(&fixture, "a.txt: the file changed while it was read");
+    reading_close(&reading);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_documents_suite(void)
+{
+    Suite *suite = suite_create("data_documents");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, documents_of_texts);
+    tcase_add_test(cases, documents_marks_across_blocks);
+    tcase_add_test(cases, documents_of_jsonl);
+    tcase_add_test(cases, documents_longer_than_a_part);
+    tcase_add_test(cases, documents_cut_places);
+    tcase_add_test(cases, documents_resume_anywhere);
+    tcase_add_test(cases, documents_resume_compares);
+    tcase_add_test(cases, documents_second_reading_compares);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_documents)

@@ -1,0 +1,126 @@
+/* Tests of src/data/input.c: a plain file and standard input as one text, their checksums, and formats by name. */
+#include "data/input.h"
+
+#include <fcntl.h>
+
+#include "base/file.h"
+#include "tests/unit/data_fixture.h"
+
+/* Reads the whole text in pieces of `step`. */
+static size_t read_text(struct input *input, size_t step, char out[static 64])
+{
+    size_t count = 0, got = 1;
+    while (got > 0) {
+        ck_assert_int_eq(input_read(input, (unsigned char *)out + count, step, &got), GT_OK);
+        count += got;
+    }
+    out[count] = '\0';
+    return count;
+}
+
+START_TEST(input_plain_file_is_one_text)
+{
+    struct data_fixture fixture;
+    char text[64];
+    bool found = false;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "a.txt", "some text");
+    for (size_t step = 1; step < 11; step++) {
+        struct input *input = NULL;
+        const struct corpus_file file = {.path = fixture_path(&fixture, "a.txt"), .from_folder = step % 2 == 0};
+        ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 7, &input), GT_OK);
+        ck_assert_int_eq(input_next(input, &found), GT_OK);
+        ck_assert(found && input_is_unnamed(input) == file.from_folder && !input_is_member(input));
+        ck_assert_uint_eq(read_text(input, step, text), 9);
+        ck_assert_str_eq(text, "some text");
+        ck_assert_int_eq(input_next(input, &found), GT_OK);
+        ck_assert(!found && input_file_bytes(input) == 9);
+        ck_assert_uint_eq(input_file_crc32c(input), file_crc32c(7, "some text", 9));
+        input_close(input);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(input_standard_input)
+{
+    struct data_fixture fixture;
+    char text[64], copy[512];
+    bool found = false;
+    const struct corpus_file file = {.path = CORPUS_STDIN, .is_stdin = true};
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "pipe", "from a pipe");
+    fixture_write_text(&fixture, "copy", "the copy");
+    strcpy(copy, fixture_path(&fixture, "copy"));
+    const int saved = dup(STDIN_FILENO), fd = open(fixture_path(&fixture, "pipe"), O_RDONLY);
+    ck_assert(fd >= 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO);
+    for (int with_copy = 0; with_copy < 2; with_copy++) {
+        struct input *input = NULL;
+        ck_assert_int_eq(input_open(fixture.mem, &file, with_copy ? copy : NULL, 0, &input), GT_OK);
+        ck_assert_int_eq(input_next(input, &found), GT_OK);
+        ck_assert(found && !input_is_jsonl(input));
+        ck_assert_str_eq(input_label(input), "standard input");
+        read_text(input, 5, text);
+        ck_assert_str_eq(text, with_copy ? "the copy" : "from a pipe");
+        input_close(input);
+    }
+    close(fd);
+    if (saved >= 0) {
+        ck_assert_int_eq(dup2(saved, STDIN_FILENO), STDIN_FILENO);
+        close(saved);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(input_formats_by_name)
+{
+    static const struct {
+        const char *name;
+        bool is_jsonl;
+    } names[] = {{"a.jsonl", true}, {"a.ndjson", true},     {"a.json", false},
+                 {"jsonl", false},  {"a.jsonl.txt", false}, {".jsonl", true}};
+    struct data_fixture fixture;
+    bool found = false;
+    fixture_open(&fixture);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct input *input = NULL;
+        fixture_write_text(&fixture, names[i].name, "");
+        const struct corpus_file file = {.path = fixture_path(&fixture, names[i].name)};
+        ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 0, &input), GT_OK);
+        ck_assert_int_eq(input_next(input, &found), GT_OK);
+        ck_assert_int_eq(input_is_jsonl(input), names[i].is_jsonl);
+        input_close(input);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(input_refusals)
+{
+    struct data_fixture fixture;
+    struct input *input = NULL;
+    fixture_open(&fixture);
+    const struct corpus_file missing = {.path = fixture_path(&fixture, "none.txt")};
+    ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, &input), GT_IO);
+    FIXTURE_SAYS(&fixture, "none.txt");
+    hostmem_fail_at(fixture.mem, 1);
+    ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, &input), GT_NO_MEMORY);
+    ck_assert_ptr_null(input);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_input_suite(void)
+{
+    Suite *suite = suite_create("data_input");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, input_plain_file_is_one_text);
+    tcase_add_test(cases, input_standard_input);
+    tcase_add_test(cases, input_formats_by_name);
+    tcase_add_test(cases, input_refusals);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_input)

@@ -1,0 +1,381 @@
+/* Tests of src/data/tokenizer_encoder.c and tokenizer_pool.c: round trips, special tokens, faults, cutting, threads. */
+#include "data/tokenizer_encoder.h"
+
+#include "data/bpe_split.h"
+#include "data/tokenizer_pool.h"
+#include "data/utf8.h"
+#include "tests/unit/bpe_fixture.h"
+
+static struct tokenizer *make_chars(struct data_fixture *fixture)
+{
+    static const uint32_t points[] = {'\n', ' ', 'a', 'b', 0xE9, 0x4E2D};
+    struct tokenizer *tokenizer = NULL;
+    ck_assert_int_eq(tokenizer_create_chars(fixture->mem, points, 6, &tokenizer), GT_OK);
+    return tokenizer;
+}
+
+static size_t run(struct tokenizer_encoder *encoder, const char *text, size_t count, enum tokenizer_special special,
+                  int32_t *ids)
+{
+    size_t id_count = 0;
+    struct tokenizer_fault fault;
+    ck_assert_int_eq(tokenizer_encoder_run(encoder, text, count, special, ids, &id_count, &fault), GT_OK);
+    return id_count;
+}
+
+/* The bytes of all ids, which must be the text. */
+static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids, size_t id_count, const char *text,
+                           size_t count)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < id_count; i++) {
+        char scratch[4];
+        const char *bytes = NULL;
+        const size_t length = tokenizer_token_bytes(tokenizer, ids[i], scratch, &bytes);
+        ck_assert(length > 0 && at + length <= count && memcmp(text + at, bytes, length) == 0);
+        at += length;
+    }
+    ck_assert_uint_eq(at, count);
+}
+
+/* Ids are those of the pieces by the definition, whatever the encoder met before, and decode to the text. */
+START_TEST(encoder_bpe_is_the_definition)
+{
+    struct data_fixture fixture;
+    struct tokenizer_encoder *used = NULL, *fresh = NULL;
+    struct bpe_splitter *splitter = NULL;
+    char text[300];
+    int32_t ids[300], expected[300], piece_ids[300];
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 400);
+    ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &used), GT_OK);
+    ck_assert_int_eq(bpe_splitter_create(fixture.mem, &splitter), GT_OK);
+    for (uint32_t i = 0; i < 500; i++) {
+        const size_t count = random_below(6, i, sizeof text);
+        const char *piece = NULL;
+        size_t expected_count = 0;
+        random_text(7000 + i, true, text, count);
+        bpe_splitter_begin(splitter, text, count);
+        for (size_t length; (length = bpe_splitter_next(splitter, &piece)) > 0;) {
+            const size_t n = plain_encode(tokenizer_bpe(tokenizer), piece, length, piece_ids);
+            memcpy(expected + expected_count, piece_ids, n * sizeof piece_ids[0]);
+            expected_count += n;
+        }
+        ck_assert_uint_eq(run(used, text, count, TOKENIZER_SPECIAL_AS_TEXT, ids), expected_count);
+        ck_assert_mem_eq(ids, expected, expected_count * sizeof ids[0]);
+        expect_decoded(tokenizer, ids, expected_count, text, count);
+        if (i % 100 != 0)
+            continue;
+        ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &fresh), GT_OK);
+        ck_assert_uint_eq(run(fresh, text, count, TOKENIZER_SPECIAL_AS_TEXT, ids), expected_count);
+        ck_assert_mem_eq(ids, expected, expected_count * sizeof ids[0]);
+        tokenizer_encoder_destroy(fresh);
+    }
+    bpe_splitter_destroy(splitter);
+    tokenizer_encoder_destroy(used);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Text shown while it is made is that of the bytes one by one, whatever tokens they came in. */
+START_TEST(stream_shows_the_bytes)
+{
+    struct data_fixture fixture;
+    struct tokenizer *bytes = NULL;
+    static char text[4000], shown[4 * sizeof text], expected[4 * sizeof text], piece[TOKENIZER_TEXT_MAX];
+    static int32_t ids[sizeof text];
+    struct tokenizer_stream stream = {.held_count = 0}, plain = {.held_count = 0};
+    size_t count = 0, at = 0, expected_at = 0, longest = 0;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 400);
+    ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
+    random_text(8, true, text, sizeof text);
+    ck_assert_int_eq(tokenizer_encode(tokenizer, text, sizeof text, "text", ids, &count), GT_OK);
+    for (size_t i = 0; i < count; i++) {
+        const size_t length = tokenizer_stream_push(tokenizer, &stream, ids[i], piece);
+        memcpy(shown + at, piece, length);
+        at += length;
+        longest = length > longest ? length : longest;
+    }
+    at += tokenizer_stream_end(&stream, shown + at);
+    for (size_t i = 0; i < sizeof text; i++)
+        expected_at += tokenizer_stream_push(bytes, &plain, (unsigned char)text[i], expected + expected_at);
+    expected_at += tokenizer_stream_end(&plain, expected + expected_at);
+    ck_assert_uint_eq(at, expected_at);
+    ck_assert_mem_eq(shown, expected, at);
+    ck_assert_uint_gt(longest, 4);
+    tokenizer_destroy(bytes);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(encoder_special_tokens)
+{
+    static const char text[] = "x<|endoftext|>\n<|endoftext|><|endoftext|";
+    struct data_fixture fixture;
+    struct tokenizer_encoder *encoder = NULL;
+    int32_t ids[64], direct[64];
+    size_t direct_count = 0;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 300);
+    const int32_t eot = tokenizer_eot(tokenizer);
+    ck_assert_int_eq(eot, tokenizer_vocab_size(tokenizer) - 1);
+    ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &encoder), GT_OK);
+    size_t count = run(encoder, text, strlen(text), TOKENIZER_SPECIAL_AS_TEXT, ids);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_ne(ids[i], eot);
+    expect_decoded(tokenizer, ids, count, text, strlen(text));
+    count = run(encoder, text, strlen(text), TOKENIZER_SPECIAL_ALLOWED, ids);
+    ck_assert_int_eq(ids[0], tokenizer_id_of(tokenizer, 'x'));
+    ck_assert_int_eq(ids[1], eot);
+    ck_assert_int_eq(ids[2], tokenizer_id_of(tokenizer, '\n'));
+    ck_assert_int_eq(ids[3], eot);
+    for (size_t i = 4; i < count; i++)
+        ck_assert_int_ne(ids[i], eot);
+    expect_decoded(tokenizer, ids, count, text, strlen(text));
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, text, strlen(text), "start", direct, &direct_count), GT_OK);
+    ck_assert_uint_eq(direct_count, count);
+    ck_assert_mem_eq(ids, direct, count * sizeof ids[0]);
+    ck_assert_int_eq(tokenizer_encode(tokenizer, "<|endoftext|>", 13, "start", direct, &direct_count), GT_OK);
+    ck_assert_uint_gt(direct_count, 1);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "<|endoftext|>", 13, "start", direct, &direct_count), GT_OK);
+    ck_assert_uint_eq(direct_count, 1);
+    tokenizer_encoder_destroy(encoder);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Of two special tokens that begin alike the longer one counts. */
+START_TEST(encoder_longest_special_token)
+{
+    struct data_fixture fixture;
+    struct tokenizer_encoder *encoder = NULL;
+    struct tokenizer *tokenizer = NULL;
+    struct bpe *bpe = NULL;
+    int32_t ids[64];
+    fixture_open(&fixture);
+    const struct bpe_spec spec = {.vocab_size = 259, .text_bytes = 300, .rank = BPE_RANK_MERGE};
+    ck_assert_int_eq(bpe_create(fixture.mem, &spec, &bpe), GT_OK);
+    for (int i = 0; i < 256; i++) {
+        const char byte = (char)i;
+        ck_assert_int_eq(bpe_add_token(bpe, i, &byte, 1, false), BPE_ADDED);
+    }
+    ck_assert_int_eq(bpe_add_token(bpe, 256, "<a><b>", 6, true), BPE_ADDED);
+    ck_assert_int_eq(bpe_add_token(bpe, 257, "<a>", 3, true), BPE_ADDED);
+    ck_assert_int_eq(bpe_add_token(bpe, 258, "<b>", 3, true), BPE_ADDED);
+    ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
+    ck_assert_int_eq(tokenizer_create_bpe(fixture.mem, bpe, &tokenizer), GT_OK);
+    ck_assert_int_eq(tokenizer_eot(tokenizer), -1);
+    ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &encoder), GT_OK);
+    const size_t count = run(encoder, "<a><b><a>x<b><", 14, TOKENIZER_SPECIAL_ALLOWED, ids);
+    const int32_t expected[] = {256, 257, 'x', 258, '<'};
+    ck_assert_uint_eq(count, 5);
+    ck_assert_mem_eq(ids, expected, sizeof expected);
+    tokenizer_encoder_destroy(encoder);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Pieces that are the beginnings of others, so many that some share an entry of the cache. */
+START_TEST(encoder_cache_tells_pieces_apart)
+{
+    enum { LONGEST = 30 };
+    struct data_fixture fixture;
+    struct tokenizer_encoder *encoder = NULL;
+    static char text[LONGEST * LONGEST];
+    static int32_t ids[sizeof text];
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 400);
+    ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, tokenizer, &encoder), GT_OK);
+    for (uint32_t i = 0; i < 10000; i++) {
+        char digits[LONGEST];
+        size_t count = 0;
+        for (uint32_t k = 0; k < LONGEST; k++)
+            digits[k] = (char)('0' + random_below(90, i * LONGEST + k, 10));
+        for (size_t length = LONGEST; length > 0; length--) {
+            memcpy(text + count, digits, length);
+            text[count + length] = '\n';
+            count += length + 1;
+        }
+        expect_decoded(tokenizer, ids, run(encoder, text, count, TOKENIZER_SPECIAL_AS_TEXT, ids), text, count);
+    }
+    tokenizer_encoder_destroy(encoder);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(encoder_chars_and_bytes)
+{
+    struct data_fixture fixture;
+    struct tokenizer_encoder *encoder = NULL;
+    struct tokenizer *bytes = NULL;
+    struct tokenizer_fault fault = {.at = 0};
+    int32_t ids[16];
+    size_t count = 99;
+    fixture_open(&fixture);
+    struct tokenizer *chars = make_chars(&fixture);
+    ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, chars, &encoder), GT_OK);
+    ck_assert_uint_eq(run(encoder, "a\xC3\xA9\n", 4, TOKENIZER_SPECIAL_ALLOWED, ids), 3);
+    ck_assert(ids[0] == 2 && ids[1] == 4 && ids[2] == 0);
+    ck_assert_int_eq(tokenizer_encoder_run(encoder, "ab\xC3\xA8", 4, 0, ids, &count, &fault), GT_DATA);
+    ck_assert(fault.at == 2 && fault.code_point == 0xE8 && count == 99);
+    tokenizer_fault_report(chars, GT_DATA, &fault, "file.txt");
+    FIXTURE_SAYS(&fixture, "file.txt: the character U+00E8 at byte 2 is not among the 6 of the vocabulary");
+    ck_assert_int_eq(tokenizer_encoder_run(encoder, "a\xC3", 2, 0, ids, &count, &fault), GT_DATA);
+    ck_assert(fault.at == 1 && fault.code_point == UTF8_CODE_POINTS);
+    tokenizer_fault_report(chars, GT_DATA, &fault, "file.txt");
+    FIXTURE_SAYS(&fixture, "file.txt: byte 1 is not UTF-8");
+    tokenizer_fault_report(chars, GT_NO_MEMORY, &fault, "file.txt");
+    FIXTURE_SAYS(&fixture, "file.txt: out of memory");
+    tokenizer_encoder_destroy(encoder);
+    ck_assert_int_eq(tokenizer_cut(chars, "ab\xE4\xB8", 4, false), 2);
+    ck_assert_int_eq(tokenizer_cut(chars, "ab\xE4\xB8", 4, true), 4);
+    ck_assert_int_eq(tokenizer_cut(chars, "ab\xE4\xB8\xAD", 5, false), 5);
+    ck_assert_int_eq(tokenizer_cut(chars, "ab\xFF", 3, false), 3); /* not a beginning: the encoder will say so */
+    tokenizer_destroy(chars);
+    ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
+    ck_assert_int_eq(tokenizer_eot(bytes), -1);
+    ck_assert_ptr_null(tokenizer_bpe(bytes));
+    ck_assert_int_eq(tokenizer_cut(bytes, "a b", 3, false), 3);
+    ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, bytes, &encoder), GT_OK);
+    ck_assert_uint_eq(run(encoder, "\xFF\x00z", 3, TOKENIZER_SPECIAL_ALLOWED, ids), 3);
+    ck_assert(ids[0] == 255 && ids[1] == 0 && ids[2] == 'z');
+    tokenizer_encoder_destroy(encoder);
+    tokenizer_destroy(bytes);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* ---- the pool ---- */
+
+enum { LARGE_BYTES = 3 << 20, DOCUMENTS = 200 };
+
+/* One document of several parts, one without a place to cut it, many small ones, and empty ones. */
+static void make_documents(struct tokenizer_document *documents, char *text, int32_t *ids)
+{
+    size_t at = 0;
+    random_text(31, true, text, LARGE_BYTES);
+    memset(text + LARGE_BYTES / 2, 'a', LARGE_BYTES / 4);
+    for (uint32_t i = 0; i < DOCUMENTS; i++) {
+        const size_t count = i == 3 ? LARGE_BYTES * 7 / 8 : i % 10 == 0 ? 0 : random_below(32, i, 300);
+        documents[i] = (struct tokenizer_document){.text = text + at, .count = count, .ids = ids + at};
+        at += count;
+    }
+    ck_assert_uint_le(at, LARGE_BYTES);
+}
+
+static void compare_pool(struct data_fixture *fixture, const struct tokenizer *tokenizer, int threads)
+{
+    static struct tokenizer_document documents[DOCUMENTS];
+    struct tokenizer_encoder *encoder = NULL;
+    struct tokenizer_pool *pool = NULL;
+    struct tokenizer_fault fault;
+    size_t failed = 77;
+    char *text = malloc(LARGE_BYTES);
+    int32_t *ids = malloc(LARGE_BYTES * sizeof ids[0]), *expected = malloc(LARGE_BYTES * sizeof ids[0]);
+    ck_assert(text != NULL && ids != NULL && expected != NULL);
+    make_documents(documents, text, ids);
+    ck_assert_int_eq(tokenizer_pool_create(fixture->mem, tokenizer, threads, &pool), GT_OK);
+    ck_assert_int_eq(tokenizer_encoder_create(fixture->mem, tokenizer, &encoder), GT_OK);
+    for (int repeat = 0; repeat < 2; repeat++) {
+        ck_assert_int_eq(tokenizer_pool_run(pool, documents, DOCUMENTS, &failed, &fault), GT_OK);
+        for (size_t i = 0; i < DOCUMENTS; i++) {
+            const size_t count =
+                run(encoder, documents[i].text, documents[i].count, TOKENIZER_SPECIAL_AS_TEXT, expected);
+            ck_assert_uint_eq(documents[i].id_count, count);
+            ck_assert_mem_eq(documents[i].ids, expected, count * sizeof ids[0]);
+        }
+    }
+    tokenizer_encoder_destroy(encoder);
+    tokenizer_pool_destroy(pool);
+    free(expected);
+    free(ids);
+    free(text);
+}
+
+START_TEST(pool_does_not_depend_on_threads)
+{
+    struct data_fixture fixture;
+    struct tokenizer *bytes = NULL;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 400);
+    ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
+    compare_pool(&fixture, tokenizer, 1);
+    compare_pool(&fixture, tokenizer, 5);
+    compare_pool(&fixture, bytes, 2);
+    tokenizer_destroy(bytes);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(pool_names_the_first_fault)
+{
+    struct data_fixture fixture;
+    struct tokenizer_pool *pool = NULL;
+    struct tokenizer_fault fault = {.at = 0};
+    int32_t ids[3][8];
+    size_t failed = 77;
+    fixture_open(&fixture);
+    struct tokenizer *chars = make_chars(&fixture);
+    struct tokenizer_document documents[] = {{"ab", 2, ids[0], 0}, {"a b?", 4, ids[1], 0}, {"\xFF", 1, ids[2], 0}};
+    ck_assert_int_eq(tokenizer_pool_create(fixture.mem, chars, 3, &pool), GT_OK);
+    ck_assert_int_eq(tokenizer_pool_run(pool, documents, 3, &failed, &fault), GT_DATA);
+    ck_assert_uint_eq(failed, 1);
+    ck_assert(fault.at == 3 && fault.code_point == '?');
+    ck_assert_int_eq(tokenizer_pool_run(pool, documents, 1, &failed, &fault), GT_OK);
+    ck_assert_uint_eq(documents[0].id_count, 2);
+    ck_assert_int_eq(tokenizer_pool_run(pool, documents, 0, &failed, &fault), GT_OK);
+    tokenizer_pool_destroy(pool);
+    tokenizer_destroy(chars);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(encoder_survives_failed_allocations)
+{
+    struct data_fixture fixture;
+    size_t failures = 0;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 300);
+    for (size_t n = 1;; n++) {
+        struct tokenizer_pool *pool = NULL;
+        hostmem_fail_at(fixture.mem, n);
+        const enum gt_status status = tokenizer_pool_create(fixture.mem, tokenizer, 2, &pool);
+        hostmem_fail_at(fixture.mem, 0);
+        tokenizer_pool_destroy(pool);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        ck_assert_ptr_null(pool);
+        failures++;
+    }
+    ck_assert_uint_ge(failures, 8);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_tokenizer_encoder_suite(void)
+{
+    Suite *suite = suite_create("data_tokenizer_encoder");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, encoder_bpe_is_the_definition);
+    tcase_add_test(cases, stream_shows_the_bytes);
+    tcase_add_test(cases, encoder_special_tokens);
+    tcase_add_test(cases, encoder_longest_special_token);
+    tcase_add_test(cases, encoder_cache_tells_pieces_apart);
+    tcase_add_test(cases, encoder_chars_and_bytes);
+    tcase_add_test(cases, pool_does_not_depend_on_threads);
+    tcase_add_test(cases, pool_names_the_first_fault);
+    tcase_add_test(cases, encoder_survives_failed_allocations);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_tokenizer_encoder)

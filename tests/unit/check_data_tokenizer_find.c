@@ -1,0 +1,178 @@
+/* Tests of src/data/tokenizer_find.c: every place where GPT-2's vocabulary may be, their order, and the line that says how
+ * to get it.  The places are made in a scratch folder; what stands in them is a small vocabulary, so that the line which
+ * refuses it names the place that was found.  With GPT-2's own files (GPT2_VOCAB_DIR) the hash is checked too. */
+#include "data/tokenizer_find.h"
+
+#include "base/file.h"
+#include "data/tokenizer_export.h"
+#include "tests/unit/bpe_fixture.h"
+
+static const char *const variables[] = {"GPT_TRAIN_TOKENIZER_DIR", "HF_HUB_CACHE",  "HUGGINGFACE_HUB_CACHE", "HF_HOME",
+                                        "XDG_CACHE_HOME",          "XDG_DATA_HOME", "XDG_DATA_DIRS"};
+
+static void clear_environment(struct data_fixture *fixture)
+{
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        unsetenv(variables[i]);
+    setenv("HOME", fixture->folder, 1);
+}
+
+/* The vocabulary in fixture/`folder`. */
+static void put_vocabulary(struct data_fixture *fixture, const struct tokenizer *tokenizer, const char *folder)
+{
+    char path[FILE_PATH_MAX];
+    ck_assert_int_eq(file_join(path, fixture->folder, folder), GT_OK);
+    ck_assert_int_eq(file_make_folders(path), GT_OK);
+    ck_assert_int_eq(tokenizer_export_save(tokenizer, path), GT_OK);
+}
+
+static void put_reference(struct data_fixture *fixture, const char *model, const char *revision)
+{
+    char path[FILE_PATH_MAX], name[256];
+    snprintf(name, sizeof name, "%s/refs", model);
+    ck_assert_int_eq(file_join(path, fixture->folder, name), GT_OK);
+    ck_assert_int_eq(file_make_folders(path), GT_OK);
+    snprintf(name, sizeof name, "%s/refs/main", model);
+    fixture_write_text(fixture, name, revision);
+}
+
+START_TEST(find_says_how_to_get_it)
+{
+    struct data_fixture fixture;
+    struct tokenizer *tokenizer = NULL;
+    fixture_open(&fixture);
+    if (file_exists("/usr/share/gpt-train/gpt2/vocab.bpe")) {
+        unit_skip("tokenizer_find_installed", "GPT-2's vocabulary is installed in /usr/share");
+        fixture_close(&fixture);
+        return;
+    }
+    clear_environment(&fixture);
+    setenv("GPT_TRAIN_TOKENIZER_DIR", fixture_path(&fixture, "mine"), 1);
+    const size_t lines = log_count(LOG_ERROR);
+    ck_assert_int_eq(tokenizer_find(fixture.mem, "gpt2", &tokenizer), GT_USAGE);
+    ck_assert_uint_eq(log_count(LOG_ERROR), lines + 1);
+    FIXTURE_SAYS(&fixture, "--tokenizer=gpt2");
+    FIXTURE_SAYS(&fixture, "/mine, ");
+    FIXTURE_SAYS(&fixture, "/.cache/huggingface/hub, ");
+    FIXTURE_SAYS(&fixture, "/.local/share/gpt-train/gpt2, ");
+    FIXTURE_SAYS(&fixture, "/usr/share/gpt-train/gpt2");
+    FIXTURE_SAYS(&fixture, "curl -O https://");
+    FIXTURE_SAYS(&fixture, "hf download gpt2");
+    ck_assert_int_eq(tokenizer_find(fixture.mem, fixture_path(&fixture, "absent"), &tokenizer), GT_USAGE);
+    FIXTURE_SAYS(&fixture, "/absent: no such file or folder");
+    ck_assert_ptr_null(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(find_looks_in_order)
+{
+#define SNAPSHOT "/models--gpt2/snapshots/abc123"
+    /* From the last place to the first: each new one must be found before the older ones. */
+    static const struct {
+        const char *folder, *variable, *value;
+    } places[] = {
+        {"dirs/gpt-train/gpt2", "XDG_DATA_DIRS", "dirs"},
+        {".local/share/gpt-train/gpt2", NULL, NULL},
+        {"data/gpt-train/gpt2", "XDG_DATA_HOME", "data"},
+        {".cache/huggingface/hub" SNAPSHOT, NULL, NULL},
+        {"cache/huggingface/hub" SNAPSHOT, "XDG_CACHE_HOME", "cache"},
+        {"home/hub" SNAPSHOT, "HF_HOME", "home"},
+        {"hub1" SNAPSHOT, "HUGGINGFACE_HUB_CACHE", "hub1"},
+        {"hub2" SNAPSHOT, "HF_HUB_CACHE", "hub2"},
+        {"own/gpt2", "GPT_TRAIN_TOKENIZER_DIR", "own"},
+        {"own", "GPT_TRAIN_TOKENIZER_DIR", "own"},
+    };
+    struct data_fixture fixture;
+    struct tokenizer *back = NULL;
+    fixture_open(&fixture);
+    clear_environment(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 300);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        char expected[600];
+        put_vocabulary(&fixture, tokenizer, places[i].folder);
+        const char *model = strstr(places[i].folder, "/snapshots/");
+        if (model != NULL) {
+            char name[256];
+            snprintf(name, sizeof name, "%.*s", (int)(model - places[i].folder), places[i].folder);
+            put_reference(&fixture, name, "abc123\n");
+        }
+        if (places[i].variable != NULL)
+            setenv(places[i].variable, fixture_path(&fixture, places[i].value), 1);
+        ck_assert_int_eq(tokenizer_find(fixture.mem, "gpt2", &back), GT_DATA);
+        snprintf(expected, sizeof expected, "%s/%s: --tokenizer=gpt2 found this, and it is not", fixture.folder,
+                 places[i].folder);
+        ck_assert_msg(strstr(fixture.line, expected) != NULL, "place %zu: %s", i, fixture.line);
+    }
+    ck_assert_ptr_null(back);
+    ck_assert_int_eq(tokenizer_find(fixture.mem, fixture_path(&fixture, "own"), &back), GT_OK);
+    ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
+    tokenizer_destroy(back);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* The other name of the model, and a revision that leads out of the cache. */
+START_TEST(find_hub_names)
+{
+    struct data_fixture fixture;
+    struct tokenizer *back = NULL;
+    fixture_open(&fixture);
+    clear_environment(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 300);
+    setenv("HF_HUB_CACHE", fixture.folder, 1);
+    put_vocabulary(&fixture, tokenizer, "models--openai-community--gpt2/snapshots/r1");
+    put_reference(&fixture, "models--openai-community--gpt2", "r1");
+    put_reference(&fixture, "models--gpt2", "../../models--openai-community--gpt2/snapshots/r1");
+    ck_assert_int_eq(tokenizer_find(fixture.mem, "gpt2", &back), GT_DATA);
+    FIXTURE_SAYS(&fixture, "/models--openai-community--gpt2/snapshots/r1: --tokenizer=gpt2 found this");
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(find_gpt2)
+{
+    struct data_fixture fixture;
+    struct tokenizer *tokenizer = NULL;
+    char folder[FILE_PATH_MAX];
+    const char *given = getenv("GPT2_VOCAB_DIR"), *top = getenv("top_srcdir");
+    if (given != NULL)
+        snprintf(folder, sizeof folder, "%s", given);
+    else
+        snprintf(folder, sizeof folder, "%s/../shared/data/gpt2", top != NULL ? top : ".");
+    if (!file_is_folder(folder)) {
+        unit_skip("tokenizer_find_gpt2", "no GPT-2 vocabulary; set GPT2_VOCAB_DIR");
+        return;
+    }
+    fixture_open(&fixture);
+    clear_environment(&fixture);
+    setenv("GPT_TRAIN_TOKENIZER_DIR", folder, 1);
+    ck_assert_int_eq(tokenizer_find(fixture.mem, "gpt2", &tokenizer), GT_OK);
+    ck_assert_int_eq(tokenizer_vocab_size(tokenizer), 50257);
+    ck_assert_int_eq(tokenizer_eot(tokenizer), 50256);
+    int32_t ids[16];
+    size_t count = 0;
+    const int32_t expected[] = {15496, 11, 995, 0}; /* GPT-2's well-known "Hello, world!" */
+    ck_assert_int_eq(tokenizer_encode(tokenizer, "Hello, world!", 13, "text", ids, &count), GT_OK);
+    ck_assert_uint_eq(count, 4);
+    ck_assert_mem_eq(ids, expected, sizeof expected);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_tokenizer_find_suite(void)
+{
+    Suite *suite = suite_create("data_tokenizer_find");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, find_says_how_to_get_it);
+    tcase_add_test(cases, find_looks_in_order);
+    tcase_add_test(cases, find_hub_names);
+    tcase_add_test(cases, find_gpt2);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_tokenizer_find)

@@ -1,0 +1,356 @@
+/* Tests of src/data/tokenizer_import.c, tokenizer_import_json.c and tokenizer_export.c: every format leads back to the same
+ * tokenizer, and what is no such file is refused in one line that names file and field or line. */
+#include "data/tokenizer_import.h"
+
+#include "data/tokenizer_export.h"
+#include "tests/unit/bpe_fixture.h"
+
+START_TEST(import_reads_what_export_wrote)
+{
+    static const char *const removed[] = {"", "gpt_tokenizer.json", "tokenizer.json"};
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 400), *back = NULL;
+    ck_assert(tokenizer_export_possible(tokenizer));
+    ck_assert_int_eq(tokenizer_export_save(tokenizer, fixture.folder), GT_OK);
+    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    /* The folder as it is, then without its first choice, then with the old pair of files only. */
+    for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++) {
+        if (removed[i][0] != '\0')
+            ck_assert_int_eq(unlink(fixture_path(&fixture, removed[i])), 0);
+        ck_assert(tokenizer_import_folder(fixture.folder));
+        ck_assert_int_eq(tokenizer_import(fixture.mem, fixture.folder, &back), GT_OK);
+        ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
+        ck_assert_int_eq(tokenizer_eot(back), tokenizer_eot(tokenizer));
+        tokenizer_destroy(back);
+    }
+    static const char *const halves[] = {"vocab.json", "merges.txt"};
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, halves[i]), &back), GT_OK);
+        ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
+        tokenizer_destroy(back);
+    }
+    ck_assert_int_eq(unlink(fixture_path(&fixture, "merges.txt")), 0);
+    ck_assert(!tokenizer_import_folder(fixture.folder));
+    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture.folder, &back), GT_USAGE);
+    FIXTURE_SAYS(&fixture, "this folder has no tokenizer.json");
+    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "vocab.json"), &back), GT_IO);
+    FIXTURE_SAYS(&fixture, "merges.txt");
+    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "absent.json"), &back), GT_USAGE);
+    FIXTURE_SAYS(&fixture, "absent.json: no such file or folder");
+    fixture_write_text(&fixture, "vocab.bin", "x");
+    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "vocab.bin"), &back), GT_USAGE);
+    FIXTURE_SAYS(&fixture, "not a vocabulary by its name");
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(own_file_round_trips)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 400), *back = NULL;
+    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    ck_assert_int_eq(tokenizer_open_dataset(fixture.mem, fixture.folder, &back), GT_OK);
+    ck_assert_int_eq(tokenizer_kind_of(back), TOKENIZER_BPE);
+    ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
+    ck_assert_int_eq(tokenizer_vocab_size(back), tokenizer_vocab_size(tokenizer));
+    tokenizer_destroy(back);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Replaces the first `from` in a copy of `text`; to free(). */
+static char *replaced(const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    ck_assert_msg(at != NULL, "%s", from);
+    char *copy = malloc(strlen(text) + strlen(to) + 1);
+    ck_assert_ptr_nonnull(copy);
+    sprintf(copy, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    return copy;
+}
+
+struct spoiled {
+    const char *from, *to, *says;
+    enum gt_status status;
+};
+
+static void expect_refusals(struct data_fixture *fixture, const char *name, const char *text,
+                            const struct spoiled *cases, size_t count)
+{
+    struct tokenizer *back = NULL;
+    for (size_t i = 0; i < count; i++) {
+        char *bad = replaced(text, cases[i].from, cases[i].to);
+        const size_t lines = log_count(LOG_ERROR);
+        fixture_write_text(fixture, name, bad);
+        const enum gt_status status = tokenizer_import(fixture->mem, fixture_path(fixture, name), &back);
+        ck_assert_msg(status == cases[i].status, "case %zu (%s): status %d: %s", i, cases[i].says, status,
+                      fixture->line);
+        ck_assert_ptr_null(back);
+        ck_assert_uint_eq(log_count(LOG_ERROR), lines + 1);
+        ck_assert_msg(strstr(fixture->line, name) != NULL, "%s", fixture->line);
+        ck_assert_msg(strstr(fixture->line, cases[i].says) != NULL, "case %zu (%s): %s", i, cases[i].says,
+                      fixture->line);
+        free(bad);
+    }
+}
+
+START_TEST(own_file_refusals)
+{
+    static const struct spoiled cases[] = {
+        {"\"split\": \"gpt2\"", "\"split\": \"gpt4\"", "split \"gpt4\"", GT_UNSUPPORTED},
+        {"\"rank\": \"merge\"", "\"rank\": \"other\"", "rank \"other\"", GT_UNSUPPORTED},
+        {"\"rank\": \"merge\"", "\"rank\": 1", "\"rank\"", GT_DATA},
+        {"\"vocabulary\": [\"!\"", "\"vocabulary\": [\"\"", "\"vocabulary\": entry 0", GT_DATA},
+        {"\"vocabulary\": [\"!\"", "\"vocabulary\": [7", "\"vocabulary\": entry 0", GT_DATA},
+        {"\"vocabulary\": [\"!\"", "\"vocabulary\": [\"! \"", "entry 0 has a character", GT_DATA},
+        {"\"vocabulary\": [\"!\"", "\"vocabulary\": [\"#\"", "entry 2 is there twice", GT_DATA},
+        {"\"vocabulary\": [\"!\", ", "\"vocabulary\": [", "\"special\": entry 0", GT_DATA},
+        {"\"$\"", "\"$$$$$\"", "the byte 0x24 is no token", GT_DATA},
+        {"\"vocabulary\": [", "\"vocabularium\": [", "\"vocabulary\"", GT_DATA},
+        {"\"special\": [", "\"special\": [3, ", "the byte 0x24 is no token", GT_DATA},
+        {"\"special\": [", "\"special\": [9999999, ", "\"special\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merges\": [1, ", "\"merges\": entry", GT_DATA},
+        {"\"merges\": [", "\"merges\": [1, 1, ", "entry 0 and the one behind it", GT_DATA},
+        {"\"merges\": [", "\"merges\": [-1, 0, ", "entry 0 is no id", GT_DATA},
+        {"\"merges\": [", "\"merges\": [99999999999, 0, ", "entry 0 is no id", GT_DATA},
+        {"\"merges\": [", "\"merges\": [\"a\", 0, ", "entry 0 is no id", GT_DATA},
+        {"\"merges\": [", "\"merges\": [[], 0, ", "entry 0 is no id", GT_DATA},
+        {"\"vocab_size\": 400", "\"vocab_size\": 401", "\"vocab_size\"", GT_DATA},
+        {"\"hash\": \"crc32c:", "\"hash\": \"crc32c:0", "\"hash\"", GT_DATA},
+    };
+    struct data_fixture fixture;
+    char *text = NULL;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 400);
+    ck_assert_int_eq(tokenizer_text(tokenizer, &text), GT_OK);
+    expect_refusals(&fixture, "gpt_tokenizer.json", text, cases, sizeof cases / sizeof cases[0]);
+    free(text);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(json_refusals)
+{
+    static const struct spoiled cases[] = {
+        {"{\"version\"", "[\"version\"", "not valid JSON", GT_DATA},
+        {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", "\"model.type\": \"Unigram\"", GT_UNSUPPORTED},
+        {"\"model\": {", "\"mode\": {", "\"model.type\"", GT_UNSUPPORTED},
+        {"\"dropout\": null", "\"dropout\": 0.1", "\"model.dropout\": 0.1", GT_UNSUPPORTED},
+        {"\"unk_token\": null", "\"unk_token\": \"<unk>\"", "\"model.unk_token\"", GT_UNSUPPORTED},
+        {"\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"##\"", "continuing_subword_prefix",
+         GT_UNSUPPORTED},
+        {"\"byte_fallback\": false", "\"byte_fallback\": true", "byte_fallback", GT_UNSUPPORTED},
+        {"\"ignore_merges\": false", "\"ignore_merges\": true", "ignore_merges", GT_UNSUPPORTED},
+        {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}", "\"normalizer\": {\"type\":\"NFC\"}",
+         GT_UNSUPPORTED},
+        {"{\"type\": \"ByteLevel\"", "{\"type\": \"Sequence\"", "\"pre_tokenizer\"", GT_UNSUPPORTED},
+        {"\"add_prefix_space\": false", "\"add_prefix_space\": true", "pre_tokenizer.add_prefix_space", GT_UNSUPPORTED},
+        {"\"use_regex\": true", "\"use_regex\": false", "pre_tokenizer.use_regex", GT_UNSUPPORTED},
+        {"\"post_processor\": null", "\"post_processor\": {\"type\": \"BertProcessing\"}", "post_processor",
+         GT_UNSUPPORTED},
+        {"\"added_tokens\": [", "\"added_tokens\": [7, ", "added_tokens.content", GT_UNSUPPORTED},
+        {"\"special\": true", "\"special\": false", "added_tokens.special", GT_UNSUPPORTED},
+        {"\"lstrip\": false", "\"lstrip\": true", "added_tokens", GT_UNSUPPORTED},
+        {"\"id\": 399", "\"id\": 3", "its id in \"added_tokens\" is not that in \"vocab\"", GT_DATA},
+        {"\"content\": \"<|", "\"content\": \"<||", "another token has its id", GT_DATA},
+        {"\"!\": 0", "\"!\": 1", "another token has its id", GT_DATA},
+        {"\"!\": 0", "\"!\": \"0\"", "the id is no number", GT_DATA},
+        {"\"!\": 0", "\"!\": -1", "the id is no number", GT_DATA},
+        {"\"!\": 0", "\"! \": 0", "\"! \": has a character", GT_DATA},
+        {"\"!\": 0", "\"\": 0", "expected 1 to 1024 bytes", GT_DATA},
+        {"\"!\": 0, ", "", "the id is no number from 0 to 398", GT_DATA},
+        {"\"$\": 3", "\"$$$$$\": 3", "the byte 0x24 is no token", GT_DATA},
+        {"\"merges\": [", "\"merges\": [\"a b c\", ", "\"model.merges\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merges\": [\"\xC4\xA0  \", ", "\"model.merges\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merges\": [\"ab\", ", "\"model.merges\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merges\": [7, ", "\"model.merges\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merges\": [[\"a\"], ", "\"model.merges\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merges\": [[\"a\", \"b\", \"c\"], ", "\"model.merges\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merges\": [[1, 2], ", "\"model.merges\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merges\": [\"$ $\", ", "\"model.merges\": entry 0", GT_DATA},
+        {"\"merges\": [", "\"merge\": [", "\"merges\", a list", GT_DATA},
+    };
+    struct data_fixture fixture;
+    char *text = NULL;
+    size_t count = 0;
+    struct tokenizer *back = NULL;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 400);
+    ck_assert_int_eq(tokenizer_export_text(tokenizer, TOKENIZER_EXPORT_JSON, &text, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_import_json(fixture.mem, text, count, "same", &back), GT_OK);
+    ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
+    tokenizer_destroy(back);
+    expect_refusals(&fixture, "tokenizer.json", text, cases, sizeof cases / sizeof cases[0]);
+    free(text);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* What a vocabulary of the bytes and "ab" looks like in the old pair of files. */
+static enum gt_status import_pair(struct data_fixture *fixture, const char *merges, struct tokenizer **out)
+{
+    struct tokenizer *bytes = make_trained(fixture, 258);
+    char *vocab = NULL;
+    size_t count = 0;
+    ck_assert_int_eq(tokenizer_export_text(bytes, TOKENIZER_EXPORT_VOCAB, &vocab, &count), GT_OK);
+    const enum gt_status status =
+        tokenizer_import_pair(fixture->mem, vocab, count, "vocab.json", merges, strlen(merges), "merges.txt", out);
+    free(vocab);
+    tokenizer_destroy(bytes);
+    return status;
+}
+
+START_TEST(merges_lines)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 258), *back = NULL;
+    char *merges = NULL, line[128];
+    size_t count = 0;
+    ck_assert_int_eq(tokenizer_export_text(tokenizer, TOKENIZER_EXPORT_MERGES, &merges, &count), GT_OK);
+    ck_assert(strncmp(merges, "#version: 0.2\n", 14) == 0);
+    const int length = (int)strcspn(merges + 14, "\n");
+    static const char *const good[] = {"%.*s", "%.*s\n", "%.*s\r\n", "#version: 0.2\n%.*s\n\n\n",
+                                       "#version: 0.2\r\n%.*s\r\n"};
+    static const char *const bad[] = {"x\n%.*s", "%.*s\n\n%.*s", " %.*s", "%.*s x",
+                                      "#version: 0.2\n#version: 0.2\n%.*s"};
+    static const char *const says[] = {"line 1", "line 2: is empty", "line 1", "line 1", "line 2"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        snprintf(line, sizeof line, good[i], length, merges + 14);
+        ck_assert_msg(import_pair(&fixture, line, &back) == GT_OK, "case %zu", i);
+        ck_assert_uint_eq(tokenizer_hash(back), tokenizer_hash(tokenizer));
+        tokenizer_destroy(back);
+    }
+    back = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(line, sizeof line, bad[i], length, merges + 14, length, merges + 14);
+        ck_assert_msg(import_pair(&fixture, line, &back) == GT_DATA, "case %zu", i);
+        FIXTURE_SAYS(&fixture, "merges.txt: ");
+        FIXTURE_SAYS(&fixture, says[i]);
+    }
+    ck_assert_ptr_null(back);
+    ck_assert_int_eq(tokenizer_import_pair(fixture.mem, "[]", 2, "vocab.json", "", 0, "merges.txt", &back), GT_DATA);
+    FIXTURE_SAYS(&fixture, "vocab.json: expected an object");
+    ck_assert_int_eq(tokenizer_import_pair(fixture.mem, "{}", 2, "vocab.json", "", 0, "merges.txt", &back), GT_DATA);
+    FIXTURE_SAYS(&fixture, "vocab.json: 0 tokens");
+    free(merges);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* The tokens of a tokenizer as tiktoken's lines, without special ones; to free(). */
+static char *tiktoken_text(const struct tokenizer *tokenizer)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *text = malloc(1 << 16), *at = text;
+    ck_assert_ptr_nonnull(text);
+    for (int32_t id = 0; id < tokenizer_eot(tokenizer); id++) {
+        const char *bytes = NULL;
+        const size_t count = bpe_token(tokenizer_bpe(tokenizer), id, &bytes);
+        for (size_t i = 0; i < count; i += 3) {
+            const unsigned a = (unsigned char)bytes[i], b = i + 1 < count ? (unsigned char)bytes[i + 1] : 0,
+                           c = i + 2 < count ? (unsigned char)bytes[i + 2] : 0;
+            *at++ = digits[a >> 2];
+            *at++ = digits[(a << 4 | b >> 4) & 63];
+            *at++ = '=';
+            *at++ = '=';
+            if (i + 1 < count)
+                at[-2] = digits[(b << 2 | c >> 6) & 63];
+            if (i + 2 < count)
+                at[-1] = digits[c & 63];
+        }
+        at += sprintf(at, " %d\n", id);
+    }
+    ck_assert_int_lt(at - text, 1 << 16);
+    return text;
+}
+
+START_TEST(tiktoken_lines)
+{
+    static const struct spoiled cases[] = {
+        {"IQ== 0\n", "IQ== 0 \n", "line 1", GT_DATA},
+        {"IQ== 0\n", "IQ==\n", "line 1: expected a token", GT_DATA},
+        {"IQ== 0\n", "IQ= 0\n", "line 1: expected a token", GT_DATA},
+        {"IQ== 0\n", "I=== 0\n", "line 1: expected a token", GT_DATA},
+        {"IQ== 0\n", "I$== 0\n", "line 1: expected a token", GT_DATA},
+        {"IQ== 0\n", " 0\n", "line 1: expected a token", GT_DATA},
+        {"IQ== 0\n", "IQ== -1\n", "line 1: the rank", GT_DATA},
+        {"IQ== 0\n", "IQ== 299\n", "line 1: the rank", GT_DATA},
+        {"IQ== 0\n", "IQ== 99999999999\n", "line 1: the rank", GT_DATA},
+        {"IQ== 0\n", "IQ== 1\n", "line 2: the rank is there twice", GT_DATA},
+        {"IQ== 0\n", "Ig== 0\n", "line 2: the token is there twice", GT_DATA},
+        {"IQ== 0\n", "ISEhISEh 0\n", "the byte 0x21 is no token", GT_DATA},
+        {"IQ== 0\n", "", "the rank is no number below that of the lines", GT_DATA},
+        {"IQ== 0\n", "\n", "line 1: expected a token", GT_DATA},
+    };
+    struct data_fixture fixture;
+    struct tokenizer *back = NULL;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 300);
+    char *text = tiktoken_text(tokenizer);
+    fixture_write_text(&fixture, "good.tiktoken", text);
+    ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "good.tiktoken"), &back), GT_OK);
+    ck_assert_int_eq(tokenizer_vocab_size(back), 300);
+    ck_assert_int_eq(tokenizer_eot(back), 299);
+    ck_assert(!tokenizer_export_possible(back));
+    tokenizer_destroy(back);
+    back = NULL;
+    expect_refusals(&fixture, "bad.tiktoken", text, cases, sizeof cases / sizeof cases[0]);
+    ck_assert_int_eq(tokenizer_import_tiktoken(fixture.mem, "", 0, "empty", &back), GT_DATA);
+    FIXTURE_SAYS(&fixture, "empty: 0 lines");
+    free(text);
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(import_survives_failed_allocations)
+{
+    static const char *const files[] = {"gpt_tokenizer.json", "tokenizer.json", "vocab.json"};
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    struct tokenizer *tokenizer = make_trained(&fixture, 300), *back = NULL;
+    ck_assert_int_eq(tokenizer_export_save(tokenizer, fixture.folder), GT_OK);
+    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        for (size_t n = 1;; n++) {
+            hostmem_fail_at(fixture.mem, n);
+            const enum gt_status status = tokenizer_import(fixture.mem, fixture_path(&fixture, files[i]), &back);
+            hostmem_fail_at(fixture.mem, 0);
+            if (status == GT_OK) {
+                tokenizer_destroy(back);
+                back = NULL;
+                ck_assert_uint_gt(n, 8);
+                break;
+            }
+            ck_assert_int_eq(status, GT_NO_MEMORY);
+            ck_assert_ptr_null(back);
+        }
+    tokenizer_destroy(tokenizer);
+    fixture_close(&fixture);
+}
+END_TEST
+
+Suite *data_tokenizer_import_suite(void)
+{
+    Suite *suite = suite_create("data_tokenizer_import");
+    TCase *cases = tcase_create("all");
+    tcase_add_test(cases, import_reads_what_export_wrote);
+    tcase_add_test(cases, own_file_round_trips);
+    tcase_add_test(cases, own_file_refusals);
+    tcase_add_test(cases, json_refusals);
+    tcase_add_test(cases, merges_lines);
+    tcase_add_test(cases, tiktoken_lines);
+    tcase_add_test(cases, import_survives_failed_allocations);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
+
+UNIT_MAIN(data_tokenizer_import)

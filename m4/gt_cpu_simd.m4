@@ -1,21 +1,27 @@
 # GT_CPU_SIMD
 # The kernels of the cpu backend are compiled once per instruction set and picked at run time, so that one binary runs
-# everywhere; -march=native never appears.  Sets CPU_CFLAGS (all kernels), AVX2_CFLAGS, AVX512_CFLAGS and the
-# conditional HAVE_X86_SIMD.  Call after GT_SANITIZERS.
+# everywhere; -march=native never appears.  Sets CPU_CFLAGS (all kernels), AVX2_CFLAGS, AVX512_CFLAGS, AMX_CFLAGS (bf16
+# products) and the conditionals HAVE_X86_SIMD and HAVE_X86_AMX.  Call after GT_SANITIZERS.
 AC_DEFUN([GT_CPU_SIMD], [
   AC_REQUIRE([AC_CANONICAL_HOST])
   CPU_CFLAGS="-fno-math-errno -fno-trapping-math"
   AS_IF([test "x$enable_debug" != xyes], [CPU_CFLAGS="-O3 $CPU_CFLAGS"])
   AVX2_CFLAGS="-mavx2 -mfma -mf16c"
   AVX512_CFLAGS="-mavx512f -mavx512bw -mavx512dq -mavx512vl $AVX2_CFLAGS"
+  AMX_CFLAGS="-mamx-tile -mamx-bf16 $AVX512_CFLAGS"
   gt_x86_simd=no
+  gt_x86_amx=no
   AS_CASE([$host_cpu], [x86_64 | amd64], [GT_CPU_SIMD_TRY])
   AM_CONDITIONAL([HAVE_X86_SIMD], [test "x$gt_x86_simd" = xyes])
   AS_IF([test "x$gt_x86_simd" = xyes],
     [AC_DEFINE([HAVE_X86_SIMD], [1], [The AVX2 and AVX-512 variants of the cpu kernels are part of this build.])])
   AC_SUBST([CPU_CFLAGS])
+  AM_CONDITIONAL([HAVE_X86_AMX], [test "x$gt_x86_amx" = xyes])
+  AS_IF([test "x$gt_x86_amx" = xyes],
+    [AC_DEFINE([HAVE_X86_AMX], [1], [Products of bf16 in AMX instructions are part of this build.])])
   AC_SUBST([AVX2_CFLAGS])
   AC_SUBST([AVX512_CFLAGS])
+  AC_SUBST([AMX_CFLAGS])
 ])
 
 AC_DEFUN([GT_CPU_SIMD_TRY], [
@@ -28,4 +34,19 @@ AC_DEFUN([GT_CPU_SIMD_TRY], [
     return !__builtin_cpu_supports("avx2") || (int)_mm512_reduce_add_ps(b);]])], [gt_x86_simd=yes])
   CFLAGS=$gt_saved_CFLAGS
   AC_MSG_RESULT([$gt_x86_simd])
+  AS_IF([test "x$gt_x86_simd" = xyes], [GT_CPU_AMX_TRY])
+])
+
+AC_DEFUN([GT_CPU_AMX_TRY], [
+  AC_MSG_CHECKING([for AMX intrinsics])
+  gt_saved_CFLAGS=$CFLAGS
+  CFLAGS="$CFLAGS $AMX_CFLAGS"
+  AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cpuid.h>
+    #include <immintrin.h>]], [[
+    unsigned a, b, c, d;
+    _tile_zero(0);
+    _tile_dpbf16ps(0, 1, 2);
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d);]])], [gt_x86_amx=yes])
+  CFLAGS=$gt_saved_CFLAGS
+  AC_MSG_RESULT([$gt_x86_amx])
 ])

@@ -30,7 +30,7 @@
 #define CPU_SERIAL_WORK_MAX 8192
 /* Elementwise kernels run in blocks of this many elements, so that an element's place in its block, and with it the
  * instruction that computes it, never depends on the number of threads.  A multiple of 8 (dropout's groups). */
-#define CPU_BLOCK 4096
+#define CPU_BLOCK 1024
 
 struct cpu_segment {
     enum memory_space space;
@@ -38,10 +38,13 @@ struct cpu_segment {
     size_t size_bytes;
 };
 
+struct cpu_gemm_path;
+
 struct cpu_backend {
-    struct backend base; /* first */
-    const char *isa;     /* "generic", "avx2" or "avx512" */
-    bool isa_lowered;    /* by GPT_TRAIN_CPU_ISA */
+    struct backend base;              /* first */
+    const char *isa;                  /* of the kernels: "generic", "avx2" or "avx512" */
+    bool isa_lowered;                 /* by GPT_TRAIN_CPU_ISA */
+    const struct cpu_gemm_path *bf16; /* how bf16 is multiplied; NULL: as on every processor */
     int32_t threads;
     bool has_arena;
     int32_t segments;
@@ -57,6 +60,9 @@ enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_byt
 /* The limits of the cgroup v2 chain and the v1 memory controller named in `membership` (a file as /proc/self/cgroup)
  * below `root` (/sys/fs/cgroup) lower *total_bytes and *free_bytes; files that cannot be read set no limit. */
 void cpu_memory_limit(const char *membership, const char *root, uint64_t *total_bytes, uint64_t *free_bytes);
+/* The processes below `proc` (/proc) with the largest resident sets, less `own_pid`, into info->holders; none where it
+ * cannot be read. */
+void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_info *info);
 /* Maps `count` segments and touches every page with `threads` threads.  On failure nothing stays mapped.
  * Errors: GT_NO_MEMORY. */
 enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segment *segments, int32_t count);
@@ -143,12 +149,13 @@ static inline int64_t cpu_part_begin(int64_t rows, int64_t parts, int64_t part)
     return rows / parts * part + cpu_min(part, rows % parts);
 }
 
-/* Every operand is fp32, or int32 where the op takes indices: what this backend stores. */
+/* Every operand is fp32, bf16 or fp16, or int32 where the op takes indices: what this backend stores. */
 static inline bool cpu_operands_supported(const struct op_call *call)
 {
+    const unsigned dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16 | 1u << DTYPE_I32;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
         const struct operand *operand = &call->operand[slot];
-        if (operand->present && operand->dtype != DTYPE_F32 && operand->dtype != DTYPE_I32)
+        if (operand->present && (dtypes >> operand->dtype & 1u) == 0)
             return false;
     }
     return true;

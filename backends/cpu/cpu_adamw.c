@@ -1,8 +1,10 @@
 /* adamw: one pass over gradient, parameter and both moments, bound by memory.
  *
  * Elementwise in blocks; what is the same for all elements is taken out of the loop.  Skipped as a whole where
- * clip_factor found an infinity.
+ * clip_factor found an infinity.  Arithmetic is in fp32, whatever the operands are stored in: m, v and the parameter are
+ * rounded once, from the fp32 values that this step made.
  */
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
 #include <math.h>
@@ -11,6 +13,10 @@ CPU_OP_PLAIN(adamw)
 
 struct adamw_step {
     float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;
+};
+
+struct adamw_memory {
+    struct cpu_floats grad, param, master, first, second;
 };
 
 static void block_update(const struct adamw_step *step, const float *grad, float *param, float *first, float *second,
@@ -30,15 +36,37 @@ static void block_update(const struct adamw_step *step, const float *grad, float
     }
 }
 
+/* Elements begin .. begin + count - 1, count <= CPU_BLOCK; the master is what is updated where there is one. */
+static void memory_update(const struct adamw_step *step, const struct adamw_memory *memory, int64_t begin,
+                          int64_t count)
+{
+    float buffer[4][CPU_BLOCK];
+    const bool mastered = memory->master.memory != NULL;
+    const struct cpu_floats weights = mastered ? memory->master : memory->param;
+    const float *grad = cpu_floats_read(memory->grad, begin, count, buffer[0]);
+    float *weight = cpu_floats_edit(weights, begin, count, buffer[1]);
+    float *first = cpu_floats_edit(memory->first, begin, count, buffer[2]);
+    float *second = cpu_floats_edit(memory->second, begin, count, buffer[3]);
+    block_update(step, grad, weight, first, second, count);
+    cpu_floats_write(memory->param, begin, count, weight);
+    if (mastered)
+        cpu_floats_write(memory->master, begin, count, weight);
+    cpu_floats_write(memory->first, begin, count, first);
+    cpu_floats_write(memory->second, begin, count, second);
+}
+
 enum gt_status CPU_NAME(cpu_adamw_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    const float *grad = cpu_operand(backend, call, ADAMW_GRAD);
+    const struct adamw_memory memory = {
+        .grad = cpu_floats_of(backend, call, ADAMW_GRAD),
+        .param = cpu_floats_of(backend, call, ADAMW_PARAM),
+        .master = cpu_floats_of(backend, call, ADAMW_MASTER),
+        .first = cpu_floats_of(backend, call, ADAMW_M),
+        .second = cpu_floats_of(backend, call, ADAMW_V),
+    };
     const union scalar_word *scalars = cpu_operand(backend, call, ADAMW_SCALARS);
     const float *corrections = cpu_operand(backend, call, ADAMW_CORRECTIONS);
-    float *param = cpu_operand(backend, call, ADAMW_PARAM);
-    float *first = cpu_operand(backend, call, ADAMW_M);
-    float *second = cpu_operand(backend, call, ADAMW_V);
     const int64_t elements = cpu_elements(call, ADAMW_PARAM), rows = call->operand[ADAMW_CORRECTIONS].dims[0];
     if (scalars[SCALAR_FOUND_INF].i != 0)
         return GT_OK;
@@ -59,7 +87,6 @@ enum gt_status CPU_NAME(cpu_adamw_run)(struct backend *backend, int32_t queue, c
     };
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
-        block_update(&step, grad + begin, param + begin, first + begin, second + begin,
-                     cpu_min(CPU_BLOCK, elements - begin));
+        memory_update(&step, &memory, begin, cpu_min(CPU_BLOCK, elements - begin));
     return GT_OK;
 }

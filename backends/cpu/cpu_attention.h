@@ -48,10 +48,8 @@ static inline void attention_mask_fill(const struct cpu_mask *mask, int64_t time
 
 /* One band of queries of one head against the keys before and among them; also used with a key-value cache. */
 struct attention_band {
-    const float *q, *k, *v; /* first rows of this head */
-    int64_t q_row, k_row, v_row;
-    float *y; /* first row */
-    int64_t y_row;
+    struct cpu_rows q, k, v; /* from the first rows of this head on */
+    struct cpu_rows y;
     float *lse;          /* of the first row; NULL where it is not wanted */
     int64_t first, rows; /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
     int64_t position;    /* query i sees keys 0 .. position + i */

@@ -2,8 +2,8 @@
  *
  * For each tile of 64 keys, and each tile of 64 queries at or after it, the scores are made again, p = exp(s - lse), and
  *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k,      delta = rowsum(dy y),
- * f being the dropout factors.  dk and dv of a tile stay in scratch; dq is added up in place, in rising order of the
- * tiles.  Heads that share a key-value head follow each other in order.  Scores use the same packed, scaled queries and
+ * f being the dropout factors.  dk and dv of a tile stay in scratch; dq is added up in rising order of the tiles, in place
+ * where it is fp32, else in scratch, so that it is rounded once.  Heads that share a key-value head follow each other in order.  Scores use the same packed, scaled queries and
  * the same product as the forward, so that p is what the forward saw.                     Dao 2023, algorithm 2
  */
 #include "backends/cpu/cpu_attention.h"
@@ -13,8 +13,9 @@ CPU_SUPPORTS_ANY(attention_backward)
 
 struct backward_item {
     const struct attention_shape *shape;
-    const float *qkv, *dy, *y, *lse; /* of the sample; lse of its first head */
-    float *dqkv;
+    struct cpu_floats qkv, dy, y, dqkv;
+    int64_t first;    /* row of the sample */
+    const float *lse; /* of the sample's first head */
     int64_t kv_head;
     struct cpu_mask mask;
 };
@@ -25,17 +26,19 @@ struct backward_scratch {
     float *q, *dy, *dq;                 /* [64, padded]; q is scaled */
     float *weight, *slope, *factor;     /* [64, 64] */
     float *delta;                       /* [group, time] */
+    float *dq_sum;                      /* [group, time, head size], where dqkv is not fp32 */
 };
 
-static size_t scratch_floats(const struct attention_shape *shape)
+static size_t scratch_floats(const struct attention_shape *shape, enum dtype dqkv)
 {
-    const int64_t floats = 8 * ATTENTION_TILE * shape->padded + 3 * ATTENTION_SQUARE + shape->group * shape->time;
+    const int64_t rows = shape->group * shape->time, sums = dqkv == DTYPE_F32 ? 0 : rows * shape->head_size;
+    const int64_t floats = 8 * ATTENTION_TILE * shape->padded + 3 * ATTENTION_SQUARE + rows + sums;
     return size_round_up((size_t)floats, CPU_ALIGNMENT_BYTES / sizeof(float));
 }
 
-static struct backward_scratch scratch_cut(float *memory, int64_t padded)
+static struct backward_scratch scratch_cut(float *memory, const struct attention_shape *shape)
 {
-    const int64_t tile = ATTENTION_TILE * padded;
+    const int64_t tile = ATTENTION_TILE * shape->padded;
     struct backward_scratch s = {
         .k_transposed = memory,
         .v_transposed = memory + tile,
@@ -50,22 +53,24 @@ static struct backward_scratch scratch_cut(float *memory, int64_t padded)
     s.slope = s.weight + ATTENTION_SQUARE;
     s.factor = s.slope + ATTENTION_SQUARE;
     s.delta = s.factor + ATTENTION_SQUARE;
+    s.dq_sum = s.delta + shape->group * shape->time;
     return s;
 }
 
-static void delta_compute(const struct backward_item *item, float *delta)
+static void delta_compute(const struct backward_item *item, const struct backward_scratch *s)
 {
     const struct attention_shape *shape = item->shape;
     const int64_t size = shape->head_size, row = shape->heads * size;
     for (int64_t h = 0; h < shape->group; h++) {
         for (int64_t t = 0; t < shape->time; t++) {
-            const int64_t offset = t * row + (item->kv_head * shape->group + h) * size;
-            const float *dy = item->dy + offset, *y = item->y + offset;
+            const int64_t at = (item->first + t) * row + (item->kv_head * shape->group + h) * size;
+            const float *dy = cpu_floats_read(item->dy, at, size, s->dy);
+            const float *y = cpu_floats_read(item->y, at, size, s->q);
             double sum = 0.0;
             CPU_OMP(omp simd reduction(+ : sum))
             for (int64_t d = 0; d < size; d++)
                 sum += (double)dy[d] * (double)y[d];
-            delta[h * shape->time + t] = (float)sum;
+            s->delta[h * shape->time + t] = (float)sum;
         }
     }
 }
@@ -126,6 +131,18 @@ static void keys_add(const float *square, const float *by_query, float *out, int
                                                  .add = true});
 }
 
+/* Where dq of `head` is added up, from row `query` of the sample on. */
+static struct cpu_rows dq_rows(const struct backward_item *item, const struct backward_scratch *s, int64_t head,
+                               int64_t query)
+{
+    const struct attention_shape *shape = item->shape;
+    const int64_t size = shape->head_size;
+    if (item->dqkv.dtype == DTYPE_F32)
+        return (struct cpu_rows){item->dqkv, (item->first + query) * shape->row + head * size, shape->row};
+    const struct cpu_floats sums = {s->dq_sum, DTYPE_F32};
+    return (struct cpu_rows){sums, (head % shape->group * shape->time + query) * size, size};
+}
+
 /* All of one square: `rows` queries from `query` of head `head`, `keys` keys from `key`. */
 static void square_run(const struct backward_item *item, const struct backward_scratch *s, int64_t head, int64_t query,
                        int64_t key)
@@ -134,12 +151,13 @@ static void square_run(const struct backward_item *item, const struct backward_s
     const int64_t size = shape->head_size, padded = shape->padded, tile = ATTENTION_TILE;
     const int64_t rows = cpu_min(tile, shape->time - query), keys = cpu_min(tile, shape->time - key);
     const int64_t height = (int64_t)size_round_up((size_t)rows, CPU_TILE_ROWS);
-    const int64_t y_row = shape->heads * size;
-    float *dq = item->dqkv + query * shape->row + head * size;
-    cpu_tile_pack(s->q, height, padded, item->qkv + query * shape->row + head * size, shape->row, rows, size,
-                  shape->scale);
-    cpu_tile_pack(s->dy, height, padded, item->dy + query * y_row + head * size, y_row, rows, size, 1.0f);
-    cpu_tile_pack(s->dq, height, padded, dq, shape->row, key == 0 ? 0 : rows, size, 1.0f);
+    const int64_t row = item->first + query;
+    const struct cpu_rows q = {item->qkv, row * shape->row + head * size, shape->row};
+    const struct cpu_rows dy = {item->dy, (row * shape->heads + head) * size, shape->heads * size};
+    const struct cpu_rows dq = dq_rows(item, s, head, query);
+    cpu_tile_pack(s->q, height, padded, &q, rows, size, shape->scale);
+    cpu_tile_pack(s->dy, height, padded, &dy, rows, size, 1.0f);
+    cpu_tile_pack(s->dq, height, padded, &dq, key == 0 ? 0 : rows, size, 1.0f);
     square_scores(s->q, s->k_transposed, s->weight, rows, shape);
     square_scores(s->dy, s->v_transposed, s->slope, rows, shape);
     const bool masked = item->mask.threshold != 0;
@@ -166,9 +184,20 @@ static void square_run(const struct backward_item *item, const struct backward_s
                                                  .n = padded,
                                                  .k = keys,
                                                  .add = true});
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t d = 0; d < size; d++)
-            dq[i * shape->row + d] = s->dq[i * padded + d];
+    for (int64_t i = 0; i < rows; i++)
+        cpu_floats_write(dq.of, dq.first + i * dq.stride, size, s->dq + i * padded);
+}
+
+/* Rounds the sums of dq, where they are in scratch. */
+static void dq_store(const struct backward_item *item, const struct backward_scratch *s)
+{
+    const struct attention_shape *shape = item->shape;
+    const int64_t size = shape->head_size;
+    for (int64_t h = 0; item->dqkv.dtype != DTYPE_F32 && h < shape->group; h++) {
+        const int64_t head = item->kv_head * shape->group + h;
+        for (int64_t t = 0; t < shape->time; t++)
+            cpu_floats_write(item->dqkv, (item->first + t) * shape->row + head * size, size,
+                             s->dq_sum + (h * shape->time + t) * size);
     }
 }
 
@@ -176,15 +205,16 @@ static void item_run(const struct backward_item *item, float *memory)
 {
     const struct attention_shape *shape = item->shape;
     const int64_t size = shape->head_size, padded = shape->padded, tile = ATTENTION_TILE, row = shape->row;
-    const struct backward_scratch s = scratch_cut(memory, padded);
+    const struct backward_scratch s = scratch_cut(memory, shape);
     const int64_t k_column = (shape->heads + item->kv_head) * size, v_column = k_column + shape->kv_heads * size;
-    delta_compute(item, s.delta);
+    delta_compute(item, &s);
     for (int64_t key = 0; key < shape->time; key += tile) {
         const int64_t keys = cpu_min(tile, shape->time - key);
-        const float *rows = item->qkv + key * row;
-        cpu_tile_pack_transposed(s.k_transposed, tile, rows + k_column, row, keys, size);
-        cpu_tile_pack_transposed(s.v_transposed, tile, rows + v_column, row, keys, size);
-        cpu_tile_pack(s.k, keys, padded, rows + k_column, row, keys, size, shape->scale);
+        const struct cpu_rows k = {item->qkv, (item->first + key) * row + k_column, row};
+        const struct cpu_rows v = {item->qkv, (item->first + key) * row + v_column, row};
+        cpu_tile_pack_transposed(s.k_transposed, tile, &k, keys, size);
+        cpu_tile_pack_transposed(s.v_transposed, tile, &v, keys, size);
+        cpu_tile_pack(s.k, keys, padded, &k, keys, size, shape->scale);
         for (int64_t e = 0; e < 2 * tile * padded; e++)
             s.dk[e] = 0.0f; /* and dv, which follows it */
         for (int64_t h = 0; h < shape->group; h++) {
@@ -192,47 +222,44 @@ static void item_run(const struct backward_item *item, float *memory)
                 square_run(item, &s, item->kv_head * shape->group + h, query, key);
         }
         for (int64_t j = 0; j < keys; j++) {
-            float *out = item->dqkv + (key + j) * row;
-            for (int64_t d = 0; d < size; d++) {
-                out[k_column + d] = s.dk[j * padded + d];
-                out[v_column + d] = s.dv[j * padded + d];
-            }
+            const int64_t at = (item->first + key + j) * row;
+            cpu_floats_write(item->dqkv, at + k_column, size, s.dk + j * padded);
+            cpu_floats_write(item->dqkv, at + v_column, size, s.dv + j * padded);
         }
     }
+    dq_store(item, &s);
 }
 
 size_t CPU_NAME(cpu_attention_backward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
 {
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
-    return (size_t)cpu_from(backend)->threads * scratch_floats(&shape) * sizeof(float);
+    const enum dtype dqkv = call->operand[ATTENTION_BACKWARD_DQKV].dtype;
+    return (size_t)cpu_from(backend)->threads * scratch_floats(&shape, dqkv) * sizeof(float);
 }
 
 enum gt_status CPU_NAME(cpu_attention_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
-    const float *qkv = cpu_operand(backend, call, ATTENTION_BACKWARD_QKV);
-    const float *dy = cpu_operand(backend, call, ATTENTION_BACKWARD_DY);
-    const float *y = cpu_operand(backend, call, ATTENTION_BACKWARD_Y);
     const float *lse = cpu_operand(backend, call, ATTENTION_BACKWARD_LSE);
     const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_BACKWARD_SCALARS);
-    float *dqkv = cpu_operand(backend, call, ATTENTION_BACKWARD_DQKV);
-    const size_t thread_floats = scratch_floats(&shape);
+    const struct cpu_floats dqkv = cpu_floats_of(backend, call, ATTENTION_BACKWARD_DQKV);
+    const size_t thread_floats = scratch_floats(&shape, dqkv.dtype);
     float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
     const struct cpu_mask mask = cpu_mask_make(scalars, shape.dropout);
-    const int64_t y_row = shape.heads * shape.head_size;
     const int64_t work = shape.samples * shape.time * shape.row * cpu_min(shape.time, ATTENTION_TILE) / 4;
     (void)work; /* only OpenMP looks at it */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
     for (int64_t index = 0; index < shape.samples * shape.kv_heads; index++) {
-        const int64_t sample = index / shape.kv_heads, first = sample * shape.time;
+        const int64_t sample = index / shape.kv_heads;
         struct backward_item item = {
             .shape = &shape,
-            .qkv = qkv + first * shape.row,
-            .dy = dy + first * y_row,
-            .y = y + first * y_row,
+            .qkv = cpu_floats_of(backend, call, ATTENTION_BACKWARD_QKV),
+            .dy = cpu_floats_of(backend, call, ATTENTION_BACKWARD_DY),
+            .y = cpu_floats_of(backend, call, ATTENTION_BACKWARD_Y),
+            .dqkv = dqkv,
+            .first = sample * shape.time,
             .lse = lse + sample * shape.heads * shape.time,
-            .dqkv = dqkv + first * shape.row,
             .kv_head = index % shape.kv_heads,
             .mask = mask,
         };

@@ -1,13 +1,29 @@
 /* attention_cached: new keys and values go to the cache, then the new queries attend to all of it.
  *
  * The arithmetic is attention_forward's band, with keys and values read from the cache; prefill and decode differ in
- * the number of rows only.
+ * the number of rows only.  A cache of another dtype than qkv holds keys and values rounded.
  */
 #include "backends/cpu/cpu_attention.h"
 
 #include <string.h>
 
 CPU_SUPPORTS_ANY(attention_cached)
+
+/* to[at ..] = from[source ..], `count` elements, converted where the dtypes differ. */
+static void row_copy(struct cpu_floats to, int64_t at, struct cpu_floats from, int64_t source, int64_t count)
+{
+    const size_t bytes = dtype_size_bytes(to.dtype);
+    if (to.dtype == from.dtype) {
+        memcpy((char *)to.memory + (size_t)at * bytes, (const char *)from.memory + (size_t)source * bytes,
+               (size_t)count * bytes);
+        return;
+    }
+    float buffer[CPU_BLOCK];
+    for (int64_t i = 0; i < count; i += CPU_BLOCK) {
+        const int64_t piece = cpu_min(CPU_BLOCK, count - i);
+        cpu_floats_write(to, at + i, piece, cpu_floats_read(from, source + i, piece, buffer));
+    }
+}
 
 size_t CPU_NAME(cpu_attention_cached_workspace_bytes)(const struct backend *backend, const struct op_call *call)
 {
@@ -19,19 +35,19 @@ enum gt_status CPU_NAME(cpu_attention_cached_run)(struct backend *backend, int32
 {
     (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_CACHED_QKV]);
-    const float *qkv = cpu_operand(backend, call, ATTENTION_CACHED_QKV);
+    const struct cpu_floats qkv = cpu_floats_of(backend, call, ATTENTION_CACHED_QKV);
+    const struct cpu_floats cache = cpu_floats_of(backend, call, ATTENTION_CACHED_CACHE);
+    const struct cpu_floats y = cpu_floats_of(backend, call, ATTENTION_CACHED_Y);
     const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_CACHED_SCALARS);
-    float *cache = cpu_operand(backend, call, ATTENTION_CACHED_CACHE);
-    float *y = cpu_operand(backend, call, ATTENTION_CACHED_Y);
     const int64_t size = shape.head_size, width = shape.kv_heads * size;
     const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], position = scalars[SCALAR_POSITION].i;
-    float *keys = cache, *values = cache + shape.samples * capacity * width;
+    const int64_t values = shape.samples * capacity * width; /* keys come before them */
     assert(position >= 0 && position + shape.time <= capacity);
     for (int64_t n = 0; n < shape.samples * shape.time; n++) {
         const int64_t row = n / shape.time * capacity + position + n % shape.time;
-        const float *source = qkv + n * shape.row + shape.heads * size;
-        memcpy(keys + row * width, source, (size_t)width * sizeof *keys);
-        memcpy(values + row * width, source + width, (size_t)width * sizeof *values);
+        const int64_t source = n * shape.row + shape.heads * size;
+        row_copy(cache, row * width, qkv, source, width);
+        row_copy(cache, values + row * width, qkv, source + width, width);
     }
     const size_t thread_floats = attention_band_floats(shape.padded);
     float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
@@ -44,14 +60,10 @@ enum gt_status CPU_NAME(cpu_attention_cached_run)(struct backend *backend, int32
         const int64_t first = (bands - 1 - item % bands) * ATTENTION_BAND, n = sample * shape.time + first;
         const int64_t source = sample * capacity * width + head / shape.group * size;
         const struct attention_band band = {
-            .q = qkv + n * shape.row + head * size,
-            .k = keys + source,
-            .v = values + source,
-            .q_row = shape.row,
-            .k_row = width,
-            .v_row = width,
-            .y = y + n * shape.heads * size + head * size,
-            .y_row = shape.heads * size,
+            .q = {qkv, n * shape.row + head * size, shape.row},
+            .k = {cache, source, width},
+            .v = {cache, values + source, width},
+            .y = {y, (n * shape.heads + head) * size, shape.heads * size},
             .first = first,
             .rows = cpu_min(ATTENTION_BAND, shape.time - first),
             .position = position,

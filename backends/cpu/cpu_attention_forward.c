@@ -3,6 +3,7 @@
  * For each tile of keys the band's scores are made 64 rows at a time (queries were scaled when packed), the running
  * maximum and sum of each row are brought up to date, and the weights times v are added to a packed result.  Tiles beyond
  * the diagonal are never touched.  Which thread takes which band changes nothing: a row's sums depend on the shape only.
+ * 16-bit rows become fp32 when they are packed; y is rounded when it is written.
  * Dropout acts on the weights that go to v, not on the sum: after normalisation, as PyTorch does.
  */
 #include "backends/cpu/cpu_attention.h"
@@ -107,11 +108,12 @@ static void band_write(const struct attention_band *band, const struct band_scra
 {
     for (int64_t i = 0; i < band->rows; i++) {
         const float inverse = 1.0f / s->sum[i];
-        const float *result = s->result + i * band->padded;
-        float *y = band->y + i * band->y_row;
+        const int64_t at = band->y.first + i * band->y.stride;
+        float *result = s->result + i * band->padded, *y = cpu_floats_place(band->y.of, at, result);
         CPU_OMP(omp simd)
         for (int64_t d = 0; d < band->head_size; d++)
             y[d] = result[d] * inverse;
+        cpu_floats_write(band->y.of, at, band->head_size, y);
         if (band->lse != NULL)
             band->lse[i] = (float)((double)s->largest[i] + log((double)s->sum[i]));
     }
@@ -122,7 +124,7 @@ void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scra
     const int64_t padded = band->padded, size = band->head_size;
     const struct band_scratch s = scratch_cut(scratch, padded);
     const int64_t height = (int64_t)size_round_up((size_t)band->rows, CPU_TILE_ROWS);
-    cpu_tile_pack(s.q, height, padded, band->q, band->q_row, band->rows, size, band->scale);
+    cpu_tile_pack(s.q, height, padded, &band->q, band->rows, size, band->scale);
     for (int64_t e = 0; e < height * padded; e++)
         s.result[e] = 0.0f;
     for (int64_t i = 0; i < height; i++) {
@@ -132,8 +134,10 @@ void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scra
     const int64_t end = band->position + band->first + band->rows;
     for (int64_t key = 0; key < end; key += ATTENTION_TILE) {
         const int64_t keys = cpu_min(ATTENTION_TILE, end - key);
-        cpu_tile_pack_transposed(s.k_transposed, ATTENTION_TILE, band->k + key * band->k_row, band->k_row, keys, size);
-        cpu_tile_pack(s.v, keys, padded, band->v + key * band->v_row, band->v_row, keys, size, 1.0f);
+        const struct cpu_rows k = {band->k.of, band->k.first + key * band->k.stride, band->k.stride};
+        const struct cpu_rows v = {band->v.of, band->v.first + key * band->v.stride, band->v.stride};
+        cpu_tile_pack_transposed(s.k_transposed, ATTENTION_TILE, &k, keys, size);
+        cpu_tile_pack(s.v, keys, padded, &v, keys, size, 1.0f);
         for (int64_t begin = 0; begin < band->rows; begin += ATTENTION_TILE) {
             const int64_t last = cpu_min(begin + ATTENTION_TILE, band->rows) - 1;
             if (band->position + band->first + last >= key)
@@ -153,10 +157,10 @@ enum gt_status CPU_NAME(cpu_attention_forward_run)(struct backend *backend, int3
 {
     (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
-    const float *qkv = cpu_operand(backend, call, ATTENTION_FORWARD_QKV);
+    const struct cpu_floats qkv = cpu_floats_of(backend, call, ATTENTION_FORWARD_QKV);
+    const struct cpu_floats y = cpu_floats_of(backend, call, ATTENTION_FORWARD_Y);
     const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_FORWARD_SCALARS);
-    float *y = cpu_operand(backend, call, ATTENTION_FORWARD_Y),
-          *lse = cpu_operand(backend, call, ATTENTION_FORWARD_LSE);
+    float *lse = cpu_operand(backend, call, ATTENTION_FORWARD_LSE);
     const int64_t size = shape.head_size, bands = size_ceil_div(shape.time, ATTENTION_BAND);
     const int64_t per_sample = shape.heads * bands;
     const size_t thread_floats = attention_band_floats(shape.padded);
@@ -168,19 +172,15 @@ enum gt_status CPU_NAME(cpu_attention_forward_run)(struct backend *backend, int3
     for (int64_t item = 0; item < shape.samples * per_sample; item++) {
         const int64_t sample = item / per_sample, head = item % per_sample / bands;
         const int64_t first = (bands - 1 - item % bands) * ATTENTION_BAND; /* the longest first */
-        const float *rows = qkv + sample * shape.time * shape.row;
+        const int64_t start = sample * shape.time * shape.row;             /* of the sample */
         struct cpu_mask mask = shared;
         mask.site = (uint32_t)shape.site + ((uint32_t)head << 16);
         mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
         const struct attention_band band = {
-            .q = rows + first * shape.row + head * size,
-            .k = rows + (shape.heads + head / shape.group) * size,
-            .v = rows + (shape.heads + shape.kv_heads + head / shape.group) * size,
-            .q_row = shape.row,
-            .k_row = shape.row,
-            .v_row = shape.row,
-            .y = y + (sample * shape.time + first) * shape.heads * size + head * size,
-            .y_row = shape.heads * size,
+            .q = {qkv, start + first * shape.row + head * size, shape.row},
+            .k = {qkv, start + (shape.heads + head / shape.group) * size, shape.row},
+            .v = {qkv, start + (shape.heads + shape.kv_heads + head / shape.group) * size, shape.row},
+            .y = {y, ((sample * shape.time + first) * shape.heads + head) * size, shape.heads * size},
             .lse = lse + (sample * shape.heads + head) * shape.time + first,
             .first = first,
             .rows = cpu_min(ATTENTION_BAND, shape.time - first),

@@ -1,7 +1,8 @@
 /* The cpu backend: OpenMP kernels over host memory, CBLAS for the matrix products.
  *
  * Three tables of the same kernels, compiled for different instruction sets, of which open() picks the widest that this
- * processor has; GPT_TRAIN_CPU_ISA=generic|avx2|avx512 lowers the choice, for tests.  All spaces are host memory, there is
+ * processor has; on top of the widest, bf16 products may have instructions of their own.
+ * GPT_TRAIN_CPU_ISA=generic|avx2|avx512|amx lowers the choice, for tests.  All spaces are host memory, there is
  * one queue, and every call has finished when it returns.  The BLAS library is told to use one thread: it is called from
  * our threads, tile by tile.
  */
@@ -10,11 +11,16 @@
 #endif
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/cpu_gemm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#ifdef HAVE_X86_SIMD
+#include <cpuid.h>
+#endif
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -50,8 +56,8 @@ static enum gt_status cpu_upload(struct backend *backend, int32_t queue, struct 
 static enum gt_status cpu_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
 static enum gt_status cpu_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
 static enum gt_status cpu_sync(struct backend *backend, int32_t queue);
-static enum gt_status cpu_peak_flops(struct backend *backend, struct address scratch, size_t scratch_bytes,
-                                     double seconds, double *out);
+static enum gt_status cpu_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
+                                     size_t scratch_bytes, double seconds, double *out);
 
 #define CPU_OPS(op_table)                                                                          \
     {                                                                                              \
@@ -67,10 +73,27 @@ static const struct backend_ops cpu_ops_avx512 = CPU_OPS(cpu_table_avx512);
 #endif
 
 struct cpu_isa {
-    const char *name;
+    const char *name, *kernels;
     const struct backend_ops *ops;
+    const struct cpu_gemm_path *bf16;
     bool supported;
 };
+
+#ifdef HAVE_X86_SIMD
+/* With the conversions of fp16, which are a feature of their own that not every compiler's test knows. */
+static bool has_avx2(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    const bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+    return has_f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
 
 /* Picks the widest set, or the one that the environment names.  Errors: GT_DEVICE for a name that is unknown, not built
  * or not supported here. */
@@ -78,23 +101,26 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
 {
     const struct cpu_isa sets[] = {
 #ifdef HAVE_X86_SIMD
-        {"avx512", &cpu_ops_avx512,
-         __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma")},
-        {"avx2", &cpu_ops_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+#ifdef HAVE_X86_AMX
+        {"amx", "avx512", &cpu_ops_avx512, &cpu_gemm_path_amx, has_avx512() && cpu_has_amx_bf16()},
 #endif
-        {"generic", &cpu_backend_ops, true},
+        {"avx512", "avx512", &cpu_ops_avx512, NULL, has_avx512()},
+        {"avx2", "avx2", &cpu_ops_avx2, NULL, has_avx2()},
+#endif
+        {"generic", "generic", &cpu_backend_ops, NULL, true},
     };
     const char *wanted = getenv("GPT_TRAIN_CPU_ISA");
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         if (sets[i].supported && (wanted == NULL || strcmp(wanted, sets[i].name) == 0)) {
             cpu->base.ops = sets[i].ops;
-            cpu->isa = sets[i].name;
+            cpu->isa = sets[i].kernels;
+            cpu->bf16 = sets[i].bf16;
             cpu->isa_lowered = wanted != NULL;
             return GT_OK;
         }
     }
-    log_error("GPT_TRAIN_CPU_ISA: expected generic, avx2 or avx512, as built and as this processor has, found \"%s\"",
+    log_error("GPT_TRAIN_CPU_ISA: expected generic, avx2, avx512 or amx, as built and as this processor has, "
+              "found \"%s\"",
               wanted);
     return GT_DEVICE;
 }
@@ -199,9 +225,14 @@ static enum gt_status cpu_info(struct backend *backend, struct backend_info *out
 {
     const struct cpu_backend *cpu = cpu_from(backend);
     struct backend_info info = {
-        .alignment_bytes = CPU_ALIGNMENT_BYTES, .dtypes = 1u << DTYPE_F32, .threads = cpu->threads};
+        .alignment_bytes = CPU_ALIGNMENT_BYTES,
+        .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,
+        .threads = cpu->threads,
+        .host_memory = true,
+    };
     TRY(cpu_memory_read(&info.total_bytes, &info.free_bytes));
     info.largest_allocation_bytes = info.total_bytes;
+    cpu_memory_holders("/proc", getpid(), &info);
     char name[96];
     processor_name(name, sizeof name);
     snprintf(info.device, sizeof info.device, "%s, %" PRId32 " thread%s", name, cpu->threads,
@@ -211,7 +242,8 @@ static enum gt_status cpu_info(struct backend *backend, struct backend_info *out
 #else
     const char *threading = "no OpenMP";
 #endif
-    snprintf(info.detail, sizeof info.detail, "%s, %s, %s kernels%s", blas_name(), threading, cpu->isa,
+    snprintf(info.detail, sizeof info.detail, "%s, %s, %s kernels%s%s%s", blas_name(), threading, cpu->isa,
+             cpu->bf16 != NULL ? ", bf16: " : "", cpu->bf16 != NULL ? cpu->bf16->name : "",
              cpu->isa_lowered ? " (GPT_TRAIN_CPU_ISA)" : "");
     *out = info;
     return GT_OK;
@@ -277,36 +309,66 @@ static enum gt_status cpu_sync(struct backend *backend, int32_t queue)
     return GT_OK;
 }
 
-/* A square product of `side`, its three matrices one after the other from `scratch`. */
-static struct op_call peak_call(struct address scratch, int64_t side)
+/* A square product of `side`, its three matrices and the workspace one after the other from `scratch`; the bytes that it
+ * needs go to *out_bytes. */
+static struct op_call peak_call(const struct backend *backend, enum dtype dtype, struct address scratch, int64_t side,
+                                size_t *out_bytes)
 {
-    struct op_call call = {.kind = OP_GEMM};
+    struct op_call call = {.kind = OP_GEMM, .workspace = scratch};
     const int32_t slots[3] = {GEMM_A, GEMM_B, GEMM_D};
+    const uint64_t bytes = (uint64_t)(side * side) * dtype_size_bytes(dtype);
     for (int32_t i = 0; i < 3; i++) {
-        call.operand[slots[i]] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {side, side}};
+        call.operand[slots[i]] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {side, side}};
         call.operand[slots[i]].at = scratch;
-        call.operand[slots[i]].at.offset_bytes += (uint64_t)i * (uint64_t)(side * side) * sizeof(float);
+        call.operand[slots[i]].at.offset_bytes += (uint64_t)i * bytes;
     }
+    call.workspace.offset_bytes += 3 * bytes; /* aligned, as the sides are multiples of 64 */
+    call.workspace_bytes = backend->ops->table[OP_GEMM].workspace_bytes(backend, &call);
+    *out_bytes = (size_t)(3 * bytes) + call.workspace_bytes;
     return call;
 }
 
-static enum gt_status cpu_peak_flops(struct backend *backend, struct address scratch, size_t scratch_bytes,
-                                     double seconds, double *out)
+/* The largest product that fits; false when the smallest does not. */
+static bool peak_call_fit(const struct backend *backend, enum dtype dtype, struct address scratch, size_t scratch_bytes,
+                          struct op_call *out)
 {
+    size_t bytes;
+    for (int64_t side = PEAK_SIDE_MAX; side >= PEAK_SIDE_MIN; side /= 2) {
+        *out = peak_call(backend, dtype, scratch, side, &bytes);
+        if (bytes <= scratch_bytes)
+            return true;
+    }
+    return false;
+}
+
+static void peak_fill(const struct backend *backend, const struct op_call *call)
+{
+    const struct operand *a = &call->operand[GEMM_A];
+    const int64_t count = 2 * a->dims[0] * a->dims[1];
+    float *floats = cpu_address(backend, a->at);
+    uint16_t *halves = cpu_address(backend, a->at);
+    for (int64_t i = 0; i < count; i++) {
+        const float value = (float)(i % 17 - 8) * 0.125f;
+        if (a->dtype == DTYPE_F32)
+            floats[i] = value;
+        else
+            halves[i] = a->dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
+    }
+}
+
+static enum gt_status cpu_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
+                                     size_t scratch_bytes, double seconds, double *out)
+{
+    struct op_call call;
     TRY(range_check(cpu_from(backend), "peak_flops", scratch, scratch_bytes));
-    int64_t side = PEAK_SIDE_MAX;
-    while (side > PEAK_SIDE_MIN && (size_t)(3 * side * side) * sizeof(float) > scratch_bytes)
-        side /= 2;
-    const size_t need_bytes = (size_t)(3 * side * side) * sizeof(float);
-    if (need_bytes > scratch_bytes) {
-        log_error("cpu: peak_flops needs %zu B of scratch, have %zu B", need_bytes, scratch_bytes);
+    if (!peak_call_fit(backend, dtype, scratch, scratch_bytes, &call) &&
+        !peak_call_fit(backend, DTYPE_F32, scratch, scratch_bytes, &call)) {
+        log_error("cpu: peak_flops needs %zu B of scratch, have %zu B",
+                  (size_t)(3 * PEAK_SIDE_MIN * PEAK_SIDE_MIN) * sizeof(float), scratch_bytes);
         return GT_NO_MEMORY;
     }
-    const struct op_call call = peak_call(scratch, side);
-    float *matrix = cpu_address(backend, scratch);
-    for (int64_t i = 0; i < 2 * side * side; i++)
-        matrix[i] = (float)(i % 17 - 8) * 0.125f;
-    const double flops = 2.0 * (double)side * (double)side * (double)side;
+    peak_fill(backend, &call);
+    const double side = (double)call.operand[GEMM_A].dims[0], flops = 2.0 * side * side * side;
     const int64_t begin = clock_monotonic_ns(), limit = (int64_t)(seconds * 1e9 * 0.8);
     double best = 0.0;
     for (int run = 0; run < PEAK_RUNS_MAX; run++) {

@@ -3,6 +3,7 @@
  * The rows are cut into parts whose number follows from the shape; each part sums in fp64 into its strip of the
  * workspace, and the parts are added in order.
  */
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
 #include <string.h>
@@ -16,11 +17,25 @@ size_t CPU_NAME(cpu_bias_backward_workspace_bytes)(const struct backend *backend
     return (size_t)cpu_parts(dims[0]) * (size_t)dims[1] * sizeof(double);
 }
 
+/* sum[columns] += the row of dy that begins with element `first`. */
+static void row_add(double *sum, struct cpu_floats dy, int64_t first, int64_t columns)
+{
+    float buffer[CPU_BLOCK];
+    for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
+        const int64_t count = cpu_min(CPU_BLOCK, columns - begin);
+        const float *row = cpu_floats_read(dy, first + begin, count, buffer);
+        double *to = sum + begin;
+        CPU_OMP(omp simd)
+        for (int64_t c = 0; c < count; c++)
+            to[c] += (double)row[c];
+    }
+}
+
 enum gt_status CPU_NAME(cpu_bias_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    const float *dy = cpu_operand(backend, call, BIAS_BACKWARD_DY);
-    float *dbias = cpu_operand(backend, call, BIAS_BACKWARD_DBIAS);
+    const struct cpu_floats dy = cpu_floats_of(backend, call, BIAS_BACKWARD_DY);
+    const struct cpu_floats dbias = cpu_floats_of(backend, call, BIAS_BACKWARD_DBIAS);
     const int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
     const bool accumulate = cpu_accumulates(call, BIAS_BACKWARD_DBIAS);
     const int64_t parts = cpu_parts(rows);
@@ -30,19 +45,11 @@ enum gt_status CPU_NAME(cpu_bias_backward_run)(struct backend *backend, int32_t 
         double *sum = partial + part * columns;
         memset(sum, 0, (size_t)columns * sizeof *sum);
         const int64_t end = cpu_part_begin(rows, parts, part + 1);
-        for (int64_t n = cpu_part_begin(rows, parts, part); n < end; n++) {
-            const float *row = dy + n * columns;
-            CPU_OMP(omp simd)
-            for (int64_t c = 0; c < columns; c++)
-                sum[c] += (double)row[c];
-        }
+        for (int64_t n = cpu_part_begin(rows, parts, part); n < end; n++)
+            row_add(sum, dy, n * columns, columns);
     }
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, parts * columns)))
-    for (int64_t c = 0; c < columns; c++) {
-        double sum = accumulate ? (double)dbias[c] : 0.0;
-        for (int64_t part = 0; part < parts; part++)
-            sum += partial[part * columns + c];
-        dbias[c] = (float)sum;
-    }
+    for (int64_t first = 0; first < columns; first += CPU_PART_COLUMNS)
+        cpu_parts_add(dbias, accumulate, partial, columns, parts, first, columns);
     return GT_OK;
 }

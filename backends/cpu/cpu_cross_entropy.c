@@ -2,8 +2,10 @@
  *
  * A row is read twice: for its maximum, then for e^(logit - max), which overwrites the logits where the gradient is wanted
  * and is scaled in a third pass while it is still in the cache.  Sums run in fp32 lanes over blocks, and in fp64 over the
- * blocks.  Columns beyond attrs.vocab are never read.
+ * blocks.  Columns beyond attrs.vocab are never read.  Logits of 16 bits go through the same passes as a row of fp32 in the
+ * workspace, one for each thread, and are rounded once.
  */
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_math.h"
 
@@ -12,7 +14,7 @@
 
 #define SUM_BLOCK 256
 
-CPU_OP_PLAIN(cross_entropy)
+CPU_SUPPORTS_ANY(cross_entropy)
 CPU_OP_PLAIN(loss_sum)
 
 static float block_exp(const float *logits, float largest, int64_t count)
@@ -74,19 +76,34 @@ static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, 
     return (float)(log(sum) + ((double)largest - (double)correct));
 }
 
+size_t CPU_NAME(cpu_cross_entropy_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+{
+    const struct operand *logits = &call->operand[CROSS_ENTROPY_LOGITS];
+    const size_t row_bytes = cpu_row_floats(logits->dims[1]) * sizeof(float);
+    return logits->dtype == DTYPE_F32 ? 0 : (size_t)cpu_from(backend)->threads * row_bytes;
+}
+
 enum gt_status CPU_NAME(cpu_cross_entropy_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const int32_t *targets = cpu_operand(backend, call, CROSS_ENTROPY_TARGETS);
     const union scalar_word *scalars = cpu_operand(backend, call, CROSS_ENTROPY_SCALARS);
-    float *logits = cpu_operand(backend, call, CROSS_ENTROPY_LOGITS);
+    const struct cpu_floats logits = cpu_floats_of(backend, call, CROSS_ENTROPY_LOGITS);
     float *losses = cpu_operand(backend, call, CROSS_ENTROPY_LOSSES);
     const int64_t rows = call->operand[CROSS_ENTROPY_LOGITS].dims[0];
-    const int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1];
+    const int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1], vocab = call->attrs.vocab;
     const float scale = scalars[SCALAR_LOSS_GRADIENT].f;
+    const bool gradient = call->attrs.gradient;
+    const size_t scratch_bytes = CPU_NAME(cpu_cross_entropy_workspace_bytes)(backend, call);
+    float *scratch = scratch_bytes > 0 ? cpu_workspace(backend, call, scratch_bytes) : NULL;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * width)))
-    for (int64_t n = 0; n < rows; n++)
-        losses[n] = row_loss(logits + n * width, call->attrs.vocab, width, targets[n], call->attrs.gradient, scale);
+    for (int64_t n = 0; n < rows; n++) {
+        float *buffer = scratch != NULL ? scratch + (size_t)cpu_thread_index() * cpu_row_floats(width) : NULL;
+        float *row = cpu_floats_edit(logits, n * width, vocab, buffer);
+        losses[n] = row_loss(row, vocab, width, targets[n], gradient, scale);
+        if (gradient)
+            cpu_floats_write(logits, n * width, width, row);
+    }
     return GT_OK;
 }
 

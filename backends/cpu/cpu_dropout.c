@@ -3,29 +3,35 @@
  * Elements of a sample are numbered through its rows, and blocks start at multiples of eight of them, so that a group of
  * eight that share a Philox block never straddles two blocks.  y may be x.  Its own backward.
  */
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_philox.h"
 
 CPU_OP_PLAIN(dropout)
 
-static void block_drop(const struct cpu_mask *mask, const float *x, float *y, int64_t first, int64_t count)
+/* Elements offset .. offset + count - 1, of which the first is number `first` in its sample. */
+static void block_drop(const struct cpu_mask *mask, struct cpu_floats x, struct cpu_floats y, int64_t offset,
+                       int64_t first, int64_t count)
 {
-    float factor[8 * CPU_MASK_GROUPS];
+    float factor[8 * CPU_MASK_GROUPS], buffer[8 * CPU_MASK_GROUPS];
     for (int64_t begin = 0; begin < count; begin += 8 * CPU_MASK_GROUPS) {
         const int64_t width = cpu_min(8 * CPU_MASK_GROUPS, count - begin);
         cpu_mask_fill(mask, (first + begin) / 8, size_ceil_div(width, 8), factor);
+        const float *in = cpu_floats_read(x, offset + begin, width, buffer);
+        float *out = cpu_floats_place(y, offset + begin, buffer);
         CPU_OMP(omp simd)
         for (int64_t i = 0; i < width; i++)
-            y[begin + i] = factor[i] != 0.0f ? x[begin + i] * factor[i] : 0.0f;
+            out[i] = factor[i] != 0.0f ? in[i] * factor[i] : 0.0f;
+        cpu_floats_write(y, offset + begin, width, out);
     }
 }
 
 enum gt_status CPU_NAME(cpu_dropout_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    const float *x = cpu_operand(backend, call, DROPOUT_X);
+    const struct cpu_floats x = cpu_floats_of(backend, call, DROPOUT_X);
     const union scalar_word *scalars = cpu_operand(backend, call, DROPOUT_SCALARS);
-    float *y = cpu_operand(backend, call, DROPOUT_Y);
+    const struct cpu_floats y = cpu_floats_of(backend, call, DROPOUT_Y);
     const int64_t sample_elements = call->attrs.time * call->operand[DROPOUT_X].dims[1];
     const int64_t samples = cpu_elements(call, DROPOUT_X) / sample_elements;
     const int64_t blocks = size_ceil_div(sample_elements, CPU_BLOCK);
@@ -37,7 +43,7 @@ enum gt_status CPU_NAME(cpu_dropout_run)(struct backend *backend, int32_t queue,
         struct cpu_mask mask = shared;
         mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
         const int64_t offset = sample * sample_elements + first;
-        block_drop(&mask, x + offset, y + offset, first, cpu_min(CPU_BLOCK, sample_elements - first));
+        block_drop(&mask, x, y, offset, first, cpu_min(CPU_BLOCK, sample_elements - first));
     }
     return GT_OK;
 }

@@ -3,6 +3,7 @@
  * Backward takes the rows grouped by token id (the host sorts them), so that each row of dwte is written by one thread,
  * in the order of the list: no atomics.  Sums run in fp64 over a strip of columns and are rounded once.
  */
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
 #define STRIP 128 /* columns summed at a time */
@@ -14,54 +15,71 @@ enum gt_status CPU_NAME(cpu_embed_forward_run)(struct backend *backend, int32_t 
 {
     (void)queue;
     const int32_t *ids = cpu_operand(backend, call, EMBED_FORWARD_IDS);
-    const float *wte = cpu_operand(backend, call, EMBED_FORWARD_WTE);
-    const float *wpe = cpu_operand(backend, call, EMBED_FORWARD_WPE);
+    const struct cpu_floats wte = cpu_floats_of(backend, call, EMBED_FORWARD_WTE);
+    const struct cpu_floats wpe = cpu_floats_of(backend, call, EMBED_FORWARD_WPE);
     const union scalar_word *scalars = cpu_operand(backend, call, EMBED_FORWARD_SCALARS);
-    float *y = cpu_operand(backend, call, EMBED_FORWARD_Y);
+    const struct cpu_floats y = cpu_floats_of(backend, call, EMBED_FORWARD_Y);
     const int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
     const int64_t time = call->attrs.time, position = scalars[SCALAR_POSITION].i;
     assert(position >= 0 && position + time <= call->operand[EMBED_FORWARD_WPE].dims[0]);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * channels)))
     for (int64_t n = 0; n < rows; n++) {
         assert(ids[n] >= 0 && ids[n] < call->operand[EMBED_FORWARD_WTE].dims[0]);
-        const float *token = wte + ids[n] * channels, *place = wpe + (position + n % time) * channels;
-        float *out = y + n * channels;
-        CPU_OMP(omp simd)
-        for (int64_t c = 0; c < channels; c++)
-            out[c] = token[c] + place[c];
+        float buffer[2][CPU_BLOCK];
+        for (int64_t begin = 0; begin < channels; begin += CPU_BLOCK) {
+            const int64_t count = cpu_min(CPU_BLOCK, channels - begin), at = n * channels + begin;
+            const float *token = cpu_floats_read(wte, ids[n] * channels + begin, count, buffer[0]);
+            const float *place = cpu_floats_read(wpe, (position + n % time) * channels + begin, count, buffer[1]);
+            float *out = cpu_floats_place(y, at, buffer[0]);
+            CPU_OMP(omp simd)
+            for (int64_t c = 0; c < count; c++)
+                out[c] = token[c] + place[c];
+            cpu_floats_write(y, at, count, out);
+        }
     }
     return GT_OK;
 }
 
-/* out[channels] (+)= the sum of dy[list[i]] over i, or of dy[first + i * stride] where there is no list. */
-static void rows_sum(float *out, bool accumulate, const float *dy, int64_t channels, const int32_t *list, int64_t first,
-                     int64_t stride, int64_t count)
+/* Rows of dy: those of `list`, or first, first + stride, ... where there is none. */
+struct row_set {
+    struct cpu_floats dy;
+    const int32_t *list;
+    int64_t first, stride, count;
+};
+
+/* Row `to` of out[*,channels] (+)= the sum of the rows. */
+static void rows_sum(struct cpu_floats out, int64_t to, bool accumulate, const struct row_set *rows, int64_t channels)
 {
     double sum[STRIP];
+    float buffer[STRIP];
     for (int64_t begin = 0; begin < channels; begin += STRIP) {
-        const int64_t width = cpu_min(STRIP, channels - begin);
+        const int64_t width = cpu_min(STRIP, channels - begin), at = to * channels + begin;
+        const float *old = accumulate ? cpu_floats_read(out, at, width, buffer) : NULL;
         for (int64_t c = 0; c < width; c++)
-            sum[c] = accumulate ? (double)out[begin + c] : 0.0;
-        for (int64_t i = 0; i < count; i++) {
-            const float *row = dy + (list != NULL ? list[i] : first + i * stride) * channels + begin;
+            sum[c] = accumulate ? (double)old[c] : 0.0;
+        for (int64_t i = 0; i < rows->count; i++) {
+            const int64_t n = rows->list != NULL ? rows->list[i] : rows->first + i * rows->stride;
+            const float *row = cpu_floats_read(rows->dy, n * channels + begin, width, buffer);
             CPU_OMP(omp simd)
             for (int64_t c = 0; c < width; c++)
                 sum[c] += (double)row[c];
         }
+        float *total = cpu_floats_place(out, at, buffer);
         for (int64_t c = 0; c < width; c++)
-            out[begin + c] = (float)sum[c];
+            total[c] = (float)sum[c];
+        cpu_floats_write(out, at, width, total);
     }
 }
 
 enum gt_status CPU_NAME(cpu_embed_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    const float *dy = cpu_operand(backend, call, EMBED_BACKWARD_DY);
+    const struct cpu_floats dy = cpu_floats_of(backend, call, EMBED_BACKWARD_DY);
     const int32_t *ids = cpu_operand(backend, call, EMBED_BACKWARD_IDS);
     const int32_t *order = cpu_operand(backend, call, EMBED_BACKWARD_ORDER);
     const int32_t *starts = cpu_operand(backend, call, EMBED_BACKWARD_STARTS);
-    float *dwte = cpu_operand(backend, call, EMBED_BACKWARD_DWTE);
-    float *dwpe = cpu_operand(backend, call, EMBED_BACKWARD_DWPE);
+    const struct cpu_floats dwte = cpu_floats_of(backend, call, EMBED_BACKWARD_DWTE);
+    const struct cpu_floats dwpe = cpu_floats_of(backend, call, EMBED_BACKWARD_DWPE);
     const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
     const int64_t time = call->attrs.time, positions = call->operand[EMBED_BACKWARD_DWPE].dims[0];
     const bool accumulate = cpu_accumulates(call, EMBED_BACKWARD_DWPE);
@@ -73,12 +91,14 @@ enum gt_status CPU_NAME(cpu_embed_backward_run)(struct backend *backend, int32_t
     for (int64_t k = 0; k < groups; k++) {
         const int32_t begin = starts[1 + k], end = starts[2 + k];
         assert(begin < end && end <= rows);
-        rows_sum(dwte + ids[order[begin]] * channels, true, dy, channels, order + begin, 0, 0, end - begin);
+        const struct row_set rows_of_id = {.dy = dy, .list = order + begin, .count = end - begin};
+        rows_sum(dwte, ids[order[begin]], true, &rows_of_id, channels);
     }
     CPU_OMP(omp parallel for schedule(static) num_threads(threads))
     for (int64_t t = 0; t < positions; t++) {
+        const struct row_set rows_at = {.dy = dy, .first = t, .stride = time, .count = t < time ? rows / time : 0};
         if (t < time || !accumulate)
-            rows_sum(dwpe + t * channels, accumulate, dy, channels, NULL, t, time, t < time ? rows / time : 0);
+            rows_sum(dwpe, t, accumulate, &rows_at, channels);
     }
     return GT_OK;
 }

@@ -1,7 +1,9 @@
-/* fill: y = value; copy: y = x, or y += x.
+/* fill: y = value; copy: y = x, or y += x, from any float dtype to any.
  *
- * Elementwise in blocks whose size is fixed.
+ * Elementwise in blocks whose size is fixed.  A value is rounded once, to the dtype of y; between equal dtypes a copy moves
+ * the bytes.
  */
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
 #include <string.h>
@@ -12,36 +14,56 @@ CPU_OP_PLAIN(copy)
 enum gt_status CPU_NAME(cpu_fill_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    float *y = cpu_operand(backend, call, FILL_Y);
+    const struct cpu_floats y = cpu_floats_of(backend, call, FILL_Y);
     const int64_t elements = cpu_elements(call, FILL_Y);
     const float value = call->attrs.value;
-    CPU_OMP(omp parallel for simd schedule(static) num_threads(cpu_threads_for(backend, elements)))
-    for (int64_t i = 0; i < elements; i++)
-        y[i] = value;
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+        float buffer[CPU_BLOCK];
+        const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        float *to = cpu_floats_place(y, begin, buffer);
+        for (int64_t i = 0; i < count; i++)
+            to[i] = value;
+        cpu_floats_write(y, begin, count, to);
+    }
     return GT_OK;
 }
 
-static void block_add(const float *x, float *y, int64_t count)
+static void block_add(struct cpu_floats x, struct cpu_floats y, int64_t begin, int64_t count)
 {
+    float buffer[2][CPU_BLOCK];
+    const float *from = cpu_floats_read(x, begin, count, buffer[0]);
+    float *to = cpu_floats_edit(y, begin, count, buffer[1]);
     CPU_OMP(omp simd)
     for (int64_t i = 0; i < count; i++)
-        y[i] += x[i];
+        to[i] += from[i];
+    cpu_floats_write(y, begin, count, to);
+}
+
+static void block_copy(struct cpu_floats x, struct cpu_floats y, int64_t begin, int64_t count)
+{
+    float buffer[CPU_BLOCK];
+    if (x.dtype == y.dtype) {
+        const size_t bytes = dtype_size_bytes(x.dtype), offset = (size_t)begin * bytes;
+        memmove((char *)y.memory + offset, (const char *)x.memory + offset, (size_t)count * bytes);
+        return;
+    }
+    cpu_floats_write(y, begin, count, cpu_floats_read(x, begin, count, cpu_floats_place(y, begin, buffer)));
 }
 
 enum gt_status CPU_NAME(cpu_copy_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    const float *x = cpu_operand(backend, call, COPY_X);
-    float *y = cpu_operand(backend, call, COPY_Y);
+    const struct cpu_floats x = cpu_floats_of(backend, call, COPY_X), y = cpu_floats_of(backend, call, COPY_Y);
     const int64_t elements = cpu_elements(call, COPY_X);
     const bool accumulate = cpu_accumulates(call, COPY_Y);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
         const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
         if (accumulate)
-            block_add(x + begin, y + begin, count);
+            block_add(x, y, begin, count);
         else
-            memmove(y + begin, x + begin, (size_t)count * sizeof *y);
+            block_copy(x, y, begin, count);
     }
     return GT_OK;
 }

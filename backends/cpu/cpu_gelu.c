@@ -3,6 +3,7 @@
  * y = x P(X <= x) for erf; y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), for tanh, which is the same as
  * x/2 (1 + tanh u) without its cancellation.  Elementwise in blocks; y may be x, and dx may be dy or x.
  */
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_math.h"
 
@@ -62,17 +63,21 @@ static void tanh_backward(const float *dy, const float *x, float *dx, int64_t co
 enum gt_status CPU_NAME(cpu_gelu_forward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    const float *x = cpu_operand(backend, call, GELU_FORWARD_X);
-    float *y = cpu_operand(backend, call, GELU_FORWARD_Y);
+    const struct cpu_floats x = cpu_floats_of(backend, call, GELU_FORWARD_X);
+    const struct cpu_floats y = cpu_floats_of(backend, call, GELU_FORWARD_Y);
     const int64_t elements = cpu_elements(call, GELU_FORWARD_X);
     const bool erf = call->attrs.gelu == GELU_ERF;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+        float buffer[CPU_BLOCK];
         const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        const float *in = cpu_floats_read(x, begin, count, buffer);
+        float *out = cpu_floats_place(y, begin, buffer);
         if (erf)
-            erf_forward(x + begin, y + begin, count);
+            erf_forward(in, out, count);
         else
-            tanh_forward(x + begin, y + begin, count);
+            tanh_forward(in, out, count);
+        cpu_floats_write(y, begin, count, out);
     }
     return GT_OK;
 }
@@ -80,18 +85,23 @@ enum gt_status CPU_NAME(cpu_gelu_forward_run)(struct backend *backend, int32_t q
 enum gt_status CPU_NAME(cpu_gelu_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    const float *dy = cpu_operand(backend, call, GELU_BACKWARD_DY);
-    const float *x = cpu_operand(backend, call, GELU_BACKWARD_X);
-    float *dx = cpu_operand(backend, call, GELU_BACKWARD_DX);
+    const struct cpu_floats dy = cpu_floats_of(backend, call, GELU_BACKWARD_DY);
+    const struct cpu_floats x = cpu_floats_of(backend, call, GELU_BACKWARD_X);
+    const struct cpu_floats dx = cpu_floats_of(backend, call, GELU_BACKWARD_DX);
     const int64_t elements = cpu_elements(call, GELU_BACKWARD_X);
     const bool erf = call->attrs.gelu == GELU_ERF;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
+        float buffer[2][CPU_BLOCK];
         const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        const float *upstream = cpu_floats_read(dy, begin, count, buffer[0]);
+        const float *in = cpu_floats_read(x, begin, count, buffer[1]);
+        float *out = cpu_floats_place(dx, begin, buffer[0]);
         if (erf)
-            erf_backward(dy + begin, x + begin, dx + begin, count);
+            erf_backward(upstream, in, out, count);
         else
-            tanh_backward(dy + begin, x + begin, dx + begin, count);
+            tanh_backward(upstream, in, out, count);
+        cpu_floats_write(dx, begin, count, out);
     }
     return GT_OK;
 }

@@ -1,20 +1,31 @@
-/* gemm: d (+)= op(a) op(b) + bias, by one single-threaded cblas_sgemm per tile of d.
+/* gemm: d (+)= op(a) op(b) + bias, tile by tile of d, each on one thread.
  *
- * OpenMP shares the tiles out.  Their sizes follow from the shape alone and K is never split, so that the bits of d do not
- * depend on the number of threads.  A bias is written into the tile first and added to, while the tile is in the cache.
+ * OpenMP shares the tiles out.  Their sizes follow from the shape alone and K is never shared among threads, so that the
+ * bits of d do not depend on their number.  In fp32 a tile is one single-threaded cblas_sgemm; a bias is written into it first
+ * and added to, while it is in the cache.  16-bit operands and few rows take other paths: see cpu_gemm_half.c, cpu_gemm_amx.c, cpu_gemm_few.c.
  * How the sizes were chosen: see tile_choose().
  */
-#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu_gemm.h"
 
 #include <cblas.h>
 #include <limits.h>
 #include <string.h>
 
-CPU_WORKSPACE_NONE(gemm)
+#include "backends/cpu/cpu_half.h"
+#include "backends/cpu/cpu_kernel.h"
 
-struct gemm_tile {
-    int64_t rows, columns;
-};
+static bool dtype_is_float(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+}
+
+static bool dtypes_supported(const struct op_call *call)
+{
+    const enum dtype a = call->operand[GEMM_A].dtype, d = call->operand[GEMM_D].dtype;
+    const struct operand *bias = &call->operand[GEMM_BIAS];
+    return dtype_is_float(a) && call->operand[GEMM_B].dtype == a && (d == a || d == DTYPE_F32) &&
+           (!bias->present || dtype_is_float(bias->dtype));
+}
 
 bool CPU_NAME(cpu_gemm_supports)(const struct backend *backend, const struct op_call *call)
 {
@@ -26,7 +37,7 @@ bool CPU_NAME(cpu_gemm_supports)(const struct backend *backend, const struct op_
                 return false;
         }
     }
-    return cpu_operands_supported(call);
+    return dtypes_supported(call);
 }
 
 #define TILE_ROWS_MAX 512
@@ -35,7 +46,13 @@ bool CPU_NAME(cpu_gemm_supports)(const struct backend *backend, const struct op_
 #define TILE_COLUMNS_LEAST 128 /* where there would be one tile only */
 #define TILES_WANTED 8
 #define TILE_MULTIPLE 32       /* of rows and columns: no micro-kernel is cut at a seam */
-#define SERIAL_PRODUCTS 100000 /* below, one call on one thread */
+#define SERIAL_PRODUCTS 100000 /* below, one thread */
+#define BF16_ROWS_MIN 3
+
+static bool product_is_small(int64_t m, int64_t n, int64_t k)
+{
+    return (double)m * (double)n * (double)k < SERIAL_PRODUCTS;
+}
 
 /* `size` in `pieces` equal pieces, rounded up to a multiple. */
 static int64_t piece_of(int64_t size, int64_t pieces)
@@ -48,51 +65,61 @@ static int64_t piece_of(int64_t size, int64_t pieces)
  * there are 8 tiles or more, an even number of them, unless they would become narrower than 384.  On two threads, at the
  * products of a 124M model's step, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own two-thread call on a machine
  * with other load, whose rates scatter as much. */
-static struct gemm_tile tile_choose(int64_t m, int64_t n, int64_t k)
+static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path, int64_t m, int64_t n, int64_t k)
 {
-    if ((double)m * (double)n * (double)k < SERIAL_PRODUCTS)
-        return (struct gemm_tile){m, n};
-    const int64_t rows = piece_of(m, size_ceil_div(m, TILE_ROWS_MAX)), down = size_ceil_div(m, rows);
-    const int64_t least = size_ceil_div(n, TILE_COLUMNS_MAX), wanted = size_ceil_div(TILES_WANTED, down);
+    if (product_is_small(m, n, k))
+        return (struct cpu_gemm_tile){.rows = cpu_min(m, path->small_max), .columns = cpu_min(n, path->small_max)};
+    const int64_t rows = piece_of(m, size_ceil_div(m, path->rows_max)), down = size_ceil_div(m, rows);
+    const int64_t least = size_ceil_div(n, path->columns_max), wanted = size_ceil_div(TILES_WANTED, down);
     int64_t across = cpu_max(cpu_min(n / TILE_COLUMNS_MIN, wanted), least);
     if (down * across == 1)
         across = cpu_max(cpu_min(n / TILE_COLUMNS_LEAST, 2), 1);
     if (across > least && across > 1 && across % 2 != 0 && down % 2 != 0)
         across--;
-    return (struct gemm_tile){rows, piece_of(n, across)};
+    return (struct cpu_gemm_tile){.rows = cpu_min(rows, m), .columns = cpu_min(piece_of(n, across), n)};
 }
 
-struct gemm_job {
-    const float *a, *b, *bias;
-    float *d;
-    int64_t m, n, k;
-    bool transpose_a, transpose_b, accumulate;
-};
-
-static void tile_run(const struct gemm_job *job, int64_t row, int64_t column, int64_t rows, int64_t columns)
+static void f32_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
 {
-    const float *a = job->a + (job->transpose_a ? row : row * job->k);
-    const float *b = job->b + (job->transpose_b ? column * job->k : column);
-    float *d = job->d + row * job->n + column;
+    (void)scratch;
+    const float *a = (const float *)job->a + (job->transpose_a ? tile->row : tile->row * job->k);
+    const float *b = (const float *)job->b + (job->transpose_b ? tile->column * job->k : tile->column);
+    float *d = (float *)job->d + tile->row * job->n + tile->column;
     if (job->bias != NULL) {
-        for (int64_t i = 0; i < rows; i++)
-            memcpy(d + i * job->n, job->bias + column, (size_t)columns * sizeof *d);
+        const float *bias = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, d);
+        for (int64_t i = bias == d ? 1 : 0; i < tile->rows; i++)
+            memcpy(d + i * job->n, bias, (size_t)tile->columns * sizeof *d);
     }
     cblas_sgemm(CblasRowMajor, job->transpose_a ? CblasTrans : CblasNoTrans,
-                job->transpose_b ? CblasTrans : CblasNoTrans, (int)rows, (int)columns, (int)job->k, 1.0f, a,
+                job->transpose_b ? CblasTrans : CblasNoTrans, (int)tile->rows, (int)tile->columns, (int)job->k, 1.0f, a,
                 (int)(job->transpose_a ? job->m : job->k), b, (int)(job->transpose_b ? job->k : job->n),
                 job->accumulate || job->bias != NULL ? 1.0f : 0.0f, d, (int)job->n);
 }
 
-enum gt_status CPU_NAME(cpu_gemm_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static size_t f32_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
 {
-    (void)queue;
+    (void)rows;
+    (void)columns;
+    (void)k;
+    return 0;
+}
+
+static const struct cpu_gemm_path path_f32 = {
+    .rows_max = TILE_ROWS_MAX,
+    .columns_max = TILE_COLUMNS_MAX,
+    .small_max = SERIAL_PRODUCTS,
+    .scratch_bytes = f32_scratch_bytes,
+    .tile_run = f32_tile_run,
+};
+
+/* Sizes and flags; memory is not resolved. */
+static struct cpu_gemm job_of(const struct op_call *call)
+{
     const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D];
-    const struct gemm_job job = {
-        .a = cpu_operand(backend, call, GEMM_A),
-        .b = cpu_operand(backend, call, GEMM_B),
-        .bias = cpu_operand(backend, call, GEMM_BIAS),
-        .d = cpu_operand(backend, call, GEMM_D),
+    return (struct cpu_gemm){
+        .dtype = a->dtype,
+        .bias_dtype = call->operand[GEMM_BIAS].dtype,
+        .d_dtype = d->dtype,
         .m = d->dims[0],
         .n = d->dims[1],
         .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1],
@@ -100,14 +127,51 @@ enum gt_status CPU_NAME(cpu_gemm_run)(struct backend *backend, int32_t queue, co
         .transpose_b = call->attrs.transpose_b,
         .accumulate = cpu_accumulates(call, GEMM_D),
     };
-    const struct gemm_tile tile = tile_choose(job.m, job.n, job.k);
-    const int64_t down = size_ceil_div(job.m, tile.rows), across = size_ceil_div(job.n, tile.columns);
-    const int threads = down * across == 1 ? 1 : (int)cpu_from(backend)->threads;
+}
+
+/* bf16 instructions want b packed, which one or two rows do not repay: those read it as it is. */
+static const struct cpu_gemm_path *path_choose(const struct backend *backend, const struct cpu_gemm *job)
+{
+    const struct cpu_gemm_path *bf16 = cpu_from(backend)->bf16;
+    if (job->dtype == DTYPE_F32)
+        return job->m <= CPU_GEMM_FEW_ROWS && !job->transpose_a ? &CPU_NAME(cpu_gemm_path_few) : &path_f32;
+    if (job->dtype != DTYPE_BF16 || bf16 == NULL)
+        return &CPU_NAME(cpu_gemm_path_half);
+    const bool as_it_is = job->m < BF16_ROWS_MIN && !job->transpose_a && job->transpose_b;
+    return as_it_is ? &CPU_NAME(cpu_gemm_path_half) : bf16;
+}
+
+size_t CPU_NAME(cpu_gemm_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+{
+    const struct cpu_gemm job = job_of(call);
+    const struct cpu_gemm_path *path = path_choose(backend, &job);
+    const struct cpu_gemm_tile tile = tile_choose(path, job.m, job.n, job.k);
+    return (size_t)cpu_from(backend)->threads * path->scratch_bytes(tile.rows, tile.columns, job.k);
+}
+
+enum gt_status CPU_NAME(cpu_gemm_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    struct cpu_gemm job = job_of(call);
+    const struct cpu_gemm_path *path = path_choose(backend, &job);
+    job.a = cpu_operand(backend, call, GEMM_A);
+    job.b = cpu_operand(backend, call, GEMM_B);
+    job.bias = cpu_operand(backend, call, GEMM_BIAS);
+    job.d = cpu_operand(backend, call, GEMM_D);
+    const struct cpu_gemm_tile size = tile_choose(path, job.m, job.n, job.k);
+    const size_t thread_bytes = path->scratch_bytes(size.rows, size.columns, job.k);
+    char *scratch =
+        thread_bytes > 0 ? cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_bytes) : NULL;
+    const int64_t down = size_ceil_div(job.m, size.rows), across = size_ceil_div(job.n, size.columns);
+    const bool serial = down * across == 1 || product_is_small(job.m, job.n, job.k);
+    const int threads = serial ? 1 : (int)cpu_from(backend)->threads;
     (void)threads; /* only OpenMP looks at it */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(threads))
     for (int64_t t = 0; t < down * across; t++) {
-        const int64_t row = t % down * tile.rows, column = t / down * tile.columns;
-        tile_run(&job, row, column, cpu_min(tile.rows, job.m - row), cpu_min(tile.columns, job.n - column));
+        struct cpu_gemm_tile tile = {.row = t % down * size.rows, .column = t / down * size.columns};
+        tile.rows = cpu_min(size.rows, job.m - tile.row);
+        tile.columns = cpu_min(size.columns, job.n - tile.column);
+        path->tile_run(&job, &tile, thread_bytes > 0 ? scratch + (size_t)cpu_thread_index() * thread_bytes : NULL);
     }
     return GT_OK;
 }

@@ -2,22 +2,51 @@
  *
  * Statistics and the two means of the backward are summed in fp64.  dgain and dbias are sums over all rows: the rows
  * are cut into parts whose number follows from the shape, each part sums in fp64 in its own strip of the workspace, and
- * the parts are added in order, so that the result does not depend on the number of threads.
+ * the parts are added in order, so that the result does not depend on the number of threads.  Rows of 16 bits are converted
+ * into rows of the workspace, three for each thread at most; gain and bias once.
  */
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-CPU_OP_PLAIN(layernorm_forward)
+CPU_SUPPORTS_ANY(layernorm_forward)
 CPU_SUPPORTS_ANY(layernorm_backward)
 
+/* Rows of fp32 in the workspace: `shared` for gain and bias, then FORWARD_ROWS or BACKWARD_ROWS for each thread. */
+#define SHARED_ROWS 2
+#define FORWARD_ROWS 1
+#define BACKWARD_ROWS 3
+
 struct layernorm_gradient {
-    const float *dy, *x, *gain, *mean, *rstd;
-    float *dx;
+    struct cpu_floats dy, x, dx;
+    const float *gain, *mean, *rstd;
     bool accumulate;
     int64_t channels;
 };
+
+/* One row of dy, x and dx (its old values where it is added to), as fp32. */
+struct gradient_row {
+    const float *dy, *x;
+    float *dx;
+    float mean, rstd;
+};
+
+/* Floats of workspace; 0 where all operands are fp32. */
+static size_t rows_floats(const struct backend *backend, const struct op_call *call, int64_t channels, size_t rows)
+{
+    bool converts = false;
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
+        converts |= call->operand[slot].present && call->operand[slot].dtype != DTYPE_F32;
+    return converts ? (SHARED_ROWS + (size_t)cpu_from(backend)->threads * rows) * cpu_row_floats(channels) : 0;
+}
+
+/* Row `index` of them; NULL where nothing is converted. */
+static float *scratch_row(float *scratch, size_t row_floats, size_t index)
+{
+    return row_floats > 0 ? scratch + index * row_floats : NULL;
+}
 
 static void row_normalise(const float *x, const float *gain, const float *bias, int64_t channels, float epsilon,
                           float *y, float *out_mean, float *out_rstd)
@@ -45,31 +74,48 @@ static void row_normalise(const float *x, const float *gain, const float *bias, 
     *out_rstd = rstd;
 }
 
+size_t CPU_NAME(cpu_layernorm_forward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+{
+    return rows_floats(backend, call, call->operand[LAYERNORM_FORWARD_X].dims[1], FORWARD_ROWS) * sizeof(float);
+}
+
 enum gt_status CPU_NAME(cpu_layernorm_forward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    const float *x = cpu_operand(backend, call, LAYERNORM_FORWARD_X);
-    const float *gain = cpu_operand(backend, call, LAYERNORM_FORWARD_GAIN);
-    const float *bias = cpu_operand(backend, call, LAYERNORM_FORWARD_BIAS);
-    float *y = cpu_operand(backend, call, LAYERNORM_FORWARD_Y);
+    const struct cpu_floats x = cpu_floats_of(backend, call, LAYERNORM_FORWARD_X);
+    const struct cpu_floats y = cpu_floats_of(backend, call, LAYERNORM_FORWARD_Y);
+    const struct cpu_floats gains = cpu_floats_of(backend, call, LAYERNORM_FORWARD_GAIN);
+    const struct cpu_floats biases = cpu_floats_of(backend, call, LAYERNORM_FORWARD_BIAS);
     float *mean = cpu_operand(backend, call, LAYERNORM_FORWARD_MEAN);
     float *rstd = cpu_operand(backend, call, LAYERNORM_FORWARD_RSTD);
     const int64_t rows = call->operand[LAYERNORM_FORWARD_X].dims[0];
     const int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
     const float epsilon = call->attrs.epsilon;
+    const size_t scratch_bytes = CPU_NAME(cpu_layernorm_forward_workspace_bytes)(backend, call);
+    const size_t row_floats = scratch_bytes > 0 ? cpu_row_floats(channels) : 0;
+    float *scratch = scratch_bytes > 0 ? cpu_workspace(backend, call, scratch_bytes) : NULL;
+    const float *gain = cpu_floats_read(gains, 0, channels, scratch), *bias = NULL;
+    if (biases.memory != NULL)
+        bias = cpu_floats_read(biases, 0, channels, scratch_row(scratch, row_floats, 1));
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * channels)))
-    for (int64_t n = 0; n < rows; n++)
-        row_normalise(x + n * channels, gain, bias, channels, epsilon, y + n * channels, mean + n, rstd + n);
+    for (int64_t n = 0; n < rows; n++) {
+        float *buffer = scratch_row(scratch, row_floats, SHARED_ROWS + (size_t)cpu_thread_index());
+        const float *in = cpu_floats_read(x, n * channels, channels, buffer);
+        float *out = cpu_floats_place(y, n * channels, buffer);
+        row_normalise(in, gain, bias, channels, epsilon, out, mean + n, rstd + n);
+        cpu_floats_write(y, n * channels, channels, out);
+    }
     return GT_OK;
 }
 
-/* dx of row n, and its share of dgain[channels] and dbias[channels] (both fp64). */
-static void row_gradient(const struct layernorm_gradient *g, int64_t n, double *dgain, double *dbias)
+/* dx of a row, and its share of dgain[channels] and dbias[channels] (both fp64). */
+static void row_gradient(const struct layernorm_gradient *g, const struct gradient_row *row, double *dgain,
+                         double *dbias)
 {
     const int64_t channels = g->channels;
-    const float *dy = g->dy + n * channels, *x = g->x + n * channels, *gain = g->gain;
-    float *dx = g->dx + n * channels;
-    const float mean = g->mean[n], rstd = g->rstd[n];
+    const float *dy = row->dy, *x = row->x, *gain = g->gain;
+    float *dx = row->dx;
+    const float mean = row->mean, rstd = row->rstd;
     double sum = 0.0, product = 0.0;
     CPU_OMP(omp simd reduction(+ : sum, product))
     for (int64_t c = 0; c < channels; c++) {
@@ -91,22 +137,49 @@ static void row_gradient(const struct layernorm_gradient *g, int64_t n, double *
     }
 }
 
-/* out[channels] (+)= the sum over parts of partial[part][2 * channels], in their order. */
-static void parts_add(float *out, bool accumulate, const double *partial, int64_t parts, int64_t channels)
+/* Rows begin .. end - 1, through the three rows of `scratch` where they are 16-bit; dgain and dbias of the part follow each
+ * other in `partial`. */
+static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int64_t end, double *partial,
+                          float *scratch, size_t row_floats)
 {
-    for (int64_t c = 0; c < channels; c++) {
-        double sum = accumulate ? (double)out[c] : 0.0;
-        for (int64_t part = 0; part < parts; part++)
-            sum += partial[part * 2 * channels + c];
-        out[c] = (float)sum;
+    const int64_t channels = g->channels;
+    float *dy = scratch, *x = scratch_row(scratch, row_floats, 1), *dx = scratch_row(scratch, row_floats, 2);
+    memset(partial, 0, 2 * (size_t)channels * sizeof *partial);
+    for (int64_t n = begin; n < end; n++) {
+        const int64_t first = n * channels;
+        const struct gradient_row row = {
+            .dy = cpu_floats_read(g->dy, first, channels, dy),
+            .x = cpu_floats_read(g->x, first, channels, x),
+            .dx = g->accumulate ? cpu_floats_edit(g->dx, first, channels, dx) : cpu_floats_place(g->dx, first, dx),
+            .mean = g->mean[n],
+            .rstd = g->rstd[n],
+        };
+        row_gradient(g, &row, partial, partial + channels);
+        cpu_floats_write(g->dx, first, channels, row.dx);
     }
 }
 
-size_t CPU_NAME(cpu_layernorm_backward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+static size_t parts_bytes(const struct op_call *call)
 {
-    (void)backend;
     const int64_t *dims = call->operand[LAYERNORM_BACKWARD_DY].dims;
     return (size_t)cpu_parts(dims[0]) * 2 * (size_t)dims[1] * sizeof(double);
+}
+
+/* The sums of the parts, then rows of fp32. */
+size_t CPU_NAME(cpu_layernorm_backward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+{
+    const int64_t channels = call->operand[LAYERNORM_BACKWARD_DY].dims[1];
+    return parts_bytes(call) + rows_floats(backend, call, channels, BACKWARD_ROWS) * sizeof(float);
+}
+
+/* Operand `slot`, dgain or dbias, (+)= the sums over the parts. */
+static void sums_add(const struct backend *backend, const struct op_call *call, int32_t slot, const double *partial,
+                     int64_t parts)
+{
+    const int64_t channels = call->operand[slot].dims[0];
+    const struct cpu_floats out = cpu_floats_of(backend, call, slot);
+    for (int64_t first = 0; first < channels; first += CPU_PART_COLUMNS)
+        cpu_parts_add(out, cpu_accumulates(call, slot), partial, 2 * channels, parts, first, channels);
 }
 
 enum gt_status CPU_NAME(cpu_layernorm_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
@@ -114,30 +187,30 @@ enum gt_status CPU_NAME(cpu_layernorm_backward_run)(struct backend *backend, int
     (void)queue;
     const int64_t rows = call->operand[LAYERNORM_BACKWARD_DY].dims[0];
     const int64_t channels = call->operand[LAYERNORM_BACKWARD_DY].dims[1];
+    const size_t workspace_bytes = CPU_NAME(cpu_layernorm_backward_workspace_bytes)(backend, call);
+    const size_t row_floats = workspace_bytes > parts_bytes(call) ? cpu_row_floats(channels) : 0;
+    double *partial = cpu_workspace(backend, call, workspace_bytes);
+    float *scratch = (float *)(void *)((char *)partial + parts_bytes(call));
+    const struct cpu_floats gain = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_GAIN);
     const struct layernorm_gradient gradient = {
-        .dy = cpu_operand(backend, call, LAYERNORM_BACKWARD_DY),
-        .x = cpu_operand(backend, call, LAYERNORM_BACKWARD_X),
-        .gain = cpu_operand(backend, call, LAYERNORM_BACKWARD_GAIN),
+        .dy = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_DY),
+        .x = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_X),
+        .dx = cpu_floats_of(backend, call, LAYERNORM_BACKWARD_DX),
+        .gain = cpu_floats_read(gain, 0, channels, scratch),
         .mean = cpu_operand(backend, call, LAYERNORM_BACKWARD_MEAN),
         .rstd = cpu_operand(backend, call, LAYERNORM_BACKWARD_RSTD),
-        .dx = cpu_operand(backend, call, LAYERNORM_BACKWARD_DX),
         .accumulate = cpu_accumulates(call, LAYERNORM_BACKWARD_DX),
         .channels = channels,
     };
     const int64_t parts = cpu_parts(rows);
-    double *partial = cpu_workspace(backend, call, (size_t)parts * 2 * (size_t)channels * sizeof(double));
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * channels)))
     for (int64_t part = 0; part < parts; part++) {
-        double *dgain = partial + part * 2 * channels, *dbias = dgain + channels;
-        memset(dgain, 0, 2 * (size_t)channels * sizeof *dgain);
-        const int64_t end = cpu_part_begin(rows, parts, part + 1);
-        for (int64_t n = cpu_part_begin(rows, parts, part); n < end; n++)
-            row_gradient(&gradient, n, dgain, dbias);
+        float *buffer = scratch_row(scratch, row_floats, SHARED_ROWS + (size_t)cpu_thread_index() * BACKWARD_ROWS);
+        part_gradient(&gradient, cpu_part_begin(rows, parts, part), cpu_part_begin(rows, parts, part + 1),
+                      partial + part * 2 * channels, buffer, row_floats);
     }
-    parts_add(cpu_operand(backend, call, LAYERNORM_BACKWARD_DGAIN), cpu_accumulates(call, LAYERNORM_BACKWARD_DGAIN),
-              partial, parts, channels);
-    float *dbias = cpu_operand(backend, call, LAYERNORM_BACKWARD_DBIAS);
-    if (dbias != NULL)
-        parts_add(dbias, cpu_accumulates(call, LAYERNORM_BACKWARD_DBIAS), partial + channels, parts, channels);
+    sums_add(backend, call, LAYERNORM_BACKWARD_DGAIN, partial, parts);
+    if (call->operand[LAYERNORM_BACKWARD_DBIAS].present)
+        sums_add(backend, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, parts);
     return GT_OK;
 }

@@ -2,10 +2,12 @@
  *
  * A segment is one anonymous mapping, in huge pages where the system gives them, touched by all threads so that its pages
  * exist, and lie near the threads, before step 1.  What may be had is the smaller of MemAvailable and what the limits of the
- * process's cgroups leave; an arena beyond it is refused here instead of being killed later.
+ * process's cgroups leave; an arena beyond it is refused here instead of being killed later.  Who holds the rest is read from
+ * /proc, as far as it can be.
  */
 #include "backends/cpu/cpu.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@
 #define PATH_MAX_BYTES 1024
 #define TOUCH_BYTES ((size_t)2 << 20) /* one huge page */
 #define PAGE_BYTES_MIN ((size_t)4096)
+#define PROCESSES_MAX 65536 /* entries of /proc that are looked at */
 
 /* The first number of the line of `path` that starts with `key` ("" for any line); false when there is none. */
 static bool number_read(const char *path, const char *key, uint64_t *out)
@@ -114,6 +117,74 @@ enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_byt
     *out_total_bytes = total;
     *out_free_bytes = available;
     return GT_OK;
+}
+
+/* The resident set of process `pid`, in bytes; 0 when it is gone or may not be read. */
+static uint64_t resident_bytes(const char *proc, int64_t pid, uint64_t page_bytes)
+{
+    char path[PATH_MAX_BYTES];
+    uint64_t size = 0, resident = 0;
+    snprintf(path, sizeof path, "%s/%" PRId64 "/statm", proc, pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%" SCNu64 " %" SCNu64, &size, &resident) != 2)
+        resident = 0;
+    fclose(file);
+    return resident * page_bytes;
+}
+
+/* The program's name; a process chooses its own, so that it may hold anything. */
+static void name_read(const char *proc, struct backend_holder *holder)
+{
+    char path[PATH_MAX_BYTES];
+    snprintf(path, sizeof path, "%s/%" PRId64 "/comm", proc, holder->pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fgets(holder->name, sizeof holder->name, file) == NULL)
+        snprintf(holder->name, sizeof holder->name, "?");
+    if (file != NULL)
+        fclose(file);
+    holder->name[strcspn(holder->name, "\n")] = '\0';
+    for (char *at = holder->name; *at != '\0'; at++) {
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    }
+}
+
+/* Keeps the largest ones, sorted. */
+static void holder_insert(struct backend_info *info, int64_t pid, uint64_t bytes)
+{
+    int32_t at = info->holder_count;
+    while (at > 0 && info->holders[at - 1].bytes < bytes)
+        at--;
+    if (at == BACKEND_HOLDERS_MAX)
+        return;
+    info->holder_count += info->holder_count < BACKEND_HOLDERS_MAX;
+    for (int32_t i = info->holder_count - 1; i > at; i--)
+        info->holders[i] = info->holders[i - 1];
+    info->holders[at] = (struct backend_holder){.pid = pid, .bytes = bytes};
+}
+
+void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_info *info)
+{
+    const long page = sysconf(_SC_PAGESIZE);
+    DIR *folder = opendir(proc);
+    info->holder_count = 0;
+    if (folder == NULL)
+        return;
+    struct dirent *entry;
+    for (int32_t seen = 0; seen < PROCESSES_MAX && (entry = readdir(folder)) != NULL; seen++) {
+        char *end;
+        const int64_t pid = strtoll(entry->d_name, &end, 10);
+        if (pid <= 0 || *end != '\0' || pid == own_pid)
+            continue;
+        const uint64_t bytes = resident_bytes(proc, pid, page > 0 ? (uint64_t)page : PAGE_BYTES_MIN);
+        if (bytes > 0)
+            holder_insert(info, pid, bytes);
+    }
+    closedir(folder);
+    for (int32_t i = 0; i < info->holder_count; i++)
+        name_read(proc, &info->holders[i]);
 }
 
 static void segment_touch(struct cpu_segment *segment, int32_t threads)

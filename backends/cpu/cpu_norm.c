@@ -3,6 +3,7 @@
  * Squares are exact in fp64 and summed there, in parts whose number follows from the shape, added in order.  A gradient
  * with an infinity, a NaN, or a norm beyond fp32 makes the norm not finite, which skips the update.
  */
+#include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 CPU_OP_PLAIN(sum_of_squares)
 CPU_OP_PLAIN(clip_factor)
 
-static double part_square(const float *x, int64_t count)
+static double block_square(const float *x, int64_t count)
 {
     double sum = 0.0;
     CPU_OMP(omp simd reduction(+ : sum))
@@ -22,19 +23,31 @@ static double part_square(const float *x, int64_t count)
     return sum;
 }
 
+/* The sum over elements begin .. end - 1: in one piece where they are fp32, else in blocks. */
+static double part_square(struct cpu_floats x, int64_t begin, int64_t end)
+{
+    float buffer[CPU_BLOCK];
+    const int64_t step = x.dtype == DTYPE_F32 ? end - begin : CPU_BLOCK;
+    double sum = 0.0;
+    for (int64_t first = begin; first < end; first += step) {
+        const int64_t count = cpu_min(step, end - first);
+        sum += block_square(cpu_floats_read(x, first, count, buffer), count);
+    }
+    return sum;
+}
+
 enum gt_status CPU_NAME(cpu_sum_of_squares_run)(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
-    const float *x = cpu_operand(backend, call, SUM_OF_SQUARES_X);
+    const struct cpu_floats x = cpu_floats_of(backend, call, SUM_OF_SQUARES_X);
     float *out = cpu_operand(backend, call, SUM_OF_SQUARES_PARTIAL);
     const int64_t elements = cpu_elements(call, SUM_OF_SQUARES_X);
     const int64_t parts = cpu_min(size_ceil_div(elements, PART_ELEMENTS), PARTS_MAX);
     double partial[PARTS_MAX];
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
-    for (int64_t part = 0; part < parts; part++) {
-        const int64_t begin = cpu_part_begin(elements, parts, part);
-        partial[part] = part_square(x + begin, cpu_part_begin(elements, parts, part + 1) - begin);
-    }
+    for (int64_t part = 0; part < parts; part++)
+        partial[part] =
+            part_square(x, cpu_part_begin(elements, parts, part), cpu_part_begin(elements, parts, part + 1));
     double sum = 0.0;
     for (int64_t part = 0; part < parts; part++)
         sum += partial[part];

@@ -2,7 +2,7 @@
  *
  * Vectors are GNU vector types, as wide as the instruction set that this file is compiled for; the compiler keeps a
  * block of the result in registers.  Widths are multiples of CPU_TILE_COLUMNS, heights of CPU_TILE_ROWS: whoever packs a
- * tile pads it.  Every element is summed over k in rising order by one thread.
+ * tile pads it, and makes fp32 of 16-bit rows.  Every element is summed over k in rising order by one thread.
  */
 #ifndef GPT_TRAIN_CPU_CPU_TILE_H
 #define GPT_TRAIN_CPU_CPU_TILE_H
@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "backends/cpu/cpu_half.h"
 
 #if defined(__AVX512F__)
 #define CPU_LANES 16
@@ -83,34 +85,66 @@ static inline void cpu_tile_multiply(const struct cpu_tile_product *p)
     }
 }
 
-/* out[i * width + d] = rows[i * stride + d] * factor for i < count, d < size; zero up to `height` rows and `width`. */
-static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, const float *rows, int64_t stride,
-                                 int64_t count, int64_t size, float factor)
+/* Rows of a float operand: element (i, d) is element first + i * stride + d of it. */
+struct cpu_rows {
+    struct cpu_floats of;
+    int64_t first, stride;
+};
+
+/* out[i * width + d] = rows(i, d) * factor for i < count, d < size; zero up to `height` rows and `width`. */
+static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, const struct cpu_rows *rows, int64_t count,
+                                 int64_t size, float factor)
 {
     for (int64_t i = 0; i < height; i++) {
+        float *to = out + i * width;
         const int64_t filled = i < count ? size : 0;
+        const float *from = cpu_floats_read(rows->of, rows->first + i * rows->stride, filled, to);
+        CPU_OMP(omp simd) /* `from` is either far from `to` or the same */
         for (int64_t d = 0; d < filled; d++)
-            out[i * width + d] = rows[i * stride + d] * factor;
+            to[d] = from[d] * factor;
         for (int64_t d = filled; d < width; d++)
-            out[i * width + d] = 0.0f;
+            to[d] = 0.0f;
     }
 }
 
-/* out[d * width + i] = rows[i * stride + d] for i < count, d < size; zero up to width. */
-static inline void cpu_tile_pack_transposed(float *out, int64_t width, const float *rows, int64_t stride, int64_t count,
+#define CPU_TILE_PIECE 16 /* columns at a time: the writes of a transposition stay near each other */
+
+/* out[d * width + i] = rows(i, d) for i < count, d < size; zero up to width. */
+static inline void cpu_tile_pack_transposed(float *out, int64_t width, const struct cpu_rows *rows, int64_t count,
                                             int64_t size)
 {
-    for (int64_t first = 0; first < size; first += 16) {
-        const int64_t end = first + 16 < size ? first + 16 : size;
+    float buffer[CPU_TILE_PIECE];
+    for (int64_t first = 0; first < size; first += CPU_TILE_PIECE) {
+        const int64_t columns = cpu_min(CPU_TILE_PIECE, size - first);
         for (int64_t i = 0; i < count; i++) {
-            for (int64_t d = first; d < end; d++)
-                out[d * width + i] = rows[i * stride + d];
+            const float *from = cpu_floats_read(rows->of, rows->first + i * rows->stride + first, columns, buffer);
+            for (int64_t d = 0; d < columns; d++)
+                out[(first + d) * width + i] = from[d];
         }
-        for (int64_t d = first; d < end; d++) {
+        for (int64_t d = first; d < first + columns; d++) {
             for (int64_t i = count; i < width; i++)
                 out[d * width + i] = 0.0f;
         }
     }
+}
+
+/* Four sums at a time, so that an addition need not wait for the one before it. */
+static inline float cpu_dot(const float *a, const float *b, int64_t count)
+{
+    enum { SUMS = 4, STEP = SUMS * CPU_LANES };
+    cpu_vector sums[SUMS] = {{0.0f}};
+    float sum = 0.0f;
+    int64_t i = 0;
+    for (; i + STEP <= count; i += STEP) {
+        for (int v = 0; v < SUMS; v++)
+            sums[v] += *(const cpu_vector *)(a + i + v * CPU_LANES) * *(const cpu_vector *)(b + i + v * CPU_LANES);
+    }
+    const cpu_vector all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int l = 0; l < CPU_LANES; l++)
+        sum += all[l];
+    for (; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
 }
 
 #endif

@@ -12,6 +12,10 @@ cpu_kernels = \
 	backends/cpu/cpu_fill_copy.c \
 	backends/cpu/cpu_gelu.c \
 	backends/cpu/cpu_gemm.c \
+	backends/cpu/cpu_gemm.h \
+	backends/cpu/cpu_gemm_few.c \
+	backends/cpu/cpu_gemm_half.c \
+	backends/cpu/cpu_half.h \
 	backends/cpu/cpu_kernel.h \
 	backends/cpu/cpu_layernorm.c \
 	backends/cpu/cpu_math.h \
@@ -21,9 +25,19 @@ cpu_kernels = \
 	backends/cpu/cpu_table.c \
 	backends/cpu/cpu_tile.h
 
+cpu_exact_kernels = \
+	backends/cpu/cpu_adamw_lean.c \
+	backends/cpu/cpu_blend.c \
+	backends/cpu/cpu_gradient_round.c \
+	backends/cpu/cpu_muon_momentum.c \
+	backends/cpu/cpu_muon_normalize.c \
+	backends/cpu/cpu_muon_step.c \
+	backends/cpu/cpu_rounding.h
+
 libcpu_generic_a_SOURCES += $(cpu_kernels) \
 	backends/cpu/cpu.h \
 	backends/cpu/cpu_backend.c \
+	backends/cpu/cpu_features.c \
 	backends/cpu/cpu_memory.c
 libcpu_generic_a_CPPFLAGS += -DCPU_ISA=generic
 # A multiplication and an addition may become one fused instruction; ISO mode forbids it by default.
@@ -33,3 +47,10 @@ libcpu_avx2_a_CFLAGS += -ffp-contract=fast
 libcpu_avx512_a_SOURCES += $(cpu_kernels)
 libcpu_avx512_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx512
 libcpu_avx512_a_CFLAGS += -ffp-contract=fast
+libcpu_exact_generic_a_SOURCES += $(cpu_exact_kernels)
+libcpu_exact_generic_a_CPPFLAGS += -DCPU_ISA=generic
+libcpu_exact_avx2_a_SOURCES += $(cpu_exact_kernels)
+libcpu_exact_avx2_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx2
+libcpu_exact_avx512_a_SOURCES += $(cpu_exact_kernels)
+libcpu_exact_avx512_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx512
+libcpu_amx_a_SOURCES += backends/cpu/cpu_gemm_amx.c

@@ -28,6 +28,15 @@ struct backend_open_options {
     int32_t threads; /* CPU: worker threads; 0 = all that this process may use */
 };
 
+/* Somebody else who holds memory of the device, as far as this process may see. */
+#define BACKEND_HOLDERS_MAX 4
+#define BACKEND_HOLDER_NAME_MAX 32
+struct backend_holder {
+    char name[BACKEND_HOLDER_NAME_MAX]; /* of the program; control characters replaced */
+    int64_t pid;
+    uint64_t bytes;
+};
+
 struct backend_info {
     char device[BACKEND_TEXT_MAX]; /* "AMD EPYC 7B13, 2 threads, AVX2" */
     char detail[BACKEND_TEXT_MAX]; /* libraries and versions: "OpenBLAS 0.3.21, 2 OpenMP threads" */
@@ -38,7 +47,14 @@ struct backend_info {
     uint32_t alignment_bytes; /* every tensor starts at a multiple of this */
     uint32_t dtypes;          /* bit per enum dtype that ops may use for storage */
     int32_t threads;
+    bool host_memory; /* the device's memory is the host's: what the process holds beside the arena counts too */
+    struct backend_holder holders[BACKEND_HOLDERS_MAX]; /* other processes with most memory, largest first */
+    int32_t holder_count;
 };
+
+/* "firefox (4711) 2.10 GiB, make (12) 3.1 MiB" into `text`; empty without holders.  Returns `text`. */
+#define BACKEND_HOLDERS_TEXT_MAX 320
+char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_info *info);
 
 struct backend_segment {
     enum memory_space space;
@@ -67,10 +83,11 @@ struct backend_ops {
     /* Runs `count` calls in order on a queue. */
     enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
     enum gt_status (*sync)(struct backend *backend, int32_t queue); /* waits until the queue is empty */
-    /* Measures the device's fp32 matrix rate for MFU, FLOP/s, in under `seconds`.  Needs the arena, which it may
-     * overwrite from `scratch` for `scratch_bytes`. */
-    enum gt_status (*peak_flops)(struct backend *backend, struct address scratch, size_t scratch_bytes, double seconds,
-                                 double *out);
+    /* Measures the rate of matrix products in a storage dtype, for MFU, FLOP/s, in under `seconds`; of fp32 where the
+     * scratch does not suffice for the dtype.  Needs the arena, which it may overwrite from `scratch` for
+     * `scratch_bytes`. */
+    enum gt_status (*peak_flops)(struct backend *backend, enum dtype dtype, struct address scratch,
+                                 size_t scratch_bytes, double seconds, double *out);
     const struct op_impl *table; /* [OP_KIND_COUNT] */
 };
 
@@ -101,6 +118,8 @@ enum backend_call {
 /* Errors: GT_NO_MEMORY (the inner backend is not closed then). */
 enum gt_status backend_wrap(struct backend *inner, struct backend **out);
 void backend_wrap_counters(const struct backend *wrapper, struct backend_counters *out);
+/* From now on info() says that at most so many bytes are free, as if another program had taken the rest; 0 ends it. */
+void backend_wrap_free_limit(struct backend *wrapper, uint64_t free_bytes);
 /* The n-th call of that kind from now (1 = the next) fails with `status`, without reaching the inner backend. */
 void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status);
 

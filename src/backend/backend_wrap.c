@@ -17,6 +17,7 @@ struct wrapper {
     struct backend_counters counters;
     uint64_t fail_in[BACKEND_CALL_COUNT]; /* 1 = the next call fails; 0 = off */
     enum gt_status fail_status[BACKEND_CALL_COUNT];
+    uint64_t free_limit; /* 0 = none */
 };
 
 static struct wrapper *wrapper_of(struct backend *backend)
@@ -90,7 +91,10 @@ static enum gt_status wrap_info(struct backend *backend, struct backend_info *ou
 {
     struct wrapper *wrapper = wrapper_of(backend);
     TRY(fault(wrapper, BACKEND_CALL_INFO));
-    return wrapper->inner->ops->info(wrapper->inner, out);
+    TRY(wrapper->inner->ops->info(wrapper->inner, out));
+    if (wrapper->free_limit > 0 && out->free_bytes > wrapper->free_limit)
+        out->free_bytes = wrapper->free_limit;
+    return GT_OK;
 }
 
 static enum gt_status wrap_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
@@ -139,11 +143,11 @@ static enum gt_status wrap_sync(struct backend *backend, int32_t queue)
     return wrapper->inner->ops->sync(wrapper->inner, queue);
 }
 
-static enum gt_status wrap_peak_flops(struct backend *backend, struct address scratch, size_t scratch_bytes,
-                                      double seconds, double *out)
+static enum gt_status wrap_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
+                                      size_t scratch_bytes, double seconds, double *out)
 {
     struct backend *inner = wrapper_of(backend)->inner;
-    return inner->ops->peak_flops(inner, scratch, scratch_bytes, seconds, out);
+    return inner->ops->peak_flops(inner, dtype, scratch, scratch_bytes, seconds, out);
 }
 
 enum gt_status backend_wrap(struct backend *inner, struct backend **out)
@@ -175,6 +179,11 @@ enum gt_status backend_wrap(struct backend *inner, struct backend **out)
 void backend_wrap_counters(const struct backend *wrapper, struct backend_counters *out)
 {
     *out = wrapper_of_const(wrapper)->counters;
+}
+
+void backend_wrap_free_limit(struct backend *wrapper, uint64_t free_bytes)
+{
+    wrapper_of(wrapper)->free_limit = free_bytes;
 }
 
 void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status)

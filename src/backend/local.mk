@@ -1,6 +1,7 @@
 # The backend interface, the list of backends and the test wrapper; the backends themselves are in backends/.
 libgpttrain_a_SOURCES += \
 	src/backend/backend.h \
+	src/backend/backend_holders.c \
 	src/backend/backend_list.def \
 	src/backend/backend_registry.c \
 	src/backend/backend_wrap.c

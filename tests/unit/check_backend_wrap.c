@@ -63,7 +63,7 @@ START_TEST(counts_and_passes_on)
     ck_assert_uint_eq(counters.ops, 2);
     ck_assert_uint_eq(counters.sync_calls, 1);
     double rate = 0.0;
-    ck_assert_int_eq(backend->ops->peak_flops(backend, begin, SEGMENT_BYTES, 0.01, &rate), GT_OK);
+    ck_assert_int_eq(backend->ops->peak_flops(backend, DTYPE_F32, begin, SEGMENT_BYTES, 0.01, &rate), GT_OK);
     ck_assert(rate > 0.0);
     backend->ops->close(backend);
     backend_find("cpu")->close(NULL);

@@ -70,7 +70,7 @@ START_TEST(info_is_sane)
     ck_assert_int_eq(backend->ops->info(backend, &info), GT_OK);
     printf("%s; %s\n", info.device, info.detail);
     ck_assert_int_eq(info.alignment_bytes, 64);
-    ck_assert_uint_eq(info.dtypes, 1u << DTYPE_F32);
+    ck_assert_uint_eq(info.dtypes, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16);
     ck_assert_uint_gt(info.free_bytes, 0);
     ck_assert_uint_le(info.free_bytes, info.total_bytes);
     ck_assert_int_ge(info.threads, 1);
@@ -145,17 +145,30 @@ START_TEST(peak_is_measured)
     ck_assert_int_eq(backend->ops->arena(backend, &segment, 1), GT_OK);
     double rate = 0.0;
     const struct address scratch = {.space = SPACE_DEVICE};
-    ck_assert_int_eq(backend->ops->peak_flops(backend, scratch, (size_t)4 << 20, 0.2, &rate), GT_OK);
-    printf("peak: %.1f GFLOP/s\n", rate * 1e-9);
-    ck_assert(rate > 1e8 && rate < 1e14);
+    for (int dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) {
+        ck_assert_int_eq(backend->ops->peak_flops(backend, (enum dtype)dtype, scratch, (size_t)4 << 20, 0.1, &rate),
+                         GT_OK);
+        printf("peak, %s: %.1f GFLOP/s\n", dtype_name((enum dtype)dtype), rate * 1e-9);
+        ck_assert(rate > 1e8 && rate < 1e15);
+    }
     log_sink_set(sink_silent, NULL);
-    ck_assert_int_eq(backend->ops->peak_flops(backend, scratch, 100, 0.2, &rate), GT_NO_MEMORY);
-    ck_assert_int_eq(backend->ops->peak_flops(backend, scratch, (size_t)5 << 20, 0.2, &rate), GT_DEVICE);
+    ck_assert_int_eq(backend->ops->peak_flops(backend, DTYPE_F32, scratch, 100, 0.2, &rate), GT_NO_MEMORY);
+    ck_assert_int_eq(backend->ops->peak_flops(backend, DTYPE_F32, scratch, (size_t)5 << 20, 0.2, &rate), GT_DEVICE);
     backend->ops->close(backend);
 }
 END_TEST
 
-START_TEST(supports_fp32_only)
+/* Whether gemm takes a and b of these dtypes, a bias, and d. */
+static bool gemm_supports(const struct backend *backend, enum dtype a, enum dtype b, enum dtype bias, enum dtype d)
+{
+    struct op_call call = {.kind = OP_GEMM};
+    const enum dtype dtype[GEMM_OPERANDS] = {[GEMM_A] = a, [GEMM_B] = b, [GEMM_BIAS] = bias, [GEMM_D] = d};
+    for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++)
+        call.operand[slot] = (struct operand){.present = true, .dtype = dtype[slot], .rank = 2, .dims = {1, 1}};
+    return backend->ops->table[OP_GEMM].supports(backend, &call);
+}
+
+START_TEST(supports_what_runs)
 {
     struct backend *backend = open_with(NULL, 1);
     struct op_call call = {.kind = OP_RESIDUAL};
@@ -163,7 +176,18 @@ START_TEST(supports_fp32_only)
         call.operand[slot] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 1, .dims = {4}};
     ck_assert(backend->ops->table[OP_RESIDUAL].supports(backend, &call));
     call.operand[RESIDUAL_R].dtype = DTYPE_BF16;
+    ck_assert(backend->ops->table[OP_RESIDUAL].supports(backend, &call));
+    call.operand[RESIDUAL_R].dtype = DTYPE_F64;
     ck_assert(!backend->ops->table[OP_RESIDUAL].supports(backend, &call));
+    static const enum dtype all[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert(gemm_supports(backend, all[i], all[i], all[(i + 1) % 3], all[i]));
+        ck_assert(gemm_supports(backend, all[i], all[i], all[i], DTYPE_F32));
+        ck_assert(!gemm_supports(backend, all[i], all[(i + 1) % 3], all[i], DTYPE_F32));
+        ck_assert(!gemm_supports(backend, all[i], all[i], DTYPE_F64, DTYPE_F32));
+    }
+    ck_assert(!gemm_supports(backend, DTYPE_F32, DTYPE_F32, DTYPE_F32, DTYPE_BF16));
+    ck_assert(!gemm_supports(backend, DTYPE_BF16, DTYPE_BF16, DTYPE_F32, DTYPE_F16));
     struct op_call wide = {.kind = OP_GEMM};
     for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++)
         wide.operand[slot] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {1, 1}};
@@ -229,6 +253,56 @@ START_TEST(cgroup_limits_count)
 }
 END_TEST
 
+/* A made-up /proc with six processes: the four largest others are named, by size, without control characters. */
+START_TEST(holders_are_found)
+{
+    static const struct {
+        const char *pid, *statm, *name;
+    } processes[] = {{"10", "900 500 1\n", "small\n"},    {"11", "9000 8000 1\n", "own\n"},
+                     {"12", "9 7000 1\n", "la\x1brge\n"}, {"13", "9 3000 1\n", "middle\n"},
+                     {"14", "9 0 0\n", "kthread\n"},      {"15", "rubbish", "odd\n"},
+                     {"16", "9 600 1\n", NULL},           {"17", "9 200 1\n", "least\n"}};
+    char root[] = "proc-test-XXXXXX", path[160];
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    file_write(root, "12x", "no process");
+    for (size_t i = 0; i < sizeof processes / sizeof processes[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", root, processes[i].pid);
+        ck_assert_int_eq(mkdir(path, 0700), 0);
+        file_write(path, "statm", processes[i].statm);
+        if (processes[i].name)
+            file_write(path, "comm", processes[i].name);
+    }
+    struct backend_info info = {.holder_count = 3};
+    cpu_memory_holders(root, 11, &info);
+    ck_assert_int_eq(info.holder_count, 4);
+    ck_assert_int_eq(info.holders[0].pid, 12);
+    ck_assert_uint_eq(info.holders[0].bytes, 7000 * page);
+    ck_assert_str_eq(info.holders[0].name, "la?rge");
+    ck_assert_str_eq(info.holders[1].name, "middle");
+    ck_assert_str_eq(info.holders[2].name, "?");
+    ck_assert_str_eq(info.holders[3].name, "small");
+    char text[BACKEND_HOLDERS_TEXT_MAX];
+    info.holder_count = 2;
+    info.holders[0].bytes = UINT64_C(3) << 30;
+    info.holders[1].bytes = 1536;
+    ck_assert_str_eq(backend_holders_text(text, &info), "la?rge (12) 3.00 GiB, middle (13) 1.5 KiB");
+    cpu_memory_holders("no-such-folder", 11, &info);
+    ck_assert_int_eq(info.holder_count, 0);
+    ck_assert_str_eq(backend_holders_text(text, &info), "");
+    for (size_t i = 0; i < sizeof processes / sizeof processes[0]; i++) {
+        static const char *const files[] = {"/statm", "/comm", ""};
+        for (size_t k = 0; k < 3; k++) {
+            snprintf(path, sizeof path, "%s/%s%s", root, processes[i].pid, files[k]);
+            (void)remove(path);
+        }
+    }
+    snprintf(path, sizeof path, "%s/12x", root);
+    ck_assert_int_eq(remove(path), 0);
+    ck_assert_int_eq(rmdir(root), 0);
+}
+END_TEST
+
 Suite *cpu_backend_suite(void)
 {
     Suite *suite = suite_create("cpu_backend");
@@ -239,8 +313,9 @@ Suite *cpu_backend_suite(void)
     tcase_add_test(tests, arena_is_committed_and_given_back);
     tcase_add_test(tests, arena_too_large_is_refused);
     tcase_add_test(tests, peak_is_measured);
-    tcase_add_test(tests, supports_fp32_only);
+    tcase_add_test(tests, supports_what_runs);
     tcase_add_test(tests, cgroup_limits_count);
+    tcase_add_test(tests, holders_are_found);
     suite_add_tcase(suite, tests);
     return suite;
 }

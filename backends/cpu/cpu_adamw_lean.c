@@ -1,0 +1,239 @@
+/* adamw_lean: AdamW of a bf16 parameter that has no master, with m and v in fp32, bf16 or 8-bit codes.
+ *
+ * A block of STATE_BLOCK elements at a time: moments become fp32, the update is computed as op.h writes it, and each result
+ * is rounded stochastically into its place.  This file is compiled without contraction and without any option that lets a
+ * compiler reorder or approximate, so that vectors of any width give the same bits.  Blocks share nothing, so threads do not
+ * show either.
+ */
+#include "backends/cpu/cpu_half.h"
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu_rounding.h"
+
+#include <float.h>
+#include <math.h>
+
+CPU_WORKSPACE_NONE(adamw_lean)
+
+struct lean_step {
+    float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;
+};
+
+struct lean_memory {
+    struct cpu_floats grad;
+    uint16_t *param;
+    void *first, *second;
+    enum dtype moment;
+    uint8_t *scales; /* int8 exponents: [blocks] of m, then of v */
+    int64_t blocks;
+};
+
+/* A block on its way: fp32 values and, of each stream, random bits. */
+struct lean_block {
+    float grad[STATE_BLOCK], param[STATE_BLOCK], first[STATE_BLOCK], second[STATE_BLOCK];
+    int64_t begin, count;
+};
+
+bool CPU_NAME(cpu_adamw_lean_supports)(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    (void)call;
+    return FLT_EVAL_METHOD == 0; /* wider intermediates would round twice */
+}
+
+static void block_update(const struct lean_step *step, struct lean_block *block)
+{
+    const struct lean_step s = *step;
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < block->count; i++) {
+        const float g = block->grad[i] * s.clip;
+        const float m = s.beta1 * block->first[i] + s.rest1 * g;
+        const float v = s.beta2 * block->second[i] + s.rest2 * (g * g);
+        const float p = block->param[i];
+        block->first[i] = m;
+        block->second[i] = v;
+        block->param[i] =
+            p - s.learning_rate * ((m / s.correction1) / (sqrtf(v / s.correction2) + s.epsilon) + s.weight_decay * p);
+    }
+}
+
+/* 2^e, e within STATE_EXPONENT_MIN .. STATE_EXPONENT_MAX or its negative. */
+static float power_of_two(int32_t e)
+{
+    return cpu_float_from_bits((uint32_t)(127 + e) << 23);
+}
+
+static int32_t exponent_of(float largest, uint32_t add)
+{
+    const int32_t e = (int32_t)((cpu_bits_from_float(largest) + add) >> 23) - 127;
+    return (int32_t)cpu_min(cpu_max(e, STATE_EXPONENT_MIN), STATE_EXPONENT_MAX);
+}
+
+static inline float decode(uint32_t code, uint32_t fraction)
+{
+    const float subnormal = (float)(int32_t)code * power_of_two(-14 - (int32_t)fraction);
+    const float normal = cpu_float_from_bits((code + (112u << fraction)) << (23 - fraction));
+    return code < 1u << fraction ? subnormal : normal;
+}
+
+static inline uint32_t encode(float x, uint32_t fraction, uint32_t random)
+{
+    const bool small = x < 0x1p-14f;
+    const int32_t units = (int32_t)((small ? x : 0.0f) * power_of_two(30 + (int32_t)fraction));
+    const uint32_t subnormal = ((uint32_t)units + random) >> 16;
+    const uint32_t normal =
+        ((cpu_bits_from_float(x) + (random << (7 - fraction))) >> (23 - fraction)) - (112u << fraction);
+    return small ? subnormal : normal;
+}
+
+static void codes_load(const struct lean_memory *memory, struct lean_block *block)
+{
+    const int64_t k = block->begin / STATE_BLOCK;
+    const uint8_t *first = (const uint8_t *)memory->first + block->begin;
+    const uint8_t *second = (const uint8_t *)memory->second + block->begin;
+    const float first_scale = power_of_two((int8_t)memory->scales[k]);
+    const float second_scale = power_of_two((int8_t)memory->scales[memory->blocks + k]);
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < block->count; i++) {
+        const float m = decode(first[i] & 127u, STATE_M_FRACTION) * first_scale;
+        const float s = decode(second[i], STATE_V_FRACTION) * second_scale;
+        block->first[i] = (first[i] & 128u) != 0 ? -m : m;
+        block->second[i] = s * s;
+    }
+}
+
+static void first_store(const struct lean_memory *memory, const struct lean_block *block, const uint16_t *random)
+{
+    uint8_t *codes = (uint8_t *)memory->first + block->begin;
+    float largest = 0.0f;
+    CPU_OMP(omp simd reduction(max : largest))
+    for (int64_t i = 0; i < block->count; i++)
+        largest = fabsf(block->first[i]) > largest ? fabsf(block->first[i]) : largest;
+    const int32_t e = exponent_of(largest, STATE_M_ADD);
+    const float scale = power_of_two(-e);
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < block->count; i++) {
+        const uint32_t code = encode(fabsf(block->first[i]) * scale, STATE_M_FRACTION, random[i]);
+        const uint32_t sign = cpu_bits_from_float(block->first[i]) >> 24 & 128u;
+        codes[i] = (uint8_t)((code < STATE_M_CODE_MAX ? code : STATE_M_CODE_MAX) | sign);
+    }
+    memory->scales[block->begin / STATE_BLOCK] = (uint8_t)(int8_t)e;
+}
+
+static void second_store(const struct lean_memory *memory, const struct lean_block *block, const uint16_t *random)
+{
+    uint8_t *codes = (uint8_t *)memory->second + block->begin;
+    float root[STATE_BLOCK], largest = 0.0f;
+    CPU_OMP(omp simd reduction(max : largest))
+    for (int64_t i = 0; i < block->count; i++) {
+        root[i] = sqrtf(block->second[i]);
+        largest = root[i] > largest ? root[i] : largest;
+    }
+    const int32_t e = exponent_of(largest, STATE_V_ADD);
+    const float scale = power_of_two(-e);
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < block->count; i++) {
+        const uint32_t code = encode(root[i] * scale, STATE_V_FRACTION, random[i]);
+        const uint32_t least = root[i] > 0.0f ? 1u : 0u;
+        const uint32_t capped = code < STATE_V_CODE_MAX ? code : STATE_V_CODE_MAX;
+        codes[i] = (uint8_t)(capped > least ? capped : least);
+    }
+    memory->scales[memory->blocks + block->begin / STATE_BLOCK] = (uint8_t)(int8_t)e;
+}
+
+static void moments_load(const struct lean_memory *memory, struct lean_block *block)
+{
+    if (memory->moment == DTYPE_U8) {
+        codes_load(memory, block);
+        return;
+    }
+    const struct cpu_floats first = {memory->first, memory->moment}, second = {memory->second, memory->moment};
+    const float *m = cpu_floats_read(first, block->begin, block->count, block->first);
+    const float *v = cpu_floats_read(second, block->begin, block->count, block->second);
+    if (memory->moment == DTYPE_F32) {
+        memcpy(block->first, m, (size_t)block->count * sizeof *m);
+        memcpy(block->second, v, (size_t)block->count * sizeof *v);
+    }
+}
+
+static void moments_store(const struct lean_memory *memory, const struct cpu_rounding *rounding,
+                          const struct lean_block *block)
+{
+    struct cpu_rounding_bits random;
+    if (memory->moment == DTYPE_F32) {
+        memcpy((float *)memory->first + block->begin, block->first, (size_t)block->count * sizeof(float));
+        memcpy((float *)memory->second + block->begin, block->second, (size_t)block->count * sizeof(float));
+        return;
+    }
+    cpu_rounding_fill(rounding, block->begin, ROUNDING_M, &random);
+    if (memory->moment == DTYPE_U8)
+        first_store(memory, block, random.bits);
+    else
+        cpu_rounding_bf16(block->first, random.bits, (uint16_t *)memory->first + block->begin, block->count);
+    cpu_rounding_fill(rounding, block->begin, ROUNDING_V, &random);
+    if (memory->moment == DTYPE_U8)
+        second_store(memory, block, random.bits);
+    else
+        cpu_rounding_bf16(block->second, random.bits, (uint16_t *)memory->second + block->begin, block->count);
+}
+
+static void block_run(const struct lean_step *step, const struct lean_memory *memory,
+                      const struct cpu_rounding *rounding, int64_t begin, int64_t count)
+{
+    struct lean_block block;
+    struct cpu_rounding_bits random;
+    block.begin = begin;
+    block.count = count;
+    const float *grad = cpu_floats_read(memory->grad, begin, count, block.grad);
+    if (grad != block.grad)
+        memcpy(block.grad, grad, (size_t)count * sizeof *grad);
+    cpu_bf16_load(memory->param + begin, block.param, count);
+    moments_load(memory, &block);
+    block_update(step, &block);
+    cpu_rounding_fill(rounding, begin, ROUNDING_PARAM, &random);
+    cpu_rounding_bf16(block.param, random.bits, memory->param + begin, count);
+    moments_store(memory, rounding, &block);
+}
+
+static struct lean_memory memory_of(const struct backend *backend, const struct op_call *call)
+{
+    return (struct lean_memory){
+        .grad = cpu_floats_of(backend, call, ADAMW_LEAN_GRAD),
+        .param = cpu_operand(backend, call, ADAMW_LEAN_PARAM),
+        .first = cpu_operand(backend, call, ADAMW_LEAN_M),
+        .second = cpu_operand(backend, call, ADAMW_LEAN_V),
+        .moment = call->operand[ADAMW_LEAN_M].dtype,
+        .scales = cpu_operand(backend, call, ADAMW_LEAN_SCALES),
+        .blocks = state_blocks(cpu_elements(call, ADAMW_LEAN_PARAM)),
+    };
+}
+
+enum gt_status CPU_NAME(cpu_adamw_lean_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const struct lean_memory memory = memory_of(backend, call);
+    const union scalar_word *scalars = cpu_operand(backend, call, ADAMW_LEAN_SCALARS);
+    const float *corrections = cpu_operand(backend, call, ADAMW_LEAN_CORRECTIONS);
+    const int64_t elements = cpu_elements(call, ADAMW_LEAN_PARAM);
+    const int64_t rows = call->operand[ADAMW_LEAN_CORRECTIONS].dims[0];
+    if (scalars[SCALAR_FOUND_INF].i != 0)
+        return GT_OK;
+    const int64_t row = cpu_min(cpu_max(scalars[SCALAR_ADAM_STEP].i, 1), rows) - 1;
+    const struct op_attrs *attrs = &call->attrs;
+    const struct lean_step step = {
+        .clip = scalars[SCALAR_CLIP].f,
+        .learning_rate = scalars[SCALAR_LEARNING_RATE].f,
+        .beta1 = attrs->beta1,
+        .beta2 = attrs->beta2,
+        .rest1 = 1.0f - attrs->beta1,
+        .rest2 = 1.0f - attrs->beta2,
+        .correction1 = corrections[2 * row],
+        .correction2 = corrections[2 * row + 1],
+        .epsilon = attrs->epsilon,
+        .weight_decay = attrs->weight_decay,
+    };
+    const struct cpu_rounding rounding = cpu_rounding_make(scalars, attrs->index_base);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+    for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK)
+        block_run(&step, &memory, &rounding, begin, cpu_min(STATE_BLOCK, elements - begin));
+    return GT_OK;
+}

@@ -1,0 +1,48 @@
+/* blend: y = alpha x + beta z.
+ *
+ * In blocks, which become fp32 where they are 16-bit; each product and the sum are rounded once, and nothing is fused, so that
+ * the bits are those of op.h on every instruction set.
+ */
+#include "backends/cpu/cpu_half.h"
+#include "backends/cpu/cpu_kernel.h"
+
+#include <float.h>
+
+CPU_WORKSPACE_NONE(blend)
+
+bool CPU_NAME(cpu_blend_supports)(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return FLT_EVAL_METHOD == 0 && cpu_operands_supported(call);
+}
+
+static void block_blend(const struct op_attrs *attrs, const float *x, const float *z, float *y, int64_t count)
+{
+    const float alpha = attrs->alpha, beta = attrs->beta;
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++)
+        y[i] = alpha * x[i] + beta * z[i];
+}
+
+static void memory_blend(const struct op_attrs *attrs, struct cpu_floats x, struct cpu_floats z, struct cpu_floats y,
+                         int64_t begin, int64_t count)
+{
+    float buffer[3][CPU_BLOCK];
+    const float *from_x = cpu_floats_read(x, begin, count, buffer[0]);
+    const float *from_z = cpu_floats_read(z, begin, count, buffer[1]);
+    float *to = cpu_floats_place(y, begin, buffer[2]);
+    block_blend(attrs, from_x, from_z, to, count);
+    cpu_floats_write(y, begin, count, to);
+}
+
+enum gt_status CPU_NAME(cpu_blend_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const struct cpu_floats x = cpu_floats_of(backend, call, BLEND_X), z = cpu_floats_of(backend, call, BLEND_Z);
+    const struct cpu_floats y = cpu_floats_of(backend, call, BLEND_Y);
+    const int64_t elements = cpu_elements(call, BLEND_Y);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
+        memory_blend(&call->attrs, x, z, y, begin, cpu_min(CPU_BLOCK, elements - begin));
+    return GT_OK;
+}

@@ -1,0 +1,300 @@
+/* Tiles of bf16 products by the processor's matrix unit, AMX.
+ *
+ * Both operands of a tile are packed, at most 256 of k at a time, into blocks of 16 lines by 32 of k: `a` line by line, `b`
+ * pair of k by pair of k.  32 x 32 blocks of the result are then made from two strips of lines each, kept in fp32 between the
+ * portions of k, and rounded once when the last portion is done.  An element sums its products in groups of 32 of k
+ * whatever the size of tiles and portions, so that neither changes its bits.  The unit takes and gives values below 2^-126
+ * for zero.  Compiled once, with flags of its own; chosen at run time.                Intel SDM vol. 2: TDPBF16PS
+ */
+#include "backends/cpu/cpu_gemm.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/cpu_half.h"
+
+#define STRIP 16               /* lines of a packed block */
+#define DEPTH 32               /* of k in a packed block */
+#define PACKED (STRIP * DEPTH) /* its elements: 1 KiB */
+#define SIDE (2 * STRIP)       /* of a block of the result */
+#define BLOCK (SIDE * SIDE)    /* its elements: four quarters of 16 x 16, row by row */
+#define QUARTER (STRIP * STRIP)
+#define PORTION_MAX 256 /* of k: two strips of a stay in the first-level cache */
+#define ROWS_MAX 512
+#define COLUMNS_MAX 512
+
+/* Lines of an operand along m or n: element (line, k) lies at line * line_stride + k * k_stride, one of them 1. */
+struct lines {
+    const uint16_t *memory;
+    int64_t line_stride, k_stride;
+    int64_t count; /* lines; further ones are packed as zero */
+};
+
+struct portion {
+    int64_t begin, size;
+};
+
+/* Vector i holds line i, 16 pairs of k; or, transposed, pair i of 16 lines. */
+static inline void transpose_pairs(__m512i v[static STRIP])
+{
+    __m512i t[STRIP];
+    for (int i = 0; i < STRIP; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < STRIP; i += 4) {
+        v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 4; i++) {
+        v[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        v[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+        v[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+        v[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+    }
+}
+
+/* 16 lines from `line`, 32 of k from `k`, where k is contiguous: by line. */
+static inline void block_load_by_line(const struct lines *from, int64_t line, int64_t k, int64_t depth,
+                                      __m512i v[static STRIP])
+{
+    const __mmask32 mask = depth >= DEPTH ? 0xffffffffu : (1u << depth) - 1u;
+    const uint16_t *memory = from->memory + line * from->line_stride + k;
+    for (int i = 0; i < STRIP; i++) {
+        v[i] = line + i < from->count ? _mm512_maskz_loadu_epi16(mask, memory) : _mm512_setzero_si512();
+        memory += from->line_stride;
+    }
+}
+
+/* The same where the lines are contiguous: by pair. */
+static inline void block_load_by_pair(const struct lines *from, int64_t line, int64_t k, int64_t depth,
+                                      __m512i v[static STRIP])
+{
+    const int64_t lines = from->count - line;
+    const __mmask16 mask = (__mmask16)(lines >= STRIP ? 0xffffu : (1u << lines) - 1u);
+    const uint16_t *memory = from->memory + k * from->k_stride + line;
+    for (int i = 0; i < STRIP; i++) {
+        const __mmask16 low_mask = 2 * i < depth ? mask : 0, high_mask = 2 * i + 1 < depth ? mask : 0;
+        const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(low_mask, memory));
+        const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(high_mask, memory + from->k_stride));
+        v[i] = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+        memory += 2 * from->k_stride;
+    }
+}
+
+/* One block of 16 lines and 32 of k into `out`. */
+static inline void block_pack(const struct lines *from, int64_t line, int64_t k, int64_t depth, bool by_line,
+                              uint16_t *out)
+{
+    __m512i v[STRIP];
+    if (from->k_stride == 1)
+        block_load_by_line(from, line, k, depth, v);
+    else
+        block_load_by_pair(from, line, k, depth, v);
+    if ((from->k_stride == 1) != by_line)
+        transpose_pairs(v);
+    for (int i = 0; i < STRIP; i++)
+        _mm512_store_si512(out + i * DEPTH, v[i]);
+}
+
+/* Packs a portion of k of all strips, in the order in which the operand lies in memory. */
+static void lines_pack(const struct lines *from, struct portion portion, bool by_line, uint16_t *out)
+{
+    const int64_t blocks = size_ceil_div(portion.size, DEPTH), strips = size_ceil_div(from->count, SIDE) * 2;
+    const bool along_k = from->k_stride == 1;
+    for (int64_t outer = 0; outer < (along_k ? strips : blocks); outer++) {
+        for (int64_t inner = 0; inner < (along_k ? blocks : strips); inner++) {
+            const int64_t strip = along_k ? outer : inner, block = along_k ? inner : outer;
+            uint16_t *to = out + (strip * blocks + block) * PACKED;
+            if (strip * STRIP >= from->count)
+                memset(to, 0, PACKED * sizeof *to);
+            else
+                block_pack(from, strip * STRIP, portion.begin + block * DEPTH, portion.size - block * DEPTH, by_line,
+                           to);
+        }
+    }
+}
+
+/* Compilers do not see which memory the tile instructions touch: nothing may move across this. */
+static inline void tiles_barrier(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
+
+/* block (+)= two strips of a by two strips of b, `blocks` packed blocks deep; the second strip lies `strip` elements
+ * behind the first. */
+static void block_multiply(const uint16_t *a, const uint16_t *b, int64_t strip, int64_t blocks, float *block, bool add)
+{
+    enum { ROW_BYTES = 64 };
+    tiles_barrier();
+    if (add) {
+        _tile_loadd(0, block, ROW_BYTES);
+        _tile_loadd(1, block + QUARTER, ROW_BYTES);
+        _tile_loadd(2, block + 2 * QUARTER, ROW_BYTES);
+        _tile_loadd(3, block + 3 * QUARTER, ROW_BYTES);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t i = 0; i < blocks; i++) {
+        _tile_loadd(6, b + i * PACKED, ROW_BYTES);
+        _tile_loadd(4, a + i * PACKED, ROW_BYTES);
+        _tile_loadd(7, b + strip + i * PACKED, ROW_BYTES);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, a + strip + i * PACKED, ROW_BYTES);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, block, ROW_BYTES);
+    _tile_stored(1, block + QUARTER, ROW_BYTES);
+    _tile_stored(2, block + 2 * QUARTER, ROW_BYTES);
+    _tile_stored(3, block + 3 * QUARTER, ROW_BYTES);
+    tiles_barrier();
+}
+
+/* 16 elements of a bf16 or fp32 operand from `at` on, those outside of the mask as zero. */
+static inline __m512 values_load(const void *memory, enum dtype dtype, int64_t at, __mmask16 mask)
+{
+    if (dtype == DTYPE_F32)
+        return _mm512_maskz_loadu_ps(mask, (const float *)memory + at);
+    const __m256i halves = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)memory + at);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+/* Rounds as cpu_bf16_store() does, which the compiler makes five times as many instructions of. */
+static inline void values_store(void *memory, enum dtype dtype, int64_t at, __mmask16 mask, __m512 value)
+{
+    if (dtype == DTYPE_F32) {
+        _mm512_mask_storeu_ps((float *)memory + at, mask, value);
+        return;
+    }
+    const __m512i bits = _mm512_castps_si512(value);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    const __m512i kept = _mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16);
+    _mm256_mask_storeu_epi16((uint16_t *)memory + at, mask, _mm512_cvtepi32_epi16(kept));
+}
+
+/* A finished block goes to d, with the bias or the old value added. */
+static void block_finish(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t row, int64_t column,
+                         const float *block, const float *bias)
+{
+    const int64_t rows = cpu_min(SIDE, tile->rows - row), columns = cpu_min(SIDE, tile->columns - column);
+    const uint32_t mask = columns == SIDE ? 0xffffffffu : (1u << columns) - 1u;
+    for (int half = 0; half < 2; half++) {
+        const __mmask16 wanted = (__mmask16)(mask >> half * STRIP);
+        const __m512 bias_values =
+            bias != NULL ? _mm512_maskz_loadu_ps(wanted, bias + column + half * STRIP) : _mm512_setzero_ps();
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t at = (tile->row + row + r) * job->n + tile->column + column + half * STRIP;
+            __m512 value = _mm512_load_ps(block + (r / STRIP * 2 + half) * QUARTER + r % STRIP * STRIP);
+            if (job->accumulate)
+                value = _mm512_add_ps(value, values_load(job->d, job->d_dtype, at, wanted));
+            else if (bias != NULL)
+                value = _mm512_add_ps(value, bias_values);
+            values_store(job->d, job->d_dtype, at, wanted, value);
+        }
+    }
+}
+
+static struct portion portion_of(int64_t k, int64_t index)
+{
+    const int64_t count = size_ceil_div(k, PORTION_MAX);
+    const int64_t size = size_ceil_div(size_ceil_div(k, count), DEPTH) * DEPTH;
+    return (struct portion){.begin = index * size, .size = cpu_min(size, k - index * size)};
+}
+
+static int64_t padded_lines(int64_t lines)
+{
+    return size_ceil_div(lines, SIDE) * SIDE;
+}
+
+/* Packed a, packed b, the bias, and the sums where k has several portions. */
+static size_t amx_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
+{
+    const int64_t depth = size_ceil_div(portion_of(k, 0).size, DEPTH) * DEPTH;
+    const int64_t height = padded_lines(rows), width = padded_lines(columns);
+    const int64_t sums = k > PORTION_MAX ? height * width : BLOCK;
+    return (size_t)((height + width) * depth) * sizeof(uint16_t) + (size_t)(width + sums) * sizeof(float);
+}
+
+static void tile_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
+{
+    const int64_t height = padded_lines(tile->rows), width = padded_lines(tile->columns);
+    const int64_t depth = size_ceil_div(portion_of(job->k, 0).size, DEPTH) * DEPTH;
+    uint16_t *a = scratch, *b = a + height * depth;
+    float *buffer = (float *)(void *)(b + width * depth), *sums = buffer + width;
+    const struct lines a_lines = {
+        .memory = (const uint16_t *)job->a + tile->row * (job->transpose_a ? 1 : job->k),
+        .line_stride = job->transpose_a ? 1 : job->k,
+        .k_stride = job->transpose_a ? job->m : 1,
+        .count = tile->rows,
+    };
+    const struct lines b_lines = {
+        .memory = (const uint16_t *)job->b + tile->column * (job->transpose_b ? job->k : 1),
+        .line_stride = job->transpose_b ? job->k : 1,
+        .k_stride = job->transpose_b ? 1 : job->n,
+        .count = tile->columns,
+    };
+    const float *bias = NULL;
+    if (job->bias != NULL)
+        bias = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, buffer);
+    const int64_t portions = size_ceil_div(job->k, PORTION_MAX);
+    for (int64_t index = 0; index < portions; index++) {
+        const struct portion portion = portion_of(job->k, index);
+        const int64_t blocks = size_ceil_div(portion.size, DEPTH), strip = blocks * PACKED;
+        lines_pack(&a_lines, portion, true, a);
+        lines_pack(&b_lines, portion, false, b);
+        for (int64_t row = 0; row < height; row += SIDE) { /* so that d is written along its rows */
+            for (int64_t column = 0; column < width; column += SIDE) {
+                float *block = portions == 1 ? sums : sums + row * width + column * SIDE;
+                block_multiply(a + row / STRIP * strip, b + column / STRIP * strip, strip, blocks, block, index > 0);
+                if (index == portions - 1)
+                    block_finish(job, tile, row, column, block, bias);
+            }
+        }
+    }
+}
+
+struct tile_shapes {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* All eight tiles are 16 rows of 64 bytes.  The state of tiles belongs to the thread, and is given back at once. */
+static void tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
+{
+    struct tile_shapes shapes = {.palette = 1};
+    _Static_assert(sizeof shapes == 64, "what LDTILECFG reads");
+    for (int i = 0; i < 8; i++) {
+        shapes.row_bytes[i] = 64;
+        shapes.rows[i] = STRIP;
+    }
+    _tile_loadconfig(&shapes);
+    tile_multiply(job, tile, scratch);
+    _tile_release();
+}
+
+const struct cpu_gemm_path cpu_gemm_path_amx = {
+    .name = "AMX",
+    .rows_max = ROWS_MAX,
+    .columns_max = COLUMNS_MAX,
+    .small_max = COLUMNS_MAX,
+    .scratch_bytes = amx_scratch_bytes,
+    .tile_run = tile_run,
+};

@@ -1,0 +1,209 @@
+/* 16-bit storage: blocks of bf16 or fp16 become fp32 before a kernel's loop and are rounded after it.
+ *
+ * Kernels compute in fp32 on blocks.  cpu_load() gives a block as floats: the operand's own memory where that is fp32, a
+ * converted copy in the caller's buffer otherwise; cpu_place() and cpu_store() are the way back.  So one kernel serves every
+ * dtype, and fp32 pays nothing.  Conversions round to nearest, ties to even; NaN stays NaN; fp16 overflows to infinity and
+ * keeps its subnormals: bit for bit those of base/dtype, by a test.  A sum kept in fp64 passes through fp32 on its way.
+ */
+#ifndef GPT_TRAIN_CPU_CPU_HALF_H
+#define GPT_TRAIN_CPU_CPU_HALF_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/cpu_math.h"
+#include "base/dtype.h"
+
+#if defined(__AVX2__) || defined(__F16C__) || defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+static inline void cpu_bf16_load(const uint16_t *in, float *out, int64_t count)
+{
+    int64_t whole = 0;
+    /* Widening straight from memory: compilers load a whole vector first, and shuffle its upper half down. */
+#if defined(__AVX512F__)
+    for (; whole + 16 <= count; whole += 16) {
+        const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(in + whole)));
+        _mm512_storeu_ps(out + whole, _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16)));
+    }
+#elif defined(__AVX2__)
+    for (; whole + 8 <= count; whole += 8) {
+        const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(in + whole)));
+        _mm256_storeu_ps(out + whole, _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)));
+    }
+#endif
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count - whole; i++)
+        out[whole + i] = cpu_float_from_bits((uint32_t)in[whole + i] << 16);
+}
+
+/* Adds half of the last kept bit, less one where that bit is even; a NaN keeps its top bits and becomes quiet. */
+static inline void cpu_bf16_store(const float *in, uint16_t *out, int64_t count)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++) {
+        const uint32_t x = cpu_bits_from_float(in[i]);
+        const uint32_t to_nearest = 0x7fffu + (x >> 16 & 1u), to_quiet = ~x & 0x400000u;
+        out[i] = (uint16_t)((x + (isnan(in[i]) ? to_quiet : to_nearest)) >> 16);
+    }
+}
+
+/* Without a branch, for the vectoriser.  Magnitudes are compared as signed numbers, for which SSE2 has an instruction. */
+static inline float cpu_f16_value(uint16_t half)
+{
+    const int32_t magnitude = half & 0x7fff;
+    const uint32_t fraction = (uint32_t)magnitude << 13;
+    const uint32_t normal = fraction + (112u << 23); /* the bias goes from 15 to 127 */
+    const uint32_t subnormal = cpu_bits_from_float((float)magnitude * 0x1p-24f);
+    const uint32_t special = 0x7f800000u | fraction | (magnitude > 0x7c00 ? 0x400000u : 0u);
+    const uint32_t finite = magnitude < 0x0400 ? subnormal : normal;
+    return cpu_float_from_bits((uint32_t)(half & 0x8000) << 16 | (magnitude >= 0x7c00 ? special : finite));
+}
+
+static inline uint16_t cpu_f16_bits(float value)
+{
+    const uint32_t bits = cpu_bits_from_float(value), magnitude = bits & 0x7fffffffu;
+    const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    /* The last bit of 0.5 is worth 2^-24, as is that of a subnormal: the addition rounds. */
+    const uint32_t subnormal = cpu_bits_from_float(cpu_float_from_bits(magnitude) + 0.5f) - 0x3f000000u;
+    const uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x1ffu);
+    const uint32_t finite = (int32_t)magnitude < 0x38800000 ? subnormal : normal;
+    const uint32_t infinite = (int32_t)magnitude > 0x7f800000 ? nan : 0x7c00u;
+    return (uint16_t)((bits >> 16 & 0x8000u) | ((int32_t)magnitude >= 0x477ff000 ? infinite : finite));
+}
+
+static inline void cpu_f16_load(const uint16_t *in, float *out, int64_t count)
+{
+    int64_t whole = 0;
+#if defined(__AVX512F__)
+    for (; whole + 16 <= count; whole += 16)
+        _mm512_storeu_ps(out + whole, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(in + whole))));
+#elif defined(__F16C__)
+    for (; whole + 8 <= count; whole += 8)
+        _mm256_storeu_ps(out + whole, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + whole))));
+#endif
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count - whole; i++)
+        out[whole + i] = cpu_f16_value(in[whole + i]);
+}
+
+static inline void cpu_f16_store(const float *in, uint16_t *out, int64_t count)
+{
+    int64_t whole = 0;
+#if defined(__AVX512F__)
+    for (; whole + 16 <= count; whole += 16)
+        _mm256_storeu_si256(
+            (__m256i *)(void *)(out + whole),
+            _mm512_cvtps_ph(_mm512_loadu_ps(in + whole), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+    for (; whole + 8 <= count; whole += 8)
+        _mm_storeu_si128((__m128i *)(void *)(out + whole),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(in + whole), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count - whole; i++)
+        out[whole + i] = cpu_f16_bits(in[whole + i]);
+}
+
+/* Elements first .. first + count - 1 of a float operand as fp32: its own memory, or converted into `buffer`. */
+static inline const float *cpu_load(const void *memory, enum dtype dtype, int64_t first, int64_t count, float *buffer)
+{
+    if (dtype == DTYPE_F32)
+        return (const float *)memory + first;
+    const uint16_t *halves = (const uint16_t *)memory + first;
+    if (dtype == DTYPE_BF16)
+        cpu_bf16_load(halves, buffer, count);
+    else
+        cpu_f16_load(halves, buffer, count);
+    return buffer;
+}
+
+/* Where to write results of elements first ..: the operand's own memory, or `buffer`, which cpu_store() then rounds. */
+static inline float *cpu_place(void *memory, enum dtype dtype, int64_t first, float *buffer)
+{
+    return dtype == DTYPE_F32 ? (float *)memory + first : buffer;
+}
+
+/* Rounds `count` values into elements first ..; nothing is left to do where cpu_place() gave the operand's memory. */
+static inline void cpu_store(void *memory, enum dtype dtype, int64_t first, int64_t count, const float *values)
+{
+    if (dtype == DTYPE_F32) {
+        float *out = (float *)memory + first;
+        if (out != values)
+            memcpy(out, values, (size_t)count * sizeof *out);
+        return;
+    }
+    uint16_t *halves = (uint16_t *)memory + first;
+    if (dtype == DTYPE_BF16)
+        cpu_bf16_store(values, halves, count);
+    else
+        cpu_f16_store(values, halves, count);
+}
+
+/* A float operand: its memory, NULL where it is absent, and how that is stored. */
+struct cpu_floats {
+    void *memory;
+    enum dtype dtype;
+};
+
+static inline struct cpu_floats cpu_floats_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    return (struct cpu_floats){cpu_operand(backend, call, slot), call->operand[slot].dtype};
+}
+
+static inline const float *cpu_floats_read(struct cpu_floats from, int64_t first, int64_t count, float *buffer)
+{
+    return cpu_load(from.memory, from.dtype, first, count, buffer);
+}
+
+static inline float *cpu_floats_place(struct cpu_floats to, int64_t first, float *buffer)
+{
+    return cpu_place(to.memory, to.dtype, first, buffer);
+}
+
+/* The elements as they are, to be changed there and given to cpu_floats_write(). */
+static inline float *cpu_floats_edit(struct cpu_floats both, int64_t first, int64_t count, float *buffer)
+{
+    cpu_load(both.memory, both.dtype, first, count, buffer);
+    return cpu_place(both.memory, both.dtype, first, buffer);
+}
+
+static inline void cpu_floats_write(struct cpu_floats to, int64_t first, int64_t count, const float *values)
+{
+    cpu_store(to.memory, to.dtype, first, count, values);
+}
+
+/* Floats of a row of `columns`, one of several in a workspace, so that threads do not share cache lines. */
+static inline size_t cpu_row_floats(int64_t columns)
+{
+    return size_round_up((size_t)columns, CPU_ALIGNMENT_BYTES / sizeof(float));
+}
+
+#define CPU_PART_COLUMNS 128 /* of a sum over parts, at a time */
+
+/* Columns first .. first + CPU_PART_COLUMNS - 1 of out[columns] (+)= the sum of partial[parts], `stride` doubles apart, in
+ * their order. */
+static inline void cpu_parts_add(struct cpu_floats out, bool accumulate, const double *partial, int64_t stride,
+                                 int64_t parts, int64_t first, int64_t columns)
+{
+    double sum[CPU_PART_COLUMNS];
+    float buffer[CPU_PART_COLUMNS];
+    const int64_t count = cpu_min(CPU_PART_COLUMNS, columns - first);
+    float *to = accumulate ? cpu_floats_edit(out, first, count, buffer) : cpu_floats_place(out, first, buffer);
+    for (int64_t c = 0; c < count; c++)
+        sum[c] = accumulate ? (double)to[c] : 0.0;
+    for (int64_t part = 0; part < parts; part++) {
+        const double *share = partial + part * stride + first;
+        CPU_OMP(omp simd)
+        for (int64_t c = 0; c < count; c++)
+            sum[c] += share[c];
+    }
+    for (int64_t c = 0; c < count; c++)
+        to[c] = (float)sum[c];
+    cpu_floats_write(out, first, count, to);
+}
+
+#endif

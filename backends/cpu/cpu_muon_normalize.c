@@ -1,0 +1,40 @@
+/* muon_normalize: y = x / (sqrt(sum) + 1e-7), so that no singular value of y is above 1.
+ *
+ * The root and the quotients are correctly rounded, and y is rounded to nearest once more where it has 16 bits.
+ */
+#include "backends/cpu/cpu_half.h"
+#include "backends/cpu/cpu_kernel.h"
+
+#include <float.h>
+
+CPU_WORKSPACE_NONE(muon_normalize)
+
+bool CPU_NAME(cpu_muon_normalize_supports)(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return FLT_EVAL_METHOD == 0 && cpu_operands_supported(call);
+}
+
+static void block_normalize(float below, const float *x, struct cpu_floats y, int64_t begin, int64_t count)
+{
+    float buffer[CPU_BLOCK];
+    float *to = cpu_floats_place(y, begin, buffer);
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++)
+        to[i] = x[begin + i] / below;
+    cpu_floats_write(y, begin, count, to);
+}
+
+enum gt_status CPU_NAME(cpu_muon_normalize_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    (void)queue;
+    const float *x = cpu_operand(backend, call, MUON_NORMALIZE_X);
+    const float *sum = cpu_operand(backend, call, MUON_NORMALIZE_SUM);
+    const struct cpu_floats y = cpu_floats_of(backend, call, MUON_NORMALIZE_Y);
+    const float below = sqrtf(*sum) + MUON_NORM_EPSILON;
+    const int64_t elements = cpu_elements(call, MUON_NORMALIZE_Y);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
+    for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
+        block_normalize(below, x, y, begin, cpu_min(CPU_BLOCK, elements - begin));
+    return GT_OK;
+}

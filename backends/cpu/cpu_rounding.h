@@ -1,0 +1,79 @@
+/* Stochastic rounding: the random bits of many elements at once, and rounding to bf16 with them; as model/op.h defines.
+ *
+ * Used by the files that are compiled without contraction.  Everything here is integer arithmetic; equal to op.h's functions
+ * by the exact references of tests/ref.
+ */
+#ifndef GPT_TRAIN_CPU_CPU_ROUNDING_H
+#define GPT_TRAIN_CPU_CPU_ROUNDING_H
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/cpu_math.h"
+#include "base/rng.h"
+#include "model/op.h"
+
+/* Groups of eight that cover a block of STATE_BLOCK elements wherever it begins. */
+#define CPU_ROUNDING_GROUPS (STATE_BLOCK / 8 + 1)
+
+struct cpu_rounding {
+    struct philox_key key;
+    uint32_t step;
+    uint64_t index_base;
+};
+
+/* The random bits of one block and stream: those of element i are bits[i]. */
+struct cpu_rounding_bits {
+    uint16_t memory[8 * CPU_ROUNDING_GROUPS];
+    const uint16_t *bits;
+};
+
+static inline struct cpu_rounding cpu_rounding_make(const union scalar_word *scalars, int64_t index_base)
+{
+    const uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI].u << 32 | scalars[SCALAR_SEED_LO].u;
+    return (struct cpu_rounding){
+        .key = philox_key_make(seed, RNG_STATES), .step = scalars[SCALAR_STEP].u, .index_base = (uint64_t)index_base};
+}
+
+/* The bits of the STATE_BLOCK elements from `begin` on. */
+static inline void cpu_rounding_fill(const struct cpu_rounding *rounding, int64_t begin, uint32_t stream,
+                                     struct cpu_rounding_bits *out)
+{
+    uint32_t word[4 * CPU_ROUNDING_GROUPS];
+    const uint64_t index = rounding->index_base + (uint64_t)begin, group = index / 8;
+    const uint32_t key0 = rounding->key.word[0], key1 = rounding->key.word[1], step = rounding->step;
+    CPU_OMP(omp simd)
+    for (uint32_t g = 0; g < CPU_ROUNDING_GROUPS; g++) {
+        const uint64_t counter = group + g;
+        uint32_t x0 = (uint32_t)counter, x1 = (uint32_t)(counter >> 32), x2 = step, x3 = stream;
+        for (uint32_t round = 0; round < 10; round++) {
+            const uint64_t even = (uint64_t)0xd2511f53u * x0;
+            const uint64_t odd = (uint64_t)0xcd9e8d57u * x2;
+            x0 = (uint32_t)(odd >> 32) ^ x1 ^ (key0 + round * 0x9e3779b9u);
+            x2 = (uint32_t)(even >> 32) ^ x3 ^ (key1 + round * 0xbb67ae85u);
+            x1 = (uint32_t)odd;
+            x3 = (uint32_t)even;
+        }
+        word[4 * g] = x0;
+        word[4 * g + 1] = x1;
+        word[4 * g + 2] = x2;
+        word[4 * g + 3] = x3;
+    }
+    for (int64_t k = 0; k < 4 * CPU_ROUNDING_GROUPS; k++) { /* on little-endian hosts a copy, and compiled to one */
+        out->memory[2 * k] = (uint16_t)word[k];
+        out->memory[2 * k + 1] = (uint16_t)(word[k] >> 16);
+    }
+    out->bits = out->memory + index % 8;
+}
+
+/* out[i] = the bf16 of values[i], without a branch. */
+static inline void cpu_rounding_bf16(const float *values, const uint16_t *random, uint16_t *out, int64_t count)
+{
+    CPU_OMP(omp simd)
+    for (int64_t i = 0; i < count; i++) {
+        const uint32_t bits = cpu_bits_from_float(values[i]);
+        const uint32_t special = bits >> 16 | ((bits & 0x7fffffu) != 0 ? 0x40u : 0u);
+        const uint32_t rounded = (bits + random[i]) >> 16;
+        out[i] = (uint16_t)((bits & 0x7f800000u) == 0x7f800000u ? special : rounded);
+    }
+}
+
+#endif

@@ -1,0 +1,270 @@
+/* 16-bit storage on the cpu: the conversions of every instruction set against base/dtype, bit for bit, and what holds for
+ * every op on top of them: one rounding of what is added to, and outputs that lie over inputs.
+ *
+ * The conversions are reached through `copy`, which is compiled once per instruction set.  All 65,536 patterns are widened;
+ * those that are rounded hold each value that either dtype has, its neighbours, the midpoints between two of them with
+ * theirs, and random words.  Short copies meet the ends of the vector loops.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/rng.h"
+#include "tests/unit/cpu_fixture.h"
+#include "tests/unit/unit_main.h"
+
+#define ARENA_BYTES ((size_t)8 << 20)
+#define PATTERNS 65536
+#define AROUND 6 /* words near a value */
+#define RANDOM_WORDS 262144
+#define WORDS (AROUND * PATTERNS + RANDOM_WORDS)
+#define SHORT_MAX 70
+
+static const char *const sets[] = {"generic", "avx2", "avx512"};
+static const enum dtype halves[] = {DTYPE_BF16, DTYPE_F16};
+
+#define COUNT(table) ((int)(sizeof(table) / sizeof(table)[0]))
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float half_value(enum dtype dtype, uint16_t half)
+{
+    return dtype == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+}
+
+static uint16_t half_bits(enum dtype dtype, float value)
+{
+    return dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
+}
+
+/* words[WORDS]: for each pattern its value and the midpoint to the next pattern, each with both neighbours; then any. */
+static void words_fill(enum dtype dtype, uint32_t *words)
+{
+    const struct philox_key key = philox_key_make(unit_seed(), RNG_INIT);
+    for (uint32_t half = 0; half < PATTERNS; half++) {
+        const uint32_t value = bits_of(half_value(dtype, (uint16_t)half));
+        double next = (double)half_value(dtype, (uint16_t)(half + 1));
+        if (isinf(next) && isfinite(float_of(value))) /* where rounding turns to infinity */
+            next = copysign(dtype == DTYPE_BF16 ? 0x1p128 : 0x1p16, next);
+        const uint32_t middle = bits_of((float)(0.5 * ((double)float_of(value) + next)));
+        for (uint32_t i = 0; i < 3; i++) {
+            words[AROUND * half + i] = value + i - 1;
+            words[AROUND * half + 3 + i] = middle + i - 1;
+        }
+    }
+    for (uint32_t i = 0; i < RANDOM_WORDS; i++)
+        words[AROUND * PATTERNS + i] = philox4x32_10(key, (struct philox_block){{i, 0, 0, 0}}).word[0];
+}
+
+/* Opens the backend with instruction set `set`; skips the test where the processor or build has none. */
+static bool set_open(int set, struct cpu_fixture *fixture)
+{
+    if (cpu_fixture_open(sets[set], 2, ARENA_BYTES, fixture))
+        return true;
+    unit_skip("cpu_half_isa", "this processor or build lacks an instruction set");
+    return false;
+}
+
+/* y = copy of x[count], where both begin `shift` elements behind an aligned place of the image; returns y. */
+static const void *copied(struct cpu_fixture *fixture, enum dtype from, enum dtype to, const void *x, int64_t count,
+                          int64_t shift)
+{
+    struct op_call call = {.kind = OP_COPY};
+    call.operand[COPY_X] = cpu_fixture_tensor(from, count + shift, 0, 0, 0);
+    call.operand[COPY_Y] = cpu_fixture_tensor(to, count + shift, 0, 0, 0);
+    cpu_fixture_layout(fixture, &call);
+    for (int32_t slot = COPY_X; slot <= COPY_Y; slot++) {
+        call.operand[slot].dims[0] = count;
+        call.operand[slot].at.offset_bytes += (uint64_t)shift * dtype_size_bytes(call.operand[slot].dtype);
+    }
+    memcpy(cpu_fixture_operand(fixture, &call, COPY_X), x, (size_t)count * dtype_size_bytes(from));
+    cpu_fixture_run(fixture, &call);
+    return cpu_fixture_operand(fixture, &call, COPY_Y);
+}
+
+START_TEST(every_pattern_widens)
+{
+    struct cpu_fixture fixture;
+    if (!set_open(_i / COUNT(halves), &fixture))
+        return;
+    const enum dtype dtype = halves[_i % COUNT(halves)];
+    uint16_t *pattern = malloc(PATTERNS * sizeof *pattern);
+    ck_assert_ptr_nonnull(pattern);
+    for (uint32_t half = 0; half < PATTERNS; half++)
+        pattern[half] = (uint16_t)half;
+    const float *wide = copied(&fixture, dtype, DTYPE_F32, pattern, PATTERNS, 0);
+    for (uint32_t half = 0; half < PATTERNS; half++)
+        ck_assert_msg(bits_of(wide[half]) == bits_of(half_value(dtype, (uint16_t)half)), "%s 0x%04x becomes 0x%08x",
+                      dtype_name(dtype), half, bits_of(wide[half]));
+    free(pattern);
+    cpu_fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(every_place_rounds)
+{
+    struct cpu_fixture fixture;
+    if (!set_open(_i / COUNT(halves), &fixture))
+        return;
+    const enum dtype dtype = halves[_i % COUNT(halves)];
+    uint32_t *words = malloc(WORDS * sizeof *words);
+    ck_assert_ptr_nonnull(words);
+    words_fill(dtype, words);
+    const uint16_t *rounded = copied(&fixture, DTYPE_F32, dtype, words, WORDS, 0);
+    for (int i = 0; i < WORDS; i++)
+        ck_assert_msg(rounded[i] == half_bits(dtype, float_of(words[i])), "0x%08x becomes %s 0x%04x, expected 0x%04x",
+                      words[i], dtype_name(dtype), rounded[i], half_bits(dtype, float_of(words[i])));
+    free(words);
+    cpu_fixture_close(&fixture);
+}
+END_TEST
+
+/* Lengths around those of the vectors, at places that are not aligned, between all pairs of dtypes. */
+START_TEST(short_runs_convert)
+{
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    static uint32_t words[WORDS];
+    struct cpu_fixture fixture;
+    if (!set_open(_i / 9, &fixture))
+        return;
+    const enum dtype from = dtypes[_i % 9 / 3], to = dtypes[_i % 3];
+    words_fill(from == DTYPE_F32 ? DTYPE_F16 : from, words);
+    fixture.arena_bytes = 4096;
+    for (int64_t count = 1; count <= SHORT_MAX; count++) {
+        const char *x = (const char *)words + 4 * (count * 7919 % (WORDS - SHORT_MAX));
+        uint32_t expected[SHORT_MAX];
+        const void *y = copied(&fixture, from, to, x, count, count % 5);
+        dtype_convert(expected, to, x, from, (size_t)count);
+        ck_assert_msg(memcmp(y, expected, (size_t)count * dtype_size_bytes(to)) == 0, "%d elements from %s to %s",
+                      (int)count, dtype_name(from), dtype_name(to));
+    }
+    fixture.arena_bytes = ARENA_BYTES;
+    cpu_fixture_close(&fixture);
+}
+END_TEST
+
+/* old + x in fp32 is rounded to 16 bits; x is not rounded before it. */
+START_TEST(accumulation_rounds_once)
+{
+    struct cpu_fixture fixture;
+    if (!set_open(_i / COUNT(halves), &fixture))
+        return;
+    const enum dtype dtype = halves[_i % COUNT(halves)];
+    const int64_t count = 5003;
+    struct op_call call = {.kind = OP_COPY, .attrs = {.accumulate = 1u << COPY_Y}};
+    call.operand[COPY_X] = cpu_fixture_tensor(DTYPE_F32, count, 0, 0, 0);
+    call.operand[COPY_Y] = cpu_fixture_tensor(dtype, count, 0, 0, 0);
+    cpu_fixture_layout(&fixture, &call);
+    float *x = cpu_fixture_operand(&fixture, &call, COPY_X), old[5003];
+    uint16_t *y = cpu_fixture_operand(&fixture, &call, COPY_Y);
+    cpu_fixture_fill(x, count, unit_seed(), 0.01f);
+    cpu_fixture_fill(old, count, unit_seed() + 1, 1.0f);
+    int64_t twice = 0;
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = half_bits(dtype, old[i]);
+        old[i] = half_value(dtype, y[i]);
+        twice +=
+            half_bits(dtype, old[i] + x[i]) != half_bits(dtype, old[i] + half_value(dtype, half_bits(dtype, x[i])));
+    }
+    ck_assert_int_gt(twice, 0); /* rounding x first would show */
+    cpu_fixture_run(&fixture, &call);
+    for (int64_t i = 0; i < count; i++)
+        ck_assert_uint_eq(y[i], half_bits(dtype, old[i] + x[i]));
+    cpu_fixture_close(&fixture);
+}
+END_TEST
+
+/* An op, an output of it and the input that it may lie over. */
+struct alias {
+    enum op_kind kind;
+    int32_t input, output;
+};
+
+static const struct alias aliases[] = {
+    {OP_GELU_FORWARD, GELU_FORWARD_X, GELU_FORWARD_Y},
+    {OP_GELU_BACKWARD, GELU_BACKWARD_DY, GELU_BACKWARD_DX},
+    {OP_GELU_BACKWARD, GELU_BACKWARD_X, GELU_BACKWARD_DX},
+    {OP_DROPOUT, DROPOUT_X, DROPOUT_Y},
+    {OP_RESIDUAL, RESIDUAL_X, RESIDUAL_R},
+    {OP_RESIDUAL, RESIDUAL_Y, RESIDUAL_R},
+};
+
+/* A call on matrices of several blocks and a tail. */
+static struct op_call alias_call(const struct alias *alias, enum dtype dtype)
+{
+    struct op_call call = {.kind = alias->kind, .attrs = {.time = 61, .dropout = 0.25f, .gelu = GELU_TANH}};
+    for (int32_t slot = 0; slot < op_declaration(alias->kind)->operands; slot++)
+        call.operand[slot] = cpu_fixture_tensor(dtype, 61, 67, 0, 0);
+    if (alias->kind == OP_DROPOUT)
+        call.operand[DROPOUT_SCALARS] = cpu_fixture_tensor(DTYPE_I32, SCALAR_WORDS, 0, 0, 0);
+    return call;
+}
+
+/* Runs the call, with the output over the input when `over`; `out` gets the output's bytes. */
+static void alias_run(struct cpu_fixture *fixture, const struct alias *alias, enum dtype dtype, bool over,
+                      uint16_t *out)
+{
+    struct op_call call = alias_call(alias, dtype);
+    float values[61 * 67];
+    cpu_fixture_layout(fixture, &call);
+    for (int32_t slot = 0; slot < op_declaration(alias->kind)->operands; slot++) {
+        void *data = cpu_fixture_operand(fixture, &call, slot);
+        cpu_fixture_fill(values, 61 * 67, unit_seed() + (uint64_t)slot, 2.0f);
+        if (call.operand[slot].dtype == DTYPE_I32)
+            memset(data, 0, operand_bytes(&call.operand[slot]));
+        else if (slot != alias->output)
+            dtype_convert(data, dtype, values, DTYPE_F32, 61 * 67);
+    }
+    if (over)
+        call.operand[alias->output].at = call.operand[alias->input].at;
+    cpu_fixture_run(fixture, &call);
+    memcpy(out, cpu_fixture_operand(fixture, &call, alias->output), 61 * 67 * sizeof *out);
+}
+
+START_TEST(outputs_may_lie_over_inputs)
+{
+    struct cpu_fixture fixture;
+    if (!set_open(_i / COUNT(halves), &fixture))
+        return;
+    const enum dtype dtype = halves[_i % COUNT(halves)];
+    for (int a = 0; a < COUNT(aliases); a++) {
+        uint16_t apart[61 * 67], over[61 * 67];
+        alias_run(&fixture, &aliases[a], dtype, false, apart);
+        alias_run(&fixture, &aliases[a], dtype, true, over);
+        ck_assert_msg(memcmp(apart, over, sizeof apart) == 0, "%s in %s: other bytes in place",
+                      op_declaration(aliases[a].kind)->name, dtype_name(dtype));
+    }
+    cpu_fixture_close(&fixture);
+}
+END_TEST
+
+Suite *cpu_half_suite(void)
+{
+    Suite *suite = suite_create("cpu_half");
+    TCase *tests = tcase_create("cpu_half");
+    const int runs = COUNT(sets) * COUNT(halves);
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, every_pattern_widens, 0, runs);
+    tcase_add_loop_test(tests, every_place_rounds, 0, runs);
+    tcase_add_loop_test(tests, short_runs_convert, 0, COUNT(sets) * 9);
+    tcase_add_loop_test(tests, accumulation_rounds_once, 0, runs);
+    tcase_add_loop_test(tests, outputs_may_lie_over_inputs, 0, runs);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(cpu_half)

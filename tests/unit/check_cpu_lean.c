@@ -1,0 +1,289 @@
+/* The exact ops of the cpu backend: known answers, every instruction set, any number of threads, skipped updates.
+ *
+ * The hashes (FNV-1a of a tensor's bytes) were computed by a program in Python from the text of op.h, with fp32 arithmetic
+ * emulated in fp64; nothing of this repository took part.  Inputs are functions of the element alone.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/size.h"
+#include "tests/unit/cpu_fixture.h"
+#include "tests/unit/unit_main.h"
+
+#define ELEMENTS 600 /* two whole blocks and a part of one */
+#define UPDATES 3
+#define INDEX_BASE INT64_C(1000000005)
+#define SEED UINT64_C(0x0123456789abcd)
+#define FIRST_STEP 7
+#define ARENA_BYTES ((size_t)4 << 20)
+
+static const char *const sets[] = {"generic", "avx2", NULL};
+#define SETS ((int)(sizeof sets / sizeof sets[0]))
+
+static uint32_t mixed(uint32_t i, uint32_t salt)
+{
+    uint32_t x = i * 2654435761u + salt * 40503u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    return x ^ x >> 13;
+}
+
+/* Multiples of 2^-(10 + i mod 24) up to a thousand: blocks span seven powers of ten. */
+static float gradient(uint32_t i, uint32_t update)
+{
+    return ldexpf((float)(int)(mixed(i, 10 + update) % 2001) - 1000.0f, -(10 + (int)(i % 24)));
+}
+
+static uint16_t top_half(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+static uint32_t hash(const void *bytes, size_t count)
+{
+    uint32_t value = 2166136261u;
+    for (size_t i = 0; i < count; i++)
+        value = (value ^ ((const unsigned char *)bytes)[i]) * 16777619u;
+    return value;
+}
+
+static void scalars_fill(union scalar_word *scalars, int32_t step)
+{
+    memset(scalars, 0, SCALAR_WORDS * sizeof *scalars);
+    scalars[SCALAR_LEARNING_RATE].f = 1e-3f;
+    scalars[SCALAR_CLIP].f = 0.5f;
+    scalars[SCALAR_STEP].i = step;
+    scalars[SCALAR_SEED_LO].u = (uint32_t)SEED;
+    scalars[SCALAR_SEED_HI].u = (uint32_t)(SEED >> 32);
+}
+
+static bool set_open(int set, int32_t threads, struct cpu_fixture *fixture)
+{
+    if (cpu_fixture_open(sets[set], threads, ARENA_BYTES, fixture))
+        return true;
+    unit_skip("cpu_half_isa", "this processor or build lacks an instruction set");
+    return false;
+}
+
+static struct op_call lean_call(enum dtype moment, int64_t elements)
+{
+    struct op_call call = {.kind = OP_ADAMW_LEAN};
+    call.attrs = (struct op_attrs){
+        .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .index_base = INDEX_BASE};
+    call.operand[ADAMW_LEAN_GRAD] = cpu_fixture_tensor(DTYPE_BF16, elements, 0, 0, 0);
+    call.operand[ADAMW_LEAN_PARAM] = cpu_fixture_tensor(DTYPE_BF16, elements, 0, 0, 0);
+    call.operand[ADAMW_LEAN_M] = call.operand[ADAMW_LEAN_V] = cpu_fixture_tensor(moment, elements, 0, 0, 0);
+    if (moment == DTYPE_U8)
+        call.operand[ADAMW_LEAN_SCALES] = cpu_fixture_tensor(DTYPE_U8, 2, state_blocks(elements), 0, 0);
+    call.operand[ADAMW_LEAN_SCALARS] = cpu_fixture_tensor(DTYPE_I32, SCALAR_WORDS, 0, 0, 0);
+    call.operand[ADAMW_LEAN_CORRECTIONS] = cpu_fixture_tensor(DTYPE_F32, UPDATES, 2, 0, 0);
+    return call;
+}
+
+/* Lays the call out with parameters as above and moments of zero. */
+static void lean_begin(struct cpu_fixture *fixture, struct op_call *call)
+{
+    static const float corrections[UPDATES][2] = {{0.1f, 0.05f}, {0.19f, 0.0975f}, {0.271f, 0.142625f}};
+    static const int32_t states[] = {ADAMW_LEAN_M, ADAMW_LEAN_V, ADAMW_LEAN_SCALES};
+    cpu_fixture_layout(fixture, call);
+    uint16_t *param = cpu_fixture_operand(fixture, call, ADAMW_LEAN_PARAM);
+    for (int64_t i = 0; i < call->operand[ADAMW_LEAN_PARAM].dims[0]; i++)
+        param[i] = top_half(ldexpf((float)(int)(mixed((uint32_t)i, 1) % 2001) - 1000.0f, -15));
+    for (size_t k = 0; k < sizeof states / sizeof states[0]; k++) {
+        if (call->operand[states[k]].present)
+            memset(cpu_fixture_operand(fixture, call, states[k]), 0, operand_bytes(&call->operand[states[k]]));
+    }
+    memcpy(cpu_fixture_operand(fixture, call, ADAMW_LEAN_CORRECTIONS), corrections, sizeof corrections);
+}
+
+static void lean_update(struct cpu_fixture *fixture, const struct op_call *call, uint32_t update)
+{
+    uint16_t *grad = cpu_fixture_operand(fixture, call, ADAMW_LEAN_GRAD);
+    union scalar_word *scalars = cpu_fixture_operand(fixture, call, ADAMW_LEAN_SCALARS);
+    for (int64_t i = 0; i < call->operand[ADAMW_LEAN_GRAD].dims[0]; i++)
+        grad[i] = top_half(gradient((uint32_t)i, update));
+    scalars_fill(scalars, FIRST_STEP + (int32_t)update);
+    scalars[SCALAR_ADAM_STEP].i = 1 + (int32_t)update;
+    cpu_fixture_run(fixture, call);
+}
+
+static uint32_t operand_hash(struct cpu_fixture *fixture, const struct op_call *call, int32_t slot)
+{
+    return hash(cpu_fixture_operand(fixture, call, slot), operand_bytes(&call->operand[slot]));
+}
+
+START_TEST(random_bits_are_known)
+{
+    static const struct {
+        uint64_t index;
+        uint32_t bits;
+    } known[] = {{0, 50842}, {1, 31922}, {7, 47321}, {8, 17800}, {(UINT64_C(1) << 35) + 1, 47899}};
+    struct philox_key key = {{0, 0}};
+    const struct philox_block zero = philox4x32_10(key, (struct philox_block){{0, 0, 0, 0}});
+    ck_assert_uint_eq(zero.word[0], 0x6627e8d5u);
+    ck_assert_uint_eq(zero.word[1], 0xe169c58du);
+    ck_assert_uint_eq(zero.word[2], 0xbc57ac4cu);
+    ck_assert_uint_eq(zero.word[3], 0x9b00dbd8u);
+    key = philox_key_make(1337, RNG_STATES);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const struct philox_block block = philox4x32_10(key, rounding_counter(known[i].index, 5, ROUNDING_V));
+        ck_assert_uint_eq(dropout_bits(block, (int64_t)known[i].index), known[i].bits);
+    }
+}
+END_TEST
+
+START_TEST(updates_have_the_known_bits)
+{
+    struct cpu_fixture fixture;
+    if (!set_open(_i, 2, &fixture))
+        return;
+    struct op_call codes = lean_call(DTYPE_U8, ELEMENTS), halves = lean_call(DTYPE_BF16, ELEMENTS);
+    lean_begin(&fixture, &codes);
+    for (uint32_t update = 0; update < UPDATES; update++)
+        lean_update(&fixture, &codes, update);
+    ck_assert_uint_eq(operand_hash(&fixture, &codes, ADAMW_LEAN_PARAM), 0x2df59550u);
+    ck_assert_uint_eq(operand_hash(&fixture, &codes, ADAMW_LEAN_M), 0x6892f892u);
+    ck_assert_uint_eq(operand_hash(&fixture, &codes, ADAMW_LEAN_V), 0x8c155ae0u);
+    ck_assert_uint_eq(operand_hash(&fixture, &codes, ADAMW_LEAN_SCALES), 0x2e1979afu);
+    lean_begin(&fixture, &halves);
+    for (uint32_t update = 0; update < UPDATES; update++)
+        lean_update(&fixture, &halves, update);
+    ck_assert_uint_eq(operand_hash(&fixture, &halves, ADAMW_LEAN_PARAM), 0x05a2302du);
+    ck_assert_uint_eq(operand_hash(&fixture, &halves, ADAMW_LEAN_M), 0xe2fa3179u);
+    ck_assert_uint_eq(operand_hash(&fixture, &halves, ADAMW_LEAN_V), 0x688c880eu);
+    cpu_fixture_close(&fixture);
+}
+END_TEST
+
+START_TEST(gradients_have_the_known_bits)
+{
+    struct cpu_fixture fixture;
+    if (!set_open(_i, 2, &fixture))
+        return;
+    struct op_call call = {.kind = OP_GRADIENT_ROUND, .attrs = {.index_base = INDEX_BASE}};
+    call.operand[GRADIENT_ROUND_X] = cpu_fixture_tensor(DTYPE_F32, ELEMENTS, 0, 0, 0);
+    call.operand[GRADIENT_ROUND_Y] = cpu_fixture_tensor(DTYPE_BF16, ELEMENTS, 0, 0, 0);
+    call.operand[GRADIENT_ROUND_SCALARS] = cpu_fixture_tensor(DTYPE_I32, SCALAR_WORDS, 0, 0, 0);
+    cpu_fixture_layout(&fixture, &call);
+    for (uint32_t step = 0; step < UPDATES; step++) {
+        float *x = cpu_fixture_operand(&fixture, &call, GRADIENT_ROUND_X);
+        union scalar_word *scalars = cpu_fixture_operand(&fixture, &call, GRADIENT_ROUND_SCALARS);
+        for (uint32_t i = 0; i < ELEMENTS; i++)
+            x[i] = gradient(i, step);
+        scalars_fill(scalars, FIRST_STEP);
+        scalars[SCALAR_MICRO_STEP].i = (int32_t)step;
+        call.attrs.accumulate = step > 0 ? 1u << GRADIENT_ROUND_Y : 0u;
+        cpu_fixture_run(&fixture, &call);
+    }
+    ck_assert_uint_eq(operand_hash(&fixture, &call, GRADIENT_ROUND_Y), 0xdf42e0dfu);
+    cpu_fixture_close(&fixture);
+}
+END_TEST
+
+/* Enough elements that several threads get some. */
+#define MANY 40007
+
+static void many_run(int32_t threads, enum dtype moment, unsigned char *out, size_t *out_bytes)
+{
+    struct cpu_fixture fixture;
+    ck_assert(cpu_fixture_open(NULL, threads, ARENA_BYTES, &fixture));
+    struct op_call call = lean_call(moment, MANY);
+    lean_begin(&fixture, &call);
+    for (uint32_t update = 0; update < UPDATES; update++)
+        lean_update(&fixture, &call, update);
+    *out_bytes = call.workspace.offset_bytes;
+    memcpy(out, fixture.image, *out_bytes);
+    cpu_fixture_close(&fixture);
+}
+
+START_TEST(threads_do_not_show)
+{
+    static const enum dtype moments[] = {DTYPE_U8, DTYPE_BF16, DTYPE_F32};
+    unsigned char *one = malloc(ARENA_BYTES), *more = malloc(ARENA_BYTES);
+    ck_assert(one != NULL && more != NULL);
+    for (int32_t threads = 2; threads <= 5; threads++) {
+        size_t bytes, same;
+        many_run(1, moments[_i], one, &bytes);
+        many_run(threads, moments[_i], more, &same);
+        ck_assert_uint_eq(bytes, same);
+        ck_assert_mem_eq(one, more, bytes);
+    }
+    free(one);
+    free(more);
+}
+END_TEST
+
+/* Gradients that are not finite set found_inf: then nothing is touched, whatever the gradients are. */
+START_TEST(skipped_updates_change_nothing)
+{
+    struct cpu_fixture fixture;
+    if (!set_open(_i, 2, &fixture))
+        return;
+    struct op_call call = lean_call(DTYPE_U8, ELEMENTS);
+    lean_begin(&fixture, &call);
+    lean_update(&fixture, &call, 0);
+    uint16_t *grad = cpu_fixture_operand(&fixture, &call, ADAMW_LEAN_GRAD);
+    union scalar_word *scalars = cpu_fixture_operand(&fixture, &call, ADAMW_LEAN_SCALARS);
+    grad[0] = 0x7f80;
+    grad[ELEMENTS - 1] = 0x7fc0;
+    scalars[SCALAR_FOUND_INF].i = 1;
+    unsigned char *before = malloc(ARENA_BYTES);
+    ck_assert_ptr_nonnull(before);
+    memcpy(before, fixture.image, ARENA_BYTES);
+    cpu_fixture_run(&fixture, &call);
+    ck_assert_mem_eq(before, fixture.image, call.workspace.offset_bytes);
+    free(before);
+    cpu_fixture_close(&fixture);
+}
+END_TEST
+
+/* All-zero blocks stay zero with the least exponent; next to a large value, small second moments keep a code of 1. */
+START_TEST(codes_vanish_only_for_zero)
+{
+    struct cpu_fixture fixture;
+    if (!set_open(_i, 2, &fixture))
+        return;
+    struct op_call call = lean_call(DTYPE_U8, 2 * STATE_BLOCK);
+    lean_begin(&fixture, &call);
+    uint16_t *grad = cpu_fixture_operand(&fixture, &call, ADAMW_LEAN_GRAD);
+    union scalar_word *scalars = cpu_fixture_operand(&fixture, &call, ADAMW_LEAN_SCALARS);
+    for (int32_t i = 0; i < 2 * STATE_BLOCK; i++)
+        grad[i] = i >= STATE_BLOCK ? 0 : top_half(i == 0 ? 1.0f : 0x1p-40f);
+    scalars_fill(scalars, FIRST_STEP);
+    scalars[SCALAR_ADAM_STEP].i = 1;
+    cpu_fixture_run(&fixture, &call);
+    const uint8_t *m = cpu_fixture_operand(&fixture, &call, ADAMW_LEAN_M);
+    const uint8_t *v = cpu_fixture_operand(&fixture, &call, ADAMW_LEAN_V);
+    const int8_t *scales = cpu_fixture_operand(&fixture, &call, ADAMW_LEAN_SCALES);
+    for (int32_t i = 1; i < STATE_BLOCK; i++)
+        ck_assert_uint_eq(v[i], 1);
+    for (int32_t i = STATE_BLOCK; i < 2 * STATE_BLOCK; i++) {
+        ck_assert_uint_eq(m[i], 0);
+        ck_assert_uint_eq(v[i], 0);
+    }
+    ck_assert_int_eq(scales[1], STATE_EXPONENT_MIN);
+    ck_assert_int_eq(scales[3], STATE_EXPONENT_MIN);
+    cpu_fixture_close(&fixture);
+}
+END_TEST
+
+Suite *cpu_lean_suite(void)
+{
+    Suite *suite = suite_create("cpu_lean");
+    TCase *tests = tcase_create("cpu_lean");
+    tcase_add_test(tests, random_bits_are_known);
+    tcase_add_loop_test(tests, updates_have_the_known_bits, 0, SETS);
+    tcase_add_loop_test(tests, gradients_have_the_known_bits, 0, SETS);
+    tcase_add_loop_test(tests, threads_do_not_show, 0, 3);
+    tcase_add_loop_test(tests, skipped_updates_change_nothing, 0, SETS);
+    tcase_add_loop_test(tests, codes_vanish_only_for_zero, 0, SETS);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(cpu_lean)

@@ -1,7 +1,11 @@
-/* opcheck --bench: the time of one op at the shapes of a 124M step, with rates from the op's declared cost.
+/* opcheck --bench: the time of one op at the shapes of a 124M step, beside what the device can do.
  *
- * The best of several runs after one warm-up; at most about a second per op.
+ * Minimum and median of several runs after one warm-up, at most about a second per op.  Rates come from the op's declared
+ * cost.  The roofs are measured on the same device: the fp32 matrix rate by the backend's own peak_flops, the memory rate by
+ * its residual op on three arrays that fit no cache (two read, one written, as in STREAM's Add).  The share is that of the
+ * roof that binds: the larger of FLOPs over the one and bytes over the other.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,25 +13,89 @@
 #include "tests/opcheck/opcheck.h"
 
 #define BENCH_RUNS_MAX 50
+#define BENCH_RUNS_MIN 3
 #define BENCH_NS_MAX 800000000
+#define PEAK_SECONDS 0.5
 
-static double best_seconds(struct device *device, const struct check_case *check)
+struct timing {
+    double least_s, median_s;
+};
+
+static int ascending(const void *a, const void *b)
 {
-    const struct backend_ops *ops = device->backend->ops;
-    int64_t start = clock_monotonic_ns(), best = INT64_MAX;
-    for (int32_t i = 0; i < BENCH_RUNS_MAX && (i < 2 || clock_monotonic_ns() - start < BENCH_NS_MAX); i++) {
-        int64_t before = clock_monotonic_ns();
-        if (ops->run(device->backend, 0, &check->call, 1) != GT_OK || ops->sync(device->backend, 0) != GT_OK)
-            return 0.0;
-        int64_t elapsed = clock_monotonic_ns() - before;
-        best = i > 0 && elapsed < best ? elapsed : best;
-    }
-    return (double)best * 1e-9;
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
 }
 
-void bench_run(struct device *device, enum op_kind kind, enum dtype dtype)
+static bool timed(struct device *device, const struct op_call *call, struct timing *out)
+{
+    const struct backend_ops *ops = device->backend->ops;
+    int64_t elapsed_ns[BENCH_RUNS_MAX], start = 0;
+    int32_t runs = 0;
+    for (int32_t i = -1; i < BENCH_RUNS_MAX; i++) { /* the first one warms up */
+        int64_t before = clock_monotonic_ns();
+        if (ops->run(device->backend, 0, call, 1) != GT_OK || ops->sync(device->backend, 0) != GT_OK)
+            return false;
+        int64_t after = clock_monotonic_ns();
+        if (i < 0)
+            start = after;
+        else
+            elapsed_ns[runs++] = after - before;
+        if (runs >= BENCH_RUNS_MIN && after - start > BENCH_NS_MAX)
+            break;
+    }
+    qsort(elapsed_ns, (size_t)runs, sizeof elapsed_ns[0], ascending);
+    out->least_s = (double)elapsed_ns[0] * 1e-9;
+    out->median_s = (double)elapsed_ns[runs / 2] * 1e-9;
+    return true;
+}
+
+static double triad_rate(struct device *device)
+{
+    struct op_call call = {.kind = OP_RESIDUAL};
+    struct timing timing;
+    for (int32_t slot = 0; slot < RESIDUAL_OPERANDS; slot++) {
+        struct operand *operand = &call.operand[slot];
+        *operand = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2};
+        operand->dims[0] = (int64_t)(BENCH_TRIAD_BYTES / sizeof(float) / 1024);
+        operand->dims[1] = 1024;
+        operand->at = (struct address){.space = SPACE_DEVICE, .offset_bytes = (uint64_t)slot * BENCH_TRIAD_BYTES};
+        struct op_call fill = {.kind = OP_FILL};
+        fill.operand[FILL_Y] = *operand;
+        if (device->backend->ops->run(device->backend, 0, &fill, 1) != GT_OK)
+            return 0.0;
+    }
+    return device_supports(device, &call) && timed(device, &call, &timing) ? op_bytes(&call) / timing.least_s : 0.0;
+}
+
+void bench_roofs(struct device *device, struct roofs *out)
+{
+    struct address scratch = {.space = SPACE_DEVICE};
+    const struct backend_ops *ops = device->backend->ops;
+    *out = (struct roofs){.bytes = triad_rate(device)};
+    if (ops->peak_flops == NULL ||
+        ops->peak_flops(device->backend, DTYPE_F32, scratch, 3 * BENCH_TRIAD_BYTES, PEAK_SECONDS, &out->flops) != GT_OK)
+        out->flops = 0.0;
+    printf("%s: %s; fp32 matrix rate %.1f GFLOP/s, memory rate %.1f GB/s (two read, one written)\n", ops->name,
+           device->info.device, out->flops * 1e-9, out->bytes * 1e-9);
+    printf("%-20s %-8s %10s %10s %10s %9s %6s\n", "op", "dtype", "min ms", "median ms", "GFLOP/s", "GB/s", "roof");
+}
+
+static void result_print(const struct op_call *call, enum dtype dtype, const struct timing *timing,
+                         const struct roofs *roofs)
+{
+    double flops = op_flops(call) / timing->least_s, bytes = op_bytes(call) / timing->least_s;
+    double of_matrix = roofs->flops > 0.0 ? flops / roofs->flops : 0.0;
+    double of_memory = roofs->bytes > 0.0 ? bytes / roofs->bytes : 0.0;
+    printf("%-20s %-8s %10.3f %10.3f %10.2f %9.2f %4.0f %% of %s\n", op_declaration(call->kind)->name,
+           dtype_name(dtype), timing->least_s * 1e3, timing->median_s * 1e3, flops * 1e-9, bytes * 1e-9,
+           100.0 * fmax(of_matrix, of_memory), of_matrix > of_memory ? "fp32 matrix" : "memory");
+}
+
+void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, const struct roofs *roofs)
 {
     struct check_case check;
+    struct timing timing;
     double *value[OP_OPERANDS_MAX] = {NULL};
     const struct op_declaration *declaration = op_declaration(kind);
     if (!case_make_bench(kind, dtype, &check) || !device_supports(device, &check.call)) {
@@ -47,12 +115,11 @@ void bench_run(struct device *device, enum op_kind kind, enum dtype dtype)
     inputs_fill(&check, value);
     image_prepare(&check, value, image);
     struct address start = {.space = SPACE_DEVICE};
-    double seconds = 0.0;
-    if (device->backend->ops->upload(device->backend, 0, start, image, check.image_bytes) == GT_OK)
-        seconds = best_seconds(device, &check);
-    printf("%-20s %-8s %10.3f ms %9.2f GFLOP/s %8.2f GB/s\n", declaration->name, dtype_name(dtype), seconds * 1e3,
-           seconds > 0.0 ? op_flops(&check.call) / seconds * 1e-9 : 0.0,
-           seconds > 0.0 ? op_bytes(&check.call) / seconds * 1e-9 : 0.0);
+    if (device->backend->ops->upload(device->backend, 0, start, image, check.image_bytes) == GT_OK &&
+        timed(device, &check.call, &timing))
+        result_print(&check.call, dtype, &timing, roofs);
+    else
+        printf("%-20s %-8s failed\n", declaration->name, dtype_name(dtype));
     fflush(stdout);
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++)
         free(value[slot]);

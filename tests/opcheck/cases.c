@@ -2,6 +2,8 @@
  *
  * A case is a pure function of (op, dtype, index, seed).  Low indices walk through the listed sizes, the others draw from
  * them; optional operands, transposes, accumulation and kinds change with the index, so that every combination occurs.
+ * The dtype is that of activations.  What a model keeps in fp32 beside them (gains, biases, gradients of parameters,
+ * masters, moments) is fp32 in two cases of three, and of the same dtype in the third.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -10,19 +12,19 @@
 
 #include "tests/opcheck/opcheck.h"
 
-#define CASES_DEFAULT 80
-#define CASES_WIDE 120 /* ops with transposes, heads or padding */
+#define CASES_DEFAULT 100
+#define CASES_WIDE 150 /* ops with transposes, heads or padding */
 
 static const int64_t sizes[] = {1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129};
-static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 80, 96};
+static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 42, 56, 80, 96};
 
 #define COUNT(table) ((int64_t)(sizeof(table) / sizeof(table)[0]))
 
-/* The maker's view of a case: where to draw from, and the dtype of floats. */
+/* The maker's view of a case: where to draw from, the dtype of activations, and that of what a model keeps in fp32. */
 struct maker {
     struct check_case *check;
     struct random random;
-    enum dtype dtype;
+    enum dtype dtype, kept;
     int32_t index;
 };
 
@@ -38,11 +40,16 @@ int64_t random_below(struct random *random, int64_t bound)
     return (int64_t)((uint64_t)random_word(random) * (uint64_t)bound >> 32);
 }
 
+/* The sum of eight uniform numbers of 16 bits, scaled to variance 1: all of one block, and no function of libm, so that a
+ * seed means the same values everywhere. */
 double random_normal(struct random *random)
 {
-    double u = ((double)random_word(random) + 1.0) * 0x1p-32,
-           angle = 6.283185307179586 * (double)random_word(random) * 0x1p-32;
-    return sqrt(-2.0 * log(u)) * cos(angle);
+    struct philox_key key = {{(uint32_t)random->seed, (uint32_t)(random->seed >> 32)}};
+    struct philox_block block = philox4x32_10(key, (struct philox_block){{random->draws++, 0x6e6f726du, 0u, 0u}});
+    int64_t sum = -8 * 0x7fff - 4; /* the mean */
+    for (int i = 0; i < 4; i++)
+        sum += (int64_t)(block.word[i] >> 16) + (int64_t)(block.word[i] & 0xffffu);
+    return (double)sum * (1.2247448713915890 * 0x1p-16); /* sqrt(12 / 8) */
 }
 
 static int64_t size_of(struct maker *maker, int64_t max)
@@ -88,11 +95,12 @@ static void make_embed_forward(struct maker *maker)
 {
     int64_t time = size_of(maker, 65), channels = any_size(maker, 129), samples = 1 + random_below(&maker->random, 3);
     int64_t vocab = maker->index == 30 ? 50257 : maker->index == 31 ? 50304 : 65;
-    channels = vocab > 65 ? 17 : channels;
+    channels = vocab > 65 ? 17 : maker->index % 50 == 49 ? 768 : channels;
     attrs(maker)->time = (int32_t)time;
     tensor(maker, EMBED_FORWARD_IDS, DTYPE_I32, samples * time, 0);
     tensor(maker, EMBED_FORWARD_WTE, maker->dtype, vocab, channels);
-    tensor(maker, EMBED_FORWARD_WPE, maker->dtype, time + random_below(&maker->random, 9), channels);
+    tensor(maker, EMBED_FORWARD_WPE, maker->index % 5 == 4 ? DTYPE_F32 : maker->dtype,
+           time + random_below(&maker->random, 9), channels);
     scalars(maker, EMBED_FORWARD_SCALARS);
 }
 
@@ -100,14 +108,14 @@ static void make_embed_backward(struct maker *maker)
 {
     int64_t time = size_of(maker, 65), channels = any_size(maker, 65), samples = 1 + random_below(&maker->random, 4);
     int64_t vocab = maker->index == 30 ? 50257 : 33, rows = samples * time;
-    channels = vocab > 65 ? 7 : channels;
+    channels = vocab > 65 ? 7 : maker->index % 50 == 49 ? 768 : channels;
     attrs(maker)->time = (int32_t)time;
     tensor(maker, EMBED_BACKWARD_DY, maker->dtype, rows, channels);
     tensor(maker, EMBED_BACKWARD_IDS, DTYPE_I32, rows, 0);
     tensor(maker, EMBED_BACKWARD_ORDER, DTYPE_I32, rows, 0);
     tensor(maker, EMBED_BACKWARD_STARTS, DTYPE_I32, (rows < vocab ? rows : vocab) + 2, 0);
-    tensor(maker, EMBED_BACKWARD_DWTE, maker->dtype, vocab, channels);
-    tensor(maker, EMBED_BACKWARD_DWPE, maker->dtype, time + random_below(&maker->random, 4), channels);
+    tensor(maker, EMBED_BACKWARD_DWTE, maker->kept, vocab, channels);
+    tensor(maker, EMBED_BACKWARD_DWPE, maker->kept, time + random_below(&maker->random, 4), channels);
     accumulate_later(maker, maker->index % 2 != 0 ? 1u << EMBED_BACKWARD_DWPE : 0u);
 }
 
@@ -117,9 +125,9 @@ static void make_layernorm_forward(struct maker *maker)
     int64_t rows = any_size(maker, 65), channels = real ? 768 : size_of(maker, 129);
     attrs(maker)->epsilon = 1e-5f;
     tensor(maker, LAYERNORM_FORWARD_X, maker->dtype, rows, channels);
-    tensor(maker, LAYERNORM_FORWARD_GAIN, maker->dtype, channels, 0);
+    tensor(maker, LAYERNORM_FORWARD_GAIN, maker->kept, channels, 0);
     if (maker->index % 3 != 0)
-        tensor(maker, LAYERNORM_FORWARD_BIAS, maker->dtype, channels, 0);
+        tensor(maker, LAYERNORM_FORWARD_BIAS, maker->kept, channels, 0);
 }
 
 static void make_layernorm_backward(struct maker *maker)
@@ -128,11 +136,11 @@ static void make_layernorm_backward(struct maker *maker)
     int64_t rows = any_size(maker, 129), channels = real ? 768 : size_of(maker, 129);
     tensor(maker, LAYERNORM_BACKWARD_DY, maker->dtype, rows, channels);
     tensor(maker, LAYERNORM_BACKWARD_X, maker->dtype, rows, channels);
-    tensor(maker, LAYERNORM_BACKWARD_GAIN, maker->dtype, channels, 0);
+    tensor(maker, LAYERNORM_BACKWARD_GAIN, maker->kept, channels, 0);
     tensor(maker, LAYERNORM_BACKWARD_MEAN, DTYPE_F32, rows, 0);
     tensor(maker, LAYERNORM_BACKWARD_RSTD, DTYPE_F32, rows, 0);
     if (maker->index % 3 != 0)
-        tensor(maker, LAYERNORM_BACKWARD_DBIAS, maker->dtype, channels, 0);
+        tensor(maker, LAYERNORM_BACKWARD_DBIAS, maker->kept, channels, 0);
     uint32_t mask = (uint32_t)(maker->index / 2 % 8) << LAYERNORM_BACKWARD_DX;
     accumulate_later(maker, maker->index % 3 != 0 ? mask : mask & ~(1u << LAYERNORM_BACKWARD_DBIAS));
 }
@@ -140,10 +148,11 @@ static void make_layernorm_backward(struct maker *maker)
 /* Rows, columns and inner size of the real products: LM head, qkv, MLP, kept to few rows. */
 static bool gemm_real(int32_t index, int64_t *m, int64_t *n, int64_t *k)
 {
-    static const int64_t real[][3] = {{2, 50257, 64}, {3, 50304, 64}, {16, 2304, 768}, {8, 768, 3072},
-                                      {768, 65, 64},  {1, 768, 768},  {256, 256, 256}, {64, 50257, 5}};
-    int32_t row = (index - 100) / 2;
-    if (index < 100 || index % 2 != 0 || row >= COUNT(real))
+    static const int64_t real[][3] = {{2, 50257, 64}, {3, 50304, 64}, {4, 2304, 768},  {3, 768, 3072},
+                                      {768, 65, 64},  {1, 768, 768},  {192, 192, 192}, {16, 50257, 5},
+                                      {2304, 4, 768}, {5, 768, 2304}, {3072, 3, 768}};
+    int32_t row = (index - 100) / 4;
+    if (index < 100 || index % 4 != 0 || row >= COUNT(real))
         return false;
     *m = real[row][0];
     *n = real[row][1];
@@ -164,14 +173,18 @@ static void make_gemm(struct maker *maker)
     tensor(maker, GEMM_A, maker->dtype, a->transpose_a ? k : m, a->transpose_a ? m : k);
     tensor(maker, GEMM_B, maker->dtype, a->transpose_b ? n : k, a->transpose_b ? k : n);
     if (maker->index % 3 == 0)
-        tensor(maker, GEMM_BIAS, maker->dtype, n, 0);
+        tensor(maker, GEMM_BIAS, maker->index / 3 % 4 != 0 ? maker->kept : maker->dtype, n, 0);
+    if (maker->index / 3 % 2 != 0) /* weight gradients; the others take the dtype of a and b */
+        tensor(maker, GEMM_D, DTYPE_F32, m, n);
     accumulate_later(maker, maker->index % 3 == 1 ? 1u << GEMM_D : 0u);
 }
 
 static void make_bias_backward(struct maker *maker)
 {
     int64_t rows = size_of(maker, 129) * (maker->index % 20 == 19 ? 9 : 1);
-    tensor(maker, BIAS_BACKWARD_DY, maker->dtype, rows, maker->index % 20 == 18 ? 3072 : any_size(maker, 129));
+    int64_t columns = maker->index % 20 == 18 ? 3072 : any_size(maker, 129);
+    tensor(maker, BIAS_BACKWARD_DY, maker->dtype, rows, columns);
+    tensor(maker, BIAS_BACKWARD_DBIAS, maker->kept, columns, 0);
     accumulate_later(maker, maker->index % 2 != 0 ? 1u << BIAS_BACKWARD_DBIAS : 0u);
 }
 
@@ -196,12 +209,12 @@ static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_w
     static const int32_t heads[][2] = {{1, 1}, {2, 2}, {3, 3}, {4, 2}, {4, 1}, {6, 3}};
     static const float rates[] = {0.0f, 0.1f, 0.5f, 0.0f};
     struct op_attrs *a = attrs(maker);
-    int64_t pair = maker->index % COUNT(heads), samples = 1 + random_below(&maker->random, 2);
+    int64_t pair = maker->index % COUNT(heads), samples = time > 65 ? 1 : 1 + random_below(&maker->random, 2);
     *out_size = head_sizes[maker->index / 2 % COUNT(head_sizes)];
     a->time = (int32_t)time;
     a->heads = heads[pair][0];
     a->kv_heads = heads[pair][1];
-    if (maker->index == 79) { /* one layer of the 124M model, short */
+    if (maker->index / 2 == 39 || maker->index / 2 == 59) { /* one layer of the 124M model, short */
         a->heads = a->kv_heads = 12;
         *out_size = 64;
     }
@@ -236,14 +249,14 @@ static void make_attention_backward(struct maker *maker)
 
 static void make_attention_cached(struct maker *maker)
 {
-    int64_t time = maker->index % 2 != 0 ? 1 : size_of(maker, 33), width = 0, size = 0;
+    int64_t time = maker->index % 2 != 0 ? 1 : maker->index == 78 ? 33 : size_of(maker, 33), width = 0, size = 0;
     int64_t rows = attention_shape(maker, time, &width, &size);
     struct operand *cache = &maker->check->call.operand[ATTENTION_CACHED_CACHE];
     tensor(maker, ATTENTION_CACHED_QKV, maker->dtype, rows, width);
     scalars(maker, ATTENTION_CACHED_SCALARS);
     tensor(maker, ATTENTION_CACHED_CACHE, maker->dtype, 2, rows / time);
     cache->rank = 4;
-    cache->dims[2] = time + random_below(&maker->random, 70);
+    cache->dims[2] = time + (maker->index % 4 == 0 ? 0 : random_below(&maker->random, 70)); /* or: full */
     cache->dims[3] = attrs(maker)->kv_heads * size;
 }
 
@@ -267,15 +280,15 @@ static void make_residual(struct maker *maker)
 
 static void make_cross_entropy(struct maker *maker)
 {
-    static const int64_t wide[] = {50257, 50304, 50257};
+    static const int64_t wide[] = {50257, 50304, 65, 50257, 50304, 50257};
     int64_t rows = any_size(maker, 65), vocab = size_of(maker, 129),
             padding = maker->index % 3 == 0 ? 0 : 1 + maker->index % 31;
     if (vocab == 1 && maker->index > 0)
         vocab = 2; /* one column has loss 0 and gradient 0, whatever it holds: once is enough */
-    if (maker->index >= 77 && maker->index < 80) {
-        rows = 4;
+    if (maker->index >= 77 && maker->index < 77 + COUNT(wide)) {
         vocab = wide[maker->index - 77];
-        padding = 50304 - vocab;
+        rows = vocab > 65 ? 3 : 64;
+        padding = vocab > 65 ? 50304 - vocab : 63;
     }
     attrs(maker)->vocab = (int32_t)vocab;
     attrs(maker)->gradient = maker->index % 4 != 0;
@@ -311,25 +324,118 @@ static void make_adamw(struct maker *maker)
     attrs(maker)->beta2 = maker->index % 2 != 0 ? 0.95f : 0.999f;
     attrs(maker)->epsilon = maker->index % 3 == 0 ? 1e-3f : 1e-8f;
     attrs(maker)->weight_decay = maker->index % 5 == 0 ? 0.0f : 0.1f;
-    for (int32_t slot = 0; slot < ADAMW_OPERANDS; slot++)
-        tensor(maker, slot, slot == ADAMW_GRAD ? maker->dtype : DTYPE_F32, rows, columns);
+    /* Of three: a 16-bit param with its fp32 master (two), and a param on its own; moments are fp32 or 16-bit. */
+    bool master = maker->index % 3 != 0;
+    enum dtype moments = maker->index % 8 < 5 ? DTYPE_F32 : maker->index % 8 == 5 ? maker->dtype : DTYPE_BF16;
+    tensor(maker, ADAMW_GRAD, maker->index % 4 < 2 ? DTYPE_F32 : maker->dtype, rows, columns);
+    tensor(maker, ADAMW_PARAM, master || maker->index % 6 == 0 ? maker->dtype : DTYPE_F32, rows, columns);
+    if (master)
+        tensor(maker, ADAMW_MASTER, DTYPE_F32, rows, columns);
+    tensor(maker, ADAMW_M, moments, rows, columns);
+    tensor(maker, ADAMW_V, moments, rows, columns);
     scalars(maker, ADAMW_SCALARS);
     tensor(maker, ADAMW_CORRECTIONS, DTYPE_F32, 1 + random_below(&maker->random, 40), 2);
 }
 
 static void make_fill(struct maker *maker)
 {
-    attrs(maker)->value = (float)random_normal(&maker->random);
+    attrs(maker)->value = (float)random_normal(&maker->random) * (maker->check->inputs == INPUTS_HUGE ? 1e5f : 1.0f);
+    if (maker->check->inputs == INPUTS_SPECIAL)
+        attrs(maker)->value = -0x1.8p-24f; /* halfway between two values of fp16 */
     tensor(maker, FILL_Y, maker->dtype, size_of(maker, 129), any_size(maker, 129));
 }
 
+/* From the dtype to itself and to the others, and from those to it. */
 static void make_copy(struct maker *maker)
 {
-    tensor(maker, COPY_X, maker->dtype, size_of(maker, 129), maker->index % 4 == 0 ? 0 : any_size(maker, 129));
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    int64_t rows = size_of(maker, 129), columns = maker->index % 4 == 0 ? 0 : any_size(maker, 129);
+    enum dtype other = dtypes[maker->index / 2 % COUNT(dtypes)];
+    bool to_other = maker->index / 6 % 2 != 0;
+    tensor(maker, COPY_X, to_other ? maker->dtype : other, rows, columns);
+    tensor(maker, COPY_Y, to_other ? other : maker->dtype, rows, columns);
     accumulate_later(maker, maker->index % 2 != 0 ? 1u << COPY_Y : 0u);
 }
 
-int32_t cases_count(enum op_kind kind)
+/* Blocks that are whole, short, and one element long; bases that are no multiple of eight and beyond 32 bits. */
+static int64_t lean_elements(struct maker *maker)
+{
+    static const int64_t counts[] = {1, 7, 255, 256, 257, 511, 512, 513, 1000, 4099, 100};
+    static const int64_t bases[] = {0, 3, 8, 1000000005, INT64_C(34359738367), 38597376};
+    attrs(maker)->index_base = bases[maker->index / 2 % COUNT(bases)];
+    return counts[maker->index % COUNT(counts)];
+}
+
+static void make_adamw_lean(struct maker *maker)
+{
+    static const enum dtype moments[] = {DTYPE_U8, DTYPE_BF16, DTYPE_U8, DTYPE_F32};
+    int64_t count = lean_elements(maker);
+    enum dtype moment = moments[maker->index / 3 % COUNT(moments)];
+    attrs(maker)->beta1 = 0.9f;
+    attrs(maker)->beta2 = maker->index % 2 != 0 ? 0.95f : 0.999f;
+    attrs(maker)->epsilon = maker->index % 3 == 0 ? 1e-3f : 1e-8f;
+    attrs(maker)->weight_decay = maker->index % 5 == 0 ? 0.0f : 0.1f;
+    tensor(maker, ADAMW_LEAN_GRAD, maker->index / 12 % 2 != 0 ? DTYPE_F32 : DTYPE_BF16, count, 0);
+    tensor(maker, ADAMW_LEAN_PARAM, DTYPE_BF16, count, 0);
+    tensor(maker, ADAMW_LEAN_M, moment, count, 0);
+    tensor(maker, ADAMW_LEAN_V, moment, count, 0);
+    if (moment == DTYPE_U8)
+        tensor(maker, ADAMW_LEAN_SCALES, DTYPE_U8, 2, state_blocks(count));
+    scalars(maker, ADAMW_LEAN_SCALARS);
+    tensor(maker, ADAMW_LEAN_CORRECTIONS, DTYPE_F32, 1 + random_below(&maker->random, 40), 2);
+}
+
+static void make_gradient_round(struct maker *maker)
+{
+    int64_t count = lean_elements(maker);
+    tensor(maker, GRADIENT_ROUND_X, DTYPE_F32, count, 0);
+    tensor(maker, GRADIENT_ROUND_Y, DTYPE_BF16, count, 0);
+    scalars(maker, GRADIENT_ROUND_SCALARS);
+    accumulate_later(maker, maker->index % 3 != 0 ? 1u << GRADIENT_ROUND_Y : 0u);
+}
+
+static void make_blend(struct maker *maker)
+{
+    int64_t rows = size_of(maker, 129), columns = any_size(maker, 129);
+    attrs(maker)->alpha = maker->index % 2 != 0 ? 3.4445f : -4.775f;
+    attrs(maker)->beta = maker->index % 3 != 0 ? 2.0315f : 1.0f;
+    tensor(maker, BLEND_X, maker->dtype, rows, columns);
+    tensor(maker, BLEND_Z, maker->dtype, rows, columns);
+}
+
+static void make_muon_momentum(struct maker *maker)
+{
+    int64_t count = lean_elements(maker);
+    attrs(maker)->beta1 = 0.95f;
+    tensor(maker, MUON_MOMENTUM_GRAD, maker->index % 2 != 0 ? DTYPE_F32 : DTYPE_BF16, count, 0);
+    tensor(maker, MUON_MOMENTUM_M, maker->index % 3 != 0 ? DTYPE_BF16 : DTYPE_F32, count, 0);
+    scalars(maker, MUON_MOMENTUM_SCALARS);
+}
+
+static void make_muon_normalize(struct maker *maker)
+{
+    int64_t rows = size_of(maker, 129), columns = any_size(maker, 129);
+    tensor(maker, MUON_NORMALIZE_X, DTYPE_F32, rows, columns);
+    tensor(maker, MUON_NORMALIZE_SUM, DTYPE_F32, 1, 0);
+    tensor(maker, MUON_NORMALIZE_Y, maker->dtype, rows, columns);
+}
+
+/* Of three: a 16-bit param with its master, fp32 alone, bf16 alone. */
+static void make_muon_step(struct maker *maker)
+{
+    int64_t count = lean_elements(maker);
+    bool master = maker->index % 3 == 0;
+    attrs(maker)->alpha = 33.3f;
+    attrs(maker)->value = maker->index % 2 != 0 ? 1.0f : 1.7320508f;
+    attrs(maker)->weight_decay = maker->index % 5 == 0 ? 0.0f : 0.1f;
+    tensor(maker, MUON_STEP_O, maker->dtype, count, 0);
+    tensor(maker, MUON_STEP_PARAM, master ? maker->dtype : maker->index % 3 == 1 ? DTYPE_F32 : DTYPE_BF16, count, 0);
+    if (master)
+        tensor(maker, MUON_STEP_MASTER, DTYPE_F32, count, 0);
+    scalars(maker, MUON_STEP_SCALARS);
+}
+
+int32_t cases_count(enum op_kind kind, enum dtype dtype)
 {
     switch (kind) {
     case OP_GEMM:
@@ -337,7 +443,16 @@ int32_t cases_count(enum op_kind kind)
     case OP_ATTENTION_BACKWARD:
     case OP_CROSS_ENTROPY:
     case OP_LAYERNORM_BACKWARD:
+    case OP_ADAMW:
+    case OP_COPY:
         return CASES_WIDE;
+    case OP_LOSS_SUM:
+    case OP_CLIP_FACTOR:
+        return dtype == DTYPE_F32 ? CASES_DEFAULT : 0;
+    case OP_ADAMW_LEAN:
+    case OP_GRADIENT_ROUND:
+    case OP_MUON_MOMENTUM:
+        return dtype == DTYPE_BF16 ? CASES_WIDE : 0; /* their dtypes are their own */
     default:
         return CASES_DEFAULT;
     }
@@ -372,8 +487,9 @@ static bool case_infer(struct check_case *check)
 bool case_make(enum op_kind kind, enum dtype dtype, int32_t index, uint64_t seed, struct check_case *out)
 {
     static const enum case_inputs flavours[] = {INPUTS_NORMAL, INPUTS_INTEGER, INPUTS_NORMAL, INPUTS_LARGE,
-                                                INPUTS_SMALL,  INPUTS_NORMAL,  INPUTS_NORMAL, INPUTS_SPECIAL};
+                                                INPUTS_SMALL,  INPUTS_NORMAL,  INPUTS_HUGE,   INPUTS_SPECIAL};
     struct maker maker = {.check = out, .dtype = dtype, .index = index};
+    maker.kept = index / 2 % 3 != 0 ? DTYPE_F32 : dtype;
     *out = (struct check_case){.call = {.kind = kind}, .index = index};
     out->seed = seed ^ ((uint64_t)kind << 40) ^ ((uint64_t)(uint32_t)index << 20) ^ (uint64_t)dtype;
     out->inputs =
@@ -431,8 +547,8 @@ static void bench_embed(struct maker *maker)
     tensor(maker, EMBED_BACKWARD_IDS, DTYPE_I32, BENCH_ROWS, 0);
     tensor(maker, EMBED_BACKWARD_ORDER, DTYPE_I32, BENCH_ROWS, 0);
     tensor(maker, EMBED_BACKWARD_STARTS, DTYPE_I32, BENCH_ROWS + 2, 0);
-    tensor(maker, EMBED_BACKWARD_DWTE, maker->dtype, BENCH_ROWS, BENCH_CHANNELS);
-    tensor(maker, EMBED_BACKWARD_DWPE, maker->dtype, BENCH_TIME, BENCH_CHANNELS);
+    tensor(maker, EMBED_BACKWARD_DWTE, maker->kept, BENCH_ROWS, BENCH_CHANNELS);
+    tensor(maker, EMBED_BACKWARD_DWPE, maker->kept, BENCH_TIME, BENCH_CHANNELS);
 }
 
 static void bench_cross_entropy(struct maker *maker)
@@ -456,8 +572,9 @@ static void bench_plain(struct maker *maker)
         bool corrections = kind == OP_ADAMW && slot == ADAMW_CORRECTIONS;
         if (!operand->present || operand->dtype == DTYPE_I32 || corrections)
             continue;
-        if (operand->rank == 2)
-            tensor(maker, slot, operand->dtype, BENCH_ROWS, wide ? BENCH_WIDE : BENCH_CHANNELS);
+        if (operand->rank == 2 || kind == OP_COPY)
+            tensor(maker, slot, kind == OP_COPY ? maker->dtype : operand->dtype, BENCH_ROWS,
+                   wide ? BENCH_WIDE : BENCH_CHANNELS);
         else
             tensor(maker, slot, operand->dtype, statistic ? BENCH_ROWS : BENCH_CHANNELS, 0);
     }
@@ -465,9 +582,24 @@ static void bench_plain(struct maker *maker)
         tensor(maker, GEMM_B, maker->dtype, BENCH_CHANNELS, 3 * BENCH_CHANNELS);
 }
 
+/* A matrix of the MLP, with 8-bit moments. */
+static void bench_lean(struct maker *maker)
+{
+    enum op_kind kind = maker->check->call.kind;
+    for (int32_t slot = 0; slot < op_declaration(kind)->operands; slot++) {
+        const struct operand *operand = &maker->check->call.operand[slot];
+        bool fixed = kind == OP_ADAMW_LEAN && (slot == ADAMW_LEAN_CORRECTIONS || slot == ADAMW_LEAN_SCALES);
+        fixed = fixed || (kind == OP_MUON_NORMALIZE && slot == MUON_NORMALIZE_SUM);
+        if (operand->present && !fixed && operand->dtype != DTYPE_I32)
+            tensor(maker, slot, operand->dtype, BENCH_ROWS, BENCH_WIDE);
+    }
+    if (kind == OP_ADAMW_LEAN)
+        tensor(maker, ADAMW_LEAN_SCALES, DTYPE_U8, 2, state_blocks(BENCH_ROWS * BENCH_WIDE));
+}
+
 bool case_make_bench(enum op_kind kind, enum dtype dtype, struct check_case *out)
 {
-    struct maker maker = {.check = out, .dtype = dtype, .index = 1, .random = {.seed = 1}};
+    struct maker maker = {.check = out, .dtype = dtype, .kept = DTYPE_F32, .index = 1, .random = {.seed = 1}};
     *out = (struct check_case){.call = {.kind = kind}, .index = 1, .seed = 1};
     case_shape_make(kind, &maker);
     out->call.attrs.accumulate = 0;
@@ -478,6 +610,8 @@ bool case_make_bench(enum op_kind kind, enum dtype dtype, struct check_case *out
         bench_attention(&maker);
     else if (kind == OP_CROSS_ENTROPY)
         bench_cross_entropy(&maker);
+    else if (kind >= OP_ADAMW_LEAN)
+        bench_lean(&maker);
     else
         bench_plain(&maker);
     return op_infer(&out->call);
@@ -485,7 +619,8 @@ bool case_make_bench(enum op_kind kind, enum dtype dtype, struct check_case *out
 
 void case_text(const struct check_case *check, char text[static OPCHECK_TEXT_MAX])
 {
-    static const char *const names[] = {"normal", "integer", "large", "small", "special"};
+    static const char *const names[] = {"normal", "integer", "large", "small", "huge", "special"};
+    static const char *const dtypes[DTYPE_COUNT] = {"f32", "bf16", "f16", "i32", "u8", "f64"};
     const struct op_declaration *declaration = op_declaration(check->call.kind);
     int used = snprintf(text, OPCHECK_TEXT_MAX, "%s case %" PRId32 " (%s)", declaration->name, check->index,
                         names[check->inputs]);
@@ -493,7 +628,8 @@ void case_text(const struct check_case *check, char text[static OPCHECK_TEXT_MAX
         const struct operand *operand = &check->call.operand[slot];
         if (!operand->present || strcmp(declaration->operand[slot].name, "scalars") == 0)
             continue;
-        used += snprintf(text + used, (size_t)(OPCHECK_TEXT_MAX - used), " %s", declaration->operand[slot].name);
+        used += snprintf(text + used, (size_t)(OPCHECK_TEXT_MAX - used), " %s %s", declaration->operand[slot].name,
+                         dtypes[operand->dtype]);
         for (int32_t i = 0; i < operand->rank; i++)
             used += snprintf(text + used, (size_t)(OPCHECK_TEXT_MAX - used), "%c%" PRId64, i == 0 ? '[' : ',',
                              operand->dims[i]);

@@ -1,6 +1,7 @@
-/* What a case needs on the host: values before the run, the oracle's and the naive results, and three images.
+/* What a case needs on the host: values before the run, the oracle's and the naive results, and images.
  *
- * Test code: memory that cannot be had ends the program.
+ * Values belong to the case, images to one layout of it: a backend's alignment and workspace.  Test code: memory that
+ * cannot be had ends the program.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,12 @@ static double *duplicate(const double *values, size_t count)
     return copy;
 }
 
-void case_data_make(const struct check_case *check, struct case_data *data)
+static bool is_output(const struct check_case *check, int32_t slot)
+{
+    return op_direction(check->call.kind, &check->call.attrs, slot) != OPERAND_IN;
+}
+
+void case_values_make(const struct check_case *check, struct case_data *data)
 {
     *data = (struct case_data){.before = NULL};
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
@@ -37,31 +43,75 @@ void case_data_make(const struct check_case *check, struct case_data *data)
         data->naive[slot] = duplicate(data->initial[slot], count);
         data->ref.value[slot] = duplicate(data->initial[slot], count);
         data->ref.term[slot] = take(count, sizeof(double));
+        data->ref.half_bound[slot] = take(count, sizeof(double));
+        data->ref.half_square[slot] = take(count, sizeof(double));
+        data->ref.drift[slot] = take(count, sizeof(double));
     }
+    ref_run(&check->call, &data->ref);
+    naive_run(&check->call, data->naive, DEFECT_NONE);
+}
+
+/* `image` becomes the image before the run with the outputs in `value` encoded into it. */
+static void outputs_encode(const struct check_case *check, const struct case_data *data, double *const *value,
+                           uint8_t *image)
+{
+    memcpy(image, data->before, check->image_bytes);
+    for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
+        if (value[slot] == NULL || !is_output(check, slot))
+            continue;
+        for (int64_t i = 0, count = operand_elements(&check->call.operand[slot]); i < count; i++)
+            image_encode(check, slot, i, value[slot][i], ENCODE_NEAREST, image);
+    }
+}
+
+void case_images_make(const struct check_case *check, struct case_data *data)
+{
     data->before = take(check->image_bytes, 1);
     data->after = take(check->image_bytes, 1);
     data->naive_image = take(check->image_bytes, 1);
     image_prepare(check, data->initial, data->before);
-    memcpy(data->naive_image, data->before, check->image_bytes);
-    ref_run(&check->call, &data->ref);
-    naive_run(&check->call, data->naive, DEFECT_NONE);
+    outputs_encode(check, data, data->naive, data->naive_image);
+    if (!exact_defined(&check->call))
+        return;
+    data->exact_image = take(check->image_bytes, 1);
+    memcpy(data->exact_image, data->before, check->image_bytes);
+    exact_run(&check->call, data->exact_image);
+}
+
+void case_naive_image(const struct check_case *check, struct case_data *data, enum naive_defect defect)
+{
     for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
-        if (data->naive[slot] == NULL || op_direction(check->call.kind, &check->call.attrs, slot) == OPERAND_IN)
+        size_t count = (size_t)operand_elements(&check->call.operand[slot]);
+        if (data->initial[slot] == NULL)
             continue;
-        for (int64_t i = 0; i < operand_elements(&check->call.operand[slot]); i++)
-            image_encode(check, slot, i, data->naive[slot][i], false, data->naive_image);
+        if (data->scratch[slot] == NULL)
+            data->scratch[slot] = take(count, sizeof(double));
+        memcpy(data->scratch[slot], data->initial[slot], count * sizeof(double));
     }
+    naive_run(&check->call, data->scratch, defect);
+    outputs_encode(check, data, data->scratch, data->after);
+}
+
+void case_images_free(struct case_data *data)
+{
+    free(data->before);
+    free(data->after);
+    free(data->naive_image);
+    free(data->exact_image);
+    data->before = data->after = data->naive_image = data->exact_image = NULL;
 }
 
 void case_data_free(struct case_data *data)
 {
+    case_images_free(data);
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
         free(data->initial[slot]);
         free(data->naive[slot]);
+        free(data->scratch[slot]);
         free(data->ref.value[slot]);
         free(data->ref.term[slot]);
+        free(data->ref.half_bound[slot]);
+        free(data->ref.half_square[slot]);
+        free(data->ref.drift[slot]);
     }
-    free(data->before);
-    free(data->after);
-    free(data->naive_image);
 }

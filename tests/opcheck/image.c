@@ -17,7 +17,8 @@
 
 static bool is_scalars(const struct check_case *check, int32_t slot)
 {
-    return strcmp(op_declaration(check->call.kind)->operand[slot].name, "scalars") == 0;
+    return check->call.operand[slot].dtype == DTYPE_I32 &&
+           strcmp(op_declaration(check->call.kind)->operand[slot].name, "scalars") == 0;
 }
 
 static bool is_output(const struct check_case *check, int32_t slot)
@@ -56,27 +57,22 @@ enum dtype image_dtype(const struct check_case *check, int32_t slot, int64_t i)
 
 double image_rounded(enum dtype dtype, double value)
 {
-    switch (dtype) {
-    case DTYPE_F32:
-        return (double)(float)value;
-    case DTYPE_BF16:
-        return (double)bf16_to_f32(bf16_from_f32((float)value));
-    case DTYPE_F16:
-        return (double)f16_to_f32(f16_from_f32((float)value));
-    default:
-        return value;
-    }
+    bool is_float = dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+    return is_float ? ref_rounded(dtype, value) : value;
 }
 
-/* The 16-bit pattern, cut off towards zero when `truncate`. */
-static uint16_t half_bits(enum dtype dtype, float value, bool truncate)
+/* The 16-bit pattern; cut off towards zero, or kept finite, where a mutant does so. */
+static uint16_t half_bits(enum dtype dtype, float value, enum encoding encoding)
 {
     uint16_t bits = dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
     float back = dtype == DTYPE_BF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-    return truncate && fabsf(back) > fabsf(value) ? (uint16_t)(bits - 1u) : bits;
+    if (encoding == ENCODE_SATURATE)
+        return isinf(back) && isfinite(value) ? (uint16_t)(bits - 1u) : bits;
+    return encoding == ENCODE_TRUNCATE && fabsf(back) > fabsf(value) ? (uint16_t)(bits - 1u) : bits;
 }
 
-void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, bool truncate, uint8_t *image)
+void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, enum encoding encoding,
+                  uint8_t *image)
 {
     const struct operand *operand = &check->call.operand[slot];
     uint8_t *at = image + operand->at.offset_bytes + (size_t)i * dtype_size_bytes(operand->dtype);
@@ -84,11 +80,13 @@ void image_encode(const struct check_case *check, int32_t slot, int64_t i, doubl
     float as_float = (float)value;
     if (dtype == DTYPE_F32) {
         memcpy(at, &as_float, sizeof as_float);
+    } else if (dtype == DTYPE_U8) {
+        *at = (uint8_t)value;
     } else if (dtype == DTYPE_I32) {
         uint32_t word = (uint32_t)(int64_t)value; /* seeds use all 32 bits */
         memcpy(at, &word, sizeof word);
     } else {
-        uint16_t half = half_bits(dtype, as_float, truncate);
+        uint16_t half = half_bits(dtype, as_float, encoding);
         memcpy(at, &half, sizeof half);
     }
 }
@@ -105,6 +103,8 @@ double image_decode(const struct check_case *check, int32_t slot, int64_t i, con
         memcpy(&as_float, at, sizeof as_float);
         return (double)as_float;
     }
+    if (dtype == DTYPE_U8)
+        return (double)*at;
     if (dtype == DTYPE_I32) {
         memcpy(&word, at, sizeof word);
         bool is_seed = is_scalars(check, slot) && (i == SCALAR_SEED_LO || i == SCALAR_SEED_HI);
@@ -126,8 +126,8 @@ void image_prepare(const struct check_case *check, double *const value[OP_OPERAN
             memset(image + operand->at.offset_bytes, NAN_PATTERN, operand_bytes(operand));
             continue;
         }
-        for (int64_t i = 0; i < operand_elements(operand); i++)
-            image_encode(check, slot, i, value[slot][i], false, image);
+        for (int64_t i = 0, count = operand_elements(operand); i < count; i++)
+            image_encode(check, slot, i, value[slot][i], ENCODE_NEAREST, image);
     }
 }
 

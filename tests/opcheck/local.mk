@@ -1,6 +1,15 @@
-# opcheck: every op on every backend against the oracle; ref_selftest: the oracle against finite differences.
+# opcheck: every op on every backend against the oracle, one script for each dtype so that they run side by side, and one
+# for the narrower instruction sets of the cpu; ref_selftest: the oracle against finite differences.
 # The fragment of tests/ref comes before this one.
-check_PROGRAMS += tests/opcheck/opcheck tests/opcheck/ref_selftest
+check_PROGRAMS += tests/opcheck/ref_selftest
+EXTRA_PROGRAMS += tests/opcheck/opcheck
+check_DATA += tests/opcheck/opcheck$(EXEEXT)
+CLEANFILES += tests/opcheck/opcheck$(EXEEXT)
+dist_check_SCRIPTS += \
+	tests/opcheck/opcheck_bfloat16.sh \
+	tests/opcheck/opcheck_float16.sh \
+	tests/opcheck/opcheck_float32.sh \
+	tests/opcheck/opcheck_isa.sh
 EXTRA_DIST += tests/opcheck/bounds.md
 tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/opcheck.c tests/opcheck/opcheck.h \
@@ -12,9 +21,12 @@ tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/inputs.c \
 	tests/opcheck/judge.c \
 	tests/opcheck/mutants.c \
+	tests/opcheck/suite.c \
 	$(ref_sources) $(naive_sources)
+tests_opcheck_opcheck_LDADD = tests/ref/libexact.a $(LDADD)
 tests_opcheck_ref_selftest_SOURCES = \
 	tests/opcheck/ref_selftest.c \
 	tests/opcheck/cases.c \
 	tests/opcheck/image.c \
-	$(ref_sources)
+	$(ref_sources) $(naive_sources)
+tests_opcheck_ref_selftest_LDADD = tests/ref/libexact.a $(LDADD)

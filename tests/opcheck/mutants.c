@@ -1,9 +1,11 @@
-/* Seeded defects: what the judge must catch, at least five per op.
+/* Seeded defects: what the judge must catch, at least five per op and dtype.
  *
  * A mutant is the naive reference with one defect, encoded into an image as a backend would leave it, and judged by the
- * same function.  It counts as caught when one of the op's cases is rejected; the naive reference without a defect passes
- * all of them (opcheck.c runs that control).
+ * same function.  Defects of an op's own are planted once; those of storing a result, once in every output.  A mutant counts
+ * as caught when one of the op's cases is rejected; the naive reference without a defect passes all of them (suite.c runs
+ * that control).
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,31 +13,49 @@
 #include "tests/opcheck/opcheck.h"
 
 #define DEFECTS_MAX 16
+#define MUTANTS_MAX 96
+#define FLOPS_MAX 2e7     /* the small cases are enough, and quick */
+#define DEFECT_SIZE 0.002 /* of DEFECT_SCALE and DEFECT_ONE_ELEMENT */
+#define WHOLE_CALL (-1)
 
-static const enum naive_defect common_defects[] = {DEFECT_SCALE,         DEFECT_ONE_ELEMENT, DEFECT_TAIL,
-                                                   DEFECT_LOW_PRECISION, DEFECT_OVERRUN,     DEFECT_WRITES_INPUT};
+struct mutant {
+    enum naive_defect defect;
+    int32_t slot;          /* the output that it spoils, or WHOLE_CALL */
+    bool possible, caught; /* possible: in at least one case the output exists and is stored as the defect needs it */
+};
+
+struct brood {
+    struct mutant mutant[MUTANTS_MAX];
+    int32_t count;
+};
+
+/* Planted in every output. */
+static const enum naive_defect output_defects[] = {DEFECT_SCALE,         DEFECT_ONE_ELEMENT, DEFECT_TAIL,
+                                                   DEFECT_LOW_PRECISION, DEFECT_TRUNCATE,    DEFECT_SATURATE};
 
 /* Beside the common ones; the list ends at DEFECT_NONE. */
 static const enum naive_defect own_defects[OP_KIND_COUNT][DEFECTS_MAX] = {
     [OP_EMBED_FORWARD] = {DEFECT_FORGET_BIAS, DEFECT_FORGET_POSITION, DEFECT_WRONG_ROW, DEFECT_SHIFTED},
-    [OP_EMBED_BACKWARD] = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_WRONG_ROW,
-                           DEFECT_PADDING},
+    [OP_EMBED_BACKWARD] = {DEFECT_LAST_TERM, DEFECT_DOUBLE_ROUNDING, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE,
+                           DEFECT_WRONG_ROW, DEFECT_PADDING},
     [OP_LAYERNORM_FORWARD] = {DEFECT_FORGET_BIAS, DEFECT_FORGET_GAIN, DEFECT_UNBIASED_VARIANCE, DEFECT_EPSILON,
                               DEFECT_ONE_PASS, DEFECT_BF16_SUM},
     [OP_LAYERNORM_BACKWARD] = {DEFECT_FORGET_GAIN, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND, DEFECT_IGNORE_ACCUMULATE,
-                               DEFECT_LAST_TERM, DEFECT_BF16_SUM},
-    [OP_GEMM] = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_FORGET_BIAS, DEFECT_SWAPPED},
-    [OP_BIAS_BACKWARD] = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE},
+                               DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_DOUBLE_ROUNDING},
+    [OP_GEMM] = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE,
+                 DEFECT_FORGET_BIAS, DEFECT_SWAPPED},
+    [OP_BIAS_BACKWARD] = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE},
     [OP_GELU_FORWARD] = {DEFECT_WRONG_KIND, DEFECT_APPROXIMATE, DEFECT_SHIFTED, DEFECT_FORGET_SECOND},
     [OP_GELU_BACKWARD] = {DEFECT_WRONG_KIND, DEFECT_FORGET_FIRST, DEFECT_FORGET_SCALE, DEFECT_FORGET_SECOND},
     [OP_ATTENTION_FORWARD] = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD,
                               DEFECT_WRONG_SITE, DEFECT_WRONG_SAMPLE, DEFECT_MASK_BEFORE, DEFECT_LAST_TERM,
-                              DEFECT_BF16_SUM, DEFECT_MASK_INVERTED},
+                              DEFECT_BF16_SUM, DEFECT_MASK_INVERTED, DEFECT_HALF_SCORES},
     [OP_ATTENTION_BACKWARD] = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD,
                                DEFECT_WRONG_SITE, DEFECT_WRONG_SAMPLE, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND,
-                               DEFECT_SWAPPED, DEFECT_BF16_SUM},
+                               DEFECT_SWAPPED, DEFECT_BF16_SUM, DEFECT_HALF_SCORES},
     [OP_ATTENTION_CACHED] = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD,
-                             DEFECT_FORGET_POSITION, DEFECT_WRONG_ROW, DEFECT_LAST_TERM, DEFECT_BF16_SUM},
+                             DEFECT_FORGET_POSITION, DEFECT_WRONG_ROW, DEFECT_LAST_TERM, DEFECT_BF16_SUM,
+                             DEFECT_HALF_SCORES},
     [OP_DROPOUT] = {DEFECT_FORGET_SCALE, DEFECT_WRONG_SITE, DEFECT_WRONG_SAMPLE, DEFECT_MASK_INVERTED, DEFECT_SHIFTED},
     [OP_RESIDUAL] = {DEFECT_FORGET_BIAS, DEFECT_SWAPPED, DEFECT_SHIFTED},
     [OP_CROSS_ENTROPY] = {DEFECT_PADDING, DEFECT_FORGET_ONE_HOT, DEFECT_FORGET_SCALE, DEFECT_FORGET_SKIP,
@@ -45,9 +65,20 @@ static const enum naive_defect own_defects[OP_KIND_COUNT][DEFECTS_MAX] = {
     [OP_CLIP_FACTOR] = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_WRONG_KIND, DEFECT_FORGET_SCALE, DEFECT_EPSILON,
                         DEFECT_FORGET_LIMIT, DEFECT_FORGET_SKIP, DEFECT_FORGET_STEP},
     [OP_ADAMW] = {DEFECT_FORGET_SCALE, DEFECT_SWAPPED, DEFECT_COUPLED_DECAY, DEFECT_FORGET_CORRECTION, DEFECT_EPSILON,
-                  DEFECT_FORGET_STEP, DEFECT_FORGET_SKIP},
+                  DEFECT_FORGET_STEP, DEFECT_FORGET_SKIP, DEFECT_PARAM_STALE, DEFECT_MASTER_STALE, DEFECT_FROM_PARAM},
     [OP_FILL] = {DEFECT_WRONG_KIND, DEFECT_SHIFTED},
-    [OP_COPY] = {DEFECT_SHIFTED, DEFECT_IGNORE_ACCUMULATE},
+    [OP_COPY] = {DEFECT_SHIFTED, DEFECT_IGNORE_ACCUMULATE, DEFECT_DOUBLE_ROUNDING, DEFECT_ZERO_SIGN},
+    [OP_ADAMW_LEAN] = {DEFECT_FORGET_SCALE, DEFECT_FORGET_CORRECTION, DEFECT_EPSILON, DEFECT_FORGET_STEP,
+                       DEFECT_FORGET_SKIP, DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_CONTRACTED,
+                       DEFECT_EXPONENT, DEFECT_ZERO_CODE, DEFECT_BLOCK_EDGE},
+    [OP_GRADIENT_ROUND] = {DEFECT_IGNORE_ACCUMULATE, DEFECT_FORGET_STEP, DEFECT_SHIFTED, DEFECT_WRONG_STREAM,
+                           DEFECT_NEAREST, DEFECT_WRONG_SAMPLE, DEFECT_DOUBLE_ROUNDING},
+    [OP_BLEND] = {DEFECT_SWAPPED, DEFECT_CONTRACTED, DEFECT_FORGET_SCALE, DEFECT_LAST_TERM},
+    [OP_MUON_MOMENTUM] = {DEFECT_FORGET_SCALE, DEFECT_CONTRACTED, DEFECT_FORGET_FIRST, DEFECT_FORGET_SKIP,
+                          DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_FORGET_STEP},
+    [OP_MUON_NORMALIZE] = {DEFECT_EPSILON, DEFECT_WRONG_KIND, DEFECT_FORGET_SCALE},
+    [OP_MUON_STEP] = {DEFECT_FORGET_LIMIT, DEFECT_FORGET_SCALE, DEFECT_COUPLED_DECAY, DEFECT_FORGET_SKIP,
+                      DEFECT_CONTRACTED, DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_FORGET_STEP},
 };
 
 static const char *defect_name(enum naive_defect defect)
@@ -58,10 +89,18 @@ static const char *defect_name(enum naive_defect defect)
                                         "tail not written",
                                         "result through bf16",
                                         "truncating conversion",
+                                        "overflow saturated",
                                         "writes beyond the end",
                                         "writes an input",
                                         "last term dropped",
                                         "bf16 accumulator",
+                                        "fp16 accumulator",
+                                        "rounded twice",
+                                        "scores in 16 bits",
+                                        "param not written",
+                                        "master not written",
+                                        "update from param",
+                                        "sign of zero lost",
                                         "accumulate ignored",
                                         "bias forgotten",
                                         "gain forgotten",
@@ -90,29 +129,28 @@ static const char *defect_name(enum naive_defect defect)
                                         "mask inverted",
                                         "padding counted or left",
                                         "coupled weight decay",
-                                        "shifted by one"};
+                                        "shifted by one",
+                                        "wrong stream of random bits",
+                                        "rounded to nearest",
+                                        "contracted",
+                                        "exponent off by one",
+                                        "code 0 for a value that is not",
+                                        "block without its last element"};
     _Static_assert(sizeof names / sizeof names[0] == DEFECT_COUNT, "every defect has a name");
     return names[defect];
 }
 
-bool mutant_is_output_defect(enum naive_defect defect)
+static bool is_output(const struct op_call *call, int32_t slot)
 {
-    return defect >= DEFECT_SCALE && defect <= DEFECT_WRITES_INPUT;
+    return call->operand[slot].present && op_direction(call->kind, &call->attrs, slot) != OPERAND_IN;
 }
 
-/* The output that common defects hit, and the range of its elements: for scalars, the word that matters. */
-static int32_t main_output(const struct op_call *call, int64_t *out_first, int64_t *out_count)
+/* The elements of an output that count: of the scalars block, the word that the op computes. */
+static void output_range(const struct op_call *call, int32_t slot, int64_t *out_first, int64_t *out_count)
 {
-    int32_t slot = op_declaration(call->kind)->operands - 1;
-    while (!call->operand[slot].present || op_direction(call->kind, &call->attrs, slot) == OPERAND_IN)
-        slot--;
-    *out_first = 0;
-    *out_count = operand_elements(&call->operand[slot]);
-    if (call->kind == OP_LOSS_SUM || call->kind == OP_CLIP_FACTOR) {
-        *out_first = call->kind == OP_LOSS_SUM ? SCALAR_LOSS_SUM : SCALAR_GRAD_NORM;
-        *out_count = 1;
-    }
-    return slot;
+    bool scalars = call->operand[slot].dtype == DTYPE_I32;
+    *out_first = !scalars ? 0 : call->kind == OP_LOSS_SUM ? SCALAR_LOSS_SUM : SCALAR_GRAD_NORM;
+    *out_count = scalars ? 1 : operand_elements(&call->operand[slot]);
 }
 
 /* Where the first input lies; of an op without one, the band before the output. */
@@ -125,98 +163,190 @@ static size_t first_input(const struct op_call *call, size_t output_start)
     return output_start - 1;
 }
 
-/* What a defect of the first group does to a finished image. */
-static void spoil(const struct check_case *check, enum naive_defect defect, uint8_t *image, const uint8_t *before)
+/* Writes beyond the end of the last output, or into the first input. */
+static void trespass(const struct check_case *check, enum naive_defect defect, uint8_t *image)
 {
-    int64_t first = 0, count = 0;
-    int32_t slot = main_output(&check->call, &first, &count);
+    int32_t slot = op_declaration(check->call.kind)->operands - 1;
+    while (!is_output(&check->call, slot))
+        slot--;
     const struct operand *operand = &check->call.operand[slot];
-    size_t start = operand->at.offset_bytes, size = dtype_size_bytes(operand->dtype);
-    /* One element off by 0.2 % is within the rounding of bf16: there it is off by four units. */
-    double u = dtype_unit_roundoff(image_dtype(check, slot, first));
-    double factor = 1.0 + (defect == DEFECT_ONE_ELEMENT && 8.0 * u > 0.002 ? 8.0 * u : 0.002);
-    for (int64_t i = first; i < first + count; i++) {
-        double y = image_decode(check, slot, i, image);
-        if (defect == DEFECT_SCALE || (defect == DEFECT_ONE_ELEMENT && i == first + count / 2))
-            image_encode(check, slot, i, y * factor, false, image);
-        if (defect == DEFECT_LOW_PRECISION)
-            image_encode(check, slot, i, (double)bf16_to_f32(bf16_from_f32((float)y)), false, image);
-    }
-    if (defect == DEFECT_TAIL)
-        memcpy(image + start + (size_t)(first + count - 1) * size, before + start + (size_t)(first + count - 1) * size,
-               size);
+    size_t start = operand->at.offset_bytes;
     if (defect == DEFECT_OVERRUN)
-        memset(image + start + operand_bytes(operand), 0, size);
-    if (defect == DEFECT_WRITES_INPUT)
+        memset(image + start + operand_bytes(operand), 0, dtype_size_bytes(operand->dtype));
+    else
         image[first_input(&check->call, start)] ^= 1u;
 }
 
-static void mutant_image(const struct check_case *check, struct case_data *data, enum naive_defect defect)
+/* Spoils one output of a finished image. */
+static void spoil(const struct check_case *check, const struct case_data *data, const struct mutant *mutant)
 {
-    enum naive_defect inner = mutant_is_output_defect(defect) ? DEFECT_NONE : defect;
-    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
-        if (data->naive[slot] != NULL)
-            memcpy(data->naive[slot], data->initial[slot],
-                   (size_t)operand_elements(&check->call.operand[slot]) * sizeof(double));
-    }
-    naive_run(&check->call, data->naive, inner);
-    memcpy(data->after, data->before, check->image_bytes);
-    for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
-        if (data->naive[slot] == NULL || op_direction(check->call.kind, &check->call.attrs, slot) == OPERAND_IN)
-            continue;
-        for (int64_t i = 0; i < operand_elements(&check->call.operand[slot]); i++)
-            image_encode(check, slot, i, data->naive[slot][i], defect == DEFECT_TRUNCATE, data->after);
-    }
-    if (mutant_is_output_defect(defect))
-        spoil(check, defect, data->after, data->before);
-}
-
-static bool mutant_caught(enum op_kind kind, enum dtype dtype, uint64_t seed, enum naive_defect defect)
-{
-    for (int32_t index = 0; index < cases_count(kind); index++) {
-        struct check_case check;
-        struct case_data data;
-        struct verdict verdict;
-        if (!case_make(kind, dtype, index, seed, &check))
-            return false;
-        if (op_flops(&check.call) > 4e6)
-            continue; /* the small cases are enough, and quick */
-        image_layout(&check, 0, 64);
-        case_data_make(&check, &data);
-        mutant_image(&check, &data, defect);
-        judge(&check, &data, data.after, &verdict);
-        case_data_free(&data);
-        if (!verdict.passed)
-            return true;
-    }
-    printf("SURVIVED %s %s: %s\n", op_declaration(kind)->name, dtype_name(dtype), defect_name(defect));
-    return false;
-}
-
-/* Whether the op's main output is stored in 16 bits; sums, scalars and moments are not. */
-static bool stores_halves(enum op_kind kind, enum dtype dtype, uint64_t seed)
-{
-    struct check_case check;
     int64_t first = 0, count = 0;
-    if (!case_make(kind, dtype, 1, seed, &check))
-        return false;
-    int32_t slot = main_output(&check.call, &first, &count);
-    return dtype_size_bytes(image_dtype(&check, slot, first)) == 2;
+    output_range(&check->call, mutant->slot, &first, &count);
+    const struct operand *operand = &check->call.operand[mutant->slot];
+    size_t size = dtype_size_bytes(operand->dtype),
+           last = operand->at.offset_bytes + (size_t)(first + count - 1) * size;
+    /* One element off by 0.2 % is within the rounding of bf16: there it is off by four units. */
+    double u = dtype_unit_roundoff(image_dtype(check, mutant->slot, first)), part = DEFECT_SIZE;
+    enum encoding encoding = mutant->defect == DEFECT_TRUNCATE   ? ENCODE_TRUNCATE
+                             : mutant->defect == DEFECT_SATURATE ? ENCODE_SATURATE
+                                                                 : ENCODE_NEAREST;
+    if (mutant->defect == DEFECT_ONE_ELEMENT)
+        part = fmax(part, 8.0 * u);
+    for (int64_t i = first; i < first + count; i++) {
+        double y = data->naive[mutant->slot][i];
+        bool hit = mutant->defect == DEFECT_SCALE || (mutant->defect == DEFECT_ONE_ELEMENT && i == first + count / 2);
+        if (hit && operand->dtype == DTYPE_U8)
+            y += y < 255.0 ? 1.0 : -1.0;
+        if (mutant->defect == DEFECT_LOW_PRECISION)
+            y = ref_rounded(DTYPE_BF16, y);
+        image_encode(check, mutant->slot, i, hit ? y * (1.0 + part) : y, encoding, data->after);
+    }
+    if (mutant->defect == DEFECT_TAIL)
+        memcpy(data->after + last, data->before + last, size);
 }
 
-bool mutants_run(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *caught, int32_t *planted)
+/* Whether the defect can be there at all: the output exists in this case, and is stored as the defect needs it. */
+static bool mutant_applies(const struct check_case *check, const struct mutant *mutant)
 {
-    int32_t before = *planted - *caught;
-    for (size_t i = 0; i < sizeof common_defects / sizeof common_defects[0]; i++) {
-        enum naive_defect defect = common_defects[i];
-        if (defect == DEFECT_LOW_PRECISION && dtype != DTYPE_F32 && stores_halves(kind, dtype, seed))
-            defect = DEFECT_TRUNCATE;
-        *caught += mutant_caught(kind, dtype, seed, defect);
-        ++*planted;
+    if (mutant->slot == WHOLE_CALL)
+        return true;
+    if (!is_output(&check->call, mutant->slot))
+        return false;
+    int64_t first = 0, count = 0;
+    output_range(&check->call, mutant->slot, &first, &count);
+    enum dtype dtype = image_dtype(check, mutant->slot, first);
+    if (dtype == DTYPE_U8) /* codes have no precision to lose */
+        return mutant->defect == DEFECT_ONE_ELEMENT || mutant->defect == DEFECT_TAIL;
+    switch (mutant->defect) {
+    case DEFECT_LOW_PRECISION:
+        return dtype == DTYPE_F32;
+    case DEFECT_TRUNCATE:
+        return dtype_size_bytes(dtype) == 2;
+    case DEFECT_SATURATE:
+        return dtype == DTYPE_F16;
+    default:
+        return true;
+    }
+}
+
+static bool mutant_caught(const struct check_case *check, struct case_data *data, const struct mutant *mutant)
+{
+    struct verdict verdict;
+    bool trespasses = mutant->defect == DEFECT_OVERRUN || mutant->defect == DEFECT_WRITES_INPUT;
+    if (mutant->slot != WHOLE_CALL || trespasses)
+        memcpy(data->after, data->naive_image, check->image_bytes);
+    else
+        case_naive_image(check, data, mutant->defect);
+    if (mutant->slot != WHOLE_CALL)
+        spoil(check, data, mutant);
+    if (trespasses)
+        trespass(check, mutant->defect, data->after);
+    judge(check, data, data->after, &verdict);
+    return !verdict.passed;
+}
+
+static void mutant_add(struct brood *brood, enum naive_defect defect, int32_t slot)
+{
+    if (brood->count == MUTANTS_MAX)
+        abort();
+    brood->mutant[brood->count++] = (struct mutant){.defect = defect, .slot = slot};
+}
+
+/* What an op's results can never be in the dtype: these two cannot leave the range of their inputs, and a cache that only
+ * takes up what it is given rounds nothing. */
+static bool output_defect_possible(enum op_kind kind, int32_t slot, enum naive_defect defect, enum dtype dtype)
+{
+    bool half = dtype != DTYPE_F32;
+    if ((defect == DEFECT_TRUNCATE || defect == DEFECT_SATURATE) && kind >= OP_ADAMW_LEAN)
+        return false; /* values of the exact ops are rounded before they are stored */
+    if (defect == DEFECT_SATURATE)
+        return dtype == DTYPE_F16 && kind != OP_GELU_FORWARD && kind != OP_ATTENTION_CACHED;
+    return !(defect == DEFECT_TRUNCATE && half && kind == OP_ATTENTION_CACHED && slot == ATTENTION_CACHED_CACHE);
+}
+
+/* Defects of 16-bit storage need 16 bits; the poor accumulator is one of the dtype. */
+static enum naive_defect own_defect(enum naive_defect defect, enum dtype dtype)
+{
+    bool needs_half = defect == DEFECT_DOUBLE_ROUNDING || defect == DEFECT_HALF_SCORES || defect == DEFECT_FROM_PARAM;
+    if (needs_half && dtype == DTYPE_F32)
+        return DEFECT_NONE;
+    return defect == DEFECT_BF16_SUM && dtype == DTYPE_F16 ? DEFECT_F16_SUM : defect;
+}
+
+static void brood_make(enum op_kind kind, enum dtype dtype, struct brood *brood)
+{
+    const struct op_declaration *declaration = op_declaration(kind);
+    brood->count = 0;
+    mutant_add(brood, DEFECT_OVERRUN, WHOLE_CALL);
+    mutant_add(brood, DEFECT_WRITES_INPUT, WHOLE_CALL);
+    for (int32_t slot = 0; slot < declaration->operands; slot++) {
+        for (size_t i = 0; i < sizeof output_defects / sizeof output_defects[0]; i++) {
+            if (declaration->operand[slot].direction != OPERAND_IN &&
+                output_defect_possible(kind, slot, output_defects[i], dtype))
+                mutant_add(brood, output_defects[i], slot);
+        }
     }
     for (int32_t i = 0; i < DEFECTS_MAX && own_defects[kind][i] != DEFECT_NONE; i++) {
-        *caught += mutant_caught(kind, dtype, seed, own_defects[kind][i]);
-        ++*planted;
+        enum naive_defect defect = own_defect(own_defects[kind][i], dtype);
+        if (defect != DEFECT_NONE)
+            mutant_add(brood, defect, WHOLE_CALL);
     }
-    return *planted - *caught == before;
+}
+
+/* Lets one case judge every mutant that is still at large; returns how many remain so. */
+static int32_t brood_judge(const struct check_case *check, struct brood *brood)
+{
+    struct case_data data;
+    int32_t at_large = 0;
+    case_values_make(check, &data);
+    case_images_make(check, &data);
+    for (int32_t i = 0; i < brood->count; i++) {
+        struct mutant *mutant = &brood->mutant[i];
+        if (!mutant->caught && mutant_applies(check, mutant))
+            mutant->caught = mutant_caught(check, &data, mutant);
+        at_large += mutant->possible && !mutant->caught;
+    }
+    case_data_free(&data);
+    return at_large;
+}
+
+static void survivors_print(enum op_kind kind, enum dtype dtype, const struct brood *brood)
+{
+    const struct op_declaration *declaration = op_declaration(kind);
+    for (int32_t i = 0; i < brood->count; i++) {
+        const struct mutant *mutant = &brood->mutant[i];
+        if (mutant->possible && !mutant->caught)
+            printf("SURVIVED %s %s: %s%s%s\n", declaration->name, dtype_name(dtype), defect_name(mutant->defect),
+                   mutant->slot == WHOLE_CALL ? "" : ", output ",
+                   mutant->slot == WHOLE_CALL ? "" : declaration->operand[mutant->slot].name);
+    }
+}
+
+static bool small_case_make(enum op_kind kind, enum dtype dtype, int32_t index, uint64_t seed, struct check_case *out)
+{
+    return case_make(kind, dtype, index, seed, out) && op_flops(&out->call) <= FLOPS_MAX;
+}
+
+void mutants_run(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *caught, int32_t *planted)
+{
+    struct brood brood;
+    struct check_case check;
+    brood_make(kind, dtype, &brood);
+    for (int32_t index = 0; index < cases_count(kind, dtype); index++) {
+        bool made = small_case_make(kind, dtype, index, seed, &check);
+        for (int32_t i = 0; i < brood.count && made; i++)
+            brood.mutant[i].possible = brood.mutant[i].possible || mutant_applies(&check, &brood.mutant[i]);
+    }
+    for (int32_t index = 0; index < cases_count(kind, dtype); index++) {
+        if (!small_case_make(kind, dtype, index, seed, &check))
+            continue;
+        image_layout(&check, 0, 64);
+        if (brood_judge(&check, &brood) == 0)
+            break;
+    }
+    for (int32_t i = 0; i < brood.count; i++) {
+        *planted += brood.mutant[i].possible;
+        *caught += brood.mutant[i].caught;
+    }
+    survivors_print(kind, dtype, &brood);
 }

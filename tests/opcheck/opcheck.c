@@ -1,8 +1,10 @@
-/* opcheck: runs the cases of every op on every backend of this build and prints one line per op.
+/* opcheck: runs the cases of every op in every dtype on every backend of this build; one line per op, dtype and backend.
  *
- * Options: --seed=N --op=NAME --backend=NAME --dtype=NAME --cases=N --list --bench --support --mutants.  Without options:
- * all fp32 cases on all backends, the control, and the mutants.  The last line is "checks: P passed, F failed, S skipped";
- * a case and a mutant are one check each.  Exit status: 0 passed, 1 failed, 2 bad option.
+ * Options: --seed=N --op=NAME --backend=NAME --dtype=NAME --cases=N --case=N --list --bench --support --mutants.  Without
+ * options: all cases in float32, bfloat16 and float16 on all backends, the control, and the mutants.  --cases=N takes N of
+ * each op's, spread over all; --case=N takes that one; either leaves the mutants out.  The last line is "checks: P passed,
+ * F failed, S skipped"; a case and a mutant are one check each.  Exit status: 0 passed, 1 failed, 2 bad option, 77 the
+ * backend that --support was asked about cannot be opened here.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,28 +14,19 @@
 #include "tests/opcheck/opcheck.h"
 
 #define SEED_DEFAULT 20260117u
-#define FAILURES_SHOWN 5
-#define TRIVIAL_ONE_IN 20
+#define NUMBER_MAX 1000000
+#define ALL_CASES (-1)
 
 enum opcheck_mode { MODE_CHECK, MODE_LIST, MODE_BENCH, MODE_SUPPORT, MODE_MUTANTS };
+
+static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+#define DTYPES_COUNT ((int32_t)(sizeof dtypes / sizeof dtypes[0]))
 
 struct options {
     enum opcheck_mode mode;
     uint64_t seed;
-    int32_t cases_max; /* per op; 0 = all */
-    const char *op, *backend;
-    enum dtype dtype;
-};
-
-struct totals {
-    int64_t passed, failed, skipped;
-    int32_t mutants_caught, mutants_planted;
-};
-
-/* One line per op and implementation. */
-struct line {
-    int32_t cases, failed, trivial, unsupported;
-    double worst_ratio;
+    int32_t cases_max, one_case; /* ALL_CASES where not given */
+    const char *op, *backend, *dtype;
 };
 
 static bool option_value(const char *argument, const char *name, const char **out)
@@ -45,45 +38,44 @@ static bool option_value(const char *argument, const char *name, const char **ou
     return true;
 }
 
+static bool number_parse(const char *text, unsigned long long limit, unsigned long long *out)
+{
+    char *end = NULL;
+    *out = strtoull(text, &end, 0);
+    return end != text && *end == '\0' && *out <= limit;
+}
+
 static bool option_parse(const char *argument, struct options *options)
 {
     static const char *const modes[] = {"", "--list", "--bench", "--support", "--mutants"};
     const char *value = NULL;
-    char *end = NULL;
+    unsigned long long number = 0;
     for (int i = MODE_LIST; i <= MODE_MUTANTS; i++) {
         if (strcmp(argument, modes[i]) == 0) {
             options->mode = (enum opcheck_mode)i;
             return true;
         }
     }
-    if (option_value(argument, "--op", &options->op) || option_value(argument, "--backend", &options->backend))
+    if (option_value(argument, "--op", &options->op) || option_value(argument, "--backend", &options->backend) ||
+        option_value(argument, "--dtype", &options->dtype))
         return true;
-    if (option_value(argument, "--dtype", &value)) {
-        bool known = dtype_from_name(value, &options->dtype);
-        return known && (options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16 || options->dtype == DTYPE_F16);
-    }
-    bool is_seed = option_value(argument, "--seed", &value);
-    if (!is_seed && !option_value(argument, "--cases", &value))
-        return false;
-    unsigned long long number = strtoull(value, &end, 0);
-    if (is_seed)
+    if (option_value(argument, "--seed", &value)) {
+        bool valid = number_parse(value, UINT64_MAX, &number);
         options->seed = number;
-    else
-        options->cases_max = number < 1000000 ? (int32_t)number : 0;
-    return end != value && *end == '\0';
+        return valid;
+    }
+    int32_t *target = option_value(argument, "--cases", &value)  ? &options->cases_max
+                      : option_value(argument, "--case", &value) ? &options->one_case
+                                                                 : NULL;
+    if (target == NULL || !number_parse(value, NUMBER_MAX, &number))
+        return false;
+    *target = (int32_t)number;
+    return true;
 }
 
-static bool options_valid(const struct options *options)
+static bool dtype_selected(const struct options *options, enum dtype dtype)
 {
-    bool op_known = options->op == NULL;
-    for (int kind = 0; kind < OP_KIND_COUNT && !op_known; kind++)
-        op_known = strcmp(op_declaration((enum op_kind)kind)->name, options->op) == 0;
-    if (!op_known)
-        fprintf(stderr, "opcheck: error: no op is named \"%s\" (--list names them)\n", options->op);
-    bool backend_known = options->backend == NULL || backend_find(options->backend) != NULL;
-    if (!backend_known)
-        fprintf(stderr, "opcheck: error: this build has no backend \"%s\"\n", options->backend);
-    return op_known && backend_known;
+    return options->dtype == NULL || strcmp(dtype_name(dtype), options->dtype) == 0;
 }
 
 static bool op_selected(const struct options *options, int kind)
@@ -91,200 +83,214 @@ static bool op_selected(const struct options *options, int kind)
     return options->op == NULL || strcmp(op_declaration((enum op_kind)kind)->name, options->op) == 0;
 }
 
-static int32_t cases_selected(const struct options *options, int kind)
+static bool backend_selected(const struct options *options, const struct backend_ops *ops)
 {
-    int32_t count = cases_count((enum op_kind)kind);
-    return options->cases_max > 0 && options->cases_max < count ? options->cases_max : count;
+    return options->backend == NULL || strcmp(ops->name, options->backend) == 0;
 }
 
-static void failure_print(const struct check_case *check, const char *who, const struct verdict *verdict,
-                          int32_t earlier)
+static bool options_valid(const struct options *options)
 {
-    char text[OPCHECK_TEXT_MAX];
-    if (earlier >= FAILURES_SHOWN)
-        return;
-    case_text(check, text);
-    printf("FAIL %s: %s: %s\n", who, text, verdict->reason);
+    bool op_known = false, dtype_known = false;
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        op_known = op_known || op_selected(options, kind);
+    if (!op_known)
+        fprintf(stderr, "opcheck: error: no op is named \"%s\" (--list names them)\n", options->op);
+    for (int32_t i = 0; i < DTYPES_COUNT; i++)
+        dtype_known = dtype_known || dtype_selected(options, dtypes[i]);
+    if (!dtype_known)
+        fprintf(stderr, "opcheck: error: --dtype is \"%s\", expected float32, bfloat16 or float16\n", options->dtype);
+    bool backend_known = options->backend == NULL || backend_find(options->backend) != NULL;
+    if (!backend_known)
+        fprintf(stderr, "opcheck: error: this build has no backend \"%s\"\n", options->backend);
+    return op_known && dtype_known && backend_known;
 }
 
-/* One case on a device (or, without one, the control: the naive reference's own image). */
-static void case_check(struct device *device, struct check_case *check, struct line *line)
+static struct case_range range_of(const struct options *options, enum op_kind kind, enum dtype dtype)
 {
-    struct case_data data;
-    struct verdict verdict = {.passed = false, .reason = "the backend reported a failure"};
-    if (device != NULL && !device_supports(device, &check->call)) {
-        line->unsupported++;
-        return;
-    }
-    if (device != NULL)
-        device_layout(device, check);
-    else
-        image_layout(check, 0, 64);
-    case_data_make(check, &data);
-    if (device == NULL)
-        judge(check, &data, data.naive_image, &verdict);
-    else if (device_run(device, check, data.before, data.after))
-        judge(check, &data, data.after, &verdict);
-    case_data_free(&data);
-    if (verdict.passed && verdict.trivial) {
-        line->trivial++;
-        return;
-    }
-    line->cases++;
-    line->worst_ratio = verdict.worst_ratio > line->worst_ratio ? verdict.worst_ratio : line->worst_ratio;
-    if (!verdict.passed)
-        failure_print(check, device == NULL ? "control" : device->ops->name, &verdict, line->failed++);
+    int32_t count = cases_count(kind, dtype), wanted = options->cases_max;
+    if (options->one_case != ALL_CASES)
+        return (struct case_range){
+            .first = options->one_case, .step = 1, .end = options->one_case < count ? options->one_case + 1 : 0};
+    bool all = wanted == ALL_CASES || wanted >= count || wanted == 0;
+    return (struct case_range){.step = all ? 1 : (count + wanted - 1) / wanted, .end = count};
 }
 
-static void op_check(const struct options *options, struct device *device, int kind, struct totals *totals)
+static size_t larger(size_t a, size_t b)
 {
-    struct line line = {.cases = 0};
-    for (int32_t index = 0; index < cases_selected(options, kind); index++) {
-        struct check_case check;
-        if (case_make((enum op_kind)kind, options->dtype, index, options->seed, &check)) {
-            case_check(device, &check, &line);
-            continue;
-        }
-        line.cases++; /* op_infer() has logged why */
-        line.failed++;
-    }
-    printf("%-8s %-8s %-20s %4" PRId32 " cases, worst error/bound %.3f", device == NULL ? "control" : device->ops->name,
-           dtype_name(options->dtype), op_declaration((enum op_kind)kind)->name, line.cases, line.worst_ratio);
-    if (line.trivial > 0)
-        printf(", %" PRId32 " trivial ones not counted", line.trivial);
-    if (line.trivial * TRIVIAL_ONE_IN > line.cases && line.cases >= TRIVIAL_ONE_IN)
-        line.failed++;
-    if (line.unsupported > 0)
-        printf(", %" PRId32 " not supported", line.unsupported);
-    printf("%s\n", line.failed > 0 ? "  FAILED" : "");
-    fflush(stdout);
-    totals->passed += line.cases - line.failed;
-    totals->failed += line.failed;
-    totals->skipped += line.unsupported;
+    return a > b ? a : b;
 }
 
-/* The arena must hold the largest image; the backend is opened once without one, to be asked about workspaces. */
-static size_t arena_bytes_needed(const struct options *options, const struct backend_ops *ops)
+static size_t image_bytes_of(const struct device *device, bool made, struct check_case *check)
 {
-    struct device device;
-    size_t needed = 0;
-    if (!device_open(ops, 0, &device))
+    if (!made || !device_supports(device, &check->call))
         return 0;
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        bool bench = options->mode == MODE_BENCH;
-        for (int32_t index = 0; index < (bench ? 1 : cases_selected(options, kind)) && op_selected(options, kind);
-             index++) {
-            struct check_case check;
-            bool made = bench ? case_make_bench((enum op_kind)kind, options->dtype, &check)
-                              : case_make((enum op_kind)kind, options->dtype, index, options->seed, &check);
-            if (!made || !device_supports(&device, &check.call))
-                continue;
-            device_layout(&device, &check);
-            needed = check.image_bytes > needed ? check.image_bytes : needed;
-        }
+    device_layout(device, check);
+    return check->image_bytes;
+}
+
+/* The largest image of what was selected; the backend is opened once without an arena, to be asked about workspaces. */
+static size_t arena_bytes_needed(const struct options *options, const struct device *device)
+{
+    size_t needed = options->mode == MODE_BENCH ? 3 * BENCH_TRIAD_BYTES : 1;
+    struct check_case check;
+    for (int32_t choice = 0; choice < OP_KIND_COUNT * DTYPES_COUNT; choice++) {
+        enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
+        enum dtype dtype = dtypes[choice % DTYPES_COUNT];
+        struct case_range range = range_of(options, kind, dtype);
+        if (!op_selected(options, (int)kind) || !dtype_selected(options, dtype))
+            continue;
+        if (options->mode == MODE_BENCH)
+            needed = larger(needed, image_bytes_of(device, case_make_bench(kind, dtype, &check), &check));
+        for (int32_t i = range.first; i < range.end && options->mode != MODE_BENCH; i += range.step)
+            needed = larger(needed, image_bytes_of(device, case_make(kind, dtype, i, options->seed, &check), &check));
     }
-    device_close(&device);
     return needed;
 }
 
-static void backend_check(const struct options *options, const struct backend_ops *ops, struct totals *totals)
+enum opening { OPENED, NO_DEVICE, NO_ARENA };
+
+static enum opening device_open_sized(const struct options *options, const struct backend_ops *ops, struct device *out)
 {
-    struct device device;
-    size_t needed = arena_bytes_needed(options, ops);
-    if (needed == 0) {
-        printf("%s: nothing of %s runs here\n", ops->name, dtype_name(options->dtype));
-        totals->skipped++;
-        return;
+    struct device asked;
+    if (!device_open(ops, 0, &asked)) {
+        printf("SKIP opcheck_%s: it finds no device here\n", ops->name);
+        return NO_DEVICE;
     }
-    if (!device_open(ops, needed, &device)) {
+    size_t needed = arena_bytes_needed(options, &asked);
+    device_close(&asked);
+    if (!device_open(ops, needed, out)) {
         printf("FAIL %s: cannot be opened with an arena of %zu bytes\n", ops->name, needed);
-        totals->failed++;
-        return;
+        return NO_ARENA;
     }
-    printf("%s: %s; %s\n", ops->name, device.info.device, device.info.detail);
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        if (op_selected(options, kind) && options->mode == MODE_BENCH)
-            bench_run(&device, (enum op_kind)kind, options->dtype);
-        else if (op_selected(options, kind))
-            op_check(options, &device, kind, totals);
-    }
-    device_close(&device);
+    printf("%s: %s; %s\n", ops->name, out->info.device, out->info.detail);
+    return OPENED;
 }
 
-static void mutants_check(const struct options *options, struct totals *totals)
+static void suite_check(const struct options *options, struct suite *suite)
 {
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        if (op_selected(options, kind))
-            mutants_run((enum op_kind)kind, options->dtype, options->seed, &totals->mutants_caught,
-                        &totals->mutants_planted);
+    for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++) {
+        if (!backend_selected(options, *ops) || suite->devices == DEVICES_MAX)
+            continue;
+        enum opening opening = device_open_sized(options, *ops, &suite->device[suite->devices]);
+        suite->devices += opening == OPENED;
+        suite->skipped += opening == NO_DEVICE;
+        suite->failed += opening == NO_ARENA;
     }
-    printf("mutants: caught %" PRId32 " / planted %" PRId32 "\n", totals->mutants_caught, totals->mutants_planted);
-    totals->passed += totals->mutants_caught;
-    totals->failed += totals->mutants_planted - totals->mutants_caught;
+    for (int32_t choice = 0; choice < OP_KIND_COUNT * DTYPES_COUNT; choice++) {
+        enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
+        enum dtype dtype = dtypes[choice % DTYPES_COUNT];
+        if (op_selected(options, (int)kind) && dtype_selected(options, dtype))
+            suite_op(suite, kind, dtype, options->seed, range_of(options, kind, dtype));
+    }
+    for (int32_t i = 0; i < suite->devices; i++)
+        device_close(&suite->device[i]);
+    printf("cases on backends: %" PRId64 "\n", suite->backend_cases);
 }
 
-static void support_print(const struct options *options)
+static void mutants_check(const struct options *options, struct suite *suite)
 {
-    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    int32_t caught = 0, planted = 0;
+    for (int32_t choice = 0; choice < OP_KIND_COUNT * DTYPES_COUNT; choice++) {
+        enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
+        enum dtype dtype = dtypes[choice % DTYPES_COUNT];
+        if (op_selected(options, (int)kind) && dtype_selected(options, dtype))
+            mutants_run(kind, dtype, options->seed, &caught, &planted);
+    }
+    printf("mutants: caught %" PRId32 " / planted %" PRId32 "\n", caught, planted);
+    suite->passed += caught;
+    suite->failed += planted - caught;
+}
+
+static int bench(const struct options *options)
+{
+    int opened = 0;
     for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++) {
         struct device device;
-        if (!device_open(*ops, 0, &device))
+        struct roofs roofs;
+        if (!backend_selected(options, *ops) || device_open_sized(options, *ops, &device) != OPENED)
             continue;
+        opened++;
+        bench_roofs(&device, &roofs);
+        for (int32_t choice = 0; choice < OP_KIND_COUNT * DTYPES_COUNT; choice++) {
+            enum op_kind kind = (enum op_kind)(choice / DTYPES_COUNT);
+            enum dtype dtype = dtypes[choice % DTYPES_COUNT];
+            if (op_selected(options, (int)kind) && dtype_selected(options, dtype) && cases_count(kind, dtype) > 0)
+                bench_run(&device, kind, dtype, &roofs);
+        }
+        device_close(&device);
+    }
+    return opened > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* "yes" for all cases of the op in the dtype, "-" for none, or how many of how many. */
+static void support_print_one(const struct options *options, const struct device *device, enum op_kind kind,
+                              enum dtype dtype)
+{
+    int32_t supported = 0, count = cases_count(kind, dtype);
+    char text[32];
+    for (int32_t index = 0; index < count; index++) {
+        struct check_case check;
+        supported += case_make(kind, dtype, index, options->seed, &check) && device_supports(device, &check.call);
+    }
+    snprintf(text, sizeof text, "%" PRId32 " of %" PRId32, supported, count);
+    printf(" %-10s", supported == 0 ? "-" : supported == count ? "yes" : text);
+}
+
+static int support(const struct options *options)
+{
+    int opened = 0;
+    for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++) {
+        struct device device;
+        if (!backend_selected(options, *ops) || !device_open(*ops, 0, &device))
+            continue;
+        opened++;
+        printf("%-9s %-20s %-10s %-10s %-10s\n", (*ops)->name, "op", "float32", "bfloat16", "float16");
         for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-            printf("%-8s %-20s", (*ops)->name, op_declaration((enum op_kind)kind)->name);
-            for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-                struct check_case check;
-                bool runs = case_make((enum op_kind)kind, dtypes[i], 1, options->seed, &check) &&
-                            device_supports(&device, &check.call);
-                printf(" %s %s", dtype_name(dtypes[i]), runs ? "yes" : "-");
-            }
+            if (!op_selected(options, kind))
+                continue;
+            printf("%-9s %-20s", (*ops)->name, op_declaration((enum op_kind)kind)->name);
+            for (int32_t i = 0; i < DTYPES_COUNT; i++)
+                support_print_one(options, &device, (enum op_kind)kind, dtypes[i]);
             printf("\n");
         }
         device_close(&device);
     }
+    return opened > 0 ? EXIT_SUCCESS : 77;
 }
 
-static void everything(const struct options *options, struct totals *totals)
+static int check(const struct options *options)
 {
-    for (int kind = 0; kind < OP_KIND_COUNT && options->mode == MODE_CHECK; kind++) {
-        if (op_selected(options, kind))
-            op_check(options, NULL, kind, totals);
-    }
-    for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL && options->mode != MODE_MUTANTS;
-         ops++) {
-        if (options->backend == NULL || strcmp((*ops)->name, options->backend) == 0)
-            backend_check(options, *ops, totals);
-    }
-    if (options->mode != MODE_BENCH)
-        mutants_check(options, totals);
+    struct suite suite = {.devices = 0};
+    bool partial = options->cases_max != ALL_CASES || options->one_case != ALL_CASES;
+    printf("opcheck: seed %" PRIu64 ", %s\n", options->seed, options->dtype != NULL ? options->dtype : "all dtypes");
+    if (options->mode != MODE_MUTANTS)
+        suite_check(options, &suite);
+    if (options->mode == MODE_MUTANTS || !partial)
+        mutants_check(options, &suite);
+    printf("checks: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", suite.passed, suite.failed,
+           suite.skipped);
+    return suite.failed > 0 || suite.passed == 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {.mode = MODE_CHECK, .seed = SEED_DEFAULT, .dtype = DTYPE_F32};
-    struct totals totals = {.passed = 0};
+    struct options options = {.mode = MODE_CHECK, .seed = SEED_DEFAULT, .cases_max = ALL_CASES, .one_case = ALL_CASES};
     for (int i = 1; i < argc; i++) {
         if (!option_parse(argv[i], &options)) {
-            fprintf(
-                stderr,
-                "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME] [--dtype=float32|bfloat16|float16] [--cases=N] "
-                "[--list | --bench | --support | --mutants]; found \"%s\"\n",
-                argv[i]);
+            fprintf(stderr,
+                    "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME] [--dtype=float32|bfloat16|float16] "
+                    "[--cases=N | --case=N] [--list | --bench | --support | --mutants]; found \"%s\"\n",
+                    argv[i]);
             return 2;
         }
     }
     if (!options_valid(&options))
         return 2;
-    if (options.mode == MODE_LIST || options.mode == MODE_SUPPORT) {
-        for (int kind = 0; kind < OP_KIND_COUNT && options.mode == MODE_LIST; kind++)
-            printf("%-20s %s\n", op_declaration((enum op_kind)kind)->name, op_declaration((enum op_kind)kind)->text);
-        if (options.mode == MODE_SUPPORT)
-            support_print(&options);
+    for (int kind = 0; kind < OP_KIND_COUNT && options.mode == MODE_LIST; kind++)
+        printf("%-20s %s\n", op_declaration((enum op_kind)kind)->name, op_declaration((enum op_kind)kind)->text);
+    if (options.mode == MODE_LIST)
         return EXIT_SUCCESS;
-    }
-    printf("opcheck: seed %" PRIu64 ", %s\n", options.seed, dtype_name(options.dtype));
-    everything(&options, &totals);
-    printf("checks: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", totals.passed, totals.failed,
-           totals.skipped);
-    return totals.failed > 0 || (options.mode != MODE_BENCH && totals.passed == 0) ? EXIT_FAILURE : EXIT_SUCCESS;
+    if (options.mode == MODE_SUPPORT)
+        return support(&options);
+    return options.mode == MODE_BENCH ? bench(&options) : check(&options);
 }

@@ -12,16 +12,18 @@
 
 #include "backend/backend.h"
 #include "model/op.h"
+#include "tests/ref/exact.h"
 #include "tests/ref/naive.h"
 #include "tests/ref/ref.h"
 
-#define OPCHECK_TEXT_MAX 256
+#define OPCHECK_TEXT_MAX 384
 
 enum case_inputs {
     INPUTS_NORMAL,
     INPUTS_INTEGER, /* small integers: sums of products must come out exactly */
     INPUTS_LARGE,   /* large offsets, scores or norms */
     INPUTS_SMALL,   /* small values, where epsilons matter */
+    INPUTS_HUGE,    /* values near the end of fp16, results beyond it */
     INPUTS_SPECIAL, /* NaN, infinity, found_inf, ignored targets */
     INPUTS_COUNT
 };
@@ -34,13 +36,18 @@ struct check_case {
     size_t image_bytes;
 };
 
-/* What a case holds on the host while it is looked at: doubles, one array per operand. */
+/* What a case holds on the host while it is looked at: doubles, one array per operand, and images of one layout. */
 struct case_data {
     double *initial[OP_OPERANDS_MAX]; /* values before the run, rounded to the operand's dtype */
     double *naive[OP_OPERANDS_MAX];
+    double *scratch[OP_OPERANDS_MAX]; /* for another naive run */
     struct ref_tensors ref;
-    uint8_t *before, *after, *naive_image; /* images */
+    uint8_t *before, *after, *naive_image;
+    uint8_t *exact_image; /* NULL where the call has no bit-exact reference */
 };
+
+/* How a value becomes a 16-bit pattern: as it must, or as two mutants do it. */
+enum encoding { ENCODE_NEAREST, ENCODE_TRUNCATE, ENCODE_SATURATE };
 
 struct verdict {
     bool passed;
@@ -59,8 +66,10 @@ uint32_t random_word(struct random *random);
 int64_t random_below(struct random *random, int64_t bound);
 double random_normal(struct random *random);
 
-/* cases.c: case number `index` of an op in a storage dtype, inferred by op_infer(); false when the shape rule refuses it. */
-int32_t cases_count(enum op_kind kind);
+/* cases.c: case number `index` of an op in a storage dtype, inferred by op_infer(); false when the shape rule refuses it.
+ * The dtype is that of activations; half of the operands that a model keeps in fp32 are so.  An op whose operands are all
+ * fp32 has no cases in another dtype. */
+int32_t cases_count(enum op_kind kind, enum dtype dtype);
 bool case_make(enum op_kind kind, enum dtype dtype, int32_t index, uint64_t seed, struct check_case *out);
 /* The shape of a 124M model's step, for --bench. */
 bool case_make_bench(enum op_kind kind, enum dtype dtype, struct check_case *out);
@@ -72,7 +81,8 @@ void inputs_fill(const struct check_case *check, double *const value[OP_OPERANDS
 /* image.c: addresses, guard bands, encoding. */
 void image_layout(struct check_case *check, size_t workspace_bytes, uint32_t alignment_bytes);
 void image_prepare(const struct check_case *check, double *const value[OP_OPERANDS_MAX], uint8_t *image);
-void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, bool truncate, uint8_t *image);
+void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, enum encoding encoding,
+                  uint8_t *image);
 double image_decode(const struct check_case *check, int32_t slot, int64_t i, const uint8_t *image);
 /* The dtype that element i of an operand is stored in: that of the operand, but for the words of the scalars block. */
 enum dtype image_dtype(const struct check_case *check, int32_t slot, int64_t i);
@@ -81,16 +91,19 @@ double image_rounded(enum dtype dtype, double value);
 /* Every byte outside of outputs and workspace is as before; else false and a reason. */
 bool image_bands_check(const struct check_case *check, const uint8_t *before, const uint8_t *after, char *reason);
 
-/* data.c: allocates, fills, runs oracle and naive reference; aborts without memory. */
-void case_data_make(const struct check_case *check, struct case_data *data);
+/* data.c: values, oracle and naive reference; then images, once the case is laid out.  Aborts without memory. */
+void case_values_make(const struct check_case *check, struct case_data *data);
+void case_images_make(const struct check_case *check, struct case_data *data);
+void case_images_free(struct case_data *data);
 void case_data_free(struct case_data *data);
+/* data->after becomes what the naive reference with a defect, or with something permitted, would leave. */
+void case_naive_image(const struct check_case *check, struct case_data *data, enum naive_defect defect);
 
 /* judge.c */
 void judge(const struct check_case *check, const struct case_data *data, const uint8_t *after, struct verdict *out);
 
-/* mutants.c: plants every defect of `kind`; adds to the counts; prints survivors.  False when one survives. */
-bool mutants_run(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *caught, int32_t *planted);
-bool mutant_is_output_defect(enum naive_defect defect);
+/* mutants.c: plants every defect of `kind`; adds to the counts; prints survivors. */
+void mutants_run(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *caught, int32_t *planted);
 
 /* device.c: one backend, opened, with an arena for the largest case. */
 struct device {
@@ -105,7 +118,24 @@ bool device_supports(const struct device *device, const struct op_call *call);
 void device_layout(const struct device *device, struct check_case *check);
 bool device_run(struct device *device, const struct check_case *check, const uint8_t *before, uint8_t *after);
 
-/* bench.c */
-void bench_run(struct device *device, enum op_kind kind, enum dtype dtype);
+/* suite.c: one op in one dtype on the control, on what is permitted, and on every open device; prints a line for each. */
+#define DEVICES_MAX 8
+struct suite {
+    struct device device[DEVICES_MAX];
+    int32_t devices;
+    int64_t passed, failed, skipped, backend_cases;
+};
+struct case_range {
+    int32_t first, step, end; /* indices first, first + step, ... below end */
+};
+void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t seed, struct case_range range);
+
+/* bench.c: the device's measured roofs, and one op beside them. */
+#define BENCH_TRIAD_BYTES ((size_t)128 << 20) /* of each of the three arrays */
+struct roofs {
+    double flops, bytes; /* per second; 0 = not measured */
+};
+void bench_roofs(struct device *device, struct roofs *out);
+void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, const struct roofs *roofs);
 
 #endif

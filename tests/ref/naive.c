@@ -23,20 +23,18 @@ void naive_run(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
     table[call->kind](call, value, defect);
 }
 
-float naive_at(const double *values, int64_t i)
+float naive_rounded(enum dtype dtype, float value)
 {
-    return (float)values[i];
-}
-
-float naive_add(float sum, float x, enum naive_defect defect)
-{
-    float result = sum + x;
-    return defect == DEFECT_BF16_SUM ? bf16_to_f32(bf16_from_f32(result)) : result;
+    if (dtype == DTYPE_BF16)
+        return bf16_to_f32(bf16_from_f32(value));
+    return dtype == DTYPE_F16 ? f16_to_f32(f16_from_f32(value)) : value;
 }
 
 float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element,
                            enum naive_defect defect)
 {
+    if (dropout_threshold(p) == 0 && defect != DEFECT_MASK_INVERTED)
+        return 1.0f;
     uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI] << 32 | (uint64_t)scalars[SCALAR_SEED_LO];
     int32_t first = (int32_t)scalars[SCALAR_SAMPLE_BASE];
     if (defect == DEFECT_WRONG_SAMPLE)
@@ -54,10 +52,24 @@ float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t
     return defect == DEFECT_FORGET_SCALE ? 1.0f : dropout_scale(p);
 }
 
-static float before(const struct op_call *call, double *const *value, int32_t slot, int64_t i, enum naive_defect defect)
+static bool adds_to(const struct op_call *call, int32_t slot)
 {
-    bool adds = (call->attrs.accumulate >> slot & 1u) != 0 && defect != DEFECT_IGNORE_ACCUMULATE;
-    return adds ? naive_at(value[slot], i) : 0.0f;
+    return op_direction(call->kind, &call->attrs, slot) == OPERAND_INOUT;
+}
+
+float naive_before(const struct op_call *call, double *const *value, int32_t slot, int64_t i, enum naive_defect defect)
+{
+    bool starts_with_old =
+        adds_to(call, slot) && defect != DEFECT_IGNORE_ACCUMULATE && defect != DEFECT_DOUBLE_ROUNDING;
+    return starts_with_old ? naive_at(value[slot], i) : 0.0f;
+}
+
+void naive_store(const struct op_call *call, double *const *value, int32_t slot, int64_t i, float sum,
+                 enum naive_defect defect)
+{
+    if (defect == DEFECT_DOUBLE_ROUNDING && adds_to(call, slot))
+        sum = naive_at(value[slot], i) + naive_rounded(call->operand[slot].dtype, sum);
+    value[slot][i] = (double)sum;
 }
 
 void naive_embed_forward(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
@@ -84,15 +96,15 @@ static void embed_backward_positions(const struct op_call *call, double *const *
     int64_t channels = call->operand[EMBED_BACKWARD_DY].dims[1], time = call->attrs.time;
     int64_t samples = call->operand[EMBED_BACKWARD_DY].dims[0] / time;
     for (int64_t i = 0; i < call->operand[EMBED_BACKWARD_DWPE].dims[0] * channels; i++) {
-        float sum = before(call, value, EMBED_BACKWARD_DWPE, i, defect);
+        float sum = naive_before(call, value, EMBED_BACKWARD_DWPE, i, defect);
         if (i >= time * channels) {
             if (defect != DEFECT_PADDING)
-                value[EMBED_BACKWARD_DWPE][i] = (double)sum;
+                naive_store(call, value, EMBED_BACKWARD_DWPE, i, sum, defect);
             continue;
         }
         for (int64_t b = 0; b < samples; b++)
             sum = naive_add(sum, naive_at(value[EMBED_BACKWARD_DY], b * time * channels + i), defect);
-        value[EMBED_BACKWARD_DWPE][i] = (double)sum;
+        naive_store(call, value, EMBED_BACKWARD_DWPE, i, sum, defect);
     }
 }
 
@@ -103,19 +115,48 @@ void naive_embed_backward(const struct op_call *call, double *const value[OP_OPE
     const double *order = value[EMBED_BACKWARD_ORDER], *starts = value[EMBED_BACKWARD_STARTS] + 1;
     for (int64_t g = 0; g < groups; g++) {
         int64_t first = (int64_t)starts[g], last = (int64_t)starts[g + 1];
-        double *row = value[EMBED_BACKWARD_DWTE] + (int64_t)value[EMBED_BACKWARD_IDS][(int64_t)order[first]] * channels;
+        int64_t row = (int64_t)value[EMBED_BACKWARD_IDS][(int64_t)order[first]] * channels;
         if (defect == DEFECT_LAST_TERM && last > first + 1)
             last--;
         for (int64_t c = 0; c < channels; c++) {
-            float sum = defect == DEFECT_IGNORE_ACCUMULATE ? 0.0f : naive_at(row, c);
+            float sum = naive_before(call, value, EMBED_BACKWARD_DWTE, row + c, defect);
             for (int64_t k = first; k < last; k++) {
                 int64_t n = defect == DEFECT_WRONG_ROW ? k : (int64_t)order[k];
                 sum = naive_add(sum, naive_at(value[EMBED_BACKWARD_DY], n * channels + c), defect);
             }
-            row[c] = (double)sum;
+            naive_store(call, value, EMBED_BACKWARD_DWTE, row + c, sum, defect);
         }
     }
     embed_backward_positions(call, value, defect);
+}
+
+struct product {
+    const double *a, *b;
+    int64_t a_step, b_step, used;
+};
+
+/* Sums of four exact products and the accumulator, cut off after 24 significant bits: the least that matrix units do. */
+static float truncated_sum(const struct product *product, float sum)
+{
+    for (int64_t k = 0; k < product->used; k += 4) {
+        double exact = (double)sum;
+        for (int64_t j = k; j < k + 4 && j < product->used; j++)
+            exact += product->a[j * product->a_step] * product->b[j * product->b_step];
+        sum = (float)exact;
+        if (fabs((double)sum) > fabs(exact))
+            sum = nextafterf(sum, 0.0f);
+    }
+    return sum;
+}
+
+static float product_sum(const struct product *product, float sum, enum naive_defect defect)
+{
+    if (defect == PERMITTED_TRUNCATED_SUM)
+        return truncated_sum(product, sum);
+    for (int64_t k = 0; k < product->used; k++)
+        sum = naive_add(sum, naive_at(product->a, k * product->a_step) * naive_at(product->b, k * product->b_step),
+                        defect);
+    return sum;
 }
 
 void naive_gemm(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
@@ -124,19 +165,21 @@ void naive_gemm(const struct op_call *call, double *const value[OP_OPERANDS_MAX]
     bool transpose_a = call->attrs.transpose_a, transpose_b = call->attrs.transpose_b != flip;
     int64_t rows = call->operand[GEMM_D].dims[0], columns = call->operand[GEMM_D].dims[1];
     int64_t inner = call->operand[GEMM_A].dims[transpose_a ? 0 : 1];
-    int64_t used = defect == DEFECT_LAST_TERM ? inner - 1 : inner;
     bool has_bias = value[GEMM_BIAS] != NULL && defect != DEFECT_FORGET_BIAS;
+    struct product product = {.used = defect == DEFECT_LAST_TERM ? inner - 1 : inner,
+                              .a_step = transpose_a ? rows : 1,
+                              .b_step = transpose_b ? 1 : columns};
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
-            float sum = before(call, value, GEMM_D, i * columns + j, defect);
-            if (has_bias)
-                sum = naive_at(value[GEMM_BIAS], j);
-            for (int64_t k = 0; k < used; k++) {
-                float a = naive_at(value[GEMM_A], transpose_a ? k * rows + i : i * inner + k);
-                float b = naive_at(value[GEMM_B], transpose_b ? j * inner + k : k * columns + j);
-                sum = naive_add(sum, a * b, defect);
-            }
-            value[GEMM_D][i * columns + j] = (double)sum;
+            float bias = has_bias ? naive_at(value[GEMM_BIAS], j) : 0.0f;
+            float sum = has_bias ? bias : naive_before(call, value, GEMM_D, i * columns + j, defect);
+            product.a = value[GEMM_A] + (transpose_a ? i : i * inner);
+            product.b = value[GEMM_B] + (transpose_b ? j * inner : j);
+            if (has_bias && defect == DEFECT_DOUBLE_ROUNDING)
+                sum = bias + naive_rounded(call->operand[GEMM_D].dtype, product_sum(&product, 0.0f, defect));
+            else
+                sum = product_sum(&product, sum, defect);
+            naive_store(call, value, GEMM_D, i * columns + j, sum, defect);
         }
     }
 }
@@ -146,10 +189,10 @@ void naive_bias_backward(const struct op_call *call, double *const value[OP_OPER
     int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
     int64_t used = defect == DEFECT_LAST_TERM ? rows - 1 : rows;
     for (int64_t j = 0; j < columns; j++) {
-        float sum = before(call, value, BIAS_BACKWARD_DBIAS, j, defect);
+        float sum = naive_before(call, value, BIAS_BACKWARD_DBIAS, j, defect);
         for (int64_t i = 0; i < used; i++)
             sum = naive_add(sum, naive_at(value[BIAS_BACKWARD_DY], i * columns + j), defect);
-        value[BIAS_BACKWARD_DBIAS][j] = (double)sum;
+        naive_store(call, value, BIAS_BACKWARD_DBIAS, j, sum, defect);
     }
 }
 
@@ -220,14 +263,25 @@ void naive_clip_factor(const struct op_call *call, double *const value[OP_OPERAN
         scalars[SCALAR_ADAM_STEP] += 1.0;
 }
 
+/* The updated weight goes to the master where there is one, and from it to param. */
+static void adamw_store(double *const *value, int64_t i, float p, enum naive_defect defect)
+{
+    bool has_master = value[ADAMW_MASTER] != NULL;
+    if (has_master && defect != DEFECT_MASTER_STALE)
+        value[ADAMW_MASTER][i] = (double)p;
+    if (!has_master || defect != DEFECT_PARAM_STALE)
+        value[ADAMW_PARAM][i] = (double)p;
+}
+
 static void adamw_element(const struct op_call *call, double *const *value, const double *correction, int64_t i,
                           enum naive_defect defect)
 {
     const double *scalars = value[ADAMW_SCALARS];
+    bool from_master = value[ADAMW_MASTER] != NULL && defect != DEFECT_FROM_PARAM;
     float b1 = call->attrs.beta1, b2 = call->attrs.beta2, decay = call->attrs.weight_decay,
           epsilon = call->attrs.epsilon;
     float rate = (float)scalars[SCALAR_LEARNING_RATE], clip = (float)scalars[SCALAR_CLIP],
-          p = naive_at(value[ADAMW_PARAM], i);
+          p = naive_at(value[from_master ? ADAMW_MASTER : ADAMW_PARAM], i);
     float bc1 = (float)correction[0], bc2 = (float)correction[1];
     float g = naive_at(value[ADAMW_GRAD], i) * (defect == DEFECT_FORGET_SCALE ? 1.0f : clip);
     if (defect == DEFECT_SWAPPED) {
@@ -245,7 +299,7 @@ static void adamw_element(const struct op_call *call, double *const *value, cons
     float denominator = defect == DEFECT_EPSILON ? sqrtf(v / bc2 + epsilon) : sqrtf(v / bc2) + epsilon;
     value[ADAMW_M][i] = (double)m;
     value[ADAMW_V][i] = (double)v;
-    value[ADAMW_PARAM][i] = (double)(p - rate * (m / bc1 / denominator + decay * p));
+    adamw_store(value, i, p - rate * (m / bc1 / denominator + decay * p), defect);
 }
 
 void naive_adamw(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
@@ -271,8 +325,12 @@ void naive_fill(const struct op_call *call, double *const value[OP_OPERANDS_MAX]
 void naive_copy(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
 {
     int64_t count = operand_elements(&call->operand[COPY_Y]);
+    bool adds = adds_to(call, COPY_Y);
     for (int64_t i = 0; i < count; i++) {
         int64_t from = defect == DEFECT_SHIFTED ? (i + 1) % count : i;
-        value[COPY_Y][i] = (double)(before(call, value, COPY_Y, i, defect) + naive_at(value[COPY_X], from));
+        float x = naive_at(value[COPY_X], from);
+        if (defect == DEFECT_ZERO_SIGN)
+            x += 0.0f; /* 0 + -0 is 0: a plain copy adds nothing */
+        naive_store(call, value, COPY_Y, i, adds ? naive_before(call, value, COPY_Y, i, defect) + x : x, defect);
     }
 }

@@ -13,15 +13,23 @@
 /* What can be wrong on purpose.  The first group works on the finished output of any op (mutants.c applies it). */
 enum naive_defect {
     DEFECT_NONE,
-    DEFECT_SCALE,         /* the output is 0.2 % too large */
-    DEFECT_ONE_ELEMENT,   /* one element is 0.2 % too large */
-    DEFECT_TAIL,          /* the last element is not written */
-    DEFECT_LOW_PRECISION, /* the result passes through bf16 (fp32 outputs) */
-    DEFECT_TRUNCATE,      /* the conversion to a 16-bit dtype truncates */
-    DEFECT_OVERRUN,       /* one element is written beyond the end */
-    DEFECT_WRITES_INPUT,  /* an input is changed */
-    DEFECT_LAST_TERM,     /* the last row, key or product of a sum is dropped */
-    DEFECT_BF16_SUM,      /* the accumulator is bf16 */
+    DEFECT_SCALE,           /* the output is 0.2 % too large */
+    DEFECT_ONE_ELEMENT,     /* one element is 0.2 % too large */
+    DEFECT_TAIL,            /* the last element is not written */
+    DEFECT_LOW_PRECISION,   /* the result passes through bf16 (fp32 outputs) */
+    DEFECT_TRUNCATE,        /* the conversion to a 16-bit dtype truncates */
+    DEFECT_SATURATE,        /* what overflows fp16 becomes its largest value instead of infinity */
+    DEFECT_OVERRUN,         /* one element is written beyond the end */
+    DEFECT_WRITES_INPUT,    /* an input is changed */
+    DEFECT_LAST_TERM,       /* the last row, key or product of a sum is dropped */
+    DEFECT_BF16_SUM,        /* the accumulator is bf16 */
+    DEFECT_F16_SUM,         /* the accumulator is fp16 */
+    DEFECT_DOUBLE_ROUNDING, /* a sum is rounded to the output's dtype, then added to the old value and rounded again */
+    DEFECT_HALF_SCORES,     /* attention's scores pass through 16 bits */
+    DEFECT_PARAM_STALE,     /* adamw: param is not written from master */
+    DEFECT_MASTER_STALE,    /* adamw: master is not written */
+    DEFECT_FROM_PARAM,      /* adamw: starts from param instead of master */
+    DEFECT_ZERO_SIGN,       /* -0 becomes 0 */
     DEFECT_IGNORE_ACCUMULATE,
     DEFECT_FORGET_BIAS,
     DEFECT_FORGET_GAIN,
@@ -51,15 +59,44 @@ enum naive_defect {
     DEFECT_PADDING, /* columns beyond vocab count, or rows beyond time are left */
     DEFECT_COUPLED_DECAY,
     DEFECT_SHIFTED,
-    DEFECT_COUNT
+    DEFECT_WRONG_STREAM, /* of stochastic rounding */
+    DEFECT_NEAREST,      /* to nearest instead of stochastically */
+    DEFECT_CONTRACTED,   /* a product and a sum are one instruction */
+    DEFECT_EXPONENT,     /* of a block of codes, off by one */
+    DEFECT_ZERO_CODE,    /* a second moment that is not zero falls to zero */
+    DEFECT_BLOCK_EDGE,   /* a block without its last element */
+    DEFECT_COUNT,
+    /* Not defects: what bounds.md permits beside fp32 arithmetic where operands have 16 bits.  The judge must accept it. */
+    PERMITTED_HALF_FACTORS = DEFECT_COUNT, /* attention's p and ds are rounded before they go into a product */
+    PERMITTED_TRUNCATED_SUM,               /* gemm adds four products at a time and truncates the sum to fp32 */
+    PERMITTED_END
 };
 
 /* `value` as in ref_tensors; OUT and INOUT are written in place.  Aborts when there is no memory for a row. */
 void naive_run(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect);
 
 /* Used by the naive files. */
-float naive_at(const double *values, int64_t i);
-float naive_add(float sum, float x, enum naive_defect defect);
+static inline float naive_at(const double *values, int64_t i)
+{
+    return (float)values[i];
+}
+
+/* `value` through the dtype and back. */
+float naive_rounded(enum dtype dtype, float value);
+
+static inline float naive_add(float sum, float x, enum naive_defect defect)
+{
+    float result = sum + x;
+    if (defect == DEFECT_F16_SUM)
+        return naive_rounded(DTYPE_F16, result);
+    return defect == DEFECT_BF16_SUM ? naive_rounded(DTYPE_BF16, result) : result;
+}
+
+/* What a sum into output `slot` starts from: the old value where it is added to, else 0. */
+float naive_before(const struct op_call *call, double *const *value, int32_t slot, int64_t i, enum naive_defect defect);
+/* Stores a sum that started from naive_before(). */
+void naive_store(const struct op_call *call, double *const *value, int32_t slot, int64_t i, float sum,
+                 enum naive_defect defect);
 float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element,
                            enum naive_defect defect);
 

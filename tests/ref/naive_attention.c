@@ -1,6 +1,7 @@
 /* The naive reference of attention in fp32: whole rows of scores, softmax with the maximum taken off, in order.
  *
- * Defects sit where masks, heads, scales and dropout are applied.
+ * Defects sit where masks, heads, scales and dropout are applied; so does what is permitted with 16-bit operands, the
+ * rounding of p and ds before a product.
  */
 #include <assert.h>
 #include <math.h>
@@ -11,6 +12,7 @@
 struct geometry {
     int64_t samples, time, heads, kv_heads, size, width, time8;
     float scale;
+    enum dtype dtype; /* of keys and values */
 };
 
 static struct geometry geometry_make(const struct op_call *call, int32_t qkv)
@@ -21,7 +23,14 @@ static struct geometry geometry_make(const struct op_call *call, int32_t qkv)
     g.size = g.width / (g.heads + 2 * g.kv_heads);
     g.scale = call->attrs.softmax_scale;
     g.time8 = (g.time + 7) / 8 * 8;
+    g.dtype = call->operand[call->kind == OP_ATTENTION_CACHED ? ATTENTION_CACHED_CACHE : qkv].dtype;
     return g;
+}
+
+/* A factor as it goes into a product with 16-bit operands. */
+static float product_factor(const struct geometry *g, float factor, enum naive_defect defect)
+{
+    return defect == PERMITTED_HALF_FACTORS ? naive_rounded(g->dtype, factor) : factor;
 }
 
 static int64_t kv_head(const struct geometry *g, int64_t h, enum naive_defect defect)
@@ -51,8 +60,11 @@ static float dot(const double *a, const double *b, int64_t count, enum naive_def
 static void scores(const struct geometry *g, float *s, int64_t keys, const double *q, const double *k, int64_t stride,
                    enum naive_defect defect)
 {
-    for (int64_t j = 0; j < keys; j++)
+    for (int64_t j = 0; j < keys; j++) {
         s[j] = dot(q, k + j * stride, g->size, defect) * (defect == DEFECT_FORGET_SCALE ? 1.0f : g->scale);
+        if (defect == DEFECT_HALF_SCORES)
+            s[j] = naive_rounded(g->dtype, s[j]);
+    }
 }
 
 /* s := exp(s - max) / sum, in place; returns log-sum-exp.  `factor` (or NULL) is the dropout mask. */
@@ -76,7 +88,7 @@ static void weighted(const struct geometry *g, const float *p, int64_t keys, con
     for (int64_t d = 0; d < g->size; d++) {
         float sum = 0.0f;
         for (int64_t j = 0; j < keys; j++)
-            sum = naive_add(sum, p[j] * naive_at(v, j * stride + d), defect);
+            sum = naive_add(sum, product_factor(g, p[j], defect) * naive_at(v, j * stride + d), defect);
         y[d] = (double)sum;
     }
 }
@@ -122,11 +134,12 @@ static void backward_key(const struct geometry *g, double *const *value, int64_t
     int64_t v = k + g->kv_heads * g->size;
     float dp = dot(dy, qkv + v, g->size, DEFECT_NONE) * (defect == DEFECT_FORGET_SECOND ? 1.0f : factor);
     float ds = p * (dp - (defect == DEFECT_FORGET_FIRST ? 0.0f : delta));
-    float k_scale = defect == DEFECT_SWAPPED ? 1.0f : g->scale;
+    float k_scale = defect == DEFECT_SWAPPED ? 1.0f : g->scale, weight = product_factor(g, p * factor, defect);
+    ds = product_factor(g, ds, defect);
     for (int64_t d = 0; d < g->size; d++) {
         out[q + d] = (double)naive_add(naive_at(out, q + d), ds * g->scale * naive_at(qkv, k + d), defect);
         out[k + d] = (double)naive_add(naive_at(out, k + d), ds * k_scale * naive_at(qkv, q + d), defect);
-        out[v + d] = (double)naive_add(naive_at(out, v + d), p * factor * naive_at(dy, d), defect);
+        out[v + d] = (double)naive_add(naive_at(out, v + d), weight * naive_at(dy, d), defect);
     }
 }
 
@@ -161,8 +174,8 @@ static void cache_append(const struct op_call *call, const struct geometry *g, d
     for (int64_t n = 0; n < rows; n++) {
         for (int64_t c = 0; c < 2 * line; c++) {
             int64_t slot = (c / line * g->samples + n / g->time) * capacity + position + n % g->time;
-            value[ATTENTION_CACHED_CACHE][slot * line + c % line] =
-                value[ATTENTION_CACHED_QKV][n * g->width + g->heads * g->size + c];
+            float x = naive_at(value[ATTENTION_CACHED_QKV], n * g->width + g->heads * g->size + c);
+            value[ATTENTION_CACHED_CACHE][slot * line + c % line] = (double)naive_rounded(g->dtype, x);
         }
     }
 }

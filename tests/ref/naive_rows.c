@@ -11,12 +11,6 @@
 #define INV_SQRT_2PI 0.39894228f
 #define GELU_CUBIC 0.044715f
 
-static float before(const struct op_call *call, double *const *value, int32_t slot, int64_t i, enum naive_defect defect)
-{
-    bool adds = (call->attrs.accumulate >> slot & 1u) != 0 && defect != DEFECT_IGNORE_ACCUMULATE;
-    return adds ? naive_at(value[slot], i) : 0.0f;
-}
-
 static float row_variance(const double *x, int64_t channels, float mean, enum naive_defect defect)
 {
     float sum = 0.0f, count = (float)channels;
@@ -71,8 +65,8 @@ static void layernorm_backward_row(const struct op_call *call, double *const *va
         float gain = defect == DEFECT_FORGET_GAIN ? 1.0f : naive_at(value[LAYERNORM_BACKWARD_GAIN], c);
         float xh = (naive_at(value[LAYERNORM_BACKWARD_X], base + c) - mean) * rstd;
         float dx = rstd * (naive_at(value[LAYERNORM_BACKWARD_DY], base + c) * gain - first - xh * second);
-        float old = before(call, value, LAYERNORM_BACKWARD_DX, base + c, defect);
-        value[LAYERNORM_BACKWARD_DX][base + c] = (double)(old + dx);
+        dx += naive_before(call, value, LAYERNORM_BACKWARD_DX, base + c, defect);
+        naive_store(call, value, LAYERNORM_BACKWARD_DX, base + c, dx, defect);
     }
 }
 
@@ -84,8 +78,8 @@ void naive_layernorm_backward(const struct op_call *call, double *const value[OP
         layernorm_backward_row(call, value, n, defect);
     for (int64_t c = 0; c < channels; c++) {
         bool has_bias = value[LAYERNORM_BACKWARD_DBIAS] != NULL;
-        float gain = before(call, value, LAYERNORM_BACKWARD_DGAIN, c, defect);
-        float bias = has_bias ? before(call, value, LAYERNORM_BACKWARD_DBIAS, c, defect) : 0.0f;
+        float gain = naive_before(call, value, LAYERNORM_BACKWARD_DGAIN, c, defect);
+        float bias = has_bias ? naive_before(call, value, LAYERNORM_BACKWARD_DBIAS, c, defect) : 0.0f;
         for (int64_t n = 0; n < (defect == DEFECT_LAST_TERM ? rows - 1 : rows); n++) {
             float dy = naive_at(value[LAYERNORM_BACKWARD_DY], n * channels + c);
             float xh = (naive_at(value[LAYERNORM_BACKWARD_X], n * channels + c) -
@@ -94,9 +88,9 @@ void naive_layernorm_backward(const struct op_call *call, double *const value[OP
             gain = naive_add(gain, dy * xh, defect);
             bias = naive_add(bias, dy, defect);
         }
-        value[LAYERNORM_BACKWARD_DGAIN][c] = (double)gain;
+        naive_store(call, value, LAYERNORM_BACKWARD_DGAIN, c, gain, defect);
         if (has_bias)
-            value[LAYERNORM_BACKWARD_DBIAS][c] = (double)bias;
+            naive_store(call, value, LAYERNORM_BACKWARD_DBIAS, c, bias, defect);
     }
 }
 

@@ -27,6 +27,8 @@ void ref_run(const struct op_call *call, const struct ref_tensors *tensors)
 double ref_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element)
 {
     uint32_t threshold = (uint32_t)floor((double)p * 65536.0 + 0.5);
+    if (threshold == 0)
+        return 1.0; /* every pattern is kept */
     uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI] << 32 | (uint64_t)scalars[SCALAR_SEED_LO];
     struct philox_block counter;
     counter.word[0] = (uint32_t)(element / 8);
@@ -38,6 +40,19 @@ double ref_dropout_factor(const double *scalars, float p, int32_t site, int64_t 
     uint32_t word = block.word[within >> 1];
     uint32_t bits = (within & 1) != 0 ? word >> 16 : word & 0xffffu;
     return bits >= threshold ? 65536.0 / (65536.0 - (double)threshold) : 0.0;
+}
+
+double ref_rounded(enum dtype dtype, double value)
+{
+    float single = (float)value;
+    if (dtype == DTYPE_BF16)
+        return (double)bf16_to_f32(bf16_from_f32(single));
+    return (double)(dtype == DTYPE_F16 ? f16_to_f32(f16_from_f32(single)) : single);
+}
+
+double ref_half_floor(enum dtype dtype)
+{
+    return dtype == DTYPE_F16 ? 0x1p-25 : dtype == DTYPE_BF16 ? 0x1p-134 : 0.0;
 }
 
 /* What output `slot` held before where it is added to, else 0. */
@@ -99,6 +114,17 @@ void ref_embed_backward(const struct op_call *call, const struct ref_tensors *t)
     }
 }
 
+/* Matrix units take 16-bit factors at least GEMM_DEPTH at a time, add them up exactly enough, and truncate the sum to
+ * fp32: half a unit of 2^-23 on average, at every GEMM_DEPTH-th of the partial sums and of the products next to them. */
+#define GEMM_DEPTH 4.0
+static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, int64_t i, double path)
+{
+    if (t->drift[GEMM_D] == NULL || dtype_size_bytes(call->operand[GEMM_A].dtype) != 2)
+        return;
+    t->drift[GEMM_D][i] = 0.5 * 0x1p-23 * path / GEMM_DEPTH;
+    t->half_bound[GEMM_D][i] = 2.0 * t->drift[GEMM_D][i];
+}
+
 void ref_gemm(const struct op_call *call, const struct ref_tensors *t)
 {
     const struct op_attrs *attrs = &call->attrs;
@@ -112,12 +138,14 @@ void ref_gemm(const struct op_call *call, const struct ref_tensors *t)
             double sum = before(call, t, GEMM_D, i * columns + j);
             if (bias != NULL)
                 sum += bias[j];
-            double m = fabs(sum);
+            double m = fabs(sum), path = 0.0;
             for (int64_t k = 0; k < inner; k++) {
                 double product = a[i * a_row + k * a_inner] * b[k * b_inner + j * b_column];
                 sum += product;
                 m += fabs(product);
+                path += fabs(sum) + fabs(product);
             }
+            gemm_drift(call, t, i * columns + j, path);
             t->value[GEMM_D][i * columns + j] = sum;
             t->term[GEMM_D][i * columns + j] = sqrt((double)inner) * m;
         }
@@ -211,7 +239,8 @@ static void adamw_element(const struct op_call *call, const struct ref_tensors *
 {
     const double *scalars = t->value[ADAMW_SCALARS];
     double b1 = (double)call->attrs.beta1, b2 = (double)call->attrs.beta2, rate = scalars[SCALAR_LEARNING_RATE];
-    double g = t->value[ADAMW_GRAD][i] * scalars[SCALAR_CLIP], p = t->value[ADAMW_PARAM][i];
+    const int32_t weight = call->operand[ADAMW_MASTER].present ? ADAMW_MASTER : ADAMW_PARAM;
+    double g = t->value[ADAMW_GRAD][i] * scalars[SCALAR_CLIP], p = t->value[weight][i];
     double m_old = t->value[ADAMW_M][i], v_old = t->value[ADAMW_V][i];
     double m = b1 * m_old + (1.0 - b1) * g, v = b2 * v_old + (1.0 - b2) * g * g;
     double denominator = sqrt(v / correction[1]) + (double)call->attrs.epsilon;
@@ -220,11 +249,13 @@ static void adamw_element(const struct op_call *call, const struct ref_tensors *
     double root_share = (denominator - (double)call->attrs.epsilon) / denominator;
     t->value[ADAMW_M][i] = m;
     t->value[ADAMW_V][i] = v;
-    t->value[ADAMW_PARAM][i] = p - rate * (move + decay);
+    t->value[weight][i] = p - rate * (move + decay);
     t->term[ADAMW_M][i] = m_term;
     t->term[ADAMW_V][i] = sqrt(4.0) * v;
-    t->term[ADAMW_PARAM][i] = fabs(p) + rate * (2.0 * fabs(decay) + m_term / correction[0] / denominator +
-                                                fabs(move) * (0.5 * sqrt(4.0) * root_share + 4.0));
+    t->term[weight][i] = fabs(p) + rate * (2.0 * fabs(decay) + m_term / correction[0] / denominator +
+                                           fabs(move) * (0.5 * sqrt(4.0) * root_share + 4.0));
+    t->value[ADAMW_PARAM][i] = t->value[weight][i];
+    t->term[ADAMW_PARAM][i] = t->term[weight][i];
 }
 
 void ref_adamw(const struct op_call *call, const struct ref_tensors *t)
@@ -233,10 +264,13 @@ void ref_adamw(const struct op_call *call, const struct ref_tensors *t)
     int64_t rows = call->operand[ADAMW_CORRECTIONS].dims[0], step = (int64_t)scalars[SCALAR_ADAM_STEP];
     const double *correction = t->value[ADAMW_CORRECTIONS] + 2 * ((step < rows ? step : rows) - 1);
     for (int64_t i = 0; i < operand_elements(&call->operand[ADAMW_PARAM]); i++) {
-        if (scalars[SCALAR_FOUND_INF] != 0.0)
-            t->term[ADAMW_PARAM][i] = t->term[ADAMW_M][i] = t->term[ADAMW_V][i] = REF_EXACT;
-        else
+        if (scalars[SCALAR_FOUND_INF] == 0.0) {
             adamw_element(call, t, correction, i);
+            continue;
+        }
+        t->term[ADAMW_PARAM][i] = t->term[ADAMW_M][i] = t->term[ADAMW_V][i] = REF_EXACT;
+        if (call->operand[ADAMW_MASTER].present)
+            t->term[ADAMW_MASTER][i] = REF_EXACT;
     }
 }
 

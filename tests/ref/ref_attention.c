@@ -1,6 +1,8 @@
 /* The oracle of attention: one query row at a time, all its scores held, nothing blocked or rescaled.
  *
- * The backward takes lse and y as they are given (rounded), as a backend does.  Terms: tests/opcheck/bounds.md.
+ * The backward takes lse and y as they are given (rounded), as a backend does.  With 16-bit operands a backend may round
+ * the factors of a product with them, p and ds, to the same 16 bits, and nothing else; what that can add to an output is
+ * computed beside it.  Terms: tests/opcheck/bounds.md.
  */
 #include <assert.h>
 #include <math.h>
@@ -12,6 +14,7 @@ struct geometry {
     int64_t samples, time, heads, kv_heads, size, width; /* width of a qkv row */
     double scale;
     int64_t time8;
+    double half_u, half_floor; /* of a factor that is rounded to the dtype of the keys and values; 0 for fp32 */
 };
 
 /* One row's scores: s, the softmax p, the mask factors, and the relative condition of p without its normalisation. */
@@ -29,7 +32,26 @@ static struct geometry geometry_make(const struct op_call *call, int32_t qkv)
     g.size = g.width / (g.heads + 2 * g.kv_heads);
     g.scale = (double)call->attrs.softmax_scale;
     g.time8 = (g.time + 7) / 8 * 8;
+    enum dtype dtype = call->operand[call->kind == OP_ATTENTION_CACHED ? ATTENTION_CACHED_CACHE : qkv].dtype;
+    g.half_u = dtype == DTYPE_F32 ? 0.0 : dtype_unit_roundoff(dtype);
+    g.half_floor = ref_half_floor(dtype);
     return g;
+}
+
+/* Adds one rounded factor's share: `largest` is what it can add, evenly spread. */
+static void half_add(const struct ref_tensors *t, int32_t slot, int64_t i, double largest)
+{
+    if (t->half_bound[slot] == NULL)
+        return;
+    t->half_bound[slot][i] += largest;
+    t->half_square[slot][i] += largest * largest / 3.0;
+}
+
+/* All roundings at their worst and in one direction, or 8 standard deviations of their sum, whichever is less. */
+static void half_close(const struct ref_tensors *t, int32_t slot, int64_t count)
+{
+    for (int64_t i = 0; i < count && t->half_bound[slot] != NULL; i++)
+        t->half_bound[slot][i] = fmin(t->half_bound[slot][i], 8.0 * sqrt(t->half_square[slot][i]));
 }
 
 static struct row row_make(int64_t keys)
@@ -75,9 +97,10 @@ static void row_softmax(struct row *row)
 }
 
 /* y_d = sum p factor v: perturbed scores, the sum itself, and the division by a perturbed sum. */
-static void row_output(const struct geometry *g, const struct row *row, const double *v, int64_t stride, double *y,
-                       double *term)
+static void row_output(const struct geometry *g, const struct row *row, const double *v, int64_t stride,
+                       const struct ref_tensors *t, int32_t slot, int64_t line)
 {
+    double *y = t->value[slot] + line, *term = t->term[slot] + line;
     for (int64_t d = 0; d < g->size; d++) {
         double sum = 0.0, size = 0.0, shaken = 0.0;
         for (int64_t j = 0; j < row->keys; j++) {
@@ -85,6 +108,8 @@ static void row_output(const struct geometry *g, const struct row *row, const do
             sum += part;
             size += fabs(part);
             shaken += fabs(part) * row->relative[j];
+            half_add(t, slot, line + d,
+                     (g->half_u * row->p[j] + g->half_floor) * row->factor[j] * fabs(v[j * stride + d]));
         }
         y[d] = sum;
         term[d] = sqrt((double)row->keys) * size + shaken + fabs(sum) * row->sum_term;
@@ -111,11 +136,11 @@ void ref_attention_forward(const struct op_call *call, const struct ref_tensors 
         row_scores(&g, &row, sample + i * g.width + h * g.size, sample + (g.heads + kv) * g.size, g.width);
         row_softmax(&row);
         row_factors(call, &g, &row, t->value[ATTENTION_FORWARD_SCALARS], b, h, i);
-        row_output(&g, &row, sample + (g.heads + g.kv_heads + kv) * g.size, g.width, t->value[ATTENTION_FORWARD_Y] + y,
-                   t->term[ATTENTION_FORWARD_Y] + y);
+        row_output(&g, &row, sample + (g.heads + g.kv_heads + kv) * g.size, g.width, t, ATTENTION_FORWARD_Y, y);
         t->value[ATTENTION_FORWARD_LSE][index] = row.lse;
         t->term[ATTENTION_FORWARD_LSE][index] = row.lse_term;
     }
+    half_close(t, ATTENTION_FORWARD_Y, operand_elements(&call->operand[ATTENTION_FORWARD_Y]));
     free(row.score);
 }
 
@@ -144,6 +169,8 @@ static void backward_row(const struct geometry *g, const struct ref_tensors *t, 
         }
         double ds = p * (dp - delta) * g->scale;
         double ds_term = p * fabs(g->scale) * (root * (dp_size + delta_size) + fabs(dp - delta) * (shaken + 2.0));
+        double ds_half = g->half_u * fabs(ds) + g->half_floor * fmax(1.0, fabs(g->scale));
+        double p_half = (g->half_u * p + g->half_floor) * row->factor[j];
         for (int64_t d = 0; d < g->size; d++) {
             double weight = p * row->factor[j] * dy[d];
             out[q + d] += ds * qkv[k + d];
@@ -152,6 +179,9 @@ static void backward_row(const struct geometry *g, const struct ref_tensors *t, 
             term[k + d] += queries_root * fabs(ds * qkv[q + d]) + ds_term * fabs(qkv[q + d]);
             out[v + d] += weight;
             term[v + d] += fabs(weight) * (queries_root + shaken);
+            half_add(t, ATTENTION_BACKWARD_DQKV, q + d, ds_half * fabs(qkv[k + d]));
+            half_add(t, ATTENTION_BACKWARD_DQKV, k + d, ds_half * fabs(qkv[q + d]));
+            half_add(t, ATTENTION_BACKWARD_DQKV, v + d, p_half * fabs(dy[d]));
         }
     }
 }
@@ -171,21 +201,23 @@ void ref_attention_backward(const struct op_call *call, const struct ref_tensors
         row_factors(call, &g, &row, t->value[ATTENTION_BACKWARD_SCALARS], b, h, i);
         backward_row(&g, t, &row, b, h, i);
     }
+    half_close(t, ATTENTION_BACKWARD_DQKV, operand_elements(&call->operand[ATTENTION_BACKWARD_DQKV]));
     free(row.score);
 }
 
-/* cache[2, B, capacity, KV D]: appends k and v of the new rows; every other element keeps its bits. */
+/* cache[2, B, capacity, KV D]: appends k and v of the new rows, as a 16-bit dtype stores them; the rest keeps its bits. */
 static void cache_append(const struct op_call *call, const struct geometry *g, const struct ref_tensors *t)
 {
     int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], line = g->kv_heads * g->size;
     int64_t position = (int64_t)t->value[ATTENTION_CACHED_SCALARS][SCALAR_POSITION];
+    enum dtype dtype = call->operand[ATTENTION_CACHED_CACHE].dtype;
     for (int64_t i = 0; i < 2 * g->samples * capacity * line; i++)
         t->term[ATTENTION_CACHED_CACHE][i] = REF_EXACT;
     for (int64_t n = 0; n < g->samples * g->time; n++) {
         for (int64_t c = 0; c < 2 * line; c++) {
             int64_t half = c / line, slot = (half * g->samples + n / g->time) * capacity + position + n % g->time;
-            t->value[ATTENTION_CACHED_CACHE][slot * line + c % line] =
-                t->value[ATTENTION_CACHED_QKV][n * g->width + g->heads * g->size + c];
+            double x = t->value[ATTENTION_CACHED_QKV][n * g->width + g->heads * g->size + c];
+            t->value[ATTENTION_CACHED_CACHE][slot * line + c % line] = dtype == DTYPE_F32 ? x : ref_rounded(dtype, x);
         }
     }
 }
@@ -207,9 +239,8 @@ void ref_attention_cached(const struct op_call *call, const struct ref_tensors *
         row_softmax(&row);
         for (int64_t j = 0; j < row.keys; j++)
             row.factor[j] = 1.0;
-        row_output(&g, &row, k + g.samples * capacity * line, line,
-                   t->value[ATTENTION_CACHED_Y] + (n * g.heads + h) * g.size,
-                   t->term[ATTENTION_CACHED_Y] + (n * g.heads + h) * g.size);
+        row_output(&g, &row, k + g.samples * capacity * line, line, t, ATTENTION_CACHED_Y, (n * g.heads + h) * g.size);
     }
+    half_close(t, ATTENTION_CACHED_Y, operand_elements(&call->operand[ATTENTION_CACHED_Y]));
     free(row.score);
 }

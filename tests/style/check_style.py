@@ -14,6 +14,7 @@ Exit status: 0 nothing found, 1 something found, 2 bad usage.
   format        clang-format finds nothing to change
   comments      each .c and .h file opens with a comment that says what it is
   unfinished    no to-do note without the number of its issue
+  tolerances    no tolerance written by hand in tests/opcheck and tests/ref: bounds are formulas of dtype and K
   paths         no path of one machine
 """
 
@@ -39,6 +40,8 @@ BACKENDS_SEE_FILES = ("model/op.h", "model/ops.def")
 # Headers of vendors and libraries, and the only files that may include them.
 VENDOR = [
     (re.compile(r"^jansson\.h$"), re.compile(r"^(src/base/json\.[ch]|tests/.*)$")),
+    (re.compile(r"^pcre2\.h$"), re.compile(r"^src/data/bpe_split\.c$")),
+    (re.compile(r"^archive(_entry)?\.h$"), re.compile(r"^(src/data/archive_stream\.c|tests/.*)$")),
     (re.compile(r"^(omp|cblas|immintrin|x86intrin|arm_neon|blis|mkl.*)\.h$"), re.compile(r"^backends/cpu/")),
     (re.compile(r"^(cuda.*|cublas.*|cudnn.*|nvrtc.*|nccl.*|curand.*)$"), re.compile(r"^backends/cuda/")),
     (re.compile(r"^(CL/.*|clblast.*|OpenCL/.*)$"), re.compile(r"^backends/opencl/")),
@@ -51,6 +54,11 @@ WARNINGS = ("-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-p
 # Written in pieces, so that this file passes its own check.
 MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9_.])/(?:" + "|".join(("wo" + "rk", "fa" + "rm", "ro" + "ot",
                           "home/[a-z]", "tmp/" + "bash_jobs")) + r")/")
+# A decimal number (powers of two, the unit round-offs, are written in hexadecimal), a comparison with one, a name of one.
+NUMBER = r"(?<![\w.])((?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?)[fFlL]?(?![\w.])"
+COMPARED = re.compile(r"(?:[^<>-][<>]=?\s*%s|%s\s*[<>](?![<>]))" % (NUMBER, NUMBER))
+TOLERANCE = re.compile(r"\b\w*(?:TOL|AGREE|BOUND|SLACK|EPS_MAX)\w*\b[\s=(]+" + NUMBER, re.I)
+TOLERANCE_MAX = 0.1
 UNFINISHED = re.compile(r"\b(?:" + "TO" + "DO|FIX" + "ME|XX" + r"X)\b(?!.*#\d+)")
 
 
@@ -231,9 +239,21 @@ def check_paths(root):
                 yield path, number, "a path of one machine: " + line.strip()[:80]
 
 
+def check_tolerances(root):
+    for path in tree_files(root, ("tests/opcheck", "tests/ref"), (".c", ".h")):
+        patterns = [COMPARED, TOLERANCE]
+        if os.path.basename(path) == "judge.c":
+            patterns.append(re.compile(NUMBER))
+        for number, line in enumerate(without_comments(read_text(root, path)).split("\n"), 1):
+            found = [n for p in patterns for m in p.finditer(line) for n in m.groups() if n]
+            if any(0.0 < float(n) < TOLERANCE_MAX for n in found):
+                yield path, number, "a tolerance by hand; derive it from the dtype's unit round-off: " + line.strip()[:60]
+
+
 CHECKS = {
     "includes": check_includes, "headers": check_headers, "clang": check_clang, "functions": check_functions,
     "format": check_format, "comments": check_comments, "unfinished": check_unfinished, "paths": check_paths,
+    "tolerances": check_tolerances,
 }
 
 

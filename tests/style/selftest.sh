@@ -90,7 +90,7 @@ long_function() {
 }
 
 clean_tree
-for check in includes headers functions comments unfinished paths; do
+for check in includes headers functions comments unfinished paths tolerances; do
     if run_style "$check"; then
         passed=$((passed + 1))
     else
@@ -128,13 +128,18 @@ planted unfinished doc/page.md 'a note in a document' "FIX""ME later"
 planted paths src/base/one.c 'a path of one machine' '/* see /ro''ot/notes */'
 planted paths quickstart 'a path in a script' 'cd /wo''rk/main'
 
+planted tolerances tests/ref/near.c 'a tolerance in a comparison' 'int near(double d)\n{\n    return d <= 1e-5;\n}'
+planted tolerances tests/opcheck/one.c 'a tolerance with a name' '#define GEMM_TOLERANCE 0.02f'
+planted tolerances tests/opcheck/judge.c 'a small number in the judge' 'static const double more = 3e-3;'
+
 # What must not be caught: the longest function allowed, a note with its issue, an include in a comment.
 clean_tree
 {
     long_function 67
     printf '\n/* %s: see issue #12 */\n/*\n#include "plan/two.h"\n*/\n' "TO""DO"
 } >>"$scratch/tree/src/base/one.c"
-if run_style includes,functions,unfinished; then
+printf 'static int near(double d)\n{\n    return d <= 8.0 * 0x1p-24; /* not 1e-5 */\n}\n' >"$scratch/tree/tests/ref/near.c"
+if run_style includes,functions,unfinished,tolerances; then
     passed=$((passed + 1))
 else
     echo "FAIL a legal file was refused:"

@@ -1,0 +1,124 @@
+/* One op in one dtype: every case once, judged on the control, on what is permitted, and on every device.
+ *
+ * The control is the naive reference, the permitted versions are the naive reference with what bounds.md lets a backend
+ * round in 16 bits.  Both must pass, or the rule refuses what is right.  Values are made once per case, and laid out for
+ * each device by its alignment and workspace.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "tests/opcheck/opcheck.h"
+
+#define FAILURES_SHOWN 5
+#define TRIVIAL_ONE_IN 20
+
+/* One line of output per op, dtype and implementation. */
+struct line {
+    const char *name;
+    int32_t cases, failed, trivial, unsupported;
+    double worst_ratio;
+};
+
+static void verdict_count(const struct check_case *check, const struct verdict *verdict, struct line *line)
+{
+    char text[OPCHECK_TEXT_MAX];
+    if (verdict->passed && verdict->trivial) {
+        line->trivial++;
+        return;
+    }
+    line->cases++;
+    line->worst_ratio = verdict->worst_ratio > line->worst_ratio ? verdict->worst_ratio : line->worst_ratio;
+    if (verdict->passed || line->failed++ >= FAILURES_SHOWN)
+        return;
+    case_text(check, text);
+    printf("FAIL %s: %s: %s\n", line->name, text, verdict->reason);
+}
+
+static bool is_permitted(const struct op_call *call, enum naive_defect variant)
+{
+    bool attention =
+        call->kind == OP_ATTENTION_FORWARD || call->kind == OP_ATTENTION_BACKWARD || call->kind == OP_ATTENTION_CACHED;
+    bool half = dtype_size_bytes(call->operand[0].dtype) == 2; /* a, or dy and qkv */
+    return half && (variant == PERMITTED_HALF_FACTORS ? attention : call->kind == OP_GEMM);
+}
+
+static void control_check(struct check_case *check, struct case_data *data, struct line *control,
+                          struct line *permitted)
+{
+    struct verdict verdict;
+    image_layout(check, 0, 64);
+    case_images_make(check, data);
+    judge(check, data, data->naive_image, &verdict);
+    verdict_count(check, &verdict, control);
+    for (int variant = DEFECT_COUNT; variant < PERMITTED_END; variant++) {
+        if (!is_permitted(&check->call, (enum naive_defect)variant))
+            continue;
+        case_naive_image(check, data, (enum naive_defect)variant);
+        judge(check, data, data->after, &verdict);
+        verdict_count(check, &verdict, permitted);
+    }
+    case_images_free(data);
+}
+
+static void device_check(struct device *device, struct check_case *check, struct case_data *data, struct line *line)
+{
+    struct verdict verdict = {.passed = false, .reason = "the backend reported a failure"};
+    if (!device_supports(device, &check->call)) {
+        line->unsupported++;
+        return;
+    }
+    device_layout(device, check);
+    case_images_make(check, data);
+    if (device_run(device, check, data->before, data->after))
+        judge(check, data, data->after, &verdict);
+    verdict_count(check, &verdict, line);
+    case_images_free(data);
+}
+
+/* `whole`: all cases of the op ran, so that the share of trivial ones means something. */
+static void line_close(struct suite *suite, enum op_kind kind, enum dtype dtype, bool whole, struct line *line)
+{
+    if (line->cases + line->trivial + line->unsupported == 0)
+        return;
+    printf("%-9s %-8s %-20s %4" PRId32 " cases, worst error/bound %.3f", line->name, dtype_name(dtype),
+           op_declaration(kind)->name, line->cases, line->worst_ratio);
+    if (line->trivial > 0)
+        printf(", %" PRId32 " trivial ones not counted", line->trivial);
+    if (whole && line->trivial * TRIVIAL_ONE_IN > line->cases)
+        line->failed++;
+    if (line->unsupported > 0)
+        printf(", %" PRId32 " not supported", line->unsupported);
+    printf("%s\n", line->failed > 0 ? "  FAILED" : "");
+    fflush(stdout);
+    suite->passed += line->cases > line->failed ? line->cases - line->failed : 0;
+    suite->failed += line->failed;
+    suite->skipped += line->unsupported;
+}
+
+void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t seed, struct case_range range)
+{
+    struct line control = {.name = "control"}, permitted = {.name = "permitted"}, line[DEVICES_MAX] = {{.cases = 0}};
+    bool whole = range.first == 0 && range.step == 1 && range.end == cases_count(kind, dtype);
+    for (int32_t i = 0; i < suite->devices; i++)
+        line[i].name = suite->device[i].ops->name;
+    for (int32_t index = range.first; index < range.end; index += range.step) {
+        struct check_case check;
+        struct case_data data;
+        if (!case_make(kind, dtype, index, seed, &check)) { /* op_infer() has logged why */
+            control.cases++;
+            control.failed++;
+            continue;
+        }
+        case_values_make(&check, &data);
+        control_check(&check, &data, &control, &permitted);
+        for (int32_t i = 0; i < suite->devices; i++)
+            device_check(&suite->device[i], &check, &data, &line[i]);
+        case_data_free(&data);
+    }
+    line_close(suite, kind, dtype, whole, &control);
+    line_close(suite, kind, dtype, whole, &permitted);
+    for (int32_t i = 0; i < suite->devices; i++) {
+        suite->backend_cases += line[i].cases;
+        line_close(suite, kind, dtype, whole, &line[i]);
+    }
+}

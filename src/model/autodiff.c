@@ -82,7 +82,7 @@ static enum gt_status autodiff_init(struct autodiff *ad)
         const struct autodiff_parameter *parameter = &ad->options->parameters[p];
         ad->parameter[parameter->tensor] = p;
         ad->gradient[parameter->tensor] = parameter->gradient;
-        ad->written[parameter->tensor] = ad->options->accumulate_parameters;
+        ad->written[parameter->tensor] = ad->options->accumulate_parameters && !parameter->fresh;
     }
     ad->forward_count = program->count;
     memcpy(ad->forward, program->ops, (size_t)program->count * sizeof(struct op));
@@ -176,6 +176,21 @@ enum gt_status autodiff_contribute(struct autodiff *ad, int32_t tensor, int32_t 
     ad->written[tensor] = true;
     *out = ad->gradient[tensor];
     *accumulate = !first;
+    return GT_OK;
+}
+
+enum gt_status autodiff_contribute_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t *out,
+                                            bool *accumulate)
+{
+    const struct tensor *tensors = ad->graph->tensors;
+    bool plain = ad->parameter[tensor] < 0 && tensors[tensor].base == TENSOR_NONE;
+    bool own = tensors[ad->gradient[from]].base == TENSOR_NONE && tensors[from].dtype == tensors[tensor].dtype;
+    if (!plain || !own || ad->gradient[tensor] != TENSOR_NONE || gradient_is_shared(ad, from))
+        return autodiff_contribute(ad, tensor, out, accumulate);
+    ad->gradient[tensor] = ad->gradient[from];
+    ad->written[tensor] = true;
+    *out = ad->gradient[tensor];
+    *accumulate = false;
     return GT_OK;
 }
 

@@ -25,6 +25,7 @@ struct autodiff;
 struct autodiff_parameter {
     int32_t tensor;   /* the parameter */
     int32_t gradient; /* where its gradient accumulates over micro-steps */
+    bool fresh;       /* `gradient` is this program's own: the first contribution overwrites in any case */
 };
 
 struct autodiff_options {
@@ -48,6 +49,10 @@ enum gt_status autodiff_contribute(struct autodiff *ad, int32_t tensor, int32_t 
 /* The contribution to the gradient of `tensor` is the tensor `gradient` itself: shared where it is the first one,
  * added by a copy op else. */
 enum gt_status autodiff_share(struct autodiff *ad, int32_t tensor, int32_t gradient);
+/* As autodiff_contribute(), for an elementwise op that reads the gradient of `from` last: where nobody else needs that,
+ * its bytes are what is written to. */
+enum gt_status autodiff_contribute_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t *out,
+                                            bool *accumulate);
 /* Appends a backward op named after the forward op `of`. */
 enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_kind kind, const struct op_attrs *attrs,
                              int32_t *operands);

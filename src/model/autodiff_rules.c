@@ -18,6 +18,17 @@ static enum gt_status target(struct autodiff *ad, int32_t tensor, int32_t slot, 
     return GT_OK;
 }
 
+/* The same for an op that may write where it reads the gradient of `from`. */
+static enum gt_status target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
+                                      int32_t *operands, struct op_attrs *attrs)
+{
+    bool accumulate;
+    TRY(autodiff_contribute_in_place(ad, from, tensor, &operands[slot], &accumulate));
+    if (accumulate)
+        attrs->accumulate |= 1u << slot;
+    return GT_OK;
+}
+
 static enum gt_status op_embed_forward_backward(struct autodiff *ad, const struct op *op)
 {
     int32_t dy = autodiff_gradient(ad, op->operand[EMBED_FORWARD_Y]);
@@ -98,7 +109,8 @@ static enum gt_status op_gelu_forward_backward(struct autodiff *ad, const struct
     int32_t operands[GELU_BACKWARD_OPERANDS] = {[GELU_BACKWARD_DY] = dy,
                                                 [GELU_BACKWARD_X] = autodiff_saved(ad, op->operand[GELU_FORWARD_X]),
                                                 [GELU_BACKWARD_DX] = TENSOR_NONE};
-    TRY(target(ad, op->operand[GELU_FORWARD_X], GELU_BACKWARD_DX, operands, &attrs));
+    TRY(target_in_place(ad, op->operand[GELU_FORWARD_Y], op->operand[GELU_FORWARD_X], GELU_BACKWARD_DX, operands,
+                        &attrs));
     return autodiff_emit(ad, op, OP_GELU_BACKWARD, &attrs, operands);
 }
 
@@ -127,7 +139,7 @@ static enum gt_status op_dropout_backward(struct autodiff *ad, const struct op *
     struct op_attrs attrs = op->attrs;
     int32_t operands[DROPOUT_OPERANDS] = {
         [DROPOUT_X] = dy, [DROPOUT_SCALARS] = op->operand[DROPOUT_SCALARS], [DROPOUT_Y] = TENSOR_NONE};
-    TRY(target(ad, op->operand[DROPOUT_X], DROPOUT_Y, operands, &attrs));
+    TRY(target_in_place(ad, op->operand[DROPOUT_Y], op->operand[DROPOUT_X], DROPOUT_Y, operands, &attrs));
     return autodiff_emit(ad, op, OP_DROPOUT, &attrs, operands);
 }
 

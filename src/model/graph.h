@@ -81,7 +81,7 @@ struct program {
     int32_t count, capacity;
 };
 
-#define GRAPH_PROGRAMS_MAX 8
+#define GRAPH_PROGRAMS_MAX 10
 
 struct graph {
     struct hostmem *mem; /* borrowed; outlives the graph */

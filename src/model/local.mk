@@ -2,7 +2,12 @@
 libgpttrain_a_SOURCES += \
 	src/model/autodiff.c src/model/autodiff.h src/model/autodiff_rules.c \
 	src/model/gpt2.c src/model/gpt2.h \
+	src/model/gradient_rounding.c src/model/gradient_rounding.h \
 	src/model/graph.c src/model/graph.h \
 	src/model/model.c src/model/model.h \
-	src/model/parameters.c src/model/parameters.h
+	src/model/muon.c src/model/muon.h \
+	src/model/parameters.c src/model/parameters.h \
+	src/model/state_codes.c src/model/state_codes.h \
+	src/model/state_format.c src/model/state_format.h \
+	src/model/update.c src/model/update.h
 include src/model/ops.mk

@@ -10,11 +10,14 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/heads.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "model/autodiff.h"
 #include "model/gpt2.h"
+#include "model/gradient_rounding.h"
 #include "model/parameters.h"
+#include "model/update.h"
 
 static bool complain(bool bad, const char *text, int64_t value)
 {
@@ -39,7 +42,10 @@ enum gt_status model_config_check(const struct model_config *config)
     bad |= complain(!(config->dropout >= 0.0f && config->dropout < 1.0f), "dropout must be in [0, 1), in percent",
                     (int64_t)(config->dropout * 100.0f));
     if (!bad && config->n_embd % config->n_head != 0) {
-        log_error("n_embd (%" PRId32 ") must be a multiple of n_head (%" PRId32 ")", config->n_embd, config->n_head);
+        struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd, config->vocab_size, config->bias};
+        char nearest[HEADS_TEXT_MAX];
+        log_error("n_embd (%" PRId32 ") must be a multiple of n_head (%" PRId32 "): %s", config->n_embd, config->n_head,
+                  heads_nearest_text(nearest, &shape));
         bad = true;
     }
     if (!bad && (config->n_kv_head < 1 || config->n_head % config->n_kv_head != 0)) {
@@ -60,6 +66,18 @@ int64_t model_parameter_count_no_positions(const struct model_config *config)
 int64_t model_parameter_count(const struct model_config *config)
 {
     return model_parameter_count_no_positions(config) + (int64_t)config->block_size * config->n_embd;
+}
+
+double model_bytes_per_parameter(const struct model *model)
+{
+    double bytes = 0.0;
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *p = &model->parameters.at[i];
+        const int32_t tensors[] = {p->tensor, p->master, p->gradient, p->m, p->v, p->scales};
+        for (size_t k = 0; k < sizeof tensors / sizeof tensors[0]; k++)
+            bytes += tensors[k] != TENSOR_NONE ? (double)graph_tensor_bytes(model->graph, tensors[k]) : 0.0;
+    }
+    return bytes / (double)model_parameter_count(&model->options.config);
 }
 
 double model_flops_per_token(const struct model_config *config)
@@ -100,9 +118,10 @@ static enum gt_status loss_program_build(struct model *model, const char *name, 
                                          struct program_io *io)
 {
     struct graph *graph = model->graph;
-    int64_t rows = (int64_t)batch * model->options.config.block_size;
+    int32_t most = model->options.config.block_size, asked = model->options.evaluate_time;
     io->batch = batch;
-    io->time = model->options.config.block_size;
+    io->time = phase == PHASE_EVALUATE && asked > 0 && asked < most ? asked : most;
+    int64_t rows = (int64_t)batch * io->time;
     TRY(graph_program_add(graph, name, phase, &io->program));
     TRY(data_add(graph, name, "ids", phase, rows, &io->ids));
     TRY(data_add(graph, name, "targets", phase, rows, &io->targets));
@@ -142,8 +161,6 @@ static enum gt_status train_program_build(struct model *model, const char *name,
     int32_t count = model->parameters.count;
     TRY(hostmem_alloc(graph->mem, (size_t)count, sizeof(struct autodiff_parameter), "autodiff parameters", &array));
     struct autodiff_parameter *parameters = array;
-    for (int32_t i = 0; i < count; i++)
-        parameters[i] = (struct autodiff_parameter){model->parameters.at[i].tensor, model->parameters.at[i].gradient};
     struct autodiff_options options = {
         .program = io->program,
         .parameters = parameters,
@@ -152,57 +169,44 @@ static enum gt_status train_program_build(struct model *model, const char *name,
         .starts = io->starts,
         .accumulate_parameters = !first,
     };
-    enum gt_status status = autodiff_run(graph, &options);
+    enum gt_status status = gradient_rounding_targets(model, name, parameters);
+    if (status == GT_OK)
+        status = autodiff_run(graph, &options);
+    if (status == GT_OK)
+        status = gradient_rounding_insert(model, io->program, first, parameters);
     hostmem_free(graph->mem, array);
     return status;
 }
 
-static enum gt_status adamw_add(const struct graph_pen *pen, const struct model *model,
-                                const struct parameter *parameter)
+int32_t model_parameter_home(const struct parameter *parameter)
 {
-    const struct model_options *options = &model->options;
-    struct op_attrs attrs = {
-        .beta1 = options->beta1,
-        .beta2 = options->beta2,
-        .epsilon = options->adam_epsilon,
-        .weight_decay = parameter->decay ? options->weight_decay : 0.0f,
-    };
-    int32_t operands[ADAMW_OPERANDS] = {
-        [ADAMW_GRAD] = parameter->gradient, [ADAMW_SCALARS] = model->scalars, [ADAMW_CORRECTIONS] = model->corrections,
-        [ADAMW_PARAM] = parameter->tensor,  [ADAMW_M] = parameter->m,         [ADAMW_V] = parameter->v,
-    };
-    return graph_op_add(pen, OP_ADAMW, &attrs, parameter->name, operands);
+    return parameter->master != TENSOR_NONE ? parameter->master : parameter->tensor;
 }
 
-/* The update: the norm of all gradients, the clip factor, AdamW for every parameter. */
-static enum gt_status update_build(struct model *model)
+static bool has_masters(const struct model *model)
+{
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        if (model->parameters.at[i].master != TENSOR_NONE)
+            return true;
+    }
+    return false;
+}
+
+/* After values were given to the masters: the weights that the ops read are made from them. */
+static enum gt_status refresh_build(struct model *model)
 {
     struct graph *graph = model->graph;
-    struct program_io *io = &model->update;
-    int32_t count = model->parameters.count, partials;
-    TRY(graph_program_add(graph, "update", PHASE_TRAIN, &io->program));
-    struct graph_pen pen = {graph, io->program, PASS_UPDATE, -1, 0, false};
-    struct tensor tensor = {.name = "update.partials",
-                            .dtype = DTYPE_F32,
-                            .rank = 1,
-                            .dims = {count},
-                            .phase = PHASE_TRAIN,
-                            .category = CATEGORY_TEMPORARY,
-                            .lifetime = LIFETIME_PROGRAM,
-                            .base = TENSOR_NONE};
-    TRY(graph_tensor_add(graph, &tensor, &partials));
-    for (int32_t i = 0; i < count; i++) {
+    if (!has_masters(model))
+        return GT_OK;
+    TRY(graph_program_add(graph, "refresh", PHASE_TRAIN, &model->refresh.program));
+    struct graph_pen pen = {graph, model->refresh.program, PASS_UPDATE, -1, 0, false};
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
         struct op_attrs attrs = {0};
-        int32_t operands[SUM_OF_SQUARES_OPERANDS] = {[SUM_OF_SQUARES_X] = model->parameters.at[i].gradient};
-        TRY(graph_view_add(graph, partials, i, 1, &operands[SUM_OF_SQUARES_PARTIAL]));
-        TRY(graph_op_add(&pen, OP_SUM_OF_SQUARES, &attrs, model->parameters.at[i].name, operands));
+        int32_t operands[COPY_OPERANDS] = {[COPY_X] = parameter->master, [COPY_Y] = parameter->tensor};
+        if (parameter->master != TENSOR_NONE)
+            TRY(graph_op_add(&pen, OP_COPY, &attrs, parameter->name, operands));
     }
-    struct op_attrs clip = {.clip_max = model->options.grad_clip};
-    int32_t operands[CLIP_FACTOR_OPERANDS] = {
-        [CLIP_FACTOR_PARTIALS] = partials, [CLIP_FACTOR_SCALARS] = model->scalars};
-    TRY(graph_op_add(&pen, OP_CLIP_FACTOR, &clip, "clip", operands));
-    for (int32_t i = 0; i < count; i++)
-        TRY(adamw_add(&pen, model, &model->parameters.at[i]));
     return GT_OK;
 }
 
@@ -216,7 +220,8 @@ static enum gt_status train_build(struct model *model)
         TRY(train_program_build(model, "train_next", options->micro_batch, false, &model->train_next));
     if (options->remainder_batch > 0)
         TRY(train_program_build(model, "train_remainder", options->remainder_batch, false, &model->train_remainder));
-    return update_build(model);
+    TRY(update_build(model));
+    return refresh_build(model);
 }
 
 static enum gt_status generate_program_build(struct model *model, const char *name, int32_t time, int32_t cache,
@@ -248,7 +253,7 @@ static enum gt_status generate_build(struct model *model)
     const struct model_config *config = &model->options.config;
     int64_t head_size = config->n_embd / config->n_head;
     struct tensor cache = {.name = "cache",
-                           .dtype = DTYPE_F32,
+                           .dtype = model->options.dtype,
                            .rank = 4,
                            .category = CATEGORY_CACHE,
                            .base = TENSOR_NONE,
@@ -289,7 +294,10 @@ static enum gt_status tables_add(struct model *model)
 static enum gt_status programs_build(struct model *model)
 {
     const struct model_options *options = &model->options;
-    TRY(parameters_create(model->graph, &options->config, options->train, &model->parameters));
+    const struct parameter_options parameters = {
+        .dtype = options->dtype, .states = options->train, .format = options->states, .muon = options->muon};
+    assert(!state_format_is_lean(options->states) || options->dtype == DTYPE_BF16);
+    TRY(parameters_create(model->graph, &options->config, &parameters, &model->parameters));
     TRY(tables_add(model));
     if (options->train)
         TRY(train_build(model));
@@ -309,7 +317,7 @@ enum gt_status model_create(struct hostmem *mem, const struct model_options *opt
     model->options = *options;
     struct program_io none = {-1, 0, 0, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE, TENSOR_NONE};
     model->train_first = model->train_next = model->train_remainder = none;
-    model->update = model->evaluate = model->prefill = model->decode = none;
+    model->update = model->evaluate = model->prefill = model->decode = model->refresh = none;
     enum gt_status status = graph_create(mem, &model->graph);
     if (status != GT_OK) {
         hostmem_free(mem, model);

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "model/graph.h"
+#include "model/state_format.h"
 
 /* The block's choices are fields from the first day, with GPT-2's as the only values until the ops for others land. */
 enum norm_kind { NORM_LAYERNORM };
@@ -38,11 +39,16 @@ enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE };
 struct parameter {
     char name[TENSOR_NAME_MAX]; /* Hugging Face's, without the "transformer." prefix: "h.0.attn.c_attn.weight" */
     int32_t tensor;             /* as the ops read it */
-    int32_t gradient, m, v;     /* TENSOR_NONE outside training */
+    int32_t master;             /* fp32: what is trained and saved where `tensor` is its rounding; else TENSOR_NONE */
+    int32_t gradient, m, v;     /* TENSOR_NONE outside training; v also where Muon updates the parameter */
+    int32_t scales;             /* of 8-bit m and v; else TENSOR_NONE */
     int64_t saved_rows;         /* rows that a checkpoint holds: V for wte, else dims[0] */
+    int64_t index_base;         /* elements that a checkpoint holds before this parameter's; see op.h, rounding_* */
     enum parameter_init init;
     float init_std;
-    bool decay; /* >= 2 dimensions */
+    bool decay;     /* >= 2 dimensions */
+    bool embedding; /* wte, wpe */
+    bool muon;      /* updated by Muon */
 };
 
 /* 4 outside the blocks (wte, wpe, ln_f gain and bias) and 12 per block. */
@@ -71,6 +77,9 @@ struct recompute_mix {
 /* Which programs a run wants. */
 struct model_options {
     struct model_config config;
+    enum dtype dtype;         /* storage of weights and activations; statistics and losses are fp32 */
+    enum state_format states; /* and of masters, gradients and moments */
+    bool muon;                /* the optimizer of the blocks' matrices; AdamW is that of the rest */
     bool train, evaluate, generate;
     int32_t micro_batch;     /* B of a micro-step */
     int32_t micro_steps;     /* micro-steps per update, the remainder included */
@@ -78,10 +87,13 @@ struct model_options {
     int32_t loss_chunk_rows; /* rows of hidden state per loss chunk */
     struct recompute_mix recompute;
     int32_t evaluate_batch;
+    int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */
     int32_t generate_batch; /* sequences that are sampled at once */
     int32_t prefill_time;   /* tokens per prefill run */
     float beta1, beta2, weight_decay, grad_clip, adam_epsilon;
-    int32_t correction_rows; /* rows of the bias correction table */
+    float muon_momentum, muon_rate; /* the latter: Muon's learning rate over that of the schedule */
+    enum dtype muon_dtype;          /* of its products */
+    int32_t correction_rows;        /* rows of the bias correction table */
 };
 
 /* The host's side of a program: what it writes before and reads after.  TENSOR_NONE where a program lacks one. */
@@ -100,15 +112,21 @@ struct model {
     int32_t scalars;     /* [SCALAR_WORDS] */
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
+    struct program_io refresh; /* weights := their masters, rounded; -1 where no weight has a master */
 };
 
 /* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
 enum gt_status model_create(struct hostmem *mem, const struct model_options *options, struct model **out);
 void model_destroy(struct model *model);
 
+/* The tensor that initial and loaded values go to, and that is saved: the master where there is one. */
+int32_t model_parameter_home(const struct parameter *parameter);
+
 /* Parameters of the configuration: all of them, and without wpe (the figure that nanoGPT prints). */
 int64_t model_parameter_count(const struct model_config *config);
 int64_t model_parameter_count_no_positions(const struct model_config *config);
+/* Bytes of weights, masters, gradients and moments per parameter, as the model's tensors have them. */
+double model_bytes_per_parameter(const struct model *model);
 /* FLOPs of one token's forward and backward, PaLM's formula: 6 N + 12 L C T, N without wpe.  nanoGPT estimate_mfu. */
 double model_flops_per_token(const struct model_config *config);
 

@@ -29,7 +29,29 @@
  *                                                                                torch.nn.utils.clip_grad_norm_
  * adamw               g = grad CLIP; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g g;
  *                     p -= lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p);  bc1, bc2 = corrections[min(ADAM_STEP,
- *                     rows) - 1].  Nothing changes where FOUND_INF.             Loshchilov & Hutter 2019, algorithm 2
+ *                     rows) - 1].  With a master (fp32) p is the master, and param becomes p rounded to nearest, ties to
+ *                     even.  Nothing changes where FOUND_INF.                    Loshchilov & Hutter 2019, algorithm 2
+ *
+ * The ops below are exact: every operation is rounded to fp32 (to nearest, ties to even, with subnormals) in the order that
+ * the formula writes, a product and a sum are never fused, division and square root are correctly rounded.  So the bits of
+ * the results follow from the bits of the operands, on every backend.  SR(x, stream) is rounding_bf16() with the random bits
+ * of the element and stream; see rounding_* below.
+ *
+ * adamw_lean          g = grad CLIP; m = b1 m + (1-b1) g; v = b2 v + (1-b2) (g g);
+ *                     p = p - lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p);  bc1, bc2 as in adamw.  param becomes
+ *                     SR(p, ROUNDING_PARAM).  m and v are stored as they are in fp32; as SR(m, ROUNDING_M) and
+ *                     SR(v, ROUNDING_V) in bf16; in uint8 as codes with a power of two for each block of STATE_BLOCK
+ *                     elements, see state_* below, which `scales` [2, blocks] holds as int8 exponents: row 0 of m, row 1
+ *                     of v.  `scales` is there exactly when m and v are uint8.  Nothing changes where FOUND_INF; else
+ *                     grad CLIP is finite, because the norm is.             doc/states.md; Dettmers 2021 for 8-bit moments
+ * gradient_round      y = SR(x, ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) when accumulated.
+ * blend               y = alpha x + beta z, rounded to nearest where y has 16 bits; y may be x or z.
+ * muon_momentum       g = grad CLIP; m = b1 m + (1-b1) g; u = b1 m + (1-b1) g.  m is stored as it is in fp32, as
+ *                     SR(m, ROUNDING_M) in bf16; u is computed before that.  Where FOUND_INF m stays and u is 0.
+ * muon_normalize      y = x / (sqrt(sum) + MUON_NORM_EPSILON), rounded to nearest.
+ * muon_step           p = p - (LEARNING_RATE alpha) (value o + weight_decay p).  With a master (fp32) p is the master, and
+ *                     param becomes p rounded to nearest; else param becomes p, in bf16 SR(p, ROUNDING_PARAM).  Nothing
+ *                     changes where FOUND_INF.                        Jordan et al. 2024, KellerJordan/Muon: muon.py
  */
 #ifndef GPT_TRAIN_MODEL_OP_H
 #define GPT_TRAIN_MODEL_OP_H
@@ -79,11 +101,12 @@ enum scalar_slot {
     SCALAR_LOSS_SUM,      /* float, added to by loss_sum */
     SCALAR_FOUND_INF,     /* int32, written by clip_factor: 1 where the update is skipped */
     SCALAR_ADAM_STEP,     /* int32, advanced by clip_factor: updates done, this one included */
-    SCALAR_STEP,          /* int32: iter, for dropout */
+    SCALAR_STEP,          /* int32: iter, for dropout and stochastic rounding */
     SCALAR_SEED_LO,       /* uint32 */
     SCALAR_SEED_HI,       /* uint32 */
     SCALAR_SAMPLE_BASE,   /* int32: index within the step of the micro-batch's first sample */
     SCALAR_POSITION,      /* int32: position of the first row of each sample (0 except with a key-value cache) */
+    SCALAR_MICRO_STEP,    /* int32: number of the micro-step within the update, for the rounding of gradients */
     SCALAR_COUNT,
     SCALAR_WORDS = 16 /* the size of the tensor */
 };
@@ -108,8 +131,10 @@ struct op_attrs {
     float softmax_scale; /* attention: usually 1/sqrt(D) */
     float epsilon;       /* layernorm, adamw */
     float beta1, beta2, weight_decay;
-    float clip_max; /* clip_factor: 0 = no clipping */
-    float value;    /* fill */
+    float clip_max;     /* clip_factor: 0 = no clipping */
+    float value;        /* fill; muon_step: the scale of o */
+    float alpha, beta;  /* blend; muon_step: alpha is Muon's learning rate over the schedule's */
+    int64_t index_base; /* where SR is: elements of all parameters before this one */
 };
 
 enum memory_space { SPACE_DEVICE, SPACE_PINNED, SPACE_HOST, SPACE_COUNT };
@@ -190,6 +215,56 @@ static inline struct philox_block dropout_counter(int64_t element, int32_t site,
 {
     struct philox_block counter = {{(uint32_t)(element / 8), (uint32_t)site, (uint32_t)sample, (uint32_t)step}};
     return counter;
+}
+
+/* Stochastic rounding.  Eight consecutive elements, counted over all parameters in the checkpoint's order (index_base and
+ * the element's place), share one Philox block keyed by (seed, RNG_STATES) with counter (index / 8 low, high, STEP, stream);
+ * an element's 16 bits are taken as dropout's are.  Gradients add 4 MICRO_STEP to the stream. */
+enum rounding_stream { ROUNDING_PARAM, ROUNDING_M, ROUNDING_V, ROUNDING_GRADIENT, ROUNDING_STREAMS };
+
+static inline struct philox_block rounding_counter(uint64_t index, uint32_t step, uint32_t stream)
+{
+    struct philox_block counter = {{(uint32_t)(index / 8), (uint32_t)(index / 8 >> 32), step, stream}};
+    return counter;
+}
+
+/* fp32 bits to bf16, up where `random` (16 bits) carries: unbiased.  Infinity stays, NaN stays and becomes quiet; what is
+ * larger than the largest bf16 may become infinity. */
+static inline uint16_t rounding_bf16(uint32_t bits, uint32_t random)
+{
+    if ((bits & 0x7f800000u) == 0x7f800000u)
+        return (uint16_t)(bits >> 16 | ((bits & 0x7fffffu) != 0 ? 0x40u : 0u));
+    return (uint16_t)((bits + random) >> 16);
+}
+
+/* 8-bit moments.  A block is STATE_BLOCK consecutive elements of a tensor (the last one may be short) and has an exponent e
+ * for m and one for v: that of the largest |m|, or of the largest s = sqrt(v), as
+ *     e = ((bits + ADD) >> 23) - 127, at least STATE_EXPONENT_MIN and at most STATE_EXPONENT_MAX,
+ * so that x = |m| 2^-e, or s 2^-e, is less than 1.875, or 1.9375.  A code is x as a float with an exponent bias of 15 and k
+ * bits of fraction, below 2^-14 a multiple of 2^-(14 + k), rounded stochastically with the stream of m or v:
+ *     x < 2^-14:  ((integer part of x 2^(30 + k)) + random) >> 16
+ *     else        ((bits(x) + (random << (7 - k))) >> (23 - k)) - (112 << k)
+ * m: k = 3, at most 127, and bit 7 is the sign bit of m.  v: k = 4, at most 255, and 1 where the code is 0 and s is not, so
+ * that no step ever divides by a second moment that rounding has lost.  Back: c < 2^k: c 2^-(14 + k); else the float with
+ * bits (c + (112 << k)) << (23 - k); times 2^e; v is the square of that. */
+enum {
+    STATE_BLOCK = 256,
+    STATE_EXPONENT_MIN = -100,
+    STATE_EXPONENT_MAX = 126,
+    STATE_M_FRACTION = 3,
+    STATE_V_FRACTION = 4,
+    STATE_M_ADD = 0x100000, /* what rounding x up to 2 would take off the last code */
+    STATE_V_ADD = 0x080000,
+    STATE_M_CODE_MAX = 127,
+    STATE_V_CODE_MAX = 255,
+};
+
+/* Muon's, so that a gradient of zeros stays one. */
+#define MUON_NORM_EPSILON 1e-7f
+
+static inline int64_t state_blocks(int64_t elements)
+{
+    return (elements + STATE_BLOCK - 1) / STATE_BLOCK;
 }
 
 static inline uint32_t dropout_bits(struct philox_block block, int64_t element)

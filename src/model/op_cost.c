@@ -124,6 +124,39 @@ static double op_adamw_flops(const struct op_call *call)
     return 17.0 * elements(call, ADAMW_PARAM);
 }
 
+/* As adamw's; the integer work of random bits and codes is no floating-point operation. */
+static double op_adamw_lean_flops(const struct op_call *call)
+{
+    return 17.0 * elements(call, ADAMW_LEAN_PARAM);
+}
+
+static double op_gradient_round_flops(const struct op_call *call)
+{
+    return call->attrs.accumulate != 0 ? elements(call, GRADIENT_ROUND_Y) : 0.0;
+}
+
+static double op_blend_flops(const struct op_call *call)
+{
+    return 3.0 * elements(call, BLEND_Y);
+}
+
+/* g 1, m 3, u 3. */
+static double op_muon_momentum_flops(const struct op_call *call)
+{
+    return 7.0 * elements(call, MUON_MOMENTUM_U);
+}
+
+static double op_muon_normalize_flops(const struct op_call *call)
+{
+    return elements(call, MUON_NORMALIZE_Y);
+}
+
+/* Direction 1, decay 2, step 2. */
+static double op_muon_step_flops(const struct op_call *call)
+{
+    return 5.0 * elements(call, MUON_STEP_PARAM);
+}
+
 static double op_fill_flops(const struct op_call *call)
 {
     (void)call;

@@ -18,6 +18,10 @@
 #define DTYPES_F32 (1u << DTYPE_F32)
 #define DTYPES_I32 (1u << DTYPE_I32)
 #define DTYPES_WORD (1u << DTYPE_F32 | 1u << DTYPE_I32)
+#define DTYPES_BF16 (1u << DTYPE_BF16)
+#define DTYPES_U8 (1u << DTYPE_U8)
+#define DTYPES_LEAN (1u << DTYPE_F32 | 1u << DTYPE_BF16)
+#define DTYPES_MOMENT (DTYPES_LEAN | DTYPES_U8)
 #define SHAPE_TEXT_MAX 128
 
 struct shape {
@@ -98,6 +102,28 @@ static bool operand_sane(const struct op_call *call, int32_t slot)
     return true;
 }
 
+static const char *dtypes_text(unsigned dtypes)
+{
+    switch (dtypes) {
+    case DTYPES_FLOAT:
+        return "float32, bfloat16 or float16";
+    case DTYPES_F32:
+        return "float32";
+    case DTYPES_WORD:
+        return "32-bit words (int32 or float32)";
+    case DTYPES_BF16:
+        return "bfloat16";
+    case DTYPES_U8:
+        return "uint8";
+    case DTYPES_LEAN:
+        return "float32 or bfloat16";
+    case DTYPES_MOMENT:
+        return "float32, bfloat16 or uint8";
+    default:
+        return "int32";
+    }
+}
+
 /* An operand that is there has the dtype and shape of the rule; only an optional one may be absent. */
 static bool check(const struct op_call *call, int32_t slot, unsigned dtypes, struct shape expected)
 {
@@ -112,10 +138,7 @@ static bool check(const struct op_call *call, int32_t slot, unsigned dtypes, str
         return false;
     if ((dtypes >> operand->dtype & 1u) == 0) {
         log_error("%s: operand %s is %s, expected %s", op_name(call), slot_name(call, slot), dtype_name(operand->dtype),
-                  dtypes == DTYPES_FLOAT  ? "float32, bfloat16 or float16"
-                  : dtypes == DTYPES_F32  ? "float32"
-                  : dtypes == DTYPES_WORD ? "32-bit words (int32 or float32)"
-                                          : "int32");
+                  dtypes_text(dtypes));
         return false;
     }
     if (!shape_matches(operand, &expected)) {
@@ -465,8 +488,89 @@ static bool op_adamw_infer(struct op_call *call)
         !check(call, ADAMW_CORRECTIONS, DTYPES_F32, SHAPE2(ANY, 2)))
         return false;
     struct shape shape = operand_shape(&call->operand[ADAMW_GRAD]);
-    return check(call, ADAMW_PARAM, DTYPES_FLOAT, shape) && check(call, ADAMW_M, DTYPES_FLOAT, shape) &&
-           check(call, ADAMW_V, DTYPES_FLOAT, shape);
+    return check(call, ADAMW_PARAM, DTYPES_FLOAT, shape) && check(call, ADAMW_MASTER, DTYPES_F32, shape) &&
+           check(call, ADAMW_M, DTYPES_FLOAT, shape) && check(call, ADAMW_V, DTYPES_FLOAT, shape);
+}
+
+/* m and v alike, and exponents of their blocks beside 8-bit codes only. */
+static bool adamw_lean_moments_check(const struct op_call *call, struct shape shape)
+{
+    const struct operand *scales = &call->operand[ADAMW_LEAN_SCALES];
+    if (!check(call, ADAMW_LEAN_M, DTYPES_MOMENT, shape) || !check(call, ADAMW_LEAN_V, DTYPES_MOMENT, shape) ||
+        !check_same_dtype(call, ADAMW_LEAN_M, ADAMW_LEAN_V))
+        return false;
+    bool codes = call->operand[ADAMW_LEAN_M].dtype == DTYPE_U8;
+    if (codes != scales->present) {
+        log_error("%s: operand scales is %s, expected %s with moments of %s", op_name(call),
+                  scales->present ? "present" : "absent", codes ? "them" : "none",
+                  dtype_name(call->operand[ADAMW_LEAN_M].dtype));
+        return false;
+    }
+    return check(call, ADAMW_LEAN_SCALES, DTYPES_U8,
+                 SHAPE2(2, state_blocks(operand_elements(&call->operand[ADAMW_LEAN_M]))));
+}
+
+static bool check_index_base(const struct op_call *call)
+{
+    if (call->attrs.index_base >= 0)
+        return true;
+    log_error("%s: index_base is %" PRId64 ", expected 0 or more", op_name(call), call->attrs.index_base);
+    return false;
+}
+
+static bool op_adamw_lean_infer(struct op_call *call)
+{
+    if (!check_float(call, ADAMW_LEAN_GRAD) || !check_scalars(call, ADAMW_LEAN_SCALARS) ||
+        !check(call, ADAMW_LEAN_CORRECTIONS, DTYPES_F32, SHAPE2(ANY, 2)) || !check_index_base(call))
+        return false;
+    struct shape shape = operand_shape(&call->operand[ADAMW_LEAN_GRAD]);
+    return check(call, ADAMW_LEAN_GRAD, DTYPES_LEAN, shape) && check(call, ADAMW_LEAN_PARAM, DTYPES_BF16, shape) &&
+           adamw_lean_moments_check(call, shape);
+}
+
+static bool op_gradient_round_infer(struct op_call *call)
+{
+    if (!check_float(call, GRADIENT_ROUND_X) || !check_scalars(call, GRADIENT_ROUND_SCALARS) || !check_index_base(call))
+        return false;
+    struct shape shape = operand_shape(&call->operand[GRADIENT_ROUND_X]);
+    return check(call, GRADIENT_ROUND_X, DTYPES_F32, shape) &&
+           fill(call, GRADIENT_ROUND_Y, DTYPE_BF16, DTYPES_BF16, shape);
+}
+
+static bool op_blend_infer(struct op_call *call)
+{
+    return check_float(call, BLEND_X) && check(call, BLEND_Z, DTYPES_FLOAT, operand_shape(&call->operand[BLEND_X])) &&
+           check_same_dtype(call, BLEND_X, BLEND_Z) && infer_like(call, BLEND_X, BLEND_Y);
+}
+
+static bool op_muon_momentum_infer(struct op_call *call)
+{
+    if (!check_float(call, MUON_MOMENTUM_GRAD) || !check_scalars(call, MUON_MOMENTUM_SCALARS) ||
+        !check_index_base(call))
+        return false;
+    struct shape shape = operand_shape(&call->operand[MUON_MOMENTUM_GRAD]);
+    return check(call, MUON_MOMENTUM_GRAD, DTYPES_LEAN, shape) && check(call, MUON_MOMENTUM_M, DTYPES_LEAN, shape) &&
+           fill(call, MUON_MOMENTUM_U, DTYPE_F32, DTYPES_F32, shape);
+}
+
+static bool op_muon_normalize_infer(struct op_call *call)
+{
+    if (!check_float(call, MUON_NORMALIZE_X))
+        return false;
+    struct shape shape = operand_shape(&call->operand[MUON_NORMALIZE_X]);
+    return check(call, MUON_NORMALIZE_X, DTYPES_F32, shape) && check(call, MUON_NORMALIZE_SUM, DTYPES_F32, SHAPE1(1)) &&
+           fill(call, MUON_NORMALIZE_Y, DTYPE_BF16, DTYPES_FLOAT, shape);
+}
+
+/* Without a master fp16 has no way to be rounded without bias. */
+static bool op_muon_step_infer(struct op_call *call)
+{
+    if (!check_float(call, MUON_STEP_O) || !check_scalars(call, MUON_STEP_SCALARS) || !check_index_base(call))
+        return false;
+    struct shape shape = operand_shape(&call->operand[MUON_STEP_O]);
+    bool mastered = call->operand[MUON_STEP_MASTER].present;
+    return check(call, MUON_STEP_PARAM, mastered ? DTYPES_FLOAT : DTYPES_LEAN, shape) &&
+           check(call, MUON_STEP_MASTER, DTYPES_F32, shape);
 }
 
 /* There is nothing to infer from: the output must be bound. */
@@ -494,6 +598,8 @@ static uint32_t accumulate_allowed(enum op_kind kind)
         return 1u << BIAS_BACKWARD_DBIAS;
     case OP_COPY:
         return 1u << COPY_Y;
+    case OP_GRADIENT_ROUND:
+        return 1u << GRADIENT_ROUND_Y;
     default:
         return 0;
     }

@@ -54,61 +54,100 @@ struct model_parameters parameters_outside(const struct model_config *config)
     return (struct model_parameters){.wte = 0, .wpe = 1, .ln_f_gain = ln_f, .ln_f_bias = config->bias ? ln_f + 1 : -1};
 }
 
-/* One of the tensors that belong to a parameter. */
+/* Where parameters go, and what is common to them. */
+struct parameter_maker {
+    struct graph *graph;
+    struct parameter_list *list;
+    const struct model_config *config;
+    const struct parameter_options *options;
+    int64_t elements; /* of the parameters so far, as saved */
+};
+
+/* One of the tensors that belong to a parameter, and have its shape. */
 static enum gt_status state_add(struct graph *graph, const struct parameter *parameter, const char *suffix,
-                                enum tensor_category category, enum tensor_lifetime lifetime, int32_t *out)
+                                enum dtype dtype, enum tensor_category category, int32_t *out)
 {
     struct tensor state = graph->tensors[parameter->tensor];
+    state.dtype = dtype;
     snprintf(state.name, sizeof state.name, "%.80s%s", parameter->name, suffix);
     state.category = category;
-    state.lifetime = lifetime;
+    state.lifetime = category == CATEGORY_GRADIENT ? LIFETIME_PHASE : LIFETIME_RUN;
     state.phase = PHASE_TRAIN;
     return graph_tensor_add(graph, &state, out);
 }
 
-static enum gt_status parameter_add(struct graph *graph, struct parameter_list *list, const struct parameter *proto,
-                                    int32_t rank, int64_t rows, int64_t columns, bool states)
+/* The exponents of 8-bit moments. */
+static enum gt_status scales_add(struct graph *graph, struct parameter *parameter)
 {
+    struct tensor scales = {.dtype = DTYPE_U8,
+                            .rank = 2,
+                            .dims = {2, state_blocks(graph_tensor_elements(graph, parameter->tensor))},
+                            .base = TENSOR_NONE,
+                            .category = CATEGORY_MOMENT,
+                            .lifetime = LIFETIME_RUN,
+                            .phase = PHASE_TRAIN};
+    snprintf(scales.name, sizeof scales.name, "%.80s.scales", parameter->name);
+    return graph_tensor_add(graph, &scales, &parameter->scales);
+}
+
+static enum gt_status states_add(const struct parameter_maker *maker, struct parameter *parameter)
+{
+    struct graph *graph = maker->graph;
+    const struct state_dtypes dtypes =
+        state_format_dtypes(maker->options->format, graph->tensors[parameter->tensor].dtype, parameter->embedding);
+    assert(!parameter->muon || dtypes.moment != DTYPE_U8);
+    if (dtypes.master)
+        TRY(state_add(graph, parameter, ".master", DTYPE_F32, CATEGORY_MASTER, &parameter->master));
+    TRY(state_add(graph, parameter, ".grad", dtypes.gradient, CATEGORY_GRADIENT, &parameter->gradient));
+    TRY(state_add(graph, parameter, ".m", dtypes.moment, CATEGORY_MOMENT, &parameter->m));
+    if (!parameter->muon)
+        TRY(state_add(graph, parameter, ".v", dtypes.moment, CATEGORY_MOMENT, &parameter->v));
+    return dtypes.moment == DTYPE_U8 ? scales_add(graph, parameter) : GT_OK;
+}
+
+static enum gt_status parameter_add(struct parameter_maker *maker, const struct parameter *proto, enum dtype dtype,
+                                    int32_t rank, int64_t rows, int64_t columns)
+{
+    struct parameter_list *list = maker->list;
     struct parameter *parameter = &list->at[list->count];
     *parameter = *proto;
-    struct tensor tensor = {.dtype = DTYPE_F32,
+    struct tensor tensor = {.dtype = dtype,
                             .rank = rank,
                             .dims = {rows, columns},
                             .base = TENSOR_NONE,
                             .category = CATEGORY_PARAMETER,
                             .lifetime = LIFETIME_RUN};
     memcpy(tensor.name, parameter->name, sizeof tensor.name);
-    TRY(graph_tensor_add(graph, &tensor, &parameter->tensor));
-    parameter->gradient = parameter->m = parameter->v = TENSOR_NONE;
+    TRY(graph_tensor_add(maker->graph, &tensor, &parameter->tensor));
+    parameter->master = parameter->gradient = parameter->m = parameter->v = parameter->scales = TENSOR_NONE;
     parameter->decay = rank >= 2;
-    if (states) {
-        TRY(state_add(graph, parameter, ".grad", CATEGORY_GRADIENT, LIFETIME_PHASE, &parameter->gradient));
-        TRY(state_add(graph, parameter, ".m", CATEGORY_MOMENT, LIFETIME_RUN, &parameter->m));
-        TRY(state_add(graph, parameter, ".v", CATEGORY_MOMENT, LIFETIME_RUN, &parameter->v));
-    }
+    parameter->muon = maker->options->muon && rank >= 2 && !parameter->embedding;
+    parameter->index_base = maker->elements;
+    maker->elements += parameter->saved_rows * (rank >= 2 ? columns : 1);
     list->count++;
-    return GT_OK;
+    return maker->options->states ? states_add(maker, parameter) : GT_OK;
 }
 
 /* "<prefix>.weight" of [rows, columns] (columns 0: a layernorm gain) and, where the model has biases, "<prefix>.bias". */
-static enum gt_status layer_add(struct graph *graph, struct parameter_list *list, const struct model_config *config,
-                                const char *prefix, int64_t rows, int64_t columns, double std, bool states)
+static enum gt_status layer_add(struct parameter_maker *maker, const char *prefix, int64_t rows, int64_t columns,
+                                double std)
 {
     bool matrix = columns > 0;
+    enum dtype dtype = matrix ? maker->options->dtype : DTYPE_F32;
     struct parameter weight = {.init = matrix ? INIT_NORMAL : INIT_ONE, .init_std = (float)std, .saved_rows = rows};
     snprintf(weight.name, sizeof weight.name, "%s.weight", prefix);
-    TRY(parameter_add(graph, list, &weight, matrix ? 2 : 1, rows, columns, states));
-    if (!config->bias)
+    TRY(parameter_add(maker, &weight, dtype, matrix ? 2 : 1, rows, columns));
+    if (!maker->config->bias)
         return GT_OK;
     int64_t width = matrix ? columns : rows;
     struct parameter bias = {.init = INIT_ZERO, .saved_rows = width};
     snprintf(bias.name, sizeof bias.name, "%s.bias", prefix);
-    return parameter_add(graph, list, &bias, 1, width, 0, states);
+    return parameter_add(maker, &bias, dtype, 1, width, 0);
 }
 
-static enum gt_status block_add(struct graph *graph, struct parameter_list *list, const struct model_config *config,
-                                int32_t layer, bool states)
+static enum gt_status block_add(struct parameter_maker *maker, int32_t layer)
 {
+    const struct model_config *config = maker->config;
     int64_t c = config->n_embd, qkv = model_qkv_width(config);
     double residual_std = INIT_STD / sqrt(2.0 * config->n_layer);
     const struct {
@@ -122,27 +161,30 @@ static enum gt_status block_add(struct graph *graph, struct parameter_list *list
     for (int32_t i = 0; i < BLOCK_WEIGHTS; i++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "h.%" PRId32 ".%s", layer, weights[i].name);
-        TRY(layer_add(graph, list, config, prefix, weights[i].rows, weights[i].columns, weights[i].std, states));
+        TRY(layer_add(maker, prefix, weights[i].rows, weights[i].columns, weights[i].std));
     }
     return GT_OK;
 }
 
-enum gt_status parameters_create(struct graph *graph, const struct model_config *config, bool states,
-                                 struct parameter_list *out)
+enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
+                                 const struct parameter_options *options, struct parameter_list *out)
 {
     void *array;
     size_t count = 4 + (size_t)config->n_layer * 2 * BLOCK_WEIGHTS;
     TRY(hostmem_alloc(graph->mem, count, sizeof(struct parameter), "parameters", &array));
     *out = (struct parameter_list){.at = array};
-    struct parameter wte = {.name = "wte.weight", .init_std = (float)INIT_STD, .saved_rows = config->vocab_size};
-    struct parameter wpe = {.name = "wpe.weight", .init_std = (float)INIT_STD, .saved_rows = config->block_size};
-    enum gt_status status = parameter_add(graph, out, &wte, 2, config->padded_vocab_size, config->n_embd, states);
+    struct parameter_maker maker = {graph, out, config, options, 0};
+    struct parameter wte = {
+        .name = "wte.weight", .init_std = (float)INIT_STD, .saved_rows = config->vocab_size, .embedding = true};
+    struct parameter wpe = {
+        .name = "wpe.weight", .init_std = (float)INIT_STD, .saved_rows = config->block_size, .embedding = true};
+    enum gt_status status = parameter_add(&maker, &wte, options->dtype, 2, config->padded_vocab_size, config->n_embd);
     if (status == GT_OK)
-        status = parameter_add(graph, out, &wpe, 2, config->block_size, config->n_embd, states);
+        status = parameter_add(&maker, &wpe, options->dtype, 2, config->block_size, config->n_embd);
     for (int32_t layer = 0; status == GT_OK && layer < config->n_layer; layer++)
-        status = block_add(graph, out, config, layer, states);
+        status = block_add(&maker, layer);
     if (status == GT_OK)
-        status = layer_add(graph, out, config, "ln_f", config->n_embd, 0, 0, states);
+        status = layer_add(&maker, "ln_f", config->n_embd, 0, 0);
     if (status != GT_OK)
         parameters_destroy(graph, out);
     assert(status != GT_OK || out->count == 3 + config->bias + config->n_layer * block_stride(config));

@@ -14,10 +14,17 @@ struct model_parameters {
     int32_t wte, wpe, ln_f_gain, ln_f_bias;
 };
 
-/* Parameters in the checkpoint's order: wte, wpe, the blocks, ln_f.  `states` adds gradients and moments.
- * Errors: GT_NO_MEMORY. */
-enum gt_status parameters_create(struct graph *graph, const struct model_config *config, bool states,
-                                 struct parameter_list *out);
+struct parameter_options {
+    enum dtype dtype; /* of weights and linear layers' biases */
+    bool states;      /* gradients, moments and masters too, as `format` has them */
+    enum state_format format;
+    bool muon; /* matrices of the blocks have one moment, and no 8-bit codes */
+};
+
+/* Parameters in the checkpoint's order: wte, wpe, the blocks, ln_f; layernorms' gains and biases are few, read beside fp32
+ * statistics, and stay fp32 with fp32 states.  Errors: GT_NO_MEMORY. */
+enum gt_status parameters_create(struct graph *graph, const struct model_config *config,
+                                 const struct parameter_options *options, struct parameter_list *out);
 void parameters_destroy(struct graph *graph, struct parameter_list *list);
 
 /* Where the parameters of block `layer` are in the list. */

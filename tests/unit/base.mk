@@ -21,3 +21,5 @@ tests_unit_check_rng_SOURCES = tests/unit/check_rng.c
 tests_unit_check_size_SOURCES = tests/unit/check_size.c
 tests_unit_check_status_SOURCES = tests/unit/check_status.c
 tests_unit_check_thread_SOURCES = tests/unit/check_thread.c
+check_PROGRAMS += tests/unit/check_heads
+tests_unit_check_heads_SOURCES = tests/unit/check_heads.c

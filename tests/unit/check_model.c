@@ -7,6 +7,9 @@
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
+static const struct parameter_options with_states = {.dtype = DTYPE_F32, .states = true};
+static const struct parameter_options weights_only = {.dtype = DTYPE_F32};
+
 static struct model_config gpt2_124m(bool bias)
 {
     return (struct model_config){.n_layer = 12,
@@ -46,7 +49,7 @@ START_TEST(counts_are_those_of_gpt2)
         int64_t total = 0;
         struct model_config small = tiny(bias);
         ck_assert(hostmem_create(&mem) == GT_OK && graph_create(mem, &graph) == GT_OK);
-        ck_assert_int_eq(parameters_create(graph, &small, true, &list), GT_OK);
+        ck_assert_int_eq(parameters_create(graph, &small, &with_states, &list), GT_OK);
         for (int32_t i = 0; i < list.count; i++) {
             const struct tensor *tensor = &graph->tensors[list.at[i].tensor];
             total += list.at[i].saved_rows * (tensor->rank > 1 ? tensor->dims[1] : 1);
@@ -135,7 +138,7 @@ START_TEST(parameters_are_in_the_checkpoints_order)
     struct parameter_list list;
     struct model_config config = tiny(true);
     ck_assert(hostmem_create(&mem) == GT_OK && graph_create(mem, &graph) == GT_OK);
-    ck_assert_int_eq(parameters_create(graph, &config, true, &list), GT_OK);
+    ck_assert_int_eq(parameters_create(graph, &config, &with_states, &list), GT_OK);
     ck_assert_int_eq(list.count, 4 + 3 * 12);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         ck_assert_str_eq(list.at[i].name, names[i]);
@@ -163,7 +166,7 @@ START_TEST(parameters_are_in_the_checkpoints_order)
     }
     parameters_destroy(graph, &list);
     config.bias = false;
-    ck_assert_int_eq(parameters_create(graph, &config, false, &list), GT_OK);
+    ck_assert_int_eq(parameters_create(graph, &config, &weights_only, &list), GT_OK);
     ck_assert_int_eq(list.count, 3 + 3 * 6);
     ck_assert_int_eq(list.at[0].gradient, TENSOR_NONE);
     ck_assert_int_eq(parameters_block(&config, 0).ln_1_bias, -1);
@@ -229,6 +232,124 @@ START_TEST(programs_are_those_that_were_asked_for)
 }
 END_TEST
 
+/* The one op of `kind` with this operand, or -1. */
+static int32_t op_find(const struct program *program, enum op_kind kind, int32_t slot, int32_t tensor)
+{
+    int32_t found = -1;
+    for (int32_t i = 0; i < program->count; i++) {
+        if (program->ops[i].kind != kind || program->ops[i].operand[slot] != tensor)
+            continue;
+        ck_assert_int_eq(found, -1);
+        found = i;
+    }
+    return found;
+}
+
+/* 16-bit gradients are rounded once per micro-step, right behind the last op that adds to the fp32 one. */
+static void rounding_check(const struct model *model, int32_t program_index, bool first)
+{
+    const struct graph *graph = model->graph;
+    const struct program *program = &graph->programs[program_index];
+    for (int32_t p = 0; p < model->parameters.count; p++) {
+        const struct parameter *parameter = &model->parameters.at[p];
+        const int32_t at = op_find(program, OP_GRADIENT_ROUND, GRADIENT_ROUND_Y, parameter->gradient);
+        ck_assert_int_eq(at >= 0, graph->tensors[parameter->gradient].dtype == DTYPE_BF16);
+        if (at < 0)
+            continue;
+        const struct op *op = &program->ops[at];
+        const int32_t whole = op->operand[GRADIENT_ROUND_X];
+        bool touched_before = false;
+        ck_assert_int_eq(graph->tensors[whole].lifetime, LIFETIME_PROGRAM);
+        ck_assert_int_eq(graph->tensors[whole].dtype, DTYPE_F32);
+        ck_assert_int_eq(op->attrs.index_base, parameter->index_base);
+        ck_assert_int_eq(op->attrs.accumulate != 0, !first);
+        for (int32_t i = 0; i < program->count; i++) {
+            for (int32_t s = 0; s < op_declaration(program->ops[i].kind)->operands; s++) {
+                ck_assert(i <= at || program->ops[i].operand[s] != whole);
+                touched_before = touched_before || (i < at && program->ops[i].operand[s] == whole);
+            }
+        }
+        ck_assert(touched_before);
+    }
+}
+
+START_TEST(lean_states_are_built)
+{
+    struct hostmem *mem;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    for (int format = STATE_SR; format < STATE_FORMATS; format++) {
+        struct model *model;
+        struct model_options options = options_make();
+        int64_t base = 0;
+        options.dtype = DTYPE_BF16;
+        options.states = (enum state_format)format;
+        options.config.padded_vocab_size = options.config.vocab_size;
+        ck_assert_int_eq(model_create(mem, &options, &model), GT_OK);
+        ck_assert_int_eq(model->refresh.program, -1);
+        rounding_check(model, model->train_first.program, true);
+        rounding_check(model, model->train_next.program, false);
+        rounding_check(model, model->train_remainder.program, false);
+        for (int32_t p = 0; p < model->parameters.count; p++) {
+            const struct parameter *parameter = &model->parameters.at[p];
+            const struct program *update = &model->graph->programs[model->update.program];
+            const bool half = model->graph->tensors[parameter->tensor].dtype == DTYPE_BF16;
+            const bool codes = model->graph->tensors[parameter->m].dtype == DTYPE_U8;
+            ck_assert_int_eq(parameter->master, TENSOR_NONE);
+            ck_assert_int_eq(parameter->index_base, base);
+            ck_assert_int_eq(
+                codes, half && (format == STATE_SR_8BIT_FULL || (format == STATE_SR_8BIT && !parameter->embedding)));
+            ck_assert_int_eq(codes, parameter->scales != TENSOR_NONE);
+            ck_assert_int_eq(op_find(update, OP_ADAMW_LEAN, ADAMW_LEAN_PARAM, parameter->tensor) >= 0, half);
+            ck_assert_int_eq(op_find(update, OP_ADAMW, ADAMW_PARAM, parameter->tensor) >= 0, !half);
+            base += graph_tensor_elements(model->graph, parameter->tensor);
+        }
+        ck_assert_int_eq(base, model_parameter_count(&options.config));
+        model_destroy(model);
+    }
+    hostmem_destroy(mem);
+}
+END_TEST
+
+/* Muon's matrices: one moment, five rounds of three products whose square is the small side's, one step; AdamW elsewhere. */
+START_TEST(muon_updates_the_matrices_of_blocks)
+{
+    struct hostmem *mem;
+    struct model *model;
+    struct model_options options = options_make();
+    int32_t matrices = 0, products = 0, small = options.config.n_embd;
+    options.muon = true;
+    options.muon_dtype = DTYPE_BF16;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(model_create(mem, &options, &model), GT_OK);
+    const struct program *update = &model->graph->programs[model->update.program];
+    for (int32_t p = 0; p < model->parameters.count; p++) {
+        const struct parameter *parameter = &model->parameters.at[p];
+        const struct tensor *tensor = &model->graph->tensors[parameter->tensor];
+        const bool muon = tensor->rank == 2 && strncmp(parameter->name, "h.", 2) == 0;
+        const int32_t at = op_find(update, OP_MUON_STEP, MUON_STEP_PARAM, parameter->tensor);
+        matrices += muon;
+        ck_assert_int_eq(muon, parameter->v == TENSOR_NONE);
+        ck_assert_int_eq(muon, at >= 0);
+        ck_assert_int_eq(!muon, op_find(update, OP_ADAMW, ADAMW_PARAM, parameter->tensor) >= 0);
+        if (!muon)
+            continue;
+        const double ratio = (double)tensor->dims[1] / (double)tensor->dims[0];
+        ck_assert(fabs((double)update->ops[at].attrs.value - sqrt(fmax(1.0, ratio))) <= 1e-6);
+    }
+    for (int32_t i = 0; i < update->count; i++) {
+        const struct op *op = &update->ops[i];
+        const bool square = op->kind == OP_GEMM && op->operand[GEMM_A] == op->operand[GEMM_B];
+        products += op->kind == OP_GEMM;
+        if (square)
+            ck_assert_int_eq(model->graph->tensors[op->operand[GEMM_D]].dims[0], small);
+    }
+    ck_assert_int_eq(matrices, 4 * options.config.n_layer);
+    ck_assert_int_eq(products, 5 * 3 * matrices);
+    model_destroy(model);
+    hostmem_destroy(mem);
+}
+END_TEST
+
 /* Every allocation of the model fails once.  The last two belong to graph_check(), which runs inside an assert. */
 START_TEST(no_allocation_may_fail_badly)
 {
@@ -236,6 +357,8 @@ START_TEST(no_allocation_may_fail_badly)
     struct log_capture capture;
     struct hostmem_counters counters;
     size_t allocations = 3;
+    options.dtype = _i == 0 ? DTYPE_F32 : DTYPE_BF16;
+    options.states = _i == 0 ? STATE_MASTER : STATE_SR_BF16;
     log_capture_begin(&capture);
     for (size_t n = 0; n + 2 <= allocations; n++) {
         struct hostmem *mem;
@@ -267,7 +390,9 @@ Suite *model_suite(void)
     tcase_add_test(tests, impossible_shapes_are_named);
     tcase_add_test(tests, parameters_are_in_the_checkpoints_order);
     tcase_add_test(tests, programs_are_those_that_were_asked_for);
-    tcase_add_test(tests, no_allocation_may_fail_badly);
+    tcase_add_test(tests, lean_states_are_built);
+    tcase_add_test(tests, muon_updates_the_matrices_of_blocks);
+    tcase_add_loop_test(tests, no_allocation_may_fail_badly, 0, 2);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -263,6 +263,49 @@ START_TEST(cross_entropy_and_the_rest)
 }
 END_TEST
 
+static struct op_call lean_call(enum dtype moment)
+{
+    struct op_call call = {.kind = OP_ADAMW_LEAN};
+    call.operand[ADAMW_LEAN_GRAD] = matrix(DTYPE_BF16, 3, 100);
+    call.operand[ADAMW_LEAN_PARAM] = matrix(DTYPE_BF16, 3, 100);
+    call.operand[ADAMW_LEAN_M] = call.operand[ADAMW_LEAN_V] = matrix(moment, 3, 100);
+    call.operand[ADAMW_LEAN_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    call.operand[ADAMW_LEAN_CORRECTIONS] = matrix(DTYPE_F32, 100, 2);
+    return call;
+}
+
+START_TEST(lean_states_and_refusals)
+{
+    struct op_call codes = lean_call(DTYPE_U8), halves = lean_call(DTYPE_BF16), rounding = {.kind = OP_GRADIENT_ROUND};
+    refuses(codes, "operand scales is absent, expected them with moments of uint8");
+    codes.operand[ADAMW_LEAN_SCALES] = matrix(DTYPE_U8, 2, 2);
+    ck_assert(op_infer(&codes));
+    codes.operand[ADAMW_LEAN_SCALES] = matrix(DTYPE_U8, 2, 1);
+    refuses(codes, "operand scales is [2,1], expected [2,2]");
+    ck_assert(op_infer(&halves));
+    halves.operand[ADAMW_LEAN_SCALES] = matrix(DTYPE_U8, 2, 2);
+    refuses(halves, "operand scales is present, expected none with moments of bfloat16");
+    halves = lean_call(DTYPE_BF16);
+    halves.operand[ADAMW_LEAN_V].dtype = DTYPE_F32;
+    refuses(halves, "operand v is float32, expected bfloat16 as operand m");
+    halves = lean_call(DTYPE_F16);
+    refuses(halves, "operand m is float16, expected float32, bfloat16 or uint8");
+    halves = lean_call(DTYPE_F32);
+    halves.operand[ADAMW_LEAN_PARAM].dtype = DTYPE_F32;
+    refuses(halves, "operand param is float32, expected bfloat16");
+    rounding.operand[GRADIENT_ROUND_X] = matrix(DTYPE_F32, 3, 5);
+    rounding.operand[GRADIENT_ROUND_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    struct op_call good = rounding;
+    ck_assert(op_infer(&good));
+    ck_assert_int_eq(good.operand[GRADIENT_ROUND_Y].dtype, DTYPE_BF16);
+    rounding.attrs.index_base = -1;
+    refuses(rounding, "index_base is -1");
+    rounding.attrs.index_base = 0;
+    rounding.operand[GRADIENT_ROUND_X].dtype = DTYPE_BF16;
+    refuses(rounding, "operand x is bfloat16, expected float32");
+}
+END_TEST
+
 Suite *op_suite(void)
 {
     Suite *suite = suite_create("op");
@@ -277,6 +320,7 @@ Suite *op_suite(void)
     tcase_add_test(tests, optional_operands_stay_absent);
     tcase_add_test(tests, embed_shapes_and_refusals);
     tcase_add_test(tests, cross_entropy_and_the_rest);
+    tcase_add_test(tests, lean_states_and_refusals);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -1,0 +1,92 @@
+/* Where 16-bit gradients are rounded.
+ *
+ * The ops are appended to the differentiated program and then moved to where the last contribution was made: which that is
+ * shows best in the finished program, whatever was recomputed or chunked.
+ */
+#include "model/gradient_rounding.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_rounded(const struct model *model, int32_t parameter)
+{
+    return model->graph->tensors[model->parameters.at[parameter].gradient].dtype != DTYPE_F32;
+}
+
+enum gt_status gradient_rounding_targets(struct model *model, const char *program, struct autodiff_parameter *targets)
+{
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const struct parameter *parameter = &model->parameters.at[i];
+        targets[i] = (struct autodiff_parameter){parameter->tensor, parameter->gradient, is_rounded(model, i)};
+        if (!is_rounded(model, i))
+            continue;
+        struct tensor whole = model->graph->tensors[parameter->gradient];
+        whole.dtype = DTYPE_F32;
+        whole.category = CATEGORY_TEMPORARY;
+        whole.lifetime = LIFETIME_PROGRAM;
+        snprintf(whole.name, sizeof whole.name, "%.24s.%.60s.grad", program, parameter->name);
+        TRY(graph_tensor_add(model->graph, &whole, &targets[i].gradient));
+    }
+    return GT_OK;
+}
+
+static enum gt_status rounding_add(struct model *model, int32_t program, bool first, int32_t parameter, int32_t from)
+{
+    const struct parameter *to = &model->parameters.at[parameter];
+    struct graph_pen pen = {model->graph, program, PASS_BACKWARD, -1, 0, false};
+    struct op_attrs attrs = {.accumulate = first ? 0 : 1u << GRADIENT_ROUND_Y, .index_base = to->index_base};
+    int32_t operands[GRADIENT_ROUND_OPERANDS] = {
+        [GRADIENT_ROUND_X] = from, [GRADIENT_ROUND_SCALARS] = model->scalars, [GRADIENT_ROUND_Y] = to->gradient};
+    return graph_op_add(&pen, OP_GRADIENT_ROUND, &attrs, to->name, operands);
+}
+
+/* ops[count .. all) go behind the ops of [0, count) that touch what they read last; the result is in `out`.  Each of the
+ * former becomes part of the layer and loss chunk of the op that it follows. */
+static void ops_merge(const struct graph *graph, const struct program *program, int32_t count,
+                      const struct tensor_range *ranges, struct op *out)
+{
+    int32_t made = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const struct op *before = &program->ops[i];
+        out[made++] = *before;
+        for (int32_t k = count; k < program->count; k++) {
+            if (ranges[graph_storage(graph, program->ops[k].operand[GRADIENT_ROUND_X])].last != i)
+                continue;
+            out[made] = program->ops[k];
+            out[made].layer = before->layer;
+            out[made++].chunk = before->chunk;
+        }
+    }
+    assert(made == program->count);
+}
+
+static enum gt_status ops_move(struct graph *graph, int32_t program, int32_t count, const struct tensor_range *ranges)
+{
+    struct program *p = &graph->programs[program];
+    void *array;
+    TRY(hostmem_alloc(graph->mem, (size_t)p->count, sizeof(struct op), "program ops", &array));
+    ops_merge(graph, p, count, ranges, array);
+    memcpy(p->ops, array, (size_t)p->count * sizeof(struct op));
+    hostmem_free(graph->mem, array);
+    return GT_OK;
+}
+
+enum gt_status gradient_rounding_insert(struct model *model, int32_t program, bool first,
+                                        const struct autodiff_parameter *targets)
+{
+    struct graph *graph = model->graph;
+    const int32_t count = graph->programs[program].count;
+    void *array;
+    TRY(hostmem_alloc(graph->mem, (size_t)graph->tensor_count, sizeof(struct tensor_range), "program ranges", &array));
+    graph_ranges(graph, program, array);
+    enum gt_status status = GT_OK;
+    for (int32_t i = 0; i < model->parameters.count && status == GT_OK; i++) {
+        if (is_rounded(model, i))
+            status = rounding_add(model, program, first, i, targets[i].gradient);
+    }
+    if (status == GT_OK && graph->programs[program].count > count)
+        status = ops_move(graph, program, count, array);
+    hostmem_free(graph->mem, array);
+    return status;
+}

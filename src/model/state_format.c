@@ -1,0 +1,71 @@
+/* The table of state formats.
+ *
+ * Bytes are not written down but added up from the dtypes, so that the plan and the table cannot disagree.  The planner's
+ * order leaves out `sr`: at 14 bytes per parameter it saves little where a master does not fit, and sr_bf16 lost nothing
+ * measurable either (doc/states.md).
+ */
+#include "model/state_format.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "model/op.h"
+
+static const struct {
+    const char *name;
+    enum dtype gradient, moment, embedding_moment;
+    enum state_format next;
+} table[STATE_FORMATS] = {
+    [STATE_MASTER] = {"master", DTYPE_F32, DTYPE_F32, DTYPE_F32, STATE_SR_BF16},
+    [STATE_SR] = {"sr", DTYPE_F32, DTYPE_F32, DTYPE_F32, STATE_SR_BF16},
+    [STATE_SR_BF16] = {"sr_bf16", DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, STATE_SR_8BIT},
+    [STATE_SR_8BIT] = {"sr_8bit", DTYPE_BF16, DTYPE_U8, DTYPE_BF16, STATE_SR_8BIT_FULL},
+    [STATE_SR_8BIT_FULL] = {"sr_8bit_full", DTYPE_BF16, DTYPE_U8, DTYPE_U8, STATE_FORMATS},
+};
+
+const char *state_format_name(enum state_format format)
+{
+    assert(format >= 0 && format < STATE_FORMATS);
+    return table[format].name;
+}
+
+bool state_format_from_name(const char *name, enum state_format *out)
+{
+    for (int format = 0; format < STATE_FORMATS; format++) {
+        if (strcmp(table[format].name, name) == 0) {
+            *out = (enum state_format)format;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool state_format_is_lean(enum state_format format)
+{
+    return format != STATE_MASTER;
+}
+
+struct state_dtypes state_format_dtypes(enum state_format format, enum dtype dtype, bool embedding)
+{
+    assert(format >= 0 && format < STATE_FORMATS);
+    if (dtype == DTYPE_F32 || format == STATE_MASTER)
+        return (struct state_dtypes){.master = dtype != DTYPE_F32, .gradient = DTYPE_F32, .moment = DTYPE_F32};
+    return (struct state_dtypes){.gradient = table[format].gradient,
+                                 .moment = embedding ? table[format].embedding_moment : table[format].moment};
+}
+
+double state_format_bytes(enum state_format format, enum dtype dtype, bool muon)
+{
+    const struct state_dtypes dtypes = state_format_dtypes(format, dtype, false);
+    const double moments = muon ? 1.0 : 2.0;
+    double bytes = (double)(dtype_size_bytes(dtype) + dtype_size_bytes(dtypes.gradient));
+    bytes += dtypes.master ? (double)sizeof(float) : 0.0;
+    bytes += moments * (double)dtype_size_bytes(dtypes.moment);
+    return dtypes.moment == DTYPE_U8 ? bytes + moments / STATE_BLOCK : bytes;
+}
+
+enum state_format state_format_next(enum state_format format)
+{
+    assert(format >= 0 && format < STATE_FORMATS);
+    return table[format].next;
+}

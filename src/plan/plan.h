@@ -5,8 +5,8 @@
  * each other entirely.  Within a program every storage lives from its first to its last op, and storages whose lives do
  * not meet may share bytes.  The peak is what is asked of the device, to the byte.
  *
- * Placement: longest lifetime first with first fit, and by breadth (the op with most live bytes first); the smaller is
- * kept, and its distance to the lower bound (the largest sum of live bytes) is reported.
+ * Placement: first fit in several orders, longest lifetime first; the smallest result is kept, and its distance to the
+ * lower bound (the largest sum of live bytes) is reported.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_H
 #define GPT_TRAIN_PLAN_PLAN_H
@@ -62,6 +62,10 @@ struct plan {
 enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                            struct plan **out);
 void plan_destroy(struct plan *plan);
+/* arena_bytes_bound of a plan that is not made: what no placement can undercut, in less than half the time.  Errors: the
+ * same. */
+enum gt_status plan_bound(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+                          uint64_t *bytes);
 
 /* Proves the plan by another method than made it: replays each program op by op over a map of who owns which bytes, and
  * checks that every operand still holds what its last writer wrote, that inputs and persistent tensors are never
@@ -69,9 +73,15 @@ void plan_destroy(struct plan *plan);
  * violation.  Independent of plan_create()'s lifetimes. */
 bool plan_verify(const struct plan *plan);
 
+struct search_request; /* plan_search.h */
+struct search_result;
+struct search_choice;
+
 /* Facts that the report shows beside the plan. */
 struct plan_report_facts {
     const char *configuration; /* one line */
+    const char *state_format;  /* NULL: not said */
+    double state_bytes;        /* of weights, masters, gradients and moments, per parameter */
     const char *device;        /* one line */
     uint64_t free_bytes;       /* of the device, 0 = unknown */
     uint64_t host_bytes;       /* host memory outside the arena: staging buffers, tables */
@@ -82,11 +92,23 @@ struct plan_report_facts {
     int64_t steps;             /* updates to go */
     double evaluation_seconds; /* one evaluation */
     int64_t evaluations;       /* evaluations to go */
+
+    /* How the plan was searched for; NULL where it was not.  The arrays may be empty. */
+    const struct search_request *request;
+    const struct search_result *search;
+    const struct search_choice *choices;
+    int32_t choice_count;
+    const struct search_choice *front; /* memory against time; NULL = not asked for */
+    int32_t front_count;
 };
 
-/* One screen of text.  */
+/* One screen of text; where what was asked for does not fit, what is short, what was changed, and the choices. */
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
 /* The same as JSON (schema in doc/plan.md). */
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
+/* The same as a picture: ops across, addresses up, and the front of memory against time (doc/plan.md).
+ * Errors: GT_NO_MEMORY, GT_IO. */
+enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, const struct plan_report_facts *facts,
+                              FILE *out);
 
 #endif

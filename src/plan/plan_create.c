@@ -30,6 +30,7 @@ struct plan_builder {
     struct plan_placer fixed;    /* run tensors, and the phase's at hand; [tensor_count] */
     struct plan_scratch scratch;
     uint64_t segment_bytes; /* S of the virtual addresses */
+    bool bound_only;        /* programs are measured, not placed */
 };
 
 static enum gt_status array_create(struct hostmem *mem, size_t count, size_t size, const char *what, void *out)
@@ -246,6 +247,8 @@ static enum gt_status program_place(struct plan_builder *builder, int32_t progra
     int32_t count = plan_items_collect(plan, program, builder->ranges, builder->items);
     out->program = program;
     plan_live_measure(plan, program, builder->items, count, scratch->live, out);
+    if (builder->bound_only)
+        return GT_OK;
     if (!plan_place(&builder->fixed, builder->items, count, scratch->live, ops, scratch))
         return segments_exceeded(builder, builder->graph->programs[program].name);
     for (int32_t i = 0; i < count; i++) {
@@ -354,11 +357,11 @@ static enum gt_status arena_place(struct plan_builder *builder)
     return GT_OK;
 }
 
-static enum gt_status plan_fill(struct plan *plan)
+static enum gt_status plan_fill(struct plan *plan, bool bound_only)
 {
     TRY(plan_arrays_create(plan));
     TRY(workspaces_ask(plan));
-    struct plan_builder builder = {.plan = plan, .mem = plan->mem, .graph = plan->graph};
+    struct plan_builder builder = {.plan = plan, .mem = plan->mem, .graph = plan->graph, .bound_only = bound_only};
     for (int32_t p = 0; p < plan->graph->program_count; p++) {
         if (plan->graph->programs[p].count > builder.ops_max)
             builder.ops_max = plan->graph->programs[p].count;
@@ -372,8 +375,8 @@ destroy_arrays:
     return status;
 }
 
-enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
-                           struct plan **out)
+static enum gt_status plan_make(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+                                bool bound_only, struct plan **out)
 {
     assert(options->alignment_bytes > 0 && (options->alignment_bytes & (options->alignment_bytes - 1)) == 0);
     assert(options->guard_bytes % options->alignment_bytes == 0);
@@ -385,12 +388,28 @@ enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const
     plan->tensor_count = graph->tensor_count;
     plan->program_count = graph->program_count;
     plan->peak_program = -1;
-    enum gt_status status = plan_fill(plan);
+    enum gt_status status = plan_fill(plan, bound_only);
     if (status != GT_OK) {
         plan_destroy(plan);
         return status;
     }
     *out = plan;
+    return GT_OK;
+}
+
+enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+                           struct plan **out)
+{
+    return plan_make(mem, graph, options, false, out);
+}
+
+enum gt_status plan_bound(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+                          uint64_t *bytes)
+{
+    struct plan *plan;
+    TRY(plan_make(mem, graph, options, true, &plan));
+    *bytes = plan->arena_bytes_bound;
+    plan_destroy(plan);
     return GT_OK;
 }
 

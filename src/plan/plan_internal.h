@@ -62,8 +62,8 @@ bool plan_first_fit(struct plan_placer *placer, struct plan_item *item);
 void plan_high_water(const struct plan_placer *placer, uint64_t high[static BACKEND_SEGMENTS_MAX]);
 uint64_t plan_high_water_sum(const uint64_t high[static BACKEND_SEGMENTS_MAX]);
 
-/* Places all items on top of `fixed` in both orders and keeps the smaller; leaves its slots in scratch->placer.
- * `live[ops]` is the sum of footprints at each op.  False when neither order stays within the segments. */
+/* Places all items on top of `fixed` in several orders and keeps the smallest; leaves its slots in scratch->placer.
+ * `live[ops]` is the sum of footprints at each op.  False when no order stays within the segments. */
 bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count, const uint64_t *live,
                 int32_t ops, struct plan_scratch *scratch);
 int32_t plan_rank_levels(int32_t ops);

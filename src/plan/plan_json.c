@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "plan/plan_internal.h"
+#include "plan/plan_search.h"
 
 #define PLAN_JSON_SCHEMA 1
 
@@ -149,18 +150,122 @@ static json_t *forecast_value(const struct plan_report_facts *facts)
     return NULL;
 }
 
+/* [{"level": ..., "blocks": ...}], in the order of the blocks. */
+static json_t *recompute_value(const struct model_options *options)
+{
+    const struct recompute_mix *mix = &options->recompute;
+    const int32_t blocks[2] = {mix->first_layers, options->config.n_layer - mix->first_layers};
+    const enum recompute_level levels[2] = {mix->first, mix->rest};
+    json_t *array = json_array();
+    for (int32_t k = 0; k < 2; k++) {
+        json_t *part = blocks[k] > 0 ? json_object() : NULL;
+        if (blocks[k] <= 0)
+            continue;
+        bool good = set(part, "level", json_string(recompute_level_name(levels[k]))) &&
+                    set(part, "blocks", json_integer(blocks[k]));
+        if (!good || json_array_append(array, part) != 0) {
+            json_decref(part);
+            json_decref(array);
+            return NULL;
+        }
+        json_decref(part);
+    }
+    return array;
+}
+
+/* The keys that a search may change, and the shape. */
+static bool options_set(json_t *object, const struct model_options *options)
+{
+    return set(object, "micro_batch", json_integer(options->micro_batch)) &&
+           set(object, "micro_steps", json_integer(options->micro_steps)) &&
+           set(object, "remainder_batch", json_integer(options->remainder_batch)) &&
+           set(object, "evaluate_batch", json_integer(options->evaluate_batch)) &&
+           set(object, "loss_chunk", json_integer(options->loss_chunk_rows)) &&
+           set(object, "recompute", recompute_value(options)) &&
+           set(object, "block_size", json_integer(options->config.block_size)) &&
+           set(object, "n_layer", json_integer(options->config.n_layer)) &&
+           set(object, "n_head", json_integer(options->config.n_head)) &&
+           set(object, "n_embd", json_integer(options->config.n_embd));
+}
+
+static json_t *choice_value(const struct plan_report_facts *facts, const struct search_choice *choice, bool named)
+{
+    char text[SEARCH_CHANGES_MAX];
+    json_t *object = json_object();
+    bool good = !named || (set(object, "kind", json_string(search_choice_name(choice->kind))) &&
+                           set(object, "equivalent", json_boolean(search_choice_equivalent(choice->kind))));
+    good = good &&
+           set(object, "changes", json_string(search_changes_text(text, &choice->options, &facts->request->options))) &&
+           set(object, "arena", bytes_value(choice->arena_bytes)) &&
+           set(object, "seconds_modelled", json_real(choice->seconds)) && options_set(object, &choice->options);
+    if (good)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *choices_value(const struct plan_report_facts *facts, const struct search_choice *choices, int32_t count,
+                             bool named)
+{
+    json_t *array = json_array();
+    for (int32_t i = 0; i < count; i++) {
+        if (json_array_append_new(array, choice_value(facts, &choices[i], named)) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+/* What was asked for and what became of it; null where nothing was searched. */
+static json_t *search_value(const struct plan_report_facts *facts)
+{
+    const struct search_result *search = facts->search;
+    char text[SEARCH_CHANGES_MAX];
+    if (!search)
+        return json_null();
+    uint64_t budget = facts->request->budget_bytes;
+    bool timed = search->seconds_request > 0.0;
+    json_t *object = json_object(), *chosen = json_object();
+    bool good =
+        set(object, "arena_budget", budget <= INT64_MAX ? bytes_value(budget) : json_null()) &&
+        set(object, "arena_asked", bytes_value(search->bytes_request)) &&
+        set(object, "arena_asked_at_least", json_boolean(search->bytes_request_least)) &&
+        set(object, "fits", json_boolean(search->fits)) &&
+        set(object, "candidates", json_integer(search->candidates)) &&
+        set(object, "changes", json_string(search_changes_text(text, &search->options, &facts->request->options))) &&
+        set(object, "time_ratio_modelled",
+            timed && search->seconds > 0.0 ? json_real(search->seconds / search->seconds_request) : json_null()) &&
+        options_set(chosen, &search->options) && json_object_set(object, "chosen", chosen) == 0;
+    json_decref(chosen);
+    if (good)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *states_value(const struct plan_report_facts *facts)
+{
+    if (!facts->state_format)
+        return json_null();
+    return json_pack("{s:s, s:f}", "format", facts->state_format, "bytes_per_parameter", facts->state_bytes);
+}
+
 static json_t *report_value(const struct plan *plan, const struct plan_report_facts *facts)
 {
     json_t *object = json_object();
     const char *peak = plan->peak_program >= 0 ? plan->graph->programs[plan->peak_program].name : NULL;
     bool good = set(object, "schema", json_integer(PLAN_JSON_SCHEMA)) &&
                 set(object, "configuration", text_value(facts->configuration)) &&
-                set(object, "device", text_value(facts->device)) && set(object, "bytes", memory_value(plan, facts)) &&
-                set(object, "segments", segments_value(plan)) && set(object, "peak_program", text_value(peak)) &&
+                set(object, "states", states_value(facts)) && set(object, "device", text_value(facts->device)) &&
+                set(object, "bytes", memory_value(plan, facts)) && set(object, "segments", segments_value(plan)) &&
+                set(object, "peak_program", text_value(peak)) &&
                 set(object, "categories", categories_value(plan->category_bytes)) &&
                 set(object, "unused", bytes_value(plan_unused_bytes(plan))) &&
                 set(object, "phases", phases_value(plan)) && set(object, "programs", programs_value(plan)) &&
-                set(object, "forecast", forecast_value(facts));
+                set(object, "forecast", forecast_value(facts)) && set(object, "search", search_value(facts)) &&
+                set(object, "choices", choices_value(facts, facts->choices, facts->choice_count, true)) &&
+                (!facts->front || set(object, "pareto", choices_value(facts, facts->front, facts->front_count, false)));
     if (good)
         return object;
     json_decref(object);

@@ -1,15 +1,21 @@
 /* Placement: an address for items with known lifetimes.
  *
- * First fit in two orders.  Longest lifetime first is optimal where lifetimes nest, as saved activations do: everything
- * that meets an item then contains it, so that first fit stacks without gaps.  By breadth: the op with most live bytes
- * first, its items by size.  The smaller result is kept.  Slots are an array sorted by address, scanned once per item;
- * a few thousand items take milliseconds.  This file knows neither tensors nor programs.
+ * First fit in several orders; the smallest result is kept, and the first that meets the lower bound ends the search.
+ * Longest lifetime first is optimal where lifetimes nest, as saved activations do: everything that meets an item then
+ * contains it, so that first fit stacks without gaps.  By breadth: the op with most live bytes first, its items by size.
+ * Then by size, by size times lifetime, and from each of these orders on with whatever reached highest moved up in it.  Slots
+ * are an array sorted by address, scanned once per item; a few thousand items take milliseconds.  This file knows neither
+ * tensors nor programs.
  */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/plan_internal.h"
+
+/* Repairs of one order: at most so many placements, and items placed in all of them together. */
+#define REPAIR_ROUNDS_MAX 64
+#define REPAIR_ITEMS_MAX 65536
 
 /* `from`, or the start of the next segment when the item would cross into it. */
 static uint64_t segment_fit(const struct plan_placer *placer, uint64_t from, uint64_t bytes)
@@ -178,48 +184,131 @@ static void order_by_breadth(const struct plan_item *items, int32_t count, const
     keys_sort(scratch->keys, count);
 }
 
-/* First fit in the order of the keys, on top of `fixed`.  Returns the bytes needed, UINT64_MAX when it does not fit. */
-static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
-                               struct plan_scratch *scratch)
+static void placer_reset(struct plan_placer *placer, const struct plan_placer *fixed)
 {
-    struct plan_placer *placer = &scratch->placer;
     assert(fixed->count <= placer->capacity);
     if (fixed->count > 0)
         memcpy(placer->slots, fixed->slots, (size_t)fixed->count * sizeof fixed->slots[0]);
     placer->count = fixed->count;
     placer->segment_bytes = fixed->segment_bytes;
-    for (int32_t i = 0; i < count; i++) {
-        if (!plan_first_fit(placer, &items[scratch->keys[i].index]))
-            return UINT64_MAX;
-    }
+}
+
+static uint64_t placer_bytes(const struct plan_placer *placer)
+{
     uint64_t high[BACKEND_SEGMENTS_MAX];
     plan_high_water(placer, high);
     return plan_high_water_sum(high);
 }
 
+/* First fit in the order of the keys, on top of `fixed`.  Returns the bytes needed, UINT64_MAX when it does not fit. */
+static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
+                               struct plan_scratch *scratch)
+{
+    placer_reset(&scratch->placer, fixed);
+    for (int32_t i = 0; i < count; i++) {
+        if (!plan_first_fit(&scratch->placer, &items[scratch->keys[i].index]))
+            return UINT64_MAX;
+    }
+    return placer_bytes(&scratch->placer);
+}
+
+/* By size, or by size times lifetime, largest first; of equals the longer. */
+static void order_by_size(const struct plan_item *items, int32_t count, bool area, struct plan_sort_key *keys)
+{
+    for (int32_t i = 0; i < count; i++) {
+        double life = (double)(items[i].last - items[i].first) + 1.0, size = (double)items[i].bytes;
+        keys[i] = (struct plan_sort_key){
+            .major = UINT64_MAX - (uint64_t)(area ? size * life : size),
+            .minor = UINT64_MAX - (uint64_t)life,
+            .index = i,
+        };
+    }
+    keys_sort(keys, count);
+}
+
+enum place_order { ORDER_LIFETIME, ORDER_BREADTH, ORDER_SIZE, ORDER_AREA, ORDER_COUNT };
+
+static void order_make(enum place_order order, const struct plan_item *items, int32_t count, const uint64_t *live,
+                       int32_t ops, struct plan_scratch *scratch)
+{
+    if (order == ORDER_LIFETIME)
+        order_by_lifetime(items, count, scratch->keys);
+    else if (order == ORDER_BREADTH)
+        order_by_breadth(items, count, live, ops, scratch);
+    else
+        order_by_size(items, count, order == ORDER_AREA, scratch->keys);
+}
+
+/* The best placement so far; keeps its offsets when it is better than that. */
+static void best_keep(const struct plan_item *items, int32_t count, uint64_t bytes, struct plan_scratch *scratch,
+                      uint64_t *least)
+{
+    if (bytes >= *least)
+        return;
+    *least = bytes;
+    for (int32_t i = 0; i < count; i++)
+        scratch->best[i] = items[i].offset_bytes;
+}
+
+/* Moves the item that reaches highest up in the order, to the front or by half its place; false when it is first. */
+static bool highest_raise(const struct plan_item *items, int32_t count, bool half, struct plan_sort_key *keys)
+{
+    int32_t highest = 0;
+    for (int32_t i = 1; i < count; i++) {
+        const struct plan_item *item = &items[keys[i].index], *top = &items[keys[highest].index];
+        if (item->offset_bytes + item->bytes > top->offset_bytes + top->bytes)
+            highest = i;
+    }
+    struct plan_sort_key key = keys[highest];
+    int32_t place = half ? highest / 2 : 0;
+    memmove(keys + place + 1, keys + place, (size_t)(highest - place) * sizeof keys[0]);
+    keys[place] = key;
+    return highest > 0;
+}
+
+/* Orders in which what stuck out of the one before comes sooner, for a bounded time. */
+static void repair(const struct plan_placer *fixed, struct plan_item *items, int32_t count, uint64_t bound, bool half,
+                   struct plan_scratch *scratch, uint64_t *least)
+{
+    int32_t rounds = count < REPAIR_ITEMS_MAX / REPAIR_ROUNDS_MAX ? REPAIR_ROUNDS_MAX : REPAIR_ITEMS_MAX / count;
+    for (int32_t round = 0; round < rounds && *least != bound; round++) {
+        uint64_t bytes = place_in_order(fixed, items, count, scratch);
+        best_keep(items, count, bytes, scratch, least);
+        if (bytes == UINT64_MAX || !highest_raise(items, count, half, scratch->keys))
+            return;
+    }
+}
+
+/* The items at the best offsets, in the caller's slots. */
+static void best_restore(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
+                         struct plan_scratch *scratch)
+{
+    placer_reset(&scratch->placer, fixed);
+    for (int32_t i = 0; i < count; i++) {
+        items[i].offset_bytes = scratch->best[i];
+        slot_take(&scratch->placer, &items[i]);
+    }
+}
+
 bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count, const uint64_t *live,
                 int32_t ops, struct plan_scratch *scratch)
 {
-    order_by_lifetime(items, count, scratch->keys);
-    uint64_t by_lifetime = place_in_order(fixed, items, count, scratch);
-    for (int32_t i = 0; i < count; i++)
-        scratch->best[i] = items[i].offset_bytes;
-    uint64_t high[BACKEND_SEGMENTS_MAX], most_live = 0;
-    plan_high_water(fixed, high);
+    uint64_t bound = placer_bytes(fixed), most_live = 0, least = UINT64_MAX;
     for (int32_t i = 0; i < ops; i++)
         most_live = live[i] > most_live ? live[i] : most_live;
-    if (by_lifetime == plan_high_water_sum(high) + most_live)
-        return true; /* at the lower bound: no order does better */
-
-    order_by_breadth(items, count, live, ops, scratch);
-    uint64_t by_breadth = place_in_order(fixed, items, count, scratch);
-    if (by_breadth < by_lifetime)
-        return true;
-    for (int32_t i = 0; i < count; i++)
-        items[i].offset_bytes = scratch->best[i];
-    if (by_lifetime == UINT64_MAX)
+    bound += most_live;
+    /* At the bound no order does better. */
+    for (int order = 0; order < ORDER_COUNT && least != bound; order++) {
+        order_make((enum place_order)order, items, count, live, ops, scratch);
+        best_keep(items, count, place_in_order(fixed, items, count, scratch), scratch, &least);
+    }
+    for (int k = 0; k < 2 * ORDER_COUNT && least != bound && least != UINT64_MAX; k++) {
+        order_make((enum place_order)(k / 2), items, count, live, ops, scratch);
+        repair(fixed, items, count, bound, k % 2 != 0, scratch, &least);
+    }
+    if (least == UINT64_MAX)
         return false;
-    /* The slots of the kept placement, for the caller's high water. */
-    order_by_lifetime(items, count, scratch->keys);
-    return place_in_order(fixed, items, count, scratch) == by_lifetime;
+    best_restore(fixed, items, count, scratch);
+    assert(placer_bytes(&scratch->placer) == least);
+    return true;
 }

@@ -1,8 +1,9 @@
-/* The plan as one screen of text, and the sums that both reports share.
+/* The plan as one screen of text, and the sums that the reports share.
  *
  * At most 24 lines of 100 columns: what is trained and where, what it needs, the table of categories at the peak, where
- * the peak is, what the other phases need, and the forecast.  Everything comes from the plan and the facts; nothing is
- * computed about the model here.
+ * the peak is, what the other phases need, and the forecast.  Where what was asked for does not fit, up to 8 lines more:
+ * what is short, what was changed for it, and the choices that fit.  Everything comes from the plan and the facts; nothing
+ * is computed about the model here.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -12,9 +13,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "plan/plan_internal.h"
+#include "plan/plan_search.h"
 
 #define BAR_WIDTH 40
 #define LINE_WIDTH 100
+#define CHOICE_INDENT 35
 
 const char *plan_op_target(const struct graph *graph, const struct op *op)
 {
@@ -77,6 +80,9 @@ static void head_print(const struct plan *plan, const struct plan_report_facts *
     char total[24], free_text[24], gap[24];
     uint64_t needed = plan_total_bytes(plan, facts);
     line_print(out, "Plan      %s", facts->configuration ? facts->configuration : "-");
+    if (facts->state_format)
+        line_print(out, "States    %s: %.2f bytes per parameter, gradients included", facts->state_format,
+                   facts->state_bytes);
     line_print(out, "Device    %s", facts->device ? facts->device : "-");
     log_bytes(total, (double)needed);
     if (facts->free_bytes == 0) {
@@ -180,6 +186,66 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
                clock_wall_text(end, forecast.end_wall_s));
 }
 
+/* What was asked for, by how much it is too large, and what was done about it. */
+static void change_print(const struct plan_report_facts *facts, FILE *out)
+{
+    const struct search_result *search = facts->search;
+    char asked[24], budget[24], gap[24], text[SEARCH_CHANGES_MAX];
+    double needed = (double)search->bytes_request, have = (double)facts->request->budget_bytes;
+    line_print(out, "Asked     an arena of %s%s; the budget leaves %s for it: %s short",
+               search->bytes_request_least ? "at least " : "", log_bytes(asked, needed), log_bytes(budget, have),
+               log_bytes(gap, needed > have ? needed - have : 0.0));
+    search_changes_text(text, &search->options, &facts->request->options);
+    if (search->fits)
+        line_print(out, "Changed   %s: %+.1f %% time (modelled), same samples, %s", text,
+                   100.0 * (search->seconds / search->seconds_request - 1.0),
+                   search->options.states == facts->request->options.states ? "same mathematics"
+                                                                            : "states rounded stochastically");
+    else
+        line_print(out, "Least     shown above, and too large: %s", text);
+}
+
+/* A row of the choices; keys that a line has no room for go into a second one. */
+static void choice_print(const struct plan_report_facts *facts, const struct search_choice *choice, FILE *out)
+{
+    char bytes[24], seconds[32], slower[16] = "", text[SEARCH_CHANGES_MAX];
+    const char *rest = "";
+    double fastest = facts->choices[0].seconds;
+    if (search_choice_equivalent(choice->kind) && choice->seconds > fastest)
+        snprintf(slower, sizeof slower, "%+.1f %%", 100.0 * (choice->seconds / fastest - 1.0));
+    else if (search_choice_equivalent(choice->kind))
+        snprintf(slower, sizeof slower, "fastest");
+    search_changes_text(text, &choice->options, &facts->request->options);
+    size_t length = strlen(text), cut = LINE_WIDTH - CHOICE_INDENT;
+    while (length > LINE_WIDTH - CHOICE_INDENT && cut > 0 && text[cut] != ',')
+        cut--;
+    if (length > LINE_WIDTH - CHOICE_INDENT && cut > 0) {
+        rest = text + cut + 2;
+        text[cut] = '\0';
+    }
+    line_print(out, "  %10s %11s %8s  %s", log_bytes(bytes, (double)choice->arena_bytes),
+               clock_duration(seconds, choice->seconds), slower, text);
+    if (rest[0] != '\0')
+        line_print(out, "%*s%s", CHOICE_INDENT, "", rest);
+}
+
+static void choices_print(const struct plan_report_facts *facts, FILE *out)
+{
+    bool other = false;
+    fprintf(out, "\n");
+    if (facts->choice_count == 0)
+        line_print(out, "Choices   none: no smaller block, model or micro-batch fits this budget");
+    else if (search_choice_equivalent(facts->choices[0].kind))
+        line_print(out, "Choices   each planned, and fits: arena, time per update (modelled), keys that change");
+    for (int32_t i = 0; i < facts->choice_count; i++) {
+        if (!other && !search_choice_equivalent(facts->choices[i].kind)) {
+            line_print(out, "NOT EQUIVALENT, but fits: arena, time per update (modelled), keys that change");
+            other = true;
+        }
+        choice_print(facts, &facts->choices[i], out);
+    }
+}
+
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
     head_print(plan, facts, out);
@@ -188,4 +254,8 @@ void plan_print_text(const struct plan *plan, const struct plan_report_facts *fa
     phases_print(plan, out);
     host_print(facts, out);
     forecast_print(facts, out);
+    if (facts->search && (facts->search->candidates > 1 || !facts->search->fits)) {
+        change_print(facts, out);
+        choices_print(facts, out);
+    }
 }

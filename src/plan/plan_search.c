@@ -1,43 +1,42 @@
-/* The search.
+/* The search, and the front of memory against time.
  *
  * For every uniform recompute level two small plans (micro-batches of 4 and 8, say) give bytes and seconds as straight lines in
  * the micro-batch; a mix of two levels lies between them.  All candidates are sorted by modelled seconds, and walked until
- * one that the lines do not rule out has a real plan that fits.
+ * one that the lines do not rule out has a real plan that fits.  The front is what the same lines leave undominated, thinned
+ * out and then planned for real.
  */
 #include "plan/plan_search.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/size.h"
 
 #define CANDIDATES_MAX 8192
-#define PARTS_FINE 8 /* up to so many parts in steps of one, then by an eighth */
-#define CHUNKS_MAX 3
+#define PARTS_FINE 8       /* up to so many parts in steps of one, then by an eighth */
 #define MIX_PARTS 4        /* mixes in quarters of the blocks */
 #define ESTIMATE_SLACK 0.9 /* a candidate whose estimate is above budget / this is skipped */
 #define CHUNK_ROWS_LEAST 64
+#define LAYERNORM_STATE_BYTES 16.0
 #define LINE_BATCH 8
 #define LINE_ROWS_MAX 65536
-
-struct line {
-    double at_zero, slope;
-};
+#define FRONT_CHUNKS_MAX 1024 /* candidates of the front with more loss chunks take longer to plan than to look at */
 
 struct candidate {
     int64_t micro_batch, chunk_rows;
     struct recompute_mix mix;
     double bytes, seconds; /* estimates */
 };
+_Static_assert(SEARCH_FRONT_MAX >= 4, "the front has two ends, the request and something between");
 
 struct search {
     struct hostmem *mem;
     const struct search_request *request;
-    struct line bytes[CHUNKS_MAX][RECOMPUTE_LEVELS], seconds[CHUNKS_MAX][RECOMPUTE_LEVELS]; /* of a micro-step */
-    double update_seconds;
-    int64_t chunk_rows[CHUNKS_MAX];
+    struct search_states_memo *memo;
+    int64_t chunk_rows[SEARCH_CHUNKS_MAX];
     int32_t chunks;
     struct candidate *candidates; /* [CANDIDATES_MAX] */
     int32_t count;
@@ -60,8 +59,10 @@ char *search_options_text(char text[static 192], const struct model_options *opt
                  recompute_level_name(mix->rest));
     else
         snprintf(recompute, sizeof recompute, "recompute %s", recompute_level_name(mix->rest));
-    snprintf(text, 192, "micro-batch %" PRId32 ", %s, loss in chunks of %" PRId32 " rows", options->micro_batch,
-             recompute, options->loss_chunk_rows);
+    bool lean = state_format_is_lean(options->states);
+    snprintf(text, 192, "micro-batch %" PRId32 ", %s, loss in chunks of %" PRId32 " rows%s%s", options->micro_batch,
+             recompute, options->loss_chunk_rows, lean ? ", states " : "",
+             lean ? state_format_name(options->states) : "");
     return text;
 }
 
@@ -86,33 +87,65 @@ static struct model_options options_of(const struct search *search, const struct
     return options;
 }
 
-/* Plans a candidate for real. */
-static enum gt_status candidate_plan(const struct search *search, const struct candidate *candidate, bool train_only,
-                                     uint64_t *bytes, double *step_seconds, double *update_seconds)
+double search_update_seconds(const struct model *model, const struct plan_rates *rates)
 {
-    struct model_options options = options_of(search, candidate);
+    const struct model_options *options = &model->options;
+    int32_t next = options->micro_steps - 1 - (options->remainder_batch > 0);
+    return plan_cost_seconds(model->graph, model->train_first.program, rates) +
+           (double)next * plan_cost_seconds(model->graph, model->train_next.program, rates) +
+           plan_cost_seconds(model->graph, model->train_remainder.program, rates) +
+           plan_cost_seconds(model->graph, model->update.program, rates);
+}
+
+/* Plans the options when their bound is within `limit`; else the bound stands for the bytes. */
+static enum gt_status options_plan(struct hostmem *mem, const struct plan_options *plan_options,
+                                   const struct plan_rates *rates, uint64_t limit, struct search_choice *choice)
+{
     struct model *model;
-    struct plan *plan;
-    if (train_only) {
-        options.evaluate = options.generate = false;
-        search_micro_batch_set(&options, candidate->micro_batch, candidate->micro_batch);
+    struct plan *plan = NULL;
+    enum gt_status status;
+    TRY(model_create(mem, &choice->options, &model));
+    choice->seconds = search_update_seconds(model, rates);
+    if (limit < UINT64_MAX) {
+        TRY_GOTO(status, destroy_model, plan_bound(mem, model->graph, plan_options, &choice->arena_bytes));
+        if (choice->arena_bytes > limit)
+            goto destroy_model;
     }
-    TRY(model_create(search->mem, &options, &model));
-    enum gt_status status = plan_create(search->mem, model->graph, &search->request->plan, &plan);
-    if (status == GT_OK) {
-        *bytes = plan->arena_bytes;
-        *step_seconds = plan_cost_seconds(model->graph, model->train_first.program, &search->request->rates);
-        *update_seconds = plan_cost_seconds(model->graph, model->update.program, &search->request->rates);
-        plan_destroy(plan);
-    }
+    TRY_GOTO(status, destroy_model, plan_create(mem, model->graph, plan_options, &plan));
+    choice->arena_bytes = plan->arena_bytes;
+    plan_destroy(plan);
+destroy_model:
     model_destroy(model);
     return status;
 }
 
-static struct line line_through(const int64_t x[2], double y0, double y1)
+enum gt_status search_options_plan(struct hostmem *mem, const struct plan_options *plan, const struct plan_rates *rates,
+                                   struct search_choice *choice)
+{
+    return options_plan(mem, plan, rates, UINT64_MAX, choice);
+}
+
+/* The least bytes of a candidate's training program, without a remainder, evaluation and sampling. */
+static enum gt_status candidate_bound(const struct search *search, const struct candidate *candidate, uint64_t *bytes,
+                                      double *step_seconds, double *update_seconds)
+{
+    struct model_options options = options_of(search, candidate);
+    const struct plan_rates *rates = &search->request->rates;
+    struct model *model;
+    options.evaluate = options.generate = false;
+    search_micro_batch_set(&options, candidate->micro_batch, candidate->micro_batch);
+    TRY(model_create(search->mem, &options, &model));
+    enum gt_status status = plan_bound(search->mem, model->graph, &search->request->plan, bytes);
+    *step_seconds = plan_cost_seconds(model->graph, model->train_first.program, rates);
+    *update_seconds = plan_cost_seconds(model->graph, model->update.program, rates);
+    model_destroy(model);
+    return status;
+}
+
+static struct search_line line_through(const int64_t x[2], double y0, double y1)
 {
     double slope = (y1 - y0) / (double)(x[1] - x[0]);
-    return (struct line){y0 - slope * (double)x[0], slope};
+    return (struct search_line){y0 - slope * (double)x[0], slope};
 }
 
 /* The two micro-batches that lines are drawn through: large enough for a loss chunk to be full, small enough to plan. */
@@ -128,21 +161,25 @@ static void line_batches(const struct search_request *request, int64_t out[2])
 /* Bytes and seconds of a level and chunk as lines in the micro-batch, from two plans. */
 static enum gt_status lines_measure(struct search *search, int32_t chunk, enum recompute_level level)
 {
+    struct search_states_memo *memo = search->memo;
     uint64_t bytes[2];
     double seconds[2];
     int64_t batches[2];
+    if (memo->known[chunk][level])
+        return GT_OK;
     line_batches(search->request, batches);
     for (int i = 0; i < 2; i++) {
         struct candidate small = {
             .micro_batch = batches[i], .chunk_rows = search->chunk_rows[chunk], .mix = {0, RECOMPUTE_NONE, level}};
-        TRY(candidate_plan(search, &small, true, &bytes[i], &seconds[i], &search->update_seconds));
+        TRY(candidate_bound(search, &small, &bytes[i], &seconds[i], &memo->update_seconds));
     }
-    search->bytes[chunk][level] = line_through(batches, (double)bytes[0], (double)bytes[1]);
-    search->seconds[chunk][level] = line_through(batches, seconds[0], seconds[1]);
+    memo->bytes[chunk][level] = line_through(batches, (double)bytes[0], (double)bytes[1]);
+    memo->seconds[chunk][level] = line_through(batches, seconds[0], seconds[1]);
+    memo->known[chunk][level] = true;
     return GT_OK;
 }
 
-static double line_at(const struct line *line, double x)
+static double line_at(const struct search_line *line, double x)
 {
     return line->at_zero + line->slope * x;
 }
@@ -153,7 +190,7 @@ static void candidate_add(struct search *search, int64_t micro_batch, int32_t ch
         return;
     double x = (double)micro_batch, share = (double)mix.first_layers / search->request->options.config.n_layer;
     double steps = (double)size_ceil_div(search->request->samples, micro_batch);
-    const struct line *bytes = search->bytes[chunk], *seconds = search->seconds[chunk];
+    const struct search_line *bytes = search->memo->bytes[chunk], *seconds = search->memo->seconds[chunk];
     double fixed = share * seconds[mix.first].at_zero + (1.0 - share) * seconds[mix.rest].at_zero;
     double slope = share * seconds[mix.first].slope + (1.0 - share) * seconds[mix.rest].slope;
     search->candidates[search->count++] = (struct candidate){
@@ -161,7 +198,7 @@ static void candidate_add(struct search *search, int64_t micro_batch, int32_t ch
         .chunk_rows = search->chunk_rows[chunk],
         .mix = mix,
         .bytes = share * line_at(&bytes[mix.first], x) + (1.0 - share) * line_at(&bytes[mix.rest], x),
-        .seconds = search->update_seconds + steps * fixed + (double)search->request->samples * slope,
+        .seconds = search->memo->update_seconds + steps * fixed + (double)search->request->samples * slope,
     };
 }
 
@@ -202,7 +239,7 @@ static void chunks_choose(struct search *search)
 {
     int64_t rows = search->request->options.loss_chunk_rows;
     search->chunk_rows[search->chunks++] = rows;
-    while (!search->request->pin_loss_chunk && search->chunks < CHUNKS_MAX && rows / 4 >= CHUNK_ROWS_LEAST) {
+    while (!search->request->pin_loss_chunk && search->chunks < SEARCH_CHUNKS_MAX && rows / 4 >= CHUNK_ROWS_LEAST) {
         rows /= 4;
         search->chunk_rows[search->chunks++] = rows;
     }
@@ -219,13 +256,21 @@ static int candidate_compare(const void *a, const void *b)
     return (x->micro_batch < y->micro_batch) - (x->micro_batch > y->micro_batch);
 }
 
+static bool level_needed(const struct search_request *request, enum recompute_level level)
+{
+    const struct recompute_mix *mix = &request->options.recompute;
+    return !request->pin_recompute || level == mix->rest || level == mix->first;
+}
+
 static enum gt_status candidates_make(struct search *search)
 {
     void *array;
     chunks_choose(search);
     for (int32_t chunk = 0; chunk < search->chunks; chunk++) {
-        for (int level = 0; level < RECOMPUTE_LEVELS; level++)
-            TRY(lines_measure(search, chunk, (enum recompute_level)level));
+        for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
+            if (level_needed(search->request, (enum recompute_level)level))
+                TRY(lines_measure(search, chunk, (enum recompute_level)level));
+        }
     }
     TRY(hostmem_alloc(search->mem, CANDIDATES_MAX, sizeof(struct candidate), "plan candidates", &array));
     search->candidates = array;
@@ -239,32 +284,22 @@ static enum gt_status candidates_make(struct search *search)
 static enum gt_status candidate_try(const struct search *search, const struct candidate *candidate,
                                     struct search_result *out, bool *fits)
 {
-    double step, update;
-    uint64_t bytes;
-    TRY(candidate_plan(search, candidate, false, &bytes, &step, &update));
-    out->options = options_of(search, candidate);
-    out->arena_bytes = bytes;
+    struct search_choice choice = {.options = options_of(search, candidate)};
+    TRY(options_plan(search->mem, &search->request->plan, &search->request->rates, search->request->budget_bytes,
+                     &choice));
+    out->options = choice.options;
+    out->arena_bytes = choice.arena_bytes;
     out->seconds = candidate->seconds;
-    *fits = bytes <= search->request->budget_bytes;
+    out->seconds_planned = choice.seconds;
+    *fits = choice.arena_bytes <= search->request->budget_bytes;
     return GT_OK;
 }
 
-static enum gt_status candidates_walk(const struct search *search, struct search_result *out)
+/* Bytes of states per parameter of any kind, at least: layernorms' have 16. */
+static double state_bytes_least(const struct model_options *options)
 {
-    const struct candidate *least = &search->candidates[0];
-    double limit = (double)search->request->budget_bytes / ESTIMATE_SLACK;
-    bool fits = false;
-    if (out->seconds_request <= 0.0)
-        out->seconds_request = search->candidates[0].seconds;
-    for (int32_t i = 0; i < search->count && !fits; i++) {
-        const struct candidate *candidate = &search->candidates[i];
-        least = candidate->bytes < least->bytes ? candidate : least;
-        if (candidate->bytes <= limit)
-            TRY(candidate_try(search, candidate, out, &fits));
-    }
-    if (!fits)
-        TRY(candidate_try(search, least, out, &fits));
-    return fits ? GT_OK : GT_NO_FIT;
+    double bytes = state_format_bytes(options->states, options->dtype, options->muon);
+    return bytes < LAYERNORM_STATE_BYTES ? bytes : LAYERNORM_STATE_BYTES;
 }
 
 /* No plan of a training program can do with less: weights, gradients, moments, and the input of every block.  It saves
@@ -273,8 +308,60 @@ static double bytes_bound(const struct model_options *options)
 {
     const struct model_config *config = &options->config;
     double rows = (double)options->micro_batch * (double)config->block_size;
-    double states = 4.0 * (double)model_parameter_count(config);
-    return (double)sizeof(float) * (states + rows * (double)config->n_embd * (double)config->n_layer);
+    double states = state_bytes_least(options) * (double)model_parameter_count(config);
+    double inputs = rows * (double)config->n_embd * (double)config->n_layer;
+    return states + (double)dtype_size_bytes(options->dtype) * inputs;
+}
+
+/* The rows of the smallest loss chunk that is tried. */
+static int64_t chunk_least(const struct search_request *request)
+{
+    int64_t rows = request->options.loss_chunk_rows;
+    for (int32_t k = 1; k < SEARCH_CHUNKS_MAX && !request->pin_loss_chunk && rows / 4 >= CHUNK_ROWS_LEAST; k++)
+        rows /= 4;
+    return rows;
+}
+
+bool search_least(const struct search_request *request, struct model_options *out)
+{
+    struct search search = {.request = request};
+    struct candidate least = {.micro_batch = request->pin_micro_batch ? request->options.micro_batch : 1,
+                              .chunk_rows = chunk_least(request),
+                              .mix = request->options.recompute};
+    if (!request->pin_recompute)
+        least.mix = (struct recompute_mix){.rest = RECOMPUTE_FULL};
+    *out = options_of(&search, &least);
+    return bytes_bound(out) <= (double)request->budget_bytes;
+}
+
+/* What needs the fewest bytes, when every estimate was too large or misled. */
+static enum gt_status least_try(const struct search *search, struct search_result *out, bool *fits)
+{
+    const struct search_request *request = search->request;
+    struct search_choice least = {0};
+    (void)search_least(request, &least.options);
+    TRY(search_options_plan(search->mem, &request->plan, &request->rates, &least));
+    out->options = least.options;
+    out->arena_bytes = least.arena_bytes;
+    out->seconds = out->seconds_planned = least.seconds;
+    *fits = least.arena_bytes <= request->budget_bytes;
+    return GT_OK;
+}
+
+static enum gt_status candidates_walk(const struct search *search, struct search_result *out)
+{
+    double limit = (double)search->request->budget_bytes / ESTIMATE_SLACK;
+    bool fits = false;
+    if (out->seconds_request <= 0.0)
+        out->seconds_request = search->candidates[0].seconds;
+    for (int32_t i = 0; i < search->count && !fits; i++) {
+        const struct candidate *candidate = &search->candidates[i];
+        if (candidate->bytes <= limit)
+            TRY(candidate_try(search, candidate, out, &fits));
+    }
+    if (!fits)
+        TRY(least_try(search, out, &fits));
+    return fits ? GT_OK : GT_NO_FIT;
 }
 
 /* What was asked for, when it is not hopeless. */
@@ -284,44 +371,39 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     struct candidate asked = {.micro_batch = request->options.micro_batch,
                               .chunk_rows = request->options.loss_chunk_rows,
                               .mix = request->options.recompute};
-    double step, update;
+    struct search_choice choice = {.options = options_of(search, &asked)};
+    struct search_states_memo *memo = search->memo;
     result->candidates = 1;
     result->bytes_request = (uint64_t)bytes_bound(&request->options);
     result->bytes_request_least = true;
     *fits = false;
     if (result->bytes_request > request->budget_bytes)
         return GT_OK;
-    TRY(candidate_plan(search, &asked, false, &result->bytes_request, &step, &update));
+    if (memo->asked_evaluate_batch != choice.options.evaluate_batch) {
+        TRY(search_options_plan(search->mem, &request->plan, &request->rates, &choice));
+        memo->asked_evaluate_batch = choice.options.evaluate_batch;
+        memo->asked_bytes = choice.arena_bytes;
+        memo->asked_seconds = choice.seconds;
+    }
     result->bytes_request_least = false;
-    asked.seconds = update + step * (double)request->samples / (double)asked.micro_batch;
-    result->options = options_of(search, &asked);
-    result->arena_bytes = result->bytes_request;
-    result->seconds = result->seconds_request = asked.seconds;
+    result->options = choice.options;
+    result->arena_bytes = result->bytes_request = memo->asked_bytes;
+    result->seconds = result->seconds_request = result->seconds_planned = memo->asked_seconds;
     *fits = result->arena_bytes <= request->budget_bytes;
     return GT_OK;
 }
 
-/* The candidate with the fewest bytes that the pinned choices allow. */
-static struct candidate least_candidate(const struct search_request *request)
+/* The search with the states that the request has. */
+static enum gt_status states_search(struct hostmem *mem, const struct search_request *request,
+                                    struct search_states_memo *memo, struct search_result *out)
 {
-    struct candidate least = {.micro_batch = request->pin_micro_batch ? request->options.micro_batch : 1,
-                              .chunk_rows = request->options.loss_chunk_rows,
-                              .mix = request->options.recompute};
-    if (!request->pin_recompute)
-        least.mix = (struct recompute_mix){.rest = RECOMPUTE_FULL};
-    return least;
-}
-
-enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out)
-{
-    struct search search = {.mem = mem, .request = request};
+    struct search search = {.mem = mem, .request = request, .memo = memo};
     struct search_result result = {0};
     bool fits;
-    struct candidate least = least_candidate(request);
-    result.options = options_of(&search, &least);
+    bool hopeless = !search_least(request, &result.options);
     result.arena_bytes = result.bytes_request = (uint64_t)bytes_bound(&result.options);
     result.bytes_request_least = true;
-    if (result.arena_bytes > request->budget_bytes) {
+    if (hopeless) {
         *out = result;
         return GT_NO_FIT;
     }
@@ -337,5 +419,116 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
     result.fits = status == GT_OK;
     if (status == GT_OK || status == GT_NO_FIT)
         *out = result;
+    return status;
+}
+
+/* A leaner format only where no candidate of a wider one fits; what was asked for stays the first one's. */
+enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out)
+{
+    struct search_memo own = {0};
+    struct search_memo *memo = request->memo ? request->memo : &own;
+    struct search_request tried = *request;
+    struct search_result result, first = {0};
+    enum gt_status status = GT_NO_FIT;
+    int32_t candidates = 0;
+    while (status == GT_NO_FIT) {
+        const enum state_format states = tried.options.states, next = state_format_next(states);
+        status = states_search(mem, &tried, &memo->states[states], &result);
+        if (status != GT_OK && status != GT_NO_FIT)
+            return status;
+        candidates += result.candidates;
+        if (states == request->options.states)
+            first = result;
+        bool codes = next != STATE_FORMATS && state_format_dtypes(next, tried.options.dtype, false).moment == DTYPE_U8;
+        if (!request->lean_states || next == STATE_FORMATS || (tried.options.muon && codes))
+            break;
+        tried.options.states = next;
+    }
+    result.candidates = candidates;
+    result.bytes_request = first.bytes_request;
+    result.bytes_request_least = first.bytes_request_least;
+    result.seconds_request = first.seconds_request > 0.0 ? first.seconds_request : result.seconds_request;
+    *out = result;
+    return status;
+}
+
+/* Keeps of the candidates, which are sorted by seconds, those that need less than every faster one, in steps of bytes that
+ * are even on a logarithmic scale and leave at most `most`; the fastest and the smallest stay. */
+static void front_thin(struct search *search, int32_t most)
+{
+    struct candidate *at = search->candidates;
+    int32_t count = 0, kept = 1;
+    for (int32_t i = 0; i < search->count; i++) {
+        bool small =
+            at[i].micro_batch * search->request->options.config.block_size <= at[i].chunk_rows * FRONT_CHUNKS_MAX;
+        if (small && at[i].bytes > 0.0 && (count == 0 || at[i].bytes < at[count - 1].bytes))
+            at[count++] = at[i];
+    }
+    search->count = count;
+    if (count <= most)
+        return;
+    double step = pow(at[count - 1].bytes / at[0].bytes, 1.0 / (most - 1));
+    for (int32_t i = 1; i < count; i++) {
+        if (i == count - 1 || (at[i].bytes <= at[kept - 1].bytes * step && kept < most - 1))
+            at[kept++] = at[i];
+    }
+    search->count = kept;
+}
+
+static int choice_compare(const void *a, const void *b)
+{
+    const struct search_choice *x = a, *y = b;
+    if (x->arena_bytes != y->arena_bytes)
+        return x->arena_bytes < y->arena_bytes ? -1 : 1;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+/* Sorts by bytes and drops whatever is not faster than all that need less. */
+static int32_t front_sort(struct search_choice *points, int32_t count)
+{
+    int32_t kept = 0;
+    qsort(points, (size_t)count, sizeof points[0], choice_compare);
+    for (int32_t i = 0; i < count; i++) {
+        if (kept == 0 || points[i].seconds < points[kept - 1].seconds)
+            points[kept++] = points[i];
+    }
+    return kept;
+}
+
+/* Plans one more point; those that would take long are left out. */
+static enum gt_status point_add(const struct search *search, const struct model_options *options,
+                                struct search_choice *out, int32_t *count)
+{
+    if ((int64_t)options->micro_batch * options->config.block_size >
+        (int64_t)options->loss_chunk_rows * FRONT_CHUNKS_MAX)
+        return GT_OK;
+    out[*count] = (struct search_choice){.options = *options};
+    TRY(search_options_plan(search->mem, &search->request->plan, &search->request->rates, &out[*count]));
+    *count += 1;
+    return GT_OK;
+}
+
+static enum gt_status front_plan(struct search *search, struct search_choice *out, int32_t *count)
+{
+    int32_t points = 0;
+    TRY(candidates_make(search));
+    front_thin(search, SEARCH_FRONT_MAX - 1);
+    for (int32_t i = 0; i < search->count; i++) {
+        struct model_options options = options_of(search, &search->candidates[i]);
+        TRY(point_add(search, &options, out, &points));
+    }
+    TRY(point_add(search, &search->request->options, out, &points));
+    *count = front_sort(out, points);
+    return GT_OK;
+}
+
+enum gt_status search_front(struct hostmem *mem, const struct search_request *request,
+                            struct search_choice out[static SEARCH_FRONT_MAX], int32_t *count)
+{
+    struct search_memo own = {0};
+    struct search_memo *memo = request->memo ? request->memo : &own;
+    struct search search = {.mem = mem, .request = request, .memo = &memo->states[request->options.states]};
+    enum gt_status status = front_plan(&search, out, count);
+    hostmem_free(mem, search.candidates);
     return status;
 }

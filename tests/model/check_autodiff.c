@@ -93,6 +93,7 @@ static void toy_parameters_add(struct toy *toy)
         snprintf(name, sizeof name, "%s.grad", shapes[p].name);
         toy->parameter[p].tensor =
             toy_tensor(toy, shapes[p].name, DTYPE_F32, shapes[p].rows, shapes[p].columns, LIFETIME_RUN);
+        toy->parameter[p].fresh = false;
         toy->parameter[p].gradient =
             toy_tensor(toy, name, DTYPE_F32, shapes[p].rows, shapes[p].columns, LIFETIME_PHASE);
     }

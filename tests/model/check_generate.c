@@ -157,8 +157,9 @@ START_TEST(draws_follow_the_distribution)
     int counts[6] = {0};
     double sum = 0.0;
     const int draws = 100000;
+    const struct generate_options how = {.temperature = 0.7};
     for (int i = 0; i < draws; i++)
-        counts[generate_draw(logits, 6, 0.7, 0, ((double)i + 0.5) / draws, scratch)]++;
+        counts[generate_draw(&how, logits, 6, ((double)i + 0.5) / draws, scratch)]++;
     for (int i = 0; i < 6; i++)
         sum += exp((double)logits[i] / 0.7);
     for (int i = 0; i < 6; i++)
@@ -174,12 +175,112 @@ START_TEST(draws_are_limited_to_the_likeliest)
     for (int64_t k = 0; k < 6; k++) {
         char seen[] = "0000000";
         for (int i = 0; i < 5000; i++)
-            seen[generate_draw(logits, 7, 1.0, k, (double)i / 5000, scratch)] = '1';
+            seen[generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = k}, logits, 7, (double)i / 5000,
+                               scratch)] = '1';
         ck_assert_str_eq(seen, allowed[k]); /* equal logits at the edge stay, as in nanoGPT */
     }
-    ck_assert_int_eq(generate_draw(logits, 7, 1.0, 100, 0.0, scratch), 0);
-    ck_assert_int_eq(generate_draw(logits, 7, 1e-6, 0, 0.999999, scratch), 3);
-    ck_assert_int_eq(generate_draw(logits, 7, 1.0, 0, 0.99999999999, scratch), 6);
+    ck_assert_int_eq(
+        generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = 100}, logits, 7, 0.0, scratch), 0);
+    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1e-6}, logits, 7, 0.999999, scratch), 3);
+    ck_assert_int_eq(generate_draw(&(struct generate_options){.temperature = 1.0}, logits, 7, 0.99999999999, scratch),
+                     6);
+}
+END_TEST
+
+/* The definition, by sorting: which of the logits may be drawn, and how likely each is. */
+struct chance {
+    int32_t id;
+    float logit;
+    double probability;
+};
+
+static int by_logit(const void *left, const void *right)
+{
+    const struct chance *a = left, *b = right;
+    return (a->logit < b->logit) - (a->logit > b->logit);
+}
+
+static void chances(const struct generate_options *how, const float *logits, int32_t count, struct chance *out)
+{
+    double all = 0.0, kept = 0.0, before = 0.0;
+    for (int32_t i = 0; i < count; i++)
+        out[i] = (struct chance){i, logits[i], exp((double)logits[i] / how->temperature)};
+    qsort(out, (size_t)count, sizeof *out, by_logit);
+    for (int32_t i = 0; i < count; i++) {
+        if (how->top_k > 0 && how->top_k < count && out[i].logit < out[how->top_k - 1].logit)
+            out[i].probability = 0.0;
+        all += out[i].probability;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        bool tied = i > 0 && out[i].logit == out[i - 1].logit && out[i - 1].probability > 0.0;
+        double own = out[i].probability;
+        if (how->top_p > 0.0 && before >= how->top_p * all && !tied)
+            out[i].probability = 0.0;
+        before += own;
+        kept += out[i].probability;
+    }
+    for (int32_t i = 0; i < count; i++)
+        out[i].probability /= kept;
+}
+
+/* Temperature, top-k and top-p together against the definition: the share of each logit among even draws. */
+START_TEST(limited_draws_follow_the_distribution)
+{
+    static const double top_ps[] = {0.0, 1e-9, 0.1, 0.35, 0.5, 0.9, 0.999, 1.0};
+    enum { COUNT = 40, DRAWS = 20000 };
+    float logits[COUNT], scratch[COUNT];
+    for (size_t p = 0; p < sizeof top_ps / sizeof top_ps[0]; p++) {
+        for (int64_t k = 0; k < COUNT + 2; k += 7) {
+            struct generate_options how = {
+                .temperature = 0.3 + (double)p / 4, .top_k = k, .top_p = top_ps[p] < 1.0 ? top_ps[p] : 0.0};
+            struct chance wanted[COUNT];
+            int drawn[COUNT] = {0};
+            for (int32_t i = 0; i < COUNT; i++)
+                logits[i] = (float)floor(8.0 * rig_uniform(unit_seed(), p, (uint64_t)(k * COUNT + i))) / 2.0f;
+            chances(&how, logits, COUNT, wanted);
+            how.top_p = top_ps[p];
+            for (int i = 0; i < DRAWS; i++)
+                drawn[generate_draw(&how, logits, COUNT, ((double)i + 0.5) / DRAWS, scratch)]++;
+            for (int32_t i = 0; i < COUNT; i++)
+                ck_assert_msg(fabs(drawn[wanted[i].id] - DRAWS * wanted[i].probability) <= 1.0,
+                              "top_k %d, top_p %g: %d drawn %d times, not %g", (int)k, top_ps[p], (int)wanted[i].id,
+                              drawn[wanted[i].id], DRAWS * wanted[i].probability);
+        }
+    }
+}
+END_TEST
+
+/* What is written together is what is written one by one. */
+START_TEST(a_batch_writes_the_same_sequences)
+{
+    enum { BATCH = 3, LENGTH = 2 * TIME };
+    int32_t prompt[3] = {1, 7, 2}, together[LENGTH][BATCH], alone[LENGTH];
+    struct generate_options how = {.seed = unit_seed(), .temperature = 2.0, .top_k = 7, .top_p = 0.95};
+    struct rig rig;
+    struct generator *generator;
+    struct model_options options = generate_options_make(1);
+    options.generate_batch = BATCH;
+    rig_open(&rig, &options, &(struct rig_how){.threads = 2, .poison = true}, unit_seed());
+    struct session session = {.mem = rig.mem, .model = rig.model, .exec = rig.exec};
+    ck_assert_int_eq(generator_create(rig.mem, &session, &how, LENGTH + 4, &generator), GT_OK);
+    ck_assert_int_eq(generator_begin(generator, 4, prompt, 3), GT_OK);
+    for (int i = 0; i < LENGTH; i++)
+        ck_assert_int_eq(generator_next(generator, together[i]), GT_OK);
+    generator_destroy(generator);
+    rig_close(&rig);
+    options.generate_batch = 1;
+    rig_open(&rig, &options, &(struct rig_how){.threads = 2}, unit_seed());
+    session = (struct session){.mem = rig.mem, .model = rig.model, .exec = rig.exec};
+    ck_assert_int_eq(generator_create(rig.mem, &session, &how, LENGTH + 4, &generator), GT_OK);
+    for (int b = 0; b < BATCH; b++) {
+        ck_assert_int_eq(generator_begin(generator, 4 + b, prompt, 3), GT_OK);
+        for (int i = 0; i < LENGTH; i++) {
+            ck_assert_int_eq(generator_next(generator, &alone[i]), GT_OK);
+            ck_assert_int_eq(alone[i], together[i][b]);
+        }
+    }
+    generator_destroy(generator);
+    rig_close(&rig);
 }
 END_TEST
 
@@ -222,6 +323,8 @@ Suite *generate_suite(void)
     tcase_add_test(tests, sequences_begin_anew);
     tcase_add_test(tests, draws_follow_the_distribution);
     tcase_add_test(tests, draws_are_limited_to_the_likeliest);
+    tcase_add_test(tests, limited_draws_follow_the_distribution);
+    tcase_add_test(tests, a_batch_writes_the_same_sequences);
     tcase_add_test(tests, a_generator_that_gets_no_memory);
     suite_add_tcase(suite, tests);
     return suite;

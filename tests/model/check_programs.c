@@ -3,6 +3,8 @@
  *   oracle     train (first, next, remainder), update and evaluate on the device meet the oracle run of the same op lists:
  *              losses, and every parameter's gradient within 1e-5 of its norm (research/reliability.md, section 2), with
  *              dropout on and off
+ *   16 bits    losses and gradients are at most 1.5 times as far from the oracle as those of the naive reference, which
+ *              rounds what each op stores; weights are their masters, rounded
  *   poison     dead bytes filled with NaN and guard bands around every tensor change no bit of any program's results
  *   plans      plan_verify holds for batches, chunks, remainders, biases and dropout; the device meets each of them
  */
@@ -16,21 +18,36 @@
 
 #define GRADIENT_BOUND 1e-5
 
+/* In 16 bits what counts is the error of a plain implementation that rounds where this one stores.  Both errors are
+ * estimates from n elements, so that their ratio scatters by 1/sqrt(n): two such deviations are allowed beside the factor. */
+#define NAIVE_FACTOR 1.5
+#define DEVIATIONS 2.0
+#define LOSS_SCALE 4096.0f
+
 struct variant {
     bool bias;
     float dropout;
     enum gelu_kind gelu;
+    enum dtype dtype;
 };
 
-static const struct variant variants[] = {
-    {true, 0.0f, GELU_ERF}, {false, 0.0f, GELU_TANH}, {true, 0.2f, GELU_TANH}, {false, 0.3f, GELU_ERF}};
+static const struct variant variants[] = {{true, 0.0f, GELU_ERF, DTYPE_F32},   {false, 0.0f, GELU_TANH, DTYPE_F32},
+                                          {true, 0.2f, GELU_TANH, DTYPE_F32},  {false, 0.3f, GELU_ERF, DTYPE_F32},
+                                          {true, 0.0f, GELU_TANH, DTYPE_BF16}, {false, 0.2f, GELU_ERF, DTYPE_BF16},
+                                          {false, 0.0f, GELU_ERF, DTYPE_F16},  {true, 0.3f, GELU_TANH, DTYPE_F16}};
+#define VARIANTS_F32 4
 #define VARIANTS ((int)(sizeof variants / sizeof variants[0]))
 
 static void rig_variant(struct rig *rig, int index, const struct rig_how *how)
 {
     const struct variant *variant = &variants[index];
     struct model_options options = rig_options(variant->bias, variant->dropout, variant->gelu);
+    options.dtype = variant->dtype;
     rig_open(rig, &options, how, unit_seed() + (uint64_t)index);
+    if (variant->dtype == DTYPE_F16) {
+        rig->scalars[SCALAR_LOSS_GRADIENT].f *= LOSS_SCALE;
+        rig->scalars[SCALAR_UNSCALE].f /= LOSS_SCALE;
+    }
 }
 
 /* Runs a program on both sides from the device's state; compares the loss and, unless `tensors` is 0, gradients. */
@@ -79,6 +96,117 @@ START_TEST(training_meets_the_oracle)
 }
 END_TEST
 
+/* The program on the device, in the oracle and in the naive reference, from the same state. */
+struct trio {
+    struct rig *rig;
+    struct replica exact, naive;
+    double loss; /* the device's */
+};
+
+static void trio_run(struct trio *trio, const struct program_io *io)
+{
+    struct rig *rig = trio->rig;
+    rig->scalars[SCALAR_LOSS_SUM].f = 0.0f;
+    replica_create(rig->model->graph, &trio->exact);
+    replica_create(rig->model->graph, &trio->naive);
+    replica_load(&trio->exact, rig, io->program);
+    replica_load(&trio->naive, rig, io->program);
+    rig_run(rig, io->program);
+    trio->loss = (double)rig->scalars[SCALAR_LOSS_SUM].f;
+    replica_run(&trio->exact, io->program);
+    replica_run_naive(&trio->naive, io->program);
+}
+
+static void trio_end(struct trio *trio)
+{
+    replica_destroy(&trio->exact);
+    replica_destroy(&trio->naive);
+}
+
+/* The distance of a parameter's gradient from the oracle's as a share of what is allowed. */
+static double gradient_share(struct trio *trio, const struct parameter *parameter)
+{
+    int64_t count = graph_tensor_elements(trio->rig->model->graph, parameter->gradient);
+    const double *exact = trio->exact.value[parameter->gradient], *naive = trio->naive.value[parameter->gradient];
+    float *ours = rig_download(trio->rig, parameter->gradient);
+    double of_ours = 0.0, of_naive = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        of_ours += ((double)ours[i] - exact[i]) * ((double)ours[i] - exact[i]);
+        of_naive += (naive[i] - exact[i]) * (naive[i] - exact[i]);
+    }
+    free(ours);
+    return sqrt(of_ours / of_naive) / (NAIVE_FACTOR * (1.0 + DEVIATIONS / sqrt((double)count)));
+}
+
+START_TEST(training_in_16_bits_is_as_good_as_a_plain_one)
+{
+    struct rig rig;
+    rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
+    const struct program_io *steps[] = {&rig.model->train_first, &rig.model->train_next, &rig.model->train_remainder};
+    double worst = 0.0;
+    int32_t sample = 0;
+    for (uint64_t k = 0; k < 3; k++) {
+        struct trio trio = {.rig = &rig};
+        rig.scalars[SCALAR_SAMPLE_BASE].i = sample;
+        rig_feed(&rig, steps[k], k);
+        trio_run(&trio, steps[k]);
+        double exact = trio.exact.value[rig.model->scalars][SCALAR_LOSS_SUM],
+               naive = trio.naive.value[rig.model->scalars][SCALAR_LOSS_SUM],
+               u = dtype_unit_roundoff(variants[_i].dtype);
+        ck_assert_msg(fabs(trio.loss - exact) <= NAIVE_FACTOR * fabs(naive - exact) + u * exact,
+                      "loss %.9g, oracle %.9g, naive %.9g", trio.loss, exact, naive);
+        for (int32_t p = 0; p < rig.model->parameters.count; p++) {
+            double share = gradient_share(&trio, &rig.model->parameters.at[p]);
+            ck_assert_msg(share <= 1.0, "gradient of %s: %.3g of what is allowed", rig.model->parameters.at[p].name,
+                          share);
+            worst = share > worst ? share : worst;
+        }
+        trio_end(&trio);
+        sample += steps[k]->batch;
+    }
+    printf("%s, bias %d, dropout %.1f: worst gradient at %.2f of what is allowed\n", dtype_name(variants[_i].dtype),
+           variants[_i].bias, (double)variants[_i].dropout, worst);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(weights_in_16_bits_are_their_masters_rounded)
+{
+    struct rig rig;
+    rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
+    rig_feed(&rig, &rig.model->train_first, 0);
+    rig_run(&rig, rig.model->train_first.program);
+    for (int round = 0; round < 2; round++) {
+        int32_t masters = 0;
+        for (int32_t p = 0; p < rig.model->parameters.count; p++) {
+            const struct parameter *parameter = &rig.model->parameters.at[p];
+            int64_t count = graph_tensor_elements(rig.model->graph, parameter->tensor);
+            bool vector = strstr(parameter->name, "ln_") != NULL;
+            ck_assert_int_eq(parameter->master == TENSOR_NONE, vector);
+            ck_assert_int_eq(rig.model->graph->tensors[parameter->tensor].dtype,
+                             vector ? DTYPE_F32 : variants[_i].dtype);
+            if (vector)
+                continue;
+            float *weights = rig_download(&rig, parameter->tensor), *master = rig_download(&rig, parameter->master);
+            for (int64_t i = 0; i < count; i++) {
+                uint16_t half;
+                float expected;
+                dtype_convert(&half, variants[_i].dtype, &master[i], DTYPE_F32, 1);
+                dtype_convert(&expected, DTYPE_F32, &half, variants[_i].dtype, 1);
+                ck_assert(weights[i] == expected);
+            }
+            free(master);
+            free(weights);
+            masters++;
+        }
+        ck_assert_int_gt(masters, 4);
+        rig_run(&rig, rig.model->update.program);
+        ck_assert_int_eq(rig.scalars[SCALAR_ADAM_STEP].i, round + 1);
+    }
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(update_meets_the_oracle)
 {
     struct rig rig;
@@ -99,7 +227,7 @@ START_TEST(update_meets_the_oracle)
     for (int32_t p = 0; p < rig.model->parameters.count; p++) {
         const struct parameter *parameter = &rig.model->parameters.at[p];
         int64_t count = graph_tensor_elements(rig.model->graph, parameter->tensor);
-        const int32_t tensors[3] = {parameter->tensor, parameter->m, parameter->v};
+        const int32_t tensors[3] = {model_parameter_home(parameter), parameter->m, parameter->v};
         for (int k = 0; k < 3; k++) {
             float *ours = rig_download(&rig, tensors[k]);
             double distance = replica_distance(ours, replica.value[tensors[k]], count);
@@ -271,6 +399,7 @@ START_TEST(every_shape_has_a_plan_that_holds)
             options.micro_steps = batches[b][1];
             options.remainder_batch = batches[b][2];
             options.loss_chunk_rows = chunks[c];
+            options.dtype = variants[_i].dtype;
             double loss = swept_loss(&options);
             ck_assert(loss > 0.0);
             if (c == 0)
@@ -288,9 +417,11 @@ Suite *programs_suite(void)
 {
     Suite *suite = suite_create("programs");
     TCase *tests = tcase_create("programs");
-    tcase_add_loop_test(tests, training_meets_the_oracle, 0, VARIANTS);
+    tcase_add_loop_test(tests, training_meets_the_oracle, 0, VARIANTS_F32);
+    tcase_add_loop_test(tests, training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS_F32, VARIANTS);
+    tcase_add_loop_test(tests, weights_in_16_bits_are_their_masters_rounded, VARIANTS_F32, VARIANTS);
     tcase_add_loop_test(tests, update_meets_the_oracle, 0, VARIANTS);
-    tcase_add_loop_test(tests, evaluation_meets_the_oracle, 0, VARIANTS);
+    tcase_add_loop_test(tests, evaluation_meets_the_oracle, 0, VARIANTS_F32);
     tcase_add_test(tests, a_gradient_that_is_not_finite_changes_nothing);
     tcase_add_loop_test(tests, poison_and_threads_change_no_bit, 0, VARIANTS);
     tcase_add_loop_test(tests, every_shape_has_a_plan_that_holds, 0, VARIANTS);

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "tests/ref/naive.h"
 #include "tests/ref/ref.h"
+#include "train/values.h"
 
 #define STREAM_DATA 1000000
 
@@ -87,7 +89,8 @@ static void weights_fill(struct rig *rig)
         for (int64_t i = 0; i < saved; i++)
             values[i] = (float)((parameter->init == INIT_ONE ? 1.0 : 0.0) +
                                 0.3 * rig_normal(rig->seed, (uint64_t)p, (uint64_t)i));
-        rig_need(exec_upload(rig->exec, parameter->tensor, 0, values, count) == GT_OK, "upload");
+        int32_t home = model_parameter_home(parameter);
+        rig_need(values_upload(rig->exec, graph, home, 0, values, count) == GT_OK, "upload");
         memset(values, 0, (size_t)count * sizeof(float));
         if (parameter->m != TENSOR_NONE)
             rig_need(exec_upload(rig->exec, parameter->m, 0, values, count) == GT_OK, "upload");
@@ -95,6 +98,8 @@ static void weights_fill(struct rig *rig)
             rig_need(exec_upload(rig->exec, parameter->v, 0, values, count) == GT_OK, "upload");
         free(values);
     }
+    if (rig->model->refresh.program >= 0)
+        rig_need(exec_run(rig->exec, rig->model->refresh.program) == GT_OK, "refresh");
 }
 
 static void corrections_fill(struct rig *rig)
@@ -204,7 +209,10 @@ void *rig_download(struct rig *rig, int32_t tensor)
 {
     int64_t count = graph_tensor_elements(rig->model->graph, tensor);
     void *values = need_memory((size_t)count, sizeof(float));
-    rig_need(exec_download(rig->exec, tensor, 0, values, count) == GT_OK, "download");
+    if (rig->model->graph->tensors[tensor].dtype == DTYPE_I32)
+        rig_need(exec_download(rig->exec, tensor, 0, values, count) == GT_OK, "download");
+    else
+        rig_need(values_download(rig->exec, rig->model->graph, tensor, 0, values, count) == GT_OK, "download");
     return values;
 }
 
@@ -245,7 +253,7 @@ void replica_run(struct replica *replica, int32_t program)
     for (int32_t i = 0; i < ops->count; i++) {
         const struct op *op = &ops->ops[i];
         struct op_call call;
-        struct ref_tensors tensors = {{NULL}, {NULL}};
+        struct ref_tensors tensors = {.value = {NULL}};
         graph_call(replica->graph, op, &call);
         for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
             if (op->operand[s] == TENSOR_NONE)
@@ -258,6 +266,38 @@ void replica_run(struct replica *replica, int32_t program)
         ref_run(&call, &tensors);
         for (int32_t s = 0; s < OP_OPERANDS_MAX; s++)
             free(tensors.term[s]);
+    }
+}
+
+static double rounded(double value, enum dtype dtype)
+{
+    if (dtype == DTYPE_BF16)
+        return (double)bf16_to_f32(bf16_from_f32((float)value));
+    if (dtype == DTYPE_F16)
+        return (double)f16_to_f32(f16_from_f32((float)value));
+    return value;
+}
+
+void replica_run_naive(struct replica *replica, int32_t program)
+{
+    const struct graph *graph = replica->graph;
+    const struct program *ops = &graph->programs[program];
+    for (int32_t i = 0; i < ops->count; i++) {
+        const struct op *op = &ops->ops[i];
+        struct op_call call;
+        double *values[OP_OPERANDS_MAX] = {NULL};
+        graph_call(graph, op, &call);
+        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+            if (op->operand[s] != TENSOR_NONE)
+                values[s] = replica->value[op->operand[s]];
+        }
+        naive_run(&call, values, DEFECT_NONE);
+        for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+            if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN)
+                continue;
+            for (int64_t k = 0; k < graph_tensor_elements(graph, op->operand[s]); k++)
+                values[s][k] = rounded(values[s][k], call.operand[s].dtype);
+        }
     }
 }
 

@@ -47,7 +47,7 @@ void rig_close(struct rig *rig);
 void rig_feed(struct rig *rig, const struct program_io *io, uint64_t which);
 /* Uploads the scalars, runs, and downloads them. */
 void rig_run(struct rig *rig, int32_t program);
-/* All elements of an fp32 or int32 tensor, in memory to free(). */
+/* All elements of a tensor as float (of a float dtype) or int32, in memory to free(). */
 void *rig_download(struct rig *rig, int32_t tensor);
 
 /* Rows sorted by id, as data/batch.h says. */
@@ -64,8 +64,10 @@ struct replica {
 
 void replica_create(const struct graph *graph, struct replica *out);
 void replica_destroy(struct replica *replica);
-/* Runs the ops [first, last) of a program; last < 0 = all. */
+/* Runs a program through the oracle: nothing is rounded, whatever the dtypes. */
 void replica_run(struct replica *replica, int32_t program);
+/* Runs a program through the naive reference, rounding what each op writes to the dtype of its tensor. */
+void replica_run_naive(struct replica *replica, int32_t program);
 /* Fills the whole replica with NaN, so that what is read must have been written. */
 void replica_poison(struct replica *replica);
 /* Copies run and phase tensors, and the inputs of a program, from a rig. */

@@ -197,8 +197,9 @@ static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
     TRY(config_parse_args(&dump->config, argc, argv));
     TRY(feed_folder(&dump->config, folder));
     TRY(restore_open(dump->mem, &dump->config, folder, &dump->source, &state, &model));
-    session_train_options(&dump->config, &(struct session_choices){0}, &model, &options);
-    TRY(session_open(dump->mem, &dump->config, &options, &dump->session));
+    TRY(session_open(dump->mem, &dump->config, &dump->session));
+    session_train_options(&dump->session, &(struct session_choices){0}, &model, &options);
+    TRY(session_plan(&dump->session, &options));
     TRY(feed_open(dump->mem, &dump->config, folder, model.vocab_size, options.micro_batch, &dump->feed));
     size_t rows = (size_t)options.micro_batch * (size_t)model.block_size;
     TRY(hostmem_alloc(dump->mem, rows, sizeof(int32_t), "tokens", &array));

@@ -1,4 +1,4 @@
-/* Tests of plan/plan_place: known optimal placements, both orders, segments, and random items against brute force. */
+/* Tests of plan/plan_place: known optimal placements, all orders, segments, and random items against brute force. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,8 +124,8 @@ START_TEST(breadth_wins_where_it_is_smaller)
 }
 END_TEST
 
-/* Longest first needs 6, breadth 7, and the bound is 5: the placement that is kept is the first one's. */
-START_TEST(lifetime_order_is_restored_where_breadth_is_larger)
+/* Longest first needs 6 and breadth 7; another order meets the bound of 5. */
+START_TEST(other_orders_win_where_both_are_larger)
 {
     struct table *t = table_create(5, 0);
     item_add(t, 0, 3, 1);
@@ -133,7 +133,20 @@ START_TEST(lifetime_order_is_restored_where_breadth_is_larger)
     item_add(t, 1, 1, 4);
     item_add(t, 4, 4, 3);
     ck_assert_uint_eq(table_bound(t), 5);
-    ck_assert_uint_eq(table_place(t), 6);
+    ck_assert_uint_eq(table_place(t), 5);
+    free(t);
+}
+END_TEST
+
+/* No placement meets the bound of 4 (found by trying all): every order is tried, and the best one comes back. */
+START_TEST(the_best_order_is_restored_where_the_bound_is_out_of_reach)
+{
+    static const int32_t items[][3] = {{0, 0, 3}, {3, 3, 2}, {2, 5, 1}, {5, 5, 3}, {1, 4, 1}, {1, 1, 2}, {0, 2, 1}};
+    struct table *t = table_create(6, 0);
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
+        item_add(t, items[i][0], items[i][1], (uint64_t)items[i][2]);
+    ck_assert_uint_eq(table_bound(t), 4);
+    ck_assert_uint_eq(table_place(t), 5);
     free(t);
 }
 END_TEST
@@ -290,7 +303,8 @@ Suite *plan_place_suite(void)
     tcase_add_test(tests, nested_lives_stack_without_gaps);
     tcase_add_test(tests, lives_that_do_not_meet_share);
     tcase_add_test(tests, breadth_wins_where_it_is_smaller);
-    tcase_add_test(tests, lifetime_order_is_restored_where_breadth_is_larger);
+    tcase_add_test(tests, other_orders_win_where_both_are_larger);
+    tcase_add_test(tests, the_best_order_is_restored_where_the_bound_is_out_of_reach);
     tcase_add_test(tests, items_lie_on_top_of_what_is_fixed);
     tcase_add_test(tests, no_item_crosses_a_segment);
     tcase_add_test(tests, more_segments_than_there_are_fail);

@@ -1,10 +1,13 @@
-/* Tests of plan/plan_report and plan/plan_json: one screen, the right numbers, and JSON that says the same. */
+/* Tests of plan/plan_report, plan/plan_json and plan/plan_svg: one screen, the right numbers, JSON that says the same, and
+ * a picture that is well-formed and shows every category. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "plan/plan_internal.h"
+#include "plan/plan_search.h"
+#include "plan/plan_svg.h"
 #include "tests/unit/graph_fixture.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
@@ -83,7 +86,7 @@ static json_t *json_report(const struct bench *b)
 
 static void contains(const char *text, const char *words)
 {
-    ck_assert_msg(strstr(text, words) != NULL, "\"%s\" is not in:\n%s", words, text);
+    ck_assert_msg(strstr(text, words) != NULL, "\"%s\" is not in:\n%.4000s", words, text);
 }
 
 START_TEST(text_is_one_screen)
@@ -219,6 +222,250 @@ START_TEST(an_empty_plan_prints)
 }
 END_TEST
 
+/* A search that found something smaller, with three choices, the last of another kind. */
+struct found {
+    struct search_request request;
+    struct search_result search;
+    struct search_choice choices[SEARCH_CHOICES_MAX], front[4];
+};
+
+static void found_make(struct found *found, struct plan_report_facts *facts)
+{
+    *found = (struct found){.request = {.samples = 8, .budget_bytes = 3700}};
+    struct model_options *asked = &found->request.options;
+    asked->config = (struct model_config){.n_layer = 4, .n_head = 2, .n_embd = 8, .block_size = 16};
+    asked->loss_chunk_rows = 64;
+    search_micro_batch_set(asked, 8, 4);
+    asked->evaluate_batch = 4;
+    found->search = (struct search_result){.options = *asked,
+                                           .bytes_request = 9000,
+                                           .seconds = 2.2,
+                                           .seconds_request = 2.0,
+                                           .candidates = 9,
+                                           .fits = true};
+    search_micro_batch_set(&found->search.options, 8, 3);
+    for (int32_t i = 0; i < SEARCH_CHOICES_MAX; i++)
+        found->choices[i] = (struct search_choice){.kind = (enum choice_kind)(CHOICE_MICRO_BATCH + i),
+                                                   .options = *asked,
+                                                   .arena_bytes = 3600,
+                                                   .seconds = 2.0 + i};
+    search_micro_batch_set(&found->choices[0].options, 8, 3);
+    found->choices[1].options.recompute = (struct recompute_mix){1, RECOMPUTE_FULL, RECOMPUTE_MLP};
+    found->choices[2].options.config.block_size = 8;
+    for (int32_t i = 0; i < 4; i++)
+        found->front[i] =
+            (struct search_choice){.options = *asked, .arena_bytes = (uint64_t)1000 << i, .seconds = 5.0 - i};
+    facts->request = &found->request;
+    facts->search = &found->search;
+    facts->choices = found->choices;
+    facts->choice_count = SEARCH_CHOICES_MAX;
+}
+
+START_TEST(text_says_what_was_changed_and_what_else_fits)
+{
+    struct bench b;
+    struct found found;
+    bench_create(&b);
+    found_make(&found, &b.facts);
+    char *text = text_report(&b);
+    printf("%s", text);
+    contains(text, "Asked     an arena of 8.8 KiB; the budget leaves 3.6 KiB for it: 5.2 KiB short");
+    contains(text, "Changed   micro_batch 3: +10.0 % time (modelled), same samples, same mathematics");
+    contains(text, "    3.5 KiB       2.0 s  fastest  micro_batch 3\n");
+    contains(text, "    3.5 KiB       3.0 s  +50.0 %  recompute full x1 + mlp x3\n");
+    contains(text, "NOT EQUIVALENT");
+    contains(text, "    3.5 KiB       4.0 s           block_size 8\n");
+    ck_assert(strstr(text, "NOT EQUIVALENT") > strstr(text, "recompute full"));
+    free(text);
+    found.search.fits = false;
+    found.search.bytes_request_least = true;
+    b.facts.choice_count = 0;
+    text = text_report(&b);
+    contains(text, "an arena of at least 8.8 KiB");
+    contains(text, "Least     shown above, and too large: micro_batch 3");
+    contains(text, "Choices   none");
+    free(text);
+    bench_destroy(&b);
+}
+END_TEST
+
+START_TEST(json_has_choices_and_on_demand_the_front)
+{
+    struct bench b;
+    struct found found;
+    const json_t *search, *chosen;
+    bench_create(&b);
+    json_t *report = json_report(&b);
+    ck_assert(json_is_null(json_object_get(report, "search")));
+    ck_assert_uint_eq(json_array_size(json_object_get(report, "choices")), 0);
+    json_decref(report);
+    found_make(&found, &b.facts);
+    report = json_report(&b);
+    ck_assert_int_eq(json_get_object(report, "report", "search", &search), GT_OK);
+    ck_assert_int_eq(integer_at(search, "arena_asked"), 9000);
+    ck_assert_int_eq(integer_at(search, "arena_budget"), 3700);
+    ck_assert_double_eq_tol(json_number_value(json_object_get(search, "time_ratio_modelled")), 1.1, 1e-12);
+    ck_assert_int_eq(json_get_object(search, "report", "chosen", &chosen), GT_OK);
+    ck_assert_int_eq(integer_at(chosen, "remainder_batch"), 2);
+    const json_t *choices = json_object_get(report, "choices");
+    ck_assert_uint_eq(json_array_size(choices), 3);
+    ck_assert(json_is_true(json_object_get(json_array_get(choices, 1), "equivalent")));
+    ck_assert(json_is_false(json_object_get(json_array_get(choices, 2), "equivalent")));
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(choices, 2), "kind")), "block_size");
+    const json_t *recompute = json_object_get(json_array_get(choices, 1), "recompute");
+    ck_assert_uint_eq(json_array_size(recompute), 2);
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(recompute, 0), "level")), "full");
+    ck_assert_int_eq(integer_at(json_array_get(recompute, 1), "blocks"), 3);
+    ck_assert_ptr_null(json_object_get(report, "pareto"));
+    json_decref(report);
+    b.facts.front = found.front;
+    b.facts.front_count = 4;
+    report = json_report(&b);
+    ck_assert_uint_eq(json_array_size(json_object_get(report, "pareto")), 4);
+    json_decref(report);
+    bench_destroy(&b);
+}
+END_TEST
+
+static char *svg_report(const struct bench *b)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    ck_assert_ptr_nonnull(out);
+    ck_assert_int_eq(plan_print_svg(b->mem, b->plan, &b->facts, out), GT_OK);
+    fclose(out);
+    return text;
+}
+
+/* Whether every tag is closed in order, every attribute quoted and every & an entity; counts elements. */
+static int32_t xml_elements(const char *text)
+{
+    char open[32][16];
+    int32_t depth = 0, elements = 0;
+    ck_assert_int_eq(strncmp(text, "<?xml ", 6), 0);
+    for (const char *c = strchr(text, '\n'); *c != '\0'; c++) {
+        ck_assert_msg(*c != '&' || strncmp(c, "&amp;", 5) == 0 || strncmp(c, "&lt;", 4) == 0 ||
+                          strncmp(c, "&gt;", 4) == 0,
+                      "a bare & at %.20s", c);
+        ck_assert(*c == '\n' || ((unsigned char)*c >= ' ' && (unsigned char)*c < 0x7f));
+        if (*c != '<')
+            continue;
+        const char *end = strchr(c, '>');
+        ck_assert_ptr_nonnull(end);
+        size_t length = strcspn(c + 1 + (c[1] == '/'), " />\n"), quotes = 0;
+        const char *name = c + 1 + (c[1] == '/');
+        ck_assert(length > 0 && length < sizeof open[0]);
+        for (const char *q = c; q < end; q++)
+            quotes += *q == '"';
+        ck_assert_uint_eq(quotes % 2, 0);
+        if (c[1] == '/') {
+            ck_assert_int_gt(depth, 0);
+            depth--;
+            ck_assert_msg(strlen(open[depth]) == length && strncmp(open[depth], name, length) == 0, "%.*s closes %s",
+                          (int)length, name, open[depth]);
+        } else if (end[-1] != '/') {
+            ck_assert_int_lt(depth, 32);
+            memcpy(open[depth], name, length);
+            open[depth++][length] = '\0';
+        }
+        elements += c[1] != '/';
+        c = end;
+    }
+    ck_assert_int_eq(depth, 0);
+    return elements;
+}
+
+START_TEST(svg_is_well_formed_and_shows_every_category)
+{
+    struct bench b;
+    struct found found;
+    bench_create(&b);
+    b.facts.device = "<script>&\xff\x01";
+    char *text = svg_report(&b);
+    ck_assert_int_gt(xml_elements(text), 40);
+    contains(text, "&lt;script&gt;&amp;??");
+    const char *legend = strstr(text, "<g id=\"legend\">");
+    ck_assert_ptr_nonnull(legend);
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
+        char rectangle[64];
+        snprintf(rectangle, sizeof rectangle, "<rect class=\"%s\"", tensor_category_name((enum tensor_category)c));
+        contains(text, rectangle);
+        contains(legend, tensor_category_name((enum tensor_category)c));
+        contains(legend, svg_colour((enum tensor_category)c));
+        for (int32_t other = 0; other < c; other++)
+            ck_assert_str_ne(svg_colour((enum tensor_category)c), svg_colour((enum tensor_category)other));
+    }
+    contains(text, "train_first, ops 0 .. 1");
+    contains(text, "float32[1,16], temporaries");
+    contains(text, "id=\"peak\"");
+    contains(text, "budget of the arena 8.8 KiB");
+    ck_assert_ptr_null(strstr(text, "id=\"front\""));
+    free(text);
+    found_make(&found, &b.facts);
+    b.facts.front = found.front;
+    b.facts.front_count = 4;
+    text = svg_report(&b);
+    xml_elements(text);
+    contains(text, "id=\"front\"");
+    contains(text, "Memory against time (modelled)");
+    contains(text, "Changed to fit the budget: micro_batch 3");
+    int32_t points = 0;
+    for (const char *c = text; (c = strstr(c, "<circle")) != NULL; c++)
+        points++;
+    ck_assert_int_eq(points, 5); /* the front, and this plan */
+    free(text);
+    bench_destroy(&b);
+}
+END_TEST
+
+/* Twenty thousand ops, each with a tensor of its own: a small file. */
+START_TEST(svg_of_many_ops_stays_small)
+{
+    struct bench b = {0};
+    ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
+    ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
+    int32_t program = fixture_program(b.graph, "train_first", PHASE_TRAIN);
+    int32_t a = fixture_tensor(b.graph, "a", 1, 16, LIFETIME_RUN, CATEGORY_PARAMETER);
+    for (int32_t i = 0; i < 20000; i++)
+        a = fixture_copy(b.graph, program, a, TENSOR_NONE, false);
+    struct plan_options options = {.alignment_bytes = 64};
+    ck_assert_int_eq(plan_create(b.mem, b.graph, &options, &b.plan), GT_OK);
+    char *text = svg_report(&b);
+    xml_elements(text);
+    ck_assert_uint_lt(strlen(text), 100000);
+    contains(text, "<g id=\"small\"");
+    contains(text, "class=\"temporaries\"");
+    free(text);
+    bench_destroy(&b);
+}
+END_TEST
+
+START_TEST(svg_that_cannot_be_made_or_written_fails)
+{
+    struct bench b;
+    struct log_capture capture;
+    bench_create(&b);
+    log_capture_begin(&capture);
+    FILE *full = fopen("/dev/full", "w");
+    if (full) {
+        ck_assert_int_eq(plan_print_svg(b.mem, b.plan, &b.facts, full), GT_IO);
+        log_capture_one_error(&capture, "could not be written");
+        fclose(full);
+    }
+    log_capture_end();
+    for (size_t n = 1; n <= 3; n++) {
+        struct hostmem_counters before, after;
+        hostmem_counters_get(b.mem, &before);
+        hostmem_fail_at(b.mem, n);
+        ck_assert_int_eq(plan_print_svg(b.mem, b.plan, &b.facts, stdout), GT_NO_MEMORY);
+        hostmem_counters_get(b.mem, &after);
+        ck_assert_uint_eq(after.live_bytes, before.live_bytes);
+    }
+    bench_destroy(&b);
+}
+END_TEST
+
 Suite *plan_report_suite(void)
 {
     Suite *suite = suite_create("plan_report");
@@ -228,6 +475,11 @@ Suite *plan_report_suite(void)
     tcase_add_test(tests, json_says_what_the_plan_says);
     tcase_add_test(tests, json_that_cannot_be_made_or_written_fails);
     tcase_add_test(tests, an_empty_plan_prints);
+    tcase_add_test(tests, text_says_what_was_changed_and_what_else_fits);
+    tcase_add_test(tests, json_has_choices_and_on_demand_the_front);
+    tcase_add_test(tests, svg_is_well_formed_and_shows_every_category);
+    tcase_add_test(tests, svg_of_many_ops_stays_small);
+    tcase_add_test(tests, svg_that_cannot_be_made_or_written_fails);
     suite_add_tcase(suite, tests);
     return suite;
 }

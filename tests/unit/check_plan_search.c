@@ -118,6 +118,36 @@ START_TEST(a_hopeless_request_is_not_planned)
 }
 END_TEST
 
+/* From wide to lean, each only where the one before does not fit in any way; never where that is not allowed. */
+START_TEST(leaner_states_come_last)
+{
+    struct search_request request = request_make();
+    struct search_result result;
+    enum state_format before = STATE_MASTER;
+    bool seen[STATE_FORMATS] = {false};
+    request.options.dtype = DTYPE_BF16;
+    uint64_t asked = bytes_asked(&request);
+    request.lean_states = true;
+    for (int percent = 100; percent >= 2; percent--) {
+        request.budget_bytes = asked / 100 * (uint64_t)percent;
+        if (plan_search(mem, &request, &result) != GT_OK)
+            continue;
+        ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
+        ck_assert_int_ge(result.options.states, before);
+        before = result.options.states;
+        seen[before] = true;
+        struct search_request wider = request;
+        wider.lean_states = false;
+        for (int states = STATE_MASTER; states < (int)before; states++) {
+            wider.options.states = (enum state_format)states;
+            if (states != STATE_SR)
+                ck_assert_int_eq(plan_search(mem, &wider, &result), GT_NO_FIT);
+        }
+    }
+    ck_assert(seen[STATE_MASTER] && seen[STATE_SR_BF16] && seen[STATE_SR_8BIT] && !seen[STATE_SR]);
+}
+END_TEST
+
 START_TEST(failing_allocations_are_passed_on)
 {
     struct search_request request = request_make();
@@ -166,6 +196,175 @@ START_TEST(choices_are_told)
 }
 END_TEST
 
+/* The same for models and batches of several shapes, sampling included. */
+START_TEST(larger_budgets_are_never_slower_for_other_shapes)
+{
+    static const int32_t shapes[][4] = {{2, 16, 7, 3}, {6, 24, 10, 10}, {1, 40, 5, 5}, {8, 8, 31, 16}};
+    struct search_request request = request_make();
+    request.options.config.n_layer = shapes[_i][0];
+    request.options.config.block_size = shapes[_i][1];
+    request.options.generate = true;
+    request.options.generate_batch = 1;
+    request.options.loss_chunk_rows = shapes[_i][1] * shapes[_i][3];
+    request.options.evaluate_batch = shapes[_i][3];
+    request.samples = shapes[_i][2];
+    search_micro_batch_set(&request.options, request.samples, shapes[_i][3]);
+    uint64_t asked = bytes_asked(&request);
+    double seconds_before = 0.0;
+    int fitted = 0;
+    for (int percent = 120; percent >= 5; percent -= 2) {
+        struct search_result result;
+        request.budget_bytes = asked / 100 * (uint64_t)percent;
+        if (plan_search(mem, &request, &result) != GT_OK)
+            continue;
+        fitted++;
+        ck_assert_uint_le(result.arena_bytes, request.budget_bytes);
+        ck_assert_msg(result.seconds >= seconds_before * (1.0 - 1e-12), "%d %%: %.9g s, with less %.9g s", percent,
+                      seconds_before, result.seconds);
+        seconds_before = result.seconds;
+    }
+    ck_assert_int_gt(fitted, 12);
+}
+END_TEST
+
+/* Plans a choice again, by the plan's own function. */
+static uint64_t bytes_planned(const struct search_request *request, const struct model_options *options)
+{
+    struct model *model;
+    struct plan *plan;
+    uint64_t bound;
+    ck_assert_int_eq(model_create(mem, options, &model), GT_OK);
+    ck_assert_int_eq(plan_create(mem, model->graph, &request->plan, &plan), GT_OK);
+    ck_assert_int_eq(plan_bound(mem, model->graph, &request->plan, &bound), GT_OK);
+    ck_assert_uint_eq(bound, plan->arena_bytes_bound);
+    ck_assert(plan_verify(plan));
+    uint64_t bytes = plan->arena_bytes;
+    plan_destroy(plan);
+    model_destroy(model);
+    return bytes;
+}
+
+static void choices_check(const struct search_request *request, const struct search_choice *choices, int32_t count)
+{
+    bool other = false;
+    for (int32_t i = 0; i < count; i++) {
+        char text[SEARCH_CHANGES_MAX], before[SEARCH_CHANGES_MAX];
+        const struct model_options *options = &choices[i].options;
+        ck_assert_uint_eq(choices[i].arena_bytes, bytes_planned(request, options));
+        ck_assert_uint_le(choices[i].arena_bytes, request->budget_bytes);
+        ck_assert_double_gt(choices[i].seconds, 0.0);
+        ck_assert_str_ne(search_changes_text(text, options, &request->options), "as configured");
+        for (int32_t k = 0; k < i; k++)
+            ck_assert_str_ne(text, search_changes_text(before, &choices[k].options, &request->options));
+        bool equivalent = search_choice_equivalent(choices[i].kind);
+        ck_assert(!(other && equivalent)); /* those that are not equivalent come last */
+        other = other || !equivalent;
+        int64_t steps = options->micro_steps - (options->remainder_batch > 0);
+        ck_assert_int_eq(steps * options->micro_batch + options->remainder_batch, request->samples);
+        const struct model_config *a = &options->config, *b = &request->options.config;
+        bool same = a->block_size == b->block_size && a->n_layer == b->n_layer && a->n_embd == b->n_embd;
+        ck_assert_int_eq(same, equivalent);
+    }
+}
+
+START_TEST(choices_fit_and_say_what_they_are)
+{
+    struct search_request request = request_make();
+    struct search_choice choices[SEARCH_CHOICES_MAX];
+    int32_t count;
+    uint64_t asked = bytes_asked(&request);
+    request.budget_bytes = asked / 2;
+    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(count, 3);
+    choices_check(&request, choices, count);
+    for (int32_t i = 0; i < count; i++)
+        ck_assert(search_choice_equivalent(choices[i].kind));
+
+    /* Pins that leave nothing: what would do without them, and one that keeps them. */
+    request.pin_micro_batch = request.pin_recompute = request.pin_loss_chunk = true;
+    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(count, 3);
+    choices_check(&request, choices, count);
+    ck_assert(search_choice_equivalent(choices[0].kind));
+    ck_assert_int_eq(choices[2].kind, CHOICE_BLOCK_SIZE);
+    ck_assert_int_eq(choices[2].options.micro_batch, 13);
+
+    /* So little that only another model fits. */
+    struct search_result least;
+    request.pin_micro_batch = request.pin_recompute = request.pin_loss_chunk = false;
+    request.budget_bytes = 1;
+    ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
+    request.budget_bytes = least.arena_bytes * 9 / 10;
+    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_ge(count, 2);
+    choices_check(&request, choices, count);
+    ck_assert(!search_choice_equivalent(choices[0].kind));
+
+    request.budget_bytes = 1000;
+    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(count, 0);
+}
+END_TEST
+
+START_TEST(the_front_is_undominated)
+{
+    struct search_request request = request_make();
+    struct search_choice front[SEARCH_FRONT_MAX];
+    struct search_memo memo = {0};
+    int32_t count;
+    request.budget_bytes = 1; /* does not matter */
+    request.memo = &memo;
+    ck_assert_int_eq(search_front(mem, &request, front, &count), GT_OK);
+    ck_assert_int_ge(count, 6);
+    ck_assert_int_le(count, SEARCH_FRONT_MAX);
+    for (int32_t i = 0; i < count; i++) {
+        ck_assert_uint_eq(front[i].arena_bytes, bytes_planned(&request, &front[i].options));
+        ck_assert(i == 0 || front[i].arena_bytes > front[i - 1].arena_bytes);
+        ck_assert(i == 0 || front[i].seconds < front[i - 1].seconds);
+    }
+    ck_assert_int_eq(front[0].options.micro_batch, 1);
+    ck_assert_int_eq(front[count - 1].options.micro_batch, 13);
+    ck_assert_int_eq(front[count - 1].options.recompute.rest, RECOMPUTE_NONE);
+}
+END_TEST
+
+START_TEST(choices_pass_failing_allocations_on)
+{
+    struct search_request request = request_make();
+    struct search_choice choices[SEARCH_FRONT_MAX];
+    struct hostmem_counters counters;
+    int32_t count;
+    request.budget_bytes = bytes_asked(&request) / 5;
+    for (size_t n = 1; n < 6000; n += 611) {
+        hostmem_fail_at(mem, n);
+        enum gt_status status = search_choices(mem, &request, choices, &count);
+        ck_assert(status == GT_OK || status == GT_NO_MEMORY || status == GT_FAILURE);
+        hostmem_fail_at(mem, n);
+        status = search_front(mem, &request, choices, &count);
+        ck_assert(status == GT_OK || status == GT_NO_MEMORY || status == GT_FAILURE);
+        hostmem_fail_at(mem, 0);
+    }
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+}
+END_TEST
+
+START_TEST(changes_are_told_as_keys)
+{
+    struct search_request request = request_make();
+    struct model_options other = request.options;
+    char text[SEARCH_CHANGES_MAX];
+    ck_assert_str_eq(search_changes_text(text, &other, &request.options), "as configured");
+    other.recompute = (struct recompute_mix){0, RECOMPUTE_FULL, RECOMPUTE_NONE}; /* no blocks at `full` */
+    ck_assert_str_eq(search_changes_text(text, &other, &request.options), "as configured");
+    other.recompute = (struct recompute_mix){3, RECOMPUTE_FULL, RECOMPUTE_MLP};
+    other.micro_batch = 4;
+    other.loss_chunk_rows = 104;
+    ck_assert_str_eq(search_changes_text(text, &other, &request.options),
+                     "micro_batch 4, recompute full x3 + mlp x1, loss_chunk 104");
+}
+END_TEST
+
 static Suite *plan_search_suite(void)
 {
     Suite *suite = suite_create("plan_search");
@@ -175,9 +374,15 @@ static Suite *plan_search_suite(void)
     tcase_add_test(tests, larger_budgets_are_never_slower);
     tcase_add_test(tests, pinned_choices_stay);
     tcase_add_test(tests, a_hopeless_request_is_not_planned);
+    tcase_add_test(tests, leaner_states_come_last);
     tcase_add_test(tests, failing_allocations_are_passed_on);
     tcase_add_test(tests, costs_grow_with_work);
     tcase_add_test(tests, choices_are_told);
+    tcase_add_loop_test(tests, larger_budgets_are_never_slower_for_other_shapes, 0, 4);
+    tcase_add_test(tests, choices_fit_and_say_what_they_are);
+    tcase_add_test(tests, the_front_is_undominated);
+    tcase_add_test(tests, choices_pass_failing_allocations_on);
+    tcase_add_test(tests, changes_are_told_as_keys);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -1,12 +1,16 @@
 # Unit tests of src/plan and src/exec.
 PLAN_CHECKS = \
+	tests/unit/check_calibrate \
+	tests/unit/check_device_profile \
 	tests/unit/check_exec \
 	tests/unit/check_exec_poison \
+	tests/unit/check_plan_cost \
 	tests/unit/check_plan_create \
 	tests/unit/check_plan_lifetimes \
 	tests/unit/check_plan_place \
 	tests/unit/check_plan_report \
-	tests/unit/check_plan_verify
+	tests/unit/check_plan_verify \
+	tests/unit/check_profile_device
 check_PROGRAMS += $(PLAN_CHECKS)
 PLAN_FIXTURES = tests/unit/graph_fixture.c tests/unit/graph_fixture.h tests/unit/backend_fixture.c \
 	tests/unit/backend_fixture.h tests/unit/log_capture.h
@@ -19,3 +23,9 @@ tests_unit_check_plan_report_SOURCES = tests/unit/check_plan_report.c $(PLAN_FIX
 tests_unit_check_plan_verify_SOURCES = tests/unit/check_plan_verify.c $(PLAN_FIXTURES)
 check_PROGRAMS += tests/unit/check_plan_search
 tests_unit_check_plan_search_SOURCES = tests/unit/check_plan_search.c
+check_PROGRAMS += tests/unit/check_oom_message
+tests_unit_check_oom_message_SOURCES = tests/unit/check_oom_message.c
+tests_unit_check_calibrate_SOURCES = tests/unit/check_calibrate.c tests/unit/log_capture.h
+tests_unit_check_device_profile_SOURCES = tests/unit/check_device_profile.c tests/unit/log_capture.h
+tests_unit_check_plan_cost_SOURCES = tests/unit/check_plan_cost.c
+tests_unit_check_profile_device_SOURCES = tests/unit/check_profile_device.c tests/unit/log_capture.h

@@ -1,0 +1,340 @@
+/* Timing the ops of a small model.
+ *
+ * The model has one block of the run's width and a small vocabulary; its programs are planned into the arena that is there
+ * already, their weights filled with small numbers and everything else with zeros, and run op by op with a wait after
+ * each.  Two row counts tell a product's rate from what it costs to start one.  The learning rate is 0, so that the values
+ * stay where they are.
+ */
+#include "plan/calibrate.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { QUEUE = 0 };
+
+#define ROWS_FEW 64
+#define ROWS_MORE 4096
+#define VOCAB_MAX 4096
+#define PASSES_MAX 5
+#define FILL_BYTES ((size_t)1 << 20)
+#define RAMP_ROWS_MAX 4096.0
+
+/* One op of the small model: the shortest time that it took. */
+struct timed_op {
+    struct op_call call;
+    double seconds;
+};
+
+struct bench {
+    struct hostmem *mem;
+    const struct calibrate_request *request;
+    struct model *model;
+    struct plan *plan;
+    struct timed_op *ops; /* of the training program, then of the update */
+    void *zeros;          /* [FILL_BYTES] */
+    int32_t count;
+    double pass_seconds; /* of the fastest pass */
+};
+
+static void bench_close(struct bench *bench)
+{
+    hostmem_free(bench->mem, bench->ops);
+    hostmem_free(bench->mem, bench->zeros);
+    plan_destroy(bench->plan);
+    model_destroy(bench->model);
+    bench->ops = NULL;
+    bench->zeros = NULL;
+    bench->plan = NULL;
+    bench->model = NULL;
+}
+
+static bool segments_fit(const struct plan *small, const struct plan *arena)
+{
+    for (int32_t i = 0; i < small->segment_count; i++) {
+        if (i >= arena->segment_count || small->segment[i].size_bytes > arena->segment[i].size_bytes)
+            return false;
+    }
+    return true;
+}
+
+static enum gt_status model_make(struct bench *bench, int32_t rows)
+{
+    struct model_options options = *bench->request->options;
+    struct model_config *config = &options.config;
+    config->n_layer = 1;
+    config->block_size = config->block_size < rows ? config->block_size : rows;
+    config->vocab_size = config->vocab_size < VOCAB_MAX ? config->vocab_size : VOCAB_MAX;
+    config->padded_vocab_size = config->vocab_size;
+    options.train = true;
+    options.evaluate = options.generate = false;
+    options.micro_batch = rows / config->block_size;
+    options.micro_steps = 1;
+    options.remainder_batch = 0;
+    options.loss_chunk_rows = options.micro_batch * config->block_size;
+    options.recompute = (struct recompute_mix){0, RECOMPUTE_NONE, RECOMPUTE_NONE};
+    options.correction_rows = 1;
+    return model_create(bench->mem, &options, &bench->model);
+}
+
+/* Fills in addresses, as the executor does for the programs of a run. */
+static void ops_bind(struct bench *bench, int32_t program)
+{
+    const struct graph *graph = bench->model->graph;
+    const struct plan *plan = bench->plan;
+    for (int32_t i = 0; i < graph->programs[program].count; i++) {
+        const struct op *op = &graph->programs[program].ops[i];
+        struct timed_op *timed = &bench->ops[bench->count++];
+        graph_call(graph, op, &timed->call);
+        for (int32_t slot = 0; slot < op_declaration(op->kind)->operands; slot++) {
+            if (op->operand[slot] != TENSOR_NONE)
+                timed->call.operand[slot].at = plan->tensor[op->operand[slot]];
+        }
+        timed->call.workspace_bytes = (size_t)plan->workspace_bytes[program][i];
+        if (timed->call.workspace_bytes > 0)
+            timed->call.workspace = plan->workspace[program][i];
+    }
+}
+
+static enum gt_status bench_open(struct bench *bench, int32_t rows)
+{
+    const struct plan *arena = bench->request->plan;
+    void *array;
+    enum gt_status status;
+    TRY(model_make(bench, rows));
+    TRY_GOTO(status, fail, plan_create(bench->mem, bench->model->graph, &arena->options, &bench->plan));
+    status = GT_NO_FIT;
+    if (!segments_fit(bench->plan, arena))
+        goto fail;
+    const struct program *programs = bench->model->graph->programs;
+    int32_t train = bench->model->train_first.program, update = bench->model->update.program;
+    size_t count = (size_t)programs[train].count + (size_t)programs[update].count;
+    TRY_GOTO(status, fail, hostmem_alloc(bench->mem, count, sizeof *bench->ops, "timed ops", &array));
+    bench->ops = array;
+    bench->count = 0;
+    TRY_GOTO(status, fail, hostmem_alloc(bench->mem, 1, FILL_BYTES, "calibration zeros", &bench->zeros));
+    ops_bind(bench, train);
+    ops_bind(bench, update);
+    assert((size_t)bench->count == count);
+    return GT_OK;
+fail:
+    bench_close(bench);
+    return status;
+}
+
+/* Writes `bytes` bytes from `at` on, the pattern over and over. */
+static enum gt_status bytes_fill(const struct bench *bench, struct address at, uint64_t bytes, const void *pattern)
+{
+    struct backend *device = bench->request->device;
+    for (uint64_t done = 0; done < bytes; done += FILL_BYTES) {
+        size_t part = bytes - done < FILL_BYTES ? (size_t)(bytes - done) : FILL_BYTES;
+        TRY(device->ops->upload(device, QUEUE, at, pattern, part));
+        at.offset_bytes += part;
+    }
+    return GT_OK;
+}
+
+/* Numbers within 0.03 of 0, as weights are, in the dtype that the ops read. */
+static void pattern_make(float *values, uint16_t *half, enum dtype dtype)
+{
+    uint32_t state = 1;
+    size_t count = FILL_BYTES / sizeof(float);
+    for (size_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        values[i] = 0.03f * ((float)(state >> 8) / 8388608.0f - 1.0f);
+    }
+    if (dtype == DTYPE_F32)
+        return;
+    dtype_convert(half, dtype, values, DTYPE_F32, count);
+    memcpy(values, half, count * sizeof(uint16_t));
+    memcpy(values + count / 2, half, count * sizeof(uint16_t));
+}
+
+/* Zeros everywhere, ones as Adam's corrections, weights, and scalars for gradients that are not 0. */
+static enum gt_status values_fill(struct bench *bench, float *pattern, uint16_t *half)
+{
+    const struct model *model = bench->model;
+    const struct graph *graph = model->graph;
+    struct backend *device = bench->request->device;
+    static const float ones[2] = {1.0f, 1.0f};
+    static const union scalar_word scalars[SCALAR_WORDS] = {
+        [SCALAR_LOSS_GRADIENT] = {.f = 1.0f / ROWS_FEW}, [SCALAR_UNSCALE] = {.f = 1.0f}};
+    for (int32_t i = 0; i < bench->plan->segment_count; i++) {
+        struct address at = {.space = (uint8_t)bench->plan->segment[i].space, .segment = (uint8_t)i};
+        TRY(bytes_fill(bench, at, bench->plan->segment[i].size_bytes, bench->zeros));
+    }
+    TRY(device->ops->upload(device, QUEUE, bench->plan->tensor[model->corrections], ones, sizeof ones));
+    TRY(device->ops->upload(device, QUEUE, bench->plan->tensor[model->scalars], scalars, sizeof scalars));
+    for (int32_t i = 0; i < model->parameters.count; i++) {
+        const int32_t tensors[2] = {model->parameters.at[i].tensor, model->parameters.at[i].master};
+        for (int k = 0; k < 2 && tensors[k] != TENSOR_NONE; k++) {
+            pattern_make(pattern, half, graph->tensors[tensors[k]].dtype);
+            TRY(bytes_fill(bench, bench->plan->tensor[tensors[k]], graph_tensor_bytes(graph, tensors[k]), pattern));
+        }
+    }
+    return GT_OK;
+}
+
+static enum gt_status bench_fill(struct bench *bench)
+{
+    void *pattern, *half;
+    TRY(hostmem_alloc(bench->mem, 1, FILL_BYTES, "calibration weights", &pattern));
+    enum gt_status status = hostmem_alloc(bench->mem, 1, FILL_BYTES / 2, "calibration weights", &half);
+    if (status == GT_OK) {
+        status = values_fill(bench, pattern, half);
+        hostmem_free(bench->mem, half);
+    }
+    hostmem_free(bench->mem, pattern);
+    return status;
+}
+
+/* Before each pass the host writes what it writes before each step: later ops have used those bytes for something else,
+ * and an id that is none would be looked up. */
+static enum gt_status inputs_write(const struct bench *bench)
+{
+    const struct graph *graph = bench->model->graph;
+    for (int32_t i = 0; i < graph->tensor_count; i++) {
+        const struct tensor *tensor = &graph->tensors[i];
+        bool written = tensor->input && tensor->base == TENSOR_NONE && tensor->lifetime != LIFETIME_RUN;
+        if (written && bench->plan->tensor[i].offset_bytes != UINT64_MAX)
+            TRY(bytes_fill(bench, bench->plan->tensor[i], graph_tensor_bytes(graph, i), bench->zeros));
+    }
+    return GT_OK;
+}
+
+static enum gt_status pass_run(struct bench *bench)
+{
+    struct backend *device = bench->request->device;
+    double total = 0.0;
+    TRY(inputs_write(bench));
+    for (int32_t i = 0; i < bench->count; i++) {
+        struct timed_op *op = &bench->ops[i];
+        int64_t start_ns = clock_monotonic_ns();
+        TRY(device->ops->run(device, QUEUE, &op->call, 1));
+        TRY(device->ops->sync(device, QUEUE));
+        double seconds = (double)(clock_monotonic_ns() - start_ns + 1) * 1e-9;
+        op->seconds = op->seconds > 0.0 && op->seconds < seconds ? op->seconds : seconds;
+        total += seconds;
+    }
+    bench->pass_seconds = bench->pass_seconds > 0.0 && bench->pass_seconds < total ? bench->pass_seconds : total;
+    return GT_OK;
+}
+
+/* A pass to warm up, whose times count only when there is time for no other, and as many more as `seconds` allow. */
+static enum gt_status bench_run(struct bench *bench, double seconds)
+{
+    int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9);
+    TRY(bench_fill(bench));
+    TRY(pass_run(bench));
+    for (int pass = 1; pass < PASSES_MAX; pass++) {
+        if (clock_monotonic_ns() + (int64_t)(bench->pass_seconds * 1e9) > end_ns)
+            return GT_OK;
+        TRY(pass_run(bench));
+    }
+    return GT_OK;
+}
+
+struct sums {
+    double seconds[OP_KIND_COUNT], flops[OP_KIND_COUNT], bytes[OP_KIND_COUNT];
+    double gemm_flops_per_row; /* sum of FLOPs / rows */
+};
+
+static void sums_make(const struct bench *bench, struct sums *out)
+{
+    *out = (struct sums){.gemm_flops_per_row = 0.0};
+    for (int32_t i = 0; i < bench->count; i++) {
+        const struct timed_op *op = &bench->ops[i];
+        double flops = op_flops(&op->call);
+        out->seconds[op->call.kind] += op->seconds;
+        out->flops[op->call.kind] += flops;
+        out->bytes[op->call.kind] += op_bytes(&op->call);
+        if (op->call.kind == OP_GEMM)
+            out->gemm_flops_per_row += flops / plan_cost_gemm_rows(&op->call);
+    }
+}
+
+/* Rows that starting a product costs, from seconds rate = flops + ramp flops_per_row at two row counts. */
+static double ramp_solve(const struct sums *few, const struct sums *more)
+{
+    double t1 = few->seconds[OP_GEMM], t2 = more->seconds[OP_GEMM];
+    double above = more->flops[OP_GEMM] * t1 - few->flops[OP_GEMM] * t2;
+    double below = few->gemm_flops_per_row * t2 - more->gemm_flops_per_row * t1;
+    double ramp = below > 0.0 ? above / below : 0.0;
+    return ramp > 0.0 ? (ramp < RAMP_ROWS_MAX ? ramp : RAMP_ROWS_MAX) : 0.0;
+}
+
+static void flops_set(struct plan_rates *rates, enum op_kind kind, double flops_per_s)
+{
+    for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
+        rates->flops_per_s[kind][dtype] = flops_per_s;
+}
+
+/* Products and attention by their FLOPs, everything else by its bytes. */
+static void rates_make(const struct sums *sums, double ramp_rows, struct plan_rates *out)
+{
+    *out = (struct plan_rates){.ramp_rows = ramp_rows};
+    double elementwise = sums->bytes[OP_RESIDUAL] / sums->seconds[OP_RESIDUAL];
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        bool timed = sums->seconds[kind] > 0.0 && sums->bytes[kind] > 0.0;
+        out->bytes_per_s[kind] = timed ? sums->bytes[kind] / sums->seconds[kind] : elementwise;
+    }
+    /* The small model's ids are all 0: its embedding does not do what a run's does. */
+    out->bytes_per_s[OP_EMBED_FORWARD] = out->bytes_per_s[OP_EMBED_BACKWARD] = elementwise;
+    static const enum op_kind matrix[] = {OP_GEMM, OP_ATTENTION_FORWARD, OP_ATTENTION_BACKWARD};
+    for (size_t i = 0; i < sizeof matrix / sizeof matrix[0]; i++) {
+        double work = sums->flops[matrix[i]];
+        if (matrix[i] == OP_GEMM)
+            work += ramp_rows * sums->gemm_flops_per_row;
+        flops_set(out, matrix[i], work / sums->seconds[matrix[i]]);
+        out->bytes_per_s[matrix[i]] = elementwise;
+    }
+    flops_set(out, OP_ATTENTION_CACHED, out->flops_per_s[OP_ATTENTION_FORWARD][0]);
+}
+
+/* So many rows that a pass takes a quarter of the time: a power of two. */
+static int32_t rows_choose(double few_seconds, double seconds)
+{
+    int32_t rows = ROWS_FEW;
+    while (rows < ROWS_MORE && few_seconds * (double)(2 * rows) / ROWS_FEW < seconds / 4.0)
+        rows *= 2;
+    return rows;
+}
+
+/* Times a model of `rows` rows, or of half as many until it fits. */
+static enum gt_status rows_measure(struct bench *bench, int32_t rows, double seconds, struct sums *out, int32_t *used)
+{
+    enum gt_status status = bench_open(bench, rows);
+    while (status == GT_NO_FIT && rows > ROWS_FEW) {
+        rows /= 2;
+        status = bench_open(bench, rows);
+    }
+    TRY(status);
+    bench->pass_seconds = 0.0;
+    status = bench_run(bench, seconds);
+    if (status == GT_OK) {
+        sums_make(bench, out);
+        *used = rows;
+    }
+    bench_close(bench);
+    return status;
+}
+
+enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request, struct plan_rates *out)
+{
+    assert(request->seconds > 0.0 && request->plan->segment_count > 0);
+    struct bench bench = {.mem = mem, .request = request};
+    struct sums few, more;
+    int32_t rows_few, rows_more;
+    int64_t start_ns = clock_monotonic_ns();
+    TRY(rows_measure(&bench, ROWS_FEW, request->seconds / 4.0, &few, &rows_few));
+    double left = request->seconds - (double)(clock_monotonic_ns() - start_ns) * 1e-9;
+    int32_t rows = rows_choose(bench.pass_seconds, left);
+    if (rows <= rows_few) {
+        rates_make(&few, 0.0, out);
+        return GT_OK;
+    }
+    TRY(rows_measure(&bench, rows, left, &more, &rows_more));
+    rates_make(&more, rows_more > rows_few ? ramp_solve(&few, &more) : 0.0, out);
+    return GT_OK;
+}

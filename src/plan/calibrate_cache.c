@@ -1,0 +1,176 @@
+/* The cache of calibrated rates: one small JSON file per key, in the user's cache folder.
+ *
+ * The file's name is a checksum of the key, and the key stands whole in the file, so that another one's rates are never
+ * taken.  What is read is checked as any foreign file is: owner and mode of the folder, schema, key, every rate.  Nothing
+ * here is an error: without a cache the device is timed again.
+ */
+#include <config.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "plan/calibrate.h"
+
+#define CACHE_SCHEMA 1
+#define CACHE_BYTES_MAX 65536
+#define CACHE_RATE_MAX 1e21
+#define CACHE_RAMP_MAX 1e9
+
+char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_info *info,
+                    const struct model_options *options)
+{
+    const struct model_config *config = &options->config;
+    snprintf(key, CALIBRATE_KEY_MAX,
+             "%s; %s; %s " PACKAGE_VERSION "%s; channels %" PRId32 ", heads %" PRId32 ", block %" PRId32
+             ", vocabulary %" PRId32 ", bias %d, dropout %d, gelu %d, %s",
+             info->device, info->detail, PACKAGE_NAME,
+#ifdef GT_DEBUG
+             " debug",
+#else
+             "",
+#endif
+             config->n_embd, config->n_head, config->block_size, config->vocab_size, (int)config->bias,
+             config->dropout > 0.0f, (int)config->gelu, dtype_name(options->dtype));
+    return key;
+}
+
+/* $XDG_CACHE_HOME/gpt-train, which must be absolute, else ~/.cache/gpt-train.  False without a home. */
+static bool folder_name(char parent[static FILE_PATH_MAX], char folder[static FILE_PATH_MAX])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length;
+    if (cache && *cache == '/')
+        length = snprintf(parent, FILE_PATH_MAX, "%s", cache);
+    else if (home && *home == '/')
+        length = snprintf(parent, FILE_PATH_MAX, "%s/.cache", home);
+    else
+        return false;
+    return length > 0 && length < FILE_PATH_MAX - 64 && file_join(folder, parent, "gpt-train") == GT_OK;
+}
+
+static bool file_name(char path[static FILE_PATH_MAX], const char *folder, const char *key)
+{
+    char name[64];
+    snprintf(name, sizeof name, "calibration-%08" PRIx32 ".json", file_crc32c(0, key, strlen(key)));
+    return file_join(path, folder, name) == GT_OK;
+}
+
+/* What others may write to, or own, is not trusted. */
+static bool is_own(const char *path, bool folder)
+{
+    struct stat status;
+    if (lstat(path, &status) != 0)
+        return false;
+    bool kind = folder ? S_ISDIR(status.st_mode) : S_ISREG(status.st_mode) && status.st_size <= CACHE_BYTES_MAX;
+    if (kind && status.st_uid == geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+        return true;
+    log_note("%s: not a %s that only you may write to; the calibration in it is ignored", path,
+             folder ? "folder" : "small file");
+    return false;
+}
+
+/* A number of a member, from `min` to `max`. */
+static bool number_read(const json_t *value, double min, double max, double *out)
+{
+    double number = json_is_number(value) ? json_number_value(value) : -1.0;
+    if (!(isfinite(number) && number >= min && number <= max))
+        return false;
+    *out = number;
+    return true;
+}
+
+static bool kind_read(const json_t *root, int kind, struct plan_rates *out)
+{
+    const json_t *op = json_object_get(root, op_declaration((enum op_kind)kind)->name);
+    const json_t *flops = json_object_get(op, "flops_per_s");
+    if (!number_read(json_object_get(op, "bytes_per_s"), 1.0, CACHE_RATE_MAX, &out->bytes_per_s[kind]))
+        return false;
+    for (size_t dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
+        if (!number_read(json_array_get(flops, dtype), 0.0, CACHE_RATE_MAX, &out->flops_per_s[kind][dtype]))
+            return false;
+    }
+    return json_array_size(flops) == PLAN_MATRIX_DTYPES;
+}
+
+static bool root_read(const json_t *root, const char *key, struct plan_rates *out)
+{
+    const char *stored = json_string_value(json_object_get(root, "key"));
+    if (json_integer_value(json_object_get(root, "schema")) != CACHE_SCHEMA || !stored || strcmp(stored, key) != 0)
+        return false;
+    *out = (struct plan_rates){.ramp_elements = 0.0};
+    if (!number_read(json_object_get(root, "ramp_rows"), 0.0, CACHE_RAMP_MAX, &out->ramp_rows))
+        return false;
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        if (!kind_read(json_object_get(root, "ops"), kind, out))
+            return false;
+    }
+    return true;
+}
+
+bool calibrate_load(const char *key, struct plan_rates *out)
+{
+    char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    if (!folder_name(parent, folder) || !file_name(path, folder, key) || access(path, F_OK) != 0)
+        return false;
+    if (!is_own(folder, true) || !is_own(path, false))
+        return false;
+    json_error_t error;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    struct plan_rates rates;
+    bool good = root && root_read(root, key, &rates);
+    json_decref(root);
+    if (good)
+        *out = rates;
+    else
+        log_note("%s: no calibration of this device that could be read; it is ignored", path);
+    return good;
+}
+
+static json_t *kind_value(const struct plan_rates *rates, int kind)
+{
+    const double *flops = rates->flops_per_s[kind];
+    return json_pack("{s:f, s:[f, f, f]}", "bytes_per_s", rates->bytes_per_s[kind], "flops_per_s", flops[0], flops[1],
+                     flops[2]);
+}
+
+static json_t *root_value(const char *key, const struct plan_rates *rates)
+{
+    json_t *ops = json_object();
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        if (json_object_set_new(ops, op_declaration((enum op_kind)kind)->name, kind_value(rates, kind)) != 0) {
+            json_decref(ops);
+            return NULL;
+        }
+    }
+    return json_pack("{s:i, s:s, s:f, s:o}", "schema", CACHE_SCHEMA, "key", key, "ramp_rows", rates->ramp_rows, "ops",
+                     ops);
+}
+
+void calibrate_store(const char *key, const struct plan_rates *rates)
+{
+    char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    if (!folder_name(parent, folder) || !file_name(path, folder, key))
+        return;
+    /* A cache that cannot be written to is no error, so that it is asked before anything could log one. */
+    bool made = mkdir(parent, 0700) == 0 || errno == EEXIST;
+    made = made && (mkdir(folder, 0700) == 0 || errno == EEXIST);
+    if (!made || access(folder, W_OK) != 0) {
+        log_note("%s: %s; the calibration of this device is not kept", folder, strerror(errno));
+        return;
+    }
+    if (!is_own(folder, true))
+        return;
+    json_t *root = root_value(key, rates);
+    if (root)
+        (void)json_replace_file(path, root, 1);
+    json_decref(root);
+}
+
+_Static_assert(PLAN_MATRIX_DTYPES == 3, "kind_value() packs three rates");

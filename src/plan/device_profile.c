@@ -1,0 +1,194 @@
+/* The table of known cards, and finding one.
+ *
+ * Rates follow from cores, clock and the family's multiples, so that each figure of the table can be looked up by itself;
+ * usable memory from what drivers keep and contexts were seen to take.  A user's file is read by device_profile_read().
+ * Nothing here asks a device anything.
+ */
+#include "plan/device_profile.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+/* A CUDA context: PyTorch's reports show 0.18 GiB beside its own memory with 46 multiprocessors, 0.49 with 128, 0.60 with
+ * 170, which is 4 MiB each; and as much again as a library's handle may take.  Of OpenCL no figure was found. */
+#define CUDA_CONTEXT_BYTES (128 * MIB)
+#define CUDA_CONTEXT_UNIT_BYTES (4 * MIB)
+#define OPENCL_CONTEXT_BYTES (256 * MIB)
+#define CUDA_ALIGNMENT_BYTES 256
+#define OPENCL_ALIGNMENT_BYTES 512
+/* Intel's drivers stop one buffer at 4 GiB, and at half of the memory. */
+#define INTEL_ALLOCATION_BYTES (4 * GIB - 4096)
+
+enum largest_rule { ALL, QUARTER, INTEL };
+
+struct family {
+    const char *backend;
+    int32_t capability, cores_per_unit, flops_per_core;
+    int32_t half, brain, tf32; /* multiples of the fp32 rate */
+    enum largest_rule largest;
+    uint32_t dtypes;
+    const char *source;
+};
+
+enum family_key {
+#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, largest, dtypes, source) \
+    FAMILY_##key,
+#include "plan/device_profiles.def"
+    FAMILY_COUNT
+};
+
+#define F16 (1u << DTYPE_F16)
+#define BF16 (1u << DTYPE_BF16)
+static const struct family families[FAMILY_COUNT] = {
+#define DEVICE_FAMILY(key, backend, capability, cores_per_unit, flops, half, brain, tf32, largest, dtypes, source) \
+    [FAMILY_##key] = {backend, capability, cores_per_unit, flops, half, brain, tf32, largest, dtypes, source},
+#include "plan/device_profiles.def"
+};
+#undef F16
+#undef BF16
+
+struct card {
+    const char *id, *name;
+    enum family_key family;
+    int32_t memory_mib, driver_mib, cores, boost_mhz, bandwidth_gb_s;
+    const char *source;
+};
+
+static const struct card cards[] = {
+#define DEVICE(id, name, family, memory, driver, cores, boost, bandwidth, source) \
+    {id, name, FAMILY_##family, memory, driver, cores, boost, bandwidth, source},
+#include "plan/device_profiles.def"
+};
+
+static const struct {
+    const char *id;
+    double share;
+    const char *source;
+} shares[] = {
+#define DEVICE_SHARE(id, share, source) {id, share, source},
+#include "plan/device_profiles.def"
+    {"", 0.0, ""},
+};
+
+int32_t device_profile_count(void)
+{
+    return (int32_t)(sizeof cards / sizeof cards[0]);
+}
+
+static void memory_set(const struct card *card, const struct family *family, struct device_profile *out)
+{
+    bool cuda = strcmp(family->backend, "cuda") == 0;
+    uint64_t total = (uint64_t)(card->memory_mib - card->driver_mib) * MIB;
+    uint64_t context =
+        cuda ? CUDA_CONTEXT_BYTES + (uint64_t)out->units * CUDA_CONTEXT_UNIT_BYTES : OPENCL_CONTEXT_BYTES;
+    out->memory_bytes = (uint64_t)card->memory_mib * MIB;
+    out->usable_bytes = total - context;
+    out->largest_allocation_bytes = out->memory_bytes;
+    if (family->largest == QUARTER)
+        out->largest_allocation_bytes = out->memory_bytes / 4;
+    if (family->largest == INTEL)
+        out->largest_allocation_bytes = total / 2 < INTEL_ALLOCATION_BYTES ? total / 2 : INTEL_ALLOCATION_BYTES;
+    out->alignment_bytes = cuda ? CUDA_ALIGNMENT_BYTES : OPENCL_ALIGNMENT_BYTES;
+}
+
+static void rates_set(const struct card *card, const struct family *family, struct device_profile *out)
+{
+    out->bytes_per_s = (double)card->bandwidth_gb_s * 1e9;
+    out->vector_flops_per_s = (double)card->cores * (double)family->flops_per_core * (double)card->boost_mhz * 1e6;
+    out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
+    out->matrix_flops_per_s[DTYPE_F16] = (double)family->half * out->vector_flops_per_s;
+    out->matrix_flops_per_s[DTYPE_BF16] = (double)family->brain * out->vector_flops_per_s;
+    out->tf32_flops_per_s = (double)family->tf32 * out->vector_flops_per_s;
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        if (strcmp(shares[i].id, card->id) == 0) {
+            out->share = shares[i].share;
+            snprintf(out->share_source, sizeof out->share_source, "%s", shares[i].source);
+        }
+    }
+}
+
+void device_profile_get(int32_t index, struct device_profile *out)
+{
+    assert(index >= 0 && index < device_profile_count());
+    const struct card *card = &cards[index];
+    const struct family *family = &families[card->family];
+    *out = (struct device_profile){.capability = family->capability,
+                                   .units = card->cores / family->cores_per_unit,
+                                   .dtypes = family->dtypes | 1u << DTYPE_F32};
+    snprintf(out->id, sizeof out->id, "%s", card->id);
+    snprintf(out->name, sizeof out->name, "%s", card->name);
+    snprintf(out->backend, sizeof out->backend, "%s", family->backend);
+    snprintf(out->source, sizeof out->source, "%s; %s", card->source, family->source);
+    memory_set(card, family, out);
+    rates_set(card, family, out);
+    assert(out->usable_bytes < out->memory_bytes && out->largest_allocation_bytes <= out->memory_bytes);
+}
+
+static bool is_path(const char *text)
+{
+    size_t length = strlen(text);
+    return strchr(text, '/') || (length > 5 && strcmp(text + length - 5, ".json") == 0);
+}
+
+/* The card of that id, else the first whose id begins with it and a dash; -1 when there is none. */
+static int32_t card_index(const char *text)
+{
+    size_t length = strlen(text);
+    int32_t begins = -1;
+    for (int32_t i = 0; i < device_profile_count(); i++) {
+        if (strcasecmp(cards[i].id, text) == 0)
+            return i;
+        if (begins < 0 && length > 0 && strncasecmp(cards[i].id, text, length) == 0 && cards[i].id[length] == '-')
+            begins = i;
+    }
+    return begins;
+}
+
+enum gt_status device_profile_find(const char *text, struct device_profile *out)
+{
+    if (is_path(text)) {
+        enum gt_status status = device_profile_read(text, out);
+        return status == GT_IO ? GT_USAGE : status; /* a file that is not there is a bad value */
+    }
+    int32_t index = card_index(text);
+    if (index < 0) {
+        log_error(
+            "device_profile = '%s' is none of the %" PRId32
+            " cards that --device-profile=list lists; a file of your own has a slash in its path or ends in .json",
+            text, device_profile_count());
+        return GT_USAGE;
+    }
+    device_profile_get(index, out);
+    return GT_OK;
+}
+
+/* "35.6", or "-" for what is not known. */
+static const char *rate_text(char text[static 16], double flops_per_s)
+{
+    if (flops_per_s > 0.0)
+        snprintf(text, 16, "%.1f", flops_per_s / 1e12);
+    else
+        snprintf(text, 16, "-");
+    return text;
+}
+
+void device_profile_print_list(FILE *out)
+{
+    fprintf(out, "%-22s %-36s %-7s %7s %7s %8s %7s %7s %7s  %s\n", "name", "card", "backend", "GiB", "usable", "GB/s",
+            "fp32", "fp16", "bf16", "TFLOP/s with fp32 accumulation");
+    for (int32_t i = 0; i < device_profile_count(); i++) {
+        struct device_profile p;
+        char half[16], brain[16];
+        device_profile_get(i, &p);
+        fprintf(out, "%-22s %-36s %-7s %7.2f %7.2f %8.0f %7.1f %7s %7s\n", p.id, p.name, p.backend,
+                (double)p.memory_bytes / (double)GIB, (double)p.usable_bytes / (double)GIB, p.bytes_per_s / 1e9,
+                p.vector_flops_per_s / 1e12, rate_text(half, p.matrix_flops_per_s[DTYPE_F16]),
+                rate_text(brain, p.matrix_flops_per_s[DTYPE_BF16]));
+    }
+}

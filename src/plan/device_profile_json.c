@@ -1,0 +1,174 @@
+/* A profile from a file of the user's own: one JSON object, every field of it checked.
+ *
+ * Fields may stand in any order; a missing, unknown, mistyped or impossible one is refused by name.  What is not known is
+ * written as 0, where the description in doc/devices.md allows it.  The file is data and at most 64 KiB.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "plan/device_profile.h"
+
+#define PROFILE_FILE_BYTES_MAX 65536
+#define PROFILE_SCHEMA 1
+#define PROFILE_MEMORY_MIN ((int64_t)1 << 26)
+#define PROFILE_MEMORY_MAX ((int64_t)1 << 50)
+#define PROFILE_RATE_MAX 1e21
+
+struct reader {
+    const char *path;
+    const json_t *root;
+};
+
+static enum gt_status impossible(const struct reader *reader, const char *name, const char *why)
+{
+    log_error("%s: field \"%s\": %s", reader->path, name, why);
+    return GT_DATA;
+}
+
+static enum gt_status text_read(const struct reader *reader, const char *name, char *out, size_t size, bool needed)
+{
+    const char *text;
+    TRY(json_get_string(reader->root, reader->path, name, &text));
+    if (strlen(text) >= size)
+        return impossible(reader, name, "this text is too long");
+    if (needed && *text == '\0')
+        return impossible(reader, name, "is empty");
+    snprintf(out, size, "%s", text);
+    return GT_OK;
+}
+
+static enum gt_status rate_read(const struct reader *reader, const json_t *object, const char *name, bool needed,
+                                double *out)
+{
+    double rate;
+    TRY(json_get_real(object, reader->path, name, &rate));
+    if (!(isfinite(rate) && rate >= 0.0 && rate <= PROFILE_RATE_MAX))
+        return impossible(reader, name, "is no rate: expected a number from 0 to 1e21");
+    if (needed && rate <= 0.0)
+        return impossible(reader, name, "must be above 0");
+    *out = rate;
+    return GT_OK;
+}
+
+static enum gt_status bytes_read(const struct reader *reader, const char *name, int64_t min, uint64_t max,
+                                 uint64_t *out)
+{
+    int64_t value;
+    TRY(json_get_int(reader->root, reader->path, name, min, (int64_t)max, &value));
+    *out = (uint64_t)value;
+    return GT_OK;
+}
+
+static enum gt_status memory_read(const struct reader *reader, struct device_profile *out)
+{
+    int64_t alignment;
+    TRY(bytes_read(reader, "memory_bytes", PROFILE_MEMORY_MIN, PROFILE_MEMORY_MAX, &out->memory_bytes));
+    TRY(bytes_read(reader, "usable_bytes", 1, out->memory_bytes, &out->usable_bytes));
+    TRY(bytes_read(reader, "largest_allocation_bytes", 1, out->memory_bytes, &out->largest_allocation_bytes));
+    TRY(json_get_int(reader->root, reader->path, "alignment_bytes", 16, 65536, &alignment));
+    if ((alignment & (alignment - 1)) != 0)
+        return impossible(reader, "alignment_bytes", "is not a power of two");
+    out->alignment_bytes = (uint32_t)alignment;
+    return GT_OK;
+}
+
+/* ["float32", "bfloat16"]: what ops may store. */
+static enum gt_status dtypes_read(const struct reader *reader, struct device_profile *out)
+{
+    const json_t *array = json_object_get(reader->root, "dtypes");
+    if (!json_is_array(array))
+        return impossible(reader, "dtypes", "expected an array such as [\"float32\", \"bfloat16\"]");
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const char *word = json_string_value(json_array_get(array, i));
+        enum dtype dtype;
+        if (!word || !dtype_from_name(word, &dtype) || strcmp(word, dtype_name(dtype)) != 0 || dtype > DTYPE_F16)
+            return impossible(reader, "dtypes", "expected the words float32, bfloat16 and float16 only");
+        out->dtypes |= 1u << dtype;
+    }
+    if (!(out->dtypes & 1u << DTYPE_F32))
+        return impossible(reader, "dtypes", "float32 is missing, which every device has");
+    return GT_OK;
+}
+
+static const char *const flops_names[] = {"float32", "float16", "bfloat16", "tf32"};
+static const char *const root_names[] = {"schema",          "name",  "backend",     "memory_bytes",
+                                         "usable_bytes",    "units", "dtypes",      "largest_allocation_bytes",
+                                         "alignment_bytes", "share", "flops_per_s", "bandwidth_bytes_per_s",
+                                         "share_source",    "source"};
+
+static enum gt_status names_check(const struct reader *reader, const json_t *object, const char *const *names,
+                                  size_t count)
+{
+    for (void *at = json_object_iter((json_t *)(uintptr_t)object); at;
+         at = json_object_iter_next((json_t *)(uintptr_t)object, at)) {
+        const char *key = json_object_iter_key(at);
+        bool known = false;
+        for (size_t i = 0; i < count; i++)
+            known = known || strcmp(key, names[i]) == 0;
+        if (!known)
+            return impossible(reader, key, "is not known");
+    }
+    return GT_OK;
+}
+
+static enum gt_status rates_read(const struct reader *reader, struct device_profile *out)
+{
+    const json_t *flops;
+    TRY(rate_read(reader, reader->root, "bandwidth_bytes_per_s", true, &out->bytes_per_s));
+    TRY(json_get_object(reader->root, reader->path, "flops_per_s", &flops));
+    TRY(names_check(reader, flops, flops_names, sizeof flops_names / sizeof flops_names[0]));
+    TRY(rate_read(reader, flops, "float32", true, &out->vector_flops_per_s));
+    TRY(rate_read(reader, flops, "float16", false, &out->matrix_flops_per_s[DTYPE_F16]));
+    TRY(rate_read(reader, flops, "bfloat16", false, &out->matrix_flops_per_s[DTYPE_BF16]));
+    TRY(rate_read(reader, flops, "tf32", false, &out->tf32_flops_per_s));
+    out->matrix_flops_per_s[DTYPE_F32] = out->vector_flops_per_s;
+    return GT_OK;
+}
+
+/* A share without its source is a guess, and refused. */
+static enum gt_status share_read(const struct reader *reader, struct device_profile *out)
+{
+    TRY(json_get_real(reader->root, reader->path, "share", &out->share));
+    if (!(out->share >= 0.0 && out->share <= 1.0))
+        return impossible(reader, "share", "expected a number from 0 (not known) to 1");
+    return text_read(reader, "share_source", out->share_source, sizeof out->share_source, out->share > 0.0);
+}
+
+static enum gt_status profile_fill(const struct reader *reader, struct device_profile *out)
+{
+    int64_t schema, units;
+    if (!json_is_object(reader->root)) {
+        log_error("%s: a device profile is one JSON object", reader->path);
+        return GT_DATA;
+    }
+    TRY(names_check(reader, reader->root, root_names, sizeof root_names / sizeof root_names[0]));
+    TRY(json_get_int(reader->root, reader->path, "schema", PROFILE_SCHEMA, PROFILE_SCHEMA, &schema));
+    TRY(text_read(reader, "name", out->name, sizeof out->name, true));
+    TRY(text_read(reader, "backend", out->backend, sizeof out->backend, true));
+    if (strcmp(out->backend, "cuda") != 0 && strcmp(out->backend, "opencl") != 0)
+        return impossible(reader, "backend", "expected cuda or opencl");
+    TRY(memory_read(reader, out));
+    TRY(json_get_int(reader->root, reader->path, "units", 0, 1000000, &units));
+    out->units = (int32_t)units;
+    TRY(dtypes_read(reader, out));
+    TRY(rates_read(reader, out));
+    TRY(share_read(reader, out));
+    return text_read(reader, "source", out->source, sizeof out->source, false);
+}
+
+enum gt_status device_profile_read(const char *path, struct device_profile *out)
+{
+    json_t *root;
+    TRY(json_parse_file(path, PROFILE_FILE_BYTES_MAX, &root));
+    struct reader reader = {path, root};
+    struct device_profile profile = {.capability = 0};
+    snprintf(profile.id, sizeof profile.id, "%s", path);
+    enum gt_status status = profile_fill(&reader, &profile);
+    json_decref(root);
+    if (status == GT_OK)
+        *out = profile;
+    return status;
+}

@@ -1,0 +1,93 @@
+/* PyTorch's out-of-memory messages, as numbers.
+ *
+ * The text is whatever a user has: the line alone, wrapped by a mail program, or a log with a traceback around it.  It is
+ * not trusted: reading is bounded, nothing is allocated, and what does not look like an amount is left unknown.
+ *
+ * source: the wordings are those of c10/cuda/CUDACachingAllocator.cpp from PyTorch 0.4 to 2.9 ("cached", "reserved in total
+ * by PyTorch", "has a total capacity of"), of its HIP and XPU twins, of MPSAllocator.mm and of c10/core/alloc_cpu.cpp.
+ */
+#ifndef GPT_TRAIN_PLAN_OOM_MESSAGE_H
+#define GPT_TRAIN_PLAN_OOM_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OOM_PROCESSES_MAX 8
+#define OOM_SOURCE_MAX 112
+#define OOM_NAME_MAX 48
+/* A tensor of up to 1 MiB, and one of more than that and less than 10 MiB, is cut from a segment of this size; larger ones
+ * are rounded up to a multiple of the first.  The message names the segment. */
+#define OOM_SEGMENT_SMALL_BYTES ((uint64_t)2 << 20)
+#define OOM_SEGMENT_MIDDLE_BYTES ((uint64_t)20 << 20)
+
+enum oom_allocator { OOM_CUDA, OOM_HIP, OOM_XPU, OOM_MPS, OOM_CPU };
+
+/* What the program was doing, from the traceback. */
+enum oom_stage { OOM_STAGE_UNKNOWN, OOM_STAGE_SETUP, OOM_STAGE_FORWARD, OOM_STAGE_BACKWARD, OOM_STAGE_OPTIMIZER };
+
+/* Which part of the forward pass, where the innermost line of the user's says so. */
+enum oom_site {
+    OOM_SITE_UNKNOWN,
+    OOM_SITE_LOGITS,
+    OOM_SITE_LOSS,
+    OOM_SITE_ATTENTION,
+    OOM_SITE_MLP,
+    OOM_SITE_EMBEDDING
+};
+
+/* A printed amount stands for all values that round to it. */
+struct oom_amount {
+    bool known;
+    double bytes;
+    double slack_bytes; /* half a unit of the last printed digit */
+};
+
+struct oom_process {
+    int64_t pid;
+    struct oom_amount held;
+};
+
+/* The user's innermost frame; empty strings and line 0 without a traceback. */
+struct oom_frame {
+    char file[OOM_NAME_MAX]; /* its last component */
+    int32_t line;
+    char function[OOM_NAME_MAX];
+    char source[OOM_SOURCE_MAX]; /* the line of code, cut and without control characters */
+};
+
+struct oom_message {
+    enum oom_allocator allocator;
+    int32_t device; /* GPU number, -1 = not said */
+    int32_t count;  /* messages in the text; this is the last one */
+    struct oom_amount tried, total, free;
+    struct oom_amount process;     /* this process with everything, context included */
+    struct oom_amount allocated;   /* live tensors */
+    struct oom_amount unallocated; /* held by PyTorch's cache and not used by a tensor */
+    struct oom_amount allowed;     /* a limit that the program set itself */
+    struct oom_amount pools;       /* part of `allocated` that belongs to CUDA graphs */
+    struct oom_amount elsewhere;   /* MPS: what other allocations hold */
+    struct oom_process others[OOM_PROCESSES_MAX];
+    int32_t others_count;
+    bool own_by_pid; /* the driver listed this very process under its number, as it does inside containers */
+    enum oom_stage stage;
+    enum oom_site site;
+    bool evaluation; /* inside estimate_loss or the like */
+    struct oom_frame frame;
+};
+
+/* Reads the last message in text[count]; false when there is none. */
+bool oom_message_parse(const char *text, size_t count, struct oom_message *out);
+
+/* What the other processes hold together, and the part of this process that is not PyTorch's (kernels, libraries); unknown
+ * where the message does not say enough. */
+struct oom_amount oom_others_bytes(const struct oom_message *message);
+struct oom_amount oom_context_bytes(const struct oom_message *message);
+/* What tensors could have had: what is free, and what PyTorch held.  Without other processes' and the context's part. */
+struct oom_amount oom_budget_bytes(const struct oom_message *message);
+/* The size that the allocator asks the driver for to place a tensor of `bytes`. */
+uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes);
+/* "CUDA", "HIP", "XPU", "MPS", "CPU". */
+const char *oom_allocator_name(enum oom_allocator allocator);
+
+#endif

@@ -1,0 +1,294 @@
+/* Choices that fit: what a user may do when what was asked for does not.
+ *
+ * The same search runs again with other keys pinned: only the micro-batch free, only recompute free, everything free.
+ * Where nothing fits with the user's pins, a shorter block, fewer layers or fewer heads follow, the most that fits of each
+ * by bisection; they train something else, and their kind says so.  Every choice is planned for real before it is named.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "plan/plan_search.h"
+
+#define MODEL_PARTS 16 /* a smaller model has so many parts less of layers and heads */
+#define BLOCK_STEP 64  /* shorter blocks are multiples of this, where the asked one is above it */
+
+struct chooser {
+    struct hostmem *mem;
+    const struct search_request *request;
+    struct search_choice *out; /* [SEARCH_CHOICES_MAX] */
+    int32_t count;
+};
+
+bool search_choice_equivalent(enum choice_kind kind)
+{
+    return kind < CHOICE_BLOCK_SIZE;
+}
+
+const char *search_choice_name(enum choice_kind kind)
+{
+    static const char *const names[CHOICE_KINDS] = {"search",  "micro_batch", "recompute", "block_size",
+                                                    "n_layer", "n_head",      "model"};
+    assert(kind >= 0 && kind < CHOICE_KINDS);
+    return names[kind];
+}
+
+static bool mix_same(const struct recompute_mix *a, const struct recompute_mix *b)
+{
+    enum recompute_level first_a = a->first_layers > 0 ? a->first : a->rest;
+    enum recompute_level first_b = b->first_layers > 0 ? b->first : b->rest;
+    if (first_a != first_b || a->rest != b->rest)
+        return false;
+    return first_a == a->rest || a->first_layers == b->first_layers;
+}
+
+/* Appends "name value" and a comma before it where something stands already. */
+static void change_add(char text[static SEARCH_CHANGES_MAX], const char *name, int64_t value, int64_t asked)
+{
+    size_t used = strlen(text);
+    if (value != asked)
+        snprintf(text + used, SEARCH_CHANGES_MAX - used, "%s%s %" PRId64, used > 0 ? ", " : "", name, value);
+}
+
+static void word_add(char text[static SEARCH_CHANGES_MAX], const char *name, const char *word)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, SEARCH_CHANGES_MAX - used, "%s%s %s", used > 0 ? ", " : "", name, word);
+}
+
+static void recompute_add(char text[static SEARCH_CHANGES_MAX], const struct model_options *options)
+{
+    const struct recompute_mix *mix = &options->recompute;
+    size_t used = strlen(text);
+    const char *comma = used > 0 ? ", " : "";
+    if (mix->first_layers > 0 && mix->first != mix->rest)
+        snprintf(text + used, SEARCH_CHANGES_MAX - used, "%srecompute %s x%" PRId32 " + %s x%" PRId32, comma,
+                 recompute_level_name(mix->first), mix->first_layers, recompute_level_name(mix->rest),
+                 options->config.n_layer - mix->first_layers);
+    else
+        snprintf(text + used, SEARCH_CHANGES_MAX - used, "%srecompute %s", comma, recompute_level_name(mix->rest));
+}
+
+char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct model_options *options,
+                          const struct model_options *asked)
+{
+    text[0] = '\0';
+    change_add(text, "block_size", options->config.block_size, asked->config.block_size);
+    change_add(text, "n_layer", options->config.n_layer, asked->config.n_layer);
+    change_add(text, "n_head", options->config.n_head, asked->config.n_head);
+    change_add(text, "n_embd", options->config.n_embd, asked->config.n_embd);
+    change_add(text, "micro_batch", options->micro_batch, asked->micro_batch);
+    if (!mix_same(&options->recompute, &asked->recompute))
+        recompute_add(text, options);
+    /* A chunk that only became smaller with the micro-batch is no change. */
+    int64_t rows = (int64_t)options->micro_batch * options->config.block_size;
+    if (options->loss_chunk_rows != rows || asked->loss_chunk_rows < rows)
+        change_add(text, "loss_chunk", options->loss_chunk_rows, asked->loss_chunk_rows);
+    if (options->evaluate_batch != options->micro_batch && options->evaluate_batch != asked->evaluate_batch)
+        change_add(text, "eval_batch_size", options->evaluate_batch, asked->evaluate_batch);
+    if (options->states != asked->states)
+        word_add(text, "state_format", state_format_name(options->states));
+    if (text[0] == '\0')
+        snprintf(text, SEARCH_CHANGES_MAX, "as configured");
+    return text;
+}
+
+static bool options_same(const struct model_options *a, const struct model_options *b)
+{
+    char text[SEARCH_CHANGES_MAX];
+    return strcmp(search_changes_text(text, a, b), "as configured") == 0 && a->evaluate_batch == b->evaluate_batch;
+}
+
+/* Adds a choice unless one like it is there. */
+static void choice_add(struct chooser *chooser, const struct search_choice *choice)
+{
+    assert(choice->arena_bytes <= chooser->request->budget_bytes && chooser->count < SEARCH_CHOICES_MAX);
+    for (int32_t i = 0; i < chooser->count; i++) {
+        if (options_same(&chooser->out[i].options, &choice->options))
+            return;
+    }
+    chooser->out[chooser->count++] = *choice;
+}
+
+/* Adds what the search finds for `request`, when that fits. */
+static enum gt_status choice_try(struct chooser *chooser, const struct search_request *request, enum choice_kind kind)
+{
+    struct search_result result;
+    if (chooser->count == SEARCH_CHOICES_MAX)
+        return GT_OK;
+    enum gt_status status = plan_search(chooser->mem, request, &result);
+    if (status == GT_NO_FIT)
+        return GT_OK;
+    TRY(status);
+    struct search_choice choice = {
+        .kind = kind, .options = result.options, .arena_bytes = result.arena_bytes, .seconds = result.seconds_planned};
+    choice_add(chooser, &choice);
+    return GT_OK;
+}
+
+/* By modelled time; there are at most three. */
+static void choices_sort(struct chooser *chooser)
+{
+    for (int32_t i = 1; i < chooser->count; i++) {
+        struct search_choice choice = chooser->out[i];
+        int32_t at = i;
+        for (; at > 0 && chooser->out[at - 1].seconds > choice.seconds; at--)
+            chooser->out[at] = chooser->out[at - 1];
+        chooser->out[at] = choice;
+    }
+}
+
+/* What changes no result but the order of sums.  The single changes come first, so that the free search adds only what
+ * they do not say. */
+static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
+{
+    struct search_request request = *chooser->request;
+    request.pin_micro_batch = false;
+    request.pin_recompute = request.pin_loss_chunk = true;
+    TRY(choice_try(chooser, &request, CHOICE_MICRO_BATCH));
+    request.pin_micro_batch = true;
+    request.pin_recompute = request.pin_loss_chunk = false;
+    TRY(choice_try(chooser, &request, CHOICE_RECOMPUTE));
+    request.pin_micro_batch = request.pin_evaluate_batch = false;
+    TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
+    /* Plans for a part of the budget leave room for something else. */
+    for (uint64_t quarters = 3; fill && quarters >= 1 && chooser->count > 0; quarters--) {
+        request.budget_bytes = chooser->request->budget_bytes / 4 * quarters;
+        TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
+    }
+    choices_sort(chooser);
+    return GT_OK;
+}
+
+/* So many MODEL_PARTS of a number, at least 1. */
+static int64_t units_scaled(int64_t whole, int64_t units)
+{
+    return size_ceil_div(whole * units, MODEL_PARTS);
+}
+
+/* Shrinks what the kind shrinks to `units`; false when that is no model. */
+static bool shrink(struct model_options *options, enum choice_kind kind, int64_t units)
+{
+    struct model_config *config = &options->config;
+    int64_t heads = config->n_head, layers = config->n_layer, head_size = config->n_embd / config->n_head;
+    bool grouped = config->n_kv_head != config->n_head;
+    if (kind == CHOICE_BLOCK_SIZE) {
+        config->block_size = (int32_t)(config->block_size > BLOCK_STEP ? units * BLOCK_STEP : units);
+        if (options->prefill_time > config->block_size)
+            options->prefill_time = config->block_size;
+        return true;
+    }
+    if (kind == CHOICE_LAYERS || kind == CHOICE_MODEL)
+        layers = kind == CHOICE_LAYERS ? units : units_scaled(layers, units);
+    if (kind == CHOICE_WIDTH || kind == CHOICE_MODEL)
+        heads = kind == CHOICE_WIDTH ? units : units_scaled(heads, units);
+    config->n_layer = (int32_t)layers;
+    config->n_head = (int32_t)heads;
+    config->n_embd = (int32_t)(heads * head_size);
+    config->n_kv_head = grouped ? config->n_kv_head : config->n_head;
+    if (options->recompute.first_layers > config->n_layer)
+        options->recompute.first_layers = config->n_layer;
+    return config->n_head % config->n_kv_head == 0;
+}
+
+/* Units that the kind may have, less than what was asked for. */
+static int64_t units_most(const struct model_config *config, enum choice_kind kind)
+{
+    if (kind == CHOICE_LAYERS)
+        return config->n_layer - 1;
+    if (kind == CHOICE_WIDTH)
+        return config->n_head - 1;
+    if (kind == CHOICE_MODEL)
+        return MODEL_PARTS - 1;
+    return config->block_size > BLOCK_STEP ? (config->block_size - 1) / BLOCK_STEP : config->block_size - 1;
+}
+
+/* Plans options for real, and says whether they fit. */
+static enum gt_status option_fits(const struct chooser *chooser, struct search_choice *choice, bool *fits)
+{
+    const struct search_request *request = chooser->request;
+    TRY(search_options_plan(chooser->mem, &request->plan, &request->rates, choice));
+    *fits = choice->arena_bytes <= request->budget_bytes;
+    return GT_OK;
+}
+
+/* The smallest plan of so many units that the pinned keys allow, and whether it fits. */
+static enum gt_status units_fit(const struct chooser *chooser, int64_t units, struct search_choice *out, bool *fits)
+{
+    struct search_request request = *chooser->request;
+    *fits = false;
+    if (!shrink(&request.options, out->kind, units) || !search_least(&request, &out->options))
+        return GT_OK;
+    return option_fits(chooser, out, fits);
+}
+
+/* The least that is computed again, and then the largest micro-batch in doublings, with which a choice still fits. */
+static enum gt_status choice_relax(const struct chooser *chooser, struct search_choice *choice)
+{
+    const struct search_request *request = chooser->request;
+    struct search_choice better = *choice;
+    bool fits = false;
+    for (int level = RECOMPUTE_NONE; level < RECOMPUTE_FULL && !request->pin_recompute && !fits; level++) {
+        better.options.recompute = (struct recompute_mix){.rest = (enum recompute_level)level};
+        TRY(option_fits(chooser, &better, &fits));
+    }
+    if (fits)
+        *choice = better;
+    fits = !request->pin_micro_batch;
+    while (fits && choice->options.micro_batch <= request->options.micro_batch / 2) {
+        better = *choice;
+        search_micro_batch_set(&better.options, request->samples, 2 * (int64_t)choice->options.micro_batch);
+        TRY(option_fits(chooser, &better, &fits));
+        if (fits)
+            *choice = better;
+    }
+    return GT_OK;
+}
+
+/* The most units that fit, by bisection. */
+static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
+{
+    int64_t low = 0, high = units_most(&chooser->request->options.config, kind) + 1; /* low fits, high does not */
+    struct search_choice best = {.kind = kind};
+    if (chooser->count == SEARCH_CHOICES_MAX)
+        return GT_OK;
+    while (high - low > 1) {
+        struct search_choice choice = {.kind = kind};
+        int64_t middle = low + (high - low) / 2;
+        bool fits;
+        TRY(units_fit(chooser, middle, &choice, &fits));
+        if (fits) {
+            low = middle;
+            best = choice;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == 0)
+        return GT_OK;
+    TRY(choice_relax(chooser, &best));
+    choice_add(chooser, &best);
+    return GT_OK;
+}
+
+enum gt_status search_choices(struct hostmem *mem, const struct search_request *request,
+                              struct search_choice out[static SEARCH_CHOICES_MAX], int32_t *count)
+{
+    struct search_memo own = {0};
+    struct search_request own_request = *request;
+    struct chooser chooser = {.mem = mem, .request = &own_request, .out = out};
+    struct search_result pinned;
+    own_request.memo = request->memo ? request->memo : &own;
+    enum gt_status status = plan_search(mem, &own_request, &pinned);
+    if (status != GT_OK && status != GT_NO_FIT)
+        return status;
+    TRY(equivalents_add(&chooser, status == GT_OK));
+    if (status == GT_NO_FIT && chooser.count == SEARCH_CHOICES_MAX)
+        chooser.count--; /* room for one that is not equivalent */
+    for (int kind = CHOICE_BLOCK_SIZE; status == GT_NO_FIT && kind < CHOICE_KINDS; kind++)
+        TRY(shrunk_add(&chooser, (enum choice_kind)kind));
+    *count = chooser.count;
+    return GT_OK;
+}

@@ -1,0 +1,614 @@
+/* The plan as a picture: the ops of an update across, addresses up, one rectangle for each storage.
+ *
+ * Programs stand side by side on one scale of ops, small ones widened until their names fit.  A storage is drawn as a
+ * rectangle with a text to hover over; those below the smallest drawn size are painted into a grid of pixels instead, which
+ * comes out as few rectangles, so that programs of millions of ops stay a small file.  The smallest size is doubled until
+ * few enough are left.  Nothing is computed about the model here; the front of memory against time is plan_svg_front.c.
+ */
+#include "plan/plan_svg.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "plan/plan_internal.h"
+#include "plan/plan_search.h"
+
+#define PAGE_WIDTH 1600
+#define PAGE_HEIGHT 900
+#define MAP_LEFT 84
+#define MAP_TOP 150
+#define MAP_WIDTH 1040
+#define MAP_HEIGHT 660
+#define PROGRAM_WIDTH_MIN 68.0
+#define PROGRAM_GAP 8.0
+#define BOXES_MAX 6000     /* rectangles that are drawn one by one */
+#define BOX_SIZE_LEAST 1.5 /* in pixels, in both directions */
+#define TEXT_MAX 512
+#define GIB 1073741824.0
+#define MIB 1048576.0
+
+static const struct svg_panel map_panel = {MAP_LEFT, MAP_TOP, MAP_WIDTH, MAP_HEIGHT};
+static const struct svg_panel front_panel = {1236, 150, 336, 300};
+static const struct svg_panel legend_panel = {1182, 560, 390, 250};
+
+/* A storage on the map, in pixels from its left and its bottom. */
+struct box {
+    double left, right, low, high;
+    enum tensor_category category;
+    int32_t tensor;            /* or TENSOR_NONE: the workspace of `op` */
+    int32_t program, op, last; /* whose ops it lives through; program -1: a persistent tensor */
+};
+
+/* Pixels of the map for what is too small: whose category covers most of each. */
+struct grid {
+    uint8_t category[MAP_HEIGHT][MAP_WIDTH]; /* + 1; 0 = nothing */
+    uint8_t covered[MAP_HEIGHT][MAP_WIDTH];  /* by that category, in 255ths */
+};
+
+struct map {
+    const struct plan *plan;
+    const struct graph *graph;
+    double left[GRAPH_PROGRAMS_MAX], width[GRAPH_PROGRAMS_MAX]; /* of the programs, in pixels from the map's left */
+    uint64_t segment_low[BACKEND_SEGMENTS_MAX]; /* where each segment begins on the map's address axis */
+    double bytes_top;                           /* at the map's upper end */
+    struct tensor_range *ranges;                /* [tensor_count] */
+    struct box *boxes;
+    size_t count, capacity;
+    struct grid *grid;
+    FILE *out;
+};
+
+const char *svg_colour(enum tensor_category category)
+{
+    /* Paul Tol, "Colour Schemes", SRON/EPS/TN/09-002, scheme "muted": distinct for all kinds of colour vision. */
+    static const char *const colours[CATEGORY_COUNT] = {
+        [CATEGORY_PARAMETER] = "#332288", [CATEGORY_MASTER] = "#aa4499",     [CATEGORY_MOMENT] = "#88ccee",
+        [CATEGORY_GRADIENT] = "#cc6677",  [CATEGORY_ACTIVATION] = "#44aa99", [CATEGORY_LOGITS] = "#ddcc77",
+        [CATEGORY_TEMPORARY] = "#999933", [CATEGORY_WORKSPACE] = "#882255",  [CATEGORY_CACHE] = "#117733",
+        [CATEGORY_DATA] = "#bbbbbb",
+    };
+    assert(category >= 0 && category < CATEGORY_COUNT);
+    return colours[category];
+}
+
+void svg_escape(FILE *out, const char *text)
+{
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
+        if (*c == '&')
+            fputs("&amp;", out);
+        else if (*c == '<')
+            fputs("&lt;", out);
+        else if (*c == '>')
+            fputs("&gt;", out);
+        else
+            fputc((*c < ' ' && *c != '\n') || *c >= 0x7f ? '?' : *c, out);
+    }
+}
+
+void svg_text(FILE *out, double x, double y, enum svg_anchor anchor, int size, const char *colour, const char *format,
+              ...)
+{
+    static const char *const anchors[] = {[SVG_START] = "start", [SVG_MIDDLE] = "middle", [SVG_END] = "end"};
+    char text[TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    /* A white edge keeps it readable over lines. */
+    fprintf(out,
+            "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"%s\" stroke=\"#ffffff\" "
+            "stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\">",
+            x, y, anchors[anchor], size, colour);
+    svg_escape(out, text);
+    fprintf(out, "</text>\n");
+}
+
+void svg_line(FILE *out, double x0, double y0, double x1, double y1, const char *colour, const char *dash)
+{
+    fprintf(out, "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\"", x0, y0, x1, y1, colour);
+    if (dash)
+        fprintf(out, " stroke-width=\"1.5\" stroke-dasharray=\"%s\"", dash);
+    fprintf(out, "/>\n");
+}
+
+double svg_step(double range, int ticks)
+{
+    assert(range > 0.0 && ticks > 0);
+    double raw = range / ticks, power = pow(10.0, floor(log10(raw)));
+    double rest = raw / power;
+    return power * (rest <= 1.0 ? 1.0 : rest <= 2.0 ? 2.0 : rest <= 5.0 ? 5.0 : 10.0);
+}
+
+uint64_t svg_budget(const struct plan *plan, const struct plan_report_facts *facts)
+{
+    uint64_t beside = plan_total_bytes(plan, facts) - plan->arena_bytes;
+    return facts->free_bytes > beside && facts->free_bytes <= INT64_MAX ? facts->free_bytes - beside : 0;
+}
+
+static double page_x(double map_x)
+{
+    return map_panel.left + map_x;
+}
+
+static double page_y(double map_y)
+{
+    return map_panel.top + map_panel.height - map_y;
+}
+
+/* Shares the map's width among the programs by their ops, none below PROGRAM_WIDTH_MIN. */
+static void widths_set(struct map *map)
+{
+    int32_t count = map->graph->program_count;
+    double room = map_panel.width - PROGRAM_GAP * (count - 1), scale = 0.0;
+    for (int32_t pass = 0; pass < count; pass++) {
+        double rest = room, ops = 0.0;
+        for (int32_t p = 0; p < count; p++) {
+            bool small = map->graph->programs[p].count * scale < PROGRAM_WIDTH_MIN && pass > 0;
+            rest -= small ? PROGRAM_WIDTH_MIN : 0.0;
+            ops += small ? 0.0 : map->graph->programs[p].count;
+        }
+        scale = ops > 0.0 && rest > 0.0 ? rest / ops : 0.0;
+    }
+    double at = 0.0;
+    for (int32_t p = 0; p < count; p++) {
+        double width = map->graph->programs[p].count * scale;
+        map->left[p] = at;
+        map->width[p] = width < PROGRAM_WIDTH_MIN ? PROGRAM_WIDTH_MIN : width;
+        at += map->width[p] + PROGRAM_GAP;
+    }
+}
+
+static double op_x(const struct map *map, int32_t program, int32_t op)
+{
+    int32_t ops = map->graph->programs[program].count;
+    return map->left[program] + (ops > 0 ? map->width[program] * op / ops : 0.0);
+}
+
+/* The map's ends of a phase; false when it has no program. */
+static bool phase_ends(const struct map *map, enum program_phase phase, double *left, double *right)
+{
+    bool found = false;
+    for (int32_t p = 0; p < map->graph->program_count; p++) {
+        if (map->graph->programs[p].phase != phase)
+            continue;
+        *left = found ? *left : map->left[p];
+        *right = map->left[p] + map->width[p];
+        found = true;
+    }
+    return found;
+}
+
+static void box_add(struct map *map, struct box box, struct address at, uint64_t bytes)
+{
+    double low = (double)(map->segment_low[at.segment] + at.offset_bytes), scale = map_panel.height / map->bytes_top;
+    assert(map->count < map->capacity && at.offset_bytes != PLAN_UNPLACED);
+    box.low = low * scale;
+    box.high = (low + (double)bytes) * scale;
+    map->boxes[map->count++] = box;
+}
+
+static void persistent_boxes_add(struct map *map)
+{
+    for (int32_t t = 0; t < map->graph->tensor_count; t++) {
+        const struct tensor *tensor = &map->graph->tensors[t];
+        if (tensor->base != TENSOR_NONE || tensor->lifetime == LIFETIME_PROGRAM ||
+            map->plan->tensor[t].offset_bytes == PLAN_UNPLACED)
+            continue;
+        struct box box = {.category = tensor->category, .tensor = t, .program = -1, .right = map_panel.width};
+        if (tensor->lifetime == LIFETIME_RUN || phase_ends(map, tensor->phase, &box.left, &box.right))
+            box_add(map, box, map->plan->tensor[t], graph_tensor_bytes(map->graph, t));
+    }
+}
+
+static void program_boxes_add(struct map *map, int32_t program)
+{
+    const struct plan *plan = map->plan;
+    int32_t ops = map->graph->programs[program].count;
+    graph_ranges(map->graph, program, map->ranges);
+    for (int32_t t = 0; t < map->graph->tensor_count; t++) {
+        const struct tensor *tensor = &map->graph->tensors[t];
+        if (tensor->base != TENSOR_NONE || tensor->lifetime != LIFETIME_PROGRAM || map->ranges[t].last < 0)
+            continue;
+        struct box box = {.category = tensor->category, .tensor = t, .program = program};
+        box.op = map->ranges[t].first < 0 ? 0 : map->ranges[t].first;
+        box.last = map->ranges[t].last >= ops ? ops - 1 : map->ranges[t].last;
+        box.left = op_x(map, program, box.op);
+        box.right = op_x(map, program, box.last + 1);
+        box_add(map, box, plan->tensor[t], graph_tensor_bytes(map->graph, t));
+    }
+    for (int32_t i = 0; i < ops; i++) {
+        if (plan->workspace_bytes[program][i] == 0)
+            continue;
+        struct box box = {
+            .category = CATEGORY_WORKSPACE, .tensor = TENSOR_NONE, .program = program, .op = i, .last = i};
+        box.left = op_x(map, program, i);
+        box.right = op_x(map, program, i + 1);
+        box_add(map, box, plan->workspace[program][i], plan->workspace_bytes[program][i]);
+    }
+}
+
+static bool box_is_small(const struct box *box, double size)
+{
+    return box->right - box->left < size || box->high - box->low < size;
+}
+
+/* The smallest size that leaves few enough boxes to be drawn one by one. */
+static double box_size_choose(const struct map *map)
+{
+    double size = BOX_SIZE_LEAST;
+    for (; size < PAGE_WIDTH; size *= 2.0) {
+        size_t drawn = 0;
+        for (size_t i = 0; i < map->count; i++)
+            drawn += !box_is_small(&map->boxes[i], size);
+        if (drawn <= BOXES_MAX)
+            break;
+    }
+    return size;
+}
+
+/* One pixel, `covered` of it by the category. */
+static void pixel_paint(struct grid *grid, int y, int x, enum tensor_category category, double covered)
+{
+    uint8_t *owner = &grid->category[y][x], *share = &grid->covered[y][x];
+    int part = (int)(covered * 255.0);
+    if (*owner == (uint8_t)category + 1) {
+        *share = (uint8_t)(*share + part > 255 ? 255 : *share + part);
+    } else if (*owner == 0 || part > *share) {
+        *owner = (uint8_t)((int)category + 1);
+        *share = (uint8_t)part;
+    }
+}
+
+static double overlap(double low, double high, int pixel)
+{
+    double from = low > pixel ? low : pixel, to = high < pixel + 1 ? high : pixel + 1;
+    return to > from ? to - from : 0.0;
+}
+
+static void box_paint(struct grid *grid, const struct box *box)
+{
+    for (int y = (int)box->low; y < MAP_HEIGHT && y < box->high; y++) {
+        for (int x = (int)box->left; x < MAP_WIDTH && x < box->right; x++)
+            pixel_paint(grid, y, x, box->category, overlap(box->low, box->high, y) * overlap(box->left, box->right, x));
+    }
+}
+
+static bool row_is(const struct grid *grid, int y, int x0, int x1, uint8_t owner)
+{
+    for (int x = x0; x < x1; x++) {
+        if (grid->category[y][x] != owner)
+            return false;
+    }
+    return true;
+}
+
+/* Takes the largest rectangle of one category out of the grid that begins at (x0, y0) with its whole row; draws it. */
+static int grid_rectangle_draw(struct map *map, int y0, int x0)
+{
+    struct grid *grid = map->grid;
+    uint8_t owner = grid->category[y0][x0];
+    int x1 = x0 + 1, y1 = y0 + 1;
+    while (x1 < MAP_WIDTH && grid->category[y0][x1] == owner)
+        x1++;
+    while (y1 < MAP_HEIGHT && row_is(grid, y1, x0, x1, owner))
+        y1++;
+    for (int y = y0; y < y1; y++)
+        memset(&grid->category[y][x0], 0, (size_t)(x1 - x0));
+    fprintf(map->out, "<rect class=\"%s\" x=\"%d\" y=\"%.2f\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n",
+            tensor_category_name((enum tensor_category)(owner - 1)), MAP_LEFT + x0, page_y(y1), x1 - x0, y1 - y0,
+            svg_colour((enum tensor_category)(owner - 1)));
+    return x1;
+}
+
+static void grid_draw(struct map *map)
+{
+    fprintf(map->out,
+            "<g id=\"small\" shape-rendering=\"crispEdges\"><title>several tensors, each below a pixel</title>\n");
+    for (int y = 0; y < MAP_HEIGHT; y++) {
+        for (int x = 0; x < MAP_WIDTH;)
+            x = map->grid->category[y][x] != 0 ? grid_rectangle_draw(map, y, x) : x + 1;
+    }
+    fprintf(map->out, "</g>\n");
+}
+
+/* Name, dtype and shape, bytes, and the ops that it lives through. */
+static void box_title(const struct map *map, const struct box *box)
+{
+    FILE *out = map->out;
+    char text[24];
+    if (box->tensor != TENSOR_NONE) {
+        const struct tensor *tensor = &map->graph->tensors[box->tensor];
+        uint64_t bytes = graph_tensor_bytes(map->graph, box->tensor);
+        svg_escape(out, tensor->name);
+        fprintf(out, "\n%s[", dtype_name(tensor->dtype));
+        for (int32_t i = 0; i < tensor->rank; i++)
+            fprintf(out, "%s%" PRId64, i ? "," : "", tensor->dims[i]);
+        fprintf(out, "], %s\n%s (%" PRIu64 " bytes)\n", tensor_category_name(tensor->category),
+                log_bytes(text, (double)bytes), bytes);
+    } else {
+        uint64_t bytes = map->plan->workspace_bytes[box->program][box->op];
+        fprintf(out, "workspace of %s\n%s (%" PRIu64 " bytes)\n",
+                op_declaration(map->graph->programs[box->program].ops[box->op].kind)->name,
+                log_bytes(text, (double)bytes), bytes);
+    }
+    if (box->program >= 0)
+        fprintf(out, "%s, ops %" PRId32 " .. %" PRId32, map->graph->programs[box->program].name, box->op, box->last);
+    else if (map->graph->tensors[box->tensor].lifetime == LIFETIME_PHASE)
+        fprintf(out, "all of phase %s", program_phase_name(map->graph->tensors[box->tensor].phase));
+    else
+        fprintf(out, "the whole run");
+}
+
+static void box_draw(const struct map *map, const struct box *box)
+{
+    double width = box->right - box->left, height = box->high - box->low;
+    fprintf(map->out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"%s><title>",
+            tensor_category_name(box->category), page_x(box->left), page_y(box->high), width, height,
+            svg_colour(box->category), width > 4.0 && height > 4.0 ? " stroke=\"#ffffff\" stroke-width=\"0.5\"" : "");
+    box_title(map, box);
+    fprintf(map->out, "</title></rect>\n");
+}
+
+static void boxes_draw(struct map *map)
+{
+    double size = box_size_choose(map);
+    for (size_t i = 0; i < map->count; i++) {
+        if (box_is_small(&map->boxes[i], size))
+            box_paint(map->grid, &map->boxes[i]);
+    }
+    grid_draw(map);
+    fprintf(map->out, "<g id=\"tensors\">\n");
+    for (size_t i = 0; i < map->count; i++) {
+        if (!box_is_small(&map->boxes[i], size))
+            box_draw(map, &map->boxes[i]);
+    }
+    fprintf(map->out, "</g>\n");
+}
+
+static void address_axis_draw(const struct map *map)
+{
+    double unit = map->bytes_top >= 0.5 * GIB ? GIB : MIB, step = svg_step(map->bytes_top / unit, 9);
+    FILE *out = map->out;
+    for (int i = 0; i * step * unit <= map->bytes_top; i++) {
+        double y = page_y(i * step * unit / map->bytes_top * map_panel.height);
+        svg_line(out, map_panel.left - 5, y, map_panel.left + map_panel.width, y, "#e6e6e6", NULL);
+        svg_text(out, map_panel.left - 10, y + 4, SVG_END, SVG_TEXT_SIZE, SVG_INK, "%g", i * step);
+    }
+    fprintf(out,
+            "<text transform=\"translate(26 %.2f) rotate(-90)\" text-anchor=\"middle\" font-size=\"%d\" fill=\"%s\">"
+            "address, %s</text>\n",
+            map_panel.top + map_panel.height / 2, SVG_TEXT_SIZE + 1, SVG_INK, unit == GIB ? "GiB" : "MiB");
+}
+
+/* Indices of the ops under one program. */
+static void op_axis_draw(const struct map *map, int32_t program)
+{
+    int32_t ops = map->graph->programs[program].count;
+    double step = ops > 0 ? svg_step(ops, (int)(map->width[program] / 60.0) + 1) : 1.0;
+    step = step < 1.0 ? 1.0 : step;
+    for (int i = 0; i * step < ops; i++) {
+        double x = page_x(op_x(map, program, (int32_t)(i * step)));
+        if (i > 0 && i * step > ops - 0.4 * step)
+            break; /* it would meet the next program's 0 */
+        svg_line(map->out, x, page_y(0.0), x, page_y(0.0) + 5, SVG_INK, NULL);
+        svg_text(map->out, x, page_y(0.0) + 19, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%g", i * step);
+    }
+    svg_line(map->out, page_x(map->left[program]), page_y(0.0), page_x(map->left[program] + map->width[program]),
+             page_y(0.0), SVG_INK, NULL);
+}
+
+/* A bracket with a name over [left, right] of the map. */
+static void caption_draw(const struct map *map, double left, double right, double y, const char *text)
+{
+    svg_line(map->out, page_x(left), y + 5, page_x(right), y + 5, SVG_INK, NULL);
+    svg_text(map->out, page_x((left + right) / 2), y, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "%s", text);
+}
+
+/* The parts of a training program, which a reader looks for first: forward, loss, backward. */
+static void passes_draw(const struct map *map, int32_t program)
+{
+    const struct program *of = &map->graph->programs[program];
+    int32_t first = of->count, last = -1;
+    bool backward = false;
+    for (int32_t i = 0; i < of->count; i++) {
+        if (of->ops[i].chunk > 0) {
+            first = i < first ? i : first;
+            last = i;
+        }
+        backward = backward || of->ops[i].pass == PASS_BACKWARD;
+    }
+    const int32_t ends[4] = {0, first, last + 1, of->count};
+    static const char *const names[3] = {"forward", "loss", "backward"};
+    for (int k = 0; backward && last >= 0 && k < 3; k++) {
+        double left = op_x(map, program, ends[k]), right = op_x(map, program, ends[k + 1]);
+        if (k > 0)
+            svg_line(map->out, page_x(left), map_panel.top, page_x(left), page_y(0.0), SVG_FAINT, "1 4");
+        if (right - left > 58.0)
+            svg_text(map->out, page_x((left + right) / 2), map_panel.top + 14, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_FAINT,
+                     "%s", names[k]);
+    }
+}
+
+/* A program's name, and how often an update runs it when that is more than once. */
+static void program_caption_draw(const struct map *map, int32_t program, const struct plan_report_facts *facts)
+{
+    const char *name = map->graph->programs[program].name;
+    double middle = page_x(map->left[program] + map->width[program] / 2), y = map_panel.top - 14;
+    const struct model_options *options = facts->search ? &facts->search->options : NULL;
+    int32_t times =
+        options && strcmp(name, "train_next") == 0 ? options->micro_steps - 1 - (options->remainder_batch > 0) : 1;
+    if (times > 1)
+        svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s, %" PRId32 " times", name, times);
+    else
+        svg_text(map->out, middle, y, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%s", name);
+}
+
+static void captions_draw(const struct map *map, const struct plan_report_facts *facts)
+{
+    for (int32_t phase = 0; phase < PHASE_COUNT; phase++) {
+        double left, right;
+        if (phase_ends(map, (enum program_phase)phase, &left, &right))
+            caption_draw(map, left, right, map_panel.top - 40, program_phase_name((enum program_phase)phase));
+    }
+    for (int32_t p = 0; p < map->graph->program_count; p++) {
+        program_caption_draw(map, p, facts);
+        op_axis_draw(map, p);
+        passes_draw(map, p);
+    }
+    svg_text(map->out, map_panel.left + map_panel.width / 2, page_y(0.0) + 42, SVG_MIDDLE, SVG_TEXT_SIZE + 1, SVG_INK,
+             "index of the op, in each program from 0");
+}
+
+static void budget_draw(const struct map *map, uint64_t budget)
+{
+    char text[24];
+    if (budget == 0)
+        return;
+    double y = (double)budget / map->bytes_top * map_panel.height;
+    bool inside = y <= map_panel.height;
+    if (inside)
+        svg_line(map->out, map_panel.left, page_y(y), map_panel.left + map_panel.width, page_y(y), SVG_BUDGET, "6 4");
+    svg_text(map->out, map_panel.left + map_panel.width, inside ? page_y(y) - 6 : map_panel.top - 62, SVG_END,
+             SVG_TEXT_SIZE, SVG_BUDGET, "budget of the arena %s%s", log_bytes(text, (double)budget),
+             inside ? "" : ", above the picture");
+}
+
+static void peak_draw(const struct map *map, uint64_t budget)
+{
+    const struct plan *plan = map->plan;
+    const struct plan_program *peak = plan->peak_program >= 0 ? &plan->program[plan->peak_program] : NULL;
+    if (!peak || map->graph->programs[peak->program].count == 0)
+        return;
+    const struct op *op = &map->graph->programs[peak->program].ops[peak->peak_op];
+    double x = page_x(op_x(map, peak->program, peak->peak_op));
+    double y = page_y((double)plan->arena_bytes / map->bytes_top * map_panel.height), label = y - 12;
+    double limit = page_y((double)budget / map->bytes_top * map_panel.height);
+    if (budget > 0 && limit > label - 16 && limit < label + 6)
+        label = limit - 6;
+    bool right = x > map_panel.left + 0.5 * map_panel.width;
+    char text[24];
+    svg_line(map->out, x, y, x, page_y(0.0), SVG_INK, "2 3");
+    fprintf(map->out, "<path id=\"peak\" d=\"M%.2f %.2fl-6 -9h12z\" fill=\"%s\"/>\n", x, y, SVG_INK);
+    svg_text(map->out, x, label, right ? SVG_END : SVG_START, SVG_TEXT_SIZE, SVG_INK,
+             "peak %s: op %" PRId32 " of %s, %s", log_bytes(text, (double)plan->arena_bytes), peak->peak_op,
+             map->graph->programs[peak->program].name, op_declaration(op->kind)->name);
+}
+
+static void legend_draw(const struct map *map)
+{
+    bool used[CATEGORY_COUNT] = {false};
+    const struct svg_panel *p = &legend_panel;
+    double y = p->top + 24;
+    char text[24];
+    for (size_t i = 0; i < map->count; i++)
+        used[map->boxes[i].category] = true;
+    fprintf(map->out, "<g id=\"legend\">\n");
+    svg_text(map->out, p->left, p->top, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "Live at the peak");
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
+        uint64_t bytes = map->plan->category_bytes[c];
+        if (!used[c])
+            continue;
+        fprintf(map->out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"16\" height=\"14\" fill=\"%s\"/>\n", p->left, y - 12,
+                svg_colour((enum tensor_category)c));
+        svg_text(map->out, p->left + 26, y, SVG_START, SVG_TEXT_SIZE + 1, SVG_INK, "%s",
+                 tensor_category_name((enum tensor_category)c));
+        svg_text(map->out, p->left + 250, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%s", log_bytes(text, (double)bytes));
+        svg_text(map->out, p->left + 340, y, SVG_END, SVG_TEXT_SIZE + 1, SVG_INK, "%.1f %%",
+                 100.0 * (double)bytes / (double)map->plan->arena_bytes);
+        y += 24;
+    }
+    fprintf(map->out, "</g>\n");
+}
+
+static void head_draw(const struct map *map, const struct plan_report_facts *facts)
+{
+    const struct plan *plan = map->plan;
+    char arena[24], text[SEARCH_CHANGES_MAX];
+    uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
+    svg_text(map->out, 24, 34, SVG_START, 20, SVG_INK, "Memory plan: %s",
+             facts->configuration ? facts->configuration : "-");
+    svg_text(map->out, 24, 58, SVG_START, SVG_TEXT_SIZE + 1, SVG_FAINT,
+             "%s; arena %s (%" PRIu64 " bytes), %.2f %% above what must live at once",
+             facts->device ? facts->device : "-", log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes,
+             plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0);
+    if (!facts->search || (facts->search->fits && facts->search->candidates <= 1))
+        return;
+    search_changes_text(text, &facts->search->options, &facts->request->options);
+    svg_text(map->out, 24, 80, SVG_START, SVG_TEXT_SIZE + 1, facts->search->fits ? SVG_INK : SVG_BUDGET, "%s %s",
+             facts->search->fits ? "Changed to fit the budget:" : "DOES NOT FIT; this is the least:", text);
+}
+
+static void page_draw(struct map *map, const struct plan_report_facts *facts)
+{
+    FILE *out = map->out;
+    uint64_t budget = svg_budget(map->plan, facts);
+    fprintf(out,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+            "height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">\n<title>gpt-train memory plan</title>\n"
+            "<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n",
+            PAGE_WIDTH, PAGE_HEIGHT, PAGE_WIDTH, PAGE_HEIGHT, PAGE_WIDTH, PAGE_HEIGHT);
+    head_draw(map, facts);
+    address_axis_draw(map);
+    boxes_draw(map);
+    captions_draw(map, facts);
+    budget_draw(map, budget);
+    peak_draw(map, budget);
+    legend_draw(map);
+    svg_front_draw(map->plan, facts, &front_panel, out);
+    fprintf(out, "</svg>\n");
+}
+
+/* The address axis: segments one above the other, and room for the budget when it is near. */
+static void addresses_set(struct map *map, uint64_t budget)
+{
+    uint64_t low = 0;
+    for (int32_t k = 0; k < map->plan->segment_count; k++) {
+        map->segment_low[k] = low;
+        low += map->plan->segment[k].size_bytes;
+    }
+    double top = (double)map->plan->arena_bytes;
+    if ((double)budget > top && (double)budget < 1.3 * top)
+        top = (double)budget;
+    map->bytes_top = top > 0.0 ? 1.07 * top : 1.0;
+}
+
+static enum gt_status map_arrays_create(struct hostmem *mem, struct map *map)
+{
+    void *array;
+    map->capacity = (size_t)map->graph->tensor_count;
+    for (int32_t p = 0; p < map->graph->program_count; p++)
+        map->capacity += (size_t)map->graph->programs[p].count;
+    TRY(hostmem_alloc(mem, map->capacity, sizeof map->boxes[0], "picture", &array));
+    map->boxes = array;
+    TRY(hostmem_alloc(mem, (size_t)map->graph->tensor_count, sizeof map->ranges[0], "picture", &array));
+    map->ranges = array;
+    TRY(hostmem_alloc(mem, 1, sizeof *map->grid, "picture", &array));
+    map->grid = array;
+    return GT_OK;
+}
+
+enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, const struct plan_report_facts *facts,
+                              FILE *out)
+{
+    struct map map = {.plan = plan, .graph = plan->graph, .out = out};
+    enum gt_status status;
+    TRY_GOTO(status, destroy_arrays, map_arrays_create(mem, &map));
+    widths_set(&map);
+    addresses_set(&map, svg_budget(plan, facts));
+    persistent_boxes_add(&map);
+    for (int32_t p = 0; p < plan->program_count; p++)
+        program_boxes_add(&map, p);
+    page_draw(&map, facts);
+    if (fflush(out) != 0 || ferror(out)) {
+        log_error("the picture of the plan could not be written");
+        status = GT_IO;
+    }
+destroy_arrays:
+    hostmem_free(mem, map.grid);
+    hostmem_free(mem, map.ranges);
+    hostmem_free(mem, map.boxes);
+    return status;
+}

@@ -1,0 +1,283 @@
+/* Plans as the search makes them, run for real.
+ *
+ *   sweep      200 random plans of small models (shape, micro-batch, remainder, recompute mix, loss chunk, sampling or not):
+ *              plan_verify holds, the device is asked for the planned bytes in one call, the distance to the lower bound is
+ *              at most 0.1 % on average and 1 % at worst, and one step of every program runs with dead bytes poisoned and
+ *              guard bands around every tensor
+ *   losses     what the search finds for smaller and smaller budgets trains to the same losses over 50 steps, up to the
+ *              order of sums; where only recompute differs, to the same bits
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan_search.h"
+#include "tests/model/model_fixture.h"
+#include "tests/unit/unit_main.h"
+
+#define SWEEP_PLANS 200
+#define SWEEP_PARTS 4 /* each a test of its own, for Check's time limit */
+#define DISTANCE_MEAN_MAX 1e-3
+#define DISTANCE_MAX 1e-2
+#define STEPS 50
+#define STEP_SAMPLES 12
+#define LOSS_BOUND 1e-5 /* relative; what another order of fp32 sums may make of a loss */
+
+/* A number in [low, high]. */
+static int32_t draw(uint64_t plan, uint64_t *index, int32_t low, int32_t high)
+{
+    double share = rig_uniform(unit_seed() + plan, 77, (*index)++);
+    int32_t value = low + (int32_t)(share * (high - low + 1));
+    return value > high ? high : value;
+}
+
+static struct model_options options_draw(uint64_t plan)
+{
+    uint64_t at = 0;
+    struct model_options options = rig_options(draw(plan, &at, 0, 1), draw(plan, &at, 0, 1) ? 0.1f : 0.0f, GELU_ERF);
+    struct model_config *config = &options.config;
+    config->n_layer = draw(plan, &at, 1, 4);
+    config->n_head = config->n_kv_head = draw(plan, &at, 1, 3);
+    config->n_embd = config->n_head * 4 * draw(plan, &at, 1, 4);
+    config->block_size = draw(plan, &at, 1, 24);
+    config->vocab_size = draw(plan, &at, 3, 90);
+    config->padded_vocab_size = config->vocab_size + draw(plan, &at, 0, 9);
+    int32_t samples = draw(plan, &at, 1, 12), micro_batch = draw(plan, &at, 1, samples);
+    search_micro_batch_set(&options, samples, micro_batch);
+    options.loss_chunk_rows = draw(plan, &at, 1, micro_batch * config->block_size + 3);
+    options.recompute = (struct recompute_mix){.first_layers = draw(plan, &at, 0, config->n_layer),
+                                               .first = (enum recompute_level)draw(plan, &at, 0, RECOMPUTE_LEVELS - 1),
+                                               .rest = (enum recompute_level)draw(plan, &at, 0, RECOMPUTE_LEVELS - 1)};
+    options.evaluate_batch = draw(plan, &at, 1, micro_batch);
+    options.generate = draw(plan, &at, 0, 1);
+    options.prefill_time = draw(plan, &at, 1, config->block_size);
+    return options;
+}
+
+/* The program of micro-step `k`. */
+static const struct program_io *step_io(const struct model *model, int32_t k)
+{
+    if (k == 0)
+        return &model->train_first;
+    bool last = k == model->options.micro_steps - 1;
+    return last && model->options.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
+}
+
+/* One step of every program. */
+static void everything_run(struct rig *rig)
+{
+    const struct model *model = rig->model;
+    for (int32_t k = 0; k < model->options.micro_steps; k++) {
+        const struct program_io *io = step_io(model, k);
+        rig_feed(rig, io, (uint64_t)k);
+        rig->scalars[SCALAR_LOSS_SUM].f = 0.0f;
+        rig_run(rig, io->program);
+        ck_assert(rig->scalars[SCALAR_LOSS_SUM].f >= 0.0f); /* false for a NaN */
+    }
+    rig_run(rig, model->update.program);
+    ck_assert_int_eq(rig->scalars[SCALAR_FOUND_INF].i, 0);
+    rig_feed(rig, &model->evaluate, 50);
+    rig_run(rig, model->evaluate.program);
+    if (!model->options.generate)
+        return;
+    rig->scalars[SCALAR_POSITION].i = 0;
+    rig_feed(rig, &model->prefill, 60);
+    rig_run(rig, model->prefill.program);
+    rig_feed(rig, &model->decode, 61);
+    rig_run(rig, model->decode.program);
+    float *logits = rig_download(rig, model->decode.logits);
+    for (int64_t i = 0; i < graph_tensor_elements(model->graph, model->decode.logits); i++)
+        ck_assert_msg(isfinite(logits[i]), "logit %d is %g", (int)i, (double)logits[i]);
+    free(logits);
+}
+
+START_TEST(random_plans_hold)
+{
+    static const uint32_t guards[] = {64, 256};
+    double sum = 0.0, worst = 0.0;
+    int plans = 0;
+    for (uint64_t plan = (uint64_t)_i; plan < SWEEP_PLANS; plan += SWEEP_PARTS) {
+        struct model_options options = options_draw(plan);
+        struct rig rig;
+        struct backend_counters counters;
+        rig_open(&rig, &options, &(struct rig_how){.threads = 1, .poison = true, .guard_bytes = guards[plan % 2]},
+                 unit_seed() + plan);
+        ck_assert_msg(plan_verify(rig.plan), "plan %d", (int)plan);
+        ck_assert(graph_check(rig.model->graph));
+        backend_wrap_counters(rig.device, &counters);
+        ck_assert_uint_eq(counters.arena_calls, 1);
+        ck_assert_uint_eq(counters.arena_bytes, rig.plan->arena_bytes);
+        ck_assert_uint_ge(rig.plan->arena_bytes, rig.plan->arena_bytes_bound);
+        double distance = (double)rig.plan->arena_bytes / (double)rig.plan->arena_bytes_bound - 1.0;
+        ck_assert_msg(distance <= DISTANCE_MAX, "plan %d is %.3f %% above the bound", (int)plan, 100.0 * distance);
+        sum += distance;
+        worst = distance > worst ? distance : worst;
+        everything_run(&rig);
+        rig_close(&rig);
+        plans++;
+    }
+    printf("%d plans: %.4f %% above the bound on average, %.4f %% at worst\n", plans, 100.0 * sum / plans,
+           100.0 * worst);
+    ck_assert_int_eq(plans, SWEEP_PLANS / SWEEP_PARTS);
+    ck_assert_msg(sum / plans <= DISTANCE_MEAN_MAX, "%.4f %% on average", 100.0 * sum / plans);
+}
+END_TEST
+
+/* ---- losses ---- */
+
+/* The model whose losses are compared. */
+static struct model_options losses_options(void)
+{
+    struct model_options options = rig_options(true, 0.0f, GELU_ERF);
+    options.config.n_layer = 4;
+    options.generate = false;
+    options.loss_chunk_rows = 96;
+    options.evaluate_batch = STEP_SAMPLES;
+    options.correction_rows = STEPS;
+    search_micro_batch_set(&options, STEP_SAMPLES, STEP_SAMPLES);
+    return options;
+}
+
+/* Samples [base, base + batch) of a step: the same tokens however the step is cut.  The next token mostly follows from the
+ * last, so that there is something to learn. */
+static void samples_feed(struct rig *rig, const struct program_io *io, int32_t step, int32_t base)
+{
+    int32_t rows = io->batch * io->time, vocab = rig->model->options.config.vocab_size;
+    int32_t *ids = calloc(4 * ((size_t)rows + 2), sizeof *ids);
+    rig_need(ids != NULL, "out of memory");
+    int32_t *targets = ids + rows + 2, *order = targets + rows + 2, *starts = order + rows + 2;
+    for (int32_t row = 0; row < rows; row++) {
+        int32_t sample = base + row / io->time, t = row % io->time;
+        double start = rig_uniform(rig->seed, 500 + (uint64_t)step, (uint64_t)sample);
+        ids[row] = ((int32_t)(start * vocab) + 3 * t) % vocab;
+        targets[row] = (ids[row] + 3) % vocab;
+    }
+    rig_order(ids, rows, order, starts);
+    rig_need(exec_upload(rig->exec, io->ids, 0, ids, rows) == GT_OK &&
+                 exec_upload(rig->exec, io->targets, 0, targets, rows) == GT_OK &&
+                 exec_upload(rig->exec, io->order, 0, order, rows) == GT_OK &&
+                 exec_upload(rig->exec, io->starts, 0, starts, rows + 2) == GT_OK,
+             "upload of samples");
+    free(ids);
+}
+
+/* Mean losses of STEPS updates, and the first parameter at the end. */
+struct course {
+    double loss[STEPS];
+    float *weights;
+    int64_t weight_count;
+};
+
+static void course_run(const struct model_options *options, struct course *out)
+{
+    struct rig rig;
+    rig_open(&rig, options, &(struct rig_how){.threads = 1}, unit_seed());
+    double tokens = (double)STEP_SAMPLES * options->config.block_size;
+    rig.scalars[SCALAR_LEARNING_RATE].f = 1e-3f;
+    rig.scalars[SCALAR_LOSS_GRADIENT].f = (float)(1.0 / tokens);
+    for (int32_t step = 0; step < STEPS; step++) {
+        double sum = 0.0;
+        int32_t sample = 0;
+        rig.scalars[SCALAR_STEP].i = step;
+        for (int32_t k = 0; k < rig.model->options.micro_steps; k++) {
+            const struct program_io *io = step_io(rig.model, k);
+            rig.scalars[SCALAR_LOSS_SUM].f = 0.0f;
+            rig.scalars[SCALAR_SAMPLE_BASE].i = sample;
+            samples_feed(&rig, io, step, sample);
+            rig_run(&rig, io->program);
+            sum += (double)rig.scalars[SCALAR_LOSS_SUM].f;
+            sample += io->batch;
+        }
+        ck_assert_int_eq(sample, STEP_SAMPLES);
+        rig_run(&rig, rig.model->update.program);
+        out->loss[step] = sum / tokens;
+    }
+    int32_t tensor = rig.model->parameters.at[0].tensor;
+    out->weights = rig_download(&rig, tensor);
+    out->weight_count = graph_tensor_elements(rig.model->graph, tensor);
+    rig_close(&rig);
+}
+
+/* The plan that the search finds for a part of what was asked for. */
+static struct search_result budget_search(const struct model_options *options, int percent)
+{
+    struct hostmem *mem;
+    struct search_result result;
+    struct search_request request = {.options = *options,
+                                     .samples = STEP_SAMPLES,
+                                     .plan = {.alignment_bytes = 64},
+                                     .rates = plan_rates_of_peak(1e11),
+                                     .budget_bytes = UINT64_MAX};
+    rig_need(hostmem_create(&mem) == GT_OK, "hostmem");
+    ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
+    request.budget_bytes = result.arena_bytes / 100 * (uint64_t)percent;
+    ck_assert_msg(percent == 100 || plan_search(mem, &request, &result) == GT_OK, "nothing fits %d %%", percent);
+    hostmem_destroy(mem);
+    return result;
+}
+
+START_TEST(budgets_change_losses_by_rounding_only)
+{
+    static const int percents[] = {100, 80, 60, 50, 45, 40};
+    struct model_options options = losses_options();
+    struct course first, other;
+    int32_t micro_batch_min = STEP_SAMPLES;
+    course_run(&options, &first);
+    ck_assert_double_lt(first.loss[STEPS - 1], 0.9 * first.loss[0]); /* it learns, so that losses depend on updates */
+    double worst = 0.0;
+    for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
+        struct search_result result = budget_search(&options, percents[i]);
+        char text[192];
+        course_run(&result.options, &other);
+        for (int32_t step = 0; step < STEPS; step++) {
+            double distance = fabs(other.loss[step] / first.loss[step] - 1.0);
+            worst = distance > worst ? distance : worst;
+            ck_assert_msg(distance <= LOSS_BOUND, "%d %% (%s), step %d: loss %.9g, else %.9g", percents[i],
+                          search_options_text(text, &result.options), (int)step, other.loss[step], first.loss[step]);
+        }
+        micro_batch_min = result.options.micro_batch < micro_batch_min ? result.options.micro_batch : micro_batch_min;
+        printf("%d %%: %s\n", percents[i], search_options_text(text, &result.options));
+        free(other.weights);
+    }
+    printf("largest relative difference of a loss: %.2g\n", worst);
+    ck_assert_int_lt(micro_batch_min, STEP_SAMPLES);
+    free(first.weights);
+}
+END_TEST
+
+START_TEST(recompute_alone_changes_no_bit)
+{
+    struct model_options options = losses_options();
+    search_micro_batch_set(&options, STEP_SAMPLES, 5);
+    struct course first, other;
+    course_run(&options, &first);
+    for (int32_t layers = 0; layers <= 4; layers += 2) {
+        for (int level = RECOMPUTE_GELU; level < RECOMPUTE_LEVELS; level++) {
+            options.recompute = (struct recompute_mix){.first_layers = layers,
+                                                       .first = (enum recompute_level)level,
+                                                       .rest = (enum recompute_level)(level - (layers > 0))};
+            course_run(&options, &other);
+            ck_assert_mem_eq(other.loss, first.loss, sizeof first.loss);
+            ck_assert_int_eq(other.weight_count, first.weight_count);
+            ck_assert_mem_eq(other.weights, first.weights, (size_t)first.weight_count * sizeof(float));
+            free(other.weights);
+        }
+    }
+    free(first.weights);
+}
+END_TEST
+
+static Suite *plans_suite(void)
+{
+    Suite *suite = suite_create("plans");
+    TCase *tests = tcase_create("plans");
+    tcase_set_timeout(tests, 240);
+    tcase_add_loop_test(tests, random_plans_hold, 0, SWEEP_PARTS);
+    tcase_add_test(tests, budgets_change_losses_by_rounding_only);
+    tcase_add_test(tests, recompute_alone_changes_no_bit);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(plans)

@@ -1,0 +1,294 @@
+/* device_profile.c, device_profile_json.c: the table against published figures, names, and files that are refused. */
+#include "plan/device_profile.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+#define GIB ((double)(1 << 30))
+
+static struct device_profile card(const char *id)
+{
+    struct device_profile profile;
+    ck_assert_int_eq(device_profile_find(id, &profile), GT_OK);
+    return profile;
+}
+
+START_TEST(all_cards_are_sane)
+{
+    int32_t count = device_profile_count();
+    ck_assert_int_ge(count, 60);
+    for (int32_t i = 0; i < count; i++) {
+        struct device_profile p, again;
+        device_profile_get(i, &p);
+        for (const char *c = p.id; *c; c++)
+            ck_assert_msg(islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '-', "%s", p.id);
+        ck_assert_int_eq(device_profile_find(p.id, &again), GT_OK);
+        ck_assert_str_eq(again.name, p.name); /* so that no id comes twice */
+        bool cuda = strcmp(p.backend, "cuda") == 0;
+        ck_assert_msg(cuda || strcmp(p.backend, "opencl") == 0, "%s", p.id);
+        ck_assert_msg((double)p.usable_bytes > 0.75 * (double)p.memory_bytes, "%s", p.id);
+        ck_assert_uint_lt(p.usable_bytes, p.memory_bytes);
+        ck_assert_uint_le(p.largest_allocation_bytes, p.memory_bytes);
+        ck_assert_uint_ge(p.largest_allocation_bytes * 16, p.usable_bytes); /* BACKEND_SEGMENTS_MAX */
+        ck_assert_uint_eq(p.alignment_bytes & (p.alignment_bytes - 1), 0);
+        ck_assert_int_gt(p.units, 0);
+        ck_assert_double_gt(p.bytes_per_s, 5e10);
+        ck_assert_double_lt(p.bytes_per_s, 1e13);
+        ck_assert_double_gt(p.vector_flops_per_s, 1e12);
+        ck_assert(p.dtypes & 1u << DTYPE_F32);
+        ck_assert_int_eq(cuda, p.capability > 0);
+        bool brain = (p.dtypes & 1u << DTYPE_BF16) != 0;
+        ck_assert_msg(!cuda || brain == (p.capability >= 80), "%s", p.id);
+        ck_assert_msg(!cuda || brain == (p.matrix_flops_per_s[DTYPE_BF16] > 0.0), "%s", p.id);
+        ck_assert_msg(strstr(p.source, "TechPowerUp") != NULL, "%s", p.id);
+        ck_assert_int_eq(p.share > 0.0, p.share_source[0] != '\0');
+        ck_assert_double_le(p.share, 1.0);
+    }
+}
+END_TEST
+
+/* What vendors publish, in TFLOP/s and GB/s: products of 16-bit numbers with fp32 sums, dense; 0 = not compared. */
+START_TEST(rates_are_the_published_ones)
+{
+    static const struct {
+        const char *id;
+        double half, single, bandwidth;
+    } published[] = {
+        {"rtx2080-ti-11g", 53.8, 13.4, 616}, {"rtx3060-12g", 25.5, 12.7, 360},    {"rtx3080-10g", 59.5, 29.8, 760},
+        {"rtx3090-24g", 71.2, 35.6, 936},    {"rtx4070-12g", 58.3, 29.1, 504},    {"rtx4080-16g", 97.5, 48.7, 717},
+        {"rtx4090-24g", 165.2, 82.6, 1008},  {"rtx5090-32g", 209.5, 104.8, 1792}, {"t4-16g", 65, 8.1, 320},
+        {"a10-24g", 125, 31.2, 600},         {"a100-40g", 312, 19.5, 1555},       {"a100-80g-sxm", 312, 19.5, 2039},
+        {"l4-24g", 121, 30.3, 300},          {"l40s-48g", 366, 91.6, 864},        {"h100-80g-sxm", 989.4, 0, 3350},
+        {"h100-80g-pcie", 756, 0, 2000},     {"h200-141g", 989.4, 0, 4800},       {"rx7900-xtx-24g", 0, 61.4, 960},
+        {"rx6700-xt-12g", 0, 13.2, 384},     {"arc-a770-16g", 0, 19.7, 512},
+    };
+    for (size_t i = 0; i < sizeof published / sizeof published[0]; i++) {
+        struct device_profile p = card(published[i].id);
+        double half = published[i].half * 1e12, single = published[i].single * 1e12;
+        ck_assert_msg(fabs(p.matrix_flops_per_s[DTYPE_F16] - half) <= 0.01 * half, "%s: %g", p.id,
+                      p.matrix_flops_per_s[DTYPE_F16]);
+        ck_assert_msg(single == 0.0 || fabs(p.vector_flops_per_s - single) <= 0.01 * single, "%s: %g", p.id,
+                      p.vector_flops_per_s);
+        ck_assert_msg(fabs(p.bytes_per_s - 1e9 * published[i].bandwidth) <= 0.002 * p.bytes_per_s, "%s", p.id);
+    }
+    ck_assert(card("gtx1660-6g").matrix_flops_per_s[DTYPE_F16] == card("gtx1660-6g").vector_flops_per_s);
+}
+END_TEST
+
+START_TEST(names_are_found)
+{
+    struct device_profile p;
+    struct log_capture capture;
+    ck_assert_str_eq(card("rtx3060").id, "rtx3060-12g");
+    ck_assert_str_eq(card("RTX3060-TI").id, "rtx3060-ti-8g");
+    ck_assert_double_eq_tol((double)card("rtx3060-12g").usable_bytes / GIB, 11.4, 0.05);
+    ck_assert_uint_le(card("arc-a770").largest_allocation_bytes, ((uint64_t)4 << 30) - 1);
+    ck_assert_uint_eq(card("rx6800-xt").largest_allocation_bytes, (uint64_t)4 << 30);
+    static const char *const unknown[] = {"rtx306", "", "-", "rtx3060-", "cpu", "a100-40g x"};
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        log_capture_begin(&capture);
+        ck_assert_int_eq(device_profile_find(unknown[i], &p), GT_USAGE);
+        log_capture_one_error(&capture, "--device-profile=list");
+        log_capture_end();
+    }
+}
+END_TEST
+
+START_TEST(the_list_has_every_card)
+{
+    char *text = NULL;
+    size_t size = 0, lines = 0;
+    FILE *out = open_memstream(&text, &size);
+    ck_assert_ptr_nonnull(out);
+    device_profile_print_list(out);
+    fclose(out);
+    for (size_t i = 0; i < size; i++)
+        lines += text[i] == '\n';
+    ck_assert_uint_eq(lines, (size_t)device_profile_count() + 1);
+    ck_assert_ptr_nonnull(strstr(text, "rtx3060-12g"));
+    free(text);
+}
+END_TEST
+
+/* ---- files ---- */
+
+static const char good[] =
+    "{\"schema\": 1, \"name\": \"A card\", \"backend\": \"cuda\", \"memory_bytes\": 8589934592, \"usable_bytes\": "
+    "8000000000, \"largest_allocation_bytes\": 8589934592, \"alignment_bytes\": 256, \"units\": 20, \"dtypes\": "
+    "[\"float32\", \"float16\"], \"bandwidth_bytes_per_s\": 3e11, \"flops_per_s\": {\"float32\": 1e13, \"float16\": 2e13, "
+    "\"bfloat16\": 0, \"tf32\": 0}, \"share\": 0.5, \"share_source\": \"a measurement\", \"source\": \"\"}";
+
+static char path[FILE_PATH_MAX];
+
+static void setup(void)
+{
+    char name[] = "/tmp/gpt-train-profile-XXXXXX";
+    int fd = mkstemp(name);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    snprintf(path, sizeof path, "%s.json", name);
+    ck_assert_int_eq(rename(name, path), 0);
+}
+
+static void teardown(void)
+{
+    unlink(path);
+}
+
+/* Writes the text, finds the profile in it, and expects one line that names the file and says `words`. */
+static void refused(const char *text, const char *words)
+{
+    struct device_profile p = {.units = -7};
+    struct log_capture capture;
+    ck_assert_int_eq(file_replace(path, text, strlen(text)), GT_OK);
+    log_capture_begin(&capture);
+    enum gt_status status = device_profile_find(path, &p);
+    ck_assert_msg(status == GT_DATA, "%s: %d", text, status);
+    log_capture_one_error(&capture, words);
+    ck_assert_ptr_nonnull(strstr(capture.text, path));
+    log_capture_end();
+    ck_assert_int_eq(p.units, -7); /* nothing is written on failure */
+}
+
+/* The good text with `field` (of flops_per_s where `inner`) set to JSON text, or without it. */
+static void changed_refused(const char *field, bool inner, const char *value)
+{
+    char words[96];
+    json_t *root = json_loads(good, 0, NULL);
+    ck_assert_ptr_nonnull(root);
+    json_t *object = inner ? json_object_get(root, "flops_per_s") : root;
+    if (value)
+        json_object_set_new(object, field, json_loads(value, JSON_DECODE_ANY, NULL));
+    else
+        ck_assert_int_eq(json_object_del(object, field), 0);
+    char *text = json_dumps(root, 0);
+    snprintf(words, sizeof words, "field \"%s\"", field);
+    refused(text, words);
+    free(text);
+    json_decref(root);
+}
+
+START_TEST(a_file_is_read)
+{
+    struct device_profile p;
+    ck_assert_int_eq(file_replace(path, good, strlen(good)), GT_OK);
+    ck_assert_int_eq(device_profile_find(path, &p), GT_OK);
+    ck_assert_str_eq(p.name, "A card");
+    ck_assert_str_eq(p.backend, "cuda");
+    ck_assert_uint_eq(p.memory_bytes, 8589934592);
+    ck_assert_uint_eq(p.usable_bytes, 8000000000);
+    ck_assert_uint_eq(p.alignment_bytes, 256);
+    ck_assert_uint_eq(p.dtypes, 1u << DTYPE_F32 | 1u << DTYPE_F16);
+    ck_assert_double_eq(p.matrix_flops_per_s[DTYPE_F32], 1e13);
+    ck_assert_double_eq(p.matrix_flops_per_s[DTYPE_F16], 2e13);
+    ck_assert_double_eq(p.bytes_per_s, 3e11);
+    ck_assert_double_eq(p.share, 0.5);
+    ck_assert_int_eq(p.units, 20);
+}
+END_TEST
+
+START_TEST(missing_fields_are_named)
+{
+    json_t *root = json_loads(good, 0, NULL);
+    for (void *at = json_object_iter(root); at; at = json_object_iter_next(root, at))
+        changed_refused(json_object_iter_key(at), false, NULL);
+    static const char *const rates[] = {"float32", "float16", "bfloat16", "tf32"};
+    for (size_t i = 0; i < 4; i++)
+        changed_refused(rates[i], true, NULL);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(impossible_fields_are_named)
+{
+    static const struct {
+        const char *field, *value;
+    } bad[] = {
+        {"schema", "2"},
+        {"schema", "\"1\""},
+        {"name", "\"\""},
+        {"name", "7"},
+        {"backend", "\"cpu\""},
+        {"backend", "\"a very long name of a backend\""},
+        {"memory_bytes", "0"},
+        {"memory_bytes", "-1"},
+        {"memory_bytes", "8.5e9"},
+        {"memory_bytes", "4611686018427387904"},
+        {"usable_bytes", "0"},
+        {"usable_bytes", "8589934593"},
+        {"largest_allocation_bytes", "9000000000"},
+        {"alignment_bytes", "24"},
+        {"alignment_bytes", "8"},
+        {"units", "-1"},
+        {"units", "1.5"},
+        {"dtypes", "[]"},
+        {"dtypes", "\"float32\""},
+        {"dtypes", "[\"float16\"]"},
+        {"dtypes", "[\"float32\", \"float64\"]"},
+        {"dtypes", "[\"float32\", \"BF16\"]"},
+        {"dtypes", "[\"float32\", 3]"},
+        {"bandwidth_bytes_per_s", "0"},
+        {"bandwidth_bytes_per_s", "-3e11"},
+        {"bandwidth_bytes_per_s", "1e22"},
+        {"flops_per_s", "1e13"},
+        {"share", "1.01"},
+        {"share", "-0.1"},
+        {"share", "\"0.5\""},
+        {"share_source", "\"\""},
+        {"source", "null"},
+        {"speed", "1"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        changed_refused(bad[i].field, false, bad[i].value);
+    changed_refused("float32", true, "0");
+    changed_refused("float16", true, "-1");
+    changed_refused("int8", true, "1e13");
+}
+END_TEST
+
+START_TEST(what_is_no_profile_is_refused)
+{
+    struct device_profile p;
+    struct log_capture capture;
+    refused("", "");
+    refused("[1, 2]", "one JSON object");
+    refused("{\"schema\": 1, \"schema\": 1}", "");
+    refused("{\"schema\": 1}x", "");
+    char *large = calloc(1, 70001);
+    ck_assert_ptr_nonnull(large);
+    memset(large, ' ', 70000);
+    refused(large, "");
+    free(large);
+    log_capture_begin(&capture);
+    ck_assert_int_eq(device_profile_find("/nonexistent/card.json", &p), GT_USAGE);
+    log_capture_one_error(&capture, "/nonexistent/card.json");
+    log_capture_end();
+}
+END_TEST
+
+Suite *device_profile_suite(void)
+{
+    Suite *suite = suite_create("device_profile");
+    TCase *table = tcase_create("table"), *files = tcase_create("files");
+    tcase_add_test(table, all_cards_are_sane);
+    tcase_add_test(table, rates_are_the_published_ones);
+    tcase_add_test(table, names_are_found);
+    tcase_add_test(table, the_list_has_every_card);
+    suite_add_tcase(suite, table);
+    tcase_add_checked_fixture(files, setup, teardown);
+    tcase_add_test(files, a_file_is_read);
+    tcase_add_test(files, missing_fields_are_named);
+    tcase_add_test(files, impossible_fields_are_named);
+    tcase_add_test(files, what_is_no_profile_is_refused);
+    suite_add_tcase(suite, files);
+    return suite;
+}
+
+UNIT_MAIN(device_profile)

@@ -1,0 +1,116 @@
+/* plan_cost.c: times follow from rates, dtypes and shapes; a profile's share scales them all alike. */
+#include "plan/plan_cost.h"
+
+#include <math.h>
+
+#include "tests/unit/unit_main.h"
+
+static struct op_call gemm_call(int64_t m, int64_t n, int64_t k, enum dtype dtype)
+{
+    struct op_call call = {.kind = OP_GEMM};
+    call.operand[GEMM_A] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {m, k}};
+    call.operand[GEMM_B] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {k, n}};
+    call.operand[GEMM_D] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {m, n}};
+    return call;
+}
+
+static struct op_call residual_call(int64_t rows, enum dtype dtype)
+{
+    struct op_call call = {.kind = OP_RESIDUAL};
+    for (int slot = RESIDUAL_X; slot <= RESIDUAL_R; slot++)
+        call.operand[slot] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {rows, 768}};
+    return call;
+}
+
+static struct plan_rates rates_of(const char *id, double share)
+{
+    struct device_profile profile;
+    ck_assert_int_eq(device_profile_find(id, &profile), GT_OK);
+    profile.share = share;
+    return plan_rates_of_profile(&profile);
+}
+
+START_TEST(products_run_at_the_rate_of_their_dtype)
+{
+    struct plan_rates rates = rates_of("a100-80g-sxm", 1.0);
+    struct op_call single = gemm_call(8192, 3072, 768, DTYPE_F32), half = gemm_call(8192, 3072, 768, DTYPE_BF16);
+    double flops = 2.0 * 8192 * 3072 * 768;
+    double rows = 8192 + 0.5 * 128 * 128 * 108 / 3072;
+    ck_assert_double_eq_tol(plan_cost_op(&single, &rates), flops * rows / 8192 / 19.4918e12, 1e-4 * flops / 19.5e12);
+    ck_assert_double_eq_tol(plan_cost_op(&half, &rates) * 16.0, plan_cost_op(&single, &rates), 1e-9);
+}
+END_TEST
+
+START_TEST(other_ops_move_bytes)
+{
+    struct plan_rates rates = rates_of("rtx3060-12g", 0.5);
+    struct op_call single = residual_call(4096, DTYPE_F32), half = residual_call(4096, DTYPE_F16);
+    double seconds = 3.0 * 4096 * 768 * 4 / (0.5 * 360e9);
+    ck_assert_double_eq_tol(plan_cost_op(&single, &rates), seconds, 1e-9 * seconds);
+    ck_assert_double_eq_tol(plan_cost_op(&half, &rates), seconds / 2.0, 1e-9 * seconds);
+}
+END_TEST
+
+START_TEST(an_unknown_rate_is_the_vector_rate)
+{
+    struct plan_rates rates = rates_of("rx6800-xt-16g", 1.0);
+    struct op_call single = gemm_call(8192, 3072, 3072, DTYPE_F32), half = gemm_call(8192, 3072, 3072, DTYPE_F16);
+    ck_assert_double_eq_tol(plan_cost_op(&half, &rates), plan_cost_op(&single, &rates), 1e-12);
+}
+END_TEST
+
+START_TEST(a_share_scales_everything)
+{
+    struct op_call calls[2] = {gemm_call(640, 768, 768, DTYPE_BF16), residual_call(640, DTYPE_BF16)};
+    struct plan_rates whole = rates_of("rtx4090-24g", 1.0), quarter = rates_of("rtx4090-24g", 0.25);
+    struct plan_rates assumed = rates_of("rtx4090-24g", 0.0);
+    for (int i = 0; i < 2; i++) {
+        double seconds = plan_cost_op(&calls[i], &whole);
+        ck_assert_double_eq_tol(plan_cost_op(&calls[i], &quarter), 4.0 * seconds, 1e-12 * seconds);
+        ck_assert_double_gt(plan_cost_op(&calls[i], &assumed), seconds);
+        ck_assert_double_lt(plan_cost_op(&calls[i], &assumed), 2.0 * seconds);
+    }
+}
+END_TEST
+
+START_TEST(what_times_rest_on_is_said)
+{
+    char text[512];
+    struct device_profile profile;
+    ck_assert_int_eq(device_profile_find("rtx3060-12g", &profile), GT_OK);
+    ck_assert_ptr_nonnull(strstr(plan_rates_basis(text, &profile), "is assumed"));
+    ck_assert_int_eq(device_profile_find("rtx4090-24g", &profile), GT_OK);
+    ck_assert_ptr_nonnull(strstr(plan_rates_basis(text, &profile), profile.share_source));
+}
+END_TEST
+
+START_TEST(few_rows_cost_a_ramp)
+{
+    struct plan_rates rates = plan_rates_of_peak(1e11);
+    struct op_call few = gemm_call(64, 768, 768, DTYPE_F32), many = gemm_call(6400, 768, 768, DTYPE_F32);
+    double ratio = plan_cost_op(&many, &rates) / plan_cost_op(&few, &rates);
+    ck_assert_double_eq_tol(ratio, 100.0 * (1.0 + 0.01) / 2.0, 1e-6);
+    rates = plan_rates_of_peak(0.0);
+    ck_assert_double_eq_tol(plan_cost_op(&many, &rates), op_bytes(&many) / 20e9, 1e-9);
+    ck_assert_double_eq(plan_cost_gemm_rows(&few), 64.0);
+    few.attrs.transpose_a = true; /* a weight's gradient: a is [K, M] */
+    few.operand[GEMM_A].dims[0] = 4096;
+    ck_assert_double_eq(plan_cost_gemm_rows(&few), 4096.0);
+}
+END_TEST
+
+Suite *plan_cost_suite(void)
+{
+    Suite *suite = suite_create("plan_cost");
+    TCase *tests = tcase_create("plan_cost");
+    tcase_add_test(tests, products_run_at_the_rate_of_their_dtype);
+    tcase_add_test(tests, other_ops_move_bytes);
+    tcase_add_test(tests, an_unknown_rate_is_the_vector_rate);
+    tcase_add_test(tests, a_share_scales_everything);
+    tcase_add_test(tests, what_times_rest_on_is_said);
+    tcase_add_test(tests, few_rows_cost_a_ramp);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(plan_cost)

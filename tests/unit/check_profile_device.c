@@ -1,0 +1,201 @@
+/* profile_device.c: it says what the profile says, grants the caps, plans real models, and does nothing else. */
+#include "plan/profile_device.h"
+
+#include "model/model.h"
+#include "plan/plan.h"
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+static struct hostmem *mem;
+
+static void setup(void)
+{
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+}
+
+static void teardown(void)
+{
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    hostmem_destroy(mem);
+}
+
+static struct backend *device_make(const char *id, struct device_profile *profile)
+{
+    struct backend *device;
+    ck_assert_int_eq(device_profile_find(id, profile), GT_OK);
+    ck_assert_int_eq(profile_device_open(profile, &device), GT_OK);
+    return device;
+}
+
+START_TEST(info_is_the_profile)
+{
+    struct device_profile profile;
+    struct backend_info info;
+    struct backend *device = device_make("rtx3060-12g", &profile);
+    ck_assert_int_eq(device->ops->info(device, &info), GT_OK);
+    ck_assert_str_eq(device->ops->name, "cuda");
+    ck_assert_ptr_nonnull(strstr(info.device, "RTX 3060"));
+    ck_assert_uint_eq(info.total_bytes, (uint64_t)12 << 30);
+    ck_assert_uint_eq(info.free_bytes - info.context_bytes, profile.usable_bytes);
+    ck_assert_uint_eq(info.dtypes, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16);
+    ck_assert_uint_eq(info.alignment_bytes, 256);
+    double rate = 0.0;
+    ck_assert_int_eq(device->ops->peak_flops(device, DTYPE_F32, (struct address){0}, 0, 1.0, &rate), GT_OK);
+    ck_assert_double_eq(rate, profile.vector_flops_per_s);
+    ck_assert_int_eq(device->ops->sync(device, 0), GT_OK);
+    device->ops->close(NULL);
+    device->ops->close(device);
+}
+END_TEST
+
+static struct op_call gemm_call(int64_t m, int64_t n, int64_t k, enum dtype dtype)
+{
+    struct op_call call = {.kind = OP_GEMM};
+    call.operand[GEMM_A] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {m, k}};
+    call.operand[GEMM_B] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {k, n}};
+    call.operand[GEMM_D] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {m, n}};
+    return call;
+}
+
+START_TEST(dtypes_are_those_of_the_card)
+{
+    struct device_profile profile;
+    struct backend *device = device_make("rtx2080-8g", &profile); /* no bf16 */
+    static const struct {
+        enum dtype dtype;
+        bool supported;
+    } cases[] = {{DTYPE_F32, true}, {DTYPE_F16, true}, {DTYPE_BF16, false}, {DTYPE_F64, false}, {DTYPE_I32, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct op_call call = gemm_call(8, 8, 8, cases[i].dtype);
+        for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+            ck_assert_ptr_nonnull(device->ops->table[kind].run);
+        ck_assert_int_eq(device->ops->table[OP_GEMM].supports(device, &call), cases[i].supported);
+    }
+    device->ops->close(device);
+}
+END_TEST
+
+START_TEST(workspaces_are_capped)
+{
+    struct device_profile profile;
+    struct backend *device = device_make("rtx4090-24g", &profile);
+    struct op_call call = gemm_call(65536, 50304, 768, DTYPE_BF16);
+    ck_assert_uint_eq(profile_workspace_bytes(device, &call), PROFILE_GEMM_BYTES);
+    call = gemm_call(1, 1, 1, DTYPE_F32);
+    ck_assert_uint_eq(profile_workspace_bytes(device, &call), 4);
+    call = gemm_call(64, 32, 512, DTYPE_F32);
+    ck_assert_uint_eq(profile_workspace_bytes(device, &call), 64 * 32 * 4 * 3);
+    call = (struct op_call){.kind = OP_ATTENTION_BACKWARD};
+    call.operand[ATTENTION_BACKWARD_Y] = (struct operand){.present = true, .rank = 2, .dims = {64, 48}};
+    call.operand[ATTENTION_BACKWARD_LSE] = (struct operand){.present = true, .rank = 3, .dims = {2, 3, 32}};
+    ck_assert_uint_eq(profile_workspace_bytes(device, &call), (64 * 48 + 2 * 3 * 32) * 4);
+    call = (struct op_call){.kind = OP_RESIDUAL};
+    ck_assert_uint_eq(profile_workspace_bytes(device, &call), 0);
+    device->ops->close(device);
+}
+END_TEST
+
+/* Each call that would need a device is one line, and GT_UNSUPPORTED. */
+START_TEST(it_runs_nothing)
+{
+    struct device_profile profile;
+    struct backend *device = device_make("a100-40g", &profile);
+    struct backend_segment segment = {SPACE_DEVICE, 64};
+    struct op_call call = gemm_call(8, 8, 8, DTYPE_F32);
+    struct log_capture capture;
+    char bytes[8] = {0};
+    for (int what = 0; what < 6; what++) {
+        enum gt_status status = GT_OK;
+        struct backend_open_options options = {0};
+        struct backend *other = NULL;
+        log_capture_begin(&capture);
+        if (what == 0)
+            status = device->ops->arena(device, &segment, 1);
+        else if (what == 1)
+            status = device->ops->upload(device, 0, (struct address){0}, bytes, sizeof bytes);
+        else if (what == 2)
+            status = device->ops->download(device, 0, bytes, (struct address){0}, sizeof bytes);
+        else if (what == 3)
+            status = device->ops->run(device, 0, &call, 1);
+        else if (what == 4)
+            status = device->ops->table[OP_GEMM].run(device, 0, &call);
+        else
+            status = device->ops->open(&options, &other);
+        ck_assert_int_eq(status, GT_UNSUPPORTED);
+        log_capture_one_error(&capture, "profile");
+        log_capture_end();
+    }
+    device->ops->close(device);
+}
+END_TEST
+
+static struct model_options options_make(enum dtype dtype)
+{
+    return (struct model_options){.config = {.n_layer = 2,
+                                             .n_head = 2,
+                                             .n_kv_head = 2,
+                                             .n_embd = 64,
+                                             .block_size = 64,
+                                             .vocab_size = 96,
+                                             .padded_vocab_size = 96,
+                                             .bias = true,
+                                             .layernorm_epsilon = 1e-5f},
+                                  .dtype = dtype,
+                                  .train = true,
+                                  .evaluate = true,
+                                  .micro_batch = 4,
+                                  .micro_steps = 2,
+                                  .loss_chunk_rows = 128,
+                                  .evaluate_batch = 4,
+                                  .prefill_time = 8,
+                                  .correction_rows = 1};
+}
+
+START_TEST(models_are_planned_on_it)
+{
+    static const char *const ids[] = {"rtx3060-12g", "rx6600-8g", "arc-a380-6g", "gtx1650-4g"};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        for (int dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) {
+            struct device_profile profile;
+            struct backend *device = device_make(ids[i], &profile);
+            struct model_options options = options_make((enum dtype)dtype);
+            struct model *model;
+            struct plan *plan;
+            struct plan_options how = {.backend = device->ops,
+                                       .device = device,
+                                       .alignment_bytes = profile.alignment_bytes,
+                                       .largest_segment_bytes = profile.largest_allocation_bytes};
+            ck_assert_int_eq(model_create(mem, &options, &model), GT_OK);
+            bool supported = (profile.dtypes >> dtype & 1u) != 0;
+            struct log_capture capture;
+            log_capture_begin(&capture);
+            enum gt_status status = plan_create(mem, model->graph, &how, &plan);
+            log_capture_end();
+            ck_assert_int_eq(status, supported ? GT_OK : GT_UNSUPPORTED);
+            if (supported) {
+                ck_assert(plan_verify(plan));
+                ck_assert_uint_gt(plan->arena_bytes, 0);
+                plan_destroy(plan);
+            }
+            model_destroy(model);
+            device->ops->close(device);
+        }
+    }
+}
+END_TEST
+
+Suite *profile_device_suite(void)
+{
+    Suite *suite = suite_create("profile_device");
+    TCase *tests = tcase_create("profile_device");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, info_is_the_profile);
+    tcase_add_test(tests, dtypes_are_those_of_the_card);
+    tcase_add_test(tests, workspaces_are_capped);
+    tcase_add_test(tests, it_runs_nothing);
+    tcase_add_test(tests, models_are_planned_on_it);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(profile_device)

@@ -3,7 +3,7 @@
  * out_dir is a model that transformers opens (config.json, model.safetensors) and a run that can be resumed
  * (trainer_state.json, which names model-NNNNNN.safetensors and optimizer-NNNNNN.safetensors).  A save that is killed at
  * any point leaves the old checkpoint or the new one.  One process writes a folder at a time: the caller holds its lock
- * (file_lock) during checkpoint_save() and checkpoint_repair().  Device data go through callbacks, in pieces of fp32.
+ * (file_lock) during checkpoint_save() and checkpoint_repair().  Device data go through callbacks, in pieces.
  * doc/checkpoint.md has the format, the protocol and the reasons.  Hosts are little-endian.
  */
 #ifndef GPT_TRAIN_IO_CHECKPOINT_H
@@ -19,8 +19,8 @@
 #include "io/safetensors.h"
 #include "model/model.h"
 
-/* What is saved of a parameter. */
-enum checkpoint_part { CHECKPOINT_PARAMETER, CHECKPOINT_M, CHECKPOINT_V };
+/* What is saved of a parameter.  Scales are the exponents of 8-bit moments (op.h, state_*), [2, blocks]. */
+enum checkpoint_part { CHECKPOINT_PARAMETER, CHECKPOINT_M, CHECKPOINT_V, CHECKPOINT_SCALES, CHECKPOINT_PARTS };
 
 /* A parameter of the running model.  Borrowed for the call. */
 struct checkpoint_tensor {
@@ -28,14 +28,19 @@ struct checkpoint_tensor {
     int32_t index;    /* the caller's; given to the callbacks */
     int32_t rank;     /* 1 or 2 */
     int64_t dims[2];  /* as saved: V rows of wte, not Vp */
+    /* How the parts are saved, without a change of any bit. */
+    enum dtype dtype;  /* of the parameter: DTYPE_F32 or DTYPE_BF16; while loading also DTYPE_F16 */
+    enum dtype moment; /* of m and v: DTYPE_F32, DTYPE_BF16, or DTYPE_U8 with scales */
+    bool no_second;    /* there is no v */
 };
 
-/* out[count] = elements first ... of a part of the parameter `index`, as fp32. */
+/* out[count] = elements first ... of a part of the parameter `index`, in the dtype that it is saved in. */
 typedef enum gt_status checkpoint_read_fn(void *context, enum checkpoint_part part, int32_t index, size_t first,
-                                          size_t count, float *out);
-/* The same towards the device: elements first ... are values[count]. */
+                                          size_t count, void *out);
+/* The same towards the device: elements first ... are values[count] of `dtype`: that of the tensor here where the file has
+ * it too, or DTYPE_U8; else fp32.  Scales come before m, and m before v. */
 typedef enum gt_status checkpoint_write_fn(void *context, enum checkpoint_part part, int32_t index, size_t first,
-                                           size_t count, const float *values);
+                                           size_t count, const void *values, enum dtype dtype);
 
 /* The steps of a save, in order; each leaves a folder that opens. */
 enum checkpoint_step {
@@ -79,15 +84,17 @@ enum gt_status checkpoint_save(const struct checkpoint_save_options *options);
 enum gt_status checkpoint_repair(const char *out_dir);
 
 enum checkpoint_kind {
-    CHECKPOINT_NONE, /* neither of the two */
-    CHECKPOINT_OURS, /* trainer_state.json: can be resumed */
-    CHECKPOINT_HF,   /* config.json and model.safetensors: weights only */
+    CHECKPOINT_NONE,    /* neither of the two */
+    CHECKPOINT_OURS,    /* trainer_state.json: can be resumed */
+    CHECKPOINT_HF,      /* config.json and model.safetensors, or the index of its shards: weights only */
+    CHECKPOINT_LLMC,    /* a model file of llm.c: weights only */
+    CHECKPOINT_NANOGPT, /* ckpt.pt: can be continued */
 };
 
-/* What `folder` holds, by the names in it; a folder that does not exist holds nothing.  Errors: GT_UNSUPPORTED when all
- * that there is are PyTorch's pickle files (ckpt.pt, pytorch_model.bin) or an index of shards, or `folder` is such a
- * file; the line names the way out.  GT_DATA when it is another file. */
-enum gt_status checkpoint_probe(const char *folder, enum checkpoint_kind *out);
+/* What `path` holds: a folder by the names in it (ckpt.pt among them), a file by its first bytes; what does not exist holds
+ * nothing.  Errors: GT_UNSUPPORTED when all that there is are pickles of weights (pytorch_model.bin) or a pickle outside of
+ * a zip archive; the line names the way out.  GT_DATA when it is another file. */
+enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out);
 
 /* An open checkpoint; fields are for reading. */
 struct checkpoint {
@@ -96,16 +103,16 @@ struct checkpoint {
     struct model_config config; /* of the weights; padded_vocab_size is vocab_size */
     bool tied;
     int32_t bos_token, eos_token;    /* -1: unknown */
-    struct checkpoint_record record; /* OURS only; record.state is where the run stood */
+    struct checkpoint_record record; /* OURS; with the optimizer NANOGPT too: record.state is where the run stood */
     struct safetensors *model;
     struct safetensors *optimizer; /* NULL unless opened with it */
     char source[FILE_PATH_MAX];    /* the file that says what the model is, for error lines */
 };
 
-/* Opens what `folder` holds and checks everything but the arrays' content: the record, sizes, headers, names and shapes.
- * `with_optimizer` needs a checkpoint of ours.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA (nothing there included),
+/* Opens what `path` holds and checks everything but the arrays' content: the record, sizes, headers, names and shapes.
+ * `with_optimizer` needs a checkpoint of ours or of nanoGPT's.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA (nothing there included),
  * GT_UNSUPPORTED; one line naming file and field or tensor. */
-enum gt_status checkpoint_open(struct hostmem *mem, const char *folder, bool with_optimizer, struct checkpoint **out);
+enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_optimizer, struct checkpoint **out);
 /* Accepts NULL. */
 void checkpoint_close(struct checkpoint *checkpoint);
 
@@ -117,10 +124,11 @@ struct checkpoint_load_options {
     void *write_context;
     void *staging; /* aligned to 4 bytes */
     size_t staging_bytes;
+    bool convert; /* moments, and weights of a checkpoint with moments, may be stored as another dtype than here */
 };
 
 /* Reads all parameters, and m and v when the checkpoint was opened with its optimizer, and verifies checksums (of a
- * checkpoint of ours), finiteness, zero biases where the model has none, and an lm_head that is not tied.  Values are
+ * checkpoint of ours), finiteness, scales within their range, the dtypes unless they may be converted, zero biases where the model has none, and an lm_head that is not tied.  Values are
  * handed over before the tensor is verified as a whole, so after a failure the model is to be thrown away.  Errors:
  * GT_IO, GT_DATA naming file and tensor, GT_UNSUPPORTED, what `write` returns. */
 enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);

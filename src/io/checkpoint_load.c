@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_parts.h"
 #include "io/hf_layout.h"
 
 /* One array on its way. */
@@ -22,13 +23,14 @@ struct transfer {
     enum checkpoint_part part;
     const struct checkpoint_tensor *target;    /* NULL: a bias that the model does not have */
     size_t wanted;                             /* elements that are handed over, from the first */
+    enum dtype dtype;                          /* that they are handed over in */
     const struct checkpoint_file_record *sums; /* NULL: no checksum is known */
 };
 
 /* What was seen of it. */
 struct seen {
     uint32_t crc32c;
-    bool finite, zero;
+    bool finite, zero, in_range;
 };
 
 static enum gt_status config_check(const struct checkpoint *checkpoint, const struct model_config *wanted);
@@ -68,21 +70,42 @@ static enum gt_status config_check(const struct checkpoint *checkpoint, const st
     return GT_DATA;
 }
 
+static float value_of_half(enum dtype dtype, const uint16_t *halves, size_t i)
+{
+    return dtype == DTYPE_BF16 ? bf16_to_f32(halves[i]) : f16_to_f32(halves[i]);
+}
+
+static void values_look(const struct transfer *transfer, const void *values, size_t count, struct seen *seen)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (transfer->dtype == DTYPE_U8) {
+            const int8_t exponent = ((const int8_t *)values)[i];
+            seen->in_range = seen->in_range && (transfer->part != CHECKPOINT_SCALES ||
+                                                (exponent >= STATE_EXPONENT_MIN && exponent <= STATE_EXPONENT_MAX));
+            continue;
+        }
+        const float value =
+            transfer->dtype == DTYPE_F32 ? ((const float *)values)[i] : value_of_half(transfer->dtype, values, i);
+        seen->finite = seen->finite && isfinite(value);
+        seen->zero = seen->zero && value == 0.0f;
+    }
+}
+
 static enum gt_status piece_load(const struct transfer *transfer, const struct checkpoint_load_options *options,
                                  size_t first, size_t count, struct seen *seen)
 {
-    float *values = options->staging;
+    void *values = options->staging;
     uint32_t *crc32c = transfer->sums != NULL ? &seen->crc32c : NULL;
-    TRY(safetensors_read_f32(transfer->file, transfer->index, first, count, values, crc32c));
-    for (size_t i = 0; i < count; i++) {
-        seen->finite = seen->finite && isfinite(values[i]);
-        seen->zero = seen->zero && values[i] == 0.0f;
-    }
+    if (transfer->dtype == DTYPE_F32)
+        TRY(safetensors_read_f32(transfer->file, transfer->index, first, count, values, crc32c));
+    else
+        TRY(safetensors_read_raw(transfer->file, transfer->index, first, count, values, crc32c));
+    values_look(transfer, values, count, seen);
     if (transfer->target == NULL || first >= transfer->wanted)
         return GT_OK;
     const size_t left = transfer->wanted - first;
     return options->write(options->write_context, transfer->part, transfer->target->index, first,
-                          count < left ? count : left, values);
+                          count < left ? count : left, values, transfer->dtype);
 }
 
 static enum gt_status transfer_judge(const struct transfer *transfer, const char *source, const struct seen *seen)
@@ -100,6 +123,11 @@ static enum gt_status transfer_judge(const struct transfer *transfer, const char
         log_error("%s: tensor %s: holds a value that is not finite", path, name);
         return GT_DATA;
     }
+    if (!seen->in_range) {
+        log_error("%s: tensor %s: holds an exponent outside of %d .. %d", path, name, STATE_EXPONENT_MIN,
+                  STATE_EXPONENT_MAX);
+        return GT_DATA;
+    }
     if (transfer->target == NULL && !seen->zero) {
         log_error("%s: tensor %s: is not zero, but the model has no biases", path, name);
         return GT_DATA;
@@ -110,9 +138,9 @@ static enum gt_status transfer_judge(const struct transfer *transfer, const char
 static enum gt_status transfer_run(const struct transfer *transfer, const char *source,
                                    const struct checkpoint_load_options *options)
 {
-    struct seen seen = {.finite = true, .zero = true};
+    struct seen seen = {.finite = true, .zero = true, .in_range = true};
     const size_t elements = transfer->file->tensors[transfer->index].elements;
-    const size_t count_max = options->staging_bytes / sizeof(float);
+    const size_t count_max = options->staging_bytes / sizeof(float); /* of any dtype, so that pieces are blocks whole */
     for (size_t first = 0; first < elements; first += count_max) {
         const size_t count = elements - first < count_max ? elements - first : count_max;
         TRY(piece_load(transfer, options, first, count, &seen));
@@ -142,6 +170,21 @@ static const struct checkpoint_file_record *sums_of(const struct checkpoint *che
     return checkpoint->kind == CHECKPOINT_OURS ? &checkpoint->record.files[which] : NULL;
 }
 
+/* What elements are handed over in: as they are stored where the model has them so, and codes; else as fp32.  A resumed run
+ * computes on what it had, so that another dtype is a mistake unless it was asked for. */
+static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
+                                   enum dtype here, struct transfer *transfer)
+{
+    const struct safetensors_tensor *stored = &transfer->file->tensors[transfer->index];
+    transfer->dtype = stored->dtype == here || stored->dtype == DTYPE_U8 ? stored->dtype : DTYPE_F32;
+    if (stored->dtype == here || checkpoint->optimizer == NULL || options->convert || transfer->target == NULL)
+        return GT_OK;
+    log_error("%s: tensor %s: is stored as %s, the run's state format has it as %s", transfer->file->path, stored->name,
+              stored->dtype < DTYPE_COUNT ? dtype_safetensors_name(stored->dtype) : "something else",
+              dtype_safetensors_name(here));
+    return GT_DATA;
+}
+
 static enum gt_status parameter_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
                                      const struct hf_tensor *tensor)
 {
@@ -151,23 +194,34 @@ static enum gt_status parameter_load(const struct checkpoint *checkpoint, const 
                                 .sums = sums_of(checkpoint, CHECKPOINT_FILE_MODEL)};
     TRY(target_find(options, tensor, &transfer.target));
     TRY(hf_layout_find(transfer.file, hf_layout_prefixed(transfer.file), tensor, &transfer.index));
+    if (transfer.file->tensors[transfer.index].dtype == DTYPE_U8) {
+        log_error("%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", transfer.file->path,
+                  tensor->name);
+        return GT_UNSUPPORTED;
+    }
+    TRY(dtype_choose(checkpoint, options, transfer.target != NULL ? transfer.target->dtype : DTYPE_F32, &transfer));
     return transfer_run(&transfer, checkpoint->source, options);
 }
 
 static enum gt_status moments_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
                                    const struct hf_tensor *tensor)
 {
-    for (int i = CHECKPOINT_M; i <= CHECKPOINT_V; i++) {
+    static const enum checkpoint_part order[] = {CHECKPOINT_SCALES, CHECKPOINT_M, CHECKPOINT_V};
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         struct transfer transfer = {.file = checkpoint->optimizer,
-                                    .part = (enum checkpoint_part)i,
+                                    .part = order[i],
                                     .wanted = hf_tensor_elements(tensor),
                                     .sums = sums_of(checkpoint, CHECKPOINT_FILE_OPTIMIZER)};
-        struct hf_tensor moment = *tensor;
-        moment.position_table = false;
-        (void)snprintf(moment.name, sizeof moment.name, "%s" HF_PREFIX "%.100s", i == CHECKPOINT_M ? "m." : "v.",
-                       tensor->name);
+        struct hf_tensor moment;
+        checkpoint_part_tensor(tensor, order[i], &moment);
+        if (order[i] == CHECKPOINT_SCALES && !safetensors_find(transfer.file, moment.name, &transfer.index))
+            continue;
         TRY(target_find(options, tensor, &transfer.target));
+        if (order[i] == CHECKPOINT_V && transfer.target != NULL && transfer.target->no_second)
+            continue;
         TRY(hf_layout_find(transfer.file, false, &moment, &transfer.index));
+        const enum dtype here = transfer.target != NULL ? transfer.target->moment : DTYPE_F32;
+        TRY(dtype_choose(checkpoint, options, order[i] == CHECKPOINT_SCALES ? DTYPE_U8 : here, &transfer));
         TRY(transfer_run(&transfer, checkpoint->source, options));
     }
     return GT_OK;

@@ -1,9 +1,9 @@
 /* Recognising and opening a checkpoint.
  *
  * Names in the folder decide what it is; then one file says what the model is (the commit record, or config.json of
- * a folder in Hugging Face's layout), and the headers of the weights must agree with it in every name and shape.  Files
- * of pickles are recognised in order to be refused with a way out; they are never parsed.  Contents are verified while
- * they are loaded, in checkpoint_load.c.
+ * a folder in Hugging Face's layout, the file itself with llm.c and nanoGPT), and the headers of the weights must agree with
+ * it in every name and shape.  Pickles of weights are recognised in order to be refused with a way out.  Contents are
+ * verified while they are loaded, in checkpoint_load.c.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -13,21 +13,41 @@
 
 #include "base/log.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_parts.h"
 #include "io/checkpoint_publish.h"
 #include "io/hf_config.h"
 #include "io/hf_layout.h"
+#include "io/llmc_model.h"
+#include "io/nanogpt.h"
+#include "io/safetensors_index.h"
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
 
 static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folder, bool with_optimizer);
 static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder);
+static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path);
+static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *path, bool with_optimizer);
 
-enum gt_status checkpoint_open(struct hostmem *mem, const char *folder, bool with_optimizer, struct checkpoint **out)
+static enum gt_status open_kind(struct checkpoint *checkpoint, const char *path, bool with_optimizer)
+{
+    switch (checkpoint->kind) {
+    case CHECKPOINT_OURS:
+        return open_ours(checkpoint, path, with_optimizer);
+    case CHECKPOINT_NANOGPT:
+        return open_nanogpt(checkpoint, path, with_optimizer);
+    case CHECKPOINT_LLMC:
+        return open_llmc(checkpoint, path);
+    default:
+        return open_hf(checkpoint, path);
+    }
+}
+
+enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_optimizer, struct checkpoint **out)
 {
     enum checkpoint_kind kind;
-    TRY(checkpoint_probe(folder, &kind));
-    if (kind == CHECKPOINT_NONE || (with_optimizer && kind == CHECKPOINT_HF)) {
-        log_error("%s: holds no checkpoint: %s", folder,
+    TRY(checkpoint_probe(path, &kind));
+    if (kind == CHECKPOINT_NONE || (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
+        log_error("%s: holds no checkpoint: %s", path,
                   with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
                                  : "neither " CHECKPOINT_RECORD_NAME " nor both " CHECKPOINT_CONFIG_NAME
                                    " and " CHECKPOINT_MODEL_NAME " are there");
@@ -38,8 +58,7 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *folder, bool wit
     struct checkpoint *checkpoint = block;
     checkpoint->mem = mem;
     checkpoint->kind = kind;
-    enum gt_status status =
-        kind == CHECKPOINT_OURS ? open_ours(checkpoint, folder, with_optimizer) : open_hf(checkpoint, folder);
+    enum gt_status status = open_kind(checkpoint, path, with_optimizer);
     if (status != GT_OK) {
         checkpoint_close(checkpoint);
         return status;
@@ -70,15 +89,11 @@ static const struct {
     const char *name;
     const char *way_out;
 } refused[] = {
-    {"ckpt.pt",
-     "is nanoGPT's pickle file, which can run code when it is read; doc/checkpoint.md converts it with PyTorch"},
     {"pytorch_model.bin", "is a pickle file, which can run code when it is read; convert it with transformers: "
                           "AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, safe_serialization=True)"},
     {"pytorch_model.bin.index.json",
      "names pickle files, which can run code when they are read; convert them with transformers: "
      "AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT, safe_serialization=True)"},
-    {"model.safetensors.index.json", "splits the model into several files; join them with transformers: "
-                                     "save_pretrained(OUT, max_shard_size='1000GB')"},
 };
 
 static enum gt_status refused_check(const char *folder)
@@ -92,8 +107,8 @@ static enum gt_status refused_check(const char *folder)
     return GT_OK;
 }
 
-/* A path that is no folder: a pickle file deserves its own words. */
-static enum gt_status file_refuse(const char *path)
+/* A path that is no folder: its first bytes say what it is. */
+static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
 {
     int fd;
     uint64_t size_bytes;
@@ -102,27 +117,36 @@ static enum gt_status file_refuse(const char *path)
     enum gt_status status = file_read_at(fd, path, 0, magic, size_bytes < sizeof magic ? size_bytes : sizeof magic);
     (void)close(fd);
     TRY(status);
-    if (memcmp(magic, "PK\3\4", 4) == 0 || (magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5)) {
-        log_error("%s: is a PyTorch pickle file, which can run code when it is read, and so is not read here; "
-                  "doc/checkpoint.md says how to convert it",
-                  path);
+    const uint32_t word = magic[0] | (uint32_t)magic[1] << 8 | (uint32_t)magic[2] << 16 | (uint32_t)magic[3] << 24;
+    if (memcmp(magic, "PK\3\4", 4) == 0 || word == LLMC_MODEL_MAGIC) {
+        *out = word == LLMC_MODEL_MAGIC ? CHECKPOINT_LLMC : CHECKPOINT_NANOGPT;
+        return GT_OK;
+    }
+    if (magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5) {
+        log_error(
+            "%s: is a pickle outside of a zip archive, as PyTorch wrote them before 1.6; it is not read here: load "
+            "it with PyTorch and save it again",
+            path);
         return GT_UNSUPPORTED;
     }
-    log_error("%s: is a file; a checkpoint is a folder", path);
+    log_error("%s: is a file, but neither nanoGPT's ckpt.pt nor a model of llm.c; other checkpoints are folders", path);
     return GT_DATA;
 }
 
-enum gt_status checkpoint_probe(const char *folder, enum checkpoint_kind *out)
+enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
 {
     enum checkpoint_kind kind = CHECKPOINT_NONE;
-    if (file_exists(folder) && !file_is_folder(folder))
-        return file_refuse(folder);
-    if (holds(folder, CHECKPOINT_RECORD_NAME))
+    if (file_exists(path) && !file_is_folder(path))
+        return file_probe(path, out);
+    if (holds(path, CHECKPOINT_RECORD_NAME))
         kind = CHECKPOINT_OURS;
-    else if (holds(folder, CHECKPOINT_CONFIG_NAME) && holds(folder, CHECKPOINT_MODEL_NAME))
+    else if (holds(path, CHECKPOINT_CONFIG_NAME) &&
+             (holds(path, CHECKPOINT_MODEL_NAME) || holds(path, SAFETENSORS_INDEX_NAME)))
         kind = CHECKPOINT_HF;
+    else if (holds(path, NANOGPT_CHECKPOINT_NAME))
+        kind = CHECKPOINT_NANOGPT;
     else
-        TRY(refused_check(folder));
+        TRY(refused_check(path));
     *out = kind;
     return GT_OK;
 }
@@ -147,9 +171,72 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     enum gt_status status = model_describe(checkpoint, root);
     json_decref(root);
     TRY(status);
-    TRY(file_join(path, folder, CHECKPOINT_MODEL_NAME));
-    TRY(safetensors_open(checkpoint->mem, path, &checkpoint->model));
+    if (holds(folder, CHECKPOINT_MODEL_NAME)) {
+        TRY(file_join(path, folder, CHECKPOINT_MODEL_NAME));
+        TRY(safetensors_open(checkpoint->mem, path, &checkpoint->model));
+    } else {
+        TRY(safetensors_index_open(checkpoint->mem, folder, &checkpoint->model));
+    }
     return hf_layout_check(checkpoint->model, &checkpoint->config);
+}
+
+/* ---- files of other trainers ---- */
+static enum gt_status source_set(struct checkpoint *checkpoint, const char *path)
+{
+    const size_t length = strlen(path);
+    if (file_is_folder(path))
+        return file_join(checkpoint->source, path, NANOGPT_CHECKPOINT_NAME);
+    if (length >= sizeof checkpoint->source) {
+        log_error("the path of a checkpoint has %zu bytes, at most %d are possible", length, FILE_PATH_MAX - 1);
+        return GT_USAGE;
+    }
+    memcpy(checkpoint->source, path, length + 1);
+    return GT_OK;
+}
+
+static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
+{
+    checkpoint->tied = true;
+    checkpoint->bos_token = checkpoint->eos_token = -1;
+    TRY(source_set(checkpoint, path));
+    TRY(llmc_model_open(checkpoint->mem, path, &checkpoint->config, &checkpoint->model));
+    return hf_layout_check(checkpoint->model, &checkpoint->config);
+}
+
+/* The record of a run that nanoGPT made: what it says of itself.  Takes its configuration over. */
+static void record_make(struct checkpoint_record *record, struct nanogpt *nanogpt)
+{
+    json_t *configuration = nanogpt->configuration;
+    const json_int_t batch = json_integer_value(json_object_get(configuration, "batch_size"));
+    const json_int_t steps = json_integer_value(json_object_get(configuration, "gradient_accumulation_steps"));
+    const bool counted = batch > 0 && steps > 0 && batch < INT32_MAX && steps < INT32_MAX &&
+                         (nanogpt->iter == 0 || batch * steps < INT64_MAX / nanogpt->iter);
+    nanogpt->configuration = NULL;
+    record->root = configuration;
+    record->state = (struct checkpoint_state){.iter = nanogpt->iter,
+                                              .adam_step = nanogpt->adam_step,
+                                              .samples_seen = counted ? nanogpt->iter * batch * steps : 0,
+                                              .best_val_loss = nanogpt->best_val_loss,
+                                              .configuration = configuration};
+}
+
+static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *path, bool with_optimizer)
+{
+    struct nanogpt nanogpt;
+    size_t head;
+    TRY(source_set(checkpoint, path));
+    TRY(nanogpt_open(checkpoint->mem, checkpoint->source, with_optimizer, &nanogpt));
+    checkpoint->bos_token = checkpoint->eos_token = -1;
+    checkpoint->config = nanogpt.config;
+    checkpoint->model = nanogpt.model;
+    checkpoint->optimizer = nanogpt.optimizer;
+    checkpoint->tied = !safetensors_find(nanogpt.model, "lm_head.weight", &head); /* else it is compared */
+    nanogpt.model = nanogpt.optimizer = NULL;
+    if (with_optimizer)
+        record_make(&checkpoint->record, &nanogpt);
+    nanogpt_release(&nanogpt);
+    TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
+    return with_optimizer ? checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config) : GT_OK;
 }
 
 /* ---- a checkpoint of ours ---- */
@@ -179,29 +266,6 @@ static enum gt_status file_open(struct checkpoint *checkpoint, const char *folde
     return file_verify(*out, record);
 }
 
-/* m. and v. of every parameter that the model has, and nothing else. */
-static enum gt_status optimizer_check(const struct checkpoint *checkpoint)
-{
-    static const char *const prefixes[] = {"m." HF_PREFIX, "v." HF_PREFIX};
-    const struct safetensors *file = checkpoint->optimizer;
-    size_t found = 0, index;
-    for (size_t i = 0; i < 2 * hf_layout_count(&checkpoint->config); i++) {
-        struct hf_tensor tensor, moment;
-        hf_layout_tensor(&checkpoint->config, i / 2, &tensor);
-        if (tensor.bias && !checkpoint->config.bias)
-            continue;
-        moment = tensor;
-        moment.position_table = false;
-        (void)snprintf(moment.name, sizeof moment.name, "%s%.100s", prefixes[i % 2], tensor.name);
-        TRY(hf_layout_find(file, false, &moment, &index));
-        found++;
-    }
-    if (found == file->count)
-        return GT_OK;
-    log_error("%s: has %zu tensors, the model needs %zu", file->path, file->count, found);
-    return GT_DATA;
-}
-
 static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folder, bool with_optimizer)
 {
     TRY(file_join(checkpoint->source, folder, CHECKPOINT_RECORD_NAME));
@@ -212,5 +276,5 @@ static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folde
     if (!with_optimizer)
         return GT_OK;
     TRY(file_open(checkpoint, folder, CHECKPOINT_FILE_OPTIMIZER, &checkpoint->optimizer));
-    return optimizer_check(checkpoint);
+    return checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config);
 }

@@ -14,11 +14,13 @@
 
 #include "base/log.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_parts.h"
 #include "io/checkpoint_publish.h"
 #include "io/hf_config.h"
 #include "io/hf_layout.h"
 
 #define ATTEMPTS_MAX 9
+#define OPTIMIZER_PARTS ((size_t)CHECKPOINT_PARTS - CHECKPOINT_M) /* m, v, scales */
 
 /* What the callbacks of the file being written need. */
 struct save {
@@ -54,11 +56,11 @@ enum gt_status checkpoint_config_check(const struct model_config *config)
     json_t *hf_config;
     TRY(hf_config_make(config, -1, -1, &hf_config));
     json_decref(hf_config);
-    if (2 * hf_layout_count(config) <= SAFETENSORS_TENSORS_MAX)
+    if (OPTIMIZER_PARTS * hf_layout_count(config) <= SAFETENSORS_TENSORS_MAX)
         return GT_OK;
     log_error(
         "n_layer: a checkpoint of %d layers would have %zu tensors in its optimizer file, at most %d are supported",
-        config->n_layer, 2 * hf_layout_count(config), SAFETENSORS_TENSORS_MAX);
+        config->n_layer, OPTIMIZER_PARTS * hf_layout_count(config), SAFETENSORS_TENSORS_MAX);
     return GT_UNSUPPORTED;
 }
 
@@ -122,30 +124,45 @@ static void model_describe(void *context, size_t index, struct safetensors_tenso
     hf_layout_tensor(save->options->config, index, &tensor);
     int length = snprintf(out->name, sizeof out->name, HF_PREFIX "%.100s", tensor.name);
     assert(length > 0 && (size_t)length < sizeof out->name);
-    out->dtype = DTYPE_F32;
+    const struct checkpoint_tensor *found = tensor_find(save->options, tensor.name);
+    out->dtype = found != NULL ? found->dtype : DTYPE_F32;
     out->rank = tensor.rank;
     memcpy(out->dims, tensor.dims, sizeof tensor.dims);
 }
 
-static enum gt_status values_check(const char *name, enum checkpoint_part part, const float *values, size_t count)
+/* Codes and exponents are finite whatever they are. */
+static enum gt_status values_check(const char *name, enum checkpoint_part part, enum dtype dtype, const void *values,
+                                   size_t count)
 {
-    static const char *const parts[] = {
-        [CHECKPOINT_PARAMETER] = "", [CHECKPOINT_M] = "the first moment of ", [CHECKPOINT_V] = "the second moment of "};
-    for (size_t i = 0; i < count; i++) {
-        if (!isfinite(values[i])) {
-            log_error("cannot save: %s%s holds a value that is not finite (%g)", parts[part], name, (double)values[i]);
+    static const char *const parts[] = {[CHECKPOINT_PARAMETER] = "",
+                                        [CHECKPOINT_M] = "the first moment of ",
+                                        [CHECKPOINT_V] = "the second moment of ",
+                                        [CHECKPOINT_SCALES] = "the scales of "};
+    for (size_t i = 0; i < count && dtype != DTYPE_U8; i++) {
+        const float value =
+            dtype == DTYPE_F32 ? ((const float *)values)[i] : bf16_to_f32(((const uint16_t *)values)[i]);
+        if (!isfinite(value)) {
+            log_error("cannot save: %s%s holds a value that is not finite (%g)", parts[part], name, (double)value);
             return GT_FAILURE;
         }
     }
     return GT_OK;
 }
 
+static enum dtype part_dtype(const struct checkpoint_tensor *tensor, enum checkpoint_part part)
+{
+    if (part == CHECKPOINT_SCALES)
+        return DTYPE_U8;
+    return part == CHECKPOINT_PARAMETER ? tensor->dtype : tensor->moment;
+}
+
 static enum gt_status part_fill(const struct save *save, const struct checkpoint_tensor *tensor,
-                                enum checkpoint_part part, size_t first, size_t count, float *out)
+                                enum checkpoint_part part, size_t first, size_t count, void *out)
 {
     const struct checkpoint_save_options *options = save->options;
+    assert(part_dtype(tensor, part) != DTYPE_F16);
     TRY(options->read(options->read_context, part, tensor->index, first, count, out));
-    return values_check(tensor->name, part, out, count);
+    return values_check(tensor->name, part, part_dtype(tensor, part), out, count);
 }
 
 static enum gt_status model_fill(void *context, size_t index, size_t first, size_t count, void *out)
@@ -161,26 +178,51 @@ static enum gt_status model_fill(void *context, size_t index, size_t first, size
     return GT_OK;
 }
 
-/* The optimizer's file has all first moments, then all second ones, each in the caller's order. */
+static bool part_exists(const struct checkpoint_tensor *tensor, enum checkpoint_part part)
+{
+    if (part == CHECKPOINT_V)
+        return !tensor->no_second;
+    return part != CHECKPOINT_SCALES || tensor->moment == DTYPE_U8;
+}
+
+static size_t optimizer_count(const struct checkpoint_save_options *options)
+{
+    size_t count = 0;
+    for (int part = CHECKPOINT_M; part < CHECKPOINT_PARTS; part++) {
+        for (size_t i = 0; i < options->tensor_count; i++)
+            count += part_exists(&options->tensors[i], (enum checkpoint_part)part);
+    }
+    return count;
+}
+
+/* The optimizer's file has all first moments, then all second ones, then all scales, each in the caller's order. */
 static const struct checkpoint_tensor *optimizer_tensor(const struct save *save, size_t index,
                                                         enum checkpoint_part *out_part)
 {
-    const size_t count = save->options->tensor_count;
-    assert(index < 2 * count);
-    *out_part = index < count ? CHECKPOINT_M : CHECKPOINT_V;
-    return &save->options->tensors[index % count];
+    const struct checkpoint_save_options *options = save->options;
+    for (int part = CHECKPOINT_M; part < CHECKPOINT_PARTS; part++) {
+        for (size_t i = 0; i < options->tensor_count; i++) {
+            if (!part_exists(&options->tensors[i], (enum checkpoint_part)part) || index-- > 0)
+                continue;
+            *out_part = (enum checkpoint_part)part;
+            return &options->tensors[i];
+        }
+    }
+    assert(false); /* the caller counted with optimizer_count() */
+    return NULL;
 }
 
 static void optimizer_describe(void *context, size_t index, struct safetensors_tensor *out)
 {
     enum checkpoint_part part;
     const struct checkpoint_tensor *tensor = optimizer_tensor(context, index, &part);
-    int length = snprintf(out->name, sizeof out->name, "%s" HF_PREFIX "%.100s", part == CHECKPOINT_M ? "m." : "v.",
-                          tensor->name);
-    assert(length > 0 && (size_t)length < sizeof out->name);
-    out->dtype = DTYPE_F32;
-    out->rank = tensor->rank;
-    memcpy(out->dims, tensor->dims, sizeof tensor->dims);
+    struct hf_tensor own = {.rank = tensor->rank, .dims = {tensor->dims[0], tensor->dims[1]}}, named;
+    (void)snprintf(own.name, sizeof own.name, "%.100s", tensor->name);
+    checkpoint_part_tensor(&own, part, &named);
+    memcpy(out->name, named.name, sizeof named.name);
+    out->dtype = part_dtype(tensor, part);
+    out->rank = named.rank;
+    memcpy(out->dims, named.dims, sizeof named.dims);
 }
 
 static enum gt_status optimizer_fill(void *context, size_t index, size_t first, size_t count, void *out)
@@ -229,7 +271,7 @@ static enum gt_status file_write(const struct checkpoint_save_options *options, 
     struct save save = {options, sums};
     const struct safetensors_source model = {&save, hf_layout_count(options->config), model_describe, model_fill,
                                              model_written};
-    const struct safetensors_source optimizer = {&save, 2 * options->tensor_count, optimizer_describe, optimizer_fill,
+    const struct safetensors_source optimizer = {&save, optimizer_count(options), optimizer_describe, optimizer_fill,
                                                  optimizer_written};
     TRY(file_join(path, options->out_dir, file->name));
     TRY(safetensors_write(path, which == CHECKPOINT_FILE_MODEL ? &model : &optimizer, options->staging,

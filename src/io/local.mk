@@ -1,12 +1,30 @@
 # The files of src/io; Makefile.am includes this.
 libgpttrain_a_SOURCES += \
+	src/io/array_table.c src/io/array_table.h \
 	src/io/checkpoint.h \
 	src/io/checkpoint_load.c \
 	src/io/checkpoint_open.c \
+	src/io/checkpoint_parts.c src/io/checkpoint_parts.h \
 	src/io/checkpoint_publish.c src/io/checkpoint_publish.h \
 	src/io/checkpoint_record.c src/io/checkpoint_record.h \
 	src/io/checkpoint_save.c \
+	src/io/export.c src/io/export.h \
+	src/io/export_formats.h \
+	src/io/export_gguf.c \
+	src/io/export_gguf_tokens.c src/io/export_gguf_tokens.h \
+	src/io/export_hf.c \
+	src/io/export_hf_tokens.c src/io/export_hf_tokens.h \
+	src/io/export_llmc.c \
+	src/io/export_weights.c src/io/export_weights.h \
+	src/io/gguf.c src/io/gguf.h \
+	src/io/hf_cache.c src/io/hf_cache.h \
 	src/io/hf_config.c src/io/hf_config.h \
 	src/io/hf_layout.c src/io/hf_layout.h \
+	src/io/llmc_model.c src/io/llmc_model.h \
+	src/io/nanogpt.c src/io/nanogpt.h \
+	src/io/pickle.c src/io/pickle.h src/io/pickle_internal.h \
+	src/io/pickle_call.c \
 	src/io/safetensors.c src/io/safetensors.h \
-	src/io/safetensors_write.c
+	src/io/safetensors_index.c src/io/safetensors_index.h \
+	src/io/safetensors_write.c \
+	src/io/zip_stored.c src/io/zip_stored.h

@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "io/array_table.h"
 
 #define LENGTH_BYTES 8
 #define CONVERT_COUNT 4096 /* 16-bit elements that are converted at a time, on the stack */
@@ -70,6 +71,7 @@ void safetensors_close(struct safetensors *file)
         return;
     if (file->fd >= 0)
         (void)close(file->fd);
+    array_table_release(file);
     hostmem_free(file->mem, file->tensors);
     hostmem_free(file->mem, file);
 }
@@ -355,16 +357,31 @@ enum gt_status safetensors_read_f32(const struct safetensors *file, size_t index
     assert(index < file->count);
     const struct safetensors_tensor *tensor = &file->tensors[index];
     assert(first <= tensor->elements && count <= tensor->elements - first);
+    assert(file->places == NULL || crc32c == NULL); /* only checkpoints of ours have checksums */
+    if (file->places != NULL && (tensor->dtype == DTYPE_BF16 || tensor->dtype == DTYPE_F16))
+        return array_table_read(file, index, first, count, out, DTYPE_F32);
     if (tensor->dtype == DTYPE_BF16 || tensor->dtype == DTYPE_F16)
         return read_16_bit(file, tensor, first, count, out, crc32c);
     if (tensor->dtype != DTYPE_F32) {
         log_error("%s: tensor %s: field \"dtype\": only F32, BF16 and F16 can be loaded", file->path, tensor->name);
         return GT_UNSUPPORTED;
     }
-    const uint64_t at = file->data_offset + tensor->begin_bytes + (uint64_t)first * sizeof *out;
-    TRY(file_read_at(file->fd, file->path, at, out, count * sizeof *out));
+    return safetensors_read_raw(file, index, first, count, out, crc32c);
+}
+
+enum gt_status safetensors_read_raw(const struct safetensors *file, size_t index, size_t first, size_t count, void *out,
+                                    uint32_t *crc32c)
+{
+    assert(index < file->count && file->tensors[index].dtype < DTYPE_COUNT);
+    const struct safetensors_tensor *tensor = &file->tensors[index];
+    assert(first <= tensor->elements && count <= tensor->elements - first);
+    if (file->places != NULL)
+        return array_table_read(file, index, first, count, out, tensor->dtype);
+    const size_t size = dtype_size_bytes(tensor->dtype);
+    const uint64_t at = file->data_offset + tensor->begin_bytes + (uint64_t)first * size;
+    TRY(file_read_at(file->fd, file->path, at, out, count * size));
     if (crc32c != NULL)
-        *crc32c = file_crc32c(*crc32c, out, count * sizeof *out);
+        *crc32c = file_crc32c(*crc32c, out, count * size);
     return GT_OK;
 }
 

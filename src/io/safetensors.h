@@ -21,7 +21,7 @@
 #include "base/status.h"
 
 #define SAFETENSORS_HEADER_BYTES_MAX ((size_t)4 << 20)
-#define SAFETENSORS_TENSORS_MAX 4096
+#define SAFETENSORS_TENSORS_MAX 6144
 #define SAFETENSORS_NAME_MAX 128 /* with the terminating zero */
 #define SAFETENSORS_RANK_MAX 8
 #define SAFETENSORS_SHAPE_TEXT_MAX 192
@@ -36,6 +36,8 @@ struct safetensors_tensor {
     uint64_t size_bytes;  /* set by the reader */
 };
 
+struct array_places;
+
 /* An open file, read-only.  The fields may be read by anybody and are changed by nobody. */
 struct safetensors {
     struct hostmem *mem; /* outlives the file */
@@ -46,6 +48,7 @@ struct safetensors {
     uint32_t header_crc32c; /* of the first data_offset bytes */
     size_t count;
     struct safetensors_tensor *tensors; /* in the order of their data */
+    struct array_places *places;        /* not NULL: no file of its own, the arrays lie in others: array_table.h */
     char path[FILE_PATH_MAX];
 };
 
@@ -65,6 +68,10 @@ bool safetensors_find(const struct safetensors *file, const char *name, size_t *
  * Errors: GT_IO; GT_DATA when the file became shorter; GT_UNSUPPORTED for other dtypes. */
 enum gt_status safetensors_read_f32(const struct safetensors *file, size_t index, size_t first, size_t count,
                                     float *out, uint32_t *crc32c);
+
+/* The same as the bytes that are stored, in the tensor's own dtype, of which `out` holds `count`.  Errors: GT_IO; GT_DATA. */
+enum gt_status safetensors_read_raw(const struct safetensors *file, size_t index, size_t first, size_t count, void *out,
+                                    uint32_t *crc32c);
 
 /* What a writer writes.  Tensors come in rising index, each filled from its first element to its last. */
 struct safetensors_source {

@@ -333,10 +333,10 @@ START_TEST(our_own_without_a_record)
 END_TEST
 
 static enum gt_status refuse_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                   const float *values)
+                                   const void *values, enum dtype dtype)
 {
     int *left = context;
-    (void)part, (void)index, (void)first, (void)count, (void)values;
+    (void)part, (void)index, (void)first, (void)count, (void)values, (void)dtype;
     return --*left == 0 ? GT_DEVICE : GT_OK;
 }
 

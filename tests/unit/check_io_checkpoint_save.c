@@ -166,7 +166,7 @@ static struct kill *read_kill;
 
 /* A copy of the folder at every call for data: files aside are half written then. */
 static enum gt_status read_and_copy(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                    float *out)
+                                    void *out)
 {
     copy_and_check(read_kill, -1);
     return io_read(context, part, index, first, count, out);
@@ -193,7 +193,7 @@ END_TEST
 
 /* A real kill -9 in a child, at each call for data and after each step. */
 static enum gt_status read_and_die(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                   float *out)
+                                   void *out)
 {
     if (++read_kill->calls == read_kill->kill_at)
         (void)raise(SIGKILL);

@@ -193,26 +193,28 @@ static inline float io_value(uint32_t salt, enum checkpoint_part part, int32_t i
 }
 
 static inline enum gt_status io_read(void *context, enum checkpoint_part part, int32_t index, size_t first,
-                                     size_t count, float *out)
+                                     size_t count, void *out)
 {
     struct io_model *model = context;
+    float *values = out;
     if (model->fail_after > 0 && --model->fail_after == 0) {
         log_error("the device is gone");
         return GT_DEVICE;
     }
     for (size_t i = 0; i < count; i++)
-        out[i] = io_value(model->salt, part, index, first + i);
+        values[i] = io_value(model->salt, part, index, first + i);
     if (model->poison != 0.0f && part == CHECKPOINT_V)
-        out[count - 1] = model->poison;
+        values[count - 1] = model->poison;
     return GT_OK;
 }
 
 static inline enum gt_status io_write(void *context, enum checkpoint_part part, int32_t index, size_t first,
-                                      size_t count, const float *values)
+                                      size_t count, const void *values, enum dtype dtype)
 {
     struct io_model *model = context;
+    ck_assert_int_eq(dtype, DTYPE_F32);
     ck_assert(index >= 0 && index < IO_TENSORS_MAX && first + count <= IO_ELEMENTS_MAX);
-    memcpy(&model->loaded[part][index][first], values, count * sizeof *values);
+    memcpy(&model->loaded[part][index][first], values, count * sizeof(float));
     return GT_OK;
 }
 

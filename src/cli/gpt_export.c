@@ -1,0 +1,255 @@
+/* gpt-export: a trained model out, for transformers, llama.cpp or llm.c.
+ *
+ * This file reads the command line, opens the checkpoint and its tokenizer, and chooses the exit status; io/export.c does
+ * the work.  Flags are --name=value or --name value, '-' and '_' alike, and may stand after OUTPUT; "--" ends them.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hostmem.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "data/tokenizer_import.h"
+#include "io/export.h"
+#include "train/restore.h"
+
+#ifndef PACKAGE_VERSION
+#define PACKAGE_VERSION "(unconfigured)"
+#endif
+
+struct arguments {
+    bool help, version, force;
+    const char *out_dir, *output;
+    int format; /* -1: not given */
+    enum dtype dtype;
+};
+
+static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv);
+static enum gt_status export_model(const struct arguments *arguments);
+static void print_help(void);
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = {.out_dir = "out", .format = -1, .dtype = DTYPE_F32};
+    log_program_set("gpt-export");
+    enum gt_status status = arguments_read(&arguments, argc, argv);
+    if (status == GT_OK && arguments.help)
+        print_help();
+    else if (status == GT_OK && arguments.version)
+        printf("gpt-export (gpt-train) %s\n", PACKAGE_VERSION);
+    else if (status == GT_OK)
+        status = export_model(&arguments);
+    if (fflush(stdout) != 0) {
+        log_error("standard output: %s", strerror(errno));
+        status = status == GT_OK ? GT_IO : status;
+    }
+    return status_exit_code(status);
+}
+
+static void print_help(void)
+{
+    fputs("Usage: gpt-export [--out_dir=DIR] --format=hf|gguf|llmc [OPTION]... OUTPUT\n"
+          "\n"
+          "Writes the model that gpt-train saved in DIR for other programs.  OUTPUT appears when it is complete.\n"
+          "\n"
+          "  --out_dir=DIR     folder of the checkpoint, or any folder that init_from takes; default out\n"
+          "  --format=FORMAT   hf: a folder that Hugging Face's transformers opens, with the tokenizer\n"
+          "                    gguf: a file for llama.cpp, with the tokenizer\n"
+          "                    llmc: a checkpoint of llm.c\n"
+          "  --dtype=DTYPE     float32 (default), bfloat16 or float16 (not llmc) of the weights\n"
+          "  --force           replace OUTPUT where it exists\n"
+          "  --help, --version\n"
+          "\n"
+          "Exit status: 0 done, 1 a failure while running, 2 a bad flag or checkpoint.\n"
+          "\n"
+          "  gpt-export --out_dir=out --format=gguf --dtype=float16 model.gguf\n",
+          stdout);
+}
+
+/* ---- the command line ---- */
+
+static enum gt_status usage_error(const char *what, const char *argument)
+{
+    log_error("%s: %s; gpt-export --help lists the flags", argument, what);
+    return GT_USAGE;
+}
+
+static enum gt_status read_out_dir(struct arguments *arguments, const char *value)
+{
+    arguments->out_dir = value;
+    return value[0] != '\0' ? GT_OK : usage_error("expected a folder", "--out_dir");
+}
+
+static enum gt_status read_format(struct arguments *arguments, const char *value)
+{
+    for (int i = 0; i < EXPORT_FORMATS; i++) {
+        if (strcmp(value, export_format_name((enum export_format)i)) == 0) {
+            arguments->format = i;
+            return GT_OK;
+        }
+    }
+    log_error("--format=%s: expected hf, gguf or llmc", value);
+    return GT_USAGE;
+}
+
+static enum gt_status read_dtype(struct arguments *arguments, const char *value)
+{
+    enum dtype dtype = DTYPE_COUNT;
+    if (!dtype_from_name(value, &dtype) || (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F16)) {
+        log_error("--dtype=%s: expected float32, bfloat16 or float16", value);
+        return GT_USAGE;
+    }
+    arguments->dtype = dtype;
+    return GT_OK;
+}
+
+static const struct {
+    const char *name;
+    enum gt_status (*read)(struct arguments *arguments, const char *value);
+} value_flags[] = {{"out-dir", read_out_dir}, {"format", read_format}, {"dtype", read_dtype}};
+
+/* True when `flag` (up to its '=') is --`name`, with '-' and '_' alike. */
+static bool flag_is(const char *flag, const char *name)
+{
+    size_t i = 0;
+    for (; name[i] != '\0'; i++)
+        if ((flag[2 + i] == '_' ? '-' : flag[2 + i]) != name[i])
+            return false;
+    return flag[2 + i] == '\0' || flag[2 + i] == '=';
+}
+
+/* Where a flag without a value goes, or NULL. */
+static bool *switch_of(struct arguments *arguments, const char *flag)
+{
+    if (flag_is(flag, "help"))
+        return &arguments->help;
+    if (flag_is(flag, "version"))
+        return &arguments->version;
+    return flag_is(flag, "force") ? &arguments->force : NULL;
+}
+
+/* Reads the flag argv[*at], and its value from the next argument where it has none of its own. */
+static enum gt_status flag_read(struct arguments *arguments, int argc, char **argv, int *at)
+{
+    const char *flag = argv[*at];
+    const char *equals = strchr(flag, '=');
+    bool *is_set = switch_of(arguments, flag);
+    if (is_set != NULL && equals != NULL)
+        return usage_error("takes no value", flag);
+    if (is_set != NULL) {
+        *is_set = true;
+        return GT_OK;
+    }
+    for (size_t i = 0; i < sizeof value_flags / sizeof value_flags[0]; i++) {
+        if (!flag_is(flag, value_flags[i].name))
+            continue;
+        if (equals == NULL && *at + 1 >= argc)
+            return usage_error("needs a value", flag);
+        return value_flags[i].read(arguments, equals != NULL ? equals + 1 : argv[++*at]);
+    }
+    return usage_error("no such flag", flag);
+}
+
+static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
+{
+    bool flags = true;
+    for (int i = 1; i < argc; i++) {
+        if (flags && strcmp(argv[i], "--") == 0)
+            flags = false;
+        else if (flags && strcmp(argv[i], "-h") == 0)
+            arguments->help = true;
+        else if (flags && argv[i][0] == '-')
+            TRY(flag_read(arguments, argc, argv, &i));
+        else if (arguments->output != NULL)
+            return usage_error("only one OUTPUT can be written", argv[i]);
+        else
+            arguments->output = argv[i];
+    }
+    if (arguments->help || arguments->version)
+        return GT_OK;
+    if (arguments->format < 0)
+        return usage_error("missing: hf, gguf or llmc", "--format");
+    return arguments->output != NULL && arguments->output[0] != '\0' ? GT_OK : usage_error("missing", "OUTPUT");
+}
+
+/* ---- the work ---- */
+
+/* The tokenizer beside the weights, or NULL; it must be the one that the model was trained with. */
+static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, const struct restore_source *source,
+                                     struct tokenizer **out)
+{
+    if (!tokenizer_import_folder(folder))
+        return GT_OK;
+    TRY(tokenizer_import(mem, folder, out));
+    TRY(restore_tokenizer_check(source, *out, folder));
+    const int32_t vocab_size = source->checkpoint->config.vocab_size;
+    if (tokenizer_vocab_size(*out) <= vocab_size)
+        return GT_OK;
+    log_error("%s: the tokenizer has %" PRId64 " tokens, the model %" PRId32, folder, tokenizer_vocab_size(*out),
+              vocab_size);
+    return GT_DATA;
+}
+
+/* The folder's own name, for the formats that keep one. */
+static void name_of(const char *folder, char out[static FILE_PATH_MAX])
+{
+    size_t end = strlen(folder), begin;
+    while (end > 1 && folder[end - 1] == '/')
+        end--;
+    begin = end;
+    while (begin > 0 && folder[begin - 1] != '/')
+        begin--;
+    const size_t length = end - begin < FILE_PATH_MAX ? end - begin : FILE_PATH_MAX - 1;
+    memcpy(out, folder + begin, length);
+    out[length] = '\0';
+}
+
+static void result_log(const struct arguments *arguments, int64_t elapsed_ns)
+{
+    log_result("%s: %s, %s, written in %.1f s", arguments->output,
+               export_format_name((enum export_format)arguments->format), dtype_name(arguments->dtype),
+               (double)elapsed_ns * 1e-9);
+}
+
+static enum gt_status export_opened(struct hostmem *mem, const struct arguments *arguments,
+                                    struct restore_source *source, struct tokenizer **tokenizer)
+{
+    char name[FILE_PATH_MAX];
+    const int64_t start_ns = clock_monotonic_ns();
+    TRY(checkpoint_open(mem, arguments->out_dir, false, &source->checkpoint));
+    TRY(tokenizer_open(mem, arguments->out_dir, source, tokenizer));
+    name_of(arguments->out_dir, name);
+    const struct export_options options = {.mem = mem,
+                                           .format = (enum export_format)arguments->format,
+                                           .checkpoint = source->checkpoint,
+                                           .tokenizer = *tokenizer,
+                                           .output = arguments->output,
+                                           .name = name,
+                                           .dtype = arguments->dtype,
+                                           .force = arguments->force};
+    TRY(export_run(&options));
+    result_log(arguments, clock_monotonic_ns() - start_ns);
+    return GT_OK;
+}
+
+static enum gt_status export_model(const struct arguments *arguments)
+{
+    struct hostmem *mem = NULL;
+    struct restore_source source = {0};
+    struct tokenizer *tokenizer = NULL;
+    TRY(hostmem_create(&mem));
+    const enum gt_status status = export_opened(mem, arguments, &source, &tokenizer);
+    tokenizer_destroy(tokenizer);
+    restore_close(&source);
+    hostmem_destroy(mem);
+    return status;
+}

@@ -1,0 +1,99 @@
+/* What the optimizer's file must hold.
+ *
+ * The file says itself which moments it has: Muon's matrices have no v, moments of 8 bits have scales.  Whether that is what
+ * the run needs is found out while loading; here it must only be one of the forms that a save writes.
+ */
+#include "io/checkpoint_parts.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+const char *checkpoint_part_prefix(enum checkpoint_part part)
+{
+    static const char *const prefixes[CHECKPOINT_PARTS] = {
+        [CHECKPOINT_PARAMETER] = "", [CHECKPOINT_M] = "m.", [CHECKPOINT_V] = "v.", [CHECKPOINT_SCALES] = "s."};
+    assert(part >= 0 && part < CHECKPOINT_PARTS);
+    return prefixes[part];
+}
+
+void checkpoint_part_tensor(const struct hf_tensor *tensor, enum checkpoint_part part, struct hf_tensor *out)
+{
+    *out = *tensor;
+    out->position_table = false;
+    (void)snprintf(out->name, sizeof out->name, "%s" HF_PREFIX "%.100s", checkpoint_part_prefix(part), tensor->name);
+    if (part != CHECKPOINT_SCALES)
+        return;
+    out->rank = 2;
+    out->dims[0] = 2;
+    out->dims[1] = state_blocks((int64_t)hf_tensor_elements(tensor));
+}
+
+static enum gt_status part_find(const struct safetensors *file, const struct hf_tensor *tensor,
+                                enum checkpoint_part part, const struct safetensors_tensor **out)
+{
+    struct hf_tensor wanted;
+    size_t index;
+    checkpoint_part_tensor(tensor, part, &wanted);
+    TRY(hf_layout_find(file, false, &wanted, &index));
+    *out = &file->tensors[index];
+    return GT_OK;
+}
+
+static bool part_exists(const struct safetensors *file, const struct hf_tensor *tensor, enum checkpoint_part part)
+{
+    struct hf_tensor wanted;
+    size_t index;
+    checkpoint_part_tensor(tensor, part, &wanted);
+    return safetensors_find(file, wanted.name, &index);
+}
+
+static enum gt_status dtype_refuse(const struct safetensors *file, const struct safetensors_tensor *tensor,
+                                   const char *expected)
+{
+    log_error("%s: tensor %s: field \"dtype\" is %s, expected %s", file->path, tensor->name,
+              tensor->dtype < DTYPE_COUNT ? dtype_safetensors_name(tensor->dtype) : "of another kind", expected);
+    return GT_DATA;
+}
+
+/* Counts what there is of one parameter into *found. */
+static enum gt_status moments_check(const struct safetensors *file, const struct hf_tensor *tensor, bool second,
+                                    size_t *found)
+{
+    const struct safetensors_tensor *m, *v, *scales;
+    TRY(part_find(file, tensor, CHECKPOINT_M, &m));
+    *found += 1;
+    if (m->dtype != DTYPE_F32 && m->dtype != DTYPE_BF16 && m->dtype != DTYPE_U8)
+        return dtype_refuse(file, m, "F32, BF16 or U8");
+    if (second) {
+        TRY(part_find(file, tensor, CHECKPOINT_V, &v));
+        *found += 1;
+        if (v->dtype != m->dtype)
+            return dtype_refuse(file, v, dtype_safetensors_name(m->dtype));
+    }
+    if (m->dtype != DTYPE_U8)
+        return GT_OK;
+    TRY(part_find(file, tensor, CHECKPOINT_SCALES, &scales));
+    *found += 1;
+    return scales->dtype == DTYPE_U8 ? GT_OK : dtype_refuse(file, scales, "U8");
+}
+
+enum gt_status checkpoint_parts_check(const struct safetensors *file, const struct model_config *config)
+{
+    struct hf_tensor tensor = {.name = "h.0.attn.c_attn.weight"};
+    const bool one_moment =
+        config->n_layer > 0 && part_exists(file, &tensor, CHECKPOINT_M) && !part_exists(file, &tensor, CHECKPOINT_V);
+    size_t found = 0;
+    for (size_t i = 0; i < hf_layout_count(config); i++) {
+        hf_layout_tensor(config, i, &tensor);
+        const bool matrix = tensor.rank == 2 && strncmp(tensor.name, "h.", 2) == 0;
+        if (!tensor.bias || config->bias)
+            TRY(moments_check(file, &tensor, !(matrix && one_moment), &found));
+    }
+    if (found == file->count)
+        return GT_OK;
+    log_error("%s: has %zu tensors, the model needs %zu", file->path, file->count, found);
+    return GT_DATA;
+}

@@ -1,0 +1,70 @@
+/* Choosing a writer, and what all of them need first.
+ *
+ * Everything that can be refused is refused before the weights are read: the dtype, an output that exists.  The
+ * checkpoint is then verified, and only after that does the writer begin.
+ */
+#include "io/export.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "io/export_formats.h"
+
+static const struct {
+    const char *name;
+    enum gt_status (*write)(const struct export_options *options, const struct export_weights *weights);
+    unsigned dtypes; /* bits */
+    bool folder;
+} formats[] = {
+    [EXPORT_HF] = {"hf", export_hf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, true},
+    [EXPORT_GGUF] = {"gguf", export_gguf_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, false},
+    [EXPORT_LLMC] = {"llmc", export_llmc_write, 1u << DTYPE_F32 | 1u << DTYPE_BF16, false},
+};
+_Static_assert(sizeof formats / sizeof formats[0] == EXPORT_FORMATS, "a writer for every format");
+
+const char *export_format_name(enum export_format format)
+{
+    assert((unsigned)format < EXPORT_FORMATS);
+    return formats[format].name;
+}
+
+static enum gt_status output_check(const struct export_options *options)
+{
+    const char *output = options->output;
+    char record[FILE_PATH_MAX];
+    const bool folder = formats[options->format].folder;
+    if (!file_exists(output))
+        return GT_OK;
+    if (file_is_folder(output) != folder) {
+        log_error("%s: is %s, and --format=%s writes %s", output, folder ? "no folder" : "a folder",
+                  formats[options->format].name, folder ? "a folder" : "a file");
+        return GT_USAGE;
+    }
+    if (folder) {
+        TRY(file_join(record, output, CHECKPOINT_RECORD_NAME));
+        if (file_exists(record)) {
+            log_error("%s: is the folder of a run, which an export would damage; name another", output);
+            return GT_USAGE;
+        }
+    }
+    if (options->force)
+        return GT_OK;
+    log_error("%s: exists already; --force replaces it", output);
+    return GT_USAGE;
+}
+
+enum gt_status export_run(const struct export_options *options)
+{
+    struct export_weights weights;
+    const char *name = export_format_name(options->format);
+    if ((formats[options->format].dtypes >> options->dtype & 1u) == 0) {
+        log_error("--format=%s has no %s", name, dtype_name(options->dtype));
+        return GT_USAGE;
+    }
+    TRY(output_check(options));
+    TRY(export_weights_open(options->mem, options->checkpoint, &weights));
+    const enum gt_status status = formats[options->format].write(options, &weights);
+    export_weights_close(&weights);
+    return status;
+}

@@ -1,0 +1,187 @@
+/* A Hugging Face folder.
+ *
+ * All files are written into OUTPUT.tmp-PID, which is then renamed, so that a folder of that name is a whole one.  Where
+ * OUTPUT exists (and --force was given) its files are replaced one by one instead, weights last, and other files in it
+ * are left alone.  The names of the tensors have the prefix that save_pretrained() gives them.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "io/checkpoint_publish.h"
+#include "io/export_formats.h"
+#include "io/export_hf_tokens.h"
+#include "io/hf_config.h"
+
+#define GENERATION_NAME "generation_config.json"
+#define SUFFIX_MAX 32
+#define FILES (EXPORT_HF_TOKENS_FILES + 3)
+
+struct hf_export {
+    const struct export_options *options;
+    const struct export_weights *weights;
+    char aside[FILE_PATH_MAX];
+};
+
+static enum gt_status folder_write(const struct hf_export *export);
+static enum gt_status folder_publish(const struct hf_export *export);
+static void aside_remove(const struct hf_export *export);
+
+/* The files that the folder may have, the weights last. */
+static const char *file_name(size_t index)
+{
+    static const char *const rest[] = {CHECKPOINT_CONFIG_NAME, GENERATION_NAME, CHECKPOINT_MODEL_NAME};
+    assert(index < FILES);
+    return index < EXPORT_HF_TOKENS_FILES ? export_hf_tokens_names[index] : rest[index - EXPORT_HF_TOKENS_FILES];
+}
+
+enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights)
+{
+    struct hf_export export = {.options = options, .weights = weights};
+    size_t length = strlen(options->output);
+    while (length > 1 && options->output[length - 1] == '/')
+        length--;
+    if (length + SUFFIX_MAX >= sizeof export.aside) {
+        log_error("%.100s...: the path is too long", options->output);
+        return GT_USAGE;
+    }
+    (void)snprintf(export.aside, sizeof export.aside, "%.*s.tmp-%ld", (int)length, options->output, (long)getpid());
+    aside_remove(&export); /* of a dead process with our id */
+    if (mkdir(export.aside, 0777) != 0) {
+        log_error("%s: cannot create the folder: %s", export.aside, strerror(errno));
+        return GT_IO;
+    }
+    enum gt_status status = folder_write(&export);
+    if (status == GT_OK)
+        status = folder_publish(&export);
+    aside_remove(&export);
+    return status;
+}
+
+static void aside_remove(const struct hf_export *export)
+{
+    char path[FILE_PATH_MAX];
+    for (size_t i = 0; i < FILES; i++) {
+        if (file_join(path, export->aside, file_name(i)) == GT_OK)
+            (void)unlink(path);
+    }
+    (void)rmdir(export->aside);
+}
+
+/* ---- the weights ---- */
+static void tensor_describe(void *context, size_t index, struct safetensors_tensor *out)
+{
+    const struct hf_export *export = context;
+    struct hf_tensor tensor;
+    hf_layout_tensor(&export->options->checkpoint->config, index, &tensor);
+    (void)snprintf(out->name, sizeof out->name, HF_PREFIX "%.100s", tensor.name);
+    out->dtype = export->options->dtype;
+    out->rank = tensor.rank;
+    memcpy(out->dims, tensor.dims, sizeof tensor.dims);
+}
+
+static enum gt_status tensor_fill(void *context, size_t index, size_t first, size_t count, void *out)
+{
+    const struct hf_export *export = context;
+    struct hf_tensor tensor;
+    hf_layout_tensor(&export->options->checkpoint->config, index, &tensor);
+    return export_weights_read(export->weights, &tensor, first, count, export->options->dtype, out);
+}
+
+static enum gt_status model_write(const struct hf_export *export)
+{
+    char path[FILE_PATH_MAX];
+    struct safetensors_result result;
+    const struct safetensors_source source = {.context = (void *)export,
+                                              .count = hf_layout_count(&export->options->checkpoint->config),
+                                              .describe = tensor_describe,
+                                              .fill = tensor_fill};
+    TRY(file_join(path, export->aside, CHECKPOINT_MODEL_NAME));
+    /* As many elements as the buffer that they are read into has; 16-bit ones fill half of this one. */
+    const size_t staging_bytes = EXPORT_VALUES * dtype_size_bytes(export->options->dtype);
+    return safetensors_write(path, &source, export->weights->turned, staging_bytes, &result);
+}
+
+/* ---- the other files ---- */
+static enum gt_status json_save(const struct hf_export *export, const char *name, const json_t *root)
+{
+    char path[FILE_PATH_MAX];
+    TRY(file_join(path, export->aside, name));
+    return json_replace_file(path, root, CHECKPOINT_JSON_INDENT);
+}
+
+/* What ends a text: what the tokenizer says, else what the checkpoint's config.json said. */
+static int32_t end_token(const struct hf_export *export, int32_t otherwise)
+{
+    const struct tokenizer *tokenizer = export->options->tokenizer;
+    const int32_t end = tokenizer != NULL ? tokenizer_eot(tokenizer) : -1;
+    return end >= 0 ? end : otherwise;
+}
+
+static enum gt_status configs_write(const struct hf_export *export)
+{
+    const struct checkpoint *checkpoint = export->options->checkpoint;
+    json_t *config = NULL, *generation = NULL;
+    const int32_t bos = end_token(export, checkpoint->bos_token), eos = end_token(export, checkpoint->eos_token);
+    TRY(hf_config_make(&checkpoint->config, bos, eos, &config));
+    generation =
+        json_pack("{s:b, s:O, s:O}", "_from_model_config", 1, "bos_token_id", json_object_get(config, "bos_token_id"),
+                  "eos_token_id", json_object_get(config, "eos_token_id"));
+    enum gt_status status = GT_OK;
+    if (generation == NULL ||
+        json_object_set_new(config, "torch_dtype", json_string(dtype_name(export->options->dtype))) != 0) {
+        log_error("out of memory: config.json");
+        status = GT_NO_MEMORY;
+    }
+    if (status == GT_OK)
+        status = json_save(export, CHECKPOINT_CONFIG_NAME, config);
+    if (status == GT_OK)
+        status = json_save(export, GENERATION_NAME, generation);
+    json_decref(generation);
+    json_decref(config);
+    return status;
+}
+
+static enum gt_status folder_write(const struct hf_export *export)
+{
+    const struct export_options *options = export->options;
+    TRY(configs_write(export));
+    if (options->tokenizer != NULL)
+        TRY(export_hf_tokens_save(options->mem, options->tokenizer, options->checkpoint->config.block_size,
+                                  export->aside));
+    else
+        log_note("there is no tokenizer beside the model: the folder has none");
+    TRY(model_write(export));
+    return file_sync_folder(export->aside);
+}
+
+/* ---- putting it in place ---- */
+static enum gt_status rename_error(const char *path)
+{
+    log_error("%s: cannot rename the new files over it: %s", path, strerror(errno));
+    return GT_IO;
+}
+
+static enum gt_status folder_publish(const struct hf_export *export)
+{
+    const char *output = export->options->output;
+    char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
+    if (!file_exists(output))
+        return rename(export->aside, output) == 0 ? GT_OK : rename_error(output);
+    for (size_t i = 0; i < FILES; i++) {
+        TRY(file_join(from, export->aside, file_name(i)));
+        TRY(file_join(to, output, file_name(i)));
+        if (!file_exists(from)) {
+            (void)unlink(to); /* a tokenizer of an earlier export would not be this model's */
+            continue;
+        }
+        if (rename(from, to) != 0)
+            return rename_error(to);
+    }
+    return file_sync_folder(output);
+}

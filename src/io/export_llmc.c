@@ -1,0 +1,90 @@
+/* llm.c's checkpoint file.
+ *
+ * The order of the tensors is GPT-2's, but with all layers of one kind together; linear weights are [out, in].  llm.c
+ * computes the tanh form of GELU and an epsilon of 1e-5 whatever the file says, and keeps its tokenizer elsewhere, so
+ * a model that differs is written with a warning.
+ */
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "base/size.h"
+#include "io/export_formats.h"
+
+#define MAGIC 20240326
+#define HEADER_WORDS 256
+#define VERSION_F32 3
+#define VERSION_BF16 5
+#define VOCAB_MULTIPLE 128
+#define OUTSIDE_BEFORE 2 /* wte, wpe */
+#define PER_LAYER 12
+
+static enum gt_status body_write(const struct export_weights *weights, enum dtype dtype, size_t padding_bytes,
+                                 struct file_replacement *file);
+
+static void header_make(const struct model_config *config, enum dtype dtype, int32_t padded_vocab,
+                        int32_t header[static HEADER_WORDS])
+{
+    header[0] = MAGIC;
+    header[1] = dtype == DTYPE_F32 ? VERSION_F32 : VERSION_BF16;
+    header[2] = config->block_size;
+    header[3] = config->vocab_size;
+    header[4] = config->n_layer;
+    header[5] = config->n_head;
+    header[6] = config->n_embd;
+    header[7] = padded_vocab;
+}
+
+static void differences_log(const struct model_config *config)
+{
+    if (config->gelu != GELU_TANH)
+        log_warning("the model was trained with gelu=erf, and llm.c computes tanh: its logits will differ slightly");
+    if (config->layernorm_epsilon != 1e-5f)
+        log_warning("the model's layer_norm_epsilon is %g, and llm.c's is 1e-05: its logits will differ slightly",
+                    (double)config->layernorm_epsilon);
+}
+
+enum gt_status export_llmc_write(const struct export_options *options, const struct export_weights *weights)
+{
+    const struct model_config *config = &options->checkpoint->config;
+    int32_t header[HEADER_WORDS] = {0};
+    struct file_replacement file;
+    size_t padded = size_round_up((size_t)config->vocab_size, VOCAB_MULTIPLE), padding_bytes;
+    if (!size_mul(padded - (size_t)config->vocab_size, (size_t)config->n_embd * dtype_size_bytes(options->dtype),
+                  &padding_bytes)) {
+        log_error("%s: the padding of wte does not fit 64 bits", options->output);
+        return GT_UNSUPPORTED;
+    }
+    differences_log(config);
+    header_make(config, options->dtype, (int32_t)padded, header);
+    TRY(file_replacement_begin(&file, options->output));
+    enum gt_status status = file_replacement_write(&file, header, sizeof header);
+    if (status == GT_OK)
+        status = body_write(weights, options->dtype, padding_bytes, &file);
+    if (status == GT_OK)
+        return file_replacement_commit(&file);
+    file_replacement_abort(&file);
+    return status;
+}
+
+static enum gt_status one_write(const struct export_weights *weights, size_t index, enum dtype dtype,
+                                struct file_replacement *file)
+{
+    struct hf_tensor tensor;
+    hf_layout_tensor(&weights->checkpoint->config, index, &tensor);
+    return export_weights_write(weights, &tensor, dtype, file);
+}
+
+static enum gt_status body_write(const struct export_weights *weights, enum dtype dtype, size_t padding_bytes,
+                                 struct file_replacement *file)
+{
+    const size_t layers = (size_t)weights->checkpoint->config.n_layer;
+    TRY(one_write(weights, 0, dtype, file));
+    TRY(export_zeros_write(file, padding_bytes));
+    TRY(one_write(weights, 1, dtype, file));
+    for (size_t kind = 0; kind < PER_LAYER; kind++) {
+        for (size_t layer = 0; layer < layers; layer++)
+            TRY(one_write(weights, OUTSIDE_BEFORE + PER_LAYER * layer + kind, dtype, file));
+    }
+    TRY(one_write(weights, OUTSIDE_BEFORE + PER_LAYER * layers, dtype, file));
+    return one_write(weights, OUTSIDE_BEFORE + PER_LAYER * layers + 1, dtype, file);
+}

@@ -1,0 +1,181 @@
+/* Reading a checkpoint's weights in the order, layout and dtype of another format.
+ *
+ * The checkpoint is verified as a whole before anything is written, by loading it and dropping the values, so that a
+ * damaged file is never handed on under a new name.  A matrix is transposed in strips of columns that fit the buffer:
+ * each strip is read row by row, and is contiguous in the output.  Nothing is kept of a tensor after it was written.
+ */
+#include "io/export_weights.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static enum gt_status weights_verify(const struct export_weights *weights);
+
+enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint *checkpoint, struct export_weights *out)
+{
+    void *values = NULL, *turned = NULL;
+    struct export_weights weights = {.mem = mem, .checkpoint = checkpoint, .capacity = EXPORT_VALUES};
+    TRY(hostmem_alloc(mem, EXPORT_VALUES, sizeof(float), "weights to export", &values));
+    weights.values = values;
+    enum gt_status status = hostmem_alloc(mem, EXPORT_VALUES, sizeof(float), "exported weights", &turned);
+    weights.turned = turned;
+    if (status == GT_OK)
+        status = weights_verify(&weights);
+    if (status != GT_OK) {
+        export_weights_close(&weights);
+        return status;
+    }
+    *out = weights;
+    return GT_OK;
+}
+
+void export_weights_close(struct export_weights *weights)
+{
+    hostmem_free(weights->mem, weights->turned);
+    hostmem_free(weights->mem, weights->values);
+    weights->values = weights->turned = NULL;
+}
+
+static enum gt_status values_drop(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                  const void *values, enum dtype dtype)
+{
+    (void)context, (void)part, (void)index, (void)first, (void)count, (void)values, (void)dtype;
+    return GT_OK;
+}
+
+static enum gt_status weights_verify(const struct export_weights *weights)
+{
+    const struct model_config *config = &weights->checkpoint->config;
+    const size_t count = hf_layout_count(config);
+    void *layout = NULL, *list = NULL;
+    TRY(hostmem_alloc(weights->mem, count, sizeof(struct hf_tensor), "layout", &layout));
+    enum gt_status status = hostmem_alloc(weights->mem, count, sizeof(struct checkpoint_tensor), "tensors", &list);
+    struct hf_tensor *names = layout;
+    struct checkpoint_tensor *tensors = list;
+    for (size_t i = 0; status == GT_OK && i < count; i++) {
+        hf_layout_tensor(config, i, &names[i]);
+        tensors[i] = (struct checkpoint_tensor){.name = names[i].name,
+                                                .index = (int32_t)i,
+                                                .rank = names[i].rank,
+                                                .dims = {names[i].dims[0], names[i].dims[1]}};
+    }
+    const struct checkpoint_load_options options = {.config = config,
+                                                    .tensors = tensors,
+                                                    .tensor_count = count,
+                                                    .write = values_drop,
+                                                    .staging = weights->values,
+                                                    .staging_bytes = EXPORT_VALUES * sizeof(float)};
+    if (status == GT_OK)
+        status = checkpoint_load(weights->checkpoint, &options);
+    hostmem_free(weights->mem, list);
+    hostmem_free(weights->mem, layout);
+    return status;
+}
+
+/* Where in the file a tensor is: asked per piece, which is rare enough. */
+static enum gt_status raw_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
+                               size_t count, float *out)
+{
+    const struct safetensors *file = weights->checkpoint->model;
+    size_t index;
+    TRY(hf_layout_find(file, hf_layout_prefixed(file), tensor, &index));
+    return safetensors_read_f32(file, index, first, count, out, NULL);
+}
+
+/* Rounds to `dtype`.  A finite value that becomes an infinity would make the model useless, so it is refused. */
+static enum gt_status narrow(const struct export_weights *weights, const struct hf_tensor *tensor, const float *values,
+                             size_t count, enum dtype dtype, void *out)
+{
+    const uint16_t exponent = dtype == DTYPE_F16 ? 0x7C00 : 0x7F80;
+    dtype_convert(out, dtype, values, DTYPE_F32, count);
+    if (dtype == DTYPE_F32)
+        return GT_OK;
+    const uint16_t *bits = out;
+    for (size_t i = 0; i < count; i++) {
+        if ((bits[i] & exponent) != exponent)
+            continue;
+        log_error("%s: tensor %s: holds %g, which %s cannot", weights->checkpoint->source, tensor->name,
+                  (double)values[i], dtype_name(dtype));
+        return GT_UNSUPPORTED;
+    }
+    return GT_OK;
+}
+
+enum gt_status export_weights_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
+                                   size_t count, enum dtype dtype, void *out)
+{
+    assert(count <= weights->capacity && out != weights->values);
+    TRY(raw_read(weights, tensor, first, count, weights->values));
+    return narrow(weights, tensor, weights->values, count, dtype, out);
+}
+
+bool export_weights_linear(const struct hf_tensor *tensor)
+{
+    return tensor->rank == 2 && strncmp(tensor->name, "h.", 2) == 0;
+}
+
+static enum gt_status plain_write(const struct export_weights *weights, const struct hf_tensor *tensor,
+                                  enum dtype dtype, struct file_replacement *file)
+{
+    const size_t elements = hf_tensor_elements(tensor);
+    for (size_t first = 0; first < elements; first += weights->capacity) {
+        const size_t count = elements - first < weights->capacity ? elements - first : weights->capacity;
+        TRY(export_weights_read(weights, tensor, first, count, dtype, weights->turned));
+        TRY(file_replacement_write(file, weights->turned, count * dtype_size_bytes(dtype)));
+    }
+    return GT_OK;
+}
+
+/* Columns first ... first+width-1 of a [rows, columns] tensor as `width` rows into `out`. */
+static enum gt_status strip_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
+                                 size_t width, float *out)
+{
+    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
+    const struct safetensors *file = weights->checkpoint->model;
+    size_t index;
+    TRY(hf_layout_find(file, hf_layout_prefixed(file), tensor, &index));
+    for (size_t row = 0; row < rows; row++) {
+        TRY(safetensors_read_f32(file, index, row * columns + first, width, weights->values, NULL));
+        for (size_t i = 0; i < width; i++)
+            out[i * rows + row] = weights->values[i];
+    }
+    return GT_OK;
+}
+
+static enum gt_status linear_write(const struct export_weights *weights, const struct hf_tensor *tensor,
+                                   enum dtype dtype, struct file_replacement *file)
+{
+    const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
+    const size_t strip = weights->capacity / rows;
+    if (strip == 0) {
+        log_error("%s: tensor %s: has %zu rows, at most %zu can be transposed", weights->checkpoint->source,
+                  tensor->name, rows, weights->capacity);
+        return GT_UNSUPPORTED;
+    }
+    for (size_t first = 0; first < columns; first += strip) {
+        const size_t width = columns - first < strip ? columns - first : strip;
+        TRY(strip_read(weights, tensor, first, width, weights->turned));
+        TRY(narrow(weights, tensor, weights->turned, width * rows, dtype, weights->values));
+        TRY(file_replacement_write(file, weights->values, width * rows * dtype_size_bytes(dtype)));
+    }
+    return GT_OK;
+}
+
+enum gt_status export_weights_write(const struct export_weights *weights, const struct hf_tensor *tensor,
+                                    enum dtype dtype, struct file_replacement *file)
+{
+    return export_weights_linear(tensor) ? linear_write(weights, tensor, dtype, file)
+                                         : plain_write(weights, tensor, dtype, file);
+}
+
+enum gt_status export_zeros_write(struct file_replacement *file, size_t count)
+{
+    static const char zeros[4096];
+    for (size_t done = 0; done < count; done += sizeof zeros) {
+        const size_t left = count - done;
+        TRY(file_replacement_write(file, zeros, left < sizeof zeros ? left : sizeof zeros));
+    }
+    return GT_OK;
+}

@@ -1,0 +1,25 @@
+/* Where Hugging Face's tools keep a downloaded GPT-2.
+ *
+ *   HUB/models--openai-community--gpt2/refs/main              the name of a snapshot
+ *   HUB/models--openai-community--gpt2/snapshots/NAME/        config.json, model.safetensors (symbolic links)
+ *
+ * HUB is $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub.
+ * Source: huggingface_hub, constants.py and "Understand caching".
+ */
+#ifndef GPT_TRAIN_IO_HF_CACHE_H
+#define GPT_TRAIN_IO_HF_CACHE_H
+
+#include <stdbool.h>
+
+#include "base/file.h"
+#include "base/status.h"
+
+/* Whether `name` is gpt2, gpt2-medium, gpt2-large or gpt2-xl: what nanoGPT's init_from knows. */
+bool hf_cache_is_name(const char *name);
+
+/* The folder of such a model: one of this name in the working folder, else the cache's.  Nothing is downloaded.
+ * Errors: GT_DATA with one line that names the places looked at and the command that downloads it; GT_USAGE when a path is
+ * too long. */
+enum gt_status hf_cache_find(const char *name, char out[static FILE_PATH_MAX]);
+
+#endif

@@ -1,0 +1,500 @@
+/* The stack machine of pickles, reduced to data.
+ *
+ * One function for each kind of opcode, in a table with 256 places; an empty place is an opcode that is refused.  Every
+ * operand is compared with what is left of the text, every pop with the height of the stack and the last mark.  Each opcode
+ * makes at most one value and one item, so tables cannot outgrow the text; they grow by doubling.  Calls (REDUCE) build
+ * dicts and tensors from their arguments in pickle_call.c; no function of anybody is called.
+ */
+#include "io/pickle.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "io/pickle_internal.h"
+
+#define MEMO_MAX 1000000
+#define LINE_BYTES_MAX 256
+
+typedef enum gt_status opcode_fn(struct pickle_machine *m);
+
+enum gt_status pickle_malformed(const struct pickle_machine *m, const char *what)
+{
+    log_error("%s: byte %zu: %s", m->source, m->opcode_at, what);
+    return GT_DATA;
+}
+
+enum gt_status pickle_grow(struct hostmem *mem, void **array, size_t *capacity, size_t count, size_t size)
+{
+    if (count < *capacity)
+        return GT_OK;
+    const size_t wanted = count < 32 ? 64 : 2 * count;
+    void *block;
+    TRY(hostmem_alloc(mem, wanted, size, "pickle", &block));
+    if (count > 0)
+        memcpy(block, *array, *capacity * size);
+    hostmem_free(mem, *array);
+    *array = block;
+    *capacity = wanted;
+    return GT_OK;
+}
+
+/* ---- operands ---- */
+static enum gt_status take(struct pickle_machine *m, size_t count, const unsigned char **out)
+{
+    if (count > m->count - m->at)
+        return pickle_malformed(m, "the pickle ends within an opcode");
+    *out = m->bytes + m->at;
+    m->at += count;
+    return GT_OK;
+}
+
+static enum gt_status take_integer(struct pickle_machine *m, size_t count, uint64_t *out)
+{
+    const unsigned char *bytes;
+    uint64_t value = 0;
+    TRY(take(m, count, &bytes));
+    for (size_t i = 0; i < count; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    *out = value;
+    return GT_OK;
+}
+
+/* ---- the stack ---- */
+enum gt_status pickle_push(struct pickle_machine *m, uint32_t value)
+{
+    void *stack = m->stack;
+    enum gt_status status = pickle_grow(m->pickle->mem, &stack, &m->stack_capacity, m->depth, sizeof *m->stack);
+    m->stack = stack;
+    TRY(status);
+    m->stack[m->depth++] = value;
+    return GT_OK;
+}
+
+/* Nothing below the last mark can be popped. */
+enum gt_status pickle_pop(struct pickle_machine *m, uint32_t *out)
+{
+    const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
+    if (m->depth <= floor)
+        return pickle_malformed(m, "nothing is left on the stack");
+    *out = m->stack[--m->depth];
+    return GT_OK;
+}
+
+static enum gt_status top(struct pickle_machine *m, uint32_t *out)
+{
+    TRY(pickle_pop(m, out));
+    m->depth++;
+    return GT_OK;
+}
+
+static enum gt_status mark_pop(struct pickle_machine *m, size_t *out_first)
+{
+    if (m->mark_count == 0)
+        return pickle_malformed(m, "there is no mark on the stack");
+    *out_first = m->marks[--m->mark_count];
+    assert(*out_first <= m->depth);
+    return GT_OK;
+}
+
+/* ---- values ---- */
+enum gt_status pickle_value_add(struct pickle_machine *m, const struct pickle_value *value, uint32_t *out)
+{
+    struct pickle *pickle = m->pickle;
+    void *values = pickle->values;
+    enum gt_status status =
+        pickle_grow(pickle->mem, &values, &pickle->value_capacity, pickle->value_count, sizeof *pickle->values);
+    pickle->values = values;
+    TRY(status);
+    pickle->values[pickle->value_count] = *value;
+    *out = (uint32_t)pickle->value_count++;
+    return GT_OK;
+}
+
+static enum gt_status push_new(struct pickle_machine *m, const struct pickle_value *value)
+{
+    uint32_t index;
+    TRY(pickle_value_add(m, value, &index));
+    return pickle_push(m, index);
+}
+
+static enum gt_status item_append(struct pickle_machine *m, uint32_t container, uint32_t key, uint32_t value)
+{
+    struct pickle *pickle = m->pickle;
+    void *items = pickle->items;
+    enum gt_status status =
+        pickle_grow(pickle->mem, &items, &pickle->item_capacity, pickle->item_count, sizeof *pickle->items);
+    pickle->items = items;
+    TRY(status);
+    struct pickle_value *owner = &pickle->values[container];
+    const uint32_t index = (uint32_t)pickle->item_count++;
+    pickle->items[index] = (struct pickle_item){.key = key, .value = value, .next = PICKLE_END};
+    if (owner->as.items.count++ == 0)
+        owner->as.items.first = index;
+    else
+        pickle->items[owner->as.items.last].next = index;
+    owner->as.items.last = index;
+    return GT_OK;
+}
+
+enum gt_status pickle_container_new(struct pickle_machine *m, enum pickle_kind kind, uint32_t *out)
+{
+    const struct pickle_value value = {.kind = kind, .as.items = {.first = PICKLE_END, .last = PICKLE_END}};
+    return pickle_value_add(m, &value, out);
+}
+
+static enum gt_status container_push(struct pickle_machine *m, enum pickle_kind kind)
+{
+    uint32_t index;
+    TRY(pickle_container_new(m, kind, &index));
+    return pickle_push(m, index);
+}
+
+/* ---- opcodes ---- */
+static enum gt_status op_protocol(struct pickle_machine *m)
+{
+    uint64_t version;
+    TRY(take_integer(m, 1, &version));
+    return version <= 5 ? GT_OK : pickle_malformed(m, "an unknown protocol");
+}
+
+static enum gt_status op_frame(struct pickle_machine *m)
+{
+    uint64_t length;
+    TRY(take_integer(m, 8, &length));
+    return length <= m->count - m->at ? GT_OK : pickle_malformed(m, "a frame is longer than the pickle");
+}
+
+static enum gt_status op_none(struct pickle_machine *m)
+{
+    return push_new(m, &(struct pickle_value){.kind = PICKLE_NONE});
+}
+
+static enum gt_status op_bool(struct pickle_machine *m)
+{
+    return push_new(m, &(struct pickle_value){.kind = PICKLE_BOOL, .as.integer = m->opcode == 0x88});
+}
+
+static enum gt_status op_int(struct pickle_machine *m)
+{
+    uint64_t value;
+    TRY(take_integer(m, m->opcode == 'J' ? 4 : m->opcode == 'M' ? 2 : 1, &value));
+    const int64_t integer = m->opcode == 'J' ? (int64_t)(int32_t)(uint32_t)value : (int64_t)value;
+    return push_new(m, &(struct pickle_value){.kind = PICKLE_INT, .as.integer = integer});
+}
+
+static enum gt_status op_long(struct pickle_machine *m)
+{
+    uint64_t count, value;
+    TRY(take_integer(m, 1, &count));
+    if (count > 8)
+        return pickle_malformed(m, "an integer of more than 64 bits");
+    TRY(take_integer(m, (size_t)count, &value));
+    if (count > 0 && count < 8 && (value >> (8 * count - 1)) != 0)
+        value |= UINT64_MAX << (8 * count);
+    return push_new(m, &(struct pickle_value){.kind = PICKLE_INT, .as.integer = (int64_t)value});
+}
+
+static enum gt_status op_real(struct pickle_machine *m)
+{
+    const unsigned char *bytes;
+    uint64_t bits = 0;
+    struct pickle_value value = {.kind = PICKLE_REAL};
+    TRY(take(m, 8, &bytes));
+    for (int i = 0; i < 8; i++)
+        bits = bits << 8 | bytes[i];
+    memcpy(&value.as.real, &bits, sizeof bits);
+    return push_new(m, &value);
+}
+
+static enum gt_status op_text(struct pickle_machine *m)
+{
+    const bool is_short = m->opcode == 'U' || m->opcode == 0x8c;
+    uint64_t count;
+    const unsigned char *bytes;
+    TRY(take_integer(m, is_short ? 1 : m->opcode == 0x8d ? 8 : 4, &count));
+    if (count > m->count)
+        return pickle_malformed(m, "a text is longer than the pickle");
+    TRY(take(m, (size_t)count, &bytes));
+    const struct pickle_value value = {.kind = PICKLE_TEXT, .as.text = {(const char *)bytes, (size_t)count}};
+    return push_new(m, &value);
+}
+
+static enum gt_status op_empty(struct pickle_machine *m)
+{
+    return container_push(m, m->opcode == '}' ? PICKLE_DICT : m->opcode == ']' ? PICKLE_LIST : PICKLE_TUPLE);
+}
+
+static enum gt_status op_mark(struct pickle_machine *m)
+{
+    void *marks = m->marks;
+    enum gt_status status = pickle_grow(m->pickle->mem, &marks, &m->mark_capacity, m->mark_count, sizeof *m->marks);
+    m->marks = marks;
+    TRY(status);
+    m->marks[m->mark_count++] = m->depth;
+    return GT_OK;
+}
+
+/* stack[first ... depth-1] into a container, and off the stack. */
+static enum gt_status move_to(struct pickle_machine *m, uint32_t container, size_t first)
+{
+    const bool dict = m->pickle->values[container].kind == PICKLE_DICT;
+    if (dict && (m->depth - first) % 2 != 0)
+        return pickle_malformed(m, "a key without a value");
+    for (size_t i = first; i < m->depth; i += dict ? 2 : 1)
+        TRY(item_append(m, container, m->stack[i], m->stack[dict ? i + 1 : i]));
+    m->depth = first;
+    return GT_OK;
+}
+
+static enum gt_status op_tuple(struct pickle_machine *m)
+{
+    size_t first;
+    uint32_t tuple;
+    if (m->opcode == 't') {
+        TRY(mark_pop(m, &first));
+    } else {
+        const size_t count = (size_t)m->opcode - 0x84; /* TUPLE1, TUPLE2, TUPLE3 */
+        const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
+        if (m->depth - floor < count)
+            return pickle_malformed(m, "nothing is left on the stack");
+        first = m->depth - count;
+    }
+    TRY(pickle_container_new(m, PICKLE_TUPLE, &tuple));
+    TRY(move_to(m, tuple, first));
+    return pickle_push(m, tuple);
+}
+
+/* The container below what is to be put into it. */
+static enum gt_status owner_find(struct pickle_machine *m, size_t first, enum pickle_kind kind, uint32_t *out)
+{
+    const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
+    if (first <= floor || m->pickle->values[m->stack[first - 1]].kind != kind)
+        return pickle_malformed(m, "items without the dict or list that they belong to");
+    *out = m->stack[first - 1];
+    return GT_OK;
+}
+
+static enum gt_status op_items(struct pickle_machine *m)
+{
+    size_t first;
+    uint32_t owner;
+    TRY(mark_pop(m, &first));
+    TRY(owner_find(m, first, m->opcode == 'u' ? PICKLE_DICT : PICKLE_LIST, &owner));
+    return move_to(m, owner, first);
+}
+
+static enum gt_status op_item(struct pickle_machine *m)
+{
+    const size_t count = m->opcode == 's' ? 2 : 1;
+    uint32_t owner;
+    if (m->depth < count)
+        return pickle_malformed(m, "nothing is left on the stack");
+    TRY(owner_find(m, m->depth - count, m->opcode == 's' ? PICKLE_DICT : PICKLE_LIST, &owner));
+    return move_to(m, owner, m->depth - count);
+}
+
+static enum gt_status memo_put(struct pickle_machine *m, uint64_t index)
+{
+    uint32_t value;
+    TRY(top(m, &value));
+    if (index >= MEMO_MAX)
+        return pickle_malformed(m, "a memo number beyond 1,000,000");
+    const size_t at = (size_t)index;
+    if (at >= m->memo_capacity) {
+        void *block;
+        const size_t wanted = 2 * at + 64;
+        TRY(hostmem_alloc(m->pickle->mem, wanted, sizeof *m->memo, "pickle", &block));
+        if (m->memo_capacity > 0)
+            memcpy(block, m->memo, m->memo_capacity * sizeof *m->memo);
+        hostmem_free(m->pickle->mem, m->memo);
+        m->memo = block;
+        m->memo_capacity = wanted;
+    }
+    m->memo_count += m->memo[at] == 0;
+    m->memo[at] = value + 1; /* 0 is an empty place */
+    return GT_OK;
+}
+
+static enum gt_status op_put(struct pickle_machine *m)
+{
+    uint64_t index = m->memo_count;
+    if (m->opcode != 0x94)
+        TRY(take_integer(m, m->opcode == 'q' ? 1 : 4, &index));
+    return memo_put(m, index);
+}
+
+static enum gt_status op_get(struct pickle_machine *m)
+{
+    uint64_t index;
+    TRY(take_integer(m, m->opcode == 'h' ? 1 : 4, &index));
+    if (index >= m->memo_capacity || m->memo[index] == 0)
+        return pickle_malformed(m, "nothing was put where this takes it from");
+    return pickle_push(m, m->memo[index] - 1);
+}
+
+/* A line of text, without its end. */
+static enum gt_status take_line(struct pickle_machine *m, const char **out, size_t *out_count)
+{
+    const unsigned char *from = m->bytes + m->at;
+    const size_t left = m->count - m->at < LINE_BYTES_MAX ? m->count - m->at : LINE_BYTES_MAX;
+    const unsigned char *end = left > 0 ? memchr(from, '\n', left) : NULL;
+    if (end == NULL)
+        return pickle_malformed(m, "the name of a global is cut short");
+    *out = (const char *)from;
+    *out_count = (size_t)(end - from);
+    m->at += *out_count + 1;
+    return GT_OK;
+}
+
+static enum gt_status op_global(struct pickle_machine *m)
+{
+    const char *module, *name;
+    size_t module_bytes, name_bytes;
+    char full[2 * LINE_BYTES_MAX + 2];
+    TRY(take_line(m, &module, &module_bytes));
+    TRY(take_line(m, &name, &name_bytes));
+    (void)snprintf(full, sizeof full, "%.*s.%.*s", (int)module_bytes, module, (int)name_bytes, name);
+    return pickle_global_push(m, full);
+}
+
+static enum gt_status op_stack_global(struct pickle_machine *m)
+{
+    uint32_t module, name;
+    char full[2 * LINE_BYTES_MAX + 2];
+    TRY(pickle_pop(m, &name));
+    TRY(pickle_pop(m, &module));
+    const struct pickle_value *a = &m->pickle->values[module], *b = &m->pickle->values[name];
+    if (a->kind != PICKLE_TEXT || b->kind != PICKLE_TEXT)
+        return pickle_malformed(m, "the name of a global is no text");
+    if (a->as.text.count > LINE_BYTES_MAX || b->as.text.count > LINE_BYTES_MAX)
+        return pickle_malformed(m, "the name of a global is too long");
+    (void)snprintf(full, sizeof full, "%.*s.%.*s", (int)a->as.text.count, a->as.text.bytes, (int)b->as.text.count,
+                   b->as.text.bytes);
+    return pickle_global_push(m, full);
+}
+
+/* State of an object: an OrderedDict carries _metadata, which nothing needs. */
+static enum gt_status op_build(struct pickle_machine *m)
+{
+    uint32_t state, object;
+    TRY(pickle_pop(m, &state));
+    TRY(top(m, &object));
+    if (m->pickle->values[state].kind == PICKLE_DICT && m->pickle->values[object].kind == PICKLE_DICT)
+        return GT_OK;
+    return pickle_malformed(m, "state is given to something that is no dict");
+}
+
+static enum gt_status op_stop(struct pickle_machine *m)
+{
+    if (m->depth != 1 || m->mark_count != 0)
+        return pickle_malformed(m, "the pickle ends with more or less than one value");
+    m->pickle->root = m->stack[0];
+    m->stopped = true;
+    return GT_OK;
+}
+
+static opcode_fn *const opcodes[256] = {
+    [0x80] = op_protocol,  [0x95] = op_frame,        ['N'] = op_none,   [0x88] = op_bool,
+    [0x89] = op_bool,      ['J'] = op_int,           ['K'] = op_int,    ['M'] = op_int,
+    [0x8a] = op_long,      ['G'] = op_real,          ['X'] = op_text,   ['T'] = op_text,
+    ['U'] = op_text,       [0x8c] = op_text,         [0x8d] = op_text,  ['}'] = op_empty,
+    [']'] = op_empty,      [')'] = op_empty,         ['('] = op_mark,   ['t'] = op_tuple,
+    [0x85] = op_tuple,     [0x86] = op_tuple,        [0x87] = op_tuple, ['u'] = op_items,
+    ['e'] = op_items,      ['s'] = op_item,          ['a'] = op_item,   ['q'] = op_put,
+    ['r'] = op_put,        [0x94] = op_put,          ['h'] = op_get,    ['j'] = op_get,
+    ['c'] = op_global,     ['b'] = op_build,         ['.'] = op_stop,   ['Q'] = pickle_persistent_load,
+    ['R'] = pickle_reduce, [0x93] = op_stack_global,
+};
+
+static enum gt_status machine_run(struct pickle_machine *m)
+{
+    while (!m->stopped) {
+        const unsigned char *byte;
+        m->opcode_at = m->at;
+        TRY(take(m, 1, &byte));
+        m->opcode = *byte;
+        if (opcodes[m->opcode] == NULL) {
+            log_error("%s: byte %zu: opcode 0x%02x is not one that a state dict needs; refused", m->source,
+                      m->opcode_at, (unsigned)m->opcode);
+            return GT_UNSUPPORTED;
+        }
+        TRY(opcodes[m->opcode](m));
+    }
+    return m->at == m->count ? GT_OK : pickle_malformed(m, "bytes follow the end of the pickle");
+}
+
+enum gt_status pickle_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *source,
+                           struct pickle **out)
+{
+    void *block;
+    if (count > PICKLE_BYTES_MAX) {
+        log_error("%s: is %zu bytes long, at most %zu are accepted", source, count, PICKLE_BYTES_MAX);
+        return GT_DATA;
+    }
+    TRY(hostmem_alloc(mem, 1, sizeof(struct pickle), "pickle", &block));
+    struct pickle *pickle = block;
+    pickle->mem = mem;
+    struct pickle_machine machine = {.pickle = pickle, .bytes = bytes, .count = count, .source = source};
+    enum gt_status status = machine_run(&machine);
+    hostmem_free(mem, machine.stack);
+    hostmem_free(mem, machine.marks);
+    hostmem_free(mem, machine.memo);
+    if (status != GT_OK) {
+        pickle_destroy(pickle);
+        return status;
+    }
+    *out = pickle;
+    return GT_OK;
+}
+
+void pickle_destroy(struct pickle *pickle)
+{
+    if (pickle == NULL)
+        return;
+    hostmem_free(pickle->mem, pickle->values);
+    hostmem_free(pickle->mem, pickle->items);
+    hostmem_free(pickle->mem, pickle->storages);
+    hostmem_free(pickle->mem, pickle->tensors);
+    hostmem_free(pickle->mem, pickle);
+}
+
+bool pickle_is_text(const struct pickle *pickle, uint32_t value, const char *text)
+{
+    const struct pickle_value *found = &pickle->values[value];
+    return found->kind == PICKLE_TEXT && found->as.text.count == strlen(text) &&
+           memcmp(found->as.text.bytes, text, found->as.text.count) == 0;
+}
+
+bool pickle_find(const struct pickle *pickle, uint32_t dict, const char *key, uint32_t *out)
+{
+    const struct pickle_value *value = &pickle->values[dict];
+    bool found = false;
+    if (value->kind != PICKLE_DICT)
+        return false;
+    for (uint32_t i = value->as.items.first; i != PICKLE_END; i = pickle->items[i].next) {
+        if (pickle_is_text(pickle, pickle->items[i].key, key)) {
+            *out = pickle->items[i].value;
+            found = true;
+        }
+    }
+    return found;
+}
+
+bool pickle_find_index(const struct pickle *pickle, uint32_t dict, int64_t key, uint32_t *out)
+{
+    const struct pickle_value *value = &pickle->values[dict];
+    bool found = false;
+    if (value->kind != PICKLE_DICT)
+        return false;
+    for (uint32_t i = value->as.items.first; i != PICKLE_END; i = pickle->items[i].next) {
+        const struct pickle_value *name = &pickle->values[pickle->items[i].key];
+        if (name->kind == PICKLE_INT && name->as.integer == key) {
+            *out = pickle->items[i].value;
+            found = true;
+        }
+    }
+    return found;
+}

@@ -1,0 +1,42 @@
+/* Zip archives whose members are stored as they are, which is what torch.save() writes.
+ *
+ * Source: PKWARE's APPNOTE.TXT 6.3, sections 4.3 and 4.5.3 (Zip64).
+ */
+#ifndef GPT_TRAIN_IO_ZIP_STORED_H
+#define GPT_TRAIN_IO_ZIP_STORED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/hostmem.h"
+#include "base/status.h"
+
+#define ZIP_DIRECTORY_BYTES_MAX ((size_t)4 << 20)
+#define ZIP_ENTRIES_MAX 16384
+
+struct zip_entry {
+    const char *name; /* not terminated; the archive's */
+    size_t name_bytes;
+    uint64_t header_bytes; /* where the member's own header begins */
+    uint64_t offset_bytes; /* where its content begins, from the beginning of the file */
+    uint64_t size_bytes;
+};
+
+struct zip {
+    struct hostmem *mem;
+    unsigned char *directory;
+    struct zip_entry *entries; /* sorted by name */
+    size_t count;
+};
+
+/* Reads the directory of the archive `fd` of `size_bytes` bytes.  Every member lies inside the file, none overlaps another,
+ * no name comes twice.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (compressed or encrypted members) with one
+ * line that names file and member. */
+enum gt_status zip_open(struct hostmem *mem, int fd, const char *path, uint64_t size_bytes, struct zip *out);
+/* Accepts a struct of zeros. */
+void zip_close(struct zip *zip);
+/* NULL when there is none. */
+const struct zip_entry *zip_find(const struct zip *zip, const char *name, size_t name_bytes);
+
+#endif

@@ -1,0 +1,158 @@
+/* Tables of arrays in other files: every piece of every array, and what is refused when it is added. */
+#include "io/array_table.h"
+#include "tests/unit/io_fixture.h"
+
+enum { ROWS = 5, COLUMNS = 7 };
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct hostmem *mem;
+static struct safetensors *table;
+static struct log_capture capture;
+static int32_t file;
+
+/* 3 floats that nobody asks for, [COLUMNS, ROWS] of fp32, the same of bf16. */
+static void setup(void)
+{
+    float values[3 + ROWS * COLUMNS];
+    uint16_t halves[ROWS * COLUMNS];
+    unsigned char bytes[sizeof values + sizeof halves];
+    for (int i = 0; i < 3 + ROWS * COLUMNS; i++)
+        values[i] = (float)(i - 3);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        halves[i] = bf16_from_f32((float)i);
+    memcpy(bytes, values, sizeof values);
+    memcpy(bytes + sizeof values, halves, sizeof halves);
+    io_folder_make(folder);
+    io_path(path, folder, "arrays");
+    io_file_write(path, bytes, sizeof bytes);
+    log_capture_begin(&capture);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(array_table_create(mem, "a table", 1, 4, &table), GT_OK);
+    ck_assert_int_eq(array_table_file_add(table, path, &file), GT_OK);
+}
+
+static void teardown(void)
+{
+    struct hostmem_counters counters;
+    safetensors_close(table);
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(mem);
+    log_capture_end();
+    io_folder_remove(folder);
+}
+
+static enum gt_status add(const char *name, enum dtype dtype, int64_t rows, int64_t columns, int32_t where,
+                          bool transposed, uint64_t offset)
+{
+    struct safetensors_tensor tensor = {.dtype = dtype, .rank = 2, .dims = {rows, columns}};
+    const struct array_place place = {.file = where, .transposed = transposed, .offset_bytes = offset};
+    (void)snprintf(tensor.name, sizeof tensor.name, "%s", name);
+    return array_table_add(table, &tensor, &place);
+}
+
+START_TEST(reads_every_piece)
+{
+    float out[ROWS * COLUMNS];
+    ck_assert_int_eq(add("plain", DTYPE_F32, COLUMNS, ROWS, file, false, 12), GT_OK);
+    ck_assert_int_eq(add("turned", DTYPE_F32, ROWS, COLUMNS, file, true, 12), GT_OK);
+    ck_assert_int_eq(add("half", DTYPE_BF16, ROWS, COLUMNS, file, true, 12 + 4 * ROWS * COLUMNS), GT_OK);
+    ck_assert_int_eq(add("zeros", DTYPE_F32, ROWS, COLUMNS, ARRAY_ZEROS, false, 0), GT_OK);
+    for (size_t first = 0; first <= ROWS * COLUMNS; first++) {
+        for (size_t count = 0; first + count <= ROWS * COLUMNS; count++) {
+            for (size_t index = 0; index < 4; index++) {
+                ck_assert_int_eq(safetensors_read_f32(table, index, first, count, out, NULL), GT_OK);
+                for (size_t i = 0; i < count; i++) {
+                    const size_t at = first + i, turned = at % COLUMNS * ROWS + at / COLUMNS;
+                    const size_t expected[] = {at, turned, turned, 0};
+                    ck_assert_float_eq(out[i], (float)expected[index]);
+                }
+            }
+        }
+    }
+    uint16_t raw[2];
+    ck_assert_int_eq(safetensors_read_raw(table, 2, COLUMNS, 2, raw, NULL), GT_OK);
+    ck_assert_uint_eq(raw[0], bf16_from_f32(1.0f));
+    ck_assert_uint_eq(raw[1], bf16_from_f32((float)(ROWS + 1)));
+    ck_assert_str_eq(array_table_path(table, 0), path);
+    ck_assert_str_eq(array_table_path(table, 3), "a table");
+}
+END_TEST
+
+START_TEST(refuses_what_does_not_fit)
+{
+    ck_assert_int_eq(add("a/b", DTYPE_F32, 1, 1, file, false, 0), GT_DATA);
+    log_capture_one_error(&capture, "a/b");
+    ck_assert_int_eq(add("..", DTYPE_F32, INT64_MAX, INT64_MAX, file, false, 0), GT_DATA);
+    log_capture_one_error(&capture, "64 bits");
+    ck_assert_int_eq(add("long", DTYPE_F32, ROWS, COLUMNS, file, false, 84), GT_DATA);
+    log_capture_one_error(&capture, path);
+    ck_assert_int_eq(add("beyond", DTYPE_F32, 1, 1, file, false, UINT64_MAX), GT_DATA);
+    log_capture_one_error(&capture, "beyond");
+    ck_assert_uint_eq(table->count, 0);
+    for (int i = 0; i < 4; i++) {
+        const char name[] = {(char)('a' + i), '\0'};
+        ck_assert_int_eq(add(name, DTYPE_F32, 1, 1, file, false, 0), GT_OK);
+        ck_assert_int_eq(add(name, DTYPE_F32, 1, 1, file, false, 0), GT_DATA);
+        log_capture_one_error(&capture, "twice");
+    }
+    ck_assert_int_eq(add("e", DTYPE_F32, 1, 1, file, false, 0), GT_DATA);
+    log_capture_one_error(&capture, "one too many");
+    struct safetensors *other;
+    ck_assert_int_eq(array_table_create(mem, "b", 1, SAFETENSORS_TENSORS_MAX + 1, &other), GT_DATA);
+    log_capture_one_error(&capture, "at most");
+}
+END_TEST
+
+START_TEST(other_dtypes_are_listed_but_not_read)
+{
+    float out[1];
+    ck_assert_int_eq(add("bytes", DTYPE_U8, 1, 1, file, false, 0), GT_OK);
+    ck_assert_int_eq(safetensors_read_f32(table, 0, 0, 1, out, NULL), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "bytes");
+}
+END_TEST
+
+START_TEST(a_file_that_shrinks_is_an_error)
+{
+    float out[2];
+    ck_assert_int_eq(add("plain", DTYPE_F32, COLUMNS, ROWS, file, false, 12), GT_OK);
+    ck_assert_int_eq(truncate(path, 12), 0);
+    ck_assert_int_eq(safetensors_read_f32(table, 0, 0, 2, out, NULL), GT_DATA);
+    log_capture_one_error(&capture, path);
+}
+END_TEST
+
+START_TEST(refused_memory_is_passed_on)
+{
+    struct safetensors *other;
+    size_t n = 1;
+    for (;; n++) {
+        hostmem_fail_at(mem, n);
+        enum gt_status status = array_table_create(mem, "b", 2, 3, &other);
+        hostmem_fail_at(mem, 0);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        log_capture_one_error(&capture, "");
+    }
+    safetensors_close(other);
+    ck_assert_uint_eq(n, 6);
+}
+END_TEST
+
+Suite *io_array_table_suite(void)
+{
+    Suite *suite = suite_create("io_array_table");
+    TCase *tests = tcase_create("table");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, reads_every_piece);
+    tcase_add_test(tests, refuses_what_does_not_fit);
+    tcase_add_test(tests, other_dtypes_are_listed_but_not_read);
+    tcase_add_test(tests, a_file_that_shrinks_is_an_error);
+    tcase_add_test(tests, refused_memory_is_passed_on);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_array_table)

@@ -1,0 +1,264 @@
+/* checkpoint_parts.c, and 16-bit weights and 8-bit moments through saving and loading: every bit comes back, what does not
+ * belong is refused. */
+#include "io/checkpoint_parts.h"
+#include "tests/unit/io_fixture.h"
+
+static struct log_capture capture;
+static char folder[FILE_PATH_MAX];
+static struct io_model model;
+
+/* What a load handed over: a hash of the bytes, and the dtype, of each part of each parameter. */
+struct handed {
+    uint32_t hash[CHECKPOINT_PARTS][IO_TENSORS_MAX];
+    enum dtype dtype[CHECKPOINT_PARTS][IO_TENSORS_MAX];
+    size_t count[CHECKPOINT_PARTS][IO_TENSORS_MAX];
+};
+static struct handed saved, loaded;
+static int8_t exponent_first; /* that the scales are saved with */
+
+static enum dtype part_dtype(enum checkpoint_part part, int32_t index)
+{
+    for (size_t i = 0; i < model.tensor_count; i++) {
+        if (model.tensors[i].index == index)
+            return part == CHECKPOINT_PARAMETER ? model.tensors[i].dtype
+                   : part == CHECKPOINT_SCALES  ? DTYPE_U8
+                                                : model.tensors[i].moment;
+    }
+    ck_abort_msg("no tensor has index %d", (int)index);
+    return DTYPE_F32;
+}
+
+static void handed_add(struct handed *handed, enum checkpoint_part part, int32_t index, size_t count, const void *bytes,
+                       enum dtype dtype)
+{
+    uint32_t hash = handed->count[part][index] == 0 ? 2166136261u : handed->hash[part][index];
+    for (size_t i = 0; i < count * dtype_size_bytes(dtype); i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 16777619u;
+    handed->hash[part][index] = hash;
+    handed->dtype[part][index] = dtype;
+    handed->count[part][index] += count;
+}
+
+static enum gt_status parts_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                 void *out)
+{
+    const enum dtype dtype = part_dtype(part, index);
+    (void)context;
+    for (size_t i = 0; i < count; i++) {
+        const float value = io_value(model.salt, part, index, first + i);
+        if (part == CHECKPOINT_SCALES)
+            ((int8_t *)out)[i] = first + i == 0 ? exponent_first : (int8_t)(value * 100.0f);
+        else if (dtype == DTYPE_U8)
+            ((uint8_t *)out)[i] = (uint8_t)(int)(127.0f + 127.0f * value);
+        else if (dtype == DTYPE_BF16)
+            ((uint16_t *)out)[i] = bf16_from_f32(value);
+        else
+            ((float *)out)[i] = value;
+    }
+    handed_add(&saved, part, index, count, out, dtype);
+    return GT_OK;
+}
+
+static enum gt_status parts_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                  const void *values, enum dtype dtype)
+{
+    (void)context;
+    ck_assert_uint_eq(first, loaded.count[part][index]);
+    handed_add(&loaded, part, index, count, values, dtype);
+    return GT_OK;
+}
+
+/* Weights in bf16, matrices' moments in 8 bits, other moments in bf16, layernorms in fp32 throughout. */
+static void lean_model(void)
+{
+    const struct model_config config = io_config(2, 8, 2, false);
+    io_model_init(&model, &config, 3);
+    for (size_t i = 0; i < model.tensor_count; i++) {
+        struct checkpoint_tensor *tensor = &model.tensors[i];
+        const bool block = strncmp(tensor->name, "h.", 2) == 0;
+        tensor->dtype = tensor->rank == 2 ? DTYPE_BF16 : DTYPE_F32;
+        tensor->moment = tensor->rank == 1 ? DTYPE_F32 : block ? DTYPE_U8 : DTYPE_BF16;
+    }
+}
+
+static void setup(void)
+{
+    log_capture_begin(&capture);
+    io_folder_make(folder);
+    lean_model();
+    memset(&saved, 0, sizeof saved);
+    memset(&loaded, 0, sizeof loaded);
+    exponent_first = -7;
+}
+
+static void teardown(void)
+{
+    io_folder_remove(folder);
+    log_capture_end();
+}
+
+static enum gt_status parts_save(void)
+{
+    struct checkpoint_save_options options = io_save_options(&model, folder, 1);
+    options.read = parts_read;
+    return checkpoint_save(&options);
+}
+
+static enum gt_status parts_load(bool convert)
+{
+    struct hostmem *mem;
+    struct checkpoint *checkpoint;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    enum gt_status status = checkpoint_open(mem, folder, true, &checkpoint);
+    if (status == GT_OK) {
+        const struct checkpoint_load_options options = {
+            .config = &model.config,
+            .tensors = model.tensors,
+            .tensor_count = model.tensor_count,
+            .write = parts_write,
+            .staging = model.staging,
+            .staging_bytes = sizeof model.staging,
+            .convert = convert,
+        };
+        status = checkpoint_load(checkpoint, &options);
+        checkpoint_close(checkpoint);
+    }
+    hostmem_destroy(mem);
+    return status;
+}
+
+START_TEST(every_bit_comes_back)
+{
+    ck_assert_int_eq(parts_save(), GT_OK);
+    ck_assert_int_eq(parts_load(false), GT_OK);
+    ck_assert_mem_eq(&saved, &loaded, sizeof saved);
+    int scales = 0;
+    for (int i = 0; i < IO_TENSORS_MAX; i++)
+        scales += loaded.count[CHECKPOINT_SCALES][i] > 0;
+    ck_assert_int_eq(scales, 8); /* four matrices in each of two blocks */
+}
+END_TEST
+
+START_TEST(another_format_is_refused_or_converted)
+{
+    ck_assert_int_eq(parts_save(), GT_OK);
+    for (size_t i = 0; i < model.tensor_count; i++)
+        model.tensors[i].dtype = model.tensors[i].moment = DTYPE_F32;
+    ck_assert_int_eq(parts_load(false), GT_DATA);
+    log_capture_one_error(&capture, "is stored as BF16, the run's state format has it as F32");
+    memset(&loaded, 0, sizeof loaded);
+    ck_assert_int_eq(parts_load(true), GT_OK);
+    for (size_t i = 0; i < model.tensor_count; i++) {
+        const int32_t index = model.tensors[i].index;
+        const bool codes = loaded.count[CHECKPOINT_SCALES][index] > 0;
+        ck_assert_int_eq(loaded.dtype[CHECKPOINT_PARAMETER][index], DTYPE_F32);
+        ck_assert_int_eq(loaded.dtype[CHECKPOINT_V][index], codes ? DTYPE_U8 : DTYPE_F32);
+    }
+}
+END_TEST
+
+START_TEST(scales_have_a_range)
+{
+    exponent_first = -101;
+    ck_assert_int_eq(parts_save(), GT_OK);
+    ck_assert_int_eq(parts_load(false), GT_DATA);
+    log_capture_one_error(&capture, "holds an exponent outside of -100 .. 126");
+}
+END_TEST
+
+static enum gt_status infinite_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
+                                    void *out)
+{
+    TRY(parts_read(context, part, index, first, count, out));
+    if (part_dtype(part, index) == DTYPE_BF16)
+        ((uint16_t *)out)[count - 1] = 0x7f80;
+    return GT_OK;
+}
+
+START_TEST(halves_that_are_not_finite_are_not_saved)
+{
+    struct checkpoint_save_options options = io_save_options(&model, folder, 1);
+    options.read = infinite_read;
+    ck_assert_int_eq(checkpoint_save(&options), GT_FAILURE);
+    log_capture_one_error(&capture, "wte.weight holds a value that is not finite (inf)");
+}
+END_TEST
+
+/* One moment only, of every matrix in a block. */
+START_TEST(matrices_may_have_one_moment)
+{
+    for (size_t i = 0; i < model.tensor_count; i++) {
+        if (model.tensors[i].moment == DTYPE_U8) {
+            model.tensors[i].moment = DTYPE_F32;
+            model.tensors[i].no_second = true;
+        }
+    }
+    ck_assert_int_eq(parts_save(), GT_OK);
+    ck_assert_int_eq(parts_load(false), GT_OK);
+    ck_assert_mem_eq(&saved, &loaded, sizeof saved);
+    for (size_t i = 0; i < model.tensor_count; i++)
+        model.tensors[i].no_second = false;
+    memset(&loaded, 0, sizeof loaded);
+    ck_assert_int_eq(parts_load(false), GT_DATA);
+    log_capture_one_error(&capture, "v.transformer.h.0.attn.c_attn.weight is missing");
+}
+END_TEST
+
+/* Saves, gives the first tensor of that name in the optimizer's header another one of equal length, and checks the file. */
+static enum gt_status renamed_check(const char *from, const char *to)
+{
+    char path[FILE_PATH_MAX];
+    size_t count;
+    struct hostmem *mem;
+    struct safetensors *file;
+    ck_assert_int_eq(parts_save(), GT_OK);
+    io_path(path, folder, "optimizer-000001.safetensors");
+    char *bytes = io_file_read(path, &count);
+    size_t at = 0;
+    while (at + strlen(from) <= count && memcmp(bytes + at, from, strlen(from)) != 0)
+        at++;
+    ck_assert_uint_le(at + strlen(from), count);
+    memcpy(bytes + at, to, strlen(to));
+    io_file_write(path, bytes, count);
+    free(bytes);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    enum gt_status status = safetensors_open(mem, path, &file);
+    if (status == GT_OK) {
+        status = checkpoint_parts_check(file, &model.config);
+        safetensors_close(file);
+    }
+    hostmem_destroy(mem);
+    return status;
+}
+
+START_TEST(missing_parts_are_named)
+{
+    static const struct {
+        const char *from, *to, *line;
+    } damages[] = {
+        {"\"s.transformer.h.1.mlp.c_fc", "\"t.transformer.h.1.mlp.c_fc",
+         "s.transformer.h.1.mlp.c_fc.weight is missing"},
+        {"\"m.transformer.wpe", "\"n.transformer.wpe", "m.transformer.wpe.weight is missing"},
+        {"\"v.transformer.ln_f", "\"w.transformer.ln_f", "v.transformer.ln_f.weight is missing"},
+    };
+    ck_assert_int_eq(renamed_check(damages[_i].from, damages[_i].to), GT_DATA);
+    log_capture_one_error(&capture, damages[_i].line);
+}
+END_TEST
+
+Suite *io_checkpoint_parts_suite(void)
+{
+    Suite *suite = suite_create("io_checkpoint_parts");
+    TCase *tests = tcase_create("parts");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, every_bit_comes_back);
+    tcase_add_test(tests, another_format_is_refused_or_converted);
+    tcase_add_test(tests, scales_have_a_range);
+    tcase_add_test(tests, halves_that_are_not_finite_are_not_saved);
+    tcase_add_test(tests, matrices_may_have_one_moment);
+    tcase_add_loop_test(tests, missing_parts_are_named, 0, 3);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_checkpoint_parts)

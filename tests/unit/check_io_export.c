@@ -1,0 +1,149 @@
+/* Exports with buffers of a few values, so that every tensor takes several pieces and strips; failures of memory. */
+#include "io/export.h"
+
+#include "io/export_formats.h"
+#include "io/export_weights.h"
+#include "tests/unit/io_fixture.h"
+
+#define SALT 5
+
+static char folder[FILE_PATH_MAX], output[FILE_PATH_MAX], target[FILE_PATH_MAX];
+static struct hostmem *mem;
+static struct log_capture capture;
+static struct io_model model;
+static struct checkpoint *checkpoint;
+static struct export_weights weights;
+
+static void setup(void)
+{
+    const struct model_config config = io_config(2, 6, 2, true);
+    io_folder_make(folder);
+    io_folder_make(target);
+    io_path(output, target, "file");
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    log_capture_begin(&capture);
+    io_model_init(&model, &config, SALT);
+    ck_assert_int_eq(io_save(&model, folder, 3), GT_OK);
+    ck_assert_int_eq(checkpoint_open(mem, folder, false, &checkpoint), GT_OK);
+}
+
+static void teardown(void)
+{
+    log_capture_end();
+    checkpoint_close(checkpoint);
+    hostmem_destroy(mem);
+    io_folder_remove(folder);
+    io_folder_remove(target);
+}
+
+/* Element (row, column) of the tensor `layout` of the saved model. */
+static float value_at(size_t layout, size_t element)
+{
+    return io_value(SALT, CHECKPOINT_PARAMETER, model.tensors[layout].index, element);
+}
+
+static float *written(size_t layout, size_t capacity, size_t *out_count)
+{
+    struct file_replacement file;
+    weights.capacity = capacity;
+    ck_assert_int_eq(file_replacement_begin(&file, output), GT_OK);
+    ck_assert_int_eq(export_weights_write(&weights, &model.layout[layout], DTYPE_F32, &file), GT_OK);
+    ck_assert_int_eq(file_replacement_commit(&file), GT_OK);
+    return (float *)(void *)io_file_read(output, out_count);
+}
+
+/* Every tensor, by any capacity from one row up: linear ones transposed, the others as they are. */
+START_TEST(writes_in_pieces)
+{
+    static const size_t capacities[] = {24, 25, 47, 48, 100, 1000};
+    ck_assert_int_eq(export_weights_open(mem, checkpoint, &weights), GT_OK);
+    ck_assert_uint_eq(weights.capacity, EXPORT_VALUES);
+    for (size_t c = 0; c < sizeof capacities / sizeof capacities[0]; c++) {
+        for (size_t layout = 0; layout < model.tensor_count; layout++) {
+            const struct hf_tensor *tensor = &model.layout[layout];
+            const bool linear = export_weights_linear(tensor);
+            const size_t rows = (size_t)tensor->dims[0], columns = tensor->rank == 2 ? (size_t)tensor->dims[1] : 1;
+            size_t bytes;
+            float *found = written(layout, capacities[c], &bytes);
+            ck_assert_uint_eq(bytes, rows * columns * sizeof(float));
+            ck_assert_int_eq(linear, tensor->rank == 2 && layout >= 2);
+            for (size_t i = 0; i < rows * columns; i++) {
+                const size_t from = linear ? i % rows * columns + i / rows : i;
+                ck_assert(found[i] == value_at(layout, from));
+            }
+            free(found);
+        }
+    }
+    weights.capacity = EXPORT_VALUES;
+    export_weights_close(&weights);
+}
+END_TEST
+
+START_TEST(refuses_what_is_too_wide)
+{
+    struct file_replacement file;
+    ck_assert_int_eq(export_weights_open(mem, checkpoint, &weights), GT_OK);
+    weights.capacity = 5; /* less than a column of 6 */
+    ck_assert_int_eq(file_replacement_begin(&file, output), GT_OK);
+    ck_assert_int_eq(export_weights_write(&weights, &model.layout[4], DTYPE_F32, &file), GT_UNSUPPORTED);
+    file_replacement_abort(&file);
+    log_capture_one_error(&capture, "h.0.attn.c_attn.weight: has 6 rows");
+    export_weights_close(&weights);
+}
+END_TEST
+
+static enum gt_status run(enum export_format format)
+{
+    const struct export_options options = {
+        .mem = mem, .format = format, .checkpoint = checkpoint, .output = output, .name = "model", .dtype = DTYPE_F32};
+    return export_run(&options);
+}
+
+/* Each allocation fails once: one line, nothing written, nothing kept. */
+START_TEST(survives_every_refused_allocation)
+{
+    struct hostmem_counters before, after;
+    hostmem_counters_get(mem, &before);
+    size_t failures = 0;
+    enum gt_status status = GT_NO_MEMORY;
+    for (size_t n = 1; status == GT_NO_MEMORY && n < 50; n++) {
+        const size_t errors = log_count(LOG_ERROR);
+        hostmem_fail_at(mem, n);
+        status = run((enum export_format)_i);
+        hostmem_counters_get(mem, &after);
+        ck_assert_uint_eq(after.live_bytes, before.live_bytes);
+        failures += status == GT_NO_MEMORY;
+        ck_assert_uint_eq(log_count(LOG_ERROR) - errors, status == GT_OK ? 0 : 1);
+        ck_assert_int_eq(io_folder_count(target, ""), status == GT_OK);
+    }
+    hostmem_fail_at(mem, 0);
+    ck_assert_int_eq(status, GT_OK);
+    ck_assert_uint_ge(failures, 4);
+    if (_i == EXPORT_HF) {
+        io_folder_remove(output);
+    }
+}
+END_TEST
+
+START_TEST(names_formats)
+{
+    ck_assert_str_eq(export_format_name(EXPORT_HF), "hf");
+    ck_assert_str_eq(export_format_name(EXPORT_GGUF), "gguf");
+    ck_assert_str_eq(export_format_name(EXPORT_LLMC), "llmc");
+}
+END_TEST
+
+Suite *io_export_suite(void)
+{
+    Suite *suite = suite_create("io_export");
+    TCase *tests = tcase_create("export");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, writes_in_pieces);
+    tcase_add_test(tests, refuses_what_is_too_wide);
+    tcase_add_loop_test(tests, survives_every_refused_allocation, 0, EXPORT_FORMATS);
+    tcase_add_test(tests, names_formats);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_export)

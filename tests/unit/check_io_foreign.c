@@ -1,0 +1,222 @@
+/* Files of other trainers, from the seeds of the fuzzing targets: nanoGPT's checkpoints (and the zip archive around them),
+ * llm.c's models, questions; whole, cut short at every length, with any byte changed, with memory refused.
+ */
+#include "data/choices.h"
+#include "io/hf_layout.h"
+#include "io/llmc_model.h"
+#include "io/nanogpt.h"
+#include "io/zip_stored.h"
+#include "tests/unit/io_fixture.h"
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct hostmem *mem;
+static struct log_capture capture;
+static char *bytes;
+static size_t count;
+
+static void setup(void)
+{
+    bytes = NULL;
+    io_folder_make(folder);
+    io_path(path, folder, "file");
+    log_capture_begin(&capture);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+}
+
+static void teardown(void)
+{
+    struct hostmem_counters counters;
+    free(bytes);
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(mem);
+    log_capture_end();
+    io_folder_remove(folder);
+}
+
+/* The seed into memory and to `path`. */
+static void seed_take(const char *name)
+{
+    const char *top = getenv("top_srcdir");
+    char from[FILE_PATH_MAX];
+    (void)snprintf(from, sizeof from, "%s/tests/fuzz/corpus/%s", top != NULL ? top : ".", name);
+    free(bytes);
+    bytes = io_file_read(from, &count);
+    io_file_write(path, bytes, count);
+}
+
+static enum gt_status nanogpt_use(void)
+{
+    struct nanogpt nanogpt;
+    TRY(nanogpt_open(mem, path, true, &nanogpt));
+    nanogpt_release(&nanogpt);
+    return GT_OK;
+}
+
+static enum gt_status llmc_use(void)
+{
+    struct model_config config;
+    struct safetensors *file;
+    TRY(llmc_model_open(mem, path, &config, &file));
+    safetensors_close(file);
+    return GT_OK;
+}
+
+static enum gt_status choices_use(void)
+{
+    struct choices *choices;
+    struct choices_question question;
+    enum gt_status status = GT_OK;
+    TRY(choices_open(mem, path, 10, &choices));
+    for (int64_t i = 0; i < choices_count(choices) && status == GT_OK; i++)
+        status = choices_next(choices, &question);
+    choices_close(choices);
+    return status;
+}
+
+static const struct {
+    const char *seed;
+    enum gt_status (*use)(void);
+} readers[] = {{"nanogpt/bias.pt", nanogpt_use},
+               {"nanogpt/plain.pt", nanogpt_use},
+               {"llmc_model/f32.bin", llmc_use},
+               {"llmc_model/bf16.bin", llmc_use},
+               {"choices/two.bin", choices_use}};
+#define READERS ((int)(sizeof readers / sizeof readers[0]))
+
+START_TEST(cut_short_at_every_length)
+{
+    seed_take(readers[_i].seed);
+    ck_assert_int_eq(readers[_i].use(), GT_OK);
+    for (size_t length = count; length-- > 0;) {
+        ck_assert_int_eq(truncate(path, (off_t)length), 0);
+        ck_assert_msg(readers[_i].use() == GT_DATA, "%s: %zu bytes", readers[_i].seed, length);
+        log_capture_one_error(&capture, path);
+    }
+}
+END_TEST
+
+/* Numbers may change unseen, since these formats have no checksum; what is refused must be refused with one line. */
+START_TEST(any_byte_changed)
+{
+    size_t refused = 0;
+    seed_take(readers[_i].seed);
+    for (size_t at = 0; at < count; at++) {
+        io_file_flip(path, 8 * at + at % 8);
+        if (readers[_i].use() != GT_OK) {
+            log_capture_one_error(&capture, "");
+            refused++;
+        }
+        io_file_flip(path, 8 * at + at % 8);
+    }
+    ck_assert_uint_gt(refused, 20);
+    ck_assert_int_eq(readers[_i].use(), GT_OK);
+}
+END_TEST
+
+START_TEST(refused_memory_is_passed_on)
+{
+    size_t n = 1;
+    seed_take(readers[_i].seed);
+    for (;; n++) {
+        hostmem_fail_at(mem, n);
+        enum gt_status status = readers[_i].use();
+        hostmem_fail_at(mem, 0);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        log_capture_one_error(&capture, "");
+    }
+    ck_assert_uint_gt(n, 1);
+}
+END_TEST
+
+START_TEST(nanogpt_fields)
+{
+    struct nanogpt nanogpt;
+    size_t index;
+    float values[8];
+    seed_take("nanogpt/plain.pt");
+    ck_assert_int_eq(nanogpt_open(mem, path, true, &nanogpt), GT_OK);
+    ck_assert(nanogpt.config.n_layer == 1 && nanogpt.config.n_head == 1 && nanogpt.config.n_embd == 2);
+    ck_assert(nanogpt.config.block_size == 2 && nanogpt.config.vocab_size == 3 && !nanogpt.config.bias);
+    ck_assert(nanogpt.iter == 5 && nanogpt.adam_step == 5 && nanogpt.best_val_loss == 3.5);
+    ck_assert_int_eq(json_integer_value(json_object_get(nanogpt.configuration, "batch_size")), 1);
+    ck_assert_ptr_null(json_object_get(nanogpt.configuration, "device"));
+    /* The seed's elements are k / 8 in [in, out], for weights and moments alike. */
+    ck_assert(safetensors_find(nanogpt.optimizer, "v.transformer.h.0.mlp.c_fc.weight", &index));
+    ck_assert_int_eq(nanogpt.optimizer->tensors[index].dims[1], 8);
+    ck_assert_int_eq(safetensors_read_f32(nanogpt.optimizer, index, 5, 8, values, NULL), GT_OK);
+    for (int i = 0; i < 8; i++)
+        ck_assert_float_eq(values[i], (float)(5 + i) / 8.0f);
+    ck_assert(safetensors_find(nanogpt.model, "transformer.h.0.ln_1.bias", &index));
+    ck_assert_int_eq(safetensors_read_f32(nanogpt.model, index, 0, 2, values, NULL), GT_OK);
+    ck_assert(values[0] == 0.0f && values[1] == 0.0f);
+    ck_assert_int_eq(hf_layout_check(nanogpt.model, &nanogpt.config), GT_OK);
+    nanogpt_release(&nanogpt);
+    nanogpt_release(&nanogpt);
+}
+END_TEST
+
+START_TEST(llmc_fields)
+{
+    static const char *const seeds[] = {"llmc_model/f32.bin", "llmc_model/bf16.bin"};
+    for (int s = 0; s < 2; s++) {
+        struct model_config config;
+        struct safetensors *file;
+        size_t index;
+        float values[16];
+        seed_take(seeds[s]);
+        ck_assert_int_eq(llmc_model_open(mem, path, &config, &file), GT_OK);
+        ck_assert(config.vocab_size == 3 && config.bias && config.gelu == GELU_TANH);
+        for (size_t i = 0; i < hf_layout_count(&config); i++) {
+            struct hf_tensor tensor;
+            hf_layout_tensor(&config, i, &tensor);
+            ck_assert_int_eq(hf_layout_find(file, false, &tensor, &index), GT_OK);
+            ck_assert_int_eq(safetensors_read_f32(file, index, 0, hf_tensor_elements(&tensor), values, NULL), GT_OK);
+            for (size_t k = 0; k < hf_tensor_elements(&tensor); k++)
+                ck_assert_float_eq(values[k], (float)k / 8.0f);
+        }
+        safetensors_close(file);
+    }
+}
+END_TEST
+
+START_TEST(zip_members)
+{
+    struct zip zip;
+    seed_take("nanogpt/plain.pt");
+    FILE *file = fopen(path, "rb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(zip_open(mem, fileno(file), path, count, &zip), GT_OK);
+    const struct zip_entry *entry = zip_find(&zip, "ckpt/version", 12);
+    ck_assert_ptr_nonnull(entry);
+    ck_assert_uint_eq(entry->size_bytes, 2);
+    ck_assert_mem_eq(bytes + entry->offset_bytes, "3\n", 2);
+    ck_assert_ptr_null(zip_find(&zip, "ckpt/versio", 11));
+    ck_assert_ptr_null(zip_find(&zip, "ckpt/version2", 13));
+    for (size_t i = 0; i < zip.count; i++)
+        ck_assert_ptr_eq(zip_find(&zip, zip.entries[i].name, zip.entries[i].name_bytes), &zip.entries[i]);
+    zip_close(&zip);
+    zip_close(&zip);
+    (void)fclose(file);
+}
+END_TEST
+
+Suite *io_foreign_suite(void)
+{
+    Suite *suite = suite_create("io_foreign");
+    TCase *tests = tcase_create("foreign");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, cut_short_at_every_length, 0, READERS);
+    tcase_add_loop_test(tests, any_byte_changed, 0, READERS);
+    tcase_add_loop_test(tests, refused_memory_is_passed_on, 0, READERS);
+    tcase_add_test(tests, nanogpt_fields);
+    tcase_add_test(tests, llmc_fields);
+    tcase_add_test(tests, zip_members);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_foreign)

@@ -1,0 +1,261 @@
+/* Pickles as data: values, shared and cyclic ones, tensors, and everything that is refused with nothing run. */
+#include "io/pickle.h"
+#include "tests/unit/io_fixture.h"
+
+#define BYTES(text) (const unsigned char *)(text), sizeof(text) - 1
+/* ('storage', torch.FloatStorage, '0', 'cpu', 6) as a persistent id. */
+#define STORAGE                                        \
+    "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" \
+    "0X\3\0\0\0cpuK\6tQ"
+#define REBUILD "ctorch._utils\n_rebuild_tensor_v2\n"
+
+static struct hostmem *mem;
+static struct pickle *pickle;
+static struct log_capture capture;
+
+static void setup(void)
+{
+    pickle = NULL;
+    log_capture_begin(&capture);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+}
+
+static void teardown(void)
+{
+    struct hostmem_counters counters;
+    pickle_destroy(pickle);
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(mem);
+    log_capture_end();
+}
+
+static enum gt_status read_pickle(const unsigned char *bytes, size_t count)
+{
+    pickle_destroy(pickle);
+    pickle = NULL;
+    return pickle_read(mem, bytes, count, "x.pkl", &pickle);
+}
+
+static const struct pickle_value *root(void)
+{
+    return &pickle->values[pickle->root];
+}
+
+START_TEST(numbers)
+{
+    static const struct {
+        const char *text;
+        size_t count;
+        int64_t value;
+    } cases[] = {
+        {"\x80\2K\xff.", 5, 255},
+        {"\x80\2M\1\2.", 6, 513},
+        {"\x80\2J\xfe\xff\xff\xff.", 8, -2},
+        {"\x80\2\x8a\0.", 5, 0},
+        {"\x80\2\x8a\1\xff.", 6, -1},
+        {"\x80\2\x8a\5\0\0\0\0\1.", 10, INT64_C(1) << 32},
+        {"\x80\2\x8a\x08\0\0\0\0\0\0\0\x80.", 13, INT64_MIN},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(read_pickle((const unsigned char *)cases[i].text, cases[i].count), GT_OK);
+        ck_assert_int_eq(root()->kind, PICKLE_INT);
+        ck_assert_int_eq(root()->as.integer, cases[i].value);
+    }
+    ck_assert_int_eq(read_pickle(BYTES("\x80\2G\x3f\xf8\0\0\0\0\0\0.")), GT_OK);
+    ck_assert_double_eq(root()->as.real, 1.5);
+    ck_assert_int_eq(read_pickle(BYTES("\x80\2\x88.")), GT_OK);
+    ck_assert(root()->kind == PICKLE_BOOL && root()->as.integer == 1);
+    ck_assert_int_eq(read_pickle(BYTES("\x80\2N.")), GT_OK);
+    ck_assert_int_eq(root()->kind, PICKLE_NONE);
+}
+END_TEST
+
+START_TEST(dicts)
+{
+    uint32_t value;
+    ck_assert_int_eq(read_pickle(BYTES("\x80\4\x95\x11\0\0\0\0\0\0\0}(\x8c\1a\x94K\1K\7h\0\x8c\1aK\2u.")), GT_OK);
+    ck_assert(root()->kind == PICKLE_DICT && root()->as.items.count == 3);
+    ck_assert(pickle_find(pickle, pickle->root, "a", &value)); /* the last one counts */
+    ck_assert_int_eq(pickle->values[value].as.integer, 2);
+    ck_assert(pickle_find_index(pickle, pickle->root, 7, &value));
+    ck_assert(pickle_is_text(pickle, value, "a"));
+    ck_assert(!pickle_find(pickle, pickle->root, "b", &value));
+    ck_assert(!pickle_find_index(pickle, pickle->root, 1, &value));
+    ck_assert(!pickle_find(pickle, value, "a", &value)); /* no dict */
+    ck_assert_int_eq(read_pickle(BYTES("\x80\2ccollections\nOrderedDict\n)R}K\1K\2sb.")), GT_OK);
+    ck_assert(root()->kind == PICKLE_DICT && root()->as.items.count == 0);
+}
+END_TEST
+
+START_TEST(a_list_within_itself)
+{
+    ck_assert_int_eq(read_pickle(BYTES("\x80\2]q\0h\0ah\0a.")), GT_OK);
+    ck_assert(root()->kind == PICKLE_LIST && root()->as.items.count == 2);
+    ck_assert_uint_eq(pickle->items[root()->as.items.first].value, pickle->root);
+}
+END_TEST
+
+START_TEST(tensors)
+{
+    ck_assert_int_eq(read_pickle(BYTES("\x80\2" REBUILD "(" STORAGE "K\2K\2K\2\x86K\2K\1\x86\x89NtR.")), GT_OK);
+    ck_assert_int_eq(root()->kind, PICKLE_TENSOR);
+    const struct pickle_tensor *tensor = &pickle->tensors[root()->as.index];
+    ck_assert(tensor->rank == 2 && tensor->dims[0] == 2 && tensor->dims[1] == 2 && tensor->first == 2);
+    ck_assert_int_eq(tensor->elements, 4);
+    ck_assert_int_eq(pickle->storages[tensor->storage].dtype, DTYPE_F32);
+    ck_assert_int_eq(pickle->storages[tensor->storage].elements, 6);
+    ck_assert_int_eq(read_pickle(BYTES("\x80\2" REBUILD "(" STORAGE "K\0)"
+                                       ")\x89NtR.")),
+                     GT_OK); /* of rank 0 */
+    ck_assert_int_eq(pickle->tensors[root()->as.index].elements, 1);
+}
+END_TEST
+
+START_TEST(tensors_that_cannot_be)
+{
+    static const struct {
+        const char *text;
+        size_t count;
+        const char *words;
+    } cases[] = {
+#define CASE(text, words) {text, sizeof(text) - 1, words}
+        CASE("\x80\2" REBUILD "(" STORAGE "K\3K\2K\2\x86K\2K\1\x86\x89NtR.", "beyond its storage"),
+        CASE("\x80\2" REBUILD "(" STORAGE "J\xff\xff\xff\xffK\2\x85K\1\x85\x89NtR.", "beyond its storage"),
+        CASE("\x80\2" REBUILD "(" STORAGE "K\0K\2K\2\x86K\1K\2\x86\x89NtR.", "row by row"),
+        CASE("\x80\2" REBUILD "(" STORAGE "K\0K\2K\2\x86K\1\x85\x89NtR.", "impossible arguments"),
+        CASE("\x80\2" REBUILD "(" STORAGE "K\0J\xff\xff\xff\xff\x85K\1\x85\x89NtR.", "impossible arguments"),
+        CASE("\x80\2" REBUILD "(" STORAGE
+             "K\0\x8a\x08\0\0\0\0\0\0\0\x40\x8a\x08\0\0\0\0\0\0\0\x40\x86K\1K\1\x86\x89NtR.",
+             "64 bits"),
+        CASE("\x80\2" REBUILD "(K\1K\0))\x89NtR.", "impossible arguments"),
+        CASE("\x80\2K\1Q.", "persistent id"),
+#undef CASE
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(read_pickle((const unsigned char *)cases[i].text, cases[i].count), GT_DATA);
+        log_capture_one_error(&capture, cases[i].words);
+    }
+}
+END_TEST
+
+START_TEST(what_could_run_is_refused_by_name)
+{
+    ck_assert_int_eq(read_pickle(BYTES("\x80\2cposix\nsystem\nX\1\0\0\0x\x85R.")), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "posix.system");
+    ck_assert_int_eq(read_pickle(BYTES("\x80\4\x8c\x08"
+                                       "builtins\x8c\4eval\x93.")),
+                     GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "builtins.eval");
+    ck_assert_int_eq(read_pickle(BYTES("\x80\2ctorch._utils\n_rebuild_tensor_v3\n.")), GT_UNSUPPORTED);
+    log_capture_one_error(&capture, "_rebuild_tensor_v3");
+    static const char refused[] = "iodPIFLS01lg\x81\x82\x83\x84\x90\x91\x92\x96\x97\x98"
+                                  "B";
+    for (size_t i = 0; i < sizeof refused - 1; i++) {
+        const unsigned char text[] = {0x80, 2, ']', (unsigned char)refused[i], 0, 0, '.'};
+        ck_assert_int_eq(read_pickle(text, sizeof text), GT_UNSUPPORTED);
+        log_capture_one_error(&capture, "opcode 0x");
+    }
+}
+END_TEST
+
+START_TEST(malformed_texts)
+{
+    static const struct {
+        const char *text;
+        size_t count;
+    } cases[] = {
+        {"", 0},
+        {"\x80", 1},
+        {"\x80\6.", 3},
+        {"\x80\2.", 3},
+        {"\x80\2]].", 5},
+        {"\x80\2(].", 5},
+        {"\x80\2]t.", 5},
+        {"\x80\2a.", 4},
+        {"\x80\2K\1K\2a.", 8},
+        {"\x80\2}K\1s.", 7},
+        {"\x80\2}(K\1u.", 8},
+        {"\x80\2](u.", 6},
+        {"\x80\2h\0.", 5},
+        {"\x80\2]r\xff\xff\xff\xff.", 9},
+        {"\x80\2q\0.", 5},
+        {"\x80\2X\xff\xff\xff\xff.", 8},
+        {"\x80\2\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", 12},
+        {"\x80\2cposix", 8},
+        {"\x80\2R.", 4},
+        {"\x80\2])R.", 6},
+        {"\x80\2]]b.", 6},
+        {"\x80\2N.N", 5},
+        {"\x80\2\x8a\xff.", 5},
+        {"\x80\2(K\1(\x86.", 8},
+        {"\x80\4\x95\xff\0\0\0\0\0\0\0.", 12},
+        {"\x80\2ccollections\nOrderedDict\nK\1\x85R.", 31},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        enum gt_status status = read_pickle((const unsigned char *)cases[i].text, cases[i].count);
+        ck_assert_msg(status == GT_DATA, "case %zu: %s", i, status_name(status));
+        log_capture_one_error(&capture, "x.pkl: byte ");
+    }
+    ck_assert_int_eq(read_pickle((const unsigned char *)"", PICKLE_BYTES_MAX + 1), GT_DATA);
+    log_capture_one_error(&capture, "at most");
+}
+END_TEST
+
+/* A pickle in which every list holds the last one twice: 2^1000 elements to whoever copies, 3,000 items here. */
+START_TEST(what_is_shared_is_stored_once)
+{
+    unsigned char text[16384];
+    size_t count = 0;
+    text[count++] = 0x80;
+    text[count++] = 2;
+    text[count++] = ']';
+    for (uint32_t i = 0; i < 1000; i++) {
+        const unsigned char put[] = {'r', (unsigned char)i, (unsigned char)(i >> 8), 0, 0};
+        const unsigned char get[] = {'j', (unsigned char)i, (unsigned char)(i >> 8), 0, 0, 0x86};
+        memcpy(text + count, put, sizeof put);
+        memcpy(text + count + sizeof put, get, sizeof get);
+        count += sizeof put + sizeof get;
+    }
+    text[count++] = '.';
+    ck_assert_int_eq(read_pickle(text, count), GT_OK);
+    ck_assert_uint_eq(pickle->item_count, 2000);
+}
+END_TEST
+
+START_TEST(refused_memory_is_passed_on)
+{
+    static const unsigned char text[] = "\x80\2}q\0(K\1" REBUILD "(" STORAGE "K\0K\2\x85K\1\x85\x89NtRu.";
+    size_t n = 1;
+    for (;; n++) {
+        hostmem_fail_at(mem, n);
+        enum gt_status status = read_pickle(text, sizeof text - 1);
+        hostmem_fail_at(mem, 0);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        log_capture_one_error(&capture, "");
+    }
+    ck_assert_uint_gt(n, 6);
+}
+END_TEST
+
+Suite *io_pickle_suite(void)
+{
+    Suite *suite = suite_create("io_pickle");
+    TCase *tests = tcase_create("pickle");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, numbers);
+    tcase_add_test(tests, dicts);
+    tcase_add_test(tests, a_list_within_itself);
+    tcase_add_test(tests, tensors);
+    tcase_add_test(tests, tensors_that_cannot_be);
+    tcase_add_test(tests, what_could_run_is_refused_by_name);
+    tcase_add_test(tests, malformed_texts);
+    tcase_add_test(tests, what_is_shared_is_stored_once);
+    tcase_add_test(tests, refused_memory_is_passed_on);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_pickle)

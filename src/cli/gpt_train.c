@@ -4,6 +4,8 @@
  */
 #include "base/hostmem.h"
 #include "cli/program.h"
+#include "train/judge.h"
+#include "train/report_block.h"
 #include "train/trainer.h"
 
 int main(int argc, char **argv)
@@ -18,7 +20,9 @@ int main(int argc, char **argv)
     if (status == GT_OK && !answered)
         status = hostmem_create(&mem);
     if (status == GT_OK && !answered)
-        status = trainer_run(mem, &config);
+        status = judge_is_wanted(&config) ? judge_run(mem, &config) : trainer_run(mem, &config);
+    else
+        report_block_print(&config, NULL, status, stderr);
     hostmem_destroy(mem);
     return program_exit_status(status);
 }

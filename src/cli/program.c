@@ -9,10 +9,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
 #include "base/log.h"
+#include "plan/device_profile.h"
 #include "train/stop.h"
 
 /* The library's default, 300,000 pauses, is 16 ms on recent processors: where another program wants the core, a step of a
@@ -41,7 +43,7 @@ static enum gt_status device_print(const struct backend_ops *ops)
     TRY(ops->open(&options, &device));
     enum gt_status status = ops->info(device, &info);
     if (status == GT_OK) {
-        char total[24], left[24];
+        char total[24], left[24], holders[BACKEND_HOLDERS_TEXT_MAX];
         printf("%s:0  %s  %s in all, %s free, dtypes", ops->name, info.device,
                log_bytes(total, (double)info.total_bytes), log_bytes(left, (double)info.free_bytes));
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
@@ -49,6 +51,8 @@ static enum gt_status device_print(const struct backend_ops *ops)
                 printf(" %s", dtype_name((enum dtype)dtype));
         }
         printf("\n       %s\n", info.detail);
+        if (info.holder_count > 0)
+            printf("       most memory in other processes: %s\n", backend_holders_text(holders, &info));
     }
     ops->close(device);
     return status;
@@ -69,13 +73,16 @@ enum gt_status program_start(struct config *config, enum config_program program,
     stop_ignore_writes();
     config_defaults(config, program);
     TRY(config_parse_args(config, argc, argv));
-    *answered = config->help || config->version || config->list_devices;
+    bool profiles = strcmp(config->device_profile, "list") == 0;
+    *answered = config->help || config->version || config->list_devices || profiles;
     if (config->help)
         config_print_help(stdout, program);
     else if (config->version)
         printf("%s (gpt-train) %s\n", name, PACKAGE_VERSION);
     else if (config->list_devices)
         return devices_print();
+    else if (profiles)
+        device_profile_print_list(stdout);
     return GT_OK;
 }
 

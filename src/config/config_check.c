@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/heads.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "config/config_key.h"
@@ -26,6 +27,7 @@ static bool is_awaited(const struct config *config, enum config_key key)
 
 #define BATCH_TOKENS_MAX (INT64_C(0x7fffffff) - 2)
 #define LOSS_CHUNKS_MAX 4096
+#define VOCAB_SIZE_USUAL 50304
 #define BETA_DISTANCE_MIN 1e-6
 
 /* True when the key's value is the one that will be used. */
@@ -61,11 +63,18 @@ static bool settled_pair(const struct config *config, enum config_key first, enu
     return is_settled(config, first) && is_settled(config, second);
 }
 
+/* The vocabulary may be the dataset's, which is not known here: nanoGPT's stands in, and the line says so. */
 static enum gt_status check_heads(const struct config *config)
 {
-    if (settled_pair(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) && config->n_embd % config->n_head != 0)
-        return refuse_pair(config, CONFIG_KEY_n_embd, "is not a multiple of", CONFIG_KEY_n_head);
-    return GT_OK;
+    struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd,
+                                config->vocab_size > 0 ? config->vocab_size : VOCAB_SIZE_USUAL, config->bias};
+    char left[CONFIG_ORIGIN_TEXT_MAX], right[CONFIG_ORIGIN_TEXT_MAX], nearest[HEADS_TEXT_MAX];
+
+    if (!settled_pair(config, CONFIG_KEY_n_embd, CONFIG_KEY_n_head) || config->n_embd % config->n_head == 0)
+        return GT_OK;
+    log_error("%s is not a multiple of %s: %s; vocabulary %" PRId64, describe(left, config, CONFIG_KEY_n_embd),
+              describe(right, config, CONFIG_KEY_n_head), heads_nearest_text(nearest, &shape), shape.vocab_size);
+    return GT_USAGE;
 }
 
 static enum gt_status check_kv_heads(const struct config *config)
@@ -169,6 +178,63 @@ static enum gt_status check_device(struct config *config)
     return GT_USAGE;
 }
 
+/* A card that is only planned for needs no backend of this build; every other one does. */
+static enum gt_status check_backend(const struct config *config)
+{
+    char text[CONFIG_ORIGIN_TEXT_MAX];
+    bool built = config->backend == CONFIG_BACKEND_AUTO || config->backend == CONFIG_BACKEND_CPU;
+
+    if (built || config->origin[CONFIG_KEY_backend].bad || config->device_profile[0] != '\0')
+        return GT_OK;
+    log_error("%s: this build has no %s backend; it has cpu", describe(text, config, CONFIG_KEY_backend),
+              config->backend == CONFIG_BACKEND_CUDA ? "cuda" : "opencl");
+    return GT_USAGE;
+}
+
+/* An evaluation may look at less context than the model has positions for, never at more. */
+static enum gt_status check_evaluation_block(const struct config *config)
+{
+    if (settled_pair(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size) &&
+        config->eval_block_size > config->block_size)
+        return refuse_pair(config, CONFIG_KEY_eval_block_size, "is larger than", CONFIG_KEY_block_size);
+    return GT_OK;
+}
+
+/* grad_checkpoint is recompute under another name. */
+static enum gt_status check_grad_checkpoint(struct config *config)
+{
+    const struct config_origin *origin = &config->origin[CONFIG_KEY_grad_checkpoint];
+    int level = config->grad_checkpoint ? CONFIG_RECOMPUTE_FULL : CONFIG_RECOMPUTE_NONE;
+
+    if (!config_key_was_set(config, CONFIG_KEY_grad_checkpoint) || origin->bad)
+        return GT_OK;
+    if (config_key_was_set(config, CONFIG_KEY_recompute) && config->recompute != level)
+        return refuse_pair(config, CONFIG_KEY_grad_checkpoint, "contradicts", CONFIG_KEY_recompute);
+    config->recompute = level;
+    config->origin[CONFIG_KEY_recompute] = *origin;
+    return GT_OK;
+}
+
+/* An explanation ends with a plan, in text. */
+static enum gt_status check_explain(struct config *config)
+{
+    char explain[CONFIG_ORIGIN_TEXT_MAX];
+
+    if (!config_key_was_set(config, CONFIG_KEY_explain_oom) || config->origin[CONFIG_KEY_explain_oom].bad)
+        return GT_OK;
+    if (config->explain_oom[0] == '\0') {
+        log_error("%s: a file must be named, or - for standard input", config->origin[CONFIG_KEY_explain_oom].source);
+        return GT_USAGE;
+    }
+    if (config->plan != CONFIG_PLAN_OFF && config->plan != CONFIG_PLAN_TEXT) {
+        log_error("%s ends with a plan in text; plan it by itself for other formats",
+                  describe(explain, config, CONFIG_KEY_explain_oom));
+        return GT_USAGE;
+    }
+    config->plan = CONFIG_PLAN_TEXT;
+    return GT_OK;
+}
+
 /* nanoGPT runs these, so that they are warnings. */
 static void warn_schedule(const struct config *config)
 {
@@ -191,7 +257,7 @@ static void warn_schedule(const struct config *config)
 /* What was asked for by name and does not happen, one note each. */
 static void note_legacy(const struct config *config)
 {
-    if (is_elsewhere(config->device))
+    if (is_elsewhere(config->device) && config->device_profile[0] == '\0')
         log_note("device='%s': this build computes on the cpu only, and does so", config->device);
     if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))
         log_note("compile=True: nothing to compile, the kernels are built in");
@@ -203,12 +269,17 @@ enum gt_status config_check(struct config *config)
 {
     enum gt_status status = check_device(config);
 
+    if (check_backend(config) != GT_OK)
+        status = GT_USAGE;
     if (config->program == CONFIG_TRAIN) {
-        enum gt_status (*const checks[])(const struct config *) = {check_heads,  check_kv_heads, check_micro_batch,
-                                                                   check_tokens, check_chunks,   check_betas};
+        enum gt_status (*const checks[])(const struct config *) = {
+            check_heads,  check_kv_heads, check_micro_batch,     check_tokens,
+            check_chunks, check_betas,    check_evaluation_block};
         for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
             if (checks[i](config) != GT_OK)
                 status = GT_USAGE;
+        if (check_grad_checkpoint(config) != GT_OK || check_explain(config) != GT_OK)
+            status = GT_USAGE;
     }
     return status;
 }

@@ -185,11 +185,12 @@ enum gt_status exec_run(struct exec *exec, int32_t program)
     return exec->poison ? exec_poison_program_end(exec->poison, program) : GT_OK;
 }
 
-enum gt_status exec_peak_flops(struct exec *exec, uint64_t bytes, double seconds, double *out)
+enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t bytes, double seconds, double *out)
 {
     struct address scratch = {.space = (uint8_t)exec->plan->segment[0].space};
     uint64_t most = exec->plan->segment[0].size_bytes;
-    TRY(exec->device->ops->peak_flops(exec->device, scratch, (size_t)(bytes < most ? bytes : most), seconds, out));
+    TRY(exec->device->ops->peak_flops(exec->device, dtype, scratch, (size_t)(bytes < most ? bytes : most), seconds,
+                                      out));
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
 

@@ -35,9 +35,9 @@ enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, v
 /* Runs a program of the graph and waits for it.  Errors: GT_DEVICE, or what the backend says. */
 enum gt_status exec_run(struct exec *exec, int32_t program);
 
-/* Measures the device's fp32 matrix rate with the arena's first `bytes` as scratch, FLOP/s.  What was in the arena is
+/* Measures the device's rate of matrix products in `dtype` with the arena's first `bytes` as scratch, FLOP/s.  What was in the arena is
  * lost: call it before anything is uploaded. */
-enum gt_status exec_peak_flops(struct exec *exec, uint64_t bytes, double seconds, double *out);
+enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t bytes, double seconds, double *out);
 
 /* Seconds and runs per op kind so far, when timing is on (it waits after every op). */
 struct exec_timing {

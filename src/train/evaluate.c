@@ -16,8 +16,7 @@ int64_t evaluation_runs(const struct config *config, const struct model *model)
     return size_ceil_div(config->eval_iters * config->batch_size, model->options.evaluate_batch);
 }
 
-/* Runs the program on what the feed has put there and adds its loss. */
-static enum gt_status batch_loss_add(struct session *session, double *sum)
+enum gt_status evaluation_batch_add(struct session *session, double *sum)
 {
     session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
     session->scalars[SCALAR_POSITION].i = 0;
@@ -33,7 +32,7 @@ enum gt_status evaluation_split_loss(const struct evaluation *evaluation, enum t
     struct session *session = evaluation->session;
     struct feed *feed = evaluation->feed;
     const struct config *config = session->config;
-    int64_t whole = config->eval_iters == 0 ? sampler_window_count(feed->sampler[split], true) : 0;
+    int64_t whole = config->eval_iters == 0 ? sampler_window_count(feed->evaluate_sampler[split], true) : 0;
     int64_t samples = whole > 0 ? whole : config->eval_iters * config->batch_size;
     int64_t batch = session->model->options.evaluate_batch, targets = 0, start_ns = clock_monotonic_ns();
     double sum = 0.0;
@@ -46,12 +45,12 @@ enum gt_status evaluation_split_loss(const struct evaluation *evaluation, enum t
             TRY(feed_windows(feed, session, split, first, count, &targets));
         else
             TRY(feed_evaluate(feed, session, split, evaluation->iter, first, count));
-        TRY(batch_loss_add(session, &sum));
+        TRY(evaluation_batch_add(session, &sum));
         double each = (double)(clock_monotonic_ns() - start_ns) / 1e9 / (double)(first + count);
         progress_show(evaluation->progress, what, first + count, samples, "", each * (double)(samples - first - count));
     }
     if (whole == 0)
-        targets = samples * config->block_size;
+        targets = samples * feed->evaluate_time;
     *out = sum / (double)targets;
     return GT_OK;
 }

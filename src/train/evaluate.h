@@ -14,6 +14,9 @@
  * 0 with eval_iters = 0, where the size of the split decides. */
 int64_t evaluation_runs(const struct config *config, const struct model *model);
 
+/* Runs the evaluation program on the ids and targets that are on the device, and adds the sum of its losses. */
+enum gt_status evaluation_batch_add(struct session *session, double *sum);
+
 struct evaluation {
     struct session *session;
     struct feed *feed;

@@ -30,7 +30,9 @@ static enum gt_status split_open(struct feed *feed, const struct config *config,
         .block_size = config->block_size,
         .samples_per_step = config->batch_size * config->gradient_accumulation_steps,
     };
-    return sampler_create(feed->mem, &sampler, &feed->sampler[split]);
+    TRY(sampler_create(feed->mem, &sampler, &feed->sampler[split]));
+    sampler.block_size = feed->evaluate_time;
+    return sampler_create(feed->mem, &sampler, &feed->evaluate_sampler[split]);
 }
 
 static enum gt_status tensors_alloc(struct feed *feed, int64_t samples_max)
@@ -54,7 +56,9 @@ enum gt_status feed_open(struct hostmem *mem, const struct config *config, const
                          int64_t samples_max, struct feed *out)
 {
     enum gt_status status;
-    *out = (struct feed){.mem = mem, .block_size = config->block_size};
+    *out = (struct feed){.mem = mem, .block_size = config->block_size, .evaluate_time = config->block_size};
+    if (config->eval_block_size > 0)
+        out->evaluate_time = config->eval_block_size;
     TRY_GOTO(status, fail, split_open(out, config, folder, vocab_size, TOKEN_TRAIN));
     TRY_GOTO(status, fail, split_open(out, config, folder, vocab_size, TOKEN_VAL));
     TRY_GOTO(status, fail, tensors_alloc(out, samples_max));
@@ -75,6 +79,7 @@ void feed_close(struct feed *feed)
     hostmem_free(feed->mem, feed->tensors.targets);
     hostmem_free(feed->mem, feed->tensors.ids);
     for (int split = 0; split < 2; split++) {
+        sampler_destroy(feed->evaluate_sampler[split]);
         sampler_destroy(feed->sampler[split]);
         token_source_close(feed->source[split]);
     }
@@ -109,9 +114,9 @@ static enum gt_status evaluation_upload(struct feed *feed, struct session *sessi
 {
     const struct program_io *io = &session->model->evaluate;
     struct batch_tensors tensors = {.ids = feed->tensors.ids, .targets = feed->tensors.targets};
-    assert(count > 0 && count <= io->batch);
-    TRY(batch_fill(feed->builder, feed->source[split], feed->positions, count, feed->block_size, &tensors));
-    int64_t used = count * feed->block_size, rows = (int64_t)io->batch * feed->block_size;
+    assert(count > 0 && count <= io->batch && feed->evaluate_time == io->time);
+    TRY(batch_fill(feed->builder, feed->source[split], feed->positions, count, feed->evaluate_time, &tensors));
+    int64_t used = count * feed->evaluate_time, rows = (int64_t)io->batch * feed->evaluate_time;
     memset(feed->tensors.ids + used, 0, (size_t)(rows - used) * sizeof(int32_t));
     batch_targets_ignore(feed->tensors.targets + used, rows - used);
     return GT_OK;
@@ -121,7 +126,7 @@ enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum to
                              int64_t first, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
-        feed->positions[i] = sampler_position_eval(feed->sampler[split], split, evaluation, first + i);
+        feed->positions[i] = sampler_position_eval(feed->evaluate_sampler[split], split, evaluation, first + i);
     TRY(evaluation_upload(feed, session, split, count));
     return tensors_upload(feed, session, &session->model->evaluate);
 }
@@ -130,12 +135,12 @@ enum gt_status feed_windows(struct feed *feed, struct session *session, enum tok
                             int64_t count, int64_t *targets)
 {
     for (int64_t i = 0; i < count; i++)
-        feed->positions[i] = sampler_window_at(feed->sampler[split], true, first + i).position;
+        feed->positions[i] = sampler_window_at(feed->evaluate_sampler[split], true, first + i).position;
     TRY(evaluation_upload(feed, session, split, count));
     for (int64_t i = 0; i < count; i++) {
-        int64_t ignored = sampler_window_at(feed->sampler[split], true, first + i).ignored;
-        batch_targets_ignore(feed->tensors.targets + i * feed->block_size, ignored);
-        *targets += feed->block_size - ignored;
+        int64_t ignored = sampler_window_at(feed->evaluate_sampler[split], true, first + i).ignored;
+        batch_targets_ignore(feed->tensors.targets + i * feed->evaluate_time, ignored);
+        *targets += feed->evaluate_time - ignored;
     }
     return tensors_upload(feed, session, &session->model->evaluate);
 }

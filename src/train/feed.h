@@ -16,10 +16,12 @@ struct feed {
     struct hostmem *mem;
     struct token_source *source[2]; /* by enum token_split */
     struct sampler *sampler[2];
+    struct sampler *evaluate_sampler[2]; /* the same in blocks of evaluate_time */
     struct batch_builder *builder;
     struct batch_tensors tensors; /* host side of ids, targets, order, starts */
     int64_t *positions;           /* of the samples of a batch */
     int64_t block_size;
+    int64_t evaluate_time; /* tokens per sample in an evaluation: eval_block_size, or block_size */
 };
 
 /* Opens train and val of the dataset folder.  `samples_max` is the largest batch of any program.

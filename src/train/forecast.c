@@ -17,8 +17,7 @@
 
 static double program_seconds(const struct session *session, int32_t program)
 {
-    struct plan_rates rates = plan_rates_of_peak(session->peak_flops);
-    return plan_cost_seconds(session->model->graph, program, &rates);
+    return plan_cost_seconds(session->model->graph, program, &session->rates);
 }
 
 void forecast_evaluation_runs(const struct session *session, int64_t runs, struct forecast *forecast)
@@ -45,6 +44,7 @@ void forecast_model(const struct session *session, int64_t iter, struct forecast
         program_seconds(session, model->train_first.program) +
         (model->options.micro_steps - 1 - remainder) * program_seconds(session, model->train_next.program) +
         program_seconds(session, model->train_remainder.program) + program_seconds(session, model->update.program);
+    out->modelled_seconds = out->step_seconds;
     forecast_evaluation_runs(session, 2 * evaluation_runs(config, model), out);
     out->steps = config->eval_only ? 0 : config->max_iters + 1 - iter;
     out->steps = out->steps > 0 ? out->steps : 0;
@@ -55,6 +55,10 @@ void forecast_step_measured(struct forecast *forecast, double seconds)
 {
     forecast->step_seconds =
         forecast->measured ? forecast->step_seconds + AVERAGE_WEIGHT * (seconds - forecast->step_seconds) : seconds;
+    /* The very first step warms caches up. */
+    if (forecast->measured && forecast->tested_steps < FORECAST_TEST_STEPS)
+        forecast->tested_seconds += seconds;
+    forecast->tested_steps += forecast->tested_steps <= FORECAST_TEST_STEPS;
     forecast->measured = true;
     forecast->steps -= forecast->steps > 0;
 }
@@ -63,6 +67,20 @@ void forecast_evaluation_measured(struct forecast *forecast, double seconds)
 {
     forecast->evaluation_seconds = seconds;
     forecast->evaluations -= forecast->evaluations > 0;
+}
+
+bool forecast_is_tested(const struct forecast *forecast)
+{
+    return forecast->tested_steps == FORECAST_TEST_STEPS && forecast->modelled_seconds > 0.0;
+}
+
+void forecast_test_log(const struct forecast *forecast)
+{
+    char modelled[32], measured[32];
+    double mean = forecast->tested_seconds / (FORECAST_TEST_STEPS - 1);
+    log_result("forecast: modelled %s per step, measured %s (mean of steps 2 to %d): the model was %+.0f %% off",
+               clock_duration(modelled, forecast->modelled_seconds), clock_duration(measured, mean),
+               FORECAST_TEST_STEPS, 100.0 * (forecast->modelled_seconds / mean - 1.0));
 }
 
 double forecast_seconds_left(const struct forecast *forecast)

@@ -14,10 +14,16 @@ struct forecast {
     bool measured;             /* false: both are modelled */
     int64_t steps;             /* updates to go */
     int64_t evaluations;       /* evaluations to go */
+    double modelled_seconds;   /* one update, as it was modelled; 0 = it was not */
+    double tested_seconds;     /* the first measured steps, but for the very first */
+    int32_t tested_steps;
 };
 
-/* Modelled: each op takes the longer of its FLOPs at a stated share of the measured matrix rate and its bytes at a stated
- * bandwidth.  `iter` is where the run begins.  Needs session_peak_measure(). */
+/* Steps whose mean is compared with the model, once. */
+#define FORECAST_TEST_STEPS 10
+
+/* Modelled: each op takes the longer of its FLOPs and its bytes, at the session's rates.  `iter` is where the run begins.
+ * Needs session_peak_measure(). */
 void forecast_model(const struct session *session, int64_t iter, struct forecast *out);
 /* Replaces the number of runs of the evaluation program that an evaluation takes (eval_iters = 0 leaves it to the data). */
 void forecast_evaluation_runs(const struct session *session, int64_t runs, struct forecast *forecast);
@@ -28,6 +34,10 @@ void forecast_evaluation_measured(struct forecast *forecast, double seconds);
 int64_t forecast_evaluations(const struct config *config, int64_t iter);
 /* Seconds until the end. */
 double forecast_seconds_left(const struct forecast *forecast);
+/* True after the step that completes the comparison of model and measurement, and only then. */
+bool forecast_is_tested(const struct forecast *forecast);
+/* One line: both, and how far the model was off. */
+void forecast_test_log(const struct forecast *forecast);
 /* One line: seconds per step, evaluations and their share, hours, end time. */
 void forecast_log(const struct forecast *forecast);
 

@@ -3,48 +3,58 @@
  * A prompt goes through the prefill program in runs of its fixed length, the last of which may overlap the one before
  * (the same keys and values are written again) or, with a short prompt, reach beyond it (what is written there is
  * overwritten before anything attends to it).  The last token goes through the decode program, whose logits are drawn
- * from.  Once a sequence is longer than the context, positions shift with every token, so its cache is made anew.
+ * from.  Once a sequence is longer than the context, positions shift with every token, so its cache is made anew.  The
+ * sequences of a batch have one prompt and one length, so they take every step together.
  */
 #include "train/generate.h"
 
 #include <assert.h>
-#include <math.h>
+#include <inttypes.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/rng.h"
+#include "base/size.h"
+#include "train/values.h"
 
 struct generator {
     struct hostmem *mem;
     struct session *session;
     struct generate_options options;
-    int32_t *tokens; /* [tokens_max] of the sequence so far */
-    int64_t count, capacity;
-    int64_t sequence;
-    int64_t cached; /* tokens whose keys and values are in the cache, from the window's start */
-    int64_t window; /* index of the token at position 0 */
-    float *logits;  /* [Vp] */
-    float *scratch; /* [Vp] */
-    int32_t *ids;   /* [prefill_time] */
+    int32_t *tokens; /* [batch, capacity] of the sequences so far */
+    int64_t batch, count, capacity;
+    int64_t sequence; /* the number of the first */
+    int64_t cached;   /* tokens whose keys and values are in the cache, from the window's start */
+    int64_t window;   /* index of the token at position 0 */
+    float *logits;    /* [batch, Vp] */
+    float *scratch;   /* [Vp] */
+    int32_t *ids;     /* [batch, prefill_time] */
 };
 
 enum gt_status generator_create(struct hostmem *mem, struct session *session, const struct generate_options *options,
                                 int64_t tokens_max, struct generator **out)
 {
     void *pointer, *tokens = NULL, *logits = NULL, *scratch = NULL, *ids = NULL;
-    size_t width = (size_t)session->model->options.config.padded_vocab_size;
+    size_t width = (size_t)session->model->options.config.padded_vocab_size, all_tokens = 0;
+    size_t batch = (size_t)session->model->decode.batch;
+    if (!size_mul(batch, (size_t)tokens_max, &all_tokens)) {
+        log_error("%zu sequences of %" PRId64 " tokens do not fit 64 bits", batch, tokens_max);
+        return GT_NO_MEMORY;
+    }
     TRY(hostmem_alloc(mem, 1, sizeof(struct generator), "generator", &pointer));
     struct generator *generator = pointer;
-    enum gt_status status = hostmem_alloc(mem, (size_t)tokens_max, sizeof(int32_t), "generated tokens", &tokens);
+    enum gt_status status = hostmem_alloc(mem, all_tokens, sizeof(int32_t), "generated tokens", &tokens);
     if (status == GT_OK)
-        status = hostmem_alloc(mem, width, sizeof(float), "logits", &logits);
+        status = hostmem_alloc(mem, batch * width, sizeof(float), "logits", &logits);
     if (status == GT_OK)
         status = hostmem_alloc(mem, width, sizeof(float), "sorted logits", &scratch);
     if (status == GT_OK)
-        status = hostmem_alloc(mem, (size_t)session->model->prefill.time, sizeof(int32_t), "prefill ids", &ids);
+        status = hostmem_alloc(mem, batch * (size_t)session->model->prefill.time, sizeof(int32_t), "prefill ids", &ids);
     *generator = (struct generator){.mem = mem,
                                     .session = session,
                                     .options = *options,
                                     .tokens = tokens,
+                                    .batch = (int64_t)batch,
                                     .capacity = tokens_max,
                                     .logits = logits,
                                     .scratch = scratch,
@@ -69,66 +79,13 @@ void generator_destroy(struct generator *generator)
     hostmem_free(mem, generator);
 }
 
-/* The k-th largest of values[count] (k >= 1), by selection in place (Hoare's algorithm 65). */
-static float nth_largest(float *values, int64_t count, int64_t k)
-{
-    int64_t low = 0, high = count - 1, wanted = k - 1;
-    while (low < high) {
-        float pivot = values[low + (high - low) / 2];
-        int64_t i = low, j = high;
-        while (i <= j) {
-            while (values[i] > pivot)
-                i++;
-            while (values[j] < pivot)
-                j--;
-            if (i <= j) {
-                float held = values[i];
-                values[i++] = values[j];
-                values[j--] = held;
-            }
-        }
-        if (wanted <= j)
-            high = j;
-        else if (wanted >= i)
-            low = i;
-        else
-            break;
-    }
-    return values[wanted];
-}
-
-int32_t generate_draw(const float *logits, int64_t count, double temperature, int64_t top_k, double uniform,
-                      float *scratch)
-{
-    float edge = -INFINITY, largest = -INFINITY;
-    if (top_k > 0 && top_k < count) {
-        memcpy(scratch, logits, (size_t)count * sizeof(float));
-        edge = nth_largest(scratch, count, top_k);
-    }
-    for (int64_t i = 0; i < count; i++)
-        largest = logits[i] > largest ? logits[i] : largest;
-    double sum = 0.0, reached = 0.0;
-    for (int64_t i = 0; i < count; i++)
-        sum += logits[i] >= edge ? exp(((double)logits[i] - (double)largest) / temperature) : 0.0;
-    int32_t last = 0;
-    for (int64_t i = 0; i < count; i++) {
-        if (logits[i] < edge)
-            continue;
-        last = (int32_t)i;
-        reached += exp(((double)logits[i] - (double)largest) / temperature);
-        if (reached > uniform * sum)
-            break;
-    }
-    return last;
-}
-
 static enum gt_status program_run(struct generator *generator, const struct program_io *io, int64_t position,
                                   const int32_t *ids)
 {
     struct session *session = generator->session;
     session->scalars[SCALAR_POSITION].i = (int32_t)position;
     TRY(session_scalars_upload(session));
-    TRY(exec_upload(session->exec, io->ids, 0, ids, io->time));
+    TRY(exec_upload(session->exec, io->ids, 0, ids, (int64_t)io->batch * io->time));
     return exec_run(session->exec, io->program);
 }
 
@@ -141,8 +98,11 @@ static enum gt_status prefill(struct generator *generator, int64_t count)
         int64_t block = generator->session->model->options.config.block_size;
         first = first + io->time > block ? block - io->time : first;
         int64_t used = count - first < io->time ? count - first : io->time;
-        memset(generator->ids, 0, (size_t)io->time * sizeof(int32_t));
-        memcpy(generator->ids, generator->tokens + generator->window + first, (size_t)used * sizeof(int32_t));
+        memset(generator->ids, 0, (size_t)(generator->batch * io->time) * sizeof(int32_t));
+        for (int64_t b = 0; b < generator->batch; b++)
+            memcpy(generator->ids + b * io->time,
+                   generator->tokens + b * generator->capacity + generator->window + first,
+                   (size_t)used * sizeof(int32_t));
         TRY(program_run(generator, io, first, generator->ids));
         generator->cached = first + used;
     }
@@ -152,7 +112,8 @@ static enum gt_status prefill(struct generator *generator, int64_t count)
 enum gt_status generator_begin(struct generator *generator, int64_t sequence, const int32_t *prompt, int64_t count)
 {
     assert(count >= 1 && count < generator->capacity);
-    memcpy(generator->tokens, prompt, (size_t)count * sizeof(int32_t));
+    for (int64_t b = 0; b < generator->batch; b++)
+        memcpy(generator->tokens + b * generator->capacity, prompt, (size_t)count * sizeof(int32_t));
     generator->count = count;
     generator->sequence = sequence;
     generator->cached = 0;
@@ -172,23 +133,34 @@ static enum gt_status logits_compute(struct generator *generator)
     int64_t length = generator->count - generator->window;
     if (length - 1 - generator->cached > 0)
         TRY(prefill(generator, length - 1));
-    TRY(program_run(generator, io, length - 1, generator->tokens + generator->count - 1));
+    for (int64_t b = 0; b < generator->batch; b++)
+        generator->ids[b] = generator->tokens[b * generator->capacity + generator->count - 1];
+    TRY(program_run(generator, io, length - 1, generator->ids));
     generator->cached = length;
     int64_t width = generator->session->model->options.config.padded_vocab_size;
-    return exec_download(generator->session->exec, io->logits, 0, generator->logits, width);
+    return values_download(generator->session->exec, generator->session->model->graph, io->logits, 0, generator->logits,
+                           generator->batch * width);
 }
 
 enum gt_status generator_next(struct generator *generator, int32_t *out)
 {
     assert(generator->count < generator->capacity);
     TRY(logits_compute(generator));
+    const struct model_config *config = &generator->session->model->options.config;
     struct philox_key key = philox_key_make(generator->options.seed, RNG_GENERATE);
-    struct philox_block counter = {{(uint32_t)generator->count, (uint32_t)generator->sequence, 0, 0}};
-    struct philox_block bits = philox4x32_10(key, counter);
-    int32_t token = generate_draw(generator->logits, generator->session->model->options.config.vocab_size,
-                                  generator->options.temperature, generator->options.top_k,
-                                  philox_uniform(bits.word[0], bits.word[1]), generator->scratch);
-    generator->tokens[generator->count++] = token;
-    *out = token;
+    for (int64_t b = 0; b < generator->batch; b++) {
+        struct philox_block counter = {{(uint32_t)generator->count, (uint32_t)(generator->sequence + b), 0, 0}};
+        struct philox_block bits = philox4x32_10(key, counter);
+        out[b] = generate_draw(&generator->options, generator->logits + b * config->padded_vocab_size,
+                               config->vocab_size, philox_uniform(bits.word[0], bits.word[1]), generator->scratch);
+        generator->tokens[b * generator->capacity + generator->count] = out[b];
+    }
+    generator->count++;
     return GT_OK;
+}
+
+const int32_t *generator_sequence(const struct generator *generator, int64_t index)
+{
+    assert(index >= 0 && index < generator->batch);
+    return generator->tokens + index * generator->capacity;
 }

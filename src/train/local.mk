@@ -1,13 +1,24 @@
 # The loop, evaluation, sampling, saving and what is said of them.
 libgpttrain_a_SOURCES += \
 	src/train/evaluate.c src/train/evaluate.h \
+	src/train/explain.c src/train/explain.h \
 	src/train/feed.c src/train/feed.h \
 	src/train/forecast.c src/train/forecast.h \
 	src/train/generate.c src/train/generate.h \
+	src/train/generate_draw.c \
+	src/train/judge.c src/train/judge.h src/train/judge_internal.h \
+	src/train/judge_choices.c \
+	src/train/judge_text.c \
+	src/train/loss_scaler.c src/train/loss_scaler.h \
 	src/train/metrics.c src/train/metrics.h \
+	src/train/plan_answer.c src/train/plan_answer.h \
 	src/train/progress.c src/train/progress.h \
+	src/train/report_block.c src/train/report_block.h \
 	src/train/restore.c src/train/restore.h \
+	src/train/restore_parts.c src/train/restore_parts.h \
 	src/train/schedule.c src/train/schedule.h \
 	src/train/session.c src/train/session.h \
+	src/train/session_rates.c src/train/session_rates.h \
 	src/train/stop.c src/train/stop.h \
-	src/train/trainer.c src/train/trainer.h
+	src/train/trainer.c src/train/trainer.h \
+	src/train/values.c src/train/values.h

@@ -110,14 +110,16 @@ static const char *number_text(char text[static 32], double value)
 
 enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step)
 {
-    char line[LINE_MAX_BYTES], loss[32], lr[32], norm[32], ms[32], rate[32], mfu[32];
+    char line[LINE_MAX_BYTES], loss[32], lr[32], norm[32], ms[32], rate[32], mfu[32], scale[64] = "", number[32];
+    if (step->loss_scale > 0.0)
+        snprintf(scale, sizeof scale, "\"loss_scale\":%s,", number_text(number, step->loss_scale));
     int length = snprintf(line, sizeof line,
                           "{\"iter\":%" PRId64 ",\"loss\":%s,\"lr\":%s,\"grad_norm\":%s,\"time_ms\":%s,"
-                          "\"tokens_per_s\":%s,\"mfu\":%s,\"skipped\":%" PRId64 ",\"planned_bytes\":%" PRIu64
+                          "\"tokens_per_s\":%s,\"mfu\":%s,\"skipped\":%" PRId64 ",%s\"planned_bytes\":%" PRIu64
                           ",\"allocated_bytes\":%" PRIu64 "}\n",
                           step->iter, number_text(loss, step->loss), number_text(lr, step->lr),
                           number_text(norm, step->grad_norm), number_text(ms, step->time_ms),
-                          number_text(rate, step->tokens_per_s), number_text(mfu, step->mfu), step->skipped,
+                          number_text(rate, step->tokens_per_s), number_text(mfu, step->mfu), step->skipped, scale,
                           step->planned_bytes, step->allocated_bytes);
     return line_write(metrics, line, (size_t)length);
 }

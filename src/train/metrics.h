@@ -17,7 +17,8 @@ struct metrics {
 struct metrics_step {
     int64_t iter;
     double loss, lr, grad_norm, time_ms, tokens_per_s, mfu;
-    int64_t skipped; /* updates skipped so far for a non-finite gradient */
+    int64_t skipped;   /* updates skipped so far for a non-finite gradient */
+    double loss_scale; /* that this update was computed with; 0 = none, and no such field */
     uint64_t planned_bytes, allocated_bytes;
 };
 

@@ -14,6 +14,9 @@
 
 #include "base/log.h"
 #include "data/tokenizer.h"
+#include "io/hf_cache.h"
+#include "train/restore_parts.h"
+#include "train/values.h"
 
 #define DEFAULT_VOCAB_SIZE 50304 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice */
 
@@ -79,6 +82,59 @@ static enum gt_status fill_from_weights(struct config *config, const struct chec
     return status;
 }
 
+/* The format of the checkpoint's states; records of before there was more than one do not say. */
+static enum gt_status states_from_record(const struct checkpoint *checkpoint, enum state_format *out)
+{
+    const json_t *plan = checkpoint->record.state.plan;
+    const char *name;
+    *out = STATE_MASTER;
+    if (plan == NULL || json_object_get(plan, "state_format") == NULL)
+        return GT_OK;
+    TRY(json_get_string(plan, checkpoint->source, "state_format", &name));
+    if (state_format_from_name(name, out))
+        return GT_OK;
+    log_error("%s: field \"state_format\": \"%.32s\" is no format of this program", checkpoint->source, name);
+    return GT_DATA;
+}
+
+/* Another optimizer cannot go on from these moments. */
+static enum gt_status optimizer_check(const struct config *config, const struct checkpoint *checkpoint)
+{
+    static const char *const names[] = {[CONFIG_OPTIMIZER_ADAMW] = "adamw", [CONFIG_OPTIMIZER_MUON] = "muon"};
+    const json_t *plan = checkpoint->record.state.plan;
+    const char *before = plan ? json_string_value(json_object_get(plan, "optimizer")) : NULL;
+    if (strcmp(before ? before : names[CONFIG_OPTIMIZER_ADAMW], names[config->optimizer]) == 0)
+        return GT_OK;
+    log_error(
+        "%s: the moments are those of optimizer = '%s', and '%s' was asked for: leave optimizer out, or begin anew "
+        "from these weights with --init_from=%s and another out_dir",
+        checkpoint->source, before ? before : names[CONFIG_OPTIMIZER_ADAMW], names[config->optimizer], config->out_dir);
+    return GT_USAGE;
+}
+
+/* The format in which the run goes on: the checkpoint's, unless it is to be converted. */
+static enum gt_status states_choose(const struct config *config, struct restore_source *source,
+                                    struct session_choices *choices)
+{
+    const char *from = state_format_name(choices->states);
+    bool said = config_key_was_set(config, CONFIG_KEY_state_format) && config->state_format != CONFIG_STATES_AUTO;
+    enum state_format wanted = said ? session_state_format(config) : choices->states;
+    choices->states_chosen = true;
+    if (wanted == choices->states)
+        return GT_OK;
+    if (!config->convert_states) {
+        log_error("%s: the states are stored as '%s', and state_format = '%s' was asked for: leave state_format out to "
+                  "go on as before, or add --convert_states=True, which rounds them to the new format",
+                  source->checkpoint->source, from, state_format_name(wanted));
+        return GT_USAGE;
+    }
+    log_note("%s: the states are converted from '%s' to '%s'; the run goes on from rounded values",
+             source->checkpoint->source, from, state_format_name(wanted));
+    source->convert_states = true;
+    choices->states = wanted;
+    return GT_OK;
+}
+
 static enum gt_status choices_from_record(const struct checkpoint *checkpoint, struct session_choices *choices)
 {
     const json_t *plan = checkpoint->record.state.plan;
@@ -100,7 +156,7 @@ static enum gt_status choices_from_record(const struct checkpoint *checkpoint, s
         .evaluate_batch = (int32_t)evaluate,
         .recompute = {(int32_t)layers, (enum recompute_level)first, (enum recompute_level)rest},
     };
-    return GT_OK;
+    return states_from_record(checkpoint, &choices->states);
 }
 
 static enum gt_status state_from_record(const struct checkpoint *checkpoint, struct run_state *state)
@@ -123,12 +179,28 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
     return GT_OK;
 }
 
-/* The checkpoint or folder that init_from names. */
+/* Where the weights are that init_from names. */
+static enum gt_status weights_path(const struct config *config, char out[static FILE_PATH_MAX])
+{
+    const char *from = strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
+    if (from == config->init_from && hf_cache_is_name(from))
+        return hf_cache_find(from, out);
+    snprintf(out, FILE_PATH_MAX, "%s", from);
+    return GT_OK;
+}
+
+/* The checkpoint, folder or file that init_from names.  A run of nanoGPT's is continued unless its weights alone are
+ * wanted. */
 static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config, struct restore_source *source,
                                       struct run_state *state, struct model_config *model)
 {
+    char from[FILE_PATH_MAX];
+    enum checkpoint_kind kind = CHECKPOINT_NONE;
+    TRY(weights_path(config, from));
     source->resume = strcmp(config->init_from, "resume") == 0;
-    const char *from = source->resume ? config->out_dir : config->init_from;
+    if (!source->resume)
+        TRY(checkpoint_probe(from, &kind));
+    source->resume = source->resume || (kind == CHECKPOINT_NANOGPT && config->resume_state);
     TRY(checkpoint_open(mem, from, source->resume, &source->checkpoint));
     const struct checkpoint *checkpoint = source->checkpoint;
     if (source->resume) {
@@ -138,6 +210,10 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     }
     TRY(fill_from_weights(config, checkpoint));
     TRY(config_check(config));
+    if (source->resume) {
+        TRY(optimizer_check(config, checkpoint));
+        TRY(states_choose(config, source, &state->choices));
+    }
     *model = checkpoint->config;
     model->block_size = (int32_t)config->block_size;
     model->dropout = (float)config->dropout;
@@ -159,8 +235,9 @@ enum gt_status restore_open(struct hostmem *mem, struct config *config, const ch
 
 enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source)
 {
+    char from[FILE_PATH_MAX];
     *source = (struct restore_source){0};
-    const char *from = strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
+    TRY(weights_path(config, from));
     return checkpoint_open(mem, from, false, &source->checkpoint);
 }
 
@@ -168,28 +245,6 @@ void restore_close(struct restore_source *source)
 {
     checkpoint_close(source->checkpoint);
     source->checkpoint = NULL;
-}
-
-static int32_t part_tensor(const struct session *session, enum checkpoint_part part, int32_t index)
-{
-    const struct parameter *parameter = &session->model->parameters.at[index];
-    if (part == CHECKPOINT_M)
-        return parameter->m;
-    return part == CHECKPOINT_V ? parameter->v : parameter->tensor;
-}
-
-static enum gt_status part_read(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                float *out)
-{
-    struct session *session = context;
-    return exec_download(session->exec, part_tensor(session, part, index), (int64_t)first, out, (int64_t)count);
-}
-
-static enum gt_status part_write(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
-                                 const float *values)
-{
-    struct session *session = context;
-    return exec_upload(session->exec, part_tensor(session, part, index), (int64_t)first, values, (int64_t)count);
 }
 
 /* The parameters of the model as io/ sees them. */
@@ -203,11 +258,14 @@ static enum gt_status tensors_create(struct session *session, struct checkpoint_
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
         const struct tensor *tensor = &model->graph->tensors[parameter->tensor];
-        tensors[i] =
-            (struct checkpoint_tensor){.name = parameter->name,
-                                       .index = i,
-                                       .rank = tensor->rank,
-                                       .dims = {parameter->saved_rows, tensor->rank > 1 ? tensor->dims[1] : 0}};
+        const int32_t home = model_parameter_home(parameter), m = parameter->m;
+        tensors[i] = (struct checkpoint_tensor){.name = parameter->name,
+                                                .index = i,
+                                                .rank = tensor->rank,
+                                                .dims = {parameter->saved_rows, tensor->rank > 1 ? tensor->dims[1] : 0},
+                                                .dtype = model->graph->tensors[home].dtype,
+                                                .moment = m != TENSOR_NONE ? model->graph->tensors[m].dtype : DTYPE_F32,
+                                                .no_second = parameter->v == TENSOR_NONE};
     }
     *out = tensors;
     return GT_OK;
@@ -220,13 +278,19 @@ static enum gt_status zero_rest(struct session *session, bool moments)
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
         if (parameter->saved_rows < model->graph->tensors[parameter->tensor].dims[0])
-            TRY(session_tensor_zero(session, parameter->tensor));
-        if (moments && parameter->m != TENSOR_NONE)
-            TRY(session_tensor_zero(session, parameter->m));
-        if (moments && parameter->v != TENSOR_NONE)
-            TRY(session_tensor_zero(session, parameter->v));
+            TRY(session_tensor_zero(session, model_parameter_home(parameter)));
+        if (moments)
+            TRY(session_moments_zero(session, parameter));
     }
     return GT_OK;
+}
+
+enum gt_status restore_loss_scaler(const struct restore_source *source, enum dtype dtype, struct loss_scaler *out)
+{
+    loss_scaler_init(out, dtype);
+    if (!source->resume)
+        return GT_OK;
+    return loss_scaler_from_json(out, source->checkpoint->record.state.loss_scaler, source->checkpoint->source);
 }
 
 enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed)
@@ -234,20 +298,24 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
     if (!source->checkpoint)
         return session_weights_init(session, seed);
     struct checkpoint_tensor *tensors;
+    struct restore_parts parts = {.session = session};
     TRY(zero_rest(session, true));
     TRY(tensors_create(session, &tensors));
     struct checkpoint_load_options options = {
         .config = &session->model->options.config,
         .tensors = tensors,
         .tensor_count = (size_t)session->model->parameters.count,
-        .write = part_write,
-        .write_context = session,
+        .write = restore_part_write,
+        .write_context = &parts,
+        .convert = source->convert_states,
         .staging = session->staging,
         .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
     };
     enum gt_status status = checkpoint_load(source->checkpoint, &options);
+    hostmem_free(session->mem, parts.exponents);
     hostmem_free(session->mem, tensors);
-    return status;
+    TRY(status);
+    return session_weights_refresh(session);
 }
 
 /* What decides the last bits: the plan's choices and who computes. */
@@ -255,11 +323,13 @@ static json_t *plan_object(const struct session *session)
 {
     const struct model_options *options = &session->model->options;
     const struct recompute_mix *mix = &options->recompute;
-    return json_pack("{s:i, s:i, s:i, s:i, s:{s:i, s:i, s:i}, s:s, s:s}", "micro_batch", (int)options->micro_batch,
-                     "remainder_batch", (int)options->remainder_batch, "loss_chunk_rows", (int)options->loss_chunk_rows,
-                     "evaluate_batch", (int)options->evaluate_batch, "recompute", "first_layers",
-                     (int)mix->first_layers, "first", (int)mix->first, "rest", (int)mix->rest, "backend",
-                     session->device->ops->name, "kernels", session->info.detail);
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:{s:i, s:i, s:i}, s:s, s:s}", "dtype",
+                     dtype_name(options->dtype), "state_format", state_format_name(options->states), "optimizer",
+                     options->muon ? "muon" : "adamw", "micro_batch", (int)options->micro_batch, "remainder_batch",
+                     (int)options->remainder_batch, "loss_chunk_rows", (int)options->loss_chunk_rows, "evaluate_batch",
+                     (int)options->evaluate_batch, "recompute", "first_layers", (int)mix->first_layers, "first",
+                     (int)mix->first, "rest", (int)mix->rest, "backend", session->device->ops->name, "kernels",
+                     session->info.detail);
 }
 
 void restore_differences_log(const struct session *session, const struct restore_source *source)
@@ -271,8 +341,9 @@ void restore_differences_log(const struct session *session, const struct restore
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(before, key);
-        if (strcmp(key, "recompute") == 0 || (old && json_equal(old, value)))
-            continue; /* recompute changes no bit */
+        bool other = strcmp(key, "recompute") == 0 || strcmp(key, "state_format") == 0 || strcmp(key, "optimizer") == 0;
+        if (other || (old && json_equal(old, value)))
+            continue; /* recompute changes no bit, a conversion was announced, another optimizer refused */
         log_note(
             "%s differs from the checkpoint's: the run continues, its results will differ in the last bits from an "
             "uninterrupted run's",
@@ -351,7 +422,9 @@ enum gt_status restore_save(struct restore_saver *saver, const struct run_state 
     const struct config *config = session->config;
     json_t *data = json_pack("{s:I, s:s*}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
                              "tokenizer", *saver->tokenizer_hash ? saver->tokenizer_hash : NULL);
-    if (!data) {
+    json_t *loss_scaler = state->loss_scaler.dynamic ? loss_scaler_to_json(&state->loss_scaler) : NULL;
+    if (!data || (state->loss_scaler.dynamic && !loss_scaler)) {
+        json_decref(data);
         log_error("out of memory");
         return GT_NO_MEMORY;
     }
@@ -369,15 +442,17 @@ enum gt_status restore_save(struct restore_saver *saver, const struct run_state 
                   .best_val_loss = state->best_val_loss,
                   .data = data,
                   .plan = saver->plan,
+                  .loss_scaler = loss_scaler,
                   .configuration = saver->configuration},
         .tensors = saver->tensors,
         .tensor_count = (size_t)session->model->parameters.count,
-        .read = part_read,
+        .read = restore_part_read,
         .read_context = session,
         .staging = session->staging,
         .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
     };
     enum gt_status status = checkpoint_save(&options);
+    json_decref(loss_scaler);
     json_decref(data);
     return status == GT_OK ? tokenizer_put(saver) : status;
 }

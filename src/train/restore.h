@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
+#include "train/loss_scaler.h"
 #include "train/session.h"
 
 /* What a checkpoint stores beside tensors and the configuration. */
@@ -25,12 +26,14 @@ struct run_state {
     double best_val_loss; /* infinity: none yet */
     bool evaluated;       /* iteration `iter` has been evaluated already */
     struct session_choices choices;
+    struct loss_scaler loss_scaler;
 };
 
 /* Where the weights come from; `checkpoint` is NULL for scratch. */
 struct restore_source {
     struct checkpoint *checkpoint;
-    bool resume; /* optimizer state too */
+    bool resume;         /* optimizer state too */
+    bool convert_states; /* which is stored in another format than the run's */
 };
 
 /* Finds out where the run begins.  Fills from a checkpoint what this invocation's configuration did not say, and says in
@@ -44,6 +47,9 @@ void restore_close(struct restore_source *source);
 
 /* Says so where a resumed run computes otherwise than the run that wrote the checkpoint, so that bits will differ. */
 void restore_differences_log(const struct session *session, const struct restore_source *source);
+
+/* The loss scaler of a run in `dtype`: as the checkpoint left it, or GradScaler's first state.  Errors: GT_DATA. */
+enum gt_status restore_loss_scaler(const struct restore_source *source, enum dtype dtype, struct loss_scaler *out);
 
 /* Weights (and moments) onto the device: initial values of `seed`, or the checkpoint's. */
 enum gt_status restore_weights(struct session *session, const struct restore_source *source, uint64_t seed);

@@ -14,10 +14,15 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/size.h"
+#include "plan/profile_device.h"
+#include "train/session_rates.h"
+#include "train/values.h"
 
 /* Logits of one loss chunk hold at most this many bytes, unless loss_chunk says otherwise.  On a CPU a chunk of some
  * hundred rows runs its GEMMs at full rate already; what more rows would save is one pass over the embedding's gradient. */
 #define LOSS_CHUNK_BYTES ((int64_t)64 << 20)
+/* A card wants larger products, and each chunk passes once over the fp32 gradient of the embedding. */
+#define LOSS_CHUNK_BYTES_CARD ((int64_t)512 << 20)
 #define LOSS_CHUNK_ROWS_STEP 64
 #define LOSS_CHUNKS_MAX 512
 #define ADAM_EPSILON 1e-8f
@@ -38,6 +43,7 @@
 #define DEBUG_GUARD_BYTES 0
 #endif
 #define PEAK_SCRATCH_BYTES ((uint64_t)16 << 20)
+#define PEAK_SCRATCH_BYTES_PLAN ((uint64_t)4 << 20) /* smaller products, so that two of them take no longer than said */
 
 static int64_t min_i64(int64_t a, int64_t b)
 {
@@ -66,11 +72,12 @@ void session_model_config(const struct config *config, int64_t vocab_size, struc
 }
 
 /* Rows per loss chunk: as many as the byte limit allows, evenly over the rows of a micro-step. */
-static int64_t loss_chunk_rows(const struct config *config, const struct model_config *model, int64_t rows)
+static int64_t loss_chunk_rows(const struct session *session, const struct model_config *model, int64_t rows)
 {
-    int64_t most = config->loss_chunk;
+    int64_t most = session->config->loss_chunk;
     if (most <= 0) {
-        most = LOSS_CHUNK_BYTES / ((int64_t)sizeof(float) * model->padded_vocab_size);
+        most = (session->info.host_memory ? LOSS_CHUNK_BYTES : LOSS_CHUNK_BYTES_CARD) /
+               ((int64_t)dtype_size_bytes(session->dtype) * model->padded_vocab_size);
         most = most < LOSS_CHUNK_ROWS_STEP ? LOSS_CHUNK_ROWS_STEP : most;
     }
     most = min_i64(most, rows);
@@ -85,6 +92,43 @@ static int64_t chunk_cap(const struct config *config, int64_t chunk, int64_t row
     return config->loss_chunk > 0 || chunk >= least ? chunk : least;
 }
 
+_Static_assert(CONFIG_STATES_MASTER - 1 == (int)STATE_MASTER &&
+                   CONFIG_STATES_SR_8BIT_FULL - 1 == (int)STATE_SR_8BIT_FULL,
+               "the words of state_format are auto and the formats, in their order");
+
+enum state_format session_state_format(const struct config *config)
+{
+    assert(config->state_format != CONFIG_STATES_AUTO);
+    return (enum state_format)(config->state_format - 1);
+}
+
+/* What the run begins with; the search may choose a leaner one. */
+static enum state_format states_first(const struct config *config, const struct session_choices *choices)
+{
+    if (choices->states_chosen)
+        return choices->states;
+    return config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER : session_state_format(config);
+}
+
+static bool has_dtype(const struct session *session, enum dtype dtype)
+{
+    return (session->info.dtypes >> dtype & 1u) != 0;
+}
+
+/* Muon's learning rate follows the schedule at this factor; a schedule of zero has none. */
+static float muon_rate(const struct config *config)
+{
+    return config->learning_rate > 0.0 ? (float)(config->muon_learning_rate / config->learning_rate) : 0.0f;
+}
+
+/* Newton-Schulz needs no more than 16 bits; its numbers are within those of float16, where a device has no bfloat16. */
+static enum dtype muon_dtype(const struct session *session)
+{
+    if (has_dtype(session, DTYPE_BF16))
+        return DTYPE_BF16;
+    return has_dtype(session, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
+}
+
 /* The first of the three that is set. */
 static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
 {
@@ -93,17 +137,19 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
     return choice > 0 ? choice : otherwise;
 }
 
-void session_train_options(const struct config *config, const struct session_choices *choices,
+void session_train_options(const struct session *session, const struct session_choices *choices,
                            const struct model_config *model, struct model_options *out)
 {
     static const struct session_choices none = {0};
+    const struct config *config = session->config;
+    const enum state_format states = states_first(config, choices);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps;
     if (config_key_was_set(config, CONFIG_KEY_batch_size) || config_key_was_set(config, CONFIG_KEY_block_size))
         choices = &none; /* they belonged to another batch */
     int64_t micro = min_i64(first_set(config->micro_batch, choices->micro_batch, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
     bool chunk_chosen = config->loss_chunk == 0 && choices->loss_chunk_rows > 0;
-    int64_t chunk = chunk_chosen ? choices->loss_chunk_rows : loss_chunk_rows(config, model, rows);
+    int64_t chunk = chunk_chosen ? choices->loss_chunk_rows : loss_chunk_rows(session, model, rows);
     int64_t evaluate = first_set(config->eval_batch_size, choices->evaluate_batch, micro);
     if (config->eval_iters > 0)
         evaluate = min_i64(evaluate, config->eval_iters * config->batch_size);
@@ -113,12 +159,19 @@ void session_train_options(const struct config *config, const struct session_cho
         recompute = (struct recompute_mix){.rest = (enum recompute_level)config->recompute};
     *out = (struct model_options){
         .config = *model,
+        .dtype = session->dtype,
+        .states = states,
+        .muon = config->optimizer == CONFIG_OPTIMIZER_MUON,
+        .muon_momentum = (float)config->muon_momentum,
+        .muon_rate = muon_rate(config),
+        .muon_dtype = muon_dtype(session),
         .train = true,
         .evaluate = true,
         .generate = config->sample_tokens > 0,
         .generate_batch = 1,
         .loss_chunk_rows = (int32_t)min_i64(chunk, rows),
         .evaluate_batch = (int32_t)evaluate,
+        .evaluate_time = (int32_t)config->eval_block_size,
         .recompute = recompute,
         .prefill_time = (int32_t)min_i64(config->block_size, SESSION_PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
@@ -131,8 +184,27 @@ void session_train_options(const struct config *config, const struct session_cho
     search_micro_batch_set(out, samples, micro);
 }
 
+/* The device that a profile describes. */
+static enum gt_status profile_open(struct session *session, struct backend **out)
+{
+    static const char *const names[] = {[CONFIG_BACKEND_AUTO] = "auto",
+                                        [CONFIG_BACKEND_CPU] = "cpu",
+                                        [CONFIG_BACKEND_CUDA] = "cuda",
+                                        [CONFIG_BACKEND_OPENCL] = "opencl"};
+    struct device_profile *profile = &session->profile;
+    const char *wanted = names[session->config->backend];
+    TRY(device_profile_find(session->config->device_profile, profile));
+    session->has_profile = true;
+    if (session->config->backend != CONFIG_BACKEND_AUTO && strcmp(wanted, profile->backend) != 0) {
+        log_error("device_profile = '%s' is a %s device, backend = '%s' is not: leave backend out or name that one",
+                  profile->id, profile->backend, wanted);
+        return GT_USAGE;
+    }
+    return profile_device_open(profile, out);
+}
+
 /* The first backend of the build, or the one that the configuration names. */
-static enum gt_status device_open(struct session *session)
+static enum gt_status backend_open(const struct session *session, struct backend **out)
 {
     const struct backend_ops *ops =
         session->config->backend == CONFIG_BACKEND_CPU ? backend_find("cpu") : backend_registry()[0];
@@ -141,8 +213,13 @@ static enum gt_status device_open(struct session *session)
         return GT_UNSUPPORTED;
     }
     struct backend_open_options options = {.threads = (int32_t)session->config->threads};
+    return ops->open(&options, out);
+}
+
+static enum gt_status device_open(struct session *session)
+{
     struct backend *inner;
-    TRY(ops->open(&options, &inner));
+    TRY(session->config->device_profile[0] != '\0' ? profile_open(session, &inner) : backend_open(session, &inner));
     enum gt_status status = backend_wrap(inner, &session->device);
     if (status != GT_OK) {
         inner->ops->close(inner);
@@ -151,24 +228,63 @@ static enum gt_status device_open(struct session *session)
     return session->device->ops->info(session->device, &session->info);
 }
 
+/* What weights and activations are stored as: what the configuration says, or the nearest that the device has, which is
+ * said.  auto is float32 on a cpu, elsewhere bfloat16, or float16 (with loss scaling) where the device lacks that. */
+static void dtype_choose(struct session *session)
+{
+    static const enum dtype wanted[] = {
+        [CONFIG_DTYPE_FLOAT32] = DTYPE_F32, [CONFIG_DTYPE_BFLOAT16] = DTYPE_BF16, [CONFIG_DTYPE_FLOAT16] = DTYPE_F16};
+    bool is_auto = session->config->dtype == CONFIG_DTYPE_AUTO;
+    enum dtype dtype = is_auto ? (session->info.host_memory ? DTYPE_F32 : DTYPE_BF16) : wanted[session->config->dtype];
+    session->dtype = dtype;
+    if (!has_dtype(session, session->dtype))
+        session->dtype = dtype == DTYPE_BF16 && has_dtype(session, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
+    if (session->dtype != dtype)
+        log_note("%s has no %s: %s is used%s", session->info.device, dtype_name(dtype), dtype_name(session->dtype),
+                 session->dtype == DTYPE_F16 ? ", with loss scaling" : "");
+}
+
+uint64_t session_headroom_bytes(const struct session *session)
+{
+    return session->info.host_memory ? SESSION_HEADROOM_BYTES : 0;
+}
+
 /* What the arena may take of the budget. */
 static uint64_t arena_budget(const struct session *session)
 {
-    uint64_t beside = session->info.context_bytes + SESSION_HEADROOM_BYTES;
+    uint64_t beside = session->info.context_bytes + session_headroom_bytes(session);
     return session->budget_bytes > beside ? session->budget_bytes - beside : 0;
+}
+
+/* "; other processes hold most: firefox (4711) 2.10 GiB", where what is free is the limit and they are known. */
+#define OTHERS_TEXT_MAX (BACKEND_HOLDERS_TEXT_MAX + 40)
+static char *others_text(char text[static OTHERS_TEXT_MAX], const struct session *session)
+{
+    char holders[BACKEND_HOLDERS_TEXT_MAX];
+    bool counts = session->config->memory_budget[0] == '\0' && session->info.holder_count > 0;
+    snprintf(text, OTHERS_TEXT_MAX, "%s%s", counts ? "; other processes hold most: " : "",
+             counts ? backend_holders_text(holders, &session->info) : "");
+    return text;
 }
 
 /* Says what is short, by how much, and the least that would do. */
 static enum gt_status fits_refuse(const struct session *session, uint64_t arena_bytes, const char *least)
 {
-    char needed[24], have[24], lacking[24];
+    char needed[24], have[24], lacking[24], others[OTHERS_TEXT_MAX];
     double have_bytes = (double)arena_budget(session);
     log_error(
         "does not fit: %s%s is needed, the budget of %s leaves %s for it, %s short; a smaller block_size or model "
-        "needs less (--plan shows where it goes)",
+        "needs less (--plan shows where it goes)%s",
         log_bytes(needed, (double)arena_bytes), least, session->info.device, log_bytes(have, have_bytes),
-        log_bytes(lacking, (double)arena_bytes - have_bytes));
+        log_bytes(lacking, (double)arena_bytes - have_bytes), others_text(others, session));
     return GT_NO_FIT;
+}
+
+static uint64_t budget_of_free(uint64_t free_bytes)
+{
+    uint64_t margin = free_bytes / BUDGET_MARGIN_PART;
+    margin = margin > BUDGET_MARGIN_BYTES ? margin : BUDGET_MARGIN_BYTES;
+    return free_bytes > margin ? free_bytes - margin : free_bytes;
 }
 
 static enum gt_status budget_set(struct session *session)
@@ -176,9 +292,10 @@ static enum gt_status budget_set(struct session *session)
     TRY(config_memory_budget(session->config, session->info.total_bytes, &session->budget_bytes));
     if (session->budget_bytes > 0)
         return GT_OK;
-    uint64_t free_bytes = session->info.free_bytes, margin = free_bytes / BUDGET_MARGIN_PART;
-    margin = margin > BUDGET_MARGIN_BYTES ? margin : BUDGET_MARGIN_BYTES;
-    session->budget_bytes = free_bytes > margin ? free_bytes - margin : free_bytes;
+    uint64_t free_bytes = session->info.free_bytes;
+    session->budget_bytes = budget_of_free(free_bytes);
+    if (session->has_profile)
+        session->budget_bytes = free_bytes; /* what others take is in the profile's usable memory */
     if (free_bytes == 0)
         session->budget_bytes = UINT64_MAX; /* the system does not say */
     return GT_OK;
@@ -195,57 +312,87 @@ static void plan_options_set(const struct session *session, struct plan_options 
     };
 }
 
+/* Lean states need bfloat16, which the configuration or the device may not have. */
+static enum gt_status states_check(const struct session *session, const struct model_options *options)
+{
+    if (state_format_is_lean(options->states) && options->dtype != DTYPE_BF16) {
+        log_error("state_format = '%s' needs bfloat16, and weights are stored as %s on %s: %s",
+                  state_format_name(options->states), dtype_name(options->dtype), session->info.device,
+                  has_dtype(session, DTYPE_BF16) ? "add --dtype=bfloat16"
+                                                 : "only state_format = 'master' works without bfloat16");
+        return GT_USAGE;
+    }
+    if (options->muon && state_format_dtypes(options->states, options->dtype, false).moment == DTYPE_U8) {
+        log_error("optimizer = 'muon' has no 8-bit momentum: use state_format = 'sr_bf16' instead of '%s'",
+                  state_format_name(options->states));
+        return GT_USAGE;
+    }
+    if (session->config->allow_lean_states && options->dtype != DTYPE_BF16)
+        log_note("allow_lean_states=True has no effect with %s: lean states need bfloat16", dtype_name(options->dtype));
+    return GT_OK;
+}
+
+/* Whether the search may go on to leaner states: never at a resume, whose states are what they are. */
+static bool states_may_change(const struct session *session, const struct model_options *options)
+{
+    const struct config *config = session->config;
+    bool resumes = strcmp(config->init_from, "resume") == 0;
+    bool free = config->state_format == CONFIG_STATES_AUTO && config->allow_lean_states;
+    return !resumes && options->dtype == DTYPE_BF16 && (free || config->state_format == CONFIG_STATES_SR_8BIT);
+}
+
 /* The fastest plan that fits; with --plan, where nothing does, the smallest, for its report. */
 static enum gt_status session_search(struct session *session, const struct model_options *options)
 {
     const struct config *config = session->config;
-    struct search_request request = {
+    TRY(states_check(session, options));
+    session->request = (struct search_request){
         .options = *options,
         .samples = config->batch_size * config->gradient_accumulation_steps,
         .pin_micro_batch = config->micro_batch > 0,
         .pin_recompute = config_key_was_set(config, CONFIG_KEY_recompute),
         .pin_loss_chunk = config->loss_chunk > 0,
         .pin_evaluate_batch = config->eval_batch_size > 0,
-        .rates = plan_rates_of_peak(NOMINAL_PEAK_FLOPS),
+        .lean_states = states_may_change(session, options),
+        .rates = session_rates_nominal(session),
         .budget_bytes = arena_budget(session),
+        .memo = &session->memo,
     };
-    plan_options_set(session, &request.plan);
-    enum gt_status status = plan_search(session->mem, &request, &session->search);
+    plan_options_set(session, &session->request.plan);
+    enum gt_status status = plan_search(session->mem, &session->request, &session->search);
     if (status == GT_NO_FIT && config->plan == CONFIG_PLAN_OFF && !config->print_program)
         return fits_refuse(session, session->search.arena_bytes, " at least");
     return status == GT_NO_FIT ? GT_OK : status;
 }
 
-static enum gt_status session_plan(struct session *session)
-{
-    struct plan_options options;
-    plan_options_set(session, &options);
-    return plan_create(session->mem, session->model->graph, &options, &session->plan);
-}
-
-enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct model_options *options,
-                            struct session *out)
+enum gt_status session_open(struct hostmem *mem, const struct config *config, struct session *out)
 {
     *out = (struct session){.mem = mem, .config = config};
-    void *array;
     enum gt_status status;
     TRY_GOTO(status, fail, device_open(out));
     TRY_GOTO(status, fail, budget_set(out));
-    out->search.options = *options;
-    if (options->train)
-        TRY_GOTO(status, fail, session_search(out, options));
-    TRY_GOTO(status, fail, model_create(mem, &out->search.options, &out->model));
-    TRY_GOTO(status, fail, session_plan(out));
-    if (!plan_verify(out->plan)) {
-        status = GT_FAILURE;
-        goto fail;
-    }
-    TRY_GOTO(status, fail, hostmem_alloc(mem, SESSION_STAGING_FLOATS, sizeof(float), "staging buffer", &array));
-    out->staging = array;
+    dtype_choose(out);
     return GT_OK;
 fail:
     session_close(out);
     return status;
+}
+
+enum gt_status session_plan(struct session *session, const struct model_options *options)
+{
+    void *array;
+    struct plan_options plan;
+    session->search.options = *options;
+    if (options->train)
+        TRY(session_search(session, options));
+    TRY(model_create(session->mem, &session->search.options, &session->model));
+    plan_options_set(session, &plan);
+    TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));
+    if (!plan_verify(session->plan))
+        return GT_FAILURE;
+    TRY(hostmem_alloc(session->mem, SESSION_STAGING_FLOATS, sizeof(float), "staging buffer", &array));
+    session->staging = array;
+    return GT_OK;
 }
 
 enum gt_status session_fits(const struct session *session)
@@ -255,17 +402,48 @@ enum gt_status session_fits(const struct session *session)
     return fits_refuse(session, session->plan->arena_bytes, "");
 }
 
+/* What is free on the device must do for the plan, whatever the budget says. */
+static uint64_t bytes_lacking(const struct session *session)
+{
+    uint64_t need = session->plan->arena_bytes + session->info.context_bytes + session_headroom_bytes(session);
+    uint64_t free_bytes = session->info.free_bytes;
+    return free_bytes > 0 && need > free_bytes ? need - free_bytes : 0;
+}
+
+/* Other programs have taken memory since the plan was made: another plan, for what is left. */
+static enum gt_status plan_again(struct session *session)
+{
+    char lacking[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+    const struct model_options options = session->request.options;
+    log_note("%s is free on %s now, %s less than the plan needs (others hold most: %s): planning again",
+             log_bytes(have, (double)session->info.free_bytes), session->info.device,
+             log_bytes(lacking, (double)bytes_lacking(session)),
+             session->info.holder_count > 0 ? backend_holders_text(holders, &session->info) : "not known");
+    session->budget_bytes = budget_of_free(session->info.free_bytes);
+    plan_destroy(session->plan);
+    model_destroy(session->model);
+    hostmem_free(session->mem, session->staging);
+    session->plan = NULL;
+    session->model = NULL;
+    session->staging = NULL;
+    TRY(session_plan(session, &options));
+    return session_fits(session);
+}
+
 enum gt_status session_start(struct session *session)
 {
     struct exec_options options = {.poison = DEBUG_RUN};
     TRY(session_fits(session));
-    uint64_t need = session->plan->arena_bytes + session->info.context_bytes + SESSION_HEADROOM_BYTES;
-    if (session->info.free_bytes > 0 && need > session->info.free_bytes) {
-        char needed[24], have[24];
-        log_error(
-            "%s of memory is needed and %s is free on %s now: other programs hold the rest; a smaller memory_budget "
-            "makes a plan for less",
-            log_bytes(needed, (double)need), log_bytes(have, (double)session->info.free_bytes), session->info.device);
+    TRY(session->device->ops->info(session->device, &session->info));
+    if (bytes_lacking(session) > 0 && session->model->options.train)
+        TRY(plan_again(session));
+    if (bytes_lacking(session) > 0) {
+        char needed[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+        uint64_t free_bytes = session->info.free_bytes;
+        log_error("%s of memory is needed and %s is free on %s now: other programs hold the rest (most: %s)",
+                  log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
+                  session->info.device,
+                  session->info.holder_count > 0 ? backend_holders_text(holders, &session->info) : "not known");
         return GT_NO_FIT;
     }
     return exec_create(session->mem, session->device, session->plan, &options, &session->exec);
@@ -286,15 +464,32 @@ void session_close(struct session *session)
     session->staging = NULL;
 }
 
-enum gt_status session_peak_measure(struct session *session)
+static enum gt_status peak_measure(struct session *session)
 {
     struct backend *device = session->device;
-    struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = PEAK_SCRATCH_BYTES};
+    struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = PEAK_SCRATCH_BYTES_PLAN};
     struct address scratch = {.space = SPACE_DEVICE};
     if (session->exec)
-        return exec_peak_flops(session->exec, PEAK_SCRATCH_BYTES, PEAK_SECONDS, &session->peak_flops);
+        return exec_peak_flops(session->exec, session->dtype, PEAK_SCRATCH_BYTES, PEAK_SECONDS, &session->peak_flops);
     TRY(device->ops->arena(device, &segment, 1));
-    return device->ops->peak_flops(device, scratch, PEAK_SCRATCH_BYTES, PEAK_SECONDS_PLAN, &session->peak_flops);
+    return device->ops->peak_flops(device, session->dtype, scratch, PEAK_SCRATCH_BYTES_PLAN, PEAK_SECONDS_PLAN,
+                                   &session->peak_flops);
+}
+
+enum gt_status session_peak_measure(struct session *session)
+{
+    if (session->has_profile) {
+        char basis[512];
+        log_note("%s", plan_rates_basis(basis, &session->profile));
+        session->peak_flops = session->profile.vector_flops_per_s;
+        session->rates = plan_rates_of_profile(&session->profile);
+        return GT_OK;
+    }
+    TRY(peak_measure(session));
+    if (!session->rates_timed)
+        session->rates = plan_rates_of_peak(session->peak_flops);
+    session_rates_recall(session);
+    return GT_OK;
 }
 
 enum gt_status session_scalars_upload(struct session *session)
@@ -309,13 +504,30 @@ enum gt_status session_scalars_download(struct session *session)
 
 enum gt_status session_tensor_zero(struct session *session, int32_t tensor)
 {
-    int64_t count = graph_tensor_elements(session->model->graph, tensor);
+    const struct graph *graph = session->model->graph;
+    int64_t count = graph_tensor_elements(graph, tensor);
     memset(session->staging, 0, (size_t)min_i64(count, SESSION_STAGING_FLOATS) * sizeof(float));
     for (int64_t first = 0; first < count; first += SESSION_STAGING_FLOATS) {
         int64_t part = min_i64(count - first, SESSION_STAGING_FLOATS);
-        TRY(exec_upload(session->exec, tensor, first, session->staging, part));
+        TRY(exec_upload(session->exec, tensor, first, session->staging, part)); /* 0 is 0 in every dtype */
     }
     return GT_OK;
+}
+
+enum gt_status session_moments_zero(struct session *session, const struct parameter *parameter)
+{
+    const int32_t tensors[] = {parameter->m, parameter->v, parameter->scales};
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+        if (tensors[i] != TENSOR_NONE)
+            TRY(session_tensor_zero(session, tensors[i]));
+    }
+    return GT_OK;
+}
+
+enum gt_status session_weights_refresh(struct session *session)
+{
+    int32_t program = session->model->refresh.program;
+    return program < 0 ? GT_OK : exec_run(session->exec, program);
 }
 
 /* out[count] = initial values of elements first .. of parameter number `index`; first is a multiple of 4. */
@@ -337,13 +549,14 @@ static enum gt_status parameter_init(struct session *session, uint32_t index, st
 {
     const struct parameter *parameter = &session->model->parameters.at[index];
     const struct graph *graph = session->model->graph;
-    int64_t total = graph_tensor_elements(graph, parameter->tensor);
-    int64_t count = total / graph->tensors[parameter->tensor].dims[0] * parameter->saved_rows;
-    TRY(session_tensor_zero(session, parameter->tensor));
+    int32_t home = model_parameter_home(parameter);
+    int64_t total = graph_tensor_elements(graph, home);
+    int64_t count = total / graph->tensors[home].dims[0] * parameter->saved_rows;
+    TRY(session_tensor_zero(session, home));
     for (int64_t first = 0; first < count; first += SESSION_STAGING_FLOATS) {
         int64_t part = min_i64(count - first, SESSION_STAGING_FLOATS);
         initial_values(parameter, key, index, first, part, session->staging);
-        TRY(exec_upload(session->exec, parameter->tensor, first, session->staging, part));
+        TRY(values_upload(session->exec, graph, home, first, session->staging, part));
     }
     return GT_OK;
 }
@@ -354,12 +567,9 @@ enum gt_status session_weights_init(struct session *session, uint64_t seed)
     for (int32_t i = 0; i < session->model->parameters.count; i++) {
         const struct parameter *parameter = &session->model->parameters.at[i];
         TRY(parameter_init(session, (uint32_t)i, key));
-        if (parameter->m != TENSOR_NONE)
-            TRY(session_tensor_zero(session, parameter->m));
-        if (parameter->v != TENSOR_NONE)
-            TRY(session_tensor_zero(session, parameter->v));
+        TRY(session_moments_zero(session, parameter));
     }
-    return GT_OK;
+    return session_weights_refresh(session);
 }
 
 enum gt_status session_corrections_upload(struct session *session)

@@ -1,7 +1,7 @@
 /* A session: a model, its plan, a device and the executor, from a configuration.
  *
- * gpt-train and gpt-sample both open one.  session_open() plans without asking the device for memory; session_start()
- * takes the arena.  Between the two a plan or a program can be printed.
+ * gpt-train and gpt-sample both open one.  session_open() opens the device, session_plan() plans without asking it for
+ * memory, session_start() takes the arena.  Between the last two a plan or a program can be printed.
  */
 #ifndef GPT_TRAIN_TRAIN_SESSION_H
 #define GPT_TRAIN_TRAIN_SESSION_H
@@ -32,13 +32,20 @@ struct session {
     struct model *model;
     struct backend *device; /* the counting wrapper around the backend */
     struct backend_info info;
+    enum dtype dtype; /* storage of weights and activations: the configuration's, or the nearest that the device has */
     struct plan *plan;
     struct exec *exec;                       /* NULL before session_start() */
     float *staging;                          /* [SESSION_STAGING_FLOATS] */
     union scalar_word scalars[SCALAR_WORDS]; /* the host's copy of the device block */
-    double peak_flops;     /* the device's measured fp32 matrix rate, FLOP/s; 0 before session_peak_measure() */
-    uint64_t budget_bytes; /* what the process may take: memory_budget, or what was free at the start less a margin */
-    struct search_result search; /* how the plan of a training session was found */
+    bool has_profile;                        /* the device is only planned for */
+    struct device_profile profile;           /* then: what is known of it */
+    struct plan_rates rates; /* that times are modelled with, after session_peak_measure() or a calibration */
+    bool rates_timed;        /* they come from timing every kind of op */
+    double peak_flops; /* the device's measured rate of products in `dtype`, FLOP/s; 0 before session_peak_measure() */
+    uint64_t budget_bytes;   /* what the process may take: memory_budget, or what was free at the start less a margin */
+    struct search_memo memo; /* what searches of one configuration share */
+    struct search_request request; /* what a training session's plan was searched for */
+    struct search_result search;   /* how it was found */
 };
 
 /* The shape of the model that the configuration asks for; `vocab_size` where the configuration leaves it open. */
@@ -48,20 +55,30 @@ void session_model_config(const struct config *config, int64_t vocab_size, struc
 struct session_choices {
     int32_t micro_batch, loss_chunk_rows, evaluate_batch;
     struct recompute_mix recompute;
+    bool states_chosen; /* a checkpoint's states are in this format */
+    enum state_format states;
 };
 
-/* How the samples of an update are cut into micro-steps, and the sizes of the other programs.  A key that the
- * configuration sets wins over `choices`, which win over the default. */
-void session_train_options(const struct config *config, const struct session_choices *choices,
+/* The format that the configuration names; not for auto. */
+enum state_format session_state_format(const struct config *config);
+
+/* Opens the device that the configuration names, finds the budget and the dtype.  On failure there is nothing to close.
+ * Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY. */
+enum gt_status session_open(struct hostmem *mem, const struct config *config, struct session *out);
+
+/* How the samples of an update are cut into micro-steps, and the sizes of the other programs, on this session's device
+ * and in its dtype.  A key that the configuration sets wins over `choices`, which win over the default. */
+void session_train_options(const struct session *session, const struct session_choices *choices,
                            const struct model_config *model, struct model_options *out);
 
 /* Makes the model and its plan; of a training session, the fastest plan that fits the budget.
- * Errors: GT_USAGE, GT_UNSUPPORTED, GT_DEVICE, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
-enum gt_status session_open(struct hostmem *mem, const struct config *config, const struct model_options *options,
-                            struct session *out);
+ * Errors: GT_USAGE, GT_UNSUPPORTED, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
+enum gt_status session_plan(struct session *session, const struct model_options *options);
 /* Whether the plan fits the budget; else GT_NO_FIT, logged. */
 enum gt_status session_fits(const struct session *session);
-/* Takes the arena.  Errors: GT_NO_MEMORY, GT_NO_FIT, GT_DEVICE. */
+/* Takes the arena.  Where less is free on the device than when the plan of a training session was made, and less than it
+ * needs, plans once more for what is left: session->model and plan are then new ones, of the same samples and
+ * mathematics.  Errors: GT_NO_MEMORY, GT_NO_FIT, GT_DEVICE. */
 enum gt_status session_start(struct session *session);
 void session_close(struct session *session);
 
@@ -73,8 +90,15 @@ enum gt_status session_peak_measure(struct session *session);
 enum gt_status session_scalars_upload(struct session *session);
 enum gt_status session_scalars_download(struct session *session);
 
+/* What is left of the budget for the process itself: SESSION_HEADROOM_BYTES, nothing where the device has its own memory. */
+uint64_t session_headroom_bytes(const struct session *session);
+
 /* Initial weights: a pure function of the seed.  Moments become zero. */
 enum gt_status session_weights_init(struct session *session, uint64_t seed);
+/* Makes the 16-bit weights that the ops read from their masters, after those were given values. */
+enum gt_status session_weights_refresh(struct session *session);
+/* m, v and scales of a parameter, those that it has, become zero. */
+enum gt_status session_moments_zero(struct session *session, const struct parameter *parameter);
 /* Fills a tensor with zeros. */
 enum gt_status session_tensor_zero(struct session *session, int32_t tensor);
 /* The table of Adam's bias corrections. */

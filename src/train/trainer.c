@@ -19,17 +19,22 @@
 #include "base/size.h"
 #include "data/tokenizer.h"
 #include "train/evaluate.h"
+#include "train/explain.h"
 #include "train/feed.h"
 #include "train/forecast.h"
 #include "train/generate.h"
 #include "train/metrics.h"
+#include "train/plan_answer.h"
 #include "train/progress.h"
+#include "train/report_block.h"
 #include "train/restore.h"
 #include "train/schedule.h"
 #include "train/session.h"
+#include "train/session_rates.h"
 #include "train/stop.h"
 
-/* So many skipped updates in a row end the run: the model has diverged, and more steps only cost time. */
+/* So many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Those that float16
+ * skips while its loss scale is above 1 do not count. */
 #define SKIPPED_IN_A_ROW_MAX 10
 /* Samples that are printed while training are drawn as sample.py does by default. */
 #define SAMPLE_TEMPERATURE 0.8
@@ -55,6 +60,7 @@ struct trainer {
     int64_t skipped, skipped_in_a_row;
     double step_seconds;   /* of the last iteration */
     double loss;           /* of the last iteration */
+    double loss_scale;     /* that it was computed with */
     size_t rss_bytes_warm; /* after the first iteration */
     int64_t first_iter;
     int64_t evaluated_iter; /* the last iteration that was evaluated, -1 = none */
@@ -148,9 +154,10 @@ static enum gt_status evaluate_and_save(struct trainer *t)
 static void scalars_set(struct trainer *t, double learning_rate)
 {
     union scalar_word *scalars = t->session.scalars;
+    t->loss_scale = t->state.loss_scaler.scale;
     scalars[SCALAR_LEARNING_RATE].f = (float)learning_rate;
-    scalars[SCALAR_LOSS_GRADIENT].f = (float)(1.0 / tokens_per_update(t));
-    scalars[SCALAR_UNSCALE].f = 1.0f;
+    scalars[SCALAR_LOSS_GRADIENT].f = (float)(t->loss_scale / tokens_per_update(t));
+    scalars[SCALAR_UNSCALE].f = (float)(1.0 / t->loss_scale);
     scalars[SCALAR_LOSS_SUM].f = 0.0f;
     scalars[SCALAR_STEP].i = (int32_t)t->state.iter;
     scalars[SCALAR_SEED_LO].u = (uint32_t)((uint64_t)t->config->seed & 0xffffffffu);
@@ -178,6 +185,7 @@ static enum gt_status update(struct trainer *t, double learning_rate)
             return GT_STOPPED; /* nothing was applied yet: the iteration is done again at the resume */
         const struct program_io *io = micro_step_io(session->model, k);
         session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)sample;
+        session->scalars[SCALAR_MICRO_STEP].i = k;
         session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
         TRY(feed_train(&t->feed, session, io, t->state.iter, sample));
         TRY(session_scalars_upload(session));
@@ -192,18 +200,31 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     return GT_OK;
 }
 
-/* Counts skipped updates; too many in a row are the end. */
+/* One line for a skipped update.  While the loss scale comes down from where float16 overflows nothing is wrong. */
+static void skipped_log(const struct trainer *t)
+{
+    if (t->state.loss_scaler.dynamic)
+        log_note("iter %" PRId64 ": the gradient is beyond float16 at loss scale %g (loss %g); this update is skipped, "
+                 "the scale is %g now",
+                 t->state.iter, t->loss_scale, t->loss, t->state.loss_scaler.scale);
+    else
+        log_warning("iter %" PRId64 ": the gradient is not finite (loss %g); this update is skipped", t->state.iter,
+                    t->loss);
+}
+
+/* Counts skipped updates and keeps the loss scale; too many in a row are the end. */
 static enum gt_status skipped_check(struct trainer *t)
 {
-    if (!t->session.scalars[SCALAR_FOUND_INF].i) {
+    bool skipped = t->session.scalars[SCALAR_FOUND_INF].i != 0;
+    loss_scaler_update(&t->state.loss_scaler, skipped);
+    if (!skipped) {
         t->skipped_in_a_row = 0;
         return GT_OK;
     }
     t->skipped++;
-    t->skipped_in_a_row++;
+    t->skipped_in_a_row += t->loss_scale <= 1.0;
     progress_clear(&t->progress);
-    log_warning("iter %" PRId64 ": the gradient is not finite (loss %g); this update is skipped", t->state.iter,
-                t->loss);
+    skipped_log(t);
     if (t->skipped_in_a_row < SKIPPED_IN_A_ROW_MAX)
         return GT_OK;
     log_error(
@@ -231,6 +252,7 @@ static void iteration_log(struct trainer *t, double learning_rate)
             .tokens_per_s = rate,
             .mfu = mfu,
             .skipped = t->skipped,
+            .loss_scale = t->state.loss_scaler.dynamic ? t->loss_scale : 0.0,
             .planned_bytes = t->session.plan->arena_bytes,
             .allocated_bytes = counters.arena_bytes,
         };
@@ -274,6 +296,10 @@ static enum gt_status iteration(struct trainer *t)
     TRY(skipped_check(t));
     forecast_step_measured(&t->forecast, t->step_seconds);
     iteration_log(t, learning_rate);
+    if (forecast_is_tested(&t->forecast)) {
+        progress_clear(&t->progress);
+        forecast_test_log(&t->forecast);
+    }
     if (t->state.iter == t->first_iter) {
         progress_clear(&t->progress);
         memory_freeze(t);
@@ -328,6 +354,24 @@ static void profile_log(const struct trainer *t)
     }
 }
 
+/* What the arena held at its peak, by category: what is known beforehand is also the most that ever lived at once. */
+static void categories_log(const struct trainer *t)
+{
+    const struct plan *plan = t->session.plan;
+    char line[512] = "";
+    size_t used = 0;
+    for (int c = 0; c < CATEGORY_COUNT; c++) {
+        char text[24];
+        if (plan->category_bytes[c] == 0)
+            continue;
+        int length =
+            snprintf(line + used, sizeof line - used, "%s%s %s", used > 0 ? ", " : "",
+                     tensor_category_name((enum tensor_category)c), log_bytes(text, (double)plan->category_bytes[c]));
+        used += length > 0 && (size_t)length < sizeof line - used ? (size_t)length : 0;
+    }
+    log_result("memory by category at the peak (%s): %s", t->session.device->ops->name, line);
+}
+
 /* One line of what the run was: the account of memory and time. */
 static void account_log(const struct trainer *t)
 {
@@ -348,6 +392,7 @@ static enum gt_status weights_load(struct trainer *t)
 {
     TRY(session_corrections_upload(&t->session));
     memset(t->session.scalars, 0, sizeof t->session.scalars);
+    TRY(restore_loss_scaler(&t->source, t->session.dtype, &t->state.loss_scaler));
     TRY(restore_weights(&t->session, &t->source, (uint64_t)t->config->seed));
     t->session.scalars[SCALAR_ADAM_STEP].i = (int32_t)t->state.adam_step;
     return session_scalars_upload(&t->session);
@@ -367,8 +412,12 @@ static enum gt_status samples_prepare(struct trainer *t, const char *folder)
     return GT_OK;
 }
 
-static int64_t largest_batch(const struct model_options *options)
+/* Sequences at once, at most: of this plan, or of one that session_start() makes for less memory. */
+static int64_t largest_batch(const struct session *session)
 {
+    const struct model_options *options = &session->request.options;
+    if (options->micro_batch < session->model->options.micro_batch)
+        options = &session->model->options;
     return options->micro_batch > options->evaluate_batch ? options->micro_batch : options->evaluate_batch;
 }
 
@@ -380,11 +429,13 @@ static void change_log(const struct trainer *t)
     if (search->candidates <= 1)
         return;
     log_result("plan: as configured it would need %s%s of a budget of %s; %s of %" PRId32 ": %s; %+.1f %% time "
-               "(modelled), the same samples and mathematics",
+               "(modelled), the same samples and %s",
                search->bytes_request_least ? "at least " : "", log_bytes(asked, (double)search->bytes_request),
                log_bytes(budget, (double)t->session.budget_bytes), search->fits ? "chosen" : "the least",
                search->candidates, search_options_text(text, &search->options),
-               100.0 * (search->seconds / search->seconds_request - 1.0));
+               100.0 * (search->seconds / search->seconds_request - 1.0),
+               search->options.states == t->session.request.options.states ? "mathematics"
+                                                                           : "leaner states, rounded stochastically");
 }
 
 static void start_log(const struct trainer *t)
@@ -397,6 +448,14 @@ static void start_log(const struct trainer *t)
     log_result("plan: %s for %" PRId32 " x %" PRId32 " tokens at once, %" PRId32 " micro-steps per update",
                log_bytes(arena, (double)t->session.plan->arena_bytes), options->micro_batch, options->config.block_size,
                options->micro_steps);
+    if (state_format_is_lean(options->states))
+        log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
+                   state_format_name(options->states), model_bytes_per_parameter(t->session.model));
+    if (t->session.model->evaluate.time < options->config.block_size)
+        log_note("eval_block_size=%" PRId32
+                 ": in evaluations tokens see at most that much context, so that their losses are "
+                 "not comparable with those at block_size=%" PRId32,
+                 t->session.model->evaluate.time, options->config.block_size);
     change_log(t);
 }
 
@@ -404,8 +463,8 @@ static void start_log(const struct trainer *t)
 static int64_t whole_split_runs(const struct trainer *t)
 {
     int64_t batch = t->session.model->options.evaluate_batch;
-    return size_ceil_div(sampler_window_count(t->feed.sampler[TOKEN_TRAIN], true), batch) +
-           size_ceil_div(sampler_window_count(t->feed.sampler[TOKEN_VAL], true), batch);
+    return size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_TRAIN], true), batch) +
+           size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_VAL], true), batch);
 }
 
 /* Everything that needs the arena and the data. */
@@ -416,9 +475,10 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(tokenizer_open_dataset(t->mem, folder, &t->tokenizer));
     if (t->source.resume)
         TRY(restore_tokenizer_check(&t->source, t->tokenizer, folder));
-    TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size,
-                  largest_batch(&session->model->options), &t->feed));
+    TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
     TRY(session_start(session));
+    if (!config->eval_only)
+        TRY(session_rates_calibrate(session));
     TRY(session_peak_measure(session));
     start_log(t);
     restore_differences_log(session, &t->source);
@@ -440,8 +500,10 @@ static enum gt_status run(struct trainer *t, const char *folder)
     hostmem_phase_set(t->mem, HOSTMEM_CLOSE);
     if (config->profile)
         profile_log(t);
-    if (status == GT_OK || status == GT_STOPPED)
+    if (status == GT_OK || status == GT_STOPPED) {
+        categories_log(t);
         account_log(t);
+    }
     return status;
 }
 
@@ -453,36 +515,9 @@ static enum gt_status answer(struct trainer *t)
             graph_print(model->graph, p, stdout);
         return GT_OK;
     }
-    char configuration[256];
     TRY(session_peak_measure(&t->session));
     forecast_model(&t->session, t->state.iter, &t->forecast);
-    snprintf(configuration, sizeof configuration,
-             "%.2fM parameters, %d layers, %d heads, %d channels, block %d, batch %" PRId64 " x %" PRId64 ", float32",
-             (double)model_parameter_count_no_positions(&model->options.config) / 1e6, model->options.config.n_layer,
-             model->options.config.n_head, model->options.config.n_embd, model->options.config.block_size,
-             t->config->batch_size, t->config->gradient_accumulation_steps);
-    struct hostmem_counters host;
-    hostmem_counters_get(t->mem, &host);
-    struct plan_report_facts facts = {
-        .configuration = configuration,
-        .device = t->session.info.device,
-        .free_bytes = t->session.budget_bytes,
-        .host_bytes = host.live_bytes,
-        .context_bytes = t->session.info.context_bytes,
-        .headroom_bytes = SESSION_HEADROOM_BYTES > host.live_bytes ? SESSION_HEADROOM_BYTES - host.live_bytes : 0,
-        .seconds_per_step = t->forecast.step_seconds,
-        .steps = t->forecast.steps,
-        .evaluation_seconds = t->forecast.evaluation_seconds,
-        .evaluations = t->forecast.evaluations,
-    };
-    enum gt_status status = GT_OK;
-    if (t->config->plan == CONFIG_PLAN_JSON)
-        status = plan_print_json(t->session.plan, &facts, stdout);
-    else
-        plan_print_text(t->session.plan, &facts, stdout);
-    if (t->config->plan == CONFIG_PLAN_TEXT)
-        change_log(t);
-    return status == GT_OK ? session_fits(&t->session) : status;
+    return plan_answer(&t->session, &t->forecast, stdout);
 }
 
 /* A run from scratch replaces what is there at its first save; the user should know before. */
@@ -527,12 +562,13 @@ static void out_dir_release(const struct trainer *t, enum gt_status status)
     rmdir(t->config->out_dir);
 }
 
-static enum gt_status dtype_check(const struct config *config)
+/* A profile is no device. */
+static enum gt_status profile_check(const struct config *config, bool answers)
 {
-    if (config->dtype == CONFIG_DTYPE_AUTO || config->dtype == CONFIG_DTYPE_FLOAT32)
+    if (config->device_profile[0] == '\0' || answers)
         return GT_OK;
-    log_error("dtype: this release trains in float32 only; say dtype='float32' or leave it out");
-    return GT_UNSUPPORTED;
+    log_error("device_profile = '%s' is for planning: add --plan, or leave it out to train", config->device_profile);
+    return GT_USAGE;
 }
 
 enum gt_status trainer_run(struct hostmem *mem, struct config *config)
@@ -545,16 +581,20 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
     struct model_options options;
     enum gt_status status;
     progress_init(&t.progress);
-    TRY(dtype_check(config));
+    TRY(profile_check(config, answers));
     if (!answers && !config->eval_only)
         TRY_GOTO(status, close, out_dir_claim(&t));
     TRY_GOTO(status, close, feed_folder(config, folder));
     TRY_GOTO(status, close, restore_open(mem, config, folder, &t.source, &t.state, &model));
     TRY_GOTO(status, close, feed_folder(config, folder)); /* the checkpoint may have named another dataset */
-    session_train_options(config, &t.state.choices, &model, &options);
-    TRY_GOTO(status, close, session_open(mem, config, &options, &t.session));
+    if (config->explain_oom[0] != '\0')
+        TRY_GOTO(status, close, explain_oom(config, &model));
+    TRY_GOTO(status, close, session_open(mem, config, &t.session));
+    session_train_options(&t.session, &t.state.choices, &model, &options);
+    TRY_GOTO(status, close, session_plan(&t.session, &options));
     status = answers ? answer(&t) : run(&t, folder);
 close:
+    report_block_print(config, &t.session, status, stderr);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     metrics_close(&t.metrics);
     generator_destroy(t.generator);

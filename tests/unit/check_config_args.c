@@ -114,9 +114,15 @@ START_TEST(args_choices_and_plan)
     ck_assert_int_eq(fixture.config.plan, CONFIG_PLAN_JSON);
     ck_assert_int_eq(fixture.config.gelu, CONFIG_GELU_TANH);
     ck_assert_int_eq(fixture.config.sampler, CONFIG_SAMPLER_EPOCH);
-    refused(TRAIN("--plan=svg"), "plan = 'svg' is none of off, text, json");
+    ck_assert_int_eq(TRAIN("--plan=svg"), GT_OK);
+    ck_assert_int_eq(fixture.config.plan, CONFIG_PLAN_SVG);
+    refused(TRAIN("--plan=png"), "plan = 'png' is none of off, text, json, json-pareto, svg");
     refused(TRAIN("--plan", "/nonexistent/json"), "/nonexistent/json"); /* a file, not --plan's value */
     refused(TRAIN("--backend=opencl"), "this build has no opencl backend");
+    refused(SAMPLE("--backend=cuda"), "this build has no cuda backend");
+    ck_assert_int_eq(TRAIN("--backend=cuda", "--device-profile=rtx3060", "--plan"), GT_OK);
+    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CUDA);
+    ck_assert_str_eq(fixture.config.device_profile, "rtx3060");
     refused(TRAIN("--norm=rmsnorm"), "'layernorm' is the only value so far");
 }
 END_TEST

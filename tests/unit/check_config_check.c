@@ -45,6 +45,27 @@ START_TEST(check_pairs)
 }
 END_TEST
 
+/* Keys of patched nanoGPTs. */
+START_TEST(check_aliases)
+{
+    refused("eval_block_size = 1025", "eval_block_size=1025 (x.py:1:1) is larger than block_size=1024 (the default)");
+    ck_assert_int_eq(check("eval_block_size = 1024"), GT_OK);
+    ck_assert_int_eq(check("grad_checkpoint = True"), GT_OK);
+    ck_assert_int_eq(fixture.config.recompute, CONFIG_RECOMPUTE_FULL);
+    ck_assert(config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
+    ck_assert_int_eq(config_check(&fixture.config), GT_OK); /* again, as after a checkpoint was read */
+    ck_assert_int_eq(check("grad_checkpoint = False"), GT_OK);
+    ck_assert_int_eq(fixture.config.recompute, CONFIG_RECOMPUTE_NONE);
+    ck_assert(config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
+    ck_assert_int_eq(check("grad_checkpoint = True; recompute = 'full'"), GT_OK);
+    refused("grad_checkpoint = False; recompute = 'mlp'",
+            "grad_checkpoint=False (x.py:1:1) contradicts recompute='mlp' (x.py:1:26)");
+    ck_assert_int_eq(check(""), GT_OK);
+    ck_assert(!config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
+    refused("n_embd = 448", "n_embd=448 (x.py:1:1) is not a multiple of n_head=12 (the default): with 12 heads");
+}
+END_TEST
+
 /* Several at once give a line each, and a refused value takes no part. */
 START_TEST(check_lists_all)
 {
@@ -132,6 +153,7 @@ Suite *config_check_suite(void)
     TCase *tests = tcase_create("config_check");
     tcase_add_test(tests, check_defaults_are_silent);
     tcase_add_test(tests, check_pairs);
+    tcase_add_test(tests, check_aliases);
     tcase_add_test(tests, check_lists_all);
     tcase_add_test(tests, check_leaves_the_shape_to_a_checkpoint);
     tcase_add_test(tests, check_devices);

@@ -232,7 +232,6 @@ START_TEST(file_refusals)
         {"n_layer = 3 $ 4", "x.py:1:13: this character has no meaning here: $"},
         {"compile = 1", "compile: expected True or False, found int 1"},
         {"help = True", "help belongs to the command line"},
-        {"backend = 'cuda'", "this build has no cuda backend"},
         {"gelu = 'relu'", "gelu = 'relu' is none of auto, erf, tanh"},
         {"out_dir = ''", "out_dir = '' is empty"},
         {"not_a_key = [1,\n 2]\n", "unknown key not_a_key"},

@@ -71,7 +71,7 @@ START_TEST(help_shows_defaults)
     ck_assert_int_eq(occurrences(train, "(default 6e-05)"), 1);
     ck_assert_int_eq(occurrences(sample, "(default '\\n')"), 1);
     ck_assert_int_eq(occurrences(train, "--gelu=auto|erf|tanh"), 1);
-    ck_assert_int_eq(occurrences(train, "--plan[=off|text|json]"), 1);
+    ck_assert_int_eq(occurrences(train, "--plan[=off|text|json|json-pareto|svg]"), 1);
     free(train);
     free(sample);
 }

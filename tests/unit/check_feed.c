@@ -40,8 +40,9 @@ static void rig_open(struct rig *rig)
     rig->config.eval_batch_size = 4;
     rig->config.threads = 1;
     session_model_config(&rig->config, 0, &model);
-    session_train_options(&rig->config, &choices, &model, &options);
-    ck_assert_int_eq(session_open(rig->data.mem, &rig->config, &options, &rig->session), GT_OK);
+    ck_assert_int_eq(session_open(rig->data.mem, &rig->config, &rig->session), GT_OK);
+    session_train_options(&rig->session, &choices, &model, &options);
+    ck_assert_int_eq(session_plan(&rig->session, &options), GT_OK);
     ck_assert_int_eq(session_start(&rig->session), GT_OK);
     ck_assert_int_eq(session_weights_init(&rig->session, 1), GT_OK);
     ck_assert_int_eq(feed_open(rig->data.mem, &rig->config, rig->data.folder, TOKENS, 4, &rig->feed), GT_OK);

@@ -69,6 +69,31 @@ START_TEST(the_line_says_what_it_is)
 }
 END_TEST
 
+/* The model is compared with the mean of steps 2 to 10, once; never where nothing was modelled. */
+START_TEST(the_model_is_tested_once)
+{
+    struct log_capture capture;
+    struct forecast forecast = {.modelled_seconds = 3.0, .step_seconds = 3.0, .steps = 100}, blind = {.steps = 100};
+    int tested = 0;
+    for (int step = 1; step <= 30; step++) {
+        forecast_step_measured(&forecast, step == 1 ? 100.0 : 2.0);
+        forecast_step_measured(&blind, 2.0);
+        ck_assert(!forecast_is_tested(&blind));
+        ck_assert_int_eq(forecast_is_tested(&forecast), step == FORECAST_TEST_STEPS);
+        tested += forecast_is_tested(&forecast);
+        if (!forecast_is_tested(&forecast))
+            continue;
+        log_capture_begin(&capture);
+        forecast_test_log(&forecast);
+        ck_assert_int_eq(capture.lines, 1);
+        ck_assert_ptr_nonnull(strstr(capture.text, "modelled 3.0 s per step, measured 2.0 s"));
+        ck_assert_ptr_nonnull(strstr(capture.text, "+50 % off"));
+        log_capture_end();
+    }
+    ck_assert_int_eq(tested, 1);
+}
+END_TEST
+
 START_TEST(runs_of_the_evaluation_program)
 {
     struct model model = {.options = {.evaluate_batch = 4}};
@@ -86,6 +111,7 @@ Suite *forecast_suite(void)
     tcase_add_test(tests, evaluations_are_counted);
     tcase_add_test(tests, measurements_replace_the_model);
     tcase_add_test(tests, the_line_says_what_it_is);
+    tcase_add_test(tests, the_model_is_tested_once);
     tcase_add_test(tests, runs_of_the_evaluation_program);
     suite_add_tcase(suite, tests);
     return suite;

@@ -28,8 +28,9 @@ static struct model_options options_make(const struct config *config)
     struct model_config model;
     struct model_options options;
     struct session_choices choices = {0};
+    const struct session session = {.config = config, .info.host_memory = true};
     session_model_config(config, 0, &model);
-    session_train_options(config, &choices, &model, &options);
+    session_train_options(&session, &choices, &model, &options);
     return options;
 }
 
@@ -58,15 +59,16 @@ START_TEST(what_a_key_says_wins_over_a_choice)
     struct model_config model;
     struct model_options options;
     struct session_choices choices = {.micro_batch = 4, .loss_chunk_rows = 5, .evaluate_batch = 3};
+    const struct session session = {.config = &config, .info.host_memory = true};
     session_model_config(&config, 0, &model);
-    session_train_options(&config, &choices, &model, &options);
+    session_train_options(&session, &choices, &model, &options);
     ck_assert_int_eq(options.micro_batch, 4);
     ck_assert_int_eq(options.loss_chunk_rows, 5);
     ck_assert_int_eq(options.evaluate_batch, 3);
     config.micro_batch = 2;
     config.loss_chunk = 7;
     config.eval_batch_size = 1;
-    session_train_options(&config, &choices, &model, &options);
+    session_train_options(&session, &choices, &model, &options);
     ck_assert_int_eq(options.micro_batch, 2);
     ck_assert_int_eq(options.loss_chunk_rows, 7);
     ck_assert_int_eq(options.evaluate_batch, 1);
@@ -89,9 +91,11 @@ START_TEST(hopeless_sizes_are_refused_at_once)
     struct model_options options = options_make(&config);
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     log_capture_begin(&capture);
-    ck_assert_int_eq(session_open(mem, &config, &options, &session), GT_NO_FIT);
+    ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
+    ck_assert_int_eq(session_plan(&session, &options), GT_NO_FIT);
     log_capture_one_error(&capture, "does not fit");
     log_capture_end();
+    session_close(&session);
     hostmem_counters_get(mem, &counters);
     ck_assert_uint_eq(counters.live_bytes, 0);
     ck_assert_uint_le(counters.live_bytes_max, 1 << 20);
@@ -114,7 +118,8 @@ START_TEST(initial_weights_follow_from_the_seed)
     struct model_options options = options_make(&config);
     float first[50 * 16], again[50 * 16], other[50 * 16];
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    ck_assert_int_eq(session_open(mem, &config, &options, &session), GT_OK);
+    ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
+    ck_assert_int_eq(session_plan(&session, &options), GT_OK);
     ck_assert_int_eq(session_start(&session), GT_OK);
     ck_assert_int_eq(session_weights_init(&session, 1), GT_OK);
     weights_get(&session, 0, first);
@@ -155,7 +160,8 @@ START_TEST(the_arena_is_the_plan)
     struct config config = config_make();
     struct model_options options = options_make(&config);
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    ck_assert_int_eq(session_open(mem, &config, &options, &session), GT_OK);
+    ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
+    ck_assert_int_eq(session_plan(&session, &options), GT_OK);
     backend_wrap_counters(session.device, &counters);
     ck_assert_uint_eq(counters.arena_bytes, 0);
     ck_assert_int_eq(session_start(&session), GT_OK);
@@ -170,6 +176,60 @@ START_TEST(the_arena_is_the_plan)
 }
 END_TEST
 
+static void session_make(struct hostmem *mem, const struct config *config, struct session *out)
+{
+    struct model_options options;
+    struct model_config model;
+    struct session_choices choices = {0};
+    ck_assert_int_eq(session_open(mem, config, out), GT_OK);
+    session_model_config(config, 0, &model);
+    session_train_options(out, &choices, &model, &options);
+    ck_assert_int_eq(session_plan(out, &options), GT_OK);
+}
+
+static int starts(struct session *session, uint64_t free_bytes, struct log_capture *capture)
+{
+    backend_wrap_free_limit(session->device, free_bytes);
+    log_capture_begin(capture);
+    int status = session_start(session);
+    log_capture_end();
+    return status;
+}
+
+START_TEST(memory_that_others_took_since_is_planned_for_once)
+{
+    const uint64_t margin = (uint64_t)256 << 20; /* stays with the others */
+    for (int little = 0; little < 2; little++) {
+        struct hostmem *mem;
+        struct session session;
+        struct log_capture capture;
+        struct hostmem_counters counters;
+        struct config config = config_make();
+        config.batch_size = 4500;
+        config.block_size = 64;
+        ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+        session_make(mem, &config, &session);
+        uint64_t before = session.plan->arena_bytes, left = margin + SESSION_HEADROOM_BYTES + before / 2;
+        ck_assert_uint_gt(before, 2 * margin + (margin >> 1));
+        int status = starts(&session, little ? SESSION_HEADROOM_BYTES + 65536 : left, &capture);
+        ck_assert_int_eq(status, little ? GT_NO_FIT : GT_OK);
+        ck_assert_int_eq(session.exec != NULL, !little);
+        ck_assert_int_eq(capture.lines, little ? 2 : 1);
+        if (!little) {
+            ck_assert(strstr(capture.text, "planning again") != NULL);
+            ck_assert_uint_le(session.plan->arena_bytes, before / 2);
+            ck_assert_int_lt(session.model->options.micro_batch, 4500);
+            ck_assert_int_eq(session_weights_init(&session, 1), GT_OK);
+        }
+        hostmem_phase_set(mem, HOSTMEM_CLOSE);
+        session_close(&session);
+        hostmem_counters_get(mem, &counters);
+        ck_assert_uint_eq(counters.live_bytes, 0);
+        hostmem_destroy(mem);
+    }
+}
+END_TEST
+
 START_TEST(a_device_that_refuses_is_reported)
 {
     struct hostmem *mem;
@@ -177,7 +237,8 @@ START_TEST(a_device_that_refuses_is_reported)
     struct config config = config_make();
     struct model_options options = options_make(&config);
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    ck_assert_int_eq(session_open(mem, &config, &options, &session), GT_OK);
+    ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
+    ck_assert_int_eq(session_plan(&session, &options), GT_OK);
     backend_wrap_fail_at(session.device, BACKEND_CALL_ARENA, 1, GT_NO_MEMORY);
     struct log_capture capture;
     log_capture_begin(&capture);
@@ -201,6 +262,7 @@ Suite *session_suite(void)
     tcase_add_test(tests, hopeless_sizes_are_refused_at_once);
     tcase_add_test(tests, initial_weights_follow_from_the_seed);
     tcase_add_test(tests, the_arena_is_the_plan);
+    tcase_add_test(tests, memory_that_others_took_since_is_planned_for_once);
     tcase_add_test(tests, a_device_that_refuses_is_reported);
     suite_add_tcase(suite, tests);
     return suite;

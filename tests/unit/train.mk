@@ -2,6 +2,7 @@
 TRAIN_CHECKS = \
 	tests/unit/check_feed \
 	tests/unit/check_forecast \
+	tests/unit/check_loss_scaler \
 	tests/unit/check_metrics \
 	tests/unit/check_process \
 	tests/unit/check_progress \
@@ -11,6 +12,7 @@ TRAIN_CHECKS = \
 check_PROGRAMS += $(TRAIN_CHECKS)
 tests_unit_check_feed_SOURCES = tests/unit/check_feed.c tests/unit/data_fixture.h
 tests_unit_check_forecast_SOURCES = tests/unit/check_forecast.c tests/unit/log_capture.h
+tests_unit_check_loss_scaler_SOURCES = tests/unit/check_loss_scaler.c tests/unit/log_capture.h
 tests_unit_check_metrics_SOURCES = tests/unit/check_metrics.c tests/unit/io_fixture.h tests/unit/log_capture.h
 tests_unit_check_process_SOURCES = tests/unit/check_process.c
 tests_unit_check_progress_SOURCES = tests/unit/check_progress.c

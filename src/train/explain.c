@@ -1,0 +1,330 @@
+/* --explain-oom.
+ *
+ * Four short sections: the numbers of the message, the tensor that its size gives away, the memory that there was, and what
+ * happens to each of these here.  The plan under that memory is printed by the trainer afterwards, in its own format.  All
+ * text that comes from the file has been made harmless by the parser.
+ */
+#include "train/explain.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "plan/device_profile.h"
+#include "plan/oom_match.h"
+
+#define TEXT_BYTES_MAX ((size_t)16 << 20)
+
+/* Standard input to its end, at most TEXT_BYTES_MAX bytes, in memory to free(). */
+static enum gt_status input_read(char **out, size_t *out_count)
+{
+    char *text = malloc(TEXT_BYTES_MAX + 1);
+    if (!text) {
+        log_error("no memory for %zu B of standard input", TEXT_BYTES_MAX);
+        return GT_NO_MEMORY;
+    }
+    size_t count = fread(text, 1, TEXT_BYTES_MAX + 1, stdin);
+    if (ferror(stdin) || count > TEXT_BYTES_MAX) {
+        if (ferror(stdin))
+            log_error("standard input: %s", strerror(errno));
+        else
+            log_error("standard input: more than %zu B; the message and its traceback are enough", TEXT_BYTES_MAX);
+        enum gt_status status = ferror(stdin) ? GT_IO : GT_DATA;
+        free(text);
+        return status;
+    }
+    *out = text;
+    *out_count = count;
+    return GT_OK;
+}
+
+static enum gt_status message_read(const char *path, struct oom_message *out)
+{
+    bool input = strcmp(path, "-") == 0;
+    char *text;
+    size_t count;
+    if (input)
+        TRY(input_read(&text, &count));
+    else
+        TRY(file_read_all(path, TEXT_BYTES_MAX, &text, &count));
+    bool found = oom_message_parse(text, count, out);
+    free(text);
+    if (found)
+        return GT_OK;
+    log_error(
+        "%s: holds no out-of-memory message of PyTorch's (\"CUDA out of memory. Tried to allocate ...\" or the like)",
+        input ? "standard input" : path);
+    return GT_DATA;
+}
+
+/* ---- the numbers ---- */
+
+/* One line of the table; nothing for an amount that the message does not give. */
+static void amount_print(FILE *out, const char *name, struct oom_amount amount, const char *meaning)
+{
+    char text[24];
+    if (amount.known)
+        fprintf(out, "  %-22s %11s   %s\n", name, log_bytes(text, amount.bytes), meaning);
+}
+
+static void frame_print(const struct oom_message *message, FILE *out)
+{
+    static const char *const stages[] = {[OOM_STAGE_UNKNOWN] = "nothing about the stage",
+                                         [OOM_STAGE_SETUP] = "while the model moved to the device",
+                                         [OOM_STAGE_FORWARD] = "in the forward pass",
+                                         [OOM_STAGE_BACKWARD] = "in the backward pass",
+                                         [OOM_STAGE_OPTIMIZER] = "in the optimizer's step"};
+    if (message->frame.line == 0)
+        return;
+    fprintf(out, "  traceback              %s%s; %s:%" PRId32 "%s%s: %s\n", stages[message->stage],
+            message->evaluation ? " of an evaluation" : "", message->frame.file, message->frame.line,
+            message->frame.function[0] ? " in " : "", message->frame.function, message->frame.source);
+}
+
+static void others_print(const struct oom_message *message, FILE *out)
+{
+    for (int32_t i = 0; i < message->others_count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "process %" PRId64, message->others[i].pid);
+        amount_print(out, name, message->others[i].held,
+                     "another program on the card; it comes back when that one ends");
+    }
+    amount_print(out, "other allocations", message->elsewhere, "other programs, the screen");
+}
+
+static void numbers_print(const struct oom_message *message, FILE *out)
+{
+    struct oom_amount context = oom_context_bytes(message);
+    fprintf(out, "The message (%s", oom_allocator_name(message->allocator));
+    if (message->device >= 0)
+        fprintf(out, ", GPU %" PRId32, message->device);
+    if (message->count > 1)
+        fprintf(out, ", the last of %" PRId32 " in the text", message->count);
+    fprintf(out, ")\n");
+    amount_print(out, "tried to allocate", message->tried,
+                 oom_is_small_segment(message) ? "a segment for small tensors: the card was full to the brim"
+                                               : "one tensor, rounded up to 2 MiB");
+    amount_print(out, "total", message->total, "what the driver gives of the card");
+    amount_print(out, "free", message->free, "what nobody held at that moment; not what a run can have");
+    others_print(message, out);
+    amount_print(out, "this process", message->process,
+                 message->own_by_pid ? "listed by its number, as inside a container: PyTorch and the context"
+                                     : "PyTorch and the context");
+    amount_print(out, "context", context, "of it: the driver's and the libraries' kernels; any program has one");
+    amount_print(out, "allocated", message->allocated, "tensors that were alive");
+    amount_print(out, "in private pools", message->pools, "of it: held for CUDA graphs");
+    amount_print(out, "reserved, unused", message->unallocated, "PyTorch's cache: pieces that no tensor used");
+    amount_print(out, "allowed", message->allowed, "a limit that the program or the framework set");
+    frame_print(message, out);
+    if (!message->tried.known)
+        fprintf(out, "  This form of the message carries no sizes.\n");
+}
+
+/* Whether another allocator, or another setting of this one, would have helped. */
+static void fragments_print(const struct oom_message *message, FILE *out)
+{
+    char text[24];
+    if (!message->tried.known || !message->free.known || !message->unallocated.known)
+        return;
+    double lacking = message->tried.bytes - message->free.bytes - message->unallocated.bytes;
+    if (lacking > 0.0)
+        fprintf(out,
+                "  Not fragmentation: free and unused memory in one piece would still have been %s short, so that\n"
+                "  expandable_segments, max_split_size_mb or empty_cache could not help.\n",
+                log_bytes(text, lacking));
+    else
+        fprintf(out, "  Fragmentation: free and unused memory together would have sufficed, in pieces it did not.\n");
+}
+
+/* ---- the tensor ---- */
+
+static void match_print(const struct oom_match *match, FILE *out)
+{
+    char text[24];
+    fprintf(out, "  %s: %s in %s, %" PRIu64 " B = %s%s\n", match->name, match->size,
+            match->element_bytes == 2 ? "16 bits" : "32 bits", match->bytes, log_bytes(text, (double)match->bytes),
+            match->fits_traceback ? "" : " (the traceback points elsewhere)");
+}
+
+static void no_match_print(const struct oom_message *message, const struct oom_shape *shape, FILE *out)
+{
+    if (oom_is_small_segment(message))
+        fprintf(out, "  Any tensor of less than 10 MiB: PyTorch asks for 2 or 20 MiB and cuts small ones from it.\n");
+    else if (!message->tried.known)
+        fprintf(out, "  Unknown, as there is no size to go by.\n");
+    else
+        fprintf(out, "  Nothing of this configuration has that size: it may be another one's.\n");
+    for (int32_t element = 2; element <= 4; element += 2) {
+        int64_t batch = oom_match_batch(message, shape, element);
+        if (batch > 0)
+            fprintf(out, "  It would be the logits of a batch of %" PRId64 " x %" PRId64 " tokens in %s.\n", batch,
+                    shape->block_size, element == 2 ? "16 bits" : "32 bits");
+    }
+}
+
+static void tensor_print(const struct oom_message *message, const struct oom_shape *shape, FILE *out)
+{
+    struct oom_match matches[OOM_MATCHES_MAX];
+    int32_t count = oom_match_find(message, shape, matches);
+    fprintf(out,
+            "\nWhich tensor, for a batch of %" PRId64 " x %" PRId64 " tokens and a vocabulary of %" PRId64
+            " (by its size: probable, not certain)\n",
+            shape->batch, shape->block_size, shape->vocab_size);
+    for (int32_t i = 0; i < count; i++)
+        match_print(&matches[i], out);
+    if (count == 0)
+        no_match_print(message, shape, out);
+    fprintf(out, "  Here logits exist for one chunk of tokens at a time (loss_chunk), in training and in evaluation,\n"
+                 "  attention scores are never stored, and all that remains is in the plan below.\n");
+}
+
+/* ---- the memory that there was ---- */
+
+static void less_print(struct oom_amount part, const char *name, FILE *out)
+{
+    char text[24];
+    if (part.known && part.bytes > 0.0)
+        fprintf(out, " - %s %s", log_bytes(text, part.bytes), name);
+}
+
+/* What total, free and the known holders leave unexplained. */
+static struct oom_amount unexplained(const struct oom_message *message)
+{
+    struct oom_amount none = {false, 0.0, 0.0}, others = oom_others_bytes(message);
+    if (!message->total.known || !message->free.known || !message->process.known)
+        return none;
+    double slack = message->total.slack_bytes + message->free.slack_bytes + message->process.slack_bytes;
+    double rest = message->total.bytes - message->free.bytes - message->process.bytes - others.bytes;
+    return rest > slack + others.slack_bytes ? (struct oom_amount){true, rest, slack} : none;
+}
+
+static void budget_print(const struct oom_message *message, FILE *out)
+{
+    struct oom_amount budget = oom_budget_bytes(message), context = oom_context_bytes(message);
+    char text[24], total[24];
+    fprintf(out, "\nThe real budget\n");
+    if (!budget.known) {
+        fprintf(out, "  The message does not say enough to tell; --memory-budget=SIZE does.\n");
+        return;
+    }
+    fprintf(out, "  %s for tensors", log_bytes(text, budget.bytes));
+    if (message->total.known && context.known) {
+        fprintf(out, " = %s total", log_bytes(total, message->total.bytes));
+        less_print(oom_others_bytes(message), "of other processes", out);
+        less_print(context, "context", out);
+        less_print(unexplained(message), "that nobody is named for", out);
+    } else if (message->free.known && message->total.known) {
+        fprintf(out, " = free + PyTorch's own; the rest of %s belonged to others and to the context",
+                log_bytes(total, message->total.bytes));
+    }
+    fprintf(out, "\n");
+}
+
+/* ---- the configuration ---- */
+
+static const enum config_key shape_keys[] = {
+    CONFIG_KEY_batch_size, CONFIG_KEY_block_size, CONFIG_KEY_n_layer, CONFIG_KEY_n_head,
+    CONFIG_KEY_n_embd,     CONFIG_KEY_vocab_size, CONFIG_KEY_dtype,   CONFIG_KEY_gradient_accumulation_steps,
+};
+
+static bool says_nothing(const struct config *config)
+{
+    for (size_t i = 0; i < sizeof shape_keys / sizeof shape_keys[0]; i++) {
+        if (config_key_was_set(config, shape_keys[i]))
+            return false;
+    }
+    return strcmp(config->init_from, "scratch") == 0;
+}
+
+void explain_print(const struct oom_message *message, const struct config *config, const struct model_config *model,
+                   FILE *out)
+{
+    struct oom_shape shape = {
+        .batch = config->batch_size,
+        .block_size = model->block_size,
+        .n_embd = model->n_embd,
+        .n_head = model->n_head,
+        .vocab_size = model->vocab_size,
+    };
+    if (message->evaluation && config->eval_batch_size > 0)
+        shape.batch = config->eval_batch_size;
+    assert(shape.batch > 0 && shape.vocab_size > 0);
+    numbers_print(message, out);
+    fragments_print(message, out);
+    tensor_print(message, &shape, out);
+    budget_print(message, out);
+}
+
+/* ---- what is planned for ---- */
+
+/* The smallest card of the table that has the memory, the first of its size; false when none is that large. */
+static bool card_find(const struct oom_message *message, struct device_profile *out)
+{
+    const char *backend = message->allocator == OOM_CUDA ? "cuda" : "opencl";
+    bool found = false;
+    for (int32_t i = 0; i < device_profile_count(); i++) {
+        struct device_profile card;
+        device_profile_get(i, &card);
+        double memory = (double)card.memory_bytes;
+        if (strcmp(card.backend, backend) != 0 || memory + message->total.slack_bytes < message->total.bytes)
+            continue;
+        if (!found || card.memory_bytes < out->memory_bytes)
+            *out = card;
+        found = true;
+    }
+    return found;
+}
+
+/* The card to plan for: the configuration's profile; where it names no device, one with as much memory as the message's.
+ * *found is false where the plan is this machine's. */
+static enum gt_status card_choose(struct config *config, const struct oom_message *message, struct device_profile *card,
+                                  bool *found)
+{
+    bool card_message = message->allocator <= OOM_XPU && message->total.known;
+    bool named = config_key_was_set(config, CONFIG_KEY_backend) || strcmp(config->device, "cpu") == 0;
+    *found = config->device_profile[0] != '\0';
+    if (*found)
+        return device_profile_find(config->device_profile, card);
+    *found = card_message && !named && card_find(message, card);
+    if (*found)
+        snprintf(config->device_profile, sizeof config->device_profile, "%s", card->id);
+    return GT_OK;
+}
+
+static void plan_head_print(const struct config *config, const struct device_profile *card, bool found, bool budget)
+{
+    char beside[24];
+    printf("\nThe plan%s%s\n", budget ? " under that budget" : "",
+           says_nothing(config) ? ", of nanoGPT's defaults, as no configuration was given" : "");
+    if (found)
+        printf("  For the %s, whose driver and context take %s beside the budget; --device-profile=NAME\n"
+               "  plans for another card, which changes times rather than bytes.\n",
+               card->name, log_bytes(beside, (double)(card->memory_bytes - card->usable_bytes)));
+    else
+        printf("  For this machine: bytes differ little on a card, times do.\n");
+    printf("\n");
+}
+
+enum gt_status explain_oom(struct config *config, const struct model_config *model)
+{
+    struct oom_message message;
+    struct device_profile card = {.memory_bytes = 0};
+    bool found;
+    TRY(message_read(config->explain_oom, &message));
+    TRY(card_choose(config, &message, &card, &found));
+    explain_print(&message, config, model, stdout);
+    struct oom_amount budget = oom_budget_bytes(&message);
+    bool set = !config_key_was_set(config, CONFIG_KEY_memory_budget) && budget.known && budget.bytes >= 1.0;
+    plan_head_print(config, &card, found, budget.known);
+    if (config->dtype == CONFIG_DTYPE_AUTO && message.allocator <= OOM_XPU)
+        config->dtype = CONFIG_DTYPE_BFLOAT16; /* nanoGPT's own default on a card */
+    /* The message's budget is without driver and context; the profile's are taken off again when the plan is made. */
+    if (set)
+        snprintf(config->memory_budget, sizeof config->memory_budget, "%.0f",
+                 budget.bytes + (double)(card.memory_bytes - card.usable_bytes));
+    return GT_OK;
+}

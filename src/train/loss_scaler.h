@@ -1,0 +1,37 @@
+/* Dynamic loss scaling for float16: the loss is multiplied by a scale, so that small gradients do not vanish, and the
+ * gradients are divided by it before they are used.
+ *
+ * Source: PyTorch torch.amp.GradScaler, whose defaults these are: 2^16 at the start; an update whose gradients are not
+ * finite is skipped and halves the scale; 2,000 good updates in a row double it.  Other dtypes keep the scale 1.
+ */
+#ifndef GPT_TRAIN_TRAIN_LOSS_SCALER_H
+#define GPT_TRAIN_TRAIN_LOSS_SCALER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/json.h"
+#include "base/status.h"
+
+#define LOSS_SCALE_FIRST 65536.0
+#define LOSS_SCALE_GROWTH 2.0
+#define LOSS_SCALE_BACKOFF 0.5
+#define LOSS_SCALE_GROWTH_INTERVAL 2000
+
+struct loss_scaler {
+    bool dynamic;           /* float16 */
+    double scale;           /* a power of two within fp32's range */
+    int64_t growth_tracker; /* good updates since the scale changed: GradScaler's _growth_tracker */
+};
+
+void loss_scaler_init(struct loss_scaler *scaler, enum dtype dtype);
+/* After an update, skipped or not.  A scale that would leave fp32's normal range stays. */
+void loss_scaler_update(struct loss_scaler *scaler, bool found_inf);
+
+/* {"scale": 65536.0, "growth_tracker": 0} for the checkpoint; NULL without memory. */
+json_t *loss_scaler_to_json(const struct loss_scaler *scaler);
+/* Takes the state of a checkpoint over where scaling is dynamic; `source` names the file in errors.  Errors: GT_DATA. */
+enum gt_status loss_scaler_from_json(struct loss_scaler *scaler, const json_t *object, const char *source);
+
+#endif

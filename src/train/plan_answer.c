@@ -1,0 +1,97 @@
+/* The answer to --plan.
+ *
+ * Collects the facts that stand beside a plan and hands them to one of the printers of src/plan.  Choices are searched only
+ * where what was asked for does not fit, the front only where it is shown: each of them makes some dozen plans more.
+ */
+#include "train/plan_answer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "plan/plan_search.h"
+
+#define CONFIGURATION_MAX 256
+
+static void configuration_text(const struct session *session, char text[static CONFIGURATION_MAX])
+{
+    const struct model_config *model = &session->model->options.config;
+    snprintf(text, CONFIGURATION_MAX,
+             "%.2fM parameters, %" PRId32 " layers, %" PRId32 " heads, %" PRId32 " channels, block %" PRId32
+             ", batch %" PRId64 " x %" PRId64 ", %s",
+             (double)model_parameter_count_no_positions(model) / 1e6, model->n_layer, model->n_head, model->n_embd,
+             model->block_size, session->config->batch_size, session->config->gradient_accumulation_steps,
+             dtype_name(session->dtype));
+}
+
+static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts, FILE *out)
+{
+    switch (session->config->plan) {
+    case CONFIG_PLAN_JSON:
+    case CONFIG_PLAN_JSON_PARETO:
+        return plan_print_json(session->plan, facts, out);
+    case CONFIG_PLAN_SVG:
+        return plan_print_svg(session->mem, session->plan, facts, out);
+    default:
+        plan_print_text(session->plan, facts, out);
+        return GT_OK;
+    }
+}
+
+/* Puts times on the forecast's scale.  Plans are compared at the rates of the search, so that the order is the one that
+ * the search went by. */
+static void seconds_scale(struct search_choice *choices, int32_t count, double scale)
+{
+    for (int32_t i = 0; i < count; i++)
+        choices[i].seconds *= scale;
+}
+
+/* What the search knows beside its result. */
+static enum gt_status searched(const struct session *session, struct plan_report_facts *facts,
+                               struct search_choice choices[static SEARCH_CHOICES_MAX],
+                               struct search_choice front[static SEARCH_FRONT_MAX])
+{
+    const struct search_request *request = &session->request;
+    double seconds = search_update_seconds(session->model, &request->rates);
+    double scale = seconds > 0.0 && facts->seconds_per_step > 0.0 ? facts->seconds_per_step / seconds : 1.0;
+    bool front_asked = session->config->plan == CONFIG_PLAN_SVG || session->config->plan == CONFIG_PLAN_JSON_PARETO;
+    facts->request = request;
+    facts->search = &session->search;
+    facts->choices = choices;
+    if (session->search.candidates != 1)
+        TRY(search_choices(session->mem, request, choices, &facts->choice_count));
+    seconds_scale(choices, facts->choice_count, scale);
+    if (!front_asked)
+        return GT_OK;
+    TRY(search_front(session->mem, request, front, &facts->front_count));
+    seconds_scale(front, facts->front_count, scale);
+    facts->front = front;
+    return GT_OK;
+}
+
+enum gt_status plan_answer(const struct session *session, const struct forecast *forecast, FILE *out)
+{
+    char configuration[CONFIGURATION_MAX];
+    struct search_choice choices[SEARCH_CHOICES_MAX], front[SEARCH_FRONT_MAX];
+    struct hostmem_counters host;
+    configuration_text(session, configuration);
+    hostmem_counters_get(session->mem, &host);
+    uint64_t headroom = session_headroom_bytes(session);
+    struct plan_report_facts facts = {
+        .configuration = configuration,
+        .state_format = session->model->options.train ? state_format_name(session->model->options.states) : NULL,
+        .state_bytes = session->model->options.train ? model_bytes_per_parameter(session->model) : 0.0,
+        .device = session->info.device,
+        .free_bytes = session->budget_bytes,
+        .host_bytes = host.live_bytes,
+        .context_bytes = session->info.context_bytes,
+        .headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0,
+        .seconds_per_step = forecast->step_seconds,
+        .steps = forecast->steps,
+        .evaluation_seconds = forecast->evaluation_seconds,
+        .evaluations = forecast->evaluations,
+    };
+    if (session->model->options.train)
+        TRY(searched(session, &facts, choices, front));
+    TRY(facts_print(session, &facts, out));
+    return session_fits(session);
+}

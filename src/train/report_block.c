@@ -1,0 +1,129 @@
+/* The report of a failure.
+ *
+ * Everything comes from what is in memory already: nothing is asked of the device, which may be what failed, and nothing is
+ * allocated.  Only keys that this invocation set are shown.  The error itself stands in the lines above the block.
+ */
+#include "train/report_block.h"
+
+#include <config.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "base/log.h"
+#include "base/process.h"
+#include "config/config_key.h"
+
+#define LINE_BYTES_MAX 512
+#define KEYS_WIDTH 100
+#define KEYS_INDENT 10
+
+/* One line, without control characters. */
+static void line_print(FILE *out, const char *name, const char *format, ...) LOG_PRINTF(3, 4);
+static void line_print(FILE *out, const char *name, const char *format, ...)
+{
+    char line[LINE_BYTES_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (char *at = line; *at != '\0'; at++) {
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
+    }
+    fprintf(out, "%-*s%s\n", KEYS_INDENT, name, line);
+}
+
+static void system_print(enum gt_status status, FILE *out)
+{
+    struct utsname system;
+    line_print(out, "version", "gpt-train %s", PACKAGE_VERSION);
+    line_print(out, "status", "%s, exit status %d", status_name(status), status_exit_code(status));
+    if (uname(&system) == 0)
+        line_print(out, "system", "%s %s %s", system.sysname, system.release, system.machine);
+}
+
+static void device_print(const struct session *session, FILE *out)
+{
+    const struct backend_info *info = &session->info;
+    char holders[BACKEND_HOLDERS_TEXT_MAX];
+    if (!session->device) {
+        line_print(out, "backend", "none was opened");
+        return;
+    }
+    line_print(out, "backend", "%s: %s", session->device->ops->name, info->device);
+    line_print(out, "libraries", "%s", info->detail);
+    if (info->holder_count > 0)
+        line_print(out, "others", "%s", backend_holders_text(holders, info));
+}
+
+static void memory_print(const struct session *session, FILE *out)
+{
+    char total[24], left[24], budget[24], now[24], most[24];
+    uint64_t bytes = session ? session->budget_bytes : 0;
+    if (session && session->device)
+        line_print(out, "memory", "%s in all, %s free at the start, budget %s",
+                   log_bytes(total, (double)session->info.total_bytes),
+                   log_bytes(left, (double)session->info.free_bytes),
+                   bytes > 0 && bytes < UINT64_MAX ? log_bytes(budget, (double)bytes) : "not known");
+    line_print(out, "process", "%s resident, %s at most", log_bytes(now, (double)process_rss_bytes()),
+               log_bytes(most, (double)process_rss_bytes_max()));
+}
+
+static void plan_print(const struct session *session, FILE *out)
+{
+    char bytes[24], options[192];
+    const struct search_result *search = &session->search;
+    if (search->arena_bytes == 0 && !session->plan) {
+        line_print(out, "plan", "none was made");
+        return;
+    }
+    search_options_text(options, &search->options);
+    if (session->plan)
+        line_print(out, "plan", "%s (%" PRIu64 " B), peak in %s; %s",
+                   log_bytes(bytes, (double)session->plan->arena_bytes), session->plan->arena_bytes,
+                   session->plan->peak_program >= 0 ? session->plan->graph->programs[session->plan->peak_program].name
+                                                    : "no program",
+                   options);
+    else
+        line_print(out, "plan", "none fits; the least needs %s (%" PRIu64 " B): %s",
+                   log_bytes(bytes, (double)search->arena_bytes), search->arena_bytes, options);
+}
+
+/* The keys that were set, as flags, in lines of KEYS_WIDTH. */
+static void keys_print(const struct config *config, FILE *out)
+{
+    int column = fprintf(out, "%-*s", KEYS_INDENT, "keys");
+    bool any = false;
+    for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
+        char value[CONFIG_VALUE_TEXT_MAX];
+        const char *name = config_key_info_get((enum config_key)key)->name;
+        if (!config_key_was_set(config, (enum config_key)key))
+            continue;
+        config_key_text(value, config, (enum config_key)key);
+        int length = (int)(strlen(name) + strlen(value)) + 4;
+        if (any && column + length > KEYS_WIDTH)
+            column = fprintf(out, "\n%-*s", KEYS_INDENT - 1, "") - 1;
+        column += fprintf(out, any ? " --%s=%s" : "--%s=%s", name, value);
+        any = true;
+    }
+    fprintf(out, "%s\n", any ? "" : "none");
+}
+
+void report_block_print(const struct config *config, const struct session *session, enum gt_status status, FILE *out)
+{
+    int exit_code = status_exit_code(status);
+    if (status == GT_STOPPED || (exit_code != 1 && exit_code != 3))
+        return;
+    fprintf(out, "%s\n", REPORT_BLOCK_BEGIN);
+    system_print(status, out);
+    if (session)
+        device_print(session, out);
+    memory_print(session, out);
+    keys_print(config, out);
+    if (session)
+        plan_print(session, out);
+    fprintf(out, "%s\n", REPORT_BLOCK_END);
+    fflush(out);
+}

@@ -1,0 +1,49 @@
+/* Which rates a session models times with.
+ *
+ * A profile's come from its table.  A real device's are calibrated at the first training run of a width, and taken from
+ * the cache after that, by --plan too; before, a plan's forecast rests on the one product that session_peak_measure()
+ * times.
+ */
+#include "train/session_rates.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "plan/calibrate.h"
+
+/* The matrix rate of the nominal cpu. */
+#define NOMINAL_PEAK_FLOPS 200e9
+#define CALIBRATE_SECONDS 1.0
+
+struct plan_rates session_rates_nominal(const struct session *session)
+{
+    return session->has_profile ? plan_rates_of_profile(&session->profile) : plan_rates_of_peak(NOMINAL_PEAK_FLOPS);
+}
+
+void session_rates_recall(struct session *session)
+{
+    char key[CALIBRATE_KEY_MAX];
+    calibrate_key(key, &session->info, &session->model->options);
+    session->rates_timed = session->rates_timed || calibrate_load(key, &session->rates);
+}
+
+enum gt_status session_rates_calibrate(struct session *session)
+{
+    struct calibrate_request request = {.device = session->device,
+                                        .plan = session->plan,
+                                        .options = &session->model->options,
+                                        .seconds = CALIBRATE_SECONDS};
+    char key[CALIBRATE_KEY_MAX], duration[32];
+    session_rates_recall(session);
+    if (session->rates_timed)
+        return GT_OK;
+    int64_t start_ns = clock_monotonic_ns();
+    enum gt_status status = calibrate_measure(session->mem, &request, &session->rates);
+    if (status != GT_OK)
+        return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small: the forecast does without */
+    session->rates_timed = true;
+    calibrate_store(calibrate_key(key, &session->info, &session->model->options), &session->rates);
+    log_result("calibration: ops of this width timed in %s, products %.1f GFLOP/s, elementwise ops %.1f GB/s",
+               clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) * 1e-9),
+               session->rates.flops_per_s[OP_GEMM][DTYPE_F32] / 1e9, session->rates.bytes_per_s[OP_RESIDUAL] / 1e9);
+    return GT_OK;
+}

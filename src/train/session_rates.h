@@ -1,0 +1,17 @@
+/* The rates that a session's times are modelled with: of the device profile, timed on the device, or from one product. */
+#ifndef GPT_TRAIN_TRAIN_SESSION_RATES_H
+#define GPT_TRAIN_TRAIN_SESSION_RATES_H
+
+#include "train/session.h"
+
+/* What candidates of a plan are compared at: the profile's rates, or those of a nominal cpu.  Never a timing, so that two
+ * fresh runs of a configuration plan alike. */
+struct plan_rates session_rates_nominal(const struct session *session);
+
+/* Times the device's ops in the arena, whose content is lost, unless the cache has their times; in under two seconds.
+ * Between session_start() and the first upload.  Errors: GT_NO_MEMORY, GT_DEVICE. */
+enum gt_status session_rates_calibrate(struct session *session);
+/* Takes the times of an earlier run from the cache, if it has them. */
+void session_rates_recall(struct session *session);
+
+#endif

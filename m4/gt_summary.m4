@@ -3,12 +3,18 @@
 AC_DEFUN([GT_SUMMARY], [
   AS_IF([test "x$gt_have_check" = xyes], [gt_text_check="yes"],
     [gt_text_check="no (make check needs it; Debian: check)"])
+  AS_IF([test "x$gt_libarchive" = xyes], [gt_text_archive=`$PKG_CONFIG --modversion libarchive`],
+    [gt_text_archive="no (gpt-prepare refuses compressed files; Debian: libarchive-dev)"])
+  AS_IF([test "x$FUZZ_CC" != xno], [gt_text_fuzzer="yes ($FUZZ_CC)"],
+    [gt_text_fuzzer="no (fuzzing is skipped; Debian: clang libclang-rt-dev)"])
   AS_IF([test "x$PYTHON_TORCH" != xno], [gt_text_torch=$PYTHON_TORCH],
     [gt_text_torch="no (comparisons with PyTorch are skipped; Debian: python3-torch)"])
   AS_IF([test "x$gt_openmp" = xyes], [gt_text_openmp="yes ($OPENMP_CFLAGS)"],
     [gt_text_openmp="no: the cpu backend runs on one thread"])
   AS_IF([test "x$gt_x86_simd" = xyes], [gt_text_simd="generic avx2 avx512 (picked at run time)"],
     [gt_text_simd="generic"])
+  AS_IF([test "x$gt_x86_amx" = xyes], [gt_text_bf16="AMX (picked at run time), else in fp32"],
+    [gt_text_bf16="in fp32"])
   AS_IF([test "x$enable_hardening" = xyes],
     [gt_text_hardening=`echo $HARDENING_CPPFLAGS $HARDENING_CFLAGS $HARDENING_LDFLAGS`], [gt_text_hardening=no])
   AS_IF([test -n "$gt_sanitizers"], [gt_text_sanitizers=`echo $gt_sanitizers`], [gt_text_sanitizers=none])
@@ -24,8 +30,12 @@ AC_DEFUN([GT_SUMMARY], [
     OpenMP             $gt_text_openmp
     BLAS               `echo $BLAS_LIBS`
     kernels            $gt_text_simd
+    bf16 products      $gt_text_bf16
     jansson            `$PKG_CONFIG --modversion jansson 2>/dev/null`
+    PCRE2              `$PKG_CONFIG --modversion libpcre2-8 2>/dev/null`
+    libarchive         $gt_text_archive
     Check (tests)      $gt_text_check
+    libFuzzer (tests)  $gt_text_fuzzer
     Python (style)     ${PYTHON:-no (make check-style needs it; Debian: python3)}
     Python with torch  $gt_text_torch
     backends           cpu

@@ -158,7 +158,6 @@ printf 'n_hed = 4\nn_layer = "x"\ndropout = 7\n' >bad.py
 check "several errors: status" run 2 gpt_train bad.py --dataset=tiny --out_dir=out --blok_size=4
 check "several errors: all at once" is "$(errors stderr)" 4
 check "an unknown device" refuses 2 "device" -- --device=toaster --dataset=tiny --out_dir=out
-check "a dtype to come" refuses 2 "dtype" -- --dtype=float16 --dataset=tiny --out_dir=out
 check "gpt-sample's keys are checked too" run 2 "$GPT_SAMPLE" --temperatur=1
 check "gpt-sample's error names the key" grep -q "error: .*temperatur.*temperature" stderr
 check "refused configurations leave nothing" left_nothing out

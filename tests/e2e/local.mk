@@ -4,11 +4,24 @@ dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \
 	tests/e2e/budget.sh \
+	tests/e2e/explain_oom.py \
+	tests/e2e/export.py \
+	tests/e2e/halves.py \
+	tests/e2e/lean.py \
+	tests/e2e/judge.py \
 	tests/e2e/learn.sh \
 	tests/e2e/memory.py \
+	tests/e2e/memory_story.py \
 	tests/e2e/mended.sh \
+	tests/e2e/models_in.py \
 	tests/e2e/parity_torch.py \
+	tests/e2e/plan_report.py \
 	tests/e2e/prepare.sh \
+	tests/e2e/prepare_inputs.py \
+	tests/e2e/prepare_resume.py \
+	tests/e2e/device_profiles.py \
 	tests/e2e/recompute.sh \
 	tests/e2e/releases.sh \
-	tests/e2e/resume.sh
+	tests/e2e/resume.sh \
+	tests/e2e/sample.sh \
+	tests/e2e/tokenizer.py

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Device profiles: planning for cards that are not in the machine.
+
+  table      every card that --device-profile=list prints plans a small model, and the plan adds up; doc/devices.md has it
+  choices    a plan for a card stays within what it can use, in pieces that it can allocate, in the dtype that it has
+  published  where a share of the peaks stands in the table, the model gives the published tokens per second
+  own        a file of the user's own plans like the card it was written for; bad ones end with one line and status 2
+  refusals   training, a wrong backend, an unknown name: one line, status 2, nothing left behind
+No data and no device is needed.  Prints "checks: P passed, F failed, S skipped".
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+GPT_TRAIN = os.environ["GPT_TRAIN"]
+GIB = 1 << 30
+SMALL = ["--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--batch_size=4", "--vocab_size=512",
+         "--gradient_accumulation_steps=2"]
+PUBLISHED_TOLERANCE = 0.03
+# id, tokens per second that were published, batch, accumulation, layers, heads, channels
+PUBLISHED = [
+    ("a100-80g-sxm", 231e3, 64, 1, 12, 12, 768),
+    ("a100-40g", 145e3, 32, 1, 12, 12, 768),
+    ("h100-80g-sxm", 463e3, 64, 1, 12, 12, 768),
+    ("rtx4090-24g", 110e3, 16, 16, 12, 12, 768),
+    ("rtx4060-ti-16g", 15e3, 20, 13, 24, 16, 1024),
+]
+
+passed = failed = 0
+
+
+def check(good, text):
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print("FAIL", text)
+
+
+def run(*arguments):
+    return subprocess.run([GPT_TRAIN, *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+def plan_of(result):
+    try:
+        return json.loads(result.stdout)
+    except ValueError:
+        return None
+
+
+def plan_adds_up(plan):
+    sizes = plan["bytes"]
+    return (plan["schema"] == 1
+            and sum(plan["segments"]) == sizes["arena"]
+            and sum(plan["categories"].values()) + plan["unused"] == sizes["arena"]
+            and sizes["arena_bound"] <= sizes["arena"]
+            and sizes["arena"] + sizes["host"] + sizes["context"] + sizes["headroom"] == sizes["total"]
+            and sizes["fits"] == (sizes["total"] <= sizes["free"]))
+
+
+def listed():
+    result = run("--device-profile=list")
+    check(result.returncode == 0, "the list ends with status 0")
+    cards = {}
+    for line in result.stdout.splitlines()[1:]:
+        words = line.split()
+        at = next(i for i, word in enumerate(words) if word in ("cuda", "opencl"))
+        cards[words[0]] = {"backend": words[at], "memory": float(words[at + 1]), "usable": float(words[at + 2]),
+                           "bf16": words[at + 6] != "-"}
+    return cards
+
+
+def table(cards):
+    check(len(cards) >= 60, f"{len(cards)} cards are listed")
+    path = os.path.join(os.environ["top_srcdir"], "doc", "devices.md")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    for name, card in cards.items():
+        check(f"`{name}`" in text, f"doc/devices.md has {name}")
+        result = run(f"--device-profile={name}", f"--backend={card['backend']}", "--plan=json", *SMALL)
+        plan = plan_of(result)
+        good = result.returncode == 0 and plan is not None and plan_adds_up(plan)
+        good = good and plan["bytes"]["fits"] is True and "(profile)" in plan["device"]
+        good = good and abs(plan["bytes"]["free"] - card["memory"] * GIB) < 0.01 * GIB
+        good = good and abs(plan["bytes"]["free"] - plan["bytes"]["context"] - card["usable"] * GIB) < 0.01 * GIB
+        good = good and plan["forecast"]["seconds_per_step"] > 0 and plan["forecast"]["measured"] is False
+        check(good, f"{name}: {result.stderr.strip()} {result.stdout[:200]}")
+
+
+def choices():
+    large = ["--batch_size=64", "--gradient_accumulation_steps=8", "--plan=json"]
+    result = run("--device-profile=rtx3060-12g", *large)
+    plan = plan_of(result)
+    check(result.returncode == 0 and plan["bytes"]["fits"] and plan["bytes"]["arena"] < 11.4 * GIB,
+          "GPT-2 124M, 64 x 1024, is made to fit an RTX 3060")
+    check("bfloat16" in plan["configuration"], "auto is bfloat16 on a card that has it")
+    turing = run("--device-profile=rtx2080-ti", *large)
+    plan = plan_of(turing)
+    check(turing.returncode == 0 and "float16" in plan["configuration"].replace("bfloat16", ""),
+          "and float16 on one that has not")
+    quarter = plan_of(run("--device-profile=rx6800-xt", *large))
+    check(len(quarter["segments"]) > 1 and max(quarter["segments"]) <= 4 * GIB,
+          "pieces are no larger than one allocation may be")
+    hopeless = run("--device-profile=gtx1650", "--n_layer=48", "--n_head=25", "--n_embd=1600", "--plan=json")
+    plan = plan_of(hopeless)
+    check(hopeless.returncode == 3 and plan is not None and plan["bytes"]["fits"] is False,
+          "what cannot fit ends with status 3")
+    again = run("--device-profile=rtx3060-12g", *large)
+    check(plan_of(again)["bytes"] == plan_of(result)["bytes"], "a plan for a card is the same each time")
+
+
+def published():
+    for name, tokens, batch, accumulation, layers, heads, channels in PUBLISHED:
+        result = run(f"--device-profile={name}", "--dtype=bfloat16", f"--batch_size={batch}", "--bias=True",
+                     f"--gradient_accumulation_steps={accumulation}", f"--n_layer={layers}", f"--n_head={heads}",
+                     f"--n_embd={channels}", "--vocab_size=50304", "--recompute=none", f"--micro_batch={batch}",
+                     "--memory_budget=400GiB", "--plan=json")
+        plan = plan_of(result)
+        rate = batch * accumulation * 1024 / plan["forecast"]["seconds_per_step"] if plan else 0.0
+        check(abs(rate / tokens - 1.0) <= PUBLISHED_TOLERANCE,
+              f"{name}: {rate:.0f} tokens/s modelled, {tokens:.0f} published: its share needs to be set anew")
+
+
+def own_profile():
+    return {
+        "schema": 1, "name": "RTX 3060 by hand", "backend": "cuda", "memory_bytes": 12 * GIB,
+        "usable_bytes": 12 * GIB - 620 * (1 << 20), "largest_allocation_bytes": 12 * GIB, "alignment_bytes": 256,
+        "units": 28, "dtypes": ["float32", "bfloat16", "float16"], "bandwidth_bytes_per_s": 360e9,
+        "flops_per_s": {"float32": 12737536000000.0, "float16": 25475072000000.0, "bfloat16": 25475072000000.0,
+                        "tf32": 12737536000000.0},
+        "share": 0, "share_source": "", "source": "the table",
+    }
+
+
+def refused(result, words, text):
+    lines = [line for line in result.stderr.splitlines() if ": error: " in line]
+    check(result.returncode == 2 and len(lines) == 1 and words in lines[0] and not result.stdout,
+          f"{text}: status {result.returncode}: {result.stderr.strip()}")
+
+
+def own():
+    def write(profile):
+        with open("own.json", "w", encoding="utf-8") as file:
+            json.dump(profile, file)
+
+    configuration = ["--batch_size=64", "--gradient_accumulation_steps=8", "--plan=json"]
+    write(own_profile())
+    mine = plan_of(run("--device-profile=own.json", *configuration))
+    theirs = plan_of(run("--device-profile=rtx3060-12g", *configuration))
+    check(mine["bytes"] == theirs["bytes"] and mine["segments"] == theirs["segments"]
+          and abs(mine["forecast"]["seconds_per_step"] / theirs["forecast"]["seconds_per_step"] - 1) < 1e-3,
+          "a profile by hand plans like the card of the table")
+    for field in own_profile():
+        profile = own_profile()
+        del profile[field]
+        write(profile)
+        refused(run("--device-profile=./own.json", *configuration), f'./own.json: field "{field}"', f"without {field}")
+    for field, value in (("usable_bytes", 13 * GIB), ("alignment_bytes", 100), ("backend", "metal"),
+                         ("bandwidth_bytes_per_s", 0), ("share", 0.9), ("dtypes", ["bfloat16"]), ("speed", 1)):
+        profile = own_profile()
+        profile[field] = value
+        write(profile)
+        named = "share_source" if field == "share" else field
+        refused(run("--device-profile=own.json", *configuration), f'own.json: field "{named}"', f"{field}={value}")
+    with open("own.json", "w", encoding="utf-8") as file:
+        file.write("{")
+    refused(run("--device-profile=own.json", *configuration), "own.json", "no JSON")
+    refused(run("--device-profile=absent.json", *configuration), "absent.json", "no file")
+
+
+def refusals():
+    before = sorted(os.listdir("."))
+    refused(run("--device-profile=rtx3060-12g", *SMALL), "--plan", "training with a profile")
+    refused(run("--device-profile=rtx3060-12g", "--eval_only=True", *SMALL), "--plan", "evaluating with one")
+    refused(run("--device-profile=rtx9999", "--plan", *SMALL), "--device-profile=list", "an unknown name")
+    refused(run("--device-profile=rtx3060", "--backend=opencl", "--plan", *SMALL), "cuda", "another backend")
+    refused(run("--device-profile=rx7600", "--backend=cpu", "--plan", *SMALL), "opencl", "the cpu")
+    refused(run("--backend=cuda", "--plan", *SMALL), "this build has no cuda backend", "a backend without a profile")
+    check(sorted(os.listdir(".")) == before, "nothing is left behind")
+    result = run("--device-profile=rtx3060", "--print_program", *SMALL)
+    check(result.returncode == 0 and "program train_first" in result.stdout, "a program is printed for a card")
+    result = run("--device-profile=rtx3060", "--plan", *SMALL)
+    check("modelled" in result.stdout and "is assumed" in result.stderr, "what the times rest on is said")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="gpt-train-profile-") as folder:
+        os.chdir(folder)
+        cards = listed()
+        table(cards)
+        choices()
+        published()
+        own()
+        refusals()
+        os.chdir("/")
+    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

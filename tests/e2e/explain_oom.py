@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""--explain-oom as a user meets it: a file or standard input, messages of several years, what is not a message, and the
+plan under the memory that a message shows there was.  Prints "checks: P passed, F failed, S skipped".
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+GPT_TRAIN = os.environ["GPT_TRAIN"]
+MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB "
+           "of which 2.68 GiB is free. Process 1234 has 1.97 GiB memory in use. Including non-PyTorch memory, this process "
+           "has 7.04 GiB memory in use. Of the allocated memory 6.51 GiB is allocated by PyTorch, and 402.57 MiB is "
+           "reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+           "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n")
+TRACEBACK = ("step 0\nTraceback (most recent call last):\n"
+             '  File "nanoGPT/train.py", line 264, in <module>\n    losses = estimate_loss()\n'
+             '  File "nanoGPT/model.py", line 187, in forward\n    logits = self.lm_head(x)\n'
+             '  File "/x/site-packages/torch/nn/modules/linear.py", line 125, in forward\n    return F.linear(input)\n')
+OLD = ("RuntimeError: CUDA out of memory. Tried to allocate 786.00 MiB (GPU 0; 15.78 GiB total capacity; 14.28 GiB already "
+       "allocated; 620.69 MiB free; 14.32 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try "
+       "setting max_split_size_mb to avoid fragmentation.\n")
+SMALL = ["--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--gradient_accumulation_steps=1",
+         "--vocab_size=50304", "--dataset=./none"]
+
+passed = failed = 0
+
+
+def check(good, text):
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print("FAIL", text)
+
+
+def explain(text, *arguments, path=None):
+    """Exit status, standard output and standard error."""
+    source = path or "-"
+    done = subprocess.run([GPT_TRAIN, "--explain-oom=" + source, *arguments], input=text, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def contains(name, text, *words):
+    for word in words:
+        check(re.sub(r"\s+", " ", word) in re.sub(r"\s+", " ", text), f"{name}: {word!r} is not in {text!r}")
+
+
+def story(work):
+    """The logits of an evaluation: what each number is, which tensor, the budget, and a plan that fits it."""
+    path = os.path.join(work, "log.txt")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(TRACEBACK + MESSAGE)
+    status, out, error = explain("", "--batch_size=64", "--dtype=float32", *SMALL[3:], path=path)
+    check(status == 0, f"story: exit status {status}, {error!r}")
+    contains("story", out, "CUDA, GPU 0", "tried to allocate 6.14 GiB", "process 1234 1.97 GiB", "context 140.2 MiB",
+             "in the forward pass of an evaluation; model.py:187 in forward: logits = self.lm_head(x)",
+             "still have been 3.07 GiB short", "9.58 GiB for tensors = 11.69 GiB total - 1.97 GiB of other processes",
+             "For the NVIDIA GeForce RTX 3060 12 GB", "620.0 MiB beside", "of 10.19 GiB free: fits")
+    status, out, error = explain("", "--batch_size=64", "--dtype=float32", "--backend=cpu", *SMALL[3:], path=path)
+    contains("story on the cpu", out, "For this machine", "of 9.58 GiB free: fits")
+    check(status == 0, f"story on the cpu: exit status {status}, {error!r}")
+    status, out, error = explain("", "--batch_size=64", "--device_profile=rtx4090", *SMALL[3:], path=path)
+    contains("story on another card", out, "For the NVIDIA GeForce RTX 4090", "fits")
+    status, out, error = explain("", "--device_profile=rtx1", *SMALL, path=path)
+    check(status == 2 and error.count("gpt-train: error: ") == 1, f"no such card: {status}, {error!r}")
+    status, out, error = explain(MESSAGE, "--batch_size=1024", *SMALL)
+    contains("logits", out, "the logits: batch x block_size x vocab_size in 16 bits, 6593445888 B = 6.14 GiB")
+    check("nanoGPT's defaults" not in out, "logits: a configuration was given")
+    check(not os.path.exists("out"), "nothing is trained: no out folder")
+
+
+def others():
+    status, out, error = explain(OLD, "--batch_size=1", *SMALL)
+    check(status == 0, f"old form: exit status {status}, {error!r}")
+    contains("old form", out, "allocated 14.28 GiB", "reserved, unused 41.0 MiB", "Nothing of this configuration has that size",
+             "14.93 GiB for tensors = free + PyTorch's own")
+    status, out, _ = explain(OLD.replace("CUDA", "HIP"), "--batch_size=8", "--block_size=1024", "--dtype=float32", *SMALL[4:],
+                             "--n_layer=2", "--n_head=2", "--n_embd=64", "--memory_budget=2GiB")
+    contains("HIP", out, "The message (HIP, GPU 0)", "the logits: batch x block_size x vocab_size in 16 bits", "of 2.00 GiB free")
+    check(status == 0, f"HIP: exit status {status}")
+    status, out, _ = explain("RuntimeError: CUDA error: out of memory\n", "--batch_size=1", *SMALL)
+    contains("no numbers", out, "carries no sizes", "does not say enough")
+    check(status == 0, f"no numbers: exit status {status}")
+
+
+def defaults_and_no_fit():
+    status, out, error = explain(MESSAGE.replace("11.69 GiB", "1.00 GiB").replace("2.68 GiB", "10.00 MiB")
+                                 .replace("6.51 GiB", "500.00 MiB").replace("7.04 GiB", "1.00 GiB"))
+    check(status == 3, f"no fit: exit status {status}")
+    contains("no fit", out, "nanoGPT's defaults", "DOES NOT FIT")
+    check(error.count("gpt-train: error: ") == 1, f"no fit: {error!r}")
+    contains("no fit", error, "---- gpt-train report", "exit status 3", "---- end of report ----")
+
+
+def refusals(work):
+    cases = {"no message": ("all went well\n", []), "empty": ("", []),
+             "json": (MESSAGE, ["--plan=json"])}
+    for name, (text, arguments) in cases.items():
+        status, out, error = explain(text, *arguments)
+        check(status == 2 and out == "", f"{name}: exit status {status}, {out!r}")
+        check(error.count("gpt-train: error: ") == 1, f"{name}: {error!r}")
+        check("report" not in error, f"{name}: no report for a wrong call")
+    for path in (os.path.join(work, "absent"), work):
+        status, _, error = explain("", path=path)
+        check(status in (1, 2) and error.count("gpt-train: error: ") == 1, f"{path}: {status}, {error!r}")
+    status, _, error = explain("CUDA out of memory " * 1000000)
+    check(status == 2 and error.count("gpt-train: error: ") == 1, f"too long: {status}, {error[:200]!r}")
+    status, out, error = explain("\x1b[2J" + TRACEBACK.replace("lm_head", "\x1b]0;x\x07") + MESSAGE, "--batch_size=1", *SMALL)
+    check(status == 0 and "\x1b" not in out + error, "control characters of the text are not printed")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="gpt-train-explain-") as work:
+        os.chdir(work)
+        story(work)
+        others()
+        defaults_and_no_fit()
+        refusals(work)
+    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,535 @@
+#!/usr/bin/env python3
+"""gpt-export as a user meets it, its files read back by readers that share nothing with it.
+
+  hf      names, shapes and values (rounded here once more) in float32, bfloat16 and float16; configuration; a tokenizer
+          that gives the data set's own ids; the export of an export has the same bytes; gpt-sample writes the same text
+  gguf    every key and tensor, alignment, layout; the vocabulary gives the data set's own ids by an encoder written here
+  llmc    header, padding, order, layout
+  bad     formats, dtypes, outputs that exist, damage, values that a dtype cannot hold, a full disk: one line, exit status,
+          and nothing left behind
+  rss     a model of 200 MB is exported in less than 48 MiB
+Models are tiny, of odd sizes: characters without biases, bytes with a padded vocabulary, a byte-pair encoding.
+Prints "checks: P passed, F failed, S skipped".
+"""
+
+import array
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+GPT_TRAIN = os.environ["GPT_TRAIN"]
+GPT_PREPARE = os.environ["GPT_PREPARE"]
+GPT_SAMPLE = os.environ["GPT_SAMPLE"]
+GPT_EXPORT = os.environ.get("GPT_EXPORT", os.path.join(os.path.dirname(GPT_TRAIN), "gpt-export"))
+TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本語の文 and 日本の本.\n" +
+        "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich; it's what they'll do.\n") * 40
+RSS_MAX = 48 << 20
+LINEAR = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+NORMS = {"ln_1": "attn_norm", "ln_2": "ffn_norm"}
+
+passed = failed = skipped = 0
+
+
+def check(good, text):
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print("FAIL", text)
+
+
+def run(*arguments, **options):
+    return subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=170, check=False, **options)
+
+
+def must(*arguments):
+    done = run(*arguments)
+    if done.returncode != 0:
+        sys.exit("%s: %s" % (" ".join(arguments), done.stderr.decode("utf-8", "replace")))
+    return done.stdout
+
+
+# ---- numbers: 16-bit rounding once more ----
+
+def to_bf16(value):
+    bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+def to_f16(value):
+    return struct.unpack("<H", struct.pack("<e", value))[0]
+
+
+def stored(values, dtype):
+    """The bytes that these fp32 values are in `dtype`."""
+    if dtype == "float32":
+        return array.array("f", values).tobytes()
+    convert = to_bf16 if dtype == "bfloat16" else to_f16
+    return array.array("H", [convert(value) for value in values]).tobytes()
+
+
+def transposed(values, rows, columns):
+    return [values[row * columns + column] for column in range(columns) for row in range(rows)]
+
+
+# ---- readers ----
+
+def read_safetensors(path):
+    """{name: (dtype, shape, bytes)}"""
+    with open(path, "rb") as file:
+        data = file.read()
+    length = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    body = data[8 + length:]
+    return {name: (entry["dtype"], entry["shape"], body[entry["data_offsets"][0]:entry["data_offsets"][1]])
+            for name, entry in header.items()}
+
+
+class Gguf:
+    """A reader written from the format's description."""
+    SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.data = file.read()
+        self.at = 4
+        self.magic, self.version = self.data[:4], self.scalar(4)
+        tensors, keys = self.scalar(10), self.scalar(10)
+        self.keys, self.types, self.tensors = {}, {}, {}
+        for _ in range(keys):
+            name = self.string()
+            kind = self.scalar(4)
+            if name in self.keys:
+                raise ValueError("key %s twice" % name)
+            self.keys[name], self.types[name] = self.value(kind), kind
+        infos = []
+        for _ in range(tensors):
+            name, rank = self.string(), self.scalar(4)
+            dims = [self.scalar(10) for _ in range(rank)]
+            infos.append((name, dims, self.scalar(4), self.scalar(10)))
+        begin = -(-self.at // 32) * 32
+        self.end = begin
+        for name, dims, kind, offset in infos:
+            size = {0: 4, 1: 2, 30: 2}[kind]
+            for dim in dims:
+                size *= dim
+            if offset % 32 != 0 or begin + offset < self.end or begin + offset + size > len(self.data):
+                raise ValueError("%s at %d" % (name, offset))
+            self.tensors[name] = (dims, kind, self.data[begin + offset:begin + offset + size])
+            self.end = begin + offset + size
+
+    def scalar(self, kind):
+        value = struct.unpack_from(self.SCALARS[kind], self.data, self.at)[0]
+        self.at += struct.calcsize(self.SCALARS[kind])
+        return value
+
+    def string(self):
+        count = self.scalar(10)
+        self.at += count
+        return self.data[self.at - count:self.at].decode("utf-8")
+
+    def value(self, kind):
+        if kind == 8:
+            return self.string()
+        if kind == 9:
+            of, count = self.scalar(4), self.scalar(10)
+            return [self.value(of) for _ in range(count)]
+        return self.scalar(kind)
+
+
+def alphabet():
+    """GPT-2's characters of the 256 bytes."""
+    plain = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    table = {byte: chr(byte) for byte in plain}
+    for byte in range(256):
+        if byte not in table:
+            table[byte] = chr(256 + len(table) - len(plain))
+    return table
+
+
+def encode(text, tokens, merges):
+    """A byte-level BPE without a split, by the book: the lowest rank first, the leftmost among equals."""
+    table = alphabet()
+    parts = [table[byte] for byte in text.encode("utf-8")]
+    ranks = {tuple(merge.split(" ")): rank for rank, merge in enumerate(merges)}
+    while True:
+        pairs = [(ranks[pair], i) for i, pair in enumerate(zip(parts, parts[1:])) if pair in ranks]
+        if not pairs:
+            break
+        _, i = min(pairs)
+        parts[i:i + 2] = [parts[i] + parts[i + 1]]
+    ids = {token: i for i, token in enumerate(tokens)}
+    return [ids[part] for part in parts]
+
+
+# ---- models ----
+
+def make_model(name, tokenizer, *flags):
+    with open("text.txt", "w", encoding="utf-8") as file:
+        file.write(TEXT)
+    must(GPT_PREPARE, *tokenizer, "--out-dir=data/" + name, "text.txt")
+    must(GPT_TRAIN, "--dataset=" + name, "--out_dir=out-" + name, "--batch_size=2", "--gradient_accumulation_steps=1",
+         "--eval_iters=1", "--max_iters=2", "--learning_rate=0.05", "--warmup_iters=0", *flags)
+
+
+def weights_of(name):
+    """{name without prefix: (shape, fp32 values)} of a run."""
+    weights = {}
+    for tensor, (dtype, shape, data) in read_safetensors("out-%s/model.safetensors" % name).items():
+        assert dtype == "F32"
+        weights[tensor.removeprefix("transformer.")] = (shape, array.array("f", data).tolist())
+    return weights
+
+
+def dataset_ids(name, count):
+    with open("data/%s/train.bin" % name, "rb") as file:
+        return array.array("H", file.read(2 * count)).tolist()
+
+
+def config_of(name):
+    with open("out-%s/config.json" % name, encoding="utf-8") as file:
+        return json.load(file)
+
+
+# ---- hf ----
+
+def check_hf(name, dtype):
+    out = "hf-%s-%s" % (name, dtype)
+    must(GPT_EXPORT, "--out_dir=out-" + name, "--format=hf", "--dtype=" + dtype, out)
+    found, wanted = read_safetensors(out + "/model.safetensors"), weights_of(name)
+    check({tensor.removeprefix("transformer.") for tensor in found} == set(wanted) and
+          all(tensor.startswith("transformer.") for tensor in found), "%s: names" % out)
+    word = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}[dtype]
+    for tensor, (shape, values) in wanted.items():
+        entry = found.get("transformer." + tensor)
+        check(entry == (word, shape, stored(values, dtype)), "%s: %s" % (out, tensor))
+    with open(out + "/config.json", encoding="utf-8") as file:
+        config = json.load(file)
+    before = config_of(name)
+    same = [key for key in before if key not in ("torch_dtype", "bos_token_id", "eos_token_id")]
+    check(all(config[key] == before[key] for key in same) and config["torch_dtype"] == dtype, "%s: config.json" % out)
+    with open(out + "/generation_config.json", encoding="utf-8") as file:
+        check(json.load(file)["eos_token_id"] == config["eos_token_id"], "%s: generation_config.json" % out)
+
+
+def check_hf_tokens(name):
+    with open("hf-%s-float32/tokenizer.json" % name, encoding="utf-8") as file:
+        tokenizer = json.load(file)
+    vocab, ids = tokenizer["model"]["vocab"], dataset_ids(name, 300)
+    if name == "chars":
+        check([vocab[letter] for letter in TEXT[:300]] == ids and tokenizer["model"]["merges"] == [] and
+              tokenizer["decoder"] == {"type": "Fuse"}, "hf: characters")
+    if name == "bytes":
+        tokens = sorted(vocab, key=vocab.get)
+        check(encode(TEXT, tokens, tokenizer["model"]["merges"])[:300] == ids and len(tokens) == 256, "hf: bytes")
+    if name == "bpe":
+        check(len(vocab) == 300 and vocab["<|endoftext|>"] == 299 and len(tokenizer["model"]["merges"]) == 43, "hf: bpe")
+        with open("hf-bpe-float32/config.json", encoding="utf-8") as file:
+            check(json.load(file)["eos_token_id"] == 299, "hf: the end of text")
+        with open("hf-bpe-float32/tokenizer_config.json", encoding="utf-8") as file:
+            check(json.load(file)["eos_token"] == "<|endoftext|>", "hf: tokenizer_config.json")
+    with open("out-%s/gpt_tokenizer.json" % name, "rb") as ours, \
+         open("hf-%s-float32/gpt_tokenizer.json" % name, "rb") as exported:
+        check(ours.read() == exported.read(), "hf-%s: gpt_tokenizer.json" % name)
+
+
+def check_round_trip(name):
+    """The export of an export, and what is sampled from it."""
+    must(GPT_EXPORT, "--out_dir=hf-%s-float32" % name, "--format=hf", "again-" + name)
+    with open("out-%s/model.safetensors" % name, "rb") as ours, open("again-%s/model.safetensors" % name, "rb") as again:
+        check(ours.read() == again.read(), "%s: the export of an export differs" % name)
+    sample = (GPT_SAMPLE, "--num_samples=2", "--max_new_tokens=30", "--start=it", "--seed=3")
+    text = must(*sample, "--out_dir=out-" + name)
+    check(len(text) > 40 and text == must(*sample, "--init_from=again-" + name), "%s: samples differ" % name)
+
+
+# ---- gguf ----
+
+def gguf_name(tensor):
+    fixed = {"wte.weight": "token_embd.weight", "wpe.weight": "position_embd.weight",
+             "ln_f.weight": "output_norm.weight", "ln_f.bias": "output_norm.bias"}
+    if tensor in fixed:
+        return fixed[tensor]
+    _, layer, rest = tensor.split(".", 2)
+    part, kind = rest.rsplit(".", 1)
+    return "blk.%s.%s.%s" % (layer, {**LINEAR, **NORMS}[part], kind)
+
+
+def check_gguf_tensors(name, dtype, gguf):
+    wanted = weights_of(name)
+    names = {gguf_name(tensor) for tensor in wanted} | {"output.weight"}
+    check(set(gguf.tensors) == names and len(gguf.data) == -(-gguf.end // 32) * 32, "gguf-%s-%s: names" % (name, dtype))
+    for tensor, (shape, values) in list(wanted.items()) + [("output", wanted["wte.weight"])]:
+        target = "output.weight" if tensor == "output" else gguf_name(tensor)
+        kept = len(shape) == 1 or tensor == "wpe.weight"
+        kind = "float32" if kept else dtype
+        dims = shape[::-1]
+        if any("." + part + "." in tensor for part in LINEAR) and len(shape) == 2:
+            values, dims = transposed(values, *shape), shape
+        number = {"float32": 0, "float16": 1, "bfloat16": 30}[kind]
+        check(gguf.tensors.get(target) == (dims, number, stored(values, kind)), "gguf-%s-%s: %s" % (name, dtype, target))
+
+
+def check_gguf(name, dtype):
+    path = "%s-%s.gguf" % (name, dtype)
+    done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=gguf", "--dtype", dtype, path)
+    config = config_of(name)
+    check(done.returncode == 0, path)
+    check((b"computes tanh" in done.stderr) == (config["activation_function"] == "gelu"), "%s: the warning" % path)
+    gguf = Gguf(path)
+    keys = {"general.architecture": "gpt2", "general.type": "model", "general.name": "out-" + name,
+            "general.file_type": {"float32": 0, "float16": 1, "bfloat16": 32}[dtype], "general.alignment": 32,
+            "gpt2.vocab_size": config["vocab_size"], "gpt2.block_count": config["n_layer"],
+            "gpt2.context_length": config["n_positions"], "gpt2.embedding_length": config["n_embd"],
+            "gpt2.feed_forward_length": 4 * config["n_embd"], "gpt2.attention.head_count": config["n_head"],
+            "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.add_bos_token": False}
+    check(gguf.magic == b"GGUF" and gguf.version == 3, "%s: head" % path)
+    for key, value in keys.items():
+        check(gguf.keys.get(key) == value, "%s: %s is %s" % (path, key, gguf.keys.get(key)))
+    check(gguf.keys["gpt2.attention.layer_norm_epsilon"] == struct.unpack("<f", struct.pack("<f", 1e-5))[0],
+          "%s: epsilon" % path)
+    check_gguf_tensors(name, dtype, gguf)
+    return gguf
+
+
+def check_gguf_tokens(name, gguf):
+    tokens, types = gguf.keys["tokenizer.ggml.tokens"], gguf.keys["tokenizer.ggml.token_type"]
+    merges, config = gguf.keys["tokenizer.ggml.merges"], config_of(name)
+    check(len(tokens) == len(types) == len(set(tokens)) == config["vocab_size"], "gguf-%s: tokens" % name)
+    if name == "bpe":
+        check(gguf.keys["tokenizer.ggml.eos_token_id"] == gguf.keys["tokenizer.ggml.bos_token_id"] == 299 and
+              tokens[299] == "<|endoftext|>" and types == [1] * 299 + [3] and len(merges) == 43, "gguf: bpe")
+        with open("hf-bpe-float32/merges.txt", encoding="utf-8") as file:
+            check(file.read().splitlines()[1:] == merges, "gguf: merges")
+        return
+    check("tokenizer.ggml.eos_token_id" not in gguf.keys, "gguf-%s: has no end of text" % name)
+    check(encode(TEXT[:200], tokens, merges) == dataset_ids(name, 250)[:len(encode(TEXT[:200], tokens, merges))],
+          "gguf-%s: other ids" % name)
+    if name == "bytes":
+        check(types == [1] * 256 + [5] * 4 and tokens[256] == "[PAD256]", "gguf: padding")
+
+
+# ---- llm.c ----
+
+def check_llmc(name, dtype):
+    path = "%s-%s.bin" % (name, dtype)
+    must(GPT_EXPORT, "--out_dir=out-" + name, "--format=llmc", "--dtype=" + dtype, path)
+    config, weights = config_of(name), weights_of(name)
+    with open(path, "rb") as file:
+        data = file.read()
+    header = array.array("i", data[:1024]).tolist()
+    padded = -(-config["vocab_size"] // 128) * 128
+    check(header[:8] == [20240326, 3 if dtype == "float32" else 5, config["n_positions"], config["vocab_size"],
+                         config["n_layer"], config["n_head"], config["n_embd"], padded] and
+          header[8:] == [0] * 248, "%s: header" % path)
+    order = ["ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias", "attn.c_proj.weight",
+             "attn.c_proj.bias", "ln_2.weight", "ln_2.bias", "mlp.c_fc.weight", "mlp.c_fc.bias", "mlp.c_proj.weight",
+             "mlp.c_proj.bias"]
+    names = ["wte.weight", "wpe.weight"]
+    names += ["h.%d.%s" % (layer, part) for part in order for layer in range(config["n_layer"])]
+    at = 1024
+    for tensor in names + ["ln_f.weight", "ln_f.bias"]:
+        shape, values = weights[tensor]
+        if tensor == "wte.weight":
+            values = values + [0.0] * ((padded - config["vocab_size"]) * config["n_embd"])
+        elif len(shape) == 2 and tensor != "wpe.weight":
+            values = transposed(values, *shape)
+        wanted = stored(values, dtype)
+        check(data[at:at + len(wanted)] == wanted, "%s: %s" % (path, tensor))
+        at += len(wanted)
+    check(at == len(data), "%s: %d bytes, not %d" % (path, len(data), at))
+
+
+# ---- bad input ----
+
+def refused(text, status, *arguments, leaves=(), **options):
+    before = sorted(os.listdir("."))
+    done = run(GPT_EXPORT, *arguments, **options)
+    lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if ": error: " in line]
+    check(done.returncode == status and len(lines) == 1 and text in lines[0],
+          "%s: exit status %d, %s" % (" ".join(arguments), done.returncode, lines or done.stderr[-200:]))
+    check(sorted(os.listdir(".")) == sorted(before + list(leaves)), "%s: left files behind" % " ".join(arguments))
+
+
+def small_file_limit():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+def check_usage():
+    refused("--format", 2, "--out_dir=out-bpe", "x")
+    refused("expected hf, gguf or llmc", 2, "--format=onnx", "x")
+    refused("float32, bfloat16 or float16", 2, "--format=hf", "--dtype=int8", "x")
+    refused("OUTPUT", 2, "--out_dir=out-bpe", "--format=hf")
+    refused("only one OUTPUT", 2, "--out_dir=out-bpe", "--format=hf", "x", "y")
+    refused("no such flag", 2, "--out_dir=out-bpe", "--format=hf", "--quantize", "x")
+    refused("has no float16", 2, "--out_dir=out-bpe", "--format=llmc", "--dtype=float16", "x")
+    refused("no checkpoint", 2, "--out_dir=nowhere", "--format=gguf", "x")
+    refused("folder of a run", 2, "--out_dir=out-bpe", "--format=hf", "--force", "out-bpe")
+    refused("is a folder", 2, "--out_dir=out-bpe", "--format=gguf", "--force", "out-bpe")
+    refused("is no folder", 2, "--out_dir=out-bpe", "--format=hf", "--force", "text.txt")
+    for form in ("hf", "gguf", "llmc"):
+        refused("no/such/folder", 1, "--out_dir=out-bpe", "--format=" + form, "no/such/folder/x")
+        refused("", 1, "--out_dir=out-bpe", "--format=" + form, "x", preexec_fn=small_file_limit)
+    check(b"--format=FORMAT" in must(GPT_EXPORT, "--help") and must(GPT_EXPORT, "--version").startswith(b"gpt-export "),
+          "--help or --version")
+
+
+def contents(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def check_force():
+    with open("bpe-float32.bin", "rb") as file:
+        before = file.read()
+    refused("exists already", 2, "--out_dir=out-chars", "--format=llmc", "bpe-float32.bin")
+    refused("exists already", 2, "--out_dir=out-chars", "--format=hf", "again-bpe")
+    check(contents("bpe-float32.bin") == before, "an output was changed without --force")
+    must(GPT_EXPORT, "--out_dir=out-chars", "--format=llmc", "--force", "bpe-float32.bin")
+    check(contents("bpe-float32.bin") == contents("chars-float32.bin"), "--force: not the same file")
+    with open("again-bpe/mine.txt", "w", encoding="utf-8") as file:
+        file.write("mine")
+    must(GPT_EXPORT, "--out_dir=out-chars", "--format=hf", "--force", "again-bpe/")
+    check(sorted(os.listdir("again-bpe")) == sorted(os.listdir("hf-chars-float32") + ["mine.txt"]) and
+          all(contents("again-bpe/" + file) == contents("hf-chars-float32/" + file)
+              for file in os.listdir("hf-chars-float32")), "--force: not the same folder")
+
+
+def patched(name, change):
+    """A copy of a run's folder with its weights changed."""
+    shutil.rmtree("patched", ignore_errors=True)
+    shutil.copytree(name, "patched")
+    with open("patched/model.safetensors", "r+b") as file:
+        change(file)
+
+
+def check_damage():
+    def last_value(value):
+        def change(file):
+            file.seek(-4, os.SEEK_END)
+            file.write(struct.pack("<f", value))
+        return change
+
+    for form in ("hf", "gguf", "llmc"):
+        patched("hf-chars-float32", last_value(float("nan")))
+        refused("ln_f.bias", 2, "--out_dir=patched", "--format=" + form, "x")
+    # ln_f.bias is no bias of this model, so it must be zero; of the other model it may be anything.
+    patched("hf-bpe-float32", last_value(1e5))
+    refused("ln_f.bias: holds 100000, which float16 cannot", 2, "--out_dir=patched", "--format=hf", "--dtype=float16", "x")
+    patched("hf-bpe-float32", last_value(3.4e38))
+    refused("bfloat16 cannot", 2, "--out_dir=patched", "--format=llmc", "--dtype=bfloat16", "x")
+    patched("hf-bpe-float32", last_value(1e5))
+    check(run(GPT_EXPORT, "--out_dir=patched", "--format=gguf", "--dtype=float16", "kept.gguf").returncode == 0,
+          "gguf keeps vectors in float32, so that 1e5 fits")
+    record = json.loads(contents("out-bpe/trainer_state.json"))
+    shutil.rmtree("patched")
+    shutil.copytree("out-bpe", "patched")
+    model = next(name for name in os.listdir("patched") if name.startswith("model-"))
+    with open("patched/" + model, "r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(struct.pack("<f", 0.25))
+    check(record is not None, "no record")
+    refused("checksum", 2, "--out_dir=patched", "--format=gguf", "x")
+    shutil.copy("out-chars/gpt_tokenizer.json", "patched/gpt_tokenizer.json")
+    refused("tokenizer", 2, "--out_dir=patched", "--format=gguf", "x")
+
+
+def check_no_tokenizer():
+    shutil.rmtree("patched")
+    shutil.copytree("out-bpe", "patched")
+    os.remove("patched/gpt_tokenizer.json")
+    must(GPT_EXPORT, "--out_dir=patched", "--format=gguf", "none.gguf")
+    keys = Gguf("none.gguf").keys
+    check(keys["tokenizer.ggml.model"] == "none" and keys["gpt2.vocab_size"] == 300 and
+          "tokenizer.ggml.tokens" not in keys, "gguf without a tokenizer")
+    must(GPT_EXPORT, "--out_dir=patched", "--format=hf", "none-hf")
+    check(sorted(os.listdir("none-hf")) == ["config.json", "generation_config.json", "model.safetensors"],
+          "hf without a tokenizer: %s" % os.listdir("none-hf"))
+
+
+# ---- memory ----
+
+def make_large(folder):
+    """50 million parameters, all zero: a file without blocks."""
+    config = {"model_type": "gpt2", "vocab_size": 50000, "n_positions": 512, "n_embd": 512, "n_layer": 8, "n_head": 8}
+    shapes = {"wte.weight": [50000, 512], "wpe.weight": [512, 512], "ln_f.weight": [512], "ln_f.bias": [512]}
+    block = {"ln_1.weight": [512], "ln_1.bias": [512], "attn.c_attn.weight": [512, 1536], "attn.c_attn.bias": [1536],
+             "attn.c_proj.weight": [512, 512], "attn.c_proj.bias": [512], "ln_2.weight": [512], "ln_2.bias": [512],
+             "mlp.c_fc.weight": [512, 2048], "mlp.c_fc.bias": [2048], "mlp.c_proj.weight": [2048, 512],
+             "mlp.c_proj.bias": [512]}
+    for layer in range(8):
+        shapes.update({"h.%d.%s" % (layer, part): shape for part, shape in block.items()})
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * shape[0] * (shape[1] if len(shape) == 2 else 1)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    os.mkdir(folder)
+    with open(folder + "/config.json", "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    with open(folder + "/model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + at)
+
+
+def check_rss():
+    global skipped
+    data = contents(GPT_EXPORT)
+    if b"__asan_init" in data or b"__tsan_init" in data:
+        skipped += 1
+        print("SKIP export_rss: a build with a sanitizer")
+        return
+    make_large("large")
+    for form in ("hf", "gguf", "llmc"):
+        process = subprocess.Popen((GPT_EXPORT, "--out_dir=large", "--format=" + form, "--dtype=bfloat16", "large-" + form),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        check(status == 0 and usage.ru_maxrss * 1024 <= RSS_MAX,
+              "%s: status %d, %d KiB at the peak" % (form, status, usage.ru_maxrss))
+        if form != "hf":
+            os.remove("large-" + form)
+
+
+def main():
+    models = {"chars": ("--n_layer=2", "--n_head=3", "--n_embd=21", "--block_size=19", "--bias=False", "--gelu=erf"),
+              "bytes": ("--n_layer=1", "--n_head=2", "--n_embd=10", "--block_size=33", "--bias=True", "--gelu=tanh",
+                        "--vocab_size=260"),
+              "bpe": ("--n_layer=3", "--n_head=1", "--n_embd=13", "--block_size=16", "--bias=True", "--gelu=tanh")}
+    tokenizers = {"chars": ("--tokenizer=chars",), "bytes": ("--tokenizer=bytes",),
+                  "bpe": ("--tokenizer=train", "--vocab-size=300")}
+    for name, flags in models.items():
+        make_model(name, tokenizers[name], *flags)
+        for dtype in ("float32", "bfloat16", "float16"):
+            check_hf(name, dtype)
+            gguf = check_gguf(name, dtype)
+            if dtype != "float16":
+                check_llmc(name, dtype)
+        check_hf_tokens(name)
+        check_gguf_tokens(name, gguf)
+        check_round_trip(name)
+    check_usage()
+    check_force()
+    check_damage()
+    check_no_tokenizer()
+    check_rss()
+
+
+work = tempfile.mkdtemp(prefix="gpt-train-export-")
+try:
+    os.chdir(work)
+    main()
+finally:
+    os.chdir("/")
+    shutil.rmtree(work)
+print("checks: %d passed, %d failed, %d skipped" % (passed, failed, skipped))
+sys.exit(0 if failed == 0 and passed > 0 else 1)

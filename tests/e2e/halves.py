@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Training in bfloat16 and float16: the same course as in float32, resume to the byte, loss scaling, overflow, memory.
+
+  course    the losses of a run in 16 bits stay beside float32's, and the validation loss within 0.05 nats of it
+  resume    a run that was stopped and resumed leaves the bytes of the uninterrupted one, loss scaler included
+  scaler    the scale follows torch.amp.GradScaler's rule (PyTorch 2's own where it is there) through forced overflows
+  diverged  with an absurd learning rate updates are skipped, no weight becomes infinite, the run stops with one line, and
+            the checkpoint of before still loads
+  poison    a checkpoint with a NaN is refused, naming the tensor
+  memory    the process takes no more than the plan and the stated headroom: nothing is upcast as a whole
+Prints "checks: P passed, F failed, S skipped".
+"""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+BUILD = os.environ.get("top_builddir", ".")
+GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
+TINY = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4", "--vocab_size=96",
+        "--gradient_accumulation_steps=2", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--threads=2"]
+DTYPES = ("bfloat16", "float16")
+passed = failed = 0
+
+
+def check(good, text):
+    """Counts; `good` is written so that a NaN is not good."""
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print("FAIL", text)
+
+
+def dataset(folder):
+    """A file of words that repeat: a few hundred steps learn something of it."""
+    os.makedirs(folder)
+    text = open(__file__, "rb").read()
+    ids = [byte - 32 if byte >= 32 else 0 for byte in text if byte < 128]
+    for name, part in (("train.bin", ids[: len(ids) * 9 // 10]), ("val.bin", ids[len(ids) * 9 // 10:])):
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(struct.pack(f"<{len(part)}H", *part))
+
+
+def train(data, out, *arguments, status=0):
+    run = subprocess.run([GPT_TRAIN, f"--dataset={data}", f"--out_dir={out}", *TINY, *arguments], check=False,
+                         capture_output=True, text=True)
+    check(run.returncode == status, f"exit status {run.returncode}, not {status}: {arguments} {run.stderr[-600:]}")
+    return run
+
+
+def metrics(out):
+    with open(os.path.join(out, "metrics.jsonl"), encoding="ascii") as file:
+        lines = [json.loads(line) for line in file]
+    return [line for line in lines if "loss" in line], [line for line in lines if "val_loss" in line]
+
+
+def checkpoint(out):
+    files = {}
+    for name in sorted(os.listdir(out)):
+        if name.endswith(".safetensors"):
+            files[name] = open(os.path.join(out, name), "rb").read()
+    return files
+
+
+def course(data, work):
+    runs = {}
+    for dtype in ("float32",) + DTYPES:
+        out = os.path.join(work, "course-" + dtype)
+        train(data, out, f"--dtype={dtype}", "--max_iters=150", "--eval_interval=75", "--lr_decay_iters=150",
+              "--learning_rate=3e-3")
+        runs[dtype] = metrics(out)
+    steps, evaluations = runs["float32"]
+    check(steps[-1]["loss"] < 0.8 * steps[0]["loss"], "float32 learns")
+    for dtype in DTYPES:
+        other, other_evaluations = runs[dtype]
+        worst = max(abs(a["loss"] - b["loss"]) for a, b in zip(steps, other))
+        check(len(other) == len(steps) and worst < 0.1, f"{dtype}: a loss {worst:.4f} from float32's")
+        check(worst > 0.0, f"{dtype}: the very losses of float32")
+        gap = abs(other_evaluations[-1]["val_loss"] - evaluations[-1]["val_loss"])
+        check(gap < 0.05, f"{dtype}: validation loss {gap:.4f} from float32's")
+        print(f"{dtype}: losses within {worst:.4f}, validation loss within {gap:.4f} of float32's")
+
+
+def resume(data, work):
+    for dtype in DTYPES:
+        whole, parts = os.path.join(work, "whole-" + dtype), os.path.join(work, "parts-" + dtype)
+        common = [f"--dtype={dtype}", "--eval_interval=10", "--dropout=0.1", "--lr_decay_iters=30"]
+        train(data, whole, "--max_iters=29", *common)
+        train(data, parts, "--max_iters=14", *common)
+        train(data, parts, "--init_from=resume", "--max_iters=29", *common)
+        check(checkpoint(whole) == checkpoint(parts), f"{dtype}: a resumed run leaves other bytes")
+        states = [json.load(open(os.path.join(out, "trainer_state.json"), encoding="utf-8")) for out in (whole, parts)]
+        check(states[0].get("loss_scaler") == states[1].get("loss_scaler"), f"{dtype}: another loss scaler")
+        check((states[0].get("loss_scaler") is not None) == (dtype == "float16"), f"{dtype}: a loss scaler in the record")
+
+
+def reference_scales(found):
+    """The scale before each update: PyTorch 2's own GradScaler, else its rule written out."""
+    scales, scale, tracker, scaler = [], 65536.0, 0, None
+    try:
+        import torch  # pylint: disable=import-outside-toplevel
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(torch.ones(1))
+    except (ImportError, AttributeError, TypeError, RuntimeError):
+        scaler = None
+    for inf in found:
+        if scaler:
+            scales.append(scaler.get_scale())
+            weight = torch.nn.Parameter(torch.zeros(1))
+            weight.grad = torch.full((1,), float("inf") if inf else 1.0)
+            optimizer = torch.optim.SGD([weight], lr=0.0)
+            scaler.step(optimizer)
+            scaler.update()
+            continue
+        scales.append(scale)
+        tracker = 0 if inf else tracker + 1
+        if inf:
+            scale *= 0.5
+        elif tracker == 2000:
+            scale, tracker = scale * 2.0, 0
+    print("float16: scales compared with", "PyTorch's GradScaler" if scaler else "GradScaler's rule")
+    return scales
+
+
+def scaler(data, work):
+    """One token an update: its loss gradient is the scale itself, so that a doubled scale overflows at once."""
+    out = os.path.join(work, "scaler")
+    train(data, out, "--dtype=float16", "--max_iters=4400", "--eval_interval=100000", "--block_size=1", "--n_layer=1",
+          "--batch_size=1", "--gradient_accumulation_steps=1", "--n_embd=8", "--learning_rate=1e-3",
+          "--always_save_checkpoint=False", "--decay_lr=False")
+    steps, _ = metrics(out)
+    skipped = [0] + [step["skipped"] for step in steps]
+    found = [after > before for before, after in zip(skipped, skipped[1:])]
+    scales = [step["loss_scale"] for step in steps]
+    check(sum(found) >= 3 and found[-1] is False, f"{sum(found)} overflows were forced")
+    check(len(set(scales)) >= 2, "the scale moved")
+    check(scales == reference_scales(found), "the sequence of scales is not GradScaler's")
+    print(f"float16: {sum(found)} overflows in {len(found)} updates, scales {min(scales):g} to {max(scales):g}")
+
+
+def finite(out):
+    """Every value that the folder's model holds."""
+    with open(os.path.join(out, "model.safetensors"), "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        file.read(size)
+        payload = file.read()
+    values = struct.unpack(f"<{len(payload) // 4}f", payload)
+    return all(abs(value) < 1e30 for value in values)
+
+
+def diverged(data, work):
+    for dtype in DTYPES:
+        out = os.path.join(work, "diverged-" + dtype)
+        train(data, out, f"--dtype={dtype}", "--max_iters=5", "--eval_interval=5")
+        before = checkpoint(out)
+        run = train(data, out, "--init_from=resume", f"--dtype={dtype}", "--max_iters=400", "--eval_interval=1000",
+                    "--learning_rate=1000", "--weight_decay=1000", "--decay_lr=False", "--grad_clip=0", status=1)
+        errors = [line for line in run.stderr.splitlines() if ": error: " in line]
+        check(len(errors) == 1 and "skipped" in errors[0] and "learning_rate" in errors[0], f"{dtype}: {errors}")
+        check(checkpoint(out) == before, f"{dtype}: the last checkpoint changed")
+        check(finite(out), f"{dtype}: a weight is not finite")
+        train(data, out, "--init_from=resume", f"--dtype={dtype}", "--max_iters=7", "--eval_interval=5",
+              "--learning_rate=1e-3", "--weight_decay=0.1")
+
+
+def poison(data, work):
+    out = os.path.join(work, "poison")
+    train(data, out, "--dtype=bfloat16", "--max_iters=5", "--eval_interval=5")
+    folder = os.path.join(work, "poisoned")
+    os.makedirs(folder)
+    shutil.copy(os.path.join(out, "config.json"), folder)
+    with open(os.path.join(out, "model.safetensors"), "rb") as file:
+        image = bytearray(file.read())
+    size = struct.unpack("<Q", image[:8])[0]
+    header = json.loads(image[8:8 + size])
+    name = next(key for key in header if key.endswith("h.1.mlp.c_fc.weight"))
+    at = 8 + size + header[name]["data_offsets"][0] + 12
+    image[at:at + 4] = struct.pack("<f", float("nan"))
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(image)
+    run = train(data, os.path.join(work, "from-poisoned"), f"--init_from={folder}", "--dtype=bfloat16", "--max_iters=1",
+                status=2)
+    errors = [line for line in run.stderr.splitlines() if ": error: " in line]
+    check(len(errors) == 1 and name in errors[0], f"a NaN in {name}: {errors}")
+
+
+def memory(data, work):
+    """A model of 19M parameters: an upcast of its weights or activations would show."""
+    sizes = {}
+    for dtype in ("float32",) + DTYPES:
+        out = os.path.join(work, "memory-" + dtype)
+        run = train(data, out, f"--dtype={dtype}", "--max_iters=1", "--eval_interval=1000", "--n_layer=6", "--n_embd=512",
+                    "--n_head=8", "--block_size=128", "--batch_size=8", "--gradient_accumulation_steps=1")
+        line = next(text for text in run.stdout.splitlines() if text.startswith("memory at the end"))
+        steps, _ = metrics(out)
+        most = next(part for part in line.split(", ") if part.startswith("process at most"))
+        number, unit = most.split()[-2:]
+        resident = float(number) * {"KiB": 2.0 ** 10, "MiB": 2.0 ** 20, "GiB": 2.0 ** 30}[unit]
+        planned = steps[-1]["planned_bytes"]
+        check(resident <= planned + (64 << 20), f"{dtype}: {resident:.0f} resident, {planned} planned")
+        sizes[dtype] = planned
+    # Weights and their masters take 6 bytes instead of 4, activations 2 instead of 4.
+    # The two differ in scratch only: a processor with bfloat16 products packs its operands in another way.
+    check(abs(sizes["bfloat16"] - sizes["float16"]) < 0.02 * sizes["float16"], f"16-bit plans differ: {sizes}")
+    check(sizes["bfloat16"] < 0.97 * sizes["float32"], f"16 bits save too little: {sizes}")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="gpt-train-halves-") as work:
+        data = os.path.join(work, "data")
+        dataset(data)
+        for part in (course, resume, scaler, diverged, poison, memory):
+            part(data, work)
+    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

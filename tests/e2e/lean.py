@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""State formats and Muon: plans, courses, resume to the byte, conversions, refusals.
+
+  bytes     the plan of 124M takes per parameter what the formats say, and 124M, 350M and 1558M fit where they should
+  course    every format learns what float32 states learn: the last validation losses are within 0.05 nats
+  resume    stopped and resumed, with another number of threads: the bytes of the uninterrupted run, in every format
+  files     weights are saved in the dtype that they have, moments too
+  convert   another format is refused with the way out, converted when asked, and goes on learning; values come back
+  refused   formats without bfloat16, Muon with 8 bits, another optimizer, all with one line and exit status 2
+  weights   a lean checkpoint opens as weights
+Prints "checks: P passed, F failed, S skipped".
+"""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+BUILD = os.environ.get("top_builddir", ".")
+GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
+TINY = ["--n_layer=2", "--n_head=2", "--n_embd=48", "--block_size=32", "--batch_size=4", "--vocab_size=96",
+        "--gradient_accumulation_steps=3", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--dtype=bfloat16"]
+FORMATS = ("master", "sr", "sr_bf16", "sr_8bit", "sr_8bit_full")
+LEAN = FORMATS[1:]
+MUON = ("--optimizer=muon", "--muon_learning_rate=0.02")
+# Bytes of a weight, its gradient, its master and both moments, 8-bit moments with two exponents per 256: of matrices and
+# biases in blocks, and of embeddings.  Layernorms have 16 in all formats.
+BYTES = {"master": (18, 18), "sr": (14, 14), "sr_bf16": (8, 8), "sr_8bit": (6 + 2 / 256, 8),
+         "sr_8bit_full": (6 + 2 / 256, 6 + 2 / 256)}
+SHAPE_124M = ["--n_layer=12", "--n_head=12", "--n_embd=768", "--block_size=1024", "--vocab_size=50304", "--batch_size=1",
+              "--gradient_accumulation_steps=1"]
+SHAPE_350M = ["--n_layer=24", "--n_head=16", "--n_embd=1024"] + SHAPE_124M[3:]
+SHAPE_1558M = ["--n_layer=48", "--n_head=25", "--n_embd=1600"] + SHAPE_124M[3:]
+passed = failed = 0
+
+
+def check(good, text):
+    """Counts; `good` is written so that a NaN is not good."""
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print("FAIL", text)
+
+
+def run(*arguments, status=0):
+    result = subprocess.run(arguments, check=False, capture_output=True, text=True)
+    check(result.returncode == status, f"exit status {result.returncode}, not {status}: {arguments} {result.stderr[-600:]}")
+    return result
+
+
+def refused(text, *arguments):
+    result = run(*arguments, status=2)
+    lines = [line for line in result.stderr.splitlines() if "error" in line]
+    check(len(lines) == 1 and text in lines[0], f"one error line with '{text}', not {lines}")
+
+
+def dataset(folder):
+    """A file of words that repeat: a few hundred steps learn something of it."""
+    os.makedirs(folder)
+    text = open(__file__, "rb").read()
+    ids = [byte - 32 if byte >= 32 else 0 for byte in text if byte < 128]
+    for name, part in (("train.bin", ids[: len(ids) * 9 // 10]), ("val.bin", ids[len(ids) * 9 // 10:])):
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(struct.pack(f"<{len(part)}H", *part))
+
+
+def train(data, out, *arguments, status=0):
+    return run(GPT_TRAIN, f"--dataset={data}", f"--out_dir={out}", *TINY, *arguments, status=status)
+
+
+def files(out):
+    return {name: open(os.path.join(out, name), "rb").read() for name in sorted(os.listdir(out))
+            if name.startswith(("model-", "optimizer-"))}
+
+
+def header(path):
+    with open(path, "rb") as file:
+        length = struct.unpack("<Q", file.read(8))[0]
+        return json.loads(file.read(length))
+
+
+def last_loss(out):
+    with open(os.path.join(out, "metrics.jsonl"), encoding="ascii") as file:
+        return [json.loads(line) for line in file if "val_loss" in line][-1]["val_loss"]
+
+
+def plan(shape, *arguments, status=0):
+    result = run(GPT_TRAIN, *shape, "--bias=True", "--plan=json", "--threads=1", *arguments, status=status)
+    return json.loads(result.stdout)
+
+
+def bytes_of_124m():
+    """Elements of blocks' matrices and biases, of embeddings, of layernorms."""
+    width = 768
+    blocks = 12 * (12 * width * width + 3 * width + width + 4 * width + width)
+    return blocks, 50304 * width + 1024 * width, (2 * 12 + 1) * 2 * width
+
+
+def plans(data):
+    blocks, embeddings, layernorms = bytes_of_124m()
+    common = [f"--dataset={data}", "--memory_budget=64GiB"]
+    arenas = {}
+    for name in FORMATS:
+        report = plan(SHAPE_124M, *common, "--dtype=bfloat16", f"--state_format={name}")
+        expected = BYTES[name][0] * blocks + BYTES[name][1] * embeddings + 16 * layernorms
+        found = report["states"]["bytes_per_parameter"] * (blocks + embeddings + layernorms)
+        check(report["states"]["format"] == name, f"{name}: the plan names the format")
+        check(abs(found - expected) <= 1e-5 * expected, f"{name}: {found:.0f} bytes of states, not {expected:.0f}")
+        arenas[name] = report["bytes"]["arena"]
+    fp32 = plan(SHAPE_124M, *common, "--dtype=float32")["bytes"]["arena"]
+    check(arenas["sr_8bit_full"] < fp32 / 2, f"124M: {arenas['sr_8bit_full']} bytes are less than half of float32's {fp32}")
+    check(arenas["master"] > arenas["sr"] > arenas["sr_bf16"] > arenas["sr_8bit"] >= arenas["sr_8bit_full"],
+          f"leaner formats need less: {arenas}")
+    report = plan(SHAPE_350M, f"--dataset={data}", "--memory_budget=3.2GiB", "--dtype=bfloat16", "--allow_lean_states=True")
+    check(report["states"]["format"] != "master" and report["bytes"]["fits"] is True, "350M fits 3.2 GiB")
+    card = [f"--dataset={data}", "--device_profile=rtx3060-12g", "--dtype=bfloat16"]
+    report = plan(SHAPE_1558M, *card, "--allow_lean_states=True")
+    check(report["states"]["format"].startswith("sr_8bit") and report["bytes"]["fits"] is True, "1558M fits a 12 GB card")
+    plan(SHAPE_1558M, *card, status=3)
+
+
+def course(data, work):
+    losses = {}
+    for name in FORMATS:
+        out = os.path.join(work, "course-" + name)
+        train(data, out, f"--state_format={name}", "--max_iters=150", "--eval_interval=75", "--lr_decay_iters=150",
+              "--learning_rate=3e-3", "--threads=2")
+        losses[name] = last_loss(out)
+    for name in LEAN:
+        check(abs(losses[name] - losses["master"]) <= 0.05, f"{name}: validation loss {losses[name]} beside {losses['master']}")
+    out = os.path.join(work, "course-muon")
+    train(data, out, "--state_format=sr_bf16", *MUON, "--max_iters=150", "--eval_interval=75", "--lr_decay_iters=150",
+          "--learning_rate=3e-3", "--threads=2")
+    check(last_loss(out) < losses["master"], f"muon: validation loss {last_loss(out)} below AdamW's {losses['master']}")
+
+
+def resume(data, work):
+    runs = [(name, ()) for name in LEAN] + [("master", MUON), ("sr", MUON), ("sr_bf16", MUON)]
+    for name, more in runs:
+        arguments = [f"--state_format={name}", *more, "--eval_interval=8", "--micro_batch=3"]
+        whole, parts = (os.path.join(work, f"{kind}-{name}-{len(more)}") for kind in ("whole", "parts"))
+        train(data, whole, *arguments, "--max_iters=16", "--threads=1")
+        train(data, parts, *arguments, "--max_iters=7", "--threads=2")
+        result = run(GPT_TRAIN, f"--out_dir={parts}", "--init_from=resume", f"--dataset={data}", "--max_iters=16", "--threads=2")
+        check("differs" not in result.stderr, f"{name} {more}: nothing differs at the resume: {result.stderr}")
+        check(files(whole) == files(parts), f"{name} {more}: the resumed run has the uninterrupted one's bytes")
+
+
+def dtypes(work):
+    model = header(os.path.join(work, "whole-sr_8bit-0", "model.safetensors"))
+    states = header(os.path.join(work, "whole-sr_8bit-0", [name for name in files(os.path.join(work, "whole-sr_8bit-0"))
+                                                          if name.startswith("optimizer")][0]))
+    matrix, gain = "transformer.h.0.mlp.c_fc.weight", "transformer.ln_f.weight"
+    check(model[matrix]["dtype"] == "BF16" and model[gain]["dtype"] == "F32", "weights are saved as they are")
+    check([states[part + matrix]["dtype"] for part in ("m.", "v.", "s.")] == ["U8"] * 3, "8-bit moments have scales")
+    check(states["s." + matrix]["shape"] == [2, 48 * 192 // 256], "an exponent for each 256 elements")
+    check(states["m.transformer.wte.weight"]["dtype"] == "BF16", "the embedding's moments are wider")
+    check("s.transformer.wte.weight" not in states and states["m." + gain]["dtype"] == "F32", "layernorms' are fp32")
+    states = header(os.path.join(work, "whole-master-2", "optimizer-000017.safetensors"))
+    check("v." + matrix not in states and "v.transformer.wte.weight" in states, "Muon's matrices have one moment")
+
+
+def convert(data, work):
+    for before, after in (("sr_8bit", "master"), ("master", "sr_8bit_full"), ("sr", "sr_8bit")):
+        out = os.path.join(work, f"convert-{before}")
+        train(data, out, f"--state_format={before}", "--max_iters=60", "--eval_interval=30", "--learning_rate=3e-3", "--threads=2")
+        kept, loss = files(out), last_loss(out)
+        arguments = [GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", f"--dataset={data}", f"--state_format={after}",
+                     "--max_iters=90", "--threads=2"]
+        refused("--convert_states=True", *arguments)
+        check(files(out) == kept, f"{before}: a refusal changes nothing")
+        result = run(*arguments, "--convert_states=True")
+        check(f"converted from '{before}' to '{after}'" in result.stderr, f"the conversion is said: {result.stderr}")
+        check(last_loss(out) < loss + 0.02, f"{before} to {after}: {last_loss(out)} after {loss}")
+    result = run(GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", f"--dataset={data}", "--max_iters=95", "--threads=2")
+    check("optimizer states: sr_8bit," in result.stdout, f"the new format stays: {result.stdout[:600]}")
+
+
+def refusals(data, work):
+    common = [GPT_TRAIN, f"--dataset={data}", f"--out_dir={work}/refused", *TINY]
+    for name in LEAN:
+        refused("needs bfloat16", *common, f"--state_format={name}", "--dtype=float32")
+        refused("needs bfloat16", *common, f"--state_format={name}", "--dtype=float16")
+    refused("works without bfloat16", *common, "--state_format=sr_bf16", "--device_profile=t4-16g", "--plan")
+    refused("has no 8-bit momentum", *common, "--state_format=sr_8bit", *MUON)
+    refused("sr_4bit", *common, "--state_format=sr_4bit")
+    check(not os.path.exists(f"{work}/refused"), "nothing is left behind")
+    out = os.path.join(work, "whole-sr-0")
+    refused("optimizer = 'adamw'", GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", f"--dataset={data}", *MUON, "--max_iters=20")
+
+
+def weights(data, work):
+    lean = os.path.join(work, "whole-sr_8bit-0")
+    result = train(data, os.path.join(work, "from"), f"--init_from={lean}", "--dtype=float32", "--eval_only=True", "--threads=2")
+    check("val loss" in result.stdout, "weights of a lean checkpoint are read in float32")
+
+
+def main():
+    work = tempfile.mkdtemp(prefix="gpt-train-lean-")
+    data = os.path.join(work, "data")
+    dataset(data)
+    try:
+        plans(data)
+        course(data, work)
+        resume(data, work)
+        dtypes(work)
+        convert(data, work)
+        refusals(data, work)
+        weights(data, work)
+    finally:
+        shutil.rmtree(work)
+    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""The stories that doc/memory.md tells, as a user would live them: GPT-2 124M with 64 x 1024 tokens and 77M parameters with
+16 x 1024 x 32, under the memory of a 12 GB card as it is new, beside other programs, and as its "free" line says; then the
+keys that patched nanoGPTs have, live on a tiny model; and the report after a failure.  Prints "checks: P passed, ...".
+"""
+
+import array
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+GPT_TRAIN = os.environ["GPT_TRAIN"]
+GIB = 1 << 30
+STORIES = {
+    "124M, no accumulation": (["--batch_size=64", "--gradient_accumulation_steps=1", "--dtype=bfloat16"], 64),
+    "124M": (["--batch_size=64", "--gradient_accumulation_steps=40", "--dtype=bfloat16"], 64 * 40),
+    "77M": (["--n_embd=576", "--batch_size=16", "--gradient_accumulation_steps=32", "--dtype=float16"], 16 * 32),
+}
+BUDGETS = (11.4, 9.72, 2.68)
+TINY = ["--dataset=tiny", "--vocab_size=97", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4",
+        "--gradient_accumulation_steps=2", "--learning_rate=1e-2", "--eval_iters=2", "--eval_interval=20", "--threads=2", "--warmup_iters=2"]
+
+passed = failed = 0
+
+
+def check(good, text):
+    global passed, failed
+    if good:
+        passed += 1
+    else:
+        failed += 1
+        print("FAIL", text)
+
+
+def run(*arguments):
+    return subprocess.run([GPT_TRAIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120,
+                          check=False)
+
+
+def choices_fit(name, plan):
+    check(len(plan["choices"]) >= 1, f"{name}: no choices")
+    for choice in plan["choices"]:
+        check(choice["arena"] <= plan["search"]["arena_budget"], f"{name}: {choice}")
+
+
+def story(name, arguments, samples, budget):
+    """Planned within the budget with the same samples per update, or refused with choices that fit."""
+    name = f"{name} at {budget} GiB"
+    dtype = arguments[-1].rpartition("=")[2]
+    done = run("--plan=json", "--dataset=./none", "--device_profile=rtx3060-12g", f"--memory_budget={budget}GiB", *arguments)
+    check(done.returncode in (0, 3), f"{name}: exit status {done.returncode}, {done.stderr!r}")
+    plan = json.loads(done.stdout)
+    fits, chosen = plan["bytes"]["fits"], plan["search"]["chosen"]
+    check(fits == (done.returncode == 0), f"{name}: {fits}, exit status {done.returncode}")
+    whole = chosen["micro_steps"] - (chosen["remainder_batch"] > 0)
+    check(whole * chosen["micro_batch"] + chosen["remainder_batch"] == samples, f"{name}: another update: {chosen}")
+    check(plan["configuration"].endswith(dtype), f"{name}: {plan['configuration']}")
+    check(chosen["block_size"] == 1024 and chosen["n_layer"] == 12, f"{name}: another model: {chosen}")
+    if fits:
+        check(plan["bytes"]["total"] <= budget * GIB, f"{name}: {plan['bytes']}")
+        check(plan["phases"]["evaluate"] < plan["phases"]["train"], f"{name}: evaluation needs most: {plan['phases']}")
+    else:
+        choices_fit(name, plan)
+    print(f"{name}: {'fits' if fits else 'refused'}, {plan['bytes']['total'] / GIB:.2f} GiB, {plan['search']['changes']}")
+    return fits, plan["search"]["time_ratio_modelled"]
+
+
+def stories():
+    for name, (arguments, samples) in STORIES.items():
+        answers = [story(name, arguments, samples, budget) for budget in BUDGETS]
+        check(answers[0][0], f"{name}: a whole card holds it")
+        times = [time for fits, time in answers if fits]
+        check(times == sorted(times), f"{name}: less memory is never faster: {times}")
+
+
+def pinned():
+    """Who insists on what does not fit is refused before anything is computed, with ways out and the report."""
+    arguments = ["--dataset=./none", "--batch_size=64", "--gradient_accumulation_steps=1", "--micro_batch=64",
+                 "--recompute=none", "--memory_budget=2.68GiB"]
+    done = run("--plan=json", *arguments)
+    check(done.returncode == 3, f"pinned: exit status {done.returncode}")
+    choices_fit("pinned", json.loads(done.stdout))
+    done = run("--plan", *arguments)
+    check(done.returncode == 3 and "DOES NOT FIT" in done.stdout, f"pinned, in text: {done.stdout!r}")
+    check(done.stderr.count("gpt-train: error: ") == 1, f"pinned: {done.stderr!r}")
+    report = done.stderr[done.stderr.find("---- gpt-train report"):]
+    for words in ("version   gpt-train ", "exit status 3", "backend   cpu: ", "budget 2.68 GiB", "--micro_batch=64",
+                  "--memory_budget='2.68GiB'", "plan      ", "---- end of report ----"):
+        check(words in report, f"pinned: {words!r} is not in the report {report!r}")
+    check("--n_layer" not in report, "pinned: only keys that were set are in the report")
+
+
+def refused_heads():
+    for width, words in ((448, ("444 (", "456 (", "8 or 14 heads")), (512, ("504 (", "516 (", "8 or 16 heads"))):
+        done = run(f"--n_embd={width}", "--plan", "--dataset=./none")
+        check(done.returncode == 2, f"n_embd={width}: exit status {done.returncode}")
+        for word in (*words, "M parameters", "n_head=12 (the default)"):
+            check(word in done.stderr, f"n_embd={width}: {word!r} is not in {done.stderr!r}")
+        check("report" not in done.stderr, "no report for a wrong call")
+
+
+def losses(done):
+    return re.findall(r"^(?:step|iter) \d+: .*?loss [0-9.]+(?:, val loss [0-9.]+)?", done.stdout, re.M)
+
+
+def patched_keys():
+    """eval_block_size is what cutting the whole model to that block gives; grad_checkpoint is recompute."""
+    done = run(*TINY, "--max_iters=40", "--out_dir=out")
+    check(done.returncode == 0, f"tiny: {done.stderr!r}")
+    weights = ["--init_from=out", "--dataset=tiny", "--eval_only", "--eval_iters=0"]
+    whole = run(*weights)
+    short = run(*weights, "--eval_block_size=8")
+    cut = run(*weights, "--block_size=8")
+    check(len(losses(short)) == 1 and losses(short) == losses(cut), f"eval_block_size: {losses(short)}, {losses(cut)}")
+    check(losses(short) != losses(whole), f"eval_block_size: {losses(short)} as without it")
+    check("eval_block_size=8: in evaluations tokens see at most that much" in short.stderr, f"said: {short.stderr!r}")
+    same = run(*TINY, "--max_iters=40", "--eval_block_size=32", "--out_dir=same")
+    check(losses(same) == losses(done) and "eval_block_size" not in same.stderr, f"eval_block_size=block_size: {losses(same)}")
+    check(run(*TINY, "--eval_block_size=33").returncode == 2, "eval_block_size above block_size")
+    full = run(*TINY, "--max_iters=40", "--grad_checkpoint=True", "--out_dir=full")
+    named = run(*TINY, "--max_iters=40", "--recompute=full", "--out_dir=named")
+    check(full.returncode == 0 and losses(full) == losses(named) == losses(done), f"grad_checkpoint: {losses(full)}")
+    plans = [re.search(r"^plan: (\S+ \S+) for", done.stdout, re.M)[1] for done in (full, named, done)]
+    check(plans[0] == plans[1] != plans[2], f"grad_checkpoint: {plans}")
+    bad = run(*TINY, "--grad_checkpoint=True", "--recompute=none")
+    check(bad.returncode == 2 and "contradicts" in bad.stderr, f"both: {bad.stderr!r}")
+
+
+def report_after_failure():
+    """A run that diverges ends with status 1 and the report; its account names every category that it planned."""
+    done = run(*TINY, "--max_iters=200", "--learning_rate=1000", "--grad_clip=0", "--decay_lr=False", "--out_dir=bad")
+    check(done.returncode == 1, f"diverged: exit status {done.returncode}, {done.stderr!r}")
+    check(done.stderr.count("---- gpt-train report") == 1 and "exit status 1" in done.stderr, f"diverged: {done.stderr!r}")
+    done = run(*TINY, "--max_iters=1", "--out_dir=account")
+    line = re.search(r"^memory by category at the peak \(cpu\): (.*)$", done.stdout, re.M)
+    check(line is not None, f"account: {done.stdout!r}")
+    plan = json.loads(run(*TINY, "--plan=json").stdout)
+    for category, size in plan["categories"].items():
+        check((f"{category} " in line[1]) == (size > 0), f"account: {category} {size} in {line[1]!r}")
+    check("report" not in done.stderr, "no report for a run that ends well")
+    devices = run("--list-devices").stdout
+    check(" in all, " in devices, f"list_devices: {devices!r}")
+    if len(os.listdir("/proc")) > 0 and os.path.exists(f"/proc/{os.getpid()}/statm"):
+        check("most memory in other processes: " in devices, f"list_devices: {devices!r}")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="gpt-train-story-") as work:
+        os.chdir(work)
+        os.makedirs("data/tiny")
+        for split in ("train", "val"):
+            with open(f"data/tiny/{split}.bin", "wb") as file:
+                array.array("H", (i % 12 * (i // 96 % 7 + 1) for i in range(4000))).tofile(file)
+        stories()
+        pinned()
+        refused_heads()
+        patched_keys()
+        report_after_failure()
+    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,656 @@
+#!/usr/bin/env python3
+"""Models of others as a start: Hugging Face's folders, shards and cache, llm.c's files, nanoGPT's ckpt.pt.
+
+One small run of gpt-train gives weights and moments.  This script writes them in each foreign format by itself, loads
+them through gpt-train with a learning rate of 0, and compares every tensor of what is saved then, bit for bit.  A ckpt.pt
+must continue as the run itself does.  Bad files end with one line and exit status 2, and nothing in them runs.
+PyTorch is not needed; where there is one (PYTHON_TORCH), its own torch.save() writes a ckpt.pt too.
+"""
+
+import array
+import collections
+import io
+import json
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import types
+import zipfile
+
+GPT_TRAIN = os.environ["GPT_TRAIN"]
+counts = {"passed": 0, "failed": 0, "skipped": 0}
+V, T, C, L, H = 61, 16, 12, 2, 3
+SHAPE = [f"--n_layer={L}", f"--n_head={H}", f"--n_embd={C}", f"--block_size={T}", f"--vocab_size={V}"]
+RUN = ["--dataset=./data", "--batch_size=2", "--gradient_accumulation_steps=1", "--eval_iters=1", "--threads=1",
+       "--warmup_iters=0", "--lr_decay_iters=100", "--eval_interval=1000"]
+STILL = ["--learning_rate=0", "--min_lr=0", "--decay_lr=False", "--max_iters=0"]
+
+
+def check(name, passed, detail=""):
+    counts["passed" if passed else "failed"] += 1
+    if not passed:
+        print(f"FAIL {name} {detail}", file=sys.stderr)
+
+
+def gpt_train(*arguments, env=None):
+    done = subprocess.run([GPT_TRAIN, *arguments], capture_output=True, text=True, check=False,
+                          env=dict(os.environ, **(env or {})))
+    return done
+
+
+# ---- safetensors ----
+def read_safetensors(path):
+    """NAME -> (dtype, shape, bytes)"""
+    with open(path, "rb") as file:
+        data = file.read()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    return {name: (h["dtype"], h["shape"], data[8 + length + h["data_offsets"][0]:8 + length + h["data_offsets"][1]])
+            for name, h in header.items()}
+
+
+def write_safetensors(path, tensors):
+    header, data = {}, b""
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def floats(raw):
+    values = array.array("f")
+    values.frombytes(raw)
+    return values
+
+
+def to_bf16(raw):
+    """Truncated: what is written is what must be read."""
+    words = array.array("I")
+    words.frombytes(raw)
+    return array.array("H", [word >> 16 for word in words]).tobytes()
+
+
+def bf16_as_f32(raw):
+    words = array.array("H")
+    words.frombytes(raw)
+    return array.array("I", [word << 16 for word in words]).tobytes()
+
+
+def to_f16(raw):
+    return b"".join(struct.pack("<e", value) for value in floats(raw))
+
+
+def f16_as_f32(raw):
+    return b"".join(struct.pack("<f", value[0]) for value in struct.iter_unpack("<e", raw))
+
+
+def transpose(raw, rows, columns, size=4):
+    return b"".join(raw[(r * columns + c) * size:(r * columns + c + 1) * size]
+                    for c in range(columns) for r in range(rows))
+
+
+def converted(tensors, dtype, there):
+    return {name: (dtype, shape, there(raw)) for name, (_, shape, raw) in tensors.items()}
+
+
+def write_hf(folder, tensors, config, shards=1):
+    os.makedirs(folder)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    if shards == 1:
+        write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
+        return
+    weight_map, names = {}, list(tensors)
+    for shard in range(shards):
+        file_name = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
+        part = {name: tensors[name] for name in names[shard::shards]}
+        weight_map.update(dict.fromkeys(part, file_name))
+        write_safetensors(os.path.join(folder, file_name), part)
+    with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as file:
+        json.dump({"metadata": {"total_size": 1}, "weight_map": weight_map}, file)
+
+
+def unprefixed(tensors):
+    return {name.replace("transformer.", ""): value for name, value in tensors.items()}
+
+
+# ---- llm.c ----
+def write_llmc(path, tensors, version, padded=64, header=None):
+    t = unprefixed(tensors)
+    bf16 = version == 5
+
+    def pack(raw):
+        return to_bf16(raw) if bf16 else raw
+
+    def linear(name, layer):
+        _, (rows, columns), raw = t[f"h.{layer}.{name}.weight"]
+        return pack(transpose(raw, rows, columns))
+
+    out = pack(t["wte.weight"][2] + bytes(4 * C * (padded - V))) + pack(t["wpe.weight"][2])
+    for name in ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj"):
+        for layer in range(L):
+            out += pack(t[f"h.{layer}.{name}.weight"][2]) if name.startswith("ln") else linear(name, layer)
+        for layer in range(L):
+            out += pack(t[f"h.{layer}.{name}.bias"][2])
+    out += pack(t["ln_f.weight"][2]) + pack(t["ln_f.bias"][2])
+    words = header or [20240326, version, T, V, L, H, C, padded]
+    with open(path, "wb") as file:
+        file.write(struct.pack("<256i", *(words + [0] * (256 - len(words)))) + out)
+
+
+# ---- torch.save() without torch ----
+def torch_names():
+    """Modules whose names are those that torch.save() writes; nothing here can compute."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+    for name in ("FloatStorage", "LongStorage", "HalfStorage"):
+        setattr(torch, name, type(name, (), {"__module__": "torch"}))
+
+    def _rebuild_tensor_v2():
+        raise NotImplementedError
+
+    _rebuild_tensor_v2.__module__ = "torch._utils"
+    _rebuild_tensor_v2.__qualname__ = "_rebuild_tensor_v2"
+    utils._rebuild_tensor_v2 = _rebuild_tensor_v2
+    torch._utils = utils
+    return torch, utils
+
+
+TORCH, UTILS = torch_names()
+
+
+class Storage:
+    def __init__(self, raw, kind="FloatStorage", size=4):
+        self.raw, self.kind, self.count = raw, getattr(TORCH, kind), len(raw) // size
+
+
+class Tensor:
+    def __init__(self, raw, shape, storage=None, stride=None, first=0, **kind):
+        self.storage, self.shape, self.first = storage or Storage(raw, **kind), tuple(shape), first
+        step, strides = 1, []
+        for size in reversed(self.shape):
+            strides.insert(0, step)
+            step *= size
+        self.stride = stride or tuple(strides)
+
+    def __reduce_ex__(self, protocol):
+        return UTILS._rebuild_tensor_v2, (self.storage, self.first, self.shape, self.stride, False,
+                                          collections.OrderedDict())
+
+
+class Pickler(pickle.Pickler):
+    def __init__(self, file):
+        super().__init__(file, protocol=2)
+        self.keys, self.order = {}, []
+
+    def persistent_id(self, obj):
+        if not isinstance(obj, Storage):
+            return None
+        if id(obj) not in self.keys:
+            self.keys[id(obj)] = str(len(self.order))
+            self.order.append(obj)
+        return "storage", obj.kind, self.keys[id(obj)], "cpu", obj.count
+
+
+def write_zip(path, text, members, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("ckpt/data.pkl", text)
+        archive.writestr("ckpt/byteorder", "little")
+        for key, raw in members.items():
+            archive.writestr(f"ckpt/data/{key}", raw)
+        archive.writestr("ckpt/version", "3\n")
+
+
+def torch_save(path, value, compression=zipfile.ZIP_STORED):
+    saved = {name: sys.modules.get(name) for name in ("torch", "torch._utils")}
+    sys.modules.update({"torch": TORCH, "torch._utils": UTILS})
+    try:
+        buffer = io.BytesIO()
+        pickler = Pickler(buffer)
+        pickler.dump(value)
+    finally:
+        for name, module in saved.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+    write_zip(path, buffer.getvalue(), {str(i): storage.raw for i, storage in enumerate(pickler.order)}, compression)
+
+
+def nanogpt_names():
+    names = ["wte", "wpe"]
+    for layer in range(L):
+        names += [f"h.{layer}.{part}" for part in ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc",
+                                                   "mlp.c_proj")]
+    return names + ["ln_f"]
+
+
+def nanogpt_tensor(name, shape, raw, make):
+    if len(shape) == 2 and ".h." in name:
+        return make(transpose(raw, *shape), shape[::-1])
+    return make(raw, shape)
+
+
+def nanogpt_checkpoint(folder, bias, make=Tensor, prefix=""):
+    """The checkpoint of ours in `folder` as nanoGPT would have it."""
+    with open(os.path.join(folder, "trainer_state.json"), encoding="utf-8") as file:
+        state = json.load(file)
+    weights = read_safetensors(os.path.join(folder, state["files"][0]["name"]))
+    moments = read_safetensors(os.path.join(folder, state["files"][1]["name"]))
+    model, order = collections.OrderedDict(), ([], [])
+    for layer in nanogpt_names():
+        for suffix in ("weight", "bias"):
+            name = f"transformer.{layer}.{suffix}"
+            if name in weights and (bias or suffix == "weight"):
+                _, shape, raw = weights[name]
+                model[prefix + name] = nanogpt_tensor(name, shape, raw, make)
+                order[0 if len(shape) == 2 else 1].append(name)
+    model[prefix + "lm_head.weight"] = model[prefix + "transformer.wte.weight"]
+    adam, params = {}, []
+    for name in order[0] + order[1]:
+        entry = {"step": make(struct.pack("<f", state["adam_step"]), ())}
+        for field, part in (("exp_avg", "m."), ("exp_avg_sq", "v.")):
+            _, shape, raw = moments[part + name]
+            entry[field] = nanogpt_tensor(name, shape, raw, make)
+        adam[len(adam)] = entry
+        params.append(len(params))
+    groups = [{"lr": 1e-3, "betas": (0.9, 0.95), "weight_decay": 0.1, "params": params[:len(order[0])]},
+              {"lr": 1e-3, "betas": (0.9, 0.95), "weight_decay": 0.0, "params": params[len(order[0]):]}]
+    keys = ("dataset", "batch_size", "gradient_accumulation_steps", "learning_rate", "max_iters", "warmup_iters",
+            "lr_decay_iters", "min_lr", "eval_interval", "eval_iters", "dropout", "weight_decay", "beta1", "beta2",
+            "grad_clip", "decay_lr", "log_interval", "always_save_checkpoint")
+    config = {key: state["configuration"][key] for key in keys}
+    return {
+        "model": model,
+        "optimizer": {"state": adam, "param_groups": groups},
+        "model_args": {"n_layer": L, "n_head": H, "n_embd": C, "block_size": T, "bias": bias, "vocab_size": V,
+                       "dropout": 0.0},
+        "iter_num": state["iter"],
+        "best_val_loss": make(struct.pack("<f", 3.5), ()),
+        "config": dict(config, device="cuda", dtype="bfloat16", compile=True, wandb_log=False, backend="nccl"),
+    }
+
+
+# ---- the tests ----
+def losses(folder):
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    return [(line["iter"], line["loss"]) for line in lines if "loss" in line]
+
+
+def make_data():
+    os.makedirs("data")
+    value = 1
+    for name, count in (("train", 4000), ("val", 500)):
+        ids = array.array("H")
+        for _ in range(count):
+            value = value * 1103515245 + 12345 & 0x7fffffff
+            ids.append((value >> 16) % V)
+        with open(f"data/{name}.bin", "wb") as file:
+            file.write(ids.tobytes())
+
+
+def same_weights(name, source, expected, *extra, env=None):
+    """Loads `source`, makes an update with a learning rate of 0, and compares what is saved."""
+    shutil.rmtree("copy", ignore_errors=True)
+    done = gpt_train(f"--init_from={source}", "--out_dir=copy", *RUN, *STILL, *extra, env=env)
+    check(name + " loads", done.returncode == 0, done.stderr[-600:])
+    if done.returncode != 0:
+        return
+    saved = read_safetensors("copy/model.safetensors")
+    # As numbers: the update turns -0 into 0.
+    wrong = [key for key, value in expected.items() if key not in saved or saved[key][1] != value[1] or
+             floats(saved[key][2]) != floats(value[2])]
+    check(name + " gives the same tensors", not wrong and len(saved) == len(expected), str(wrong[:3]))
+
+
+def loads(base, config):
+    write_hf("plain", unprefixed(base), config)
+    same_weights("unprefixed", "plain", base)
+    head = dict(base, **{"lm_head.weight": base["transformer.wte.weight"]})
+    write_hf("untied", head, dict(config, tie_word_embeddings=False))
+    same_weights("an untied head that is equal", "untied", base)
+    half, brain = converted(base, "F16", to_f16), converted(base, "BF16", to_bf16)
+    write_hf("f16", half, config)
+    same_weights("float16", "f16", converted(half, "F32", f16_as_f32))
+    write_hf("shards", base, config, shards=3)
+    same_weights("three shards", "shards", base)
+    write_hf("bf16-shards", unprefixed(brain), config, shards=2)
+    same_weights("two bfloat16 shards", "bf16-shards", converted(brain, "F32", bf16_as_f32))
+    write_llmc("llmc.bin", base, 3)
+    same_weights("llm.c float32", "llmc.bin", base)
+    write_llmc("llmc16.bin", base, 5)
+    same_weights("llm.c bfloat16", "llmc16.bin", converted(brain, "F32", bf16_as_f32))
+    write_llmc("llmc61.bin", base, 3, padded=V)
+    same_weights("llm.c without padding", "llmc61.bin", base)
+
+
+def cropped(base, config):
+    """Fewer positions than the model has: the first rows, as nanoGPT's crop_block_size."""
+    expected = dict(base)
+    dtype, shape, raw = base["transformer.wpe.weight"]
+    expected["transformer.wpe.weight"] = (dtype, [T // 2, C], raw[:len(raw) // 2])
+    same_weights("cropped positions", "plain", expected, f"--block_size={T // 2}")
+    same_weights("cropped positions of shards", "shards", expected, f"--block_size={T // 2}")
+    same_weights("cropped positions of llm.c's", "llmc.bin", expected, f"--block_size={T // 2}")
+
+
+def cached(base, config):
+    hub = os.path.abspath("hub")
+    snapshot = os.path.join(hub, "models--openai-community--gpt2-medium", "snapshots", "0123abcd")
+    done = gpt_train("--init_from=gpt2-medium", "--out_dir=copy-none", *RUN, env={"HF_HUB_CACHE": hub})
+    lines = [line for line in done.stderr.splitlines() if "error:" in line]
+    check("a missing gpt2-medium", done.returncode == 2 and len(lines) == 1 and hub in lines[0] and
+          "hf download openai-community/gpt2-medium" in lines[0], done.stderr)
+    write_hf("blobs", unprefixed(base), config)
+    os.makedirs(snapshot)
+    os.makedirs(os.path.join(hub, "models--openai-community--gpt2-medium", "refs"))
+    for name in ("config.json", "model.safetensors"):
+        os.symlink(os.path.abspath(os.path.join("blobs", name)), os.path.join(snapshot, name))
+    reference = os.path.join(hub, "models--openai-community--gpt2-medium", "refs", "main")
+    with open(reference, "w", encoding="utf-8") as file:
+        file.write("0123abcd")
+    same_weights("the cache", "gpt2-medium", base, env={"HF_HUB_CACHE": hub})
+    same_weights("the cache below HF_HOME", "gpt2-medium", base,
+                 env={"HF_HUB_CACHE": "", "HF_HOME": make_home(hub)})
+    with open(reference, "w", encoding="utf-8") as file:
+        file.write("../snapshots/0123abcd")
+    done = gpt_train("--init_from=gpt2-medium", "--out_dir=copy-none", *RUN, env={"HF_HUB_CACHE": hub})
+    check("a reference that is a path", done.returncode == 2 and done.stderr.count("error:") == 1, done.stderr)
+    write_hf("gpt2-large", unprefixed(base), config)
+    same_weights("a folder of that name comes first", "gpt2-large", base, env={"HF_HUB_CACHE": "/nonexistent"})
+
+
+def make_home(hub):
+    os.makedirs("home")
+    os.symlink(hub, "home/hub")
+    return os.path.abspath("home")
+
+
+def continues(name, folder, source, *extra):
+    """A run from `source` has the losses of the run that `folder` resumes, digit for digit."""
+    for out in ("a", "b"):
+        shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(folder, "a")
+    first = gpt_train("--init_from=resume", "--out_dir=a", "--max_iters=9", "--threads=1")
+    second = gpt_train(f"--init_from={source}", "--out_dir=b", "--max_iters=9", "--threads=1", *extra)
+    if first.returncode != 0 or second.returncode != 0:
+        check(name, False, first.stderr[-300:] + second.stderr[-600:])
+        return
+    expected = [pair for pair in losses("a") if pair[0] >= 6]
+    check(name, losses("b") == expected and len(expected) == 4, f"{losses('b')} {expected}")
+    same = read_safetensors("a/model.safetensors") == read_safetensors("b/model.safetensors")
+    check(name + ": the weights", same)
+
+
+def nanogpt_continues():
+    for bias in (False, True):
+        folder = f"run-{bias}"
+        torch_save(f"ckpt-{bias}.pt", nanogpt_checkpoint(folder, bias))
+        continues(f"ckpt.pt, bias {bias}", folder, f"ckpt-{bias}.pt")
+    torch_save("compiled.pt", nanogpt_checkpoint("run-False", False, prefix="_orig_mod."))
+    continues("ckpt.pt of a compiled model", "run-False", "compiled.pt")
+    os.makedirs("nano")
+    shutil.copy("ckpt-True.pt", "nano/ckpt.pt")
+    continues("a folder with ckpt.pt", "run-True", "nano")
+    shutil.rmtree("b")
+    shutil.copytree("nano", "b")
+    done = gpt_train("--init_from=resume", "--out_dir=b", "--max_iters=9", "--threads=1")
+    check("resume of a nanoGPT folder", done.returncode == 0 and "iter 6: " in done.stdout and
+          os.path.exists("b/trainer_state.json"), done.stderr)
+    done = gpt_train("--init_from=ckpt-True.pt", "--resume_state=False", "--out_dir=c", *RUN, *STILL)
+    check("weights alone", done.returncode == 0 and "iter 0: " in done.stdout, done.stderr)
+    check("weights alone: the same", read_safetensors("c/model.safetensors") ==
+          read_safetensors("run-True/model.safetensors"))
+
+
+def torch_writes():
+    """The same through PyTorch's own torch.save()."""
+    python = os.environ.get("PYTHON_TORCH", "no")
+    if python == "no":
+        counts["skipped"] += 1
+        print("SKIP models_in_torch: no Python with PyTorch (Debian: python3-torch)")
+        return
+    plain = nanogpt_checkpoint("run-True", True, make=lambda raw, shape, **_: ("tensor", raw, tuple(shape)))
+    with open("plain.pickle", "wb") as file:
+        pickle.dump(plain, file)
+    script = """
+import pickle, torch
+made = {}
+def make(value):
+    if isinstance(value, tuple) and value and value[0] == "tensor":
+        if id(value) not in made:
+            made[id(value)] = torch.frombuffer(bytearray(value[1]), dtype=torch.float32).reshape(value[2]).clone()
+        return made[id(value)]
+    if isinstance(value, dict):
+        return type(value)((key, make(item)) for key, item in value.items())
+    return [make(item) for item in value] if isinstance(value, list) else value
+plain = pickle.load(open("plain.pickle", "rb"))
+torch.save(make(plain), "torch.pt")
+torch.save(make(plain), "torch-old.pt", _use_new_zipfile_serialization=False)
+"""
+    done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False)
+    check("torch.save()", done.returncode == 0, done.stderr)
+    continues("ckpt.pt of torch.save()", "run-True", "torch.pt")
+    refused("the format of before PyTorch 1.6", "torch-old.pt", "before 1.6")
+
+
+def refused(name, source, *words, env=None):
+    done = gpt_train(f"--init_from={source}", "--out_dir=bad", *RUN, "--max_iters=0", env=env)
+    lines = [line for line in done.stderr.splitlines() if "error:" in line]
+    good = done.returncode == 2 and len(lines) == 1 and all(word in lines[0] for word in words)
+    check(f"refused: {name}", good, f"{done.returncode} {done.stderr[-500:]}")
+    check(f"refused: {name}: nothing is left", not os.path.exists("bad") or os.listdir("bad") in ([], ["lock"]))
+
+
+def bad_shards(base, config):
+    def index(name, change):
+        shutil.rmtree(name, ignore_errors=True)
+        write_hf(name, base, config, shards=2)
+        path = os.path.join(name, "model.safetensors.index.json")
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+        value = change(value) or value
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(value, file)
+
+    wte, second = "transformer.wte.weight", "model-00002-of-00002.safetensors"
+    for bad in ("../model-00001-of-00002.safetensors", "/etc/passwd.safetensors", "", ".safetensors", "a.bin", "x" * 300):
+        index("s1", lambda value, bad=bad: value["weight_map"].update({wte: bad}))
+        refused(f"shard name {bad[:20]!r}", "s1", "s1/model.safetensors.index.json", wte)
+    index("s2", lambda value: value["weight_map"].update({wte: second}))
+    refused("a tensor in another shard", "s2", "s2/model-00001-of-00002.safetensors", wte)
+    index("s3", lambda value: value["weight_map"].pop(wte) and None)
+    refused("a tensor that the index lacks", "s3", wte)
+    index("s4", lambda value: value["weight_map"].update({"transformer.h.0.extra": second}))
+    refused("a tensor that no shard has", "s4", "transformer.h.0.extra", second)
+    index("s5", lambda value: value["weight_map"].update({wte: 7}))
+    refused("a number for a shard", "s5", wte)
+    index("s6", lambda value: {"weight_map": {f"t{i}": "a.safetensors" for i in range(100000)}})
+    refused("100,000 entries", "s6", "100000 tensors")
+    index("s7", lambda value: [1])
+    refused("an index that is a list", "s7", "s7/model.safetensors.index.json")
+    index("s8", lambda value: {"metadata": {}})
+    refused("no weight_map", "s8", "weight_map")
+    index("s9", lambda value: None)
+    os.unlink("s9/" + second)
+    refused_missing("s9", second)
+    index("s10", lambda value: None)
+    write_safetensors("s10/" + second, {})
+    refused("an empty shard", "s10", second)
+
+
+def refused_missing(folder, shard):
+    done = gpt_train(f"--init_from={folder}", "--out_dir=bad", *RUN, "--max_iters=0")
+    lines = [line for line in done.stderr.splitlines() if "error:" in line]
+    check("a missing shard", done.returncode in (1, 2) and len(lines) == 1 and f"{folder}/{shard}" in lines[0],
+          done.stderr)
+
+
+def bad_llmc(base):
+    def variant(position, value, version=3):
+        words = [20240326, version, T, V, L, H, C, 64]
+        words[position] = value
+        write_llmc("bad.bin", base, version, header=words)
+
+    for position, value, word in ((1, 4, "version 4"), (2, 0, "max_seq_len"), (3, -5, "vocab_size"), (3, 65, "vocab_size"),
+                                  (4, 2 ** 30, "num_layers"), (5, 5, "num_heads"), (6, 2 ** 31 - 1, "channels"),
+                                  (7, 32, "padded_vocab_size"), (7, 72, "bytes"), (4, 3, "h."), (4, 1000, "12004 tensors"),
+                                  (2, 16777216, "wpe")):
+        variant(position, value)
+        refused(f"llm.c header[{position}] = {value}", "bad.bin", "bad.bin", *([word] if word else []))
+    write_llmc("bad.bin", base, 3)
+    with open("bad.bin", "ab") as file:
+        file.write(b"1234")
+    refused("llm.c, four bytes too many", "bad.bin", "bytes long")
+    with open("bad.bin", "wb") as file:
+        file.write(struct.pack("<8i", 20240326, 3, T, V, L, H, C, 64))
+    refused("llm.c, a header cut short", "bad.bin", "32 bytes")
+
+
+class Evil:
+    """What a pickle of an attacker does: call a function when it is loaded."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def bad_pickles():
+    good = nanogpt_checkpoint("run-True", True)
+
+    def text_of(value, protocol=2):
+        return pickle.dumps(value, protocol=protocol)
+
+    for protocol in (2, 4):
+        write_zip("bad.pt", text_of({"model": Evil(os.system, "touch executed")}, protocol), {})
+        refused(f"os.system, protocol {protocol}", "bad.pt", "posix.system")
+        write_zip("bad.pt", text_of([Evil(eval, "open('executed', 'w')")], protocol), {})
+        refused(f"eval, protocol {protocol}", "bad.pt", "eval")
+    nested = Evil(os.system, "touch executed")
+    for _ in range(50):
+        nested = Evil(collections.OrderedDict, [("x", nested)])
+    write_zip("bad.pt", text_of(nested), {})
+    refused("nested reduce", "bad.pt", "bad.pt: data.pkl")
+    for name, text in (("memo bomb", b"\x80\x02]r\xff\xff\xff\xff."), ("get before put", b"\x80\x02h\x05."),
+                       ("deep marks", b"\x80\x02" + b"(" * 100000 + b"."), ("pop of nothing", b"\x80\x02R."),
+                       ("a text of 4 GiB", b"\x80\x02X\xff\xff\xff\xffabc."), ("no stop", b"\x80\x02}"),
+                       ("an opcode of classes", b"\x80\x02(ios\nsystem\n."), ("EXT1", b"\x80\x02\x82\x01."),
+                       ("NEWOBJ", b"\x80\x02ctorch\nFloatStorage\n)\x81."), ("empty", b""), ("a list", b"\x80\x02]."),
+                       ("a persistent id of text", b"\x80\x02X\x01\x00\x00\x00aQ."),
+                       ("a call of a list", b"\x80\x02])R."), ("bytes after the end", b"\x80\x02}.}.")):
+        write_zip("bad.pt", text, {})
+        refused(name, "bad.pt", "bad.pt")
+    doubling = b"\x80\x02]q\x00" + b"".join(b"(h" + bytes([i]) + b"h" + bytes([i]) + b"tq" + bytes([i + 1])
+                                            for i in range(100)) + b"."
+    write_zip("bad.pt", doubling, {})
+    refused("a doubling memo", "bad.pt", "bad.pt")
+
+    def change(name, function, *words):
+        value = nanogpt_checkpoint("run-True", True)
+        torch_save("bad.pt", function(value) or value)
+        refused(name, "bad.pt", *words)
+
+    wte = "transformer.wte.weight"
+    for key in good:
+        change(f"no {key}", lambda value, key=key: value.pop(key) and None, key)
+    change("n_layer is text", lambda value: value["model_args"].update(n_layer="2"), "n_layer")
+    change("n_embd overflows", lambda value: value["model_args"].update(n_embd=2 ** 62), "n_embd")
+    change("n_head does not divide", lambda value: value["model_args"].update(n_head=5), "n_head")
+    change("another shape", lambda value: value["model"].update({wte: Tensor(bytes(4 * C * 60), (60, C))}), "wte.weight")
+    change("a tensor is missing", lambda value: value["model"].pop("transformer.h.1.ln_2.bias") and None, "h.1.ln_2.bias")
+    change("a name with a slash", lambda value: value["model"].update({"../x": Tensor(bytes(4), (1,))}), "name")
+    change("an unknown tensor", lambda value: value["model"].update({"transformer.x": Tensor(bytes(4), (1,))}),
+           "transformer.x")
+    change("int64 weights", lambda value: value["model"].update(
+        {wte: Tensor(bytes(8 * V * C), (V, C), kind="LongStorage", size=8)}), wte)
+    change("beyond its storage", lambda value: value["model"].update({wte: Tensor(bytes(4 * V * C), (V + 1, C))}),
+           "beyond its storage")
+    change("an offset beyond its storage", lambda value: value["model"].update(
+        {wte: Tensor(bytes(4 * V * C), (V, C), first=1)}), "beyond its storage")
+    change("sizes that overflow", lambda value: value["model"].update(
+        {wte: Tensor(bytes(4 * V * C), (2 ** 62, 2 ** 62))}), "64 bits")
+    change("columns first", lambda value: value["model"].update(
+        {wte: Tensor(bytes(4 * V * C), (V, C), stride=(1, V))}), "row by row")
+    change("a head of its own", lambda value: value["model"].update(
+        {"lm_head.weight": Tensor(bytes(4 * V * C), (V, C))}), "lm_head.weight")
+    change("steps that differ", lambda value: value["optimizer"]["state"][3].update(step=99), "step")
+    change("half a step", lambda value: value["optimizer"]["state"][0].update(step=0.5), "step")
+    change("no moment", lambda value: value["optimizer"]["state"][3].pop("exp_avg_sq") and None, "exp_avg_sq")
+    change("a state too few", lambda value: value["optimizer"]["state"].pop(3) and None, "optimizer")
+    change("one group", lambda value: value["optimizer"]["param_groups"].pop() and None, "param_groups")
+    change("a parameter too many", lambda value: value["optimizer"]["param_groups"][0]["params"].append(1), "optimizer")
+    change("moments of another shape", lambda value: value["optimizer"]["state"][0].update(
+        exp_avg=Tensor(bytes(4 * C), (C,))), "m.transformer.wte.weight")
+    change("a learning rate that is a list", lambda value: value["config"].update(learning_rate=[1]), "learning_rate")
+    change("a batch size of 0", lambda value: value["config"].update(batch_size=0), "batch_size")
+    value = nanogpt_checkpoint("run-True", True)
+    value["model"][wte].storage.raw = value["model"][wte].storage.raw[:-4]
+    torch_save("bad.pt", value)
+    refused("a storage that is shorter than it says", "bad.pt", wte)
+    torch_save("bad.pt", good, zipfile.ZIP_DEFLATED)
+    refused("compressed", "bad.pt", "compressed")
+    bad_archives()
+
+
+def bad_archives():
+    with open("ckpt-True.pt", "rb") as file:
+        whole = file.read()
+    for length in (4, 30, 100, len(whole) // 2, len(whole) - 22, len(whole) - 1):
+        with open("bad.pt", "wb") as file:
+            file.write(whole[:length])
+        refused(f"the first {length} bytes", "bad.pt", "bad.pt")
+    with zipfile.ZipFile("bad.pt", "w") as archive:
+        archive.writestr("ckpt/readme", "x")
+    refused("no data.pkl", "bad.pt", "data.pkl")
+    end = whole.rindex(b"PK\5\6")
+    first = struct.unpack("<I", whole[end + 16:end + 20])[0]
+    for name, at, value in (("a member beyond the file", first + 42, 0xfffffff0), ("members that share bytes", first + 42, 40),
+                            ("a member of 4 GiB", first + 24, 0xfffffff0), ("a directory beyond the file", end + 16, 0x7fffffff),
+                            ("a directory that is too long", end + 12, 0x7fffffff)):
+        with open("bad.pt", "wb") as file:
+            file.write(whole[:at] + struct.pack("<I", value) + whole[at + 4:])
+        refused(name, "bad.pt", "bad.pt")
+    os.makedirs("bin")
+    shutil.copy("ckpt-True.pt", "bin/pytorch_model.bin")
+    shutil.copy("plain/config.json", "bin/config.json")
+    refused("pytorch_model.bin", "bin", "pytorch_model.bin")
+    with open("meta.pkl", "wb") as file:
+        pickle.dump({"vocab_size": 5}, file)
+    refused("meta.pkl", "meta.pkl", "meta.pkl")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as work:
+        os.chdir(work)
+        make_data()
+        for bias in (False, True):
+            done = gpt_train(*RUN, *SHAPE, f"--bias={bias}", f"--out_dir=run-{bias}", "--max_iters=5")
+            check(f"a run, bias {bias}", done.returncode == 0, done.stderr)
+        base = read_safetensors("run-True/model.safetensors")
+        with open("run-True/config.json", encoding="utf-8") as file:
+            config = json.load(file)
+        loads(base, config)
+        cropped(base, config)
+        cached(base, config)
+        nanogpt_continues()
+        torch_writes()
+        bad_shards(base, config)
+        bad_llmc(base)
+        bad_pickles()
+        check("nothing was executed", not os.path.exists("executed"))
+        os.chdir("/")
+    print("checks: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    return 1 if counts["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+#!/bin/sh
+# gpt-sample: what ends a sample, where a prompt comes from, how many samples are computed at once, what is said of speed.
+# shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
+. "${top_srcdir:?set it to the source folder}/tests/e2e/e2e.inc"
+
+make_data
+run 0 "$GPT_TRAIN" --dataset=tiny --n_layer=2 --n_head=2 --n_embd=32 --block_size=32 --batch_size=4 \
+    --gradient_accumulation_steps=1 --max_iters=30 --eval_interval=30 --eval_iters=1 --learning_rate=1e-2 --warmup_iters=0 \
+    --out_dir=out || exit 1
+
+sample() {
+    run 0 "$GPT_SAMPLE" --out_dir=out --max_new_tokens=60 --num_samples=5 --seed=7 "$@"
+}
+
+# The sample number $1 (from 1) of file $2.
+sample_of() {
+    awk -v wanted="$1" 'BEGIN { at = 1 } $0 == "---------------" { at++; next } at == wanted' "$2"
+}
+
+check "samples" sample --start="int " --sample_batch=1
+cp stdout alone
+check "one at a time is said" grep -Eq '^gpt-sample: 300 tokens in .* tokens/s, 1 samples at once$' stderr
+check "samples differ" test "$(sample_of 1 alone)" != "$(sample_of 2 alone)"
+for batch in 0 2 3 5 64; do
+    check "at once: $batch" sample --start="int " --sample_batch=$batch
+    check "the same text at once: $batch" cmp alone stdout
+done
+check "all at once is said" grep -q '5 samples at once' stderr
+
+printf 'int ' >prompt.txt
+check "a prompt file" sample --prompt_file=prompt.txt
+check "the same text from a prompt file" cmp alone stdout
+check "with a dash" sample --prompt-file=prompt.txt
+check "the same text with a dash" cmp alone stdout
+: >empty.txt
+check "an empty prompt file" run 2 "$GPT_SAMPLE" --out_dir=out --prompt_file=empty.txt
+check "it is named" grep -q 'empty.txt is empty' stderr
+check "no such prompt file" run 1 "$GPT_SAMPLE" --out_dir=out --prompt_file=nowhere.txt
+check "two prompts" run 2 "$GPT_SAMPLE" --out_dir=out --prompt_file=prompt.txt --start=x
+check "two prompts are one error" is "$(errors stderr)" 1
+
+# The text before the first "e" behind the prompt, of every sample.
+awk 'BEGIN { RS = "\n---------------\n"; ORS = RS } { head = substr($0, 1, 4); rest = substr($0, 5)
+     at = index(rest, "e"); print head (at > 0 ? substr(rest, 1, at - 1) : rest) }' alone >expected
+check "a stop text" sample --start="int " --stop=e
+check "ends there" cmp expected stdout
+check "and counts what was drawn" not grep -q ': 300 tokens' stderr
+check "a stop text that does not occur" sample --start="int " --stop="no such text"
+check "changes nothing" cmp alone stdout
+check "a stop text in the prompt" sample --start="int " --stop="int "
+check "does not end there" test "$(head -n 1 stdout)" != "int "
+check "one of several" sample --start="int " --stop='no such text,e'
+check "ends there as well" cmp expected stdout
+check "an empty stop text" run 2 "$GPT_SAMPLE" --out_dir=out --stop=a,,b
+check "is one error" is "$(errors stderr)" 1
+
+check "top_p of nearly nothing" sample --start="int " --top_p=1e-9
+cp stdout nucleus
+check "greedy" sample --start="int " --top_k=1
+check "are the same" cmp nucleus stdout
+check "top_p of 1" sample --start="int " --top_p=1
+check "changes nothing" cmp alone stdout
+check "top_p of 0.5" sample --start="int " --top_p=0.5
+check "changes the text" not cmp -s alone stdout
+check "top_p of 0" run 2 "$GPT_SAMPLE" --out_dir=out --top_p=0
+check "top_p of 2" run 2 "$GPT_SAMPLE" --out_dir=out --top_p=2
+
+finish

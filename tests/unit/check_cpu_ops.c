@@ -25,6 +25,53 @@ static struct operand i32(int64_t a)
     return cpu_fixture_tensor(DTYPE_I32, a, 0, 0, 0);
 }
 
+static struct operand bf16(int64_t a, int64_t b)
+{
+    return cpu_fixture_tensor(DTYPE_BF16, a, b, 0, 0);
+}
+
+/* The ops of lean states and Muon have dtypes of their own. */
+static void lean_make(struct op_call *call, int variant, int64_t rows, int64_t channels)
+{
+    struct operand *o = call->operand;
+    struct op_attrs *a = &call->attrs;
+    a->beta1 = 0.9f;
+    a->beta2 = 0.95f;
+    a->weight_decay = 0.1f;
+    a->alpha = 3.4445f;
+    a->beta = -4.775f;
+    a->value = 1.5f;
+    switch (call->kind) {
+    case OP_ADAMW_LEAN:
+        o[ADAMW_LEAN_GRAD] = o[ADAMW_LEAN_PARAM] = bf16(rows, channels);
+        o[ADAMW_LEAN_M] = o[ADAMW_LEAN_V] = variant == 0 ? f32(rows, channels) : bf16(rows, channels);
+        o[ADAMW_LEAN_SCALARS] = i32(SCALAR_WORDS);
+        o[ADAMW_LEAN_CORRECTIONS] = f32(4, 2);
+        break;
+    case OP_GRADIENT_ROUND:
+        o[GRADIENT_ROUND_X] = f32(rows, channels);
+        o[GRADIENT_ROUND_Y] = bf16(rows, channels);
+        o[GRADIENT_ROUND_SCALARS] = i32(SCALAR_WORDS);
+        a->accumulate = variant == 0 ? 0u : 1u << GRADIENT_ROUND_Y;
+        break;
+    case OP_BLEND:
+        o[BLEND_X] = o[BLEND_Z] = variant == 0 ? f32(rows, channels) : bf16(rows, channels);
+        break;
+    case OP_MUON_MOMENTUM:
+        o[MUON_MOMENTUM_GRAD] = variant == 0 ? f32(rows, channels) : bf16(rows, channels);
+        o[MUON_MOMENTUM_M] = o[MUON_MOMENTUM_GRAD];
+        o[MUON_MOMENTUM_SCALARS] = i32(SCALAR_WORDS);
+        break;
+    case OP_MUON_NORMALIZE:
+        o[MUON_NORMALIZE_X] = f32(rows, channels);
+        o[MUON_NORMALIZE_SUM] = f32(1, 0);
+        break;
+    default:
+        o[MUON_STEP_O] = o[MUON_STEP_PARAM] = variant == 0 ? f32(rows, channels) : bf16(rows, channels);
+        o[MUON_STEP_SCALARS] = i32(SCALAR_WORDS);
+    }
+}
+
 /* Odd shapes, large enough that all threads work and that sums have several parts. */
 static struct op_call call_make(enum op_kind kind, int variant)
 {
@@ -139,6 +186,14 @@ static struct op_call call_make(enum op_kind kind, int variant)
         o[COPY_X] = o[COPY_Y] = f32(rows, channels);
         a->accumulate = variant == 0 ? 0u : 1u << COPY_Y;
         break;
+    case OP_ADAMW_LEAN:
+    case OP_GRADIENT_ROUND:
+    case OP_BLEND:
+    case OP_MUON_MOMENTUM:
+    case OP_MUON_NORMALIZE:
+    case OP_MUON_STEP:
+        lean_make(&call, variant, rows, channels);
+        break;
     default:
         ck_abort_msg("op %d has no shapes here", (int)kind);
     }
@@ -181,7 +236,7 @@ static bool is_always_f32(enum op_kind kind, int32_t slot)
 {
     return (kind == OP_LAYERNORM_BACKWARD && (slot == LAYERNORM_BACKWARD_MEAN || slot == LAYERNORM_BACKWARD_RSTD)) ||
            (kind == OP_ATTENTION_BACKWARD && slot == ATTENTION_BACKWARD_LSE) || kind == OP_LOSS_SUM ||
-           kind == OP_CLIP_FACTOR || (kind == OP_ADAMW && slot == ADAMW_CORRECTIONS);
+           kind == OP_CLIP_FACTOR || (kind == OP_ADAMW && slot == ADAMW_CORRECTIONS) || kind >= OP_ADAMW_LEAN;
 }
 
 /* Stores all floats of a call_make() in `dtype`. */
@@ -197,6 +252,8 @@ static void call_store(struct op_call *call, enum dtype dtype)
 static bool is_positive(enum op_kind kind, int32_t slot)
 {
     return (kind == OP_ADAMW && (slot == ADAMW_V || slot == ADAMW_CORRECTIONS)) ||
+           (kind == OP_ADAMW_LEAN && (slot == ADAMW_LEAN_V || slot == ADAMW_LEAN_CORRECTIONS)) ||
+           (kind == OP_MUON_NORMALIZE && slot == MUON_NORMALIZE_SUM) ||
            (kind == OP_CLIP_FACTOR && slot == CLIP_FACTOR_PARTIALS);
 }
 

@@ -66,9 +66,12 @@ static void lean_make(struct op_call *call, int variant, int64_t rows, int64_t c
         o[MUON_NORMALIZE_X] = f32(rows, channels);
         o[MUON_NORMALIZE_SUM] = f32(1, 0);
         break;
-    default:
+    case OP_MUON_STEP:
         o[MUON_STEP_O] = o[MUON_STEP_PARAM] = variant == 0 ? f32(rows, channels) : bf16(rows, channels);
         o[MUON_STEP_SCALARS] = i32(SCALAR_WORDS);
+        break;
+    default:
+        ck_abort_msg("op %d has no shapes here", (int)call->kind);
     }
 }
 
@@ -186,16 +189,8 @@ static struct op_call call_make(enum op_kind kind, int variant)
         o[COPY_X] = o[COPY_Y] = f32(rows, channels);
         a->accumulate = variant == 0 ? 0u : 1u << COPY_Y;
         break;
-    case OP_ADAMW_LEAN:
-    case OP_GRADIENT_ROUND:
-    case OP_BLEND:
-    case OP_MUON_MOMENTUM:
-    case OP_MUON_NORMALIZE:
-    case OP_MUON_STEP:
-        lean_make(&call, variant, rows, channels);
-        break;
     default:
-        ck_abort_msg("op %d has no shapes here", (int)kind);
+        lean_make(&call, variant, rows, channels);
     }
     return call;
 }

@@ -58,6 +58,7 @@ struct trainer {
     bool metrics_opened; /* the run has left something in it */
     bool unsaved;        /* the last attempt to save failed */
     int64_t skipped, skipped_in_a_row;
+    bool evaluated_badly; /* the last evaluation's losses were not finite */
     double step_seconds;   /* of the last iteration */
     double loss;           /* of the last iteration */
     double loss_scale;     /* that it was computed with */
@@ -89,8 +90,20 @@ static enum gt_status evaluate(struct trainer *t, double *train_loss, double *va
     return GT_OK;
 }
 
+/* A model that has diverged must not replace the last good checkpoint. */
+static bool is_diverged(const struct trainer *t)
+{
+    return t->skipped_in_a_row > 0 || t->evaluated_badly || !isfinite(t->loss);
+}
+
 static enum gt_status save(struct trainer *t)
 {
+    if (is_diverged(t)) {
+        log_warning("iter %" PRId64 " is not saved: %s; the last good checkpoint, if there is one, stays in %s",
+                    t->state.iter, t->skipped_in_a_row > 0 ? "updates are being skipped" : "the loss is not finite",
+                    t->config->out_dir);
+        return GT_OK;
+    }
     int64_t start_ns = clock_monotonic_ns();
     char duration[32];
     t->state.evaluated = t->evaluated_iter == t->state.iter;
@@ -143,6 +156,7 @@ static enum gt_status evaluate_and_save(struct trainer *t)
     (void)metrics_evaluation_write(&t->metrics, t->state.iter, train_loss, val_loss);
     if (t->generator)
         TRY(sample_print(t));
+    t->evaluated_badly = !isfinite(train_loss) || !isfinite(val_loss);
     bool best = val_loss < t->state.best_val_loss;
     if (best)
         t->state.best_val_loss = val_loss;

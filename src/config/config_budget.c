@@ -44,7 +44,8 @@ enum gt_status config_memory_budget(const struct config *config, uint64_t total_
     double number = strtod(text, &end);
     double factor = end == text ? 0.0 : unit_factor(end + strspn(end, " "), total_bytes);
     double bytes = number * factor;
-    if (factor > 0.0 && isfinite(bytes) && bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX) {
+    bool beyond = number > 100.0 && end != text && strcmp(end + strspn(end, " "), "%") == 0;
+    if (!beyond && factor > 0.0 && isfinite(bytes) && bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX) {
         *out = (uint64_t)bytes;
         return GT_OK;
     }

@@ -26,6 +26,7 @@ struct plan_options {
     uint32_t alignment_bytes;          /* of every tensor; a power of two */
     uint64_t largest_segment_bytes;    /* 0 = unlimited */
     uint32_t guard_bytes; /* red zone after every tensor, for debug runs; a multiple of the alignment or 0 */
+    bool quiet;           /* GT_NO_FIT is not logged: whoever asks has other graphs to try */
 };
 
 struct plan_program {
@@ -57,7 +58,7 @@ struct plan {
     int32_t program_count;
 };
 
-/* Errors: GT_NO_MEMORY; GT_NO_FIT when one tensor exceeds the largest segment (named); GT_USAGE on size overflow;
+/* Errors: GT_NO_MEMORY; GT_NO_FIT when one tensor exceeds the largest segment (named unless `quiet`); GT_USAGE on size overflow;
  * GT_UNSUPPORTED when the backend lacks an op (named). */
 enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                            struct plan **out);
@@ -87,6 +88,7 @@ struct plan_report_facts {
     uint64_t host_bytes;       /* host memory outside the arena: staging buffers, tables */
     uint64_t context_bytes;    /* what the backend holds beside the arena */
     uint64_t headroom_bytes;
+    uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = not said */
     double seconds_per_step;   /* forecast; 0 = unknown */
     bool measured;             /* seconds come from timings rather than a model */
     int64_t steps;             /* updates to go */

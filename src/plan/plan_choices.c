@@ -123,7 +123,7 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
         return GT_OK;
     TRY(status);
     struct search_choice choice = {
-        .kind = kind, .options = result.options, .arena_bytes = result.arena_bytes, .seconds = result.seconds_planned};
+        .kind = kind, .options = result.options, .arena_bytes = result.arena_bytes, .seconds = result.seconds};
     choice_add(chooser, &choice);
     return GT_OK;
 }
@@ -210,7 +210,7 @@ static enum gt_status option_fits(const struct chooser *chooser, struct search_c
 {
     const struct search_request *request = chooser->request;
     TRY(search_options_plan(chooser->mem, &request->plan, &request->rates, choice));
-    *fits = choice->arena_bytes <= request->budget_bytes;
+    *fits = choice->arena_bytes != SEARCH_BYTES_NEVER && choice->arena_bytes <= request->budget_bytes;
     return GT_OK;
 }
 

@@ -119,6 +119,8 @@ static enum gt_status size_check(const struct plan_builder *builder, const char 
     }
     uint64_t footprint = plan_footprint(options, bytes);
     if (options->largest_segment_bytes != 0 && footprint > options->largest_segment_bytes) {
+        if (options->quiet)
+            return GT_NO_FIT;
         log_error("%s %s needs %" PRIu64 " bytes, more than the device's largest allocation of %" PRIu64, what, name,
                   footprint, options->largest_segment_bytes);
         return GT_NO_FIT;
@@ -206,8 +208,9 @@ static struct address address_of(const struct plan_builder *builder, uint64_t vi
 
 static enum gt_status segments_exceeded(const struct plan_builder *builder, const char *what)
 {
-    log_error("%s does not fit %d segments of %" PRIu64 " bytes, the device's largest allocation", what,
-              BACKEND_SEGMENTS_MAX, builder->plan->options.largest_segment_bytes);
+    if (!builder->plan->options.quiet)
+        log_error("%s does not fit %d segments of %" PRIu64 " bytes, the device's largest allocation", what,
+                  BACKEND_SEGMENTS_MAX, builder->plan->options.largest_segment_bytes);
     return GT_NO_FIT;
 }
 

@@ -193,7 +193,7 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
     char asked[24], budget[24], gap[24], text[SEARCH_CHANGES_MAX];
     double needed = (double)search->bytes_request, have = (double)facts->request->budget_bytes;
     line_print(out, "Asked     an arena of %s%s; the budget leaves %s for it: %s short",
-               search->bytes_request_least ? "at least " : "", log_bytes(asked, needed), log_bytes(budget, have),
+               search->bytes_request_least ? "more than " : "", log_bytes(asked, needed), log_bytes(budget, have),
                log_bytes(gap, needed > have ? needed - have : 0.0));
     search_changes_text(text, &search->options, &facts->request->options);
     if (search->fits)
@@ -203,6 +203,9 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
                                                                             : "states rounded stochastically");
     else
         line_print(out, "Least     shown above, and too large: %s", text);
+    if (!search->fits && facts->budget_least > 0)
+        line_print(out, "Budget    the smallest memory_budget that works is %s",
+                   search_budget_text(asked, facts->budget_least));
 }
 
 /* A row of the choices; keys that a line has no room for go into a second one. */

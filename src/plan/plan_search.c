@@ -16,9 +16,10 @@
 #include "base/size.h"
 
 #define CANDIDATES_MAX 8192
-#define PARTS_FINE 8       /* up to so many parts in steps of one, then by an eighth */
-#define MIX_PARTS 4        /* mixes in quarters of the blocks */
-#define ESTIMATE_SLACK 0.9 /* a candidate whose estimate is above budget / this is skipped */
+#define PARTS_FINE 8        /* up to so many parts in steps of one, then by an eighth */
+#define MIX_PARTS 4         /* mixes in quarters of the blocks */
+#define ESTIMATE_SLACK 0.9  /* a candidate whose estimate is above budget / this is skipped */
+#define SECONDS_SLACK 0.002 /* what an estimate of seconds may be too large by; most are too small */
 #define CHUNK_ROWS_LEAST 64
 #define LAYERNORM_STATE_BYTES 16.0
 #define LINE_BATCH 8
@@ -87,6 +88,23 @@ static struct model_options options_of(const struct search *search, const struct
     return options;
 }
 
+char *search_budget_text(char text[static 24], uint64_t bytes)
+{
+    const uint64_t mib = (uint64_t)1 << 20;
+    uint64_t whole = bytes / mib + 1; /* a byte more than needed at least, for a reader that rounds down */
+    uint64_t hundredths = whole / 1024 * 100 + whole % 1024 * 100 / 1024 + 1;
+    if (whole < 1024)
+        snprintf(text, 24, "%" PRIu64 "MiB", whole);
+    else
+        snprintf(text, 24, "%" PRIu64 ".%02" PRIu64 "GiB", hundredths / 100, hundredths % 100);
+    return text;
+}
+
+static bool bytes_fit(const struct search_request *request, uint64_t bytes)
+{
+    return bytes != SEARCH_BYTES_NEVER && bytes <= request->budget_bytes;
+}
+
 double search_update_seconds(const struct model *model, const struct plan_rates *rates)
 {
     const struct model_options *options = &model->options;
@@ -97,32 +115,47 @@ double search_update_seconds(const struct model *model, const struct plan_rates 
            plan_cost_seconds(model->graph, model->update.program, rates);
 }
 
-/* Plans the options when their bound is within `limit`; else the bound stands for the bytes. */
-static enum gt_status options_plan(struct hostmem *mem, const struct plan_options *plan_options,
-                                   const struct plan_rates *rates, uint64_t limit, struct search_choice *choice)
+/* Bytes of a graph's plan, where its bound is within `limit`; else the bound stands for them. */
+static enum gt_status graph_plan(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
+                                 uint64_t limit, uint64_t *bytes)
 {
+    struct plan *plan;
+    if (limit < UINT64_MAX) {
+        TRY(plan_bound(mem, graph, options, bytes));
+        if (*bytes > limit)
+            return GT_OK;
+    }
+    TRY(plan_create(mem, graph, options, &plan));
+    *bytes = plan->arena_bytes;
+    plan_destroy(plan);
+    return GT_OK;
+}
+
+/* Bytes and seconds of the options; slower ones than `seconds_most` are not planned, and `arena_bytes` is
+ * SEARCH_BYTES_NEVER for them too. */
+static enum gt_status options_plan(struct hostmem *mem, const struct plan_options *plan_options,
+                                   const struct plan_rates *rates, uint64_t limit, double seconds_most,
+                                   struct search_choice *choice)
+{
+    struct plan_options quiet = *plan_options;
     struct model *model;
-    struct plan *plan = NULL;
-    enum gt_status status;
+    quiet.quiet = true;
     TRY(model_create(mem, &choice->options, &model));
     choice->seconds = search_update_seconds(model, rates);
-    if (limit < UINT64_MAX) {
-        TRY_GOTO(status, destroy_model, plan_bound(mem, model->graph, plan_options, &choice->arena_bytes));
-        if (choice->arena_bytes > limit)
-            goto destroy_model;
-    }
-    TRY_GOTO(status, destroy_model, plan_create(mem, model->graph, plan_options, &plan));
-    choice->arena_bytes = plan->arena_bytes;
-    plan_destroy(plan);
-destroy_model:
+    enum gt_status status = GT_NO_FIT;
+    if (choice->seconds < seconds_most)
+        status = graph_plan(mem, model->graph, &quiet, limit, &choice->arena_bytes);
     model_destroy(model);
-    return status;
+    if (status != GT_NO_FIT)
+        return status;
+    choice->arena_bytes = SEARCH_BYTES_NEVER;
+    return GT_OK;
 }
 
 enum gt_status search_options_plan(struct hostmem *mem, const struct plan_options *plan, const struct plan_rates *rates,
                                    struct search_choice *choice)
 {
-    return options_plan(mem, plan, rates, UINT64_MAX, choice);
+    return options_plan(mem, plan, rates, UINT64_MAX, INFINITY, choice);
 }
 
 /* The least bytes of a candidate's training program, without a remainder, evaluation and sampling. */
@@ -131,11 +164,13 @@ static enum gt_status candidate_bound(const struct search *search, const struct 
 {
     struct model_options options = options_of(search, candidate);
     const struct plan_rates *rates = &search->request->rates;
+    struct plan_options quiet = search->request->plan;
     struct model *model;
+    quiet.quiet = true;
     options.evaluate = options.generate = false;
     search_micro_batch_set(&options, candidate->micro_batch, candidate->micro_batch);
     TRY(model_create(search->mem, &options, &model));
-    enum gt_status status = plan_bound(search->mem, model->graph, &search->request->plan, bytes);
+    enum gt_status status = plan_bound(search->mem, model->graph, &quiet, bytes);
     *step_seconds = plan_cost_seconds(model->graph, model->train_first.program, rates);
     *update_seconds = plan_cost_seconds(model->graph, model->update.program, rates);
     model_destroy(model);
@@ -165,15 +200,22 @@ static enum gt_status lines_measure(struct search *search, int32_t chunk, enum r
     uint64_t bytes[2];
     double seconds[2];
     int64_t batches[2];
+    bool placeable = true;
     if (memo->known[chunk][level])
         return GT_OK;
     line_batches(search->request, batches);
     for (int i = 0; i < 2; i++) {
         struct candidate small = {
             .micro_batch = batches[i], .chunk_rows = search->chunk_rows[chunk], .mix = {0, RECOMPUTE_NONE, level}};
-        TRY(candidate_bound(search, &small, &bytes[i], &seconds[i], &memo->update_seconds));
+        enum gt_status status = candidate_bound(search, &small, &bytes[i], &seconds[i], &memo->update_seconds);
+        if (status != GT_OK && status != GT_NO_FIT)
+            return status;
+        placeable = placeable && status == GT_OK;
     }
-    memo->bytes[chunk][level] = line_through(batches, (double)bytes[0], (double)bytes[1]);
+    if (placeable)
+        memo->bytes[chunk][level] = line_through(batches, (double)bytes[0], (double)bytes[1]);
+    else
+        memo->bytes[chunk][level] = (struct search_line){0.0, 0.0}; /* not known: nothing is skipped for them */
     memo->seconds[chunk][level] = line_through(batches, seconds[0], seconds[1]);
     memo->known[chunk][level] = true;
     return GT_OK;
@@ -280,18 +322,63 @@ static enum gt_status candidates_make(struct search *search)
     return GT_OK;
 }
 
-/* Takes a candidate as the result when its real plan fits. */
-static enum gt_status candidate_try(const struct search *search, const struct candidate *candidate,
-                                    struct search_result *out, bool *fits)
+/* What an earlier search found for a candidate; NULL where none did. */
+static struct search_tried *tried_find(const struct search *search, const struct candidate *candidate,
+                                       int32_t evaluate_batch)
 {
+    struct search_states_memo *memo = search->memo;
+    for (int32_t i = 0; i < memo->tried_count; i++) {
+        struct search_tried *at = &memo->tried[i];
+        const struct recompute_mix *a = &at->mix, *b = &candidate->mix;
+        if (at->micro_batch == candidate->micro_batch && at->chunk_rows == candidate->chunk_rows &&
+            at->evaluate_batch == evaluate_batch && a->first_layers == b->first_layers && a->first == b->first &&
+            a->rest == b->rest)
+            return at;
+    }
+    return NULL;
+}
+
+/* Plans a candidate, unless what is known of it says that it is too large or no faster than `seconds_most`. */
+static enum gt_status candidate_plan(const struct search *search, const struct candidate *candidate,
+                                     double seconds_most, struct search_choice *choice)
+{
+    const struct search_request *request = search->request;
+    struct search_states_memo *memo = search->memo;
+    struct search_tried *known = tried_find(search, candidate, choice->options.evaluate_batch);
+    if (known && (known->seconds >= seconds_most || known->bytes > request->budget_bytes)) {
+        choice->arena_bytes = SEARCH_BYTES_NEVER;
+        choice->seconds = seconds_most;
+        return GT_OK;
+    }
+    TRY(options_plan(search->mem, &request->plan, &request->rates, request->budget_bytes, seconds_most, choice));
+    if (!known && memo->tried_count < SEARCH_TRIED_MAX)
+        known = &memo->tried[memo->tried_count++];
+    if (known)
+        *known = (struct search_tried){.micro_batch = candidate->micro_batch,
+                                       .chunk_rows = candidate->chunk_rows,
+                                       .mix = candidate->mix,
+                                       .evaluate_batch = choice->options.evaluate_batch,
+                                       .bytes = choice->seconds < seconds_most ? choice->arena_bytes : 0,
+                                       .seconds = choice->seconds};
+    return GT_OK;
+}
+
+/* Takes a candidate as the result when its real plan fits and is faster than the one that is there. */
+static enum gt_status candidate_try(const struct search *search, const struct candidate *candidate,
+                                    struct search_result *out, bool *fits, struct candidate *unplaceable)
+{
+    const struct search_request *request = search->request;
     struct search_choice choice = {.options = options_of(search, candidate)};
-    TRY(options_plan(search->mem, &search->request->plan, &search->request->rates, search->request->budget_bytes,
-                     &choice));
+    double seconds_most = *fits ? out->seconds : INFINITY;
+    TRY(candidate_plan(search, candidate, seconds_most, &choice));
+    if (choice.arena_bytes == SEARCH_BYTES_NEVER && choice.seconds < seconds_most)
+        *unplaceable = *candidate;
+    if (!bytes_fit(request, choice.arena_bytes))
+        return GT_OK;
     out->options = choice.options;
     out->arena_bytes = choice.arena_bytes;
-    out->seconds = candidate->seconds;
-    out->seconds_planned = choice.seconds;
-    *fits = choice.arena_bytes <= search->request->budget_bytes;
+    out->seconds = choice.seconds;
+    *fits = true;
     return GT_OK;
 }
 
@@ -334,30 +421,53 @@ bool search_least(const struct search_request *request, struct model_options *ou
     return bytes_bound(out) <= (double)request->budget_bytes;
 }
 
-/* What needs the fewest bytes, when every estimate was too large or misled. */
+/* What needs the fewest bytes, when every estimate was too large or misled: planned for real, but where that would take
+ * long its bound must do. */
 static enum gt_status least_try(const struct search *search, struct search_result *out, bool *fits)
 {
     const struct search_request *request = search->request;
     struct search_choice least = {0};
-    (void)search_least(request, &least.options);
-    TRY(search_options_plan(search->mem, &request->plan, &request->rates, &least));
+    bool hopeless = !search_least(request, &least.options);
+    int64_t rows = (int64_t)least.options.micro_batch * least.options.config.block_size;
     out->options = least.options;
-    out->arena_bytes = least.arena_bytes;
-    out->seconds = out->seconds_planned = least.seconds;
-    *fits = least.arena_bytes <= request->budget_bytes;
+    out->arena_bytes = (uint64_t)bytes_bound(&least.options);
+    out->arena_least = hopeless && rows > (int64_t)least.options.loss_chunk_rows * FRONT_CHUNKS_MAX;
+    *fits = false;
+    if (out->arena_least)
+        return GT_OK;
+    TRY(search_options_plan(search->mem, &request->plan, &request->rates, &least));
+    out->unplaceable = out->arena_least = least.arena_bytes == SEARCH_BYTES_NEVER;
+    if (!out->unplaceable)
+        out->arena_bytes = least.arena_bytes;
+    out->seconds = least.seconds;
+    *fits = bytes_fit(request, least.arena_bytes);
     return GT_OK;
 }
 
+/* Whether a candidate has as many rows, in a step and in a chunk, as one that the device's allocations cannot hold, and
+ * keeps as much. */
+static bool placing_hopeless(const struct candidate *candidate, const struct candidate *unplaceable)
+{
+    const struct recompute_mix *a = &candidate->mix, *b = &unplaceable->mix;
+    bool keeps = a->rest < b->rest || (a->rest == b->rest && a->first_layers <= b->first_layers);
+    return unplaceable->micro_batch > 0 && candidate->micro_batch >= unplaceable->micro_batch &&
+           candidate->chunk_rows >= unplaceable->chunk_rows && keeps;
+}
+
+/* The first that fits, and then the fastest of those whose estimates come after its own by no more than their error. */
 static enum gt_status candidates_walk(const struct search *search, struct search_result *out)
 {
     double limit = (double)search->request->budget_bytes / ESTIMATE_SLACK;
+    struct candidate unplaceable = {0};
     bool fits = false;
     if (out->seconds_request <= 0.0)
         out->seconds_request = search->candidates[0].seconds;
-    for (int32_t i = 0; i < search->count && !fits; i++) {
+    for (int32_t i = 0; i < search->count; i++) {
         const struct candidate *candidate = &search->candidates[i];
-        if (candidate->bytes <= limit)
-            TRY(candidate_try(search, candidate, out, &fits));
+        if (fits && candidate->seconds > out->seconds * (1.0 + SECONDS_SLACK))
+            break;
+        if (candidate->bytes <= limit && !placing_hopeless(candidate, &unplaceable))
+            TRY(candidate_try(search, candidate, out, &fits, &unplaceable));
     }
     if (!fits)
         TRY(least_try(search, out, &fits));
@@ -385,12 +495,34 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
         memo->asked_bytes = choice.arena_bytes;
         memo->asked_seconds = choice.seconds;
     }
+    result->seconds = result->seconds_request = memo->asked_seconds;
+    result->unplaceable = memo->asked_bytes == SEARCH_BYTES_NEVER;
+    if (result->unplaceable)
+        return GT_OK;
     result->bytes_request_least = false;
     result->options = choice.options;
     result->arena_bytes = result->bytes_request = memo->asked_bytes;
-    result->seconds = result->seconds_request = result->seconds_planned = memo->asked_seconds;
-    *fits = result->arena_bytes <= request->budget_bytes;
+    *fits = bytes_fit(request, result->arena_bytes);
     return GT_OK;
+}
+
+/* All candidates, where what was asked for does not fit.  Where it has a tensor too large for the device, the smallest
+ * goes first: nothing else is placeable if that is not. */
+static enum gt_status others_search(struct search *search, struct search_result *result)
+{
+    bool fits, placeable = true;
+    if (result->unplaceable) {
+        TRY(least_try(search, result, &fits));
+        placeable = !result->unplaceable;
+    }
+    enum gt_status status = GT_NO_FIT;
+    if (placeable)
+        status = candidates_make(search);
+    if (placeable && status == GT_OK)
+        status = candidates_walk(search, result);
+    result->candidates += search->count;
+    hostmem_free(search->mem, search->candidates);
+    return status;
 }
 
 /* The search with the states that the request has. */
@@ -399,23 +531,18 @@ static enum gt_status states_search(struct hostmem *mem, const struct search_req
 {
     struct search search = {.mem = mem, .request = request, .memo = memo};
     struct search_result result = {0};
+    enum gt_status status;
     bool fits;
-    bool hopeless = !search_least(request, &result.options);
-    result.arena_bytes = result.bytes_request = (uint64_t)bytes_bound(&result.options);
-    result.bytes_request_least = true;
-    if (hopeless) {
+    *out = result;
+    if (!search_least(request, &result.options)) {
+        TRY(least_try(&search, &result, &fits));
+        result.bytes_request = (uint64_t)bytes_bound(&request->options);
+        result.bytes_request_least = true;
         *out = result;
         return GT_NO_FIT;
     }
     TRY(asked_try(&search, &result, &fits));
-    enum gt_status status = GT_OK;
-    if (!fits) {
-        status = candidates_make(&search);
-        if (status == GT_OK)
-            status = candidates_walk(&search, &result);
-        result.candidates += search.count;
-        hostmem_free(mem, search.candidates);
-    }
+    status = fits ? GT_OK : others_search(&search, &result);
     result.fits = status == GT_OK;
     if (status == GT_OK || status == GT_NO_FIT)
         *out = result;
@@ -428,7 +555,7 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
     struct search_memo own = {0};
     struct search_memo *memo = request->memo ? request->memo : &own;
     struct search_request tried = *request;
-    struct search_result result, first = {0};
+    struct search_result result = {0}, first = {0};
     enum gt_status status = GT_NO_FIT;
     int32_t candidates = 0;
     while (status == GT_NO_FIT) {
@@ -504,7 +631,7 @@ static enum gt_status point_add(const struct search *search, const struct model_
         return GT_OK;
     out[*count] = (struct search_choice){.options = *options};
     TRY(search_options_plan(search->mem, &search->request->plan, &search->request->rates, &out[*count]));
-    *count += 1;
+    *count += out[*count].arena_bytes != SEARCH_BYTES_NEVER;
     return GT_OK;
 }
 

@@ -2,8 +2,8 @@
  *
  * What may vary, unless leaner state formats are allowed and nothing else fits, changes no result but the order of sums: the micro-batch (any size, the remainder in a micro-step of its
  * own), what the backward pass computes again (per block, in two groups), and the rows of a loss chunk.  Candidates and
- * their modelled times do not depend on the budget, and the first that fits is taken, so that a larger budget never gives
- * a slower plan.  Bytes are estimated from few real plans, to skip what is hopeless, and the choice is planned for real.
+ * their estimated times do not depend on the budget; the first that fits is found, and of it and of those that an estimate
+ * may have put behind it by its error, the fastest is taken, so that a larger budget never gives a slower plan.  Bytes are estimated from few real plans, to skip what is hopeless, and the choice is planned for real.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_SEARCH_H
 #define GPT_TRAIN_PLAN_PLAN_SEARCH_H
@@ -24,12 +24,24 @@ struct search_line {
     double at_zero, slope;
 };
 
+/* What planning a candidate told. */
+struct search_tried {
+    int64_t micro_batch, chunk_rows;
+    struct recompute_mix mix;
+    int32_t evaluate_batch;
+    uint64_t bytes;
+    double seconds;
+};
+#define SEARCH_TRIED_MAX 128
+
 /* What searches share that differ in budget and pins only: zeroed before the first of them. */
 struct search_states_memo {
     bool known[SEARCH_CHUNKS_MAX][RECOMPUTE_LEVELS];
     struct search_line bytes[SEARCH_CHUNKS_MAX][RECOMPUTE_LEVELS];   /* of the arena */
     struct search_line seconds[SEARCH_CHUNKS_MAX][RECOMPUTE_LEVELS]; /* of a micro-step */
     double update_seconds;
+    struct search_tried tried[SEARCH_TRIED_MAX];
+    int32_t tried_count;
     int32_t asked_evaluate_batch; /* what the two figures below belong to; 0 = not known yet */
     uint64_t asked_bytes;
     double asked_seconds;
@@ -53,12 +65,13 @@ struct search_request {
 struct search_result {
     struct model_options options; /* the choice */
     uint64_t arena_bytes;
-    double seconds;           /* modelled, per update, as the search compared it */
-    double seconds_planned;   /* the same of the plan itself, op by op */
+    double seconds;           /* modelled, per update, op by op */
     double seconds_request;   /* modelled, of what was asked for */
     uint64_t bytes_request;   /* of what was asked for */
     bool bytes_request_least; /* it needs at least that: it was not planned to the end */
     int32_t candidates;       /* that were considered */
+    bool arena_least;         /* arena_bytes is a bound: the options were not planned, as that would take too long */
+    bool unplaceable;         /* a tensor of the options exceeds the device's largest allocation: no budget would do */
     bool fits;
 };
 
@@ -87,7 +100,8 @@ struct search_choice {
 /* Sets the micro-batch of `options` and what follows from it. */
 void search_micro_batch_set(struct model_options *options, int64_t samples, int64_t micro_batch);
 
-/* Errors: GT_NO_FIT when nothing does: then `out` holds the candidate with the fewest bytes; GT_NO_MEMORY, and those of
+#define SEARCH_BYTES_NEVER UINT64_MAX /* arena_bytes of a choice that no budget makes fit */
+/* Errors: GT_NO_FIT (not logged) when nothing does: then `out` holds the candidate with the fewest bytes; GT_NO_MEMORY, and those of
  * model_create() and plan_create(). */
 enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out);
 
@@ -98,8 +112,8 @@ bool search_least(const struct search_request *request, struct model_options *ou
 /* Modelled seconds of an update: all its micro-steps, and the update program. */
 double search_update_seconds(const struct model *model, const struct plan_rates *rates);
 
-/* Plans options for real: bytes of the arena and the modelled seconds of an update.  Errors: those of model_create() and
- * plan_create(). */
+/* Plans options for real: bytes of the arena and the modelled seconds of an update; SEARCH_BYTES_NEVER where a tensor
+ * exceeds the device's largest allocation.  Errors: those of model_create() and plan_create(). */
 enum gt_status search_options_plan(struct hostmem *mem, const struct plan_options *plan, const struct plan_rates *rates,
                                    struct search_choice *choice);
 
@@ -126,6 +140,8 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
 
 /* "micro-batch 8 of 64, mlp recomputed in 7 of 12 blocks (gelu in the others), loss in chunks of 512 rows" into `text`. */
 char *search_options_text(char text[static 192], const struct model_options *options);
+/* A memory_budget of at least so many bytes, as it can be typed: "84MiB", "2.01GiB". */
+char *search_budget_text(char text[static 24], uint64_t bytes);
 /* "none", "gelu", "layernorm", "mlp", "full". */
 const char *recompute_level_name(enum recompute_level level);
 

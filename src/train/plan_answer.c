@@ -85,6 +85,7 @@ enum gt_status plan_answer(const struct session *session, const struct forecast 
         .host_bytes = host.live_bytes,
         .context_bytes = session->info.context_bytes,
         .headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0,
+        .budget_least = session_budget_of(session, session->plan->arena_bytes),
         .seconds_per_step = forecast->step_seconds,
         .steps = forecast->steps,
         .evaluation_seconds = forecast->evaluation_seconds,

@@ -87,8 +87,9 @@ static void plan_print(const struct session *session, FILE *out)
                                                     : "no program",
                    options);
     else
-        line_print(out, "plan", "none fits; the least needs %s (%" PRIu64 " B): %s",
-                   log_bytes(bytes, (double)search->arena_bytes), search->arena_bytes, options);
+        line_print(out, "plan", "none fits; the least needs %s%s (%" PRIu64 " B): %s",
+                   search->arena_least ? "more than " : "", log_bytes(bytes, (double)search->arena_bytes),
+                   search->arena_bytes, options);
 }
 
 /* The keys that were set, as flags, in lines of KEYS_WIDTH. */

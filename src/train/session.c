@@ -249,10 +249,21 @@ uint64_t session_headroom_bytes(const struct session *session)
     return session->info.host_memory ? SESSION_HEADROOM_BYTES : 0;
 }
 
+/* What the arena may not take of the budget. */
+static uint64_t beside_bytes(const struct session *session)
+{
+    return session->info.context_bytes + session_headroom_bytes(session);
+}
+
+uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes)
+{
+    return arena_bytes + beside_bytes(session);
+}
+
 /* What the arena may take of the budget. */
 static uint64_t arena_budget(const struct session *session)
 {
-    uint64_t beside = session->info.context_bytes + session_headroom_bytes(session);
+    uint64_t beside = beside_bytes(session);
     return session->budget_bytes > beside ? session->budget_bytes - beside : 0;
 }
 
@@ -267,16 +278,18 @@ static char *others_text(char text[static OTHERS_TEXT_MAX], const struct session
     return text;
 }
 
-/* Says what is short, by how much, and the least that would do. */
-static enum gt_status fits_refuse(const struct session *session, uint64_t arena_bytes, const char *least)
+/* Says what is short, by how much, and the budget that would do; a lower bound of the bytes says more than which one. */
+static enum gt_status fits_refuse(const struct session *session, uint64_t arena_bytes, bool is_bound)
 {
-    char needed[24], have[24], lacking[24], others[OTHERS_TEXT_MAX];
+    char budget[24], needed[24], have[24], lacking[24], others[OTHERS_TEXT_MAX];
     double have_bytes = (double)arena_budget(session);
     log_error(
-        "does not fit: %s%s is needed, the budget of %s leaves %s for it, %s short; a smaller block_size or model "
-        "needs less (--plan shows where it goes)%s",
-        log_bytes(needed, (double)arena_bytes), least, session->info.device, log_bytes(have, have_bytes),
-        log_bytes(lacking, (double)arena_bytes - have_bytes), others_text(others, session));
+        "does not fit: the smallest memory_budget that works is %s%s; the arena takes %s%s, the budget of %s leaves %s "
+        "for it, %s short; a smaller block_size or model needs less (--plan shows where it goes)%s",
+        is_bound ? "more than " : "", search_budget_text(budget, session_budget_of(session, arena_bytes)),
+        is_bound ? "more than " : "", log_bytes(needed, (double)arena_bytes), session->info.device,
+        log_bytes(have, have_bytes), log_bytes(lacking, (double)arena_bytes - have_bytes),
+        others_text(others, session));
     return GT_NO_FIT;
 }
 
@@ -360,8 +373,9 @@ static enum gt_status session_search(struct session *session, const struct model
     };
     plan_options_set(session, &session->request.plan);
     enum gt_status status = plan_search(session->mem, &session->request, &session->search);
-    if (status == GT_NO_FIT && config->plan == CONFIG_PLAN_OFF && !config->print_program)
-        return fits_refuse(session, session->search.arena_bytes, " at least");
+    bool refuse = config->plan == CONFIG_PLAN_OFF && !config->print_program;
+    if (status == GT_NO_FIT && refuse && !session->search.unplaceable) /* else plan_create() names the tensor */
+        return fits_refuse(session, session->search.arena_bytes, session->search.arena_least);
     return status == GT_NO_FIT ? GT_OK : status;
 }
 
@@ -399,7 +413,7 @@ enum gt_status session_fits(const struct session *session)
 {
     if (session->plan->arena_bytes <= arena_budget(session))
         return GT_OK;
-    return fits_refuse(session, session->plan->arena_bytes, "");
+    return fits_refuse(session, session->plan->arena_bytes, false);
 }
 
 /* What is free on the device must do for the plan, whatever the budget says. */

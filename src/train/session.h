@@ -74,6 +74,8 @@ void session_train_options(const struct session *session, const struct session_c
 /* Makes the model and its plan; of a training session, the fastest plan that fits the budget.
  * Errors: GT_USAGE, GT_UNSUPPORTED, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
 enum gt_status session_plan(struct session *session, const struct model_options *options);
+/* The memory_budget that an arena of so many bytes needs. */
+uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes);
 /* Whether the plan fits the budget; else GT_NO_FIT, logged. */
 enum gt_status session_fits(const struct session *session);
 /* Takes the arena.  Where less is free on the device than when the plan of a training session was made, and less than it

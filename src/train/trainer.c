@@ -58,7 +58,7 @@ struct trainer {
     bool metrics_opened; /* the run has left something in it */
     bool unsaved;        /* the last attempt to save failed */
     int64_t skipped, skipped_in_a_row;
-    bool evaluated_badly; /* the last evaluation's losses were not finite */
+    bool evaluated_badly;  /* the last evaluation's losses were not finite */
     double step_seconds;   /* of the last iteration */
     double loss;           /* of the last iteration */
     double loss_scale;     /* that it was computed with */

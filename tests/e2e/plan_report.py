@@ -4,6 +4,8 @@
   schema    every field of `--plan=json` stands in doc/plan.md's tables with its type, and the other way round
   choices   a budget that is too small: what is short, three choices, and the keys of each one, given by hand, fit
   front     `--plan=json-pareto`: at most 24 plans, none both larger and slower than another; the plain JSON has none
+  refusals  one line, with the memory_budget that works, which then does; a tensor that no device could hold
+  times     never rise with the budget
   svg       parses as XML, a legend entry for each category that is drawn, a rectangle inside the picture for each tensor,
             refused or not
 Exit status 3 goes with every plan that does not fit.  Prints "checks: P passed, F failed, S skipped".
@@ -186,6 +188,70 @@ def front():
     return report
 
 
+# ---- refusals and times ----
+
+def refused(name, status_expected, *arguments, forms=(["--plan"], [])):
+    """The one line of a refusal, planned and not."""
+    lines = []
+    for form in forms:
+        done = subprocess.run([GPT_TRAIN] + MODEL + list(arguments) + ["--out_dir=refused"] + form, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, check=False, text=True)
+        errors = [line for line in done.stderr.splitlines() if line.startswith("gpt-train: error: ")]
+        check(done.returncode == status_expected and len(errors) == 1, f"{name} {form}: {done.returncode}, {done.stderr!r}")
+        check("must be between" not in done.stderr, f"{name} {form}: {done.stderr!r}")
+        lines.append(errors[0] if errors else "")
+    return lines
+
+
+def too_large_to_allocate():
+    profile = {"schema": 1, "name": "a card of small allocations", "backend": "cuda", "memory_bytes": 12 << 30,
+               "usable_bytes": 11 << 30, "largest_allocation_bytes": MIB, "alignment_bytes": 256, "units": 28,
+               "dtypes": ["float32"], "bandwidth_bytes_per_s": 360e9, "share": 0, "share_source": "", "source": "none",
+               "flops_per_s": {"float32": 12e12, "float16": 0, "bfloat16": 0, "tf32": 0}}
+    asked = ("--device_profile=./small.json", "--dtype=float32")
+    with open("small.json", "w", encoding="utf-8") as file:
+        json.dump(profile, file)
+    for line in refused("a large vocabulary", 3, "--vocab_size=50304", *asked, forms=(["--plan"],)):
+        check("largest allocation" in line, f"a large vocabulary: {line!r}")
+    with open("small.json", "w", encoding="utf-8") as file:
+        json.dump(dict(profile, largest_allocation_bytes=3 * MIB), file)
+    for line in refused("a large evaluation", 3, "--eval_batch_size=10000", "--eval_iters=1000", *asked, forms=(["--plan"],)):
+        check("largest allocation" in line, f"a large evaluation: {line!r}")
+    status, report = plan_json("json", *asked)
+    check(status == 0 and report and report["search"]["chosen"]["micro_batch"] < 30, f"small allocations: {status}, {report}")
+    os.remove("small.json")
+
+
+def least_budget():
+    """The budget that a refusal names works, and the report names it too."""
+    for name, arguments in (("free", ()), ("pinned", ("--micro_batch=30", "--recompute=none"))):
+        named = [re.search(r"the smallest memory_budget that works is ([0-9.]+[MG]iB)", line)
+                 for line in refused(f"least {name}", 3, "--memory_budget=66MiB", *arguments)]
+        if not all(named):
+            check(False, f"least {name}: {named}")
+            continue
+        budget = named[0].group(1)
+        check(named[1].group(1) == budget, f"least {name}: {budget} and {named[1].group(1)}")
+        status, text, _ = plan("text", "--memory_budget=66MiB", *arguments)
+        check(status == 3 and f"the smallest memory_budget that works is {budget}\n" in text, f"least {name}: {text}")
+        status, _, error = plan("text", f"--memory_budget={budget}", *arguments)
+        check(status == 0, f"least {name}: {budget} does not work: {error!r}")
+    for bad in ("0", "-1", "abc", "1e30", "nan", "200%"):
+        refused(f"memory_budget {bad}", 2, f"--memory_budget={bad}")
+
+
+def never_slower():
+    """GPT-2 on a card: more memory never gives a slower plan."""
+    arguments = ["--n_layer=12", "--n_head=12", "--n_embd=768", "--block_size=1024", "--vocab_size=50304", "--batch_size=12",
+                 "--gradient_accumulation_steps=40", "--device_profile=rtx3060-12g", "--dtype=bfloat16"]
+    before, budgets = None, sorted([3.0 + 0.15 * i for i in range(28)] + [4.415, 4.53])
+    for budget in budgets:
+        status, report = plan_json("json", *arguments, f"--memory_budget={budget:.3f}GiB")
+        seconds = report["forecast"]["seconds_per_step"] if report and status == 0 else None
+        check(seconds is not None and (before is None or seconds <= before), f"never slower: {budget}: {seconds}, with less {before}")
+        before = seconds
+
+
 # ---- the picture ----
 
 def svg(arguments, categories, status_expected=0):
@@ -227,6 +293,9 @@ def main():
     _, generating = plan_json("json", "--sample_tokens=5")
     schema([report for report in reports + [generating] if report])
     base = {"parameters", "moments", "gradients", "activations", "temporaries"}
+    too_large_to_allocate()
+    least_budget()
+    never_slower()
     svg(("--memory_budget=84MiB",), base)
     svg(("--memory_budget=2GiB", "--sample_tokens=5"), base | {"cache", "logits"})
     svg(("--memory_budget=70MiB",), base, 3)

@@ -281,7 +281,7 @@ START_TEST(text_says_what_was_changed_and_what_else_fits)
     found.search.bytes_request_least = true;
     b.facts.choice_count = 0;
     text = text_report(&b);
-    contains(text, "an arena of at least 8.8 KiB");
+    contains(text, "an arena of more than 8.8 KiB");
     contains(text, "Least     shown above, and too large: micro_batch 3");
     contains(text, "Choices   none");
     free(text);

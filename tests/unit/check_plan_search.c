@@ -5,6 +5,9 @@
  */
 #include "plan/plan_search.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "tests/unit/unit_main.h"
 
 static struct hostmem *mem;
@@ -81,6 +84,84 @@ START_TEST(larger_budgets_are_never_slower)
         ck_assert_int_eq(steps * options->micro_batch + options->remainder_batch, request.samples);
     }
     ck_assert_int_gt(fitted, 20);
+}
+END_TEST
+
+/* A tensor that the device cannot allocate is no candidate's failure but its own: others follow, or nothing fits and the
+ * result says so, with options that can be looked at. */
+START_TEST(the_largest_allocation_limits_candidates)
+{
+    struct search_request request = request_make();
+    struct search_choice choices[SEARCH_CHOICES_MAX];
+    struct search_result result;
+    int32_t count;
+    uint64_t asked = bytes_asked(&request);
+    request.budget_bytes = 2 * asked;
+    request.plan.largest_segment_bytes = (uint64_t)13 * 32 * 128 * 4 - 64; /* a little less than an MLP has within */
+    ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
+    ck_assert(result.fits && !result.unplaceable);
+    ck_assert_int_gt(result.candidates, 1);
+    ck_assert_int_lt(result.options.micro_batch, 13);
+    for (int pinned = 0; pinned < 2; pinned++) {
+        request.pin_evaluate_batch = pinned == 1;
+        request.options.evaluate_batch = pinned == 1 ? 1000 : 13;
+        request.plan.largest_segment_bytes = pinned == 1 ? 1 << 16 : 64;
+        memset(&result, 0xa5, sizeof result);
+        ck_assert_int_eq(plan_search(mem, &request, &result), GT_NO_FIT);
+        ck_assert(result.unplaceable && result.arena_least && !result.fits);
+        ck_assert_int_eq(result.options.config.n_layer, 4);
+        ck_assert_int_eq(result.options.micro_batch, 1);
+        ck_assert_uint_lt(result.bytes_request, (uint64_t)1 << 40);
+    }
+    request.plan.largest_segment_bytes = 64;
+    ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
+    ck_assert_int_eq(count, 0);
+}
+END_TEST
+
+/* The bytes that a refusal names are enough, whether a bound or a search refused; a plan too long to make has a bound. */
+START_TEST(the_least_bytes_are_enough)
+{
+    struct search_request request = request_make();
+    struct search_result least, again;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        request.pin_micro_batch = request.pin_recompute = pinned == 1;
+        uint64_t bytes = 0;
+        for (int round = 0; round < 2; round++) {
+            request.budget_bytes = round == 0 ? 1000 : bytes - 1 - bytes / 50;
+            ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
+            ck_assert(!least.arena_least && !least.unplaceable);
+            ck_assert(round == 0 || least.arena_bytes == bytes);
+            bytes = least.arena_bytes;
+        }
+        request.budget_bytes = bytes;
+        ck_assert_int_eq(plan_search(mem, &request, &again), GT_OK);
+        ck_assert_uint_le(again.arena_bytes, bytes);
+    }
+    request.samples = 1 << 20;
+    request.options.loss_chunk_rows = 64;
+    search_micro_batch_set(&request.options, request.samples, 1 << 20);
+    ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
+    ck_assert(least.arena_least);
+    ck_assert_uint_gt(least.arena_bytes, request.budget_bytes);
+}
+END_TEST
+
+/* What is printed is never below the bytes, and above them by no more than its last digit. */
+START_TEST(budgets_are_told_so_that_they_work)
+{
+    char text[24], unit[8];
+    const uint64_t gib = (uint64_t)1 << 30;
+    ck_assert_str_eq(search_budget_text(text, 1), "1MiB");
+    ck_assert_str_eq(search_budget_text(text, gib), "1.01GiB");
+    ck_assert_str_eq(search_budget_text(text, (uint64_t)1023 << 20), "1.01GiB");
+    for (uint64_t bytes = 1; bytes < 400 * gib; bytes += 1 + bytes / 61) {
+        double number = 0.0;
+        ck_assert_int_eq(sscanf(search_budget_text(text, bytes), "%lf%7s", &number, unit), 2);
+        double step = strcmp(unit, "GiB") == 0 ? (double)gib : 1048576.0;
+        ck_assert_uint_ge((uint64_t)(number * step), bytes);
+        ck_assert_double_le(number * step, (double)bytes + (unit[0] == 'G' ? 0.01 * step : step) + 1048576.0);
+    }
 }
 END_TEST
 
@@ -199,7 +280,8 @@ END_TEST
 /* The same for models and batches of several shapes, sampling included. */
 START_TEST(larger_budgets_are_never_slower_for_other_shapes)
 {
-    static const int32_t shapes[][4] = {{2, 16, 7, 3}, {6, 24, 10, 10}, {1, 40, 5, 5}, {8, 8, 31, 16}};
+    static const int32_t shapes[][4] = {{2, 16, 7, 3},  {6, 24, 10, 10}, {1, 40, 5, 5},
+                                        {8, 8, 31, 16}, {4, 32, 61, 60}, {3, 24, 480, 12}};
     struct search_request request = request_make();
     request.options.config.n_layer = shapes[_i][0];
     request.options.config.block_size = shapes[_i][1];
@@ -372,13 +454,16 @@ static Suite *plan_search_suite(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, larger_budgets_are_never_slower);
+    tcase_add_test(tests, the_largest_allocation_limits_candidates);
+    tcase_add_test(tests, the_least_bytes_are_enough);
+    tcase_add_test(tests, budgets_are_told_so_that_they_work);
     tcase_add_test(tests, pinned_choices_stay);
     tcase_add_test(tests, a_hopeless_request_is_not_planned);
     tcase_add_test(tests, leaner_states_come_last);
     tcase_add_test(tests, failing_allocations_are_passed_on);
     tcase_add_test(tests, costs_grow_with_work);
     tcase_add_test(tests, choices_are_told);
-    tcase_add_loop_test(tests, larger_budgets_are_never_slower_for_other_shapes, 0, 4);
+    tcase_add_loop_test(tests, larger_budgets_are_never_slower_for_other_shapes, 0, 6);
     tcase_add_test(tests, choices_fit_and_say_what_they_are);
     tcase_add_test(tests, the_front_is_undominated);
     tcase_add_test(tests, choices_pass_failing_allocations_on);

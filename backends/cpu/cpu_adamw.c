@@ -4,6 +4,7 @@
  * clip_factor found an infinity.  Arithmetic is in fp32, whatever the operands are stored in: m, v and the parameter are
  * rounded once, from the fp32 values that this step made.
  */
+#include "backends/cpu/cpu_adamw.h"
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
@@ -11,18 +12,14 @@
 
 CPU_OP_PLAIN(adamw)
 
-struct adamw_step {
-    float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;
-};
-
 struct adamw_memory {
     struct cpu_floats grad, param, master, first, second;
 };
 
-static void block_update(const struct adamw_step *step, const float *grad, float *param, float *first, float *second,
-                         int64_t count)
+static void block_update(const struct cpu_adamw_step *step, const float *grad, float *param, float *first,
+                         float *second, int64_t count)
 {
-    const struct adamw_step s = *step;
+    const struct cpu_adamw_step s = *step;
     CPU_OMP(omp simd)
     for (int64_t i = 0; i < count; i++) {
         const float g = grad[i] * s.clip;
@@ -37,7 +34,7 @@ static void block_update(const struct adamw_step *step, const float *grad, float
 }
 
 /* Elements begin .. begin + count - 1, count <= CPU_BLOCK; the master is what is updated where there is one. */
-static void memory_update(const struct adamw_step *step, const struct adamw_memory *memory, int64_t begin,
+static void memory_update(const struct cpu_adamw_step *step, const struct adamw_memory *memory, int64_t begin,
                           int64_t count)
 {
     float buffer[4][CPU_BLOCK];
@@ -68,23 +65,9 @@ enum gt_status CPU_NAME(cpu_adamw_run)(struct backend *backend, int32_t queue, c
     const union scalar_word *scalars = cpu_operand(backend, call, ADAMW_SCALARS);
     const float *corrections = cpu_operand(backend, call, ADAMW_CORRECTIONS);
     const int64_t elements = cpu_elements(call, ADAMW_PARAM), rows = call->operand[ADAMW_CORRECTIONS].dims[0];
-    if (scalars[SCALAR_FOUND_INF].i != 0)
+    struct cpu_adamw_step step;
+    if (!cpu_adamw_step_read(scalars, corrections, rows, &call->attrs, &step))
         return GT_OK;
-    assert(scalars[SCALAR_ADAM_STEP].i >= 1);
-    const int64_t row = cpu_min(cpu_max(scalars[SCALAR_ADAM_STEP].i, 1), rows) - 1;
-    const struct op_attrs *attrs = &call->attrs;
-    const struct adamw_step step = {
-        .clip = scalars[SCALAR_CLIP].f,
-        .learning_rate = scalars[SCALAR_LEARNING_RATE].f,
-        .beta1 = attrs->beta1,
-        .beta2 = attrs->beta2,
-        .rest1 = 1.0f - attrs->beta1,
-        .rest2 = 1.0f - attrs->beta2,
-        .correction1 = corrections[2 * row],
-        .correction2 = corrections[2 * row + 1],
-        .epsilon = attrs->epsilon,
-        .weight_decay = attrs->weight_decay,
-    };
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
         memory_update(&step, &memory, begin, cpu_min(CPU_BLOCK, elements - begin));

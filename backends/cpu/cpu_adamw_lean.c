@@ -5,6 +5,7 @@
  * compiler reorder or approximate, so that vectors of any width give the same bits.  Blocks share nothing, so threads do not
  * show either.
  */
+#include "backends/cpu/cpu_adamw.h"
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_rounding.h"
@@ -13,10 +14,6 @@
 #include <math.h>
 
 CPU_WORKSPACE_NONE(adamw_lean)
-
-struct lean_step {
-    float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;
-};
 
 struct lean_memory {
     struct cpu_floats grad;
@@ -40,9 +37,9 @@ bool CPU_NAME(cpu_adamw_lean_supports)(const struct backend *backend, const stru
     return FLT_EVAL_METHOD == 0; /* wider intermediates would round twice */
 }
 
-static void block_update(const struct lean_step *step, struct lean_block *block)
+static void block_update(const struct cpu_adamw_step *step, struct lean_block *block)
 {
-    const struct lean_step s = *step;
+    const struct cpu_adamw_step s = *step;
     CPU_OMP(omp simd)
     for (int64_t i = 0; i < block->count; i++) {
         const float g = block->grad[i] * s.clip;
@@ -176,7 +173,7 @@ static void moments_store(const struct lean_memory *memory, const struct cpu_rou
         cpu_rounding_bf16(block->second, random.bits, (uint16_t *)memory->second + block->begin, block->count);
 }
 
-static void block_run(const struct lean_step *step, const struct lean_memory *memory,
+static void block_run(const struct cpu_adamw_step *step, const struct lean_memory *memory,
                       const struct cpu_rounding *rounding, int64_t begin, int64_t count)
 {
     struct lean_block block;
@@ -215,23 +212,10 @@ enum gt_status CPU_NAME(cpu_adamw_lean_run)(struct backend *backend, int32_t que
     const float *corrections = cpu_operand(backend, call, ADAMW_LEAN_CORRECTIONS);
     const int64_t elements = cpu_elements(call, ADAMW_LEAN_PARAM);
     const int64_t rows = call->operand[ADAMW_LEAN_CORRECTIONS].dims[0];
-    if (scalars[SCALAR_FOUND_INF].i != 0)
+    struct cpu_adamw_step step;
+    if (!cpu_adamw_step_read(scalars, corrections, rows, &call->attrs, &step))
         return GT_OK;
-    const int64_t row = cpu_min(cpu_max(scalars[SCALAR_ADAM_STEP].i, 1), rows) - 1;
-    const struct op_attrs *attrs = &call->attrs;
-    const struct lean_step step = {
-        .clip = scalars[SCALAR_CLIP].f,
-        .learning_rate = scalars[SCALAR_LEARNING_RATE].f,
-        .beta1 = attrs->beta1,
-        .beta2 = attrs->beta2,
-        .rest1 = 1.0f - attrs->beta1,
-        .rest2 = 1.0f - attrs->beta2,
-        .correction1 = corrections[2 * row],
-        .correction2 = corrections[2 * row + 1],
-        .epsilon = attrs->epsilon,
-        .weight_decay = attrs->weight_decay,
-    };
-    const struct cpu_rounding rounding = cpu_rounding_make(scalars, attrs->index_base);
+    const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK)
         block_run(&step, &memory, &rounding, begin, cpu_min(STATE_BLOCK, elements - begin));

@@ -1,4 +1,4 @@
-/* Dropout masks: Philox4x32-10 over many counters at once, for the vectoriser; equal to base/rng's by a test.
+/* Philox4x32-10 over many counters at once, for the vectoriser, equal to base/rng's by a test; and the dropout masks of it.
  *
  * Which bits decide which element is defined in model/op.h.
  */
@@ -13,6 +13,25 @@
 #include "model/op.h"
 
 #define CPU_MASK_GROUPS 64
+
+/* The four words of one counter.  Scalars, and inlined: the loop around it becomes vectors of counters. */
+static inline void cpu_philox_words(struct philox_key key, uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3,
+                                    uint32_t *word)
+{
+    const uint32_t key0 = key.word[0], key1 = key.word[1];
+    for (uint32_t round = 0; round < 10; round++) {
+        const uint64_t even = (uint64_t)0xd2511f53u * x0;
+        const uint64_t odd = (uint64_t)0xcd9e8d57u * x2;
+        x0 = (uint32_t)(odd >> 32) ^ x1 ^ (key0 + round * 0x9e3779b9u);
+        x2 = (uint32_t)(even >> 32) ^ x3 ^ (key1 + round * 0xbb67ae85u);
+        x1 = (uint32_t)odd;
+        x3 = (uint32_t)even;
+    }
+    word[0] = x0;
+    word[1] = x1;
+    word[2] = x2;
+    word[3] = x3;
+}
 
 /* All of a mask but the element: one site of one sample in one step. */
 struct cpu_mask {
@@ -37,23 +56,12 @@ static inline void cpu_mask_fill(const struct cpu_mask *mask, int64_t first_grou
 {
     uint32_t word[4 * CPU_MASK_GROUPS];
     assert(groups <= CPU_MASK_GROUPS);
-    const uint32_t key0 = mask->key.word[0], key1 = mask->key.word[1], first = (uint32_t)first_group;
+    const struct philox_key key = mask->key;
+    const uint32_t first = (uint32_t)first_group;
     const uint32_t site = mask->site, sample = mask->sample, step = mask->step;
     CPU_OMP(omp simd)
     for (int64_t g = 0; g < groups; g++) {
-        uint32_t x0 = first + (uint32_t)g, x1 = site, x2 = sample, x3 = step;
-        for (uint32_t round = 0; round < 10; round++) {
-            const uint64_t even = (uint64_t)0xd2511f53u * x0;
-            const uint64_t odd = (uint64_t)0xcd9e8d57u * x2;
-            x0 = (uint32_t)(odd >> 32) ^ x1 ^ (key0 + round * 0x9e3779b9u);
-            x2 = (uint32_t)(even >> 32) ^ x3 ^ (key1 + round * 0xbb67ae85u);
-            x1 = (uint32_t)odd;
-            x3 = (uint32_t)even;
-        }
-        word[4 * g] = x0;
-        word[4 * g + 1] = x1;
-        word[4 * g + 2] = x2;
-        word[4 * g + 3] = x3;
+        cpu_philox_words(key, first + (uint32_t)g, site, sample, step, word + 4 * g);
     }
     const uint32_t threshold = mask->threshold;
     const float scale = mask->scale;

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/cpu_math.h"
+#include "backends/cpu/cpu_philox.h"
 #include "base/rng.h"
 #include "model/op.h"
 
@@ -39,23 +40,12 @@ static inline void cpu_rounding_fill(const struct cpu_rounding *rounding, int64_
 {
     uint32_t word[4 * CPU_ROUNDING_GROUPS];
     const uint64_t index = rounding->index_base + (uint64_t)begin, group = index / 8;
-    const uint32_t key0 = rounding->key.word[0], key1 = rounding->key.word[1], step = rounding->step;
+    const struct philox_key key = rounding->key;
+    const uint32_t step = rounding->step;
     CPU_OMP(omp simd)
     for (uint32_t g = 0; g < CPU_ROUNDING_GROUPS; g++) {
         const uint64_t counter = group + g;
-        uint32_t x0 = (uint32_t)counter, x1 = (uint32_t)(counter >> 32), x2 = step, x3 = stream;
-        for (uint32_t round = 0; round < 10; round++) {
-            const uint64_t even = (uint64_t)0xd2511f53u * x0;
-            const uint64_t odd = (uint64_t)0xcd9e8d57u * x2;
-            x0 = (uint32_t)(odd >> 32) ^ x1 ^ (key0 + round * 0x9e3779b9u);
-            x2 = (uint32_t)(even >> 32) ^ x3 ^ (key1 + round * 0xbb67ae85u);
-            x1 = (uint32_t)odd;
-            x3 = (uint32_t)even;
-        }
-        word[4 * g] = x0;
-        word[4 * g + 1] = x1;
-        word[4 * g + 2] = x2;
-        word[4 * g + 3] = x3;
+        cpu_philox_words(key, (uint32_t)counter, (uint32_t)(counter >> 32), step, stream, word + (size_t)4 * g);
     }
     for (int64_t k = 0; k < 4 * CPU_ROUNDING_GROUPS; k++) { /* on little-endian hosts a copy, and compiled to one */
         out->memory[2 * k] = (uint16_t)word[k];

@@ -1,6 +1,7 @@
 # The cpu backend.  Kernels are compiled once per instruction set, under names that end in it; the rest once.
 cpu_kernels = \
 	backends/cpu/cpu_adamw.c \
+	backends/cpu/cpu_adamw.h \
 	backends/cpu/cpu_attention.h \
 	backends/cpu/cpu_attention_backward.c \
 	backends/cpu/cpu_attention_cached.c \

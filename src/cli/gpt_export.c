@@ -18,6 +18,7 @@
 #include "base/hostmem.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "cli/flags.h"
 #include "data/tokenizer_import.h"
 #include "io/export.h"
 #include "train/restore.h"
@@ -25,6 +26,8 @@
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "(unconfigured)"
 #endif
+
+#define PROGRAM "gpt-export"
 
 struct arguments {
     bool help, version, force;
@@ -40,12 +43,12 @@ static void print_help(void);
 int main(int argc, char **argv)
 {
     struct arguments arguments = {.out_dir = "out", .format = -1, .dtype = DTYPE_F32};
-    log_program_set("gpt-export");
+    log_program_set(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
     if (status == GT_OK && arguments.help)
         print_help();
     else if (status == GT_OK && arguments.version)
-        printf("gpt-export (gpt-train) %s\n", PACKAGE_VERSION);
+        printf(PROGRAM " (gpt-train) %s\n", PACKAGE_VERSION);
     else if (status == GT_OK)
         status = export_model(&arguments);
     if (fflush(stdout) != 0) {
@@ -77,20 +80,16 @@ static void print_help(void)
 
 /* ---- the command line ---- */
 
-static enum gt_status usage_error(const char *what, const char *argument)
+static enum gt_status read_out_dir(void *to, const char *value)
 {
-    log_error("%s: %s; gpt-export --help lists the flags", argument, what);
-    return GT_USAGE;
-}
-
-static enum gt_status read_out_dir(struct arguments *arguments, const char *value)
-{
+    struct arguments *arguments = to;
     arguments->out_dir = value;
-    return value[0] != '\0' ? GT_OK : usage_error("expected a folder", "--out_dir");
+    return value[0] != '\0' ? GT_OK : flags_error(PROGRAM, "expected a folder", "--out_dir");
 }
 
-static enum gt_status read_format(struct arguments *arguments, const char *value)
+static enum gt_status read_format(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     for (int i = 0; i < EXPORT_FORMATS; i++) {
         if (strcmp(value, export_format_name((enum export_format)i)) == 0) {
             arguments->format = i;
@@ -101,8 +100,9 @@ static enum gt_status read_format(struct arguments *arguments, const char *value
     return GT_USAGE;
 }
 
-static enum gt_status read_dtype(struct arguments *arguments, const char *value)
+static enum gt_status read_dtype(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     enum dtype dtype = DTYPE_COUNT;
     if (!dtype_from_name(value, &dtype) || (dtype != DTYPE_F32 && dtype != DTYPE_BF16 && dtype != DTYPE_F16)) {
         log_error("--dtype=%s: expected float32, bfloat16 or float16", value);
@@ -112,55 +112,14 @@ static enum gt_status read_dtype(struct arguments *arguments, const char *value)
     return GT_OK;
 }
 
-static const struct {
-    const char *name;
-    enum gt_status (*read)(struct arguments *arguments, const char *value);
-} value_flags[] = {{"out-dir", read_out_dir}, {"format", read_format}, {"dtype", read_dtype}};
-
-/* True when `flag` (up to its '=') is --`name`, with '-' and '_' alike. */
-static bool flag_is(const char *flag, const char *name)
-{
-    size_t i = 0;
-    for (; name[i] != '\0'; i++)
-        if ((flag[2 + i] == '_' ? '-' : flag[2 + i]) != name[i])
-            return false;
-    return flag[2 + i] == '\0' || flag[2 + i] == '=';
-}
-
-/* Where a flag without a value goes, or NULL. */
-static bool *switch_of(struct arguments *arguments, const char *flag)
-{
-    if (flag_is(flag, "help"))
-        return &arguments->help;
-    if (flag_is(flag, "version"))
-        return &arguments->version;
-    return flag_is(flag, "force") ? &arguments->force : NULL;
-}
-
-/* Reads the flag argv[*at], and its value from the next argument where it has none of its own. */
-static enum gt_status flag_read(struct arguments *arguments, int argc, char **argv, int *at)
-{
-    const char *flag = argv[*at];
-    const char *equals = strchr(flag, '=');
-    bool *is_set = switch_of(arguments, flag);
-    if (is_set != NULL && equals != NULL)
-        return usage_error("takes no value", flag);
-    if (is_set != NULL) {
-        *is_set = true;
-        return GT_OK;
-    }
-    for (size_t i = 0; i < sizeof value_flags / sizeof value_flags[0]; i++) {
-        if (!flag_is(flag, value_flags[i].name))
-            continue;
-        if (equals == NULL && *at + 1 >= argc)
-            return usage_error("needs a value", flag);
-        return value_flags[i].read(arguments, equals != NULL ? equals + 1 : argv[++*at]);
-    }
-    return usage_error("no such flag", flag);
-}
+static const struct flag_value value_flags[] = {
+    {"out-dir", read_out_dir}, {"format", read_format}, {"dtype", read_dtype}, {NULL, NULL}};
 
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
+    const struct flag_switch switches[] = {
+        {"help", &arguments->help}, {"version", &arguments->version}, {"force", &arguments->force}, {NULL, NULL}};
+    const struct flags known = {PROGRAM, arguments, switches, value_flags};
     bool flags = true;
     for (int i = 1; i < argc; i++) {
         if (flags && strcmp(argv[i], "--") == 0)
@@ -168,17 +127,18 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         else if (flags && strcmp(argv[i], "-h") == 0)
             arguments->help = true;
         else if (flags && argv[i][0] == '-')
-            TRY(flag_read(arguments, argc, argv, &i));
+            TRY(flags_read(&known, argc, argv, &i));
         else if (arguments->output != NULL)
-            return usage_error("only one OUTPUT can be written", argv[i]);
+            return flags_error(PROGRAM, "only one OUTPUT can be written", argv[i]);
         else
             arguments->output = argv[i];
     }
     if (arguments->help || arguments->version)
         return GT_OK;
     if (arguments->format < 0)
-        return usage_error("missing: hf, gguf or llmc", "--format");
-    return arguments->output != NULL && arguments->output[0] != '\0' ? GT_OK : usage_error("missing", "OUTPUT");
+        return flags_error(PROGRAM, "missing: hf, gguf or llmc", "--format");
+    return arguments->output != NULL && arguments->output[0] != '\0' ? GT_OK
+                                                                     : flags_error(PROGRAM, "missing", "OUTPUT");
 }
 
 /* ---- the work ---- */

@@ -20,6 +20,7 @@
 #include "base/hostmem.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "cli/flags.h"
 #include "data/bpe_train.h"
 #include "data/prepare.h"
 #include "data/tokenizer_find.h"
@@ -27,6 +28,8 @@
 #ifndef PACKAGE_VERSION
 #define PACKAGE_VERSION "(unconfigured)"
 #endif
+
+#define PROGRAM "gpt-prepare"
 
 #define PROGRESS_INTERVAL_NS INT64_C(100000000)
 #define VOCAB_SIZE_DEFAULT 8192
@@ -56,7 +59,7 @@ int main(int argc, char **argv)
 {
     struct arguments arguments = {
         .tokenizer = "bytes", .spec = {.val_fraction = 0.1, .seed = SEED_DEFAULT, .vocab_size = VOCAB_SIZE_DEFAULT}};
-    log_program_set("gpt-prepare");
+    log_program_set(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
     if (status != GT_OK)
         return status_exit_code(status);
@@ -64,7 +67,7 @@ int main(int argc, char **argv)
         if (arguments.help)
             print_help();
         else
-            printf("gpt-prepare (gpt-train) %s\n", PACKAGE_VERSION);
+            printf(PROGRAM " (gpt-train) %s\n", PACKAGE_VERSION);
         if (fflush(stdout) != 0) {
             log_error("standard output: %s", strerror(errno));
             status = GT_IO;
@@ -121,12 +124,6 @@ static void print_help(void)
 
 /* ---- values of flags ---- */
 
-static enum gt_status usage_error(const char *what, const char *argument)
-{
-    log_error("%s: %s; gpt-prepare --help lists the flags", argument, what);
-    return GT_USAGE;
-}
-
 /* A whole number from min to max. */
 static enum gt_status read_number(const char *flag, const char *value, uint64_t min, uint64_t max, uint64_t *out)
 {
@@ -157,16 +154,18 @@ static enum gt_status read_word(const char *flag, const char *value, const char 
     return GT_USAGE;
 }
 
-static enum gt_status read_tokenizer(struct arguments *arguments, const char *value)
+static enum gt_status read_tokenizer(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     if (value[0] == '\0')
-        return usage_error("expected bytes, chars, gpt2, train or a path", "--tokenizer");
+        return flags_error(PROGRAM, "expected bytes, chars, gpt2, train or a path", "--tokenizer");
     arguments->tokenizer = value;
     return GT_OK;
 }
 
-static enum gt_status read_vocab_size(struct arguments *arguments, const char *value)
+static enum gt_status read_vocab_size(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     uint64_t number = 0;
     TRY(read_number("vocab-size", value, BPE_TRAIN_VOCAB_MIN, BPE_TRAIN_VOCAB_MAX, &number));
     arguments->spec.vocab_size = (int64_t)number;
@@ -174,8 +173,9 @@ static enum gt_status read_vocab_size(struct arguments *arguments, const char *v
     return GT_OK;
 }
 
-static enum gt_status read_val_fraction(struct arguments *arguments, const char *value)
+static enum gt_status read_val_fraction(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     char *end = NULL;
     const double fraction = strtod(value, &end);
     if (end == value || *end != '\0' || !(fraction > 0 && fraction < 1)) {
@@ -186,16 +186,18 @@ static enum gt_status read_val_fraction(struct arguments *arguments, const char 
     return GT_OK;
 }
 
-static enum gt_status read_out_dir(struct arguments *arguments, const char *value)
+static enum gt_status read_out_dir(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     if (value[0] == '\0')
-        return usage_error("expected a folder", "--out-dir");
+        return flags_error(PROGRAM, "expected a folder", "--out-dir");
     arguments->out_dir = value;
     return GT_OK;
 }
 
-static enum gt_status read_format(struct arguments *arguments, const char *value)
+static enum gt_status read_format(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     static const char *const words[] = {"auto", "text", "jsonl", NULL};
     int word = 0;
     TRY(read_word("format", value, words, &word));
@@ -203,14 +205,16 @@ static enum gt_status read_format(struct arguments *arguments, const char *value
     return GT_OK;
 }
 
-static enum gt_status read_field(struct arguments *arguments, const char *value)
+static enum gt_status read_field(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     arguments->spec.field = value;
-    return value[0] != '\0' ? GT_OK : usage_error("expected the name of a field", "--field");
+    return value[0] != '\0' ? GT_OK : flags_error(PROGRAM, "expected the name of a field", "--field");
 }
 
-static enum gt_status read_bad_lines(struct arguments *arguments, const char *value)
+static enum gt_status read_bad_lines(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     static const char *const words[] = {"stop", "skip", NULL};
     int word = 0;
     TRY(read_word("bad-lines", value, words, &word));
@@ -218,8 +222,9 @@ static enum gt_status read_bad_lines(struct arguments *arguments, const char *va
     return GT_OK;
 }
 
-static enum gt_status read_documents(struct arguments *arguments, const char *value)
+static enum gt_status read_documents(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     const char *words[DOCUMENTS_END_COUNT + 1] = {NULL};
     int word = 0;
     for (int i = 0; i < DOCUMENTS_END_COUNT; i++)
@@ -229,8 +234,9 @@ static enum gt_status read_documents(struct arguments *arguments, const char *va
     return GT_OK;
 }
 
-static enum gt_status read_separator(struct arguments *arguments, const char *value)
+static enum gt_status read_separator(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     const char *words[PREPARE_SEPARATOR_COUNT + 1] = {NULL};
     int word = 0;
     for (int i = 0; i < PREPARE_SEPARATOR_COUNT; i++)
@@ -240,8 +246,9 @@ static enum gt_status read_separator(struct arguments *arguments, const char *va
     return GT_OK;
 }
 
-static enum gt_status read_val_split(struct arguments *arguments, const char *value)
+static enum gt_status read_val_split(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     const char *words[PREPARE_SPLIT_COUNT + 1] = {NULL};
     int word = 0;
     for (int i = 0; i < PREPARE_SPLIT_COUNT; i++)
@@ -251,29 +258,33 @@ static enum gt_status read_val_split(struct arguments *arguments, const char *va
     return GT_OK;
 }
 
-static enum gt_status read_seed(struct arguments *arguments, const char *value)
+static enum gt_status read_seed(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     return read_number("seed", value, 0, INT64_MAX, &arguments->spec.seed);
 }
 
-static enum gt_status read_shard_tokens(struct arguments *arguments, const char *value)
+static enum gt_status read_shard_tokens(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     uint64_t number = 0;
     TRY(read_number("shard-tokens", value, 1, INT32_MAX, &number));
     arguments->spec.shard_tokens = (int64_t)number;
     return GT_OK;
 }
 
-static enum gt_status read_threads(struct arguments *arguments, const char *value)
+static enum gt_status read_threads(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     uint64_t number = 0;
     TRY(read_number("threads", value, 1, PREPARE_THREADS_MAX, &number));
     arguments->spec.threads = (int)number;
     return GT_OK;
 }
 
-static enum gt_status read_save_every(struct arguments *arguments, const char *value)
+static enum gt_status read_save_every(void *to, const char *value)
 {
+    struct arguments *arguments = to;
     uint64_t number = 0;
     TRY(read_number("save-every", value, 1, (uint64_t)1 << 40, &number));
     arguments->spec.save_every_bytes = number << 20;
@@ -282,67 +293,21 @@ static enum gt_status read_save_every(struct arguments *arguments, const char *v
 
 /* ---- the command line ---- */
 
-static const struct {
-    const char *name;
-    enum gt_status (*read)(struct arguments *arguments, const char *value);
-} value_flags[] = {{"tokenizer", read_tokenizer},
-                   {"vocab-size", read_vocab_size},
-                   {"out-dir", read_out_dir},
-                   {"format", read_format},
-                   {"field", read_field},
-                   {"bad-lines", read_bad_lines},
-                   {"documents", read_documents},
-                   {"document-separator", read_separator},
-                   {"val-fraction", read_val_fraction},
-                   {"val-split", read_val_split},
-                   {"seed", read_seed},
-                   {"shard-tokens", read_shard_tokens},
-                   {"threads", read_threads},
-                   {"save-every", read_save_every}};
-
-/* True when `flag` (up to its '=') is --`name`, with '-' and '_' alike. */
-static bool flag_is(const char *flag, const char *name)
-{
-    size_t i = 0;
-    for (; name[i] != '\0'; i++)
-        if ((flag[2 + i] == '_' ? '-' : flag[2 + i]) != name[i])
-            return false;
-    return flag[2 + i] == '\0' || flag[2 + i] == '=';
-}
-
-/* Where a flag without a value goes, or NULL. */
-static bool *switch_of(struct arguments *arguments, const char *flag)
-{
-    if (flag_is(flag, "help"))
-        return &arguments->help;
-    if (flag_is(flag, "version"))
-        return &arguments->version;
-    if (flag_is(flag, "dedup"))
-        return &arguments->spec.dedup;
-    return flag_is(flag, "restart") ? &arguments->spec.restart : NULL;
-}
-
-/* Reads the flag argv[*at], and its value from the next argument where it has none of its own. */
-static enum gt_status flag_read(struct arguments *arguments, int argc, char **argv, int *at)
-{
-    const char *flag = argv[*at];
-    const char *equals = strchr(flag, '=');
-    bool *is_set = switch_of(arguments, flag);
-    if (is_set != NULL && equals != NULL)
-        return usage_error("takes no value", flag);
-    if (is_set != NULL) {
-        *is_set = true;
-        return GT_OK;
-    }
-    for (size_t i = 0; i < sizeof value_flags / sizeof value_flags[0]; i++) {
-        if (!flag_is(flag, value_flags[i].name))
-            continue;
-        if (equals == NULL && *at + 1 >= argc)
-            return usage_error("needs a value", flag);
-        return value_flags[i].read(arguments, equals != NULL ? equals + 1 : argv[++*at]);
-    }
-    return usage_error("no such flag", flag);
-}
+static const struct flag_value value_flags[] = {{"tokenizer", read_tokenizer},
+                                                {"vocab-size", read_vocab_size},
+                                                {"out-dir", read_out_dir},
+                                                {"format", read_format},
+                                                {"field", read_field},
+                                                {"bad-lines", read_bad_lines},
+                                                {"documents", read_documents},
+                                                {"document-separator", read_separator},
+                                                {"val-fraction", read_val_fraction},
+                                                {"val-split", read_val_split},
+                                                {"seed", read_seed},
+                                                {"shard-tokens", read_shard_tokens},
+                                                {"threads", read_threads},
+                                                {"save-every", read_save_every},
+                                                {NULL, NULL}};
 
 /* data/NAME from the last component of `input`, without slashes after it and without its extension. */
 static enum gt_status out_dir_from_input(struct arguments *arguments, const char *input)
@@ -373,24 +338,30 @@ static enum gt_status out_dir_from_input(struct arguments *arguments, const char
 
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
+    const struct flag_switch switches[] = {{"help", &arguments->help},
+                                           {"version", &arguments->version},
+                                           {"dedup", &arguments->spec.dedup},
+                                           {"restart", &arguments->spec.restart},
+                                           {NULL, NULL}};
+    const struct flags known = {PROGRAM, arguments, switches, value_flags};
     bool flags = true;
     arguments->inputs = (const char **)argv;
     for (int i = 1; i < argc; i++) {
         if (flags && strcmp(argv[i], "--") == 0)
             flags = false;
         else if (flags && strncmp(argv[i], "--", 2) == 0)
-            TRY(flag_read(arguments, argc, argv, &i));
+            TRY(flags_read(&known, argc, argv, &i));
         else if (flags && argv[i][0] == '-' && strcmp(argv[i], CORPUS_STDIN) != 0)
-            return usage_error("no such flag", argv[i]);
+            return flags_error(PROGRAM, "no such flag", argv[i]);
         else
             arguments->inputs[arguments->input_count++] = argv[i];
     }
     if (arguments->help || arguments->version)
         return GT_OK;
     if (arguments->input_count == 0)
-        return usage_error("missing", "INPUT");
+        return flags_error(PROGRAM, "missing", "INPUT");
     if (arguments->vocab_size_given && strcmp(arguments->tokenizer, "train") != 0)
-        return usage_error("goes with --tokenizer=train", "--vocab-size");
+        return flags_error(PROGRAM, "goes with --tokenizer=train", "--vocab-size");
     if (arguments->out_dir == NULL)
         return out_dir_from_input(arguments, arguments->inputs[0]);
     return GT_OK;

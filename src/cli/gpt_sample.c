@@ -16,7 +16,9 @@
 #include "cli/program.h"
 #include "data/stop_text.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_find.h"
 #include "data/tokenizer_import.h"
+#include "io/hf_cache.h"
 #include "train/generate.h"
 #include "train/restore.h"
 #include "train/stop.h"
@@ -71,15 +73,23 @@ static const char *model_folder(const struct config *config)
     return strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
 }
 
-static enum gt_status tokenizer_find(struct sample *sample)
+/* The tokenizer beside the weights; of a downloaded GPT-2 that came without one, GPT-2's from where gpt-prepare finds it. */
+static enum gt_status tokenizer_open(struct sample *sample)
 {
-    char path[FILE_PATH_MAX];
+    char path[FILE_PATH_MAX], cached[FILE_PATH_MAX];
     const char *folder = model_folder(sample->config);
+    const bool downloaded = folder == sample->config->init_from && hf_cache_is_name(folder);
+    if (downloaded) {
+        TRY(hf_cache_find(folder, cached));
+        folder = cached;
+    }
     TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
     if (file_exists(path))
         return tokenizer_open_file(sample->mem, path, &sample->tokenizer);
     if (file_is_folder(folder) && tokenizer_import_folder(folder)) /* Hugging Face's vocabulary beside its weights */
         return tokenizer_import(sample->mem, folder, &sample->tokenizer);
+    if (downloaded)
+        return tokenizer_find(sample->mem, "gpt2", &sample->tokenizer);
     log_error(
         "%s: no such file, so text cannot be turned into tokens; gpt-train puts it there when the dataset has one "
         "(gpt-prepare makes it)",
@@ -282,7 +292,7 @@ static enum gt_status samples_write(struct sample *sample)
 {
     const int64_t samples = sample->config->num_samples;
     TRY(stop_texts_parse(sample->config->stop, "stop", &sample->stops));
-    TRY(tokenizer_find(sample));
+    TRY(tokenizer_open(sample));
     TRY(prompt_read(sample));
     TRY(model_open(sample));
     TRY(generator_open(sample));

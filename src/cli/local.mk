@@ -1,8 +1,8 @@
 # The programs: each reads its command line, calls, and exits.
 bin_PROGRAMS += gpt-export gpt-prepare gpt-sample gpt-train
-gpt_export_SOURCES = src/cli/gpt_export.c
+gpt_export_SOURCES = src/cli/gpt_export.c src/cli/flags.c src/cli/flags.h
 gpt_export_LDADD = $(PROGRAM_LIBS)
-gpt_prepare_SOURCES = src/cli/gpt_prepare.c
+gpt_prepare_SOURCES = src/cli/gpt_prepare.c src/cli/flags.c src/cli/flags.h
 gpt_prepare_LDADD = $(PROGRAM_LIBS)
 gpt_sample_SOURCES = src/cli/gpt_sample.c src/cli/program.c src/cli/program.h
 gpt_sample_LDADD = $(PROGRAM_LIBS)

@@ -11,6 +11,7 @@ libgpttrain_a_SOURCES += \
 	src/data/dedup.c src/data/dedup.h \
 	src/data/document_hash.c src/data/document_hash.h \
 	src/data/documents.c src/data/documents.h \
+	src/data/hf_hub.c src/data/hf_hub.h \
 	src/data/input.c src/data/input.h \
 	src/data/jsonl.c src/data/jsonl.h \
 	src/data/prepare.c src/data/prepare.h \

@@ -1,9 +1,7 @@
 /* Finding GPT-2's vocabulary on this machine.
  *
  * Places are tried in a fixed order and the first that has something for tokenizer_import() counts; its content must
- * have the hash of GPT-2's.  The rules for the cache are those of huggingface_hub: $HF_HUB_CACHE, else $HF_HOME/hub, else
- * $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub; in it models--NAME/snapshots/REVISION, the revision
- * being what refs/main says.
+ * have the hash of GPT-2's.  data/hf_hub.c knows the cache of Hugging Face's tools.
  */
 #include "data/tokenizer_find.h"
 
@@ -15,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/bpe.h"
+#include "data/hf_hub.h"
 #include "data/tokenizer_import.h"
 
 #define GPT2_NAME "gpt2"
@@ -73,44 +72,16 @@ static void search_variable(struct search *search)
     place_try(search, folder);
 }
 
-static bool hub_folder(char out[static FILE_PATH_MAX])
-{
-    static const char *const whole[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"};
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
-        if (variable(whole[i]) != NULL)
-            return snprintf(out, FILE_PATH_MAX, "%s", variable(whole[i])) < FILE_PATH_MAX;
-    if (variable("HF_HOME") != NULL)
-        return path_make(out, variable("HF_HOME"), strlen(variable("HF_HOME")), "hub");
-    if (variable("XDG_CACHE_HOME") != NULL)
-        return path_make(out, variable("XDG_CACHE_HOME"), strlen(variable("XDG_CACHE_HOME")), "huggingface/hub");
-    return home_make(out, ".cache/huggingface/hub");
-}
-
-static void search_hub_model(struct search *search, const char *hub, const char *model)
-{
-    char path[FILE_PATH_MAX], end[256];
-    char *revision = NULL;
-    size_t count = 0;
-    (void)snprintf(end, sizeof end, "%s/refs/main", model);
-    if (!path_make(path, hub, strlen(hub), end) || !file_exists(path) ||
-        file_read_all(path, 128, &revision, &count) != GT_OK)
-        return;
-    revision[strcspn(revision, "\r\n/")] = '\0';
-    (void)snprintf(end, sizeof end, "%s/snapshots/%s", model, revision);
-    if (revision[0] != '.' && path_make(path, hub, strlen(hub), end))
-        place_try(search, path);
-    free(revision);
-}
-
 static void search_hub(struct search *search)
 {
     static const char *const models[] = {"models--gpt2", "models--openai-community--gpt2"};
-    char hub[FILE_PATH_MAX];
-    if (!hub_folder(hub))
+    char hub[FILE_PATH_MAX], folder[FILE_PATH_MAX];
+    if (!hf_hub_folder(hub))
         return;
     place_note(search, hub);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        search_hub_model(search, hub, models[i]);
+        if (hf_hub_snapshot(hub, models[i], folder))
+            place_try(search, folder);
 }
 
 /* Each folder of a list with colons. */
@@ -143,12 +114,11 @@ static void search_data(struct search *search)
 static enum gt_status not_found(const struct search *search)
 {
     const char *folder = search->own[0] != '\0' ? search->own : GPT2_NAME;
-    log_error(
-        "--tokenizer=gpt2: GPT-2's vocabulary is not on this machine; looked in %s; to fetch it: mkdir -p %s && cd "
-        "%s && curl -O https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/vocab.bpe -O "
-        "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/encoder.json  (or: hf download gpt2 "
-        "vocab.json merges.txt)",
-        search->places, folder, folder);
+    log_error("gpt2: GPT-2's vocabulary is not on this machine; looked in %s; to fetch it: mkdir -p %s && cd "
+              "%s && curl -O https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/vocab.bpe -O "
+              "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/encoder.json  (or: hf download gpt2 "
+              "vocab.json merges.txt)",
+              search->places, folder, folder);
     return GT_USAGE;
 }
 
@@ -164,8 +134,8 @@ static enum gt_status find_gpt2(struct hostmem *mem, struct tokenizer **out)
     TRY(tokenizer_import(mem, search.found, &tokenizer));
     const uint32_t hash = tokenizer_hash(tokenizer);
     if (hash != GPT2_HASH_MERGES && hash != GPT2_HASH_RANKS) {
-        log_error("%s: --tokenizer=gpt2 found this, and it is not GPT-2's vocabulary (crc32c:%08" PRIx32
-                  ", GPT-2's is crc32c:%08" PRIx32 "); give its path if it is what you want",
+        log_error("%s: found as GPT-2's vocabulary, and it is not (crc32c:%08" PRIx32 ", GPT-2's is crc32c:%08" PRIx32
+                  "); give its path if it is what you want",
                   search.found, hash, GPT2_HASH_MERGES);
         tokenizer_destroy(tokenizer);
         return GT_DATA;

@@ -1,11 +1,4 @@
-/* Where Hugging Face's tools keep a downloaded GPT-2.
- *
- *   HUB/models--openai-community--gpt2/refs/main              the name of a snapshot
- *   HUB/models--openai-community--gpt2/snapshots/NAME/        config.json, model.safetensors (symbolic links)
- *
- * HUB is $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub.
- * Source: huggingface_hub, constants.py and "Understand caching".
- */
+/* Finding the GPT-2 models that nanoGPT's init_from names, in the working folder or in the cache (data/hf_hub.h). */
 #ifndef GPT_TRAIN_IO_HF_CACHE_H
 #define GPT_TRAIN_IO_HF_CACHE_H
 

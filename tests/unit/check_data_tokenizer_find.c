@@ -51,7 +51,7 @@ START_TEST(find_says_how_to_get_it)
     const size_t lines = log_count(LOG_ERROR);
     ck_assert_int_eq(tokenizer_find(fixture.mem, "gpt2", &tokenizer), GT_USAGE);
     ck_assert_uint_eq(log_count(LOG_ERROR), lines + 1);
-    FIXTURE_SAYS(&fixture, "--tokenizer=gpt2");
+    FIXTURE_SAYS(&fixture, "gpt2: GPT-2's vocabulary is not on this machine");
     FIXTURE_SAYS(&fixture, "/mine, ");
     FIXTURE_SAYS(&fixture, "/.cache/huggingface/hub, ");
     FIXTURE_SAYS(&fixture, "/.local/share/gpt-train/gpt2, ");
@@ -100,7 +100,7 @@ START_TEST(find_looks_in_order)
         if (places[i].variable != NULL)
             setenv(places[i].variable, fixture_path(&fixture, places[i].value), 1);
         ck_assert_int_eq(tokenizer_find(fixture.mem, "gpt2", &back), GT_DATA);
-        snprintf(expected, sizeof expected, "%s/%s: --tokenizer=gpt2 found this, and it is not", fixture.folder,
+        snprintf(expected, sizeof expected, "%s/%s: found as GPT-2's vocabulary, and it is not", fixture.folder,
                  places[i].folder);
         ck_assert_msg(strstr(fixture.line, expected) != NULL, "place %zu: %s", i, fixture.line);
     }
@@ -122,11 +122,11 @@ START_TEST(find_hub_names)
     clear_environment(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 300);
     setenv("HF_HUB_CACHE", fixture.folder, 1);
-    put_vocabulary(&fixture, tokenizer, "models--openai-community--gpt2/snapshots/r1");
-    put_reference(&fixture, "models--openai-community--gpt2", "r1");
-    put_reference(&fixture, "models--gpt2", "../../models--openai-community--gpt2/snapshots/r1");
+    put_vocabulary(&fixture, tokenizer, "models--openai-community--gpt2/snapshots/0c1");
+    put_reference(&fixture, "models--openai-community--gpt2", "0c1");
+    put_reference(&fixture, "models--gpt2", "../../models--openai-community--gpt2/snapshots/0c1");
     ck_assert_int_eq(tokenizer_find(fixture.mem, "gpt2", &back), GT_DATA);
-    FIXTURE_SAYS(&fixture, "/models--openai-community--gpt2/snapshots/r1: --tokenizer=gpt2 found this");
+    FIXTURE_SAYS(&fixture, "/models--openai-community--gpt2/snapshots/0c1: found as GPT-2's vocabulary");
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }

@@ -1,0 +1,50 @@
+/* Flags of gpt-prepare and gpt-export, looked up in two tables: switches, and flags with a value.
+ *
+ * What stands between the flags, and "--" and "-h", is the programs' own.  gpt-train and gpt-sample have keys instead,
+ * which come from files too: config/config_args.c reads theirs.
+ */
+#include "cli/flags.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+/* True when `flag` (up to its '=') is --`name`. */
+static bool flag_is(const char *flag, const char *name)
+{
+    size_t i = 0;
+    if (strncmp(flag, "--", 2) != 0)
+        return false;
+    for (; name[i] != '\0'; i++)
+        if ((flag[2 + i] == '_' ? '-' : flag[2 + i]) != name[i])
+            return false;
+    return flag[2 + i] == '\0' || flag[2 + i] == '=';
+}
+
+enum gt_status flags_error(const char *program, const char *what, const char *argument)
+{
+    log_error("%s: %s; %s --help lists the flags", argument, what, program);
+    return GT_USAGE;
+}
+
+enum gt_status flags_read(const struct flags *flags, int argc, char **argv, int *at)
+{
+    const char *flag = argv[*at];
+    const char *equals = strchr(flag, '=');
+    for (const struct flag_switch *known = flags->switches; known->name != NULL; known++) {
+        if (!flag_is(flag, known->name))
+            continue;
+        if (equals != NULL)
+            return flags_error(flags->program, "takes no value", flag);
+        *known->value = true;
+        return GT_OK;
+    }
+    for (const struct flag_value *known = flags->values; known->name != NULL; known++) {
+        if (!flag_is(flag, known->name))
+            continue;
+        if (equals == NULL && *at + 1 >= argc)
+            return flags_error(flags->program, "needs a value", flag);
+        return known->read(flags->arguments, equals != NULL ? equals + 1 : argv[++*at]);
+    }
+    return flags_error(flags->program, "no such flag", flag);
+}

@@ -1,0 +1,34 @@
+/* Flags of the programs that have no configuration: --name=value or --name value, '-' and '_' alike. */
+#ifndef GPT_TRAIN_CLI_FLAGS_H
+#define GPT_TRAIN_CLI_FLAGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+struct flag_switch {
+    const char *name; /* with '-' */
+    bool *value;      /* set where the flag is given */
+};
+
+struct flag_value {
+    const char *name; /* with '-' */
+    /* Puts `value` where it belongs in `arguments`, or logs what is wrong with it and returns GT_USAGE. */
+    enum gt_status (*read)(void *arguments, const char *value);
+};
+
+struct flags {
+    const char *program; /* for "PROGRAM --help lists the flags" */
+    void *arguments;
+    const struct flag_switch *switches; /* ends with a NULL name, as `values` does */
+    const struct flag_value *values;
+};
+
+/* Logs "ARGUMENT: WHAT; PROGRAM --help lists the flags".  Returns GT_USAGE. */
+enum gt_status flags_error(const char *program, const char *what, const char *argument);
+/* Reads the flag argv[*at] and its value from the next argument where it has none of its own;
+ * *at is then that argument.  Errors: GT_USAGE, logged. */
+enum gt_status flags_read(const struct flags *flags, int argc, char **argv, int *at);
+
+#endif

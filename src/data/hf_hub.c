@@ -1,0 +1,58 @@
+/* Paths into the cache of Hugging Face's tools.
+ *
+ * The reference is a snapshot's name out of a file that anybody may have written, so that it must look like one before it
+ * becomes part of a path.  Only the reference "main" is followed.
+ */
+#include "data/hf_hub.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REF_BYTES_MAX 256
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+bool hf_hub_folder(char out[static FILE_PATH_MAX])
+{
+    static const struct {
+        const char *variable, *below;
+    } places[] = {{"HF_HUB_CACHE", ""},
+                  {"HUGGINGFACE_HUB_CACHE", ""},
+                  {"HF_HOME", "/hub"},
+                  {"XDG_CACHE_HOME", "/huggingface/hub"},
+                  {"HOME", "/.cache/huggingface/hub"}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const char *value = variable(places[i].variable);
+        if (value != NULL)
+            return snprintf(out, FILE_PATH_MAX, "%s%s", value, places[i].below) < FILE_PATH_MAX;
+    }
+    return false;
+}
+
+/* The first word of the file refs/main, when it can be a snapshot's name. */
+static bool reference_read(const char *path, char out[static REF_BYTES_MAX])
+{
+    char *text = NULL;
+    size_t count = 0;
+    if (!file_exists(path) || file_read_all(path, REF_BYTES_MAX - 1, &text, &count) != GT_OK)
+        return false;
+    const size_t length = strspn(text, "0123456789abcdefABCDEF");
+    const bool valid = length > 0 && strspn(text + length, "\r\n") == count - length;
+    if (valid)
+        (void)snprintf(out, REF_BYTES_MAX, "%.*s", (int)length, text);
+    free(text);
+    return valid;
+}
+
+bool hf_hub_snapshot(const char *hub, const char *repository, char out[static FILE_PATH_MAX])
+{
+    char name[REF_BYTES_MAX];
+    return snprintf(out, FILE_PATH_MAX, "%s/%s/refs/main", hub, repository) < FILE_PATH_MAX &&
+           reference_read(out, name) &&
+           snprintf(out, FILE_PATH_MAX, "%s/%s/snapshots/%s", hub, repository, name) < FILE_PATH_MAX;
+}

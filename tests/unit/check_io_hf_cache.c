@@ -1,0 +1,154 @@
+/* Where a downloaded GPT-2 is found: the folder of that name, the cache that the environment names, and nothing that a
+ * reference could lead out to. */
+#include "io/hf_cache.h"
+
+#include "data/hf_hub.h"
+#include "tests/unit/io_fixture.h"
+
+static char folder[FILE_PATH_MAX], before[FILE_PATH_MAX];
+static struct log_capture capture;
+
+static const char *const variables[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"};
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    ck_assert_ptr_nonnull(getcwd(before, sizeof before));
+    ck_assert_int_eq(chdir(folder), 0);
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        unsetenv(variables[i]);
+    setenv("HOME", folder, 1);
+    log_capture_begin(&capture);
+}
+
+static void teardown(void)
+{
+    char command[FILE_PATH_MAX + 16];
+    log_capture_end();
+    ck_assert_int_eq(chdir(before), 0);
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void put(const char *directory, const char *name, const char *text)
+{
+    char path[FILE_PATH_MAX];
+    ck_assert_int_eq(file_make_folders(directory), GT_OK);
+    ck_assert_int_eq(file_join(path, directory, name), GT_OK);
+    io_file_write(path, text, strlen(text));
+}
+
+static void put_model(const char *directory, const char *weights)
+{
+    put(directory, "config.json", "{}");
+    put(directory, weights, "x");
+}
+
+START_TEST(names)
+{
+    ck_assert(hf_cache_is_name("gpt2") && hf_cache_is_name("gpt2-xl"));
+    ck_assert(!hf_cache_is_name("gpt2-small") && !hf_cache_is_name("gpt") && !hf_cache_is_name("") &&
+              !hf_cache_is_name("openai-community/gpt2"));
+}
+END_TEST
+
+/* From the last place to the first: each new one is found before the older ones. */
+START_TEST(hub_in_order)
+{
+    static const char *const below[] = {"", "", "/hub", "/huggingface/hub"};
+    char out[FILE_PATH_MAX], value[FILE_PATH_MAX], expected[FILE_PATH_MAX];
+    ck_assert(hf_hub_folder(out));
+    ck_assert(snprintf(expected, sizeof expected, "%s/.cache/huggingface/hub", folder) < (int)sizeof expected);
+    ck_assert_str_eq(out, expected);
+    for (int i = 3; i >= 0; i--) {
+        (void)snprintf(value, sizeof value, "/place%d", i);
+        setenv(variables[i], value, 1);
+        ck_assert(hf_hub_folder(out));
+        (void)snprintf(expected, sizeof expected, "/place%d%s", i, below[i]);
+        ck_assert_str_eq(out, expected);
+    }
+    setenv("HF_HUB_CACHE", "", 1); /* empty counts as not set */
+    ck_assert(hf_hub_folder(out));
+    ck_assert_str_eq(out, "/place1");
+    memset(value, 'x', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    setenv("HF_HOME", value, 1);
+    unsetenv("HF_HUB_CACHE");
+    unsetenv("HUGGINGFACE_HUB_CACHE");
+    ck_assert(!hf_hub_folder(out));
+    unsetenv("HF_HOME");
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    ck_assert(!hf_hub_folder(out));
+    ck_assert_int_eq(hf_cache_find("gpt2", out), GT_DATA);
+    log_capture_one_error(&capture, "neither HOME nor HF_HOME");
+}
+END_TEST
+
+START_TEST(finds_and_refuses)
+{
+    char out[FILE_PATH_MAX];
+    setenv("HF_HUB_CACHE", "hub", 1);
+    ck_assert_int_eq(hf_cache_find("gpt2", out), GT_DATA);
+    log_capture_one_error(&capture, "hf download openai-community/gpt2 config.json model.safetensors");
+
+    put("hub/models--gpt2/refs", "main", "0123abc\n");
+    ck_assert_int_eq(hf_cache_find("gpt2", out), GT_DATA); /* a reference without its snapshot */
+    log_capture_one_error(&capture, "hf download");
+    put("hub/models--gpt2/snapshots/0123abc", "config.json", "{}");
+    ck_assert_int_eq(hf_cache_find("gpt2", out), GT_DATA); /* weights are missing */
+    log_capture_one_error(&capture, "hf download");
+    put_model("hub/models--gpt2/snapshots/0123abc", "model.safetensors.index.json");
+    ck_assert_int_eq(hf_cache_find("gpt2", out), GT_OK);
+    ck_assert_str_eq(out, "hub/models--gpt2/snapshots/0123abc");
+
+    put_model("hub/models--openai-community--gpt2/snapshots/ff", "model.safetensors");
+    put("hub/models--openai-community--gpt2/refs", "main", "ff");
+    ck_assert_int_eq(hf_cache_find("gpt2", out), GT_OK);
+    ck_assert_str_eq(out, "hub/models--openai-community--gpt2/snapshots/ff");
+
+    put_model("gpt2", "model.safetensors"); /* a folder here comes first */
+    ck_assert_int_eq(hf_cache_find("gpt2", out), GT_OK);
+    ck_assert_str_eq(out, "./gpt2");
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
+static const char *const bad_references[] = {
+    "", "\n", "..", "../..", "0123abc/..", "0123abc other", "main", " 0123abc", "/0123abc",
+};
+
+START_TEST(references_stay_inside)
+{
+    char out[FILE_PATH_MAX];
+    put_model("hub/models--gpt2/snapshots/0123abc", "model.safetensors");
+    put("hub/models--gpt2/refs", "main", bad_references[_i]);
+    ck_assert(!hf_hub_snapshot("hub", "models--gpt2", out));
+}
+END_TEST
+
+START_TEST(a_long_reference)
+{
+    char out[FILE_PATH_MAX], text[5000];
+    memset(text, 'a', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    put("hub/models--gpt2/refs", "main", text);
+    ck_assert(!hf_hub_snapshot("hub", "models--gpt2", out));
+}
+END_TEST
+
+Suite *io_hf_cache_suite(void)
+{
+    Suite *suite = suite_create("io_hf_cache");
+    TCase *tests = tcase_create("cache");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, names);
+    tcase_add_test(tests, hub_in_order);
+    tcase_add_test(tests, finds_and_refuses);
+    tcase_add_loop_test(tests, references_stay_inside, 0, sizeof bad_references / sizeof bad_references[0]);
+    tcase_add_test(tests, a_long_reference);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_hf_cache)

@@ -1,0 +1,160 @@
+/* Weights in several files: what the index may say, that tensors come from the file that it names, and that memory which is
+ * refused is passed on. */
+#include "io/safetensors_index.h"
+
+#include "tests/unit/io_fixture.h"
+
+#define FIRST "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}   "
+#define SECOND                                                         \
+    "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}," \
+    "\"c\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]}}  "
+#define INDEX(map) "{\"metadata\":{\"total_size\":16},\"weight_map\":{" map "}}"
+#define GOOD "\"a\":\"x-1.safetensors\",\"b\":\"x-2.safetensors\",\"c\":\"x-2.safetensors\""
+
+static char folder[FILE_PATH_MAX];
+static struct hostmem *mem;
+static struct log_capture capture;
+
+static void put(const char *name, const char *text)
+{
+    char path[FILE_PATH_MAX];
+    io_path(path, folder, name);
+    io_file_write(path, text, strlen(text));
+}
+
+static void setup(void)
+{
+    char path[FILE_PATH_MAX];
+    io_folder_make(folder);
+    io_path(path, folder, "x-1.safetensors");
+    io_safetensors_write(path, FIRST, 8);
+    io_path(path, folder, "x-2.safetensors");
+    io_safetensors_write(path, SECOND, 8);
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    log_capture_begin(&capture);
+}
+
+static void teardown(void)
+{
+    struct hostmem_counters counters;
+    log_capture_end();
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(mem);
+    io_folder_remove(folder);
+}
+
+START_TEST(joins_the_files)
+{
+    const float a[2] = {1.5f, -2.0f}, b = 3.25f;
+    char path[FILE_PATH_MAX];
+    struct safetensors *table;
+    float values[2];
+    size_t index;
+    put(SAFETENSORS_INDEX_NAME, INDEX(GOOD));
+    io_path(path, folder, "x-1.safetensors");
+    int fd = open(path, O_RDWR);
+    ck_assert_int_eq(pwrite(fd, a, sizeof a, (off_t)(8 + strlen(FIRST))), sizeof a);
+    (void)close(fd);
+    io_path(path, folder, "x-2.safetensors");
+    fd = open(path, O_RDWR);
+    ck_assert_int_eq(pwrite(fd, &b, sizeof b, (off_t)(8 + strlen(SECOND))), sizeof b);
+    (void)close(fd);
+
+    ck_assert_int_eq(safetensors_index_open(mem, folder, &table), GT_OK);
+    ck_assert_uint_eq(table->count, 3);
+    ck_assert(safetensors_find(table, "a", &index));
+    ck_assert_int_eq(safetensors_read_f32(table, index, 0, 2, values, NULL), GT_OK);
+    ck_assert_mem_eq(values, a, sizeof a);
+    ck_assert(safetensors_find(table, "b", &index));
+    ck_assert_int_eq(safetensors_read_f32(table, index, 0, 1, values, NULL), GT_OK);
+    ck_assert_float_eq(values[0], b);
+    ck_assert(safetensors_find(table, "c", &index));
+    ck_assert_int_eq(table->tensors[index].dtype, DTYPE_F16);
+    ck_assert_int_eq(capture.lines, 0);
+    safetensors_close(table);
+}
+END_TEST
+
+static const struct {
+    const char *index, *words;
+} bad[] = {
+    {"[]", "expected an object"},
+    {"{}", "weight_map"},
+    {"{\"weight_map\":[]}", "weight_map"},
+    {"{\"weight_map\":{\"a\":", "index.json"},
+    {INDEX("\"a\":7"), "tensor a: expected a file name"},
+    {INDEX("\"a\":\"../x-1.safetensors\""), "no name of a safetensors file"},
+    {INDEX("\"a\":\"/etc/x.safetensors\""), "no name of a safetensors file"},
+    {INDEX("\"a\":\".safetensors\""), "no name of a safetensors file"},
+    {INDEX("\"a\":\".hidden.safetensors\""), "no name of a safetensors file"},
+    {INDEX("\"a\":\"x-1.bin\""), "no name of a safetensors file"},
+    {INDEX("\"a\":\"\""), "no name of a safetensors file"},
+    {INDEX("\"a\":\"x-3.safetensors\""), "x-3.safetensors"},
+    {INDEX("\"a\":\"x-1.safetensors\",\"b\":\"x-2.safetensors\""), "tensor c: the index says nothing about it"},
+    {INDEX("\"a\":\"x-1.safetensors\",\"b\":\"x-1.safetensors\",\"c\":\"x-2.safetensors\""),
+     "tensor b: the index says x-1.safetensors"},
+    {INDEX(GOOD ",\"d\":\"x-1.safetensors\""), "tensor d is not in x-1.safetensors"},
+};
+
+START_TEST(refuses_what_is_wrong)
+{
+    struct safetensors *table;
+    put(SAFETENSORS_INDEX_NAME, bad[_i].index);
+    ck_assert_int_ne(safetensors_index_open(mem, folder, &table), GT_OK);
+    log_capture_one_error(&capture, bad[_i].words);
+}
+END_TEST
+
+/* One more name than is accepted, and as many tensors. */
+START_TEST(refuses_too_many)
+{
+    static char text[SAFETENSORS_TENSORS_MAX * 40 + 100];
+    for (int pass = 0; pass < 2; pass++) {
+        const int count = pass == 0 ? SAFETENSORS_SHARDS_MAX + 1 : SAFETENSORS_TENSORS_MAX + 1;
+        struct safetensors *table;
+        size_t used = (size_t)snprintf(text, sizeof text, "{\"weight_map\":{");
+        for (int i = 0; i < count; i++)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s\"t%d\":\"x-%d.safetensors\"",
+                                     i > 0 ? "," : "", i, pass == 0 ? i : 1);
+        (void)snprintf(text + used, sizeof text - used, "}}");
+        put(SAFETENSORS_INDEX_NAME, text);
+        ck_assert_int_eq(safetensors_index_open(mem, folder, &table), GT_DATA);
+        log_capture_one_error(&capture, pass == 0 ? "names more than" : "at most");
+    }
+}
+END_TEST
+
+START_TEST(refused_memory_is_passed_on)
+{
+    struct safetensors *table = NULL;
+    size_t n = 1;
+    put(SAFETENSORS_INDEX_NAME, INDEX(GOOD));
+    for (;; n++) {
+        hostmem_fail_at(mem, n);
+        const enum gt_status status = safetensors_index_open(mem, folder, &table);
+        hostmem_fail_at(mem, 0);
+        if (status == GT_OK)
+            break;
+        ck_assert_int_eq(status, GT_NO_MEMORY);
+        log_capture_one_error(&capture, "");
+    }
+    safetensors_close(table);
+    ck_assert_uint_ge(n, 6);
+}
+END_TEST
+
+Suite *io_safetensors_index_suite(void)
+{
+    Suite *suite = suite_create("io_safetensors_index");
+    TCase *tests = tcase_create("index");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, joins_the_files);
+    tcase_add_loop_test(tests, refuses_what_is_wrong, 0, sizeof bad / sizeof bad[0]);
+    tcase_add_test(tests, refuses_too_many);
+    tcase_add_test(tests, refused_memory_is_passed_on);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_safetensors_index)

@@ -23,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, finish, skip
+
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GPT_PREPARE = os.environ["GPT_PREPARE"]
 GPT_SAMPLE = os.environ["GPT_SAMPLE"]
@@ -32,17 +34,6 @@ TEXT = ("Größe und Maß: für 10 € nähen wir Ärmel, naïve façade, 日本
 RSS_MAX = 48 << 20
 LINEAR = {"attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 NORMS = {"ln_1": "attn_norm", "ln_2": "ffn_norm"}
-
-passed = failed = skipped = 0
-
-
-def check(good, text):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL", text)
 
 
 def run(*arguments, **options):
@@ -483,11 +474,9 @@ def make_large(folder):
 
 
 def check_rss():
-    global skipped
     data = contents(GPT_EXPORT)
     if b"__asan_init" in data or b"__tsan_init" in data:
-        skipped += 1
-        print("SKIP export_rss: a build with a sanitizer")
+        skip("export_rss", "a build with a sanitizer")
         return
     make_large("large")
     for form in ("hf", "gguf", "llmc"):
@@ -531,5 +520,4 @@ try:
 finally:
     os.chdir("/")
     shutil.rmtree(work)
-print("checks: %d passed, %d failed, %d skipped" % (passed, failed, skipped))
-sys.exit(0 if failed == 0 and passed > 0 else 1)
+sys.exit(finish())

@@ -19,22 +19,13 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, finish
+
 BUILD = os.environ.get("top_builddir", ".")
 GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
 TINY = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4", "--vocab_size=96",
         "--gradient_accumulation_steps=2", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--threads=2"]
 DTYPES = ("bfloat16", "float16")
-passed = failed = 0
-
-
-def check(good, text):
-    """Counts; `good` is written so that a NaN is not good."""
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL", text)
 
 
 def dataset(folder):
@@ -219,8 +210,7 @@ def main():
         dataset(data)
         for part in (course, resume, scaler, diverged, poison, memory):
             part(data, work)
-    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    return finish()
 
 
 if __name__ == "__main__":

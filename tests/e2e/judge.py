@@ -16,17 +16,12 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check_named as check, finish, skip
+
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GPT_PREPARE = os.environ["GPT_PREPARE"]
-counts = {"passed": 0, "failed": 0, "skipped": 0}
 T, C, L, H = 8, 12, 2, 2
 TOLERANCE = 1e-5
-
-
-def check(name, passed, detail=""):
-    counts["passed" if passed else "failed"] += 1
-    if not passed:
-        print(f"FAIL {name} {detail}", file=sys.stderr)
 
 
 def run(*arguments):
@@ -161,8 +156,7 @@ def torch_agrees(w_path):
     """PyTorch's cross entropy over its own layers, in float64."""
     python = os.environ.get("PYTHON_TORCH", "no")
     if python == "no":
-        counts["skipped"] += 1
-        print("SKIP judge_torch: no Python with PyTorch (Debian: python3-torch)")
+        skip("judge_torch", "no Python with PyTorch (Debian: python3-torch)")
         return
     script = f"""
 import array, json, struct, sys, torch
@@ -316,8 +310,7 @@ def main():
         bad_files(len(vocabulary))
         check("nothing was written", sorted(os.listdir("run")) == before)
         os.chdir("/")
-    print("checks: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
-    return 1 if counts["failed"] else 0
+    return finish()
 
 
 if __name__ == "__main__":

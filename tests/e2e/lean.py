@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, finish
+
 BUILD = os.environ.get("top_builddir", ".")
 GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
 TINY = ["--n_layer=2", "--n_head=2", "--n_embd=48", "--block_size=32", "--batch_size=4", "--vocab_size=96",
@@ -34,17 +36,6 @@ SHAPE_124M = ["--n_layer=12", "--n_head=12", "--n_embd=768", "--block_size=1024"
               "--gradient_accumulation_steps=1"]
 SHAPE_350M = ["--n_layer=24", "--n_head=16", "--n_embd=1024"] + SHAPE_124M[3:]
 SHAPE_1558M = ["--n_layer=48", "--n_head=25", "--n_embd=1600"] + SHAPE_124M[3:]
-passed = failed = 0
-
-
-def check(good, text):
-    """Counts; `good` is written so that a NaN is not good."""
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL", text)
 
 
 def run(*arguments, status=0):
@@ -214,8 +205,7 @@ def main():
         weights(data, work)
     finally:
         shutil.rmtree(work)
-    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    return finish()
 
 
 if __name__ == "__main__":

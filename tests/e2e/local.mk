@@ -1,5 +1,5 @@
-# The programs as a user runs them.  e2e.inc is what the scripts share.
-EXTRA_DIST += tests/e2e/e2e.inc tests/fixtures
+# The programs as a user runs them.  e2e.inc and checks.py are what the scripts share.
+EXTRA_DIST += tests/e2e/checks.py tests/e2e/e2e.inc tests/fixtures
 dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \

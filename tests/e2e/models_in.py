@@ -21,19 +21,14 @@ import tempfile
 import types
 import zipfile
 
+from checks import check_named as check, finish, skip
+
 GPT_TRAIN = os.environ["GPT_TRAIN"]
-counts = {"passed": 0, "failed": 0, "skipped": 0}
 V, T, C, L, H = 61, 16, 12, 2, 3
 SHAPE = [f"--n_layer={L}", f"--n_head={H}", f"--n_embd={C}", f"--block_size={T}", f"--vocab_size={V}"]
 RUN = ["--dataset=./data", "--batch_size=2", "--gradient_accumulation_steps=1", "--eval_iters=1", "--threads=1",
        "--warmup_iters=0", "--lr_decay_iters=100", "--eval_interval=1000"]
 STILL = ["--learning_rate=0", "--min_lr=0", "--decay_lr=False", "--max_iters=0"]
-
-
-def check(name, passed, detail=""):
-    counts["passed" if passed else "failed"] += 1
-    if not passed:
-        print(f"FAIL {name} {detail}", file=sys.stderr)
 
 
 def gpt_train(*arguments, env=None):
@@ -414,8 +409,7 @@ def torch_writes():
     """The same through PyTorch's own torch.save()."""
     python = os.environ.get("PYTHON_TORCH", "no")
     if python == "no":
-        counts["skipped"] += 1
-        print("SKIP models_in_torch: no Python with PyTorch (Debian: python3-torch)")
+        skip("models_in_torch", "no Python with PyTorch (Debian: python3-torch)")
         return
     plain = nanogpt_checkpoint("run-True", True, make=lambda raw, shape, **_: ("tensor", raw, tuple(shape)))
     with open("plain.pickle", "wb") as file:
@@ -648,8 +642,7 @@ def main():
         bad_pickles()
         check("nothing was executed", not os.path.exists("executed"))
         os.chdir("/")
-    print("checks: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
-    return 1 if counts["failed"] else 0
+    return finish()
 
 
 if __name__ == "__main__":

@@ -18,23 +18,9 @@ import sys
 import tarfile
 import tempfile
 
+from checks import check_named as check, finish, skip
+
 PREPARE = os.environ["GPT_PREPARE"]
-passed = failed = skipped = 0
-
-
-def check(name, good, what=""):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAIL {name}: {what}", file=sys.stderr)
-
-
-def skip(name, why):
-    global skipped
-    skipped += 1
-    print(f"SKIP {name}: {why}")
 
 
 def prepare(*arguments, stdin=b"", out="out", clean=True):
@@ -342,8 +328,7 @@ def main():
     finally:
         os.chdir("/")
         shutil.rmtree(work)
-    print(f"checks: {passed} passed, {failed} failed, {skipped} skipped")
-    return 0 if failed == 0 and passed > 0 else 1
+    return finish()
 
 
 sys.exit(main())

@@ -21,27 +21,13 @@ import sys
 import tempfile
 import time
 
+from checks import check_named as check, finish, skip
+
 PREPARE = os.environ["GPT_PREPARE"]
 MIB = 1 << 20
 RSS_MAX = 256 * MIB
 GROWTH_MAX = 8 * MIB
 SEED = int(os.environ.get("SEED", "1337"))
-passed = failed = skipped = 0
-
-
-def check(name, good, what=""):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAIL {name}: {what}", file=sys.stderr)
-
-
-def skip(name, why):
-    global skipped
-    skipped += 1
-    print(f"SKIP {name}: {why}")
 
 
 def words(count, rng):
@@ -249,8 +235,7 @@ def main():
     finally:
         os.chdir("/")
         shutil.rmtree(work)
-    print(f"checks: {passed} passed, {failed} failed, {skipped} skipped")
-    return 0 if failed == 0 and passed > 0 else 1
+    return finish()
 
 
 sys.exit(main())

@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, finish, skip
+
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GPT_PREPARE = os.environ["GPT_PREPARE"]
 GPT_SAMPLE = os.environ["GPT_SAMPLE"]
@@ -31,23 +33,6 @@ PYTHON = os.environ.get("PYTHON_TOKENIZERS", sys.executable)
 GPT2 = os.environ.get("GPT2_VOCAB_DIR", os.path.join(TOP, "..", "shared", "data", "gpt2"))
 SHAKESPEARE = os.environ.get("TINYSHAKESPEARE_DIR", os.path.join(TOP, "..", "shared", "data", "tinyshakespeare"))
 EOT = "<|endoftext|>"
-
-passed = failed = skipped = 0
-
-
-def check(good, text):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL", text)
-
-
-def skip(name, reason):
-    global skipped
-    skipped += 1
-    print(f"SKIP {name}: {reason}")
 
 
 def run(*command, status=0, **options):
@@ -348,8 +333,7 @@ def main():
     finally:
         os.chdir("/")
         shutil.rmtree(work, ignore_errors=True)
-    print(f"checks: {passed} passed, {failed} failed, {skipped} skipped")
-    return failed > 0 or passed == 0
+    return finish()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 /* The programs of a small GPT as a whole: against the oracle in double, with dead bytes poisoned, over a sweep of shapes.
  *
  *   oracle     train (first, next, remainder), update and evaluate on the device meet the oracle run of the same op lists:
- *              losses, and every parameter's gradient within 1e-5 of its norm (research/reliability.md, section 2), with
- *              dropout on and off
+ *              losses, and every parameter's gradient within 1e-5 of its norm (doc/numerics.md), with dropout on and off
  *   16 bits    losses and gradients are at most 1.5 times as far from the oracle as those of the naive reference, which
  *              rounds what each op stores; weights are their masters, rounded
  *   poison     dead bytes filled with NaN and guard bands around every tensor change no bit of any program's results

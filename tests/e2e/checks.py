@@ -1,0 +1,26 @@
+"""What the Python scripts of this folder share: counting, and the closing line that the summary reads."""
+import sys
+
+counts = {"passed": 0, "failed": 0, "skipped": 0}
+
+
+def check(good, text):
+    """`good` is written so that a NaN is not good; `text` says what is wrong when it is not."""
+    counts["passed" if good else "failed"] += 1
+    if not good:
+        print("FAIL", text, file=sys.stderr)
+
+
+def check_named(name, good, what=""):
+    check(good, f"{name}: {what}" if what else name)
+
+
+def skip(name, reason):
+    counts["skipped"] += 1
+    print(f"SKIP {name}: {reason}")
+
+
+def finish():
+    """Prints "checks: P passed, F failed, S skipped".  The exit status: 1 where a check failed or none was made."""
+    print("checks: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    return 0 if counts["failed"] == 0 and counts["passed"] > 0 else 1

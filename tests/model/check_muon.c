@@ -1,0 +1,297 @@
+/* Muon's direction, recovered from what the update program does to a weight, against linear algebra in double.
+ *
+ *   orthogonal  all singular values of the direction lie where five Newton-Schulz steps take them, about 0.7 to 1.2, for
+ *               wide, square and tall matrices
+ *   direction   it has the gradient's own singular vectors: O G' is symmetric and positive
+ *   iteration   it is the same five steps in double, up to the rounding of 16-bit products
+ *   momentum    a second, different gradient moves it as Nesterov's look ahead says
+ *   zero        a gradient of zeros changes no weight
+ *
+ * Source of the iteration: Jordan et al. 2024, KellerJordan/Muon, muon.py.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/model/model_fixture.h"
+#include "tests/unit/unit_main.h"
+
+#define SIDE 16 /* the smaller side of every matrix of the small model */
+#define MOMENTUM 0.95
+#define RATE 0.5f
+
+/* A matrix [rows, columns] in double, and the same seen with its smaller side first. */
+struct matrix {
+    int64_t rows, columns;
+    double *at;
+};
+
+static double element(const struct matrix *m, int64_t small, int64_t large)
+{
+    return m->rows <= m->columns ? m->at[small * m->columns + large] : m->at[large * m->columns + small];
+}
+
+/* out = a b' over the larger side: [SIDE, SIDE]. */
+static void product(const struct matrix *a, const struct matrix *b, double out[SIDE][SIDE])
+{
+    const int64_t large = a->rows * a->columns / SIDE;
+    for (int i = 0; i < SIDE; i++) {
+        for (int j = 0; j < SIDE; j++) {
+            out[i][j] = 0.0;
+            for (int64_t k = 0; k < large; k++)
+                out[i][j] += element(a, i, k) * element(b, j, k);
+        }
+    }
+}
+
+/* Turns rows and columns p and q so that a[p][q] becomes 0. */
+static void rotate(double a[SIDE][SIDE], int p, int q)
+{
+    const double theta = 0.5 * atan2(2.0 * a[p][q], a[q][q] - a[p][p]), c = cos(theta), s = sin(theta);
+    for (int k = 0; k < SIDE; k++) {
+        const double x = a[k][p], y = a[k][q];
+        a[k][p] = c * x - s * y;
+        a[k][q] = s * x + c * y;
+    }
+    for (int k = 0; k < SIDE; k++) {
+        const double x = a[p][k], y = a[q][k];
+        a[p][k] = c * x - s * y;
+        a[q][k] = s * x + c * y;
+    }
+}
+
+/* Eigenvalues of a symmetric matrix by Jacobi's rotations, which destroy it. */
+static void eigenvalues(double a[SIDE][SIDE], double out[SIDE])
+{
+    for (int sweep = 0; sweep < 30; sweep++)
+        for (int p = 0; p < SIDE; p++)
+            for (int q = p + 1; q < SIDE; q++)
+                rotate(a, p, q);
+    for (int i = 0; i < SIDE; i++)
+        out[i] = a[i][i];
+}
+
+static double norm(const double *values, int64_t count)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        sum += values[i] * values[i];
+    return sqrt(sum);
+}
+
+/* Five steps in double: x = u / |u|, then a x + (b A + c A A) x. */
+static void newton_schulz(const struct matrix *u, double *out)
+{
+    const int64_t large = u->rows * u->columns / SIDE;
+    const double length = norm(u->at, u->rows * u->columns);
+    struct matrix x = {SIDE, large, out};
+    double *next = calloc((size_t)(SIDE * large), sizeof *next);
+    ck_assert_ptr_nonnull(next);
+    for (int i = 0; i < SIDE; i++)
+        for (int64_t k = 0; k < large; k++)
+            out[i * large + k] = element(u, i, k) / length;
+    for (int step = 0; step < 5; step++) {
+        double square[SIDE][SIDE], mixed[SIDE][SIDE];
+        product(&x, &x, square);
+        for (int i = 0; i < SIDE; i++)
+            for (int j = 0; j < SIDE; j++) {
+                double power = 0.0;
+                for (int k = 0; k < SIDE; k++)
+                    power += square[i][k] * square[k][j];
+                mixed[i][j] = -4.7750 * square[i][j] + 2.0315 * power;
+            }
+        for (int i = 0; i < SIDE; i++)
+            for (int64_t k = 0; k < large; k++) {
+                double sum = 3.4445 * out[i * large + k];
+                for (int j = 0; j < SIDE; j++)
+                    sum += mixed[i][j] * out[j * large + k];
+                next[i * large + k] = sum;
+            }
+        memcpy(out, next, (size_t)(SIDE * large) * sizeof *next);
+    }
+    free(next);
+}
+
+static void muon_rig(struct rig *rig, enum dtype products)
+{
+    const struct rig_how how = {.threads = 1};
+    struct model_options options = rig_options(true, 0.0f, GELU_TANH);
+    options.muon = true;
+    options.muon_momentum = (float)MOMENTUM;
+    options.muon_rate = RATE;
+    options.muon_dtype = products;
+    options.weight_decay = 0.0f;
+    options.grad_clip = 0.0f;
+    rig_open(rig, &options, &how, unit_seed());
+}
+
+static double gradient_value(const struct rig *rig, int32_t parameter, uint64_t which, int64_t index)
+{
+    return 1e-3 * rig_normal(rig->seed, 5000 + 100 * which + (uint64_t)parameter, (uint64_t)index);
+}
+
+/* Fills every gradient with normal numbers of `which`, or zeros. */
+static void gradients_fill(struct rig *rig, uint64_t which, bool zero)
+{
+    for (int32_t p = 0; p < rig->model->parameters.count; p++) {
+        const int32_t tensor = rig->model->parameters.at[p].gradient;
+        const int64_t count = graph_tensor_elements(rig->model->graph, tensor);
+        float *values = calloc((size_t)count, sizeof *values);
+        ck_assert_ptr_nonnull(values);
+        for (int64_t i = 0; i < count && !zero; i++)
+            values[i] = (float)gradient_value(rig, p, which, i);
+        ck_assert_int_eq(exec_upload(rig->exec, tensor, 0, values, count), GT_OK);
+        free(values);
+    }
+}
+
+/* One update: *weights of the parameter after it, minus `before` where that is given, in memory to free(). */
+static double *weights_take(struct rig *rig, const struct parameter *parameter, const double *before)
+{
+    const int32_t home = model_parameter_home(parameter);
+    const int64_t count = graph_tensor_elements(rig->model->graph, home);
+    float *values = rig_download(rig, home);
+    double *out = calloc((size_t)count, sizeof *out);
+    ck_assert_ptr_nonnull(out);
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (double)values[i] - (before != NULL ? before[i] : 0.0);
+    free(values);
+    return out;
+}
+
+/* What the next update takes from the parameter, over rate and scale: the direction. */
+static struct matrix direction_take(struct rig *rig, const struct parameter *parameter)
+{
+    const struct tensor *tensor = &rig->model->graph->tensors[parameter->tensor];
+    struct matrix out = {tensor->dims[0], tensor->dims[1], NULL};
+    double *before = weights_take(rig, parameter, NULL);
+    rig_run(rig, rig->model->update.program);
+    out.at = weights_take(rig, parameter, before);
+    free(before);
+    const double scale = sqrt(fmax(1.0, (double)out.columns / (double)out.rows));
+    for (int64_t i = 0; i < out.rows * out.columns; i++)
+        out.at[i] /= -(double)rig->scalars[SCALAR_LEARNING_RATE].f * (double)RATE * scale;
+    return out;
+}
+
+static struct matrix gradient_of(const struct rig *rig, int32_t p, double first, double second)
+{
+    const struct tensor *tensor = &rig->model->graph->tensors[rig->model->parameters.at[p].tensor];
+    struct matrix out = {tensor->dims[0], tensor->dims[1], NULL};
+    out.at = calloc((size_t)(out.rows * out.columns), sizeof *out.at);
+    ck_assert_ptr_nonnull(out.at);
+    for (int64_t i = 0; i < out.rows * out.columns; i++)
+        out.at[i] = first * gradient_value(rig, p, 1, i) + second * gradient_value(rig, p, 2, i);
+    return out;
+}
+
+static void orthogonal_check(const char *name, const struct matrix *direction)
+{
+    double gram[SIDE][SIDE], values[SIDE];
+    product(direction, direction, gram);
+    eigenvalues(gram, values);
+    for (int i = 0; i < SIDE; i++) {
+        const double singular = sqrt(fmax(values[i], 0.0));
+        ck_assert_msg(singular > 0.3 && singular < 1.3, "%s: singular value %.4f", name, singular);
+    }
+}
+
+/* O G' = U f(S) S U' when O has G's singular vectors. */
+static void vectors_check(const char *name, const struct matrix *direction, const struct matrix *gradient)
+{
+    double mixed[SIDE][SIDE], values[SIDE], largest = 0.0, skew = 0.0;
+    product(direction, gradient, mixed);
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++) {
+            largest = fmax(largest, fabs(mixed[i][j]));
+            skew = fmax(skew, fabs(mixed[i][j] - mixed[j][i]));
+        }
+    ck_assert_msg(skew <= 0.05 * largest, "%s: not symmetric, %g of %g", name, skew, largest);
+    eigenvalues(mixed, values);
+    for (int i = 0; i < SIDE; i++)
+        ck_assert_msg(values[i] > 0.0, "%s: turned round, eigenvalue %g", name, values[i]);
+}
+
+static void iteration_check(const char *name, const struct matrix *direction, const struct matrix *u, double bound)
+{
+    const int64_t count = direction->rows * direction->columns, large = count / SIDE;
+    double *expected = calloc((size_t)count, sizeof *expected), *difference = calloc((size_t)count, sizeof *difference);
+    ck_assert(expected != NULL && difference != NULL);
+    newton_schulz(u, expected);
+    for (int i = 0; i < SIDE; i++)
+        for (int64_t k = 0; k < large; k++)
+            difference[i * large + k] = element(direction, i, k) - expected[i * large + k];
+    const double distance = norm(difference, count) / norm(expected, count);
+    ck_assert_msg(distance <= bound, "%s: %.4f away from the iteration in double", name, distance);
+    free(difference);
+    free(expected);
+}
+
+/* Each of the matrices of the first block in turn; a rig of its own, because one update moves them all. */
+START_TEST(direction_is_orthogonal)
+{
+    static const enum dtype products[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+    static const double bounds[] = {0.05, 0.008,
+                                    5e-4}; /* units of the dtype, through five steps; of fp32, the weight's */
+    int matrices = 0;
+    for (int32_t p = 0;; p++) {
+        struct rig rig;
+        muon_rig(&rig, products[_i]);
+        if (p == rig.model->parameters.count) {
+            rig_close(&rig);
+            break;
+        }
+        const struct parameter *parameter = &rig.model->parameters.at[p];
+        if (parameter->muon) {
+            const double mu = MOMENTUM, rest = 1.0 - MOMENTUM;
+            gradients_fill(&rig, 1, false);
+            struct matrix first = direction_take(&rig, parameter), u = gradient_of(&rig, p, 1.0, 0.0);
+            orthogonal_check(parameter->name, &first);
+            vectors_check(parameter->name, &first, &u);
+            iteration_check(parameter->name, &first, &u, bounds[_i]);
+            free(u.at);
+            gradients_fill(&rig, 2, false);
+            struct matrix second = direction_take(&rig, parameter);
+            u = gradient_of(&rig, p, mu * mu * rest, mu * rest + rest);
+            orthogonal_check(parameter->name, &second);
+            iteration_check(parameter->name, &second, &u, bounds[_i]);
+            free(u.at);
+            free(second.at);
+            free(first.at);
+            matrices++;
+        }
+        rig_close(&rig);
+    }
+    ck_assert_int_eq(matrices, 8); /* four in each of two blocks */
+}
+END_TEST
+
+START_TEST(no_gradient_no_step)
+{
+    struct rig rig;
+    muon_rig(&rig, DTYPE_BF16);
+    gradients_fill(&rig, 0, true);
+    for (int32_t p = 0; p < rig.model->parameters.count; p++) {
+        const struct parameter *parameter = &rig.model->parameters.at[p];
+        if (!parameter->muon)
+            continue;
+        struct matrix direction = direction_take(&rig, parameter);
+        for (int64_t i = 0; i < direction.rows * direction.columns; i++)
+            ck_assert_double_eq(direction.at[i], 0.0);
+        free(direction.at);
+    }
+    rig_close(&rig);
+}
+END_TEST
+
+Suite *muon_suite(void)
+{
+    Suite *suite = suite_create("muon");
+    TCase *tests = tcase_create("muon");
+    tcase_add_loop_test(tests, direction_is_orthogonal, 0, 3);
+    tcase_add_test(tests, no_gradient_no_step);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(muon)

@@ -15,11 +15,11 @@ import argparse
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 
-TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from common import Course, prepare_characters, run
+
 GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.abspath("gpt-train"))
 GPT_PREPARE = os.environ.get("GPT_PREPARE", os.path.abspath("gpt-prepare"))
 RUNS = {
@@ -33,40 +33,22 @@ RUNS = {
     "muon_sr_bf16": ["--dtype=bfloat16", "--state_format=sr_bf16", "--optimizer=muon"],
 }
 MEAN_BOUND = 0.005
-CURVE_INTERVAL, CURVE_BATCHES = 100, 20
+CURVE = 100, 20  # iterations between evaluations, and batches of each
 
 
-def command(*arguments, cwd):
-    result = subprocess.run(arguments, check=False, capture_output=True, text=True, cwd=cwd)
-    if result.returncode != 0:
-        sys.exit(f"{arguments[0]} failed: {result.stderr}")
-    return result.stdout
+def planned_bytes(course):
+    """Bytes per parameter, as the plan says."""
+    plan, _ = run([*course.command, "--plan"], ".")
+    return float(re.search(r"([0-9.]+) bytes per parameter", plan).group(1))
 
 
-class Course:
-    """One run: its final loss, its curve, its times."""
-
-    def __init__(self, work, name, seed, options):
-        common = [os.path.join(TOP, "config", "shakespeare_char_cpu.py"), f"--dataset={work}/data", f"--seed={seed}",
-                  f"--threads={options.threads}", f"--out_dir={work}/out-{name}-{seed}"] + RUNS[name]
-        plan = command(GPT_TRAIN, *common, "--plan", cwd=work)
-        self.bytes = float(re.search(r"([0-9.]+) bytes per parameter", plan).group(1))
-        log = command(GPT_TRAIN, *common, f"--max_iters={options.iterations - 1}", "--log_interval=1",
-                      f"--eval_interval={CURVE_INTERVAL}", f"--eval_iters={CURVE_BATCHES}",
-                      "--always_save_checkpoint=True", cwd=work)
-        self.times = [float(ms) for ms in re.findall(r"^iter \d+: .*time ([0-9.]+)ms", log, re.MULTILINE)]
-        self.curve = [(int(step), float(loss))
-                      for step, loss in re.findall(r"^step (\d+): .*val loss ([0-9.]+)", log, re.MULTILINE)]
-        log = command(GPT_TRAIN, *common, "--init_from=resume", "--eval_only=True", "--eval_iters=0", cwd=work)
-        self.loss = float(re.search(r"val loss ([0-9.]+)", log).group(1))
-
-    def reaches(self, target):
-        """The iteration at which the curve comes down to the target, and the seconds until then; None where it does not."""
-        for (before, high), (after, low) in zip(self.curve, self.curve[1:]):
-            if low <= target < high:
-                at = before + (after - before) * (high - target) / (high - low)
-                return at, sum(self.times[:int(at)]) / 1e3
-        return None
+def reaches(course, target):
+    """The iteration at which the curve comes down to the target, and the seconds until then; None where it does not."""
+    for (before, high), (after, low) in zip(course.curve, course.curve[1:]):
+        if low <= target < high:
+            at = before + (after - before) * (high - target) / (high - low)
+            return at, sum(course.times[:int(at)]) / 1e3
+    return None
 
 
 def report(name, courses, base):
@@ -75,11 +57,11 @@ def report(name, courses, base):
     difference = statistics.fmean(loss - other.loss for loss, other in zip(losses, base))
     holds = name.startswith("muon") or difference <= MEAN_BOUND
     print(f"{name:13} {statistics.fmean(losses):.4f} ({' '.join(f'{loss:.4f}' for loss in losses)}), "
-          f"{difference:+.4f} to float32, {courses[0].bytes:.2f} bytes per parameter, "
+          f"{difference:+.4f} to float32, {planned_bytes(courses[0]):.2f} bytes per parameter, "
           f"{statistics.median(courses[0].times):.2f} ms per step{'' if holds else '  FAILED'}", flush=True)
     if name.startswith("muon"):
         for seed, (course, other) in enumerate(zip(courses, base), start=1):
-            reached = course.reaches(other.curve[-1][1])
+            reached = reaches(course, other.curve[-1][1])
             print(f"  seed {seed}: AdamW's {other.curve[-1][1]:.4f} after {sum(other.times) / 1e3:.0f} s; " +
                   ("not reached" if reached is None else f"iteration {reached[0]:.0f}, {reached[1]:.0f} s"), flush=True)
     return holds
@@ -95,15 +77,14 @@ def main():
     options = parser.parse_args()
     names = ["float32"] + [name for name in options.only.split(",") if name != "float32"]
     with tempfile.TemporaryDirectory(prefix="gpt-train-states-") as work:
-        command(GPT_PREPARE, "--tokenizer=chars", f"--out_dir={work}/data", os.path.abspath(options.text), cwd=work)
+        prepare_characters(GPT_PREPARE, options.text, work)
         courses = {name: [] for name in names}
         for seed in range(1, options.seeds + 1):
             for name in names:
-                courses[name].append(Course(work, name, seed, options))
+                courses[name].append(Course(GPT_TRAIN, work, f"{name}-{seed}", [f"--seed={seed}", f"--threads={options.threads}",
+                                                                               *RUNS[name]], options.iterations, CURVE))
                 print(f"seed {seed} {name:13} validation loss {courses[name][-1].loss:.4f}", flush=True)
-    good = True
-    for name in names:
-        good = report(name, courses[name], courses["float32"]) and good
+        good = all([report(name, courses[name], courses["float32"]) for name in names])
     return 0 if good else 1
 
 

@@ -3,6 +3,7 @@ EXTRA_DIST += tests/e2e/checks.py tests/e2e/e2e.inc tests/fixtures
 dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \
+	tests/e2e/bench_quick.py \
 	tests/e2e/budget.sh \
 	tests/e2e/explain_oom.py \
 	tests/e2e/export.py \

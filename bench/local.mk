@@ -1,0 +1,20 @@
+# Measurements: bench/run is the side-by-side; the record_*.py make what bench/results/ and doc/ cite.
+EXTRA_DIST += \
+	bench/common.py \
+	bench/memory_table.py \
+	bench/record_budgets.py \
+	bench/record_dtypes.py \
+	bench/record_export.py \
+	bench/record_generate.py \
+	bench/record_nanogpt.py \
+	bench/record_prepare.py \
+	bench/record_shakespeare.py \
+	bench/record_states.py \
+	bench/record_tokenizers.py \
+	bench/record_transformers.py \
+	bench/results/2026-11-21-cpu-16bit.md \
+	bench/results/2026-11-21-cpu.md \
+	bench/roof.c \
+	bench/run \
+	bench/torch_gpt2.py \
+	bench/torch_side.py

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""bench/run as a program: one small case, and that its figures hang together.  No time is judged here.
+
+Needs top_srcdir and top_builddir.  Prints "checks: P passed, F failed, S skipped".
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from checks import check, finish
+
+BENCH = os.path.join(os.environ["top_srcdir"], "bench", "run")
+
+
+def bench(*arguments):
+    return subprocess.run([sys.executable, "-B", BENCH, *arguments], capture_output=True, text=True, timeout=300, check=False)
+
+
+def near(a, b):
+    return abs(a - b) <= 1e-9 * abs(b)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="gpt-train-bench-test-") as work:
+        path = os.path.join(work, "found.json")
+        done = bench("--quick", "--build=" + os.environ["top_builddir"], "--json=" + path)
+        check(done.returncode == 0, f"bench/run --quick: {done.returncode} {done.stdout[-1000:]} {done.stderr[-1000:]}")
+        if done.returncode != 0:
+            return finish()
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    check(len(found["results"]) == 1, "one case")
+    result = found["results"][0]
+    layers, heads, width, vocab, batch, block = result["shape"]
+    flops = batch * block * (6 * (12 * layers * width * width + vocab * width) + 6 * layers * block * width)
+    check(heads > 0 and result["gflops"] > 0 and result["gbytes"] > 0, f"a roof above zero: {result}")
+    check("PyTorch" in result["sides"] or "SKIP PyTorch" in done.stdout, "PyTorch's lines, or why there are none")
+    for side, got in result["sides"].items():
+        check(0 < got["min_s"] <= got["median_s"], f"{side}: minimum and median {got}")
+        check(near(got["tokens_per_s"], batch * block / got["median_s"]), f"{side}: tokens per second {got}")
+        check(near(got["roof"], flops / got["median_s"] / 1e9 / result["gflops"]), f"{side}: share of the roof {got}")
+        check(got["rss_mib"] > 1, f"{side}: resident memory {got}")
+    ops = {one["op"]: one for one in result["ops"]}
+    check("gemm" in ops and "adamw" in ops and "attention_backward" in ops, f"the ops of a step: {sorted(ops)}")
+    check(abs(sum(one["share"] for one in ops.values()) - 100) < 2, "shares add up")
+    check("| quick | gpt-train" in done.stdout, f"the table: {done.stdout}")
+    listed = bench("--list")
+    check(listed.returncode == 0 and "124m-4x256" in listed.stdout, f"--list: {listed.stdout}")
+    absent = bench("--quick", "--build=" + os.path.join(work, "absent"))
+    check(absent.returncode != 0 and "no such program" in absent.stderr and "Traceback" not in absent.stderr,
+          f"a build that is not there: {absent.stderr[-300:]}")
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -213,8 +214,7 @@ static enum gt_status source_list_folder(struct token_source *source, const char
 {
     const char *name = token_split_name(split);
     char single[FILE_PATH_MAX], file_name[16];
-    strcpy(file_name, name);
-    strcat(file_name, ".bin");
+    (void)snprintf(file_name, sizeof file_name, "%s.bin", name);
     TRY(file_join(single, folder, file_name));
     if (file_exists(single)) {
         TRY(source_reserve_shards(source, 1));

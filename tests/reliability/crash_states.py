@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Power cuts: what a run wrote, replayed into the states that a file system may be in after one, and resumed from there.
+
+strace records the calls that change the out_dir, with their data.  A model of a file system that keeps only what was
+synced plays them back: at a cut, the data of a file that was not synced are whole, partly there (torn at any byte, the rest
+zeros) or missing, and the changes of a folder that was not synced are there or not, in any combination that keeps each
+file's own order.  Every state is written out, and the program resumes from it: it must reach the bytes of the run in one go,
+from the old checkpoint or the new one.
+
+A second pass leaves the syncs out of the model, and must find states that fail: else the model proves nothing.
+In `make check` 60 states; with CHECK_LONG=1 10,000.  Needs strace.  Prints "checks: P passed, F failed, S skipped".
+"""
+import os
+import random
+import re
+import sys
+import tempfile
+
+import tiny
+
+from checks import check, finish, skip
+
+STATES = 10000 if tiny.LONG else 60
+CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,close"
+
+
+def unescape(text):
+    """The bytes of strace -xx: \\x41\\x42."""
+    return bytes(int(pair, 16) for pair in re.findall(r"\\x([0-9a-f]{2})", text))
+
+
+class Recorder:
+    """Turns strace's lines into operations on the names of one folder."""
+
+    def __init__(self, out):
+        self.out, self.operations, self.files, self.positions = os.path.abspath(out), [], {}, {}
+
+    def names(self, arguments):
+        """The names in the folder that the call's paths mean, None for one elsewhere; "." is the folder."""
+        found = []
+        for folder, text in re.findall(r'(?:(AT_FDCWD|\d+), )?"((?:\\x[0-9a-f]{2})*)"', arguments):
+            base = self.out if self.files.get(int(folder) if folder.isdigit() else -1) == "." else os.getcwd()
+            path = os.path.normpath(os.path.join(base, os.fsdecode(unescape(text))))
+            found.append("." if path == self.out else os.path.basename(path) if os.path.dirname(path) == self.out else None)
+        return found
+
+    def line(self, line):
+        match = re.match(r"(\w+)\((.*)\) += (-?\d+)", line)
+        if match and int(match.group(3)) >= 0:
+            name, arguments, result = match.group(1), match.group(2), int(match.group(3))
+            if name == "openat":
+                self.opened(arguments, result)
+            elif name.startswith(("rename", "link", "unlink")):
+                self.named(name.removesuffix("2").removesuffix("at"), self.names(arguments))
+            else:
+                self.changed(name, arguments, int(arguments.split(",")[0]), result)
+
+    def opened(self, arguments, descriptor):
+        name = self.names(arguments)[0]
+        self.files.pop(descriptor, None)
+        if name == "." or (name and ("O_WRONLY" in arguments or "O_RDWR" in arguments)):
+            self.files[descriptor], self.positions[descriptor] = name, 0
+        if name and "O_CREAT" in arguments:
+            self.operations.append(("create", name, "O_TRUNC" in arguments, "O_APPEND" in arguments))
+
+    def named(self, kind, names):
+        if None in names or not names:
+            return
+        self.operations.append((kind, *names))
+        if kind == "rename":
+            self.files = {key: names[1] if value == names[0] else value for key, value in self.files.items()}
+
+    def changed(self, call, arguments, descriptor, result):
+        name = self.files.get(descriptor)
+        if call == "close":
+            self.files.pop(descriptor, None)
+        elif name == "." and call in ("fsync", "fdatasync"):
+            self.operations.append(("syncdir",))
+        elif name and call in ("fsync", "fdatasync"):
+            self.operations.append(("sync", name))
+        elif name and call == "ftruncate":
+            self.operations.append(("truncate", name, int(arguments.rsplit(", ", 1)[1])))
+        elif name and call in ("write", "pwrite64"):
+            at = self.positions[descriptor] if call == "write" else int(arguments.rsplit(", ", 1)[1])
+            self.operations.append(("data", name, at, unescape(arguments)[:result]))
+            self.positions[descriptor] += result if call == "write" else 0
+
+
+def record(out):
+    """[(operation, name in `out`, ...)]: create, data, truncate, sync, syncdir, rename, link, unlink."""
+    log = os.path.abspath("ops.log")
+    done = tiny.run(out, tracer=("strace", "-qq", "-xx", "-s", "100000000", "-o", log, "-e", "trace=" + CALLS))
+    check(done.returncode == 0, f"the recorded run: {done.stderr[-300:]}")
+    recorder = Recorder(out)
+    with open(log, encoding="ascii", errors="replace") as file:
+        for line in file:
+            recorder.line(line)
+    return recorder.operations
+
+
+class Disk:
+    """Files by number: what is in them now, and what a cut leaves for certain.  The folder likewise."""
+
+    def __init__(self, syncs):
+        self.syncs = syncs
+        self.now, self.safe = [], []           # contents by number
+        self.names, self.kept, self.pending = {}, {}, []  # name to number; the synced folder; changes since
+        self.appended = set()
+
+    def apply(self, operation):
+        kind, *rest = operation
+        if kind == "create":
+            name, truncated, appended = rest
+            if name not in self.names:
+                self.now.append(bytearray())
+                self.safe.append(bytearray())
+                self.change(("add", name, len(self.now) - 1))
+            elif truncated:
+                self.now[self.names[name]] = bytearray()
+            if appended:
+                self.appended.add(name)
+        elif kind == "data":
+            name, at, data = rest
+            content = self.now[self.names[name]]
+            at = len(content) if name in self.appended else at
+            content.extend(b"\0" * (at - len(content)))
+            content[at:at + len(data)] = data
+        elif kind == "truncate":
+            del self.now[self.names[rest[0]]][rest[1]:]
+        elif kind == "sync" and self.syncs:
+            self.safe[self.names[rest[0]]] = bytearray(self.now[self.names[rest[0]]])
+        elif kind == "syncdir" and self.syncs:
+            self.kept, self.pending = dict(self.names), []
+        elif kind == "rename":
+            self.change(("move", rest[0], rest[1]))
+        elif kind == "link":
+            self.change(("add", rest[1], self.names[rest[0]]))
+        elif kind == "unlink":
+            self.change(("drop", rest[0]))
+
+    def change(self, change):
+        self.pending.append(change)
+        self.names = changed(self.names, [change])
+
+    def cut(self, generator):
+        """A folder as it may be after the power came back: {name: content}."""
+        share = generator.choice((0.0, 0.3, 0.7, 1.0))
+        names = changed(dict(self.kept), [change for change in self.pending if generator.random() < share])
+        return {name: self.torn(number, generator) for name, number in names.items()}
+
+    def torn(self, number, generator):
+        now, safe = self.now[number], self.safe[number]
+        if now == safe:
+            return bytes(now)
+        how = generator.random()
+        if how < 0.3:
+            return bytes(safe)
+        if how < 0.6:
+            return bytes(now)
+        at = generator.randrange(len(now) + 1)
+        return bytes(now[:at]) + (b"\0" * (len(now) - at) if how < 0.8 else b"")
+
+
+def changed(names, changes):
+    """The names after changes, those that no longer apply left out."""
+    for kind, *rest in changes:
+        if kind == "add":
+            names = {**names, rest[0]: rest[1]}
+        elif kind == "move" and rest[0] in names:
+            names = {**{name: number for name, number in names.items() if name != rest[0]}, rest[1]: names[rest[0]]}
+        elif kind == "drop":
+            names = {name: number for name, number in names.items() if name != rest[0]}
+    return names
+
+
+def state(operations, syncs, generator):
+    """A cut after a random operation; the index, and the folder."""
+    disk, at = Disk(syncs), generator.randrange(1, len(operations) + 1)
+    for operation in operations[:at]:
+        disk.apply(operation)
+    return at, disk.cut(generator)
+
+
+def write_out(folder, content):
+    tiny.clear(folder)
+    os.makedirs(folder)
+    for name, data in content.items():
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(data)
+
+
+def survives(content, expected):
+    """Whether the program goes on from this folder to the end of the run in one go; what happened else."""
+    write_out("cut", content)
+    done = tiny.resume("cut")
+    if done.returncode != 0:
+        return f"{done.returncode}: {done.stderr[-300:]}"
+    return "" if tiny.contents("cut") == expected else "other bytes than in one go"
+
+
+def main():
+    if not tiny.has_strace():
+        skip("crash_states", "no strace that may trace (Debian: strace)")
+        finish()
+        return 77
+    with tempfile.TemporaryDirectory(prefix="gpt-train-cuts-") as work:
+        os.chdir(work)
+        tiny.make_data()
+        operations = record("one")
+        expected = tiny.contents("one")
+        kinds = [operation[0] for operation in operations]
+        check(kinds.count("sync") >= 6 and kinds.count("syncdir") >= 6 and kinds.count("rename") >= 6, f"the record: {kinds}")
+        disk = Disk(True)
+        for operation in operations:
+            disk.apply(operation)
+        with open("one/model.safetensors", "rb") as file:
+            check(bytes(disk.now[disk.names["model.safetensors"]]) == file.read(), "the replay ends with the run's own bytes")
+        generator, resumed = random.Random(tiny.SEED), 0
+        for number in range(STATES):
+            at, content = state(operations, True, generator)
+            resumed += "trainer_state.json" in content
+            why = survives(content, expected)
+            check(why == "", f"state {number}, cut after operation {at}: {why}")
+        print(f"{STATES} states, {resumed} with a checkpoint in them")
+        check(resumed >= STATES // 3, f"{resumed} of {STATES} states had a checkpoint: too few to prove anything")
+        broken = sum(survives(state(operations, False, generator)[1], expected) != "" for _ in range(max(40, STATES // 100)))
+        print(f"without syncs {broken} of {max(40, STATES // 100)} states are lost")
+        check(broken > 0, "states without any sync all survive: the model of the disk is too kind")
+        os.chdir("/")
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

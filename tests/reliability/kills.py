@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""SIGKILL at every system call of a run that saves, and at random moments; then resume, and compare bytes.
+
+  calls     a run of four updates that saves three times is killed at each system call from its first save on (strace's
+            injection), resumed, and ends with files that are byte for byte those of the run that nobody killed
+  resume    a run that was killed inside a save is resumed and killed again at each of that start's calls
+  random    a run that saves after every update is killed at random moments; at least three tenths of the kills must land
+            inside a save, or the test fails
+
+In `make check` a sample of the calls and 30 random kills; with CHECK_LONG=1 every call and 1,000.
+Prints "checks: P passed, F failed, S skipped".
+"""
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import tiny
+
+from checks import check, finish, skip
+
+SAMPLE = 40 if not tiny.LONG else 1 << 30
+RANDOM_KILLS = 1000 if tiny.LONG else 30
+HITS_MIN = 0.3
+
+
+def killed_at(name, number, start):
+    """A run killed when it enters the call; whether it died of that."""
+    done = start(tracer=("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e",
+                         f"inject={name}:signal=SIGKILL:when={number}"))
+    return done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+def chosen(calls, generator):
+    return calls if len(calls) <= SAMPLE else sorted(generator.sample(calls, SAMPLE), key=calls.index)
+
+
+def judge(out, expected, what):
+    """Resumes to the end: the files are those of the run in one go."""
+    done = tiny.resume(out)
+    check(done.returncode == 0, f"{what}: the resumed run ends with {done.returncode}: {done.stderr[-400:]}")
+    check(done.returncode == 0 and tiny.contents(out) == expected, f"{what}: other bytes than in one go")
+    check(tiny.leftovers(out) == [], f"{what}: left behind: {tiny.leftovers(out)}")
+
+
+def at_calls(expected, generator):
+    calls = tiny.trace("traced")
+    first = next(i for i, call in enumerate(calls) if call[2])
+    inside = sum(call[2] for call in calls)
+    check(inside >= 30, f"the trace shows the saves: {inside} calls inside")
+    hits, picked = 0, chosen(calls[first:], generator)
+    for name, number, saving in picked:
+        tiny.clear("killed")
+        died = killed_at(name, number, lambda **how: tiny.run("killed", **how))
+        check(died, f"killed at {name} {number}")
+        hits += saving
+        judge("killed", expected, f"killed at {name} {number}")
+    print(f"killed at {len(picked)} of {len(calls) - first} calls from the first save on, {hits} of {inside} inside a save")
+    return next((name, number) for name, number, saving in calls if saving and name == "rename")
+
+
+def at_resume(expected, generator, where):
+    """The folder of a run that died before its first rename inside a save, resumed and killed."""
+    tiny.clear("broken")
+    check(killed_at(*where, lambda **how: tiny.run("broken", **how)), "a folder that a kill left")
+    shutil.copytree("broken", "again")
+    calls = tiny.trace("again", start=lambda **how: tiny.resume("again", **how))
+    tiny.clear("again")
+    first = next(i for i, call in enumerate(calls) if call[0] == "flock")
+    for name, number, _ in chosen(calls[first:], generator):
+        tiny.clear("killed")
+        shutil.copytree("broken", "killed")
+        check(killed_at(name, number, lambda **how: tiny.resume("killed", **how)), f"resumed, killed at {name} {number}")
+        judge("killed", expected, f"resumed, killed at {name} {number}")
+    print(f"killed at {min(SAMPLE, len(calls) - first)} of {len(calls) - first} calls of a start that repairs")
+
+
+def inside_save(out):
+    """What only a save leaves: a file aside, or files of two generations."""
+    names = os.listdir(out) if os.path.isdir(out) else []
+    models = [name for name in names if name.startswith("model-") and ".tmp-" not in name]
+    optimizers = [name for name in names if name.startswith("optimizer-") and ".tmp-" not in name]
+    return any(".tmp-" in name for name in names) or len(models) != len(optimizers) or len(models) > 1
+
+
+def at_random(generator):
+    every = ["--eval_interval=1", "--max_iters=12"]
+    begin = time.monotonic()
+    done = tiny.run("all", *every)
+    length = time.monotonic() - begin
+    check(done.returncode == 0, f"the run in one go: {done.stderr[-300:]}")
+    expected, hits = tiny.contents("all"), 0
+    for number in range(RANDOM_KILLS):
+        tiny.clear("killed")
+        with subprocess.Popen(tiny.command("killed", *every), env=tiny.ENVIRONMENT, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
+            time.sleep(generator.uniform(0.2, 1.0) * length)
+            process.kill()
+            process.wait()
+        hits += inside_save("killed")
+        done = tiny.resume("killed", *every)
+        check(done.returncode == 0 and tiny.contents("killed") == expected,
+              f"random kill {number}: {done.returncode}, {done.stderr[-300:]}")
+    print(f"{RANDOM_KILLS} random kills, {hits} inside a save")
+    check(hits >= HITS_MIN * RANDOM_KILLS, f"{hits} of {RANDOM_KILLS} kills hit a save: too few to prove anything")
+
+
+def main():
+    generator = random.Random(tiny.SEED)
+    if not tiny.has_strace():
+        skip("kills", "no strace that may trace (Debian: strace)")
+        finish()
+        return 77
+    with tempfile.TemporaryDirectory(prefix="gpt-train-kills-") as work:
+        os.chdir(work)
+        tiny.make_data()
+        done = tiny.run("one")
+        check(done.returncode == 0, f"the run in one go: {done.stderr[-500:]}")
+        expected = tiny.contents("one")
+        check(expected.get("iter", 0) > 0, f"it saved: {expected}")
+        where = at_calls(expected, generator)
+        at_resume(expected, generator, where)
+        at_random(generator)
+        os.chdir("/")
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

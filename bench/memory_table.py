@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The tables of doc/memory.md: which micro-batches fit which card, from plans alone.
+"""The tables of doc/memory.md: which micro-batches and which state formats fit which card, from plans alone.
 
-    bench/memory_table.py --build=BUILD [--batch=64] [--block=1024] [--dtype=bfloat16]
+    bench/memory_table.py --build=BUILD [--most=1024] [--block=1024] [--dtype=bfloat16] [--tables=batch,states]
                           [--cards=rtx3070-8g,rtx3060-12g,rtx3090-24g] [--models=124M,350M,774M,1558M]
 
-For each card (a device profile) and model the largest micro-batch that fits at each recompute level, found by bisection
-over gpt-train --plan=json; nothing else of the configuration is pinned.  No GPU is needed, and nothing is trained.
-Prints one Markdown table per card, and the command of each row's first cell for checking it by hand.
+For each card (a device profile) and model the largest micro-batch that fits at each recompute level, found by doubling and
+bisection over gpt-train --plan=json with a batch of that size; and for each state format the least arena of each model, one
+sequence at a time with everything recomputed, and the largest micro-batch that fits so.  Nothing else of the configuration
+is pinned.  No GPU is needed, and nothing is trained.  Prints Markdown tables, and for each card a command to check one cell.
 """
 import argparse
 import json
@@ -15,6 +16,7 @@ import subprocess
 import sys
 
 LEVELS = ("none", "gelu", "layernorm", "mlp", "full")
+STATES = ("master", "sr", "sr_bf16", "sr_8bit", "sr_8bit_full")
 MODELS = {
     "124M": (12, 12, 768),
     "350M": (24, 16, 1024),
@@ -24,32 +26,35 @@ MODELS = {
 GIB = 1 << 30
 
 
-def command(options, card, model, level, micro_batch):
+def command(options, card, model, micro_batch, *keys):
     layers, heads, width = MODELS[model]
     return [os.path.join(options.build, "gpt-train"), "--plan=json", "--backend=cuda", f"--device_profile={card}",
             f"--dtype={options.dtype}", f"--n_layer={layers}", f"--n_head={heads}", f"--n_embd={width}",
-            f"--block_size={options.block}", f"--batch_size={options.batch}", "--gradient_accumulation_steps=1",
-            "--vocab_size=50304", "--dataset=./none", f"--micro_batch={micro_batch}", f"--recompute={level}"]
+            f"--block_size={options.block}", f"--batch_size={micro_batch}", "--gradient_accumulation_steps=1",
+            "--vocab_size=50304", "--dataset=./none", f"--micro_batch={micro_batch}", *keys]
 
 
-def plan(options, card, model, level, micro_batch):
+def plan(options, card, model, micro_batch, *keys):
     """The plan as an object and whether it fits; anything else than 0 and 3 is an error of ours."""
-    done = subprocess.run(command(options, card, model, level, micro_batch), stdout=subprocess.PIPE,
+    done = subprocess.run(command(options, card, model, micro_batch, *keys), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, 3):
         sys.exit(f"{' '.join(done.args)}: exit status {done.returncode}\n{done.stderr}")
     return json.loads(done.stdout), done.returncode == 0
 
 
-def largest(options, card, model, level):
+def largest(options, card, model, *keys):
     """The largest micro-batch that fits, with its plan; (0, plan of 1) when not even one sequence does."""
-    least, fits = plan(options, card, model, level, 1)
-    if not fits:
-        return 0, least
-    low, high, best = 1, options.batch + 1, least
+    made, fits = plan(options, card, model, 1, *keys)
+    low, high, best = 0, 1, made
+    while fits and high < options.most:
+        low, best, high = high, made, min(2 * high, options.most)
+        made, fits = plan(options, card, model, high, *keys)
+    if fits:
+        return high, made
     while high - low > 1:
         middle = (low + high) // 2
-        made, fits = plan(options, card, model, level, middle)
+        made, fits = plan(options, card, model, middle, *keys)
         if fits:
             low, best = middle, made
         else:
@@ -62,33 +67,48 @@ def cell(count, made):
     return f"{count} ({size:.2f})" if count else f"- (1 needs {size:.2f})"
 
 
-def table(options, card):
-    first = True
-    print(f"| {card} | " + " | ".join(f"`{level}`" for level in LEVELS) + " |")
-    print("|---" * (len(LEVELS) + 1) + "|")
+def head(names):
+    print("| " + " | ".join(names) + " |")
+    print("|---" * len(names) + "|")
+
+
+def batch_table(options, card):
+    """Micro-batches by model and recompute level."""
+    head([card] + [f"`{level}`" for level in LEVELS])
     for model in options.models.split(","):
-        cells = []
-        for level in LEVELS:
-            count, made = largest(options, card, model, level)
-            cells.append(cell(count, made))
-            if first:
-                example, first = command(options, card, model, level, max(count, 1)), False
+        cells = [cell(*largest(options, card, model, f"--recompute={level}")) for level in LEVELS]
         print(f"| {model} | " + " | ".join(cells) + " |", flush=True)
-    print("\n" + " ".join(["gpt-train"] + example[1:]) + "\n")
+    first = options.models.split(",")[0]
+    count = largest(options, card, first, "--recompute=none")[0]
+    print("\n" + " ".join(["gpt-train"] + command(options, card, first, max(count, 1), "--recompute=none")[1:]) + "\n")
+
+
+def states_table(options, card):
+    """Micro-batches by state format and model, everything recomputed."""
+    models = options.models.split(",")
+    head([card] + models)
+    for states in STATES:
+        cells = [cell(*largest(options, card, model, "--recompute=full", f"--state_format={states}")) for model in models]
+        print(f"| `{states}` | " + " | ".join(cells) + " |", flush=True)
+    print()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--most", type=int, default=1024)
     parser.add_argument("--block", type=int, default=1024)
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--cards", default="rtx3070-8g,rtx3060-12g,rtx3090-24g")
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--tables", default="batch,states")
     options = parser.parse_args()
-    print(f"largest micro-batch (arena in GiB), batch {options.batch} x {options.block}, {options.dtype}\n")
+    print(f"largest micro-batch (arena in GiB), at most {options.most}, x {options.block}, {options.dtype}\n")
     for card in options.cards.split(","):
-        table(options, card)
+        if "batch" in options.tables:
+            batch_table(options, card)
+        if "states" in options.tables:
+            states_table(options, card)
 
 
 if __name__ == "__main__":

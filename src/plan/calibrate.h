@@ -29,14 +29,15 @@ struct calibrate_request {
  * Errors: GT_NO_FIT (not logged) when not even the smallest such model fits the arena; GT_NO_MEMORY, and the device's. */
 enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request, struct plan_rates *out);
 
-/* What rates depend on, as a line: device, driver, build, the model's width. */
+/* What rates depend on, as a line: device and driver, and after a bar the build and the model's width and dtype. */
 char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_info *info,
                     const struct model_options *options);
 
 /* The rates that were stored under this key, in gpt-train below XDG_CACHE_HOME or else ~/.cache.  False when there are
- * none; a file or folder that cannot be trusted is ignored, and said. */
+ * none; a file or folder that cannot be trusted is ignored, and said; a damaged file is removed. */
 bool calibrate_load(const char *key, struct plan_rates *out);
-/* Stores them, atomically, in a folder that only this user may enter.  That it failed is said, and harmless. */
+/* Stores them, atomically, in a folder that only this user may enter: a file per device, which holds the last eight keys.
+ * That it failed is said, and harmless. */
 void calibrate_store(const char *key, const struct plan_rates *rates);
 
 #endif

@@ -1,8 +1,9 @@
-/* The cache of calibrated rates: one small JSON file per key, in the user's cache folder.
+/* The cache of calibrated rates: one small JSON file per device, in the user's cache folder, with the last few shapes.
  *
- * The file's name is a checksum of the key, and the key stands whole in the file, so that another one's rates are never
- * taken.  What is read is checked as any foreign file is: owner and mode of the folder, schema, key, every rate.  Nothing
- * here is an error: without a cache the device is timed again.
+ * The file's name is a checksum of what the key says of the device; the whole keys stand in the file, so that another one's
+ * rates are never taken.  What is read is checked as any foreign file is: owner and mode of the folder, schema, keys, every
+ * rate.  Nothing here is an error: without a cache the device is timed again.  Entries of an earlier release are passed over
+ * in silence until they are replaced; a damaged file is said and removed, so that it is said once.
  */
 #include <config.h>
 #include <errno.h>
@@ -18,8 +19,10 @@
 #include "base/log.h"
 #include "plan/calibrate.h"
 
-#define CACHE_SCHEMA 1
-#define CACHE_BYTES_MAX 65536
+#define CACHE_SCHEMA 2
+#define CACHE_BYTES_MAX 131072
+#define CACHE_ENTRIES_MAX 8
+#define KEY_DEVICE_END " | " /* between what a key says of the device and of the shape */
 #define CACHE_RATE_MAX 1e21
 #define CACHE_RAMP_MAX 1e9
 
@@ -28,7 +31,7 @@ char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_inf
 {
     const struct model_config *config = &options->config;
     snprintf(key, CALIBRATE_KEY_MAX,
-             "%s; %s; %s " PACKAGE_VERSION "%s; channels %" PRId32 ", heads %" PRId32 ", block %" PRId32
+             "%s; %s" KEY_DEVICE_END "%s " PACKAGE_VERSION "%s; channels %" PRId32 ", heads %" PRId32 ", block %" PRId32
              ", vocabulary %" PRId32 ", bias %d, dropout %d, gelu %d, %s",
              info->device, info->detail, PACKAGE_NAME,
 #ifdef GT_DEBUG
@@ -55,10 +58,17 @@ static bool folder_name(char parent[static FILE_PATH_MAX], char folder[static FI
     return length > 0 && length < FILE_PATH_MAX - 64 && file_join(folder, parent, "gpt-train") == GT_OK;
 }
 
+/* Characters of the key that say which device it is. */
+static size_t device_length(const char *key)
+{
+    const char *end = strstr(key, KEY_DEVICE_END);
+    return end ? (size_t)(end - key) : strlen(key);
+}
+
 static bool file_name(char path[static FILE_PATH_MAX], const char *folder, const char *key)
 {
     char name[64];
-    snprintf(name, sizeof name, "calibration-%08" PRIx32 ".json", file_crc32c(0, key, strlen(key)));
+    snprintf(name, sizeof name, "calibration-%08" PRIx32 ".json", file_crc32c(0, key, device_length(key)));
     return file_join(path, folder, name) == GT_OK;
 }
 
@@ -86,9 +96,8 @@ static bool number_read(const json_t *value, double min, double max, double *out
     return true;
 }
 
-static bool kind_read(const json_t *root, int kind, struct plan_rates *out)
+static bool kind_read(const json_t *op, int kind, struct plan_rates *out)
 {
-    const json_t *op = json_object_get(root, op_declaration((enum op_kind)kind)->name);
     const json_t *flops = json_object_get(op, "flops_per_s");
     if (!number_read(json_object_get(op, "bytes_per_s"), 1.0, CACHE_RATE_MAX, &out->bytes_per_s[kind]))
         return false;
@@ -99,19 +108,60 @@ static bool kind_read(const json_t *root, int kind, struct plan_rates *out)
     return json_array_size(flops) == PLAN_MATRIX_DTYPES;
 }
 
-static bool root_read(const json_t *root, const char *key, struct plan_rates *out)
+/* What was found in the cache. */
+enum found {
+    FOUND_NOTHING, /* no file, or one of an earlier release, or none for this shape */
+    FOUND_RATES,
+    FOUND_DAMAGE
+};
+
+/* An entry that lacks an op of this release is an earlier one's. */
+static enum found entry_read(const json_t *entry, struct plan_rates *out)
 {
-    const char *stored = json_string_value(json_object_get(root, "key"));
-    if (json_integer_value(json_object_get(root, "schema")) != CACHE_SCHEMA || !stored || strcmp(stored, key) != 0)
-        return false;
+    const json_t *ops = json_object_get(entry, "ops");
     *out = (struct plan_rates){.ramp_elements = 0.0};
-    if (!number_read(json_object_get(root, "ramp_rows"), 0.0, CACHE_RAMP_MAX, &out->ramp_rows))
-        return false;
+    if (!json_is_object(ops) || !number_read(json_object_get(entry, "ramp_rows"), 0.0, CACHE_RAMP_MAX, &out->ramp_rows))
+        return FOUND_DAMAGE;
+    enum found found = FOUND_RATES;
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        if (!kind_read(json_object_get(root, "ops"), kind, out))
-            return false;
+        const json_t *op = json_object_get(ops, op_declaration((enum op_kind)kind)->name);
+        if (op && !kind_read(op, kind, out))
+            return FOUND_DAMAGE;
+        found = op ? found : FOUND_NOTHING;
     }
-    return true;
+    return found;
+}
+
+/* The entries of a file of this device; NULL, and what is wrong, where there are none. */
+static const json_t *entries_of(const json_t *root, const char *key, enum found *out)
+{
+    const char *device = json_string_value(json_object_get(root, "device"));
+    const json_t *entries = json_object_get(root, "entries");
+    json_int_t schema = json_integer_value(json_object_get(root, "schema"));
+    *out = schema > 0 && schema < CACHE_SCHEMA ? FOUND_NOTHING : FOUND_DAMAGE;
+    if (schema != CACHE_SCHEMA || !device || !json_is_array(entries))
+        return NULL;
+    bool same = strlen(device) == device_length(key) && strncmp(device, key, device_length(key)) == 0;
+    return same ? entries : NULL;
+}
+
+static bool entry_is(const json_t *entry, const char *key)
+{
+    const char *stored = json_string_value(json_object_get(entry, "key"));
+    return stored && strcmp(stored, key) == 0;
+}
+
+static enum found root_read(const json_t *root, const char *key, struct plan_rates *out)
+{
+    enum found found;
+    const json_t *entries = entries_of(root, key, &found);
+    if (!entries)
+        return found;
+    for (size_t i = 0; i < json_array_size(entries); i++) {
+        if (entry_is(json_array_get(entries, i), key))
+            return entry_read(json_array_get(entries, i), out);
+    }
+    return FOUND_NOTHING;
 }
 
 bool calibrate_load(const char *key, struct plan_rates *out)
@@ -124,13 +174,15 @@ bool calibrate_load(const char *key, struct plan_rates *out)
     json_error_t error;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     struct plan_rates rates;
-    bool good = root && root_read(root, key, &rates);
+    enum found found = root ? root_read(root, key, &rates) : FOUND_DAMAGE;
     json_decref(root);
-    if (good)
+    if (found == FOUND_RATES)
         *out = rates;
-    else
-        log_note("%s: no calibration of this device that could be read; it is ignored", path);
-    return good;
+    if (found == FOUND_DAMAGE) {
+        log_note("%s: a damaged calibration; it is removed, and made again by the next run", path);
+        (void)unlink(path);
+    }
+    return found == FOUND_RATES;
 }
 
 static json_t *kind_value(const struct plan_rates *rates, int kind)
@@ -140,7 +192,7 @@ static json_t *kind_value(const struct plan_rates *rates, int kind)
                      flops[2]);
 }
 
-static json_t *root_value(const char *key, const struct plan_rates *rates)
+static json_t *entry_value(const char *key, const struct plan_rates *rates)
 {
     json_t *ops = json_object();
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
@@ -149,8 +201,30 @@ static json_t *root_value(const char *key, const struct plan_rates *rates)
             return NULL;
         }
     }
-    return json_pack("{s:i, s:s, s:f, s:o}", "schema", CACHE_SCHEMA, "key", key, "ramp_rows", rates->ramp_rows, "ops",
-                     ops);
+    return json_pack("{s:s, s:f, s:o}", "key", key, "ramp_rows", rates->ramp_rows, "ops", ops);
+}
+
+/* The new entry, and the last few of other shapes that the file has. */
+static json_t *root_value(const char *path, const char *key, const struct plan_rates *rates)
+{
+    json_error_t error;
+    enum found found;
+    json_t *entries = json_array();
+    bool good = json_array_append_new(entries, entry_value(key, rates)) == 0;
+    json_t *before = access(path, F_OK) == 0 && is_own(path, false) ? json_load_file(path, 0, &error) : NULL;
+    const json_t *kept = before ? entries_of(before, key, &found) : NULL;
+    for (size_t i = 0; kept && i < json_array_size(kept) && json_array_size(entries) < CACHE_ENTRIES_MAX; i++) {
+        json_t *entry = json_array_get(kept, i);
+        struct plan_rates unused;
+        if (!entry_is(entry, key) && entry_read(entry, &unused) == FOUND_RATES)
+            good = good && json_array_append(entries, entry) == 0;
+    }
+    json_decref(before);
+    if (good)
+        return json_pack("{s:i, s:s%, s:o}", "schema", CACHE_SCHEMA, "device", key, device_length(key), "entries",
+                         entries);
+    json_decref(entries);
+    return NULL;
 }
 
 void calibrate_store(const char *key, const struct plan_rates *rates)
@@ -167,7 +241,7 @@ void calibrate_store(const char *key, const struct plan_rates *rates)
     }
     if (!is_own(folder, true))
         return;
-    json_t *root = root_value(key, rates);
+    json_t *root = root_value(path, key, rates);
     if (root)
         (void)json_replace_file(path, root, 1);
     json_decref(root);

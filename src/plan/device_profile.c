@@ -81,14 +81,21 @@ int32_t device_profile_count(void)
     return (int32_t)(sizeof cards / sizeof cards[0]);
 }
 
+uint64_t device_profile_context_bytes(const char *backend, int32_t units)
+{
+    if (strcmp(backend, "cuda") != 0)
+        return OPENCL_CONTEXT_BYTES;
+    return CUDA_CONTEXT_BYTES + (uint64_t)units * CUDA_CONTEXT_UNIT_BYTES;
+}
+
 static void memory_set(const struct card *card, const struct family *family, struct device_profile *out)
 {
     bool cuda = strcmp(family->backend, "cuda") == 0;
     uint64_t total = (uint64_t)(card->memory_mib - card->driver_mib) * MIB;
-    uint64_t context =
-        cuda ? CUDA_CONTEXT_BYTES + (uint64_t)out->units * CUDA_CONTEXT_UNIT_BYTES : OPENCL_CONTEXT_BYTES;
+    uint64_t context = device_profile_context_bytes(family->backend, out->units);
     out->memory_bytes = (uint64_t)card->memory_mib * MIB;
     out->usable_bytes = total - context;
+    out->context_bytes = context;
     out->largest_allocation_bytes = out->memory_bytes;
     if (family->largest == QUARTER)
         out->largest_allocation_bytes = out->memory_bytes / 4;

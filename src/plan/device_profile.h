@@ -21,7 +21,8 @@ struct device_profile {
     char name[DEVICE_PROFILE_NAME_MAX]; /* "NVIDIA GeForce RTX 3060 12 GB" */
     char backend[16];                   /* which backend would run it: "cuda", "opencl" */
     uint64_t memory_bytes;
-    uint64_t usable_bytes; /* for an arena, when nothing else uses the card */
+    uint64_t usable_bytes;  /* for an arena, when nothing else uses the card */
+    uint64_t context_bytes; /* what a process holds beside its arena; with the usable bytes, what the driver shows */
     uint64_t largest_allocation_bytes;
     uint32_t alignment_bytes;
     uint32_t dtypes;           /* bit per enum dtype that ops may use for storage */
@@ -47,6 +48,9 @@ void device_profile_get(int32_t index, struct device_profile *out);
  * Errors: GT_USAGE for an unknown name and an unreadable file, GT_DATA for a file with a missing, unknown or impossible
  * field, which is named. */
 enum gt_status device_profile_find(const char *text, struct device_profile *out);
+
+/* What a process holds of a card of that backend ("cuda", "opencl") beside its arena, by the number of its units. */
+uint64_t device_profile_context_bytes(const char *backend, int32_t units);
 
 /* Reads a profile from a JSON file.  Errors: as above, and GT_IO. */
 enum gt_status device_profile_read(const char *path, struct device_profile *out);

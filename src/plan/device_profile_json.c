@@ -1,7 +1,8 @@
 /* A profile from a file of the user's own: one JSON object, every field of it checked.
  *
- * Fields may stand in any order; a missing, unknown, mistyped or impossible one is refused by name.  What is not known is
- * written as 0, where the description in doc/devices.md allows it.  The file is data and at most 64 KiB.
+ * Fields may stand in any order; a missing, unknown, mistyped or impossible one is refused by name, and so is one that stands
+ * twice.  What is not known is written as 0, where the description in doc/devices.md allows it; context_bytes alone may be
+ * left out.  The file is data and at most 64 KiB.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -16,6 +17,8 @@
 #define PROFILE_MEMORY_MIN ((int64_t)1 << 26)
 #define PROFILE_MEMORY_MAX ((int64_t)1 << 50)
 #define PROFILE_RATE_MAX 1e21
+#define PROFILE_RATE_MIN 1e6 /* less is a unit that was mistaken, and would make times that no clock can show */
+#define PROFILE_SHARE_MIN 0.001
 
 struct reader {
     const char *path;
@@ -45,10 +48,12 @@ static enum gt_status rate_read(const struct reader *reader, const json_t *objec
 {
     double rate;
     TRY(json_get_real(object, reader->path, name, &rate));
-    if (!(isfinite(rate) && rate >= 0.0 && rate <= PROFILE_RATE_MAX))
-        return impossible(reader, name, "is no rate: expected a number from 0 to 1e21");
-    if (needed && rate <= 0.0)
+    if (needed && rate == 0.0)
         return impossible(reader, name, "must be above 0");
+    if (rate != 0.0 && !(isfinite(rate) && rate >= PROFILE_RATE_MIN && rate <= PROFILE_RATE_MAX))
+        return impossible(reader, name,
+                          needed ? "is no rate per second: expected a number from 1e6 to 1e21"
+                                 : "is no rate per second: expected a number from 1e6 to 1e21, or 0 for not known");
     *out = rate;
     return GT_OK;
 }
@@ -75,6 +80,17 @@ static enum gt_status memory_read(const struct reader *reader, struct device_pro
     return GT_OK;
 }
 
+/* What is left out is what such a card's context is known to take, within what is not usable. */
+static enum gt_status context_read(const struct reader *reader, struct device_profile *out)
+{
+    uint64_t most = out->memory_bytes - out->usable_bytes;
+    uint64_t usual = device_profile_context_bytes(out->backend, out->units);
+    out->context_bytes = usual < most ? usual : most;
+    if (json_object_get(reader->root, "context_bytes") == NULL)
+        return GT_OK;
+    return bytes_read(reader, "context_bytes", 0, most, &out->context_bytes);
+}
+
 /* ["float32", "bfloat16"]: what ops may store. */
 static enum gt_status dtypes_read(const struct reader *reader, struct device_profile *out)
 {
@@ -86,6 +102,8 @@ static enum gt_status dtypes_read(const struct reader *reader, struct device_pro
         enum dtype dtype;
         if (!word || !dtype_from_name(word, &dtype) || strcmp(word, dtype_name(dtype)) != 0 || dtype > DTYPE_F16)
             return impossible(reader, "dtypes", "expected the words float32, bfloat16 and float16 only");
+        if (out->dtypes >> dtype & 1u)
+            return impossible(reader, "dtypes", "names a dtype twice");
         out->dtypes |= 1u << dtype;
     }
     if (!(out->dtypes & 1u << DTYPE_F32))
@@ -94,10 +112,10 @@ static enum gt_status dtypes_read(const struct reader *reader, struct device_pro
 }
 
 static const char *const flops_names[] = {"float32", "float16", "bfloat16", "tf32"};
-static const char *const root_names[] = {"schema",          "name",  "backend",     "memory_bytes",
-                                         "usable_bytes",    "units", "dtypes",      "largest_allocation_bytes",
-                                         "alignment_bytes", "share", "flops_per_s", "bandwidth_bytes_per_s",
-                                         "share_source",    "source"};
+static const char *const root_names[] = {"schema",          "name",   "backend",      "memory_bytes",
+                                         "usable_bytes",    "units",  "dtypes",       "largest_allocation_bytes",
+                                         "alignment_bytes", "share",  "flops_per_s",  "bandwidth_bytes_per_s",
+                                         "share_source",    "source", "context_bytes"};
 
 static enum gt_status names_check(const struct reader *reader, const json_t *object, const char *const *names,
                                   size_t count)
@@ -132,8 +150,8 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
 static enum gt_status share_read(const struct reader *reader, struct device_profile *out)
 {
     TRY(json_get_real(reader->root, reader->path, "share", &out->share));
-    if (!(out->share >= 0.0 && out->share <= 1.0))
-        return impossible(reader, "share", "expected a number from 0 (not known) to 1");
+    if (out->share != 0.0 && !(out->share >= PROFILE_SHARE_MIN && out->share <= 1.0))
+        return impossible(reader, "share", "expected 0 (not known) or a number from 0.001 to 1");
     return text_read(reader, "share_source", out->share_source, sizeof out->share_source, out->share > 0.0);
 }
 
@@ -153,6 +171,7 @@ static enum gt_status profile_fill(const struct reader *reader, struct device_pr
     TRY(memory_read(reader, out));
     TRY(json_get_int(reader->root, reader->path, "units", 0, 1000000, &units));
     out->units = (int32_t)units;
+    TRY(context_read(reader, out));
     TRY(dtypes_read(reader, out));
     TRY(rates_read(reader, out));
     TRY(share_read(reader, out));

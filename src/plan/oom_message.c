@@ -13,6 +13,9 @@
 #define TRACEBACK_BYTES_MAX ((size_t)64 << 10)
 #define FRAMES_MAX 4096
 #define NUMBER_BYTES_MAX 24
+/* Sizes of devices and tensors: from 64 MiB, and up to 1 PiB. */
+#define TOTAL_MIN 67108864.0
+#define AMOUNT_MAX 1125899906842624.0
 
 struct marker {
     const char *text;
@@ -436,23 +439,55 @@ struct oom_amount oom_context_bytes(const struct oom_message *message)
     struct oom_amount none = {false, 0.0, 0.0};
     if (!message->process.known || !message->allocated.known || !message->unallocated.known)
         return none;
+    /* A driver that spills into the host's memory counts that too; another one says 17179869184.00 GiB for "unknown". */
+    bool spilled = message->total.known && message->process.bytes > message->total.bytes + message->total.slack_bytes;
+    if (spilled || message->process.bytes > AMOUNT_MAX)
+        return none;
     return amount_difference(message->process, amount_sum(message->allocated, message->unallocated));
+}
+
+struct oom_amount oom_process_most(const struct oom_message *message)
+{
+    struct oom_amount others = oom_others_bytes(message);
+    if (!message->total.known || !others.known)
+        return message->total;
+    return amount_difference(message->total, others);
+}
+
+static struct oom_amount amount_least(struct oom_amount a, struct oom_amount b)
+{
+    return b.known && (!a.known || b.bytes < a.bytes) ? b : a;
 }
 
 struct oom_amount oom_budget_bytes(const struct oom_message *message)
 {
-    struct oom_amount context = oom_context_bytes(message), budget = {false, 0.0, 0.0};
+    struct oom_amount context = oom_context_bytes(message), most = oom_process_most(message);
+    struct oom_amount budget = {false, 0.0, 0.0};
     if (message->allocator == OOM_MPS)
         return amount_difference(message->allowed, message->elsewhere);
-    if (message->free.known && message->allocated.known) {
-        budget = amount_sum(message->free, amount_sum(message->allocated, message->unallocated));
-    } else if (message->total.known && context.known) {
-        context = amount_sum(context, oom_others_bytes(message));
-        budget = amount_difference(message->total, context);
-    }
-    if (budget.known && message->allowed.known && message->allowed.bytes < budget.bytes)
-        budget = message->allowed;
-    return budget;
+    if (most.known && context.known)
+        most = amount_difference(most, context);
+    if (message->free.known && message->allocated.known)
+        budget = amount_least(amount_sum(message->free, amount_sum(message->allocated, message->unallocated)), most);
+    else if (context.known)
+        budget = most;
+    return budget.known ? amount_least(budget, message->allowed) : budget;
+}
+
+const char *oom_impossible(const struct oom_message *message)
+{
+    if (message->tried.known && !(message->tried.bytes >= 1.0 && message->tried.bytes <= AMOUNT_MAX))
+        return "no tensor has the size that could not be allocated";
+    if (message->total.known && !(message->total.bytes >= TOTAL_MIN && message->total.bytes <= AMOUNT_MAX))
+        return "no device has that total capacity";
+    if (message->total.known && message->free.known &&
+        message->free.bytes > message->total.bytes + message->total.slack_bytes + message->free.slack_bytes)
+        return "more is free than the total capacity";
+    if (message->total.known && oom_others_bytes(message).bytes > message->total.bytes + message->total.slack_bytes)
+        return "other processes hold more than the total capacity";
+    if (message->free.known && !(message->free.bytes <= AMOUNT_MAX))
+        return "no device has that much free";
+    return NULL;
 }
 
 uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes)

@@ -83,8 +83,14 @@ bool oom_message_parse(const char *text, size_t count, struct oom_message *out);
  * where the message does not say enough. */
 struct oom_amount oom_others_bytes(const struct oom_message *message);
 struct oom_amount oom_context_bytes(const struct oom_message *message);
-/* What tensors could have had: what is free, and what PyTorch held.  Without other processes' and the context's part. */
+/* What tensors could have had: what is free, and what PyTorch held.  Without other processes' and the context's part, and never
+ * more than the total leaves. */
 struct oom_amount oom_budget_bytes(const struct oom_message *message);
+/* What a process could have had at most, its context included: the total less what others are said to hold. */
+struct oom_amount oom_process_most(const struct oom_message *message);
+/* Why the numbers cannot be a card's ("0 B of total capacity"), NULL where they can.  A process that holds more than there is,
+ * as drivers that spill into the host's memory report it, can. */
+const char *oom_impossible(const struct oom_message *message);
 /* The size that the allocator asks the driver for to place a tensor of `bytes`. */
 uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes);
 /* "CUDA", "HIP", "XPU", "MPS", "CPU". */

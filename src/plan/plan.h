@@ -86,6 +86,7 @@ struct plan_report_facts {
     const char *device;        /* one line */
     uint64_t free_bytes;       /* of the device, 0 = unknown */
     uint64_t host_bytes;       /* host memory outside the arena: staging buffers, tables */
+    bool host_apart;           /* the device has a memory of its own, in which they do not count */
     uint64_t context_bytes;    /* what the backend holds beside the arena */
     uint64_t headroom_bytes;
     uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = not said */

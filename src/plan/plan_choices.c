@@ -1,6 +1,7 @@
 /* Choices that fit: what a user may do when what was asked for does not.
  *
  * The same search runs again with other keys pinned: only the micro-batch free, only recompute free, everything free.
+ * Leaner states are named where only they fit, or where they save much of the time, and the user has not decided about them.
  * Where nothing fits with the user's pins, a shorter block, fewer layers or fewer heads follow, the most that fits of each
  * by bisection; they train something else, and their kind says so.  Every choice is planned for real before it is named.
  */
@@ -24,13 +25,13 @@ struct chooser {
 
 bool search_choice_equivalent(enum choice_kind kind)
 {
-    return kind < CHOICE_BLOCK_SIZE;
+    return kind < CHOICE_STATES;
 }
 
 const char *search_choice_name(enum choice_kind kind)
 {
-    static const char *const names[CHOICE_KINDS] = {"search",  "micro_batch", "recompute", "block_size",
-                                                    "n_layer", "n_head",      "model"};
+    static const char *const names[CHOICE_KINDS] = {"search",     "micro_batch", "recompute", "states",
+                                                    "block_size", "n_layer",     "n_head",    "model"};
     assert(kind >= 0 && kind < CHOICE_KINDS);
     return names[kind];
 }
@@ -92,6 +93,16 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
         word_add(text, "state_format", state_format_name(options->states));
     if (text[0] == '\0')
         snprintf(text, SEARCH_CHANGES_MAX, "as configured");
+    return text;
+}
+
+char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct search_choice *choice,
+                         const struct model_options *asked)
+{
+    search_changes_text(text, &choice->options, asked);
+    size_t used = strlen(text);
+    if (choice->by_allowing)
+        snprintf(text + used, SEARCH_CHANGES_MAX - used, ", with --allow_lean_states=True");
     return text;
 }
 
@@ -159,6 +170,42 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
         TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
     }
     choices_sort(chooser);
+    return GT_OK;
+}
+
+/* Muon has no 8-bit momentum. */
+static bool states_possible(const struct model_options *options)
+{
+    return !options->muon || state_format_dtypes(options->states, options->dtype, false).moment != DTYPE_U8;
+}
+
+/* The widest of the leaner state formats that fits, where nothing else does or all else is much slower, in the place of the
+ * last choice where there is none left. */
+static enum gt_status states_add(struct chooser *chooser, const struct search_result *pinned)
+{
+    struct search_request request = *chooser->request;
+    struct search_result result;
+    enum gt_status status = GT_NO_FIT;
+    /* Leaner states save what the budget costs, no more: nothing is much faster than what was asked for. */
+    bool hopeless = chooser->count > 0 && SEARCH_LEAN_SHARE * chooser->out[0].seconds < pinned->seconds_request;
+    bool offered = request.lean_offered && !request.lean_states && !hopeless;
+    while (offered && status == GT_NO_FIT) {
+        request.options.states = state_format_next(request.options.states);
+        if (request.options.states == STATE_FORMATS || !states_possible(&request.options))
+            return GT_OK;
+        status = plan_search(chooser->mem, &request, &result);
+    }
+    if (!offered)
+        return GT_OK;
+    TRY(status);
+    if (chooser->count > 0 && result.seconds > SEARCH_LEAN_SHARE * chooser->out[0].seconds)
+        return GT_OK;
+    chooser->count -= chooser->count == SEARCH_CHOICES_MAX;
+    chooser->out[chooser->count++] = (struct search_choice){.kind = CHOICE_STATES,
+                                                            .by_allowing = !pinned->fits,
+                                                            .options = result.options,
+                                                            .arena_bytes = result.arena_bytes,
+                                                            .seconds = result.seconds};
     return GT_OK;
 }
 
@@ -285,7 +332,9 @@ enum gt_status search_choices(struct hostmem *mem, const struct search_request *
     if (status != GT_OK && status != GT_NO_FIT)
         return status;
     TRY(equivalents_add(&chooser, status == GT_OK));
-    if (status == GT_NO_FIT && chooser.count == SEARCH_CHOICES_MAX)
+    TRY(states_add(&chooser, &pinned));
+    if (status == GT_NO_FIT && chooser.count == SEARCH_CHOICES_MAX &&
+        search_choice_equivalent(out[SEARCH_CHOICES_MAX - 1].kind))
         chooser.count--; /* room for one that is not equivalent */
     for (int kind = CHOICE_BLOCK_SIZE; status == GT_NO_FIT && kind < CHOICE_KINDS; kind++)
         TRY(shrunk_add(&chooser, (enum choice_kind)kind));

@@ -22,11 +22,16 @@
 
 struct plan_rates plan_rates_of_peak(double peak_flops)
 {
+    return plan_rates_of_peaks(peak_flops, peak_flops);
+}
+
+struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
+{
     struct plan_rates rates = {.ramp_rows = CPU_RAMP_ROWS};
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
         rates.bytes_per_s[kind] = CPU_BANDWIDTH;
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
-            rates.flops_per_s[kind][dtype] = CPU_MATRIX_SHARE * peak_flops;
+            rates.flops_per_s[kind][dtype] = CPU_MATRIX_SHARE * (kind == OP_GEMM ? product_flops : other_flops);
     }
     return rates;
 }

@@ -25,6 +25,8 @@ struct plan_rates {
 /* The rates of a cpu whose fp32 matrix rate was measured as `peak_flops`; 0 = unknown: products then cost their
  * bytes. */
 struct plan_rates plan_rates_of_peak(double peak_flops);
+/* The same where products of 16-bit numbers are faster than everything else is: attention and the other ops compute in fp32. */
+struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops);
 /* The rates of a profile: its share of its peaks, or the stated assumption where none was published. */
 struct plan_rates plan_rates_of_profile(const struct device_profile *profile);
 /* What the times of a profile rest on, as one line. */

@@ -27,6 +27,8 @@ struct plan_builder {
     struct tensor_range *ranges; /* [tensor_count], of the program at hand */
     bool *touched;               /* [tensor_count]: some program touches this storage */
     struct plan_item *items;     /* [tensor_count + ops_max] */
+    struct plan_item *placed;    /* [tensor_count + ops_max]: of the last program that was placed, and how many */
+    int32_t placed_count;        /* -1 = none in this phase */
     struct plan_placer fixed;    /* run tensors, and the phase's at hand; [tensor_count] */
     struct plan_scratch scratch;
     uint64_t segment_bytes; /* S of the virtual addresses */
@@ -160,6 +162,7 @@ static enum gt_status builder_arrays_create(struct plan_builder *builder)
     TRY(array_create(mem, tensors, sizeof builder->ranges[0], "plan ranges", &builder->ranges));
     TRY(array_create(mem, tensors, sizeof builder->touched[0], "plan uses", &builder->touched));
     TRY(array_create(mem, items, sizeof builder->items[0], "plan items", &builder->items));
+    TRY(array_create(mem, items, sizeof builder->placed[0], "plan items", &builder->placed));
     TRY(array_create(mem, tensors, sizeof builder->fixed.slots[0], "plan slots", &builder->fixed.slots));
     TRY(array_create(mem, items, sizeof scratch->placer.slots[0], "plan slots", &scratch->placer.slots));
     TRY(array_create(mem, items, sizeof scratch->keys[0], "plan order", &scratch->keys));
@@ -181,6 +184,7 @@ static void builder_arrays_destroy(struct plan_builder *builder)
     hostmem_free(builder->mem, builder->scratch.keys);
     hostmem_free(builder->mem, builder->scratch.placer.slots);
     hostmem_free(builder->mem, builder->fixed.slots);
+    hostmem_free(builder->mem, builder->placed);
     hostmem_free(builder->mem, builder->items);
     hostmem_free(builder->mem, builder->touched);
     hostmem_free(builder->mem, builder->ranges);
@@ -239,6 +243,36 @@ static enum gt_status persistent_place(struct plan_builder *builder, enum tensor
     return GT_OK;
 }
 
+/* Whether the items are those of the program before, in sizes and lives: the first micro-step and the next ones are.  Then
+ * they get its addresses, which are in the placer already. */
+static bool placement_reuse(const struct plan_builder *builder, int32_t count)
+{
+    if (count != builder->placed_count)
+        return false;
+    for (int32_t i = 0; i < count; i++) {
+        const struct plan_item *a = &builder->items[i], *b = &builder->placed[i];
+        if (a->first != b->first || a->last != b->last || a->bytes != b->bytes)
+            return false;
+    }
+    for (int32_t i = 0; i < count; i++)
+        builder->items[i].offset_bytes = builder->placed[i].offset_bytes;
+    return true;
+}
+
+static bool items_place(struct plan_builder *builder, int32_t count, int32_t ops)
+{
+    struct plan_scratch *scratch = &builder->scratch;
+    if (placement_reuse(builder, count))
+        return true;
+    builder->placed_count = -1;
+    if (!plan_place(&builder->fixed, builder->items, count, scratch->live, ops, scratch))
+        return false;
+    if (count > 0)
+        memcpy(builder->placed, builder->items, (size_t)count * sizeof builder->items[0]);
+    builder->placed_count = count;
+    return true;
+}
+
 static enum gt_status program_place(struct plan_builder *builder, int32_t program,
                                     uint64_t high[static BACKEND_SEGMENTS_MAX])
 {
@@ -252,7 +286,7 @@ static enum gt_status program_place(struct plan_builder *builder, int32_t progra
     plan_live_measure(plan, program, builder->items, count, scratch->live, out);
     if (builder->bound_only)
         return GT_OK;
-    if (!plan_place(&builder->fixed, builder->items, count, scratch->live, ops, scratch))
+    if (!items_place(builder, count, ops))
         return segments_exceeded(builder, builder->graph->programs[program].name);
     for (int32_t i = 0; i < count; i++) {
         const struct plan_item *item = &builder->items[i];
@@ -296,6 +330,7 @@ static enum gt_status phase_place(struct plan_builder *builder, enum program_pha
     struct plan *plan = builder->plan;
     uint64_t categories[CATEGORY_COUNT], high[BACKEND_SEGMENTS_MAX];
     memcpy(categories, run_categories, sizeof categories);
+    builder->placed_count = -1;
     TRY(persistent_place(builder, LIFETIME_PHASE, phase, categories));
     plan_high_water(&builder->fixed, high);
     uint64_t persistent_bytes = plan_high_water_sum(high) - plan->run_bytes;

@@ -82,7 +82,7 @@ void plan_live_measure(const struct plan *plan, int32_t program, const struct pl
 const char *plan_op_target(const struct graph *graph, const struct op *op);
 /* Bytes of the arena that nothing uses at the peak. */
 uint64_t plan_unused_bytes(const struct plan *plan);
-/* Arena, host memory, context and headroom. */
+/* Arena, context, headroom, and the host's memory where it is the device's. */
 uint64_t plan_total_bytes(const struct plan *plan, const struct plan_report_facts *facts);
 
 /* Seconds to go; `total` is 0 when the forecast is unknown. */

@@ -185,7 +185,8 @@ static bool options_set(json_t *object, const struct model_options *options)
            set(object, "block_size", json_integer(options->config.block_size)) &&
            set(object, "n_layer", json_integer(options->config.n_layer)) &&
            set(object, "n_head", json_integer(options->config.n_head)) &&
-           set(object, "n_embd", json_integer(options->config.n_embd));
+           set(object, "n_embd", json_integer(options->config.n_embd)) &&
+           set(object, "state_format", json_string(state_format_name(options->states)));
 }
 
 static json_t *choice_value(const struct plan_report_facts *facts, const struct search_choice *choice, bool named)
@@ -194,8 +195,7 @@ static json_t *choice_value(const struct plan_report_facts *facts, const struct 
     json_t *object = json_object();
     bool good = !named || (set(object, "kind", json_string(search_choice_name(choice->kind))) &&
                            set(object, "equivalent", json_boolean(search_choice_equivalent(choice->kind))));
-    good = good &&
-           set(object, "changes", json_string(search_changes_text(text, &choice->options, &facts->request->options))) &&
+    good = good && set(object, "changes", json_string(search_choice_text(text, choice, &facts->request->options))) &&
            set(object, "arena", bytes_value(choice->arena_bytes)) &&
            set(object, "seconds_modelled", json_real(choice->seconds)) && options_set(object, &choice->options);
     if (good)

@@ -16,6 +16,10 @@
 /* Repairs of one order: at most so many placements, and items placed in all of them together. */
 #define REPAIR_ROUNDS_MAX 64
 #define REPAIR_ITEMS_MAX 65536
+/* In an arena of one piece, less than this part of the bound, 16 KiB of a GiB, is worth few placements: it is a tensor of a few
+ * KiB that fits beside its neighbours in no order, or soon in another one. */
+#define REPAIR_GAIN_PART 65536
+#define REPAIR_ROUNDS_FEW 2
 
 /* `from`, or the start of the next segment when the item would cross into it. */
 static uint64_t segment_fit(const struct plan_placer *placer, uint64_t from, uint64_t bytes)
@@ -59,21 +63,39 @@ static void slot_take(struct plan_placer *placer, const struct plan_item *item)
     placer->count++;
 }
 
+/* Slots are sorted by where they start: the first that starts beyond the item ends the walk.  Which slots the item meets in
+ * time is as good as random, so that there is no branch on it. */
+static uint64_t fit_unbounded(const struct plan_placer *placer, const struct plan_item *item)
+{
+    const struct plan_slot *slot = placer->slots, *end = slot + placer->count;
+    int32_t first = item->first, last = item->last;
+    uint64_t found = 0, bytes = item->bytes;
+    for (; slot < end && slot->start < found + bytes; slot++) {
+        uint64_t after = slot->end > found ? slot->end : found;
+        bool meets = (slot->first <= last) & (slot->last >= first);
+        found = meets ? after : found;
+    }
+    return found;
+}
+
+static uint64_t fit_in_segments(const struct plan_placer *placer, const struct plan_item *item)
+{
+    const struct plan_slot *slot = placer->slots, *end = slot + placer->count;
+    uint64_t found = segment_fit(placer, 0, item->bytes);
+    for (; slot < end && slot->start < found + item->bytes; slot++) {
+        if (slot->first <= item->last && slot->last >= item->first && slot->end > found)
+            found = segment_fit(placer, slot->end, item->bytes);
+    }
+    return found;
+}
+
 bool plan_first_fit(struct plan_placer *placer, struct plan_item *item)
 {
     assert(item->bytes > 0 && item->first <= item->last);
     assert(placer->segment_bytes == 0 || item->bytes <= placer->segment_bytes);
-    uint64_t low = 0;
-    uint64_t found = segment_fit(placer, low, item->bytes);
-    for (int32_t i = 0; i < placer->count; i++) {
-        const struct plan_slot *slot = &placer->slots[i];
-        if (slot->first > item->last || slot->last < item->first || slot->end <= low)
-            continue;
-        if (found + item->bytes <= slot->start)
-            break;
-        low = slot->end;
-        found = segment_fit(placer, low, item->bytes);
-    }
+    uint64_t found = fit_unbounded(placer, item);
+    if (placer->segment_bytes != 0 && found + item->bytes > placer->segment_bytes)
+        found = fit_in_segments(placer, item); /* within the first segment both find the same */
     if (placer->segment_bytes != 0 && found / placer->segment_bytes >= BACKEND_SEGMENTS_MAX)
         return false;
     item->offset_bytes = found;
@@ -271,6 +293,9 @@ static void repair(const struct plan_placer *fixed, struct plan_item *items, int
                    struct plan_scratch *scratch, uint64_t *least)
 {
     int32_t rounds = count < REPAIR_ITEMS_MAX / REPAIR_ROUNDS_MAX ? REPAIR_ROUNDS_MAX : REPAIR_ITEMS_MAX / count;
+    bool one_piece = fixed->segment_bytes == 0 || *least <= fixed->segment_bytes;
+    if (one_piece && *least - bound <= bound / REPAIR_GAIN_PART)
+        rounds = REPAIR_ROUNDS_FEW;
     for (int32_t round = 0; round < rounds && *least != bound; round++) {
         uint64_t bytes = place_in_order(fixed, items, count, scratch);
         best_keep(items, count, bytes, scratch, least);

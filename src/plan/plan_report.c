@@ -38,7 +38,8 @@ uint64_t plan_unused_bytes(const struct plan *plan)
 
 uint64_t plan_total_bytes(const struct plan *plan, const struct plan_report_facts *facts)
 {
-    return plan->arena_bytes + facts->host_bytes + facts->context_bytes + facts->headroom_bytes;
+    uint64_t host = facts->host_apart ? 0 : facts->host_bytes;
+    return plan->arena_bytes + host + facts->context_bytes + facts->headroom_bytes;
 }
 
 void plan_forecast_make(const struct plan_report_facts *facts, struct plan_forecast *out)
@@ -180,10 +181,10 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
     line_print(out, "Forecast  %s per step (%s); %" PRId64 " steps take %s",
                clock_duration(step, facts->seconds_per_step), facts->measured ? "measured" : "modelled", facts->steps,
                clock_duration(steps, forecast.training_seconds));
-    line_print(out, "          %" PRId64 " evaluation%s of %s, %.1f %% of the time; %s in all, until %s",
+    line_print(out, "          %" PRId64 " evaluation%s of %s (%s), %.1f %% of the time; %s in all, until %s",
                facts->evaluations, facts->evaluations == 1 ? "" : "s", clock_duration(each, facts->evaluation_seconds),
-               100.0 * forecast.evaluation_share, clock_duration(total, forecast.total_seconds),
-               clock_wall_text(end, forecast.end_wall_s));
+               facts->measured ? "measured" : "modelled", 100.0 * forecast.evaluation_share,
+               clock_duration(total, forecast.total_seconds), clock_wall_text(end, forecast.end_wall_s));
 }
 
 /* What was asked for, by how much it is too large, and what was done about it. */
@@ -218,7 +219,7 @@ static void choice_print(const struct plan_report_facts *facts, const struct sea
         snprintf(slower, sizeof slower, "%+.1f %%", 100.0 * (choice->seconds / fastest - 1.0));
     else if (search_choice_equivalent(choice->kind))
         snprintf(slower, sizeof slower, "fastest");
-    search_changes_text(text, &choice->options, &facts->request->options);
+    search_choice_text(text, choice, &facts->request->options);
     size_t length = strlen(text), cut = LINE_WIDTH - CHOICE_INDENT;
     while (length > LINE_WIDTH - CHOICE_INDENT && cut > 0 && text[cut] != ',')
         cut--;

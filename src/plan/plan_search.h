@@ -29,8 +29,9 @@ struct search_tried {
     int64_t micro_batch, chunk_rows;
     struct recompute_mix mix;
     int32_t evaluate_batch;
+    bool exact; /* bytes and seconds are those of a real plan; else `bytes` is a lower bound */
     uint64_t bytes;
-    double seconds;
+    double seconds; /* 0: not known */
 };
 #define SEARCH_TRIED_MAX 128
 
@@ -55,7 +56,8 @@ struct search_request {
     struct model_options options; /* what is asked for; its choices are the first candidate */
     int64_t samples;              /* per update */
     bool pin_micro_batch, pin_recompute, pin_loss_chunk, pin_evaluate_batch; /* the user chose these */
-    bool lean_states; /* where nothing fits, leaner state formats than that of `options` may follow */
+    bool lean_states;  /* where nothing fits, leaner state formats than that of `options` may follow */
+    bool lean_offered; /* they may not, but a choice may name them */
     struct plan_options plan;
     struct plan_rates rates;
     uint64_t budget_bytes;    /* for the arena */
@@ -80,7 +82,8 @@ enum choice_kind {
     CHOICE_SEARCHED,    /* whatever the search finds with nothing pinned, for the budget or a part of it */
     CHOICE_MICRO_BATCH, /* only the micro-batch is smaller */
     CHOICE_RECOMPUTE,   /* only more is computed again */
-    CHOICE_BLOCK_SIZE,  /* from here on not equivalent: another context or model, so other losses */
+    CHOICE_STATES,      /* leaner states, where they alone fit or are much faster: from here on not equivalent */
+    CHOICE_BLOCK_SIZE,  /* from here on another context or model, so other losses */
     CHOICE_LAYERS,
     CHOICE_WIDTH, /* fewer heads of the same size */
     CHOICE_MODEL, /* fewer layers and heads */
@@ -89,12 +92,14 @@ enum choice_kind {
 
 struct search_choice {
     enum choice_kind kind;
+    bool by_allowing; /* of CHOICE_STATES: allow_lean_states finds it, as nothing else fits */
     struct model_options options;
     uint64_t arena_bytes;
     double seconds; /* modelled, per update, at the rates of the request */
 };
 
 #define SEARCH_CHOICES_MAX 3
+#define SEARCH_LEAN_SHARE 0.9
 #define SEARCH_FRONT_MAX 24
 
 /* Sets the micro-batch of `options` and what follows from it. */
@@ -118,8 +123,9 @@ enum gt_status search_options_plan(struct hostmem *mem, const struct plan_option
                                    struct search_choice *choice);
 
 /* At most SEARCH_CHOICES_MAX choices that fit the budget, each planned for real and all different: first those that change
- * no result but the order of sums, pinned keys let go where they must, by their times; then, only where nothing fits with
- * the pins, and with them kept, those that train something else. 
+ * no result but the order of sums, pinned keys let go where they must, by their times; then, where they are offered, leaner
+ * states that alone fit or take at most SEARCH_LEAN_SHARE of the time; then, only where nothing fits with the pins, and with
+ * them kept, those that train something else.
  * Errors: GT_NO_MEMORY, and those of model_create() and plan_create(). */
 enum gt_status search_choices(struct hostmem *mem, const struct search_request *request,
                               struct search_choice out[static SEARCH_CHOICES_MAX], int32_t *count);
@@ -131,9 +137,12 @@ enum gt_status search_front(struct hostmem *mem, const struct search_request *re
 
 /* Whether a choice trains the same model on the same samples. */
 bool search_choice_equivalent(enum choice_kind kind);
-/* "search", "micro_batch", "recompute", "block_size", "n_layer", "n_head", "model". */
+/* "search", "micro_batch", "recompute", "states", "block_size", "n_layer", "n_head", "model". */
 const char *search_choice_name(enum choice_kind kind);
 #define SEARCH_CHANGES_MAX 256
+/* The changes of a choice, and the flag that it needs. */
+char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct search_choice *choice,
+                         const struct model_options *asked);
 /* What of `options` differs from `asked`, as keys: "micro_batch 8, recompute mlp x7 + layernorm x5". */
 char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct model_options *options,
                           const struct model_options *asked);

@@ -103,6 +103,12 @@ static const struct op_impl profile_table[OP_KIND_COUNT] = {
 #undef OPERAND
 #undef OP_END
 
+static void profile_devices(bool automatic, struct backend_devices *out)
+{
+    (void)automatic;
+    *out = (struct backend_devices){.first = -1, .reason = "a device profile is made by profile_device_open()"};
+}
+
 static enum gt_status profile_open(const struct backend_open_options *options, struct backend **out)
 {
     (void)options;
@@ -120,9 +126,9 @@ static enum gt_status profile_info(struct backend *backend, struct backend_info 
 {
     const struct device_profile *profile = &device_of(backend)->profile;
     struct backend_info info = {
-        .total_bytes = profile->memory_bytes,
-        .free_bytes = profile->memory_bytes,
-        .context_bytes = profile->memory_bytes - profile->usable_bytes,
+        .total_bytes = profile->usable_bytes + profile->context_bytes,
+        .free_bytes = profile->usable_bytes + profile->context_bytes,
+        .context_bytes = profile->context_bytes,
         .largest_allocation_bytes = profile->largest_allocation_bytes,
         .alignment_bytes = profile->alignment_bytes,
         .dtypes = profile->dtypes,
@@ -196,6 +202,7 @@ enum gt_status profile_device_open(const struct device_profile *profile, struct 
     device->profile = *profile;
     device->ops = (struct backend_ops){
         .name = device->profile.backend,
+        .devices = profile_devices,
         .open = profile_open,
         .close = profile_close,
         .info = profile_info,

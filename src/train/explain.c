@@ -53,8 +53,11 @@ static enum gt_status message_read(const char *path, struct oom_message *out)
         TRY(file_read_all(path, TEXT_BYTES_MAX, &text, &count));
     bool found = oom_message_parse(text, count, out);
     free(text);
+    const char *why = found ? oom_impossible(out) : NULL;
+    if (why)
+        log_error("%s: the out-of-memory message cannot be right: %s", input ? "standard input" : path, why);
     if (found)
-        return GT_OK;
+        return why ? GT_DATA : GT_OK;
     log_error(
         "%s: holds no out-of-memory message of PyTorch's (\"CUDA out of memory. Tried to allocate ...\" or the like)",
         input ? "standard input" : path);
@@ -206,7 +209,13 @@ static void budget_print(const struct oom_message *message, FILE *out)
 {
     struct oom_amount budget = oom_budget_bytes(message), context = oom_context_bytes(message);
     char text[24], total[24];
+    struct oom_amount most = oom_process_most(message);
     fprintf(out, "\nThe real budget\n");
+    if (!budget.known && most.known) {
+        fprintf(out, "  At most %s, a context included: the total, less what other processes are said to hold.\n",
+                log_bytes(text, most.bytes));
+        return;
+    }
     if (!budget.known) {
         fprintf(out, "  The message does not say enough to tell; --memory-budget=SIZE does.\n");
         return;
@@ -301,12 +310,25 @@ static void plan_head_print(const struct config *config, const struct device_pro
     printf("\nThe plan%s%s\n", budget ? " under that budget" : "",
            says_nothing(config) ? ", of nanoGPT's defaults, as no configuration was given" : "");
     if (found)
-        printf("  For the %s, whose driver and context take %s beside the budget; --device-profile=NAME\n"
+        printf("  For the %s, on which a context takes %s of it; --device-profile=NAME\n"
                "  plans for another card, which changes times rather than bytes.\n",
-               card->name, log_bytes(beside, (double)(card->memory_bytes - card->usable_bytes)));
+               card->name, log_bytes(beside, (double)card->context_bytes));
     else
         printf("  For this machine: bytes differ little on a card, times do.\n");
     printf("\n");
+}
+
+/* What a process could have had, with its context: that of the message, else the card's.  0: not known. */
+static double process_budget(const struct oom_message *message, const struct device_profile *card, bool found)
+{
+    struct oom_amount tensors = oom_budget_bytes(message), context = oom_context_bytes(message);
+    struct oom_amount most = oom_process_most(message);
+    if (!tensors.known)
+        return most.known ? most.bytes : 0.0;
+    if (!found)
+        return tensors.bytes;
+    double sum = tensors.bytes + (context.known ? context.bytes : (double)card->context_bytes);
+    return most.known && most.bytes < sum ? most.bytes : sum;
 }
 
 enum gt_status explain_oom(struct config *config, const struct model_config *model)
@@ -317,14 +339,13 @@ enum gt_status explain_oom(struct config *config, const struct model_config *mod
     TRY(message_read(config->explain_oom, &message));
     TRY(card_choose(config, &message, &card, &found));
     explain_print(&message, config, model, stdout);
-    struct oom_amount budget = oom_budget_bytes(&message);
-    bool set = !config_key_was_set(config, CONFIG_KEY_memory_budget) && budget.known && budget.bytes >= 1.0;
-    plan_head_print(config, &card, found, budget.known);
+    double budget = process_budget(&message, &card, found);
+    bool set = !config_key_was_set(config, CONFIG_KEY_memory_budget) && budget >= 1.0;
+    plan_head_print(config, &card, found, set);
     if (config->dtype == CONFIG_DTYPE_AUTO && message.allocator <= OOM_XPU)
         config->dtype = CONFIG_DTYPE_BFLOAT16; /* nanoGPT's own default on a card */
-    /* The message's budget is without driver and context; the profile's are taken off again when the plan is made. */
+    /* The card's context is taken off again when the plan is made. */
     if (set)
-        snprintf(config->memory_budget, sizeof config->memory_budget, "%.0f",
-                 budget.bytes + (double)(card.memory_bytes - card.usable_bytes));
+        snprintf(config->memory_budget, sizeof config->memory_budget, "%.0f", budget);
     return GT_OK;
 }

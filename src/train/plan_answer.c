@@ -83,6 +83,7 @@ enum gt_status plan_answer(const struct session *session, const struct forecast 
         .device = session->info.device,
         .free_bytes = session->budget_bytes,
         .host_bytes = host.live_bytes,
+        .host_apart = !session->info.host_memory,
         .context_bytes = session->info.context_bytes,
         .headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0,
         .budget_least = session_budget_of(session, session->plan->arena_bytes),

@@ -19,10 +19,16 @@ struct plan_rates session_rates_nominal(const struct session *session)
     return session->has_profile ? plan_rates_of_profile(&session->profile) : plan_rates_of_peak(NOMINAL_PEAK_FLOPS);
 }
 
+/* What the run computes; of a refused one, which has no model, what it was asked for. */
+static const struct model_options *options_of(const struct session *session)
+{
+    return session->model ? &session->model->options : &session->request.options;
+}
+
 void session_rates_recall(struct session *session)
 {
     char key[CALIBRATE_KEY_MAX];
-    calibrate_key(key, &session->info, &session->model->options);
+    calibrate_key(key, &session->info, options_of(session));
     session->rates_timed = session->rates_timed || calibrate_load(key, &session->rates);
 }
 

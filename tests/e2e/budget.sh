@@ -68,7 +68,10 @@ check "resumed without a budget" run 0 "$GPT_TRAIN" --init_from=resume --out_dir
 check "resumed: the bits of the uninterrupted run" cmp -s b84r/model.safetensors b84/model.safetensors
 
 check "70 MiB does not fit" refused 3 70MiB
+check "the refusal names choices" grep -q "choice 1 that fits: .* per update (modelled)" stderr
+check "the refusal names the least budget" grep -q "the smallest memory_budget that works is [0-9]*MiB" stderr
 for bad in 0 -1 abc 10XB 1e40 MiB nan; do
     check "memory_budget=$bad" refused 2 "$bad"
+    check "memory_budget=$bad: one that works is named" grep -q "the smallest that works is [0-9]*MiB" stderr
 done
 finish

@@ -60,7 +60,7 @@ def story(work):
     contains("story", out, "CUDA, GPU 0", "tried to allocate 6.14 GiB", "process 1234 1.97 GiB", "context 140.2 MiB",
              "in the forward pass of an evaluation; model.py:187 in forward: logits = self.lm_head(x)",
              "still have been 3.07 GiB short", "9.58 GiB for tensors = 11.69 GiB total - 1.97 GiB of other processes",
-             "For the NVIDIA GeForce RTX 3060 12 GB", "620.0 MiB beside", "of 10.19 GiB free: fits")
+             "For the NVIDIA GeForce RTX 3060 12 GB", "a context takes 240.0 MiB", "of 9.72 GiB free: fits")
     status, out, error = explain("", "--batch_size=64", "--dtype=float32", "--backend=cpu", *SMALL[3:], path=path)
     contains("story on the cpu", out, "For this machine", "of 9.58 GiB free: fits")
     check(status == 0, f"story on the cpu: exit status {status}, {error!r}")
@@ -88,9 +88,40 @@ def others():
     check(status == 0, f"no numbers: exit status {status}")
 
 
+def totals():
+    """The total bounds the budget, whoever is named and whatever PyTorch claims to hold."""
+    tried = "CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of "
+    status, out, error = explain(tried + "7.62 GiB of which 2.68 GiB is free.\n", "--batch_size=1", *SMALL)
+    contains("a total alone", out, "At most 7.62 GiB, a context included", "of 7.62 GiB free: fits")
+    check(status == 0, f"a total alone: exit status {status}, {error!r}")
+    # A driver that spills into the host's memory.
+    status, out, error = explain(tried + "8.00 GiB of which 0 bytes is free. Including non-PyTorch memory, this process has "
+                                 "17179869184.00 GiB memory in use. Of the allocated memory 13.50 GiB is allocated by PyTorch, "
+                                 "and 100.00 MiB is reserved by PyTorch but unallocated.\n", "--batch_size=1", *SMALL)
+    contains("spilled", out, "8.00 GiB for tensors", "of 8.00 GiB free: fits")
+    check(status == 0, f"spilled: exit status {status}, {error!r}")
+    nobody = MESSAGE.replace("Process 1234 has 1.97 GiB memory in use. ", "")
+    status, out, error = explain(nobody, "--batch_size=1", *SMALL)
+    contains("nobody is named", out, "1.97 GiB that nobody is named for", "of 9.72 GiB free: fits")
+    check(status == 0, f"nobody is named: exit status {status}, {error!r}")
+
+
+def impossible():
+    for name, text in {"nothing tried": MESSAGE.replace("6.14 GiB", "0 bytes"),
+                       "absurd": MESSAGE.replace("6.14 GiB", "999999999999.00 GiB"),
+                       "no total": MESSAGE.replace("11.69 GiB", "0 bytes"),
+                       "an absurd total": MESSAGE.replace("11.69 GiB", "99999999999999.00 GiB"),
+                       "more free than there is": MESSAGE.replace("2.68 GiB", "26.80 GiB"),
+                       "others hold more than there is": MESSAGE.replace("1.97 GiB", "19.70 GiB")}.items():
+        status, out, error = explain(text, "--batch_size=1", *SMALL)
+        check(status == 2 and out == "", f"{name}: exit status {status}, {out!r}")
+        check(error.count("gpt-train: error: ") == 1 and "cannot be right" in error, f"{name}: {error!r}")
+
+
 def defaults_and_no_fit():
     status, out, error = explain(MESSAGE.replace("11.69 GiB", "1.00 GiB").replace("2.68 GiB", "10.00 MiB")
-                                 .replace("6.51 GiB", "500.00 MiB").replace("7.04 GiB", "1.00 GiB"))
+                                 .replace("6.51 GiB", "500.00 MiB").replace("7.04 GiB", "800.00 MiB")
+                                 .replace("1.97 GiB", "100.00 MiB"))
     check(status == 3, f"no fit: exit status {status}")
     contains("no fit", out, "nanoGPT's defaults", "DOES NOT FIT")
     check(error.count("gpt-train: error: ") == 1, f"no fit: {error!r}")
@@ -119,6 +150,8 @@ def main():
         os.chdir(work)
         story(work)
         others()
+        totals()
+        impossible()
         defaults_and_no_fit()
         refusals(work)
     print(f"checks: {passed} passed, {failed} failed, 0 skipped")

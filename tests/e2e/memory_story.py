@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The stories that doc/memory.md tells, as a user would live them: GPT-2 124M with 64 x 1024 tokens and 77M parameters with
-16 x 1024 x 32, under the memory of a 12 GB card as it is new, beside other programs, and as its "free" line says; then the
-keys that patched nanoGPTs have, live on a tiny model; and the report after a failure.  Prints "checks: P passed, ...".
+16 x 1024 x 32, under the memory of a 12 GB card as it is new, beside other programs, and as its "free" line says; the
+micro-batches that a model of the plans promised before they were written; the keys that patched nanoGPTs have, live on a tiny
+model; an evaluation where training does not fit; and the report after a failure.  Prints "checks: P passed, ...".
 """
 
 import array
 import json
+import math
 import os
 import re
 import subprocess
@@ -20,6 +22,16 @@ STORIES = {
     "77M": (["--n_embd=576", "--batch_size=16", "--gradient_accumulation_steps=32", "--dtype=float16"], 16 * 32),
 }
 BUDGETS = (11.4, 9.72, 2.68)
+LEVELS = ("none", "gelu", "layernorm", "mlp", "full")
+CONTEXT = 0.6  # GiB that the model of the plans kept for a context
+# Largest micro-batches of 124M x 1024 at each level that it gave for 8, 12 and 24 GB, by dtype and rows of a loss chunk (0 =
+# all of the micro-batch).  A plan may fall short of them by 3 %.
+MODELLED = {
+    ("bfloat16", 0): {8: (13, 16, 19, 27, 44), 12: (24, 29, 33, 49, 78), 24: (55, 68, 76, 112, 180)},
+    ("bfloat16", 4096): {8: (17, 22, 27, 50, 128), 12: (31, 41, 49, 88, 225), 24: (72, 96, 115, 203, 518)},
+    ("float32", 4096): {8: (8, 11, 13, 25, 67), 12: (15, 20, 24, 45, 115), 24: (36, 48, 57, 103, 262)},
+}
+SHORT = 0.03
 TINY = ["--dataset=tiny", "--vocab_size=97", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4",
         "--gradient_accumulation_steps=2", "--learning_rate=1e-2", "--eval_iters=2", "--eval_interval=20", "--threads=2", "--warmup_iters=2"]
 
@@ -74,6 +86,47 @@ def stories():
         check(answers[0][0], f"{name}: a whole card holds it")
         times = [time for fits, time in answers if fits]
         check(times == sorted(times), f"{name}: less memory is never faster: {times}")
+
+
+def modelled():
+    """Plans pinned to (nearly) the modelled micro-batches stay within what the model had for them."""
+    for (dtype, chunk), cards in MODELLED.items():
+        for memory, batches in cards.items():
+            for level, batch in zip(LEVELS, batches):
+                least = math.ceil((1 - SHORT) * batch)
+                done = run("--plan=json", "--dataset=./none", "--device_profile=rtx3090-24g", f"--dtype={dtype}",
+                           f"--batch_size={least}", f"--micro_batch={least}", "--gradient_accumulation_steps=1",
+                           f"--recompute={level}", f"--loss_chunk={chunk or least * 1024}", "--memory_budget=400GiB")
+                arena = json.loads(done.stdout)["bytes"]["arena"] if done.returncode == 0 else 0
+                check(0 < arena <= (memory - CONTEXT) * GIB,
+                      f"{dtype}, chunks of {chunk}, {memory} GB, {level}: {least} sequences need {arena / GIB:.2f} GiB "
+                      f"{done.stderr}")
+
+
+def evaluation_alone():
+    """An evaluation fits where training does not, with fewer sequences at once, and gives the same losses."""
+    shape = ["--dataset=tiny", "--vocab_size=5000", "--n_layer=2", "--n_head=2", "--n_embd=256", "--block_size=64", "--batch_size=64",
+             "--gradient_accumulation_steps=1", "--eval_iters=1", "--threads=2"]
+    done = run(*shape, "--max_iters=0", "--eval_interval=1", "--out_dir=whole")
+    check(done.returncode == 0, f"to be evaluated: {done.stderr!r}")
+    plans = {}
+    for key in ([], ["--eval_only"]):
+        plan = json.loads(run(*shape, *key, "--plan=json").stdout)
+        plans[bool(key)] = plan["bytes"]["total"]
+        check((plan["phases"]["train"] == 0) == bool(key), f"phases {key}: {plan['phases']}")
+        check((plan["states"] is None) == bool(key), f"states {key}: {plan['states']}")
+    check(plans[True] < plans[False], f"evaluation alone needs less: {plans}")
+    weights = ["--init_from=resume", "--out_dir=whole", "--eval_only", "--threads=2"]
+    budget = f"--memory_budget={plans[True] - (1 << 20)}"
+    refused = run(*shape, budget, "--micro_batch=64", "--recompute=none", "--out_dir=refused")
+    check(refused.returncode == 3, f"training does not fit: {refused.returncode}")
+    check("choice 1 that fits: " in refused.stderr and "(modelled)" in refused.stderr, f"choices: {refused.stderr!r}")
+    large, small = run(*weights), run(*weights, budget)
+    check(large.returncode == 0 and small.returncode == 0, f"evaluation alone: {large.stderr!r} {small.stderr!r}")
+    check(len(losses(large)) == 1 and losses(large) == losses(small), f"evaluation alone: {losses(large)} {losses(small)}")
+    check("does not fit: " in small.stderr and "does not fit" not in large.stderr, f"said: {small.stderr!r}")
+    none = run(*weights, "--memory_budget=65MiB")
+    check(none.returncode == 3 and none.stderr.count("gpt-train: error: ") == 1, f"no evaluation: {none.stderr!r}")
 
 
 def pinned():
@@ -155,6 +208,8 @@ def main():
             with open(f"data/tiny/{split}.bin", "wb") as file:
                 array.array("H", (i % 12 * (i // 96 % 7 + 1) for i in range(4000))).tofile(file)
         stories()
+        modelled()
+        evaluation_alone()
         pinned()
         refused_heads()
         patched_keys()

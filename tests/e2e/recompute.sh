@@ -4,9 +4,9 @@
 # a remainder included, and plans fewer bytes than the level before it.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
-# train LEVEL
+# train LEVEL [FOLDER]
 train() {
-    run 0 "$GPT_TRAIN" --dataset=tiny --out_dir="$1" --recompute="$1" --n_layer=3 --n_head=3 --n_embd=48 --block_size=24 \
+    run 0 "$GPT_TRAIN" --dataset=tiny --out_dir="${2:-$1}" --recompute="$1" --n_layer=3 --n_head=3 --n_embd=48 --block_size=24 \
         --batch_size=5 --micro_batch=3 --gradient_accumulation_steps=2 --dropout=0.1 --bias=True --loss_chunk=20 \
         --max_iters=7 --eval_iters=1 --eval_interval=100 --warmup_iters=2
 }
@@ -32,6 +32,15 @@ for level in gelu layernorm mlp full; do
     check "$level plans fewer bytes than the level before" below "$(planned $level)" "$before"
     before=$(planned $level)
 done
+# A mix is pinned as a key, in the report's own words too.
+check "full:1,gelu trains" train full:1,gelu mixed
+check "a mix gives the bits of none" is "$(tensor_sums mixed)" "$(tensor_sums none)"
+check "a mix plans less than its lower level" below "$(planned mixed)" "$(planned gelu)"
+check "a mix plans more than its higher level" below "$(planned full)" "$(planned mixed)"
+check "full x1 + gelu x2 trains" train "full x1 + gelu x2" worded
+check "the report's words are the same mix" is "$(planned worded)" "$(planned mixed)"
+check "more blocks than there are" run 2 "$GPT_TRAIN" --dataset=tiny --recompute=full:4,none --n_layer=3 --n_head=3 --n_embd=48
+check "a level that is none" run 2 "$GPT_TRAIN" --dataset=tiny --recompute=most
 # The program says what is computed again.
 check "the program is printed" run 0 "$GPT_TRAIN" --dataset=tiny --recompute=full --n_layer=1 --n_head=1 --n_embd=8 \
     --block_size=8 --print_program

@@ -24,7 +24,7 @@ static void device_start(bool arena)
 {
     struct backend_open_options open = {.threads = 1};
     struct backend *inner;
-    ck_assert_int_eq(backend_registry()[0]->open(&open, &inner), GT_OK);
+    ck_assert_int_eq(backend_find("cpu")->open(&open, &inner), GT_OK);
     ck_assert_int_eq(backend_wrap(inner, &device), GT_OK);
     ck_assert_int_eq(device->ops->info(device, &info), GT_OK);
     struct plan_options how = {.backend = device->ops, .device = device, .alignment_bytes = info.alignment_bytes};
@@ -304,23 +304,24 @@ static void file_change(const char *path, const char *from, const char *to)
     free(text);
 }
 
-START_TEST(what_is_damaged_is_ignored)
+START_TEST(what_is_damaged_is_said_once)
 {
     static const struct {
         const char *from, *to;
     } damages[] = {
-        {"\"schema\": 1", "\"schema\": 2"},
+        {"\"schema\": 2", "\"schema\": 3"},
+        {"\"schema\": 2", "\"schema\": \"2\""},
+        {"\"entries\"", "\"entry\""},
         {"a key", "another"},
         {"12.5", "-12.5"},
         {"12.5", "\"12.5\""},
-        {"\"gemm\"", "\"gemn\""},
         {"1000000000.0", "0.0"},
         {"1000000000.0", "1e300"},
         {"\"bytes_per_s\"", "\"bytes\""},
         {"0.0,", "0.0, 1.0,"},
         {"0.0,", ""},
         {"{", "["},
-        {"{", "{ \"schema\": 1, \"schema\": 1, "},
+        {"{", "{ \"schema\": 2, \"schema\": 2, "},
         {"\"ops\"", "\"os\""},
         {"}", "} and more"},
     };
@@ -331,7 +332,52 @@ START_TEST(what_is_damaged_is_ignored)
         cache_path(path);
         file_change(path, damages[i].from, damages[i].to);
         ignored("a key", true);
+        ignored("a key", false);
+        ck_assert_int_ne(access(path, F_OK), 0);
     }
+}
+END_TEST
+
+/* A file of an earlier schema, or an entry without an op of this release, is no damage. */
+START_TEST(earlier_releases_are_passed_over)
+{
+    static const struct {
+        const char *from, *to;
+    } earlier[] = {{"\"schema\": 2", "\"schema\": 1"}, {"\"gemm\"", "\"gemn\""}};
+    for (size_t i = 0; i < sizeof earlier / sizeof earlier[0]; i++) {
+        char path[FILE_PATH_MAX];
+        struct plan_rates rates = some_rates(), again;
+        calibrate_store("a key", &rates);
+        cache_path(path);
+        file_change(path, earlier[i].from, earlier[i].to);
+        ignored("a key", false);
+        ignored("a key", false);
+        calibrate_store("a key", &rates);
+        ck_assert(calibrate_load("a key", &again));
+    }
+}
+END_TEST
+
+START_TEST(a_device_has_one_file_of_few_shapes)
+{
+    char path[FILE_PATH_MAX], key[32];
+    struct plan_rates rates = some_rates(), again;
+    for (int i = 0; i < 11; i++) {
+        snprintf(key, sizeof key, "a device | shape %d", i);
+        rates.ramp_rows = i;
+        calibrate_store(key, &rates);
+        cache_path(path); /* which finds one file */
+    }
+    ignored("a device | shape 2", false);
+    for (int i = 3; i < 11; i++) {
+        snprintf(key, sizeof key, "a device | shape %d", i);
+        ck_assert(calibrate_load(key, &again));
+        ck_assert(again.ramp_rows == i);
+    }
+    rates.ramp_rows = 99.0;
+    calibrate_store("a device | shape 3", &rates);
+    ck_assert(calibrate_load("a device | shape 3", &again) && again.ramp_rows == 99.0);
+    ck_assert(calibrate_load("a device | shape 4", &again));
 }
 END_TEST
 
@@ -353,7 +399,7 @@ START_TEST(what_others_may_write_is_ignored)
     ck_assert_int_eq(rename(path, moved), 0);
     ck_assert_int_eq(symlink(moved, path), 0);
     ignored("a key", true);
-    ck_assert_int_eq(truncate(moved, 70000), 0);
+    ck_assert_int_eq(truncate(moved, 140000), 0);
     ck_assert_int_eq(rename(moved, path), 0);
     ignored("a key", true);
 }
@@ -418,7 +464,9 @@ Suite *calibrate_suite(void)
     suite_add_tcase(suite, timing);
     tcase_add_checked_fixture(cache, setup, teardown);
     tcase_add_test(cache, what_is_stored_is_loaded);
-    tcase_add_test(cache, what_is_damaged_is_ignored);
+    tcase_add_test(cache, what_is_damaged_is_said_once);
+    tcase_add_test(cache, earlier_releases_are_passed_over);
+    tcase_add_test(cache, a_device_has_one_file_of_few_shapes);
     tcase_add_test(cache, what_others_may_write_is_ignored);
     tcase_add_test(cache, a_cache_that_cannot_be_is_done_without);
     tcase_add_test(cache, keys_tell_devices_and_widths_apart);

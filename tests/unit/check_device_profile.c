@@ -89,6 +89,7 @@ START_TEST(names_are_found)
     ck_assert_str_eq(card("rtx3060").id, "rtx3060-12g");
     ck_assert_str_eq(card("RTX3060-TI").id, "rtx3060-ti-8g");
     ck_assert_double_eq_tol((double)card("rtx3060-12g").usable_bytes / GIB, 11.4, 0.05);
+    ck_assert_uint_eq(card("rtx3060-12g").context_bytes, (uint64_t)(128 + 4 * 28) << 20);
     ck_assert_uint_le(card("arc-a770").largest_allocation_bytes, ((uint64_t)4 << 30) - 1);
     ck_assert_uint_eq(card("rx6800-xt").largest_allocation_bytes, (uint64_t)4 << 30);
     static const char *const unknown[] = {"rtx306", "", "-", "rtx3060-", "cpu", "a100-40g x"};
@@ -191,6 +192,29 @@ START_TEST(a_file_is_read)
     ck_assert_double_eq(p.bytes_per_s, 3e11);
     ck_assert_double_eq(p.share, 0.5);
     ck_assert_int_eq(p.units, 20);
+    ck_assert_uint_eq(p.context_bytes, (uint64_t)208 << 20); /* 128 MiB and 4 for each unit, where the file is silent */
+}
+END_TEST
+
+/* What a context takes may be said; it is never more than what is not usable. */
+START_TEST(a_context_is_read)
+{
+    struct device_profile p;
+    json_t *root = json_loads(good, 0, NULL);
+    json_object_set_new(root, "context_bytes", json_integer(12345));
+    char *text = json_dumps(root, 0);
+    ck_assert_int_eq(file_replace(path, text, strlen(text)), GT_OK);
+    ck_assert_int_eq(device_profile_find(path, &p), GT_OK);
+    ck_assert_uint_eq(p.context_bytes, 12345);
+    free(text);
+    json_object_del(root, "context_bytes");
+    json_object_set_new(root, "usable_bytes", json_integer(8589934592 - 777));
+    text = json_dumps(root, 0);
+    ck_assert_int_eq(file_replace(path, text, strlen(text)), GT_OK);
+    ck_assert_int_eq(device_profile_find(path, &p), GT_OK);
+    ck_assert_uint_eq(p.context_bytes, 777);
+    free(text);
+    json_decref(root);
 }
 END_TEST
 
@@ -229,6 +253,7 @@ START_TEST(impossible_fields_are_named)
         {"units", "-1"},
         {"units", "1.5"},
         {"dtypes", "[]"},
+        {"dtypes", "[\"float32\", \"float32\"]"},
         {"dtypes", "\"float32\""},
         {"dtypes", "[\"float16\"]"},
         {"dtypes", "[\"float32\", \"float64\"]"},
@@ -236,10 +261,16 @@ START_TEST(impossible_fields_are_named)
         {"dtypes", "[\"float32\", 3]"},
         {"bandwidth_bytes_per_s", "0"},
         {"bandwidth_bytes_per_s", "-3e11"},
+        {"bandwidth_bytes_per_s", "1e-300"},
+        {"bandwidth_bytes_per_s", "360"},
         {"bandwidth_bytes_per_s", "1e22"},
         {"flops_per_s", "1e13"},
         {"share", "1.01"},
         {"share", "-0.1"},
+        {"share", "1e-300"},
+        {"context_bytes", "-1"},
+        {"context_bytes", "8589934592"},
+        {"context_bytes", "\"128MiB\""},
         {"share", "\"0.5\""},
         {"share_source", "\"\""},
         {"source", "null"},
@@ -249,6 +280,7 @@ START_TEST(impossible_fields_are_named)
         changed_refused(bad[i].field, false, bad[i].value);
     changed_refused("float32", true, "0");
     changed_refused("float16", true, "-1");
+    changed_refused("float16", true, "1e-300");
     changed_refused("int8", true, "1e13");
 }
 END_TEST
@@ -284,6 +316,7 @@ Suite *device_profile_suite(void)
     suite_add_tcase(suite, table);
     tcase_add_checked_fixture(files, setup, teardown);
     tcase_add_test(files, a_file_is_read);
+    tcase_add_test(files, a_context_is_read);
     tcase_add_test(files, missing_fields_are_named);
     tcase_add_test(files, impossible_fields_are_named);
     tcase_add_test(files, what_is_no_profile_is_refused);

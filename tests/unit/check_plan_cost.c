@@ -90,6 +90,10 @@ START_TEST(few_rows_cost_a_ramp)
     struct op_call few = gemm_call(64, 768, 768, DTYPE_F32), many = gemm_call(6400, 768, 768, DTYPE_F32);
     double ratio = plan_cost_op(&many, &rates) / plan_cost_op(&few, &rates);
     ck_assert_double_eq_tol(ratio, 100.0 * (1.0 + 0.01) / 2.0, 1e-6);
+    struct plan_rates two = plan_rates_of_peaks(8e11, 1e11);
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        ck_assert_double_eq_tol(two.flops_per_s[kind][DTYPE_BF16],
+                                (kind == OP_GEMM ? 8.0 : 1.0) * rates.flops_per_s[kind][DTYPE_BF16], 1.0);
     rates = plan_rates_of_peak(0.0);
     ck_assert_double_eq_tol(plan_cost_op(&many, &rates), op_bytes(&many) / 20e9, 1e-9);
     ck_assert_double_eq(plan_cost_gemm_rows(&few), 64.0);

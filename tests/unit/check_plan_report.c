@@ -128,7 +128,7 @@ START_TEST(text_says_what_the_plan_says)
     contains(text, "evaluate ");
     ck_assert_ptr_null(strstr(text, "generate"));
     contains(text, "2.0 s per step (modelled); 1000 steps take 33 min 20 s");
-    contains(text, "10 evaluations of 50.0 s, 20.0 % of the time; 41 min 40 s in all, until ");
+    contains(text, "10 evaluations of 50.0 s (modelled), 20.0 % of the time; 41 min 40 s in all, until ");
     free(text);
     b.facts.free_bytes = 4000;
     b.facts.seconds_per_step = 0.0;
@@ -311,7 +311,8 @@ START_TEST(json_has_choices_and_on_demand_the_front)
     ck_assert_uint_eq(json_array_size(choices), 3);
     ck_assert(json_is_true(json_object_get(json_array_get(choices, 1), "equivalent")));
     ck_assert(json_is_false(json_object_get(json_array_get(choices, 2), "equivalent")));
-    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(choices, 2), "kind")), "block_size");
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(choices, 2), "kind")), "states");
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(choices, 2), "state_format")), "master");
     const json_t *recompute = json_object_get(json_array_get(choices, 1), "recompute");
     ck_assert_uint_eq(json_array_size(recompute), 2);
     ck_assert_str_eq(json_string_value(json_object_get(json_array_get(recompute, 0), "level")), "full");

@@ -1,0 +1,100 @@
+/* Choices for a run that does not fit, and plans of evaluation alone.
+ *
+ * The choices are those of --plan: search_choices() finds them at the search's rates, and the ratio of what the device's own
+ * rates say of the smallest plan to what the search's say puts them on the device's clock.  An evaluation keeps nothing, so
+ * that the only things to vary are its batch and the rows of a loss chunk; both are tried from large to small.
+ */
+#include "train/session_choices.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size.h"
+
+#define PARTS_FINE 8 /* batches: up to so many parts in steps of one, then by an eighth */
+#define CHUNK_ROWS_LEAST 64
+
+/* Seconds of an update of the smallest plan at the session's rates, over those at the rates of the search. */
+static double time_scale(const struct session *session)
+{
+    const struct search_request *request = &session->request;
+    struct search_choice own = {.options = session->search.options}, nominal = own;
+    if (session->search.arena_least) /* it would take long to build */
+        search_micro_batch_set(&own.options, own.options.micro_batch, own.options.micro_batch);
+    nominal.options = own.options;
+    if (search_options_plan(session->mem, &request->plan, &session->rates, &own) != GT_OK ||
+        search_options_plan(session->mem, &request->plan, &request->rates, &nominal) != GT_OK)
+        return 1.0;
+    return own.seconds > 0.0 && nominal.seconds > 0.0 ? own.seconds / nominal.seconds : 1.0;
+}
+
+static void choice_log(const struct session *session, const struct search_choice *choice, int32_t number, double scale)
+{
+    char changes[SEARCH_CHANGES_MAX], bytes[24], seconds[32], budget[24];
+    log_note("choice %" PRId32 " that fits: %s; %s of arena, %s per update (modelled), memory_budget %s%s", number,
+             search_choice_text(changes, choice, &session->request.options),
+             log_bytes(bytes, (double)choice->arena_bytes), clock_duration(seconds, choice->seconds * scale),
+             search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
+             search_choice_equivalent(choice->kind) ? "" : "; NOT EQUIVALENT: other losses");
+}
+
+void session_choices_log(struct session *session)
+{
+    struct search_choice choices[SEARCH_CHOICES_MAX];
+    int32_t count = 0;
+    if (search_choices(session->mem, &session->request, choices, &count) != GT_OK)
+        return;
+    if (count == 0) {
+        log_note("no choice: no smaller micro-batch, block or model fits this budget");
+        return;
+    }
+    session->rates = session->request.rates;
+    bool measured = session_peak_measure(session) == GT_OK;
+    double scale = measured ? time_scale(session) : 1.0;
+    for (int32_t i = 0; i < count; i++)
+        choice_log(session, &choices[i], i + 1, scale);
+}
+
+/* Whether the options' plan fits. */
+static enum gt_status evaluation_fits(const struct session *session, const struct model_options *options, bool *out)
+{
+    struct plan_options plan;
+    const struct plan_rates rates = {.ramp_rows = 0.0};
+    struct search_choice choice = {.options = *options};
+    session_plan_options(session, &plan);
+    TRY(search_options_plan(session->mem, &plan, &rates, &choice));
+    *out = choice.arena_bytes <= session_arena_budget(session);
+    return GT_OK;
+}
+
+/* The largest batch that fits; 1 where none does. */
+static enum gt_status batch_fit(const struct session *session, struct model_options *options, bool *fits)
+{
+    int64_t asked = options->evaluate_batch;
+    TRY(evaluation_fits(session, options, fits));
+    for (int64_t k = 2; !*fits && options->evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
+        options->evaluate_batch = (int32_t)size_ceil_div(asked, k);
+        TRY(evaluation_fits(session, options, fits));
+    }
+    return GT_OK;
+}
+
+enum gt_status session_evaluation_fit(const struct session *session, struct model_options *options)
+{
+    const struct model_options asked = *options;
+    bool fits;
+    if (session->config->eval_batch_size > 0)
+        TRY(evaluation_fits(session, options, &fits));
+    else
+        TRY(batch_fit(session, options, &fits));
+    while (!fits && session->config->loss_chunk == 0 && options->loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
+        options->loss_chunk_rows /= 4;
+        TRY(evaluation_fits(session, options, &fits));
+    }
+    if (options->evaluate_batch != asked.evaluate_batch || options->loss_chunk_rows != asked.loss_chunk_rows)
+        log_note("an evaluation of %" PRId32 " sequences at once does not fit: %" PRId32
+                 " at once, loss in chunks of %" PRId32 " rows; the samples are the same",
+                 asked.evaluate_batch, options->evaluate_batch, options->loss_chunk_rows);
+    return GT_OK;
+}

@@ -2,6 +2,7 @@
 EXTRA_DIST += \
 	bench/common.py \
 	bench/memory_table.py \
+	bench/opencl-check \
 	bench/record_budgets.py \
 	bench/record_dtypes.py \
 	bench/record_export.py \

@@ -1,6 +1,7 @@
 # GT_SUMMARY
 # The table at the end of configure: what was found and what the build will contain.
 AC_DEFUN([GT_SUMMARY], [
+  gt_backends=cpu
   AS_IF([test "x$gt_have_check" = xyes], [gt_text_check="yes"],
     [gt_text_check="no (make check needs it; Debian: check)"])
   AS_IF([test "x$gt_libarchive" = xyes], [gt_text_archive=`$PKG_CONFIG --modversion libarchive`],
@@ -11,6 +12,8 @@ AC_DEFUN([GT_SUMMARY], [
     [gt_text_torch="no (comparisons with PyTorch are skipped; Debian: python3-torch)"])
   AS_IF([test "x$gt_openmp" = xyes], [gt_text_openmp="yes ($OPENMP_CFLAGS)"],
     [gt_text_openmp="no: the cpu backend runs on one thread"])
+  AS_IF([test "x$gt_opencl" = xyes], [gt_text_opencl=yes gt_backends="opencl $gt_backends"],
+    [gt_text_opencl="no (Debian: opencl-headers)"])
   AS_IF([test "x$gt_x86_simd" = xyes], [gt_text_simd="generic avx2 avx512 (picked at run time)"],
     [gt_text_simd="generic"])
   AS_IF([test "x$gt_x86_amx" = xyes], [gt_text_bf16="AMX (picked at run time), else in fp32"],
@@ -18,6 +21,12 @@ AC_DEFUN([GT_SUMMARY], [
   AS_IF([test "x$enable_hardening" = xyes],
     [gt_text_hardening=`echo $HARDENING_CPPFLAGS $HARDENING_CFLAGS $HARDENING_LDFLAGS`], [gt_text_hardening=no])
   AS_IF([test -n "$gt_sanitizers"], [gt_text_sanitizers=`echo $gt_sanitizers`], [gt_text_sanitizers=none])
+  AS_IF([test "x$with_cuda" != xno],
+    [gt_text_cuda="`"$NVCC" --version | sed -n 's/.*release \(@<:@0-9.@:>@*\).*/\1/p'` for $CUDA_ARCHS(${NVCC})"
+     gt_backends="cuda $gt_backends"],
+    [gt_text_cuda="no (--with-cuda; needs the toolkit, no card)"])
+  AS_IF([test "x$gt_have_cxx" = xyes], [gt_text_cxx="$CXX"],
+    [gt_text_cxx="no (tests of the cuda backend are skipped; Debian: g++)"])
   AS_ECHO(["
   $PACKAGE_NAME $PACKAGE_VERSION
     prefix             $prefix
@@ -38,6 +47,9 @@ AC_DEFUN([GT_SUMMARY], [
     libFuzzer (tests)  $gt_text_fuzzer
     Python (style)     ${PYTHON:-no (make check-style needs it; Debian: python3)}
     Python with torch  $gt_text_torch
-    backends           cpu
+    CUDA               $gt_text_cuda
+    C++ (tests)        $gt_text_cxx
+    OpenCL             $gt_text_opencl
+    backends           $gt_backends
 "])
 ])

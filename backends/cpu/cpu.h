@@ -57,9 +57,6 @@ extern const struct backend_ops cpu_backend_ops;
 /* The memory of this machine and of the cgroups that this process is in, in bytes.  Errors: GT_DEVICE when the system
  * says nothing about it. */
 enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes);
-/* The limits of the cgroup v2 chain and the v1 memory controller named in `membership` (a file as /proc/self/cgroup)
- * below `root` (/sys/fs/cgroup) lower *total_bytes and *free_bytes; files that cannot be read set no limit. */
-void cpu_memory_limit(const char *membership, const char *root, uint64_t *total_bytes, uint64_t *free_bytes);
 /* The processes below `proc` (/proc) with the largest resident sets, less `own_pid`, into info->holders; none where it
  * cannot be read. */
 void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_info *info);

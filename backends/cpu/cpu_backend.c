@@ -47,6 +47,7 @@ void bli_thread_set_num_threads(int64_t threads);
 void MKL_Set_Num_Threads(int threads);
 #endif
 
+static void cpu_devices(bool automatic, struct backend_devices *out);
 static enum gt_status cpu_open(const struct backend_open_options *options, struct backend **out);
 static void cpu_close(struct backend *backend);
 static enum gt_status cpu_info(struct backend *backend, struct backend_info *out);
@@ -59,11 +60,11 @@ static enum gt_status cpu_sync(struct backend *backend, int32_t queue);
 static enum gt_status cpu_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
                                      size_t scratch_bytes, double seconds, double *out);
 
-#define CPU_OPS(op_table)                                                                          \
-    {                                                                                              \
-        .name = "cpu", .open = cpu_open, .close = cpu_close, .info = cpu_info, .arena = cpu_arena, \
-        .upload = cpu_upload, .download = cpu_download, .run = cpu_run, .sync = cpu_sync,          \
-        .peak_flops = cpu_peak_flops, .table = (op_table),                                         \
+#define CPU_OPS(op_table)                                                                                     \
+    {                                                                                                         \
+        .name = "cpu", .devices = cpu_devices, .open = cpu_open, .close = cpu_close, .info = cpu_info,        \
+        .arena = cpu_arena, .upload = cpu_upload, .download = cpu_download, .run = cpu_run, .sync = cpu_sync, \
+        .peak_flops = cpu_peak_flops, .table = (op_table),                                                    \
     }
 
 const struct backend_ops cpu_backend_ops = CPU_OPS(cpu_table_generic);
@@ -141,6 +142,12 @@ static void threads_set(int32_t threads)
     MKL_Set_Num_Threads(1);
 #endif
     (void)threads;
+}
+
+static void cpu_devices(bool automatic, struct backend_devices *out)
+{
+    (void)automatic;
+    *out = (struct backend_devices){.count = 1, .first = 0};
 }
 
 static enum gt_status cpu_open(const struct backend_open_options *options, struct backend **out)

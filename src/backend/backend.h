@@ -17,15 +17,26 @@
 
 #define BACKEND_SEGMENTS_MAX 16
 #define BACKEND_TEXT_MAX 128
+#define BACKEND_REASON_MAX 256
 
 /* A backend's own struct starts with this. */
 struct backend {
     const struct backend_ops *ops;
 };
 
+/* What a backend finds to open. */
+struct backend_devices {
+    int32_t count;                   /* open() may be asked for the indices 0 .. count - 1 */
+    int32_t first;                   /* the one that --backend=auto takes; -1: none, and `reason` says why */
+    char reason[BACKEND_REASON_MAX]; /* one line: "no NVIDIA driver is loaded (CUDA 13.0 needs 580 or newer)" */
+};
+
 struct backend_open_options {
-    int32_t device;  /* index of the device within the backend */
-    int32_t threads; /* CPU: worker threads; 0 = all that this process may use */
+    int32_t device;   /* index of the device within the backend */
+    const char *name; /* or a part of its name, in any case; NULL: by index */
+    int32_t threads;  /* CPU: worker threads; 0 = all that this process may use */
+    bool tf32;        /* CUDA: products of fp32 may round their operands to TF32's 10 bits of fraction */
+    bool tune;        /* OpenCL: time the kernels of products once more, and keep the fastest for later runs */
 };
 
 /* Somebody else who holds memory of the device, as far as this process may see. */
@@ -40,6 +51,7 @@ struct backend_holder {
 struct backend_info {
     char device[BACKEND_TEXT_MAX]; /* "AMD EPYC 7B13, 2 threads, AVX2" */
     char detail[BACKEND_TEXT_MAX]; /* libraries and versions: "OpenBLAS 0.3.21, 2 OpenMP threads" */
+    char limits[BACKEND_TEXT_MAX]; /* what it lacks: "no bfloat16"; may be empty */
     uint64_t total_bytes;          /* memory of the device */
     uint64_t free_bytes;           /* what could be had now */
     uint64_t context_bytes;        /* what the backend itself holds beside the arena */
@@ -71,12 +83,19 @@ struct op_impl {
 
 struct backend_ops {
     const char *name; /* "cpu" */
+    /* Looks, opens nothing, logs nothing.  `automatic`: asked for --backend=auto, which wants `first` only, and quickly; the
+     * reason is then empty where having no device is the usual case. */
+    void (*devices)(bool automatic, struct backend_devices *out);
     enum gt_status (*open)(const struct backend_open_options *options,
                            struct backend **out); /* GT_DEVICE, GT_NO_MEMORY */
     void (*close)(struct backend *backend);       /* accepts NULL */
     enum gt_status (*info)(struct backend *backend, struct backend_info *out);
-    /* Allocates and commits all segments at once; a second call is an error.  Errors: GT_NO_MEMORY, with numbers. */
+    /* Allocates and commits all segments at once; a second call is an error.  Errors, with numbers: GT_NO_MEMORY; GT_NO_FIT
+     * where others have taken what was free. */
     enum gt_status (*arena)(struct backend *backend, const struct backend_segment *segments, int32_t count);
+    /* Prepares what run() will need for these calls, so that it allocates and looks up nothing; NULL: nothing to prepare.
+     * Called for every program after arena(), before the first run(); a call that was not announced may still be run. */
+    enum gt_status (*bind)(struct backend *backend, const struct op_call *calls, size_t count);
     /* Host memory to the device and back, in order on a queue; both return when the host memory may be reused. */
     enum gt_status (*upload)(struct backend *backend, int32_t queue, struct address to, const void *from, size_t bytes);
     enum gt_status (*download)(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);

@@ -2,6 +2,10 @@
  *
  * It names their ops tables and nothing else of theirs: no header of a backend is seen in src/.
  */
+#ifdef HAVE_CONFIG_H
+#include <config.h>
+#endif
+
 #include "backend/backend.h"
 
 #include <string.h>

@@ -70,6 +70,12 @@ static const struct op_impl wrap_table[OP_KIND_COUNT] = {
 #undef OPERAND
 #undef OP_END
 
+static void wrap_devices(bool automatic, struct backend_devices *out)
+{
+    (void)automatic;
+    *out = (struct backend_devices){.first = -1, .reason = "a wrapped backend is made by backend_wrap(), not found"};
+}
+
 static enum gt_status wrap_open(const struct backend_open_options *options, struct backend **out)
 {
     (void)options;
@@ -105,6 +111,12 @@ static enum gt_status wrap_arena(struct backend *backend, const struct backend_s
         wrapper->counters.arena_bytes += segments[i].size_bytes;
     TRY(fault(wrapper, BACKEND_CALL_ARENA));
     return wrapper->inner->ops->arena(wrapper->inner, segments, count);
+}
+
+static enum gt_status wrap_bind(struct backend *backend, const struct op_call *calls, size_t count)
+{
+    struct backend *inner = wrapper_of(backend)->inner;
+    return inner->ops->bind != NULL ? inner->ops->bind(inner, calls, count) : GT_OK;
 }
 
 static enum gt_status wrap_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
@@ -160,10 +172,12 @@ enum gt_status backend_wrap(struct backend *inner, struct backend **out)
     wrapper->inner = inner;
     wrapper->ops = (struct backend_ops){
         .name = inner->ops->name,
+        .devices = wrap_devices,
         .open = wrap_open,
         .close = wrap_close,
         .info = wrap_info,
         .arena = wrap_arena,
+        .bind = wrap_bind,
         .upload = wrap_upload,
         .download = wrap_download,
         .run = wrap_run,

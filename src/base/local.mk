@@ -11,4 +11,5 @@ libgpttrain_a_SOURCES += \
 	src/base/rng.c src/base/rng.h \
 	src/base/size.c src/base/size.h \
 	src/base/status.c src/base/status.h \
+	src/base/system_memory.c src/base/system_memory.h \
 	src/base/thread.c src/base/thread.h

@@ -35,22 +35,24 @@ void program_spin_limit(char **argv)
     execv(path, argv);
 }
 
-static enum gt_status device_print(const struct backend_ops *ops)
+static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
 {
-    struct backend_open_options options = {0};
+    struct backend_open_options options = {.device = index};
     struct backend *device;
     struct backend_info info;
     TRY(ops->open(&options, &device));
     enum gt_status status = ops->info(device, &info);
     if (status == GT_OK) {
         char total[24], left[24], holders[BACKEND_HOLDERS_TEXT_MAX];
-        printf("%s:0  %s  %s in all, %s free, dtypes", ops->name, info.device,
+        printf("%s:%" PRId32 "  %s  %s in all, %s free, dtypes", ops->name, index, info.device,
                log_bytes(total, (double)info.total_bytes), log_bytes(left, (double)info.free_bytes));
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
             if (info.dtypes >> dtype & 1u)
                 printf(" %s", dtype_name((enum dtype)dtype));
         }
-        printf("\n       %s\n", info.detail);
+        printf("\n       %s%s%s\n", info.detail, info.limits[0] != '\0' ? "; " : "", info.limits);
+        if (info.largest_allocation_bytes < info.total_bytes)
+            printf("       largest allocation %s\n", log_bytes(total, (double)info.largest_allocation_bytes));
         if (info.holder_count > 0)
             printf("       most memory in other processes: %s\n", backend_holders_text(holders, &info));
     }
@@ -58,11 +60,23 @@ static enum gt_status device_print(const struct backend_ops *ops)
     return status;
 }
 
+/* A device that cannot be opened is one line of the log, and the others are still listed. */
 static enum gt_status devices_print(void)
 {
-    for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++)
-        TRY(device_print(*ops));
-    return GT_OK;
+    enum gt_status last = GT_OK;
+    int32_t listed = 0;
+    for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++) {
+        struct backend_devices devices;
+        (*ops)->devices(false, &devices);
+        if (devices.count == 0)
+            printf("%s:   none: %s\n", (*ops)->name, devices.reason);
+        for (int32_t i = 0; i < devices.count; i++) {
+            enum gt_status status = device_print(*ops, i);
+            listed += status == GT_OK;
+            last = status == GT_OK ? last : status;
+        }
+    }
+    return listed > 0 ? GT_OK : last;
 }
 
 enum gt_status program_start(struct config *config, enum config_program program, const char *name, int argc,
@@ -72,6 +86,8 @@ enum gt_status program_start(struct config *config, enum config_program program,
     log_program_set(name);
     stop_ignore_writes();
     config_defaults(config, program);
+    for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++)
+        config_backend_add(config, (*ops)->name);
     TRY(config_parse_args(config, argc, argv));
     bool profiles = strcmp(config->device_profile, "list") == 0;
     *answered = config->help || config->version || config->list_devices || profiles;

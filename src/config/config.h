@@ -69,12 +69,20 @@ struct config {
 #define CONFIG_CHOICE(name, group, value, programs, flags, help) int name; /* enum config_##name */
 #include "config/keys.def"
     enum config_program program;
-    int64_t wall_s; /* what time.time() gives in a file; tests set their own */
+    int64_t wall_s;          /* what time.time() gives in a file; tests set their own */
+    uint32_t backends_built; /* bit per enum config_backend, from config_backend_add(); cpu is always there */
     struct config_origin origin[CONFIG_KEY_COUNT];
 };
 
 /* Every key at `program`'s default, with no origin; wall_s is now. */
 void config_defaults(struct config *config, enum config_program program);
+
+/* This build has the backend `name`: said before the arguments are read, for each; a name without a word is passed over. */
+void config_backend_add(struct config *config, const char *name);
+/* The index in device ("cuda:1", "1"); -1 where it has none. */
+int32_t config_device_index(const struct config *config);
+/* The part of a name in device ("cuda:3060"), which is borrowed; NULL where it has none. */
+const char *config_device_name(const struct config *config);
 
 /* Reads argv[1..] from left to right into `config`, which holds defaults: an argument without dashes is a file,
  * `--key=value` and `--key value` set a key, the last word wins.  Then config_check() and config_notes().  --help, -h
@@ -98,8 +106,17 @@ enum gt_status config_check(struct config *config);
 void config_notes(const struct config *config);
 
 /* memory_budget in bytes: a number with a unit (B, KB, MB, GB, KiB, MiB, GiB; none is bytes) or a percentage of
- * total_bytes; 0 where the key is empty.  Errors: GT_USAGE, logged, for what is no number, not positive or above 2^60. */
-enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out);
+ * total_bytes; 0 where the key is empty.  False, and nothing logged, for what is no number, not positive or above 2^60. */
+bool config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out);
+
+/* What recompute says: the level (0 none .. 4 full) of the first blocks, and of the others. */
+struct config_recompute_mix {
+    int64_t first_layers;
+    int first, rest;
+};
+/* Reads "full", "full:6,none" or "full x6 + none x6" for a model of so many layers (0: not known yet).  False, with why, where
+ * it is none of these or the blocks do not add up. */
+bool config_recompute(const char *text, int64_t layers, struct config_recompute_mix *out, const char **why);
 
 /* True when a file or a flag of this invocation set the key. */
 bool config_key_was_set(const struct config *config, enum config_key key);

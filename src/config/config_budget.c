@@ -1,14 +1,14 @@
 /* memory_budget: a number of bytes as people write it.
  *
  * Units of powers of 1,000 and of 1,024 are told apart, as the memory of cards is sold in one and reported in the other.
- * A percentage is of the device's whole memory, not of what is free.
+ * A percentage is of the device's whole memory, not of what is free.  What is no amount is refused by the session, which knows
+ * what would do.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/log.h"
 #include "config/config.h"
 
 #define BUDGET_BYTES_MAX 1152921504606846976.0 /* 2^60 */
@@ -33,22 +33,20 @@ static double unit_factor(const char *unit, uint64_t total_bytes)
     return 0.0;
 }
 
-enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out)
+bool config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out)
 {
     const char *text = config->memory_budget;
     char *end;
     if (*text == '\0') {
         *out = 0;
-        return GT_OK;
+        return true;
     }
     double number = strtod(text, &end);
     double factor = end == text ? 0.0 : unit_factor(end + strspn(end, " "), total_bytes);
     double bytes = number * factor;
     bool beyond = number > 100.0 && end != text && strcmp(end + strspn(end, " "), "%") == 0;
-    if (!beyond && factor > 0.0 && isfinite(bytes) && bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX) {
-        *out = (uint64_t)bytes;
-        return GT_OK;
-    }
-    log_error("memory_budget='%s' is not an amount of memory: say 11.4GiB, 500MiB, 6000000000 or 80%%", text);
-    return GT_USAGE;
+    if (beyond || !(factor > 0.0 && isfinite(bytes) && bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX))
+        return false;
+    *out = (uint64_t)bytes;
+    return true;
 }

@@ -142,6 +142,22 @@ static enum gt_status check_betas(const struct config *config)
     return GT_USAGE;
 }
 
+#define DEVICE_DIGITS_MAX 2 /* of an index; more are part of a name: cuda:3060 */
+
+static bool is_index(const char *text)
+{
+    size_t length = strlen(text);
+    return length >= 1 && length <= DEVICE_DIGITS_MAX && strspn(text, "0123456789") == length;
+}
+
+/* "cuda:GeForce", with anything but an index. */
+static bool is_device_name(const char *device, const char *word)
+{
+    size_t length = strlen(word);
+    return strncmp(device, word, length) == 0 && device[length] == ':' && device[length + 1] != '\0' &&
+           !is_index(device + length + 1);
+}
+
 /* "cuda" or "cuda:3". */
 static bool is_device_word(const char *device, const char *word)
 {
@@ -150,44 +166,89 @@ static bool is_device_word(const char *device, const char *word)
 
     if (strncmp(device, word, length) != 0)
         return false;
-    return rest[0] == '\0' || (rest[0] == ':' && rest[1] != '\0' && strspn(rest + 1, "0123456789") == strlen(rest + 1));
+    return rest[0] == '\0' || (rest[0] == ':' && is_index(rest + 1));
+}
+
+static bool is_built(const struct config *config, int backend)
+{
+    return backend == CONFIG_BACKEND_AUTO || (config->backends_built >> backend & 1u) != 0;
 }
 
 /* A device of PyTorch's that this build does not have. */
-static bool is_elsewhere(const char *device)
+static bool is_elsewhere(const struct config *config)
 {
-    return is_device_word(device, "cuda") || is_device_word(device, "mps") || is_device_word(device, "xpu");
+    const char *device = config->device;
+    return (is_device_word(device, "cuda") && !is_built(config, CONFIG_BACKEND_CUDA)) ||
+           is_device_word(device, "mps") || is_device_word(device, "xpu");
 }
 
-/* Maps the device to the backend.  cuda and mps name what nanoGPT would use; the run goes on where it can. */
+/* A device of one backend and a backend that is another one contradict each other. */
+static enum gt_status device_backend(struct config *config, int backend)
+{
+    if (config->device_profile[0] != '\0')
+        return GT_OK; /* nothing is opened */
+    if (settled_pair(config, CONFIG_KEY_device, CONFIG_KEY_backend) && config->backend != CONFIG_BACKEND_AUTO &&
+        config->backend != backend)
+        return refuse_pair(config, CONFIG_KEY_device, "contradicts", CONFIG_KEY_backend);
+    config->backend = backend;
+    return GT_OK;
+}
+
+/* Maps the device to the backend.  cuda and mps name what nanoGPT would use; where this build has no such backend, the run
+ * goes on where it can. */
 static enum gt_status check_device(struct config *config)
 {
     char place[CONFIG_ORIGIN_TEXT_MAX];
     const char *device = config->device;
 
-    if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0)
+    if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0 || is_index(device))
         return GT_OK;
-    if (strcmp(device, "cpu") == 0) {
-        config->backend = CONFIG_BACKEND_CPU;
-        return GT_OK;
-    }
-    if (is_elsewhere(device))
+    if (is_elsewhere(config))
         return GT_OK; /* config_notes() says what happens */
-    log_error("%s: device = '%s' is not known: auto or cpu, or nanoGPT's cuda, cuda:N and mps",
+    if (strcmp(device, "cpu") == 0)
+        return device_backend(config, CONFIG_BACKEND_CPU);
+    if (is_device_word(device, "cuda") || (is_device_name(device, "cuda") && is_built(config, CONFIG_BACKEND_CUDA)))
+        return device_backend(config, CONFIG_BACKEND_CUDA);
+    if (is_device_word(device, "opencl") || is_device_name(device, "opencl"))
+        return device_backend(config, CONFIG_BACKEND_OPENCL);
+    log_error("%s: device = '%s' is not known: auto, a number, cpu, or cuda or opencl alone or with :NUMBER or :NAME",
               config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
     return GT_USAGE;
+}
+
+int32_t config_device_index(const struct config *config)
+{
+    const char *colon = strchr(config->device, ':');
+    const char *digits = colon != NULL ? colon + 1 : config->device;
+    int32_t index = 0;
+
+    if (!is_index(digits))
+        return -1;
+    for (; *digits != '\0'; digits++)
+        index = index * 10 + (*digits - '0');
+    return index;
+}
+
+const char *config_device_name(const struct config *config)
+{
+    const char *colon = strchr(config->device, ':');
+    return colon != NULL && !is_index(colon + 1) ? colon + 1 : NULL;
 }
 
 /* A card that is only planned for needs no backend of this build; every other one does. */
 static enum gt_status check_backend(const struct config *config)
 {
-    char text[CONFIG_ORIGIN_TEXT_MAX];
-    bool built = config->backend == CONFIG_BACKEND_AUTO || config->backend == CONFIG_BACKEND_CPU;
+    char text[CONFIG_ORIGIN_TEXT_MAX], device[CONFIG_ORIGIN_TEXT_MAX];
+    bool has_cuda = is_built(config, CONFIG_BACKEND_CUDA), has_opencl = is_built(config, CONFIG_BACKEND_OPENCL);
 
-    if (built || config->origin[CONFIG_KEY_backend].bad || config->device_profile[0] != '\0')
+    if (is_built(config, config->backend) || config->origin[CONFIG_KEY_backend].bad ||
+        config->device_profile[0] != '\0')
         return GT_OK;
-    log_error("%s: this build has no %s backend; it has cpu", describe(text, config, CONFIG_KEY_backend),
-              config->backend == CONFIG_BACKEND_CUDA ? "cuda" : "opencl");
+    bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
+    log_error("%s: this build has no %s backend; it has cpu%s%s",
+              by_device ? describe(device, config, CONFIG_KEY_device) : describe(text, config, CONFIG_KEY_backend),
+              config->backend == CONFIG_BACKEND_CUDA ? "cuda" : "opencl", has_cuda ? ", cuda" : "",
+              has_opencl ? ", opencl" : "");
     return GT_USAGE;
 }
 
@@ -200,17 +261,31 @@ static enum gt_status check_evaluation_block(const struct config *config)
     return GT_OK;
 }
 
+/* A level, or two of them with blocks that the model has. */
+static enum gt_status check_recompute(const struct config *config)
+{
+    struct config_recompute_mix mix;
+    char text[CONFIG_ORIGIN_TEXT_MAX];
+    const char *why;
+    int64_t layers = is_settled(config, CONFIG_KEY_n_layer) ? config->n_layer : 0;
+
+    if (!is_settled(config, CONFIG_KEY_recompute) || config_recompute(config->recompute, layers, &mix, &why))
+        return GT_OK;
+    log_error("%s %s", describe(text, config, CONFIG_KEY_recompute), why);
+    return GT_USAGE;
+}
+
 /* grad_checkpoint is recompute under another name. */
 static enum gt_status check_grad_checkpoint(struct config *config)
 {
     const struct config_origin *origin = &config->origin[CONFIG_KEY_grad_checkpoint];
-    int level = config->grad_checkpoint ? CONFIG_RECOMPUTE_FULL : CONFIG_RECOMPUTE_NONE;
+    const char *level = config->grad_checkpoint ? "full" : "none";
 
     if (!config_key_was_set(config, CONFIG_KEY_grad_checkpoint) || origin->bad)
         return GT_OK;
-    if (config_key_was_set(config, CONFIG_KEY_recompute) && config->recompute != level)
+    if (config_key_was_set(config, CONFIG_KEY_recompute) && strcmp(config->recompute, level) != 0)
         return refuse_pair(config, CONFIG_KEY_grad_checkpoint, "contradicts", CONFIG_KEY_recompute);
-    config->recompute = level;
+    snprintf(config->recompute, sizeof config->recompute, "%s", level);
     config->origin[CONFIG_KEY_recompute] = *origin;
     return GT_OK;
 }
@@ -257,8 +332,9 @@ static void warn_schedule(const struct config *config)
 /* What was asked for by name and does not happen, one note each. */
 static void note_legacy(const struct config *config)
 {
-    if (is_elsewhere(config->device) && config->device_profile[0] == '\0')
-        log_note("device='%s': this build computes on the cpu only, and does so", config->device);
+    if (is_elsewhere(config) && config->device_profile[0] == '\0')
+        log_note("device='%s': this build has no backend for that; the run takes what backend='auto' finds",
+                 config->device);
     if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))
         log_note("compile=True: nothing to compile, the kernels are built in");
     if (config->wandb_log && config->program == CONFIG_TRAIN)
@@ -273,8 +349,8 @@ enum gt_status config_check(struct config *config)
         status = GT_USAGE;
     if (config->program == CONFIG_TRAIN) {
         enum gt_status (*const checks[])(const struct config *) = {
-            check_heads,  check_kv_heads, check_micro_batch,     check_tokens,
-            check_chunks, check_betas,    check_evaluation_block};
+            check_heads,  check_kv_heads, check_micro_batch,      check_tokens,
+            check_chunks, check_betas,    check_evaluation_block, check_recompute};
         for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
             if (checks[i](config) != GT_OK)
                 status = GT_USAGE;

@@ -86,6 +86,7 @@ void config_defaults(struct config *config, enum config_program program)
     memset(config, 0, sizeof *config);
     config->program = program;
     config->wall_s = clock_wall_s();
+    config->backends_built = 1u << CONFIG_BACKEND_CPU;
 #define CONFIG_INT(name, group, value, min, max, programs, flags, help) config->name = value;
 #define CONFIG_REAL(name, group, value, min, max, programs, flags, help) config->name = value;
 #define CONFIG_BOOL(name, group, value, programs, flags, help) config->name = value;
@@ -98,6 +99,14 @@ void config_defaults(struct config *config, enum config_program program)
 #define CONFIG_DEFAULT_SAMPLE_STRING(name, value) default_copy(config->name, value, sizeof(value));
 #define CONFIG_DEFAULT_SAMPLE_BOOL(name, value) config->name = value;
 #include "config/keys.def"
+}
+
+void config_backend_add(struct config *config, const char *name)
+{
+    const char *const *words = key_table[CONFIG_KEY_backend].words;
+    for (unsigned i = 0; words[i] != NULL; i++)
+        if (strcmp(words[i], name) == 0)
+            config->backends_built |= 1u << i;
 }
 
 /* ---- finding ---- */

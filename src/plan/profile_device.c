@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/size.h"
 
 struct profile_device {
     struct backend base; /* first */
@@ -55,6 +56,17 @@ static size_t attention_backward_bytes(const struct op_call *call)
     return (size_t)(operand_elements(y) + operand_elements(lse)) * sizeof(float);
 }
 
+/* Few new rows share the cache out in parts, each with its sums, largest score and scale. */
+static size_t attention_cached_bytes(const struct op_call *call)
+{
+    const struct operand *y = &call->operand[ATTENTION_CACHED_Y], *cache = &call->operand[ATTENTION_CACHED_CACHE];
+    const int64_t parts = size_ceil_div(cache->dims[2], PROFILE_CACHE_KEYS);
+    if (call->attrs.time >= PROFILE_CACHE_ROWS || parts <= 1 || call->attrs.heads <= 0)
+        return 0;
+    const int64_t rows = y->dims[0], sums = operand_elements(y) + 2 * rows * call->attrs.heads;
+    return (size_t)(sums * (parts < PROFILE_CACHE_PARTS ? parts : PROFILE_CACHE_PARTS)) * sizeof(float);
+}
+
 static size_t layernorm_backward_bytes(const struct op_call *call)
 {
     return 2 * (size_t)PROFILE_PARTIAL_ROWS * (size_t)operand_elements(&call->operand[LAYERNORM_BACKWARD_GAIN]) *
@@ -77,6 +89,7 @@ size_t profile_workspace_bytes(const struct backend *backend, const struct op_ca
     static size_t (*const caps[OP_KIND_COUNT])(const struct op_call *) = {
         [OP_GEMM] = gemm_bytes,
         [OP_ATTENTION_BACKWARD] = attention_backward_bytes,
+        [OP_ATTENTION_CACHED] = attention_cached_bytes,
         [OP_LAYERNORM_BACKWARD] = layernorm_backward_bytes,
         [OP_BIAS_BACKWARD] = bias_backward_bytes,
         [OP_SUM_OF_SQUARES] = partial_words_bytes,

@@ -18,6 +18,7 @@ libgpttrain_a_SOURCES += \
 	src/train/restore_parts.c src/train/restore_parts.h \
 	src/train/schedule.c src/train/schedule.h \
 	src/train/session.c src/train/session.h \
+	src/train/session_choices.c src/train/session_choices.h \
 	src/train/session_rates.c src/train/session_rates.h \
 	src/train/stop.c src/train/stop.h \
 	src/train/trainer.c src/train/trainer.h \

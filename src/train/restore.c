@@ -214,6 +214,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
         TRY(optimizer_check(config, checkpoint));
         TRY(states_choose(config, source, &state->choices));
     }
+    if (config->eval_only)
+        TRY(checkpoint_open(mem, from, false, &source->weights));
     *model = checkpoint->config;
     model->block_size = (int32_t)config->block_size;
     model->dropout = (float)config->dropout;
@@ -243,8 +245,9 @@ enum gt_status restore_open_weights(struct hostmem *mem, const struct config *co
 
 void restore_close(struct restore_source *source)
 {
+    checkpoint_close(source->weights);
     checkpoint_close(source->checkpoint);
-    source->checkpoint = NULL;
+    source->weights = source->checkpoint = NULL;
 }
 
 /* The parameters of the model as io/ sees them. */
@@ -311,7 +314,7 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
         .staging = session->staging,
         .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
     };
-    enum gt_status status = checkpoint_load(source->checkpoint, &options);
+    enum gt_status status = checkpoint_load(source->weights ? source->weights : source->checkpoint, &options);
     hostmem_free(session->mem, parts.exponents);
     hostmem_free(session->mem, tensors);
     TRY(status);

@@ -32,8 +32,9 @@ struct run_state {
 /* Where the weights come from; `checkpoint` is NULL for scratch. */
 struct restore_source {
     struct checkpoint *checkpoint;
-    bool resume;         /* optimizer state too */
-    bool convert_states; /* which is stored in another format than the run's */
+    struct checkpoint *weights; /* the same without its optimizer, where nothing is trained; else NULL */
+    bool resume;                /* optimizer state too */
+    bool convert_states;        /* which is stored in another format than the run's */
 };
 
 /* Finds out where the run begins.  Fills from a checkpoint what this invocation's configuration did not say, and says in

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "plan/profile_device.h"
+#include "train/session_choices.h"
 #include "train/session_rates.h"
 #include "train/values.h"
 
@@ -129,6 +130,18 @@ static enum dtype muon_dtype(const struct session *session)
     return has_dtype(session, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
 }
 
+/* What the key says; config_check() has read it before. */
+static struct recompute_mix recompute_of(const struct config *config)
+{
+    struct config_recompute_mix mix = {0, 0, 0};
+    const char *why;
+    bool good = config_recompute(config->recompute, config->n_layer, &mix, &why);
+    assert(good);
+    (void)good;
+    return (struct recompute_mix){(int32_t)mix.first_layers, (enum recompute_level)mix.first,
+                                  (enum recompute_level)mix.rest};
+}
+
 /* The first of the three that is set. */
 static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
 {
@@ -156,7 +169,7 @@ void session_train_options(const struct session *session, const struct session_c
     chunk = chunk_cap(config, chunk, (evaluate > micro ? evaluate : micro) * config->block_size);
     struct recompute_mix recompute = choices->recompute;
     if (config_key_was_set(config, CONFIG_KEY_recompute))
-        recompute = (struct recompute_mix){.rest = (enum recompute_level)config->recompute};
+        recompute = recompute_of(config);
     *out = (struct model_options){
         .config = *model,
         .dtype = session->dtype,
@@ -165,7 +178,7 @@ void session_train_options(const struct session *session, const struct session_c
         .muon_momentum = (float)config->muon_momentum,
         .muon_rate = muon_rate(config),
         .muon_dtype = muon_dtype(session),
-        .train = true,
+        .train = !config->eval_only,
         .evaluate = true,
         .generate = config->sample_tokens > 0,
         .generate_batch = 1,
@@ -179,20 +192,23 @@ void session_train_options(const struct session *session, const struct session_c
         .weight_decay = (float)config->weight_decay,
         .grad_clip = (float)config->grad_clip,
         .adam_epsilon = ADAM_EPSILON,
-        .correction_rows = model_correction_rows((float)config->beta1, (float)config->beta2, config->max_iters + 1),
+        .correction_rows = config->eval_only ? 0
+                                             : model_correction_rows((float)config->beta1, (float)config->beta2,
+                                                                     config->max_iters + 1),
     };
     search_micro_batch_set(out, samples, micro);
 }
 
+static const char *const backend_words[] = {[CONFIG_BACKEND_AUTO] = "auto",
+                                            [CONFIG_BACKEND_CPU] = "cpu",
+                                            [CONFIG_BACKEND_CUDA] = "cuda",
+                                            [CONFIG_BACKEND_OPENCL] = "opencl"};
+
 /* The device that a profile describes. */
 static enum gt_status profile_open(struct session *session, struct backend **out)
 {
-    static const char *const names[] = {[CONFIG_BACKEND_AUTO] = "auto",
-                                        [CONFIG_BACKEND_CPU] = "cpu",
-                                        [CONFIG_BACKEND_CUDA] = "cuda",
-                                        [CONFIG_BACKEND_OPENCL] = "opencl"};
     struct device_profile *profile = &session->profile;
-    const char *wanted = names[session->config->backend];
+    const char *wanted = backend_words[session->config->backend];
     TRY(device_profile_find(session->config->device_profile, profile));
     session->has_profile = true;
     if (session->config->backend != CONFIG_BACKEND_AUTO && strcmp(wanted, profile->backend) != 0) {
@@ -203,16 +219,46 @@ static enum gt_status profile_open(struct session *session, struct backend **out
     return profile_device_open(profile, out);
 }
 
-/* The first backend of the build, or the one that the configuration names. */
+/* The first backend of the build that has a device which it would take; what the others lack is said. */
+static const struct backend_ops *backend_choose(void)
+{
+    for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++) {
+        struct backend_devices devices;
+        (*ops)->devices(true, &devices);
+        if (devices.first >= 0)
+            return *ops;
+        if (devices.reason[0] != '\0')
+            log_note("%s: %s; going on to the next backend", (*ops)->name, devices.reason);
+    }
+    return NULL;
+}
+
+/* The backend that the configuration names, or the first that has a device; of its devices the one that is named, or the
+ * one that it would take. */
 static enum gt_status backend_open(const struct session *session, struct backend **out)
 {
+    const struct config *config = session->config;
     const struct backend_ops *ops =
-        session->config->backend == CONFIG_BACKEND_CPU ? backend_find("cpu") : backend_registry()[0];
+        config->backend == CONFIG_BACKEND_AUTO ? backend_choose() : backend_find(backend_words[config->backend]);
     if (!ops) {
         log_error("this build has no backend of that name");
         return GT_UNSUPPORTED;
     }
-    struct backend_open_options options = {.threads = (int32_t)session->config->threads};
+    struct backend_devices devices;
+    ops->devices(config->backend == CONFIG_BACKEND_AUTO, &devices);
+    int32_t index = config_device_index(config);
+    if (index >= devices.count && devices.count > 0) {
+        log_error("device = '%s': %s has %" PRId32 " device%s, numbered from 0 (--list_devices shows them)",
+                  config->device, ops->name, devices.count, devices.count == 1 ? "" : "s");
+        return GT_USAGE;
+    }
+    struct backend_open_options options = {.name = config_device_name(config),
+                                           .device = index >= 0          ? index
+                                                     : devices.first > 0 ? devices.first
+                                                                         : 0,
+                                           .threads = (int32_t)config->threads,
+                                           .tf32 = config->tf32,
+                                           .tune = config->tune};
     return ops->open(&options, out);
 }
 
@@ -261,7 +307,7 @@ uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes)
 }
 
 /* What the arena may take of the budget. */
-static uint64_t arena_budget(const struct session *session)
+uint64_t session_arena_budget(const struct session *session)
 {
     uint64_t beside = beside_bytes(session);
     return session->budget_bytes > beside ? session->budget_bytes - beside : 0;
@@ -282,7 +328,7 @@ static char *others_text(char text[static OTHERS_TEXT_MAX], const struct session
 static enum gt_status fits_refuse(const struct session *session, uint64_t arena_bytes, bool is_bound)
 {
     char budget[24], needed[24], have[24], lacking[24], others[OTHERS_TEXT_MAX];
-    double have_bytes = (double)arena_budget(session);
+    double have_bytes = (double)session_arena_budget(session);
     log_error(
         "does not fit: the smallest memory_budget that works is %s%s; the arena takes %s%s, the budget of %s leaves %s "
         "for it, %s short; a smaller block_size or model needs less (--plan shows where it goes)%s",
@@ -300,21 +346,32 @@ static uint64_t budget_of_free(uint64_t free_bytes)
     return free_bytes > margin ? free_bytes - margin : free_bytes;
 }
 
-static enum gt_status budget_set(struct session *session)
+/* A budget that is none is refused with one that works, for which a plan is needed. */
+static enum gt_status budget_refuse(const struct session *session, uint64_t arena_bytes, bool is_bound)
 {
-    TRY(config_memory_budget(session->config, session->info.total_bytes, &session->budget_bytes));
-    if (session->budget_bytes > 0)
-        return GT_OK;
+    char budget[24];
+    log_error(
+        "memory_budget='%s' is not an amount of memory: say 11.4GiB, 500MiB, 6000000000 or 80%%; the smallest that works "
+        "is %s%s",
+        session->config->memory_budget, is_bound ? "more than " : "",
+        search_budget_text(budget, session_budget_of(session, arena_bytes)));
+    return GT_USAGE;
+}
+
+static void budget_set(struct session *session)
+{
+    session->budget_bad = !config_memory_budget(session->config, session->info.total_bytes, &session->budget_bytes);
+    if (session->budget_bad || session->budget_bytes > 0)
+        return;
     uint64_t free_bytes = session->info.free_bytes;
     session->budget_bytes = budget_of_free(free_bytes);
     if (session->has_profile)
         session->budget_bytes = free_bytes; /* what others take is in the profile's usable memory */
     if (free_bytes == 0)
         session->budget_bytes = UINT64_MAX; /* the system does not say */
-    return GT_OK;
 }
 
-static void plan_options_set(const struct session *session, struct plan_options *out)
+void session_plan_options(const struct session *session, struct plan_options *out)
 {
     *out = (struct plan_options){
         .backend = session->device->ops,
@@ -354,6 +411,15 @@ static bool states_may_change(const struct session *session, const struct model_
     return !resumes && options->dtype == DTYPE_BF16 && (free || config->state_format == CONFIG_STATES_SR_8BIT);
 }
 
+/* Whether a refusal may name them: where they would work, and the user has not decided about them. */
+static bool states_may_be_offered(const struct session *session, const struct model_options *options)
+{
+    const struct config *config = session->config;
+    bool decided = config_key_was_set(config, CONFIG_KEY_allow_lean_states);
+    bool resumes = strcmp(config->init_from, "resume") == 0;
+    return !resumes && !decided && options->dtype == DTYPE_BF16 && config->state_format == CONFIG_STATES_AUTO;
+}
+
 /* The fastest plan that fits; with --plan, where nothing does, the smallest, for its report. */
 static enum gt_status session_search(struct session *session, const struct model_options *options)
 {
@@ -367,15 +433,22 @@ static enum gt_status session_search(struct session *session, const struct model
         .pin_loss_chunk = config->loss_chunk > 0,
         .pin_evaluate_batch = config->eval_batch_size > 0,
         .lean_states = states_may_change(session, options),
+        .lean_offered = states_may_be_offered(session, options),
         .rates = session_rates_nominal(session),
-        .budget_bytes = arena_budget(session),
+        .budget_bytes = session_arena_budget(session),
         .memo = &session->memo,
     };
-    plan_options_set(session, &session->request.plan);
+    session_plan_options(session, &session->request.plan);
     enum gt_status status = plan_search(session->mem, &session->request, &session->search);
     bool refuse = config->plan == CONFIG_PLAN_OFF && !config->print_program;
-    if (status == GT_NO_FIT && refuse && !session->search.unplaceable) /* else plan_create() names the tensor */
-        return fits_refuse(session, session->search.arena_bytes, session->search.arena_least);
+    if (status == GT_NO_FIT && session->budget_bad)
+        return budget_refuse(session, session->search.arena_bytes, session->search.arena_least);
+    if (status == GT_NO_FIT && refuse && !session->search.unplaceable) { /* else plan_create() names the tensor */
+        (void)fits_refuse(session, session->search.arena_bytes, session->search.arena_least);
+        session_choices_log(session);
+    }
+    if (status == GT_NO_FIT && refuse && !session->search.unplaceable)
+        return status;
     return status == GT_NO_FIT ? GT_OK : status;
 }
 
@@ -384,7 +457,7 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, st
     *out = (struct session){.mem = mem, .config = config};
     enum gt_status status;
     TRY_GOTO(status, fail, device_open(out));
-    TRY_GOTO(status, fail, budget_set(out));
+    budget_set(out);
     dtype_choose(out);
     return GT_OK;
 fail:
@@ -400,8 +473,10 @@ enum gt_status session_plan(struct session *session, const struct model_options 
     if (options->train)
         TRY(session_search(session, options));
     TRY(model_create(session->mem, &session->search.options, &session->model));
-    plan_options_set(session, &plan);
+    session_plan_options(session, &plan);
     TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));
+    if (session->budget_bad)
+        return budget_refuse(session, session->plan->arena_bytes, false);
     if (!plan_verify(session->plan))
         return GT_FAILURE;
     TRY(hostmem_alloc(session->mem, SESSION_STAGING_FLOATS, sizeof(float), "staging buffer", &array));
@@ -409,9 +484,17 @@ enum gt_status session_plan(struct session *session, const struct model_options 
     return GT_OK;
 }
 
+enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options)
+{
+    struct model_options fitted = *options;
+    if (!session->budget_bad)
+        TRY(session_evaluation_fit(session, &fitted));
+    return session_plan(session, &fitted);
+}
+
 enum gt_status session_fits(const struct session *session)
 {
-    if (session->plan->arena_bytes <= arena_budget(session))
+    if (session->plan->arena_bytes <= session_arena_budget(session))
         return GT_OK;
     return fits_refuse(session, session->plan->arena_bytes, false);
 }
@@ -478,16 +561,32 @@ void session_close(struct session *session)
     session->staging = NULL;
 }
 
-static enum gt_status peak_measure(struct session *session)
+static enum gt_status peak_measure(struct session *session, enum dtype dtype, double *out)
+{
+    struct backend *device = session->device;
+    struct address scratch = {.space = SPACE_DEVICE};
+    if (session->exec)
+        return exec_peak_flops(session->exec, dtype, PEAK_SCRATCH_BYTES, PEAK_SECONDS, out);
+    return device->ops->peak_flops(device, dtype, scratch, PEAK_SCRATCH_BYTES_PLAN, PEAK_SECONDS_PLAN, out);
+}
+
+/* The rate of products in the run's dtype, which MFU refers to; and while no op was timed, that of fp32 arithmetic, which
+ * everything but products is done in. */
+static enum gt_status peaks_measure(struct session *session)
 {
     struct backend *device = session->device;
     struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = PEAK_SCRATCH_BYTES_PLAN};
-    struct address scratch = {.space = SPACE_DEVICE};
-    if (session->exec)
-        return exec_peak_flops(session->exec, session->dtype, PEAK_SCRATCH_BYTES, PEAK_SECONDS, &session->peak_flops);
-    TRY(device->ops->arena(device, &segment, 1));
-    return device->ops->peak_flops(device, session->dtype, scratch, PEAK_SCRATCH_BYTES_PLAN, PEAK_SECONDS_PLAN,
-                                   &session->peak_flops);
+    if (!session->exec)
+        TRY(device->ops->arena(device, &segment, 1));
+    TRY(peak_measure(session, session->dtype, &session->peak_flops));
+    session_rates_recall(session);
+    double other = session->peak_flops;
+    if (session->rates_timed)
+        return GT_OK;
+    if (session->dtype != DTYPE_F32)
+        TRY(peak_measure(session, DTYPE_F32, &other));
+    session->rates = plan_rates_of_peaks(session->peak_flops, other);
+    return GT_OK;
 }
 
 enum gt_status session_peak_measure(struct session *session)
@@ -499,11 +598,7 @@ enum gt_status session_peak_measure(struct session *session)
         session->rates = plan_rates_of_profile(&session->profile);
         return GT_OK;
     }
-    TRY(peak_measure(session));
-    if (!session->rates_timed)
-        session->rates = plan_rates_of_peak(session->peak_flops);
-    session_rates_recall(session);
-    return GT_OK;
+    return peaks_measure(session);
 }
 
 enum gt_status session_scalars_upload(struct session *session)

@@ -42,6 +42,7 @@ struct session {
     struct plan_rates rates; /* that times are modelled with, after session_peak_measure() or a calibration */
     bool rates_timed;        /* they come from timing every kind of op */
     double peak_flops; /* the device's measured rate of products in `dtype`, FLOP/s; 0 before session_peak_measure() */
+    bool budget_bad;   /* memory_budget is no amount: refused once it is known what would do */
     uint64_t budget_bytes;   /* what the process may take: memory_budget, or what was free at the start less a margin */
     struct search_memo memo; /* what searches of one configuration share */
     struct search_request request; /* what a training session's plan was searched for */
@@ -74,6 +75,11 @@ void session_train_options(const struct session *session, const struct session_c
 /* Makes the model and its plan; of a training session, the fastest plan that fits the budget.
  * Errors: GT_USAGE, GT_UNSUPPORTED, GT_NO_MEMORY, GT_NO_FIT (logged with the bytes that are short). */
 enum gt_status session_plan(struct session *session, const struct model_options *options);
+/* The same for a session that only evaluates (and samples): its batch is made to fit. */
+enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options);
+/* How plans of this session's device are made, and what the arena may take of the budget. */
+void session_plan_options(const struct session *session, struct plan_options *out);
+uint64_t session_arena_budget(const struct session *session);
 /* The memory_budget that an arena of so many bytes needs. */
 uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes);
 /* Whether the plan fits the budget; else GT_NO_FIT, logged. */

@@ -386,6 +386,19 @@ static void categories_log(const struct trainer *t)
     log_result("memory by category at the peak (%s): %s", t->session.device->ops->name, line);
 }
 
+/* What is free on the device now, and who else holds most of it. */
+static void others_log(const struct trainer *t)
+{
+    char left[24], total[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+    struct backend *device = t->session.device;
+    struct backend_info info;
+    if (device->ops->info(device, &info) != GT_OK)
+        return;
+    log_result("memory of the device (%s): %s free of %s, other processes hold most: %s", device->ops->name,
+               log_bytes(left, (double)info.free_bytes), log_bytes(total, (double)info.total_bytes),
+               info.holder_count > 0 ? backend_holders_text(holders, &info) : "not known");
+}
+
 /* One line of what the run was: the account of memory and time. */
 static void account_log(const struct trainer *t)
 {
@@ -459,10 +472,14 @@ static void start_log(const struct trainer *t)
     log_result("number of parameters: %.2fM", (double)model_parameter_count_no_positions(&options->config) / 1e6);
     log_result("tokens per iteration will be: %.0f", tokens_per_update(t));
     log_result("device: %s (%s)", t->session.info.device, t->session.info.detail);
-    log_result("plan: %s for %" PRId32 " x %" PRId32 " tokens at once, %" PRId32 " micro-steps per update",
-               log_bytes(arena, (double)t->session.plan->arena_bytes), options->micro_batch, options->config.block_size,
-               options->micro_steps);
-    if (state_format_is_lean(options->states))
+    log_bytes(arena, (double)t->session.plan->arena_bytes);
+    if (options->train)
+        log_result("plan: %s for %" PRId32 " x %" PRId32 " tokens at once, %" PRId32 " micro-steps per update", arena,
+                   options->micro_batch, options->config.block_size, options->micro_steps);
+    else
+        log_result("plan: %s for an evaluation of %" PRId32 " x %" PRId32 " tokens at once", arena,
+                   options->evaluate_batch, t->session.model->evaluate.time);
+    if (options->train && state_format_is_lean(options->states))
         log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
                    state_format_name(options->states), model_bytes_per_parameter(t->session.model));
     if (t->session.model->evaluate.time < options->config.block_size)
@@ -516,6 +533,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
         profile_log(t);
     if (status == GT_OK || status == GT_STOPPED) {
         categories_log(t);
+        others_log(t);
         account_log(t);
     }
     return status;
@@ -605,7 +623,8 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
         TRY_GOTO(status, close, explain_oom(config, &model));
     TRY_GOTO(status, close, session_open(mem, config, &t.session));
     session_train_options(&t.session, &t.state.choices, &model, &options);
-    TRY_GOTO(status, close, session_plan(&t.session, &options));
+    TRY_GOTO(status, close,
+             options.train ? session_plan(&t.session, &options) : session_plan_evaluation(&t.session, &options));
     status = answers ? answer(&t) : run(&t, folder);
 close:
     report_block_print(config, &t.session, status, stderr);

@@ -1,8 +1,12 @@
 # The programs as a user runs them.  e2e.inc and checks.py are what the scripts share.
-EXTRA_DIST += tests/e2e/checks.py tests/e2e/e2e.inc tests/fixtures
+EXTRA_DIST += tests/e2e/opencl_fake.c tests/e2e/checks.py tests/e2e/cuda_common.py tests/e2e/e2e.inc tests/fixtures
 dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \
+	tests/e2e/cuda_fatbin.py \
+	tests/e2e/cuda_faults.py \
+	tests/e2e/cuda_registers.py \
+	tests/e2e/cuda_train.py \
 	tests/e2e/bench_quick.py \
 	tests/e2e/budget.sh \
 	tests/e2e/explain_oom.py \
@@ -15,6 +19,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/memory_story.py \
 	tests/e2e/mended.sh \
 	tests/e2e/models_in.py \
+	tests/e2e/opencl.py \
 	tests/e2e/parity_torch.py \
 	tests/e2e/plan_report.py \
 	tests/e2e/prepare.sh \

@@ -8,7 +8,8 @@ tests/model/step_dump reports.  For biases on and off and both gelu kinds, with 
   shape     the same gradients where the micro-batch does not divide and where loss chunks are small
   free      gpt-train itself, ten steps on its own: each loss, the gradient norms, and the weights that it saves
   dropout   the losses of a run do not depend on the micro-batch
-Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed, S skipped".
+E2E_BACKEND names another backend than the cpu.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed,
+F failed, S skipped".
 """
 
 import json
@@ -294,6 +295,7 @@ def teacher(case, work, variant, arguments, steps):
 
 
 def train(arguments):
+    arguments = arguments + ["--backend=" + os.environ.get("E2E_BACKEND", "auto")]
     done = subprocess.run([GPT_TRAIN] + arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     check(done.returncode == 0, f"gpt-train {arguments}: {done.stderr}")
 

@@ -302,7 +302,7 @@ START_TEST(toy_runs_on_the_device)
     struct exec *exec;
     toy_open(&toy, _i == 1);
     toy_host_fill(&host, unit_seed());
-    rig_need(backend_registry()[0]->open(&(struct backend_open_options){.threads = 2}, &inner) == GT_OK, "device");
+    rig_need(backend_find("cpu")->open(&(struct backend_open_options){.threads = 2}, &inner) == GT_OK, "device");
     rig_need(backend_wrap(inner, &device) == GT_OK && device->ops->info(device, &info) == GT_OK, "wrapper");
     struct plan_options options = {
         .backend = device->ops, .device = device, .alignment_bytes = info.alignment_bytes, .guard_bytes = 256};

@@ -120,7 +120,9 @@ void rig_open(struct rig *rig, const struct model_options *options, const struct
     *rig = (struct rig){.seed = seed};
     rig_need(hostmem_create(&rig->mem) == GT_OK, "hostmem");
     rig_need(model_create(rig->mem, options, &rig->model) == GT_OK, "model");
-    rig_need(backend_registry()[0]->open(&open, &inner) == GT_OK, "device");
+    const char *name = getenv("E2E_BACKEND");
+    const struct backend_ops *backend = backend_find(name != NULL ? name : "cpu");
+    rig_need(backend != NULL && backend->open(&open, &inner) == GT_OK, "device");
     rig_need(backend_wrap(inner, &rig->device) == GT_OK, "wrapper");
     rig_need(rig->device->ops->info(rig->device, &info) == GT_OK, "device info");
     struct plan_options plan = {.backend = rig->device->ops,

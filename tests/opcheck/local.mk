@@ -1,5 +1,6 @@
-# opcheck: every op on every backend against the oracle, one script for each dtype so that they run side by side, and one
-# for the narrower instruction sets of the cpu; ref_selftest: the oracle against finite differences.
+# opcheck: every op on every backend against the oracle, one script for each dtype so that they run side by side, one for the
+# narrower instruction sets of the cpu, one for opencl, and one for its kernels on a simulator that reports stray accesses and
+# races; ref_selftest: the oracle against finite differences.
 # The fragment of tests/ref comes before this one.
 check_PROGRAMS += tests/opcheck/ref_selftest
 EXTRA_PROGRAMS += tests/opcheck/opcheck
@@ -9,7 +10,9 @@ dist_check_SCRIPTS += \
 	tests/opcheck/opcheck_bfloat16.sh \
 	tests/opcheck/opcheck_float16.sh \
 	tests/opcheck/opcheck_float32.sh \
-	tests/opcheck/opcheck_isa.sh
+	tests/opcheck/opcheck_isa.sh \
+	tests/opcheck/opcheck_oclgrind.sh \
+	tests/opcheck/opcheck_opencl.sh
 EXTRA_DIST += tests/opcheck/bounds.md
 tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/opcheck.c tests/opcheck/opcheck.h \

@@ -1,10 +1,10 @@
 /* opcheck: runs the cases of every op in every dtype on every backend of this build; one line per op, dtype and backend.
  *
- * Options: --seed=N --op=NAME --backend=NAME --dtype=NAME --cases=N --case=N --list --bench --support --mutants.  Without
- * options: all cases in float32, bfloat16 and float16 on all backends, the control, and the mutants.  --cases=N takes N of
- * each op's, spread over all; --case=N takes that one; either leaves the mutants out.  The last line is "checks: P passed,
- * F failed, S skipped"; a case and a mutant are one check each.  Exit status: 0 passed, 1 failed, 2 bad option, 77 the
- * backend that --support was asked about cannot be opened here.
+ * Options: --seed=N --op=NAME --backend=NAME --except=NAME (of a backend) --dtype=NAME --cases=N --case=N --list --bench
+ * --support --mutants.  Without options: all cases in float32, bfloat16 and float16 on all backends, the control, and the
+ * mutants.  --cases=N takes N of each op's, spread over all; --case=N takes that one; either leaves the mutants out.  The
+ * last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check each.  Exit status: 0 passed,
+ * 1 failed, 2 bad option, 77 the backend that --support was asked about cannot be opened here.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ struct options {
     enum opcheck_mode mode;
     uint64_t seed;
     int32_t cases_max, one_case; /* ALL_CASES where not given */
-    const char *op, *backend, *dtype;
+    const char *op, *backend, *except, *dtype;
 };
 
 static bool option_value(const char *argument, const char *name, const char **out)
@@ -57,7 +57,7 @@ static bool option_parse(const char *argument, struct options *options)
         }
     }
     if (option_value(argument, "--op", &options->op) || option_value(argument, "--backend", &options->backend) ||
-        option_value(argument, "--dtype", &options->dtype))
+        option_value(argument, "--except", &options->except) || option_value(argument, "--dtype", &options->dtype))
         return true;
     if (option_value(argument, "--seed", &value)) {
         bool valid = number_parse(value, UINT64_MAX, &number);
@@ -85,6 +85,8 @@ static bool op_selected(const struct options *options, int kind)
 
 static bool backend_selected(const struct options *options, const struct backend_ops *ops)
 {
+    if (options->except != NULL && strcmp(ops->name, options->except) == 0)
+        return false;
     return options->backend == NULL || strcmp(ops->name, options->backend) == 0;
 }
 
@@ -278,8 +280,9 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!option_parse(argv[i], &options)) {
             fprintf(stderr,
-                    "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME] [--dtype=float32|bfloat16|float16] "
-                    "[--cases=N | --case=N] [--list | --bench | --support | --mutants]; found \"%s\"\n",
+                    "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME | --except=NAME] "
+                    "[--dtype=float32|bfloat16|float16] [--cases=N | --case=N] "
+                    "[--list | --bench | --support | --mutants]; found \"%s\"\n",
                     argv[i]);
             return 2;
         }

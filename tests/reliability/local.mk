@@ -10,4 +10,3 @@ EXTRA_DIST += tests/reliability/tiny.py
 
 check-long:
 	CHECK_LONG=1 TEST_LIMIT_S=14400 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(RELIABILITY_TESTS)'
-.PHONY: check-long

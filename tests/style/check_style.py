@@ -12,7 +12,8 @@ Exit status: 0 nothing found, 1 something found, 2 bad usage.
   clang         every source of src/ and backends/cpu's portable files is clean under clang's warnings as well
   functions     host functions have at most 70 lines, functions of backends/ and tests/ at most 120
   format        clang-format finds nothing to change
-  comments      each .c and .h file opens with a comment that says what it is
+  comments      each file of C, C++, CUDA or OpenCL opens with a comment that says what it is
+  cuda          kernels start by LAUNCH and share by SHARED and DYN_SHARED, which the emulator understands
   unfinished    no to-do note without the number of its issue
   tolerances    no tolerance written by hand in tests/opcheck and tests/ref: bounds are formulas of dtype and K
   paths         no path of one machine
@@ -43,10 +44,17 @@ VENDOR = [
     (re.compile(r"^pcre2\.h$"), re.compile(r"^src/data/bpe_split\.c$")),
     (re.compile(r"^archive(_entry)?\.h$"), re.compile(r"^(src/data/archive_stream\.c|tests/.*)$")),
     (re.compile(r"^(omp|cblas|immintrin|x86intrin|arm_neon|blis|mkl.*)\.h$"), re.compile(r"^backends/cpu/")),
-    (re.compile(r"^(cuda.*|cublas.*|cudnn.*|nvrtc.*|nccl.*|curand.*)$"), re.compile(r"^backends/cuda/")),
-    (re.compile(r"^(CL/.*|clblast.*|OpenCL/.*)$"), re.compile(r"^backends/opencl/")),
+    (re.compile(r"^(cuda.*|cublas.*|cudnn.*|nvrtc.*|nccl.*|curand.*)$"), re.compile(r"^(backends/cuda|tests/cuda_on_cpu)/")),
+    (re.compile(r"^(CL/.*|clblast.*|OpenCL/.*)$"), re.compile(r"^(backends/opencl/|tests/e2e/opencl_fake\.c$)")),
     (re.compile(r"^mpi.*\.h$"), re.compile(r"^src/dist/comm_mpi\.c$")),
 ]
+# Headers that compile only where a vendor's are: (which, the vendor's header).
+HEADERS_NEED = [(re.compile(r"^backends/opencl/"), "CL/cl.h")]
+# C++ for the emulator's half, and C against the headers that stand in for a toolkit's.
+CUDA_FOLDERS = ("backends/cuda", "tests/cuda_on_cpu")
+# Where the macros are made that kernels write instead.
+CUDA_MACROS = ("backends/cuda/cuda_device.h", "tests/cuda_on_cpu/emulator.h")
+SOURCES = (".c", ".h", ".cl", ".clh", ".cu", ".cpp")
 LINES_MAX_HOST = 70
 LINES_MAX_OTHER = 120
 WARNINGS = ("-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes "
@@ -122,7 +130,7 @@ def include_problem(path, target, quoted):
 
 
 def check_includes(root):
-    for path in tree_files(root, ("src", "backends", "tests"), (".c", ".h", ".def")):
+    for path in tree_files(root, ("src", "backends", "tests"), (".c", ".h", ".def", ".cu", ".cpp")):
         if path.startswith("src/") and folder_of_path(path) not in RANKS:
             yield path, 1, "is in a folder of src/ that has no rank"
             continue
@@ -147,11 +155,34 @@ def first_complaint(command):
     return next((line for line in lines if "error" in line), lines[0])
 
 
+def header_is_there(compiler, header):
+    done = subprocess.run(compiler + ["-E", "-x", "c", "-"], input="#include <%s>\n" % header, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, text=True, check=False)
+    return done.returncode == 0
+
+
+def alone_commands(root, path, compiler, unit):
+    """What may compile a header alone: C, and for those of cuda, against the stand-ins for CUDA's, C or C++."""
+    flags = compile_flags(root)
+    if not path.startswith(CUDA_FOLDERS):
+        return [compiler + flags + ["-Wall", "-Wextra", "-Werror", unit]]
+    flags += ["-I" + os.path.join(root, folder) for folder in ("tests/cuda_on_cpu", "tests/cuda_on_cpu/include")]
+    flags += ["-DGT_CUDA_EMULATED", "-Wno-unknown-pragmas", "-Werror"]
+    commands = [compiler + flags + [unit]]
+    compiler = shlex.split(os.environ.get("CXX", "g++"))
+    if shutil.which(compiler[0]):
+        commands.append(compiler + [flag for flag in flags if flag != "-std=c11"] + ["-std=c++17", "-x", "c++", unit])
+    return commands
+
+
 def check_headers(root):
     compiler = shlex.split(os.environ.get("CC", "cc"))
+    lacking = [pattern for pattern, header in HEADERS_NEED if not header_is_there(compiler, header)]
     with tempfile.TemporaryDirectory() as scratch:
         unit = os.path.join(scratch, "alone.c")
         for path in tree_files(root, ("src", "backends", "tests"), (".h",)):
+            if any(pattern.match(path) for pattern in lacking):
+                continue
             guard = re.search(r"^#ifndef (GPT_TRAIN_\w+_H)\n#define (\w+)\n", read_text(root, path), re.M)
             tail = re.sub(r"\W", "_", os.path.basename(path)).upper()
             if not guard or guard.group(1) != guard.group(2) or not guard.group(1).endswith(tail):
@@ -159,7 +190,11 @@ def check_headers(root):
             with open(unit, "w", encoding="utf-8") as file:
                 file.write('#include "%s"\n' % os.path.abspath(os.path.join(root, path)) * 2)
                 file.write("int alone_unit;\n")
-            complaint = first_complaint(compiler + compile_flags(root) + ["-Wall", "-Wextra", "-Werror", unit])
+            complaint = None
+            for command in alone_commands(root, path, compiler, unit):
+                complaint = first_complaint(command)
+                if complaint is None:
+                    break
             if complaint:
                 yield path, 1, "does not compile alone: " + complaint
 
@@ -179,7 +214,7 @@ def check_clang(root):
 
 
 def check_functions(root):
-    for path in tree_files(root, ("src", "backends", "tests"), (".c", ".h")):
+    for path in tree_files(root, ("src", "backends", "tests"), SOURCES):
         limit = LINES_MAX_HOST if path.startswith("src/") else LINES_MAX_OTHER
         start = None
         for number, line in enumerate(read_text(root, path).split("\n"), 1):
@@ -197,7 +232,7 @@ def check_format(root):
     version = subprocess.run(["clang-format", "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
     if not re.search(r"version 14\.", version):
         raise FileNotFoundError("clang-format is not version 14, whose layout is ours: " + version.strip())
-    for path in tree_files(root, ("src", "backends", "tests"), (".c", ".h")):
+    for path in tree_files(root, ("src", "backends", "tests"), SOURCES):
         complaint = first_complaint(["clang-format", "--dry-run", "-Werror", "--style=file",
                                      os.path.join(root, path)])
         if complaint:
@@ -206,19 +241,32 @@ def check_format(root):
 
 
 def check_comments(root):
-    for path in tree_files(root, ("src", "backends", "tests"), (".c", ".h")):
+    for path in tree_files(root, ("src", "backends", "tests"), SOURCES):
         text = read_text(root, path)
         comment = re.match(r"/\*(.*?)\*/", text, re.S)
         lines = len(comment.group(1).strip().split("\n")) if comment else 0
-        least = 3 if path.endswith(".c") and path.startswith(("src/", "backends/")) else 1
+        least = 3 if not path.endswith(".h") and path.startswith(("src/", "backends/")) else 1
         if lines < least:
             yield path, 1, "opens with a comment of %d lines; it says what, how and what not, in %d or more" % (
                 lines, least)
 
 
+def check_cuda(root):
+    for path in tree_files(root, CUDA_FOLDERS, (".h", ".cu", ".cpp")):
+        if path in CUDA_MACROS:
+            continue
+        for number, line in enumerate(without_comments(read_text(root, path)).split("\n"), 1):
+            if "<<<" in line:
+                yield path, number, "starts a kernel by <<<: write LAUNCH"
+            if re.search(r"\b__shared__\b", line):
+                yield path, number, "declares __shared__ memory: write SHARED or DYN_SHARED"
+            if "__constant__" in line or re.search(r"\bsizeof\s*\(?\s*dynamic_shared_bytes", line):
+                yield path, number, "memory that the emulator does not make"
+
+
 def text_files(root):
     """Everything that a person wrote: sources, scripts, build files, documents."""
-    suffixes = (".c", ".h", ".def", ".sh", ".py", ".mk", ".m4", ".md", ".1", ".in", ".cu", ".cl", ".txt")
+    suffixes = (".c", ".h", ".def", ".sh", ".py", ".mk", ".m4", ".md", ".1", ".in", ".cu", ".cl", ".clh", ".txt")
     found = tree_files(root, ("src", "backends", "tests", "m4", "doc", "config", "bench", "tools"), suffixes)
     top = ("configure.ac", "Makefile.am", "quickstart", ".ci/run", ".gitignore", "README.md", "CONTRIBUTING.md",
            "NEWS", ".clang-format")
@@ -253,7 +301,7 @@ def check_tolerances(root):
 CHECKS = {
     "includes": check_includes, "headers": check_headers, "clang": check_clang, "functions": check_functions,
     "format": check_format, "comments": check_comments, "unfinished": check_unfinished, "paths": check_paths,
-    "tolerances": check_tolerances,
+    "tolerances": check_tolerances, "cuda": check_cuda,
 }
 
 

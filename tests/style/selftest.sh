@@ -90,7 +90,7 @@ long_function() {
 }
 
 clean_tree
-for check in includes headers functions comments unfinished paths tolerances; do
+for check in includes headers functions comments unfinished paths tolerances cuda; do
     if run_style "$check"; then
         passed=$((passed + 1))
     else
@@ -128,6 +128,12 @@ planted unfinished doc/page.md 'a note in a document' "FIX""ME later"
 planted paths src/base/one.c 'a path of one machine' '/* see /ro''ot/notes */'
 planted paths quickstart 'a path in a script' 'cd /wo''rk/main'
 
+planted cuda backends/cuda/kernels/one.cu 'a launch by chevrons' 'void one()\n{\n    kernel<<<1, 2>>>();\n}'
+planted cuda backends/cuda/kernels/one.h 'bare shared memory' 'static __shared__ float one[4];'
+planted comments backends/cuda/kernels/one.cu 'a kernel file without a comment' 'int one;'
+planted functions backends/cuda/kernels/one.cu 'a kernel of 121 lines in CUDA' "$(long_function 118)"
+planted headers backends/cuda/cuda_one.h 'a CUDA header without a guard' 'int cuda_one(void);'
+planted includes src/base/one.c 'CUDA outside its backend' '#include <cuda_runtime.h>'
 planted tolerances tests/ref/near.c 'a tolerance in a comparison' 'int near(double d)\n{\n    return d <= 1e-5;\n}'
 planted tolerances tests/opcheck/one.c 'a tolerance with a name' '#define GEMM_TOLERANCE 0.02f'
 planted tolerances tests/opcheck/judge.c 'a small number in the judge' 'static const double more = 3e-3;'

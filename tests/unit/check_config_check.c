@@ -51,17 +51,21 @@ START_TEST(check_aliases)
     refused("eval_block_size = 1025", "eval_block_size=1025 (x.py:1:1) is larger than block_size=1024 (the default)");
     ck_assert_int_eq(check("eval_block_size = 1024"), GT_OK);
     ck_assert_int_eq(check("grad_checkpoint = True"), GT_OK);
-    ck_assert_int_eq(fixture.config.recompute, CONFIG_RECOMPUTE_FULL);
+    ck_assert_str_eq(fixture.config.recompute, "full");
     ck_assert(config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
     ck_assert_int_eq(config_check(&fixture.config), GT_OK); /* again, as after a checkpoint was read */
     ck_assert_int_eq(check("grad_checkpoint = False"), GT_OK);
-    ck_assert_int_eq(fixture.config.recompute, CONFIG_RECOMPUTE_NONE);
+    ck_assert_str_eq(fixture.config.recompute, "none");
     ck_assert(config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
     ck_assert_int_eq(check("grad_checkpoint = True; recompute = 'full'"), GT_OK);
     refused("grad_checkpoint = False; recompute = 'mlp'",
             "grad_checkpoint=False (x.py:1:1) contradicts recompute='mlp' (x.py:1:26)");
     ck_assert_int_eq(check(""), GT_OK);
     ck_assert(!config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
+    ck_assert_int_eq(check("recompute = 'mlp:7,layernorm'"), GT_OK);
+    refused("recompute = 'most'", "recompute='most' (x.py:1:1) is no level of recompute");
+    refused("recompute = 'full:13,none'",
+            "recompute='full:13,none' (x.py:1:1) gives a level to another number of blocks");
     refused("n_embd = 448", "n_embd=448 (x.py:1:1) is not a multiple of n_head=12 (the default): with 12 heads");
 }
 END_TEST
@@ -101,7 +105,7 @@ END_TEST
 START_TEST(check_devices)
 {
     static const char *const noted[] = {"cuda", "cuda:0", "cuda:12", "mps", "xpu"};
-    static const char *const unknown[] = {"tpu", "cuda:", "cuda:x", "cudax", "cpu:1", "CPU"};
+    static const char *const unknown[] = {"tpu", "cuda:", "cuda:x", "cudax", "cpu:1", "CPU", "-1", "99999"};
     char text[64];
     ck_assert_int_eq(check("device = 'cpu'"), GT_OK);
     ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);
@@ -117,6 +121,42 @@ START_TEST(check_devices)
         snprintf(text, sizeof text, "device = '%s'", unknown[i]);
         refused(text, "x.py:1:1: device = '");
     }
+    refused("device = 'opencl:1'", "this build has no opencl backend; it has cpu");
+    refused("device = 'opencl'; backend = 'cpu'", "contradicts backend='cpu'");
+}
+END_TEST
+
+/* What a device means where the build has the backend, and its index. */
+START_TEST(check_device_index)
+{
+    static const struct {
+        const char *text;
+        int backend;
+        int32_t index;
+    } cases[] = {
+        {"device = 'cuda'", CONFIG_BACKEND_CUDA, -1},      {"device = 'cuda:12'", CONFIG_BACKEND_CUDA, 12},
+        {"device = '3'", CONFIG_BACKEND_AUTO, 3},          {"device = '0'; backend = 'cuda'", CONFIG_BACKEND_CUDA, 0},
+        {"device = 'cuda:3060'", CONFIG_BACKEND_CUDA, -1}, {"device = 'auto'", CONFIG_BACKEND_AUTO, -1},
+        {"device = 'cpu'", CONFIG_BACKEND_CPU, -1},        {"backend = 'cuda'", CONFIG_BACKEND_CUDA, -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(fixture_read(cases[i].text), GT_OK);
+        config_backend_add(&fixture.config, "cuda");
+        config_backend_add(&fixture.config, "no such word");
+        ck_assert_int_eq(config_check(&fixture.config), GT_OK);
+        config_notes(&fixture.config);
+        ck_assert_int_eq(fixture.config.backend, cases[i].backend);
+        ck_assert_int_eq(config_device_index(&fixture.config), cases[i].index);
+        ck_assert_int_eq(fixture.notes, 0);
+    }
+    ck_assert_int_eq(fixture_read("device = 'cuda:RTX 3060'"), GT_OK);
+    ck_assert_str_eq(config_device_name(&fixture.config), "RTX 3060");
+    ck_assert_int_eq(fixture_read("device = 'cuda:3'"), GT_OK);
+    ck_assert_ptr_null(config_device_name(&fixture.config));
+    ck_assert_int_eq(fixture_read("device = 'opencl'"), GT_OK);
+    config_backend_add(&fixture.config, "cuda");
+    ck_assert_int_eq(config_check(&fixture.config), GT_USAGE);
+    ASSERT_SAID("this build has no opencl backend; it has cpu, cuda");
 }
 END_TEST
 
@@ -157,6 +197,7 @@ Suite *config_check_suite(void)
     tcase_add_test(tests, check_lists_all);
     tcase_add_test(tests, check_leaves_the_shape_to_a_checkpoint);
     tcase_add_test(tests, check_devices);
+    tcase_add_test(tests, check_device_index);
     tcase_add_test(tests, check_warnings);
     tcase_add_test(tests, check_notes);
     suite_add_tcase(suite, tests);

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/log.h"
+#include "base/system_memory.h"
 #include "tests/unit/unit_main.h"
 
 static void sink_silent(void *context, enum log_level level, const char *line)
@@ -226,16 +227,16 @@ START_TEST(cgroup_limits_count)
     file_write(root, "membership", "0::/a/b\n");
     snprintf(membership, sizeof membership, "%s/membership", root);
     uint64_t total = 5000000, available = 4000000;
-    cpu_memory_limit(membership, root, &total, &available);
+    system_memory_limit(membership, root, &total, &available);
     ck_assert_uint_eq(total, 1000000);
     ck_assert_uint_eq(available, 500000);
     file_write(root, "membership", "7:cpu,memory:/c\n");
     total = available = 5000000;
-    cpu_memory_limit(membership, root, &total, &available);
+    system_memory_limit(membership, root, &total, &available);
     ck_assert_uint_eq(total, 300000);
     ck_assert_uint_eq(available, 300000);
     total = available = 42;
-    cpu_memory_limit("no-such-file", root, &total, &available);
+    system_memory_limit("no-such-file", root, &total, &available);
     ck_assert_uint_eq(available, 42);
     static const char *const files[] = {
         "a/memory.max", "a/memory.current", "a/memory.stat", "a/b/memory.max", "memory/c/memory.limit_in_bytes",

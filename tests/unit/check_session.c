@@ -90,16 +90,45 @@ START_TEST(hopeless_sizes_are_refused_at_once)
     strcpy(config.memory_budget, "1GiB");
     struct model_options options = options_make(&config);
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    size_t errors = log_count(LOG_ERROR);
     log_capture_begin(&capture);
     ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
     ck_assert_int_eq(session_plan(&session, &options), GT_NO_FIT);
-    log_capture_one_error(&capture, "does not fit");
+    ck_assert_uint_eq(log_count(LOG_ERROR), errors + 1);
+    ck_assert_int_eq(capture.lines, 4); /* the refusal and three choices */
+    ck_assert_int_eq(capture.level, LOG_NOTE);
+    ck_assert_ptr_nonnull(strstr(capture.text, "choice 3 that fits: "));
+    ck_assert_ptr_nonnull(strstr(capture.text, "per update (modelled)"));
     log_capture_end();
     session_close(&session);
     hostmem_counters_get(mem, &counters);
     ck_assert_uint_eq(counters.live_bytes, 0);
-    ck_assert_uint_le(counters.live_bytes_max, 1 << 20);
+    ck_assert_uint_le(counters.live_bytes_max, 16 << 20);
     hostmem_destroy(mem);
+}
+END_TEST
+
+/* What is no amount of memory is refused when it is known what would do. */
+START_TEST(a_budget_that_is_none_is_refused_with_one_that_works)
+{
+    static const char *const bad[] = {"0", "-1", "abc", "101%", "1e40"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct hostmem *mem;
+        struct session session;
+        struct log_capture capture;
+        struct config config = config_make();
+        snprintf(config.memory_budget, sizeof config.memory_budget, "%s", bad[i]);
+        struct model_options options = options_make(&config);
+        ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+        log_capture_begin(&capture);
+        ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
+        ck_assert_int_eq(session_plan(&session, &options), GT_USAGE);
+        ck_assert_ptr_nonnull(strstr(capture.text, "the smallest that works is "));
+        log_capture_one_error(&capture, "is not an amount of memory");
+        log_capture_end();
+        session_close(&session);
+        hostmem_destroy(mem);
+    }
 }
 END_TEST
 
@@ -214,7 +243,7 @@ START_TEST(memory_that_others_took_since_is_planned_for_once)
         int status = starts(&session, little ? SESSION_HEADROOM_BYTES + 65536 : left, &capture);
         ck_assert_int_eq(status, little ? GT_NO_FIT : GT_OK);
         ck_assert_int_eq(session.exec != NULL, !little);
-        ck_assert_int_eq(capture.lines, little ? 2 : 1);
+        ck_assert_int_eq(capture.lines, little ? 3 : 1); /* planning again, the refusal, that there is no choice */
         if (!little) {
             ck_assert(strstr(capture.text, "planning again") != NULL);
             ck_assert_uint_le(session.plan->arena_bytes, before / 2);
@@ -260,6 +289,7 @@ Suite *session_suite(void)
     tcase_add_test(tests, updates_are_cut_into_micro_steps);
     tcase_add_test(tests, what_a_key_says_wins_over_a_choice);
     tcase_add_test(tests, hopeless_sizes_are_refused_at_once);
+    tcase_add_test(tests, a_budget_that_is_none_is_refused_with_one_that_works);
     tcase_add_test(tests, initial_weights_follow_from_the_seed);
     tcase_add_test(tests, the_arena_is_the_plan);
     tcase_add_test(tests, memory_that_others_took_since_is_planned_for_once);

@@ -1,0 +1,238 @@
+/* attention_forward, attention_backward and attention_cached: shapes, choice of kernels, launches.
+ *
+ * Calls whose operands are all bf16, or all fp16, go to the tensor-core kernels, all others to the fp32 ones, which take any
+ * mixture.  A few rows against a cache have kernels of their own.  Head sizes up to 128.  The choice depends on the call and
+ * on the card's capability, never on values, so that results do not.
+ */
+#include "backends/cuda/cuda_attention.h"
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_table.h"
+
+static int64_t head_size_of(const struct op_call *call, int32_t qkv)
+{
+    return cuda_columns(call, qkv) / (call->attrs.heads + 2 * call->attrs.kv_heads);
+}
+
+/* What the head size, and where the operands begin, allow; operands of the arena begin at multiples of 256 bytes. */
+static int32_t unit_of(const struct backend *backend, const struct op_call *call, int64_t size)
+{
+    if (!cuda_operands_aligned(backend, call))
+        return 1;
+    return size % CUDA_GROUP == 0 ? CUDA_GROUP : size % 2 == 0 ? 2 : 1;
+}
+
+/* Head h of `of` from element `first` of a row on: `width` elements a row, `time` rows a sample. */
+static struct cuda_attention_rows rows_of(struct cuda_floats of, int64_t first, int64_t width, int64_t time)
+{
+    return (struct cuda_attention_rows){.of = of, .first = first, .row = width, .sample = width * time};
+}
+
+/* What every call has: shapes, and q, k, v of qkv; no dropout. */
+static struct cuda_attention attention_of(const struct backend *backend, const struct op_call *call, int32_t qkv,
+                                          int32_t scalars)
+{
+    const struct op_attrs *attrs = &call->attrs;
+    const struct cuda_floats of = cuda_floats_of(backend, call, qkv);
+    const int64_t size = head_size_of(call, qkv), width = cuda_columns(call, qkv), heads = attrs->heads;
+    return (struct cuda_attention){
+        .q = rows_of(of, 0, width, attrs->time),
+        .k = rows_of(of, heads * size, width, attrs->time),
+        .v = rows_of(of, (heads + attrs->kv_heads) * size, width, attrs->time),
+        .scalars = cuda_operand(backend, call, scalars),
+        .tensor_k16 = cuda_from(backend)->capability >= CUDA_CAPABILITY_BF16,
+        .samples = (int32_t)(cuda_rows(call, qkv) / attrs->time),
+        .time = attrs->time,
+        .heads = attrs->heads,
+        .kv_heads = attrs->kv_heads,
+        .head_size = (int32_t)size,
+        .unit = unit_of(backend, call, size),
+        .stages = 1,
+        .scale = attrs->softmax_scale,
+        .kept_scale = 1.0f,
+    };
+}
+
+static void attention_drop(struct cuda_attention *attention, const struct op_attrs *attrs)
+{
+    attention->site = attrs->site;
+    attention->threshold = dropout_threshold(attrs->dropout);
+    attention->kept_scale = attention->threshold != 0 ? dropout_scale(attrs->dropout) : 1.0f;
+}
+
+/* y or dy: the rows of all heads. */
+static struct cuda_attention_rows result_rows(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    return rows_of(cuda_floats_of(backend, call, slot), 0, cuda_columns(call, slot), call->attrs.time);
+}
+
+/* The operands have one dtype, of 16 bits; scalars and lse, slots of `others`, have their own. */
+static bool is_tiled(const struct op_call *call, uint32_t others)
+{
+    uint32_t dtypes = 0;
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+        if (call->operand[slot].present && (others >> slot & 1u) == 0)
+            dtypes |= 1u << call->operand[slot].dtype;
+    }
+    return dtypes == 1u << DTYPE_BF16 || dtypes == 1u << DTYPE_F16;
+}
+
+/* The kernels count blocks in 32 bits, and keep a head's row in 128 columns. */
+static bool is_supported(const struct backend *backend, const struct op_call *call, int32_t qkv)
+{
+    const int64_t time = call->attrs.time, heads = call->attrs.heads, rows = cuda_rows(call, qkv);
+    const int64_t samples = rows / time, tiles = size_ceil_div(time, CUDA_ATTENTION_PLAIN_GRADIENT_TILE);
+    const int64_t parts = (time < CUDA_ATTENTION_FEW_ROWS ? time * CUDA_ATTENTION_SPLITS_MAX : 0) + tiles;
+    return cuda_operands_supported(backend, call) && head_size_of(call, qkv) >= 1 &&
+           head_size_of(call, qkv) <= CUDA_ATTENTION_HEAD_SIZE_MAX && call->attrs.softmax_scale > 0.0f &&
+           rows <= INT32_MAX && samples <= INT32_MAX / heads / parts;
+}
+
+/* ---- attention_forward ---- */
+
+static bool forward_supports(const struct backend *backend, const struct op_call *call)
+{
+    return is_supported(backend, call, ATTENTION_FORWARD_QKV);
+}
+
+static enum gt_status forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct cuda_attention attention = attention_of(backend, call, ATTENTION_FORWARD_QKV, ATTENTION_FORWARD_SCALARS);
+    attention.y = result_rows(backend, call, ATTENTION_FORWARD_Y);
+    attention.lse = cuda_operand(backend, call, ATTENTION_FORWARD_LSE);
+    attention_drop(&attention, &call->attrs);
+    if (attention.samples == 0)
+        return GT_OK;
+    const cudaStream_t stream = cuda_stream(backend, queue);
+    const cudaError_t error = is_tiled(call, 1u << ATTENTION_FORWARD_SCALARS | 1u << ATTENTION_FORWARD_LSE)
+                                  ? cuda_launch_attention_forward_tiles(stream, &attention)
+                                  : cuda_launch_attention_forward_plain(stream, &attention);
+    return cuda_check(backend, error, "attention_forward");
+}
+
+const struct op_impl cuda_attention_forward = {.supports = forward_supports, .run = forward_run};
+
+/* ---- attention_backward ---- */
+
+static bool backward_supports(const struct backend *backend, const struct op_call *call)
+{
+    return is_supported(backend, call, ATTENTION_BACKWARD_QKV);
+}
+
+/* delta, one number for each of lse. */
+static size_t backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return (size_t)cuda_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
+}
+
+static enum gt_status backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct cuda_attention attention = attention_of(backend, call, ATTENTION_BACKWARD_QKV, ATTENTION_BACKWARD_SCALARS);
+    const struct cuda_floats dqkv = cuda_floats_of(backend, call, ATTENTION_BACKWARD_DQKV);
+    attention.y = result_rows(backend, call, ATTENTION_BACKWARD_Y);
+    attention.dy = result_rows(backend, call, ATTENTION_BACKWARD_DY);
+    attention.dq = attention.q;
+    attention.dk = attention.k;
+    attention.dv = attention.v;
+    attention.dq.of = attention.dk.of = attention.dv.of = dqkv; /* laid out as qkv */
+    attention.lse = cuda_operand(backend, call, ATTENTION_BACKWARD_LSE);
+    attention.delta = cuda_workspace(backend, call, backward_workspace_bytes(backend, call));
+    attention_drop(&attention, &call->attrs);
+    if (cuda_attention_backward_shared_bytes(attention.head_size, 2) <= cuda_from(backend)->shared_bytes_max)
+        attention.stages = 2;
+    if (attention.samples == 0)
+        return GT_OK;
+    const cudaStream_t stream = cuda_stream(backend, queue);
+    cudaError_t error = cuda_launch_attention_delta(stream, &attention);
+    if (error == cudaSuccess)
+        error = is_tiled(call, 1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE)
+                    ? cuda_launch_attention_backward_tiles(stream, &attention)
+                    : cuda_launch_attention_backward_plain(stream, &attention);
+    return cuda_check(backend, error, "attention_backward");
+}
+
+const struct op_impl cuda_attention_backward = {
+    .supports = backward_supports, .workspace_bytes = backward_workspace_bytes, .run = backward_run};
+
+/* ---- attention_cached ---- */
+
+static int64_t cache_capacity(const struct op_call *call)
+{
+    return call->operand[ATTENTION_CACHED_CACHE].dims[2];
+}
+
+static bool cached_supports(const struct backend *backend, const struct op_call *call)
+{
+    return is_supported(backend, call, ATTENTION_CACHED_QKV) && cache_capacity(call) <= INT32_MAX;
+}
+
+static bool cached_rows_are_few(const struct op_call *call)
+{
+    return call->attrs.time < CUDA_ATTENTION_FEW_ROWS;
+}
+
+/* Keys of a part: so many that there are at most CUDA_ATTENTION_SPLITS_MAX parts. */
+static int64_t cached_split_keys(const struct op_call *call)
+{
+    const int64_t keys = size_ceil_div(cache_capacity(call), CUDA_ATTENTION_SPLITS_MAX);
+    return cuda_max(CUDA_ATTENTION_SPLIT_KEYS, size_ceil_div(keys, 32) * 32);
+}
+
+static size_t cached_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    const int64_t splits = size_ceil_div(cache_capacity(call), cached_split_keys(call));
+    if (!cached_rows_are_few(call) || splits == 1)
+        return 0;
+    const int64_t size = head_size_of(call, ATTENTION_CACHED_QKV), rows = cuda_rows(call, ATTENTION_CACHED_QKV);
+    return (size_t)(rows * call->attrs.heads * splits * (size + 2)) * sizeof(float);
+}
+
+static enum gt_status cached_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t capacity = cache_capacity(call), split_keys = cached_split_keys(call);
+    const int64_t width = cuda_columns(call, ATTENTION_CACHED_CACHE);
+    const struct cuda_floats cache = cuda_floats_of(backend, call, ATTENTION_CACHED_CACHE);
+    struct cuda_attention_cache cached = {
+        .attention = attention_of(backend, call, ATTENTION_CACHED_QKV, ATTENTION_CACHED_SCALARS),
+        .splits = (int32_t)size_ceil_div(capacity, split_keys),
+        .split_keys = (int32_t)split_keys,
+        .partial = cuda_workspace(backend, call, cached_workspace_bytes(backend, call)),
+    };
+    struct cuda_attention *attention = &cached.attention;
+    cached.new_k = attention->k;
+    cached.new_v = attention->v;
+    attention->k = rows_of(cache, 0, width, capacity);
+    attention->v = rows_of(cache, attention->samples * capacity * width, width, capacity);
+    attention->y = result_rows(backend, call, ATTENTION_CACHED_Y);
+    attention->positioned = true;
+    if (attention->samples == 0)
+        return GT_OK;
+    const cudaStream_t stream = cuda_stream(backend, queue);
+    cudaError_t error = cuda_launch_attention_append(stream, &cached);
+    if (error == cudaSuccess && cached_rows_are_few(call))
+        error = cuda_launch_attention_few_rows(stream, &cached);
+    else if (error == cudaSuccess)
+        error = is_tiled(call, 1u << ATTENTION_CACHED_SCALARS) ? cuda_launch_attention_forward_tiles(stream, attention)
+                                                               : cuda_launch_attention_forward_plain(stream, attention);
+    return cuda_check(backend, error, "attention_cached");
+}
+
+const struct op_impl cuda_attention_cached = {
+    .supports = cached_supports, .workspace_bytes = cached_workspace_bytes, .run = cached_run};
+
+/* ---- once after opening ---- */
+
+cudaError_t cuda_launch_attention_prepare(size_t shared_bytes_max)
+{
+    cudaError_t (*const parts[])(size_t) = {
+        cuda_attention_forward_tiles_prepare,
+        cuda_attention_backward_tiles_prepare,
+        cuda_attention_forward_plain_prepare,
+        cuda_attention_backward_plain_prepare,
+    };
+    cudaError_t error = cudaSuccess;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && error == cudaSuccess; i++)
+        error = parts[i](shared_bytes_max);
+    return error;
+}

@@ -1,0 +1,208 @@
+/* The cuda backend: opening a card, what is known of it, running ops on it, and what is said when it fails.
+ *
+ * One device, one stream, CUDA's run-time API and cuBLASLt; the driver is never linked, so that the program starts where
+ * there is none.  Ops are enqueued and nobody waits for them but sync() and download().  An error that takes the context
+ * down (a kernel's fault, a lost card) shows at some later call: it is logged once, with the card and the versions, and
+ * every call after it fails without a word.  Memory and copies are in cuda_memory.c.
+ */
+#ifdef HAVE_CONFIG_H
+#include <config.h>
+#endif
+
+#include "backends/cuda/cuda_backend.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/cuda_attention.h"
+#include "backends/cuda/cuda_devices.h"
+#include "backends/cuda/cuda_gemm_cache.h"
+#include "backends/cuda/cuda_memory.h"
+#include "backends/cuda/cuda_nvml.h"
+#include "backends/cuda/cuda_peak.h"
+#include "base/log.h"
+
+/* From this code on the run-time API reports what a kernel or the card did: the context is lost. */
+#define ERROR_LOST_FIRST cudaErrorIllegalAddress
+#define ERROR_LOST_LAST cudaErrorLaunchFailure
+
+static struct cuda_backend *own(struct backend *backend)
+{
+    return (struct cuda_backend *)(void *)backend;
+}
+
+/* After these nothing of this process works on the card any more. */
+static bool is_lost(cudaError_t error)
+{
+    return (error >= ERROR_LOST_FIRST && error <= ERROR_LOST_LAST) || error == cudaErrorECCUncorrectable ||
+           error == cudaErrorUnknown || error == cudaErrorDevicesUnavailable;
+}
+
+enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char *what)
+{
+    struct cuda_backend *cuda = own(backend);
+    if (error == cudaSuccess)
+        return GT_OK;
+    (void)cudaGetLastError(); /* else the next launch would report it again */
+    if (cuda->lost != cudaSuccess)
+        return GT_DEVICE;
+    if (is_lost(error))
+        cuda->lost = error;
+    log_error("cuda: %s: %s: %s (%s, capability %" PRId32 ".%" PRId32 ", driver for CUDA %" PRId32 ".%" PRId32
+              ", built with CUDA %" PRId32 ".%" PRId32 ")%s",
+              what, cudaGetErrorName(error), cudaGetErrorString(error), cuda->name, cuda->capability / 10,
+              cuda->capability % 10, cuda->driver / 1000, cuda->driver % 1000 / 10, cuda->runtime / 1000,
+              cuda->runtime % 1000 / 10,
+              is_lost(error) ? ": the card is lost to this process; the kernel's log (Xid) may say why" : "");
+    return error == cudaErrorMemoryAllocation ? GT_NO_MEMORY : GT_DEVICE;
+}
+
+static enum gt_status stream_open(struct cuda_backend *cuda)
+{
+    struct backend *backend = &cuda->base;
+    TRY(cuda_check(backend, cudaSetDevice(cuda->device), "taking the device"));
+    TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "making a stream"));
+    TRY(cuda_check(backend, cuda_launch_attention_prepare(cuda->shared_bytes_max), "preparing attention"));
+    TRY(cuda_memory_staging_create(cuda));
+    return cuda_gemm_cache_create(cuda);
+}
+
+/* What the driver holds for this process once it is open, by what NVML counted before: the run-time API cannot be asked
+ * without opening.  Others that come or go meanwhile are counted too, hence the limits. */
+static void context_measure(struct cuda_backend *cuda, uint64_t used_before)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    if (used_before == 0 || cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
+        return;
+    const uint64_t used = total_bytes - free_bytes;
+    if (used > used_before && used - used_before < CUDA_CONTEXT_BYTES_MAX)
+        cuda->context_bytes = used - used_before;
+}
+
+static void cuda_close(struct backend *backend);
+
+static enum gt_status device_fill(struct cuda_backend *cuda, const struct backend_open_options *options)
+{
+    cuda->base.ops = &cuda_backend_ops;
+    cuda->device = options->device;
+    cuda->tf32 = options->tf32;
+    TRY(cuda_device_describe(cuda, options->name));
+    cuda->nvml = cuda_nvml_open(cuda->device);
+    const uint64_t used_before = cuda_nvml_used_bytes(cuda->nvml);
+    TRY(stream_open(cuda));
+    context_measure(cuda, used_before);
+    return GT_OK;
+}
+
+static enum gt_status cuda_open(const struct backend_open_options *options, struct backend **out)
+{
+    struct cuda_backend *cuda = calloc(1, sizeof *cuda);
+    if (cuda == NULL) {
+        log_error("cuda: no memory for %zu B", sizeof *cuda);
+        return GT_NO_MEMORY;
+    }
+    const enum gt_status status = device_fill(cuda, options);
+    if (status != GT_OK) {
+        cuda_close(&cuda->base);
+        return status;
+    }
+    *out = &cuda->base;
+    return GT_OK;
+}
+
+static void cuda_close(struct backend *backend)
+{
+    if (backend == NULL)
+        return;
+    struct cuda_backend *cuda = own(backend);
+    if (cuda->stream != NULL)
+        (void)cudaStreamSynchronize(cuda->stream); /* what is under way still uses the memory */
+    cuda_gemm_cache_destroy(cuda);
+    cuda_memory_free(cuda);
+    if (cuda->stream != NULL)
+        (void)cudaStreamDestroy(cuda->stream);
+    cuda_nvml_close(cuda->nvml);
+    free(cuda);
+}
+
+static enum gt_status cuda_info(struct backend *backend, struct backend_info *out)
+{
+    struct cuda_backend *cuda = own(backend);
+    size_t free_bytes = 0, total_bytes = 0;
+    TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
+    struct backend_info info = {
+        .total_bytes = total_bytes,
+        .free_bytes = free_bytes + cuda->context_bytes, /* a process that is not there yet would find them */
+        .context_bytes = cuda->context_bytes,
+        .largest_allocation_bytes = total_bytes,
+        .alignment_bytes = CUDA_ALIGNMENT_BYTES,
+        .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_F16,
+    };
+    const bool has_bf16 = cuda->capability >= CUDA_CAPABILITY_BF16;
+    if (has_bf16)
+        info.dtypes |= 1u << DTYPE_BF16;
+    cuda_nvml_holders(cuda->nvml, &info);
+    snprintf(info.device, sizeof info.device, "%s, capability %" PRId32 ".%" PRId32 ", %" PRId32 " multiprocessors",
+             cuda->name, cuda->capability / 10, cuda->capability % 10, cuda->multiprocessors);
+    const size_t lt = cuda_gemm_library_version();
+    snprintf(info.detail, sizeof info.detail,
+             "driver%s%s for CUDA %" PRId32 ".%" PRId32 ", CUDA %" PRId32 ".%" PRId32 ", cuBLASLt %zu.%zu%s",
+             cuda_nvml_driver(cuda->nvml)[0] != '\0' ? " " : "", cuda_nvml_driver(cuda->nvml), cuda->driver / 1000,
+             cuda->driver % 1000 / 10, cuda->runtime / 1000, cuda->runtime % 1000 / 10, lt / 10000, lt / 100 % 100,
+             cuda->is_wsl ? ", WSL2" : "");
+    if (!has_bf16)
+        snprintf(info.limits, sizeof info.limits, "no bfloat16 (from capability 8.0 on)");
+    *out = info;
+    return GT_OK;
+}
+
+static enum gt_status cuda_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+{
+    if (own(backend)->lost != cudaSuccess)
+        return GT_DEVICE;
+    for (size_t i = 0; i < count; i++) {
+        assert((unsigned)calls[i].kind < OP_KIND_COUNT);
+        TRY(cuda_table[calls[i].kind].run(backend, queue, &calls[i]));
+    }
+    return GT_OK;
+}
+
+static enum gt_status cuda_sync(struct backend *backend, int32_t queue)
+{
+    if (own(backend)->lost != cudaSuccess)
+        return GT_DEVICE;
+    return cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend, queue)), "waiting for the device");
+}
+
+/* CUDA loads a kernel into the card's memory at its first launch, and cuBLASLt does so too.  So every program is run once,
+ * on an arena of zeros, which are valid operands of all ops (programs share memory, and what one leaves is no index of
+ * another): what is going to be loaded is there before anything is uploaded, and a card that cannot run a kernel says so
+ * now. */
+static enum gt_status cuda_bind(struct backend *backend, const struct op_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (calls[i].kind == OP_GEMM)
+            TRY(cuda_gemm_bind(own(backend), &calls[i]));
+    }
+    TRY(cuda_memory_clear(backend));
+    TRY(cuda_run(backend, 0, calls, count));
+    return cuda_sync(backend, 0);
+}
+
+const struct backend_ops cuda_backend_ops = {
+    .name = "cuda",
+    .devices = cuda_devices,
+    .open = cuda_open,
+    .close = cuda_close,
+    .info = cuda_info,
+    .arena = cuda_memory_arena,
+    .bind = cuda_bind,
+    .upload = cuda_memory_upload,
+    .download = cuda_memory_download,
+    .run = cuda_run,
+    .sync = cuda_sync,
+    .peak_flops = cuda_peak_flops,
+    .table = cuda_table,
+};

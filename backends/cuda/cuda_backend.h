@@ -1,0 +1,176 @@
+/* The cuda backend's own state, and what the host side of every kernel family needs: pointers, streams, checks.
+ *
+ * A family is three files: cuda_FAMILY.c has supports(), workspace_bytes() and run() of its ops in plain C and ends in
+ * one `const struct op_impl cuda_OP` for each; kernels/FAMILY.cu has the kernels and the functions that launch them;
+ * cuda_FAMILY.h declares those to both.  No device code is seen here: this header, and all .c files, compile as C
+ * against CUDA's own headers or against those of tests/cuda_on_cpu.
+ *
+ * run() enqueues on the queue's stream and returns; it allocates nothing, waits for nothing, and keeps no state.
+ */
+#ifndef GPT_TRAIN_CUDA_CUDA_BACKEND_H
+#define GPT_TRAIN_CUDA_CUDA_BACKEND_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_runtime.h>
+
+#include "backend/backend.h"
+#include "base/size.h"
+#include "base/status.h"
+#include "model/op.h"
+
+/* What cudaMalloc aligns to, and what 128-bit accesses and cuBLASLt's fastest kernels want; every tensor and every
+ * workspace starts at a multiple of it. */
+#define CUDA_ALIGNMENT_BYTES 256
+#define CUDA_CAPABILITY_MIN 75
+#define CUDA_CAPABILITY_BF16 80 /* first with bf16 arithmetic, cp.async and mma.m16n8k16 */
+/* Shared memory that every block may have without asking, and the limit of the grid's y and z. */
+#define CUDA_SHARED_DEFAULT_BYTES ((size_t)48 << 10)
+#define CUDA_GRID_YZ_MAX 65535
+#define CUDA_GRID_X_MAX INT32_MAX
+#define CUDA_NAME_MAX 64
+
+struct cuda_gemm_cache;
+struct cuda_nvml;
+
+struct cuda_segment {
+    enum memory_space space;
+    void *memory; /* of the device, or pinned memory of the host */
+    size_t size_bytes;
+};
+
+struct cuda_backend {
+    struct backend base; /* first */
+    int32_t device;
+    int32_t capability;           /* 10 major + minor: 75, 86, 120 */
+    int32_t multiprocessors;      /* for kernels that spread a fixed amount of work: never for the order of a sum */
+    size_t shared_bytes_max;      /* dynamic shared memory that a block may have after cudaFuncSetAttribute */
+    int32_t driver, runtime;      /* 1000 major + 10 minor: 12040; what the driver supports, what this was built with */
+    char name[CUDA_NAME_MAX];     /* "NVIDIA GeForce RTX 3060" */
+    uint64_t context_bytes;       /* what was taken by opening, measured */
+    cudaStream_t stream;          /* queue 0, the only one so far */
+    cudaEvent_t copied[2];        /* the last copy through each half of the staging buffer has ended */
+    void *staging;                /* pinned: uploads and downloads pass through it */
+    size_t staging_used;          /* bytes of the half that is being filled */
+    int32_t staging_half;         /* 0 or 1 */
+    cudaError_t lost;             /* the error after which nothing works any more; cudaSuccess before */
+    bool is_wsl;                  /* pinned memory is scarce there, and beyond the card's memory the driver swaps */
+    bool tf32;                    /* products of fp32 may round their inputs to TF32 */
+    struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */
+    struct cuda_nvml *nvml;       /* NULL where there is no such library */
+    bool has_arena;
+    int32_t segments;
+    struct cuda_segment segment[BACKEND_SEGMENTS_MAX];
+};
+
+extern const struct backend_ops cuda_backend_ops;
+extern const struct op_impl cuda_table[OP_KIND_COUNT];
+
+/* GT_OK for cudaSuccess; else logs one line with `what`, the error's name and text, GPU, capability, driver and toolkit,
+ * and returns GT_DEVICE (GT_NO_MEMORY for cudaErrorMemoryAllocation).  `what` says what was being done:
+ * "layernorm_forward".  After an error that takes the context down every later call gets the same one; it is logged once. */
+enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char *what);
+
+static inline const struct cuda_backend *cuda_from(const struct backend *backend)
+{
+    return (const struct cuda_backend *)(const void *)backend;
+}
+
+/* The device pointer behind an address of the arena. */
+static inline void *cuda_at(const struct backend *backend, struct address at)
+{
+    const struct cuda_backend *cuda = cuda_from(backend);
+    assert(at.segment < cuda->segments && at.space == cuda->segment[at.segment].space);
+    assert(at.offset_bytes <= cuda->segment[at.segment].size_bytes);
+    return (char *)cuda->segment[at.segment].memory + at.offset_bytes;
+}
+
+/* The device memory of an operand; NULL when it is absent. */
+static inline void *cuda_operand(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    return call->operand[slot].present ? cuda_at(backend, call->operand[slot].at) : NULL;
+}
+
+/* The workspace, of which the plan has granted at least `need_bytes`. */
+static inline void *cuda_workspace(const struct backend *backend, const struct op_call *call, size_t need_bytes)
+{
+    assert(call->workspace_bytes >= need_bytes);
+    return need_bytes > 0 ? cuda_at(backend, call->workspace) : NULL;
+}
+
+static inline cudaStream_t cuda_stream(const struct backend *backend, int32_t queue)
+{
+    assert(queue == 0);
+    (void)queue;
+    return cuda_from(backend)->stream;
+}
+
+static inline bool cuda_accumulates(const struct op_call *call, int32_t slot)
+{
+    return (call->attrs.accumulate >> slot & 1u) != 0;
+}
+
+static inline int64_t cuda_elements(const struct op_call *call, int32_t slot)
+{
+    int64_t elements = 1;
+    for (int32_t i = 0; i < call->operand[slot].rank; i++)
+        elements *= call->operand[slot].dims[i];
+    return elements;
+}
+
+/* Elements of the last dimension, and how many rows of them there are. */
+static inline int64_t cuda_columns(const struct op_call *call, int32_t slot)
+{
+    return call->operand[slot].dims[call->operand[slot].rank - 1];
+}
+
+static inline int64_t cuda_rows(const struct op_call *call, int32_t slot)
+{
+    int64_t rows = 1;
+    for (int32_t i = 0; i + 1 < call->operand[slot].rank; i++)
+        rows *= call->operand[slot].dims[i];
+    return rows;
+}
+
+/* What this card stores floats as: fp32, fp16, and bf16 from CUDA_CAPABILITY_BF16 on. */
+static inline bool cuda_dtype_is_float(const struct backend *backend, enum dtype dtype)
+{
+    return dtype == DTYPE_F32 || dtype == DTYPE_F16 ||
+           (dtype == DTYPE_BF16 && cuda_from(backend)->capability >= CUDA_CAPABILITY_BF16);
+}
+
+/* Every present operand is a float that this card stores, or int32 where the op takes indices. */
+static inline bool cuda_operands_supported(const struct backend *backend, const struct op_call *call)
+{
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        if (operand->present && operand->dtype != DTYPE_I32 && !cuda_dtype_is_float(backend, operand->dtype))
+            return false;
+    }
+    return true;
+}
+
+static inline int64_t cuda_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t cuda_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* How many parts a sum over `rows` rows is made of: fixed by the shape, never by the card, so that the bits of a result
+ * are those of every card with the same kernels. */
+#define CUDA_PARTS_MAX 128
+#define CUDA_PART_ROWS 16
+
+static inline int64_t cuda_parts(int64_t rows)
+{
+    return cuda_min(size_ceil_div(rows, CUDA_PART_ROWS), CUDA_PARTS_MAX);
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* cross_entropy and loss_sum on the host's side: shapes, operands, launches.
+ *
+ * No workspace: a block takes a row of logits, and one block all losses.
+ */
+#include "backends/cuda/cuda_cross_entropy.h"
+
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_table.h"
+
+#define THREADS_MIN 32
+#define THREADS_MAX 512
+
+static bool cross_entropy_supports(const struct backend *backend, const struct op_call *call)
+{
+    return cuda_operands_supported(backend, call) && cuda_rows(call, CROSS_ENTROPY_LOGITS) <= CUDA_GRID_X_MAX;
+}
+
+/* A thread for each group of a row, in whole warps. */
+static int32_t threads_for(int64_t width)
+{
+    const int64_t groups = size_ceil_div(width, CUDA_GROUP);
+    const int64_t lanes = size_ceil_div(groups, THREADS_MIN) * THREADS_MIN;
+    return (int32_t)cuda_min(lanes, THREADS_MAX);
+}
+
+static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t width = cuda_columns(call, CROSS_ENTROPY_LOGITS);
+    const struct operand *logits = &call->operand[CROSS_ENTROPY_LOGITS];
+    const struct cuda_cross_entropy_args args = {
+        .targets = cuda_operand(backend, call, CROSS_ENTROPY_TARGETS),
+        .scalars = cuda_operand(backend, call, CROSS_ENTROPY_SCALARS),
+        .logits = cuda_floats_of(backend, call, CROSS_ENTROPY_LOGITS),
+        .losses = cuda_operand(backend, call, CROSS_ENTROPY_LOSSES),
+        .rows = cuda_rows(call, CROSS_ENTROPY_LOGITS),
+        .width = width,
+        .vocab = call->attrs.vocab,
+        .threads = threads_for(width),
+        .gradient = call->attrs.gradient,
+        .aligned = width % CUDA_GROUP == 0 && cuda_address_aligned(backend, logits->at),
+    };
+    return cuda_check(backend, cuda_launch_cross_entropy(cuda_stream(backend, queue), &args), "cross_entropy");
+}
+
+static enum gt_status loss_sum_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const struct cuda_loss_sum_args args = {
+        .losses = cuda_operand(backend, call, LOSS_SUM_LOSSES),
+        .scalars = cuda_operand(backend, call, LOSS_SUM_SCALARS),
+        .count = cuda_elements(call, LOSS_SUM_LOSSES),
+    };
+    return cuda_check(backend, cuda_launch_loss_sum(cuda_stream(backend, queue), &args), "loss_sum");
+}
+
+const struct op_impl cuda_cross_entropy = {.supports = cross_entropy_supports, .run = cross_entropy_run};
+const struct op_impl cuda_loss_sum = {.supports = cuda_operands_supported, .run = loss_sum_run};

@@ -1,0 +1,379 @@
+/* What the kernels are written against: the few things that CUDA C++ spells in PTX, or that a C++ compiler for the CPU cannot
+ * spell.  A kernel file is compiled twice, by nvcc for the cards and, with GT_CUDA_EMULATED, by the host's C++ compiler
+ * for tests/cuda_on_cpu, whose emulator.h takes the place of the PTX half.  Everything else keeps CUDA's own names
+ * (threadIdx, __syncthreads, __shfl_xor_sync, integer atomics, __popc, ...); float atomics are not there, because their
+ * order is not fixed.
+ *
+ * Rules for kernel files: templates over dtype and sizes only; no launch chevrons (LAUNCH), no bare __shared__ (SHARED,
+ * DYN_SHARED); 16-byte accesses through load_16_bytes/store_16_bytes, load_values/store_values, which check alignment
+ * under emulation; asynchronous copies are predicated, never skipped by a pointer test; exact ops through mul_rn etc.
+ * What differs between the halves: under emulation a shared array is a pointer, so never take its sizeof.
+ *
+ * Layouts of fragments and the semantics of the copies are those of the PTX ISA, sections "Data Movement and Conversion
+ * Instructions" (cp.async, cp.async.commit_group, cp.async.wait_group), "Warp Level Matrix Multiply-Accumulate
+ * Instructions" (ldmatrix; Matrix Fragments for mma.m16n8k8, mma.m16n8k16 with floating point type).
+ */
+#ifndef GPT_TRAIN_CUDA_CUDA_DEVICE_H
+#define GPT_TRAIN_CUDA_CUDA_DEVICE_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cuda_runtime.h>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#define WARP_LANES 32
+#define ALL_LANES 0xffffffffu
+
+#ifdef GT_CUDA_EMULATED
+
+/* emulator.h defines, with the meanings below: DEVICE, LAUNCH, SHARED, DYN_SHARED, CUDA_HAS_SM80, threadIdx and the
+ * other built-in names, cp_async_*, ldmatrix_*, mma_*, load_16_bytes*, store_16_bytes*, *_rn, mul_hi. */
+#include "emulator.h"
+
+#else
+
+/* It would take the launch apart. */
+/* clang-format off */
+/* A function of kernels. */
+#define DEVICE static __device__ __forceinline__
+
+/* cudaError_t of starting kernel<<<grid, block, dynamic_shared bytes, stream>>>(...).  Parenthesise a kernel whose name
+ * has a comma: LAUNCH((k<T, 64>), ...).  More than 48 KiB of dynamic shared memory is opted into beforehand, once:
+ * cudaFuncSetAttribute((const void *)k<T, 64>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes). */
+#define LAUNCH(kernel, grid, block, dynamic_shared, stream, ...)                                                       \
+    ((kernel)<<<(grid), (block), (dynamic_shared), (stream)>>>(__VA_ARGS__), cudaGetLastError())
+
+/* An array of n elements in shared memory, of the block; uninitialised. */
+#define SHARED(type, name, n) __shared__ __align__(16) type name[n]
+/* The launch's dynamic shared memory as `type *name`, aligned to 128 bytes; all uses in a kernel are the same bytes. */
+#define DYN_SHARED(type, name)                                                                                         \
+    extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];                                             \
+    type *name = reinterpret_cast<type *>(dynamic_shared_bytes)
+/* clang-format on */
+
+/* 1 where this compilation may use what sm_80 brought: mma m16n8k16, bf16 arithmetic.  Guard the body of a kernel that
+ * does with #if CUDA_HAS_SM80, and choose at run time by capability.  (Under emulation it is 1, and a wrapper that the
+ * configured device lacks is an error when it is reached.) */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define CUDA_HAS_SM80 0
+#else
+#define CUDA_HAS_SM80 1
+#endif
+
+DEVICE unsigned shared_address(const void *shared)
+{
+    return (unsigned)__cvta_generic_to_shared(shared);
+}
+
+/* Asynchronous copy of 16, 8 or 4 bytes from global to shared memory; both aligned to the size.  With fetch false the
+ * destination becomes zeros and `global` is not read.  The bytes are there for the copying thread after cp_async_wait,
+ * for the others after a barrier that follows it.  Before sm_80 the copy is made at once.
+ * PTX ISA: cp.async.cg (past L1) and .ca, with src-size 0. */
+DEVICE void cp_async_16(void *shared, const void *global, bool fetch)
+{
+#if CUDA_HAS_SM80
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(shared_address(shared)), "l"(global), "r"(fetch ? 16 : 0)
+                 : "memory");
+#else
+    *(uint4 *)shared = fetch ? *(const uint4 *)global : make_uint4(0, 0, 0, 0);
+#endif
+}
+
+DEVICE void cp_async_8(void *shared, const void *global, bool fetch)
+{
+#if CUDA_HAS_SM80
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+                 :
+                 : "r"(shared_address(shared)), "l"(global), "r"(fetch ? 8 : 0)
+                 : "memory");
+#else
+    *(uint2 *)shared = fetch ? *(const uint2 *)global : make_uint2(0, 0);
+#endif
+}
+
+DEVICE void cp_async_4(void *shared, const void *global, bool fetch)
+{
+#if CUDA_HAS_SM80
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :
+                 : "r"(shared_address(shared)), "l"(global), "r"(fetch ? 4 : 0)
+                 : "memory");
+#else
+    *(unsigned *)shared = fetch ? *(const unsigned *)global : 0u;
+#endif
+}
+
+/* Closes the group of this thread's copies since the last commit; an empty group counts. */
+DEVICE void cp_async_commit(void)
+{
+#if CUDA_HAS_SM80
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* Waits until at most `groups` of this thread's latest groups are under way. */
+template <int groups> DEVICE void cp_async_wait(void)
+{
+#if CUDA_HAS_SM80
+    asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+#endif
+}
+
+/* Four 8x8 matrices of 16-bit elements from shared memory; the whole warp takes part.  Lane i names row i % 8 of matrix
+ * i / 8: 16 bytes, aligned to 16.  Lane l gets in r[m] of matrix m the elements [l/4][l%4*2] (low half) and
+ * [l/4][l%4*2 + 1] (high half); transposed: [l%4*2][l/4] and [l%4*2 + 1][l/4].  PTX ISA: ldmatrix .x4, .trans. */
+DEVICE void ldmatrix_x4(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+/* d[16,8] += a[16,16] b[16,8] of a warp, sums in fp32.  With g = lane / 4 and t = lane % 4 * 2, pairs of columns (of a, d)
+ * or of rows (of b), the lower one in the low half:
+ *   a[0]: a[g][t..]   a[1]: a[g+8][t..]   a[2]: a[g][t+8..]   a[3]: a[g+8][t+8..]
+ *   b0: b[t..][g]     b1: b[t+8..][g]     d[0], d[1]: d[g][t], d[g][t+1]     d[2], d[3]: d[g+8][t], d[g+8][t+1]
+ * sm_80 and later.  PTX ISA: mma.sync.aligned.m16n8k16.row.col.  Kernels call mma_m16n8k16<T>, below. */
+DEVICE void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#if CUDA_HAS_SM80
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    __trap();
+#endif
+}
+
+DEVICE void mma_m16n8k16_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#if CUDA_HAS_SM80
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    __trap();
+#endif
+}
+
+/* d[16,8] += a[16,8] b[8,8] in fp16, sums in fp32; sm_75 and later.  a[0], a[1], b, d as above with rows t.. of b only.
+ * PTX ISA: mma.sync.aligned.m16n8k8.row.col. */
+DEVICE void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
+/* One 128-bit access; the address is aligned to 16.  _streaming: bytes that nobody reads again soon (ld/st .cs). */
+DEVICE uint4 load_16_bytes(const void *from)
+{
+    return *(const uint4 *)from;
+}
+
+DEVICE uint4 load_16_bytes_streaming(const void *from)
+{
+    return __ldcs((const uint4 *)from);
+}
+
+DEVICE void store_16_bytes(void *to, uint4 value)
+{
+    *(uint4 *)to = value;
+}
+
+DEVICE void store_16_bytes_streaming(void *to, uint4 value)
+{
+    __stcs((uint4 *)to, value);
+}
+
+/* Arithmetic of the exact ops: each operation rounded to fp32, never fused, with subnormals. */
+DEVICE float add_rn(float a, float b)
+{
+    return __fadd_rn(a, b);
+}
+
+DEVICE float sub_rn(float a, float b)
+{
+    return __fsub_rn(a, b);
+}
+
+DEVICE float mul_rn(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+
+DEVICE float div_rn(float a, float b)
+{
+    return __fdiv_rn(a, b);
+}
+
+DEVICE float sqrt_rn(float a)
+{
+    return __fsqrt_rn(a);
+}
+
+/* The upper 32 bits of the product, for Philox. */
+DEVICE uint32_t mul_hi(uint32_t a, uint32_t b)
+{
+    return __umulhi(a, b);
+}
+
+#endif
+
+/* ---- the same for both halves ---- */
+
+/* Storage dtypes to fp32 and back, rounded to nearest, ties to even (what fp16 cannot hold becomes infinite). */
+DEVICE float to_float(float value)
+{
+    return value;
+}
+
+DEVICE float to_float(__nv_bfloat16 value)
+{
+    return __bfloat162float(value);
+}
+
+DEVICE float to_float(__half value)
+{
+    return __half2float(value);
+}
+
+DEVICE void from_float(float value, float *to)
+{
+    *to = value;
+}
+
+DEVICE void from_float(float value, __nv_bfloat16 *to)
+{
+    *to = __float2bfloat16_rn(value);
+}
+
+DEVICE void from_float(float value, __half *to)
+{
+    *to = __float2half_rn(value);
+}
+
+/* The value as T: rounded<__half>(x). */
+template <typename T> DEVICE T rounded(float value)
+{
+    T result;
+    from_float(value, &result);
+    return result;
+}
+
+template <typename T> constexpr bool is_bfloat16 = false;
+template <> constexpr bool is_bfloat16<__nv_bfloat16> = true;
+
+/* Two values as 16-bit T in one register of a fragment, `low` in the low half. */
+template <typename T> DEVICE uint32_t pack_pair(float low, float high)
+{
+    uint32_t bits;
+    if constexpr (is_bfloat16<T>) {
+        __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+        memcpy(&bits, &pair, sizeof bits);
+    } else {
+        __half2 pair = __floats2half2_rn(low, high);
+        memcpy(&bits, &pair, sizeof bits);
+    }
+    return bits;
+}
+
+template <typename T> DEVICE void unpack_pair(uint32_t bits, float *low, float *high)
+{
+    T pair[2];
+    memcpy(static_cast<void *>(pair), &bits, sizeof bits);
+    *low = to_float(pair[0]);
+    *high = to_float(pair[1]);
+}
+
+template <typename T> DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    if constexpr (is_bfloat16<T>)
+        mma_m16n8k16_bf16(d, a, b0, b1);
+    else
+        mma_m16n8k16_f16(d, a, b0, b1);
+}
+
+/* How many T one 128-bit access holds: 8 of 16 bits, 4 of fp32. */
+template <typename T> constexpr int vector_length = (int)(16 / sizeof(T));
+
+/* vector_length<T> values as fp32, from and to memory aligned to 16 bytes, in one access. */
+template <typename T> DEVICE void unpack_values(float (&to)[vector_length<T>], uint4 bits)
+{
+    T values[vector_length<T>];
+    memcpy(static_cast<void *>(values), &bits, sizeof bits);
+#pragma unroll
+    for (int i = 0; i < vector_length<T>; i++)
+        to[i] = to_float(values[i]);
+}
+
+template <typename T> DEVICE uint4 pack_values(const float (&from)[vector_length<T>])
+{
+    T values[vector_length<T>];
+#pragma unroll
+    for (int i = 0; i < vector_length<T>; i++)
+        values[i] = rounded<T>(from[i]);
+    uint4 bits;
+    memcpy(&bits, values, sizeof bits);
+    return bits;
+}
+
+template <typename T> DEVICE void load_values(float (&to)[vector_length<T>], const T *from)
+{
+    unpack_values<T>(to, load_16_bytes(from));
+}
+
+template <typename T> DEVICE void load_values_streaming(float (&to)[vector_length<T>], const T *from)
+{
+    unpack_values<T>(to, load_16_bytes_streaming(from));
+}
+
+template <typename T> DEVICE void store_values(T *to, const float (&from)[vector_length<T>])
+{
+    store_16_bytes(to, pack_values<T>(from));
+}
+
+template <typename T> DEVICE void store_values_streaming(T *to, const float (&from)[vector_length<T>])
+{
+    store_16_bytes_streaming(to, pack_values<T>(from));
+}
+
+/* Of all 32 lanes, in every lane, in an order that the lane numbers fix. */
+DEVICE float warp_sum(float value)
+{
+#pragma unroll
+    for (int distance = WARP_LANES / 2; distance > 0; distance /= 2)
+        value = add_rn(value, __shfl_xor_sync(ALL_LANES, value, distance));
+    return value;
+}
+
+/* The largest of all lanes; NaN where any lane has one. */
+DEVICE float warp_max(float value)
+{
+#pragma unroll
+    for (int distance = WARP_LANES / 2; distance > 0; distance /= 2) {
+        float other = __shfl_xor_sync(ALL_LANES, value, distance);
+        value = other > value || other != other ? other : value;
+    }
+    return value;
+}
+
+#endif

@@ -1,0 +1,154 @@
+/* Which cards there are, and whether this build can use them.
+ *
+ * Asked of the run-time API without opening a context.  Each way in which there may be nothing to use has one line of its
+ * own, with the versions that matter: no driver, a driver that is older than the toolkit, no device, a card before
+ * capability 7.5.
+ */
+#include "backends/cuda/cuda_devices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define VERSION_TEXT_MAX 16
+
+/* "13.0" of 13000. */
+static char *version_text(char text[static VERSION_TEXT_MAX], int version)
+{
+    snprintf(text, VERSION_TEXT_MAX, "%d.%d", version / 1000, version % 1000 / 10);
+    return text;
+}
+
+/* Why cudaGetDeviceCount() failed, or found none. */
+static void reason_set(cudaError_t error, char reason[static BACKEND_REASON_MAX])
+{
+    int driver = 0, runtime = CUDART_VERSION;
+    char have[VERSION_TEXT_MAX], need[VERSION_TEXT_MAX];
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    version_text(have, driver);
+    version_text(need, runtime);
+    if (error == cudaErrorInsufficientDriver && driver == 0)
+        snprintf(reason, BACKEND_REASON_MAX, "no NVIDIA driver is loaded (this build has CUDA %s)", need);
+    else if (error == cudaErrorInsufficientDriver)
+        snprintf(reason, BACKEND_REASON_MAX, "the NVIDIA driver is for CUDA %s, this build needs one for %s or newer",
+                 have, need);
+    else if (error == cudaErrorStubLibrary)
+        snprintf(reason, BACKEND_REASON_MAX, "libcuda.so.1 is the toolkit's stub, not a driver (CUDA %s)", need);
+    else if (error == cudaSuccess || error == cudaErrorNoDevice)
+        snprintf(reason, BACKEND_REASON_MAX, "no device (driver for CUDA %s, built with CUDA %s%s%.40s%s)", have, need,
+                 visible != NULL ? ", CUDA_VISIBLE_DEVICES=\"" : "", visible != NULL ? visible : "",
+                 visible != NULL ? "\"" : "");
+    else
+        snprintf(reason, BACKEND_REASON_MAX, "%s: %s (driver for CUDA %s, built with CUDA %s)", cudaGetErrorName(error),
+                 cudaGetErrorString(error), have, need);
+}
+
+/* True when ops can run on the device; else `reason` says why not. */
+static bool is_usable(int device, struct cudaDeviceProp *properties, char reason[static BACKEND_REASON_MAX])
+{
+    const cudaError_t error = cudaGetDeviceProperties(properties, device);
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+        snprintf(reason, BACKEND_REASON_MAX, "device %d: %s: %s", device, cudaGetErrorName(error),
+                 cudaGetErrorString(error));
+        return false;
+    }
+    if (properties->major * 10 + properties->minor >= CUDA_CAPABILITY_MIN)
+        return true;
+    snprintf(reason, BACKEND_REASON_MAX, "%.80s has capability %d.%d, the kernels need %d.%d or newer",
+             properties->name, properties->major, properties->minor, CUDA_CAPABILITY_MIN / 10,
+             CUDA_CAPABILITY_MIN % 10);
+    return false;
+}
+
+void cuda_devices(bool automatic, struct backend_devices *out)
+{
+    (void)automatic;
+    struct cudaDeviceProp properties;
+    int count = 0;
+    *out = (struct backend_devices){.first = -1};
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || count <= 0) {
+        (void)cudaGetLastError();
+        reason_set(error, out->reason);
+        return;
+    }
+    out->count = count;
+    for (int i = 0; i < count && out->first < 0; i++) {
+        if (is_usable(i, &properties, out->reason))
+            out->first = i;
+    }
+}
+
+/* True when `part` is in `text`, in any case. */
+static bool name_contains(const char *text, const char *part)
+{
+    const size_t length = strlen(part);
+    for (; *text != '\0'; text++) {
+        if (strncasecmp(text, part, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The first device with `name` in its name; -1 when there is none. */
+static int32_t device_find(int32_t count, const char *name)
+{
+    for (int32_t i = 0; i < count; i++) {
+        struct cudaDeviceProp properties;
+        if (cudaGetDeviceProperties(&properties, i) == cudaSuccess && name_contains(properties.name, name))
+            return i;
+    }
+    (void)cudaGetLastError();
+    return -1;
+}
+
+static enum gt_status device_select(struct cuda_backend *cuda, int32_t count, const char *name)
+{
+    const int32_t wanted = cuda->device;
+    if (name != NULL)
+        cuda->device = device_find(count, name);
+    if (cuda->device >= 0 && cuda->device < count)
+        return GT_OK;
+    if (name != NULL)
+        log_error("cuda: no device of %" PRId32 " has \"%s\" in its name (--list_devices shows them)", count, name);
+    else
+        log_error("cuda: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0", wanted,
+                  count == 1 ? "is" : "are", count);
+    return GT_DEVICE;
+}
+
+enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)
+{
+    struct backend_devices devices;
+    struct cudaDeviceProp properties;
+    char reason[BACKEND_REASON_MAX];
+    int driver = 0, runtime = CUDART_VERSION;
+    cuda_devices(false, &devices);
+    if (devices.count == 0) {
+        log_error("cuda: %s", devices.reason);
+        return GT_DEVICE;
+    }
+    TRY(device_select(cuda, devices.count, name));
+    if (!is_usable(cuda->device, &properties, reason)) {
+        log_error("cuda: %s", reason);
+        return GT_DEVICE;
+    }
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    snprintf(cuda->name, sizeof cuda->name, "%.60s", properties.name);
+    cuda->capability = properties.major * 10 + properties.minor;
+    cuda->multiprocessors = properties.multiProcessorCount;
+    cuda->shared_bytes_max = properties.sharedMemPerBlockOptin;
+    cuda->driver = driver;
+    cuda->runtime = runtime;
+    cuda->is_wsl = access("/dev/dxg", F_OK) == 0; /* the paravirtual card of Windows' kernel */
+    return GT_OK;
+}

@@ -1,0 +1,63 @@
+/* embed_forward and embed_backward on the host's side: shapes, operands, launches.
+ *
+ * No workspace: the host has sorted the rows by id, so that each row of dwte is summed up by one block.
+ */
+#include "backends/cuda/cuda_embed.h"
+
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_table.h"
+
+/* Rows and tiles of columns are the grid's x and y. */
+static bool shape_supported(const struct op_call *call, int32_t slot)
+{
+    return cuda_rows(call, slot) <= CUDA_GRID_X_MAX &&
+           cuda_columns(call, slot) <= (int64_t)CUDA_GRID_YZ_MAX * CUDA_EMBED_TILE;
+}
+
+static enum gt_status forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t rows = cuda_rows(call, EMBED_FORWARD_Y), channels = cuda_columns(call, EMBED_FORWARD_Y);
+    const struct cuda_embed_forward_args args = {
+        .ids = cuda_operand(backend, call, EMBED_FORWARD_IDS),
+        .wte = cuda_floats_of(backend, call, EMBED_FORWARD_WTE),
+        .wpe = cuda_floats_of(backend, call, EMBED_FORWARD_WPE),
+        .y = cuda_floats_of(backend, call, EMBED_FORWARD_Y),
+        .scalars = cuda_operand(backend, call, EMBED_FORWARD_SCALARS),
+        .rows = rows,
+        .channels = channels,
+        .time = call->attrs.time,
+        .blocks = cuda_walk_blocks(backend, rows, CUDA_EMBED_WARPS),
+        .aligned = channels % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call),
+    };
+    return cuda_check(backend, cuda_launch_embed_forward(cuda_stream(backend, queue), &args), "embed_forward");
+}
+
+static bool backward_supports(const struct backend *backend, const struct op_call *call)
+{
+    return cuda_operands_supported(backend, call) && shape_supported(call, EMBED_BACKWARD_DY) &&
+           shape_supported(call, EMBED_BACKWARD_DWPE);
+}
+
+static enum gt_status backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const int64_t rows = cuda_rows(call, EMBED_BACKWARD_DY), channels = cuda_columns(call, EMBED_BACKWARD_DY);
+    const struct cuda_embed_backward_args args = {
+        .dy = cuda_floats_of(backend, call, EMBED_BACKWARD_DY),
+        .ids = cuda_operand(backend, call, EMBED_BACKWARD_IDS),
+        .order = cuda_operand(backend, call, EMBED_BACKWARD_ORDER),
+        .starts = cuda_operand(backend, call, EMBED_BACKWARD_STARTS),
+        .dwte = cuda_floats_of(backend, call, EMBED_BACKWARD_DWTE),
+        .dwpe = cuda_floats_of(backend, call, EMBED_BACKWARD_DWPE),
+        .rows = rows,
+        .channels = channels,
+        .time = call->attrs.time,
+        .positions = cuda_rows(call, EMBED_BACKWARD_DWPE),
+        .groups_max = cuda_min(rows, cuda_rows(call, EMBED_BACKWARD_DWTE)),
+        .accumulate = cuda_accumulates(call, EMBED_BACKWARD_DWPE),
+        .aligned = channels % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call),
+    };
+    return cuda_check(backend, cuda_launch_embed_backward(cuda_stream(backend, queue), &args), "embed_backward");
+}
+
+const struct op_impl cuda_embed_forward = {.supports = cuda_operands_supported, .run = forward_run};
+const struct op_impl cuda_embed_backward = {.supports = backward_supports, .run = backward_run};

@@ -1,0 +1,271 @@
+/* Float operands of any dtype, eight elements at a time: what the kernels that are bound by memory are written with.
+ *
+ * A thread fetches a group of eight consecutive elements as 128-bit words (one of 16-bit elements, two of fp32), computes
+ * in fp32 and puts the group back, rounded once, to nearest.  The dtype is looked at at run time: the branch is the same
+ * for all threads, costs a few instructions per group where a memory-bound kernel has hundreds to spare, and one kernel
+ * serves every mixture of dtypes.  Fetching and unpacking are two calls, so that the loads of all operands are under way
+ * before the first is waited for.  Groups that are not whole, or not aligned, go element by element; nothing beyond the
+ * count is touched.  The first half is for both sides, the second for kernels.
+ */
+#ifndef GPT_TRAIN_CUDA_CUDA_FLOATS_H
+#define GPT_TRAIN_CUDA_CUDA_FLOATS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+#define CUDA_GROUP 8
+#define CUDA_GROUP_ALIGNMENT_BYTES 16
+
+/* A float operand on the device: NULL where it is absent. */
+struct cuda_floats {
+    void *memory;
+    enum dtype dtype;
+};
+
+/* Elements that are walked through by threads of a fixed number of blocks; with `aligned` a group whose first element is a
+ * multiple of eight is aligned in every operand. */
+struct cuda_walk {
+    int64_t elements;
+    int32_t blocks;
+    bool aligned;
+};
+
+#define CUDA_WALK_THREADS 256
+
+#ifndef __cplusplus
+
+#include "backends/cuda/cuda_backend.h"
+
+static inline struct cuda_floats cuda_floats_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    return (struct cuda_floats){cuda_operand(backend, call, slot), call->operand[slot].dtype};
+}
+
+static inline bool cuda_address_aligned(const struct backend *backend, struct address at)
+{
+    return (uintptr_t)cuda_at(backend, at) % CUDA_GROUP_ALIGNMENT_BYTES == 0;
+}
+
+/* Whether eight consecutive elements can be one or two 128-bit accesses in every operand, scalars and indices aside: they
+ * begin at a multiple of 16 bytes.  Views may not. */
+static inline bool cuda_operands_aligned(const struct backend *backend, const struct op_call *call)
+{
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        if (operand->present && operand->dtype != DTYPE_I32 && !cuda_address_aligned(backend, operand->at))
+            return false;
+    }
+    return true;
+}
+
+/* A few waves of blocks; elementwise results do not depend on how many there are. */
+#define CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR 32
+
+static inline int32_t cuda_walk_blocks(const struct backend *backend, int64_t work, int64_t work_per_block)
+{
+    const int64_t most = (int64_t)cuda_from(backend)->multiprocessors * CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR;
+    return (int32_t)cuda_min((work + work_per_block - 1) / work_per_block, cuda_max(most, 1));
+}
+
+/* The walk over all elements of operand `slot`. */
+static inline struct cuda_walk cuda_walk_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    const int64_t elements = cuda_elements(call, slot);
+    return (struct cuda_walk){.elements = elements,
+                              .blocks = cuda_walk_blocks(backend, elements, CUDA_GROUP * CUDA_WALK_THREADS),
+                              .aligned = cuda_operands_aligned(backend, call)};
+}
+
+#else
+
+#include "backends/cuda/cuda_device.h"
+
+/* A group as it is stored: 16-bit elements fill `low`, fp32 both. */
+struct cuda_group {
+    uint4 low, high;
+};
+
+/* Elements first .. first + count - 1, count <= 8, none where it is not positive; whole: eight of them, aligned. */
+struct cuda_span {
+    int64_t first;
+    int count;
+    bool whole;
+};
+
+DEVICE struct cuda_span cuda_span_make(int64_t first, int64_t end, bool aligned)
+{
+    const int64_t left = end - first;
+    struct cuda_span span;
+    span.first = first;
+    span.count = left < CUDA_GROUP ? (int)left : CUDA_GROUP;
+    span.whole = aligned && left >= CUDA_GROUP;
+    return span;
+}
+
+/* The first element of this thread's first group in a walk, and how far it is to its next one. */
+DEVICE int64_t cuda_walk_first(void)
+{
+    return CUDA_GROUP * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+DEVICE int64_t cuda_walk_stride(void)
+{
+    return CUDA_GROUP * ((int64_t)gridDim.x * blockDim.x);
+}
+
+DEVICE struct cuda_group cuda_group_from_words(const uint32_t (&word)[CUDA_GROUP])
+{
+    struct cuda_group group;
+    group.low = make_uint4(word[0], word[1], word[2], word[3]);
+    group.high = make_uint4(word[4], word[5], word[6], word[7]);
+    return group;
+}
+
+DEVICE void cuda_group_to_words(const struct cuda_group &group, uint32_t (&word)[CUDA_GROUP])
+{
+    word[0] = group.low.x;
+    word[1] = group.low.y;
+    word[2] = group.low.z;
+    word[3] = group.low.w;
+    word[4] = group.high.x;
+    word[5] = group.high.y;
+    word[6] = group.high.z;
+    word[7] = group.high.w;
+}
+
+/* The group element by element; zeros beyond the count. */
+DEVICE struct cuda_group cuda_fetch_elements(const struct cuda_floats &from, const struct cuda_span &span)
+{
+    uint32_t word[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
+    if (from.dtype == DTYPE_F32) {
+        const uint32_t *memory = (const uint32_t *)from.memory + span.first;
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            word[k] = k < span.count ? memory[k] : 0u;
+    } else {
+        const uint16_t *memory = (const uint16_t *)from.memory + span.first;
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            word[k / 2] |= (k < span.count ? (uint32_t)memory[k] : 0u) << 16 * (k % 2);
+    }
+    return cuda_group_from_words(word);
+}
+
+DEVICE struct cuda_group cuda_fetch(const struct cuda_floats &from, const struct cuda_span &span)
+{
+    if (!span.whole)
+        return cuda_fetch_elements(from, span);
+    struct cuda_group group;
+    group.high = make_uint4(0, 0, 0, 0);
+    if (from.dtype == DTYPE_F32) {
+        const float *memory = (const float *)from.memory + span.first;
+        group.low = load_16_bytes(memory);
+        group.high = load_16_bytes(memory + CUDA_GROUP / 2);
+    } else {
+        group.low = load_16_bytes((const uint16_t *)from.memory + span.first);
+    }
+    return group;
+}
+
+DEVICE void cuda_unpack(const struct cuda_group &group, enum dtype dtype, float (&value)[CUDA_GROUP])
+{
+    if (dtype == DTYPE_BF16) {
+        unpack_values<__nv_bfloat16>(value, group.low);
+    } else if (dtype == DTYPE_F16) {
+        unpack_values<__half>(value, group.low);
+    } else {
+        uint32_t word[CUDA_GROUP];
+        cuda_group_to_words(group, word);
+        memcpy(value, word, sizeof word);
+    }
+}
+
+DEVICE struct cuda_group cuda_pack(enum dtype dtype, const float (&value)[CUDA_GROUP])
+{
+    struct cuda_group group;
+    group.high = make_uint4(0, 0, 0, 0);
+    if (dtype == DTYPE_BF16) {
+        group.low = pack_values<__nv_bfloat16>(value);
+    } else if (dtype == DTYPE_F16) {
+        group.low = pack_values<__half>(value);
+    } else {
+        uint32_t word[CUDA_GROUP];
+        memcpy(word, value, sizeof word);
+        group = cuda_group_from_words(word);
+    }
+    return group;
+}
+
+DEVICE void cuda_put_elements(const struct cuda_floats &to, const struct cuda_span &span,
+                              const struct cuda_group &group)
+{
+    uint32_t word[CUDA_GROUP];
+    cuda_group_to_words(group, word);
+    if (to.dtype == DTYPE_F32) {
+        uint32_t *memory = (uint32_t *)to.memory + span.first;
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++) {
+            if (k < span.count)
+                memory[k] = word[k];
+        }
+    } else {
+        uint16_t *memory = (uint16_t *)to.memory + span.first;
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++) {
+            if (k < span.count)
+                memory[k] = (uint16_t)(word[k / 2] >> 16 * (k % 2));
+        }
+    }
+}
+
+/* Writes the elements of the span; `group` is as stored. */
+DEVICE void cuda_put(const struct cuda_floats &to, const struct cuda_span &span, const struct cuda_group &group)
+{
+    if (!span.whole) {
+        cuda_put_elements(to, span, group);
+    } else if (to.dtype == DTYPE_F32) {
+        float *memory = (float *)to.memory + span.first;
+        store_16_bytes(memory, group.low);
+        store_16_bytes(memory + CUDA_GROUP / 2, group.high);
+    } else {
+        store_16_bytes((uint16_t *)to.memory + span.first, group.low);
+    }
+}
+
+DEVICE void cuda_read(const struct cuda_floats &from, const struct cuda_span &span, float (&value)[CUDA_GROUP])
+{
+    const struct cuda_group group = cuda_fetch(from, span);
+    cuda_unpack(group, from.dtype, value);
+}
+
+DEVICE void cuda_write(const struct cuda_floats &to, const struct cuda_span &span, const float (&value)[CUDA_GROUP])
+{
+    const struct cuda_group group = cuda_pack(to.dtype, value);
+    cuda_put(to, span, group);
+}
+
+/* One element. */
+DEVICE float cuda_read_one(const struct cuda_floats &from, int64_t index)
+{
+    if (from.dtype == DTYPE_BF16)
+        return to_float(((const __nv_bfloat16 *)from.memory)[index]);
+    if (from.dtype == DTYPE_F16)
+        return to_float(((const __half *)from.memory)[index]);
+    return ((const float *)from.memory)[index];
+}
+
+DEVICE void cuda_write_one(const struct cuda_floats &to, int64_t index, float value)
+{
+    if (to.dtype == DTYPE_BF16)
+        from_float(value, (__nv_bfloat16 *)to.memory + index);
+    else if (to.dtype == DTYPE_F16)
+        from_float(value, (__half *)to.memory + index);
+    else
+        ((float *)to.memory)[index] = value;
+}
+
+#endif
+
+#endif

@@ -1,0 +1,199 @@
+/* gemm: d (+)= op(a) op(b) + bias by cuBLASLt.
+ *
+ * Operands are fp32, bf16 or fp16, sums fp32, results of the operands' dtype or fp32.  A bias of the result's dtype is
+ * added in the library's epilogue.  Of another dtype (fp32 biases of 16-bit activations, as a rule), rows of d are made in
+ * parts: fp32 sums in the workspace, as many rows as it holds, then a kernel of ours adds the bias and rounds once.
+ * Workspaces depend on shape and capability only, so that the plan is known before the device is asked for memory; those of
+ * a shape never exceed what a device profile grants it.
+ */
+#include "backends/cuda/cuda_gemm.h"
+
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_gemm_cache.h"
+#include "backends/cuda/cuda_table.h"
+
+/* What the library may split a product into.  Cards before sm_90 gain little from more than a few MiB. */
+#define WORKSPACE_BYTES ((size_t)8 << 20)
+#define WORKSPACE_BYTES_SM90 ((size_t)32 << 20)
+/* Of fp32 sums at once: near the L2 cache's size, and still hundreds of rows. */
+#define SUMS_BYTES ((size_t)16 << 20)
+#define SUMS_BYTES_MIN_ROWS 16 /* rows are cut at multiples of this, for the operands' alignment */
+#define SPLIT_K_MIN 256        /* the least share of K that a split is worth */
+#define TOTAL_BYTES ((size_t)32 << 20)
+
+struct gemm {
+    int64_t m, n, k;
+    bool transpose_a, transpose_b, accumulate, has_bias, bias_apart;
+    enum dtype dtype, d_dtype, bias_dtype;
+};
+
+static struct gemm gemm_of(const struct op_call *call)
+{
+    const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D], *bias = &call->operand[GEMM_BIAS];
+    const enum dtype bias_dtype = bias->present ? bias->dtype : d->dtype;
+    return (struct gemm){
+        .m = d->dims[0],
+        .n = d->dims[1],
+        .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1],
+        .transpose_a = call->attrs.transpose_a,
+        .transpose_b = call->attrs.transpose_b,
+        .accumulate = cuda_accumulates(call, GEMM_D),
+        .has_bias = bias->present,
+        .bias_apart = bias->present && bias_dtype != d->dtype,
+        .dtype = a->dtype,
+        .d_dtype = d->dtype,
+        .bias_dtype = bias_dtype,
+    };
+}
+
+/* The library counts rows of a matrix with 64 bits, but its kernels index some of them with 32. */
+static bool sizes_supported(const struct gemm *gemm)
+{
+    return gemm->m <= INT32_MAX && gemm->n <= INT32_MAX && gemm->k <= INT32_MAX;
+}
+
+static bool gemm_supports(const struct backend *backend, const struct op_call *call)
+{
+    const struct gemm gemm = gemm_of(call);
+    const bool bias_fits = !gemm.bias_apart || gemm.d_dtype == DTYPE_F32 || gemm.bias_dtype == DTYPE_F32;
+    return cuda_dtype_is_float(backend, gemm.dtype) && call->operand[GEMM_B].dtype == gemm.dtype &&
+           (gemm.d_dtype == gemm.dtype || gemm.d_dtype == DTYPE_F32) &&
+           (!gemm.has_bias || cuda_dtype_is_float(backend, gemm.bias_dtype)) && bias_fits && sizes_supported(&gemm);
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Rows of fp32 sums that the workspace holds at once; 0 where they are not needed. */
+static int64_t sums_rows(const struct gemm *gemm)
+{
+    if (!gemm->bias_apart)
+        return 0;
+    const int64_t row_bytes = gemm->n * (int64_t)sizeof(float);
+    int64_t rows = (int64_t)SUMS_BYTES / row_bytes / SUMS_BYTES_MIN_ROWS * SUMS_BYTES_MIN_ROWS;
+    rows = cuda_max(rows, SUMS_BYTES_MIN_ROWS);
+    return cuda_min(rows, gemm->m);
+}
+
+static size_t sums_bytes(const struct gemm *gemm)
+{
+    const size_t bytes = (size_t)sums_rows(gemm) * (size_t)gemm->n * sizeof(float);
+    return (size_t)size_round_up(bytes, CUDA_ALIGNMENT_BYTES);
+}
+
+/* What the library may take: an fp32 copy of the result for each part of K. */
+static size_t library_bytes(const struct backend *backend, const struct gemm *gemm)
+{
+    const bool is_large = cuda_from(backend)->capability >= 90;
+    const size_t most = is_large ? WORKSPACE_BYTES_SM90 : WORKSPACE_BYTES, used = sums_bytes(gemm);
+    const size_t parts = (size_t)(gemm->k / SPLIT_K_MIN), result = (size_t)gemm->m * (size_t)gemm->n * sizeof(float);
+    if (parts < 2)
+        return 0;
+    const size_t wanted = result > most / parts ? most : result * parts;
+    return min_size(wanted, used < TOTAL_BYTES ? TOTAL_BYTES - used : 0) / CUDA_ALIGNMENT_BYTES * CUDA_ALIGNMENT_BYTES;
+}
+
+static size_t gemm_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    const struct gemm gemm = gemm_of(call);
+    return sums_bytes(&gemm) + library_bytes(backend, &gemm);
+}
+
+/* The largest power of two, up to CUDA_ALIGNMENT_BYTES, that divides the offset. */
+static uint16_t alignment_of(uint64_t offset_bytes)
+{
+    uint64_t low = offset_bytes & (~offset_bytes + 1);
+    return (uint16_t)(low == 0 || low > CUDA_ALIGNMENT_BYTES ? CUDA_ALIGNMENT_BYTES : low);
+}
+
+/* The product of rows `row` .. row + rows - 1 of d. */
+static struct cuda_gemm_key key_of(const struct backend *backend, const struct op_call *call, const struct gemm *gemm,
+                                   int64_t row, int64_t rows)
+{
+    const struct operand *operand = call->operand;
+    const int64_t size = (int64_t)dtype_size_bytes(gemm->dtype);
+    const uint64_t a_offset = (uint64_t)((gemm->transpose_a ? row : row * gemm->k) * size);
+    return (struct cuda_gemm_key){
+        .m = rows,
+        .n = gemm->n,
+        .k = gemm->k,
+        .lda = gemm->transpose_a ? gemm->m : gemm->k,
+        .workspace_bytes = library_bytes(backend, gemm),
+        .alignment_a = alignment_of(operand[GEMM_A].at.offset_bytes + a_offset),
+        .alignment_b = alignment_of(operand[GEMM_B].at.offset_bytes),
+        .alignment_d = gemm->bias_apart ? CUDA_ALIGNMENT_BYTES : alignment_of(operand[GEMM_D].at.offset_bytes),
+        .dtype = (uint8_t)gemm->dtype,
+        .d_dtype = (uint8_t)(gemm->bias_apart ? DTYPE_F32 : gemm->d_dtype),
+        .transpose_a = gemm->transpose_a,
+        .transpose_b = gemm->transpose_b,
+        .accumulate = gemm->accumulate,
+        .has_bias = gemm->has_bias && !gemm->bias_apart,
+    };
+}
+
+enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *call)
+{
+    const struct gemm gemm = gemm_of(call);
+    const int64_t step = gemm.bias_apart ? sums_rows(&gemm) : gemm.m;
+    if (gemm.m == 0 || gemm.n == 0)
+        return GT_OK;
+    for (int64_t row = 0; row < gemm.m; row += step) {
+        const struct cuda_gemm_key key = key_of(&cuda->base, call, &gemm, row, cuda_min(step, gemm.m - row));
+        TRY(cuda_gemm_prepare(cuda, &key));
+    }
+    return GT_OK;
+}
+
+/* The library's part of the workspace comes first, the sums after it. */
+static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, const struct op_call *call,
+                                const struct gemm *gemm, struct cuda_gemm_operands *operands)
+{
+    struct cuda_backend *cuda = (struct cuda_backend *)(void *)backend;
+    const char *a = cuda_operand(backend, call, GEMM_A);
+    char *d = cuda_operand(backend, call, GEMM_D);
+    const int64_t step = sums_rows(gemm), size = (int64_t)dtype_size_bytes(gemm->dtype);
+    operands->d = (char *)operands->workspace + library_bytes(backend, gemm);
+    for (int64_t row = 0; row < gemm->m; row += step) {
+        const struct cuda_gemm_key key = key_of(backend, call, gemm, row, cuda_min(step, gemm->m - row));
+        const struct cuda_bias_add_args args = {
+            .sums = operands->d,
+            .bias = operands->bias,
+            .d = d + row * gemm->n * (int64_t)dtype_size_bytes(gemm->d_dtype),
+            .bias_dtype = gemm->bias_dtype,
+            .d_dtype = gemm->d_dtype,
+            .rows = key.m,
+            .columns = gemm->n,
+        };
+        operands->a = a + (gemm->transpose_a ? row : row * gemm->k) * size;
+        TRY(cuda_gemm_enqueue(cuda, stream, &key, operands));
+        TRY(cuda_check(backend, cuda_launch_bias_add(stream, &args), "gemm"));
+    }
+    return GT_OK;
+}
+
+static enum gt_status gemm_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const struct gemm gemm = gemm_of(call);
+    if (gemm.m == 0 || gemm.n == 0)
+        return GT_OK;
+    const size_t workspace_bytes = gemm_workspace_bytes(backend, call);
+    struct cuda_gemm_operands operands = {
+        .a = cuda_operand(backend, call, GEMM_A),
+        .b = cuda_operand(backend, call, GEMM_B),
+        .bias = cuda_operand(backend, call, GEMM_BIAS),
+        .d = cuda_operand(backend, call, GEMM_D),
+        .workspace = cuda_workspace(backend, call, workspace_bytes),
+    };
+    if (gemm.bias_apart)
+        return run_apart(backend, cuda_stream(backend, queue), call, &gemm, &operands);
+    const struct cuda_gemm_key key = key_of(backend, call, &gemm, 0, gemm.m);
+    return cuda_gemm_enqueue((struct cuda_backend *)(void *)backend, cuda_stream(backend, queue), &key, &operands);
+}
+
+const struct op_impl cuda_gemm = {
+    .supports = gemm_supports,
+    .workspace_bytes = gemm_workspace_bytes,
+    .run = gemm_run,
+};

@@ -1,0 +1,273 @@
+/* Products of matrices by cuBLASLt: the table of prepared ones.
+ *
+ * cuBLASLt counts in columns.  Our row-major d = op(a) op(b) is its column-major d' = op(b)' op(a)', so b goes in as its
+ * first matrix, a as its second, and the bias, one word for each row of d', is what its epilogue adds.  Split products may
+ * only be those that write their parts to the workspace and add them in a step of their own: the others add in the order
+ * in which blocks happen to end.  The table is a fixed number of slots, probed linearly; a program has some dozens of
+ * products, and where a test has more than fit, all are dropped and made anew.
+ */
+#include "backends/cuda/cuda_gemm_cache.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cublasLt.h>
+
+#include "base/log.h"
+
+#define SLOTS 1024
+#define SLOTS_USED_MAX 768
+
+struct product {
+    struct cuda_gemm_key key; /* m is 0 in an empty slot */
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t first, second, result;
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace_bytes;
+};
+
+struct cuda_gemm_cache {
+    cublasLtHandle_t handle;
+    cublasLtMatmulPreference_t preference;
+    int32_t used;
+    struct product slot[SLOTS];
+};
+
+_Static_assert(sizeof(struct cuda_gemm_key) == 5 * 8 + 4 * 2 + 8, "a key has no padding, whose bytes are unknown");
+
+/* Logs a failed call of the library with the product that it was for. */
+static enum gt_status lt_fail(const struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasStatus_t status,
+                              const char *what)
+{
+    char product[128] = "";
+    if (key != NULL)
+        snprintf(product, sizeof product, " for %s %" PRId64 " x %" PRId64 " x %" PRId64 "%s%s into %s",
+                 dtype_name((enum dtype)key->dtype), key->m, key->n, key->k, key->transpose_a ? ", a transposed" : "",
+                 key->transpose_b ? ", b transposed" : "", dtype_name((enum dtype)key->d_dtype));
+    log_error("cuda: cuBLASLt: %s%s: %s (%s, capability %" PRId32 ".%" PRId32 ", cuBLASLt %zu)", what, product,
+              cublasLtGetStatusName(status), cuda->name, cuda->capability / 10, cuda->capability % 10,
+              cublasLtGetVersion());
+    return status == CUBLAS_STATUS_ALLOC_FAILED ? GT_NO_MEMORY : GT_DEVICE;
+}
+
+#define LT_TRY(cuda, key, call, what)                          \
+    do {                                                       \
+        cublasStatus_t lt_status_ = (call);                    \
+        if (lt_status_ != CUBLAS_STATUS_SUCCESS)               \
+            return lt_fail((cuda), (key), lt_status_, (what)); \
+    } while (0)
+
+size_t cuda_gemm_library_version(void)
+{
+    return cublasLtGetVersion();
+}
+
+enum gt_status cuda_gemm_cache_create(struct cuda_backend *cuda)
+{
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    struct cuda_gemm_cache *cache = calloc(1, sizeof *cache);
+    if (cache == NULL) {
+        log_error("cuda: no memory for %zu B of prepared products", sizeof *cache);
+        return GT_NO_MEMORY;
+    }
+    cuda->gemm = cache; /* destroyed with the backend, as far as it came */
+    LT_TRY(cuda, NULL, cublasLtCreate(&cache->handle), "opening the library");
+    LT_TRY(cuda, NULL, cublasLtMatmulPreferenceCreate(&cache->preference), "making preferences");
+    LT_TRY(cuda, NULL,
+           cublasLtMatmulPreferenceSetAttribute(cache->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                                sizeof schemes),
+           "asking for sums in a fixed order");
+    return GT_OK;
+}
+
+/* What is destroyed may be half made; failures of that have no one to tell. */
+static void product_clear(struct product *product)
+{
+    if (product->desc != NULL)
+        (void)cublasLtMatmulDescDestroy(product->desc);
+    if (product->first != NULL)
+        (void)cublasLtMatrixLayoutDestroy(product->first);
+    if (product->second != NULL)
+        (void)cublasLtMatrixLayoutDestroy(product->second);
+    if (product->result != NULL)
+        (void)cublasLtMatrixLayoutDestroy(product->result);
+    memset(product, 0, sizeof *product);
+}
+
+static void products_clear(struct cuda_gemm_cache *cache)
+{
+    for (int32_t i = 0; i < SLOTS; i++)
+        product_clear(&cache->slot[i]);
+    cache->used = 0;
+}
+
+void cuda_gemm_cache_destroy(struct cuda_backend *cuda)
+{
+    struct cuda_gemm_cache *cache = cuda->gemm;
+    if (cache == NULL)
+        return;
+    products_clear(cache);
+    if (cache->preference != NULL)
+        (void)cublasLtMatmulPreferenceDestroy(cache->preference);
+    if (cache->handle != NULL)
+        (void)cublasLtDestroy(cache->handle);
+    free(cache);
+    cuda->gemm = NULL;
+}
+
+/* FNV-1a over the key's bytes. */
+static uint32_t key_hash(const struct cuda_gemm_key *key)
+{
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < sizeof *key; i++)
+        hash = (hash ^ bytes[i]) * 16777619u;
+    return hash;
+}
+
+/* The slot of the key, or the empty one where it belongs: there always is one. */
+static struct product *slot_find(struct cuda_gemm_cache *cache, const struct cuda_gemm_key *key)
+{
+    assert(cache->used <= SLOTS_USED_MAX);
+    uint32_t at = key_hash(key) % SLOTS;
+    for (int32_t probes = 0; probes < SLOTS; probes++) {
+        struct product *product = &cache->slot[at];
+        if (product->key.m == 0 || memcmp(&product->key, key, sizeof *key) == 0)
+            return product;
+        at = (at + 1) % SLOTS;
+    }
+    return NULL;
+}
+
+static cudaDataType_t data_type(uint8_t dtype)
+{
+    return dtype == DTYPE_F32 ? CUDA_R_32F : dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+static enum gt_status desc_set(struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasLtMatmulDesc_t desc)
+{
+    const cublasOperation_t first = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    LT_TRY(cuda, key, cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first),
+           "setting a transpose");
+    LT_TRY(cuda, key, cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
+           "setting a transpose");
+    if (key->has_bias)
+        LT_TRY(cuda, key,
+               cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
+               "setting the epilogue");
+    return GT_OK;
+}
+
+static enum gt_status layouts_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, struct product *product)
+{
+    const uint64_t m = (uint64_t)key->m, n = (uint64_t)key->n, k = (uint64_t)key->k;
+    const cudaDataType_t in = data_type(key->dtype), out = data_type(key->d_dtype);
+    const bool ta = key->transpose_a != 0, tb = key->transpose_b != 0;
+    LT_TRY(cuda, key, cublasLtMatrixLayoutCreate(&product->first, in, tb ? k : n, tb ? n : k, tb ? key->k : key->n),
+           "laying out b");
+    LT_TRY(cuda, key, cublasLtMatrixLayoutCreate(&product->second, in, ta ? m : k, ta ? k : m, key->lda),
+           "laying out a");
+    LT_TRY(cuda, key, cublasLtMatrixLayoutCreate(&product->result, out, n, m, key->n), "laying out d");
+    return GT_OK;
+}
+
+static enum gt_status limits_set(struct cuda_backend *cuda, const struct cuda_gemm_key *key)
+{
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        uint32_t bytes;
+    } alignments[] = {
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key->alignment_b},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key->alignment_a},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key->alignment_d},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key->alignment_d},
+    };
+    cublasLtMatmulPreference_t preference = cuda->gemm->preference;
+    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
+        LT_TRY(cuda, key,
+               cublasLtMatmulPreferenceSetAttribute(preference, alignments[i].attribute, &alignments[i].bytes,
+                                                    sizeof alignments[i].bytes),
+               "setting an alignment");
+    LT_TRY(cuda, key,
+           cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                &key->workspace_bytes, sizeof key->workspace_bytes),
+           "limiting the workspace");
+    return GT_OK;
+}
+
+static enum gt_status product_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, struct product *product)
+{
+    struct cuda_gemm_cache *cache = cuda->gemm;
+    const bool is_tf32 = cuda->tf32 && key->dtype == DTYPE_F32 && cuda->capability >= 80;
+    const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasLtMatmulHeuristicResult_t found = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    int count = 0;
+    LT_TRY(cuda, key, cublasLtMatmulDescCreate(&product->desc, compute, CUDA_R_32F), "describing a product");
+    TRY(desc_set(cuda, key, product->desc));
+    TRY(layouts_make(cuda, key, product));
+    TRY(limits_set(cuda, key));
+    LT_TRY(cuda, key,
+           cublasLtMatmulAlgoGetHeuristic(cache->handle, product->desc, product->first, product->second,
+                                          product->result, product->result, cache->preference, 1, &found, &count),
+           "choosing an algorithm");
+    if (count < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+        return lt_fail(cuda, key, CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
+    assert(found.workspaceSize <= key->workspace_bytes);
+    product->algo = found.algo;
+    product->workspace_bytes = found.workspaceSize;
+    product->key = *key;
+    return GT_OK;
+}
+
+static enum gt_status product_get(struct cuda_backend *cuda, const struct cuda_gemm_key *key, struct product **out)
+{
+    struct cuda_gemm_cache *cache = cuda->gemm;
+    assert(key->m > 0 && key->n > 0 && key->k > 0);
+    struct product *product = slot_find(cache, key);
+    if (product != NULL && product->key.m != 0) {
+        *out = product;
+        return GT_OK;
+    }
+    if (product == NULL || cache->used == SLOTS_USED_MAX) {
+        /* What is under way has its descriptor by value. */
+        products_clear(cache);
+        product = slot_find(cache, key);
+    }
+    const enum gt_status status = product_make(cuda, key, product);
+    if (status != GT_OK) {
+        product_clear(product);
+        return status;
+    }
+    cache->used++;
+    *out = product;
+    return GT_OK;
+}
+
+enum gt_status cuda_gemm_prepare(struct cuda_backend *cuda, const struct cuda_gemm_key *key)
+{
+    struct product *product;
+    return product_get(cuda, key, &product);
+}
+
+enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream, const struct cuda_gemm_key *key,
+                                 const struct cuda_gemm_operands *operands)
+{
+    const float one = 1.0f, old = key->accumulate ? 1.0f : 0.0f;
+    struct product *product;
+    TRY(product_get(cuda, key, &product));
+    if (key->has_bias)
+        LT_TRY(cuda, key,
+               cublasLtMatmulDescSetAttribute(product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
+                                              sizeof operands->bias),
+               "naming the bias");
+    LT_TRY(cuda, key,
+           cublasLtMatmul(cuda->gemm->handle, product->desc, &one, operands->b, product->first, operands->a,
+                          product->second, &old, operands->d, product->result, operands->d, product->result,
+                          &product->algo, operands->workspace, product->workspace_bytes, stream),
+           "starting a product");
+    return GT_OK;
+}

@@ -1,0 +1,26 @@
+/* gradient_round: what the host starts. */
+#ifndef GPT_TRAIN_CUDA_CUDA_GRADIENT_ROUND_H
+#define GPT_TRAIN_CUDA_CUDA_GRADIENT_ROUND_H
+
+#include <cuda_runtime.h>
+
+#include "backends/cuda/cuda_floats.h"
+#include "model/op.h"
+
+struct cuda_gradient_round_args {
+    struct cuda_floats x, y; /* fp32, bf16 */
+    const union scalar_word *scalars;
+    int64_t index_base;
+    bool accumulate;
+    struct cuda_walk walk;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+cudaError_t cuda_launch_gradient_round(cudaStream_t stream, const struct cuda_gradient_round_args *args);
+#ifdef __cplusplus
+}
+#endif
+
+#endif

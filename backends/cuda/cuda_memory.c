@@ -1,0 +1,238 @@
+/* The card's memory: the arena, and copies to and from it through pinned memory.
+ *
+ * A segment of the arena is one cudaMalloc.  All of them together stay below what is free at that moment, by a margin:
+ * drivers for Windows, WSL2's among them, hand out the host's memory instead of refusing, and a run in it is many times
+ * slower.  Every byte is written once, so that what was promised is there.  Copies go in pieces through two halves of one
+ * small pinned buffer, because pinned memory is scarce under WSL2 and pageable memory would be pinned by the driver piece by
+ * piece anyway.  Small copies fill a half one behind the other, so that nobody waits for them; a half is filled anew when the
+ * event behind its last copy has passed.
+ */
+#include "backends/cuda/cuda_memory.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "backends/cuda/cuda_nvml.h"
+#include "base/log.h"
+
+/* Left free beside the arena: the driver's own needs while it runs; more where it swaps to the host's memory. */
+#define MARGIN_BYTES ((uint64_t)16 << 20)
+#define MARGIN_BYTES_WSL ((uint64_t)256 << 20)
+
+static struct cuda_backend *own(struct backend *backend)
+{
+    return (struct cuda_backend *)(void *)backend;
+}
+
+enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda)
+{
+    struct backend *backend = &cuda->base;
+    TRY(cuda_check(backend, cudaHostAlloc(&cuda->staging, 2 * CUDA_STAGING_BYTES, cudaHostAllocDefault),
+                   "allocating 4 MiB of pinned host memory"));
+    for (int i = 0; i < 2; i++)
+        TRY(cuda_check(backend, cudaEventCreateWithFlags(&cuda->copied[i], cudaEventDisableTiming), "making an event"));
+    return GT_OK;
+}
+
+static void segments_free(struct cuda_backend *cuda)
+{
+    for (int32_t i = 0; i < cuda->segments; i++)
+        (void)cudaFree(cuda->segment[i].memory);
+    cuda->segments = 0;
+}
+
+void cuda_memory_free(struct cuda_backend *cuda)
+{
+    segments_free(cuda);
+    for (int i = 0; i < 2; i++) {
+        if (cuda->copied[i] != NULL)
+            (void)cudaEventDestroy(cuda->copied[i]);
+        cuda->copied[i] = NULL;
+    }
+    if (cuda->staging != NULL)
+        (void)cudaFreeHost(cuda->staging);
+    cuda->staging = NULL;
+}
+
+/* Somebody took memory since the plan was made, or the plan is larger than the card. */
+static enum gt_status arena_refuse(const struct cuda_backend *cuda, uint64_t need_bytes, uint64_t free_bytes)
+{
+    char need[24], have[24], text[BACKEND_HOLDERS_TEXT_MAX];
+    struct backend_info holders = {.holder_count = 0};
+    cuda_nvml_holders(cuda->nvml, &holders);
+    log_error("cuda: the arena takes %s, and %s is free on %s now%s%s", log_bytes(need, (double)need_bytes),
+              log_bytes(have, (double)free_bytes), cuda->name,
+              holders.holder_count > 0 ? "; other processes hold most: " : "", backend_holders_text(text, &holders));
+    return GT_NO_FIT;
+}
+
+static enum gt_status room_check(struct backend *backend, const struct backend_segment *segments, int32_t count)
+{
+    struct cuda_backend *cuda = own(backend);
+    const uint64_t margin = cuda->is_wsl ? MARGIN_BYTES_WSL : MARGIN_BYTES;
+    size_t free_bytes = 0, total_bytes = 0;
+    uint64_t need = 0;
+    for (int32_t i = 0; i < count; i++) {
+        if (segments[i].space != SPACE_DEVICE || segments[i].size_bytes > SIZE_MAX - need) {
+            log_error("cuda: segment %" PRId32 " of %" PRIu64 " B is not of the device's memory", i,
+                      segments[i].size_bytes);
+            return GT_DEVICE;
+        }
+        need += segments[i].size_bytes;
+    }
+    TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
+    if (free_bytes < margin || need > free_bytes - margin)
+        return arena_refuse(cuda, need, free_bytes);
+    return GT_OK;
+}
+
+static enum gt_status segment_take(struct backend *backend, const struct backend_segment *wanted)
+{
+    struct cuda_backend *cuda = own(backend);
+    struct cuda_segment *segment = &cuda->segment[cuda->segments];
+    const size_t bytes = (size_t)wanted->size_bytes;
+    void *memory = NULL;
+    const cudaError_t error = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
+    if (error == cudaErrorMemoryAllocation) {
+        size_t free_bytes = 0, total_bytes = 0;
+        (void)cudaGetLastError();
+        (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+        return arena_refuse(cuda, bytes, free_bytes);
+    }
+    TRY(cuda_check(backend, error, "allocating the arena"));
+    *segment = (struct cuda_segment){.space = SPACE_DEVICE, .memory = memory, .size_bytes = bytes};
+    cuda->segments++;
+    return GT_OK;
+}
+
+enum gt_status cuda_memory_clear(struct backend *backend)
+{
+    struct cuda_backend *cuda = own(backend);
+    for (int32_t i = 0; i < cuda->segments; i++) {
+        const struct cuda_segment *segment = &cuda->segment[i];
+        TRY(cuda_check(backend, cudaMemsetAsync(segment->memory, 0, segment->size_bytes, cuda->stream),
+                       "clearing the arena"));
+    }
+    return GT_OK;
+}
+
+enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+{
+    struct cuda_backend *cuda = own(backend);
+    if (cuda->has_arena || count < 0 || count > BACKEND_SEGMENTS_MAX) {
+        log_error("cuda: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
+        return GT_DEVICE;
+    }
+    TRY(room_check(backend, segments, count));
+    enum gt_status status;
+    for (int32_t i = 0; i < count; i++)
+        TRY_GOTO(status, free_segments, segment_take(backend, &segments[i]));
+    TRY_GOTO(status, free_segments, cuda_memory_clear(backend)); /* every byte is written once */
+    TRY_GOTO(status, free_segments, cuda_check(backend, cudaStreamSynchronize(cuda->stream), "touching the arena"));
+    cuda->has_arena = true;
+    return GT_OK;
+free_segments:
+    segments_free(cuda);
+    return status;
+}
+
+/* Errors: GT_DEVICE when the card is lost, or `bytes` bytes at `at` are not inside a segment. */
+static enum gt_status range_check(const struct cuda_backend *cuda, const char *what, struct address at, size_t bytes)
+{
+    const bool known = at.segment < cuda->segments && at.space == cuda->segment[at.segment].space;
+    const uint64_t size = known ? cuda->segment[at.segment].size_bytes : 0;
+    if (cuda->lost != cudaSuccess)
+        return GT_DEVICE;
+    if (known && at.offset_bytes <= size && bytes <= size - at.offset_bytes)
+        return GT_OK;
+    log_error("cuda: %s of %zu B at %" PRIu64 " of segment %d, which has %" PRIu64 " B", what, bytes, at.offset_bytes,
+              (int)at.segment, size);
+    return GT_DEVICE;
+}
+
+static size_t piece_bytes(size_t bytes, size_t done)
+{
+    return bytes - done < CUDA_STAGING_BYTES ? bytes - done : CUDA_STAGING_BYTES;
+}
+
+/* Room for `bytes`, at most a half, in the half that is being filled, or in the other one once its copies have ended. */
+static enum gt_status staging_take(struct backend *backend, size_t bytes, char **out)
+{
+    struct cuda_backend *cuda = own(backend);
+    assert(bytes <= CUDA_STAGING_BYTES);
+    if (bytes > CUDA_STAGING_BYTES - cuda->staging_used) {
+        const int32_t other = 1 - cuda->staging_half;
+        TRY(cuda_check(backend, cudaEventSynchronize(cuda->copied[other]), "waiting for a copy"));
+        cuda->staging_half = other;
+        cuda->staging_used = 0;
+    }
+    *out = (char *)cuda->staging + (size_t)cuda->staging_half * CUDA_STAGING_BYTES + cuda->staging_used;
+    cuda->staging_used += size_round_up(bytes, CUDA_ALIGNMENT_BYTES);
+    return GT_OK;
+}
+
+static enum gt_status copy_mark(struct backend *backend, cudaStream_t stream)
+{
+    const struct cuda_backend *cuda = own(backend);
+    return cuda_check(backend, cudaEventRecord(cuda->copied[cuda->staging_half], stream), "marking a copy");
+}
+
+enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
+                                  size_t bytes)
+{
+    const cudaStream_t stream = cuda_stream(backend, queue);
+    TRY(range_check(own(backend), "upload", to, bytes));
+    for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
+        const size_t piece = piece_bytes(bytes, done);
+        char *staging, *target = (char *)cuda_at(backend, to) + done;
+        TRY(staging_take(backend, piece, &staging));
+        memcpy(staging, (const char *)from + done, piece);
+        TRY(cuda_check(backend, cudaMemcpyAsync(target, staging, piece, cudaMemcpyHostToDevice, stream), "uploading"));
+        TRY(copy_mark(backend, stream));
+    }
+    return GT_OK;
+}
+
+/* A piece that is on its way to the host. */
+struct piece {
+    const char *staging;
+    char *to;
+    size_t bytes;
+    int32_t half;
+};
+
+static enum gt_status piece_request(struct backend *backend, cudaStream_t stream, const char *source,
+                                    struct piece *piece)
+{
+    char *staging;
+    TRY(staging_take(backend, piece->bytes, &staging));
+    piece->staging = staging;
+    piece->half = own(backend)->staging_half;
+    TRY(cuda_check(backend, cudaMemcpyAsync(staging, source, piece->bytes, cudaMemcpyDeviceToHost, stream),
+                   "downloading"));
+    return copy_mark(backend, stream);
+}
+
+static enum gt_status piece_take(struct backend *backend, const struct piece *piece)
+{
+    if (piece->bytes == 0)
+        return GT_OK;
+    TRY(cuda_check(backend, cudaEventSynchronize(own(backend)->copied[piece->half]), "waiting for a download"));
+    memcpy(piece->to, piece->staging, piece->bytes);
+    return GT_OK;
+}
+
+/* While a piece is copied out of one half, the next one comes into the other. */
+enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
+{
+    const cudaStream_t stream = cuda_stream(backend, queue);
+    struct piece last = {.bytes = 0};
+    TRY(range_check(own(backend), "download", from, bytes));
+    for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
+        struct piece piece = {.to = (char *)to + done, .bytes = piece_bytes(bytes, done)};
+        TRY(piece_request(backend, stream, (const char *)cuda_at(backend, from) + done, &piece));
+        TRY(piece_take(backend, &last));
+        last = piece;
+    }
+    return piece_take(backend, &last);
+}

@@ -1,0 +1,26 @@
+/* The card's memory: the arena, and copies to and from it through pinned memory. */
+#ifndef GPT_TRAIN_CUDA_CUDA_MEMORY_H
+#define GPT_TRAIN_CUDA_CUDA_MEMORY_H
+
+#include "backends/cuda/cuda_backend.h"
+
+/* Half of the staging buffer: what one copy moves. */
+#define CUDA_STAGING_BYTES ((size_t)2 << 20)
+/* Beyond this, what opening seemed to take was taken by somebody else. */
+#define CUDA_CONTEXT_BYTES_MAX ((uint64_t)4 << 30)
+
+/* Errors: GT_NO_MEMORY, GT_DEVICE. */
+enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda);
+/* Frees the arena and the staging buffer; both may be missing. */
+void cuda_memory_free(struct cuda_backend *cuda);
+
+/* backend_ops.arena: additionally GT_NO_FIT, logged with who holds the memory, where less is free than is asked for. */
+enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
+/* Fills the arena with zeros, in order on queue 0. */
+enum gt_status cuda_memory_clear(struct backend *backend);
+enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
+                                  size_t bytes);
+enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void *to, struct address from,
+                                    size_t bytes);
+
+#endif

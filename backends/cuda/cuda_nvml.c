@@ -1,0 +1,180 @@
+/* Who else uses the card, from the driver's management library (NVML).
+ *
+ * Its header is not part of every toolkit, so the few declarations that are used are written here, from NVIDIA's NVML API
+ * reference: nvmlInit_v2, nvmlShutdown, nvmlDeviceGetHandleByPciBusId_v2, nvmlDeviceGetMemoryInfo,
+ * nvmlDeviceGetComputeRunningProcesses_v3 and ...GraphicsRunningProcesses_v3 (struct nvmlProcessInfo_v2_t), nvmlSystemGet-
+ * ProcessName, nvmlSystemGetDriverVersion.  Whatever is missing or fails leaves its answer out: nobody depends on it.
+ */
+#include "backends/cuda/cuda_nvml.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cuda_runtime.h>
+
+#define LIBRARY "libnvidia-ml.so.1"
+#define NVML_SUCCESS 0
+#define NVML_NOT_AVAILABLE UINT64_MAX
+#define PROCESSES_MAX 64
+#define NAME_MAX_BYTES 256
+#define PCI_ID_MAX 32
+#define DRIVER_TEXT_MAX 32
+
+typedef struct nvml_device *nvml_device;
+
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+
+struct nvml_process {
+    unsigned int pid;
+    unsigned long long used_bytes;
+    unsigned int gpu_instance, compute_instance;
+};
+
+struct cuda_nvml {
+    void *library;
+    nvml_device device;
+    char driver[DRIVER_TEXT_MAX];
+    int (*shutdown)(void);
+    int (*memory)(nvml_device device, struct nvml_memory *out);
+    int (*processes[2])(nvml_device device, unsigned int *count, struct nvml_process *out); /* compute, graphics */
+    int (*process_name)(unsigned int pid, char *name, unsigned int size);
+};
+
+/* A function of the library.  POSIX has dlsym() return a pointer to data, hence the copy. */
+static bool function_find(void *library, const char *name, void *out)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(out, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static void driver_read(struct cuda_nvml *nvml)
+{
+    int (*version)(char *text, unsigned int size);
+    if (!function_find(nvml->library, "nvmlSystemGetDriverVersion", &version) ||
+        version(nvml->driver, sizeof nvml->driver) != NVML_SUCCESS)
+        nvml->driver[0] = '\0';
+    nvml->driver[sizeof nvml->driver - 1] = '\0';
+}
+
+static bool device_find(struct cuda_nvml *nvml, int32_t device)
+{
+    char id[PCI_ID_MAX] = "";
+    int (*by_id)(const char *id, nvml_device *out);
+    return function_find(nvml->library, "nvmlDeviceGetHandleByPciBusId_v2", &by_id) &&
+           cudaDeviceGetPCIBusId(id, sizeof id, device) == cudaSuccess && by_id(id, &nvml->device) == NVML_SUCCESS;
+}
+
+static bool functions_find(struct cuda_nvml *nvml)
+{
+    void *library = nvml->library;
+    bool known = function_find(library, "nvmlShutdown", &nvml->shutdown);
+    known = function_find(library, "nvmlDeviceGetMemoryInfo", &nvml->memory) && known;
+    (void)function_find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes[0]);
+    (void)function_find(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", &nvml->processes[1]);
+    (void)function_find(library, "nvmlSystemGetProcessName", &nvml->process_name);
+    return known;
+}
+
+struct cuda_nvml *cuda_nvml_open(int32_t device)
+{
+    struct cuda_nvml *nvml = calloc(1, sizeof *nvml);
+    int (*init)(void);
+    if (nvml == NULL)
+        return NULL;
+    nvml->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (nvml->library == NULL)
+        goto free_nvml;
+    if (!functions_find(nvml) || !function_find(nvml->library, "nvmlInit_v2", &init) || init() != NVML_SUCCESS)
+        goto close_library;
+    if (!device_find(nvml, device))
+        goto shut_down;
+    driver_read(nvml);
+    return nvml;
+shut_down:
+    (void)nvml->shutdown();
+close_library:
+    (void)dlclose(nvml->library);
+free_nvml:
+    (void)cudaGetLastError();
+    free(nvml);
+    return NULL;
+}
+
+void cuda_nvml_close(struct cuda_nvml *nvml)
+{
+    if (nvml == NULL)
+        return;
+    (void)nvml->shutdown();
+    (void)dlclose(nvml->library);
+    free(nvml);
+}
+
+uint64_t cuda_nvml_used_bytes(const struct cuda_nvml *nvml)
+{
+    struct nvml_memory memory;
+    return nvml != NULL && nvml->memory(nvml->device, &memory) == NVML_SUCCESS ? memory.used : 0;
+}
+
+const char *cuda_nvml_driver(const struct cuda_nvml *nvml)
+{
+    return nvml != NULL ? nvml->driver : "";
+}
+
+/* The file's name of the program; a process chooses its own, so that it may hold anything. */
+static void name_read(const struct cuda_nvml *nvml, struct backend_holder *holder)
+{
+    char path[NAME_MAX_BYTES] = "";
+    if (nvml->process_name == NULL ||
+        nvml->process_name((unsigned int)holder->pid, path, sizeof path - 1) != NVML_SUCCESS || path[0] == '\0')
+        snprintf(path, sizeof path, "?");
+    path[strcspn(path, " ")] = '\0'; /* arguments */
+    const char *slash = strrchr(path, '/');
+    snprintf(holder->name, sizeof holder->name, "%.31s", slash != NULL && slash[1] != '\0' ? slash + 1 : path);
+    for (char *at = holder->name; *at != '\0'; at++) {
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    }
+}
+
+/* Keeps the largest ones, sorted; a process that both computes and draws is listed once. */
+static void holder_insert(struct backend_info *info, int64_t pid, uint64_t bytes)
+{
+    int32_t at = info->holder_count;
+    for (int32_t i = 0; i < info->holder_count; i++) {
+        if (info->holders[i].pid == pid)
+            return;
+    }
+    while (at > 0 && info->holders[at - 1].bytes < bytes)
+        at--;
+    if (at == BACKEND_HOLDERS_MAX)
+        return;
+    info->holder_count += info->holder_count < BACKEND_HOLDERS_MAX;
+    for (int32_t i = info->holder_count - 1; i > at; i--)
+        info->holders[i] = info->holders[i - 1];
+    info->holders[at] = (struct backend_holder){.pid = pid, .bytes = bytes};
+}
+
+void cuda_nvml_holders(const struct cuda_nvml *nvml, struct backend_info *info)
+{
+    struct nvml_process processes[PROCESSES_MAX];
+    const int64_t self = getpid();
+    for (int kind = 0; nvml != NULL && kind < 2; kind++) {
+        unsigned int count = PROCESSES_MAX;
+        if (nvml->processes[kind] == NULL || nvml->processes[kind](nvml->device, &count, processes) != NVML_SUCCESS ||
+            count > PROCESSES_MAX)
+            continue;
+        for (unsigned int i = 0; i < count; i++) {
+            if (processes[i].pid != self && processes[i].used_bytes != NVML_NOT_AVAILABLE)
+                holder_insert(info, processes[i].pid, processes[i].used_bytes);
+        }
+    }
+    for (int32_t i = 0; i < info->holder_count; i++)
+        name_read(nvml, &info->holders[i]);
+}

@@ -1,0 +1,148 @@
+/* Random bits in kernels: Philox4x32-10, dropout masks and stochastic rounding, with the bits of base/rng.h and model/op.h.
+ *
+ * Everything is integer arithmetic, the same under nvcc and under emulation.  A block of four words serves eight elements,
+ * 16 bits each; which draw it is follows from the element alone, so no kernel keeps a state.  Counters and keys are op.h's,
+ * written once more because its functions are the host's.
+ */
+#ifndef GPT_TRAIN_CUDA_CUDA_PHILOX_H
+#define GPT_TRAIN_CUDA_CUDA_PHILOX_H
+
+#include "backends/cuda/cuda_device.h"
+#include "model/op.h"
+
+/* philox4x32_10() of base/rng.h. */
+DEVICE struct philox_block cuda_philox(struct philox_key key, struct philox_block counter)
+{
+    uint32_t x0 = counter.word[0], x1 = counter.word[1], x2 = counter.word[2], x3 = counter.word[3];
+    uint32_t key0 = key.word[0], key1 = key.word[1];
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint32_t even_high = mul_hi(0xd2511f53u, x0), even_low = 0xd2511f53u * x0;
+        const uint32_t odd_high = mul_hi(0xcd9e8d57u, x2), odd_low = 0xcd9e8d57u * x2;
+        x0 = odd_high ^ x1 ^ key0;
+        x1 = odd_low;
+        x2 = even_high ^ x3 ^ key1;
+        x3 = even_low;
+        key0 += 0x9e3779b9u;
+        key1 += 0xbb67ae85u;
+    }
+    struct philox_block block = {{x0, x1, x2, x3}};
+    return block;
+}
+
+/* philox_key_make() of the seed in the scalars. */
+DEVICE struct philox_key cuda_philox_key(const union scalar_word *scalars, enum rng_purpose purpose)
+{
+    const uint32_t low = scalars[SCALAR_SEED_LO].u, high = scalars[SCALAR_SEED_HI].u;
+    struct philox_key key = {{low, (high << 8 | high >> 24) ^ (uint32_t)purpose}};
+    return key;
+}
+
+/* The 16 bits of element `lane` (0 .. 7) of a block; a constant lane costs one instruction. */
+DEVICE uint32_t cuda_philox_bits(const struct philox_block &block, int lane)
+{
+    const uint32_t word = block.word[lane / 2];
+    return lane % 2 != 0 ? word >> 16 : word & 0xffffu;
+}
+
+/* ---- dropout ---- */
+
+/* All of a mask but the element: one site of one sample in one step.  Threshold and scale are dropout_threshold() and
+ * dropout_scale(), from the host. */
+struct cuda_mask {
+    struct philox_key key;
+    uint32_t site, sample, step, threshold;
+};
+
+/* `sample` counts within the micro-batch. */
+DEVICE struct cuda_mask cuda_mask_make(const union scalar_word *scalars, int32_t site, int64_t sample,
+                                       uint32_t threshold)
+{
+    struct cuda_mask mask;
+    mask.key = cuda_philox_key(scalars, RNG_DROPOUT);
+    mask.site = (uint32_t)site;
+    mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
+    mask.step = scalars[SCALAR_STEP].u;
+    mask.threshold = threshold;
+    return mask;
+}
+
+/* The random bits of elements 8 group .. 8 group + 7. */
+DEVICE struct philox_block cuda_mask_block(const struct cuda_mask &mask, int64_t group)
+{
+    struct philox_block counter = {{(uint32_t)group, mask.site, mask.sample, mask.step}};
+    return cuda_philox(mask.key, counter);
+}
+
+/* Bit k says whether element 8 group + k is kept. */
+DEVICE uint32_t cuda_mask_kept(const struct cuda_mask &mask, int64_t group)
+{
+    const struct philox_block block = cuda_mask_block(mask, group);
+    uint32_t kept = 0;
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        kept |= (cuda_philox_bits(block, k) >= mask.threshold ? 1u : 0u) << k;
+    return kept;
+}
+
+/* ---- stochastic rounding ---- */
+
+struct cuda_rounding {
+    struct philox_key key;
+    uint32_t step;
+    uint64_t index_base; /* elements of all parameters before the tensor */
+};
+
+DEVICE struct cuda_rounding cuda_rounding_make(const union scalar_word *scalars, int64_t index_base)
+{
+    struct cuda_rounding rounding;
+    rounding.key = cuda_philox_key(scalars, RNG_STATES);
+    rounding.step = scalars[SCALAR_STEP].u;
+    rounding.index_base = (uint64_t)index_base;
+    return rounding;
+}
+
+DEVICE struct philox_block cuda_rounding_group(const struct cuda_rounding &rounding, uint64_t group, uint32_t stream)
+{
+    struct philox_block counter = {{(uint32_t)group, (uint32_t)(group >> 32), rounding.step, stream}};
+    return cuda_philox(rounding.key, counter);
+}
+
+/* The bits of the eight elements from `first` of the tensor on, as if they were one block: two blocks are drawn and shifted
+ * together where index_base is no multiple of eight.  `first` is one. */
+DEVICE struct philox_block cuda_rounding_bits(const struct cuda_rounding &rounding, int64_t first, uint32_t stream)
+{
+    const uint64_t index = rounding.index_base + (uint64_t)first, group = index / 8;
+    const uint32_t shift = (uint32_t)(index % 8);
+    struct philox_block bits = cuda_rounding_group(rounding, group, stream);
+    if (shift == 0)
+        return bits;
+    const struct philox_block next = cuda_rounding_group(rounding, group + 1, stream);
+    uint32_t word[8];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        word[k] = bits.word[k];
+        word[k + 4] = next.word[k];
+    }
+    /* By 4, 2 and 1 elements: every index is a constant, so that the words stay in registers. */
+#pragma unroll
+    for (int k = 0; k < 6; k++)
+        word[k] = (shift & 4u) != 0 ? word[k + 2] : word[k];
+#pragma unroll
+    for (int k = 0; k < 5; k++)
+        word[k] = (shift & 2u) != 0 ? word[k + 1] : word[k];
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        bits.word[k] = (shift & 1u) != 0 ? word[k] >> 16 | word[k + 1] << 16 : word[k];
+    return bits;
+}
+
+/* rounding_bf16() of op.h, on the bits of fp32. */
+DEVICE uint32_t cuda_rounding_bf16(uint32_t bits, uint32_t random)
+{
+    if ((bits & 0x7f800000u) == 0x7f800000u)
+        return bits >> 16 | ((bits & 0x7fffffu) != 0 ? 0x40u : 0u);
+    return (bits + random) >> 16;
+}
+
+#endif

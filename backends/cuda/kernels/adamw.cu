@@ -1,0 +1,40 @@
+/* adamw: one pass over gradient, parameter, master and both moments, bound by memory.
+ *
+ * Elementwise in groups of eight, every operand in a dtype of its own; the loads of all operands are under way before the
+ * first is used.  Arithmetic is fp32 throughout, and the one of adamw_lean; each result is rounded once.
+ */
+#include "backends/cuda/cuda_adamw.h"
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct cuda_adamw_args args)
+{
+    const struct cuda_adamw_factors factors = cuda_adamw_factors_make(args.step);
+    if (factors.skip)
+        return;
+    const bool mastered = args.master.memory != NULL;
+    const struct cuda_floats weights = mastered ? args.master : args.param;
+    const int64_t end = args.walk.elements;
+    for (int64_t begin = cuda_walk_first(); begin < end; begin += cuda_walk_stride()) {
+        const struct cuda_span span = cuda_span_make(begin, end, args.walk.aligned);
+        const struct cuda_group from_grad = cuda_fetch(args.grad, span), from_weights = cuda_fetch(weights, span);
+        const struct cuda_group from_first = cuda_fetch(args.first, span);
+        const struct cuda_group from_second = cuda_fetch(args.second, span);
+        float grad[CUDA_GROUP], weight[CUDA_GROUP], first[CUDA_GROUP], second[CUDA_GROUP];
+        cuda_unpack(from_grad, args.grad.dtype, grad);
+        cuda_unpack(from_weights, weights.dtype, weight);
+        cuda_unpack(from_first, args.first.dtype, first);
+        cuda_unpack(from_second, args.second.dtype, second);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            cuda_adamw_update(factors, grad[k], &weight[k], &first[k], &second[k]);
+        cuda_write(args.param, span, weight);
+        if (mastered)
+            cuda_write(args.master, span, weight);
+        cuda_write(args.first, span, first);
+        cuda_write(args.second, span, second);
+    }
+}
+
+extern "C" cudaError_t cuda_launch_adamw(cudaStream_t stream, const struct cuda_adamw_args *args)
+{
+    return LAUNCH(adamw, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
+}

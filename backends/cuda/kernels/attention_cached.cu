@@ -1,0 +1,285 @@
+/* attention_cached: new keys and values into the cache, and softmax over the cache for a few rows.
+ *
+ * The cache is read once for each row and head, by parts of it: a block takes one part, each group of L lanes every n-th key,
+ * L = 4, 8, 16 for head sizes up to 32, 64, 128, eight elements a lane, with a running maximum of its own.  The groups of a
+ * warp and the warps of a block are put together in shared memory; the parts through the workspace by a second kernel, in
+ * their order.  How the cache is cut depends on its capacity only, and on no position: parts beyond the end have nothing to
+ * do, and are not read.  All arithmetic is fp32, on the keys and values as stored.
+ * Many rows (prefill) take the tiled kernels of the forward instead, after the same append.
+ */
+#include "backends/cuda/cuda_attention.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_floats.h"
+
+#define CACHED_WARPS 4
+#define CACHED_THREADS (CACHED_WARPS * WARP_LANES)
+#define KEYS_AT_ONCE 4  /* of a group of lanes, whose loads are under way together */
+#define PARTIAL_EXTRA 2 /* maximum and sum, after the head_size elements of a part */
+
+DEVICE int64_t cached_place(const struct cuda_attention_rows &rows, int sample, int64_t row, int head, int head_size)
+{
+    return rows.first + sample * rows.sample + row * rows.row + (int64_t)head * head_size;
+}
+
+/* Elements column .. column + 7 of a row of one head, zeros beyond the head size, as fp32. */
+DEVICE void cached_read(float (&value)[CUDA_GROUP], const struct cuda_attention &attention,
+                        const struct cuda_attention_rows &rows, int64_t row, int column)
+{
+    struct cuda_span span;
+    span.first = row + column;
+    span.count = min(CUDA_GROUP, attention.head_size - column);
+    span.whole = attention.unit == CUDA_GROUP;
+    cuda_read(rows.of, span, value);
+}
+
+/* A thread copies eight elements of a row of keys or values, rounded where the cache has another dtype. */
+__global__ void __launch_bounds__(CACHED_THREADS) attention_append(const struct cuda_attention_cache cached)
+{
+    const struct cuda_attention &attention = cached.attention;
+    const int size = attention.head_size, groups = (size + CUDA_GROUP - 1) / CUDA_GROUP;
+    const int64_t per_row = 2 * (int64_t)attention.kv_heads * groups;
+    const int64_t count = (int64_t)attention.samples * attention.time * per_row;
+    const int64_t stride = (int64_t)gridDim.x * CACHED_THREADS;
+    const int position = attention.scalars[SCALAR_POSITION].i;
+    for (int64_t i = (int64_t)blockIdx.x * CACHED_THREADS + threadIdx.x; i < count; i += stride) {
+        const int64_t row = i / per_row;
+        const int part = (int)(i % per_row), column = part % groups * CUDA_GROUP;
+        const int head = part / groups % attention.kv_heads, sample = (int)(row / attention.time);
+        const int t = (int)(row % attention.time);
+        const bool is_key = part / groups < attention.kv_heads;
+        const struct cuda_attention_rows &from = is_key ? cached.new_k : cached.new_v;
+        const struct cuda_attention_rows &to = is_key ? attention.k : attention.v;
+        float value[CUDA_GROUP];
+        cached_read(value, attention, from, cached_place(from, sample, t, head, size), column);
+        struct cuda_span span;
+        span.first = cached_place(to, sample, (int64_t)position + t, head, size) + column;
+        span.count = min(CUDA_GROUP, size - column);
+        span.whole = attention.unit == CUDA_GROUP;
+        cuda_write(to.of, span, value);
+    }
+}
+
+/* What a group of lanes, a warp, a block has summed: result relative to the largest score. */
+struct cached_sum {
+    float largest, sum, result[CUDA_GROUP];
+};
+
+/* one += other, both relative to their own maximum; without keys a sum is (-inf, 0, zeros). */
+DEVICE void cached_merge(struct cached_sum &one, const struct cached_sum &other)
+{
+    const float after = fmaxf(one.largest, other.largest);
+    const float shrink_one = one.largest == after ? 1.0f : expf(one.largest - after);
+    const float shrink_other = other.largest == after ? 1.0f : expf(other.largest - after);
+    one.largest = after;
+    one.sum = one.sum * shrink_one + other.sum * shrink_other;
+#pragma unroll
+    for (int k = 0; k < CUDA_GROUP; k++)
+        one.result[k] = one.result[k] * shrink_one + other.result[k] * shrink_other;
+}
+
+/* The groups of lanes of a warp, which the first of them then has; the others may differ in the last bits. */
+template <int LANES> DEVICE void cached_merge_warp(struct cached_sum &sum)
+{
+#pragma unroll
+    for (int distance = LANES; distance < WARP_LANES; distance *= 2) {
+        struct cached_sum other;
+        other.largest = __shfl_xor_sync(ALL_LANES, sum.largest, distance);
+        other.sum = __shfl_xor_sync(ALL_LANES, sum.sum, distance);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            other.result[k] = __shfl_xor_sync(ALL_LANES, sum.result[k], distance);
+        cached_merge(sum, other);
+    }
+}
+
+/* The scaled score of one key, in every lane of the group. */
+template <int LANES> DEVICE float cached_score(const float (&q)[CUDA_GROUP], const float (&k)[CUDA_GROUP], float scale)
+{
+    float dot = 0.0f;
+#pragma unroll
+    for (int e = 0; e < CUDA_GROUP; e++)
+        dot = fmaf(q[e], k[e], dot);
+#pragma unroll
+    for (int distance = 1; distance < LANES; distance *= 2)
+        dot += __shfl_xor_sync(ALL_LANES, dot, distance);
+    return dot * scale;
+}
+
+/* Keys first, first + step, ..., KEYS_AT_ONCE of them, those below `end`; every lane of the warp comes along. */
+template <int LANES>
+DEVICE void cached_step(const struct cuda_attention &attention, struct cached_sum &sum, const float (&q)[CUDA_GROUP],
+                        int64_t k_row, int64_t v_row, int first, int step, int end, int column)
+{
+    float k[KEYS_AT_ONCE][CUDA_GROUP], v[KEYS_AT_ONCE][CUDA_GROUP], score[KEYS_AT_ONCE], after = sum.largest;
+#pragma unroll
+    for (int i = 0; i < KEYS_AT_ONCE; i++) {
+        const int key = first + i * step;
+#pragma unroll
+        for (int e = 0; e < CUDA_GROUP; e++)
+            k[i][e] = v[i][e] = 0.0f;
+        if (key < end && column < attention.head_size) {
+            cached_read(k[i], attention, attention.k, k_row + key * attention.k.row, column);
+            cached_read(v[i], attention, attention.v, v_row + key * attention.v.row, column);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < KEYS_AT_ONCE; i++) {
+        const float dot = cached_score<LANES>(q, k[i], attention.scale);
+        score[i] = first + i * step < end ? dot : -INFINITY;
+        after = fmaxf(after, score[i]);
+    }
+    if (first >= end)
+        return;
+    const float shrink = expf(sum.largest - after);
+    sum.largest = after;
+    sum.sum *= shrink;
+#pragma unroll
+    for (int e = 0; e < CUDA_GROUP; e++)
+        sum.result[e] *= shrink;
+#pragma unroll
+    for (int i = 0; i < KEYS_AT_ONCE; i++) {
+        const float p = expf(score[i] - after);
+        sum.sum += p;
+#pragma unroll
+        for (int e = 0; e < CUDA_GROUP; e++)
+            sum.result[e] = fmaf(p, v[i][e], sum.result[e]);
+    }
+}
+
+/* Which row of which head, and which part of the cache, a block works on. */
+struct cached_place_of {
+    int sample, t, head, split;
+    int first, end; /* keys of the part that the row sees; none where end <= first */
+};
+
+DEVICE struct cached_place_of cached_block(const struct cuda_attention_cache &cached)
+{
+    const struct cuda_attention &attention = cached.attention;
+    const int item = (int)blockIdx.x / cached.splits, row = item / attention.heads;
+    struct cached_place_of place;
+    place.split = (int)blockIdx.x % cached.splits;
+    place.head = item % attention.heads;
+    place.t = row % attention.time;
+    place.sample = row / attention.time;
+    place.first = place.split * cached.split_keys;
+    place.end = min(attention.scalars[SCALAR_POSITION].i + place.t + 1, place.first + cached.split_keys);
+    return place;
+}
+
+/* The block's part of a row: into y where there is one part, else into the workspace. */
+DEVICE void cached_finish(const struct cuda_attention_cache &cached, const struct cached_place_of &place,
+                          const struct cached_sum &sum, int column)
+{
+    const struct cuda_attention &attention = cached.attention;
+    const int size = attention.head_size;
+    if (column >= size)
+        return;
+    if (cached.splits > 1) {
+        float *partial = cached.partial + (int64_t)blockIdx.x * (size + PARTIAL_EXTRA);
+#pragma unroll
+        for (int e = 0; e < CUDA_GROUP; e++) {
+            if (column + e < size)
+                partial[column + e] = sum.result[e];
+        }
+        if (column == 0) {
+            partial[size] = sum.largest;
+            partial[size + 1] = sum.sum;
+        }
+        return;
+    }
+    const int64_t y = cached_place(attention.y, place.sample, place.t, place.head, size);
+    float value[CUDA_GROUP];
+#pragma unroll
+    for (int e = 0; e < CUDA_GROUP; e++)
+        value[e] = sum.result[e] / sum.sum;
+    struct cuda_span span;
+    span.first = y + column;
+    span.count = min(CUDA_GROUP, size - column);
+    span.whole = attention.unit == CUDA_GROUP;
+    cuda_write(attention.y.of, span, value);
+}
+
+template <int LANES>
+__global__ void __launch_bounds__(CACHED_THREADS) attention_few_rows(const struct cuda_attention_cache cached)
+{
+    SHARED(struct cached_sum, sums, CACHED_WARPS * LANES);
+    const struct cuda_attention &attention = cached.attention;
+    const struct cached_place_of place = cached_block(cached);
+    if (place.end <= place.first) /* the whole block */
+        return;
+    const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
+    const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
+    const int column = lane % LANES * CUDA_GROUP, step = CACHED_WARPS * WARP_LANES / LANES;
+    float q[CUDA_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    if (column < size)
+        cached_read(q, attention, attention.q, cached_place(attention.q, place.sample, place.t, place.head, size),
+                    column);
+    const int64_t k_row = cached_place(attention.k, place.sample, 0, kv_head, size);
+    const int64_t v_row = cached_place(attention.v, place.sample, 0, kv_head, size);
+    struct cached_sum sum = {-INFINITY, 0.0f, {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}};
+    for (int first = place.first; first < place.end; first += KEYS_AT_ONCE * step) {
+        const int own = first + (int)threadIdx.x / LANES;
+        cached_step<LANES>(attention, sum, q, k_row, v_row, own, step, place.end, column);
+    }
+    cached_merge_warp<LANES>(sum);
+    if (lane < LANES)
+        sums[warp * LANES + lane] = sum;
+    __syncthreads();
+    if (warp > 0 || lane >= LANES)
+        return;
+#pragma unroll
+    for (int other = 1; other < CACHED_WARPS; other++)
+        cached_merge(sum, sums[other * LANES + lane]);
+    cached_finish(cached, place, sum, column);
+}
+
+/* y of one row and head from its parts, in their order; a thread for each element. */
+__global__ void __launch_bounds__(CUDA_ATTENTION_HEAD_SIZE_MAX)
+    attention_join_parts(const struct cuda_attention_cache cached)
+{
+    const struct cuda_attention &attention = cached.attention;
+    const int size = attention.head_size, item = (int)blockIdx.x, row = item / attention.heads, d = (int)threadIdx.x;
+    const int t = row % attention.time, sample = row / attention.time;
+    const int end = attention.scalars[SCALAR_POSITION].i + t + 1;
+    const int parts = (end + cached.split_keys - 1) / cached.split_keys; /* those that were written */
+    const float *partial = cached.partial + (int64_t)item * cached.splits * (size + PARTIAL_EXTRA);
+    if (d >= size)
+        return;
+    float largest = -INFINITY, sum = 0.0f, result = 0.0f;
+    for (int part = 0; part < parts; part++)
+        largest = fmaxf(largest, partial[part * (size + PARTIAL_EXTRA) + size]);
+    for (int part = 0; part < parts; part++) {
+        const float *from = partial + part * (size + PARTIAL_EXTRA);
+        const float shrink = expf(from[size] - largest);
+        sum = fmaf(from[size + 1], shrink, sum);
+        result = fmaf(from[d], shrink, result);
+    }
+    cuda_write_one(attention.y.of, cached_place(attention.y, sample, t, item % attention.heads, size) + d,
+                   result / sum);
+}
+
+/* ---- host side ---- */
+
+extern "C" cudaError_t cuda_launch_attention_append(cudaStream_t stream, const struct cuda_attention_cache *cached)
+{
+    const struct cuda_attention *attention = &cached->attention;
+    const int64_t groups = (attention->head_size + CUDA_GROUP - 1) / CUDA_GROUP;
+    const int64_t count = 2 * (int64_t)attention->samples * attention->time * attention->kv_heads * groups;
+    const int64_t blocks = (count + CACHED_THREADS - 1) / CACHED_THREADS;
+    return LAUNCH(attention_append, dim3((unsigned)(blocks < INT32_MAX ? blocks : INT32_MAX)), dim3(CACHED_THREADS), 0,
+                  stream, *cached);
+}
+
+extern "C" cudaError_t cuda_launch_attention_few_rows(cudaStream_t stream, const struct cuda_attention_cache *cached)
+{
+    const struct cuda_attention *attention = &cached->attention;
+    const unsigned items = (unsigned)(attention->samples * attention->time * attention->heads);
+    void (*const kernel)(const struct cuda_attention_cache) = attention->head_size <= 32   ? attention_few_rows<4>
+                                                              : attention->head_size <= 64 ? attention_few_rows<8>
+                                                                                           : attention_few_rows<16>;
+    const cudaError_t error =
+        LAUNCH(kernel, dim3(items * (unsigned)cached->splits), dim3(CACHED_THREADS), 0, stream, *cached);
+    if (error != cudaSuccess || cached->splits == 1)
+        return error;
+    return LAUNCH(attention_join_parts, dim3(items), dim3(CUDA_ATTENTION_HEAD_SIZE_MAX), 0, stream, *cached);
+}

@@ -1,0 +1,201 @@
+/* What the fp32 kernels of attention share: tiles of floats in shared memory, and products by fused multiply-adds.
+ *
+ * Operands of any dtype become fp32 when a tile is filled, and are rounded once, when they are stored.  A block has four
+ * warps.  With y = lane / 8 and x = lane % 8 a lane's rows are y + 4 i of its warp's, i < I; its columns of scores x + 8 j;
+ * its columns of results 4 x + 32 c and the three after.  A row of a tile is four floats longer than its elements and a row
+ * of weights eight: what the lanes of a quarter-warp read or write together lies in different banks.
+ * Dropout: a Philox block serves eight keys of a query; each is drawn by one lane, and what is kept goes round as bits.
+ */
+#ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
+#define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
+
+#include "backends/cuda/cuda_attention.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_floats.h"
+#include "backends/cuda/cuda_philox.h"
+
+#define PLAIN_WARPS 4
+#define PLAIN_THREADS (PLAIN_WARPS * WARP_LANES)
+
+template <int D> constexpr int plain_stride = D + 4;
+template <int COLUMNS> constexpr int weight_stride = COLUMNS + 8;
+
+DEVICE int plain_x(void)
+{
+    return (int)threadIdx.x % 8;
+}
+
+DEVICE int plain_y(void)
+{
+    return (int)threadIdx.x % WARP_LANES / 8;
+}
+
+DEVICE int plain_warp(void)
+{
+    return (int)threadIdx.x / WARP_LANES;
+}
+
+/* The first element of a row of one head of one sample. */
+DEVICE int64_t plain_place(const struct cuda_attention_rows &rows, int sample, int row, int head, int head_size)
+{
+    return rows.first + sample * rows.sample + row * rows.row + (int64_t)head * head_size;
+}
+
+/* Columns column .. column + 7 of a row, as far as there are. */
+DEVICE struct cuda_span plain_span(int64_t row, int column, int head_size, bool whole_groups)
+{
+    struct cuda_span span;
+    span.first = row + column;
+    span.count = min(CUDA_GROUP, head_size - column);
+    span.whole = whole_groups;
+    return span;
+}
+
+/* Rows first .. first + ROWS - 1 of a head; those from `end` on, and columns from the head size on, become zeros.  They are
+ * there after a barrier. */
+template <int D, int ROWS>
+DEVICE void plain_load(float *tile, const struct cuda_attention &attention, const struct cuda_attention_rows &rows,
+                       int sample, int head, int first, int end)
+{
+    constexpr int groups = D / CUDA_GROUP;
+    const int size = attention.head_size;
+    for (int i = (int)threadIdx.x; i < ROWS * groups; i += PLAIN_THREADS) {
+        const int row = i / groups, column = i % groups * CUDA_GROUP;
+        float value[CUDA_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        if (first + row < end && column < size)
+            cuda_read(rows.of,
+                      plain_span(plain_place(rows, sample, first + row, head, size), column, size,
+                                 attention.unit == CUDA_GROUP),
+                      value);
+        float *to = tile + row * plain_stride<D> + column;
+        const float low[4] = {value[0], value[1], value[2], value[3]};
+        const float high[4] = {value[4], value[5], value[6], value[7]};
+        store_values<float>(to, low);
+        store_values<float>(to + 4, high);
+    }
+}
+
+/* d[i][j] = the sum over D of own[row i] other[column j]; both begin at the warp's, or the tile's, first row. */
+template <int D, int I, int J> DEVICE void plain_scores(float (&d)[I][J], const float *own, const float *other)
+{
+#pragma unroll
+    for (int i = 0; i < I; i++) {
+#pragma unroll
+        for (int j = 0; j < J; j++)
+            d[i][j] = 0.0f;
+    }
+#pragma unroll 2
+    for (int c = 0; c < D; c += 4) {
+        float a[I][4], b[J][4];
+#pragma unroll
+        for (int i = 0; i < I; i++)
+            load_values<float>(a[i], own + (plain_y() + 4 * i) * plain_stride<D> + c);
+#pragma unroll
+        for (int j = 0; j < J; j++)
+            load_values<float>(b[j], other + (plain_x() + 8 * j) * plain_stride<D> + c);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+#pragma unroll
+            for (int i = 0; i < I; i++) {
+#pragma unroll
+                for (int j = 0; j < J; j++)
+                    d[i][j] = fmaf(a[i][e], b[j][e], d[i][j]);
+            }
+        }
+    }
+}
+
+/* The lane's weights into the warp's rows of shared memory. */
+template <int I, int J> DEVICE void plain_weights_put(float *weights, const float (&d)[I][J])
+{
+#pragma unroll
+    for (int i = 0; i < I; i++) {
+#pragma unroll
+        for (int j = 0; j < J; j++)
+            weights[(plain_y() + 4 * i) * weight_stride<8 * J> + plain_x() + 8 * j] = d[i][j];
+    }
+}
+
+/* sum[i] += weights[row i][8 J] other[8 J, D]. */
+template <int D, int I, int J> DEVICE void plain_add(float (&sum)[I][D / 8], const float *weights, const float *other)
+{
+#pragma unroll 1
+    for (int j = 0; j < 8 * J; j += 4) {
+        float a[I][4];
+#pragma unroll
+        for (int i = 0; i < I; i++)
+            load_values<float>(a[i], weights + (plain_y() + 4 * i) * weight_stride<8 * J> + j);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+#pragma unroll
+            for (int c = 0; c < D / 32; c++) {
+                float b[4];
+                load_values<float>(b, other + (j + e) * plain_stride<D> + 32 * c + 4 * plain_x());
+#pragma unroll
+                for (int i = 0; i < I; i++) {
+#pragma unroll
+                    for (int k = 0; k < 4; k++)
+                        sum[i][4 * c + k] = fmaf(a[i][e], b[k], sum[i][4 * c + k]);
+                }
+            }
+        }
+    }
+}
+
+template <int I, int N> DEVICE void plain_clear(float (&sum)[I][N])
+{
+#pragma unroll
+    for (int i = 0; i < I; i++) {
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            sum[i][n] = 0.0f;
+    }
+}
+
+/* The warp's 4 I rows of results, times a factor for each, through the warp's rows of a tile that nobody else reads.  `first`
+ * is the warp's first row; rows from `end` on are not written. */
+template <int D, int I>
+DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (&factor)[I],
+                        const struct cuda_attention &attention, const struct cuda_attention_rows &to, int sample,
+                        int head, int first, int end)
+{
+    constexpr int groups = D / CUDA_GROUP;
+    const int size = attention.head_size;
+#pragma unroll
+    for (int i = 0; i < I; i++) {
+#pragma unroll
+        for (int c = 0; c < D / 32; c++) {
+            const float value[4] = {sum[i][4 * c] * factor[i], sum[i][4 * c + 1] * factor[i],
+                                    sum[i][4 * c + 2] * factor[i], sum[i][4 * c + 3] * factor[i]};
+            store_values<float>(rows + (plain_y() + 4 * i) * plain_stride<D> + 32 * c + 4 * plain_x(), value);
+        }
+    }
+    __syncwarp();
+    for (int i = (int)threadIdx.x % WARP_LANES; i < 4 * I * groups; i += WARP_LANES) {
+        const int row = i / groups, column = i % groups * CUDA_GROUP;
+        if (first + row >= end || column >= size)
+            continue;
+        float low[4], high[4];
+        load_values<float>(low, rows + row * plain_stride<D> + column);
+        load_values<float>(high, rows + row * plain_stride<D> + column + 4);
+        const float value[CUDA_GROUP] = {low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
+        cuda_write(
+            to.of,
+            plain_span(plain_place(to, sample, first + row, head, size), column, size, attention.unit == CUDA_GROUP),
+            value);
+    }
+}
+
+/* The mask of one head, and the group of eight elements that (query, key) belongs to: see op.h. */
+DEVICE struct cuda_mask plain_mask_make(const struct cuda_attention &attention, int sample, int head)
+{
+    return cuda_mask_make(attention.scalars, (int32_t)((uint32_t)attention.site + ((uint32_t)head << 16)), sample,
+                          attention.threshold);
+}
+
+DEVICE int64_t plain_mask_group(const struct cuda_attention &attention, int query, int key)
+{
+    return (int64_t)query * ((attention.time + 7) / 8) + key / 8;
+}
+
+#endif

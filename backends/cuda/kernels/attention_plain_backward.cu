@@ -1,0 +1,219 @@
+/* attention_backward in fp32 arithmetic, for fp32 and mixtures of dtypes; and delta, for all.
+ *
+ * The two passes of attention_tile_backward.cu, by keys and by queries, with fused multiply-adds: a block owns 32 rows, 8 of
+ * each warp, and walks over the other rows, 32 (16 for head sizes above 96) at a time.  Weights and slopes pass through
+ * shared memory of the warp.  Every sum has one owner and a fixed order.  No TF32.
+ * Shared memory: 28, 44, 60, 55.5 KiB for D = 32, 64, 96, 128.
+ */
+#include "backends/cuda/kernels/attention_plain.h"
+
+#define OWN_ROWS CUDA_ATTENTION_PLAIN_GRADIENT_TILE
+#define ROWS_I 2                                 /* rows of scores of a lane */
+#define WARP_ROWS (4 * ROWS_I)                   /* own rows of a warp: one group of eight keys, by keys */
+#define DELTA_LANES 16                           /* for each row of a head: 8 elements each */
+#define DELTA_ROWS (PLAIN_THREADS / DELTA_LANES) /* of a block */
+
+template <int D> constexpr int plain_other_rows = D <= 96 ? 32 : 16;
+template <int D>
+constexpr size_t plain_backward_bytes = (2 * (OWN_ROWS + plain_other_rows<D>)*plain_stride<D> +
+                                         2 * OWN_ROWS * weight_stride<plain_other_rows<D>>)*sizeof(float);
+
+/* delta[b,h,t] = the sum over d of dy y. */
+__global__ void __launch_bounds__(PLAIN_THREADS) attention_delta(const struct cuda_attention attention)
+{
+    const int lane = (int)threadIdx.x % DELTA_LANES, size = attention.head_size, column = lane * CUDA_GROUP;
+    const int64_t index = (int64_t)blockIdx.x * DELTA_ROWS + threadIdx.x / DELTA_LANES; /* (sample, row, head) */
+    const int64_t rows = (int64_t)attention.samples * attention.time * attention.heads;
+    const int head = (int)(index % attention.heads), row = (int)(index / attention.heads % attention.time);
+    const int sample = (int)(index / attention.heads / attention.time);
+    float sum = 0.0f;
+    if (index < rows && column < size) {
+        float y[CUDA_GROUP], dy[CUDA_GROUP];
+        cuda_read(
+            attention.y.of,
+            plain_span(plain_place(attention.y, sample, row, head, size), column, size, attention.unit == CUDA_GROUP),
+            y);
+        cuda_read(
+            attention.dy.of,
+            plain_span(plain_place(attention.dy, sample, row, head, size), column, size, attention.unit == CUDA_GROUP),
+            dy);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            sum = fmaf(dy[k], y[k], sum);
+    }
+#pragma unroll
+    for (int distance = DELTA_LANES / 2; distance > 0; distance /= 2)
+        sum += __shfl_xor_sync(ALL_LANES, sum, distance);
+    if (index < rows && lane == 0)
+        attention.delta[((int64_t)sample * attention.heads + head) * attention.time + row] = sum;
+}
+
+/* What a block owns, and how far it walks: see attention_tile_backward.cu. */
+struct plain_walk {
+    int sample, head, own, first, tiles, heads;
+};
+
+template <bool KEYS, int OTHER> DEVICE struct plain_walk plain_walk_of(const struct cuda_attention &attention)
+{
+    const int tiles = (attention.time + OWN_ROWS - 1) / OWN_ROWS, item = (int)blockIdx.x / tiles;
+    const int tile = (int)blockIdx.x % tiles, heads = KEYS ? attention.kv_heads : attention.heads;
+    struct plain_walk walk;
+    walk.own = (KEYS ? tile : tiles - 1 - tile) * OWN_ROWS;
+    walk.head = item % heads;
+    walk.sample = item / heads;
+    walk.first = KEYS ? walk.own : 0;
+    const int end = KEYS ? attention.time : min(walk.own + OWN_ROWS, attention.time);
+    walk.tiles = (end - walk.first + OTHER - 1) / OTHER;
+    walk.heads = KEYS ? attention.heads / attention.kv_heads : 1;
+    return walk;
+}
+
+/* What is kept of (query, key), for 8 rows of the warp and 8 J columns: bit k of the lane's word.  By keys a lane draws the
+ * block of one query, and k is the row; by queries that of one row and eight keys, and k is x. */
+template <bool KEYS>
+DEVICE uint32_t plain_kept(const struct cuda_attention &attention, const struct cuda_mask &mask, int own, int other)
+{
+    const int lane = (int)threadIdx.x % WARP_LANES;
+    const int query = KEYS ? other + lane : own + lane % 8, key = KEYS ? own : other + lane / 8 * 8;
+    return cuda_mask_kept(mask, plain_mask_group(attention, query, key));
+}
+
+/* Scores become p f (less f's scale), and dp becomes ds.  `own` is the warp's first own row, `other` the first other row. */
+template <bool KEYS, int J>
+DEVICE void plain_slopes(const struct cuda_attention &attention, float (&score)[ROWS_I][J], float (&slope)[ROWS_I][J],
+                         int sample, int head, int own, int other, uint32_t bits)
+{
+    const int64_t start = ((int64_t)sample * attention.heads + head) * attention.time;
+    const int x = plain_x(), y = plain_y();
+#pragma unroll
+    for (int i = 0; i < ROWS_I; i++) {
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            const int row = own + y + 4 * i, column = other + x + 8 * j;
+            const int query = KEYS ? column : row, key = KEYS ? row : column;
+            const float lse = query < attention.time ? attention.lse[start + query] : 0.0f;
+            const float delta = query < attention.time ? attention.delta[start + query] : 0.0f;
+            const float p = key > query ? 0.0f : expf(fmaf(score[i][j], attention.scale, -lse));
+            bool kept = true;
+            if (attention.threshold != 0) {
+                const int source = KEYS ? x + 8 * j : y + 4 * i + 8 * j, bit = KEYS ? y + 4 * i : x;
+                kept = (__shfl_sync(ALL_LANES, bits, source) >> bit & 1u) != 0;
+            }
+            score[i][j] = kept ? p : 0.0f;
+            slope[i][j] = p * ((kept ? slope[i][j] * attention.kept_scale : 0.0f) - delta);
+        }
+    }
+}
+
+template <int D, bool KEYS>
+__global__ void __launch_bounds__(PLAIN_THREADS) attention_backward_plain(const struct cuda_attention attention)
+{
+    constexpr int OTHER = plain_other_rows<D>, J = OTHER / 8;
+    DYN_SHARED(float, shared);
+    const struct plain_walk walk = plain_walk_of<KEYS, OTHER>(attention);
+    const int group = attention.heads / attention.kv_heads, warp_row = plain_warp() * WARP_ROWS;
+    float *own_one = shared, *own_two = own_one + OWN_ROWS * plain_stride<D>;
+    float *other_one = own_two + OWN_ROWS * plain_stride<D>, *other_two = other_one + OTHER * plain_stride<D>;
+    float *weights = other_two + OTHER * plain_stride<D> + warp_row * weight_stride<OTHER>;
+    float *slopes = weights + OWN_ROWS * weight_stride<OTHER>;
+    float *warp_one = own_one + warp_row * plain_stride<D>, *warp_two = own_two + warp_row * plain_stride<D>;
+    float sum[ROWS_I][D / 8], sum_v[ROWS_I][KEYS ? D / 8 : 1];
+    plain_clear(sum);
+    plain_clear(sum_v);
+    plain_load<D, OWN_ROWS>(own_one, attention, KEYS ? attention.k : attention.q, walk.sample, walk.head, walk.own,
+                            attention.time);
+    plain_load<D, OWN_ROWS>(own_two, attention, KEYS ? attention.v : attention.dy, walk.sample, walk.head, walk.own,
+                            attention.time);
+    for (int step = 0; step < walk.heads * walk.tiles; step++) {
+        const int head = KEYS ? walk.head * group + step / walk.tiles : walk.head; /* of the queries */
+        const int other = walk.first + step % walk.tiles * OTHER, other_head = KEYS ? head : head / group;
+        plain_load<D, OTHER>(other_one, attention, KEYS ? attention.q : attention.k, walk.sample, other_head, other,
+                             attention.time);
+        plain_load<D, OTHER>(other_two, attention, KEYS ? attention.dy : attention.v, walk.sample, other_head, other,
+                             attention.time);
+        __syncthreads(); /* the tiles are there */
+        uint32_t bits = 0;
+        if (attention.threshold != 0)
+            bits =
+                plain_kept<KEYS>(attention, plain_mask_make(attention, walk.sample, head), walk.own + warp_row, other);
+        float score[ROWS_I][J], slope[ROWS_I][J];
+        plain_scores<D>(score, warp_one, other_one);
+        plain_scores<D>(slope, warp_two, other_two);
+        plain_slopes<KEYS, J>(attention, score, slope, walk.sample, head, walk.own + warp_row, other, bits);
+        if (KEYS)
+            plain_weights_put(weights, score);
+        plain_weights_put(slopes, slope);
+        __syncwarp(); /* the warp's weights and slopes are there */
+        if constexpr (KEYS)
+            plain_add<D, ROWS_I, J>(sum_v, weights, other_two);
+        plain_add<D, ROWS_I, J>(sum, slopes, other_one);
+        __syncthreads(); /* nothing of this step is read any more */
+    }
+    const float scale[ROWS_I] = {attention.scale, attention.scale};
+    plain_store<D, ROWS_I>(warp_one, sum, scale, attention, KEYS ? attention.dk : attention.dq, walk.sample, walk.head,
+                           walk.own + warp_row, attention.time);
+    if constexpr (KEYS) {
+        const float kept[ROWS_I] = {attention.kept_scale, attention.kept_scale};
+        plain_store<D, ROWS_I>(warp_two, sum_v, kept, attention, attention.dv, walk.sample, walk.head,
+                               walk.own + warp_row, attention.time);
+    }
+}
+
+/* ---- host side ---- */
+
+typedef void (*plain_kernel)(const struct cuda_attention);
+
+struct plain_instance {
+    plain_kernel kernel;
+    size_t shared_bytes;
+};
+
+template <bool KEYS> static struct plain_instance plain_backward_of(int32_t head_size)
+{
+    if (head_size <= 32)
+        return {attention_backward_plain<32, KEYS>, plain_backward_bytes<32>};
+    if (head_size <= 64)
+        return {attention_backward_plain<64, KEYS>, plain_backward_bytes<64>};
+    if (head_size <= 96)
+        return {attention_backward_plain<96, KEYS>, plain_backward_bytes<96>};
+    return {attention_backward_plain<128, KEYS>, plain_backward_bytes<128>};
+}
+
+extern "C" cudaError_t cuda_launch_attention_delta(cudaStream_t stream, const struct cuda_attention *attention)
+{
+    const int64_t rows = (int64_t)attention->samples * attention->time * attention->heads;
+    const unsigned blocks = (unsigned)((rows + DELTA_ROWS - 1) / DELTA_ROWS);
+    return LAUNCH(attention_delta, dim3(blocks), dim3(PLAIN_THREADS), 0, stream, *attention);
+}
+
+template <bool KEYS>
+static cudaError_t plain_backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
+{
+    const struct plain_instance instance = plain_backward_of<KEYS>(attention->head_size);
+    const int tiles = (attention->time + OWN_ROWS - 1) / OWN_ROWS,
+              heads = KEYS ? attention->kv_heads : attention->heads;
+    return LAUNCH(instance.kernel, dim3((unsigned)(tiles * heads * attention->samples)), dim3(PLAIN_THREADS),
+                  instance.shared_bytes, stream, *attention);
+}
+
+extern "C" cudaError_t cuda_launch_attention_backward_plain(cudaStream_t stream, const struct cuda_attention *attention)
+{
+    const cudaError_t error = plain_backward_launch<true>(stream, attention);
+    return error != cudaSuccess ? error : plain_backward_launch<false>(stream, attention);
+}
+
+extern "C" cudaError_t cuda_attention_backward_plain_prepare(size_t shared_bytes_max)
+{
+    for (int32_t i = 0; i < 8; i++) {
+        const int32_t head_size = 32 * (i % 4 + 1);
+        const struct plain_instance instance =
+            i < 4 ? plain_backward_of<true>(head_size) : plain_backward_of<false>(head_size);
+        if (instance.shared_bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || instance.shared_bytes > shared_bytes_max)
+            continue;
+        const cudaError_t error = cudaFuncSetAttribute(
+            (const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)instance.shared_bytes);
+        if (error != cudaSuccess)
+            return error;
+    }
+    return cudaSuccess;
+}

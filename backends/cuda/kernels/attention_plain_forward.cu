@@ -1,0 +1,201 @@
+/* attention_forward in fp32 arithmetic, for fp32 and mixtures of dtypes: online softmax over tiles of 32 keys, a block for
+ * 64 queries of one head, 16 of each warp.
+ *
+ * Keys and values of a tile follow each other in one buffer, so that 64 KiB of shared memory suffice for every head size:
+ * 22, 36, 48, 60 KiB for D = 32, 64, 96, 128.  No TF32, no tensor cores.  Otherwise as attention_tile_forward.cu: maxima and
+ * sums run along, dropout acts on the weights that go to v, tiles beyond the diagonal are never touched, queries may begin at
+ * a position.
+ */
+#include "backends/cuda/kernels/attention_plain.h"
+
+#define QUERIES CUDA_ATTENTION_TILE
+#define KEYS 32
+#define ROWS_I 4 /* rows and columns of scores of a lane */
+#define KEYS_J 4
+
+template <int D>
+constexpr size_t plain_forward_bytes = ((QUERIES + KEYS) * plain_stride<D> +
+                                        QUERIES * weight_stride<KEYS>)*sizeof(float);
+
+struct plain_place_of {
+    int sample, head, query;
+    int position; /* of query 0 among the keys */
+};
+
+DEVICE struct plain_place_of plain_forward_place(const struct cuda_attention &attention)
+{
+    const int tiles = (attention.time + QUERIES - 1) / QUERIES, item = (int)blockIdx.x / tiles;
+    struct plain_place_of place;
+    place.query = (tiles - 1 - (int)blockIdx.x % tiles) * QUERIES;
+    place.head = item % attention.heads;
+    place.sample = item / attention.heads;
+    place.position = attention.positioned ? attention.scalars[SCALAR_POSITION].i : 0;
+    return place;
+}
+
+/* Of the eight lanes of a row. */
+DEVICE float row_max(float value)
+{
+#pragma unroll
+    for (int distance = 1; distance < 8; distance *= 2)
+        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
+    return value;
+}
+
+DEVICE float row_sum(float value)
+{
+#pragma unroll
+    for (int distance = 1; distance < 8; distance *= 2)
+        value += __shfl_xor_sync(ALL_LANES, value, distance);
+    return value;
+}
+
+/* Scaled scores, minus infinity where the key comes after the query: `row` is the place of the lane's first row among the
+ * keys, `key` the first key. */
+DEVICE void plain_scores_mask(float (&score)[ROWS_I][KEYS_J], float scale, int row, int key)
+{
+#pragma unroll
+    for (int i = 0; i < ROWS_I; i++) {
+#pragma unroll
+        for (int j = 0; j < KEYS_J; j++)
+            score[i][j] = key + plain_x() + 8 * j > row + 4 * i ? -INFINITY : score[i][j] * scale;
+    }
+}
+
+/* Scores become weights relative to the new maximum of their row; what was summed before is brought up to it. */
+template <int D>
+DEVICE void plain_weights_make(float (&score)[ROWS_I][KEYS_J], float (&largest)[ROWS_I], float (&sum)[ROWS_I],
+                               float (&result)[ROWS_I][D / 8])
+{
+#pragma unroll
+    for (int i = 0; i < ROWS_I; i++) {
+        float after = largest[i], added = 0.0f;
+#pragma unroll
+        for (int j = 0; j < KEYS_J; j++)
+            after = fmaxf(after, score[i][j]);
+        after = row_max(after);
+        const float shrink = expf(largest[i] - after);
+#pragma unroll
+        for (int j = 0; j < KEYS_J; j++) {
+            score[i][j] = expf(score[i][j] - after);
+            added += score[i][j];
+        }
+        largest[i] = after;
+        sum[i] = fmaf(sum[i], shrink, added);
+#pragma unroll
+        for (int n = 0; n < D / 8; n++)
+            result[i][n] *= shrink;
+    }
+}
+
+/* The warp's 16 rows have 4 groups of keys each: a lane draws groups 2 (x % 2) and the next of row y + 4 (x / 2). */
+DEVICE void plain_weights_drop(const struct cuda_attention &attention, const struct cuda_mask &mask,
+                               float (&weight)[ROWS_I][KEYS_J], int query, int key)
+{
+    const int x = plain_x(), y = plain_y();
+    const int64_t group = plain_mask_group(attention, query + y + x / 2 * 4, key) + x % 2 * 2;
+    const uint32_t bits = cuda_mask_kept(mask, group) | cuda_mask_kept(mask, group + 1) << 8;
+#pragma unroll
+    for (int i = 0; i < ROWS_I; i++) {
+#pragma unroll
+        for (int j = 0; j < KEYS_J; j++) {
+            const uint32_t kept = __shfl_sync(ALL_LANES, bits, y * 8 + i * 2 + j / 2) >> (j % 2 * 8 + x);
+            weight[i][j] = (kept & 1u) != 0 ? weight[i][j] : 0.0f;
+        }
+    }
+}
+
+template <int D>
+__global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const struct cuda_attention attention)
+{
+    DYN_SHARED(float, shared);
+    const struct plain_place_of place = plain_forward_place(attention);
+    const int warp_row = plain_warp() * 4 * ROWS_I, kv_head = place.head / (attention.heads / attention.kv_heads);
+    float *q = shared, *other = q + QUERIES * plain_stride<D>;
+    float *weights = other + KEYS * plain_stride<D> + warp_row * weight_stride<KEYS>,
+          *own = q + warp_row * plain_stride<D>;
+    const int first = place.position + place.query; /* of the tile's queries, among the keys */
+    const int end = min(place.position + attention.time, first + QUERIES), row = first + warp_row + plain_y();
+    float result[ROWS_I][D / 8], largest[ROWS_I], sum[ROWS_I];
+    plain_clear(result);
+#pragma unroll
+    for (int i = 0; i < ROWS_I; i++) {
+        largest[i] = -INFINITY;
+        sum[i] = 0.0f;
+    }
+    struct cuda_mask mask;
+    if (attention.threshold != 0)
+        mask = plain_mask_make(attention, place.sample, place.head);
+    plain_load<D, QUERIES>(q, attention, attention.q, place.sample, place.head, place.query, attention.time);
+    for (int key = 0; key < end; key += KEYS) {
+        plain_load<D, KEYS>(other, attention, attention.k, place.sample, kv_head, key, end);
+        __syncthreads(); /* the keys, and before the first tile the queries, are there */
+        float score[ROWS_I][KEYS_J];
+        plain_scores<D>(score, own, other);
+        __syncthreads(); /* the keys are no longer read */
+        plain_load<D, KEYS>(other, attention, attention.v, place.sample, kv_head, key, end);
+        plain_scores_mask(score, attention.scale, row, key);
+        plain_weights_make<D>(score, largest, sum, result);
+        if (attention.threshold != 0)
+            plain_weights_drop(attention, mask, score, place.query + warp_row, key);
+        plain_weights_put(weights, score);
+        __syncthreads(); /* the values, and the warp's weights, are there */
+        plain_add<D, ROWS_I, KEYS_J>(result, weights, other);
+        __syncthreads(); /* neither is read any more */
+    }
+    const float scale = attention.threshold != 0 ? attention.kept_scale : 1.0f;
+    const int64_t statistics = ((int64_t)place.sample * attention.heads + place.head) * attention.time;
+    float factor[ROWS_I];
+#pragma unroll
+    for (int i = 0; i < ROWS_I; i++) {
+        const float total = row_sum(sum[i]);
+        const int at = place.query + warp_row + plain_y() + 4 * i;
+        factor[i] = scale / total;
+        if (attention.lse != NULL && plain_x() == 0 && at < attention.time)
+            attention.lse[statistics + at] = largest[i] + logf(total);
+    }
+    plain_store<D, ROWS_I>(own, result, factor, attention, attention.y, place.sample, place.head,
+                           place.query + warp_row, attention.time);
+}
+
+/* ---- host side ---- */
+
+typedef void (*plain_kernel)(const struct cuda_attention);
+
+struct plain_instance {
+    plain_kernel kernel;
+    size_t shared_bytes;
+};
+
+static struct plain_instance plain_forward_of(int32_t head_size)
+{
+    if (head_size <= 32)
+        return {attention_forward_plain<32>, plain_forward_bytes<32>};
+    if (head_size <= 64)
+        return {attention_forward_plain<64>, plain_forward_bytes<64>};
+    if (head_size <= 96)
+        return {attention_forward_plain<96>, plain_forward_bytes<96>};
+    return {attention_forward_plain<128>, plain_forward_bytes<128>};
+}
+
+extern "C" cudaError_t cuda_launch_attention_forward_plain(cudaStream_t stream, const struct cuda_attention *attention)
+{
+    const struct plain_instance instance = plain_forward_of(attention->head_size);
+    const int tiles = (attention->time + QUERIES - 1) / QUERIES;
+    const unsigned blocks = (unsigned)(tiles * attention->heads * attention->samples);
+    return LAUNCH(instance.kernel, dim3(blocks), dim3(PLAIN_THREADS), instance.shared_bytes, stream, *attention);
+}
+
+extern "C" cudaError_t cuda_attention_forward_plain_prepare(size_t shared_bytes_max)
+{
+    for (int32_t i = 0; i < 4; i++) {
+        const struct plain_instance instance = plain_forward_of(32 * (i + 1));
+        if (instance.shared_bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || instance.shared_bytes > shared_bytes_max)
+            continue;
+        const cudaError_t error = cudaFuncSetAttribute(
+            (const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)instance.shared_bytes);
+        if (error != cudaSuccess)
+            return error;
+    }
+    return cudaSuccess;
+}

@@ -1,0 +1,285 @@
+/* What the tensor-core kernels of attention share: tiles in shared memory, and products of fragments.
+ *
+ * A block has four warps and owns a tile of 64 rows, 16 of each warp; it walks over tiles of the other operands.  A tile is
+ * [rows, D] with D the compiled head size; columns beyond the real one, and rows beyond the end, are zeros, so that
+ * products need no tails.  A row is 16 bytes longer than its elements: an odd number of 16-byte chunks, so that the eight
+ * rows of an ldmatrix lie in different banks, for every D here.
+ * Fragments: with g = lane / 4 and t = lane % 4, element e of accumulator n is row g + 8 (e / 2), column 8 n + 2 t + e % 2
+ * of the warp's 16 rows.  Weights go from accumulators to a fragment without leaving the registers.
+ */
+#ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_TILE_H
+#define GPT_TRAIN_CUDA_KERNELS_ATTENTION_TILE_H
+
+#include "backends/cuda/cuda_attention.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_philox.h"
+
+#define TILE_ROWS CUDA_ATTENTION_TILE
+#define TILE_WARPS 4
+#define TILE_THREADS (TILE_WARPS * WARP_LANES)
+#define TILE_WARP_ROWS 16
+#define LOG2_E 1.4426950408889634f
+
+/* Whether a kernel of this dtype and product has a body in this compilation: WIDE products need sm_80, and before it there
+ * is fp16 alone.  Under emulation all have one, and the configured device decides. */
+#ifdef GT_CUDA_EMULATED
+template <typename T, bool WIDE> constexpr bool tile_compiled = true;
+#else
+template <typename T, bool WIDE> constexpr bool tile_compiled = WIDE == (CUDA_HAS_SM80 != 0);
+#endif
+
+/* Elements from one row of a tile to the next. */
+template <int D> constexpr int tile_stride = D + 8;
+template <int D, int ROWS> constexpr int tile_elements = ROWS *tile_stride<D>;
+/* Fragments of the block's own rows stay in registers up to this head size; above it they are read again for each tile. */
+template <int D> constexpr bool tile_held = D <= 64;
+template <int D> constexpr int tile_held_fragments = tile_held<D> ? D / 16 : 1;
+
+DEVICE int tile_lane(void)
+{
+    return (int)threadIdx.x % WARP_LANES;
+}
+
+/* The first of the warp's own rows. */
+DEVICE int tile_warp_row(void)
+{
+    return (int)threadIdx.x / WARP_LANES * TILE_WARP_ROWS;
+}
+
+/* Where the rows of one head of one sample begin. */
+template <typename T> DEVICE T *tile_rows(const struct cuda_attention_rows &rows, int sample, int head, int head_size)
+{
+    return (T *)rows.of.memory + rows.first + sample * rows.sample + (int64_t)head * head_size;
+}
+
+/* What a tile is filled from: rows first .. first + ROWS - 1 of `from`; those from `end` on, and columns from `head_size`
+ * on, become zeros. */
+template <typename T> struct tile_source {
+    const T *from;
+    int64_t row;
+    int first, end;
+    int head_size, unit;
+};
+
+/* Starts filling the tile, by copies of 16 or 4 bytes, or by elements, which are stored at once.  All kinds are there after
+ * cp_async_wait and a barrier, and want the tile to be free before. */
+template <typename T, int D, int ROWS> DEVICE void tile_load(T *tile, const struct tile_source<T> &source)
+{
+    if (source.unit == 8) {
+        constexpr int chunks = D / 8;
+#pragma unroll
+        for (int i = (int)threadIdx.x; i < ROWS * chunks; i += TILE_THREADS) {
+            const int row = i / chunks, column = i % chunks * 8;
+            const bool fetch = source.first + row < source.end && column < source.head_size;
+            cp_async_16(tile + row * tile_stride<D> + column, source.from + (source.first + row) * source.row + column,
+                        fetch);
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < ROWS * D / 2; i += TILE_THREADS) {
+        const int row = i / (D / 2), column = i % (D / 2) * 2;
+        const bool fetch = source.first + row < source.end && column < source.head_size;
+        const T *from = source.from + (source.first + row) * source.row + column;
+        T *to = tile + row * tile_stride<D> + column;
+        if (source.unit == 2) {
+            cp_async_4(to, from, fetch);
+        } else {
+            to[0] = fetch ? from[0] : rounded<T>(0.0f);
+            to[1] = fetch && column + 1 < source.head_size ? from[1] : rounded<T>(0.0f);
+        }
+    }
+}
+
+/* Fragment k of the warp's 16 rows from `rows` on: columns 16 k .. 16 k + 15. */
+template <typename T, int D> DEVICE void tile_fragment(uint32_t (&a)[4], const T *rows, int k)
+{
+    const int lane = tile_lane();
+    ldmatrix_x4(a, rows + lane % 16 * tile_stride<D> + k * 16 + lane / 16 * 8);
+}
+
+/* All fragments of the warp's rows, where they are held in registers. */
+template <typename T, int D> DEVICE void tile_hold(uint32_t (&held)[tile_held_fragments<D>][4], const T *rows)
+{
+    if constexpr (tile_held<D>) {
+#pragma unroll
+        for (int k = 0; k < D / 16; k++)
+            tile_fragment<T, D>(held[k], rows, k);
+    }
+}
+
+/* d[16,8] += a[16,16] b[16,8]. */
+template <typename T, bool WIDE>
+DEVICE void tile_multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    if constexpr (WIDE) {
+        mma_m16n8k16<T>(d, a, b0, b1);
+    } else {
+        const uint32_t low[2] = {a[0], a[1]}, high[2] = {a[2], a[3]};
+        mma_m16n8k8_f16(d, low, b0);
+        mma_m16n8k8_f16(d, high, b1);
+    }
+}
+
+template <int N> DEVICE void tile_clear(float (&d)[N][4])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            d[n][e] = 0.0f;
+    }
+}
+
+/* d[16, 8 N] = own[16, D] other[8 N, D]': the warp's rows against the rows of a tile. */
+template <typename T, int D, int N, bool WIDE>
+DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[tile_held_fragments<D>][4], const T *own,
+                        const T *other)
+{
+    const int lane = tile_lane();
+    const T *from = other + (lane / 16 * 8 + lane % 8) * tile_stride<D> + lane / 8 % 2 * 8;
+    tile_clear(d);
+#pragma unroll(tile_held <D> ? D / 16 : 2)
+    for (int k = 0; k < D / 16; k++) {
+        uint32_t a[4];
+        if constexpr (tile_held<D>)
+            memcpy(a, held[k], sizeof a);
+        else
+            tile_fragment<T, D>(a, own, k);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            ldmatrix_x4(b, from + n * 8 * tile_stride<D> + k * 16);
+            tile_multiply<T, WIDE>(d[n], a, b[0], b[1]);
+            tile_multiply<T, WIDE>(d[n + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+/* d[16, D] += weights[16, 8 N] other[8 N, D]; the weights are rounded to T. */
+template <typename T, int D, int N, bool WIDE>
+DEVICE void tile_add(float (&d)[D / 8][4], const float (&weight)[N][4], const T *other)
+{
+    const int lane = tile_lane();
+    const T *from = other + lane % 16 * tile_stride<D> + lane / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < N; k += 2) {
+        const uint32_t a[4] = {
+            pack_pair<T>(weight[k][0], weight[k][1]),
+            pack_pair<T>(weight[k][2], weight[k][3]),
+            pack_pair<T>(weight[k + 1][0], weight[k + 1][1]),
+            pack_pair<T>(weight[k + 1][2], weight[k + 1][3]),
+        };
+#pragma unroll
+        for (int n = 0; n < D / 8; n += 2) {
+            uint32_t b[4];
+            ldmatrix_x4_trans(b, from + k * 8 * tile_stride<D> + n * 8);
+            tile_multiply<T, WIDE>(d[n], a, b[0], b[1]);
+            tile_multiply<T, WIDE>(d[n + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+/* Rows of the warp, times factor[0] (rows g) and factor[1] (rows g + 8), into the warp's rows of a tile that nobody else
+ * reads, and from there to `to`, 16 bytes at a time; rows from `end` on are not written.  `first` is the warp's first row
+ * in `to`. */
+template <typename T, int D>
+DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor)[2], T *to, int64_t row, int first,
+                       int end, int head_size, int unit)
+{
+    constexpr int chunks = D / 8;
+    const int lane = tile_lane(), g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int n = 0; n < D / 8; n++) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const uint32_t pair = pack_pair<T>(d[n][2 * r] * factor[r], d[n][2 * r + 1] * factor[r]);
+            void *at = rows + (g + 8 * r) * tile_stride<D> + n * 8 + 2 * t;
+            memcpy(__builtin_assume_aligned(at, 4), &pair, sizeof pair);
+        }
+    }
+    __syncwarp();
+    if (unit == 8) {
+#pragma unroll
+        for (int i = lane; i < TILE_WARP_ROWS * chunks; i += WARP_LANES) {
+            const int at = i / chunks, column = i % chunks * 8;
+            if (first + at < end && column < head_size)
+                store_16_bytes(to + (first + at) * row + column, load_16_bytes(rows + at * tile_stride<D> + column));
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int i = lane; i < TILE_WARP_ROWS * D; i += WARP_LANES) {
+        const int at = i / D, column = i % D;
+        if (first + at < end && column < head_size)
+            to[(first + at) * row + column] = rows[at * tile_stride<D> + column];
+    }
+}
+
+/* ---- dropout: 8 elements share a Philox block, and a lane would use two of them; so each block is drawn by one lane, and
+ * what is kept goes round as bits. ---- */
+
+/* The mask of one head; groups_per_row = T8 / 8, see op.h. */
+DEVICE struct cuda_mask attention_mask_make(const struct cuda_attention &attention, int sample, int head)
+{
+    return cuda_mask_make(attention.scalars, (int32_t)((uint32_t)attention.site + ((uint32_t)head << 16)), sample,
+                          attention.threshold);
+}
+
+DEVICE int64_t attention_mask_group(const struct cuda_attention &attention, int query, int key)
+{
+    return (int64_t)query * ((attention.time + 7) / 8) + key / 8;
+}
+
+/* Rows are queries from `query` (the warp's first), columns keys from `key`, 8 N of them: byte 2 m + r of lane 4 g + t
+ * tells about row g + 8 r and the keys of accumulator 4 m + t. */
+template <int N>
+DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const struct cuda_mask &mask, int query,
+                                   int key)
+{
+    const int lane = tile_lane(), g = lane / 4, t = lane % 4;
+    uint32_t bits = 0;
+#pragma unroll
+    for (int m = 0; m < N / 4; m++) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int64_t group = attention_mask_group(attention, query + g + 8 * r, key + (4 * m + t) * 8);
+            bits |= cuda_mask_kept(mask, group) << 8 * (2 * m + r);
+        }
+    }
+    return bits;
+}
+
+/* What lane `t` of the quad knows. */
+DEVICE uint32_t tile_kept_of(uint32_t bits, int t)
+{
+    return __shfl_sync(ALL_LANES, bits, tile_lane() / 4 * 4 + t);
+}
+
+/* Whether the elements of accumulator 4 m + t are kept, from what lane t knows: bit e of the result. */
+DEVICE uint32_t tile_kept_query(uint32_t known, int m)
+{
+    const uint32_t word = known >> 16 * m >> tile_lane() % 4 * 2;
+    return (word & 3u) | (word >> 8 & 3u) << 2;
+}
+
+/* Rows are keys from `key` (the warp's first), columns 32 queries from `query`: byte r of lane 4 c + t tells about keys 8 r
+ * .. 8 r + 7 of the warp and the query of column 8 (c % 4) + 2 t + c / 4. */
+DEVICE uint32_t tile_kept_by_key(const struct cuda_attention &attention, const struct cuda_mask &mask, int query,
+                                 int key)
+{
+    const int lane = tile_lane(), c = lane / 4, t = lane % 4;
+    const int64_t group = attention_mask_group(attention, query + c % 4 * 8 + 2 * t + c / 4, key);
+    return cuda_mask_kept(mask, group) | cuda_mask_kept(mask, group + 1) << 8;
+}
+
+/* Whether the elements of accumulator n are kept: bit e of the result. */
+DEVICE uint32_t tile_kept_key(uint32_t bits, int n)
+{
+    const int lane = tile_lane(), g = lane / 4, t = lane % 4;
+    const uint32_t even = __shfl_sync(ALL_LANES, bits, n * 4 + t) >> g;
+    const uint32_t odd = __shfl_sync(ALL_LANES, bits, (n + 4) * 4 + t) >> g;
+    return (even & 1u) | (odd & 1u) << 1 | (even >> 8 & 1u) << 2 | (odd >> 8 & 1u) << 3;
+}
+
+#endif

@@ -1,0 +1,301 @@
+/* attention_backward on tensor cores, for bf16 and fp16: gradients from weights that are made again.  Dao 2023, algorithm 2,
+ * in two passes, so that every sum has one owner and a fixed order, without atomics:
+ *     by keys:     a block owns 64 keys and walks over the queries that see them, of all heads that share the keys, in order:
+ *                  dv += (p f)' dy,   dk += ds' q
+ *     by queries:  a block owns 64 queries of one head and walks over the keys that they see:   dq += ds k
+ * with p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy y) made beforehand.
+ * Both are one kernel: its own rows are (k, v) or (q, dy), the others (q, dy) or (k, v), 32 at a time, the next of them under
+ * way while one is worked on, where shared memory suffices.  By keys everything is computed transposed, so that weights go
+ * from accumulators to fragments without leaving the registers.
+ * Scores, dp and ds are fp32; p and ds are rounded to 16 bits as factors.  The scale of the scores and that of dropout are
+ * applied to the finished sums.
+ * Shared memory with two stages: (D + 8) 512 bytes and 512: 21, 37, 53, 69 KiB for D = 32, 64, 96, 128; with one a quarter
+ * less.  Two blocks fit on a multiprocessor of sm_86 for D = 64, one for 128.
+ */
+#include "backends/cuda/kernels/attention_tile.h"
+
+#define OTHER_ROWS 32
+#define OTHER_TILES (OTHER_ROWS / 8) /* accumulators that the scores of 32 rows take */
+#define STAGES_MAX 2
+#define BLOCKS_MIN 2 /* of a multiprocessor, by registers; left to itself the compiler aims at more, and spills */
+
+/* One stage: two tiles of other rows, and lse and delta of each row (by keys). */
+template <int D>
+constexpr size_t stage_bytes = 2 * tile_elements<D, OTHER_ROWS> * sizeof(uint16_t) + 2 * OTHER_ROWS * sizeof(float);
+template <int D> constexpr size_t own_bytes = 2 * tile_elements<D, TILE_ROWS> * sizeof(uint16_t);
+
+/* What a block owns, and how far it walks. */
+struct backward_place {
+    int sample, head; /* by keys: of the keys; else of the queries */
+    int own;          /* first row of its own */
+    int first, tiles; /* the first of the other rows, and how many tiles of them in each head */
+    int heads;        /* heads walked through: those that share the keys; else 1 */
+};
+
+template <bool KEYS> DEVICE struct backward_place backward_place_of(const struct cuda_attention &attention)
+{
+    const int tiles = (attention.time + TILE_ROWS - 1) / TILE_ROWS, item = (int)blockIdx.x / tiles;
+    const int tile = (int)blockIdx.x % tiles, heads = KEYS ? attention.kv_heads : attention.heads;
+    struct backward_place place;
+    place.own = (KEYS ? tile : tiles - 1 - tile) * TILE_ROWS; /* those with most to do start first */
+    place.head = item % heads;
+    place.sample = item / heads;
+    place.first = KEYS ? place.own : 0;
+    const int end = KEYS ? attention.time : min(place.own + TILE_ROWS, attention.time);
+    place.tiles = (end - place.first + OTHER_ROWS - 1) / OTHER_ROWS;
+    place.heads = KEYS ? attention.heads / attention.kv_heads : 1;
+    return place;
+}
+
+/* The pointers of a stage in shared memory. */
+template <typename T> struct stage {
+    T *first, *second; /* q and dy, or k and v */
+    float *lse, *delta;
+};
+
+template <typename T, int D> DEVICE struct stage<T> stage_of(unsigned char *shared, int index) {
+    struct stage<T> stage;
+    stage.first = (T *)(shared + own_bytes<D> + index * stage_bytes<D>);
+    stage.second = stage.first + tile_elements<D, OTHER_ROWS>;
+    stage.lse = (float *)(stage.second + tile_elements<D, OTHER_ROWS>);
+    stage.delta = stage.lse + OTHER_ROWS;
+    return stage;
+}
+
+/* lse and delta of 32 queries; zeros from the end on, which go with rows of zeros. */
+DEVICE void
+statistics_load(const struct cuda_attention &attention, float *lse, float *delta, int sample, int head, int first)
+{
+    const int64_t start = ((int64_t)sample * attention.heads + head) * attention.time;
+    const int i = (int)threadIdx.x % OTHER_ROWS, row = first + i;
+    if (threadIdx.x < 2 * OTHER_ROWS) {
+        const bool is_lse = threadIdx.x < OTHER_ROWS;
+        cp_async_4((is_lse ? lse : delta) + i, (is_lse ? attention.lse : attention.delta) + start + row,
+                   row < attention.time);
+    }
+}
+
+/* The head and the first row of the other tile of step `step`. */
+template <bool KEYS> DEVICE void step_place(const struct backward_place &place, int step, int *out_head, int *out_first)
+{
+    *out_head = KEYS ? place.head * place.heads + step / place.tiles : place.head;
+    *out_first = place.first + step % place.tiles * OTHER_ROWS;
+}
+
+/* Starts filling a stage with the other rows of step `step`. */
+template <typename T, int D, bool KEYS>
+DEVICE void stage_load(const struct cuda_attention &attention, const struct backward_place &place,
+                       const struct stage<T> &stage, int step)
+{
+    int head, first;
+    step_place<KEYS>(place, step, &head, &first);
+    const struct cuda_attention_rows &one = KEYS ? attention.q : attention.k, &two = KEYS ? attention.dy : attention.v;
+    const int size = attention.head_size, at = KEYS ? head : head / (attention.heads / attention.kv_heads);
+    tile_load<T, D, OTHER_ROWS>(
+        stage.first, {tile_rows<T>(one, place.sample, at, size), one.row, first, attention.time, size, attention.unit});
+    tile_load<T, D, OTHER_ROWS>(stage.second, {tile_rows<T>(two, place.sample, at, size), two.row, first,
+                                               attention.time, size, attention.unit});
+    if (KEYS)
+        statistics_load(attention, stage.lse, stage.delta, place.sample, head, first);
+    cp_async_commit();
+}
+
+/* lse and delta of the lane's two own rows, by queries; those from the end on get zeros. */
+struct own_statistics {
+    float lse[2], delta[2];
+};
+
+DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &attention,
+                                               const struct backward_place &place)
+{
+    const int64_t start = ((int64_t)place.sample * attention.heads + place.head) * attention.time;
+    struct own_statistics own;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int row = place.own + tile_warp_row() + tile_lane() / 4 + 8 * r;
+        own.lse[r] = row < attention.time ? attention.lse[start + row] : 0.0f;
+        own.delta[r] = row < attention.time ? attention.delta[start + row] : 0.0f;
+    }
+    return own;
+}
+
+/* Scores become p f (less f's scale), and dp becomes ds.  `own` is the lane's first own row, `other` the tile's first other
+ * row; masked: some of the keys come after some of the queries. */
+template <bool KEYS>
+DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4],
+                        float (&slope)[OTHER_TILES][4], const struct own_statistics &rows, const float *lse,
+                        const float *delta, uint32_t bits, int own, int other, bool masked)
+{
+    const int t = tile_lane() % 4;
+    const float scale = attention.scale * LOG2_E;
+#pragma unroll
+    for (int n = 0; n < OTHER_TILES; n++) {
+        uint32_t kept = 15u;
+        if (attention.threshold != 0)
+            kept = KEYS ? tile_kept_key(bits, n) : tile_kept_query(tile_kept_of(bits, n), 0);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int column = n * 8 + 2 * t + e % 2, row = own + e / 2 * 8;
+            const float row_lse = KEYS ? lse[column] : rows.lse[e / 2];
+            const float row_delta = KEYS ? delta[column] : rows.delta[e / 2];
+            const bool hidden = masked && (KEYS ? row > other + column : other + column > row);
+            const float p = hidden ? 0.0f : exp2f(fmaf(score[n][e], scale, -row_lse * LOG2_E));
+            const bool is_kept = (kept >> e & 1u) != 0;
+            score[n][e] = is_kept ? p : 0.0f;
+            slope[n][e] = p * ((is_kept ? slope[n][e] * attention.kept_scale : 0.0f) - row_delta);
+        }
+    }
+}
+
+/* The finished sums of the warp's own rows. */
+template <typename T, int D, bool KEYS>
+DEVICE void sums_store(const struct cuda_attention &attention, const struct backward_place &place,
+                       unsigned char *shared, const float (&sum)[D / 8][4], const float (&sum_v)[D / 8][4])
+{
+    const int size = attention.head_size, warp_row = tile_warp_row(), first = place.own + warp_row;
+    T *scratch = (T *)shared + warp_row * tile_stride<D>;
+    const struct cuda_attention_rows &to = KEYS ? attention.dk : attention.dq;
+    const float scale[2] = {attention.scale, attention.scale};
+    tile_store<T, D>(scratch, sum, scale, tile_rows<T>(to, place.sample, place.head, size), to.row, first,
+                     attention.time, size, attention.unit);
+    if (KEYS) {
+        const float kept[2] = {attention.kept_scale, attention.kept_scale};
+        tile_store<T, D>(scratch + tile_elements<D, TILE_ROWS>, sum_v, kept,
+                         tile_rows<T>(attention.dv, place.sample, place.head, size), attention.dv.row, first,
+                         attention.time, size, attention.unit);
+    }
+}
+
+template <typename T, int D, bool KEYS, bool WIDE>
+__global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
+    attention_backward_tiles(const struct cuda_attention attention)
+{
+    if constexpr (tile_compiled<T, WIDE>) {
+        DYN_SHARED(unsigned char, shared);
+        T *own_first = (T *)shared, *own_second = own_first + tile_elements<D, TILE_ROWS>;
+        const struct backward_place place = backward_place_of<KEYS>(attention);
+        const int size = attention.head_size, warp_row = tile_warp_row(), steps = place.heads * place.tiles;
+        const int own_row = place.own + warp_row;
+        const struct cuda_attention_rows &one = KEYS ? attention.k : attention.q;
+        const struct cuda_attention_rows &two = KEYS ? attention.v : attention.dy;
+        tile_load<T, D, TILE_ROWS>(own_first, {tile_rows<T>(one, place.sample, place.head, size), one.row, place.own,
+                                               attention.time, size, attention.unit});
+        tile_load<T, D, TILE_ROWS>(own_second, {tile_rows<T>(two, place.sample, place.head, size), two.row, place.own,
+                                                attention.time, size, attention.unit});
+        stage_load<T, D, KEYS>(attention, place, stage_of<T, D>(shared, 0), 0);
+        struct own_statistics rows = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+        if (!KEYS)
+            rows = own_statistics_of(attention, place);
+        uint32_t held_first[tile_held_fragments<D>][4], held_second[tile_held_fragments<D>][4];
+        float sum[D / 8][4], sum_v[KEYS ? D / 8 : 1][4];
+        tile_clear(sum);
+        tile_clear(sum_v);
+        for (int step = 0; step < steps; step++) {
+            const struct stage<T> stage = stage_of<T, D>(shared, step % attention.stages);
+            const bool ahead = attention.stages > 1 && step + 1 < steps;
+            if (ahead) {
+                stage_load<T, D, KEYS>(attention, place, stage_of<T, D>(shared, (step + 1) % attention.stages),
+                                       step + 1);
+                cp_async_wait<1>();
+            } else {
+                cp_async_wait<0>();
+            }
+            __syncthreads(); /* this step's stage is there */
+            if (step == 0) {
+                tile_hold<T, D>(held_first, own_first + warp_row * tile_stride<D>);
+                tile_hold<T, D>(held_second, own_second + warp_row * tile_stride<D>);
+            }
+            int head, other;
+            step_place<KEYS>(place, step, &head, &other);
+            uint32_t bits = 0;
+            if (attention.threshold != 0) {
+                const struct cuda_mask mask = attention_mask_make(attention, place.sample, head);
+                bits = KEYS ? tile_kept_by_key(attention, mask, other, own_row)
+                            : tile_kept_by_query<OTHER_TILES>(attention, mask, own_row, other);
+            }
+            float score[OTHER_TILES][4], slope[OTHER_TILES][4];
+            tile_scores<T, D, OTHER_TILES, WIDE>(score, held_first, own_first + warp_row * tile_stride<D>, stage.first);
+            tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>,
+                                                 stage.second);
+            const bool masked = KEYS ? place.own + TILE_ROWS - 1 > other : other + OTHER_ROWS - 1 > place.own;
+            slopes_make<KEYS>(attention, score, slope, rows, stage.lse, stage.delta, bits, own_row + tile_lane() / 4,
+                              other, masked);
+            if constexpr (KEYS)
+                tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
+            tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
+            __syncthreads(); /* the stage is no longer read */
+            if (attention.stages == 1 && step + 1 < steps)
+                stage_load<T, D, KEYS>(attention, place, stage, step + 1);
+        }
+        if constexpr (KEYS)
+            sums_store<T, D, KEYS>(attention, place, shared, sum, sum_v);
+        else
+            sums_store<T, D, KEYS>(attention, place, shared, sum, sum);
+    }
+}
+
+/* ---- host side ---- */
+
+typedef void (*backward_kernel)(const struct cuda_attention);
+
+template <typename T, bool KEYS, bool WIDE> static backward_kernel backward_kernel_of(int32_t head_size)
+{
+    return head_size <= 32   ? attention_backward_tiles<T, 32, KEYS, WIDE>
+           : head_size <= 64 ? attention_backward_tiles<T, 64, KEYS, WIDE>
+           : head_size <= 96 ? attention_backward_tiles<T, 96, KEYS, WIDE>
+                             : attention_backward_tiles<T, 128, KEYS, WIDE>;
+}
+
+template <bool KEYS> static backward_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
+{
+    if (dtype == DTYPE_BF16)
+        return backward_kernel_of<__nv_bfloat16, KEYS, true>(head_size);
+    return wide ? backward_kernel_of<__half, KEYS, true>(head_size)
+                : backward_kernel_of<__half, KEYS, false>(head_size);
+}
+
+extern "C" size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages)
+{
+    const size_t count = (size_t)stages;
+    return head_size <= 32   ? own_bytes<32> + count * stage_bytes<32>
+           : head_size <= 64 ? own_bytes<64> + count * stage_bytes<64>
+           : head_size <= 96 ? own_bytes<96> + count * stage_bytes<96>
+                             : own_bytes<128> + count * stage_bytes<128>;
+}
+
+template <bool KEYS> static cudaError_t backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
+{
+    const backward_kernel kernel =
+        backward_kernel_by<KEYS>(attention->q.of.dtype, attention->tensor_k16, attention->head_size);
+    const int tiles = (attention->time + TILE_ROWS - 1) / TILE_ROWS,
+              heads = KEYS ? attention->kv_heads : attention->heads;
+    const size_t shared_bytes = cuda_attention_backward_shared_bytes(attention->head_size, attention->stages);
+    return LAUNCH(kernel, dim3((unsigned)(tiles * heads * attention->samples)), dim3(TILE_THREADS), shared_bytes,
+                  stream, *attention);
+}
+
+extern "C" cudaError_t cuda_launch_attention_backward_tiles(cudaStream_t stream, const struct cuda_attention *attention)
+{
+    const cudaError_t error = backward_launch<true>(stream, attention);
+    return error != cudaSuccess ? error : backward_launch<false>(stream, attention);
+}
+
+extern "C" cudaError_t cuda_attention_backward_tiles_prepare(size_t shared_bytes_max)
+{
+    for (int32_t i = 0; i < 24; i++) {
+        const enum dtype dtype = i / 8 == 0 ? DTYPE_BF16 : DTYPE_F16;
+        const int32_t head_size = 32 * (i % 4 + 1);
+        const backward_kernel kernel = i / 4 % 2 != 0 ? backward_kernel_by<true>(dtype, i / 8 == 1, head_size)
+                                                      : backward_kernel_by<false>(dtype, i / 8 == 1, head_size);
+        size_t bytes = cuda_attention_backward_shared_bytes(head_size, STAGES_MAX);
+        if (bytes > shared_bytes_max)
+            bytes = cuda_attention_backward_shared_bytes(head_size, 1);
+        if (bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || bytes > shared_bytes_max)
+            continue;
+        const cudaError_t error =
+            cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+        if (error != cudaSuccess)
+            return error;
+    }
+    return cudaSuccess;
+}

@@ -1,0 +1,236 @@
+/* attention_forward on tensor cores, for bf16 and fp16: online softmax over tiles of 64 keys, a block for 64 queries of one
+ * head, 16 of each warp.  Dao 2023, algorithm 1.
+ *
+ * While scores are made from a tile of keys, its values are under way; while values are added up, the next keys are.  Scores,
+ * maxima and sums are fp32; weights are relative to the running maximum when they are rounded to 16 bits, and dropout's
+ * scale is applied with the sum, at the end, so that they are at most 1.  Tiles beyond the diagonal are never touched.
+ * Queries may begin at a position, for prefilling a key-value cache.  The last blocks of a head, which have most to do, start
+ * first; a block's result does not depend on any other's.
+ * Shared memory: 3 tiles, (D + 8) 384 bytes: 15, 27, 39, 51 KiB for D = 32, 64, 96, 128, which on a multiprocessor of sm_86
+ * leaves room for 4 blocks (by registers), 3, 2 and 1.
+ */
+#include "backends/cuda/kernels/attention_tile.h"
+
+#define KEY_TILES (TILE_ROWS / 8) /* accumulators that the scores of 64 keys take */
+
+template <int D> constexpr size_t forward_shared_bytes = 3 * tile_elements<D, TILE_ROWS> * sizeof(uint16_t);
+
+/* Which head of which sample a block works on, and where its queries begin. */
+struct forward_place {
+    int sample, head, query;
+    int position; /* of query 0 among the keys */
+};
+
+DEVICE struct forward_place forward_place_of(const struct cuda_attention &attention)
+{
+    const int tiles = (attention.time + TILE_ROWS - 1) / TILE_ROWS, item = (int)blockIdx.x / tiles;
+    struct forward_place place;
+    place.query = (tiles - 1 - (int)blockIdx.x % tiles) * TILE_ROWS;
+    place.head = item % attention.heads;
+    place.sample = item / attention.heads;
+    place.position = attention.positioned ? attention.scalars[SCALAR_POSITION].i : 0;
+    return place;
+}
+
+DEVICE float quad_max(float value)
+{
+    value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, 1));
+    return fmaxf(value, __shfl_xor_sync(ALL_LANES, value, 2));
+}
+
+DEVICE float quad_sum(float value)
+{
+    value += __shfl_xor_sync(ALL_LANES, value, 1);
+    return value + __shfl_xor_sync(ALL_LANES, value, 2);
+}
+
+/* Scores of keys that a query does not see become minus infinity: `row` is the place of the lane's first row among the keys,
+ * `key` the first key. */
+DEVICE void scores_mask(float (&score)[KEY_TILES][4], int row, int key)
+{
+    const int t = tile_lane() % 4;
+#pragma unroll
+    for (int n = 0; n < KEY_TILES; n++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            if (key + n * 8 + 2 * t + e % 2 > row + e / 2 * 8)
+                score[n][e] = -INFINITY;
+        }
+    }
+}
+
+/* Scores become weights relative to the new maximum of their row; what was summed before is brought up to it.  `scale` is
+ * log2(e) times that of the scores; `largest` is of unscaled scores, and finite from the first tile on. */
+template <int D>
+DEVICE void weights_make(float (&score)[KEY_TILES][4], float (&largest)[2], float (&sum)[2], float (&result)[D / 8][4],
+                         float scale)
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float after = largest[r];
+#pragma unroll
+        for (int n = 0; n < KEY_TILES; n++)
+            after = fmaxf(after, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
+        after = quad_max(after);
+        const float shrink = exp2f((largest[r] - after) * scale), zero = after * scale;
+        float added = 0.0f;
+#pragma unroll
+        for (int n = 0; n < KEY_TILES; n++) {
+#pragma unroll
+            for (int e = 2 * r; e < 2 * r + 2; e++) {
+                score[n][e] = exp2f(fmaf(score[n][e], scale, -zero));
+                added += score[n][e];
+            }
+        }
+        largest[r] = after;
+        sum[r] = fmaf(sum[r], shrink, added);
+#pragma unroll
+        for (int n = 0; n < D / 8; n++) {
+            result[n][2 * r] *= shrink;
+            result[n][2 * r + 1] *= shrink;
+        }
+    }
+}
+
+DEVICE void weights_drop(float (&weight)[KEY_TILES][4], uint32_t bits)
+{
+#pragma unroll
+    for (int t = 0; t < 4; t++) {
+        const uint32_t known = tile_kept_of(bits, t);
+#pragma unroll
+        for (int m = 0; m < KEY_TILES / 4; m++) {
+            const uint32_t kept = tile_kept_query(known, m);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                weight[4 * m + t][e] = (kept >> e & 1u) != 0 ? weight[4 * m + t][e] : 0.0f;
+        }
+    }
+}
+
+/* log-sum-exp of the lane's rows, by the first lane of each quad. */
+DEVICE void lse_write(const struct cuda_attention &attention, const struct forward_place &place,
+                      const float (&largest)[2], const float (&sum)[2])
+{
+    const int lane = tile_lane(), row = place.query + tile_warp_row() + lane / 4;
+    float *lse = attention.lse + ((int64_t)place.sample * attention.heads + place.head) * attention.time;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        if (lane % 4 == 0 && row + 8 * r < attention.time)
+            lse[row + 8 * r] = fmaf(largest[r], attention.scale, logf(sum[r]));
+    }
+}
+
+template <typename T, int D, bool WIDE>
+__global__ void __launch_bounds__(TILE_THREADS) attention_forward_tiles(const struct cuda_attention attention)
+{
+    if constexpr (tile_compiled<T, WIDE>) {
+        DYN_SHARED(T, shared);
+        T *q = shared, *k = q + tile_elements<D, TILE_ROWS>, *v = k + tile_elements<D, TILE_ROWS>;
+        const struct forward_place place = forward_place_of(attention);
+        const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
+        const int first = place.position + place.query; /* of the tile's queries, among the keys */
+        const int end = min(place.position + attention.time, first + TILE_ROWS);
+        const int warp_row = tile_warp_row(), row = first + warp_row + tile_lane() / 4;
+        const int unit = attention.unit;
+        struct tile_source<T> keys = {
+            tile_rows<T>(attention.k, place.sample, kv_head, size), attention.k.row, 0, end, size, unit
+        };
+        struct tile_source<T> values = {
+            tile_rows<T>(attention.v, place.sample, kv_head, size), attention.v.row, 0, end, size, unit
+        };
+        tile_load<T, D, TILE_ROWS>(q, {tile_rows<T>(attention.q, place.sample, place.head, size), attention.q.row,
+                                       place.query, attention.time, size, unit});
+        tile_load<T, D, TILE_ROWS>(k, keys);
+        cp_async_commit();
+        uint32_t held[tile_held_fragments<D>][4];
+        float result[D / 8][4], largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
+        tile_clear(result);
+        struct cuda_mask mask;
+        if (attention.threshold != 0)
+            mask = attention_mask_make(attention, place.sample, place.head);
+        for (int key = 0; key < end; key += TILE_ROWS) {
+            cp_async_wait<0>();
+            __syncthreads(); /* the keys are there, and the values of the tile before are no longer read */
+            values.first = key;
+            tile_load<T, D, TILE_ROWS>(v, values);
+            cp_async_commit();
+            if (key == 0)
+                tile_hold<T, D>(held, q + warp_row * tile_stride<D>);
+            float score[KEY_TILES][4];
+            tile_scores<T, D, KEY_TILES, WIDE>(score, held, q + warp_row * tile_stride<D>, k);
+            cp_async_wait<0>();
+            __syncthreads(); /* the values are there, and the keys are no longer read */
+            keys.first = key + TILE_ROWS;
+            if (keys.first < end) {
+                tile_load<T, D, TILE_ROWS>(k, keys);
+                cp_async_commit();
+            }
+            if (key + TILE_ROWS - 1 > first)
+                scores_mask(score, row, key);
+            weights_make<D>(score, largest, sum, result, attention.scale * LOG2_E);
+            if (attention.threshold != 0)
+                weights_drop(score, tile_kept_by_query<KEY_TILES>(attention, mask, place.query + warp_row, key));
+            tile_add<T, D, KEY_TILES, WIDE>(result, score, v);
+        }
+        sum[0] = quad_sum(sum[0]);
+        sum[1] = quad_sum(sum[1]);
+        if (attention.lse != NULL)
+            lse_write(attention, place, largest, sum);
+        const float scale = attention.threshold != 0 ? attention.kept_scale : 1.0f;
+        const float factor[2] = {scale / sum[0], scale / sum[1]};
+        tile_store<T, D>(q + warp_row * tile_stride<D>, result, factor,
+                         tile_rows<T>(attention.y, place.sample, place.head, size), attention.y.row,
+                         place.query + warp_row, attention.time, size, unit);
+    }
+}
+
+/* ---- host side ---- */
+
+typedef void (*forward_kernel)(const struct cuda_attention);
+
+struct forward_instance {
+    forward_kernel kernel;
+    size_t shared_bytes;
+};
+
+template <typename T, bool WIDE> static struct forward_instance forward_instance_of(int32_t head_size)
+{
+    if (head_size <= 32)
+        return {attention_forward_tiles<T, 32, WIDE>, forward_shared_bytes<32>};
+    if (head_size <= 64)
+        return {attention_forward_tiles<T, 64, WIDE>, forward_shared_bytes<64>};
+    if (head_size <= 96)
+        return {attention_forward_tiles<T, 96, WIDE>, forward_shared_bytes<96>};
+    return {attention_forward_tiles<T, 128, WIDE>, forward_shared_bytes<128>};
+}
+
+static struct forward_instance forward_instance_by(enum dtype dtype, bool wide, int32_t head_size)
+{
+    if (dtype == DTYPE_BF16)
+        return forward_instance_of<__nv_bfloat16, true>(head_size);
+    return wide ? forward_instance_of<__half, true>(head_size) : forward_instance_of<__half, false>(head_size);
+}
+
+extern "C" cudaError_t cuda_launch_attention_forward_tiles(cudaStream_t stream, const struct cuda_attention *attention)
+{
+    const struct forward_instance instance =
+        forward_instance_by(attention->q.of.dtype, attention->tensor_k16, attention->head_size);
+    const int tiles = (attention->time + TILE_ROWS - 1) / TILE_ROWS;
+    const unsigned blocks = (unsigned)(tiles * attention->heads * attention->samples);
+    return LAUNCH(instance.kernel, dim3(blocks), dim3(TILE_THREADS), instance.shared_bytes, stream, *attention);
+}
+
+extern "C" cudaError_t cuda_attention_forward_tiles_prepare(size_t shared_bytes_max)
+{
+    for (int32_t i = 0; i < 12; i++) {
+        const struct forward_instance instance =
+            forward_instance_by(i / 4 == 0 ? DTYPE_BF16 : DTYPE_F16, i / 4 == 1, 32 * (i % 4 + 1));
+        if (instance.shared_bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || instance.shared_bytes > shared_bytes_max)
+            continue;
+        const cudaError_t error = cudaFuncSetAttribute(
+            (const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)instance.shared_bytes);
+        if (error != cudaSuccess)
+            return error;
+    }
+    return cudaSuccess;
+}

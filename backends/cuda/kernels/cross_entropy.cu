@@ -1,0 +1,129 @@
+/* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: their sum.
+ *
+ * A block takes a row and reads it twice, the second time from the cache: first for the maximum and the sum of exponentials
+ * at once, each thread rescaling its sum where its maximum rises (Milakov & Gimelshein 2018), then for the gradient, which
+ * overwrites it.  Sums are fp32, over the threads' groups in the order of the row, then over the threads as cuda_reduce.h
+ * does.  Columns beyond the vocabulary are never looked at, and become 0 with the gradient.
+ */
+#include "backends/cuda/cuda_cross_entropy.h"
+
+#include <float.h>
+
+#include "backends/cuda/cuda_reduce.h"
+
+#define THREADS_MAX 512
+#define LOSS_THREADS 1024
+
+/* The largest logit and the sum of e^(logit - largest). */
+struct softmax {
+    float largest, sum;
+};
+
+/* Adds the group's first `count` logits.  A maximum that is not finite makes the sum NaN, as it should be; that of no logit
+ * is the smallest finite number, so that there is always something to subtract. */
+DEVICE void softmax_add(struct softmax *total, const float (&z)[CUDA_GROUP], int count)
+{
+    float largest = total->largest;
+#pragma unroll
+    for (int k = 0; k < CUDA_GROUP; k++)
+        largest = k < count ? fmaxf(largest, z[k]) : largest;
+    float sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < CUDA_GROUP; k++)
+        sum += k < count ? expf(z[k] - largest) : 0.0f;
+    total->sum = total->sum * expf(total->largest - largest) + sum;
+    total->largest = largest;
+}
+
+/* The columns of the group at `c` that count, at most eight. */
+DEVICE int counted(int64_t c, int32_t vocab)
+{
+    const int64_t left = vocab - c;
+    return left <= 0 ? 0 : left < CUDA_GROUP ? (int)left : CUDA_GROUP;
+}
+
+/* Of the whole row, in every thread. */
+DEVICE struct softmax row_softmax(const struct cuda_cross_entropy_args &args, int64_t n, float *shared)
+{
+    struct softmax own = {-FLT_MAX, 0.0f};
+    const int64_t begin = n * args.width, stride = (int64_t)blockDim.x * CUDA_GROUP;
+    for (int64_t c = CUDA_GROUP * (int64_t)threadIdx.x; c < args.vocab; c += stride) {
+        float z[CUDA_GROUP];
+        cuda_read(args.logits, cuda_span_make(begin + c, begin + args.width, args.aligned), z);
+        softmax_add(&own, z, counted(c, args.vocab));
+    }
+    struct softmax total;
+    total.largest = cuda_block_max(own.largest, shared);
+    total.sum = cuda_block_sum(own.sum * expf(own.largest - total.largest), shared);
+    return total;
+}
+
+/* Row n becomes (softmax - onehot) scale, zeros where scale is 0 or the column does not count. */
+DEVICE void row_gradient(const struct cuda_cross_entropy_args &args, int64_t n, const struct softmax &total,
+                         int32_t target, float scale)
+{
+    const int64_t begin = n * args.width, stride = (int64_t)blockDim.x * CUDA_GROUP;
+    const float share = 1.0f / total.sum;
+    for (int64_t c = CUDA_GROUP * (int64_t)threadIdx.x; c < args.width; c += stride) {
+        const struct cuda_span span = cuda_span_make(begin + c, begin + args.width, args.aligned);
+        float z[CUDA_GROUP];
+        cuda_read(args.logits, span, z);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++) {
+            const float p = expf(z[k] - total.largest) * share;
+            z[k] = c + k < args.vocab ? (c + k == target ? p - 1.0f : p) * scale : 0.0f;
+        }
+        cuda_write(args.logits, span, z);
+    }
+}
+
+DEVICE void row_clear(const struct cuda_cross_entropy_args &args, int64_t n)
+{
+    const int64_t begin = n * args.width, stride = (int64_t)blockDim.x * CUDA_GROUP;
+    const float zero[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
+    for (int64_t c = CUDA_GROUP * (int64_t)threadIdx.x; c < args.width; c += stride)
+        cuda_write(args.logits, cuda_span_make(begin + c, begin + args.width, args.aligned), zero);
+}
+
+static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(struct cuda_cross_entropy_args args)
+{
+    SHARED(float, shared, CUDA_REDUCE_WORDS);
+    const int64_t n = blockIdx.x;
+    const int32_t target = args.targets[n];
+    if (target < 0) {
+        if (threadIdx.x == 0)
+            args.losses[n] = 0.0f;
+        if (args.gradient)
+            row_clear(args, n);
+        return;
+    }
+    /* Read before the row is overwritten: the barriers of the sum lie between. */
+    const float correct = threadIdx.x == 0 ? cuda_read_one(args.logits, n * args.width + target) : 0.0f;
+    const struct softmax total = row_softmax(args, n, shared);
+    if (threadIdx.x == 0)
+        args.losses[n] = logf(total.sum) + (total.largest - correct);
+    if (args.gradient)
+        row_gradient(args, n, total, target, args.scalars[SCALAR_LOSS_GRADIENT].f);
+}
+
+static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(struct cuda_loss_sum_args args)
+{
+    SHARED(float, shared, CUDA_REDUCE_WORDS);
+    float sum = 0.0f;
+#pragma unroll 4
+    for (int64_t n = threadIdx.x; n < args.count; n += LOSS_THREADS)
+        sum += args.losses[n];
+    sum = cuda_block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        args.scalars[SCALAR_LOSS_SUM].f += sum;
+}
+
+extern "C" cudaError_t cuda_launch_cross_entropy(cudaStream_t stream, const struct cuda_cross_entropy_args *args)
+{
+    return LAUNCH(cross_entropy, dim3((unsigned)args->rows), dim3((unsigned)args->threads), 0, stream, *args);
+}
+
+extern "C" cudaError_t cuda_launch_loss_sum(cudaStream_t stream, const struct cuda_loss_sum_args *args)
+{
+    return LAUNCH(loss_sum, dim3(1), dim3(LOSS_THREADS), 0, stream, *args);
+}

@@ -1,0 +1,34 @@
+/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (model/op.h); its own
+ * backward.
+ *
+ * Elements of a sample are numbered through its rows, and groups of eight of them share a Philox block, so a block's threads
+ * walk through one sample at a time.  What is dropped becomes 0, whatever it was.
+ */
+#include "backends/cuda/cuda_dropout.h"
+
+#include "backends/cuda/cuda_philox.h"
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) dropout(struct cuda_dropout_args args)
+{
+    for (int64_t sample = blockIdx.y; sample < args.samples; sample += gridDim.y) {
+        const struct cuda_mask mask = cuda_mask_make(args.scalars, args.site, sample, args.threshold);
+        const int64_t begin = sample * args.sample_elements, end = begin + args.sample_elements;
+        for (int64_t at = cuda_walk_first(); at < args.sample_elements; at += cuda_walk_stride()) {
+            const struct cuda_span span = cuda_span_make(begin + at, end, args.aligned);
+            const struct cuda_group from = cuda_fetch(args.x, span);
+            const uint32_t kept = cuda_mask_kept(mask, at / CUDA_GROUP);
+            float x[CUDA_GROUP];
+            cuda_unpack(from, args.x.dtype, x);
+#pragma unroll
+            for (int k = 0; k < CUDA_GROUP; k++)
+                x[k] = (kept >> k & 1u) != 0 ? x[k] * args.scale : 0.0f;
+            cuda_write(args.y, span, x);
+        }
+    }
+}
+
+extern "C" cudaError_t cuda_launch_dropout(cudaStream_t stream, const struct cuda_dropout_args *args)
+{
+    const dim3 grid((unsigned)args->blocks, (unsigned)args->blocks_of_samples);
+    return LAUNCH(dropout, grid, dim3(CUDA_WALK_THREADS), 0, stream, *args);
+}

@@ -1,0 +1,50 @@
+/* fill: y = value; copy: y = x, or y += x, from any float dtype to any.
+ *
+ * Elementwise in groups of eight.  A value is rounded once, to the dtype of y; between equal dtypes a copy moves the bits.
+ */
+#include "backends/cuda/cuda_fill_copy.h"
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) fill(struct cuda_fill_args args)
+{
+    const int64_t end = args.walk.elements;
+    float value[CUDA_GROUP];
+#pragma unroll
+    for (int k = 0; k < CUDA_GROUP; k++)
+        value[k] = args.value;
+    const struct cuda_group group = cuda_pack(args.y.dtype, value);
+    for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride())
+        cuda_put(args.y, cuda_span_make(first, end, args.walk.aligned), group);
+}
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) copy(struct cuda_copy_args args)
+{
+    const int64_t end = args.walk.elements;
+    for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
+        const struct cuda_span span = cuda_span_make(first, end, args.walk.aligned);
+        const struct cuda_group from = cuda_fetch(args.x, span);
+        if (args.x.dtype == args.y.dtype && !args.accumulate) {
+            cuda_put(args.y, span, from);
+            continue;
+        }
+        float x[CUDA_GROUP];
+        cuda_unpack(from, args.x.dtype, x);
+        if (args.accumulate) {
+            float old[CUDA_GROUP];
+            cuda_read(args.y, span, old);
+#pragma unroll
+            for (int k = 0; k < CUDA_GROUP; k++)
+                x[k] += old[k];
+        }
+        cuda_write(args.y, span, x);
+    }
+}
+
+extern "C" cudaError_t cuda_launch_fill(cudaStream_t stream, const struct cuda_fill_args *args)
+{
+    return LAUNCH(fill, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
+}
+
+extern "C" cudaError_t cuda_launch_copy(cudaStream_t stream, const struct cuda_copy_args *args)
+{
+    return LAUNCH(copy, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
+}

@@ -1,0 +1,265 @@
+/* layernorm_forward and layernorm_backward: a warp per row.
+ *
+ * A lane keeps its groups of eight channels in registers, as they are stored, where a row has at most 1024 channels of 16
+ * bits, and fetches them once more from the cache where it has more; so memory is read once.  Forward: the mean first, then the
+ * squared deviations from it, in fp32 (the difference of squares would cancel).  Backward: the two means of the row, then
+ * dx and, in the same pass, this row's share of dgain and dbias, which a warp adds up in strips of its own; at the end of a
+ * part of the rows the warps' strips are added in order into the workspace.  Which rows make a part, and which warp takes
+ * which, follows from the shape.
+ */
+#include "backends/cuda/cuda_layernorm.h"
+
+#include "backends/cuda/cuda_reduce.h"
+
+/* Groups of a lane that are kept in registers. */
+#define KEPT 4
+#define KEPT_CHANNELS (KEPT * CUDA_TILE_COLUMNS)
+
+/* The tile loops below run `kept` times, unrolled, or as often as the row asks where nothing is kept. */
+template <int kept> DEVICE int64_t tiles_of(int64_t channels)
+{
+    return kept > 0 ? kept : (channels + CUDA_TILE_COLUMNS - 1) / CUDA_TILE_COLUMNS;
+}
+
+/* The lane's span of tile `tile` of row n; nothing is there where the count is not positive. */
+DEVICE struct cuda_span row_span(int64_t n, int64_t tile, int64_t channels, bool aligned)
+{
+    const int64_t c = tile * CUDA_TILE_COLUMNS + CUDA_GROUP * cuda_lane();
+    return cuda_span_make(n * channels + c, (n + 1) * channels, aligned);
+}
+
+/* The same of a vector of channels. */
+DEVICE struct cuda_span vector_span(int64_t tile, int64_t channels, bool aligned)
+{
+    return row_span(0, tile, channels, aligned);
+}
+
+/* A lane's groups of one row, of 16-bit elements. */
+template <int kept> struct lane_row {
+    uint4 group[kept > 0 ? kept : 1];
+};
+
+template <int kept>
+DEVICE void row_keep(const struct cuda_floats &x, int64_t n, int64_t channels, bool aligned, struct lane_row<kept> *row)
+{
+#pragma unroll
+    for (int tile = 0; tile < kept; tile++) {
+        const struct cuda_span span = row_span(n, tile, channels, aligned);
+        if (span.count > 0)
+            row->group[tile] = cuda_fetch(x, span).low;
+    }
+}
+
+template <int kept>
+DEVICE void row_values(const struct lane_row<kept> &row, const struct cuda_floats &x, const struct cuda_span &span,
+                       int64_t tile, float (&value)[CUDA_GROUP])
+{
+    if constexpr (kept > 0) {
+        const struct cuda_group group = {row.group[tile], make_uint4(0, 0, 0, 0)};
+        cuda_unpack(group, x.dtype, value);
+    } else {
+        cuda_read(x, span, value);
+    }
+}
+
+/* ---- forward ---- */
+
+template <int kept>
+DEVICE float row_mean(const struct cuda_layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n)
+{
+    float sum = 0.0f;
+#pragma unroll
+    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
+        const struct cuda_span span = row_span(n, tile, args.channels, args.aligned);
+        if (span.count <= 0)
+            continue;
+        float x[CUDA_GROUP];
+        row_values(row, args.x, span, tile, x);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            sum += x[k]; /* zeros beyond the count */
+    }
+    return warp_sum(sum) / (float)args.channels;
+}
+
+template <int kept>
+DEVICE float row_variance(const struct cuda_layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n,
+                          float mean)
+{
+    float square = 0.0f;
+#pragma unroll
+    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
+        const struct cuda_span span = row_span(n, tile, args.channels, args.aligned);
+        if (span.count <= 0)
+            continue;
+        float x[CUDA_GROUP];
+        row_values(row, args.x, span, tile, x);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++) {
+            const float deviation = k < span.count ? x[k] - mean : 0.0f;
+            square += deviation * deviation;
+        }
+    }
+    return warp_sum(square) / (float)args.channels;
+}
+
+template <int kept>
+DEVICE void row_normalise(const struct cuda_layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n,
+                          float mean, float rstd)
+{
+#pragma unroll
+    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
+        const struct cuda_span span = row_span(n, tile, args.channels, args.aligned);
+        if (span.count <= 0)
+            continue;
+        const struct cuda_span of_vector = vector_span(tile, args.channels, args.aligned);
+        float x[CUDA_GROUP], gain[CUDA_GROUP], bias[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
+        row_values(row, args.x, span, tile, x);
+        cuda_read(args.gain, of_vector, gain);
+        if (args.bias.memory != NULL)
+            cuda_read(args.bias, of_vector, bias);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            x[k] = (x[k] - mean) * rstd * gain[k] + bias[k];
+        cuda_write(args.y, span, x);
+    }
+}
+
+template <int kept>
+static __global__ void __launch_bounds__(CUDA_LAYERNORM_WARPS *WARP_LANES)
+    layernorm_forward(struct cuda_layernorm_forward_args args)
+{
+    const int64_t stride = (int64_t)gridDim.x * CUDA_LAYERNORM_WARPS;
+    for (int64_t n = (int64_t)blockIdx.x * CUDA_LAYERNORM_WARPS + cuda_warp(); n < args.rows; n += stride) {
+        struct lane_row<kept> row;
+        row_keep<kept>(args.x, n, args.channels, args.aligned, &row);
+        const float mean = row_mean<kept>(args, row, n);
+        const float rstd = 1.0f / sqrtf(row_variance<kept>(args, row, n, mean) + args.epsilon);
+        row_normalise<kept>(args, row, n, mean, rstd);
+        if (cuda_lane() == 0) {
+            args.mean[n] = mean;
+            args.rstd[n] = rstd;
+        }
+    }
+}
+
+/* ---- backward ---- */
+
+/* A row on its way: its statistics, and the means over it of dy gain and of dy gain xh. */
+struct gradient_row {
+    int64_t n;
+    float mean, rstd, weighted, product;
+};
+
+template <int kept>
+DEVICE void row_means(const struct cuda_layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
+                      const struct lane_row<kept> &of_x, struct gradient_row *row)
+{
+    float weighted = 0.0f, product = 0.0f;
+#pragma unroll
+    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
+        const struct cuda_span span = row_span(row->n, tile, args.channels, args.aligned);
+        if (span.count <= 0)
+            continue;
+        float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP];
+        row_values(of_dy, args.dy, span, tile, dy);
+        row_values(of_x, args.x, span, tile, x);
+        cuda_read(args.gain, vector_span(tile, args.channels, args.aligned), gain);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++) {
+            const float term = dy[k] * gain[k]; /* 0 beyond the count */
+            weighted += term;
+            product += term * ((x[k] - row->mean) * row->rstd);
+        }
+    }
+    row->weighted = warp_sum(weighted) / (float)args.channels;
+    row->product = warp_sum(product) / (float)args.channels;
+}
+
+/* dx of the row; the row's share of dgain and dbias is added to the warp's strips. */
+template <int kept>
+DEVICE void row_gradient(const struct cuda_layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
+                         const struct lane_row<kept> &of_x, const struct gradient_row &row, float *strips)
+{
+#pragma unroll
+    for (int64_t tile = 0; tile < tiles_of<kept>(args.channels); tile++) {
+        const struct cuda_span span = row_span(row.n, tile, args.channels, args.aligned);
+        if (span.count <= 0)
+            continue;
+        float dy[CUDA_GROUP], x[CUDA_GROUP], gain[CUDA_GROUP], dx[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
+        row_values(of_dy, args.dy, span, tile, dy);
+        row_values(of_x, args.x, span, tile, x);
+        cuda_read(args.gain, vector_span(tile, args.channels, args.aligned), gain);
+        if (args.accumulate)
+            cuda_read(args.dx, span, dx);
+        float *dgain = strips + tile * CUDA_TILE_COLUMNS + cuda_lane(), *dbias = dgain + args.strip_floats;
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++) {
+            const float normal = (x[k] - row.mean) * row.rstd;
+            dgain[k * WARP_LANES] += dy[k] * normal;
+            dbias[k * WARP_LANES] += dy[k];
+            dx[k] += row.rstd * (dy[k] * gain[k] - row.weighted - normal * row.product);
+        }
+        cuda_write(args.dx, span, dx);
+    }
+}
+
+/* The lane's own floats of the warp's strips become 0: as no lane uses another one's, no barrier is needed. */
+DEVICE void strips_clear(float *strips, int64_t floats)
+{
+    for (int64_t at = cuda_lane(); at < floats; at += WARP_LANES)
+        strips[at] = 0.0f;
+}
+
+/* out[floats] = the sum of the warps' strips, by all threads of the block. */
+DEVICE void strips_add(const float *strips, int64_t floats, float *out)
+{
+    __syncthreads();
+    for (int64_t at = threadIdx.x; at < floats; at += blockDim.x) {
+        float sum = 0.0f;
+        for (int warp = 0; warp < cuda_warps(); warp++)
+            sum += strips[warp * floats + at];
+        out[at] = sum;
+    }
+}
+
+template <int kept>
+static __global__ void __launch_bounds__(CUDA_LAYERNORM_WARPS *WARP_LANES)
+    layernorm_backward(struct cuda_layernorm_backward_args args)
+{
+    DYN_SHARED(float, shared);
+    const int64_t part = blockIdx.x, rest = args.rows % args.parts, floats = 2 * args.strip_floats;
+    const int64_t begin = args.rows / args.parts * part + (part < rest ? part : rest);
+    const int64_t end = begin + args.rows / args.parts + (part < rest ? 1 : 0);
+    float *out = args.strips + part * floats, *strips = args.is_shared ? shared + cuda_warp() * floats : out;
+    strips_clear(strips, floats);
+    for (int64_t n = begin + cuda_warp(); n < end; n += cuda_warps()) {
+        struct gradient_row row = {n, args.mean[n], args.rstd[n], 0.0f, 0.0f};
+        struct lane_row<kept> of_dy, of_x;
+        row_keep<kept>(args.dy, n, args.channels, args.aligned, &of_dy);
+        row_keep<kept>(args.x, n, args.channels, args.aligned, &of_x);
+        row_means<kept>(args, of_dy, of_x, &row);
+        row_gradient<kept>(args, of_dy, of_x, row, strips);
+    }
+    if (args.is_shared)
+        strips_add(shared, floats, out);
+}
+
+extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream,
+                                                     const struct cuda_layernorm_forward_args *args)
+{
+    const dim3 grid((unsigned)args->blocks), block(CUDA_LAYERNORM_WARPS * WARP_LANES);
+    if (args->channels <= KEPT_CHANNELS && args->x.dtype != DTYPE_F32)
+        return LAUNCH(layernorm_forward<KEPT>, grid, block, 0, stream, *args);
+    return LAUNCH(layernorm_forward<0>, grid, block, 0, stream, *args);
+}
+
+extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream,
+                                                      const struct cuda_layernorm_backward_args *args)
+{
+    const dim3 grid((unsigned)args->parts), block((unsigned)args->warps * WARP_LANES);
+    const size_t bytes = args->is_shared ? (size_t)args->warps * 2 * (size_t)args->strip_floats * sizeof(float) : 0;
+    if (args->channels <= KEPT_CHANNELS && args->x.dtype != DTYPE_F32 && args->dy.dtype != DTYPE_F32)
+        return LAUNCH(layernorm_backward<KEPT>, grid, block, bytes, stream, *args);
+    return LAUNCH(layernorm_backward<0>, grid, block, bytes, stream, *args);
+}

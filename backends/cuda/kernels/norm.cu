@@ -1,0 +1,87 @@
+/* sum_of_squares and clip_factor: the gradient's norm and what follows from it.
+ *
+ * A block takes a part of the tensor, reads it once and sums up its squares in fp32; one more block adds the parts where
+ * there are several.  A square beyond fp32 is infinite, as the whole sum would be.  clip_factor is one block, and works in
+ * fp64, so that the norm is finite wherever it is in fp32 and not only where its square is.
+ */
+#include "backends/cuda/cuda_norm.h"
+
+#include "backends/cuda/cuda_reduce.h"
+
+#define THREADS 512
+#define SUM_THREADS 256
+
+static __global__ void __launch_bounds__(THREADS) sum_of_squares(struct cuda_sum_of_squares_args args)
+{
+    SHARED(float, shared, CUDA_REDUCE_WORDS);
+    /* Parts are whole groups, so that all but the tensor's last one may be aligned. */
+    const int64_t part = blockIdx.x, groups = (args.elements + CUDA_GROUP - 1) / CUDA_GROUP;
+    const int64_t rest = groups % args.parts, begin = groups / args.parts * part + (part < rest ? part : rest);
+    const int64_t end = begin + groups / args.parts + (part < rest ? 1 : 0);
+    float sum = 0.0f;
+#pragma unroll 2
+    for (int64_t group = begin + threadIdx.x; group < end; group += THREADS) {
+        float x[CUDA_GROUP];
+        cuda_read(args.x, cuda_span_make(CUDA_GROUP * group, args.elements, args.aligned), x);
+#pragma unroll
+        for (int k = 0; k < CUDA_GROUP; k++)
+            sum += x[k] * x[k]; /* zeros beyond the end */
+    }
+    sum = cuda_block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        args.partials[part] = sum;
+}
+
+static __global__ void __launch_bounds__(SUM_THREADS) partials_sum(struct cuda_sum_of_squares_args args)
+{
+    SHARED(float, shared, CUDA_REDUCE_WORDS);
+    float sum = 0.0f;
+    for (int64_t part = threadIdx.x; part < args.parts; part += SUM_THREADS)
+        sum += args.partials[part];
+    sum = cuda_block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        *args.out = sum;
+}
+
+/* What the norm means for the update, as op.h's clip_factor. */
+DEVICE void scalars_set(union scalar_word *scalars, double sum, double limit)
+{
+    const double unscale = (double)scalars[SCALAR_UNSCALE].f, norm = sqrt(sum) * unscale;
+    const double ratio = limit / (norm + 1e-6);
+    const bool found_inf = !isfinite((float)norm);
+    scalars[SCALAR_GRAD_NORM].f = (float)norm;
+    scalars[SCALAR_CLIP].f = (float)(limit > 0.0 && ratio < 1.0 ? unscale * ratio : unscale);
+    scalars[SCALAR_FOUND_INF].i = found_inf ? 1 : 0;
+    if (!found_inf)
+        scalars[SCALAR_ADAM_STEP].i++;
+}
+
+static __global__ void __launch_bounds__(SUM_THREADS) clip_factor(struct cuda_clip_factor_args args)
+{
+    SHARED(double, shared, SUM_THREADS);
+    double sum = 0.0;
+    for (int64_t i = threadIdx.x; i < args.count; i += SUM_THREADS)
+        sum += (double)args.partials[i];
+    shared[threadIdx.x] = sum;
+    __syncthreads();
+    for (int half = SUM_THREADS / 2; half > 0; half /= 2) {
+        if ((int)threadIdx.x < half)
+            shared[threadIdx.x] += shared[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        scalars_set(args.scalars, shared[0], (double)args.clip_max);
+}
+
+extern "C" cudaError_t cuda_launch_sum_of_squares(cudaStream_t stream, const struct cuda_sum_of_squares_args *args)
+{
+    const cudaError_t error = LAUNCH(sum_of_squares, dim3((unsigned)args->parts), dim3(THREADS), 0, stream, *args);
+    if (error != cudaSuccess || args->parts == 1)
+        return error;
+    return LAUNCH(partials_sum, dim3(1), dim3(SUM_THREADS), 0, stream, *args);
+}
+
+extern "C" cudaError_t cuda_launch_clip_factor(cudaStream_t stream, const struct cuda_clip_factor_args *args)
+{
+    return LAUNCH(clip_factor, dim3(1), dim3(SUM_THREADS), 0, stream, *args);
+}

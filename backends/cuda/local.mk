@@ -1,0 +1,100 @@
+# The cuda backend: plain C on the host's side, kernels in kernels/*.cu, which nvcc compiles for every architecture, one file
+# at a time.  The same lists are compiled against tests/cuda_on_cpu, where there is a C++ compiler.  Add a family's files
+# here, in the order of the alphabet; headers that kernels see are kernel_headers.
+cuda_sources = \
+	backends/cuda/cuda_attention.c \
+	backends/cuda/cuda_adamw.c \
+	backends/cuda/cuda_backend.c backends/cuda/cuda_backend.h \
+	backends/cuda/cuda_bias.c \
+	backends/cuda/cuda_blend.c \
+	backends/cuda/cuda_cross_entropy.c \
+	backends/cuda/cuda_devices.c backends/cuda/cuda_devices.h \
+	backends/cuda/cuda_dropout.c \
+	backends/cuda/cuda_embed.c \
+	backends/cuda/cuda_fill_copy.c \
+	backends/cuda/cuda_gelu.c \
+	backends/cuda/cuda_gemm.c \
+	backends/cuda/cuda_gemm_cache.c backends/cuda/cuda_gemm_cache.h \
+	backends/cuda/cuda_gradient_round.c \
+	backends/cuda/cuda_layernorm.c \
+	backends/cuda/cuda_memory.c backends/cuda/cuda_memory.h \
+	backends/cuda/cuda_muon.c \
+	backends/cuda/cuda_norm.c \
+	backends/cuda/cuda_nvml.c backends/cuda/cuda_nvml.h \
+	backends/cuda/cuda_peak.c backends/cuda/cuda_peak.h \
+	backends/cuda/cuda_residual.c \
+	backends/cuda/cuda_table.c backends/cuda/cuda_table.h
+
+cuda_kernels = \
+	backends/cuda/kernels/attention_cached.cu \
+	backends/cuda/kernels/attention_plain_backward.cu \
+	backends/cuda/kernels/attention_plain_forward.cu \
+	backends/cuda/kernels/attention_tile_backward.cu \
+	backends/cuda/kernels/attention_tile_forward.cu \
+	backends/cuda/kernels/adamw.cu \
+	backends/cuda/kernels/adamw_lean.cu \
+	backends/cuda/kernels/bias.cu \
+	backends/cuda/kernels/blend.cu \
+	backends/cuda/kernels/cross_entropy.cu \
+	backends/cuda/kernels/dropout.cu \
+	backends/cuda/kernels/embed.cu \
+	backends/cuda/kernels/fill_copy.cu \
+	backends/cuda/kernels/gelu.cu \
+	backends/cuda/kernels/gemm.cu \
+	backends/cuda/kernels/gradient_round.cu \
+	backends/cuda/kernels/layernorm.cu \
+	backends/cuda/kernels/muon.cu \
+	backends/cuda/kernels/norm.cu \
+	backends/cuda/kernels/parts.cu \
+	backends/cuda/kernels/residual.cu
+
+cuda_kernel_headers = \
+	backends/cuda/cuda_adamw.h \
+	backends/cuda/cuda_attention.h \
+	backends/cuda/cuda_bias.h \
+	backends/cuda/cuda_blend.h \
+	backends/cuda/cuda_cross_entropy.h \
+	backends/cuda/cuda_device.h \
+	backends/cuda/cuda_dropout.h \
+	backends/cuda/cuda_embed.h \
+	backends/cuda/cuda_fill_copy.h \
+	backends/cuda/cuda_floats.h \
+	backends/cuda/cuda_gelu.h \
+	backends/cuda/cuda_gemm.h \
+	backends/cuda/cuda_gradient_round.h \
+	backends/cuda/cuda_layernorm.h \
+	backends/cuda/cuda_muon.h \
+	backends/cuda/cuda_norm.h \
+	backends/cuda/cuda_parts.h \
+	backends/cuda/cuda_philox.h \
+	backends/cuda/cuda_reduce.h \
+	backends/cuda/cuda_residual.h \
+	backends/cuda/cuda_rounded.h \
+	backends/cuda/kernels/attention_plain.h \
+	backends/cuda/kernels/attention_tile.h
+
+EXTRA_DIST += $(cuda_kernels) $(cuda_kernel_headers)
+
+CUDA_ARCHIVE =
+if HAVE_CUDA
+noinst_LIBRARIES += libcuda_backend.a
+CUDA_ARCHIVE += libcuda_backend.a
+libcuda_backend_a_SOURCES = $(cuda_sources)
+libcuda_backend_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+libcuda_backend_a_LIBADD = $(CUDA_OBJECTS)
+libcuda_backend_a_DEPENDENCIES = $(CUDA_OBJECTS)
+
+# Position-independent, because the programs are; no exceptions, so that nothing of C++'s library is needed.
+CUDA_OBJECTS = $(cuda_kernels:.cu=.o)
+NVCC_COMPILE = $(NVCC) $(NVCC_FLAGS) -std=c++17 -O3 -I$(top_srcdir)/src -I$(top_srcdir) \
+	-Xcompiler=-fPIE,-fno-exceptions,-fno-threadsafe-statics,-Wall $(NVCCFLAGS)
+backends/cuda/kernels/%.o: backends/cuda/kernels/%.cu backends/cuda/kernels/nvcc.flags
+	$(AM_V_GEN)$(NVCC_COMPILE) -MD -MF $(@:.o=.d) -c $< -o $@
+-include $(CUDA_OBJECTS:.o=.d)
+# Changes only when the compiler or its flags do, and then all kernels are compiled anew.
+backends/cuda/kernels/nvcc.flags: nvcc-flags-force
+	@$(MKDIR_P) $(@D)
+	@echo '$(NVCC_COMPILE)' | cmp -s - $@ || echo '$(NVCC_COMPILE)' >$@
+nvcc-flags-force:
+CLEANFILES += $(CUDA_OBJECTS) $(CUDA_OBJECTS:.o=.d) backends/cuda/kernels/nvcc.flags
+endif

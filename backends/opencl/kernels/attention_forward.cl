@@ -1,0 +1,155 @@
+/* attention_forward and attention_cached: online softmax over tiles of keys, GT_QUERIES queries of one head per group.
+ *
+ * A group is 8 x 8 work-items.  For each tile of keys: scores (4 queries by GT_KEYS / 8 keys per work-item) into local
+ * memory; two work-items per row bring its maximum and sum up to date and turn scores into weights; weights times values
+ * are added to results in registers, 4 queries by GT_SLICES columns per work-item.  Tiles beyond the diagonal are never
+ * touched, and nothing of size T x T exists.  Keys and values come from rows of qkv or from the cache: both are a tensor,
+ * two offsets and two strides.  Dropout acts on the weights that go to the values, not on their sum.
+ */
+#define GT_COLUMNS (8 * GT_SLICES)
+#define GT_PITCH (GT_COLUMNS + 1)
+#define GT_ITEMS 64
+#define GT_QUERIES 32
+#define GT_EACH (GT_QUERIES / 8)
+#if GT_SLICES > 8
+#define GT_KEYS 16
+#else
+#define GT_KEYS 32
+#endif
+#define GT_KEYS_EACH (GT_KEYS / 8)
+#define GT_SCORE_PITCH (GT_KEYS + 1)
+
+/* tile[row, d] = element first + row * pitch + d of the tensor; 0 for rows from `rows` and columns from `size` on. */
+static void gt_rows_load(__local float *tile, int height, __global const uchar *memory, ulong first, int dtype,
+                         long pitch, int rows, int size)
+{
+    for (int e = (int)get_local_id(0); e < height * GT_COLUMNS; e += GT_ITEMS) {
+        const int row = e / GT_COLUMNS, d = e % GT_COLUMNS;
+        float value = 0.0f;
+        if (row < rows && d < size)
+            value = gt_load(memory, first + (ulong)(row * pitch + d), dtype);
+        tile[row * GT_PITCH + d] = value;
+    }
+}
+
+GT_KERNEL(GT_ITEMS)
+gt_attention_forward(GT_TENSOR(q), GT_TENSOR(kv), GT_ARRAY(const uint, scalars), GT_TENSOR(y), GT_ARRAY(float, lse),
+                     int cached, int time, int heads, int heads_per_kv, int size, long q_row, long kv_row,
+                     long kv_sample, long k_first, long v_first, float scale, int site, uint threshold,
+                     float kept_scale)
+{
+    __local float queries[GT_QUERIES * GT_PITCH], tile[GT_KEYS * GT_PITCH], score[GT_QUERIES * GT_SCORE_PITCH];
+    __local float part[GT_ITEMS], shrink[GT_QUERIES];
+    __local uint kept[GT_QUERIES * GT_KEYS / 8];
+    const int item = (int)get_local_id(0), x = item % 8, above = item / 8 * GT_EACH; /* the first of its rows */
+    const int row = item / 2, half_first = item % 2 * (GT_KEYS / 2);                 /* in the softmax */
+    const int bands = (time + GT_QUERIES - 1) / GT_QUERIES;
+    const long index = gt_group_index(0), sample = index / ((long)bands * heads);
+    const int head = (int)(index / bands % heads), first = (bands - 1 - (int)(index % bands)) * GT_QUERIES;
+    const int rows = min(time - first, GT_QUERIES), position = cached ? (int)GT_AT(scalars, GT_POSITION) : 0;
+    const int end = position + first + rows, groups = (time + 7) / 8; /* of eight keys, for the masks */
+    const long q_first = (sample * time + first) * q_row + (long)head * size;
+    const long kv_first = sample * kv_sample + (long)(head / heads_per_kv) * size;
+    const uint seed_lo = GT_AT(scalars, GT_SEED_LO), seed_hi = GT_AT(scalars, GT_SEED_HI);
+    const uint mask_site = (uint)site + ((uint)head << 16);
+    const uint mask_sample = GT_AT(scalars, GT_SAMPLE_BASE) + (uint)sample, mask_step = GT_AT(scalars, GT_STEP);
+    float result[GT_EACH][GT_SLICES], largest = -INFINITY, sum = 0.0f;
+    for (int r = 0; r < GT_EACH; r++) {
+        for (int s = 0; s < GT_SLICES; s++)
+            result[r][s] = 0.0f;
+    }
+    gt_rows_load(queries, GT_QUERIES, q, q_at + (ulong)q_first, q_dtype, q_row, rows, size);
+    for (int key = 0; key < end; key += GT_KEYS) {
+        const int keys = min(end - key, GT_KEYS);
+        gt_rows_load(tile, GT_KEYS, kv, kv_at + (ulong)(kv_first + k_first + key * kv_row), kv_dtype, kv_row, keys,
+                     size);
+        for (int e = item; e < GT_QUERIES * GT_KEYS / 8 && threshold != 0; e += GT_ITEMS) {
+            const uint group = (uint)(first + e / (GT_KEYS / 8)) * (uint)groups + (uint)(key / 8 + e % (GT_KEYS / 8));
+            kept[e] = gt_dropout_kept(seed_lo, seed_hi, (uint4)(group, mask_site, mask_sample, mask_step), threshold);
+        }
+        GT_SYNC();
+        float product[GT_EACH][GT_KEYS_EACH];
+        for (int r = 0; r < GT_EACH; r++) {
+            for (int c = 0; c < GT_KEYS_EACH; c++)
+                product[r][c] = 0.0f;
+        }
+        for (int d = 0; d < size; d++) {
+            float left[GT_EACH];
+            for (int r = 0; r < GT_EACH; r++)
+                left[r] = queries[(above + r) * GT_PITCH + d];
+            for (int c = 0; c < GT_KEYS_EACH; c++) {
+                const float right = tile[(x + 8 * c) * GT_PITCH + d];
+                for (int r = 0; r < GT_EACH; r++)
+                    product[r][c] = gt_fma(left[r], right, product[r][c]);
+            }
+        }
+        for (int r = 0; r < GT_EACH; r++) {
+            for (int c = 0; c < GT_KEYS_EACH; c++) {
+                const bool visible = key + x + 8 * c <= position + first + above + r;
+                score[(above + r) * GT_SCORE_PITCH + x + 8 * c] = visible ? product[r][c] * scale : -INFINITY;
+            }
+        }
+        GT_SYNC();
+        __local float *weight = score + row * GT_SCORE_PITCH + half_first;
+        float before = largest, half_largest = -INFINITY;
+        for (int j = 0; j < GT_KEYS / 2; j++)
+            half_largest = fmax(half_largest, weight[j]);
+        part[item] = half_largest;
+        gt_rows_load(tile, GT_KEYS, kv, kv_at + (ulong)(kv_first + v_first + key * kv_row), kv_dtype, kv_row, keys,
+                     size);
+        GT_SYNC();
+        largest = fmax(before, fmax(part[2 * row], part[2 * row + 1]));
+        const float factor = exp(before - largest);
+        sum *= factor;
+        for (int j = 0; j < GT_KEYS / 2; j++) {
+            const float p = exp(weight[j] - largest);
+            const int e = half_first + j;
+            const bool dropped = threshold != 0 && (kept[row * (GT_KEYS / 8) + e / 8] >> (e % 8) & 1u) == 0;
+            sum += p;
+            weight[j] = dropped ? 0.0f : p * kept_scale;
+        }
+        if (item % 2 == 0)
+            shrink[row] = factor;
+        GT_SYNC();
+        for (int r = 0; r < GT_EACH; r++) {
+            for (int s = 0; s < GT_SLICES; s++)
+                result[r][s] *= shrink[above + r];
+        }
+        for (int j = 0; j < GT_KEYS; j++) {
+            float left[GT_EACH];
+            for (int r = 0; r < GT_EACH; r++)
+                left[r] = score[(above + r) * GT_SCORE_PITCH + j];
+            for (int s = 0; s < GT_SLICES; s++) {
+                const float right = tile[j * GT_PITCH + x + 8 * s];
+                for (int r = 0; r < GT_EACH; r++)
+                    result[r][s] = gt_fma(left[r], right, result[r][s]);
+            }
+        }
+        GT_SYNC();
+    }
+    part[item] = sum;
+    GT_SYNC();
+    if (!cached && item % 2 == 0 && row < rows)
+        GT_AT(lse, (sample * heads + head) * time + first + row) = largest + log(part[item] + part[item + 1]);
+    for (int r = 0; r < GT_EACH; r++) {
+        const float inverse = 1.0f / (part[2 * (above + r)] + part[2 * (above + r) + 1]);
+        const long to = ((sample * time + first + above + r) * heads + head) * (long)size;
+        for (int s = 0; s < GT_SLICES; s++) {
+            if (above + r < rows && x + 8 * s < size)
+                GT_STORE(y, to + x + 8 * s, result[r][s] * inverse);
+        }
+    }
+}
+
+/* The new keys and values go to the cache; one work-item per element of a row. */
+__kernel void gt_attention_append(GT_TENSOR(qkv), GT_ARRAY(const int, scalars), GT_TENSOR(cache), int time, long q_row,
+                                  long k_first, long width, long capacity, long samples)
+{
+    long n;
+    const long e = gt_column(2 * width, &n);
+    if (e >= 2 * width)
+        return;
+    const long part = e / width, sample = n / time, place = GT_AT(scalars, GT_POSITION) + n % time;
+    const long to = ((part * samples + sample) * capacity + place) * width + e % width;
+    GT_STORE(cache, to, GT_LOAD(qkv, n * q_row + k_first + e));
+}

@@ -1,0 +1,51 @@
+/* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: their sum.
+ *
+ * One group per row.  Each work-item keeps the largest of its logits and the sum of exponentials relative to it; the group
+ * brings them to one scale.  Then the row is read again, from the cache where it fits, and becomes its gradient.  Columns
+ * beyond `vocab` are never read.  A row without a target goes the same way, so that every work-item meets every barrier.
+ */
+GT_KERNEL(GT_GROUP)
+gt_cross_entropy(GT_ARRAY(const int, targets), GT_ARRAY(const uint, scalars), GT_TENSOR(logits),
+                 GT_ARRAY(float, losses), int gradient, long vocab, long width)
+{
+    __local float scratch[GT_GROUP];
+    const long n = gt_group_index(0), first = n * width, wanted = GT_AT(targets, n), target = max(wanted, 0L);
+    const bool ignored = wanted < 0;
+    const float scale = GT_SCALAR_FLOAT(scalars, GT_LOSS_GRADIENT);
+    float largest = -FLT_MAX, sum = 0.0f;
+    for (long c = (long)get_local_id(0); c < vocab; c += GT_GROUP) {
+        const float z = GT_LOAD(logits, first + c);
+        if (z > largest) {
+            sum *= exp(largest - z);
+            largest = z;
+        }
+        sum += exp(z - largest);
+    }
+    const float row_largest = gt_group_max(largest, scratch);
+    const float row_sum = gt_group_sum(sum * exp(largest - row_largest), scratch);
+    const float correct = GT_LOAD(logits, first + target), factor = 1.0f / row_sum;
+    if (get_local_id(0) == 0)
+        GT_AT(losses, n) = ignored ? 0.0f : log(row_sum) + (row_largest - correct);
+    barrier(CLK_GLOBAL_MEM_FENCE); /* everybody has read the target's logit */
+    for (long c = (long)get_local_id(0); c < width && gradient; c += GT_GROUP) {
+        float slope = 0.0f;
+        if (c < vocab && !ignored) {
+            const float share = exp(GT_LOAD(logits, first + c) - row_largest) * factor;
+            slope = (c == target ? share - 1.0f : share) * scale;
+        }
+        GT_STORE(logits, first + c, slope);
+    }
+}
+
+/* scalars[loss_sum] += the sum; one group. */
+GT_KERNEL(GT_GROUP)
+gt_loss_sum(GT_ARRAY(const float, losses), GT_ARRAY(float, scalars), long count)
+{
+    __local float scratch[GT_GROUP];
+    float sum = 0.0f;
+    for (long i = (long)get_local_id(0); i < count; i += GT_GROUP)
+        sum += GT_AT(losses, i);
+    const float total = gt_group_sum(sum, scratch);
+    if (get_local_id(0) == 0)
+        GT_AT(scalars, GT_LOSS_SUM) += total;
+}

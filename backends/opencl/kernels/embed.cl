@@ -1,0 +1,46 @@
+/* embed_forward and embed_backward: rows of two tables, gathered and added; and their gradients.
+ *
+ * One work-item per channel of a row, of a group of equal ids, or of a position.  Backward takes the rows grouped by id, as the
+ * host sorted them: each element of dwte is written by one work-item, in the order of the list.
+ */
+__kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENSOR(wpe), GT_ARRAY(const int, scalars),
+                               GT_TENSOR(y), int time, long channels)
+{
+    long n;
+    const long c = gt_column(channels, &n);
+    if (c >= channels)
+        return;
+    const long token = GT_AT(ids, n), place = GT_AT(scalars, GT_POSITION) + (uint)n % (uint)time;
+    GT_STORE(y, n * channels + c, GT_LOAD(wte, token * channels + c) + GT_LOAD(wpe, place * channels + c));
+}
+
+/* dwte[id] += the sum of dy's rows with this id; there are starts[0] ids, and there may be more rows than that. */
+__kernel void gt_embed_backward_tokens(GT_TENSOR(dy), GT_ARRAY(const int, ids), GT_ARRAY(const int, order),
+                                       GT_ARRAY(const int, starts), GT_TENSOR(dwte), long channels)
+{
+    long k;
+    const long c = gt_column(channels, &k);
+    if (c >= channels || k >= GT_AT(starts, 0))
+        return;
+    const int begin = GT_AT(starts, 1 + k), end = GT_AT(starts, 2 + k);
+    float sum = 0.0f;
+    for (int i = begin; i < end; i++)
+        sum += GT_LOAD(dy, (long)GT_AT(order, i) * channels + c);
+    const long to = (long)GT_AT(ids, GT_AT(order, begin)) * channels + c;
+    GT_STORE(dwte, to, GT_LOAD(dwte, to) + sum);
+}
+
+/* dwpe[t] (+)= the sum over samples of dy[b,t]; positions from `time` on become 0 unless they are added to. */
+__kernel void gt_embed_backward_positions(GT_TENSOR(dy), GT_TENSOR(dwpe), int time, int accumulate, long samples,
+                                          long channels)
+{
+    long t;
+    const long c = gt_column(channels, &t);
+    if (c >= channels || (t >= time && accumulate))
+        return;
+    float sum = 0.0f;
+    for (long b = 0; b < samples && t < time; b++)
+        sum += GT_LOAD(dy, (b * time + t) * channels + c);
+    const long to = t * channels + c;
+    GT_STORE(dwpe, to, accumulate ? GT_LOAD(dwpe, to) + sum : sum);
+}

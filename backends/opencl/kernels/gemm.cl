@@ -1,0 +1,122 @@
+/* gemm: d (+)= op(a) op(b) + bias, one square tile of d per group, summed up in fp32.
+ *
+ * A group of GT_SIDE x GT_SIDE work-items, GT_EACH x GT_EACH elements each, takes GT_INNER steps of the inner dimension at a
+ * time through local memory, where every storage dtype has become fp32.  K is never shared among groups, so the order of a
+ * sum follows from the shape.  Tiles are walked in bands of rows, so that groups that run side by side share tiles of a
+ * and b in the cache.  A product of few rows with a b that is stored by columns, as decoding has them, reads b once, as it
+ * lies: GT_FEW_LANES work-items for each column of d.
+ */
+#define GT_TILE (GT_SIDE * GT_EACH)
+#define GT_ITEMS (GT_SIDE * GT_SIDE)
+#define GT_PITCH (GT_TILE + 1) /* so that columns of a tile fall into different banks */
+#define GT_BAND 8
+#define GT_FEW_ROWS 8
+#define GT_FEW_LANES 16
+#define GT_FEW_COLUMNS 4 /* per group */
+#define GT_FEW_ITEMS (GT_FEW_COLUMNS * GT_FEW_LANES)
+
+/* tile[k, row] = element (first_row + row, first_inner + k) of a matrix of rows x inner, which is stored as such or, when
+ * `turned`, as inner x rows; 0 outside of it.  Neighbours read neighbours in either case. */
+static void gt_tile_load(__local float *tile, __global const uchar *memory, ulong at, int dtype, int turned, long rows,
+                         long inner, long first_row, long first_inner)
+{
+    for (uint e = (uint)get_local_id(0); e < GT_TILE * GT_INNER; e += GT_ITEMS) {
+        const uint row = turned ? e % GT_TILE : e / GT_INNER, k = turned ? e / GT_TILE : e % GT_INNER;
+        const long r = first_row + row, i = first_inner + k;
+        float value = 0.0f;
+        if (r < rows && i < inner)
+            value = gt_load(memory, at + (ulong)(turned ? i * rows + r : r * inner + i), dtype);
+        tile[k * GT_PITCH + row] = value;
+    }
+}
+
+GT_KERNEL(GT_ITEMS)
+gt_gemm(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int transpose_a, int transpose_b, int accumulate,
+        long m, long n, long k)
+{
+    __local float tile_a[GT_INNER * GT_PITCH], tile_b[GT_INNER * GT_PITCH];
+    const uint x = (uint)get_local_id(0) % GT_SIDE, y = (uint)get_local_id(0) / GT_SIDE;
+    const long down = (m + GT_TILE - 1) / GT_TILE, across = (n + GT_TILE - 1) / GT_TILE;
+    const long group = gt_group_index(0), band = group / (GT_BAND * across), in_band = group % (GT_BAND * across);
+    const long band_rows = min((long)GT_BAND, down - band * GT_BAND);
+    const long first_row = (band * GT_BAND + in_band % band_rows) * GT_TILE,
+               first_column = in_band / band_rows * GT_TILE;
+    float sum[GT_EACH][GT_EACH];
+    for (int i = 0; i < GT_EACH; i++) {
+        for (int j = 0; j < GT_EACH; j++)
+            sum[i][j] = 0.0f;
+    }
+    for (long first = 0; first < k; first += GT_INNER) {
+        gt_tile_load(tile_a, a, a_at, a_dtype, transpose_a, m, k, first_row, first);
+        gt_tile_load(tile_b, b, b_at, b_dtype, !transpose_b, n, k, first_column, first);
+        GT_SYNC();
+        for (int step = 0; step < GT_INNER; step++) {
+            float left[GT_EACH], right[GT_EACH];
+            for (int i = 0; i < GT_EACH; i++) {
+                left[i] = tile_a[step * GT_PITCH + y + GT_SIDE * i];
+                right[i] = tile_b[step * GT_PITCH + x + GT_SIDE * i];
+            }
+            for (int i = 0; i < GT_EACH; i++) {
+                for (int j = 0; j < GT_EACH; j++)
+                    sum[i][j] = gt_fma(left[i], right[j], sum[i][j]);
+            }
+        }
+        GT_SYNC();
+    }
+    for (int i = 0; i < GT_EACH; i++) {
+        const long row = first_row + y + GT_SIDE * i;
+        for (int j = 0; j < GT_EACH; j++) {
+            const long column = first_column + x + GT_SIDE * j, at = row * n + column;
+            if (row >= m || column >= n)
+                continue;
+            float value = sum[i][j];
+            if (bias_dtype >= 0)
+                value += GT_LOAD(bias, column);
+            GT_STORE(d, at, accumulate ? GT_LOAD(d, at) + value : value);
+        }
+    }
+}
+
+/* d (+)= a b' + bias for m <= GT_FEW_ROWS rows. */
+GT_KERNEL(GT_FEW_ITEMS)
+gt_gemm_few(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int accumulate, long m, long n, long k)
+{
+    __local float part[GT_FEW_ROWS * GT_FEW_ITEMS];
+    const uint item = (uint)get_local_id(0), lane = item % GT_FEW_LANES;
+    const long first_column = gt_group_index(0) * GT_FEW_COLUMNS, own = first_column + item / GT_FEW_LANES;
+    const long column = min(own, n - 1); /* the last one stands in where there is none */
+    float sum[GT_FEW_ROWS];
+    for (int r = 0; r < GT_FEW_ROWS; r++)
+        sum[r] = 0.0f;
+    for (long i = lane; i < k; i += GT_FEW_LANES) {
+        const float right = GT_LOAD(b, column * k + i);
+        for (int r = 0; r < GT_FEW_ROWS; r++) {
+            if (r < m)
+                sum[r] = gt_fma(GT_LOAD(a, r * k + i), right, sum[r]);
+        }
+    }
+    for (int r = 0; r < GT_FEW_ROWS; r++)
+        part[r * GT_FEW_ITEMS + item] = sum[r];
+    GT_SYNC();
+    for (uint e = item; e < GT_FEW_COLUMNS * GT_FEW_ROWS; e += GT_FEW_ITEMS) {
+        const uint row = e / GT_FEW_COLUMNS, place = e % GT_FEW_COLUMNS;
+        const long to = row * n + first_column + place;
+        if (row >= m || first_column + place >= n)
+            continue;
+        float value = 0.0f;
+        for (uint l = 0; l < GT_FEW_LANES; l++)
+            value += part[row * GT_FEW_ITEMS + place * GT_FEW_LANES + l];
+        if (bias_dtype >= 0)
+            value += GT_LOAD(bias, first_column + place);
+        GT_STORE(d, to, accumulate ? GT_LOAD(d, to) + value : value);
+    }
+}
+
+/* Every row of d becomes the bias, for a library that can only add to d. */
+__kernel void gt_gemm_bias(GT_TENSOR(bias), GT_TENSOR(d), long n)
+{
+    long row;
+    const long column = gt_column(n, &row);
+    if (column < n)
+        GT_STORE(d, row * n + column, GT_LOAD(bias, column));
+}

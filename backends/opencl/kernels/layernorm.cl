@@ -1,0 +1,74 @@
+/* layernorm_forward and layernorm_backward: one group per row; sums over rows in parts.
+ *
+ * The variance is that of the deviations from the mean, in a second pass over the row, which is in the cache by then.
+ * dgain and dbias: each part of the rows leaves its sums in the workspace, one work-item per channel, and gt_columns_sum
+ * (bias.cl) adds the parts in order.
+ */
+GT_KERNEL(GT_GROUP)
+gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(bias), GT_TENSOR(y), GT_ARRAY(float, mean),
+                     GT_ARRAY(float, rstd), float epsilon, long channels)
+{
+    __local float scratch[GT_GROUP];
+    const long n = gt_group_index(0), first = n * channels;
+    float sum = 0.0f, square = 0.0f;
+    for (long c = (long)get_local_id(0); c < channels; c += GT_GROUP)
+        sum += GT_LOAD(x, first + c);
+    const float centre = gt_group_sum(sum, scratch) / (float)channels;
+    for (long c = (long)get_local_id(0); c < channels; c += GT_GROUP) {
+        const float deviation = GT_LOAD(x, first + c) - centre;
+        square = gt_fma(deviation, deviation, square);
+    }
+    const float variance = gt_group_sum(square, scratch) / (float)channels;
+    const float inverse = 1.0f / sqrt(variance + epsilon);
+    for (long c = (long)get_local_id(0); c < channels; c += GT_GROUP) {
+        const float scaled = (GT_LOAD(x, first + c) - centre) * inverse * GT_LOAD(gain, c);
+        GT_STORE(y, first + c, bias_dtype >= 0 ? scaled + GT_LOAD(bias, c) : scaled);
+    }
+    if (get_local_id(0) == 0) {
+        GT_AT(mean, n) = centre;
+        GT_AT(rstd, n) = inverse;
+    }
+}
+
+GT_KERNEL(GT_GROUP)
+gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(const float, mean),
+                      GT_ARRAY(const float, rstd), GT_TENSOR(dx), int accumulate, long channels)
+{
+    __local float scratch[GT_GROUP];
+    const long n = gt_group_index(0), first = n * channels;
+    const float centre = GT_AT(mean, n), inverse = GT_AT(rstd, n);
+    float sum = 0.0f, product = 0.0f;
+    for (long c = (long)get_local_id(0); c < channels; c += GT_GROUP) {
+        const float slope = GT_LOAD(dy, first + c) * GT_LOAD(gain, c);
+        sum += slope;
+        product = gt_fma(slope, (GT_LOAD(x, first + c) - centre) * inverse, product);
+    }
+    const float slope_mean = gt_group_sum(sum, scratch) / (float)channels;
+    const float product_mean = gt_group_sum(product, scratch) / (float)channels;
+    for (long c = (long)get_local_id(0); c < channels; c += GT_GROUP) {
+        const float slope = GT_LOAD(dy, first + c) * GT_LOAD(gain, c);
+        const float normal = (GT_LOAD(x, first + c) - centre) * inverse;
+        const float gradient = inverse * (slope - slope_mean - normal * product_mean);
+        GT_STORE(dx, first + c, accumulate ? GT_LOAD(dx, first + c) + gradient : gradient);
+    }
+}
+
+/* partial[part, c] and partial[parts + part, c]: what the rows of the part give to dgain and to dbias. */
+__kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRAY(const float, mean),
+                                            GT_ARRAY(const float, rstd), GT_ARRAY(float, partial), long rows,
+                                            long part_rows, long parts, long channels)
+{
+    long part;
+    const long c = gt_column(channels, &part);
+    if (c >= channels)
+        return;
+    const long end = min((part + 1) * part_rows, rows);
+    float gain_sum = 0.0f, bias_sum = 0.0f;
+    for (long n = part * part_rows; n < end; n++) {
+        const float slope = GT_LOAD(dy, n * channels + c);
+        gain_sum = gt_fma(slope, (GT_LOAD(x, n * channels + c) - GT_AT(mean, n)) * GT_AT(rstd, n), gain_sum);
+        bias_sum += slope;
+    }
+    GT_AT(partial, part * channels + c) = gain_sum;
+    GT_AT(partial, (parts + part) * channels + c) = bias_sum;
+}

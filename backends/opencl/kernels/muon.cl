@@ -1,0 +1,63 @@
+/* muon_momentum, muon_normalize, muon_step: op.h's arithmetic to the bit.
+ *
+ * What rounds stochastically runs one group per block of GT_STATE_BLOCK elements, whose random bits it makes once.
+ */
+#define GT_MUON_NORM_EPSILON 1e-7f
+
+GT_KERNEL(GT_GROUP)
+gt_muon_momentum(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_TENSOR(m), GT_ARRAY(float, u), float mu, float rest,
+                 ulong index_base, long count)
+{
+    __local uint words[GT_ROUNDING_WORDS];
+    const long begin = gt_group_index(0) * GT_STATE_BLOCK;
+    const ulong index = index_base + (ulong)begin;
+    const float clip = GT_SCALAR_FLOAT(scalars, GT_CLIP);
+    const bool skips = GT_AT(scalars, GT_FOUND_INF) != 0;
+    gt_rounding_fill(words, GT_AT(scalars, GT_SEED_LO), GT_AT(scalars, GT_SEED_HI), GT_AT(scalars, GT_STEP), index,
+                     GT_ROUNDING_M, 1);
+    for (uint e = (uint)get_local_id(0); e < GT_STATE_BLOCK && begin + e < count; e += GT_GROUP) {
+        const long i = begin + e;
+        const float g = GT_LOAD(grad, i) * clip;
+        const float next = mu * GT_LOAD(m, i) + rest * g;
+        GT_AT(u, i) = skips ? 0.0f : mu * next + rest * g;
+        if (skips)
+            continue;
+        if (m_dtype == GT_F32)
+            GT_STORE(m, i, next);
+        else
+            ((__global ushort *)m)[m_at + (ulong)i] = gt_bf16_stochastic(next, gt_rounding_bits(words, index, e));
+    }
+}
+
+__kernel void gt_muon_normalize(GT_ARRAY(const float, x), GT_ARRAY(const float, sum), GT_TENSOR(y), long count)
+{
+    const long i = (long)get_global_id(0);
+    if (i < count)
+        GT_STORE(y, i, gt_divide(GT_AT(x, i), gt_sqrt(GT_AT(sum, 0)) + GT_MUON_NORM_EPSILON));
+}
+
+GT_KERNEL(GT_GROUP)
+gt_muon_step(GT_TENSOR(o), GT_ARRAY(const uint, scalars), GT_TENSOR(param), GT_TENSOR(master), float alpha, float scale,
+             float decay, ulong index_base, long count)
+{
+    __local uint words[GT_ROUNDING_WORDS];
+    const long begin = gt_group_index(0) * GT_STATE_BLOCK;
+    const ulong index = index_base + (ulong)begin;
+    const float rate = GT_SCALAR_FLOAT(scalars, GT_LEARNING_RATE) * alpha;
+    const bool mastered = master_dtype >= 0;
+    const long end = GT_AT(scalars, GT_FOUND_INF) != 0 ? 0 : count;
+    gt_rounding_fill(words, GT_AT(scalars, GT_SEED_LO), GT_AT(scalars, GT_SEED_HI), GT_AT(scalars, GT_STEP), index,
+                     GT_ROUNDING_PARAM, 1);
+    for (uint e = (uint)get_local_id(0); e < GT_STATE_BLOCK && begin + e < end; e += GT_GROUP) {
+        const long i = begin + e;
+        const float p = mastered ? GT_LOAD(master, i) : GT_LOAD(param, i);
+        const float next = p - rate * (scale * GT_LOAD(o, i) + decay * p);
+        if (mastered)
+            GT_STORE(master, i, next);
+        if (mastered || param_dtype == GT_F32)
+            GT_STORE(param, i, next);
+        else
+            ((__global ushort *)param)[param_at + (ulong)i] =
+                gt_bf16_stochastic(next, gt_rounding_bits(words, index, e));
+    }
+}

@@ -1,0 +1,147 @@
+/* The opencl backend's own state, and what every op's host file needs: the device's limits, operands, launches.
+ *
+ * One in-order queue on one device.  The arena's segments are one cl_mem each; kernels are given a segment and a 64-bit
+ * offset in elements, never a sub-buffer.  Nothing here is a global: the entry points of the ICD loader are in the state
+ * too, because the loader is opened at run time (opencl_api.h).
+ */
+#ifndef GPT_TRAIN_OPENCL_OPENCL_H
+#define GPT_TRAIN_OPENCL_OPENCL_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "backends/opencl/opencl_api.h"
+#include "base/size.h"
+#include "base/status.h"
+#include "model/op.h"
+
+#define OPENCL_NAME_MAX 128
+#define OPENCL_OPTIONS_MAX 256
+#define OPENCL_ALIGNMENT_BYTES_MIN 512
+#define OPENCL_PROGRAMS_MAX 192
+#define OPENCL_KERNELS_MAX 512
+
+/* One file of kernels/, embedded by config/embed.sh as opencl_source_NAME; the text of common.clh is put in front of it. */
+struct opencl_source {
+    const char *name; /* "layernorm" for kernels/layernorm.cl */
+    const char *text;
+    size_t length;
+};
+extern const struct opencl_source opencl_source_common;
+
+/* What is known of the device; constant after open(). */
+struct opencl_device {
+    cl_platform_id platform;
+    cl_device_id id;
+    char platform_name[OPENCL_NAME_MAX], name[OPENCL_NAME_MAX], version[OPENCL_NAME_MAX], driver[OPENCL_NAME_MAX];
+    uint64_t global_bytes;
+    uint64_t allocation_bytes; /* the largest cl_mem that we ask for: what the device says, below 4 GiB on Intel */
+    uint64_t local_bytes;      /* per work-group */
+    uint64_t constant_bytes;
+    size_t work_group_max;   /* work-items of a group; a kernel may allow fewer */
+    size_t work_item_max[3]; /* per dimension */
+    uint32_t compute_units, clock_mhz, alignment_bytes;
+    bool is_cpu;              /* local memory is ordinary memory; no watchdog; slow to compile */
+    bool is_host_memory;      /* CL_DEVICE_HOST_UNIFIED_MEMORY */
+    bool has_exact_division;  /* -cl-fp32-correctly-rounded-divide-sqrt is worth giving */
+    bool has_fp16_arithmetic; /* cl_khr_fp16, advertised */
+    bool has_subnormals;      /* CL_FP_DENORM of fp32 */
+    bool is_little_endian;
+};
+
+/* Answers of --tune, or the defaults for the kind of device; indices into the op's own table of shapes. */
+struct opencl_tuning {
+    int32_t gemm_shape[DTYPE_COUNT]; /* by storage dtype; see opencl_gemm_shapes */
+    bool gemm_clblast;               /* CLBlast takes the fp32 products that it can */
+};
+
+struct opencl_segment {
+    enum memory_space space;
+    cl_mem memory;
+    uint64_t size_bytes;
+};
+
+/* A built program: one source with one set of options. */
+struct opencl_program {
+    const struct opencl_source *source;
+    char options[OPENCL_OPTIONS_MAX];
+    cl_program program;
+};
+
+struct opencl_kernel {
+    int32_t program;
+    const char *name; /* the caller's, which is a literal */
+    cl_kernel kernel;
+};
+
+struct opencl_clblast; /* opencl_clblast.h */
+struct opencl_shadow;  /* opencl_shadow.c: one cl_mem per tensor, for tools that look for stray accesses */
+
+struct opencl_backend {
+    struct backend base; /* first */
+    struct opencl_api api;
+    struct opencl_device device;
+    struct opencl_tuning tuning;
+    cl_context context;
+    cl_command_queue queue;
+    bool has_arena;
+    bool is_dry;  /* launches do everything but run: bind() */
+    bool is_lost; /* an error after which the driver answers nothing useful; said once */
+    int32_t segments;
+    struct opencl_segment segment[BACKEND_SEGMENTS_MAX];
+    int32_t programs, kernels;
+    struct opencl_program program[OPENCL_PROGRAMS_MAX];
+    struct opencl_kernel kernel[OPENCL_KERNELS_MAX];
+    struct opencl_clblast *clblast; /* NULL: not installed, or not usable on this device */
+    struct opencl_shadow *shadow;   /* NULL: off */
+    double dispatch_flops;          /* what one dispatch may compute, so that no watchdog ends it; 0 = no limit */
+    int32_t compiled, loaded;       /* programs built from source, and taken from the cache */
+    double compile_seconds;
+    int64_t progress_ns; /* when the last progress line went out */
+};
+
+extern const struct backend_ops opencl_backend_ops;
+
+static inline struct opencl_backend *opencl_own(struct backend *backend)
+{
+    return (struct opencl_backend *)(void *)backend;
+}
+
+static inline const struct opencl_backend *opencl_from(const struct backend *backend)
+{
+    return (const struct opencl_backend *)(const void *)backend;
+}
+
+static inline bool opencl_accumulates(const struct op_call *call, int32_t slot)
+{
+    return (call->attrs.accumulate >> slot & 1u) != 0;
+}
+
+/* The impl of every op that has kernels is a `const struct op_impl opencl_NAME`, listed in opencl_ops.def; an op that is
+ * not listed there is not supported. */
+#define OPENCL_OP(KIND, name) extern const struct op_impl opencl_##name;
+#include "backends/opencl/opencl_ops.def"
+#undef OPENCL_OP
+
+/* Every operand is fp32, bf16, fp16, int32 or uint8. */
+bool opencl_operands_supported(const struct op_call *call);
+
+/* The name of a CL error code, "CL_OUT_OF_RESOURCES"; "code -1234" for one that we do not know. */
+#define OPENCL_CODE_TEXT_MAX 48
+const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code);
+
+/* Logs the one line about a call that failed, "opencl: WHAT on DEVICE: CL_OUT_OF_RESOURCES", and says what it is: GT_NO_MEMORY
+ * where the code says so, else GT_DEVICE.  After a code that means a lost device nothing more is logged. */
+enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_int code);
+
+#define CL_TRY(cl, what, call)                             \
+    do {                                                   \
+        const cl_int cl_code_ = (call);                    \
+        if (cl_code_ != CL_SUCCESS)                        \
+            return opencl_failure((cl), (what), cl_code_); \
+    } while (0)
+
+#endif

@@ -1,0 +1,54 @@
+/* Opens the ICD loader and looks up the functions of opencl_api.def in it.
+ *
+ * GPT_TRAIN_OPENCL_LIBRARY names another library than libOpenCL.so.1, for systems that keep it elsewhere and for tests.
+ * Which drivers the loader finds is its own business (OCL_ICD_VENDORS, /etc/OpenCL/vendors).
+ */
+#include "backends/opencl/opencl_api.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+struct entry {
+    const char *name;
+    size_t offset; /* of the pointer in struct opencl_api */
+};
+
+static const struct entry entries[] = {
+#define OPENCL_FUNCTION(function) {#function, offsetof(struct opencl_api, function)},
+#include "backends/opencl/opencl_api.def"
+#undef OPENCL_FUNCTION
+};
+
+enum gt_status opencl_api_open(struct opencl_api *out)
+{
+    const char *wanted = getenv("GPT_TRAIN_OPENCL_LIBRARY");
+    const char *name = wanted != NULL && *wanted != '\0' ? wanted : OPENCL_LIBRARY;
+    struct opencl_api api = {.library = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
+    if (api.library == NULL) {
+        const char *why = dlerror();
+        log_error("opencl: the ICD loader cannot be opened: %s (Debian: apt-get install ocl-icd-libopencl1)",
+                  why != NULL ? why : name);
+        return GT_DEVICE;
+    }
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        void *function = dlsym(api.library, entries[i].name);
+        if (function == NULL) {
+            log_error("opencl: %s has no %s: it is older than OpenCL 1.2", name, entries[i].name);
+            dlclose(api.library);
+            return GT_DEVICE;
+        }
+        memcpy((char *)&api + entries[i].offset, &function, sizeof function);
+    }
+    *out = api;
+    return GT_OK;
+}
+
+void opencl_api_close(struct opencl_api *api)
+{
+    /* Drivers leave threads and exit handlers behind: the library stays where it is. */
+    *api = (struct opencl_api){.library = NULL};
+}

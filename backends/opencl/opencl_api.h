@@ -1,0 +1,32 @@
+/* The ICD loader, opened at run time.
+ *
+ * A build needs the headers only, and a program with this backend starts on a machine without OpenCL, where open() says
+ * so in one line.  cl->api.clFinish(queue) calls the function; types are those of CL/cl.h, so that the compiler checks them.
+ */
+#ifndef GPT_TRAIN_OPENCL_OPENCL_API_H
+#define GPT_TRAIN_OPENCL_OPENCL_API_H
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 120
+#endif
+#ifndef CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#endif
+#include <CL/cl.h>
+
+#include "base/status.h"
+
+#define OPENCL_LIBRARY "libOpenCL.so.1"
+
+struct opencl_api {
+    void *library;
+#define OPENCL_FUNCTION(name) __typeof__(&name) name;
+#include "backends/opencl/opencl_api.def"
+#undef OPENCL_FUNCTION
+};
+
+/* Errors: GT_DEVICE, logged, when the loader is not installed or lacks a function of OpenCL 1.2. */
+enum gt_status opencl_api_open(struct opencl_api *out);
+void opencl_api_close(struct opencl_api *api);
+
+#endif

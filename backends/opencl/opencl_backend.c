@@ -1,0 +1,357 @@
+/* The opencl backend: one device of any ICD, one in-order queue, kernels in OpenCL C 1.2.
+ *
+ * open() has a child process open the device and run a kernel with a known answer, then does the same here; arena() has
+ * another child, which was forked before any driver was loaded, commit the whole arena before this process does.  Copies
+ * block; op lists are enqueued and waited for in sync(), where a driver reports what went wrong on the way.
+ */
+#include "backends/opencl/opencl_backend.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/opencl/opencl_child.h"
+#include "backends/opencl/opencl_clblast.h"
+#include "backends/opencl/opencl_memory.h"
+#include "backends/opencl/opencl_program.h"
+#include "backends/opencl/opencl_shadow.h"
+#include "backends/opencl/opencl_table.h"
+#include "backends/opencl/opencl_tune.h"
+#include "backends/opencl/opencl_vendor.h"
+#include "base/log.h"
+#include "base/process.h"
+
+#define LIST_SECONDS 30
+#define OPEN_SECONDS 120   /* a driver may compile its own library first */
+#define COMMIT_SECONDS 300 /* of a large arena, over a slow bus */
+/* A dispatch may take this long by a cautious guess of the device's speed: watchdogs of desktops end it after 2 s. */
+#define DISPATCH_SECONDS 0.1
+#define FLOPS_PER_UNIT_CLOCK 16.0
+#define NVIDIA_ILLEGAL_ACCESS (-9999)
+
+/* An open backend, and the child that will commit its arena first. */
+struct instance {
+    struct opencl_backend cl; /* first */
+    struct opencl_child child;
+    struct opencl_request request;
+    uint64_t context_bytes;
+};
+
+static struct instance *instance_of(struct backend *backend)
+{
+    return (struct instance *)(void *)backend;
+}
+
+static void answer_log(const struct opencl_answer *answer)
+{
+    log_error("%s", answer->reason[0] != '\0' ? answer->reason : "opencl: the child process failed without a reason");
+}
+
+enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_int code)
+{
+    static const cl_int lost[] = {CL_DEVICE_NOT_AVAILABLE,  CL_OUT_OF_RESOURCES,
+                                  CL_INVALID_COMMAND_QUEUE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+                                  CL_INVALID_CONTEXT,       NVIDIA_ILLEGAL_ACCESS};
+    char text[OPENCL_CODE_TEXT_MAX];
+    if (cl->is_lost)
+        return GT_DEVICE;
+    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++)
+        cl->is_lost = cl->is_lost || code == lost[i];
+    log_error("opencl: %s on %s (driver %s): %s%s", what, cl->device.name, cl->device.driver,
+              opencl_code_text(text, code), cl->is_lost ? "; the device is lost or out of resources" : "");
+    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY : GT_DEVICE;
+}
+
+static void request_name(struct opencl_request *request, int32_t device, const char *name)
+{
+    *request = (struct opencl_request){.device = device};
+    if (name != NULL)
+        snprintf(request->name, sizeof request->name, "%s", name);
+}
+
+static enum gt_status context_create(struct opencl_backend *cl)
+{
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)cl->device.platform, 0};
+    cl_int code = CL_SUCCESS;
+    cl->context = cl->api.clCreateContext(properties, 1, &cl->device.id, NULL, NULL, &code);
+    CL_TRY(cl, "clCreateContext", code);
+    cl->queue = cl->api.clCreateCommandQueue(cl->context, cl->device.id, 0, &code);
+    CL_TRY(cl, "clCreateCommandQueue", code);
+    return GT_OK;
+}
+
+static enum gt_status device_begin(struct opencl_backend *cl, int32_t index, const char *name)
+{
+    TRY(opencl_api_open(&cl->api));
+    TRY(opencl_device_find(&cl->api, index, name, &cl->device));
+    if (!cl->device.is_cpu)
+        cl->dispatch_flops = DISPATCH_SECONDS * FLOPS_PER_UNIT_CLOCK * 1e6 * (double)cl->device.compute_units *
+                             (double)(cl->device.clock_mhz > 0 ? cl->device.clock_mhz : 1000);
+    TRY(context_create(cl));
+    TRY(opencl_memory_known_answer(cl));
+    cl->shadow = opencl_shadow_create();
+    opencl_clblast_open(cl);
+    opencl_tuning_load(cl);
+    return GT_OK;
+}
+
+static void opencl_close(struct backend *backend)
+{
+    if (backend == NULL)
+        return;
+    struct instance *instance = instance_of(backend);
+    struct opencl_backend *cl = &instance->cl;
+    opencl_child_end(&instance->child);
+    if (cl->queue != NULL)
+        (void)cl->api.clFinish(cl->queue);
+    opencl_clblast_close(cl);
+    opencl_shadow_destroy(cl->shadow);
+    opencl_programs_release(cl);
+    opencl_memory_release(cl);
+    if (cl->queue != NULL)
+        (void)cl->api.clReleaseCommandQueue(cl->queue);
+    if (cl->context != NULL)
+        (void)cl->api.clReleaseContext(cl->context);
+    opencl_api_close(&cl->api);
+    free(instance);
+}
+
+enum gt_status opencl_open_here(int32_t index, const char *name, struct backend **out)
+{
+    const size_t rss_bytes = process_rss_bytes();
+    struct instance *instance = calloc(1, sizeof *instance);
+    if (instance == NULL) {
+        log_error("opencl: no memory for %zu B", sizeof *instance);
+        return GT_NO_MEMORY;
+    }
+    instance->cl.base.ops = &opencl_backend_ops;
+    const enum gt_status status = device_begin(&instance->cl, index, name);
+    if (status != GT_OK) {
+        opencl_close(&instance->cl.base);
+        return status;
+    }
+    const size_t now_bytes = process_rss_bytes();
+    instance->context_bytes = instance->cl.device.is_cpu && now_bytes > rss_bytes ? now_bytes - rss_bytes : 0;
+    request_name(&instance->request, index, name);
+    *out = &instance->cl.base;
+    return GT_OK;
+}
+
+static void listing_ask(struct opencl_answer *answer)
+{
+    const struct opencl_request request = {.task = OPENCL_TASK_LIST};
+    struct opencl_child child;
+    *answer = (struct opencl_answer){.status = GT_OK};
+    opencl_child_start(&child);
+    if (child.pid > 0) {
+        opencl_child_ask(&child, &request, LIST_SECONDS, answer);
+        return;
+    }
+    struct opencl_api api;
+    answer->status = opencl_api_open(&api);
+    if (answer->status == GT_OK)
+        answer->status = opencl_devices_list(&api, &answer->listing);
+}
+
+/* --backend=auto wants a card: where none is plugged in, no driver is loaded to find that out. */
+static void opencl_devices(bool automatic, struct backend_devices *out)
+{
+    static const char own[] = "opencl: "; /* who prints the reason says so too */
+    struct opencl_answer answer;
+    *out = (struct backend_devices){.first = -1};
+    if (automatic && !opencl_card_is_present())
+        return;
+    listing_ask(&answer);
+    const bool named = strncmp(answer.reason, own, sizeof own - 1) == 0;
+    snprintf(out->reason, sizeof out->reason, "%s", answer.reason + (named ? sizeof own - 1 : 0));
+    out->count = answer.status == GT_OK ? answer.listing.count : 0;
+    for (int32_t i = out->count - 1; i >= 0; i--) {
+        if (answer.listing.device[i].is_usable && !answer.listing.device[i].is_cpu)
+            out->first = i;
+    }
+    if (out->count > 0 && out->first < 0)
+        snprintf(out->reason, sizeof out->reason,
+                 "its only devices are processors, for which the cpu backend is faster");
+}
+
+/* The name that is asked for; programs that open the first device, such as the tests', take GPT_TRAIN_OPENCL_DEVICE's. */
+static const char *name_wanted(const struct backend_open_options *options)
+{
+    const char *name = getenv("GPT_TRAIN_OPENCL_DEVICE");
+    if (options->name != NULL || options->device != 0)
+        return options->name;
+    return name != NULL && *name != '\0' ? name : NULL;
+}
+
+static enum gt_status opencl_open(const struct backend_open_options *options, struct backend **out)
+{
+    const char *name = name_wanted(options);
+    struct opencl_child opener, committer;
+    struct opencl_request request;
+    struct opencl_answer answer;
+    request_name(&request, options->device, name);
+    request.task = OPENCL_TASK_OPEN;
+    opencl_child_start(&opener);
+    opencl_child_start(&committer);
+    if (opener.pid > 0) {
+        opencl_child_ask(&opener, &request, OPEN_SECONDS, &answer);
+        if (answer.status != GT_OK) {
+            opencl_child_end(&committer);
+            answer_log(&answer);
+            return answer.status;
+        }
+    }
+    enum gt_status status = opencl_open_here(options->device, name, out);
+    if (status == GT_OK && options->tune)
+        status = opencl_tuning_measure(opencl_own(*out));
+    if (status == GT_OK) {
+        instance_of(*out)->child = committer;
+        return GT_OK;
+    }
+    opencl_child_end(&committer);
+    return status;
+}
+
+static enum gt_status opencl_info(struct backend *backend, struct backend_info *out)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    struct backend_info info = {
+        .context_bytes = instance_of(backend)->context_bytes,
+        .largest_allocation_bytes = cl->device.allocation_bytes,
+        .alignment_bytes = cl->device.alignment_bytes,
+        .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,
+        .threads = 1,
+        .host_memory = cl->device.is_cpu,
+    };
+    const char *basis = "";
+    TRY(opencl_memory_read(cl, &info.total_bytes, &info.free_bytes, &basis));
+    info.free_bytes += info.context_bytes; /* it is ours already */
+    info.free_bytes = info.free_bytes < info.total_bytes ? info.free_bytes : info.total_bytes;
+    opencl_device_texts(cl, &info);
+    opencl_vendor_holders(cl, "/proc", getpid(), &info);
+    *out = info;
+    return GT_OK;
+}
+
+/* The child commits first, and gives it back by ending. */
+static enum gt_status arena_rehearse(struct instance *instance, const struct backend_segment *segments, int32_t count)
+{
+    struct opencl_answer answer;
+    if (instance->child.pid == 0)
+        return GT_OK;
+    instance->request.task = OPENCL_TASK_COMMIT;
+    instance->request.segments = count;
+    for (int32_t i = 0; i < count; i++)
+        instance->request.segment[i] = segments[i];
+    opencl_child_ask(&instance->child, &instance->request, COMMIT_SECONDS, &answer);
+    if (answer.status != GT_OK)
+        answer_log(&answer);
+    return answer.status;
+}
+
+static enum gt_status opencl_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    uint64_t total = 0, left = 0, need = 0;
+    const char *basis = "";
+    if (cl->has_arena || count < 0 || count > BACKEND_SEGMENTS_MAX) {
+        log_error("opencl: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
+        return GT_DEVICE;
+    }
+    for (int32_t i = 0; i < count; i++)
+        need = segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
+    TRY(opencl_memory_read(cl, &total, &left, &basis));
+    if (need > left) {
+        log_error("opencl: the arena needs %" PRIu64 " B, have %" PRIu64 " B of %" PRIu64 " B on %s (%s)", need, left,
+                  total, cl->device.name, basis);
+        return GT_NO_FIT;
+    }
+    TRY(arena_rehearse(instance_of(backend), segments, count));
+    TRY(opencl_memory_commit(cl, segments, count));
+    cl->has_arena = true;
+    return GT_OK;
+}
+
+static enum gt_status opencl_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
+                                    size_t bytes)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    (void)queue;
+    TRY(opencl_memory_check(cl, "upload", to, bytes));
+    if (bytes == 0)
+        return GT_OK;
+    CL_TRY(cl, "copying to the device",
+           cl->api.clEnqueueWriteBuffer(cl->queue, cl->segment[to.segment].memory, CL_TRUE, (size_t)to.offset_bytes,
+                                        bytes, from, 0, NULL, NULL));
+    return GT_OK;
+}
+
+static enum gt_status opencl_download(struct backend *backend, int32_t queue, void *to, struct address from,
+                                      size_t bytes)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    (void)queue;
+    TRY(opencl_memory_check(cl, "download", from, bytes));
+    if (bytes == 0)
+        return GT_OK;
+    CL_TRY(cl, "copying from the device",
+           cl->api.clEnqueueReadBuffer(cl->queue, cl->segment[from.segment].memory, CL_TRUE, (size_t)from.offset_bytes,
+                                       bytes, to, 0, NULL, NULL));
+    return GT_OK;
+}
+
+static enum gt_status opencl_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    for (size_t i = 0; i < count; i++) {
+        assert((unsigned)calls[i].kind < OP_KIND_COUNT);
+        TRY(opencl_table[calls[i].kind].run(backend, queue, &calls[i]));
+    }
+    CL_TRY(cl, "clFlush", cl->api.clFlush(cl->queue));
+    return GT_OK;
+}
+
+/* Everything but the launches: programs are built and memories made before the first step. */
+static enum gt_status opencl_bind(struct backend *backend, const struct op_call *calls, size_t count)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    enum gt_status status = GT_OK;
+    cl->is_dry = true;
+    for (size_t i = 0; i < count && status == GT_OK; i++)
+        status = opencl_table[calls[i].kind].run(backend, 0, &calls[i]);
+    cl->is_dry = false;
+    return status;
+}
+
+static enum gt_status opencl_sync(struct backend *backend, int32_t queue)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    (void)queue;
+    CL_TRY(cl, "waiting for kernels", cl->api.clFinish(cl->queue));
+    return GT_OK;
+}
+
+static enum gt_status opencl_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
+                                        size_t scratch_bytes, double seconds, double *out)
+{
+    TRY(opencl_memory_check(opencl_own(backend), "peak_flops", scratch, scratch_bytes));
+    return opencl_peak_measure(opencl_own(backend), dtype, scratch, scratch_bytes, seconds, out);
+}
+
+const struct backend_ops opencl_backend_ops = {
+    .name = "opencl",
+    .devices = opencl_devices,
+    .open = opencl_open,
+    .close = opencl_close,
+    .info = opencl_info,
+    .arena = opencl_arena,
+    .bind = opencl_bind,
+    .upload = opencl_upload,
+    .download = opencl_download,
+    .run = opencl_run,
+    .sync = opencl_sync,
+    .peak_flops = opencl_peak_flops,
+    .table = opencl_table,
+};

@@ -1,0 +1,203 @@
+/* CLBlast for fp32 products, called the way that needs the smallest temporary.
+ *
+ * Row-major matrices are given as column-major ones with the operands swapped: CLBlast then rotates the small matrix instead
+ * of copying the result (at [65536, 50304] x 768 the temporary is 339 MiB instead of 12.9 GiB).  Offsets are 0, through
+ * sub-buffers that are made once per place, and the temporary is our workspace, of the size that CLBlast states for its
+ * parameters on this device.  16-bit storage never comes here: CLBlast has no bf16, and sums fp16 in fp16.
+ */
+#include "backends/opencl/opencl_clblast.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define CLBLAST_LIBRARY "libclblast.so.1"
+#define PLACES_MAX 4096 /* a power of two */
+#define SIDE_MAX ((int64_t)1 << 31)
+
+/* As clblast_c.h has them. */
+enum { LAYOUT_COL_MAJOR = 102, TRANSPOSE_NO = 111, TRANSPOSE_YES = 112 };
+
+typedef int sgemm_fn(int layout, int a_transpose, int b_transpose, size_t m, size_t n, size_t k, float alpha, cl_mem a,
+                     size_t a_offset, size_t a_ld, cl_mem b, size_t b_offset, size_t b_ld, float beta, cl_mem c,
+                     size_t c_offset, size_t c_ld, cl_command_queue *queue, cl_event *event, cl_mem temporary);
+typedef int sgemm_bytes_fn(int layout, int a_transpose, int b_transpose, size_t m, size_t n, size_t k, size_t a_offset,
+                           size_t a_ld, size_t b_offset, size_t b_ld, size_t c_offset, size_t c_ld,
+                           cl_command_queue *queue, size_t *out);
+typedef int clear_fn(void);
+
+/* A sub-buffer of the arena. */
+struct place {
+    cl_mem memory; /* NULL: free */
+    uint8_t segment;
+    uint64_t offset_bytes, bytes;
+};
+
+struct opencl_clblast {
+    sgemm_fn *sgemm;
+    sgemm_bytes_fn *sgemm_bytes;
+    clear_fn *clear;
+    int32_t places;
+    struct place place[PLACES_MAX];
+};
+
+/* A product as CLBlast is told of it. */
+struct product {
+    size_t m, n, k, first_ld, second_ld, out_ld;
+    int first_transpose, second_transpose;
+};
+
+static bool symbol_find(void *library, const char *name, void *out)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(out, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+void opencl_clblast_open(struct opencl_backend *cl)
+{
+    const char *wanted = getenv("GPT_TRAIN_OPENCL_CLBLAST");
+    if ((wanted != NULL && strcmp(wanted, "0") == 0) || cl->shadow != NULL)
+        return;
+    void *library = dlopen(CLBLAST_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    struct opencl_clblast *clblast = library != NULL ? calloc(1, sizeof *clblast) : NULL;
+    if (clblast == NULL)
+        return;
+    if (symbol_find(library, "CLBlastSgemmWithTempBuffer", &clblast->sgemm) &&
+        symbol_find(library, "CLBlastSGemmTempBufferSize", &clblast->sgemm_bytes) &&
+        symbol_find(library, "CLBlastClearCache", &clblast->clear)) {
+        cl->clblast = clblast;
+        return;
+    }
+    free(clblast); /* older than 1.5: its temporary would be hidden */
+    dlclose(library);
+}
+
+void opencl_clblast_forget(struct opencl_backend *cl)
+{
+    struct opencl_clblast *clblast = cl->clblast;
+    if (clblast == NULL)
+        return;
+    for (int32_t i = 0; i < PLACES_MAX; i++) {
+        if (clblast->place[i].memory != NULL)
+            (void)cl->api.clReleaseMemObject(clblast->place[i].memory);
+        clblast->place[i].memory = NULL;
+    }
+    clblast->places = 0;
+}
+
+void opencl_clblast_close(struct opencl_backend *cl)
+{
+    struct opencl_clblast *clblast = cl->clblast;
+    if (clblast == NULL)
+        return;
+    opencl_clblast_forget(cl);
+    (void)
+        clblast->clear(); /* what it keeps belongs to our context; the library itself stays loaded, as the drivers do */
+    free(clblast);
+    cl->clblast = NULL;
+}
+
+static struct product product_of(const struct op_call *call)
+{
+    const struct operand *a = &call->operand[GEMM_A], *b = &call->operand[GEMM_B], *d = &call->operand[GEMM_D];
+    const size_t k = (size_t)(call->attrs.transpose_a ? a->dims[0] : a->dims[1]);
+    return (struct product){
+        .m = (size_t)d->dims[1],
+        .n = (size_t)d->dims[0],
+        .k = k,
+        .first_ld = (size_t)b->dims[1],
+        .second_ld = (size_t)a->dims[1],
+        .out_ld = (size_t)d->dims[1],
+        .first_transpose = call->attrs.transpose_b ? TRANSPOSE_YES : TRANSPOSE_NO,
+        .second_transpose = call->attrs.transpose_a ? TRANSPOSE_YES : TRANSPOSE_NO,
+    };
+}
+
+bool opencl_clblast_usable(const struct backend *backend, const struct op_call *call)
+{
+    const struct opencl_backend *cl = opencl_from(backend);
+    static const int32_t slots[] = {GEMM_A, GEMM_B, GEMM_D};
+    if (cl->clblast == NULL || !cl->tuning.gemm_clblast)
+        return false;
+    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
+        const struct operand *operand = &call->operand[slots[i]];
+        if (operand->dtype != DTYPE_F32 || operand->rank != 2 || operand->dims[0] <= 0 || operand->dims[1] <= 0 ||
+            operand->dims[0] >= SIDE_MAX || operand->dims[1] >= SIDE_MAX)
+            return false;
+    }
+    return true;
+}
+
+size_t opencl_clblast_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    const struct opencl_backend *cl = opencl_from(backend);
+    const struct product product = product_of(call);
+    cl_command_queue queue = cl->queue;
+    size_t bytes = 0;
+    const int code = cl->clblast->sgemm_bytes(LAYOUT_COL_MAJOR, product.first_transpose, product.second_transpose,
+                                              product.m, product.n, product.k, 0, product.first_ld, 0,
+                                              product.second_ld, 0, product.out_ld, &queue, &bytes);
+    return code == 0 ? bytes : 0;
+}
+
+/* The sub-buffer of `bytes` bytes at an address, made when it is first asked for. */
+static enum gt_status place_find(struct opencl_backend *cl, struct address at, uint64_t bytes, cl_mem *out)
+{
+    struct opencl_clblast *clblast = cl->clblast;
+    uint64_t slot = (at.offset_bytes / OPENCL_ALIGNMENT_BYTES_MIN * 31 + bytes * 7 + at.segment) % PLACES_MAX;
+    for (;; slot = (slot + 1) % PLACES_MAX) {
+        const struct place *place = &clblast->place[slot];
+        if (place->memory == NULL)
+            break;
+        if (place->segment == at.segment && place->offset_bytes == at.offset_bytes && place->bytes == bytes) {
+            *out = place->memory;
+            return GT_OK;
+        }
+    }
+    if (clblast->places == PLACES_MAX - 1) {
+        log_error("opencl: more than %d operands of products", PLACES_MAX - 1);
+        return GT_UNSUPPORTED;
+    }
+    const cl_buffer_region region = {.origin = (size_t)at.offset_bytes, .size = (size_t)bytes};
+    cl_int code = CL_SUCCESS;
+    cl_mem memory = cl->api.clCreateSubBuffer(cl->segment[at.segment].memory, CL_MEM_READ_WRITE,
+                                              CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    CL_TRY(cl, "clCreateSubBuffer of an operand", code);
+    clblast->place[slot] = (struct place){memory, at.segment, at.offset_bytes, bytes};
+    clblast->places++;
+    *out = memory;
+    return GT_OK;
+}
+
+static enum gt_status operand_find(struct opencl_backend *cl, const struct op_call *call, int32_t slot, cl_mem *out)
+{
+    return place_find(cl, call->operand[slot].at, operand_bytes(&call->operand[slot]), out);
+}
+
+enum gt_status opencl_clblast_run(struct backend *backend, const struct op_call *call, bool accumulate)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    const struct product product = product_of(call);
+    const size_t need = opencl_clblast_workspace_bytes(backend, call);
+    cl_mem a = NULL, b = NULL, d = NULL, temporary = NULL;
+    assert(call->workspace_bytes >= need);
+    TRY(operand_find(cl, call, GEMM_A, &a));
+    TRY(operand_find(cl, call, GEMM_B, &b));
+    TRY(operand_find(cl, call, GEMM_D, &d));
+    if (need > 0)
+        TRY(place_find(cl, call->workspace, need, &temporary));
+    if (cl->is_dry)
+        return GT_OK;
+    const int code = cl->clblast->sgemm(LAYOUT_COL_MAJOR, product.first_transpose, product.second_transpose, product.m,
+                                        product.n, product.k, 1.0f, b, 0, product.first_ld, a, 0, product.second_ld,
+                                        accumulate ? 1.0f : 0.0f, d, 0, product.out_ld, &cl->queue, NULL, temporary);
+    if (code == 0)
+        return GT_OK;
+    char what[OPENCL_NAME_MAX];
+    snprintf(what, sizeof what, "CLBlast's SGEMM of %zu x %zu x %zu", product.n, product.m, product.k);
+    return opencl_failure(cl, what, code);
+}

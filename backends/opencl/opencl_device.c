@@ -1,0 +1,281 @@
+/* Platforms and devices through the ICD loader.
+ *
+ * Devices are numbered over all platforms in the loader's order, as clinfo shows them.  What a device says of itself is
+ * taken with care: texts are cleaned, sizes are bounded by what we can use, and nothing of it is proof that memory exists
+ * (opencl_memory.c commits it).  Optional abilities are only those that are advertised; none is needed.
+ */
+#include "backends/opencl/opencl_device.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define PLATFORMS_MAX 16
+#define EXTENSIONS_BYTES_MAX 16384
+#define INTEL_ALLOCATION_BYTES_MAX (((uint64_t)4 << 30) - ((uint64_t)64 << 20))
+#define PLATFORM_NOT_FOUND (-1001) /* CL_PLATFORM_NOT_FOUND_KHR */
+#define BASE_ALIGN_BITS_MAX 65536u
+
+struct handle {
+    cl_platform_id platform;
+    cl_device_id id;
+};
+
+void opencl_name_clean(char *text)
+{
+    size_t out = 0;
+    for (size_t i = 0; text[i] != '\0'; i++) {
+        const char c = text[i] > ' ' && text[i] <= '~' ? text[i] : ' ';
+        if (c != ' ' || (out > 0 && text[out - 1] != ' '))
+            text[out++] = c;
+    }
+    out -= out > 0 && text[out - 1] == ' ';
+    text[out] = '\0';
+}
+
+bool opencl_name_has(const char *text, const char *part)
+{
+    for (; *text != '\0'; text++) {
+        size_t i = 0;
+        while (part[i] != '\0' && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
+            i++;
+        if (part[i] == '\0')
+            return true;
+    }
+    return *part == '\0';
+}
+
+/* A text of a device or platform, cut to fit. */
+static void device_text(const struct opencl_api *api, cl_device_id id, cl_device_info what, char *out)
+{
+    char text[4 * OPENCL_NAME_MAX] = "";
+    out[0] = '\0';
+    if (api->clGetDeviceInfo(id, what, sizeof text - 1, text, NULL) != CL_SUCCESS)
+        return;
+    opencl_name_clean(text);
+    snprintf(out, OPENCL_NAME_MAX, "%.*s", OPENCL_NAME_MAX - 1, text);
+}
+
+static void platform_text(const struct opencl_api *api, cl_platform_id id, char *out)
+{
+    char text[4 * OPENCL_NAME_MAX] = "";
+    out[0] = '\0';
+    if (api->clGetPlatformInfo(id, CL_PLATFORM_NAME, sizeof text - 1, text, NULL) != CL_SUCCESS)
+        return;
+    opencl_name_clean(text);
+    snprintf(out, OPENCL_NAME_MAX, "%.*s", OPENCL_NAME_MAX - 1, text);
+}
+
+static uint64_t device_u64(const struct opencl_api *api, cl_device_id id, cl_device_info what)
+{
+    cl_ulong value = 0;
+    return api->clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
+}
+
+static uint32_t device_u32(const struct opencl_api *api, cl_device_id id, cl_device_info what)
+{
+    cl_uint value = 0;
+    return api->clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
+}
+
+static size_t device_size(const struct opencl_api *api, cl_device_id id, cl_device_info what)
+{
+    size_t value = 0;
+    return api->clGetDeviceInfo(id, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
+}
+
+static bool device_has(const struct opencl_api *api, cl_device_id id, const char *extension)
+{
+    static const size_t limit = EXTENSIONS_BYTES_MAX;
+    char text[EXTENSIONS_BYTES_MAX + 2] = " ", wanted[64];
+    if (api->clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, limit - 1, text + 1, NULL) != CL_SUCCESS)
+        return false;
+    snprintf(text + strlen(text), 2, " ");
+    snprintf(wanted, sizeof wanted, " %s ", extension);
+    return strstr(text, wanted) != NULL;
+}
+
+/* The devices of all platforms.  Errors: GT_DEVICE when there are none. */
+static enum gt_status handles_list(const struct opencl_api *api, struct handle out[static OPENCL_DEVICES_MAX],
+                                   int32_t *out_count)
+{
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_uint platform_count = 0;
+    char text[OPENCL_CODE_TEXT_MAX];
+    const cl_int code = api->clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count);
+    if (code == PLATFORM_NOT_FOUND || (code == CL_SUCCESS && platform_count == 0)) {
+        log_error("opencl: no platform: no driver is installed (Debian: pocl-opencl-icd for the processor; "
+                  "mesa-opencl-icd, intel-opencl-icd or nvidia-opencl-icd for a card)");
+        return GT_DEVICE;
+    }
+    if (code != CL_SUCCESS) {
+        log_error("opencl: clGetPlatformIDs: %s", opencl_code_text(text, code));
+        return GT_DEVICE;
+    }
+    int32_t count = 0;
+    for (cl_uint p = 0; p < platform_count && p < PLATFORMS_MAX; p++) {
+        cl_device_id devices[OPENCL_DEVICES_MAX];
+        cl_uint found = 0;
+        if (api->clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, OPENCL_DEVICES_MAX, devices, &found) != CL_SUCCESS)
+            continue;
+        for (cl_uint d = 0; d < found && d < OPENCL_DEVICES_MAX && count < OPENCL_DEVICES_MAX; d++)
+            out[count++] = (struct handle){platforms[p], devices[d]};
+    }
+    if (count == 0) {
+        log_error("opencl: %u platform%s and no device in %s", platform_count, platform_count == 1 ? "" : "s",
+                  platform_count == 1 ? "it" : "them");
+        return GT_DEVICE;
+    }
+    *out_count = count;
+    return GT_OK;
+}
+
+/* Below 4 GiB on Intel, where larger buffers need options that every kernel must be built with. */
+static uint64_t allocation_bytes(const struct opencl_api *api, const struct handle *handle, uint64_t global_bytes)
+{
+    char vendor[OPENCL_NAME_MAX];
+    uint64_t bytes = device_u64(api, handle->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    device_text(api, handle->id, CL_DEVICE_VENDOR, vendor);
+    if (opencl_name_has(vendor, "intel") && bytes > INTEL_ALLOCATION_BYTES_MAX)
+        bytes = INTEL_ALLOCATION_BYTES_MAX;
+    return bytes < global_bytes ? bytes : global_bytes;
+}
+
+static void device_read(const struct opencl_api *api, const struct handle *handle, struct opencl_device *out)
+{
+    const cl_device_id id = handle->id;
+    struct opencl_device device = {.platform = handle->platform, .id = id};
+    platform_text(api, handle->platform, device.platform_name);
+    device_text(api, id, CL_DEVICE_NAME, device.name);
+    device_text(api, id, CL_DEVICE_VERSION, device.version);
+    device_text(api, id, CL_DRIVER_VERSION, device.driver);
+    device.global_bytes = device_u64(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
+    device.allocation_bytes = allocation_bytes(api, handle, device.global_bytes);
+    device.local_bytes = device_u64(api, id, CL_DEVICE_LOCAL_MEM_SIZE);
+    device.constant_bytes = device_u64(api, id, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE);
+    device.work_group_max = device_size(api, id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    (void)api->clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof device.work_item_max, device.work_item_max,
+                               NULL);
+    device.compute_units = device_u32(api, id, CL_DEVICE_MAX_COMPUTE_UNITS);
+    device.clock_mhz = device_u32(api, id, CL_DEVICE_MAX_CLOCK_FREQUENCY);
+    const uint32_t align_bits = device_u32(api, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
+    device.alignment_bytes = OPENCL_ALIGNMENT_BYTES_MIN;
+    while (device.alignment_bytes * 8 < align_bits && align_bits <= BASE_ALIGN_BITS_MAX)
+        device.alignment_bytes *= 2;
+    device.is_cpu = (device_u64(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+    device.is_host_memory = device_u32(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
+    const uint64_t fp32 = device_u64(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
+    device.has_exact_division = (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+    device.has_subnormals = (fp32 & CL_FP_DENORM) != 0;
+    device.has_fp16_arithmetic = device_has(api, id, "cl_khr_fp16");
+    device.is_little_endian = device_u32(api, id, CL_DEVICE_ENDIAN_LITTLE) != 0;
+    *out = device;
+}
+
+/* "" when the device can be used, else why not. */
+static const char *device_lacks(const struct opencl_api *api, const struct opencl_device *device)
+{
+    if (device_u32(api, device->id, CL_DEVICE_AVAILABLE) == 0)
+        return "it is not available";
+    if (device_u32(api, device->id, CL_DEVICE_COMPILER_AVAILABLE) == 0)
+        return "its driver has no compiler";
+    if (!device->is_little_endian)
+        return "it is big-endian";
+    if (device->work_group_max < 32 || device->local_bytes < 4096)
+        return "its work-groups are too small";
+    return "";
+}
+
+enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_listing *out)
+{
+    struct handle handles[OPENCL_DEVICES_MAX];
+    int32_t count = 0;
+    TRY(handles_list(api, handles, &count));
+    *out = (struct opencl_listing){.count = count};
+    for (int32_t i = 0; i < count; i++) {
+        struct opencl_device device;
+        struct opencl_listed *listed = &out->device[i];
+        device_read(api, &handles[i], &device);
+        memcpy(listed->platform, device.platform_name, sizeof listed->platform);
+        memcpy(listed->name, device.name, sizeof listed->name);
+        listed->global_bytes = device.global_bytes;
+        listed->allocation_bytes = device.allocation_bytes;
+        listed->is_cpu = device.is_cpu;
+        listed->is_usable = device_lacks(api, &device)[0] == '\0';
+    }
+    return GT_OK;
+}
+
+/* The index of the device whose name has `name` in it; -1 when there is none. */
+static int32_t name_find(const struct opencl_api *api, const struct handle *handles, int32_t count, const char *name)
+{
+    for (int32_t i = 0; i < count; i++) {
+        char text[OPENCL_NAME_MAX], platform[OPENCL_NAME_MAX];
+        device_text(api, handles[i].id, CL_DEVICE_NAME, text);
+        platform_text(api, handles[i].platform, platform);
+        if (opencl_name_has(text, name) || opencl_name_has(platform, name))
+            return i;
+    }
+    return -1;
+}
+
+enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, const char *name,
+                                  struct opencl_device *out)
+{
+    struct handle handles[OPENCL_DEVICES_MAX];
+    int32_t count = 0;
+    TRY(handles_list(api, handles, &count));
+    if (name != NULL)
+        index = name_find(api, handles, count, name);
+    if (name != NULL && index < 0) {
+        log_error("opencl: none of %" PRId32 " devices has \"%s\" in its name (--list-devices shows them)", count,
+                  name);
+        return GT_DEVICE;
+    }
+    if (index < 0 || index >= count) {
+        log_error("opencl: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0 (--list-devices)",
+                  index, count == 1 ? "is" : "are", count);
+        return GT_DEVICE;
+    }
+    device_read(api, &handles[index], out);
+    const char *lacks = device_lacks(api, out);
+    if (*lacks == '\0')
+        return GT_OK;
+    log_error("opencl: device %" PRId32 ", %s, cannot be used: %s", index, out->name, lacks);
+    return GT_DEVICE;
+}
+
+void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *info)
+{
+    const struct opencl_device *device = &cl->device;
+    snprintf(info->device, sizeof info->device, "%.80s, %u units", device->name, device->compute_units);
+    snprintf(info->detail, sizeof info->detail, "%.40s, driver %.40s%s", device->platform_name, device->driver,
+             cl->tuning.gemm_clblast ? ", CLBlast" : "");
+    snprintf(info->limits, sizeof info->limits, "%s%s",
+             device->is_cpu ? "a processor: the cpu backend is faster"
+                            : "products by vector units, not by matrix units",
+             device->has_subnormals ? "" : "; no fp32 subnormals: no lean states, no muon");
+}
+
+static bool folder_has(const char *folder, const char *prefix)
+{
+    DIR *stream = opendir(folder);
+    bool found = false;
+    if (stream == NULL)
+        return false;
+    for (struct dirent *entry = readdir(stream); entry != NULL && !found; entry = readdir(stream))
+        found = strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+    closedir(stream);
+    return found;
+}
+
+bool opencl_card_is_present(void)
+{
+    return folder_has("/dev/dri", "renderD") || access("/dev/kfd", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0 ||
+           access("/dev/dxg", F_OK) == 0 || access("/dev/mali0", F_OK) == 0 || access("/dev/kgsl-3d0", F_OK) == 0;
+}

@@ -1,0 +1,296 @@
+/* The arena on a device that may promise more than it has.
+ *
+ * clCreateBuffer() proves nothing: drivers allocate at first use, and some abort or skip kernels when memory is short.  So
+ * every segment is filled, the queue is finished, a kernel writes a word into each page, another one collects the words, and
+ * the host compares them.  On a card, pieces that take far longer to fill than the others lie in system memory, which is
+ * said.
+ */
+#include "backends/opencl/opencl_memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backends/opencl/opencl_launch.h"
+#include "backends/opencl/opencl_vendor.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/system_memory.h"
+
+#define PAGE_WORDS ((uint64_t)1024)     /* 4 KiB */
+#define SAMPLES_MAX ((uint64_t)1 << 18) /* words that are compared at once */
+#define SEED 0x6b43a9b5u
+#define ANSWER_GROUPS 64u
+#define ANSWER_WORDS (ANSWER_GROUPS * 32u)
+#define HEADROOM_BYTES ((uint64_t)400 << 20) /* where nobody says what is free: what a desktop takes */
+#define PIECE_BYTES ((uint64_t)128 << 20)
+#define PIECES_MAX 2048
+#define SPILL_RATIO 4.0     /* system memory behind PCI Express is over ten times slower than a card's own */
+#define SPILL_SECONDS 0.002 /* shorter pieces say nothing */
+
+extern const struct opencl_source opencl_source_probe;
+
+/* As gt_probe_hash(). */
+static uint32_t probe_hash(uint64_t i, uint32_t seed)
+{
+    uint32_t x = ((uint32_t)i * 2654435761u) ^ (uint32_t)(i >> 32) ^ seed;
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    return x;
+}
+
+enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total_bytes, uint64_t *out_free_bytes,
+                                  const char **out_basis)
+{
+    uint64_t total = cl->device.global_bytes, left = 0, host_total = 0, host_free = 0;
+    const bool shares_host = cl->device.is_cpu || cl->device.is_host_memory;
+    const bool host_known = shares_host && system_memory_read(&host_total, &host_free);
+    if (shares_host && !host_known) {
+        log_error("opencl: the system does not say how much memory it has");
+        return GT_DEVICE;
+    }
+    if (cl->device.is_cpu) {
+        *out_basis = "free: what the system has";
+        left = host_free;
+    } else if (opencl_vendor_free_bytes(cl, &left, out_basis)) {
+        assert(*out_basis != NULL);
+    } else {
+        *out_basis = "free: all but 400 MiB, its driver does not say";
+        left = total > HEADROOM_BYTES ? total - HEADROOM_BYTES : 0;
+    }
+    if (shares_host && host_free < left)
+        left = host_free;
+    *out_total_bytes = total;
+    *out_free_bytes = left < total ? left : total;
+    return GT_OK;
+}
+
+enum gt_status opencl_memory_check(const struct opencl_backend *cl, const char *what, struct address at, size_t bytes)
+{
+    const bool known = at.segment < cl->segments && at.space == cl->segment[at.segment].space;
+    const uint64_t size = known ? cl->segment[at.segment].size_bytes : 0;
+    if (known && at.offset_bytes <= size && bytes <= size - at.offset_bytes)
+        return GT_OK;
+    log_error("opencl: %s of %zu B at %" PRIu64 " of segment %d, which has %" PRIu64 " B", what, bytes, at.offset_bytes,
+              (int)at.segment, size);
+    return GT_DEVICE;
+}
+
+static enum gt_status segment_make(struct opencl_backend *cl, const struct backend_segment *wanted)
+{
+    struct opencl_segment *segment = &cl->segment[cl->segments];
+    cl_int code = CL_SUCCESS;
+    *segment = (struct opencl_segment){.space = wanted->space, .size_bytes = wanted->size_bytes};
+    if (wanted->size_bytes > cl->device.allocation_bytes) {
+        log_error("opencl: a segment of %" PRIu64 " B; the largest allocation of %s is %" PRIu64 " B",
+                  wanted->size_bytes, cl->device.name, cl->device.allocation_bytes);
+        return GT_NO_MEMORY;
+    }
+    if (wanted->size_bytes > 0)
+        segment->memory =
+            cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, (size_t)wanted->size_bytes, NULL, &code);
+    if (code != CL_SUCCESS) {
+        char text[OPENCL_CODE_TEXT_MAX];
+        log_error("opencl: a segment of %" PRIu64 " B on %s: clCreateBuffer: %s", wanted->size_bytes, cl->device.name,
+                  opencl_code_text(text, code));
+        return GT_NO_MEMORY;
+    }
+    cl->segments++;
+    return GT_OK;
+}
+
+static enum gt_status segment_fill(struct opencl_backend *cl, const struct opencl_segment *segment)
+{
+    const cl_uint zero = 0;
+    const size_t words = (size_t)(segment->size_bytes / sizeof zero), bytes = words * sizeof zero;
+    if (bytes > 0)
+        CL_TRY(cl, "writing the arena",
+               cl->api.clEnqueueFillBuffer(cl->queue, segment->memory, &zero, sizeof zero, 0, bytes, 0, NULL, NULL));
+    return GT_OK;
+}
+
+static enum gt_status probe_launch(struct opencl_launch *launch, uint64_t items)
+{
+    const size_t local = 32;
+    return opencl_launch_run(launch, (struct opencl_range){.dims = 1,
+                                                           .global = {opencl_round_up((size_t)items, local), 1, 1},
+                                                           .local = {local, 1, 1}});
+}
+
+static uint64_t segment_samples(const struct opencl_segment *segment)
+{
+    return (segment->size_bytes / sizeof(uint32_t) + PAGE_WORDS - 1) / PAGE_WORDS;
+}
+
+/* One word in each page of the segment gets a hash of its number and the segment's. */
+static enum gt_status segment_write(struct opencl_backend *cl, int32_t index)
+{
+    const struct opencl_segment *segment = &cl->segment[index];
+    const uint64_t samples = segment_samples(segment);
+    for (uint64_t first = 0; first < samples; first += SAMPLES_MAX) {
+        const uint64_t count = samples - first < SAMPLES_MAX ? samples - first : SAMPLES_MAX;
+        struct opencl_launch launch;
+        opencl_launch_begin(&launch, &cl->base, &opencl_source_probe, "", "gt_probe_write");
+        opencl_arg_memory(&launch, segment->memory, 0);
+        opencl_arg_i64(&launch, (int64_t)PAGE_WORDS);
+        opencl_arg_i64(&launch, (int64_t)first);
+        opencl_arg_i64(&launch, (int64_t)count);
+        opencl_arg_u32(&launch, SEED + (uint32_t)index);
+        TRY(probe_launch(&launch, count));
+    }
+    return GT_OK;
+}
+
+/* Collects `count` samples from number `first` and compares them. */
+static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, uint64_t first, uint64_t count,
+                                    cl_mem collected, uint32_t *words)
+{
+    struct opencl_launch launch;
+    opencl_launch_begin(&launch, &cl->base, &opencl_source_probe, "", "gt_probe_read");
+    opencl_arg_memory(&launch, cl->segment[index].memory, 0);
+    opencl_arg_memory(&launch, collected, 0);
+    opencl_arg_i64(&launch, (int64_t)PAGE_WORDS);
+    opencl_arg_i64(&launch, (int64_t)first);
+    opencl_arg_i64(&launch, (int64_t)count);
+    TRY(probe_launch(&launch, count));
+    CL_TRY(cl, "reading the arena back",
+           cl->api.clEnqueueReadBuffer(cl->queue, collected, CL_TRUE, 0, (size_t)count * sizeof *words, words, 0, NULL,
+                                       NULL));
+    for (uint64_t i = 0; i < count; i++) {
+        if (words[i] == probe_hash(first + i, SEED + (uint32_t)index))
+            continue;
+        log_error("opencl: %s does not hold what was written to byte %" PRIu64 " of %" PRIu64 " of segment %" PRId32
+                  " of %" PRId32 ": it has less memory than it says",
+                  cl->device.name, (first + i) * PAGE_WORDS * sizeof *words, cl->segment[index].size_bytes, index + 1,
+                  cl->segments);
+        return GT_NO_MEMORY;
+    }
+    return GT_OK;
+}
+
+/* All segments are written before the first is read, so that none can have been given the memory of another. */
+static enum gt_status segments_prove(struct opencl_backend *cl, cl_mem collected, uint32_t *words)
+{
+    for (int32_t i = 0; i < cl->segments; i++)
+        TRY(segment_fill(cl, &cl->segment[i]));
+    CL_TRY(cl, "writing the arena", cl->api.clFinish(cl->queue));
+    for (int32_t i = 0; i < cl->segments; i++)
+        TRY(segment_write(cl, i));
+    for (int32_t i = 0; i < cl->segments; i++) {
+        const uint64_t samples = segment_samples(&cl->segment[i]);
+        for (uint64_t first = 0; first < samples; first += SAMPLES_MAX)
+            TRY(samples_check(cl, i, first, samples - first < SAMPLES_MAX ? samples - first : SAMPLES_MAX, collected,
+                              words));
+    }
+    CL_TRY(cl, "writing the arena", cl->api.clFinish(cl->queue));
+    return GT_OK;
+}
+
+/* Seconds that each piece of the arena takes to fill; returns how many pieces there are. */
+static int32_t pieces_time(struct opencl_backend *cl, double seconds[static PIECES_MAX])
+{
+    const cl_uint zero = 0;
+    int32_t count = 0;
+    for (int32_t i = 0; i < cl->segments; i++) {
+        for (uint64_t at = 0; at + PIECE_BYTES <= cl->segment[i].size_bytes && count < PIECES_MAX; at += PIECE_BYTES) {
+            const int64_t begin = clock_monotonic_ns();
+            if (cl->api.clEnqueueFillBuffer(cl->queue, cl->segment[i].memory, &zero, sizeof zero, (size_t)at,
+                                            (size_t)PIECE_BYTES, 0, NULL, NULL) != CL_SUCCESS ||
+                cl->api.clFinish(cl->queue) != CL_SUCCESS)
+                return 0;
+            seconds[count++] = (double)(clock_monotonic_ns() - begin) * 1e-9;
+        }
+    }
+    return count;
+}
+
+/* Says so when a part of the arena is much slower than the rest: drivers move what a card cannot hold to the host. */
+static void spill_notice(struct opencl_backend *cl)
+{
+    double *seconds = malloc(PIECES_MAX * sizeof *seconds);
+    double fastest = 1e30;
+    int32_t slow = 0;
+    if (seconds == NULL)
+        return;
+    const int32_t count = pieces_time(cl, seconds);
+    for (int32_t i = 0; i < count; i++)
+        fastest = seconds[i] < fastest ? seconds[i] : fastest;
+    for (int32_t i = 0; i < count; i++)
+        slow += seconds[i] > SPILL_RATIO * fastest && seconds[i] > SPILL_SECONDS;
+    free(seconds);
+    if (slow == 0)
+        return;
+    char bytes[24], rate[24];
+    log_warning("opencl: %s of the arena on %s is over %.0f times slower than the rest (%s/s): the driver keeps it in "
+                "system memory; a smaller memory_budget avoids that",
+                log_bytes(bytes, (double)slow * (double)PIECE_BYTES), cl->device.name, SPILL_RATIO,
+                log_bytes(rate, (double)PIECE_BYTES / fastest));
+}
+
+enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct backend_segment *segments, int32_t count)
+{
+    enum gt_status status = GT_OK;
+    cl_int code = CL_SUCCESS;
+    uint32_t *words = malloc(SAMPLES_MAX * sizeof *words);
+    cl_mem collected = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, SAMPLES_MAX * sizeof *words, NULL, &code);
+    if (words == NULL || code != CL_SUCCESS) {
+        log_error("opencl: no memory for %zu B to check the arena with", (size_t)(SAMPLES_MAX * sizeof *words));
+        free(words);
+        return GT_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < count && status == GT_OK; i++)
+        status = segment_make(cl, &segments[i]);
+    if (status == GT_OK)
+        status = segments_prove(cl, collected, words);
+    (void)cl->api.clReleaseMemObject(collected);
+    free(words);
+    if (status != GT_OK)
+        opencl_memory_release(cl);
+    else if (!cl->device.is_cpu && !cl->device.is_host_memory)
+        spill_notice(cl);
+    return status;
+}
+
+void opencl_memory_release(struct opencl_backend *cl)
+{
+    for (int32_t i = 0; i < cl->segments; i++) {
+        if (cl->segment[i].memory != NULL)
+            (void)cl->api.clReleaseMemObject(cl->segment[i].memory);
+    }
+    cl->segments = 0;
+}
+
+static enum gt_status answer_check(struct opencl_backend *cl, cl_mem memory)
+{
+    uint32_t words[ANSWER_WORDS] = {0};
+    struct opencl_launch launch;
+    opencl_launch_begin(&launch, &cl->base, &opencl_source_probe, "", "gt_probe_answer");
+    opencl_arg_memory(&launch, memory, 0);
+    opencl_arg_u32(&launch, SEED);
+    TRY(probe_launch(&launch, ANSWER_WORDS));
+    CL_TRY(cl, "reading the known answer",
+           cl->api.clEnqueueReadBuffer(cl->queue, memory, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL));
+    for (uint32_t i = 0; i < ANSWER_WORDS; i++) {
+        const uint32_t expected = probe_hash(i / 32 * 32 + 31 - i % 32, SEED);
+        if (words[i] == expected)
+            continue;
+        log_error("opencl: %s computes wrongly: word %u of a kernel with a known answer is %08" PRIx32
+                  " and should be %08" PRIx32,
+                  cl->device.name, i, words[i], expected);
+        return GT_DEVICE;
+    }
+    return GT_OK;
+}
+
+enum gt_status opencl_memory_known_answer(struct opencl_backend *cl)
+{
+    cl_int code = CL_SUCCESS;
+    cl_mem memory =
+        cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, ANSWER_WORDS * sizeof(uint32_t), NULL, &code);
+    if (code != CL_SUCCESS)
+        return opencl_failure(cl, "clCreateBuffer of a few KiB", code);
+    const enum gt_status status = answer_check(cl, memory);
+    (void)cl->api.clReleaseMemObject(memory);
+    return status;
+}

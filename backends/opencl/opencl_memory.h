@@ -1,0 +1,19 @@
+/* The arena: segments of device memory, proved to exist, and where an address of the plan lies in them. */
+#ifndef GPT_TRAIN_OPENCL_OPENCL_MEMORY_H
+#define GPT_TRAIN_OPENCL_OPENCL_MEMORY_H
+
+#include "backends/opencl/opencl.h"
+
+/* What the device has and what could be had now, in bytes; `out_basis` says where the second number is from. */
+enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total_bytes, uint64_t *out_free_bytes,
+                                  const char **out_basis);
+/* Makes `count` segments, writes every page of them, and checks samples of what a kernel wrote there.  On failure nothing
+ * stays.  Errors: GT_NO_MEMORY, GT_DEVICE. */
+enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct backend_segment *segments, int32_t count);
+void opencl_memory_release(struct opencl_backend *cl);
+/* Errors: GT_DEVICE when `bytes` bytes at `at` are not inside a segment. */
+enum gt_status opencl_memory_check(const struct opencl_backend *cl, const char *what, struct address at, size_t bytes);
+/* Runs a small kernel whose answer is known.  Errors: GT_DEVICE. */
+enum gt_status opencl_memory_known_answer(struct opencl_backend *cl);
+
+#endif

@@ -1,0 +1,220 @@
+/* Programs and kernels: one source with one set of options is one program, made when its first kernel is asked for.
+ *
+ * A program comes out of the user's cache (opencl_cache.c) or is compiled, which takes seconds with some drivers: then a
+ * line says so, and another one every few seconds.  What the compiler says about an error is shown by its first line.
+ * Nothing is built twice in a process, and a launch finds its kernel by comparing pointers.
+ */
+#ifdef HAVE_CONFIG_H
+#include <config.h>
+#endif
+
+#include "backends/opencl/opencl_program.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/opencl/opencl_cache.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#define ALL_OPTIONS_MAX (OPENCL_OPTIONS_MAX + 160)
+#define BUILD_LOG_BYTES_MAX ((size_t)1 << 20)
+#define ERROR_LINE_MAX 300
+#define PROGRESS_NS INT64_C(3000000000)
+
+/* What every program is built with, then the caller's. */
+static void options_text(const struct opencl_backend *cl, const char *options, char text[static ALL_OPTIONS_MAX])
+{
+    snprintf(text, ALL_OPTIONS_MAX,
+             "-cl-std=CL1.2 -DGT_LOCAL_BYTES=%" PRIu64 " -DGT_WORK_GROUP_MAX=%zu -DGT_IS_CPU=%d %s",
+             cl->device.local_bytes, cl->device.work_group_max, cl->device.is_cpu, options);
+}
+
+/* Everything that a binary depends on.  Of the source its length and checksum stand for it. */
+static void key_text(const struct opencl_backend *cl, const struct opencl_source *source, const char *options,
+                     char key[static OPENCL_KEY_MAX])
+{
+    const uint32_t common = file_crc32c(0, opencl_source_common.text, opencl_source_common.length);
+    snprintf(key, OPENCL_KEY_MAX,
+             "%s; %s; %s; %s; units %u; common %zu %08" PRIx32 "; %s %zu %08" PRIx32 "; %s; " PACKAGE_VERSION,
+             cl->device.platform_name, cl->device.name, cl->device.driver, cl->device.version, cl->device.compute_units,
+             opencl_source_common.length, common, source->name, source->length,
+             file_crc32c(0, source->text, source->length), options);
+}
+
+/* The first line of the compiler's log that speaks of an error, else its first line. */
+static void error_line(const char *log, char out[static ERROR_LINE_MAX])
+{
+    const char *line = strstr(log, "error");
+    line = line != NULL ? line : log;
+    while (line > log && line[-1] != '\n')
+        line--;
+    snprintf(out, ERROR_LINE_MAX, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
+static enum gt_status build_failed(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
+                                   cl_program program, cl_int code)
+{
+    char text[OPENCL_CODE_TEXT_MAX], line[ERROR_LINE_MAX] = "the compiler says nothing";
+    size_t bytes = 0;
+    char *log = NULL;
+    if (cl->api.clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == CL_SUCCESS &&
+        bytes > 1 && bytes < BUILD_LOG_BYTES_MAX)
+        log = calloc(1, bytes + 1);
+    if (log != NULL &&
+        cl->api.clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) == CL_SUCCESS)
+        error_line(log, line);
+    free(log);
+    log_error("opencl: %s.cl does not build on %s with \"%s\": %s: %s", source->name, cl->device.name, options,
+              opencl_code_text(text, code), line);
+    return code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY : GT_DEVICE;
+}
+
+static void progress_print(struct opencl_backend *cl)
+{
+    const int64_t now = clock_monotonic_ns();
+    char text[32];
+    if (cl->compiled == 0)
+        log_note("opencl: compiling kernels for %s; the next start takes them from the cache", cl->device.name);
+    else if (now - cl->progress_ns > PROGRESS_NS)
+        log_note("opencl: %" PRId32 " kernel files compiled in %s", cl->compiled,
+                 clock_duration(text, cl->compile_seconds));
+    else
+        return;
+    cl->progress_ns = now;
+}
+
+/* The cache's binary as a built program; NULL when there is none, or the driver does not want it. */
+static cl_program program_cached(struct opencl_backend *cl, const char *key, const char *all_options)
+{
+    void *bytes = NULL;
+    size_t size = 0;
+    cl_int code = CL_SUCCESS, status = CL_SUCCESS;
+    if (!opencl_cache_load(key, &bytes, &size))
+        return NULL;
+    const unsigned char *binary = bytes;
+    cl_program program =
+        cl->api.clCreateProgramWithBinary(cl->context, 1, &cl->device.id, &size, &binary, &status, &code);
+    free(bytes);
+    if (code != CL_SUCCESS || program == NULL)
+        return NULL;
+    if (status == CL_SUCCESS &&
+        cl->api.clBuildProgram(program, 1, &cl->device.id, all_options, NULL, NULL) == CL_SUCCESS)
+        return program;
+    (void)cl->api.clReleaseProgram(program);
+    return NULL;
+}
+
+/* Keeps what the driver made of the source; a driver that gives nothing is compiled for each time. */
+static void program_keep(struct opencl_backend *cl, const char *key, cl_program program)
+{
+    size_t size = 0;
+    if (cl->api.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS ||
+        size == 0 || size > OPENCL_CACHE_FILE_BYTES_MAX)
+        return;
+    unsigned char *bytes = malloc(size);
+    if (bytes != NULL &&
+        cl->api.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(unsigned char *), &bytes, NULL) == CL_SUCCESS)
+        opencl_cache_store(key, bytes, size);
+    free(bytes);
+}
+
+static enum gt_status program_compile(struct opencl_backend *cl, const struct opencl_source *source,
+                                      const char *options, const char *all_options, cl_program *out)
+{
+    char line[OPENCL_NAME_MAX];
+    const char *texts[3] = {opencl_source_common.text, line, source->text};
+    cl_int code = CL_SUCCESS;
+    snprintf(line, sizeof line, "\n#line 1 \"%s.cl\"\n", source->name);
+    const size_t lengths[3] = {opencl_source_common.length, strlen(line), source->length};
+    const int64_t begin = clock_monotonic_ns();
+    progress_print(cl);
+    cl_program program = cl->api.clCreateProgramWithSource(cl->context, 3, texts, lengths, &code);
+    if (code != CL_SUCCESS)
+        return opencl_failure(cl, "clCreateProgramWithSource", code);
+    code = cl->api.clBuildProgram(program, 1, &cl->device.id, all_options, NULL, NULL);
+    cl->compile_seconds += (double)(clock_monotonic_ns() - begin) * 1e-9;
+    if (code != CL_SUCCESS) {
+        const enum gt_status status = build_failed(cl, source, options, program, code);
+        (void)cl->api.clReleaseProgram(program);
+        return status;
+    }
+    *out = program;
+    return GT_OK;
+}
+
+static enum gt_status program_make(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
+                                   int32_t *out)
+{
+    char all_options[ALL_OPTIONS_MAX], key[OPENCL_KEY_MAX];
+    if (cl->programs == OPENCL_PROGRAMS_MAX || strlen(options) >= OPENCL_OPTIONS_MAX) {
+        log_error("opencl: %s.cl with \"%s\": more than %d programs, or %d characters of options", source->name,
+                  options, OPENCL_PROGRAMS_MAX, OPENCL_OPTIONS_MAX - 1);
+        return GT_UNSUPPORTED;
+    }
+    options_text(cl, options, all_options);
+    key_text(cl, source, all_options, key);
+    struct opencl_program *program = &cl->program[cl->programs];
+    cl_program built = program_cached(cl, key, all_options);
+    cl->loaded += built != NULL;
+    if (built == NULL) {
+        TRY(program_compile(cl, source, options, all_options, &built));
+        cl->compiled++;
+        program_keep(cl, key, built);
+    }
+    program->source = source;
+    program->program = built;
+    snprintf(program->options, sizeof program->options, "%s", options);
+    *out = cl->programs++;
+    return GT_OK;
+}
+
+static enum gt_status program_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
+                                   int32_t *out)
+{
+    for (int32_t i = 0; i < cl->programs; i++) {
+        if (cl->program[i].source == source && strcmp(cl->program[i].options, options) == 0) {
+            *out = i;
+            return GT_OK;
+        }
+    }
+    return program_make(cl, source, options, out);
+}
+
+enum gt_status opencl_kernel_find(struct opencl_backend *cl, const struct opencl_source *source, const char *options,
+                                  const char *name, cl_kernel *out)
+{
+    int32_t program = 0;
+    TRY(program_find(cl, source, options, &program));
+    for (int32_t i = 0; i < cl->kernels; i++) {
+        const struct opencl_kernel *kernel = &cl->kernel[i];
+        if (kernel->program == program && (kernel->name == name || strcmp(kernel->name, name) == 0)) {
+            *out = kernel->kernel;
+            return GT_OK;
+        }
+    }
+    if (cl->kernels == OPENCL_KERNELS_MAX) {
+        log_error("opencl: more than %d kernels", OPENCL_KERNELS_MAX);
+        return GT_UNSUPPORTED;
+    }
+    cl_int code = CL_SUCCESS;
+    cl_kernel kernel = cl->api.clCreateKernel(cl->program[program].program, name, &code);
+    if (code != CL_SUCCESS)
+        return opencl_failure(cl, name, code);
+    cl->kernel[cl->kernels++] = (struct opencl_kernel){.program = program, .name = name, .kernel = kernel};
+    *out = kernel;
+    return GT_OK;
+}
+
+void opencl_programs_release(struct opencl_backend *cl)
+{
+    for (int32_t i = 0; i < cl->kernels; i++)
+        (void)cl->api.clReleaseKernel(cl->kernel[i].kernel);
+    for (int32_t i = 0; i < cl->programs; i++)
+        (void)cl->api.clReleaseProgram(cl->program[i].program);
+    cl->kernels = 0;
+    cl->programs = 0;
+}

@@ -1,0 +1,257 @@
+/* Free memory of cards and its holders, from where vendors put them.
+ *
+ * OpenCL has no query for free memory.  Asked in this order: AMD's extension of clGetDeviceInfo, amdgpu's files in sysfs (for
+ * Mesa, whose drivers lack the extension), NVIDIA's management library, opened at run time.  Holders come from the fdinfo
+ * that DRM drivers write for each open file of a process, which names the card by its PCI address.
+ */
+#include "backends/opencl/opencl_vendor.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FREE_MEMORY_AMD 0x4039u  /* CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: KiB */
+#define PCI_BUS_INFO_KHR 0x410Fu /* CL_DEVICE_PCI_BUS_INFO_KHR */
+#define PCI_BUS_NV 0x4008u       /* CL_DEVICE_PCI_BUS_ID_NV */
+#define PCI_SLOT_NV 0x4009u      /* CL_DEVICE_PCI_SLOT_ID_NV */
+#define PCI_DOMAIN_NV 0x400Au    /* CL_DEVICE_PCI_DOMAIN_ID_NV */
+#define PCI_TEXT_MAX 32
+#define PATH_BYTES_MAX 512
+#define LINE_BYTES_MAX 256
+#define PROCESSES_MAX 65536
+#define FILES_MAX 4096
+#define CLIENTS_MAX 64
+
+/* As cl_khr_pci_bus_info lays it out. */
+struct pci_bus_info {
+    cl_uint domain, bus, device, function;
+};
+
+/* As nvml.h has them. */
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+
+struct nvml {
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*by_pci)(const char *address, void **device);
+    int (*memory)(void *device, struct nvml_memory *out);
+};
+
+/* "0000:03:00.0"; false when the driver does not say. */
+static bool pci_text(const struct opencl_backend *cl, char text[static PCI_TEXT_MAX])
+{
+    struct pci_bus_info info = {0, 0, 0, 0};
+    cl_uint slot = 0;
+    const cl_device_id id = cl->device.id;
+    if (cl->api.clGetDeviceInfo(id, PCI_BUS_INFO_KHR, sizeof info, &info, NULL) != CL_SUCCESS) {
+        if (cl->api.clGetDeviceInfo(id, PCI_BUS_NV, sizeof info.bus, &info.bus, NULL) != CL_SUCCESS ||
+            cl->api.clGetDeviceInfo(id, PCI_SLOT_NV, sizeof slot, &slot, NULL) != CL_SUCCESS)
+            return false;
+        if (cl->api.clGetDeviceInfo(id, PCI_DOMAIN_NV, sizeof info.domain, &info.domain, NULL) != CL_SUCCESS)
+            info.domain = 0;
+        info.device = slot >> 3;
+        info.function = slot & 7u;
+    }
+    snprintf(text, PCI_TEXT_MAX, "%04x:%02x:%02x.%x", info.domain & 0xffffu, info.bus & 0xffu, info.device & 0x1fu,
+             info.function & 7u);
+    return true;
+}
+
+static bool amd_free_bytes(const struct opencl_backend *cl, uint64_t *out)
+{
+    size_t kibibytes[2] = {0, 0};
+    if (cl->api.clGetDeviceInfo(cl->device.id, FREE_MEMORY_AMD, sizeof kibibytes, kibibytes, NULL) != CL_SUCCESS ||
+        kibibytes[0] == 0)
+        return false;
+    *out = (uint64_t)kibibytes[0] * 1024;
+    return true;
+}
+
+static bool number_read(const char *path, uint64_t *out)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    const bool found = fscanf(file, "%" SCNu64, out) == 1;
+    fclose(file);
+    return found;
+}
+
+static bool sysfs_free_bytes(const char *pci, uint64_t *out)
+{
+    char path[PATH_BYTES_MAX];
+    uint64_t total = 0, used = 0;
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/mem_info_vram_total", pci);
+    if (!number_read(path, &total))
+        return false;
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/mem_info_vram_used", pci);
+    if (!number_read(path, &used) || used > total)
+        return false;
+    *out = total - used;
+    return true;
+}
+
+static bool symbol_find(void *library, const char *name, void *out)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(out, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static bool nvml_ask(const struct nvml *nvml, const char *pci, uint64_t *out)
+{
+    struct nvml_memory memory = {0, 0, 0};
+    void *device = NULL;
+    if (nvml->init() != 0)
+        return false;
+    const bool found = nvml->by_pci(pci, &device) == 0 && nvml->memory(device, &memory) == 0;
+    (void)nvml->shutdown();
+    *out = memory.free;
+    return found && memory.free <= memory.total;
+}
+
+static bool nvml_free_bytes(const char *pci, uint64_t *out)
+{
+    struct nvml nvml;
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return false;
+    const bool complete = symbol_find(library, "nvmlInit_v2", &nvml.init) &&
+                          symbol_find(library, "nvmlShutdown", &nvml.shutdown) &&
+                          symbol_find(library, "nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_pci) &&
+                          symbol_find(library, "nvmlDeviceGetMemoryInfo", &nvml.memory);
+    const bool found = complete && nvml_ask(&nvml, pci, out);
+    dlclose(library);
+    return found;
+}
+
+bool opencl_vendor_free_bytes(const struct opencl_backend *cl, uint64_t *out_bytes, const char **out_basis)
+{
+    char pci[PCI_TEXT_MAX];
+    *out_basis = "free: as AMD's driver says";
+    if (amd_free_bytes(cl, out_bytes))
+        return true;
+    if (!pci_text(cl, pci))
+        return false;
+    *out_basis = "free: as amdgpu says";
+    if (sysfs_free_bytes(pci, out_bytes))
+        return true;
+    *out_basis = "free: as NVML says";
+    return nvml_free_bytes(pci, out_bytes);
+}
+
+/* What one file of a process says of a card. */
+struct drm_file {
+    char pci[PCI_TEXT_MAX];
+    uint64_t client, bytes;
+};
+
+/* Bytes of "drm-memory-vram: 12 KiB" and its newer forms, which name the region. */
+static uint64_t vram_bytes(const char *line)
+{
+    const char *value = NULL;
+    uint64_t number = 0;
+    char unit[8] = "";
+    if (strncmp(line, "drm-memory-vram", 15) == 0 || strncmp(line, "drm-resident-vram", 17) == 0)
+        value = strchr(line, ':');
+    if (value == NULL || sscanf(value + 1, " %" SCNu64 " %7s", &number, unit) < 1 || number > UINT64_MAX >> 20)
+        return 0;
+    if (strcmp(unit, "KiB") == 0)
+        return number * 1024;
+    return strcmp(unit, "MiB") == 0 ? number << 20 : number;
+}
+
+static void drm_file_read(const char *path, struct drm_file *out)
+{
+    char line[LINE_BYTES_MAX];
+    FILE *file = fopen(path, "re");
+    *out = (struct drm_file){.pci = ""};
+    if (file == NULL)
+        return;
+    while (fgets(line, sizeof line, file) != NULL) {
+        const uint64_t bytes = vram_bytes(line);
+        out->bytes = bytes > out->bytes ? bytes : out->bytes;
+        if (sscanf(line, "drm-pdev: %31s", out->pci) != 1)
+            (void)sscanf(line, "drm-client-id: %" SCNu64, &out->client);
+    }
+    fclose(file);
+}
+
+/* What process `pid` holds of the card, each of its DRM clients counted once. */
+static uint64_t process_bytes(const char *proc, int64_t pid, const char *pci)
+{
+    char path[PATH_BYTES_MAX];
+    uint64_t clients[CLIENTS_MAX], total = 0;
+    int32_t known = 0;
+    snprintf(path, sizeof path, "%s/%" PRId64 "/fdinfo", proc, pid);
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return 0;
+    struct dirent *entry = readdir(folder);
+    for (int32_t seen = 0; entry != NULL && seen < FILES_MAX; seen++, entry = readdir(folder)) {
+        struct drm_file file;
+        bool repeated = false;
+        snprintf(path, sizeof path, "%s/%" PRId64 "/fdinfo/%.20s", proc, pid, entry->d_name);
+        drm_file_read(path, &file);
+        for (int32_t i = 0; i < known; i++)
+            repeated = repeated || clients[i] == file.client;
+        if (repeated || file.bytes == 0 || strcmp(file.pci, pci) != 0 || known == CLIENTS_MAX)
+            continue;
+        clients[known++] = file.client;
+        total += file.bytes;
+    }
+    closedir(folder);
+    return total;
+}
+
+static void holder_insert(struct backend_info *info, const char *proc, int64_t pid, uint64_t bytes)
+{
+    int32_t at = info->holder_count;
+    char path[PATH_BYTES_MAX];
+    while (at > 0 && info->holders[at - 1].bytes < bytes)
+        at--;
+    if (at == BACKEND_HOLDERS_MAX)
+        return;
+    info->holder_count += info->holder_count < BACKEND_HOLDERS_MAX;
+    for (int32_t i = info->holder_count - 1; i > at; i--)
+        info->holders[i] = info->holders[i - 1];
+    struct backend_holder *holder = &info->holders[at];
+    *holder = (struct backend_holder){.name = "?", .pid = pid, .bytes = bytes};
+    snprintf(path, sizeof path, "%s/%" PRId64 "/comm", proc, pid);
+    FILE *file = fopen(path, "re");
+    if (file != NULL && fgets(holder->name, sizeof holder->name, file) == NULL)
+        snprintf(holder->name, sizeof holder->name, "?");
+    if (file != NULL)
+        fclose(file);
+    holder->name[strcspn(holder->name, "\n")] = '\0';
+    for (char *c = holder->name; *c != '\0'; c++)
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
+}
+
+void opencl_vendor_holders(const struct opencl_backend *cl, const char *proc, int64_t own_pid,
+                           struct backend_info *info)
+{
+    char pci[PCI_TEXT_MAX];
+    info->holder_count = 0;
+    if (cl->device.is_cpu || !pci_text(cl, pci))
+        return;
+    DIR *folder = opendir(proc);
+    if (folder == NULL)
+        return;
+    struct dirent *entry = readdir(folder);
+    for (int32_t seen = 0; entry != NULL && seen < PROCESSES_MAX; seen++, entry = readdir(folder)) {
+        char *end = NULL;
+        const int64_t pid = strtoll(entry->d_name, &end, 10);
+        if (pid <= 0 || *end != '\0' || pid == own_pid)
+            continue;
+        const uint64_t bytes = process_bytes(proc, pid, pci);
+        if (bytes > 0)
+            holder_insert(info, proc, pid, bytes);
+    }
+    closedir(folder);
+}

@@ -1,0 +1,108 @@
+/* The memory of this machine, as far as this process may use it.
+ *
+ * What may be had is the smaller of MemAvailable and what the limits of the process's cgroups leave; page cache that can be
+ * dropped counts as free.  Nothing is allocated to find out, so that it is a statement and not a promise.
+ */
+#include "base/system_memory.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 512
+#define PATH_MAX_BYTES 1024
+
+/* The first number of the line of `path` that starts with `key` ("" for any line); false when there is none. */
+static bool number_read(const char *path, const char *key, uint64_t *out)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    char line[LINE_MAX_BYTES];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, file) != NULL)
+        found = strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), " %" SCNu64, out) == 1;
+    fclose(file);
+    return found;
+}
+
+/* One cgroup: `limit` and `usage` are its files, of which the page cache that can be dropped does not count. */
+static void limit_apply(const char *folder, const char *limit, const char *usage, uint64_t *total, uint64_t *available)
+{
+    char path[PATH_MAX_BYTES];
+    uint64_t limit_bytes = 0, usage_bytes = 0, cache_bytes = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, limit);
+    if (!number_read(path, "", &limit_bytes))
+        return; /* absent, or "max" */
+    if (limit_bytes < *total)
+        *total = limit_bytes;
+    snprintf(path, sizeof path, "%s/%s", folder, usage);
+    (void)number_read(path, "", &usage_bytes);
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    if (!number_read(path, "total_inactive_file ", &cache_bytes))
+        (void)number_read(path, "inactive_file ", &cache_bytes);
+    usage_bytes = usage_bytes > cache_bytes ? usage_bytes - cache_bytes : 0;
+    const uint64_t left = limit_bytes > usage_bytes ? limit_bytes - usage_bytes : 0;
+    if (left < *available)
+        *available = left;
+}
+
+/* Applies the limits of `folder` and its parents down to, and with, the first `root_length` characters. */
+static void chain_apply(char *folder, size_t root_length, bool unified, uint64_t *total, uint64_t *available)
+{
+    for (;;) {
+        if (unified)
+            limit_apply(folder, "memory.max", "memory.current", total, available);
+        else
+            limit_apply(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", total, available);
+        char *slash = strrchr(folder, '/');
+        if (strlen(folder) <= root_length || slash == NULL)
+            return;
+        *slash = '\0';
+    }
+}
+
+void system_memory_limit(const char *membership, const char *root, uint64_t *total_bytes, uint64_t *free_bytes)
+{
+    FILE *file = fopen(membership, "re");
+    if (file == NULL)
+        return;
+    char line[LINE_MAX_BYTES], folder[PATH_MAX_BYTES];
+    while (fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        if (path == NULL)
+            continue;
+        *path++ = '\0';
+        const bool unified = controllers[1] == '\0';
+        if (!unified && strstr(controllers, "memory") == NULL)
+            continue;
+        const int length = snprintf(folder, sizeof folder, "%s%s%s", root, unified ? "" : "/memory",
+                                    strcmp(path, "/") == 0 ? "" : path);
+        if (length > 0 && (size_t)length < sizeof folder)
+            chain_apply(folder, strlen(root) + (unified ? 0 : strlen("/memory")), unified, total_bytes, free_bytes);
+    }
+    fclose(file);
+}
+
+bool system_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
+{
+    uint64_t total = 0, available = 0;
+    const char *path = "/proc/meminfo";
+    if (number_read(path, "MemTotal:", &total) && number_read(path, "MemAvailable:", &available)) {
+        total *= 1024;
+        available *= 1024;
+    } else {
+        const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+        if (pages <= 0 || page <= 0)
+            return false;
+        total = available = (uint64_t)pages * (uint64_t)page;
+    }
+    system_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup", &total, &available);
+    *out_total_bytes = total;
+    *out_free_bytes = available;
+    return true;
+}

@@ -1,0 +1,322 @@
+/* Attention's kernels on the emulator, at sizes around their tiles: judged as opcheck judges, every operand in memory of its
+ * own.
+ *
+ * opcheck's cases walk through shapes in one arena; here each operand is an allocation of exactly its size, so that the
+ * sanitizers see every access beyond it, and what a cache holds beyond the last row is NaN.  Times are 1, 63, 64, 65 and 200,
+ * head sizes those that are compiled and others between them; caches are long enough to be cut into parts; dtypes are mixed;
+ * a card of capability 7.5 takes the narrow products and one stage.  Each case runs in one order of threads, by turns, and
+ * those with a time of 65 in all, with the same bits.
+ * Options: --all (every time with every head size; minutes) and --only=TEXT (cases whose line has TEXT in it).
+ * The last line is "checks: P passed, F failed, 0 skipped"; exit status 0 or 1.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emulator_run.h"
+#include "fake_runtime.h"
+#include "tests/opcheck/opcheck.h"
+
+extern const struct backend_ops cuda_backend_ops;
+
+#define ALIGNMENT_BYTES 256
+#define ORDERS 3
+
+struct shape {
+    enum op_kind kind;
+    enum dtype dtype;
+    enum dtype other; /* of y, or of the cache; DTYPE_COUNT: as the rest */
+    int32_t samples, time, heads, kv_heads, head_size;
+    float dropout;
+    int64_t capacity; /* of a cache */
+    const char *device;
+};
+
+struct totals {
+    int64_t passed, failed;
+    const char *only;
+    int32_t cases;
+    bool all;
+};
+
+static const char *const orders[ORDERS] = {"desc", "random:11", "asc,lockstep"};
+
+static bool is_half(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+}
+
+static void operand_set(struct check_case *check, int32_t slot, enum dtype dtype, int32_t rank, const int64_t *dims)
+{
+    struct operand *operand = &check->call.operand[slot];
+    *operand = (struct operand){.present = true, .dtype = dtype, .rank = rank};
+    memcpy(operand->dims, dims, (size_t)rank * sizeof *dims);
+}
+
+static void matrix_set(struct check_case *check, int32_t slot, enum dtype dtype, int64_t rows, int64_t columns)
+{
+    operand_set(check, slot, dtype, 2, (const int64_t[]){rows, columns});
+}
+
+/* The case of a shape; false when op_infer() refuses it. */
+static bool case_of(const struct shape *shape, int32_t index, struct check_case *check)
+{
+    static const enum case_inputs flavours[] = {INPUTS_NORMAL, INPUTS_LARGE, INPUTS_NORMAL, INPUTS_SMALL, INPUTS_HUGE};
+    const int64_t rows = (int64_t)shape->samples * shape->time, y = (int64_t)shape->heads * shape->head_size;
+    const int64_t width = y + 2 * (int64_t)shape->kv_heads * shape->head_size, words = SCALAR_WORDS;
+    const enum dtype other = shape->other == DTYPE_COUNT ? shape->dtype : shape->other;
+    *check =
+        (struct check_case){.call = {.kind = shape->kind}, .index = index, .seed = 77u + (uint64_t)(uint32_t)index};
+    check->inputs = flavours[index % 5];
+    check->call.attrs = (struct op_attrs){.time = shape->time,
+                                          .heads = shape->heads,
+                                          .kv_heads = shape->kv_heads,
+                                          .site = 3 + index,
+                                          .dropout = shape->dropout,
+                                          .softmax_scale = (float)(1.0 / sqrt((double)shape->head_size))};
+    if (shape->kind == OP_ATTENTION_FORWARD) {
+        matrix_set(check, ATTENTION_FORWARD_QKV, shape->dtype, rows, width);
+        operand_set(check, ATTENTION_FORWARD_SCALARS, DTYPE_I32, 1, &words);
+        if (shape->other != DTYPE_COUNT)
+            matrix_set(check, ATTENTION_FORWARD_Y, other, rows, y);
+    } else if (shape->kind == OP_ATTENTION_BACKWARD) {
+        matrix_set(check, ATTENTION_BACKWARD_DY, other, rows, y);
+        matrix_set(check, ATTENTION_BACKWARD_QKV, shape->dtype, rows, width);
+        matrix_set(check, ATTENTION_BACKWARD_Y, other, rows, y);
+        operand_set(check, ATTENTION_BACKWARD_LSE, DTYPE_F32, 3,
+                    (const int64_t[]){shape->samples, shape->heads, shape->time});
+        operand_set(check, ATTENTION_BACKWARD_SCALARS, DTYPE_I32, 1, &words);
+    } else {
+        matrix_set(check, ATTENTION_CACHED_QKV, shape->dtype, rows, width);
+        operand_set(check, ATTENTION_CACHED_SCALARS, DTYPE_I32, 1, &words);
+        operand_set(check, ATTENTION_CACHED_CACHE, other, 4,
+                    (const int64_t[]){2, shape->samples, shape->capacity, (int64_t)shape->kv_heads * shape->head_size});
+    }
+    return op_infer(&check->call);
+}
+
+/* Fills the rows of a cache that nothing was ever written to with NaN; with `check` says whether they still are so, and makes
+ * them what they are in `before`. */
+static bool cache_unused(const struct check_case *check, const struct case_data *data, uint8_t *cache,
+                         const uint8_t *before)
+{
+    const struct operand *operand = &check->call.operand[ATTENTION_CACHED_CACHE];
+    const int64_t used = (int64_t)data->initial[ATTENTION_CACHED_SCALARS][SCALAR_POSITION] + check->call.attrs.time;
+    const size_t row = (size_t)operand->dims[3] * dtype_size_bytes(operand->dtype);
+    bool kept = true;
+    for (int64_t i = 0; i < 2 * operand->dims[1] * operand->dims[2]; i++) {
+        uint8_t *at = cache + (size_t)i * row;
+        if (i % operand->dims[2] < used)
+            continue;
+        for (size_t b = 0; b < row && before != NULL; b++)
+            kept = kept && at[b] == 0xff;
+        if (before != NULL)
+            memcpy(at, before + (size_t)i * row, row);
+        else
+            memset(at, 0xff, row);
+    }
+    return kept;
+}
+
+/* Every operand to the device, or from it to the image. */
+static bool operands_move(struct backend *backend, const struct check_case *check, const struct op_call *call,
+                          const struct case_data *data, uint8_t *image, bool down)
+{
+    bool moved = true;
+    for (int32_t slot = 0; slot < op_declaration(call->kind)->operands && moved; slot++) {
+        const bool is_cache = call->kind == OP_ATTENTION_CACHED && slot == ATTENTION_CACHED_CACHE;
+        const size_t bytes = operand_bytes(&call->operand[slot]);
+        uint8_t *at = image + check->call.operand[slot].at.offset_bytes;
+        if (is_cache && !down)
+            cache_unused(check, data, at, NULL);
+        moved = down ? cuda_backend_ops.download(backend, 0, at, call->operand[slot].at, bytes) == GT_OK
+                     : cuda_backend_ops.upload(backend, 0, call->operand[slot].at, at, bytes) == GT_OK;
+        if (is_cache && down)
+            moved = moved && cache_unused(check, data, at, data->before + check->call.operand[slot].at.offset_bytes);
+    }
+    return moved;
+}
+
+/* Runs the case with a segment for each operand; data->after is the image then. */
+static bool case_run(struct backend *backend, const struct check_case *check, struct case_data *data)
+{
+    struct backend_segment segment[BACKEND_SEGMENTS_MAX];
+    struct op_call call = check->call;
+    int32_t count = 0;
+    for (int32_t slot = 0; slot < op_declaration(call.kind)->operands; slot++) {
+        segment[count] = (struct backend_segment){SPACE_DEVICE, operand_bytes(&call.operand[slot])};
+        call.operand[slot].at = (struct address){.space = SPACE_DEVICE, .segment = (uint8_t)count++};
+    }
+    if (call.workspace_bytes > 0) {
+        segment[count] = (struct backend_segment){SPACE_DEVICE, call.workspace_bytes};
+        call.workspace = (struct address){.space = SPACE_DEVICE, .segment = (uint8_t)count++};
+    }
+    memcpy(data->after, data->before, check->image_bytes);
+    return cuda_backend_ops.arena(backend, segment, count) == GT_OK &&
+           operands_move(backend, check, &call, data, data->after, false) &&
+           cuda_backend_ops.run(backend, 0, &call, 1) == GT_OK && cuda_backend_ops.sync(backend, 0) == GT_OK &&
+           operands_move(backend, check, &call, data, data->after, true);
+}
+
+/* One run in one order of threads, judged. */
+static bool order_check(const struct shape *shape, struct check_case *check, struct case_data *data, const char *order,
+                        char *reason)
+{
+    const struct backend_open_options options = {.device = 0};
+    struct backend *backend = NULL;
+    struct verdict verdict = {.passed = false};
+    snprintf(reason, OPCHECK_TEXT_MAX, "the backend failed, or does not support it");
+    if (!fake_cuda_devices_set(shape->device) || !emulator_order_set(order) ||
+        cuda_backend_ops.open(&options, &backend) != GT_OK)
+        return false;
+    const struct op_impl *impl = &backend->ops->table[check->call.kind];
+    if (impl->supports(backend, &check->call)) {
+        image_layout(check, impl->workspace_bytes != NULL ? impl->workspace_bytes(backend, &check->call) : 0,
+                     ALIGNMENT_BYTES);
+        case_images_make(check, data);
+        if (case_run(backend, check, data)) {
+            judge(check, data, data->after, &verdict);
+            memcpy(reason, verdict.reason, OPCHECK_TEXT_MAX);
+        }
+    }
+    cuda_backend_ops.close(backend);
+    return verdict.passed;
+}
+
+/* All bytes of the outputs, as a number. */
+static uint64_t outputs_hash(const struct check_case *check, const struct case_data *data)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    for (int32_t slot = 0; slot < op_declaration(check->call.kind)->operands; slot++) {
+        const uint8_t *at = data->after + check->call.operand[slot].at.offset_bytes;
+        for (size_t i = 0; i < operand_bytes(&check->call.operand[slot]); i++)
+            hash = (hash ^ at[i]) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+static void shape_check(struct totals *totals, const struct shape *shape)
+{
+    char text[OPCHECK_TEXT_MAX], reason[OPCHECK_TEXT_MAX];
+    struct check_case check;
+    struct case_data data;
+    const int32_t index = totals->cases++;
+    const bool inferred = case_of(shape, index, &check);
+    case_text(&check, text);
+    if (totals->only != NULL && strstr(text, totals->only) == NULL)
+        return;
+    if (!inferred) {
+        printf("FAIL %s: refused by its shape rule\n", text);
+        totals->failed++;
+        return;
+    }
+    case_values_make(&check, &data);
+    uint64_t first = 0;
+    for (int32_t i = 0; i < (shape->time == 65 ? ORDERS : 1); i++) {
+        const char *order = orders[(index + i) % ORDERS];
+        bool passed = order_check(shape, &check, &data, order, reason);
+        const uint64_t hash = passed ? outputs_hash(&check, &data) : 0;
+        if (passed && i > 0 && hash != first) {
+            snprintf(reason, sizeof reason, "other bits than in the order before");
+            passed = false;
+        }
+        first = hash;
+        if (!passed)
+            printf("FAIL %s, %s, order %s: %s\n", shape->device, text, order, reason);
+        totals->passed += passed;
+        totals->failed += !passed;
+        if (data.before != NULL)
+            case_images_free(&data);
+    }
+    case_data_free(&data);
+}
+
+#define CARD "86:12g:Card"
+#define OLD_CARD "75:8g:Old card"
+
+/* Forward and backward of every dtype. */
+static void tiles_check(struct totals *totals)
+{
+    static const int32_t times[] = {1, 63, 64, 65, 200}, sizes[] = {32, 40, 42, 48, 64, 80, 96, 128, 37};
+    static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+    static const int32_t heads[][2] = {{2, 1}, {1, 1}, {3, 3}, {4, 2}};
+    for (int32_t i = 0; i < 5 * 9 * 3 * 2; i++) {
+        const int32_t time = i / 6 % 5, size = i / 30, d = i / 2 % 3;
+        const bool is_old = dtypes[d] != DTYPE_BF16 && size % 2 == 1;
+        if (!totals->all && (time + size) % 4 != d)
+            continue;
+        shape_check(totals, &(struct shape){.kind = i % 2 == 0 ? OP_ATTENTION_FORWARD : OP_ATTENTION_BACKWARD,
+                                            .dtype = dtypes[d],
+                                            .other = DTYPE_COUNT,
+                                            .samples = times[time] > 64 ? 1 : 2,
+                                            .time = times[time],
+                                            .heads = heads[(time + size + d) % 4][0],
+                                            .kv_heads = heads[(time + size + d) % 4][1],
+                                            .head_size = sizes[size],
+                                            .dropout = times[time] > 1 && size % 3 == 0 ? 0.1f : 0.0f,
+                                            .device = is_old ? OLD_CARD : CARD});
+    }
+}
+
+/* Caches longer than a part, by one row, a few and many; full ones are those as long as the rows. */
+static void caches_check(struct totals *totals)
+{
+    static const int32_t rows[][2] = {{1, 129},  {1, 300},  {3, 300}, {1, 4200},
+                                      {15, 140}, {16, 200}, {64, 64}, {33, 150}};
+    static const int32_t sizes[] = {64, 32, 128, 42};
+    for (int32_t i = 0; i < 24; i++) {
+        const int32_t kind = i % 8, d = i / 8;
+        const enum dtype dtype = d == 0 ? DTYPE_BF16 : d == 1 ? DTYPE_F16 : DTYPE_F32;
+        shape_check(totals,
+                    &(struct shape){.kind = OP_ATTENTION_CACHED,
+                                    .dtype = dtype,
+                                    .other = i % 5 == 4 ? (is_half(dtype) ? DTYPE_F32 : DTYPE_BF16) : DTYPE_COUNT,
+                                    .samples = 1 + kind % 2,
+                                    .time = rows[kind][0],
+                                    .heads = 2,
+                                    .kv_heads = 1 + i % 2,
+                                    .head_size = sizes[(kind + d) % 4],
+                                    .capacity = rows[kind][1],
+                                    .device = CARD});
+    }
+}
+
+static void mixtures_check(struct totals *totals)
+{
+    for (int32_t i = 0; i < 8; i++)
+        shape_check(totals, &(struct shape){.kind = i % 2 == 0 ? OP_ATTENTION_FORWARD : OP_ATTENTION_BACKWARD,
+                                            .dtype = i / 2 % 2 == 0 ? DTYPE_BF16 : DTYPE_F32,
+                                            .other = i / 2 % 2 == 0 ? DTYPE_F32 : DTYPE_F16,
+                                            .samples = 2,
+                                            .time = 40,
+                                            .heads = 2,
+                                            .kv_heads = 1,
+                                            .head_size = i < 4 ? 48 : 20,
+                                            .dropout = 0.2f,
+                                            .device = CARD});
+}
+
+int main(int argc, char **argv)
+{
+    struct totals totals = {.passed = 0};
+    struct emulator_stats stats;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--all") == 0)
+            totals.all = true;
+        else if (strncmp(argv[i], "--only=", 7) == 0)
+            totals.only = argv[i] + 7;
+        else
+            return fprintf(stderr, "usage: check_attention [--all] [--only=TEXT]\n"), 2;
+    }
+    tiles_check(&totals);
+    caches_check(&totals);
+    mixtures_check(&totals);
+    emulator_stats_get(&stats);
+    printf("%" PRIu64 " products, %" PRIu64 " of %" PRIu64 " phases of ldmatrix with a bank conflict\n", stats.products,
+           stats.conflicts, stats.matrix_rows);
+    totals.failed += stats.conflicts > 0;
+    printf("checks: %" PRId64 " passed, %" PRId64 " failed, 0 skipped\n", totals.passed, totals.failed);
+    return totals.failed > 0 || totals.passed == 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

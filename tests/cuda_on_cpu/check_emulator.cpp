@@ -1,0 +1,587 @@
+/* The emulator on kernels of its own: what threads do together, what is an error, what an order or a sanitizer shows.
+ *
+ * Each check runs in a child process, because a kernel's mistake ends the process; a check of a mistake wants exit status 70
+ * and a text on stderr.  Races are planted: a kernel without one of its barriers must give other numbers in at least one
+ * of the orders.  `check_emulator --race=NAME` runs one of them once, for ThreadSanitizer and AddressSanitizer
+ * (sanitizers.sh); `--list` names them.  The layouts of matrices are smoke.cu's.
+ */
+#include "backends/cuda/cuda_device.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "emulator_run.h"
+#include "fake_runtime.h"
+
+#define THREADS 128
+#define TEXT_MAX 4096
+
+static const char *const orders[] = {"asc", "desc", "random:1", "random:2", "asc,lockstep", "desc,lockstep"};
+#define ORDERS (int)(sizeof orders / sizeof orders[0])
+
+/* Memory of the device that every check may use; full of NaN at first. */
+static float *device_floats(int count)
+{
+    void *memory = nullptr;
+    if (cudaMalloc(&memory, sizeof(float) * (size_t)count) != cudaSuccess)
+        _exit(3);
+    return (float *)memory;
+}
+
+static bool finish(void)
+{
+    return cudaDeviceSynchronize() == cudaSuccess;
+}
+
+/* ---- what is right ---- */
+
+static __global__ void reduce(float *out, const float *in, int count)
+{
+    SHARED(float, parts, THREADS / 32);
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < count; i += THREADS)
+        sum += in[(blockIdx.x + gridDim.x * blockIdx.y) * count + i];
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        out[blockIdx.x + gridDim.x * blockIdx.y] = parts[0] + parts[1] + parts[2] + parts[3];
+}
+
+/* The same bits in every order, and those of the sum. */
+static bool check_reduce(void)
+{
+    const int count = 200, blocks = 15;
+    float *in = device_floats(count * blocks), *out = device_floats(blocks);
+    for (int i = 0; i < count * blocks; i++)
+        in[i] = (float)(i % 97);
+    if (LAUNCH(reduce, dim3(5, 3), dim3(THREADS), 0, 0, out, in, count) != cudaSuccess || !finish())
+        return false;
+    for (int block = 0; block < blocks; block++) {
+        float sum = 0.0f;
+        for (int i = 0; i < count; i++)
+            sum += in[block * count + i];
+        if (out[block] != sum)
+            return false;
+    }
+    return true;
+}
+
+static __global__ void shuffles(int *out)
+{
+    int lane = threadIdx.x % 32, *to = out + threadIdx.x * 8;
+    to[0] = __shfl_sync(ALL_LANES, lane * 3, lane + 5);
+    to[1] = __shfl_sync(ALL_LANES, lane * 3, 9, 8);
+    to[2] = __shfl_xor_sync(ALL_LANES, lane * 3, 12);
+    to[3] = __shfl_up_sync(ALL_LANES, lane * 3, 3);
+    to[4] = __shfl_down_sync(ALL_LANES, lane * 3, 3, 16);
+    to[5] = (int)__ballot_sync(ALL_LANES, lane % 3 == 0);
+    to[6] = __any_sync(ALL_LANES, lane == 7) * 2 + __all_sync(ALL_LANES, lane < 31);
+    to[7] = lane < 16 ? __shfl_sync(0xffffu, lane * 3, 2) : __shfl_sync(0xffff0000u, lane * 3, 17);
+}
+
+static bool check_shuffles(void)
+{
+    int *out = (int *)(void *)device_floats(64 * 8);
+    bool good = LAUNCH(shuffles, dim3(1), dim3(64), 0, 0, out) == cudaSuccess && finish();
+    for (int thread = 0; thread < 64 && good; thread++) {
+        int lane = thread % 32, *at = out + thread * 8;
+        good = at[0] == (lane + 5) % 32 * 3 && at[1] == (lane / 8 * 8 + 1) * 3 && at[2] == (lane ^ 12) * 3 &&
+               at[3] == (lane < 3 ? lane : lane - 3) * 3 && at[4] == (lane % 16 < 13 ? lane + 3 : lane) * 3 &&
+               at[5] == 0x49249249 && at[6] == 2 && at[7] == (lane < 16 ? 2 : 17) * 3;
+    }
+    return good;
+}
+
+static __global__ void votes(int *out)
+{
+    out[threadIdx.x] = __syncthreads_count((int)(threadIdx.x % 5 == 0)) * 100 +
+                       __syncthreads_or((int)(threadIdx.x == 70)) * 10 + __syncthreads_and((int)(threadIdx.x != 70));
+}
+
+static bool check_votes(void)
+{
+    int *out = (int *)(void *)device_floats(100);
+    bool good = LAUNCH(votes, dim3(1), dim3(100), 0, 0, out) == cudaSuccess && finish();
+    for (int i = 0; i < 100; i++)
+        good = good && out[i] == 2010;
+    return good;
+}
+
+static __global__ void places(int *out)
+{
+    int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    int threads = blockDim.x * blockDim.y * blockDim.z;
+    atomicAdd(&out[block * threads + thread], 1);
+}
+
+/* Every thread of every block once, whatever the order. */
+static bool check_places(void)
+{
+    const int count = 3 * 5 * 2 * 4 * 3 * 2;
+    int *out = (int *)(void *)device_floats(count);
+    for (int i = 0; i < count; i++)
+        out[i] = 0;
+    bool good = LAUNCH(places, dim3(3, 5, 2), dim3(4, 3, 2), 0, 0, out) == cudaSuccess && finish();
+    for (int i = 0; i < count; i++)
+        good = good && out[i] == 1;
+    return good;
+}
+
+/* What is seen of two copies before and after each wait, by the thread that made them. */
+static __global__ void copies(const float *in, float *seen)
+{
+    SHARED(float, first, 4);
+    SHARED(float, second, 4);
+    first[0] = second[0] = 5.0f;
+    cp_async_16(first, in, true);
+    cp_async_commit();
+    cp_async_16(second, in + 4, false);
+    cp_async_commit();
+    seen[0] = first[0];
+    cp_async_wait<2>();
+    seen[1] = first[0];
+    cp_async_wait<1>();
+    seen[2] = first[0];
+    seen[3] = second[0];
+    cp_async_commit();
+    cp_async_wait<1>(); /* the empty group counts, so that the second one has landed */
+    seen[4] = second[3];
+    cp_async_wait<0>();
+}
+
+static bool check_copies(void)
+{
+    float *in = device_floats(8), *seen = device_floats(5);
+    for (int i = 0; i < 8; i++)
+        in[i] = (float)i + 1.0f;
+    bool good = LAUNCH(copies, dim3(1), dim3(1), 0, 0, (const float *)in, seen) == cudaSuccess && finish();
+    return good && seen[0] != seen[0] && seen[1] != seen[1] && seen[2] == 1.0f && seen[3] != seen[3] && seen[4] == 0.0f;
+}
+
+static __global__ void fresh(float *out)
+{
+    SHARED(float, statics, 32);
+    DYN_SHARED(float, dynamics);
+    out[2 * threadIdx.x] = statics[threadIdx.x];
+    out[2 * threadIdx.x + 1] = dynamics[threadIdx.x];
+    __syncthreads();
+    statics[threadIdx.x] = dynamics[threadIdx.x] = 1.0f;
+}
+
+/* Shared memory is NaN for every block, whatever the one before left. */
+static bool check_fresh(void)
+{
+    float *out = device_floats(64);
+    bool good = LAUNCH(fresh, dim3(4), dim3(32), 32 * sizeof(float), 0, out) == cudaSuccess && finish();
+    for (int i = 0; i < 64; i++)
+        good = good && out[i] != out[i];
+    return good;
+}
+
+template <int pitch> static __global__ void rows(uint32_t *out)
+{
+    SHARED(uint16_t, tile, 32 * pitch);
+    uint32_t r[4];
+    for (int i = threadIdx.x; i < 32 * pitch; i += 32)
+        tile[i] = (uint16_t)i;
+    __syncthreads();
+    ldmatrix_x4(r, tile + threadIdx.x * pitch);
+    out[threadIdx.x] = r[0];
+}
+
+/* Rows of 128 bytes share their banks; eight more elements spread them. */
+static bool check_conflicts(void)
+{
+    struct emulator_stats before, padded, plain;
+    uint32_t *out = (uint32_t *)(void *)device_floats(32);
+    emulator_stats_get(&before);
+    bool good = LAUNCH(rows<72>, dim3(1), dim3(32), 0, 0, out) == cudaSuccess && finish();
+    emulator_stats_get(&padded);
+    good = good && LAUNCH(rows<64>, dim3(1), dim3(32), 0, 0, out) == cudaSuccess && finish();
+    emulator_stats_get(&plain);
+    return good && padded.conflicts == before.conflicts && padded.matrix_rows == before.matrix_rows + 4 &&
+           plain.conflicts == padded.conflicts + 4;
+}
+
+static bool check_order_texts(void)
+{
+    return emulator_order_set("random:18446744073709551615,lockstep") && emulator_order_set("asc,run-ahead") &&
+           !emulator_order_set("") && !emulator_order_set("ascending") && !emulator_order_set("random") &&
+           !emulator_order_set("random:x") && !emulator_order_set("desc,slowly") && emulator_order_set("asc");
+}
+
+/* ---- what is wrong: one kernel, one mistake each ---- */
+
+enum mistake {
+    DIVERGENT_BARRIER,
+    ENDED_BEFORE_BARRIER,
+    ENDS_AT_BARRIER,
+    SHUFFLE_WITH_ENDED,
+    SHUFFLE_FROM_OUTSIDE,
+    SHUFFLE_WITHOUT_ITSELF,
+    COLLECTIVES_DIFFER,
+    MATRIX_OF_HALF_A_WARP,
+    COPY_NOT_WAITED,
+    COPY_MISALIGNED,
+    LOAD_MISALIGNED,
+    STORE_MISALIGNED,
+    ROW_MISALIGNED,
+    STATIC_TOO_LARGE,
+    DYNAMIC_NOT_ASKED,
+    NULL_READ,
+    STACK_OVERFLOW
+};
+
+static float *volatile null_pointer;
+
+/* More than a thread's stack. */
+static __noinline__ float large_frame(int at)
+{
+    volatile float frame[100000];
+    for (int i = 0; i < 100000; i += 100)
+        frame[i] = (float)i;
+    return frame[at * 100];
+}
+
+static __global__ void mistaken(enum mistake mistake, float *memory)
+{
+    int thread = threadIdx.x;
+    uint32_t r[4];
+    switch (mistake) {
+    case DIVERGENT_BARRIER: /* half of the second warp waits for lanes that are at the block's barrier */
+        if (thread >= 48)
+            __syncwarp();
+        __syncthreads();
+        break;
+    case ENDED_BEFORE_BARRIER:
+        if (thread < 100)
+            __syncthreads();
+        break;
+    case ENDS_AT_BARRIER:
+        if (thread >= 10)
+            __syncthreads();
+        break;
+    case SHUFFLE_WITH_ENDED:
+        if (thread < 5)
+            return;
+        memory[thread] = __shfl_sync(ALL_LANES, 1.0f, 8);
+        break;
+    case SHUFFLE_FROM_OUTSIDE:
+        if (thread < 16)
+            memory[thread] = __shfl_sync(0xffffu, 1.0f, 20);
+        break;
+    case SHUFFLE_WITHOUT_ITSELF:
+        __syncwarp(0xffffu);
+        break;
+    case COLLECTIVES_DIFFER:
+        if (thread % 2 == 0)
+            __syncwarp();
+        else
+            memory[thread] = __shfl_sync(ALL_LANES, 1.0f, 0);
+        break;
+    case MATRIX_OF_HALF_A_WARP:
+        if (thread % 32 < 16)
+            return;
+        ldmatrix_x4(r, memory);
+        break;
+    case COPY_NOT_WAITED:
+        cp_async_16(memory + 4 * thread, memory, true);
+        cp_async_commit();
+        cp_async_wait<1>();
+        break;
+    case COPY_MISALIGNED:
+        cp_async_16(memory + 4 * thread, memory + 2, true);
+        break;
+    case LOAD_MISALIGNED:
+        memory[0] = (float)load_16_bytes(memory + 1).x;
+        break;
+    case STORE_MISALIGNED:
+        store_16_bytes(memory + 3, make_uint4(0, 0, 0, 0));
+        break;
+    case ROW_MISALIGNED:
+        ldmatrix_x4(r, memory + 1);
+        break;
+    case STATIC_TOO_LARGE: {
+        SHARED(float, most, 8192);
+        SHARED(float, rest, 4097);
+        rest[0] = most[0] = 0.0f;
+        break;
+    }
+    case DYNAMIC_NOT_ASKED: {
+        DYN_SHARED(float, all);
+        all[0] = 0.0f;
+        break;
+    }
+    case NULL_READ:
+        memory[0] = *null_pointer;
+        break;
+    case STACK_OVERFLOW:
+        memory[0] = large_frame(thread);
+        break;
+    }
+}
+
+static bool run_mistake(enum mistake mistake)
+{
+    float *memory = device_floats(4 * THREADS);
+    return LAUNCH(mistaken, dim3(1), dim3(THREADS), 0, 0, mistake, memory) == cudaSuccess && finish();
+}
+
+static __global__ void bf16_product(float *out)
+{
+    float sum[4] = {0, 0, 0, 0};
+    uint32_t a[4] = {0, 0, 0, 0};
+    mma_m16n8k16<__nv_bfloat16>(sum, a, 0, 0);
+    out[threadIdx.x] = sum[0];
+}
+
+static bool run_too_new(void)
+{
+    fake_cuda_devices_set("75:4g:Old");
+    return LAUNCH(bf16_product, dim3(1), dim3(32), 0, 0, device_floats(32)) == cudaSuccess && finish();
+}
+
+/* ---- races, which an order or a sanitizer must show ---- */
+
+enum race {
+    NO_RACE,
+    NO_BARRIER_AFTER_WRITE,
+    NO_BARRIER_BEFORE_REUSE,
+    NO_SYNCWARP,
+    NO_ATOMIC,
+    SHORT_WAIT,
+    PAST_THE_END
+};
+static const char *const race_names[] = {"none",      "after-write", "before-reuse", "syncwarp",
+                                         "no-atomic", "short-wait",  "past-the-end"};
+#define RACES (int)(sizeof race_names / sizeof race_names[0])
+
+/* Two rounds through one buffer: each thread takes what another warp wrote, then what its neighbour did. */
+static __global__ void exchange(enum race race, int *out, int *total)
+{
+    SHARED(int, buffer, THREADS);
+    int thread = threadIdx.x, sum = 0;
+    for (int round = 1; round <= 2; round++) {
+        buffer[thread] = thread * round;
+        if (race != NO_BARRIER_AFTER_WRITE)
+            __syncthreads();
+        sum += buffer[(thread + 64) % THREADS];
+        if (race == PAST_THE_END && thread == THREADS - 1)
+            sum += buffer[thread + 1] == 0x7fffffff;
+        if (race != NO_BARRIER_BEFORE_REUSE)
+            __syncthreads();
+    }
+    buffer[thread] = sum;
+    if (race != NO_SYNCWARP)
+        __syncwarp();
+    sum += buffer[thread ^ 1];
+    out[blockIdx.x * THREADS + thread] = sum;
+    if (thread == 0 && race == NO_ATOMIC)
+        *total += sum;
+    else if (thread == 0)
+        atomicAdd(total, sum);
+}
+
+static __global__ void staged(bool too_short, const int *in, int *out)
+{
+    SHARED(int, stage, 2 * 4 * 32);
+    int *mine = stage + 4 * threadIdx.x;
+    cp_async_16(mine, in, true);
+    cp_async_commit();
+    cp_async_16(mine + 128, in + 4, true);
+    cp_async_commit();
+    if (too_short)
+        cp_async_wait<2>();
+    else
+        cp_async_wait<1>();
+    out[threadIdx.x] = mine[0];
+    cp_async_wait<0>();
+}
+
+static bool run_race(enum race race)
+{
+    const int blocks = 3;
+    int *out = (int *)(void *)device_floats(blocks * THREADS), *total = (int *)(void *)device_floats(8);
+    for (int i = 0; i < 8; i++)
+        total[i] = 0;
+    if (race == SHORT_WAIT) {
+        bool good = LAUNCH(staged, dim3(1), dim3(32), 0, 0, true, (const int *)total, out) == cudaSuccess && finish();
+        return good && out[0] == 0 && out[31] == 0;
+    }
+    bool good = LAUNCH(exchange, dim3(blocks), dim3(THREADS), 0, 0, race, out, total) == cudaSuccess && finish();
+    int first = 0;
+    for (int i = 0; i < blocks * THREADS && good; i++) {
+        int mine = (i % THREADS + 64) % THREADS * 3, other = ((i % THREADS ^ 1) + 64) % THREADS * 3;
+        first = i == 0 ? mine + other : first;
+        good = out[i] == mine + other;
+    }
+    return good && *total == first * blocks;
+}
+
+/* True when some order gives wrong numbers (or ends the process, which the child's status would say). */
+static bool race_shows(enum race race)
+{
+    bool shows = false;
+    for (int i = 0; i < ORDERS; i++) {
+        emulator_order_set(orders[i]);
+        shows = !run_race(race) || shows;
+    }
+    return shows;
+}
+
+static bool check_no_race(void)
+{
+    return !race_shows(NO_RACE);
+}
+
+static bool check_race_after_write(void)
+{
+    return race_shows(NO_BARRIER_AFTER_WRITE);
+}
+
+static bool check_race_before_reuse(void)
+{
+    return race_shows(NO_BARRIER_BEFORE_REUSE);
+}
+
+static bool check_race_syncwarp(void)
+{
+    return race_shows(NO_SYNCWARP);
+}
+
+static bool check_race_short_wait(void)
+{
+    return race_shows(SHORT_WAIT);
+}
+
+/* ---- the frame ---- */
+
+struct totals {
+    int passed, failed;
+};
+
+/* The exit status of a child that runs the check (0 true, 1 false) and what it printed on stderr. */
+static int child_run(bool (*check)(void), enum mistake mistake, const char *order, char text[TEXT_MAX])
+{
+    int ends[2], status = 0;
+    size_t length = 0;
+    ssize_t got;
+    fflush(stdout);
+    if (pipe(ends) != 0)
+        return -1;
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        if (order)
+            emulator_order_set(order);
+        _exit((check ? check() : run_mistake(mistake)) ? 0 : 1);
+    }
+    close(ends[1]);
+    while (child > 0 && length + 1 < TEXT_MAX && (got = read(ends[0], text + length, TEXT_MAX - 1 - length)) > 0)
+        length += (size_t)got;
+    text[length] = '\0';
+    close(ends[0]);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void report(struct totals *totals, const char *name, const char *more, bool good, const char *text)
+{
+    printf("%s emulator-%s%s%s\n", good ? "PASS" : "FAIL", name, *more ? "-" : "", more);
+    if (!good)
+        printf("%s", text);
+    totals->passed += good;
+    totals->failed += !good;
+}
+
+static void check_rights(struct totals *totals)
+{
+    static const struct {
+        const char *name;
+        bool (*check)(void);
+        bool in_all_orders;
+    } checks[] = {{"reduce", check_reduce, true},
+                  {"shuffles", check_shuffles, true},
+                  {"votes", check_votes, true},
+                  {"places", check_places, true},
+                  {"copies", check_copies, true},
+                  {"fresh", check_fresh, true},
+                  {"conflicts", check_conflicts, false},
+                  {"order-texts", check_order_texts, false},
+                  {"no-race", check_no_race, false},
+                  {"race-after-write", check_race_after_write, false},
+                  {"race-before-reuse", check_race_before_reuse, false},
+                  {"race-syncwarp", check_race_syncwarp, false},
+                  {"race-short-wait", check_race_short_wait, false}};
+    char text[TEXT_MAX];
+    for (const auto &entry : checks)
+        for (int i = 0; i < (entry.in_all_orders ? ORDERS : 1); i++) {
+            const char *order = entry.in_all_orders ? orders[i] : "";
+            report(totals, entry.name, order, child_run(entry.check, DIVERGENT_BARRIER, order, text) == 0, text);
+        }
+}
+
+static void check_mistakes(struct totals *totals)
+{
+    static const struct {
+        const char *name, *says;
+        enum mistake mistake;
+    } mistakes[] = {
+        {"divergent-barrier", "waits for ever at __syncwarp", DIVERGENT_BARRIER},
+        {"ended-before-barrier", "wait at __syncthreads", ENDED_BEFORE_BARRIER},
+        {"ends-at-barrier", "have ended", ENDS_AT_BARRIER},
+        {"shuffle-with-ended", "names lanes that have ended", SHUFFLE_WITH_ENDED},
+        {"shuffle-from-outside", "reads lane 20, which is not in the mask 0000ffff", SHUFFLE_FROM_OUTSIDE},
+        {"shuffle-without-itself", "is not in its own mask", SHUFFLE_WITHOUT_ITSELF},
+        {"collectives-differ", "lane 1 is at a shuffle", COLLECTIVES_DIFFER},
+        {"matrix-of-half-a-warp", "ldmatrix: the mask ffffffff names lanes that have ended", MATRIX_OF_HALF_A_WARP},
+        {"copy-not-waited", "asynchronous copies that nobody waited for", COPY_NOT_WAITED},
+        {"copy-misaligned", "cp.async of 16 bytes", COPY_MISALIGNED},
+        {"load-misaligned", "a load of 16 bytes", LOAD_MISALIGNED},
+        {"store-misaligned", "a store of 16 bytes", STORE_MISALIGNED},
+        {"row-misaligned", "ldmatrix of a row", ROW_MISALIGNED},
+        {"static-too-large", "49156 bytes of static shared memory", STATIC_TOO_LARGE},
+#ifndef __SANITIZE_ADDRESS__
+        {"dynamic-not-asked", "a memory access that the host traps", DYNAMIC_NOT_ASKED},
+        {"null-read", "a memory access that the host traps", NULL_READ},
+        {"stack-overflow", "a memory access that the host traps", STACK_OVERFLOW},
+#endif
+    };
+    char text[TEXT_MAX];
+    for (const auto &entry : mistakes) {
+        int status = child_run(nullptr, entry.mistake, "asc", text);
+        bool named = strstr(text, "emulator: mistaken: block (0,0,0) thread (") != nullptr;
+        report(totals, entry.name, "", status == EMULATOR_EXIT && named && strstr(text, entry.says), text);
+    }
+    int status = child_run(run_too_new, DIVERGENT_BARRIER, "asc", text);
+    report(totals, "too-new", "", status == EMULATOR_EXIT && strstr(text, "needs sm_80, and the device is sm_75"),
+           text);
+}
+
+int main(int argc, char **argv)
+{
+    struct totals totals = {0, 0};
+    if (argc > 1 && strncmp(argv[1], "--race=", 7) == 0) {
+        for (int race = 0; race < RACES; race++)
+            if (strcmp(argv[1] + 7, race_names[race]) == 0)
+                return run_race((enum race)race) ? 0 : 1;
+        return 2;
+    }
+    if (argc > 1) {
+        for (int race = 0; race < RACES; race++)
+            printf("%s\n", race_names[race]);
+        return strcmp(argv[1], "--list") == 0 ? 0 : 2;
+    }
+    check_rights(&totals);
+    check_mistakes(&totals);
+    printf("checks: %d passed, %d failed, 0 skipped\n", totals.passed, totals.failed);
+    return totals.failed > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,523 @@
+/* The cuda backend's ops beside products and attention, on the emulator, where opcheck's cases do not go: judged as opcheck
+ * judges, every operand in memory of its own.
+ *
+ * Each operand is an allocation of exactly its size, so that the sanitizers see every access beyond it, and begins some
+ * elements after an aligned address, as views do.  A card of one multiprocessor makes grids short, so that threads come
+ * back for more groups and rows.  Rows are longer than what registers or shared memory hold; outputs lie where inputs do,
+ * with the same bits; tables have more elements than 32 bits can count.  Orders of threads change by turns.
+ * Option: --only=TEXT (cases whose line has TEXT in it).  The last line is "checks: P passed, F failed, S skipped"; exit
+ * status 0 or 1.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/mman.h>
+
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_cross_entropy.h"
+#include "backends/cuda/cuda_embed.h"
+#include "backends/cuda/cuda_gradient_round.h"
+#include "emulator_run.h"
+#include "fake_runtime.h"
+#include "tests/opcheck/opcheck.h"
+
+#define ALIGNMENT_BYTES 256
+#define ORDERS 3
+#define SHIFTS 8
+#define VOCAB 37
+#define CORRECTIONS 3
+
+/* The inputs of an op, a letter for each operand in the order of ops.def.  Matrices of [rows, columns]: M of the case's dtype,
+ * m fp32, b bf16, u uint8; V, v tables of [VOCAB, columns] of the dtype and fp32, T of [time, columns]; c, r vectors of
+ * columns and rows, fp32; i rows of int32; g the groups of ids; s scalars; k corrections; e exponents of codes; 1 one word;
+ * - absent, or made by the shape rule. */
+struct recipe {
+    enum op_kind kind;
+    const char *inputs;
+    int64_t rows, columns;
+    uint32_t accumulate;
+    int32_t multiprocessors;
+};
+
+struct totals {
+    int64_t passed, failed, skipped;
+    const char *only;
+    int32_t cases;
+};
+
+static const char *const orders[ORDERS] = {"desc", "random:5", "asc,lockstep"};
+static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F32, DTYPE_F16};
+
+static void operand_set(struct check_case *check, int32_t slot, enum dtype dtype, int64_t rows, int64_t columns)
+{
+    struct operand *operand = &check->call.operand[slot];
+    *operand = (struct operand){.present = true, .dtype = dtype, .rank = columns > 0 ? 2 : 1, .dims = {rows, columns}};
+}
+
+static int64_t time_of(const struct recipe *recipe)
+{
+    return recipe->rows % 3 == 0 ? recipe->rows / 3 : recipe->rows;
+}
+
+static void operand_make(const struct recipe *recipe, enum dtype dtype, char letter, struct check_case *check,
+                         int32_t slot)
+{
+    const int64_t rows = recipe->rows, columns = recipe->columns;
+    if (strchr("Mmbu", letter) != NULL)
+        operand_set(check, slot,
+                    letter == 'M'   ? dtype
+                    : letter == 'm' ? DTYPE_F32
+                    : letter == 'b' ? DTYPE_BF16
+                                    : DTYPE_U8,
+                    rows, columns);
+    else if (letter == 'V' || letter == 'v')
+        operand_set(check, slot, letter == 'V' ? dtype : DTYPE_F32, VOCAB, columns);
+    else if (letter == 'T')
+        operand_set(check, slot, dtype, time_of(recipe), columns);
+    else if (letter == 'c' || letter == 'r')
+        operand_set(check, slot, DTYPE_F32, letter == 'c' ? columns : rows, 0);
+    else if (letter == 'i' || letter == 'g')
+        operand_set(check, slot, DTYPE_I32, letter == 'i' ? rows : cuda_min(rows, VOCAB) + 2, 0);
+    else if (letter == 's')
+        operand_set(check, slot, DTYPE_I32, SCALAR_WORDS, 0);
+    else if (letter == 'k')
+        operand_set(check, slot, DTYPE_F32, CORRECTIONS, 2);
+    else if (letter == 'e')
+        operand_set(check, slot, DTYPE_U8, 2, state_blocks(rows * columns));
+    else if (letter == '1')
+        operand_set(check, slot, DTYPE_F32, 1, 0);
+}
+
+/* The case of a recipe; false when op_infer() refuses it. */
+static bool case_of(const struct recipe *recipe, enum dtype dtype, int32_t index, struct check_case *check)
+{
+    static const enum case_inputs flavours[] = {INPUTS_NORMAL, INPUTS_LARGE, INPUTS_INTEGER, INPUTS_SMALL};
+    *check =
+        (struct check_case){.call = {.kind = recipe->kind}, .index = index, .seed = 91u + (uint64_t)(uint32_t)index};
+    check->inputs = flavours[index % 4];
+    check->call.attrs = (struct op_attrs){.time = (int32_t)time_of(recipe),
+                                          .vocab = (int32_t)recipe->columns - (recipe->columns > 9 ? 9 : 0),
+                                          .gradient = true,
+                                          .site = 3 + index,
+                                          .dropout = 0.3f,
+                                          .gelu = index % 2 != 0 ? GELU_TANH : GELU_ERF,
+                                          .epsilon = 1e-5f,
+                                          .beta1 = 0.9f,
+                                          .beta2 = 0.95f,
+                                          .weight_decay = 0.1f,
+                                          .clip_max = 1.0f,
+                                          .value = 1.5f,
+                                          .alpha = 3.4445f,
+                                          .beta = 2.0315f,
+                                          .index_base = 1000000005};
+    for (int32_t slot = 0; recipe->inputs[slot] != '\0'; slot++)
+        operand_make(recipe, dtype, recipe->inputs[slot], check, slot);
+    if (recipe->kind == OP_LAYERNORM_BACKWARD)
+        operand_set(check, LAYERNORM_BACKWARD_DBIAS, DTYPE_F32, recipe->columns, 0);
+    if (!op_infer(&check->call))
+        return false;
+    check->call.attrs.accumulate = recipe->accumulate;
+    return op_infer(&check->call);
+}
+
+/* ---- running ---- */
+
+/* Floats and codes begin `shift` elements after an aligned address; what is int32 never does. */
+static size_t shift_bytes(const struct op_call *call, int32_t slot, int32_t shift)
+{
+    const enum dtype dtype = call->operand[slot].dtype;
+    return dtype == DTYPE_I32 ? 0 : (size_t)shift * dtype_size_bytes(dtype);
+}
+
+/* A segment for each operand and the workspace; operand `alias` gets that of `input` where `input` is not negative. */
+static int32_t segments_make(struct op_call *call, int32_t shift, int32_t alias, int32_t input,
+                             struct backend_segment segment[static BACKEND_SEGMENTS_MAX])
+{
+    int32_t count = 0;
+    for (int32_t slot = 0; slot < op_declaration(call->kind)->operands; slot++) {
+        if (!call->operand[slot].present)
+            continue;
+        const size_t skipped = shift_bytes(call, slot, shift);
+        segment[count] = (struct backend_segment){SPACE_DEVICE, skipped + operand_bytes(&call->operand[slot])};
+        call->operand[slot].at =
+            (struct address){.space = SPACE_DEVICE, .segment = (uint8_t)count++, .offset_bytes = skipped};
+    }
+    if (input >= 0)
+        call->operand[alias].at = call->operand[input].at;
+    segment[count] = (struct backend_segment){SPACE_DEVICE, call->workspace_bytes > 0 ? call->workspace_bytes : 1};
+    call->workspace = (struct address){.space = SPACE_DEVICE, .segment = (uint8_t)count++};
+    return count;
+}
+
+/* All operands but `except` to the device, or from it to the image. */
+static bool operands_move(struct backend *backend, const struct check_case *check, const struct op_call *call,
+                          uint8_t *image, int32_t except, bool down)
+{
+    bool moved = true;
+    for (int32_t slot = 0; slot < op_declaration(call->kind)->operands && moved; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        uint8_t *at = image + check->call.operand[slot].at.offset_bytes;
+        if (!operand->present || slot == except)
+            continue;
+        moved = down ? cuda_backend_ops.download(backend, 0, at, operand->at, operand_bytes(operand)) == GT_OK
+                     : cuda_backend_ops.upload(backend, 0, operand->at, at, operand_bytes(operand)) == GT_OK;
+    }
+    return moved;
+}
+
+/* How a case is run. */
+struct setting {
+    const char *order;
+    int32_t multiprocessors, shift;
+    int32_t alias, input; /* an output in the place of an input; input is -1 where there is none */
+};
+
+/* On a card of its own; data->after is the image then, without the input that was overwritten.  False with a reason. */
+static bool case_run(const struct setting *setting, struct check_case *check, struct case_data *data, char *reason)
+{
+    const struct backend_open_options options = {.device = 0};
+    struct backend_segment segment[BACKEND_SEGMENTS_MAX];
+    struct backend *backend = NULL;
+    bool done = false;
+    snprintf(reason, OPCHECK_TEXT_MAX, "the backend failed, or does not support it");
+    if (!emulator_order_set(setting->order) || cuda_backend_ops.open(&options, &backend) != GT_OK)
+        return false;
+    ((struct cuda_backend *)(void *)backend)->multiprocessors = setting->multiprocessors;
+    const struct op_impl *impl = &backend->ops->table[check->call.kind];
+    if (impl->supports(backend, &check->call)) {
+        const size_t bytes = impl->workspace_bytes != NULL ? impl->workspace_bytes(backend, &check->call) : 0;
+        image_layout(check, bytes, ALIGNMENT_BYTES);
+        case_images_make(check, data);
+        memcpy(data->after, data->before, check->image_bytes);
+        struct op_call call = check->call;
+        const int32_t count = segments_make(&call, setting->shift, setting->alias, setting->input, segment);
+        const int32_t output = setting->input >= 0 ? setting->alias : -1;
+        done = cuda_backend_ops.arena(backend, segment, count) == GT_OK &&
+               operands_move(backend, check, &call, data->after, output, false) &&
+               cuda_backend_ops.run(backend, 0, &call, 1) == GT_OK && cuda_backend_ops.sync(backend, 0) == GT_OK &&
+               operands_move(backend, check, &call, data->after, setting->input, true);
+    }
+    cuda_backend_ops.close(backend);
+    return done;
+}
+
+static void count_report(struct totals *totals, bool passed, const char *text, const struct setting *setting,
+                         const char *reason)
+{
+    if (!passed)
+        printf("FAIL %s, order %s, %" PRId32 " multiprocessors, shifted by %" PRId32 ": %s\n", text, setting->order,
+               setting->multiprocessors, setting->shift, reason);
+    totals->passed += passed;
+    totals->failed += !passed;
+}
+
+/* Makes the case; false where it is not wanted, or cannot be made, which is a failure. */
+static bool case_begin(struct totals *totals, const struct recipe *recipe, enum dtype dtype, struct check_case *check,
+                       char *text)
+{
+    const int32_t index = totals->cases++;
+    const bool inferred = case_of(recipe, dtype, index, check);
+    case_text(check, text);
+    if (totals->only != NULL && strstr(text, totals->only) == NULL)
+        return false;
+    if (!inferred) {
+        printf("FAIL %s: refused by its shape rule\n", text);
+        totals->failed++;
+    }
+    return inferred;
+}
+
+static void recipe_check(struct totals *totals, const struct recipe *recipe, enum dtype dtype, int32_t shift)
+{
+    char text[OPCHECK_TEXT_MAX], reason[OPCHECK_TEXT_MAX];
+    struct check_case check;
+    struct case_data data;
+    if (!case_begin(totals, recipe, dtype, &check, text))
+        return;
+    const struct setting setting = {.order = orders[check.index % ORDERS],
+                                    .multiprocessors = recipe->multiprocessors,
+                                    .shift = shift,
+                                    .alias = -1,
+                                    .input = -1};
+    struct verdict verdict = {.passed = false};
+    case_values_make(&check, &data);
+    if (case_run(&setting, &check, &data, reason)) {
+        judge(&check, &data, data.after, &verdict);
+        memcpy(reason, verdict.reason, OPCHECK_TEXT_MAX);
+    }
+    count_report(totals, verdict.passed, text, &setting, reason);
+    if (data.before != NULL)
+        case_images_free(&data);
+    case_data_free(&data);
+}
+
+#define LN_ALL (1u << LAYERNORM_BACKWARD_DX | 1u << LAYERNORM_BACKWARD_DGAIN | 1u << LAYERNORM_BACKWARD_DBIAS)
+
+/* Every op: at a size that is aligned and one that is not, as operands and as views, on a small card and a large one. */
+static void ops_check(struct totals *totals)
+{
+    static const struct recipe recipes[] = {
+        {OP_EMBED_FORWARD, "iVTs", 300, 40, 0, 1},
+        {OP_EMBED_BACKWARD, "Miigv", 300, 40, 1u << EMBED_BACKWARD_DWPE, 1},
+        {OP_LAYERNORM_FORWARD, "Mcc", 300, 40, 0, 1},
+        {OP_LAYERNORM_BACKWARD, "MMcrr", 300, 40, LN_ALL, 1},
+        {OP_BIAS_BACKWARD, "M", 300, 40, 1u << BIAS_BACKWARD_DBIAS, 1},
+        {OP_GELU_FORWARD, "M", 1500, 48, 0, 1},
+        {OP_GELU_BACKWARD, "MM", 1500, 48, 0, 1},
+        {OP_DROPOUT, "Ms", 4500, 48, 0, 1},
+        {OP_RESIDUAL, "MM", 1500, 48, 0, 1},
+        {OP_CROSS_ENTROPY, "isM", 9, 4800, 0, 1},
+        {OP_LOSS_SUM, "rs", 5000, 1, 0, 1},
+        {OP_SUM_OF_SQUARES, "M", 1500, 48, 0, 1},
+        {OP_CLIP_FACTOR, "rs", 700, 1, 0, 1},
+        {OP_ADAMW, "MskMmmm", 1500, 48, 0, 1},
+        {OP_ADAMW, "MskM-MM", 1500, 48, 0, 28},
+        {OP_FILL, "M", 1500, 48, 0, 1},
+        {OP_COPY, "M", 1500, 48, 0, 1},
+        {OP_COPY, "M", 1500, 48, 1u << COPY_Y, 28},
+        {OP_ADAMW_LEAN, "bskbuue", 1500, 48, 0, 1},
+        {OP_ADAMW_LEAN, "mskbbb", 1500, 48, 0, 1},
+        {OP_ADAMW_LEAN, "bskbmm", 1500, 48, 0, 28},
+        {OP_GRADIENT_ROUND, "ms", 1500, 48, 1u << GRADIENT_ROUND_Y, 1},
+        {OP_BLEND, "MM", 1500, 48, 0, 1},
+        {OP_MUON_MOMENTUM, "bsb", 1500, 48, 0, 1},
+        {OP_MUON_NORMALIZE, "m1", 1500, 48, 0, 1},
+        {OP_MUON_STEP, "Msb", 1500, 48, 0, 1},
+        {OP_MUON_STEP, "MsMm", 1500, 48, 0, 28},
+    };
+    for (int32_t i = 0; i < (int32_t)(sizeof recipes / sizeof recipes[0]); i++) {
+        for (int32_t variant = 0; variant < 3; variant++) {
+            struct recipe recipe = recipes[i];
+            if (variant == 2 && recipe.columns > 1)
+                recipe.columns += 3;
+            recipe_check(totals, &recipe, dtypes[(i + variant) % 3], variant == 1 ? 1 + i % (SHIFTS - 1) : 0);
+        }
+    }
+}
+
+/* Rows longer than registers keep, than shared memory holds, and than a block reaches at once; many parts. */
+static void shapes_check(struct totals *totals)
+{
+    static const struct recipe recipes[] = {
+        {OP_LAYERNORM_FORWARD, "Mcc", 5, 1024, 0, 28},
+        {OP_LAYERNORM_FORWARD, "Mcc", 5, 1032, 0, 28},
+        {OP_LAYERNORM_FORWARD, "Mc", 5, 1600, 0, 28},
+        {OP_LAYERNORM_BACKWARD, "MMcrr", 33, 1024, 0, 28},
+        {OP_LAYERNORM_BACKWARD, "MMcrr", 33, 1032, 1u << LAYERNORM_BACKWARD_DGAIN, 28},
+        {OP_LAYERNORM_BACKWARD, "MMcrr", 33, 1600, LN_ALL, 28},
+        {OP_LAYERNORM_BACKWARD, "MMcrr", 20, 6144, 0, 28},
+        {OP_LAYERNORM_BACKWARD, "MMcrr", 20, 6152, 1u << LAYERNORM_BACKWARD_DBIAS, 28},
+        {OP_LAYERNORM_BACKWARD, "MMcrr", 20, 6145, 0, 28},
+        {OP_LAYERNORM_BACKWARD, "MMcrr", 5000, 16, 0, 28},
+        {OP_BIAS_BACKWARD, "M", 5000, 264, 0, 28},
+        {OP_BIAS_BACKWARD, "M", 5000, 24, 1u << BIAS_BACKWARD_DBIAS, 28},
+        {OP_EMBED_BACKWARD, "Miigv", 600, 520, 0, 28},
+        {OP_CROSS_ENTROPY, "isM", 3, 9000, 0, 28},
+        {OP_CROSS_ENTROPY, "isM", 3, 9001, 0, 28},
+        {OP_SUM_OF_SQUARES, "M", 4200, 1000, 0, 28},
+        {OP_SUM_OF_SQUARES, "M", 16, 1024, 0, 28},
+        {OP_SUM_OF_SQUARES, "M", 5, 3277, 0, 28},
+    };
+    for (int32_t i = 0; i < (int32_t)(sizeof recipes / sizeof recipes[0]); i++) {
+        for (int32_t d = 0; d < 2; d++)
+            recipe_check(totals, &recipes[i], dtypes[(i + d) % 3], 0);
+    }
+}
+
+/* ---- an output in the place of an input ---- */
+
+/* Output `alias` in the place of `input` has the bits that it has in a place of its own. */
+static void alias_check(struct totals *totals, const struct recipe *recipe, int32_t alias, int32_t input)
+{
+    char text[OPCHECK_TEXT_MAX], reason[OPCHECK_TEXT_MAX];
+    struct check_case check;
+    struct case_data data;
+    if (!case_begin(totals, recipe, dtypes[totals->cases % 3], &check, text))
+        return;
+    struct setting setting = {
+        .order = "asc", .multiprocessors = 1, .shift = check.index % 2 * 3, .alias = alias, .input = -1};
+    case_values_make(&check, &data);
+    const size_t bytes = operand_bytes(&check.call.operand[alias]);
+    uint8_t *expected = malloc(bytes);
+    bool passed = false;
+    if (expected != NULL && case_run(&setting, &check, &data, reason)) {
+        memcpy(expected, data.after + check.call.operand[alias].at.offset_bytes, bytes);
+        case_images_free(&data);
+        setting.order = orders[check.index % ORDERS];
+        setting.input = input;
+        if (case_run(&setting, &check, &data, reason)) {
+            passed = memcmp(expected, data.after + check.call.operand[alias].at.offset_bytes, bytes) == 0;
+            snprintf(reason, sizeof reason, "other bits in the place of an input");
+        }
+    }
+    count_report(totals, passed, text, &setting, reason);
+    free(expected);
+    if (data.before != NULL)
+        case_images_free(&data);
+    case_data_free(&data);
+}
+
+static void aliases_check(struct totals *totals)
+{
+    static const struct {
+        struct recipe recipe;
+        int32_t alias, input;
+    } table[] = {
+        {{OP_GELU_FORWARD, "M", 1500, 49, 0, 1}, GELU_FORWARD_Y, GELU_FORWARD_X},
+        {{OP_GELU_BACKWARD, "MM", 1500, 49, 0, 1}, GELU_BACKWARD_DX, GELU_BACKWARD_DY},
+        {{OP_GELU_BACKWARD, "MM", 1500, 49, 0, 1}, GELU_BACKWARD_DX, GELU_BACKWARD_X},
+        {{OP_DROPOUT, "Ms", 1500, 49, 0, 1}, DROPOUT_Y, DROPOUT_X},
+        {{OP_RESIDUAL, "MM", 1500, 49, 0, 1}, RESIDUAL_R, RESIDUAL_X},
+        {{OP_RESIDUAL, "MM", 1500, 49, 0, 1}, RESIDUAL_R, RESIDUAL_Y},
+        {{OP_BLEND, "MM", 1500, 49, 0, 1}, BLEND_Y, BLEND_X},
+        {{OP_BLEND, "MM", 1500, 49, 0, 1}, BLEND_Y, BLEND_Z},
+        {{OP_COPY, "M", 1500, 49, 0, 1}, COPY_Y, COPY_X},
+    };
+    for (int32_t i = 0; i < (int32_t)(sizeof table / sizeof table[0]); i++) {
+        alias_check(totals, &table[i].recipe, table[i].alias, table[i].input);
+        alias_check(totals, &table[i].recipe, table[i].alias, table[i].input);
+    }
+}
+
+/* ---- not a number ---- */
+
+/* Rounding keeps every NaN one, whatever its bits are: adding random bits to some would make infinities or zeros of them. */
+static void nan_check(struct totals *totals)
+{
+    static const uint32_t bits[8] = {0x7f800001u, 0x7fffffffu, 0xffffffffu, 0xff800001u,
+                                     0x7f80ffffu, 0x7fc00000u, 0xff80ffffu, 0x7fbfffffu};
+    const union scalar_word scalars[SCALAR_WORDS] = {[SCALAR_SEED_LO] = {.u = 5u}, [SCALAR_STEP] = {.i = 7}};
+    float x[8];
+    uint16_t y[8] = {0};
+    const struct cuda_gradient_round_args args = {.x = {x, DTYPE_F32},
+                                                  .y = {y, DTYPE_BF16},
+                                                  .scalars = scalars,
+                                                  .walk = {.elements = 8, .blocks = 1, .aligned = false}};
+    if (totals->only != NULL && strstr("gradient_round of NaN", totals->only) == NULL)
+        return;
+    memcpy(x, bits, sizeof x);
+    bool right = cuda_launch_gradient_round(NULL, &args) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+    for (int32_t i = 0; i < 8; i++)
+        right = right && isnan(bf16_to_f32(y[i]));
+    if (!right)
+        printf("FAIL gradient_round of NaN: what comes out is not NaN\n");
+    totals->passed += right;
+    totals->failed += !right;
+}
+
+/* ---- more elements than 32 bits count ---- */
+
+#define FAR_CHANNELS 1024
+#define FAR_ROWS ((int64_t)3 << 20)
+#define FAR_BYTES ((size_t)FAR_ROWS * FAR_CHANNELS * sizeof(uint16_t))
+
+/* Memory of which only what is touched exists; NULL where the system does not give it. */
+static uint16_t *far_map(void)
+{
+    void *memory = mmap(NULL, FAR_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* A row of the table far beyond 2^31 elements is looked up, and gets its gradient. */
+static bool far_embed(uint16_t *table)
+{
+    static uint16_t place[FAR_CHANNELS], y[FAR_CHANNELS];
+    static float gradient[FAR_CHANNELS];
+    const union scalar_word scalars[SCALAR_WORDS] = {{.f = 0.0f}};
+    const int32_t id = (int32_t)(FAR_ROWS - 2), order = 0, starts[3] = {1, 0, 1};
+    uint16_t *row = table + (int64_t)id * FAR_CHANNELS;
+    for (int32_t c = 0; c < FAR_CHANNELS; c++)
+        row[c] = bf16_from_f32((float)(c % 100));
+    const struct cuda_embed_forward_args forward = {.ids = &id,
+                                                    .wte = {table, DTYPE_BF16},
+                                                    .wpe = {place, DTYPE_BF16},
+                                                    .y = {y, DTYPE_BF16},
+                                                    .scalars = scalars,
+                                                    .rows = 1,
+                                                    .channels = FAR_CHANNELS,
+                                                    .time = 1,
+                                                    .blocks = 1};
+    const struct cuda_embed_backward_args backward = {.dy = {y, DTYPE_BF16},
+                                                      .ids = &id,
+                                                      .order = &order,
+                                                      .starts = starts,
+                                                      .dwte = {table, DTYPE_BF16},
+                                                      .dwpe = {gradient, DTYPE_F32},
+                                                      .rows = 1,
+                                                      .channels = FAR_CHANNELS,
+                                                      .time = 1,
+                                                      .positions = 1,
+                                                      .groups_max = 1};
+    bool right = cuda_launch_embed_forward(NULL, &forward) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess &&
+                 memcmp(y, row, sizeof y) == 0 && cuda_launch_embed_backward(NULL, &backward) == cudaSuccess &&
+                 cudaDeviceSynchronize() == cudaSuccess;
+    for (int32_t c = 0; c < FAR_CHANNELS; c++)
+        right = right && bf16_to_f32(row[c]) == (float)(c % 100 * 2) && gradient[c] == (float)(c % 100);
+    return right;
+}
+
+/* The last row of 4096 is the only one with a target; equal logits make its loss log(V). */
+static bool far_cross_entropy(uint16_t *logits)
+{
+    const int64_t rows = (int64_t)1 << 12, width = FAR_ROWS * FAR_CHANNELS / rows;
+    int32_t *targets = malloc((size_t)rows * sizeof *targets);
+    float *losses = malloc((size_t)rows * sizeof *losses);
+    bool right = targets != NULL && losses != NULL;
+    for (int64_t n = 0; right && n < rows; n++)
+        targets[n] = n == rows - 1 ? 5 : -1;
+    const struct cuda_cross_entropy_args args = {.targets = targets,
+                                                 .scalars = NULL,
+                                                 .logits = {logits, DTYPE_BF16},
+                                                 .losses = losses,
+                                                 .rows = rows,
+                                                 .width = width,
+                                                 .vocab = 100,
+                                                 .threads = 32};
+    for (int64_t c = 0; right && c < 200; c++)
+        logits[(rows - 1) * width + c] = bf16_from_f32(c < 100 ? 3.0f : 1000.0f);
+    right = right && cuda_launch_cross_entropy(NULL, &args) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+    right = right && losses[0] == 0.0f && fabsf(losses[rows - 1] - logf(100.0f)) < ldexpf(1.0f, -20);
+    free(targets);
+    free(losses);
+    return right;
+}
+
+static void far_check(struct totals *totals)
+{
+    uint16_t *memory = far_map();
+    if (totals->only != NULL && strstr("far", totals->only) == NULL)
+        return;
+    if (memory == NULL) {
+        printf("SKIP far: no address space for %zu bytes\n", FAR_BYTES);
+        totals->skipped += 2;
+        return;
+    }
+    const bool embed = far_embed(memory), loss = far_cross_entropy(memory);
+    if (!embed || !loss)
+        printf("FAIL far: %s beyond 2^31 elements\n", embed ? "cross_entropy" : "embed");
+    totals->passed += embed + loss;
+    totals->failed += !embed + !loss;
+    munmap(memory, FAR_BYTES);
+}
+
+int main(int argc, char **argv)
+{
+    struct totals totals = {.passed = 0};
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--only=", 7) == 0)
+            totals.only = argv[i] + 7;
+        else
+            return fprintf(stderr, "usage: check_rows [--only=TEXT]\n"), 2;
+    }
+    ops_check(&totals);
+    shapes_check(&totals);
+    aliases_check(&totals);
+    nan_check(&totals);
+    far_check(&totals);
+    printf("checks: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", totals.passed, totals.failed,
+           totals.skipped);
+    return totals.failed > 0 || totals.passed == 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,918 @@
+/* Runs kernels on the CPU: the threads of a block are fibers of the calling thread, switched where threads meet.
+ *
+ * One block after the other: each fiber runs until it ends or waits, at the block's barrier or with the lanes of its warp.
+ * The last lane to arrive does what the warp does together, from the shares that the others left.  Shared memory is fresh for
+ * every block, of exactly the asked size and full of NaN; asynchronous copies fill their destination with NaN when they are
+ * issued and happen when they are waited for.  What cannot be right on a device is an error with the thread's place.
+ *
+ * Compiled without sanitizers, and with -O2, whatever the rest is: what it does between two fibers must not be seen by
+ * ThreadSanitizer.  Their hooks are weak symbols; fibers, copies and barriers are announced to them, so that ThreadSanitizer
+ * finds races between threads, which are ordered by __syncthreads and __syncwarp only, and between blocks, which nothing
+ * orders.  No standard containers: their functions would be shared with instrumented code.
+ *
+ * It shows nothing of speed, of the rounding inside tensor cores, or of memory order between warps on a device.
+ */
+#include "emulator.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include <csignal>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cuda_fp16.h>
+
+#include "emulator_run.h"
+
+extern "C" {
+#define WEAK __attribute__((weak))
+WEAK void __sanitizer_start_switch_fiber(void **fake, const void *bottom, size_t bytes);
+WEAK void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *bytes);
+WEAK void __asan_loadN(const void *from, size_t bytes);
+WEAK void __asan_storeN(void *to, size_t bytes);
+WEAK void *__tsan_create_fiber(unsigned flags);
+WEAK void *__tsan_get_current_fiber(void);
+WEAK void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+WEAK void __tsan_acquire(void *address);
+WEAK void __tsan_release(void *address);
+WEAK void __tsan_read_range(const void *from, unsigned long bytes);
+WEAK void __tsan_write_range(void *to, unsigned long bytes);
+}
+
+#define TSAN_NO_SYNC 1u
+#define WARPS_MAX (EMULATOR_THREADS_MAX / WARP_SIZE)
+#define WARP_SIZE 32
+#define STACK_BYTES ((size_t)256 << 10)
+#define GUARD_BYTES ((size_t)4096)
+/* Under ThreadSanitizer consecutive blocks have other fibers and stacks, or their accesses would look ordered. */
+#define FIBER_SETS 4
+#define COPIES_MAX 512
+#define GROUPS_MAX 64
+#define SHARED_MAX 64 /* static arrays of one block */
+#define POISON 0xff
+
+enum fiber_state { READY, AT_BARRIER, AT_WARP, ENDED };
+enum order_kind { ASCENDING, DESCENDING, RANDOM };
+
+/* ---- the switch between stacks ---- */
+
+#if defined(__x86_64__) && !defined(EMULATOR_UCONTEXT)
+
+struct stack_context {
+    void *stack_pointer;
+};
+
+/* Saves what the System V ABI says that a function keeps, and the place to return to, on the old stack. */
+extern "C" void emulator_switch(void **save, void *load);
+asm(".text\n"
+    ".globl emulator_switch\n"
+    ".type emulator_switch,@function\n"
+    "emulator_switch:\n"
+    "    push %rbx\n"
+    "    push %rbp\n"
+    "    push %r12\n"
+    "    push %r13\n"
+    "    push %r14\n"
+    "    push %r15\n"
+    "    mov %rsp, (%rdi)\n"
+    "    mov %rsi, %rsp\n"
+    "    pop %r15\n"
+    "    pop %r14\n"
+    "    pop %r13\n"
+    "    pop %r12\n"
+    "    pop %rbp\n"
+    "    pop %rbx\n"
+    "    ret\n"
+    ".size emulator_switch,.-emulator_switch\n");
+
+static void context_prepare(struct stack_context *context, char *stack, void (*entry)(void))
+{
+    void **top = (void **)(void *)(stack + STACK_BYTES - 64);
+    *--top = nullptr; /* where entry would return to */
+    *--top = (void *)entry;
+    for (int i = 0; i < 6; i++)
+        *--top = nullptr;
+    context->stack_pointer = top;
+}
+
+static void context_switch(struct stack_context *save, struct stack_context *load)
+{
+    emulator_switch(&save->stack_pointer, load->stack_pointer);
+}
+
+#else
+
+#include <ucontext.h>
+
+struct stack_context {
+    ucontext_t place;
+};
+
+static void context_prepare(struct stack_context *context, char *stack, void (*entry)(void))
+{
+    getcontext(&context->place);
+    context->place.uc_stack.ss_sp = stack;
+    context->place.uc_stack.ss_size = STACK_BYTES;
+    context->place.uc_link = nullptr;
+    makecontext(&context->place, entry, 0);
+}
+
+static void context_switch(struct stack_context *save, struct stack_context *load)
+{
+    swapcontext(&save->place, &load->place);
+}
+
+#endif
+
+/* ---- state ---- */
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+    bool fetch;
+};
+
+struct fiber {
+    struct stack_context context;
+    enum fiber_state state;
+    bool started;
+    char *stack;
+    void *sanitizer_stack;
+    uint3 place;
+    int id;
+    enum emulator_op op; /* what it waits for, AT_WARP */
+    unsigned mask;
+    void *share;
+    int copies, groups;
+    int group_end[GROUPS_MAX];
+    struct copy copy[COPIES_MAX];
+};
+
+struct shared_array {
+    const void *tag;
+    void *memory;
+    size_t bytes;
+};
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+static struct fiber fibers[EMULATOR_THREADS_MAX];
+static struct fiber *current; /* NULL outside kernels */
+static const struct emulator_launch *launched;
+static int thread_count, ended_count, barrier_count, barrier_votes, barrier_result;
+static unsigned live_lanes[WARPS_MAX];
+static struct stack_context main_context;
+static void *main_fiber, *main_sanitizer_stack;
+static const void *main_stack;
+static size_t main_stack_bytes;
+
+static char *free_stack[EMULATOR_THREADS_MAX]; /* of those never used, the order is that of their making */
+static int free_stacks;
+static void *tsan_fiber[EMULATOR_THREADS_MAX][FIBER_SETS];
+static char *tsan_stack[EMULATOR_THREADS_MAX][FIBER_SETS];
+static int fiber_set;
+/* Whose addresses ThreadSanitizer orders by: all that was before a launch, and the end of all threads. */
+static char launch_tag, end_tag;
+
+static unsigned char *dynamic_memory;
+static struct shared_array shared[SHARED_MAX];
+static int shared_count;
+/* Under ThreadSanitizer memory of a block is given back after the launch, so that no address serves two blocks. */
+static void **kept;
+static size_t kept_count, kept_max;
+
+static enum order_kind order_kind = ASCENDING;
+static bool order_lockstep, order_known;
+static uint64_t order_seed = 1, random_state;
+static int device_capability = 86;
+static struct emulator_stats stats;
+
+static void fail_at(const char *format, va_list arguments)
+{
+    char text[512];
+    vsnprintf(text, sizeof text, format, arguments);
+    fprintf(stderr, "emulator: %s: block (%u,%u,%u) thread (%u,%u,%u): %s\n", launched ? launched->kernel : "no kernel",
+            blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, text);
+    fflush(stderr);
+    _exit(EMULATOR_EXIT);
+}
+
+void emulator_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fail_at(format, arguments);
+    va_end(arguments);
+    abort();
+}
+
+void emulator_need(int capability, const char *what)
+{
+    if (device_capability < capability)
+        emulator_fail("%s needs sm_%d, and the device is sm_%d", what, capability, device_capability);
+}
+
+int emulator_lane(void)
+{
+    return current->id % WARP_SIZE;
+}
+
+/* ---- memory of a block ---- */
+
+static void *block_memory(size_t bytes)
+{
+    void *memory = nullptr;
+    if (posix_memalign(&memory, 128, bytes > 0 ? bytes : 1) != 0)
+        emulator_fail("no memory for %zu bytes of shared memory", bytes);
+    memset(memory, POISON, bytes);
+    return memory;
+}
+
+static void block_memory_release(void *memory)
+{
+    if (!__tsan_release) {
+        free(memory);
+        return;
+    }
+    if (kept_count == kept_max) {
+        kept_max = kept_max > 0 ? 2 * kept_max : 1024;
+        kept = (void **)realloc(kept, kept_max * sizeof *kept);
+        if (!kept)
+            abort();
+    }
+    kept[kept_count++] = memory;
+}
+
+void *emulator_shared(const void *tag, size_t bytes)
+{
+    size_t total = launched->dynamic_bytes + bytes, statics = bytes;
+    for (int i = 0; i < shared_count; i++) {
+        if (shared[i].tag == tag) {
+            if (__tsan_acquire)
+                __tsan_acquire(shared[i].memory);
+            return shared[i].memory;
+        }
+        total += shared[i].bytes;
+        statics += shared[i].bytes;
+    }
+    if (shared_count == SHARED_MAX || statics > (size_t)48 << 10)
+        emulator_fail("%zu bytes of static shared memory in %d arrays; nvcc takes 49152 bytes", statics,
+                      shared_count + 1);
+    if (total > launched->shared_bytes_max)
+        emulator_fail("%zu bytes of static and dynamic shared memory, and a block may have %zu", total,
+                      launched->shared_bytes_max);
+    struct shared_array *array = &shared[shared_count++];
+    *array = {tag, block_memory(bytes), bytes};
+    /* The others may use it only after it has been made. */
+    if (__tsan_release)
+        __tsan_release(array->memory);
+    return array->memory;
+}
+
+/* A launch without dynamic shared memory gets an address that nobody may use: naming it is no mistake yet. */
+void *emulator_dynamic_shared(void)
+{
+    static void *nowhere;
+    if (launched->dynamic_bytes > 0)
+        return dynamic_memory;
+    if (!nowhere)
+        nowhere = mmap(nullptr, GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return nowhere;
+}
+
+/* ---- fibers ---- */
+
+static char *stack_map(void)
+{
+    char *memory = (char *)mmap(nullptr, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        perror("emulator: mmap");
+        _exit(EMULATOR_EXIT);
+    }
+    mprotect(memory, GUARD_BYTES, PROT_NONE);
+    return memory + GUARD_BYTES;
+}
+
+/* From a fiber to the scheduler. */
+static void leave(void)
+{
+    struct fiber *fiber = current;
+    stats.switches++;
+    if (__sanitizer_start_switch_fiber)
+        __sanitizer_start_switch_fiber(fiber->state == ENDED ? nullptr : &fiber->sanitizer_stack, main_stack,
+                                       main_stack_bytes);
+    if (__tsan_switch_to_fiber)
+        __tsan_switch_to_fiber(main_fiber, TSAN_NO_SYNC);
+    context_switch(&fiber->context, &main_context);
+    if (__sanitizer_finish_switch_fiber)
+        __sanitizer_finish_switch_fiber(fiber->sanitizer_stack, &main_stack, &main_stack_bytes);
+}
+
+static void fiber_main(void)
+{
+    if (__sanitizer_finish_switch_fiber)
+        __sanitizer_finish_switch_fiber(nullptr, &main_stack, &main_stack_bytes);
+    if (__tsan_acquire)
+        __tsan_acquire(&launch_tag);
+    launched->body(launched->context);
+    struct fiber *fiber = current;
+    if (fiber->copies > 0)
+        emulator_fail("the thread ends with %d asynchronous copies that nobody waited for", fiber->copies);
+    if (barrier_count > 0)
+        emulator_fail("the thread ends, and %d threads of its block wait at __syncthreads", barrier_count);
+    if (__tsan_release)
+        __tsan_release(&end_tag);
+    fiber->state = ENDED;
+    ended_count++;
+    live_lanes[fiber->id / WARP_SIZE] &= ~(1u << fiber->id % WARP_SIZE);
+    leave();
+    abort();
+}
+
+static void fiber_start(struct fiber *fiber)
+{
+    if (__tsan_create_fiber) {
+        if (!tsan_fiber[fiber->id][fiber_set]) {
+            tsan_fiber[fiber->id][fiber_set] = __tsan_create_fiber(0);
+            tsan_stack[fiber->id][fiber_set] = stack_map();
+        }
+        fiber->stack = tsan_stack[fiber->id][fiber_set];
+    } else {
+        fiber->stack = free_stacks > 0 ? free_stack[--free_stacks] : stack_map();
+    }
+    fiber->sanitizer_stack = nullptr;
+    fiber->started = true;
+    context_prepare(&fiber->context, fiber->stack, fiber_main);
+}
+
+/* From the scheduler to a fiber, and back when it ends or waits. */
+static void enter(struct fiber *fiber)
+{
+    if (!fiber->started)
+        fiber_start(fiber);
+    current = fiber;
+    threadIdx = fiber->place;
+    if (__sanitizer_start_switch_fiber)
+        __sanitizer_start_switch_fiber(&main_sanitizer_stack, fiber->stack, STACK_BYTES);
+    if (__tsan_switch_to_fiber)
+        __tsan_switch_to_fiber(tsan_fiber[fiber->id][fiber_set], TSAN_NO_SYNC);
+    context_switch(&main_context, &fiber->context);
+    if (__sanitizer_finish_switch_fiber)
+        __sanitizer_finish_switch_fiber(main_sanitizer_stack, nullptr, nullptr);
+    if (fiber->state == ENDED && !__tsan_create_fiber)
+        free_stack[free_stacks++] = fiber->stack;
+    current = nullptr;
+}
+
+/* ---- what the block does together ---- */
+
+int emulator_barrier(int predicate)
+{
+    struct fiber *fiber = current;
+    if (ended_count > 0)
+        emulator_fail("__syncthreads, and %d threads of the block have ended", ended_count);
+    if (__tsan_release)
+        __tsan_release(dynamic_memory);
+    fiber->state = AT_BARRIER;
+    barrier_count++;
+    barrier_votes += predicate != 0;
+    leave();
+    if (__tsan_acquire)
+        __tsan_acquire(dynamic_memory);
+    return barrier_result;
+}
+
+/* Opens the barrier when all have come. */
+static bool barrier_open(void)
+{
+    if (barrier_count != thread_count)
+        return false;
+    barrier_result = barrier_votes;
+    barrier_count = barrier_votes = 0;
+    for (int i = 0; i < thread_count; i++)
+        fibers[i].state = READY;
+    return true;
+}
+
+/* ---- asynchronous copies ---- */
+
+static void sanitizers_written(void *to, size_t bytes)
+{
+    if (__asan_storeN)
+        __asan_storeN(to, bytes);
+    if (__tsan_write_range)
+        __tsan_write_range(to, bytes);
+}
+
+static void sanitizers_read(const void *from, size_t bytes)
+{
+    if (__asan_loadN)
+        __asan_loadN(from, bytes);
+    if (__tsan_read_range)
+        __tsan_read_range(from, bytes);
+}
+
+/* Not memcpy and memset, which the sanitizers would see again. */
+static void bytes_copy(void *to, const void *from, size_t bytes)
+{
+    volatile unsigned char *out = (volatile unsigned char *)to;
+    const volatile unsigned char *in = (const volatile unsigned char *)from;
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = in[i];
+}
+
+static void bytes_fill(void *to, unsigned char value, size_t bytes)
+{
+    volatile unsigned char *out = (volatile unsigned char *)to;
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = value;
+}
+
+void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch)
+{
+    struct fiber *fiber = current;
+    if ((uintptr_t)to % bytes != 0 || (fetch && (uintptr_t)from % bytes != 0))
+        emulator_fail("cp.async of %zu bytes from %p to %p, which are not both aligned to them", bytes, from, to);
+    if (fiber->copies == COPIES_MAX)
+        emulator_fail("more than %d asynchronous copies under way", COPIES_MAX);
+    sanitizers_written(to, bytes);
+    bytes_fill(to, POISON, bytes);
+    fiber->copy[fiber->copies++] = {to, from, bytes, fetch};
+}
+
+void emulator_copy_commit(void)
+{
+    struct fiber *fiber = current;
+    if (fiber->groups == GROUPS_MAX)
+        emulator_fail("more than %d groups of asynchronous copies under way", GROUPS_MAX);
+    fiber->group_end[fiber->groups++] = fiber->copies;
+}
+
+void emulator_copy_wait(int groups)
+{
+    struct fiber *fiber = current;
+    if (fiber->groups <= groups)
+        return;
+    int landing = fiber->groups - groups, count = fiber->group_end[landing - 1];
+    for (int i = 0; i < count; i++) {
+        struct copy *copy = &fiber->copy[i];
+        sanitizers_written(copy->to, copy->bytes);
+        if (copy->fetch) {
+            sanitizers_read(copy->from, copy->bytes);
+            bytes_copy(copy->to, copy->from, copy->bytes);
+        } else {
+            bytes_fill(copy->to, 0, copy->bytes);
+        }
+    }
+    for (int i = count; i < fiber->copies; i++)
+        fiber->copy[i - count] = fiber->copy[i];
+    for (int i = landing; i < fiber->groups; i++)
+        fiber->group_end[i - landing] = fiber->group_end[i] - count;
+    fiber->copies -= count;
+    fiber->groups = groups;
+}
+
+/* ---- what a warp does together ---- */
+
+static const char *op_name(enum emulator_op op)
+{
+    static const char *const names[] = {"a shuffle",      "a vote",       "__syncwarp",   "ldmatrix",
+                                        "ldmatrix.trans", "mma.m16n8k16", "mma.m16n8k16", "mma.m16n8k8"};
+    return names[op];
+}
+
+static void shuffle_run(unsigned mask, struct fiber *warp)
+{
+    for (int lane = 0; lane < WARP_SIZE; lane++) {
+        if ((mask >> lane & 1) == 0)
+            continue;
+        struct emulator_shuffle *share = (struct emulator_shuffle *)warp[lane].share;
+        if ((mask >> (share->source & 31) & 1) == 0)
+            emulator_fail("a shuffle: lane %d reads lane %d, which is not in the mask %08x", lane, share->source & 31,
+                          mask);
+        share->result = ((struct emulator_shuffle *)warp[share->source & 31].share)->value;
+    }
+}
+
+static void ballot_run(unsigned mask, struct fiber *warp)
+{
+    unsigned votes = 0;
+    for (int lane = 0; lane < WARP_SIZE; lane++)
+        if (mask >> lane & 1)
+            votes |= (unsigned)((struct emulator_shuffle *)warp[lane].share)->value << lane;
+    for (int lane = 0; lane < WARP_SIZE; lane++)
+        if (mask >> lane & 1)
+            ((struct emulator_shuffle *)warp[lane].share)->result = votes;
+}
+
+static void ldmatrix_run(bool transposed, struct fiber *warp)
+{
+    for (int m = 0; m < 4; m++) {
+        uint16_t matrix[8][8];
+        unsigned banks = 0;
+        for (int row = 0; row < 8; row++) {
+            const struct emulator_ldmatrix *share = (const struct emulator_ldmatrix *)warp[m * 8 + row].share;
+            banks |= 1u << share->address / 16 % 8;
+            memcpy(matrix[row], share->row, sizeof matrix[row]);
+        }
+        stats.matrix_rows++;
+        stats.conflicts += banks != 0xff;
+        for (int lane = 0; lane < WARP_SIZE; lane++) {
+            int i = lane / 4, j = lane % 4 * 2;
+            uint16_t low = transposed ? matrix[j][i] : matrix[i][j];
+            uint16_t high = transposed ? matrix[j + 1][i] : matrix[i][j + 1];
+            ((struct emulator_ldmatrix *)warp[lane].share)->r[m] = (uint32_t)high << 16 | low;
+        }
+    }
+}
+
+static float half_of(enum emulator_op op, uint32_t pair, int high)
+{
+    uint16_t bits = (uint16_t)(pair >> 16 * high);
+    if (op == EMULATOR_MMA_16_BF16) {
+        uint32_t wide = (uint32_t)bits << 16;
+        float value;
+        memcpy(&value, &wide, sizeof value);
+        return value;
+    }
+    __half value;
+    memcpy(static_cast<void *>(&value), &bits, sizeof value);
+    return __half2float(value);
+}
+
+struct warp_matrices {
+    float a[16][16], b[16][8], d[16][8];
+};
+
+/* A lane's registers into the matrices; the layout is in cuda_device.h. */
+static void fragments_collect(enum emulator_op op, struct warp_matrices *all, const struct emulator_mma *share,
+                              int lane)
+{
+    int i = lane / 4, depth = op == EMULATOR_MMA_8_F16 ? 8 : 16;
+    for (int half = 0; half < 2; half++) {
+        int j = lane % 4 * 2 + half;
+        for (int k = 0; k < depth; k += 8) {
+            all->a[i][j + k] = half_of(op, share->a[k / 4], half);
+            all->a[i + 8][j + k] = half_of(op, share->a[k / 4 + 1], half);
+            all->b[j + k][i] = half_of(op, share->b[k / 8], half);
+        }
+        all->d[i][j] = share->d[half];
+        all->d[i + 8][j] = share->d[2 + half];
+    }
+}
+
+static void mma_run(enum emulator_op op, struct fiber *warp)
+{
+    int depth = op == EMULATOR_MMA_8_F16 ? 8 : 16;
+    struct warp_matrices all;
+    stats.products++;
+    for (int lane = 0; lane < WARP_SIZE; lane++)
+        fragments_collect(op, &all, (const struct emulator_mma *)warp[lane].share, lane);
+    for (int i = 0; i < 16; i++)
+        for (int k = 0; k < depth; k++)
+            for (int j = 0; j < 8; j++)
+                all.d[i][j] += all.a[i][k] * all.b[k][j];
+    for (int lane = 0; lane < WARP_SIZE; lane++) {
+        struct emulator_mma *share = (struct emulator_mma *)warp[lane].share;
+        for (int half = 0; half < 2; half++) {
+            share->d[half] = all.d[lane / 4][lane % 4 * 2 + half];
+            share->d[2 + half] = all.d[lane / 4 + 8][lane % 4 * 2 + half];
+        }
+    }
+}
+
+static void collective_run(enum emulator_op op, unsigned mask, struct fiber *warp)
+{
+    switch (op) {
+    case EMULATOR_SHUFFLE:
+        shuffle_run(mask, warp);
+        break;
+    case EMULATOR_BALLOT:
+        ballot_run(mask, warp);
+        break;
+    case EMULATOR_SYNCWARP:
+        break;
+    case EMULATOR_LDMATRIX:
+    case EMULATOR_LDMATRIX_TRANS:
+        ldmatrix_run(op == EMULATOR_LDMATRIX_TRANS, warp);
+        break;
+    case EMULATOR_MMA_16_BF16:
+    case EMULATOR_MMA_16_F16:
+    case EMULATOR_MMA_8_F16:
+        mma_run(op, warp);
+        break;
+    }
+}
+
+/* True when all lanes of the mask have come; an error when two of them wait for each other in different places. */
+static bool lanes_are_here(enum emulator_op op, unsigned mask, const struct fiber *warp, int own)
+{
+    bool all = true;
+    for (int lane = 0; lane < WARP_SIZE; lane++) {
+        const struct fiber *other = &warp[lane];
+        if ((mask >> lane & 1) == 0)
+            continue;
+        bool same = other->state == AT_WARP && other->op == op && other->mask == mask;
+        if (other->state == AT_WARP && !same && other->mask >> own & 1)
+            emulator_fail("lane %d is at %s with mask %08x, and lane %d at %s with mask %08x", own, op_name(op), mask,
+                          lane, op_name(other->op), other->mask);
+        all = all && same;
+    }
+    return all;
+}
+
+void emulator_collective(enum emulator_op op, unsigned mask, void *share)
+{
+    struct fiber *fiber = current;
+    int lane = fiber->id % WARP_SIZE, index = fiber->id / WARP_SIZE;
+    struct fiber *warp = &fibers[index * WARP_SIZE];
+    int lanes = std::min(thread_count - index * WARP_SIZE, WARP_SIZE);
+    unsigned existing = lanes == WARP_SIZE ? ~0u : (1u << lanes) - 1;
+    stats.collectives++;
+    if ((mask >> lane & 1) == 0)
+        emulator_fail("%s: lane %d is not in its own mask %08x", op_name(op), lane, mask);
+    /* Lanes that the block never had are as good as absent for shuffles; matrices need them all. */
+    if (op < EMULATOR_LDMATRIX)
+        mask &= existing;
+    if ((mask & ~live_lanes[index]) != 0)
+        emulator_fail("%s: the mask %08x names lanes that have ended; %08x live", op_name(op), mask, live_lanes[index]);
+    fiber->op = op;
+    fiber->mask = mask;
+    fiber->share = share;
+    fiber->state = AT_WARP;
+    if (op == EMULATOR_SYNCWARP && __tsan_release)
+        __tsan_release(dynamic_memory + 1 + index);
+    if (lanes_are_here(op, mask, warp, lane)) {
+        collective_run(op, mask, warp);
+        for (int i = 0; i < WARP_SIZE; i++)
+            if (mask >> i & 1)
+                warp[i].state = READY;
+    } else {
+        leave();
+    }
+    if (op == EMULATOR_SYNCWARP && __tsan_acquire)
+        __tsan_acquire(dynamic_memory + 1 + index);
+}
+
+/* ---- the schedule ---- */
+
+bool emulator_order_set(const char *text)
+{
+    static const char *const names[] = {"asc", "desc", "random:"};
+    enum order_kind kind = ASCENDING;
+    uint64_t seed = 1;
+    size_t length;
+    for (;; kind = (enum order_kind)(kind + 1)) {
+        if (kind > RANDOM)
+            return false;
+        length = strlen(names[kind]);
+        if (strncmp(text, names[kind], length) == 0)
+            break;
+    }
+    const char *rest = text + length;
+    if (kind == RANDOM) {
+        char *end;
+        seed = strtoull(rest, &end, 10);
+        if (end == rest)
+            return false;
+        rest = end;
+    }
+    bool lockstep = strcmp(rest, ",lockstep") == 0;
+    if (!lockstep && strcmp(rest, "") != 0 && strcmp(rest, ",run-ahead") != 0)
+        return false;
+    order_kind = kind;
+    order_lockstep = lockstep;
+    order_seed = seed;
+    order_known = true;
+    return true;
+}
+
+static void order_read(void)
+{
+    const char *text = getenv("GT_CUDA_ON_CPU_ORDER");
+    order_known = true;
+    if (text && *text && !emulator_order_set(text)) {
+        fprintf(stderr,
+                "emulator: GT_CUDA_ON_CPU_ORDER=%s is not asc, desc or random:SEED with ,run-ahead or ,lockstep\n",
+                text);
+        _exit(EMULATOR_EXIT);
+    }
+}
+
+/* splitmix64, Steele et al. 2014. */
+static uint64_t random_next(void)
+{
+    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static void order_fill(int *order, int count)
+{
+    for (int i = 0; i < count; i++)
+        order[i] = order_kind == DESCENDING ? count - 1 - i : i;
+    if (order_kind != RANDOM)
+        return;
+    for (int i = count - 1; i > 0; i--)
+        std::swap(order[i], order[random_next() % (uint64_t)(i + 1)]);
+}
+
+/* Runs the lanes of a warp that can run, once each. */
+static bool warp_round(int index)
+{
+    int order[WARP_SIZE];
+    bool any = false;
+    order_fill(order, WARP_SIZE);
+    for (int k = 0; k < WARP_SIZE; k++) {
+        int id = index * WARP_SIZE + order[k];
+        if (id >= thread_count || fibers[id].state != READY)
+            continue;
+        enter(&fibers[id]);
+        any = true;
+    }
+    return any;
+}
+
+static bool warp_run(int index)
+{
+    bool any = false;
+    while (warp_round(index)) {
+        any = true;
+        if (order_lockstep)
+            break;
+    }
+    return any;
+}
+
+static void threads_prepare(const dim3 *block)
+{
+    for (int i = 0; i < thread_count; i++) {
+        struct fiber *fiber = &fibers[i];
+        fiber->id = i;
+        fiber->state = READY;
+        fiber->started = false;
+        fiber->copies = fiber->groups = 0;
+        fiber->place = {(unsigned)i % block->x, (unsigned)i / block->x % block->y, (unsigned)i / (block->x * block->y)};
+    }
+    for (int warp = 0; warp * WARP_SIZE < thread_count; warp++) {
+        int lanes = std::min(thread_count - warp * WARP_SIZE, WARP_SIZE);
+        live_lanes[warp] = lanes == WARP_SIZE ? ~0u : (1u << lanes) - 1;
+    }
+    ended_count = barrier_count = barrier_votes = 0;
+}
+
+/* A thread that waits and can never go on; the message names what it waits for. */
+static void deadlock(void)
+{
+    for (int i = 0; i < thread_count; i++) {
+        if (fibers[i].state != AT_WARP)
+            continue;
+        threadIdx = fibers[i].place;
+        emulator_fail(
+            "waits for ever at %s with mask %08x; %d threads of the block are at __syncthreads, %d have ended",
+            op_name(fibers[i].op), fibers[i].mask, barrier_count, ended_count);
+    }
+    emulator_fail("%d of %d threads wait for ever at __syncthreads", barrier_count, thread_count);
+}
+
+static void block_run(void)
+{
+    int order[WARPS_MAX], warps = (thread_count + WARP_SIZE - 1) / WARP_SIZE;
+    order_fill(order, warps);
+    while (ended_count < thread_count) {
+        bool any = false;
+        for (int k = 0; k < warps; k++)
+            any = warp_run(order[k]) || any;
+        any = barrier_open() || any;
+        if (!any)
+            deadlock();
+    }
+}
+
+/* Blocks: a permutation of any number of them without a table, the affine map i -> a i + b modulo their count. */
+static uint64_t block_at(uint64_t i, uint64_t count, uint64_t factor, uint64_t shift)
+{
+    if (order_kind == ASCENDING)
+        return i;
+    if (order_kind == DESCENDING)
+        return count - 1 - i;
+    return (uint64_t)(((unsigned __int128)i * factor + shift) % count);
+}
+
+static uint64_t coprime_to(uint64_t count)
+{
+    for (;;) {
+        uint64_t a = random_next() % count + 1, x = a, y = count;
+        while (y != 0) {
+            uint64_t rest = x % y;
+            x = y;
+            y = rest;
+        }
+        if (x == 1)
+            return a;
+    }
+}
+
+static void shared_release(void)
+{
+    block_memory_release(dynamic_memory);
+    for (int i = 0; i < shared_count; i++)
+        block_memory_release(shared[i].memory);
+    shared_count = 0;
+}
+
+/* ---- faults ---- */
+
+static void fault(int signal_number)
+{
+    signal(signal_number, SIG_DFL);
+    if (!current)
+        raise(signal_number);
+    emulator_fail("%s", signal_number == SIGFPE ? "a division that the host traps"
+                                                : "a memory access that the host traps: a bad address, one that is not "
+                                                  "aligned, or more than the stack");
+}
+
+static void faults_catch(void)
+{
+    static char stack[65536];
+    static bool done;
+    stack_t alternate = {};
+    struct sigaction action = {};
+    if (done || __asan_loadN || __tsan_acquire)
+        return;
+    done = true;
+    alternate.ss_sp = stack;
+    alternate.ss_size = sizeof stack;
+    sigaltstack(&alternate, nullptr);
+    action.sa_handler = fault;
+    action.sa_flags = SA_ONSTACK;
+    sigaction(SIGSEGV, &action, nullptr);
+    sigaction(SIGBUS, &action, nullptr);
+    sigaction(SIGFPE, &action, nullptr);
+}
+
+/* ---- a launch ---- */
+
+static void launch_end(void)
+{
+    if (__tsan_acquire)
+        __tsan_acquire(&end_tag);
+    for (size_t i = 0; i < kept_count; i++)
+        free(kept[i]);
+    kept_count = 0;
+    launched = nullptr;
+    dynamic_memory = nullptr;
+}
+
+void emulator_run(const struct emulator_launch *launch)
+{
+    if (launched)
+        emulator_fail("a kernel is launched while another one runs: the emulator has one host thread");
+    if (!order_known)
+        order_read();
+    faults_catch();
+    if (__tsan_get_current_fiber)
+        main_fiber = __tsan_get_current_fiber();
+    launched = launch;
+    gridDim = launch->grid;
+    blockDim = launch->block;
+    thread_count = (int)(launch->block.x * launch->block.y * launch->block.z);
+    random_state = order_seed + stats.launches;
+    uint64_t blocks = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
+    uint64_t factor = order_kind == RANDOM ? coprime_to(blocks) : 1, shift = random_next() % blocks;
+    stats.launches++;
+    stats.blocks += blocks;
+    stats.threads += blocks * (uint64_t)thread_count;
+    for (uint64_t i = 0; i < blocks; i++) {
+        uint64_t block = block_at(i, blocks, factor, shift);
+        blockIdx = {(unsigned)(block % gridDim.x), (unsigned)(block / gridDim.x % gridDim.y),
+                    (unsigned)(block / ((uint64_t)gridDim.x * gridDim.y))};
+        fiber_set = (int)(i % FIBER_SETS);
+        /* ThreadSanitizer's barriers are addresses in it: one for the block and one for each warp. */
+        dynamic_memory = (unsigned char *)block_memory(
+            __tsan_release && launch->dynamic_bytes <= WARPS_MAX ? WARPS_MAX + 1 : launch->dynamic_bytes);
+        if (__tsan_release)
+            __tsan_release(&launch_tag);
+        threads_prepare(&launch->block);
+        block_run();
+        shared_release();
+    }
+    launch_end();
+}
+
+void emulator_capability_set(int capability)
+{
+    device_capability = capability;
+}
+
+void emulator_stats_get(struct emulator_stats *out)
+{
+    *out = stats;
+}

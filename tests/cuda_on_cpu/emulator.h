@@ -1,0 +1,554 @@
+/* The CPU's half of backends/cuda/cuda_device.h: CUDA's built-in names and the wrappers of PTX as functions of the emulator.
+ *
+ * A kernel compiled with this header is a plain C++ function that emulator_run calls once for each thread, on a fiber of
+ * its own.  What threads do together (barriers, shuffles, ldmatrix, mma) hands over to the scheduler in emulator.cpp;
+ * everything else runs as written.  Float atomics are missing on purpose.
+ */
+#ifndef GPT_TRAIN_CUDA_ON_CPU_EMULATOR_H
+#define GPT_TRAIN_CUDA_ON_CPU_EMULATOR_H
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <cuda_runtime.h>
+
+/* The real headers, without nvcc, leave these as nothing or as attributes. */
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __constant__
+#undef __forceinline__
+#undef __noinline__
+#undef __launch_bounds__
+#undef __restrict__
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static const
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+
+#define DEVICE static inline
+#define CUDA_HAS_SM80 1
+
+/* Fills the fresh memory of each block with NaN, and lies in an allocation of exactly its size. */
+#define SHARED(type, name, n)        \
+    static char emulator_tag_##name; \
+    type *const name = static_cast<type *>(emulator_shared(&emulator_tag_##name, sizeof(type) * (n)))
+#define DYN_SHARED(type, name) type *const name = static_cast<type *>(emulator_dynamic_shared())
+
+#define LAUNCH(kernel, grid, block, dynamic_shared, stream, ...) \
+    emulator_enqueue(#kernel, (grid), (block), (dynamic_shared), (stream), (kernel), ##__VA_ARGS__)
+
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+static const int warpSize = 32;
+
+/* ---- what emulator.cpp does; the structures are a lane's share of what a warp does together ---- */
+
+enum emulator_op {
+    EMULATOR_SHUFFLE,
+    EMULATOR_BALLOT,
+    EMULATOR_SYNCWARP,
+    EMULATOR_LDMATRIX,
+    EMULATOR_LDMATRIX_TRANS,
+    EMULATOR_MMA_16_BF16, /* k = 16 */
+    EMULATOR_MMA_16_F16,
+    EMULATOR_MMA_8_F16 /* k = 8 */
+};
+
+struct emulator_shuffle {
+    uint64_t value, result;
+    int source;
+};
+
+struct emulator_ldmatrix {
+    unsigned char row[16];
+    uintptr_t address;
+    uint32_t r[4];
+};
+
+struct emulator_mma {
+    float d[4];
+    uint32_t a[4], b[2];
+};
+
+[[noreturn]] void emulator_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int emulator_lane(void);
+void *emulator_shared(const void *tag, size_t bytes);
+void *emulator_dynamic_shared(void);
+int emulator_barrier(int predicate); /* how many threads gave a predicate that is not 0 */
+void emulator_collective(enum emulator_op op, unsigned mask, void *share);
+void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch);
+void emulator_copy_commit(void);
+void emulator_copy_wait(int groups);
+void emulator_need(int capability, const char *what);
+/* In fake_runtime.cpp: checks the launch as a device would and puts it into the stream. */
+cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block, size_t dynamic_bytes,
+                            cudaStream_t stream, std::function<void()> body);
+
+template <typename... P, typename... A>
+cudaError_t emulator_enqueue(const char *name, dim3 grid, dim3 block, size_t dynamic_bytes, cudaStream_t stream,
+                             void (*kernel)(P...), A &&...arguments)
+{
+    static_assert((std::is_trivially_copyable<P>::value && ...), "a kernel's arguments are copied as bytes");
+    static_assert((sizeof(P) + ... + 0) <= 4096, "a kernel's arguments have at most 4 KiB");
+    /* Converted and copied once, as a real launch does it. */
+    std::tuple<P...> copies(std::forward<A>(arguments)...);
+    return emulator_submit(name, reinterpret_cast<const void *>(kernel), grid, block, dynamic_bytes, stream,
+                           [kernel, copies] { std::apply(kernel, copies); });
+}
+
+/* ---- barriers, shuffles, votes ---- */
+
+static inline void __syncthreads(void)
+{
+    emulator_barrier(0);
+}
+
+static inline int __syncthreads_count(int predicate)
+{
+    return emulator_barrier(predicate);
+}
+
+static inline int __syncthreads_or(int predicate)
+{
+    return emulator_barrier(predicate) != 0;
+}
+
+static inline int __syncthreads_and(int predicate)
+{
+    return emulator_barrier(predicate == 0) == 0;
+}
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    emulator_collective(EMULATOR_SYNCWARP, mask, nullptr);
+}
+
+template <typename T> static inline T emulator_shuffle_from(unsigned mask, T value, int source)
+{
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles have values of 4 or 8 bytes");
+    struct emulator_shuffle share = {0, 0, source};
+    memcpy(&share.value, &value, sizeof value);
+    emulator_collective(EMULATOR_SHUFFLE, mask, &share);
+    memcpy(&value, &share.result, sizeof value);
+    return value;
+}
+
+template <typename T> static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32)
+{
+    int lane = emulator_lane();
+    return emulator_shuffle_from(mask, value, (lane & ~(width - 1)) | (source & (width - 1)));
+}
+
+/* A lane of another segment gives the value only to segments at or above its own; the programming guide, "Warp Shuffle". */
+template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32)
+{
+    int lane = emulator_lane(), source = lane ^ lanes;
+    bool reachable = (source & ~(width - 1)) <= (lane & ~(width - 1));
+    return emulator_shuffle_from(mask, value, reachable ? source : lane);
+}
+
+template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32)
+{
+    int lane = emulator_lane();
+    bool reachable = (lane & (width - 1)) + (int)distance < width;
+    return emulator_shuffle_from(mask, value, reachable ? lane + (int)distance : lane);
+}
+
+template <typename T> static inline T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32)
+{
+    int lane = emulator_lane();
+    bool reachable = (lane & (width - 1)) >= (int)distance;
+    return emulator_shuffle_from(mask, value, reachable ? lane - (int)distance : lane);
+}
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate)
+{
+    struct emulator_shuffle share = {predicate != 0, 0, 0};
+    emulator_collective(EMULATOR_BALLOT, mask, &share);
+    return (unsigned)share.result;
+}
+
+static inline int __any_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) != 0;
+}
+
+static inline int __all_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate == 0) == 0;
+}
+
+static inline void __threadfence(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void __threadfence_block(void)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* ---- integer atomics; relaxed, as on the cards ---- */
+
+template <typename T> static inline T atomicAdd(T *at, std::common_type_t<T> value)
+{
+    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "the order of float atomics is not fixed");
+    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+}
+
+template <typename T> static inline T atomicOr(T *at, std::common_type_t<T> value)
+{
+    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "integers of 4 or 8 bytes");
+    return __atomic_fetch_or(at, value, __ATOMIC_RELAXED);
+}
+
+template <typename T> static inline T atomicExch(T *at, std::common_type_t<T> value)
+{
+    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "integers of 4 or 8 bytes");
+    return __atomic_exchange_n(at, value, __ATOMIC_RELAXED);
+}
+
+template <typename T> static inline T atomicCAS(T *at, std::common_type_t<T> expected, std::common_type_t<T> value)
+{
+    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "integers of 4 or 8 bytes");
+    T seen = expected;
+    __atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return seen;
+}
+
+template <typename T> static inline T atomicMax(T *at, std::common_type_t<T> value)
+{
+    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "integers of 4 or 8 bytes");
+    T seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (seen < value && !__atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return seen;
+}
+
+/* ---- bits, integers, floats ---- */
+
+template <typename To, typename From> static inline To emulator_bits(From value)
+{
+    static_assert(sizeof(To) == sizeof(From), "the same bytes");
+    To result;
+    memcpy(&result, &value, sizeof result);
+    return result;
+}
+
+static inline unsigned __float_as_uint(float value)
+{
+    return emulator_bits<unsigned>(value);
+}
+
+static inline int __float_as_int(float value)
+{
+    return emulator_bits<int>(value);
+}
+
+static inline float __uint_as_float(unsigned value)
+{
+    return emulator_bits<float>(value);
+}
+
+static inline float __int_as_float(int value)
+{
+    return emulator_bits<float>(value);
+}
+
+static inline int __popc(unsigned value)
+{
+    return __builtin_popcount(value);
+}
+
+static inline int __clz(int value)
+{
+    return value == 0 ? 32 : __builtin_clz((unsigned)value);
+}
+
+static inline int __ffs(int value)
+{
+    return __builtin_ffs(value);
+}
+
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)((uint64_t)a * b >> 32);
+}
+
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+
+static inline float __fadd_rn(float a, float b)
+{
+    return a + b;
+}
+
+static inline float __fsub_rn(float a, float b)
+{
+    return a - b;
+}
+
+static inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
+
+static inline float __fdiv_rn(float a, float b)
+{
+    return a / b;
+}
+
+static inline float __fsqrt_rn(float a)
+{
+    return sqrtf(a);
+}
+
+static inline float __frcp_rn(float a)
+{
+    return 1.0f / a;
+}
+
+static inline float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+
+static inline double __dadd_rn(double a, double b)
+{
+    return a + b;
+}
+
+static inline double __dmul_rn(double a, double b)
+{
+    return a * b;
+}
+
+static inline double __fma_rn(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+
+static inline int __float2int_rn(float value)
+{
+    return (int)lrintf(value);
+}
+
+static inline int __float2int_rd(float value)
+{
+    return (int)floorf(value);
+}
+
+static inline int __float2int_rz(float value)
+{
+    return (int)value;
+}
+
+static inline float __int2float_rn(int value)
+{
+    return (float)value;
+}
+
+static inline float __uint2float_rn(unsigned value)
+{
+    return (float)value;
+}
+
+static inline float __double2float_rn(double value)
+{
+    return (float)value;
+}
+
+static inline float rsqrtf(float value)
+{
+    return 1.0f / sqrtf(value);
+}
+
+/* The cards' fast versions are less exact; here they are the library's.  (glibc has functions of these names.) */
+#define __expf expf
+#define __logf logf
+
+static inline float __fdividef(float a, float b)
+{
+    return a / b;
+}
+
+template <typename T> static inline T __ldg(const T *from)
+{
+    return *from;
+}
+
+template <typename T> static inline T __ldcs(const T *from)
+{
+    return *from;
+}
+
+template <typename T> static inline T __ldcg(const T *from)
+{
+    return *from;
+}
+
+template <typename T> static inline void __stcs(T *to, T value)
+{
+    *to = value;
+}
+
+template <typename T> static inline void __stcg(T *to, T value)
+{
+    *to = value;
+}
+
+using std::max;
+using std::min;
+
+/* ---- the wrappers that cuda_device.h documents ---- */
+
+static inline void cp_async_16(void *shared, const void *global, bool fetch)
+{
+    emulator_copy_issue(shared, global, 16, fetch);
+}
+
+static inline void cp_async_8(void *shared, const void *global, bool fetch)
+{
+    emulator_copy_issue(shared, global, 8, fetch);
+}
+
+static inline void cp_async_4(void *shared, const void *global, bool fetch)
+{
+    emulator_copy_issue(shared, global, 4, fetch);
+}
+
+static inline void cp_async_commit(void)
+{
+    emulator_copy_commit();
+}
+
+template <int groups> static inline void cp_async_wait(void)
+{
+    emulator_copy_wait(groups);
+}
+
+static inline void emulator_ldmatrix_x4(enum emulator_op op, uint32_t (&r)[4], const void *row)
+{
+    struct emulator_ldmatrix share;
+    share.address = reinterpret_cast<uintptr_t>(row);
+    if (share.address % 16 != 0)
+        emulator_fail("ldmatrix of a row at %p, which is not aligned to 16 bytes", row);
+    memcpy(share.row, row, sizeof share.row);
+    emulator_collective(op, 0xffffffffu, &share);
+    memcpy(r, share.r, sizeof share.r);
+}
+
+static inline void ldmatrix_x4(uint32_t (&r)[4], const void *row)
+{
+    emulator_ldmatrix_x4(EMULATOR_LDMATRIX, r, row);
+}
+
+static inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
+{
+    emulator_ldmatrix_x4(EMULATOR_LDMATRIX_TRANS, r, row);
+}
+
+static inline void emulator_mma_run(enum emulator_op op, float (&d)[4], const uint32_t *a, int registers, uint32_t b0,
+                                    uint32_t b1)
+{
+    struct emulator_mma share = {{d[0], d[1], d[2], d[3]}, {0, 0, 0, 0}, {b0, b1}};
+    for (int i = 0; i < registers; i++)
+        share.a[i] = a[i];
+    emulator_collective(op, 0xffffffffu, &share);
+    for (int i = 0; i < 4; i++)
+        d[i] = share.d[i];
+}
+
+static inline void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    emulator_need(80, "mma.m16n8k16 in bf16");
+    emulator_mma_run(EMULATOR_MMA_16_BF16, d, a, 4, b0, b1);
+}
+
+static inline void mma_m16n8k16_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    emulator_need(80, "mma.m16n8k16 in fp16");
+    emulator_mma_run(EMULATOR_MMA_16_F16, d, a, 4, b0, b1);
+}
+
+static inline void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b)
+{
+    emulator_need(75, "mma.m16n8k8 in fp16");
+    emulator_mma_run(EMULATOR_MMA_8_F16, d, a, 2, b, 0);
+}
+
+static inline void emulator_aligned_to_16(const void *address, const char *what)
+{
+    if (reinterpret_cast<uintptr_t>(address) % 16 != 0)
+        emulator_fail("%s of 16 bytes at %p, which is not aligned to 16 bytes", what, address);
+}
+
+static inline uint4 load_16_bytes(const void *from)
+{
+    emulator_aligned_to_16(from, "a load");
+    uint4 value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+static inline uint4 load_16_bytes_streaming(const void *from)
+{
+    return load_16_bytes(from);
+}
+
+static inline void store_16_bytes(void *to, uint4 value)
+{
+    emulator_aligned_to_16(to, "a store");
+    memcpy(to, &value, sizeof value);
+}
+
+static inline void store_16_bytes_streaming(void *to, uint4 value)
+{
+    store_16_bytes(to, value);
+}
+
+static inline float add_rn(float a, float b)
+{
+    return a + b;
+}
+
+static inline float sub_rn(float a, float b)
+{
+    return a - b;
+}
+
+static inline float mul_rn(float a, float b)
+{
+    return a * b;
+}
+
+static inline float div_rn(float a, float b)
+{
+    return a / b;
+}
+
+static inline float sqrt_rn(float a)
+{
+    return sqrtf(a);
+}
+
+static inline uint32_t mul_hi(uint32_t a, uint32_t b)
+{
+    return __umulhi(a, b);
+}
+
+#endif

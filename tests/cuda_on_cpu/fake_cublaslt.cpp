@@ -1,0 +1,505 @@
+/* A cuBLASLt without a card: D = alpha op(A) op(B) + beta C, with a bias, for the layouts and dtypes that the backend uses.
+ *
+ * Column-major or row-major matrices with leading dimensions, all transposes, strided batches, fp32, bf16 and fp16 with sums
+ * in fp32 in rising k, TF32 by rounding the inputs, the bias epilogue.  What it does not know is NOT_SUPPORTED, never
+ * ignored.  An algorithm is good for the product it was looked up for, and needs its workspace, which every product fills
+ * with NaN.  Work goes into the stream like a kernel.  GELU's epilogues, FP8, sparse and complex matrices are not there.
+ */
+#include "emulator.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <vector>
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "fake_runtime.h"
+
+/* Cut like a real one: some products want a workspace, some none. */
+#define WORKSPACE_FROM_DEPTH 64
+#define ALIGNMENT_BYTES 16
+
+struct lt_layout {
+    cudaDataType type;
+    uint64_t rows, cols;
+    int64_t ld;
+    int32_t order, batch;
+    int64_t batch_stride;
+};
+
+struct descriptor {
+    cublasComputeType_t compute;
+    cudaDataType_t scale;
+    int32_t transpose_a, transpose_b, epilogue, pointer_mode, bias_type;
+    const void *bias;
+};
+
+struct lt_preference {
+    uint64_t workspace_bytes_max;
+    uint32_t reduction_mask, alignment[4];
+};
+
+/* What an algorithm was looked up for; it fits the 64 bytes of cublasLtMatmulAlgo_t. */
+struct algorithm {
+    uint64_t magic, m, n, k, types, workspace_bytes;
+};
+
+#define MAGIC 0x6770742d74726169ull
+
+struct cublasLtContext {
+    int unused;
+};
+
+extern "C" {
+
+const char *cublasLtGetStatusName(cublasStatus_t status)
+{
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+        return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+        return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_INTERNAL_ERROR:
+        return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+        return "CUBLAS_STATUS_UNKNOWN";
+    }
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status)
+{
+    return cublasLtGetStatusName(status);
+}
+
+size_t cublasLtGetVersion(void)
+{
+    return 130000;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    if (fake_cuda_call_fails(__func__))
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    *handle = new cublasLtContext();
+    fake_cuda_object_count(1);
+    fake_cuda_device_take((int64_t)FAKE_CUBLASLT_BYTES);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    bool fails = fake_cuda_call_fails(__func__);
+    delete handle;
+    fake_cuda_object_count(-1);
+    fake_cuda_device_take(-(int64_t)FAKE_CUBLASLT_BYTES);
+    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- descriptors ---- */
+
+static bool value_read(void *to, size_t to_bytes, const void *value, size_t bytes)
+{
+    if (!value || bytes != to_bytes)
+        return false;
+    memcpy(to, value, bytes);
+    return true;
+}
+
+static cublasStatus_t status_of(bool good)
+{
+    return good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
+                                          uint64_t cols, int64_t ld)
+{
+    if (fake_cuda_call_fails(__func__))
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    struct lt_layout *made = new lt_layout{type, rows, cols, ld, CUBLASLT_ORDER_COL, 1, 0};
+    *layout = (cublasLtMatrixLayout_t)(void *)made;
+    fake_cuda_object_count(1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    delete (struct lt_layout *)(void *)layout;
+    fake_cuda_object_count(-1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void *value,
+                                                size_t bytes)
+{
+    struct lt_layout *to = (struct lt_layout *)(void *)layout;
+    if (fake_cuda_call_fails(__func__))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+        return status_of(value_read(&to->order, sizeof to->order, value, bytes) && to->order >= CUBLASLT_ORDER_COL &&
+                         to->order <= CUBLASLT_ORDER_ROW);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        return status_of(value_read(&to->batch, sizeof to->batch, value, bytes) && to->batch > 0);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return status_of(value_read(&to->batch_stride, sizeof to->batch_stride, value, bytes));
+    default:
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)
+{
+    if (fake_cuda_call_fails(__func__))
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    struct descriptor *made = new descriptor{
+        compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_POINTER_MODE_HOST, -1, nullptr};
+    *desc = (cublasLtMatmulDesc_t)(void *)made;
+    fake_cuda_object_count(1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    delete (struct descriptor *)(void *)desc;
+    fake_cuda_object_count(-1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes)
+{
+    struct descriptor *to = (struct descriptor *)(void *)desc;
+    if (fake_cuda_call_fails(__func__))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return status_of(value_read(&to->transpose_a, sizeof to->transpose_a, value, bytes));
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        return status_of(value_read(&to->transpose_b, sizeof to->transpose_b, value, bytes));
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return status_of(value_read(&to->epilogue, sizeof to->epilogue, value, bytes));
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+        return status_of(value_read(&to->pointer_mode, sizeof to->pointer_mode, value, bytes));
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        return status_of(value_read(&to->bias_type, sizeof to->bias_type, value, bytes));
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return status_of(value_read(&to->bias, sizeof to->bias, value, bytes));
+    default:
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+{
+    if (fake_cuda_call_fails(__func__))
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    struct lt_preference *made = new lt_preference{0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}};
+    *preference = (cublasLtMatmulPreference_t)(void *)made;
+    fake_cuda_object_count(1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    delete (struct lt_preference *)(void *)preference;
+    fake_cuda_object_count(-1);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+                                                    size_t bytes)
+{
+    struct lt_preference *to = (struct lt_preference *)(void *)preference;
+    if (fake_cuda_call_fails(__func__))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return status_of(value_read(&to->workspace_bytes_max, sizeof to->workspace_bytes_max, value, bytes));
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return status_of(value_read(&to->reduction_mask, sizeof to->reduction_mask, value, bytes));
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+        return status_of(value_read(&to->alignment[0], sizeof to->alignment[0], value, bytes));
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+        return status_of(value_read(&to->alignment[1], sizeof to->alignment[1], value, bytes));
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+        return status_of(value_read(&to->alignment[2], sizeof to->alignment[2], value, bytes));
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+        return status_of(value_read(&to->alignment[3], sizeof to->alignment[3], value, bytes));
+    default:
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+}
+}
+
+/* ---- a product ---- */
+
+struct product {
+    struct descriptor desc;
+    struct lt_layout a, b, c, d;
+    uint64_t m, n, k;
+};
+
+static uint64_t types_of(const struct product *product)
+{
+    return (uint64_t)product->a.type | (uint64_t)product->b.type << 8 | (uint64_t)product->d.type << 16 |
+           (uint64_t)product->desc.transpose_a << 24 | (uint64_t)product->desc.transpose_b << 26 |
+           (uint64_t)product->desc.epilogue << 32;
+}
+
+static bool type_is_half(cudaDataType type)
+{
+    return type == CUDA_R_16BF || type == CUDA_R_16F;
+}
+
+static bool layout_is_valid(const struct lt_layout *layout)
+{
+    uint64_t contiguous = layout->order == CUBLASLT_ORDER_COL ? layout->rows : layout->cols;
+    return layout->rows > 0 && layout->cols > 0 && layout->ld >= (int64_t)contiguous;
+}
+
+/* The shapes that op() makes of the layouts; INVALID_VALUE where they do not fit, NOT_SUPPORTED for what is not here. */
+static cublasStatus_t product_make(const struct descriptor *desc, const struct lt_layout *const layouts[4],
+                                   struct product *out)
+{
+    struct product product = {*desc, *layouts[0], *layouts[1], *layouts[2], *layouts[3], 0, 0, 0};
+    const struct lt_layout *a = &product.a, *b = &product.b, *d = &product.d;
+    bool transpose_a = desc->transpose_a != CUBLAS_OP_N, transpose_b = desc->transpose_b != CUBLAS_OP_N;
+    product.m = transpose_a ? a->cols : a->rows;
+    product.k = transpose_a ? a->rows : a->cols;
+    product.n = transpose_b ? b->rows : b->cols;
+    for (int i = 0; i < 4; i++)
+        if (!layout_is_valid(layouts[i]) || layouts[i]->batch != a->batch)
+            return CUBLAS_STATUS_INVALID_VALUE;
+    if ((transpose_b ? b->cols : b->rows) != product.k || d->rows != product.m || d->cols != product.n ||
+        product.c.rows != product.m || product.c.cols != product.n)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    bool types = a->type == b->type && product.c.type == d->type &&
+                 (d->type == a->type || (type_is_half(a->type) && d->type == CUDA_R_32F)) &&
+                 (type_is_half(a->type) || a->type == CUDA_R_32F);
+    bool compute = desc->compute == CUBLAS_COMPUTE_32F || desc->compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
+                   (desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a->type == CUDA_R_32F);
+    bool epilogue = desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+                    (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && d->order == CUBLASLT_ORDER_COL &&
+                     (desc->bias_type < 0 || desc->bias_type == (int32_t)d->type));
+    if (!types || !compute || !epilogue || desc->scale != CUDA_R_32F ||
+        desc->pointer_mode != CUBLASLT_POINTER_MODE_HOST)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    *out = product;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static uint64_t workspace_wanted(const struct product *product)
+{
+    return product->k >= WORKSPACE_FROM_DEPTH ? (product->m * product->n * 4 + 255) / 256 * 256 : 0;
+}
+
+static float value_get(const void *matrix, cudaDataType type, int64_t index)
+{
+    if (type == CUDA_R_32F)
+        return ((const float *)matrix)[index];
+    if (type == CUDA_R_16BF)
+        return __bfloat162float(((const __nv_bfloat16 *)matrix)[index]);
+    return __half2float(((const __half *)matrix)[index]);
+}
+
+static void value_put(void *matrix, cudaDataType type, int64_t index, float value)
+{
+    if (type == CUDA_R_32F)
+        ((float *)matrix)[index] = value;
+    else if (type == CUDA_R_16BF)
+        ((__nv_bfloat16 *)matrix)[index] = __float2bfloat16_rn(value);
+    else
+        ((__half *)matrix)[index] = __float2half_rn(value);
+}
+
+/* 10 bits of fraction, to nearest, ties away from zero: cvt.rna.tf32. */
+static float tf32(float value)
+{
+    uint32_t bits = __float_as_uint(value);
+    if ((bits & 0x7f800000u) == 0x7f800000u)
+        return value;
+    return __uint_as_float((bits + 0x1000u) & ~0x1fffu);
+}
+
+static int64_t index_of(const struct lt_layout *layout, uint64_t row, uint64_t col, int batch)
+{
+    int64_t inside = layout->order == CUBLASLT_ORDER_COL ? (int64_t)row + (int64_t)col * layout->ld
+                                                         : (int64_t)row * layout->ld + (int64_t)col;
+    return inside + layout->batch_stride * batch;
+}
+
+#define TILE_M 8
+#define TILE_N 4
+typedef float quad __attribute__((vector_size(16)));
+
+/* out[TILE_N][TILE_M] = sum over k of a[k][i] b[j][k], k rising; a has rows of `stride`. */
+static void tile_run(const float *a, size_t stride, const float *const b[TILE_N], uint64_t depth,
+                     float out[TILE_N][TILE_M])
+{
+    quad sum[TILE_N][2] = {};
+    for (uint64_t k = 0; k < depth; k++) {
+        quad low, high;
+        memcpy(&low, a + k * stride, sizeof low);
+        memcpy(&high, a + k * stride + 4, sizeof high);
+        for (int j = 0; j < TILE_N; j++) {
+            sum[j][0] += low * b[j][k];
+            sum[j][1] += high * b[j][k];
+        }
+    }
+    memcpy(out, sum, sizeof sum);
+}
+
+/* Inputs as fp32: op(A) as [k][m rounded up to tiles], op(B) as [n][k]. */
+static void inputs_unpack(const struct product *product, const void *a, const void *b, int batch, size_t stride,
+                          std::vector<float> *a_out, std::vector<float> *b_out)
+{
+    bool rounds = product->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    bool transpose_a = product->desc.transpose_a != CUBLAS_OP_N, transpose_b = product->desc.transpose_b != CUBLAS_OP_N;
+    a_out->assign(product->k * stride, 0.0f);
+    b_out->resize(product->n * product->k);
+    for (uint64_t k = 0; k < product->k; k++)
+        for (uint64_t i = 0; i < product->m; i++) {
+            int64_t at = transpose_a ? index_of(&product->a, k, i, batch) : index_of(&product->a, i, k, batch);
+            float value = value_get(a, product->a.type, at);
+            (*a_out)[k * stride + i] = rounds ? tf32(value) : value;
+        }
+    for (uint64_t j = 0; j < product->n; j++)
+        for (uint64_t k = 0; k < product->k; k++) {
+            int64_t at = transpose_b ? index_of(&product->b, j, k, batch) : index_of(&product->b, k, j, batch);
+            float value = value_get(b, product->b.type, at);
+            (*b_out)[j * product->k + k] = rounds ? tf32(value) : value;
+        }
+}
+
+struct addresses {
+    const void *a, *b, *c;
+    void *d, *workspace;
+    size_t workspace_bytes;
+    float alpha, beta;
+};
+
+static void tile_write(const struct product *product, const struct addresses *at, int batch, uint64_t i0, uint64_t j0,
+                       float tile[TILE_N][TILE_M])
+{
+    for (uint64_t j = j0; j < j0 + TILE_N && j < product->n; j++)
+        for (uint64_t i = i0; i < i0 + TILE_M && i < product->m; i++) {
+            float value = at->alpha * tile[j - j0][i - i0];
+            if (at->beta != 0.0f)
+                value += at->beta * value_get(at->c, product->c.type, index_of(&product->c, i, j, batch));
+            if (product->desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
+                value += value_get(product->desc.bias, product->d.type, (int64_t)i);
+            value_put(at->d, product->d.type, index_of(&product->d, i, j, batch), value);
+        }
+}
+
+static void product_run(const struct product *product, const struct addresses *at)
+{
+    size_t stride = (product->m + TILE_M - 1) / TILE_M * TILE_M;
+    std::vector<float> a, b;
+    if (at->workspace)
+        memset(at->workspace, 0xff, at->workspace_bytes);
+    for (int batch = 0; batch < product->a.batch; batch++) {
+        inputs_unpack(product, at->a, at->b, batch, stride, &a, &b);
+        for (uint64_t j = 0; j < product->n; j += TILE_N) {
+            const float *columns[TILE_N];
+            for (uint64_t x = 0; x < TILE_N; x++)
+                columns[x] = b.data() + std::min(j + x, product->n - 1) * product->k;
+            for (uint64_t i = 0; i < product->m; i += TILE_M) {
+                float tile[TILE_N][TILE_M];
+                tile_run(a.data() + i, stride, columns, product->k, tile);
+                tile_write(product, at, batch, i, j, tile);
+            }
+        }
+    }
+}
+
+extern "C" {
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[], int *found)
+{
+    if (fake_cuda_call_fails(__func__))
+        return CUBLAS_STATUS_INTERNAL_ERROR;
+    if (!handle || !desc || requested < 1)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const struct lt_layout *const layouts[4] = {
+        (const struct lt_layout *)(void *)a, (const struct lt_layout *)(void *)b, (const struct lt_layout *)(void *)c,
+        (const struct lt_layout *)(void *)d};
+    struct product product;
+    *found = 0;
+    cublasStatus_t status = product_make((const struct descriptor *)(void *)desc, layouts, &product);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    const struct lt_preference *wishes = (const struct lt_preference *)(void *)preference;
+    uint64_t workspace = workspace_wanted(&product);
+    for (int i = 0; i < 4; i++)
+        if (wishes->alignment[i] < ALIGNMENT_BYTES)
+            return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (workspace > wishes->workspace_bytes_max)
+        workspace = 0;
+    struct algorithm algorithm = {MAGIC, product.m, product.n, product.k, types_of(&product), workspace};
+    static_assert(sizeof algorithm <= sizeof results->algo, "an algorithm has 64 bytes");
+    memset(&results[0], 0, sizeof results[0]);
+    memcpy(&results[0].algo, &algorithm, sizeof algorithm);
+    results[0].workspaceSize = workspace;
+    results[0].state = CUBLAS_STATUS_SUCCESS;
+    results[0].wavesCount = 1.0f;
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    if (fake_cuda_call_fails(__func__))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    const struct lt_layout *const layouts[4] = {
+        (const struct lt_layout *)(void *)a_layout, (const struct lt_layout *)(void *)b_layout,
+        (const struct lt_layout *)(void *)c_layout, (const struct lt_layout *)(void *)d_layout};
+    struct product product;
+    struct algorithm algorithm = {};
+    struct addresses at = {a, b, c, d, workspace, workspace_bytes, *(const float *)alpha, *(const float *)beta};
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    cublasStatus_t status = product_make((const struct descriptor *)(void *)desc, layouts, &product);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    if (algo) {
+        memcpy(&algorithm, algo, sizeof algorithm);
+        if (algorithm.magic != MAGIC || algorithm.m != product.m || algorithm.n != product.n ||
+            algorithm.k != product.k || algorithm.types != types_of(&product) ||
+            algorithm.workspace_bytes > workspace_bytes)
+            return CUBLAS_STATUS_INVALID_VALUE;
+    } else if (fake_cuda_call_fails("cublasLtMatmulAlgoGetHeuristic")) {
+        return CUBLAS_STATUS_INTERNAL_ERROR;
+    }
+    uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)d | (uintptr_t)workspace;
+    if (at.beta != 0.0f)
+        bits |= (uintptr_t)c;
+    if (product.desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
+        bits |= (uintptr_t)product.desc.bias;
+    if (bits % ALIGNMENT_BYTES != 0 || (product.desc.epilogue == CUBLASLT_EPILOGUE_BIAS && !product.desc.bias))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    cudaError_t error = fake_cuda_enqueue(stream, [product, at] { product_run(&product, &at); });
+    return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+}

@@ -1,0 +1,1181 @@
+/* A CUDA run-time library without a card: device memory is memory of the host, kernels run in the emulator.
+ *
+ * Streams are queues of closures that run when somebody waits; a device-side wait for an event pulls the stream that
+ * records it, as far as the event.  Every function counts itself, can be told to fail, and refuses what the real library
+ * refuses: a copy in the wrong direction, a block too large, shared memory that was not asked for, a wait during capture.
+ * Errors of a device show at the next wait, and from then on everywhere.  fake_runtime.h has the knobs.
+ *
+ * It compiles against the stand-in headers and against CUDA's own, which shows that the signatures are those.  Compiled
+ * without sanitizers like the emulator; its memory comes from the C library, whose red zones AddressSanitizer sees.
+ */
+#include "emulator.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "emulator_run.h"
+#include "fake_runtime.h"
+
+#define KIB ((size_t)1024)
+#define SHARED_DEFAULT (48 * KIB)
+/* What is poisoned: more would only cost time, and no test has more. */
+#define POISON_MAX (256 * KIB * KIB)
+
+struct CUevent_st {
+    int64_t recorded = 0, done = 0; /* how often */
+    bool timing = false;
+    double at_ms = 0;
+};
+
+struct queued {
+    std::function<void()> work;
+    cudaEvent_t record = nullptr, wait = nullptr;
+    int64_t generation = 0; /* of the event */
+};
+
+struct CUgraph_st {
+    std::vector<queued> work;
+};
+
+struct CUgraphExec_st {
+    std::vector<queued> work;
+};
+
+struct CUstream_st {
+    std::deque<queued> queue;
+    CUgraph_st *capture = nullptr;
+};
+
+struct fake_device {
+    int capability;
+    size_t bytes;
+    std::string name;
+};
+
+struct counted {
+    uint64_t total, after_launch; /* after the first kernel was started */
+};
+
+/* A call that is to fail, or from which on memory is taken. */
+struct trigger {
+    std::string function;
+    uint64_t countdown = 0;
+    cudaError_t error = cudaSuccess; /* cudaSuccess: the function's own */
+};
+
+struct state {
+    std::vector<fake_device> devices = {{86, (size_t)12 << 30, "Emulated GeForce RTX 3060"}};
+    int driver = 13000, device = 0;
+    bool opened = false; /* the context is there */
+    std::map<char *, size_t> memory, pinned;
+    std::map<const void *, int> shared_limit;
+    std::set<cudaStream_t> streams;
+    std::set<cudaEvent_t> events;
+    CUstream_st default_stream;
+    cudaError_t last = cudaSuccess, sticky = cudaSuccess;
+    size_t live = 0, live_rounded = 0, live_peak = 0, pinned_live = 0, pinned_peak = 0, taken = 0, taken_later = 0;
+    int64_t library_bytes = 0;
+    std::map<std::string, counted> calls;
+    counted all = {0, 0};
+    uint64_t launches = 0, allocations = 0, allocated = 0, waits = 0;
+    int64_t objects = 0;
+    trigger fail, take;
+    std::string report;
+    bool ready = false;
+};
+
+static void environment_read(struct state *state);
+
+/* Never destroyed: the program may call into it from atexit. */
+static struct state *state_get(void)
+{
+    static struct state *state = new struct state;
+    if (!state->ready) {
+        state->ready = true;
+        environment_read(state);
+    }
+    return state;
+}
+
+/* ---- errors ---- */
+
+struct error_text {
+    cudaError_t error;
+    const char *name, *text;
+};
+
+#define CUDA_ERROR(name, number, text) {name, #name, text},
+static const struct error_text error_texts[] = {
+#include "include/cuda_errors.def"
+};
+#undef CUDA_ERROR
+
+static const struct error_text *error_find(cudaError_t error)
+{
+    for (const struct error_text &entry : error_texts)
+        if (entry.error == error)
+            return &entry;
+    return nullptr;
+}
+
+bool fake_cuda_error_is_sticky(cudaError_t error)
+{
+    return error == cudaErrorECCUncorrectable || (error >= cudaErrorIllegalAddress && error <= cudaErrorLaunchFailure &&
+                                                  error != cudaErrorLaunchOutOfResources);
+}
+
+static cudaError_t result_is(cudaError_t error)
+{
+    struct state *state = state_get();
+    if (state->sticky != cudaSuccess)
+        error = state->sticky;
+    if (error != cudaSuccess)
+        state->last = error;
+    return error;
+}
+
+static cudaError_t default_error(const std::string &function)
+{
+    if (function == "cudaMalloc" || function == "cudaHostAlloc" || function == "cudaMallocHost")
+        return cudaErrorMemoryAllocation;
+    return function == "launch" || function == "cudaGraphLaunch" ? cudaErrorLaunchFailure : cudaErrorUnknown;
+}
+
+/* ---- counting, failing ---- */
+
+static bool trigger_fires(struct trigger *trigger, const char *function)
+{
+    if (trigger->countdown == 0 || (trigger->function != "any" && trigger->function != function))
+        return false;
+    return --trigger->countdown == 0;
+}
+
+static void call_count(const char *function)
+{
+    struct state *state = state_get();
+    struct counted *counted = &state->calls[function];
+    counted->total++;
+    state->all.total++;
+    counted->after_launch += state->launches > 0;
+    state->all.after_launch += state->launches > 0;
+    if (trigger_fires(&state->take, function))
+        state->taken += state->taken_later;
+}
+
+/* Every function of the API begins with it: counted, and the error that it shall return. */
+static cudaError_t call_begin(const char *function)
+{
+    struct state *state = state_get();
+    call_count(function);
+    if (!trigger_fires(&state->fail, function))
+        return result_is(cudaSuccess);
+    cudaError_t error = state->fail.error != cudaSuccess ? state->fail.error : default_error(function);
+    if (fake_cuda_error_is_sticky(error))
+        state->sticky = error;
+    return result_is(error);
+}
+
+#define CALL()                                     \
+    do {                                           \
+        cudaError_t begun_ = call_begin(__func__); \
+        if (begun_ != cudaSuccess)                 \
+            return begun_;                         \
+    } while (0)
+
+bool fake_cuda_call_fails(const char *function)
+{
+    struct state *state = state_get();
+    call_count(function);
+    return trigger_fires(&state->fail, function) || state->sticky != cudaSuccess;
+}
+
+void fake_cuda_object_count(int change)
+{
+    state_get()->objects += change;
+}
+
+void fake_cuda_device_take(int64_t bytes)
+{
+    state_get()->library_bytes += bytes;
+}
+
+/* ---- configuration ---- */
+
+static bool size_read(const char **text, size_t *out)
+{
+    char *end;
+    unsigned long long value = strtoull(*text, &end, 10);
+    if (end == *text)
+        return false;
+    int shift = *end == 'k' ? 10 : *end == 'm' ? 20 : *end == 'g' ? 30 : 0;
+    *text = end + (shift > 0);
+    *out = (size_t)value << shift;
+    return true;
+}
+
+bool fake_cuda_devices_set(const char *text)
+{
+    std::vector<fake_device> devices;
+    if (strcmp(text, "none") == 0) {
+        state_get()->devices.clear();
+        return true;
+    }
+    while (*text) {
+        struct fake_device device;
+        char *end;
+        device.capability = (int)strtol(text, &end, 10);
+        if (end == text || *end != ':' || device.capability < 10)
+            return false;
+        text = end + 1;
+        if (!size_read(&text, &device.bytes) || *text != ':')
+            return false;
+        size_t length = strcspn(++text, ",");
+        device.name.assign(text, length);
+        devices.push_back(device);
+        text += length;
+        text += *text == ',';
+    }
+    if (devices.empty())
+        return false;
+    state_get()->devices = devices;
+    emulator_capability_set(devices[0].capability);
+    return true;
+}
+
+/* "NAME:N" and what follows it. */
+static bool trigger_read(const char *text, struct trigger *out, const char **rest)
+{
+    size_t length = strcspn(text, ":");
+    char *end;
+    if (length == 0 || text[length] != ':')
+        return false;
+    out->function.assign(text, length);
+    out->countdown = strtoull(text + length + 1, &end, 10);
+    *rest = end;
+    return end != text + length + 1 && out->countdown > 0;
+}
+
+bool fake_cuda_fail_set(const char *text)
+{
+    struct trigger trigger;
+    const char *rest;
+    if (!trigger_read(text, &trigger, &rest))
+        return false;
+    if (*rest == ':') {
+        for (const struct error_text &entry : error_texts)
+            if (strcmp(entry.name, rest + 1) == 0)
+                trigger.error = entry.error;
+        if (trigger.error == cudaSuccess)
+            return false;
+    } else if (*rest != '\0') {
+        return false;
+    }
+    state_get()->fail = trigger;
+    return true;
+}
+
+bool fake_cuda_taken_set(const char *text)
+{
+    struct state *state = state_get();
+    struct trigger trigger;
+    size_t bytes;
+    const char *rest;
+    if (!size_read(&text, &bytes))
+        return false;
+    if (*text == '\0') {
+        state->taken = bytes;
+        return true;
+    }
+    if (*text != '@' || !trigger_read(text + 1, &trigger, &rest) || *rest != '\0')
+        return false;
+    state->take = trigger;
+    state->taken_later = bytes;
+    return true;
+}
+
+void fake_cuda_driver_set(int version)
+{
+    state_get()->driver = version;
+}
+
+void fake_cuda_reset(void)
+{
+    struct state *state = state_get();
+    for (cudaStream_t stream : state->streams)
+        stream->queue.clear();
+    state->default_stream.queue.clear();
+    state->last = state->sticky = cudaSuccess;
+    state->taken = state->taken_later = 0;
+    state->calls.clear();
+    state->all = {0, 0};
+    state->launches = state->allocations = state->allocated = state->waits = 0;
+    state->fail = state->take = trigger();
+    state->live_peak = state->live;
+    state->pinned_peak = state->pinned_live;
+}
+
+static uint64_t objects_alive(const struct state *state)
+{
+    return state->memory.size() + state->pinned.size() + state->streams.size() + state->events.size() +
+           (uint64_t)state->objects;
+}
+
+static void report_write(void)
+{
+    struct state *state = state_get();
+    FILE *file = fopen(state->report.c_str(), "w");
+    if (!file) {
+        perror(state->report.c_str());
+        return;
+    }
+    fprintf(file,
+            "{\"calls\": %llu, \"calls_after_launch\": %llu, \"launches\": %llu, \"allocations\": %llu, "
+            "\"allocated_bytes\": %zu, \"live_bytes\": %zu, \"live_bytes_peak\": %zu, \"pinned_bytes_peak\": %zu, "
+            "\"waits\": %llu, \"objects_alive\": %llu, \"functions\": {",
+            (unsigned long long)state->all.total, (unsigned long long)state->all.after_launch,
+            (unsigned long long)state->launches, (unsigned long long)state->allocations, (size_t)state->allocated,
+            state->live, state->live_peak, state->pinned_peak, (unsigned long long)state->waits,
+            (unsigned long long)objects_alive(state));
+    const char *comma = "";
+    for (const auto &entry : state->calls) {
+        fprintf(file, "%s\"%s\": {\"total\": %llu, \"after_launch\": %llu}", comma, entry.first.c_str(),
+                (unsigned long long)entry.second.total, (unsigned long long)entry.second.after_launch);
+        comma = ", ";
+    }
+    fprintf(file, "}}\n");
+    fclose(file);
+}
+
+static void environment_check(const char *name, const char *text, bool understood)
+{
+    if (understood)
+        return;
+    fprintf(stderr, "fake CUDA: %s=%s is not understood; see fake_runtime.h\n", name, text);
+    _exit(EMULATOR_EXIT);
+}
+
+static void environment_read(struct state *state)
+{
+    const char *text;
+    if ((text = getenv("GT_CUDA_ON_CPU_DEVICES")) && *text)
+        environment_check("GT_CUDA_ON_CPU_DEVICES", text, fake_cuda_devices_set(text));
+    if ((text = getenv("GT_CUDA_ON_CPU_DRIVER")) && *text)
+        state->driver = atoi(text);
+    if ((text = getenv("GT_CUDA_ON_CPU_TAKEN")) && *text)
+        environment_check("GT_CUDA_ON_CPU_TAKEN", text, fake_cuda_taken_set(text));
+    if ((text = getenv("GT_CUDA_ON_CPU_FAIL")) && *text)
+        environment_check("GT_CUDA_ON_CPU_FAIL", text, fake_cuda_fail_set(text));
+    if ((text = getenv("GT_CUDA_ON_CPU_REPORT")) && *text) {
+        state->report = text;
+        atexit(report_write);
+    }
+}
+
+void fake_cuda_counters_get(struct fake_cuda_counters *out)
+{
+    const struct state *state = state_get();
+    *out = {state->all.total,    state->launches,
+            state->allocations,  state->allocated,
+            state->live,         state->live_peak,
+            state->pinned_live,  state->pinned_peak,
+            state->waits,        fake_cuda_calls_of("cublasLtMatmulAlgoGetHeuristic"),
+            objects_alive(state)};
+}
+
+uint64_t fake_cuda_calls_of(const char *function)
+{
+    const struct state *state = state_get();
+    auto found = state->calls.find(function);
+    return found == state->calls.end() ? 0 : found->second.total;
+}
+
+/* ---- streams ---- */
+
+static bool event_reach(cudaEvent_t event, int64_t generation);
+
+static double now_ms(void)
+{
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static CUstream_st *stream_of(cudaStream_t stream)
+{
+    return stream ? stream : &state_get()->default_stream;
+}
+
+static bool stream_is_known(cudaStream_t stream)
+{
+    return !stream || state_get()->streams.count(stream) > 0;
+}
+
+static bool somebody_captures(void)
+{
+    for (cudaStream_t stream : state_get()->streams)
+        if (stream->capture)
+            return true;
+    return false;
+}
+
+static void queued_run(struct queued *queued)
+{
+    struct state *state = state_get();
+    if (queued->wait)
+        event_reach(queued->wait, queued->generation);
+    if (queued->work && state->sticky == cudaSuccess)
+        queued->work();
+    if (queued->record) {
+        queued->record->done = std::max(queued->record->done, queued->generation);
+        queued->record->at_ms = now_ms();
+    }
+}
+
+static void first_run(CUstream_st *stream)
+{
+    struct queued queued = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    queued_run(&queued);
+}
+
+static void stream_drain(CUstream_st *stream)
+{
+    while (!stream->queue.empty())
+        first_run(stream);
+}
+
+/* Runs the stream that records the event, and only as far as needed. */
+static bool event_reach(cudaEvent_t event, int64_t generation)
+{
+    struct state *state = state_get();
+    std::vector<CUstream_st *> streams(state->streams.begin(), state->streams.end());
+    streams.push_back(&state->default_stream);
+    for (CUstream_st *stream : streams) {
+        bool records = false;
+        for (const struct queued &queued : stream->queue)
+            records = records || (queued.record == event && queued.generation <= generation);
+        while (records && event->done < generation && !stream->queue.empty())
+            first_run(stream);
+    }
+    return event->done >= generation;
+}
+
+static void all_drain(void)
+{
+    struct state *state = state_get();
+    for (cudaStream_t stream : state->streams)
+        stream_drain(stream);
+    stream_drain(&state->default_stream);
+}
+
+static cudaError_t enqueue(cudaStream_t stream, struct queued queued)
+{
+    if (!stream_is_known(stream))
+        return result_is(cudaErrorInvalidResourceHandle);
+    CUstream_st *to = stream_of(stream);
+    if (to->capture)
+        to->capture->work.push_back(std::move(queued));
+    else
+        to->queue.push_back(std::move(queued));
+    return cudaSuccess;
+}
+
+cudaError_t fake_cuda_enqueue(cudaStream_t stream, std::function<void()> work)
+{
+    struct queued queued;
+    queued.work = std::move(work);
+    return enqueue(stream, std::move(queued));
+}
+
+/* ---- kernels ---- */
+
+/* What is wrong before any device is looked at. */
+static cudaError_t driver_check(void)
+{
+    const struct state *state = state_get();
+    if (state->driver == 0 || state->driver / 1000 < CUDART_VERSION / 1000)
+        return cudaErrorInsufficientDriver;
+    return state->devices.empty() ? cudaErrorNoDevice : cudaSuccess;
+}
+
+static cudaError_t device_check(int device)
+{
+    cudaError_t error = driver_check();
+    if (error == cudaSuccess && (device < 0 || (size_t)device >= state_get()->devices.size()))
+        error = cudaErrorInvalidDevice;
+    return error;
+}
+
+/* Most calls make the context when it is not there yet. */
+static cudaError_t context_need(void)
+{
+    cudaError_t error = driver_check();
+    if (error == cudaSuccess)
+        state_get()->opened = true;
+    return error;
+}
+
+struct kernel_body {
+    std::function<void()> call;
+};
+
+static void body_run(void *context)
+{
+    ((struct kernel_body *)context)->call();
+}
+
+static const struct fake_device *device_get(void)
+{
+    struct state *state = state_get();
+    return &state->devices[(size_t)state->device];
+}
+
+/* The most that a block may ask for; CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". */
+static size_t shared_optin_bytes(int capability)
+{
+    switch (capability) {
+    case 75:
+        return 64 * KIB;
+    case 80:
+    case 87:
+        return 163 * KIB;
+    case 86:
+    case 89:
+    case 120:
+        return 99 * KIB;
+    default:
+        return capability >= 90 ? 227 * KIB : SHARED_DEFAULT;
+    }
+}
+
+static bool dimensions_are_valid(dim3 grid, dim3 block)
+{
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    return grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.x <= INT32_MAX && grid.y <= 65535 && grid.z <= 65535 &&
+           threads >= 1 && threads <= 1024 && block.z <= 64;
+}
+
+cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block, size_t dynamic_bytes,
+                            cudaStream_t stream, std::function<void()> body)
+{
+    struct state *state = state_get();
+    struct queued queued;
+    call_count("launch");
+    state->launches++;
+    if (state->sticky != cudaSuccess)
+        return result_is(cudaSuccess);
+    if (trigger_fires(&state->fail, "launch")) {
+        cudaError_t error = state->fail.error != cudaSuccess ? state->fail.error : cudaErrorLaunchFailure;
+        if (!fake_cuda_error_is_sticky(error))
+            return result_is(error);
+        queued.work = [state, error] { state->sticky = error; };
+        return enqueue(stream, std::move(queued));
+    }
+    cudaError_t error = context_need();
+    if (error != cudaSuccess)
+        return result_is(error);
+    if (!dimensions_are_valid(grid, block))
+        return result_is(cudaErrorInvalidConfiguration);
+    auto limit = state->shared_limit.find(function);
+    size_t optin = shared_optin_bytes(device_get()->capability);
+    size_t dynamic_max = limit == state->shared_limit.end() ? SHARED_DEFAULT : (size_t)limit->second;
+    if (dynamic_bytes > std::max(dynamic_max, SHARED_DEFAULT))
+        return result_is(cudaErrorInvalidValue);
+    size_t shared_max = dynamic_max > SHARED_DEFAULT ? optin : SHARED_DEFAULT;
+    queued.work = [kernel, grid, block, dynamic_bytes, shared_max, body] {
+        struct kernel_body context = {body};
+        struct emulator_launch launch = {kernel, grid, block, dynamic_bytes, shared_max, body_run, &context};
+        emulator_run(&launch);
+    };
+    return enqueue(stream, std::move(queued));
+}
+
+extern "C" {
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    CALL();
+    cudaError_t error = context_need();
+    if (error != cudaSuccess)
+        return result_is(error);
+    if (!function || attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        (size_t)value > shared_optin_bytes(device_get()->capability))
+        return result_is(cudaErrorInvalidValue);
+    state_get()->shared_limit[function] = value;
+    return cudaSuccess;
+}
+
+/* ---- devices ---- */
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    CALL();
+    *count = 0;
+    cudaError_t error = driver_check();
+    if (error == cudaSuccess)
+        *count = (int)state_get()->devices.size();
+    return result_is(error);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    CALL();
+    cudaError_t error = device_check(device);
+    if (error != cudaSuccess)
+        return result_is(error);
+    state_get()->device = device;
+    state_get()->opened = true; /* from CUDA 12 on */
+    emulator_capability_set(device_get()->capability);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    CALL();
+    *device = state_get()->device;
+    return result_is(driver_check());
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned int)
+{
+    CALL();
+    return result_is(driver_check());
+}
+
+cudaError_t cudaDeviceReset(void)
+{
+    CALL();
+    all_drain();
+    state_get()->opened = false;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    CALL();
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    CALL();
+    *version = state_get()->driver;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    CALL();
+    cudaError_t error = device_check(device);
+    if (error != cudaSuccess)
+        return result_is(error);
+    const struct fake_device *found = &state_get()->devices[(size_t)device];
+    memset(properties, 0, sizeof *properties);
+    snprintf(properties->name, sizeof properties->name, "%s", found->name.c_str());
+    properties->totalGlobalMem = found->bytes;
+    properties->sharedMemPerBlock = SHARED_DEFAULT;
+    properties->sharedMemPerBlockOptin = shared_optin_bytes(found->capability);
+    properties->major = found->capability / 10;
+    properties->minor = found->capability % 10;
+    properties->multiProcessorCount = 28;
+    properties->pciBusID = device + 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    CALL();
+    cudaError_t error = device_check(device);
+    if (error != cudaSuccess)
+        return result_is(error);
+    int capability = state_get()->devices[(size_t)device].capability;
+    switch ((int)attribute) {
+    case cudaDevAttrMaxThreadsPerBlock:
+        *value = 1024;
+        break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+        *value = (int)SHARED_DEFAULT;
+        break;
+    case cudaDevAttrMultiProcessorCount:
+        *value = 28;
+        break;
+    case cudaDevAttrIntegrated:
+        *value = 0;
+        break;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = capability / 10;
+        break;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = capability % 10;
+        break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = (int)shared_optin_bytes(capability);
+        break;
+    default:
+        return result_is(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device)
+{
+    CALL();
+    cudaError_t error = device_check(device);
+    if (error == cudaSuccess && length < 13)
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned)device + 1);
+    return result_is(error);
+}
+
+/* ---- memory ---- */
+
+/* What an allocation takes from the device: pages of 2 MiB, small ones in parts of them. */
+static size_t rounded_bytes(size_t bytes)
+{
+    size_t unit = bytes < 1024 * KIB ? 512 : 2048 * KIB;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static size_t free_bytes(void)
+{
+    const struct state *state = state_get();
+    size_t used =
+        state->taken + state->live_rounded + (size_t)state->library_bytes + (state->opened ? FAKE_CONTEXT_BYTES : 0);
+    return used < device_get()->bytes ? device_get()->bytes - used : 0;
+}
+
+static void *memory_make(std::map<char *, size_t> *table, size_t bytes, size_t alignment)
+{
+    void *memory = nullptr;
+    if (posix_memalign(&memory, alignment, bytes) != 0)
+        return nullptr;
+    memset(memory, 0xff, std::min(bytes, POISON_MAX));
+    (*table)[(char *)memory] = bytes;
+    return memory;
+}
+
+/* Inside an allocation of the table? */
+static bool memory_has(const std::map<char *, size_t> &table, const void *pointer, size_t bytes)
+{
+    auto found = table.upper_bound((char *)(uintptr_t)pointer);
+    if (found == table.begin())
+        return false;
+    --found;
+    size_t offset = (size_t)((const char *)pointer - found->first);
+    return offset <= found->second && bytes <= found->second - offset;
+}
+
+cudaError_t cudaMalloc(void **pointer, size_t bytes)
+{
+    CALL();
+    struct state *state = state_get();
+    *pointer = nullptr;
+    if (somebody_captures())
+        return result_is(cudaErrorStreamCaptureUnsupported);
+    cudaError_t error = context_need();
+    if (error != cudaSuccess || bytes == 0)
+        return result_is(error);
+    if (rounded_bytes(bytes) > free_bytes())
+        return result_is(cudaErrorMemoryAllocation);
+    *pointer = memory_make(&state->memory, bytes, 256);
+    if (!*pointer)
+        return result_is(cudaErrorMemoryAllocation);
+    state->allocations++;
+    state->allocated += bytes;
+    state->live += bytes;
+    state->live_rounded += rounded_bytes(bytes);
+    state->live_peak = std::max(state->live_peak, state->live);
+    return cudaSuccess;
+}
+
+/* Gives the memory back even when it says that it failed: the process would leak it otherwise, not the program. */
+cudaError_t cudaFree(void *pointer)
+{
+    struct state *state = state_get();
+    cudaError_t error = call_begin(__func__);
+    if (!pointer)
+        return error == cudaSuccess ? result_is(context_need()) : error;
+    all_drain();
+    auto found = state->memory.find((char *)pointer);
+    if (found == state->memory.end())
+        return result_is(cudaErrorInvalidValue);
+    state->live -= found->second;
+    state->live_rounded -= rounded_bytes(found->second);
+    state->memory.erase(found);
+    free(pointer);
+    return result_is(error);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total)
+{
+    CALL();
+    cudaError_t error = context_need();
+    if (error != cudaSuccess)
+        return result_is(error);
+    *total = device_get()->bytes;
+    *free_out = free_bytes();
+    return cudaSuccess;
+}
+
+static cudaError_t pinned_make(void **pointer, size_t bytes)
+{
+    struct state *state = state_get();
+    *pointer = nullptr;
+    cudaError_t error = context_need();
+    if (error != cudaSuccess || bytes == 0)
+        return result_is(error);
+    *pointer = memory_make(&state->pinned, bytes, 4096);
+    if (!*pointer)
+        return result_is(cudaErrorMemoryAllocation);
+    state->pinned_live += bytes;
+    state->pinned_peak = std::max(state->pinned_peak, state->pinned_live);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int)
+{
+    CALL();
+    return pinned_make(pointer, bytes);
+}
+
+cudaError_t cudaMallocHost(void **pointer, size_t bytes)
+{
+    CALL();
+    return pinned_make(pointer, bytes);
+}
+
+cudaError_t cudaFreeHost(void *pointer)
+{
+    struct state *state = state_get();
+    cudaError_t error = call_begin(__func__);
+    if (!pointer)
+        return error;
+    all_drain();
+    auto found = state->pinned.find((char *)pointer);
+    if (found == state->pinned.end())
+        return result_is(cudaErrorInvalidValue);
+    state->pinned_live -= found->second;
+    state->pinned.erase(found);
+    free(pointer);
+    return result_is(error);
+}
+
+static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    const struct state *state = state_get();
+    bool to_device = memory_has(state->memory, to, bytes), from_device = memory_has(state->memory, from, bytes);
+    switch (kind) {
+    case cudaMemcpyHostToHost:
+        return !to_device && !from_device;
+    case cudaMemcpyHostToDevice:
+        return to_device && !from_device;
+    case cudaMemcpyDeviceToHost:
+        return !to_device && from_device;
+    case cudaMemcpyDeviceToDevice:
+        return to_device && from_device;
+    default:
+        return true;
+    }
+}
+
+/* Memory of the host that is not pinned is copied before the call returns, from and to. */
+static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    const struct state *state = state_get();
+    if (!copy_is_valid(to, from, bytes, kind))
+        return result_is(cudaErrorInvalidValue);
+    const void *host = kind == cudaMemcpyHostToDevice ? from : kind == cudaMemcpyDeviceToHost ? to : nullptr;
+    bool at_once = host && !memory_has(state->pinned, host, bytes);
+    if (at_once && somebody_captures())
+        return result_is(cudaErrorStreamCaptureUnsupported);
+    cudaError_t error = fake_cuda_enqueue(stream, [to, from, bytes] { memcpy(to, from, bytes); });
+    if (error == cudaSuccess && at_once)
+        stream_drain(stream_of(stream));
+    return result_is(error);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    CALL();
+    return copy_enqueue(to, from, bytes, kind, stream);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    CALL();
+    state_get()->waits++;
+    if (somebody_captures())
+        return result_is(cudaErrorStreamCaptureUnsupported);
+    cudaError_t error = copy_enqueue(to, from, bytes, kind, nullptr);
+    if (error == cudaSuccess)
+        stream_drain(&state_get()->default_stream);
+    return result_is(error);
+}
+
+static cudaError_t set_enqueue(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    const struct state *state = state_get();
+    if (!memory_has(state->memory, to, bytes) && !memory_has(state->pinned, to, bytes))
+        return result_is(cudaErrorInvalidValue);
+    return result_is(fake_cuda_enqueue(stream, [to, value, bytes] { memset(to, value, bytes); }));
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    CALL();
+    return set_enqueue(to, value, bytes, stream);
+}
+
+cudaError_t cudaMemset(void *to, int value, size_t bytes)
+{
+    CALL();
+    return set_enqueue(to, value, bytes, nullptr);
+}
+
+/* ---- streams, events, graphs ---- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int)
+{
+    CALL();
+    cudaError_t error = context_need();
+    if (error != cudaSuccess)
+        return result_is(error);
+    *stream = new CUstream_st;
+    state_get()->streams.insert(*stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream)
+{
+    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    struct state *state = state_get();
+    cudaError_t error = call_begin(__func__);
+    if (state->streams.count(stream) == 0)
+        return result_is(cudaErrorInvalidResourceHandle);
+    stream_drain(stream);
+    state->streams.erase(stream);
+    delete stream->capture;
+    delete stream;
+    return result_is(error);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    CALL();
+    state_get()->waits++;
+    if (!stream_is_known(stream))
+        return result_is(cudaErrorInvalidResourceHandle);
+    if (stream_of(stream)->capture)
+        return result_is(cudaErrorStreamCaptureUnsupported);
+    stream_drain(stream_of(stream));
+    return result_is(cudaSuccess);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    CALL();
+    if (!stream_is_known(stream))
+        return result_is(cudaErrorInvalidResourceHandle);
+    /* Who asks often enough sees it end. */
+    if (!stream_of(stream)->queue.empty()) {
+        first_run(stream_of(stream));
+        return cudaErrorNotReady;
+    }
+    return result_is(cudaSuccess);
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    CALL();
+    state_get()->waits++;
+    if (somebody_captures())
+        return result_is(cudaErrorStreamCaptureUnsupported);
+    all_drain();
+    return result_is(cudaSuccess);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+{
+    CALL();
+    cudaError_t error = context_need();
+    if (error != cudaSuccess)
+        return result_is(error);
+    *event = new CUevent_st;
+    (*event)->timing = (flags & cudaEventDisableTiming) == 0;
+    state_get()->events.insert(*event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    struct state *state = state_get();
+    cudaError_t error = call_begin(__func__);
+    if (state->events.count(event) == 0)
+        return result_is(cudaErrorInvalidResourceHandle);
+    all_drain();
+    state->events.erase(event);
+    delete event;
+    return result_is(error);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    CALL();
+    struct queued queued;
+    if (state_get()->events.count(event) == 0)
+        return result_is(cudaErrorInvalidResourceHandle);
+    queued.record = event;
+    queued.generation = ++event->recorded;
+    return result_is(enqueue(stream, std::move(queued)));
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int)
+{
+    CALL();
+    struct queued queued;
+    if (state_get()->events.count(event) == 0)
+        return result_is(cudaErrorInvalidResourceHandle);
+    queued.wait = event;
+    queued.generation = event->recorded;
+    return result_is(enqueue(stream, std::move(queued)));
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    CALL();
+    state_get()->waits++;
+    if (state_get()->events.count(event) == 0)
+        return result_is(cudaErrorInvalidResourceHandle);
+    event_reach(event, event->recorded);
+    return result_is(cudaSuccess);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    CALL();
+    if (state_get()->events.count(event) == 0)
+        return result_is(cudaErrorInvalidResourceHandle);
+    return event->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end)
+{
+    CALL();
+    struct state *state = state_get();
+    if (state->events.count(start) == 0 || state->events.count(end) == 0 || !start->timing || !end->timing ||
+        start->recorded == 0 || end->recorded == 0)
+        return result_is(cudaErrorInvalidResourceHandle);
+    if (start->done < start->recorded || end->done < end->recorded)
+        return result_is(cudaErrorNotReady);
+    *milliseconds = (float)(end->at_ms - start->at_ms);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode)
+{
+    CALL();
+    if (!stream || !stream_is_known(stream))
+        return result_is(cudaErrorStreamCaptureUnsupported);
+    if (stream->capture)
+        return result_is(cudaErrorInvalidValue);
+    stream->capture = new CUgraph_st;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    CALL();
+    if (!stream || !stream_is_known(stream) || !stream->capture)
+        return result_is(cudaErrorStreamCaptureUnmatched);
+    *graph = stream->capture;
+    stream->capture = nullptr;
+    fake_cuda_object_count(1);
+    return cudaSuccess;
+}
+
+/* Version 12 and later; in 11 the function has other arguments (log buffers). */
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+{
+    CALL();
+    *exec = new CUgraphExec_st{graph->work};
+    fake_cuda_object_count(1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    CALL();
+    for (const struct queued &queued : exec->work) {
+        cudaError_t error = enqueue(stream, queued);
+        if (error != cudaSuccess)
+            return error;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    cudaError_t error = call_begin(__func__);
+    delete graph;
+    fake_cuda_object_count(-1);
+    return error;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    cudaError_t error = call_begin(__func__);
+    all_drain();
+    delete exec;
+    fake_cuda_object_count(-1);
+    return result_is(error);
+}
+
+/* ---- errors ---- */
+
+cudaError_t cudaGetLastError(void)
+{
+    struct state *state = state_get();
+    call_count(__func__);
+    cudaError_t error = state->sticky != cudaSuccess ? state->sticky : state->last;
+    state->last = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    struct state *state = state_get();
+    call_count(__func__);
+    return state->sticky != cudaSuccess ? state->sticky : state->last;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    const struct error_text *found = error_find(error);
+    return found ? found->name : "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    const struct error_text *found = error_find(error);
+    return found ? found->text : "unrecognized error code";
+}
+}

@@ -1,0 +1,76 @@
+/* A stand-in for CUDA's cuda_fp16.h where no toolkit is installed: the type and its conversions, to nearest, ties to even, with
+ * subnormals; what is too large becomes infinite, a NaN the one NaN that the cards make (0x7fff).  Valid C too, which only
+ * gets the type. */
+#ifndef GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_FP16_H
+#define GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_FP16_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include <cuda_runtime.h>
+
+typedef struct __half {
+    uint16_t x;
+} __half;
+
+typedef struct __half2 {
+    __half x, y;
+} __half2;
+
+#ifdef __cplusplus
+
+static inline float __half2float(__half value)
+{
+    uint32_t sign = (uint32_t)(value.x & 0x8000u) << 16;
+    uint32_t exponent = value.x >> 10 & 31u, fraction = value.x & 1023u, bits;
+    float result;
+    if (exponent == 0) {
+        result = (float)fraction * 0x1p-24f;
+        return sign != 0 ? -result : result;
+    }
+    /* The exponent's bias is 15 here and 127 there. */
+    bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112u) << 23) | fraction << 13;
+    memcpy(&result, &bits, sizeof result);
+    return result;
+}
+
+static inline __half __float2half_rn(float value)
+{
+    uint32_t bits, magnitude;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
+    magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return __half{0x7fff};
+    if (magnitude >= 0x477ff000u) /* 65520, halfway to the number after the largest */
+        return __half{(uint16_t)(sign | 0x7c00u)};
+    if (magnitude <
+        0x38800000u) { /* below 2^-14 the steps are of 2^-24: adding 1/2, whose last place that is, rounds */
+        float shifted;
+        memcpy(&shifted, &magnitude, sizeof shifted);
+        shifted += 0.5f;
+        memcpy(&magnitude, &shifted, sizeof magnitude);
+        return __half{(uint16_t)(sign | (magnitude - 0x3f000000u))};
+    }
+    magnitude += 0xfffu + (magnitude >> 13 & 1u);
+    return __half{(uint16_t)(sign | (magnitude - 0x38000000u) >> 13)};
+}
+
+static inline __half __float2half(float value)
+{
+    return __float2half_rn(value);
+}
+
+static inline __half2 __floats2half2_rn(float low, float high)
+{
+    return __half2{__float2half_rn(low), __float2half_rn(high)};
+}
+
+static inline float2 __half22float2(__half2 pair)
+{
+    return float2{__half2float(pair.x), __half2float(pair.y)};
+}
+
+#endif
+
+#endif

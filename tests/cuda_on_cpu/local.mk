@@ -1,0 +1,131 @@
+# The cuda backend on the CPU: its host code and its kernels, compiled against the headers in include/, with emulated
+# threads, a fake run-time library and a fake cuBLASLt.  The programs are those of the project with this one in place of
+# the real backend: gpt-train-cuda, gpt-sample-cuda, opcheck-cuda.  Without a C++17 compiler there are none, and the tests
+# that want them are skipped by name.
+emulator_sources = \
+	tests/cuda_on_cpu/emulator.cpp tests/cuda_on_cpu/emulator.h tests/cuda_on_cpu/emulator_run.h \
+	tests/cuda_on_cpu/fake_cublaslt.cpp \
+	tests/cuda_on_cpu/fake_runtime.cpp tests/cuda_on_cpu/fake_runtime.h
+emulator_headers = \
+	tests/cuda_on_cpu/include/cublasLt.h \
+	tests/cuda_on_cpu/include/cuda_bf16.h \
+	tests/cuda_on_cpu/include/cuda_errors.def \
+	tests/cuda_on_cpu/include/cuda_fp16.h \
+	tests/cuda_on_cpu/include/cuda_runtime.h \
+	tests/cuda_on_cpu/include/library_types.h
+EXTRA_DIST += $(emulator_headers) tests/cuda_on_cpu/fake_nvml.c
+
+# The part of opcheck that makes values and judges them.
+judge_sources = \
+	tests/opcheck/opcheck.h \
+	tests/opcheck/cases.c \
+	tests/opcheck/data.c \
+	tests/opcheck/image.c \
+	tests/opcheck/inputs.c \
+	tests/opcheck/judge.c \
+	$(ref_sources) $(naive_sources)
+
+EMULATED_CPPFLAGS = -I$(top_srcdir)/tests/cuda_on_cpu -I$(top_srcdir)/tests/cuda_on_cpu/include -DGT_CUDA_EMULATED \
+	$(AM_CPPFLAGS)
+EMULATED_WARNINGS = -Wall -Wextra -Wno-unknown-pragmas
+# Kernels: as a release would be, whatever the build is, because they are slow enough; products and sums are never fused.
+EMULATED_CXXFLAGS = -std=c++17 $(BUILD_CFLAGS) -O2 -ffp-contract=off $(EMULATED_WARNINGS) $(CXXFLAGS)
+
+if HAVE_CXX
+# The emulator itself is never instrumented: it switches stacks, and tells the sanitizers what happens.
+check_LIBRARIES += tests/cuda_on_cpu/libemulator.a tests/cuda_on_cpu/libcuda_emulated.a
+tests_cuda_on_cpu_libemulator_a_SOURCES = $(emulator_sources)
+tests_cuda_on_cpu_libemulator_a_CPPFLAGS = $(EMULATED_CPPFLAGS)
+tests_cuda_on_cpu_libemulator_a_CXXFLAGS = -std=c++17 -g -O2 -ffp-contract=off $(EMULATED_WARNINGS)
+tests_cuda_on_cpu_libcuda_emulated_a_SOURCES = $(cuda_sources)
+tests_cuda_on_cpu_libcuda_emulated_a_CPPFLAGS = $(EMULATED_CPPFLAGS)
+tests_cuda_on_cpu_libcuda_emulated_a_LIBADD = $(EMULATED_KERNELS)
+tests_cuda_on_cpu_libcuda_emulated_a_DEPENDENCIES = $(EMULATED_KERNELS)
+
+EMULATED_KERNELS = $(cuda_kernels:backends/cuda/kernels/%.cu=tests/cuda_on_cpu/kernels/%.o)
+tests/cuda_on_cpu/kernels/%.o: backends/cuda/kernels/%.cu
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CXX)$(CXX) $(EMULATED_CPPFLAGS) $(EMULATED_CXXFLAGS) -MD -MP -MF $(@:.o=.d) -x c++ -c $< -o $@
+-include $(EMULATED_KERNELS:.o=.d)
+
+EMULATED_LIBS = tests/cuda_on_cpu/libcuda_emulated.a tests/cuda_on_cpu/libemulator.a
+emulated_programs = tests/cuda_on_cpu/gpt-train-cuda tests/cuda_on_cpu/gpt-sample-cuda tests/cuda_on_cpu/opcheck-cuda
+EXTRA_PROGRAMS += $(emulated_programs)
+check_DATA += $(emulated_programs:=$(EXEEXT)) tests/cuda_on_cpu/nvml/libnvidia-ml.so.1
+CLEANFILES += $(emulated_programs:=$(EXEEXT)) $(EMULATED_KERNELS) $(EMULATED_KERNELS:.o=.d) \
+	tests/cuda_on_cpu/nvml/libnvidia-ml.so.1
+
+# The registry is compiled again, with cuda in it; that of libgpttrain.a is then not taken.
+tests_cuda_on_cpu_gpt_train_cuda_SOURCES = $(gpt_train_SOURCES) src/backend/backend_registry.c
+nodist_EXTRA_tests_cuda_on_cpu_gpt_train_cuda_SOURCES = links_with_cxx.cpp
+tests_cuda_on_cpu_gpt_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
+tests_cuda_on_cpu_gpt_train_cuda_LDADD = libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
+tests_cuda_on_cpu_gpt_sample_cuda_SOURCES = $(gpt_sample_SOURCES) src/backend/backend_registry.c
+nodist_EXTRA_tests_cuda_on_cpu_gpt_sample_cuda_SOURCES = links_with_cxx.cpp
+tests_cuda_on_cpu_gpt_sample_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
+tests_cuda_on_cpu_gpt_sample_cuda_LDADD = libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
+tests_cuda_on_cpu_opcheck_cuda_SOURCES = $(tests_opcheck_opcheck_SOURCES) src/backend/backend_registry.c
+nodist_EXTRA_tests_cuda_on_cpu_opcheck_cuda_SOURCES = links_with_cxx.cpp
+tests_cuda_on_cpu_opcheck_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
+tests_cuda_on_cpu_opcheck_cuda_LDADD = tests/ref/libexact.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
+
+# Found by the dynamic linker where a test names its folder: a management library with processes of its own invention.
+tests/cuda_on_cpu/nvml/libnvidia-ml.so.1: tests/cuda_on_cpu/fake_nvml.c
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(CC) -std=c11 -g -O1 -shared -fPIC $(WARNING_CFLAGS) -D_POSIX_C_SOURCE=200809L -o $@ $<
+endif
+
+# The emulator, the fakes and the wrappers of PTX by themselves.
+if HAVE_CXX
+check_PROGRAMS += tests/cuda_on_cpu/check_emulator tests/cuda_on_cpu/check_fake_runtime
+tests_cuda_on_cpu_check_emulator_SOURCES = tests/cuda_on_cpu/check_emulator.cpp
+tests_cuda_on_cpu_check_emulator_CPPFLAGS = $(EMULATED_CPPFLAGS)
+tests_cuda_on_cpu_check_emulator_CXXFLAGS = $(EMULATED_CXXFLAGS)
+tests_cuda_on_cpu_check_emulator_LDADD = tests/cuda_on_cpu/libemulator.a
+tests_cuda_on_cpu_check_fake_runtime_SOURCES = tests/cuda_on_cpu/check_fake_runtime.cpp
+tests_cuda_on_cpu_check_fake_runtime_CPPFLAGS = $(EMULATED_CPPFLAGS)
+tests_cuda_on_cpu_check_fake_runtime_CXXFLAGS = $(EMULATED_CXXFLAGS)
+tests_cuda_on_cpu_check_fake_runtime_LDADD = tests/cuda_on_cpu/libemulator.a
+endif
+
+# Attention around its tiles, with every operand in memory of its own; judged as opcheck judges.
+if HAVE_CXX
+check_PROGRAMS += tests/cuda_on_cpu/check_attention
+tests_cuda_on_cpu_check_attention_SOURCES = tests/cuda_on_cpu/check_attention.c $(judge_sources)
+nodist_EXTRA_tests_cuda_on_cpu_check_attention_SOURCES = links_with_cxx.cpp
+tests_cuda_on_cpu_check_attention_CPPFLAGS = $(EMULATED_CPPFLAGS)
+tests_cuda_on_cpu_check_attention_LDADD = tests/ref/libexact.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
+check_PROGRAMS += tests/cuda_on_cpu/check_rows
+tests_cuda_on_cpu_check_rows_SOURCES = tests/cuda_on_cpu/check_rows.c $(judge_sources)
+nodist_EXTRA_tests_cuda_on_cpu_check_rows_SOURCES = links_with_cxx.cpp
+tests_cuda_on_cpu_check_rows_CPPFLAGS = $(EMULATED_CPPFLAGS)
+tests_cuda_on_cpu_check_rows_LDADD = tests/ref/libexact.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
+endif
+
+# What the scripts build with: they compile kernels again, with sanitizers or with planted mistakes.
+tests/cuda_on_cpu/build.env: Makefile
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN){ echo "cxx='$(CXX)'"; \
+	echo "kernel_flags='$(EMULATED_CPPFLAGS) $(EMULATED_CXXFLAGS)'"; \
+	echo "kernels='$(cuda_kernels)'"; \
+	echo "have_cxx='$(HAVE_CXX_WORD)'"; \
+	echo "link_flags='$(AM_LDFLAGS) $(LDFLAGS)'"; \
+	echo "libs='$(tests_cuda_on_cpu_opcheck_cuda_LDADD) $(LIBS)'"; \
+	echo "opcheck='$(tests_cuda_on_cpu_opcheck_cuda_OBJECTS)'"; \
+	echo "check_attention='$(tests_cuda_on_cpu_check_attention_OBJECTS)'"; \
+	echo "check_rows='$(tests_cuda_on_cpu_check_rows_OBJECTS)'"; } >$@.tmp && mv $@.tmp $@
+check_DATA += tests/cuda_on_cpu/build.env
+CLEANFILES += tests/cuda_on_cpu/build.env
+EXTRA_DIST += bench/gpu-check tests/cuda_on_cpu/README.md tests/cuda_on_cpu/smoke.cu tests/cuda_on_cpu/kernels.py
+dist_check_SCRIPTS += \
+	tests/cuda_on_cpu/mutants.py \
+	tests/cuda_on_cpu/orders.sh \
+	tests/cuda_on_cpu/real_headers.sh \
+	tests/cuda_on_cpu/sanitizers.py \
+	tests/cuda_on_cpu/smoke.sh
+
+# All mutants and all sizes, which take minutes.
+check-cuda-mutants: $(check_DATA)
+	@$(AM_TESTS_ENVIRONMENT) $(LOG_COMPILER) $(srcdir)/tests/cuda_on_cpu/mutants.py --all
+check-cuda-sanitizers: $(check_DATA)
+	@$(AM_TESTS_ENVIRONMENT) $(LOG_COMPILER) $(srcdir)/tests/cuda_on_cpu/sanitizers.py --all

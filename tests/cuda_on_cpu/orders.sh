@@ -1,0 +1,52 @@
+#!/bin/sh
+# opcheck on the emulated cuda backend, every op in three dtypes and three orders of threads: all cases in the ascending
+# order, some in the others.  A kernel whose result depends on the order fails here.
+set -u
+
+opcheck=${top_builddir:?}/tests/cuda_on_cpu/opcheck-cuda
+passed=0
+failed=0
+skipped=0
+
+if [ ! -x "$opcheck" ]; then
+    echo "SKIP cuda_orders: no C++17 compiler, so there are no emulated programs"
+    echo "checks: 0 passed, 0 failed, 1 skipped"
+    exit 77
+fi
+
+# order NAME OPTION...: opcheck with the order NAME.
+order() {
+    GT_CUDA_ON_CPU_ORDER=$1
+    export GT_CUDA_ON_CPU_ORDER
+    shift
+    status=0
+    output=$("$opcheck" --backend=cuda "$@" 2>&1) || status=$?
+    printf '%s\n' "$output" | grep -v '^checks: '
+    counts=$(printf '%s\n' "$output" | sed -n 's/^checks: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
+    # shellcheck disable=SC2086
+    set -- $counts
+    if [ $# -ne 3 ]; then
+        echo "FAIL orders-$GT_CUDA_ON_CPU_ORDER: opcheck ended without its count, exit status $status"
+        failed=$((failed + 1))
+        return
+    fi
+    if [ "$status" -ne 0 ] && [ "$2" -eq 0 ]; then
+        failed=$((failed + 1))
+    fi
+    passed=$((passed + $1))
+    failed=$((failed + $2))
+    skipped=$((skipped + $3))
+}
+
+for dtype in float32 bfloat16 float16; do
+    order asc --dtype=$dtype --cases=60
+    order desc --dtype=$dtype --cases=15
+    order random:7 --dtype=$dtype --cases=15
+done
+order desc,lockstep --dtype=bfloat16 --cases=8
+# A card before bf16's arithmetic and asynchronous copies, where other kernels run.
+GT_CUDA_ON_CPU_DEVICES='75:8g:Emulated Turing'
+export GT_CUDA_ON_CPU_DEVICES
+order desc --dtype=float16 --cases=20
+echo "checks: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

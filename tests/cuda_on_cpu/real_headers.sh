@@ -1,0 +1,52 @@
+#!/bin/sh
+# The cuda backend's host code, its kernels, the emulator and the fakes against CUDA's own headers, with the C and C++
+# compilers: what compiles against the stand-ins in include/ has the signatures of the real ones.  Nothing is linked or run.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=${top_srcdir:-$here/../..}
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/gpt-train-headers-XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+passed=0
+failed=0
+
+headers=
+for folder in "${CUDA_HOME:-/none}/include" /usr/local/cuda/include /usr/include; do
+    if [ -f "$folder/cuda_runtime.h" ] && [ -f "$folder/cublasLt.h" ]; then
+        headers=$folder
+        break
+    fi
+done
+cxx=${CXX:-g++}
+if [ -z "$headers" ] || ! command -v "${cxx%% *}" >/dev/null 2>&1; then
+    echo "SKIP cuda_real_headers: no cuda_runtime.h and cublasLt.h of a CUDA toolkit, or no $cxx"
+    echo "checks: 0 passed, 0 failed, 1 skipped"
+    exit 77
+fi
+printf '%s\n' '#define PACKAGE_NAME "gpt-train"' '#define PACKAGE_VERSION "0"' '#define PACKAGE_STRING "0"' \
+    >"$scratch/config.h"
+
+# try FILE COMMAND...
+try() {
+    file=$1
+    shift
+    if "$@" -D_DEFAULT_SOURCE -D_POSIX_C_SOURCE=200809L -DHAVE_CONFIG_H -I"$scratch" -isystem "$headers" \
+        -I"$top/src" -I"$top" -Wall -Wextra -Werror -fsyntax-only "$file" 2>"$scratch/words"; then
+        passed=$((passed + 1))
+    else
+        echo "FAIL headers ${file#"$top"/}"
+        head -n 5 "$scratch/words"
+        failed=$((failed + 1))
+    fi
+}
+
+for file in "$top"/backends/cuda/*.c; do
+    # shellcheck disable=SC2086
+    try "$file" ${CC:-cc} -std=c11
+done
+for file in "$top"/backends/cuda/kernels/*.cu "$here"/emulator.cpp "$here"/fake_*.cpp "$here"/smoke.cu; do
+    # shellcheck disable=SC2086
+    try "$file" $cxx -std=c++17 -Wno-unknown-pragmas -Wno-class-memaccess -DGT_CUDA_EMULATED -I"$here" -x c++
+done
+echo "checks: $passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]

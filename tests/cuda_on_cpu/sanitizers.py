@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""The kernels under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer as a race checker.
+
+Usage: sanitizers.py [--all] [--only=asan|tsan] [KERNEL-FILE...]
+The kernels are compiled with the sanitizer and linked with opcheck, check_attention and check_rows; a report fails.  The
+latter two have every operand in memory of its own, so that AddressSanitizer sees each access beyond one.  ThreadSanitizer
+sees each CUDA thread as a thread, ordered by barriers only, so it tells of races within a block and between blocks in the
+one order that is run; without --all only of kernels that have a barrier.  That reports do come is shown by
+check_emulator's planted races.  In a build that is instrumented already the programs are too, and this is skipped.
+"""
+
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import kernels  # pylint: disable=wrong-import-position
+
+DTYPES = ("float32", "bfloat16", "float16")
+# Which sanitizer shows each planted race of check_emulator; 1: the numbers are wrong, and nothing is reported.
+RACES = {
+    "none": {"asan": 0, "tsan": 0},
+    "after-write": {"asan": 1, "tsan": kernels.SANITIZER_STATUS},
+    "before-reuse": {"asan": 1, "tsan": kernels.SANITIZER_STATUS},
+    "syncwarp": {"asan": 1, "tsan": kernels.SANITIZER_STATUS},
+    "no-atomic": {"asan": 0, "tsan": kernels.SANITIZER_STATUS},
+    "short-wait": {"asan": 1, "tsan": 1},
+    "past-the-end": {"asan": kernels.SANITIZER_STATUS, "tsan": 0},
+}
+# What is run: (driver, arguments).
+BOUNDED = {
+    "asan": [("check_attention", []), ("check_rows", [])] +
+            [("opcheck", ["--backend=cuda", "--dtype=" + d, "--cases=2"]) for d in DTYPES],
+    "tsan": [("opcheck", ["--backend=cuda", "--dtype=" + d, "--cases=2"]) for d in DTYPES],
+}
+ALL = {
+    "asan": [("check_attention", ["--all"]), ("check_rows", [])] +
+            [("opcheck", ["--backend=cuda", "--dtype=" + d]) for d in DTYPES],
+    "tsan": [("check_attention", []), ("check_rows", [])] +
+            [("opcheck", ["--backend=cuda", "--dtype=" + d, "--cases=40"]) for d in DTYPES],
+}
+
+
+class Totals:
+    passed = 0
+    failed = 0
+
+    def report(self, name, good, text=""):
+        print("%s %s" % ("PASS" if good else "FAIL", name), flush=True)
+        if not good:
+            print(text[-6000:])
+        self.passed += good
+        self.failed += not good
+
+
+def check_races(build, totals, name, flags, scratch):
+    program = os.path.join(scratch, "check_emulator")
+    kernels.link_small(build, "tests/cuda_on_cpu/check_emulator.cpp", program, flags)
+    for race, expected in RACES.items():
+        status, output = kernels.run([program, "--race=" + race], env=kernels.environment("asc"))
+        totals.report("sanitizers-%s-race-%s" % (name, race), status == expected[name], output)
+
+
+def check_kernels(build, totals, name, flags, scratch, sources, runs):
+    objects = kernels.compile_all(build, sources, os.path.join(scratch, "objects"), flags)
+    for driver in sorted({driver for driver, _ in runs}):
+        kernels.link(build, driver, objects, os.path.join(scratch, driver), flags)
+    for driver, arguments in runs:
+        status, output = kernels.drive(os.path.join(scratch, driver), "asc", arguments, 1800)
+        words = " ".join([driver] + [a for a in arguments if a != "--backend=cuda"])
+        totals.report("sanitizers-%s %s" % (name, words), status == 0, output + kernels.verdict(status, output))
+
+
+def has_barrier(source):
+    with open(source, encoding="utf-8") as file:
+        text = file.read()
+    return any(word in text for word in ("SHARED(", "attention_tile.h", "attention_plain.h"))
+
+
+def main(arguments):
+    build = kernels.build_read()
+    if build is None:
+        kernels.skip("cuda_sanitizers", "no C++17 compiler, so there are no emulated programs")
+    if kernels.is_instrumented(build):
+        kernels.skip("cuda_sanitizers", "this build is instrumented as a whole")
+    everything = "--all" in arguments
+    files = [a for a in arguments if not a.startswith("--")]
+    sources = [os.path.join(kernels.TOP, k) for k in build["kernels"].split() if not files or os.path.basename(k) in files]
+    totals = Totals()
+    skipped = 0
+    for name, flags in (("asan", kernels.ASAN), ("tsan", kernels.TSAN)):
+        if any(a.startswith("--only=") and a != "--only=" + name for a in arguments):
+            continue
+        with tempfile.TemporaryDirectory(prefix="gpt-train-kernels-") as scratch:
+            if not kernels.accepts(build, flags, scratch):
+                print("SKIP cuda_sanitizers: %s makes no programs with %s" % (build["cxx"], flags))
+                skipped += 1
+                continue
+            check_races(build, totals, name, flags, scratch)
+            some = sources if everything or name == "asan" else [s for s in sources if has_barrier(s)]
+            check_kernels(build, totals, name, flags, scratch, some, (ALL if everything else BOUNDED)[name])
+    print("checks: %d passed, %d failed, %d skipped" % (totals.passed, totals.failed, skipped))
+    return 1 if totals.failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except RuntimeError as error:
+        print("FAIL %s\nchecks: 0 passed, 1 failed, 0 skipped" % error)
+        sys.exit(1)

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""The architectures that a CUDA build has code for, read out of its ELF file, without the toolkit's cuobjdump.
+
+nvcc puts the machine code of each architecture, and PTX, into the section .nv_fatbin: containers of a 16-byte header
+(magic 0xBA55ED50, version, header bytes, bytes of what follows), each followed by entries whose header has a kind (1 PTX, 2
+machine code), its own size, that of its data and, at byte 28, the architecture.  Read of the gpt-train of this build where
+it was configured --with-cuda: every kernel file must have code for each of CUDA_ARCHS, and PTX of the last.  Elsewhere,
+where there is an nvcc, one kernel is compiled for two architectures and read.  Prints "checks: ...".
+"""
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+from checks import check, finish, skip
+
+MAGIC = 0xBA55ED50
+PTX, ELF = 1, 2
+SOURCE = os.environ.get("top_srcdir", ".")
+
+
+def section(path, name):
+    """The bytes of a section of a 64-bit little-endian ELF file; b"" where there is none."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if data[:4] != b"\x7fELF" or data[4] != 2 or data[5] != 1:
+        return b""
+    at, size, count, names = struct.unpack_from("<Q", data, 0x28)[0], *struct.unpack_from("<HHH", data, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", data, at + i * size) for i in range(count)]
+    text = headers[names]
+    for header in headers:
+        start = text[4] + header[0]
+        if data[start:data.index(b"\0", start)].decode("ascii", "replace") == name:
+            return data[header[4]:header[4] + header[5]]
+    return b""
+
+
+def containers(data):
+    """For each container the set of (kind, architecture)."""
+    found, at = [], 0
+    while at + 16 <= len(data):
+        magic, _, header_bytes, size = struct.unpack_from("<IHHQ", data, at)
+        if magic != MAGIC:
+            at += 8  # they are aligned
+            continue
+        entries, inside, end = set(), at + header_bytes, at + header_bytes + size
+        while inside + 32 <= end:
+            kind, _, entry_bytes, data_bytes = struct.unpack_from("<HHIQ", data, inside)
+            if kind not in (PTX, ELF) or entry_bytes < 32:
+                break
+            entries.add((kind, struct.unpack_from("<I", data, inside + 28)[0]))
+            inside += entry_bytes + data_bytes
+        found.append(entries)
+        at = end
+    return found
+
+
+def of_this_build(program, archs):
+    found = containers(section(program, ".nv_fatbin"))
+    with_code = [entries for entries in found if entries]
+    check(len(with_code) >= 10, f"{len(with_code)} kernel files have code in {program}")
+    wanted = {(ELF, arch) for arch in archs} | {(PTX, max(archs))}
+    for number, entries in enumerate(with_code):
+        check(entries == wanted, f"kernel file {number}: {sorted(entries)}, not {sorted(wanted)}")
+    print(f"{program}: {len(with_code)} kernel files for {' '.join(map(str, archs))} and PTX of {max(archs)}")
+
+
+def of_one_kernel(nvcc):
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "kernel.o")
+        done = subprocess.run(
+            [nvcc, "-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_86,code=sm_86",
+             "-gencode=arch=compute_86,code=compute_86", "-std=c++17", f"-I{SOURCE}/src", f"-I{SOURCE}", "-c",
+             f"{SOURCE}/backends/cuda/kernels/residual.cu", "-o", out], check=False, capture_output=True, text=True)
+        check(done.returncode == 0, f"nvcc: {done.stderr[-400:]}")
+        found = containers(section(out, ".nv_fatbin")) if done.returncode == 0 else []
+        check(found == [{(ELF, 75), (ELF, 86), (PTX, 86)}], f"one kernel for sm_75, sm_86 and PTX: {found}")
+
+
+def main():
+    archs = [int(arch) for arch in os.environ.get("CUDA_ARCHS", "").split()]
+    nvcc = os.environ.get("NVCC") or shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
+    if archs:
+        of_this_build(os.environ["GPT_TRAIN"], archs)
+    elif nvcc:
+        of_one_kernel(nvcc)
+    else:
+        skip("cuda_fatbin", "no build --with-cuda and no nvcc")
+        print("checks: 0 passed, 0 failed, 1 skipped")
+        return 77
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Training, resuming and sampling with the cuda backend on the CPU (tests/cuda_on_cpu), through the programs' front door.
+
+  parity    twenty steps in float32, bfloat16 and float16, with dropout and biases, have the cpu backend's losses and norms
+  orders    descending and random thread orders leave the bytes of the ascending one
+  tf32      is taken where it is asked for, and is near float32
+  resume    a run that was stopped and resumed leaves the bytes of the uninterrupted one
+  memory    what the device was asked for is the plan; nothing is allocated or looked up after the first step; nothing leaks
+  sample    gpt-sample writes the text that the cpu backend writes
+  old card  before capability 8.0 bfloat16 becomes float16, which is said
+Prints "checks: P passed, F failed, S skipped".
+"""
+import json
+import os
+import subprocess
+import sys
+
+from cuda_common import (GPT_SAMPLE_CUDA, GPT_TRAIN_CUDA, LONG, Run, TINY, Work, check, checkpoint, finish, leave_without_programs,
+                         losses)
+
+SIDES_MAX = 8  # of the products that measure the device
+DTYPES = ("float32", "bfloat16", "float16")
+# Of a loss and a norm, relative.  The first step differs by the order of sums alone; Adam then moves every weight by about
+# the learning rate whatever its gradient's size, so that differences grow with the steps.
+BOUNDS = {"float32": (1e-5, 1e-4), "bfloat16": (1e-3, 1e-2), "float16": (2e-4, 2e-3)}
+
+
+def parity(work):
+    for dtype in DTYPES:
+        arguments = [f"--dtype={dtype}", "--max_iters=19", "--eval_interval=100", "--dropout=0.1", "--lr_decay_iters=19"]
+        for backend in ("cpu", "cuda"):
+            run = work.train(f"parity-{dtype}-{backend}", f"--backend={backend}", *arguments)
+            check(run.status == 0, run.said())
+        pairs = [losses(work.path(f"parity-{dtype}-{backend}")) for backend in ("cpu", "cuda")]
+        check(len(pairs[0]) == len(pairs[1]) == 20, f"{dtype}: {len(pairs[0])} and {len(pairs[1])} steps, not 20")
+        apart = [max(abs(a - b) / abs(a) for a, b in zip(*both)) for both in zip(*pairs)]
+        first, later = BOUNDS[dtype]
+        check(apart[0] <= first, f"{dtype}: the first step is {apart[0]:.3g} from the cpu's, not {first:.3g}")
+        check(max(apart) <= later, f"{dtype}: steps are up to {max(apart):.3g} from the cpu's, not {later:.3g}")
+        check(pairs[0][-1][0] < pairs[0][0][0], f"{dtype}: nothing was learnt, so that nothing was compared")
+        print(f"parity {dtype}: first step within {apart[0]:.2g}, twenty within {max(apart):.2g} of the cpu's")
+
+
+def tf32(work):
+    """A float32 run that may round to TF32 is another one, but not by much."""
+    runs = {}
+    for word in ("False", "True"):
+        run = work.train("tf32-" + word, "--backend=cuda", "--dtype=float32", f"--tf32={word}", "--max_iters=2",
+                         "--eval_interval=100")
+        check(run.status == 0, run.said())
+        runs[word] = losses(work.path("tf32-" + word))
+    gap = max(abs(a[0] - b[0]) / a[0] for a, b in zip(*runs.values()))
+    check(gap < 2 ** -8, f"TF32 is {gap:.3g} from float32")
+
+
+def orders(work):
+    arguments = ["--backend=cuda", "--dtype=bfloat16", "--max_iters=2", "--eval_interval=100", "--dropout=0.1"]
+    files = {}
+    for order in ("asc", "desc", "random:7"):
+        run = work.train("order-" + order.replace(":", "-"), *arguments, ORDER=order)
+        check(run.status == 0, run.said())
+        files[order] = checkpoint(work.path("order-" + order.replace(":", "-")))
+        check(len(files[order]) >= 2, f"{order}: no checkpoint")
+        check(files[order] == files["asc"], f"{order}: other bytes than in ascending order")
+
+
+def resume(work):
+    for dtype in DTYPES if LONG else ("float32", "float16"):
+        common = ["--backend=cuda", f"--dtype={dtype}", "--eval_interval=4", "--dropout=0.1", "--lr_decay_iters=12"]
+        for out, arguments in (("whole", ["--max_iters=11"]), ("parts", ["--max_iters=5"]),
+                               ("parts", ["--init_from=resume", "--max_iters=11"])):
+            run = work.train(f"{out}-{dtype}", *arguments, *common)
+            check(run.status == 0, run.said())
+        whole, parts = checkpoint(work.path("whole-" + dtype)), checkpoint(work.path("parts-" + dtype))
+        check(len(whole) >= 2 and whole == parts, f"{dtype}: a resumed run leaves other bytes")
+
+
+def memory(work):
+    runs = {}
+    for steps in (4, 8):
+        out = f"memory-{steps}"
+        runs[steps] = work.train(out, "--backend=cuda", "--dtype=bfloat16", f"--max_iters={steps}", "--eval_interval=4",
+                                 "--dropout=0.1")
+        run = runs[steps]
+        check(run.status == 0, run.said())
+        check(run.report["objects_alive"] == 0, f"{run.report['objects_alive']} objects were never given back")
+        with open(os.path.join(work.path(out), "metrics.jsonl"), encoding="ascii") as file:
+            planned = [line["planned_bytes"] for line in map(json.loads, file) if "planned_bytes" in line]
+        check(planned and run.report["allocated_bytes"] == planned[0],
+              f"{run.report['allocated_bytes']} B were asked of the device, {planned} B were planned")
+        for function in ("cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags"):
+            check(run.calls(function) > 0, f"{function} was not counted")
+            check(run.calls(function, "after_launch") == 0, f"{function} after the first kernel")
+    check(runs[8].calls("launch") > runs[4].calls("launch"), "kernels are not counted")
+    # The products that measure the device's rate are some more or fewer, as time allows; a step has dozens.
+    looked_up = [runs[steps].calls("cublasLtMatmulAlgoGetHeuristic") for steps in (4, 8)]
+    check(0 < looked_up[0] and abs(looked_up[1] - looked_up[0]) <= SIDES_MAX,
+          f"algorithms are looked up while the run goes on: {looked_up}")
+
+
+def sample(work):
+    text = os.path.join(work.folder, "text.txt")
+    with open(os.path.abspath(__file__), "rb") as source, open(text, "wb") as file:
+        file.write(source.read())
+    data = os.path.join(work.folder, "letters")
+    done = subprocess.run([os.environ["GPT_PREPARE"], "--tokenizer=chars", f"--out-dir={data}", text], check=False,
+                          capture_output=True, text=True)
+    check(done.returncode == 0, f"gpt-prepare: {done.stderr}")
+    run = Run(GPT_TRAIN_CUDA, f"--dataset={data}", f"--out_dir={work.path('sample')}",
+              *(word for word in TINY if "vocab" not in word), "--backend=cuda", "--dtype=float32", "--max_iters=4",
+              "--eval_interval=4", work=work.folder)
+    check(run.status == 0, run.said())
+    texts = {}
+    for backend in ("cuda", "cpu"):
+        for batch in (1, 3):
+            run = Run(GPT_SAMPLE_CUDA, f"--out_dir={work.path('sample')}", f"--backend={backend}", "--max_new_tokens=24",
+                      "--num_samples=3", "--seed=11", f"--sample_batch={batch}", work=work.folder)
+            check(run.status == 0 and len(run.out) > 24, run.said())
+            texts[backend, batch] = run.out
+            if backend == "cuda" and run.report:
+                check(run.calls("launch") > 0 and run.report["objects_alive"] == 0, "a sample without kernels, or a leak")
+    check(len(set(texts.values())) == 1, "the backends write different texts")
+
+
+def old_card(work):
+    device = "75:8g:NVIDIA T4"
+    run = work.train("old", "--backend=cuda", "--max_iters=2", "--eval_interval=100", DEVICES=device)
+    check(run.status == 0 and "has no bfloat16" in run.err + run.out and "float16 is used" in run.err + run.out,
+          run.said())
+    before = losses(work.path("old"))
+    work.train("old-cpu", "--backend=cpu", "--dtype=float16", "--max_iters=2", "--eval_interval=100")
+    gaps = [abs(a[0] - b[0]) / b[0] for a, b in zip(before, losses(work.path("old-cpu")))]
+    check(len(gaps) == 3 and max(gaps) < 1e-2, f"an sm_75 card is {gaps} from the cpu's float16")
+
+
+def main():
+    leave_without_programs("cuda_train")
+    assert TINY
+    with Work() as work:
+        for part in (parity, tf32, orders, resume, memory, sample, old_card):
+            part(work)
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+/* An ICD loader with a defect, put between gpt-train and the real one; OPENCL_FAKE=WORD[:NUMBER] chooses it.
+ *
+ *   abort       clGetPlatformIDs ends the process, as broken drivers do
+ *   skip:N      from launch N + 1 on, kernels are not run, and nothing says so
+ *   lost:N      launch N + 1 and what follows fail as on a card that was lost
+ *   source      a line that does not compile is added to each program
+ *   refuse      clCreateBuffer of 1 MiB and more fails
+ * Everything else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test that uses it.
+ */
+#define _GNU_SOURCE
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REFUSED_BYTES ((size_t)1 << 20)
+#define SOURCES_MAX 8
+
+static int launches;
+
+static void *real(const char *name)
+{
+    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *function = library != NULL ? dlsym(library, name) : NULL;
+    if (function == NULL)
+        abort();
+    return function;
+}
+
+/* The number behind `word` in OPENCL_FAKE, 0 without one; -1 when another defect is chosen. */
+static int defect(const char *word)
+{
+    const char *wanted = getenv("OPENCL_FAKE");
+    const size_t length = strlen(word);
+    if (wanted == NULL || strncmp(wanted, word, length) != 0)
+        return -1;
+    return wanted[length] == ':' ? atoi(wanted + length + 1) : 0;
+}
+
+cl_int clGetPlatformIDs(cl_uint count, cl_platform_id *platforms, cl_uint *found)
+{
+    if (defect("abort") >= 0)
+        abort();
+    return ((__typeof__(&clGetPlatformIDs))real("clGetPlatformIDs"))(count, platforms, found);
+}
+
+cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *code)
+{
+    if (defect("refuse") >= 0 && size > REFUSED_BYTES) {
+        *code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+        return NULL;
+    }
+    return ((__typeof__(&clCreateBuffer))real("clCreateBuffer"))(context, flags, size, host, code);
+}
+
+cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts, const size_t *lengths,
+                                     cl_int *code)
+{
+    static const char line[] = "\n#error planted\n";
+    const char *more[SOURCES_MAX];
+    size_t more_lengths[SOURCES_MAX];
+    __typeof__(&clCreateProgramWithSource) create =
+        (__typeof__(&clCreateProgramWithSource))real("clCreateProgramWithSource");
+    if (defect("source") < 0 || count >= SOURCES_MAX)
+        return create(context, count, texts, lengths, code);
+    memcpy(more, texts, count * sizeof *more);
+    memcpy(more_lengths, lengths, count * sizeof *more_lengths);
+    more[count] = line;
+    more_lengths[count] = sizeof line - 1;
+    return create(context, count + 1, more, more_lengths, code);
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *offset,
+                              const size_t *global, const size_t *local, cl_uint waits, const cl_event *wait,
+                              cl_event *event)
+{
+    launches++;
+    if (defect("skip") >= 0 && launches > defect("skip"))
+        return CL_SUCCESS;
+    if (defect("lost") >= 0 && launches > defect("lost"))
+        return CL_OUT_OF_RESOURCES;
+    return ((__typeof__(&clEnqueueNDRangeKernel))real("clEnqueueNDRangeKernel"))(queue, kernel, dims, offset, global,
+                                                                                 local, waits, wait, event);
+}

@@ -1,0 +1,77 @@
+#!/bin/sh
+# The opencl kernels on Oclgrind, which simulates a device and reports accesses beyond a buffer, to local memory too, data races
+# and barriers that not all work-items meet.  Every operand has a buffer of its own bytes, because within the arena a stray
+# access would hit another tensor.  Small cases of every op; judged from the simulator's log, because it reports and goes on.
+# OPCHECK_OCLGRIND_LIBRARY names its ICD where it is in another place; OPCHECK_OCLGRIND_CASES="3 8" takes other cases.
+set -u
+
+opcheck=${top_builddir:?}/tests/opcheck/opcheck
+library=${OPCHECK_OCLGRIND_LIBRARY:-/usr/lib/oclgrind/liboclgrind-rt-icd.so}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' INT TERM
+passed=0
+failed=0
+
+skip() {
+    echo "SKIP $1: $2"
+    echo "checks: 0 passed, 0 failed, 1 skipped"
+    exit 77
+}
+
+[ -f "$library" ] || skip oclgrind "no Oclgrind here (Debian: oclgrind)"
+mkdir "$scratch/vendors" "$scratch/cache"
+echo "$library" >"$scratch/vendors/oclgrind.icd"
+OCL_ICD_VENDORS=$scratch/vendors
+OCLGRIND_LOG=$scratch/log
+OCLGRIND_DATA_RACES=1
+OCLGRIND_MAX_ERRORS=5
+XDG_CACHE_HOME=$scratch/cache
+GPT_TRAIN_OPENCL_BUFFER_PER_TENSOR=1
+GPT_TRAIN_OPENCL_CHILD=0
+export OCL_ICD_VENDORS OCLGRIND_LOG OCLGRIND_DATA_RACES OCLGRIND_MAX_ERRORS XDG_CACHE_HOME
+export GPT_TRAIN_OPENCL_BUFFER_PER_TENSOR GPT_TRAIN_OPENCL_CHILD
+
+status=0
+"$opcheck" --backend=opencl --support --op=fill >/dev/null 2>&1 || status=$?
+[ "$status" -ne 2 ] || skip opencl "this build has no opencl backend"
+
+# one OP DTYPE CASE: the case passes, on Oclgrind, and its log stays empty.
+one() {
+    : >"$scratch/log"
+    output=$("$opcheck" --backend=opencl --op="$1" --dtype="$2" --case="$3" 2>&1)
+    if [ -s "$scratch/log" ]; then
+        echo "FAIL opcheck_oclgrind: $1 case $3 in $2: Oclgrind reports:"
+        head -n 12 "$scratch/log"
+        failed=$((failed + 1))
+    elif printf '%s\n' "$output" | grep -q '^opencl: Oclgrind' &&
+        printf '%s\n' "$output" | grep -q '^opencl .* 1 cases, .*[0-9]$'; then
+        passed=$((passed + 1))
+    else
+        echo "FAIL opcheck_oclgrind: $1 case $3 in $2:"
+        printf '%s\n' "$output"
+        failed=$((failed + 1))
+    fi
+}
+
+# each DTYPE CASES OP...: all of them.
+each() {
+    dtype=$1
+    cases=${OPCHECK_OCLGRIND_CASES:-$2}
+    shift 2
+    for op in "$@"; do
+        for case in $cases; do
+            one "$op" "$dtype" "$case"
+        done
+    done
+}
+
+each bfloat16 "4 7" fill copy residual gelu_forward gelu_backward dropout embed_forward embed_backward bias_backward \
+    layernorm_forward layernorm_backward cross_entropy sum_of_squares adamw blend muon_normalize muon_step gemm
+each bfloat16 "1 8" adamw_lean gradient_round muon_momentum
+each float32 "4 6" loss_sum clip_factor gemm
+each float16 "2" layernorm_backward cross_entropy gemm
+each bfloat16 "3" attention_forward attention_cached
+each float32 "2" attention_backward
+echo "checks: $passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]

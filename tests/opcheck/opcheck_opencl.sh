@@ -1,0 +1,48 @@
+#!/bin/sh
+# Every op of the opencl backend on device 0, in three dtypes, one after the other: drivers such as PoCL compile at the first
+# launch, and the kernels serve all dtypes.  OPCHECK_OPENCL_CASES=N takes N cases of each op, 0 all of them; the default fits
+# a run of all tests.
+set -u
+
+opcheck=${top_builddir:?}/tests/opcheck/opcheck
+cases=${OPCHECK_OPENCL_CASES:-12}
+# What drivers compile for themselves is kept between the tests of a build.
+POCL_CACHE_DIR=${POCL_CACHE_DIR:-$(cd "$top_builddir" && pwd)/tests/pocl-cache}
+export POCL_CACHE_DIR
+mkdir -p "$POCL_CACHE_DIR"
+passed=0
+failed=0
+skipped=0
+
+status=0
+"$opcheck" --backend=opencl --support --op=fill >/dev/null 2>&1 || status=$?
+if [ "$status" -ne 0 ]; then
+    if [ "$status" -eq 2 ]; then
+        echo "SKIP opencl: this build has no opencl backend"
+    else
+        echo "SKIP opencl_device: no OpenCL device here (Debian: pocl-opencl-icd)"
+    fi
+    echo "checks: 0 passed, 0 failed, 1 skipped"
+    exit 77
+fi
+for dtype in float32 bfloat16 float16; do
+    status=0
+    output=$("$opcheck" --backend=opencl --dtype="$dtype" --cases="$cases") || status=$?
+    printf '%s\n' "$output" | grep -v '^checks: '
+    counts=$(printf '%s\n' "$output" | sed -n 's/^checks: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
+    # shellcheck disable=SC2086
+    set -- $counts
+    if [ $# -ne 3 ]; then
+        echo "FAIL opcheck_opencl: opcheck ended without its count in $dtype, exit status $status"
+        failed=$((failed + 1))
+        continue
+    fi
+    if [ "$status" -ne 0 ] && [ "$2" -eq 0 ]; then
+        failed=$((failed + 1))
+    fi
+    passed=$((passed + $1))
+    failed=$((failed + $2))
+    skipped=$((skipped + $3))
+done
+echo "checks: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

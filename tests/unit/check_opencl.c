@@ -1,0 +1,277 @@
+/* The opencl backend around its kernels: cache files, names, codes; on a device: arena, copies, refusals.
+ *
+ * Tests that need a device skip where none can be opened.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/opencl/opencl_cache.h"
+#include "backends/opencl/opencl_device.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "tests/unit/unit_main.h"
+
+#define KEY "platform; device; driver; options"
+
+static void sink_silent(void *context, enum log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    (void)line;
+}
+
+/* An empty cache folder for one test. */
+static void cache_begin(char root[static 64])
+{
+    log_sink_set(sink_silent, NULL);
+    snprintf(root, 64, "%s", "cache-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    char here[FILE_PATH_MAX], path[FILE_PATH_MAX + 64];
+    ck_assert_ptr_nonnull(getcwd(here, sizeof here));
+    snprintf(path, sizeof path, "%s/%s", here, root);
+    setenv("XDG_CACHE_HOME", path, 1);
+}
+
+static void cache_end(const char *root)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* The only file of the cache, into `path`. */
+static size_t cache_file(char path[static FILE_PATH_MAX])
+{
+    char folder[FILE_PATH_MAX], command[FILE_PATH_MAX + 64];
+    ck_assert(opencl_cache_folder(folder, false));
+    snprintf(command, sizeof command, "ls '%s'/*.clbin", folder);
+    FILE *pipe = popen(command, "r");
+    ck_assert_ptr_nonnull(pipe);
+    ck_assert_ptr_nonnull(fgets(path, FILE_PATH_MAX, pipe));
+    ck_assert_int_eq(pclose(pipe), 0);
+    path[strcspn(path, "\n")] = '\0';
+    struct stat status;
+    ck_assert_int_eq(stat(path, &status), 0);
+    return (size_t)status.st_size;
+}
+
+static void file_write(const char *path, const char *bytes, size_t count)
+{
+    FILE *file = fopen(path, "we");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, count, file), count);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static bool loads(const char *key)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    const bool found = opencl_cache_load(key, &data, &bytes);
+    free(data);
+    return found;
+}
+
+START_TEST(cache_gives_back_what_it_was_given)
+{
+    char root[64], folder[FILE_PATH_MAX];
+    static const char first[] = "first binary", second[] = "second";
+    void *data = NULL;
+    size_t bytes = 0;
+    struct stat status;
+    cache_begin(root);
+    ck_assert(!loads(KEY));
+    opencl_cache_store(KEY, first, sizeof first);
+    ck_assert(opencl_cache_load(KEY, &data, &bytes));
+    ck_assert_uint_eq(bytes, sizeof first);
+    ck_assert_str_eq(data, first);
+    free(data);
+    ck_assert(!loads(KEY " of another driver"));
+    opencl_cache_store(KEY, second, sizeof second);
+    ck_assert(opencl_cache_load(KEY, &data, &bytes));
+    ck_assert_str_eq(data, second);
+    free(data);
+    ck_assert(opencl_cache_folder(folder, false));
+    ck_assert_int_eq(stat(folder, &status), 0);
+    ck_assert_uint_eq(status.st_mode & 0777u, 0700u);
+    ck_assert_int_eq(chmod(folder, 0770), 0);
+    ck_assert(!loads(KEY));
+    cache_end(root);
+}
+END_TEST
+
+/* Every length below the right one, one more byte, and every single byte changed: none is given to a driver. */
+START_TEST(cache_refuses_damage)
+{
+    char root[64], path[FILE_PATH_MAX], whole[1024], damaged[1025];
+    static const char data[] = "a binary";
+    cache_begin(root);
+    opencl_cache_store(KEY, data, sizeof data);
+    const size_t size = cache_file(path);
+    ck_assert_uint_lt(size, sizeof whole);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_eq(read(fd, whole, size), (ssize_t)size);
+    close(fd);
+    for (size_t length = 0; length < size; length++) {
+        file_write(path, whole, length);
+        ck_assert_msg(!loads(KEY), "cut to %zu of %zu bytes", length, size);
+    }
+    for (size_t i = 0; i < size; i++) {
+        memcpy(damaged, whole, size);
+        damaged[i] = (char)(damaged[i] ^ 0x10);
+        file_write(path, damaged, size);
+        ck_assert_msg(!loads(KEY), "byte %zu of %zu changed", i, size);
+    }
+    memcpy(damaged, whole, size);
+    damaged[size] = 0;
+    file_write(path, damaged, size + 1);
+    ck_assert(!loads(KEY));
+    file_write(path, whole, size);
+    ck_assert(loads(KEY));
+    ck_assert_int_eq(chmod(path, 0622), 0);
+    ck_assert(!loads(KEY));
+    cache_end(root);
+}
+END_TEST
+
+/* Three old files that fill the folder, as holes: the oldest goes when another comes. */
+START_TEST(cache_is_bounded)
+{
+    char root[64], folder[FILE_PATH_MAX], path[FILE_PATH_MAX + 16];
+    struct stat status;
+    cache_begin(root);
+    opencl_cache_store(KEY, "x", 1);
+    ck_assert(opencl_cache_folder(folder, false));
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%d.clbin", folder, i);
+        file_write(path, "", 0);
+        ck_assert_int_eq(truncate(path, (off_t)(OPENCL_CACHE_BYTES_MAX / 3 + 1024)), 0);
+        const struct timespec times[2] = {{.tv_sec = 1000 + i}, {.tv_sec = 1000 + i}};
+        ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+    }
+    opencl_cache_store(KEY " 2", "y", 1);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%d.clbin", folder, i);
+        ck_assert_int_eq(stat(path, &status) == 0, i > 0);
+    }
+    ck_assert(loads(KEY));
+    ck_assert(loads(KEY " 2"));
+    cache_end(root);
+}
+END_TEST
+
+START_TEST(names_are_cleaned_and_found)
+{
+    char name[] = "  NVIDIA\tGeForce \x1b[31m RTX  3060\n";
+    opencl_name_clean(name);
+    ck_assert_str_eq(name, "NVIDIA GeForce [31m RTX 3060");
+    ck_assert(opencl_name_has(name, "geforce"));
+    ck_assert(opencl_name_has(name, "3060"));
+    ck_assert(opencl_name_has(name, ""));
+    ck_assert(!opencl_name_has(name, "3070"));
+    ck_assert(!opencl_name_has("", "x"));
+}
+END_TEST
+
+START_TEST(codes_have_names)
+{
+    char text[OPENCL_CODE_TEXT_MAX];
+    ck_assert_str_eq(opencl_code_text(text, CL_OUT_OF_RESOURCES), "CL_OUT_OF_RESOURCES");
+    ck_assert_str_eq(opencl_code_text(text, -1001), "CL_PLATFORM_NOT_FOUND_KHR");
+    ck_assert_str_eq(opencl_code_text(text, -9999), "code -9999");
+}
+END_TEST
+
+/* Device number 0, or NULL where there is none. */
+static struct backend *device_open(void)
+{
+    const struct backend_open_options options = {.device = 0};
+    struct backend *backend = NULL;
+    struct backend_devices devices;
+    log_sink_set(sink_silent, NULL);
+    opencl_backend_ops.devices(false, &devices);
+    if (devices.count == 0) {
+        ck_assert_int_eq(devices.first, -1);
+        ck_assert_str_ne(devices.reason, "");
+        return NULL;
+    }
+    ck_assert_int_eq(opencl_backend_ops.open(&options, &backend), GT_OK);
+    return backend;
+}
+
+START_TEST(device_keeps_bytes)
+{
+    struct backend *backend = device_open();
+    struct backend_info info;
+    if (backend == NULL) {
+        unit_skip("opencl_device", "no OpenCL device here (Debian: pocl-opencl-icd)");
+        return;
+    }
+    ck_assert_int_eq(backend->ops->info(backend, &info), GT_OK);
+    ck_assert_uint_ge(info.total_bytes, info.largest_allocation_bytes);
+    ck_assert_uint_ge(info.alignment_bytes, 512);
+    const struct backend_segment segments[2] = {{.space = SPACE_DEVICE, .size_bytes = 1 << 20},
+                                                {.space = SPACE_DEVICE, .size_bytes = 12345}};
+    ck_assert_int_eq(backend->ops->arena(backend, segments, 2), GT_OK);
+    ck_assert_int_eq(backend->ops->arena(backend, segments, 2), GT_DEVICE);
+    char bytes[100], back[100];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(i * 7);
+    const struct address end = {.space = SPACE_DEVICE, .segment = 1, .offset_bytes = 12345 - sizeof bytes};
+    ck_assert_int_eq(backend->ops->upload(backend, 0, end, bytes, sizeof bytes), GT_OK);
+    ck_assert_int_eq(backend->ops->sync(backend, 0), GT_OK);
+    ck_assert_int_eq(backend->ops->download(backend, 0, back, end, sizeof back), GT_OK);
+    ck_assert_mem_eq(bytes, back, sizeof bytes);
+    ck_assert_int_eq(backend->ops->upload(backend, 0, end, bytes, sizeof bytes + 1), GT_DEVICE);
+    const struct address nowhere = {.space = SPACE_DEVICE, .segment = 2};
+    ck_assert_int_eq(backend->ops->download(backend, 0, back, nowhere, 1), GT_DEVICE);
+    backend->ops->close(backend);
+}
+END_TEST
+
+START_TEST(device_refuses_what_it_has_not)
+{
+    struct backend *backend = device_open(), *other = NULL;
+    struct backend_info info;
+    if (backend == NULL) {
+        unit_skip("opencl_device", "no OpenCL device here (Debian: pocl-opencl-icd)");
+        return;
+    }
+    ck_assert_int_eq(backend->ops->info(backend, &info), GT_OK);
+    struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = info.largest_allocation_bytes + 1};
+    ck_assert_int_lt(backend->ops->arena(backend, &segment, 1), GT_OK);
+    segment.size_bytes = UINT64_MAX;
+    ck_assert_int_eq(backend->ops->arena(backend, &segment, 1), GT_NO_FIT);
+    backend->ops->close(backend);
+    const size_t errors = log_count(LOG_ERROR);
+    const struct backend_open_options far = {.device = 1000}, unnamed = {.name = "no such device"};
+    ck_assert_int_eq(opencl_backend_ops.open(&far, &other), GT_DEVICE);
+    ck_assert_int_eq(opencl_backend_ops.open(&unnamed, &other), GT_DEVICE);
+    ck_assert_ptr_null(other);
+    ck_assert_uint_eq(log_count(LOG_ERROR) - errors, 2);
+}
+END_TEST
+
+Suite *opencl_suite(void)
+{
+    Suite *suite = suite_create("opencl");
+    TCase *host = tcase_create("host"), *device = tcase_create("device");
+    tcase_add_test(host, cache_gives_back_what_it_was_given);
+    tcase_add_test(host, cache_refuses_damage);
+    tcase_add_test(host, cache_is_bounded);
+    tcase_add_test(host, names_are_cleaned_and_found);
+    tcase_add_test(host, codes_have_names);
+    tcase_add_test(device, device_keeps_bytes);
+    tcase_add_test(device, device_refuses_what_it_has_not);
+    tcase_set_timeout(device, 120);
+    suite_add_tcase(suite, host);
+    suite_add_tcase(suite, device);
+    return suite;
+}
+
+UNIT_MAIN(opencl)

@@ -46,37 +46,6 @@ static uint64_t resident_bytes(const char *proc, int64_t pid, uint64_t page_byte
     return resident * page_bytes;
 }
 
-/* The program's name; a process chooses its own, so that it may hold anything. */
-static void name_read(const char *proc, struct backend_holder *holder)
-{
-    char path[PATH_MAX_BYTES];
-    snprintf(path, sizeof path, "%s/%" PRId64 "/comm", proc, holder->pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL || fgets(holder->name, sizeof holder->name, file) == NULL)
-        snprintf(holder->name, sizeof holder->name, "?");
-    if (file != NULL)
-        fclose(file);
-    holder->name[strcspn(holder->name, "\n")] = '\0';
-    for (char *at = holder->name; *at != '\0'; at++) {
-        if (*at < ' ' || *at > '~')
-            *at = '?';
-    }
-}
-
-/* Keeps the largest ones, sorted. */
-static void holder_insert(struct backend_info *info, int64_t pid, uint64_t bytes)
-{
-    int32_t at = info->holder_count;
-    while (at > 0 && info->holders[at - 1].bytes < bytes)
-        at--;
-    if (at == BACKEND_HOLDERS_MAX)
-        return;
-    info->holder_count += info->holder_count < BACKEND_HOLDERS_MAX;
-    for (int32_t i = info->holder_count - 1; i > at; i--)
-        info->holders[i] = info->holders[i - 1];
-    info->holders[at] = (struct backend_holder){.pid = pid, .bytes = bytes};
-}
-
 void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_info *info)
 {
     const long page = sysconf(_SC_PAGESIZE);
@@ -92,11 +61,10 @@ void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_info *
             continue;
         const uint64_t bytes = resident_bytes(proc, pid, page > 0 ? (uint64_t)page : PAGE_BYTES_MIN);
         if (bytes > 0)
-            holder_insert(info, pid, bytes);
+            backend_holder_insert(info, pid, bytes);
     }
     closedir(folder);
-    for (int32_t i = 0; i < info->holder_count; i++)
-        name_read(proc, &info->holders[i]);
+    backend_holders_name(info, proc);
 }
 
 static void segment_touch(struct cpu_segment *segment, int32_t threads)

@@ -127,38 +127,16 @@ const char *cuda_nvml_driver(const struct cuda_nvml *nvml)
     return nvml != NULL ? nvml->driver : "";
 }
 
-/* The file's name of the program; a process chooses its own, so that it may hold anything. */
+/* The file's name of the program. */
 static void name_read(const struct cuda_nvml *nvml, struct backend_holder *holder)
 {
     char path[NAME_MAX_BYTES] = "";
     if (nvml->process_name == NULL ||
-        nvml->process_name((unsigned int)holder->pid, path, sizeof path - 1) != NVML_SUCCESS || path[0] == '\0')
-        snprintf(path, sizeof path, "?");
+        nvml->process_name((unsigned int)holder->pid, path, sizeof path - 1) != NVML_SUCCESS)
+        path[0] = '\0';
     path[strcspn(path, " ")] = '\0'; /* arguments */
     const char *slash = strrchr(path, '/');
-    snprintf(holder->name, sizeof holder->name, "%.31s", slash != NULL && slash[1] != '\0' ? slash + 1 : path);
-    for (char *at = holder->name; *at != '\0'; at++) {
-        if (*at < ' ' || *at > '~')
-            *at = '?';
-    }
-}
-
-/* Keeps the largest ones, sorted; a process that both computes and draws is listed once. */
-static void holder_insert(struct backend_info *info, int64_t pid, uint64_t bytes)
-{
-    int32_t at = info->holder_count;
-    for (int32_t i = 0; i < info->holder_count; i++) {
-        if (info->holders[i].pid == pid)
-            return;
-    }
-    while (at > 0 && info->holders[at - 1].bytes < bytes)
-        at--;
-    if (at == BACKEND_HOLDERS_MAX)
-        return;
-    info->holder_count += info->holder_count < BACKEND_HOLDERS_MAX;
-    for (int32_t i = info->holder_count - 1; i > at; i--)
-        info->holders[i] = info->holders[i - 1];
-    info->holders[at] = (struct backend_holder){.pid = pid, .bytes = bytes};
+    backend_holder_name(holder, slash != NULL && slash[1] != '\0' ? slash + 1 : path);
 }
 
 void cuda_nvml_holders(const struct cuda_nvml *nvml, struct backend_info *info)
@@ -172,7 +150,7 @@ void cuda_nvml_holders(const struct cuda_nvml *nvml, struct backend_info *info)
             continue;
         for (unsigned int i = 0; i < count; i++) {
             if (processes[i].pid != self && processes[i].used_bytes != NVML_NOT_AVAILABLE)
-                holder_insert(info, processes[i].pid, processes[i].used_bytes);
+                backend_holder_insert(info, processes[i].pid, processes[i].used_bytes);
         }
     }
     for (int32_t i = 0; i < info->holder_count; i++)

@@ -209,30 +209,6 @@ static uint64_t process_bytes(const char *proc, int64_t pid, const char *pci)
     return total;
 }
 
-static void holder_insert(struct backend_info *info, const char *proc, int64_t pid, uint64_t bytes)
-{
-    int32_t at = info->holder_count;
-    char path[PATH_BYTES_MAX];
-    while (at > 0 && info->holders[at - 1].bytes < bytes)
-        at--;
-    if (at == BACKEND_HOLDERS_MAX)
-        return;
-    info->holder_count += info->holder_count < BACKEND_HOLDERS_MAX;
-    for (int32_t i = info->holder_count - 1; i > at; i--)
-        info->holders[i] = info->holders[i - 1];
-    struct backend_holder *holder = &info->holders[at];
-    *holder = (struct backend_holder){.name = "?", .pid = pid, .bytes = bytes};
-    snprintf(path, sizeof path, "%s/%" PRId64 "/comm", proc, pid);
-    FILE *file = fopen(path, "re");
-    if (file != NULL && fgets(holder->name, sizeof holder->name, file) == NULL)
-        snprintf(holder->name, sizeof holder->name, "?");
-    if (file != NULL)
-        fclose(file);
-    holder->name[strcspn(holder->name, "\n")] = '\0';
-    for (char *c = holder->name; *c != '\0'; c++)
-        *c = *c >= ' ' && *c <= '~' ? *c : '?';
-}
-
 void opencl_vendor_holders(const struct opencl_backend *cl, const char *proc, int64_t own_pid,
                            struct backend_info *info)
 {
@@ -251,7 +227,8 @@ void opencl_vendor_holders(const struct opencl_backend *cl, const char *proc, in
             continue;
         const uint64_t bytes = process_bytes(proc, pid, pci);
         if (bytes > 0)
-            holder_insert(info, proc, pid, bytes);
+            backend_holder_insert(info, pid, bytes);
     }
     closedir(folder);
+    backend_holders_name(info, proc);
 }

@@ -64,6 +64,12 @@ struct backend_info {
     int32_t holder_count;
 };
 
+/* Keeps the largest ones, largest first, each process once; without a name as yet. */
+void backend_holder_insert(struct backend_info *info, int64_t pid, uint64_t bytes);
+/* A process chooses its own name, so that it may hold anything: cut, and control characters replaced; "?" for "". */
+void backend_holder_name(struct backend_holder *holder, const char *name);
+/* Names them by PROC/PID/comm ("/proc"). */
+void backend_holders_name(struct backend_info *info, const char *proc);
 /* "firefox (4711) 2.10 GiB, make (12) 3.1 MiB" into `text`; empty without holders.  Returns `text`. */
 #define BACKEND_HOLDERS_TEXT_MAX 320
 char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_info *info);

@@ -1,14 +1,58 @@
-/* Who else holds memory of a device, as one line.
+/* Who else holds memory of a device: the largest few, their names, and all of it as one line.
  *
- * The backends find them (cpu: processes by resident set); here they are only written down, for refusals, --list-devices
- * and reports of failures.
+ * The backends find them (cpu: processes by resident set; cards: by the driver); here they are kept, named and written down, for
+ * refusals, --list-devices and reports of failures.
  */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/backend.h"
 #include "base/log.h"
+
+#define PATH_BYTES_MAX 128
+
+void backend_holder_insert(struct backend_info *info, int64_t pid, uint64_t bytes)
+{
+    int32_t at = info->holder_count;
+    for (int32_t i = 0; i < info->holder_count; i++) {
+        if (info->holders[i].pid == pid)
+            return;
+    }
+    while (at > 0 && info->holders[at - 1].bytes < bytes)
+        at--;
+    if (at == BACKEND_HOLDERS_MAX)
+        return;
+    info->holder_count += info->holder_count < BACKEND_HOLDERS_MAX;
+    for (int32_t i = info->holder_count - 1; i > at; i--)
+        info->holders[i] = info->holders[i - 1];
+    info->holders[at] = (struct backend_holder){.pid = pid, .bytes = bytes};
+}
+
+void backend_holder_name(struct backend_holder *holder, const char *name)
+{
+    snprintf(holder->name, sizeof holder->name, "%.*s", (int)sizeof holder->name - 1, name[0] != '\0' ? name : "?");
+    for (char *at = holder->name; *at != '\0'; at++) {
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    }
+}
+
+void backend_holders_name(struct backend_info *info, const char *proc)
+{
+    for (int32_t i = 0; i < info->holder_count; i++) {
+        char path[PATH_BYTES_MAX], name[BACKEND_HOLDER_NAME_MAX] = "";
+        snprintf(path, sizeof path, "%s/%" PRId64 "/comm", proc, info->holders[i].pid);
+        FILE *file = fopen(path, "re");
+        if (file == NULL || fgets(name, sizeof name, file) == NULL)
+            name[0] = '\0';
+        if (file != NULL)
+            fclose(file);
+        name[strcspn(name, "\n")] = '\0';
+        backend_holder_name(&info->holders[i], name);
+    }
+}
 
 char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_info *info)
 {

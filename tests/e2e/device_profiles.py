@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, finish
+
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GIB = 1 << 30
 MIB = 1 << 20
@@ -29,17 +31,6 @@ PUBLISHED = [
     ("rtx4090-24g", 110e3, 16, 16, 12, 12, 768),
     ("rtx4060-ti-16g", 15e3, 20, 13, 24, 16, 1024),
 ]
-
-passed = failed = 0
-
-
-def check(good, text):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL", text)
 
 
 def run(*arguments):
@@ -204,8 +195,7 @@ def main():
         own()
         refusals()
         os.chdir("/")
-    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    return finish()
 
 
 if __name__ == "__main__":

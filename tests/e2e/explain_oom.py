@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, finish
+
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB "
            "of which 2.68 GiB is free. Process 1234 has 1.97 GiB memory in use. Including non-PyTorch memory, this process "
@@ -24,17 +26,6 @@ OLD = ("RuntimeError: CUDA out of memory. Tried to allocate 786.00 MiB (GPU 0; 1
        "setting max_split_size_mb to avoid fragmentation.\n")
 SMALL = ["--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--gradient_accumulation_steps=1",
          "--vocab_size=50304", "--dataset=./none"]
-
-passed = failed = 0
-
-
-def check(good, text):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL", text)
 
 
 def explain(text, *arguments, path=None):
@@ -154,8 +145,7 @@ def main():
         impossible()
         defaults_and_no_fit()
         refusals(work)
-    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    return finish()
 
 
 if __name__ == "__main__":

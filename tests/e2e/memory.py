@@ -17,23 +17,14 @@ import sys
 import tempfile
 import time
 
+from checks import check, finish
+
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 MIB = 1 << 20
 GROWTH_MAX = 2 * MIB
 VARIATION_MAX = 4 * MIB
 REFUSAL_SECONDS = 1.0
 REFUSAL_RSS_MAX = 128 * MIB
-
-passed = failed = skipped = 0
-
-
-def check(good, text):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL", text)
 
 
 def write_tokens(folder, vocab):
@@ -55,7 +46,7 @@ def rss_bytes(pid, field):
     return 0
 
 
-def finish(process):
+def ended(process):
     """Exit status and peak RSS in bytes; what the process wrote must have been read or gone to a file."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -87,7 +78,7 @@ def growth(work):
             warm = rss_bytes(process.pid, "VmRSS")
         elif warm > 0:
             largest = max(largest, rss_bytes(process.pid, "VmHWM"))
-    status, _ = finish(process)
+    status, _ = ended(process)
     check(status == 0, f"growth: exit status {status}")
     check(saves >= 10, f"growth: {saves} saves")
     check(warm > 0 and largest > 0, f"growth: no RSS seen ({warm}, {largest})")
@@ -111,7 +102,7 @@ def baseline(work):
                              "--gradient_accumulation_steps=1", "--vocab_size=50304", "--max_iters=1", "--eval_iters=1",
                              "--always_save_checkpoint=False", "--threads=2"]
         with open(os.path.join(work, "log"), "w", encoding="ascii") as log:
-            status, peak = finish(subprocess.Popen([GPT_TRAIN] + arguments + ["--out_dir=" + out], stdout=log, stderr=log))
+            status, peak = ended(subprocess.Popen([GPT_TRAIN] + arguments + ["--out_dir=" + out], stdout=log, stderr=log))
         check(status == 0, f"baseline: batch {batch}: exit status {status}")
         if status != 0:
             return
@@ -137,7 +128,7 @@ def refusal(work):
         process = subprocess.Popen([GPT_TRAIN] + arguments + ["--out_dir=" + out], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         text, error = process.stdout.read(), process.stderr.read()
-        status, peak = finish(process)
+        status, peak = ended(process)
         seconds = time.monotonic() - start
         errors = [line for line in error.splitlines() if line.startswith("gpt-train: error: ")]
         check(status == 3, f"refusal of batch {batch}: exit status {status}, {error!r}")
@@ -162,8 +153,7 @@ def main():
         growth(work)
         refusal(work)
         baseline(work)
-    print(f"checks: {passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+    return finish()
 
 
 if __name__ == "__main__":

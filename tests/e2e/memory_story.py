@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, finish
+
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GIB = 1 << 30
 STORIES = {
@@ -34,17 +36,6 @@ MODELLED = {
 SHORT = 0.03
 TINY = ["--dataset=tiny", "--vocab_size=97", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4",
         "--gradient_accumulation_steps=2", "--learning_rate=1e-2", "--eval_iters=2", "--eval_interval=20", "--threads=2", "--warmup_iters=2"]
-
-passed = failed = 0
-
-
-def check(good, text):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL", text)
 
 
 def run(*arguments):
@@ -214,8 +205,7 @@ def main():
         refused_heads()
         patched_keys()
         report_after_failure()
-    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    return finish()
 
 
 if __name__ == "__main__":

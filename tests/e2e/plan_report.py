@@ -19,6 +19,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
+from checks import check, finish
+
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 DOC = os.path.join(os.environ["top_srcdir"], "doc", "plan.md")
 MIB = 1 << 20
@@ -27,17 +29,6 @@ MODEL = ["--n_layer=4", "--n_head=4", "--n_embd=128", "--block_size=64", "--batc
 CATEGORIES = ["parameters", "master", "moments", "gradients", "activations", "logits", "temporaries", "workspace", "cache", "data"]
 HEADROOM = 64 * MIB
 NAMESPACE = "{http://www.w3.org/2000/svg}"
-
-passed = failed = 0
-
-
-def check(good, text):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL", text)
 
 
 def plan(form, *arguments):
@@ -300,8 +291,7 @@ def main():
     svg(("--memory_budget=2GiB", "--sample_tokens=5"), base | {"cache", "logits"})
     svg(("--memory_budget=70MiB",), base, 3)
     os.rmdir(os.getcwd())
-    print(f"checks: {passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    return finish()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 /* adamw: one work-item per element; see kernels/adamw.cl.
  *
- * What is the same for all elements is computed here, in the order in which the cpu backend does it.
+ * The arguments that it shares with adamw_lean are opencl_arg_adamw()'s.
  */
 #include "backends/opencl/opencl_kernels.h"
 
 static enum gt_status adamw_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const struct op_attrs *attrs = &call->attrs;
     const int64_t count = opencl_elements(call, ADAMW_PARAM);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_adamw, "gt_adamw");
@@ -18,13 +17,7 @@ static enum gt_status adamw_run(struct backend *backend, int32_t queue, const st
     opencl_arg_tensor(&launch, call, ADAMW_MASTER);
     opencl_arg_tensor(&launch, call, ADAMW_M);
     opencl_arg_tensor(&launch, call, ADAMW_V);
-    opencl_arg_f32(&launch, attrs->beta1);
-    opencl_arg_f32(&launch, 1.0f - attrs->beta1);
-    opencl_arg_f32(&launch, attrs->beta2);
-    opencl_arg_f32(&launch, 1.0f - attrs->beta2);
-    opencl_arg_f32(&launch, attrs->epsilon);
-    opencl_arg_f32(&launch, attrs->weight_decay);
-    opencl_arg_i64(&launch, call->operand[ADAMW_CORRECTIONS].dims[0]);
+    opencl_arg_adamw(&launch, call, ADAMW_CORRECTIONS);
     opencl_arg_i64(&launch, count);
     return opencl_run_elements(&launch, count);
 }

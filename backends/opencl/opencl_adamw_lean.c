@@ -7,7 +7,6 @@
 static enum gt_status adamw_lean_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const struct op_attrs *attrs = &call->attrs;
     const int64_t count = opencl_elements(call, ADAMW_LEAN_PARAM), blocks = state_blocks(count);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_adamw_lean, "gt_adamw_lean");
@@ -18,14 +17,8 @@ static enum gt_status adamw_lean_run(struct backend *backend, int32_t queue, con
     opencl_arg_tensor(&launch, call, ADAMW_LEAN_M);
     opencl_arg_tensor(&launch, call, ADAMW_LEAN_V);
     opencl_arg_operand(&launch, call, ADAMW_LEAN_SCALES);
-    opencl_arg_f32(&launch, attrs->beta1);
-    opencl_arg_f32(&launch, 1.0f - attrs->beta1);
-    opencl_arg_f32(&launch, attrs->beta2);
-    opencl_arg_f32(&launch, 1.0f - attrs->beta2);
-    opencl_arg_f32(&launch, attrs->epsilon);
-    opencl_arg_f32(&launch, attrs->weight_decay);
-    opencl_arg_i64(&launch, call->operand[ADAMW_LEAN_CORRECTIONS].dims[0]);
-    opencl_arg_i64(&launch, attrs->index_base);
+    opencl_arg_adamw(&launch, call, ADAMW_LEAN_CORRECTIONS);
+    opencl_arg_i64(&launch, call->attrs.index_base);
     opencl_arg_i64(&launch, blocks);
     opencl_arg_i64(&launch, count);
     return opencl_run_groups(&launch, blocks, 0.0);

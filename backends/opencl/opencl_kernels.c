@@ -43,6 +43,18 @@ struct opencl_parts opencl_parts_of(int64_t rows)
     return (struct opencl_parts){.rows = rows, .parts = (rows + part_rows - 1) / part_rows, .part_rows = part_rows};
 }
 
+void opencl_arg_adamw(struct opencl_launch *launch, const struct op_call *call, int32_t corrections)
+{
+    const struct op_attrs *attrs = &call->attrs;
+    opencl_arg_f32(launch, attrs->beta1);
+    opencl_arg_f32(launch, 1.0f - attrs->beta1);
+    opencl_arg_f32(launch, attrs->beta2);
+    opencl_arg_f32(launch, 1.0f - attrs->beta2);
+    opencl_arg_f32(launch, attrs->epsilon);
+    opencl_arg_f32(launch, attrs->weight_decay);
+    opencl_arg_i64(launch, call->operand[corrections].dims[0]);
+}
+
 enum gt_status opencl_run_elements(struct opencl_launch *launch, int64_t count)
 {
     const size_t items = (size_t)opencl_group_items(&launch->cl->base);

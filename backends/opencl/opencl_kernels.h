@@ -36,6 +36,10 @@ int32_t opencl_group_items(const struct backend *backend);
 /* GT_TENSOR. */
 void opencl_arg_tensor(struct opencl_launch *launch, const struct op_call *call, int32_t slot);
 
+/* What adamw and adamw_lean have in common: beta1, 1 - beta1, beta2, 1 - beta2, epsilon, weight decay, and the rows of the
+ * operand `corrections`; differences are computed here, in the order in which the cpu backend does it. */
+void opencl_arg_adamw(struct opencl_launch *launch, const struct op_call *call, int32_t corrections);
+
 /* One work-item per element; one group of GT_GROUP for each of `groups`; one work-item per column of each of `rows`. */
 enum gt_status opencl_run_elements(struct opencl_launch *launch, int64_t count);
 enum gt_status opencl_run_groups(struct opencl_launch *launch, int64_t groups, double flops);

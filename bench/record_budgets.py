@@ -15,24 +15,14 @@ import random
 import re
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
+
+from common import run
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.abspath("gpt-train"))
 UNITS = {"MiB": 2.0 ** 20, "GiB": 2.0 ** 30}
-
-
-def run(arguments, cwd):
-    """The log of a run, and the peak resident set of the process in bytes."""
-    with subprocess.Popen(arguments, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        log = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        sys.exit(f"{arguments} failed: {log}")
-    return log, usage.ru_maxrss * 1024
 
 
 def main():

@@ -1,9 +1,9 @@
 # GT_CUDA
 # --with-cuda[=PREFIX]: the cuda backend.  Needs nvcc, cudart and cuBLASLt of CUDA 11.8 or later, and no card; looked for in
 # PREFIX, $CUDA_HOME, PATH, /usr/local/cuda.  --with-cuda-arch=86,89 narrows what is compiled; the default is what the
-# toolkit knows of 75, 80, 86, 89, 90, 100 and 120.  PTX of the highest is added, for cards to come.
-# Sets NVCC, NVCC_FLAGS, CUDA_CPPFLAGS, CUDA_LIBS, CUDA_ARCHS, HAVE_CUDA and its conditional.  The driver is not linked: a
-# program starts without one.
+# toolkit knows of 75, 80, 86, 89, 90, 100 and 120.  PTX is added, for cards to come.
+# Sets NVCC, NVCC_FLAGS, CUDA_CPPFLAGS, CUDA_LIBS, CUDA_ARCHS, CUDA_PTX_ARCH, HAVE_CUDA and its conditional.  The driver is
+# not linked: a program starts without one.
 AC_DEFUN([GT_CUDA], [
   AC_ARG_WITH([cuda],
     [AS_HELP_STRING([--with-cuda@<:@=PREFIX@:>@], [the cuda backend, with the toolkit in PREFIX (needs no card)])],
@@ -12,8 +12,8 @@ AC_DEFUN([GT_CUDA], [
     [AS_HELP_STRING([--with-cuda-arch=LIST], [architectures to compile for, e.g. 86,89; default: all])],
     [], [with_cuda_arch=all])
   AC_ARG_VAR([NVCC], [CUDA's compiler])
-  AC_ARG_VAR([NVCCFLAGS], [more flags for it, e.g. -ccbin=g++-11])
-  CUDA_CPPFLAGS= CUDA_LIBS= CUDA_ARCHS= NVCC_FLAGS=
+  AC_ARG_VAR([NVCCFLAGS], [more flags for it, e.g. -ccbin=g++-11 where no g++ of the usual names suits it])
+  CUDA_CPPFLAGS= CUDA_LIBS= CUDA_ARCHS= CUDA_PTX_ARCH= NVCC_FLAGS=
   AS_CASE([$with_cuda_arch], [yes | no | ''], [AC_MSG_ERROR([--with-cuda-arch wants numbers, e.g. 86,89])])
   AS_IF([test "x$with_cuda" != xno], [GT_CUDA_FIND],
     [AS_IF([test "x$with_cuda_arch" != xall], [AC_MSG_ERROR([--with-cuda-arch has no effect without --with-cuda])])])
@@ -23,6 +23,7 @@ AC_DEFUN([GT_CUDA], [
   AC_SUBST([CUDA_CPPFLAGS])
   AC_SUBST([CUDA_LIBS])
   AC_SUBST([CUDA_ARCHS])
+  AC_SUBST([CUDA_PTX_ARCH])
   AC_SUBST([NVCC_FLAGS])
 ])
 
@@ -43,28 +44,35 @@ AC_DEFUN([GT_CUDA_FIND], [
   GT_CUDA_NVCC_TRY
 ])
 
-# CUDA_ARCHS: the wanted ones that nvcc knows, smallest first; NVCC_FLAGS: the flags that make code for them.
+# CUDA_ARCHS: the wanted ones that nvcc knows, smallest first; NVCC_FLAGS: the flags that make code for them.  The kernels
+# know two kinds of card, before 8.0 and since; so machine code for all since is made from one PTX, that of the lowest,
+# which takes a third of the time, and this PTX is kept: it is right for every later card.  CUDA_PTX_ARCH names it.
 AC_DEFUN([GT_CUDA_ARCHS], [
   AC_MSG_CHECKING([for CUDA architectures])
   gt_cuda_known=`"$NVCC" --list-gpu-arch 2>/dev/null | sed -n 's/^compute_\(@<:@0-9@:>@*\)$/\1/p' | sort -n | tr '\n' ' '`
   AS_IF([test "x$with_cuda_arch" = xall], [gt_cuda_wanted="75 80 86 89 90 100 120"],
     [gt_cuda_wanted=`echo "$with_cuda_arch" | tr ',' '\n' | sort -n -u`])
+  gt_cuda_since=
   for gt_arch in $gt_cuda_wanted; do
+    AS_IF([test "x$with_cuda_arch" != xall && test "0$gt_arch" -lt 75],
+      [AC_MSG_RESULT([no])
+       AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: the kernels need 75 or newer])])
     AS_IF([echo " $gt_cuda_known" | grep -q " $gt_arch "], [
       CUDA_ARCHS="$CUDA_ARCHS$gt_arch "
-      NVCC_FLAGS="$NVCC_FLAGS -gencode=arch=compute_$gt_arch,code=sm_$gt_arch"
-      gt_cuda_highest=$gt_arch
+      AS_IF([test "$gt_arch" -lt 80],
+        [NVCC_FLAGS="$NVCC_FLAGS -gencode=arch=compute_$gt_arch,code=sm_$gt_arch"
+         CUDA_PTX_ARCH=$gt_arch],
+        [AS_IF([test -z "$gt_cuda_since"], [CUDA_PTX_ARCH=$gt_arch])
+         gt_cuda_since="${gt_cuda_since}sm_$gt_arch,"])
     ], [test "x$with_cuda_arch" != xall], [
       AC_MSG_RESULT([no])
       AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: $NVCC does not know $gt_arch; it knows $gt_cuda_known])
     ])
-    AS_IF([test "x$with_cuda_arch" != xall && test "0$gt_arch" -lt 75],
-      [AC_MSG_ERROR([--with-cuda-arch=$with_cuda_arch: the kernels need 75 or newer])])
   done
   AC_MSG_RESULT([${CUDA_ARCHS:-none}])
   AS_IF([test -z "$CUDA_ARCHS"],
     [AC_MSG_ERROR([--with-cuda: $NVCC lists none of the architectures $gt_cuda_wanted (nvcc --list-gpu-arch)])])
-  NVCC_FLAGS="$NVCC_FLAGS -gencode=arch=compute_$gt_cuda_highest,code=compute_$gt_cuda_highest"
+  NVCC_FLAGS="$NVCC_FLAGS -gencode=arch=compute_$CUDA_PTX_ARCH,code=@<:@${gt_cuda_since}compute_$CUDA_PTX_ARCH@:>@"
 ])
 
 # Headers and libraries.  cudart is taken static where it can be had, so that the version is that of the headers.
@@ -101,15 +109,25 @@ AC_DEFUN([GT_CUDA_LIBS], [
     [AC_MSG_ERROR([--with-cuda: cuda_runtime.h, cublasLt.h and their libraries of CUDA 11.8 or later are not usable in $gt_cuda_prefix; config.log has the compiler's words])])
 ])
 
+# nvcc refuses host compilers newer than itself: where it does not like its own choice, older ones are tried by name.
 AC_DEFUN([GT_CUDA_NVCC_TRY], [
-  AC_MSG_CHECKING([whether $NVCC compiles a kernel])
+  AC_MSG_CHECKING([for a host compiler that $NVCC works with])
   cat >conftest.cu <<\_GT_EOF
-__global__ static void add(float *x) { x[[threadIdx.x]] += 1.0f; }
+#include <cuda_bf16.h>
+#include <math.h>
+#include <string.h>
+__global__ static void add(float *x) { x[[threadIdx.x]] += expf(1.0f); }
 extern "C" cudaError_t launch(float *x) { add<<<1, 32>>>(x); return cudaGetLastError(); }
 _GT_EOF
-  AS_IF(["$NVCC" $NVCCFLAGS -std=c++17 -gencode=arch=compute_$gt_cuda_highest,code=sm_$gt_cuda_highest -c conftest.cu -o conftest.o >&AS_MESSAGE_LOG_FD 2>&1],
-    [AC_MSG_RESULT([yes])],
-    [AC_MSG_RESULT([no])
-     AC_MSG_ERROR([--with-cuda: $NVCC cannot compile; config.log has its words (a host compiler that is too new for it is named by NVCCFLAGS=-ccbin=...)])])
+  gt_cuda_host=none
+  for gt_host in "" -ccbin=g++-14 -ccbin=g++-13 -ccbin=g++-12 -ccbin=g++-11 -ccbin=g++-10 -ccbin=g++-9; do
+    AS_IF([test "$gt_cuda_host" = none &&
+        "$NVCC" $NVCCFLAGS $gt_host -std=c++17 -arch=compute_$CUDA_PTX_ARCH -c conftest.cu -o conftest.o >&AS_MESSAGE_LOG_FD 2>&1],
+      [gt_cuda_host=${gt_host:-"its own choice"}
+       NVCC_FLAGS="${gt_host:+$gt_host }$NVCC_FLAGS"])
+  done
+  AC_MSG_RESULT([$gt_cuda_host])
+  AS_IF([test "$gt_cuda_host" = none],
+    [AC_MSG_ERROR([--with-cuda: $NVCC cannot compile, with g++ neither; config.log has its words (an older host compiler, e.g. g++-11, or NVCCFLAGS=-ccbin=...)])])
   rm -f conftest.cu conftest.o
 ])

@@ -138,7 +138,8 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
     attention.lse = cuda_operand(backend, call, ATTENTION_BACKWARD_LSE);
     attention.delta = cuda_workspace(backend, call, backward_workspace_bytes(backend, call));
     attention_drop(&attention, &call->attrs);
-    if (cuda_attention_backward_shared_bytes(attention.head_size, 2) <= cuda_from(backend)->shared_bytes_max)
+    if (attention.tensor_k16 &&
+        cuda_attention_backward_shared_bytes(attention.head_size, 2) <= cuda_from(backend)->shared_bytes_max)
         attention.stages = 2;
     if (attention.samples == 0)
         return GT_OK;

@@ -46,7 +46,7 @@ struct cuda_attention {
     bool tensor_k16;                  /* mma m16n8k16; without it, fp16 by m16n8k8 (before sm_80) */
     int32_t samples, time, heads, kv_heads, head_size;
     int32_t unit;       /* elements of a row that may move at once: 8, where all begin at multiples of 8, else 2 or 1 */
-    int32_t stages;     /* backward, tiles: 2 where shared memory suffices for a tile under way beside the one in use */
+    int32_t stages;     /* backward, tiles: 2 where a tile can be under way beside the one in use (sm_80), and fits */
     float scale;        /* of the scores; > 0 */
     int32_t site;       /* of the dropout masks */
     uint32_t threshold; /* op.h's dropout_threshold(); 0: no dropout */

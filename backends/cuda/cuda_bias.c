@@ -31,7 +31,7 @@ static enum gt_status bias_run(struct backend *backend, int32_t queue, const str
         .columns = columns,
         .parts = cuda_strip_parts(rows, columns),
         .strip_floats = cuda_strip_floats(columns),
-        .aligned = columns % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call),
+        .aligned = cuda_rows_aligned(backend, call, columns),
     };
     const struct cuda_parts_args sum = {
         .strips = strips,

@@ -22,7 +22,7 @@ static enum gt_status dropout_run(struct backend *backend, int32_t queue, const 
         .scale = dropout_scale(call->attrs.dropout),
         .blocks = cuda_walk_blocks(backend, sample_elements, CUDA_GROUP * CUDA_WALK_THREADS),
         .blocks_of_samples = (int32_t)cuda_min(samples, CUDA_GRID_YZ_MAX),
-        .aligned = sample_elements % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call),
+        .aligned = cuda_rows_aligned(backend, call, sample_elements),
     };
     return cuda_check(backend, cuda_launch_dropout(cuda_stream(backend, queue), &args), "dropout");
 }

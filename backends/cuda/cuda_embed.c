@@ -27,7 +27,7 @@ static enum gt_status forward_run(struct backend *backend, int32_t queue, const 
         .channels = channels,
         .time = call->attrs.time,
         .blocks = cuda_walk_blocks(backend, rows, CUDA_EMBED_WARPS),
-        .aligned = channels % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call),
+        .aligned = cuda_rows_aligned(backend, call, channels),
     };
     return cuda_check(backend, cuda_launch_embed_forward(cuda_stream(backend, queue), &args), "embed_forward");
 }
@@ -54,7 +54,7 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
         .positions = cuda_rows(call, EMBED_BACKWARD_DWPE),
         .groups_max = cuda_min(rows, cuda_rows(call, EMBED_BACKWARD_DWTE)),
         .accumulate = cuda_accumulates(call, EMBED_BACKWARD_DWPE),
-        .aligned = channels % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call),
+        .aligned = cuda_rows_aligned(backend, call, channels),
     };
     return cuda_check(backend, cuda_launch_embed_backward(cuda_stream(backend, queue), &args), "embed_backward");
 }

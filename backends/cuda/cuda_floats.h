@@ -60,6 +60,12 @@ static inline bool cuda_operands_aligned(const struct backend *backend, const st
     return true;
 }
 
+/* The same of rows of so many elements that follow each other: each begins at such a multiple too. */
+static inline bool cuda_rows_aligned(const struct backend *backend, const struct op_call *call, int64_t columns)
+{
+    return columns % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call);
+}
+
 /* A few waves of blocks; elementwise results do not depend on how many there are. */
 #define CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR 32
 

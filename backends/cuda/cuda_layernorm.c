@@ -32,7 +32,7 @@ static enum gt_status forward_run(struct backend *backend, int32_t queue, const 
         .channels = channels,
         .epsilon = call->attrs.epsilon,
         .blocks = cuda_walk_blocks(backend, rows, CUDA_LAYERNORM_WARPS),
-        .aligned = channels % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call),
+        .aligned = cuda_rows_aligned(backend, call, channels),
     };
     return cuda_check(backend, cuda_launch_layernorm_forward(cuda_stream(backend, queue), &args), "layernorm_forward");
 }
@@ -62,7 +62,7 @@ static struct cuda_layernorm_backward_args backward_args(const struct backend *b
         .warps = (int32_t)cuda_min(cuda_max(fitting, 1), CUDA_LAYERNORM_WARPS),
         .is_shared = fitting > 0,
         .accumulate = cuda_accumulates(call, LAYERNORM_BACKWARD_DX),
-        .aligned = channels % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call),
+        .aligned = cuda_rows_aligned(backend, call, channels),
     };
 }
 

@@ -229,6 +229,7 @@ enum mistake {
     MATRIX_OF_HALF_A_WARP,
     COPY_NOT_WAITED,
     COPY_MISALIGNED,
+    COPY_OVER_COPY,
     LOAD_MISALIGNED,
     STORE_MISALIGNED,
     ROW_MISALIGNED,
@@ -297,6 +298,11 @@ static __global__ void mistaken(enum mistake mistake, float *memory)
         break;
     case COPY_MISALIGNED:
         cp_async_16(memory + 4 * thread, memory + 2, true);
+        break;
+    case COPY_OVER_COPY:
+        cp_async_16(memory + 4 * thread, memory, true);
+        cp_async_commit();
+        cp_async_8(memory + 4 * thread + 2, memory + 4, false);
         break;
     case LOAD_MISALIGNED:
         memory[0] = (float)load_16_bytes(memory + 1).x;
@@ -545,6 +551,7 @@ static void check_mistakes(struct totals *totals)
         {"matrix-of-half-a-warp", "ldmatrix: the mask ffffffff names lanes that have ended", MATRIX_OF_HALF_A_WARP},
         {"copy-not-waited", "asynchronous copies that nobody waited for", COPY_NOT_WAITED},
         {"copy-misaligned", "cp.async of 16 bytes", COPY_MISALIGNED},
+        {"copy-over-copy", "where another copy of this thread is under way", COPY_OVER_COPY},
         {"load-misaligned", "a load of 16 bytes", LOAD_MISALIGNED},
         {"store-misaligned", "a store of 16 bytes", STORE_MISALIGNED},
         {"row-misaligned", "ldmatrix of a row", ROW_MISALIGNED},

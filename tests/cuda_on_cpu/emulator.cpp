@@ -440,6 +440,12 @@ void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch)
         emulator_fail("cp.async of %zu bytes from %p to %p, which are not both aligned to them", bytes, from, to);
     if (fiber->copies == COPIES_MAX)
         emulator_fail("more than %d asynchronous copies under way", COPIES_MAX);
+    const char *first = (const char *)to;
+    for (int i = 0; i < fiber->copies; i++) { /* which of them lands last is not known */
+        const char *other = (const char *)fiber->copy[i].to;
+        if (first < other + fiber->copy[i].bytes && other < first + bytes)
+            emulator_fail("cp.async to %p, where another copy of this thread is under way", to);
+    }
     sanitizers_written(to, bytes);
     bytes_fill(to, POISON, bytes);
     fiber->copy[fiber->copies++] = {to, from, bytes, fetch};

@@ -57,8 +57,8 @@ def accepts(build, flags, scratch):
 def compile_command(build, source, target, flags, first=None):
     """`first`: a folder that is searched for headers before the project's."""
     search = ["-I" + first] if first else []
-    return (shlex.split(build["cxx"]) + search + shlex.split(build["kernel_flags"]) + ["-O1", "-g", "-w"] +
-            shlex.split(flags) + ["-x", "c++", "-c", source, "-o", target])
+    return (shlex.split(build["cxx"]) + search + shlex.split(build["kernel_flags"]) +
+            ["-O1", "-g" if flags else "-g0", "-w"] + shlex.split(flags) + ["-x", "c++", "-c", source, "-o", target])
 
 
 def compile_all(build, sources, folder, flags, first=None):

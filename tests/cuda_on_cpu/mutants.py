@@ -1,38 +1,42 @@
 #!/usr/bin/env python3
 """Plants mistakes into copies of the kernels, one at a time, and wants each of them caught; prints by what.
 
-Usage: mutants.py [--all] [--list] [NAME-PART...]
-Every barrier removed, every wait for asynchronous copies one group too short, and the mistakes of SPECIAL: fragments and
-operands swapped, masks off by one, tails unguarded.  A mutant is caught by opcheck in one of three orders of threads, else
-by check_attention or check_rows (wrong numbers, or the emulator's words), else under AddressSanitizer, where those two
-have every operand in memory of its own, else by ThreadSanitizer.  Without --all only those of
-BOUNDED are tried, and no sanitizers; `make check-cuda-mutants` tries all.  SPARED are barriers without which nothing can go
-wrong in the emulator or on a card, with the reason.
+Usage: mutants.py [--all] [--list] [--jobs=N] [NAME-PART...]
+Every barrier removed, every wait for asynchronous copies left out or one group too short, every commit left out, and the
+mistakes of mutants_planted.py: fragments and operands swapped, masks off by one, tails unguarded, indices cut to 32
+bits.  Only the kernel files that have the mistake are compiled; they are linked with opcheck, and with check_attention or
+check_rows, which have every operand in memory of its own.  A mutant is caught by opcheck on its ops (wrong numbers, or the
+emulator's words), else by the other program, else by opcheck in other orders of threads, else by the other program under
+AddressSanitizer, else by ThreadSanitizer.  Every run that catches something is repeated without the mistake, where it must
+pass.  Without --all only those of BOUNDED are tried; `make check-cuda-mutants` tries all and prints the table of
+doc/cuda.md.  SPARED are changes without which nothing can go wrong in the emulator or on a card, with the reason.
 """
 
+import concurrent.futures
 import os
 import re
 import shutil
 import sys
 import tempfile
+import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import kernels  # pylint: disable=wrong-import-position
+from mutants_planted import PLANTED  # pylint: disable=wrong-import-position
 
-ORDERS = ("asc", "desc", "random:1")
+OTHER_ORDERS = ("desc", "random:1")
 FOLDER = "backends/cuda/kernels/"
+LIMIT_S = 240
 
-# What runs the kernels of a file: ops, and the kernel files to compile when the file is a header.
+# The ops that run the kernels of a file.
 OPS = {
     "adamw.cu": ("adamw",),
     "adamw_lean.cu": ("adamw_lean",),
     "attention_cached.cu": ("attention_cached",),
-    "attention_plain.h": ("attention_forward", "attention_backward"),
     "attention_plain_backward.cu": ("attention_backward",),
-    "attention_plain_forward.cu": ("attention_forward",),
-    "attention_tile.h": ("attention_forward", "attention_backward"),
+    "attention_plain_forward.cu": ("attention_forward", "attention_cached"),
     "attention_tile_backward.cu": ("attention_backward",),
-    "attention_tile_forward.cu": ("attention_forward",),
+    "attention_tile_forward.cu": ("attention_forward", "attention_cached"),
     "bias.cu": ("bias_backward",),
     "blend.cu": ("blend",),
     "cross_entropy.cu": ("cross_entropy", "loss_sum"),
@@ -41,75 +45,46 @@ OPS = {
     "fill_copy.cu": ("fill", "copy"),
     "gelu.cu": ("gelu_forward", "gelu_backward"),
     "gemm.cu": ("gemm",),
+    "gradient_round.cu": ("gradient_round",),
     "layernorm.cu": ("layernorm_forward", "layernorm_backward"),
     "muon.cu": ("muon_momentum", "muon_normalize", "muon_step"),
     "norm.cu": ("sum_of_squares", "clip_factor"),
-    "parts.cu": ("bias_backward", "layernorm_backward", "embed_backward", "sum_of_squares"),
+    "parts.cu": ("bias_backward", "layernorm_backward"),
     "residual.cu": ("residual",),
-    "cuda_reduce.h": ("cross_entropy", "loss_sum", "sum_of_squares", "clip_factor"),
 }
+# The kernel files that are compiled for a header, where the mutant names none.
 USERS = {
+    "attention_place.h": ("attention_plain_forward.cu", "attention_tile_backward.cu"),
     "attention_plain.h": ("attention_plain_forward.cu", "attention_plain_backward.cu"),
     "attention_tile.h": ("attention_tile_forward.cu", "attention_tile_backward.cu"),
     "cuda_reduce.h": ("cross_entropy.cu", "norm.cu"),
 }
-# 16-bit kernels are reached by these only.
-HALF_ONLY = ("attention_tile.h", "attention_tile_backward.cu", "attention_tile_forward.cu")
-
-# (name, file, what is there, what becomes of it); the first is a regular expression that must occur.
-SPECIAL = (
-    ("mask-one-too-many", "attention_tile_forward.cu", r"(\+ e % 2) > row \+ e / 2 \* 8\)", r"\1 > row + e / 2 * 8 + 1)"),
-    ("mask-one-too-few", "attention_tile_forward.cu", r"(\+ e % 2) > row \+ e / 2 \* 8\)", r"\1 >= row + e / 2 * 8)"),
-    ("no-mask", "attention_tile_forward.cu", r"if \(key \+ TILE_ROWS - 1 > first\)", "if (false)"),
-    ("no-rescale", "attention_tile_forward.cu", r"result\[n\]\[2 \* r\] \*= shrink;", ";"),
-    ("keys-of-before", "attention_tile_forward.cu", r"keys\.first = key \+ TILE_ROWS;", "keys.first = key;"),
-    ("operands-swapped", "attention_tile.h", r"a, b\[0\], b\[1\]\)", "a, b[1], b[0])"),
-    ("tiles-swapped", "attention_tile.h",
-     r"(<T, WIDE>\(d\[n\], a, )b\[0\], b\[1\]\);\s*(tile_multiply<T, WIDE>\(d\[n \+ 1\], a, )b\[2\], b\[3\]\)",
-     r"\1b[2], b[3]); \2b[0], b[1])"),
-    ("fragments-swapped", "attention_tile.h",
-     r"(pack_pair<T>\(weight\[k\]\[2\], weight\[k\]\[3\]\)),\s*(pack_pair<T>\(weight\[k \+ 1\]\[0\], weight\[k \+ 1\]\[1\]\))",
-     r"\2, \1"),
-    ("not-transposed", "attention_tile.h", r"ldmatrix_x4_trans\(", "ldmatrix_x4("),
-    ("tail-load-unguarded", "attention_tile.h", r"source\.first \+ row < source\.end && column", "column"),
-    ("tail-load-one-more", "attention_tile.h", r"source\.first \+ row < source\.end && column",
-     "source.first + row <= source.end && column"),
-    ("tail-store-unguarded", "attention_tile.h", r"first \+ at < end && column < head_size", "column < head_size"),
-    ("tail-store-one-more", "attention_tile.h", r"first \+ at < end && column < head_size",
-     "first + at <= end && column < head_size"),
-    ("head-tail-store", "attention_tile.h", r"first \+ at < end && column < head_size", "first + at < end"),
-    ("mask-one-too-many", "attention_tile_backward.cu", r"row > other \+ column : other \+ column > row",
-     "row > other + column + 1 : other + column > row + 1"),
-    ("no-scale", "attention_tile_backward.cu", r"\{attention\.scale, attention\.scale\}", "{1.0f, 1.0f}"),
-    ("statistics-of-one-more", "attention_tile_backward.cu", r"row < attention\.time\);", "row <= attention.time);"),
-    ("dropout-of-another-row", "attention_tile.h", r"16 \* m >> tile_lane", "8 * m >> tile_lane"),
-    ("dropout-of-even-queries", "attention_tile.h", r"c % 4 \* 8 \+ 2 \* t \+ c / 4", "c % 4 * 8 + 2 * t"),
-    ("narrow-half-twice", "attention_tile.h", r"mma_m16n8k8_f16\(d, high, b1\)", "mma_m16n8k8_f16(d, high, b0)"),
-    ("no-log2", "attention_tile_backward.cu", r"row_lse \* LOG2_E", "row_lse"),
-    ("no-delta", "attention_tile_backward.cu", r" - row_delta\)", ")"),
-    ("first-head-for-all", "attention_tile_backward.cu", r"step / place\.tiles", "0"),
-    ("loaded-twice", "attention_tile_backward.cu", r"attention\.stages == 1 && step", "step"),
-    ("parts-of-nobody", "attention_cached.cu", r"part < parts", "part < cached.splits"),
-    ("sum-forgotten", "attention_cached.cu", r"partial\[size \+ 1\] = sum\.sum", "partial[size + 1] = 1.0f"),
-    ("mask-one-too-few", "attention_plain_backward.cu", r"key > query \? 0\.0f", "key >= query ? 0.0f"),
-    ("mean-of-squares", "layernorm.cu", r"x\[k\] - mean : 0\.0f", "x[k] : 0.0f"),
-    ("deviation-of-the-tail", "layernorm.cu", r"k < span\.count \? x\[k\] - mean : 0\.0f", "x[k] - mean"),
-    ("one-row-more", "layernorm.cu", r"n < args\.rows; n \+= stride", "n <= args.rows; n += stride"),
-    ("tail-column", "embed.cu", r"if \(column < args\.channels\)", "if (column <= args.channels)"),
-    ("target-beside", "cross_entropy.cu", r"c \+ k == target", "c + k == target + 1"),
-    ("padding-kept", "cross_entropy.cu", r"c \+ k < args\.vocab \? ", "true ? "),
-)
+# Ops with cases in one dtype, and kernels that only 16-bit operands reach; else fp32 and bf16.
+ONE_DTYPE = {"adamw_lean": "bfloat16", "gradient_round": "bfloat16", "muon_momentum": "bfloat16", "loss_sum": "float32",
+             "clip_factor": "float32"}
+# Every seventh case of attention, which is slow: prime to the periods with which opcheck's cases change, so that each kind
+# of them is there.  All cases of the others.
+CASES_SLOW = {"attention_forward": "--cases=22", "attention_backward": "--cases=22", "attention_cached": "--cases=15"}
+CASES_ALL = "--cases=1000"
+# Ops that neither check_attention nor check_rows has.
+OPCHECK_ONLY = ("gemm",)
 # The cut of `make check`: cheap to compile and quick to catch, of every kind that one order shows.
 BOUNDED = ("norm.cu", "cross_entropy.cu:target-beside", "layernorm.cu:one-row-more", "embed.cu:tail-column", "bias.cu")
-SPARED = {}
+SPARED = {
+    "cuda_device.h:nan-lost-in-maximum": "who takes the maximum of logits takes their sum too, which has the NaN",
+}
 
 
 class Mutant:
-    def __init__(self, file, name, text):
+    def __init__(self, file, name, text, users):
         self.file, self.name, self.text = file, name, text
+        self.users = users or USERS.get(file, (file,))
 
     def label(self):
         return "%s:%s" % (self.file, self.name)
+
+    def driver(self):
+        return "check_attention" if self.users[0].startswith("attention") else "check_rows"
 
 
 def path_of(file):
@@ -122,29 +97,32 @@ def read_source(file):
 
 
 def generated(file, text):
-    """Each barrier removed, each wait one too short or removed."""
-    for match in re.finditer(r"__sync(threads|warp)\(\);", text):
-        line = text.count("\n", 0, match.start()) + 1
-        yield Mutant(file, "%d-no-sync%s" % (line, match.group(1)), text[:match.start()] + ";" + text[match.end():])
-    for match in re.finditer(r"cp_async_wait<(\d)>\(\);", text):
-        line = text.count("\n", 0, match.start()) + 1
-        short = "cp_async_wait<%d>();" % (int(match.group(1)) + 1)
-        yield Mutant(file, "%d-short-wait" % line, text[:match.start()] + short + text[match.end():])
+    """Each barrier removed, each wait one group too short or removed, each commit removed."""
+    changes = (
+        (r"__sync(threads|warp)\(\);", r"no-sync\1", r";"),
+        (r"cp_async_wait<(\d)>\(\);", r"no-wait", r";"),
+        (r"cp_async_wait<(\d)>\(\);", r"short-wait", None),
+        (r"cp_async_commit\(\);", r"no-commit", r";"),
+    )
+    for pattern, name, replacement in changes:
+        for match in re.finditer(pattern, text):
+            line = text.count("\n", 0, match.start()) + 1
+            there = replacement or "cp_async_wait<%d>();" % (int(match.group(1)) + 1)
+            yield Mutant(file, "%d-%s" % (line, match.expand(name)), text[:match.start()] + there + text[match.end():], ())
 
 
 def mutants_all():
     found = []
-    for file in OPS:
+    for file in sorted(set(OPS) | set(USERS)):
+        found += generated(file, read_source(file))
+    for file, planted in PLANTED:
         text = read_source(file)
-        found += generated(file, text)
-        for name, where, pattern, replacement in SPECIAL:
-            if where != file:
-                continue
+        for name, pattern, replacement, *users in planted:
             changed, count = re.subn(pattern, replacement, text)
-            if count == 0:
+            if count == 0 or changed == text:
                 raise RuntimeError("%s:%s: the kernel has nothing like %s; write the mutant anew" % (file, name, pattern))
-            found.append(Mutant(file, name, changed))
-    return found
+            found.append(Mutant(file, name, changed, users[0] if users else ()))
+    return sorted(found, key=lambda mutant: (mutant.file, mutant.name))
 
 
 def is_selected(mutant, words, everything):
@@ -154,58 +132,117 @@ def is_selected(mutant, words, everything):
     return everything or any(label.startswith(word) for word in BOUNDED)
 
 
-def build_mutant(build, mutant, scratch, flags):
-    """The drivers with the mutant's kernels, in the scratch folder."""
-    root = os.path.join(scratch, "source")
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(os.path.join(kernels.TOP, "backends/cuda"), os.path.join(root, "backends/cuda"))
-    with open(os.path.join(root, path_of(mutant.file)), "w", encoding="utf-8") as file:
-        file.write(mutant.text)
-    names = USERS.get(mutant.file, (mutant.file,))
-    sources = [os.path.join(root, FOLDER, name) for name in names]
-    objects = kernels.compile_all(build, sources, os.path.join(scratch, "objects"), flags, root)
-    for driver in ("opcheck", driver_of(mutant)):
-        kernels.link(build, driver, objects, os.path.join(scratch, driver), flags)
+def ops_of(mutant):
+    return sorted({op for user in mutant.users for op in OPS[user]})
 
 
-def driver_of(mutant):
-    return "check_attention" if mutant.file.startswith("attention") else "check_rows"
+def opcheck_runs(mutant):
+    """Arguments of opcheck for each of the mutant's ops and dtypes."""
+    half_only = all(user.startswith("attention_tile") for user in mutant.users)
+    runs = []
+    for op in ops_of(mutant):
+        dtypes = (ONE_DTYPE[op],) if op in ONE_DTYPE else ("bfloat16",) if half_only else ("float32", "bfloat16")
+        cases = CASES_SLOW.get(op, CASES_ALL)
+        runs += [["--backend=cuda", "--op=" + op, "--dtype=" + dtype, cases] for dtype in dtypes]
+    return runs
 
 
-def runs_of(mutant, cases):
-    """(driver, arguments) of each run of opcheck."""
-    dtypes = ("bfloat16",) if mutant.file in HALF_ONLY else ("float32", "bfloat16")
-    return [("opcheck", ["--backend=cuda", "--op=" + op, "--dtype=" + dtype, "--cases=%d" % cases])
-            for op in OPS[mutant.file] for dtype in dtypes]
+class Bench:
+    """Where mutants are built and run; what is known about runs without any mistake."""
 
+    def __init__(self, build, folder):
+        self.build, self.folder = build, folder
+        self.passing, self.lock = set(), threading.Lock()
 
-def first_failure(scratch, runs, order):
-    for driver, arguments in runs:
-        status, output = kernels.drive(os.path.join(scratch, driver), order, arguments)
-        if status != 0:
-            return "%s: %s" % (driver, kernels.verdict(status, output))
-    return None
+    def programs(self, mutant, flags, scratch, drivers):
+        """The drivers with the mutant's kernels; the file as it is where the mutant has no text."""
+        root = os.path.join(scratch, "source")
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(os.path.join(kernels.TOP, "backends/cuda"), os.path.join(root, "backends/cuda"))
+        with open(os.path.join(root, path_of(mutant.file)), "w", encoding="utf-8") as file:
+            file.write(mutant.text)
+        sources = [os.path.join(root, FOLDER, name) for name in mutant.users]
+        objects = kernels.compile_all(self.build, sources, os.path.join(scratch, "objects"), flags, root)
+        for driver in drivers:
+            kernels.link(self.build, driver, objects, os.path.join(scratch, driver), flags)
 
+    def passes_without(self, mutant, flags, run):
+        """Whether a run passes without the mistake: a run that fails anyway catches nothing."""
+        driver, arguments, order = run
+        key = (mutant.users if flags else (), flags, driver, tuple(arguments), order)
+        with self.lock:
+            if key in self.passing:
+                return True
+        if flags:
+            original = Mutant(mutant.file, mutant.name, read_source(mutant.file), mutant.users)
+            with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
+                self.programs(original, flags, scratch, (driver,))
+                status, _ = kernels.drive(os.path.join(scratch, driver), order, arguments, LIMIT_S)
+        else:
+            name = "opcheck-cuda" if driver == "opcheck" else driver
+            status, _ = kernels.drive(os.path.join(kernels.BUILD, "tests/cuda_on_cpu", name), order, arguments, LIMIT_S)
+        if status == 0:
+            with self.lock:
+                self.passing.add(key)
+        return status == 0
 
-def caught_by(build, mutant, scratch, everything):
-    """By what the mutant was caught, or None."""
-    build_mutant(build, mutant, scratch, kernels.PLAIN)
-    for order in ORDERS:
-        how = first_failure(scratch, runs_of(mutant, 60), order)
-        if how:
-            return "%s (%s)" % (how, order)
-    if not everything:
+    def first_failure(self, mutant, flags, scratch, runs):
+        """(driver, what it showed) of the first run that fails with the mistake and not without it, or None."""
+        for driver, arguments, order in runs:
+            status, output = kernels.drive(os.path.join(scratch, driver), order, arguments, LIMIT_S)
+            if status == 0:
+                continue
+            if not self.passes_without(mutant, flags, (driver, arguments, order)):
+                raise RuntimeError("%s %s, order %s: fails without a mistake too" % (driver, " ".join(arguments), order))
+            where = " (%s)" % order if driver == "opcheck" and order != "asc" else ""
+            return driver, "%s%s: %s" % (driver, where, kernels.verdict(status, output))
         return None
-    own = [(driver_of(mutant), [])]
-    how = first_failure(scratch, own, "asc")
-    if how:
-        return how
-    for flags, runs in ((kernels.ASAN, own + runs_of(mutant, 20)), (kernels.TSAN, runs_of(mutant, 12))):
-        build_mutant(build, mutant, scratch, flags)
-        how = first_failure(scratch, runs, "asc")
-        if how:
-            return how
-    return None
+
+    def caught_by(self, mutant):
+        """(column of the table, what was seen), or None."""
+        driver, checks = mutant.driver(), opcheck_runs(mutant)
+        own = [(driver, ["--only=" + op], "asc") for op in ops_of(mutant) if op not in OPCHECK_ONLY]
+        in_order = [("opcheck", arguments, "asc") for arguments in checks] + own
+        shuffled = [("opcheck", arguments, order) for order in OTHER_ORDERS for arguments in checks]
+        few = [("opcheck", arguments[:3] + ["--cases=15"], "asc") for arguments in checks]
+        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
+            self.programs(mutant, kernels.PLAIN, scratch, ("opcheck", driver))
+            found = self.first_failure(mutant, kernels.PLAIN, scratch, in_order + shuffled)
+            for name, flags, runs in (("AddressSanitizer", kernels.ASAN, own or few),
+                                      ("ThreadSanitizer", kernels.TSAN, few + own)):
+                if found is not None:
+                    break
+                self.programs(mutant, flags, scratch, sorted({run[0] for run in runs}))
+                found = self.first_failure(mutant, flags, scratch, runs)
+                found = found and (name, found[1])
+        return found
+
+
+def judged(bench, mutant):
+    """(mutant, column or None, line)."""
+    spared = SPARED.get(mutant.label())
+    if spared:
+        found = bench.caught_by(mutant)
+        line = "spared, %s%s" % (spared, "; but caught by " + found[1] if found else "")
+        return mutant, None if found else "spared", line
+    found = bench.caught_by(mutant)
+    return mutant, found[0] if found else None, found[1] if found else "caught by nothing"
+
+
+COLUMNS = ("opcheck", "check_attention", "check_rows", "AddressSanitizer", "ThreadSanitizer", "spared")
+
+
+def table_print(counts):
+    """Mutants by file, and by what caught them."""
+    print("\n| file | mutants | " + " | ".join(COLUMNS) + " |")
+    print("|---" * (len(COLUMNS) + 2) + "|")
+    for file in sorted(counts):
+        cells = [counts[file].get(column, 0) for column in COLUMNS]
+        total = sum(counts[file].values())
+        print("| `%s` | %d | %s |" % (file, total, " | ".join(str(cell) for cell in cells)))
+    sums = [sum(row.get(column, 0) for row in counts.values()) for column in COLUMNS]
+    total = sum(sum(row.values()) for row in counts.values())
+    print("| all | %d | %s |\n" % (total, " | ".join(str(cell) for cell in sums)))
 
 
 def main(arguments):
@@ -214,23 +251,23 @@ def main(arguments):
         kernels.skip("cuda_mutants", "no C++17 compiler, so there are no emulated programs")
     if kernels.is_instrumented(build):
         kernels.skip("cuda_mutants", "this build is instrumented as a whole, and too slow for it")
-    everything = "--all" in arguments
     words = [a for a in arguments if not a.startswith("--")]
-    chosen = [m for m in mutants_all() if is_selected(m, words, everything)]
+    chosen = [m for m in mutants_all() if is_selected(m, words, "--all" in arguments)]
     if "--list" in arguments:
         print("\n".join(m.label() for m in chosen))
         return 0
-    passed = failed = 0
-    for mutant in chosen:
-        with tempfile.TemporaryDirectory(prefix="gpt-train-mutant-") as scratch:
-            spared = SPARED.get(mutant.label())
-            how = caught_by(build, mutant, scratch, everything or bool(words))
-        good = (how is None) if spared else (how is not None)
-        print("%s mutant %s: %s" % ("PASS" if good else "FAIL", mutant.label(),
-                                    "spared, " + spared if spared else how or "caught by nothing"), flush=True)
-        passed += good
-        failed += not good
-    print("checks: %d passed, %d failed, 0 skipped" % (passed, failed))
+    jobs = [int(a[len("--jobs="):]) for a in arguments if a.startswith("--jobs=")] or [os.cpu_count()]
+    failed, counts = 0, {}
+    with tempfile.TemporaryDirectory(prefix="gpt-train-mutants-") as folder, \
+            concurrent.futures.ThreadPoolExecutor(jobs[0]) as pool:
+        bench = Bench(build, folder)
+        for mutant, column, line in pool.map(lambda m: judged(bench, m), chosen):
+            print("%s mutant %s: %s" % ("PASS" if column else "FAIL", mutant.label(), line), flush=True)
+            failed += column is None
+            row = counts.setdefault(mutant.file, {})
+            row[column or "nothing"] = row.get(column or "nothing", 0) + 1
+    table_print(counts)
+    print("checks: %d passed, %d failed, 0 skipped" % (len(chosen) - failed, failed))
     return 1 if failed or not chosen else 0
 
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Registers, spills and static shared memory of the cuda backend's hot kernels, from `nvcc -Xptxas -v`.
+"""Registers, spills and static shared memory of the cuda backend's kernels, from `nvcc -Xptxas -v`.
 
 A kernel that spills keeps registers in memory, which costs more than anything that is tuned here; none may.  Without
-options the tiles of attention are compiled for sm_86, the cards that are tuned for; GT_CUDA_LONG=1, or `--all`, compiles all
-hot kernels for sm_86, sm_89 and sm_90 and prints the table of doc/cuda.md.  No nvcc: skipped by name.  The last line is
-"checks: P passed, F failed, S skipped".
+options the tiles of attention are compiled for sm_86, the cards that are tuned for; GT_CUDA_LONG=1, or `--all`, compiles
+every kernel file for sm_75, sm_86, sm_89 and sm_90, from the PTX that a build makes them from, and prints the tables of
+doc/cuda.md: registers, and for the kernels with a large share of a step the warps that a multiprocessor holds, from
+registers, shared memory and the limits of CUDA's programming guide ("Technical Specifications per Compute Capability").
+`--arch=75,120` names others.  No nvcc: skipped by name.  The last line is "checks: P passed, F failed, S skipped".
 """
 import concurrent.futures
+import glob
 import os
 import re
 import shutil
@@ -17,11 +20,29 @@ import tempfile
 from checks import check, finish, skip
 
 SOURCE = os.environ.get("top_srcdir", ".")
-ARCHS = ("86", "89", "90")
+ARCHS = ("75", "86", "89", "90")
+TUNED = ("86",)
 HOT = ("attention_tile_forward", "attention_tile_backward")
-WARM = ("attention_cached", "attention_plain_forward", "attention_plain_backward", "adamw", "adamw_lean", "cross_entropy",
-        "embed", "gelu", "gemm", "layernorm", "bias", "norm", "residual")
 REGISTERS_MAX = 255
+# Of a multiprocessor: warps, blocks, KiB of shared memory, registers.  A block takes 1 KiB more from 8.0 on.
+LIMITS = {
+    "75": (32, 16, 64, 65536), "86": (48, 16, 100, 65536), "89": (48, 24, 100, 65536), "90": (64, 32, 228, 65536)
+}
+# The threads of a block and, by head size and architecture, its dynamic shared memory, of kernels that make up most of a step.
+LAUNCHES = {
+    "attention_forward_tiles": (128, lambda size, _: 3 * 64 * (size + 8) * 2),
+    "attention_backward_tiles": (128, lambda size, arch: 256 * (size + 8) + (2 if int(arch) >= 80 else 1) *
+                                 (128 * (size + 8) + 256)),
+    "attention_forward_plain": (128, lambda size, _: 4 * ((64 + 32) * (size + 4) + 64 * 40)),
+    "layernorm_forward": (256, None),
+    "layernorm_backward": (256, None),
+    "cross_entropy": (512, None),
+    "adamw": (256, None),
+    "adamw_lean": (256, None),
+    "gelu_forward": (256, None),
+    "gelu_backward": (256, None),
+    "residual": (256, None),
+}
 
 
 def demangled(name):
@@ -42,9 +63,9 @@ def demangled(name):
 
 def compiled(nvcc, kernel, arch, folder):
     """[(name, registers, spilled bytes, shared bytes)] of one file; None where it does not compile."""
-    out = os.path.join(folder, f"{kernel}-{arch}.o")
+    out, virtual = os.path.join(folder, f"{kernel}-{arch}.o"), "80" if int(arch) >= 80 else arch
     done = subprocess.run(
-        [nvcc, f"-gencode=arch=compute_{arch},code=sm_{arch}", "-std=c++17", "-O3", "-Xptxas=-v", f"-I{SOURCE}/src",
+        [nvcc, f"-gencode=arch=compute_{virtual},code=sm_{arch}", "-std=c++17", "-O3", "-Xptxas=-v", f"-I{SOURCE}/src",
          f"-I{SOURCE}", "-c", f"{SOURCE}/backends/cuda/kernels/{kernel}.cu", "-o", out], check=False, capture_output=True,
         text=True)
     if done.returncode != 0:
@@ -66,6 +87,56 @@ def compiled(nvcc, kernel, arch, folder):
     return rows
 
 
+def span(values):
+    return str(min(values)) if min(values) == max(values) else f"{min(values)} to {max(values)}"
+
+
+def kernels_print(table, archs):
+    """A line for each kernel: its variants (one of nothing but a return takes a handful of registers) and their extremes."""
+    print("\n| file | kernel | variants | " + " | ".join(f"registers, sm_{arch}" for arch in archs) +
+          " | spilled bytes | static shared bytes |")
+    print("|---" * (len(archs) + 5) + "|")
+    groups = {}
+    for (file, name), by_arch in sorted(table.items()):
+        groups.setdefault((file, name.split()[0]), []).append(by_arch)
+    for (file, kernel), variants in groups.items():
+        cells = []
+        for arch in archs:
+            full = [row[arch][0] for row in variants if arch in row and row[arch][0] > 12] or [0]
+            cells.append(span(full))
+        every = [cell for row in variants for cell in row.values()]
+        print(f"| `{file}` | {kernel} | {len(variants)} | " + " | ".join(cells) +
+              f" | {sum(cell[1] for cell in every)} | {max(cell[2] for cell in every)} |")
+
+
+def warps(arch, registers, shared, threads):
+    """Warps of such blocks on a multiprocessor: registers come by 256 for each warp."""
+    most, blocks, shared_kib, file = LIMITS[arch]
+    own = (registers * 32 + 255) // 256 * 256
+    fitting = min(blocks, most // (threads // 32), file // own // (threads // 32))
+    per_block = shared + (1024 if int(arch) >= 80 else 0)
+    return min(fitting, shared_kib * 1024 // max(per_block, 1)) * (threads // 32)
+
+
+def occupancy_print(table, archs):
+    archs = [arch for arch in archs if arch in LIMITS]
+    print("\n| kernel | threads | " + " | ".join(f"warps, sm_{a} (of {LIMITS[a][0]})" for a in archs) + " |")
+    print("|---" * (len(archs) + 2) + "|")
+    for (_, name), by_arch in sorted(table.items(), key=lambda item: item[0][1]):
+        words = name.split()
+        if words[0] not in LAUNCHES:
+            continue
+        threads, dynamic = LAUNCHES[words[0]]
+        sizes = [int(word) for word in words[1:] if word.isdigit()]
+        cells = []
+        for arch in archs:
+            registers, _, static = by_arch.get(arch, (0, 0, 0))
+            shared = static + (dynamic(sizes[0], arch) if dynamic else 0)
+            cells.append(str(warps(arch, registers, shared, threads)) if registers > 12 else "-")
+        if any(cell != "-" for cell in cells):
+            print(f"| {name} | {threads} | " + " | ".join(cells) + " |")
+
+
 def main():
     nvcc = os.environ.get("NVCC") or shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
     if not nvcc:
@@ -73,10 +144,14 @@ def main():
         print("checks: 0 passed, 0 failed, 1 skipped")
         return 77
     every = "--all" in sys.argv[1:] or os.environ.get("GT_CUDA_LONG", "") != ""
-    wanted = [(kernel, arch) for kernel in (HOT + WARM if every else HOT) for arch in (ARCHS if every else ARCHS[:1])]
+    named = [argument[len("--arch="):].split(",") for argument in sys.argv[1:] if argument.startswith("--arch=")]
+    archs = named[0] if named else ARCHS if every else TUNED
+    files = sorted(os.path.basename(path)[:-3] for path in glob.glob(f"{SOURCE}/backends/cuda/kernels/*.cu"))
+    check(set(HOT) <= set(files), f"{SOURCE}/backends/cuda/kernels has {files}")
     table = {}
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as pool:
-        jobs = {pool.submit(compiled, nvcc, kernel, arch, folder): (kernel, arch) for kernel, arch in wanted}
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = {pool.submit(compiled, nvcc, kernel, arch, folder): (kernel, arch)
+                for kernel in (files if every else HOT) for arch in archs}
         for job in concurrent.futures.as_completed(jobs):
             kernel, arch = jobs[job]
             rows = job.result()
@@ -85,10 +160,8 @@ def main():
                 check(spilled == 0, f"{kernel} {name} for sm_{arch}: {spilled} bytes spilled")
                 check(registers <= REGISTERS_MAX, f"{kernel} {name} for sm_{arch}: {registers} registers")
                 table.setdefault((kernel, name), {})[arch] = (registers, spilled, shared)
-    print("file | kernel | " + " | ".join(f"sm_{arch}: registers, spilled, shared bytes" for arch in ARCHS))
-    for (kernel, name), by_arch in sorted(table.items()):
-        print(f"{kernel} | {name} | " + " | ".join("{} {} {}".format(*by_arch[arch]) if arch in by_arch else "-"
-                                                   for arch in ARCHS))
+    kernels_print(table, archs)
+    occupancy_print(table, archs)
     return finish()
 
 

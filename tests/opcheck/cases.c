@@ -173,7 +173,7 @@ static void make_gemm(struct maker *maker)
     tensor(maker, GEMM_A, maker->dtype, a->transpose_a ? k : m, a->transpose_a ? m : k);
     tensor(maker, GEMM_B, maker->dtype, a->transpose_b ? n : k, a->transpose_b ? k : n);
     if (maker->index % 3 == 0)
-        tensor(maker, GEMM_BIAS, maker->index / 3 % 4 != 0 ? maker->kept : maker->dtype, n, 0);
+        tensor(maker, GEMM_BIAS, maker->index / 6 % 2 != 0 ? DTYPE_F32 : maker->dtype, n, 0); /* d has either */
     if (maker->index / 3 % 2 != 0) /* weight gradients; the others take the dtype of a and b */
         tensor(maker, GEMM_D, DTYPE_F32, m, n);
     accumulate_later(maker, maker->index % 3 == 1 ? 1u << GEMM_D : 0u);

@@ -9,10 +9,8 @@
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
 
-#include "backends/cuda/cuda_attention.h"
-#include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_floats.h"
-#include "backends/cuda/cuda_philox.h"
+#include "backends/cuda/kernels/attention_place.h"
 
 #define PLAIN_WARPS 4
 #define PLAIN_THREADS (PLAIN_WARPS * WARP_LANES)
@@ -184,18 +182,6 @@ DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (
             plain_span(plain_place(to, sample, first + row, head, size), column, size, attention.unit == CUDA_GROUP),
             value);
     }
-}
-
-/* The mask of one head, and the group of eight elements that (query, key) belongs to: see op.h. */
-DEVICE struct cuda_mask plain_mask_make(const struct cuda_attention &attention, int sample, int head)
-{
-    return cuda_mask_make(attention.scalars, (int32_t)((uint32_t)attention.site + ((uint32_t)head << 16)), sample,
-                          attention.threshold);
-}
-
-DEVICE int64_t plain_mask_group(const struct cuda_attention &attention, int query, int key)
-{
-    return (int64_t)query * ((attention.time + 7) / 8) + key / 8;
 }
 
 #endif

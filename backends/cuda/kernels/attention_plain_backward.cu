@@ -10,6 +10,7 @@
 #define OWN_ROWS CUDA_ATTENTION_PLAIN_GRADIENT_TILE
 #define ROWS_I 2                                 /* rows of scores of a lane */
 #define WARP_ROWS (4 * ROWS_I)                   /* own rows of a warp: one group of eight keys, by keys */
+#define BLOCKS_MIN 2                             /* of a multiprocessor, by registers: see attention_tile_backward.cu */
 #define DELTA_LANES 16                           /* for each row of a head: 8 elements each */
 #define DELTA_ROWS (PLAIN_THREADS / DELTA_LANES) /* of a block */
 
@@ -48,26 +49,6 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_delta(const struct cu
         attention.delta[((int64_t)sample * attention.heads + head) * attention.time + row] = sum;
 }
 
-/* What a block owns, and how far it walks: see attention_tile_backward.cu. */
-struct plain_walk {
-    int sample, head, own, first, tiles, heads;
-};
-
-template <bool KEYS, int OTHER> DEVICE struct plain_walk plain_walk_of(const struct cuda_attention &attention)
-{
-    const int tiles = (attention.time + OWN_ROWS - 1) / OWN_ROWS, item = (int)blockIdx.x / tiles;
-    const int tile = (int)blockIdx.x % tiles, heads = KEYS ? attention.kv_heads : attention.heads;
-    struct plain_walk walk;
-    walk.own = (KEYS ? tile : tiles - 1 - tile) * OWN_ROWS;
-    walk.head = item % heads;
-    walk.sample = item / heads;
-    walk.first = KEYS ? walk.own : 0;
-    const int end = KEYS ? attention.time : min(walk.own + OWN_ROWS, attention.time);
-    walk.tiles = (end - walk.first + OTHER - 1) / OTHER;
-    walk.heads = KEYS ? attention.heads / attention.kv_heads : 1;
-    return walk;
-}
-
 /* What is kept of (query, key), for 8 rows of the warp and 8 J columns: bit k of the lane's word.  By keys a lane draws the
  * block of one query, and k is the row; by queries that of one row and eight keys, and k is x. */
 template <bool KEYS>
@@ -75,7 +56,7 @@ DEVICE uint32_t plain_kept(const struct cuda_attention &attention, const struct 
 {
     const int lane = (int)threadIdx.x % WARP_LANES;
     const int query = KEYS ? other + lane : own + lane % 8, key = KEYS ? own : other + lane / 8 * 8;
-    return cuda_mask_kept(mask, plain_mask_group(attention, query, key));
+    return cuda_mask_kept(mask, attention_mask_group(attention, query, key));
 }
 
 /* Scores become p f (less f's scale), and dp becomes ds.  `own` is the warp's first own row, `other` the first other row. */
@@ -106,11 +87,12 @@ DEVICE void plain_slopes(const struct cuda_attention &attention, float (&score)[
 }
 
 template <int D, bool KEYS>
-__global__ void __launch_bounds__(PLAIN_THREADS) attention_backward_plain(const struct cuda_attention attention)
+__global__ void __launch_bounds__(PLAIN_THREADS, BLOCKS_MIN)
+    attention_backward_plain(const struct cuda_attention attention)
 {
     constexpr int OTHER = plain_other_rows<D>, J = OTHER / 8;
     DYN_SHARED(float, shared);
-    const struct plain_walk walk = plain_walk_of<KEYS, OTHER>(attention);
+    const struct backward_place place = backward_place_of<KEYS, OWN_ROWS, OTHER>(attention);
     const int group = attention.heads / attention.kv_heads, warp_row = plain_warp() * WARP_ROWS;
     float *own_one = shared, *own_two = own_one + OWN_ROWS * plain_stride<D>;
     float *other_one = own_two + OWN_ROWS * plain_stride<D>, *other_two = other_one + OTHER * plain_stride<D>;
@@ -120,26 +102,27 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_backward_plain(const 
     float sum[ROWS_I][D / 8], sum_v[ROWS_I][KEYS ? D / 8 : 1];
     plain_clear(sum);
     plain_clear(sum_v);
-    plain_load<D, OWN_ROWS>(own_one, attention, KEYS ? attention.k : attention.q, walk.sample, walk.head, walk.own,
+    plain_load<D, OWN_ROWS>(own_one, attention, KEYS ? attention.k : attention.q, place.sample, place.head, place.own,
                             attention.time);
-    plain_load<D, OWN_ROWS>(own_two, attention, KEYS ? attention.v : attention.dy, walk.sample, walk.head, walk.own,
+    plain_load<D, OWN_ROWS>(own_two, attention, KEYS ? attention.v : attention.dy, place.sample, place.head, place.own,
                             attention.time);
-    for (int step = 0; step < walk.heads * walk.tiles; step++) {
-        const int head = KEYS ? walk.head * group + step / walk.tiles : walk.head; /* of the queries */
-        const int other = walk.first + step % walk.tiles * OTHER, other_head = KEYS ? head : head / group;
-        plain_load<D, OTHER>(other_one, attention, KEYS ? attention.q : attention.k, walk.sample, other_head, other,
+    for (int step = 0; step < place.heads * place.tiles; step++) {
+        int head, other; /* of the queries */
+        backward_step_place<KEYS, OTHER>(place, step, &head, &other);
+        const int other_head = KEYS ? head : head / group;
+        plain_load<D, OTHER>(other_one, attention, KEYS ? attention.q : attention.k, place.sample, other_head, other,
                              attention.time);
-        plain_load<D, OTHER>(other_two, attention, KEYS ? attention.dy : attention.v, walk.sample, other_head, other,
+        plain_load<D, OTHER>(other_two, attention, KEYS ? attention.dy : attention.v, place.sample, other_head, other,
                              attention.time);
         __syncthreads(); /* the tiles are there */
         uint32_t bits = 0;
         if (attention.threshold != 0)
-            bits =
-                plain_kept<KEYS>(attention, plain_mask_make(attention, walk.sample, head), walk.own + warp_row, other);
+            bits = plain_kept<KEYS>(attention, attention_mask_make(attention, place.sample, head), place.own + warp_row,
+                                    other);
         float score[ROWS_I][J], slope[ROWS_I][J];
         plain_scores<D>(score, warp_one, other_one);
         plain_scores<D>(slope, warp_two, other_two);
-        plain_slopes<KEYS, J>(attention, score, slope, walk.sample, head, walk.own + warp_row, other, bits);
+        plain_slopes<KEYS, J>(attention, score, slope, place.sample, head, place.own + warp_row, other, bits);
         if (KEYS)
             plain_weights_put(weights, score);
         plain_weights_put(slopes, slope);
@@ -150,25 +133,18 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_backward_plain(const 
         __syncthreads(); /* nothing of this step is read any more */
     }
     const float scale[ROWS_I] = {attention.scale, attention.scale};
-    plain_store<D, ROWS_I>(warp_one, sum, scale, attention, KEYS ? attention.dk : attention.dq, walk.sample, walk.head,
-                           walk.own + warp_row, attention.time);
+    plain_store<D, ROWS_I>(warp_one, sum, scale, attention, KEYS ? attention.dk : attention.dq, place.sample,
+                           place.head, place.own + warp_row, attention.time);
     if constexpr (KEYS) {
         const float kept[ROWS_I] = {attention.kept_scale, attention.kept_scale};
-        plain_store<D, ROWS_I>(warp_two, sum_v, kept, attention, attention.dv, walk.sample, walk.head,
-                               walk.own + warp_row, attention.time);
+        plain_store<D, ROWS_I>(warp_two, sum_v, kept, attention, attention.dv, place.sample, place.head,
+                               place.own + warp_row, attention.time);
     }
 }
 
 /* ---- host side ---- */
 
-typedef void (*plain_kernel)(const struct cuda_attention);
-
-struct plain_instance {
-    plain_kernel kernel;
-    size_t shared_bytes;
-};
-
-template <bool KEYS> static struct plain_instance plain_backward_of(int32_t head_size)
+template <bool KEYS> static struct attention_instance plain_backward_of(int32_t head_size)
 {
     if (head_size <= 32)
         return {attention_backward_plain<32, KEYS>, plain_backward_bytes<32>};
@@ -186,34 +162,23 @@ extern "C" cudaError_t cuda_launch_attention_delta(cudaStream_t stream, const st
     return LAUNCH(attention_delta, dim3(blocks), dim3(PLAIN_THREADS), 0, stream, *attention);
 }
 
-template <bool KEYS>
-static cudaError_t plain_backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
-{
-    const struct plain_instance instance = plain_backward_of<KEYS>(attention->head_size);
-    const int tiles = (attention->time + OWN_ROWS - 1) / OWN_ROWS,
-              heads = KEYS ? attention->kv_heads : attention->heads;
-    return LAUNCH(instance.kernel, dim3((unsigned)(tiles * heads * attention->samples)), dim3(PLAIN_THREADS),
-                  instance.shared_bytes, stream, *attention);
-}
-
 extern "C" cudaError_t cuda_launch_attention_backward_plain(cudaStream_t stream, const struct cuda_attention *attention)
 {
-    const cudaError_t error = plain_backward_launch<true>(stream, attention);
-    return error != cudaSuccess ? error : plain_backward_launch<false>(stream, attention);
+    const cudaError_t error = attention_launch(stream, plain_backward_of<true>(attention->head_size), OWN_ROWS,
+                                               attention->kv_heads, PLAIN_THREADS, attention);
+    if (error != cudaSuccess)
+        return error;
+    return attention_launch(stream, plain_backward_of<false>(attention->head_size), OWN_ROWS, attention->heads,
+                            PLAIN_THREADS, attention);
 }
 
 extern "C" cudaError_t cuda_attention_backward_plain_prepare(size_t shared_bytes_max)
 {
-    for (int32_t i = 0; i < 8; i++) {
+    cudaError_t error = cudaSuccess;
+    for (int32_t i = 0; i < 8 && error == cudaSuccess; i++) {
         const int32_t head_size = 32 * (i % 4 + 1);
-        const struct plain_instance instance =
-            i < 4 ? plain_backward_of<true>(head_size) : plain_backward_of<false>(head_size);
-        if (instance.shared_bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || instance.shared_bytes > shared_bytes_max)
-            continue;
-        const cudaError_t error = cudaFuncSetAttribute(
-            (const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)instance.shared_bytes);
-        if (error != cudaSuccess)
-            return error;
+        error = attention_shared_allow(i < 4 ? plain_backward_of<true>(head_size) : plain_backward_of<false>(head_size),
+                                       shared_bytes_max);
     }
-    return cudaSuccess;
+    return error;
 }

@@ -17,22 +17,6 @@ template <int D>
 constexpr size_t plain_forward_bytes = ((QUERIES + KEYS) * plain_stride<D> +
                                         QUERIES * weight_stride<KEYS>)*sizeof(float);
 
-struct plain_place_of {
-    int sample, head, query;
-    int position; /* of query 0 among the keys */
-};
-
-DEVICE struct plain_place_of plain_forward_place(const struct cuda_attention &attention)
-{
-    const int tiles = (attention.time + QUERIES - 1) / QUERIES, item = (int)blockIdx.x / tiles;
-    struct plain_place_of place;
-    place.query = (tiles - 1 - (int)blockIdx.x % tiles) * QUERIES;
-    place.head = item % attention.heads;
-    place.sample = item / attention.heads;
-    place.position = attention.positioned ? attention.scalars[SCALAR_POSITION].i : 0;
-    return place;
-}
-
 /* Of the eight lanes of a row. */
 DEVICE float row_max(float value)
 {
@@ -93,7 +77,7 @@ DEVICE void plain_weights_drop(const struct cuda_attention &attention, const str
                                float (&weight)[ROWS_I][KEYS_J], int query, int key)
 {
     const int x = plain_x(), y = plain_y();
-    const int64_t group = plain_mask_group(attention, query + y + x / 2 * 4, key) + x % 2 * 2;
+    const int64_t group = attention_mask_group(attention, query + y + x / 2 * 4, key) + x % 2 * 2;
     const uint32_t bits = cuda_mask_kept(mask, group) | cuda_mask_kept(mask, group + 1) << 8;
 #pragma unroll
     for (int i = 0; i < ROWS_I; i++) {
@@ -109,7 +93,7 @@ template <int D>
 __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const struct cuda_attention attention)
 {
     DYN_SHARED(float, shared);
-    const struct plain_place_of place = plain_forward_place(attention);
+    const struct forward_place place = forward_place_of<QUERIES>(attention);
     const int warp_row = plain_warp() * 4 * ROWS_I, kv_head = place.head / (attention.heads / attention.kv_heads);
     float *q = shared, *other = q + QUERIES * plain_stride<D>;
     float *weights = other + KEYS * plain_stride<D> + warp_row * weight_stride<KEYS>,
@@ -125,7 +109,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
     }
     struct cuda_mask mask;
     if (attention.threshold != 0)
-        mask = plain_mask_make(attention, place.sample, place.head);
+        mask = attention_mask_make(attention, place.sample, place.head);
     plain_load<D, QUERIES>(q, attention, attention.q, place.sample, place.head, place.query, attention.time);
     for (int key = 0; key < end; key += KEYS) {
         plain_load<D, KEYS>(other, attention, attention.k, place.sample, kv_head, key, end);
@@ -160,14 +144,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
 
 /* ---- host side ---- */
 
-typedef void (*plain_kernel)(const struct cuda_attention);
-
-struct plain_instance {
-    plain_kernel kernel;
-    size_t shared_bytes;
-};
-
-static struct plain_instance plain_forward_of(int32_t head_size)
+static struct attention_instance plain_forward_of(int32_t head_size)
 {
     if (head_size <= 32)
         return {attention_forward_plain<32>, plain_forward_bytes<32>};
@@ -180,22 +157,14 @@ static struct plain_instance plain_forward_of(int32_t head_size)
 
 extern "C" cudaError_t cuda_launch_attention_forward_plain(cudaStream_t stream, const struct cuda_attention *attention)
 {
-    const struct plain_instance instance = plain_forward_of(attention->head_size);
-    const int tiles = (attention->time + QUERIES - 1) / QUERIES;
-    const unsigned blocks = (unsigned)(tiles * attention->heads * attention->samples);
-    return LAUNCH(instance.kernel, dim3(blocks), dim3(PLAIN_THREADS), instance.shared_bytes, stream, *attention);
+    return attention_launch(stream, plain_forward_of(attention->head_size), QUERIES, attention->heads, PLAIN_THREADS,
+                            attention);
 }
 
 extern "C" cudaError_t cuda_attention_forward_plain_prepare(size_t shared_bytes_max)
 {
-    for (int32_t i = 0; i < 4; i++) {
-        const struct plain_instance instance = plain_forward_of(32 * (i + 1));
-        if (instance.shared_bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || instance.shared_bytes > shared_bytes_max)
-            continue;
-        const cudaError_t error = cudaFuncSetAttribute(
-            (const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)instance.shared_bytes);
-        if (error != cudaSuccess)
-            return error;
-    }
-    return cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    for (int32_t i = 0; i < 4 && error == cudaSuccess; i++)
+        error = attention_shared_allow(plain_forward_of(32 * (i + 1)), shared_bytes_max);
+    return error;
 }

@@ -10,15 +10,19 @@
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_TILE_H
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_TILE_H
 
-#include "backends/cuda/cuda_attention.h"
-#include "backends/cuda/cuda_device.h"
-#include "backends/cuda/cuda_philox.h"
+#include "backends/cuda/kernels/attention_place.h"
 
 #define TILE_ROWS CUDA_ATTENTION_TILE
 #define TILE_WARPS 4
 #define TILE_THREADS (TILE_WARPS * WARP_LANES)
 #define TILE_WARP_ROWS 16
 #define LOG2_E 1.4426950408889634f
+/* 16-byte copies of a thread that are under way together: all of a tile; two where they pass through registers. */
+#if CUDA_HAS_SM80
+#define UNROLL_COPIES _Pragma("unroll")
+#else
+#define UNROLL_COPIES _Pragma("unroll 2")
+#endif
 
 /* Whether a kernel of this dtype and product has a body in this compilation: WIDE products need sm_80, and before it there
  * is fp16 alone.  Under emulation all have one, and the configured device decides. */
@@ -67,7 +71,7 @@ template <typename T, int D, int ROWS> DEVICE void tile_load(T *tile, const stru
 {
     if (source.unit == 8) {
         constexpr int chunks = D / 8;
-#pragma unroll
+        UNROLL_COPIES
         for (int i = (int)threadIdx.x; i < ROWS * chunks; i += TILE_THREADS) {
             const int row = i / chunks, column = i % chunks * 8;
             const bool fetch = source.first + row < source.end && column < source.head_size;
@@ -218,18 +222,6 @@ DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor
 
 /* ---- dropout: 8 elements share a Philox block, and a lane would use two of them; so each block is drawn by one lane, and
  * what is kept goes round as bits. ---- */
-
-/* The mask of one head; groups_per_row = T8 / 8, see op.h. */
-DEVICE struct cuda_mask attention_mask_make(const struct cuda_attention &attention, int sample, int head)
-{
-    return cuda_mask_make(attention.scalars, (int32_t)((uint32_t)attention.site + ((uint32_t)head << 16)), sample,
-                          attention.threshold);
-}
-
-DEVICE int64_t attention_mask_group(const struct cuda_attention &attention, int query, int key)
-{
-    return (int64_t)query * ((attention.time + 7) / 8) + key / 8;
-}
 
 /* Rows are queries from `query` (the warp's first), columns keys from `key`, 8 N of them: byte 2 m + r of lane 4 g + t
  * tells about row g + 8 r and the keys of accumulator 4 m + t. */

@@ -24,29 +24,6 @@ template <int D>
 constexpr size_t stage_bytes = 2 * tile_elements<D, OTHER_ROWS> * sizeof(uint16_t) + 2 * OTHER_ROWS * sizeof(float);
 template <int D> constexpr size_t own_bytes = 2 * tile_elements<D, TILE_ROWS> * sizeof(uint16_t);
 
-/* What a block owns, and how far it walks. */
-struct backward_place {
-    int sample, head; /* by keys: of the keys; else of the queries */
-    int own;          /* first row of its own */
-    int first, tiles; /* the first of the other rows, and how many tiles of them in each head */
-    int heads;        /* heads walked through: those that share the keys; else 1 */
-};
-
-template <bool KEYS> DEVICE struct backward_place backward_place_of(const struct cuda_attention &attention)
-{
-    const int tiles = (attention.time + TILE_ROWS - 1) / TILE_ROWS, item = (int)blockIdx.x / tiles;
-    const int tile = (int)blockIdx.x % tiles, heads = KEYS ? attention.kv_heads : attention.heads;
-    struct backward_place place;
-    place.own = (KEYS ? tile : tiles - 1 - tile) * TILE_ROWS; /* those with most to do start first */
-    place.head = item % heads;
-    place.sample = item / heads;
-    place.first = KEYS ? place.own : 0;
-    const int end = KEYS ? attention.time : min(place.own + TILE_ROWS, attention.time);
-    place.tiles = (end - place.first + OTHER_ROWS - 1) / OTHER_ROWS;
-    place.heads = KEYS ? attention.heads / attention.kv_heads : 1;
-    return place;
-}
-
 /* The pointers of a stage in shared memory. */
 template <typename T> struct stage {
     T *first, *second; /* q and dy, or k and v */
@@ -75,20 +52,13 @@ statistics_load(const struct cuda_attention &attention, float *lse, float *delta
     }
 }
 
-/* The head and the first row of the other tile of step `step`. */
-template <bool KEYS> DEVICE void step_place(const struct backward_place &place, int step, int *out_head, int *out_first)
-{
-    *out_head = KEYS ? place.head * place.heads + step / place.tiles : place.head;
-    *out_first = place.first + step % place.tiles * OTHER_ROWS;
-}
-
 /* Starts filling a stage with the other rows of step `step`. */
 template <typename T, int D, bool KEYS>
 DEVICE void stage_load(const struct cuda_attention &attention, const struct backward_place &place,
                        const struct stage<T> &stage, int step)
 {
     int head, first;
-    step_place<KEYS>(place, step, &head, &first);
+    backward_step_place<KEYS, OTHER_ROWS>(place, step, &head, &first);
     const struct cuda_attention_rows &one = KEYS ? attention.q : attention.k, &two = KEYS ? attention.dy : attention.v;
     const int size = attention.head_size, at = KEYS ? head : head / (attention.heads / attention.kv_heads);
     tile_load<T, D, OTHER_ROWS>(
@@ -173,8 +143,9 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
     if constexpr (tile_compiled<T, WIDE>) {
         DYN_SHARED(unsigned char, shared);
         T *own_first = (T *)shared, *own_second = own_first + tile_elements<D, TILE_ROWS>;
-        const struct backward_place place = backward_place_of<KEYS>(attention);
+        const struct backward_place place = backward_place_of<KEYS, TILE_ROWS, OTHER_ROWS>(attention);
         const int size = attention.head_size, warp_row = tile_warp_row(), steps = place.heads * place.tiles;
+        const int stages = WIDE ? attention.stages : 1; /* a copy that is made at once gains nothing ahead */
         const int own_row = place.own + warp_row;
         const struct cuda_attention_rows &one = KEYS ? attention.k : attention.q;
         const struct cuda_attention_rows &two = KEYS ? attention.v : attention.dy;
@@ -191,11 +162,10 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
         tile_clear(sum);
         tile_clear(sum_v);
         for (int step = 0; step < steps; step++) {
-            const struct stage<T> stage = stage_of<T, D>(shared, step % attention.stages);
-            const bool ahead = attention.stages > 1 && step + 1 < steps;
+            const struct stage<T> stage = stage_of<T, D>(shared, step % stages);
+            const bool ahead = stages > 1 && step + 1 < steps;
             if (ahead) {
-                stage_load<T, D, KEYS>(attention, place, stage_of<T, D>(shared, (step + 1) % attention.stages),
-                                       step + 1);
+                stage_load<T, D, KEYS>(attention, place, stage_of<T, D>(shared, (step + 1) % stages), step + 1);
                 cp_async_wait<1>();
             } else {
                 cp_async_wait<0>();
@@ -206,7 +176,7 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
                 tile_hold<T, D>(held_second, own_second + warp_row * tile_stride<D>);
             }
             int head, other;
-            step_place<KEYS>(place, step, &head, &other);
+            backward_step_place<KEYS, OTHER_ROWS>(place, step, &head, &other);
             uint32_t bits = 0;
             if (attention.threshold != 0) {
                 const struct cuda_mask mask = attention_mask_make(attention, place.sample, head);
@@ -224,7 +194,7 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
                 tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
             tile_add<T, D, OTHER_TILES, WIDE>(sum, slope, stage.first);
             __syncthreads(); /* the stage is no longer read */
-            if (attention.stages == 1 && step + 1 < steps)
+            if (stages == 1 && step + 1 < steps)
                 stage_load<T, D, KEYS>(attention, place, stage, step + 1);
         }
         if constexpr (KEYS)
@@ -236,9 +206,7 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
 
 /* ---- host side ---- */
 
-typedef void (*backward_kernel)(const struct cuda_attention);
-
-template <typename T, bool KEYS, bool WIDE> static backward_kernel backward_kernel_of(int32_t head_size)
+template <typename T, bool KEYS, bool WIDE> static attention_kernel backward_kernel_of(int32_t head_size)
 {
     return head_size <= 32   ? attention_backward_tiles<T, 32, KEYS, WIDE>
            : head_size <= 64 ? attention_backward_tiles<T, 64, KEYS, WIDE>
@@ -246,7 +214,7 @@ template <typename T, bool KEYS, bool WIDE> static backward_kernel backward_kern
                              : attention_backward_tiles<T, 128, KEYS, WIDE>;
 }
 
-template <bool KEYS> static backward_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
+template <bool KEYS> static attention_kernel backward_kernel_by(enum dtype dtype, bool wide, int32_t head_size)
 {
     if (dtype == DTYPE_BF16)
         return backward_kernel_of<__nv_bfloat16, KEYS, true>(head_size);
@@ -265,13 +233,11 @@ extern "C" size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_
 
 template <bool KEYS> static cudaError_t backward_launch(cudaStream_t stream, const struct cuda_attention *attention)
 {
-    const backward_kernel kernel =
-        backward_kernel_by<KEYS>(attention->q.of.dtype, attention->tensor_k16, attention->head_size);
-    const int tiles = (attention->time + TILE_ROWS - 1) / TILE_ROWS,
-              heads = KEYS ? attention->kv_heads : attention->heads;
-    const size_t shared_bytes = cuda_attention_backward_shared_bytes(attention->head_size, attention->stages);
-    return LAUNCH(kernel, dim3((unsigned)(tiles * heads * attention->samples)), dim3(TILE_THREADS), shared_bytes,
-                  stream, *attention);
+    const struct attention_instance instance = {
+        backward_kernel_by<KEYS>(attention->q.of.dtype, attention->tensor_k16, attention->head_size),
+        cuda_attention_backward_shared_bytes(attention->head_size, attention->stages)};
+    return attention_launch(stream, instance, TILE_ROWS, KEYS ? attention->kv_heads : attention->heads, TILE_THREADS,
+                            attention);
 }
 
 extern "C" cudaError_t cuda_launch_attention_backward_tiles(cudaStream_t stream, const struct cuda_attention *attention)
@@ -282,20 +248,16 @@ extern "C" cudaError_t cuda_launch_attention_backward_tiles(cudaStream_t stream,
 
 extern "C" cudaError_t cuda_attention_backward_tiles_prepare(size_t shared_bytes_max)
 {
-    for (int32_t i = 0; i < 24; i++) {
+    cudaError_t error = cudaSuccess;
+    for (int32_t i = 0; i < 24 && error == cudaSuccess; i++) {
         const enum dtype dtype = i / 8 == 0 ? DTYPE_BF16 : DTYPE_F16;
         const int32_t head_size = 32 * (i % 4 + 1);
-        const backward_kernel kernel = i / 4 % 2 != 0 ? backward_kernel_by<true>(dtype, i / 8 == 1, head_size)
-                                                      : backward_kernel_by<false>(dtype, i / 8 == 1, head_size);
+        const attention_kernel kernel = i / 4 % 2 != 0 ? backward_kernel_by<true>(dtype, i / 8 == 1, head_size)
+                                                       : backward_kernel_by<false>(dtype, i / 8 == 1, head_size);
         size_t bytes = cuda_attention_backward_shared_bytes(head_size, STAGES_MAX);
         if (bytes > shared_bytes_max)
             bytes = cuda_attention_backward_shared_bytes(head_size, 1);
-        if (bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || bytes > shared_bytes_max)
-            continue;
-        const cudaError_t error =
-            cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-        if (error != cudaSuccess)
-            return error;
+        error = attention_shared_allow({kernel, bytes}, shared_bytes_max);
     }
-    return cudaSuccess;
+    return error;
 }

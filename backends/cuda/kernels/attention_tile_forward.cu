@@ -15,23 +15,6 @@
 
 template <int D> constexpr size_t forward_shared_bytes = 3 * tile_elements<D, TILE_ROWS> * sizeof(uint16_t);
 
-/* Which head of which sample a block works on, and where its queries begin. */
-struct forward_place {
-    int sample, head, query;
-    int position; /* of query 0 among the keys */
-};
-
-DEVICE struct forward_place forward_place_of(const struct cuda_attention &attention)
-{
-    const int tiles = (attention.time + TILE_ROWS - 1) / TILE_ROWS, item = (int)blockIdx.x / tiles;
-    struct forward_place place;
-    place.query = (tiles - 1 - (int)blockIdx.x % tiles) * TILE_ROWS;
-    place.head = item % attention.heads;
-    place.sample = item / attention.heads;
-    place.position = attention.positioned ? attention.scalars[SCALAR_POSITION].i : 0;
-    return place;
-}
-
 DEVICE float quad_max(float value)
 {
     value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, 1));
@@ -126,7 +109,7 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_forward_tiles(const st
     if constexpr (tile_compiled<T, WIDE>) {
         DYN_SHARED(T, shared);
         T *q = shared, *k = q + tile_elements<D, TILE_ROWS>, *v = k + tile_elements<D, TILE_ROWS>;
-        const struct forward_place place = forward_place_of(attention);
+        const struct forward_place place = forward_place_of<TILE_ROWS>(attention);
         const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
         const int first = place.position + place.query; /* of the tile's queries, among the keys */
         const int end = min(place.position + attention.time, first + TILE_ROWS);
@@ -186,14 +169,7 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_forward_tiles(const st
 
 /* ---- host side ---- */
 
-typedef void (*forward_kernel)(const struct cuda_attention);
-
-struct forward_instance {
-    forward_kernel kernel;
-    size_t shared_bytes;
-};
-
-template <typename T, bool WIDE> static struct forward_instance forward_instance_of(int32_t head_size)
+template <typename T, bool WIDE> static struct attention_instance forward_instance_of(int32_t head_size)
 {
     if (head_size <= 32)
         return {attention_forward_tiles<T, 32, WIDE>, forward_shared_bytes<32>};
@@ -204,7 +180,7 @@ template <typename T, bool WIDE> static struct forward_instance forward_instance
     return {attention_forward_tiles<T, 128, WIDE>, forward_shared_bytes<128>};
 }
 
-static struct forward_instance forward_instance_by(enum dtype dtype, bool wide, int32_t head_size)
+static struct attention_instance forward_instance_by(enum dtype dtype, bool wide, int32_t head_size)
 {
     if (dtype == DTYPE_BF16)
         return forward_instance_of<__nv_bfloat16, true>(head_size);
@@ -213,24 +189,16 @@ static struct forward_instance forward_instance_by(enum dtype dtype, bool wide, 
 
 extern "C" cudaError_t cuda_launch_attention_forward_tiles(cudaStream_t stream, const struct cuda_attention *attention)
 {
-    const struct forward_instance instance =
+    const struct attention_instance instance =
         forward_instance_by(attention->q.of.dtype, attention->tensor_k16, attention->head_size);
-    const int tiles = (attention->time + TILE_ROWS - 1) / TILE_ROWS;
-    const unsigned blocks = (unsigned)(tiles * attention->heads * attention->samples);
-    return LAUNCH(instance.kernel, dim3(blocks), dim3(TILE_THREADS), instance.shared_bytes, stream, *attention);
+    return attention_launch(stream, instance, TILE_ROWS, attention->heads, TILE_THREADS, attention);
 }
 
 extern "C" cudaError_t cuda_attention_forward_tiles_prepare(size_t shared_bytes_max)
 {
-    for (int32_t i = 0; i < 12; i++) {
-        const struct forward_instance instance =
-            forward_instance_by(i / 4 == 0 ? DTYPE_BF16 : DTYPE_F16, i / 4 == 1, 32 * (i % 4 + 1));
-        if (instance.shared_bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || instance.shared_bytes > shared_bytes_max)
-            continue;
-        const cudaError_t error = cudaFuncSetAttribute(
-            (const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)instance.shared_bytes);
-        if (error != cudaSuccess)
-            return error;
-    }
-    return cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    for (int32_t i = 0; i < 12 && error == cudaSuccess; i++)
+        error = attention_shared_allow(
+            forward_instance_by(i / 4 == 0 ? DTYPE_BF16 : DTYPE_F16, i / 4 == 1, 32 * (i % 4 + 1)), shared_bytes_max);
+    return error;
 }

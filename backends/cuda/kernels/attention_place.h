@@ -1,0 +1,102 @@
+/* What the kernels of attention share, on tensor cores or not: which rows a block owns and how far it walks, dropout's masks,
+ * and how much shared memory a kernel may have.
+ *
+ * Forward: a block owns a tile of queries of one head and walks over the keys that they see.  Backward: see
+ * attention_tile_backward.cu.  Blocks with most to do start first; what a block computes depends on no other.
+ */
+#ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
+#define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
+
+#include "backends/cuda/cuda_attention.h"
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_philox.h"
+
+/* Which head of which sample a block of the forward works on, and where its queries begin. */
+struct forward_place {
+    int sample, head, query;
+    int position; /* of query 0 among the keys */
+};
+
+template <int QUERIES> DEVICE struct forward_place forward_place_of(const struct cuda_attention &attention)
+{
+    const int tiles = (attention.time + QUERIES - 1) / QUERIES, item = (int)blockIdx.x / tiles;
+    struct forward_place place;
+    place.query = (tiles - 1 - (int)blockIdx.x % tiles) * QUERIES;
+    place.head = item % attention.heads;
+    place.sample = item / attention.heads;
+    place.position = attention.positioned ? attention.scalars[SCALAR_POSITION].i : 0;
+    return place;
+}
+
+/* What a block of the backward owns, and how far it walks. */
+struct backward_place {
+    int sample, head; /* by keys: of the keys; else of the queries */
+    int own;          /* first row of its own */
+    int first, tiles; /* the first of the other rows, and how many tiles of them in each head */
+    int heads;        /* heads walked through: those that share the keys; else 1 */
+};
+
+template <bool KEYS, int OWN, int OTHER>
+DEVICE struct backward_place backward_place_of(const struct cuda_attention &attention)
+{
+    const int tiles = (attention.time + OWN - 1) / OWN, item = (int)blockIdx.x / tiles;
+    const int tile = (int)blockIdx.x % tiles, heads = KEYS ? attention.kv_heads : attention.heads;
+    struct backward_place place;
+    place.own = (KEYS ? tile : tiles - 1 - tile) * OWN;
+    place.head = item % heads;
+    place.sample = item / heads;
+    place.first = KEYS ? place.own : 0;
+    const int end = KEYS ? attention.time : min(place.own + OWN, attention.time);
+    place.tiles = (end - place.first + OTHER - 1) / OTHER;
+    place.heads = KEYS ? attention.heads / attention.kv_heads : 1;
+    return place;
+}
+
+/* The head and the first row of the other tile of step `step`. */
+template <bool KEYS, int OTHER>
+DEVICE void backward_step_place(const struct backward_place &place, int step, int *out_head, int *out_first)
+{
+    *out_head = KEYS ? place.head * place.heads + step / place.tiles : place.head;
+    *out_first = place.first + step % place.tiles * OTHER;
+}
+
+/* The mask of one head, and the group of eight elements that (query, key) belongs to: see op.h. */
+DEVICE struct cuda_mask attention_mask_make(const struct cuda_attention &attention, int sample, int head)
+{
+    return cuda_mask_make(attention.scalars, (int32_t)((uint32_t)attention.site + ((uint32_t)head << 16)), sample,
+                          attention.threshold);
+}
+
+DEVICE int64_t attention_mask_group(const struct cuda_attention &attention, int query, int key)
+{
+    return (int64_t)query * ((attention.time + 7) / 8) + key / 8;
+}
+
+/* ---- host side ---- */
+
+typedef void (*attention_kernel)(const struct cuda_attention);
+
+struct attention_instance {
+    attention_kernel kernel;
+    size_t shared_bytes;
+};
+
+/* Lets the kernel have its dynamic shared memory, where that is more than every kernel may have and the card has so much. */
+static inline cudaError_t attention_shared_allow(struct attention_instance instance, size_t shared_bytes_max)
+{
+    if (instance.shared_bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || instance.shared_bytes > shared_bytes_max)
+        return cudaSuccess;
+    return cudaFuncSetAttribute((const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)instance.shared_bytes);
+}
+
+/* A block for each tile of `own` rows of each head of each sample. */
+static inline cudaError_t attention_launch(cudaStream_t stream, struct attention_instance instance, int own, int heads,
+                                           int threads, const struct cuda_attention *attention)
+{
+    const int tiles = (attention->time + own - 1) / own;
+    return LAUNCH(instance.kernel, dim3((unsigned)(tiles * heads * attention->samples)), dim3((unsigned)threads),
+                  instance.shared_bytes, stream, *attention);
+}
+
+#endif

@@ -14,6 +14,7 @@ opencl_kernels = \
 	backends/opencl/kernels/fill_copy.cl \
 	backends/opencl/kernels/gelu.cl \
 	backends/opencl/kernels/gemm.cl \
+	backends/opencl/kernels/gemm_matrix.cl \
 	backends/opencl/kernels/gradient_round.cl \
 	backends/opencl/kernels/layernorm.cl \
 	backends/opencl/kernels/muon.cl \
@@ -48,10 +49,12 @@ libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl_fill_copy.c \
 	backends/opencl/opencl_gelu.c \
 	backends/opencl/opencl_gemm.c backends/opencl/opencl_gemm.h \
+	backends/opencl/opencl_gemm_matrix.c backends/opencl/opencl_gemm_matrix.h \
 	backends/opencl/opencl_gradient_round.c \
 	backends/opencl/opencl_kernels.c backends/opencl/opencl_kernels.h \
 	backends/opencl/opencl_launch.c backends/opencl/opencl_launch.h \
 	backends/opencl/opencl_layernorm.c \
+	backends/opencl/opencl_matrix.c backends/opencl/opencl_matrix.h \
 	backends/opencl/opencl_memory.c backends/opencl/opencl_memory.h \
 	backends/opencl/opencl_muon.c \
 	backends/opencl/opencl_norm.c \

@@ -14,6 +14,7 @@
 
 #include "backend/backend.h"
 #include "backends/opencl/opencl_api.h"
+#include "base/log.h"
 #include "base/size.h"
 #include "base/status.h"
 #include "model/op.h"
@@ -50,12 +51,25 @@ struct opencl_device {
     bool has_fp16_arithmetic; /* cl_khr_fp16, advertised */
     bool has_subnormals;      /* CL_FP_DENORM of fp32 */
     bool is_little_endian;
+    int32_t nvidia_capability; /* 86 for 8.6; 0 where the driver does not say */
 };
 
 /* Answers of --tune, or the defaults for the kind of device; indices into the op's own table of shapes. */
 struct opencl_tuning {
-    int32_t gemm_shape[DTYPE_COUNT]; /* by storage dtype; see opencl_gemm_shapes */
-    bool gemm_clblast;               /* CLBlast takes the fp32 products that it can */
+    int32_t gemm_shape[DTYPE_COUNT];   /* by storage dtype; see opencl_gemm_shapes */
+    int32_t matrix_shape[DTYPE_COUNT]; /* by dtype of a and b, the largest of opencl_matrix_shapes to be used */
+    bool gemm_clblast;                 /* CLBlast takes the fp32 products that it can */
+};
+
+/* How matrix units are reached; GT_UNIT_... of kernels/gemm_matrix.cl. */
+enum opencl_unit { OPENCL_UNIT_NONE, OPENCL_UNIT_MMA_16, OPENCL_UNIT_MMA_8, OPENCL_UNIT_WMMA };
+
+struct opencl_matrix {
+    enum opencl_unit unit;
+    bool is_emulated;              /* tests: by local memory and barriers */
+    int32_t tile;                  /* tests and --tune: only tiles of this size; 0: of any */
+    uint32_t dtypes;               /* bit per enum dtype whose products the units compute, proven after open() */
+    char lost[BACKEND_REASON_MAX]; /* why not those of other 16-bit dtypes; "" where nothing is lost */
 };
 
 struct opencl_segment {
@@ -85,6 +99,8 @@ struct opencl_backend {
     struct opencl_api api;
     struct opencl_device device;
     struct opencl_tuning tuning;
+    struct opencl_matrix matrix;
+    char *trying; /* of BACKEND_REASON_MAX bytes: where errors go while something is tried that may fail; else NULL */
     cl_context context;
     cl_command_queue queue;
     bool has_arena;
@@ -133,6 +149,8 @@ bool opencl_operands_supported(const struct op_call *call);
 #define OPENCL_CODE_TEXT_MAX 48
 const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code);
 
+/* Logs an error, or keeps it in cl->trying where that is set. */
+void opencl_error(struct opencl_backend *cl, const char *format, ...) LOG_PRINTF(2, 3);
 /* Logs the one line about a call that failed, "opencl: WHAT on DEVICE: CL_OUT_OF_RESOURCES", and says what it is: GT_NO_MEMORY
  * where the code says so, else GT_DEVICE.  After a code that means a lost device nothing more is logged. */
 enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_int code);

@@ -7,6 +7,7 @@
 #include "backends/opencl/opencl_backend.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 #include "backends/opencl/opencl_child.h"
 #include "backends/opencl/opencl_clblast.h"
+#include "backends/opencl/opencl_matrix.h"
 #include "backends/opencl/opencl_memory.h"
 #include "backends/opencl/opencl_program.h"
 #include "backends/opencl/opencl_shadow.h"
@@ -30,6 +32,7 @@
 #define DISPATCH_SECONDS 0.1
 #define FLOPS_PER_UNIT_CLOCK 16.0
 #define NVIDIA_ILLEGAL_ACCESS (-9999)
+#define ERROR_TEXT_MAX 768
 
 /* An open backend, and the child that will commit its arena first. */
 struct instance {
@@ -49,6 +52,19 @@ static void answer_log(const struct opencl_answer *answer)
     log_error("%s", answer->reason[0] != '\0' ? answer->reason : "opencl: the child process failed without a reason");
 }
 
+void opencl_error(struct opencl_backend *cl, const char *format, ...)
+{
+    char text[ERROR_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (cl->trying != NULL)
+        snprintf(cl->trying, BACKEND_REASON_MAX, "%.*s", BACKEND_REASON_MAX - 1, text);
+    else
+        log_error("opencl: %s", text);
+}
+
 enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_int code)
 {
     static const cl_int lost[] = {CL_DEVICE_NOT_AVAILABLE,  CL_OUT_OF_RESOURCES,
@@ -58,9 +74,9 @@ enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_in
     if (cl->is_lost)
         return GT_DEVICE;
     for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++)
-        cl->is_lost = cl->is_lost || code == lost[i];
-    log_error("opencl: %s on %s (driver %s): %s%s", what, cl->device.name, cl->device.driver,
-              opencl_code_text(text, code), cl->is_lost ? "; the device is lost or out of resources" : "");
+        cl->is_lost = cl->is_lost || (code == lost[i] && cl->trying == NULL);
+    opencl_error(cl, "%s on %s (driver %s): %s%s", what, cl->device.name, cl->device.driver,
+                 opencl_code_text(text, code), cl->is_lost ? "; the device is lost or out of resources" : "");
     return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY : GT_DEVICE;
 }
 
@@ -185,12 +201,32 @@ static const char *name_wanted(const struct backend_open_options *options)
     return name != NULL && *name != '\0' ? name : NULL;
 }
 
+/* What a child makes of the matrix units that were found and never proven: their compiler may end it.  `tried` is left as
+ * it is where there is no child. */
+static void matrix_rehearse(struct opencl_request *request, struct opencl_answer *answer, struct opencl_matrix *tried)
+{
+    struct opencl_child child;
+    if (answer->matrix.unit == OPENCL_UNIT_NONE || answer->matrix_is_known)
+        return;
+    request->task = OPENCL_TASK_MATRIX;
+    opencl_child_start(&child);
+    if (child.pid == 0)
+        return;
+    opencl_child_ask(&child, request, OPEN_SECONDS, answer);
+    *tried = answer->matrix;
+    if (answer->status == GT_OK)
+        return;
+    tried->dtypes = 0;
+    snprintf(tried->lost, sizeof tried->lost, "%s", answer->reason);
+}
+
 static enum gt_status opencl_open(const struct backend_open_options *options, struct backend **out)
 {
     const char *name = name_wanted(options);
     struct opencl_child opener, committer;
     struct opencl_request request;
     struct opencl_answer answer;
+    struct opencl_matrix tried = {.dtypes = OPENCL_MATRIX_ALL};
     request_name(&request, options->device, name);
     request.task = OPENCL_TASK_OPEN;
     opencl_child_start(&opener);
@@ -202,8 +238,11 @@ static enum gt_status opencl_open(const struct backend_open_options *options, st
             answer_log(&answer);
             return answer.status;
         }
+        matrix_rehearse(&request, &answer, &tried);
     }
     enum gt_status status = opencl_open_here(options->device, name, out);
+    if (status == GT_OK)
+        opencl_matrix_open(opencl_own(*out), tried.dtypes, tried.lost);
     if (status == GT_OK && options->tune)
         status = opencl_tuning_measure(opencl_own(*out));
     if (status == GT_OK) {
@@ -230,9 +269,13 @@ static enum gt_status opencl_info(struct backend *backend, struct backend_info *
     info.free_bytes += info.context_bytes; /* it is ours already */
     info.free_bytes = info.free_bytes < info.total_bytes ? info.free_bytes : info.total_bytes;
     opencl_device_texts(cl, &info);
-    opencl_vendor_holders(cl, "/proc", getpid(), &info);
     *out = info;
     return GT_OK;
+}
+
+static void opencl_holders(struct backend *backend, struct backend_holders *out)
+{
+    opencl_vendor_holders(opencl_own(backend), "/proc", getpid(), out);
 }
 
 /* The child commits first, and gives it back by ending. */
@@ -333,25 +376,18 @@ static enum gt_status opencl_sync(struct backend *backend, int32_t queue)
     return GT_OK;
 }
 
-static enum gt_status opencl_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
-                                        size_t scratch_bytes, double seconds, double *out)
-{
-    TRY(opencl_memory_check(opencl_own(backend), "peak_flops", scratch, scratch_bytes));
-    return opencl_peak_measure(opencl_own(backend), dtype, scratch, scratch_bytes, seconds, out);
-}
-
 const struct backend_ops opencl_backend_ops = {
     .name = "opencl",
     .devices = opencl_devices,
     .open = opencl_open,
     .close = opencl_close,
     .info = opencl_info,
+    .holders = opencl_holders,
     .arena = opencl_arena,
     .bind = opencl_bind,
     .upload = opencl_upload,
     .download = opencl_download,
     .run = opencl_run,
     .sync = opencl_sync,
-    .peak_flops = opencl_peak_flops,
     .table = opencl_table,
 };

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "backends/opencl/opencl_backend.h"
+#include "backends/opencl/opencl_matrix.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -88,6 +89,13 @@ static enum gt_status request_serve(const struct opencl_request *request, struct
         return opencl_devices_list(&api, &answer->listing);
     }
     TRY(opencl_open_here(request->device, name, &backend));
+    struct opencl_backend *cl = opencl_own(backend);
+    if (request->task == OPENCL_TASK_MATRIX)
+        opencl_matrix_open(cl, OPENCL_MATRIX_ALL, "");
+    else
+        opencl_matrix_candidate(cl, &cl->matrix);
+    answer->matrix = cl->matrix;
+    answer->matrix_is_known = opencl_matrix_is_known(cl);
     if (request->task == OPENCL_TASK_COMMIT)
         TRY(backend->ops->arena(backend, request->segment, request->segments));
     return GT_OK;

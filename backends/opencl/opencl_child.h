@@ -1,7 +1,7 @@
 /* A process that tries things with a driver before this process does them.
  *
  * Drivers abort, hang or exit where they should return a code.  The child is forked before this process has loaded the ICD
- * loader, and does one thing: list the devices, open one, or commit an arena on one.  Where the loader is loaded already
+ * loader, and does one thing: list the devices, open one, prove its matrix units, or commit an arena on one.  Where the loader is loaded already
  * (it has proved itself then), or where no child can be had, there is none.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_CHILD_H
@@ -11,7 +11,7 @@
 
 #include "backends/opencl/opencl_device.h"
 
-enum opencl_task { OPENCL_TASK_LIST, OPENCL_TASK_OPEN, OPENCL_TASK_COMMIT };
+enum opencl_task { OPENCL_TASK_LIST, OPENCL_TASK_OPEN, OPENCL_TASK_MATRIX, OPENCL_TASK_COMMIT };
 
 struct opencl_request {
     enum opencl_task task;
@@ -25,6 +25,8 @@ struct opencl_answer {
     enum gt_status status;
     char reason[BACKEND_REASON_MAX]; /* the child's error line, where status is not GT_OK */
     struct opencl_listing listing;   /* of OPENCL_TASK_LIST */
+    struct opencl_matrix matrix;     /* what should be there (OPENCL_TASK_OPEN), and what is (OPENCL_TASK_MATRIX) */
+    bool matrix_is_known;            /* and was proven before */
 };
 
 struct opencl_child {

@@ -10,16 +10,21 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/opencl/opencl_matrix.h"
 #include "base/log.h"
 
 #define PLATFORMS_MAX 16
 #define EXTENSIONS_BYTES_MAX 16384
 #define INTEL_ALLOCATION_BYTES_MAX (((uint64_t)4 << 30) - ((uint64_t)64 << 20))
+#define MATRIX_TEXT_MAX 64
 #define PLATFORM_NOT_FOUND (-1001) /* CL_PLATFORM_NOT_FOUND_KHR */
 #define BASE_ALIGN_BITS_MAX 65536u
+#define CAPABILITY_MAJOR_NV 0x4000u /* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, MINOR: cl_nv_device_attribute_query */
+#define CAPABILITY_MINOR_NV 0x4001u
 
 struct handle {
     cl_platform_id platform;
@@ -170,10 +175,15 @@ static void device_read(const struct opencl_api *api, const struct handle *handl
     device.is_cpu = (device_u64(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
     device.is_host_memory = device_u32(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
     const uint64_t fp32 = device_u64(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
-    device.has_exact_division = (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+    const char *division = getenv("GPT_TRAIN_OPENCL_DIVISION"); /* "software": as on devices without it, for tests */
+    device.has_exact_division =
+        (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0 && (division == NULL || strcmp(division, "software") != 0);
     device.has_subnormals = (fp32 & CL_FP_DENORM) != 0;
     device.has_fp16_arithmetic = device_has(api, id, "cl_khr_fp16");
     device.is_little_endian = device_u32(api, id, CL_DEVICE_ENDIAN_LITTLE) != 0;
+    if (device_has(api, id, "cl_nv_device_attribute_query"))
+        device.nvidia_capability = (int32_t)(device_u32(api, id, CAPABILITY_MAJOR_NV) % 100 * 10 +
+                                             device_u32(api, id, CAPABILITY_MINOR_NV) % 10);
     *out = device;
 }
 
@@ -253,12 +263,12 @@ enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, c
 void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *info)
 {
     const struct opencl_device *device = &cl->device;
+    char has[MATRIX_TEXT_MAX], lacks[MATRIX_TEXT_MAX];
+    opencl_matrix_texts(cl, has, sizeof has, lacks, sizeof lacks);
     snprintf(info->device, sizeof info->device, "%.80s, %u units", device->name, device->compute_units);
-    snprintf(info->detail, sizeof info->detail, "%.40s, driver %.40s%s", device->platform_name, device->driver,
-             cl->tuning.gemm_clblast ? ", CLBlast" : "");
-    snprintf(info->limits, sizeof info->limits, "%s%s",
-             device->is_cpu ? "a processor: the cpu backend is faster"
-                            : "products by vector units, not by matrix units",
+    snprintf(info->detail, sizeof info->detail, "%.27s, driver %.20s%s%s%.60s", device->platform_name, device->driver,
+             cl->tuning.gemm_clblast ? ", CLBlast" : "", has[0] != '\0' ? ", " : "", has);
+    snprintf(info->limits, sizeof info->limits, "%s%s", lacks,
              device->has_subnormals ? "" : "; no fp32 subnormals: no lean states, no muon");
 }
 

@@ -1,7 +1,7 @@
-/* gemm: d (+)= op(a) op(b) + bias, by one of three ways; see kernels/gemm.cl.
+/* gemm: d (+)= op(a) op(b) + bias, by one of four ways; see kernels/gemm.cl.
  *
  * Few rows, as decoding has them: a kernel that reads b once.  fp32 where CLBlast is installed and was chosen: CLBlast, with
- * its temporary in our workspace.  Everything else: own tiles, in which each storage dtype becomes fp32 and is accumulated in
+ * its temporary in our workspace.  16 bits where the device has matrix units: opencl_gemm_matrix.c.  Everything else: own tiles, in which each storage dtype becomes fp32 and is accumulated in
  * fp32.  Among own kernels the shape of a tile changes the speed and not the bits: each element is one sum in rising k.
  */
 #include "backends/opencl/opencl_gemm.h"
@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "backends/opencl/opencl_clblast.h"
+#include "backends/opencl/opencl_gemm_matrix.h"
 
 #define FEW_ROWS 8    /* GT_FEW_ROWS and so on in the kernel */
 #define FEW_COLUMNS 4 /* per group */
@@ -147,6 +148,8 @@ static enum gt_status gemm_run(struct backend *backend, int32_t queue, const str
         return few_run(backend, call, &product);
     if (opencl_clblast_usable(backend, call))
         return clblast_run(backend, call, &product);
+    if (opencl_matrix_takes(opencl_from(backend), call))
+        return opencl_matrix_run(backend, call);
     return tiles_run(backend, call, &product);
 }
 

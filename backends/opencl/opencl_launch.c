@@ -26,8 +26,8 @@ static void arg_set(struct opencl_launch *launch, size_t size, const void *value
     const cl_int code = launch->cl->api.clSetKernelArg(launch->kernel, launch->args, size, value);
     if (code != CL_SUCCESS) {
         char text[OPENCL_CODE_TEXT_MAX];
-        log_error("opencl: %s on %s: argument %u of %zu B: %s", launch->name, launch->cl->device.name, launch->args,
-                  size, opencl_code_text(text, code));
+        opencl_error(launch->cl, "%s on %s: argument %u of %zu B: %s", launch->name, launch->cl->device.name,
+                     launch->args, size, opencl_code_text(text, code));
         launch->status = GT_DEVICE;
     }
     launch->args++;

@@ -68,8 +68,8 @@ static enum gt_status build_failed(struct opencl_backend *cl, const struct openc
         cl->api.clGetProgramBuildInfo(program, cl->device.id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) == CL_SUCCESS)
         error_line(log, line);
     free(log);
-    log_error("opencl: %s.cl does not build on %s with \"%s\": %s: %s", source->name, cl->device.name, options,
-              opencl_code_text(text, code), line);
+    opencl_error(cl, "%s.cl does not build on %s: %s: %s (options \"%s\")", source->name, cl->device.name,
+                 opencl_code_text(text, code), line, options);
     return code == CL_OUT_OF_HOST_MEMORY ? GT_NO_MEMORY : GT_DEVICE;
 }
 

@@ -4,9 +4,6 @@
 
 #include "backends/opencl/opencl.h"
 
-/* As peak_flops() of the backend: the rate of the largest square product that fits the scratch, in `dtype` or else fp32. */
-enum gt_status opencl_peak_measure(struct opencl_backend *cl, enum dtype dtype, struct address scratch,
-                                   size_t scratch_bytes, double seconds, double *out);
 /* What an earlier measurement found on this device with this version, else the defaults. */
 void opencl_tuning_load(struct opencl_backend *cl);
 /* Times every shape of opencl_gemm_shapes in each dtype, and CLBlast, in a scratch of its own, before there is an arena;

@@ -210,10 +210,10 @@ static uint64_t process_bytes(const char *proc, int64_t pid, const char *pci)
 }
 
 void opencl_vendor_holders(const struct opencl_backend *cl, const char *proc, int64_t own_pid,
-                           struct backend_info *info)
+                           struct backend_holders *out)
 {
     char pci[PCI_TEXT_MAX];
-    info->holder_count = 0;
+    out->count = 0;
     if (cl->device.is_cpu || !pci_text(cl, pci))
         return;
     DIR *folder = opendir(proc);
@@ -227,8 +227,8 @@ void opencl_vendor_holders(const struct opencl_backend *cl, const char *proc, in
             continue;
         const uint64_t bytes = process_bytes(proc, pid, pci);
         if (bytes > 0)
-            backend_holder_insert(info, pid, bytes);
+            backend_holders_insert(out, pid, bytes);
     }
     closedir(folder);
-    backend_holders_name(info, proc);
+    backend_holders_name(out, proc);
 }

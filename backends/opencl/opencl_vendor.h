@@ -6,9 +6,9 @@
 
 /* Free memory of a card, and who said so; false when nobody does. */
 bool opencl_vendor_free_bytes(const struct opencl_backend *cl, uint64_t *out_bytes, const char **out_basis);
-/* The other processes with most of the card's memory, from the DRM's fdinfo below `proc` ("/proc"), into info->holders;
+/* The other processes with most of the card's memory, from the DRM's fdinfo below `proc` ("/proc"), into `out`;
  * none where the kernel has no such files. */
 void opencl_vendor_holders(const struct opencl_backend *cl, const char *proc, int64_t own_pid,
-                           struct backend_info *info);
+                           struct backend_holders *out);
 
 #endif

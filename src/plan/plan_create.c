@@ -109,9 +109,15 @@ static enum gt_status workspaces_ask(struct plan *plan)
     return GT_OK;
 }
 
+/* What a size follows from: of weights and what belongs to them, and of what only one program touches. */
+static const char *size_causes(enum tensor_lifetime lifetime)
+{
+    return lifetime == LIFETIME_PROGRAM ? "batch_size, block_size and n_embd" : "vocab_size, n_embd and block_size";
+}
+
 /* One size: fits a segment, and the sum so far does not overflow. */
-static enum gt_status size_check(const struct plan_builder *builder, const char *what, const char *name, uint64_t bytes,
-                                 uint64_t *sum)
+static enum gt_status size_check(const struct plan_builder *builder, const char *what, const char *name,
+                                 enum tensor_lifetime lifetime, uint64_t bytes, uint64_t *sum)
 {
     const struct plan_options *options = &builder->plan->options;
     if (bytes >= PLAN_BYTES_MAX || plan_footprint(options, bytes) >= PLAN_BYTES_MAX - *sum) {
@@ -123,8 +129,9 @@ static enum gt_status size_check(const struct plan_builder *builder, const char 
     if (options->largest_segment_bytes != 0 && footprint > options->largest_segment_bytes) {
         if (options->quiet)
             return GT_NO_FIT;
-        log_error("%s %s needs %" PRIu64 " bytes, more than the device's largest allocation of %" PRIu64, what, name,
-                  footprint, options->largest_segment_bytes);
+        log_error("%s %s needs %" PRIu64 " bytes, more than the device's largest allocation of %" PRIu64
+                  ", whatever the budget; its size follows from %s",
+                  what, name, footprint, options->largest_segment_bytes, size_causes(lifetime));
         return GT_NO_FIT;
     }
     *sum += footprint;
@@ -138,14 +145,15 @@ static enum gt_status sizes_check(struct plan_builder *builder)
     uint64_t sum = 0;
     for (int32_t t = 0; t < graph->tensor_count; t++) {
         if (graph->tensors[t].base == TENSOR_NONE)
-            TRY(size_check(builder, "tensor", graph->tensors[t].name, graph_tensor_bytes(graph, t), &sum));
+            TRY(size_check(builder, "tensor", graph->tensors[t].name, graph->tensors[t].lifetime,
+                           graph_tensor_bytes(graph, t), &sum));
     }
     for (int32_t p = 0; p < graph->program_count; p++) {
         for (int32_t i = 0; i < graph->programs[p].count; i++) {
             const char *name = op_declaration(graph->programs[p].ops[i].kind)->name;
             uint64_t bytes = builder->plan->workspace_bytes[p][i];
             if (bytes > 0)
-                TRY(size_check(builder, "the workspace of", name, bytes, &sum));
+                TRY(size_check(builder, "the workspace of", name, LIFETIME_PROGRAM, bytes, &sum));
         }
     }
     const struct plan_options *options = &builder->plan->options;

@@ -7,6 +7,8 @@
             exit status, and the last checkpoint as it was
   parity    20 steps in float32 have the losses of the cpu backend within 1e-5 relative; 16 bits within 0.1
   resume    a run that stopped and went on leaves the bytes of the one that did not
+  matrix    products on emulated matrix units train; where units fail to compile, end the process or multiply wrongly, vector
+            units take over, and a line says so
   cache     the second start compiles nothing and computes within 2 s; files cut short, changed or of another driver are not
             given to the driver; the folder is the user's alone
   limit     POCL_MEMORY_LIMIT=1: the arena is planned in segments that the device allows, what is planned is what is asked
@@ -155,6 +157,33 @@ def parity(data, work):
         print(f"opencl {key[1]}: 21 losses within {worst:.2e} of the cpu's in float32")
 
 
+def matrix(data, work):
+    options = ["--dtype=bfloat16", "--dropout=0.1"]
+    for name, environment in (("vector", {}), ("unit", {"GPT_TRAIN_OPENCL_MATRIX": "emulated-mma/32"})):
+        run = train(data, os.path.join(work, f"matrix-{name}"), *options, **environment)
+        check(("emulated matrix units" in run.stdout) == (name == "unit"), f"{name}: {run.stdout[:400]}")
+    pairs = list(zip(losses(os.path.join(work, "matrix-unit")), losses(os.path.join(work, "matrix-vector"))))
+    worst = max(abs(a - b) for a, b in pairs)
+    check(len(pairs) == 21 and worst <= HALF_BOUND, f"losses on matrix units {worst:.2e} from those without")
+    print(f"opencl bfloat16 on emulated matrix units: losses within {worst:.2e} of those without")
+    library = fake_build(work)
+    if library is None:
+        skip("opencl_fake", "no compiler that links with libOpenCL.so.1")
+        return
+    out = os.path.join(work, "matrix-fake")
+    emulated = {"GPT_TRAIN_OPENCL_MATRIX": "emulated-mma/32"}
+    for defect, text, environment in (("nvidia", "", {}), ("unit-build", "does not build", emulated),
+                                      ("unit-abort", "signal 6", emulated),
+                                      ("unit-skip", "multiplies wrongly", emulated),
+                                      ("unit-skip", "multiplies wrongly", emulated)):  # a failure is not remembered
+        run = train(data, out, *options, "--max_iters=0", "--eval_iters=1", GPT_TRAIN_OPENCL_LIBRARY=library,
+                    OPENCL_FAKE=defect, XDG_CACHE_HOME=os.path.join(work, "cache-" + defect), **environment)
+        lines = [line for line in run.stderr.splitlines() if "left to vector units" in line]
+        others = [line for line in errors(run) if line not in lines]  # the compiler's word for it is in the line
+        check(len(lines) == 1 and text in lines[0], f"{defect}: {run.stderr[-500:]}")
+        check(not others and "matrix units" not in run.stdout, f"{defect}: {run.stdout[:300]} {others}")
+
+
 def resume(data, work):
     whole, parts = os.path.join(work, "whole"), os.path.join(work, "parts")
     for dtype in ("float32", "bfloat16"):
@@ -218,10 +247,12 @@ def limit(data, work):
     if "PoCL" not in gpt_train("--list_devices").stdout and "Portable" not in gpt_train("--list_devices").stdout:
         skip("opencl_limit", "device 0 is not PoCL, whose POCL_MEMORY_LIMIT makes a small card")
         return
-    small = ["--vocab_size=50304", "--n_embd=384", "--n_head=6", "--n_layer=1", "--block_size=32", "--batch_size=1",
-             "--gradient_accumulation_steps=1", "--max_iters=1", "--eval_iters=1"]
+    # As few tokens as can be, and no checkpoint: the size of the arena is what counts.
+    small = ["--vocab_size=50304", "--n_embd=320", "--n_head=5", "--n_layer=1", "--block_size=8", "--batch_size=1",
+             "--gradient_accumulation_steps=1", "--max_iters=1", "--eval_iters=1", "--always_save_checkpoint=False"]
     plan = json.loads(train(data, os.path.join(work, "plan"), *small, "--plan=json", POCL_MEMORY_LIMIT="1").stdout)
     check(plan["bytes"]["arena"] > 256 << 20, f"the arena is smaller than one allocation: {plan['bytes']}")
+    check(len(plan["segments"]) > 1 and max(plan["segments"]) <= 256 << 20, f"segments: {plan['segments']}")
     out = os.path.join(work, "limit")
     train(data, out, *small, POCL_MEMORY_LIMIT="1")
     with open(os.path.join(out, "metrics.jsonl"), encoding="ascii") as file:
@@ -229,9 +260,10 @@ def limit(data, work):
     for step in steps:
         check(step["planned_bytes"] == step["allocated_bytes"] == plan["bytes"]["arena"], f"asked for: {step}")
     check(len(steps) == 2, f"{len(steps)} steps inside 1 GiB")
-    for size, text in ((["--n_layer=64"], "does not fit"), (["--n_embd=1536", "--n_head=12"], "largest allocation")):
+    for size, *texts in ((["--n_layer=96"], "does not fit"),
+                         (["--n_embd=1536", "--n_head=12"], "wte.weight", "largest allocation", "vocab_size")):
         run = train(data, os.path.join(work, "large"), *small, *size, status=3, POCL_MEMORY_LIMIT="1")
-        one_error(run, text)
+        one_error(run, *texts)
 
 
 def main():
@@ -248,7 +280,7 @@ def main():
         data = os.path.join(work, "data")
         dataset(data)
         for name, test in (("list", lambda d, w: listing()), ("absent", absent), ("parity", parity),
-                           ("resume", resume), ("fake", fake), ("cache", cache), ("limit", limit)):
+                           ("matrix", matrix), ("resume", resume), ("fake", fake), ("cache", cache), ("limit", limit)):
             if not only or name in only:
                 begin = time.monotonic()
                 test(data, work)

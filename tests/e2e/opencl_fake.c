@@ -5,6 +5,9 @@
  *   lost:N      launch N + 1 and what follows fail as on a card that was lost
  *   source      a line that does not compile is added to each program
  *   refuse      clCreateBuffer of 1 MiB and more fails
+ *   nvidia      the device says that it has NVIDIA's capability 8.6, and so matrix units that its compiler does not know
+ *   unit-build, unit-abort, unit-skip
+ *               programs for matrix units do not build, end the process, or are not run
  * Everything else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test that uses it.
  */
 #define _GNU_SOURCE
@@ -16,6 +19,8 @@
 
 #define REFUSED_BYTES ((size_t)1 << 20)
 #define SOURCES_MAX 8
+#define CAPABILITY_MAJOR 0x4000 /* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV */
+#define CAPABILITY_MINOR 0x4001
 
 static int launches;
 
@@ -71,12 +76,47 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const ch
     return create(context, count + 1, more, more_lengths, code);
 }
 
+cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, void *value, size_t *used)
+{
+    static const char extension[] = " cl_nv_device_attribute_query";
+    const cl_int code = ((__typeof__(&clGetDeviceInfo))real("clGetDeviceInfo"))(device, what, size, value, used);
+    if (defect("nvidia") < 0)
+        return code;
+    if (what == CL_DEVICE_EXTENSIONS && code == CL_SUCCESS && value != NULL && strlen(value) + sizeof extension <= size)
+        strcat(value, extension);
+    if (what != CAPABILITY_MAJOR && what != CAPABILITY_MINOR)
+        return code;
+    *(cl_uint *)value = what == CAPABILITY_MAJOR ? 8 : 6;
+    return CL_SUCCESS;
+}
+
+cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices, const char *options,
+                      void(CL_CALLBACK *notify)(cl_program, void *), void *data)
+{
+    const int of_units = strstr(options, "-DGT_UNIT=") != NULL;
+    if (of_units && defect("unit-abort") >= 0)
+        abort();
+    if (of_units && defect("unit-build") >= 0)
+        return CL_BUILD_PROGRAM_FAILURE;
+    return ((__typeof__(&clBuildProgram))real("clBuildProgram"))(program, count, devices, options, notify, data);
+}
+
+/* Whether a kernel is one for matrix units. */
+static int is_of_units(cl_kernel kernel)
+{
+    char name[64] = "";
+    ((__typeof__(&clGetKernelInfo))real("clGetKernelInfo"))(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
+    return strcmp(name, "gt_gemm_matrix") == 0;
+}
+
 cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *offset,
                               const size_t *global, const size_t *local, cl_uint waits, const cl_event *wait,
                               cl_event *event)
 {
     launches++;
     if (defect("skip") >= 0 && launches > defect("skip"))
+        return CL_SUCCESS;
+    if (defect("unit-skip") >= 0 && is_of_units(kernel))
         return CL_SUCCESS;
     if (defect("lost") >= 0 && launches > defect("lost"))
         return CL_OUT_OF_RESOURCES;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Every op of the opencl backend on device 0, in three dtypes, one after the other: drivers such as PoCL compile at the first
-# launch, and the kernels serve all dtypes.  OPCHECK_OPENCL_CASES=N takes N cases of each op, 0 all of them; the default fits
-# a run of all tests.
+# launch, and the kernels serve all dtypes.  Then the ops that divide exactly, with the division and square root for devices
+# that have none; and products on matrix units, emulated with the layouts of each vendor.  OPCHECK_OPENCL_CASES=N takes N
+# cases of each op, 0 all of them; the default fits a run of all tests.
 set -u
 
 opcheck=${top_builddir:?}/tests/opcheck/opcheck
@@ -25,9 +26,13 @@ if [ "$status" -ne 0 ]; then
     echo "checks: 0 passed, 0 failed, 1 skipped"
     exit 77
 fi
-for dtype in float32 bfloat16 float16; do
+
+# run DTYPE OPTION...: opcheck's lines, and its counts added up; `output` is left behind.
+run() {
+    dtype=$1
+    shift
     status=0
-    output=$("$opcheck" --backend=opencl --dtype="$dtype" --cases="$cases") || status=$?
+    output=$("$opcheck" --backend=opencl --dtype="$dtype" --cases="$cases" "$@") || status=$?
     printf '%s\n' "$output" | grep -v '^checks: '
     counts=$(printf '%s\n' "$output" | sed -n 's/^checks: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
     # shellcheck disable=SC2086
@@ -35,7 +40,7 @@ for dtype in float32 bfloat16 float16; do
     if [ $# -ne 3 ]; then
         echo "FAIL opcheck_opencl: opcheck ended without its count in $dtype, exit status $status"
         failed=$((failed + 1))
-        continue
+        return
     fi
     if [ "$status" -ne 0 ] && [ "$2" -eq 0 ]; then
         failed=$((failed + 1))
@@ -43,6 +48,29 @@ for dtype in float32 bfloat16 float16; do
     passed=$((passed + $1))
     failed=$((failed + $2))
     skipped=$((skipped + $3))
+}
+
+for dtype in float32 bfloat16 float16; do
+    run "$dtype"
+done
+
+GPT_TRAIN_OPENCL_DIVISION=software
+export GPT_TRAIN_OPENCL_DIVISION
+for op in adamw_lean muon_normalize; do
+    run bfloat16 --op=$op
+done
+unset GPT_TRAIN_OPENCL_DIVISION
+
+# Tiles of each size with one layout, of one size with the others.
+export GPT_TRAIN_OPENCL_MATRIX
+for GPT_TRAIN_OPENCL_MATRIX in emulated-mma emulated-mma8/64 emulated-wmma/64; do
+    for dtype in bfloat16 float16; do
+        run "$dtype" --op=gemm
+        if ! printf '%s\n' "$output" | grep -q 'products on emulated matrix units'; then
+            echo "FAIL opcheck_opencl: $GPT_TRAIN_OPENCL_MATRIX was not used in $dtype"
+            failed=$((failed + 1))
+        fi
+    done
 done
 echo "checks: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -1,4 +1,4 @@
-/* The opencl backend around its kernels: cache files, names, codes; on a device: arena, copies, refusals.
+/* The opencl backend around its kernels: cache files, names, codes, expected units; on a device: arena, copies, refusals.
  *
  * Tests that need a device skip where none can be opened.
  */
@@ -12,6 +12,7 @@
 
 #include "backends/opencl/opencl_cache.h"
 #include "backends/opencl/opencl_device.h"
+#include "backends/opencl/opencl_matrix.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "tests/unit/unit_main.h"
@@ -187,6 +188,57 @@ START_TEST(codes_have_names)
 }
 END_TEST
 
+/* A backend that was never opened, of a device with these properties. */
+static struct opencl_matrix candidate_of(int32_t nvidia_capability, const char *name, bool has_fp16)
+{
+    static struct opencl_backend backend; /* too large for a stack */
+    struct opencl_matrix matrix;
+    backend.device.nvidia_capability = nvidia_capability;
+    backend.device.has_fp16_arithmetic = has_fp16;
+    snprintf(backend.device.name, sizeof backend.device.name, "%s", name);
+    opencl_matrix_candidate(&backend, &matrix);
+    return matrix;
+}
+
+START_TEST(matrix_units_are_expected_by_generation)
+{
+    const uint32_t bf16 = 1u << DTYPE_BF16, f16 = 1u << DTYPE_F16;
+    const struct {
+        int32_t capability;
+        const char *name;
+        bool has_fp16;
+        enum opencl_unit unit;
+        uint32_t dtypes;
+    } cases[] = {
+        {120, "NVIDIA GeForce RTX 5080", false, OPENCL_UNIT_MMA_16, bf16 | f16},
+        {86, "NVIDIA GeForce RTX 3060", false, OPENCL_UNIT_MMA_16, bf16 | f16},
+        {80, "NVIDIA A100", false, OPENCL_UNIT_MMA_16, bf16 | f16},
+        {75, "NVIDIA GeForce RTX 2070", false, OPENCL_UNIT_MMA_8, f16},
+        {70, "NVIDIA TITAN V", false, OPENCL_UNIT_NONE, 0},
+        {0, "gfx1100", true, OPENCL_UNIT_WMMA, bf16 | f16},
+        {0, "gfx1151", false, OPENCL_UNIT_WMMA, bf16},
+        {0, "gfx1030", true, OPENCL_UNIT_NONE, 0},
+        {0, "gfx1201", true, OPENCL_UNIT_NONE, 0},
+        {0, "Intel Arc B580", true, OPENCL_UNIT_NONE, 0},
+    };
+    unsetenv("GPT_TRAIN_OPENCL_MATRIX");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct opencl_matrix matrix = candidate_of(cases[i].capability, cases[i].name, cases[i].has_fp16);
+        ck_assert_msg(matrix.unit == cases[i].unit && matrix.dtypes == cases[i].dtypes && !matrix.is_emulated,
+                      "%s: unit %d, dtypes %x", cases[i].name, (int)matrix.unit, matrix.dtypes);
+        ck_assert_int_eq(matrix.lost[0] == '\0', cases[i].unit != OPENCL_UNIT_NONE);
+    }
+    setenv("GPT_TRAIN_OPENCL_MATRIX", "0", 1);
+    ck_assert_int_eq(candidate_of(86, "NVIDIA GeForce RTX 3060", false).unit, OPENCL_UNIT_NONE);
+    setenv("GPT_TRAIN_OPENCL_MATRIX", "emulated-wmma/64", 1);
+    const struct opencl_matrix emulated = candidate_of(0, "a processor", false);
+    ck_assert(emulated.unit == OPENCL_UNIT_WMMA && emulated.is_emulated && emulated.tile == 64);
+    setenv("GPT_TRAIN_OPENCL_MATRIX", "emulated-", 1);
+    ck_assert_int_eq(candidate_of(0, "a processor", false).unit, OPENCL_UNIT_NONE);
+    unsetenv("GPT_TRAIN_OPENCL_MATRIX");
+}
+END_TEST
+
 /* Device number 0, or NULL where there is none. */
 static struct backend *device_open(void)
 {
@@ -266,6 +318,7 @@ Suite *opencl_suite(void)
     tcase_add_test(host, cache_is_bounded);
     tcase_add_test(host, names_are_cleaned_and_found);
     tcase_add_test(host, codes_have_names);
+    tcase_add_test(host, matrix_units_are_expected_by_generation);
     tcase_add_test(device, device_keeps_bytes);
     tcase_add_test(device, device_refuses_what_it_has_not);
     tcase_set_timeout(device, 120);

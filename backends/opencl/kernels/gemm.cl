@@ -2,14 +2,13 @@
  *
  * A group of GT_SIDE x GT_SIDE work-items, GT_EACH x GT_EACH elements each, takes GT_INNER steps of the inner dimension at a
  * time through local memory, where every storage dtype has become fp32.  K is never shared among groups, so the order of a
- * sum follows from the shape.  Tiles are walked in bands of rows, so that groups that run side by side share tiles of a
- * and b in the cache.  A product of few rows with a b that is stored by columns, as decoding has them, reads b once, as it
+ * sum follows from the shape.  Products of 16 bits have another kernel where the device has matrix units for them
+ * (gemm_matrix.cl).  A product of few rows with a b that is stored by columns, as decoding has them, reads b once, as it
  * lies: GT_FEW_LANES work-items for each column of d.
  */
 #define GT_TILE (GT_SIDE * GT_EACH)
 #define GT_ITEMS (GT_SIDE * GT_SIDE)
 #define GT_PITCH (GT_TILE + 1) /* so that columns of a tile fall into different banks */
-#define GT_BAND 8
 #define GT_FEW_ROWS 8
 #define GT_FEW_LANES 16
 #define GT_FEW_COLUMNS 4 /* per group */
@@ -36,11 +35,8 @@ gt_gemm(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int transpose
 {
     __local float tile_a[GT_INNER * GT_PITCH], tile_b[GT_INNER * GT_PITCH];
     const uint x = (uint)get_local_id(0) % GT_SIDE, y = (uint)get_local_id(0) / GT_SIDE;
-    const long down = (m + GT_TILE - 1) / GT_TILE, across = (n + GT_TILE - 1) / GT_TILE;
-    const long group = gt_group_index(0), band = group / (GT_BAND * across), in_band = group % (GT_BAND * across);
-    const long band_rows = min((long)GT_BAND, down - band * GT_BAND);
-    const long first_row = (band * GT_BAND + in_band % band_rows) * GT_TILE,
-               first_column = in_band / band_rows * GT_TILE;
+    long first_row, first_column;
+    gt_tile_place(m, n, GT_TILE, &first_row, &first_column);
     float sum[GT_EACH][GT_EACH];
     for (int i = 0; i < GT_EACH; i++) {
         for (int j = 0; j < GT_EACH; j++)

@@ -1,4 +1,4 @@
-"""What the programs of this folder share: running others, their memory, random tokens, and the machine's roof."""
+"""What the programs of this folder share: running others, their memory, a card's, random tokens, and the machine's roof."""
 import array
 import json
 import os
@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import threading
 
 TOKENS = 1 << 18
 
@@ -27,6 +28,38 @@ def run(command, cwd, environment=None):
     if process.returncode != 0:
         sys.exit(f"{' '.join(command)} failed ({process.returncode}): {text[-2000:]}")
     return text, usage.ru_maxrss * 1024
+
+
+class UsedMemory:
+    """What the driver says is in use on the card beyond what was before, at most, while it is open."""
+
+    def __init__(self, absent=False):
+        self.most, self.before, self.stop = 0, 0, threading.Event()
+        self.read = (lambda: 0) if absent else self.driver
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+
+    @staticmethod
+    def driver():
+        done = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], check=False,
+                              capture_output=True, text=True)
+        words = done.stdout.split()
+        return int(words[0]) * (1 << 20) if words and words[0].isdigit() else 0
+
+    def watch(self):
+        while not self.stop.wait(0.1):
+            self.most = max(self.most, self.read())
+
+    def __enter__(self):
+        self.before = self.read()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *unused):
+        self.stop.set()
+        self.thread.join()
+
+    def bytes(self):
+        return max(self.most - self.before, 0)
 
 
 def random_tokens(folder, vocabulary):

@@ -16,7 +16,9 @@ EXTRA_DIST += \
 	bench/results/2026-11-21-cpu-16bit.md \
 	bench/results/2026-11-21-cpu.md \
 	bench/results/2026-11-22-cpu-states.md \
+	bench/results/README.md \
 	bench/roof.c \
 	bench/run \
 	bench/torch_gpt2.py \
+	bench/torch_gpu.py \
 	bench/torch_side.py

@@ -1,8 +1,8 @@
 /* The cuda backend: opening a card, what is known of it, running ops on it, and what is said when it fails.
  *
  * One device, one stream, CUDA's run-time API and cuBLASLt; the driver is never linked, so that the program starts where
- * there is none.  Ops are enqueued and nobody waits for them but sync() and download().  An error that takes the context
- * down (a kernel's fault, a lost card) shows at some later call: it is logged once, with the card and the versions, and
+ * there is none.  Ops are enqueued and nobody waits for them but sync() and download(); programs that were bound are
+ * replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at some later call: it is logged once, with the card and the versions, and
  * every call after it fails without a word.  Memory and copies are in cuda_memory.c.
  */
 #ifdef HAVE_CONFIG_H
@@ -19,9 +19,10 @@
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_devices.h"
 #include "backends/cuda/cuda_gemm_cache.h"
+#include "backends/cuda/cuda_gemm_tune.h"
+#include "backends/cuda/cuda_graph.h"
 #include "backends/cuda/cuda_memory.h"
 #include "backends/cuda/cuda_nvml.h"
-#include "backends/cuda/cuda_peak.h"
 #include "base/log.h"
 
 /* From this code on the run-time API reports what a kernel or the card did: the context is lost. */
@@ -50,6 +51,8 @@ enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char
         return GT_DEVICE;
     if (is_lost(error))
         cuda->lost = error;
+    else if (cuda_capture_fail(cuda, what, cudaGetErrorString(error)))
+        return GT_DEVICE;
     log_error("cuda: %s: %s: %s (%s, capability %" PRId32 ".%" PRId32 ", driver for CUDA %" PRId32 ".%" PRId32
               ", built with CUDA %" PRId32 ".%" PRId32 ")%s",
               what, cudaGetErrorName(error), cudaGetErrorString(error), cuda->name, cuda->capability / 10,
@@ -88,10 +91,13 @@ static enum gt_status device_fill(struct cuda_backend *cuda, const struct backen
     cuda->base.ops = &cuda_backend_ops;
     cuda->device = options->device;
     cuda->tf32 = options->tf32;
+    cuda->graphs_off = options->no_graphs;
     TRY(cuda_device_describe(cuda, options->name));
     cuda->nvml = cuda_nvml_open(cuda->device);
     const uint64_t used_before = cuda_nvml_used_bytes(cuda->nvml);
     TRY(stream_open(cuda));
+    cuda_gemm_tuning(cuda)->on = options->tune;
+    cuda_tuning_load(cuda);
     context_measure(cuda, used_before);
     return GT_OK;
 }
@@ -119,6 +125,7 @@ static void cuda_close(struct backend *backend)
     struct cuda_backend *cuda = own(backend);
     if (cuda->stream != NULL)
         (void)cudaStreamSynchronize(cuda->stream); /* what is under way still uses the memory */
+    cuda_graphs_destroy(cuda);
     cuda_gemm_cache_destroy(cuda);
     cuda_memory_free(cuda);
     if (cuda->stream != NULL)
@@ -143,7 +150,6 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
     const bool has_bf16 = cuda->capability >= CUDA_CAPABILITY_BF16;
     if (has_bf16)
         info.dtypes |= 1u << DTYPE_BF16;
-    cuda_nvml_holders(cuda->nvml, &info);
     snprintf(info.device, sizeof info.device, "%s, capability %" PRId32 ".%" PRId32 ", %" PRId32 " multiprocessors",
              cuda->name, cuda->capability / 10, cuda->capability % 10, cuda->multiprocessors);
     const size_t lt = cuda_gemm_library_version();
@@ -158,10 +164,13 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
     return GT_OK;
 }
 
-static enum gt_status cuda_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+static void cuda_holders(struct backend *backend, struct backend_holders *out)
 {
-    if (own(backend)->lost != cudaSuccess)
-        return GT_DEVICE;
+    cuda_nvml_holders(own(backend)->nvml, out);
+}
+
+static enum gt_status calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         assert((unsigned)calls[i].kind < OP_KIND_COUNT);
         TRY(cuda_table[calls[i].kind].run(backend, queue, &calls[i]));
@@ -169,17 +178,30 @@ static enum gt_status cuda_run(struct backend *backend, int32_t queue, const str
     return GT_OK;
 }
 
+static enum gt_status cuda_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+{
+    const struct cuda_backend *cuda = own(backend);
+    if (cuda->lost != cudaSuccess)
+        return GT_DEVICE;
+    const cudaGraphExec_t graph = cuda_graph_find(cuda, calls, count);
+    if (graph == NULL)
+        return calls_launch(backend, queue, calls, count);
+    return cuda_check(backend, cudaGraphLaunch(graph, cuda_stream(backend, queue)), "starting a program");
+}
+
 static enum gt_status cuda_sync(struct backend *backend, int32_t queue)
 {
     if (own(backend)->lost != cudaSuccess)
         return GT_DEVICE;
-    return cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend, queue)), "waiting for the device");
+    TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend, queue)), "waiting for the device"));
+    cuda_memory_results_give(own(backend));
+    return GT_OK;
 }
 
 /* CUDA loads a kernel into the card's memory at its first launch, and cuBLASLt does so too.  So every program is run once,
  * on an arena of zeros, which are valid operands of all ops (programs share memory, and what one leaves is no index of
  * another): what is going to be loaded is there before anything is uploaded, and a card that cannot run a kernel says so
- * now. */
+ * now.  Then the same launches are recorded. */
 static enum gt_status cuda_bind(struct backend *backend, const struct op_call *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -187,7 +209,13 @@ static enum gt_status cuda_bind(struct backend *backend, const struct op_call *c
             TRY(cuda_gemm_bind(own(backend), &calls[i]));
     }
     TRY(cuda_memory_clear(backend));
-    TRY(cuda_run(backend, 0, calls, count));
+    cuda_gemm_tune(own(backend), true);
+    const enum gt_status status = calls_launch(backend, 0, calls, count);
+    cuda_gemm_tune(own(backend), false);
+    TRY(status);
+    TRY(cuda_sync(backend, 0));
+    cuda_tuning_store(own(backend));
+    TRY(cuda_graph_record(own(backend), calls, count, calls_launch));
     return cuda_sync(backend, 0);
 }
 
@@ -197,12 +225,15 @@ const struct backend_ops cuda_backend_ops = {
     .open = cuda_open,
     .close = cuda_close,
     .info = cuda_info,
+    .holders = cuda_holders,
     .arena = cuda_memory_arena,
+    .choose = cuda_gemm_choose,
+    .choices = cuda_gemm_choices,
     .bind = cuda_bind,
     .upload = cuda_memory_upload,
     .download = cuda_memory_download,
+    .download_later = cuda_memory_download_later,
     .run = cuda_run,
     .sync = cuda_sync,
-    .peak_flops = cuda_peak_flops,
     .table = cuda_table,
 };

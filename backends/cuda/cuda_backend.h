@@ -32,6 +32,11 @@
 #define CUDA_GRID_YZ_MAX 65535
 #define CUDA_GRID_X_MAX INT32_MAX
 #define CUDA_NAME_MAX 64
+/* Programs that are kept as graphs; a run has fewer. */
+#define CUDA_GRAPHS_MAX 16
+/* Small results on their way to the host, see cuda_memory_download_later(). */
+#define CUDA_RESULTS_MAX 256
+#define CUDA_RESULT_BYTES 64
 
 struct cuda_gemm_cache;
 struct cuda_nvml;
@@ -42,28 +47,54 @@ struct cuda_segment {
     size_t size_bytes;
 };
 
+/* A program as it is replayed, and what it is recognised by. */
+struct cuda_graph {
+    const struct op_call *calls;
+    size_t count;
+    struct op_call first, last;
+    cudaGraphExec_t exec;
+};
+
+/* While a stream is captured errors are kept here, the first one, and not logged: launches do without the graph. */
+struct cuda_capture {
+    bool active, failed;
+    const char *what, *why; /* static text */
+};
+
+struct cuda_result {
+    void *to;
+    size_t bytes;
+};
+
 struct cuda_backend {
     struct backend base; /* first */
     int32_t device;
-    int32_t capability;           /* 10 major + minor: 75, 86, 120 */
-    int32_t multiprocessors;      /* for kernels that spread a fixed amount of work: never for the order of a sum */
-    size_t shared_bytes_max;      /* dynamic shared memory that a block may have after cudaFuncSetAttribute */
-    int32_t driver, runtime;      /* 1000 major + 10 minor: 12040; what the driver supports, what this was built with */
-    char name[CUDA_NAME_MAX];     /* "NVIDIA GeForce RTX 3060" */
-    uint64_t context_bytes;       /* what was taken by opening, measured */
-    cudaStream_t stream;          /* queue 0, the only one so far */
-    cudaEvent_t copied[2];        /* the last copy through each half of the staging buffer has ended */
-    void *staging;                /* pinned: uploads and downloads pass through it */
-    size_t staging_used;          /* bytes of the half that is being filled */
-    int32_t staging_half;         /* 0 or 1 */
-    cudaError_t lost;             /* the error after which nothing works any more; cudaSuccess before */
-    bool is_wsl;                  /* pinned memory is scarce there, and beyond the card's memory the driver swaps */
-    bool tf32;                    /* products of fp32 may round their inputs to TF32 */
+    int32_t capability;       /* 10 major + minor: 75, 86, 120 */
+    int32_t multiprocessors;  /* for kernels that spread a fixed amount of work: never for the order of a sum */
+    size_t shared_bytes_max;  /* dynamic shared memory that a block may have after cudaFuncSetAttribute */
+    int32_t driver, runtime;  /* 1000 major + 10 minor: 12040; what the driver supports, what this was built with */
+    char name[CUDA_NAME_MAX]; /* "NVIDIA GeForce RTX 3060" */
+    uint64_t context_bytes;   /* what was taken by opening, measured */
+    cudaStream_t stream;      /* queue 0, the only one so far */
+    cudaEvent_t copied[2];    /* the last copy through each half of the staging buffer has ended */
+    void *staging;            /* pinned: uploads and downloads pass through it */
+    char *result;             /* pinned, behind it: [CUDA_RESULTS_MAX][CUDA_RESULT_BYTES], on their way to the host */
+    int32_t results;          /* how many of them */
+    size_t staging_used;      /* bytes of the half that is being filled */
+    int32_t staging_half;     /* 0 or 1 */
+    cudaError_t lost;         /* the error after which nothing works any more; cudaSuccess before */
+    bool is_wsl;              /* pinned memory is scarce there, and beyond the card's memory the driver swaps */
+    bool tf32;                /* products of fp32 may round their inputs to TF32 */
+    bool graphs_off;          /* not wanted, or not to be had */
+    int32_t graphs;
     struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */
     struct cuda_nvml *nvml;       /* NULL where there is no such library */
     bool has_arena;
     int32_t segments;
     struct cuda_segment segment[BACKEND_SEGMENTS_MAX];
+    struct cuda_graph graph[CUDA_GRAPHS_MAX];
+    struct cuda_capture capture;
+    struct cuda_result waiting[CUDA_RESULTS_MAX]; /* where the results go */
 };
 
 extern const struct backend_ops cuda_backend_ops;
@@ -71,8 +102,18 @@ extern const struct op_impl cuda_table[OP_KIND_COUNT];
 
 /* GT_OK for cudaSuccess; else logs one line with `what`, the error's name and text, GPU, capability, driver and toolkit,
  * and returns GT_DEVICE (GT_NO_MEMORY for cudaErrorMemoryAllocation).  `what` says what was being done:
- * "layernorm_forward".  After an error that takes the context down every later call gets the same one; it is logged once. */
+ * "layernorm_forward".  After an error that takes the context down every later call gets the same one; it is logged once.
+ * While a stream is captured, other errors are kept (cuda_capture_fail) instead of logged. */
 enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char *what);
+
+/* Keeps why a capture fails; false where none is under way, and the error is to be logged. */
+static inline bool cuda_capture_fail(struct cuda_backend *cuda, const char *what, const char *why)
+{
+    struct cuda_capture *capture = &cuda->capture;
+    if (capture->active && !capture->failed)
+        *capture = (struct cuda_capture){.active = true, .failed = true, .what = what, .why = why};
+    return capture->active;
+}
 
 static inline const struct cuda_backend *cuda_from(const struct backend *backend)
 {
@@ -161,16 +202,6 @@ static inline int64_t cuda_min(int64_t a, int64_t b)
 static inline int64_t cuda_max(int64_t a, int64_t b)
 {
     return a > b ? a : b;
-}
-
-/* How many parts a sum over `rows` rows is made of: fixed by the shape, never by the card, so that the bits of a result
- * are those of every card with the same kernels. */
-#define CUDA_PARTS_MAX 128
-#define CUDA_PART_ROWS 16
-
-static inline int64_t cuda_parts(int64_t rows)
-{
-    return cuda_min(size_ceil_div(rows, CUDA_PART_ROWS), CUDA_PARTS_MAX);
 }
 
 #endif

@@ -3,7 +3,8 @@
  * cuBLASLt counts in columns.  Our row-major d = op(a) op(b) is its column-major d' = op(b)' op(a)', so b goes in as its
  * first matrix, a as its second, and the bias, one word for each row of d', is what its epilogue adds.  Split products may
  * only be those that write their parts to the workspace and add them in a step of their own: the others add in the order
- * in which blocks happen to end.  The table is a fixed number of slots, probed linearly; a program has some dozens of
+ * in which blocks happen to end.  Of the library's candidates the checkpoint, an earlier timing or the library itself picks
+ * one (cuda_gemm_tune.c).  The table is a fixed number of slots, probed linearly; a program has some dozens of
  * products, and where a test has more than fit, all are dropped and made anew.
  */
 #include "backends/cuda/cuda_gemm_cache.h"
@@ -15,6 +16,7 @@
 
 #include <cublasLt.h>
 
+#include "backends/cuda/cuda_gemm_tune.h"
 #include "base/log.h"
 
 #define SLOTS 1024
@@ -26,22 +28,28 @@ struct product {
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algo;
     size_t workspace_bytes;
+    bool known; /* the algorithm was chosen before, or has been timed */
 };
 
 struct cuda_gemm_cache {
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
     int32_t used;
+    bool tunes; /* now */
     struct product slot[SLOTS];
+    struct cuda_tuning tuning;
+    struct cuda_choices choices; /* of all slots, for cuda_gemm_choices() */
 };
 
 _Static_assert(sizeof(struct cuda_gemm_key) == 5 * 8 + 4 * 2 + 8, "a key has no padding, whose bytes are unknown");
 
 /* Logs a failed call of the library with the product that it was for. */
-static enum gt_status lt_fail(const struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasStatus_t status,
+static enum gt_status lt_fail(struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasStatus_t status,
                               const char *what)
 {
     char product[128] = "";
+    if (cuda_capture_fail(cuda, what, cublasLtGetStatusName(status)))
+        return GT_DEVICE;
     if (key != NULL)
         snprintf(product, sizeof product, " for %s %" PRId64 " x %" PRId64 " x %" PRId64 "%s%s into %s",
                  dtype_name((enum dtype)key->dtype), key->m, key->n, key->k, key->transpose_a ? ", a transposed" : "",
@@ -199,26 +207,41 @@ static enum gt_status limits_set(struct cuda_backend *cuda, const struct cuda_ge
     return GT_OK;
 }
 
-static enum gt_status product_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, struct product *product)
+/* What the library offers, its favourite first; at least one. */
+static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
+                                      const struct product *product,
+                                      cublasLtMatmulHeuristicResult_t found[static CUDA_ALGORITHMS_MAX], int32_t *out)
 {
-    struct cuda_gemm_cache *cache = cuda->gemm;
-    const bool is_tf32 = cuda->tf32 && key->dtype == DTYPE_F32 && cuda->capability >= 80;
-    const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    cublasLtMatmulHeuristicResult_t found = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    const struct cuda_gemm_cache *cache = cuda->gemm;
     int count = 0;
-    LT_TRY(cuda, key, cublasLtMatmulDescCreate(&product->desc, compute, CUDA_R_32F), "describing a product");
-    TRY(desc_set(cuda, key, product->desc));
-    TRY(layouts_make(cuda, key, product));
+    int32_t good = 0;
     TRY(limits_set(cuda, key));
     LT_TRY(cuda, key,
            cublasLtMatmulAlgoGetHeuristic(cache->handle, product->desc, product->first, product->second,
-                                          product->result, product->result, cache->preference, 1, &found, &count),
+                                          product->result, product->result, cache->preference, CUDA_ALGORITHMS_MAX,
+                                          found, &count),
            "choosing an algorithm");
-    if (count < 1 || found.state != CUBLAS_STATUS_SUCCESS)
-        return lt_fail(cuda, key, CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
-    assert(found.workspaceSize <= key->workspace_bytes);
-    product->algo = found.algo;
-    product->workspace_bytes = found.workspaceSize;
+    for (int i = 0; i < count; i++) {
+        if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= key->workspace_bytes)
+            found[good++] = found[i];
+    }
+    *out = good;
+    return good > 0 ? GT_OK : lt_fail(cuda, key, CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
+}
+
+static enum gt_status product_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, struct product *product)
+{
+    const bool is_tf32 = cuda->tf32 && key->dtype == DTYPE_F32 && cuda->capability >= 80;
+    const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasLtMatmulHeuristicResult_t found[CUDA_ALGORITHMS_MAX];
+    int32_t count = 0;
+    LT_TRY(cuda, key, cublasLtMatmulDescCreate(&product->desc, compute, CUDA_R_32F), "describing a product");
+    TRY(desc_set(cuda, key, product->desc));
+    TRY(layouts_make(cuda, key, product));
+    TRY(candidates_find(cuda, key, product, found, &count));
+    const int32_t picked = cuda_tuning_pick(cuda, key, found, count, &product->known);
+    product->algo = found[picked].algo;
+    product->workspace_bytes = found[picked].workspaceSize;
     product->key = *key;
     return GT_OK;
 }
@@ -253,21 +276,89 @@ enum gt_status cuda_gemm_prepare(struct cuda_backend *cuda, const struct cuda_ge
     return product_get(cuda, key, &product);
 }
 
+/* A product and what it is to be run on. */
+struct trial_context {
+    const struct product *product;
+    const struct cuda_gemm_operands *operands;
+    cudaStream_t stream;
+};
+
+static enum gt_status product_start(struct cuda_backend *cuda, const cublasLtMatmulAlgo_t *algorithm,
+                                    size_t workspace_bytes, const void *context)
+{
+    const struct trial_context *trial = context;
+    const struct product *product = trial->product;
+    const struct cuda_gemm_operands *operands = trial->operands;
+    const float one = 1.0f, old = product->key.accumulate ? 1.0f : 0.0f;
+    LT_TRY(cuda, &product->key,
+           cublasLtMatmul(cuda->gemm->handle, product->desc, &one, operands->b, product->first, operands->a,
+                          product->second, &old, operands->d, product->result, operands->d, product->result, algorithm,
+                          operands->workspace, workspace_bytes, trial->stream),
+           "starting a product");
+    return GT_OK;
+}
+
+static enum gt_status product_tune(struct cuda_backend *cuda, struct product *product,
+                                   const struct trial_context *context)
+{
+    cublasLtMatmulHeuristicResult_t found[CUDA_ALGORITHMS_MAX];
+    struct cuda_gemm_trial trial = {.key = &product->key,
+                                    .candidates = found,
+                                    .stream = context->stream,
+                                    .start = product_start,
+                                    .context = context};
+    int32_t best = 0;
+    TRY(candidates_find(cuda, &product->key, product, found, &trial.count));
+    TRY(cuda_tuning_measure(cuda, &trial, &best));
+    product->algo = found[best].algo;
+    product->workspace_bytes = found[best].workspaceSize;
+    product->known = true;
+    return GT_OK;
+}
+
 enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream, const struct cuda_gemm_key *key,
                                  const struct cuda_gemm_operands *operands)
 {
-    const float one = 1.0f, old = key->accumulate ? 1.0f : 0.0f;
     struct product *product;
     TRY(product_get(cuda, key, &product));
+    const struct trial_context context = {.product = product, .operands = operands, .stream = stream};
     if (key->has_bias)
         LT_TRY(cuda, key,
                cublasLtMatmulDescSetAttribute(product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
                                               sizeof operands->bias),
                "naming the bias");
-    LT_TRY(cuda, key,
-           cublasLtMatmul(cuda->gemm->handle, product->desc, &one, operands->b, product->first, operands->a,
-                          product->second, &old, operands->d, product->result, operands->d, product->result,
-                          &product->algo, operands->workspace, product->workspace_bytes, stream),
-           "starting a product");
+    if (cuda->gemm->tunes && !product->known)
+        TRY(product_tune(cuda, product, &context));
+    return product_start(cuda, &product->algo, product->workspace_bytes, &context);
+}
+
+struct cuda_tuning *cuda_gemm_tuning(struct cuda_backend *cuda)
+{
+    return &cuda->gemm->tuning;
+}
+
+void cuda_gemm_tune(struct cuda_backend *cuda, bool on)
+{
+    cuda->gemm->tunes = on && cuda->gemm->tuning.on;
+}
+
+enum gt_status cuda_gemm_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
+{
+    struct cuda_tuning *tuning = cuda_gemm_tuning((struct cuda_backend *)(void *)backend);
+    for (size_t i = 0; i < count; i++)
+        cuda_choices_put(&tuning->stored, choices[i].call, choices[i].algorithm);
     return GT_OK;
+}
+
+const struct backend_choice *cuda_gemm_choices(struct backend *backend, size_t *count)
+{
+    struct cuda_gemm_cache *cache = ((struct cuda_backend *)(void *)backend)->gemm;
+    cache->choices.count = 0;
+    for (int32_t i = 0; i < SLOTS; i++) {
+        if (cache->slot[i].key.m != 0)
+            cuda_choices_put(&cache->choices, cuda_gemm_key_identity(&cache->slot[i].key),
+                             cuda_algorithm_identity(&cache->slot[i].algo));
+    }
+    *count = (size_t)cache->choices.count;
+    return cache->choices.at;
 }

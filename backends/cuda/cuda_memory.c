@@ -5,7 +5,8 @@
  * slower.  Every byte is written once, so that what was promised is there.  Copies go in pieces through two halves of one
  * small pinned buffer, because pinned memory is scarce under WSL2 and pageable memory would be pinned by the driver piece by
  * piece anyway.  Small copies fill a half one behind the other, so that nobody waits for them; a half is filled anew when the
- * event behind its last copy has passed.
+ * event behind its last copy has passed.  Results of a few words, which nobody needs at once, have slots of their own, and
+ * are handed over by the next sync().
  */
 #include "backends/cuda/cuda_memory.h"
 
@@ -27,8 +28,10 @@ static struct cuda_backend *own(struct backend *backend)
 enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda)
 {
     struct backend *backend = &cuda->base;
-    TRY(cuda_check(backend, cudaHostAlloc(&cuda->staging, 2 * CUDA_STAGING_BYTES, cudaHostAllocDefault),
+    const size_t results_bytes = (size_t)CUDA_RESULTS_MAX * CUDA_RESULT_BYTES;
+    TRY(cuda_check(backend, cudaHostAlloc(&cuda->staging, 2 * CUDA_STAGING_BYTES + results_bytes, cudaHostAllocDefault),
                    "allocating 4 MiB of pinned host memory"));
+    cuda->result = (char *)cuda->staging + 2 * CUDA_STAGING_BYTES;
     for (int i = 0; i < 2; i++)
         TRY(cuda_check(backend, cudaEventCreateWithFlags(&cuda->copied[i], cudaEventDisableTiming), "making an event"));
     return GT_OK;
@@ -58,11 +61,11 @@ void cuda_memory_free(struct cuda_backend *cuda)
 static enum gt_status arena_refuse(const struct cuda_backend *cuda, uint64_t need_bytes, uint64_t free_bytes)
 {
     char need[24], have[24], text[BACKEND_HOLDERS_TEXT_MAX];
-    struct backend_info holders = {.holder_count = 0};
+    struct backend_holders holders = {.count = 0};
     cuda_nvml_holders(cuda->nvml, &holders);
     log_error("cuda: the arena takes %s, and %s is free on %s now%s%s", log_bytes(need, (double)need_bytes),
-              log_bytes(have, (double)free_bytes), cuda->name,
-              holders.holder_count > 0 ? "; other processes hold most: " : "", backend_holders_text(text, &holders));
+              log_bytes(have, (double)free_bytes), cuda->name, holders.count > 0 ? "; other processes hold most: " : "",
+              backend_holders_text(text, &holders));
     return GT_NO_FIT;
 }
 
@@ -235,4 +238,30 @@ enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void
         last = piece;
     }
     return piece_take(backend, &last);
+}
+
+void cuda_memory_results_give(struct cuda_backend *cuda)
+{
+    for (int32_t i = 0; i < cuda->results; i++)
+        memcpy(cuda->waiting[i].to, cuda->result + (size_t)i * CUDA_RESULT_BYTES, cuda->waiting[i].bytes);
+    cuda->results = 0;
+}
+
+enum gt_status cuda_memory_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
+                                          size_t bytes)
+{
+    struct cuda_backend *cuda = own(backend);
+    if (bytes > CUDA_RESULT_BYTES)
+        return cuda_memory_download(backend, queue, to, from, bytes);
+    TRY(range_check(cuda, "download", from, bytes));
+    if (cuda->results == CUDA_RESULTS_MAX) {
+        TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend, queue)), "waiting for results"));
+        cuda_memory_results_give(cuda);
+    }
+    TRY(cuda_check(backend,
+                   cudaMemcpyAsync(cuda->result + (size_t)cuda->results * CUDA_RESULT_BYTES, cuda_at(backend, from),
+                                   bytes, cudaMemcpyDeviceToHost, cuda_stream(backend, queue)),
+                   "downloading a result"));
+    cuda->waiting[cuda->results++] = (struct cuda_result){.to = to, .bytes = bytes};
+    return GT_OK;
 }

@@ -22,5 +22,10 @@ enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct
                                   size_t bytes);
 enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void *to, struct address from,
                                     size_t bytes);
+/* backend_ops.download_later: up to CUDA_RESULT_BYTES each and CUDA_RESULTS_MAX at once; more is waited for. */
+enum gt_status cuda_memory_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
+                                          size_t bytes);
+/* Hands the results over; the stream has been waited for. */
+void cuda_memory_results_give(struct cuda_backend *cuda);
 
 #endif

@@ -139,7 +139,7 @@ static void name_read(const struct cuda_nvml *nvml, struct backend_holder *holde
     backend_holder_name(holder, slash != NULL && slash[1] != '\0' ? slash + 1 : path);
 }
 
-void cuda_nvml_holders(const struct cuda_nvml *nvml, struct backend_info *info)
+void cuda_nvml_holders(const struct cuda_nvml *nvml, struct backend_holders *out)
 {
     struct nvml_process processes[PROCESSES_MAX];
     const int64_t self = getpid();
@@ -150,9 +150,9 @@ void cuda_nvml_holders(const struct cuda_nvml *nvml, struct backend_info *info)
             continue;
         for (unsigned int i = 0; i < count; i++) {
             if (processes[i].pid != self && processes[i].used_bytes != NVML_NOT_AVAILABLE)
-                backend_holder_insert(info, processes[i].pid, processes[i].used_bytes);
+                backend_holders_insert(out, processes[i].pid, processes[i].used_bytes);
         }
     }
-    for (int32_t i = 0; i < info->holder_count; i++)
-        name_read(nvml, &info->holders[i]);
+    for (int32_t i = 0; i < out->count; i++)
+        name_read(nvml, &out->list[i]);
 }

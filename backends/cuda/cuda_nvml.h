@@ -16,7 +16,7 @@ void cuda_nvml_close(struct cuda_nvml *nvml); /* accepts NULL */
 uint64_t cuda_nvml_used_bytes(const struct cuda_nvml *nvml);
 /* "580.82.07"; "" where that is not known. */
 const char *cuda_nvml_driver(const struct cuda_nvml *nvml);
-/* The other processes with most memory of the card into info->holders, as far as the driver says (not under WSL2). */
-void cuda_nvml_holders(const struct cuda_nvml *nvml, struct backend_info *info);
+/* The other processes with most memory of the card into `out`, as far as the driver says (not under WSL2). */
+void cuda_nvml_holders(const struct cuda_nvml *nvml, struct backend_holders *out);
 
 #endif

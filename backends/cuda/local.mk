@@ -15,13 +15,14 @@ cuda_sources = \
 	backends/cuda/cuda_gelu.c \
 	backends/cuda/cuda_gemm.c \
 	backends/cuda/cuda_gemm_cache.c backends/cuda/cuda_gemm_cache.h \
+	backends/cuda/cuda_gemm_tune.c backends/cuda/cuda_gemm_tune.h \
 	backends/cuda/cuda_gradient_round.c \
+	backends/cuda/cuda_graph.c backends/cuda/cuda_graph.h \
 	backends/cuda/cuda_layernorm.c \
 	backends/cuda/cuda_memory.c backends/cuda/cuda_memory.h \
 	backends/cuda/cuda_muon.c \
 	backends/cuda/cuda_norm.c \
 	backends/cuda/cuda_nvml.c backends/cuda/cuda_nvml.h \
-	backends/cuda/cuda_peak.c backends/cuda/cuda_peak.h \
 	backends/cuda/cuda_residual.c \
 	backends/cuda/cuda_table.c backends/cuda/cuda_table.h
 
@@ -70,6 +71,7 @@ cuda_kernel_headers = \
 	backends/cuda/cuda_reduce.h \
 	backends/cuda/cuda_residual.h \
 	backends/cuda/cuda_rounded.h \
+	backends/cuda/kernels/attention_place.h \
 	backends/cuda/kernels/attention_plain.h \
 	backends/cuda/kernels/attention_tile.h
 

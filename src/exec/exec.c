@@ -1,8 +1,8 @@
 /* Running programs.
  *
  * exec_create() turns each op into an op_call with addresses, in one array per program, and asks the device for the
- * arena; from then on nothing is allocated.  A plain run hands a whole program to the backend; timing and poison hand it
- * over op by op.  One queue is enough so far, number 0.
+ * arena; from then on nothing is allocated.  A plain run hands a whole program to the backend, and where results can come
+ * later, does not wait for it; timing and poison hand it over op by op.  One queue is enough so far, number 0.
  */
 #include "exec/exec.h"
 
@@ -148,6 +148,25 @@ enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, con
     return exec->device->ops->upload(exec->device, QUEUE, at, from, element_bytes(exec, tensor, count));
 }
 
+enum gt_status exec_zero(struct exec *exec, int32_t tensor)
+{
+    static const float nothing;
+    const int64_t elements = graph_tensor_elements(exec->graph, tensor);
+    const size_t bytes = element_bytes(exec, tensor, elements), floats = bytes / sizeof(float);
+    struct op_call fill = {.kind = OP_FILL}; /* of its bytes as floats; what remains is uploaded */
+    fill.operand[FILL_Y] = (struct operand){.at = element_address(exec, tensor, 0, elements),
+                                            .present = true,
+                                            .dtype = DTYPE_F32,
+                                            .rank = 1,
+                                            .dims = {(int64_t)floats}};
+    if (floats > 0) {
+        TRY(exec->device->ops->run(exec->device, QUEUE, &fill, 1));
+        TRY(exec->device->ops->sync(exec->device, QUEUE));
+    }
+    const int64_t rest = elements - (int64_t)(floats * sizeof(float) / (bytes / (size_t)elements));
+    return rest > 0 ? exec_upload(exec, tensor, elements - rest, &nothing, rest) : GT_OK;
+}
+
 enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)
 {
     struct address at = element_address(exec, tensor, first, count);
@@ -180,6 +199,33 @@ static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index
     return exec->poison ? exec_poison_op_end(exec->poison, program, index) : GT_OK;
 }
 
+bool exec_runs_ahead(const struct exec *exec)
+{
+    return exec->device->ops->download_later != NULL && !exec->poison && !exec->timing_on;
+}
+
+enum gt_status exec_download_later(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)
+{
+    if (!exec_runs_ahead(exec))
+        return exec_download(exec, tensor, first, to, count);
+    struct address at = element_address(exec, tensor, first, count);
+    return exec->device->ops->download_later(exec->device, QUEUE, to, at, element_bytes(exec, tensor, count));
+}
+
+enum gt_status exec_wait(struct exec *exec)
+{
+    return exec_runs_ahead(exec) ? exec->device->ops->sync(exec->device, QUEUE) : GT_OK;
+}
+
+enum gt_status exec_start(struct exec *exec, int32_t program)
+{
+    assert(program >= 0 && program < exec->graph->program_count);
+    if (!exec_runs_ahead(exec))
+        return exec_run(exec, program);
+    size_t count = (size_t)exec->graph->programs[program].count;
+    return exec->device->ops->run(exec->device, QUEUE, exec->calls[program], count);
+}
+
 enum gt_status exec_run(struct exec *exec, int32_t program)
 {
     assert(program >= 0 && program < exec->graph->program_count);
@@ -199,8 +245,7 @@ enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t byt
 {
     struct address scratch = {.space = (uint8_t)exec->plan->segment[0].space};
     uint64_t most = exec->plan->segment[0].size_bytes;
-    TRY(exec->device->ops->peak_flops(exec->device, dtype, scratch, (size_t)(bytes < most ? bytes : most), seconds,
-                                      out));
+    TRY(backend_peak_flops(exec->device, dtype, scratch, (size_t)(bytes < most ? bytes : most), seconds, out));
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
 

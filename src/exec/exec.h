@@ -31,9 +31,19 @@ void exec_destroy(struct exec *exec);
 /* Host memory to a tensor (or back), `count` elements from element `first`.  Asserts that they lie inside. */
 enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, const void *from, int64_t count);
 enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count);
+/* All bytes of a tensor of any dtype become 0, by the device. */
+enum gt_status exec_zero(struct exec *exec, int32_t tensor);
 
 /* Runs a program of the graph and waits for it.  Errors: GT_DEVICE, or what the backend says. */
 enum gt_status exec_run(struct exec *exec, int32_t program);
+
+/* The same without waiting, where exec_runs_ahead(): uploads, programs and results follow each other in order, results are
+ * where they shall be after exec_wait(), and so is the error of any of them.  Elsewhere these are the functions above, and
+ * exec_wait() has nothing to wait for. */
+bool exec_runs_ahead(const struct exec *exec);
+enum gt_status exec_start(struct exec *exec, int32_t program);
+enum gt_status exec_download_later(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count);
+enum gt_status exec_wait(struct exec *exec);
 
 /* Measures the device's rate of matrix products in `dtype` with the arena's first `bytes` as scratch, FLOP/s.  What was in the arena is
  * lost: call it before anything is uploaded. */

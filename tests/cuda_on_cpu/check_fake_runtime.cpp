@@ -83,27 +83,69 @@ static bool check_lazy(void)
     return true;
 }
 
+/* What was captured runs when it is replayed, as often as that, and reads what is there then. */
 static bool check_graph(void)
 {
     cudaStream_t stream;
     cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    void *device;
+    cudaGraphExec_t exec, same;
+    void *device, *pinned;
+    struct fake_cuda_counters counters;
     OK(cudaStreamCreate(&stream));
     OK(cudaMalloc(&device, COUNT * 4));
+    OK(cudaHostAlloc(&pinned, COUNT * 4, cudaHostAllocDefault));
+    int *host = (int *)pinned;
     OK(cudaMemset(device, 0, COUNT * 4));
     OK(cudaDeviceSynchronize());
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    WANT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaErrorInvalidValue);
     OK(increment_launch((int *)device, stream));
-    WANT(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);
-    WANT(cudaMalloc(&device, 4) == cudaErrorStreamCaptureUnsupported && !device);
+    OK(cudaMemcpyAsync(pinned, device, COUNT * 4, cudaMemcpyDeviceToHost, stream));
     OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaStreamSynchronize(stream));
+    WANT(host[0] == -1);
     OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphInstantiateWithFlags(&same, graph, 0));
     OK(cudaGraphDestroy(graph));
+    OK(cudaGraphUpload(exec, stream));
     for (int i = 0; i < 5; i++)
         OK(cudaGraphLaunch(exec, stream));
+    OK(cudaMemsetAsync(device, 0, 4, stream));
+    OK(cudaGraphLaunch(same, stream));
     OK(cudaStreamSynchronize(stream));
+    WANT(host[0] == 1 && host[COUNT - 1] == 6);
+    fake_cuda_counters_get(&counters);
+    WANT(counters.replayed == 12 && counters.launches == 6);
     OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphExecDestroy(same));
+    return true;
+}
+
+/* What may not be captured spoils the capture, and nothing of it is left. */
+static bool check_spoilt_capture(void)
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    void *device, *more;
+    OK(cudaStreamCreate(&stream));
+    OK(cudaMalloc(&device, COUNT * 4));
+    for (int what = 0; what < 3; what++) {
+        struct fake_cuda_counters before, after;
+        fake_cuda_counters_get(&before);
+        OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        OK(increment_launch((int *)device, stream));
+        if (what == 0)
+            WANT(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);
+        if (what == 1)
+            WANT(cudaMalloc(&more, 4) == cudaErrorStreamCaptureUnsupported && !more);
+        if (what == 2)
+            WANT(fake_cuda_fail_set("cudaStreamEndCapture:1"));
+        WANT(cudaStreamEndCapture(stream, &graph) ==
+             (what == 2 ? cudaErrorStreamCaptureUnsupported : cudaErrorStreamCaptureInvalidated));
+        WANT(!graph && cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureUnmatched);
+        fake_cuda_counters_get(&after);
+        WANT(before.objects_alive == after.objects_alive);
+    }
     return true;
 }
 
@@ -424,11 +466,11 @@ int main(void)
     static const struct {
         const char *name;
         bool (*check)(void);
-    } checks[] = {{"lazy", check_lazy},         {"graph", check_graph},
-                  {"refusals", check_refusals}, {"devices", check_devices},
-                  {"failures", check_failures}, {"counters", check_counters},
-                  {"products", check_products}, {"product-refusals", check_product_refusals},
-                  {"tf32", check_tf32}};
+    } checks[] = {
+        {"lazy", check_lazy},         {"graph", check_graph},       {"spoilt capture", check_spoilt_capture},
+        {"refusals", check_refusals}, {"devices", check_devices},   {"failures", check_failures},
+        {"counters", check_counters}, {"products", check_products}, {"product-refusals", check_product_refusals},
+        {"tf32", check_tf32}};
     int passed = 0, failed = 0;
     setvbuf(stdout, nullptr, _IOLBF, 0);
     for (const auto &entry : checks) {

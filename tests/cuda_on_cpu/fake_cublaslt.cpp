@@ -3,7 +3,8 @@
  * Column-major or row-major matrices with leading dimensions, all transposes, strided batches, fp32, bf16 and fp16 with sums
  * in fp32 in rising k, TF32 by rounding the inputs, the bias epilogue.  What it does not know is NOT_SUPPORTED, never
  * ignored.  An algorithm is good for the product it was looked up for, and needs its workspace, which every product fills
- * with NaN.  Work goes into the stream like a kernel.  GELU's epilogues, FP8, sparse and complex matrices are not there.
+ * with NaN.  There are three for each product, which cut the sum into one, two or three parts, so that their bits differ;
+ * how long each takes is invented (GT_CUDA_ON_CPU_FASTEST).  Work goes into the stream like a kernel.  GELU's epilogues, FP8, sparse and complex matrices are not there.
  */
 #include "emulator.h"
 
@@ -44,9 +45,10 @@ struct lt_preference {
 
 /* What an algorithm was looked up for; it fits the 64 bytes of cublasLtMatmulAlgo_t. */
 struct algorithm {
-    uint64_t magic, m, n, k, types, workspace_bytes;
+    uint64_t magic, m, n, k, types, workspace_bytes, variant;
 };
 
+#define VARIANTS 3
 #define MAGIC 0x6770742d74726169ull
 
 struct cublasLtContext {
@@ -249,7 +251,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 struct product {
     struct descriptor desc;
     struct lt_layout a, b, c, d;
-    uint64_t m, n, k;
+    uint64_t m, n, k, variant;
 };
 
 static uint64_t types_of(const struct product *product)
@@ -274,7 +276,7 @@ static bool layout_is_valid(const struct lt_layout *layout)
 static cublasStatus_t product_make(const struct descriptor *desc, const struct lt_layout *const layouts[4],
                                    struct product *out)
 {
-    struct product product = {*desc, *layouts[0], *layouts[1], *layouts[2], *layouts[3], 0, 0, 0};
+    struct product product = {*desc, *layouts[0], *layouts[1], *layouts[2], *layouts[3], 0, 0, 0, 0};
     const struct lt_layout *a = &product.a, *b = &product.b, *d = &product.d;
     bool transpose_a = desc->transpose_a != CUBLAS_OP_N, transpose_b = desc->transpose_b != CUBLAS_OP_N;
     product.m = transpose_a ? a->cols : a->rows;
@@ -362,6 +364,26 @@ static void tile_run(const float *a, size_t stride, const float *const b[TILE_N]
     memcpy(out, sum, sizeof sum);
 }
 
+/* The parts of the variant's sum, added in their order. */
+static void parts_run(const struct product *product, const float *a, size_t stride, const float *const b[TILE_N],
+                      float out[TILE_N][TILE_M])
+{
+    uint64_t parts = product->variant + 1, begin = 0;
+    memset(out, 0, sizeof(float) * TILE_N * TILE_M);
+    for (uint64_t part = 0; part < parts; part++) {
+        uint64_t end = product->k * (part + 1) / parts;
+        const float *columns[TILE_N];
+        float sums[TILE_N][TILE_M];
+        for (int j = 0; j < TILE_N; j++)
+            columns[j] = b[j] + begin;
+        tile_run(a + begin * stride, stride, columns, end - begin, sums);
+        for (int j = 0; j < TILE_N; j++)
+            for (int i = 0; i < TILE_M; i++)
+                out[j][i] += sums[j][i];
+        begin = end;
+    }
+}
+
 /* Inputs as fp32: op(A) as [k][m rounded up to tiles], op(B) as [n][k]. */
 static void inputs_unpack(const struct product *product, const void *a, const void *b, int batch, size_t stride,
                           std::vector<float> *a_out, std::vector<float> *b_out)
@@ -419,11 +441,18 @@ static void product_run(const struct product *product, const struct addresses *a
                 columns[x] = b.data() + std::min(j + x, product->n - 1) * product->k;
             for (uint64_t i = 0; i < product->m; i += TILE_M) {
                 float tile[TILE_N][TILE_M];
-                tile_run(a.data() + i, stride, columns, product->k, tile);
+                parts_run(product, a.data() + i, stride, columns, tile);
                 tile_write(product, at, batch, i, j, tile);
             }
         }
     }
+}
+
+/* Of the variants, the one that takes half as long as the others. */
+static uint64_t fastest(void)
+{
+    const char *text = getenv("GT_CUDA_ON_CPU_FASTEST");
+    return text ? strtoull(text, nullptr, 10) : 0;
 }
 
 extern "C" {
@@ -453,14 +482,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
             return CUBLAS_STATUS_NOT_SUPPORTED;
     if (workspace > wishes->workspace_bytes_max)
         workspace = 0;
-    struct algorithm algorithm = {MAGIC, product.m, product.n, product.k, types_of(&product), workspace};
-    static_assert(sizeof algorithm <= sizeof results->algo, "an algorithm has 64 bytes");
-    memset(&results[0], 0, sizeof results[0]);
-    memcpy(&results[0].algo, &algorithm, sizeof algorithm);
-    results[0].workspaceSize = workspace;
-    results[0].state = CUBLAS_STATUS_SUCCESS;
-    results[0].wavesCount = 1.0f;
-    *found = 1;
+    for (int i = 0; i < std::min(requested, VARIANTS); i++) {
+        struct algorithm algorithm = {MAGIC,     product.m,  product.n, product.k, types_of(&product),
+                                      workspace, (uint64_t)i};
+        static_assert(sizeof algorithm <= sizeof results->algo, "an algorithm has 64 bytes");
+        memset(&results[i], 0, sizeof results[i]);
+        memcpy(&results[i].algo, &algorithm, sizeof algorithm);
+        results[i].workspaceSize = workspace;
+        results[i].state = CUBLAS_STATUS_SUCCESS;
+        results[i].wavesCount = 1.0f;
+        *found = i + 1;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -487,8 +519,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         memcpy(&algorithm, algo, sizeof algorithm);
         if (algorithm.magic != MAGIC || algorithm.m != product.m || algorithm.n != product.n ||
             algorithm.k != product.k || algorithm.types != types_of(&product) ||
-            algorithm.workspace_bytes > workspace_bytes)
+            algorithm.workspace_bytes > workspace_bytes || algorithm.variant >= VARIANTS)
             return CUBLAS_STATUS_INVALID_VALUE;
+        product.variant = algorithm.variant;
     } else if (fake_cuda_call_fails("cublasLtMatmulAlgoGetHeuristic")) {
         return CUBLAS_STATUS_INTERNAL_ERROR;
     }
@@ -499,7 +532,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         bits |= (uintptr_t)product.desc.bias;
     if (bits % ALIGNMENT_BYTES != 0 || (product.desc.epilogue == CUBLASLT_EPILOGUE_BIAS && !product.desc.bias))
         return CUBLAS_STATUS_INVALID_VALUE;
-    cudaError_t error = fake_cuda_enqueue(stream, [product, at] { product_run(&product, &at); });
+    bool fast = product.variant == fastest();
+    cudaError_t error = fake_cuda_enqueue(stream, [product, at, fast] {
+        product_run(&product, &at);
+        fake_cuda_clock_advance(fast ? 1.0 : 2.0);
+    });
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 }

@@ -41,10 +41,12 @@ struct queued {
     std::function<void()> work;
     cudaEvent_t record = nullptr, wait = nullptr;
     int64_t generation = 0; /* of the event */
+    bool kernel = false;
 };
 
 struct CUgraph_st {
     std::vector<queued> work;
+    bool invalid = false; /* something was done that a capture does not allow */
 };
 
 struct CUgraphExec_st {
@@ -52,7 +54,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-    std::deque<queued> queue;
+    std::deque<queued> queue; /* what has not run yet */
     CUgraph_st *capture = nullptr;
 };
 
@@ -87,7 +89,9 @@ struct state {
     int64_t library_bytes = 0;
     std::map<std::string, counted> calls;
     counted all = {0, 0};
-    uint64_t launches = 0, allocations = 0, allocated = 0, waits = 0;
+    uint64_t launches = 0, replayed = 0, allocations = 0, allocated = 0, waits = 0;
+    double advanced_ms = 0;
+    uint64_t waits_after_replay = 0; /* after the first graph was launched */
     int64_t objects = 0;
     trigger fail, take;
     std::string report;
@@ -148,6 +152,10 @@ static cudaError_t default_error(const std::string &function)
 {
     if (function == "cudaMalloc" || function == "cudaHostAlloc" || function == "cudaMallocHost")
         return cudaErrorMemoryAllocation;
+    if (function == "cudaGraphInstantiateWithFlags" || function == "cudaGraphUpload")
+        return cudaErrorMemoryAllocation;
+    if (function == "cudaStreamBeginCapture" || function == "cudaStreamEndCapture")
+        return cudaErrorStreamCaptureUnsupported;
     return function == "launch" || function == "cudaGraphLaunch" ? cudaErrorLaunchFailure : cudaErrorUnknown;
 }
 
@@ -158,6 +166,14 @@ static bool trigger_fires(struct trigger *trigger, const char *function)
     if (trigger->countdown == 0 || (trigger->function != "any" && trigger->function != function))
         return false;
     return --trigger->countdown == 0;
+}
+
+/* The host waits for the device. */
+static void wait_count(void)
+{
+    struct state *state = state_get();
+    state->waits++;
+    state->waits_after_replay += state->replayed > 0;
 }
 
 static void call_count(const char *function)
@@ -318,7 +334,8 @@ void fake_cuda_reset(void)
     state->taken = state->taken_later = 0;
     state->calls.clear();
     state->all = {0, 0};
-    state->launches = state->allocations = state->allocated = state->waits = 0;
+    state->launches = state->replayed = state->allocations = state->allocated = state->waits = 0;
+    state->waits_after_replay = 0;
     state->fail = state->take = trigger();
     state->live_peak = state->live;
     state->pinned_peak = state->pinned_live;
@@ -338,14 +355,16 @@ static void report_write(void)
         perror(state->report.c_str());
         return;
     }
-    fprintf(file,
-            "{\"calls\": %llu, \"calls_after_launch\": %llu, \"launches\": %llu, \"allocations\": %llu, "
-            "\"allocated_bytes\": %zu, \"live_bytes\": %zu, \"live_bytes_peak\": %zu, \"pinned_bytes_peak\": %zu, "
-            "\"waits\": %llu, \"objects_alive\": %llu, \"functions\": {",
-            (unsigned long long)state->all.total, (unsigned long long)state->all.after_launch,
-            (unsigned long long)state->launches, (unsigned long long)state->allocations, (size_t)state->allocated,
-            state->live, state->live_peak, state->pinned_peak, (unsigned long long)state->waits,
-            (unsigned long long)objects_alive(state));
+    fprintf(
+        file,
+        "{\"calls\": %llu, \"calls_after_launch\": %llu, \"launches\": %llu, \"allocations\": %llu, "
+        "\"allocated_bytes\": %zu, \"live_bytes\": %zu, \"live_bytes_peak\": %zu, \"pinned_bytes_peak\": %zu, "
+        "\"waits\": %llu, \"waits_after_replay\": %llu, \"replayed\": %llu, \"objects_alive\": %llu, \"functions\": {",
+        (unsigned long long)state->all.total, (unsigned long long)state->all.after_launch,
+        (unsigned long long)state->launches, (unsigned long long)state->allocations, (size_t)state->allocated,
+        state->live, state->live_peak, state->pinned_peak, (unsigned long long)state->waits,
+        (unsigned long long)state->waits_after_replay, (unsigned long long)state->replayed,
+        (unsigned long long)objects_alive(state));
     const char *comma = "";
     for (const auto &entry : state->calls) {
         fprintf(file, "%s\"%s\": {\"total\": %llu, \"after_launch\": %llu}", comma, entry.first.c_str(),
@@ -384,12 +403,12 @@ static void environment_read(struct state *state)
 void fake_cuda_counters_get(struct fake_cuda_counters *out)
 {
     const struct state *state = state_get();
-    *out = {state->all.total,    state->launches,
-            state->allocations,  state->allocated,
-            state->live,         state->live_peak,
-            state->pinned_live,  state->pinned_peak,
-            state->waits,        fake_cuda_calls_of("cublasLtMatmulAlgoGetHeuristic"),
-            objects_alive(state)};
+    *out = {state->all.total,   state->launches,
+            state->allocations, state->allocated,
+            state->live,        state->live_peak,
+            state->pinned_live, state->pinned_peak,
+            state->waits,       fake_cuda_calls_of("cublasLtMatmulAlgoGetHeuristic"),
+            state->replayed,    objects_alive(state)};
 }
 
 uint64_t fake_cuda_calls_of(const char *function)
@@ -405,7 +424,13 @@ static bool event_reach(cudaEvent_t event, int64_t generation);
 
 static double now_ms(void)
 {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return state_get()->advanced_ms +
+           std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void fake_cuda_clock_advance(double seconds)
+{
+    state_get()->advanced_ms += 1e3 * seconds;
 }
 
 static CUstream_st *stream_of(cudaStream_t stream)
@@ -418,12 +443,17 @@ static bool stream_is_known(cudaStream_t stream)
     return !stream || state_get()->streams.count(stream) > 0;
 }
 
+/* For what no capture allows: it spoils those that are under way. */
 static bool somebody_captures(void)
 {
-    for (cudaStream_t stream : state_get()->streams)
-        if (stream->capture)
-            return true;
-    return false;
+    bool found = false;
+    for (cudaStream_t stream : state_get()->streams) {
+        if (!stream->capture)
+            continue;
+        stream->capture->invalid = true;
+        found = true;
+    }
+    return found;
 }
 
 static void queued_run(struct queued *queued)
@@ -563,11 +593,12 @@ static bool dimensions_are_valid(dim3 grid, dim3 block)
            threads >= 1 && threads <= 1024 && block.z <= 64;
 }
 
-cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block, size_t dynamic_bytes,
-                            cudaStream_t stream, std::function<void()> body)
+/* A kernel that is captured starts nothing yet; one that is replayed counts, and may fail, as one that is launched. */
+static cudaError_t kernel_enqueue(cudaStream_t stream, struct queued queued)
 {
     struct state *state = state_get();
-    struct queued queued;
+    if (stream_is_known(stream) && stream_of(stream)->capture)
+        return enqueue(stream, std::move(queued));
     call_count("launch");
     state->launches++;
     if (state->sticky != cudaSuccess)
@@ -577,8 +608,15 @@ cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid,
         if (!fake_cuda_error_is_sticky(error))
             return result_is(error);
         queued.work = [state, error] { state->sticky = error; };
-        return enqueue(stream, std::move(queued));
     }
+    return enqueue(stream, std::move(queued));
+}
+
+cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block, size_t dynamic_bytes,
+                            cudaStream_t stream, std::function<void()> body)
+{
+    struct state *state = state_get();
+    struct queued queued;
     cudaError_t error = context_need();
     if (error != cudaSuccess)
         return result_is(error);
@@ -590,12 +628,13 @@ cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid,
     if (dynamic_bytes > std::max(dynamic_max, SHARED_DEFAULT))
         return result_is(cudaErrorInvalidValue);
     size_t shared_max = dynamic_max > SHARED_DEFAULT ? optin : SHARED_DEFAULT;
+    queued.kernel = true;
     queued.work = [kernel, grid, block, dynamic_bytes, shared_max, body] {
         struct kernel_body context = {body};
         struct emulator_launch launch = {kernel, grid, block, dynamic_bytes, shared_max, body_run, &context};
         emulator_run(&launch);
     };
-    return enqueue(stream, std::move(queued));
+    return kernel_enqueue(stream, std::move(queued));
 }
 
 extern "C" {
@@ -913,7 +952,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     CALL();
-    state_get()->waits++;
+    wait_count();
     if (somebody_captures())
         return result_is(cudaErrorStreamCaptureUnsupported);
     cudaError_t error = copy_enqueue(to, from, bytes, kind, nullptr);
@@ -976,11 +1015,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     CALL();
-    state_get()->waits++;
+    wait_count();
     if (!stream_is_known(stream))
         return result_is(cudaErrorInvalidResourceHandle);
-    if (stream_of(stream)->capture)
+    if (stream_of(stream)->capture) {
+        stream->capture->invalid = true;
         return result_is(cudaErrorStreamCaptureUnsupported);
+    }
     stream_drain(stream_of(stream));
     return result_is(cudaSuccess);
 }
@@ -1001,7 +1042,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 cudaError_t cudaDeviceSynchronize(void)
 {
     CALL();
-    state_get()->waits++;
+    wait_count();
     if (somebody_captures())
         return result_is(cudaErrorStreamCaptureUnsupported);
     all_drain();
@@ -1062,7 +1103,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     CALL();
-    state_get()->waits++;
+    wait_count();
     if (state_get()->events.count(event) == 0)
         return result_is(cudaErrorInvalidResourceHandle);
     event_reach(event, event->recorded);
@@ -1101,13 +1142,31 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     return cudaSuccess;
 }
 
+/* The capture ends even when that fails. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
-    CALL();
+    cudaError_t error = call_begin(__func__);
+    *graph = nullptr;
     if (!stream || !stream_is_known(stream) || !stream->capture)
-        return result_is(cudaErrorStreamCaptureUnmatched);
-    *graph = stream->capture;
+        return result_is(error != cudaSuccess ? error : cudaErrorStreamCaptureUnmatched);
+    CUgraph_st *captured = stream->capture;
     stream->capture = nullptr;
+    if (error == cudaSuccess && captured->invalid)
+        error = cudaErrorStreamCaptureInvalidated;
+    if (error != cudaSuccess) {
+        delete captured;
+        return result_is(error);
+    }
+    *graph = captured;
+    fake_cuda_object_count(1);
+    return cudaSuccess;
+}
+
+static cudaError_t graph_instantiate(cudaGraphExec_t *exec, cudaGraph_t graph)
+{
+    if (!graph || somebody_captures())
+        return result_is(cudaErrorInvalidValue);
+    *exec = new CUgraphExec_st{graph->work};
     fake_cuda_object_count(1);
     return cudaSuccess;
 }
@@ -1116,16 +1175,32 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     CALL();
-    *exec = new CUgraphExec_st{graph->work};
-    fake_cuda_object_count(1);
+    return graph_instantiate(exec, graph);
+}
+
+/* The same arguments from 11.4 on. */
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+{
+    CALL();
+    return graph_instantiate(exec, graph);
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    CALL();
+    if (!exec || !stream_is_known(stream) || stream_of(stream)->capture)
+        return result_is(cudaErrorInvalidValue);
     return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     CALL();
+    if (!exec || stream_of(stream)->capture)
+        return result_is(cudaErrorInvalidValue);
+    state_get()->replayed += exec->work.size();
     for (const struct queued &queued : exec->work) {
-        cudaError_t error = enqueue(stream, queued);
+        cudaError_t error = queued.kernel ? kernel_enqueue(stream, queued) : enqueue(stream, queued);
         if (error != cudaSuccess)
             return error;
     }

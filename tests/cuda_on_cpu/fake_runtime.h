@@ -8,6 +8,7 @@
  *   GT_CUDA_ON_CPU_FAIL      "NAME:N" or "NAME:N:ERROR": the n-th call of that function fails; NAME "any" counts all calls,
  *                            "launch" those that start a kernel.  ERROR is cudaError...; default by function.  An error
  *                            that a device makes (see fake_cuda_error_is_sticky) appears at the next wait and stays
+ *   GT_CUDA_ON_CPU_FASTEST   which of cuBLASLt's three algorithms is said to take half as long as the others; 0
  *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends
  *   GT_CUDA_ON_CPU_ORDER     emulator_run.h
  *
@@ -36,6 +37,7 @@ struct fake_cuda_counters {
     uint64_t pinned_bytes, pinned_bytes_peak;
     uint64_t waits;         /* for a stream, an event or the device */
     uint64_t lookups;       /* cublasLtMatmulAlgoGetHeuristic */
+    uint64_t replayed;      /* kernels and products that graphs put into a stream */
     uint64_t objects_alive; /* allocations, streams, events, graphs, handles and descriptors that nobody gave back */
 };
 
@@ -63,6 +65,8 @@ void fake_cuda_reset(void);
 bool fake_cuda_call_fails(const char *function);
 cudaError_t fake_cuda_enqueue(cudaStream_t stream, std::function<void()> work);
 void fake_cuda_object_count(int change);
+/* Of the clock that events read, which goes on by itself as well. */
+void fake_cuda_clock_advance(double seconds);
 void fake_cuda_device_take(int64_t bytes);
 #endif
 

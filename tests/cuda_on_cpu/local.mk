@@ -29,14 +29,16 @@ EMULATED_CPPFLAGS = -I$(top_srcdir)/tests/cuda_on_cpu -I$(top_srcdir)/tests/cuda
 	$(AM_CPPFLAGS)
 EMULATED_WARNINGS = -Wall -Wextra -Wno-unknown-pragmas
 # Kernels: as a release would be, whatever the build is, because they are slow enough; products and sums are never fused.
-EMULATED_CXXFLAGS = -std=c++17 $(BUILD_CFLAGS) -O2 -ffp-contract=off $(EMULATED_WARNINGS) $(CXXFLAGS)
+# They see memory as words and as numbers, as device code may; programs are position-independent (m4/gt_hardening.m4).
+EMULATED_CODE = -fPIE -fno-strict-aliasing -ffp-contract=off
+EMULATED_CXXFLAGS = -std=c++17 $(BUILD_CFLAGS) -O2 $(EMULATED_CODE) $(EMULATED_WARNINGS) $(CXXFLAGS)
 
 if HAVE_CXX
 # The emulator itself is never instrumented: it switches stacks, and tells the sanitizers what happens.
 check_LIBRARIES += tests/cuda_on_cpu/libemulator.a tests/cuda_on_cpu/libcuda_emulated.a
 tests_cuda_on_cpu_libemulator_a_SOURCES = $(emulator_sources)
 tests_cuda_on_cpu_libemulator_a_CPPFLAGS = $(EMULATED_CPPFLAGS)
-tests_cuda_on_cpu_libemulator_a_CXXFLAGS = -std=c++17 -g -O2 -ffp-contract=off $(EMULATED_WARNINGS)
+tests_cuda_on_cpu_libemulator_a_CXXFLAGS = -std=c++17 -g -O2 $(EMULATED_CODE) $(EMULATED_WARNINGS)
 tests_cuda_on_cpu_libcuda_emulated_a_SOURCES = $(cuda_sources)
 tests_cuda_on_cpu_libcuda_emulated_a_CPPFLAGS = $(EMULATED_CPPFLAGS)
 tests_cuda_on_cpu_libcuda_emulated_a_LIBADD = $(EMULATED_KERNELS)
@@ -116,7 +118,8 @@ tests/cuda_on_cpu/build.env: Makefile
 	echo "check_rows='$(tests_cuda_on_cpu_check_rows_OBJECTS)'"; } >$@.tmp && mv $@.tmp $@
 check_DATA += tests/cuda_on_cpu/build.env
 CLEANFILES += tests/cuda_on_cpu/build.env
-EXTRA_DIST += bench/gpu-check tests/cuda_on_cpu/README.md tests/cuda_on_cpu/smoke.cu tests/cuda_on_cpu/kernels.py
+EXTRA_DIST += bench/gpu-check tests/cuda_on_cpu/README.md tests/cuda_on_cpu/smoke.cu tests/cuda_on_cpu/kernels.py \
+	tests/cuda_on_cpu/mutants_planted.py
 dist_check_SCRIPTS += \
 	tests/cuda_on_cpu/mutants.py \
 	tests/cuda_on_cpu/orders.sh \
@@ -124,8 +127,8 @@ dist_check_SCRIPTS += \
 	tests/cuda_on_cpu/sanitizers.py \
 	tests/cuda_on_cpu/smoke.sh
 
-# All mutants and all sizes, which take minutes.
-check-cuda-mutants: $(check_DATA)
+# All mutants and all sizes, which take a quarter of an hour.
+check-cuda-mutants: $(check_DATA) tests/cuda_on_cpu/check_attention$(EXEEXT) tests/cuda_on_cpu/check_rows$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(LOG_COMPILER) $(srcdir)/tests/cuda_on_cpu/mutants.py --all
-check-cuda-sanitizers: $(check_DATA)
+check-cuda-sanitizers: $(check_DATA) tests/cuda_on_cpu/check_attention$(EXEEXT) tests/cuda_on_cpu/check_rows$(EXEEXT)
 	@$(AM_TESTS_ENVIRONMENT) $(LOG_COMPILER) $(srcdir)/tests/cuda_on_cpu/sanitizers.py --all

@@ -1,0 +1,103 @@
+/* Graphs of programs: stream capture, and the table of what was captured.
+ *
+ * A program is known by where its calls are, and by its first and its last call, which are compared.  While a stream is
+ * captured nothing runs, and errors are kept instead of logged, because launches do without; only a lost card is an error.
+ * A graph is made ready on the device when it is recorded, so that the first replay allocates nothing there.
+ */
+#include "backends/cuda/cuda_graph.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+static bool is_same(const struct cuda_graph *graph, const struct op_call *calls, size_t count)
+{
+    return graph->calls == calls && graph->count == count && memcmp(&graph->first, &calls[0], sizeof calls[0]) == 0 &&
+           memcmp(&graph->last, &calls[count - 1], sizeof calls[0]) == 0;
+}
+
+cudaGraphExec_t cuda_graph_find(const struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+{
+    for (int32_t i = 0; i < cuda->graphs && count > 0; i++) {
+        if (is_same(&cuda->graph[i], calls, count))
+            return cuda->graph[i].exec;
+    }
+    return NULL;
+}
+
+void cuda_graphs_destroy(struct cuda_backend *cuda)
+{
+    for (int32_t i = 0; i < cuda->graphs; i++)
+        (void)cudaGraphExecDestroy(cuda->graph[i].exec);
+    cuda->graphs = 0;
+}
+
+/* What `error` is about is kept, the first one: the others follow from it. */
+static bool is_good(struct cuda_backend *cuda, cudaError_t error, const char *what)
+{
+    return cuda_check(&cuda->base, error, what) == GT_OK;
+}
+
+/* A stream that is being captured has to be released, whatever happened meanwhile. */
+static bool calls_capture(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
+                          enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t),
+                          cudaGraph_t *out)
+{
+    cudaGraph_t graph = NULL;
+    if (!is_good(cuda, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture"))
+        return false;
+    const enum gt_status status = run(&cuda->base, 0, calls, count);
+    const bool ended = is_good(cuda, cudaStreamEndCapture(cuda->stream, &graph), "ending a capture");
+    if (status == GT_OK && ended) {
+        *out = graph;
+        return true;
+    }
+    if (graph != NULL)
+        (void)cudaGraphDestroy(graph);
+    return false;
+}
+
+static bool graph_make(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
+                       enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t),
+                       cudaGraphExec_t *out)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec = NULL;
+    if (!calls_capture(cuda, calls, count, run, &graph))
+        return false;
+    /* The function of this name has had these arguments since 11.4; cudaGraphInstantiate's changed with 12.0. */
+    bool made = is_good(cuda, cudaGraphInstantiateWithFlags(&exec, graph, 0), "making a graph");
+    (void)cudaGraphDestroy(graph);
+    made = made && is_good(cuda, cudaGraphUpload(exec, cuda->stream), "uploading a graph");
+    if (!made && exec != NULL)
+        (void)cudaGraphExecDestroy(exec);
+    *out = exec;
+    return made;
+}
+
+static void failure_note(struct cuda_backend *cuda)
+{
+    const struct cuda_capture *capture = &cuda->capture;
+    cuda->graphs_off = true;
+    log_note("cuda: a program cannot be kept as a graph (%s: %s); its kernels are launched one by one", capture->what,
+             capture->why);
+}
+
+enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
+                                 enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t))
+{
+    cudaGraphExec_t exec = NULL;
+    if (cuda->graphs_off || count == 0 || cuda->graphs == CUDA_GRAPHS_MAX)
+        return GT_OK;
+    cuda->capture = (struct cuda_capture){.active = true, .what = "capturing", .why = "unknown"};
+    const bool made = graph_make(cuda, calls, count, run, &exec);
+    cuda->capture.active = false;
+    if (cuda->lost != cudaSuccess)
+        return GT_DEVICE;
+    if (made)
+        cuda->graph[cuda->graphs++] = (struct cuda_graph){
+            .calls = calls, .count = count, .first = calls[0], .last = calls[count - 1], .exec = exec};
+    else
+        failure_note(cuda);
+    return GT_OK;
+}

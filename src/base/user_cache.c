@@ -1,0 +1,221 @@
+/* Files of the user's cache: one file per name, `HASH.SUFFIX`.
+ *
+ * A file is a header (magic, lengths, CRC-32C of all that follows), the key in full and the data.  It is used when owner and
+ * mode of folder and file are the user's, the length is exact, the checksum holds and the key is the one asked for; the
+ * file's name is only a hash.  Files are replaced atomically; readers see the old one or the new one.
+ */
+#include "base/user_cache.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+#define MAGIC_BYTES 8
+#define NAME_MAX_BYTES 64
+#define ENTRIES_MAX 4096
+#define FNV_OFFSET UINT64_C(0xcbf29ce484222325)
+#define FNV_PRIME UINT64_C(0x100000001b3)
+
+struct header {
+    char magic[MAGIC_BYTES];
+    uint64_t key_bytes, data_bytes;
+    uint32_t crc32c; /* of key and data */
+    uint32_t reserved;
+};
+
+struct entry {
+    char name[NAME_MAX_BYTES];
+    int64_t modified_s;
+    uint64_t bytes;
+};
+
+/* FNV-1a (Fowler, Noll, Vo), 64 bits: names files; the key in the file is what counts. */
+static uint64_t hash_of(const char *name)
+{
+    uint64_t hash = FNV_OFFSET;
+    for (; *name != '\0'; name++)
+        hash = (hash ^ (uint8_t)*name) * FNV_PRIME;
+    return hash;
+}
+
+/* What others own or may write to is not trusted. */
+static bool is_own(const struct stat *status)
+{
+    return status->st_uid == geteuid() && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+bool user_cache_folder(const struct user_cache *cache, char *folder, bool create)
+{
+    const char *root = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char parent[FILE_PATH_MAX];
+    struct stat status;
+    int length = 0;
+    if (root != NULL && *root == '/')
+        length = snprintf(parent, sizeof parent, "%s/gpt-train", root);
+    else if (home != NULL && *home == '/')
+        length = snprintf(parent, sizeof parent, "%s/.cache/gpt-train", home);
+    if (length <= 0 || length >= FILE_PATH_MAX - 96)
+        return false;
+    length = snprintf(folder, FILE_PATH_MAX, "%s/%s", parent, cache->folder);
+    if (length <= 0 || length >= FILE_PATH_MAX)
+        return false;
+    if (create && !file_is_folder(folder)) {
+        char above[FILE_PATH_MAX];
+        snprintf(above, sizeof above, "%s", parent);
+        *strrchr(above, '/') = '\0';
+        (void)mkdir(above, 0700);
+        (void)mkdir(parent, 0700);
+        (void)mkdir(folder, 0700);
+    }
+    if (lstat(folder, &status) != 0)
+        return false;
+    return S_ISDIR(status.st_mode) && is_own(&status) && access(folder, create ? W_OK | X_OK : X_OK) == 0;
+}
+
+static bool path_of(const struct user_cache *cache, const char *name, bool create, char path[static FILE_PATH_MAX])
+{
+    char folder[FILE_PATH_MAX];
+    if (!user_cache_folder(cache, folder, create))
+        return false;
+    return snprintf(path, FILE_PATH_MAX, "%s/%016" PRIx64 "%s", folder, hash_of(name), cache->suffix) < FILE_PATH_MAX;
+}
+
+/* NULL where header and rest are what they should be, else what is wrong with them. */
+static const char *fault_of(const struct user_cache *cache, const struct header *header, const uint8_t *after,
+                            uint64_t rest)
+{
+    if (memcmp(header->magic, cache->magic, MAGIC_BYTES) != 0 || header->reserved != 0)
+        return "its header is not one of ours";
+    if (header->key_bytes >= USER_CACHE_KEY_MAX || header->data_bytes > rest ||
+        header->key_bytes != rest - header->data_bytes || header->data_bytes == 0)
+        return "its length is not the one it states";
+    return file_crc32c(0, after, (size_t)rest) == header->crc32c ? NULL : "its checksum does not hold";
+}
+
+/* The whole file, whose length the header must state.  NULL, with the reason in *why, when it is not to be trusted. */
+static uint8_t *file_whole(const struct user_cache *cache, int fd, struct header *header, const char **why)
+{
+    struct stat status;
+    *why = "it cannot be read";
+    if (fstat(fd, &status) != 0)
+        return NULL;
+    const uint64_t size = (uint64_t)status.st_size;
+    *why = "it is not a file of yours alone";
+    if (!S_ISREG(status.st_mode) || !is_own(&status))
+        return NULL;
+    *why = "it is too short or too long";
+    if (size < sizeof *header || size > cache->file_bytes_max)
+        return NULL;
+    uint8_t *bytes = malloc((size_t)size);
+    *why = "it cannot be read";
+    if (bytes != NULL && pread(fd, bytes, (size_t)size, 0) == (ssize_t)size) {
+        memcpy(header, bytes, sizeof *header);
+        *why = fault_of(cache, header, bytes + sizeof *header, size - sizeof *header);
+        if (*why == NULL)
+            return bytes;
+    }
+    free(bytes);
+    return NULL;
+}
+
+bool user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out, size_t *out_bytes)
+{
+    char path[FILE_PATH_MAX];
+    struct header header;
+    const char *why = NULL;
+    if (!path_of(cache, name, false, path))
+        return false;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    uint8_t *bytes = file_whole(cache, fd, &header, &why);
+    close(fd);
+    if (bytes == NULL) {
+        log_note("%s: %s; %s", path, why, cache->otherwise);
+        return false;
+    }
+    const size_t key_bytes = (size_t)header.key_bytes, data_bytes = (size_t)header.data_bytes;
+    const char *stored = (const char *)bytes + sizeof header;
+    if (key_bytes != strlen(key) || memcmp(stored, key, key_bytes) != 0) { /* it will be replaced */
+        if (strcmp(name, key) != 0)
+            log_note("%s: made for %.*s, and this is %s; %s", path, (int)key_bytes, stored, key, cache->otherwise);
+        free(bytes);
+        return false;
+    }
+    memmove(bytes, bytes + sizeof header + key_bytes, data_bytes);
+    *out = bytes;
+    *out_bytes = data_bytes;
+    return true;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    if (x->modified_s != y->modified_s)
+        return x->modified_s < y->modified_s ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* Removes the oldest files until the folder holds at most the limit less `coming` bytes. */
+static void folder_bound(const struct user_cache *cache, const char *folder, uint64_t coming)
+{
+    DIR *stream = opendir(folder);
+    struct entry *entries = malloc(ENTRIES_MAX * sizeof *entries);
+    size_t count = 0;
+    uint64_t total = coming;
+    if (stream == NULL || entries == NULL) {
+        free(entries);
+        if (stream != NULL)
+            closedir(stream);
+        return;
+    }
+    for (struct dirent *at = readdir(stream); at != NULL && count < ENTRIES_MAX; at = readdir(stream)) {
+        const size_t length = strlen(at->d_name), suffix = strlen(cache->suffix);
+        struct stat status;
+        if (length <= suffix || length >= sizeof entries->name ||
+            strcmp(at->d_name + length - suffix, cache->suffix) != 0 ||
+            fstatat(dirfd(stream), at->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        memcpy(entries[count].name, at->d_name, length + 1);
+        entries[count].modified_s = (int64_t)status.st_mtime;
+        entries[count].bytes = (uint64_t)status.st_size;
+        total += entries[count++].bytes;
+    }
+    qsort(entries, count, sizeof *entries, by_age);
+    for (size_t i = 0; i < count && total > cache->bytes_max; i++) {
+        if (unlinkat(dirfd(stream), entries[i].name, 0) == 0)
+            total -= entries[i].bytes;
+    }
+    closedir(stream);
+    free(entries);
+}
+
+bool user_cache_store(const struct user_cache *cache, const char *name, const char *key, const void *data, size_t bytes)
+{
+    char path[FILE_PATH_MAX], folder[FILE_PATH_MAX];
+    const size_t key_bytes = strlen(key);
+    struct header header = {.key_bytes = key_bytes, .data_bytes = bytes};
+    struct file_replacement file;
+    if (bytes == 0 || key_bytes >= USER_CACHE_KEY_MAX ||
+        bytes > cache->file_bytes_max - USER_CACHE_KEY_MAX - sizeof header || !user_cache_folder(cache, folder, true) ||
+        !path_of(cache, name, true, path))
+        return false;
+    folder_bound(cache, folder, bytes + key_bytes + sizeof header);
+    memcpy(header.magic, cache->magic, MAGIC_BYTES);
+    header.crc32c = file_crc32c(file_crc32c(0, key, key_bytes), data, bytes);
+    if (file_replacement_begin(&file, path) != GT_OK)
+        return false;
+    if (file_replacement_write(&file, &header, sizeof header) == GT_OK &&
+        file_replacement_write(&file, key, key_bytes) == GT_OK && file_replacement_write(&file, data, bytes) == GT_OK)
+        return file_replacement_commit(&file) == GT_OK;
+    file_replacement_abort(&file);
+    return false;
+}

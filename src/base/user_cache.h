@@ -1,0 +1,36 @@
+/* The user's cache: what was made once and may be made again, one file for each name, kept from run to run.
+ *
+ * Files are checked like foreign ones: owner, mode, length, checksum, and the key in full.  Nothing here is an error: what
+ * is not there, or not to be trusted, is made again.
+ */
+#ifndef GPT_TRAIN_BASE_USER_CACHE_H
+#define GPT_TRAIN_BASE_USER_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define USER_CACHE_KEY_MAX 1024
+
+/* One kind of files. */
+struct user_cache {
+    const char *folder;    /* below $XDG_CACHE_HOME/gpt-train or ~/.cache/gpt-train */
+    const char *magic;     /* eight characters: the format */
+    const char *suffix;    /* ".clbin" */
+    const char *otherwise; /* what happens without: "the kernels in it are compiled again" */
+    uint64_t bytes_max;    /* of the whole folder */
+    uint64_t file_bytes_max;
+};
+
+/* The folder into `folder` of FILE_PATH_MAX bytes, made with mode 0700 when `create`.  False without a home, or where others
+ * may write. */
+bool user_cache_folder(const struct user_cache *cache, char *folder, bool create);
+/* What is stored under `name`, malloc'ed; false when there is nothing that can be trusted, or it was made for another key.
+ * That is said where `key` and `name` differ: the same thing has changed then. */
+bool user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out, size_t *out_bytes);
+/* Keeps `bytes` bytes, and removes the oldest files where the folder grows too large.  False, without a word, where it
+ * cannot. */
+bool user_cache_store(const struct user_cache *cache, const char *name, const char *key, const void *data,
+                      size_t bytes);
+
+#endif

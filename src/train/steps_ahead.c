@@ -1,0 +1,57 @@
+/* The list of updates under way: places for their results, and the time that they take.
+ *
+ * It only keeps; the trainer decides when to wait, and what results mean.  The sums of the micro-steps' losses are added in
+ * the order of the micro-steps, so that a loss does not depend on when it is looked at.
+ */
+#include "train/steps_ahead.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+
+enum gt_status steps_ahead_create(struct hostmem *mem, int32_t micro_steps, struct steps_ahead *out)
+{
+    void *array;
+    assert(micro_steps > 0);
+    *out = (struct steps_ahead){.mem = mem, .micro_steps = micro_steps};
+    TRY(hostmem_alloc(mem, (size_t)micro_steps * STEPS_AHEAD_MAX, sizeof(float), "losses of micro-steps", &array));
+    out->loss_sums = array;
+    for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++)
+        out->step[i].loss_sums = out->loss_sums + (int64_t)i * micro_steps;
+    return GT_OK;
+}
+
+void steps_ahead_destroy(struct steps_ahead *ahead)
+{
+    if (ahead->mem)
+        hostmem_free(ahead->mem, ahead->loss_sums);
+    *ahead = (struct steps_ahead){.mem = NULL};
+}
+
+struct step_result *steps_ahead_next(struct steps_ahead *ahead)
+{
+    assert(ahead->count < STEPS_AHEAD_MAX);
+    if (ahead->count == 0)
+        ahead->since_ns = clock_monotonic_ns();
+    return &ahead->step[ahead->count];
+}
+
+void steps_ahead_add(struct steps_ahead *ahead)
+{
+    assert(ahead->count < STEPS_AHEAD_MAX);
+    ahead->count++;
+}
+
+double steps_ahead_seconds(const struct steps_ahead *ahead)
+{
+    assert(ahead->count > 0);
+    return (double)(clock_monotonic_ns() - ahead->since_ns) / 1e9 / ahead->count;
+}
+
+double steps_ahead_loss_sum(const struct steps_ahead *ahead, const struct step_result *result)
+{
+    double sum = 0.0;
+    for (int32_t k = 0; k < ahead->micro_steps; k++)
+        sum += (double)result->loss_sums[k];
+    return sum;
+}

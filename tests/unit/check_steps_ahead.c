@@ -1,0 +1,85 @@
+/* Updates under way: places that do not overlap, sums in the order of the micro-steps, time from the first one on. */
+#include "train/steps_ahead.h"
+
+#include <check.h>
+#include <time.h>
+
+#include "tests/unit/unit_main.h"
+
+enum { MICRO_STEPS = 3 };
+
+START_TEST(results_have_places_of_their_own)
+{
+    struct hostmem *mem;
+    struct steps_ahead ahead;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(steps_ahead_create(mem, MICRO_STEPS, &ahead), GT_OK);
+    for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++) {
+        struct step_result *result = steps_ahead_next(&ahead);
+        ck_assert_ptr_eq(result, &ahead.step[i]);
+        for (int32_t k = 0; k < MICRO_STEPS; k++)
+            result->loss_sums[k] = (float)(10 * i + k);
+        steps_ahead_add(&ahead);
+        ck_assert_int_eq(ahead.count, i + 1);
+    }
+    for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++)
+        ck_assert(steps_ahead_loss_sum(&ahead, &ahead.step[i]) == (double)(30 * i + 3));
+    steps_ahead_destroy(&ahead);
+    steps_ahead_destroy(&ahead); /* what was never made, or is gone */
+    hostmem_destroy(mem);
+}
+END_TEST
+
+/* fp32 would lose the small one, and so would fp64 in the other order. */
+START_TEST(losses_are_added_in_fp64_and_in_order)
+{
+    struct hostmem *mem;
+    struct steps_ahead ahead;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(steps_ahead_create(mem, MICRO_STEPS, &ahead), GT_OK);
+    struct step_result *result = steps_ahead_next(&ahead);
+    result->loss_sums[0] = 0x1p60f;
+    result->loss_sums[1] = -0x1p60f;
+    result->loss_sums[2] = 1.0f;
+    ck_assert(steps_ahead_loss_sum(&ahead, result) == 1.0);
+    steps_ahead_destroy(&ahead);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+START_TEST(seconds_are_those_of_each_since_the_first)
+{
+    struct hostmem *mem;
+    struct steps_ahead ahead;
+    const struct timespec nap = {.tv_nsec = 20000000};
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(steps_ahead_create(mem, 1, &ahead), GT_OK);
+    (void)steps_ahead_next(&ahead);
+    steps_ahead_add(&ahead);
+    nanosleep(&nap, NULL);
+    const double one = steps_ahead_seconds(&ahead);
+    ck_assert(one >= 0.02);
+    (void)steps_ahead_next(&ahead);
+    steps_ahead_add(&ahead);
+    ck_assert(steps_ahead_seconds(&ahead) >= one / 2);
+    ahead.count = 0;
+    (void)steps_ahead_next(&ahead); /* the clock starts anew */
+    steps_ahead_add(&ahead);
+    ck_assert(ahead.since_ns > 0 && steps_ahead_seconds(&ahead) < one + 1.0);
+    steps_ahead_destroy(&ahead);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+static Suite *steps_ahead_suite(void)
+{
+    Suite *suite = suite_create("steps_ahead");
+    TCase *tests = tcase_create("results");
+    tcase_add_test(tests, results_have_places_of_their_own);
+    tcase_add_test(tests, losses_are_added_in_fp64_and_in_order);
+    tcase_add_test(tests, seconds_are_those_of_each_since_the_first);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(steps_ahead)

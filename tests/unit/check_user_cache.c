@@ -1,0 +1,141 @@
+/* The user's cache: what it gives back, what it refuses and says, two kinds of files beside each other.  Damage byte by byte
+ * and the bound of the folder: check_opencl.c, whose programs are kept in it. */
+#include "base/user_cache.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+static const struct user_cache numbers = {.folder = "numbers",
+                                          .magic = "GTNUMB01",
+                                          .suffix = ".numbers",
+                                          .otherwise = "they are counted again",
+                                          .bytes_max = 1 << 20,
+                                          .file_bytes_max = 1 << 16};
+
+struct corner {
+    char root[FILE_PATH_MAX];
+    struct log_capture log;
+};
+
+static void corner_open(struct corner *corner)
+{
+    char here[FILE_PATH_MAX / 2];
+    ck_assert_ptr_nonnull(getcwd(here, sizeof here));
+    snprintf(corner->root, sizeof corner->root, "%s/user-cache-XXXXXX", here);
+    ck_assert_ptr_nonnull(mkdtemp(corner->root));
+    setenv("XDG_CACHE_HOME", corner->root, 1);
+    log_capture_begin(&corner->log);
+}
+
+static void corner_close(struct corner *corner)
+{
+    char command[FILE_PATH_MAX + 16];
+    log_capture_end();
+    snprintf(command, sizeof command, "rm -rf '%s'", corner->root);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static bool loads(const char *name, const char *key, const char *wanted)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    const bool found = user_cache_load(&numbers, name, key, &data, &bytes);
+    if (found) {
+        ck_assert_uint_eq(bytes, strlen(wanted));
+        ck_assert_int_eq(memcmp(data, wanted, bytes), 0);
+    }
+    free(data);
+    return found;
+}
+
+START_TEST(what_was_stored_comes_back_until_it_is_replaced)
+{
+    struct corner corner;
+    corner_open(&corner);
+    ck_assert(!loads("card", "card, driver 1", ""));
+    ck_assert(user_cache_store(&numbers, "card", "card, driver 1", "one", 3));
+    ck_assert(loads("card", "card, driver 1", "one"));
+    ck_assert(user_cache_store(&numbers, "card", "card, driver 1", "three", 5));
+    ck_assert(user_cache_store(&numbers, "other card", "other card, driver 1", "two", 3));
+    ck_assert(loads("card", "card, driver 1", "three"));
+    ck_assert(loads("other card", "other card, driver 1", "two"));
+    ck_assert_int_eq(corner.log.lines, 0);
+    corner_close(&corner);
+}
+END_TEST
+
+START_TEST(what_was_made_for_another_key_is_not_taken_and_said)
+{
+    struct corner corner;
+    corner_open(&corner);
+    ck_assert(user_cache_store(&numbers, "card", "card, driver 1", "one", 3));
+    ck_assert(!loads("card", "card, driver 2", ""));
+    ck_assert_int_eq(corner.log.lines, 1);
+    ck_assert_ptr_nonnull(strstr(corner.log.text, "made for card, driver 1, and this is card, driver 2"));
+    ck_assert_ptr_nonnull(strstr(corner.log.text, "they are counted again"));
+    ck_assert(user_cache_store(&numbers, "card", "card, driver 2", "two", 3));
+    ck_assert(loads("card", "card, driver 2", "two"));
+    ck_assert_int_eq(corner.log.lines, 1);
+    corner_close(&corner);
+}
+END_TEST
+
+START_TEST(what_cannot_be_kept_is_not_and_nothing_is_said)
+{
+    struct corner corner;
+    char long_key[USER_CACHE_KEY_MAX + 1], folder[FILE_PATH_MAX];
+    corner_open(&corner);
+    memset(long_key, 'k', sizeof long_key);
+    long_key[USER_CACHE_KEY_MAX] = '\0';
+    ck_assert(!user_cache_store(&numbers, "a", long_key, "one", 3));
+    ck_assert(!user_cache_store(&numbers, "a", "a", "", 0));
+    ck_assert(!user_cache_store(&numbers, "a", "a", "x", numbers.file_bytes_max));
+    ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
+    ck_assert(user_cache_folder(&numbers, folder, false));
+    ck_assert_int_eq(chmod(folder, 0777), 0);
+    ck_assert(!user_cache_store(&numbers, "a", "a", "two", 3));
+    ck_assert(!loads("a", "a", ""));
+    ck_assert_int_eq(chmod(folder, 0700), 0);
+    ck_assert(loads("a", "a", "one"));
+    setenv("XDG_CACHE_HOME", "relative", 1);
+    setenv("HOME", "relative", 1);
+    ck_assert(!user_cache_folder(&numbers, folder, true));
+    ck_assert_int_eq(corner.log.lines, 0);
+    corner_close(&corner);
+}
+END_TEST
+
+START_TEST(a_damaged_file_is_said_with_its_consequence)
+{
+    struct corner corner;
+    char command[FILE_PATH_MAX + 64];
+    corner_open(&corner);
+    ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
+    snprintf(command, sizeof command, "for f in '%s'/gpt-train/numbers/*.numbers; do printf x >>\"$f\"; done",
+             corner.root);
+    ck_assert_int_eq(system(command), 0);
+    ck_assert(!loads("a", "a", ""));
+    ck_assert_int_eq(corner.log.lines, 1);
+    ck_assert_ptr_nonnull(strstr(corner.log.text, "its length is not the one it states; they are counted again"));
+    corner_close(&corner);
+}
+END_TEST
+
+static Suite *user_cache_suite(void)
+{
+    Suite *suite = suite_create("user_cache");
+    TCase *tests = tcase_create("files");
+    tcase_add_test(tests, what_was_stored_comes_back_until_it_is_replaced);
+    tcase_add_test(tests, what_was_made_for_another_key_is_not_taken_and_said);
+    tcase_add_test(tests, what_cannot_be_kept_is_not_and_nothing_is_said);
+    tcase_add_test(tests, a_damaged_file_is_said_with_its_consequence);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(user_cache)

@@ -10,12 +10,15 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 
 #define ITER_DIGITS_MAX 19
 
+static const char crc_none[] = "00000000";
 static const char *const prefixes[] = {[CHECKPOINT_FILE_MODEL] = "model-", [CHECKPOINT_FILE_OPTIMIZER] = "optimizer-"};
 _Static_assert(sizeof prefixes / sizeof prefixes[0] == CHECKPOINT_FILES, "every file has a name");
 
@@ -71,24 +74,55 @@ static json_t *file_make(const struct checkpoint_file_record *file)
                      "crc32c", crc, "header_crc32c", header, "tensors", file->tensors);
 }
 
+/* The checksum of a record's text in its shortest form, with `crc_none` in the checksum's own place, where it is left. */
+static enum gt_status crc_of(json_t *root, uint32_t *out)
+{
+    char *text;
+    if (json_object_set_new(root, CHECKPOINT_RECORD_CRC, json_string(crc_none)) != 0) {
+        log_error("out of memory: the checksum of %s", CHECKPOINT_RECORD_NAME);
+        return GT_NO_MEMORY;
+    }
+    TRY(json_text(root, 0, &text));
+    *out = file_crc32c(0, text, strlen(text));
+    free(text);
+    return GT_OK;
+}
+
+static enum gt_status crc_put(json_t *root)
+{
+    uint32_t crc;
+    char text[9];
+    TRY(crc_of(root, &crc));
+    checkpoint_crc_text(text, crc);
+    if (json_object_set_new(root, CHECKPOINT_RECORD_CRC, json_string(text)) == 0)
+        return GT_OK;
+    log_error("out of memory: the checksum of %s", CHECKPOINT_RECORD_NAME);
+    return GT_NO_MEMORY;
+}
+
 enum gt_status checkpoint_record_make(const struct checkpoint_record *record, json_t **out)
 {
     const struct checkpoint_state *state = &record->state;
     json_t *best = isfinite(state->best_val_loss) ? json_real(state->best_val_loss) : json_null();
-    json_t *root = json_pack(
-        "{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:O?, s:O?, s:O?, s:O?, s:O, s:[o, o]}", "format",
-        CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, "iter", (json_int_t)state->iter, "adam_step",
-        (json_int_t)state->adam_step, "seed", (json_int_t)state->seed, "samples_seen", (json_int_t)state->samples_seen,
-        "tokens_seen", (json_int_t)state->tokens_seen, "evaluations", (json_int_t)state->evaluations, "best_val_loss",
-        best, "data", state->data, "plan", state->plan, "configuration", state->configuration, "loss_scaler",
-        state->loss_scaler, "hf_config", record->hf_config, "files", file_make(&record->files[CHECKPOINT_FILE_MODEL]),
-        file_make(&record->files[CHECKPOINT_FILE_OPTIMIZER]));
+    json_t *root =
+        json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:O?, s:O?, s:O?, s:O?, s:O, s:[o, o]}", "format",
+                  CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, CHECKPOINT_RECORD_CRC, crc_none, "iter",
+                  (json_int_t)state->iter, "adam_step", (json_int_t)state->adam_step, "seed", (json_int_t)state->seed,
+                  "samples_seen", (json_int_t)state->samples_seen, "tokens_seen", (json_int_t)state->tokens_seen,
+                  "evaluations", (json_int_t)state->evaluations, "best_val_loss", best, "data", state->data, "plan",
+                  state->plan, "configuration", state->configuration, "loss_scaler", state->loss_scaler, "hf_config",
+                  record->hf_config, "files", file_make(&record->files[CHECKPOINT_FILE_MODEL]),
+                  file_make(&record->files[CHECKPOINT_FILE_OPTIMIZER]));
     if (root == NULL) {
         log_error("out of memory: %s could not be made", CHECKPOINT_RECORD_NAME);
         return GT_NO_MEMORY;
     }
-    *out = root;
-    return GT_OK;
+    enum gt_status status = crc_put(root);
+    if (status == GT_OK)
+        *out = root;
+    else
+        json_decref(root);
+    return status;
 }
 
 static enum gt_status crc_field(const json_t *object, const char *source, const char *name, uint32_t *out)
@@ -160,6 +194,22 @@ static enum gt_status state_parse(const json_t *root, const char *source, struct
     return object_or_null(root, source, "loss_scaler", &state->loss_scaler);
 }
 
+/* Numbers have no redundancy: one flipped bit is another iteration.  Records of earlier releases have no checksum. */
+static enum gt_status crc_check(json_t *root, const char *source)
+{
+    uint32_t stored, now;
+    if (json_object_get(root, CHECKPOINT_RECORD_CRC) == NULL)
+        return GT_OK;
+    TRY(crc_field(root, source, CHECKPOINT_RECORD_CRC, &stored));
+    TRY(crc_of(root, &now));
+    if (stored == now)
+        return GT_OK;
+    log_error("%s: field \"%s\" is %08" PRIx32 ", the record's checksum is %08" PRIx32
+              ": the file was changed or damaged",
+              source, CHECKPOINT_RECORD_CRC, stored, now);
+    return GT_DATA;
+}
+
 enum gt_status checkpoint_record_parse(json_t *root, const char *source, struct checkpoint_record *out)
 {
     const char *format;
@@ -180,6 +230,7 @@ enum gt_status checkpoint_record_parse(json_t *root, const char *source, struct 
     TRY(state_parse(root, source, &record.state));
     TRY(json_get_object(root, source, "hf_config", &record.hf_config));
     TRY(files_parse(root, source, &record));
+    TRY(crc_check(root, source)); /* last: what is wrong with a field says more */
     *out = record;
     return GT_OK;
 }

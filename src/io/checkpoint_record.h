@@ -16,6 +16,7 @@
 #define CHECKPOINT_RECORD_NAME "trainer_state.json"
 #define CHECKPOINT_FORMAT "gpt-train-checkpoint"
 #define CHECKPOINT_VERSION 1
+#define CHECKPOINT_RECORD_CRC "record_crc32c" /* the field of the record's own checksum */
 #define CHECKPOINT_FILE_NAME_MAX 64
 #define CHECKPOINT_RECORD_BYTES_MAX ((size_t)16 << 20)
 

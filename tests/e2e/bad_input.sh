@@ -260,8 +260,10 @@ fresh && sed 's/"iter": 7/"iter": -7/' good/trainer_state.json >damaged/trainer_
 check "a negative iteration" damaged "damaged/trainer_state.json" "iter"
 fresh && sed 's/"name": "model-000007/"name": "..\/model-000007/' good/trainer_state.json >damaged/trainer_state.json
 check "a path in the record" damaged "damaged/trainer_state.json" "name"
-fresh && sed 's/"transformer.wpe.weight": "[0-9a-f]*"/"transformer.wpe.weight": "00000000"/' good/trainer_state.json \
-    >damaged/trainer_state.json
+fresh && sed 's/"iter": 7/"iter": 6/' good/trainer_state.json >damaged/trainer_state.json
+check "another iteration" damaged "damaged/trainer_state.json" "record_crc32c"
+fresh && sed 's/"transformer.wpe.weight": "[0-9a-f]*"/"transformer.wpe.weight": "00000000"/; /"record_crc32c"/d' \
+    good/trainer_state.json >damaged/trainer_state.json
 check "a wrong checksum" damaged "model-000007.safetensors" "wpe.weight"
 fresh
 check "another n_layer than the checkpoint's" refuses 2 "n_layer" "damaged/trainer_state.json" -- --dataset=tiny --out_dir=damaged \

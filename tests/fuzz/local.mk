@@ -8,7 +8,7 @@ FUZZ_TARGETS = archive bpe_encode choices jsonl llmc_model merges nanogpt pickle
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS)
 FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) -lpthread -lm
 
-dist_check_SCRIPTS += tests/fuzz/run.sh
+dist_check_SCRIPTS += tests/fuzz/every_bit.py tests/fuzz/run.sh
 EXTRA_DIST += tests/fuzz/corpus tests/fuzz/fuzz_common.h tests/fuzz/fuzz_weights.h \
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 
@@ -17,6 +17,7 @@ FUZZ_IO_FILES = src/io/array_table.c src/io/hf_layout.c src/io/llmc_model.c src/
 FUZZ_C_FILES = $(filter src/base/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES)
 FUZZ_H_FILES = $(filter src/base/%.h src/data/%.h src/io/%.h,$(libgpttrain_a_SOURCES)) tests/fuzz/fuzz_common.h \
 	tests/fuzz/fuzz_weights.h
+FUZZ_SANITIZERS = address,undefined
 FUZZ_BINARIES = $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%)
 # The warnings are CC's; CFLAGS may hold what only CC knows.
 FUZZ_COMPILE = $(FUZZ_CC) -std=c11 -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all \
@@ -32,9 +33,9 @@ tests/fuzz/libfuzz.a: $(FUZZ_C_FILES) $(FUZZ_H_FILES)
 	@$(MKDIR_P) tests/fuzz/objects && rm -f $@ tests/fuzz/objects/*.o
 	$(AM_V_at)sources=`for file in $(FUZZ_C_FILES); do echo "$(abs_top_srcdir)/$$file"; done`; \
 	top=`cd $(top_srcdir) && pwd`; cd tests/fuzz/objects && \
-	$(FUZZ_COMPILE) -I../../.. -I$$top/src -I$$top -fsanitize=fuzzer-no-link,address,undefined -c $$sources
+	$(FUZZ_COMPILE) -I../../.. -I$$top/src -I$$top -fsanitize=fuzzer-no-link,$(FUZZ_SANITIZERS) -c $$sources
 	$(AM_V_AR)$(AR) cr $@ tests/fuzz/objects/*.o && rm -rf tests/fuzz/objects
 
 tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/libfuzz.a tests/fuzz/fuzz_common.h
-	$(AM_V_CCLD)$(FUZZ_COMPILE) -fsanitize=fuzzer,address,undefined -o $@ $(top_srcdir)/tests/fuzz/fuzz_$*.c \
+	$(AM_V_CCLD)$(FUZZ_COMPILE) -fsanitize=fuzzer,$(FUZZ_SANITIZERS) -o $@ $(top_srcdir)/tests/fuzz/fuzz_$*.c \
 		tests/fuzz/libfuzz.a $(FUZZ_LINK)

@@ -221,6 +221,8 @@ def main():
             resumed += "trainer_state.json" in content
             why = survives(content, expected)
             check(why == "", f"state {number}, cut after operation {at}: {why}")
+            if number % 500 == 499:
+                print(f"{number + 1} states so far, {resumed} with a checkpoint", flush=True)
         print(f"{STATES} states, {resumed} with a checkpoint in them")
         check(resumed >= STATES // 3, f"{resumed} of {STATES} states had a checkpoint: too few to prove anything")
         broken = sum(survives(state(operations, False, generator)[1], expected) != "" for _ in range(max(40, STATES // 100)))

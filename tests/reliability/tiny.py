@@ -84,7 +84,8 @@ def has_strace():
 
 def trace(out, *arguments, start=None):
     """The system calls of a run, in order: [(name, number of this name, inside a save)].  A save begins with a file aside and
-    ends with the line that reports it."""
+    ends with the line that reports it.  The list ends where the run, at its end, looks at the other processes of the machine:
+    from there on the numbers depend on how many there are."""
     log = os.path.abspath("strace.log")
     if start is None:
         done = run(out, *arguments, tracer=("strace", "-qq", "-o", log))
@@ -98,6 +99,8 @@ def trace(out, *arguments, start=None):
             match = re.match(r"(\w+)\(", line)
             if not match:
                 continue
+            if re.search(r'"/proc/\d+/', line):
+                break
             name = match.group(1)
             counts[name] = counts.get(name, 0) + 1
             saving = saving or ".tmp-" in line

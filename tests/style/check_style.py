@@ -45,7 +45,7 @@ VENDOR = [
     (re.compile(r"^archive(_entry)?\.h$"), re.compile(r"^(src/data/archive_stream\.c|tests/.*)$")),
     (re.compile(r"^(omp|cblas|immintrin|x86intrin|arm_neon|blis|mkl.*)\.h$"), re.compile(r"^backends/cpu/")),
     (re.compile(r"^(cuda.*|cublas.*|cudnn.*|nvrtc.*|nccl.*|curand.*)$"), re.compile(r"^(backends/cuda|tests/cuda_on_cpu)/")),
-    (re.compile(r"^(CL/.*|clblast.*|OpenCL/.*)$"), re.compile(r"^(backends/opencl/|tests/e2e/opencl_fake\.c$)")),
+    (re.compile(r"^(CL/.*|clblast.*|OpenCL/.*)$"), re.compile(r"^(backends/opencl/|tests/e2e/opencl_fake\.c$|tests/reliability/opencl_faults\.c$)")),
     (re.compile(r"^mpi.*\.h$"), re.compile(r"^src/dist/comm_mpi\.c$")),
 ]
 # Headers that compile only where a vendor's are: (which, the vendor's header).

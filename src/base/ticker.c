@@ -1,0 +1,134 @@
+/* A thread that looks at something from time to time.
+ *
+ * It sleeps on a condition variable, so that ticker_stop() does not have to wait for the interval's end.  All signals are
+ * blocked in it: they belong to the main thread.  Intervals are of the monotonic clock, whatever happens to the other one.
+ */
+#include "base/ticker.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+
+#define NS_PER_SECOND 1000000000
+
+struct ticker {
+    struct hostmem *mem;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t ended;
+    bool end; /* under the mutex */
+    long interval_ns;
+    time_t interval_s;
+    ticker_fn *tick;
+    void *context;
+};
+
+static struct timespec next_after(const struct ticker *ticker)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += ticker->interval_s;
+    at.tv_nsec += ticker->interval_ns;
+    if (at.tv_nsec >= NS_PER_SECOND) {
+        at.tv_sec++;
+        at.tv_nsec -= NS_PER_SECOND;
+    }
+    return at;
+}
+
+/* Sleeps for an interval; true when the ticker is to end. */
+static bool interval_end(struct ticker *ticker)
+{
+    struct timespec until = next_after(ticker);
+    pthread_mutex_lock(&ticker->mutex);
+    int error = 0;
+    while (!ticker->end && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&ticker->ended, &ticker->mutex, &until);
+    bool end = ticker->end;
+    pthread_mutex_unlock(&ticker->mutex);
+    return end;
+}
+
+static void *ticker_run(void *argument)
+{
+    struct ticker *ticker = argument;
+    while (!interval_end(ticker))
+        ticker->tick(ticker->context);
+    return NULL;
+}
+
+/* The condition variable's clock is the monotonic one. */
+static int ended_create(struct ticker *ticker)
+{
+    pthread_condattr_t attributes;
+    int error = pthread_condattr_init(&attributes);
+    if (error != 0)
+        return error;
+    error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (error == 0)
+        error = pthread_cond_init(&ticker->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return error;
+}
+
+static int thread_create(struct ticker *ticker)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&ticker->thread, NULL, ticker_run, ticker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick, void *context, struct ticker **out)
+{
+    void *memory;
+    assert(seconds > 0.0 && tick != NULL);
+    TRY(hostmem_alloc(mem, 1, sizeof(struct ticker), "ticker", &memory));
+    struct ticker *ticker = memory;
+    ticker->mem = mem;
+    ticker->tick = tick;
+    ticker->context = context;
+    ticker->interval_s = (time_t)seconds;
+    ticker->interval_ns = (long)((seconds - (double)ticker->interval_s) * NS_PER_SECOND);
+    int error = pthread_mutex_init(&ticker->mutex, NULL);
+    if (error != 0)
+        goto free_ticker;
+    error = ended_create(ticker);
+    if (error != 0)
+        goto destroy_mutex;
+    error = thread_create(ticker);
+    if (error != 0)
+        goto destroy_ended;
+    *out = ticker;
+    return GT_OK;
+destroy_ended:
+    pthread_cond_destroy(&ticker->ended);
+destroy_mutex:
+    pthread_mutex_destroy(&ticker->mutex);
+free_ticker:
+    hostmem_free(mem, ticker);
+    log_error("a watching thread could not be started: %s", strerror(error));
+    return GT_FAILURE;
+}
+
+void ticker_stop(struct ticker *ticker)
+{
+    if (ticker == NULL)
+        return;
+    pthread_mutex_lock(&ticker->mutex);
+    ticker->end = true;
+    pthread_cond_signal(&ticker->ended);
+    pthread_mutex_unlock(&ticker->mutex);
+    pthread_join(ticker->thread, NULL);
+    pthread_cond_destroy(&ticker->ended);
+    pthread_mutex_destroy(&ticker->mutex);
+    hostmem_free(ticker->mem, ticker);
+}

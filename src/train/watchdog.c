@@ -1,0 +1,53 @@
+/* Ends a run whose device no longer answers.
+ *
+ * The wrapper around the device numbers its calls; a thread looks at the number of the call that is under way, and
+ * whether it is still the one of earlier looks.  A thread that hangs inside a driver can be neither woken nor cancelled, so
+ * that nothing is left but to end the process: what was saved is complete, and the lock goes with the process.  It does not
+ * watch files, nor the program's own loops.
+ */
+#include "train/watchdog.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LOOKS_PER_LIMIT 8.0
+
+static void look(void *context)
+{
+    struct watchdog *watchdog = context;
+    struct backend_waiting now;
+    const int64_t now_ns = clock_monotonic_ns();
+    bool waits = backend_wrap_waiting(watchdog->device, &now);
+    if (!waits || now.number != watchdog->number) {
+        watchdog->number = waits ? now.number : 0;
+        watchdog->since_ns = now_ns;
+        return;
+    }
+    if (now_ns - watchdog->since_ns < watchdog->seconds * INT64_C(1000000000))
+        return;
+    log_error("%s does not answer since %" PRId64
+              " s: waiting for %s%s%s (watchdog); the run is ended, the last checkpoint in "
+              "%s is as it was",
+              watchdog->device->ops->name, watchdog->seconds, now.call, now.op != NULL ? " of op " : "",
+              now.op != NULL ? now.op : "", watchdog->out_dir);
+    _exit(status_exit_code(GT_DEVICE)); /* the main thread is inside the driver and cannot return */
+}
+
+enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, const struct backend *device,
+                              const char *out_dir, int64_t seconds)
+{
+    *watchdog =
+        (struct watchdog){.device = device, .out_dir = out_dir, .seconds = seconds, .since_ns = clock_monotonic_ns()};
+    if (seconds == 0)
+        return GT_OK;
+    return ticker_start(mem, (double)seconds / LOOKS_PER_LIMIT, look, watchdog, &watchdog->ticker);
+}
+
+void watchdog_stop(struct watchdog *watchdog)
+{
+    ticker_stop(watchdog->ticker);
+    watchdog->ticker = NULL;
+}

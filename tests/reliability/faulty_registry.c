@@ -1,0 +1,176 @@
+/* The registry of backends with a defect in one of them; with it, gpt-train becomes gpt-train-faulty.
+ *
+ * GPT_FAULT=CALL:N:KIND makes the N-th CALL (open, info, arena, bind, upload, download, run, sync) of the backend that
+ * GPT_FAULT_BACKEND names (cpu) fail: `memory` and `launch` once, `lost` for ever and whatever is called after it; `hang` never
+ * returns.  GPT_FAULT_REPORT names a file for the number of calls, "CALL N" a line, written when the process exits.  The
+ * backend itself computes as always: only its table of functions is another one.
+ */
+#include <config.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "base/log.h"
+
+#define BACKENDS_MAX 8
+
+enum call { CALL_OPEN, CALL_INFO, CALL_ARENA, CALL_BIND, CALL_UPLOAD, CALL_DOWNLOAD, CALL_RUN, CALL_SYNC, CALLS };
+
+static const char *const call_names[CALLS] = {"open", "info", "arena", "bind", "upload", "download", "run", "sync"};
+
+static struct {
+    const struct backend_ops *original;
+    struct backend_ops entry;  /* in the registry */
+    struct backend_ops opened; /* of the open backend */
+    uint64_t counts[CALLS];
+    bool is_lost;
+} faulty;
+
+#define BACKEND(name) extern const struct backend_ops name##_backend_ops;
+#include "backend/backend_list.def"
+#undef BACKEND
+
+static const struct backend_ops *registry[BACKENDS_MAX + 1] = {
+#define BACKEND(name) &name##_backend_ops,
+#include "backend/backend_list.def"
+#undef BACKEND
+    NULL,
+};
+
+/* Whether the call is the one that GPT_FAULT means; `kind` is what to do. */
+static bool is_due(enum call call, char kind[static 16])
+{
+    const char *fault = getenv("GPT_FAULT");
+    char name[16];
+    uint64_t number;
+    faulty.counts[call]++;
+    if (fault == NULL || sscanf(fault, "%15[a-z]:%" SCNu64 ":%15[a-z]", name, &number, kind) != 3)
+        return false;
+    return strcmp(name, call_names[call]) == 0 && faulty.counts[call] == number;
+}
+
+/* What the call returns instead of being made, or GT_OK. */
+static enum gt_status fault(enum call call)
+{
+    char kind[16] = "";
+    bool due = is_due(call, kind);
+    if (due && strcmp(kind, "hang") == 0) {
+        for (;;)
+            pause();
+    }
+    faulty.is_lost = faulty.is_lost || (due && strcmp(kind, "lost") == 0);
+    if (!due && !faulty.is_lost)
+        return GT_OK;
+    bool no_memory = due && strcmp(kind, "memory") == 0;
+    log_error("%s: a planted fault: %s %" PRIu64 ": %s", faulty.original->name, call_names[call], faulty.counts[call],
+              faulty.is_lost ? "the device is lost" : kind);
+    return no_memory ? GT_NO_MEMORY : GT_DEVICE;
+}
+
+static enum gt_status faulty_info(struct backend *backend, struct backend_info *out)
+{
+    TRY(fault(CALL_INFO));
+    return faulty.original->info(backend, out);
+}
+
+static enum gt_status faulty_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
+{
+    TRY(fault(CALL_ARENA));
+    return faulty.original->arena(backend, segments, count);
+}
+
+static enum gt_status faulty_bind(struct backend *backend, const struct op_call *calls, size_t count)
+{
+    TRY(fault(CALL_BIND));
+    return faulty.original->bind != NULL ? faulty.original->bind(backend, calls, count) : GT_OK;
+}
+
+static enum gt_status faulty_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
+                                    size_t bytes)
+{
+    TRY(fault(CALL_UPLOAD));
+    return faulty.original->upload(backend, queue, to, from, bytes);
+}
+
+static enum gt_status faulty_download(struct backend *backend, int32_t queue, void *to, struct address from,
+                                      size_t bytes)
+{
+    TRY(fault(CALL_DOWNLOAD));
+    return faulty.original->download(backend, queue, to, from, bytes);
+}
+
+static enum gt_status faulty_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
+                                            size_t bytes)
+{
+    TRY(fault(CALL_DOWNLOAD));
+    return faulty.original->download_later(backend, queue, to, from, bytes);
+}
+
+static enum gt_status faulty_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+{
+    TRY(fault(CALL_RUN));
+    return faulty.original->run(backend, queue, calls, count);
+}
+
+static enum gt_status faulty_sync(struct backend *backend, int32_t queue)
+{
+    TRY(fault(CALL_SYNC));
+    return faulty.original->sync(backend, queue);
+}
+
+static void report(void)
+{
+    const char *path = getenv("GPT_FAULT_REPORT");
+    FILE *file = path != NULL ? fopen(path, "w") : NULL;
+    if (file == NULL)
+        return;
+    for (int call = 0; call < CALLS; call++)
+        fprintf(file, "%s %" PRIu64 "\n", call_names[call], faulty.counts[call]);
+    fclose(file);
+}
+
+static enum gt_status faulty_open(const struct backend_open_options *options, struct backend **out)
+{
+    TRY(fault(CALL_OPEN));
+    TRY(faulty.original->open(options, out));
+    faulty.opened = *(*out)->ops;
+    faulty.opened.info = faulty_info;
+    faulty.opened.arena = faulty_arena;
+    faulty.opened.bind = faulty_bind;
+    faulty.opened.upload = faulty_upload;
+    faulty.opened.download = faulty_download;
+    if (faulty.opened.download_later != NULL)
+        faulty.opened.download_later = faulty_download_later;
+    faulty.opened.run = faulty_run;
+    faulty.opened.sync = faulty_sync;
+    (*out)->ops = &faulty.opened;
+    return GT_OK;
+}
+
+const struct backend_ops *const *backend_registry(void)
+{
+    const char *name = getenv("GPT_FAULT_BACKEND");
+    for (int i = 0; registry[i] != NULL && faulty.original == NULL; i++) {
+        if (strcmp(registry[i]->name, name != NULL ? name : "cpu") != 0)
+            continue;
+        faulty.original = registry[i];
+        faulty.entry = *registry[i];
+        faulty.entry.open = faulty_open;
+        registry[i] = &faulty.entry;
+        atexit(report);
+    }
+    return registry;
+}
+
+const struct backend_ops *backend_find(const char *name)
+{
+    for (const struct backend_ops *const *ops = backend_registry(); *ops != NULL; ops++) {
+        if (strcmp((*ops)->name, name) == 0)
+            return *ops;
+    }
+    return NULL;
+}

@@ -1,0 +1,85 @@
+#!/bin/sh
+# The suite once more under each sanitizer: sanitizers.sh SOURCE-FOLDER BUILD-FOLDER [asan] [tsan] [msan] [valgrind]
+#   asan      all of `make check` with AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan      unit tests, model tests and the scripts that train, with ThreadSanitizer; clang, because gcc's OpenMP is not
+#             instrumented
+#   msan      the parsers that call no foreign library, with MemorySanitizer: damaged files, then a minute of fuzzing each
+#   valgrind  unit tests of src/base, src/data and src/io and a run of training under memcheck, which sees into libraries too
+# Without names all four.  Each has a build folder of its own below BUILD-FOLDER.  JOBS says how many jobs (2); takes an hour.
+set -u
+source_folder=$(cd "${1:?}" && pwd) || exit 1
+mkdir -p "${2:?}" && build_folder=$(cd "$2" && pwd) || exit 1
+shift 2
+jobs=${JOBS:-2} failed=''
+export BUDGET_FACTOR="${BUDGET_FACTOR:-20}" TEST_LIMIT_S="${TEST_LIMIT_S:-3600}"
+
+# in_build NAME ARGUMENT...: configures a folder with these arguments and builds the programs there.
+in_build() {
+    mkdir -p "$build_folder/$1" && cd "$build_folder/$1" || exit 1
+    shift
+    [ -e Makefile ] || "$source_folder/configure" -q "$@" || exit 1
+    make -s -j"$jobs" || exit 1
+}
+
+asan() {
+    in_build asan --enable-asan --enable-ubsan
+    make -s -j"$jobs" check
+}
+
+# A report that a library causes is not ours; halt_on_error makes the first of ours fail the test.
+tsan() {
+    in_build tsan --enable-tsan CC=clang CXX=clang++
+    TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1" make -s -j"$jobs" check \
+        TESTS='tests/unit/check_cpu_backend tests/unit/check_cpu_gemm tests/unit/check_cpu_ops tests/unit/check_exec
+            tests/unit/check_feed tests/unit/check_log tests/unit/check_session tests/unit/check_thread
+            tests/unit/check_ticker tests/unit/check_watchdog tests/unit/check_data_prepare tests/model/check_programs
+            tests/opcheck/opcheck_float32.sh tests/e2e/resume.sh tests/e2e/sample.sh tests/reliability/strict_resume.py'
+}
+
+# jansson, PCRE2 and libarchive are not instrumented, so that what they write would look uninitialised.
+msan() {
+    targets="choices llmc_model merges pickle nanogpt tiktoken token_file"
+    in_build msan --disable-hardening CC=clang
+    for target in $targets; do
+        make -s FUZZ_SANITIZERS=memory "tests/fuzz/fuzz_$target" || return 1
+    done
+    FUZZ_TARGETS="$targets" top_srcdir="$source_folder" top_builddir=. python3 -B "$source_folder/tests/fuzz/every_bit.py" &&
+        FUZZ_TARGETS="$targets" FUZZ_SECONDS="${FUZZ_SECONDS:-60}" top_srcdir="$source_folder" top_builddir=. \
+            sh "$source_folder/tests/fuzz/run.sh"
+}
+
+# Valgrind does not know every instruction that our kernels and OpenBLAS choose.
+memcheck() {
+    OPENBLAS_CORETYPE=Haswell GPT_TRAIN_CPU_ISA=generic CK_FORK=no valgrind -q --error-exitcode=99 --leak-check=full \
+        --suppressions="$source_folder/tests/reliability/valgrind.supp" "$@" >valgrind.log 2>&1 && return 0
+    echo "FAIL valgrind $*"
+    tail -n 40 valgrind.log
+    return 1
+}
+
+valgrind_sample() {
+    in_build valgrind
+    bad=0
+    for test in check_file check_json check_log check_hostmem check_ticker check_data_tokens check_data_sampler \
+        check_data_batch check_io_safetensors check_io_checkpoint_record check_io_pickle check_io_foreign; do
+        make -s "tests/unit/$test" && memcheck "tests/unit/$test" || bad=1
+    done
+    rm -rf data out && mkdir data
+    awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c%c", 97 + i % 26, 97 + i % 17 }' >text.txt
+    ./gpt-prepare --tokenizer=bytes --out-dir=data text.txt >/dev/null &&
+        memcheck ./gpt-train --dataset=./data --n_layer=1 --n_head=2 --n_embd=16 --block_size=16 --batch_size=2 \
+            --gradient_accumulation_steps=2 --max_iters=2 --eval_interval=1 --eval_iters=1 --threads=1 --sample_tokens=4 \
+            --out_dir=out || bad=1
+    return $bad
+}
+
+[ $# -gt 0 ] || set -- asan tsan msan valgrind
+for name in "$@"; do
+    case $name in
+    asan | tsan | msan) (set -e && "$name") || failed="$failed $name" ;;
+    valgrind) (valgrind_sample) || failed="$failed $name" ;;
+    *) echo "sanitizers.sh: $name is none of asan, tsan, msan, valgrind" >&2 && exit 2 ;;
+    esac
+done
+[ -z "$failed" ] || { echo "failed:$failed" && exit 1; }
+echo "passed: $*"

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Hours of a run that trains, evaluates, saves, samples, is stopped and resumed: nothing may grow.
+
+A tiny model trains for --minutes=N (default: 0.2 in `make check`, 2 with CHECK_LONG=1), is stopped by SIGTERM or SIGKILL in
+turn and resumed, about ten times.  Of each process the resident memory and the open files are read several times a second.  After
+the first evaluations of a process its memory may grow by no more than GROWTH_KIB, however long it lives, and its open files
+stay within what they were; processes that come later hold what the first did; the folder keeps its number of files; every
+resume begins where the record stands, and every loss is finite.
+
+What it does not do: look at memory of cards.  Needs Linux's /proc.  Prints "checks: P passed, F failed, S skipped".
+"""
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import tiny
+
+from checks import check, finish, skip
+
+SEGMENTS = 10
+SAMPLE_SECONDS = 0.2
+LOOKS_MIN = 4
+LATE_SECONDS = 300  # that a process may take longer to be warm, or to save and end, where the machine is busy
+WARM_EVALUATIONS = 3
+GROWTH_KIB = 512   # within a process, once it is warm
+ACROSS_KIB = 2048  # between the processes of a soak: the loader and the allocator place things anew
+RUN = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4",
+       "--gradient_accumulation_steps=2", "--eval_interval=200", "--eval_iters=2", "--log_interval=200", "--threads=1",
+       "--dropout=0.1", "--sample_tokens=16", "--max_iters=1000000000", "--warmup_iters=100", "--out_dir=out"]
+
+
+def minutes_wanted():
+    for word in sys.argv[1:]:
+        if word.startswith("--minutes="):
+            return float(word.partition("=")[2])
+    return 2.0 if tiny.LONG else 0.2
+
+
+def prepare():
+    with open("text.txt", "w", encoding="ascii") as file:
+        file.writelines(f"{number} bottles hang on the wall, and {number * 7 % 100} of them are green.\n"
+                        for number in range(4000))
+    done = subprocess.run([os.environ["GPT_PREPARE"], "--tokenizer=bytes", "--out-dir=data", "text.txt"], capture_output=True,
+                          text=True, timeout=60, check=False)
+    check(done.returncode == 0, f"gpt-prepare: {done.stderr[-300:]}")
+
+
+def look(pid):
+    """(resident KiB, open files) of a process; None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            resident = [int(line.split()[1]) for line in file if line.startswith("VmRSS:")]
+        return (resident[0], len(os.listdir(f"/proc/{pid}/fd"))) if resident else None
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def evaluations(log):
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return sum(line.startswith("step ") for line in file)
+
+
+def segment(number, seconds):
+    """One process: what was seen of it once it was warm, [(resident, files)], and its exit status."""
+    log = f"log-{number}"
+    resume = ["--init_from=resume"] if number > 0 else []
+    seen, warm = [], False
+    with open(log, "w", encoding="utf-8") as output, open("errors", "a", encoding="utf-8") as errors, \
+            subprocess.Popen([tiny.GPT_TRAIN, *RUN, *resume], env=tiny.ENVIRONMENT, stdout=output, stderr=errors) as process:
+        end, late = time.monotonic() + seconds, time.monotonic() + seconds + LATE_SECONDS
+        while process.poll() is None and (time.monotonic() < end or (len(seen) < LOOKS_MIN and time.monotonic() < late)):
+            time.sleep(SAMPLE_SECONDS)
+            warm = warm or evaluations(log) >= WARM_EVALUATIONS
+            now = look(process.pid)
+            if warm and now is not None:
+                seen.append(now)
+        process.send_signal(signal.SIGKILL if number % 3 == 2 else signal.SIGTERM)
+        process.wait(timeout=LATE_SECONDS)
+    return seen, process.returncode
+
+
+def judge_segment(number, seen, status, iteration):
+    expected = -signal.SIGKILL if number % 3 == 2 else 128 + signal.SIGTERM
+    check(status == expected, f"process {number} ended with {status}, not {expected}: {tail('errors')}")
+    check(len(seen) >= LOOKS_MIN, f"process {number} was seen {len(seen)} times while warm")
+    if seen:
+        grown = max(resident for resident, _ in seen) - seen[0][0]
+        check(grown <= GROWTH_KIB, f"process {number} grew by {grown} KiB")
+        early = max(files for _, files in seen[:len(seen) // 2 + 1])
+        check(min(files for _, files in seen[len(seen) // 2:]) <= early, f"process {number}: more open files than {early}")
+    now = tiny.contents("out").get("iter", 0)
+    check(now > iteration, f"process {number} came from iteration {iteration} to {now}")
+    check(os.listdir("out") and len(os.listdir("out")) <= 10, f"the folder: {sorted(os.listdir('out'))}")
+    return now
+
+
+def tail(name):
+    with open(name, encoding="utf-8", errors="replace") as file:
+        return file.read()[-500:]
+
+
+def judge_all(history, minutes, iteration):
+    resident = [max(resident for resident, _ in seen) for seen in history if seen]
+    files = [min(files for _, files in seen) for seen in history if seen]  # a save has some more for a moment
+    check(max(resident) - resident[0] <= ACROSS_KIB, f"later processes are larger: {resident} KiB")
+    check(max(files) <= files[0], f"open files of the processes: {files}")
+    with open("out/metrics.jsonl", encoding="utf-8") as file:
+        entries = [json.loads(line) for line in file]
+    losses = [entry["loss"] for entry in entries if "loss" in entry]
+    check(len(losses) > 1 and all(math.isfinite(loss) for loss in losses), f"{len(losses)} losses, all finite")
+    check(losses[-1] < losses[0], f"it learns: {losses[0]} to {losses[-1]}")
+    grown = max(max(resident for resident, _ in seen) - seen[0][0] for seen in history if seen)
+    print(f"{minutes:g} minutes, {len(history)} processes, {iteration} updates, {sum(map(evaluations, logs(history)))} "
+          f"evaluations with samples, {sum(len(seen) for seen in history)} looks: resident {min(resident)} to {max(resident)} "
+          f"KiB, growth within a process at most {grown} KiB, {max(files)} open files")
+
+
+def logs(history):
+    return [f"log-{number}" for number in range(len(history))]
+
+
+def main():
+    if not os.path.isdir("/proc/self/fd"):
+        skip("soak", "no /proc")
+        finish()
+        return 77
+    minutes, history, iteration = minutes_wanted(), [], 0
+    with tempfile.TemporaryDirectory(prefix="gpt-train-soak-") as work:
+        os.chdir(work)
+        prepare()
+        segments = max(3, min(SEGMENTS, int(minutes * 60 / 4)))
+        for number in range(segments):
+            seen, status = segment(number, minutes * 60 / segments)
+            history.append(seen)
+            iteration = judge_segment(number, seen, status, iteration)
+        judge_all(history, minutes, iteration)
+        os.chdir("/")
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""A resumed run computes as the run before it did, or says that it does not; --strict_resume=True refuses then.
+
+  fresh     two fresh runs choose the same plan and end with the same bytes, whether the times of this machine are known or not
+  roomier   a run that was cut into small micro-batches for its budget keeps them when it is resumed with more memory
+  tighter   a run that no longer fits is planned anew: a note names what differs; strict_resume refuses with one line, changes
+            nothing, and lets the run go on where it fits
+  kernels   the same for another instruction set
+
+Prints "checks: P passed, F failed, S skipped".
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import tiny
+
+from checks import check, finish, skip
+
+RUN = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64", "--batch_size=32", "--vocab_size=61",
+       "--gradient_accumulation_steps=1", "--eval_interval=2", "--eval_iters=1", "--threads=1", "--dropout=0.1",
+       "--backend=cpu", "--dtype=float32"]
+BESIDE_BYTES = 64 << 20  # of a budget: what the process itself may take
+TIGHT = 0.7              # of the arena that the run asks for
+STRICT = "--strict_resume=True"
+RESUME = "--init_from=resume"
+
+
+def run(out, *arguments, cache="cache", **environment):
+    return subprocess.run([tiny.GPT_TRAIN, *RUN, f"--out_dir={out}", *arguments], capture_output=True, text=True, timeout=120,
+                          check=False, env={**tiny.ENVIRONMENT, "XDG_CACHE_HOME": os.path.abspath(cache), **environment})
+
+
+def good(what, done):
+    check(done.returncode == 0, f"{what}: status {done.returncode}: {done.stderr[-300:]}")
+    return done
+
+
+def plan(out):
+    with open(os.path.join(out, "trainer_state.json"), encoding="utf-8") as file:
+        return json.load(file)["plan"]
+
+
+def everything(out):
+    return {name: open(os.path.join(out, name), "rb").read() for name in sorted(os.listdir(out)) if name != "lock"}
+
+
+def notes(done):
+    return [line for line in done.stderr.splitlines() if "differ in the last bits" in line]
+
+
+def fresh():
+    """The second run knows times of the first, the third knows none again, and has less memory, but enough."""
+    for name, cache, more in (("one", "cache", []), ("two", "cache", []), ("three", "elsewhere", ["--memory_budget=200MiB"])):
+        good(f"fresh {name}", run(name, "--max_iters=4", *more, cache=cache))
+    check(plan("one") == plan("two") == plan("three"), f"fresh runs: {plan('one')} {plan('two')} {plan('three')}")
+    check(tiny.contents("one") == tiny.contents("two") == tiny.contents("three"), "fresh runs have other bytes")
+    check(plan("one")["micro_batch"] == 32, f"all of a batch at once: {plan('one')}")
+
+
+def tight_budget():
+    answer = good("the plan", run("none", "--max_iters=4", "--plan=json"))
+    return f"--memory_budget={BESIDE_BYTES + int(TIGHT * json.loads(answer.stdout)['bytes']['arena'])}"
+
+
+def roomier(budget):
+    good("tight, in one go", run("tight", "--max_iters=4", budget))
+    check(plan("tight")["micro_batch"] < 32, f"a tight budget cuts the batch: {plan('tight')}")
+    good("tight, first part", run("parts", "--max_iters=1", budget))
+    done = good("tight, resumed with room", run("parts", "--max_iters=4", RESUME, STRICT))
+    check(notes(done) == [], f"nothing differs: {notes(done)}")
+    check(plan("parts") == plan("tight"), f"the plan is kept: {plan('parts')}")
+    check(tiny.contents("parts") == tiny.contents("tight"), "resumed with more memory: other bytes than in one go")
+
+
+def refused(what, out, field, *arguments, **environment):
+    before = everything(out)
+    done = run(out, "--max_iters=4", RESUME, STRICT, *arguments, **environment)
+    errors = [line for line in done.stderr.splitlines() if " error: " in line]
+    check(done.returncode == 2 and len(errors) == 1, f"{what}: status {done.returncode}: {done.stderr[-400:]}")
+    check(all("strict_resume" in line and f"{field} was" in line for line in errors), f"{what}: {errors}")
+    check(everything(out) == before, f"{what}: the folder changed")
+
+
+def tighter(budget):
+    for out in ("strict", "lenient"):
+        good("roomy, first part", run(out, "--max_iters=1"))
+    refused("tighter", "strict", "micro_batch", budget)
+    good("where it fits", run("strict", "--max_iters=4", RESUME, STRICT))
+    check(tiny.contents("strict") == tiny.contents("one"), "after a refusal: other bytes than in one go")
+    done = good("tighter, lenient", run("lenient", "--max_iters=4", RESUME, budget))
+    check(len(notes(done)) == 1 and "micro_batch was 32, is" in done.stderr, f"tighter: {done.stderr[-400:]}")
+    check(plan("lenient")["micro_batch"] < 32, f"tighter: {plan('lenient')}")
+    check(tiny.contents("lenient").get("iter") == tiny.contents("one").get("iter"), "the lenient run went to the end")
+
+
+def kernels():
+    good("first part", run("isa", "--max_iters=1"))
+    if "generic" in plan("isa")["kernels"]:
+        skip("strict_resume_isa", "a processor or a build with one instruction set")
+        return
+    refused("other kernels", "isa", "kernels", GPT_TRAIN_CPU_ISA="generic")
+    done = good("other kernels, lenient", run("isa", "--max_iters=4", RESUME, GPT_TRAIN_CPU_ISA="generic"))
+    check(len(notes(done)) == 1 and "kernels was" in done.stderr, f"other kernels: {done.stderr[-400:]}")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="gpt-train-strict-") as work:
+        os.chdir(work)
+        tiny.make_data()
+        fresh()
+        budget = tight_budget()
+        roomier(budget)
+        tighter(budget)
+        kernels()
+        os.chdir("/")
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+/* The ticker: it ticks at its interval, on a thread of its own, and ends when it is told to, however long the interval is. */
+#include "base/ticker.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "tests/unit/log_capture.h"
+#include "tests/unit/unit_main.h"
+
+#define TICKS 5
+
+struct seen {
+    atomic_int ticks;
+    pthread_t main;
+    atomic_bool other_thread;
+};
+
+static void on_tick(void *context)
+{
+    struct seen *seen = context;
+    atomic_store(&seen->other_thread, !pthread_equal(pthread_self(), seen->main));
+    atomic_fetch_add(&seen->ticks, 1);
+}
+
+START_TEST(ticks_and_ends)
+{
+    const struct timespec moment = {.tv_nsec = 2000000};
+    struct seen seen = {.main = pthread_self()};
+    struct hostmem *mem;
+    struct ticker *ticker;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    const int64_t start_ns = clock_monotonic_ns();
+    ck_assert_int_eq(ticker_start(mem, 0.01, on_tick, &seen, &ticker), GT_OK);
+    while (atomic_load(&seen.ticks) < TICKS)
+        nanosleep(&moment, NULL);
+    ck_assert_int_ge(clock_monotonic_ns() - start_ns, TICKS * 10000000);
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    ticker_stop(ticker);
+    const int ticks = atomic_load(&seen.ticks);
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    ck_assert_int_eq(atomic_load(&seen.ticks), ticks);
+    ck_assert(atomic_load(&seen.other_thread));
+    hostmem_destroy(mem);
+}
+END_TEST
+
+START_TEST(does_not_wait_for_the_interval)
+{
+    struct seen seen = {.main = pthread_self()};
+    struct hostmem *mem;
+    struct ticker *ticker;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    const int64_t start_ns = clock_monotonic_ns();
+    ck_assert_int_eq(ticker_start(mem, 3600.5, on_tick, &seen, &ticker), GT_OK);
+    ticker_stop(ticker);
+    ticker_stop(NULL);
+    ck_assert_int_lt(clock_monotonic_ns() - start_ns, INT64_C(60000000000));
+    ck_assert_int_eq(atomic_load(&seen.ticks), 0);
+    hostmem_destroy(mem);
+}
+END_TEST
+
+START_TEST(refused_memory)
+{
+    struct log_capture capture;
+    struct hostmem *mem;
+    struct ticker *ticker;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    log_capture_begin(&capture);
+    hostmem_fail_at(mem, 1);
+    ck_assert_int_eq(ticker_start(mem, 1.0, on_tick, NULL, &ticker), GT_NO_MEMORY);
+    log_capture_one_error(&capture, "ticker");
+    log_capture_end();
+    hostmem_destroy(mem);
+}
+END_TEST
+
+Suite *ticker_suite(void)
+{
+    Suite *suite = suite_create("ticker");
+    TCase *tests = tcase_create("ticker");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, ticks_and_ends);
+    tcase_add_test(tests, does_not_wait_for_the_interval);
+    tcase_add_test(tests, refused_memory);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(ticker)

@@ -1,0 +1,175 @@
+/* The watchdog: a device that hangs ends the process with the op's name; one that answers, however often, does not. */
+#include "train/watchdog.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "tests/unit/unit_main.h"
+
+static int message_fd;
+
+static void sink_pipe(void *context, enum log_level level, const char *line)
+{
+    (void)context;
+    if (level == LOG_ERROR)
+        (void)!write(message_fd, line, strlen(line));
+}
+
+static enum gt_status sync_hangs(struct backend *backend, int32_t queue)
+{
+    (void)backend;
+    (void)queue;
+    bool forever = true;
+    while (forever)
+        pause();
+    return GT_OK;
+}
+
+/* A wrapped cpu backend whose sync() is `sync`, or its own. */
+static struct backend *device_open(enum gt_status (*sync)(struct backend *, int32_t))
+{
+    static struct backend_ops ops;
+    const struct backend_open_options options = {.threads = 1};
+    const struct backend_segment segment = {SPACE_DEVICE, 4096};
+    struct backend *inner = NULL, *wrapper = NULL;
+    ck_assert_int_eq(backend_find("cpu")->open(&options, &inner), GT_OK);
+    ops = *inner->ops;
+    if (sync != NULL)
+        ops.sync = sync;
+    inner->ops = &ops;
+    ck_assert_int_eq(backend_wrap(inner, &wrapper), GT_OK);
+    ck_assert_int_eq(wrapper->ops->arena(wrapper, &segment, 1), GT_OK);
+    return wrapper;
+}
+
+static struct op_call fill_call(void)
+{
+    struct op_call call = {.kind = OP_FILL, .attrs = {.value = 2.5f}};
+    call.operand[FILL_Y] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 1, .dims = {8}};
+    return call;
+}
+
+/* Runs an op `looks` times, 20 ms apart, under a watch of a second; ends the process. */
+static void child(enum gt_status (*sync)(struct backend *, int32_t), int looks)
+{
+    struct hostmem *mem;
+    struct watchdog watchdog = {0};
+    const struct op_call call = fill_call();
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    struct backend *device = device_open(sync);
+    log_sink_set(sink_pipe, NULL);
+    ck_assert_int_eq(watchdog_start(&watchdog, mem, device, "some-folder", 1), GT_OK);
+    for (int i = 0; i < looks; i++) {
+        ck_assert_int_eq(device->ops->run(device, 0, &call, 1), GT_OK);
+        ck_assert_int_eq(device->ops->sync(device, 0), GT_OK);
+        usleep(20000);
+    }
+    watchdog_stop(&watchdog);
+    device->ops->close(device);
+    hostmem_destroy(mem);
+    _exit(0);
+}
+
+/* The exit status of a child; its error line in `text`. */
+static int child_run(enum gt_status (*sync)(struct backend *, int32_t), int looks, char text[static 512])
+{
+    int pipes[2], status;
+    size_t used = 0;
+    ck_assert_int_eq(pipe(pipes), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        message_fd = pipes[1];
+        child(sync, looks);
+    }
+    close(pipes[1]);
+    for (ssize_t count = 1; count > 0 && used<511; used += count> 0 ? (size_t)count : 0)
+        count = read(pipes[0], text + used, 511 - used);
+    text[used] = '\0';
+    close(pipes[0]);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+START_TEST(a_hang_ends_the_process)
+{
+    char text[512];
+    ck_assert_int_eq(child_run(sync_hangs, 1, text), 1);
+    ck_assert_msg(strstr(text, "cpu does not answer") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "waiting for sync of op fill") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "some-folder") != NULL, "%s", text);
+}
+END_TEST
+
+/* Longer than the limit altogether, each call shorter. */
+START_TEST(work_does_not)
+{
+    char text[512];
+    ck_assert_int_eq(child_run(NULL, 100, text), 0);
+    ck_assert_str_eq(text, "");
+}
+END_TEST
+
+START_TEST(no_watch_without_seconds)
+{
+    struct watchdog watchdog = {0};
+    struct backend *device = device_open(NULL);
+    watchdog_stop(&watchdog);
+    ck_assert_int_eq(watchdog_start(&watchdog, NULL, device, "", 0), GT_OK);
+    ck_assert_ptr_null(watchdog.ticker);
+    watchdog_stop(&watchdog);
+    device->ops->close(device);
+}
+END_TEST
+
+static struct backend_waiting seen;
+static bool seen_any;
+static struct backend *watched;
+
+static enum gt_status sync_looks(struct backend *backend, int32_t queue)
+{
+    (void)backend;
+    (void)queue;
+    seen_any = backend_wrap_waiting(watched, &seen);
+    return GT_OK;
+}
+
+START_TEST(what_is_waited_for)
+{
+    struct op_call calls[2] = {fill_call(), fill_call()};
+    struct backend_waiting none;
+    watched = device_open(sync_looks);
+    ck_assert(!backend_wrap_waiting(watched, &none));
+    ck_assert_int_eq(watched->ops->run(watched, 0, calls, 1), GT_OK);
+    ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
+    ck_assert(seen_any);
+    ck_assert_str_eq(seen.call, "sync");
+    ck_assert_str_eq(seen.op, "fill");
+    const uint64_t number = seen.number;
+    ck_assert_int_eq(watched->ops->run(watched, 0, calls, 2), GT_OK);
+    ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
+    ck_assert_ptr_null(seen.op); /* which of the two is not known */
+    ck_assert_uint_eq(seen.number, number + 2);
+    ck_assert(!backend_wrap_waiting(watched, &none));
+    watched->ops->close(watched);
+}
+END_TEST
+
+Suite *watchdog_suite(void)
+{
+    Suite *suite = suite_create("watchdog");
+    TCase *tests = tcase_create("watchdog");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, a_hang_ends_the_process);
+    tcase_add_test(tests, work_does_not);
+    tcase_add_test(tests, no_watch_without_seconds);
+    tcase_add_test(tests, what_is_waited_for);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(watchdog)

@@ -57,9 +57,9 @@ extern const struct backend_ops cpu_backend_ops;
 /* The memory of this machine and of the cgroups that this process is in, in bytes.  Errors: GT_DEVICE when the system
  * says nothing about it. */
 enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes);
-/* The processes below `proc` (/proc) with the largest resident sets, less `own_pid`, into info->holders; none where it
+/* The processes below `proc` (/proc) with the largest resident sets, less `own_pid`, into `out`; none where it
  * cannot be read. */
-void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_info *info);
+void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_holders *out);
 /* Maps `count` segments and touches every page with `threads` threads.  On failure nothing stays mapped.
  * Errors: GT_NO_MEMORY. */
 enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segment *segments, int32_t count);

@@ -26,10 +26,6 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-#define PEAK_SIDE_MAX 1024
-#define PEAK_SIDE_MIN 64
-#define PEAK_RUNS_MAX 64
-
 extern const struct op_impl cpu_table_generic[OP_KIND_COUNT];
 #ifdef HAVE_X86_SIMD
 extern const struct op_impl cpu_table_avx2[OP_KIND_COUNT];
@@ -51,20 +47,19 @@ static void cpu_devices(bool automatic, struct backend_devices *out);
 static enum gt_status cpu_open(const struct backend_open_options *options, struct backend **out);
 static void cpu_close(struct backend *backend);
 static enum gt_status cpu_info(struct backend *backend, struct backend_info *out);
+static void cpu_holders(struct backend *backend, struct backend_holders *out);
 static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
 static enum gt_status cpu_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
                                  size_t bytes);
 static enum gt_status cpu_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
 static enum gt_status cpu_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
 static enum gt_status cpu_sync(struct backend *backend, int32_t queue);
-static enum gt_status cpu_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
-                                     size_t scratch_bytes, double seconds, double *out);
 
-#define CPU_OPS(op_table)                                                                                     \
-    {                                                                                                         \
-        .name = "cpu", .devices = cpu_devices, .open = cpu_open, .close = cpu_close, .info = cpu_info,        \
-        .arena = cpu_arena, .upload = cpu_upload, .download = cpu_download, .run = cpu_run, .sync = cpu_sync, \
-        .peak_flops = cpu_peak_flops, .table = (op_table),                                                    \
+#define CPU_OPS(op_table)                                                                                           \
+    {                                                                                                               \
+        .name = "cpu", .devices = cpu_devices, .open = cpu_open, .close = cpu_close, .info = cpu_info,              \
+        .holders = cpu_holders, .arena = cpu_arena, .upload = cpu_upload, .download = cpu_download, .run = cpu_run, \
+        .sync = cpu_sync, .table = (op_table),                                                                      \
     }
 
 const struct backend_ops cpu_backend_ops = CPU_OPS(cpu_table_generic);
@@ -239,7 +234,6 @@ static enum gt_status cpu_info(struct backend *backend, struct backend_info *out
     };
     TRY(cpu_memory_read(&info.total_bytes, &info.free_bytes));
     info.largest_allocation_bytes = info.total_bytes;
-    cpu_memory_holders("/proc", getpid(), &info);
     char name[96];
     processor_name(name, sizeof name);
     snprintf(info.device, sizeof info.device, "%s, %" PRId32 " thread%s", name, cpu->threads,
@@ -254,6 +248,12 @@ static enum gt_status cpu_info(struct backend *backend, struct backend_info *out
              cpu->isa_lowered ? " (GPT_TRAIN_CPU_ISA)" : "");
     *out = info;
     return GT_OK;
+}
+
+static void cpu_holders(struct backend *backend, struct backend_holders *out)
+{
+    (void)backend;
+    cpu_memory_holders("/proc", getpid(), out);
 }
 
 static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
@@ -313,80 +313,5 @@ static enum gt_status cpu_sync(struct backend *backend, int32_t queue)
 {
     (void)backend;
     (void)queue;
-    return GT_OK;
-}
-
-/* A square product of `side`, its three matrices and the workspace one after the other from `scratch`; the bytes that it
- * needs go to *out_bytes. */
-static struct op_call peak_call(const struct backend *backend, enum dtype dtype, struct address scratch, int64_t side,
-                                size_t *out_bytes)
-{
-    struct op_call call = {.kind = OP_GEMM, .workspace = scratch};
-    const int32_t slots[3] = {GEMM_A, GEMM_B, GEMM_D};
-    const uint64_t bytes = (uint64_t)(side * side) * dtype_size_bytes(dtype);
-    for (int32_t i = 0; i < 3; i++) {
-        call.operand[slots[i]] = (struct operand){.present = true, .dtype = dtype, .rank = 2, .dims = {side, side}};
-        call.operand[slots[i]].at = scratch;
-        call.operand[slots[i]].at.offset_bytes += (uint64_t)i * bytes;
-    }
-    call.workspace.offset_bytes += 3 * bytes; /* aligned, as the sides are multiples of 64 */
-    call.workspace_bytes = backend->ops->table[OP_GEMM].workspace_bytes(backend, &call);
-    *out_bytes = (size_t)(3 * bytes) + call.workspace_bytes;
-    return call;
-}
-
-/* The largest product that fits; false when the smallest does not. */
-static bool peak_call_fit(const struct backend *backend, enum dtype dtype, struct address scratch, size_t scratch_bytes,
-                          struct op_call *out)
-{
-    size_t bytes;
-    for (int64_t side = PEAK_SIDE_MAX; side >= PEAK_SIDE_MIN; side /= 2) {
-        *out = peak_call(backend, dtype, scratch, side, &bytes);
-        if (bytes <= scratch_bytes)
-            return true;
-    }
-    return false;
-}
-
-static void peak_fill(const struct backend *backend, const struct op_call *call)
-{
-    const struct operand *a = &call->operand[GEMM_A];
-    const int64_t count = 2 * a->dims[0] * a->dims[1];
-    float *floats = cpu_address(backend, a->at);
-    uint16_t *halves = cpu_address(backend, a->at);
-    for (int64_t i = 0; i < count; i++) {
-        const float value = (float)(i % 17 - 8) * 0.125f;
-        if (a->dtype == DTYPE_F32)
-            floats[i] = value;
-        else
-            halves[i] = a->dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
-    }
-}
-
-static enum gt_status cpu_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
-                                     size_t scratch_bytes, double seconds, double *out)
-{
-    struct op_call call;
-    TRY(range_check(cpu_from(backend), "peak_flops", scratch, scratch_bytes));
-    if (!peak_call_fit(backend, dtype, scratch, scratch_bytes, &call) &&
-        !peak_call_fit(backend, DTYPE_F32, scratch, scratch_bytes, &call)) {
-        log_error("cpu: peak_flops needs %zu B of scratch, have %zu B",
-                  (size_t)(3 * PEAK_SIDE_MIN * PEAK_SIDE_MIN) * sizeof(float), scratch_bytes);
-        return GT_NO_MEMORY;
-    }
-    peak_fill(backend, &call);
-    const double side = (double)call.operand[GEMM_A].dims[0], flops = 2.0 * side * side * side;
-    const int64_t begin = clock_monotonic_ns(), limit = (int64_t)(seconds * 1e9 * 0.8);
-    double best = 0.0;
-    for (int run = 0; run < PEAK_RUNS_MAX; run++) {
-        const int64_t start = clock_monotonic_ns();
-        TRY(cpu_run(backend, 0, &call, 1));
-        const int64_t end = clock_monotonic_ns();
-        const double rate = flops / ((double)(end - start + 1) * 1e-9);
-        best = rate > best ? rate : best;
-        if (run > 0 && end - begin > limit)
-            break;
-    }
-    *out = best;
     return GT_OK;
 }

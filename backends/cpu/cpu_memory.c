@@ -46,11 +46,11 @@ static uint64_t resident_bytes(const char *proc, int64_t pid, uint64_t page_byte
     return resident * page_bytes;
 }
 
-void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_info *info)
+void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_holders *out)
 {
     const long page = sysconf(_SC_PAGESIZE);
     DIR *folder = opendir(proc);
-    info->holder_count = 0;
+    out->count = 0;
     if (folder == NULL)
         return;
     struct dirent *entry;
@@ -61,10 +61,10 @@ void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_info *
             continue;
         const uint64_t bytes = resident_bytes(proc, pid, page > 0 ? (uint64_t)page : PAGE_BYTES_MIN);
         if (bytes > 0)
-            backend_holder_insert(info, pid, bytes);
+            backend_holders_insert(out, pid, bytes);
     }
     closedir(folder);
-    backend_holders_name(info, proc);
+    backend_holders_name(out, proc);
 }
 
 static void segment_touch(struct cpu_segment *segment, int32_t threads)

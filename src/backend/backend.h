@@ -36,16 +36,8 @@ struct backend_open_options {
     const char *name; /* or a part of its name, in any case; NULL: by index */
     int32_t threads;  /* CPU: worker threads; 0 = all that this process may use */
     bool tf32;        /* CUDA: products of fp32 may round their operands to TF32's 10 bits of fraction */
-    bool tune;        /* OpenCL: time the kernels of products once more, and keep the fastest for later runs */
-};
-
-/* Somebody else who holds memory of the device, as far as this process may see. */
-#define BACKEND_HOLDERS_MAX 4
-#define BACKEND_HOLDER_NAME_MAX 32
-struct backend_holder {
-    char name[BACKEND_HOLDER_NAME_MAX]; /* of the program; control characters replaced */
-    int64_t pid;
-    uint64_t bytes;
+    bool no_graphs;   /* CUDA: launch each kernel by itself instead of replaying a bound program as one graph */
+    bool tune;        /* OpenCL, CUDA: time the kernels of products, and keep the fastest for later runs */
 };
 
 struct backend_info {
@@ -60,19 +52,37 @@ struct backend_info {
     uint32_t dtypes;          /* bit per enum dtype that ops may use for storage */
     int32_t threads;
     bool host_memory; /* the device's memory is the host's: what the process holds beside the arena counts too */
-    struct backend_holder holders[BACKEND_HOLDERS_MAX]; /* other processes with most memory, largest first */
-    int32_t holder_count;
+};
+/* Other processes that hold memory of the device, as far as this process may see: those with most, largest first. */
+#define BACKEND_HOLDERS_MAX 4
+#define BACKEND_HOLDER_NAME_MAX 32
+struct backend_holder {
+    char name[BACKEND_HOLDER_NAME_MAX]; /* of the program; control characters replaced */
+    int64_t pid;
+    uint64_t bytes;
+};
+
+struct backend_holders {
+    struct backend_holder list[BACKEND_HOLDERS_MAX];
+    int32_t count;
 };
 
 /* Keeps the largest ones, largest first, each process once; without a name as yet. */
-void backend_holder_insert(struct backend_info *info, int64_t pid, uint64_t bytes);
+void backend_holders_insert(struct backend_holders *holders, int64_t pid, uint64_t bytes);
 /* A process chooses its own name, so that it may hold anything: cut, and control characters replaced; "?" for "". */
 void backend_holder_name(struct backend_holder *holder, const char *name);
 /* Names them by PROC/PID/comm ("/proc"). */
-void backend_holders_name(struct backend_info *info, const char *proc);
+void backend_holders_name(struct backend_holders *holders, const char *proc);
 /* "firefox (4711) 2.10 GiB, make (12) 3.1 MiB" into `text`; empty without holders.  Returns `text`. */
 #define BACKEND_HOLDERS_TEXT_MAX 320
-char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_info *info);
+char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_holders *holders);
+/* The same of those that the backend finds now, which means a look at every process of the machine. */
+char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
+
+/* Which of several algorithms, of other last bits, a call has: identities that only the backend understands.  None is 0. */
+struct backend_choice {
+    uint64_t call, algorithm;
+};
 
 struct backend_segment {
     enum memory_space space;
@@ -96,25 +106,36 @@ struct backend_ops {
                            struct backend **out); /* GT_DEVICE, GT_NO_MEMORY */
     void (*close)(struct backend *backend);       /* accepts NULL */
     enum gt_status (*info)(struct backend *backend, struct backend_info *out);
+    void (*holders)(struct backend *backend, struct backend_holders *out); /* `out` comes empty; NULL: not known */
     /* Allocates and commits all segments at once; a second call is an error.  Errors, with numbers: GT_NO_MEMORY; GT_NO_FIT
      * where others have taken what was free. */
     enum gt_status (*arena)(struct backend *backend, const struct backend_segment *segments, int32_t count);
+    /* What an earlier run of this configuration chose, to be chosen again where it is still to be had; before bind().  And
+     * what has been chosen, valid until the next call.  Both NULL: there is never a choice. */
+    enum gt_status (*choose)(struct backend *backend, const struct backend_choice *choices, size_t count);
+    const struct backend_choice *(*choices)(struct backend *backend, size_t *count);
     /* Prepares what run() will need for these calls, so that it allocates and looks up nothing; NULL: nothing to prepare.
-     * Called for every program after arena(), before the first run(); a call that was not announced may still be run. */
+     * Called for every program after arena(), before the first run(); a call that was not announced may still be run.  The
+     * calls stay where and what they are while they are run. */
     enum gt_status (*bind)(struct backend *backend, const struct op_call *calls, size_t count);
     /* Host memory to the device and back, in order on a queue; both return when the host memory may be reused. */
     enum gt_status (*upload)(struct backend *backend, int32_t queue, struct address to, const void *from, size_t bytes);
     enum gt_status (*download)(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
+    /* The same, in order too, but waits for nothing: `to` is written by the end of the next sync() of the queue, and stays
+     * the caller's until then.  NULL where run() has ended when it returns, so that nothing is gained. */
+    enum gt_status (*download_later)(struct backend *backend, int32_t queue, void *to, struct address from,
+                                     size_t bytes);
     /* Runs `count` calls in order on a queue. */
     enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
     enum gt_status (*sync)(struct backend *backend, int32_t queue); /* waits until the queue is empty */
-    /* Measures the rate of matrix products in a storage dtype, for MFU, FLOP/s, in under `seconds`; of fp32 where the
-     * scratch does not suffice for the dtype.  Needs the arena, which it may overwrite from `scratch` for
-     * `scratch_bytes`. */
-    enum gt_status (*peak_flops)(struct backend *backend, enum dtype dtype, struct address scratch,
-                                 size_t scratch_bytes, double seconds, double *out);
-    const struct op_impl *table; /* [OP_KIND_COUNT] */
+    const struct op_impl *table;                                    /* [OP_KIND_COUNT] */
 };
+
+/* Measures the rate of matrix products in a storage dtype, for MFU, FLOP/s, in about `seconds`; of fp32 where the device does
+ * not multiply the dtype.  Needs the arena, which it overwrites from `scratch` for at most `scratch_bytes`.  Errors: GT_NO_MEMORY
+ * when not even a small product fits, and those of run(). */
+enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
+                                  size_t scratch_bytes, double seconds, double *out);
 
 /* The backends of this build, in the order that --backend=auto tries them; NULL at the end. */
 const struct backend_ops *const *backend_registry(void);
@@ -137,6 +158,7 @@ enum backend_call {
     BACKEND_CALL_DOWNLOAD,
     BACKEND_CALL_RUN,
     BACKEND_CALL_SYNC,
+    BACKEND_CALL_BIND,
     BACKEND_CALL_COUNT
 };
 
@@ -147,5 +169,14 @@ void backend_wrap_counters(const struct backend *wrapper, struct backend_counter
 void backend_wrap_free_limit(struct backend *wrapper, uint64_t free_bytes);
 /* The n-th call of that kind from now (1 = the next) fails with `status`, without reaching the inner backend. */
 void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status);
+
+/* A call that has not returned. */
+struct backend_waiting {
+    const char *call; /* "sync" */
+    const char *op;   /* the one op that run() was given, or that sync() follows; NULL: none, or several */
+    uint64_t number;  /* of the call; no two calls have the same */
+};
+/* What the wrapper waits for, seen from any thread; false when for nothing. */
+bool backend_wrap_waiting(const struct backend *wrapper, struct backend_waiting *out);
 
 #endif

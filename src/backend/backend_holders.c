@@ -13,21 +13,21 @@
 
 #define PATH_BYTES_MAX 128
 
-void backend_holder_insert(struct backend_info *info, int64_t pid, uint64_t bytes)
+void backend_holders_insert(struct backend_holders *holders, int64_t pid, uint64_t bytes)
 {
-    int32_t at = info->holder_count;
-    for (int32_t i = 0; i < info->holder_count; i++) {
-        if (info->holders[i].pid == pid)
+    int32_t at = holders->count;
+    for (int32_t i = 0; i < holders->count; i++) {
+        if (holders->list[i].pid == pid)
             return;
     }
-    while (at > 0 && info->holders[at - 1].bytes < bytes)
+    while (at > 0 && holders->list[at - 1].bytes < bytes)
         at--;
     if (at == BACKEND_HOLDERS_MAX)
         return;
-    info->holder_count += info->holder_count < BACKEND_HOLDERS_MAX;
-    for (int32_t i = info->holder_count - 1; i > at; i--)
-        info->holders[i] = info->holders[i - 1];
-    info->holders[at] = (struct backend_holder){.pid = pid, .bytes = bytes};
+    holders->count += holders->count < BACKEND_HOLDERS_MAX;
+    for (int32_t i = holders->count - 1; i > at; i--)
+        holders->list[i] = holders->list[i - 1];
+    holders->list[at] = (struct backend_holder){.pid = pid, .bytes = bytes};
 }
 
 void backend_holder_name(struct backend_holder *holder, const char *name)
@@ -39,28 +39,28 @@ void backend_holder_name(struct backend_holder *holder, const char *name)
     }
 }
 
-void backend_holders_name(struct backend_info *info, const char *proc)
+void backend_holders_name(struct backend_holders *holders, const char *proc)
 {
-    for (int32_t i = 0; i < info->holder_count; i++) {
+    for (int32_t i = 0; i < holders->count; i++) {
         char path[PATH_BYTES_MAX], name[BACKEND_HOLDER_NAME_MAX] = "";
-        snprintf(path, sizeof path, "%s/%" PRId64 "/comm", proc, info->holders[i].pid);
+        snprintf(path, sizeof path, "%s/%" PRId64 "/comm", proc, holders->list[i].pid);
         FILE *file = fopen(path, "re");
         if (file == NULL || fgets(name, sizeof name, file) == NULL)
             name[0] = '\0';
         if (file != NULL)
             fclose(file);
         name[strcspn(name, "\n")] = '\0';
-        backend_holder_name(&info->holders[i], name);
+        backend_holder_name(&holders->list[i], name);
     }
 }
 
-char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_info *info)
+char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_holders *holders)
 {
     size_t used = 0;
-    assert(info->holder_count >= 0 && info->holder_count <= BACKEND_HOLDERS_MAX);
+    assert(holders->count >= 0 && holders->count <= BACKEND_HOLDERS_MAX);
     text[0] = '\0';
-    for (int32_t i = 0; i < info->holder_count; i++) {
-        const struct backend_holder *holder = &info->holders[i];
+    for (int32_t i = 0; i < holders->count; i++) {
+        const struct backend_holder *holder = &holders->list[i];
         char bytes[24];
         int length = snprintf(text + used, BACKEND_HOLDERS_TEXT_MAX - used, "%s%s (%" PRId64 ") %s", i > 0 ? ", " : "",
                               holder->name, holder->pid, log_bytes(bytes, (double)holder->bytes));
@@ -68,4 +68,12 @@ char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const str
         assert(used < BACKEND_HOLDERS_TEXT_MAX);
     }
     return text;
+}
+
+char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend)
+{
+    struct backend_holders holders = {.count = 0};
+    if (backend->ops->holders != NULL)
+        backend->ops->holders(backend, &holders);
+    return backend_holders_text(text, &holders);
 }

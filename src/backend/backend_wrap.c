@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -18,7 +19,16 @@ struct wrapper {
     uint64_t fail_in[BACKEND_CALL_COUNT]; /* 1 = the next call fails; 0 = off */
     enum gt_status fail_status[BACKEND_CALL_COUNT];
     uint64_t free_limit; /* 0 = none */
+    /* What is under way, for a thread that watches. */
+    atomic_uint_fast64_t waiting_number;
+    atomic_int waiting_call; /* an enum backend_call, or NOTHING */
+    atomic_int waiting_op;   /* an enum op_kind, or NOTHING */
 };
+
+#define NOTHING (-1)
+
+static const char *const call_names[BACKEND_CALL_COUNT] = {"info", "arena", "upload", "download",
+                                                           "run",  "sync",  "bind"};
 
 static struct wrapper *wrapper_of(struct backend *backend)
 {
@@ -33,11 +43,25 @@ static const struct wrapper *wrapper_of_const(const struct backend *backend)
 /* The injected status when this call is the one to fail, else GT_OK. */
 static enum gt_status fault(struct wrapper *wrapper, enum backend_call call)
 {
-    static const char *const names[BACKEND_CALL_COUNT] = {"info", "arena", "upload", "download", "run", "sync"};
     if (wrapper->fail_in[call] == 0 || --wrapper->fail_in[call] > 0)
         return GT_OK;
-    log_error("%s: injected fault in %s: %s", wrapper->ops.name, names[call], status_name(wrapper->fail_status[call]));
+    log_error("%s: injected fault in %s: %s", wrapper->ops.name, call_names[call],
+              status_name(wrapper->fail_status[call]));
     return wrapper->fail_status[call];
+}
+
+/* The call begins; `op` is an enum op_kind, or NOTHING. */
+static void begun(struct wrapper *wrapper, enum backend_call call, int op)
+{
+    atomic_store(&wrapper->waiting_op, op);
+    atomic_fetch_add(&wrapper->waiting_number, 1);
+    atomic_store(&wrapper->waiting_call, (int)call);
+}
+
+static enum gt_status ended(struct wrapper *wrapper, enum gt_status status)
+{
+    atomic_store(&wrapper->waiting_call, NOTHING);
+    return status;
 }
 
 static bool wrap_supports(const struct backend *backend, const struct op_call *call)
@@ -97,10 +121,18 @@ static enum gt_status wrap_info(struct backend *backend, struct backend_info *ou
 {
     struct wrapper *wrapper = wrapper_of(backend);
     TRY(fault(wrapper, BACKEND_CALL_INFO));
-    TRY(wrapper->inner->ops->info(wrapper->inner, out));
+    begun(wrapper, BACKEND_CALL_INFO, NOTHING);
+    TRY(ended(wrapper, wrapper->inner->ops->info(wrapper->inner, out)));
     if (wrapper->free_limit > 0 && out->free_bytes > wrapper->free_limit)
         out->free_bytes = wrapper->free_limit;
     return GT_OK;
+}
+
+static void wrap_holders(struct backend *backend, struct backend_holders *out)
+{
+    struct backend *inner = wrapper_of(backend)->inner;
+    if (inner->ops->holders != NULL)
+        inner->ops->holders(inner, out);
 }
 
 static enum gt_status wrap_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
@@ -110,13 +142,32 @@ static enum gt_status wrap_arena(struct backend *backend, const struct backend_s
     for (int32_t i = 0; i < count; i++)
         wrapper->counters.arena_bytes += segments[i].size_bytes;
     TRY(fault(wrapper, BACKEND_CALL_ARENA));
-    return wrapper->inner->ops->arena(wrapper->inner, segments, count);
+    begun(wrapper, BACKEND_CALL_ARENA, NOTHING);
+    return ended(wrapper, wrapper->inner->ops->arena(wrapper->inner, segments, count));
+}
+
+static enum gt_status wrap_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
+{
+    struct backend *inner = wrapper_of(backend)->inner;
+    return inner->ops->choose != NULL ? inner->ops->choose(inner, choices, count) : GT_OK;
+}
+
+static const struct backend_choice *wrap_choices(struct backend *backend, size_t *count)
+{
+    struct backend *inner = wrapper_of(backend)->inner;
+    *count = 0;
+    return inner->ops->choices != NULL ? inner->ops->choices(inner, count) : NULL;
 }
 
 static enum gt_status wrap_bind(struct backend *backend, const struct op_call *calls, size_t count)
 {
-    struct backend *inner = wrapper_of(backend)->inner;
-    return inner->ops->bind != NULL ? inner->ops->bind(inner, calls, count) : GT_OK;
+    struct wrapper *wrapper = wrapper_of(backend);
+    struct backend *inner = wrapper->inner;
+    TRY(fault(wrapper, BACKEND_CALL_BIND));
+    if (inner->ops->bind == NULL)
+        return GT_OK;
+    begun(wrapper, BACKEND_CALL_BIND, NOTHING);
+    return ended(wrapper, inner->ops->bind(inner, calls, count));
 }
 
 static enum gt_status wrap_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
@@ -126,7 +177,8 @@ static enum gt_status wrap_upload(struct backend *backend, int32_t queue, struct
     wrapper->counters.upload_calls++;
     wrapper->counters.upload_bytes += bytes;
     TRY(fault(wrapper, BACKEND_CALL_UPLOAD));
-    return wrapper->inner->ops->upload(wrapper->inner, queue, to, from, bytes);
+    begun(wrapper, BACKEND_CALL_UPLOAD, NOTHING);
+    return ended(wrapper, wrapper->inner->ops->upload(wrapper->inner, queue, to, from, bytes));
 }
 
 static enum gt_status wrap_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
@@ -135,7 +187,19 @@ static enum gt_status wrap_download(struct backend *backend, int32_t queue, void
     wrapper->counters.download_calls++;
     wrapper->counters.download_bytes += bytes;
     TRY(fault(wrapper, BACKEND_CALL_DOWNLOAD));
-    return wrapper->inner->ops->download(wrapper->inner, queue, to, from, bytes);
+    begun(wrapper, BACKEND_CALL_DOWNLOAD, NOTHING);
+    return ended(wrapper, wrapper->inner->ops->download(wrapper->inner, queue, to, from, bytes));
+}
+
+static enum gt_status wrap_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
+                                          size_t bytes)
+{
+    struct wrapper *wrapper = wrapper_of(backend);
+    wrapper->counters.download_calls++;
+    wrapper->counters.download_bytes += bytes;
+    TRY(fault(wrapper, BACKEND_CALL_DOWNLOAD));
+    begun(wrapper, BACKEND_CALL_DOWNLOAD, NOTHING);
+    return ended(wrapper, wrapper->inner->ops->download_later(wrapper->inner, queue, to, from, bytes));
 }
 
 static enum gt_status wrap_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
@@ -144,7 +208,8 @@ static enum gt_status wrap_run(struct backend *backend, int32_t queue, const str
     wrapper->counters.run_calls++;
     wrapper->counters.ops += count;
     TRY(fault(wrapper, BACKEND_CALL_RUN));
-    return wrapper->inner->ops->run(wrapper->inner, queue, calls, count);
+    begun(wrapper, BACKEND_CALL_RUN, count == 1 ? (int)calls->kind : NOTHING);
+    return ended(wrapper, wrapper->inner->ops->run(wrapper->inner, queue, calls, count));
 }
 
 static enum gt_status wrap_sync(struct backend *backend, int32_t queue)
@@ -152,14 +217,8 @@ static enum gt_status wrap_sync(struct backend *backend, int32_t queue)
     struct wrapper *wrapper = wrapper_of(backend);
     wrapper->counters.sync_calls++;
     TRY(fault(wrapper, BACKEND_CALL_SYNC));
-    return wrapper->inner->ops->sync(wrapper->inner, queue);
-}
-
-static enum gt_status wrap_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
-                                      size_t scratch_bytes, double seconds, double *out)
-{
-    struct backend *inner = wrapper_of(backend)->inner;
-    return inner->ops->peak_flops(inner, dtype, scratch, scratch_bytes, seconds, out);
+    begun(wrapper, BACKEND_CALL_SYNC, atomic_load(&wrapper->waiting_op));
+    return ended(wrapper, wrapper->inner->ops->sync(wrapper->inner, queue));
 }
 
 enum gt_status backend_wrap(struct backend *inner, struct backend **out)
@@ -176,15 +235,21 @@ enum gt_status backend_wrap(struct backend *inner, struct backend **out)
         .open = wrap_open,
         .close = wrap_close,
         .info = wrap_info,
+        .holders = wrap_holders,
         .arena = wrap_arena,
+        .choose = wrap_choose,
+        .choices = wrap_choices,
         .bind = wrap_bind,
         .upload = wrap_upload,
         .download = wrap_download,
+        .download_later = inner->ops->download_later != NULL ? wrap_download_later : NULL,
         .run = wrap_run,
         .sync = wrap_sync,
-        .peak_flops = wrap_peak_flops,
         .table = wrap_table,
     };
+    atomic_init(&wrapper->waiting_number, 0);
+    atomic_init(&wrapper->waiting_call, NOTHING);
+    atomic_init(&wrapper->waiting_op, NOTHING);
     wrapper->base.ops = &wrapper->ops;
     *out = &wrapper->base;
     return GT_OK;
@@ -205,4 +270,16 @@ void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint6
     assert((unsigned)call < BACKEND_CALL_COUNT && status != GT_OK);
     wrapper_of(wrapper)->fail_in[call] = n;
     wrapper_of(wrapper)->fail_status[call] = status;
+}
+
+bool backend_wrap_waiting(const struct backend *wrapper, struct backend_waiting *out)
+{
+    const struct wrapper *self = wrapper_of_const(wrapper);
+    const int call = atomic_load(&self->waiting_call), op = atomic_load(&self->waiting_op);
+    if (call == NOTHING)
+        return false;
+    *out = (struct backend_waiting){.call = call_names[call],
+                                    .op = op != NOTHING ? op_declaration((enum op_kind)op)->name : NULL,
+                                    .number = atomic_load(&self->waiting_number)};
+    return true;
 }

@@ -3,5 +3,6 @@ libgpttrain_a_SOURCES += \
 	src/backend/backend.h \
 	src/backend/backend_holders.c \
 	src/backend/backend_list.def \
+	src/backend/backend_peak.c \
 	src/backend/backend_registry.c \
 	src/backend/backend_wrap.c

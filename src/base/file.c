@@ -1,4 +1,4 @@
-/* Files: atomic replacement, exact positional reads, folders, locks, CRC-32C.
+/* Files: atomic replacement, exact positional reads, folders, locks.
  *
  * A replacement is opened aside relative to a descriptor of its folder, so that write, rename and sync hit the same
  * folder even when somebody moves it meanwhile.  The function that sees a call fail logs the path, the call and
@@ -453,55 +453,4 @@ void file_unlock(int fd)
 {
     if (fd >= 0)
         (void)close(fd); /* the id that stays in the file is read by nobody until the next holder has replaced it */
-}
-
-/* CRC-32C, eight bytes a step ("slicing-by-8", Kounavis and Berry, 2008).  Table k maps a byte to its remainder after
- * k further zero bytes.  The map is linear over GF(2), so a table is given by its values at the eight powers of two
- * and the compiler works out the rest. */
-#define CRC_BIT(n, bit, value) (((n) >> (bit)&1u) != 0u ? (value) : 0u)
-#define CRC_1(n, b0, b1, b2, b3, b4, b5, b6, b7)                                                         \
-    (CRC_BIT(n, 0, b0) ^ CRC_BIT(n, 1, b1) ^ CRC_BIT(n, 2, b2) ^ CRC_BIT(n, 3, b3) ^ CRC_BIT(n, 4, b4) ^ \
-     CRC_BIT(n, 5, b5) ^ CRC_BIT(n, 6, b6) ^ CRC_BIT(n, 7, b7))
-#define CRC_4(n, ...) \
-    CRC_1((n), __VA_ARGS__), CRC_1((n) + 1u, __VA_ARGS__), CRC_1((n) + 2u, __VA_ARGS__), CRC_1((n) + 3u, __VA_ARGS__)
-#define CRC_16(n, ...) \
-    CRC_4((n), __VA_ARGS__), CRC_4((n) + 4u, __VA_ARGS__), CRC_4((n) + 8u, __VA_ARGS__), CRC_4((n) + 12u, __VA_ARGS__)
-#define CRC_64(n, ...)                                                                        \
-    CRC_16((n), __VA_ARGS__), CRC_16((n) + 16u, __VA_ARGS__), CRC_16((n) + 32u, __VA_ARGS__), \
-        CRC_16((n) + 48u, __VA_ARGS__)
-#define CRC_TABLE(...)                                                                                          \
-    {                                                                                                           \
-        CRC_64(0u, __VA_ARGS__), CRC_64(64u, __VA_ARGS__), CRC_64(128u, __VA_ARGS__), CRC_64(192u, __VA_ARGS__) \
-    }
-
-static const uint32_t crc_table[8][256] = {
-    CRC_TABLE(0xf26b8303u, 0xe13b70f7u, 0xc79a971fu, 0x8ad958cfu, 0x105ec76fu, 0x20bd8edeu, 0x417b1dbcu, 0x82f63b78u),
-    CRC_TABLE(0x13a29877u, 0x274530eeu, 0x4e8a61dcu, 0x9d14c3b8u, 0x3fc5f181u, 0x7f8be302u, 0xff17c604u, 0xfbc3faf9u),
-    CRC_TABLE(0xa541927eu, 0x4f6f520du, 0x9edea41au, 0x38513ec5u, 0x70a27d8au, 0xe144fb14u, 0xc76580d9u, 0x8b277743u),
-    CRC_TABLE(0xdd45aab8u, 0xbf672381u, 0x7b2231f3u, 0xf64463e6u, 0xe964b13du, 0xd725148bu, 0xaba65fe7u, 0x52a0c93fu),
-    CRC_TABLE(0x38116facu, 0x7022df58u, 0xe045beb0u, 0xc5670b91u, 0x8f2261d3u, 0x1ba8b557u, 0x37516aaeu, 0x6ea2d55cu),
-    CRC_TABLE(0xef306b19u, 0xdb8ca0c3u, 0xb2f53777u, 0x6006181fu, 0xc00c303eu, 0x85f4168du, 0x0e045bebu, 0x1c08b7d6u),
-    CRC_TABLE(0x68032cc8u, 0xd0065990u, 0xa5e0c5d1u, 0x4e2dfd53u, 0x9c5bfaa6u, 0x3d5b83bdu, 0x7ab7077au, 0xf56e0ef4u),
-    CRC_TABLE(0x493c7d27u, 0x9278fa4eu, 0x211d826du, 0x423b04dau, 0x847609b4u, 0x0d006599u, 0x1a00cb32u, 0x34019664u),
-};
-
-static uint32_t load_le32(const unsigned char *bytes)
-{
-    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
-
-uint32_t file_crc32c(uint32_t crc, const void *bytes, size_t count)
-{
-    const unsigned char *next = bytes;
-    uint32_t state = ~crc;
-    for (; count >= 8; count -= 8, next += 8) {
-        const uint32_t low = load_le32(next) ^ state;
-        const uint32_t high = load_le32(next + 4);
-        state = crc_table[7][low & 255u] ^ crc_table[6][low >> 8 & 255u] ^ crc_table[5][low >> 16 & 255u] ^
-                crc_table[4][low >> 24] ^ crc_table[3][high & 255u] ^ crc_table[2][high >> 8 & 255u] ^
-                crc_table[1][high >> 16 & 255u] ^ crc_table[0][high >> 24];
-    }
-    for (; count > 0; count--, next++)
-        state = crc_table[0][(state ^ *next) & 255u] ^ state >> 8;
-    return ~state;
 }

@@ -68,5 +68,7 @@ void file_unlock(int fd);
 
 /* CRC-32C (Castagnoli) of `count` bytes, continued from `crc` (0 to start). */
 uint32_t file_crc32c(uint32_t crc, const void *bytes, size_t count);
+/* The same where the processor has no instruction for it. */
+uint32_t file_crc32c_portable(uint32_t crc, const void *bytes, size_t count);
 
 #endif

@@ -1,6 +1,7 @@
 # The lowest layer: sees nothing but the C library and jansson.
 libgpttrain_a_SOURCES += \
 	src/base/clock.c src/base/clock.h \
+	src/base/crc32c.c \
 	src/base/dtype.c src/base/dtype.h \
 	src/base/file.c src/base/file.h \
 	src/base/heads.c src/base/heads.h \
@@ -12,4 +13,6 @@ libgpttrain_a_SOURCES += \
 	src/base/size.c src/base/size.h \
 	src/base/status.c src/base/status.h \
 	src/base/system_memory.c src/base/system_memory.h \
-	src/base/thread.c src/base/thread.h
+	src/base/thread.c src/base/thread.h \
+	src/base/ticker.c src/base/ticker.h \
+	src/base/user_cache.c src/base/user_cache.h

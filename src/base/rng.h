@@ -39,7 +39,8 @@ struct philox_block philox4x32_10(struct philox_key key, struct philox_block cou
 double philox_uniform(uint32_t hi, uint32_t lo);
 /* An integer in [0, bound) from 64 random bits, by multiply-and-shift (bias below 2^-32 for bound < 2^32). */
 uint64_t philox_below(uint32_t hi, uint32_t lo, uint64_t bound);
-/* Four standard normal values from one block (Box-Muller in double, rounded to float); none is beyond 6.67. */
-void philox_normal4(struct philox_block block, float out[4]);
+/* Standard normal values (Box-Muller in double, rounded to float; none is beyond 6.67): four from each block, of the counters
+ * from `counter` on, whose first two words are one number.  The same bits on every machine. */
+void philox_normals(struct philox_key key, struct philox_block counter, int64_t count, float *out);
 
 #endif

@@ -53,8 +53,8 @@ static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
         printf("\n       %s%s%s\n", info.detail, info.limits[0] != '\0' ? "; " : "", info.limits);
         if (info.largest_allocation_bytes < info.total_bytes)
             printf("       largest allocation %s\n", log_bytes(total, (double)info.largest_allocation_bytes));
-        if (info.holder_count > 0)
-            printf("       most memory in other processes: %s\n", backend_holders_text(holders, &info));
+        if (backend_holders_read(holders, device)[0] != '\0')
+            printf("       most memory in other processes: %s\n", holders);
     }
     ops->close(device);
     return status;

@@ -182,15 +182,34 @@ static bool is_elsewhere(const struct config *config)
            is_device_word(device, "mps") || is_device_word(device, "xpu");
 }
 
-/* A device of one backend and a backend that is another one contradict each other. */
+static bool is_argument(const struct config_origin *origin)
+{
+    return origin->source != NULL && origin->line == 0 && !origin->checkpoint;
+}
+
+/* A device of one backend and a backend that is another one contradict each other, unless one is an argument and the other a
+ * file's: --backend=opencl is meant for a file with device = 'cpu', too. */
 static enum gt_status device_backend(struct config *config, int backend)
 {
+    const bool is_device = is_argument(&config->origin[CONFIG_KEY_device]);
+    const bool is_backend = is_argument(&config->origin[CONFIG_KEY_backend]);
+    char device_text[CONFIG_ORIGIN_TEXT_MAX], backend_text[CONFIG_ORIGIN_TEXT_MAX];
     if (config->device_profile[0] != '\0')
         return GT_OK; /* nothing is opened */
-    if (settled_pair(config, CONFIG_KEY_device, CONFIG_KEY_backend) && config->backend != CONFIG_BACKEND_AUTO &&
-        config->backend != backend)
+    if (!settled_pair(config, CONFIG_KEY_device, CONFIG_KEY_backend) || config->backend == CONFIG_BACKEND_AUTO ||
+        config->backend == backend) {
+        config->backend = backend;
+        return GT_OK;
+    }
+    if (is_device == is_backend)
         return refuse_pair(config, CONFIG_KEY_device, "contradicts", CONFIG_KEY_backend);
-    config->backend = backend;
+    describe(device_text, config, CONFIG_KEY_device);
+    describe(backend_text, config, CONFIG_KEY_backend);
+    log_note("%s gives way to %s", is_backend ? device_text : backend_text, is_backend ? backend_text : device_text);
+    if (is_backend)
+        snprintf(config->device, sizeof config->device, "auto");
+    else
+        config->backend = backend;
     return GT_OK;
 }
 

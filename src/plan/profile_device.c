@@ -194,17 +194,6 @@ static enum gt_status profile_sync(struct backend *backend, int32_t queue)
     return GT_OK; /* nothing is under way */
 }
 
-static enum gt_status profile_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
-                                         size_t scratch_bytes, double seconds, double *out)
-{
-    (void)dtype;
-    (void)scratch;
-    (void)scratch_bytes;
-    (void)seconds;
-    *out = device_of(backend)->profile.vector_flops_per_s;
-    return GT_OK;
-}
-
 enum gt_status profile_device_open(const struct device_profile *profile, struct backend **out)
 {
     struct profile_device *device = calloc(1, sizeof *device);
@@ -224,7 +213,6 @@ enum gt_status profile_device_open(const struct device_profile *profile, struct 
         .download = profile_download,
         .run = profile_run,
         .sync = profile_sync,
-        .peak_flops = profile_peak_flops,
         .table = profile_table,
     };
     device->base.ops = &device->ops;

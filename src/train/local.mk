@@ -15,11 +15,15 @@ libgpttrain_a_SOURCES += \
 	src/train/progress.c src/train/progress.h \
 	src/train/report_block.c src/train/report_block.h \
 	src/train/restore.c src/train/restore.h \
+	src/train/restore_algorithms.c src/train/restore_algorithms.h \
 	src/train/restore_parts.c src/train/restore_parts.h \
 	src/train/schedule.c src/train/schedule.h \
 	src/train/session.c src/train/session.h \
 	src/train/session_choices.c src/train/session_choices.h \
 	src/train/session_rates.c src/train/session_rates.h \
+	src/train/session_weights.c \
+	src/train/steps_ahead.c src/train/steps_ahead.h \
 	src/train/stop.c src/train/stop.h \
 	src/train/trainer.c src/train/trainer.h \
-	src/train/values.c src/train/values.h
+	src/train/values.c src/train/values.h \
+	src/train/watchdog.c src/train/watchdog.h

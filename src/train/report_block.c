@@ -54,8 +54,8 @@ static void device_print(const struct session *session, FILE *out)
     }
     line_print(out, "backend", "%s: %s", session->device->ops->name, info->device);
     line_print(out, "libraries", "%s", info->detail);
-    if (info->holder_count > 0)
-        line_print(out, "others", "%s", backend_holders_text(holders, info));
+    if (backend_holders_read(holders, session->device)[0] != '\0')
+        line_print(out, "others", "%s", holders);
 }
 
 static void memory_print(const struct session *session, FILE *out)

@@ -15,9 +15,11 @@
 #include "base/log.h"
 #include "data/tokenizer.h"
 #include "io/hf_cache.h"
+#include "train/restore_algorithms.h"
 #include "train/restore_parts.h"
 #include "train/values.h"
 
+#define DIFFERENCES_TEXT_MAX 1024
 #define DEFAULT_VOCAB_SIZE 50304 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice */
 
 /* The vocabulary of a dataset: its tokenizer's, or 0 where the folder has none. */
@@ -159,6 +161,14 @@ static enum gt_status choices_from_record(const struct checkpoint *checkpoint, s
     return states_from_record(checkpoint, &choices->states);
 }
 
+/* Whether the run's batches are no longer those of the run that was saved. */
+static bool is_other_batch(const struct config *config, const struct checkpoint *checkpoint)
+{
+    const json_t *before = checkpoint->record.state.configuration;
+    return json_integer_value(json_object_get(before, "batch_size")) != config->batch_size ||
+           json_integer_value(json_object_get(before, "block_size")) != config->block_size;
+}
+
 static enum gt_status state_from_record(const struct checkpoint *checkpoint, struct run_state *state)
 {
     const struct checkpoint_state *record = &checkpoint->record.state;
@@ -213,6 +223,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     if (source->resume) {
         TRY(optimizer_check(config, checkpoint));
         TRY(states_choose(config, source, &state->choices));
+        if (is_other_batch(config, checkpoint)) /* then only the format of the states is still the same question */
+            state->choices = (struct session_choices){.states_chosen = true, .states = state->choices.states};
     }
     if (config->eval_only)
         TRY(checkpoint_open(mem, from, false, &source->weights));
@@ -281,7 +293,7 @@ static enum gt_status zero_rest(struct session *session, bool moments)
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const struct parameter *parameter = &model->parameters.at[i];
         if (parameter->saved_rows < model->graph->tensors[parameter->tensor].dims[0])
-            TRY(session_tensor_zero(session, model_parameter_home(parameter)));
+            TRY(exec_zero(session->exec, model_parameter_home(parameter)));
         if (moments)
             TRY(session_moments_zero(session, parameter));
     }
@@ -326,33 +338,64 @@ static json_t *plan_object(const struct session *session)
 {
     const struct model_options *options = &session->model->options;
     const struct recompute_mix *mix = &options->recompute;
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:{s:i, s:i, s:i}, s:s, s:s}", "dtype",
+    json_t *algorithms;
+    if (!restore_algorithms_object(session->device, &algorithms))
+        return NULL;
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:{s:i, s:i, s:i}, s:s, s:s, s:o*}", "dtype",
                      dtype_name(options->dtype), "state_format", state_format_name(options->states), "optimizer",
                      options->muon ? "muon" : "adamw", "micro_batch", (int)options->micro_batch, "remainder_batch",
                      (int)options->remainder_batch, "loss_chunk_rows", (int)options->loss_chunk_rows, "evaluate_batch",
                      (int)options->evaluate_batch, "recompute", "first_layers", (int)mix->first_layers, "first",
                      (int)mix->first, "rest", (int)mix->rest, "backend", session->device->ops->name, "kernels",
-                     session->info.detail);
+                     session->info.detail, "algorithms", algorithms);
 }
 
-void restore_differences_log(const struct session *session, const struct restore_source *source)
+/* recompute changes no bit, a conversion was announced, another optimizer refused. */
+static bool is_difference(const char *key, const json_t *before, const json_t *now)
+{
+    if (strcmp(key, "recompute") == 0 || strcmp(key, "state_format") == 0 || strcmp(key, "optimizer") == 0)
+        return false;
+    if (strcmp(key, "algorithms") == 0)
+        return restore_algorithms_differ(before, now);
+    return before == NULL || !json_equal(before, now);
+}
+
+/* Appends "KEY WAS before, IS now" as far as there is room. */
+static void difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const json_t *before,
+                           const json_t *now)
+{
+    const size_t used = strlen(text);
+    char *was = before != NULL ? json_dumps(before, JSON_ENCODE_ANY) : NULL, *is = json_dumps(now, JSON_ENCODE_ANY);
+    snprintf(text + used, DIFFERENCES_TEXT_MAX - used, "%s%s was %.100s, is %.100s", used > 0 ? "; " : "", key,
+             was != NULL ? was : "not known", is != NULL ? is : "?");
+    free(was);
+    free(is);
+}
+
+enum gt_status restore_differences_check(const struct session *session, const struct restore_source *source)
 {
     const json_t *before = source->resume ? source->checkpoint->record.state.plan : NULL;
-    json_t *now = before ? plan_object(session) : NULL;
+    json_t *now = before ? plan_object(session) : NULL, *value;
+    char text[DIFFERENCES_TEXT_MAX] = "";
     const char *key;
-    json_t *value;
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(before, key);
-        bool other = strcmp(key, "recompute") == 0 || strcmp(key, "state_format") == 0 || strcmp(key, "optimizer") == 0;
-        if (other || (old && json_equal(old, value)))
-            continue; /* recompute changes no bit, a conversion was announced, another optimizer refused */
-        log_note(
-            "%s differs from the checkpoint's: the run continues, its results will differ in the last bits from an "
-            "uninterrupted run's",
-            key);
+        if (is_difference(key, old, value))
+            difference_add(text, key, old, value);
     }
     json_decref(now);
+    if (text[0] == '\0')
+        return GT_OK;
+    if (session->config->strict_resume) {
+        log_error("%s: strict_resume: this run would not have the bits of an uninterrupted one: %s",
+                  source->checkpoint->source, text);
+        return GT_USAGE;
+    }
+    log_note("%s: the run continues, and its results will differ in the last bits from an uninterrupted run's (%s); "
+             "--strict_resume=True refuses that",
+             source->checkpoint->source, text);
+    return GT_OK;
 }
 
 static const char *hash_text(char text[static 32], const struct tokenizer *tokenizer)

@@ -46,8 +46,9 @@ enum gt_status restore_open(struct hostmem *mem, struct config *config, const ch
 enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source);
 void restore_close(struct restore_source *source);
 
-/* Says so where a resumed run computes otherwise than the run that wrote the checkpoint, so that bits will differ. */
-void restore_differences_log(const struct session *session, const struct restore_source *source);
+/* Says so where a resumed run computes otherwise than the run that wrote the checkpoint, so that bits will differ; with
+ * strict_resume refuses it.  Errors: GT_USAGE. */
+enum gt_status restore_differences_check(const struct session *session, const struct restore_source *source);
 
 /* The loss scaler of a run in `dtype`: as the checkpoint left it, or GradScaler's first state.  Errors: GT_DATA. */
 enum gt_status restore_loss_scaler(const struct restore_source *source, enum dtype dtype, struct loss_scaler *out);

@@ -1,7 +1,7 @@
 /* A session: from a configuration to a bound plan on a device.
  *
  * The order is model, device, plan, and only then memory: everything that can be refused is refused before the arena is
- * asked for.  Initial weights are made here too, because they only need the parameters and the staging buffer.
+ * asked for.  Initial weights are made in session_weights.c.
  */
 #include "train/session.h"
 
@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/rng.h"
 #include "base/size.h"
 #include "plan/profile_device.h"
 #include "train/session_choices.h"
@@ -153,12 +152,9 @@ static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
 void session_train_options(const struct session *session, const struct session_choices *choices,
                            const struct model_config *model, struct model_options *out)
 {
-    static const struct session_choices none = {0};
     const struct config *config = session->config;
     const enum state_format states = states_first(config, choices);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps;
-    if (config_key_was_set(config, CONFIG_KEY_batch_size) || config_key_was_set(config, CONFIG_KEY_block_size))
-        choices = &none; /* they belonged to another batch */
     int64_t micro = min_i64(first_set(config->micro_batch, choices->micro_batch, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
     bool chunk_chosen = config->loss_chunk == 0 && choices->loss_chunk_rows > 0;
@@ -258,6 +254,7 @@ static enum gt_status backend_open(const struct session *session, struct backend
                                                                          : 0,
                                            .threads = (int32_t)config->threads,
                                            .tf32 = config->tf32,
+                                           .no_graphs = config->cuda_graphs == CONFIG_CUDA_GRAPHS_OFF,
                                            .tune = config->tune};
     return ops->open(&options, out);
 }
@@ -318,9 +315,10 @@ uint64_t session_arena_budget(const struct session *session)
 static char *others_text(char text[static OTHERS_TEXT_MAX], const struct session *session)
 {
     char holders[BACKEND_HOLDERS_TEXT_MAX];
-    bool counts = session->config->memory_budget[0] == '\0' && session->info.holder_count > 0;
-    snprintf(text, OTHERS_TEXT_MAX, "%s%s", counts ? "; other processes hold most: " : "",
-             counts ? backend_holders_text(holders, &session->info) : "");
+    holders[0] = '\0';
+    if (session->config->memory_budget[0] == '\0')
+        (void)backend_holders_read(holders, session->device);
+    snprintf(text, OTHERS_TEXT_MAX, "%s%s", holders[0] != '\0' ? "; other processes hold most: " : "", holders);
     return text;
 }
 
@@ -507,6 +505,11 @@ static uint64_t bytes_lacking(const struct session *session)
     return free_bytes > 0 && need > free_bytes ? need - free_bytes : 0;
 }
 
+static const char *known_holders(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct session *session)
+{
+    return backend_holders_read(text, session->device)[0] != '\0' ? text : "not known";
+}
+
 /* Other programs have taken memory since the plan was made: another plan, for what is left. */
 static enum gt_status plan_again(struct session *session)
 {
@@ -514,8 +517,7 @@ static enum gt_status plan_again(struct session *session)
     const struct model_options options = session->request.options;
     log_note("%s is free on %s now, %s less than the plan needs (others hold most: %s): planning again",
              log_bytes(have, (double)session->info.free_bytes), session->info.device,
-             log_bytes(lacking, (double)bytes_lacking(session)),
-             session->info.holder_count > 0 ? backend_holders_text(holders, &session->info) : "not known");
+             log_bytes(lacking, (double)bytes_lacking(session)), known_holders(holders, session));
     session->budget_bytes = budget_of_free(session->info.free_bytes);
     plan_destroy(session->plan);
     model_destroy(session->model);
@@ -539,8 +541,7 @@ enum gt_status session_start(struct session *session)
         uint64_t free_bytes = session->info.free_bytes;
         log_error("%s of memory is needed and %s is free on %s now: other programs hold the rest (most: %s)",
                   log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
-                  session->info.device,
-                  session->info.holder_count > 0 ? backend_holders_text(holders, &session->info) : "not known");
+                  session->info.device, known_holders(holders, session));
         return GT_NO_FIT;
     }
     return exec_create(session->mem, session->device, session->plan, &options, &session->exec);
@@ -567,7 +568,7 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
     struct address scratch = {.space = SPACE_DEVICE};
     if (session->exec)
         return exec_peak_flops(session->exec, dtype, PEAK_SCRATCH_BYTES, PEAK_SECONDS, out);
-    return device->ops->peak_flops(device, dtype, scratch, PEAK_SCRATCH_BYTES_PLAN, PEAK_SECONDS_PLAN, out);
+    return backend_peak_flops(device, dtype, scratch, PEAK_SCRATCH_BYTES_PLAN, PEAK_SECONDS_PLAN, out);
 }
 
 /* The rate of products in the run's dtype, which MFU refers to; and while no op was timed, that of fp32 arithmetic, which
@@ -611,74 +612,18 @@ enum gt_status session_scalars_download(struct session *session)
     return exec_download(session->exec, session->model->scalars, 0, session->scalars, SCALAR_WORDS);
 }
 
-enum gt_status session_tensor_zero(struct session *session, int32_t tensor)
+_Static_assert(SCALAR_UNSCALE - SCALAR_LEARNING_RATE == 2 && SCALAR_COUNT - SCALAR_STEP == 6,
+               "between them are the words that clip_factor writes, and the sum of losses");
+
+enum gt_status session_scalars_set(struct session *session)
 {
-    const struct graph *graph = session->model->graph;
-    int64_t count = graph_tensor_elements(graph, tensor);
-    memset(session->staging, 0, (size_t)min_i64(count, SESSION_STAGING_FLOATS) * sizeof(float));
-    for (int64_t first = 0; first < count; first += SESSION_STAGING_FLOATS) {
-        int64_t part = min_i64(count - first, SESSION_STAGING_FLOATS);
-        TRY(exec_upload(session->exec, tensor, first, session->staging, part)); /* 0 is 0 in every dtype */
-    }
+    static const struct {
+        int32_t first, count;
+    } parts[] = {{SCALAR_LEARNING_RATE, 3}, {SCALAR_LOSS_SUM, 1}, {SCALAR_STEP, SCALAR_COUNT - SCALAR_STEP}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        TRY(exec_upload(session->exec, session->model->scalars, parts[i].first, &session->scalars[parts[i].first],
+                        parts[i].count));
     return GT_OK;
-}
-
-enum gt_status session_moments_zero(struct session *session, const struct parameter *parameter)
-{
-    const int32_t tensors[] = {parameter->m, parameter->v, parameter->scales};
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
-        if (tensors[i] != TENSOR_NONE)
-            TRY(session_tensor_zero(session, tensors[i]));
-    }
-    return GT_OK;
-}
-
-enum gt_status session_weights_refresh(struct session *session)
-{
-    int32_t program = session->model->refresh.program;
-    return program < 0 ? GT_OK : exec_run(session->exec, program);
-}
-
-/* out[count] = initial values of elements first .. of parameter number `index`; first is a multiple of 4. */
-static void initial_values(const struct parameter *parameter, struct philox_key key, uint32_t index, int64_t first,
-                           int64_t count, float *out)
-{
-    for (int64_t i = 0; i < count; i += 4) {
-        float normal[4] = {0};
-        uint64_t block = (uint64_t)(first + i) / 4;
-        struct philox_block counter = {{(uint32_t)block, (uint32_t)(block >> 32), index, 0}};
-        if (parameter->init == INIT_NORMAL)
-            philox_normal4(philox4x32_10(key, counter), normal);
-        for (int64_t k = 0; k < 4 && i + k < count; k++)
-            out[i + k] = parameter->init == INIT_ONE ? 1.0f : parameter->init_std * normal[k];
-    }
-}
-
-static enum gt_status parameter_init(struct session *session, uint32_t index, struct philox_key key)
-{
-    const struct parameter *parameter = &session->model->parameters.at[index];
-    const struct graph *graph = session->model->graph;
-    int32_t home = model_parameter_home(parameter);
-    int64_t total = graph_tensor_elements(graph, home);
-    int64_t count = total / graph->tensors[home].dims[0] * parameter->saved_rows;
-    TRY(session_tensor_zero(session, home));
-    for (int64_t first = 0; first < count; first += SESSION_STAGING_FLOATS) {
-        int64_t part = min_i64(count - first, SESSION_STAGING_FLOATS);
-        initial_values(parameter, key, index, first, part, session->staging);
-        TRY(values_upload(session->exec, graph, home, first, session->staging, part));
-    }
-    return GT_OK;
-}
-
-enum gt_status session_weights_init(struct session *session, uint64_t seed)
-{
-    struct philox_key key = philox_key_make(seed, RNG_INIT);
-    for (int32_t i = 0; i < session->model->parameters.count; i++) {
-        const struct parameter *parameter = &session->model->parameters.at[i];
-        TRY(parameter_init(session, (uint32_t)i, key));
-        TRY(session_moments_zero(session, parameter));
-    }
-    return session_weights_refresh(session);
 }
 
 enum gt_status session_corrections_upload(struct session *session)

@@ -97,6 +97,8 @@ enum gt_status session_peak_measure(struct session *session);
 /* Host's copy of the scalars to the device and back. */
 enum gt_status session_scalars_upload(struct session *session);
 enum gt_status session_scalars_download(struct session *session);
+/* Of the host's copy only what the host decides; what the update computes stays as the device has it, which may be ahead. */
+enum gt_status session_scalars_set(struct session *session);
 
 /* What is left of the budget for the process itself: SESSION_HEADROOM_BYTES, nothing where the device has its own memory. */
 uint64_t session_headroom_bytes(const struct session *session);
@@ -107,8 +109,6 @@ enum gt_status session_weights_init(struct session *session, uint64_t seed);
 enum gt_status session_weights_refresh(struct session *session);
 /* m, v and scales of a parameter, those that it has, become zero. */
 enum gt_status session_moments_zero(struct session *session, const struct parameter *parameter);
-/* Fills a tensor with zeros. */
-enum gt_status session_tensor_zero(struct session *session, int32_t tensor);
 /* The table of Adam's bias corrections. */
 enum gt_status session_corrections_upload(struct session *session);
 

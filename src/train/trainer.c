@@ -1,7 +1,8 @@
 /* The training loop.
  *
- * One iteration: evaluate and save where it is due, run the micro-steps (first, next ..., remainder), run the update, read
- * the scalars back, log.  The loop holds no state of its own beyond what a checkpoint stores: which samples a step sees
+ * One iteration: evaluate and save where it is due, run the micro-steps (first, next ..., remainder), run the update, look
+ * at the results, log.  Where the device runs ahead, the results of several updates are looked at together (settle): when
+ * one is logged, evaluated, saved, or needed for the next one.  The loop holds no state of its own beyond what a checkpoint stores: which samples a step sees
  * and which elements dropout drops follow from (seed, iter, sample), the learning rate from iter.
  */
 #include "train/trainer.h"
@@ -28,10 +29,13 @@
 #include "train/progress.h"
 #include "train/report_block.h"
 #include "train/restore.h"
+#include "train/restore_algorithms.h"
 #include "train/schedule.h"
 #include "train/session.h"
 #include "train/session_rates.h"
+#include "train/steps_ahead.h"
 #include "train/stop.h"
+#include "train/watchdog.h"
 
 /* So many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Those that float16
  * skips while its loss scale is above 1 do not count. */
@@ -49,6 +53,8 @@ struct trainer {
     struct forecast forecast;
     struct metrics metrics;
     struct progress progress;
+    struct watchdog watchdog;
+    struct steps_ahead ahead;     /* updates whose results have not been looked at */
     struct restore_source source; /* where the weights come from */
     struct restore_saver saver;
     struct tokenizer *tokenizer; /* with sample_tokens: of the samples that are printed */
@@ -59,8 +65,8 @@ struct trainer {
     bool unsaved;        /* the last attempt to save failed */
     int64_t skipped, skipped_in_a_row;
     bool evaluated_badly;  /* the last evaluation's losses were not finite */
-    double step_seconds;   /* of the last iteration */
-    double loss;           /* of the last iteration */
+    double step_seconds;   /* of the last iteration that was looked at */
+    double loss;           /* of that iteration */
     double loss_scale;     /* that it was computed with */
     size_t rss_bytes_warm; /* after the first iteration */
     int64_t first_iter;
@@ -168,10 +174,10 @@ static enum gt_status evaluate_and_save(struct trainer *t)
 static void scalars_set(struct trainer *t, double learning_rate)
 {
     union scalar_word *scalars = t->session.scalars;
-    t->loss_scale = t->state.loss_scaler.scale;
+    const double loss_scale = t->state.loss_scaler.scale;
     scalars[SCALAR_LEARNING_RATE].f = (float)learning_rate;
-    scalars[SCALAR_LOSS_GRADIENT].f = (float)(t->loss_scale / tokens_per_update(t));
-    scalars[SCALAR_UNSCALE].f = (float)(1.0 / t->loss_scale);
+    scalars[SCALAR_LOSS_GRADIENT].f = (float)(loss_scale / tokens_per_update(t));
+    scalars[SCALAR_UNSCALE].f = (float)(1.0 / loss_scale);
     scalars[SCALAR_LOSS_SUM].f = 0.0f;
     scalars[SCALAR_STEP].i = (int32_t)t->state.iter;
     scalars[SCALAR_SEED_LO].u = (uint32_t)((uint64_t)t->config->seed & 0xffffffffu);
@@ -191,8 +197,12 @@ static const struct program_io *micro_step_io(const struct model *model, int32_t
 static enum gt_status update(struct trainer *t, double learning_rate)
 {
     struct session *session = &t->session;
+    struct step_result *result = steps_ahead_next(&t->ahead);
+    int32_t scalars = session->model->scalars;
     int64_t sample = 0;
-    double loss_sum = 0.0;
+    result->iter = t->state.iter;
+    result->learning_rate = learning_rate;
+    result->loss_scale = t->state.loss_scaler.scale;
     scalars_set(t, learning_rate);
     for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
         if (stop_requested())
@@ -202,32 +212,30 @@ static enum gt_status update(struct trainer *t, double learning_rate)
         session->scalars[SCALAR_MICRO_STEP].i = k;
         session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
         TRY(feed_train(&t->feed, session, io, t->state.iter, sample));
-        TRY(session_scalars_upload(session));
-        TRY(exec_run(session->exec, io->program));
-        TRY(session_scalars_download(session));
-        loss_sum += (double)session->scalars[SCALAR_LOSS_SUM].f;
+        TRY(session_scalars_set(session));
+        TRY(exec_start(session->exec, io->program));
+        TRY(exec_download_later(session->exec, scalars, SCALAR_LOSS_SUM, &result->loss_sums[k], 1));
         sample += io->batch;
     }
-    TRY(exec_run(session->exec, session->model->update.program));
-    TRY(session_scalars_download(session));
-    t->loss = loss_sum / tokens_per_update(t);
+    TRY(exec_start(session->exec, session->model->update.program));
+    TRY(exec_download_later(session->exec, scalars, 0, result->scalars, SCALAR_WORDS));
+    steps_ahead_add(&t->ahead);
     return GT_OK;
 }
 
 /* One line for a skipped update.  While the loss scale comes down from where float16 overflows nothing is wrong. */
-static void skipped_log(const struct trainer *t)
+static void skipped_log(const struct trainer *t, int64_t iter)
 {
     if (t->state.loss_scaler.dynamic)
         log_note("iter %" PRId64 ": the gradient is beyond float16 at loss scale %g (loss %g); this update is skipped, "
                  "the scale is %g now",
-                 t->state.iter, t->loss_scale, t->loss, t->state.loss_scaler.scale);
+                 iter, t->loss_scale, t->loss, t->state.loss_scaler.scale);
     else
-        log_warning("iter %" PRId64 ": the gradient is not finite (loss %g); this update is skipped", t->state.iter,
-                    t->loss);
+        log_warning("iter %" PRId64 ": the gradient is not finite (loss %g); this update is skipped", iter, t->loss);
 }
 
 /* Counts skipped updates and keeps the loss scale; too many in a row are the end. */
-static enum gt_status skipped_check(struct trainer *t)
+static enum gt_status skipped_check(struct trainer *t, int64_t iter)
 {
     bool skipped = t->session.scalars[SCALAR_FOUND_INF].i != 0;
     loss_scaler_update(&t->state.loss_scaler, skipped);
@@ -238,7 +246,7 @@ static enum gt_status skipped_check(struct trainer *t)
     t->skipped++;
     t->skipped_in_a_row += t->loss_scale <= 1.0;
     progress_clear(&t->progress);
-    skipped_log(t);
+    skipped_log(t, iter);
     if (t->skipped_in_a_row < SKIPPED_IN_A_ROW_MAX)
         return GT_OK;
     log_error(
@@ -248,19 +256,19 @@ static enum gt_status skipped_check(struct trainer *t)
     return GT_FAILURE;
 }
 
-static void iteration_log(struct trainer *t, double learning_rate)
+static void iteration_log(struct trainer *t, const struct step_result *result)
 {
     double rate = tokens_per_update(t) / t->step_seconds;
     double mfu = t->session.peak_flops > 0
                      ? rate * model_flops_per_token(&t->session.model->options.config) / t->session.peak_flops
                      : -1.0;
-    if (t->state.iter % t->config->log_interval == 0) {
+    if (result->iter % t->config->log_interval == 0) {
         struct backend_counters counters;
         backend_wrap_counters(t->session.device, &counters);
         struct metrics_step step = {
-            .iter = t->state.iter,
+            .iter = result->iter,
             .loss = t->loss,
-            .lr = learning_rate,
+            .lr = result->learning_rate,
             .grad_norm = (double)t->session.scalars[SCALAR_GRAD_NORM].f,
             .time_ms = 1e3 * t->step_seconds,
             .tokens_per_s = rate,
@@ -271,13 +279,13 @@ static void iteration_log(struct trainer *t, double learning_rate)
             .allocated_bytes = counters.arena_bytes,
         };
         progress_clear(&t->progress);
-        log_result("iter %" PRId64 ": loss %.4f, time %.2fms, mfu %.2f%%", t->state.iter, t->loss, step.time_ms,
+        log_result("iter %" PRId64 ": loss %.4f, time %.2fms, mfu %.2f%%", result->iter, t->loss, step.time_ms,
                    100.0 * mfu);
         (void)metrics_step_write(&t->metrics, &step);
     }
     char note[64];
     snprintf(note, sizeof note, "loss %.4f  %.0f tok/s", t->loss, rate);
-    progress_show(&t->progress, "train", t->state.iter + 1, t->config->max_iters + 1, note,
+    progress_show(&t->progress, "train", result->iter + 1, t->config->max_iters + 1, note,
                   forecast_seconds_left(&t->forecast));
 }
 
@@ -294,30 +302,61 @@ static void memory_freeze(struct trainer *t)
     forecast_log(&t->forecast);
 }
 
-static enum gt_status iteration(struct trainer *t)
+/* The results of one update. */
+static enum gt_status step_settle(struct trainer *t, const struct step_result *result)
 {
-    const struct config *config = t->config;
-    bool resumed_here = t->state.evaluated && t->state.iter == t->first_iter && t->first_iter > 0;
-    if (config->eval_only || (t->state.iter % config->eval_interval == 0 && !resumed_here))
-        TRY(evaluate_and_save(t));
-    if (config->eval_only)
-        return GT_OK;
-    int64_t start_ns = clock_monotonic_ns();
-    double learning_rate = schedule_learning_rate(config, t->state.iter);
-    TRY(update(t, learning_rate));
-    t->state.samples_seen += config->batch_size * config->gradient_accumulation_steps;
-    t->step_seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
-    TRY(skipped_check(t));
+    t->loss = steps_ahead_loss_sum(&t->ahead, result) / tokens_per_update(t);
+    t->loss_scale = result->loss_scale;
+    memcpy(t->session.scalars, result->scalars, sizeof result->scalars);
+    TRY(skipped_check(t, result->iter));
     forecast_step_measured(&t->forecast, t->step_seconds);
-    iteration_log(t, learning_rate);
+    iteration_log(t, result);
     if (forecast_is_tested(&t->forecast)) {
         progress_clear(&t->progress);
         forecast_test_log(&t->forecast);
     }
-    if (t->state.iter == t->first_iter) {
+    if (result->iter == t->first_iter) {
         progress_clear(&t->progress);
         memory_freeze(t);
     }
+    return GT_OK;
+}
+
+/* Waits for the updates that are under way, and looks at their results. */
+static enum gt_status settle(struct trainer *t)
+{
+    const int32_t count = t->ahead.count;
+    TRY(exec_wait(t->session.exec));
+    if (count == 0)
+        return GT_OK;
+    t->step_seconds = steps_ahead_seconds(&t->ahead);
+    t->ahead.count = 0;
+    for (int32_t i = 0; i < count; i++)
+        TRY(step_settle(t, &t->ahead.step[i]));
+    return GT_OK;
+}
+
+/* The results are to be seen, or the next update depends on them: float16's loss scale does. */
+static bool must_settle(const struct trainer *t)
+{
+    return !exec_runs_ahead(t->session.exec) || t->ahead.count == STEPS_AHEAD_MAX || t->state.loss_scaler.dynamic ||
+           t->state.iter % t->config->log_interval == 0 || t->state.iter == t->first_iter || stop_requested();
+}
+
+static enum gt_status iteration(struct trainer *t)
+{
+    const struct config *config = t->config;
+    bool resumed_here = t->state.evaluated && t->state.iter == t->first_iter && t->first_iter > 0;
+    if (config->eval_only || (t->state.iter % config->eval_interval == 0 && !resumed_here)) {
+        TRY(settle(t));
+        TRY(evaluate_and_save(t));
+    }
+    if (config->eval_only)
+        return GT_OK;
+    TRY(update(t, schedule_learning_rate(config, t->state.iter)));
+    t->state.samples_seen += config->batch_size * config->gradient_accumulation_steps;
+    if (must_settle(t))
+        TRY(settle(t));
     t->state.iter++;
     return GT_OK;
 }
@@ -332,6 +371,10 @@ static enum gt_status loop(struct trainer *t)
         return iteration(t);
     while (status == GT_OK && t->state.iter <= t->config->max_iters && !stop_requested())
         status = iteration(t);
+    if (status == GT_OK || status == GT_STOPPED) {
+        const enum gt_status settled = settle(t);
+        status = settled != GT_OK ? settled : status;
+    }
     progress_clear(&t->progress);
     bool stopped = stop_requested() != 0 && (status == GT_OK || status == GT_STOPPED);
     if (stopped) {
@@ -396,7 +439,7 @@ static void others_log(const struct trainer *t)
         return;
     log_result("memory of the device (%s): %s free of %s, other processes hold most: %s", device->ops->name,
                log_bytes(left, (double)info.free_bytes), log_bytes(total, (double)info.total_bytes),
-               info.holder_count > 0 ? backend_holders_text(holders, &info) : "not known");
+               backend_holders_read(holders, device)[0] != '\0' ? holders : "not known");
 }
 
 /* One line of what the run was: the account of memory and time. */
@@ -421,6 +464,7 @@ static enum gt_status weights_load(struct trainer *t)
     memset(t->session.scalars, 0, sizeof t->session.scalars);
     TRY(restore_loss_scaler(&t->source, t->session.dtype, &t->state.loss_scaler));
     TRY(restore_weights(&t->session, &t->source, (uint64_t)t->config->seed));
+    restore_close(&t->source); /* open files would keep the room of the generation that the next save removes */
     t->session.scalars[SCALAR_ADAM_STEP].i = (int32_t)t->state.adam_step;
     return session_scalars_upload(&t->session);
 }
@@ -507,12 +551,13 @@ static enum gt_status run(struct trainer *t, const char *folder)
     if (t->source.resume)
         TRY(restore_tokenizer_check(&t->source, t->tokenizer, folder));
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
+    TRY(watchdog_start(&t->watchdog, t->mem, session->device, config->out_dir, config->watchdog));
     TRY(session_start(session));
     if (!config->eval_only)
         TRY(session_rates_calibrate(session));
     TRY(session_peak_measure(session));
     start_log(t);
-    restore_differences_log(session, &t->source);
+    TRY(restore_differences_check(session, &t->source));
     TRY(weights_load(t));
     forecast_model(session, t->state.iter, &t->forecast);
     if (config->eval_iters == 0)
@@ -524,8 +569,10 @@ static enum gt_status run(struct trainer *t, const char *folder)
         t->metrics_opened = true;
     }
     TRY(samples_prepare(t, folder));
+    if (!config->eval_only)
+        TRY(steps_ahead_create(t->mem, session->model->options.micro_steps, &t->ahead));
     stop_install();
-    exec_timing_set(session->exec, config->profile);
+    exec_timing_set(session->exec, config->profile || config->watchdog > 0); /* op by op, so that one can be named */
     hostmem_phase_set(t->mem, HOSTMEM_RUN);
     enum gt_status status = loop(t);
     hostmem_phase_set(t->mem, HOSTMEM_CLOSE);
@@ -622,6 +669,10 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
     if (config->explain_oom[0] != '\0')
         TRY_GOTO(status, close, explain_oom(config, &model));
     TRY_GOTO(status, close, session_open(mem, config, &t.session));
+    if (t.source.resume)
+        TRY_GOTO(status, close,
+                 restore_algorithms_choose(t.session.device, t.source.checkpoint->record.state.plan,
+                                           t.source.checkpoint->source));
     session_train_options(&t.session, &t.state.choices, &model, &options);
     TRY_GOTO(status, close,
              options.train ? session_plan(&t.session, &options) : session_plan_evaluation(&t.session, &options));
@@ -629,7 +680,9 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
 close:
     report_block_print(config, &t.session, status, stderr);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    watchdog_stop(&t.watchdog);
     metrics_close(&t.metrics);
+    steps_ahead_destroy(&t.ahead);
     generator_destroy(t.generator);
     tokenizer_destroy(t.tokenizer);
     restore_saver_destroy(&t.saver);

@@ -5,6 +5,9 @@ dist_check_SCRIPTS += \
 	tests/e2e/bad_input.sh \
 	tests/e2e/cuda_fatbin.py \
 	tests/e2e/cuda_faults.py \
+	tests/e2e/cuda_graphs.py \
+	tests/e2e/cuda_tune.py \
+	tests/e2e/gpu_check.py \
 	tests/e2e/cuda_registers.py \
 	tests/e2e/cuda_train.py \
 	tests/e2e/bench_quick.py \
@@ -20,6 +23,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/mended.sh \
 	tests/e2e/models_in.py \
 	tests/e2e/opencl.py \
+	tests/e2e/opencl_matrix.py \
 	tests/e2e/parity_torch.py \
 	tests/e2e/plan_report.py \
 	tests/e2e/prepare.sh \

@@ -1,9 +1,10 @@
 /* opcheck --bench: the time of one op at the shapes of a 124M step, beside what the device can do.
  *
- * Minimum and median of several runs after one warm-up, at most about a second per op.  Rates come from the op's declared
- * cost.  The roofs are measured on the same device: the fp32 matrix rate by the backend's own peak_flops, the memory rate by
- * its residual op on three arrays that fit no cache (two read, one written, as in STREAM's Add).  The share is that of the
- * roof that binds: the larger of FLOPs over the one and bytes over the other.
+ * Minimum and median of several runs after one warm-up, at most about a second per op.  Beside them stands what the op
+ * declares: the bytes that it must move at least and the FLOPs that it must do; rates come from these.  The roofs are measured
+ * on the same device: the matrix rate of each dtype by backend_peak_flops(), the memory rate by its residual op on
+ * three arrays that fit no cache (two read, one written, as in STREAM's Add).  The share is that of the roof that binds: the
+ * larger of FLOPs over the one and bytes over the other.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@
 #define BENCH_RUNS_MIN 3
 #define BENCH_NS_MAX 800000000
 #define PEAK_SECONDS 0.5
+
+static const enum dtype floats[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 
 struct timing {
     double least_s, median_s;
@@ -73,23 +76,28 @@ void bench_roofs(struct device *device, struct roofs *out)
     struct address scratch = {.space = SPACE_DEVICE};
     const struct backend_ops *ops = device->backend->ops;
     *out = (struct roofs){.bytes = triad_rate(device)};
-    if (ops->peak_flops == NULL ||
-        ops->peak_flops(device->backend, DTYPE_F32, scratch, 3 * BENCH_TRIAD_BYTES, PEAK_SECONDS, &out->flops) != GT_OK)
-        out->flops = 0.0;
-    printf("%s: %s; fp32 matrix rate %.1f GFLOP/s, memory rate %.1f GB/s (two read, one written)\n", ops->name,
-           device->info.device, out->flops * 1e-9, out->bytes * 1e-9);
-    printf("%-20s %-8s %10s %10s %10s %9s %6s\n", "op", "dtype", "min ms", "median ms", "GFLOP/s", "GB/s", "roof");
+    printf("%s: %s; memory rate %.1f GB/s (two read, one written), matrix rates", ops->name, device->info.device,
+           out->bytes * 1e-9);
+    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
+        double *rate = &out->flops[floats[i]];
+        if (backend_peak_flops(device->backend, floats[i], scratch, 3 * BENCH_TRIAD_BYTES, PEAK_SECONDS, rate) != GT_OK)
+            *rate = 0.0;
+        printf("%s %s %.1f GFLOP/s", i > 0 ? "," : "", dtype_name(floats[i]), *rate * 1e-9);
+    }
+    printf("\n%-20s %-8s %10s %10s %10s %10s %10s %9s %6s\n", "op", "dtype", "min ms", "median ms", "least MB", "GFLOP",
+           "GFLOP/s", "GB/s", "roof");
 }
 
 static void result_print(const struct op_call *call, enum dtype dtype, const struct timing *timing,
                          const struct roofs *roofs)
 {
     double flops = op_flops(call) / timing->least_s, bytes = op_bytes(call) / timing->least_s;
-    double of_matrix = roofs->flops > 0.0 ? flops / roofs->flops : 0.0;
+    double of_matrix = roofs->flops[dtype] > 0.0 ? flops / roofs->flops[dtype] : 0.0;
     double of_memory = roofs->bytes > 0.0 ? bytes / roofs->bytes : 0.0;
-    printf("%-20s %-8s %10.3f %10.3f %10.2f %9.2f %4.0f %% of %s\n", op_declaration(call->kind)->name,
-           dtype_name(dtype), timing->least_s * 1e3, timing->median_s * 1e3, flops * 1e-9, bytes * 1e-9,
-           100.0 * fmax(of_matrix, of_memory), of_matrix > of_memory ? "fp32 matrix" : "memory");
+    printf("%-20s %-8s %10.3f %10.3f %10.3f %10.4f %10.2f %9.2f %4.0f %% of %s\n", op_declaration(call->kind)->name,
+           dtype_name(dtype), timing->least_s * 1e3, timing->median_s * 1e3, op_bytes(call) * 1e-6,
+           op_flops(call) * 1e-9, flops * 1e-9, bytes * 1e-9, 100.0 * fmax(of_matrix, of_memory),
+           of_matrix > of_memory ? "matrix" : "memory");
 }
 
 void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, const struct roofs *roofs)

@@ -133,7 +133,7 @@ void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t
 /* bench.c: the device's measured roofs, and one op beside them. */
 #define BENCH_TRIAD_BYTES ((size_t)128 << 20) /* of each of the three arrays */
 struct roofs {
-    double flops, bytes; /* per second; 0 = not measured */
+    double flops[DTYPE_COUNT], bytes; /* per second; 0 = not measured */
 };
 void bench_roofs(struct device *device, struct roofs *out);
 void bench_run(struct device *device, enum op_kind kind, enum dtype dtype, const struct roofs *roofs);

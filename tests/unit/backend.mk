@@ -2,8 +2,9 @@
 check_PROGRAMS += tests/unit/check_backend_wrap tests/unit/check_cpu_backend tests/unit/check_cpu_gemm \
 	tests/unit/check_cpu_half tests/unit/check_cpu_lean tests/unit/check_cpu_math tests/unit/check_cpu_ops
 if HAVE_OPENCL
-check_PROGRAMS += tests/unit/check_opencl
+check_PROGRAMS += tests/unit/check_opencl tests/unit/check_opencl_division
 tests_unit_check_opencl_SOURCES = tests/unit/check_opencl.c
+tests_unit_check_opencl_division_SOURCES = tests/unit/check_opencl_division.c
 endif
 tests_unit_check_backend_wrap_SOURCES = tests/unit/check_backend_wrap.c
 tests_unit_check_cpu_backend_SOURCES = tests/unit/check_cpu_backend.c

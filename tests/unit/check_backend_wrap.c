@@ -63,7 +63,7 @@ START_TEST(counts_and_passes_on)
     ck_assert_uint_eq(counters.ops, 2);
     ck_assert_uint_eq(counters.sync_calls, 1);
     double rate = 0.0;
-    ck_assert_int_eq(backend->ops->peak_flops(backend, DTYPE_F32, begin, SEGMENT_BYTES, 0.01, &rate), GT_OK);
+    ck_assert_int_eq(backend_peak_flops(backend, DTYPE_F32, begin, SEGMENT_BYTES, 0.01, &rate), GT_OK);
     ck_assert(rate > 0.0);
     backend->ops->close(backend);
     backend_find("cpu")->close(NULL);
@@ -89,6 +89,8 @@ static enum gt_status call_of(struct backend *backend, enum backend_call call)
         return backend->ops->download(backend, 0, &value, begin, sizeof value);
     case BACKEND_CALL_RUN:
         return backend->ops->run(backend, 0, &fill, 1);
+    case BACKEND_CALL_BIND:
+        return backend->ops->bind(backend, &fill, 1);
     default:
         return backend->ops->sync(backend, 0);
     }

@@ -1,4 +1,5 @@
 /* Tests of src/config/config_args.c: forms of flags, values as typed, order, and every mistake on its own line. */
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "tests/unit/config_fixture.h"
@@ -170,6 +171,33 @@ START_TEST(args_files_and_order)
 }
 END_TEST
 
+/* The device of a file and the backend of the command line, or the other way round: what was typed is meant. */
+START_TEST(args_win_over_a_file)
+{
+    char path[] = "config-test-XXXXXX", option[sizeof path + 16];
+    const int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, "device = 'opencl'\n", 18), 18);
+    close(fd);
+    snprintf(option, sizeof option, "./%s", path);
+    ck_assert_int_eq(TRAIN(option, "--backend=cpu"), GT_OK);
+    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);
+    ck_assert_str_eq(fixture.config.device, "auto");
+    ck_assert_int_eq(fixture.notes, 1);
+    ASSERT_SAID("gives way to backend='cpu' (--backend=cpu)");
+    refused(TRAIN("--device=opencl", "--backend=cpu"), "contradicts");
+    const int again = open(path, O_WRONLY | O_TRUNC);
+    ck_assert_int_ge(again, 0);
+    ck_assert_int_eq(write(again, "backend = 'opencl'\n", 19), 19);
+    close(again);
+    ck_assert_int_eq(TRAIN(option, "--device=cpu"), GT_OK);
+    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);
+    ck_assert_str_eq(fixture.config.device, "cpu");
+    ASSERT_SAID("gives way to device='cpu' (--device=cpu)");
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
 START_TEST(args_questions)
 {
     ck_assert_int_eq(TRAIN("--nonsense", "--help"), GT_OK);
@@ -197,6 +225,7 @@ Suite *config_args_suite(void)
     tcase_add_test(tests, args_refusals);
     tcase_add_test(tests, args_lists_all_mistakes);
     tcase_add_test(tests, args_files_and_order);
+    tcase_add_test(tests, args_win_over_a_file);
     tcase_add_test(tests, args_questions);
     suite_add_tcase(suite, tests);
     return suite;

@@ -147,14 +147,12 @@ START_TEST(peak_is_measured)
     double rate = 0.0;
     const struct address scratch = {.space = SPACE_DEVICE};
     for (int dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) {
-        ck_assert_int_eq(backend->ops->peak_flops(backend, (enum dtype)dtype, scratch, (size_t)4 << 20, 0.1, &rate),
-                         GT_OK);
+        ck_assert_int_eq(backend_peak_flops(backend, (enum dtype)dtype, scratch, (size_t)4 << 20, 0.1, &rate), GT_OK);
         printf("peak, %s: %.1f GFLOP/s\n", dtype_name((enum dtype)dtype), rate * 1e-9);
         ck_assert(rate > 1e8 && rate < 1e15);
     }
     log_sink_set(sink_silent, NULL);
-    ck_assert_int_eq(backend->ops->peak_flops(backend, DTYPE_F32, scratch, 100, 0.2, &rate), GT_NO_MEMORY);
-    ck_assert_int_eq(backend->ops->peak_flops(backend, DTYPE_F32, scratch, (size_t)5 << 20, 0.2, &rate), GT_DEVICE);
+    ck_assert_int_eq(backend_peak_flops(backend, DTYPE_F32, scratch, 100, 0.2, &rate), GT_NO_MEMORY);
     backend->ops->close(backend);
 }
 END_TEST
@@ -274,23 +272,23 @@ START_TEST(holders_are_found)
         if (processes[i].name)
             file_write(path, "comm", processes[i].name);
     }
-    struct backend_info info = {.holder_count = 3};
-    cpu_memory_holders(root, 11, &info);
-    ck_assert_int_eq(info.holder_count, 4);
-    ck_assert_int_eq(info.holders[0].pid, 12);
-    ck_assert_uint_eq(info.holders[0].bytes, 7000 * page);
-    ck_assert_str_eq(info.holders[0].name, "la?rge");
-    ck_assert_str_eq(info.holders[1].name, "middle");
-    ck_assert_str_eq(info.holders[2].name, "?");
-    ck_assert_str_eq(info.holders[3].name, "small");
+    struct backend_holders holders = {.count = 3};
+    cpu_memory_holders(root, 11, &holders);
+    ck_assert_int_eq(holders.count, 4);
+    ck_assert_int_eq(holders.list[0].pid, 12);
+    ck_assert_uint_eq(holders.list[0].bytes, 7000 * page);
+    ck_assert_str_eq(holders.list[0].name, "la?rge");
+    ck_assert_str_eq(holders.list[1].name, "middle");
+    ck_assert_str_eq(holders.list[2].name, "?");
+    ck_assert_str_eq(holders.list[3].name, "small");
     char text[BACKEND_HOLDERS_TEXT_MAX];
-    info.holder_count = 2;
-    info.holders[0].bytes = UINT64_C(3) << 30;
-    info.holders[1].bytes = 1536;
-    ck_assert_str_eq(backend_holders_text(text, &info), "la?rge (12) 3.00 GiB, middle (13) 1.5 KiB");
-    cpu_memory_holders("no-such-folder", 11, &info);
-    ck_assert_int_eq(info.holder_count, 0);
-    ck_assert_str_eq(backend_holders_text(text, &info), "");
+    holders.count = 2;
+    holders.list[0].bytes = UINT64_C(3) << 30;
+    holders.list[1].bytes = 1536;
+    ck_assert_str_eq(backend_holders_text(text, &holders), "la?rge (12) 3.00 GiB, middle (13) 1.5 KiB");
+    cpu_memory_holders("no-such-folder", 11, &holders);
+    ck_assert_int_eq(holders.count, 0);
+    ck_assert_str_eq(backend_holders_text(text, &holders), "");
     for (size_t i = 0; i < sizeof processes / sizeof processes[0]; i++) {
         static const char *const files[] = {"/statm", "/comm", ""};
         for (size_t k = 0; k < 3; k++) {

@@ -121,37 +121,76 @@ START_TEST(below)
 }
 END_TEST
 
+/* Box and Muller as their paper has it, in the C library's functions. */
+static void normals_reference(struct philox_block block, float out[4])
+{
+    for (int i = 0; i < 4; i += 2) {
+        const double radius = sqrt(-2.0 * log(((double)block.word[i] + 1.0) * 0x1p-32));
+        const double angle = 2.0 * acos(-1.0) * ((double)block.word[i + 1] * 0x1p-32);
+        out[i] = (float)(radius * cos(angle));
+        out[i + 1] = (float)(radius * sin(angle));
+    }
+}
+
 START_TEST(normal_values)
 {
     /* Worked out in another language from the first known answer. */
     static const double wanted[4] = {0.9911376790966604, -0.9246625882436951, -0.6176089596525953, -0.4820685869111552};
     float got[4];
-    philox_normal4(vectors[0].answer, got);
+    philox_normals(vectors[0].key, vectors[0].counter, 4, got);
     for (int i = 0; i < 4; i++)
         ck_assert_double_le(fabs((double)got[i] - wanted[i]), fabs(wanted[i]) * 0x1p-23);
-    philox_normal4((struct philox_block){{0, 0, 0xffffffff, 0xffffffff}}, got); /* both ends of the radius */
-    ck_assert_double_le(fabs((double)got[0] - sqrt(64.0 * log(2.0))), 1e-6);
-    ck_assert(fabsf(got[0]) < 6.67f && got[1] == 0.0f && got[2] == 0.0f && got[3] == 0.0f);
+}
+END_TEST
+
+/* Any count, across the carry of the counter's low word; of 40,000 values at most one rounds otherwise than libm's. */
+START_TEST(normal_runs)
+{
+    enum { COUNT = 40003 };
+    static float got[COUNT + 1];
+    const struct philox_key key = philox_key_make(unit_seed(), RNG_INIT);
+    const uint64_t first = 0xffffff00u;
+    int other = 0;
+    got[COUNT] = -77.0f;
+    philox_normals(key, (struct philox_block){{(uint32_t)first, 0, 5, 6}}, COUNT, got);
+    for (uint32_t i = 0; i < COUNT; i += 4) {
+        const uint64_t number = first + i / 4;
+        float wanted[4];
+        normals_reference(philox4x32_10(key, (struct philox_block){{(uint32_t)number, (uint32_t)(number >> 32), 5, 6}}),
+                          wanted);
+        for (uint32_t k = 0; k < 4 && i + k < COUNT; k++) {
+            ck_assert_float_le(fabsf(got[i + k] - wanted[k]), fabsf(wanted[k]) * 0x1p-23f);
+            other += got[i + k] != wanted[k];
+        }
+    }
+    ck_assert_int_le(other, 1);
+    ck_assert(got[COUNT] == -77.0f);
+    for (int32_t count = 0; count < 9; count++) {
+        float few[9] = {0};
+        philox_normals(key, (struct philox_block){{(uint32_t)first, 0, 5, 6}}, count, few);
+        for (int32_t i = 0; i < 9; i++)
+            ck_assert(few[i] == (i < count ? got[i] : 0.0f));
+    }
 }
 END_TEST
 
 START_TEST(normal_distribution)
 {
+    static float z[4 * DRAWS];
     const struct philox_key key = philox_key_make(unit_seed(), RNG_INIT);
     const double count = 4.0 * DRAWS;
     double sum = 0.0, square = 0.0, cube = 0.0, fourth = 0.0, pairs[6] = {0.0};
+    philox_normals(key, (struct philox_block){{0, 0, 3, 0}}, 4 * DRAWS, z);
     for (uint32_t i = 0; i < DRAWS; i++) {
-        float z[4];
-        philox_normal4(philox4x32_10(key, (struct philox_block){{i, 0, 3, 0}}), z);
         for (int a = 0, pair = 0; a < 4; a++) {
-            const double x = (double)z[a];
+            const double x = (double)z[4 * i + (uint32_t)a];
             ck_assert(isfinite(x));
             sum += x;
             square += x * x;
             cube += x * x * x;
             fourth += x * x * x * x;
             for (int b = a + 1; b < 4; b++)
-                pairs[pair++] += x * (double)z[b];
+                pairs[pair++] += x * (double)z[4 * i + (uint32_t)b];
         }
     }
     /* Variances of z, z^2, z^3, z^4 under the standard normal law: 1, 2, 15, 96. */
@@ -173,6 +212,7 @@ Suite *rng_suite(void)
     tcase_add_test(tcase, uniform);
     tcase_add_test(tcase, below);
     tcase_add_test(tcase, normal_values);
+    tcase_add_test(tcase, normal_runs);
     tcase_add_test(tcase, normal_distribution);
     suite_add_tcase(suite, tcase);
     return suite;

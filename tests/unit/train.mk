@@ -8,7 +8,9 @@ TRAIN_CHECKS = \
 	tests/unit/check_progress \
 	tests/unit/check_schedule \
 	tests/unit/check_session \
-	tests/unit/check_stop
+	tests/unit/check_steps_ahead \
+	tests/unit/check_stop \
+	tests/unit/check_watchdog
 check_PROGRAMS += $(TRAIN_CHECKS)
 tests_unit_check_feed_SOURCES = tests/unit/check_feed.c tests/unit/data_fixture.h
 tests_unit_check_forecast_SOURCES = tests/unit/check_forecast.c tests/unit/log_capture.h
@@ -18,4 +20,6 @@ tests_unit_check_process_SOURCES = tests/unit/check_process.c
 tests_unit_check_progress_SOURCES = tests/unit/check_progress.c
 tests_unit_check_schedule_SOURCES = tests/unit/check_schedule.c
 tests_unit_check_session_SOURCES = tests/unit/check_session.c tests/unit/log_capture.h
+tests_unit_check_steps_ahead_SOURCES = tests/unit/check_steps_ahead.c
 tests_unit_check_stop_SOURCES = tests/unit/check_stop.c
+tests_unit_check_watchdog_SOURCES = tests/unit/check_watchdog.c

@@ -1,0 +1,106 @@
+/* A device's rate of matrix products, for MFU and forecasts, by nothing but its interface.
+ *
+ * Square products of growing side, each timed to its end, as long as they fit the scratch and the time; the largest of them
+ * again while there is time.  The best rate counts.  What is multiplied is 0.5 throughout: a card under its power limit is
+ * somewhat slower with numbers that differ.
+ */
+#include <assert.h>
+
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size.h"
+
+#define QUEUE 0
+#define SIDE_MIN 64
+#define SIDE_MAX 8192
+#define RUNS_EACH 3
+#define VALUE 0.5f
+#define GROWTH 8 /* in time, from one side to the next */
+#define TIME_SHARE 0.8
+
+/* A product of `side`, its three matrices and the workspace one after the other from `scratch`; *out_bytes are those of all. */
+static struct op_call square_call(const struct backend *backend, enum dtype dtype, struct address scratch, int64_t side,
+                                  size_t *out_bytes)
+{
+    static const int32_t slots[] = {GEMM_A, GEMM_B, GEMM_D};
+    const struct op_impl *gemm = &backend->ops->table[OP_GEMM];
+    struct op_call call = {.kind = OP_GEMM, .workspace = scratch};
+    const uint64_t bytes = (uint64_t)(side * side) * dtype_size_bytes(dtype);
+    for (uint64_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
+        struct operand *operand = &call.operand[slots[i]];
+        *operand = (struct operand){.at = scratch, .present = true, .dtype = dtype, .rank = 2, .dims = {side, side}};
+        operand->at.offset_bytes += i * bytes;
+    }
+    call.workspace.offset_bytes += 3 * bytes; /* aligned, as sides are multiples of 64 */
+    call.workspace_bytes = gemm->workspace_bytes != NULL ? gemm->workspace_bytes(backend, &call) : 0;
+    *out_bytes = (size_t)(3 * bytes) + call.workspace_bytes;
+    return call;
+}
+
+static enum gt_status values_write(struct backend *backend, const struct op_call *product)
+{
+    struct op_call fill = {.kind = OP_FILL, .attrs.value = VALUE};
+    fill.operand[FILL_Y] = product->operand[GEMM_A];
+    TRY(backend->ops->run(backend, QUEUE, &fill, 1));
+    fill.operand[FILL_Y] = product->operand[GEMM_B];
+    TRY(backend->ops->run(backend, QUEUE, &fill, 1));
+    return backend->ops->sync(backend, QUEUE);
+}
+
+/* Raises *best to the rate of one run. */
+static enum gt_status product_time(struct backend *backend, const struct op_call *product, double *best,
+                                   int64_t *out_ns)
+{
+    const double side = (double)product->operand[GEMM_A].dims[0];
+    const int64_t start_ns = clock_monotonic_ns();
+    TRY(backend->ops->run(backend, QUEUE, product, 1));
+    TRY(backend->ops->sync(backend, QUEUE));
+    *out_ns = clock_monotonic_ns() - start_ns + 1;
+    const double rate = 2.0 * side * side * side / ((double)*out_ns * 1e-9);
+    *best = rate > *best ? rate : *best;
+    return GT_OK;
+}
+
+/* The smallest product, whose kernels some drivers compile when they are first run; in fp32 where `dtype` is not multiplied. */
+static enum gt_status warm_up(struct backend *backend, enum dtype *dtype, struct address scratch, size_t scratch_bytes)
+{
+    size_t bytes = 0;
+    int64_t ns = 0;
+    double rate = 0.0;
+    struct op_call product = square_call(backend, *dtype, scratch, SIDE_MIN, &bytes);
+    if (!backend->ops->table[OP_GEMM].supports(backend, &product)) {
+        *dtype = DTYPE_F32;
+        product = square_call(backend, *dtype, scratch, SIDE_MIN, &bytes);
+    }
+    if (bytes > scratch_bytes) {
+        log_error("%s: the smallest product that is measured needs %zu B of scratch, have %zu B", backend->ops->name,
+                  bytes, scratch_bytes);
+        return GT_NO_MEMORY;
+    }
+    TRY(values_write(backend, &product));
+    return product_time(backend, &product, &rate, &ns);
+}
+
+enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
+                                  size_t scratch_bytes, double seconds, double *out)
+{
+    TRY(warm_up(backend, &dtype, scratch, scratch_bytes));
+    const int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * TIME_SHARE * 1e9);
+    double best = 0.0;
+    int64_t last_ns = 0;
+    size_t bytes = 0;
+    struct op_call product, next = square_call(backend, dtype, scratch, SIDE_MIN, &bytes);
+    do {
+        product = next;
+        TRY(values_write(backend, &product));
+        for (int run = 0; run < RUNS_EACH; run++)
+            TRY(product_time(backend, &product, &best, &last_ns));
+        next = square_call(backend, dtype, scratch, 2 * product.operand[GEMM_A].dims[0], &bytes);
+    } while (next.operand[GEMM_A].dims[0] <= SIDE_MAX && bytes <= scratch_bytes &&
+             clock_monotonic_ns() + GROWTH * RUNS_EACH * last_ns < end_ns);
+    while (clock_monotonic_ns() + last_ns < end_ns)
+        TRY(product_time(backend, &product, &best, &last_ns));
+    *out = best;
+    return GT_OK;
+}

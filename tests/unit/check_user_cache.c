@@ -113,7 +113,7 @@ END_TEST
 START_TEST(a_damaged_file_is_said_with_its_consequence)
 {
     struct corner corner;
-    char command[FILE_PATH_MAX + 64];
+    char command[sizeof corner.root + 128];
     corner_open(&corner);
     ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
     snprintf(command, sizeof command, "for f in '%s'/gpt-train/numbers/*.numbers; do printf x >>\"$f\"; done",

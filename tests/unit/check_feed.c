@@ -129,7 +129,7 @@ START_TEST(a_whole_split_counts_every_target_once)
     struct progress progress = {0};
     double loss;
     rig_open(&rig);
-    ck_assert_int_eq(session_tensor_zero(&rig.session, rig.session.model->parameters.at[0].tensor), GT_OK);
+    ck_assert_int_eq(exec_zero(rig.session.exec, rig.session.model->parameters.at[0].tensor), GT_OK);
     rig.config.eval_iters = 0;
     struct evaluation evaluation = {&rig.session, &rig.feed, &progress, 0};
     for (int split = 0; split < 2; split++) {

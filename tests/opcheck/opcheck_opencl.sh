@@ -61,16 +61,16 @@ for op in adamw_lean muon_normalize; do
 done
 unset GPT_TRAIN_OPENCL_DIVISION
 
-# Tiles of each size with one layout, of one size with the others.
+# Tiles of each size with one layout, of one size with the others; with CHECK_LONG=1 in both dtypes.
 export GPT_TRAIN_OPENCL_MATRIX
-for GPT_TRAIN_OPENCL_MATRIX in emulated-mma emulated-mma8/64 emulated-wmma/64; do
-    for dtype in bfloat16 float16; do
-        run "$dtype" --op=gemm
-        if ! printf '%s\n' "$output" | grep -q 'products on emulated matrix units'; then
-            echo "FAIL opcheck_opencl: $GPT_TRAIN_OPENCL_MATRIX was not used in $dtype"
-            failed=$((failed + 1))
-        fi
-    done
+for unit in emulated-mma:bfloat16 emulated-mma8/64:float16 emulated-wmma/64:float16 \
+    ${CHECK_LONG:+emulated-mma:float16 emulated-mma8/64:bfloat16 emulated-wmma/64:bfloat16}; do
+    GPT_TRAIN_OPENCL_MATRIX=${unit%:*}
+    run "${unit#*:}" --op=gemm
+    if ! printf '%s\n' "$output" | grep -q 'products on emulated matrix units'; then
+        echo "FAIL opcheck_opencl: $unit was not used"
+        failed=$((failed + 1))
+    fi
 done
 echo "checks: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -4,8 +4,8 @@
   calls     a run of four updates that saves three times is killed at each system call from its first save on (strace's
             injection), resumed, and ends with files that are byte for byte those of the run that nobody killed
   resume    a run that was killed inside a save is resumed and killed again at each of that start's calls
-  random    a run that saves after every update is killed at random moments; at least three tenths of the kills must land
-            inside a save, or the test fails
+  random    a run that saves after every update is killed at random moments, every second time at one of the next save; at
+            least three tenths of the kills must land inside a save, or the test fails
 
 In `make check` a sample of the calls and 30 random kills; with CHECK_LONG=1 every call and 1,000.
 Prints "checks: P passed, F failed, S skipped".
@@ -26,6 +26,7 @@ from checks import check, finish, skip
 SAMPLE = 40 if not tiny.LONG else 1 << 30
 RANDOM_KILLS = 1000 if tiny.LONG else 30
 HITS_MIN = 0.3
+SAVE_SECONDS = 0.004  # about what the tiny run's save takes
 
 
 def killed_at(name, number, start):
@@ -87,6 +88,12 @@ def inside_save(out):
     return any(".tmp-" in name for name in names) or len(models) != len(optimizers) or len(models) > 1
 
 
+def wait_for_save(out, process):
+    """Until a file aside appears, or the run ends."""
+    while process.poll() is None and not (os.path.isdir(out) and any(".tmp-" in name for name in os.listdir(out))):
+        time.sleep(SAVE_SECONDS / 20)
+
+
 def at_random(generator):
     every = ["--eval_interval=1", "--max_iters=12"]
     begin = time.monotonic()
@@ -99,6 +106,9 @@ def at_random(generator):
         with subprocess.Popen(tiny.command("killed", *every), env=tiny.ENVIRONMENT, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as process:
             time.sleep(generator.uniform(0.2, 1.0) * length)
+            if number % 2 == 0:
+                wait_for_save("killed", process)
+                time.sleep(generator.uniform(0.0, SAVE_SECONDS))
             process.kill()
             process.wait()
         hits += inside_save("killed")

@@ -56,9 +56,8 @@ int main(int argc, char **argv)
     static struct config config; /* 30 KiB of paths */
     struct sample sample = {.config = &config};
     bool answered;
+    program_spin_limit(argv);
     enum gt_status status = program_start(&config, CONFIG_SAMPLE, "gpt-sample", argc, argv, &answered);
-    if (status == GT_OK && !answered)
-        program_spin_limit(argv);
     if (status == GT_OK && !answered)
         status = hostmem_create(&sample.mem);
     if (status == GT_OK && !answered)

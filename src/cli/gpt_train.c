@@ -13,10 +13,8 @@ int main(int argc, char **argv)
     static struct config config; /* 30 KiB of paths */
     struct hostmem *mem = NULL;
     bool answered;
+    program_spin_limit(argv);
     enum gt_status status = program_start(&config, CONFIG_TRAIN, "gpt-train", argc, argv, &answered);
-    bool works = config.plan == CONFIG_PLAN_OFF && !config.print_program;
-    if (status == GT_OK && !answered && works)
-        program_spin_limit(argv);
     if (status == GT_OK && !answered)
         status = hostmem_create(&mem);
     if (status == GT_OK && !answered)

@@ -142,7 +142,7 @@ check "flags with - and with a blank" run 0 "$GPT_TRAIN" nano.py --max-iters 1 -
 check "eval_only" run 0 "$GPT_TRAIN" nano.py --eval_only=True --init_from=resume --eval_iters=2
 check "eval_only evaluates once" is "$(grep -c '^step ' stdout)" 1
 check "eval_only trains nothing" is "$(grep -c '^iter ' stdout)" 0
-check "a note before the work" run 1 env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "$GPT_TRAIN" --dataset=./nowhere --backend=nccl
+check "a note before the work" run 2 env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "$GPT_TRAIN" --dataset=./nowhere --backend=nccl
 check "is said once" is "$(grep -c "backend='nccl'" stderr)" 1
 check "this project's own configurations" [ -d "$top_srcdir/config" ]
 for file in "$top_srcdir"/config/*.py; do

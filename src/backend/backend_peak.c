@@ -95,11 +95,11 @@ enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, str
     do {
         product = next;
         TRY(values_write(backend, &product));
-        for (int run = 0; run < RUNS_EACH; run++)
+        for (int run = 0; run < RUNS_EACH && (run == 0 || clock_monotonic_ns() + last_ns < end_ns); run++)
             TRY(product_time(backend, &product, &best, &last_ns));
         next = square_call(backend, dtype, scratch, 2 * product.operand[GEMM_A].dims[0], &bytes);
     } while (next.operand[GEMM_A].dims[0] <= SIDE_MAX && bytes <= scratch_bytes &&
-             clock_monotonic_ns() + GROWTH * RUNS_EACH * last_ns < end_ns);
+             clock_monotonic_ns() + GROWTH * last_ns < end_ns);
     for (int run = 0; run < RUNS_MORE && clock_monotonic_ns() + last_ns < end_ns; run++)
         TRY(product_time(backend, &product, &best, &last_ns));
     *out = best;

@@ -17,6 +17,7 @@
 #include <cublasLt.h>
 
 #include "backends/cuda/cuda_gemm_tune.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 #define SLOTS 1024
@@ -125,21 +126,11 @@ void cuda_gemm_cache_destroy(struct cuda_backend *cuda)
     cuda->gemm = NULL;
 }
 
-/* FNV-1a over the key's bytes. */
-static uint32_t key_hash(const struct cuda_gemm_key *key)
-{
-    const unsigned char *bytes = (const unsigned char *)key;
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < sizeof *key; i++)
-        hash = (hash ^ bytes[i]) * 16777619u;
-    return hash;
-}
-
 /* The slot of the key, or the empty one where it belongs: there always is one. */
 static struct product *slot_find(struct cuda_gemm_cache *cache, const struct cuda_gemm_key *key)
 {
     assert(cache->used <= SLOTS_USED_MAX);
-    uint32_t at = key_hash(key) % SLOTS;
+    uint32_t at = (uint32_t)(hash_fnv1a(key, sizeof *key) % SLOTS);
     for (int32_t probes = 0; probes < SLOTS; probes++) {
         struct product *product = &cache->slot[at];
         if (product->key.m == 0 || memcmp(&product->key, key, sizeof *key) == 0)

@@ -15,11 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/user_cache.h"
 
-#define FNV_OFFSET UINT64_C(0xcbf29ce484222325)
-#define FNV_PRIME UINT64_C(0x100000001b3)
 #define GAIN_MIN 0.03
 #define CANDIDATE_SECONDS 0.02
 #define RUNS_MAX 20
@@ -35,13 +34,10 @@ static const struct user_cache tunings = {
 };
 _Static_assert(CUDA_CHOICES_MAX *LINE_BYTES < 200 << 10, "a full list fits a file");
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits; never 0, which means none. */
+/* Never 0, which means none. */
 static uint64_t identity_of(const void *bytes, size_t count)
 {
-    const unsigned char *byte = bytes;
-    uint64_t hash = FNV_OFFSET;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ byte[i]) * FNV_PRIME;
+    const uint64_t hash = hash_fnv1a(bytes, count);
     return hash != 0 ? hash : 1;
 }
 

@@ -53,6 +53,7 @@ struct backend_info {
     int32_t threads;
     bool host_memory; /* the device's memory is the host's: what the process holds beside the arena counts too */
 };
+
 /* Other processes that hold memory of the device, as far as this process may see: those with most, largest first. */
 #define BACKEND_HOLDERS_MAX 4
 #define BACKEND_HOLDER_NAME_MAX 32
@@ -76,8 +77,9 @@ void backend_holders_name(struct backend_holders *holders, const char *proc);
 /* "firefox (4711) 2.10 GiB, make (12) 3.1 MiB" into `text`; empty without holders.  Returns `text`. */
 #define BACKEND_HOLDERS_TEXT_MAX 320
 char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_holders *holders);
-/* The same of those that the backend finds now, which means a look at every process of the machine. */
+/* The same of those that the backend finds now, which means a look at every process of the machine; and "not known" for none. */
 char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
+const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
 
 /* Which of several algorithms, of other last bits, a call has: identities that only the backend understands.  None is 0. */
 struct backend_choice {

@@ -77,3 +77,8 @@ char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct ba
         backend->ops->holders(backend, &holders);
     return backend_holders_text(text, &holders);
 }
+
+const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend)
+{
+    return backend_holders_read(text, backend)[0] != '\0' ? text : "not known";
+}

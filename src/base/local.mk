@@ -4,6 +4,7 @@ libgpttrain_a_SOURCES += \
 	src/base/crc32c.c \
 	src/base/dtype.c src/base/dtype.h \
 	src/base/file.c src/base/file.h \
+	src/base/hash.h \
 	src/base/heads.c src/base/heads.h \
 	src/base/hostmem.c src/base/hostmem.h \
 	src/base/json.c src/base/json.h \

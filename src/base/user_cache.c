@@ -16,13 +16,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 #define MAGIC_BYTES 8
 #define NAME_MAX_BYTES 64
+#define NAMES_BYTES_MAX 112 /* "/gpt-train", a folder in it, and a file's name */
 #define ENTRIES_MAX 4096
-#define FNV_OFFSET UINT64_C(0xcbf29ce484222325)
-#define FNV_PRIME UINT64_C(0x100000001b3)
 
 struct header {
     char magic[MAGIC_BYTES];
@@ -37,42 +37,32 @@ struct entry {
     uint64_t bytes;
 };
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits: names files; the key in the file is what counts. */
-static uint64_t hash_of(const char *name)
-{
-    uint64_t hash = FNV_OFFSET;
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (uint8_t)*name) * FNV_PRIME;
-    return hash;
-}
-
 /* What others own or may write to is not trusted. */
 static bool is_own(const struct stat *status)
 {
     return status->st_uid == geteuid() && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
+bool user_cache_root(char *above, char *root)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = 0;
+    if (cache != NULL && *cache == '/')
+        length = snprintf(above, FILE_PATH_MAX, "%s", cache);
+    else if (home != NULL && *home == '/')
+        length = snprintf(above, FILE_PATH_MAX, "%s/.cache", home);
+    return length > 0 && length < FILE_PATH_MAX - NAMES_BYTES_MAX && file_join(root, above, "gpt-train") == GT_OK;
+}
+
 bool user_cache_folder(const struct user_cache *cache, char *folder, bool create)
 {
-    const char *root = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char parent[FILE_PATH_MAX];
+    char above[FILE_PATH_MAX], root[FILE_PATH_MAX];
     struct stat status;
-    int length = 0;
-    if (root != NULL && *root == '/')
-        length = snprintf(parent, sizeof parent, "%s/gpt-train", root);
-    else if (home != NULL && *home == '/')
-        length = snprintf(parent, sizeof parent, "%s/.cache/gpt-train", home);
-    if (length <= 0 || length >= FILE_PATH_MAX - 96)
-        return false;
-    length = snprintf(folder, FILE_PATH_MAX, "%s/%s", parent, cache->folder);
-    if (length <= 0 || length >= FILE_PATH_MAX)
+    if (!user_cache_root(above, root) || file_join(folder, root, cache->folder) != GT_OK)
         return false;
     if (create && !file_is_folder(folder)) {
-        char above[FILE_PATH_MAX];
-        snprintf(above, sizeof above, "%s", parent);
-        *strrchr(above, '/') = '\0';
         (void)mkdir(above, 0700);
-        (void)mkdir(parent, 0700);
+        (void)mkdir(root, 0700);
         (void)mkdir(folder, 0700);
     }
     if (lstat(folder, &status) != 0)
@@ -85,7 +75,8 @@ static bool path_of(const struct user_cache *cache, const char *name, bool creat
     char folder[FILE_PATH_MAX];
     if (!user_cache_folder(cache, folder, create))
         return false;
-    return snprintf(path, FILE_PATH_MAX, "%s/%016" PRIx64 "%s", folder, hash_of(name), cache->suffix) < FILE_PATH_MAX;
+    return snprintf(path, FILE_PATH_MAX, "%s/%016" PRIx64 "%s", folder, hash_fnv1a(name, strlen(name)), cache->suffix) <
+           FILE_PATH_MAX; /* the key in the file is what counts */
 }
 
 /* NULL where header and rest are what they should be, else what is wrong with them. */

@@ -22,6 +22,9 @@ struct user_cache {
     uint64_t file_bytes_max;
 };
 
+/* $XDG_CACHE_HOME, which must be absolute, else ~/.cache, into `above`, and gpt-train's folder in it into `root`, both of
+ * FILE_PATH_MAX bytes.  False without a home.  Nothing is made. */
+bool user_cache_root(char *above, char *root);
 /* The folder into `folder` of FILE_PATH_MAX bytes, made with mode 0700 when `create`.  False without a home, or where others
  * may write. */
 bool user_cache_folder(const struct user_cache *cache, char *folder, bool create);

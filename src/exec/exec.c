@@ -152,18 +152,18 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
 {
     static const float nothing;
     const int64_t elements = graph_tensor_elements(exec->graph, tensor);
-    const size_t bytes = element_bytes(exec, tensor, elements), floats = bytes / sizeof(float);
+    const int64_t in_a_float = (int64_t)(sizeof(float) / element_bytes(exec, tensor, 1));
+    const int64_t floats = elements / in_a_float, rest = elements % in_a_float;
     struct op_call fill = {.kind = OP_FILL}; /* of its bytes as floats; what remains is uploaded */
     fill.operand[FILL_Y] = (struct operand){.at = element_address(exec, tensor, 0, elements),
                                             .present = true,
                                             .dtype = DTYPE_F32,
                                             .rank = 1,
-                                            .dims = {(int64_t)floats}};
+                                            .dims = {floats}};
     if (floats > 0) {
         TRY(exec->device->ops->run(exec->device, QUEUE, &fill, 1));
         TRY(exec->device->ops->sync(exec->device, QUEUE));
     }
-    const int64_t rest = elements - (int64_t)(floats * sizeof(float) / (bytes / (size_t)elements));
     return rest > 0 ? exec_upload(exec, tensor, elements - rest, &nothing, rest) : GT_OK;
 }
 

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/user_cache.h"
 #include "plan/calibrate.h"
 
 #define CACHE_SCHEMA 2
@@ -42,20 +43,6 @@ char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_inf
              config->n_embd, config->n_head, config->block_size, config->vocab_size, (int)config->bias,
              config->dropout > 0.0f, (int)config->gelu, dtype_name(options->dtype));
     return key;
-}
-
-/* $XDG_CACHE_HOME/gpt-train, which must be absolute, else ~/.cache/gpt-train.  False without a home. */
-static bool folder_name(char parent[static FILE_PATH_MAX], char folder[static FILE_PATH_MAX])
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int length;
-    if (cache && *cache == '/')
-        length = snprintf(parent, FILE_PATH_MAX, "%s", cache);
-    else if (home && *home == '/')
-        length = snprintf(parent, FILE_PATH_MAX, "%s/.cache", home);
-    else
-        return false;
-    return length > 0 && length < FILE_PATH_MAX - 64 && file_join(folder, parent, "gpt-train") == GT_OK;
 }
 
 /* Characters of the key that say which device it is. */
@@ -167,7 +154,7 @@ static enum found root_read(const json_t *root, const char *key, struct plan_rat
 bool calibrate_load(const char *key, struct plan_rates *out)
 {
     char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-    if (!folder_name(parent, folder) || !file_name(path, folder, key) || access(path, F_OK) != 0)
+    if (!user_cache_root(parent, folder) || !file_name(path, folder, key) || access(path, F_OK) != 0)
         return false;
     if (!is_own(folder, true) || !is_own(path, false))
         return false;
@@ -230,7 +217,7 @@ static json_t *root_value(const char *path, const char *key, const struct plan_r
 void calibrate_store(const char *key, const struct plan_rates *rates)
 {
     char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-    if (!folder_name(parent, folder) || !file_name(path, folder, key))
+    if (!user_cache_root(parent, folder) || !file_name(path, folder, key))
         return;
     /* A cache that cannot be written to is no error, so that it is asked before anything could log one. */
     bool made = mkdir(parent, 0700) == 0 || errno == EEXIST;

@@ -505,11 +505,6 @@ static uint64_t bytes_lacking(const struct session *session)
     return free_bytes > 0 && need > free_bytes ? need - free_bytes : 0;
 }
 
-static const char *known_holders(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct session *session)
-{
-    return backend_holders_read(text, session->device)[0] != '\0' ? text : "not known";
-}
-
 /* Other programs have taken memory since the plan was made: another plan, for what is left. */
 static enum gt_status plan_again(struct session *session)
 {
@@ -517,7 +512,7 @@ static enum gt_status plan_again(struct session *session)
     const struct model_options options = session->request.options;
     log_note("%s is free on %s now, %s less than the plan needs (others hold most: %s): planning again",
              log_bytes(have, (double)session->info.free_bytes), session->info.device,
-             log_bytes(lacking, (double)bytes_lacking(session)), known_holders(holders, session));
+             log_bytes(lacking, (double)bytes_lacking(session)), backend_holders_known(holders, session->device));
     session->budget_bytes = budget_of_free(session->info.free_bytes);
     plan_destroy(session->plan);
     model_destroy(session->model);
@@ -541,7 +536,7 @@ enum gt_status session_start(struct session *session)
         uint64_t free_bytes = session->info.free_bytes;
         log_error("%s of memory is needed and %s is free on %s now: other programs hold the rest (most: %s)",
                   log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
-                  session->info.device, known_holders(holders, session));
+                  session->info.device, backend_holders_known(holders, session->device));
         return GT_NO_FIT;
     }
     return exec_create(session->mem, session->device, session->plan, &options, &session->exec);

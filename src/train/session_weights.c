@@ -51,14 +51,13 @@ static void initial_piece(void *context, size_t piece, int thread)
         out[i] = values->parameter->init == INIT_ONE ? 1.0f : values->parameter->init_std * out[i];
 }
 
-static enum gt_status parameter_init(struct session *session, uint32_t index, struct philox_key key)
+static enum gt_status parameter_init(struct session *session, uint32_t index, struct philox_key key, int threads)
 {
     const struct parameter *parameter = &session->model->parameters.at[index];
     const struct graph *graph = session->model->graph;
     int32_t home = model_parameter_home(parameter);
     int64_t total = graph_tensor_elements(graph, home);
     int64_t count = total / graph->tensors[home].dims[0] * parameter->saved_rows;
-    const int threads = session->config->threads > 0 ? (int)session->config->threads : thread_count_available();
     TRY(exec_zero(session->exec, home));
     for (int64_t first = 0; first < count && parameter->init != INIT_ZERO; first += SESSION_STAGING_FLOATS) {
         const int64_t left = count - first, part = left < SESSION_STAGING_FLOATS ? left : SESSION_STAGING_FLOATS;
@@ -72,9 +71,10 @@ static enum gt_status parameter_init(struct session *session, uint32_t index, st
 enum gt_status session_weights_init(struct session *session, uint64_t seed)
 {
     struct philox_key key = philox_key_make(seed, RNG_INIT);
+    const int threads = session->config->threads > 0 ? (int)session->config->threads : thread_count_available();
     for (int32_t i = 0; i < session->model->parameters.count; i++) {
         const struct parameter *parameter = &session->model->parameters.at[i];
-        TRY(parameter_init(session, (uint32_t)i, key));
+        TRY(parameter_init(session, (uint32_t)i, key, threads));
         TRY(session_moments_zero(session, parameter));
     }
     return session_weights_refresh(session);

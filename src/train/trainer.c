@@ -439,7 +439,7 @@ static void others_log(const struct trainer *t)
         return;
     log_result("memory of the device (%s): %s free of %s, other processes hold most: %s", device->ops->name,
                log_bytes(left, (double)info.free_bytes), log_bytes(total, (double)info.total_bytes),
-               backend_holders_read(holders, device)[0] != '\0' ? holders : "not known");
+               backend_holders_known(holders, device));
 }
 
 /* One line of what the run was: the account of memory and time. */

@@ -139,15 +139,6 @@ static bool operands_move(struct backend *backend, const struct check_case *chec
     return moved;
 }
 
-/* Nothing was ever written to a workspace: the arena's zeros are not what an op may count on. */
-static bool workspace_spoil(struct backend *backend, const struct check_case *check, const struct op_call *call,
-                            const struct case_data *data)
-{
-    const uint8_t *nan = data->before + check->call.workspace.offset_bytes;
-    return call->workspace_bytes == 0 ||
-           cuda_backend_ops.upload(backend, 0, call->workspace, nan, call->workspace_bytes) == GT_OK;
-}
-
 /* Runs the case with a segment for each operand; data->after is the image then. */
 static bool case_run(struct backend *backend, const struct check_case *check, struct case_data *data)
 {
@@ -165,7 +156,7 @@ static bool case_run(struct backend *backend, const struct check_case *check, st
     memcpy(data->after, data->before, check->image_bytes);
     return cuda_backend_ops.arena(backend, segment, count) == GT_OK &&
            operands_move(backend, check, &call, data, data->after, false) &&
-           workspace_spoil(backend, check, &call, data) && cuda_backend_ops.run(backend, 0, &call, 1) == GT_OK &&
+           case_workspace_spoil(backend, check, &call, data) && cuda_backend_ops.run(backend, 0, &call, 1) == GT_OK &&
            cuda_backend_ops.sync(backend, 0) == GT_OK && operands_move(backend, check, &call, data, data->after, true);
 }
 

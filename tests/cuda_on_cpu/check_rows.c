@@ -168,15 +168,6 @@ static bool operands_move(struct backend *backend, const struct check_case *chec
     return moved;
 }
 
-/* Nothing was ever written to a workspace: the arena's zeros are not what an op may count on. */
-static bool workspace_spoil(struct backend *backend, const struct check_case *check, const struct op_call *call,
-                            const struct case_data *data)
-{
-    const uint8_t *nan = data->before + check->call.workspace.offset_bytes;
-    return call->workspace_bytes == 0 ||
-           cuda_backend_ops.upload(backend, 0, call->workspace, nan, call->workspace_bytes) == GT_OK;
-}
-
 /* How a case is run. */
 struct setting {
     const char *order;
@@ -206,8 +197,8 @@ static bool case_run(const struct setting *setting, struct check_case *check, st
         const int32_t output = setting->input >= 0 ? setting->alias : -1;
         done = cuda_backend_ops.arena(backend, segment, count) == GT_OK &&
                operands_move(backend, check, &call, data->after, output, false) &&
-               workspace_spoil(backend, check, &call, data) && cuda_backend_ops.run(backend, 0, &call, 1) == GT_OK &&
-               cuda_backend_ops.sync(backend, 0) == GT_OK &&
+               case_workspace_spoil(backend, check, &call, data) &&
+               cuda_backend_ops.run(backend, 0, &call, 1) == GT_OK && cuda_backend_ops.sync(backend, 0) == GT_OK &&
                operands_move(backend, check, &call, data->after, setting->input, true);
     }
     cuda_backend_ops.close(backend);

@@ -99,6 +99,11 @@ void case_data_free(struct case_data *data);
 /* data->after becomes what the naive reference with a defect, or with something permitted, would leave. */
 void case_naive_image(const struct check_case *check, struct case_data *data, enum naive_defect defect);
 
+/* Fills the workspace of `call`, which is the case's laid out elsewhere, with NaN: nothing was ever written to it, and the arena's
+ * zeros are not what an op may count on. */
+bool case_workspace_spoil(struct backend *backend, const struct check_case *check, const struct op_call *call,
+                          const struct case_data *data);
+
 /* judge.c */
 void judge(const struct check_case *check, const struct case_data *data, const uint8_t *after, struct verdict *out);
 

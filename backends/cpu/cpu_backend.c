@@ -1,4 +1,4 @@
-/* The cpu backend: OpenMP kernels over host memory, CBLAS for the matrix products.
+/* The cpu backend: OpenMP kernels over host memory, CBLAS for those matrix products that have none.
  *
  * Three tables of the same kernels, compiled for different instruction sets, of which open() picks the widest that this
  * processor has; on top of the widest, bf16 products may have instructions of their own.
@@ -13,6 +13,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/cpu_gemm.h"
 
+#include <cblas.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +140,24 @@ static void threads_set(int32_t threads)
     (void)threads;
 }
 
+/* One product per thread, so that the library's own buffers are touched before step 1 and not when a thread happens to meet
+ * its first product.  Those of wider products are touched by the first step.  A wish: without memory nothing happens. */
+static void library_touch(int32_t threads)
+{
+    enum { ROWS = 512, COLUMNS = 192, DEPTH = 384 };
+    const size_t shared = (size_t)(ROWS + COLUMNS) * DEPTH, own = (size_t)ROWS * COLUMNS;
+    float *a = calloc(shared + (size_t)threads * own, sizeof *a);
+    if (a == NULL)
+        return;
+    const float *b = a + (size_t)ROWS * DEPTH;
+    CPU_OMP(omp parallel for schedule(static) num_threads(threads))
+    for (int32_t t = 0; t < threads; t++) {
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, ROWS, COLUMNS, DEPTH, 1.0f, a, DEPTH, b, COLUMNS, 0.0f,
+                    a + shared + (size_t)t * own, COLUMNS);
+    }
+    free(a);
+}
+
 static void cpu_devices(bool automatic, struct backend_devices *out)
 {
     (void)automatic;
@@ -263,6 +282,7 @@ static enum gt_status cpu_arena(struct backend *backend, const struct backend_se
         log_error("cpu: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
         return GT_DEVICE;
     }
+    library_touch(cpu->threads);
     TRY(cpu_memory_map(cpu, segments, count));
     cpu->has_arena = true;
     return GT_OK;

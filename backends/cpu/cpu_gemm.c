@@ -2,8 +2,8 @@
  *
  * OpenMP shares the tiles out.  Their sizes follow from the shape alone and K is never shared among threads, so that the
  * bits of d do not depend on their number.  In fp32 a tile is one single-threaded cblas_sgemm; a bias is written into it first
- * and added to, while it is in the cache.  16-bit operands and few rows take other paths: see cpu_gemm_half.c, cpu_gemm_amx.c, cpu_gemm_few.c.
- * How the sizes were chosen: see tile_choose().
+ * and added to, while it is in the cache.  Other paths: wide products with AVX-512 (cpu_gemm_packed.c), few rows
+ * (cpu_gemm_few.c), 16-bit operands (cpu_gemm_half.c, cpu_gemm_amx.c).  How the sizes were chosen: see tile_choose().
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -48,6 +48,7 @@ bool CPU_NAME(cpu_gemm_supports)(const struct backend *backend, const struct op_
 #define TILE_MULTIPLE 32       /* of rows and columns: no micro-kernel is cut at a seam */
 #define SERIAL_PRODUCTS 100000 /* below, one thread */
 #define BF16_ROWS_MIN 3
+#define PACKED_COLUMNS_MIN 192 /* fewer do not repay the packing of a */
 
 static bool product_is_small(int64_t m, int64_t n, int64_t k)
 {
@@ -55,9 +56,9 @@ static bool product_is_small(int64_t m, int64_t n, int64_t k)
 }
 
 /* `size` in `pieces` equal pieces, rounded up to a multiple. */
-static int64_t piece_of(int64_t size, int64_t pieces)
+static int64_t piece_of(int64_t size, int64_t pieces, int64_t multiple)
 {
-    return size_ceil_div(size_ceil_div(size, pieces), TILE_MULTIPLE) * TILE_MULTIPLE;
+    return size_ceil_div(size_ceil_div(size, pieces), multiple) * multiple;
 }
 
 /* Each tile packs its rows of a and columns of b anew, which costs 15 % of OpenBLAS' rate at 256 x 192 and 5 to 10 % at
@@ -69,14 +70,15 @@ static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path, int64_
 {
     if (product_is_small(m, n, k))
         return (struct cpu_gemm_tile){.rows = cpu_min(m, path->small_max), .columns = cpu_min(n, path->small_max)};
-    const int64_t rows = piece_of(m, size_ceil_div(m, path->rows_max)), down = size_ceil_div(m, rows);
+    const int64_t multiple = path->columns_multiple > 0 ? path->columns_multiple : TILE_MULTIPLE;
+    const int64_t rows = piece_of(m, size_ceil_div(m, path->rows_max), TILE_MULTIPLE), down = size_ceil_div(m, rows);
     const int64_t least = size_ceil_div(n, path->columns_max), wanted = size_ceil_div(TILES_WANTED, down);
     int64_t across = cpu_max(cpu_min(n / TILE_COLUMNS_MIN, wanted), least);
     if (down * across == 1)
         across = cpu_max(cpu_min(n / TILE_COLUMNS_LEAST, 2), 1);
     if (across > least && across > 1 && across % 2 != 0 && down % 2 != 0)
         across--;
-    return (struct cpu_gemm_tile){.rows = cpu_min(rows, m), .columns = cpu_min(piece_of(n, across), n)};
+    return (struct cpu_gemm_tile){.rows = cpu_min(rows, m), .columns = cpu_min(piece_of(n, across, multiple), n)};
 }
 
 static void f32_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
@@ -104,7 +106,7 @@ static size_t f32_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
     return 0;
 }
 
-static const struct cpu_gemm_path path_f32 = {
+static const struct cpu_gemm_path path_library = {
     .rows_max = TILE_ROWS_MAX,
     .columns_max = TILE_COLUMNS_MAX,
     .small_max = SERIAL_PRODUCTS,
@@ -129,12 +131,23 @@ static struct cpu_gemm job_of(const struct op_call *call)
     };
 }
 
+static const struct cpu_gemm_path *f32_path_choose(const struct cpu_gemm *job)
+{
+    if (job->m <= CPU_GEMM_FEW_ROWS && !job->transpose_a)
+        return &CPU_NAME(cpu_gemm_path_few);
+#ifdef CPU_GEMM_PACKED
+    if (job->n > PACKED_COLUMNS_MIN)
+        return &CPU_NAME(cpu_gemm_path_packed);
+#endif
+    return &path_library;
+}
+
 /* bf16 instructions want b packed, which one or two rows do not repay: those read it as it is. */
 static const struct cpu_gemm_path *path_choose(const struct backend *backend, const struct cpu_gemm *job)
 {
     const struct cpu_gemm_path *bf16 = cpu_from(backend)->bf16;
     if (job->dtype == DTYPE_F32)
-        return job->m <= CPU_GEMM_FEW_ROWS && !job->transpose_a ? &CPU_NAME(cpu_gemm_path_few) : &path_f32;
+        return f32_path_choose(job);
     if (job->dtype != DTYPE_BF16 || bf16 == NULL)
         return &CPU_NAME(cpu_gemm_path_half);
     const bool as_it_is = job->m < BF16_ROWS_MIN && !job->transpose_a && job->transpose_b;

@@ -30,6 +30,7 @@ struct cpu_gemm_path {
     const char *name;              /* "AMX"; NULL for the paths that every processor has */
     int64_t rows_max, columns_max; /* of a tile */
     int64_t small_max;             /* rows and columns of a tile of a product that is not worth a second thread */
+    int64_t columns_multiple;      /* that a seam between tiles is at; 0: as it comes */
     /* Bytes of scratch for a tile of this size, a multiple of CPU_ALIGNMENT_BYTES: bounded whatever the product. */
     size_t (*scratch_bytes)(int64_t rows, int64_t columns, int64_t k);
     void (*tile_run)(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch);
@@ -38,6 +39,14 @@ struct cpu_gemm_path {
 /* fp32 products of at most CPU_GEMM_FEW_ROWS rows of an a that is not transposed; see cpu_gemm_few.c. */
 #define CPU_GEMM_FEW_ROWS 8
 extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_few);
+/* fp32 products where there is CPU_GEMM_PACKED: AVX-512, and a compiler with shuffles; else the library's serve.  See
+ * cpu_gemm_packed.c. */
+#if defined(__AVX512F__) && defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define CPU_GEMM_PACKED
+#endif
+#endif
+extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_packed);
 /* 16-bit products by way of fp32; see cpu_gemm_half.c. */
 extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_half);
 /* Products of bf16 in AMX instructions, for processors that have them; see cpu_gemm_amx.c. */

@@ -16,6 +16,7 @@ cpu_kernels = \
 	backends/cpu/cpu_gemm.h \
 	backends/cpu/cpu_gemm_few.c \
 	backends/cpu/cpu_gemm_half.c \
+	backends/cpu/cpu_gemm_packed.c \
 	backends/cpu/cpu_half.h \
 	backends/cpu/cpu_kernel.h \
 	backends/cpu/cpu_layernorm.c \

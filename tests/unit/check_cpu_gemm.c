@@ -19,6 +19,7 @@
 
 static const char *const sets[SETS] = {"generic", "avx2", "avx512", "amx"};
 static const enum dtype halves[] = {DTYPE_BF16, DTYPE_F16};
+static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
 enum { TRANSPOSE_A = 1, TRANSPOSE_B = 2, BIAS = 4, ACCUMULATE = 8, WIDE_D = 16, VARIANTS = 32 };
 
@@ -143,16 +144,17 @@ static void product_check(struct cpu_fixture *fixture, const struct product *p, 
  * shape. */
 START_TEST(odd_shapes_are_right)
 {
-    static const int64_t shapes[][3] = {{1, 1, 1},     {1, 70, 33},   {3, 1, 257},   {2, 33, 2100},  {16, 32, 32},
-                                        {17, 31, 31},  {33, 17, 64},  {31, 65, 300}, {8, 130, 1030}, {9, 130, 1030},
-                                        {70, 513, 40}, {515, 66, 97}, {64, 64, 256}, {1, 3, 20001}};
-    for (size_t half = 0; half < 2; half++) {
+    static const int64_t shapes[][3] = {{1, 1, 1},      {1, 70, 33},   {3, 1, 257},    {2, 33, 2100},  {16, 32, 32},
+                                        {17, 31, 31},   {33, 17, 64},  {31, 65, 300},  {8, 130, 1030}, {9, 130, 1030},
+                                        {70, 513, 40},  {515, 66, 97}, {64, 64, 256},  {1, 3, 20001},  {9, 193, 17},
+                                        {16, 240, 769}, {23, 209, 31}, {513, 243, 16}, {40, 2353, 35}};
+    for (size_t dtype = 0; dtype < sizeof dtypes / sizeof dtypes[0]; dtype++) {
         struct cpu_fixture fixture;
         if (!cpu_fixture_open(sets[_i], 2, ARENA_BYTES, &fixture))
             return;
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
             for (int variant = 0; variant < VARIANTS; variant++) {
-                const struct product p = {shapes[s][0], shapes[s][1], shapes[s][2], halves[half], variant};
+                const struct product p = {shapes[s][0], shapes[s][1], shapes[s][2], dtypes[dtype], variant};
                 if (variant_exists(variant) && (variant + variant / 4 + (int)s) % 4 == 0)
                     product_check(&fixture, &p, 1.0f);
             }
@@ -205,7 +207,7 @@ START_TEST(ways_agree_on_whole_numbers)
 }
 END_TEST
 
-/* A product of several tiles and portions, or attention over several bands, in 16 bits. */
+/* A product of several tiles and portions, or attention over several bands. */
 static struct op_call large_call(enum op_kind kind, enum dtype dtype, int variant)
 {
     if (kind == OP_GEMM) {
@@ -270,6 +272,8 @@ START_TEST(threads_do_not_change_a_byte)
 {
     static const int variants[2][2] = {{TRANSPOSE_B | BIAS, TRANSPOSE_A | WIDE_D | ACCUMULATE},
                                        {0, TRANSPOSE_A | TRANSPOSE_B | ACCUMULATE}};
+    for (size_t v = 0; v < 2; v++)
+        threads_check(sets[_i], OP_GEMM, DTYPE_F32, variants[v][v]);
     for (size_t half = 0; half < 2; half++) {
         for (size_t v = 0; v < 2; v++)
             threads_check(sets[_i], OP_GEMM, halves[half], variants[half][v]);
@@ -296,7 +300,7 @@ START_TEST(workspace_is_bounded)
     ck_assert(cpu_fixture_open(sets[_i], 3, 4096, &three));
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         for (int variant = 0; variant < VARIANTS; variant++) {
-            const struct product p = {shapes[s][0], shapes[s][1], shapes[s][2], halves[variant / 2 % 2], variant};
+            const struct product p = {shapes[s][0], shapes[s][1], shapes[s][2], dtypes[(variant / 2 + s) % 3], variant};
             const struct op_call call = product_call(&p);
             const struct op_impl *impl = &one.backend->ops->table[OP_GEMM];
             const size_t bytes = impl->workspace_bytes(one.backend, &call);

@@ -1,0 +1,316 @@
+/* Tiles of fp32 products on processors with AVX-512, where they beat the library's.
+ *
+ * The way of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS): a portion of up to 384 of k of the tile's rows of a is
+ * copied into slivers of 8 rows, which stay in the second-level cache; then panel after panel of 48 columns of b is copied,
+ * and each sliver is multiplied with it.  A block of 8 x 48 sums lives in registers.  What the next panel will read is
+ * asked for meanwhile.  Edges are padded with zeros.
+ *
+ * Every element is summed over k in rising order, portion by portion, whatever the tile, so that its bits depend on the
+ * shape alone.  On other processors there is no such path; see CPU_GEMM_PACKED.
+ */
+#include "backends/cpu/cpu_gemm.h"
+
+#include <string.h>
+
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu_tile.h"
+
+#ifdef CPU_GEMM_PACKED
+
+#define SLIVER 8             /* rows of a */
+#define VECTORS 3            /* of a row of sums */
+#define PANEL (VECTORS * 16) /* columns of b */
+#define SQUARE 16            /* rows and columns that are transposed at once */
+#define PORTION_MAX 384
+#define ROWS_MAX 512
+#define COLUMNS_MAX 2304
+#define SMALL_MAX 512
+#define AHEAD_ROWS 16 /* of a sliver, asked for before their turn */
+
+typedef float half_vector __attribute__((vector_size(SQUARE / 2 * sizeof(float)), aligned(4), may_alias));
+
+/* Portions of nearly equal size, multiples of SQUARE. */
+static int64_t portion_size(int64_t k)
+{
+    const int64_t equal = size_ceil_div(k, size_ceil_div(k, PORTION_MAX));
+    return size_ceil_div(equal, SQUARE) * SQUARE;
+}
+
+static int64_t slivers_floats(int64_t rows, int64_t k)
+{
+    return size_ceil_div(rows, SQUARE) * SQUARE * portion_size(k);
+}
+
+static size_t packed_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
+{
+    (void)columns;
+    const int64_t floats = slivers_floats(rows, k) + PANEL * portion_size(k);
+    return size_round_up((size_t)floats * sizeof(float), CPU_ALIGNMENT_BYTES);
+}
+
+/* ---- copies ---- */
+
+/* A portion of rows of op(a), or of columns of op(b): `lines` of them.  Where k is contiguous, a line lies at
+ * from + line * stride; else from + k * stride holds the element k of every line. */
+struct strip {
+    const float *from;
+    int64_t stride, lines, size;
+    bool k_contiguous;
+};
+
+#define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+
+/* Transposes vector[16] in place: exchanges blocks of 8, 4, 2 and 1. */
+static inline __attribute__((always_inline)) void square_transpose(cpu_vector *vector)
+{
+    cpu_vector other[SQUARE];
+    for (int i = 0; i < 8; i++) {
+        other[i] = MIX(vector[i], vector[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        other[i + 8] = MIX(vector[i], vector[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    }
+    for (int i = 0; i < SQUARE; i += i % 4 == 3 ? 5 : 1) {
+        vector[i] = MIX(other[i], other[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+        vector[i + 4] = MIX(other[i], other[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+    }
+    for (int i = 0; i < SQUARE; i += i % 2 == 1 ? 3 : 1) {
+        other[i] = MIX(vector[i], vector[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+        other[i + 2] = MIX(vector[i], vector[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+    }
+    for (int i = 0; i < SQUARE; i += 2) {
+        vector[i] = MIX(other[i], other[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
+        vector[i + 1] = MIX(other[i], other[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+    }
+}
+
+/* Sixteen lines by sixteen of k, from `line` and `k` on: the first eight lines go to low[k * row], the others to high. */
+static inline void square_pack(const struct strip *strip, int64_t line, int64_t k, float *low, float *high, int64_t row)
+{
+    const int64_t lines = cpu_min(SQUARE, strip->lines - line), size = cpu_min(SQUARE, strip->size - k);
+    const int64_t count = strip->k_contiguous ? lines : size, length = strip->k_contiguous ? size : lines;
+    const float *from = strip->from + (strip->k_contiguous ? line * strip->stride + k : k * strip->stride + line);
+    cpu_vector vector[SQUARE];
+    if (count == SQUARE && length == SQUARE) {
+        for (int i = 0; i < SQUARE; i++)
+            vector[i] = *(const cpu_vector *)(from + i * strip->stride);
+    } else {
+        memset(vector, 0, sizeof vector);
+        for (int64_t i = 0; i < count; i++)
+            memcpy(&vector[i], from + i * strip->stride, (size_t)length * sizeof *from);
+    }
+    if (strip->k_contiguous)
+        square_transpose(vector);
+    for (int i = 0; i < SQUARE; i++) {
+        float all[SQUARE];
+        memcpy(all, &vector[i], sizeof all);
+        *(half_vector *)(low + i * row) = *(const half_vector *)all;
+        *(half_vector *)(high + i * row) = *(const half_vector *)(all + SQUARE / 2);
+    }
+}
+
+/* Slivers, one after the other, each [portion][SLIVER]. */
+static void slivers_pack(const struct strip *strip, int64_t portion, float *out)
+{
+    for (int64_t k = 0; k < strip->size; k += SQUARE) {
+        for (int64_t line = 0; line < strip->lines; line += SQUARE) {
+            float *low = out + line * portion + k * SLIVER;
+            square_pack(strip, line, k, low, low + SLIVER * portion, SLIVER);
+        }
+    }
+}
+
+/* One panel, [portion][width]. */
+static void panel_pack(const struct strip *strip, int64_t width, float *out)
+{
+    for (int64_t k = 0; k < strip->size; k += SQUARE) {
+        for (int64_t line = 0; line < width; line += SQUARE) {
+            float *low = out + k * width + line;
+            square_pack(strip, line, k, low, low + SQUARE / 2, width);
+        }
+    }
+}
+
+/* ---- what the next panel reads, asked for a few cache lines at a time ---- */
+
+struct ahead {
+    const float *row;
+    int64_t stride, length, at, rows;
+};
+
+static struct ahead ahead_of(const struct strip *strip)
+{
+    const int64_t columns = cpu_min(PANEL, strip->lines);
+    return (struct ahead){.row = strip->from,
+                          .stride = strip->stride,
+                          .length = strip->k_contiguous ? strip->size : columns,
+                          .rows = strip->k_contiguous || columns == 0 ? columns : strip->size};
+}
+
+static inline void ahead_step(struct ahead *ahead, int64_t lines)
+{
+    for (; lines > 0 && ahead->rows > 0; lines--) {
+        __builtin_prefetch(ahead->row + ahead->at, 0, 2);
+        ahead->at += SQUARE;
+        if (ahead->at >= ahead->length) {
+            ahead->at = 0;
+            ahead->row += ahead->stride;
+            ahead->rows--;
+        }
+    }
+}
+
+/* ---- products ---- */
+
+/* Sums stay in registers only where every index of theirs is a constant. */
+#ifdef __clang__
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 8")
+#endif
+#define EACH_SUM UNROLLED for (int r = 0; r < SLIVER; r++) UNROLLED for (int v = 0; v < vectors; v++)
+
+/* A sliver of a, a panel of b, and where the block of d is that becomes with + sliver * panel. */
+struct block {
+    const float *a, *b, *with;
+    float *d;
+    int64_t size, with_row, d_row; /* of k; lengths of rows */
+};
+
+static inline __attribute__((always_inline)) void one_k(cpu_vector sum[SLIVER][VECTORS], const float *a, const float *b,
+                                                        int vectors)
+{
+    cpu_vector line[VECTORS];
+    UNROLLED for (int v = 0; v < vectors; v++) line[v] = *(const cpu_vector *)(b + v * SQUARE);
+    UNROLLED for (int r = 0; r < SLIVER; r++)
+    {
+        const float factor = a[r];
+        UNROLLED for (int v = 0; v < vectors; v++) sum[r][v] += factor * line[v];
+    }
+}
+
+/* SLIVER x vectors of d.  Two of k at a time: `size` is even, or the last is zero.  `vectors` is a constant where this is
+ * inlined. */
+static inline __attribute__((always_inline)) void sums_multiply(const struct block *block, int vectors)
+{
+    const float *a = block->a, *b = block->b;
+    const int64_t with_row = block->with_row, d_row = block->d_row;
+    cpu_vector sum[SLIVER][VECTORS];
+    EACH_SUM
+    {
+        sum[r][v] = (cpu_vector){0.0f};
+        __builtin_prefetch(block->d + r * d_row + v * SQUARE, 1);
+    }
+    for (int64_t k = 0; k < block->size; k += 2) {
+        __builtin_prefetch(a + AHEAD_ROWS * SLIVER);
+        one_k(sum, a, b, vectors);
+        one_k(sum, a + SLIVER, b + vectors * SQUARE, vectors);
+        a += 2 * SLIVER;
+        b += 2 * vectors * SQUARE;
+    }
+    EACH_SUM sum[r][v] += *(const cpu_vector *)(block->with + r * with_row + v * SQUARE);
+    EACH_SUM *(cpu_vector *)(block->d + r * d_row + v * SQUARE) = sum[r][v];
+}
+
+static __attribute__((noinline)) void block_multiply(const struct block *block, int64_t vectors)
+{
+    if (vectors == 3)
+        sums_multiply(block, 3);
+    else if (vectors == 2)
+        sums_multiply(block, 2);
+    else
+        sums_multiply(block, 1);
+}
+
+/* The same where only rows x columns of it exist. */
+static void edge_multiply(const struct block *block, int64_t vectors, int64_t rows, int64_t columns)
+{
+    static const float zero[PANEL];
+    float sums[SLIVER * PANEL];
+    struct block whole = *block;
+    whole.with = zero;
+    whole.with_row = 0;
+    whole.d = sums;
+    whole.d_row = PANEL;
+    block_multiply(&whole, vectors);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < columns; i++)
+            block->d[r * block->d_row + i] = block->with[r * block->with_row + i] + sums[r * PANEL + i];
+}
+
+/* The tile's operands from k on. */
+static struct strip strip_of(const float *matrix, bool k_contiguous, int64_t row_length, int64_t line, int64_t lines,
+                             int64_t k, int64_t size)
+{
+    return (struct strip){.from = matrix + (k_contiguous ? line * row_length + k : k * row_length + line),
+                          .stride = row_length,
+                          .lines = lines,
+                          .size = size,
+                          .k_contiguous = k_contiguous};
+}
+
+static struct strip strip_skip(struct strip strip, int64_t lines)
+{
+    strip.from += strip.k_contiguous ? lines * strip.stride : lines;
+    strip.lines = strip.lines > lines ? strip.lines - lines : 0;
+    return strip;
+}
+
+/* d's tile = with + slivers * the strip of b, panel by panel. */
+static void panels_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, const float *slivers,
+                            struct strip b, const float *with, int64_t with_row, float *panel)
+{
+    static const float zero[PANEL];
+    const int64_t portion = portion_size(job->k), blocks = size_ceil_div(tile->rows, SLIVER);
+    const int64_t share =
+        size_ceil_div(PANEL * size_ceil_div(b.size, SQUARE), blocks); /* cache lines of the next panel */
+    for (int64_t column = 0; column < tile->columns; column += PANEL, b = strip_skip(b, PANEL)) {
+        const int64_t columns = cpu_min(PANEL, tile->columns - column), vectors = size_ceil_div(columns, SQUARE);
+        const struct strip next = strip_skip(b, PANEL);
+        struct ahead ahead = ahead_of(&next);
+        panel_pack(&b, vectors * SQUARE, panel);
+        for (int64_t row = 0; row < tile->rows; row += SLIVER) {
+            const int64_t rows = cpu_min(SLIVER, tile->rows - row);
+            const struct block block = {.a = slivers + row * portion,
+                                        .b = panel,
+                                        .with = with != NULL ? with + row * with_row + column : zero,
+                                        .d = (float *)job->d + (tile->row + row) * job->n + tile->column + column,
+                                        .size = b.size,
+                                        .with_row = with_row,
+                                        .d_row = job->n};
+            ahead_step(&ahead, share);
+            if (rows == SLIVER && columns == vectors * SQUARE)
+                block_multiply(&block, vectors);
+            else
+                edge_multiply(&block, vectors, rows, columns);
+        }
+    }
+}
+
+static void packed_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
+{
+    const int64_t portion = portion_size(job->k);
+    float *slivers = scratch, *panel = slivers + slivers_floats(tile->rows, job->k), bias[COLUMNS_MAX];
+    const float *d = (const float *)job->d + tile->row * job->n + tile->column, *with = job->accumulate ? d : NULL;
+    int64_t with_row = job->accumulate ? job->n : 0;
+    if (job->bias != NULL)
+        with = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, bias);
+    for (int64_t k = 0; k < job->k; k += portion, with = d, with_row = job->n) {
+        const int64_t size = cpu_min(portion, job->k - k);
+        const struct strip a =
+            strip_of(job->a, !job->transpose_a, job->transpose_a ? job->m : job->k, tile->row, tile->rows, k, size);
+        const struct strip b = strip_of(job->b, job->transpose_b, job->transpose_b ? job->k : job->n, tile->column,
+                                        tile->columns, k, size);
+        slivers_pack(&a, portion, slivers);
+        panels_multiply(job, tile, slivers, b, with, with_row, panel);
+    }
+}
+
+const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_packed) = {
+    .rows_max = ROWS_MAX,
+    .columns_max = COLUMNS_MAX,
+    .small_max = SMALL_MAX,
+    .columns_multiple = PANEL,
+    .scratch_bytes = packed_scratch_bytes,
+    .tile_run = packed_tile_run,
+};
+
+#endif

@@ -39,11 +39,12 @@ static enum gt_status adamw_run(struct backend *backend, int32_t queue, const st
 /* Moments may be uint8, and the exponents beside them are; everything else is as elsewhere. */
 static bool lean_supports(const struct backend *backend, const struct op_call *call)
 {
+    (void)backend;
     for (int32_t slot = 0; slot < ADAMW_LEAN_OPERANDS; slot++) {
         const struct operand *operand = &call->operand[slot];
         const bool codes = slot == ADAMW_LEAN_M || slot == ADAMW_LEAN_V || slot == ADAMW_LEAN_SCALES;
         const bool indices = operand->dtype == DTYPE_I32 || (codes && operand->dtype == DTYPE_U8);
-        if (operand->present && !indices && !cuda_dtype_is_float(backend, operand->dtype))
+        if (operand->present && !indices && !cuda_dtype_is_converted(operand->dtype))
             return false;
     }
     return true;
@@ -66,5 +67,5 @@ static enum gt_status lean_run(struct backend *backend, int32_t queue, const str
     return cuda_check(backend, cuda_launch_adamw_lean(cuda_stream(backend, queue), &args), "adamw_lean");
 }
 
-const struct op_impl cuda_adamw = {.supports = cuda_operands_supported, .run = adamw_run};
+const struct op_impl cuda_adamw = {.supports = cuda_operands_converted, .run = adamw_run};
 const struct op_impl cuda_adamw_lean = {.supports = lean_supports, .run = lean_run};

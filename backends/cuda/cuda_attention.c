@@ -6,6 +6,7 @@
  */
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_shapes.h"
 #include "backends/cuda/cuda_table.h"
 
 static int64_t head_size_of(const struct op_call *call, int32_t qkv)
@@ -46,6 +47,7 @@ static struct cuda_attention attention_of(const struct backend *backend, const s
         .kv_heads = attrs->kv_heads,
         .head_size = (int32_t)size,
         .unit = unit_of(backend, call, size),
+        .warps = CUDA_ATTENTION_WARPS,
         .stages = 1,
         .scale = attrs->softmax_scale,
         .kept_scale = 1.0f,
@@ -94,18 +96,29 @@ static bool forward_supports(const struct backend *backend, const struct op_call
     return is_supported(backend, call, ATTENTION_FORWARD_QKV);
 }
 
+#define FORWARD_OTHERS (1u << ATTENTION_FORWARD_SCALARS | 1u << ATTENTION_FORWARD_LSE)
+
+int32_t cuda_attention_forward_shapes(const struct backend *backend, const struct op_call *call)
+{
+    const struct cuda_backend *cuda = cuda_from(backend);
+    const size_t eight = cuda_attention_forward_eight_bytes((int32_t)head_size_of(call, ATTENTION_FORWARD_QKV));
+    const bool has_eight = eight > 0 && eight <= cuda->shared_bytes_max && cuda->capability >= CUDA_CAPABILITY_BF16;
+    return has_eight && is_tiled(call, FORWARD_OTHERS) ? CUDA_FORWARD_SHAPES : 1;
+}
+
 static enum gt_status forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct cuda_attention attention = attention_of(backend, call, ATTENTION_FORWARD_QKV, ATTENTION_FORWARD_SCALARS);
     attention.y = result_rows(backend, call, ATTENTION_FORWARD_Y);
     attention.lse = cuda_operand(backend, call, ATTENTION_FORWARD_LSE);
     attention_drop(&attention, &call->attrs);
+    if (cuda_shape_of(backend, call) == CUDA_FORWARD_EIGHT_WARPS)
+        attention.warps = 2 * CUDA_ATTENTION_WARPS;
     if (attention.samples == 0)
         return GT_OK;
     const cudaStream_t stream = cuda_stream(backend, queue);
-    const cudaError_t error = is_tiled(call, 1u << ATTENTION_FORWARD_SCALARS | 1u << ATTENTION_FORWARD_LSE)
-                                  ? cuda_launch_attention_forward_tiles(stream, &attention)
-                                  : cuda_launch_attention_forward_plain(stream, &attention);
+    const cudaError_t error = is_tiled(call, FORWARD_OTHERS) ? cuda_launch_attention_forward_tiles(stream, &attention)
+                                                             : cuda_launch_attention_forward_plain(stream, &attention);
     return cuda_check(backend, error, "attention_forward");
 }
 
@@ -116,6 +129,23 @@ const struct op_impl cuda_attention_forward = {.supports = forward_supports, .ru
 static bool backward_supports(const struct backend *backend, const struct op_call *call)
 {
     return is_supported(backend, call, ATTENTION_BACKWARD_QKV);
+}
+
+#define BACKWARD_OTHERS (1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE)
+
+/* Whether a tile can be under way beside the one in use: since sm_80, where both fit. */
+static bool backward_has_stages(const struct backend *backend, const struct op_call *call)
+{
+    const struct cuda_backend *cuda = cuda_from(backend);
+    const int32_t head_size = (int32_t)head_size_of(call, ATTENTION_BACKWARD_QKV);
+    return cuda->capability >= CUDA_CAPABILITY_BF16 &&
+           cuda_attention_backward_shared_bytes(head_size, 2) <= cuda->shared_bytes_max;
+}
+
+/* One stage leaves room for more blocks. */
+int32_t cuda_attention_backward_shapes(const struct backend *backend, const struct op_call *call)
+{
+    return is_tiled(call, BACKWARD_OTHERS) && backward_has_stages(backend, call) ? CUDA_BACKWARD_SHAPES : 1;
 }
 
 /* delta, one number for each of lse. */
@@ -138,17 +168,15 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
     attention.lse = cuda_operand(backend, call, ATTENTION_BACKWARD_LSE);
     attention.delta = cuda_workspace(backend, call, backward_workspace_bytes(backend, call));
     attention_drop(&attention, &call->attrs);
-    if (attention.tensor_k16 &&
-        cuda_attention_backward_shared_bytes(attention.head_size, 2) <= cuda_from(backend)->shared_bytes_max)
+    if (backward_has_stages(backend, call) && cuda_shape_of(backend, call) != CUDA_BACKWARD_STAGES_ONE)
         attention.stages = 2;
     if (attention.samples == 0)
         return GT_OK;
     const cudaStream_t stream = cuda_stream(backend, queue);
     cudaError_t error = cuda_launch_attention_delta(stream, &attention);
     if (error == cudaSuccess)
-        error = is_tiled(call, 1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE)
-                    ? cuda_launch_attention_backward_tiles(stream, &attention)
-                    : cuda_launch_attention_backward_plain(stream, &attention);
+        error = is_tiled(call, BACKWARD_OTHERS) ? cuda_launch_attention_backward_tiles(stream, &attention)
+                                                : cuda_launch_attention_backward_plain(stream, &attention);
     return cuda_check(backend, error, "attention_backward");
 }
 

@@ -22,6 +22,7 @@
 #define CUDA_ATTENTION_SHARED_DEFAULT_BYTES 49152u
 /* Queries, or keys, that a block of the tiled kernels owns; kernels of fp32 gradients own half of that. */
 #define CUDA_ATTENTION_TILE 64
+#define CUDA_ATTENTION_WARPS 4 /* of a block that owns so many */
 #define CUDA_ATTENTION_PLAIN_GRADIENT_TILE 32
 /* Blocks of the kernel for few rows see so many keys each, or more where the cache is long. */
 #define CUDA_ATTENTION_SPLIT_KEYS 128
@@ -46,6 +47,7 @@ struct cuda_attention {
     bool tensor_k16;                  /* mma m16n8k16; without it, fp16 by m16n8k8 (before sm_80) */
     int32_t samples, time, heads, kv_heads, head_size;
     int32_t unit;       /* elements of a row that may move at once: 8, where all begin at multiples of 8, else 2 or 1 */
+    int32_t warps;      /* forward, tiles: 4, or 8 with twice the queries; of 16 rows each */
     int32_t stages;     /* backward, tiles: 2 where a tile can be under way beside the one in use (sm_80), and fits */
     float scale;        /* of the scores; > 0 */
     int32_t site;       /* of the dropout masks */
@@ -65,6 +67,8 @@ struct cuda_attention_cache {
 extern "C" {
 #endif
 
+/* Bytes of shared memory that the forward of `tiles` needs with eight warps; 0: no such kernel for the head size. */
+size_t cuda_attention_forward_eight_bytes(int32_t head_size);
 /* Bytes of shared memory that the backward of `tiles` needs for a head size with so many stages. */
 size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages);
 

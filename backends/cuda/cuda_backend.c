@@ -1,6 +1,6 @@
 /* The cuda backend: opening a card, what is known of it, running ops on it, and what is said when it fails.
  *
- * One device, one stream, CUDA's run-time API and cuBLASLt; the driver is never linked, so that the program starts where
+ * One device, one stream and another for uploads, CUDA's run-time API and cuBLASLt; the driver is never linked, so that the program starts where
  * there is none.  Ops are enqueued and nobody waits for them but sync() and download(); programs that were bound are
  * replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at some later call: it is logged once, with the card and the versions, and
  * every call after it fails without a word.  Memory and copies are in cuda_memory.c.
@@ -19,10 +19,11 @@
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_devices.h"
 #include "backends/cuda/cuda_gemm_cache.h"
-#include "backends/cuda/cuda_gemm_tune.h"
 #include "backends/cuda/cuda_graph.h"
 #include "backends/cuda/cuda_memory.h"
 #include "backends/cuda/cuda_nvml.h"
+#include "backends/cuda/cuda_shapes.h"
+#include "backends/cuda/cuda_tuning.h"
 #include "base/log.h"
 
 /* From this code on the run-time API reports what a kernel or the card did: the context is lost. */
@@ -69,6 +70,8 @@ static enum gt_status stream_open(struct cuda_backend *cuda)
     TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "making a stream"));
     TRY(cuda_check(backend, cuda_launch_attention_prepare(cuda->shared_bytes_max), "preparing attention"));
     TRY(cuda_memory_staging_create(cuda));
+    if (cuda->has_copies)
+        TRY(cuda_memory_copies_create(cuda));
     return cuda_gemm_cache_create(cuda);
 }
 
@@ -92,11 +95,13 @@ static enum gt_status device_fill(struct cuda_backend *cuda, const struct backen
     cuda->device = options->device;
     cuda->tf32 = options->tf32;
     cuda->graphs_off = options->no_graphs;
+    cuda->has_copies = !options->no_graphs;
+    TRY(cuda_tuning_create(cuda));
     TRY(cuda_device_describe(cuda, options->name));
     cuda->nvml = cuda_nvml_open(cuda->device);
     const uint64_t used_before = cuda_nvml_used_bytes(cuda->nvml);
     TRY(stream_open(cuda));
-    cuda_gemm_tuning(cuda)->on = options->tune;
+    cuda->tuning->on = options->tune;
     cuda_tuning_load(cuda);
     context_measure(cuda, used_before);
     return GT_OK;
@@ -124,9 +129,11 @@ static void cuda_close(struct backend *backend)
         return;
     struct cuda_backend *cuda = own(backend);
     if (cuda->stream != NULL)
-        (void)cudaStreamSynchronize(cuda->stream); /* what is under way still uses the memory */
+        (void)cudaStreamSynchronize(
+            cuda->stream); /* what is under way still uses the memory; it waits for the copies */
     cuda_graphs_destroy(cuda);
     cuda_gemm_cache_destroy(cuda);
+    cuda_tuning_destroy(cuda);
     cuda_memory_free(cuda);
     if (cuda->stream != NULL)
         (void)cudaStreamDestroy(cuda->stream);
@@ -141,8 +148,9 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
     TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
     struct backend_info info = {
         .total_bytes = total_bytes,
-        .free_bytes = free_bytes + cuda->context_bytes, /* a process that is not there yet would find them */
-        .context_bytes = cuda->context_bytes,
+        /* A process that is not there yet would find what this one holds. */
+        .free_bytes = free_bytes + cuda->context_bytes + (cuda->ahead != NULL ? cuda_memory_ahead_bytes(cuda) : 0),
+        .context_bytes = cuda->context_bytes + cuda_memory_ahead_bytes(cuda),
         .largest_allocation_bytes = total_bytes,
         .alignment_bytes = CUDA_ALIGNMENT_BYTES,
         .dtypes = 1u << DTYPE_F32 | 1u << DTYPE_F16,
@@ -198,6 +206,20 @@ static enum gt_status cuda_sync(struct backend *backend, int32_t queue)
     return GT_OK;
 }
 
+/* Settles shapes and, where it is asked for, times what nobody has chosen. */
+static enum gt_status calls_first_launch(struct cuda_backend *cuda, const struct op_call *calls, size_t count)
+{
+    enum gt_status status = GT_OK;
+    cuda->tuning->now = cuda->tuning->on;
+    for (size_t i = 0; i < count && status == GT_OK; i++) {
+        status = cuda_shape_settle(cuda, &calls[i]);
+        if (status == GT_OK)
+            status = calls_launch(&cuda->base, 0, &calls[i], 1);
+    }
+    cuda->tuning->now = false;
+    return status;
+}
+
 /* CUDA loads a kernel into the card's memory at its first launch, and cuBLASLt does so too.  So every program is run once,
  * on an arena of zeros, which are valid operands of all ops (programs share memory, and what one leaves is no index of
  * another): what is going to be loaded is there before anything is uploaded, and a card that cannot run a kernel says so
@@ -209,10 +231,7 @@ static enum gt_status cuda_bind(struct backend *backend, const struct op_call *c
             TRY(cuda_gemm_bind(own(backend), &calls[i]));
     }
     TRY(cuda_memory_clear(backend));
-    cuda_gemm_tune(own(backend), true);
-    const enum gt_status status = calls_launch(backend, 0, calls, count);
-    cuda_gemm_tune(own(backend), false);
-    TRY(status);
+    TRY(calls_first_launch(own(backend), calls, count));
     TRY(cuda_sync(backend, 0));
     cuda_tuning_store(own(backend));
     TRY(cuda_graph_record(own(backend), calls, count, calls_launch));
@@ -227,8 +246,9 @@ const struct backend_ops cuda_backend_ops = {
     .info = cuda_info,
     .holders = cuda_holders,
     .arena = cuda_memory_arena,
-    .choose = cuda_gemm_choose,
-    .choices = cuda_gemm_choices,
+    .choose = cuda_tuning_choose,
+    .choices = cuda_tuning_choices,
+    .timings = cuda_tuning_timings,
     .bind = cuda_bind,
     .upload = cuda_memory_upload,
     .download = cuda_memory_download,

@@ -40,6 +40,8 @@
 
 struct cuda_gemm_cache;
 struct cuda_nvml;
+struct cuda_shapes;
+struct cuda_tuning;
 
 struct cuda_segment {
     enum memory_space space;
@@ -75,7 +77,10 @@ struct cuda_backend {
     int32_t driver, runtime;  /* 1000 major + 10 minor: 12040; what the driver supports, what this was built with */
     char name[CUDA_NAME_MAX]; /* "NVIDIA GeForce RTX 3060" */
     uint64_t context_bytes;   /* what was taken by opening, measured */
-    cudaStream_t stream;      /* queue 0, the only one so far */
+    cudaStream_t stream;      /* queue 0: ops, downloads, and uploads from `ahead` to their places */
+    cudaStream_t copies;      /* uploads on their way to `ahead`, beside the ops; NULL: everything is on queue 0 */
+    cudaEvent_t arrived;      /* the last upload has reached `ahead` */
+    char *ahead;              /* the device's image of the staging buffer; NULL without an arena, or without `copies` */
     cudaEvent_t copied[2];    /* the last copy through each half of the staging buffer has ended */
     void *staging;            /* pinned: uploads and downloads pass through it */
     char *result;             /* pinned, behind it: [CUDA_RESULTS_MAX][CUDA_RESULT_BYTES], on their way to the host */
@@ -86,8 +91,11 @@ struct cuda_backend {
     bool is_wsl;              /* pinned memory is scarce there, and beyond the card's memory the driver swaps */
     bool tf32;                /* products of fp32 may round their inputs to TF32 */
     bool graphs_off;          /* not wanted, or not to be had */
+    bool has_copies;          /* uploads are to go beside the ops */
     int32_t graphs;
     struct cuda_gemm_cache *gemm; /* descriptors and algorithms of the products */
+    struct cuda_tuning *tuning;   /* algorithms and shapes that were chosen */
+    struct cuda_shapes *shapes;   /* of launches, as they were settled */
     struct cuda_nvml *nvml;       /* NULL where there is no such library */
     bool has_arena;
     int32_t segments;
@@ -181,6 +189,24 @@ static inline bool cuda_dtype_is_float(const struct backend *backend, enum dtype
 {
     return dtype == DTYPE_F32 || dtype == DTYPE_F16 ||
            (dtype == DTYPE_BF16 && cuda_from(backend)->capability >= CUDA_CAPABILITY_BF16);
+}
+
+/* The same of ops that convert and do not compute in it: memory may hold bf16 on every card. */
+static inline bool cuda_dtype_is_converted(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
+}
+
+/* Every present operand is a float of any kind, or int32 where the op takes indices: for ops on states. */
+static inline bool cuda_operands_converted(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        if (operand->present && operand->dtype != DTYPE_I32 && !cuda_dtype_is_converted(operand->dtype))
+            return false;
+    }
+    return true;
 }
 
 /* Every present operand is a float that this card stores, or int32 where the op takes indices. */

@@ -5,6 +5,7 @@
 #include "backends/cuda/cuda_cross_entropy.h"
 
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_shapes.h"
 #include "backends/cuda/cuda_table.h"
 
 #define THREADS_MIN 32
@@ -23,6 +24,19 @@ static int32_t threads_for(int64_t width)
     return (int32_t)cuda_min(lanes, THREADS_MAX);
 }
 
+/* Half as many threads, for rows that have work for all: twice the groups for each, and less to add at the end. */
+int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return threads_for(cuda_columns(call, CROSS_ENTROPY_LOGITS)) == THREADS_MAX ? CUDA_ENTROPY_SHAPES : 1;
+}
+
+static int32_t threads_of(const struct backend *backend, const struct op_call *call)
+{
+    const int32_t threads = threads_for(cuda_columns(call, CROSS_ENTROPY_LOGITS));
+    return cuda_shape_of(backend, call) == CUDA_ENTROPY_256 ? threads / 2 : threads;
+}
+
 static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     const int64_t width = cuda_columns(call, CROSS_ENTROPY_LOGITS);
@@ -35,7 +49,7 @@ static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, 
         .rows = cuda_rows(call, CROSS_ENTROPY_LOGITS),
         .width = width,
         .vocab = call->attrs.vocab,
-        .threads = threads_for(width),
+        .threads = threads_of(backend, call),
         .gradient = call->attrs.gradient,
         .aligned = width % CUDA_GROUP == 0 && cuda_address_aligned(backend, logits->at),
     };

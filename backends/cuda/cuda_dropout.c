@@ -20,7 +20,7 @@ static enum gt_status dropout_run(struct backend *backend, int32_t queue, const 
         .site = call->attrs.site,
         .threshold = dropout_threshold(call->attrs.dropout),
         .scale = dropout_scale(call->attrs.dropout),
-        .blocks = cuda_walk_blocks(backend, sample_elements, CUDA_GROUP * CUDA_WALK_THREADS),
+        .blocks = cuda_walk_blocks(backend, call, sample_elements, CUDA_GROUP * CUDA_WALK_THREADS),
         .blocks_of_samples = (int32_t)cuda_min(samples, CUDA_GRID_YZ_MAX),
         .aligned = cuda_rows_aligned(backend, call, sample_elements),
     };

@@ -26,7 +26,7 @@ static enum gt_status forward_run(struct backend *backend, int32_t queue, const 
         .rows = rows,
         .channels = channels,
         .time = call->attrs.time,
-        .blocks = cuda_walk_blocks(backend, rows, CUDA_EMBED_WARPS),
+        .blocks = cuda_walk_blocks(backend, call, rows, CUDA_EMBED_WARPS),
         .aligned = cuda_rows_aligned(backend, call, channels),
     };
     return cuda_check(backend, cuda_launch_embed_forward(cuda_stream(backend, queue), &args), "embed_forward");

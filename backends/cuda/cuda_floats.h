@@ -36,7 +36,7 @@ struct cuda_walk {
 
 #ifndef __cplusplus
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_shapes.h"
 
 static inline struct cuda_floats cuda_floats_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
@@ -66,13 +66,19 @@ static inline bool cuda_rows_aligned(const struct backend *backend, const struct
     return columns % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call);
 }
 
-/* A few waves of blocks; elementwise results do not depend on how many there are. */
+/* A few waves of blocks, or about one, or a block for all that it can do at once; elementwise results do not depend on how
+ * many there are. */
 #define CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR 32
+#define CUDA_WALK_BLOCKS_FEW 8
 
-static inline int32_t cuda_walk_blocks(const struct backend *backend, int64_t work, int64_t work_per_block)
+static inline int32_t cuda_walk_blocks(const struct backend *backend, const struct op_call *call, int64_t work,
+                                       int64_t work_per_block)
 {
-    const int64_t most = (int64_t)cuda_from(backend)->multiprocessors * CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR;
-    return (int32_t)cuda_min((work + work_per_block - 1) / work_per_block, cuda_max(most, 1));
+    const int32_t shape = cuda_shape_of(backend, call);
+    const int64_t each = shape == CUDA_WALK_FEW ? CUDA_WALK_BLOCKS_FEW : CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR;
+    const int64_t most = cuda_max(cuda_from(backend)->multiprocessors * each, 1);
+    const int64_t all = cuda_min((work + work_per_block - 1) / work_per_block, CUDA_GRID_X_MAX);
+    return (int32_t)(shape == CUDA_WALK_ALL ? all : cuda_min(all, most));
 }
 
 /* The walk over all elements of operand `slot`. */
@@ -80,7 +86,7 @@ static inline struct cuda_walk cuda_walk_of(const struct backend *backend, const
 {
     const int64_t elements = cuda_elements(call, slot);
     return (struct cuda_walk){.elements = elements,
-                              .blocks = cuda_walk_blocks(backend, elements, CUDA_GROUP * CUDA_WALK_THREADS),
+                              .blocks = cuda_walk_blocks(backend, call, elements, CUDA_GROUP * CUDA_WALK_THREADS),
                               .aligned = cuda_operands_aligned(backend, call)};
 }
 

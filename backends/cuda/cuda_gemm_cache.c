@@ -4,7 +4,7 @@
  * first matrix, a as its second, and the bias, one word for each row of d', is what its epilogue adds.  Split products may
  * only be those that write their parts to the workspace and add them in a step of their own: the others add in the order
  * in which blocks happen to end.  Of the library's candidates the checkpoint, an earlier timing or the library itself picks
- * one (cuda_gemm_tune.c).  The table is a fixed number of slots, probed linearly; a program has some dozens of
+ * one (cuda_tuning.c).  The table is a fixed number of slots, probed linearly; a program has some dozens of
  * products, and where a test has more than fit, all are dropped and made anew.
  */
 #include "backends/cuda/cuda_gemm_cache.h"
@@ -16,7 +16,7 @@
 
 #include <cublasLt.h>
 
-#include "backends/cuda/cuda_gemm_tune.h"
+#include "backends/cuda/cuda_tuning.h"
 #include "base/hash.h"
 #include "base/log.h"
 
@@ -36,10 +36,7 @@ struct cuda_gemm_cache {
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
     int32_t used;
-    bool tunes; /* now */
     struct product slot[SLOTS];
-    struct cuda_tuning tuning;
-    struct cuda_choices choices; /* of all slots, for cuda_gemm_choices() */
 };
 
 _Static_assert(sizeof(struct cuda_gemm_key) == 5 * 8 + 4 * 2 + 8, "a key has no padding, whose bytes are unknown");
@@ -293,11 +290,8 @@ static enum gt_status product_tune(struct cuda_backend *cuda, struct product *pr
                                    const struct trial_context *context)
 {
     cublasLtMatmulHeuristicResult_t found[CUDA_ALGORITHMS_MAX];
-    struct cuda_gemm_trial trial = {.key = &product->key,
-                                    .candidates = found,
-                                    .stream = context->stream,
-                                    .start = product_start,
-                                    .context = context};
+    struct cuda_gemm_trial trial = {
+        .key = &product->key, .candidates = found, .start = product_start, .context = context};
     int32_t best = 0;
     TRY(candidates_find(cuda, &product->key, product, found, &trial.count));
     TRY(cuda_tuning_measure(cuda, &trial, &best));
@@ -318,38 +312,17 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
                cublasLtMatmulDescSetAttribute(product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
                                               sizeof operands->bias),
                "naming the bias");
-    if (cuda->gemm->tunes && !product->known)
+    if (cuda->tuning->now && !product->known)
         TRY(product_tune(cuda, product, &context));
     return product_start(cuda, &product->algo, product->workspace_bytes, &context);
 }
 
-struct cuda_tuning *cuda_gemm_tuning(struct cuda_backend *cuda)
+void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)
 {
-    return &cuda->gemm->tuning;
-}
-
-void cuda_gemm_tune(struct cuda_backend *cuda, bool on)
-{
-    cuda->gemm->tunes = on && cuda->gemm->tuning.on;
-}
-
-enum gt_status cuda_gemm_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
-{
-    struct cuda_tuning *tuning = cuda_gemm_tuning((struct cuda_backend *)(void *)backend);
-    for (size_t i = 0; i < count; i++)
-        cuda_choices_put(&tuning->stored, choices[i].call, choices[i].algorithm);
-    return GT_OK;
-}
-
-const struct backend_choice *cuda_gemm_choices(struct backend *backend, size_t *count)
-{
-    struct cuda_gemm_cache *cache = ((struct cuda_backend *)(void *)backend)->gemm;
-    cache->choices.count = 0;
+    const struct cuda_gemm_cache *cache = cuda->gemm;
     for (int32_t i = 0; i < SLOTS; i++) {
         if (cache->slot[i].key.m != 0)
-            cuda_choices_put(&cache->choices, cuda_gemm_key_identity(&cache->slot[i].key),
-                             cuda_algorithm_identity(&cache->slot[i].algo));
+            (void)cuda_choices_put(out, cuda_gemm_key_identity(&cache->slot[i].key),
+                                   cuda_algorithm_identity(&cache->slot[i].algo));
     }
-    *count = (size_t)cache->choices.count;
-    return cache->choices.at;
 }

@@ -35,14 +35,9 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
                                  const struct cuda_gemm_operands *operands);
 /* Prepares all products that a call of op gemm consists of. */
 enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *call);
-/* Which algorithms products have. */
-struct cuda_tuning;
-struct cuda_tuning *cuda_gemm_tuning(struct cuda_backend *cuda);
-/* From now on, and until it is ended, products that nobody has chosen an algorithm for are timed when they are enqueued. */
-void cuda_gemm_tune(struct cuda_backend *cuda, bool on);
-/* backend_ops.choose and .choices. */
-enum gt_status cuda_gemm_choose(struct backend *backend, const struct backend_choice *choices, size_t count);
-const struct backend_choice *cuda_gemm_choices(struct backend *backend, size_t *count);
+/* Adds which algorithms products have. */
+struct cuda_choices;
+void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out);
 /* Version of the library, 130100 for 13.1.0. */
 size_t cuda_gemm_library_version(void);
 

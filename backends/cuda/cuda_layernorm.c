@@ -31,7 +31,7 @@ static enum gt_status forward_run(struct backend *backend, int32_t queue, const 
         .rows = rows,
         .channels = channels,
         .epsilon = call->attrs.epsilon,
-        .blocks = cuda_walk_blocks(backend, rows, CUDA_LAYERNORM_WARPS),
+        .blocks = cuda_walk_blocks(backend, call, rows, CUDA_LAYERNORM_WARPS),
         .aligned = cuda_rows_aligned(backend, call, channels),
     };
     return cuda_check(backend, cuda_launch_layernorm_forward(cuda_stream(backend, queue), &args), "layernorm_forward");

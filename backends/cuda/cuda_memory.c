@@ -5,7 +5,10 @@
  * slower.  Every byte is written once, so that what was promised is there.  Copies go in pieces through two halves of one
  * small pinned buffer, because pinned memory is scarce under WSL2 and pageable memory would be pinned by the driver piece by
  * piece anyway.  Small copies fill a half one behind the other, so that nobody waits for them; a half is filled anew when the
- * event behind its last copy has passed.  Results of a few words, which nobody needs at once, have slots of their own, and
+ * event behind its last copy has passed.  Small uploads, which are the batches of a run, do not wait for the ops before
+ * them: a stream of their own takes them into an image of the pinned buffer on the device, at any time, and on the ops'
+ * stream only a copy within the device remains, behind an event.  What they overwrite is in use until then, and programs
+ * that were recorded keep their addresses.  Results of a few words, which nobody needs at once, have slots of their own, and
  * are handed over by the next sync().
  */
 #include "backends/cuda/cuda_memory.h"
@@ -37,16 +40,38 @@ enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda)
     return GT_OK;
 }
 
+enum gt_status cuda_memory_copies_create(struct cuda_backend *cuda)
+{
+    struct backend *backend = &cuda->base;
+    TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking),
+                   "making a stream for uploads"));
+    return cuda_check(backend, cudaEventCreateWithFlags(&cuda->arrived, cudaEventDisableTiming), "making an event");
+}
+
+uint64_t cuda_memory_ahead_bytes(const struct cuda_backend *cuda)
+{
+    return cuda->copies != NULL ? 2 * CUDA_STAGING_BYTES : 0;
+}
+
 static void segments_free(struct cuda_backend *cuda)
 {
     for (int32_t i = 0; i < cuda->segments; i++)
         (void)cudaFree(cuda->segment[i].memory);
     cuda->segments = 0;
+    if (cuda->ahead != NULL)
+        (void)cudaFree(cuda->ahead);
+    cuda->ahead = NULL;
 }
 
 void cuda_memory_free(struct cuda_backend *cuda)
 {
     segments_free(cuda);
+    if (cuda->copies != NULL)
+        (void)cudaStreamDestroy(cuda->copies);
+    if (cuda->arrived != NULL)
+        (void)cudaEventDestroy(cuda->arrived);
+    cuda->copies = NULL;
+    cuda->arrived = NULL;
     for (int i = 0; i < 2; i++) {
         if (cuda->copied[i] != NULL)
             (void)cudaEventDestroy(cuda->copied[i]);
@@ -74,7 +99,7 @@ static enum gt_status room_check(struct backend *backend, const struct backend_s
     struct cuda_backend *cuda = own(backend);
     const uint64_t margin = cuda->is_wsl ? MARGIN_BYTES_WSL : MARGIN_BYTES;
     size_t free_bytes = 0, total_bytes = 0;
-    uint64_t need = 0;
+    uint64_t need = cuda_memory_ahead_bytes(cuda);
     for (int32_t i = 0; i < count; i++) {
         if (segments[i].space != SPACE_DEVICE || segments[i].size_bytes > SIZE_MAX - need) {
             log_error("cuda: segment %" PRId32 " of %" PRIu64 " B is not of the device's memory", i,
@@ -89,22 +114,38 @@ static enum gt_status room_check(struct backend *backend, const struct backend_s
     return GT_OK;
 }
 
-static enum gt_status segment_take(struct backend *backend, const struct backend_segment *wanted)
+static enum gt_status memory_take(struct backend *backend, size_t bytes, void **out)
 {
     struct cuda_backend *cuda = own(backend);
-    struct cuda_segment *segment = &cuda->segment[cuda->segments];
-    const size_t bytes = (size_t)wanted->size_bytes;
-    void *memory = NULL;
-    const cudaError_t error = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
+    const cudaError_t error = cudaMalloc(out, bytes > 0 ? bytes : 1);
     if (error == cudaErrorMemoryAllocation) {
         size_t free_bytes = 0, total_bytes = 0;
         (void)cudaGetLastError();
         (void)cudaMemGetInfo(&free_bytes, &total_bytes);
         return arena_refuse(cuda, bytes, free_bytes);
     }
-    TRY(cuda_check(backend, error, "allocating the arena"));
-    *segment = (struct cuda_segment){.space = SPACE_DEVICE, .memory = memory, .size_bytes = bytes};
-    cuda->segments++;
+    return cuda_check(backend, error, "allocating the arena");
+}
+
+static enum gt_status segment_take(struct backend *backend, const struct backend_segment *wanted)
+{
+    struct cuda_backend *cuda = own(backend);
+    const size_t bytes = (size_t)wanted->size_bytes;
+    void *memory = NULL;
+    TRY(memory_take(backend, bytes, &memory));
+    cuda->segment[cuda->segments++] =
+        (struct cuda_segment){.space = SPACE_DEVICE, .memory = memory, .size_bytes = bytes};
+    return GT_OK;
+}
+
+static enum gt_status ahead_take(struct backend *backend)
+{
+    struct cuda_backend *cuda = own(backend);
+    void *memory = NULL;
+    if (cuda->copies == NULL)
+        return GT_OK;
+    TRY(memory_take(backend, (size_t)cuda_memory_ahead_bytes(cuda), &memory));
+    cuda->ahead = memory;
     return GT_OK;
 }
 
@@ -130,6 +171,7 @@ enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_s
     enum gt_status status;
     for (int32_t i = 0; i < count; i++)
         TRY_GOTO(status, free_segments, segment_take(backend, &segments[i]));
+    TRY_GOTO(status, free_segments, ahead_take(backend));
     TRY_GOTO(status, free_segments, cuda_memory_clear(backend)); /* every byte is written once */
     TRY_GOTO(status, free_segments, cuda_check(backend, cudaStreamSynchronize(cuda->stream), "touching the arena"));
     cuda->has_arena = true;
@@ -180,11 +222,29 @@ static enum gt_status copy_mark(struct backend *backend, cudaStream_t stream)
     return cuda_check(backend, cudaEventRecord(cuda->copied[cuda->staging_half], stream), "marking a copy");
 }
 
+/* On its own stream into the image, and from there behind the ops that were started before. */
+static enum gt_status upload_beside(struct backend *backend, cudaStream_t stream, char *target, const void *from,
+                                    size_t bytes)
+{
+    const struct cuda_backend *cuda = own(backend);
+    char *staging;
+    TRY(staging_take(backend, bytes, &staging));
+    char *image = cuda->ahead + (staging - (char *)cuda->staging);
+    memcpy(staging, from, bytes);
+    TRY(cuda_check(backend, cudaMemcpyAsync(image, staging, bytes, cudaMemcpyHostToDevice, cuda->copies), "uploading"));
+    TRY(cuda_check(backend, cudaEventRecord(cuda->arrived, cuda->copies), "marking an upload"));
+    TRY(cuda_check(backend, cudaStreamWaitEvent(stream, cuda->arrived, 0), "waiting for an upload"));
+    TRY(cuda_check(backend, cudaMemcpyAsync(target, image, bytes, cudaMemcpyDeviceToDevice, stream), "uploading"));
+    return copy_mark(backend, stream);
+}
+
 enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
                                   size_t bytes)
 {
     const cudaStream_t stream = cuda_stream(backend, queue);
     TRY(range_check(own(backend), "upload", to, bytes));
+    if (own(backend)->ahead != NULL && bytes > 0 && bytes <= CUDA_STAGING_BYTES)
+        return upload_beside(backend, stream, cuda_at(backend, to), from, bytes);
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
         const size_t piece = piece_bytes(bytes, done);
         char *staging, *target = (char *)cuda_at(backend, to) + done;

@@ -11,6 +11,10 @@
 
 /* Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda);
+/* The stream for uploads beside the ops, and its event.  Errors: GT_DEVICE. */
+enum gt_status cuda_memory_copies_create(struct cuda_backend *cuda);
+/* What uploads beside the ops take of the device's memory; it is taken with the arena. */
+uint64_t cuda_memory_ahead_bytes(const struct cuda_backend *cuda);
 /* Frees the arena and the staging buffer; both may be missing. */
 void cuda_memory_free(struct cuda_backend *cuda);
 

@@ -48,6 +48,6 @@ static enum gt_status step_run(struct backend *backend, int32_t queue, const str
     return cuda_check(backend, cuda_launch_muon_step(cuda_stream(backend, queue), &args), "muon_step");
 }
 
-const struct op_impl cuda_muon_momentum = {.supports = cuda_operands_supported, .run = momentum_run};
-const struct op_impl cuda_muon_normalize = {.supports = cuda_operands_supported, .run = normalize_run};
-const struct op_impl cuda_muon_step = {.supports = cuda_operands_supported, .run = step_run};
+const struct op_impl cuda_muon_momentum = {.supports = cuda_operands_converted, .run = momentum_run};
+const struct op_impl cuda_muon_normalize = {.supports = cuda_operands_converted, .run = normalize_run};
+const struct op_impl cuda_muon_step = {.supports = cuda_operands_converted, .run = step_run};

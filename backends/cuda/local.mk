@@ -15,7 +15,6 @@ cuda_sources = \
 	backends/cuda/cuda_gelu.c \
 	backends/cuda/cuda_gemm.c \
 	backends/cuda/cuda_gemm_cache.c backends/cuda/cuda_gemm_cache.h \
-	backends/cuda/cuda_gemm_tune.c backends/cuda/cuda_gemm_tune.h \
 	backends/cuda/cuda_gradient_round.c \
 	backends/cuda/cuda_graph.c backends/cuda/cuda_graph.h \
 	backends/cuda/cuda_layernorm.c \
@@ -24,7 +23,10 @@ cuda_sources = \
 	backends/cuda/cuda_norm.c \
 	backends/cuda/cuda_nvml.c backends/cuda/cuda_nvml.h \
 	backends/cuda/cuda_residual.c \
-	backends/cuda/cuda_table.c backends/cuda/cuda_table.h
+	backends/cuda/cuda_shapes.c backends/cuda/cuda_shapes.h \
+	backends/cuda/cuda_table.c backends/cuda/cuda_table.h \
+	backends/cuda/cuda_trial.c backends/cuda/cuda_trial.h \
+	backends/cuda/cuda_tuning.c backends/cuda/cuda_tuning.h
 
 cuda_kernels = \
 	backends/cuda/kernels/attention_cached.cu \

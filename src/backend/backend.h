@@ -81,9 +81,19 @@ char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const str
 char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
 const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
 
-/* Which of several algorithms, of other last bits, a call has: identities that only the backend understands.  None is 0. */
+/* Which of several algorithms, of other last bits, a call has: identities that only the backend understands.  None is 0.
+ * For tests: a choice of call 0 asks for the algorithm of that number for all calls that have so many, where a backend
+ * numbers them. */
 struct backend_choice {
     uint64_t call, algorithm;
+};
+
+/* What a call was found to take when algorithms were timed, with what it has to do; transposes are those of products. */
+struct backend_timing {
+    enum op_kind kind;
+    enum dtype dtype;
+    bool transpose_a, transpose_b;
+    double flops, bytes, seconds;
 };
 
 struct backend_segment {
@@ -116,6 +126,8 @@ struct backend_ops {
      * what has been chosen, valid until the next call.  Both NULL: there is never a choice. */
     enum gt_status (*choose)(struct backend *backend, const struct backend_choice *choices, size_t count);
     const struct backend_choice *(*choices)(struct backend *backend, size_t *count);
+    /* All that this device's calls were found to take, now and in earlier runs, valid as long as choices; NULL: never timed. */
+    const struct backend_timing *(*timings)(struct backend *backend, size_t *count);
     /* Prepares what run() will need for these calls, so that it allocates and looks up nothing; NULL: nothing to prepare.
      * Called for every program after arena(), before the first run(); a call that was not announced may still be run.  The
      * calls stay where and what they are while they are run. */

@@ -159,6 +159,13 @@ static const struct backend_choice *wrap_choices(struct backend *backend, size_t
     return inner->ops->choices != NULL ? inner->ops->choices(inner, count) : NULL;
 }
 
+static const struct backend_timing *wrap_timings(struct backend *backend, size_t *count)
+{
+    struct backend *inner = wrapper_of(backend)->inner;
+    *count = 0;
+    return inner->ops->timings != NULL ? inner->ops->timings(inner, count) : NULL;
+}
+
 static enum gt_status wrap_bind(struct backend *backend, const struct op_call *calls, size_t count)
 {
     struct wrapper *wrapper = wrapper_of(backend);
@@ -239,6 +246,7 @@ enum gt_status backend_wrap(struct backend *inner, struct backend **out)
         .arena = wrap_arena,
         .choose = wrap_choose,
         .choices = wrap_choices,
+        .timings = wrap_timings,
         .bind = wrap_bind,
         .upload = wrap_upload,
         .download = wrap_download,

@@ -1,9 +1,10 @@
 /* The cost model.
  *
  * Rates come from three places: the constants here, for a cpu that was timed by one product only; a device profile;
- * or calibrate.c, which times every kind of op.  The order of candidates needs little more than the FLOPs that
- * recompute adds; a profile's share of its peaks scales all its times alike and so changes no choice.  Not modelled:
- * caches, overlap, what the host does between ops.
+ * or calibrate.c, which times every kind of op.  What a backend has timed to choose between algorithms replaces those,
+ * because it was timed at the shapes of real runs, in a row, where calibrating waits after each op of a small model.  The
+ * order of candidates needs little more than the FLOPs that recompute adds; a profile's share of its peaks scales all its
+ * times alike and so changes no choice.  Not modelled: caches, overlap, what the host does between ops.
  */
 #include "plan/plan_cost.h"
 
@@ -19,6 +20,8 @@
 /* A product on a card is cut into tiles that its units share; on average half a round of them is lost at the end. */
 #define TILE_ELEMENTS (128.0 * 128.0)
 #define ROUND_LOST 0.5
+/* From here on a card's units are all at work, and where a product begins and ends hardly shows. */
+#define GEMM_FLOPS_LARGE 17179869184.0
 
 struct plan_rates plan_rates_of_peak(double peak_flops)
 {
@@ -86,6 +89,75 @@ static double gemm_ramp(const struct op_call *call, const struct plan_rates *rat
     return 1.0 + rows / plan_cost_gemm_rows(call);
 }
 
+static int gemm_class(bool transpose_a, bool transpose_b, double flops)
+{
+    return 4 * transpose_a + 2 * transpose_b + (flops >= GEMM_FLOPS_LARGE);
+}
+
+struct work {
+    double flops, bytes, seconds;
+};
+
+static void work_add(struct work *work, const struct backend_timing *timing)
+{
+    work->flops += timing->flops;
+    work->bytes += timing->bytes;
+    work->seconds += timing->seconds;
+}
+
+/* Sums of timings: of products by class, of other ops by kind, both by dtype. */
+struct timed_work {
+    struct work gemm[PLAN_GEMM_CLASSES][PLAN_MATRIX_DTYPES];
+    struct work kind[OP_KIND_COUNT][PLAN_MATRIX_DTYPES];
+};
+
+static void work_sum(const struct backend_timing *timings, size_t count, struct timed_work *out)
+{
+    *out = (struct timed_work){.gemm = {{{.flops = 0.0}}}};
+    for (size_t i = 0; i < count; i++) {
+        const struct backend_timing *timing = &timings[i];
+        int class = gemm_class(timing->transpose_a, timing->transpose_b, timing->flops);
+        if ((unsigned)timing->dtype < PLAN_MATRIX_DTYPES && (unsigned)timing->kind < OP_KIND_COUNT)
+            work_add(timing->kind == OP_GEMM ? &out->gemm[class][timing->dtype]
+                                             : &out->kind[timing->kind][timing->dtype],
+                     timing);
+    }
+}
+
+/* Attention by its FLOPs in each dtype, and every op by its bytes in all of them. */
+static bool kind_time(struct plan_rates *rates, int kind, const struct work work[PLAN_MATRIX_DTYPES])
+{
+    struct work all = {.flops = 0.0};
+    for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
+        if (work[dtype].seconds > 0.0 && is_matrix_op((enum op_kind)kind))
+            rates->flops_per_s[kind][dtype] = work[dtype].flops / work[dtype].seconds;
+        all.bytes += work[dtype].bytes;
+        all.seconds += work[dtype].seconds;
+    }
+    if (all.seconds > 0.0 && all.bytes > 0.0)
+        rates->bytes_per_s[kind] = all.bytes / all.seconds;
+    return all.seconds > 0.0;
+}
+
+struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend_timing *timings, size_t count)
+{
+    struct plan_timed timed = {.kinds = 0};
+    struct timed_work work;
+    work_sum(timings, count, &work);
+    for (int class = 0; class < PLAN_GEMM_CLASSES; class ++) {
+        bool any = false;
+        for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
+            const struct work *product = &work.gemm[class][dtype];
+            rates->gemm_flops_per_s[class][dtype] = product->seconds > 0.0 ? product->flops / product->seconds : 0.0;
+            any = any || product->seconds > 0.0;
+        }
+        timed.gemm_classes += any;
+    }
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        timed.kinds += kind_time(rates, kind, work.kind[kind]);
+    return timed;
+}
+
 /* Of the op's first operand that is a float. */
 static int matrix_dtype(const struct op_call *call)
 {
@@ -96,8 +168,18 @@ static int matrix_dtype(const struct op_call *call)
     return DTYPE_F32;
 }
 
+/* The rate of the product's class; 0 where it was not timed. */
+static double gemm_class_rate(const struct op_call *call, const struct plan_rates *rates)
+{
+    int class = gemm_class(call->attrs.transpose_a, call->attrs.transpose_b, op_flops(call));
+    return rates->gemm_flops_per_s[class][matrix_dtype(call)];
+}
+
 double plan_cost_op(const struct op_call *call, const struct plan_rates *rates)
 {
+    double timed = call->kind == OP_GEMM ? gemm_class_rate(call, rates) : 0.0;
+    if (timed > 0.0)
+        return op_flops(call) / timed;
     double rate = rates->flops_per_s[call->kind][matrix_dtype(call)];
     double flops = op_flops(call) * (call->kind == OP_GEMM ? gemm_ramp(call, rates) : 1.0);
     double compute = rate > 0.0 ? flops / rate : 0.0;

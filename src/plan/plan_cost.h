@@ -9,17 +9,23 @@
 
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "model/graph.h"
 #include "plan/device_profile.h"
 
 /* Dtypes that matrices are stored in: DTYPE_F32, DTYPE_BF16, DTYPE_F16. */
 #define PLAN_MATRIX_DTYPES 3
+/* Shape classes of products: which operands are transposed (activations, their gradients and those of weights differ so), and
+ * below or from 2^34 FLOPs on. */
+#define PLAN_GEMM_CLASSES 8
 
 struct plan_rates {
     double flops_per_s[OP_KIND_COUNT][PLAN_MATRIX_DTYPES]; /* by the op's first float operand; 0: free */
     double bytes_per_s[OP_KIND_COUNT];
     double ramp_rows;     /* of products: rows that each costs in addition */
     double ramp_elements; /* and elements of its result */
+    double gemm_flops_per_s[PLAN_GEMM_CLASSES]
+                           [PLAN_MATRIX_DTYPES]; /* timed at a run's own shapes, ramp included; 0: not */
 };
 
 /* The rates of a cpu whose fp32 matrix rate was measured as `peak_flops`; 0 = unknown: products then cost their
@@ -29,6 +35,13 @@ struct plan_rates plan_rates_of_peak(double peak_flops);
 struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops);
 /* The rates of a profile: its share of its peaks, or the stated assumption where none was published. */
 struct plan_rates plan_rates_of_profile(const struct device_profile *profile);
+/* How many shape classes of products, in any dtype, and how many other kinds of op have timings. */
+struct plan_timed {
+    int32_t gemm_classes, kinds;
+};
+/* Rates of what was timed at the shapes of real runs replace those of a model or of smaller shapes; each class and kind by
+ * the sum of its work over the sum of its seconds. */
+struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend_timing *timings, size_t count);
 /* What the times of a profile rest on, as one line. */
 char *plan_rates_basis(char text[static 512], const struct device_profile *profile);
 

@@ -594,7 +594,9 @@ enum gt_status session_peak_measure(struct session *session)
         session->rates = plan_rates_of_profile(&session->profile);
         return GT_OK;
     }
-    return peaks_measure(session);
+    TRY(peaks_measure(session));
+    session_rates_tuned(session);
+    return GT_OK;
 }
 
 enum gt_status session_scalars_upload(struct session *session)

@@ -1,10 +1,12 @@
 /* Which rates a session models times with.
  *
  * A profile's come from its table.  A real device's are calibrated at the first training run of a width, and taken from
- * the cache after that, by --plan too; before, a plan's forecast rests on the one product that session_peak_measure()
+ * the cache after that, by --plan too, and what --tune has timed is better still; before, a plan's forecast rests on the one product that session_peak_measure()
  * times.
  */
 #include "train/session_rates.h"
+
+#include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -30,6 +32,19 @@ void session_rates_recall(struct session *session)
     char key[CALIBRATE_KEY_MAX];
     calibrate_key(key, &session->info, options_of(session));
     session->rates_timed = session->rates_timed || calibrate_load(key, &session->rates);
+}
+
+void session_rates_tuned(struct session *session)
+{
+    const struct backend_ops *ops = session->device->ops;
+    size_t count = 0;
+    const struct backend_timing *timings = ops->timings != NULL ? ops->timings(session->device, &count) : NULL;
+    if (timings == NULL || count == 0)
+        return;
+    struct plan_timed timed = plan_rates_time(&session->rates, timings, count);
+    log_note("forecast: products of %" PRId32 " shape classes and %" PRId32
+             " other kinds of op at the rates that --tune measured on this device",
+             timed.gemm_classes, timed.kinds);
 }
 
 enum gt_status session_rates_calibrate(struct session *session)

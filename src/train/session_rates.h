@@ -11,6 +11,9 @@ struct plan_rates session_rates_nominal(const struct session *session);
 /* Times the device's ops in the arena, whose content is lost, unless the cache has their times; in under two seconds.
  * Between session_start() and the first upload.  Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status session_rates_calibrate(struct session *session);
+/* Where the backend has timed calls to choose between algorithms, now or in earlier runs, the rates become those; said in one
+ * line. */
+void session_rates_tuned(struct session *session);
 /* Takes the times of an earlier run from the cache, if it has them. */
 void session_rates_recall(struct session *session);
 

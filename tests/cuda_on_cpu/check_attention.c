@@ -5,7 +5,8 @@
  * sanitizers see every access beyond it, and what a cache holds beyond the last row is NaN.  Times are 1, 63, 64, 65 and 200,
  * head sizes those that are compiled and others between them; caches are long enough to be cut into parts; dtypes are mixed;
  * a card of capability 7.5 takes the narrow products and one stage.  Each case runs in one order of threads, by turns, and
- * those with a time of 65 in all, with the same bits.
+ * those with a time of 65 in all, with the same bits; and those of 16 bits with times from 64 on once more in the other shape of
+ * launch that --tune may take, with these bits too.
  * Options: --all (every time with every head size; minutes) and --only=TEXT (cases whose line has TEXT in it).
  * The last line is "checks: P passed, F failed, 0 skipped"; exit status 0 or 1.
  */
@@ -162,8 +163,9 @@ static bool case_run(struct backend *backend, const struct check_case *check, st
 
 /* One run in one order of threads, judged. */
 static bool order_check(const struct shape *shape, struct check_case *check, struct case_data *data, const char *order,
-                        char *reason)
+                        bool other_launch, char *reason)
 {
+    const struct backend_choice second = {.call = 0, .algorithm = 1};
     const struct backend_open_options options = {.device = 0};
     struct backend *backend = NULL;
     struct verdict verdict = {.passed = false};
@@ -171,6 +173,8 @@ static bool order_check(const struct shape *shape, struct check_case *check, str
     if (!fake_cuda_devices_set(shape->device) || !emulator_order_set(order) ||
         cuda_backend_ops.open(&options, &backend) != GT_OK)
         return false;
+    if (other_launch)
+        (void)cuda_backend_ops.choose(backend, &second, 1);
     const struct op_impl *impl = &backend->ops->table[check->call.kind];
     if (impl->supports(backend, &check->call)) {
         image_layout(check, impl->workspace_bytes != NULL ? impl->workspace_bytes(backend, &check->call) : 0,
@@ -197,6 +201,16 @@ static uint64_t outputs_hash(const struct check_case *check, const struct case_d
     return hash;
 }
 
+#define CARD "86:12g:Card"
+#define OLD_CARD "75:8g:Old card"
+
+/* Whether tensor cores do it, on a card that has more than one way. */
+static bool has_other_launch(const struct shape *shape)
+{
+    return shape->kind != OP_ATTENTION_CACHED && is_half(shape->dtype) && shape->other == DTYPE_COUNT &&
+           shape->time >= 64 && strcmp(shape->device, CARD) == 0;
+}
+
 static void shape_check(struct totals *totals, const struct shape *shape)
 {
     char text[OPCHECK_TEXT_MAX], reason[OPCHECK_TEXT_MAX];
@@ -214,12 +228,13 @@ static void shape_check(struct totals *totals, const struct shape *shape)
     }
     case_values_make(&check, &data);
     uint64_t first = 0;
-    for (int32_t i = 0; i < (shape->time == 65 ? ORDERS : 1); i++) {
+    const int32_t in_orders = shape->time == 65 ? ORDERS : 1;
+    for (int32_t i = 0; i < in_orders + has_other_launch(shape); i++) {
         const char *order = orders[(index + i) % ORDERS];
-        bool passed = order_check(shape, &check, &data, order, reason);
+        bool passed = order_check(shape, &check, &data, order, i == in_orders, reason);
         const uint64_t hash = passed ? outputs_hash(&check, &data) : 0;
         if (passed && i > 0 && hash != first) {
-            snprintf(reason, sizeof reason, "other bits than in the order before");
+            snprintf(reason, sizeof reason, "other bits than in the %s before", i == in_orders ? "launch" : "order");
             passed = false;
         }
         first = hash;
@@ -232,9 +247,6 @@ static void shape_check(struct totals *totals, const struct shape *shape)
     }
     case_data_free(&data);
 }
-
-#define CARD "86:12g:Card"
-#define OLD_CARD "75:8g:Old card"
 
 /* Forward and backward of every dtype. */
 static void tiles_check(struct totals *totals)

@@ -83,6 +83,61 @@ static bool check_lazy(void)
     return true;
 }
 
+/* Copies beside kernels are counted; "early" ones run at once, unless something stands before them.  Events read a clock that
+ * only work moves. */
+static bool check_copies(void)
+{
+    cudaStream_t work, copies;
+    cudaEvent_t begin, end, ready;
+    void *device, *image, *pinned;
+    struct fake_cuda_counters counters;
+    float ms[2];
+    OK(cudaStreamCreateWithFlags(&work, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking));
+    OK(cudaEventCreateWithFlags(&begin, cudaEventDefault));
+    OK(cudaEventCreateWithFlags(&end, cudaEventDefault));
+    OK(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
+    OK(cudaMalloc(&device, COUNT * 4));
+    OK(cudaMalloc(&image, COUNT * 4));
+    OK(cudaHostAlloc(&pinned, COUNT * 4, cudaHostAllocDefault));
+    int *host = (int *)pinned, *at = (int *)image;
+    fake_cuda_reset();
+    host[0] = 5;
+    OK(cudaMemcpyAsync(image, pinned, 4, cudaMemcpyHostToDevice, copies));
+    OK(cudaMemsetAsync(device, 0, COUNT * 4, work));
+    OK(increment_launch((int *)device, work));
+    fake_cuda_counters_get(&counters);
+    WANT(counters.copies_beside == 0 && at[0] == -1);
+    OK(cudaMemcpyAsync(image, pinned, 4, cudaMemcpyHostToDevice, work));
+    fake_cuda_counters_get(&counters);
+    WANT(counters.copies_beside == 0);
+    OK(cudaMemcpyAsync(image, pinned, 4, cudaMemcpyHostToDevice, copies));
+    fake_cuda_counters_get(&counters);
+    WANT(counters.copies_beside == 1 && at[0] == -1);
+    OK(cudaDeviceSynchronize());
+    WANT(at[0] == 5 && !fake_cuda_copies_set("soon") && fake_cuda_copies_set("early"));
+    host[0] = 6;
+    OK(cudaMemcpyAsync(image, pinned, 4, cudaMemcpyHostToDevice, copies));
+    WANT(at[0] == 6);
+    OK(increment_launch((int *)device, work));
+    OK(cudaEventRecord(ready, work));
+    OK(cudaStreamWaitEvent(copies, ready, 0));
+    host[0] = 7;
+    OK(cudaMemcpyAsync(image, pinned, 4, cudaMemcpyHostToDevice, copies));
+    WANT(at[0] == 6);
+    OK(cudaStreamSynchronize(copies));
+    WANT(at[0] == 7 && fake_cuda_copies_set("late"));
+    for (int i = 0; i < 2; i++) {
+        OK(cudaEventRecord(begin, work));
+        OK(increment_launch((int *)device, work));
+        OK(cudaEventRecord(end, work));
+        OK(cudaEventSynchronize(end));
+        OK(cudaEventElapsedTime(&ms[i], begin, end));
+    }
+    WANT(ms[0] > 0.0f && ms[0] == ms[1]);
+    return true;
+}
+
 /* What was captured runs when it is replayed, as often as that, and reads what is there then. */
 static bool check_graph(void)
 {
@@ -466,11 +521,12 @@ int main(void)
     static const struct {
         const char *name;
         bool (*check)(void);
-    } checks[] = {
-        {"lazy", check_lazy},         {"graph", check_graph},       {"spoilt capture", check_spoilt_capture},
-        {"refusals", check_refusals}, {"devices", check_devices},   {"failures", check_failures},
-        {"counters", check_counters}, {"products", check_products}, {"product-refusals", check_product_refusals},
-        {"tf32", check_tf32}};
+    } checks[] = {{"lazy", check_lazy},         {"copies", check_copies},
+                  {"graph", check_graph},       {"spoilt capture", check_spoilt_capture},
+                  {"refusals", check_refusals}, {"devices", check_devices},
+                  {"failures", check_failures}, {"counters", check_counters},
+                  {"products", check_products}, {"product-refusals", check_product_refusals},
+                  {"tf32", check_tf32}};
     int passed = 0, failed = 0;
     setvbuf(stdout, nullptr, _IOLBF, 0);
     for (const auto &entry : checks) {

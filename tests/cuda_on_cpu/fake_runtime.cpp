@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include <chrono>
 #include <deque>
 #include <map>
 #include <set>
@@ -27,6 +26,9 @@
 #include "fake_runtime.h"
 
 #define KIB ((size_t)1024)
+/* By the clock that events read: a kernel, and each byte of the shared memory that it asks for. */
+#define KERNEL_SECONDS 1e-2
+#define SHARED_SECONDS 1e-6
 #define SHARED_DEFAULT (48 * KIB)
 /* What is poisoned: more would only cost time, and no test has more. */
 #define POISON_MAX (256 * KIB * KIB)
@@ -92,6 +94,8 @@ struct state {
     uint64_t launches = 0, replayed = 0, allocations = 0, allocated = 0, waits = 0;
     double advanced_ms = 0;
     uint64_t waits_after_replay = 0; /* after the first graph was launched */
+    uint64_t copies_beside = 0;
+    bool copies_early = false;
     int64_t objects = 0;
     trigger fail, take;
     std::string report;
@@ -319,6 +323,14 @@ bool fake_cuda_taken_set(const char *text)
     return true;
 }
 
+bool fake_cuda_copies_set(const char *text)
+{
+    const bool early = strcmp(text, "early") == 0;
+    if (early || strcmp(text, "late") == 0)
+        state_get()->copies_early = early;
+    return early || strcmp(text, "late") == 0;
+}
+
 void fake_cuda_driver_set(int version)
 {
     state_get()->driver = version;
@@ -335,7 +347,7 @@ void fake_cuda_reset(void)
     state->calls.clear();
     state->all = {0, 0};
     state->launches = state->replayed = state->allocations = state->allocated = state->waits = 0;
-    state->waits_after_replay = 0;
+    state->waits_after_replay = state->copies_beside = 0;
     state->fail = state->take = trigger();
     state->live_peak = state->live;
     state->pinned_peak = state->pinned_live;
@@ -355,16 +367,16 @@ static void report_write(void)
         perror(state->report.c_str());
         return;
     }
-    fprintf(
-        file,
-        "{\"calls\": %llu, \"calls_after_launch\": %llu, \"launches\": %llu, \"allocations\": %llu, "
-        "\"allocated_bytes\": %zu, \"live_bytes\": %zu, \"live_bytes_peak\": %zu, \"pinned_bytes_peak\": %zu, "
-        "\"waits\": %llu, \"waits_after_replay\": %llu, \"replayed\": %llu, \"objects_alive\": %llu, \"functions\": {",
-        (unsigned long long)state->all.total, (unsigned long long)state->all.after_launch,
-        (unsigned long long)state->launches, (unsigned long long)state->allocations, (size_t)state->allocated,
-        state->live, state->live_peak, state->pinned_peak, (unsigned long long)state->waits,
-        (unsigned long long)state->waits_after_replay, (unsigned long long)state->replayed,
-        (unsigned long long)objects_alive(state));
+    fprintf(file,
+            "{\"calls\": %llu, \"calls_after_launch\": %llu, \"launches\": %llu, \"allocations\": %llu, "
+            "\"allocated_bytes\": %zu, \"live_bytes\": %zu, \"live_bytes_peak\": %zu, \"pinned_bytes_peak\": %zu, "
+            "\"waits\": %llu, \"waits_after_replay\": %llu, \"replayed\": %llu, \"copies_beside\": %llu, "
+            "\"objects_alive\": %llu, \"functions\": {",
+            (unsigned long long)state->all.total, (unsigned long long)state->all.after_launch,
+            (unsigned long long)state->launches, (unsigned long long)state->allocations, (size_t)state->allocated,
+            state->live, state->live_peak, state->pinned_peak, (unsigned long long)state->waits,
+            (unsigned long long)state->waits_after_replay, (unsigned long long)state->replayed,
+            (unsigned long long)state->copies_beside, (unsigned long long)objects_alive(state));
     const char *comma = "";
     for (const auto &entry : state->calls) {
         fprintf(file, "%s\"%s\": {\"total\": %llu, \"after_launch\": %llu}", comma, entry.first.c_str(),
@@ -394,6 +406,8 @@ static void environment_read(struct state *state)
         environment_check("GT_CUDA_ON_CPU_TAKEN", text, fake_cuda_taken_set(text));
     if ((text = getenv("GT_CUDA_ON_CPU_FAIL")) && *text)
         environment_check("GT_CUDA_ON_CPU_FAIL", text, fake_cuda_fail_set(text));
+    if ((text = getenv("GT_CUDA_ON_CPU_COPIES")) && *text)
+        environment_check("GT_CUDA_ON_CPU_COPIES", text, fake_cuda_copies_set(text));
     if ((text = getenv("GT_CUDA_ON_CPU_REPORT")) && *text) {
         state->report = text;
         atexit(report_write);
@@ -403,12 +417,13 @@ static void environment_read(struct state *state)
 void fake_cuda_counters_get(struct fake_cuda_counters *out)
 {
     const struct state *state = state_get();
-    *out = {state->all.total,   state->launches,
-            state->allocations, state->allocated,
-            state->live,        state->live_peak,
-            state->pinned_live, state->pinned_peak,
-            state->waits,       fake_cuda_calls_of("cublasLtMatmulAlgoGetHeuristic"),
-            state->replayed,    objects_alive(state)};
+    *out = {state->all.total,    state->launches,
+            state->allocations,  state->allocated,
+            state->live,         state->live_peak,
+            state->pinned_live,  state->pinned_peak,
+            state->waits,        fake_cuda_calls_of("cublasLtMatmulAlgoGetHeuristic"),
+            state->replayed,     objects_alive(state),
+            state->copies_beside};
 }
 
 uint64_t fake_cuda_calls_of(const char *function)
@@ -424,8 +439,7 @@ static bool event_reach(cudaEvent_t event, int64_t generation);
 
 static double now_ms(void)
 {
-    return state_get()->advanced_ms +
-           std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return state_get()->advanced_ms;
 }
 
 void fake_cuda_clock_advance(double seconds)
@@ -633,6 +647,7 @@ cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid,
         struct kernel_body context = {body};
         struct emulator_launch launch = {kernel, grid, block, dynamic_bytes, shared_max, body_run, &context};
         emulator_run(&launch);
+        fake_cuda_clock_advance(KERNEL_SECONDS + SHARED_SECONDS * (double)dynamic_bytes);
     };
     return kernel_enqueue(stream, std::move(queued));
 }
@@ -927,18 +942,33 @@ static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum c
     }
 }
 
+/* Whether kernels wait in another stream than this one: what is copied here would be copied beside them. */
+static bool another_computes(cudaStream_t stream)
+{
+    for (CUstream_st *other : state_get()->streams) {
+        for (const struct queued &queued : other->queue) {
+            if (other != stream && queued.kernel)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Memory of the host that is not pinned is copied before the call returns, from and to. */
 static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    const struct state *state = state_get();
+    struct state *state = state_get();
     if (!copy_is_valid(to, from, bytes, kind))
         return result_is(cudaErrorInvalidValue);
     const void *host = kind == cudaMemcpyHostToDevice ? from : kind == cudaMemcpyDeviceToHost ? to : nullptr;
     bool at_once = host && !memory_has(state->pinned, host, bytes);
     if (at_once && somebody_captures())
         return result_is(cudaErrorStreamCaptureUnsupported);
+    if (kind == cudaMemcpyHostToDevice && another_computes(stream))
+        state->copies_beside++;
     cudaError_t error = fake_cuda_enqueue(stream, [to, from, bytes] { memcpy(to, from, bytes); });
-    if (error == cudaSuccess && at_once)
+    const bool early = state->copies_early && stream_is_known(stream) && stream_of(stream)->queue.size() == 1;
+    if (error == cudaSuccess && (at_once || early))
         stream_drain(stream_of(stream));
     return result_is(error);
 }

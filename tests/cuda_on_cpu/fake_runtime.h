@@ -9,6 +9,7 @@
  *                            "launch" those that start a kernel.  ERROR is cudaError...; default by function.  An error
  *                            that a device makes (see fake_cuda_error_is_sticky) appears at the next wait and stays
  *   GT_CUDA_ON_CPU_FASTEST   which of cuBLASLt's three algorithms is said to take half as long as the others; 0
+ *   GT_CUDA_ON_CPU_COPIES    "early": a copy that nothing stands before runs when it is enqueued; "late"
  *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends
  *   GT_CUDA_ON_CPU_ORDER     emulator_run.h
  *
@@ -39,6 +40,7 @@ struct fake_cuda_counters {
     uint64_t lookups;       /* cublasLtMatmulAlgoGetHeuristic */
     uint64_t replayed;      /* kernels and products that graphs put into a stream */
     uint64_t objects_alive; /* allocations, streams, events, graphs, handles and descriptors that nobody gave back */
+    uint64_t copies_beside; /* to the device, enqueued while another stream had kernels to run */
 };
 
 #ifdef __cplusplus
@@ -51,6 +53,7 @@ uint64_t fake_cuda_calls_of(const char *function);
 bool fake_cuda_devices_set(const char *text);
 bool fake_cuda_fail_set(const char *text);
 bool fake_cuda_taken_set(const char *text);
+bool fake_cuda_copies_set(const char *text);
 void fake_cuda_driver_set(int version);
 bool fake_cuda_error_is_sticky(cudaError_t error);
 /* Forgets errors, what is queued, limits and counters; what is alive stays so. */
@@ -65,7 +68,7 @@ void fake_cuda_reset(void);
 bool fake_cuda_call_fails(const char *function);
 cudaError_t fake_cuda_enqueue(cudaStream_t stream, std::function<void()> work);
 void fake_cuda_object_count(int change);
-/* Of the clock that events read, which goes on by itself as well. */
+/* The clock that events read: products and kernels advance it, so that timings are the same each time. */
 void fake_cuda_clock_advance(double seconds);
 void fake_cuda_device_take(int64_t bytes);
 #endif

@@ -66,6 +66,8 @@ ONE_DTYPE = {"adamw_lean": "bfloat16", "gradient_round": "bfloat16", "muon_momen
 # of them is there.  All cases of the others.
 CASES_SLOW = {"attention_forward": "--cases=22", "attention_backward": "--cases=22", "attention_cached": "--cases=15"}
 CASES_ALL = "--cases=1000"
+# Ops with another shape of launch that --tune may take: their cases run in it as well.
+VARIANTS = ("attention_forward", "attention_backward", "cross_entropy")
 # Ops that neither check_attention nor check_rows has.
 OPCHECK_ONLY = ("gemm",)
 # The cut of `make check`: cheap to compile and quick to catch, of every kind that one order shows.
@@ -144,6 +146,8 @@ def opcheck_runs(mutant):
         dtypes = (ONE_DTYPE[op],) if op in ONE_DTYPE else ("bfloat16",) if half_only else ("float32", "bfloat16")
         cases = CASES_SLOW.get(op, CASES_ALL)
         runs += [["--backend=cuda", "--op=" + op, "--dtype=" + dtype, cases] for dtype in dtypes]
+        if op in VARIANTS:
+            runs += [["--backend=cuda", "--op=" + op, "--dtype=bfloat16", cases, "--variant=1"]]
     return runs
 
 

@@ -108,6 +108,10 @@ PLANTED = (
         ("lse-one-row-more", r"row \+ 8 \* r < attention\.time", "row + 8 * r <= attention.time"),
         ("lse-unscaled", r"fmaf\(largest\[r\], attention\.scale, logf\(sum\[r\]\)\)", "largest[r] + logf(sum[r])"),
         ("last-keys-forgotten", r"key < end; key \+= TILE_ROWS", "key + 1 < end; key += TILE_ROWS"),
+        ("eight-warps-as-four", r"forward_place_of<queries>", "forward_place_of<TILE_ROWS>"),
+        ("eight-warps-end-early", r"first \+ queries\)", "first + TILE_ROWS)"),
+        ("copies-of-four-warps", r"queries, threads>\(q", "queries>(q"),
+        ("keys-of-four-warps", r"TILE_ROWS, threads>\(k, keys\)", "TILE_ROWS>(k, keys)"),
     )),
     ("bias.cu", (
         ("bias-part-end", r"\(part < rest \? 1 : 0\);\n    const int64_t c", "0;\n    const int64_t c"),

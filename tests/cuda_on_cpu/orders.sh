@@ -44,9 +44,27 @@ for dtype in float32 bfloat16 float16; do
     order random:7 --dtype=$dtype --cases=15
 done
 order desc,lockstep --dtype=bfloat16 --cases=8
+# Every other shape of a launch that --tune may take, of the ops that have some.
+for op in attention_forward attention_backward; do
+    for dtype in bfloat16 float16; do
+        order desc --op=$op --dtype=$dtype --variant=1 --cases=30
+    done
+done
+for variant in 1 2; do
+    for op in layernorm_forward gelu_forward gelu_backward residual adamw; do
+        order desc --op=$op --dtype=bfloat16 --variant=$variant --cases=8
+    done
+done
+order desc --op=adamw_lean --dtype=bfloat16 --variant=1 --cases=8
+order desc --op=muon_momentum --dtype=bfloat16 --variant=2 --cases=8
+order desc --op=cross_entropy --dtype=bfloat16 --variant=1 --cases=20
 # A card before bf16's arithmetic and asynchronous copies, where other kernels run.
 GT_CUDA_ON_CPU_DEVICES='75:8g:Emulated Turing'
 export GT_CUDA_ON_CPU_DEVICES
 order desc --dtype=float16 --cases=20
+# It converts bf16 all the same: states may be kept in it.
+for op in adamw adamw_lean muon_momentum muon_step; do
+    order desc --op=$op --dtype=bfloat16 --cases=20
+done
 echo "checks: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -3,6 +3,8 @@
 
   replay    runs with --cuda_graphs=auto and off leave the same checkpoint, losses and norms, with dropout, a smaller last
             micro-step, evaluations and a resume; one replays graphs, the other launches kernels
+  ahead     uploads have a stream of their own: batches arrive while kernels run, at any time, with the same bytes; without
+            graphs there is one stream
   samples   gpt-sample writes the same text both ways
   waiting   an update whose results are not logged waits for nothing; one that is logged waits once; float16 waits once for
             each, whose loss scale depends on the one before
@@ -51,10 +53,24 @@ def replay(work):
             replays = run.calls("cudaGraphLaunch")
             check(replays == 0 if word == "off" or DEBUG else replays >= 4 * 4 and run.report["replayed"] > 10 * replays,
                   f"{dtype}, {word}: {replays} replays of {run.report['replayed']} kernels")
+            beside = run.report["copies_beside"]
+            check(beside == 0 if word == "off" else DEBUG or beside >= 4 * 4, f"{dtype}, {word}: {beside} uploads beside kernels")
             if word == "off":
                 check(run.calls("cudaStreamBeginCapture") == 0, "captured, although graphs are off")
+                check(run.calls("cudaStreamWaitEvent") == 0, "a second stream, although everything was to follow in one")
         check(len(files["auto"][0]) >= 2 and len(files["auto"][1]) == 9, f"{dtype}: no checkpoint, or not 9 steps")
         check(files["auto"] == files["off"], f"{dtype}: graphs leave other bytes, losses or norms")
+
+
+def ahead(work):
+    """Uploads that arrive before anybody waits for them."""
+    arguments = [*COMMON, "--dtype=bfloat16", "--max_iters=5", "--eval_interval=3"]
+    files = []
+    for when in ("early", "late"):
+        run = good(work.train(f"ahead-{when}", *arguments, COPIES=when))
+        files.append((checkpoint(work.path(f"ahead-{when}")), losses(work.path(f"ahead-{when}"))))
+        check(DEBUG or run.report["copies_beside"] >= 5 * 2, f"{when}: {run.report['copies_beside']} uploads beside kernels")
+    check(len(files[0][0]) >= 2 and files[0] == files[1], "when uploads arrive changes the bytes")
 
 
 def samples(work):
@@ -157,7 +173,7 @@ def failing(work):
 def main():
     leave_without_programs("cuda_graphs")
     with Work() as work:
-        for part in (replay, samples, waiting, lagging, refused, failing):
+        for part in (replay, ahead, samples, waiting, lagging, refused, failing):
             part(work)
     return finish()
 

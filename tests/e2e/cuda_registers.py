@@ -28,12 +28,13 @@ REGISTERS_MAX = 255
 LIMITS = {
     "75": (32, 16, 64, 65536), "86": (48, 16, 100, 65536), "89": (48, 24, 100, 65536), "90": (64, 32, 228, 65536)
 }
-# The threads of a block and, by head size and architecture, its dynamic shared memory, of kernels that make up most of a step.
+# The threads of a block and, by the numbers in its name (head size first) and architecture, its dynamic shared memory, of kernels
+# that make up most of a step.  The forward's last number is its warps.
 LAUNCHES = {
-    "attention_forward_tiles": (128, lambda size, _: 3 * 64 * (size + 8) * 2),
-    "attention_backward_tiles": (128, lambda size, arch: 256 * (size + 8) + (2 if int(arch) >= 80 else 1) *
-                                 (128 * (size + 8) + 256)),
-    "attention_forward_plain": (128, lambda size, _: 4 * ((64 + 32) * (size + 4) + 64 * 40)),
+    "attention_forward_tiles": (None, lambda numbers, _: (16 * numbers[-1] + 128) * (numbers[0] + 8) * 2),
+    "attention_backward_tiles": (128, lambda numbers, arch: 256 * (numbers[0] + 8) + (2 if int(arch) >= 80 else 1) *
+                                 (128 * (numbers[0] + 8) + 256)),
+    "attention_forward_plain": (128, lambda numbers, _: 4 * ((64 + 32) * (numbers[0] + 4) + 64 * 40)),
     "layernorm_forward": (256, None),
     "layernorm_backward": (256, None),
     "cross_entropy": (512, None),
@@ -127,11 +128,12 @@ def occupancy_print(table, archs):
         if words[0] not in LAUNCHES:
             continue
         threads, dynamic = LAUNCHES[words[0]]
-        sizes = [int(word) for word in words[1:] if word.isdigit()]
+        numbers = [int(word) for word in words[1:] if word.isdigit()]
+        threads = threads or 32 * numbers[-1]
         cells = []
         for arch in archs:
             registers, _, static = by_arch.get(arch, (0, 0, 0))
-            shared = static + (dynamic(sizes[0], arch) if dynamic else 0)
+            shared = static + (dynamic(numbers, arch) if dynamic else 0)
             cells.append(str(warps(arch, registers, shared, threads)) if registers > 12 else "-")
         if any(cell != "-" for cell in cells):
             print(f"| {name} | {threads} | " + " | ".join(cells) + " |")

@@ -2,6 +2,8 @@
 """--tune in the emulated cuda backend (tests/cuda_on_cpu), whose cuBLASLt offers three algorithms with bits of their own.
 
   tuned     products are timed once, the fastest is used and kept; a later run uses it without --tune and times nothing
+  shapes    launches of own kernels are timed too: the faster shape is used, kept and named, and leaves the bytes as they are
+  forecast  rests on what was timed, in later runs and in --plan too, and says so
   kept      of another driver, truncated, or with a byte changed: ignored, said once, default algorithms; made anew by --tune
   resumed   a checkpoint names its algorithms: a resumed run has the bytes of the uninterrupted one, whatever the cache says
   foreign   algorithms that are not offered are not taken, which is said, and refused with --strict_resume; nonsense is an error
@@ -31,6 +33,24 @@ def good(run, *words):
     check(run.status == 0 and run.report["objects_alive"] == 0, run.said())
     check(all(word in run.out + run.err for word in words), f"{words} not said: {run.err[-600:]}")
     return run
+
+
+def hashed(text):
+    """FNV-1a, as base/hash.h."""
+    value = 0xcbf29ce484222325
+    for byte in text.encode("ascii"):
+        value = (value ^ byte) * 0x100000001b3 % 2 ** 64
+    return value
+
+
+def shape(op, name):
+    return f"{hashed(op) ^ hashed(name):016x}"
+
+
+def launches(run):
+    """How many launches of own kernels were timed, and how many have another shape now."""
+    said = re.findall(r"(\d+) launches of own kernels timed, (\d+) of them", run.out + run.err)
+    return [sum(int(pair[i]) for pair in said) for i in (0, 1)]
 
 
 def plan(work, out):
@@ -64,6 +84,39 @@ def tuned(work):
         os.environ["XDG_CACHE_HOME"] = work.path("cache-failing")
         run = work.train("failing", *COMMON, "--max_iters=2", "--tune=True", FAIL=f"{event}:3")
         check(run.status == 1 and len(run.errors) == 1 and run.report["objects_alive"] == 0, f"{event}: {run.said()}")
+
+
+def shapes(work):
+    """By the emulated clock a launch is the faster the less shared memory it takes: one stage instead of two."""
+    cache(work, "cache-shapes")
+    run = good(work.train("shapes", *COMMON, "--max_iters=2", "--tune=True", FASTEST="0"), "kept for later runs")
+    timed_launches, changed = launches(run)
+    check(timed_launches >= 8 and 1 <= changed < timed_launches, f"{timed_launches} launches timed, {changed} changed")
+    check(checkpoint(work.path("shapes")) == checkpoint(work.path("plain")), "shapes that change no bits changed some")
+    names = plan(work, "shapes")["algorithms"].values()
+    check(shape("attention_backward", "1 stage") in names and shape("attention_backward", "2 stages") not in names,
+          f"not one stage, or not named: {sorted(names)}")
+    check(shape("attention_backward", "2 stages") in plan(work, "plain")["algorithms"].values(), "the default is not named")
+    later = good(work.train("shapes-later", *COMMON, "--max_iters=2"))
+    check(launches(later) == [0, 0] and shape("attention_backward", "1 stage") in plan(work, "shapes-later")["algorithms"].values(),
+          "the kept shape is not used")
+    check(checkpoint(work.path("shapes-later")) == checkpoint(work.path("plain")), "a kept shape changed bits")
+    resume = ["--init_from=resume", "--max_iters=4", "--strict_resume=True"]
+    shutil.copytree(work.path("plain"), work.path("shapes-resumed"))
+    good(work.train("shapes-resumed", *COMMON, *resume))
+    check(shape("attention_backward", "2 stages") in plan(work, "shapes-resumed")["algorithms"].values(),
+          "a resumed run has the cache's shape, not the checkpoint's")
+
+
+def forecast(work):
+    line = "at the rates that --tune measured on this device"
+    cache(work, "cache-none")
+    run = good(work.train("unforecast", *COMMON, "--max_iters=1"))
+    check(line not in run.out + run.err, "a forecast from timings that nobody has made")
+    cache(work, "cache-shapes")
+    for more in (["--max_iters=1"], ["--plan"]):
+        run = work.train("forecast", *COMMON, *more)
+        check(run.status == 0 and (run.out + run.err).count(line) == 1, f"{more}: not said once: {run.err[-400:]}")
 
 
 def kept(work):
@@ -105,7 +158,7 @@ def resumed(work):
         tune = ["--tune=True"] if name == "cache-other" else []
         run = good(work.train("part-" + name, *COMMON, "--init_from=resume", "--max_iters=8", "--strict_resume=True", *tune,
                               FASTEST="2"))
-        check(timed(run) == 0, f"{name}: what the checkpoint names was timed")
+        check(timed(run) == 0 and launches(run) == [0, 0], f"{name}: what the checkpoint names was timed")
         check(checkpoint(work.path("part-" + name)) == checkpoint(work.path("whole")), f"{name}: other bytes after a resume")
 
 
@@ -137,7 +190,7 @@ def foreign(work):
 def main():
     leave_without_programs("cuda_tune")
     with Work() as work:
-        for part in (tuned, kept, resumed, foreign):
+        for part in (tuned, shapes, forecast, kept, resumed, foreign):
             part(work)
     return finish()
 

@@ -1,8 +1,9 @@
 /* opcheck: runs the cases of every op in every dtype on every backend of this build; one line per op, dtype and backend.
  *
- * Options: --seed=N --op=NAME --backend=NAME --except=NAME (of a backend) --dtype=NAME --cases=N --case=N --list --bench
- * --support --mutants.  Without options: all cases in float32, bfloat16 and float16 on all backends, the control, and the
- * mutants.  --cases=N takes N of each op's, spread over all; --case=N takes that one; either leaves the mutants out.  The
+ * Options: --seed=N --op=NAME --backend=NAME --except=NAME (of a backend) --dtype=NAME --cases=N --case=N --variant=N --list
+ * --bench --support --mutants.  Without options: all cases in float32, bfloat16 and float16 on all backends, the control, and the
+ * mutants.  --cases=N takes N of each op's, spread over all; --case=N takes that one; either leaves the mutants out;
+ * --variant=N has the backend take its N-th way of launching the ops that have so many.  The
  * last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check each.  Exit status: 0 passed,
  * 1 failed, 2 bad option, 77 the backend that --support was asked about cannot be opened here.
  */
@@ -26,6 +27,7 @@ struct options {
     enum opcheck_mode mode;
     uint64_t seed;
     int32_t cases_max, one_case; /* ALL_CASES where not given */
+    int32_t variant;
     const char *op, *backend, *except, *dtype;
 };
 
@@ -64,9 +66,10 @@ static bool option_parse(const char *argument, struct options *options)
         options->seed = number;
         return valid;
     }
-    int32_t *target = option_value(argument, "--cases", &value)  ? &options->cases_max
-                      : option_value(argument, "--case", &value) ? &options->one_case
-                                                                 : NULL;
+    int32_t *target = option_value(argument, "--cases", &value)     ? &options->cases_max
+                      : option_value(argument, "--case", &value)    ? &options->one_case
+                      : option_value(argument, "--variant", &value) ? &options->variant
+                                                                    : NULL;
     if (target == NULL || !number_parse(value, NUMBER_MAX, &number))
         return false;
     *target = (int32_t)number;
@@ -162,6 +165,13 @@ static enum opening device_open_sized(const struct options *options, const struc
     device_close(&asked);
     if (!device_open(ops, needed, out)) {
         printf("FAIL %s: cannot be opened with an arena of %zu bytes\n", ops->name, needed);
+        return NO_ARENA;
+    }
+    const struct backend_choice variant = {.call = 0, .algorithm = (uint64_t)options->variant};
+    if (options->variant > 0 && (ops->choose == NULL || ops->choose(out->backend, &variant, 1) != GT_OK)) {
+        printf("FAIL %s: has one way of launching each op, and --variant=%" PRId32 " was asked for\n", ops->name,
+               options->variant);
+        device_close(out);
         return NO_ARENA;
     }
     printf("%s: %s; %s\n", ops->name, out->info.device, out->info.detail);
@@ -281,7 +291,7 @@ int main(int argc, char **argv)
         if (!option_parse(argv[i], &options)) {
             fprintf(stderr,
                     "usage: opcheck [--seed=N] [--op=NAME] [--backend=NAME | --except=NAME] "
-                    "[--dtype=float32|bfloat16|float16] [--cases=N | --case=N] "
+                    "[--dtype=float32|bfloat16|float16] [--cases=N | --case=N] [--variant=N] "
                     "[--list | --bench | --support | --mutants]; found \"%s\"\n",
                     argv[i]);
             return 2;

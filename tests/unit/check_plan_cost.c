@@ -103,6 +103,52 @@ START_TEST(few_rows_cost_a_ramp)
 }
 END_TEST
 
+/* A class or a kind that has timings gets their rate, whatever it had; the others stay. */
+START_TEST(what_was_timed_replaces_what_was_modelled)
+{
+    struct op_call large = gemm_call(22528, 2304, 768, DTYPE_BF16), other = large,
+                   small = gemm_call(512, 768, 768, DTYPE_BF16);
+    struct op_call single = gemm_call(22528, 2304, 768, DTYPE_F32), residual = residual_call(4096, DTYPE_BF16);
+    struct plan_rates rates = plan_rates_of_peaks(40e12, 10e12), before = rates;
+    const double flops = op_flops(&large);
+    struct backend_timing timings[] = {
+        {.kind = OP_GEMM, .dtype = DTYPE_BF16, .flops = flops, .bytes = 1e8, .seconds = flops / 20e12},
+        {.kind = OP_GEMM, .dtype = DTYPE_BF16, .flops = 3.0 * flops, .bytes = 1e8, .seconds = flops / 20e12},
+        {.kind = OP_RESIDUAL, .dtype = DTYPE_BF16, .flops = 1.0, .bytes = 3e8, .seconds = 1e-3},
+        {.kind = OP_ATTENTION_FORWARD, .dtype = DTYPE_BF16, .flops = 5e9, .bytes = 1e7, .seconds = 1e-3},
+    };
+    other.attrs.transpose_b = true;
+    struct plan_timed none = plan_rates_time(&rates, timings, 0);
+    ck_assert_int_eq(none.gemm_classes + none.kinds, 0);
+    ck_assert_mem_eq(&rates, &before, sizeof rates);
+    struct plan_timed timed = plan_rates_time(&rates, timings, sizeof timings / sizeof timings[0]);
+    ck_assert_int_eq(timed.gemm_classes, 1);
+    ck_assert_int_eq(timed.kinds, 2);
+    ck_assert_double_eq_tol(plan_cost_op(&large, &rates), flops / 40e12, 1e-9 * flops / 40e12);
+    const struct op_call *untimed[] = {&other, &small, &single};
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_double_eq(plan_cost_op(untimed[i], &rates), plan_cost_op(untimed[i], &before));
+    ck_assert_double_eq_tol(plan_cost_op(&residual, &rates), op_bytes(&residual) / 3e11, 1e-12);
+    ck_assert_double_eq_tol(rates.flops_per_s[OP_ATTENTION_FORWARD][DTYPE_BF16], 5e12, 1.0);
+    ck_assert_double_eq(rates.flops_per_s[OP_ATTENTION_FORWARD][DTYPE_F32],
+                        before.flops_per_s[OP_ATTENTION_FORWARD][DTYPE_F32]);
+}
+END_TEST
+
+/* Of a dtype or an op that this release does not have, and of nothing that ran: passed over. */
+START_TEST(a_timing_of_nothing_known_is_passed_over)
+{
+    struct plan_rates rates = plan_rates_of_peak(1e11), before = rates;
+    struct backend_timing timings[] = {
+        {.kind = OP_KIND_COUNT, .dtype = DTYPE_F32, .flops = 1e9, .bytes = 1e9, .seconds = 1.0},
+        {.kind = OP_RESIDUAL, .dtype = (enum dtype)200, .flops = 1e9, .bytes = 1e9, .seconds = 1.0},
+    };
+    struct plan_timed timed = plan_rates_time(&rates, timings, 2);
+    ck_assert_int_eq(timed.gemm_classes + timed.kinds, 0);
+    ck_assert_mem_eq(&rates, &before, sizeof rates);
+}
+END_TEST
+
 Suite *plan_cost_suite(void)
 {
     Suite *suite = suite_create("plan_cost");
@@ -113,6 +159,8 @@ Suite *plan_cost_suite(void)
     tcase_add_test(tests, a_share_scales_everything);
     tcase_add_test(tests, what_times_rest_on_is_said);
     tcase_add_test(tests, few_rows_cost_a_ramp);
+    tcase_add_test(tests, what_was_timed_replaces_what_was_modelled);
+    tcase_add_test(tests, a_timing_of_nothing_known_is_passed_over);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -1,6 +1,7 @@
 /* What the tensor-core kernels of attention share: tiles in shared memory, and products of fragments.
  *
- * A block has four warps and owns a tile of 64 rows, 16 of each warp; it walks over tiles of the other operands.  A tile is
+ * A block has four warps and owns a tile of 64 rows, 16 of each warp (eight and 128 in a shape of the forward that a card may
+ * prefer); it walks over tiles of the other operands.  A tile is
  * [rows, D] with D the compiled head size; columns beyond the real one, and rows beyond the end, are zeros, so that
  * products need no tails.  A row is 16 bytes longer than its elements: an odd number of 16-byte chunks, so that the eight
  * rows of an ldmatrix lie in different banks, for every D here.
@@ -37,7 +38,7 @@ template <int D> constexpr int tile_stride = D + 8;
 template <int D, int ROWS> constexpr int tile_elements = ROWS *tile_stride<D>;
 /* Fragments of the block's own rows stay in registers up to this head size; above it they are read again for each tile. */
 template <int D> constexpr bool tile_held = D <= 64;
-template <int D> constexpr int tile_held_fragments = tile_held<D> ? D / 16 : 1;
+template <int D> constexpr int tile_held_fragments = tile_held<D> ? D / 16 : 1; /* 1: not held */
 
 DEVICE int tile_lane(void)
 {
@@ -65,14 +66,15 @@ template <typename T> struct tile_source {
     int head_size, unit;
 };
 
-/* Starts filling the tile, by copies of 16 or 4 bytes, or by elements, which are stored at once.  All kinds are there after
- * cp_async_wait and a barrier, and want the tile to be free before. */
-template <typename T, int D, int ROWS> DEVICE void tile_load(T *tile, const struct tile_source<T> &source)
+/* Starts filling the tile by all threads of a block, by copies of 16 or 4 bytes, or by elements, which are stored at once.
+ * All kinds are there after cp_async_wait and a barrier, and want the tile to be free before. */
+template <typename T, int D, int ROWS, int THREADS = TILE_THREADS>
+DEVICE void tile_load(T *tile, const struct tile_source<T> &source)
 {
     if (source.unit == 8) {
         constexpr int chunks = D / 8;
         UNROLL_COPIES
-        for (int i = (int)threadIdx.x; i < ROWS * chunks; i += TILE_THREADS) {
+        for (int i = (int)threadIdx.x; i < ROWS * chunks; i += THREADS) {
             const int row = i / chunks, column = i % chunks * 8;
             const bool fetch = source.first + row < source.end && column < source.head_size;
             cp_async_16(tile + row * tile_stride<D> + column, source.from + (source.first + row) * source.row + column,
@@ -81,7 +83,7 @@ template <typename T, int D, int ROWS> DEVICE void tile_load(T *tile, const stru
         return;
     }
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < ROWS * D / 2; i += TILE_THREADS) {
+    for (int i = (int)threadIdx.x; i < ROWS * D / 2; i += THREADS) {
         const int row = i / (D / 2), column = i % (D / 2) * 2;
         const bool fetch = source.first + row < source.end && column < source.head_size;
         const T *from = source.from + (source.first + row) * source.row + column;
@@ -103,9 +105,9 @@ template <typename T, int D> DEVICE void tile_fragment(uint32_t (&a)[4], const T
 }
 
 /* All fragments of the warp's rows, where they are held in registers. */
-template <typename T, int D> DEVICE void tile_hold(uint32_t (&held)[tile_held_fragments<D>][4], const T *rows)
+template <typename T, int D, int HELD> DEVICE void tile_hold(uint32_t (&held)[HELD][4], const T *rows)
 {
-    if constexpr (tile_held<D>) {
+    if constexpr (HELD > 1) {
 #pragma unroll
         for (int k = 0; k < D / 16; k++)
             tile_fragment<T, D>(held[k], rows, k);
@@ -136,17 +138,16 @@ template <int N> DEVICE void tile_clear(float (&d)[N][4])
 }
 
 /* d[16, 8 N] = own[16, D] other[8 N, D]': the warp's rows against the rows of a tile. */
-template <typename T, int D, int N, bool WIDE>
-DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[tile_held_fragments<D>][4], const T *own,
-                        const T *other)
+template <typename T, int D, int N, bool WIDE, int HELD>
+DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[HELD][4], const T *own, const T *other)
 {
     const int lane = tile_lane();
     const T *from = other + (lane / 16 * 8 + lane % 8) * tile_stride<D> + lane / 8 % 2 * 8;
     tile_clear(d);
-#pragma unroll(tile_held <D> ? D / 16 : 2)
+#pragma unroll(HELD > 1 ? D / 16 : 2)
     for (int k = 0; k < D / 16; k++) {
         uint32_t a[4];
-        if constexpr (tile_held<D>)
+        if constexpr (HELD > 1)
             memcpy(a, held[k], sizeof a);
         else
             tile_fragment<T, D>(a, own, k);

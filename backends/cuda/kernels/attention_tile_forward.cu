@@ -1,5 +1,7 @@
 /* attention_forward on tensor cores, for bf16 and fp16: online softmax over tiles of 64 keys, a block for 64 queries of one
- * head, 16 of each warp.  Dao 2023, algorithm 1.
+ * head, 16 of each warp; or for 128 by eight warps, where tuning found that to be faster: keys and values are then fetched half
+ * as often.  The bits are the same either way: where a tile of keys comes after all queries of a warp, it adds zeros.  Dao
+ * 2023, algorithm 1.
  *
  * While scores are made from a tile of keys, its values are under way; while values are added up, the next keys are.  Scores,
  * maxima and sums are fp32; weights are relative to the running maximum when they are rounded to 16 bits, and dropout's
@@ -7,13 +9,22 @@
  * Queries may begin at a position, for prefilling a key-value cache.  The last blocks of a head, which have most to do, start
  * first; a block's result does not depend on any other's.
  * Shared memory: 3 tiles, (D + 8) 384 bytes: 15, 27, 39, 51 KiB for D = 32, 64, 96, 128, which on a multiprocessor of sm_86
- * leaves room for 4 blocks (by registers), 3, 2 and 1.
+ * leaves room for 4 blocks (by registers), 3, 2 and 1.  With eight warps a third more: 36 and 68 KiB for D = 64 and 128, 2 blocks
+ * and 1.
  */
 #include "backends/cuda/kernels/attention_tile.h"
 
 #define KEY_TILES (TILE_ROWS / 8) /* accumulators that the scores of 64 keys take */
 
-template <int D> constexpr size_t forward_shared_bytes = 3 * tile_elements<D, TILE_ROWS> * sizeof(uint16_t);
+template <int D, int WARPS>
+constexpr size_t forward_shared_bytes = (tile_elements<D, WARPS * TILE_WARP_ROWS> +
+                                         2 * tile_elements<D, TILE_ROWS>)*sizeof(uint16_t);
+/* Head sizes that eight warps are compiled for: GPT-2's and the largest; before sm_80 there are none. */
+template <int D, bool WIDE> constexpr bool forward_has_eight = WIDE && (D == 64 || D == 128);
+/* Fragments of a warp's queries that stay in registers: eight warps have none left for them. */
+template <int D, int WARPS> constexpr int forward_held = WARPS == 8 ? 1 : tile_held_fragments<D>;
+/* Blocks that registers must leave room for: of eight warps as many as shared memory does; 0: as the compiler likes. */
+template <int D, int WARPS> constexpr int forward_blocks_min = WARPS == 8 && D == 64 ? 2 : 0;
 
 DEVICE float quad_max(float value)
 {
@@ -103,16 +114,18 @@ DEVICE void lse_write(const struct cuda_attention &attention, const struct forwa
     }
 }
 
-template <typename T, int D, bool WIDE>
-__global__ void __launch_bounds__(TILE_THREADS) attention_forward_tiles(const struct cuda_attention attention)
+template <typename T, int D, bool WIDE, int WARPS>
+__global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS>)
+    attention_forward_tiles(const struct cuda_attention attention)
 {
     if constexpr (tile_compiled<T, WIDE>) {
         DYN_SHARED(T, shared);
-        T *q = shared, *k = q + tile_elements<D, TILE_ROWS>, *v = k + tile_elements<D, TILE_ROWS>;
-        const struct forward_place place = forward_place_of<TILE_ROWS>(attention);
+        constexpr int queries = WARPS * TILE_WARP_ROWS, threads = WARPS * WARP_LANES;
+        T *q = shared, *k = q + tile_elements<D, queries>, *v = k + tile_elements<D, TILE_ROWS>;
+        const struct forward_place place = forward_place_of<queries>(attention);
         const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
         const int first = place.position + place.query; /* of the tile's queries, among the keys */
-        const int end = min(place.position + attention.time, first + TILE_ROWS);
+        const int end = min(place.position + attention.time, first + queries);
         const int warp_row = tile_warp_row(), row = first + warp_row + tile_lane() / 4;
         const int unit = attention.unit;
         struct tile_source<T> keys = {
@@ -121,11 +134,11 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_forward_tiles(const st
         struct tile_source<T> values = {
             tile_rows<T>(attention.v, place.sample, kv_head, size), attention.v.row, 0, end, size, unit
         };
-        tile_load<T, D, TILE_ROWS>(q, {tile_rows<T>(attention.q, place.sample, place.head, size), attention.q.row,
-                                       place.query, attention.time, size, unit});
-        tile_load<T, D, TILE_ROWS>(k, keys);
+        tile_load<T, D, queries, threads>(q, {tile_rows<T>(attention.q, place.sample, place.head, size),
+                                              attention.q.row, place.query, attention.time, size, unit});
+        tile_load<T, D, TILE_ROWS, threads>(k, keys);
         cp_async_commit();
-        uint32_t held[tile_held_fragments<D>][4];
+        uint32_t held[forward_held<D, WARPS>][4];
         float result[D / 8][4], largest[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
         tile_clear(result);
         struct cuda_mask mask;
@@ -135,7 +148,7 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_forward_tiles(const st
             cp_async_wait<0>();
             __syncthreads(); /* the keys are there, and the values of the tile before are no longer read */
             values.first = key;
-            tile_load<T, D, TILE_ROWS>(v, values);
+            tile_load<T, D, TILE_ROWS, threads>(v, values);
             cp_async_commit();
             if (key == 0)
                 tile_hold<T, D>(held, q + warp_row * tile_stride<D>);
@@ -145,7 +158,7 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_forward_tiles(const st
             __syncthreads(); /* the values are there, and the keys are no longer read */
             keys.first = key + TILE_ROWS;
             if (keys.first < end) {
-                tile_load<T, D, TILE_ROWS>(k, keys);
+                tile_load<T, D, TILE_ROWS, threads>(k, keys);
                 cp_async_commit();
             }
             if (key + TILE_ROWS - 1 > first)
@@ -169,36 +182,55 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_forward_tiles(const st
 
 /* ---- host side ---- */
 
-template <typename T, bool WIDE> static struct attention_instance forward_instance_of(int32_t head_size)
+template <typename T, int D, bool WIDE> static struct attention_instance forward_instance_with(int32_t warps)
 {
-    if (head_size <= 32)
-        return {attention_forward_tiles<T, 32, WIDE>, forward_shared_bytes<32>};
-    if (head_size <= 64)
-        return {attention_forward_tiles<T, 64, WIDE>, forward_shared_bytes<64>};
-    if (head_size <= 96)
-        return {attention_forward_tiles<T, 96, WIDE>, forward_shared_bytes<96>};
-    return {attention_forward_tiles<T, 128, WIDE>, forward_shared_bytes<128>};
+    if constexpr (forward_has_eight<D, WIDE>) {
+        if (warps == 8)
+            return {attention_forward_tiles<T, D, WIDE, 8>, forward_shared_bytes<D, 8>};
+    }
+    return {attention_forward_tiles<T, D, WIDE, TILE_WARPS>, forward_shared_bytes<D, TILE_WARPS>};
 }
 
-static struct attention_instance forward_instance_by(enum dtype dtype, bool wide, int32_t head_size)
+template <typename T, bool WIDE> static struct attention_instance forward_instance_of(int32_t head_size, int32_t warps)
+{
+    if (head_size <= 32)
+        return forward_instance_with<T, 32, WIDE>(warps);
+    if (head_size <= 64)
+        return forward_instance_with<T, 64, WIDE>(warps);
+    if (head_size <= 96)
+        return forward_instance_with<T, 96, WIDE>(warps);
+    return forward_instance_with<T, 128, WIDE>(warps);
+}
+
+static struct attention_instance forward_instance_by(enum dtype dtype, bool wide, int32_t head_size, int32_t warps)
 {
     if (dtype == DTYPE_BF16)
-        return forward_instance_of<__nv_bfloat16, true>(head_size);
-    return wide ? forward_instance_of<__half, true>(head_size) : forward_instance_of<__half, false>(head_size);
+        return forward_instance_of<__nv_bfloat16, true>(head_size, warps);
+    return wide ? forward_instance_of<__half, true>(head_size, warps)
+                : forward_instance_of<__half, false>(head_size, warps);
+}
+
+extern "C" size_t cuda_attention_forward_eight_bytes(int32_t head_size)
+{
+    const int32_t size = (head_size + 31) / 32 * 32;
+    return size == 64 ? forward_shared_bytes<64, 8> : size == 128 ? forward_shared_bytes<128, 8> : 0;
 }
 
 extern "C" cudaError_t cuda_launch_attention_forward_tiles(cudaStream_t stream, const struct cuda_attention *attention)
 {
     const struct attention_instance instance =
-        forward_instance_by(attention->q.of.dtype, attention->tensor_k16, attention->head_size);
-    return attention_launch(stream, instance, TILE_ROWS, attention->heads, TILE_THREADS, attention);
+        forward_instance_by(attention->q.of.dtype, attention->tensor_k16, attention->head_size, attention->warps);
+    return attention_launch(stream, instance, attention->warps * TILE_WARP_ROWS, attention->heads,
+                            attention->warps * WARP_LANES, attention);
 }
 
 extern "C" cudaError_t cuda_attention_forward_tiles_prepare(size_t shared_bytes_max)
 {
     cudaError_t error = cudaSuccess;
-    for (int32_t i = 0; i < 12 && error == cudaSuccess; i++)
+    for (int32_t i = 0; i < 24 && error == cudaSuccess; i++) {
+        const int32_t kind = i / 2 / 4, head_size = 32 * (i / 2 % 4 + 1), warps = i % 2 == 0 ? TILE_WARPS : 8;
         error = attention_shared_allow(
-            forward_instance_by(i / 4 == 0 ? DTYPE_BF16 : DTYPE_F16, i / 4 == 1, 32 * (i % 4 + 1)), shared_bytes_max);
+            forward_instance_by(kind == 0 ? DTYPE_BF16 : DTYPE_F16, kind == 1, head_size, warps), shared_bytes_max);
+    }
     return error;
 }

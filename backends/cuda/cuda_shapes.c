@@ -1,0 +1,169 @@
+/* Choosing between shapes of launches: which ops have some, what they are called, and the table of what was settled.
+ *
+ * Most shapes leave every bit as it is, because they only say who computes what.  Those of cross_entropy cut a sum in another
+ * way: they are other algorithms, as those of products are.  A checkpoint names both kinds, so that a resumed run is launched
+ * as the one before.  A card that lacks a shape has no choice there, says nothing of the call, and so differs in nothing.
+ */
+#include "backends/cuda/cuda_shapes.h"
+
+#include <string.h>
+
+#include "backends/cuda/cuda_table.h"
+#include "backends/cuda/cuda_tuning.h"
+#include "base/hash.h"
+
+struct shapes_of_op {
+    int32_t (*count)(const struct backend *backend, const struct op_call *call); /* NULL: as many as there are names */
+    const char *name[4];
+    uint32_t beside; /* bit of each operand whose size changes nothing: a table of which one row is read */
+};
+
+#define WALK_BESIDE(slots)                                                                                       \
+    {                                                                                                            \
+        .name = {[CUDA_WALK_WAVES] = "32 blocks", [CUDA_WALK_FEW] = "8 blocks", [CUDA_WALK_ALL] = "all blocks"}, \
+        .beside = (slots)                                                                                        \
+    }
+#define WALK WALK_BESIDE(0u)
+
+static const struct shapes_of_op shapes_of_ops[OP_KIND_COUNT] = {
+    [OP_RESIDUAL] = WALK,
+    [OP_GELU_FORWARD] = WALK,
+    [OP_GELU_BACKWARD] = WALK,
+    [OP_LAYERNORM_FORWARD] = WALK,
+    [OP_ADAMW] = WALK_BESIDE(1u << ADAMW_CORRECTIONS),
+    [OP_ADAMW_LEAN] = WALK_BESIDE(1u << ADAMW_LEAN_CORRECTIONS),
+    [OP_MUON_MOMENTUM] = WALK,
+    [OP_MUON_STEP] = WALK,
+    [OP_ATTENTION_FORWARD] = {.count = cuda_attention_forward_shapes,
+                              .name = {[CUDA_FORWARD_FOUR_WARPS] = "4 warps", [CUDA_FORWARD_EIGHT_WARPS] = "8 warps"}},
+    [OP_ATTENTION_BACKWARD] =
+        {.count = cuda_attention_backward_shapes,
+         .name = {[CUDA_BACKWARD_STAGES_MOST] = "2 stages", [CUDA_BACKWARD_STAGES_ONE] = "1 stage"}},
+    [OP_CROSS_ENTROPY] = {.count = cuda_cross_entropy_shapes,
+                          .name = {[CUDA_ENTROPY_512] = "512 threads", [CUDA_ENTROPY_256] = "256 threads"}},
+};
+
+static int32_t count_of(const struct backend *backend, const struct op_call *call)
+{
+    const struct shapes_of_op *shapes = &shapes_of_ops[call->kind];
+    if (shapes->count != NULL)
+        return shapes->count(backend, call);
+    int32_t count = 0;
+    while (count < 4 && shapes->name[count] != NULL)
+        count++;
+    return count > 0 ? count : 1;
+}
+
+/* Of everything that a time may depend on: op, shapes, dtypes, and what of the attributes changes the work. */
+static uint64_t call_identity(const struct backend *backend, const struct op_call *call)
+{
+    const struct op_attrs *attrs = &call->attrs;
+    int64_t words[8 + OP_OPERANDS_MAX * (OP_RANK_MAX + 1)];
+    size_t count = 0;
+    memset(words, 0, sizeof words);
+    words[count++] = INT64_C(0x7368617065); /* "shape": not the identity of a product */
+    words[count++] = call->kind;
+    words[count++] = attrs->time;
+    words[count++] = (int64_t)attrs->heads << 32 | attrs->kv_heads;
+    words[count++] = attrs->accumulate;
+    words[count++] = attrs->vocab;
+    words[count++] = (attrs->dropout > 0.0f) + 2 * attrs->gradient + 4 * (int64_t)attrs->gelu;
+    words[count++] = cuda_from(backend)->capability;
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        const bool counts = operand->present && (shapes_of_ops[call->kind].beside >> slot & 1u) == 0;
+        words[count++] = operand->present ? 1 + (int64_t)operand->dtype : 0;
+        for (int32_t i = 0; i < OP_RANK_MAX; i++)
+            words[count++] = counts && i < operand->rank ? operand->dims[i] : 0;
+    }
+    const uint64_t identity = hash_fnv1a(words, sizeof words);
+    return identity != 0 ? identity : 1;
+}
+
+static uint64_t shape_identity(enum op_kind kind, int32_t shape)
+{
+    const char *op = op_declaration(kind)->name, *name = shapes_of_ops[kind].name[shape];
+    const uint64_t of_op = hash_fnv1a(op, strlen(op)), identity = hash_fnv1a(name, strlen(name)) ^ of_op;
+    return identity != 0 ? identity : 1;
+}
+
+/* The shape of that identity; -1 where there is none. */
+static int32_t shape_find(enum op_kind kind, int32_t count, uint64_t identity)
+{
+    for (int32_t shape = 0; shape < count && identity != 0; shape++) {
+        if (shape_identity(kind, shape) == identity)
+            return shape;
+    }
+    return -1;
+}
+
+static const struct cuda_shape *settled_find(const struct cuda_shapes *shapes, uint64_t call)
+{
+    for (int32_t i = 0; i < shapes->count; i++) {
+        if (shapes->at[i].call == call)
+            return &shapes->at[i];
+    }
+    return NULL;
+}
+
+int32_t cuda_shape_of(const struct backend *backend, const struct op_call *call)
+{
+    const struct cuda_shapes *shapes = cuda_from(backend)->shapes;
+    const bool has_none = shapes_of_ops[call->kind].name[0] == NULL;
+    if (shapes == NULL || has_none)
+        return 0;
+    if (shapes->trying >= 0)
+        return shapes->trying;
+    if (shapes->forced > 0)
+        return shapes->forced < count_of(backend, call) ? shapes->forced : 0;
+    const struct cuda_shape *settled = shapes->count > 0 ? settled_find(shapes, call_identity(backend, call)) : NULL;
+    return settled != NULL ? settled->shape : 0;
+}
+
+static enum gt_status shape_start(struct cuda_backend *cuda, int32_t shape, const void *context)
+{
+    const struct op_call *call = context;
+    cuda->shapes->trying = shape;
+    const enum gt_status status = cuda_table[call->kind].run(&cuda->base, 0, call);
+    cuda->shapes->trying = -1;
+    return status;
+}
+
+static enum gt_status shape_time(struct cuda_backend *cuda, const struct op_call *call, int32_t count,
+                                 struct cuda_shape *settled)
+{
+    const struct cuda_trial trial = {.what = "timing a kernel", .count = count, .start = shape_start, .context = call};
+    struct cuda_trial_result result;
+    TRY(cuda_trial_run(cuda, &trial, &result));
+    settled->shape = result.best;
+    settled->algorithm = shape_identity(call->kind, result.best);
+    const struct backend_timing timing = {.kind = call->kind,
+                                          .dtype = call->operand[0].dtype,
+                                          .flops = op_flops(call),
+                                          .bytes = op_bytes(call),
+                                          .seconds = result.seconds};
+    const struct backend_choice choice = {.call = settled->call, .algorithm = settled->algorithm};
+    cuda_tuning_found(cuda->tuning, &cuda->tuning->shapes, &choice, &result, &timing);
+    return GT_OK;
+}
+
+enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call *call)
+{
+    struct cuda_shapes *shapes = cuda->shapes;
+    const int32_t count = count_of(&cuda->base, call);
+    if (count < 2 || shapes->count == CUDA_SHAPES_MAX)
+        return GT_OK;
+    const uint64_t identity = call_identity(&cuda->base, call);
+    if (settled_find(shapes, identity) != NULL)
+        return GT_OK;
+    const struct cuda_tuning *tuning = cuda->tuning;
+    const uint64_t stored = cuda_choices_find(&tuning->stored, identity);
+    const uint64_t kept = cuda_choices_find(&tuning->kept, identity);
+    const int32_t of_stored = shape_find(call->kind, count, stored), of_kept = shape_find(call->kind, count, kept);
+    struct cuda_shape settled = {.call = identity, .shape = of_stored >= 0 ? of_stored : of_kept >= 0 ? of_kept : 0};
+    settled.algorithm = shape_identity(call->kind, settled.shape);
+    if (of_stored < 0 && of_kept < 0 && tuning->now)
+        TRY(shape_time(cuda, call, count, &settled));
+    shapes->at[shapes->count++] = settled;
+    return GT_OK;
+}

@@ -1,0 +1,355 @@
+/* Choices between algorithms and between shapes of launches: identities, the list that is kept, and what was timed.
+ *
+ * Candidates are timed on the operands of the call, in the arena, while programs are bound (cuda_trial.c).  The list is one
+ * file of the user's cache for each card, made for one driver and one library; what another one has made is ignored.  A line
+ * holds two identities and what the choice takes, which the plan's forecast rests on later.
+ */
+#ifdef HAVE_CONFIG_H
+#include <config.h>
+#endif
+
+#include "backends/cuda/cuda_tuning.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/cuda_shapes.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/user_cache.h"
+
+/* Six numbers of 16 digits: call, algorithm, op, and three of fp64: FLOPs, bytes, seconds; then dtype and transposes. */
+#define NUMBERS 6
+#define LINE_BYTES (NUMBERS * 17 + 4)
+#define SECONDS_MAX 1e4
+
+static const struct user_cache tunings = {
+    .folder = "cuda",
+    .magic = "GTCUDAT2",
+    .suffix = ".tuning",
+    .otherwise = "products have cuBLASLt's first algorithms until --tune=True times them again",
+    .bytes_max = (uint64_t)4 << 20,
+    .file_bytes_max = (uint64_t)256 << 10,
+};
+_Static_assert(CUDA_CHOICES_MAX *LINE_BYTES < 200 << 10, "a full list fits a file");
+
+enum gt_status cuda_tuning_create(struct cuda_backend *cuda)
+{
+    cuda->tuning = calloc(1, sizeof *cuda->tuning);
+    cuda->shapes = calloc(1, sizeof *cuda->shapes);
+    if (cuda->tuning == NULL || cuda->shapes == NULL) {
+        log_error("cuda: no memory for %zu B of choices", sizeof *cuda->tuning + sizeof *cuda->shapes);
+        return GT_NO_MEMORY;
+    }
+    cuda->shapes->trying = -1;
+    return GT_OK;
+}
+
+void cuda_tuning_destroy(struct cuda_backend *cuda)
+{
+    free(cuda->tuning);
+    free(cuda->shapes);
+    cuda->tuning = NULL;
+    cuda->shapes = NULL;
+}
+
+/* Never 0, which means none. */
+static uint64_t identity_of(const void *bytes, size_t count)
+{
+    const uint64_t hash = hash_fnv1a(bytes, count);
+    return hash != 0 ? hash : 1;
+}
+
+uint64_t cuda_gemm_key_identity(const struct cuda_gemm_key *key)
+{
+    return identity_of(key, sizeof *key);
+}
+
+uint64_t cuda_algorithm_identity(const cublasLtMatmulAlgo_t *algorithm)
+{
+    return identity_of(algorithm, sizeof *algorithm);
+}
+
+static uint64_t op_identity(enum op_kind kind)
+{
+    const char *name = op_declaration(kind)->name;
+    return identity_of(name, strlen(name));
+}
+
+uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call)
+{
+    for (int32_t i = 0; i < choices->count; i++) {
+        if (choices->at[i].call == call)
+            return choices->at[i].algorithm;
+    }
+    return 0;
+}
+
+int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm)
+{
+    int32_t at = 0;
+    while (at < choices->count && choices->at[at].call != call)
+        at++;
+    if (at == CUDA_CHOICES_MAX)
+        return -1;
+    choices->at[at] = (struct backend_choice){.call = call, .algorithm = algorithm};
+    choices->count += at == choices->count;
+    return at;
+}
+
+/* What a list is kept under, and what it was made for. */
+static void names_of(const struct cuda_backend *cuda, char name[static USER_CACHE_KEY_MAX],
+                     char key[static USER_CACHE_KEY_MAX])
+{
+    snprintf(name, USER_CACHE_KEY_MAX, "%s, capability %" PRId32 "%s", cuda->name, cuda->capability,
+             cuda->tf32 ? ", TF32" : "");
+    snprintf(key, USER_CACHE_KEY_MAX,
+             "%s, driver for CUDA %" PRId32 ", CUDA %" PRId32 ", cuBLASLt %zu, " PACKAGE_STRING, name, cuda->driver,
+             cuda->runtime, cuda_gemm_library_version());
+}
+
+/* ---- a line of the list ---- */
+
+static double number_of_bits(uint64_t bits)
+{
+    double number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+static uint64_t bits_of_number(double number)
+{
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+static void line_write(char line[static LINE_BYTES + 1], const struct backend_choice *choice,
+                       const struct backend_timing *timing)
+{
+    snprintf(line, LINE_BYTES + 1,
+             "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %x%x%x\n",
+             choice->call, choice->algorithm, op_identity(timing->kind), bits_of_number(timing->flops),
+             bits_of_number(timing->bytes), bits_of_number(timing->seconds), (unsigned)timing->dtype & 15u,
+             (unsigned)timing->transpose_a, (unsigned)timing->transpose_b);
+}
+
+static bool kind_find(uint64_t identity, enum op_kind *out)
+{
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        if (op_identity((enum op_kind)kind) == identity) {
+            *out = (enum op_kind)kind;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Digits as they are written, and nothing else. */
+static bool line_shaped(const char *line)
+{
+    for (int32_t i = 0; i < LINE_BYTES; i++) {
+        const bool space = i % 17 == 16 && i < 17 * NUMBERS;
+        const char *allowed = i == LINE_BYTES - 1 ? "\n" : space ? " " : "0123456789abcdef";
+        if (line[i] == '\0' || strchr(allowed, line[i]) == NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool timing_valid(const struct backend_timing *timing)
+{
+    return isfinite(timing->flops) && timing->flops >= 0.0 && isfinite(timing->bytes) && timing->bytes >= 0.0 &&
+           timing->seconds > 0.0 && timing->seconds <= SECONDS_MAX;
+}
+
+static bool line_read(const char *line, struct backend_choice *choice, struct backend_timing *timing)
+{
+    uint64_t number[NUMBERS];
+    if (!line_shaped(line))
+        return false;
+    for (int32_t i = 0; i < NUMBERS; i++)
+        number[i] = strtoull(line + 17 * i, NULL, 16);
+    const unsigned long flags = strtoul(line + 17 * NUMBERS, NULL, 16);
+    *choice = (struct backend_choice){.call = number[0], .algorithm = number[1]};
+    *timing = (struct backend_timing){.dtype = (enum dtype)(flags >> 8),
+                                      .transpose_a = (flags >> 4 & 15u) != 0,
+                                      .transpose_b = (flags & 15u) != 0,
+                                      .flops = number_of_bits(number[3]),
+                                      .bytes = number_of_bits(number[4]),
+                                      .seconds = number_of_bits(number[5])};
+    return choice->call != 0 && choice->algorithm != 0 && kind_find(number[2], &timing->kind) && timing_valid(timing);
+}
+
+/* False, and nothing taken, where a line is something else. */
+static bool lines_parse(const char *text, size_t bytes, struct cuda_tuning *tuning)
+{
+    bool good = bytes % LINE_BYTES == 0 && bytes / LINE_BYTES <= CUDA_CHOICES_MAX;
+    tuning->kept.count = 0;
+    for (size_t at = 0; good && at < bytes; at += LINE_BYTES) {
+        struct backend_choice choice;
+        struct backend_timing timing;
+        char line[LINE_BYTES + 1] = "";
+        memcpy(line, text + at, LINE_BYTES);
+        good = line_read(line, &choice, &timing);
+        if (good)
+            tuning->timing[cuda_choices_put(&tuning->kept, choice.call, choice.algorithm)] = timing;
+    }
+    if (!good)
+        tuning->kept.count = 0;
+    return good;
+}
+
+void cuda_tuning_load(struct cuda_backend *cuda)
+{
+    char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
+    void *text = NULL;
+    size_t bytes = 0;
+    names_of(cuda, name, key);
+    if (!user_cache_load(&tunings, name, key, &text, &bytes))
+        return;
+    if (!lines_parse(text, bytes, cuda->tuning))
+        log_note("cuda: the list of algorithms of %s is not one of ours; %s", cuda->name, tunings.otherwise);
+    free(text);
+}
+
+static bool kept_store(const struct cuda_backend *cuda)
+{
+    const struct cuda_tuning *tuning = cuda->tuning;
+    char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
+    const size_t bytes = (size_t)tuning->kept.count * LINE_BYTES;
+    char *text = malloc(bytes + 1);
+    bool stored = false;
+    names_of(cuda, name, key);
+    for (int32_t i = 0; text != NULL && i < tuning->kept.count; i++)
+        line_write(text + (size_t)i * LINE_BYTES, &tuning->kept.at[i], &tuning->timing[i]);
+    if (text != NULL)
+        stored = user_cache_store(&tunings, name, key, text, bytes);
+    free(text);
+    return stored;
+}
+
+void cuda_tuning_store(struct cuda_backend *cuda)
+{
+    struct cuda_tuning *tuning = cuda->tuning;
+    if (tuning->products.timed + tuning->shapes.timed == 0)
+        return;
+    const bool kept = kept_store(cuda);
+    log_note("cuda: %" PRId32 " products timed, %" PRId32
+             " of them have a faster algorithm than cuBLASLt's first, by up to %.0f %%; %" PRId32
+             " launches of own kernels timed, %" PRId32 " of them have a faster shape, by up to %.0f %%; %s",
+             tuning->products.timed, tuning->products.faster, 100.0 * tuning->products.gain_most, tuning->shapes.timed,
+             tuning->shapes.faster, 100.0 * tuning->shapes.gain_most,
+             kept ? "kept for later runs" : "the user's cache cannot be written to, so that later runs do without");
+    tuning->products = tuning->shapes = (struct cuda_found){.timed = 0};
+}
+
+void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, const struct backend_choice *choice,
+                       const struct cuda_trial_result *result, const struct backend_timing *timing)
+{
+    found->timed++;
+    found->faster += result->best > 0;
+    found->gain_most = result->gain > found->gain_most ? result->gain : found->gain_most;
+    const bool valid = timing_valid(timing); /* a clock that did not move tells nothing that could be kept */
+    const int32_t at = valid ? cuda_choices_put(&tuning->kept, choice->call, choice->algorithm) : -1;
+    if (at >= 0)
+        tuning->timing[at] = *timing;
+}
+
+/* ---- products ---- */
+
+static int32_t candidate_find(const cublasLtMatmulHeuristicResult_t *candidates, int32_t count, uint64_t algorithm)
+{
+    for (int32_t i = 0; i < count; i++) {
+        if (cuda_algorithm_identity(&candidates[i].algo) == algorithm)
+            return i;
+    }
+    return -1;
+}
+
+int32_t cuda_tuning_pick(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
+                         const cublasLtMatmulHeuristicResult_t *candidates, int32_t count, bool *known)
+{
+    const struct cuda_tuning *tuning = cuda->tuning;
+    const uint64_t call = cuda_gemm_key_identity(key);
+    const uint64_t stored = cuda_choices_find(&tuning->stored, call), kept = cuda_choices_find(&tuning->kept, call);
+    const int32_t of_stored = stored != 0 ? candidate_find(candidates, count, stored) : -1;
+    const int32_t of_kept = kept != 0 ? candidate_find(candidates, count, kept) : -1;
+    *known = of_stored >= 0 || of_kept >= 0;
+    if (of_stored >= 0)
+        return of_stored;
+    return of_kept >= 0 ? of_kept : 0;
+}
+
+static enum gt_status candidate_start(struct cuda_backend *cuda, int32_t candidate, const void *context)
+{
+    const struct cuda_gemm_trial *trial = context;
+    const cublasLtMatmulHeuristicResult_t *found = &trial->candidates[candidate];
+    return trial->start(cuda, &found->algo, found->workspaceSize, trial->context);
+}
+
+static struct backend_timing timing_of(const struct cuda_gemm_key *key, double seconds)
+{
+    const double m = (double)key->m, n = (double)key->n, k = (double)key->k;
+    const double read = (m * k + k * n) * (double)dtype_size_bytes((enum dtype)key->dtype);
+    const double written = m * n * (double)dtype_size_bytes((enum dtype)key->d_dtype);
+    return (struct backend_timing){.kind = OP_GEMM,
+                                   .dtype = (enum dtype)key->dtype,
+                                   .transpose_a = key->transpose_a != 0,
+                                   .transpose_b = key->transpose_b != 0,
+                                   .flops = 2.0 * m * n * k,
+                                   .bytes = read + written * (key->accumulate != 0 ? 2.0 : 1.0),
+                                   .seconds = seconds};
+}
+
+enum gt_status cuda_tuning_measure(struct cuda_backend *cuda, const struct cuda_gemm_trial *of_product,
+                                   int32_t *out_best)
+{
+    const struct cuda_trial trial = {
+        .what = "timing a product", .count = of_product->count, .start = candidate_start, .context = of_product};
+    struct cuda_trial_result result;
+    TRY(cuda_trial_run(cuda, &trial, &result));
+    const struct backend_timing timing = timing_of(of_product->key, result.seconds);
+    const struct backend_choice choice = {.call = cuda_gemm_key_identity(of_product->key),
+                                          .algorithm =
+                                              cuda_algorithm_identity(&of_product->candidates[result.best].algo)};
+    cuda_tuning_found(cuda->tuning, &cuda->tuning->products, &choice, &result, &timing);
+    *out_best = result.best;
+    return GT_OK;
+}
+
+/* ---- the backend's interface ---- */
+
+enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
+{
+    struct cuda_backend *cuda = (struct cuda_backend *)(void *)backend;
+    for (size_t i = 0; i < count; i++) {
+        if (choices[i].call == 0)
+            cuda->shapes->forced = (int32_t)(choices[i].algorithm & INT32_MAX);
+        else
+            (void)cuda_choices_put(&cuda->tuning->stored, choices[i].call, choices[i].algorithm);
+    }
+    return GT_OK;
+}
+
+const struct backend_choice *cuda_tuning_choices(struct backend *backend, size_t *count)
+{
+    struct cuda_backend *cuda = (struct cuda_backend *)(void *)backend;
+    struct cuda_choices *reported = &cuda->tuning->reported;
+    reported->count = 0;
+    cuda_gemm_choices(cuda, reported);
+    for (int32_t i = 0; i < cuda->shapes->count; i++)
+        (void)cuda_choices_put(reported, cuda->shapes->at[i].call, cuda->shapes->at[i].algorithm);
+    *count = (size_t)reported->count;
+    return reported->at;
+}
+
+const struct backend_timing *cuda_tuning_timings(struct backend *backend, size_t *count)
+{
+    const struct cuda_tuning *tuning = cuda_from(backend)->tuning;
+    *count = (size_t)tuning->kept.count;
+    return tuning->timing;
+}

@@ -14,7 +14,9 @@ opencl_kernels = \
 	backends/opencl/kernels/fill_copy.cl \
 	backends/opencl/kernels/gelu.cl \
 	backends/opencl/kernels/gemm.cl \
+	backends/opencl/kernels/gemm_few.cl \
 	backends/opencl/kernels/gemm_matrix.cl \
+	backends/opencl/kernels/gemm_single.cl \
 	backends/opencl/kernels/gradient_round.cl \
 	backends/opencl/kernels/layernorm.cl \
 	backends/opencl/kernels/muon.cl \

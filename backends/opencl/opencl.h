@@ -47,6 +47,7 @@ struct opencl_device {
     uint32_t compute_units, clock_mhz, alignment_bytes;
     bool is_cpu;              /* local memory is ordinary memory; no watchdog; slow to compile */
     bool is_host_memory;      /* CL_DEVICE_HOST_UNIFIED_MEMORY */
+    bool has_narrow_units;    /* compute_units counts units of 8 lanes, as Intel's driver does, and not of 64 or more */
     bool has_exact_division;  /* -cl-fp32-correctly-rounded-divide-sqrt is worth giving */
     bool has_fp16_arithmetic; /* cl_khr_fp16, advertised */
     bool has_subnormals;      /* CL_FP_DENORM of fp32 */

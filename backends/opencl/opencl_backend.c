@@ -30,7 +30,8 @@
 #define COMMIT_SECONDS 300 /* of a large arena, over a slow bus */
 /* A dispatch may take this long by a cautious guess of the device's speed: watchdogs of desktops end it after 2 s. */
 #define DISPATCH_SECONDS 0.1
-#define FLOPS_PER_UNIT_CLOCK 16.0
+#define FLOPS_PER_UNIT_CLOCK 8.0 /* of 128 and more that a unit may do: kernels that wait for memory come to a tenth */
+#define FLOPS_PER_NARROW_UNIT_CLOCK 1.0 /* of 16 */
 #define NVIDIA_ILLEGAL_ACCESS (-9999)
 #define ERROR_TEXT_MAX 768
 
@@ -98,13 +99,22 @@ static enum gt_status context_create(struct opencl_backend *cl)
     return GT_OK;
 }
 
+/* On processors 0, for all at once.  GPT_TRAIN_OPENCL_DISPATCH names another number, for tests. */
+static double dispatch_flops(const struct opencl_device *device)
+{
+    const char *wanted = getenv("GPT_TRAIN_OPENCL_DISPATCH");
+    if (wanted != NULL)
+        return strtod(wanted, NULL);
+    const double clocks = 1e6 * (double)(device->clock_mhz > 0 ? device->clock_mhz : 1000);
+    const double flops = device->has_narrow_units ? FLOPS_PER_NARROW_UNIT_CLOCK : FLOPS_PER_UNIT_CLOCK;
+    return device->is_cpu ? 0.0 : DISPATCH_SECONDS * flops * clocks * (double)device->compute_units;
+}
+
 static enum gt_status device_begin(struct opencl_backend *cl, int32_t index, const char *name)
 {
     TRY(opencl_api_open(&cl->api));
     TRY(opencl_device_find(&cl->api, index, name, &cl->device));
-    if (!cl->device.is_cpu)
-        cl->dispatch_flops = DISPATCH_SECONDS * FLOPS_PER_UNIT_CLOCK * 1e6 * (double)cl->device.compute_units *
-                             (double)(cl->device.clock_mhz > 0 ? cl->device.clock_mhz : 1000);
+    cl->dispatch_flops = dispatch_flops(&cl->device);
     TRY(context_create(cl));
     TRY(opencl_memory_known_answer(cl));
     cl->shadow = opencl_shadow_create();

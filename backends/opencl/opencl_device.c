@@ -140,13 +140,18 @@ static enum gt_status handles_list(const struct opencl_api *api, struct handle o
     return GT_OK;
 }
 
+static bool is_intel(const struct opencl_api *api, cl_device_id id)
+{
+    char vendor[OPENCL_NAME_MAX];
+    device_text(api, id, CL_DEVICE_VENDOR, vendor);
+    return opencl_name_has(vendor, "intel");
+}
+
 /* Below 4 GiB on Intel, where larger buffers need options that every kernel must be built with. */
 static uint64_t allocation_bytes(const struct opencl_api *api, const struct handle *handle, uint64_t global_bytes)
 {
-    char vendor[OPENCL_NAME_MAX];
     uint64_t bytes = device_u64(api, handle->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-    device_text(api, handle->id, CL_DEVICE_VENDOR, vendor);
-    if (opencl_name_has(vendor, "intel") && bytes > INTEL_ALLOCATION_BYTES_MAX)
+    if (is_intel(api, handle->id) && bytes > INTEL_ALLOCATION_BYTES_MAX)
         bytes = INTEL_ALLOCATION_BYTES_MAX;
     return bytes < global_bytes ? bytes : global_bytes;
 }
@@ -173,6 +178,7 @@ static void device_read(const struct opencl_api *api, const struct handle *handl
     while (device.alignment_bytes * 8 < align_bits && align_bits <= BASE_ALIGN_BITS_MAX)
         device.alignment_bytes *= 2;
     device.is_cpu = (device_u64(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+    device.has_narrow_units = !device.is_cpu && is_intel(api, id);
     device.is_host_memory = device_u32(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
     const uint64_t fp32 = device_u64(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
     const char *division = getenv("GPT_TRAIN_OPENCL_DIVISION"); /* "software": as on devices without it, for tests */

@@ -1,8 +1,10 @@
-/* gemm: d (+)= op(a) op(b) + bias, by one of four ways; see kernels/gemm.cl.
+/* gemm: d (+)= op(a) op(b) + bias, by one of four ways.
  *
  * Few rows, as decoding has them: a kernel that reads b once.  fp32 where CLBlast is installed and was chosen: CLBlast, with
- * its temporary in our workspace.  16 bits where the device has matrix units: opencl_gemm_matrix.c.  Everything else: own tiles, in which each storage dtype becomes fp32 and is accumulated in
- * fp32.  Among own kernels the shape of a tile changes the speed and not the bits: each element is one sum in rising k.
+ * its temporary in our workspace.  16 bits where the device has matrix units: opencl_gemm_matrix.c.  Everything else: own
+ * tiles, in which each storage dtype becomes fp32 and is accumulated in fp32, by groups (kernels/gemm.cl) or, on processors,
+ * by single work-items (kernels/gemm_single.cl).  Among own tiles the shape changes the speed and not the bits: each element
+ * is one sum in rising k.
  */
 #include "backends/opencl/opencl_gemm.h"
 
@@ -17,6 +19,7 @@
 #define FEW_ITEMS 64
 
 const struct opencl_gemm_shape opencl_gemm_shapes[] = {
+    {"64x64 by 1", 1, 64, 64},   {"128x128 by 1", 1, 128, 64}, {"32x32 by 1", 1, 32, 64},
     {"64x64 by 256", 16, 4, 16}, {"128x128 by 256", 16, 8, 8}, {"64x64 by 64", 8, 8, 8},
     {"32x32 by 64", 8, 4, 16},   {"16x16 by 16", 4, 4, 16}, /* fits everywhere */
 };
@@ -29,11 +32,24 @@ static int32_t tile_of(const struct opencl_gemm_shape *shape)
 
 bool opencl_gemm_shape_fits(const struct opencl_backend *cl, const struct opencl_gemm_shape *shape)
 {
-    const size_t local_bytes = 2 * sizeof(float) * (size_t)shape->inner * (size_t)(tile_of(shape) + 1);
+    const size_t tile = (size_t)tile_of(shape), inner = (size_t)shape->inner;
+    if (shape->side == 1)
+        return cl->device.is_cpu && sizeof(float) * tile * (2 * inner + tile) <= cl->device.local_bytes;
     return (size_t)shape->side * (size_t)shape->side <= cl->device.work_group_max &&
-           local_bytes <= cl->device.local_bytes;
+           2 * sizeof(float) * inner * (tile + 1) <= cl->device.local_bytes;
 }
 
+struct product {
+    int64_t m, n, k;
+};
+
+static struct product product_of(const struct op_call *call)
+{
+    const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D];
+    return (struct product){.m = d->dims[0], .n = d->dims[1], .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1]};
+}
+
+/* The tuned shape, or the first after it that fits. */
 static const struct opencl_gemm_shape *shape_choose(const struct opencl_backend *cl, enum dtype dtype)
 {
     int32_t index = cl->tuning.gemm_shape[dtype];
@@ -42,29 +58,6 @@ static const struct opencl_gemm_shape *shape_choose(const struct opencl_backend 
     while (index + 1 < opencl_gemm_shape_count && !opencl_gemm_shape_fits(cl, &opencl_gemm_shapes[index]))
         index++;
     return &opencl_gemm_shapes[index];
-}
-
-struct product {
-    const struct opencl_gemm_shape *shape;
-    int64_t m, n, k;
-};
-
-static struct product product_of(const struct backend *backend, const struct op_call *call)
-{
-    const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D];
-    return (struct product){.shape = shape_choose(opencl_from(backend), a->dtype),
-                            .m = d->dims[0],
-                            .n = d->dims[1],
-                            .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1]};
-}
-
-static void product_begin(struct opencl_launch *launch, struct backend *backend, const struct product *product,
-                          const char *kernel)
-{
-    char options[OPENCL_OPTIONS_MAX];
-    snprintf(options, sizeof options, "-DGT_SIDE=%" PRId32 " -DGT_EACH=%" PRId32 " -DGT_INNER=%" PRId32,
-             product->shape->side, product->shape->each, product->shape->inner);
-    opencl_launch_begin(launch, backend, &opencl_source_gemm, options, kernel);
 }
 
 static void operands_arg(struct opencl_launch *launch, const struct op_call *call)
@@ -88,18 +81,32 @@ static enum gt_status groups_run(struct opencl_launch *launch, int64_t groups, s
     return opencl_launch_run(launch, range);
 }
 
+static void tiles_begin(struct opencl_launch *launch, struct backend *backend, const struct opencl_gemm_shape *shape)
+{
+    char options[OPENCL_OPTIONS_MAX];
+    if (shape->side == 1) {
+        snprintf(options, sizeof options, "-DGT_TILE=%" PRId32 " -DGT_INNER=%" PRId32, shape->each, shape->inner);
+        opencl_launch_begin(launch, backend, &opencl_source_gemm_single, options, "gt_gemm_single");
+        return;
+    }
+    snprintf(options, sizeof options, "-DGT_SIDE=%" PRId32 " -DGT_EACH=%" PRId32 " -DGT_INNER=%" PRId32, shape->side,
+             shape->each, shape->inner);
+    opencl_launch_begin(launch, backend, &opencl_source_gemm, options, "gt_gemm");
+}
+
 static enum gt_status tiles_run(struct backend *backend, const struct op_call *call, const struct product *product)
 {
     struct opencl_launch launch;
-    const int64_t tile = tile_of(product->shape), side = product->shape->side;
+    const struct opencl_gemm_shape *shape = shape_choose(opencl_from(backend), call->operand[GEMM_A].dtype);
+    const int64_t tile = tile_of(shape);
     const int64_t groups = (product->m + tile - 1) / tile * ((product->n + tile - 1) / tile);
-    product_begin(&launch, backend, product, "gt_gemm");
+    tiles_begin(&launch, backend, shape);
     operands_arg(&launch, call);
     opencl_arg_i32(&launch, call->attrs.transpose_a);
     opencl_arg_i32(&launch, call->attrs.transpose_b);
     opencl_arg_i32(&launch, opencl_accumulates(call, GEMM_D));
     sizes_arg(&launch, product);
-    return groups_run(&launch, groups, (size_t)(side * side),
+    return groups_run(&launch, groups, (size_t)shape->side * (size_t)shape->side,
                       2.0 * (double)groups * (double)(tile * tile) * (double)product->k);
 }
 
@@ -112,7 +119,7 @@ static bool is_few(const struct backend *backend, const struct op_call *call)
 static enum gt_status few_run(struct backend *backend, const struct op_call *call, const struct product *product)
 {
     struct opencl_launch launch;
-    product_begin(&launch, backend, product, "gt_gemm_few");
+    opencl_launch_begin(&launch, backend, &opencl_source_gemm_few, "", "gt_gemm_few");
     operands_arg(&launch, call);
     opencl_arg_i32(&launch, opencl_accumulates(call, GEMM_D));
     sizes_arg(&launch, product);
@@ -125,7 +132,7 @@ static enum gt_status clblast_run(struct backend *backend, const struct op_call 
     struct opencl_launch launch;
     if (!call->operand[GEMM_BIAS].present)
         return opencl_clblast_run(backend, call, opencl_accumulates(call, GEMM_D));
-    product_begin(&launch, backend, product, "gt_gemm_bias");
+    opencl_launch_begin(&launch, backend, &opencl_source_gemm_few, "", "gt_gemm_bias");
     opencl_arg_tensor(&launch, call, GEMM_BIAS);
     opencl_arg_tensor(&launch, call, GEMM_D);
     opencl_arg_i64(&launch, product->n);
@@ -142,7 +149,7 @@ static size_t gemm_workspace_bytes(const struct backend *backend, const struct o
 
 static enum gt_status gemm_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const struct product product = product_of(backend, call);
+    const struct product product = product_of(call);
     (void)queue;
     if (is_few(backend, call))
         return few_run(backend, call, &product);

@@ -32,7 +32,7 @@ static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 
 static void tuning_key(const struct opencl_backend *cl, char key[static OPENCL_KEY_MAX])
 {
-    snprintf(key, OPENCL_KEY_MAX, "tuning 2; %s; %s; %s; %s; units %u; CLBlast %d; " PACKAGE_VERSION,
+    snprintf(key, OPENCL_KEY_MAX, "tuning 3; %s; %s; %s; %s; units %u; CLBlast %d; " PACKAGE_VERSION,
              cl->device.platform_name, cl->device.name, cl->device.driver, cl->device.version, cl->device.compute_units,
              cl->clblast != NULL);
 }
@@ -57,6 +57,18 @@ static bool tuning_parse(const char *text, struct opencl_tuning *out)
     return true;
 }
 
+/* What GPT_TRAIN_OPENCL_CLBLAST ("1") and GPT_TRAIN_OPENCL_TILES (the name of a shape that fits) ask for: for tests. */
+static void tuning_wanted(struct opencl_backend *cl)
+{
+    const char *clblast = getenv("GPT_TRAIN_OPENCL_CLBLAST"), *tiles = getenv("GPT_TRAIN_OPENCL_TILES");
+    if (clblast != NULL && strcmp(clblast, "1") == 0)
+        cl->tuning.gemm_clblast = cl->clblast != NULL;
+    for (int32_t i = 0; tiles != NULL && i < opencl_gemm_shape_count; i++) {
+        for (size_t d = 0; strcmp(tiles, opencl_gemm_shapes[i].name) == 0 && d < DTYPES; d++)
+            cl->tuning.gemm_shape[dtypes[d]] = i;
+    }
+}
+
 void opencl_tuning_load(struct opencl_backend *cl)
 {
     char key[OPENCL_KEY_MAX], text[TUNE_TEXT_MAX] = "";
@@ -70,9 +82,7 @@ void opencl_tuning_load(struct opencl_backend *cl)
         (void)tuning_parse(text, &cl->tuning);
     }
     free(bytes);
-    const char *wanted = getenv("GPT_TRAIN_OPENCL_CLBLAST");
-    if (wanted != NULL && strcmp(wanted, "1") == 0)
-        cl->tuning.gemm_clblast = cl->clblast != NULL;
+    tuning_wanted(cl);
 }
 
 /* The fastest own shape of one dtype into cl->tuning, and its rate. */

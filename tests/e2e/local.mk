@@ -1,5 +1,5 @@
 # The programs as a user runs them.  e2e.inc and checks.py are what the scripts share.
-EXTRA_DIST += tests/e2e/opencl_fake.c tests/e2e/checks.py tests/e2e/cuda_common.py tests/e2e/e2e.inc tests/fixtures
+EXTRA_DIST += tests/e2e/opencl_fake.c tests/e2e/opencl_real.h tests/e2e/checks.py tests/e2e/cuda_common.py tests/e2e/e2e.inc tests/fixtures
 dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \
@@ -23,6 +23,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/mended.sh \
 	tests/e2e/models_in.py \
 	tests/e2e/opencl.py \
+	tests/e2e/opencl_check.py \
 	tests/e2e/opencl_matrix.py \
 	tests/e2e/parity_torch.py \
 	tests/e2e/plan_report.py \

@@ -114,7 +114,7 @@ def fake_build(work):
     """The library with defects; None where it cannot be compiled."""
     library = os.path.join(work, "fake.so")
     command = shlex.split(os.environ.get("CC", "cc")) + [
-        "-shared", "-fPIC", "-Wl,--no-as-needed", "-o", library, os.path.join(SOURCE, "tests/e2e/opencl_fake.c"),
+        "-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE, "-o", library, os.path.join(SOURCE, "tests/e2e/opencl_fake.c"),
         "-l:libOpenCL.so.1"]
     run = subprocess.run(command, check=False, capture_output=True, text=True)
     return library if run.returncode == 0 else None

@@ -13,9 +13,10 @@
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/e2e/opencl_real.h"
 
 #define REFUSED_BYTES ((size_t)1 << 20)
 #define SOURCES_MAX 8
@@ -23,15 +24,6 @@
 #define CAPABILITY_MINOR 0x4001
 
 static int launches;
-
-static void *real(const char *name)
-{
-    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *function = library != NULL ? dlsym(library, name) : NULL;
-    if (function == NULL)
-        abort();
-    return function;
-}
 
 /* The number behind `word` in OPENCL_FAKE, 0 without one; -1 when another defect is chosen. */
 static int defect(const char *word)

@@ -1,6 +1,6 @@
 # opcheck: every op on every backend against the oracle, one script for each dtype so that they run side by side, one for the
-# narrower instruction sets of the cpu, one for opencl, and one for its kernels on a simulator that reports stray accesses and
-# races; ref_selftest: the oracle against finite differences.
+# narrower instruction sets of the cpu, one for opencl, one on another compiler, and one for its kernels on a simulator that reports
+# stray accesses and races; ref_selftest: the oracle against finite differences.
 # The fragment of tests/ref comes before this one.
 check_PROGRAMS += tests/opcheck/ref_selftest
 EXTRA_PROGRAMS += tests/opcheck/opcheck
@@ -12,7 +12,8 @@ dist_check_SCRIPTS += \
 	tests/opcheck/opcheck_float32.sh \
 	tests/opcheck/opcheck_isa.sh \
 	tests/opcheck/opcheck_oclgrind.sh \
-	tests/opcheck/opcheck_opencl.sh
+	tests/opcheck/opcheck_opencl.sh \
+	tests/opcheck/opcheck_rusticl.sh
 EXTRA_DIST += tests/opcheck/bounds.md
 tests_opcheck_opcheck_SOURCES = \
 	tests/opcheck/opcheck.c tests/opcheck/opcheck.h \

@@ -1,8 +1,9 @@
 #!/bin/sh
 # The opencl kernels on Oclgrind, which simulates a device and reports accesses beyond a buffer, to local memory too, data races
 # and barriers that not all work-items meet.  Every operand has a buffer of its own bytes, because within the arena a stray
-# access would hit another tensor.  Small cases of every op, and products on emulated matrix units with the layouts of each
-# vendor; judged from the simulator's log, because it reports and goes on.
+# access would hit another tensor.  Small cases of every op, products in the tiles of cards, as Oclgrind is a processor too, and
+# products on emulated matrix units with the layouts of each vendor; judged from the simulator's log, because it reports and
+# goes on.
 # Uninitialised reads are not asked for (OCLGRIND_UNINITIALIZED): 21.10 takes what it knows of a buffer to be as long as the
 # last store from the host (hostMemoryStore() of its Uninitialized.cpp), which clEnqueueFillBuffer makes word by word; so it
 # reports word 1024 of an arena that was filled and then written by gt_probe_write, and forgets what uploads to parts wrote.
@@ -77,6 +78,13 @@ each float32 "4 6" loss_sum clip_factor gemm
 each float16 "2" layernorm_backward cross_entropy gemm
 each bfloat16 "3" attention_forward attention_cached
 each float32 "2" attention_backward
+
+export GPT_TRAIN_OPENCL_TILES
+for GPT_TRAIN_OPENCL_TILES in "64x64 by 256" "128x128 by 256"; do
+    each bfloat16 "4 7" gemm
+    each float32 "6" gemm
+done
+unset GPT_TRAIN_OPENCL_TILES
 
 export GPT_TRAIN_OPENCL_MATRIX
 for GPT_TRAIN_OPENCL_MATRIX in emulated-mma/32 emulated-mma8/32 emulated-wmma/32 emulated-mma/64; do

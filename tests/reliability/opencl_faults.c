@@ -9,13 +9,14 @@
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
-#include <dlfcn.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "tests/e2e/opencl_real.h"
 
 #define FUNCTIONS_MAX 64
 
@@ -87,15 +88,6 @@ static cl_int fault(const char *name)
     if (!due || faults.is_lost)
         return CL_SUCCESS;
     return strcmp(kind, "memory") == 0 ? CL_MEM_OBJECT_ALLOCATION_FAILURE : CL_OUT_OF_RESOURCES;
-}
-
-static void *real(const char *name)
-{
-    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *function = library != NULL ? dlsym(library, name) : NULL;
-    if (function == NULL)
-        abort();
-    return function;
 }
 
 /* Functions that return their error, and those that return an object and the error through `code`. */

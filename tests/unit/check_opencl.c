@@ -12,6 +12,7 @@
 
 #include "backends/opencl/opencl_cache.h"
 #include "backends/opencl/opencl_device.h"
+#include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_matrix.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -239,6 +240,29 @@ START_TEST(matrix_units_are_expected_by_generation)
 }
 END_TEST
 
+/* The first of the shapes of products' tiles that fits. */
+static const char *tiles_of(bool is_cpu, size_t work_group_max, uint64_t local_bytes)
+{
+    const struct opencl_backend cl = {
+        .device = {.is_cpu = is_cpu, .work_group_max = work_group_max, .local_bytes = local_bytes}};
+    for (int32_t i = 0; i < opencl_gemm_shape_count; i++) {
+        if (opencl_gemm_shape_fits(&cl, &opencl_gemm_shapes[i]))
+            return opencl_gemm_shapes[i].name;
+    }
+    return "";
+}
+
+START_TEST(tiles_fit_the_device)
+{
+    ck_assert_str_eq(tiles_of(true, 4096, 2 << 20), "64x64 by 1");
+    ck_assert_str_eq(tiles_of(true, 1024, 32 << 10), "32x32 by 1");
+    ck_assert_str_eq(tiles_of(true, 32, 4096), "16x16 by 16");
+    ck_assert_str_eq(tiles_of(false, 1024, 48 << 10), "64x64 by 256");
+    ck_assert_str_eq(tiles_of(false, 128, 32 << 10), "64x64 by 64");
+    ck_assert_str_eq(tiles_of(false, 32, 4096), "16x16 by 16");
+}
+END_TEST
+
 /* Device number 0, or NULL where there is none. */
 static struct backend *device_open(void)
 {
@@ -319,6 +343,7 @@ Suite *opencl_suite(void)
     tcase_add_test(host, names_are_cleaned_and_found);
     tcase_add_test(host, codes_have_names);
     tcase_add_test(host, matrix_units_are_expected_by_generation);
+    tcase_add_test(host, tiles_fit_the_device);
     tcase_add_test(device, device_keeps_bytes);
     tcase_add_test(device, device_refuses_what_it_has_not);
     tcase_set_timeout(device, 120);

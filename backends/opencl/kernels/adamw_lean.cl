@@ -32,7 +32,7 @@ static uint gt_encode(float x, uint fraction, uint random)
 }
 
 /* The block's exponent from the bits of each work-item's largest value; scratch[GT_GROUP]. */
-static int gt_block_exponent(uint largest, uint add, __local uint *scratch)
+GT_INLINE int gt_block_exponent(uint largest, uint add, __local uint *scratch)
 {
     const uint i = (uint)get_local_id(0);
     GT_SYNC();

@@ -28,8 +28,8 @@ struct gt_shape {
     float kept_scale;
 };
 
-static void gt_rows_load(__local float *tile, int height, __global const uchar *memory, ulong first, int dtype,
-                         long pitch, int rows, int size)
+GT_INLINE void gt_rows_load(__local float *tile, int height, __global const uchar *memory, ulong first, int dtype,
+                            long pitch, int rows, int size)
 {
     for (int e = (int)get_local_id(0); e < height * GT_COLUMNS; e += GT_ITEMS) {
         const int row = e / GT_COLUMNS, d = e % GT_COLUMNS;
@@ -51,8 +51,8 @@ static void gt_weight(const struct gt_shape *shape, bool visible, float product,
 }
 
 /* kept[query, key / 8]: which elements of a tile survive; `query` and `key` are its first. */
-static void gt_kept_fill(__local uint *kept, int queries, int keys, const struct gt_shape *shape, int query, int key,
-                         uint4 counter, uint seed_lo, uint seed_hi)
+GT_INLINE void gt_kept_fill(__local uint *kept, int queries, int keys, const struct gt_shape *shape, int query, int key,
+                            uint4 counter, uint seed_lo, uint seed_hi)
 {
     const uint groups = (uint)(shape->time + 7) / 8;
     for (int e = (int)get_local_id(0); e < queries * keys / 8 && shape->threshold != 0; e += GT_ITEMS) {

@@ -20,8 +20,8 @@
 #define GT_SCORE_PITCH (GT_KEYS + 1)
 
 /* tile[row, d] = element first + row * pitch + d of the tensor; 0 for rows from `rows` and columns from `size` on. */
-static void gt_rows_load(__local float *tile, int height, __global const uchar *memory, ulong first, int dtype,
-                         long pitch, int rows, int size)
+GT_INLINE void gt_rows_load(__local float *tile, int height, __global const uchar *memory, ulong first, int dtype,
+                            long pitch, int rows, int size)
 {
     for (int e = (int)get_local_id(0); e < height * GT_COLUMNS; e += GT_ITEMS) {
         const int row = e / GT_COLUMNS, d = e % GT_COLUMNS;

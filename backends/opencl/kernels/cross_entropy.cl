@@ -9,8 +9,9 @@ gt_cross_entropy(GT_ARRAY(const int, targets), GT_ARRAY(const uint, scalars), GT
                  GT_ARRAY(float, losses), int gradient, long vocab, long width)
 {
     __local float scratch[GT_GROUP];
-    const long n = gt_group_index(0), first = n * width, wanted = GT_AT(targets, n), target = max(wanted, 0L);
-    const bool ignored = wanted < 0;
+    const long n = gt_group_index(0), first = n * width;
+    const int wanted = GT_AT(targets, n), target = max(wanted, 0);
+    const bool ignored = wanted < 0; /* in 32 bits: with 64, rusticl 22.3 ignored no row */
     const float scale = GT_SCALAR_FLOAT(scalars, GT_LOSS_GRADIENT);
     float largest = -FLT_MAX, sum = 0.0f;
     for (long c = (long)get_local_id(0); c < vocab; c += GT_GROUP) {

@@ -3,21 +3,16 @@
  * A group of GT_SIDE x GT_SIDE work-items, GT_EACH x GT_EACH elements each, takes GT_INNER steps of the inner dimension at a
  * time through local memory, where every storage dtype has become fp32.  K is never shared among groups, so the order of a
  * sum follows from the shape.  Products of 16 bits have another kernel where the device has matrix units for them
- * (gemm_matrix.cl).  A product of few rows with a b that is stored by columns, as decoding has them, reads b once, as it
- * lies: GT_FEW_LANES work-items for each column of d.
+ * (gemm_matrix.cl), products of few rows another (gemm_few.cl), and processors another (gemm_single.cl).
  */
 #define GT_TILE (GT_SIDE * GT_EACH)
 #define GT_ITEMS (GT_SIDE * GT_SIDE)
 #define GT_PITCH (GT_TILE + 1) /* so that columns of a tile fall into different banks */
-#define GT_FEW_ROWS 8
-#define GT_FEW_LANES 16
-#define GT_FEW_COLUMNS 4 /* per group */
-#define GT_FEW_ITEMS (GT_FEW_COLUMNS * GT_FEW_LANES)
 
 /* tile[k, row] = element (first_row + row, first_inner + k) of a matrix of rows x inner, which is stored as such or, when
  * `turned`, as inner x rows; 0 outside of it.  Neighbours read neighbours in either case. */
-static void gt_tile_load(__local float *tile, __global const uchar *memory, ulong at, int dtype, int turned, long rows,
-                         long inner, long first_row, long first_inner)
+GT_INLINE void gt_tile_load(__local float *tile, __global const uchar *memory, ulong at, int dtype, int turned,
+                            long rows, long inner, long first_row, long first_inner)
 {
     for (uint e = (uint)get_local_id(0); e < GT_TILE * GT_INNER; e += GT_ITEMS) {
         const uint row = turned ? e % GT_TILE : e / GT_INNER, k = turned ? e / GT_TILE : e % GT_INNER;
@@ -71,48 +66,4 @@ gt_gemm(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int transpose
             GT_STORE(d, at, accumulate ? GT_LOAD(d, at) + value : value);
         }
     }
-}
-
-/* d (+)= a b' + bias for m <= GT_FEW_ROWS rows. */
-GT_KERNEL(GT_FEW_ITEMS)
-gt_gemm_few(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int accumulate, long m, long n, long k)
-{
-    __local float part[GT_FEW_ROWS * GT_FEW_ITEMS];
-    const uint item = (uint)get_local_id(0), lane = item % GT_FEW_LANES;
-    const long first_column = gt_group_index(0) * GT_FEW_COLUMNS, own = first_column + item / GT_FEW_LANES;
-    const long column = min(own, n - 1); /* the last one stands in where there is none */
-    float sum[GT_FEW_ROWS];
-    for (int r = 0; r < GT_FEW_ROWS; r++)
-        sum[r] = 0.0f;
-    for (long i = lane; i < k; i += GT_FEW_LANES) {
-        const float right = GT_LOAD(b, column * k + i);
-        for (int r = 0; r < GT_FEW_ROWS; r++) {
-            if (r < m)
-                sum[r] = gt_fma(GT_LOAD(a, r * k + i), right, sum[r]);
-        }
-    }
-    for (int r = 0; r < GT_FEW_ROWS; r++)
-        part[r * GT_FEW_ITEMS + item] = sum[r];
-    GT_SYNC();
-    for (uint e = item; e < GT_FEW_COLUMNS * GT_FEW_ROWS; e += GT_FEW_ITEMS) {
-        const uint row = e / GT_FEW_COLUMNS, place = e % GT_FEW_COLUMNS;
-        const long to = row * n + first_column + place;
-        if (row >= m || first_column + place >= n)
-            continue;
-        float value = 0.0f;
-        for (uint l = 0; l < GT_FEW_LANES; l++)
-            value += part[row * GT_FEW_ITEMS + place * GT_FEW_LANES + l];
-        if (bias_dtype >= 0)
-            value += GT_LOAD(bias, first_column + place);
-        GT_STORE(d, to, accumulate ? GT_LOAD(d, to) + value : value);
-    }
-}
-
-/* Every row of d becomes the bias, for a library that can only add to d. */
-__kernel void gt_gemm_bias(GT_TENSOR(bias), GT_TENSOR(d), long n)
-{
-    long row;
-    const long column = gt_column(n, &row);
-    if (column < n)
-        GT_STORE(d, row * n + column, GT_LOAD(bias, column));
 }

@@ -45,7 +45,6 @@ typedef float4 gt_part_d;
 #define GT_ACROSS (GT_TILE / GT_WARPS_ACROSS / GT_UNIT_COLUMNS)
 
 /* Arrays become registers only where loops over them are unrolled; an emulated product is too long for that. */
-#define GT_INLINE static inline __attribute__((always_inline))
 #ifdef GT_EMULATED
 #define GT_UNROLL
 #else

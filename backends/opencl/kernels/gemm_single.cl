@@ -1,0 +1,123 @@
+/* gemm on processors: d (+)= op(a) op(b) + bias, one square tile of d per work-item, summed up in fp32.
+ *
+ * A processor runs a group's work-items one after the other, and whatever they keep across a barrier goes through memory; so
+ * here a group is one work-item.  GT_INNER steps of the inner dimension at a time, the rows of op(a) and the columns of op(b)
+ * are packed as fp32 into strips of GT_LANES, which are read in order; blocks of GT_ROWS x GT_LANES of the tile are then brought
+ * up to date in registers.  Each element is one sum in rising k, as in gemm.cl: the bits are the same.  Nothing beyond the edges
+ * of d is computed.
+ */
+#define GT_LANES 16
+#define GT_ROWS 8
+#define GT_STRIPS (GT_TILE / GT_LANES)
+
+/* GT_LANES elements from number i on, which need not be aligned to more than their own size. */
+static float16 gt_load_lanes(__global const uchar *memory, ulong i, int dtype)
+{
+    if (dtype == GT_F32)
+        return vload16(0, (__global const float *)memory + i);
+    if (dtype == GT_BF16)
+        return as_float16(convert_uint16(vload16(0, (__global const ushort *)memory + i)) << 16);
+    return vload_half16(0, (__global const half *)memory + i);
+}
+
+/* One strip, strip[k, lane] = element (first_row + lane, first_inner + k), from a matrix that is stored as inner x rows. */
+GT_INLINE void gt_strip_turned(__local float *strip, __global const uchar *memory, ulong at, int dtype, long rows,
+                               long first_row, long first_inner, int steps)
+{
+    const int lanes = (int)min((long)GT_LANES, rows - first_row);
+    for (int k = 0; k < steps; k++) {
+        const ulong from = at + (ulong)((first_inner + k) * rows + first_row);
+        if (lanes == GT_LANES) {
+            vstore16(gt_load_lanes(memory, from, dtype), (size_t)k, strip);
+            continue;
+        }
+        for (int lane = 0; lane < GT_LANES; lane++)
+            strip[k * GT_LANES + lane] = lane < lanes ? gt_load(memory, from + (ulong)lane, dtype) : 0.0f;
+    }
+}
+
+/* The same from one that is stored as rows x inner: squares of GT_LANES x GT_LANES are turned on the way. */
+GT_INLINE void gt_strip_straight(__local float *strip, __global const uchar *memory, ulong at, int dtype, long rows,
+                                 long inner, long first_row, long first_inner, int steps)
+{
+    const int lanes = (int)min((long)GT_LANES, rows - first_row);
+    for (int first = 0; first < steps; first += GT_LANES) {
+        const int width = min(GT_LANES, steps - first);
+        float square[GT_LANES * GT_LANES];
+        for (int lane = 0; lane < lanes; lane++) {
+            const ulong from = at + (ulong)((first_row + lane) * inner + first_inner + first);
+            if (width == GT_LANES) {
+                vstore16(gt_load_lanes(memory, from, dtype), (size_t)lane, square);
+                continue;
+            }
+            for (int k = 0; k < width; k++)
+                square[lane * GT_LANES + k] = gt_load(memory, from + (ulong)k, dtype);
+        }
+        for (int k = 0; k < width; k++) {
+            for (int lane = 0; lane < GT_LANES; lane++)
+                strip[(first + k) * GT_LANES + lane] = lane < lanes ? square[lane * GT_LANES + k] : 0.0f;
+        }
+    }
+}
+
+GT_INLINE void gt_panel_load(__local float *panel, __global const uchar *memory, ulong at, int dtype, int turned,
+                             long rows, long inner, long first_row, long first_inner, int steps)
+{
+    for (int s = 0; s < GT_STRIPS && first_row + s * GT_LANES < rows; s++) {
+        __local float *strip = panel + s * GT_INNER * GT_LANES;
+        if (turned)
+            gt_strip_turned(strip, memory, at, dtype, rows, first_row + s * GT_LANES, first_inner, steps);
+        else
+            gt_strip_straight(strip, memory, at, dtype, rows, inner, first_row + s * GT_LANES, first_inner, steps);
+    }
+}
+
+/* sum[GT_ROWS rows of GT_TILE, GT_LANES] += the product of GT_ROWS lanes of a strip of a and a strip of b. */
+GT_INLINE void gt_block_add(__local float *sum, __local const float *a, __local const float *b, int steps)
+{
+    float16 part[GT_ROWS];
+#pragma unroll
+    for (int r = 0; r < GT_ROWS; r++)
+        part[r] = vload16(0, sum + r * GT_TILE);
+    for (int k = 0; k < steps; k++) {
+        const float16 right = vload16((size_t)k, b);
+#pragma unroll
+        for (int r = 0; r < GT_ROWS; r++)
+            part[r] = gt_fma((float16)(a[k * GT_LANES + r]), right, part[r]);
+    }
+#pragma unroll
+    for (int r = 0; r < GT_ROWS; r++)
+        vstore16(part[r], 0, sum + r * GT_TILE);
+}
+
+GT_KERNEL(1)
+gt_gemm_single(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int transpose_a, int transpose_b,
+               int accumulate, long m, long n, long k)
+{
+    __local float panel_a[GT_INNER * GT_TILE], panel_b[GT_INNER * GT_TILE], sum[GT_TILE * GT_TILE];
+    long first_row, first_column;
+    gt_tile_place(m, n, GT_TILE, &first_row, &first_column);
+    const int rows = (int)min((long)GT_TILE, m - first_row), columns = (int)min((long)GT_TILE, n - first_column);
+    for (int e = 0; e < GT_TILE * GT_TILE; e++)
+        sum[e] = 0.0f;
+    for (long first = 0; first < k; first += GT_INNER) {
+        const int steps = (int)min((long)GT_INNER, k - first);
+        gt_panel_load(panel_a, a, a_at, a_dtype, transpose_a, m, k, first_row, first, steps);
+        gt_panel_load(panel_b, b, b_at, b_dtype, !transpose_b, n, k, first_column, first, steps);
+        for (int column = 0; column < columns; column += GT_LANES) {
+            for (int row = 0; row < rows; row += GT_ROWS)
+                gt_block_add(sum + row * GT_TILE + column,
+                             panel_a + row / GT_LANES * (GT_INNER * GT_LANES) + row % GT_LANES,
+                             panel_b + column * GT_INNER, steps);
+        }
+    }
+    for (int row = 0; row < rows; row++) {
+        for (int column = 0; column < columns; column++) {
+            const long at = (first_row + row) * n + first_column + column;
+            float value = sum[row * GT_TILE + column];
+            if (bias_dtype >= 0)
+                value += GT_LOAD(bias, first_column + column);
+            GT_STORE(d, at, accumulate ? GT_LOAD(d, at) + value : value);
+        }
+    }
+}

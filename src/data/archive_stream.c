@@ -98,7 +98,10 @@ uint32_t archive_stream_file_crc32c(const struct archive_stream *stream)
 
 #include "base/file.h"
 
-#define BLOCK_BYTES ((size_t)1 << 16)
+/* Fuzzing takes less. */
+#ifndef ARCHIVE_BLOCK_BYTES
+#define ARCHIVE_BLOCK_BYTES ((size_t)1 << 16)
+#endif
 #define NAME_BYTES 1024
 #define LABEL_BYTES (FILE_PATH_MAX + (size_t)ARCHIVE_DEPTH_MAX * (NAME_BYTES + 16))
 
@@ -107,7 +110,7 @@ struct archive_level {
     struct archive *archive;
     uint64_t members; /* met so far */
     char name[NAME_BYTES];
-    unsigned char block[BLOCK_BYTES];
+    unsigned char block[ARCHIVE_BLOCK_BYTES];
 };
 
 struct archive_stream {
@@ -185,7 +188,7 @@ static enum gt_status stream_pull(struct archive_stream *stream, unsigned char *
 {
     ssize_t got;
     do {
-        got = read(stream->fd, block, BLOCK_BYTES);
+        got = read(stream->fd, block, ARCHIVE_BLOCK_BYTES);
     } while (got < 0 && errno == EINTR);
     if (got < 0) {
         log_error("%s: cannot read: %s", stream->path, strerror(errno));
@@ -211,7 +214,7 @@ static la_ssize_t level_pull(struct archive *archive, void *context, const void 
         return stream->file_status == GT_OK ? (la_ssize_t)count : ARCHIVE_FATAL;
     }
     struct archive *above = level[-1].archive;
-    const la_ssize_t got = archive_read_data(above, level->block, BLOCK_BYTES);
+    const la_ssize_t got = archive_read_data(above, level->block, ARCHIVE_BLOCK_BYTES);
     if (got < 0)
         archive_set_error(archive, archive_errno(above), "%s", archive_error_string(above));
     return got < 0 ? ARCHIVE_FATAL : got;

@@ -12,8 +12,6 @@
 #include "data/bpe_split.h"
 #include "data/bpe_train_internal.h"
 
-enum { PIECES_MIN = 4096, TEXT_MIN = 1 << 16 };
-
 struct bpe_trainer {
     struct hostmem *mem; /* borrowed; outlives the trainer */
     struct bpe_splitter *splitter;
@@ -96,7 +94,7 @@ static enum gt_status table_reserve(struct bpe_trainer *trainer)
     const size_t pieces = trainer->counts.piece_count, now = trainer->table == NULL ? 0 : trainer->table_mask + 1;
     if (2 * (pieces + 1) <= now)
         return GT_OK;
-    const size_t capacity = now == 0 ? (size_t)2 * PIECES_MIN : 2 * now;
+    const size_t capacity = now == 0 ? (size_t)2 * BPE_PIECES_MIN : 2 * now;
     TRY(hostmem_alloc(trainer->mem, capacity, sizeof trainer->table[0], "table of pieces", &memory));
     hostmem_free(trainer->mem, trainer->table);
     trainer->table = memory;
@@ -114,11 +112,12 @@ static enum gt_status piece_append(struct bpe_trainer *trainer, const char *byte
     void *pieces = counts->pieces, *text = counts->text;
     assert(counts->piece_count < UINT32_MAX - 1 && count <= UINT32_MAX);
     TRY(bpe_grow(trainer->mem, &pieces, counts->piece_count, &trainer->piece_capacity,
-                 counts->piece_count < PIECES_MIN ? PIECES_MIN : counts->piece_count + 1, sizeof counts->pieces[0],
-                 "pieces"));
+                 counts->piece_count < BPE_PIECES_MIN ? BPE_PIECES_MIN : counts->piece_count + 1,
+                 sizeof counts->pieces[0], "pieces"));
     counts->pieces = pieces;
     TRY(bpe_grow(trainer->mem, &text, counts->text_count, &trainer->text_capacity,
-                 counts->text_count + count < TEXT_MIN ? TEXT_MIN : counts->text_count + count, 1, "texts of pieces"));
+                 counts->text_count + count < BPE_TEXT_MIN ? BPE_TEXT_MIN : counts->text_count + count, 1,
+                 "texts of pieces"));
     counts->text = text;
     memcpy(counts->text + counts->text_count, bytes, count);
     counts->pieces[counts->piece_count++] =

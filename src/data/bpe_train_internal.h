@@ -9,6 +9,13 @@
 #include "base/status.h"
 #include "data/bpe.h"
 
+/* Room at the beginning, which grows.  Fuzzing begins with less. */
+#ifndef BPE_PIECES_MIN
+#define BPE_PIECES_MIN 4096
+#endif
+#define BPE_PAIRS_MIN ((size_t)4 * BPE_PIECES_MIN) /* a power of two */
+#define BPE_TEXT_MIN ((size_t)16 * BPE_PIECES_MIN)
+
 struct bpe_piece {
     size_t offset; /* in the text */
     uint32_t length;

@@ -74,7 +74,7 @@ static enum gt_status pairs_reserve(struct train *train)
     const size_t old_capacity = train->pair_capacity;
     if (2 * (train->pair_count + 1) <= old_capacity)
         return GT_OK;
-    const size_t capacity = old_capacity == 0 ? 1 << 14 : 2 * old_capacity;
+    const size_t capacity = old_capacity == 0 ? BPE_PAIRS_MIN : 2 * old_capacity;
     TRY(hostmem_alloc(train->mem, capacity, sizeof train->pairs[0], "counts of pairs", &memory));
     train->pairs = memory;
     train->pair_capacity = capacity;

@@ -16,7 +16,12 @@
 #include "data/bpe_split.h"
 #include "data/utf8.h"
 
-enum { CACHE_BITS = 16, CACHED_BYTES_MAX = 30, CACHED_IDS_MAX = 8 };
+/* Fuzzing takes fewer. */
+#ifndef CACHE_BITS
+#define CACHE_BITS 16
+#endif
+
+enum { CACHED_BYTES_MAX = 30, CACHED_IDS_MAX = 8 };
 
 struct cached_piece {
     unsigned char count; /* bytes; 0: a free entry */

@@ -83,7 +83,7 @@ static bool merge_read(struct bpe *bpe, const char *text, size_t count)
     return left >= 0 && right >= 0 && bpe_add_merge(bpe, left, right);
 }
 
-static enum gt_status merges_read(struct bpe *bpe, const char *text, size_t count, const char *path)
+enum gt_status tokenizer_import_merges(struct bpe *bpe, const char *text, size_t count, const char *path)
 {
     struct lines lines = {.text = text, .count = count};
     const char *line = NULL;
@@ -117,7 +117,7 @@ enum gt_status tokenizer_import_pair(struct hostmem *mem, const char *vocab, siz
         return GT_DATA;
     }
     TRY(tokenizer_import_vocab(mem, vocab, vocab_count, vocab_path, lines, &bpe));
-    enum gt_status status = merges_read(bpe, merges, merges_count, merges_path);
+    enum gt_status status = tokenizer_import_merges(bpe, merges, merges_count, merges_path);
     if (status == GT_OK)
         status = bpe_finish(bpe, vocab_path);
     if (status == GT_OK)

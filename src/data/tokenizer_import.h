@@ -18,6 +18,8 @@
 
 #define TOKENIZER_IMPORT_BYTES_MAX ((size_t)64 << 20)
 
+struct bpe;
+
 /* `path` is one of these files (a pair is found from either half), a gpt_tokenizer.json, or a folder that holds one of
  * them; in a folder gpt_tokenizer.json comes first, then the order above.  Errors: GT_USAGE (no such file, or a folder
  * without any), GT_DATA, GT_UNSUPPORTED (another kind of tokenizer: the field is named), GT_IO, GT_NO_MEMORY. */
@@ -31,6 +33,8 @@ enum gt_status tokenizer_import_json(struct hostmem *mem, const char *text, size
 enum gt_status tokenizer_import_pair(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *vocab_path,
                                      const char *merges, size_t merges_count, const char *merges_path,
                                      struct tokenizer **out);
+/* Adds the merges of vocab.bpe or merges.txt to a vocabulary that has room for as many and is not finished.  Errors: GT_DATA. */
+enum gt_status tokenizer_import_merges(struct bpe *bpe, const char *text, size_t count, const char *path);
 enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const char *text, size_t count, const char *path,
                                          struct tokenizer **out);
 

@@ -21,7 +21,10 @@
 #include "base/file.h"
 #include "base/log.h"
 
+/* Fuzzing takes less. */
+#ifndef STAGING_BYTES
 #define STAGING_BYTES 65536
+#endif
 #define OPEN_FILES_MAX 128
 
 struct token_shard {

@@ -1,8 +1,9 @@
 /* Reading llm.c's model files.
  *
  * The header gives six sizes; from them the place of every parameter follows, and the end of the last one must be the end
- * of the file, so that a wrong field cannot go unnoticed.  Layers of one kind lie together in the file and become single
- * tensors of the table.  Moments (llm.c's state files) are not read: they hold the order of its own data loader.
+ * of the file, so that a wrong field cannot go unnoticed, nor make thousands of layers out of a short file.  Layers of one
+ * kind lie together in the file and become single tensors of the table.  Moments (llm.c's state files) are not read: they
+ * hold the order of its own data loader.
  */
 #include "io/llmc_model.h"
 
@@ -71,15 +72,23 @@ static enum gt_status header_parse(const char *path, const int32_t *header, stru
     return GT_OK;
 }
 
-/* The layout's tensor of this kind and layer. */
-static void tensor_of(const struct model_config *config, size_t kind, int32_t layer, struct hf_tensor *out)
+/* The layout's tensor of this kind and layer; returns the elements that the file has for it, since wte is padded there.  All
+ * products are below 2^50: sizes are at most 2^24 each, and no tensor has more than 4 C^2 or V C elements. */
+static size_t tensor_of(const struct model_config *config, size_t kind, int32_t layer, int32_t padded,
+                        struct hf_tensor *out)
 {
     const size_t blocks = kinds[kind].in_block ? 2 + 12 * (size_t)layer : kind >= 2 ? 12 * (size_t)config->n_layer : 0;
     hf_layout_tensor(config, kinds[kind].in_block ? blocks + kind - 2 : kind >= 2 ? blocks + kind - 12 : kind, out);
     assert(strstr(out->name, kinds[kind].name) != NULL);
+    return kind == 0 ? (size_t)padded * (size_t)config->n_embd : hf_tensor_elements(out);
 }
 
-/* Where the next parameter begins, after one of `bytes`; false when that is beyond 64 bits. */
+static size_t layers_of(const struct model_config *config, size_t kind)
+{
+    return kinds[kind].in_block ? (size_t)config->n_layer : 1;
+}
+
+/* Where the next parameter begins, after one of `elements`; false when that is beyond 64 bits. */
 static bool advance(size_t elements, enum dtype dtype, uint64_t *at)
 {
     size_t bytes, end;
@@ -89,38 +98,52 @@ static bool advance(size_t elements, enum dtype dtype, uint64_t *at)
     return true;
 }
 
+/* The length that the header implies is compared with the file's before anything is allocated. */
+static enum gt_status length_check(const char *path, const struct model_config *config, int32_t padded,
+                                   enum dtype dtype, uint64_t size_bytes)
+{
+    uint64_t end = LLMC_MODEL_HEADER_BYTES;
+    for (size_t kind = 0; kind < KIND_COUNT; kind++) {
+        struct hf_tensor tensor;
+        size_t elements;
+        if (!size_mul(tensor_of(config, kind, 0, padded, &tensor), layers_of(config, kind), &elements) ||
+            !advance(elements, dtype, &end)) {
+            log_error("%s: header: the sizes of the parameters do not fit 64 bits", path);
+            return GT_DATA;
+        }
+    }
+    if (end == size_bytes)
+        return GT_OK;
+    log_error("%s: is %" PRIu64 " bytes long, its header says %" PRIu64, path, size_bytes, end);
+    return GT_DATA;
+}
+
 static enum gt_status kind_add(struct safetensors *table, const struct model_config *config, size_t kind,
                                int32_t padded, enum dtype dtype, uint64_t *at)
 {
-    const int32_t layers = kinds[kind].in_block ? config->n_layer : 1;
-    for (int32_t layer = 0; layer < layers; layer++) {
+    for (size_t layer = 0; layer < layers_of(config, kind); layer++) {
         struct hf_tensor tensor;
-        tensor_of(config, kind, layer, &tensor);
+        const size_t stored = tensor_of(config, kind, (int32_t)layer, padded, &tensor);
         const struct array_place place = {.transposed = tensor.rank == 2 && kinds[kind].in_block, .offset_bytes = *at};
         struct safetensors_tensor entry = {
             .dtype = dtype, .rank = tensor.rank, .dims = {tensor.dims[0], tensor.dims[1]}};
         memcpy(entry.name, tensor.name, sizeof entry.name);
         TRY(array_table_add(table, &entry, &place));
-        /* All products are below 2^50: sizes are at most 2^24 each, and no tensor has more than 4 C^2 or V C elements. */
-        const size_t stored = kind == 0 ? (size_t)padded * (size_t)config->n_embd : hf_tensor_elements(&tensor);
-        if (!advance(stored, dtype, at)) {
-            log_error("%s: header: the sizes of the parameters do not fit 64 bits", table->path);
-            return GT_DATA;
-        }
+        const bool fits = advance(stored, dtype, at);
+        assert(fits);
+        (void)fits;
     }
     return GT_OK;
 }
 
+/* The header's sizes fit the file: length_check(). */
 static enum gt_status parameters_add(struct safetensors *table, const struct model_config *config, int32_t padded,
-                                     enum dtype dtype, uint64_t size_bytes)
+                                     enum dtype dtype)
 {
     uint64_t at = LLMC_MODEL_HEADER_BYTES;
     for (size_t kind = 0; kind < KIND_COUNT; kind++)
         TRY(kind_add(table, config, kind, padded, dtype, &at));
-    if (at == size_bytes)
-        return GT_OK;
-    log_error("%s: is %" PRIu64 " bytes long, its header says %" PRIu64, table->path, size_bytes, at);
-    return GT_DATA;
+    return GT_OK;
 }
 
 static enum gt_status header_read(const char *path, int32_t header[static HEADER_WORDS], uint64_t *out_size_bytes)
@@ -146,10 +169,11 @@ enum gt_status llmc_model_open(struct hostmem *mem, const char *path, struct mod
     struct safetensors *table;
     TRY(header_read(path, header, &size_bytes));
     TRY(header_parse(path, header, &config, &padded, &dtype));
+    TRY(length_check(path, &config, padded, dtype, size_bytes));
     TRY(array_table_create(mem, path, 1, hf_layout_count(&config), &table));
     enum gt_status status = array_table_file_add(table, path, &file);
     if (status == GT_OK)
-        status = parameters_add(table, &config, padded, dtype, size_bytes);
+        status = parameters_add(table, &config, padded, dtype);
     if (status != GT_OK) {
         safetensors_close(table);
         return status;

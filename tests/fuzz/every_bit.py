@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Every bit of the headers and every truncation of every format that is read, through the fuzzing targets.
 
-The seeds of each target are valid files of its format (tests/fuzz/corpus).  Each is cut at every length, and each bit of its
-first HEADER bytes and of its last TAIL is inverted; the target, built with AddressSanitizer and UndefinedBehaviorSanitizer,
-reads all of them.  A crash, a leak or undefined behaviour fails.  That damage is also *detected* where a format has
+The seeds of each target are valid files of its format, and some damaged ones that long fuzzing found to reach what these do
+not (tests/fuzz/corpus, found-*).  Each is cut at every length, and each bit of its first HEADER bytes and of its last TAIL
+is inverted; the target, built with AddressSanitizer and UndefinedBehaviorSanitizer, reads all of them.  A crash, a leak or undefined behaviour fails.  That damage is also *detected* where a format has
 checksums is what tests/reliability/check_flips.c shows.
 
 In `make check` every STEP-th of these files, with CHECK_LONG=1 all.  Prints "checks: P passed, F failed, S skipped".

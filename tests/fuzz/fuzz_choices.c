@@ -6,11 +6,10 @@ enum { VOCAB_SIZE = 50257 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[64];
     struct choices *choices = NULL;
     struct choices_question question;
     struct hostmem *mem = fuzz_open();
-    fuzz_file_make(data, size, "choices", path);
+    const char *path = fuzz_file(data, size);
     if (choices_open(mem, path, VOCAB_SIZE, &choices) == GT_OK) {
         const int64_t count = choices_count(choices);
         for (int64_t i = 0; i < count && choices_next(choices, &question) == GT_OK; i++) {
@@ -21,7 +20,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     choices_close(choices);
-    unlink(path);
     fuzz_close(mem);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* What the fuzzing targets share: memory, silence, and a check that aborts.
+/* What the fuzzing targets share: memory, silence, the input as a file, and a check that aborts.
  *
  * Each target is one function that libFuzzer calls with bytes of its choice.  It must accept or refuse them without a
  * crash, and release what it took.
@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/hostmem.h"
 #include "base/log.h"
@@ -38,6 +39,27 @@ static inline struct hostmem *fuzz_open(void)
     log_sink_set(fuzz_silence, NULL);
     FUZZ_CHECK(hostmem_create(&mem) == GT_OK);
     return mem;
+}
+
+/* A folder in memory where there is one: creating and removing files on a disk takes longer than reading most inputs. */
+static inline const char *fuzz_folder(void)
+{
+    return access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
+}
+
+/* The input as a file: one that has no name and is written anew for each input.  Returns a path that opens it. */
+static inline const char *fuzz_file(const uint8_t *data, size_t size)
+{
+    static char path[64];
+    static int fd = -1;
+    if (fd < 0) {
+        snprintf(path, sizeof path, "%s/gpt-train-fuzz-XXXXXX", fuzz_folder());
+        fd = mkstemp(path);
+        FUZZ_CHECK(fd >= 0 && unlink(path) == 0);
+        snprintf(path, sizeof path, "/dev/fd/%d", fd);
+    }
+    FUZZ_CHECK(pwrite(fd, data, size, 0) == (ssize_t)size && ftruncate(fd, (off_t)size) == 0);
+    return path;
 }
 
 /* Everything must have been released. */

@@ -5,17 +5,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[64];
     struct model_config config;
     struct safetensors *file = NULL;
     struct hostmem *mem = fuzz_open();
-    fuzz_file_make(data, size, "llmc-model", path);
+    const char *path = fuzz_file(data, size);
     if (llmc_model_open(mem, path, &config, &file) == GT_OK) {
         FUZZ_CHECK(hf_layout_check(file, &config) == GT_OK);
         fuzz_arrays_read(file);
     }
     safetensors_close(file);
-    unlink(path);
     fuzz_close(mem);
     return 0;
 }

@@ -10,38 +10,45 @@
 #include "data/tokenizer_import.h"
 #include "tests/fuzz/fuzz_common.h"
 
-/* {"!": 0, ..., "ab": 256, ...} */
-static size_t vocabulary_write(char *out)
+/* The vocabulary without merges, with room for as many as there may be lines. */
+static struct bpe *vocabulary_make(struct hostmem *mem, size_t lines)
 {
     static const char *const longer[] = {"ab", "abc", "bc", "aa", "aaaa", " a", "\n\n", "\xC3\xA9"};
-    size_t at = 0;
-    out[at++] = '{';
-    for (int id = 0; id < 256 + (int)(sizeof longer / sizeof longer[0]); id++) {
-        char bytes[8] = {(char)(id < 256 ? bpe_alphabet_byte(id) : 0)}, text[16];
-        size_t count = 1;
-        if (id >= 256) {
-            count = strlen(longer[id - 256]);
-            memcpy(bytes, longer[id - 256], count);
-        }
-        count = bpe_alphabet_write(bytes, count, text);
-        const char *escape = count == 1 && (text[0] == '"' || text[0] == '\\') ? "\\" : "";
-        at += (size_t)sprintf(out + at, "%s\"%s%.*s\":%d", id > 0 ? "," : "", escape, (int)count, text, id);
+    enum { LONGER_COUNT = sizeof longer / sizeof longer[0] };
+    const struct bpe_spec spec = {
+        .vocab_size = 256 + LONGER_COUNT, .text_bytes = 1024, .merge_count = lines, .rank = BPE_RANK_MERGE};
+    struct bpe *bpe = NULL;
+    FUZZ_CHECK(bpe_create(mem, &spec, &bpe) == GT_OK);
+    for (int id = 0; id < 256; id++) {
+        const char byte = (char)bpe_alphabet_byte(id);
+        FUZZ_CHECK(bpe_add_token(bpe, id, &byte, 1, false) == BPE_ADDED);
     }
-    out[at++] = '}';
-    return at;
+    for (int i = 0; i < LONGER_COUNT; i++)
+        FUZZ_CHECK(bpe_add_token(bpe, 256 + i, longer[i], strlen(longer[i]), false) == BPE_ADDED);
+    return bpe;
+}
+
+static enum gt_status import(struct hostmem *mem, const uint8_t *data, size_t size, struct tokenizer **out)
+{
+    size_t lines = 1;
+    for (size_t i = 0; i < size; i++)
+        lines += data[i] == '\n';
+    struct bpe *bpe = vocabulary_make(mem, lines);
+    enum gt_status status = tokenizer_import_merges(bpe, (const char *)data, size, "merges.txt");
+    if (status == GT_OK)
+        status = bpe_finish(bpe, "vocab.json");
+    if (status == GT_OK)
+        return tokenizer_create_bpe(mem, bpe, out);
+    bpe_destroy(bpe);
+    return status;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char text[] = "aaaaaaa abcabc\n\n\xC3\xA9 bc ab <|endoftext|> \xFF\xC3";
-    static char vocabulary[8192];
-    static size_t vocabulary_count;
     struct hostmem *mem = fuzz_open();
     struct tokenizer *tokenizer = NULL;
-    if (vocabulary_count == 0)
-        vocabulary_count = vocabulary_write(vocabulary);
-    if (tokenizer_import_pair(mem, vocabulary, vocabulary_count, "vocab.json", (const char *)data, size, "merges.txt",
-                              &tokenizer) == GT_OK) {
+    if (import(mem, data, size, &tokenizer) == GT_OK) {
         int32_t ids[sizeof text];
         char scratch[4];
         size_t count = 0, at = 0;

@@ -4,17 +4,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[64];
     struct nanogpt nanogpt;
     struct hostmem *mem = fuzz_open();
-    fuzz_file_make(data, size, "nanogpt", path);
+    const char *path = fuzz_file(data, size);
     if (nanogpt_open(mem, path, size % 2 == 0, &nanogpt) == GT_OK) {
         fuzz_arrays_read(nanogpt.model);
         if (nanogpt.optimizer != NULL)
             fuzz_arrays_read(nanogpt.optimizer);
         nanogpt_release(&nanogpt);
     }
-    unlink(path);
     fuzz_close(mem);
     return 0;
 }

@@ -22,9 +22,11 @@
 static char folder[64];
 static char target[FILE_PATH_MAX];
 static struct log_capture capture;
+static char home[FILE_PATH_MAX];
 
 static void set_up(void)
 {
+    ck_assert_ptr_nonnull(getcwd(home, sizeof home));
     (void)snprintf(folder, sizeof folder, "/tmp/gpt-train-file-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     ck_assert_int_eq(file_join(target, folder, "target"), GT_OK);
@@ -34,6 +36,7 @@ static void set_up(void)
 static void tear_down(void)
 {
     char command[128];
+    ck_assert_int_eq(chdir(home), 0); /* the next test may run in this process (CK_FORK=no) */
     (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
     ck_assert_int_eq(system(command), 0);
 }

@@ -182,6 +182,25 @@ START_TEST(llmc_fields)
 }
 END_TEST
 
+/* A header may promise any number of layers: it is compared with the file's length before there is a table of them. */
+START_TEST(llmc_layers_that_are_not_there)
+{
+    static const int32_t layers[] = {2, 511, 4096};
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+        struct model_config config;
+        struct safetensors *file;
+        struct hostmem_counters counters;
+        seed_take("llmc_model/f32.bin");
+        memcpy(bytes + 16, &layers[i], sizeof layers[i]);
+        io_file_write(path, bytes, count);
+        ck_assert_int_eq(llmc_model_open(mem, path, &config, &file), GT_DATA);
+        log_capture_one_error(&capture, "bytes long, its header says");
+        hostmem_counters_get(mem, &counters);
+        ck_assert_uint_eq(counters.allocations, 0);
+    }
+}
+END_TEST
+
 START_TEST(zip_members)
 {
     struct zip zip;
@@ -214,6 +233,7 @@ Suite *io_foreign_suite(void)
     tcase_add_loop_test(tests, refused_memory_is_passed_on, 0, READERS);
     tcase_add_test(tests, nanogpt_fields);
     tcase_add_test(tests, llmc_fields);
+    tcase_add_test(tests, llmc_layers_that_are_not_there);
     tcase_add_test(tests, zip_members);
     suite_add_tcase(suite, tests);
     return suite;

@@ -9,6 +9,7 @@ EXTRA_DIST += \
 	bench/record_generate.py \
 	bench/record_nanogpt.py \
 	bench/record_prepare.py \
+	bench/record_scaling.py \
 	bench/record_shakespeare.py \
 	bench/record_states.py \
 	bench/record_tokenizers.py \

@@ -10,6 +10,7 @@ After each: an exit status that is no signal's and not 0, one error line, no han
 and, where it runs an op, the op), and a folder from which a run without faults goes on to the bytes of the run in one go.
 
 In `make check` a sample, with CHECK_LONG=1 a larger one: 3,000 failing and 120 hanging calls, or all where there are fewer.
+"cpu", "opencl" or "icd" on the command line choose one, and --part=K/N every N-th case.
 Prints "checks: P passed, F failed, S skipped".
 """
 import os
@@ -31,8 +32,7 @@ KINDS = ("memory", "launch", "lost")
 SAMPLE = 24 if not tiny.LONG else 3000
 HANGS = 3 if not tiny.LONG else 120
 WATCHDOG = "--watchdog=1"
-LIMIT_SECONDS = 60
-COMPILE_SECONDS = 600  # where OpenCL's kernels have to be compiled first
+COMPILE_SECONDS = 1200  # where OpenCL's kernels have to be compiled first
 # Functions that give back, or whose answer nobody depends on; the bytes must be right all the same.
 # Kernels that cannot be taken from the cache are compiled, and those that cannot be put there are used.
 FORGIVEN = ("clRelease", "clBuildProgram", "clCreateProgramWithBinary", "clGetProgramInfo", "clGetPlatformInfo",
@@ -49,7 +49,7 @@ class Subject:
         self.options = [f"--backend={backend}"]
         self.environment = {**environment, "GPT_FAULT_BACKEND": backend}
 
-    def run(self, out, *arguments, fault=None, limit=LIMIT_SECONDS):
+    def run(self, out, *arguments, fault=None, limit=tiny.LIMIT_SECONDS):
         """The finished process; None when it hangs."""
         resume = ["--init_from=resume"] if os.path.exists(os.path.join(out, "trainer_state.json")) else []
         environment = {**tiny.ENVIRONMENT, **self.environment, "GPT_FAULT_REPORT": "report"}
@@ -133,7 +133,7 @@ def backend(generator, name):
     # The watch begins when the device is open.
     hanging = [f"{call}:{number}:hang" for call, count in watched.items() if call != "open"
                for number in range(2 if call == "info" else 1, count + 1)]
-    picked = sample(generator, failing, SAMPLE) + sample(generator, hanging, HANGS)
+    picked = tiny.part(sample(generator, failing, SAMPLE) + sample(generator, hanging, HANGS))
     # What is free at the end is only reported.
     last = f"info:{counts['info']}:"
     try_faults(subject, picked, expected, lambda fault: fault.startswith(last))
@@ -142,7 +142,7 @@ def backend(generator, name):
 
 def icd(generator, work):
     library = os.path.join(work, "faults.so")
-    command = shlex.split(os.environ.get("CC", "cc")) + ["-shared", "-fPIC", "-Wl,--no-as-needed", "-o", library,
+    command = shlex.split(os.environ.get("CC", "cc")) + ["-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE, "-o", library,
                                                           os.path.join(SOURCE, "tests/reliability/opencl_faults.c"),
                                                           "-l:libOpenCL.so.1"]
     if subprocess.run(command, check=False, capture_output=True).returncode != 0:
@@ -159,7 +159,7 @@ def icd(generator, work):
               for number in sorted({1, (count + 1) // 2, count}) for kind in KINDS]
     hanging = [f"{name}:{counts[name]}:hang" for name in ("clEnqueueNDRangeKernel", "clFinish", "clEnqueueReadBuffer")
                if counts.get(name, 0) > 0]
-    picked = sample(generator, faults, SAMPLE) + sample(generator, hanging, HANGS)
+    picked = tiny.part(sample(generator, faults, SAMPLE) + sample(generator, hanging, HANGS))
     last = f"clFinish:{counts['clFinish']}:"  # before it closes
     try_faults(subject, picked, expected, lambda fault: fault.startswith((*FORGIVEN, last)))
     print(f"icd: {len(picked)} of {len(faults)} failing and {len(hanging)} hanging calls of {len(counts)} functions tried")
@@ -176,7 +176,7 @@ def main():
         os.chdir(work)
         os.environ["XDG_CACHE_HOME"] = tiny.ENVIRONMENT["XDG_CACHE_HOME"] = os.path.join(work, "cache")
         tiny.make_data()
-        only = sys.argv[1:]
+        only = tiny.arguments()
         if not only or "cpu" in only:
             backend(generator, "cpu")
         if not has_opencl():

@@ -5,7 +5,8 @@ call that is interrupted for ever is rightly tried for ever).
 After each: no death by a signal, no hang, one line or more that says what failed where the run gave up, no success that
 is not one, no file left aside, and a run without faults that goes on from there ends with the bytes of the run in one go.
 
-In `make check` a sample; with CHECK_LONG=1 every call from the program's own start on.  Needs strace.
+In `make check` a sample; with CHECK_LONG=1 every call from the program's own start on, or with --part=K/N every N-th.
+Needs strace.
 Prints "checks: P passed, F failed, S skipped".
 """
 import os
@@ -69,7 +70,7 @@ def main():
         every = [(name, number, error, forever) for name, number in points(tiny.trace("traced")) for error in ERRORS
                  for forever in (False, True) if not (forever and error == "EINTR")]
         check(len(every) > 500, f"the trace shows what a run does: {len(every)} faults")
-        picked = every if len(every) <= SAMPLE else generator.sample(every, SAMPLE)
+        picked = tiny.part(every if len(every) <= SAMPLE else generator.sample(every, SAMPLE))
         for name, number, error, forever in picked:
             what = f"{name} {number} {'and all after it ' if forever else ''}{error}"
             tiny.clear("faulty")

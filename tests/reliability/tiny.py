@@ -1,6 +1,7 @@
 """What the scripts of this folder share: a tiny run that saves twice, system calls of it, and what a folder holds.
 
-The run is one thread, so that strace's count of calls per name is the same in every run.
+The run is one thread, so that strace's count of calls per name is the same in every run.  Scripts that try cases for long
+take "--part=K/N" on their command line: every N-th case from the K-th on, so that N runs together try each once.
 """
 import array
 import hashlib
@@ -18,11 +19,29 @@ GPT_TRAIN = os.environ["GPT_TRAIN"]
 LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
 SEED = int(os.environ.get("SEED", "1337"))
 ITERATIONS = 4
+LIMIT_SECONDS = 60 if not LONG else 1200  # a hang; what takes hours may be stopped for a while, or be the least urgent
 RUN = ["--dataset=./data", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--vocab_size=61",
        "--gradient_accumulation_steps=2", "--eval_interval=2", "--eval_iters=1", "--threads=1", "--warmup_iters=1",
        "--lr_decay_iters=4", "--dropout=0.1", f"--max_iters={ITERATIONS}"]
 # Waiting threads are limited already, so that the program does not start itself anew.
 ENVIRONMENT = dict(os.environ, GOMP_SPINCOUNT="0", OMP_NUM_THREADS="1", LC_ALL="C", TZ="UTC")
+
+
+def arguments():
+    """What the command line says beside the part."""
+    return [argument for argument in sys.argv[1:] if not argument.startswith("--part=")]
+
+
+def part(cases):
+    """The cases that this run tries; says which when these are not all."""
+    for argument in sys.argv[1:]:
+        if argument.startswith("--part="):
+            number, count = map(int, argument[len("--part="):].split("/"))
+            if not 1 <= number <= count:
+                sys.exit(f"{argument}: expected K/N with K from 1 to N")
+            print(f"part {number} of {count}", flush=True)
+            return list(cases)[number - 1::count]
+    return list(cases)
 
 
 def make_data():
@@ -37,7 +56,7 @@ def command(out, *arguments):
     return [GPT_TRAIN, *RUN, f"--out_dir={out}", *arguments]
 
 
-def run(out, *arguments, tracer=(), timeout=60):
+def run(out, *arguments, tracer=(), timeout=LIMIT_SECONDS):
     return subprocess.run([*tracer, *command(out, *arguments)], env=ENVIRONMENT, capture_output=True, text=True,
                           timeout=timeout, check=False)
 

@@ -118,7 +118,7 @@ def sample(work):
     for backend in ("cuda", "cpu"):
         for batch in (1, 3):
             run = Run(GPT_SAMPLE_CUDA, f"--out_dir={work.path('sample')}", f"--backend={backend}", "--max_new_tokens=24",
-                      "--num_samples=3", "--seed=11", f"--sample_batch={batch}", work=work.folder)
+                      "--num_samples=3", "--seed=11", "--dtype=float32", f"--sample_batch={batch}", work=work.folder)
             check(run.status == 0 and len(run.out) > 24, run.said())
             texts[backend, batch] = run.out
             if backend == "cuda" and run.report:

@@ -495,8 +495,8 @@ def bad_llmc(base):
 
     for position, value, word in ((1, 4, "version 4"), (2, 0, "max_seq_len"), (3, -5, "vocab_size"), (3, 65, "vocab_size"),
                                   (4, 2 ** 30, "num_layers"), (5, 5, "num_heads"), (6, 2 ** 31 - 1, "channels"),
-                                  (7, 32, "padded_vocab_size"), (7, 72, "bytes"), (4, 3, "h."), (4, 1000, "12004 tensors"),
-                                  (2, 16777216, "wpe")):
+                                  (7, 32, "padded_vocab_size"), (7, 72, "bytes"), (4, 3, "bytes long"), (4, 1000, "bytes long"),
+                                  (2, 16777216, "bytes long")):
         variant(position, value)
         refused(f"llm.c header[{position}] = {value}", "bad.bin", "bad.bin", *([word] if word else []))
     write_llmc("bad.bin", base, 3)

@@ -53,7 +53,7 @@ expect 'a crash' 1 '0 passed, 1 failed, 0 skipped' 'FAILED: tests/unit/f' tests/
 expect 'a test that never ran' 1 '7 passed, 1 failed, 0 skipped' 'MISSING' tests/unit/a.log tests/unit/never.log
 expect 'no test at all' 1 '0 passed, 1 failed, 0 skipped' 'no test ran'
 
-test_log e2e/s SKIP 'SKIP no-torch: no PyTorch\n'
+test_log e2e/s SKIP 'SKIP no-torch: no PyTorch\nSKIP tests/e2e/s.py (exit status: 77)\n'
 expect 'an expected skip' 0 '7 passed, 0 failed, 1 skipped' 'e2e' tests/unit/a.log tests/e2e/s.log
 CI=true
 expect 'an expected skip in CI' 0 '7 passed, 0 failed, 1 skipped' 'e2e' tests/unit/a.log tests/e2e/s.log

@@ -28,7 +28,7 @@ facts_of_log() {
     awk -v path="${trs%.trs}" -v result="${result:-MISSING}" '
         /^checks: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { passed = $2; failed = $4; skipped = $6; counted = 1 }
         /^seconds: / { seconds = $2 }
-        /^SKIP [^:]+: / { name = $2; sub(/:.*/, "", name); print "skip", name; named++ }
+        /^SKIP [^ :]+: / { name = $2; sub(/:.*/, "", name); print "skip", name; named++ }
         END {
             suite = path; sub(/^.*tests\//, "", suite); sub(/\/.*/, "", suite)
             if (!counted) {

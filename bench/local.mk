@@ -16,6 +16,7 @@ EXTRA_DIST += \
 	bench/record_transformers.py \
 	bench/results/2026-11-21-cpu-16bit.md \
 	bench/results/2026-11-21-cpu.md \
+	bench/results/2026-11-22-cpu-speed.md \
 	bench/results/2026-11-22-cpu-states.md \
 	bench/results/README.md \
 	bench/roof.c \

@@ -55,12 +55,6 @@ static bool product_is_small(int64_t m, int64_t n, int64_t k)
     return (double)m * (double)n * (double)k < SERIAL_PRODUCTS;
 }
 
-/* `size` in `pieces` equal pieces, rounded up to a multiple. */
-static int64_t piece_of(int64_t size, int64_t pieces, int64_t multiple)
-{
-    return size_ceil_div(size_ceil_div(size, pieces), multiple) * multiple;
-}
-
 /* Each tile packs its rows of a and columns of b anew, which costs 15 % of OpenBLAS' rate at 256 x 192 and 5 to 10 % at
  * 512 x 768 (one thread, processor time, K = 768, AVX-512), so tiles are large: rows up to 512, then columns cut so that
  * there are 8 tiles or more, an even number of them, unless they would become narrower than 384.  On two threads, at the
@@ -71,14 +65,15 @@ static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path, int64_
     if (product_is_small(m, n, k))
         return (struct cpu_gemm_tile){.rows = cpu_min(m, path->small_max), .columns = cpu_min(n, path->small_max)};
     const int64_t multiple = path->columns_multiple > 0 ? path->columns_multiple : TILE_MULTIPLE;
-    const int64_t rows = piece_of(m, size_ceil_div(m, path->rows_max), TILE_MULTIPLE), down = size_ceil_div(m, rows);
+    const int64_t rows = cpu_gemm_piece(m, size_ceil_div(m, path->rows_max), TILE_MULTIPLE),
+                  down = size_ceil_div(m, rows);
     const int64_t least = size_ceil_div(n, path->columns_max), wanted = size_ceil_div(TILES_WANTED, down);
     int64_t across = cpu_max(cpu_min(n / TILE_COLUMNS_MIN, wanted), least);
     if (down * across == 1)
         across = cpu_max(cpu_min(n / TILE_COLUMNS_LEAST, 2), 1);
     if (across > least && across > 1 && across % 2 != 0 && down % 2 != 0)
         across--;
-    return (struct cpu_gemm_tile){.rows = cpu_min(rows, m), .columns = cpu_min(piece_of(n, across, multiple), n)};
+    return (struct cpu_gemm_tile){.rows = cpu_min(rows, m), .columns = cpu_min(cpu_gemm_piece(n, across, multiple), n)};
 }
 
 static void f32_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)

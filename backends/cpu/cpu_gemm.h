@@ -12,6 +12,7 @@
 
 #include "backends/cpu/cpu_kernel.h"
 #include "base/dtype.h"
+#include "base/size.h"
 
 /* d[m,n] (+)= op(a)[m,k] op(b)[k,n] + bias[n]; see op.h.  A bias and accumulation never come together. */
 struct cpu_gemm {
@@ -35,6 +36,12 @@ struct cpu_gemm_path {
     size_t (*scratch_bytes)(int64_t rows, int64_t columns, int64_t k);
     void (*tile_run)(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch);
 };
+
+/* `size` in `pieces` equal pieces, rounded up to a multiple. */
+static inline int64_t cpu_gemm_piece(int64_t size, int64_t pieces, int64_t multiple)
+{
+    return size_ceil_div(size_ceil_div(size, pieces), multiple) * multiple;
+}
 
 /* fp32 products of at most CPU_GEMM_FEW_ROWS rows of an a that is not transposed; see cpu_gemm_few.c. */
 #define CPU_GEMM_FEW_ROWS 8

@@ -214,7 +214,7 @@ static void block_finish(const struct cpu_gemm *job, const struct cpu_gemm_tile 
 static struct portion portion_of(int64_t k, int64_t index)
 {
     const int64_t count = size_ceil_div(k, PORTION_MAX);
-    const int64_t size = size_ceil_div(size_ceil_div(k, count), DEPTH) * DEPTH;
+    const int64_t size = cpu_gemm_piece(k, count, DEPTH);
     return (struct portion){.begin = index * size, .size = cpu_min(size, k - index * size)};
 }
 

@@ -32,8 +32,7 @@ typedef float half_vector __attribute__((vector_size(SQUARE / 2 * sizeof(float))
 /* Portions of nearly equal size, multiples of SQUARE. */
 static int64_t portion_size(int64_t k)
 {
-    const int64_t equal = size_ceil_div(k, size_ceil_div(k, PORTION_MAX));
-    return size_ceil_div(equal, SQUARE) * SQUARE;
+    return cpu_gemm_piece(k, size_ceil_div(k, PORTION_MAX), SQUARE);
 }
 
 static int64_t slivers_floats(int64_t rows, int64_t k)
@@ -100,10 +99,9 @@ static inline void square_pack(const struct strip *strip, int64_t line, int64_t 
     if (strip->k_contiguous)
         square_transpose(vector);
     for (int i = 0; i < SQUARE; i++) {
-        float all[SQUARE];
-        memcpy(all, &vector[i], sizeof all);
-        *(half_vector *)(low + i * row) = *(const half_vector *)all;
-        *(half_vector *)(high + i * row) = *(const half_vector *)(all + SQUARE / 2);
+        const half_vector *halves = (const half_vector *)&vector[i];
+        *(half_vector *)(low + i * row) = halves[0];
+        *(half_vector *)(high + i * row) = halves[1];
     }
 }
 
@@ -159,6 +157,8 @@ static inline void ahead_step(struct ahead *ahead, int64_t lines)
 }
 
 /* ---- products ---- */
+
+static const float zero[PANEL]; /* a row that blocks are added to where there is no other */
 
 /* Sums stay in registers only where every index of theirs is a constant. */
 #ifdef __clang__
@@ -223,7 +223,6 @@ static __attribute__((noinline)) void block_multiply(const struct block *block, 
 /* The same where only rows x columns of it exist. */
 static void edge_multiply(const struct block *block, int64_t vectors, int64_t rows, int64_t columns)
 {
-    static const float zero[PANEL];
     float sums[SLIVER * PANEL];
     struct block whole = *block;
     whole.with = zero;
@@ -258,7 +257,6 @@ static struct strip strip_skip(struct strip strip, int64_t lines)
 static void panels_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, const float *slivers,
                             struct strip b, const float *with, int64_t with_row, float *panel)
 {
-    static const float zero[PANEL];
     const int64_t portion = portion_size(job->k), blocks = size_ceil_div(tile->rows, SLIVER);
     const int64_t share =
         size_ceil_div(PANEL * size_ceil_div(b.size, SQUARE), blocks); /* cache lines of the next panel */

@@ -1,8 +1,8 @@
 /* Which rates a session models times with.
  *
  * A profile's come from its table.  A real device's are calibrated at the first training run of a width, and taken from
- * the cache after that, by --plan too, and what --tune has timed is better still; before, a plan's forecast rests on the one product that session_peak_measure()
- * times.
+ * the cache after that, by --plan too, and what --tune has timed is better still; before, a plan's forecast rests on the
+ * one product that session_peak_measure() times.
  */
 #include "train/session_rates.h"
 

@@ -1,14 +1,16 @@
 /* gemm: d (+)= op(a) op(b) + bias, tile by tile of d, each on one thread.
  *
- * OpenMP shares the tiles out.  Their sizes follow from the shape alone and K is never shared among threads, so that the
- * bits of d do not depend on their number.  In fp32 a tile is one single-threaded cblas_sgemm; a bias is written into it first
- * and added to, while it is in the cache.  Other paths: wide products with AVX-512 (cpu_gemm_packed.c), few rows
- * (cpu_gemm_few.c), 16-bit operands (cpu_gemm_half.c, cpu_gemm_amx.c).  How the sizes were chosen: see tile_choose().
+ * OpenMP shares the tiles out.  K is never shared among threads, and where the bits of d depend on the tiles, their sizes
+ * follow from the shape alone: no bit depends on the number of threads.  In fp32 a tile is one single-threaded cblas_sgemm; a
+ * bias is written into it first and added to, while it is in the cache.  Other paths: wide products with AVX-512
+ * (cpu_gemm_packed.c), few rows (cpu_gemm_few.c), 16-bit operands (cpu_gemm_half.c, cpu_gemm_amx.c).  How the sizes are
+ * chosen: tile_of_shape() and tile_cheapest().
  */
 #include "backends/cpu/cpu_gemm.h"
 
 #include <cblas.h>
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 #include "backends/cpu/cpu_half.h"
@@ -48,6 +50,8 @@ bool CPU_NAME(cpu_gemm_supports)(const struct backend *backend, const struct op_
 #define TILE_MULTIPLE 32       /* of rows and columns: no micro-kernel is cut at a seam */
 #define SERIAL_PRODUCTS 100000 /* below, one thread */
 #define BF16_ROWS_MIN 3
+#define PIECES_TRIED 16
+#define TURNS_TRIED 2
 #define PACKED_COLUMNS_MIN 192 /* fewer do not repay the packing of a */
 
 static bool product_is_small(int64_t m, int64_t n, int64_t k)
@@ -60,10 +64,8 @@ static bool product_is_small(int64_t m, int64_t n, int64_t k)
  * there are 8 tiles or more, an even number of them, unless they would become narrower than 384.  On two threads, at the
  * products of a 124M model's step, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own two-thread call on a machine
  * with other load, whose rates scatter as much. */
-static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path, int64_t m, int64_t n, int64_t k)
+static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path, int64_t m, int64_t n)
 {
-    if (product_is_small(m, n, k))
-        return (struct cpu_gemm_tile){.rows = cpu_min(m, path->small_max), .columns = cpu_min(n, path->small_max)};
     const int64_t multiple = path->columns_multiple > 0 ? path->columns_multiple : TILE_MULTIPLE;
     const int64_t rows = cpu_gemm_piece(m, size_ceil_div(m, path->rows_max), TILE_MULTIPLE),
                   down = size_ceil_div(m, rows);
@@ -74,6 +76,50 @@ static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path, int64_
     if (across > least && across > 1 && across % 2 != 0 && down % 2 != 0)
         across--;
     return (struct cpu_gemm_tile){.rows = cpu_min(rows, m), .columns = cpu_min(cpu_gemm_piece(n, across, multiple), n)};
+}
+
+/* How long these tiles take when they are shared out, in multiplications. */
+static double tiles_cost(const struct cpu_gemm_path *path, const struct cpu_gemm_tile *tile, int64_t count, int threads)
+{
+    const double rows = (double)tile->rows, columns = (double)tile->columns;
+    return (double)size_ceil_div(count, threads) * rows * columns * (1 + path->copy_a / columns + path->copy_b / rows);
+}
+
+static struct cpu_gemm_tile tile_of_pieces(const struct cpu_gemm_path *path, int64_t m, int64_t n, int64_t down,
+                                           int64_t across)
+{
+    return (struct cpu_gemm_tile){.rows = cpu_min(cpu_gemm_piece(m, down, TILE_MULTIPLE), m),
+                                  .columns = cpu_min(cpu_gemm_piece(n, across, path->columns_multiple), n)};
+}
+
+/* The cheapest of equal tiles: for some numbers of pieces of m, as many of n as give every thread one tile, two, ... */
+static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, int64_t m, int64_t n, int threads)
+{
+    const int64_t down_least = size_ceil_div(m, path->rows_max), across_least = size_ceil_div(n, path->columns_max);
+    struct cpu_gemm_tile best = {0};
+    double best_cost = INFINITY;
+    for (int64_t down = down_least; down < down_least + cpu_min(threads, PIECES_TRIED); down++) {
+        const int64_t turns = size_ceil_div(down * across_least, threads);
+        for (int64_t turn = turns; turn < turns + TURNS_TRIED; turn++) {
+            const int64_t across = cpu_max(turn * threads / down, across_least);
+            const struct cpu_gemm_tile tile = tile_of_pieces(path, m, n, down, across);
+            const int64_t count = size_ceil_div(m, tile.rows) * size_ceil_div(n, tile.columns);
+            const double cost = tiles_cost(path, &tile, count, threads);
+            if (cost < best_cost) {
+                best = tile;
+                best_cost = cost;
+            }
+        }
+    }
+    return best;
+}
+
+static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path, const struct cpu_gemm *job, int threads)
+{
+    const int64_t m = job->m, n = job->n;
+    if (product_is_small(m, n, job->k))
+        return (struct cpu_gemm_tile){.rows = cpu_min(m, path->small_max), .columns = cpu_min(n, path->small_max)};
+    return path->copy_a > 0 ? tile_cheapest(path, m, n, threads) : tile_of_shape(path, m, n);
 }
 
 static void f32_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
@@ -153,7 +199,7 @@ size_t CPU_NAME(cpu_gemm_workspace_bytes)(const struct backend *backend, const s
 {
     const struct cpu_gemm job = job_of(call);
     const struct cpu_gemm_path *path = path_choose(backend, &job);
-    const struct cpu_gemm_tile tile = tile_choose(path, job.m, job.n, job.k);
+    const struct cpu_gemm_tile tile = tile_choose(path, &job, (int)cpu_from(backend)->threads);
     return (size_t)cpu_from(backend)->threads * path->scratch_bytes(tile.rows, tile.columns, job.k);
 }
 
@@ -166,7 +212,7 @@ enum gt_status CPU_NAME(cpu_gemm_run)(struct backend *backend, int32_t queue, co
     job.b = cpu_operand(backend, call, GEMM_B);
     job.bias = cpu_operand(backend, call, GEMM_BIAS);
     job.d = cpu_operand(backend, call, GEMM_D);
-    const struct cpu_gemm_tile size = tile_choose(path, job.m, job.n, job.k);
+    const struct cpu_gemm_tile size = tile_choose(path, &job, (int)cpu_from(backend)->threads);
     const size_t thread_bytes = path->scratch_bytes(size.rows, size.columns, job.k);
     char *scratch =
         thread_bytes > 0 ? cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_bytes) : NULL;

@@ -32,6 +32,9 @@ struct cpu_gemm_path {
     int64_t rows_max, columns_max; /* of a tile */
     int64_t small_max;             /* rows and columns of a tile of a product that is not worth a second thread */
     int64_t columns_multiple;      /* that a seam between tiles is at; 0: as it comes */
+    /* What copying an element of a or b costs, in products; both 0: not known.  Where it is known, the size of tiles follows
+     * the number of threads too, so that no bit may depend on it. */
+    double copy_a, copy_b;
     /* Bytes of scratch for a tile of this size, a multiple of CPU_ALIGNMENT_BYTES: bounded whatever the product. */
     size_t (*scratch_bytes)(int64_t rows, int64_t columns, int64_t k);
     void (*tile_run)(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch);

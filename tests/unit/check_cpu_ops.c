@@ -107,14 +107,16 @@ static struct op_call call_make(enum op_kind kind, int variant)
         o[LAYERNORM_BACKWARD_GAIN] = o[LAYERNORM_BACKWARD_DBIAS] = f32(channels, 0);
         o[LAYERNORM_BACKWARD_MEAN] = o[LAYERNORM_BACKWARD_RSTD] = f32(rows, 0);
         break;
-    case OP_GEMM:
+    case OP_GEMM: {
+        const int64_t k = variant < 4 ? 77 : 401; /* the latter in several portions */
         a->transpose_a = (variant & 1) != 0;
         a->transpose_b = (variant & 2) != 0;
-        o[GEMM_A] = a->transpose_a ? f32(77, 530) : f32(530, 77);
-        o[GEMM_B] = a->transpose_b ? f32(1100, 77) : f32(77, 1100);
+        o[GEMM_A] = a->transpose_a ? f32(k, 530) : f32(530, k);
+        o[GEMM_B] = a->transpose_b ? f32(1100, k) : f32(k, 1100);
         if ((variant & 4) != 0)
             o[GEMM_BIAS] = f32(1100, 0);
         break;
+    }
     case OP_BIAS_BACKWARD:
         o[BIAS_BACKWARD_DY] = f32(rows, 517);
         break;

@@ -25,6 +25,7 @@
 #define ROWS_MAX 512
 #define COLUMNS_MAX 2304
 #define SMALL_MAX 512
+#define AHEAD_EVERY 32  /* of k; all at once they wait for each other */
 #define AHEAD_ROWS 16   /* of a sliver, asked for before their turn */
 #define AHEAD_SQUARES 4 /* of an operand that is copied */
 
@@ -195,6 +196,8 @@ struct block {
     const float *a, *b, *with;
     float *d;
     int64_t size, with_row, d_row; /* of k; lengths of rows */
+    struct ahead *ahead;
+    int64_t ahead_lines; /* per AHEAD_EVERY of k */
 };
 
 static inline __attribute__((always_inline)) void one_k(cpu_vector sum[SLIVER][VECTORS], const float *a, const float *b,
@@ -222,6 +225,8 @@ static inline __attribute__((always_inline)) void sums_multiply(const struct blo
         __builtin_prefetch(block->d + r * d_row + v * SQUARE, 1);
     }
     for (int64_t k = 0; k < block->size; k += 2) {
+        if (k % AHEAD_EVERY == 0)
+            ahead_step(block->ahead, block->ahead_lines);
         __builtin_prefetch(a + AHEAD_ROWS * SLIVER);
         one_k(sum, a, b, vectors);
         one_k(sum, a + SLIVER, b + vectors * SQUARE, vectors);
@@ -280,8 +285,7 @@ static void panels_multiply(const struct cpu_gemm *job, const struct cpu_gemm_ti
                             struct strip b, const float *with, int64_t with_row, float *panel)
 {
     const int64_t portion = portion_size(job->k), blocks = size_ceil_div(tile->rows, SLIVER);
-    const int64_t share =
-        size_ceil_div(PANEL * size_ceil_div(b.size, SQUARE), blocks); /* cache lines of the next panel */
+    const int64_t lines = PANEL * size_ceil_div(b.size, SQUARE); /* of the cache, in a panel */
     for (int64_t column = 0; column < tile->columns; column += PANEL, b = strip_skip(b, PANEL)) {
         const int64_t columns = cpu_min(PANEL, tile->columns - column), vectors = size_ceil_div(columns, SQUARE);
         const struct strip next = strip_skip(b, PANEL);
@@ -295,8 +299,10 @@ static void panels_multiply(const struct cpu_gemm *job, const struct cpu_gemm_ti
                                         .d = (float *)job->d + (tile->row + row) * job->n + tile->column + column,
                                         .size = b.size,
                                         .with_row = with_row,
-                                        .d_row = job->n};
-            ahead_step(&ahead, share);
+                                        .d_row = job->n,
+                                        .ahead = &ahead,
+                                        .ahead_lines =
+                                            size_ceil_div(lines, blocks * size_ceil_div(b.size, AHEAD_EVERY))};
             if (rows == SLIVER && columns == vectors * SQUARE)
                 block_multiply(&block, vectors);
             else

@@ -15,6 +15,7 @@
 
 #include <cblas.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,22 +141,65 @@ static void threads_set(int32_t threads)
     (void)threads;
 }
 
+static const char *blas_name(void)
+{
+#if defined(HAVE_OPENBLAS_SET_NUM_THREADS)
+    return "OpenBLAS";
+#elif defined(HAVE_BLI_THREAD_SET_NUM_THREADS)
+    return "BLIS";
+#elif defined(HAVE_MKL_SET_NUM_THREADS)
+    return "MKL";
+#else
+    return "CBLAS";
+#endif
+}
+
+/* Two operands that all threads share, and a result for each; everything is zero. */
+#define TRIAL_ROWS 512
+#define TRIAL_COLUMNS 192
+#define TRIAL_DEPTH 384
+#define TRIAL_SHARED ((size_t)(TRIAL_ROWS + TRIAL_COLUMNS) * TRIAL_DEPTH)
+#define TRIAL_OWN ((size_t)TRIAL_ROWS * TRIAL_COLUMNS)
+#define TRIALS_TIMED 3
+#define SLOW_FLOPS \
+    8e9 /* of one thread with AVX2; OpenBLAS has 30e9 and more there, the plain loops of Netlib 1e9 to 3e9 */
+
+static void trial_multiply(float *memory, int32_t thread)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, TRIAL_ROWS, TRIAL_COLUMNS, TRIAL_DEPTH, 1.0f, memory,
+                TRIAL_DEPTH, memory + (size_t)TRIAL_ROWS * TRIAL_DEPTH, TRIAL_COLUMNS, 0.0f,
+                memory + TRIAL_SHARED + (size_t)thread * TRIAL_OWN, TRIAL_COLUMNS);
+}
+
+/* A step would take many times as long as it could; the configuration chose this library, so only a person can mend it. */
+static void library_warn_slow(const struct cpu_backend *cpu, float *memory)
+{
+    double seconds = INFINITY;
+    for (int i = 0; i < TRIALS_TIMED; i++) {
+        const int64_t began = clock_monotonic_ns();
+        trial_multiply(memory, 0);
+        seconds = fmin(seconds, (double)(clock_monotonic_ns() - began) / 1e9);
+    }
+    const double flops = 2.0 * TRIAL_ROWS * TRIAL_COLUMNS * TRIAL_DEPTH / seconds;
+    if (flops < SLOW_FLOPS && strcmp(cpu->isa, "generic") != 0)
+        log_warning(
+            "cpu: the library for matrix products (%s) does %.1f GFLOP/s per thread, where others do tens: install "
+            "OpenBLAS (Debian: libopenblas-dev), configure and build again",
+            blas_name(), flops / 1e9);
+}
+
 /* One product per thread, so that the library's own buffers are touched before step 1 and not when a thread happens to meet
  * its first product.  Those of wider products are touched by the first step.  A wish: without memory nothing happens. */
-static void library_touch(int32_t threads)
+static void library_touch(const struct cpu_backend *cpu)
 {
-    enum { ROWS = 512, COLUMNS = 192, DEPTH = 384 };
-    const size_t shared = (size_t)(ROWS + COLUMNS) * DEPTH, own = (size_t)ROWS * COLUMNS;
-    float *a = calloc(shared + (size_t)threads * own, sizeof *a);
-    if (a == NULL)
+    float *memory = calloc(TRIAL_SHARED + (size_t)cpu->threads * TRIAL_OWN, sizeof *memory);
+    if (memory == NULL)
         return;
-    const float *b = a + (size_t)ROWS * DEPTH;
-    CPU_OMP(omp parallel for schedule(static) num_threads(threads))
-    for (int32_t t = 0; t < threads; t++) {
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, ROWS, COLUMNS, DEPTH, 1.0f, a, DEPTH, b, COLUMNS, 0.0f,
-                    a + shared + (size_t)t * own, COLUMNS);
-    }
-    free(a);
+    CPU_OMP(omp parallel for schedule(static) num_threads(cpu->threads))
+    for (int32_t thread = 0; thread < cpu->threads; thread++)
+        trial_multiply(memory, thread);
+    library_warn_slow(cpu, memory);
+    free(memory);
 }
 
 static void cpu_devices(bool automatic, struct backend_devices *out)
@@ -229,19 +273,6 @@ static void processor_name(char *out, size_t size)
     fclose(file);
 }
 
-static const char *blas_name(void)
-{
-#if defined(HAVE_OPENBLAS_SET_NUM_THREADS)
-    return "OpenBLAS";
-#elif defined(HAVE_BLI_THREAD_SET_NUM_THREADS)
-    return "BLIS";
-#elif defined(HAVE_MKL_SET_NUM_THREADS)
-    return "MKL";
-#else
-    return "CBLAS";
-#endif
-}
-
 static enum gt_status cpu_info(struct backend *backend, struct backend_info *out)
 {
     const struct cpu_backend *cpu = cpu_from(backend);
@@ -282,7 +313,7 @@ static enum gt_status cpu_arena(struct backend *backend, const struct backend_se
         log_error("cpu: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
         return GT_DEVICE;
     }
-    library_touch(cpu->threads);
+    library_touch(cpu);
     TRY(cpu_memory_map(cpu, segments, count));
     cpu->has_arena = true;
     return GT_OK;

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""A library for matrix products that is many times slower than others is named once, and works.
+
+The one that was built with is replaced by plain loops (slow_blas.c, preloaded).  Prints "checks: P passed, F failed, S skipped".
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+from checks import check, finish, skip
+
+GPT_TRAIN = os.environ["GPT_TRAIN"]
+SOURCE = os.path.join(os.environ["top_srcdir"], "tests/e2e/slow_blas.c")
+WARNING = re.compile(r"warning: cpu: the library for matrix products \(.+\) does ([\d.]+) GFLOP/s per thread")
+
+
+def train(folder, **environment):
+    return subprocess.run([GPT_TRAIN, "--dataset=./data", f"--out_dir={folder}", "--n_layer=1", "--n_head=2", "--n_embd=16",
+                           "--vocab_size=97", "--block_size=8", "--batch_size=2", "--max_iters=2", "--eval_iters=1",
+                           "--gradient_accumulation_steps=1", "--backend=cpu"],
+                          capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment})
+
+
+def losses(done):
+    return re.findall(r"^iter \d+: loss ([\d.]+)", done.stdout, re.M)
+
+
+def preloaded(wanted):
+    command = shlex.split(os.environ.get("CC", "cc")) + ["-O0", "-shared", "-fPIC", "-o", "slow.so", SOURCE]
+    with open(GPT_TRAIN, "rb") as file:
+        instrumented = b"__asan_init" in (image := file.read()) or b"__tsan_init" in image
+    if instrumented or subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        skip("slow_blas", "no compiler, or a build with a sanitizer, which does not like to be preloaded")
+        return
+    done = train("slow", LD_PRELOAD=os.path.abspath("slow.so"))
+    found = WARNING.findall(done.stderr)
+    if not found and done.returncode == 0 and "generic kernels" in done.stderr + done.stdout:
+        skip("slow_blas", "a processor of which nothing is expected")
+        return
+    check(len(found) == 1 and 0 < float(found[0]) < 8, f"named once, with its rate: {done.stderr[-500:]}")
+    check(done.returncode == 0 and losses(done) == wanted, f"the same losses: {losses(done)}, {wanted}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        os.makedirs("data")
+        for split in ("train", "val"):
+            with open(f"data/{split}.bin", "wb") as file:
+                file.write(b"".join((i * 31 % 97).to_bytes(2, "little") for i in range(2000)))
+        done = train("own")
+        check(done.returncode == 0 and len(losses(done)) == 3, f"a run: {done.stderr[-300:]}")
+        preloaded(losses(done))
+        os.chdir("/")
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

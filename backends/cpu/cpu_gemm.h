@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/cpu_tile.h"
 #include "base/dtype.h"
 #include "base/size.h"
 
@@ -51,10 +52,8 @@ static inline int64_t cpu_gemm_piece(int64_t size, int64_t pieces, int64_t multi
 extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_few);
 /* fp32 products where there is CPU_GEMM_PACKED: AVX-512, and a compiler with shuffles; else the library's serve.  See
  * cpu_gemm_packed.c. */
-#if defined(__AVX512F__) && defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
+#ifdef CPU_SQUARE
 #define CPU_GEMM_PACKED
-#endif
 #endif
 extern const struct cpu_gemm_path CPU_NAME(cpu_gemm_path_packed);
 /* 16-bit products by way of fp32; see cpu_gemm_half.c. */

@@ -20,7 +20,7 @@
 #define SLIVER 8             /* rows of a */
 #define VECTORS 3            /* of a row of sums */
 #define PANEL (VECTORS * 16) /* columns of b */
-#define SQUARE 16            /* rows and columns that are transposed at once */
+#define SQUARE CPU_SQUARE
 #define PORTION_MAX 384
 #define ROWS_MAX 512
 #define COLUMNS_MAX 2304
@@ -59,30 +59,6 @@ struct strip {
     bool k_contiguous;
 };
 
-#define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-
-/* Transposes vector[16] in place: exchanges blocks of 8, 4, 2 and 1. */
-static inline __attribute__((always_inline)) void square_transpose(cpu_vector *vector)
-{
-    cpu_vector other[SQUARE];
-    for (int i = 0; i < 8; i++) {
-        other[i] = MIX(vector[i], vector[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-        other[i + 8] = MIX(vector[i], vector[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-    }
-    for (int i = 0; i < SQUARE; i += i % 4 == 3 ? 5 : 1) {
-        vector[i] = MIX(other[i], other[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
-        vector[i + 4] = MIX(other[i], other[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
-    }
-    for (int i = 0; i < SQUARE; i += i % 2 == 1 ? 3 : 1) {
-        other[i] = MIX(vector[i], vector[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-        other[i + 2] = MIX(vector[i], vector[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-    }
-    for (int i = 0; i < SQUARE; i += 2) {
-        vector[i] = MIX(other[i], other[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
-        vector[i + 1] = MIX(other[i], other[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
-    }
-}
-
 /* Sixteen lines by sixteen of k, from `line` and `k` on: the first eight lines go to low[k * row], the others to high. */
 static inline void square_pack(const struct strip *strip, int64_t line, int64_t k, float *low, float *high, int64_t row)
 {
@@ -99,7 +75,7 @@ static inline void square_pack(const struct strip *strip, int64_t line, int64_t 
             memcpy(&vector[i], from + i * strip->stride, (size_t)length * sizeof *from);
     }
     if (strip->k_contiguous)
-        square_transpose(vector);
+        cpu_square_transpose(vector);
     for (int i = 0; i < SQUARE; i++) {
         const half_vector *halves = (const half_vector *)&vector[i];
         *(half_vector *)(low + i * row) = halves[0];

@@ -28,6 +28,13 @@
 
 typedef float cpu_vector __attribute__((vector_size(CPU_LANES * 4), aligned(4), may_alias));
 
+/* CPU_SQUARE: rows and columns that are transposed at once, where there are registers and shuffles for it. */
+#if defined(__AVX512F__) && defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define CPU_SQUARE 16
+#endif
+#endif
+
 /* c[m,n] = a[m,k] b[k,n], or += with `add`; element (i, l) of a lies at a[i * a_row + l * a_column]; b and c are
  * row-major with row lengths b_row and c_row.  m is rounded up to CPU_BLOCK_ROWS: those rows of a and c must exist. */
 struct cpu_tile_product {
@@ -107,7 +114,60 @@ static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, cons
     }
 }
 
+#ifdef CPU_SQUARE
+#define CPU_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+
+/* Transposes vector[16] in place: exchanges blocks of 8, 4, 2 and 1. */
+static inline __attribute__((always_inline)) void cpu_square_transpose(cpu_vector *vector)
+{
+    cpu_vector other[CPU_SQUARE];
+    for (int i = 0; i < 8; i++) {
+        other[i] = CPU_MIX(vector[i], vector[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        other[i + 8] = CPU_MIX(vector[i], vector[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    }
+    for (int i = 0; i < CPU_SQUARE; i += i % 4 == 3 ? 5 : 1) {
+        vector[i] = CPU_MIX(other[i], other[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+        vector[i + 4] = CPU_MIX(other[i], other[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+    }
+    for (int i = 0; i < CPU_SQUARE; i += i % 2 == 1 ? 3 : 1) {
+        other[i] = CPU_MIX(vector[i], vector[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+        other[i + 2] = CPU_MIX(vector[i], vector[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+    }
+    for (int i = 0; i < CPU_SQUARE; i += 2) {
+        vector[i] = CPU_MIX(other[i], other[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
+        vector[i + 1] = CPU_MIX(other[i], other[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+    }
+}
+#undef CPU_MIX
+#endif
+
 #define CPU_TILE_PIECE 16 /* columns at a time: the writes of a transposition stay near each other */
+
+/* out[d * width + i] = rows(i, first + d) for d < CPU_TILE_PIECE and the rows that fill whole squares; how many those are. */
+static inline int64_t cpu_tile_transpose(float *out, int64_t width, const struct cpu_rows *rows, int64_t first,
+                                         int64_t count)
+{
+    int64_t i = 0;
+#ifdef CPU_SQUARE
+    float buffer[CPU_SQUARE];
+    for (; i + CPU_SQUARE <= count; i += CPU_SQUARE) {
+        cpu_vector vector[CPU_SQUARE];
+        for (int r = 0; r < CPU_SQUARE; r++)
+            vector[r] = *(const cpu_vector *)cpu_floats_read(rows->of, rows->first + (i + r) * rows->stride + first,
+                                                             CPU_SQUARE, buffer);
+        cpu_square_transpose(vector);
+        for (int d = 0; d < CPU_SQUARE; d++)
+            *(cpu_vector *)(out + d * width + i) = vector[d];
+    }
+#else
+    (void)out;
+    (void)width;
+    (void)rows;
+    (void)first;
+    (void)count;
+#endif
+    return i;
+}
 
 /* out[d * width + i] = rows(i, d) for i < count, d < size; zero up to width. */
 static inline void cpu_tile_pack_transposed(float *out, int64_t width, const struct cpu_rows *rows, int64_t count,
@@ -116,7 +176,9 @@ static inline void cpu_tile_pack_transposed(float *out, int64_t width, const str
     float buffer[CPU_TILE_PIECE];
     for (int64_t first = 0; first < size; first += CPU_TILE_PIECE) {
         const int64_t columns = cpu_min(CPU_TILE_PIECE, size - first);
-        for (int64_t i = 0; i < count; i++) {
+        const int64_t squares =
+            columns == CPU_TILE_PIECE ? cpu_tile_transpose(out + first * width, width, rows, first, count) : 0;
+        for (int64_t i = squares; i < count; i++) {
             const float *from = cpu_floats_read(rows->of, rows->first + i * rows->stride + first, columns, buffer);
             for (int64_t d = 0; d < columns; d++)
                 out[(first + d) * width + i] = from[d];

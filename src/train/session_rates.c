@@ -15,6 +15,7 @@
 /* The matrix rate of the nominal cpu. */
 #define NOMINAL_PEAK_FLOPS 200e9
 #define CALIBRATE_SECONDS 1.0
+#define SHOWN_ROWS 1024 /* a product of few rows is slower, see ramp_rows */
 
 struct plan_rates session_rates_nominal(const struct session *session)
 {
@@ -63,8 +64,10 @@ enum gt_status session_rates_calibrate(struct session *session)
         return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small: the forecast does without */
     session->rates_timed = true;
     calibrate_store(calibrate_key(key, &session->info, &session->model->options), &session->rates);
-    log_result("calibration: ops of this width timed in %s, products %.1f GFLOP/s, elementwise ops %.1f GB/s",
-               clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) * 1e-9),
-               session->rates.flops_per_s[OP_GEMM][DTYPE_F32] / 1e9, session->rates.bytes_per_s[OP_RESIDUAL] / 1e9);
+    const double share = SHOWN_ROWS / (SHOWN_ROWS + session->rates.ramp_rows);
+    log_result(
+        "calibration: ops of this width timed in %s, products of %d rows %.1f GFLOP/s, elementwise ops %.1f GB/s",
+        clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) * 1e-9), SHOWN_ROWS,
+        session->rates.flops_per_s[OP_GEMM][DTYPE_F32] * share / 1e9, session->rates.bytes_per_s[OP_RESIDUAL] / 1e9);
     return GT_OK;
 }

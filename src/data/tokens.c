@@ -26,6 +26,8 @@
 #define STAGING_BYTES 65536
 #endif
 #define OPEN_FILES_MAX 128
+#define DIGEST_PIECES 16
+#define DIGEST_PIECE 1024 /* ids */
 
 struct token_shard {
     char *path;
@@ -455,5 +457,17 @@ enum gt_status token_source_read(struct token_source *source, int64_t position, 
         done += part;
     }
     assert(done == count);
+    return GT_OK;
+}
+
+enum gt_status token_source_digest(struct token_source *source, uint32_t *out)
+{
+    int32_t ids[DIGEST_PIECE];
+    const int64_t size = source->length < DIGEST_PIECE ? source->length : DIGEST_PIECE, rest = source->length - size;
+    *out = 0;
+    for (int64_t piece = 0; piece < DIGEST_PIECES; piece++) {
+        TRY(token_source_read(source, rest / (DIGEST_PIECES - 1) * piece, size, ids));
+        *out = file_crc32c(*out, ids, (size_t)size * sizeof *ids);
+    }
     return GT_OK;
 }

@@ -64,4 +64,8 @@ const char *token_source_shard_path(const struct token_source *source, size_t sh
  * became shorter since it was opened), GT_IO. */
 enum gt_status token_source_read(struct token_source *source, int64_t position, int64_t count, int32_t *out);
 
+/* CRC-32C of 16 pieces of up to 1,024 ids, evenly spread over the split: tells other data from these, though not every change
+ * of a few tokens.  Errors: those of token_source_read(). */
+enum gt_status token_source_digest(struct token_source *source, uint32_t *out);
+
 #endif

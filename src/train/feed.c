@@ -6,6 +6,8 @@
 #include "train/feed.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -84,6 +86,15 @@ void feed_close(struct feed *feed)
         token_source_close(feed->source[split]);
     }
     *feed = (struct feed){0};
+}
+
+enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX])
+{
+    uint32_t crc32c;
+    TRY(token_source_digest(feed->source[split], &crc32c));
+    snprintf(text, FEED_DIGEST_MAX, "%" PRId64 " tokens, crc32c:%08" PRIx32, token_source_length(feed->source[split]),
+             crc32c);
+    return GT_OK;
 }
 
 /* Host tensors to those of the program. */

@@ -30,6 +30,10 @@ enum gt_status feed_open(struct hostmem *mem, const struct config *config, const
                          int64_t samples_max, struct feed *out);
 void feed_close(struct feed *feed);
 
+/* "1003854 tokens, crc32c:89abcdef": what a split is, as far as token_source_digest() tells. */
+#define FEED_DIGEST_MAX 64
+enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX]);
+
 /* The folder of a dataset: data/NAME below the working folder, or the path itself when it has a slash. */
 enum gt_status feed_folder(const struct config *config, char out[static FILE_PATH_MAX]);
 

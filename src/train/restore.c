@@ -398,6 +398,29 @@ enum gt_status restore_differences_check(const struct session *session, const st
     return GT_OK;
 }
 
+enum gt_status restore_data_check(const struct config *config, const struct restore_source *source,
+                                  const struct restore_data *data)
+{
+    const json_t *before = source->resume ? source->checkpoint->record.state.data : NULL;
+    char text[DIFFERENCES_TEXT_MAX] = "";
+    for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
+        const char *name = token_split_name((enum token_split)split), *now = data->text[split];
+        const char *was = json_string_value(json_object_get(before, name));
+        const size_t used = strlen(text);
+        if (was != NULL && strcmp(was, now) != 0)
+            snprintf(text + used, sizeof text - used, "%s%s was %.100s, is %s", used > 0 ? "; " : "", name, was, now);
+    }
+    if (text[0] == '\0')
+        return GT_OK;
+    if (config->strict_resume) {
+        log_error("%s: strict_resume: the data are not those of the run so far: %s", source->checkpoint->source, text);
+        return GT_USAGE;
+    }
+    log_warning("%s: the data are not those of the run so far, so batches are others than in an uninterrupted run: %s",
+                source->checkpoint->source, text);
+    return GT_OK;
+}
+
 static const char *hash_text(char text[static 32], const struct tokenizer *tokenizer)
 {
     snprintf(text, 32, "crc32c:%08" PRIx32, tokenizer_hash(tokenizer));
@@ -419,9 +442,9 @@ enum gt_status restore_tokenizer_check(const struct restore_source *source, cons
 }
 
 enum gt_status restore_saver_create(struct session *session, const struct tokenizer *tokenizer,
-                                    struct restore_saver *out)
+                                    const struct restore_data *data, struct restore_saver *out)
 {
-    *out = (struct restore_saver){.session = session};
+    *out = (struct restore_saver){.session = session, .data = *data};
     TRY(tensors_create(session, &out->tensors));
     TRY(config_to_json(session->config, &out->configuration));
     out->plan = plan_object(session);
@@ -466,8 +489,10 @@ enum gt_status restore_save(struct restore_saver *saver, const struct run_state 
 {
     struct session *session = saver->session;
     const struct config *config = session->config;
-    json_t *data = json_pack("{s:I, s:s*}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
-                             "tokenizer", *saver->tokenizer_hash ? saver->tokenizer_hash : NULL);
+    json_t *data =
+        json_pack("{s:I, s:s*, s:s, s:s}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
+                  "tokenizer", *saver->tokenizer_hash ? saver->tokenizer_hash : NULL, token_split_name(TOKEN_TRAIN),
+                  saver->data.text[TOKEN_TRAIN], token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
     json_t *loss_scaler = state->loss_scaler.dynamic ? loss_scaler_to_json(&state->loss_scaler) : NULL;
     if (!data || (state->loss_scaler.dynamic && !loss_scaler)) {
         json_decref(data);

@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
+#include "train/feed.h"
 #include "train/loss_scaler.h"
 #include "train/session.h"
 
@@ -50,6 +51,16 @@ void restore_close(struct restore_source *source);
  * strict_resume refuses it.  Errors: GT_USAGE. */
 enum gt_status restore_differences_check(const struct session *session, const struct restore_source *source);
 
+/* What the splits are, by enum token_split; see feed_digest(). */
+struct restore_data {
+    char text[2][FEED_DIGEST_MAX];
+};
+
+/* The same where a resumed run has other data than the checkpoint's, so that its batches are others.  A checkpoint that does
+ * not say passes.  Errors: GT_USAGE. */
+enum gt_status restore_data_check(const struct config *config, const struct restore_source *source,
+                                  const struct restore_data *data);
+
 /* The loss scaler of a run in `dtype`: as the checkpoint left it, or GradScaler's first state.  Errors: GT_DATA. */
 enum gt_status restore_loss_scaler(const struct restore_source *source, enum dtype dtype, struct loss_scaler *out);
 
@@ -67,13 +78,14 @@ struct restore_saver {
     struct checkpoint_tensor *tensors; /* the parameters as io/ sees them */
     json_t *configuration;             /* echo */
     json_t *plan;
+    struct restore_data data;
     char *tokenizer_text;    /* the dataset's tokenizer file, to be put beside the checkpoint; NULL = none */
     char tokenizer_hash[32]; /* "crc32c:89abcdef", or empty */
     bool tokenizer_written;
 };
 /* `tokenizer` may be NULL.  Errors: GT_NO_MEMORY. */
 enum gt_status restore_saver_create(struct session *session, const struct tokenizer *tokenizer,
-                                    struct restore_saver *out);
+                                    const struct restore_data *data, struct restore_saver *out);
 void restore_saver_destroy(struct restore_saver *saver);
 
 /* Saves the run to out_dir; after the first save of a run the tokenizer is put beside it, where gpt-sample looks for it. */

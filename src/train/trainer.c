@@ -542,15 +542,25 @@ static int64_t whole_split_runs(const struct trainer *t)
            size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_VAL], true), batch);
 }
 
+static enum gt_status data_check(struct trainer *t, struct restore_data *out)
+{
+    for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)
+        TRY(feed_digest(&t->feed, (enum token_split)split, out->text[split]));
+    return restore_data_check(t->config, &t->source, out);
+}
+
 /* Everything that needs the arena and the data. */
 static enum gt_status run(struct trainer *t, const char *folder)
 {
     struct session *session = &t->session;
     const struct config *config = t->config;
+    struct restore_data data = {0};
     TRY(tokenizer_open_dataset(t->mem, folder, &t->tokenizer));
     if (t->source.resume)
         TRY(restore_tokenizer_check(&t->source, t->tokenizer, folder));
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
+    if (!config->eval_only)
+        TRY(data_check(t, &data));
     TRY(watchdog_start(&t->watchdog, t->mem, session->device, config->out_dir, config->watchdog));
     TRY(session_start(session));
     if (!config->eval_only)
@@ -564,7 +574,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
         forecast_evaluation_runs(session, whole_split_runs(t), &t->forecast);
     forecast_log(&t->forecast);
     if (!config->eval_only) {
-        TRY(restore_saver_create(session, t->tokenizer, &t->saver));
+        TRY(restore_saver_create(session, t->tokenizer, &data, &t->saver));
         TRY(metrics_open(&t->metrics, config->out_dir, t->state.iter, t->state.evaluated));
         t->metrics_opened = true;
     }

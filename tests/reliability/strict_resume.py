@@ -6,6 +6,7 @@
   tighter   a run that no longer fits is planned anew: a note names what differs; strict_resume refuses with one line, changes
             nothing, and lets the run go on where it fits
   kernels   the same for another instruction set
+  data      data that were replaced or went on since: a warning, or strict_resume's refusal
 
 Prints "checks: P passed, F failed, S skipped".
 """
@@ -106,6 +107,27 @@ def kernels():
     check(len(notes(done)) == 1 and "kernels was" in done.stderr, f"other kernels: {done.stderr[-400:]}")
 
 
+def data():
+    """Other tokens in as many bytes, and more of the same: both are said, and refused."""
+    def changed(what):
+        good(what, run(what, "--max_iters=1"))
+        with open("data/train.bin", "rb") as file:
+            before = file.read()
+        with open("data/train.bin", "wb") as file:
+            file.write(before + before[:2000] if what == "longer" else bytes(len(before)))
+        refused(what, what, "train")
+        done = good(f"{what}, lenient", run(what, "--max_iters=4", RESUME))
+        check(len([line for line in done.stderr.splitlines() if "the data are not those" in line]) == 1 and "val was" not in
+              done.stderr, f"{what}: {done.stderr[-400:]}")
+        with open("data/train.bin", "wb") as file:
+            file.write(before)
+    changed("longer")
+    changed("replaced")
+    good("as before, first part", run("same", "--max_iters=1"))
+    done = good("as before", run("same", "--max_iters=4", RESUME, STRICT))
+    check("the data are not" not in done.stderr, f"as before: {done.stderr[-300:]}")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="gpt-train-strict-") as work:
         os.chdir(work)
@@ -115,6 +137,7 @@ def main():
         roomier(budget)
         tighter(budget)
         kernels()
+        data()
         os.chdir("/")
     return finish()
 

@@ -228,6 +228,37 @@ START_TEST(tokens_short_shard_is_warned_about)
 END_TEST
 
 /* The open fails at allocation 1, 2, ... and leaves nothing behind (fixture_close checks), until it succeeds. */
+static uint32_t digest_of(struct data_fixture *fixture)
+{
+    struct token_source *source = NULL;
+    uint32_t digest = 0;
+    ck_assert_int_eq(open_folder(fixture, 0, 0, &source), GT_OK);
+    ck_assert_int_eq(token_source_digest(source, &digest), GT_OK);
+    token_source_close(source);
+    return digest;
+}
+
+/* The same ids in one file, in several, and in another format have one digest; others have another. */
+START_TEST(tokens_digest_tells_contents)
+{
+    struct data_fixture fixture;
+    fixture_open(&fixture);
+    fixture_write_u16(&fixture, "train.bin", 50000, 0);
+    const uint32_t one = digest_of(&fixture);
+    fixture_write_u16(&fixture, "train.bin", 50000, 1);
+    ck_assert_uint_ne(digest_of(&fixture), one);
+    ck_assert_int_eq(unlink(fixture_path(&fixture, "train.bin")), 0);
+    const uint32_t wide[3] = {20240801, 7, 20000};
+    fixture_write_u16(&fixture, "train_a.bin", 30000, 0);
+    fixture_write_shard(&fixture, "train_b.bin", wide, 4, 20000, 30000);
+    ck_assert_uint_eq(digest_of(&fixture), one);
+    ck_assert_int_eq(unlink(fixture_path(&fixture, "train_b.bin")), 0);
+    fixture_write_u16(&fixture, "train_a.bin", 3, 0); /* less than a piece */
+    ck_assert_uint_ne(digest_of(&fixture), one);
+    fixture_close(&fixture);
+}
+END_TEST
+
 START_TEST(tokens_failed_allocations_are_survived)
 {
     struct data_fixture fixture;
@@ -261,6 +292,7 @@ Suite *data_tokens_suite(void)
     tcase_add_test(cases, tokens_ids_outside_the_vocabulary_are_named);
     tcase_add_test(cases, tokens_truncation_while_reading_is_noticed);
     tcase_add_test(cases, tokens_short_shard_is_warned_about);
+    tcase_add_test(cases, tokens_digest_tells_contents);
     tcase_add_test(cases, tokens_failed_allocations_are_survived);
     suite_add_tcase(suite, cases);
     return suite;

@@ -1,10 +1,13 @@
 """PyTorch's side of bench/gpu-check: updates of a GPT-2 as nanoGPT runs them on a card, timed.
 
-usage: torch_gpu.py JSON     {"shape": [layers, heads, channels, vocabulary, samples, block], "micro_batch", "mode": "eager" or
-                              "compile", "steps", "device"}
+usage: torch_gpu.py JSON     {"shape": [layers, heads, channels, vocabulary, samples, block], "micro_batch" or "micro_batches",
+                              "mode": "eager" or "compile", "steps", "seconds", "bias", "device"}
 bf16 by autocast, fp32 weights, scaled_dot_product_attention, fused AdamW, gradients of micro-batches added up, clipping by the
-norm.  Prints one line of JSON: seconds of each update but the first three, and PyTorch's version; or {"out_of_memory": true}.
+norm.  Of several micro-batches the first that fits is taken, largest first.  Prints one line of JSON: seconds of each update
+after the first two (one at least, and no more than "seconds" allows), the micro-batch, the bytes of the card that are in use at
+the end, PyTorch's included, and its version; or {"out_of_memory": true}.
 """
+import gc
 import json
 import sys
 import time
@@ -19,38 +22,71 @@ def wait(device):
         torch.cuda.synchronize()
 
 
-def train(task):
-    layers, heads, width, vocab, samples, block = task["shape"]
-    device, micro = task["device"], task["micro_batch"]
+WARM = 2  # updates that are not timed: compilation, the optimizer's states, the allocator
+
+
+def update(step, model, optimizer, task, micro):
+    """Seconds of one update."""
+    _, _, _, vocab, samples, block = task["shape"]
+    device = task["device"]
+    batches = [torch.randint(0, min(vocab, 50257), (micro, block + 1)) for _ in range(samples // micro)]
+    wait(device)
+    start = time.perf_counter()
+    for batch in batches:
+        ids = batch.to(device, non_blocking=True)
+        with torch.autocast(device, dtype=torch.bfloat16):
+            loss = step(ids[:, :-1], ids[:, 1:]) / len(batches)
+        loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    wait(device)
+    return time.perf_counter() - start
+
+
+def card_bytes(device):
+    if device != "cuda":
+        return 0
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
+def train(task, micro):
+    layers, heads, width, vocab, _, block = task["shape"]
+    device = task["device"]
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
-    model = torch_gpt2.Gpt2(layers, heads, width, vocab, block, bias=True).to(device)
+    model = torch_gpt2.Gpt2(layers, heads, width, vocab, block, bias=task.get("bias", True)).to(device)
     optimizer = model.optimizer(6e-4, (0.9, 0.95), 0.1, fused=device == "cuda")
     step = torch.compile(model) if task["mode"] == "compile" else model
     times = []
-    for _ in range(task["steps"] + 3):
-        batches = [torch.randint(0, min(vocab, 50257), (micro, block + 1)) for _ in range(samples // micro)]
-        wait(device)
-        start = time.perf_counter()
-        for batch in batches:
-            ids = batch.to(device, non_blocking=True)
-            with torch.autocast(device, dtype=torch.bfloat16):
-                loss = step(ids[:, :-1], ids[:, 1:]) / len(batches)
-            loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        wait(device)
-        times.append(time.perf_counter() - start)
-    return {"times": times[3:], "version": torch.__version__}
+    for _ in range(WARM):
+        update(step, model, optimizer, task, micro)
+    while len(times) < task["steps"] and (not times or sum(times) + times[-1] < task.get("seconds", float("inf"))):
+        times.append(update(step, model, optimizer, task, micro))
+    return {"times": times, "micro_batch": micro, "card_bytes": card_bytes(device), "version": torch.__version__}
+
+
+def fits(task, micro):
+    """What train() found; None where memory does not suffice.  What it took is given back when it has returned."""
+    try:
+        return train(task, micro)
+    except torch.cuda.OutOfMemoryError:
+        return None
 
 
 def main():
     task = json.loads(sys.argv[1])
-    try:
-        print(json.dumps(train(task)))
-    except torch.cuda.OutOfMemoryError:
-        print(json.dumps({"out_of_memory": True}))
+    for micro in task.get("micro_batches") or [task["micro_batch"]]:
+        found = fits(task, micro)
+        if found:
+            print(json.dumps(found))
+            return
+        gc.collect()
+        if task["mode"] == "compile":
+            torch._dynamo.reset()  # pylint: disable=protected-access
+        torch.cuda.empty_cache()
+    print(json.dumps({"out_of_memory": True}))
 
 
 if __name__ == "__main__":

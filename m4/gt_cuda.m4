@@ -46,7 +46,8 @@ AC_DEFUN([GT_CUDA_FIND], [
 
 # CUDA_ARCHS: the wanted ones that nvcc knows, smallest first; NVCC_FLAGS: the flags that make code for them.  The kernels
 # know two kinds of card, before 8.0 and since; so machine code for all since is made from one PTX, that of the lowest,
-# which takes a third of the time, and this PTX is kept: it is right for every later card.  CUDA_PTX_ARCH names it.
+# which takes a third of the time, and this PTX is kept: it is right for every later card.  CUDA_PTX_ARCH names it.  PTX of
+# before 8.0 is not kept: later cards would run it, and it has not the kernels that they are started with.
 AC_DEFUN([GT_CUDA_ARCHS], [
   AC_MSG_CHECKING([for CUDA architectures])
   gt_cuda_known=`"$NVCC" --list-gpu-arch 2>/dev/null | sed -n 's/^compute_\(@<:@0-9@:>@*\)$/\1/p' | sort -n | tr '\n' ' '`
@@ -60,8 +61,7 @@ AC_DEFUN([GT_CUDA_ARCHS], [
     AS_IF([echo " $gt_cuda_known" | grep -q " $gt_arch "], [
       CUDA_ARCHS="$CUDA_ARCHS$gt_arch "
       AS_IF([test "$gt_arch" -lt 80],
-        [NVCC_FLAGS="$NVCC_FLAGS -gencode=arch=compute_$gt_arch,code=sm_$gt_arch"
-         CUDA_PTX_ARCH=$gt_arch],
+        [NVCC_FLAGS="$NVCC_FLAGS -gencode=arch=compute_$gt_arch,code=sm_$gt_arch"],
         [AS_IF([test -z "$gt_cuda_since"], [CUDA_PTX_ARCH=$gt_arch])
          gt_cuda_since="${gt_cuda_since}sm_$gt_arch,"])
     ], [test "x$with_cuda_arch" != xall], [
@@ -72,7 +72,8 @@ AC_DEFUN([GT_CUDA_ARCHS], [
   AC_MSG_RESULT([${CUDA_ARCHS:-none}])
   AS_IF([test -z "$CUDA_ARCHS"],
     [AC_MSG_ERROR([--with-cuda: $NVCC lists none of the architectures $gt_cuda_wanted (nvcc --list-gpu-arch)])])
-  NVCC_FLAGS="$NVCC_FLAGS -gencode=arch=compute_$CUDA_PTX_ARCH,code=@<:@${gt_cuda_since}compute_$CUDA_PTX_ARCH@:>@"
+  AS_IF([test -n "$CUDA_PTX_ARCH"],
+    [NVCC_FLAGS="$NVCC_FLAGS -gencode=arch=compute_$CUDA_PTX_ARCH,code=@<:@${gt_cuda_since}compute_$CUDA_PTX_ARCH@:>@"])
 ])
 
 # Headers and libraries.  cudart is taken static where it can be had, so that the version is that of the headers.
@@ -120,9 +121,10 @@ __global__ static void add(float *x) { x[[threadIdx.x]] += expf(1.0f); }
 extern "C" cudaError_t launch(float *x) { add<<<1, 32>>>(x); return cudaGetLastError(); }
 _GT_EOF
   gt_cuda_host=none
+  for gt_arch in $CUDA_ARCHS; do break; done
   for gt_host in "" -ccbin=g++-14 -ccbin=g++-13 -ccbin=g++-12 -ccbin=g++-11 -ccbin=g++-10 -ccbin=g++-9; do
     AS_IF([test "$gt_cuda_host" = none &&
-        "$NVCC" $NVCCFLAGS $gt_host -std=c++17 -arch=compute_$CUDA_PTX_ARCH -c conftest.cu -o conftest.o >&AS_MESSAGE_LOG_FD 2>&1],
+        "$NVCC" $NVCCFLAGS $gt_host -std=c++17 -arch=compute_$gt_arch -c conftest.cu -o conftest.o >&AS_MESSAGE_LOG_FD 2>&1],
       [gt_cuda_host=${gt_host:-"its own choice"}
        NVCC_FLAGS="${gt_host:+$gt_host }$NVCC_FLAGS"])
   done

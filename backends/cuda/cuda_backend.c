@@ -1,9 +1,10 @@
 /* The cuda backend: opening a card, what is known of it, running ops on it, and what is said when it fails.
  *
- * One device, one stream and another for uploads, CUDA's run-time API and cuBLASLt; the driver is never linked, so that the program starts where
- * there is none.  Ops are enqueued and nobody waits for them but sync() and download(); programs that were bound are
- * replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at some later call: it is logged once, with the card and the versions, and
- * every call after it fails without a word.  Memory and copies are in cuda_memory.c.
+ * One device, one stream and another for uploads, CUDA's run-time API and cuBLASLt; the driver is never linked, so that the
+ * program starts where there is none.  Ops are enqueued and nobody waits for them but sync() and download(); programs that
+ * were bound are replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at some later
+ * call: it is logged once, with the card and the versions, and every call after it fails without a word.  Memory and copies
+ * are in cuda_memory.c.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -35,9 +36,11 @@ static struct cuda_backend *own(struct backend *backend)
     return (struct cuda_backend *)(void *)backend;
 }
 
-/* After these nothing of this process works on the card any more. */
+/* After these nothing of this process works on the card any more.  A launch that asks for more than there is does no harm. */
 static bool is_lost(cudaError_t error)
 {
+    if (error == cudaErrorLaunchOutOfResources)
+        return false;
     return (error >= ERROR_LOST_FIRST && error <= ERROR_LOST_LAST) || error == cudaErrorECCUncorrectable ||
            error == cudaErrorUnknown || error == cudaErrorDevicesUnavailable;
 }
@@ -75,14 +78,12 @@ static enum gt_status stream_open(struct cuda_backend *cuda)
     return cuda_gemm_cache_create(cuda);
 }
 
-/* What the driver holds for this process once it is open, by what NVML counted before: the run-time API cannot be asked
- * without opening.  Others that come or go meanwhile are counted too, hence the limits. */
+/* What the driver holds for this process once it is open, by what NVML counts then and counted before.  The run-time API
+ * cannot be asked without opening; and what the card keeps for itself, hundreds of MiB, is in use by NVML's count and not by
+ * the API's, so that the two do not mix.  Others that come or go meanwhile are counted too, hence the limits. */
 static void context_measure(struct cuda_backend *cuda, uint64_t used_before)
 {
-    size_t free_bytes = 0, total_bytes = 0;
-    if (used_before == 0 || cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
-        return;
-    const uint64_t used = total_bytes - free_bytes;
+    const uint64_t used = used_before > 0 ? cuda_nvml_used_bytes(cuda->nvml) : 0;
     if (used > used_before && used - used_before < CUDA_CONTEXT_BYTES_MAX)
         cuda->context_bytes = used - used_before;
 }
@@ -166,8 +167,8 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
              cuda_nvml_driver(cuda->nvml)[0] != '\0' ? " " : "", cuda_nvml_driver(cuda->nvml), cuda->driver / 1000,
              cuda->driver % 1000 / 10, cuda->runtime / 1000, cuda->runtime % 1000 / 10, lt / 10000, lt / 100 % 100,
              cuda->is_wsl ? ", WSL2" : "");
-    if (!has_bf16)
-        snprintf(info.limits, sizeof info.limits, "no bfloat16 (from capability 8.0 on)");
+    snprintf(info.limits, sizeof info.limits, "%shead sizes up to %d",
+             has_bf16 ? "" : "no bfloat16 (from capability 8.0 on), ", CUDA_ATTENTION_HEAD_SIZE_MAX);
     *out = info;
     return GT_OK;
 }

@@ -203,6 +203,8 @@ static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cu
     const struct cuda_gemm_cache *cache = cuda->gemm;
     int count = 0;
     int32_t good = 0;
+    /* An algorithm is known by all its bytes, and the library need not write those that it does not use. */
+    memset(found, 0, CUDA_ALGORITHMS_MAX * sizeof found[0]);
     TRY(limits_set(cuda, key));
     LT_TRY(cuda, key,
            cublasLtMatmulAlgoGetHeuristic(cache->handle, product->desc, product->first, product->second,

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/cuda_nvml.h"
 #include "backends/cuda/cuda_shapes.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -106,9 +107,10 @@ static void names_of(const struct cuda_backend *cuda, char name[static USER_CACH
 {
     snprintf(name, USER_CACHE_KEY_MAX, "%s, capability %" PRId32 "%s", cuda->name, cuda->capability,
              cuda->tf32 ? ", TF32" : "");
+    const char *driver = cuda_nvml_driver(cuda->nvml);
     snprintf(key, USER_CACHE_KEY_MAX,
-             "%s, driver for CUDA %" PRId32 ", CUDA %" PRId32 ", cuBLASLt %zu, " PACKAGE_STRING, name, cuda->driver,
-             cuda->runtime, cuda_gemm_library_version());
+             "%s, driver%s%s for CUDA %" PRId32 ", CUDA %" PRId32 ", cuBLASLt %zu, " PACKAGE_STRING, name,
+             driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime, cuda_gemm_library_version());
 }
 
 /* ---- a line of the list ---- */

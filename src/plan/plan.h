@@ -23,10 +23,11 @@
 struct plan_options {
     const struct backend_ops *backend; /* whose table says the workspaces; NULL = none (tests) */
     const struct backend *device;      /* open backend for those questions, may be NULL with `backend` NULL */
-    uint32_t alignment_bytes;          /* of every tensor; a power of two */
-    uint64_t largest_segment_bytes;    /* 0 = unlimited */
-    uint32_t guard_bytes; /* red zone after every tensor, for debug runs; a multiple of the alignment or 0 */
-    bool quiet;           /* GT_NO_FIT is not logged: whoever asks has other graphs to try */
+    const struct backend_info *info; /* borrowed, and outlives the plan: named where the device lacks an op; or NULL */
+    uint32_t alignment_bytes;        /* of every tensor; a power of two */
+    uint64_t largest_segment_bytes;  /* 0 = unlimited */
+    uint32_t guard_bytes;            /* red zone after every tensor, for debug runs; a multiple of the alignment or 0 */
+    bool quiet;                      /* GT_NO_FIT is not logged: whoever asks has other graphs to try */
 };
 
 struct plan_program {

@@ -17,6 +17,7 @@
 #include "plan/plan_internal.h"
 
 #define SHAPES_TEXT_MAX 512
+#define DEVICE_TEXT_MAX (3 * BACKEND_TEXT_MAX + 8)
 
 /* What plan_create() needs only while it works. */
 struct plan_builder {
@@ -85,6 +86,16 @@ static const char *operands_text(const struct op_call *call, char text[static SH
     return text;
 }
 
+/* "; the device; its versions; what it lacks", as far as that is known. */
+static const char *device_text(const struct backend_info *info, char text[static DEVICE_TEXT_MAX])
+{
+    text[0] = '\0';
+    if (info != NULL)
+        snprintf(text, DEVICE_TEXT_MAX, "; %s%s%s%s%s", info->device, info->detail[0] != '\0' ? "; " : "", info->detail,
+                 info->limits[0] != '\0' ? "; " : "", info->limits);
+    return text;
+}
+
 /* Asks the backend whether it has each op, and for its workspace. */
 static enum gt_status workspaces_ask(struct plan *plan)
 {
@@ -96,10 +107,10 @@ static enum gt_status workspaces_ask(struct plan *plan)
             graph_call(plan->graph, &program->ops[i], &call);
             const struct op_impl *impl = &backend->table[call.kind];
             if (!impl->run || !impl->supports || !impl->supports(plan->options.device, &call)) {
-                char text[SHAPES_TEXT_MAX];
-                log_error("backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s", backend->name,
-                          op_declaration(call.kind)->name, operands_text(&call, text), i, program->name,
-                          plan_op_target(plan->graph, &program->ops[i]));
+                char text[SHAPES_TEXT_MAX], device[DEVICE_TEXT_MAX];
+                log_error("backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s%s",
+                          backend->name, op_declaration(call.kind)->name, operands_text(&call, text), i, program->name,
+                          plan_op_target(plan->graph, &program->ops[i]), device_text(plan->options.info, device));
                 return GT_UNSUPPORTED;
             }
             plan->workspace_bytes[p][i] =

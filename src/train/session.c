@@ -374,6 +374,7 @@ void session_plan_options(const struct session *session, struct plan_options *ou
     *out = (struct plan_options){
         .backend = session->device->ops,
         .device = session->device,
+        .info = &session->info,
         .alignment_bytes = session->info.alignment_bytes,
         .largest_segment_bytes = session->info.largest_allocation_bytes,
         .guard_bytes = DEBUG_RUN ? (uint32_t)size_round_up(DEBUG_GUARD_BYTES, session->info.alignment_bytes) : 0,

@@ -97,6 +97,30 @@ static bool check_shuffles(void)
     return good;
 }
 
+/* As GT_CUDA_ON_CPU_ROUNDING=card has it: sums are cut off towards zero, functions are off by two units at most. */
+static bool check_rounding(void)
+{
+    const double half[EMULATOR_PRODUCTS] = {0x1.8p-24, 0.0, 0.0, 0.0},
+                 quarters[] = {0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24};
+    const double less[EMULATOR_PRODUCTS] = {-0x1.8p-24, 0.0, 0.0, 0.0}, whole[] = {3.0, 5.0, -7.0, 1048576.0};
+    const double odd[EMULATOR_PRODUCTS] = {16777217.0, 0.0, 0.0, 0.0}, endless[] = {1.0, INFINITY, 1.0, 1.0};
+    bool good = emulator_sum_truncated(1.0f, half, EMULATOR_PRODUCTS) == 1.0f &&
+                emulator_sum_truncated(-1.0f, less, EMULATOR_PRODUCTS) == -1.0f &&
+                emulator_sum_truncated(1.0f, less, EMULATOR_PRODUCTS) == 1.0f &&
+                emulator_sum_truncated(1.0f, quarters, EMULATOR_PRODUCTS) == 1.0f &&
+                emulator_sum_truncated(0.0f, quarters, EMULATOR_PRODUCTS) == 0x1p-22f &&
+                emulator_sum_truncated(2.0f, whole, EMULATOR_PRODUCTS) == 1048579.0f &&
+                emulator_sum_truncated(2.0f, odd, EMULATOR_PRODUCTS) == 16777218.0f &&
+                std::isinf(emulator_sum_truncated(2.0f, endless, EMULATOR_PRODUCTS));
+    int moved = 0;
+    for (int i = 1; i <= 4096; i++) {
+        const float y = 1.0f + (float)i * 0x1p-13f, off = emulator_moved((float)i, y, 2);
+        good = good && fabsf(off - y) <= 2.0f * 0x1p-23f;
+        moved += off != y;
+    }
+    return good && moved > 1024 && moved < 2048 && emulator_moved(0.0f, 1.0f, 2) == 1.0f;
+}
+
 static __global__ void votes(int *out)
 {
     out[threadIdx.x] = __syncthreads_count((int)(threadIdx.x % 5 == 0)) * 100 +
@@ -522,6 +546,7 @@ static void check_rights(struct totals *totals)
                   {"fresh", check_fresh, true},
                   {"conflicts", check_conflicts, false},
                   {"order-texts", check_order_texts, false},
+                  {"rounding", check_rounding, false},
                   {"no-race", check_no_race, false},
                   {"race-after-write", check_race_after_write, false},
                   {"race-before-reuse", check_race_before_reuse, false},

@@ -10,7 +10,7 @@
  * finds races between threads, which are ordered by __syncthreads and __syncwarp only, and between blocks, which nothing
  * orders.  No standard containers: their functions would be shared with instrumented code.
  *
- * It shows nothing of speed, of the rounding inside tensor cores, or of memory order between warps on a device.
+ * It shows nothing of speed or of memory order between warps on a device; how a card rounds is in rounding.cpp.
  */
 #include "emulator.h"
 
@@ -572,6 +572,27 @@ static void fragments_collect(enum emulator_op op, struct warp_matrices *all, co
     }
 }
 
+/* As a card may: so many products at a time. */
+static void matrices_multiply_truncated(struct warp_matrices *all, int depth)
+{
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++)
+            for (int k = 0; k < depth; k += EMULATOR_PRODUCTS) {
+                double products[EMULATOR_PRODUCTS];
+                for (int n = 0; n < EMULATOR_PRODUCTS; n++)
+                    products[n] = (double)all->a[i][k + n] * all->b[k + n][j];
+                all->d[i][j] = emulator_sum_truncated(all->d[i][j], products, EMULATOR_PRODUCTS);
+            }
+}
+
+static void matrices_multiply(struct warp_matrices *all, int depth)
+{
+    for (int i = 0; i < 16; i++)
+        for (int k = 0; k < depth; k++)
+            for (int j = 0; j < 8; j++)
+                all->d[i][j] += all->a[i][k] * all->b[k][j];
+}
+
 static void mma_run(enum emulator_op op, struct fiber *warp)
 {
     int depth = op == EMULATOR_MMA_8_F16 ? 8 : 16;
@@ -579,10 +600,10 @@ static void mma_run(enum emulator_op op, struct fiber *warp)
     stats.products++;
     for (int lane = 0; lane < WARP_SIZE; lane++)
         fragments_collect(op, &all, (const struct emulator_mma *)warp[lane].share, lane);
-    for (int i = 0; i < 16; i++)
-        for (int k = 0; k < depth; k++)
-            for (int j = 0; j < 8; j++)
-                all.d[i][j] += all.a[i][k] * all.b[k][j];
+    if (emulator_card_rounding)
+        matrices_multiply_truncated(&all, depth);
+    else
+        matrices_multiply(&all, depth);
     for (int lane = 0; lane < WARP_SIZE; lane++) {
         struct emulator_mma *share = (struct emulator_mma *)warp[lane].share;
         for (int half = 0; half < 2; half++) {

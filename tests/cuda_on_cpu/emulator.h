@@ -92,6 +92,12 @@ void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch);
 void emulator_copy_commit(void);
 void emulator_copy_wait(int groups);
 void emulator_need(int capability, const char *what);
+/* rounding.cpp: whether sums and functions are to be off as a card's may be; y = f(x), moved by so many units at most; the
+ * sum of a tensor core. */
+#define EMULATOR_PRODUCTS 4 /* that are added at a time */
+extern bool emulator_card_rounding;
+float emulator_moved(float x, float y, int most);
+float emulator_sum_truncated(float sum, const double *products, int count);
 /* In fake_runtime.cpp: checks the launch as a device would and puts it into the stream. */
 cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block, size_t dynamic_bytes,
                             cudaStream_t stream, std::function<void()> body);
@@ -188,6 +194,11 @@ static inline int __any_sync(unsigned mask, int predicate)
 static inline int __all_sync(unsigned mask, int predicate)
 {
     return __ballot_sync(mask, predicate == 0) == 0;
+}
+
+static inline void __trap(void)
+{
+    emulator_fail("a trap");
 }
 
 static inline void __threadfence(void)
@@ -377,6 +388,24 @@ static inline float rsqrtf(float value)
     return 1.0f / sqrtf(value);
 }
 
+static inline float emulator_expf(float x)
+{
+    return emulator_card_rounding ? emulator_moved(x, expf(x), 2) : expf(x);
+}
+
+static inline float emulator_exp2f(float x)
+{
+    return emulator_card_rounding ? emulator_moved(x, exp2f(x), 2) : exp2f(x);
+}
+
+static inline float emulator_logf(float x)
+{
+    return emulator_card_rounding ? emulator_moved(x, logf(x), 1) : logf(x);
+}
+
+#define expf(x) emulator_expf(x)
+#define exp2f(x) emulator_exp2f(x)
+#define logf(x) emulator_logf(x)
 /* The cards' fast versions are less exact; here they are the library's.  (glibc has functions of these names.) */
 #define __expf expf
 #define __logf logf

@@ -5,6 +5,8 @@
  * (each warp runs to the block's barrier before the next one starts; the default) or ",lockstep" (warps take turns at
  * every point where lanes meet).  A correct kernel has the same result, to the bit, in all of them.
  *
+ * GT_CUDA_ON_CPU_ROUNDING=card: sums of tensor cores are cut off, and functions are off, as a card's may be (rounding.cpp).
+ *
  * A kernel's mistake ends the process: one line "emulator: KERNEL: block (x,y,z) thread (x,y,z): what", exit status 70.
  */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_EMULATOR_RUN_H

@@ -4,7 +4,8 @@
  * in fp32 in rising k, TF32 by rounding the inputs, the bias epilogue.  What it does not know is NOT_SUPPORTED, never
  * ignored.  An algorithm is good for the product it was looked up for, and needs its workspace, which every product fills
  * with NaN.  There are three for each product, which cut the sum into one, two or three parts, so that their bits differ;
- * how long each takes is invented (GT_CUDA_ON_CPU_FASTEST).  Work goes into the stream like a kernel.  GELU's epilogues, FP8, sparse and complex matrices are not there.
+ * how long each takes is invented (GT_CUDA_ON_CPU_FASTEST).  Work goes into the stream like a kernel.  GELU's epilogues, FP8,
+ * sparse and complex matrices are not there.
  */
 #include "emulator.h"
 
@@ -364,11 +365,28 @@ static void tile_run(const float *a, size_t stride, const float *const b[TILE_N]
     memcpy(out, sum, sizeof sum);
 }
 
+/* The same as tensor cores may do it: rounding.cpp. */
+static void tile_run_truncated(const float *a, size_t stride, const float *const b[TILE_N], uint64_t depth,
+                               float out[TILE_N][TILE_M])
+{
+    memset(out, 0, sizeof(float) * TILE_N * TILE_M);
+    for (int j = 0; j < TILE_N; j++)
+        for (int i = 0; i < TILE_M; i++)
+            for (uint64_t k = 0; k < depth; k += EMULATOR_PRODUCTS) {
+                double products[EMULATOR_PRODUCTS];
+                int count = 0;
+                for (; count < EMULATOR_PRODUCTS && k + (uint64_t)count < depth; count++)
+                    products[count] = (double)a[(k + (uint64_t)count) * stride + (size_t)i] * b[j][k + (uint64_t)count];
+                out[j][i] = emulator_sum_truncated(out[j][i], products, count);
+            }
+}
+
 /* The parts of the variant's sum, added in their order. */
 static void parts_run(const struct product *product, const float *a, size_t stride, const float *const b[TILE_N],
                       float out[TILE_N][TILE_M])
 {
     uint64_t parts = product->variant + 1, begin = 0;
+    bool truncates = emulator_card_rounding && type_is_half(product->a.type);
     memset(out, 0, sizeof(float) * TILE_N * TILE_M);
     for (uint64_t part = 0; part < parts; part++) {
         uint64_t end = product->k * (part + 1) / parts;
@@ -376,7 +394,7 @@ static void parts_run(const struct product *product, const float *a, size_t stri
         float sums[TILE_N][TILE_M];
         for (int j = 0; j < TILE_N; j++)
             columns[j] = b[j] + begin;
-        tile_run(a + begin * stride, stride, columns, end - begin, sums);
+        (truncates ? tile_run_truncated : tile_run)(a + begin * stride, stride, columns, end - begin, sums);
         for (int j = 0; j < TILE_N; j++)
             for (int i = 0; i < TILE_M; i++)
                 out[j][i] += sums[j][i];
@@ -486,8 +504,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         struct algorithm algorithm = {MAGIC,     product.m,  product.n, product.k, types_of(&product),
                                       workspace, (uint64_t)i};
         static_assert(sizeof algorithm <= sizeof results->algo, "an algorithm has 64 bytes");
-        memset(&results[i], 0, sizeof results[i]);
-        memcpy(&results[i].algo, &algorithm, sizeof algorithm);
+        memcpy(&results[i].algo, &algorithm, sizeof algorithm); /* the rest of the 64 bytes is nobody's business */
         results[i].workspaceSize = workspace;
         results[i].state = CUBLAS_STATUS_SUCCESS;
         results[i].wavesCount = 1.0f;

@@ -1,7 +1,8 @@
 /* A stand-in for libnvidia-ml.so.1, for tests of backends/cuda/cuda_nvml.c: one card and three processes.
  *
- * The environment says what it reports: GT_FAKE_NVML_FAIL names a function that fails, GT_FAKE_NVML_USED_MIB the card's used
- * memory before this process opened it (350 MiB without).  Process 4711 computes and draws, and is to be listed once; 4712
+ * The environment says what it reports: GT_FAKE_NVML_FAIL names a function that fails, GT_FAKE_NVML_USED_MIB what others use of
+ * the card's memory (350 MiB without), GT_FAKE_NVML_CONTEXT_MIB what this process uses more when it is asked again, having opened
+ * the card (216 MiB).  As in the real one, what the card keeps for itself is in use too.  Process 4711 computes and draws, and is to be listed once; 4712
  * has a name with control characters; 4713's memory is not known, as under WSL2.
  */
 #include <stdint.h>
@@ -30,9 +31,10 @@ int nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned int *co
 int nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_device device, unsigned int *count, struct nvml_process *out);
 int nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int size);
 
-enum { SUCCESS = 0, FAILURE = 999 };
+enum { SUCCESS = 0, FAILURE = 999, RESERVED_MIB = 250 };
 
 static int opened; /* times; the last one out fails nothing, a shutdown too many does */
+static int asked;  /* for the memory in use, since it was opened */
 
 static int result_of(const char *name)
 {
@@ -40,9 +42,16 @@ static int result_of(const char *name)
     return failing != NULL && strcmp(failing, name) == 0 ? FAILURE : SUCCESS;
 }
 
+static unsigned long long number_of(const char *name, const char *otherwise)
+{
+    const char *text = getenv(name);
+    return strtoull(text != NULL ? text : otherwise, NULL, 10);
+}
+
 int nvmlInit_v2(void)
 {
     opened += result_of("init") == SUCCESS;
+    asked = 0;
     return result_of("init");
 }
 
@@ -69,9 +78,11 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvml_device *out)
 
 int nvmlDeviceGetMemoryInfo(nvml_device device, struct nvml_memory *out)
 {
-    const char *used = getenv("GT_FAKE_NVML_USED_MIB");
+    unsigned long long used = RESERVED_MIB + number_of("GT_FAKE_NVML_USED_MIB", "350");
     (void)device;
-    *out = (struct nvml_memory){.used = strtoull(used != NULL ? used : "350", NULL, 10) << 20};
+    if (asked++ > 0)
+        used += number_of("GT_FAKE_NVML_CONTEXT_MIB", "216");
+    *out = (struct nvml_memory){.used = used << 20};
     return result_of("memory");
 }
 

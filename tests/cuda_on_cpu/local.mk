@@ -5,7 +5,8 @@
 emulator_sources = \
 	tests/cuda_on_cpu/emulator.cpp tests/cuda_on_cpu/emulator.h tests/cuda_on_cpu/emulator_run.h \
 	tests/cuda_on_cpu/fake_cublaslt.cpp \
-	tests/cuda_on_cpu/fake_runtime.cpp tests/cuda_on_cpu/fake_runtime.h
+	tests/cuda_on_cpu/fake_runtime.cpp tests/cuda_on_cpu/fake_runtime.h \
+	tests/cuda_on_cpu/rounding.cpp
 emulator_headers = \
 	tests/cuda_on_cpu/include/cublasLt.h \
 	tests/cuda_on_cpu/include/cuda_bf16.h \

@@ -68,8 +68,6 @@ CASES_SLOW = {"attention_forward": "--cases=22", "attention_backward": "--cases=
 CASES_ALL = "--cases=1000"
 # Ops with another shape of launch that --tune may take: their cases run in it as well.
 VARIANTS = ("attention_forward", "attention_backward", "cross_entropy")
-# Ops that neither check_attention nor check_rows has.
-OPCHECK_ONLY = ("gemm",)
 # The cut of `make check`: cheap to compile and quick to catch, of every kind that one order shows.
 BOUNDED = ("norm.cu", "cross_entropy.cu:target-beside", "layernorm.cu:one-row-more", "embed.cu:tail-column", "bias.cu")
 SPARED = {
@@ -205,7 +203,7 @@ class Bench:
     def caught_by(self, mutant):
         """(column of the table, what was seen), or None."""
         driver, checks = mutant.driver(), opcheck_runs(mutant)
-        own = [(driver, ["--only=" + op], "asc") for op in ops_of(mutant) if op not in OPCHECK_ONLY]
+        own = [(driver, ["--only=" + op], "asc") for op in ops_of(mutant)]
         in_order = [("opcheck", arguments, "asc") for arguments in checks] + own
         shuffled = [("opcheck", arguments, order) for order in OTHER_ORDERS for arguments in checks]
         few = [("opcheck", arguments[:3] + ["--cases=15"], "asc") for arguments in checks]

@@ -164,6 +164,7 @@ PLANTED = (
         ("one-group-more", "group < groups; group", "group <= groups; group"),
         ("one-element-more", "at < elements; at", "at <= elements; at"),
         ("wide-by-four", "columns % GROUP == 0", "columns % 4 == 0"),
+        ("wide-anywhere", r" && \(uintptr_t\)args->d % 16 == 0", ""),
     )),
     ("gradient_round.cu", (
         ("micro-step-ignored", r" \+ 4u \* args\.scalars\[SCALAR_MICRO_STEP\]\.u", ""),

@@ -44,7 +44,7 @@ for file in "$top"/backends/cuda/*.c; do
     # shellcheck disable=SC2086
     try "$file" ${CC:-cc} -std=c11
 done
-for file in "$top"/backends/cuda/kernels/*.cu "$here"/emulator.cpp "$here"/fake_*.cpp "$here"/smoke.cu; do
+for file in "$top"/backends/cuda/kernels/*.cu "$here"/emulator.cpp "$here"/rounding.cpp "$here"/fake_*.cpp "$here"/smoke.cu; do
     # shellcheck disable=SC2086
     try "$file" $cxx -std=c++17 -Wno-unknown-pragmas -Wno-class-memaccess -DGT_CUDA_EMULATED -I"$here" -x c++
 done

@@ -4,7 +4,7 @@
 nvcc puts the machine code of each architecture, and PTX, into the section .nv_fatbin: containers of a 16-byte header
 (magic 0xBA55ED50, version, header bytes, bytes of what follows), each followed by entries whose header has a kind (1 PTX, 2
 machine code), its own size, that of its data and, at byte 28, the architecture.  Read of the gpt-train of this build where
-it was configured --with-cuda: every kernel file must have code for each of CUDA_ARCHS, and PTX of CUDA_PTX_ARCH.  Elsewhere,
+it was configured --with-cuda: every kernel file must have code for each of CUDA_ARCHS, and PTX of CUDA_PTX_ARCH, or none.  Elsewhere,
 where there is an nvcc, one kernel is compiled for three architectures, two of them from one PTX, and read.  The last line is
 "checks: ...".
 """
@@ -62,10 +62,10 @@ def of_this_build(program, archs, ptx):
     found = containers(section(program, ".nv_fatbin"))
     with_code = [entries for entries in found if entries]
     check(len(with_code) >= 10, f"{len(with_code)} kernel files have code in {program}")
-    wanted = {(ELF, arch) for arch in archs} | {(PTX, ptx)}
+    wanted = {(ELF, arch) for arch in archs} | {(PTX, int(arch)) for arch in ptx}
     for number, entries in enumerate(with_code):
         check(entries == wanted, f"kernel file {number}: {sorted(entries)}, not {sorted(wanted)}")
-    print(f"{program}: {len(with_code)} kernel files for {' '.join(map(str, archs))} and PTX of {ptx}")
+    print(f"{program}: {len(with_code)} kernel files for {' '.join(map(str, archs))} and PTX of {' '.join(ptx) or 'none'}")
 
 
 def of_one_kernel(nvcc):
@@ -84,7 +84,7 @@ def main():
     archs = [int(arch) for arch in os.environ.get("CUDA_ARCHS", "").split()]
     nvcc = os.environ.get("NVCC") or shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
     if archs:
-        of_this_build(os.environ["GPT_TRAIN"], archs, int(os.environ["CUDA_PTX_ARCH"]))
+        of_this_build(os.environ["GPT_TRAIN"], archs, os.environ["CUDA_PTX_ARCH"].split())
     elif nvcc:
         of_one_kernel(nvcc)
     else:

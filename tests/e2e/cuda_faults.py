@@ -36,6 +36,8 @@ def absent(work):
         ({}, ["--device=1"], ("device",)),
         ({}, ["--device=cuda:7"], ("device",)),
         ({}, ["--device=cuda:H100"], ("H100",)),
+        ({}, ["--n_head=1", "--n_embd=129"], ("attention_forward", "RTX 3060, capability 8.6", "driver for CUDA 13.0",
+                                              "head sizes up to 128")),
     )
     for environment, arguments, words in cases:
         run = work.train("absent", "--backend=cuda", "--max_iters=1", *arguments, **environment)
@@ -124,6 +126,9 @@ def failing(work):
         for number in numbers(counts["total"]):
             failure_check(work, clean, function, number)
             tried += 1
+    for error, lost in ((STICKY, True), ("cudaErrorLaunchOutOfResources", False), ("cudaErrorLaunchTimeout", True)):
+        run = work.train("resources", "--backend=cuda", "--max_iters=1", FAIL=f"launch:2:{error}")
+        check(run.status == 1 and len(run.errors) == 1 and error in run.err and ("is lost" in run.err) == lost, run.said())
     for function in ("launch", "cudaStreamSynchronize", "cudaMemcpyAsync"):
         for number in numbers(clean.calls(function)):
             failure_check(work, clean, function, number, STICKY)
@@ -145,12 +150,13 @@ def nvml(work):
                    "--block_size=16", "--batch_size=2", "--vocab_size=96", f"--out_dir={work.path('nvml')}",
                    "--max_iters=1", work=work.folder, LD_LIBRARY_PATH=NVML, TAKEN="12g@cudaMemGetInfo:2")
     check(taken_by.status == 3 and "firefox (4711)" in taken_by.err, taken_by.said())
-    for used, least, most in (("1", 100 * MIB, 300 * MIB), ("11000", UPLOADS, UPLOADS)):
+    # What others use, and what the card keeps for itself, is in both numbers of the library, and so in neither of ours.
+    for used, context, said in (("1", "216", 216 * MIB), ("11000", "310", 310 * MIB), ("350", "0", 0), ("350", "5000", 0)):
         run = Run(GPT_TRAIN_CUDA, f"--dataset={work.data}", "--backend=cuda", "--n_layer=1", "--n_head=1", "--n_embd=16",
                   "--block_size=16", "--batch_size=2", "--vocab_size=96", "--plan=json", work=work.folder,
-                  LD_LIBRARY_PATH=NVML, GT_FAKE_NVML_USED_MIB=used)
-        check(run.status == 0 and least <= json.loads(run.out)["bytes"]["context"] <= most,
-              f"{used} MiB in use before: {run.out[:600]}")
+                  LD_LIBRARY_PATH=NVML, GT_FAKE_NVML_USED_MIB=used, GT_FAKE_NVML_CONTEXT_MIB=context)
+        check(run.status == 0 and json.loads(run.out)["bytes"]["context"] == said + UPLOADS,
+              f"{used} MiB in use before, {context} more after: {run.out[:600]}")
     for part, missing in (("init", "driver 580"), ("handle", "driver 580"), ("driver", "driver 580"),
                           ("processes", "firefox"), ("memory", "never"), ("name", "firefox")):
         run = Run(GPT_TRAIN_CUDA, "--list_devices", work=work.folder, LD_LIBRARY_PATH=NVML, GT_FAKE_NVML_FAIL=part)

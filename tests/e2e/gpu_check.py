@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""bench/gpu-check rehearsed on the emulated programs: its rows run, its JSON is whole, what fails is a FAIL, usage is checked.
+"""bench/gpu-check rehearsed on the emulated programs: its rows run, its JSON is whole, PyTorch's side is asked in turn (a stand-in
+answers), what fails is a FAIL, usage is checked.
 
 Times and rates of a rehearsal mean nothing; what only a card has is a SKIP with its reason.
 Prints "checks: P passed, F failed, S skipped".
 """
+import importlib.machinery
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 
 from cuda_common import BUILD, check, finish, leave_without_programs
 
 PROGRAM = os.path.join(os.environ.get("top_srcdir", "."), "bench", "gpu-check")
 IMAGE_BYTES = 4 << 20  # of uploads under way: a part of the context, which the plan has beside the arena
-ONLY = "parity float32,graphs,memcheck,racecheck,initcheck,synccheck,story,MFU 124M,ops,roofs"
+ONLY = "devices,parity float32,graphs,memcheck,racecheck,initcheck,synccheck,story,MFU 124M,ops,roofs"
 
 
 def gpu_check(work, *arguments, **environment):
@@ -33,14 +37,67 @@ def whole(work, emulated):
     done, found = gpu_check(work, emulated, "--only=" + ONLY)
     check(done.returncode == 0, done.stdout[-800:] + done.stderr[-400:])
     rows = {row["name"]: row["result"] for row in found["rows"]}
-    wanted = {"parity float32": "PASS", "graphs": "PASS", "story 11.4GiB": "PASS", "story 9.7GiB": "PASS", "MFU 124M": "PASS",
+    wanted = {"devices": "PASS", "parity float32": "PASS", "graphs": "PASS", "story 11.4GiB": "PASS", "story 9.7GiB": "PASS", "MFU 124M": "PASS",
               "ops": "PASS", "roofs": "SKIP", "memcheck": "SKIP", "racecheck": "SKIP", "initcheck": "SKIP", "synccheck": "SKIP"}
     check(rows == wanted, f"rows are {rows}")
     story = found["facts"]["story 11.4GiB"]
+    check(story["micro_batch"] > 0, "the log does not say how many samples were computed at once")
     check(story["planned"] == story["asked"] == story["used"] - IMAGE_BYTES > 0, f"planned, asked for and in use differ: {story}")
     check(any(one["op"] == "gemm" and one["seconds"] > 0 for one in found["facts"]["ops"]), f"{found['facts']['ops']}")
     block = done.stdout.split("```")[1]
     check(all(name in block for name in wanted), "the block to paste lacks rows")
+
+
+# Answers for a Python with PyTorch: eager fits two samples; compiled, what the environment says.
+OTHER_SIDE = """#!%s
+import json, os, sys
+if sys.argv[1] == "-c":
+    sys.exit(0)
+task = json.loads(sys.argv[2])
+if task["mode"] == "compile" and os.environ["SIDE"] == "broken":
+    sys.exit("error: no compiler")
+fits = [micro for micro in task["micro_batches"] if micro <= 2]
+with open(os.environ["ASKED"], "a") as file:
+    file.write(json.dumps([task["mode"], task["micro_batches"]]) + "\\n")
+print(json.dumps({"times": [0.5, 0.25], "micro_batch": fits[0], "card_bytes": 1 << 20} if fits else {"out_of_memory": True}))
+""" % sys.executable
+
+
+def speed(work, emulated):
+    """The sides in turn, PyTorch's at the largest micro-batch that fits; what fails is said in its place."""
+    python = os.path.join(work, "python-of-another-side")
+    with open(python, "w", encoding="ascii") as file:
+        file.write(OTHER_SIDE)
+    os.chmod(python, 0o700)
+    for side, compiled in (("whole", True), ("broken", False)):
+        asked = os.path.join(work, "asked-" + side)
+        done, found = gpu_check(work, emulated, "--only=speed,MFU 124M", "--python=" + python, SIDE=side, ASKED=asked)
+        rows = {row["name"]: row["result"] for row in found["rows"]}
+        check(done.returncode == 0 and rows["speed 124M"] == "PASS", f"{side}: {done.stdout[-600:]}")
+        table = found["facts"]["speed 124M"]
+        check(("PyTorch compile" in table) == compiled and table["PyTorch eager"]["micro_batch"] == 2, f"{side}: {table}")
+        check(table["problems"].keys() == (set() if compiled else {"PyTorch compile"}), f"{side}: {table['problems']}")
+        check(table["PyTorch eager"]["tokens_per_s"] > 0 and table["gpt-train"]["updates"] > 0, f"{side}: {table}")
+        with open(asked, encoding="ascii") as file:
+            tried = [json.loads(line) for line in file]
+        first = [["eager", [4, 2, 1]]] + ([["compile", [4, 2, 1]]] if compiled else [])
+        check(tried[:len(first)] == first and all(sizes == [2] for _, sizes in tried[len(first):]), f"{side}: tried {tried}")
+        check(len(tried) == 2 * len(first), f"{side}: {len(tried)} runs of the other sides")
+
+
+def ended(work, _):
+    """What takes too long is ended with all that it has started."""
+    sys.path.insert(0, os.path.dirname(PROGRAM))
+    loader = importlib.machinery.SourceFileLoader("gpu_check_program", PROGRAM)
+    program = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    sys.dont_write_bytecode = True
+    loader.exec_module(program)
+    path = os.path.join(work, "still-there")
+    text, status = program.finished(["sh", "-c", f"echo begun; (sleep 3; touch '{path}') & sleep 600"], 1)
+    check(status is None and text == "begun\n", f"{status}: {text}")
+    time.sleep(3)
+    check(not os.path.exists(path), "what a command had started went on")
+    check(program.finished(["sh", "-c", "echo done; exit 3"], 60) == ("done\n", 3), "a command's output and status")
 
 
 def bad(work, emulated):
@@ -57,7 +114,7 @@ def bad(work, emulated):
 def main():
     leave_without_programs("gpu_check")
     with tempfile.TemporaryDirectory(prefix="gpt-train-gpu-check-") as work:
-        for part in (whole, bad):
+        for part in (whole, speed, ended, bad):
             part(work, "--emulated=" + os.path.abspath(BUILD))
     return finish()
 

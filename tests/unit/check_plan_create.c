@@ -207,6 +207,9 @@ START_TEST(what_cannot_be_planned_is_refused_by_name)
     fixture_backend_init(&backend);
     options.device = &backend.base;
     create_fails(mem, g, &options, GT_UNSUPPORTED, "fixture cannot run copy (x=bfloat16[3,5] y=bfloat16[3,5])");
+    struct backend_info info = {.device = "a small card", .detail = "driver 7", .limits = "no bfloat16"};
+    options.info = &info;
+    create_fails(mem, g, &options, GT_UNSUPPORTED, "; a small card; driver 7; no bfloat16");
     graph_destroy(g);
 
     g = graph_make(mem); /* an op that the backend does not have at all */

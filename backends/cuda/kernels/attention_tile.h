@@ -26,7 +26,8 @@
 #endif
 
 /* Whether a kernel of this dtype and product has a body in this compilation: WIDE products need sm_80, and before it there
- * is fp16 alone.  Under emulation all have one, and the configured device decides. */
+ * is fp16 alone.  Under emulation all have one, and the configured device decides.  A kernel without one that is started all
+ * the same, from PTX of another kind of card, ends in an error and not in results that nobody has written. */
 #ifdef GT_CUDA_EMULATED
 template <typename T, bool WIDE> constexpr bool tile_compiled = true;
 #else

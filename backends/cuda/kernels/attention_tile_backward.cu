@@ -201,6 +201,8 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
             sums_store<T, D, KEYS>(attention, place, shared, sum, sum_v);
         else
             sums_store<T, D, KEYS>(attention, place, shared, sum, sum);
+    } else {
+        __trap();
     }
 }
 

@@ -177,6 +177,8 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         tile_store<T, D>(q + warp_row * tile_stride<D>, result, factor,
                          tile_rows<T>(attention.y, place.sample, place.head, size), attention.y.row,
                          place.query + warp_row, attention.time, size, unit);
+    } else {
+        __trap();
     }
 }
 

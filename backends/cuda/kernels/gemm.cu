@@ -1,8 +1,8 @@
 /* The end of a product whose bias has another dtype than its result: fp32 sums plus bias, rounded once.
  *
  * cuBLASLt's epilogue takes a bias of the result's dtype only, and a bias that is rounded to 16 bits first is not within
- * the bounds of the op.  Where rows are a multiple of eight elements long, a thread makes eight neighbours with 128-bit
- * accesses, else one.  The sums were written just before and are mostly still in the L2 cache.
+ * the bounds of the op.  Where rows are a multiple of eight elements long and the first is aligned, a thread makes eight
+ * neighbours with 128-bit accesses, else one.  The sums were written just before and are mostly still in the L2 cache.
  */
 #include "backends/cuda/cuda_gemm.h"
 
@@ -46,7 +46,7 @@ __global__ static void bias_add_narrow(const float *sums, const B *bias, D *d, i
 template <typename D, typename B> static cudaError_t launch(cudaStream_t stream, const struct cuda_bias_add_args *args)
 {
     const int64_t elements = args->rows * args->columns;
-    const bool wide = args->columns % GROUP == 0;
+    const bool wide = args->columns % GROUP == 0 && (uintptr_t)args->d % 16 == 0;
     const int64_t threads = wide ? elements / GROUP : elements;
     if (elements == 0)
         return cudaSuccess;

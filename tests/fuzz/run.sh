@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs every fuzzing target for FUZZ_SECONDS (3), or FUZZ_RUNS inputs if that is set, from its seeds; a crash, a leak or a
+# Runs every fuzzing target for FUZZ_SECONDS (2), or FUZZ_RUNS inputs if that is set, from its seeds; a crash, a leak or a
 # time-out fails, and the input that caused it is kept in $top_builddir/tests/fuzz/NAME.crash.  Needs FUZZ_TARGETS,
 # top_srcdir and top_builddir.
 set -u
 : "${top_srcdir:?set it to the source folder}" "${top_builddir:?set it to the build folder}" "${FUZZ_TARGETS?}"
 seconds=${FUZZ_SECONDS:-${FUZZ_RUNS:+86400}}
-seconds=${seconds:-3}
+seconds=${seconds:-2}
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpt-train-fuzz-XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -16,7 +16,9 @@ bytes_max() {
     case $1 in
     nanogpt) echo 16384 ;;
     archive | pickle | tokenizer_json) echo 8192 ;;
-    bpe_encode) echo 1024 ;;
+    bpe_encode) echo 512 ;;
+    config | device_profile) echo 1024 ;;
+    oom_message | record) echo 2048 ;;
     *) echo 4096 ;;
     esac
 }
@@ -28,7 +30,7 @@ run_target() {
     ASAN_OPTIONS="quarantine_size_mb=8:malloc_context_size=0:${ASAN_OPTIONS:-}" \
         "$top_builddir/tests/fuzz/fuzz_$1" -seed=1337 -runs="${FUZZ_RUNS:--1}" -max_total_time="$seconds" \
         -max_len="$(bytes_max "$1")" -timeout=20 \
-        -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$work/$1." "$work/$1" \
+        -rss_limit_mb=2048 -print_final_stats=1 -print_funcs=0 -artifact_prefix="$work/$1." "$work/$1" \
         "$top_srcdir/tests/fuzz/corpus/$1" >"$work/$1.log" 2>&1
 }
 

@@ -3,7 +3,8 @@
 call that is interrupted for ever is rightly tried for ever).
 
 After each: no death by a signal, no hang, one line or more that says what failed where the run gave up, no success that
-is not one, no file left aside, and a run without faults that goes on from there ends with the bytes of the run in one go.
+is not one, no memory that was never released (the program counts), no file left aside, and a run without faults that goes
+on from there ends with the bytes of the run in one go.
 
 In `make check` a sample; with CHECK_LONG=1 every call from the program's own start on, or with --part=K/N every N-th.
 Needs strace.
@@ -44,6 +45,7 @@ def inject(name, number, error, forever):
 
 def judge(what, done, expected):
     check(0 <= done.returncode < 128, f"{what}: died: {done.returncode} {done.stderr[-300:]}")
+    check("internal error" not in done.stderr, f"{what}: {done.stderr[-300:]}")
     if done.returncode == 0:
         check(tiny.contents("faulty") == expected, f"{what}: success, and other bytes than in one go")
     else:

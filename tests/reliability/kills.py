@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""SIGKILL at every system call of a run that saves, and at random moments; then resume, and compare bytes.
+"""Signals at every system call of a run that saves, SIGKILL at random moments too; then resume, and compare bytes.
 
   calls     a run of four updates that saves three times is killed at each system call from its first save on (strace's
             injection), resumed, and ends with files that are byte for byte those of the run that nobody killed
   resume    a run that was killed inside a save is resumed and killed again at each of that start's calls
-  random    a run that saves after every update is killed at random moments, every second time at one of the next save; at
-            least three tenths of the kills must land inside a save, or the test fails
+  signals   SIGTERM, SIGINT, SIGHUP and SIGPIPE at each call of the same run, evaluations and saves included: the first three
+            end it in order, a second one at once, the last not at all
+  random    a run that saves after every update is killed at random moments, every second time at one of the next save, or
+            more often where those before missed; fewer than three tenths of the kills inside a save fail the test
 
 In `make check` a sample of the calls and 30 random kills; with CHECK_LONG=1 every call and 1,000.  Names of these on the
 command line choose some, and --part=K/N every N-th case.
@@ -26,9 +28,11 @@ from checks import check, finish, skip
 
 SAMPLE = 40 if not tiny.LONG else 1 << 30
 RANDOM_KILLS = 1000 if tiny.LONG else 30
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 HITS_MIN = 0.3
 REACHED_MIN = 0.9
-SAVE_SECONDS = 0.004  # about what the tiny run's save takes
+AIMED_BELOW = 0.4  # share of hits below which every kill is aimed at a save
+SAVE_SECONDS = 0.004  # about what the tiny run's save takes on a disk; learnt as kills hit and miss
 
 
 def killed_at(name, number, start):
@@ -85,6 +89,26 @@ def at_resume(expected, generator, where):
     print(f"killed at {reached} of {len(calls) - first} calls of a start that repairs")
 
 
+def at_signals(expected, generator, calls):
+    """Each third time the signal comes again at every later call of the name."""
+    installed = max(i for i, call in enumerate(calls) if call[0] == "rt_sigaction")
+    check(installed < next(i for i, call in enumerate(calls) if call[2]), "handlers are there before the first save")
+    stopped, picked = 0, chosen(calls[installed + 1:], generator)
+    for turn, (name, number, _) in enumerate(picked):
+        sent, again = SIGNALS[turn % len(SIGNALS)], turn % 3 == 2
+        what = f"{sent.name} at {name} {number}{' and after' if again else ''}"
+        tiny.clear("killed")
+        done = tiny.run("killed", tracer=("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e",
+                                          f"inject={name}:signal={sent.name}:when={number}{'+' if again else ''}"))
+        check(done.returncode in ((0,) if sent == signal.SIGPIPE else (0, 128 + sent)),
+              f"{what}: ended with {done.returncode}: {done.stderr[-300:]}")
+        check(" error: " not in done.stderr, f"{what}: {done.stderr[-300:]}")
+        stopped += done.returncode != 0
+        judge("killed", expected, what, None)
+    print(f"{len(picked)} of {len(calls) - installed - 1} calls interrupted, {stopped} runs stopped")
+    check(stopped >= len(picked) // 3, f"{stopped} of {len(picked)} runs stopped: too few to prove anything")
+
+
 def inside_save(out):
     """What only a save leaves: a file aside, or files of two generations."""
     names = os.listdir(out) if os.path.isdir(out) else []
@@ -99,25 +123,34 @@ def wait_for_save(out, process):
         time.sleep(SAVE_SECONDS / 20)
 
 
+def kill_at_random(generator, every, length, reach):
+    """Kills a run within its length, or within `reach` of a save's begin; whether it was inside a save."""
+    tiny.clear("killed")
+    with subprocess.Popen(tiny.command("killed", *every), env=tiny.ENVIRONMENT, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as process:
+        time.sleep(generator.uniform(0.2, 1.0) * length)
+        if reach is not None:
+            wait_for_save("killed", process)
+            time.sleep(generator.uniform(0.0, reach))
+        process.kill()
+        process.wait()
+    return inside_save("killed")
+
+
 def at_random(generator):
     every = ["--eval_interval=1", "--max_iters=12"]
     begin = time.monotonic()
     done = tiny.run("all", *every)
     length = time.monotonic() - begin
     check(done.returncode == 0, f"the run in one go: {done.stderr[-300:]}")
-    expected, hits = tiny.contents("all"), 0
+    expected, hits, reach = tiny.contents("all"), 0, SAVE_SECONDS
     numbers = tiny.part(range(RANDOM_KILLS))
     for turn, number in enumerate(numbers):
-        tiny.clear("killed")
-        with subprocess.Popen(tiny.command("killed", *every), env=tiny.ENVIRONMENT, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL) as process:
-            time.sleep(generator.uniform(0.2, 1.0) * length)
-            if turn % 2 == 0:
-                wait_for_save("killed", process)
-                time.sleep(generator.uniform(0.0, SAVE_SECONDS))
-            process.kill()
-            process.wait()
-        hits += inside_save("killed")
+        aimed = turn % 2 == 0 or hits < AIMED_BELOW * turn
+        hit = kill_at_random(generator, every, length, reach if aimed else None)
+        hits += hit
+        if aimed:
+            reach *= 1.05 if hit else 0.8  # where saves are faster, or this process slower, sooner
         done = tiny.resume("killed", *every)
         check(done.returncode == 0 and tiny.contents("killed") == expected,
               f"random kill {number}: {done.returncode}, {done.stderr[-300:]}")
@@ -131,6 +164,7 @@ def main():
         skip("kills", "no strace that may trace (Debian: strace)")
         finish()
         return 77
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is started with it ignored
     with tempfile.TemporaryDirectory(prefix="gpt-train-kills-") as work:
         os.chdir(work)
         tiny.make_data()
@@ -138,11 +172,13 @@ def main():
         check(done.returncode == 0, f"the run in one go: {done.stderr[-500:]}")
         expected = tiny.contents("one")
         check(expected.get("iter", 0) > 0, f"it saved: {expected}")
-        only, calls = tiny.arguments() or ["calls", "resume", "random"], tiny.trace("traced")
+        only, calls = tiny.arguments() or ["calls", "resume", "signals", "random"], tiny.trace("traced")
         if "calls" in only:
             at_calls(expected, generator, calls)
         if "resume" in only:
             at_resume(expected, generator, next(call[:2] for call in calls if call[2] and call[0] == "rename"))
+        if "signals" in only:
+            at_signals(expected, generator, calls)
         if "random" in only:
             at_random(generator)
         os.chdir("/")

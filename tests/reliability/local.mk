@@ -30,4 +30,3 @@ check-long:
 # The suite once more for each sanitizer, in build folders of its own below sanitizers/.
 check-sanitizers:
 	$(SHELL) $(srcdir)/tests/reliability/sanitizers.sh '$(abs_top_srcdir)' sanitizers
-.PHONY: check-sanitizers

@@ -25,6 +25,8 @@ RUN = ["--dataset=./data", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_
        "--lr_decay_iters=4", "--dropout=0.1", f"--max_iters={ITERATIONS}"]
 # Waiting threads are limited already, so that the program does not start itself anew.
 ENVIRONMENT = dict(os.environ, GOMP_SPINCOUNT="0", OMP_NUM_THREADS="1", LC_ALL="C", TZ="UTC")
+# A build with AddressSanitizer looks for leaks by tracing itself, which cannot be where strace does.
+TRACED = dict(ENVIRONMENT, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
 
 
 def arguments():
@@ -57,8 +59,8 @@ def command(out, *arguments):
 
 
 def run(out, *arguments, tracer=(), timeout=LIMIT_SECONDS):
-    return subprocess.run([*tracer, *command(out, *arguments)], env=ENVIRONMENT, capture_output=True, text=True,
-                          timeout=timeout, check=False)
+    return subprocess.run([*tracer, *command(out, *arguments)], env=TRACED if tracer else ENVIRONMENT, capture_output=True,
+                          text=True, timeout=timeout, check=False)
 
 
 def resume(out, *arguments, **how):

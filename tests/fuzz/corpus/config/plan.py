@@ -1,0 +1,9 @@
+memory_budget = '11.4 GiB'
+recompute = "full:2,none"
+n_layer = 6
+watchdog = 60
+eval_only = True
+device = "cuda:1"
+block_size = -(-100 // 7) ** 1 + 1_000 % 24
+optimizer = "muon"
+seed = 0x2a

@@ -1,0 +1,38 @@
+/* Fuzzes configuration files in nanoGPT's syntax.
+ *
+ * What is accepted, and checked as a whole, is the configuration of a run: it can be stored in a checkpoint, and what was
+ * stored is accepted by a later run as the same configuration.
+ */
+#include "config/config.h"
+#include "tests/fuzz/fuzz_common.h"
+
+static void check_stored(const struct config *config)
+{
+    struct config later;
+    json_t *stored = NULL, *again = NULL;
+    FUZZ_CHECK(config_to_json(config, &stored) == GT_OK);
+    config_defaults(&later, CONFIG_TRAIN);
+    FUZZ_CHECK(config_from_json(&later, stored, "stored") == GT_OK);
+    FUZZ_CHECK(config_to_json(&later, &again) == GT_OK);
+    FUZZ_CHECK(json_equal(stored, again));
+    json_decref(again);
+    json_decref(stored);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct config config;
+    log_sink_set(fuzz_silence, NULL);
+    config_defaults(&config, CONFIG_TRAIN);
+    config.wall_s = 1; /* time.time() gives it: equal inputs do equal things */
+    if (config_parse_text(&config, "input", (const char *)data, size) == GT_OK && config_check(&config) == GT_OK) {
+        struct config_recompute_mix mix;
+        const char *why = NULL;
+        uint64_t bytes = 0;
+        config_notes(&config);
+        (void)config_memory_budget(&config, UINT64_C(12) << 30, &bytes);
+        FUZZ_CHECK(config_recompute(config.recompute, config.n_layer, &mix, &why) || why != NULL);
+        check_stored(&config);
+    }
+    return 0;
+}

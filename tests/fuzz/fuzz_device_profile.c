@@ -1,0 +1,32 @@
+/* Fuzzes profiles of devices: what is accepted describes a device that the plan can be made for. */
+#include <math.h>
+#include <string.h>
+
+#include "plan/device_profile.h"
+#include "tests/fuzz/fuzz_common.h"
+
+static void check_rate(double rate, bool may_be_unknown)
+{
+    FUZZ_CHECK(isfinite(rate) && (rate >= 1e6 || (may_be_unknown && rate == 0.0)));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct device_profile profile;
+    log_sink_set(fuzz_silence, NULL);
+    if (device_profile_read(fuzz_file(data, size), &profile) != GT_OK)
+        return 0;
+    FUZZ_CHECK(profile.usable_bytes > 0 && profile.usable_bytes <= profile.memory_bytes);
+    FUZZ_CHECK(profile.context_bytes <= profile.memory_bytes - profile.usable_bytes);
+    FUZZ_CHECK(profile.largest_allocation_bytes > 0 && profile.largest_allocation_bytes <= profile.memory_bytes);
+    FUZZ_CHECK(profile.alignment_bytes >= 16 && (profile.alignment_bytes & (profile.alignment_bytes - 1)) == 0);
+    FUZZ_CHECK(profile.units >= 0 && (profile.dtypes >> DTYPE_F32 & 1u) == 1);
+    FUZZ_CHECK(profile.share >= 0.0 && profile.share <= 1.0);
+    check_rate(profile.bytes_per_s, false);
+    check_rate(profile.vector_flops_per_s, false);
+    check_rate(profile.matrix_flops_per_s[DTYPE_BF16], true);
+    check_rate(profile.matrix_flops_per_s[DTYPE_F16], true);
+    FUZZ_CHECK(memchr(profile.name, '\0', sizeof profile.name) != NULL);
+    FUZZ_CHECK(memchr(profile.source, '\0', sizeof profile.source) != NULL);
+    return 0;
+}

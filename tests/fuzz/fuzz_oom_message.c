@@ -1,0 +1,62 @@
+/* Fuzzes the reading of PyTorch's out-of-memory messages, and what is concluded from them.
+ *
+ * Amounts must be finite and not negative, names end and hold no control characters, and every number of the message may
+ * be as absurd as it likes.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "plan/oom_match.h"
+#include "tests/fuzz/fuzz_common.h"
+
+static void check_amount(struct oom_amount amount)
+{
+    FUZZ_CHECK(!amount.known || (isfinite(amount.bytes) && amount.bytes >= 0.0));
+    FUZZ_CHECK(!amount.known || (isfinite(amount.slack_bytes) && amount.slack_bytes >= 0.0));
+}
+
+static void check_text(const char *text, size_t capacity)
+{
+    const char *end = memchr(text, '\0', capacity);
+    FUZZ_CHECK(end != NULL);
+    for (; text < end; text++)
+        FUZZ_CHECK((unsigned char)*text >= ' ');
+}
+
+static void check_message(const struct oom_message *message)
+{
+    const struct oom_amount amounts[] = {message->tried,   message->total,     message->free,
+                                         message->process, message->allocated, message->unallocated,
+                                         message->allowed, message->pools,     message->elsewhere};
+    for (size_t i = 0; i < sizeof amounts / sizeof amounts[0]; i++)
+        check_amount(amounts[i]);
+    FUZZ_CHECK(message->count >= 1 && message->others_count >= 0 && message->others_count <= OOM_PROCESSES_MAX);
+    for (int32_t i = 0; i < message->others_count; i++)
+        check_amount(message->others[i].held);
+    check_text(message->frame.file, sizeof message->frame.file);
+    check_text(message->frame.function, sizeof message->frame.function);
+    check_text(message->frame.source, sizeof message->frame.source);
+    check_amount(oom_others_bytes(message));
+    check_amount(oom_context_bytes(message));
+    check_amount(oom_budget_bytes(message));
+    check_amount(oom_process_most(message));
+    FUZZ_CHECK(strlen(oom_allocator_name(message->allocator)) > 0);
+    (void)oom_impossible(message);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct oom_shape shape = {
+        .batch = 12, .block_size = 1024, .n_embd = 768, .n_head = 12, .vocab_size = 50304};
+    struct oom_message message;
+    struct oom_match matches[OOM_MATCHES_MAX];
+    if (!oom_message_parse((const char *)data, size, &message))
+        return 0;
+    check_message(&message);
+    const int32_t count = oom_match_find(&message, &shape, matches);
+    FUZZ_CHECK(count >= 0 && count <= OOM_MATCHES_MAX);
+    for (int32_t i = 0; i < count; i++)
+        FUZZ_CHECK(matches[i].bytes > 0 && (matches[i].element_bytes == 2 || matches[i].element_bytes == 4));
+    FUZZ_CHECK(oom_match_batch(&message, &shape, 4) >= 0);
+    return 0;
+}

@@ -306,7 +306,10 @@ START_TEST(workspace_is_bounded)
             const size_t bytes = impl->workspace_bytes(one.backend, &call);
             ck_assert_uint_le(bytes, WORKSPACE_THREAD_MAX);
             ck_assert_uint_eq(bytes % 64, 0);
-            ck_assert_uint_eq(impl->workspace_bytes(three.backend, &call), 3 * bytes);
+            const size_t of_three = impl->workspace_bytes(three.backend, &call);
+            ck_assert_uint_le(of_three, 3 * WORKSPACE_THREAD_MAX);
+            if (p.dtype != DTYPE_F32) /* tiles that bits depend on do not follow the threads */
+                ck_assert_uint_eq(of_three, 3 * bytes);
         }
     }
     cpu_fixture_close(&one);

@@ -360,14 +360,19 @@ static bool is_difference(const char *key, const json_t *before, const json_t *n
     return before == NULL || !json_equal(before, now);
 }
 
-/* Appends "KEY WAS before, IS now" as far as there is room. */
-static void difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const json_t *before,
-                           const json_t *now)
+/* Appends "KEY was WAS, is IS" as far as there is room. */
+static void difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const char *was, const char *is)
 {
     const size_t used = strlen(text);
+    snprintf(text + used, DIFFERENCES_TEXT_MAX - used, "%s%s was %.100s, is %.100s", used > 0 ? "; " : "", key, was,
+             is);
+}
+
+static void value_difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const json_t *before,
+                                 const json_t *now)
+{
     char *was = before != NULL ? json_dumps(before, JSON_ENCODE_ANY) : NULL, *is = json_dumps(now, JSON_ENCODE_ANY);
-    snprintf(text + used, DIFFERENCES_TEXT_MAX - used, "%s%s was %.100s, is %.100s", used > 0 ? "; " : "", key,
-             was != NULL ? was : "not known", is != NULL ? is : "?");
+    difference_add(text, key, was != NULL ? was : "not known", is != NULL ? is : "?");
     free(was);
     free(is);
 }
@@ -382,7 +387,7 @@ enum gt_status restore_differences_check(const struct session *session, const st
     {
         const json_t *old = json_object_get(before, key);
         if (is_difference(key, old, value))
-            difference_add(text, key, old, value);
+            value_difference_add(text, key, old, value);
     }
     json_decref(now);
     if (text[0] == '\0')
@@ -406,9 +411,8 @@ enum gt_status restore_data_check(const struct config *config, const struct rest
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
         const char *name = token_split_name((enum token_split)split), *now = data->text[split];
         const char *was = json_string_value(json_object_get(before, name));
-        const size_t used = strlen(text);
         if (was != NULL && strcmp(was, now) != 0)
-            snprintf(text + used, sizeof text - used, "%s%s was %.100s, is %s", used > 0 ? "; " : "", name, was, now);
+            difference_add(text, name, was, now);
     }
     if (text[0] == '\0')
         return GT_OK;

@@ -9,6 +9,7 @@
 
 #define ATTENTION_TILE 64  /* keys, and queries, of a square of scores */
 #define ATTENTION_BAND 256 /* queries that share the transposition of a tile of keys */
+#define ATTENTION_STRIP 16 /* rows of a square on the diagonal that are cut to the keys that they see */
 #define ATTENTION_SQUARE (ATTENTION_TILE * ATTENTION_TILE)
 
 struct attention_shape {
@@ -35,6 +36,12 @@ static inline struct attention_shape attention_shape_of(const struct op_call *ca
     shape.head_size = shape.row / (shape.heads + 2 * shape.kv_heads);
     shape.padded = (int64_t)size_round_up((size_t)shape.head_size, CPU_TILE_COLUMNS);
     return shape;
+}
+
+/* Columns of a square that `seen` keys of it take up in products. */
+static inline int64_t attention_width(int64_t seen)
+{
+    return (int64_t)size_round_up((size_t)cpu_max(seen, 0), CPU_TILE_COLUMNS);
 }
 
 /* factors[64,64] of the queries from `query` and the keys from `key` (a multiple of 64), for `rows` queries. */

@@ -75,33 +75,35 @@ static void delta_compute(const struct backward_item *item, const struct backwar
     }
 }
 
-/* weight := p f and slope := ds, from scores and dy v'; `visible` keys count, the others become 0.  factor may be NULL. */
-static void row_slopes(float *weight, float *slope, const float *factor, float lse, float delta, int64_t visible)
+/* weight := p f and slope := ds, from `width` scores and dy v'; `visible` keys count, the others become 0.  factor may be
+ * NULL. */
+static void row_slopes(float *weight, float *slope, int64_t width, const float *factor, float lse, float delta,
+                       int64_t visible)
 {
     if (factor != NULL) {
         CPU_OMP(omp simd)
-        for (int64_t j = 0; j < ATTENTION_TILE; j++) {
+        for (int64_t j = 0; j < width; j++) {
             const float p = cpu_exp(weight[j] - lse);
             weight[j] = p * factor[j];
             slope[j] = p * (slope[j] * factor[j] - delta);
         }
     } else {
         CPU_OMP(omp simd)
-        for (int64_t j = 0; j < ATTENTION_TILE; j++) {
+        for (int64_t j = 0; j < width; j++) {
             const float p = cpu_exp(weight[j] - lse);
             weight[j] = p;
             slope[j] = p * (slope[j] - delta);
         }
     }
-    for (int64_t j = cpu_max(visible, 0); j < ATTENTION_TILE; j++) {
+    for (int64_t j = cpu_max(visible, 0); j < width; j++) {
         weight[j] = 0.0f;
         slope[j] = 0.0f;
     }
 }
 
-/* out[rows, tile] = a[rows, padded] transposed[size, tile]: scores, or the slopes of the values. */
-static void square_scores(const float *a, const float *transposed, float *out, int64_t rows,
-                          const struct attention_shape *shape)
+/* out[rows, width] = a[rows, padded] transposed[size, width]: scores, or the slopes of the values. */
+static void rows_scores(const float *a, const float *transposed, float *out, int64_t rows, int64_t width,
+                        const struct attention_shape *shape)
 {
     cpu_tile_multiply(&(struct cpu_tile_product){.a = a,
                                                  .a_row = shape->padded,
@@ -111,11 +113,11 @@ static void square_scores(const float *a, const float *transposed, float *out, i
                                                  .c = out,
                                                  .c_row = ATTENTION_TILE,
                                                  .m = rows,
-                                                 .n = ATTENTION_TILE,
+                                                 .n = width,
                                                  .k = shape->head_size});
 }
 
-/* out[keys, padded] += square[rows, tile]' by_query[rows, padded]: what the queries of a square give to its keys. */
+/* out[keys, padded] += square[rows, keys]' by_query[rows, padded]: what queries of a square give to keys of it. */
 static void keys_add(const float *square, const float *by_query, float *out, int64_t rows, int64_t keys, int64_t padded)
 {
     cpu_tile_multiply(&(struct cpu_tile_product){.a = square,
@@ -143,47 +145,71 @@ static struct cpu_rows dq_rows(const struct backward_item *item, const struct ba
     return (struct cpu_rows){sums, (head % shape->group * shape->time + query) * size, size};
 }
 
-/* All of one square: `rows` queries from `query` of head `head`, `keys` keys from `key`. */
-static void square_run(const struct backward_item *item, const struct backward_scratch *s, int64_t head, int64_t query,
-                       int64_t key)
+/* One square: `rows` queries from `query` of head `head`, `keys` keys from `key`. */
+struct square {
+    const struct backward_item *item;
+    const struct backward_scratch *s;
+    int64_t head, query, rows, key, keys;
+};
+
+/* Queries first .. first + rows - 1 of a square, as far as the last one sees: p and ds, and what its keys give to dq. */
+static void rows_run(const struct square *square, int64_t first, int64_t rows)
 {
+    const struct backward_scratch *s = square->s;
+    const struct backward_item *item = square->item;
     const struct attention_shape *shape = item->shape;
-    const int64_t size = shape->head_size, padded = shape->padded, tile = ATTENTION_TILE;
-    const int64_t rows = cpu_min(tile, shape->time - query), keys = cpu_min(tile, shape->time - key);
-    const int64_t height = (int64_t)size_round_up((size_t)rows, CPU_TILE_ROWS);
-    const int64_t row = item->first + query;
-    const struct cpu_rows q = {item->qkv, row * shape->row + head * size, shape->row};
-    const struct cpu_rows dy = {item->dy, (row * shape->heads + head) * size, shape->heads * size};
-    const struct cpu_rows dq = dq_rows(item, s, head, query);
-    cpu_tile_pack(s->q, height, padded, &q, rows, size, shape->scale);
-    cpu_tile_pack(s->dy, height, padded, &dy, rows, size, 1.0f);
-    cpu_tile_pack(s->dq, height, padded, &dq, key == 0 ? 0 : rows, size, 1.0f);
-    square_scores(s->q, s->k_transposed, s->weight, rows, shape);
-    square_scores(s->dy, s->v_transposed, s->slope, rows, shape);
-    const bool masked = item->mask.threshold != 0;
-    if (masked) {
-        struct cpu_mask mask = item->mask;
-        mask.site = (uint32_t)shape->site + ((uint32_t)head << 16);
-        attention_mask_fill(&mask, shape->time, query, key, rows, s->factor);
-    }
-    const float *lse = item->lse + head * shape->time + query;
-    const float *delta = s->delta + head % shape->group * shape->time + query;
+    const int64_t padded = shape->padded, tile = ATTENTION_TILE, query = square->query + first;
+    const int64_t seen = cpu_min(square->keys, query + rows - square->key), width = attention_width(seen);
+    float *weight = s->weight + first * tile, *slope = s->slope + first * tile;
+    const float *factor = item->mask.threshold != 0 ? s->factor + first * tile : NULL;
+    const float *lse = item->lse + square->head * shape->time + query;
+    const float *delta = s->delta + square->head % shape->group * shape->time + query;
+    rows_scores(s->q + first * padded, s->k_transposed, weight, rows, width, shape);
+    rows_scores(s->dy + first * padded, s->v_transposed, slope, rows, width, shape);
     for (int64_t i = 0; i < rows; i++)
-        row_slopes(s->weight + i * tile, s->slope + i * tile, masked ? s->factor + i * tile : NULL, lse[i], delta[i],
-                   cpu_min(keys, query + i + 1 - key));
-    keys_add(s->weight, s->dy, s->dv, rows, keys, padded);
-    keys_add(s->slope, s->q, s->dk, rows, keys, padded);
-    cpu_tile_multiply(&(struct cpu_tile_product){.a = s->slope,
+        row_slopes(weight + i * tile, slope + i * tile, width, factor != NULL ? factor + i * tile : NULL, lse[i],
+                   delta[i], cpu_min(square->keys, query + i + 1 - square->key));
+    cpu_tile_multiply(&(struct cpu_tile_product){.a = slope,
                                                  .a_row = tile,
                                                  .a_column = 1,
                                                  .b = s->k,
                                                  .b_row = padded,
-                                                 .c = s->dq,
+                                                 .c = s->dq + first * padded,
                                                  .c_row = padded,
                                                  .m = rows,
                                                  .n = padded,
-                                                 .k = keys,
+                                                 .k = seen,
                                                  .add = true});
+}
+
+/* All of one square.  On the diagonal, strips of queries leave out keys that they do not see, and strips of keys queries. */
+static void square_run(const struct square *square)
+{
+    const struct backward_scratch *s = square->s;
+    const struct backward_item *item = square->item;
+    const struct attention_shape *shape = item->shape;
+    const int64_t size = shape->head_size, padded = shape->padded, rows = square->rows, keys = square->keys;
+    const int64_t height = (int64_t)size_round_up((size_t)rows, CPU_TILE_ROWS), row = item->first + square->query;
+    const int64_t strip = square->query > square->key ? ATTENTION_TILE : ATTENTION_STRIP;
+    const struct cpu_rows q = {item->qkv, row * shape->row + square->head * size, shape->row};
+    const struct cpu_rows dy = {item->dy, (row * shape->heads + square->head) * size, shape->heads * size};
+    const struct cpu_rows dq = dq_rows(item, s, square->head, square->query);
+    cpu_tile_pack(s->q, height, padded, &q, rows, size, shape->scale);
+    cpu_tile_pack(s->dy, height, padded, &dy, rows, size, 1.0f);
+    cpu_tile_pack(s->dq, height, padded, &dq, square->key == 0 ? 0 : rows, size, 1.0f);
+    if (item->mask.threshold != 0) {
+        struct cpu_mask mask = item->mask;
+        mask.site = (uint32_t)shape->site + ((uint32_t)square->head << 16);
+        attention_mask_fill(&mask, shape->time, square->query, square->key, rows, s->factor);
+    }
+    for (int64_t i = 0; i < rows; i += strip)
+        rows_run(square, i, cpu_min(strip, rows - i));
+    for (int64_t j = 0; j < keys; j += strip) {
+        const int64_t from = strip < ATTENTION_TILE ? j : 0, square_at = from * ATTENTION_TILE + j;
+        const int64_t count = cpu_min(strip, keys - j);
+        keys_add(s->weight + square_at, s->dy + from * padded, s->dv + j * padded, rows - from, count, padded);
+        keys_add(s->slope + square_at, s->q + from * padded, s->dk + j * padded, rows - from, count, padded);
+    }
     for (int64_t i = 0; i < rows; i++)
         cpu_floats_write(dq.of, dq.first + i * dq.stride, size, s->dq + i * padded);
 }
@@ -219,7 +245,13 @@ static void item_run(const struct backward_item *item, float *memory)
             s.dk[e] = 0.0f; /* and dv, which follows it */
         for (int64_t h = 0; h < shape->group; h++) {
             for (int64_t query = key; query < shape->time; query += tile)
-                square_run(item, &s, item->kv_head * shape->group + h, query, key);
+                square_run(&(struct square){.item = item,
+                                            .s = &s,
+                                            .head = item->kv_head * shape->group + h,
+                                            .query = query,
+                                            .rows = cpu_min(tile, shape->time - query),
+                                            .key = key,
+                                            .keys = keys});
         }
         for (int64_t j = 0; j < keys; j++) {
             const int64_t at = (item->first + key + j) * row;

@@ -2,7 +2,7 @@
  *
  * For each tile of keys the band's scores are made 64 rows at a time (queries were scaled when packed), the running
  * maximum and sum of each row are brought up to date, and the weights times v are added to a packed result.  Tiles beyond
- * the diagonal are never touched.  Which thread takes which band changes nothing: a row's sums depend on the shape only.
+ * the diagonal are never touched, tiles on it in strips of 16 rows as far as those see.  Which thread takes which band changes nothing: a row's sums depend on the shape only.
  * 16-bit rows become fp32 when they are packed; y is rounded when it is written.
  * Dropout acts on the weights that go to v, not on the sum: after normalisation, as PyTorch does.
  */
@@ -34,11 +34,11 @@ static struct band_scratch scratch_cut(float *memory, int64_t padded)
     return s;
 }
 
-static float row_exp(float *row, float largest)
+static float row_exp(float *row, int64_t width, float largest)
 {
     float sum = 0.0f;
     CPU_OMP(omp simd reduction(+ : sum))
-    for (int j = 0; j < ATTENTION_TILE; j++) {
+    for (int64_t j = 0; j < width; j++) {
         const float e = cpu_exp(row[j] - largest);
         row[j] = e;
         sum += e;
@@ -46,13 +46,14 @@ static float row_exp(float *row, float largest)
     return sum;
 }
 
-/* Turns a row of scores into weights relative to the row's new maximum, and rescales what was summed before. */
-static void row_update(float *row, int64_t visible, float *largest, float *sum, float *result, int64_t padded)
+/* Turns a row of `width` scores into weights relative to the row's new maximum, and rescales what was summed before. */
+static void row_update(float *row, int64_t visible, int64_t width, float *largest, float *sum, float *result,
+                       int64_t padded)
 {
     for (int64_t j = cpu_max(visible, 0); j < ATTENTION_TILE; j++)
         row[j] = -INFINITY;
     const float before = *largest, tile = cpu_max_of(row, ATTENTION_TILE), after = tile > before ? tile : before;
-    const float added = row_exp(row, after);
+    const float added = row_exp(row, width, after);
     if (after > before) {
         const float shrink = cpu_exp(before - after);
         *sum *= shrink;
@@ -64,11 +65,12 @@ static void row_update(float *row, int64_t visible, float *largest, float *sum, 
     *sum += added;
 }
 
-/* The queries from `begin` of the band against the packed tile of `keys` keys from `key`. */
-static void square_run(const struct attention_band *band, const struct band_scratch *s, int64_t begin, int64_t key,
-                       int64_t keys)
+/* `rows` queries from `begin` of the band against the packed tile of `keys` keys from `key`, as far as the last one sees. */
+static void rows_run(const struct attention_band *band, const struct band_scratch *s, int64_t begin, int64_t rows,
+                     int64_t key, int64_t keys)
 {
-    const int64_t rows = cpu_min(ATTENTION_TILE, band->rows - begin), padded = band->padded;
+    const int64_t padded = band->padded, position = band->position + band->first + begin;
+    const int64_t seen = cpu_min(keys, position + rows - key), width = attention_width(seen);
     float *result = s->result + begin * padded;
     cpu_tile_multiply(&(struct cpu_tile_product){.a = s->q + begin * padded,
                                                  .a_row = padded,
@@ -78,18 +80,18 @@ static void square_run(const struct attention_band *band, const struct band_scra
                                                  .c = s->score,
                                                  .c_row = ATTENTION_TILE,
                                                  .m = rows,
-                                                 .n = ATTENTION_TILE,
+                                                 .n = width,
                                                  .k = band->head_size});
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t visible = cpu_min(keys, band->position + band->first + begin + i + 1 - key);
-        row_update(s->score + i * ATTENTION_TILE, visible, s->largest + begin + i, s->sum + begin + i,
-                   result + i * padded, padded);
-    }
+    for (int64_t i = 0; i < rows; i++)
+        row_update(s->score + i * ATTENTION_TILE, cpu_min(keys, position + i + 1 - key), width, s->largest + begin + i,
+                   s->sum + begin + i, result + i * padded, padded);
     if (band->mask != NULL) {
         attention_mask_fill(band->mask, band->time, band->first + begin, key, rows, s->factor);
-        CPU_OMP(omp simd)
-        for (int64_t e = 0; e < rows * ATTENTION_TILE; e++)
-            s->score[e] *= s->factor[e];
+        for (int64_t i = 0; i < rows; i++) {
+            CPU_OMP(omp simd)
+            for (int64_t j = 0; j < width; j++)
+                s->score[i * ATTENTION_TILE + j] *= s->factor[i * ATTENTION_TILE + j];
+        }
     }
     cpu_tile_multiply(&(struct cpu_tile_product){.a = s->score,
                                                  .a_row = ATTENTION_TILE,
@@ -100,8 +102,21 @@ static void square_run(const struct attention_band *band, const struct band_scra
                                                  .c_row = padded,
                                                  .m = rows,
                                                  .n = padded,
-                                                 .k = keys,
+                                                 .k = seen,
                                                  .add = true});
+}
+
+/* A square of queries and keys: at once where all is seen, else strip by strip. */
+static void square_run(const struct attention_band *band, const struct band_scratch *s, int64_t begin, int64_t key,
+                       int64_t keys)
+{
+    const int64_t end = cpu_min(begin + ATTENTION_TILE, band->rows), position = band->position + band->first;
+    const int64_t rows = position + begin + 1 - key >= keys ? ATTENTION_TILE : ATTENTION_STRIP;
+    for (int64_t i = begin; i < end; i += rows) {
+        const int64_t count = cpu_min(rows, end - i);
+        if (position + i + count > key)
+            rows_run(band, s, i, count, key, keys);
+    }
 }
 
 static void band_write(const struct attention_band *band, const struct band_scratch *s)
@@ -138,11 +153,8 @@ void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scra
         const struct cpu_rows v = {band->v.of, band->v.first + key * band->v.stride, band->v.stride};
         cpu_tile_pack_transposed(s.k_transposed, ATTENTION_TILE, &k, keys, size);
         cpu_tile_pack(s.v, keys, padded, &v, keys, size, 1.0f);
-        for (int64_t begin = 0; begin < band->rows; begin += ATTENTION_TILE) {
-            const int64_t last = cpu_min(begin + ATTENTION_TILE, band->rows) - 1;
-            if (band->position + band->first + last >= key)
-                square_run(band, &s, begin, key, keys);
-        }
+        for (int64_t begin = 0; begin < band->rows; begin += ATTENTION_TILE)
+            square_run(band, &s, begin, key, keys);
     }
     band_write(band, &s);
 }

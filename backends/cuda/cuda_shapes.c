@@ -76,15 +76,13 @@ static uint64_t call_identity(const struct backend *backend, const struct op_cal
         for (int32_t i = 0; i < OP_RANK_MAX; i++)
             words[count++] = counts && i < operand->rank ? operand->dims[i] : 0;
     }
-    const uint64_t identity = hash_fnv1a(words, sizeof words);
-    return identity != 0 ? identity : 1;
+    return hash_identity(hash_fnv1a(words, sizeof words));
 }
 
 static uint64_t shape_identity(enum op_kind kind, int32_t shape)
 {
     const char *op = op_declaration(kind)->name, *name = shapes_of_ops[kind].name[shape];
-    const uint64_t of_op = hash_fnv1a(op, strlen(op)), identity = hash_fnv1a(name, strlen(name)) ^ of_op;
-    return identity != 0 ? identity : 1;
+    return hash_identity(hash_fnv1a(op, strlen(op)) ^ hash_fnv1a(name, strlen(name)));
 }
 
 /* The shape of that identity; -1 where there is none. */

@@ -57,27 +57,20 @@ void cuda_tuning_destroy(struct cuda_backend *cuda)
     cuda->shapes = NULL;
 }
 
-/* Never 0, which means none. */
-static uint64_t identity_of(const void *bytes, size_t count)
-{
-    const uint64_t hash = hash_fnv1a(bytes, count);
-    return hash != 0 ? hash : 1;
-}
-
 uint64_t cuda_gemm_key_identity(const struct cuda_gemm_key *key)
 {
-    return identity_of(key, sizeof *key);
+    return hash_identity(hash_fnv1a(key, sizeof *key));
 }
 
 uint64_t cuda_algorithm_identity(const cublasLtMatmulAlgo_t *algorithm)
 {
-    return identity_of(algorithm, sizeof *algorithm);
+    return hash_identity(hash_fnv1a(algorithm, sizeof *algorithm));
 }
 
 static uint64_t op_identity(enum op_kind kind)
 {
     const char *name = op_declaration(kind)->name;
-    return identity_of(name, strlen(name));
+    return hash_identity(hash_fnv1a(name, strlen(name)));
 }
 
 uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call)

@@ -18,4 +18,10 @@ static inline uint64_t hash_fnv1a(const void *bytes, size_t count)
     return hash;
 }
 
+/* A hash that is kept where 0 stands for none: never 0. */
+static inline uint64_t hash_identity(uint64_t hash)
+{
+    return hash != 0 ? hash : 1;
+}
+
 #endif

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -171,8 +172,11 @@ enum config_key config_key_nearest(const char *name, size_t length, enum config_
     if (length > NAME_LENGTH_MAX)
         return CONFIG_KEY_COUNT;
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
-        int distance = name_distance(name, length, key_table[key].name);
-        if ((key_table[key].programs & (unsigned)program) != 0 && distance < limit && distance < (int)length) {
+        const int longer = (int)strlen(key_table[key].name) - (int)length; /* so many letters are missing at least */
+        if ((key_table[key].programs & (unsigned)program) == 0 || abs(longer) >= limit)
+            continue;
+        const int distance = name_distance(name, length, key_table[key].name);
+        if (distance < limit && distance < (int)length) {
             limit = distance;
             nearest = (enum config_key)key;
         }

@@ -1,4 +1,7 @@
 """What the Python scripts of this folder share: counting, and the closing line that the summary reads."""
+import os
+import shlex
+import subprocess
 import sys
 
 counts = {"passed": 0, "failed": 0, "skipped": 0}
@@ -18,6 +21,18 @@ def check_named(name, good, what=""):
 def skip(name, reason):
     counts["skipped"] += 1
     print(f"SKIP {name}: {reason}")
+
+
+def preloadable(name, program, source):
+    """A library made of `source`, in the working folder, for `program` to be started with; None and a skip where that fails."""
+    library = os.path.abspath(os.path.basename(source).replace(".c", ".so"))
+    command = shlex.split(os.environ.get("CC", "cc")) + ["-O0", "-shared", "-fPIC", "-o", library, source]
+    with open(program, "rb") as file:
+        instrumented = b"__asan_init" in (image := file.read()) or b"__tsan_init" in image
+    if instrumented or subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        skip(name, "no compiler, or a build with a sanitizer, which does not like to be preloaded")
+        return None
+    return library
 
 
 def finish():

@@ -6,12 +6,11 @@ The one that was built with is replaced by plain loops (slow_blas.c, preloaded).
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
 
-from checks import check, finish, skip
+from checks import check, finish, preloadable, skip
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 SOURCE = os.path.join(os.environ["top_srcdir"], "tests/e2e/slow_blas.c")
@@ -30,13 +29,10 @@ def losses(done):
 
 
 def preloaded(wanted):
-    command = shlex.split(os.environ.get("CC", "cc")) + ["-O0", "-shared", "-fPIC", "-o", "slow.so", SOURCE]
-    with open(GPT_TRAIN, "rb") as file:
-        instrumented = b"__asan_init" in (image := file.read()) or b"__tsan_init" in image
-    if instrumented or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        skip("slow_blas", "no compiler, or a build with a sanitizer, which does not like to be preloaded")
+    library = preloadable("slow_blas", GPT_TRAIN, SOURCE)
+    if library is None:
         return
-    done = train("slow", LD_PRELOAD=os.path.abspath("slow.so"))
+    done = train("slow", LD_PRELOAD=library)
     found = WARNING.findall(done.stderr)
     if not found and done.returncode == 0 and "generic kernels" in done.stderr + done.stdout:
         skip("slow_blas", "a processor of which nothing is expected")

@@ -14,7 +14,6 @@ Mounting disks needs root; without it these are skipped.  Prints "checks: P pass
 import array
 import os
 import resource
-import shlex
 import shutil
 import signal
 import subprocess
@@ -24,7 +23,7 @@ import time
 
 import tiny
 
-from checks import check, finish, skip
+from checks import check, finish, preloadable, skip
 
 SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 RESUME = "--init_from=resume"
@@ -117,14 +116,10 @@ def sparse(_):
 
 
 def clocks(expected):
-    command = shlex.split(os.environ.get("CC", "cc")) + ["-shared", "-fPIC", "-o", "clock.so",
-                                                          os.path.join(SOURCE, "tests/reliability/clock_jumps.c")]
-    with open(tiny.GPT_TRAIN, "rb") as file:
-        instrumented = b"__asan_init" in (image := file.read()) or b"__tsan_init" in image
-    if instrumented or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        skip("surroundings_clocks", "no compiler, or a build with a sanitizer, which does not like to be preloaded")
+    library = preloadable("surroundings_clocks", tiny.GPT_TRAIN, os.path.join(SOURCE, "tests/reliability/clock_jumps.c"))
+    if library is None:
         return
-    preload = {"LD_PRELOAD": os.path.abspath("clock.so"), "CLOCK_JUMPS_REPORT": "jumps"}
+    preload = {"LD_PRELOAD": library, "CLOCK_JUMPS_REPORT": "jumps"}
     done = subprocess.run(tiny.command("clocks"), capture_output=True, text=True, timeout=60, check=False,
                           env={**tiny.ENVIRONMENT, **preload})
     check(done.returncode == 0 and tiny.contents("clocks") == expected, f"clocks that jump: {done.stderr[-300:]}")

@@ -173,7 +173,7 @@ struct block {
     float *d;
     int64_t size, with_row, d_row; /* of k; lengths of rows */
     struct ahead *ahead;
-    int64_t ahead_lines; /* per AHEAD_EVERY of k */
+    int64_t ahead_lines, ahead_rows; /* of the next panel, and of d, per AHEAD_EVERY of k */
 };
 
 static inline __attribute__((always_inline)) void one_k(cpu_vector sum[SLIVER][VECTORS], const float *a, const float *b,
@@ -188,6 +188,16 @@ static inline __attribute__((always_inline)) void one_k(cpu_vector sum[SLIVER][V
     }
 }
 
+/* Asks for the rows of d that are due in this step: all at once they keep lines of the panel from coming. */
+static inline __attribute__((always_inline)) void sums_ahead(const struct block *block, int64_t step, int vectors)
+{
+    const int64_t end = cpu_min((step + 1) * block->ahead_rows, SLIVER);
+    for (int64_t r = step * block->ahead_rows; r < end; r++) {
+        for (int v = 0; v < vectors; v++)
+            __builtin_prefetch(block->d + r * block->d_row + v * SQUARE, 1);
+    }
+}
+
 /* SLIVER x vectors of d.  Two of k at a time: `size` is even, or the last is zero.  `vectors` is a constant where this is
  * inlined. */
 static inline __attribute__((always_inline)) void sums_multiply(const struct block *block, int vectors)
@@ -195,14 +205,12 @@ static inline __attribute__((always_inline)) void sums_multiply(const struct blo
     const float *a = block->a, *b = block->b;
     const int64_t with_row = block->with_row, d_row = block->d_row;
     cpu_vector sum[SLIVER][VECTORS];
-    EACH_SUM
-    {
-        sum[r][v] = (cpu_vector){0.0f};
-        __builtin_prefetch(block->d + r * d_row + v * SQUARE, 1);
-    }
+    EACH_SUM sum[r][v] = (cpu_vector){0.0f};
     for (int64_t k = 0; k < block->size; k += 2) {
-        if (k % AHEAD_EVERY == 0)
+        if (k % AHEAD_EVERY == 0) {
             ahead_step(block->ahead, block->ahead_lines);
+            sums_ahead(block, k / AHEAD_EVERY, vectors);
+        }
         __builtin_prefetch(a + AHEAD_ROWS * SLIVER);
         one_k(sum, a, b, vectors);
         one_k(sum, a + SLIVER, b + vectors * SQUARE, vectors);
@@ -262,6 +270,7 @@ static void panels_multiply(const struct cpu_gemm *job, const struct cpu_gemm_ti
 {
     const int64_t portion = portion_size(job->k), blocks = size_ceil_div(tile->rows, SLIVER);
     const int64_t lines = PANEL * size_ceil_div(b.size, SQUARE); /* of the cache, in a panel */
+    const int64_t steps = size_ceil_div(b.size, AHEAD_EVERY);
     for (int64_t column = 0; column < tile->columns; column += PANEL, b = strip_skip(b, PANEL)) {
         const int64_t columns = cpu_min(PANEL, tile->columns - column), vectors = size_ceil_div(columns, SQUARE);
         const struct strip next = strip_skip(b, PANEL);
@@ -277,8 +286,8 @@ static void panels_multiply(const struct cpu_gemm *job, const struct cpu_gemm_ti
                                         .with_row = with_row,
                                         .d_row = job->n,
                                         .ahead = &ahead,
-                                        .ahead_lines =
-                                            size_ceil_div(lines, blocks * size_ceil_div(b.size, AHEAD_EVERY))};
+                                        .ahead_lines = size_ceil_div(lines, blocks * steps),
+                                        .ahead_rows = size_ceil_div(SLIVER, steps)};
             if (rows == SLIVER && columns == vectors * SQUARE)
                 block_multiply(&block, vectors);
             else

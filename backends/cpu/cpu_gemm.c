@@ -52,7 +52,7 @@ bool CPU_NAME(cpu_gemm_supports)(const struct backend *backend, const struct op_
 #define BF16_ROWS_MIN 3
 #define PIECES_TRIED 16
 #define TURNS_TRIED 2
-#define PACKED_COLUMNS_MIN 192 /* fewer do not repay the packing of a */
+#define PACKED_COLUMNS_MIN 64 /* fewer are not worth the copies */
 
 static bool product_is_small(int64_t m, int64_t n, int64_t k)
 {
@@ -177,7 +177,7 @@ static const struct cpu_gemm_path *f32_path_choose(const struct cpu_gemm *job)
     if (job->m <= CPU_GEMM_FEW_ROWS && !job->transpose_a)
         return &CPU_NAME(cpu_gemm_path_few);
 #ifdef CPU_GEMM_PACKED
-    if (job->n > PACKED_COLUMNS_MIN)
+    if (job->n >= PACKED_COLUMNS_MIN)
         return &CPU_NAME(cpu_gemm_path_packed);
 #endif
     return &path_library;

@@ -2,8 +2,9 @@
  *
  * For each tile of keys the band's scores are made 64 rows at a time (queries were scaled when packed), the running
  * maximum and sum of each row are brought up to date, and the weights times v are added to a packed result.  Tiles beyond
- * the diagonal are never touched, tiles on it in strips of 16 rows as far as those see.  Which thread takes which band changes nothing: a row's sums depend on the shape only.
- * 16-bit rows become fp32 when they are packed; y is rounded when it is written.
+ * the diagonal are never touched; on it, strips of 16 rows go as far as their last row sees.  Which thread takes which band
+ * changes nothing: a row's sums depend on the shape only.  16-bit rows become fp32 when they are packed; y is rounded when
+ * it is written.
  * Dropout acts on the weights that go to v, not on the sum: after normalisation, as PyTorch does.
  */
 #include "backends/cpu/cpu_attention.h"

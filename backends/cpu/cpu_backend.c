@@ -231,7 +231,7 @@ static enum gt_status cpu_open(const struct backend_open_options *options, struc
         return status;
     }
 #ifdef _OPENMP
-    const int available = thread_count_available();
+    const int available = thread_count_cores(THREAD_CORES_FOLDER); /* a core's hyperthreads share what products need */
     cpu->threads = options->threads > 0 ? options->threads : available < CPU_THREADS_MAX ? available : CPU_THREADS_MAX;
 #else
     cpu->threads = 1;

@@ -52,7 +52,9 @@ bool CPU_NAME(cpu_gemm_supports)(const struct backend *backend, const struct op_
 #define BF16_ROWS_MIN 3
 #define PIECES_TRIED 16
 #define TURNS_TRIED 2
-#define PACKED_COLUMNS_MIN 64 /* fewer are not worth the copies */
+#define PACKED_COLUMNS_MIN 64         /* fewer are not worth the copies */
+#define PACKED_COLUMNS_ALWAYS 193     /* for fewer, nor are small products, */
+#define PACKED_PRODUCTS_MIN 1000000.0 /* which then need no workspace either */
 
 static bool product_is_small(int64_t m, int64_t n, int64_t k)
 {
@@ -172,12 +174,20 @@ static struct cpu_gemm job_of(const struct op_call *call)
     };
 }
 
+#ifdef CPU_GEMM_PACKED
+static bool packing_pays(const struct cpu_gemm *job)
+{
+    const double products = (double)job->m * (double)job->n * (double)job->k;
+    return job->n >= PACKED_COLUMNS_ALWAYS || (job->n >= PACKED_COLUMNS_MIN && products >= PACKED_PRODUCTS_MIN);
+}
+#endif
+
 static const struct cpu_gemm_path *f32_path_choose(const struct cpu_gemm *job)
 {
     if (job->m <= CPU_GEMM_FEW_ROWS && !job->transpose_a)
         return &CPU_NAME(cpu_gemm_path_few);
 #ifdef CPU_GEMM_PACKED
-    if (job->n >= PACKED_COLUMNS_MIN)
+    if (packing_pays(job))
         return &CPU_NAME(cpu_gemm_path_packed);
 #endif
     return &path_library;

@@ -1,4 +1,4 @@
-/* Threads: counting processors by the affinity mask and the CPU quotas of cgroup v1 and v2, and a shared loop.
+/* Threads: counting processors by the affinity mask, the CPU quotas of cgroup v1 and v2 and the cores, and a shared loop.
  *
  * A container with a quota of two processors still sees every processor of its host in its mask; starting a thread
  * on each of them would make training slower.  A quota may sit on the process's own cgroup or on any parent, so the
@@ -28,26 +28,6 @@
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 4096 };
 
-/* Processors in the affinity mask, 0 when it cannot be read. */
-static int affinity_count(void)
-{
-#ifdef __linux__
-    /* The kernel refuses a set smaller than its own; 2^20 processors are more than any has. */
-    for (int processors = 1024; processors <= 1 << 20; processors *= 4) {
-        cpu_set_t *set = CPU_ALLOC((size_t)processors);
-        if (set == NULL)
-            return 0;
-        const size_t size_bytes = CPU_ALLOC_SIZE((size_t)processors);
-        const bool known = sched_getaffinity(0, size_bytes, set) == 0;
-        const int count = known ? CPU_COUNT_S(size_bytes, set) : 0;
-        CPU_FREE(set);
-        if (known)
-            return count;
-    }
-#endif
-    return 0;
-}
-
 /* The first line of FOLDER/NAME without its newline. */
 static bool first_line(const char *folder, const char *name, char line[static LINE_BYTES])
 {
@@ -62,6 +42,69 @@ static bool first_line(const char *folder, const char *name, char line[static LI
     (void)fclose(file);
     return read;
 }
+
+#ifdef __linux__
+/* The affinity mask, of `out_bytes`, to be freed with CPU_FREE; NULL when it cannot be read. */
+static cpu_set_t *affinity_read(size_t *out_bytes)
+{
+    /* The kernel refuses a set smaller than its own; 2^20 processors are more than any has. */
+    for (int processors = 1024; processors <= 1 << 20; processors *= 4) {
+        cpu_set_t *set = CPU_ALLOC((size_t)processors);
+        const size_t size_bytes = CPU_ALLOC_SIZE((size_t)processors);
+        if (set != NULL && sched_getaffinity(0, size_bytes, set) == 0) {
+            *out_bytes = size_bytes;
+            return set;
+        }
+        CPU_FREE(set);
+    }
+    return NULL;
+}
+
+/* Whether a processor of the mask that comes before this one shares its core.  `siblings` is a list as the kernel writes
+ * it: "0,8" or "0-1". */
+static bool core_is_counted(const char *siblings, size_t processor, const cpu_set_t *set, size_t size_bytes)
+{
+    const char *at = siblings;
+    while (*at >= '0' && *at <= '9') {
+        char *end;
+        const size_t from = strtoul(at, &end, 10);
+        const size_t to = *end == '-' ? strtoul(end + 1, &end, 10) : from;
+        for (size_t sibling = from; sibling <= to && sibling < processor; sibling++) {
+            if (CPU_ISSET_S(sibling, size_bytes, set))
+                return true;
+        }
+        at = *end == ',' ? end + 1 : end;
+    }
+    return false;
+}
+
+/* Processors of the mask, or cores, of which each counts once, by the kernel's description of them in `folder`. */
+static int affinity_count(const char *folder)
+{
+    size_t size_bytes = 0;
+    cpu_set_t *set = affinity_read(&size_bytes);
+    if (set == NULL)
+        return 0;
+    int count = 0;
+    for (size_t processor = 0; processor < CHAR_BIT * size_bytes; processor++) {
+        char name[96], siblings[LINE_BYTES];
+        if (!CPU_ISSET_S(processor, size_bytes, set))
+            continue;
+        (void)snprintf(name, sizeof name, "cpu%zu/topology/thread_siblings_list", processor);
+        const bool described = folder != NULL && first_line(folder, name, siblings);
+        if (!described || !core_is_counted(siblings, processor, set, size_bytes))
+            count++;
+    }
+    CPU_FREE(set);
+    return count;
+}
+#else
+static int affinity_count(const char *folder)
+{
+    (void)folder;
+    return 0;
+}
+#endif
 
 /* quota / period rounded up; 0 for no limit or nonsense. */
 static int quota_count(long long quota_us, long long period_us)
@@ -166,14 +209,23 @@ int thread_count_quota(const char *membership, const char *root)
     return limit;
 }
 
-int thread_count_available(void)
+static int count_limited(int count)
 {
-    int count = affinity_count();
     if (count == 0) {
         const long online = sysconf(_SC_NPROCESSORS_ONLN);
         count = online > 0 && online <= INT_MAX ? (int)online : 1;
     }
     return tighter(count, thread_count_quota("/proc/self/cgroup", "/sys/fs/cgroup"));
+}
+
+int thread_count_available(void)
+{
+    return count_limited(affinity_count(NULL));
+}
+
+int thread_count_cores(const char *folder)
+{
+    return count_limited(affinity_count(folder));
 }
 
 /* ---- the shared loop ---- */

@@ -7,6 +7,11 @@
 /* min(affinity mask, cgroup v1/v2 CPU quota rounded up), at least 1. */
 int thread_count_available(void);
 
+/* The same of physical cores: processors that share one (hyperthreads) count once.  `folder` describes them as
+ * THREAD_CORES_FOLDER does; where it does not, each processor is a core. */
+#define THREAD_CORES_FOLDER "/sys/devices/system/cpu"
+int thread_count_cores(const char *folder);
+
 /* The CPU quota, rounded up, of the cgroups named in `membership` (a file as /proc/self/cgroup) and of their parents,
  * below the mount `root` (a folder as /sys/fs/cgroup); 0 when there is none or it cannot be read. */
 int thread_count_quota(const char *membership, const char *root);

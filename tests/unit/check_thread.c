@@ -107,6 +107,62 @@ START_TEST(this_machine)
 }
 END_TEST
 
+#ifdef __linux__
+/* So many cores of this machine, if processor `first` and `second` are described by `text` and no other by anything. */
+static int cores_described(const char *folder, int first, int second, const char *text)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "cpu%d/topology/thread_siblings_list", first);
+    put(folder, name, text);
+    (void)snprintf(name, sizeof name, "cpu%d/topology/thread_siblings_list", second);
+    put(folder, name, text);
+    return thread_count_cores(folder);
+}
+#endif
+
+START_TEST(cores)
+{
+    char folder[] = "/tmp/gpt-train-thread-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    const int all = thread_count_available();
+    ck_assert_int_eq(thread_count_cores(folder), all); /* nothing is described */
+    ck_assert_int_ge(thread_count_cores(THREAD_CORES_FOLDER), 1);
+    ck_assert_int_le(thread_count_cores(THREAD_CORES_FOLDER), all);
+#ifdef __linux__
+    cpu_set_t set, pair;
+    int processors[2], count = 0;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof set, &set), 0);
+    for (int i = 0; i < CPU_SETSIZE && count < 2; i++)
+        if (CPU_ISSET(i, &set))
+            processors[count++] = i;
+    if (count == 2 && all >= 2) {
+        const int a = processors[0], b = processors[1];
+        char text[64];
+        CPU_ZERO(&pair);
+        CPU_SET(a, &pair);
+        CPU_SET(b, &pair);
+        ck_assert_int_eq(sched_setaffinity(0, sizeof pair, &pair), 0);
+        (void)snprintf(text, sizeof text, "%d,%d\n", a, b);
+        ck_assert_int_eq(cores_described(folder, a, b, text), 1);
+        (void)snprintf(text, sizeof text, "%d-%d\n", a, b);
+        ck_assert_int_eq(cores_described(folder, a, b, text), 1);
+        (void)snprintf(text, sizeof text, "%d,%d-%d,%d\n", b + 1, b + 3, b + 4, b + 9);
+        ck_assert_int_eq(cores_described(folder, a, b, text), 2); /* siblings that are not ours */
+        static const char *const odd[] = {
+            "", "\n", "x", ",", "-", "0-", "99999999999999999999999\n", "1-99999999999999\n"};
+        for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
+            ck_assert_int_ge(cores_described(folder, a, b, odd[i]), 1);
+        CPU_CLR(b, &pair);
+        ck_assert_int_eq(sched_setaffinity(0, sizeof pair, &pair), 0);
+        (void)snprintf(text, sizeof text, "%d,%d\n", a, b);
+        ck_assert_int_eq(cores_described(folder, a, b, text), 1);
+        ck_assert_int_eq(sched_setaffinity(0, sizeof set, &set), 0);
+    }
+#endif
+    remove_tree(folder);
+}
+END_TEST
+
 struct shared_loop {
     atomic_int done[1000];
     atomic_int busy[8]; /* calls under way with this thread number */
@@ -144,6 +200,7 @@ Suite *thread_suite(void)
     TCase *tcase = tcase_create("thread");
     tcase_add_loop_test(tcase, quota, 0, (int)(sizeof trees / sizeof trees[0]));
     tcase_add_test(tcase, this_machine);
+    tcase_add_test(tcase, cores);
     tcase_add_test(tcase, loop_does_everything_once);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -123,6 +123,20 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
     return GT_DEVICE;
 }
 
+#ifdef _OPENMP
+/* A core's hyperthreads share what products need.  Where OpenMP was told to bind threads (OMP_PROC_BIND), this thread's
+ * affinity mask is one place by now, and OpenMP knows how many there are. */
+static int32_t threads_default(void)
+{
+    int count = thread_count_cores(THREAD_CORES_FOLDER);
+    if (omp_get_proc_bind() != omp_proc_bind_false && omp_get_num_places() > count) {
+        const int quota = thread_count_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+        count = quota > 0 && quota < omp_get_num_places() ? quota : omp_get_num_places();
+    }
+    return count < CPU_THREADS_MAX ? count : CPU_THREADS_MAX;
+}
+#endif
+
 static void threads_set(int32_t threads)
 {
 #ifdef _OPENMP
@@ -231,8 +245,7 @@ static enum gt_status cpu_open(const struct backend_open_options *options, struc
         return status;
     }
 #ifdef _OPENMP
-    const int available = thread_count_cores(THREAD_CORES_FOLDER); /* a core's hyperthreads share what products need */
-    cpu->threads = options->threads > 0 ? options->threads : available < CPU_THREADS_MAX ? available : CPU_THREADS_MAX;
+    cpu->threads = options->threads > 0 ? options->threads : threads_default();
 #else
     cpu->threads = 1;
 #endif

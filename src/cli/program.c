@@ -27,6 +27,9 @@ void program_spin_limit(char **argv)
     char path[FILE_PATH_MAX];
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
         return;
+    /* Bound by now, this thread would leave the new start no processor but its own. */
+    if (getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") || getenv("GOMP_CPU_AFFINITY"))
+        return;
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     if (length <= 0 || setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) != 0)
         return;

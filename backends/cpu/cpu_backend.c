@@ -129,10 +129,8 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
 static int32_t threads_default(void)
 {
     int count = thread_count_cores(THREAD_CORES_FOLDER);
-    if (omp_get_proc_bind() != omp_proc_bind_false && omp_get_num_places() > count) {
-        const int quota = thread_count_quota("/proc/self/cgroup", "/sys/fs/cgroup");
-        count = quota > 0 && quota < omp_get_num_places() ? quota : omp_get_num_places();
-    }
+    if (omp_get_proc_bind() != omp_proc_bind_false && omp_get_num_places() > count)
+        count = thread_count_limited(omp_get_num_places());
     return count < CPU_THREADS_MAX ? count : CPU_THREADS_MAX;
 }
 #endif

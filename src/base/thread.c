@@ -209,7 +209,7 @@ int thread_count_quota(const char *membership, const char *root)
     return limit;
 }
 
-static int count_limited(int count)
+int thread_count_limited(int count)
 {
     if (count == 0) {
         const long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -220,12 +220,12 @@ static int count_limited(int count)
 
 int thread_count_available(void)
 {
-    return count_limited(affinity_count(NULL));
+    return thread_count_limited(affinity_count(NULL));
 }
 
 int thread_count_cores(const char *folder)
 {
-    return count_limited(affinity_count(folder));
+    return thread_count_limited(affinity_count(folder));
 }
 
 /* ---- the shared loop ---- */

@@ -12,6 +12,9 @@ int thread_count_available(void);
 #define THREAD_CORES_FOLDER "/sys/devices/system/cpu"
 int thread_count_cores(const char *folder);
 
+/* min(count, that quota), at least 1; a count of 0 stands for the processors that are online. */
+int thread_count_limited(int count);
+
 /* The CPU quota, rounded up, of the cgroups named in `membership` (a file as /proc/self/cgroup) and of their parents,
  * below the mount `root` (a folder as /sys/fs/cgroup); 0 when there is none or it cannot be read. */
 int thread_count_quota(const char *membership, const char *root);

@@ -70,12 +70,14 @@ check "a closed pipe ends the sampling" grep -q "could not be written" stderr
 # Sizes that overflowed an int.
 check "too many sequences" run 2 "$GPT_TRAIN" --dataset=tiny --batch_size=1048576 --gradient_accumulation_steps=1048576 \
     --micro_batch=1 --block_size=1 --plan
-# Bound threads took the place of the first one for the machine, and were one.
+
+# Bound threads took the place of the first one for the machine, and were one.  Places are cores: else they are hyperthreads.
 plan_threads() {
     "$GPT_TRAIN" --dataset=tiny --backend=cpu --block_size=8 --plan 2>&1 | grep -o '[0-9]* threads*' | head -n 1
 }
 check "a plan names its threads" test -n "$(plan_threads)"
-check "as many threads where they are bound" is "$(export OMP_PROC_BIND=close && plan_threads)" "$(plan_threads)"
+check "as many threads where they are bound" is \
+    "$(export OMP_PROC_BIND=close OMP_PLACES=cores && plan_threads)" "$(plan_threads)"
 
 # A batch smaller than the checkpoint's was computed at the checkpoint's micro-batch.
 check "a large batch" train tiny shrink --max_iters=1 --eval_interval=100 --batch_size=32

@@ -9,6 +9,7 @@
 #include <config.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -229,19 +230,22 @@ static const struct backend_ops *backend_choose(void)
     return NULL;
 }
 
-/* The backend that the configuration names, or the first that has a device; of its devices the one that is named, or the
- * one that it would take. */
+/* The backend that the configuration names, or GPT_TRAIN_BACKEND in the environment, or the first that has a device; of its
+ * devices the one that is named, or the one that it would take. */
 static enum gt_status backend_open(const struct session *session, struct backend **out)
 {
     const struct config *config = session->config;
-    const struct backend_ops *ops =
-        config->backend == CONFIG_BACKEND_AUTO ? backend_choose() : backend_find(backend_words[config->backend]);
+    const bool is_auto = config->backend == CONFIG_BACKEND_AUTO;
+    const char *wanted = is_auto ? getenv("GPT_TRAIN_BACKEND") : backend_words[config->backend];
+    const bool is_named = wanted && wanted[0] != '\0';
+    const struct backend_ops *ops = is_named ? backend_find(wanted) : backend_choose();
     if (!ops) {
-        log_error("this build has no backend of that name");
+        log_error("%s'%s': this build has no such backend",
+                  is_auto ? "GPT_TRAIN_BACKEND=" : "backend = ", is_named ? wanted : "");
         return GT_UNSUPPORTED;
     }
     struct backend_devices devices;
-    ops->devices(config->backend == CONFIG_BACKEND_AUTO, &devices);
+    ops->devices(!is_named, &devices);
     int32_t index = config_device_index(config);
     if (index >= devices.count && devices.count > 0) {
         log_error("device = '%s': %s has %" PRId32 " device%s, numbered from 0 (--list_devices shows them)",

@@ -41,8 +41,8 @@ def dataset(folder):
 
 
 def settings(**more):
-    """The environment of a run; names are those of fake_runtime.h without GT_CUDA_ON_CPU_."""
-    environment = dict(os.environ)
+    """The environment of a run; names are those of fake_runtime.h without GT_CUDA_ON_CPU_.  backend=auto finds the emulated card."""
+    environment = dict(os.environ, GPT_TRAIN_BACKEND="")
     for name, value in more.items():
         environment[name if name.isupper() and "_" in name else "GT_CUDA_ON_CPU_" + name] = value
     return environment

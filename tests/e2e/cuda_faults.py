@@ -47,6 +47,10 @@ def absent(work):
     run = work.train("auto", "--max_iters=1", DRIVER="0")
     check(run.status == 0 and "no NVIDIA driver is loaded" in run.err + run.out and "launch" not in run.report["functions"],
           run.said())
+    run = work.train("named", "--max_iters=0", GPT_TRAIN_BACKEND="cpu")
+    check(run.status == 0 and run.report is None and "device: Emulated" not in run.out, run.said())
+    run = work.train("named", "--max_iters=0", "--init_from=resume", GPT_TRAIN_BACKEND="cuda")
+    check(run.status == 0 and "device: Emulated" in run.out, run.said())
     run = work.train("second", "--backend=cuda", "--device=cuda:h100", "--max_iters=0", DEVICES="61:8g:GTX,90:80g:H100")
     check(run.status == 0 and "H100" in run.out + run.err, run.said())
     run = work.train("first-usable", "--max_iters=0", DEVICES="61:8g:GTX,86:12g:RTX")

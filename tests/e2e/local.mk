@@ -3,6 +3,7 @@ EXTRA_DIST += tests/e2e/opencl_fake.c tests/e2e/opencl_real.h tests/e2e/slow_bla
 dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \
+	tests/e2e/cards.py \
 	tests/e2e/cuda_fatbin.py \
 	tests/e2e/cuda_faults.py \
 	tests/e2e/cuda_graphs.py \

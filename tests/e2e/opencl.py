@@ -106,7 +106,7 @@ def absent(data, work):
     run = train(data, os.path.join(work, "no-loader"), status=1, GPT_TRAIN_OPENCL_LIBRARY="/nonexistent.so")
     one_error(run, "loader", "/nonexistent.so")
     run = train(data, os.path.join(work, "auto"), "--max_iters=0", "--eval_only=True", backend="auto",
-                GPT_TRAIN_OPENCL_LIBRARY="/nonexistent.so")
+                GPT_TRAIN_BACKEND="", GPT_TRAIN_OPENCL_LIBRARY="/nonexistent.so")
     check(not errors(run), f"auto without a loader: {run.stderr[-300:]}")
 
 

@@ -8,8 +8,8 @@ tests/model/step_dump reports.  For biases on and off and both gelu kinds, with 
   shape     the same gradients where the micro-batch does not divide and where loss chunks are small
   free      gpt-train itself, ten steps on its own: each loss, the gradient norms, and the weights that it saves
   dropout   the losses of a run do not depend on the micro-batch
-E2E_BACKEND names another backend than the cpu.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed,
-F failed, S skipped".
+GPT_TRAIN_BACKEND says on which backend.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed, S
+skipped".
 """
 
 import json
@@ -262,7 +262,7 @@ def common_arguments(case):
             f"--gradient_accumulation_steps={ACCUMULATION}", f"--block_size={BLOCK}", f"--learning_rate={RATE}",
             "--decay_lr=False", f"--weight_decay={DECAY}", f"--beta1={BETAS[0]}", f"--beta2={BETAS[1]}",
             f"--grad_clip={CLIP}", f"--max_iters={STEPS - 1}", f"--bias={case['bias']}", f"--seed={SEED}",
-            "--backend=cpu", "--threads=1"]
+            "--dtype=float32", "--threads=1"]
 
 
 def teacher(case, work, variant, arguments, steps):
@@ -295,7 +295,6 @@ def teacher(case, work, variant, arguments, steps):
 
 
 def train(arguments):
-    arguments = arguments + ["--backend=" + os.environ.get("E2E_BACKEND", "auto")]
     done = subprocess.run([GPT_TRAIN] + arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     check(done.returncode == 0, f"gpt-train {arguments}: {done.stderr}")
 

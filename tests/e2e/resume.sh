@@ -2,7 +2,7 @@
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
 # Resume is bit-exact: forty steps in one go equal a run that was killed with -9, or asked to stop, and resumed; and one,
 # two and three threads give the same bytes.  With dropout, both samplers.  A kill that misses its window is tried again,
-# and a test whose kills all missed fails.  E2E_BACKEND names another backend than auto.
+# and a test whose kills all missed fails.  GPT_TRAIN_BACKEND says on which backend.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 pid=
@@ -19,8 +19,7 @@ env --default-signal=INT true 2>/dev/null && default_signals="env --default-sign
 # Twelve micro-steps an update, so that a step takes long enough to be hit.
 arguments() {
     echo --dataset=tiny --n_layer=2 --n_head=2 --n_embd=32 --block_size=32 --batch_size=4 --gradient_accumulation_steps=12 \
-        --max_iters=39 --eval_interval=17 --eval_iters=2 --dropout=0.1 --warmup_iters=5 --lr_decay_iters=40 --bias=True \
-        "--backend=${E2E_BACKEND:-auto}"
+        --max_iters=39 --eval_interval=17 --eval_iters=2 --dropout=0.1 --warmup_iters=5 --lr_decay_iters=40 --bias=True
 }
 
 train() {

@@ -120,7 +120,7 @@ void rig_open(struct rig *rig, const struct model_options *options, const struct
     *rig = (struct rig){.seed = seed};
     rig_need(hostmem_create(&rig->mem) == GT_OK, "hostmem");
     rig_need(model_create(rig->mem, options, &rig->model) == GT_OK, "model");
-    const char *name = getenv("E2E_BACKEND");
+    const char *name = getenv("GPT_TRAIN_BACKEND");
     const struct backend_ops *backend = backend_find(name != NULL ? name : "cpu");
     rig_need(backend != NULL && backend->open(&open, &inner) == GT_OK, "device");
     rig_need(backend_wrap(inner, &rig->device) == GT_OK, "wrapper");

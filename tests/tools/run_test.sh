@@ -30,6 +30,11 @@ trap 'rm -rf "$cache"' EXIT
 XDG_CACHE_HOME=$cache
 export XDG_CACHE_HOME
 
+# Most tests are of what no backend decides, and say what the cpu does: a card is left to those that name it (opcheck,
+# tests/e2e/cards.py).
+GPT_TRAIN_BACKEND=${GPT_TRAIN_BACKEND:-cpu}
+export GPT_TRAIN_BACKEND
+
 start=$(now)
 case $test_path in
 *.py)

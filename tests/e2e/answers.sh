@@ -77,7 +77,7 @@ done
 check "-h" run 0 "$GPT_TRAIN" -h
 check "help beside mistakes" run 0 "$GPT_TRAIN" --nonsense=1 --help
 # Without OpenCL's drivers, which take what time they take to load.
-quick "--list-devices" env OCL_ICD_VENDORS=/nonexistent "$GPT_TRAIN" --list-devices
+quick "--list-devices" env CUDA_VISIBLE_DEVICES= OCL_ICD_VENDORS=/nonexistent "$GPT_TRAIN" --list-devices
 check "--list-devices lists the cpu" says "^cpu:0 .*float32"
 quick "--plan of the defaults" "$GPT_TRAIN" --plan --batch_size=1 --dataset=tiny
 check "--plan speaks of steps and memory" says "arena|step"

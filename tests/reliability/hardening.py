@@ -3,7 +3,8 @@
 
   flags    position independent, relocations read-only and bound at start, no executable stack, stack protector
   imports  no system(), popen() or sockets among the functions that our programs call
-  traced   a run, a sample and a data set made under strace: no socket, no program started but the own one
+  traced   a run, a sample and a data set made under strace: no socket, no program started but the own one, and no code
+           loaded but the libraries that the linker named, so that none comes from a folder of data, runs or caches
 
 Needs GPT_TRAIN, GPT_PREPARE and GPT_SAMPLE.  A build with a sanitizer is skipped by name: it has other flags.
 Prints "checks: P passed, F failed, S skipped".
@@ -73,17 +74,27 @@ def flags(path):
     check(len(imports) > 20 and not imports & FORBIDDEN, f"{name}: imports {sorted(imports & FORBIDDEN)}")
 
 
+def libraries(program):
+    """The files of code that the dynamic linker loads for a program: itself, its libraries, the linker."""
+    listed = subprocess.run([program], env=dict(tiny.ENVIRONMENT, LD_TRACE_LOADED_OBJECTS="1"), capture_output=True, text=True,
+                            timeout=60, check=True).stdout
+    return {os.path.realpath(path) for path in [program, *re.findall(r"(/\S+) \(0x", listed)]}
+
+
 def traced(name, command):
     log = os.path.abspath("net.log")
-    done = subprocess.run(["strace", "-f", "-qq", "-o", log, "-e", "trace=%network,execve,execveat", *command],
+    done = subprocess.run(["strace", "-f", "-qq", "-y", "-o", log, "-e", "trace=%network,execve,execveat,mmap", *command],
                           env=tiny.ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
     check(done.returncode == 0, f"{name} under strace: {done.stderr[-300:]}")
     with open(log, encoding="utf-8", errors="replace") as file:
         calls = [line for line in file if re.match(r"\d+ +\w+\(", line)]
-    sockets = [line for line in calls if "exec" not in line.split("(")[0]]
+    maps = [line for line in calls if re.match(r"\d+ +mmap\(", line)]
+    sockets = [line for line in calls if line not in maps and "exec" not in line.split("(")[0]]
     started = {re.search(r'"([^"]*)"', line).group(1) for line in calls if "exec" in line.split("(")[0]}
+    loaded = {os.path.realpath(path) for line in maps if "PROT_EXEC" in line for path in re.findall(r"\d<(/[^>]*)>", line)}
     check(sockets == [], f"{name}: {sockets[:3]}")
     check(started <= {command[0], "/proc/self/exe"}, f"{name} starts {started}")
+    check(loaded and loaded <= libraries(command[0]), f"{name} loads {loaded - libraries(command[0])}")
 
 
 def main():

@@ -4,10 +4,12 @@
 A tiny model trains for --minutes=N (default: 0.2 in `make check`, 2 with CHECK_LONG=1), is stopped by SIGTERM or SIGKILL in
 turn and resumed, about ten times.  Of each process the resident memory and the open files are read several times a second.  After
 the first evaluations of a process its memory may grow by no more than GROWTH_KIB, however long it lives, and its open files
-stay within what they were; processes that come later hold what the first did; the folder keeps its number of files; every
-resume begins where the record stands, and every loss is finite.
+stay within what they were; processes that come later hold what the first did; what was asked of the device is the plan's
+bytes in every line of the metrics; the folder keeps its number of files; every resume begins where the record stands, and
+every loss is finite.
 
-What it does not do: look at memory of cards.  Needs Linux's /proc.  Prints "checks: P passed, F failed, S skipped".
+GPT_TRAIN_BACKEND says on which backend; on a card's, the memory that the driver keeps for itself is not seen.  Needs Linux's
+/proc.  Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import math
@@ -111,6 +113,8 @@ def judge_all(history, minutes, iteration):
     check(max(files) <= files[0], f"open files of the processes: {files}")
     with open("out/metrics.jsonl", encoding="utf-8") as file:
         entries = [json.loads(line) for line in file]
+    memory = {(entry["planned_bytes"], entry["allocated_bytes"]) for entry in entries if "loss" in entry}
+    check(len(memory) == 1 and all(planned == allocated for planned, allocated in memory), f"planned, asked for: {memory}")
     losses = [entry["loss"] for entry in entries if "loss" in entry]
     check(len(losses) > 1 and all(math.isfinite(loss) for loss in losses), f"{len(losses)} losses, all finite")
     check(losses[-1] < losses[0], f"it learns: {losses[0]} to {losses[-1]}")

@@ -142,15 +142,48 @@ enum gt_status json_get_object(const json_t *object, const char *source, const c
     return GT_OK;
 }
 
+/* A text that grows.  It remembers that it once could not: up to 2.14, jansson goes on after a key that it could not write, and
+ * json_dumps() returns a text without it (jansson issue 655). */
+struct growing {
+    char *text;
+    size_t count, room;
+    bool has_failed;
+};
+
+static int growing_append(const char *bytes, size_t count, void *data)
+{
+    struct growing *growing = data;
+    if (growing->has_failed)
+        return -1;
+    if (count >= growing->room - growing->count) { /* the last byte is the end's */
+        const size_t room = 2 * growing->room + count;
+        char *text = realloc(growing->text, room);
+        growing->has_failed = text == NULL;
+        if (text == NULL)
+            return -1;
+        growing->text = text;
+        growing->room = room;
+    }
+    memcpy(growing->text + growing->count, bytes, count);
+    growing->count += count;
+    return 0;
+}
+
 enum gt_status json_text(const json_t *value, int indent, char **out)
 {
     assert(indent >= 0 && indent <= JSON_MAX_INDENT);
-    char *text = json_dumps(value, JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
-    if (text == NULL) {
+    struct growing growing = {.room = 256};
+    growing.text = malloc(growing.room);
+    growing.has_failed = growing.text == NULL;
+    const int failed = json_dump_callback(value, growing_append, &growing,
+                                          JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
+    if (failed || growing.has_failed) {
+        free(growing.text);
         log_error("out of memory: a JSON text could not be made");
         return GT_NO_MEMORY;
     }
-    *out = text;
+    growing.text[growing.count] = '\0';
+    *out = growing.text;
     return GT_OK;
 }
 

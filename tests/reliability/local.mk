@@ -4,6 +4,7 @@ RELIABILITY_TESTS = \
 	tests/reliability/crash_states.py \
 	tests/reliability/device_faults.py \
 	tests/reliability/failing_calls.py \
+	tests/reliability/failing_memory.py \
 	tests/reliability/hardening.py \
 	tests/reliability/kills.py \
 	tests/reliability/soak.py \
@@ -16,12 +17,32 @@ EXTRA_DIST += tests/reliability/clock_jumps.c tests/reliability/opencl_faults.c 
 check_PROGRAMS += tests/reliability/check_flips
 tests_reliability_check_flips_SOURCES = tests/reliability/check_flips.c tests/unit/io_fixture.h tests/unit/log_capture.h
 
-# gpt-train with planted faults: its registry of backends is another one, and that of libgpttrain.a is then not taken.
-EXTRA_PROGRAMS += tests/reliability/gpt-train-faulty
-check_DATA += tests/reliability/gpt-train-faulty$(EXEEXT)
-CLEANFILES += tests/reliability/gpt-train-faulty$(EXEEXT)
+# The programs with planted faults.  gpt-train's registry of backends is another one, and that of libgpttrain.a is then not
+# taken; allocations are wrapped by the linker, where it can.
 tests_reliability_gpt_train_faulty_SOURCES = $(gpt_train_SOURCES) tests/reliability/faulty_registry.c
 tests_reliability_gpt_train_faulty_LDADD = $(gpt_train_LDADD)
+faulty_programs = tests/reliability/gpt-train-faulty
+EXTRA_PROGRAMS += tests/reliability/gpt-train-faulty tests/reliability/gpt-sample-faulty \
+	tests/reliability/gpt-prepare-faulty tests/reliability/gpt-export-faulty
+check_DATA += $(faulty_programs:=$(EXEEXT))
+CLEANFILES += $(faulty_programs:=$(EXEEXT))
+if HAVE_WRAP
+FAULTY_WRAPPED = malloc calloc realloc aligned_alloc mmap64 fopen64 opendir pthread_create
+FAULTY_LINK = $(AM_LDFLAGS) $(FAULTY_WRAPPED:%=-Wl,--wrap=%)
+faulty_programs += tests/reliability/gpt-sample-faulty tests/reliability/gpt-prepare-faulty \
+	tests/reliability/gpt-export-faulty
+tests_reliability_gpt_train_faulty_SOURCES += tests/reliability/faulty_memory.c
+tests_reliability_gpt_train_faulty_LDFLAGS = $(FAULTY_LINK)
+endif
+tests_reliability_gpt_sample_faulty_SOURCES = $(gpt_sample_SOURCES) tests/reliability/faulty_memory.c
+tests_reliability_gpt_sample_faulty_LDADD = $(gpt_sample_LDADD)
+tests_reliability_gpt_sample_faulty_LDFLAGS = $(FAULTY_LINK)
+tests_reliability_gpt_prepare_faulty_SOURCES = $(gpt_prepare_SOURCES) tests/reliability/faulty_memory.c
+tests_reliability_gpt_prepare_faulty_LDADD = $(gpt_prepare_LDADD)
+tests_reliability_gpt_prepare_faulty_LDFLAGS = $(FAULTY_LINK)
+tests_reliability_gpt_export_faulty_SOURCES = $(gpt_export_SOURCES) tests/reliability/faulty_memory.c
+tests_reliability_gpt_export_faulty_LDADD = $(gpt_export_LDADD)
+tests_reliability_gpt_export_faulty_LDFLAGS = $(FAULTY_LINK)
 
 check-long:
 	CHECK_LONG=1 TEST_LIMIT_S=14400 $(MAKE) $(AM_MAKEFLAGS) check \

@@ -196,6 +196,45 @@ START_TEST(text_keeps_order_and_precision)
 }
 END_TEST
 
+static size_t allocations_left;
+
+static void *allocate_or_not(size_t size)
+{
+    return allocations_left-- == 1 ? NULL : malloc(size);
+}
+
+/* Whichever of jansson's allocations fails, once: the whole text or none. */
+START_TEST(text_is_whole_or_none)
+{
+    json_t *root = json_object();
+    for (int i = 0; i < 400; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "a name of some length %d", i);
+        ck_assert_int_eq(json_object_set_new(root, name, json_integer(i)), 0);
+    }
+    struct log_capture capture;
+    char *whole = NULL, *text = NULL;
+    ck_assert_int_eq(json_text(root, 0, &whole), GT_OK);
+    json_set_alloc_funcs(allocate_or_not, free);
+    log_capture_begin(&capture);
+    for (size_t n = 1; n <= 1000; n++) {
+        allocations_left = n;
+        const enum gt_status status = json_text(root, 0, &text);
+        if (status == GT_OK) {
+            ck_assert_str_eq(text, whole);
+            free(text);
+        } else {
+            ck_assert_int_eq(status, GT_NO_MEMORY);
+            log_capture_one_error(&capture, "JSON text");
+        }
+    }
+    log_capture_end();
+    json_set_alloc_funcs(malloc, free);
+    free(whole);
+    json_decref(root);
+}
+END_TEST
+
 START_TEST(files)
 {
     char folder[] = "/tmp/gpt-train-json-XXXXXX";
@@ -238,6 +277,7 @@ Suite *json_suite(void)
     tcase_add_test(tcase, getters_read);
     tcase_add_loop_test(tcase, getters_name_what_is_wrong, 0, (int)(sizeof mismatches / sizeof mismatches[0]));
     tcase_add_test(tcase, text_keeps_order_and_precision);
+    tcase_add_test(tcase, text_is_whole_or_none);
     tcase_add_test(tcase, files);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -43,6 +43,7 @@ libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl_cache.c backends/opencl/opencl_cache.h \
 	backends/opencl/opencl_child.c backends/opencl/opencl_child.h \
 	backends/opencl/opencl_clblast.c backends/opencl/opencl_clblast.h \
+	backends/opencl/opencl_clblast_proof.c \
 	backends/opencl/opencl_code.c \
 	backends/opencl/opencl_cross_entropy.c \
 	backends/opencl/opencl_device.c backends/opencl/opencl_device.h \

@@ -38,6 +38,7 @@ struct opencl_device {
     cl_platform_id platform;
     cl_device_id id;
     char platform_name[OPENCL_NAME_MAX], name[OPENCL_NAME_MAX], version[OPENCL_NAME_MAX], driver[OPENCL_NAME_MAX];
+    char board[OPENCL_NAME_MAX]; /* "Radeon RX 7900 XTX" where `name` is "gfx1100"; "" where nobody says */
     uint64_t global_bytes;
     uint64_t allocation_bytes; /* the largest cl_mem that we ask for: what the device says, below 4 GiB on Intel */
     uint64_t local_bytes;      /* per work-group */
@@ -46,11 +47,13 @@ struct opencl_device {
     size_t work_item_max[3]; /* per dimension */
     uint32_t compute_units, clock_mhz, alignment_bytes;
     bool is_cpu;              /* local memory is ordinary memory; no watchdog; slow to compile */
+    bool is_gpu;              /* neither is_cpu nor is_gpu: an accelerator, or an emulation of one */
     bool is_host_memory;      /* CL_DEVICE_HOST_UNIFIED_MEMORY */
     bool has_narrow_units;    /* compute_units counts units of 8 lanes, as Intel's driver does, and not of 64 or more */
     bool has_exact_division;  /* -cl-fp32-correctly-rounded-divide-sqrt is worth giving */
     bool has_fp16_arithmetic; /* cl_khr_fp16, advertised */
     bool has_subnormals;      /* CL_FP_DENORM of fp32 */
+    bool has_fma;             /* CL_FP_FMA of fp32 */
     bool is_little_endian;
     int32_t nvidia_capability; /* 86 for 8.6; 0 where the driver does not say */
 };
@@ -112,6 +115,7 @@ struct opencl_backend {
     int32_t programs, kernels;
     struct opencl_program program[OPENCL_PROGRAMS_MAX];
     struct opencl_kernel kernel[OPENCL_KERNELS_MAX];
+    bool is_clblast_proven;         /* or need not be */
     struct opencl_clblast *clblast; /* NULL: not installed, or not usable on this device */
     struct opencl_shadow *shadow;   /* NULL: off */
     double dispatch_flops;          /* what one dispatch may compute, so that no watchdog ends it; 0 = no limit */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/opencl/opencl_child.h"
@@ -22,12 +23,15 @@
 #include "backends/opencl/opencl_table.h"
 #include "backends/opencl/opencl_tune.h"
 #include "backends/opencl/opencl_vendor.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 
 #define LIST_SECONDS 30
-#define OPEN_SECONDS 120   /* a driver may compile its own library first */
-#define COMMIT_SECONDS 300 /* of a large arena, over a slow bus */
+#define OPEN_SECONDS 120                    /* a driver may compile its own library first */
+#define COMMIT_SECONDS 300                  /* of a large arena, over a slow bus */
+#define RETURN_SECONDS 5                    /* until a driver has taken back what an ended process had */
+#define NOTICED_BYTES ((uint64_t)256 << 20) /* of an arena: less is lost in what other processes do */
 /* A dispatch may take this long by a cautious guess of the device's speed: watchdogs of desktops end it after 2 s. */
 #define DISPATCH_SECONDS 0.1
 #define FLOPS_PER_UNIT_CLOCK 8.0 /* of 128 and more that a unit may do: kernels that wait for memory come to a tenth */
@@ -51,6 +55,13 @@ static struct instance *instance_of(struct backend *backend)
 static void answer_log(const struct opencl_answer *answer)
 {
     log_error("%s", answer->reason[0] != '\0' ? answer->reason : "opencl: the child process failed without a reason");
+}
+
+/* Without the "opencl: " that whoever prints it says too. */
+static const char *reason_bare(const struct opencl_answer *answer)
+{
+    static const char own[] = "opencl: ";
+    return answer->reason + (strncmp(answer->reason, own, sizeof own - 1) == 0 ? sizeof own - 1 : 0);
 }
 
 void opencl_error(struct opencl_backend *cl, const char *format, ...)
@@ -184,22 +195,17 @@ static void listing_ask(struct opencl_answer *answer)
 /* --backend=auto wants a card: where none is plugged in, no driver is loaded to find that out. */
 static void opencl_devices(bool automatic, struct backend_devices *out)
 {
-    static const char own[] = "opencl: "; /* who prints the reason says so too */
     struct opencl_answer answer;
     *out = (struct backend_devices){.first = -1};
     if (automatic && !opencl_card_is_present())
         return;
     listing_ask(&answer);
-    const bool named = strncmp(answer.reason, own, sizeof own - 1) == 0;
-    snprintf(out->reason, sizeof out->reason, "%s", answer.reason + (named ? sizeof own - 1 : 0));
+    snprintf(out->reason, sizeof out->reason, "%s", reason_bare(&answer));
     out->count = answer.status == GT_OK ? answer.listing.count : 0;
-    for (int32_t i = out->count - 1; i >= 0; i--) {
-        if (answer.listing.device[i].is_usable && !answer.listing.device[i].is_cpu)
-            out->first = i;
-    }
+    out->first = out->count > 0 ? opencl_card_choose(&answer.listing) : -1;
     if (out->count > 0 && out->first < 0)
         snprintf(out->reason, sizeof out->reason,
-                 "its only devices are processors, for which the cpu backend is faster");
+                 "it has no GPU that can be used; for processors the cpu backend is faster");
 }
 
 /* The name that is asked for; programs that open the first device, such as the tests', take GPT_TRAIN_OPENCL_DEVICE's. */
@@ -288,8 +294,21 @@ static void opencl_holders(struct backend *backend, struct backend_holders *out)
     opencl_vendor_holders(opencl_own(backend), "/proc", getpid(), out);
 }
 
-/* The child commits first, and gives it back by ending. */
-static enum gt_status arena_rehearse(struct instance *instance, const struct backend_segment *segments, int32_t count)
+/* Waits until `need` bytes are free: some drivers take back what a process had some time after its end. */
+static void memory_await(struct opencl_backend *cl, uint64_t need)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+    const int64_t deadline_ns = clock_monotonic_ns() + RETURN_SECONDS * INT64_C(1000000000);
+    uint64_t total = 0, left = 0;
+    const char *basis = "";
+    while (opencl_memory_read(cl, &total, &left, &basis) == GT_OK && left < need && clock_monotonic_ns() < deadline_ns)
+        (void)nanosleep(&pause, NULL);
+}
+
+/* The child commits first, and gives it back by ending.  Where it could not even open the device, which a card that is set to
+ * serve one process allows this one only, nothing is rehearsed. */
+static enum gt_status arena_rehearse(struct instance *instance, const struct backend_segment *segments, int32_t count,
+                                     uint64_t need)
 {
     struct opencl_answer answer;
     if (instance->child.pid == 0)
@@ -299,9 +318,32 @@ static enum gt_status arena_rehearse(struct instance *instance, const struct bac
     for (int32_t i = 0; i < count; i++)
         instance->request.segment[i] = segments[i];
     opencl_child_ask(&instance->child, &instance->request, COMMIT_SECONDS, &answer);
+    if (answer.status != GT_OK && !answer.has_opened && answer.reason[0] != '\0' && !answer.is_dead) {
+        log_note("opencl: the arena is not tried in a child process first: %s", reason_bare(&answer));
+        return GT_OK;
+    }
     if (answer.status != GT_OK)
         answer_log(&answer);
+    else
+        memory_await(&instance->cl, need);
     return answer.status;
+}
+
+/* A driver may put into system memory what it does not have, and say nothing (ROCm): then the card's free memory stays. */
+static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_t need)
+{
+    uint64_t total = 0, left = 0;
+    const char *basis = "";
+    char bytes[24], fell[24];
+    if (cl->device.is_cpu || cl->device.is_host_memory || !opencl_vendor_free_bytes(cl, &left, &basis) ||
+        opencl_memory_read(cl, &total, &left, &basis) != GT_OK || need < NOTICED_BYTES)
+        return;
+    const uint64_t less = left < before ? before - left : 0;
+    if (less < need / 2)
+        log_warning(
+            "opencl: an arena of %s, and the free memory of %s fell by %s (%s): the driver seems to keep it in system "
+            "memory, which is many times slower",
+            log_bytes(bytes, (double)need), cl->device.name, log_bytes(fell, (double)less), basis);
 }
 
 static enum gt_status opencl_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
@@ -321,8 +363,10 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
                   total, cl->device.name, basis);
         return GT_NO_FIT;
     }
-    TRY(arena_rehearse(instance_of(backend), segments, count));
+    TRY(arena_rehearse(instance_of(backend), segments, count, need));
+    opencl_clblast_prove(cl);
     TRY(opencl_memory_commit(cl, segments, count));
+    placement_notice(cl, left, need);
     cl->has_arena = true;
     return GT_OK;
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/opencl/opencl_backend.h"
@@ -23,6 +24,7 @@
 #include "base/log.h"
 
 #define FILES_MAX 4096
+#define REAP_SECONDS 10
 
 /* Both return false when the other side is gone; reading stops at `deadline_ns` where that is not 0. */
 static bool bytes_write(int fd, const void *bytes, size_t count)
@@ -89,6 +91,7 @@ static enum gt_status request_serve(const struct opencl_request *request, struct
         return opencl_devices_list(&api, &answer->listing);
     }
     TRY(opencl_open_here(request->device, name, &backend));
+    answer->has_opened = true;
     struct opencl_backend *cl = opencl_own(backend);
     if (request->task == OPENCL_TASK_MATRIX)
         opencl_matrix_open(cl, OPENCL_MATRIX_ALL, "");
@@ -96,6 +99,7 @@ static enum gt_status request_serve(const struct opencl_request *request, struct
         opencl_matrix_candidate(cl, &cl->matrix);
     answer->matrix = cl->matrix;
     answer->matrix_is_known = opencl_matrix_is_known(cl);
+    cl->is_clblast_proven = true; /* the parent's task */
     if (request->task == OPENCL_TASK_COMMIT)
         TRY(backend->ops->arena(backend, request->segment, request->segments));
     return GT_OK;
@@ -168,16 +172,23 @@ void opencl_child_start(struct opencl_child *out)
     *out = (struct opencl_child){.pid = pid, .to_fd = request[1], .from_fd = answer[0]};
 }
 
-/* Closes the pipes, waits, and returns what waitpid() says. */
+/* Closes the pipes, waits, and returns what waitpid() says; 0 where that takes REAP_SECONDS, as it may for a process that was
+ * killed inside a driver that hangs. */
 static int child_reap(struct opencl_child *child)
 {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const int64_t deadline_ns = clock_monotonic_ns() + REAP_SECONDS * INT64_C(1000000000);
     int status = 0;
+    pid_t reaped = 0;
     close(child->to_fd);
     close(child->from_fd);
-    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
-        continue;
+    while (reaped == 0 && clock_monotonic_ns() < deadline_ns) {
+        reaped = waitpid(child->pid, &status, WNOHANG);
+        if (reaped == 0)
+            (void)nanosleep(&pause, NULL);
+    }
     child->pid = 0;
-    return status;
+    return reaped > 0 ? status : 0;
 }
 
 void opencl_child_ask(struct opencl_child *child, const struct opencl_request *request, int seconds,
@@ -197,6 +208,7 @@ void opencl_child_ask(struct opencl_child *child, const struct opencl_request *r
         return;
     memset(out, 0, sizeof *out);
     out->status = GT_DEVICE;
+    out->is_dead = true;
     if (late)
         snprintf(out->reason, sizeof out->reason,
                  "opencl: the driver did not answer in %d s (tried in a child process)", seconds);

@@ -24,6 +24,8 @@ struct opencl_request {
 struct opencl_answer {
     enum gt_status status;
     char reason[BACKEND_REASON_MAX]; /* the child's error line, where status is not GT_OK */
+    bool is_dead;                    /* the child died or did not answer, and nothing of the rest is known */
+    bool has_opened;                 /* a device; before the task itself */
     struct opencl_listing listing;   /* of OPENCL_TASK_LIST */
     struct opencl_matrix matrix;     /* what should be there (OPENCL_TASK_OPEN), and what is (OPENCL_TASK_MATRIX) */
     bool matrix_is_known;            /* and was proven before */

@@ -15,8 +15,9 @@
 #include "base/log.h"
 
 #define CLBLAST_LIBRARY "libclblast.so.1"
-#define PLACES_MAX 4096 /* a power of two */
-#define SIDE_MAX ((int64_t)1 << 31)
+#define PLACES_MAX 4096                 /* a power of two */
+#define ELEMENTS_MAX ((int64_t)1 << 31) /* CLBlast counts them in 32 bits, */
+#define TILE_MAX 256                    /* in whole tiles */
 
 /* As clblast_c.h has them. */
 enum { LAYOUT_COL_MAJOR = 102, TRANSPOSE_NO = 111, TRANSPOSE_YES = 112 };
@@ -117,6 +118,13 @@ static struct product product_of(const struct op_call *call)
     };
 }
 
+static bool is_countable(int64_t rows, int64_t columns)
+{
+    const int64_t most = ELEMENTS_MAX - TILE_MAX;
+    return rows > 0 && columns > 0 && rows < most && columns < most &&
+           rows + TILE_MAX - 1 < ELEMENTS_MAX / (columns + TILE_MAX - 1);
+}
+
 bool opencl_clblast_usable(const struct backend *backend, const struct op_call *call)
 {
     const struct opencl_backend *cl = opencl_from(backend);
@@ -125,8 +133,9 @@ bool opencl_clblast_usable(const struct backend *backend, const struct op_call *
         return false;
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
         const struct operand *operand = &call->operand[slots[i]];
-        if (operand->dtype != DTYPE_F32 || operand->rank != 2 || operand->dims[0] <= 0 || operand->dims[1] <= 0 ||
-            operand->dims[0] >= SIDE_MAX || operand->dims[1] >= SIDE_MAX)
+        /* Planned without addresses, which are then 0; a sub-buffer cannot begin anywhere. */
+        if (operand->dtype != DTYPE_F32 || operand->rank != 2 || !is_countable(operand->dims[0], operand->dims[1]) ||
+            operand->at.offset_bytes % cl->device.alignment_bytes != 0)
             return false;
     }
     return true;

@@ -11,6 +11,9 @@
  * (GPT_TRAIN_OPENCL_CLBLAST=0), or would hide a temporary from the plan. */
 void opencl_clblast_open(struct opencl_backend *cl);
 void opencl_clblast_close(struct opencl_backend *cl);
+/* Where CLBlast is chosen: multiplies numbers whose products are known, in a scratch of its own, before there is an arena; leaves
+ * it alone from then on, with a note, where a product is wrong or fails. */
+void opencl_clblast_prove(struct opencl_backend *cl);
 /* Gives up what it keeps of the arena, which is about to be released. */
 void opencl_clblast_forget(struct opencl_backend *cl);
 /* Whether CLBlast is to compute a gemm: all operands fp32, sizes that it takes. */

@@ -25,6 +25,7 @@
 #define BASE_ALIGN_BITS_MAX 65536u
 #define CAPABILITY_MAJOR_NV 0x4000u /* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV, MINOR: cl_nv_device_attribute_query */
 #define CAPABILITY_MINOR_NV 0x4001u
+#define BOARD_NAME_AMD 0x4038u /* CL_DEVICE_BOARD_NAME_AMD: cl_amd_device_attribute_query */
 
 struct handle {
     cl_platform_id platform;
@@ -115,7 +116,7 @@ static enum gt_status handles_list(const struct opencl_api *api, struct handle o
     const cl_int code = api->clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count);
     if (code == PLATFORM_NOT_FOUND || (code == CL_SUCCESS && platform_count == 0)) {
         log_error("opencl: no platform: no driver is installed (Debian: pocl-opencl-icd for the processor; "
-                  "mesa-opencl-icd, intel-opencl-icd or nvidia-opencl-icd for a card)");
+                  "intel-opencl-icd, nvidia-opencl-icd, or mesa-opencl-icd with RUSTICL_ENABLE=radeonsi for a card)");
         return GT_DEVICE;
     }
     if (code != CL_SUCCESS) {
@@ -162,6 +163,7 @@ static void device_read(const struct opencl_api *api, const struct handle *handl
     struct opencl_device device = {.platform = handle->platform, .id = id};
     platform_text(api, handle->platform, device.platform_name);
     device_text(api, id, CL_DEVICE_NAME, device.name);
+    device_text(api, id, BOARD_NAME_AMD, device.board);
     device_text(api, id, CL_DEVICE_VERSION, device.version);
     device_text(api, id, CL_DRIVER_VERSION, device.driver);
     device.global_bytes = device_u64(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
@@ -178,6 +180,7 @@ static void device_read(const struct opencl_api *api, const struct handle *handl
     while (device.alignment_bytes * 8 < align_bits && align_bits <= BASE_ALIGN_BITS_MAX)
         device.alignment_bytes *= 2;
     device.is_cpu = (device_u64(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+    device.is_gpu = (device_u64(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU) != 0;
     device.has_narrow_units = !device.is_cpu && is_intel(api, id);
     device.is_host_memory = device_u32(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
     const uint64_t fp32 = device_u64(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
@@ -185,6 +188,7 @@ static void device_read(const struct opencl_api *api, const struct handle *handl
     device.has_exact_division =
         (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0 && (division == NULL || strcmp(division, "software") != 0);
     device.has_subnormals = (fp32 & CL_FP_DENORM) != 0;
+    device.has_fma = (fp32 & CL_FP_FMA) != 0;
     device.has_fp16_arithmetic = device_has(api, id, "cl_khr_fp16");
     device.is_little_endian = device_u32(api, id, CL_DEVICE_ENDIAN_LITTLE) != 0;
     if (device_has(api, id, "cl_nv_device_attribute_query"))
@@ -193,9 +197,18 @@ static void device_read(const struct opencl_api *api, const struct handle *handl
     *out = device;
 }
 
+/* "OpenCL 1.1 Mesa 22.3.6", as Clover says, is older than 1.2; a text of another form is not. */
+static bool is_too_old(const char *version)
+{
+    int major, minor;
+    return sscanf(version, "OpenCL %d.%d", &major, &minor) == 2 && (major < 1 || (major == 1 && minor < 2));
+}
+
 /* "" when the device can be used, else why not. */
 static const char *device_lacks(const struct opencl_api *api, const struct opencl_device *device)
 {
+    if (is_too_old(device->version))
+        return "its driver has OpenCL 1.1, and 1.2 is needed (Mesa: rusticl instead of Clover, with RUSTICL_ENABLE)";
     if (device_u32(api, device->id, CL_DEVICE_AVAILABLE) == 0)
         return "it is not available";
     if (device_u32(api, device->id, CL_DEVICE_COMPILER_AVAILABLE) == 0)
@@ -221,23 +234,43 @@ enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_l
         memcpy(listed->name, device.name, sizeof listed->name);
         listed->global_bytes = device.global_bytes;
         listed->allocation_bytes = device.allocation_bytes;
-        listed->is_cpu = device.is_cpu;
+        listed->is_gpu = device.is_gpu;
+        listed->is_host_memory = device.is_host_memory;
         listed->is_usable = device_lacks(api, &device)[0] == '\0';
     }
     return GT_OK;
 }
 
-/* The index of the device whose name has `name` in it; -1 when there is none. */
+int32_t opencl_card_choose(const struct opencl_listing *listing)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < listing->count; i++) {
+        const struct opencl_listed *listed = &listing->device[i], *before = &listing->device[best < 0 ? i : best];
+        if (!listed->is_usable || !listed->is_gpu)
+            continue;
+        const bool is_better = listed->is_host_memory == before->is_host_memory
+                                   ? listed->global_bytes > before->global_bytes
+                                   : before->is_host_memory;
+        best = best < 0 || is_better ? i : best;
+    }
+    return best;
+}
+
+/* The index of the device whose name has `name` in it, of those that can be used if there is one; -1 when there is none. */
 static int32_t name_find(const struct opencl_api *api, const struct handle *handles, int32_t count, const char *name)
 {
+    int32_t found = -1;
     for (int32_t i = 0; i < count; i++) {
-        char text[OPENCL_NAME_MAX], platform[OPENCL_NAME_MAX];
-        device_text(api, handles[i].id, CL_DEVICE_NAME, text);
-        platform_text(api, handles[i].platform, platform);
-        if (opencl_name_has(text, name) || opencl_name_has(platform, name))
+        struct opencl_device device;
+        device_read(api, &handles[i], &device);
+        if (!opencl_name_has(device.name, name) && !opencl_name_has(device.board, name) &&
+            !opencl_name_has(device.platform_name, name))
+            continue;
+        if (device_lacks(api, &device)[0] == '\0')
             return i;
+        found = found < 0 ? i : found;
     }
-    return -1;
+    return found;
 }
 
 enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, const char *name,
@@ -271,7 +304,9 @@ void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *i
     const struct opencl_device *device = &cl->device;
     char has[MATRIX_TEXT_MAX], lacks[MATRIX_TEXT_MAX];
     opencl_matrix_texts(cl, has, sizeof has, lacks, sizeof lacks);
-    snprintf(info->device, sizeof info->device, "%.80s, %u units", device->name, device->compute_units);
+    const char *board = device->board;
+    snprintf(info->device, sizeof info->device, "%.60s%s%.40s%s, %u units", device->name, *board != '\0' ? " (" : "",
+             board, *board != '\0' ? ")" : "", device->compute_units);
     snprintf(info->detail, sizeof info->detail, "%.27s, driver %.20s%s%s%.60s", device->platform_name, device->driver,
              cl->tuning.gemm_clblast ? ", CLBlast" : "", has[0] != '\0' ? ", " : "", has);
     snprintf(info->limits, sizeof info->limits, "%s%s", lacks,
@@ -292,6 +327,6 @@ static bool folder_has(const char *folder, const char *prefix)
 
 bool opencl_card_is_present(void)
 {
-    return folder_has("/dev/dri", "renderD") || access("/dev/kfd", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0 ||
+    return folder_has("/dev/dri", "renderD") || access("/dev/kfd", F_OK) == 0 || access("/dev/nvidiactl", F_OK) == 0 ||
            access("/dev/dxg", F_OK) == 0 || access("/dev/mali0", F_OK) == 0 || access("/dev/kgsl-3d0", F_OK) == 0;
 }

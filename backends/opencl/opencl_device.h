@@ -10,7 +10,7 @@
 struct opencl_listed {
     char platform[OPENCL_NAME_MAX], name[OPENCL_NAME_MAX];
     uint64_t global_bytes, allocation_bytes;
-    bool is_cpu, is_usable;
+    bool is_gpu, is_host_memory, is_usable;
 };
 
 struct opencl_listing {
@@ -24,6 +24,9 @@ enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_l
  * Errors: GT_DEVICE. */
 enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, const char *name,
                                   struct opencl_device *out);
+/* The one that `auto` takes: a GPU with memory of its own before one without, then the one with more of it; -1 where there is no
+ * GPU, or none that can be used. */
+int32_t opencl_card_choose(const struct opencl_listing *listing);
 /* "rusticl", "llvmpipe ..., 8 units", libraries and limits for people. */
 void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *info);
 /* Whether something is plugged in that a driver for cards could serve, without asking any driver. */

@@ -104,15 +104,20 @@ void opencl_arg_local(struct opencl_launch *launch, size_t bytes)
     arg_set(launch, bytes, NULL);
 }
 
-/* Groups of the last dimension per dispatch: all of them, or as many as the time allows. */
+/* Groups of the last dimension per dispatch: all of them, or as many as the time allows, and as ROCm, which refuses more than
+ * 2^32 - 1 work-items. */
 static size_t groups_per_dispatch(const struct opencl_backend *cl, const struct opencl_range *range)
 {
     const cl_uint last = range->dims - 1;
-    const size_t groups = range->global[last] / range->local[last];
+    size_t groups = range->global[last] / range->local[last], items = range->local[last];
+    for (cl_uint d = 0; d < last; d++)
+        items *= range->global[d];
+    if (groups > UINT32_MAX / items)
+        groups = items > UINT32_MAX / 2 ? 1 : UINT32_MAX / items;
     if (!(cl->dispatch_flops > 0.0) || range->flops <= cl->dispatch_flops)
         return groups;
-    const double part = cl->dispatch_flops / range->flops * (double)groups;
-    return part < 1.0 ? 1 : (size_t)part;
+    const double part = cl->dispatch_flops / range->flops * (double)(range->global[last] / range->local[last]);
+    return part < 1.0 ? 1 : (part < (double)groups ? (size_t)part : groups);
 }
 
 static enum gt_status launch_failed(struct opencl_launch *launch, const struct opencl_range *range, cl_int code)

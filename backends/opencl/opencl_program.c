@@ -29,8 +29,9 @@
 static void options_text(const struct opencl_backend *cl, const char *options, char text[static ALL_OPTIONS_MAX])
 {
     snprintf(text, ALL_OPTIONS_MAX,
-             "-cl-std=CL1.2 -DGT_LOCAL_BYTES=%" PRIu64 " -DGT_WORK_GROUP_MAX=%zu -DGT_IS_CPU=%d %s",
-             cl->device.local_bytes, cl->device.work_group_max, cl->device.is_cpu, options);
+             "-cl-std=CL1.2 -DGT_LOCAL_BYTES=%" PRIu64 " -DGT_WORK_GROUP_MAX=%zu -DGT_IS_CPU=%d%s %s",
+             cl->device.local_bytes, cl->device.work_group_max, cl->device.is_cpu,
+             cl->device.has_fma && cl->device.is_gpu ? " -DGT_FMA" : "", options);
 }
 
 /* Everything that a binary depends on.  Of the source its length and checksum stand for it. */

@@ -1,7 +1,8 @@
 /* Free memory of cards and its holders, from where vendors put them.
  *
- * OpenCL has no query for free memory.  Asked in this order: AMD's extension of clGetDeviceInfo, amdgpu's files in sysfs (for
- * Mesa, whose drivers lack the extension), NVIDIA's management library, opened at run time.  Holders come from the fdinfo
+ * OpenCL has no query for free memory.  Asked are AMD's extension of clGetDeviceInfo, which may not know what a desktop holds, and
+ * amdgpu's files in sysfs, which Mesa's drivers leave alone: the smaller counts; then NVIDIA's management library, opened at run
+ * time.  Holders come from the fdinfo
  * that DRM drivers write for each open file of a process, which names the card by its PCI address.
  */
 #include "backends/opencl/opencl_vendor.h"
@@ -133,14 +134,17 @@ static bool nvml_free_bytes(const char *pci, uint64_t *out)
 bool opencl_vendor_free_bytes(const struct opencl_backend *cl, uint64_t *out_bytes, const char **out_basis)
 {
     char pci[PCI_TEXT_MAX];
-    *out_basis = "free: as AMD's driver says";
-    if (amd_free_bytes(cl, out_bytes))
-        return true;
-    if (!pci_text(cl, pci))
-        return false;
+    uint64_t of_amd = 0;
+    const bool has_amd = amd_free_bytes(cl, &of_amd), has_pci = pci_text(cl, pci);
     *out_basis = "free: as amdgpu says";
-    if (sysfs_free_bytes(pci, out_bytes))
+    if (has_pci && sysfs_free_bytes(pci, out_bytes) && (!has_amd || *out_bytes <= of_amd))
         return true;
+    *out_basis = "free: as AMD's driver says";
+    *out_bytes = of_amd;
+    if (has_amd)
+        return true;
+    if (!has_pci)
+        return false;
     *out_basis = "free: as NVML says";
     return nvml_free_bytes(pci, out_bytes);
 }

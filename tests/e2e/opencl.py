@@ -3,12 +3,14 @@
 
   list      --list_devices names the device; a number out of range is one line
   absent    without loader, or without a driver, there is one line; `auto` goes on to the cpu
-  fake      drivers that abort, skip kernels, refuse memory, lose the device or do not compile (opencl_fake.c): one line, an
-            exit status, and the last checkpoint as it was
+  fake      drivers that abort, skip kernels, refuse memory, lose the device, do not compile or are of OpenCL 1.1 (opencl_fake.c):
+            one line, an exit status, and the last checkpoint as it was; a device for one process trains without a rehearsal
   parity    20 steps in float32 have the losses of the cpu backend within 1e-5 relative; 16 bits within 0.1
   resume    a run that stopped and went on leaves the bytes of the one that did not
   matrix    products on emulated matrix units train; where units fail to compile, end the process or multiply wrongly, vector
             units take over, and a line says so
+  clblast   fp32 products by CLBlast, where it is installed, have the losses of own kernels; one that multiplies wrongly is left
+            alone, with a line that says so
   cache     the second start compiles nothing and computes within 2 s; files cut short, changed or of another driver are not
             given to the driver; the folder is the user's alone
   limit     POCL_MEMORY_LIMIT=1: the arena is planned in segments that the device allows, what is planned is what is asked
@@ -16,6 +18,7 @@
 Prints "checks: P passed, F failed, S skipped".
 """
 
+import ctypes.util
 import json
 import os
 import resource
@@ -127,14 +130,18 @@ def fake(data, work):
         return
     out = os.path.join(work, "fake")
     for defect, text in (("abort", "signal 6"), ("skip:0", "computes wrongly"), ("skip:1", "does not hold"),
-                         ("refuse", "clCreateBuffer"), ("source", "planted")):
+                         ("refuse", "clCreateBuffer"), ("source", "planted"), ("old", "OpenCL 1.1")):
         environment = {"XDG_CACHE_HOME": os.path.join(work, "cache-fake")} if defect == "source" else {}
         run = train(data, out, status=None, GPT_TRAIN_OPENCL_LIBRARY=library, OPENCL_FAKE=defect, **environment)
         check(run.returncode in (1, 3), f"{defect}: exit status {run.returncode}: {run.stderr[-300:]}")
         one_error(run, text)
         check(not os.path.exists(os.path.join(out, "model.safetensors")), f"{defect}: a checkpoint")
-    train(data, out)
+    train(data, out, GPT_TRAIN_OPENCL_CLBLAST="0")
     before = files_of(out)
+    run = train(data, os.path.join(work, "exclusive"), GPT_TRAIN_OPENCL_LIBRARY=library, OPENCL_FAKE="exclusive",
+                OPENCL_FAKE_LOCK=os.path.join(work, "lock"), GPT_TRAIN_OPENCL_CLBLAST="0")
+    check("not tried in a child process" in run.stderr and files_of(os.path.join(work, "exclusive")) == before,
+          f"a device for one process: {run.stderr[-300:]}")
     run = train(data, out, "--init_from=resume", "--max_iters=40", status=1, GPT_TRAIN_OPENCL_LIBRARY=library,
                 OPENCL_FAKE="lost:300")
     one_error(run, "CL_OUT_OF_RESOURCES", "lost")
@@ -182,6 +189,29 @@ def matrix(data, work):
         others = [line for line in errors(run) if line not in lines]  # the compiler's word for it is in the line
         check(len(lines) == 1 and text in lines[0], f"{defect}: {run.stderr[-500:]}")
         check(not others and "matrix units" not in run.stdout, f"{defect}: {run.stdout[:300]} {others}")
+
+
+def clblast(data, work):
+    """CLBlast's fp32 products are proven before they are used, and left alone where they are wrong."""
+    if ctypes.util.find_library("clblast") is None:
+        skip("opencl_clblast", "CLBlast is not installed (Debian: libclblast1)")
+        return
+    options = ["--dropout=0.1", "--max_iters=4", "--eval_iters=1"]
+    train(data, os.path.join(work, "clblast-0"), *options, GPT_TRAIN_OPENCL_CLBLAST="0")
+    run = train(data, os.path.join(work, "clblast-1"), *options, GPT_TRAIN_OPENCL_CLBLAST="1")
+    check("CLBlast" in run.stdout and "left alone" not in run.stderr, f"CLBlast: {run.stderr[-300:]}")
+    one, two = (losses(os.path.join(work, f"clblast-{used}")) for used in (0, 1))
+    worst = max(abs(a - b) / abs(b) for a, b in zip(two, one))
+    check(len(one) == len(two) == 5 and worst <= PARITY_BOUND, f"losses with CLBlast {worst:.2e} from those without")
+    print(f"opencl float32 by CLBlast: losses within {worst:.2e} of those of own kernels")
+    library = fake_build(work)
+    if library is None:
+        skip("opencl_fake", "no compiler that links with libOpenCL.so.1")
+        return
+    run = train(data, os.path.join(work, "clblast-2"), *options, GPT_TRAIN_OPENCL_CLBLAST="1", LD_PRELOAD=library,
+                OPENCL_FAKE="clblast-skip")
+    check("left alone" in run.stderr and "is wrong" in run.stderr, f"CLBlast without its kernels: {run.stderr[-300:]}")
+    check(losses(os.path.join(work, "clblast-2")) == one, "CLBlast left alone: other losses than without it")
 
 
 def resume(data, work):
@@ -280,7 +310,7 @@ def main():
         data = os.path.join(work, "data")
         dataset(data)
         for name, test in (("list", lambda d, w: listing()), ("absent", absent), ("parity", parity),
-                           ("matrix", matrix), ("resume", resume), ("fake", fake), ("cache", cache), ("limit", limit)):
+                           ("matrix", matrix), ("clblast", clblast), ("resume", resume), ("fake", fake), ("cache", cache), ("limit", limit)):
             if not only or name in only:
                 begin = time.monotonic()
                 test(data, work)

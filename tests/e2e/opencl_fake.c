@@ -8,13 +8,18 @@
  *   nvidia      the device says that it has NVIDIA's capability 8.6, and so matrix units that its compiler does not know
  *   unit-build, unit-abort, unit-skip
  *               programs for matrix units do not build, end the process, or are not run
+ *   old         the devices have OpenCL 1.1, as Mesa's Clover
+ *   exclusive   a device serves one process: who holds the lock on the file OPENCL_FAKE_LOCK
+ *   clblast-skip   CLBlast's kernels are not run; the library must be preloaded, as CLBlast has its own way to the loader
  * Everything else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test that uses it.
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 
 #include "tests/e2e/opencl_real.h"
 
@@ -40,6 +45,21 @@ cl_int clGetPlatformIDs(cl_uint count, cl_platform_id *platforms, cl_uint *found
     if (defect("abort") >= 0)
         abort();
     return ((__typeof__(&clGetPlatformIDs))real("clGetPlatformIDs"))(count, platforms, found);
+}
+
+cl_context clCreateContext(const cl_context_properties *properties, cl_uint count, const cl_device_id *devices,
+                           void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *data,
+                           cl_int *code)
+{
+    static int lock = -1;
+    if (defect("exclusive") >= 0 && lock < 0) {
+        lock = open(getenv("OPENCL_FAKE_LOCK"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) != 0) {
+            *code = CL_INVALID_DEVICE;
+            return NULL;
+        }
+    }
+    return ((__typeof__(&clCreateContext))real("clCreateContext"))(properties, count, devices, notify, data, code);
 }
 
 cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *code)
@@ -72,6 +92,8 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
 {
     static const char extension[] = " cl_nv_device_attribute_query";
     const cl_int code = ((__typeof__(&clGetDeviceInfo))real("clGetDeviceInfo"))(device, what, size, value, used);
+    if (defect("old") >= 0 && what == CL_DEVICE_VERSION && code == CL_SUCCESS && value != NULL)
+        memcpy(value, "OpenCL 1.1", sizeof "OpenCL 1.1" - 1);
     if (defect("nvidia") < 0)
         return code;
     if (what == CL_DEVICE_EXTENSIONS && code == CL_SUCCESS && value != NULL && strlen(value) + sizeof extension <= size)
@@ -93,12 +115,12 @@ cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *dev
     return ((__typeof__(&clBuildProgram))real("clBuildProgram"))(program, count, devices, options, notify, data);
 }
 
-/* Whether a kernel is one for matrix units. */
-static int is_of_units(cl_kernel kernel)
+/* Whether a kernel's name begins with `begin`: "gt_gemm_matrix" is the one for matrix units, CLBlast's begin with "Xgemm". */
+static int is_of(cl_kernel kernel, const char *begin)
 {
     char name[64] = "";
     ((__typeof__(&clGetKernelInfo))real("clGetKernelInfo"))(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
-    return strcmp(name, "gt_gemm_matrix") == 0;
+    return strncmp(name, begin, strlen(begin)) == 0;
 }
 
 cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *offset,
@@ -108,7 +130,8 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
     launches++;
     if (defect("skip") >= 0 && launches > defect("skip"))
         return CL_SUCCESS;
-    if (defect("unit-skip") >= 0 && is_of_units(kernel))
+    if ((defect("unit-skip") >= 0 && is_of(kernel, "gt_gemm_matrix")) ||
+        (defect("clblast-skip") >= 0 && is_of(kernel, "Xgemm")))
         return CL_SUCCESS;
     if (defect("lost") >= 0 && launches > defect("lost"))
         return CL_OUT_OF_RESOURCES;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/opencl/opencl_cache.h"
+#include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_matrix.h"
@@ -279,6 +280,50 @@ static struct backend *device_open(void)
     ck_assert_int_eq(opencl_backend_ops.open(&options, &backend), GT_OK);
     return backend;
 }
+
+START_TEST(auto_takes_a_card)
+{
+    const uint64_t gib = UINT64_C(1) << 30;
+    struct opencl_listing listing = {
+        .count = 5,
+        .device = {
+            {.name = "FPGA Emulation Device", .global_bytes = 64 * gib, .is_usable = true, .is_host_memory = true},
+            {.name = "UHD 770", .global_bytes = 50 * gib, .is_gpu = true, .is_usable = true, .is_host_memory = true},
+            {.name = "gfx1100", .global_bytes = 8 * gib, .is_gpu = true, .is_usable = true},
+            {.name = "Arc A770", .global_bytes = 16 * gib, .is_gpu = true, .is_usable = true},
+            {.name = "Clover", .global_bytes = 24 * gib, .is_gpu = true}}};
+    ck_assert_int_eq(opencl_card_choose(&listing), 3);
+    listing.device[2].global_bytes = 16 * gib; /* the first of equals */
+    ck_assert_int_eq(opencl_card_choose(&listing), 2);
+    listing.count = 2;
+    ck_assert_int_eq(opencl_card_choose(&listing), 1);
+    listing.count = 1;
+    ck_assert_int_eq(opencl_card_choose(&listing), -1);
+}
+END_TEST
+
+/* Whether CLBlast takes d [rows, columns] = a [rows, 64] b [64, columns], with d at an offset. */
+static bool clblast_takes(int64_t rows, int64_t columns, uint64_t offset_bytes)
+{
+    int stand_in = 0;
+    struct opencl_backend cl = {.device.alignment_bytes = 512, .tuning.gemm_clblast = true};
+    struct op_call call = {.kind = OP_GEMM};
+    memcpy(&cl.clblast, &(int *){&stand_in}, sizeof cl.clblast);
+    call.operand[GEMM_A] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {rows, 64}};
+    call.operand[GEMM_B] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {64, columns}};
+    call.operand[GEMM_D] = (struct operand){.present = true, .dtype = DTYPE_F32, .rank = 2, .dims = {rows, columns}};
+    call.operand[GEMM_D].at.offset_bytes = offset_bytes;
+    return opencl_clblast_usable(&cl.base, &call);
+}
+
+START_TEST(clblast_counts_in_32_bits_and_wants_aligned_operands)
+{
+    ck_assert(clblast_takes(32768, 50304, 512));
+    ck_assert(!clblast_takes(43000, 50304, 512));
+    ck_assert(!clblast_takes(INT64_C(1) << 40, INT64_C(1) << 40, 0));
+    ck_assert(!clblast_takes(64, 64, 256));
+}
+END_TEST
 
 START_TEST(device_keeps_bytes)
 {

@@ -389,6 +389,8 @@ Suite *opencl_suite(void)
     tcase_add_test(host, codes_have_names);
     tcase_add_test(host, matrix_units_are_expected_by_generation);
     tcase_add_test(host, tiles_fit_the_device);
+    tcase_add_test(host, auto_takes_a_card);
+    tcase_add_test(host, clblast_counts_in_32_bits_and_wants_aligned_operands);
     tcase_add_test(device, device_keeps_bytes);
     tcase_add_test(device, device_refuses_what_it_has_not);
     tcase_set_timeout(device, 120);

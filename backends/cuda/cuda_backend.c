@@ -39,8 +39,14 @@ static struct cuda_backend *own(struct backend *backend)
 /* After these nothing of this process works on the card any more.  A launch that asks for more than there is does no harm. */
 static bool is_lost(cudaError_t error)
 {
+    /* Contained errors, a leak of tensor memory, a terminated MPS client, an external device: 11.8's header has not all names. */
+    static const int more[] = {226, 721, 810, 911};
     if (error == cudaErrorLaunchOutOfResources)
         return false;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        if ((int)error == more[i])
+            return true;
+    }
     return (error >= ERROR_LOST_FIRST && error <= ERROR_LOST_LAST) || error == cudaErrorECCUncorrectable ||
            error == cudaErrorUnknown || error == cudaErrorDevicesUnavailable;
 }

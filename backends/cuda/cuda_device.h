@@ -183,25 +183,15 @@ DEVICE void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b)
                  : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
-/* One 128-bit access; the address is aligned to 16.  _streaming: bytes that nobody reads again soon (ld/st .cs). */
+/* One 128-bit access; the address is aligned to 16. */
 DEVICE uint4 load_16_bytes(const void *from)
 {
     return *(const uint4 *)from;
 }
 
-DEVICE uint4 load_16_bytes_streaming(const void *from)
-{
-    return __ldcs((const uint4 *)from);
-}
-
 DEVICE void store_16_bytes(void *to, uint4 value)
 {
     *(uint4 *)to = value;
-}
-
-DEVICE void store_16_bytes_streaming(void *to, uint4 value)
-{
-    __stcs((uint4 *)to, value);
 }
 
 /* Arithmetic of the exact ops: each operation rounded to fp32, never fused, with subnormals. */
@@ -341,19 +331,9 @@ template <typename T> DEVICE void load_values(float (&to)[vector_length<T>], con
     unpack_values<T>(to, load_16_bytes(from));
 }
 
-template <typename T> DEVICE void load_values_streaming(float (&to)[vector_length<T>], const T *from)
-{
-    unpack_values<T>(to, load_16_bytes_streaming(from));
-}
-
 template <typename T> DEVICE void store_values(T *to, const float (&from)[vector_length<T>])
 {
     store_16_bytes(to, pack_values<T>(from));
-}
-
-template <typename T> DEVICE void store_values_streaming(T *to, const float (&from)[vector_length<T>])
-{
-    store_16_bytes_streaming(to, pack_values<T>(from));
 }
 
 /* Of all 32 lanes, in every lane, in an order that the lane numbers fix. */

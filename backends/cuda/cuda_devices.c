@@ -74,6 +74,8 @@ void cuda_devices(bool automatic, struct backend_devices *out)
     struct cudaDeviceProp properties;
     int count = 0;
     *out = (struct backend_devices){.first = -1};
+    /* Before the first call: before 12.2 whole modules are loaded at once otherwise, ours and the library's. */
+    (void)setenv("CUDA_MODULE_LOADING", "LAZY", 0);
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count <= 0) {
         (void)cudaGetLastError();

@@ -22,6 +22,7 @@
 
 #define SLOTS 1024
 #define SLOTS_USED_MAX 768
+#define BIAS_ALIGNMENT 16
 
 struct product {
     struct cuda_gemm_key key; /* m is 0 in an empty slot */
@@ -309,6 +310,8 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
     struct product *product;
     TRY(product_get(cuda, key, &product));
     const struct trial_context context = {.product = product, .operands = operands, .stream = stream};
+    /* The algorithm was chosen without the pointer, and then takes this alignment for granted. */
+    assert(!key->has_bias || (uintptr_t)operands->bias % BIAS_ALIGNMENT == 0);
     if (key->has_bias)
         LT_TRY(cuda, key,
                cublasLtMatmulDescSetAttribute(product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,

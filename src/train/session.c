@@ -33,8 +33,6 @@
 /* Left to others where no memory_budget is given: a twentieth of what is free, at least 256 MiB. */
 #define BUDGET_MARGIN_PART 20
 #define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
-#define PEAK_SECONDS 0.06
-#define PEAK_SECONDS_PLAN 0.02 /* a plan is to be printed at once */
 /* A build with --enable-debug runs with dead bytes poisoned and a guard band behind every tensor. */
 #ifdef GT_DEBUG
 #define DEBUG_RUN true
@@ -43,8 +41,19 @@
 #define DEBUG_RUN false
 #define DEBUG_GUARD_BYTES 0
 #endif
-#define PEAK_SCRATCH_BYTES ((uint64_t)16 << 20)
-#define PEAK_SCRATCH_BYTES_PLAN ((uint64_t)4 << 20) /* smaller products, so that two of them take no longer than said */
+/* How long, and in what, the rate of products is measured: in a run and for a plan, which is to be printed at once, with small
+ * products, so that two of them take no longer than said; on a card with products that fill it. */
+struct peak_limits {
+    double seconds;
+    uint64_t bytes;
+};
+
+static struct peak_limits peak_limits(const struct session *session, bool is_plan)
+{
+    if (session->info.host_memory)
+        return is_plan ? (struct peak_limits){0.02, (uint64_t)4 << 20} : (struct peak_limits){0.06, (uint64_t)16 << 20};
+    return is_plan ? (struct peak_limits){0.05, (uint64_t)128 << 20} : (struct peak_limits){0.15, (uint64_t)512 << 20};
+}
 
 static int64_t min_i64(int64_t a, int64_t b)
 {
@@ -566,9 +575,10 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
 {
     struct backend *device = session->device;
     struct address scratch = {.space = SPACE_DEVICE};
+    const struct peak_limits limits = peak_limits(session, !session->exec);
     if (session->exec)
-        return exec_peak_flops(session->exec, dtype, PEAK_SCRATCH_BYTES, PEAK_SECONDS, out);
-    return backend_peak_flops(device, dtype, scratch, PEAK_SCRATCH_BYTES_PLAN, PEAK_SECONDS_PLAN, out);
+        return exec_peak_flops(session->exec, dtype, limits.bytes, limits.seconds, out);
+    return backend_peak_flops(device, dtype, scratch, (size_t)limits.bytes, limits.seconds, out);
 }
 
 /* The rate of products in the run's dtype, which MFU refers to; and while no op was timed, that of fp32 arithmetic, which
@@ -576,7 +586,7 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
 static enum gt_status peaks_measure(struct session *session)
 {
     struct backend *device = session->device;
-    struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = PEAK_SCRATCH_BYTES_PLAN};
+    struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = peak_limits(session, true).bytes};
     if (!session->exec)
         TRY(device->ops->arena(device, &segment, 1));
     TRY(peak_measure(session, session->dtype, &session->peak_flops));

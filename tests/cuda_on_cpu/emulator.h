@@ -534,20 +534,10 @@ static inline uint4 load_16_bytes(const void *from)
     return value;
 }
 
-static inline uint4 load_16_bytes_streaming(const void *from)
-{
-    return load_16_bytes(from);
-}
-
 static inline void store_16_bytes(void *to, uint4 value)
 {
     emulator_aligned_to_16(to, "a store");
     memcpy(to, &value, sizeof value);
-}
-
-static inline void store_16_bytes_streaming(void *to, uint4 value)
-{
-    store_16_bytes(to, value);
 }
 
 static inline float add_rn(float a, float b)

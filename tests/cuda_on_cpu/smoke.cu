@@ -251,8 +251,6 @@ template <typename T> DEVICE void stored(T *memory, const float *in, float *out)
         for (int k = 0; k < vector_length<T>; k++)
             some[k] = in[i + k];
         store_values(memory + i, some);
-        load_values_streaming(some, memory + i);
-        store_values_streaming(memory + i, some);
         load_values(some, memory + i);
         for (int k = 0; k < vector_length<T>; k++)
             out[i + k] = some[k];

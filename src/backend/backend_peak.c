@@ -1,8 +1,8 @@
 /* A device's rate of matrix products, for MFU and forecasts, by nothing but its interface.
  *
  * Square products of growing side, each timed to its end, as long as they fit the scratch and the time; the largest of them
- * again while there is time.  Short ones are timed several at a time, because a card takes longer to be told of one, and
- * to be waited for, than to compute it.  The best rate counts.  What is multiplied is 0.5 throughout: a card under its power limit is
+ * again while there is time.  On a card short ones are timed several at a time: it takes longer to be told of one, and to be
+ * waited for, than to compute it.  The best rate counts.  What is multiplied is 0.5 throughout: a card under its power limit is
  * somewhat slower with numbers that differ.
  */
 #include <assert.h>
@@ -18,7 +18,7 @@
 #define RUNS_EACH 3
 #define RUNS_MORE 64 /* of the largest */
 #define TOGETHER_MAX 16
-#define TOGETHER_NS 500000 /* products that are shorter are timed together */
+#define TOGETHER_NS 500000 /* products on a card that are shorter are timed together */
 #define VALUE 0.5f
 #define GROWTH 8 /* in time, from one side to the next */
 #define TIME_SHARE 0.8
@@ -70,9 +70,9 @@ static enum gt_status products_time(struct backend *backend, const struct op_cal
 }
 
 /* How many products that take `ns` each are timed together. */
-static size_t together(int64_t ns)
+static size_t together(bool is_card, int64_t ns)
 {
-    const int64_t count = TOGETHER_NS / ns;
+    const int64_t count = is_card ? TOGETHER_NS / ns : 1;
     return count < 1 ? 1 : (size_t)(count < TOGETHER_MAX ? count : TOGETHER_MAX);
 }
 
@@ -99,6 +99,8 @@ static enum gt_status warm_up(struct backend *backend, enum dtype *dtype, struct
 enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
                                   size_t scratch_bytes, double seconds, double *out)
 {
+    struct backend_info info;
+    TRY(backend->ops->info(backend, &info));
     TRY(warm_up(backend, &dtype, scratch, scratch_bytes));
     const int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * TIME_SHARE * 1e9);
     double best = 0.0;
@@ -111,13 +113,13 @@ enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, str
         size_t count = 1; /* the first may load or choose its kernel */
         for (int run = 0; run < RUNS_EACH && (run == 0 || clock_monotonic_ns() + last_ns < end_ns); run++) {
             TRY(products_time(backend, &product, count, &best, &last_ns));
-            count = together(last_ns);
+            count = together(!info.host_memory, last_ns);
         }
         next = square_call(backend, dtype, scratch, 2 * product.operand[GEMM_A].dims[0], &bytes);
     } while (next.operand[GEMM_A].dims[0] <= SIDE_MAX && bytes <= scratch_bytes &&
              clock_monotonic_ns() + GROWTH * last_ns < end_ns);
     for (int run = 0; run < RUNS_MORE && clock_monotonic_ns() + last_ns < end_ns; run++)
-        TRY(products_time(backend, &product, together(last_ns), &best, &last_ns));
+        TRY(products_time(backend, &product, together(!info.host_memory, last_ns), &best, &last_ns));
     *out = best;
     return GT_OK;
 }

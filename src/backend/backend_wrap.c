@@ -209,13 +209,23 @@ static enum gt_status wrap_download_later(struct backend *backend, int32_t queue
     return ended(wrapper, wrapper->inner->ops->download_later(wrapper->inner, queue, to, from, bytes));
 }
 
+/* The kind of op that all calls are of, or NOTHING. */
+static int kind_of(const struct op_call *calls, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (calls[i].kind != calls[0].kind)
+            return NOTHING;
+    }
+    return count > 0 ? (int)calls[0].kind : NOTHING;
+}
+
 static enum gt_status wrap_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
     struct wrapper *wrapper = wrapper_of(backend);
     wrapper->counters.run_calls++;
     wrapper->counters.ops += count;
     TRY(fault(wrapper, BACKEND_CALL_RUN));
-    begun(wrapper, BACKEND_CALL_RUN, count == 1 ? (int)calls->kind : NOTHING);
+    begun(wrapper, BACKEND_CALL_RUN, kind_of(calls, count));
     return ended(wrapper, wrapper->inner->ops->run(wrapper->inner, queue, calls, count));
 }
 

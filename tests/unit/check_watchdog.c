@@ -140,7 +140,9 @@ static enum gt_status sync_looks(struct backend *backend, int32_t queue)
 
 START_TEST(what_is_waited_for)
 {
-    struct op_call calls[2] = {fill_call(), fill_call()};
+    struct op_call calls[3] = {fill_call(), fill_call(), {.kind = OP_COPY}};
+    calls[2].operand[COPY_X] = calls[2].operand[COPY_Y] = calls[0].operand[FILL_Y];
+    calls[2].operand[COPY_Y].at.offset_bytes = 256;
     struct backend_waiting none;
     watched = device_open(sync_looks);
     ck_assert(!backend_wrap_waiting(watched, &none));
@@ -152,8 +154,11 @@ START_TEST(what_is_waited_for)
     const uint64_t number = seen.number;
     ck_assert_int_eq(watched->ops->run(watched, 0, calls, 2), GT_OK);
     ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
-    ck_assert_ptr_null(seen.op); /* which of the two is not known */
+    ck_assert_str_eq(seen.op, "fill"); /* both are */
     ck_assert_uint_eq(seen.number, number + 2);
+    ck_assert_int_eq(watched->ops->run(watched, 0, calls, 3), GT_OK);
+    ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
+    ck_assert_ptr_null(seen.op); /* which of the three is not known */
     ck_assert(!backend_wrap_waiting(watched, &none));
     watched->ops->close(watched);
 }

@@ -7,7 +7,8 @@
   signals   SIGTERM, SIGINT, SIGHUP and SIGPIPE at each call of the same run, evaluations and saves included: the first three
             end it in order, a second one at once, the last not at all
   random    a run that saves after every update is killed at random moments, every second time at one of the next save, or
-            more often where those before missed; fewer than three tenths of the kills inside a save fail the test
+            more often where those before missed; with fewer than three tenths of the kills inside a save up to twice as many
+            more are tried, and the test fails where that does not help
 
 In `make check` a sample of the calls and 30 random kills; with CHECK_LONG=1 every call and 1,000.  Names of these on the
 command line choose some, and --part=K/N every N-th case.
@@ -30,6 +31,7 @@ SAMPLE = 40 if not tiny.LONG else 1 << 30
 RANDOM_KILLS = 1000 if tiny.LONG else 30
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 HITS_MIN = 0.3
+TRIES_MAX = 3  # times the number of kills, where fewer hit than must: on a busy machine a save moves away from where it was
 REACHED_MIN = 0.9
 AIMED_BELOW = 0.4  # share of hits below which every kill is aimed at a save
 SAVE_SECONDS = 0.004  # about what the tiny run's save takes on a disk; learnt as kills hit and miss
@@ -144,8 +146,9 @@ def at_random(generator):
     length = time.monotonic() - begin
     check(done.returncode == 0, f"the run in one go: {done.stderr[-300:]}")
     expected, hits, reach = tiny.contents("all"), 0, SAVE_SECONDS
-    numbers = tiny.part(range(RANDOM_KILLS))
-    for turn, number in enumerate(numbers):
+    count = len(tiny.part(range(RANDOM_KILLS)))
+    wanted, turn = HITS_MIN * count, 0
+    while turn < count or (hits < wanted and turn < TRIES_MAX * count):
         aimed = turn % 2 == 0 or hits < AIMED_BELOW * turn
         hit = kill_at_random(generator, every, length, reach if aimed else None)
         hits += hit
@@ -153,9 +156,10 @@ def at_random(generator):
             reach *= 1.05 if hit else 0.8  # where saves are faster, or this process slower, sooner
         done = tiny.resume("killed", *every)
         check(done.returncode == 0 and tiny.contents("killed") == expected,
-              f"random kill {number}: {done.returncode}, {done.stderr[-300:]}")
-    print(f"{len(numbers)} random kills, {hits} inside a save")
-    check(hits >= HITS_MIN * len(numbers), f"{hits} of {len(numbers)} kills hit a save: too few to prove anything")
+              f"random kill {turn + 1}: {done.returncode}, {done.stderr[-300:]}")
+        turn += 1
+    print(f"{turn} random kills, {hits} inside a save")
+    check(hits >= wanted, f"{hits} of {turn} kills hit a save: too few to prove anything")
 
 
 def main():

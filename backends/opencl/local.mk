@@ -55,6 +55,7 @@ libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl_gemm_matrix.c backends/opencl/opencl_gemm_matrix.h \
 	backends/opencl/opencl_gradient_round.c \
 	backends/opencl/opencl_kernels.c backends/opencl/opencl_kernels.h \
+	backends/opencl/opencl_known.h \
 	backends/opencl/opencl_launch.c backends/opencl/opencl_launch.h \
 	backends/opencl/opencl_layernorm.c \
 	backends/opencl/opencl_matrix.c backends/opencl/opencl_matrix.h \

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/opencl/opencl_known.h"
 #include "backends/opencl/opencl_memory.h"
 #include "base/log.h"
 
@@ -19,7 +20,6 @@
 #define SCRATCH_BYTES ((uint64_t)48 << 20)
 #define GUARD_WORDS 1024 /* behind d */
 #define GUARD UINT32_C(0x7fc0dead)
-#define DIGITS 9 /* whole numbers from -4 to 4 */
 #define WEIGHTS 61
 
 /* d [m, n] += op(a) op(b) over k. */
@@ -40,22 +40,9 @@ struct known {
     double *through;  /* op(b) x */
 };
 
-static uint32_t mixed(uint32_t index, uint32_t salt)
-{
-    uint32_t x = index * UINT32_C(2654435761) + salt;
-    x ^= x >> 15;
-    x *= UINT32_C(0x2c1b3c6d);
-    return x ^ x >> 12;
-}
-
-static float digit(uint32_t index, uint32_t salt)
-{
-    return (float)(mixed(index, salt) % DIGITS) - (float)(DIGITS / 2);
-}
-
 static double weight(uint32_t index)
 {
-    return 1.0 + (double)(mixed(index, 7) % WEIGHTS);
+    return 1.0 + (double)(opencl_known_bits(index, 7) % WEIGHTS);
 }
 
 static struct op_call call_make(const struct opencl_backend *cl, const struct known_product *product)
@@ -81,11 +68,11 @@ static struct op_call call_make(const struct opencl_backend *cl, const struct kn
 static void known_fill(const struct known_product *product, const struct known *known)
 {
     for (int32_t i = 0; i < product->m * product->k; i++)
-        known->a[i] = digit((uint32_t)i, 1);
+        known->a[i] = opencl_known_value((uint32_t)i, 1);
     for (int32_t i = 0; i < product->n * product->k; i++)
-        known->b[i] = digit((uint32_t)i, 2);
+        known->b[i] = opencl_known_value((uint32_t)i, 2);
     for (int32_t i = 0; i < product->m * product->n; i++)
-        known->d[i] = digit((uint32_t)i, 3);
+        known->d[i] = opencl_known_value((uint32_t)i, 3);
     for (int32_t i = 0; i < GUARD_WORDS; i++)
         memcpy(&known->d[product->m * product->n + i], &(uint32_t){GUARD}, sizeof(uint32_t));
 }
@@ -97,7 +84,9 @@ static bool row_is_right(const struct known_product *product, const struct known
     double is = 0.0, should = 0.0;
     for (int32_t j = 0; j < product->n; j++) {
         is += (double)d[j] * weight((uint32_t)j);
-        should += product->accumulate ? (double)digit((uint32_t)(row * product->n + j), 3) * weight((uint32_t)j) : 0.0;
+        should += product->accumulate
+                      ? (double)opencl_known_value((uint32_t)(row * product->n + j), 3) * weight((uint32_t)j)
+                      : 0.0;
     }
     for (int32_t k = 0; k < product->k; k++)
         should +=

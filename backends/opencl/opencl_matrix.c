@@ -19,6 +19,7 @@
 
 #include "backends/opencl/opencl_cache.h"
 #include "backends/opencl/opencl_gemm_matrix.h"
+#include "backends/opencl/opencl_known.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -113,32 +114,22 @@ bool opencl_matrix_is_known(const struct opencl_backend *cl)
     return known;
 }
 
-/* A whole number from -4 to 4, which every dtype has; another one for each index and salt. */
-static float probe_value(uint32_t index, uint32_t salt)
-{
-    uint32_t x = index * UINT32_C(2654435761) + salt;
-    x ^= x >> 15;
-    x *= UINT32_C(0x2c1b3c6d);
-    x ^= x >> 12;
-    return (float)(int32_t)(x % 9) - 4.0f;
-}
-
 static void probe_fill(uint8_t *memory, enum dtype dtype)
 {
     uint16_t *a = (uint16_t *)(void *)memory, *b = (uint16_t *)(void *)(memory + PROBE_B_BYTES);
     for (size_t i = 0; i < PROBE_BYTES; i += sizeof(uint32_t))
         memcpy(memory + i, &(uint32_t){PROBE_GUARD}, sizeof(uint32_t));
     for (uint32_t i = 0; i < PROBE_M * PROBE_K; i++)
-        a[i] = dtype == DTYPE_BF16 ? bf16_from_f32(probe_value(i, 1)) : f16_from_f32(probe_value(i, 1));
+        a[i] = dtype == DTYPE_BF16 ? bf16_from_f32(opencl_known_value(i, 1)) : f16_from_f32(opencl_known_value(i, 1));
     for (uint32_t i = 0; i < PROBE_N * PROBE_K; i++)
-        b[i] = dtype == DTYPE_BF16 ? bf16_from_f32(probe_value(i, 2)) : f16_from_f32(probe_value(i, 2));
+        b[i] = dtype == DTYPE_BF16 ? bf16_from_f32(opencl_known_value(i, 2)) : f16_from_f32(opencl_known_value(i, 2));
 }
 
 static float probe_expected(uint32_t row, uint32_t column)
 {
     float sum = 0.0f;
     for (uint32_t k = 0; k < PROBE_K; k++)
-        sum += probe_value(row * PROBE_K + k, 1) * probe_value(column * PROBE_K + k, 2);
+        sum += opencl_known_value(row * PROBE_K + k, 1) * opencl_known_value(column * PROBE_K + k, 2);
     return sum;
 }
 

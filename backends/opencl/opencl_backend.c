@@ -332,12 +332,13 @@ static enum gt_status arena_rehearse(struct instance *instance, const struct bac
 /* A driver may put into system memory what it does not have, and say nothing (ROCm): then the card's free memory stays. */
 static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_t need)
 {
-    uint64_t total = 0, left = 0;
+    uint64_t left = 0;
     const char *basis = "";
     char bytes[24], fell[24];
-    if (cl->device.is_cpu || cl->device.is_host_memory || !opencl_vendor_free_bytes(cl, &left, &basis) ||
-        opencl_memory_read(cl, &total, &left, &basis) != GT_OK || need < NOTICED_BYTES)
+    if (cl->device.is_cpu || cl->device.is_host_memory || need < NOTICED_BYTES ||
+        !opencl_vendor_free_bytes(cl, &left, &basis))
         return;
+    left = left < cl->device.global_bytes ? left : cl->device.global_bytes; /* as opencl_memory_read() has it */
     const uint64_t less = left < before ? before - left : 0;
     if (less < need / 2)
         log_warning(

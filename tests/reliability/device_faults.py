@@ -7,7 +7,8 @@
             program and the loader (opencl_faults.c)
 
 After each: an exit status that is no signal's and not 0, one error line, no hang (the watchdog ends it, and names the call
-and, where it runs an op, the op), and a folder from which a run without faults goes on to the bytes of the run in one go.
+and, where it runs an op, the op), every object of OpenCL released, and a folder from which a run without faults goes on to
+the bytes of the run in one go.
 
 How many calls a run makes depends a little on the time it has: what products reach is measured by repeating one, 64 times
 at most.  A call that a run does not make this time counts as missed.
@@ -64,9 +65,17 @@ class Subject:
         except subprocess.TimeoutExpired:
             return None
 
-    def counts(self):
+    def reported(self):
         with open(self.report, encoding="ascii") as file:
             return {name: int(count) for name, count in (line.split() for line in file)}
+
+    def counts(self):
+        """How often each call was made."""
+        return {name: count for name, count in self.reported().items() if name != "left"}
+
+    def left(self):
+        """How many objects the run did not release; only icd counts them."""
+        return self.reported().get("left", 0)
 
     def waits_for(self, fault):
         """What the watchdog's line says of a hang; a function of OpenCL may be part of any call of the backend."""
@@ -102,6 +111,8 @@ def judge(subject, fault, done, expected, forgiven):
         check("does not answer" in done.stderr or "says nothing" in done.stderr, f"{what}: {done.stderr[-300:]}")
         check("says nothing" in done.stderr or subject.waits_for(fault) in done.stderr, f"{what}: another call is named: {done.stderr[-300:]}")
         check(" of op " in done.stderr or not fault.startswith("run:"), f"{what}: no op is named: {done.stderr[-300:]}")
+    if ":hang" not in fault:
+        check(subject.left() == 0, f"{what}: {subject.left()} objects of OpenCL were not released")
     again = subject.run("faulty")
     check(again is not None and again.returncode == 0, f"{what}: does not go on: {again and again.stderr[-300:]}")
     check(tiny.contents("faulty") == expected, f"{what}: then other bytes than in one go")
@@ -183,6 +194,7 @@ def icd(generator, work):
     tiny.clear("counted")
     check(subject.run("counted").returncode == 0, "a run that counts")
     counts = subject.counts()
+    check(counts["clCreateKernel"] > 10 and subject.left() == 0, f"{subject.left()} objects of OpenCL were not released: {counts}")
     check(counts["clEnqueueNDRangeKernel"] > 100, f"OpenCL's calls: {counts}")
     faults = [f"{name}:{number}:{kind}" for name, count in counts.items() if count > 0
               for number in sorted({1, (count + 1) // 2, count}) for kind in KINDS]

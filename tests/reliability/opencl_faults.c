@@ -3,8 +3,8 @@
  * OPENCL_FAULT=FUNCTION:N:KIND: the N-th call of FUNCTION by the program itself, not by the children it forks to try a driver,
  * fails with `memory` (CL_MEM_OBJECT_ALLOCATION_FAILURE) or `launch` (CL_OUT_OF_RESOURCES) once, with `lost`
  * (CL_DEVICE_NOT_AVAILABLE) like everything after it but what gives back; `hang` never returns.  OPENCL_FAULT_REPORT names a
- * file for the counts, "FUNCTION N" a line, written when the process exits.  All else goes to libOpenCL.so.1, which this
- * library is linked with.  Compiled by the test that uses it.
+ * file for the counts, "FUNCTION N" a line, and of the objects that were made and never released, "left N", written when the
+ * process exits.  All else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test that uses it.
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
@@ -24,6 +24,7 @@ static struct {
     const char *name[FUNCTIONS_MAX];
     unsigned long calls[FUNCTIONS_MAX];
     int count;
+    long left; /* contexts, queues, buffers, programs and kernels that are not released */
     bool is_child, is_lost;
 } faults;
 
@@ -44,6 +45,7 @@ static void report(void)
         return;
     for (int i = 0; i < faults.count; i++)
         fprintf(file, "%s %lu\n", faults.name[i], faults.calls[i]);
+    fprintf(file, "left %ld\n", faults.left);
     fclose(file);
 }
 
@@ -90,7 +92,7 @@ static cl_int fault(const char *name)
     return strcmp(kind, "memory") == 0 ? CL_MEM_OBJECT_ALLOCATION_FAILURE : CL_OUT_OF_RESOURCES;
 }
 
-/* Functions that return their error, and those that return an object and the error through `code`. */
+/* Functions that return their error, those that return an object and the error through `code`, and those that release one. */
 #define RETURNS_CODE(name, parameters, arguments)         \
     cl_int name parameters                                \
     {                                                     \
@@ -99,16 +101,26 @@ static cl_int fault(const char *name)
             return error;                                 \
         return ((__typeof__(&name))real(#name))arguments; \
     }
-#define RETURNS_OBJECT(type, name, parameters, arguments) \
-    type name parameters                                  \
-    {                                                     \
-        const cl_int error = fault(#name);                \
-        if (error != CL_SUCCESS) {                        \
-            if (code != NULL)                             \
-                *code = error;                            \
-            return NULL;                                  \
-        }                                                 \
-        return ((__typeof__(&name))real(#name))arguments; \
+#define RETURNS_OBJECT(type, name, parameters, arguments)        \
+    type name parameters                                         \
+    {                                                            \
+        const cl_int error = fault(#name);                       \
+        if (error != CL_SUCCESS) {                               \
+            if (code != NULL)                                    \
+                *code = error;                                   \
+            return NULL;                                         \
+        }                                                        \
+        type object = ((__typeof__(&name))real(#name))arguments; \
+        faults.left += object != NULL;                           \
+        return object;                                           \
+    }
+#define RELEASES(name, type)                                                           \
+    cl_int name(type object)                                                           \
+    {                                                                                  \
+        const cl_int error = fault(#name);                                             \
+        /* An object whose release fails is not the program's any more, even so. */    \
+        faults.left--;                                                                 \
+        return error != CL_SUCCESS ? error : ((__typeof__(&name))real(#name))(object); \
     }
 
 typedef void(CL_CALLBACK *notify_fn)(const char *, const void *, size_t, void *);
@@ -125,16 +137,16 @@ RETURNS_OBJECT(cl_context, clCreateContext,
                (const cl_context_properties *p, cl_uint n, const cl_device_id *d, notify_fn notify, void *user,
                 cl_int *code),
                (p, n, d, notify, user, code))
-RETURNS_CODE(clReleaseContext, (cl_context c), (c))
+RELEASES(clReleaseContext, cl_context)
 RETURNS_OBJECT(cl_command_queue, clCreateCommandQueue,
                (cl_context c, cl_device_id d, cl_command_queue_properties p, cl_int *code), (c, d, p, code))
-RETURNS_CODE(clReleaseCommandQueue, (cl_command_queue q), (q))
+RELEASES(clReleaseCommandQueue, cl_command_queue)
 RETURNS_OBJECT(cl_mem, clCreateBuffer, (cl_context c, cl_mem_flags flags, size_t n, void *host, cl_int *code),
                (c, flags, n, host, code))
 RETURNS_OBJECT(cl_mem, clCreateSubBuffer,
                (cl_mem m, cl_mem_flags flags, cl_buffer_create_type type, const void *info, cl_int *code),
                (m, flags, type, info, code))
-RETURNS_CODE(clReleaseMemObject, (cl_mem m), (m))
+RELEASES(clReleaseMemObject, cl_mem)
 RETURNS_OBJECT(cl_program, clCreateProgramWithSource,
                (cl_context c, cl_uint n, const char **texts, const size_t *lengths, cl_int *code),
                (c, n, texts, lengths, code))
@@ -150,9 +162,9 @@ RETURNS_CODE(clGetProgramInfo, (cl_program p, cl_program_info what, size_t n, vo
 RETURNS_CODE(clGetProgramBuildInfo,
              (cl_program p, cl_device_id d, cl_program_build_info what, size_t n, void *out, size_t *found),
              (p, d, what, n, out, found))
-RETURNS_CODE(clReleaseProgram, (cl_program p), (p))
+RELEASES(clReleaseProgram, cl_program)
 RETURNS_OBJECT(cl_kernel, clCreateKernel, (cl_program p, const char *name, cl_int *code), (p, name, code))
-RETURNS_CODE(clReleaseKernel, (cl_kernel k), (k))
+RELEASES(clReleaseKernel, cl_kernel)
 RETURNS_CODE(clSetKernelArg, (cl_kernel k, cl_uint i, size_t n, const void *value), (k, i, n, value))
 RETURNS_CODE(clGetKernelWorkGroupInfo,
              (cl_kernel k, cl_device_id d, cl_kernel_work_group_info what, size_t n, void *out, size_t *found),

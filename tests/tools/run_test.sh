@@ -35,6 +35,10 @@ export XDG_CACHE_HOME
 GPT_TRAIN_BACKEND=${GPT_TRAIN_BACKEND:-cpu}
 export GPT_TRAIN_BACKEND
 
+# For builds with AddressSanitizer: leaks that are not ours.
+LSAN_OPTIONS=suppressions=${top_srcdir:-.}/tests/reliability/lsan.supp:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}
+export LSAN_OPTIONS
+
 start=$(now)
 case $test_path in
 *.py)

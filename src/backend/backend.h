@@ -173,6 +173,7 @@ enum backend_call {
     BACKEND_CALL_RUN,
     BACKEND_CALL_SYNC,
     BACKEND_CALL_BIND,
+    BACKEND_CALL_CLOSE,
     BACKEND_CALL_COUNT
 };
 
@@ -181,7 +182,8 @@ enum gt_status backend_wrap(struct backend *inner, struct backend **out);
 void backend_wrap_counters(const struct backend *wrapper, struct backend_counters *out);
 /* From now on info() says that at most so many bytes are free, as if another program had taken the rest; 0 ends it. */
 void backend_wrap_free_limit(struct backend *wrapper, uint64_t free_bytes);
-/* The n-th call of that kind from now (1 = the next) fails with `status`, without reaching the inner backend. */
+/* The n-th call of that kind from now (1 = the next) fails with `status`, without reaching the inner backend; not close,
+ * which cannot. */
 void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status);
 
 /* A call that has not returned. */
@@ -192,5 +194,8 @@ struct backend_waiting {
 };
 /* What the wrapper waits for, seen from any thread; false when for nothing. */
 bool backend_wrap_waiting(const struct backend *wrapper, struct backend_waiting *out);
+/* For who watches while the wrapper is closed: what it waits for can be read until backend_wrap_drop(), after its close too. */
+void backend_wrap_hold(struct backend *wrapper);
+void backend_wrap_drop(struct backend *wrapper);
 
 #endif

@@ -19,6 +19,7 @@ struct wrapper {
     uint64_t fail_in[BACKEND_CALL_COUNT]; /* 1 = the next call fails; 0 = off */
     enum gt_status fail_status[BACKEND_CALL_COUNT];
     uint64_t free_limit; /* 0 = none */
+    int holders;         /* until close() the user; and who watches */
     /* What is under way, for a thread that watches. */
     atomic_uint_fast64_t waiting_number;
     atomic_int waiting_call; /* an enum backend_call, or NOTHING */
@@ -28,7 +29,7 @@ struct wrapper {
 #define NOTHING (-1)
 
 static const char *const call_names[BACKEND_CALL_COUNT] = {"info", "arena", "upload", "download",
-                                                           "run",  "sync",  "bind"};
+                                                           "run",  "sync",  "bind",   "close"};
 
 static struct wrapper *wrapper_of(struct backend *backend)
 {
@@ -113,8 +114,10 @@ static void wrap_close(struct backend *backend)
     if (backend == NULL)
         return;
     struct wrapper *wrapper = wrapper_of(backend);
+    begun(wrapper, BACKEND_CALL_CLOSE, NOTHING);
     wrapper->inner->ops->close(wrapper->inner);
-    free(wrapper);
+    (void)ended(wrapper, GT_OK);
+    backend_wrap_drop(backend);
 }
 
 static enum gt_status wrap_info(struct backend *backend, struct backend_info *out)
@@ -246,6 +249,7 @@ enum gt_status backend_wrap(struct backend *inner, struct backend **out)
         return GT_NO_MEMORY;
     }
     wrapper->inner = inner;
+    wrapper->holders = 1;
     wrapper->ops = (struct backend_ops){
         .name = inner->ops->name,
         .devices = wrap_devices,
@@ -285,7 +289,7 @@ void backend_wrap_free_limit(struct backend *wrapper, uint64_t free_bytes)
 
 void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status)
 {
-    assert((unsigned)call < BACKEND_CALL_COUNT && status != GT_OK);
+    assert((unsigned)call < BACKEND_CALL_CLOSE && status != GT_OK);
     wrapper_of(wrapper)->fail_in[call] = n;
     wrapper_of(wrapper)->fail_status[call] = status;
 }
@@ -300,4 +304,15 @@ bool backend_wrap_waiting(const struct backend *wrapper, struct backend_waiting 
                                     .op = op != NOTHING ? op_declaration((enum op_kind)op)->name : NULL,
                                     .number = atomic_load(&self->waiting_number)};
     return true;
+}
+
+void backend_wrap_hold(struct backend *wrapper)
+{
+    wrapper_of(wrapper)->holders++;
+}
+
+void backend_wrap_drop(struct backend *wrapper)
+{
+    if (--wrapper_of(wrapper)->holders == 0)
+        free(wrapper_of(wrapper));
 }

@@ -22,7 +22,11 @@
 
 _Static_assert(sizeof(off_t) >= 8, "files over 2 GiB need a 64-bit off_t (-D_FILE_OFFSET_BITS=64)");
 
-enum { ASIDE_SUFFIX_BYTES = 32 }; /* ".tmp-", the longest process id, the zero */
+enum {
+    ASIDE_SUFFIX_BYTES = 32, /* ".tmp-", the longest process id, the zero */
+    LOCK_ATTEMPTS = 16,
+    MATCH_PIECE_BYTES = 16384
+};
 
 /* Logs "PATH: cannot VERB: errno's text". */
 static enum gt_status io_error(const char *path, const char *verb)
@@ -133,6 +137,7 @@ enum gt_status file_replacement_begin(struct file_replacement *file, const char 
     file->fd = -1;
     file->dir_fd = -1;
     file->aside_exists = false;
+    file->in_place = false;
     file->size_bytes = 0;
     file->crc32c = 0;
     file->path[0] = '\0';
@@ -167,6 +172,13 @@ enum gt_status file_replacement_write(struct file_replacement *file, const void 
     return GT_OK;
 }
 
+/* A rename over a network may be done and say that it failed: what is still aside was not renamed. */
+static bool is_still_aside(const struct file_replacement *file)
+{
+    struct stat info;
+    return fstatat(file->dir_fd, base_of(file->aside), &info, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static enum gt_status replacement_finish(struct file_replacement *file)
 {
     if (fsync_retry(file->fd) != 0)
@@ -175,9 +187,13 @@ static enum gt_status replacement_finish(struct file_replacement *file)
     file->fd = -1;
     if (rc != 0 && errno != EINTR)
         return io_error(file->aside, "close");
-    if (renameat(file->dir_fd, base_of(file->aside), file->dir_fd, base_of(file->path)) != 0)
-        return io_error(file->path, "rename the new file over it");
+    if (renameat(file->dir_fd, base_of(file->aside), file->dir_fd, base_of(file->path)) != 0) {
+        enum gt_status status = io_error(file->path, "rename the new file over it");
+        file->in_place = !is_still_aside(file);
+        return status;
+    }
     file->aside_exists = false;
+    file->in_place = true;
     if (fsync_folder(file->dir_fd) != 0)
         return io_error(file->path, "sync the folder of");
     return GT_OK;
@@ -300,10 +316,38 @@ enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t 
     return status;
 }
 
+enum gt_status file_look(const char *path, bool *out_exists)
+{
+    struct stat info;
+    *out_exists = stat(path, &info) == 0;
+    return *out_exists || errno == ENOENT || errno == ENOTDIR ? GT_OK : io_error(path, "look at it");
+}
+
 bool file_exists(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0;
+}
+
+bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
+{
+    char piece[MATCH_PIECE_BYTES];
+    int fd;
+    uint64_t actual_bytes;
+    struct stat info;
+    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || file_open_read(path, &fd, &actual_bytes) != GT_OK)
+        return false;
+    bool same = actual_bytes == size_bytes;
+    uint32_t crc = 0;
+    for (uint64_t at = 0; same && at < size_bytes;) {
+        const size_t count = size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
+        same = file_read_at(fd, path, at, piece, count) == GT_OK;
+        if (same)
+            crc = file_crc32c(crc, piece, count);
+        at += count;
+    }
+    (void)close(fd);
+    return same && crc == crc32c;
 }
 
 bool file_is_folder(const char *path)
@@ -430,7 +474,7 @@ static bool lock_sign(int fd)
     return length > 0 && ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)length, 0) == length;
 }
 
-enum gt_status file_lock(const char *path, int *out_fd)
+static enum gt_status lock_open(const char *path, int *out_fd)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
     if (fd < 0)
@@ -444,9 +488,32 @@ enum gt_status file_lock(const char *path, int *out_fd)
         (void)close(fd);
         return status;
     }
-    (void)lock_sign(fd);
     *out_fd = fd;
     return GT_OK;
+}
+
+/* Whether `path` still is the file that was opened: its last holder may have removed it in between. */
+static bool lock_is_current(int fd, const char *path)
+{
+    struct stat locked, there;
+    return fstat(fd, &locked) == 0 && lstat(path, &there) == 0 && locked.st_dev == there.st_dev &&
+           locked.st_ino == there.st_ino;
+}
+
+enum gt_status file_lock(const char *path, int *out_fd)
+{
+    int fd;
+    for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
+        TRY(lock_open(path, &fd));
+        if (lock_is_current(fd, path)) {
+            (void)lock_sign(fd);
+            *out_fd = fd;
+            return GT_OK;
+        }
+        (void)close(fd);
+    }
+    log_error("%s: cannot lock: the file is replaced all the time, or cannot be looked at", path);
+    return GT_IO;
 }
 
 void file_unlock(int fd)

@@ -20,6 +20,7 @@ struct file_replacement {
     int fd; /* -1 when closed */
     int dir_fd;
     bool aside_exists; /* whether abort has a file to remove */
+    bool in_place; /* whether the new file has replaced the old one, or that is not known: also where commit failed */
     uint64_t size_bytes;
     uint32_t crc32c; /* of everything written so far */
     char path[FILE_PATH_MAX];
@@ -48,8 +49,13 @@ enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out
  * GT_DATA when larger, GT_NO_MEMORY.  For start-up only. */
 enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t *out_count);
 
+/* Whether something is at `path`.  Errors: GT_IO where that cannot be told. */
+enum gt_status file_look(const char *path, bool *out_exists);
+/* The same where no harm is done by taking what cannot be looked at for absent: nothing may be removed or replaced for it. */
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* Whether `path` is a regular file of this length and checksum.  Logs nothing when it is absent. */
+bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);
 /* Creates `path` and its parents.  Errors: GT_IO. */
 enum gt_status file_make_folders(const char *path);
 /* "folder/name" into `out` of FILE_PATH_MAX bytes.  Errors: GT_USAGE when it is too long. */
@@ -60,8 +66,8 @@ enum gt_status file_sync_folder(const char *path);
  * that no live writer owns one. */
 void file_remove_leftovers(const char *folder);
 
-/* An exclusive advisory lock (flock) on `path` (created if absent, never removed), held until file_unlock() or the
- * process's end.  Errors: GT_IO; GT_USAGE when another process holds it
+/* An exclusive advisory lock (flock) on `path` (created if absent), held until file_unlock() or the process's end.  Only its
+ * holder may remove the file, and does so before it unlocks.  Errors: GT_IO; GT_USAGE when another process holds it
  * (logged with its process id where known). */
 enum gt_status file_lock(const char *path, int *out_fd);
 void file_unlock(int fd);

@@ -187,9 +187,10 @@ enum gt_status json_text(const json_t *value, int indent, char **out)
     return GT_OK;
 }
 
-enum gt_status json_replace_file(const char *path, const json_t *value, int indent)
+enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, bool *out_in_place)
 {
     char *text;
+    *out_in_place = false;
     TRY(json_text(value, indent, &text));
     struct file_replacement file;
     enum gt_status status;
@@ -198,9 +199,16 @@ enum gt_status json_replace_file(const char *path, const json_t *value, int inde
     TRY_GOTO(status, remove_aside, file_replacement_write(&file, "\n", 1));
     status = file_replacement_commit(&file);
 remove_aside:
+    *out_in_place = file.in_place;
     if (status != GT_OK)
         file_replacement_abort(&file);
 free_text:
     free(text);
     return status;
+}
+
+enum gt_status json_replace_file(const char *path, const json_t *value, int indent)
+{
+    bool in_place;
+    return json_replace_file_told(path, value, indent, &in_place);
 }

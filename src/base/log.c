@@ -2,8 +2,8 @@
  *
  * A line is formatted into a buffer on the stack, then copied with every byte escaped that is a control character
  * (C0, DEL or C1) or no valid UTF-8.  A line that is longer than the buffer ends in "...".  Nothing is allocated, so
- * an error about memory can always be told.  Write errors of the default sink are ignored: there is nobody left to
- * tell.  This file does not decide what happens on SIGPIPE; main() ignores that signal.
+ * an error about memory can always be told.  The default sink goes on after an error of its own, and remembers that one
+ * of standard output's was lost.  This file does not decide what happens on SIGPIPE; main() ignores that signal.
  */
 #include "base/log.h"
 
@@ -24,6 +24,7 @@ static struct {
     const char *program;
     enum log_level level;
     atomic_size_t counts[LOG_LEVEL_COUNT];
+    atomic_bool is_output_lost;
 } log_state = {.sink = default_sink, .level = LOG_RESULT};
 
 void log_program_set(const char *name)
@@ -42,6 +43,11 @@ void log_level_set(enum log_level level)
     log_state.level = level;
 }
 
+bool log_output_is_lost(void)
+{
+    return atomic_load(&log_state.is_output_lost) || fflush(stdout) != 0 || ferror(stdout);
+}
+
 size_t log_count(enum log_level level)
 {
     assert((int)level >= 0 && (int)level < LOG_LEVEL_COUNT);
@@ -53,8 +59,9 @@ static void default_sink(void *context, enum log_level level, const char *line)
     (void)context;
     FILE *stream = level == LOG_RESULT ? stdout : stderr;
     (void)fprintf(stream, "%s\n", line);
-    (void)fflush(stream);
-    clearerr(stream);
+    if ((fflush(stream) != 0 || ferror(stream)) && stream == stdout)
+        atomic_store(&log_state.is_output_lost, true);
+    clearerr(stream); /* the next line may find room */
 }
 
 static bool is_continuation(unsigned char byte)

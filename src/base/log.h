@@ -7,6 +7,7 @@
 #define GPT_TRAIN_BASE_LOG_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #if defined(__GNUC__)
@@ -34,6 +35,9 @@ void log_warning(const char *format, ...) LOG_PRINTF(1, 2); /* the run goes on, 
 void log_note(const char *format, ...) LOG_PRINTF(1, 2);    /* what was chosen or changed */
 void log_result(const char *format, ...) LOG_PRINTF(1, 2);  /* what the user asked for: loss lines, plans */
 void log_debug(const char *format, ...) LOG_PRINTF(1, 2);
+
+/* Whether a part of standard output could not be written, of what was printed beside the log too.  Flushes it. */
+bool log_output_is_lost(void);
 
 /* How many lines of `level` went out since the start; tests use it for "one line per error". */
 size_t log_count(enum log_level level);

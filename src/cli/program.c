@@ -107,7 +107,7 @@ enum gt_status program_start(struct config *config, enum config_program program,
 
 int program_exit_status(enum gt_status status)
 {
-    bool written = fflush(stdout) == 0 && !ferror(stdout);
+    bool written = !log_output_is_lost();
     if (status == GT_STOPPED && stop_requested())
         return 128 + stop_requested();
     if ((status == GT_OK || status == GT_IO) && !written) {

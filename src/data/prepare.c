@@ -380,7 +380,7 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
     else if (prep->owns_files)
         log_note("%s: what was done is kept; the same command goes on from there", prep->spec->out_dir);
     if (file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME) == GT_OK)
-        unlink(path);
+        unlink(path); /* while it is ours */
     file_unlock(prep->lock_fd);
     if (status != GT_OK && prep->folder_made)
         rmdir(prep->spec->out_dir); /* fails, as it should, when something is in it */

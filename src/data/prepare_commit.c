@@ -17,6 +17,8 @@
 #include "data/prepare_internal.h"
 #include "data/tokenizer_export.h"
 
+#define MANIFEST_BYTES_MAX ((size_t)256 << 20)
+
 /* ---- names ---- */
 
 static const char *const text_names[] = {TOKENIZER_FILE_NAME, PREPARE_MANIFEST_NAME};
@@ -137,9 +139,12 @@ static enum gt_status stale_add_exports(const struct prepare *prep, const json_t
     char path[FILE_PATH_MAX], *text = NULL;
     size_t count = 0;
     int failures = 0;
+    bool exists;
     TRY(path_in(prep, PREPARE_MANIFEST_NAME, "", path));
-    if (!file_exists(path) || file_read_all(path, (size_t)256 << 20, &text, &count) != GT_OK)
+    TRY(file_look(path, &exists));
+    if (!exists)
         return GT_OK;
+    TRY(file_read_all(path, MANIFEST_BYTES_MAX, &text, &count));
     json_t *old = json_loadb(text, count, 0, NULL);
     free(text);
     const json_t *list = json_object_get(old, "tokenizer_files");
@@ -159,12 +164,16 @@ static enum gt_status stale_add_tokens(const struct prepare *prep, const json_t 
     DIR *folder = opendir(prep->spec->out_dir);
     if (folder == NULL)
         return fail_io(prep->spec->out_dir, "read the folder");
+    errno = 0;
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
         const char *name = entry->d_name;
         if (token_writer_is_name(name) && name_stem(name) == strlen(name) && !list_has(files, 1, name))
             failures |= json_array_append_new(stale, json_string(name));
+        errno = 0;
     }
+    const enum gt_status status = errno == 0 ? GT_OK : fail_io(prep->spec->out_dir, "read the folder");
     closedir(folder);
+    TRY(status);
     return prepare_json_check(stale, failures, "a list of files");
 }
 
@@ -207,7 +216,9 @@ static enum gt_status commit_text(const struct prepare *prep, const char *name)
     char partial[FILE_PATH_MAX], path[FILE_PATH_MAX];
     TRY(path_in(prep, name, TOKEN_WRITER_PARTIAL, partial));
     TRY(path_in(prep, name, "", path));
-    if (!file_exists(partial) && file_exists(path))
+    bool is_named;
+    TRY(token_writer_is_named(partial, path, &is_named));
+    if (is_named)
         return GT_OK; /* an earlier attempt came further */
     return rename(partial, path) == 0 ? GT_OK : fail_io(partial, "rename");
 }
@@ -231,8 +242,10 @@ static enum gt_status commit_file(const struct prepare *prep, const json_t *row)
 static enum gt_status commit_unlink_old(const struct prepare *prep, const json_t *stale)
 {
     char partial[FILE_PATH_MAX];
+    bool exists;
     TRY(path_in(prep, PREPARE_MANIFEST_NAME, TOKEN_WRITER_PARTIAL, partial));
-    if (file_exists(partial))
+    TRY(file_look(partial, &exists));
+    if (exists)
         TRY(commit_remove(prep, PREPARE_MANIFEST_NAME));
     for (size_t i = 0; i < json_array_size(stale); i++) {
         const char *name = json_string_value(json_array_get(stale, i));

@@ -249,7 +249,10 @@ static enum gt_status state_check(struct prepare *prep)
 enum gt_status prepare_state_load(struct prepare *prep)
 {
     prep->phase = PREPARE_PHASE_NEW;
-    if (prep->spec->restart || !file_exists(prep->state_path))
+    bool exists = false;
+    if (!prep->spec->restart)
+        TRY(file_look(prep->state_path, &exists));
+    if (!exists)
         return GT_OK;
     TRY(json_parse_file(prep->state_path, STATE_BYTES_MAX, &prep->state));
     return state_check(prep);

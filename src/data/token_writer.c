@@ -631,13 +631,39 @@ static enum gt_status settle_content(const struct token_writer_spec *spec, const
     return GT_OK;
 }
 
+enum gt_status token_writer_is_named(const char *partial, const char *path, bool *out)
+{
+    bool is_partial, is_named;
+    TRY(file_look(partial, &is_partial));
+    TRY(file_look(path, &is_named));
+    *out = !is_partial && is_named;
+    return GT_OK;
+}
+
+/* What an earlier attempt named has the length that it gave it; an older data set's file may be there instead. */
+static enum gt_status settled_check(const char *path, uint64_t size_bytes)
+{
+    int fd;
+    uint64_t actual_bytes;
+    TRY(file_open_read(path, &fd, &actual_bytes));
+    close(fd);
+    if (actual_bytes == size_bytes)
+        return GT_OK;
+    log_error("%s: has %" PRIu64 " bytes, and what was prepared %" PRIu64
+              ", which is gone; give --restart to begin anew",
+              path, actual_bytes, size_bytes);
+    return GT_DATA;
+}
+
 enum gt_status token_file_settle(const struct token_writer_spec *spec, const struct token_file *file)
 {
     char partial[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    bool is_named;
     TRY(file_join(partial, spec->folder, file->partial));
     TRY(file_join(path, spec->folder, file->name));
-    if (!file_exists(partial) && file_exists(path))
-        return GT_OK; /* an earlier attempt came further */
+    TRY(token_writer_is_named(partial, path, &is_named));
+    if (is_named)
+        return settled_check(path, file->size_bytes);
     const int fd = open(partial, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return fail_io(partial, "open");

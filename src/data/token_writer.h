@@ -79,6 +79,9 @@ enum gt_status token_writer_border(struct token_writer *writer, const int32_t *w
 enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_tokens,
                                    const struct token_file **out_files, size_t *out_count);
 
+/* Whether only the second is there, as after a rename of the first to it.  Errors: GT_IO. */
+enum gt_status token_writer_is_named(const char *partial, const char *path, bool *out);
+
 /* Gives a file that token_writer_finish() described its final size, header and name.  May be repeated.  Errors:
  * GT_IO, GT_DATA. */
 enum gt_status token_file_settle(const struct token_writer_spec *spec, const struct token_file *file);

@@ -22,14 +22,28 @@
 
 static enum gt_status repair_model(const char *out_dir, const struct checkpoint_file_record *file);
 
+/* Whether the files that the record names are there, in their lengths. */
+static bool generation_is_whole(const char *out_dir, const struct checkpoint_record *record)
+{
+    for (int i = 0; i < CHECKPOINT_FILES; i++) {
+        char path[FILE_PATH_MAX];
+        struct stat info;
+        if (file_join(path, out_dir, record->files[i].name) != GT_OK || stat(path, &info) != 0 ||
+            (uint64_t)info.st_size != record->files[i].size_bytes)
+            return false;
+    }
+    return true;
+}
+
 enum gt_status checkpoint_repair(const char *out_dir)
 {
     char path[FILE_PATH_MAX];
     struct checkpoint_record record;
-    bool changed;
+    bool has_record, changed;
     TRY(file_join(path, out_dir, CHECKPOINT_RECORD_NAME));
+    TRY(file_look(path, &has_record));
     file_remove_leftovers(out_dir);
-    if (!file_exists(path)) {
+    if (!has_record) {
         (void)checkpoint_publish_clean(out_dir, "", "");
         return GT_OK;
     }
@@ -40,32 +54,11 @@ enum gt_status checkpoint_repair(const char *out_dir)
     TRY_GOTO(status, release_record, checkpoint_publish_config(out_dir, record.hf_config, &changed));
     if (changed)
         log_note("%s/%s was brought in line with %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
-    (void)checkpoint_publish_clean(out_dir, model->name, record.files[CHECKPOINT_FILE_OPTIMIZER].name);
+    if (generation_is_whole(out_dir, &record)) /* else what is there besides may be all that is left */
+        (void)checkpoint_publish_clean(out_dir, model->name, record.files[CHECKPOINT_FILE_OPTIMIZER].name);
 release_record:
     checkpoint_record_release(&record);
     return status;
-}
-
-/* Whether `path` is a regular file of this length and checksum. */
-static bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
-{
-    char piece[PIECE_BYTES];
-    int fd;
-    uint64_t actual_bytes;
-    struct stat info;
-    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || file_open_read(path, &fd, &actual_bytes) != GT_OK)
-        return false;
-    bool same = actual_bytes == size_bytes;
-    uint32_t crc = 0;
-    for (uint64_t at = 0; same && at < size_bytes;) {
-        const size_t count = size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
-        same = file_read_at(fd, path, at, piece, count) == GT_OK;
-        if (same)
-            crc = file_crc32c(crc, piece, count);
-        at += count;
-    }
-    (void)close(fd);
-    return same && crc == crc32c;
 }
 
 /* A generation whose own file is missing or cut is not published; opening it will say what is wrong. */

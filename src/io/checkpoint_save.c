@@ -2,7 +2,7 @@
  *
  * The weights and the moments are streamed into two new files; then the commit record that names them is renamed into
  * place, which is the moment at which the new checkpoint exists; then the folder's public face follows and the previous
- * generation goes.  Until the record is in place a failure removes the new files again.  No file that a record names
+ * generation goes.  Until the record may be in place a failure removes the new files again.  No file that a record names
  * is ever written to: a second save of the same iter takes another name.
  */
 #include <assert.h>
@@ -106,8 +106,10 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter, struct che
         for (int i = 0; i < CHECKPOINT_FILES; i++) {
             char path[FILE_PATH_MAX];
             checkpoint_file_name(record->files[i].name, (enum checkpoint_file)i, iter, attempt);
+            bool exists;
             TRY(file_join(path, out_dir, record->files[i].name));
-            taken = taken || file_exists(path);
+            TRY(file_look(path, &exists));
+            taken = taken || exists;
         }
         if (!taken)
             return GT_OK;
@@ -290,9 +292,7 @@ static enum gt_status record_write(const struct checkpoint_save_options *options
     json_t *root;
     TRY(file_join(path, options->out_dir, CHECKPOINT_RECORD_NAME));
     TRY(checkpoint_record_make(record, &root));
-    enum gt_status status = json_replace_file(path, root, CHECKPOINT_JSON_INDENT);
-    /* A failed sync of the folder comes after the rename: then the new record counts. */
-    *out_in_place = status == GT_OK || checkpoint_json_equals(path, root);
+    enum gt_status status = json_replace_file_told(path, root, CHECKPOINT_JSON_INDENT, out_in_place);
     json_decref(root);
     return status;
 }

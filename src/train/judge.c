@@ -78,7 +78,9 @@ static enum gt_status model_load(struct judge *judge)
                                           .loss_chunk_rows =
                                               (int32_t)(rows < LOSS_CHUNK_ROWS ? rows : LOSS_CHUNK_ROWS)};
     TRY(session_plan(&judge->session, &options));
+    TRY(watchdog_start(&judge->watchdog, judge->mem, judge->session.device, judge->folder, config->watchdog));
     TRY(session_start(&judge->session));
+    exec_timing_set(judge->session.exec, config->watchdog > 0); /* op by op, so that one can be named */
     TRY(batch_alloc(judge));
     return restore_weights(&judge->session, &judge->source, 0);
 }
@@ -103,6 +105,7 @@ enum gt_status judge_run(struct hostmem *mem, struct config *config)
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     if (judge.session.mem)
         session_close(&judge.session);
+    watchdog_stop(&judge.watchdog);
     restore_close(&judge.source);
     hostmem_free(mem, judge.ids);
     hostmem_free(mem, judge.targets);

@@ -7,12 +7,14 @@
 #include "train/progress.h"
 #include "train/restore.h"
 #include "train/session.h"
+#include "train/watchdog.h"
 
 struct judge {
     struct hostmem *mem;
     const struct config *config;
     struct restore_source source;
     struct session session;
+    struct watchdog watchdog;
     struct progress progress;
     char folder[FILE_PATH_MAX]; /* of the model's tokenizer */
     int64_t batch, time;        /* B and T of the evaluation program */

@@ -31,18 +31,27 @@ static bool line_is_stale(const char *line, int64_t resume_iter, bool evaluated)
     return kept_here ? iter > resume_iter : iter >= resume_iter;
 }
 
-/* The offset of the first stale line. */
-static long stale_offset(const char *path, int64_t resume_iter, bool evaluated)
+static enum gt_status read_error(const char *path)
 {
-    FILE *file = resume_iter > 0 ? fopen(path, "re") : NULL;
-    if (!file)
-        return 0;
+    log_error("%s: cannot be read: %s; what it holds of the run so far would be lost", path, strerror(errno));
+    return GT_IO;
+}
+
+/* The offset of the first stale line; 0 where there is no file. */
+static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool evaluated, long *out)
+{
     char line[LINE_MAX_BYTES];
-    long offset = 0;
-    while (fgets(line, sizeof line, file) && !line_is_stale(line, resume_iter, evaluated))
-        offset = ftell(file);
+    *out = 0;
+    if (resume_iter == 0)
+        return GT_OK;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return errno == ENOENT ? GT_OK : read_error(path);
+    while (*out >= 0 && fgets(line, sizeof line, file) && !line_is_stale(line, resume_iter, evaluated))
+        *out = ftell(file);
+    const enum gt_status status = *out < 0 || ferror(file) ? read_error(path) : GT_OK;
     fclose(file);
-    return offset;
+    return status;
 }
 
 /* Puts the file of an earlier run aside, where it has anything. */
@@ -51,7 +60,9 @@ static enum gt_status old_keep(const char *path, const char *out_dir)
     char old[FILE_PATH_MAX];
     struct stat status;
     TRY(file_join(old, out_dir, METRICS_OLD_NAME));
-    if (lstat(path, &status) != 0 || status.st_size == 0 || rename(path, old) == 0)
+    if (lstat(path, &status) != 0)
+        return errno == ENOENT ? GT_OK : read_error(path);
+    if (status.st_size == 0 || rename(path, old) == 0)
         return GT_OK;
     log_error("%s: cannot be renamed to %s: %s", path, METRICS_OLD_NAME, strerror(errno));
     return GT_IO;
@@ -64,7 +75,8 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
     TRY(file_join(path, out_dir, METRICS_NAME));
     if (resume_iter == 0)
         TRY(old_keep(path, out_dir));
-    long offset = stale_offset(path, resume_iter, evaluated);
+    long offset;
+    TRY(stale_offset(path, resume_iter, evaluated, &offset));
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0 || ftruncate(fd, offset) != 0) {
         log_error("%s: cannot be opened for writing: %s", path, strerror(errno));

@@ -489,6 +489,20 @@ static enum gt_status tokenizer_put(struct restore_saver *saver)
     return status;
 }
 
+enum gt_status restore_tokenizer_repair(struct restore_saver *saver)
+{
+    char path[FILE_PATH_MAX];
+    if (!saver->tokenizer_text)
+        return GT_OK;
+    TRY(file_join(path, saver->session->config->out_dir, TOKENIZER_FILE_NAME));
+    const size_t length = strlen(saver->tokenizer_text);
+    if (file_matches(path, length + 1, file_crc32c(file_crc32c(0, saver->tokenizer_text, length), "\n", 1)))
+        return GT_OK;
+    TRY(tokenizer_put(saver));
+    log_note("%s was restored from the data set", path);
+    return GT_OK;
+}
+
 enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state)
 {
     struct session *session = saver->session;

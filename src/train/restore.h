@@ -88,6 +88,9 @@ enum gt_status restore_saver_create(struct session *session, const struct tokeni
                                     const struct restore_data *data, struct restore_saver *out);
 void restore_saver_destroy(struct restore_saver *saver);
 
+/* For a resume: a kill between a save and the tokenizer may have left out_dir without it.  Errors: GT_IO. */
+enum gt_status restore_tokenizer_repair(struct restore_saver *saver);
+
 /* Saves the run to out_dir; after the first save of a run the tokenizer is put beside it, where gpt-sample looks for it. */
 enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state);
 

@@ -96,20 +96,17 @@ static enum gt_status evaluate(struct trainer *t, double *train_loss, double *va
     return GT_OK;
 }
 
-/* A model that has diverged must not replace the last good checkpoint. */
-static bool is_diverged(const struct trainer *t)
+/* A model that has diverged must not replace the last good checkpoint: why it is taken to have, or NULL.  One skipped update
+ * says nothing of the weights, which are those of before. */
+static const char *divergence(const struct trainer *t)
 {
-    return t->skipped_in_a_row > 0 || t->evaluated_badly || !isfinite(t->loss);
+    if (t->evaluated_badly || !isfinite(t->loss))
+        return "the loss is not finite";
+    return t->skipped_in_a_row > 1 ? "updates are being skipped" : NULL;
 }
 
 static enum gt_status save(struct trainer *t)
 {
-    if (is_diverged(t)) {
-        log_warning("iter %" PRId64 " is not saved: %s; the last good checkpoint, if there is one, stays in %s",
-                    t->state.iter, t->skipped_in_a_row > 0 ? "updates are being skipped" : "the loss is not finite",
-                    t->config->out_dir);
-        return GT_OK;
-    }
     int64_t start_ns = clock_monotonic_ns();
     char duration[32];
     t->state.evaluated = t->evaluated_iter == t->state.iter;
@@ -144,6 +141,12 @@ static enum gt_status sample_print(struct trainer *t)
 /* A disk that is full now may have room at the next evaluation: the run goes on, and the last checkpoint is intact. */
 static enum gt_status save_or_go_on(struct trainer *t)
 {
+    const char *why = divergence(t);
+    if (why) {
+        log_warning("iter %" PRId64 " is not saved: %s; the last good checkpoint, if there is one, stays in %s",
+                    t->state.iter, why, t->config->out_dir);
+        return GT_OK;
+    }
     enum gt_status status = save(t);
     t->unsaved = status == GT_IO;
     if (!t->unsaved)
@@ -361,6 +364,17 @@ static enum gt_status iteration(struct trainer *t)
     return GT_OK;
 }
 
+/* At the end of a run, which has failed where this is refused. */
+static enum gt_status save_at_end(struct trainer *t)
+{
+    const char *why = divergence(t);
+    if (!why)
+        return save(t);
+    log_error("iter %" PRId64 " is not saved: %s; the last good checkpoint, if there is one, stays in %s",
+              t->state.iter, why, t->config->out_dir);
+    return GT_FAILURE;
+}
+
 /* From the first iteration to the last, or to a signal. */
 static enum gt_status loop(struct trainer *t)
 {
@@ -379,7 +393,7 @@ static enum gt_status loop(struct trainer *t)
     bool stopped = stop_requested() != 0 && (status == GT_OK || status == GT_STOPPED);
     if (stopped) {
         log_note("signal %d: saving and stopping", stop_requested());
-        status = t->state.iter > t->first_iter && t->saved_iter != t->state.iter ? save(t) : GT_OK;
+        status = t->state.iter > t->first_iter && t->saved_iter != t->state.iter ? save_at_end(t) : GT_OK;
         return status == GT_OK ? GT_STOPPED : status;
     }
     TRY(status);
@@ -389,7 +403,7 @@ static enum gt_status loop(struct trainer *t)
         return GT_OK;
     }
     bool due = (t->config->always_save_checkpoint || t->unsaved) && t->saved_iter != t->state.iter;
-    return due ? save(t) : GT_OK;
+    return due ? save_at_end(t) : GT_OK;
 }
 
 /* Where the time went, by kind of op. */
@@ -575,6 +589,8 @@ static enum gt_status run(struct trainer *t, const char *folder)
     forecast_log(&t->forecast);
     if (!config->eval_only) {
         TRY(restore_saver_create(session, t->tokenizer, &data, &t->saver));
+        if (t->source.resume)
+            TRY(restore_tokenizer_repair(&t->saver));
         TRY(metrics_open(&t->metrics, config->out_dir, t->state.iter, t->state.evaluated));
         t->metrics_opened = true;
     }
@@ -642,13 +658,12 @@ static enum gt_status out_dir_claim(struct trainer *t)
 static void out_dir_release(const struct trainer *t, enum gt_status status)
 {
     char path[FILE_PATH_MAX];
+    const bool began = status == GT_OK || status == GT_STOPPED || t->metrics_opened;
+    if (t->made_out_dir && !began && file_join(path, t->config->out_dir, "lock") == GT_OK) {
+        unlink(path); /* while it is ours */
+        rmdir(t->config->out_dir);
+    }
     file_unlock(t->lock_fd);
-    if (status == GT_OK || status == GT_STOPPED || !t->made_out_dir)
-        return;
-    if (t->metrics_opened || file_join(path, t->config->out_dir, "lock") != GT_OK)
-        return;
-    unlink(path);
-    rmdir(t->config->out_dir);
 }
 
 /* A profile is no device. */
@@ -690,7 +705,6 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
 close:
     report_block_print(config, &t.session, status, stderr);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    watchdog_stop(&t.watchdog);
     metrics_close(&t.metrics);
     steps_ahead_destroy(&t.ahead);
     generator_destroy(t.generator);
@@ -699,6 +713,7 @@ close:
     feed_close(&t.feed);
     if (t.session.mem)
         session_close(&t.session);
+    watchdog_stop(&t.watchdog);
     restore_close(&t.source);
     if (t.lock_fd >= 0)
         out_dir_release(&t, status);

@@ -36,18 +36,23 @@ static void look(void *context)
     _exit(status_exit_code(GT_DEVICE)); /* the main thread is inside the driver and cannot return */
 }
 
-enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, const struct backend *device,
+enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, struct backend *device,
                               const char *out_dir, int64_t seconds)
 {
     *watchdog =
         (struct watchdog){.device = device, .out_dir = out_dir, .seconds = seconds, .since_ns = clock_monotonic_ns()};
     if (seconds == 0)
         return GT_OK;
-    return ticker_start(mem, (double)seconds / LOOKS_PER_LIMIT, look, watchdog, &watchdog->ticker);
+    TRY(ticker_start(mem, (double)seconds / LOOKS_PER_LIMIT, look, watchdog, &watchdog->ticker));
+    backend_wrap_hold(device);
+    return GT_OK;
 }
 
 void watchdog_stop(struct watchdog *watchdog)
 {
+    if (watchdog->ticker == NULL)
+        return;
     ticker_stop(watchdog->ticker);
     watchdog->ticker = NULL;
+    backend_wrap_drop(watchdog->device);
 }

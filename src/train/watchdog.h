@@ -7,17 +7,18 @@
 #include "base/ticker.h"
 
 struct watchdog {
-    const struct backend *device; /* a wrapper of backend_wrap(); outlives the watch */
-    const char *out_dir;          /* the same */
+    struct backend *device; /* a wrapper of backend_wrap() */
+    const char *out_dir;
     int64_t seconds;
     uint64_t number; /* of the call that was waited for at the last look */
     int64_t since_ns;
     struct ticker *ticker; /* NULL: no watch */
 };
 
-/* From now on a call of the device that takes longer than `seconds` ends the process: exit status 1 after one line.  0 seconds:
- * no watch.  The watchdog stays where it is until watchdog_stop().  Errors: GT_NO_MEMORY, GT_FAILURE. */
-enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, const struct backend *device,
+/* From now on a call of the device that takes longer than `seconds`, its close too, ends the process: exit status 1 after one
+ * line.  0 seconds: no watch.  The watchdog stays where it is until watchdog_stop(), and `out_dir` lives until then; the
+ * device may be closed before.  Errors: GT_NO_MEMORY, GT_FAILURE. */
+enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, struct backend *device,
                               const char *out_dir, int64_t seconds);
 /* Accepts one that was zeroed and never started. */
 void watchdog_stop(struct watchdog *watchdog);

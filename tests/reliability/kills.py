@@ -2,10 +2,12 @@
 """Signals at every system call of a run that saves, SIGKILL at random moments too; then resume, and compare bytes.
 
   calls     a run of four updates that saves three times is killed at each system call from its first save on (strace's
-            injection), resumed, and ends with files that are byte for byte those of the run that nobody killed
-  resume    a run that was killed inside a save is resumed and killed again at each of that start's calls
-  signals   SIGTERM, SIGINT, SIGHUP and SIGPIPE at each call of the same run, evaluations and saves included: the first three
-            end it in order, a second one at once, the last not at all
+            injection): it leaves the last checkpoint that it reported, or the next; resumed, it ends with files that are byte
+            for byte those of the run that nobody killed
+  resume    a run that was killed inside a save is resumed and killed again at each of that start's calls: at the first save's
+            publishing, and at the second one's files and record, when those of the first are there as well
+  signals   SIGTERM, SIGINT, SIGHUP and SIGPIPE at each call of the same run, saves included: the first three end it in order
+            unless they come in the last save, a second one at once, the last not at all; and SIGTERM in long evaluations
   random    a run that saves after every update is killed at random moments, every second time at one of the next save, or
             more often where those before missed; with fewer than three tenths of the kills inside a save up to twice as many
             more are tried, and the test fails where that does not help
@@ -28,6 +30,7 @@ import tiny
 from checks import check, finish, skip
 
 SAMPLE = 40 if not tiny.LONG else 1 << 30
+RESUMES = 12 if not tiny.LONG else 1 << 30  # calls of each resume
 RANDOM_KILLS = 1000 if tiny.LONG else 30
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 HITS_MIN = 0.3
@@ -38,23 +41,25 @@ SAVE_SECONDS = 0.004  # about what the tiny run's save takes on a disk; learnt a
 
 
 def killed_at(name, number, start):
-    """A run killed when it enters the call; whether it died of that, or None where it ended before: how often a thread waits
-    for another differs from run to run."""
+    """A run killed when it enters the call: what it did, and whether it died of that, or None where it ended before: how often
+    a thread waits for another differs from run to run."""
     done = start(tracer=("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e",
                          f"inject={name}:signal=SIGKILL:when={number}"))
-    return None if done.returncode == 0 else done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    return done, None if done.returncode == 0 else done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
-def chosen(calls, generator):
-    return tiny.part(calls if len(calls) <= SAMPLE else sorted(generator.sample(calls, SAMPLE), key=calls.index))
+def chosen(calls, generator, most=SAMPLE):
+    return tiny.part(calls if len(calls) <= most else sorted(generator.sample(calls, most), key=calls.index))
 
 
-def judge(out, expected, what, died):
-    """Resumes to the end: the files are those of the run in one go."""
+def judge(out, expected, what, done, died, before=0):
+    """The folder holds the old checkpoint or the new one; resumed to the end, the files are those of the run in one go."""
     check(died is not False, f"{what}: another end")
+    check(not (why := tiny.lost(out, done, before)), f"{what}: {why}")
     done = tiny.resume(out)
     check(done.returncode == 0, f"{what}: the resumed run ends with {done.returncode}: {done.stderr[-400:]}")
     check(done.returncode == 0 and tiny.contents(out) == expected, f"{what}: other bytes than in one go")
+    check(done.returncode == 0 and tiny.metrics(out) == tiny.metrics("one"), f"{what}: other metrics than in one go")
     check(tiny.leftovers(out) == [], f"{what}: left behind: {tiny.leftovers(out)}")
 
 
@@ -65,50 +70,97 @@ def at_calls(expected, generator, calls):
     hits, reached, picked = 0, 0, chosen(calls[first:], generator)
     for name, number, saving in picked:
         tiny.clear("killed")
-        died = killed_at(name, number, lambda **how: tiny.run("killed", **how))
+        done, died = killed_at(name, number, lambda **how: tiny.run("killed", **how))
         reached, hits = reached + bool(died), hits + (saving and bool(died))
-        judge("killed", expected, f"killed at {name} {number}", died)
+        judge("killed", expected, f"killed at {name} {number}", done, died)
     check(reached >= REACHED_MIN * len(picked), f"{reached} of {len(picked)} calls were reached")
     print(f"killed at {reached} of {len(calls) - first} calls from the first save on, {hits} of {inside} inside a save")
 
 
+def renames(calls):
+    """Where a run is killed that is then resumed: at the renames of its second save, and at the last of its first, which
+    publishes what is saved."""
+    found, saves = [], 0
+    for before, call in zip([(None, 0, False), *calls], calls):
+        saves += call[2] and not before[2]
+        if call[2] and call[0].startswith("rename"):
+            found.append((saves, call[:2]))
+    first, second = ([where for save, where in found if save == number] for number in (1, 2))
+    check(len(first) >= 4 and len(second) >= 4, f"each save has its renames: {found}")
+    return [next(where for where in first if where[0] == "rename"), *second[:3]]
+
+
 def at_resume(expected, generator, where):
-    """The folder of a run that died before its first rename inside a save, resumed and killed."""
+    """The folder of a run that died at a rename inside a save, resumed and killed."""
     tiny.clear("broken")
-    check(killed_at(*where, lambda **how: tiny.run("broken", **how)), "a folder that a kill left")
+    done, died = killed_at(*where, lambda **how: tiny.run("broken", **how))
+    check(died and inside_save("broken"), f"a folder that a kill at {where} left")
+    check(not (why := tiny.lost("broken", done)), f"killed at {where}: {why}")
+    before = (tiny.record_of("broken") or {"iter": 0})["iter"]
     shutil.copytree("broken", "again")
     calls = tiny.trace("again", start=lambda **how: tiny.resume("again", **how))
     tiny.clear("again")
     first = next(i for i, call in enumerate(calls) if call[0] == "flock")
-    reached, picked = 0, chosen(calls[first:], generator)
+    reached, picked = 0, chosen(calls[first:], generator, RESUMES)
     for name, number, _ in picked:
         tiny.clear("killed")
         shutil.copytree("broken", "killed")
-        died = killed_at(name, number, lambda **how: tiny.resume("killed", **how))
+        done, died = killed_at(name, number, lambda **how: tiny.resume("killed", **how))
         reached += bool(died)
-        judge("killed", expected, f"resumed, killed at {name} {number}", died)
+        judge("killed", expected, f"{where}, resumed, killed at {name} {number}", done, died, before)
     check(reached >= REACHED_MIN * len(picked), f"{reached} of {len(picked)} calls were reached")
-    print(f"killed at {reached} of {len(calls) - first} calls of a start that repairs")
+    print(f"killed at {reached} of {len(calls) - first} calls of a start that repairs what a kill at {where} left")
 
 
 def at_signals(expected, generator, calls):
     """Each third time the signal comes again at every later call of the name."""
     installed = max(i for i, call in enumerate(calls) if call[0] == "rt_sigaction")
     check(installed < next(i for i, call in enumerate(calls) if call[2]), "handlers are there before the first save")
-    stopped, picked = 0, chosen(calls[installed + 1:], generator)
+    last_save = max(i for i, call in enumerate(calls) if call[2] and not calls[i - 1][2])
+    early = {call[:2] for call in calls[:last_save]}
+    stopped, at_once, twice, picked = 0, 0, 0, chosen(calls[installed + 1:], generator)
     for turn, (name, number, _) in enumerate(picked):
         sent, again = SIGNALS[turn % len(SIGNALS)], turn % 3 == 2
+        ignored = sent == signal.SIGPIPE
+        ends = {0} if ignored else {128 + sent} if (name, number) in early and name != "futex" else {0, 128 + sent}
         what = f"{sent.name} at {name} {number}{' and after' if again else ''}"
         tiny.clear("killed")
         done = tiny.run("killed", tracer=("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e",
                                           f"inject={name}:signal={sent.name}:when={number}{'+' if again else ''}"))
-        check(done.returncode in ((0,) if sent == signal.SIGPIPE else (0, 128 + sent)),
-              f"{what}: ended with {done.returncode}: {done.stderr[-300:]}")
+        check(done.returncode in ends, f"{what}: ended with {done.returncode}: {done.stderr[-300:]}")
         check(" error: " not in done.stderr, f"{what}: {done.stderr[-300:]}")
         stopped += done.returncode != 0
-        judge("killed", expected, what, None)
-    print(f"{len(picked)} of {len(calls) - installed - 1} calls interrupted, {stopped} runs stopped")
+        twice += again and not ignored and done.returncode != 0
+        at_once += again and not ignored and done.returncode != 0 and not done.stdout.rstrip().endswith("s)")
+        judge("killed", expected, what, done, None)
+    print(f"{len(picked)} of {len(calls) - installed - 1} calls interrupted, {stopped} runs stopped, "
+          f"{at_once} of {twice} at a second signal")
     check(stopped >= len(picked) // 3, f"{stopped} of {len(picked)} runs stopped: too few to prove anything")
+    check(at_once > 0, "no run ended at a second signal")
+
+
+def stopped_in_evaluation(out, *arguments):
+    """A run that is evaluating when SIGTERM comes: its evaluations, of the first or of a later iteration, take for ever."""
+    resume = ["--init_from=resume"] if tiny.record_of(out) else []
+    with subprocess.Popen(tiny.command(out, "--eval_iters=100000000", *arguments, *resume), env=tiny.ENVIRONMENT,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(1.0)
+        check(process.poll() is None, f"{out}: still evaluates")
+        process.terminate()
+        stdout, stderr = process.communicate(timeout=tiny.LIMIT_SECONDS)
+    check(process.returncode == 128 + signal.SIGTERM, f"{out}: stopped in an evaluation: {process.returncode} {stderr[-300:]}")
+    return subprocess.CompletedProcess([], process.returncode, stdout, stderr)
+
+
+def in_evaluation(expected):
+    """At the first evaluation there is nothing to save; at a later one the iterations since the last save are."""
+    done = stopped_in_evaluation("evaluating")
+    judge("evaluating", expected, "stopped in the first evaluation", done, None)
+    tiny.clear("evaluating")
+    check(tiny.run("evaluating", "--max_iters=2").returncode == 0, "a first part, of iterations 0 to 2")
+    done = stopped_in_evaluation("evaluating")
+    check(tiny.record_of("evaluating")["iter"] == 4, f"stopped in a later evaluation: not saved: {done.stdout[-300:]}")
+    judge("evaluating", expected, "stopped in a later evaluation", done, None, 3)
 
 
 def inside_save(out):
@@ -126,17 +178,17 @@ def wait_for_save(out, process):
 
 
 def kill_at_random(generator, every, length, reach):
-    """Kills a run within its length, or within `reach` of a save's begin; whether it was inside a save."""
+    """Kills a run within its length, or within `reach` of a save's begin; whether it was inside a save, and what it printed."""
     tiny.clear("killed")
-    with subprocess.Popen(tiny.command("killed", *every), env=tiny.ENVIRONMENT, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(tiny.command("killed", *every), env=tiny.ENVIRONMENT, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True) as process:
         time.sleep(generator.uniform(0.2, 1.0) * length)
         if reach is not None:
             wait_for_save("killed", process)
             time.sleep(generator.uniform(0.0, reach))
         process.kill()
-        process.wait()
-    return inside_save("killed")
+        printed = process.communicate()[0]
+    return inside_save("killed"), subprocess.CompletedProcess([], process.returncode, printed, "")
 
 
 def at_random(generator):
@@ -145,17 +197,18 @@ def at_random(generator):
     done = tiny.run("all", *every)
     length = time.monotonic() - begin
     check(done.returncode == 0, f"the run in one go: {done.stderr[-300:]}")
-    expected, hits, reach = tiny.contents("all"), 0, SAVE_SECONDS
+    expected, recorded, hits, reach = tiny.contents("all"), tiny.metrics("all"), 0, SAVE_SECONDS
     count = len(tiny.part(range(RANDOM_KILLS)))
     wanted, turn = HITS_MIN * count, 0
     while turn < count or (hits < wanted and turn < TRIES_MAX * count):
         aimed = turn % 2 == 0 or hits < AIMED_BELOW * turn
-        hit = kill_at_random(generator, every, length, reach if aimed else None)
+        hit, killed = kill_at_random(generator, every, length, reach if aimed else None)
+        check(not (why := tiny.lost("killed", killed)), f"random kill {turn + 1}: {why}")
         hits += hit
         if aimed:
             reach *= 1.05 if hit else 0.8  # where saves are faster, or this process slower, sooner
         done = tiny.resume("killed", *every)
-        check(done.returncode == 0 and tiny.contents("killed") == expected,
+        check(done.returncode == 0 and tiny.contents("killed") == expected and tiny.metrics("killed") == recorded,
               f"random kill {turn + 1}: {done.returncode}, {done.stderr[-300:]}")
         turn += 1
     print(f"{turn} random kills, {hits} inside a save")
@@ -180,9 +233,11 @@ def main():
         if "calls" in only:
             at_calls(expected, generator, calls)
         if "resume" in only:
-            at_resume(expected, generator, next(call[:2] for call in calls if call[2] and call[0] == "rename"))
+            for where in renames(calls):
+                at_resume(expected, generator, where)
         if "signals" in only:
             at_signals(expected, generator, calls)
+            in_evaluation(expected)
         if "random" in only:
             at_random(generator)
         os.chdir("/")

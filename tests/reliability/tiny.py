@@ -3,7 +3,6 @@
 The run is one thread, so that strace's count of calls per name is the same in every run.  Scripts that try cases for long
 take "--part=K/N" on their command line: every N-th case from the K-th on, so that N runs together try each once.
 """
-import array
 import hashlib
 import json
 import os
@@ -16,11 +15,13 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))  # for checks.py
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
+GPT_PREPARE = os.environ["GPT_PREPARE"]
 LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
 SEED = int(os.environ.get("SEED", "1337"))
 ITERATIONS = 4
+VOCAB = 61
 LIMIT_SECONDS = 60 if not LONG else 1200  # a hang; what takes hours may be stopped for a while, or be the least urgent
-RUN = ["--dataset=./data", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--vocab_size=61",
+RUN = ["--dataset=./data", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", f"--vocab_size={VOCAB}",
        "--gradient_accumulation_steps=2", "--eval_interval=2", "--eval_iters=1", "--threads=1", "--warmup_iters=1",
        "--lr_decay_iters=4", "--dropout=0.1", f"--max_iters={ITERATIONS}"]
 # Waiting threads are limited already, so that the program does not start itself anew.
@@ -47,11 +48,15 @@ def part(cases):
 
 
 def make_data():
+    """A data set with a tokenizer, of 61 characters at random."""
     generator = random.Random(SEED)
-    os.makedirs("data")
-    for name in ("train.bin", "val.bin"):
-        with open(os.path.join("data", name), "wb") as file:
-            array.array("H", (generator.randrange(61) for _ in range(2000))).tofile(file)
+    characters = [chr(ord("A") + number) for number in range(VOCAB)]
+    with open("text.txt", "w", encoding="ascii") as file:
+        file.write("".join(characters) + "".join(generator.choice(characters) for _ in range(4000 - VOCAB)))
+    done = subprocess.run([GPT_PREPARE, "--tokenizer=chars", "--val-fraction=0.5", "--out-dir=data", "text.txt"],
+                          env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"gpt-prepare: {done.stderr}")
 
 
 def command(out, *arguments):
@@ -69,22 +74,60 @@ def resume(out, *arguments, **how):
     return run(out, *(["--init_from=resume"] if begun else []), *arguments, **how)
 
 
-def contents(out):
-    """What a checkpoint is: where it stands, and a digest of each of its files, by their role; {} without a record."""
+def record_of(out):
+    """The commit record, or None."""
     try:
         with open(os.path.join(out, "trainer_state.json"), encoding="utf-8") as file:
-            record = json.load(file)
+            return json.load(file)
     except FileNotFoundError:
+        return None
+
+
+def digest(path):
+    """Of a file; None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def contents(out):
+    """What a checkpoint is: its record, and a digest of each of its files, by their role; {} without a record."""
+    found = record_of(out)
+    if found is None:
         return {}
-    found = {name: record[name] for name in ("iter", "adam_step", "tokens_seen", "samples_seen", "evaluations")}
-    for role, entry in zip(("model", "optimizer"), record["files"]):
-        with open(os.path.join(out, entry["name"]), "rb") as file:
-            found[role] = hashlib.sha256(file.read()).hexdigest()
-    with open(os.path.join(out, "model.safetensors"), "rb") as file:
-        found["published"] = hashlib.sha256(file.read()).hexdigest()
-    with open(os.path.join(out, "config.json"), "rb") as file:
-        found["config"] = hashlib.sha256(file.read()).hexdigest()
+    for role, entry in zip(("model", "optimizer"), found.pop("files")):
+        found[role] = (digest(os.path.join(out, entry["name"])), entry["size_bytes"])
+    del found["record_crc32c"]  # of the names too, which another attempt of a save takes
+    for name in ("model.safetensors", "config.json", "gpt_tokenizer.json"):
+        found[name] = digest(os.path.join(out, name))
     return found
+
+
+def metrics(out):
+    """The lines of metrics.jsonl without what they say of time."""
+    with open(os.path.join(out, "metrics.jsonl"), encoding="ascii") as file:
+        return [{name: value for name, value in json.loads(line).items() if name not in ("time_ms", "tokens_per_s", "mfu")}
+                for line in file]
+
+
+def lost(out, done, before=0):
+    """What is wrong with the folder that a run, finished or not, leaves: its checkpoint is the last that the run reported, or
+    a later one, or the one of iteration `before` that the folder began with; and the files that its record names are whole.
+    Empty where nothing is.  To be asked before anything repairs the folder."""
+    reported = re.findall(r"saving checkpoint to \S+ \(iter (\d+),", done.stdout)
+    least = int(reported[-1]) if reported else before
+    record = record_of(out)
+    if record is None:
+        return f"no record, and iteration {least} was saved" if least else ""
+    if record["iter"] < least:
+        return f"the record is of iteration {record['iter']}, and {least} was saved"
+    for entry in record["files"]:
+        path = os.path.join(out, entry["name"])
+        if not os.path.exists(path) or os.path.getsize(path) != entry["size_bytes"]:
+            return f"the record names {entry['name']}, which is not there, or cut"
+    return ""
 
 
 def leftovers(out):

@@ -147,7 +147,7 @@ Suite *backend_wrap_suite(void)
     Suite *suite = suite_create("backend_wrap");
     TCase *tests = tcase_create("backend_wrap");
     tcase_add_test(tests, counts_and_passes_on);
-    tcase_add_loop_test(tests, nth_call_fails_once, 0, BACKEND_CALL_COUNT);
+    tcase_add_loop_test(tests, nth_call_fails_once, 0, BACKEND_CALL_CLOSE); /* which cannot fail */
     tcase_add_test(tests, wrapper_cannot_be_opened);
     tcase_add_test(tests, registry_knows_cpu);
     suite_add_tcase(suite, tests);

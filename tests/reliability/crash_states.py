@@ -3,14 +3,16 @@
 
 strace records the calls that change the out_dir, with their data.  A model of a file system that keeps only what was
 synced plays them back: at a cut, the data of a file that was not synced are whole, partly there (torn at any byte, the rest
-zeros) or missing, and the changes of a folder that was not synced are there or not, in any combination that keeps each
-file's own order.  Every state is written out, and the program resumes from it: it must reach the bytes of the run in one go,
-from the old checkpoint or the new one.
+zeros; or some of its blocks, in any order) or missing, and the changes of a folder that was not synced are there or not, in any
+combination that keeps each file's own order.  Every state is written out: the last checkpoint that was synced is there, or a
+later one, and the program that resumes from it reaches the bytes of the run in one go.  The runs: one from the beginning, one
+that is resumed, and one from the beginning in the folder of a finished run.
 
 A second pass leaves the syncs out of the model, and must find states that fail: else the model proves nothing.
 In `make check` 60 states; with CHECK_LONG=1 10,000, or with --part=K/N every N-th of them.  Needs strace.
 Prints "checks: P passed, F failed, S skipped".
 """
+import json
 import os
 import random
 import re
@@ -22,6 +24,8 @@ import tiny
 from checks import check, finish, skip
 
 STATES = 10000 if tiny.LONG else 60
+BLOCK_BYTES = 512
+RECORD = "trainer_state.json"
 CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,close"
 
 
@@ -87,10 +91,10 @@ class Recorder:
             self.positions[descriptor] += result if call == "write" else 0
 
 
-def record(out):
+def record(out, *arguments):
     """[(operation, name in `out`, ...)]: create, data, truncate, sync, syncdir, rename, link, unlink."""
     log = os.path.abspath("ops.log")
-    done = tiny.run(out, tracer=("strace", "-qq", "-xx", "-s", "100000000", "-o", log, "-e", "trace=" + CALLS))
+    done = tiny.run(out, *arguments, tracer=("strace", "-qq", "-xx", "-s", "100000000", "-o", log, "-e", "trace=" + CALLS))
     check(done.returncode == 0, f"the recorded run: {done.stderr[-300:]}")
     recorder = Recorder(out)
     with open(log, encoding="ascii", errors="replace") as file:
@@ -102,10 +106,13 @@ def record(out):
 class Disk:
     """Files by number: what is in them now, and what a cut leaves for certain.  The folder likewise."""
 
-    def __init__(self, syncs):
+    def __init__(self, syncs, begin):
+        """`begin`: {name: content} of the folder before the run."""
         self.syncs = syncs
-        self.now, self.safe = [], []           # contents by number
-        self.names, self.kept, self.pending = {}, {}, []  # name to number; the synced folder; changes since
+        self.now = [bytearray(content) for content in begin.values()]  # contents by number
+        self.safe = [bytearray(content) for content in begin.values()]
+        self.names = {name: number for number, name in enumerate(begin)}
+        self.kept, self.pending = dict(self.names), []  # the synced folder; changes since
         self.appended = set()
 
     def apply(self, operation):
@@ -158,8 +165,19 @@ class Disk:
             return bytes(safe)
         if how < 0.6:
             return bytes(now)
+        if how < 0.75:
+            return self.blocks(now, safe, generator)
         at = generator.randrange(len(now) + 1)
-        return bytes(now[:at]) + (b"\0" * (len(now) - at) if how < 0.8 else b"")
+        return bytes(now[:at]) + (b"\0" * (len(now) - at) if how < 0.9 else b"")
+
+    @staticmethod
+    def blocks(now, safe, generator):
+        """The new length, with some blocks as they are now and the others as they were, or zeros."""
+        content, share = bytearray(safe[:len(now)].ljust(len(now), b"\0")), generator.random()
+        for at in range(0, len(now), BLOCK_BYTES):
+            if generator.random() < share:
+                content[at:at + BLOCK_BYTES] = now[at:at + BLOCK_BYTES]
+        return bytes(content)
 
 
 def changed(names, changes):
@@ -174,12 +192,57 @@ def changed(names, changes):
     return names
 
 
-def state(operations, syncs, generator):
-    """A cut after a random operation; the index, and the folder."""
-    disk, at = Disk(syncs), generator.randrange(1, len(operations) + 1)
-    for operation in operations[:at]:
-        disk.apply(operation)
-    return at, disk.cut(generator)
+class Subject:
+    """A recorded run: its operations, the folder that it began with, and the iterations that it saved."""
+
+    def __init__(self, name, begin, operations, saved):
+        self.name, self.begin, self.operations, self.saved = name, begin, operations, saved
+
+    def state(self, syncs, generator):
+        """A cut after a random operation; the index, and the folder."""
+        disk, at = Disk(syncs, self.begin), generator.randrange(1, len(self.operations) + 1)
+        for operation in self.operations[:at]:
+            disk.apply(operation)
+        return at, disk.cut(generator)
+
+    def whole(self):
+        """The folder after the run."""
+        disk = Disk(True, self.begin)
+        for operation in self.operations:
+            disk.apply(operation)
+        return {name: bytes(disk.now[number]) for name, number in disk.names.items()}
+
+    def may_hold(self, at):
+        """The iterations whose record may be there after a cut, None for no record: from the last save whose rename was
+        synced to the last that was renamed."""
+        saves = [json.loads(self.begin[RECORD])["iter"] if RECORD in self.begin else None, *self.saved]
+        renamed = synced = 0
+        for operation in self.operations[:at]:
+            renamed += operation[0] == "rename" and operation[2] == RECORD
+            synced = renamed if operation[0] == "syncdir" else synced
+        return saves[synced:renamed + 1]
+
+
+def subjects():
+    """From the beginning; resumed after the first half; from the beginning where a run has ended."""
+    tiny.run("half", f"--max_iters={tiny.ITERATIONS // 2}")
+    tiny.run("over", "--seed=7")
+    found = []
+    for name, arguments, saved in (("one", [], [2, 4, 5]), ("half", ["--init_from=resume"], [4, 5]), ("over", [], [2, 4, 5])):
+        begin = {}
+        for entry in os.listdir(name) if os.path.isdir(name) else []:
+            with open(os.path.join(name, entry), "rb") as file:
+                begin[entry] = file.read()
+        operations = record(name, *arguments)
+        kinds = [operation[0] for operation in operations]
+        check(kinds.count("sync") >= 6 and kinds.count("syncdir") >= 6 and kinds.count("rename") >= 6, f"{name}: the record: {kinds}")
+        subject = Subject(name, begin, operations, saved)
+        check(sum(operation[0] == "rename" and operation[2] == RECORD for operation in operations) == len(saved),
+              f"{name}: a record for each save: {kinds}")
+        with open(os.path.join(name, "model.safetensors"), "rb") as file:
+            check(subject.whole()["model.safetensors"] == file.read(), f"{name}: the replay ends with the run's own bytes")
+        found.append(subject)
+    return found
 
 
 def write_out(folder, content):
@@ -190,9 +253,19 @@ def write_out(folder, content):
             file.write(data)
 
 
-def survives(content, expected):
-    """Whether the program goes on from this folder to the end of the run in one go; what happened else."""
+def survives(content, expected, may_hold, of_another_run):
+    """Whether the folder holds one of these checkpoints, and the program goes on from it to the end of the run in one go; what
+    happened else.  The checkpoint of the run that was there before is as good as none: its end is another."""
     write_out("cut", content)
+    try:
+        found = json.loads(content[RECORD])["iter"] if RECORD in content else None
+    except ValueError as error:
+        return f"a record that cannot be read: {error}"
+    if found not in may_hold:
+        return f"the checkpoint is of iteration {found}, not one of {may_hold}"
+    if of_another_run and found == may_hold[0] and json.loads(content[RECORD])["seed"] != 1337:
+        done = tiny.run("cut", "--init_from=resume", "--eval_only=True")
+        return "" if done.returncode == 0 else f"the run that was there: {done.stderr[-300:]}"
     done = tiny.resume("cut")
     if done.returncode != 0:
         return f"{done.returncode}: {done.stderr[-300:]}"
@@ -207,27 +280,24 @@ def main():
     with tempfile.TemporaryDirectory(prefix="gpt-train-cuts-") as work:
         os.chdir(work)
         tiny.make_data()
-        operations = record("one")
+        recorded = subjects()
         expected = tiny.contents("one")
-        kinds = [operation[0] for operation in operations]
-        check(kinds.count("sync") >= 6 and kinds.count("syncdir") >= 6 and kinds.count("rename") >= 6, f"the record: {kinds}")
-        disk = Disk(True)
-        for operation in operations:
-            disk.apply(operation)
-        with open("one/model.safetensors", "rb") as file:
-            check(bytes(disk.now[disk.names["model.safetensors"]]) == file.read(), "the replay ends with the run's own bytes")
+        check(tiny.contents("half") == expected and tiny.contents("over") == expected, "all three end alike")
         generator, resumed = random.Random(tiny.SEED), 0
         numbers = tiny.part(range(STATES))
         for turn, number in enumerate(numbers):
-            at, content = state(operations, True, random.Random(tiny.SEED * STATES + number))
-            resumed += "trainer_state.json" in content
-            why = survives(content, expected)
-            check(why == "", f"state {number}, cut after operation {at}: {why}")
+            subject = recorded[number % len(recorded)]
+            at, content = subject.state(True, random.Random(tiny.SEED * STATES + number))
+            resumed += RECORD in content
+            why = survives(content, expected, subject.may_hold(at), subject.name == "over")
+            check(why == "", f"state {number}, of {subject.name}, cut after operation {at}: {why}")
             if turn % 500 == 499:
                 print(f"{turn + 1} states so far, {resumed} with a checkpoint", flush=True)
         print(f"{len(numbers)} states, {resumed} with a checkpoint in them")
         check(resumed >= len(numbers) // 3, f"{resumed} of {len(numbers)} states had a checkpoint: too few to prove anything")
-        broken = sum(survives(state(operations, False, generator)[1], expected) != "" for _ in range(max(40, STATES // 100)))
+        every = [None, 2, 4, 5]
+        broken = sum(survives(recorded[0].state(False, generator)[1], expected, every, False) != ""
+                     for _ in range(max(40, STATES // 100)))
         print(f"without syncs {broken} of {max(40, STATES // 100)} states are lost")
         check(broken > 0, "states without any sync all survive: the model of the disk is too kind")
         os.chdir("/")

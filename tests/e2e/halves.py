@@ -13,6 +13,7 @@ Prints "checks: P passed, F failed, S skipped".
 
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -149,11 +150,16 @@ def diverged(data, work):
     for dtype in DTYPES:
         out = os.path.join(work, "diverged-" + dtype)
         train(data, out, f"--dtype={dtype}", "--max_iters=5", "--eval_interval=5")
-        run = train(data, out, "--init_from=resume", f"--dtype={dtype}", "--max_iters=400", "--eval_interval=2",
-                    "--learning_rate=1000", "--weight_decay=1000", "--decay_lr=False", "--grad_clip=0", status=1)
+        shutil.copytree(out, out + "-short")
+        absurd = ["--init_from=resume", f"--dtype={dtype}", "--eval_interval=2", "--learning_rate=1000", "--weight_decay=1000",
+                  "--decay_lr=False", "--grad_clip=0"]
+        run = train(data, out, "--max_iters=400", *absurd, status=1)
         errors = [line for line in run.stderr.splitlines() if ": error: " in line]
         check(len(errors) == 1 and "skipped" in errors[0] and "learning_rate" in errors[0], f"{dtype}: {errors}")
         check("is not saved" in run.stderr, f"{dtype}: what had diverged was saved")
+        last = int(re.findall(r"iter (\d+): .*this update is skipped", run.stderr)[-1])
+        short = train(data, out + "-short", f"--max_iters={last - 3}", *absurd, status=1)
+        check(f"error: iter {last - 2} is not saved" in short.stderr, f"{dtype}: an end whose save is refused: {short.stderr[-300:]}")
         check(finite(out), f"{dtype}: a weight is not finite")
         judged = train(data, out, "--init_from=resume", f"--dtype={dtype}", "--eval_only=True").stdout
         loss = next(line for line in judged.splitlines() if "val loss" in line).split()[-1]

@@ -40,6 +40,26 @@ check "no dataset: no folder" absent left
 check "nothing to resume" run 2 "$GPT_TRAIN" --init_from=resume --out_dir=left2
 check "nothing to resume: no folder" absent left2
 
+# A kill between a run's last save and its tokenizer left the folder without one for ever.
+check "a finished run" train tiny last --max_iters=2 --eval_interval=2
+cp last/gpt_tokenizer.json last-tokenizer.json
+for damage in "rm -f" "cp old-tokenizer.json" "truncate -s 5"; do
+    $damage last/gpt_tokenizer.json
+    check "$damage: a resume with nothing to do" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=last --max_iters=2
+    check "$damage: the tokenizer is back" cmp -s last/gpt_tokenizer.json last-tokenizer.json
+done
+
+# A run whose output was lost, and one whose last save was refused, ended with status 0.
+if [ -c /dev/full ]; then
+    # shellcheck disable=SC2086 # a list of words
+    check "training into a full disk's file" run 1 sh -c '"$@" >/dev/full' sh "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir=mute \
+        --max_iters=1
+    check "output that is lost is said" grep -q "standard output could not be written" stderr
+    check "and the run is saved" test -s mute/trainer_state.json
+else
+    skip mended_full_stdout 'no /dev/full'
+fi
+
 # A stop was noticed only after all micro-steps of an update.
 # shellcheck disable=SC2086 # a list of words
 "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir=long --gradient_accumulation_steps=200000 --micro_batch=1 --max_iters=1 \

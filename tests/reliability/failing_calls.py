@@ -1,41 +1,65 @@
 #!/usr/bin/env python3
-"""Every input or output call of a run that saves fails, once or from then on, with each of five errors (EINTR once only: a
-call that is interrupted for ever is rightly tried for ever).
+"""Every input or output call of the programs fails, once or from then on, with each of five errors (EINTR once only: a call
+that is interrupted for ever is rightly tried for ever).
 
-After each: no death by a signal, no hang, one line or more that says what failed where the run gave up, no success that
-is not one, no memory that was never released (the program counts), no file left aside, and a run without faults that goes
-on from there ends with the bytes of the run in one go.
+The commands are those of commands.py: runs from the beginning, over others and resumed, data sets that are prepared, begun or
+replaced, samples, plans, exports.  After each: no death by a signal, no hang, an error line where the program gave up (one, but
+for training, which tries to save again), no success that is not one, no memory that was never released (the programs count), no
+checkpoint lost, no file left aside; and the same command without a fault, on what was left, has the results of a run without.
 
-In `make check` a sample; with CHECK_LONG=1 every call from the program's own start on, or with --part=K/N every N-th.
-Needs strace.
+In `make check` a sample; with CHECK_LONG=1 every call from the first on that names a file of ours, or with --part=K/N every
+N-th; names on the command line choose commands.  Needs strace.
 Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 
+import commands
 import tiny
 
 from checks import check, finish, skip
 
 ERRORS = ("ENOSPC", "EIO", "EINTR", "EACCES", "EDQUOT")
 NAMES = ("openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync", "rename", "renameat", "renameat2", "link",
-         "linkat", "unlink", "unlinkat", "ftruncate", "close", "mkdir", "lseek", "newfstatat", "fstat", "flock")
+         "linkat", "unlink", "unlinkat", "ftruncate", "close", "mkdir", "rmdir", "lseek", "newfstatat", "fstat", "flock", "fchmod",
+         "getdents64", "readlink")
+OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # where the loader's start ends, whose failures are not ours
 OUTSIDE_MAX = 20  # calls of one name outside of saves: the same one again and again, such as reading a batch
-SAMPLE = 60 if not tiny.LONG else 1 << 30
+SAMPLE = 8 if not tiny.LONG else 1 << 30  # of each command
+PROGRAMS = {name: os.path.abspath(os.environ[name.upper().replace("-", "_")])
+            for name in ("gpt-train", "gpt-sample", "gpt-prepare", "gpt-export")}
+
+
+def start(program, words, tracer=()):
+    environment = dict(tiny.TRACED if tracer else tiny.ENVIRONMENT, XDG_CACHE_HOME=os.path.abspath("cache"))
+    return subprocess.run([*tracer, PROGRAMS[program], *words], env=environment, capture_output=True, text=True,
+                          timeout=tiny.LIMIT_SECONDS, check=False)
 
 
 def points(calls):
-    """Calls after the folder's lock was taken: before it is the loader's start, whose failures are not ours."""
-    first = next(i for i, call in enumerate(calls) if call[0] == "flock")
     seen, found = {}, []
-    for name, number, saving in calls[first:]:
+    for name, number, saving in calls:
         seen[name] = seen.get(name, 0) + 1
         if name in NAMES and (saving or seen[name] <= OUTSIDE_MAX):
             found.append((name, number))
     return found
+
+
+def traced(command):
+    """The system calls of a run of the command; and what it does when nothing fails."""
+    command.fresh()
+    log, done = os.path.abspath("strace.log"), None
+
+    def run(tracer):
+        nonlocal done
+        done = command.run(lambda *how: start(*how, tracer=tracer))
+        return done
+
+    return tiny.trace_of(run, log, OURS), done
 
 
 def inject(name, number, error, forever):
@@ -43,18 +67,41 @@ def inject(name, number, error, forever):
     return ("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:error={error}:when={when}")
 
 
-def judge(what, done, expected):
+def judge(command, what, done, expected):
+    errors = len(re.findall(f"^{command.program}: error: ", done.stderr, re.MULTILINE))
+    mute = " write " in what and " and all" in what  # standard error fails too
     check(0 <= done.returncode < 128, f"{what}: died: {done.returncode} {done.stderr[-300:]}")
     check("internal error" not in done.stderr, f"{what}: {done.stderr[-300:]}")
     if done.returncode == 0:
-        check(tiny.contents("faulty") == expected, f"{what}: success, and other bytes than in one go")
+        check(command.results(done) == expected, f"{what}: success, and other results: {done.stderr[-300:]}")
     else:
-        mute = what.startswith("write ") and " and all" in what  # standard error fails too
-        check(mute or "gpt-train:" in done.stderr, f"{what}: status {done.returncode} without a line: {done.stderr[-300:]}")
-    again = tiny.resume("faulty")
-    check(again.returncode == 0, f"{what}: what it left does not go on: {again.returncode} {again.stderr[-300:]}")
-    check(tiny.contents("faulty") == expected, f"{what}: then other bytes than in one go")
-    check(tiny.leftovers("faulty") == [], f"{what}: left behind: {tiny.leftovers('faulty')}")
+        check(mute or (errors >= 1 if command.saves() else errors == 1),
+              f"{what}: status {done.returncode} with {errors} error lines: {done.stderr[-500:]}")
+    if command.saves():
+        check(not (why := tiny.lost("work", done, command.least_iter())), f"{what}: {why}")
+    again = command.again(start)
+    check(again is not None and again.returncode == 0, f"{what}: what it left does not go on: {again and again.stderr[-300:]}")
+    check(again is not None and command.results(again) == expected, f"{what}: then other results")
+    left = tiny.leftovers("work") if os.path.isdir("work") else []
+    check(left == [], f"{what}: left behind: {left}")
+
+
+def attack(command, generator):
+    calls, done = traced(command)
+    expected = command.results(done)
+    check(expected, f"{command.name}: results")
+    every = [(name, number, error, forever) for name, number in points(calls) for error in ERRORS
+             for forever in (False, True) if not (forever and error == "EINTR")]
+    check(len(every) > 100, f"{command.name}: the trace shows what it does: {len(every)} faults")
+    picked = tiny.part(every if len(every) <= SAMPLE else generator.sample(every, SAMPLE))
+    for name, number, error, forever in picked:
+        what = f"{command.name}: {name} {number} {'and all after it ' if forever else ''}{error}"
+        command.fresh()
+        done = command.run(lambda *how, fault=inject(name, number, error, forever): start(*how, tracer=fault))
+        check(done is not None, f"{what}: hangs")
+        if done is not None:
+            judge(command, what, done, expected)
+    print(f"{command.name}: {len(picked)} of {len(every)} faults tried", flush=True)
 
 
 def main():
@@ -65,24 +112,10 @@ def main():
         return 77
     with tempfile.TemporaryDirectory(prefix="gpt-train-faults-") as work:
         os.chdir(work)
-        tiny.make_data()
-        done = tiny.run("one")
-        check(done.returncode == 0, f"the run in one go: {done.stderr[-500:]}")
-        expected = tiny.contents("one")
-        every = [(name, number, error, forever) for name, number in points(tiny.trace("traced")) for error in ERRORS
-                 for forever in (False, True) if not (forever and error == "EINTR")]
-        check(len(every) > 500, f"the trace shows what a run does: {len(every)} faults")
-        picked = tiny.part(every if len(every) <= SAMPLE else generator.sample(every, SAMPLE))
-        for name, number, error, forever in picked:
-            what = f"{name} {number} {'and all after it ' if forever else ''}{error}"
-            tiny.clear("faulty")
-            try:
-                done = tiny.run("faulty", tracer=inject(name, number, error, forever))
-            except subprocess.TimeoutExpired:
-                check(False, f"{what}: hangs")
-                continue
-            judge(what, done, expected)
-        print(f"{len(picked)} of {len(every)} faults tried")
+        commands.prepare(start)
+        for command in commands.possible():
+            if not tiny.arguments() or command.name in tiny.arguments():
+                attack(command, generator)
         os.chdir("/")
     return finish()
 

@@ -98,7 +98,7 @@ def at_resume(expected, generator, where):
     check(not (why := tiny.lost("broken", done)), f"killed at {where}: {why}")
     before = (tiny.record_of("broken") or {"iter": 0})["iter"]
     shutil.copytree("broken", "again")
-    calls = tiny.trace("again", start=lambda **how: tiny.resume("again", **how))
+    calls = tiny.trace_of(lambda tracer: tiny.resume("again", tracer=tracer), os.path.abspath("strace.log"), "")
     tiny.clear("again")
     first = next(i for i, call in enumerate(calls) if call[0] == "flock")
     reached, picked = 0, chosen(calls[first:], generator, RESUMES)

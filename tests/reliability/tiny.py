@@ -146,18 +146,20 @@ def has_strace():
         return False
 
 
-def trace(out, *arguments, start=None):
-    """The system calls of a run, in order: [(name, number of this name, inside a save)].  A save begins with a file aside and
-    ends with the line that reports it.  The list ends where the run, at its end, looks at the other processes of the machine:
-    from there on the numbers depend on how many there are."""
-    log = os.path.abspath("strace.log")
-    if start is None:
-        done = run(out, *arguments, tracer=("strace", "-qq", "-o", log))
-    else:
-        done = start(tracer=("strace", "-qq", "-o", log))
+def trace(out, *arguments):
+    """trace_of() of a run of training, from its very start."""
+    return trace_of(lambda tracer: run(out, *arguments, tracer=tracer), os.path.abspath("strace.log"), "")
+
+
+def trace_of(start, log, begin):
+    """The system calls of a program that start(tracer) runs, in order: [(name, number of this name, inside a save)].  A save
+    begins with a file aside and ends with the line that reports it.  The list begins where a line matches `begin`, and ends
+    where a run, at its end, looks at the other processes of the machine: from there on the numbers depend on how many there
+    are."""
+    done = start(("strace", "-qq", "-o", log))
     if done.returncode != 0:
         sys.exit(f"the run under strace failed: {done.stderr[-2000:]}")
-    calls, counts, saving = [], {}, False
+    calls, counts, saving, begun = [], {}, False, False
     with open(log, encoding="utf-8", errors="replace") as file:
         for line in file:
             match = re.match(r"(\w+)\(", line)
@@ -168,6 +170,8 @@ def trace(out, *arguments, start=None):
             name = match.group(1)
             counts[name] = counts.get(name, 0) + 1
             saving = saving or ".tmp-" in line
-            calls.append((name, counts[name], saving))
+            begun = begun or bool(re.search(begin, line)) and name != "execve"
+            if begun:
+                calls.append((name, counts[name], saving))
             saving = saving and not (name == "write" and "saving checkpoint" in line)
     return calls

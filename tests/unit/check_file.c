@@ -19,6 +19,8 @@
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
+#define LOCK_ROUNDS 3000
+
 static char folder[64];
 static char target[FILE_PATH_MAX];
 static struct log_capture capture;
@@ -419,6 +421,43 @@ START_TEST(lock)
 }
 END_TEST
 
+/* Takes the lock, and where it is free, removes the file before it unlocks, as the end of a run that never began does.  Whoever
+ * holds it makes a file that must not be there.  How often it was held, or -1. */
+static int lock_and_remove(const char *path, const char *mark, int rounds)
+{
+    int held = 0;
+    for (int i = 0; i < rounds; i++) {
+        int fd;
+        if (file_lock(path, &fd) != GT_OK)
+            continue;
+        const int marked = open(mark, O_WRONLY | O_CREAT | O_EXCL, 0666);
+        if (marked < 0)
+            return -1;
+        (void)close(marked);
+        held++;
+        (void)unlink(mark);
+        (void)unlink(path);
+        file_unlock(fd);
+    }
+    return held;
+}
+
+START_TEST(a_removed_lock_is_held_by_nobody)
+{
+    char path[FILE_PATH_MAX], mark[FILE_PATH_MAX];
+    int status;
+    ck_assert_int_eq(file_join(path, folder, "lock"), GT_OK);
+    ck_assert_int_eq(file_join(mark, folder, "held"), GT_OK);
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0)
+        _exit(lock_and_remove(path, mark, LOCK_ROUNDS) > 0 ? 0 : 1);
+    ck_assert_int_gt(lock_and_remove(path, mark, LOCK_ROUNDS), 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 START_TEST(lock_without_a_readable_holder)
 {
     static const char *const contents[] = {"", "nonsense", "-5", "0"};
@@ -502,6 +541,7 @@ Suite *file_suite(void)
     tcase_add_test(tcase, folders);
     tcase_add_test(tcase, join);
     tcase_add_test(tcase, lock);
+    tcase_add_test(tcase, a_removed_lock_is_held_by_nobody);
     tcase_add_loop_test(tcase, lock_without_a_readable_holder, 0, 4);
     tcase_add_test(tcase, crc32c);
     suite_add_tcase(suite, tcase);

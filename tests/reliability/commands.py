@@ -1,0 +1,141 @@
+"""The commands that failing_memory.py and failing_calls.py attack: every program, from an empty folder or one that an earlier
+run left, each with what its results are.
+
+  train     a run from the beginning that evaluates, samples and saves
+  over      one in the folder of a finished run
+  resume    one that goes on
+  foreign   one that begins with a model in Hugging Face's layout
+  plan      the search for a plan that fits a budget
+  sample
+  prepare   text to tokens, with a tokenizer that is learnt
+  goes_on   the same, from where a run was killed
+  again     the same, in the folder of another data set
+  export    to a file
+  folder    to a folder that is there already
+"""
+import glob
+import hashlib
+import os
+import shutil
+import subprocess
+
+import tiny
+
+from checks import check
+
+WORDS = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--dataset"))] + [
+    "--dataset=./text", "--sample_tokens=4", "--out_dir=work"]
+MODEL = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64"]
+PREPARE = ["--tokenizer=train", "--vocab-size=280", "--threads=1", "--out-dir=work", "text.txt"]
+OTHER_SEED = 7  # of the run in whose folder another one begins
+UNLIKE = ("lock", "metrics.jsonl", "trainer_state.json")  # they say what differs between two runs
+
+
+def digests(folder):
+    """Of each file of a folder, but what a run says of its times."""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(folder, "*"))):
+        if os.path.isfile(path) and os.path.basename(path) not in UNLIKE:
+            with open(path, "rb") as file:
+                found[os.path.basename(path)] = hashlib.sha256(file.read()).hexdigest()
+    return found
+
+
+def checkpoint():
+    """What tiny.contents() says; nothing of a record that cannot be read."""
+    try:
+        return tiny.contents("work")
+    except (ValueError, KeyError) as error:
+        return {"unreadable": str(error)}
+
+
+class Command:
+    """A program, its arguments, the folder that its work begins with, and what its results are."""
+
+    def __init__(self, name, program, words, begin=None, results=lambda done: checkpoint()):
+        self.name, self.program, self.words, self.begin, self.results = name, program, words, begin, results
+
+    def saves(self):
+        """Whether it leaves checkpoints."""
+        return self.program == "gpt-train" and "--plan" not in self.words
+
+    def least_iter(self):
+        """Of the checkpoint that must be there whatever goes wrong; 0 for none."""
+        record = tiny.record_of(self.begin) if self.begin and self.saves() else None
+        if record is None:
+            return 0
+        return 1 if record["seed"] == OTHER_SEED else record["iter"]  # an old run's, or any of the one that replaces it
+
+    def run(self, start):
+        """The finished process, or None when it hangs; start(program, words) starts it."""
+        try:
+            return start(self.program, self.words)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def fresh(self):
+        tiny.clear("work")
+        tiny.clear("cache")
+        if self.begin:
+            shutil.copytree(self.begin, "work")
+
+    def again(self, start):
+        """Without a fault, on what is there; a run that had begun is resumed."""
+        begun = self.saves() and os.path.exists("work/trainer_state.json")
+        words = [word for word in self.words if not word.startswith("--init_from")] + ["--init_from=resume"]
+        if begun and tiny.record_of("work")["seed"] == OTHER_SEED:
+            words = self.words  # of the run that was there before
+        return Command(self.name, self.program, words if begun else self.words).run(start)
+
+
+def every():
+    resumed = [*WORDS, "--init_from=resume"]
+    prepared = {"results": lambda done: digests("work")}
+    return [
+        Command("train", "gpt-train", WORDS),
+        Command("over", "gpt-train", WORDS, begin="other"),
+        Command("resume", "gpt-train", resumed, begin="half"),
+        Command("foreign", "gpt-train", [*WORDS, "--init_from=hf"]),
+        Command("plan", "gpt-train", [*WORDS, *MODEL, "--plan", "--memory_budget=66MiB"],
+                results=lambda done: "Memory " in done.stdout),
+        Command("sample", "gpt-sample", ["--out_dir=one", "--num_samples=2", "--max_new_tokens=8", "--start=green"],
+                results=lambda done: done.stdout),
+        Command("prepare", "gpt-prepare", PREPARE, **prepared),
+        Command("goes_on", "gpt-prepare", PREPARE, begin="killed", **prepared),
+        Command("again", "gpt-prepare", PREPARE, begin="bytes", **prepared),
+        Command("export", "gpt-export", ["--out_dir=one", "--format=gguf", "--dtype=float16", "--force", "work/model.gguf"], begin="empty",
+                **prepared),
+        Command("folder", "gpt-export", ["--out_dir=one", "--format=hf", "--force", "work"], begin="hf_other", **prepared),
+    ]
+
+
+def prepare(start):
+    """The text, and the folders that commands begin with."""
+    with open("text.txt", "w", encoding="ascii") as file:
+        file.writelines(f"{number} bottles hang on the wall, and {number * 7 % 100} of them are green.\n" for number in range(60))
+    os.makedirs("empty")
+
+    def to(folder, words=WORDS):
+        return [word.replace("=work", f"={folder}") for word in words]
+
+    for program, words in (
+            ("gpt-prepare", ["--tokenizer=bytes", "--out-dir=text", "text.txt"]),
+            ("gpt-train", to("one")),
+            ("gpt-train", [*to("half"), f"--max_iters={tiny.ITERATIONS // 2}"]),
+            ("gpt-train", [*to("other"), f"--seed={OTHER_SEED}"]),
+            ("gpt-export", ["--out_dir=one", "--format=hf", "hf"]),
+            ("gpt-export", ["--out_dir=other", "--format=hf", "hf_other"])):
+        done = Command("", program, words).run(start)
+        check(done is not None and done.returncode == 0, f"{program} {words}: {done and done.stderr[-500:]}")
+    shutil.copytree("text", "bytes")
+    if not tiny.has_strace():
+        return
+    # Killed when it has named one of two token files.
+    done = start("gpt-prepare", to("killed", PREPARE), tracer=("strace", "-qq", "-o", os.devnull, "-e", "trace=rename", "-e",
+                                                               "inject=rename:signal=SIGKILL:when=2"))
+    check(os.path.exists("killed/train.bin") and os.path.exists("killed/val.bin.partial"), f"a killed gpt-prepare: {done.stderr}")
+
+
+def possible():
+    """Those whose folders could be made."""
+    return [command for command in every() if command.begin is None or os.path.isdir(command.begin)]

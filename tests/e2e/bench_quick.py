@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish
+from checks import check, finish, patience
 
 BENCH = os.path.join(os.environ["top_srcdir"], "bench", "run")
 
 
 def bench(*arguments):
-    return subprocess.run([sys.executable, "-B", BENCH, *arguments], capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([sys.executable, "-B", BENCH, *arguments], capture_output=True, text=True, timeout=patience(300), check=False)
 
 
 def near(a, b):

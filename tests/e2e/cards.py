@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, counts, finish, skip
+from checks import check, counts, finish, patience, skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = ("bad_input.sh", "resume.sh", "sample.sh", "parity_torch.py")
@@ -32,7 +32,7 @@ def found():
         done = subprocess.run([os.environ["GPT_TRAIN"], f"--dataset={data}", f"--out_dir={out}", "--n_layer=1", "--n_head=1",
                                "--n_embd=16", "--block_size=16", "--batch_size=1", "--gradient_accumulation_steps=1",
                                "--vocab_size=8", "--max_iters=1", "--eval_iters=1", "--always_save_checkpoint=True"],
-                              env=environment, capture_output=True, text=True, timeout=300, check=False)
+                              env=environment, capture_output=True, text=True, timeout=patience(300), check=False)
         check(done.returncode == 0, f"a tiny run: {done.stderr[-500:]}")
         with open(os.path.join(out, "trainer_state.json"), encoding="utf-8") as file:
             return json.load(file)["plan"]["backend"]

@@ -23,13 +23,23 @@ def skip(name, reason):
     print(f"SKIP {name}: {reason}")
 
 
+def patience(seconds):
+    """How long to wait for what takes so long in an ordinary build: longer in one with a sanitizer (BUDGET_FACTOR)."""
+    return seconds * max(1.0, float(os.environ.get("BUDGET_FACTOR") or 1))
+
+
+def is_instrumented(program):
+    """Whether it is of a build with a sanitizer whose runtime must be loaded first."""
+    with open(program, "rb") as file:
+        image = file.read()
+    return b"__asan_init" in image or b"__tsan_init" in image
+
+
 def preloadable(name, program, source):
     """A library made of `source`, in the working folder, for `program` to be started with; None and a skip where that fails."""
     library = os.path.abspath(os.path.basename(source).replace(".c", ".so"))
     command = shlex.split(os.environ.get("CC", "cc")) + ["-O0", "-shared", "-fPIC", "-o", library, source]
-    with open(program, "rb") as file:
-        instrumented = b"__asan_init" in (image := file.read()) or b"__tsan_init" in image
-    if instrumented or subprocess.run(command, check=False, capture_output=True).returncode != 0:
+    if is_instrumented(program) or subprocess.run(command, check=False, capture_output=True).returncode != 0:
         skip(name, "no compiler, or a build with a sanitizer, which does not like to be preloaded")
         return None
     return library

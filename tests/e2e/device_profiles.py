@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish
+from checks import check, finish, patience
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GIB = 1 << 30
@@ -34,7 +34,7 @@ PUBLISHED = [
 
 
 def run(*arguments):
-    return subprocess.run([GPT_TRAIN, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([GPT_TRAIN, *arguments], capture_output=True, text=True, timeout=patience(120), check=False)
 
 
 def plan_of(result):

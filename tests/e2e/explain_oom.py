@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish
+from checks import check, finish, patience
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 MESSAGE = ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB "
@@ -32,7 +32,7 @@ def explain(text, *arguments, path=None):
     """Exit status, standard output and standard error."""
     source = path or "-"
     done = subprocess.run([GPT_TRAIN, "--explain-oom=" + source, *arguments], input=text, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+                          stderr=subprocess.PIPE, text=True, timeout=patience(120), check=False)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish, skip
+from checks import check, finish, patience, skip
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GPT_PREPARE = os.environ["GPT_PREPARE"]
@@ -37,7 +37,7 @@ NORMS = {"ln_1": "attn_norm", "ln_2": "ffn_norm"}
 
 
 def run(*arguments, **options):
-    return subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=170, check=False, **options)
+    return subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=patience(170), check=False, **options)
 
 
 def must(*arguments):

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish
+from checks import check, finish, patience
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GIB = 1 << 30
@@ -39,7 +39,7 @@ TINY = ["--dataset=tiny", "--vocab_size=97", "--n_layer=2", "--n_head=2", "--n_e
 
 
 def run(*arguments):
-    return subprocess.run([GPT_TRAIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120,
+    return subprocess.run([GPT_TRAIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=patience(120),
                           check=False)
 
 

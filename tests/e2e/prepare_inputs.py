@@ -18,7 +18,7 @@ import sys
 import tarfile
 import tempfile
 
-from checks import check_named as check, finish, skip
+from checks import check_named as check, finish, patience, skip
 
 PREPARE = os.environ["GPT_PREPARE"]
 
@@ -27,7 +27,7 @@ def prepare(*arguments, stdin=b"", out="out", clean=True):
     if clean:
         shutil.rmtree(out, ignore_errors=True)
     return subprocess.run([PREPARE, f"--out-dir={out}", *arguments], input=stdin, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=120, check=False)
+                          stderr=subprocess.PIPE, timeout=patience(120), check=False)
 
 
 def ids(path):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish, preloadable, skip
+from checks import check, finish, patience, preloadable, skip
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 SOURCE = os.path.join(os.environ["top_srcdir"], "tests/e2e/slow_blas.c")
@@ -21,7 +21,7 @@ def train(folder, **environment):
     return subprocess.run([GPT_TRAIN, "--dataset=./data", f"--out_dir={folder}", "--n_layer=1", "--n_head=2", "--n_embd=16",
                            "--vocab_size=97", "--block_size=8", "--batch_size=2", "--max_iters=2", "--eval_iters=1",
                            "--gradient_accumulation_steps=1", "--backend=cpu"],
-                          capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment})
+                          capture_output=True, text=True, timeout=patience(60), check=False, env={**os.environ, **environment})
 
 
 def losses(done):

@@ -7,6 +7,8 @@ replaced, samples, plans, exports.  After each: no death by a signal, no hang, a
 for training, which tries to save again), no success that is not one, no memory that was never released (the programs count), no
 checkpoint lost, no file left aside; and the same command without a fault, on what was left, has the results of a run without.
 
+Then two calls of one command fail, each once: a sync and what looks at its result, for one.
+
 In `make check` a sample; with CHECK_LONG=1 every call from the first on that names a file of ours, or with --part=K/N every
 N-th; names on the command line choose commands.  Needs strace.
 Prints "checks: P passed, F failed, S skipped".
@@ -30,6 +32,7 @@ NAMES = ("openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync",
 OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # where the loader's start ends, whose failures are not ours
 OUTSIDE_MAX = 20  # calls of one name outside of saves: the same one again and again, such as reading a batch
 SAMPLE = 8 if not tiny.LONG else 1 << 30  # of each command
+PAIRS = 2 if not tiny.LONG else 400
 PROGRAMS = {name: os.path.abspath(os.environ[name.upper().replace("-", "_")])
             for name in ("gpt-train", "gpt-sample", "gpt-prepare", "gpt-export")}
 
@@ -62,12 +65,27 @@ def traced(command):
     return tiny.trace_of(run, log, OURS), done
 
 
-def inject(name, number, error, forever):
-    when = f"{number}+" if forever else str(number)
-    return ("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:error={error}:when={when}")
+def inject(faults):
+    """strace's words for [(name, number, error, whether all after it fail too)]."""
+    words = ["strace", "-qq", "-o", os.devnull, "-e", "trace=" + ",".join(sorted({name for name, *_ in faults}))]
+    for name, number, error, forever in faults:
+        words += ["-e", f"inject={name}:error={error}:when={number}{'+' if forever else ''}"]
+    return words
 
 
-def judge(command, what, done, expected):
+def pairs(found, generator):
+    """Two different functions, since strace takes one rule for each; near each other, where one often depends on the other."""
+    picked = []
+    while len(picked) < PAIRS:
+        first = generator.randrange(len(found) - 1)
+        second = min(len(found) - 1, first + generator.randrange(1, 25))
+        if found[first][0] != found[second][0]:
+            picked.append([(*found[at], generator.choice(ERRORS), False) for at in (first, second)])
+    return picked
+
+
+def judge(command, what, done, expected, lines):
+    """`lines`: of metrics.jsonl after a run without faults."""
     errors = len(re.findall(f"^{command.program}: error: ", done.stderr, re.MULTILINE))
     mute = " write " in what and " and all" in what  # standard error fails too
     check(0 <= done.returncode < 128, f"{what}: died: {done.returncode} {done.stderr[-300:]}")
@@ -82,26 +100,30 @@ def judge(command, what, done, expected):
     again = command.again(start)
     check(again is not None and again.returncode == 0, f"{what}: what it left does not go on: {again and again.stderr[-300:]}")
     check(again is not None and command.results(again) == expected, f"{what}: then other results")
+    if command.saves() and "metrics.jsonl" not in done.stderr:
+        check(tiny.metrics("work") == lines, f"{what}: other metrics, and nothing was said of them")
     left = tiny.leftovers("work") if os.path.isdir("work") else []
     check(left == [], f"{what}: left behind: {left}")
 
 
 def attack(command, generator):
     calls, done = traced(command)
-    expected = command.results(done)
+    expected, found = command.results(done), points(calls)
+    lines = tiny.metrics("work") if command.saves() else []
     check(expected, f"{command.name}: results")
-    every = [(name, number, error, forever) for name, number in points(calls) for error in ERRORS
+    every = [[(name, number, error, forever)] for name, number in found for error in ERRORS
              for forever in (False, True) if not (forever and error == "EINTR")]
     check(len(every) > 100, f"{command.name}: the trace shows what it does: {len(every)} faults")
-    picked = tiny.part(every if len(every) <= SAMPLE else generator.sample(every, SAMPLE))
-    for name, number, error, forever in picked:
-        what = f"{command.name}: {name} {number} {'and all after it ' if forever else ''}{error}"
+    picked = tiny.part((every if len(every) <= SAMPLE else generator.sample(every, SAMPLE)) + pairs(found, generator))
+    for faults in picked:
+        what = f"{command.name}: " + ", then ".join(
+            f"{name} {number} {'and all after it ' if forever else ''}{error}" for name, number, error, forever in faults)
         command.fresh()
-        done = command.run(lambda *how, fault=inject(name, number, error, forever): start(*how, tracer=fault))
+        done = command.run(lambda *how, words=inject(faults): start(*how, tracer=words))
         check(done is not None, f"{what}: hangs")
         if done is not None:
-            judge(command, what, done, expected)
-    print(f"{command.name}: {len(picked)} of {len(every)} faults tried", flush=True)
+            judge(command, what, done, expected, lines)
+    print(f"{command.name}: {len(picked)} of {len(every)} faults and {PAIRS} pairs tried", flush=True)
 
 
 def main():

@@ -12,7 +12,9 @@ import shutil
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))  # for checks.py
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
+
+from checks import patience
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GPT_PREPARE = os.environ["GPT_PREPARE"]
@@ -20,7 +22,7 @@ LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
 SEED = int(os.environ.get("SEED", "1337"))
 ITERATIONS = 4
 VOCAB = 61
-LIMIT_SECONDS = 60 if not LONG else 1200  # a hang; what takes hours may be stopped for a while, or be the least urgent
+LIMIT_SECONDS = patience(60 if not LONG else 1200)  # a hang; what takes hours may be stopped for a while, or be the least urgent
 RUN = ["--dataset=./data", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", f"--vocab_size={VOCAB}",
        "--gradient_accumulation_steps=2", "--eval_interval=2", "--eval_iters=1", "--threads=1", "--warmup_iters=1",
        "--lr_decay_iters=4", "--dropout=0.1", f"--max_iters={ITERATIONS}"]

@@ -29,8 +29,13 @@ static enum gt_status sync_hangs(struct backend *backend, int32_t queue)
     return GT_OK;
 }
 
-/* A wrapped cpu backend whose sync() is `sync`, or its own. */
-static struct backend *device_open(enum gt_status (*sync)(struct backend *, int32_t))
+static void close_hangs(struct backend *backend)
+{
+    (void)sync_hangs(backend, 0);
+}
+
+/* A wrapped cpu backend with this close(), or its own, and this sync(). */
+static struct backend *device_open(enum gt_status (*sync)(struct backend *, int32_t), void (*close)(struct backend *))
 {
     static struct backend_ops ops;
     const struct backend_open_options options = {.threads = 1};
@@ -40,6 +45,8 @@ static struct backend *device_open(enum gt_status (*sync)(struct backend *, int3
     ops = *inner->ops;
     if (sync != NULL)
         ops.sync = sync;
+    if (close != NULL)
+        ops.close = close;
     inner->ops = &ops;
     ck_assert_int_eq(backend_wrap(inner, &wrapper), GT_OK);
     ck_assert_int_eq(wrapper->ops->arena(wrapper, &segment, 1), GT_OK);
@@ -54,13 +61,13 @@ static struct op_call fill_call(void)
 }
 
 /* Runs an op `looks` times, 20 ms apart, under a watch of a second; ends the process. */
-static void child(enum gt_status (*sync)(struct backend *, int32_t), int looks)
+static void child(enum gt_status (*sync)(struct backend *, int32_t), void (*close)(struct backend *), int looks)
 {
     struct hostmem *mem;
     struct watchdog watchdog = {0};
     const struct op_call call = fill_call();
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    struct backend *device = device_open(sync);
+    struct backend *device = device_open(sync, close);
     log_sink_set(sink_pipe, NULL);
     ck_assert_int_eq(watchdog_start(&watchdog, mem, device, "some-folder", 1), GT_OK);
     for (int i = 0; i < looks; i++) {
@@ -68,14 +75,15 @@ static void child(enum gt_status (*sync)(struct backend *, int32_t), int looks)
         ck_assert_int_eq(device->ops->sync(device, 0), GT_OK);
         usleep(20000);
     }
-    watchdog_stop(&watchdog);
     device->ops->close(device);
+    watchdog_stop(&watchdog);
     hostmem_destroy(mem);
     _exit(0);
 }
 
 /* The exit status of a child; its error line in `text`. */
-static int child_run(enum gt_status (*sync)(struct backend *, int32_t), int looks, char text[static 512])
+static int child_run(enum gt_status (*sync)(struct backend *, int32_t), void (*close_device)(struct backend *),
+                     int looks, char text[static 512])
 {
     int pipes[2], status;
     size_t used = 0;
@@ -83,7 +91,7 @@ static int child_run(enum gt_status (*sync)(struct backend *, int32_t), int look
     const pid_t pid = fork();
     if (pid == 0) {
         message_fd = pipes[1];
-        child(sync, looks);
+        child(sync, close_device, looks);
     }
     close(pipes[1]);
     for (ssize_t count = 1; count > 0 && used<511; used += count> 0 ? (size_t)count : 0)
@@ -98,10 +106,18 @@ static int child_run(enum gt_status (*sync)(struct backend *, int32_t), int look
 START_TEST(a_hang_ends_the_process)
 {
     char text[512];
-    ck_assert_int_eq(child_run(sync_hangs, 1, text), 1);
+    ck_assert_int_eq(child_run(sync_hangs, NULL, 1, text), 1);
     ck_assert_msg(strstr(text, "cpu does not answer") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "waiting for sync of op fill") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "some-folder") != NULL, "%s", text);
+}
+END_TEST
+
+START_TEST(a_hang_at_the_end_too)
+{
+    char text[512];
+    ck_assert_int_eq(child_run(NULL, close_hangs, 1, text), 1);
+    ck_assert_msg(strstr(text, "waiting for close") != NULL, "%s", text);
 }
 END_TEST
 
@@ -109,7 +125,7 @@ END_TEST
 START_TEST(work_does_not)
 {
     char text[512];
-    ck_assert_int_eq(child_run(NULL, 100, text), 0);
+    ck_assert_int_eq(child_run(NULL, NULL, 100, text), 0);
     ck_assert_str_eq(text, "");
 }
 END_TEST
@@ -117,7 +133,7 @@ END_TEST
 START_TEST(no_watch_without_seconds)
 {
     struct watchdog watchdog = {0};
-    struct backend *device = device_open(NULL);
+    struct backend *device = device_open(NULL, NULL);
     watchdog_stop(&watchdog);
     ck_assert_int_eq(watchdog_start(&watchdog, NULL, device, "", 0), GT_OK);
     ck_assert_ptr_null(watchdog.ticker);
@@ -144,7 +160,7 @@ START_TEST(what_is_waited_for)
     calls[2].operand[COPY_X] = calls[2].operand[COPY_Y] = calls[0].operand[FILL_Y];
     calls[2].operand[COPY_Y].at.offset_bytes = 256;
     struct backend_waiting none;
-    watched = device_open(sync_looks);
+    watched = device_open(sync_looks, NULL);
     ck_assert(!backend_wrap_waiting(watched, &none));
     ck_assert_int_eq(watched->ops->run(watched, 0, calls, 1), GT_OK);
     ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
@@ -160,7 +176,10 @@ START_TEST(what_is_waited_for)
     ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
     ck_assert_ptr_null(seen.op); /* which of the three is not known */
     ck_assert(!backend_wrap_waiting(watched, &none));
+    backend_wrap_hold(watched);
     watched->ops->close(watched);
+    ck_assert(!backend_wrap_waiting(watched, &none)); /* there to be asked until it is dropped */
+    backend_wrap_drop(watched);
 }
 END_TEST
 
@@ -170,6 +189,7 @@ Suite *watchdog_suite(void)
     TCase *tests = tcase_create("watchdog");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, a_hang_ends_the_process);
+    tcase_add_test(tests, a_hang_at_the_end_too);
     tcase_add_test(tests, work_does_not);
     tcase_add_test(tests, no_watch_without_seconds);
     tcase_add_test(tests, what_is_waited_for);

@@ -17,13 +17,13 @@ import sys
 import tempfile
 import time
 
-from checks import check, finish
+from checks import check, finish, is_instrumented, patience, skip
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 MIB = 1 << 20
 GROWTH_MAX = 2 * MIB
 VARIATION_MAX = 4 * MIB
-REFUSAL_SECONDS = 1.0
+REFUSAL_SECONDS = patience(1.0)
 REFUSAL_RSS_MAX = 128 * MIB
 
 
@@ -82,7 +82,7 @@ def growth(work):
     check(status == 0, f"growth: exit status {status}")
     check(saves >= 10, f"growth: {saves} saves")
     check(warm > 0 and largest > 0, f"growth: no RSS seen ({warm}, {largest})")
-    check(largest - warm <= GROWTH_MAX, f"growth: from {warm} to at most {largest} bytes")
+    check(largest - warm <= GROWTH_MAX or is_instrumented(GPT_TRAIN), f"growth: from {warm} to at most {largest} bytes")
     check(last.startswith("memory at the end") and " in 1 call," in last, f"growth: the last line is {last!r}")
     lines = [line for line in metrics(out) if "loss" in line]
     check(len(lines) == 110, f"growth: {len(lines)} lines of metrics")
@@ -152,7 +152,10 @@ def main():
         write_tokens(os.path.join(work, "gpt2"), 50304)
         growth(work)
         refusal(work)
-        baseline(work)
+        if is_instrumented(GPT_TRAIN):
+            skip("memory_process", "what a process takes is the sanitizer's too")
+        else:
+            baseline(work)
     return finish()
 
 

@@ -147,7 +147,9 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
 static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, const struct restore_source *source,
                                      struct tokenizer **out)
 {
-    if (!tokenizer_import_folder(folder))
+    bool exists;
+    TRY(tokenizer_import_folder(folder, &exists));
+    if (!exists)
         return GT_OK;
     TRY(tokenizer_import(mem, folder, out));
     TRY(restore_tokenizer_check(source, *out, folder));

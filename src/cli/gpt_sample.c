@@ -83,9 +83,12 @@ static enum gt_status tokenizer_open(struct sample *sample)
         folder = cached;
     }
     TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
-    if (file_exists(path))
+    bool exists;
+    TRY(file_look(path, &exists));
+    if (exists)
         return tokenizer_open_file(sample->mem, path, &sample->tokenizer);
-    if (file_is_folder(folder) && tokenizer_import_folder(folder)) /* Hugging Face's vocabulary beside its weights */
+    TRY(tokenizer_import_folder(folder, &exists));
+    if (exists) /* Hugging Face's vocabulary beside its weights */
         return tokenizer_import(sample->mem, folder, &sample->tokenizer);
     if (downloaded)
         return tokenizer_find(sample->mem, "gpt2", &sample->tokenizer);

@@ -320,7 +320,9 @@ enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, s
     char path[FILE_PATH_MAX], pickle[FILE_PATH_MAX];
     TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
     TRY(file_join(pickle, folder, TOKENIZER_PICKLE_NAME));
-    if (file_exists(path))
+    bool exists;
+    TRY(file_look(path, &exists));
+    if (exists)
         return tokenizer_open_file(mem, path, out);
     if (file_exists(pickle))
         log_note("%s: a Python pickle is a program and is not read, so the vocabulary is unknown; "

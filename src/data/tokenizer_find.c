@@ -56,7 +56,8 @@ static void place_note(struct search *search, const char *place)
 
 static bool place_try(struct search *search, const char *folder)
 {
-    if (search->found[0] == '\0' && tokenizer_import_folder(folder))
+    bool holds = false;
+    if (search->found[0] == '\0' && file_is_folder(folder) && tokenizer_import_folder(folder, &holds) == GT_OK && holds)
         (void)snprintf(search->found, sizeof search->found, "%s", folder);
     return search->found[0] != '\0';
 }

@@ -311,38 +311,48 @@ static enum gt_status import_file(struct hostmem *mem, const char *path, struct 
     return GT_USAGE;
 }
 
-/* The file of a folder to begin with, or false. */
-static bool folder_choose(const char *folder, char out[static FILE_PATH_MAX])
+static enum gt_status folder_has(const char *folder, const char *name, char path[static FILE_PATH_MAX], bool *out)
+{
+    TRY(file_join(path, folder, name));
+    return file_look(path, out);
+}
+
+/* The file of a folder to begin with; *out_found says whether there is one. */
+static enum gt_status folder_choose(const char *folder, char out[static FILE_PATH_MAX], bool *out_found)
 {
     static const char *const names[] = {TOKENIZER_FILE_NAME, JSON_NAME};
     char other[FILE_PATH_MAX];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (file_join(out, folder, names[i]) == GT_OK && file_exists(out))
-            return true;
-    for (int pair = 0; pair < PAIR_COUNT; pair++)
-        if (file_join(out, folder, pair_names[pair][0]) == GT_OK && file_exists(out) &&
-            file_join(other, folder, pair_names[pair][1]) == GT_OK && file_exists(other))
-            return true;
-    return false;
+    *out_found = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !*out_found; i++)
+        TRY(folder_has(folder, names[i], out, out_found));
+    for (int pair = 0; pair < PAIR_COUNT && !*out_found; pair++) {
+        TRY(folder_has(folder, pair_names[pair][0], out, out_found));
+        if (*out_found)
+            TRY(folder_has(folder, pair_names[pair][1], other, out_found));
+    }
+    return GT_OK;
 }
 
-bool tokenizer_import_folder(const char *folder)
+enum gt_status tokenizer_import_folder(const char *folder, bool *out)
 {
     char path[FILE_PATH_MAX];
-    return file_is_folder(folder) && folder_choose(folder, path);
+    return folder_choose(folder, path, out);
 }
 
 enum gt_status tokenizer_import(struct hostmem *mem, const char *path, struct tokenizer **out)
 {
     char chosen[FILE_PATH_MAX];
+    bool exists;
     if (file_is_folder(path)) {
-        if (folder_choose(path, chosen))
+        TRY(folder_choose(path, chosen, &exists));
+        if (exists)
             return import_file(mem, chosen, out);
         log_error("%s: this folder has no %s, vocab.bpe with encoder.json, merges.txt with vocab.json, or %s", path,
                   JSON_NAME, TOKENIZER_FILE_NAME);
         return GT_USAGE;
     }
-    if (!file_exists(path)) {
+    TRY(file_look(path, &exists));
+    if (!exists) {
         log_error("%s: no such file or folder", path);
         return GT_USAGE;
     }

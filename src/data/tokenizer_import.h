@@ -24,8 +24,8 @@ struct bpe;
  * them; in a folder gpt_tokenizer.json comes first, then the order above.  Errors: GT_USAGE (no such file, or a folder
  * without any), GT_DATA, GT_UNSUPPORTED (another kind of tokenizer: the field is named), GT_IO, GT_NO_MEMORY. */
 enum gt_status tokenizer_import(struct hostmem *mem, const char *path, struct tokenizer **out);
-/* True when the folder holds something for tokenizer_import(). */
-bool tokenizer_import_folder(const char *folder);
+/* Whether the folder holds something for tokenizer_import(); one that is not there does not.  Errors: GT_IO. */
+enum gt_status tokenizer_import_folder(const char *folder, bool *out);
 
 /* The parts, on texts: what tokenizer_import() does once it has read the files.  The paths are for messages. */
 enum gt_status tokenizer_import_json(struct hostmem *mem, const char *text, size_t count, const char *path,

@@ -221,7 +221,9 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     char single[FILE_PATH_MAX], file_name[16];
     (void)snprintf(file_name, sizeof file_name, "%s.bin", name);
     TRY(file_join(single, folder, file_name));
-    if (file_exists(single)) {
+    bool exists;
+    TRY(file_look(single, &exists));
+    if (exists) {
         TRY(source_reserve_shards(source, 1));
         return source_add_path(source, single);
     }

@@ -34,7 +34,9 @@ static enum gt_status output_check(const struct export_options *options)
     const char *output = options->output;
     char record[FILE_PATH_MAX];
     const bool folder = formats[options->format].folder;
-    if (!file_exists(output))
+    bool exists;
+    TRY(file_look(output, &exists));
+    if (!exists)
         return GT_OK;
     if (file_is_folder(output) != folder) {
         log_error("%s: is %s, and --format=%s writes %s", output, folder ? "no folder" : "a folder",
@@ -43,7 +45,8 @@ static enum gt_status output_check(const struct export_options *options)
     }
     if (folder) {
         TRY(file_join(record, output, CHECKPOINT_RECORD_NAME));
-        if (file_exists(record)) {
+        TRY(file_look(record, &exists));
+        if (exists) {
             log_error("%s: is the folder of a run, which an export would damage; name another", output);
             return GT_USAGE;
         }

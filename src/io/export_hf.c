@@ -167,21 +167,28 @@ static enum gt_status rename_error(const char *path)
     return GT_IO;
 }
 
+static enum gt_status remove_error(const char *path)
+{
+    log_error("%s: cannot remove what is not this model's: %s", path, strerror(errno));
+    return GT_IO;
+}
+
 static enum gt_status folder_publish(const struct hf_export *export)
 {
     const char *output = export->options->output;
     char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
-    if (!file_exists(output))
+    bool exists;
+    TRY(file_look(output, &exists));
+    if (!exists)
         return rename(export->aside, output) == 0 ? GT_OK : rename_error(output);
     for (size_t i = 0; i < FILES; i++) {
         TRY(file_join(from, export->aside, file_name(i)));
         TRY(file_join(to, output, file_name(i)));
-        if (!file_exists(from)) {
-            (void)unlink(to); /* a tokenizer of an earlier export would not be this model's */
-            continue;
-        }
-        if (rename(from, to) != 0)
+        TRY(file_look(from, &exists));
+        if (exists && rename(from, to) != 0)
             return rename_error(to);
+        if (!exists && unlink(to) != 0 && errno != ENOENT) /* a tokenizer of an earlier export is not this model's */
+            return remove_error(to);
     }
     return file_sync_folder(output);
 }

@@ -30,7 +30,7 @@ NAMES = ("openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync",
          "linkat", "unlink", "unlinkat", "ftruncate", "close", "mkdir", "rmdir", "lseek", "newfstatat", "fstat", "flock", "fchmod",
          "getdents64", "readlink")
 OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # where the loader's start ends, whose failures are not ours
-OUTSIDE_MAX = 20  # calls of one name outside of saves: the same one again and again, such as reading a batch
+OUTSIDE_MAX = 6  # calls of one name and file outside of saves: the same one again and again, such as reading a batch
 SAMPLE = 8 if not tiny.LONG else 1 << 30  # of each command
 PAIRS = 2 if not tiny.LONG else 400
 PROGRAMS = {name: os.path.abspath(os.environ[name.upper().replace("-", "_")])
@@ -45,9 +45,9 @@ def start(program, words, tracer=()):
 
 def points(calls):
     seen, found = {}, []
-    for name, number, saving in calls:
-        seen[name] = seen.get(name, 0) + 1
-        if name in NAMES and (saving or seen[name] <= OUTSIDE_MAX):
+    for name, number, saving, what in calls:
+        seen[name, what] = seen.get((name, what), 0) + 1
+        if name in NAMES and (saving or seen[name, what] <= OUTSIDE_MAX):
             found.append((name, number))
     return found
 

@@ -68,7 +68,7 @@ def at_calls(expected, generator, calls):
     inside = sum(call[2] for call in calls)
     check(inside >= 30, f"the trace shows the saves: {inside} calls inside")
     hits, reached, picked = 0, 0, chosen(calls[first:], generator)
-    for name, number, saving in picked:
+    for name, number, saving, _ in picked:
         tiny.clear("killed")
         done, died = killed_at(name, number, lambda **how: tiny.run("killed", **how))
         reached, hits = reached + bool(died), hits + (saving and bool(died))
@@ -81,7 +81,7 @@ def renames(calls):
     """Where a run is killed that is then resumed: at the renames of its second save, and at the last of its first, which
     publishes what is saved."""
     found, saves = [], 0
-    for before, call in zip([(None, 0, False), *calls], calls):
+    for before, call in zip([(None, 0, False, ""), *calls], calls):
         saves += call[2] and not before[2]
         if call[2] and call[0].startswith("rename"):
             found.append((saves, call[:2]))
@@ -102,7 +102,7 @@ def at_resume(expected, generator, where):
     tiny.clear("again")
     first = next(i for i, call in enumerate(calls) if call[0] == "flock")
     reached, picked = 0, chosen(calls[first:], generator, RESUMES)
-    for name, number, _ in picked:
+    for name, number, _, _ in picked:
         tiny.clear("killed")
         shutil.copytree("broken", "killed")
         done, died = killed_at(name, number, lambda **how: tiny.resume("killed", **how))
@@ -119,7 +119,7 @@ def at_signals(expected, generator, calls):
     last_save = max(i for i, call in enumerate(calls) if call[2] and not calls[i - 1][2])
     early = {call[:2] for call in calls[:last_save]}
     stopped, at_once, twice, picked = 0, 0, 0, chosen(calls[installed + 1:], generator)
-    for turn, (name, number, _) in enumerate(picked):
+    for turn, (name, number, _, _) in enumerate(picked):
         sent, again = SIGNALS[turn % len(SIGNALS)], turn % 3 == 2
         ignored = sent == signal.SIGPIPE
         ends = {0} if ignored else {128 + sent} if (name, number) in early and name != "futex" else {0, 128 + sent}

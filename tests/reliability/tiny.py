@@ -154,17 +154,17 @@ def trace(out, *arguments):
 
 
 def trace_of(start, log, begin):
-    """The system calls of a program that start(tracer) runs, in order: [(name, number of this name, inside a save)].  A save
-    begins with a file aside and ends with the line that reports it.  The list begins where a line matches `begin`, and ends
-    where a run, at its end, looks at the other processes of the machine: from there on the numbers depend on how many there
-    are."""
+    """The system calls of a program that start(tracer) runs, in order: [(name, number of this name, inside a save, the path or
+    else the first argument)].  A save begins with a file aside and ends with the line that reports it.  The list begins where
+    a line matches `begin`, and ends where a run, at its end, looks at the other processes of the machine: from there on the
+    numbers depend on how many there are."""
     done = start(("strace", "-qq", "-o", log))
     if done.returncode != 0:
         sys.exit(f"the run under strace failed: {done.stderr[-2000:]}")
     calls, counts, saving, begun = [], {}, False, False
     with open(log, encoding="utf-8", errors="replace") as file:
         for line in file:
-            match = re.match(r"(\w+)\(", line)
+            match = re.match(r'(\w+)\((?:AT_FDCWD, )?("[^"]*"|[^,)]*)', line)
             if not match:
                 continue
             if re.search(r'"/proc/\d+/', line):
@@ -174,6 +174,6 @@ def trace_of(start, log, begin):
             saving = saving or ".tmp-" in line
             begun = begun or bool(re.search(begin, line)) and name != "execve"
             if begun:
-                calls.append((name, counts[name], saving))
+                calls.append((name, counts[name], saving, match.group(2)))
             saving = saving and not (name == "write" and "saving checkpoint" in line)
     return calls

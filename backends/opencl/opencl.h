@@ -103,6 +103,7 @@ struct opencl_backend {
     struct opencl_api api;
     struct opencl_device device;
     struct opencl_tuning tuning;
+    struct backend_choice choice; /* what opencl_tuning_choices() said last */
     struct opencl_matrix matrix;
     char *trying; /* of BACKEND_REASON_MAX bytes: where errors go while something is tried that may fail; else NULL */
     cl_context context;

@@ -1,8 +1,9 @@
 /* The rate of products, and the choice between kernels for them by it.
  *
  * Shapes of tiles change the speed and not the bits of own kernels, so that a choice may differ from one machine to the
- * next; CLBlast's sums have another order, and whether it is used belongs to the choice.  What was found is kept under the
- * device, its driver and our version, checked like a binary, and bounded by the tables that it points into.
+ * next; CLBlast's sums have another order, and whether it is used belongs to the choice, which checkpoints keep.  What was
+ * found is kept under the device, its driver and our version, checked like a binary, and bounded by the tables that it
+ * points into.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -26,6 +27,11 @@
 #define TUNE_SECONDS 0.2
 #define TUNE_SCRATCH_BYTES ((uint64_t)48 << 20)
 #define TUNE_TEXT_MAX 128
+
+/* In checkpoints: the products in fp32 as one call, and who computes them. */
+#define CHOICE_PRODUCTS 1
+#define PRODUCTS_OWN 1
+#define PRODUCTS_CLBLAST 2
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 #define DTYPES (sizeof dtypes / sizeof dtypes[0])
@@ -194,4 +200,26 @@ enum gt_status opencl_tuning_measure(struct opencl_backend *cl)
              shape_name(cl, DTYPE_F32), shape_name(cl, DTYPE_BF16), shape_name(cl, DTYPE_F16),
              cl->tuning.gemm_clblast ? "; CLBlast takes float32" : "");
     return GT_OK;
+}
+
+enum gt_status opencl_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    for (size_t i = 0; i < count; i++) {
+        if (choices[i].call != CHOICE_PRODUCTS)
+            continue;
+        if (choices[i].algorithm == PRODUCTS_OWN)
+            cl->tuning.gemm_clblast = false;
+        else if (choices[i].algorithm == PRODUCTS_CLBLAST)
+            cl->tuning.gemm_clblast = cl->clblast != NULL;
+    }
+    return GT_OK;
+}
+
+const struct backend_choice *opencl_tuning_choices(struct backend *backend, size_t *count)
+{
+    struct opencl_backend *cl = opencl_own(backend);
+    cl->choice = (struct backend_choice){CHOICE_PRODUCTS, cl->tuning.gemm_clblast ? PRODUCTS_CLBLAST : PRODUCTS_OWN};
+    *count = 1;
+    return &cl->choice;
 }

@@ -10,4 +10,8 @@ void opencl_tuning_load(struct opencl_backend *cl);
  * keeps and uses the best.  Errors: GT_DEVICE, GT_NO_MEMORY. */
 enum gt_status opencl_tuning_measure(struct opencl_backend *cl);
 
+/* backend_ops.choose and choices: the one choice that bits depend on, whether CLBlast takes the fp32 products that it can. */
+enum gt_status opencl_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count);
+const struct backend_choice *opencl_tuning_choices(struct backend *backend, size_t *count);
+
 #endif

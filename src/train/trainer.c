@@ -675,6 +675,20 @@ static enum gt_status profile_check(const struct config *config, bool answers)
     return GT_USAGE;
 }
 
+/* What the run so far computed with, where the device still has it; what it says of its libraries follows. */
+static enum gt_status algorithms_choose(struct trainer *t)
+{
+    struct backend *device = t->session.device;
+    const struct checkpoint *checkpoint = t->source.checkpoint;
+    struct backend_info info;
+    TRY(restore_algorithms_choose(device, checkpoint->record.state.plan, checkpoint->source));
+    if (device->ops->choose == NULL)
+        return GT_OK;
+    TRY(device->ops->info(device, &info));
+    memcpy(t->session.info.detail, info.detail, sizeof info.detail);
+    return GT_OK;
+}
+
 enum gt_status trainer_run(struct hostmem *mem, struct config *config)
 {
     struct trainer t = {
@@ -695,9 +709,7 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
         TRY_GOTO(status, close, explain_oom(config, &model));
     TRY_GOTO(status, close, session_open(mem, config, &t.session));
     if (t.source.resume)
-        TRY_GOTO(status, close,
-                 restore_algorithms_choose(t.session.device, t.source.checkpoint->record.state.plan,
-                                           t.source.checkpoint->source));
+        TRY_GOTO(status, close, algorithms_choose(&t));
     session_train_options(&t.session, &t.state.choices, &model, &options);
     TRY_GOTO(status, close,
              options.train ? session_plan(&t.session, &options) : session_plan_evaluation(&t.session, &options));

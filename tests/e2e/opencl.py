@@ -204,6 +204,12 @@ def clblast(data, work):
     worst = max(abs(a - b) / abs(b) for a, b in zip(two, one))
     check(len(one) == len(two) == 5 and worst <= PARITY_BOUND, f"losses with CLBlast {worst:.2e} from those without")
     print(f"opencl float32 by CLBlast: losses within {worst:.2e} of those of own kernels")
+    half = os.path.join(work, "clblast-half")
+    train(data, half, *options, "--max_iters=1", GPT_TRAIN_OPENCL_CLBLAST="1")
+    run = train(data, half, *options, "--init_from=resume")  # which by itself would leave a processor's products to own kernels
+    check("CLBlast" in run.stdout and "differ" not in run.stderr, f"CLBlast in a resumed run: {run.stderr[-300:]}")
+    whole, resumed = files_of(os.path.join(work, "clblast-1")), files_of(half)
+    check(whole == resumed, "a run that CLBlast began and a resume went on with: other bytes")
     library = fake_build(work)
     if library is None or is_instrumented(GPT_TRAIN):
         skip("opencl_fake", "no compiler that links with libOpenCL.so.1, or a build with a sanitizer, which is not preloaded")

@@ -4,6 +4,7 @@
  * What is taken up can be written, and what was written is taken up as the same.  Renaming and removing happen in a folder of
  * the target's, and leave alone what is not gpt-prepare's: a file in it, and one beside it.
  */
+#include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -23,8 +24,6 @@ static const char *const made[] = {"train.bin.partial",
                                    "manifest.json.partial",
                                    "manifest.json",
                                    "mine.txt"};
-static const char *const named[] = {"train.bin",      "val.bin",        "train_000001.bin",   "train_000002.bin",
-                                    "val_000001.bin", "val_000002.bin", "gpt_tokenizer.json", PREPARE_STATE_NAME};
 static const char *const inputs[] = {"in.txt"};
 
 static void path_make(char path[static FILE_PATH_MAX], const char *name)
@@ -39,17 +38,20 @@ static void file_write(const char *path)
     FUZZ_CHECK(file != NULL && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fclose(file) == 0);
 }
 
+/* What is in it has names of gpt-prepare's, of which an input may have listed any. */
+static void folder_empty(void)
+{
+    DIR *entries = opendir(folder);
+    FUZZ_CHECK(entries != NULL);
+    for (const struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries))
+        if (entry->d_type == DT_REG)
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    closedir(entries);
+}
+
 static void folder_remove(void)
 {
-    char path[FILE_PATH_MAX];
-    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
-        path_make(path, made[i]);
-        unlink(path);
-    }
-    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
-        path_make(path, named[i]);
-        unlink(path);
-    }
+    folder_empty();
     unlink(beside);
     rmdir(folder);
 }
@@ -65,10 +67,7 @@ static void folder_fill(void)
         file_write(beside);
         atexit(folder_remove);
     }
-    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
-        path_make(path, named[i]);
-        unlink(path);
-    }
+    folder_empty();
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
         path_make(path, made[i]);
         file_write(path);

@@ -99,10 +99,12 @@ struct state {
     int64_t objects = 0;
     trigger fail, take;
     std::string report;
+    FILE *history = nullptr; /* what is alive at each wait */
     bool ready = false;
 };
 
 static void environment_read(struct state *state);
+static uint64_t objects_alive(const struct state *state);
 
 /* Never destroyed: the program may call into it from atexit. */
 static struct state *state_get(void)
@@ -178,6 +180,9 @@ static void wait_count(void)
     struct state *state = state_get();
     state->waits++;
     state->waits_after_replay += state->replayed > 0;
+    if (state->history)
+        fprintf(state->history, "%zu %zu %llu %llu\n", state->live, state->pinned_live,
+                (unsigned long long)state->allocations, (unsigned long long)objects_alive(state));
 }
 
 static void call_count(const char *function)
@@ -411,6 +416,10 @@ static void environment_read(struct state *state)
     if ((text = getenv("GT_CUDA_ON_CPU_REPORT")) && *text) {
         state->report = text;
         atexit(report_write);
+    }
+    if ((text = getenv("GT_CUDA_ON_CPU_HISTORY")) && *text) {
+        state->history = fopen(text, "w");
+        environment_check("GT_CUDA_ON_CPU_HISTORY", text, state->history);
     }
 }
 

@@ -11,6 +11,8 @@
  *   GT_CUDA_ON_CPU_FASTEST   which of cuBLASLt's three algorithms is said to take half as long as the others; 0
  *   GT_CUDA_ON_CPU_COPIES    "early": a copy that nothing stands before runs when it is enqueued; "late"
  *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends
+ *   GT_CUDA_ON_CPU_HISTORY   file that gets a line at each wait: bytes alive, pinned bytes alive, allocations so far of
+ *                            device memory, objects alive
  *   GT_CUDA_ON_CPU_ORDER     emulator_run.h
  *
  * How it differs from a device on purpose: a stream runs only when somebody waits for it, so that a forgotten wait reads

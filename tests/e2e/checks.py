@@ -45,6 +45,18 @@ def preloadable(name, program, source):
     return library
 
 
+def part(cases):
+    """Those of the cases that "--part=K/N" on the command line leaves: every N-th from the K-th on; all of them without it."""
+    for argument in sys.argv[1:]:
+        if argument.startswith("--part="):
+            number, count = map(int, argument[len("--part="):].split("/"))
+            if not 1 <= number <= count:
+                sys.exit(f"{argument}: expected K/N with K from 1 to N")
+            print(f"part {number} of {count}", flush=True)
+            return list(cases)[number - 1::count]
+    return list(cases)
+
+
 def finish():
     """Prints "checks: P passed, F failed, S skipped".  The exit status: 1 where a check failed or none was made."""
     print("checks: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))

@@ -1,84 +1,101 @@
 #!/usr/bin/env python3
-"""Every bit of the headers and every truncation of every format that is read, through the fuzzing targets.
+"""Every bit and every truncation of every format that is read, through the fuzzing targets.
 
 The seeds of each target are valid files of its format, and some damaged ones that long fuzzing found to reach what these do
-not (tests/fuzz/corpus, found-*).  Each is cut at every length, and each bit of its first HEADER bytes and of its last TAIL
-is inverted; the target, built with AddressSanitizer and UndefinedBehaviorSanitizer, reads all of them.  A crash, a leak or undefined behaviour fails.  That damage is also *detected* where a format has
-checksums is what tests/reliability/check_flips.c shows.
+not (tests/fuzz/corpus, found-*).  Each is cut at every length, and each of its bits is inverted; of a seed of more than
+BITS_WHOLE bytes those of the first HEADER and the last TAIL, and beyond CUTS_WHOLE bytes it is cut at every 61st length.  The
+target, built with AddressSanitizer and UndefinedBehaviorSanitizer, reads all of them, and says that it did.  A crash, a leak or
+undefined behaviour fails.  That damage is also *detected* where a format has checksums is what
+tests/reliability/check_flips.c shows.
 
-In `make check` every STEP-th of these files, with CHECK_LONG=1 all.  Prints "checks: P passed, F failed, S skipped".
+In `make check` every STEP-th of these files, with CHECK_LONG=1 all, or with --part=K/N every N-th.
+Prints "checks: P passed, F failed, S skipped".
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
-BUILD = os.environ.get("top_builddir", ".")
 SOURCE = os.environ.get("top_srcdir", ".")
+sys.path.insert(0, os.path.join(SOURCE, "tests", "e2e"))  # for checks.py
+from checks import check, finish, part, skip  # noqa: E402  pylint: disable=wrong-import-position
+
+BUILD = os.environ.get("top_builddir", ".")
 LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
-HEADER, TAIL = 4096, 256
-WHOLE_CUTS = 8192  # beyond that many bytes only every 61st length
-STEP = 1 if LONG else 61
-counts = {"passed": 0, "failed": 0, "skipped": 0}
+BITS_WHOLE, HEADER, TAIL = 32 << 10, 4096, 256
+CUTS_WHOLE = 64 << 10
+STEP = 1 if LONG else 79
+PORTION = 4000  # files at once on the disk
 
 
-def lengths(size):
-    return list(range(min(size, WHOLE_CUTS))) + list(range(WHOLE_CUTS, size, 61))
+def places(seed):
+    """Bytes whose bits are inverted."""
+    if len(seed) <= BITS_WHOLE:
+        return list(range(len(seed)))
+    return list(range(HEADER)) + list(range(len(seed) - TAIL, len(seed)))
 
 
-def flipped(seed):
-    places = sorted(set(range(min(len(seed), HEADER))) | set(range(max(0, len(seed) - TAIL), len(seed))))
-    for place in places:
-        for bit in range(8):
-            yield seed[:place] + bytes([seed[place] ^ 1 << bit]) + seed[place + 1:]
+def damages(seed):
+    """("cut", length) or ("bit", byte, bit) of each damaged file; the first is the seed itself."""
+    lengths = [len(seed), *range(min(len(seed), CUTS_WHOLE)), *range(CUTS_WHOLE, len(seed), 61)]
+    return [("cut", length) for length in lengths] + [("bit", place, bit) for place in places(seed) for bit in range(8)]
 
 
-def damaged(seed):
-    yield seed
-    for length in lengths(len(seed)):
-        yield seed[:length]
-    yield from flipped(seed)
+def damaged(seed, damage):
+    if damage[0] == "cut":
+        return seed[:damage[1]]
+    _, place, bit = damage
+    return seed[:place] + bytes([seed[place] ^ 1 << bit]) + seed[place + 1:]
 
 
-def read_all(target, program, folder):
-    """Writes the damaged files, in portions, and lets the target read them; how many."""
-    tried = 0
+def read_portion(target, portion, folder):
+    """Writes these damaged files and lets the target read them; what is wrong, or None.  No file is said to be empty: of an
+    empty input the target has its own."""
+    program = os.path.join(BUILD, "tests", "fuzz", f"fuzz_{target}")
+    with tempfile.TemporaryDirectory(dir=folder) as inputs:
+        written = 0
+        for number, (seed, damage) in enumerate(portion):
+            text = damaged(seed, damage)
+            written += text != b""
+            with open(os.path.join(inputs, str(number)), "wb") as file:
+                file.write(text)
+        run = subprocess.run([program, "-runs=0", "-timeout=20", "-rss_limit_mb=2048", "-max_len=16777216",
+                              "-print_final_stats=1", f"-artifact_prefix={folder}/", inputs], capture_output=True, text=True,
+                             errors="replace", check=False)
+    executed = re.search(r"^stat::number_of_executed_units: *(\d+)$", run.stderr, re.MULTILINE)
+    if run.returncode != 0:
+        return run.stderr[-3000:]
+    if executed is None or int(executed.group(1)) < written:
+        return f"{executed and executed.group(1)} inputs were read of {written}: {run.stderr[-1000:]}"
+    return None
+
+
+def seeds(target):
     corpus = os.path.join(SOURCE, "tests", "fuzz", "corpus", target)
     for name in sorted(os.listdir(corpus)):
         with open(os.path.join(corpus, name), "rb") as file:
-            seed = file.read()
-        portion = os.path.join(folder, f"{target}-{name}")
-        os.makedirs(portion)
-        for number, text in enumerate(damaged(seed)):
-            if number % STEP == 0 or number == 1:
-                with open(os.path.join(portion, str(number)), "wb") as file:
-                    file.write(text)
-                tried += 1
-        run = subprocess.run([program, "-runs=0", "-timeout=20", "-rss_limit_mb=2048", "-max_len=16777216",
-                              f"-artifact_prefix={folder}/", portion], capture_output=True, text=True, errors="replace",
-                             check=False)
-        subprocess.run(["rm", "-rf", portion], check=True)
-        if run.returncode != 0:
-            raise RuntimeError(f"a damaged {name}: {run.stderr[-3000:]}")
-    return tried
+            yield file.read()
 
 
 def main():
+    targets = []
+    for target in os.environ.get("FUZZ_TARGETS", "").split():
+        if os.path.exists(os.path.join(BUILD, "tests", "fuzz", f"fuzz_{target}")):
+            targets.append(target)
+        else:
+            skip(f"fuzz_{target}", "no clang with libFuzzer (Debian: clang, libclang-rt-dev)")
+    cases = {target: [(seed, damage) for seed in seeds(target) for number, damage in enumerate(damages(seed))
+                      if number % STEP == 0] for target in targets}
     with tempfile.TemporaryDirectory(prefix="gpt-train-bits-") as folder:
-        for target in os.environ.get("FUZZ_TARGETS", "").split():
-            program = os.path.join(BUILD, "tests", "fuzz", f"fuzz_{target}")
-            if not os.path.exists(program):
-                counts["skipped"] += 1
-                print(f"SKIP fuzz_{target}: no clang with libFuzzer (Debian: clang, libclang-rt-dev)")
-                continue
-            try:
-                print(f"{target}: {read_all(target, program, folder)} damaged files")
-                counts["passed"] += 1
-            except RuntimeError as error:
-                counts["failed"] += 1
-                print(f"FAIL {target}: {error}")
-    print("checks: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
-    return 1 if counts["failed"] else 0 if counts["passed"] else 77
+        for target in targets:
+            mine = part(cases[target])
+            faults = [fault for at in range(0, len(mine), PORTION)
+                      if (fault := read_portion(target, mine[at:at + PORTION], folder)) is not None]
+            check(mine and faults == [], f"{target}: {faults[:1]}")
+            print(f"{target}: {len(mine)} of {sum(len(damages(seed)) for seed in seeds(target))} damaged files", flush=True)
+    status = finish()
+    return 77 if not targets else status
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 # src/data and the readers of src/io and src/plan, with AddressSanitizer and UndefinedBehaviorSanitizer; without such a clang
 # they are skipped by name.  To run one for longer: FUZZ_TARGETS=NAME FUZZ_SECONDS=600 tests/fuzz/run.sh, with top_srcdir and
 # top_builddir; or the program itself, SCRATCH-FOLDER and tests/fuzz/corpus/NAME behind it: what is new goes into the first.
-FUZZ_TARGETS = archive bpe_encode choices config device_profile jsonl llmc_model merges nanogpt oom_message pickle record \
+FUZZ_TARGETS = archive bpe_encode choices config device_profile jsonl llmc_model merges nanogpt oom_message pickle prepare_state record \
 	safetensors tiktoken token_file tokenizer_json
 # What these sources need.
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS)

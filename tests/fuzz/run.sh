@@ -18,7 +18,7 @@ bytes_max() {
     archive | pickle | tokenizer_json) echo 8192 ;;
     bpe_encode) echo 512 ;;
     config | device_profile) echo 1024 ;;
-    oom_message | record) echo 2048 ;;
+    oom_message | prepare_state | record) echo 2048 ;;
     *) echo 4096 ;;
     esac
 }

@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
 """What the programs were linked with, and what they do not do.
 
-  flags    position independent, relocations read-only and bound at start, no executable stack, stack protector
-  imports  no system(), popen() or sockets among the functions that our programs call
-  traced   a run, a sample and a data set made under strace: no socket, no program started but the own one, and no code
-           loaded but the libraries that the linker named, so that none comes from a folder of data, runs or caches
+  flags    position independent, relocations read-only and bound at start, no executable stack, stack protector; what configure
+           found of checked calls of the C library, marks of jump targets (endbr64, bti) and probes of large stack frames
+  imports  no system(), popen(), sockets or unbounded copies among the functions that our programs call; execv() and fork()
+           only where a start anew or a rehearsal of a driver needs them
+  traced   data made, runs begun, resumed and begun from a Hugging Face folder, a sample, an export, under strace: no socket, no
+           program started but the own one, and no code loaded but the libraries that the linker named, so that none comes
+           from a folder of data, runs or caches; the same of the emulated cuda backend, and with CHECK_LONG=1 the first
+           two on an OpenCL driver, which loads code by nature
+  links    a symbolic link at each name that a run writes, to a file elsewhere: that file stays as it was
 
-Needs GPT_TRAIN, GPT_PREPARE and GPT_SAMPLE.  A build with a sanitizer is skipped by name: it has other flags.
+Needs GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE and GPT_EXPORT.  A build with a sanitizer is skipped by name: it has other flags.
 Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -18,12 +24,26 @@ import tempfile
 
 import tiny
 
+import cuda_common
 from checks import check, finish, skip
 
-PROGRAMS = [os.environ[name] for name in ("GPT_TRAIN", "GPT_PREPARE", "GPT_SAMPLE")]
+BUILD = os.environ.get("top_builddir", ".")
+GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT = (os.environ[name] for name in ("GPT_PREPARE", "GPT_SAMPLE", "GPT_EXPORT"))
+PROGRAMS = [tiny.GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT]
 PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
 DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_BIND_NOW, DT_FLAGS, DT_FLAGS_1 = 5, 6, 10, 24, 30, 0x6FFFFFFB
-FORBIDDEN = {"system", "popen", "socket", "connect", "bind", "listen", "accept", "getaddrinfo", "gets", "strcpy", "sprintf"}
+with open(os.path.join(BUILD, "config.h"), encoding="utf-8") as config_h:
+    HAVE_CUDA = "#define HAVE_CUDA 1" in config_h.read()
+FORBIDDEN = {"system", "popen", "wordexp", "vfork", "posix_spawn", "posix_spawnp", "execl", "execle", "execlp", "execve", "execveat",
+             "execvp", "execvpe", "fexecve", "dlmopen", "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
+             "getaddrinfo", "gethostbyname", "gets", "strcpy", "stpcpy", "strcat", "sprintf", "vsprintf", "mktemp", "tmpnam",
+             "tempnam"}
+# gpt-train and gpt-sample start themselves anew (cli/program.c); a fork without exec tries an OpenCL driver, and backends open
+# the loader or NVML.
+NEEDED = {"gpt-train": {"execv", "fork", "dlopen"}, "gpt-sample": {"execv", "fork", "dlopen"}, "gpt-export": {"fork", "dlopen"}}
+MARKS = {62: (b"\xf3\x0f\x1e\xfa",),  # x86-64: endbr64; AArch64: bti c, paciasp, pacibsp
+         183: (b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5", b"\x7f\x23\x03\xd5")}
+STACK_PROBE = b"\x48\x83\x0c\x24\x00"  # x86-64: orq $0, (%rsp)
 
 
 class Elf:
@@ -69,9 +89,38 @@ def flags(path):
     check(DT_BIND_NOW in elf.dynamic or elf.dynamic.get(DT_FLAGS, 0) & 8 or elf.dynamic.get(DT_FLAGS_1, 0) & 1,
           f"{name}: bound at start")
     check(len(stack) == 1 and stack[0][1] & 1 == 0, f"{name}: a stack that is not executable")
-    imports = elf.imports()
+    imports, found = elf.imports(), configured()
     check("__stack_chk_fail" in imports, f"{name}: a stack protector")
-    check(len(imports) > 20 and not imports & FORBIDDEN, f"{name}: imports {sorted(imports & FORBIDDEN)}")
+    checked = {word for word in imports if word.startswith("__") and word.endswith("_chk")}
+    check(len(checked) > 3 or "FORTIFY" not in found, f"{name}: few checked calls: {checked}")
+    if HAVE_CUDA:
+        skip("hardening_imports", "CUDA's libraries are in the programs, with what they import")
+        return
+    forbidden = FORBIDDEN | {f"__{word}_chk" for word in FORBIDDEN} | {"execv", "fork", "dlopen"} - NEEDED.get(name, set())
+    check(len(imports) > 20 and not imports & forbidden, f"{name}: imports {sorted(imports & forbidden)}")
+    check_code(path, elf, name, found)
+
+
+def configured():
+    """The flags that configure found to work."""
+    with open(os.path.join(BUILD, "Makefile"), encoding="utf-8") as file:
+        return "".join(line for line in file if line.startswith("HARDENING_"))
+
+
+def check_code(path, elf, name, found):
+    """Debian's C library has no property note, so that the linker gives none to a program: functions are looked at instead.
+    Probes of the stack are known by their code on x86-64 alone, and show that some frames are probed, not that all are."""
+    machine, = elf.unpack("H", 18)
+    listed = subprocess.run(["readelf", "-sW", path], capture_output=True, text=True, check=False).stdout
+    places = re.findall(r"^ *\d+: ([0-9a-f]+) +\d+ FUNC +GLOBAL +\w+ +\d+ [a-z]+[a-z0-9]*_\w+$", listed, re.MULTILINE)
+    if not ("cf-protection" in found or "branch-protection" in found) or machine not in MARKS or not places:
+        skip("hardening_marks", "no flag for jump targets, a stripped program, or no readelf (Debian: binutils)")
+    else:
+        begins = [elf.data[at:at + 4] for at in (elf.at(int(place, 16)) for place in places)]
+        marked = sum(begin in MARKS[machine] for begin in begins)
+        check(marked == len(begins) > 100, f"{name}: {marked} of {len(begins)} functions begin with a mark")
+    if "clash-protection" in found and machine == 62:
+        check(elf.data.count(STACK_PROBE) > 0, f"{name}: no frame is probed")
 
 
 def libraries(program):
@@ -81,10 +130,11 @@ def libraries(program):
     return {os.path.realpath(path) for path in [program, *re.findall(r"(/\S+) \(0x", listed)]}
 
 
-def traced(name, command):
+def traced(name, command, code=True, **environment):
+    """`code`: whether it loads none but its libraries'."""
     log = os.path.abspath("net.log")
     done = subprocess.run(["strace", "-f", "-qq", "-y", "-o", log, "-e", "trace=%network,execve,execveat,mmap", *command],
-                          env=tiny.ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+                          env=dict(tiny.ENVIRONMENT, **environment), capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS, check=False)
     check(done.returncode == 0, f"{name} under strace: {done.stderr[-300:]}")
     with open(log, encoding="utf-8", errors="replace") as file:
         calls = [line for line in file if re.match(r"\d+ +\w+\(", line)]
@@ -94,8 +144,80 @@ def traced(name, command):
     loaded = {os.path.realpath(path) for line in maps if "PROT_EXEC" in line for path in re.findall(r"\d<(/[^>]*)>", line)}
     check(sockets == [], f"{name}: {sockets[:3]}")
     check(started <= {command[0], "/proc/self/exe"}, f"{name} starts {started}")
-    others = loaded - libraries(command[0])
+    others = loaded - libraries(command[0]) if code else set()
     check(loaded and not others, f"{name} loads {others}")
+
+
+def traced_all():
+    with open("text.txt", "w", encoding="ascii") as file:
+        file.write("All that is gold does not glitter.\n" * 200)
+    run = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--max_iters"))]
+    train = [tiny.GPT_TRAIN, *run, "--max_iters=2"]
+    traced("gpt-prepare", [GPT_PREPARE, "--tokenizer=bytes", "--out-dir=data", "text.txt"])
+    traced("gpt-train", [*train, "--out_dir=out"])
+    traced("a resume", [tiny.GPT_TRAIN, *run, "--out_dir=out", "--init_from=resume", "--max_iters=4"])
+    traced("gpt-sample", [GPT_SAMPLE, "--out_dir=out", "--num_samples=1", "--max_new_tokens=8", "--start=All"])
+    traced("gpt-export", [GPT_EXPORT, "--out_dir=out", "--format=hf", "hf"])
+    traced("from a Hugging Face folder", [tiny.GPT_TRAIN, "--dataset=./data", "--out_dir=tuned", "--init_from=./hf", "--max_iters=1",
+                                          "--batch_size=2", "--gradient_accumulation_steps=1", "--block_size=16", "--eval_iters=1",
+                                          "--threads=1"])
+    if os.path.exists(cuda_common.GPT_TRAIN_CUDA):
+        traced("the emulated cuda backend", [os.path.abspath(cuda_common.GPT_TRAIN_CUDA), *train[1:], "--backend=cuda",
+                                             "--out_dir=cuda"], GPT_TRAIN_BACKEND="")
+    else:
+        skip("hardening_cuda", "no C++17 compiler, so that the cuda backend cannot be emulated")
+    if not tiny.LONG:
+        return  # drivers compile for minutes
+    listed = subprocess.run([tiny.GPT_TRAIN, "--list_devices"], capture_output=True, text=True, timeout=120, check=False).stdout
+    if "opencl:0 " in listed:
+        traced("opencl", [*train, "--backend=opencl", "--out_dir=opencl"], code=False, GPT_TRAIN_BACKEND="",
+               POCL_CACHE_DIR=os.path.join(os.path.abspath(BUILD), "tests", "pocl-cache"))
+    else:
+        skip("hardening_opencl", "no OpenCL device here (Debian: pocl-opencl-icd)")
+
+
+def links():
+    """Links at the names of a first run, and, beside those that a resume reads, of its next files."""
+    run = [tiny.GPT_TRAIN, *(word for word in tiny.RUN if not word.startswith("--vocab_size"))]
+    done = subprocess.run([*run, "--out_dir=first"], env=tiny.ENVIRONMENT, capture_output=True, check=False)
+    shutil.copytree("first", "second")
+    again = [*run, "--init_from=resume", "--max_iters=8"]
+    more = subprocess.run([*again, "--out_dir=second"], env=tiny.ENVIRONMENT, capture_output=True, check=False)
+    check(done.returncode == more.returncode == 0, "the runs without links")
+    first, second = (set(os.listdir(folder)) | {"metrics-old.jsonl"} for folder in ("first", "second"))
+    check({"lock", "metrics.jsonl", "trainer_state.json", "config.json"} < first and len(first) >= 8, f"a run writes {first}")
+    for name in sorted(first):
+        for aside in (False, True) if tiny.LONG else (False,):
+            linked(name, aside, run, None)
+    for name in sorted(first | second):
+        for aside in (False, True):
+            linked(name, aside, again, "first")
+
+
+def linked(name, aside, run, begun):
+    """The file that the link leads to is outside and has what the run expects to read."""
+    tiny.clear("linked")
+    tiny.clear("victims")
+    os.mkdir("victims")
+    shutil.copytree(begun, "linked") if begun else os.mkdir("linked")
+    source, victim = os.path.join("first", name), os.path.abspath(os.path.join("victims", name))
+    shutil.copy(source if os.path.exists(source) and begun else "text.txt", victim)
+    with open(victim, "rb") as file:
+        before = file.read()
+
+    def plant():
+        path = os.path.join("linked", name + (f".tmp-{os.getpid()}" if aside else ""))
+        if os.path.lexists(path):
+            os.remove(path)
+        os.symlink(victim, path)
+    # The environment keeps the program from starting itself anew, and the process that plants becomes it.
+    done = subprocess.run([*run, "--out_dir=linked"], env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False,
+                          timeout=tiny.LIMIT_SECONDS, preexec_fn=plant)
+    what = f"a link at {name}{' aside' if aside else ''}, {'resume' if begun else 'start'}"
+    with open(victim, "rb") as file:
+        check(file.read() == before, f"{what}: the file behind it changed")
+    check(done.returncode == 0 or (1 <= done.returncode <= 3 and "gpt-train: error: " in done.stderr),
+          f"{what}: status {done.returncode}: {done.stderr[-300:]}")
 
 
 def main():
@@ -110,17 +232,15 @@ def main():
     else:
         for path in PROGRAMS:
             flags(path)
-    if not tiny.has_strace():
-        skip("hardening_traced", "no strace that may trace (Debian: strace)")
-        return finish()
     with tempfile.TemporaryDirectory(prefix="gpt-train-hardening-") as work:
+        os.environ["XDG_CACHE_HOME"] = tiny.ENVIRONMENT["XDG_CACHE_HOME"] = os.path.join(work, "cache")
         os.chdir(work)
-        with open("text.txt", "w", encoding="ascii") as file:
-            file.write("All that is gold does not glitter.\n" * 200)
-        traced("gpt-prepare", [PROGRAMS[1], "--tokenizer=bytes", "--out-dir=data", "text.txt"])
-        run = [word for word in tiny.RUN if not word.startswith("--vocab_size")]
-        traced("gpt-train", [tiny.GPT_TRAIN, *run, "--out_dir=out"])
-        traced("gpt-sample", [PROGRAMS[2], "--out_dir=out", "--num_samples=1", "--max_new_tokens=8", "--start=All"])
+        if tiny.has_strace():
+            traced_all()
+        else:
+            skip("hardening_traced", "no strace that may trace (Debian: strace)")
+            subprocess.run([GPT_PREPARE, "--tokenizer=bytes", "--out-dir=data", __file__], capture_output=True, check=True)
+        links()
         os.chdir("/")
     return finish()
 

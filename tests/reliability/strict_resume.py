@@ -3,6 +3,8 @@
 
   fresh     two fresh runs choose the same plan and end with the same bytes, whether the times of this machine are known or not
   roomier   a run that was cut into small micro-batches for its budget keeps them when it is resumed with more memory
+  rates     a run whose machine was calibrated is resumed without the calibration, or with one of other rates: the plan is kept,
+            the bytes are those of the run in one go, and nothing is said to differ
   tighter   a run that no longer fits is planned anew: a note names what differs; strict_resume refuses with one line, changes
             nothing, and lets the run go on where it fits
   kernels   the same for another instruction set
@@ -76,6 +78,46 @@ def roomier(budget):
     check(tiny.contents("parts") == tiny.contents("tight"), "resumed with more memory: other bytes than in one go")
 
 
+def calibrations(cache):
+    folder = os.path.join(cache, "gpt-train")
+    return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("calibration-"))
+
+
+def other_rates(value, number=0):
+    """The same calibration with rates that order kinds of ops anew: every second number is a hundredth, the others tenfold."""
+    if isinstance(value, dict):
+        return {key: other_rates(each, at) if key not in ("schema", "key") else each
+                for at, (key, each) in enumerate(value.items())}
+    if isinstance(value, list):
+        return [other_rates(each, number + at) for at, each in enumerate(value)]
+    return value * (0.01, 10.0)[number % 2] if isinstance(value, float) else value
+
+
+def rates(budget):
+    """The run in one go is roomier()'s, whose plan a search without the stored one and without its budget would not find."""
+    expected, cache = tiny.contents("tight"), "timed"
+    for what in ("deleted", "changed"):
+        out = f"rates-{what[:7]}"
+        tiny.clear(cache)
+        good(f"calibration {what}, first part", run(out, "--max_iters=1", budget, cache=cache))
+        files = calibrations(cache)
+        check(len(files) == 1, f"calibration {what}: {files}")
+        with open(files[0], encoding="utf-8") as file:
+            timed = json.load(file)
+        found = other_rates(timed) if what == "changed" else timed
+        with open(files[0], "w", encoding="utf-8") as file:
+            json.dump(found, file)
+        if what == "deleted":
+            tiny.clear(cache)
+        done = good(f"calibration {what}", run(out, "--max_iters=4", RESUME, STRICT, cache=cache))
+        check(notes(done) == [] and "calibration" not in done.stderr, f"calibration {what}: {done.stderr[-400:]}")
+        check(plan(out) == plan("tight"), f"calibration {what}: the plan is not kept: {plan(out)}")
+        check(tiny.contents(out) == expected, f"calibration {what}: other bytes than in one go")
+        with open(calibrations(cache)[0], encoding="utf-8") as file:
+            kept = json.load(file) == found
+        check(kept != (what == "deleted") and (found != timed) == (what == "changed"), f"calibration {what}: not what was tried")
+
+
 def refused(what, out, field, *arguments, **environment):
     before = everything(out)
     done = run(out, "--max_iters=4", RESUME, STRICT, *arguments, **environment)
@@ -135,6 +177,7 @@ def main():
         fresh()
         budget = tight_budget()
         roomier(budget)
+        rates(budget)
         tighter(budget)
         kernels()
         data()

@@ -6,10 +6,14 @@
   sparse     data sets of 100 GB, holes for the most part: read like any other, in little memory
   clocks     the wall clock jumps over centuries at every look: the same bytes as ever
   two        of runs that start in one folder at once, one works and the others are refused
-  read_only  a disk is made read-only before the start, between saves, or at a resume: one line each, nothing lost
-  full       a disk fills up at each phase: at every number of free bytes in steps, what was saved before still loads
+  read_only  a disk is made read-only before the start or at a resume of gpt-train, gpt-prepare or gpt-export: one line each,
+             nothing lost
+  between    the same from the second save of a run on, for good or until the third, and from any call on of the other two
+             programs: a disk that is in use cannot be mounted anew, so that strace makes its calls fail
+  full       a disk fills up, at every number of free bytes in steps: at a resume, from the first start on, while gpt-prepare
+             replaces a data set, while gpt-export writes; what was there before is whole, and with room all goes on
 
-Mounting disks needs root; without it these are skipped.  Prints "checks: P passed, F failed, S skipped".
+Mounting disks needs root, and `between` strace; without them these are skipped.  Prints "checks: P passed, F failed, S skipped".
 """
 import array
 import os
@@ -123,7 +127,8 @@ def clocks(expected):
     done = subprocess.run(tiny.command("clocks"), capture_output=True, text=True, timeout=60, check=False,
                           env={**tiny.ENVIRONMENT, **preload})
     check(done.returncode == 0 and tiny.contents("clocks") == expected, f"clocks that jump: {done.stderr[-300:]}")
-    check(os.path.exists("jumps"), "the clock was in place")
+    calls = int(open("jumps", encoding="ascii").read()) if os.path.exists("jumps") else 0
+    check(calls > 0, "no call asked the clock that jumps")
     check("-" not in "".join(line for line in done.stdout.splitlines() if "time " in line and "ms" in line),
           "a step that took less than no time")
 
@@ -170,6 +175,101 @@ class Disk:
             subprocess.run(["umount", "-l", self.name], check=False)
 
 
+def prepare(folder, text, tracer=()):
+    """A data set of `text`, with a vocabulary of its own, which is another for another text."""
+    return subprocess.run([*tracer, os.environ["GPT_PREPARE"], "--tokenizer=chars", "--threads=1", f"--out-dir={folder}", text],
+                          env=tiny.TRACED if tracer else tiny.ENVIRONMENT, capture_output=True, text=True,
+                          timeout=tiny.LIMIT_SECONDS, check=False)
+
+
+def export(folder, run, tracer=()):
+    return subprocess.run([*tracer, os.environ["GPT_EXPORT"], "--format=hf", f"--out_dir={run}", os.path.join(folder, "hf")],
+                          env=tiny.TRACED if tracer else tiny.ENVIRONMENT, capture_output=True, text=True,
+                          timeout=tiny.LIMIT_SECONDS, check=False)
+
+
+def everything(folder):
+    """Each file's bytes, by its path below the folder."""
+    return {os.path.relpath(path, folder): open(path, "rb").read() for path in
+            (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)}
+
+
+def make_references(_):
+    """Two texts and their data sets, and an export.  After sparse(), which asks for the largest memory of any process so far."""
+    for name, text in (("old", "the old text, "), ("new", "A NEWER ONE; ")):
+        with open(f"{name}.txt", "w", encoding="ascii") as file:
+            file.write(text * 2000)
+        done = prepare(f"{name}-data", f"{name}.txt")
+        check(done.returncode == 0, f"gpt-prepare: {done.stderr[-300:]}")
+    os.makedirs("exported")
+    done = export("exported", "one")
+    check(done.returncode == 0 and everything("exported"), f"gpt-export: {done.stderr[-300:]}")
+
+
+class Prepared:
+    """gpt-prepare replaces the data set of old.txt in a folder by that of new.txt."""
+    name, expected = "gpt-prepare", "new-data"
+
+    def __init__(self, folder):
+        self.folder = os.path.join(folder, "set")
+        tiny.clear(self.folder)
+        shutil.copytree("old-data", self.folder)
+
+    def start(self, tracer=()):
+        return prepare(self.folder, "new.txt", tracer)
+
+    def whole(self):
+        """The data set is the old one or the new one, or, while the one replaces the other, without its manifest."""
+        now = self.finished()
+        return now in (everything("old-data"), everything(self.expected)) or "manifest.json" not in now
+
+    def found(self):
+        return everything(self.folder)
+
+    def finished(self):
+        return {name: text for name, text in everything(self.folder).items() if "partial" not in name and name[0] != "."}
+
+    def right(self):
+        """A state that could not be removed at the end is removed by the next run."""
+        return self.finished() == everything(self.expected)
+
+
+class Exported:
+    """gpt-export writes what was not there."""
+    name, expected = "gpt-export", "exported"
+
+    def __init__(self, folder):
+        self.folder = os.path.join(folder, "exported")
+        tiny.clear(self.folder)
+        os.makedirs(self.folder)
+
+    def start(self, tracer=()):
+        return export(self.folder, "one", tracer)
+
+    def found(self):
+        """What lies aside cannot be removed from a disk that became read-only."""
+        return {name: text for name, text in everything(self.folder).items() if not name.startswith("hf.tmp-")}
+
+    def whole(self):
+        return self.found() == {}
+
+    def right(self):
+        return self.found() == everything(self.expected)
+
+
+def judge_failure(what, job, done, words):
+    """A run that gave up: one line, what was there is whole, and the same command ends well once there is nothing wrong."""
+    lines = errors(done.stderr)
+    check(done.returncode == 1 and len(lines) == 1 and words in lines[0], f"{what}: status {done.returncode}: {done.stderr[-400:]}")
+    check(job.whole(), f"{what}: what was there is not whole: {sorted(everything(job.folder))}")
+
+
+def judge_end(what, job):
+    done = job.start()
+    check(done.returncode == 0 and job.found() == everything(job.expected),
+          f"{what}: then: status {done.returncode}: {done.stderr[-300:]} {sorted(everything(job.folder))}")
+
+
 def read_only(expected):
     with Disk("disk", 4096) as disk:
         if not disk.mounted:
@@ -186,6 +286,77 @@ def read_only(expected):
         disk.remount("rw")
         check(tiny.contents(out) == before, "read-only: the checkpoint changed")
         goes_on("after read-only", out, expected)
+        for kind in (Prepared, Exported):
+            job = kind(disk.name)
+            check(disk.remount("ro"), f"read-only for {job.name}")
+            judge_failure(f"{job.name}, read-only", job, job.start(), "Read-only")
+            disk.remount("rw")
+            judge_end(f"{job.name}, read-only", job)
+
+
+CHANGING = ("openat", "rename", "unlink", "unlinkat", "mkdir", "ftruncate")
+
+
+def failing(points, forever="+"):
+    """strace's arguments: calls that would change the disk fail from these numbers on, or one of each does."""
+    words = ["strace", "-qq", "-o", os.devnull, "-e", "trace=" + ",".join(points)]
+    for name, number in points.items():
+        words += ["-e", f"inject={name}:error=EROFS:when={number}{forever}"]
+    return tuple(words)
+
+
+def saves(calls):
+    """Of each save, the number of its first call of each name; names that are not called again are left out."""
+    starts = [i for i, call in enumerate(calls) if call[2] and not (i and calls[i - 1][2])]
+    return [{name: next(number for called, number, _ in calls[start:] if called == name)
+             for name in CHANGING if any(called == name for called, _, _ in calls[start:])} for start in starts]
+
+
+def between(_):
+    """Of a run that saves at every iteration, the second save finds the disk read-only, as do those behind it or do not."""
+    if not tiny.has_strace():
+        skip("surroundings_between", "no strace that may trace (Debian: strace)")
+        return
+    each = "--eval_interval=1"
+    begun_at = saves(tiny.trace("each", each))
+    expected = tiny.contents("each")
+    check(len(begun_at) >= 4, f"{len(begun_at)} saves")
+    tiny.clear("between")
+    done = tiny.run("between", each, tracer=failing(begun_at[1]))
+    refused("read-only from the second save on", done, "Read-only")
+    first = tiny.contents("between").get("iter")
+    check(first is not None and first < expected["iter"], f"read-only from the second save on: the first is gone: {first}")
+    done = tiny.resume("between", each)
+    check(done.returncode == 0 and tiny.contents("between") == expected and tiny.leftovers("between") == [],
+          f"read-only from the second save on: does not go on: {done.stderr[-300:]}")
+    tiny.clear("between")
+    done = tiny.run("between", each, tracer=failing({"openat": begun_at[1]["openat"]}, ""))
+    check(done.returncode == 0 and "Read-only" in done.stderr, f"read-only for one save: {done.stderr[-300:]}")
+    check(tiny.contents("between") == expected and tiny.leftovers("between") == [], "read-only for one save: other bytes")
+    for kind in (Prepared, Exported):
+        from_each_call(kind)
+
+
+def from_each_call(kind):
+    """The same of a program that has one thing to do, from its first own call on, or its second, or ..."""
+    calls = tiny.trace(None, start=kind("jobs").start)
+    first = next(i for i, call in enumerate(calls) if call[0] in ("flock", "mkdir") or call[2])
+    places = [i for i in range(first, len(calls)) if calls[i][0] in CHANGING]
+    hits = 0
+    for place in places[::1 if tiny.LONG else max(1, len(places) // 6)]:
+        later = calls[place:]
+        points = {name: next(number for called, number, _ in later if called == name)
+                  for name in CHANGING if any(called == name for called, _, _ in later)}
+        job = kind("jobs")
+        what = f"{job.name}, read-only from {calls[place][0]} {calls[place][1]} on"
+        done = job.start(failing(points))
+        hits += done.returncode != 0
+        if done.returncode != 0:
+            judge_failure(what, job, done, "Read-only")
+        else:
+            check(job.right(), f"{what}: success, and not the right bytes")
+        judge_end(what, kind("jobs") if done.returncode == 0 else job)
+    check(hits > 0, f"{kind.name}: no disk was read-only")
 
 
 def full(expected):
@@ -194,24 +365,56 @@ def full(expected):
         if not disk.mounted:
             skip("surroundings_disks", "a tmpfs cannot be mounted here (root only)")
             return
-        out, hits = os.path.join(disk.name, "out"), 0
-        for free in FREE_KIB:
-            tiny.clear(out)
+        full_run(disk, expected, "resume")
+        full_run(disk, expected, "start")
+        for kind in (Prepared, Exported):
+            full_job(disk, kind)
+
+
+def full_run(disk, expected, when):
+    out, hits = os.path.join(disk.name, "out"), 0
+    for free in FREE_KIB:
+        tiny.clear(out)
+        if when == "resume":
             check(tiny.run(out, "--max_iters=1").returncode == 0, "a first part")
-            before = tiny.contents(out)
-            fill(disk.name, free)
-            done = tiny.resume(out)
-            hits += done.returncode != 0
-            check(done.returncode in (0, 1), f"{free} KiB free: status {done.returncode}: {done.stderr[-300:]}")
-            if done.returncode == 1:
-                check("No space left" in done.stderr, f"{free} KiB free: {done.stderr[-300:]}")
-            now = tiny.contents(out)
-            check(now.get("iter", 0) >= before["iter"], f"{free} KiB free: from {before['iter']} to {now.get('iter')}")
-            check(tiny.leftovers(out) == [], f"{free} KiB free: left aside: {tiny.leftovers(out)}")
-            os.remove(os.path.join(disk.name, "ballast"))
-            goes_on(f"after {free} KiB free", out, expected)
-        print(f"full: {hits} of {len(FREE_KIB)} disks too small for a save")
-        check(hits > 0, "no disk was full")
+        before = tiny.contents(out)
+        fill(disk.name, free)
+        done = tiny.resume(out)
+        what = f"{when}, {free} KiB free"
+        hits += done.returncode != 0
+        check(done.returncode in (0, 1), f"{what}: status {done.returncode}: {done.stderr[-300:]}")
+        if done.returncode == 1:
+            check("No space left" in done.stderr, f"{what}: {done.stderr[-300:]}")
+        else:
+            check(tiny.contents(out) == expected, f"{what}: success, and other bytes than in one go")
+        now = tiny.contents(out)
+        check(now.get("iter", 0) >= before.get("iter", 0), f"{what}: from {before.get('iter')} to {now.get('iter')}")
+        check(not os.path.isdir(out) or tiny.leftovers(out) == [], f"{what}: left aside")
+        os.remove(os.path.join(disk.name, "ballast"))
+        goes_on(f"after {what}", out, expected)
+    tiny.clear(out)
+    print(f"full, {when}: {hits} of {len(FREE_KIB)} disks too small for a save")
+    check(hits > 0, f"{when}: no disk was full")
+
+
+def full_job(disk, kind):
+    hits = 0
+    for free in FREE_KIB:
+        job = kind(disk.name)
+        what = f"{job.name}, {free} KiB free"
+        fill(disk.name, free)
+        done = job.start()
+        hits += done.returncode != 0
+        if done.returncode != 0:
+            judge_failure(what, job, done, "No space left")
+            check(not any(".tmp-" in name for name in everything(job.folder)), f"{what}: left aside")
+        else:
+            check(job.right(), f"{what}: success, and not the right bytes")
+        os.remove(os.path.join(disk.name, "ballast"))
+        judge_end(what, kind(disk.name) if done.returncode == 0 else job)
+        tiny.clear(job.folder)
+    print(f"full, {kind.name}: {hits} of {len(FREE_KIB)} disks too small")
+    check(hits > 0, f"{kind.name}: no disk was full")
 
 
 def fill(folder, free_kib):
@@ -229,8 +432,8 @@ def main():
         tiny.make_data()
         check(tiny.run("one").returncode == 0, "the run in one go")
         expected = tiny.contents("one")
-        for test in (changed, sparse, clocks, two, read_only, full):
-            if not only or test.__name__ in only:
+        for test in (changed, sparse, clocks, two, make_references, read_only, between, full):
+            if not only or test.__name__ in only or test is make_references:
                 test(expected)
         os.chdir("/")
     return finish()

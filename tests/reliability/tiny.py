@@ -14,7 +14,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
-from checks import patience
+from checks import part, patience  # noqa: F401  part is for who imports this
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GPT_PREPARE = os.environ["GPT_PREPARE"]
@@ -35,18 +35,6 @@ TRACED = dict(ENVIRONMENT, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":d
 def arguments():
     """What the command line says beside the part."""
     return [argument for argument in sys.argv[1:] if not argument.startswith("--part=")]
-
-
-def part(cases):
-    """The cases that this run tries; says which when these are not all."""
-    for argument in sys.argv[1:]:
-        if argument.startswith("--part="):
-            number, count = map(int, argument[len("--part="):].split("/"))
-            if not 1 <= number <= count:
-                sys.exit(f"{argument}: expected K/N with K from 1 to N")
-            print(f"part {number} of {count}", flush=True)
-            return list(cases)[number - 1::count]
-    return list(cases)
 
 
 def make_data():

@@ -1,0 +1,173 @@
+/* Fuzzes .gpt-prepare.state: how far a stopped run was, its token files, and the list of names that its end goes through.
+ *
+ * Other options or inputs refuse a state and hide everything behind them, so that a refused one is gone on with all the same.
+ * What is taken up can be written, and what was written is taken up as the same.  Renaming and removing happen in a folder of
+ * the target's, and leave alone what is not gpt-prepare's: a file in it, and one beside it.
+ */
+#include <dirent.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "data/prepare_internal.h"
+#include "tests/fuzz/fuzz_common.h"
+
+#define FILE_BYTES 1056 /* a header and as many tokens as a shard has here */
+
+static char folder[64], beside[80];
+static const char *const made[] = {"train.bin.partial",
+                                   "val.bin.partial",
+                                   "train_000001.bin.partial",
+                                   "train_000002.bin.partial",
+                                   "train_000003.bin.partial",
+                                   "val_000001.bin.partial",
+                                   "gpt_tokenizer.json.partial",
+                                   "manifest.json.partial",
+                                   "manifest.json",
+                                   "mine.txt"};
+static const char *const inputs[] = {"in.txt"};
+
+static void path_make(char path[static FILE_PATH_MAX], const char *name)
+{
+    FUZZ_CHECK(file_join(path, folder, name) == GT_OK);
+}
+
+static void file_write(const char *path)
+{
+    static const char bytes[FILE_BYTES] = {1, 0, 2, 0, 3, 0, 4, 0};
+    FILE *file = fopen(path, "we");
+    FUZZ_CHECK(file != NULL && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fclose(file) == 0);
+}
+
+/* What is in it has names of gpt-prepare's, of which an input may have listed any. */
+static void folder_empty(void)
+{
+    DIR *entries = opendir(folder);
+    FUZZ_CHECK(entries != NULL);
+    for (const struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries))
+        if (entry->d_type == DT_REG)
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    closedir(entries);
+}
+
+static void folder_remove(void)
+{
+    folder_empty();
+    unlink(beside);
+    rmdir(folder);
+}
+
+/* As a run left it that was stopped before its last step. */
+static void folder_fill(void)
+{
+    char path[FILE_PATH_MAX];
+    if (folder[0] == '\0') {
+        snprintf(folder, sizeof folder, "%s/gpt-train-fuzz-state-XXXXXX", fuzz_folder());
+        FUZZ_CHECK(mkdtemp(folder) != NULL);
+        snprintf(beside, sizeof beside, "%s.bin", folder);
+        file_write(beside);
+        atexit(folder_remove);
+    }
+    folder_empty();
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        path_make(path, made[i]);
+        file_write(path);
+    }
+}
+
+struct taken {
+    struct prepare prep;
+    struct corpus corpus;
+    struct corpus_file file;
+    struct documents_input inputs[2];
+};
+
+static void open_run(struct taken *taken, const struct prepare_spec *spec, struct hostmem *mem, const char *state_path)
+{
+    memset(taken, 0, sizeof *taken);
+    taken->file = (struct corpus_file){.path = "in.txt", .size_bytes = 100, .changed_ns = 1};
+    taken->corpus = (struct corpus){.mem = mem, .files = &taken->file, .file_count = 1, .size_bytes = 100};
+    struct prepare *prep = &taken->prep;
+    prep->mem = mem;
+    prep->spec = spec;
+    prep->field = "text";
+    prep->corpus = &taken->corpus;
+    prep->split = PREPARE_SPLIT_POSITION;
+    prep->separator = PREPARE_SEPARATOR_NEWLINE;
+    prep->inputs = &taken->inputs[0];
+    prep->first_inputs = &taken->inputs[1];
+    FUZZ_CHECK(strlen(state_path) < sizeof prep->state_path);
+    memcpy(prep->state_path, state_path, strlen(state_path) + 1);
+}
+
+/* What the rest needs, once the state has turned out to be JSON. */
+static void open_writer(struct prepare *prep)
+{
+    prep->writer_spec = (struct token_writer_spec){.folder = folder,
+                                                   .width_bytes = prep->spec->shard_tokens > 0 ? 4 : 2,
+                                                   .shard_tokens = prep->spec->shard_tokens};
+    FUZZ_CHECK(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer) == GT_OK);
+    FUZZ_CHECK(tokenizer_create_bytes(prep->mem, &prep->learned) == GT_OK);
+    prep->tokenizer = prep->learned;
+}
+
+static void close_run(struct taken *taken)
+{
+    token_writer_destroy(taken->prep.writer);
+    tokenizer_destroy(taken->prep.learned);
+    json_decref(taken->prep.commit);
+    json_decref(taken->prep.state);
+}
+
+/* What the state says, apart from its phase; false where it is refused. */
+static bool take_up(struct prepare *prep)
+{
+    return prepare_state_restore(prep) == GT_OK && prepare_state_shards(prep, TOKEN_TRAIN) == GT_OK &&
+           prepare_state_shards(prep, TOKEN_VAL) == GT_OK;
+}
+
+static void check_written(struct taken *taken)
+{
+    struct taken back;
+    struct prepare *prep = &taken->prep;
+    path_make(prep->state_path, PREPARE_STATE_NAME);
+    FUZZ_CHECK(prepare_state_save(prep, PREPARE_PHASE_ENCODE) == GT_OK);
+    open_run(&back, prep->spec, prep->mem, prep->state_path);
+    open_writer(&back.prep);
+    FUZZ_CHECK(prepare_state_load(&back.prep) == GT_OK && back.prep.phase == PREPARE_PHASE_ENCODE);
+    FUZZ_CHECK(prepare_state_check_tokenizer(&back.prep) == GT_OK && take_up(&back.prep));
+    FUZZ_CHECK(memcmp(&back.prep.progress, &prep->progress, sizeof prep->progress) == 0);
+    FUZZ_CHECK(memcmp(back.inputs, taken->inputs, sizeof back.inputs) == 0);
+    for (int split = 0; split < TOKEN_WRITER_SPLITS; split++)
+        FUZZ_CHECK(token_writer_tokens(back.prep.writer, (enum token_split)split) ==
+                   token_writer_tokens(prep->writer, (enum token_split)split));
+    close_run(&back);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hostmem *mem = fuzz_open();
+    const struct prepare_spec spec = {.inputs = inputs,
+                                      .input_count = 1,
+                                      .out_dir = folder,
+                                      .tokenizer = TOKENIZER_BYTES,
+                                      .val_fraction = 0.25,
+                                      .shard_tokens = size % 2 == 0 ? 0 : 8};
+    struct taken taken;
+    char mine[FILE_PATH_MAX];
+    open_run(&taken, &spec, mem, fuzz_file(data, size));
+    (void)prepare_state_load(&taken.prep);
+    if (taken.prep.state != NULL) {
+        folder_fill();
+        open_writer(&taken.prep);
+        (void)prepare_state_check_tokenizer(&taken.prep);
+        if (take_up(&taken.prep))
+            check_written(&taken);
+        taken.prep.commit = json_incref(json_object_get(taken.prep.state, "commit"));
+        (void)prepare_commit(&taken.prep);
+        path_make(mine, "mine.txt");
+        FUZZ_CHECK(access(mine, F_OK) == 0 && access(beside, F_OK) == 0);
+    }
+    close_run(&taken);
+    fuzz_close(mem);
+    return 0;
+}

@@ -12,7 +12,7 @@ RELIABILITY_TESTS = \
 	tests/reliability/surroundings.py
 dist_check_SCRIPTS += $(RELIABILITY_TESTS)
 EXTRA_DIST += tests/reliability/clock_jumps.c tests/reliability/opencl_faults.c tests/reliability/sanitizers.sh \
-	tests/reliability/lsan.supp tests/reliability/tiny.py tests/reliability/valgrind.supp
+	tests/reliability/faulty_device.py tests/reliability/lsan.supp tests/reliability/tiny.py tests/reliability/valgrind.supp
 
 check_PROGRAMS += tests/reliability/check_flips
 tests_reliability_check_flips_SOURCES = tests/reliability/check_flips.c tests/unit/io_fixture.h tests/unit/log_capture.h

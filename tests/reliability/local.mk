@@ -46,7 +46,8 @@ tests_reliability_gpt_export_faulty_LDFLAGS = $(FAULTY_LINK)
 
 check-long:
 	CHECK_LONG=1 TEST_LIMIT_S=14400 $(MAKE) $(AM_MAKEFLAGS) check \
-		TESTS='$(RELIABILITY_TESTS) tests/reliability/check_flips tests/fuzz/every_bit.py'
+		TESTS='$(RELIABILITY_TESTS) tests/reliability/check_flips tests/fuzz/every_bit.py \
+		tests/e2e/cuda_faults.py'
 
 # The suite once more for each sanitizer, in build folders of its own below sanitizers/.
 check-sanitizers:

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +30,7 @@
 #define LT_OK(call) WANT((call) == CUBLAS_STATUS_SUCCESS)
 
 #define COUNT 1000
+#define HANG_MS 200 /* a call that lasts so long hangs */
 
 static __global__ void increment(int *values, int count)
 {
@@ -288,6 +291,73 @@ static bool check_failures(void)
     return true;
 }
 
+/* Whether a child that does it is still at it after a while, having written that it came as far. */
+static bool hangs_in(bool (*what)(int pipe_fd))
+{
+    int ends[2], status;
+    char said[2];
+    WANT(pipe(ends) == 0);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(what(ends[1]) ? 0 : 1);
+    WANT(child > 0 && read(ends[0], said, 1) == 1);
+    struct pollfd more = {ends[0], POLLIN, 0};
+    const bool hung = poll(&more, 1, HANG_MS) == 0 && waitpid(child, &status, WNOHANG) == 0;
+    kill(child, SIGKILL);
+    WANT(waitpid(child, &status, 0) == child);
+    close(ends[0]);
+    close(ends[1]);
+    return hung;
+}
+
+static bool second_malloc(int pipe_fd)
+{
+    void *memory;
+    WANT(fake_cuda_fail_set("cudaMalloc:2:hang"));
+    OK(cudaMalloc(&memory, 4));
+    WANT(write(pipe_fd, "1", 1) == 1);
+    (void)cudaMalloc(&memory, 4);
+    return write(pipe_fd, "2", 1) == 1;
+}
+
+static bool handle_of_products(int pipe_fd)
+{
+    cublasLtHandle_t handle;
+    WANT(fake_cuda_fail_set("cublasLtCreate:1:hang"));
+    WANT(write(pipe_fd, "1", 1) == 1);
+    (void)cublasLtCreate(&handle);
+    return write(pipe_fd, "2", 1) == 1;
+}
+
+/* The launch returns, and the wait does not. */
+static bool second_kernel(int pipe_fd)
+{
+    void *memory;
+    WANT(fake_cuda_fail_set("launch:2:hang"));
+    OK(cudaMalloc(&memory, COUNT * 4));
+    OK(increment_launch((int *)memory, 0));
+    OK(cudaDeviceSynchronize());
+    OK(increment_launch((int *)memory, 0));
+    WANT(write(pipe_fd, "1", 1) == 1);
+    (void)cudaDeviceSynchronize();
+    return write(pipe_fd, "2", 1) == 1;
+}
+
+static bool no_fault(int pipe_fd)
+{
+    return write(pipe_fd, "12", 2) == 2;
+}
+
+static bool check_hangs(void)
+{
+    WANT(hangs_in(second_malloc));
+    WANT(hangs_in(handle_of_products));
+    WANT(hangs_in(second_kernel));
+    WANT(!hangs_in(no_fault));
+    WANT(!fake_cuda_fail_set("cudaMalloc:1:hangs") && !fake_cuda_fail_set("cudaMalloc:hang"));
+    return true;
+}
+
 static bool check_counters(void)
 {
     struct fake_cuda_counters counters;
@@ -521,11 +591,17 @@ int main(void)
     static const struct {
         const char *name;
         bool (*check)(void);
-    } checks[] = {{"lazy", check_lazy},         {"copies", check_copies},
-                  {"graph", check_graph},       {"spoilt capture", check_spoilt_capture},
-                  {"refusals", check_refusals}, {"devices", check_devices},
-                  {"failures", check_failures}, {"counters", check_counters},
-                  {"products", check_products}, {"product-refusals", check_product_refusals},
+    } checks[] = {{"lazy", check_lazy},
+                  {"copies", check_copies},
+                  {"graph", check_graph},
+                  {"spoilt capture", check_spoilt_capture},
+                  {"refusals", check_refusals},
+                  {"devices", check_devices},
+                  {"failures", check_failures},
+                  {"hangs", check_hangs},
+                  {"counters", check_counters},
+                  {"products", check_products},
+                  {"product-refusals", check_product_refusals},
                   {"tf32", check_tf32}};
     int passed = 0, failed = 0;
     setvbuf(stdout, nullptr, _IOLBF, 0);

@@ -137,9 +137,10 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDa
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
 {
+    bool fails = fake_cuda_call_fails(__func__);
     delete (struct lt_layout *)(void *)layout;
     fake_cuda_object_count(-1);
-    return CUBLAS_STATUS_SUCCESS;
+    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
@@ -175,9 +176,10 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComput
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
 {
+    bool fails = fake_cuda_call_fails(__func__);
     delete (struct descriptor *)(void *)desc;
     fake_cuda_object_count(-1);
-    return CUBLAS_STATUS_SUCCESS;
+    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
@@ -216,9 +218,10 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *prefer
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
 {
+    bool fails = fake_cuda_call_fails(__func__);
     delete (struct lt_preference *)(void *)preference;
     fake_cuda_object_count(-1);
-    return CUBLAS_STATUS_SUCCESS;
+    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,

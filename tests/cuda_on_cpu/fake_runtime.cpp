@@ -75,6 +75,7 @@ struct trigger {
     std::string function;
     uint64_t countdown = 0;
     cudaError_t error = cudaSuccess; /* cudaSuccess: the function's own */
+    bool hangs = false;              /* it never returns */
 };
 
 struct state {
@@ -90,6 +91,7 @@ struct state {
     size_t live = 0, live_rounded = 0, live_peak = 0, pinned_live = 0, pinned_peak = 0, taken = 0, taken_later = 0;
     int64_t library_bytes = 0;
     std::map<std::string, counted> calls;
+    std::map<std::string, uint64_t> refused; /* calls after an error that stays */
     counted all = {0, 0};
     uint64_t launches = 0, replayed = 0, allocations = 0, allocated = 0, waits = 0;
     double advanced_ms = 0;
@@ -197,17 +199,33 @@ static void call_count(const char *function)
         state->taken += state->taken_later;
 }
 
-/* Every function of the API begins with it: counted, and the error that it shall return. */
-static cudaError_t call_begin(const char *function)
+static void hang(void)
+{
+    for (;;)
+        pause();
+}
+
+/* Counts the call; the error that it was told to return, or cudaSuccess. */
+static cudaError_t call_fault(const char *function)
 {
     struct state *state = state_get();
     call_count(function);
+    if (state->sticky != cudaSuccess)
+        state->refused[function]++;
     if (!trigger_fires(&state->fail, function))
-        return result_is(cudaSuccess);
+        return cudaSuccess;
+    if (state->fail.hangs)
+        hang();
     cudaError_t error = state->fail.error != cudaSuccess ? state->fail.error : default_error(function);
     if (fake_cuda_error_is_sticky(error))
         state->sticky = error;
-    return result_is(error);
+    return error;
+}
+
+/* Every function of the API begins with it: counted, and the error that it shall return. */
+static cudaError_t call_begin(const char *function)
+{
+    return result_is(call_fault(function));
 }
 
 #define CALL()                                     \
@@ -219,9 +237,8 @@ static cudaError_t call_begin(const char *function)
 
 bool fake_cuda_call_fails(const char *function)
 {
-    struct state *state = state_get();
-    call_count(function);
-    return trigger_fires(&state->fail, function) || state->sticky != cudaSuccess;
+    const bool fails = call_fault(function) != cudaSuccess;
+    return fails || state_get()->sticky != cudaSuccess;
 }
 
 void fake_cuda_object_count(int change)
@@ -297,10 +314,11 @@ bool fake_cuda_fail_set(const char *text)
     if (!trigger_read(text, &trigger, &rest))
         return false;
     if (*rest == ':') {
+        trigger.hangs = strcmp(rest + 1, "hang") == 0;
         for (const struct error_text &entry : error_texts)
             if (strcmp(entry.name, rest + 1) == 0)
                 trigger.error = entry.error;
-        if (trigger.error == cudaSuccess)
+        if (trigger.error == cudaSuccess && !trigger.hangs)
             return false;
     } else if (*rest != '\0') {
         return false;
@@ -350,6 +368,7 @@ void fake_cuda_reset(void)
     state->last = state->sticky = cudaSuccess;
     state->taken = state->taken_later = 0;
     state->calls.clear();
+    state->refused.clear();
     state->all = {0, 0};
     state->launches = state->replayed = state->allocations = state->allocated = state->waits = 0;
     state->waits_after_replay = state->copies_beside = 0;
@@ -386,6 +405,12 @@ static void report_write(void)
     for (const auto &entry : state->calls) {
         fprintf(file, "%s\"%s\": {\"total\": %llu, \"after_launch\": %llu}", comma, entry.first.c_str(),
                 (unsigned long long)entry.second.total, (unsigned long long)entry.second.after_launch);
+        comma = ", ";
+    }
+    fprintf(file, "}, \"refused\": {");
+    comma = "";
+    for (const auto &entry : state->refused) {
+        fprintf(file, "%s\"%s\": %llu", comma, entry.first.c_str(), (unsigned long long)entry.second);
         comma = ", ";
     }
     fprintf(file, "}}\n");
@@ -624,9 +649,15 @@ static cudaError_t kernel_enqueue(cudaStream_t stream, struct queued queued)
         return enqueue(stream, std::move(queued));
     call_count("launch");
     state->launches++;
-    if (state->sticky != cudaSuccess)
+    if (state->sticky != cudaSuccess) {
+        state->refused["launch"]++;
         return result_is(cudaSuccess);
+    }
     if (trigger_fires(&state->fail, "launch")) {
+        if (state->fail.hangs) {
+            queued.work = hang; /* the kernel does not end, so that whoever waits for it hangs */
+            return enqueue(stream, std::move(queued));
+        }
         cudaError_t error = state->fail.error != cudaSuccess ? state->fail.error : cudaErrorLaunchFailure;
         if (!fake_cuda_error_is_sticky(error))
             return result_is(error);

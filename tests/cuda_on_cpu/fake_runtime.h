@@ -7,10 +7,12 @@
  *   GT_CUDA_ON_CPU_TAKEN     "BYTES" or "BYTES@NAME:N": another process takes so much, from the n-th call of NAME on
  *   GT_CUDA_ON_CPU_FAIL      "NAME:N" or "NAME:N:ERROR": the n-th call of that function fails; NAME "any" counts all calls,
  *                            "launch" those that start a kernel.  ERROR is cudaError...; default by function.  An error
- *                            that a device makes (see fake_cuda_error_is_sticky) appears at the next wait and stays
+ *                            that a device makes (see fake_cuda_error_is_sticky) appears at the next wait and stays.
+ *                            "hang": the call never returns; of "launch" the kernel never ends
  *   GT_CUDA_ON_CPU_FASTEST   which of cuBLASLt's three algorithms is said to take half as long as the others; 0
  *   GT_CUDA_ON_CPU_COPIES    "early": a copy that nothing stands before runs when it is enqueued; "late"
- *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends
+ *   GT_CUDA_ON_CPU_REPORT    file that gets the counters as JSON when the process ends; "refused" counts the calls after
+ *                            an error that stays
  *   GT_CUDA_ON_CPU_HISTORY   file that gets a line at each wait: bytes alive, pinned bytes alive, allocations so far of
  *                            device memory, objects alive
  *   GT_CUDA_ON_CPU_ORDER     emulator_run.h

@@ -4,26 +4,38 @@
   absent    no driver, an old driver, no device, an index or a name that is not there, a card that is too old: one line with
             the versions, exit status 1 or 2; --backend=auto goes on to the cpu, and says why
   taken     another process takes memory between the plan and the arena: exit status 3 or another plan, and who it was
-  failing   every call of the run-time library and of cuBLASLt fails once, at its first, a middle and its last time, and with
-            an error that the device keeps: no crash, one line, nothing leaks, and the checkpoint of before still loads
+  failing   calls of the run-time library and of cuBLASLt fail, in a run that resumes one: each function at its first, a middle
+            and its last call with its own error, some with an error that the device keeps, and some never return; what
+            must hold is in reliability/faulty_device.py
   nvml      holders, driver version and context are read where the library is, and left out where a part of it fails
-GT_CUDA_LONG=1 makes more calls fail.  Prints "checks: P passed, F failed, S skipped".
+With CHECK_LONG=1 up to 30 calls of each function find no memory, are refused, lose the device and hang.  "absent", "taken",
+"failing", "hanging" and "nvml" on the command line choose, and --part=K/N takes every N-th failing or hanging call.
+Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
-import shutil
 import sys
 
 from cuda_common import GPT_TRAIN_CUDA, LONG, MIB, NVML, Run, Work, check, checkpoint, finish, leave_without_programs
 
-# What gives back: a run that has done its work does not fail because of them.
-GIVES_BACK = ("Destroy", "cudaFree", "cudaFreeHost")
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "reliability"))
+
+import tiny  # noqa: E402
+from faulty_device import KINDS, Subject, before_watch, chosen, counted, in_one_go, spread, try_faults, watched_calls  # noqa: E402
+
+CALLS = 3 if not LONG else 30  # of each function
 # Nobody depends on their answers, or they have been answered before.
 UNIMPORTANT = ("cudaGetLastError", "cudaDriverGetVersion", "cudaRuntimeGetVersion", "cudaGetDeviceCount",
                "cudaGetDeviceProperties", "cudaMemGetInfo", "cudaDeviceGetPCIBusId")
 # Whatever fails while a program is recorded, it is launched kernel by kernel then, which is said (cuda_graphs.py).
 NOT_RECORDED = "cannot be kept as a graph"
 STICKY = "cudaErrorIllegalAddress"
+# What the fake library is told for a kind; "own" is the function's own error.
+ERRORS = {"own": "", "memory": ":cudaErrorMemoryAllocation", "launch": ":cudaErrorLaunchOutOfResources", "lost": ":" + STICKY,
+          "hang": ":hang"}
+# In `make check` only these lose the device, and these hang.
+LOSING = ("launch", "cudaStreamSynchronize", "cudaMemcpyAsync")
+HANGING = ("launch", "cudaStreamSynchronize", "cublasLtMatmul")
 UPLOADS = 4 * MIB  # of the device's memory, for uploads beside the ops: part of the context
 
 
@@ -83,62 +95,79 @@ def taken(work):
         check(run.report["allocated_bytes"] <= MIB, f"{run.report['allocated_bytes']} B of a budget of 1 MiB")
 
 
-def numbers(count):
-    """Which of `count` calls fail."""
+class Card(Subject):
+    """The emulated card; runs begin with a folder that holds a part of one, so that they open, read and save."""
+
+    begin = "begun"
+    closing = ("cudaStreamSynchronize",)
+    gives_back = ("Destroy", "cudaFree")
+
+    def __init__(self):
+        super().__init__("cuda", os.path.abspath(GPT_TRAIN_CUDA), "cuda", "GT_CUDA_ON_CPU_FAIL", report="report.json",
+                         GT_CUDA_ON_CPU_REPORT="report.json", GPT_TRAIN_BACKEND="")
+        self.options += ["--bias=True", "--batch_size=1", "--block_size=8"]
+
+    def wanted(self, fault):
+        function, number, kind = fault.split(":")
+        return f"{function}:{number}{ERRORS[kind]}"
+
+    def reported(self):
+        with open(self.report, encoding="ascii") as file:
+            report = json.load(file)
+        return {"left": report["objects_alive"],
+                **{function: count["total"] for function, count in report["functions"].items()},
+                **{"refused:" + function: count for function, count in report["refused"].items()}}
+
+    def look(self, what, done):
+        if what.endswith(":lost"):
+            check(all(word in done.stderr for word in (STICKY, "capability 8.6", "CUDA 13.0")), f"{what}: {done.stderr[-300:]}")
+
+
+def calls_that_fail(counts):
+    calls = {function: list(range(1, count + 1)) for function, count in counts.items()}
+    own = [f"{function}:{number}:own" for function in calls
+           for number in spread(calls[function], 2 if function in UNIMPORTANT and not LONG else 3)]
+    return own + [f"{function}:{number}:{kind}" for function in calls for number in spread(calls[function], CALLS)
+                  for kind in KINDS if LONG or (kind == "lost" and function in LOSING)]
+
+
+def calls_that_hang(calls):
     if LONG:
-        return sorted({1, 2, 3, count // 4, count // 2, count - 1, count} - set(range(-1, 1)))
-    return sorted({1, count // 2, count} - {0})
+        return [f"{function}:{number}:hang" for function, numbers in calls.items() for number in spread(numbers, CALLS)]
+    return [f"{function}:{calls[function][len(calls[function]) // 2]}:hang" for function in HANGING]
 
 
-def failure_check(work, clean, function, number, error=""):
-    out = "fault"
-    shutil.rmtree(work.path(out), ignore_errors=True)
-    shutil.copytree(work.path("clean"), work.path(out))
-    before = checkpoint(work.path(out))
-    named = f"{function}:{number}{':' + error if error else ''}"
-    run = work.train(out, "--backend=cuda", "--init_from=resume", "--max_iters=3", "--eval_interval=2", FAIL=named)
-    check(run.status in (0, 1, 3), f"{named}: {run.said()}")
-    check(run.report is not None, f"{named}: it did not end by itself")
-    if run.status == 0 and run.report and run.calls(function) < number:
-        return  # it was not called as often this time: how long products are timed depends on the machine
-    if run.status == 0:
-        forgiven = function in UNIMPORTANT or NOT_RECORDED in run.out + run.err or any(word in function for word in GIVES_BACK)
-        forgiven = forgiven or (function, number) == ("cudaStreamSynchronize", clean.calls(function))  # before it closes
-        check(forgiven or number > clean.calls(function), f"{named}: nobody noticed")
-        return
-    check(len(run.errors) == 1, f"{named}: {len(run.errors)} error lines: {run.errors}")
-    if error:
-        check(all(word in run.err for word in (error, "capability 8.6", "CUDA 13.0")), f"{named}: {run.errors}")
-    elif run.report is not None:
-        check(run.report["objects_alive"] == 0, f"{named}: {run.report['objects_alive']} objects are left")
-    after = checkpoint(work.path(out))
-    if after != before:
-        again = work.train(out, "--backend=cpu", "--init_from=resume", "--eval_only=True")
-        check(again.status == 0, f"{named}: the checkpoint does not load: {again.said()}")
-    else:
-        check(len(after) >= 2, f"{named}: no checkpoint")
+def faults_tried():
+    card = Card()
+    expected = in_one_go(card)
+    check(card.run("begun", "--max_iters=2").returncode == 0, "the first part of a run")
+    counts, watched = counted(card, expected), counted(card, expected, "--watchdog=60")
+    failing = calls_that_fail(counts)
+    hanging = calls_that_hang(watched_calls(card, watched, before_watch(card)))
+    picked = chosen(failing, hanging)
+
+    def forgiven(fault, done):
+        function, number, _ = fault.split(":")
+        return (function in UNIMPORTANT or card.is_giving_back(function) or NOT_RECORDED in done.stdout + done.stderr or
+                (function, int(number)) == ("cudaStreamSynchronize", counts["cudaStreamSynchronize"]))  # before it closes
+
+    try_faults(card, picked, expected, forgiven)
+    check(len(failing) > 40 and len(hanging) >= len(HANGING), f"only {len(failing)} and {len(hanging)} calls")
+    print(f"failing: {len(picked)} of {len(failing)} failing and {len(hanging)} hanging calls of {len(counts)} functions tried, "
+          f"{card.missed} missed")
 
 
 def failing(work):
-    run = work.train("clean", "--backend=cuda", "--max_iters=1", "--eval_interval=2")
-    check(run.status == 0, run.said())
-    shutil.copytree(work.path("clean"), work.path("twin"))
-    clean = work.train("twin", "--backend=cuda", "--init_from=resume", "--max_iters=3", "--eval_interval=2")
-    check(clean.status == 0 and clean.report["objects_alive"] == 0, clean.said())
-    tried = 0
-    for function, counts in sorted(clean.report["functions"].items()):
-        for number in numbers(counts["total"]):
-            failure_check(work, clean, function, number)
-            tried += 1
     for error, lost in ((STICKY, True), ("cudaErrorLaunchOutOfResources", False), ("cudaErrorLaunchTimeout", True)):
         run = work.train("resources", "--backend=cuda", "--max_iters=1", FAIL=f"launch:2:{error}")
         check(run.status == 1 and len(run.errors) == 1 and error in run.err and ("is lost" in run.err) == lost, run.said())
-    for function in ("launch", "cudaStreamSynchronize", "cudaMemcpyAsync"):
-        for number in numbers(clean.calls(function)):
-            failure_check(work, clean, function, number, STICKY)
-            tried += 1
-    check(tried > 40, f"only {tried} calls failed")
-    print(f"failing: {tried} calls, of {len(clean.report['functions'])} functions")
+    before = os.getcwd()
+    os.makedirs(work.path("faults"))
+    os.chdir(work.path("faults"))
+    tiny.ENVIRONMENT["XDG_CACHE_HOME"] = os.environ["XDG_CACHE_HOME"]
+    tiny.make_data()
+    faults_tried()
+    os.chdir(before)
 
 
 def nvml(work):
@@ -169,9 +198,12 @@ def nvml(work):
 
 def main():
     leave_without_programs("cuda_faults")
+    parts = {"absent": absent, "taken": taken, "failing": failing, "nvml": nvml}
+    only = ["failing" if word == "hanging" else word for word in tiny.arguments()]
     with Work() as work:
-        for part in (absent, taken, failing, nvml):
-            part(work)
+        for name, part in parts.items():
+            if not only or name in only:
+                part(work)
     return finish()
 
 

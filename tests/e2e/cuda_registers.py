@@ -2,7 +2,7 @@
 """Registers, spills and static shared memory of the cuda backend's kernels, from `nvcc -Xptxas -v`.
 
 A kernel that spills keeps registers in memory, which costs more than anything that is tuned here; none may.  Without
-options the tiles of attention are compiled for sm_86, the cards that are tuned for; GT_CUDA_LONG=1, or `--all`, compiles
+options the tiles of attention are compiled for sm_86, the cards that are tuned for; CHECK_LONG=1, or `--all`, compiles
 every kernel file for sm_75, sm_86, sm_89 and sm_90, from the PTX that a build makes them from, and prints the tables of
 doc/cuda.md: registers, and for the kernels with a large share of a step the warps that a multiprocessor holds, from
 registers, shared memory and the limits of CUDA's programming guide ("Technical Specifications per Compute Capability").
@@ -145,7 +145,7 @@ def main():
         skip("cuda_registers", "no nvcc")
         print("checks: 0 passed, 0 failed, 1 skipped")
         return 77
-    every = "--all" in sys.argv[1:] or os.environ.get("GT_CUDA_LONG", "") != ""
+    every = "--all" in sys.argv[1:] or os.environ.get("CHECK_LONG", "") not in ("", "0")
     named = [argument[len("--arch="):].split(",") for argument in sys.argv[1:] if argument.startswith("--arch=")]
     archs = named[0] if named else ARCHS if every else TUNED
     files = sorted(os.path.basename(path)[:-3] for path in glob.glob(f"{SOURCE}/backends/cuda/kernels/*.cu"))

@@ -1,9 +1,12 @@
 /* The registry of backends with a defect in one of them; with it, gpt-train becomes gpt-train-faulty.
  *
- * GPT_FAULT=CALL:N:KIND makes the N-th CALL (open, info, arena, bind, upload, download, run, sync) of the backend that
- * GPT_FAULT_BACKEND names (cpu) fail: `memory` and `launch` once, `lost` for ever and whatever is called after it; `hang` never
- * returns.  GPT_FAULT_REPORT names a file for the number of calls, "CALL N" a line, written when the process exits.  The
- * backend itself computes as always: only its table of functions is another one.
+ * GPT_FAULT=CALL:N:KIND makes the N-th CALL (a field of struct backend_ops: devices, open, info, ...) of the backend that
+ * GPT_FAULT_BACKEND names (cpu) go wrong: with `memory` and `launch` it fails once, with `lost` for ever and whatever is called
+ * after it; with `hang` it never returns.  Calls that have no status, close, holders, choices and timings, can only hang; so can
+ * devices, which finds none where all is lost.  GPT_FAULT_REPORT names a file for the number of calls, "CALL N" a line, and of
+ * those that were refused after `lost`, "refused:CALL N", written when the process exits.  The backend itself computes as
+ * always: only its table of functions is another one.  Backends that choose no algorithms are said to have chosen one, so
+ * that a checkpoint has something to be chosen again.
  */
 #include <config.h>
 
@@ -18,15 +21,32 @@
 
 #define BACKENDS_MAX 8
 
-enum call { CALL_OPEN, CALL_INFO, CALL_ARENA, CALL_BIND, CALL_UPLOAD, CALL_DOWNLOAD, CALL_RUN, CALL_SYNC, CALLS };
+enum call {
+    CALL_DEVICES,
+    CALL_OPEN,
+    CALL_CLOSE,
+    CALL_INFO,
+    CALL_HOLDERS,
+    CALL_ARENA,
+    CALL_CHOOSE,
+    CALL_CHOICES,
+    CALL_TIMINGS,
+    CALL_BIND,
+    CALL_UPLOAD,
+    CALL_DOWNLOAD,
+    CALL_RUN,
+    CALL_SYNC,
+    CALLS
+};
 
-static const char *const call_names[CALLS] = {"open", "info", "arena", "bind", "upload", "download", "run", "sync"};
+static const char *const call_names[CALLS] = {"devices", "open",    "close", "info",   "holders",  "arena", "choose",
+                                              "choices", "timings", "bind",  "upload", "download", "run",   "sync"};
 
 static struct {
     const struct backend_ops *original;
-    struct backend_ops entry;  /* in the registry */
-    struct backend_ops opened; /* of the open backend */
-    uint64_t counts[CALLS];
+    struct backend_ops entry;               /* in the registry */
+    struct backend_ops opened;              /* of the open backend */
+    uint64_t counts[CALLS], refused[CALLS]; /* refused: those after `lost` */
     bool is_lost;
 } faulty;
 
@@ -53,15 +73,21 @@ static bool is_due(enum call call, char kind[static 16])
     return strcmp(name, call_names[call]) == 0 && faulty.counts[call] == number;
 }
 
+/* Whether the call is to fail, and how; does not return where it is to hang. */
+static bool is_failing(enum call call, char kind[static 16])
+{
+    const bool due = is_due(call, kind);
+    while (due && strcmp(kind, "hang") == 0)
+        pause();
+    return due;
+}
+
 /* What the call returns instead of being made, or GT_OK. */
 static enum gt_status fault(enum call call)
 {
     char kind[16] = "";
-    bool due = is_due(call, kind);
-    if (due && strcmp(kind, "hang") == 0) {
-        for (;;)
-            pause();
-    }
+    const bool due = is_failing(call, kind);
+    faulty.refused[call] += faulty.is_lost;
     faulty.is_lost = faulty.is_lost || (due && strcmp(kind, "lost") == 0);
     if (!due && !faulty.is_lost)
         return GT_OK;
@@ -69,6 +95,59 @@ static enum gt_status fault(enum call call)
     log_error("%s: a planted fault: %s %" PRIu64 ": %s", faulty.original->name, call_names[call], faulty.counts[call],
               faulty.is_lost ? "the device is lost" : kind);
     return no_memory ? GT_NO_MEMORY : GT_DEVICE;
+}
+
+/* For calls without a status. */
+static void fault_hang(enum call call)
+{
+    char kind[16] = "";
+    (void)is_failing(call, kind);
+}
+
+static void faulty_devices(bool automatic, struct backend_devices *out)
+{
+    char kind[16] = "";
+    faulty.is_lost = (is_failing(CALL_DEVICES, kind) && strcmp(kind, "lost") == 0) || faulty.is_lost;
+    if (faulty.is_lost)
+        *out = (struct backend_devices){.first = -1, .reason = "a planted fault: the device is lost"};
+    else
+        faulty.original->devices(automatic, out);
+}
+
+static void faulty_close(struct backend *backend)
+{
+    fault_hang(CALL_CLOSE);
+    faulty.original->close(backend);
+}
+
+static void faulty_holders(struct backend *backend, struct backend_holders *out)
+{
+    fault_hang(CALL_HOLDERS);
+    if (faulty.original->holders != NULL)
+        faulty.original->holders(backend, out);
+}
+
+static enum gt_status faulty_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
+{
+    TRY(fault(CALL_CHOOSE));
+    return faulty.original->choose != NULL ? faulty.original->choose(backend, choices, count) : GT_OK;
+}
+
+static const struct backend_choice *faulty_choices(struct backend *backend, size_t *count)
+{
+    static const struct backend_choice invented = {.call = 1, .algorithm = 1};
+    fault_hang(CALL_CHOICES);
+    if (faulty.original->choices != NULL)
+        return faulty.original->choices(backend, count);
+    *count = 1;
+    return &invented;
+}
+
+static const struct backend_timing *faulty_timings(struct backend *backend, size_t *count)
+{
+    fault_hang(CALL_TIMINGS);
+    *count = 0;
+    return faulty.original->timings != NULL ? faulty.original->timings(backend, count) : NULL;
 }
 
 static enum gt_status faulty_info(struct backend *backend, struct backend_info *out)
@@ -128,8 +207,10 @@ static void report(void)
     FILE *file = path != NULL ? fopen(path, "w") : NULL;
     if (file == NULL)
         return;
-    for (int call = 0; call < CALLS; call++)
+    for (int call = 0; call < CALLS; call++) {
         fprintf(file, "%s %" PRIu64 "\n", call_names[call], faulty.counts[call]);
+        fprintf(file, "refused:%s %" PRIu64 "\n", call_names[call], faulty.refused[call]);
+    }
     fclose(file);
 }
 
@@ -138,8 +219,13 @@ static enum gt_status faulty_open(const struct backend_open_options *options, st
     TRY(fault(CALL_OPEN));
     TRY(faulty.original->open(options, out));
     faulty.opened = *(*out)->ops;
+    faulty.opened.close = faulty_close;
     faulty.opened.info = faulty_info;
+    faulty.opened.holders = faulty_holders;
     faulty.opened.arena = faulty_arena;
+    faulty.opened.choose = faulty_choose;
+    faulty.opened.choices = faulty_choices;
+    faulty.opened.timings = faulty_timings;
     faulty.opened.bind = faulty_bind;
     faulty.opened.upload = faulty_upload;
     faulty.opened.download = faulty_download;
@@ -159,6 +245,7 @@ const struct backend_ops *const *backend_registry(void)
             continue;
         faulty.original = registry[i];
         faulty.entry = *registry[i];
+        faulty.entry.devices = faulty_devices;
         faulty.entry.open = faulty_open;
         registry[i] = &faulty.entry;
         atexit(report);

@@ -12,7 +12,8 @@ RELIABILITY_TESTS = \
 	tests/reliability/surroundings.py
 dist_check_SCRIPTS += $(RELIABILITY_TESTS)
 EXTRA_DIST += tests/reliability/clock_jumps.c tests/reliability/opencl_faults.c tests/reliability/sanitizers.sh \
-	tests/reliability/commands.py tests/reliability/lsan.supp tests/reliability/tiny.py tests/reliability/valgrind.supp
+	tests/reliability/commands.py tests/reliability/faulty_device.py tests/reliability/lsan.supp tests/reliability/tiny.py \
+	tests/reliability/valgrind.supp
 
 check_PROGRAMS += tests/reliability/check_flips
 tests_reliability_check_flips_SOURCES = tests/reliability/check_flips.c tests/unit/io_fixture.h tests/unit/log_capture.h
@@ -46,7 +47,8 @@ tests_reliability_gpt_export_faulty_LDFLAGS = $(FAULTY_LINK)
 
 check-long:
 	CHECK_LONG=1 TEST_LIMIT_S=172800 $(MAKE) $(AM_MAKEFLAGS) check \
-		TESTS='$(RELIABILITY_TESTS) tests/reliability/check_flips tests/fuzz/every_bit.py'
+		TESTS='$(RELIABILITY_TESTS) tests/reliability/check_flips tests/fuzz/every_bit.py \
+		tests/e2e/cuda_faults.py'
 
 # The suite once more for each sanitizer, in build folders of its own below sanitizers/.
 check-sanitizers:

@@ -3,8 +3,8 @@
  * OPENCL_FAULT=FUNCTION:N:KIND: the N-th call of FUNCTION by the program itself, not by the children it forks to try a driver,
  * fails with `memory` (CL_MEM_OBJECT_ALLOCATION_FAILURE) or `launch` (CL_OUT_OF_RESOURCES) once, with `lost`
  * (CL_DEVICE_NOT_AVAILABLE) like everything after it but what gives back; `hang` never returns.  OPENCL_FAULT_REPORT names a
- * file for the counts, "FUNCTION N" a line, and of the objects that were made and never released, "left N", written when the
- * process exits.  All else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test that uses it.
+ * file for the counts, "FUNCTION N" a line, of calls that were refused after `lost`, "refused:FUNCTION N", and of the objects that
+ * were made and never released, "left N", written when the process exits.  All else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test that uses it.
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
@@ -22,7 +22,7 @@
 
 static struct {
     const char *name[FUNCTIONS_MAX];
-    unsigned long calls[FUNCTIONS_MAX];
+    unsigned long calls[FUNCTIONS_MAX], refused[FUNCTIONS_MAX];
     int count;
     long left; /* contexts, queues, buffers, programs and kernels that are not released */
     bool is_child, is_lost;
@@ -44,7 +44,7 @@ static void report(void)
     if (file == NULL)
         return;
     for (int i = 0; i < faults.count; i++)
-        fprintf(file, "%s %lu\n", faults.name[i], faults.calls[i]);
+        fprintf(file, "%s %lu\nrefused:%s %lu\n", faults.name[i], faults.calls[i], faults.name[i], faults.refused[i]);
     fprintf(file, "left %ld\n", faults.left);
     fclose(file);
 }
@@ -55,8 +55,8 @@ __attribute__((constructor)) static void loaded(void)
     atexit(report);
 }
 
-/* Counts the call; its number. */
-static unsigned long counted(const char *name)
+/* Counts the call; which function it is. */
+static int counted(const char *name)
 {
     int i = 0;
     while (i < faults.count && strcmp(faults.name[i], name) != 0)
@@ -67,7 +67,8 @@ static unsigned long counted(const char *name)
         faults.name[i] = name;
         faults.count++;
     }
-    return ++faults.calls[i];
+    faults.calls[i]++;
+    return i;
 }
 
 /* The error that the call is to return, or CL_SUCCESS. */
@@ -79,11 +80,12 @@ static cl_int fault(const char *name)
     const bool gives_back = strncmp(name, "clRelease", 9) == 0;
     if (faults.is_child)
         return CL_SUCCESS;
-    const unsigned long call = counted(name);
+    const int called = counted(name);
     const bool due = wanted != NULL && sscanf(wanted, "%63[A-Za-z]:%lu:%15s", function, &number, kind) == 3 &&
-                     call == number && strcmp(function, name) == 0;
+                     faults.calls[called] == number && strcmp(function, name) == 0;
     while (due && strcmp(kind, "hang") == 0)
         pause();
+    faults.refused[called] += faults.is_lost && !gives_back;
     faults.is_lost = faults.is_lost || (due && strcmp(kind, "lost") == 0);
     if (faults.is_lost && !gives_back)
         return CL_DEVICE_NOT_AVAILABLE;

@@ -21,9 +21,9 @@ START_TEST(touched_memory_is_resident)
     ck_assert_uint_ge(process_rss_bytes_max() + slack, with);
     ck_assert_int_eq(block[size - 1], 1);
     free(block);
-    size_t most = process_rss_bytes_max();
+    size_t now = process_rss_bytes(), most = process_rss_bytes_max(); /* in this order: a look may touch another page */
     ck_assert_uint_ge(most + slack, before + size);
-    ck_assert_uint_ge(most, process_rss_bytes());
+    ck_assert_uint_ge(most, now);
 }
 END_TEST
 

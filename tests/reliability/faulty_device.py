@@ -1,0 +1,217 @@
+"""Runs of training on a device of which one call goes wrong, and what they must leave; for device_faults.py and cuda_faults.py.
+
+A fault is "CALL:N:KIND": the N-th call finds no memory, is refused (`launch`), loses the device, or hangs.  After it: an exit
+status that is no signal's and not 0, one error line, no hang (the watchdog ends it, and names the call and, where it runs an
+op, the op), nothing that is not given back, and a folder from which a run without faults goes on to the bytes of the run in
+one go.  Success is accepted where nothing depends on the call; of a lost device, where nothing was asked of it any more.
+"""
+import os
+import shutil
+import subprocess
+
+import tiny
+
+from checks import check
+
+KINDS = ("memory", "launch", "lost")
+WATCHDOG_SECONDS = (1, 10, 60)  # a process that gets no time is slow too: where another call was named, once more with the next
+COMPILE_SECONDS = 1200  # where kernels have to be compiled first
+
+
+class Subject:
+    """A program, a backend, and how a fault is asked for."""
+
+    begin = None      # the folder that a run with a fault begins with; without one it begins from scratch
+    closing = ()      # what is called while the device is closed, and may be refused by a lost one, beside what gives back
+    gives_back = ()   # how the names of the calls begin or end that give something back
+
+    def __init__(self, name, program, backend, variable, report="report", **environment):
+        self.name, self.program, self.variable, self.report = name, program, variable, report
+        self.missed = 0  # faults at calls that the run did not make this time, as it makes fewer where time is short
+        self.options = [f"--backend={backend}"]
+        self.environment = {**environment, "GPT_FAULT_BACKEND": backend}
+
+    def run(self, out, *arguments, fault=None, limit=tiny.LIMIT_SECONDS):
+        """The finished process; None when it hangs."""
+        resume = ["--init_from=resume"] if os.path.exists(os.path.join(out, "trainer_state.json")) else []
+        environment = {**tiny.ENVIRONMENT, **self.environment, "GPT_FAULT_REPORT": "report"}
+        if fault:
+            environment[self.variable] = self.wanted(fault)
+        if os.path.exists(self.report):
+            os.remove(self.report)
+        try:
+            return subprocess.run([self.program, *tiny.RUN, *self.options, f"--out_dir={out}", *resume, *arguments],
+                                  env=environment, capture_output=True, text=True, timeout=limit, check=False)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def prepare(self, out):
+        """The folder as a run finds it."""
+        tiny.clear(out)
+        if self.begin:
+            shutil.copytree(self.begin, out)
+
+    def wanted(self, fault):
+        return fault
+
+    def reported(self):
+        with open(self.report, encoding="ascii") as file:
+            return {name: int(count) for name, count in (line.split() for line in file)}
+
+    def counts(self):
+        """How often each call was made."""
+        return {name: count for name, count in self.reported().items() if name != "left" and ":" not in name}
+
+    def left(self):
+        """How many objects the run did not give back; 0 where nobody counts them."""
+        return self.reported().get("left", 0)
+
+    def refused(self):
+        """The calls that a lost device refused, as often as it did."""
+        return {name.split(":")[1]: count for name, count in self.reported().items() if name.startswith("refused:") and count > 0}
+
+    def is_giving_back(self, call):
+        return any(word in call for word in self.gives_back)
+
+    def waits_for(self, fault):
+        """What the watchdog's line says of a hang; a function of a library may be part of any call of the backend."""
+        return f"waiting for {fault.split(':')[0]}" if self.variable == "GPT_FAULT" else "waiting for"
+
+    def names_op(self, fault, said):
+        """Whether an op is named where one is under way: in run, and where a kernel is waited for."""
+        is_kernel = fault.startswith(("launch:", "clEnqueueNDRangeKernel:"))
+        return " of op " in said or not ("waiting for run" in said or (is_kernel and "waiting for sync" in said))
+
+    def misses(self, fault):
+        name, number, _ = fault.split(":")
+        missed = self.counts().get(name, 0) < int(number)
+        self.missed += missed
+        return missed
+
+    def is_used_lost(self):
+        """Whether something was asked of a lost device, other than what closing it does."""
+        refused = self.refused()
+        return any(not self.is_giving_back(call) and refused[call] > (call in self.closing) for call in refused)
+
+    def look(self, what, done):
+        """More to check of a failing call that was noticed."""
+
+
+def errors(done):
+    return [line for line in done.stderr.splitlines() if " error: " in line]
+
+
+def judge_success(subject, fault, expected, forgiven):
+    what = f"{subject.name}: {fault}"
+    check(tiny.contents("faulty") == expected, f"{what}: other bytes")
+    if subject.misses(fault):
+        return
+    check(forgiven, f"{what}: nobody noticed, and that is not right")
+    if fault.endswith(":lost"):
+        check(not subject.is_used_lost(), f"{what}: nobody noticed, although later calls were refused: {subject.refused()}")
+    check(subject.left() == 0, f"{what}: {subject.left()} objects were not given back")
+
+
+def judge_hang(subject, fault, done):
+    what, said = f"{subject.name}: {fault}", done.stderr[-300:]
+    check("does not answer" in said, f"{what}: no watchdog: {said}")
+    check(subject.waits_for(fault) in said, f"{what}: another call is named: {said}")
+    check(subject.names_op(fault, said), f"{what}: no op is named: {said}")
+
+
+def judge(subject, fault, done, expected, forgiven):
+    """Whether the fault was noticed; what it left must go on."""
+    what = f"{subject.name}: {fault}"
+    if done is None:
+        check(False, f"{what}: hangs")
+        return
+    if done.returncode == 0:
+        judge_success(subject, fault, expected, forgiven)
+        return
+    check(1 <= done.returncode <= 3, f"{what}: ended with {done.returncode}: {done.stderr[-300:]}")
+    check(len(errors(done)) == 1, f"{what}: {len(errors(done))} error lines: {done.stderr[-500:]}")
+    if fault.endswith(":hang"):
+        judge_hang(subject, fault, done)
+    else:
+        check(subject.left() == 0, f"{what}: {subject.left()} objects were not given back")
+        subject.look(what, done)
+    again = subject.run("faulty")
+    check(again is not None and again.returncode == 0, f"{what}: does not go on: {again and again.stderr[-300:]}")
+    check(tiny.contents("faulty") == expected, f"{what}: then other bytes than in one go")
+    check(tiny.leftovers("faulty") == [], f"{what}: left behind: {tiny.leftovers('faulty')}")
+
+
+def hung(subject, fault):
+    """A run with a call that never returns, ended by the watchdog at that call."""
+    done = None
+    for seconds in WATCHDOG_SECONDS:
+        subject.prepare("faulty")
+        done = subject.run("faulty", f"--watchdog={seconds}", fault=fault, limit=max(tiny.LIMIT_SECONDS, 2 * seconds))
+        if done is None or "does not answer" not in done.stderr:
+            break
+        if subject.waits_for(fault) in done.stderr and subject.names_op(fault, done.stderr):
+            break
+    return done
+
+
+def try_faults(subject, faults, expected, forgiven=lambda fault, done: False):
+    for fault in faults:
+        subject.prepare("faulty")
+        done = hung(subject, fault) if fault.endswith(":hang") else subject.run("faulty", fault=fault)
+        judge(subject, fault, done, expected, done is not None and forgiven(fault, done))
+    check(subject.missed <= len(faults) / 4, f"{subject.name}: {subject.missed} of {len(faults)} calls were not made")
+
+
+def sample(generator, faults, most):
+    return faults if len(faults) <= most else generator.sample(faults, most)
+
+
+def chosen(failing, hanging):
+    """The faults that this run tries."""
+    kinds = tiny.arguments()
+    return tiny.part((failing if "hanging" not in kinds else []) + (hanging if "failing" not in kinds else []))
+
+
+def in_one_go(subject):
+    """What the run in one go leaves."""
+    tiny.clear("one")
+    done = subject.run("one", limit=COMPILE_SECONDS)
+    check(done is not None and done.returncode == 0, f"{subject.name} in one go: {done and done.stderr[-500:]}")
+    return tiny.contents("one")
+
+
+def counted(subject, expected, *arguments):
+    """The calls that a run without faults makes."""
+    subject.prepare("counted")
+    done = subject.run("counted", *arguments)
+    check(done is not None and done.returncode == 0, f"{subject.name} {arguments}: {done and done.stderr[-500:]}")
+    check(tiny.contents("counted") == expected, f"{subject.name} {arguments}: other bytes than in one go")
+    check(subject.left() == 0, f"{subject.name} {arguments}: {subject.left()} objects were not given back")
+    return subject.counts()
+
+
+def before_watch(subject):
+    """The calls of a run that ends where the watch begins, which is when the data are open; closing the device included."""
+    os.makedirs("no-data", exist_ok=True)
+    subject.prepare("counted")
+    done = subject.run("counted", "--dataset=./no-data")
+    check(done is not None and done.returncode in (1, 2) and "train.bin" in done.stderr, f"{subject.name}: {done and done.stderr}")
+    return subject.counts()
+
+
+def watched_calls(subject, watched, before):
+    """The numbers of the calls that a watched run makes while it is watched.  Where a call gives something back, or belongs to
+    closing the device, that is at least the last one."""
+    calls = {}
+    for call, count in watched.items():
+        first = before.get(call, 0) + 1
+        last_too = count > 0 and (subject.is_giving_back(call) or call in subject.closing)
+        calls[call] = list(range(first, count + 1)) or ([count] if last_too else [])
+    return calls
+
+
+def spread(numbers, most):
+    """At most so many of them, the first, the last and what lies evenly between."""
+    if len(numbers) <= most:
+        return list(numbers)
+    return sorted({numbers[i * (len(numbers) - 1) // (most - 1)] for i in range(most)})

@@ -173,7 +173,11 @@ enum backend_call {
     BACKEND_CALL_RUN,
     BACKEND_CALL_SYNC,
     BACKEND_CALL_BIND,
-    BACKEND_CALL_CLOSE,
+    BACKEND_CALL_CHOOSE,
+    BACKEND_CALL_CLOSE, /* from here on calls that have no status */
+    BACKEND_CALL_HOLDERS,
+    BACKEND_CALL_CHOICES,
+    BACKEND_CALL_TIMINGS,
     BACKEND_CALL_COUNT
 };
 
@@ -182,8 +186,8 @@ enum gt_status backend_wrap(struct backend *inner, struct backend **out);
 void backend_wrap_counters(const struct backend *wrapper, struct backend_counters *out);
 /* From now on info() says that at most so many bytes are free, as if another program had taken the rest; 0 ends it. */
 void backend_wrap_free_limit(struct backend *wrapper, uint64_t free_bytes);
-/* The n-th call of that kind from now (1 = the next) fails with `status`, without reaching the inner backend; not close,
- * which cannot. */
+/* The n-th call of that kind from now (1 = the next) fails with `status`, without reaching the inner backend; not those
+ * that have no status. */
 void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status);
 
 /* A call that has not returned. */

@@ -28,8 +28,8 @@ struct wrapper {
 
 #define NOTHING (-1)
 
-static const char *const call_names[BACKEND_CALL_COUNT] = {"info", "arena", "upload", "download",
-                                                           "run",  "sync",  "bind",   "close"};
+static const char *const call_names[BACKEND_CALL_COUNT] = {
+    "info", "arena", "upload", "download", "run", "sync", "bind", "choose", "close", "holders", "choices", "timings"};
 
 static struct wrapper *wrapper_of(struct backend *backend)
 {
@@ -133,9 +133,13 @@ static enum gt_status wrap_info(struct backend *backend, struct backend_info *ou
 
 static void wrap_holders(struct backend *backend, struct backend_holders *out)
 {
-    struct backend *inner = wrapper_of(backend)->inner;
-    if (inner->ops->holders != NULL)
-        inner->ops->holders(inner, out);
+    struct wrapper *wrapper = wrapper_of(backend);
+    struct backend *inner = wrapper->inner;
+    if (inner->ops->holders == NULL)
+        return;
+    begun(wrapper, BACKEND_CALL_HOLDERS, NOTHING);
+    inner->ops->holders(inner, out);
+    (void)ended(wrapper, GT_OK);
 }
 
 static enum gt_status wrap_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
@@ -151,22 +155,39 @@ static enum gt_status wrap_arena(struct backend *backend, const struct backend_s
 
 static enum gt_status wrap_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
 {
-    struct backend *inner = wrapper_of(backend)->inner;
-    return inner->ops->choose != NULL ? inner->ops->choose(inner, choices, count) : GT_OK;
+    struct wrapper *wrapper = wrapper_of(backend);
+    struct backend *inner = wrapper->inner;
+    TRY(fault(wrapper, BACKEND_CALL_CHOOSE));
+    if (inner->ops->choose == NULL)
+        return GT_OK;
+    begun(wrapper, BACKEND_CALL_CHOOSE, NOTHING);
+    return ended(wrapper, inner->ops->choose(inner, choices, count));
 }
 
 static const struct backend_choice *wrap_choices(struct backend *backend, size_t *count)
 {
-    struct backend *inner = wrapper_of(backend)->inner;
+    struct wrapper *wrapper = wrapper_of(backend);
+    struct backend *inner = wrapper->inner;
     *count = 0;
-    return inner->ops->choices != NULL ? inner->ops->choices(inner, count) : NULL;
+    if (inner->ops->choices == NULL)
+        return NULL;
+    begun(wrapper, BACKEND_CALL_CHOICES, NOTHING);
+    const struct backend_choice *choices = inner->ops->choices(inner, count);
+    (void)ended(wrapper, GT_OK);
+    return choices;
 }
 
 static const struct backend_timing *wrap_timings(struct backend *backend, size_t *count)
 {
-    struct backend *inner = wrapper_of(backend)->inner;
+    struct wrapper *wrapper = wrapper_of(backend);
+    struct backend *inner = wrapper->inner;
     *count = 0;
-    return inner->ops->timings != NULL ? inner->ops->timings(inner, count) : NULL;
+    if (inner->ops->timings == NULL)
+        return NULL;
+    begun(wrapper, BACKEND_CALL_TIMINGS, NOTHING);
+    const struct backend_timing *timings = inner->ops->timings(inner, count);
+    (void)ended(wrapper, GT_OK);
+    return timings;
 }
 
 static enum gt_status wrap_bind(struct backend *backend, const struct op_call *calls, size_t count)

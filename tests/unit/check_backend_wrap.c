@@ -91,6 +91,8 @@ static enum gt_status call_of(struct backend *backend, enum backend_call call)
         return backend->ops->run(backend, 0, &fill, 1);
     case BACKEND_CALL_BIND:
         return backend->ops->bind(backend, &fill, 1);
+    case BACKEND_CALL_CHOOSE:
+        return backend->ops->choose(backend, NULL, 0);
     default:
         return backend->ops->sync(backend, 0);
     }
@@ -147,7 +149,7 @@ Suite *backend_wrap_suite(void)
     Suite *suite = suite_create("backend_wrap");
     TCase *tests = tcase_create("backend_wrap");
     tcase_add_test(tests, counts_and_passes_on);
-    tcase_add_loop_test(tests, nth_call_fails_once, 0, BACKEND_CALL_CLOSE); /* which cannot fail */
+    tcase_add_loop_test(tests, nth_call_fails_once, 0, BACKEND_CALL_CLOSE); /* those after it cannot fail */
     tcase_add_test(tests, wrapper_cannot_be_opened);
     tcase_add_test(tests, registry_knows_cpu);
     suite_add_tcase(suite, tests);

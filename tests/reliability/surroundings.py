@@ -17,7 +17,6 @@ Mounting disks needs root, and `between` strace; without them these are skipped.
 """
 import array
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -27,7 +26,7 @@ import time
 
 import tiny
 
-from checks import check, finish, preloadable, skip
+from checks import check, finish, is_instrumented, preloadable, skip
 
 SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 RESUME = "--init_from=resume"
@@ -109,10 +108,12 @@ def sparse(_):
             except OSError as error:
                 skip("surroundings_sparse", f"no files of 100 GB here: {error}")
                 return
-    done = tiny.run("sparse/out", "--dataset=./sparse/data", timeout=120)
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    check(done.returncode == 0, f"100 GB: {done.stderr[-300:]}")
-    check(most <= RESIDENT_KIB_MAX or "asan" in done.stderr, f"100 GB: {most} KiB of memory")
+    with subprocess.Popen(tiny.command("sparse/out", "--dataset=./sparse/data"), env=tiny.ENVIRONMENT,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)  # of this process alone
+        process.returncode = os.waitstatus_to_exitcode(status)
+    check(process.returncode == 0, f"100 GB: {process.returncode}")
+    check(usage.ru_maxrss <= RESIDENT_KIB_MAX or is_instrumented(tiny.GPT_TRAIN), f"100 GB: {usage.ru_maxrss} KiB of memory")
     with open("sparse/data/train.bin", "r+b") as file:
         file.truncate(SPARSE_BYTES + 1)
     refused("100 GB and a byte", tiny.run("sparse/out2", "--dataset=./sparse/data"), "train.bin")
@@ -308,8 +309,8 @@ def failing(points, forever="+"):
 def saves(calls):
     """Of each save, the number of its first call of each name; names that are not called again are left out."""
     starts = [i for i, call in enumerate(calls) if call[2] and not (i and calls[i - 1][2])]
-    return [{name: next(number for called, number, _ in calls[start:] if called == name)
-             for name in CHANGING if any(called == name for called, _, _ in calls[start:])} for start in starts]
+    return [{name: next(number for called, number, *_ in calls[start:] if called == name)
+             for name in CHANGING if any(called == name for called, *_ in calls[start:])} for start in starts]
 
 
 def between(_):
@@ -339,14 +340,14 @@ def between(_):
 
 def from_each_call(kind):
     """The same of a program that has one thing to do, from its first own call on, or its second, or ..."""
-    calls = tiny.trace(None, start=kind("jobs").start)
+    calls = tiny.trace_of(lambda tracer: kind("jobs").start(tracer=tracer), os.path.abspath("strace.log"), "")
     first = next(i for i, call in enumerate(calls) if call[0] in ("flock", "mkdir") or call[2])
     places = [i for i in range(first, len(calls)) if calls[i][0] in CHANGING]
     hits = 0
     for place in places[::1 if tiny.LONG else max(1, len(places) // 6)]:
         later = calls[place:]
-        points = {name: next(number for called, number, _ in later if called == name)
-                  for name in CHANGING if any(called == name for called, _, _ in later)}
+        points = {name: next(number for called, number, *_ in later if called == name)
+                  for name in CHANGING if any(called == name for called, *_ in later)}
         job = kind("jobs")
         what = f"{job.name}, read-only from {calls[place][0]} {calls[place][1]} on"
         done = job.start(failing(points))

@@ -101,9 +101,14 @@ def errors(done):
     return [line for line in done.stderr.splitlines() if " error: " in line]
 
 
+def but_libraries(contents):
+    """What a checkpoint is, but for what its record says of versions, which is empty where a version could not be asked for."""
+    return {**contents, "plan": {**contents.get("plan", {}), "kernels": ""}}
+
+
 def judge_success(subject, fault, expected, forgiven):
-    what = f"{subject.name}: {fault}"
-    check(tiny.contents("faulty") == expected, f"{what}: other bytes")
+    what, found = f"{subject.name}: {fault}", tiny.contents("faulty")
+    check(found == expected or (forgiven and but_libraries(found) == but_libraries(expected)), f"{what}: other bytes")
     if subject.misses(fault):
         return
     check(forgiven, f"{what}: nobody noticed, and that is not right")

@@ -43,6 +43,24 @@ struct corpus_walk {
 static enum gt_status walk_input(struct corpus_walk *walk, const char *path);
 static void walk_release(struct corpus_walk *walk);
 
+/* What the output's folder is, so that no output is taken for an input; one that is not there yet has none. */
+static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir)
+{
+    struct stat info;
+    if (out_dir == NULL)
+        return GT_OK;
+    walk->out_known = stat(out_dir, &info) == 0;
+    if (!walk->out_known && errno != ENOENT && errno != ENOTDIR) {
+        log_error("%s: cannot look at it: %s", out_dir, strerror(errno));
+        return GT_IO;
+    }
+    if (walk->out_known) {
+        walk->out_device = info.st_dev;
+        walk->out_inode = info.st_ino;
+    }
+    return GT_OK;
+}
+
 enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec, struct corpus **out)
 {
     void *memory = NULL;
@@ -50,13 +68,7 @@ enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec
     struct corpus *corpus = memory;
     corpus->mem = mem;
     struct corpus_walk walk = {.corpus = corpus, .spec = spec};
-    struct stat info;
-    if (spec->out_dir != NULL && stat(spec->out_dir, &info) == 0) {
-        walk.out_known = true;
-        walk.out_device = info.st_dev;
-        walk.out_inode = info.st_ino;
-    }
-    enum gt_status status = GT_OK;
+    enum gt_status status = out_dir_know(&walk, spec->out_dir);
     for (walk.input = 0; walk.input < spec->input_count && status == GT_OK; walk.input++)
         status = walk_input(&walk, spec->inputs[walk.input]);
     walk_release(&walk);

@@ -238,7 +238,9 @@ static enum gt_status tokenizer_take_up(struct prepare *prep)
 {
     char path[FILE_PATH_MAX];
     TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME TOKEN_WRITER_PARTIAL));
-    if (!file_exists(path))
+    bool exists;
+    TRY(file_look(path, &exists));
+    if (!exists)
         TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME));
     return tokenizer_open_file(prep->mem, path, &prep->learned);
 }

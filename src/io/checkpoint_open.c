@@ -78,10 +78,11 @@ void checkpoint_close(struct checkpoint *checkpoint)
 }
 
 /* ---- what a folder holds ---- */
-static bool holds(const char *folder, const char *name)
+static enum gt_status holds(const char *folder, const char *name, bool *out)
 {
     char path[FILE_PATH_MAX];
-    return file_join(path, folder, name) == GT_OK && file_exists(path);
+    TRY(file_join(path, folder, name));
+    return file_look(path, out);
 }
 
 /* Files that others would open and we do not, each with what to do about it. */
@@ -99,7 +100,9 @@ static const struct {
 static enum gt_status refused_check(const char *folder)
 {
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        if (holds(folder, refused[i].name)) {
+        bool is_there;
+        TRY(holds(folder, refused[i].name, &is_there));
+        if (is_there) {
             log_error("%s: %s %s", folder, refused[i].name, refused[i].way_out);
             return GT_UNSUPPORTED;
         }
@@ -135,20 +138,20 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
 
 enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out)
 {
-    enum checkpoint_kind kind = CHECKPOINT_NONE;
-    if (file_exists(path) && !file_is_folder(path))
+    bool exists, has_record, has_config, has_model, has_index, has_nanogpt;
+    TRY(file_look(path, &exists));
+    if (exists && !file_is_folder(path))
         return file_probe(path, out);
-    if (holds(path, CHECKPOINT_RECORD_NAME))
-        kind = CHECKPOINT_OURS;
-    else if (holds(path, CHECKPOINT_CONFIG_NAME) &&
-             (holds(path, CHECKPOINT_MODEL_NAME) || holds(path, SAFETENSORS_INDEX_NAME)))
-        kind = CHECKPOINT_HF;
-    else if (holds(path, NANOGPT_CHECKPOINT_NAME))
-        kind = CHECKPOINT_NANOGPT;
-    else
-        TRY(refused_check(path));
-    *out = kind;
-    return GT_OK;
+    TRY(holds(path, CHECKPOINT_RECORD_NAME, &has_record));
+    TRY(holds(path, CHECKPOINT_CONFIG_NAME, &has_config));
+    TRY(holds(path, CHECKPOINT_MODEL_NAME, &has_model));
+    TRY(holds(path, SAFETENSORS_INDEX_NAME, &has_index));
+    TRY(holds(path, NANOGPT_CHECKPOINT_NAME, &has_nanogpt));
+    *out = has_record                               ? CHECKPOINT_OURS
+           : has_config && (has_model || has_index) ? CHECKPOINT_HF
+           : has_nanogpt                            ? CHECKPOINT_NANOGPT
+                                                    : CHECKPOINT_NONE;
+    return *out == CHECKPOINT_NONE ? refused_check(path) : GT_OK;
 }
 
 /* ---- a folder in Hugging Face's layout ---- */
@@ -171,7 +174,9 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     enum gt_status status = model_describe(checkpoint, root);
     json_decref(root);
     TRY(status);
-    if (holds(folder, CHECKPOINT_MODEL_NAME)) {
+    bool is_whole; /* in one file */
+    TRY(holds(folder, CHECKPOINT_MODEL_NAME, &is_whole));
+    if (is_whole) {
         TRY(file_join(path, folder, CHECKPOINT_MODEL_NAME));
         TRY(safetensors_open(checkpoint->mem, path, &checkpoint->model));
     } else {

@@ -56,6 +56,8 @@ static enum gt_status tokenizer_find(struct text *text)
     char folder[FILE_PATH_MAX];
     memcpy(folder, judge->config->eval_data, strlen(judge->config->eval_data) + 1);
     char *slash = strrchr(folder, '/');
+    bool exists;
+    TRY(file_look(folder, &exists));
     if (!file_is_folder(folder) && slash != NULL)
         *slash = '\0';
     else if (!file_is_folder(folder))

@@ -27,8 +27,6 @@ static enum gt_status dataset_vocab(struct hostmem *mem, const char *folder, int
 {
     struct tokenizer *tokenizer = NULL;
     *out = 0;
-    if (!file_is_folder(folder))
-        return GT_OK;
     TRY(tokenizer_open_dataset(mem, folder, &tokenizer));
     if (tokenizer)
         *out = tokenizer_vocab_size(tokenizer);

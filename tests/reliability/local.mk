@@ -1,5 +1,6 @@
 # What a run survives: kills, failing calls, power cuts; and how the programs are hardened.  `make check` tries a sample of the
-# cases, `make check-long` every one (a day or more; --part=K/N of a script tries a part).
+# cases, `make check-long` every one, 10 million inputs for each parser, and a soak of two hours (days in all; --part=K/N of
+# a script tries a part).
 RELIABILITY_TESTS = \
 	tests/reliability/crash_states.py \
 	tests/reliability/device_faults.py \
@@ -46,9 +47,9 @@ tests_reliability_gpt_export_faulty_LDADD = $(gpt_export_LDADD)
 tests_reliability_gpt_export_faulty_LDFLAGS = $(FAULTY_LINK)
 
 check-long:
-	CHECK_LONG=1 TEST_LIMIT_S=172800 $(MAKE) $(AM_MAKEFLAGS) check \
-		TESTS='$(RELIABILITY_TESTS) tests/reliability/check_flips tests/fuzz/every_bit.py \
-		tests/e2e/cuda_faults.py'
+	CHECK_LONG=1 FUZZ_RUNS=10000000 TEST_LIMIT_S=604800 $(MAKE) $(AM_MAKEFLAGS) check \
+		TESTS='$(RELIABILITY_TESTS) tests/reliability/check_flips tests/fuzz/every_bit.py tests/e2e/cuda_faults.py \
+		tests/fuzz/run.sh'
 
 # The suite once more for each sanitizer, in build folders of its own below sanitizers/.
 check-sanitizers:

@@ -501,14 +501,25 @@ enum gt_status restore_tokenizer_repair(struct restore_saver *saver)
     return GT_OK;
 }
 
+/* What the record says of the data; NULL without memory, which json_pack() takes for no value where one may be missing. */
+static json_t *data_object(const struct restore_saver *saver, const struct run_state *state)
+{
+    json_t *data = json_pack("{s:I, s:s, s:s}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
+                             token_split_name(TOKEN_TRAIN), saver->data.text[TOKEN_TRAIN], token_split_name(TOKEN_VAL),
+                             saver->data.text[TOKEN_VAL]);
+    if (data && *saver->tokenizer_hash &&
+        json_object_set_new(data, "tokenizer", json_string(saver->tokenizer_hash)) != 0) {
+        json_decref(data);
+        return NULL;
+    }
+    return data;
+}
+
 enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state)
 {
     struct session *session = saver->session;
     const struct config *config = session->config;
-    json_t *data =
-        json_pack("{s:I, s:s*, s:s, s:s}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
-                  "tokenizer", *saver->tokenizer_hash ? saver->tokenizer_hash : NULL, token_split_name(TOKEN_TRAIN),
-                  saver->data.text[TOKEN_TRAIN], token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
+    json_t *data = data_object(saver, state);
     json_t *loss_scaler = state->loss_scaler.dynamic ? loss_scaler_to_json(&state->loss_scaler) : NULL;
     if (!data || (state->loss_scaler.dynamic && !loss_scaler)) {
         json_decref(data);

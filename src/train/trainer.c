@@ -105,6 +105,8 @@ static const char *divergence(const struct trainer *t)
     return t->skipped_in_a_row > 1 ? "updates are being skipped" : NULL;
 }
 
+#define NOT_SAVED "iter %" PRId64 " is not saved: %s; the last good checkpoint, if there is one, stays in %s"
+
 static enum gt_status save(struct trainer *t)
 {
     int64_t start_ns = clock_monotonic_ns();
@@ -143,8 +145,7 @@ static enum gt_status save_or_go_on(struct trainer *t)
 {
     const char *why = divergence(t);
     if (why) {
-        log_warning("iter %" PRId64 " is not saved: %s; the last good checkpoint, if there is one, stays in %s",
-                    t->state.iter, why, t->config->out_dir);
+        log_warning(NOT_SAVED, t->state.iter, why, t->config->out_dir);
         return GT_OK;
     }
     enum gt_status status = save(t);
@@ -370,8 +371,7 @@ static enum gt_status save_at_end(struct trainer *t)
     const char *why = divergence(t);
     if (!why)
         return save(t);
-    log_error("iter %" PRId64 " is not saved: %s; the last good checkpoint, if there is one, stays in %s",
-              t->state.iter, why, t->config->out_dir);
+    log_error(NOT_SAVED, t->state.iter, why, t->config->out_dir);
     return GT_FAILURE;
 }
 
@@ -682,8 +682,6 @@ static enum gt_status algorithms_choose(struct trainer *t)
     const struct checkpoint *checkpoint = t->source.checkpoint;
     struct backend_info info;
     TRY(restore_algorithms_choose(device, checkpoint->record.state.plan, checkpoint->source));
-    if (device->ops->choose == NULL)
-        return GT_OK;
     TRY(device->ops->info(device, &info));
     memcpy(t->session.info.detail, info.detail, sizeof info.detail);
     return GT_OK;

@@ -4,6 +4,7 @@ import shlex
 import subprocess
 import sys
 
+LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
 counts = {"passed": 0, "failed": 0, "skipped": 0}
 
 

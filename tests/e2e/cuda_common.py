@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish, skip
+from checks import LONG, check, finish, skip
 
 BUILD = os.environ.get("top_builddir", ".")
 FOLDER = os.path.join(BUILD, "tests", "cuda_on_cpu")
@@ -15,7 +15,6 @@ GPT_TRAIN_CUDA = os.path.join(FOLDER, "gpt-train-cuda")
 GPT_SAMPLE_CUDA = os.path.join(FOLDER, "gpt-sample-cuda")
 OPCHECK_CUDA = os.path.join(FOLDER, "opcheck-cuda")
 NVML = os.path.join(FOLDER, "nvml")
-LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
 MIB = 1 << 20
 TINY = ["--n_layer=2", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--vocab_size=96",
         "--gradient_accumulation_steps=2", "--eval_iters=1", "--bias=True", "--threads=1", "--warmup_iters=2",

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish, skip
+from checks import LONG, check, finish, skip
 
 SOURCE = os.environ.get("top_srcdir", ".")
 ARCHS = ("75", "86", "89", "90")
@@ -145,7 +145,7 @@ def main():
         skip("cuda_registers", "no nvcc")
         print("checks: 0 passed, 0 failed, 1 skipped")
         return 77
-    every = "--all" in sys.argv[1:] or os.environ.get("CHECK_LONG", "") not in ("", "0")
+    every = "--all" in sys.argv[1:] or LONG
     named = [argument[len("--arch="):].split(",") for argument in sys.argv[1:] if argument.startswith("--arch=")]
     archs = named[0] if named else ARCHS if every else TUNED
     files = sorted(os.path.basename(path)[:-3] for path in glob.glob(f"{SOURCE}/backends/cuda/kernels/*.cu"))

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish, patience, skip
+from checks import check, finish, is_instrumented, patience, skip
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GPT_PREPARE = os.environ["GPT_PREPARE"]
@@ -474,8 +474,7 @@ def make_large(folder):
 
 
 def check_rss():
-    data = contents(GPT_EXPORT)
-    if b"__asan_init" in data or b"__tsan_init" in data:
+    if is_instrumented(GPT_EXPORT):
         skip("export_rss", "a build with a sanitizer")
         return
     make_large("large")

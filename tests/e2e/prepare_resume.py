@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-from checks import check_named as check, finish, skip
+from checks import check_named as check, finish, is_instrumented, skip
 
 PREPARE = os.environ["GPT_PREPARE"]
 MIB = 1 << 20
@@ -84,15 +84,8 @@ def files_of(folder):
     return found
 
 
-def is_sanitized():
-    """AddressSanitizer's shadow would be counted."""
-    with open(PREPARE, "rb") as file:
-        data = file.read()
-    return b"__asan_init" in data or b"__tsan_init" in data
-
-
 def test_memory(rng):
-    if is_sanitized():
+    if is_instrumented(PREPARE):  # AddressSanitizer's shadow would be counted
         skip("prepare_rss", "a build with a sanitizer")
         return
     seen = []

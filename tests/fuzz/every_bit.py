@@ -19,10 +19,9 @@ import tempfile
 
 SOURCE = os.environ.get("top_srcdir", ".")
 sys.path.insert(0, os.path.join(SOURCE, "tests", "e2e"))  # for checks.py
-from checks import check, finish, part, skip  # noqa: E402  pylint: disable=wrong-import-position
+from checks import LONG, check, finish, part, skip  # noqa: E402  pylint: disable=wrong-import-position
 
 BUILD = os.environ.get("top_builddir", ".")
-LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
 BITS_WHOLE, HEADER, TAIL = 32 << 10, 4096, 256
 CUTS_WHOLE = 64 << 10
 STEP = 1 if LONG else 79

@@ -14,7 +14,6 @@ run left, each with what its results are.
   folder    to a folder that is there already
 """
 import glob
-import hashlib
 import os
 import shutil
 import subprocess
@@ -36,8 +35,7 @@ def digests(folder):
     found = {}
     for path in sorted(glob.glob(os.path.join(folder, "*"))):
         if os.path.isfile(path) and os.path.basename(path) not in UNLIKE:
-            with open(path, "rb") as file:
-                found[os.path.basename(path)] = hashlib.sha256(file.read()).hexdigest()
+            found[os.path.basename(path)] = tiny.digest(path)
     return found
 
 

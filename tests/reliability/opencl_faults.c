@@ -3,8 +3,9 @@
  * OPENCL_FAULT=FUNCTION:N:KIND: the N-th call of FUNCTION by the program itself, not by the children it forks to try a driver,
  * fails with `memory` (CL_MEM_OBJECT_ALLOCATION_FAILURE) or `launch` (CL_OUT_OF_RESOURCES) once, with `lost`
  * (CL_DEVICE_NOT_AVAILABLE) like everything after it but what gives back; `hang` never returns.  OPENCL_FAULT_REPORT names a
- * file for the counts, "FUNCTION N" a line, of calls that were refused after `lost`, "refused:FUNCTION N", and of the objects that
- * were made and never released, "left N", written when the process exits.  All else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test that uses it.
+ * file for the counts, "FUNCTION N" a line, of calls that were refused after `lost`, "refused:FUNCTION N", and of the objects
+ * that were made and never released, "left N", written when the process exits.  All else goes to libOpenCL.so.1, which this
+ * library is linked with.  Compiled by the test that uses it.
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120

@@ -196,7 +196,7 @@ def everything(folder):
 
 
 def make_references(_):
-    """Two texts and their data sets, and an export.  After sparse(), which asks for the largest memory of any process so far."""
+    """Two texts and their data sets, and an export."""
     for name, text in (("old", "the old text, "), ("new", "A NEWER ONE; ")):
         with open(f"{name}.txt", "w", encoding="ascii") as file:
             file.write(text * 2000)
@@ -306,11 +306,14 @@ def failing(points, forever="+"):
     return tuple(words)
 
 
+def first_of_each(calls):
+    """The number of the first call of each name; names that are not called are left out."""
+    return {name: number for name, number, *_ in reversed(calls) if name in CHANGING}
+
+
 def saves(calls):
-    """Of each save, the number of its first call of each name; names that are not called again are left out."""
-    starts = [i for i, call in enumerate(calls) if call[2] and not (i and calls[i - 1][2])]
-    return [{name: next(number for called, number, *_ in calls[start:] if called == name)
-             for name in CHANGING if any(called == name for called, *_ in calls[start:])} for start in starts]
+    """first_of_each() from the begin of each save on."""
+    return [first_of_each(calls[i:]) for i, call in enumerate(calls) if call[2] and not (i and calls[i - 1][2])]
 
 
 def between(_):
@@ -345,12 +348,9 @@ def from_each_call(kind):
     places = [i for i in range(first, len(calls)) if calls[i][0] in CHANGING]
     hits = 0
     for place in places[::1 if tiny.LONG else max(1, len(places) // 6)]:
-        later = calls[place:]
-        points = {name: next(number for called, number, *_ in later if called == name)
-                  for name in CHANGING if any(called == name for called, *_ in later)}
         job = kind("jobs")
         what = f"{job.name}, read-only from {calls[place][0]} {calls[place][1]} on"
-        done = job.start(failing(points))
+        done = job.start(failing(first_of_each(calls[place:])))
         hits += done.returncode != 0
         if done.returncode != 0:
             judge_failure(what, job, done, "Read-only")

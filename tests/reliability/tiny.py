@@ -14,11 +14,10 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
-from checks import part, patience  # noqa: F401  part is for who imports this
+from checks import LONG, part, patience  # noqa: F401  part is for who imports this
 
 GPT_TRAIN = os.environ["GPT_TRAIN"]
 GPT_PREPARE = os.environ["GPT_PREPARE"]
-LONG = os.environ.get("CHECK_LONG", "") not in ("", "0")
 SEED = int(os.environ.get("SEED", "1337"))
 ITERATIONS = 4
 VOCAB = 61

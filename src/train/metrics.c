@@ -1,9 +1,14 @@
 /* metrics.jsonl.
  *
  * Lines are written with one write() each, so that a kill leaves whole lines and at most one torn one,
- * which the next open cuts off.  Numbers that are not finite are written as null: JSON has no word for them. */
+ * which the next open cuts off.  Numbers that are not finite are written as null: JSON has no word for them.
+ *
+ * A run that begins anew leaves the old checkpoint until it saves, and so the lines that belong to that: they wait as
+ * metrics-XXXXXXXX.jsonl, where X is the checksum of the old record's file.  While the record is that one, a resume puts
+ * them back; once it is another, they are metrics-old.jsonl. */
 #include "train/metrics.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,6 +21,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "io/checkpoint_record.h"
 
 #define LINE_MAX_BYTES 1024
 
@@ -41,12 +47,22 @@ static enum gt_status read_error(const char *path)
 static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool evaluated, long *out)
 {
     char line[LINE_MAX_BYTES];
+    bool exists;
+    int fd;
+    uint64_t size_bytes;
     *out = 0;
     if (resume_iter == 0)
         return GT_OK;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return errno == ENOENT ? GT_OK : read_error(path);
+    TRY(file_look(path, &exists));
+    if (!exists)
+        return GT_OK;
+    TRY(file_open_read(path, &fd, &size_bytes));
+    FILE *file = fdopen(fd, "r");
+    if (!file) {
+        const enum gt_status status = read_error(path);
+        close(fd);
+        return status;
+    }
     while (*out >= 0 && fgets(line, sizeof line, file) && !line_is_stale(line, resume_iter, evaluated))
         *out = ftell(file);
     const enum gt_status status = *out < 0 || ferror(file) ? read_error(path) : GT_OK;
@@ -54,30 +70,107 @@ static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool e
     return status;
 }
 
-/* Puts the file of an earlier run aside, where it has anything. */
-static enum gt_status old_keep(const char *path, const char *out_dir)
+/* The name under which the lines of the checkpoint in `out_dir` wait; empty where there is no checkpoint. */
+static enum gt_status kept_name(const char *out_dir, char out[static METRICS_KEPT_BYTES])
 {
-    char old[FILE_PATH_MAX];
+    char path[FILE_PATH_MAX], *text;
+    size_t count;
+    bool exists;
+    out[0] = '\0';
+    TRY(file_join(path, out_dir, CHECKPOINT_RECORD_NAME));
+    TRY(file_look(path, &exists));
+    if (!exists)
+        return GT_OK;
+    TRY(file_read_all(path, CHECKPOINT_RECORD_BYTES_MAX, &text, &count));
+    snprintf(out, METRICS_KEPT_BYTES, "metrics-%08" PRIx32 ".jsonl", file_crc32c(0, text, count));
+    free(text);
+    return GT_OK;
+}
+
+static bool is_kept_name(const char *name)
+{
+    return strlen(name) == METRICS_KEPT_BYTES - 1 && strncmp(name, "metrics-", 8) == 0 &&
+           strspn(name + 8, "0123456789abcdef") == 8 && strcmp(name + 16, ".jsonl") == 0;
+}
+
+static enum gt_status move(const char *out_dir, const char *from, const char *to)
+{
+    char old[FILE_PATH_MAX], new[FILE_PATH_MAX];
+    TRY(file_join(old, out_dir, from));
+    TRY(file_join(new, out_dir, to));
+    if (rename(old, new) == 0)
+        return GT_OK;
+    log_error("%s: cannot be renamed to %s: %s", old, to, strerror(errno));
+    return GT_IO;
+}
+
+/* Finds the lines that wait for the checkpoint of today; those of one that is no more become metrics-old.jsonl. */
+static enum gt_status kept_find(const char *out_dir, const char *today, bool *out)
+{
+    enum gt_status status = GT_OK;
+    DIR *folder = opendir(out_dir);
+    *out = false;
+    if (!folder)
+        return read_error(out_dir);
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(folder);
+        if (!entry && errno != 0)
+            status = read_error(out_dir);
+        if (!entry || status != GT_OK)
+            break;
+        if (strcmp(entry->d_name, today) == 0)
+            *out = true;
+        else if (is_kept_name(entry->d_name))
+            status = move(out_dir, entry->d_name, METRICS_OLD_NAME);
+    }
+    closedir(folder);
+    return status;
+}
+
+/* Makes room for the lines of a run that begins anew. */
+static enum gt_status old_keep(struct metrics *metrics, const char *path, bool found)
+{
     struct stat status;
-    TRY(file_join(old, out_dir, METRICS_OLD_NAME));
     if (lstat(path, &status) != 0)
         return errno == ENOENT ? GT_OK : read_error(path);
-    if (status.st_size == 0 || rename(path, old) == 0)
+    if (status.st_size == 0)
         return GT_OK;
-    log_error("%s: cannot be renamed to %s: %s", path, METRICS_OLD_NAME, strerror(errno));
-    return GT_IO;
+    /* With lines that wait already, these are of a run that saved nothing. */
+    const bool waits = !found && metrics->kept[0] != '\0';
+    return move(metrics->out_dir, METRICS_NAME, waits ? metrics->kept : METRICS_OLD_NAME);
+}
+
+/* Puts aside or back what other runs wrote. */
+static enum gt_status others_settle(struct metrics *metrics, const char *path, bool anew)
+{
+    bool found;
+    TRY(kept_name(metrics->out_dir, metrics->kept));
+    TRY(kept_find(metrics->out_dir, metrics->kept, &found));
+    if (anew)
+        return old_keep(metrics, path, found);
+    if (found)
+        TRY(move(metrics->out_dir, metrics->kept, METRICS_NAME));
+    metrics->kept[0] = '\0';
+    return GT_OK;
 }
 
 enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated)
 {
     char path[FILE_PATH_MAX];
-    metrics->fd = -1;
-    TRY(file_join(path, out_dir, METRICS_NAME));
-    if (resume_iter == 0)
-        TRY(old_keep(path, out_dir));
     long offset;
+    struct stat info;
+    *metrics = (struct metrics){.fd = -1, .out_dir = out_dir};
+    TRY(file_join(path, out_dir, METRICS_NAME));
+    TRY(others_settle(metrics, path, resume_iter == 0));
     TRY(stale_offset(path, resume_iter, evaluated, &offset));
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+    /* Without O_NONBLOCK the open of a FIFO would wait for a reader. */
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+    if (fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
+        log_error("%s: cannot be written: it is not a regular file", path);
+        close(fd);
+        return GT_IO;
+    }
     if (fd < 0 || ftruncate(fd, offset) != 0) {
         log_error("%s: cannot be opened for writing: %s", path, strerror(errno));
         if (fd >= 0)
@@ -88,11 +181,41 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
     return GT_OK;
 }
 
+static void warn_once(struct metrics *metrics, const char *why)
+{
+    if (!metrics->warned)
+        log_warning("%s: cannot be written: %s; training goes on, and lines may be missing there", METRICS_NAME, why);
+    metrics->warned = true;
+}
+
+void metrics_sync(struct metrics *metrics)
+{
+    if (metrics->fd >= 0 && fsync(metrics->fd) != 0 && errno != EINTR && errno != EINVAL)
+        warn_once(metrics, strerror(errno));
+}
+
+void metrics_saved(struct metrics *metrics)
+{
+    char path[FILE_PATH_MAX];
+    if (metrics->kept[0] == '\0' || file_join(path, metrics->out_dir, metrics->kept) != GT_OK)
+        return;
+    if (!file_exists(path) || move(metrics->out_dir, metrics->kept, METRICS_OLD_NAME) == GT_OK)
+        metrics->kept[0] = '\0';
+}
+
 void metrics_close(struct metrics *metrics)
 {
     if (metrics->fd >= 0)
         close(metrics->fd);
     metrics->fd = -1;
+}
+
+/* What a write left of a line would make one of the next: it is cut off again, or nothing more is written. */
+static void torn_cut(struct metrics *metrics, ssize_t written)
+{
+    struct stat info;
+    if (written > 0 && (fstat(metrics->fd, &info) != 0 || ftruncate(metrics->fd, info.st_size - written) != 0))
+        metrics_close(metrics);
 }
 
 static enum gt_status line_write(struct metrics *metrics, const char *line, size_t length)
@@ -105,9 +228,8 @@ static enum gt_status line_write(struct metrics *metrics, const char *line, size
     while (written < 0 && errno == EINTR);
     if (written == (ssize_t)length)
         return GT_OK;
-    log_warning("%s: cannot be written: %s; training goes on without it", METRICS_NAME,
-                written < 0 ? strerror(errno) : "only a part of a line fitted");
-    metrics_close(metrics);
+    warn_once(metrics, written < 0 ? strerror(errno) : "only a part of a line fitted");
+    torn_cut(metrics, written);
     return GT_IO;
 }
 

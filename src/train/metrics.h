@@ -9,9 +9,14 @@
 
 #define METRICS_NAME "metrics.jsonl"
 #define METRICS_OLD_NAME "metrics-old.jsonl"
+#define METRICS_KEPT_BYTES (sizeof "metrics-01234567.jsonl")
 
 struct metrics {
     int fd; /* -1 when closed */
+    const char *out_dir;
+    char kept
+        [METRICS_KEPT_BYTES]; /* name under which the lines of the checkpoint wait that this run is to replace; "" = none */
+    bool warned;
 };
 
 struct metrics_step {
@@ -24,10 +29,15 @@ struct metrics_step {
 
 /* Opens the file for appending.  From the first line of an iteration that the run will do again (an iter line at or
  * beyond `resume_iter`, an evaluation beyond it, or at it unless it was `evaluated`) the file is cut.  With resume_iter 0
- * it begins anew, and the file of an earlier run stays as metrics-old.jsonl.  Errors: GT_IO. */
+ * it begins anew; the lines of the checkpoint that is there wait aside until metrics_saved(), and are put back where a run
+ * resumes that checkpoint before.  `out_dir` must live as long.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA. */
 enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated);
 void metrics_close(struct metrics *metrics);
-/* Errors: GT_IO; the run goes on without. */
+/* What was written survives a power cut.  To be called before a checkpoint is saved; a failure is a warning. */
+void metrics_sync(struct metrics *metrics);
+/* A checkpoint of this run is in place: lines that waited for the one before stay as metrics-old.jsonl. */
+void metrics_saved(struct metrics *metrics);
+/* Errors: GT_IO; the run goes on, without this line. */
 enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step);
 enum gt_status metrics_evaluation_write(struct metrics *metrics, int64_t iter, double train_loss, double val_loss);
 

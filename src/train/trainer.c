@@ -113,7 +113,9 @@ static enum gt_status save(struct trainer *t)
     char duration[32];
     t->state.evaluated = t->evaluated_iter == t->state.iter;
     t->state.adam_step = t->session.scalars[SCALAR_ADAM_STEP].i;
+    metrics_sync(&t->metrics);
     TRY(restore_save(&t->saver, &t->state));
+    metrics_saved(&t->metrics);
     t->saved_iter = t->state.iter;
     log_result("saving checkpoint to %s (iter %" PRId64 ", %s)", t->config->out_dir, t->state.iter,
                clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) / 1e9));

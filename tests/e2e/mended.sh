@@ -27,12 +27,23 @@ cp over/gpt_tokenizer.json old-tokenizer.json
 cp over/metrics.jsonl old-metrics.jsonl
 check "a new run that saves nothing" train other over --max_iters=1 --eval_interval=100 --always_save_checkpoint=False
 check "the old tokenizer is still beside the old checkpoint" cmp -s over/gpt_tokenizer.json old-tokenizer.json
-check "the old metrics are kept" cmp -s over/metrics-old.jsonl old-metrics.jsonl
+check "the old metrics wait beside it" cmp -s over/metrics-????????.jsonl old-metrics.jsonl
 # A tokenizer that is not the checkpoint's was taken without a word.
 check "resume with other data" run 2 "$GPT_TRAIN" --init_from=resume --out_dir=over --dataset=other --max_iters=9
 check "resume with other data: said" grep -q "not the one that the checkpoint" stderr
 cp data/other/gpt_tokenizer.json over/gpt_tokenizer.json
 check "sampling with another tokenizer" run 2 "$GPT_SAMPLE" --out_dir=over --num_samples=1 --max_new_tokens=4
+
+# Lines of a run that saved nothing were taken for those of the checkpoint that went on.
+cp old-tokenizer.json over/gpt_tokenizer.json
+check "another new run that saves nothing" train other over --max_iters=1 --eval_interval=100 --always_save_checkpoint=False
+check "the checkpoint goes on" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=over --max_iters=5
+lines=$(wc -l <old-metrics.jsonl)
+check "with its own metrics" sh -c 'head -n "$1" "$2" | cmp -s - old-metrics.jsonl' sh "$lines" over/metrics.jsonl
+check "and nothing waits" absent over/metrics-????????.jsonl
+check "a new run that saves" train other over --max_iters=2 --eval_interval=2
+check "has its own metrics" test "$(grep -c loss over/metrics.jsonl)" -eq 3
+check "and keeps the others" sh -c 'head -n "$1" "$2" | cmp -s - old-metrics.jsonl' sh "$lines" over/metrics-old.jsonl
 
 # A start that failed left a folder with a lock in it.
 check "no dataset" run 2 "$GPT_TRAIN" --dataset=nowhere --out_dir=left --max_iters=1

@@ -1,7 +1,11 @@
 /* metrics.c: whole JSON lines at full precision, and what a resume cuts off. */
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
+#include "io/checkpoint_record.h"
 #include "tests/unit/io_fixture.h"
 #include "train/metrics.h"
 
@@ -132,21 +136,116 @@ END_TEST
 START_TEST(what_cannot_be_written)
 {
     struct fixture fixture;
-    struct metrics metrics, none = {.fd = -1}, full;
+    struct metrics metrics, none = {.fd = -1}, full = {.fd = -1};
     struct metrics_step step = step_make(0);
     char missing[FILE_PATH_MAX];
     begin(&fixture);
     io_path(missing, fixture.folder, "absent");
     ck_assert_int_eq(metrics_open(&metrics, missing, 0, true), GT_IO);
-    log_capture_one_error(&fixture.log, "absent/metrics.jsonl");
+    log_capture_one_error(&fixture.log, "absent: cannot be read");
     ck_assert_int_eq(metrics_step_write(&none, &step), GT_OK);
     full.fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     if (full.fd >= 0) {
         ck_assert_int_eq(metrics_step_write(&full, &step), GT_IO);
         ck_assert_int_eq(fixture.log.lines, 1);
         ck_assert_int_eq(fixture.log.level, LOG_WARNING);
-        ck_assert_int_eq(metrics_step_write(&full, &step), GT_OK); /* said once, and then left alone */
+        ck_assert_int_eq(metrics_step_write(&full, &step), GT_IO); /* tried again, and said once */
         ck_assert_int_eq(fixture.log.lines, 1);
+        metrics_close(&full);
+    }
+    end(&fixture);
+}
+END_TEST
+
+/* A disk that is full for a while: what fitted of a line is cut off, and later lines follow. */
+START_TEST(a_torn_line_is_cut_off)
+{
+    struct fixture fixture;
+    struct metrics metrics;
+    struct rlimit before, small;
+    begin(&fixture);
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true), GT_OK);
+    ck_assert_int_eq(metrics_evaluation_write(&metrics, 1, 1.0, 2.0), GT_OK);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = sizeof EVALUATION(1) + 9;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    ck_assert_int_eq(metrics_evaluation_write(&metrics, 2, 1.0, 2.0), GT_IO);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_int_eq(metrics_evaluation_write(&metrics, 3, 1.0, 2.0), GT_OK);
+    metrics_close(&metrics);
+    text_is(fixture.path, EVALUATION(1) EVALUATION(3));
+    ck_assert_int_eq(fixture.log.lines, 1);
+    end(&fixture);
+}
+END_TEST
+
+static void open_and_write(struct fixture *fixture, struct metrics *metrics, int64_t resume_iter, int64_t iter)
+{
+    ck_assert_int_eq(metrics_open(metrics, fixture->folder, resume_iter, true), GT_OK);
+    ck_assert_int_eq(metrics_evaluation_write(metrics, iter, 1.0, 2.0), GT_OK);
+}
+
+static void record_write(const struct fixture *fixture, const char *text)
+{
+    char path[FILE_PATH_MAX];
+    io_path(path, fixture->folder, CHECKPOINT_RECORD_NAME);
+    text_write(path, text);
+}
+
+START_TEST(lines_stay_with_their_checkpoint)
+{
+    struct fixture fixture;
+    struct metrics metrics;
+    char old[FILE_PATH_MAX];
+    begin(&fixture);
+    io_path(old, fixture.folder, METRICS_OLD_NAME);
+    open_and_write(&fixture, &metrics, 0, 1);
+    record_write(&fixture, "first");
+    metrics_saved(&metrics);
+    metrics_close(&metrics);
+    /* Two runs that begin anew and save nothing: the checkpoint goes on with its own lines. */
+    for (int64_t iter = 2; iter <= 3; iter++) {
+        open_and_write(&fixture, &metrics, 0, iter);
+        metrics_close(&metrics);
+    }
+    text_is(fixture.path, EVALUATION(3));
+    text_is(old, EVALUATION(2));
+    open_and_write(&fixture, &metrics, 9, 4);
+    metrics_close(&metrics);
+    text_is(fixture.path, EVALUATION(1) EVALUATION(4));
+    /* One that saves: those of before are the old ones. */
+    open_and_write(&fixture, &metrics, 0, 5);
+    record_write(&fixture, "second");
+    metrics_saved(&metrics);
+    metrics_close(&metrics);
+    text_is(fixture.path, EVALUATION(5));
+    text_is(old, EVALUATION(1) EVALUATION(4));
+    /* One that is killed as soon as it has saved. */
+    open_and_write(&fixture, &metrics, 0, 6);
+    record_write(&fixture, "third");
+    metrics_close(&metrics);
+    open_and_write(&fixture, &metrics, 9, 7);
+    metrics_close(&metrics);
+    text_is(fixture.path, EVALUATION(6) EVALUATION(7));
+    text_is(old, EVALUATION(5));
+    ck_assert_int_eq(fixture.log.lines, 0);
+    end(&fixture);
+}
+END_TEST
+
+START_TEST(a_pipe_is_refused_at_once)
+{
+    struct fixture fixture;
+    struct metrics metrics;
+    begin(&fixture);
+    for (int64_t iter = 0; iter <= 9; iter += 9) {
+        ck_assert_int_eq(mkfifo(fixture.path, 0600), 0);
+        fixture.log = (struct log_capture){0};
+        ck_assert_int_eq(metrics_open(&metrics, fixture.folder, iter, true), GT_IO);
+        log_capture_one_error(&fixture.log, "metrics.jsonl");
+        ck_assert_int_eq(unlink(fixture.path), 0);
     }
     end(&fixture);
 }
@@ -160,6 +259,9 @@ Suite *metrics_suite(void)
     tcase_add_test(tests, what_is_not_finite_becomes_null);
     tcase_add_test(tests, a_resume_cuts_back);
     tcase_add_test(tests, what_cannot_be_written);
+    tcase_add_test(tests, a_torn_line_is_cut_off);
+    tcase_add_test(tests, lines_stay_with_their_checkpoint);
+    tcase_add_test(tests, a_pipe_is_refused_at_once);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -3,7 +3,7 @@
  * A replacement is opened aside relative to a descriptor of its folder, so that write, rename and sync hit the same
  * folder even when somebody moves it meanwhile.  The function that sees a call fail logs the path, the call and
  * errno's text.  Locks are flock(2): they vanish with the process, however it ends.  Nothing here follows a symbolic
- * link when it creates a file, and no name is ever taken from a file's content.
+ * link when it creates a file, and no name of a file is ever taken from a file's content.
  */
 #include "base/file.h"
 

@@ -179,12 +179,12 @@ static enum gt_status object_or_null(const json_t *root, const char *source, con
 
 static enum gt_status state_parse(const json_t *root, const char *source, struct checkpoint_state *state)
 {
-    TRY(json_get_int(root, source, "iter", 0, INT64_MAX, &state->iter));
-    TRY(json_get_int(root, source, "adam_step", 0, INT64_MAX, &state->adam_step));
+    TRY(json_get_int(root, source, "iter", 0, INT32_MAX, &state->iter));
+    TRY(json_get_int(root, source, "adam_step", 0, INT32_MAX, &state->adam_step));
     TRY(json_get_int(root, source, "seed", 0, INT64_MAX, &state->seed));
     TRY(json_get_int(root, source, "samples_seen", 0, INT64_MAX, &state->samples_seen));
     TRY(json_get_int(root, source, "tokens_seen", 0, INT64_MAX, &state->tokens_seen));
-    TRY(json_get_int(root, source, "evaluations", 0, INT64_MAX, &state->evaluations));
+    TRY(json_get_int(root, source, "evaluations", 0, UINT32_MAX, &state->evaluations));
     state->best_val_loss = (double)INFINITY;
     if (!json_is_null(json_object_get(root, "best_val_loss")))
         TRY(json_get_real(root, source, "best_val_loss", &state->best_val_loss));

@@ -499,7 +499,7 @@ static enum gt_status optimizer_read(const struct source *source, struct nanogpt
 static enum gt_status everything_read(const struct source *source, bool with_optimizer, struct nanogpt *nanogpt)
 {
     TRY(model_args_read(source, &nanogpt->config));
-    TRY(integer_get(source, source->pickle->root, "iter_num", 0, INT64_C(1000000000000), &nanogpt->iter));
+    TRY(integer_get(source, source->pickle->root, "iter_num", 0, INT32_MAX, &nanogpt->iter));
     TRY(number_get(source, source->pickle->root, "best_val_loss", &nanogpt->best_val_loss));
     TRY(configuration_read(source, &nanogpt->configuration));
     TRY(model_read(source, nanogpt));

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "data/tokenizer.h"
 #include "io/hf_cache.h"
 #include "train/restore_algorithms.h"
@@ -232,14 +233,33 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     return GT_OK;
 }
 
+/* Updates, evaluations, samples and tokens of the whole run can be counted.  A checkpoint's counters may be anything. */
+static enum gt_status counters_check(const struct config *config, const struct run_state *state)
+{
+    const int64_t left = state->iter <= config->max_iters ? config->max_iters + 1 - state->iter : 0;
+    const size_t factors[] = {(size_t)left, (size_t)config->batch_size, (size_t)config->gradient_accumulation_steps};
+    size_t samples, all, tokens;
+    if (config->eval_only ||
+        (state->adam_step <= INT32_MAX - left && state->evaluations <= UINT32_MAX - left &&
+         size_product(factors, 3, &samples) && size_add((size_t)state->samples_seen, samples, &all) &&
+         size_mul(all, (size_t)config->block_size, &tokens) && tokens <= INT64_MAX))
+        return GT_OK;
+    log_error("max_iters=%" PRId64 ": from iteration %" PRId64 " on, after %" PRId64 " updates, %" PRId64
+              " evaluations and %" PRId64 " samples, that is more than 2^31 updates, 2^32 evaluations or 2^63 tokens",
+              config->max_iters, state->iter, state->adam_step, state->evaluations, state->samples_seen);
+    return GT_USAGE;
+}
+
 enum gt_status restore_open(struct hostmem *mem, struct config *config, const char *folder,
                             struct restore_source *source, struct run_state *state, struct model_config *model)
 {
     *source = (struct restore_source){0};
     *state = (struct run_state){.best_val_loss = INFINITY};
-    if (strcmp(config->init_from, "scratch") == 0)
-        return open_scratch(mem, config, folder, model);
-    enum gt_status status = open_checkpoint(mem, config, source, state, model);
+    enum gt_status status = strcmp(config->init_from, "scratch") == 0
+                                ? open_scratch(mem, config, folder, model)
+                                : open_checkpoint(mem, config, source, state, model);
+    if (status == GT_OK)
+        status = counters_check(config, state);
     if (status != GT_OK)
         restore_close(source);
     return status;
@@ -381,6 +401,10 @@ enum gt_status restore_differences_check(const struct session *session, const st
     json_t *now = before ? plan_object(session) : NULL, *value;
     char text[DIFFERENCES_TEXT_MAX] = "";
     const char *key;
+    if (before && !now) {
+        log_error("out of memory");
+        return GT_NO_MEMORY;
+    }
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(before, key);

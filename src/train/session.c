@@ -165,11 +165,13 @@ void session_train_options(const struct session *session, const struct session_c
     const struct config *config = session->config;
     const enum state_format states = states_first(config, choices);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps;
-    int64_t micro = min_i64(first_set(config->micro_batch, choices->micro_batch, config->batch_size), samples);
+    /* No more than a run of this configuration chooses, whatever a checkpoint says. */
+    int64_t chosen = min_i64(choices->micro_batch, config->batch_size);
+    int64_t micro = min_i64(first_set(config->micro_batch, chosen, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
     bool chunk_chosen = config->loss_chunk == 0 && choices->loss_chunk_rows > 0;
     int64_t chunk = chunk_chosen ? choices->loss_chunk_rows : loss_chunk_rows(session, model, rows);
-    int64_t evaluate = first_set(config->eval_batch_size, choices->evaluate_batch, micro);
+    int64_t evaluate = first_set(config->eval_batch_size, min_i64(choices->evaluate_batch, micro), micro);
     if (config->eval_iters > 0)
         evaluate = min_i64(evaluate, config->eval_iters * config->batch_size);
     chunk = chunk_cap(config, chunk, (evaluate > micro ? evaluate : micro) * config->block_size);

@@ -7,6 +7,7 @@ RELIABILITY_TESTS = \
 	tests/reliability/failing_calls.py \
 	tests/reliability/failing_memory.py \
 	tests/reliability/hardening.py \
+	tests/reliability/hostile_record.py \
 	tests/reliability/kills.py \
 	tests/reliability/soak.py \
 	tests/reliability/strict_resume.py \

@@ -5,16 +5,24 @@ run left, each with what its results are.
   over      one in the folder of a finished run
   resume    one that goes on
   foreign   one that begins with a model in Hugging Face's layout
+  wide      one of which the speed of the device is measured, and kept in the cache
+  warm      the same with what the cache then holds
+  evaluate  one of a checkpoint, without training
+  judge     the perplexity of a token file
   plan      the search for a plan that fits a budget
   sample
   prepare   text to tokens, with a tokenizer that is learnt
   goes_on   the same, from where a run was killed
   again     the same, in the folder of another data set
+  shards    documents of JSONL, compressed too, to token files of 400, without copies
   export    to a file
   folder    to a folder that is there already
 """
 import glob
+import gzip
+import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -25,7 +33,12 @@ from checks import check
 WORDS = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--dataset"))] + [
     "--dataset=./text", "--sample_tokens=4", "--out_dir=work"]
 MODEL = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64"]
+LINES = "text.jsonl"
+ARCHIVE = "text.jsonl.gz"
 PREPARE = ["--tokenizer=train", "--vocab-size=280", "--threads=1", "--out-dir=work", "text.txt"]
+SAVELESS = "--always_save_checkpoint=False"
+WIDE = [*WORDS, "--n_embd=64", "--block_size=32", "--max_iters=1", "--eval_interval=100", SAVELESS]
+ANSWERS = ("--plan", "--eval_only", "--eval_data")  # these train nothing
 OTHER_SEED = 7  # of the run in whose folder another one begins
 UNLIKE = ("lock", "metrics.jsonl", "trainer_state.json")  # they say what differs between two runs
 
@@ -48,14 +61,18 @@ def checkpoint():
 
 
 class Command:
-    """A program, its arguments, the folder that its work begins with, and what its results are."""
+    """A program, its arguments, the folders that its work and its cache begin with, and what its results are."""
 
-    def __init__(self, name, program, words, begin=None, results=lambda done: checkpoint()):
-        self.name, self.program, self.words, self.begin, self.results = name, program, words, begin, results
+    def __init__(self, name, program, words, begin=None, cache=None, results=lambda done: checkpoint()):
+        self.name, self.program, self.words, self.begin, self.cache, self.results = name, program, words, begin, cache, results
+
+    def trains(self):
+        """It goes on where a save fails, or the cache, after an error line."""
+        return self.program == "gpt-train" and not any(word.startswith(ANSWERS) for word in self.words)
 
     def saves(self):
         """Whether it leaves checkpoints."""
-        return self.program == "gpt-train" and "--plan" not in self.words
+        return self.trains() and SAVELESS not in self.words
 
     def least_iter(self):
         """Of the checkpoint that must be there whatever goes wrong; 0 for none."""
@@ -76,6 +93,10 @@ class Command:
         tiny.clear("cache")
         if self.begin:
             shutil.copytree(self.begin, "work")
+        if self.cache:
+            shutil.copytree(self.cache, "cache")
+        else:
+            os.mkdir("cache")
 
     def again(self, start):
         """Without a fault, on what is there; a run that had begun is resumed."""
@@ -89,11 +110,17 @@ class Command:
 def every():
     resumed = [*WORDS, "--init_from=resume"]
     prepared = {"results": lambda done: digests("work")}
+    losses = {"results": lambda done: re.findall(r"\d+: .*loss [0-9.]+", done.stdout)}
     return [
         Command("train", "gpt-train", WORDS),
         Command("over", "gpt-train", WORDS, begin="other"),
         Command("resume", "gpt-train", resumed, begin="half"),
         Command("foreign", "gpt-train", [*WORDS, "--init_from=hf"]),
+        Command("wide", "gpt-train", WIDE, **losses),
+        Command("warm", "gpt-train", WIDE, cache="cached", **losses),
+        Command("evaluate", "gpt-train", [*resumed, "--eval_only=True"], begin="one", **losses),
+        Command("judge", "gpt-train", ["--init_from=resume", "--out_dir=one", "--eval_data=text/val.bin", "--threads=1"],
+                results=lambda done: re.findall(".*perplexity.*", done.stdout)),
         Command("plan", "gpt-train", [*WORDS, *MODEL, "--plan", "--memory_budget=66MiB"],
                 results=lambda done: "Memory " in done.stdout),
         Command("sample", "gpt-sample", ["--out_dir=one", "--num_samples=2", "--max_new_tokens=8", "--start=green"],
@@ -101,6 +128,8 @@ def every():
         Command("prepare", "gpt-prepare", PREPARE, **prepared),
         Command("goes_on", "gpt-prepare", PREPARE, begin="killed", **prepared),
         Command("again", "gpt-prepare", PREPARE, begin="bytes", **prepared),
+        Command("shards", "gpt-prepare", ["--tokenizer=bytes", "--dedup", "--shard-tokens=400", "--val-fraction=0.3", "--threads=1",
+                                          "--out-dir=work", LINES, *(name for name in (ARCHIVE,) if os.path.exists(name))], **prepared),
         Command("export", "gpt-export", ["--out_dir=one", "--format=gguf", "--dtype=float16", "--force", "work/model.gguf"], begin="empty",
                 **prepared),
         Command("folder", "gpt-export", ["--out_dir=one", "--format=hf", "--force", "work"], begin="hf_other", **prepared),
@@ -111,7 +140,10 @@ def prepare(start):
     """The text, and the folders that commands begin with."""
     with open("text.txt", "w", encoding="ascii") as file:
         file.writelines(f"{number} bottles hang on the wall, and {number * 7 % 100} of them are green.\n" for number in range(60))
+    with open(LINES, "w", encoding="ascii") as file:
+        file.writelines(json.dumps({"text": f"{number % 40} apples"}) + "\n" for number in range(60))
     os.makedirs("empty")
+    os.makedirs("cache")
 
     def to(folder, words=WORDS):
         return [word.replace("=work", f"={folder}") for word in words]
@@ -126,6 +158,13 @@ def prepare(start):
         done = Command("", program, words).run(start)
         check(done is not None and done.returncode == 0, f"{program} {words}: {done and done.stderr[-500:]}")
     shutil.copytree("text", "bytes")
+    shutil.rmtree("cache")
+    check(Command("", "gpt-train", to("wide", WIDE)).run(start).returncode == 0, "a wide run")
+    shutil.copytree("cache", "cached")
+    with open(LINES, "rb") as file, gzip.GzipFile(ARCHIVE, "wb", mtime=0) as compressed:
+        compressed.write(file.read().replace(b"apples", b"pears"))
+    if Command("", "gpt-prepare", ["--tokenizer=bytes", "--out-dir=unpacked", ARCHIVE]).run(start).returncode != 0:
+        os.remove(ARCHIVE)  # a build without libarchive
     if not tiny.has_strace():
         return
     # Killed when it has named one of two token files.

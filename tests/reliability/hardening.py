@@ -5,21 +5,26 @@
            found of checked calls of the C library, marks of jump targets (endbr64, bti) and probes of large stack frames
   imports  no system(), popen(), sockets or unbounded copies among the functions that our programs call; execv() and fork()
            only where a start anew or a rehearsal of a driver needs them
-  traced   data made, runs begun, resumed and begun from a Hugging Face folder, a sample, an export, under strace: no socket, no
+  traced   data made, of archives too, runs begun, resumed, judged and begun from a Hugging Face folder, a sample, exports,
+           under strace: no socket, no
            program started but the own one, and no code loaded but the libraries that the linker named, so that none comes
            from a folder of data, runs or caches; the same of the emulated cuda backend, and with CHECK_LONG=1 the first
            two on an OpenCL driver, which loads code by nature
-  links    a symbolic link at each name that a run writes, to a file elsewhere: that file stays as it was
+  links    a symbolic link at each name that a run, a data set or an export writes, to a file elsewhere: that file stays as it was
 
 Needs GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE and GPT_EXPORT.  A build with a sanitizer is skipped by name: it has other flags.
 Prints "checks: P passed, F failed, S skipped".
 """
+import bz2
+import gzip
+import lzma
 import os
 import re
 import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 import tiny
@@ -41,6 +46,7 @@ FORBIDDEN = {"system", "popen", "wordexp", "vfork", "posix_spawn", "posix_spawnp
 # gpt-train and gpt-sample start themselves anew (cli/program.c); a fork without exec tries an OpenCL driver, and backends open
 # the loader or NVML.
 NEEDED = {"gpt-train": {"execv", "fork", "dlopen"}, "gpt-sample": {"execv", "fork", "dlopen"}, "gpt-export": {"fork", "dlopen"}}
+POSITION = ["--tokenizer=bytes", "--val-split=position"]
 MARKS = {62: (b"\xf3\x0f\x1e\xfa",),  # x86-64: endbr64; AArch64: bti c, paciasp, pacibsp
          183: (b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5", b"\x7f\x23\x03\xd5")}
 STACK_PROBE = b"\x48\x83\x0c\x24\x00"  # x86-64: orq $0, (%rsp)
@@ -161,6 +167,10 @@ def traced_all():
     traced("from a Hugging Face folder", [tiny.GPT_TRAIN, "--dataset=./data", "--out_dir=tuned", "--init_from=./hf", "--max_iters=1",
                                           "--batch_size=2", "--gradient_accumulation_steps=1", "--block_size=16", "--eval_iters=1",
                                           "--threads=1"])
+    traced("a gguf file", [GPT_EXPORT, "--out_dir=out", "--format=gguf", "model.gguf"])
+    traced("a judged model", [tiny.GPT_TRAIN, "--init_from=resume", "--out_dir=out", "--eval_data=data/val.bin", "--threads=1"])
+    for name in archives():
+        traced(f"gpt-prepare {name}", [GPT_PREPARE, *POSITION, f"--out-dir=from-{name}", name])
     if os.path.exists(cuda_common.GPT_TRAIN_CUDA):
         traced("the emulated cuda backend", [os.path.abspath(cuda_common.GPT_TRAIN_CUDA), *train[1:], "--backend=cuda",
                                              "--out_dir=cuda"], GPT_TRAIN_BACKEND="")
@@ -180,6 +190,51 @@ def traced_all():
         skip("hardening_opencl", "no OpenCL device here (Debian: pocl-opencl-icd)")
 
 
+def archives():
+    """The text as archives that this build and Python can read and write."""
+    with tarfile.open("text.tar", "w") as archive:
+        archive.add("text.txt")
+    with open("text.txt", "rb") as file:
+        text = file.read()
+    for suffix, module in (("gz", gzip), ("xz", lzma), ("bz2", bz2)):
+        with module.open(f"text.txt.{suffix}", "wb") as file:
+            file.write(text)
+    if shutil.which("zstd"):
+        subprocess.run(["zstd", "-q", "text.txt"], check=True)
+    names = [name for name in sorted(os.listdir(".")) if name.startswith("text.t") and name != "text.txt"]
+    read = [name for name in names if subprocess.run([GPT_PREPARE, *POSITION, f"--out-dir=tried-{name}", name], capture_output=True,
+                                                      check=False).returncode == 0]
+    if len(read) < 4:
+        skip("hardening_archives", "a build without libarchive")
+    return read
+
+
+def names_written(folder, command):
+    """What a program creates or renames in a folder: without the number of its process."""
+    log = os.path.abspath("names.log")
+    done = subprocess.run(["strace", "-f", "-qq", "-o", log, "-e", "trace=openat,rename,renameat,renameat2,mkdir,linkat", *command],
+                          env=tiny.ENVIRONMENT, capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS, check=False)
+    check(done.returncode == 0, f"{command} under strace: {done.stderr[-300:]}")
+    with open(log, encoding="utf-8", errors="replace") as file:
+        calls = [line for line in file if "openat(" not in line or "O_CREAT" in line]
+    found = {os.path.basename(path) for line in calls for path in re.findall(r'"([^"]*)"', line)}
+    return sorted({re.sub(r"\.tmp-\d+$", "", name) for name in found} - {folder, "", "."})
+
+
+def links_of_data():
+    """Links where gpt-prepare and gpt-export write."""
+    if not tiny.has_strace():
+        return
+    prepare = [GPT_PREPARE, "--tokenizer=train", "--vocab-size=260", "--threads=1", "text.txt"]
+    export = [GPT_EXPORT, "--out_dir=first", "--format=hf", "--force"]
+    for command, option in ((prepare, "--out-dir="), (export, "")):
+        names = names_written("linked", [*command, f"{option}linked"])
+        check(len(names) >= 3, f"{command[0]} writes {names}")
+        for name in names:
+            for aside in (False, True):
+                linked(name, aside, [*command, f"{option}linked"], None)
+
+
 def links():
     """Links at the names of a first run, and, beside those that a resume reads, of its next files."""
     run = [tiny.GPT_TRAIN, *(word for word in tiny.RUN if not word.startswith("--vocab_size"))]
@@ -192,10 +247,11 @@ def links():
     check({"lock", "metrics.jsonl", "trainer_state.json", "config.json"} < first and len(first) >= 8, f"a run writes {first}")
     for name in sorted(first):
         for aside in (False, True) if tiny.LONG else (False,):
-            linked(name, aside, run, None)
+            linked(name, aside, [*run, "--out_dir=linked"], None)
     for name in sorted(first | second):
         for aside in (False, True):
-            linked(name, aside, again, "first")
+            linked(name, aside, [*again, "--out_dir=linked"], "first")
+    links_of_data()
 
 
 def linked(name, aside, run, begun):
@@ -215,12 +271,13 @@ def linked(name, aside, run, begun):
             os.remove(path)
         os.symlink(victim, path)
     # The environment keeps the program from starting itself anew, and the process that plants becomes it.
-    done = subprocess.run([*run, "--out_dir=linked"], env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False,
+    done = subprocess.run(run, env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False,
                           timeout=tiny.LIMIT_SECONDS, preexec_fn=plant)
-    what = f"a link at {name}{' aside' if aside else ''}, {'resume' if begun else 'start'}"
+    program = os.path.basename(run[0])
+    what = f"{program}: a link at {name}{' aside' if aside else ''}, {'resume' if begun else 'start'}"
     with open(victim, "rb") as file:
         check(file.read() == before, f"{what}: the file behind it changed")
-    check(done.returncode == 0 or (1 <= done.returncode <= 3 and "gpt-train: error: " in done.stderr),
+    check(done.returncode == 0 or (1 <= done.returncode <= 3 and f"{program}: error: " in done.stderr),
           f"{what}: status {done.returncode}: {done.stderr[-300:]}")
 
 

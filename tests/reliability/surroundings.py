@@ -3,7 +3,8 @@
 
   changed    token ids beyond the vocabulary appear in a data file during the run, or the file shrinks: one line that names
              it, exit status 2 or 1, and the last checkpoint goes on once the data are whole
-  sparse     data sets of 100 GB, holes for the most part: read like any other, in little memory
+  sparse     data sets of 100 GB, holes for the most part: read like any other, in little memory; models of all formats that
+             are as long: refused, in little memory too
   clocks     the wall clock jumps over centuries at every look: the same bytes as ever
   two        of runs that start in one folder at once, one works and the others are refused
   read_only  a disk is made read-only before the start or at a resume of gpt-train, gpt-prepare or gpt-export: one line each,
@@ -82,12 +83,14 @@ def ended(process):
 def changed(_):
     shutil.copytree("data", "whole")
     beyond = array.array("H", [61] * 2000).tobytes()
-    for what, words, damage in (("ids beyond the vocabulary", ("train.bin", "61"), lambda file: file.write(beyond)),
-                                ("a file cut short", ("train.bin",), lambda file: file.truncate(20)),
-                                ("an empty file", ("train.bin",), lambda file: file.truncate(0))):
+    for name, what, words, damage in (
+            (name, *case) for name in ("train.bin", "val.bin") for case in (
+                ("ids beyond the vocabulary", ("61",), lambda file: file.write(beyond)),
+                ("a file cut short", (), lambda file: file.truncate(20)), ("an empty file", (), lambda file: file.truncate(0)))):
         tiny.clear("out")
+        what, words = f"{name}: {what}", (name, *words)
         process = begun("out")
-        with open("data/train.bin", "r+b") as file:
+        with open(f"data/{name}", "r+b") as file:
             damage(file)
         refused(what, ended(process), *words)
         before = saved("out")
@@ -96,6 +99,40 @@ def changed(_):
         shutil.copytree("whole", "data", dirs_exist_ok=True)
         done = tiny.run("out", RESUME, f"--max_iters={before + 3}")
         check(done.returncode == 0 and saved("out") == before + 4, f"{what}, data whole again: {done.stderr[-300:]}")
+
+
+def frugal(what, command):
+    """The exit status of a program that must take little memory, and what it wrote to standard error."""
+    with open("stderr", "w+", encoding="utf-8") as stderr, subprocess.Popen(
+            command, env=tiny.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=stderr) as process:
+        _, status, usage = os.wait4(process.pid, 0)  # of this process alone
+        process.returncode = os.waitstatus_to_exitcode(status)
+        stderr.seek(0)
+        text = stderr.read()
+    check(usage.ru_maxrss <= RESIDENT_KIB_MAX or is_instrumented(tiny.GPT_TRAIN), f"{what}: {usage.ru_maxrss} KiB of memory")
+    return subprocess.CompletedProcess(command, process.returncode, "", text)
+
+
+def sparse_models():
+    """The beginning of each kind of model, and holes."""
+    done = subprocess.run([os.environ["GPT_EXPORT"], "--format=hf", "--out_dir=sparse/out", "sparse/hf"], capture_output=True,
+                          check=False)
+    check(done.returncode == 0, "an export")
+    done = subprocess.run([os.environ["GPT_EXPORT"], "--format=llmc", "--out_dir=sparse/out", "sparse/model.bin"],
+                          capture_output=True, text=True, check=False)
+    check(done.returncode == 0, f"an export for llm.c: {done.stderr[-300:]}")
+    with open("sparse/ckpt.pt", "wb") as file:
+        file.write(b"PK\x03\x04")
+    for name in ("hf/model.safetensors", "hf/config.json", "model.bin", "ckpt.pt"):
+        path, whole = f"sparse/{name}", None
+        with open(path, "rb") as file:
+            whole = file.read()
+        os.truncate(path, SPARSE_BYTES)
+        source = "sparse/hf" if "/" in name else path
+        refused(f"100 GB of {name}", frugal(f"100 GB of {name}", tiny.command("sparse/other", f"--init_from=./{source}")),
+                os.path.basename(name))
+        with open(path, "wb") as file:
+            file.write(whole)
 
 
 def sparse(_):
@@ -108,12 +145,9 @@ def sparse(_):
             except OSError as error:
                 skip("surroundings_sparse", f"no files of 100 GB here: {error}")
                 return
-    with subprocess.Popen(tiny.command("sparse/out", "--dataset=./sparse/data"), env=tiny.ENVIRONMENT,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        _, status, usage = os.wait4(process.pid, 0)  # of this process alone
-        process.returncode = os.waitstatus_to_exitcode(status)
-    check(process.returncode == 0, f"100 GB: {process.returncode}")
-    check(usage.ru_maxrss <= RESIDENT_KIB_MAX or is_instrumented(tiny.GPT_TRAIN), f"100 GB: {usage.ru_maxrss} KiB of memory")
+    done = frugal("100 GB", tiny.command("sparse/out", "--dataset=./sparse/data"))
+    check(done.returncode == 0, f"100 GB: {done.returncode} {done.stderr[-300:]}")
+    sparse_models()
     with open("sparse/data/train.bin", "r+b") as file:
         file.truncate(SPARSE_BYTES + 1)
     refused("100 GB and a byte", tiny.run("sparse/out2", "--dataset=./sparse/data"), "train.bin")

@@ -111,7 +111,8 @@ static enum gt_status mode_keep(const struct file_replacement *file, mode_t mode
     return GT_OK;
 }
 
-static enum gt_status replacement_open(struct file_replacement *file)
+/* With the mode of what is replaced, or exactly with *mode. */
+static enum gt_status replacement_open(struct file_replacement *file, const mode_t *mode)
 {
     char folder[FILE_PATH_MAX];
     folder_of(folder, file->path);
@@ -124,15 +125,16 @@ static enum gt_status replacement_open(struct file_replacement *file)
         log_error("%s: cannot replace: it is not a regular file", file->path);
         return GT_IO;
     }
-    const bool keeps_mode = exists && S_ISREG(old.st_mode);
-    file->fd = aside_open(file, keeps_mode ? old.st_mode & 0777 : 0666);
+    const bool is_given = mode != NULL || (exists && S_ISREG(old.st_mode));
+    const mode_t wanted = mode != NULL ? *mode : is_given ? old.st_mode & 0777 : 0666;
+    file->fd = aside_open(file, wanted);
     if (file->fd < 0)
         return io_error(file->aside, "create");
     file->aside_exists = true;
-    return keeps_mode ? mode_keep(file, old.st_mode & 0777) : GT_OK;
+    return is_given ? mode_keep(file, wanted) : GT_OK;
 }
 
-enum gt_status file_replacement_begin(struct file_replacement *file, const char *path)
+static enum gt_status replacement_begin(struct file_replacement *file, const char *path, const mode_t *mode)
 {
     file->fd = -1;
     file->dir_fd = -1;
@@ -143,10 +145,20 @@ enum gt_status file_replacement_begin(struct file_replacement *file, const char 
     file->path[0] = '\0';
     file->aside[0] = '\0';
     TRY(replacement_names(file, path));
-    enum gt_status status = replacement_open(file);
+    enum gt_status status = replacement_open(file, mode);
     if (status != GT_OK)
         file_replacement_abort(file);
     return status;
+}
+
+enum gt_status file_replacement_begin(struct file_replacement *file, const char *path)
+{
+    return replacement_begin(file, path, NULL);
+}
+
+enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, mode_t mode)
+{
+    return replacement_begin(file, path, &mode);
 }
 
 enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count)

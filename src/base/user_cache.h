@@ -12,6 +12,8 @@
 
 #define USER_CACHE_KEY_MAX 1024
 
+#define USER_CACHE_FILE_MODE 0600 /* whatever the umask: a file that its group may write to is not trusted */
+
 /* One kind of files. */
 struct user_cache {
     const char *folder;    /* below $XDG_CACHE_HOME/gpt-train or ~/.cache/gpt-train */

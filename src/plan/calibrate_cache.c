@@ -214,6 +214,21 @@ static json_t *root_value(const char *path, const char *key, const struct plan_r
     return NULL;
 }
 
+static void root_store(const char *path, const json_t *root)
+{
+    char *text;
+    struct file_replacement file;
+    if (json_text(root, 1, &text) != GT_OK)
+        return;
+    if (file_replacement_begin_mode(&file, path, USER_CACHE_FILE_MODE) == GT_OK) {
+        if (file_replacement_write(&file, text, strlen(text)) == GT_OK)
+            (void)file_replacement_commit(&file);
+        else
+            file_replacement_abort(&file);
+    }
+    free(text);
+}
+
 void calibrate_store(const char *key, const struct plan_rates *rates)
 {
     char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
@@ -230,7 +245,7 @@ void calibrate_store(const char *key, const struct plan_rates *rates)
         return;
     json_t *root = root_value(path, key, rates);
     if (root)
-        (void)json_replace_file(path, root, 1);
+        root_store(path, root);
     json_decref(root);
 }
 

@@ -286,6 +286,26 @@ START_TEST(what_is_stored_is_loaded)
 }
 END_TEST
 
+/* A file that its group may write to would not be trusted by the next start. */
+START_TEST(the_umask_does_not_matter)
+{
+    static const mode_t umasks[] = {002, 000};
+    for (size_t i = 0; i < sizeof umasks / sizeof umasks[0]; i++) {
+        char path[FILE_PATH_MAX];
+        struct stat status;
+        struct plan_rates rates = some_rates();
+        const mode_t before = umask(umasks[i]);
+        calibrate_store("a key", &rates);
+        (void)umask(before);
+        ck_assert(calibrate_load("a key", &rates));
+        cache_path(path);
+        ck_assert_int_eq(stat(path, &status), 0);
+        ck_assert_uint_eq(status.st_mode & 0777, 0600);
+        ck_assert_int_eq(chmod(path, 0664), 0); /* as earlier releases made it: the next turn replaces it */
+    }
+}
+END_TEST
+
 /* Replaces the first `from` of the file. */
 static void file_change(const char *path, const char *from, const char *to)
 {
@@ -464,6 +484,7 @@ Suite *calibrate_suite(void)
     suite_add_tcase(suite, timing);
     tcase_add_checked_fixture(cache, setup, teardown);
     tcase_add_test(cache, what_is_stored_is_loaded);
+    tcase_add_test(cache, the_umask_does_not_matter);
     tcase_add_test(cache, what_is_damaged_is_said_once);
     tcase_add_test(cache, earlier_releases_are_passed_over);
     tcase_add_test(cache, a_device_has_one_file_of_few_shapes);

@@ -110,6 +110,33 @@ START_TEST(what_cannot_be_kept_is_not_and_nothing_is_said)
 }
 END_TEST
 
+/* A file that its group may write to would not be trusted by the next start. */
+START_TEST(the_umask_does_not_matter)
+{
+    static const mode_t umasks[] = {002, 000};
+    for (size_t i = 0; i < sizeof umasks / sizeof umasks[0]; i++) {
+        struct corner corner;
+        char command[sizeof corner.root + 128];
+        corner_open(&corner);
+        const mode_t before = umask(umasks[i]);
+        ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
+        ck_assert(loads("a", "a", "one"));
+        snprintf(command, sizeof command, "cd '%s'/gpt-train && chmod 664 numbers/*.numbers", corner.root);
+        ck_assert_int_eq(system(command), 0); /* as earlier releases made them */
+        ck_assert(user_cache_store(&numbers, "a", "a", "two", 3));
+        ck_assert(loads("a", "a", "two"));
+        (void)umask(before);
+        snprintf(
+            command, sizeof command,
+            "cd '%s'/gpt-train && test $(stat -c %%a numbers) = 700 && test $(stat -c %%a numbers/*.numbers) = 600",
+            corner.root);
+        ck_assert_int_eq(system(command), 0);
+        ck_assert_int_eq(corner.log.lines, 0);
+        corner_close(&corner);
+    }
+}
+END_TEST
+
 START_TEST(a_damaged_file_is_said_with_its_consequence)
 {
     struct corner corner;
@@ -133,6 +160,7 @@ static Suite *user_cache_suite(void)
     tcase_add_test(tests, what_was_stored_comes_back_until_it_is_replaced);
     tcase_add_test(tests, what_was_made_for_another_key_is_not_taken_and_said);
     tcase_add_test(tests, what_cannot_be_kept_is_not_and_nothing_is_said);
+    tcase_add_test(tests, the_umask_does_not_matter);
     tcase_add_test(tests, a_damaged_file_is_said_with_its_consequence);
     suite_add_tcase(suite, tests);
     return suite;

@@ -368,11 +368,20 @@ bool file_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+/* The folder's name is kept by the folder that it lies in; until that is synced, a power cut takes it with all that is in
+ * it. */
+static enum gt_status sync_name(const char *path)
+{
+    char parent[FILE_PATH_MAX];
+    folder_of(parent, path);
+    return file_sync_folder(parent);
+}
+
 /* One level.  Any error is forgiven when the folder is there: mkdir on an existing one may say EACCES or EROFS. */
 static enum gt_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
-        return GT_OK;
+        return sync_name(path);
     const int cause = errno;
     if (file_is_folder(path))
         return GT_OK;
@@ -383,13 +392,15 @@ static enum gt_status make_folder(const char *path)
 enum gt_status file_make_folders(const char *path)
 {
     char part[FILE_PATH_MAX];
-    const size_t length = strlen(path);
+    size_t length = strlen(path);
     if (length == 0 || length >= sizeof part) {
         log_error("cannot create the folder: the path has %zu bytes, 1 to %d are possible: %.100s", length,
                   FILE_PATH_MAX - 1, path);
         return GT_IO;
     }
     memcpy(part, path, length + 1);
+    while (length > 1 && part[length - 1] == '/')
+        part[--length] = '\0';
     for (size_t i = 1; i < length; i++) {
         if (part[i] != '/' || part[i - 1] == '/')
             continue;

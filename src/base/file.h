@@ -59,7 +59,7 @@ bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 /* Whether `path` is a regular file of this length and checksum.  Logs nothing when it is absent. */
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);
-/* Creates `path` and its parents.  Errors: GT_IO. */
+/* Creates `path` and its parents, and syncs the folder that each new one lies in.  Errors: GT_IO. */
 enum gt_status file_make_folders(const char *path);
 /* "folder/name" into `out` of FILE_PATH_MAX bytes.  Errors: GT_USAGE when it is too long. */
 enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);

@@ -79,5 +79,7 @@ void file_unlock(int fd);
 uint32_t file_crc32c(uint32_t crc, const void *bytes, size_t count);
 /* The same where the processor has no instruction for it. */
 uint32_t file_crc32c_portable(uint32_t crc, const void *bytes, size_t count);
+/* CRC-32 (IEEE 802.3), which zip archives have, in the same way. */
+uint32_t file_crc32(uint32_t crc, const void *bytes, size_t count);
 
 #endif

@@ -483,13 +483,13 @@ START_TEST(lock_without_a_readable_holder)
 END_TEST
 
 /* One bit at a time, from the polynomial. */
-static uint32_t reference_crc32c(const unsigned char *bytes, size_t count)
+static uint32_t reference_crc(uint32_t polynomial, const unsigned char *bytes, size_t count)
 {
     uint32_t state = 0xffffffff;
     for (size_t i = 0; i < count; i++) {
         state ^= bytes[i];
         for (int bit = 0; bit < 8; bit++)
-            state = state >> 1 ^ ((state & 1) != 0 ? 0x82f63b78u : 0);
+            state = state >> 1 ^ ((state & 1) != 0 ? polynomial : 0);
     }
     return state ^ 0xffffffff;
 }
@@ -498,6 +498,7 @@ START_TEST(crc32c)
 {
     unsigned char bytes[600];
     ck_assert_uint_eq(file_crc32c(0, "123456789", 9), 0xe3069283);
+    ck_assert_uint_eq(file_crc32(0, "123456789", 9), 0xcbf43926);
     /* RFC 3720, B.4. */
     memset(bytes, 0, 32);
     ck_assert_uint_eq(file_crc32c(0, bytes, 32), 0x8a9136aa);
@@ -518,12 +519,14 @@ START_TEST(crc32c)
     }
     for (size_t start = 0; start < 9; start++) {
         for (size_t count = 0; start + count <= sizeof bytes; count += 1 + count / 16) {
-            const uint32_t wanted = reference_crc32c(bytes + start, count);
+            const uint32_t wanted = reference_crc(0x82f63b78u, bytes + start, count);
             ck_assert_uint_eq(file_crc32c(0, bytes + start, count), wanted);
             const size_t half = count / 3;
             const uint32_t first = file_crc32c(0, bytes + start, half);
             ck_assert_uint_eq(file_crc32c(first, bytes + start + half, count - half), wanted);
             ck_assert_uint_eq(file_crc32c_portable(first, bytes + start + half, count - half), wanted);
+            ck_assert_uint_eq(file_crc32(file_crc32(0, bytes + start, half), bytes + start + half, count - half),
+                              reference_crc(0xedb88320u, bytes + start, count));
         }
     }
 }

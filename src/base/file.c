@@ -368,20 +368,11 @@ bool file_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* The folder's name is kept by the folder that it lies in; until that is synced, a power cut takes it with all that is in
- * it. */
-static enum gt_status sync_name(const char *path)
-{
-    char parent[FILE_PATH_MAX];
-    folder_of(parent, path);
-    return file_sync_folder(parent);
-}
-
 /* One level.  Any error is forgiven when the folder is there: mkdir on an existing one may say EACCES or EROFS. */
 static enum gt_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
-        return sync_name(path);
+        return file_sync_name(path);
     const int cause = errno;
     if (file_is_folder(path))
         return GT_OK;
@@ -435,6 +426,13 @@ enum gt_status file_sync_folder(const char *path)
     enum gt_status status = fsync_folder(fd) == 0 ? GT_OK : io_error(path, "sync the folder");
     (void)close(fd);
     return status;
+}
+
+enum gt_status file_sync_name(const char *path)
+{
+    char parent[FILE_PATH_MAX];
+    folder_of(parent, path);
+    return file_sync_folder(parent);
 }
 
 /* True for "NAME.tmp-DIGITS" with a name in front. */

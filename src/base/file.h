@@ -65,6 +65,9 @@ enum gt_status file_make_folders(const char *path);
 enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
 /* fsync of a folder.  Errors: GT_IO. */
 enum gt_status file_sync_folder(const char *path);
+/* The same of the folder that `path` lies in: until then, a power cut may take a new folder with all that is in it.  `path`
+ * has no slash at its end. */
+enum gt_status file_sync_name(const char *path);
 /* Removes regular files "NAME.tmp-DIGITS" left in `folder` by a killed writer.  The caller holds the folder's lock, so
  * that no live writer owns one. */
 void file_remove_leftovers(const char *folder);

@@ -121,6 +121,8 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
         return io_error(folder, "open the folder");
     struct stat old;
     const bool exists = fstatat(file->dir_fd, base_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!exists && errno != ENOENT)
+        return io_error(file->path, "look at it");
     if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
         log_error("%s: cannot replace: it is not a regular file", file->path);
         return GT_IO;

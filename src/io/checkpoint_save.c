@@ -271,10 +271,14 @@ static enum gt_status file_write(const struct checkpoint_save_options *options, 
     char path[FILE_PATH_MAX];
     struct safetensors_result result;
     struct save save = {options, sums};
-    const struct safetensors_source model = {&save, hf_layout_count(options->config), model_describe, model_fill,
-                                             model_written};
-    const struct safetensors_source optimizer = {&save, optimizer_count(options), optimizer_describe, optimizer_fill,
-                                                 optimizer_written};
+    mode_t mode;
+    bool has_mode;
+    TRY(checkpoint_publish_mode(options->out_dir, which, &mode, &has_mode));
+    const mode_t *kept = has_mode ? &mode : NULL;
+    const struct safetensors_source model = {
+        &save, hf_layout_count(options->config), model_describe, model_fill, model_written, kept};
+    const struct safetensors_source optimizer = {&save,          optimizer_count(options), optimizer_describe,
+                                                 optimizer_fill, optimizer_written,        kept};
     TRY(file_join(path, options->out_dir, file->name));
     TRY(safetensors_write(path, which == CHECKPOINT_FILE_MODEL ? &model : &optimizer, options->staging,
                           options->staging_bytes, &result));

@@ -307,6 +307,37 @@ START_TEST(values_that_are_not_finite_are_not_saved)
 }
 END_TEST
 
+static void expect_mode(const char *name, mode_t mode)
+{
+    struct stat info;
+    io_path(path, folder, name);
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_msg((info.st_mode & 0777) == mode, "%s: %o", name, (unsigned)info.st_mode & 0777);
+}
+
+START_TEST(a_mode_outlives_its_generation)
+{
+    (void)umask(022);
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    expect_mode("model.safetensors", 0644);
+    expect_mode("optimizer-000010.safetensors", 0644);
+    io_path(path, folder, "model.safetensors");
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
+    expect_mode("model.safetensors", 0600);
+    expect_mode("model-000020.safetensors", 0600);
+    expect_mode("optimizer-000020.safetensors", 0644);
+    io_path(path, folder, "optimizer-000020.safetensors");
+    ck_assert_int_eq(chmod(path, 0640), 0);
+    io_path(path, folder, "model-000020.safetensors");
+    ck_assert_int_eq(unlink(path), 0); /* only the public name is left, as of a model that was put there by hand */
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    expect_mode("model-000010.safetensors", 0600);
+    expect_mode("optimizer-000010.safetensors", 0640);
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
 /* Every size at which the disk may be full, in the model, the optimizer and the record. */
 START_TEST(a_full_disk_leaves_the_old_checkpoint)
 {
@@ -414,6 +445,7 @@ Suite *io_checkpoint_save_suite(void)
     tcase_add_test(tests, saving_twice_at_one_iter_overwrites_nothing);
     tcase_add_test(tests, a_failing_device_leaves_the_old_checkpoint);
     tcase_add_test(tests, values_that_are_not_finite_are_not_saved);
+    tcase_add_test(tests, a_mode_outlives_its_generation);
     tcase_add_test(tests, a_full_disk_leaves_the_old_checkpoint);
     tcase_add_test(tests, a_missing_folder_is_an_error);
     tcase_add_test(tests, an_obstacle_at_a_name);

@@ -11,11 +11,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -25,6 +28,7 @@ _Static_assert(sizeof(off_t) >= 8, "files over 2 GiB need a 64-bit off_t (-D_FIL
 enum {
     ASIDE_SUFFIX_BYTES = 32, /* ".tmp-", the longest process id, the zero */
     LOCK_ATTEMPTS = 16,
+    LEFTOVER_AGE_S = 3600, /* longer than any small file is written */
     MATCH_PIECE_BYTES = 16384
 };
 
@@ -437,19 +441,21 @@ enum gt_status file_sync_name(const char *path)
     return file_sync_folder(parent);
 }
 
-/* True for "NAME.tmp-DIGITS" with a name in front. */
-static bool is_leftover(const char *name)
+/* The process id at the end of "NAME.tmp-DIGITS" with a name in front; -1 for another name. */
+static long leftover_owner(const char *name)
 {
     static const char mark[] = ".tmp-";
     const size_t length = strlen(name);
     size_t start = length;
     while (start > 0 && name[start - 1] >= '0' && name[start - 1] <= '9')
         start--;
-    return start < length && start > sizeof mark - 1 &&
-           memcmp(name + start - (sizeof mark - 1), mark, sizeof mark - 1) == 0;
+    const bool is_one = start < length && start > sizeof mark - 1 &&
+                        memcmp(name + start - (sizeof mark - 1), mark, sizeof mark - 1) == 0;
+    return is_one ? strtol(name + start, NULL, 10) : -1;
 }
 
-void file_remove_leftovers(const char *folder)
+/* Those that nothing has been written to for `age_s` seconds, and whose process is not there; 0 for all. */
+static void leftovers_remove(const char *folder, int64_t age_s)
 {
     DIR *dir = opendir(folder);
     if (dir == NULL)
@@ -457,11 +463,25 @@ void file_remove_leftovers(const char *folder)
     const struct dirent *entry;
     while ((entry = readdir(dir)) != NULL) {
         struct stat info;
-        if (is_leftover(entry->d_name) && fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(info.st_mode))
+        const long owner = leftover_owner(entry->d_name);
+        if (owner < 0 || fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
+            continue;
+        const bool is_dead = (int64_t)time(NULL) - (int64_t)info.st_mtime >= age_s && owner <= INT_MAX &&
+                             kill((pid_t)owner, 0) != 0 && errno == ESRCH;
+        if (age_s == 0 || is_dead)
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
     }
     (void)closedir(dir);
+}
+
+void file_remove_leftovers(const char *folder)
+{
+    leftovers_remove(folder, 0);
+}
+
+void file_remove_dead_leftovers(const char *folder)
+{
+    leftovers_remove(folder, LEFTOVER_AGE_S);
 }
 
 /* The process id that the holder wrote into its lock file, or 0 when there is none to be read. */

@@ -71,6 +71,9 @@ enum gt_status file_sync_name(const char *path);
 /* Removes regular files "NAME.tmp-DIGITS" left in `folder` by a killed writer.  The caller holds the folder's lock, so
  * that no live writer owns one. */
 void file_remove_leftovers(const char *folder);
+/* Of small files in a folder without a lock: those of processes that are no more, and an hour old, since on a network the
+ * process may live on another machine. */
+void file_remove_dead_leftovers(const char *folder);
 
 /* An exclusive advisory lock (flock) on `path` (created if absent), held until file_unlock() or the process's end.  Only its
  * holder may remove the file, and does so before it unlocks.  Errors: GT_IO; GT_USAGE when another process holds it

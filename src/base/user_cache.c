@@ -227,6 +227,7 @@ bool user_cache_store(const struct user_cache *cache, const char *name, const ch
         bytes > cache->file_bytes_max - USER_CACHE_KEY_MAX - sizeof header || !user_cache_folder(cache, folder, true) ||
         !path_of(cache, name, true, path))
         return false;
+    file_remove_dead_leftovers(folder);
     folder_bound(cache, folder, bytes + key_bytes + sizeof header);
     memcpy(header.magic, cache->magic, MAGIC_BYTES);
     header.crc32c = file_crc32c(file_crc32c(0, key, key_bytes), data, bytes);

@@ -266,6 +266,7 @@ void calibrate_store(const char *key, const struct plan_rates *rates)
     }
     if (!is_own(folder))
         return;
+    file_remove_dead_leftovers(folder);
     json_t *root = root_value(path, key, rates);
     if (root)
         root_store(path, root);

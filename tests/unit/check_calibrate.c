@@ -2,12 +2,15 @@
 #include "plan/calibrate.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -362,6 +365,22 @@ START_TEST(what_is_damaged_is_said_once)
 }
 END_TEST
 
+START_TEST(what_a_killed_process_left_is_removed)
+{
+    struct plan_rates rates = some_rates();
+    const struct timespec then = {.tv_sec = time(NULL) - 7200};
+    char path[FILE_PATH_MAX], left[FILE_PATH_MAX + 32];
+    calibrate_store("a key", &rates);
+    cache_path(path);
+    snprintf(left, sizeof left, "%s.tmp-%d", path, INT_MAX); /* beyond any process id */
+    ck_assert_int_eq(file_replace(left, "{", 1), GT_OK);
+    ck_assert_int_eq(utimensat(AT_FDCWD, left, (const struct timespec[2]){then, then}, 0), 0);
+    calibrate_store("a key", &rates);
+    cache_path(path); /* which finds one file */
+    ck_assert(calibrate_load("a key", &rates));
+}
+END_TEST
+
 /* A good file that cannot be read this time is neither removed nor replaced. */
 START_TEST(what_cannot_be_read_is_left_alone)
 {
@@ -554,6 +573,7 @@ Suite *calibrate_suite(void)
     tcase_add_test(cache, what_is_stored_is_loaded);
     tcase_add_test(cache, the_umask_does_not_matter);
     tcase_add_test(cache, what_is_damaged_is_said_once);
+    tcase_add_test(cache, what_a_killed_process_left_is_removed);
     tcase_add_test(cache, what_cannot_be_read_is_left_alone);
     tcase_add_test(cache, what_there_is_no_memory_for_is_left_alone);
     tcase_add_test(cache, earlier_releases_are_passed_over);

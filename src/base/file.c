@@ -28,6 +28,7 @@ _Static_assert(sizeof(off_t) >= 8, "files over 2 GiB need a 64-bit off_t (-D_FIL
 enum {
     ASIDE_SUFFIX_BYTES = 32, /* ".tmp-", the longest process id, the zero */
     LOCK_ATTEMPTS = 16,
+    LOCK_BYTES_MAX = 23,   /* the longest process id and a newline */
     LEFTOVER_AGE_S = 3600, /* longer than any small file is written */
     MATCH_PIECE_BYTES = 16384
 };
@@ -543,12 +544,44 @@ static bool lock_is_current(int fd, const char *path)
            locked.st_ino == there.st_ino;
 }
 
+static enum gt_status lock_foreign(const char *path, const char *what)
+{
+    log_error("%s: cannot be the lock file, since it %s; name another folder, or move it away", path, what);
+    return GT_USAGE;
+}
+
+/* The file is about to be emptied: it must be one that was made for that.  A power cut may have left zeros in it. */
+static enum gt_status lock_check(int fd, const char *path)
+{
+    char text[LOCK_BYTES_MAX + 1];
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return io_error(path, "look at the lock file");
+    if (!S_ISREG(info.st_mode))
+        return lock_foreign(path, "is no regular file");
+    if (info.st_nlink > 1)
+        return lock_foreign(path, "has other names (hard links)");
+    const ssize_t count = pread(fd, text, sizeof text, 0);
+    if (count < 0)
+        return io_error(path, "read the lock file");
+    for (ssize_t i = 0; i < count; i++) {
+        if (count > LOCK_BYTES_MAX || !((text[i] >= '0' && text[i] <= '9') || text[i] == '\n' || text[i] == '\0'))
+            return lock_foreign(path, "holds something else than a process id");
+    }
+    return GT_OK;
+}
+
 enum gt_status file_lock(const char *path, int *out_fd)
 {
     int fd;
     for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
         TRY(lock_open(path, &fd));
         if (lock_is_current(fd, path)) {
+            enum gt_status status = lock_check(fd, path);
+            if (status != GT_OK) {
+                (void)close(fd);
+                return status;
+            }
             (void)lock_sign(fd);
             *out_fd = fd;
             return GT_OK;

@@ -77,7 +77,8 @@ void file_remove_dead_leftovers(const char *folder);
 
 /* An exclusive advisory lock (flock) on `path` (created if absent), held until file_unlock() or the process's end.  Only its
  * holder may remove the file, and does so before it unlocks.  Errors: GT_IO; GT_USAGE when another process holds it
- * (logged with its process id where known). */
+ * (logged with its process id where known), or where the file is none that was made for this: not regular, with other names,
+ * or with another content than a process id. */
 enum gt_status file_lock(const char *path, int *out_fd);
 void file_unlock(int fd);
 

@@ -466,6 +466,52 @@ START_TEST(a_removed_lock_is_held_by_nobody)
 }
 END_TEST
 
+/* A lock file is emptied before it is signed, so nobody else's may be taken for one. */
+START_TEST(a_foreign_file_is_no_lock)
+{
+    static const char precious[] = "12345\nmy notes", digits[] = "123456789012345678901234";
+    char path[FILE_PATH_MAX];
+    int fd = -7;
+    ck_assert_int_eq(file_join(path, folder, "lock"), GT_OK);
+    ck_assert_int_eq(file_replace(path, precious, sizeof precious - 1), GT_OK);
+    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
+    log_capture_one_error(&capture, "lock: cannot be the lock file, since it holds something else than a process id");
+    expect_content(path, precious);
+    ck_assert_int_eq(file_replace(path, digits, sizeof digits - 1), GT_OK);
+    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
+    log_capture_one_error(&capture, "something else");
+    expect_content(path, digits);
+    ck_assert_int_eq(file_replace(target, "12345\n", 6), GT_OK);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(link(target, path), 0);
+    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
+    log_capture_one_error(&capture, "has other names");
+    expect_content(target, "12345\n");
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkfifo(path, 0666), 0);
+    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
+    log_capture_one_error(&capture, "no regular file");
+    ck_assert_int_eq(fd, -7);
+}
+END_TEST
+
+START_TEST(what_a_dead_holder_left_is_a_lock)
+{
+    static const char *const contents[] = {"", "12345\n", "123", "\0\0\0\0\0"};
+    static const size_t counts[] = {0, 6, 3, 5};
+    char path[FILE_PATH_MAX], own[32];
+    ck_assert_int_eq(file_join(path, folder, "lock"), GT_OK);
+    (void)snprintf(own, sizeof own, "%ld\n", (long)getpid());
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        int fd;
+        ck_assert_int_eq(file_replace(path, contents[i], counts[i]), GT_OK);
+        ck_assert_int_eq(file_lock(path, &fd), GT_OK);
+        expect_content(path, own);
+        file_unlock(fd);
+    }
+}
+END_TEST
+
 START_TEST(lock_without_a_readable_holder)
 {
     static const char *const contents[] = {"", "nonsense", "-5", "0"};
@@ -553,6 +599,8 @@ Suite *file_suite(void)
     tcase_add_test(tcase, join);
     tcase_add_test(tcase, lock);
     tcase_add_test(tcase, a_removed_lock_is_held_by_nobody);
+    tcase_add_test(tcase, a_foreign_file_is_no_lock);
+    tcase_add_test(tcase, what_a_dead_holder_left_is_a_lock);
     tcase_add_loop_test(tcase, lock_without_a_readable_holder, 0, 4);
     tcase_add_test(tcase, crc32c);
     suite_add_tcase(suite, tcase);

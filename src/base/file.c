@@ -141,7 +141,7 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
     return is_given ? mode_keep(file, wanted) : GT_OK;
 }
 
-static enum gt_status replacement_begin(struct file_replacement *file, const char *path, const mode_t *mode)
+enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, const mode_t *mode)
 {
     file->fd = -1;
     file->dir_fd = -1;
@@ -160,12 +160,7 @@ static enum gt_status replacement_begin(struct file_replacement *file, const cha
 
 enum gt_status file_replacement_begin(struct file_replacement *file, const char *path)
 {
-    return replacement_begin(file, path, NULL);
-}
-
-enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, mode_t mode)
-{
-    return replacement_begin(file, path, &mode);
+    return file_replacement_begin_mode(file, path, NULL);
 }
 
 enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count)

@@ -31,8 +31,8 @@ struct file_replacement {
 /* Opens `path`.tmp-PID aside.  The mode is that of the file being replaced, else 0666 less umask.  A symbolic link at
  * `path` is replaced, not followed.  On failure nothing is left to abort.  Errors: GT_IO. */
 enum gt_status file_replacement_begin(struct file_replacement *file, const char *path);
-/* The same, with exactly these permissions, whatever the umask and the file being replaced have. */
-enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, mode_t mode);
+/* The same, with exactly these permissions, whatever the umask and the file being replaced have; NULL for none in particular. */
+enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, const mode_t *mode);
 /* Appends; handles short writes and EINTR.  Errors: GT_IO, after which only abort is allowed. */
 enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count);
 /* fsync, rename, fsync of the folder.  On failure the aside file is gone and the target untouched, but for a failing

@@ -38,6 +38,8 @@ struct entry {
     uint64_t bytes;
 };
 
+const mode_t user_cache_file_mode = 0600;
+
 /* What others own or may write to is not trusted. */
 static bool is_own(const struct stat *status)
 {
@@ -231,7 +233,7 @@ bool user_cache_store(const struct user_cache *cache, const char *name, const ch
     folder_bound(cache, folder, bytes + key_bytes + sizeof header);
     memcpy(header.magic, cache->magic, MAGIC_BYTES);
     header.crc32c = file_crc32c(file_crc32c(0, key, key_bytes), data, bytes);
-    if (file_replacement_begin_mode(&file, path, USER_CACHE_FILE_MODE) != GT_OK)
+    if (file_replacement_begin_mode(&file, path, &user_cache_file_mode) != GT_OK)
         return false;
     if (file_replacement_write(&file, &header, sizeof header) == GT_OK &&
         file_replacement_write(&file, key, key_bytes) == GT_OK && file_replacement_write(&file, data, bytes) == GT_OK)

@@ -9,10 +9,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define USER_CACHE_KEY_MAX 1024
 
-#define USER_CACHE_FILE_MODE 0600 /* whatever the umask: a file that its group may write to is not trusted */
+extern const mode_t user_cache_file_mode; /* whatever the umask: a file that its group may write to is not trusted */
 
 /* One kind of files. */
 struct user_cache {

@@ -17,6 +17,9 @@
 #define CHECKPOINT_CONFIG_NAME "config.json"
 #define CHECKPOINT_JSON_INDENT 2
 
+/* Before the model is replaced by one of `config`: removes a config.json that says anything else, so that in between a reader
+ * finds no model rather than the weights of one and the shape of another.  Errors: GT_IO. */
+enum gt_status checkpoint_publish_retract(const char *folder, const json_t *config);
 /* Makes FOLDER/model.safetensors another name of FOLDER/`name` in one rename; a copy where links are refused or
  * `may_link` is false.  Errors: GT_IO; the old file is in place then. */
 enum gt_status checkpoint_publish_model(const char *folder, const char *name, bool may_link);

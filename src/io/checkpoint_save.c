@@ -341,7 +341,9 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
 {
     const char *model_name = record->files[CHECKPOINT_FILE_MODEL].name;
     bool changed;
-    enum gt_status status = checkpoint_publish_model(options->out_dir, model_name, true);
+    enum gt_status status = checkpoint_publish_retract(options->out_dir, record->hf_config);
+    if (status == GT_OK)
+        status = checkpoint_publish_model(options->out_dir, model_name, true);
     if (status == GT_OK)
         step_done(options, CHECKPOINT_STEP_PUBLISH);
     if (status == GT_OK)

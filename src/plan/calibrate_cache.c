@@ -237,21 +237,6 @@ static json_t *root_value(const char *path, const char *key, const struct plan_r
     return NULL;
 }
 
-static void root_store(const char *path, const json_t *root)
-{
-    char *text;
-    struct file_replacement file;
-    if (json_text(root, 1, &text) != GT_OK)
-        return;
-    if (file_replacement_begin_mode(&file, path, USER_CACHE_FILE_MODE) == GT_OK) {
-        if (file_replacement_write(&file, text, strlen(text)) == GT_OK)
-            (void)file_replacement_commit(&file);
-        else
-            file_replacement_abort(&file);
-    }
-    free(text);
-}
-
 void calibrate_store(const char *key, const struct plan_rates *rates)
 {
     char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
@@ -269,7 +254,7 @@ void calibrate_store(const char *key, const struct plan_rates *rates)
     file_remove_dead_leftovers(folder);
     json_t *root = root_value(path, key, rates);
     if (root)
-        root_store(path, root);
+        (void)json_replace_file_mode(path, root, 1, &user_cache_file_mode);
     json_decref(root);
 }
 

@@ -129,7 +129,7 @@ START_TEST(modes)
         ck_assert_int_eq(unlink(target), 0);
         for (int turn = 0; turn < 2; turn++) { /* one that is given counts, with and without a file of that name */
             struct file_replacement file;
-            ck_assert_int_eq(file_replacement_begin_mode(&file, target, kept[i]), GT_OK);
+            ck_assert_int_eq(file_replacement_begin_mode(&file, target, &kept[i]), GT_OK);
             ck_assert_int_eq(file_replacement_commit(&file), GT_OK);
             ck_assert_uint_eq(mode_of(target) & 0777, kept[i]);
             ck_assert_int_eq(chmod(target, 0700), 0);

@@ -11,11 +11,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -25,6 +28,8 @@ _Static_assert(sizeof(off_t) >= 8, "files over 2 GiB need a 64-bit off_t (-D_FIL
 enum {
     ASIDE_SUFFIX_BYTES = 32, /* ".tmp-", the longest process id, the zero */
     LOCK_ATTEMPTS = 16,
+    LOCK_BYTES_MAX = 23,   /* the longest process id and a newline */
+    LEFTOVER_AGE_S = 3600, /* longer than any small file is written */
     MATCH_PIECE_BYTES = 16384
 };
 
@@ -111,7 +116,8 @@ static enum gt_status mode_keep(const struct file_replacement *file, mode_t mode
     return GT_OK;
 }
 
-static enum gt_status replacement_open(struct file_replacement *file)
+/* With the mode of what is replaced, or exactly with *mode. */
+static enum gt_status replacement_open(struct file_replacement *file, const mode_t *mode)
 {
     char folder[FILE_PATH_MAX];
     folder_of(folder, file->path);
@@ -120,19 +126,22 @@ static enum gt_status replacement_open(struct file_replacement *file)
         return io_error(folder, "open the folder");
     struct stat old;
     const bool exists = fstatat(file->dir_fd, base_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!exists && errno != ENOENT)
+        return io_error(file->path, "look at it");
     if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
         log_error("%s: cannot replace: it is not a regular file", file->path);
         return GT_IO;
     }
-    const bool keeps_mode = exists && S_ISREG(old.st_mode);
-    file->fd = aside_open(file, keeps_mode ? old.st_mode & 0777 : 0666);
+    const bool is_given = mode != NULL || (exists && S_ISREG(old.st_mode));
+    const mode_t wanted = mode != NULL ? *mode : is_given ? old.st_mode & 0777 : 0666;
+    file->fd = aside_open(file, wanted);
     if (file->fd < 0)
         return io_error(file->aside, "create");
     file->aside_exists = true;
-    return keeps_mode ? mode_keep(file, old.st_mode & 0777) : GT_OK;
+    return is_given ? mode_keep(file, wanted) : GT_OK;
 }
 
-enum gt_status file_replacement_begin(struct file_replacement *file, const char *path)
+enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, const mode_t *mode)
 {
     file->fd = -1;
     file->dir_fd = -1;
@@ -143,10 +152,15 @@ enum gt_status file_replacement_begin(struct file_replacement *file, const char 
     file->path[0] = '\0';
     file->aside[0] = '\0';
     TRY(replacement_names(file, path));
-    enum gt_status status = replacement_open(file);
+    enum gt_status status = replacement_open(file, mode);
     if (status != GT_OK)
         file_replacement_abort(file);
     return status;
+}
+
+enum gt_status file_replacement_begin(struct file_replacement *file, const char *path)
+{
+    return file_replacement_begin_mode(file, path, NULL);
 }
 
 enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count)
@@ -360,7 +374,7 @@ bool file_is_folder(const char *path)
 static enum gt_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
-        return GT_OK;
+        return file_sync_name(path);
     const int cause = errno;
     if (file_is_folder(path))
         return GT_OK;
@@ -371,13 +385,15 @@ static enum gt_status make_folder(const char *path)
 enum gt_status file_make_folders(const char *path)
 {
     char part[FILE_PATH_MAX];
-    const size_t length = strlen(path);
+    size_t length = strlen(path);
     if (length == 0 || length >= sizeof part) {
         log_error("cannot create the folder: the path has %zu bytes, 1 to %d are possible: %.100s", length,
                   FILE_PATH_MAX - 1, path);
         return GT_IO;
     }
     memcpy(part, path, length + 1);
+    while (length > 1 && part[length - 1] == '/')
+        part[--length] = '\0';
     for (size_t i = 1; i < length; i++) {
         if (part[i] != '/' || part[i - 1] == '/')
             continue;
@@ -414,19 +430,28 @@ enum gt_status file_sync_folder(const char *path)
     return status;
 }
 
-/* True for "NAME.tmp-DIGITS" with a name in front. */
-static bool is_leftover(const char *name)
+enum gt_status file_sync_name(const char *path)
+{
+    char parent[FILE_PATH_MAX];
+    folder_of(parent, path);
+    return file_sync_folder(parent);
+}
+
+/* The process id at the end of "NAME.tmp-DIGITS" with a name in front; -1 for another name. */
+static long leftover_owner(const char *name)
 {
     static const char mark[] = ".tmp-";
     const size_t length = strlen(name);
     size_t start = length;
     while (start > 0 && name[start - 1] >= '0' && name[start - 1] <= '9')
         start--;
-    return start < length && start > sizeof mark - 1 &&
-           memcmp(name + start - (sizeof mark - 1), mark, sizeof mark - 1) == 0;
+    const bool is_one = start < length && start > sizeof mark - 1 &&
+                        memcmp(name + start - (sizeof mark - 1), mark, sizeof mark - 1) == 0;
+    return is_one ? strtol(name + start, NULL, 10) : -1;
 }
 
-void file_remove_leftovers(const char *folder)
+/* Those that nothing has been written to for `age_s` seconds, and whose process is not there; 0 for all. */
+static void leftovers_remove(const char *folder, int64_t age_s)
 {
     DIR *dir = opendir(folder);
     if (dir == NULL)
@@ -434,11 +459,25 @@ void file_remove_leftovers(const char *folder)
     const struct dirent *entry;
     while ((entry = readdir(dir)) != NULL) {
         struct stat info;
-        if (is_leftover(entry->d_name) && fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(info.st_mode))
+        const long owner = leftover_owner(entry->d_name);
+        if (owner < 0 || fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
+            continue;
+        const bool is_dead = (int64_t)time(NULL) - (int64_t)info.st_mtime >= age_s && owner <= INT_MAX &&
+                             kill((pid_t)owner, 0) != 0 && errno == ESRCH;
+        if (age_s == 0 || is_dead)
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
     }
     (void)closedir(dir);
+}
+
+void file_remove_leftovers(const char *folder)
+{
+    leftovers_remove(folder, 0);
+}
+
+void file_remove_dead_leftovers(const char *folder)
+{
+    leftovers_remove(folder, LEFTOVER_AGE_S);
 }
 
 /* The process id that the holder wrote into its lock file, or 0 when there is none to be read. */
@@ -500,12 +539,44 @@ static bool lock_is_current(int fd, const char *path)
            locked.st_ino == there.st_ino;
 }
 
+static enum gt_status lock_foreign(const char *path, const char *what)
+{
+    log_error("%s: cannot be the lock file, since it %s; name another folder, or move it away", path, what);
+    return GT_USAGE;
+}
+
+/* The file is about to be emptied: it must be one that was made for that.  A power cut may have left zeros in it. */
+static enum gt_status lock_check(int fd, const char *path)
+{
+    char text[LOCK_BYTES_MAX + 1];
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return io_error(path, "look at the lock file");
+    if (!S_ISREG(info.st_mode))
+        return lock_foreign(path, "is no regular file");
+    if (info.st_nlink > 1)
+        return lock_foreign(path, "has other names (hard links)");
+    const ssize_t count = pread(fd, text, sizeof text, 0);
+    if (count < 0)
+        return io_error(path, "read the lock file");
+    for (ssize_t i = 0; i < count; i++) {
+        if (count > LOCK_BYTES_MAX || !((text[i] >= '0' && text[i] <= '9') || text[i] == '\n' || text[i] == '\0'))
+            return lock_foreign(path, "holds something else than a process id");
+    }
+    return GT_OK;
+}
+
 enum gt_status file_lock(const char *path, int *out_fd)
 {
     int fd;
     for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
         TRY(lock_open(path, &fd));
         if (lock_is_current(fd, path)) {
+            enum gt_status status = lock_check(fd, path);
+            if (status != GT_OK) {
+                (void)close(fd);
+                return status;
+            }
             (void)lock_sign(fd);
             *out_fd = fd;
             return GT_OK;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 
@@ -30,6 +31,8 @@ struct file_replacement {
 /* Opens `path`.tmp-PID aside.  The mode is that of the file being replaced, else 0666 less umask.  A symbolic link at
  * `path` is replaced, not followed.  On failure nothing is left to abort.  Errors: GT_IO. */
 enum gt_status file_replacement_begin(struct file_replacement *file, const char *path);
+/* The same, with exactly these permissions, whatever the umask and the file being replaced have; NULL for none in particular. */
+enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, const mode_t *mode);
 /* Appends; handles short writes and EINTR.  Errors: GT_IO, after which only abort is allowed. */
 enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count);
 /* fsync, rename, fsync of the folder.  On failure the aside file is gone and the target untouched, but for a failing
@@ -56,19 +59,26 @@ bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 /* Whether `path` is a regular file of this length and checksum.  Logs nothing when it is absent. */
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);
-/* Creates `path` and its parents.  Errors: GT_IO. */
+/* Creates `path` and its parents, and syncs the folder that each new one lies in.  Errors: GT_IO. */
 enum gt_status file_make_folders(const char *path);
 /* "folder/name" into `out` of FILE_PATH_MAX bytes.  Errors: GT_USAGE when it is too long. */
 enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
 /* fsync of a folder.  Errors: GT_IO. */
 enum gt_status file_sync_folder(const char *path);
+/* The same of the folder that `path` lies in: until then, a power cut may take a new folder with all that is in it.  `path`
+ * has no slash at its end. */
+enum gt_status file_sync_name(const char *path);
 /* Removes regular files "NAME.tmp-DIGITS" left in `folder` by a killed writer.  The caller holds the folder's lock, so
  * that no live writer owns one. */
 void file_remove_leftovers(const char *folder);
+/* Of small files in a folder without a lock: those of processes that are no more, and an hour old, since on a network the
+ * process may live on another machine. */
+void file_remove_dead_leftovers(const char *folder);
 
 /* An exclusive advisory lock (flock) on `path` (created if absent), held until file_unlock() or the process's end.  Only its
  * holder may remove the file, and does so before it unlocks.  Errors: GT_IO; GT_USAGE when another process holds it
- * (logged with its process id where known). */
+ * (logged with its process id where known), or where the file is none that was made for this: not regular, with other names,
+ * or with another content than a process id. */
 enum gt_status file_lock(const char *path, int *out_fd);
 void file_unlock(int fd);
 
@@ -76,5 +86,7 @@ void file_unlock(int fd);
 uint32_t file_crc32c(uint32_t crc, const void *bytes, size_t count);
 /* The same where the processor has no instruction for it. */
 uint32_t file_crc32c_portable(uint32_t crc, const void *bytes, size_t count);
+/* CRC-32 (IEEE 802.3), which zip archives have, in the same way. */
+uint32_t file_crc32(uint32_t crc, const void *bytes, size_t count);
 
 #endif

@@ -187,14 +187,15 @@ enum gt_status json_text(const json_t *value, int indent, char **out)
     return GT_OK;
 }
 
-enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, bool *out_in_place)
+static enum gt_status replace_file(const char *path, const json_t *value, int indent, const mode_t *mode,
+                                   bool *out_in_place)
 {
     char *text;
     *out_in_place = false;
     TRY(json_text(value, indent, &text));
     struct file_replacement file;
     enum gt_status status;
-    TRY_GOTO(status, free_text, file_replacement_begin(&file, path));
+    TRY_GOTO(status, free_text, file_replacement_begin_mode(&file, path, mode));
     TRY_GOTO(status, remove_aside, file_replacement_write(&file, text, strlen(text)));
     TRY_GOTO(status, remove_aside, file_replacement_write(&file, "\n", 1));
     status = file_replacement_commit(&file);
@@ -207,8 +208,18 @@ free_text:
     return status;
 }
 
-enum gt_status json_replace_file(const char *path, const json_t *value, int indent)
+enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, bool *out_in_place)
+{
+    return replace_file(path, value, indent, NULL, out_in_place);
+}
+
+enum gt_status json_replace_file_mode(const char *path, const json_t *value, int indent, const mode_t *mode)
 {
     bool in_place;
-    return json_replace_file_told(path, value, indent, &in_place);
+    return replace_file(path, value, indent, mode, &in_place);
+}
+
+enum gt_status json_replace_file(const char *path, const json_t *value, int indent)
+{
+    return json_replace_file_mode(path, value, indent, NULL);
 }

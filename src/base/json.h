@@ -32,6 +32,8 @@ enum gt_status json_get_object(const json_t *object, const char *source, const c
 enum gt_status json_text(const json_t *value, int indent, char **out);
 /* Writes it atomically, with a final newline.  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status json_replace_file(const char *path, const json_t *value, int indent);
+/* The same, with these permissions: see file_replacement_begin_mode(). */
+enum gt_status json_replace_file_mode(const char *path, const json_t *value, int indent, const mode_t *mode);
 /* The same; *out_in_place says, also after an error, whether the new file is in place or may be. */
 enum gt_status json_replace_file_told(const char *path, const json_t *value, int indent, bool *out_in_place);
 

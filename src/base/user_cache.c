@@ -7,6 +7,7 @@
 #include "base/user_cache.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,6 +37,8 @@ struct entry {
     int64_t modified_s;
     uint64_t bytes;
 };
+
+const mode_t user_cache_file_mode = 0600;
 
 /* What others own or may write to is not trusted. */
 static bool is_own(const struct stat *status)
@@ -91,29 +94,63 @@ static const char *fault_of(const struct user_cache *cache, const struct header 
     return file_crc32c(0, after, (size_t)rest) == header->crc32c ? NULL : "its checksum does not hold";
 }
 
-/* The whole file, whose length the header must state.  NULL, with the reason in *why, when it is not to be trusted. */
-static uint8_t *file_whole(const struct user_cache *cache, int fd, struct header *header, const char **why)
+static enum user_cache_file read_open(int fd, uint64_t bytes_max, void **out, size_t *out_bytes, const char **why)
 {
     struct stat status;
     *why = "it cannot be read";
     if (fstat(fd, &status) != 0)
-        return NULL;
+        return USER_CACHE_UNREAD;
     const uint64_t size = (uint64_t)status.st_size;
     *why = "it is not a file of yours alone";
     if (!S_ISREG(status.st_mode) || !is_own(&status))
-        return NULL;
-    *why = "it is too short or too long";
-    if (size < sizeof *header || size > cache->file_bytes_max)
-        return NULL;
-    uint8_t *bytes = malloc((size_t)size);
+        return USER_CACHE_REFUSED;
+    *why = "it is too long";
+    if (size > bytes_max)
+        return USER_CACHE_REFUSED;
     *why = "it cannot be read";
-    if (bytes != NULL && pread(fd, bytes, (size_t)size, 0) == (ssize_t)size) {
-        memcpy(header, bytes, sizeof *header);
-        *why = fault_of(cache, header, bytes + sizeof *header, size - sizeof *header);
-        if (*why == NULL)
+    char *bytes = malloc((size_t)size + 1);
+    if (bytes == NULL || pread(fd, bytes, (size_t)size, 0) != (ssize_t)size) {
+        free(bytes);
+        return USER_CACHE_UNREAD;
+    }
+    *out = bytes;
+    *out_bytes = (size_t)size;
+    return USER_CACHE_READ;
+}
+
+enum user_cache_file user_cache_read(const char *path, uint64_t bytes_max, void **out, size_t *out_bytes,
+                                     const char **why)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        *why = errno == ELOOP ? "it is a link" : "it cannot be opened";
+        return errno == ENOENT ? USER_CACHE_ABSENT : errno == ELOOP ? USER_CACHE_REFUSED : USER_CACHE_UNREAD;
+    }
+    const enum user_cache_file found = read_open(fd, bytes_max, out, out_bytes, why);
+    close(fd);
+    return found;
+}
+
+/* The whole file, whose length the header must state.  NULL when it is not there or, which is said, not to be trusted. */
+static uint8_t *file_whole(const struct user_cache *cache, const char *path, struct header *header)
+{
+    void *bytes = NULL;
+    size_t size = 0;
+    const char *why;
+    const enum user_cache_file found = user_cache_read(path, cache->file_bytes_max, &bytes, &size, &why);
+    if (found == USER_CACHE_ABSENT)
+        return NULL;
+    if (found == USER_CACHE_READ) {
+        why = "it is too short";
+        if (size >= sizeof *header) {
+            memcpy(header, bytes, sizeof *header);
+            why = fault_of(cache, header, (const uint8_t *)bytes + sizeof *header, size - sizeof *header);
+        }
+        if (why == NULL)
             return bytes;
     }
     free(bytes);
+    log_note("%s: %s; %s", path, why, cache->otherwise);
     return NULL;
 }
 
@@ -121,18 +158,11 @@ bool user_cache_load(const struct user_cache *cache, const char *name, const cha
 {
     char path[FILE_PATH_MAX];
     struct header header;
-    const char *why = NULL;
     if (!path_of(cache, name, false, path))
         return false;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
+    uint8_t *bytes = file_whole(cache, path, &header);
+    if (bytes == NULL)
         return false;
-    uint8_t *bytes = file_whole(cache, fd, &header, &why);
-    close(fd);
-    if (bytes == NULL) {
-        log_note("%s: %s; %s", path, why, cache->otherwise);
-        return false;
-    }
     const size_t key_bytes = (size_t)header.key_bytes, data_bytes = (size_t)header.data_bytes;
     const char *stored = (const char *)bytes + sizeof header;
     if (key_bytes != strlen(key) || memcmp(stored, key, key_bytes) != 0) { /* it will be replaced */
@@ -199,10 +229,11 @@ bool user_cache_store(const struct user_cache *cache, const char *name, const ch
         bytes > cache->file_bytes_max - USER_CACHE_KEY_MAX - sizeof header || !user_cache_folder(cache, folder, true) ||
         !path_of(cache, name, true, path))
         return false;
+    file_remove_dead_leftovers(folder);
     folder_bound(cache, folder, bytes + key_bytes + sizeof header);
     memcpy(header.magic, cache->magic, MAGIC_BYTES);
     header.crc32c = file_crc32c(file_crc32c(0, key, key_bytes), data, bytes);
-    if (file_replacement_begin(&file, path) != GT_OK)
+    if (file_replacement_begin_mode(&file, path, &user_cache_file_mode) != GT_OK)
         return false;
     if (file_replacement_write(&file, &header, sizeof header) == GT_OK &&
         file_replacement_write(&file, key, key_bytes) == GT_OK && file_replacement_write(&file, data, bytes) == GT_OK)

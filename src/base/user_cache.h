@@ -9,8 +9,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define USER_CACHE_KEY_MAX 1024
+
+extern const mode_t user_cache_file_mode; /* whatever the umask: a file that its group may write to is not trusted */
 
 /* One kind of files. */
 struct user_cache {
@@ -28,6 +31,17 @@ bool user_cache_root(char *above, char *root);
 /* The folder into `folder` of FILE_PATH_MAX bytes, made with mode 0700 when `create`.  False without a home, or where others
  * may write. */
 bool user_cache_folder(const struct user_cache *cache, char *folder, bool create);
+/* What became of a file that was to be read. */
+enum user_cache_file {
+    USER_CACHE_ABSENT,
+    USER_CACHE_UNREAD,  /* it may be as good as ever, and is left alone */
+    USER_CACHE_REFUSED, /* not the user's alone, or too long */
+    USER_CACHE_READ
+};
+/* A file of at most `bytes_max` bytes whole, malloc'ed with room for one more.  *why says what is wrong where it is there and
+ * was not read.  Nothing is logged. */
+enum user_cache_file user_cache_read(const char *path, uint64_t bytes_max, void **out, size_t *out_bytes,
+                                     const char **why);
 /* What is stored under `name`, malloc'ed; false when there is nothing that can be trusted, or it was made for another key.
  * That is said where `key` and `name` differ: the same thing has changed then. */
 bool user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out, size_t *out_bytes);

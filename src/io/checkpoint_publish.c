@@ -20,7 +20,7 @@
 
 #define PIECE_BYTES 16384
 
-static enum gt_status repair_model(const char *out_dir, const struct checkpoint_file_record *file);
+static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record);
 
 /* Whether the files that the record names are there, in their lengths. */
 static bool generation_is_whole(const char *out_dir, const struct checkpoint_record *record)
@@ -50,7 +50,7 @@ enum gt_status checkpoint_repair(const char *out_dir)
     TRY(checkpoint_record_read(out_dir, &record));
     enum gt_status status;
     const struct checkpoint_file_record *model = &record.files[CHECKPOINT_FILE_MODEL];
-    TRY_GOTO(status, release_record, repair_model(out_dir, model));
+    TRY_GOTO(status, release_record, repair_model(out_dir, &record));
     TRY_GOTO(status, release_record, checkpoint_publish_config(out_dir, record.hf_config, &changed));
     if (changed)
         log_note("%s/%s was brought in line with %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
@@ -62,8 +62,9 @@ release_record:
 }
 
 /* A generation whose own file is missing or cut is not published; opening it will say what is wrong. */
-static enum gt_status repair_model(const char *out_dir, const struct checkpoint_file_record *file)
+static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record)
 {
+    const struct checkpoint_file_record *file = &record->files[CHECKPOINT_FILE_MODEL];
     char path[FILE_PATH_MAX], generation[FILE_PATH_MAX];
     struct stat info;
     TRY(file_join(path, out_dir, CHECKPOINT_MODEL_NAME));
@@ -72,6 +73,7 @@ static enum gt_status repair_model(const char *out_dir, const struct checkpoint_
         return GT_OK;
     if (checkpoint_publish_is_link(out_dir, file->name) || file_matches(path, file->size_bytes, file->crc32c))
         return GT_OK;
+    TRY(checkpoint_publish_retract(out_dir, record->hf_config));
     TRY(checkpoint_publish_model(out_dir, file->name, true));
     log_note("%s was restored from %s", path, file->name);
     return GT_OK;
@@ -148,14 +150,81 @@ bool checkpoint_json_equals(const char *path, const json_t *value)
     return same;
 }
 
+enum gt_status checkpoint_publish_retract(const char *folder, const json_t *config)
+{
+    char path[FILE_PATH_MAX];
+    TRY(file_join(path, folder, CHECKPOINT_CONFIG_NAME));
+    if (checkpoint_json_equals(path, config))
+        return GT_OK;
+    if (unlink(path) == 0)
+        return file_sync_folder(folder);
+    if (errno == ENOENT)
+        return GT_OK;
+    log_error("%s: cannot remove what belongs to another model: %s", path, strerror(errno));
+    return GT_IO;
+}
+
 enum gt_status checkpoint_publish_config(const char *folder, const json_t *config, bool *out_changed)
 {
     char path[FILE_PATH_MAX];
     TRY(file_join(path, folder, CHECKPOINT_CONFIG_NAME));
-    const bool changed = !checkpoint_json_equals(path, config);
-    if (changed)
-        TRY(json_replace_file(path, config, CHECKPOINT_JSON_INDENT));
-    *out_changed = changed;
+    mode_t mode;
+    bool exists, is_known;
+    if (checkpoint_json_equals(path, config)) {
+        *out_changed = false;
+        return GT_OK;
+    }
+    TRY(file_look(path, &exists));
+    TRY(checkpoint_publish_mode(folder, CHECKPOINT_FILE_MODEL, &mode,
+                                &is_known)); /* a private model's is private too */
+    TRY(json_replace_file_mode(path, config, CHECKPOINT_JSON_INDENT, !exists && is_known ? &mode : NULL));
+    *out_changed = true;
+    return GT_OK;
+}
+
+static enum gt_status folder_error(const char *folder)
+{
+    log_error("%s: cannot look at the files in it: %s", folder, strerror(errno));
+    return GT_IO;
+}
+
+/* Whether a file of this name is one whose permissions count. */
+static bool is_of_kind(const char *name, enum checkpoint_file which)
+{
+    return checkpoint_file_name_valid(name, which) ||
+           (which == CHECKPOINT_FILE_MODEL && strcmp(name, CHECKPOINT_MODEL_NAME) == 0);
+}
+
+static enum gt_status modes_join(DIR *dir, const char *folder, enum checkpoint_file which, mode_t *mode, bool *found)
+{
+    const struct dirent *entry;
+    struct stat info;
+    while (errno = 0, (entry = readdir(dir)) != NULL) {
+        if (!is_of_kind(entry->d_name, which))
+            continue;
+        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+            return folder_error(folder);
+        if (!S_ISREG(info.st_mode))
+            continue;
+        *mode &= info.st_mode & 0777;
+        *found = true;
+    }
+    return errno == 0 ? GT_OK : folder_error(folder);
+}
+
+enum gt_status checkpoint_publish_mode(const char *folder, enum checkpoint_file which, mode_t *out, bool *out_found)
+{
+    mode_t mode = 0777;
+    bool found = false;
+    DIR *dir = opendir(folder);
+    if (dir == NULL)
+        return folder_error(folder);
+    enum gt_status status = modes_join(dir, folder, which, &mode, &found);
+    (void)closedir(dir);
+    if (status != GT_OK)
+        return status;
+    *out = mode;
+    *out_found = found;
     return GT_OK;
 }
 

@@ -271,10 +271,14 @@ static enum gt_status file_write(const struct checkpoint_save_options *options, 
     char path[FILE_PATH_MAX];
     struct safetensors_result result;
     struct save save = {options, sums};
-    const struct safetensors_source model = {&save, hf_layout_count(options->config), model_describe, model_fill,
-                                             model_written};
-    const struct safetensors_source optimizer = {&save, optimizer_count(options), optimizer_describe, optimizer_fill,
-                                                 optimizer_written};
+    mode_t mode;
+    bool has_mode;
+    TRY(checkpoint_publish_mode(options->out_dir, which, &mode, &has_mode));
+    const mode_t *kept = has_mode ? &mode : NULL;
+    const struct safetensors_source model = {
+        &save, hf_layout_count(options->config), model_describe, model_fill, model_written, kept};
+    const struct safetensors_source optimizer = {&save,          optimizer_count(options), optimizer_describe,
+                                                 optimizer_fill, optimizer_written,        kept};
     TRY(file_join(path, options->out_dir, file->name));
     TRY(safetensors_write(path, which == CHECKPOINT_FILE_MODEL ? &model : &optimizer, options->staging,
                           options->staging_bytes, &result));
@@ -337,7 +341,9 @@ static enum gt_status generation_publish(const struct checkpoint_save_options *o
 {
     const char *model_name = record->files[CHECKPOINT_FILE_MODEL].name;
     bool changed;
-    enum gt_status status = checkpoint_publish_model(options->out_dir, model_name, true);
+    enum gt_status status = checkpoint_publish_retract(options->out_dir, record->hf_config);
+    if (status == GT_OK)
+        status = checkpoint_publish_model(options->out_dir, model_name, true);
     if (status == GT_OK)
         step_done(options, CHECKPOINT_STEP_PUBLISH);
     if (status == GT_OK)

@@ -1,8 +1,9 @@
 /* A Hugging Face folder.
  *
  * All files are written into OUTPUT.tmp-PID, which is then renamed, so that a folder of that name is a whole one.  Where
- * OUTPUT exists (and --force was given) its files are replaced one by one instead, weights last, and other files in it
- * are left alone.  The names of the tensors have the prefix that save_pretrained() gives them.
+ * OUTPUT exists (and --force was given) its files are replaced one by one instead, and other files in it are left alone.
+ * Its config.json is removed before that and the new one put there last, so that in between no reader takes files of two
+ * models for one.  The names of the tensors have the prefix that save_pretrained() gives them.
  */
 #include <assert.h>
 #include <errno.h>
@@ -32,10 +33,10 @@ static enum gt_status folder_write(const struct hf_export *export);
 static enum gt_status folder_publish(const struct hf_export *export);
 static void aside_remove(const struct hf_export *export);
 
-/* The files that the folder may have, the weights last. */
+/* The files that the folder may have; the one that makes them a model is the last. */
 static const char *file_name(size_t index)
 {
-    static const char *const rest[] = {CHECKPOINT_CONFIG_NAME, GENERATION_NAME, CHECKPOINT_MODEL_NAME};
+    static const char *const rest[] = {CHECKPOINT_MODEL_NAME, GENERATION_NAME, CHECKPOINT_CONFIG_NAME};
     assert(index < FILES);
     return index < EXPORT_HF_TOKENS_FILES ? export_hf_tokens_names[index] : rest[index - EXPORT_HF_TOKENS_FILES];
 }
@@ -173,22 +174,53 @@ static enum gt_status remove_error(const char *path)
     return GT_IO;
 }
 
+/* From here on the folder is no model. */
+static enum gt_status config_remove(const char *output)
+{
+    char path[FILE_PATH_MAX];
+    TRY(file_join(path, output, CHECKPOINT_CONFIG_NAME));
+    return unlink(path) == 0 || errno == ENOENT ? GT_OK : remove_error(path);
+}
+
+static enum gt_status file_publish(const struct hf_export *export, size_t index)
+{
+    char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
+    bool exists;
+    TRY(file_join(from, export->aside, file_name(index)));
+    TRY(file_join(to, export->options->output, file_name(index)));
+    TRY(file_look(from, &exists));
+    if (exists && rename(from, to) != 0)
+        return rename_error(to);
+    if (!exists && unlink(to) != 0 && errno != ENOENT) /* a tokenizer of an earlier export is not this model's */
+        return remove_error(to);
+    return GT_OK;
+}
+
+/* The syncs keep this order through a power cut too. */
+static enum gt_status files_publish(const struct hf_export *export)
+{
+    TRY(file_sync_folder(export->options->output));
+    for (size_t i = 0; i < FILES - 1; i++)
+        TRY(file_publish(export, i));
+    TRY(file_sync_folder(export->options->output));
+    TRY(file_publish(export, FILES - 1));
+    return file_sync_folder(export->options->output);
+}
+
 static enum gt_status folder_publish(const struct hf_export *export)
 {
     const char *output = export->options->output;
-    char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
     bool exists;
     TRY(file_look(output, &exists));
-    if (!exists)
-        return rename(export->aside, output) == 0 ? GT_OK : rename_error(output);
-    for (size_t i = 0; i < FILES; i++) {
-        TRY(file_join(from, export->aside, file_name(i)));
-        TRY(file_join(to, output, file_name(i)));
-        TRY(file_look(from, &exists));
-        if (exists && rename(from, to) != 0)
-            return rename_error(to);
-        if (!exists && unlink(to) != 0 && errno != ENOENT) /* a tokenizer of an earlier export is not this model's */
-            return remove_error(to);
+    if (!exists) {
+        if (rename(export->aside, output) != 0)
+            return rename_error(output);
+        return file_sync_name(export->aside); /* which had the same parent, and has no slash at its end */
     }
-    return file_sync_folder(output);
+    TRY(config_remove(output));
+    enum gt_status status = files_publish(export);
+    if (status != GT_OK)
+        log_warning("%s: may hold files of two models now, and no " CHECKPOINT_CONFIG_NAME "; repeat the export",
+                    output);
+    return status;
 }

@@ -94,6 +94,7 @@ static enum gt_status byte_order_check(const struct source *source)
     const struct zip_entry *entry = member_find(source, "byteorder", "", 0);
     if (entry == NULL)
         return GT_OK;
+    TRY(zip_verify(&source->zip, source->fd, source->path, entry));
     if (entry->size_bytes < sizeof text)
         TRY(file_read_at(source->fd, source->path, entry->offset_bytes, text, (size_t)entry->size_bytes));
     if (strcmp(text, "little") == 0)
@@ -112,6 +113,7 @@ static enum gt_status source_open(struct source *source)
     TRY(zip_open(source->mem, source->fd, source->path, size_bytes, &source->zip));
     TRY(pickle_member_find(source, &entry));
     TRY(byte_order_check(source));
+    TRY(zip_verify(&source->zip, source->fd, source->path, entry));
     TRY(hostmem_alloc(source->mem, (size_t)entry->size_bytes, 1, "data.pkl", &block));
     source->text = block;
     TRY(file_read_at(source->fd, source->path, entry->offset_bytes, block, (size_t)entry->size_bytes));
@@ -167,7 +169,8 @@ static enum gt_status size_get(const struct source *source, uint32_t dict, const
     return GT_OK;
 }
 
-/* Where a tensor's numbers are. */
+/* Where a tensor's numbers are.  They are read here once for their checksum, since they are used in pieces later, and then
+ * come from memory in most cases. */
 static enum gt_status tensor_place(const struct source *source, const char *name, const struct pickle_tensor *tensor,
                                    struct array_place *out)
 {
@@ -180,6 +183,7 @@ static enum gt_status tensor_place(const struct source *source, const char *name
                   storage->elements, storage->element_bytes);
         return GT_DATA;
     }
+    TRY(zip_verify(&source->zip, source->fd, source->path, entry));
     *out = (struct array_place){.file = 0,
                                 .offset_bytes = entry->offset_bytes + (uint64_t)tensor->first * storage->element_bytes};
     return GT_OK;

@@ -151,7 +151,7 @@ enum gt_status safetensors_write(const char *path, const struct safetensors_sour
     struct file_replacement file;
     enum gt_status status;
     TRY(header_measure(path, source, &header_bytes));
-    TRY(file_replacement_begin(&file, path));
+    TRY(file_replacement_begin_mode(&file, path, source->mode));
     TRY_GOTO(status, abort_file, header_write(&file, path, source, header_bytes));
     const uint32_t header_crc32c = file.crc32c;
     TRY_GOTO(status, abort_file, data_write(&file, source, staging, staging_bytes));

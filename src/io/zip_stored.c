@@ -2,7 +2,7 @@
  *
  * The directory at the end is what counts; a member's own header is read only to learn how long it is.  All sizes and
  * offsets come from a stranger: each is compared with the file before it is used, sums cannot wrap, and members may not
- * share bytes.  Contents are neither read nor verified here, and compressed members are refused.
+ * share bytes.  Compressed members are refused; contents are read only to compare their checksums.
  */
 #include "io/zip_stored.h"
 
@@ -19,7 +19,8 @@ enum {
     END64_BYTES = 56,
     MEMBER_BYTES = 46,
     LOCAL_BYTES = 30,
-    COMMENT_BYTES_MAX = 65535
+    COMMENT_BYTES_MAX = 65535,
+    PIECE_BYTES = 16384
 };
 
 #define SIGNATURE_END UINT32_C(0x06054b50)
@@ -161,8 +162,11 @@ static enum gt_status member_parse(const struct archive *archive, const unsigned
     uint64_t *const wanted[3] = {&size, &packed, &offset};
     if (!extra_parse(at + MEMBER_BYTES + name, extra, wanted))
         return damaged(archive, "a member has no sizes");
-    *entry = (struct zip_entry){
-        .name = (const char *)at + MEMBER_BYTES, .name_bytes = name, .header_bytes = offset, .size_bytes = size};
+    *entry = (struct zip_entry){.name = (const char *)at + MEMBER_BYTES,
+                                .name_bytes = name,
+                                .header_bytes = offset,
+                                .size_bytes = size,
+                                .crc32 = u32_at(at + 16)};
     *used = MEMBER_BYTES + name + extra + comment;
     if (u16_at(at + 10) == 0 && (u16_at(at + 8) & 1u) == 0 && packed == size)
         return GT_OK;
@@ -282,4 +286,25 @@ const struct zip_entry *zip_find(const struct zip *zip, const char *name, size_t
             high = middle;
     }
     return NULL;
+}
+
+enum gt_status zip_verify(const struct zip *zip, int fd, const char *path, const struct zip_entry *entry)
+{
+    char piece[PIECE_BYTES];
+    uint32_t crc = 0;
+    if (entry->is_verified || entry->crc32 == 0)
+        return GT_OK;
+    for (uint64_t at = 0; at < entry->size_bytes; at += sizeof piece) {
+        const uint64_t left = entry->size_bytes - at;
+        const size_t count = left < sizeof piece ? (size_t)left : sizeof piece;
+        TRY(file_read_at(fd, path, entry->offset_bytes + at, piece, count));
+        crc = file_crc32(crc, piece, count);
+    }
+    if (crc != entry->crc32) {
+        log_error("%s: member %.*s has checksum %08" PRIx32 ", the archive says %08" PRIx32 "; the file is damaged",
+                  path, (int)(entry->name_bytes < 100 ? entry->name_bytes : 100), entry->name, crc, entry->crc32);
+        return GT_DATA;
+    }
+    zip->entries[entry - zip->entries].is_verified = true;
+    return GT_OK;
 }

@@ -21,6 +21,8 @@ struct zip_entry {
     uint64_t header_bytes; /* where the member's own header begins */
     uint64_t offset_bytes; /* where its content begins, from the beginning of the file */
     uint64_t size_bytes;
+    uint32_t crc32;
+    bool is_verified;
 };
 
 struct zip {
@@ -38,5 +40,8 @@ enum gt_status zip_open(struct hostmem *mem, int fd, const char *path, uint64_t 
 void zip_close(struct zip *zip);
 /* NULL when there is none. */
 const struct zip_entry *zip_find(const struct zip *zip, const char *name, size_t name_bytes);
+/* Reads a member of `zip` once and compares its CRC-32 with the directory's.  One of 0 is not compared: torch.save() writes it
+ * where torch.serialization.set_crc32_options(False) was said.  Errors: GT_IO; GT_DATA, naming file and member. */
+enum gt_status zip_verify(const struct zip *zip, int fd, const char *path, const struct zip_entry *entry);
 
 #endif

@@ -59,17 +59,15 @@ static bool file_name(char path[static FILE_PATH_MAX], const char *folder, const
     return file_join(path, folder, name) == GT_OK;
 }
 
-/* What others may write to, or own, is not trusted. */
-static bool is_own(const char *path, bool folder)
+/* A folder that others may write to, or own, is not trusted. */
+static bool is_own(const char *folder)
 {
     struct stat status;
-    if (lstat(path, &status) != 0)
+    if (lstat(folder, &status) != 0)
         return false;
-    bool kind = folder ? S_ISDIR(status.st_mode) : S_ISREG(status.st_mode) && status.st_size <= CACHE_BYTES_MAX;
-    if (kind && status.st_uid == geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+    if (S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
         return true;
-    log_note("%s: not a %s that only you may write to; the calibration in it is ignored", path,
-             folder ? "folder" : "small file");
+    log_note("%s: not a folder that only you may write to; the calibration in it is ignored", folder);
     return false;
 }
 
@@ -97,9 +95,10 @@ static bool kind_read(const json_t *op, int kind, struct plan_rates *out)
 
 /* What was found in the cache. */
 enum found {
-    FOUND_NOTHING, /* no file, or one of an earlier release, or none for this shape */
+    FOUND_NOTHING, /* no file, or one of an earlier release, or none for this shape, or one that is not trusted */
     FOUND_RATES,
-    FOUND_DAMAGE
+    FOUND_DAMAGE, /* what was read is not valid */
+    FOUND_UNREAD  /* it may be as good as ever */
 };
 
 /* An entry that lacks an op of this release is an earlier one's. */
@@ -151,17 +150,40 @@ static enum found root_read(const json_t *root, const char *key, struct plan_rat
     return FOUND_NOTHING;
 }
 
+/* The content of the file.  NULL, and what was found instead, where there is none; said but for damage. */
+static json_t *root_load(const char *path, enum found *out)
+{
+    void *text;
+    size_t count;
+    json_error_t error;
+    const char *why;
+    const enum user_cache_file file = user_cache_read(path, CACHE_BYTES_MAX, &text, &count, &why);
+    *out = file == USER_CACHE_UNREAD ? FOUND_UNREAD : FOUND_NOTHING;
+    if (file == USER_CACHE_UNREAD || file == USER_CACHE_REFUSED)
+        log_note("%s: %s; the calibration in it is ignored", path, why);
+    if (file != USER_CACHE_READ)
+        return NULL;
+    json_t *root = json_loadb(text, count, JSON_REJECT_DUPLICATES, &error);
+    /* jansson calls an allocation that fails in the middle an invalid text, and says nothing of one at the beginning: the second
+     * time it finds no fault, or none that it names, where it was for memory. */
+    if (!root)
+        root = json_loadb(text, count, JSON_REJECT_DUPLICATES, &error);
+    free(text);
+    const bool is_damaged = !root && *error.text && json_error_code(&error) != json_error_out_of_memory;
+    *out = is_damaged ? FOUND_DAMAGE : FOUND_UNREAD;
+    return root;
+}
+
 bool calibrate_load(const char *key, struct plan_rates *out)
 {
     char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-    if (!user_cache_root(parent, folder) || !file_name(path, folder, key) || access(path, F_OK) != 0)
+    if (!user_cache_root(parent, folder) || !file_name(path, folder, key) || access(path, F_OK) != 0 || !is_own(folder))
         return false;
-    if (!is_own(folder, true) || !is_own(path, false))
-        return false;
-    json_error_t error;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     struct plan_rates rates;
-    enum found found = root ? root_read(root, key, &rates) : FOUND_DAMAGE;
+    enum found found;
+    json_t *root = root_load(path, &found);
+    if (root)
+        found = root_read(root, key, &rates);
     json_decref(root);
     if (found == FOUND_RATES)
         *out = rates;
@@ -191,14 +213,15 @@ static json_t *entry_value(const char *key, const struct plan_rates *rates)
     return json_pack("{s:s, s:f, s:o}", "key", key, "ramp_rows", rates->ramp_rows, "ops", ops);
 }
 
-/* The new entry, and the last few of other shapes that the file has. */
+/* The new entry, and the last few of other shapes that the file has; NULL where these cannot be read. */
 static json_t *root_value(const char *path, const char *key, const struct plan_rates *rates)
 {
-    json_error_t error;
     enum found found;
+    json_t *before = root_load(path, &found);
+    if (!before && found == FOUND_UNREAD)
+        return NULL;
     json_t *entries = json_array();
     bool good = json_array_append_new(entries, entry_value(key, rates)) == 0;
-    json_t *before = access(path, F_OK) == 0 && is_own(path, false) ? json_load_file(path, 0, &error) : NULL;
     const json_t *kept = before ? entries_of(before, key, &found) : NULL;
     for (size_t i = 0; kept && i < json_array_size(kept) && json_array_size(entries) < CACHE_ENTRIES_MAX; i++) {
         json_t *entry = json_array_get(kept, i);
@@ -226,11 +249,12 @@ void calibrate_store(const char *key, const struct plan_rates *rates)
         log_note("%s: %s; the calibration of this device is not kept", folder, strerror(errno));
         return;
     }
-    if (!is_own(folder, true))
+    if (!is_own(folder))
         return;
+    file_remove_dead_leftovers(folder);
     json_t *root = root_value(path, key, rates);
     if (root)
-        (void)json_replace_file(path, root, 1);
+        (void)json_replace_file_mode(path, root, 1, &user_cache_file_mode);
     json_decref(root);
 }
 

@@ -33,6 +33,7 @@
 /* Left to others where no memory_budget is given: a twentieth of what is free, at least 256 MiB. */
 #define BUDGET_MARGIN_PART 20
 #define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
+#define BUDGET_MARGIN_PART_MOST 4 /* of little memory */
 /* A build with --enable-debug runs with dead bytes poisoned and a guard band behind every tensor. */
 #ifdef GT_DEBUG
 #define DEBUG_RUN true
@@ -354,9 +355,9 @@ static enum gt_status fits_refuse(const struct session *session, uint64_t arena_
 
 static uint64_t budget_of_free(uint64_t free_bytes)
 {
-    uint64_t margin = free_bytes / BUDGET_MARGIN_PART;
-    margin = margin > BUDGET_MARGIN_BYTES ? margin : BUDGET_MARGIN_BYTES;
-    return free_bytes > margin ? free_bytes - margin : free_bytes;
+    const uint64_t part = free_bytes / BUDGET_MARGIN_PART, most = free_bytes / BUDGET_MARGIN_PART_MOST;
+    const uint64_t least = most < BUDGET_MARGIN_BYTES ? most : BUDGET_MARGIN_BYTES;
+    return free_bytes - (part > least ? part : least);
 }
 
 /* A budget that is none is refused with one that works, for which a plan is needed. */

@@ -598,6 +598,13 @@ def bad_pickles():
 def bad_archives():
     with open("ckpt-True.pt", "rb") as file:
         whole = file.read()
+    with zipfile.ZipFile("ckpt-True.pt") as archive:
+        members = [(info.filename, info.header_offset + 30 + len(info.filename), info.file_size) for info in archive.infolist()]
+    for name, first, size in members[:-1]:  # the last, "version", is not read
+        at = first + size // 2
+        with open("bad.pt", "wb") as file:
+            file.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+        refused(f"a flipped bit in {name}", "bad.pt", f"member {name} has checksum")
     for length in (4, 30, 100, len(whole) // 2, len(whole) - 22, len(whole) - 1):
         with open("bad.pt", "wb") as file:
             file.write(whole[:length])

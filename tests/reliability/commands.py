@@ -93,10 +93,20 @@ class Command:
         tiny.clear("cache")
         if self.begin:
             shutil.copytree(self.begin, "work")
+            for name in os.listdir("work"):
+                os.chmod(os.path.join("work", name), 0o600)
         if self.cache:
             shutil.copytree(self.cache, "cache")
         else:
             os.mkdir("cache")
+
+    def widened(self):
+        """The files that others may read now, although those of the folder that the work began with were private; of training,
+        which replaces each of them but the metrics, whose file a run begins anew."""
+        if not (self.begin and self.saves()):
+            return []
+        return [name for name in sorted(os.listdir("work"))
+                if os.stat(os.path.join("work", name)).st_mode & 0o77 and not name.startswith("metrics")]
 
     def again(self, start):
         """Without a fault, on what is there; a run that had begun is resumed."""

@@ -26,7 +26,7 @@ from checks import check, finish, skip
 STATES = 10000 if tiny.LONG else 60
 BLOCK_BYTES = 512
 RECORD = "trainer_state.json"
-CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,close"
+CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,close"
 
 
 def unescape(text):
@@ -41,12 +41,14 @@ class Recorder:
         self.out, self.operations, self.files, self.positions = os.path.abspath(out), [], {}, {}
 
     def names(self, arguments):
-        """The names in the folder that the call's paths mean, None for one elsewhere; "." is the folder."""
+        """The names in the folder that the call's paths mean, None for one elsewhere; "." is the folder, ".." the one that it
+        lies in."""
         found = []
         for folder, text in re.findall(r'(?:(AT_FDCWD|\d+), )?"((?:\\x[0-9a-f]{2})*)"', arguments):
             base = self.out if self.files.get(int(folder) if folder.isdigit() else -1) == "." else os.getcwd()
             path = os.path.normpath(os.path.join(base, os.fsdecode(unescape(text))))
-            found.append("." if path == self.out else os.path.basename(path) if os.path.dirname(path) == self.out else None)
+            special = {self.out: ".", os.path.dirname(self.out): ".."}
+            found.append(special.get(path, os.path.basename(path) if os.path.dirname(path) == self.out else None))
         return found
 
     def line(self, line):
@@ -55,6 +57,8 @@ class Recorder:
             name, arguments, result = match.group(1), match.group(2), int(match.group(3))
             if name == "openat":
                 self.opened(arguments, result)
+            elif name == "mkdir" and self.names(arguments) == ["."]:
+                self.operations.append(("mkdir",))
             elif name.startswith(("rename", "link", "unlink")):
                 self.named(name.removesuffix("2").removesuffix("at"), self.names(arguments))
             else:
@@ -63,7 +67,7 @@ class Recorder:
     def opened(self, arguments, descriptor):
         name = self.names(arguments)[0]
         self.files.pop(descriptor, None)
-        if name == "." or (name and ("O_WRONLY" in arguments or "O_RDWR" in arguments)):
+        if name in (".", "..") or (name and ("O_WRONLY" in arguments or "O_RDWR" in arguments)):
             self.files[descriptor], self.positions[descriptor] = name, 0
         if name and "O_CREAT" in arguments:
             self.operations.append(("create", name, "O_TRUNC" in arguments, "O_APPEND" in arguments))
@@ -81,6 +85,8 @@ class Recorder:
             self.files.pop(descriptor, None)
         elif name == "." and call in ("fsync", "fdatasync"):
             self.operations.append(("syncdir",))
+        elif name == ".." and call in ("fsync", "fdatasync"):
+            self.operations.append(("syncparent",))
         elif name and call in ("fsync", "fdatasync"):
             self.operations.append(("sync", name))
         elif name and call == "ftruncate":
@@ -92,7 +98,7 @@ class Recorder:
 
 
 def record(out, *arguments):
-    """[(operation, name in `out`, ...)]: create, data, truncate, sync, syncdir, rename, link, unlink."""
+    """[(operation, name in `out`, ...)]: create, data, truncate, sync, syncdir, syncparent, rename, link, unlink, mkdir."""
     log = os.path.abspath("ops.log")
     done = tiny.run(out, *arguments, tracer=("strace", "-qq", "-xx", "-s", "100000000", "-o", log, "-e", "trace=" + CALLS))
     check(done.returncode == 0, f"the recorded run: {done.stderr[-300:]}")
@@ -104,7 +110,8 @@ def record(out, *arguments):
 
 
 class Disk:
-    """Files by number: what is in them now, and what a cut leaves for certain.  The folder likewise."""
+    """Files by number: what is in them now, and what a cut leaves for certain.  The folder likewise, and its own name in the
+    one that it lies in: where that was not synced, a cut may take the folder with all that was synced in it."""
 
     def __init__(self, syncs, begin):
         """`begin`: {name: content} of the folder before the run."""
@@ -114,6 +121,7 @@ class Disk:
         self.names = {name: number for number, name in enumerate(begin)}
         self.kept, self.pending = dict(self.names), []  # the synced folder; changes since
         self.appended = set()
+        self.folder_is_safe = True  # until it is made
 
     def apply(self, operation):
         kind, *rest = operation
@@ -139,6 +147,10 @@ class Disk:
             self.safe[self.names[rest[0]]] = bytearray(self.now[self.names[rest[0]]])
         elif kind == "syncdir" and self.syncs:
             self.kept, self.pending = dict(self.names), []
+        elif kind == "mkdir":
+            self.folder_is_safe = False
+        elif kind == "syncparent" and self.syncs:
+            self.folder_is_safe = True
         elif kind == "rename":
             self.change(("move", rest[0], rest[1]))
         elif kind == "link":
@@ -152,6 +164,8 @@ class Disk:
 
     def cut(self, generator):
         """A folder as it may be after the power came back: {name: content}."""
+        if not self.folder_is_safe and generator.random() < 0.3:
+            return {}
         share = generator.choice((0.0, 0.3, 0.7, 1.0))
         names = changed(dict(self.kept), [change for change in self.pending if generator.random() < share])
         return {name: self.torn(number, generator) for name, number in names.items()}
@@ -236,6 +250,7 @@ def subjects():
         operations = record(name, *arguments)
         kinds = [operation[0] for operation in operations]
         check(kinds.count("sync") >= 6 and kinds.count("syncdir") >= 6 and kinds.count("rename") >= 6, f"{name}: the record: {kinds}")
+        check(kinds.count("mkdir") == (name == "one"), f"{name}: the folder is made where there is none: {kinds}")
         subject = Subject(name, begin, operations, saved)
         check(sum(operation[0] == "rename" and operation[2] == RECORD for operation in operations) == len(saved),
               f"{name}: a record for each save: {kinds}")

@@ -7,7 +7,8 @@ replaced, samples, plans, exports.  After each: no death by a signal, no hang, a
 for training, which tries to save again), no success that is not one, no memory that was never released (the programs count), no
 checkpoint lost, no file left aside; and the same command without a fault, on what was left, has the results of a run without.
 
-Then two calls of one command fail, each once: a sync and what looks at its result, for one.
+Then two calls of one command fail, each once: a sync and what looks at its result, for one.  And an export that replaces
+another model's fails, or is killed, at every call that changes the folder: no reader may find files of both.
 
 In `make check` a sample; with CHECK_LONG=1 every call from the first on that names a file of ours, or with --part=K/N every
 N-th; names on the command line choose commands.  Needs strace.
@@ -16,6 +17,7 @@ Prints "checks: P passed, F failed, S skipped".
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -102,6 +104,7 @@ def judge(command, what, done, expected, lines):
     check(again is not None and command.results(again) == expected, f"{what}: then other results")
     if command.saves() and "metrics.jsonl" not in done.stderr:
         check(tiny.metrics("work") == lines, f"{what}: other metrics, and nothing was said of them")
+    check(command.widened() == [], f"{what}: no longer private: {command.widened()}")
     left = tiny.leftovers("work") if os.path.isdir("work") else []
     check(left == [], f"{what}: left behind: {left}")
 
@@ -126,6 +129,46 @@ def attack(command, generator):
     print(f"{command.name}: {len(picked)} of {len(every)} faults and {PAIRS} pairs tried", flush=True)
 
 
+def model_of(folder):
+    """The files of the folder where it has what makes them a model, else nothing."""
+    found = commands.digests(folder)
+    return found if "config.json" in found else {}
+
+
+def unlike(folder):
+    """A copy, every file of which is another."""
+    tiny.clear("hf_unlike")
+    shutil.copytree(folder, "hf_unlike")
+    for name in os.listdir("hf_unlike"):
+        with open(os.path.join("hf_unlike", name), "ab") as file:
+            file.write(b"\n")
+    return "hf_unlike"
+
+
+def attack_publishing(command):
+    command = commands.Command(command.name, command.program, command.words, unlike(command.begin), command.results)
+    calls, done = traced(command)
+    new, old, tried = command.results(done), commands.digests(command.begin), 0
+    check(model_of("work") == new and old != new, "folder: two models")
+    first = next(at for at, call in enumerate(calls) if call[0] == "unlink" and call[3] == '"work/config.json"')
+    for name, number, _, what in calls[first:]:
+        for fault in ("error=EIO", "signal=SIGKILL") if name in ("unlink", "rename", "fsync") else ():
+            command.fresh()
+            words = ("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:{fault}:when={number}")
+            done = command.run(lambda *how, words=words: start(*how, tracer=words))
+            found, tried = model_of("work"), tried + 1
+            check(found in ({}, old, new), f"folder: {fault} at {name} {number} of {what}: files of two models: {found}")
+            told = done.returncode != 1 or found in (old, new) or "repeat the export" in done.stderr
+            check(told, f"folder: {fault} at {name} {number} of {what}: it is not said: {done.stderr}")
+    print(f"folder: {tried} faults while it is replaced")
+    check(tried >= 20, f"folder: only {tried} faults while it is replaced")
+    tiny.clear("hf_new")
+    calls = tiny.trace_of(lambda tracer: start("gpt-export", ["--out_dir=one", "--format=hf", "hf_new"], tracer=tracer),
+                          os.path.abspath("strace.log"), OURS)
+    names = [call[0] for call in calls if call[0] in ("rename", "fsync")]
+    check(names[-2:] == ["rename", "fsync"], f"folder: the name of a new one is synced: {names}")
+
+
 def main():
     generator = random.Random(tiny.SEED)
     if not tiny.has_strace():
@@ -138,6 +181,8 @@ def main():
         for command in commands.possible():
             if not tiny.arguments() or command.name in tiny.arguments():
                 attack(command, generator)
+                if command.name == "folder":
+                    attack_publishing(command)
         os.chdir("/")
     return finish()
 

@@ -2,13 +2,20 @@
 #include "plan/calibrate.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
@@ -286,6 +293,26 @@ START_TEST(what_is_stored_is_loaded)
 }
 END_TEST
 
+/* A file that its group may write to would not be trusted by the next start. */
+START_TEST(the_umask_does_not_matter)
+{
+    static const mode_t umasks[] = {002, 000};
+    for (size_t i = 0; i < sizeof umasks / sizeof umasks[0]; i++) {
+        char path[FILE_PATH_MAX];
+        struct stat status;
+        struct plan_rates rates = some_rates();
+        const mode_t before = umask(umasks[i]);
+        calibrate_store("a key", &rates);
+        (void)umask(before);
+        ck_assert(calibrate_load("a key", &rates));
+        cache_path(path);
+        ck_assert_int_eq(stat(path, &status), 0);
+        ck_assert_uint_eq(status.st_mode & 0777, 0600);
+        ck_assert_int_eq(chmod(path, 0664), 0); /* as earlier releases made it: the next turn replaces it */
+    }
+}
+END_TEST
+
 /* Replaces the first `from` of the file. */
 static void file_change(const char *path, const char *from, const char *to)
 {
@@ -334,6 +361,86 @@ START_TEST(what_is_damaged_is_said_once)
         ignored("a key", true);
         ignored("a key", false);
         ck_assert_int_ne(access(path, F_OK), 0);
+    }
+}
+END_TEST
+
+START_TEST(what_a_killed_process_left_is_removed)
+{
+    struct plan_rates rates = some_rates();
+    const struct timespec then = {.tv_sec = time(NULL) - 7200};
+    char path[FILE_PATH_MAX], left[FILE_PATH_MAX + 32];
+    calibrate_store("a key", &rates);
+    cache_path(path);
+    snprintf(left, sizeof left, "%s.tmp-%d", path, INT_MAX); /* beyond any process id */
+    ck_assert_int_eq(file_replace(left, "{", 1), GT_OK);
+    ck_assert_int_eq(utimensat(AT_FDCWD, left, (const struct timespec[2]){then, then}, 0), 0);
+    calibrate_store("a key", &rates);
+    cache_path(path); /* which finds one file */
+    ck_assert(calibrate_load("a key", &rates));
+}
+END_TEST
+
+/* A good file that cannot be read this time is neither removed nor replaced. */
+START_TEST(what_cannot_be_read_is_left_alone)
+{
+    struct plan_rates rates = some_rates(), again;
+    struct rlimit files, none;
+    calibrate_store("a key", &rates);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+    none = files;
+    none.rlim_cur = 0;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ignored("a key", true);
+    calibrate_store("another key", &rates);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+    ck_assert(calibrate_load("a key", &again));
+}
+END_TEST
+
+static size_t allocations, allocation_refused;
+static bool for_ever;
+
+static void *refuse(size_t size)
+{
+    allocations++;
+    return allocations == allocation_refused || (for_ever && allocations > allocation_refused) ? NULL : malloc(size);
+}
+
+/* Whether the child loaded the rates, so that all its allocations were tried.  jansson 2.14 may end it: of some of its
+ * allocations it asserts that they succeed. */
+static bool loaded_by_a_child(void)
+{
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct plan_rates rates;
+        struct log_capture capture;
+        log_capture_begin(&capture);
+        (void)close(STDERR_FILENO);
+        json_set_alloc_funcs(refuse, free);
+        allocations = 0;
+        const bool found = calibrate_load("a key", &rates);
+        _exit(found && allocations < allocation_refused ? 1 : 0);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status) || WTERMSIG(status) == SIGABRT);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
+START_TEST(what_there_is_no_memory_for_is_left_alone)
+{
+    struct plan_rates rates = some_rates();
+    char path[FILE_PATH_MAX];
+    calibrate_store("a key", &rates);
+    cache_path(path);
+    for (int turn = 0; turn < 2; turn++) {
+        for_ever = turn == 1;
+        allocation_refused = 1;
+        for (; !loaded_by_a_child(); allocation_refused++)
+            ck_assert_msg(access(path, F_OK) == 0, "allocation %zu", allocation_refused);
+        ck_assert_uint_gt(allocation_refused, 20);
     }
 }
 END_TEST
@@ -464,7 +571,11 @@ Suite *calibrate_suite(void)
     suite_add_tcase(suite, timing);
     tcase_add_checked_fixture(cache, setup, teardown);
     tcase_add_test(cache, what_is_stored_is_loaded);
+    tcase_add_test(cache, the_umask_does_not_matter);
     tcase_add_test(cache, what_is_damaged_is_said_once);
+    tcase_add_test(cache, what_a_killed_process_left_is_removed);
+    tcase_add_test(cache, what_cannot_be_read_is_left_alone);
+    tcase_add_test(cache, what_there_is_no_memory_for_is_left_alone);
     tcase_add_test(cache, earlier_releases_are_passed_over);
     tcase_add_test(cache, a_device_has_one_file_of_few_shapes);
     tcase_add_test(cache, what_others_may_write_is_ignored);

@@ -126,6 +126,14 @@ START_TEST(modes)
         ck_assert_int_eq(chmod(target, kept[i]), 0);
         ck_assert_int_eq(file_replace(target, "b", 1), GT_OK);
         ck_assert_uint_eq(mode_of(target) & 0777, kept[i]);
+        ck_assert_int_eq(unlink(target), 0);
+        for (int turn = 0; turn < 2; turn++) { /* one that is given counts, with and without a file of that name */
+            struct file_replacement file;
+            ck_assert_int_eq(file_replacement_begin_mode(&file, target, &kept[i]), GT_OK);
+            ck_assert_int_eq(file_replacement_commit(&file), GT_OK);
+            ck_assert_uint_eq(mode_of(target) & 0777, kept[i]);
+            ck_assert_int_eq(chmod(target, 0700), 0);
+        }
     }
 }
 END_TEST
@@ -458,6 +466,52 @@ START_TEST(a_removed_lock_is_held_by_nobody)
 }
 END_TEST
 
+/* A lock file is emptied before it is signed, so nobody else's may be taken for one. */
+START_TEST(a_foreign_file_is_no_lock)
+{
+    static const char precious[] = "12345\nmy notes", digits[] = "123456789012345678901234";
+    char path[FILE_PATH_MAX];
+    int fd = -7;
+    ck_assert_int_eq(file_join(path, folder, "lock"), GT_OK);
+    ck_assert_int_eq(file_replace(path, precious, sizeof precious - 1), GT_OK);
+    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
+    log_capture_one_error(&capture, "lock: cannot be the lock file, since it holds something else than a process id");
+    expect_content(path, precious);
+    ck_assert_int_eq(file_replace(path, digits, sizeof digits - 1), GT_OK);
+    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
+    log_capture_one_error(&capture, "something else");
+    expect_content(path, digits);
+    ck_assert_int_eq(file_replace(target, "12345\n", 6), GT_OK);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(link(target, path), 0);
+    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
+    log_capture_one_error(&capture, "has other names");
+    expect_content(target, "12345\n");
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkfifo(path, 0666), 0);
+    ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
+    log_capture_one_error(&capture, "no regular file");
+    ck_assert_int_eq(fd, -7);
+}
+END_TEST
+
+START_TEST(what_a_dead_holder_left_is_a_lock)
+{
+    static const char *const contents[] = {"", "12345\n", "123", "\0\0\0\0\0"};
+    static const size_t counts[] = {0, 6, 3, 5};
+    char path[FILE_PATH_MAX], own[32];
+    ck_assert_int_eq(file_join(path, folder, "lock"), GT_OK);
+    (void)snprintf(own, sizeof own, "%ld\n", (long)getpid());
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        int fd;
+        ck_assert_int_eq(file_replace(path, contents[i], counts[i]), GT_OK);
+        ck_assert_int_eq(file_lock(path, &fd), GT_OK);
+        expect_content(path, own);
+        file_unlock(fd);
+    }
+}
+END_TEST
+
 START_TEST(lock_without_a_readable_holder)
 {
     static const char *const contents[] = {"", "nonsense", "-5", "0"};
@@ -475,13 +529,13 @@ START_TEST(lock_without_a_readable_holder)
 END_TEST
 
 /* One bit at a time, from the polynomial. */
-static uint32_t reference_crc32c(const unsigned char *bytes, size_t count)
+static uint32_t reference_crc(uint32_t polynomial, const unsigned char *bytes, size_t count)
 {
     uint32_t state = 0xffffffff;
     for (size_t i = 0; i < count; i++) {
         state ^= bytes[i];
         for (int bit = 0; bit < 8; bit++)
-            state = state >> 1 ^ ((state & 1) != 0 ? 0x82f63b78u : 0);
+            state = state >> 1 ^ ((state & 1) != 0 ? polynomial : 0);
     }
     return state ^ 0xffffffff;
 }
@@ -490,6 +544,7 @@ START_TEST(crc32c)
 {
     unsigned char bytes[600];
     ck_assert_uint_eq(file_crc32c(0, "123456789", 9), 0xe3069283);
+    ck_assert_uint_eq(file_crc32(0, "123456789", 9), 0xcbf43926);
     /* RFC 3720, B.4. */
     memset(bytes, 0, 32);
     ck_assert_uint_eq(file_crc32c(0, bytes, 32), 0x8a9136aa);
@@ -510,12 +565,14 @@ START_TEST(crc32c)
     }
     for (size_t start = 0; start < 9; start++) {
         for (size_t count = 0; start + count <= sizeof bytes; count += 1 + count / 16) {
-            const uint32_t wanted = reference_crc32c(bytes + start, count);
+            const uint32_t wanted = reference_crc(0x82f63b78u, bytes + start, count);
             ck_assert_uint_eq(file_crc32c(0, bytes + start, count), wanted);
             const size_t half = count / 3;
             const uint32_t first = file_crc32c(0, bytes + start, half);
             ck_assert_uint_eq(file_crc32c(first, bytes + start + half, count - half), wanted);
             ck_assert_uint_eq(file_crc32c_portable(first, bytes + start + half, count - half), wanted);
+            ck_assert_uint_eq(file_crc32(file_crc32(0, bytes + start, half), bytes + start + half, count - half),
+                              reference_crc(0xedb88320u, bytes + start, count));
         }
     }
 }
@@ -542,6 +599,8 @@ Suite *file_suite(void)
     tcase_add_test(tcase, join);
     tcase_add_test(tcase, lock);
     tcase_add_test(tcase, a_removed_lock_is_held_by_nobody);
+    tcase_add_test(tcase, a_foreign_file_is_no_lock);
+    tcase_add_test(tcase, what_a_dead_holder_left_is_a_lock);
     tcase_add_loop_test(tcase, lock_without_a_readable_holder, 0, 4);
     tcase_add_test(tcase, crc32c);
     suite_add_tcase(suite, tcase);

@@ -228,7 +228,7 @@ static enum gt_status hf_load(const struct hf_file *hf, const char *more_config)
     float staging[8];
     int64_t iter;
     struct safetensors_result result;
-    const struct safetensors_source source = {(void *)(uintptr_t)hf, hf_count(hf), hf_describe, hf_fill, NULL};
+    const struct safetensors_source source = {(void *)(uintptr_t)hf, hf_count(hf), hf_describe, hf_fill, NULL, NULL};
     io_path(path, folder, "model.safetensors");
     ck_assert_int_eq(safetensors_write(path, &source, staging, sizeof staging, &result), GT_OK);
     (void)snprintf(text, sizeof text,

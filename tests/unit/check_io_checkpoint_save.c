@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "io/checkpoint_publish.h"
+#include "io/hf_config.h"
 #include "tests/unit/io_fixture.h"
 
 #define OLD_SALT 1
@@ -307,6 +308,107 @@ START_TEST(values_that_are_not_finite_are_not_saved)
 }
 END_TEST
 
+static void expect_mode(const char *name, mode_t mode)
+{
+    struct stat info;
+    io_path(path, folder, name);
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_msg((info.st_mode & 0777) == mode, "%s: %o", name, (unsigned)info.st_mode & 0777);
+}
+
+static off_t size_of(const char *where, const char *name)
+{
+    struct stat info;
+    io_path(path, where, name);
+    ck_assert_int_eq(stat(path, &info), 0);
+    return info.st_size;
+}
+
+/* What a reader of Hugging Face's layout finds in `where`: no config.json, or the one of the model that is there. */
+static void expect_a_pair_or_none(const char *where)
+{
+    struct model_config shape;
+    struct hf_config_rest rest;
+    json_t *root;
+    io_path(path, where, CHECKPOINT_CONFIG_NAME);
+    if (!file_exists(path))
+        return;
+    ck_assert_int_eq(json_parse_file(path, 1 << 16, &root), GT_OK);
+    ck_assert_int_eq(hf_config_parse(root, path, &shape, &rest), GT_OK);
+    json_decref(root);
+    const bool is_new = size_of(where, "model.safetensors") == size_of(where, "model-000020.safetensors");
+    ck_assert_int_eq(shape.n_layer, is_new ? 2 : 1);
+}
+
+static void expect_a_pair(void *context, enum checkpoint_step step)
+{
+    int *steps = context;
+    char aside[64];
+    (*steps)++;
+    if (step == CHECKPOINT_STEP_MODEL || step == CHECKPOINT_STEP_OPTIMIZER)
+        return;
+    expect_a_pair_or_none(folder);
+    if (step != CHECKPOINT_STEP_RECORD)
+        return;
+    io_folder_copy(folder, copy);
+    (void)snprintf(aside, sizeof aside, CHECKPOINT_CONFIG_NAME ".tmp-%ld", (long)getpid());
+    io_path(path, copy, aside);
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    ck_assert_int_eq(checkpoint_repair(copy), GT_IO); /* a start after a kill here, which cannot write config.json */
+    ck_assert_int_eq(size_of(copy, "model.safetensors"), size_of(copy, "model-000020.safetensors"));
+    expect_a_pair_or_none(copy);
+    io_path(path, copy, aside);
+    ck_assert_int_eq(rmdir(path), 0);
+    ck_assert_int_eq(checkpoint_repair(copy), GT_OK);
+    io_path(path, copy, CHECKPOINT_CONFIG_NAME);
+    ck_assert(file_exists(path));
+    expect_a_pair_or_none(copy);
+}
+
+START_TEST(another_shape_is_never_beside_these_weights)
+{
+    struct io_model larger;
+    struct model_config two = io_config(2, 4, 2, false);
+    io_model_init(&larger, &two, NEW_SALT);
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    io_path(path, folder, "model.safetensors");
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    struct checkpoint_save_options options = io_save_options(&larger, folder, NEW_ITER);
+    int steps = 0;
+    options.after_step = expect_a_pair;
+    options.after_step_context = &steps;
+    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
+    ck_assert_int_eq(steps, CHECKPOINT_STEP_CLEAN + 1);
+    io_path(path, folder, CHECKPOINT_CONFIG_NAME);
+    ck_assert(file_exists(path));
+    expect_a_pair_or_none(folder);
+    expect_mode(CHECKPOINT_CONFIG_NAME, 0600);
+}
+END_TEST
+
+START_TEST(a_mode_outlives_its_generation)
+{
+    (void)umask(022);
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    expect_mode("model.safetensors", 0644);
+    expect_mode("optimizer-000010.safetensors", 0644);
+    io_path(path, folder, "model.safetensors");
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
+    expect_mode("model.safetensors", 0600);
+    expect_mode("model-000020.safetensors", 0600);
+    expect_mode("optimizer-000020.safetensors", 0644);
+    io_path(path, folder, "optimizer-000020.safetensors");
+    ck_assert_int_eq(chmod(path, 0640), 0);
+    io_path(path, folder, "model-000020.safetensors");
+    ck_assert_int_eq(unlink(path), 0); /* only the public name is left, as of a model that was put there by hand */
+    ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
+    expect_mode("model-000010.safetensors", 0600);
+    expect_mode("optimizer-000010.safetensors", 0640);
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
 /* Every size at which the disk may be full, in the model, the optimizer and the record. */
 START_TEST(a_full_disk_leaves_the_old_checkpoint)
 {
@@ -414,6 +516,8 @@ Suite *io_checkpoint_save_suite(void)
     tcase_add_test(tests, saving_twice_at_one_iter_overwrites_nothing);
     tcase_add_test(tests, a_failing_device_leaves_the_old_checkpoint);
     tcase_add_test(tests, values_that_are_not_finite_are_not_saved);
+    tcase_add_test(tests, a_mode_outlives_its_generation);
+    tcase_add_test(tests, another_shape_is_never_beside_these_weights);
     tcase_add_test(tests, a_full_disk_leaves_the_old_checkpoint);
     tcase_add_test(tests, a_missing_folder_is_an_error);
     tcase_add_test(tests, an_obstacle_at_a_name);

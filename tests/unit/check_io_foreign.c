@@ -96,7 +96,7 @@ START_TEST(cut_short_at_every_length)
 }
 END_TEST
 
-/* Numbers may change unseen, since these formats have no checksum; what is refused must be refused with one line. */
+/* Of llm.c's formats numbers may change unseen, since they have no checksum; what is refused must be refused with one line. */
 START_TEST(any_byte_changed)
 {
     size_t refused = 0;
@@ -201,6 +201,52 @@ START_TEST(llmc_layers_that_are_not_there)
 }
 END_TEST
 
+/* Of every member that is read; "version" is not. */
+START_TEST(a_members_bits_are_compared_with_its_checksum)
+{
+    struct zip zip;
+    char member[32];
+    seed_take("nanogpt/bias.pt");
+    FILE *file = fopen(path, "rb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(zip_open(mem, fileno(file), path, count, &zip), GT_OK);
+    for (size_t i = 0; i < zip.count; i++) {
+        const struct zip_entry *entry = &zip.entries[i];
+        (void)snprintf(member, sizeof member, "%.*s", (int)entry->name_bytes, entry->name);
+        for (size_t bit = 0; strcmp(member, "ckpt/version") != 0 && bit < 8 * entry->size_bytes; bit += 1 + bit / 24) {
+            io_file_flip(path, 8 * entry->offset_bytes + bit);
+            ck_assert_msg(nanogpt_use() == GT_DATA, "%s, bit %zu", member, bit);
+            log_capture_one_error(&capture, member);
+            ck_assert_ptr_nonnull(strstr(capture.text, "the file is damaged"));
+            io_file_flip(path, 8 * entry->offset_bytes + bit);
+        }
+    }
+    zip_close(&zip);
+    (void)fclose(file);
+}
+END_TEST
+
+/* torch.save() can be told to compute none. */
+START_TEST(a_member_without_checksum_is_read)
+{
+    static const char numbers[] = "ckpt/data/0", mark[] = "PK\1\2";
+    char *at = NULL;
+    seed_take("nanogpt/plain.pt");
+    for (size_t i = 0; i + 46 + sizeof numbers < count; i++) {
+        if (memcmp(bytes + i, mark, 4) == 0 && memcmp(bytes + i + 46, numbers, sizeof numbers - 1) == 0)
+            at = bytes + i + 16;
+    }
+    ck_assert_ptr_nonnull(at);
+    memset(at, 0, 4);
+    io_file_write(path, bytes, count);
+    ck_assert_int_eq(nanogpt_use(), GT_OK);
+    at[0] = 1;
+    io_file_write(path, bytes, count);
+    ck_assert_int_eq(nanogpt_use(), GT_DATA);
+    log_capture_one_error(&capture, "ckpt/data/0 has checksum");
+}
+END_TEST
+
 START_TEST(zip_members)
 {
     struct zip zip;
@@ -234,6 +280,8 @@ Suite *io_foreign_suite(void)
     tcase_add_test(tests, nanogpt_fields);
     tcase_add_test(tests, llmc_fields);
     tcase_add_test(tests, llmc_layers_that_are_not_there);
+    tcase_add_test(tests, a_members_bits_are_compared_with_its_checksum);
+    tcase_add_test(tests, a_member_without_checksum_is_read);
     tcase_add_test(tests, zip_members);
     suite_add_tcase(suite, tests);
     return suite;

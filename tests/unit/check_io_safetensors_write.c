@@ -49,7 +49,7 @@ static enum gt_status written(void *context, size_t index, uint32_t crc32c)
 static enum gt_status write_data(struct safetensors_result *out)
 {
     uint32_t staging[3];
-    const struct safetensors_source source = {&data, data.count, describe, fill, written};
+    const struct safetensors_source source = {&data, data.count, describe, fill, written, NULL};
     return safetensors_write(path, &source, staging, sizeof staging, out);
 }
 

@@ -2,8 +2,11 @@
  * and the bound of the folder: check_opencl.c, whose programs are kept in it. */
 #include "base/user_cache.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -110,6 +113,68 @@ START_TEST(what_cannot_be_kept_is_not_and_nothing_is_said)
 }
 END_TEST
 
+/* A file that its group may write to would not be trusted by the next start. */
+START_TEST(the_umask_does_not_matter)
+{
+    static const mode_t umasks[] = {002, 000};
+    for (size_t i = 0; i < sizeof umasks / sizeof umasks[0]; i++) {
+        struct corner corner;
+        char command[sizeof corner.root + 128];
+        corner_open(&corner);
+        const mode_t before = umask(umasks[i]);
+        ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
+        ck_assert(loads("a", "a", "one"));
+        snprintf(command, sizeof command, "cd '%s'/gpt-train && chmod 664 numbers/*.numbers", corner.root);
+        ck_assert_int_eq(system(command), 0); /* as earlier releases made them */
+        ck_assert(user_cache_store(&numbers, "a", "a", "two", 3));
+        ck_assert(loads("a", "a", "two"));
+        (void)umask(before);
+        snprintf(
+            command, sizeof command,
+            "cd '%s'/gpt-train && test $(stat -c %%a numbers) = 700 && test $(stat -c %%a numbers/*.numbers) = 600",
+            corner.root);
+        ck_assert_int_eq(system(command), 0);
+        ck_assert_int_eq(corner.log.lines, 0);
+        corner_close(&corner);
+    }
+}
+END_TEST
+
+/* Makes a file in the cache's folder that was last written to `age_s` seconds ago. */
+static void leave(const char *name, long owner, int64_t age_s, char path[static FILE_PATH_MAX])
+{
+    char folder[FILE_PATH_MAX], whole[128];
+    const struct timespec then = {.tv_sec = time(NULL) - age_s};
+    ck_assert(user_cache_folder(&numbers, folder, true));
+    (void)snprintf(whole, sizeof whole, "%s%ld", name, owner);
+    ck_assert_int_eq(file_join(path, folder, whole), GT_OK);
+    ck_assert_int_eq(file_replace(path, "half", 4), GT_OK);
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, (const struct timespec[2]){then, then}, 0), 0);
+}
+
+START_TEST(what_a_killed_process_left_is_removed)
+{
+    struct corner corner;
+    char dead[FILE_PATH_MAX], fresh[FILE_PATH_MAX], living[FILE_PATH_MAX], other[FILE_PATH_MAX];
+    corner_open(&corner);
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        _exit(0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    leave("0123456789abcdef.numbers.tmp-", pid, 7200, dead);
+    leave("0123456789abcdef.numbers.tmp-", pid + 1000000000L, 60, fresh);
+    leave("0123456789abcdef.numbers.tmp-", getppid(), 7200, living);
+    leave("notes-", 1, 7200, other);
+    ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
+    ck_assert(!file_exists(dead));
+    ck_assert(file_exists(fresh) && file_exists(living) && file_exists(other));
+    ck_assert(loads("a", "a", "one"));
+    ck_assert_int_eq(corner.log.lines, 0);
+    corner_close(&corner);
+}
+END_TEST
+
 START_TEST(a_damaged_file_is_said_with_its_consequence)
 {
     struct corner corner;
@@ -133,6 +198,8 @@ static Suite *user_cache_suite(void)
     tcase_add_test(tests, what_was_stored_comes_back_until_it_is_replaced);
     tcase_add_test(tests, what_was_made_for_another_key_is_not_taken_and_said);
     tcase_add_test(tests, what_cannot_be_kept_is_not_and_nothing_is_said);
+    tcase_add_test(tests, the_umask_does_not_matter);
+    tcase_add_test(tests, what_a_killed_process_left_is_removed);
     tcase_add_test(tests, a_damaged_file_is_said_with_its_consequence);
     suite_add_tcase(suite, tests);
     return suite;

@@ -191,6 +191,13 @@ def test_bad_archives():
     inner = gzip.compress(" ".join(str(i * i) for i in range(1000)).encode())
     tar_of([("in.txt.gz", inner[:len(inner) // 2])], "cut_inside.tar")
     refused("cut_inside_a_tar", 2, ["cut_inside.tar: member in.txt.gz", "broken"], "cut_inside.tar")
+    # A header that is damaged takes no member with it in silence.
+    three = tar_of([(f"{i}.txt", "text") for i in range(3)])
+    for number in range(3):
+        damaged = bytearray(three)
+        damaged[1024 * number] ^= 1
+        refused(f"damaged_header_{number}_tar", 2, ["damaged.tar: "], write("damaged.tar", bytes(damaged)))
+        refused(f"damaged_header_{number}_tgz", 2, ["damaged.tgz: "], write("damaged.tgz", gzip.compress(damaged)))
     # Cut short anywhere, a compressed archive is never taken for a whole one.
     silent = []
     for ending, pack in [("tar.gz", gzip.compress), ("tar.xz", lzma.compress), ("tar.bz2", bz2.compress)]:

@@ -99,4 +99,8 @@ struct prepare_result {
  * than an llm.c header can count), GT_IO, GT_NO_MEMORY. */
 enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec, struct prepare_result *out);
 
+/* For those who read a data set: GT_DATA for a folder in which a run ended between the old one and the new one.  One that no
+ * gpt-prepare has seen is none of its business.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status prepare_folder_check(const char *folder);
+
 #endif

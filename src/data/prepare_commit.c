@@ -238,15 +238,18 @@ static enum gt_status commit_file(const struct prepare *prep, const json_t *row)
     return token_file_settle(&prep->writer_spec, &file);
 }
 
-/* The old manifest goes first, as long as the new one is not in its place. */
+/* The old manifest goes first, as long as the new one is not in its place; a power cut must not bring it back among new
+ * files. */
 static enum gt_status commit_unlink_old(const struct prepare *prep, const json_t *stale)
 {
     char partial[FILE_PATH_MAX];
     bool exists;
     TRY(path_in(prep, PREPARE_MANIFEST_NAME, TOKEN_WRITER_PARTIAL, partial));
     TRY(file_look(partial, &exists));
-    if (exists)
+    if (exists) {
         TRY(commit_remove(prep, PREPARE_MANIFEST_NAME));
+        TRY(file_sync_folder(prep->spec->out_dir));
+    }
     for (size_t i = 0; i < json_array_size(stale); i++) {
         const char *name = json_string_value(json_array_get(stale, i));
         if (!name_is_ours(name))
@@ -275,20 +278,42 @@ enum gt_status prepare_commit(struct prepare *prep)
     return file_sync_folder(prep->spec->out_dir);
 }
 
-void prepare_discard(struct prepare *prep)
+/* Removes outputs: those that are whole, or those that are not. */
+static void outputs_remove(const struct prepare *prep, bool whole)
 {
-    const char *const names[] = {PREPARE_STATE_NAME, PREPARE_DEDUP_NAME, PREPARE_STDIN_NAME};
-    char path[FILE_PATH_MAX];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (path_in(prep, names[i], "", path) == GT_OK)
-            unlink(path);
-    file_remove_leftovers(prep->spec->out_dir);
     DIR *folder = opendir(prep->spec->out_dir);
     if (folder == NULL)
         return;
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
-        if (name_stem(entry->d_name) < strlen(entry->d_name) && prepare_is_output(entry->d_name))
+        if (prepare_is_output(entry->d_name) && whole == (name_stem(entry->d_name) == strlen(entry->d_name)))
             unlinkat(dirfd(folder), entry->d_name, 0);
     closedir(folder);
+}
+
+/* What a stopped commit has named already goes before the state does: nobody would know then that it is half a data set. */
+static void half_commit_remove(const struct prepare *prep)
+{
+    char manifest[FILE_PATH_MAX];
+    bool is_whole = true;
+    json_t *state = json_load_file(prep->state_path, 0, NULL);
+    const bool commits = json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT;
+    json_decref(state);
+    if (!commits || path_in(prep, PREPARE_MANIFEST_NAME, "", manifest) != GT_OK ||
+        file_look(manifest, &is_whole) != GT_OK || is_whole)
+        return;
+    outputs_remove(prep, true);
+    file_sync_folder(prep->spec->out_dir);
+}
+
+void prepare_discard(struct prepare *prep)
+{
+    const char *const names[] = {PREPARE_STATE_NAME, PREPARE_DEDUP_NAME, PREPARE_STDIN_NAME};
+    char path[FILE_PATH_MAX];
+    half_commit_remove(prep);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (path_in(prep, names[i], "", path) == GT_OK)
+            unlink(path);
+    file_remove_leftovers(prep->spec->out_dir);
+    outputs_remove(prep, false);
     prep->saved = false;
 }

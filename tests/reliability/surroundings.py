@@ -13,7 +13,10 @@
   full       a disk fills up, at every number of free bytes in steps: at a resume, from the first start on, while gpt-prepare
              replaces a data set, while gpt-export writes; what was there before is whole, and with room all goes on
 
-Mounting disks needs root, and `between` strace; without them these are skipped.  Prints "checks: P passed, F failed, S skipped".
+  killed     gpt-prepare is killed at each call that changes the folder of its data set: gpt-train then trains on the old data
+             set or the new one, or refuses the folder; and no power cut brings the old manifest back among new files
+
+Mounting disks needs root, and `between` and `killed` strace; without them these are skipped.  Prints "checks: P passed, F failed, S skipped".
 """
 import array
 import os
@@ -360,6 +363,46 @@ def from_each_call(kind):
     check(hits > 0, f"{kind.name}: no disk was read-only")
 
 
+class First(Prepared):
+    """The same where there was no data set."""
+    name = "gpt-prepare, first"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        tiny.clear(self.folder)
+
+
+def killed(_):
+    if not tiny.has_strace():
+        skip("surroundings_killed", "no strace that may trace (Debian: strace)")
+        return
+    for kind in (Prepared, First):
+        calls = tiny.trace_of(lambda tracer: kind("jobs").start(tracer=tracer), os.path.abspath("strace.log"), "")
+        names = [name for name, _, _, path in calls if name in ("rename", "fsync") or "manifest.json" in path]
+        gone = names.index("unlink")
+        check(names[gone + 1] == "fsync", f"{kind.name}: the old manifest is gone, and that is not synced: {names[gone:]}")
+        mixed = sum(kill_and_train(kind, *call) for call in calls if call[0] in CHANGING)
+        print(f"killed, {kind.name}: {mixed} folders between two data sets")
+        check(mixed > 2, f"{kind.name}: no kill hit the renames")
+
+
+def kill_and_train(kind, name, number, *_):
+    """Whether the folder was neither the one nor the other."""
+    job = kind("jobs")
+    before = job.finished()
+    job.start(("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:signal=SIGKILL:when={number}"))
+    tokens = [{name: text for name, text in found.items() if name != "manifest.json"}
+              for found in (job.finished(), before, everything(job.expected))]
+    what = f"{job.name}, killed at {name} {number}"
+    mixed = tokens[0] not in tokens[1:]
+    done = tiny.run("trained", f"--dataset=./{job.folder}", "--vocab_size=0", "--max_iters=0", "--block_size=8")
+    if done.returncode != 0 and (mixed or tokens[0]):
+        refused(what, done, "run it again")
+    check(done.returncode == 2 if mixed or not tokens[0] else done.returncode in (0, 2), f"{what}: {done.returncode}, {done.stderr[-300:]}")
+    judge_end(what, job)
+    return mixed
+
+
 def full(expected):
     """The disk has room for a checkpoint and so much more when the run goes on: its next save ends at any place."""
     with Disk("small", 4096) as disk:
@@ -433,7 +476,7 @@ def main():
         tiny.make_data()
         check(tiny.run("one").returncode == 0, "the run in one go")
         expected = tiny.contents("one")
-        for test in (changed, sparse, clocks, two, make_references, read_only, between, full):
+        for test in (changed, sparse, clocks, two, make_references, read_only, between, killed, full):
             if not only or test.__name__ in only or test is make_references:
                 test(expected)
         os.chdir("/")

@@ -185,15 +185,20 @@ static enum gt_status source_scan_folder(struct token_source *source, DIR *strea
 {
     size_t count = 0;
     rewinddir(stream);
+    errno = 0;
     for (const struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
-        if (!shard_name_matches(entry->d_name, split))
-            continue;
-        if (limit > 0 && count < limit) {
+        const bool matches = shard_name_matches(entry->d_name, split);
+        if (matches && count < limit) {
             char path[FILE_PATH_MAX];
             TRY(file_join(path, folder, entry->d_name));
             TRY(source_add_path(source, path));
         }
-        count++;
+        count += matches;
+        errno = 0;
+    }
+    if (errno != 0) {
+        log_error("%s: readdir: %s", folder, strerror(errno));
+        return GT_IO;
     }
     *out_count = count;
     return GT_OK;

@@ -4,6 +4,7 @@
   changed    token ids beyond the vocabulary appear in a data file during the run, or the file shrinks: one line that names
              it, exit status 2 or 1, and the last checkpoint goes on once the data are whole
   sparse     data sets of 100 GB, holes for the most part: read like any other, in little memory
+  listed     the listing of a folder of a thousand shards fails at any of its calls: an error, or the same bytes as ever
   clocks     the wall clock jumps over centuries at every look: the same bytes as ever
   two        of runs that start in one folder at once, one works and the others are refused
   read_only  a disk is made read-only before the start or at a resume of gpt-train, gpt-prepare or gpt-export: one line each,
@@ -16,7 +17,7 @@
   killed     gpt-prepare is killed at each call that changes the folder of its data set: gpt-train then trains on the old data
              set or the new one, or refuses the folder; and no power cut brings the old manifest back among new files
 
-Mounting disks needs root, and `between` and `killed` strace; without them these are skipped.  Prints "checks: P passed, F failed, S skipped".
+Mounting disks needs root, and `listed`, `between` and `killed` strace; without them these are skipped.  Prints "checks: P passed, F failed, S skipped".
 """
 import array
 import os
@@ -121,6 +122,35 @@ def sparse(_):
         file.truncate(SPARSE_BYTES + 1)
     refused("100 GB and a byte", tiny.run("sparse/out2", "--dataset=./sparse/data"), "train.bin")
     shutil.rmtree("sparse")
+
+
+def listed(_):
+    """One call gives about 800 names."""
+    if not tiny.has_strace():
+        skip("surroundings_listed", "no strace that may trace (Debian: strace)")
+        return
+    os.makedirs("shards")
+    for number in range(1000):
+        for split in ("train", "val"):
+            with open(f"shards/{split}_{number:06}.bin", "wb") as file:
+                array.array("H", [(number + i) % tiny.VOCAB for i in range(20)]).tofile(file)
+    many = ("--dataset=./shards", "--max_iters=1")
+    done = tiny.run("whole_listing", *many, tracer=("strace", "-qq", "-o", "listing.log", "-e", "trace=getdents64"))
+    check(done.returncode == 0, f"a thousand shards: {done.stderr[-300:]}")
+    expected, hits = tiny.contents("whole_listing"), 0
+    with open("listing.log", encoding="utf-8", errors="replace") as file:
+        calls = sum(line.startswith("getdents64") for line in file)
+    for number in range(1, calls + 1):
+        tiny.clear("listing")
+        inject = ("strace", "-qq", "-o", os.devnull, "-e", "trace=getdents64", "-e", f"inject=getdents64:error=EIO:when={number}")
+        done = tiny.run("listing", *many, tracer=inject)
+        hits += done.returncode != 0
+        if done.returncode != 0:
+            refused(f"listing, call {number} of {calls}", done, "Input/output error")
+        else:
+            check(tiny.contents("listing") == expected, f"listing, call {number} of {calls}: success, and other bytes")
+    check(hits >= 8, f"{hits} of {calls} listings of shards failed")
+    tiny.clear("shards")
 
 
 def clocks(expected):
@@ -476,7 +506,7 @@ def main():
         tiny.make_data()
         check(tiny.run("one").returncode == 0, "the run in one go")
         expected = tiny.contents("one")
-        for test in (changed, sparse, clocks, two, make_references, read_only, between, killed, full):
+        for test in (changed, sparse, listed, clocks, two, make_references, read_only, between, killed, full):
             if not only or test.__name__ in only or test is make_references:
                 test(expected)
         os.chdir("/")

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
 from checks import check_named as check, finish, patience, skip
 
@@ -316,6 +317,25 @@ def test_stdin_and_bytes():
     refused("flag_dedup", 2, ["takes no value"], "--dedup=yes", "bad.txt")
 
 
+def test_changing_inputs():
+    """Files that change once they are listed: while standard input is waited for, or while they are read, like a log."""
+    for name, data, expected in [("same", None, 0), ("longer", b"line 1\nline 2\n", 2), ("other", b"LINE 1\n", 2)]:
+        shutil.rmtree("out", ignore_errors=True)
+        write("log.txt", "line 1\n")
+        os.utime("log.txt", (1000000000, 1000000000))
+        with subprocess.Popen([PREPARE, "--out-dir=out", "--val-split=position", "-", "log.txt"], stdin=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            for _ in range(int(patience(600))):
+                if os.path.exists("out/.gpt-prepare.lock"):  # made when all is listed
+                    break
+                time.sleep(0.05)
+            if data is not None:
+                write("log.txt", data)
+            _, stderr = process.communicate(b"from the pipe\n")
+        check(f"input_{name}", process.returncode == expected and os.path.exists("out") == (expected == 0) and
+              (expected == 0 or b"log.txt: the file changed while it was read" in stderr), (process.returncode, stderr))
+
+
 def main():
     work = tempfile.mkdtemp(prefix="gpt-prepare-inputs-")
     os.chdir(work)
@@ -332,6 +352,7 @@ def main():
         test_split_and_copies()
         test_shards()
         test_stdin_and_bytes()
+        test_changing_inputs()
     finally:
         os.chdir("/")
         shutil.rmtree(work)

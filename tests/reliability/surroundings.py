@@ -408,9 +408,10 @@ def killed(_):
         return
     for kind in (Prepared, First):
         calls = tiny.trace_of(lambda tracer: kind("jobs").start(tracer=tracer), os.path.abspath("strace.log"), "")
-        names = [name for name, _, _, path in calls if name in ("rename", "fsync") or "manifest.json" in path]
-        gone = names.index("unlink")
-        check(names[gone + 1] == "fsync", f"{kind.name}: the old manifest is gone, and that is not synced: {names[gone:]}")
+        gone = next(i for i, call in enumerate(calls) if call[0] == "unlink" and "/manifest.json" in call[3])
+        after = [(name, path.strip('"')) for name, _, _, path in calls[gone + 1:gone + 3]]
+        check(after[0] == ("openat", kind("jobs").folder) and after[1][0] == "fsync",
+              f"{kind.name}: the old manifest is gone, and that is not synced: {after}")
         mixed = sum(kill_and_train(kind, *call) for call in calls if call[0] in CHANGING)
         print(f"killed, {kind.name}: {mixed} folders between two data sets")
         check(mixed > 2, f"{kind.name}: no kill hit the renames")

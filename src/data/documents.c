@@ -444,11 +444,14 @@ static enum gt_status line_parse(struct documents *documents, bool too_long, str
     *out_found = false;
     if (!too_long && jsonl_line_is_blank(documents->held, documents->held_count))
         return GT_OK;
+    enum gt_status status = GT_DATA;
     if (too_long)
         snprintf(documents->reason, sizeof documents->reason, "longer than %zu bytes", DOCUMENT_BYTES_MAX);
-    if (too_long || !jsonl_line_text(documents->held, documents->held_count, documents->spec.field, &documents->root,
-                                     &out->text, &out->count, documents->reason))
-        return line_refuse(documents);
+    else
+        status = jsonl_line_text(documents->held, documents->held_count, documents->spec.field, &documents->root,
+                                 &out->text, &out->count, documents->reason);
+    if (status != GT_OK)
+        return status == GT_DATA ? line_refuse(documents) : status;
     *out_found = out->count > 0;
     if (*out_found)
         return GT_OK;

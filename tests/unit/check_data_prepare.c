@@ -335,6 +335,44 @@ START_TEST(prepare_commit_is_taken_up)
 }
 END_TEST
 
+/* With any bit of the old manifest flipped, the files of the old data set all go, or it is an error and they all stay. */
+START_TEST(prepare_damaged_manifest)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    char in[512], dir[512], command[2048];
+    size_t count = 0, refusals = 0;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.jsonl", many_lines);
+    strcpy(in, fixture_path(&fixture, "in.jsonl"));
+    strcpy(dir, fixture_path(&fixture, "out"));
+    const char *inputs[1] = {in};
+    struct prepare_spec spec = many_spec(inputs, dir);
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_OK);
+    ck_assert_int_eq(access(fixture_path(&fixture, "out/merges.txt"), F_OK), 0);
+    spec.tokenizer = TOKENIZER_BYTES;
+    snprintf(command, sizeof command, "mv '%s' '%s/kept'", dir, fixture.folder);
+    ck_assert_int_eq(system(command), 0);
+    char *manifest = fixture_read(&fixture, "kept/manifest.json", &count);
+    const size_t list = (size_t)(strstr(manifest, "\"tokenizer_files\"") - manifest);
+    snprintf(command, sizeof command, "rm -rf '%s' && cp -R '%s/kept' '%s'", dir, fixture.folder, dir);
+    for (size_t bit = 0; bit < 8 * (list + 120); bit += bit < 8 * list ? 61 : 11) {
+        ck_assert_int_eq(system(command), 0);
+        manifest[bit / 8] ^= (char)(1 << bit % 8);
+        fixture_write(&fixture, "out/manifest.json", manifest, count);
+        manifest[bit / 8] ^= (char)(1 << bit % 8);
+        const enum gt_status status = prepare_run(fixture.mem, &spec, &result);
+        refusals += status == GT_DATA;
+        ck_assert_msg(status == GT_OK || status == GT_DATA, "bit %zu: %d", bit, status);
+        ck_assert_msg((access(fixture_path(&fixture, "out/merges.txt"), F_OK) == 0) == (status == GT_DATA),
+                      "bit %zu of the manifest, %zu of %s: status %d", bit, bit % 8, manifest + bit / 8, status);
+    }
+    ck_assert_uint_gt(refusals, 10);
+    free(manifest);
+    fixture_close(&fixture);
+}
+END_TEST
+
 /* Who begins anew there, and does not come far, leaves no half of a data set without the state that says so. */
 START_TEST(prepare_half_commit_goes_with_its_state)
 {
@@ -466,6 +504,7 @@ Suite *data_prepare_suite(void)
     tcase_add_test(cases, prepare_survives_failed_allocations);
     tcase_add_test(cases, prepare_commit_is_taken_up);
     tcase_add_test(cases, prepare_half_commit_goes_with_its_state);
+    tcase_add_test(cases, prepare_damaged_manifest);
     tcase_add_test(cases, prepare_state_names_stay_inside);
     tcase_add_test(cases, prepare_many_survives_failed_allocations);
     tcase_set_timeout(cases, 60);

@@ -336,6 +336,18 @@ def test_changing_inputs():
               (expected == 0 or b"log.txt: the file changed while it was read" in stderr), (process.returncode, stderr))
 
 
+def test_lost_output():
+    """Nobody reads what is said: an error, no death by a signal."""
+    read, closed = os.pipe()
+    os.close(read)
+    shutil.rmtree("out", ignore_errors=True)
+    result = subprocess.run([PREPARE, "--out-dir=out", write("lost.txt", "some text")], stdin=subprocess.DEVNULL, stdout=closed,
+                            stderr=subprocess.PIPE, check=False)
+    os.close(closed)
+    check("closed_pipe", result.returncode == 1 and b"standard output could not be written" in result.stderr and
+          os.path.exists("out/manifest.json"), result)
+
+
 def main():
     work = tempfile.mkdtemp(prefix="gpt-prepare-inputs-")
     os.chdir(work)
@@ -353,6 +365,7 @@ def main():
         test_shards()
         test_stdin_and_bytes()
         test_changing_inputs()
+        test_lost_output()
     finally:
         os.chdir("/")
         shutil.rmtree(work)

@@ -183,7 +183,6 @@ def test_full_disk():
     arguments = ["--save-every=1", "--threads=1", "r.txt"]
 
     def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (36 * MIB, 36 * MIB))
 
     with open("stderr", "wb") as stderr:

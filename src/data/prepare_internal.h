@@ -48,7 +48,7 @@ struct prepare_progress {
     uint64_t invalid_byte_count, invalid_document_count, zero_document_count;
     uint64_t split_documents[TOKEN_WRITER_SPLITS];
     uint64_t character_count; /* of all that was written, newlines between documents included */
-    uint64_t dedup_count;
+    struct dedup_entries dedup;
     enum token_split long_split;          /* where the parts of the current long document go */
     bool document_invalid, document_zero; /* of the document that is being written */
     bool open_line[TOKEN_WRITER_SPLITS];  /* its last document does not end in a newline */

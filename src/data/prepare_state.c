@@ -53,7 +53,7 @@ static const struct state_field state_counts[] = {
     FIELD("train_documents", split_documents[TOKEN_TRAIN]),
     FIELD("val_documents", split_documents[TOKEN_VAL]),
     FIELD("characters", character_count),
-    FIELD("dedup_count", dedup_count),
+    FIELD("dedup_count", dedup.count),
 };
 
 static const struct state_field state_flags[] = {
@@ -97,6 +97,8 @@ static json_t *progress_to_json(struct prepare_progress *progress)
     }
     failures |= json_object_set_new(object, "crc32c", json_integer(progress->documents.crc32c));
     failures |= json_object_set_new(object, "input_crc32c", json_integer(progress->documents.input.crc32c));
+    if (progress->dedup.is_summed)
+        failures |= json_object_set_new(object, "dedup_crc32c", json_integer(progress->dedup.crc32c));
     failures |= json_object_set_new(object, "long_split", json_integer(progress->long_split));
     if (failures == 0)
         return object;
@@ -348,6 +350,11 @@ static enum gt_status progress_restore(struct prepare *prep, const json_t *objec
     progress->documents.crc32c = (uint32_t)value;
     TRY(json_get_int(object, path, "input_crc32c", 0, UINT32_MAX, &value));
     progress->documents.input.crc32c = (uint32_t)value;
+    value = 0;
+    progress->dedup.is_summed = json_object_get(object, "dedup_crc32c") != NULL; /* not in states of before */
+    if (progress->dedup.is_summed)
+        TRY(json_get_int(object, path, "dedup_crc32c", 0, UINT32_MAX, &value));
+    progress->dedup.crc32c = (uint32_t)value;
     TRY(json_get_int(object, path, "long_split", TOKEN_TRAIN, TOKEN_VAL, &value));
     progress->long_split = (enum token_split)value;
     if (progress->documents.file > prep->corpus->file_count ||

@@ -1,5 +1,7 @@
-/* What the programs that have a struct config have in common: the command line and the answers that need no work, among them
- * the list of devices.  Beginnings and ends of all programs are exit_status.c's.
+/* What the programs that have a struct config have in common.
+ *
+ * The command line, and the answers that need no work, such as the list of devices.  How all programs begin and end is
+ * exit_status.c's business.
  */
 #include "cli/program.h"
 

@@ -412,9 +412,11 @@ def killed(_):
         after = [(name, path.strip('"')) for name, _, _, path in calls[gone + 1:gone + 3]]
         check(after[0] == ("openat", kind("jobs").folder) and after[1][0] == "fsync",
               f"{kind.name}: the old manifest is gone, and that is not synced: {after}")
-        mixed = sum(kill_and_train(kind, *call) for call in calls if call[0] in CHANGING)
+        changes = [call for call in calls if call[0] in CHANGING]
+        picked = [call for i, call in enumerate(changes) if tiny.LONG or call[0] == "rename" or i % 5 == 0]
+        mixed = sum(kill_and_train(kind, *call) for call in picked)
         print(f"killed, {kind.name}: {mixed} folders between two data sets")
-        check(mixed > 2, f"{kind.name}: no kill hit the renames")
+        check(mixed > 1, f"{kind.name}: no kill hit the renames")
 
 
 def kill_and_train(kind, name, number, *_):

@@ -554,8 +554,6 @@ static enum gt_status lock_check(int fd, const char *path)
         return io_error(path, "look at the lock file");
     if (!S_ISREG(info.st_mode))
         return lock_foreign(path, "is no regular file");
-    if (info.st_nlink > 1)
-        return lock_foreign(path, "has other names (hard links)");
     const ssize_t count = pread(fd, text, sizeof text, 0);
     if (count < 0)
         return io_error(path, "read the lock file");

@@ -14,16 +14,46 @@
 
 #include "base/log.h"
 
+/* jansson's allocator is the program's and takes no context, so what it has to tell can be in no struct. */
+static json_malloc_t allocate;
+static _Thread_local bool allocation_failed;
+
+static void *allocate_watched(size_t size)
+{
+    void *memory = allocate(size);
+    allocation_failed = allocation_failed || memory == NULL;
+    return memory;
+}
+
+/* jansson 2.14 leaves out the characters for which a buffer cannot grow, and calls what else finds no memory bad syntax. */
+enum gt_status json_load(const char *text, size_t count, size_t flags, json_error_t *error, json_t **out)
+{
+    json_malloc_t current;
+    json_free_t release;
+    json_get_alloc_funcs(&current, &release);
+    if (current != allocate_watched) {
+        allocate = current;
+        json_set_alloc_funcs(allocate_watched, release);
+    }
+    allocation_failed = false;
+    json_t *value = json_loadb(text, count, flags, error);
+    if (allocation_failed) {
+        json_decref(value);
+        log_error("out of memory for %zu bytes of JSON", count);
+        return GT_NO_MEMORY;
+    }
+    if (value != NULL)
+        *out = value;
+    return value != NULL ? GT_OK : GT_DATA;
+}
+
 enum gt_status json_parse(const char *text, size_t count, const char *source, json_t **out)
 {
     json_error_t error;
-    json_t *value = json_loadb(text, count, JSON_REJECT_DUPLICATES, &error);
-    if (value == NULL) {
+    const enum gt_status status = json_load(text, count, JSON_REJECT_DUPLICATES, &error, out);
+    if (status == GT_DATA)
         log_error("%s: line %d, column %d: not valid JSON: %s", source, error.line, error.column, error.text);
-        return GT_DATA;
-    }
-    *out = value;
-    return GT_OK;
+    return status;
 }
 
 enum gt_status json_parse_file(const char *path, size_t limit, json_t **out)

@@ -14,9 +14,13 @@
 #include "base/file.h"
 #include "base/status.h"
 
-/* Parses `count` bytes; `source` (a path) goes into error lines.  Release with json_decref().  Errors: GT_DATA. */
+/* json_loadb(), but for memory that runs out, which is an error here.  Errors: GT_DATA, with `error` filled and nothing
+ * logged; GT_NO_MEMORY. */
+enum gt_status json_load(const char *text, size_t count, size_t flags, json_error_t *error, json_t **out);
+/* Parses `count` bytes; `source` (a path) goes into error lines.  Release with json_decref().  Errors: GT_DATA,
+ * GT_NO_MEMORY. */
 enum gt_status json_parse(const char *text, size_t count, const char *source, json_t **out);
-/* Reads and parses a file of at most `limit` bytes.  Errors: GT_IO, GT_DATA. */
+/* Reads and parses a file of at most `limit` bytes.  Errors: GT_IO, GT_DATA, GT_NO_MEMORY. */
 enum gt_status json_parse_file(const char *path, size_t limit, json_t **out);
 
 /* Members of `object`; GT_DATA and one line "SOURCE: field "NAME": ..." when absent or of another type or range. */

@@ -7,7 +7,6 @@
 #include "config.h"
 #endif
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include "base/hostmem.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "cli/exit_status.h"
 #include "cli/flags.h"
 #include "data/tokenizer_import.h"
 #include "io/export.h"
@@ -43,7 +43,7 @@ static void print_help(void);
 int main(int argc, char **argv)
 {
     struct arguments arguments = {.out_dir = "out", .format = -1, .dtype = DTYPE_F32};
-    log_program_set(PROGRAM);
+    program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
     if (status == GT_OK && arguments.help)
         print_help();
@@ -51,11 +51,7 @@ int main(int argc, char **argv)
         printf(PROGRAM " (gpt-train) %s\n", PACKAGE_VERSION);
     else if (status == GT_OK)
         status = export_model(&arguments);
-    if (fflush(stdout) != 0) {
-        log_error("standard output: %s", strerror(errno));
-        status = status == GT_OK ? GT_IO : status;
-    }
-    return status_exit_code(status);
+    return program_exit_status(status);
 }
 
 static void print_help(void)

@@ -20,6 +20,7 @@
 #include "base/hostmem.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "cli/exit_status.h"
 #include "cli/flags.h"
 #include "data/bpe_train.h"
 #include "data/prepare.h"
@@ -59,22 +60,15 @@ int main(int argc, char **argv)
 {
     struct arguments arguments = {
         .tokenizer = "bytes", .spec = {.val_fraction = 0.1, .seed = SEED_DEFAULT, .vocab_size = VOCAB_SIZE_DEFAULT}};
-    log_program_set(PROGRAM);
+    program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
-    if (status != GT_OK)
-        return status_exit_code(status);
-    if (arguments.help || arguments.version) {
-        if (arguments.help)
-            print_help();
-        else
-            printf(PROGRAM " (gpt-train) %s\n", PACKAGE_VERSION);
-        if (fflush(stdout) != 0) {
-            log_error("standard output: %s", strerror(errno));
-            status = GT_IO;
-        }
-        return status_exit_code(status);
-    }
-    return status_exit_code(prepare_dataset(&arguments));
+    if (status == GT_OK && arguments.help)
+        print_help();
+    else if (status == GT_OK && arguments.version)
+        printf(PROGRAM " (gpt-train) %s\n", PACKAGE_VERSION);
+    else if (status == GT_OK)
+        status = prepare_dataset(&arguments);
+    return program_exit_status(status);
 }
 
 static void print_help(void)

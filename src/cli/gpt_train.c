@@ -3,6 +3,7 @@
  * This file reads the command line, calls and exits; train/trainer.c does the work.
  */
 #include "base/hostmem.h"
+#include "cli/exit_status.h"
 #include "cli/program.h"
 #include "train/judge.h"
 #include "train/report_block.h"

@@ -1,7 +1,7 @@
-/* What the programs have in common.
+/* What the programs that have a struct config have in common.
  *
- * An unfinished write to standard output (a full disk, a closed pipe) is a failure of the whole program, so that nobody
- * takes half an answer for a whole one.
+ * The command line, and the answers that need no work, such as the list of devices.  How all programs begin and end is
+ * exit_status.c's business.
  */
 #include "cli/program.h"
 
@@ -14,8 +14,8 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
+#include "cli/exit_status.h"
 #include "plan/device_profile.h"
-#include "train/stop.h"
 
 /* The library's default, 300,000 pauses, is 16 ms on recent processors: where another program wants the core, a step of a
  * tiny model then takes a second instead of 25 ms.  With 10,000 nothing is lost on an idle machine (median of 150 steps of
@@ -86,8 +86,7 @@ enum gt_status program_start(struct config *config, enum config_program program,
                              char **argv, bool *answered)
 {
     *answered = false;
-    log_program_set(name);
-    stop_ignore_writes();
+    program_begin(name);
     config_defaults(config, program);
     for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++)
         config_backend_add(config, (*ops)->name);
@@ -103,16 +102,4 @@ enum gt_status program_start(struct config *config, enum config_program program,
     else if (profiles)
         device_profile_print_list(stdout);
     return GT_OK;
-}
-
-int program_exit_status(enum gt_status status)
-{
-    bool written = !log_output_is_lost();
-    if (status == GT_STOPPED && stop_requested())
-        return 128 + stop_requested();
-    if ((status == GT_OK || status == GT_IO) && !written) {
-        log_error("standard output could not be written");
-        return 1;
-    }
-    return status_exit_code(status);
 }

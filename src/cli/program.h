@@ -1,4 +1,4 @@
-/* What the programs have in common: --version, --list-devices, and the exit status. */
+/* What the programs have in common: --version, --list-devices, and the spinning of threads. */
 #ifndef GPT_TRAIN_CLI_PROGRAM_H
 #define GPT_TRAIN_CLI_PROGRAM_H
 
@@ -15,7 +15,5 @@ enum gt_status program_start(struct config *config, enum config_program program,
  * already (GOMP_SPINCOUNT or OMP_WAIT_POLICY in the environment), where threads are bound (OMP_PROC_BIND, OMP_PLACES,
  * GOMP_CPU_AFFINITY), or nothing can be done.  Call it first: what was said before is said again. */
 void program_spin_limit(char **argv);
-/* The exit status: 128 + n after signal n, else status_exit_code(). */
-int program_exit_status(enum gt_status status);
 
 #endif

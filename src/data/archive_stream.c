@@ -103,6 +103,12 @@ uint32_t archive_stream_file_crc32c(const struct archive_stream *stream)
 #define ARCHIVE_BLOCK_BYTES ((size_t)1 << 16)
 #endif
 #define NAME_BYTES 1024
+/* libarchive's error for a name that cannot be converted. */
+#ifdef EFTYPE
+#define NAME_ERRNO EFTYPE
+#else
+#define NAME_ERRNO EILSEQ
+#endif
 #define LABEL_BYTES (FILE_PATH_MAX + (size_t)ARCHIVE_DEPTH_MAX * (NAME_BYTES + 16))
 
 struct archive_level {
@@ -332,16 +338,28 @@ static enum gt_status level_take_member(struct archive_stream *stream, struct ar
     return GT_OK;
 }
 
-/* A single compressed text: its name is that of what holds it, less the ending. */
+/* "x.tar", "x.tar.gz", "x.tgz": of the endings, those of compressed archives are the ones that begin with a t. */
+static bool name_is_tar(const char *name)
+{
+    const size_t stem = archive_name_stem(name), ending = strlen(".tar");
+    return strncmp(name + stem, ".t", 2) == 0 || (stem > ending && memcmp(name + stem - ending, ".tar", ending) == 0);
+}
+
+/* A single compressed text: its name is that of what holds it, less the ending.  An archive whose first header is damaged
+ * looks like one. */
 static enum gt_status level_take_raw(struct archive_stream *stream)
 {
     struct archive_level *level = &stream->levels[stream->depth - 1];
+    const char *holder = stream->depth > 1 ? level[-1].name : stream->path;
     stream_set_label(stream, false);
     if (archive_filter_count(level->archive) <= 1) {
         log_error("%s: is neither compressed nor a tar archive, as its name says", stream->label);
         return GT_DATA;
     }
-    const char *holder = stream->depth > 1 ? level[-1].name : stream->path;
+    if (name_is_tar(holder)) {
+        log_error("%s: holds no tar archive, as its name says, or one whose first header is damaged", stream->label);
+        return GT_DATA;
+    }
     const char *slash = strrchr(holder, '/');
     holder = slash != NULL ? slash + 1 : holder;
     snprintf(level->name, sizeof level->name, "%.*s", (int)archive_name_stem(holder), holder);
@@ -358,6 +376,14 @@ static enum gt_status stream_drain(struct archive_stream *stream)
     return GT_OK;
 }
 
+/* Whether a member was read with all that belongs to it.  A name that the locale has no characters for is a warning, and
+ * comes as it is; so is a pax header that cannot be read, with which a name or a size is lost.  A header with a wrong
+ * checksum is to be tried again at the next block, which would pass over its member. */
+static bool header_is_whole(struct archive *archive, int result)
+{
+    return result == ARCHIVE_OK || (result == ARCHIVE_WARN && archive_errno(archive) == NAME_ERRNO);
+}
+
 /* The level's next member, or its end. */
 static enum gt_status level_step(struct archive_stream *stream, struct archive_entry **out_entry, bool *out_raw)
 {
@@ -370,7 +396,7 @@ static enum gt_status level_step(struct archive_stream *stream, struct archive_e
         *out_entry = NULL;
         return GT_OK;
     }
-    if (result < ARCHIVE_WARN)
+    if (!header_is_whole(level->archive, result))
         return level_refuse(stream, level->archive);
     *out_raw = archive_format(level->archive) == ARCHIVE_FORMAT_RAW;
     *out_entry = entry;

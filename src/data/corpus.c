@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -144,12 +145,16 @@ static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, 
     return GT_OK;
 }
 
+static int64_t changed_ns_of(const struct stat *info)
+{
+    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+}
+
 static enum gt_status walk_add_regular(struct corpus_walk *walk, const char *path, const struct stat *info,
                                        bool from_folder)
 {
-    const struct corpus_file file = {.size_bytes = (uint64_t)info->st_size,
-                                     .changed_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec,
-                                     .from_folder = from_folder};
+    const struct corpus_file file = {
+        .size_bytes = (uint64_t)info->st_size, .changed_ns = changed_ns_of(info), .from_folder = from_folder};
     return walk_add_file(walk, path, &file);
 }
 
@@ -267,6 +272,27 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
     if (found > 0)
         qsort(walk->corpus->files + first_file, found, sizeof walk->corpus->files[0], file_compare);
     return GT_OK;
+}
+
+enum gt_status corpus_file_check(const struct corpus_file *file)
+{
+    struct stat info;
+    if (file->is_stdin)
+        return GT_OK;
+    const bool found = stat(file->path, &info) == 0;
+    if (!found && errno != ENOENT && errno != ENOTDIR) {
+        log_error("%s: cannot look at it: %s", file->path, strerror(errno));
+        return GT_IO;
+    }
+    if (found && (uint64_t)info.st_size == file->size_bytes && changed_ns_of(&info) == file->changed_ns)
+        return GT_OK;
+    if (!found)
+        log_error("%s: the file was removed while it was read", file->path);
+    else
+        log_error("%s: the file changed while it was read: of %" PRIu64 " bytes when it was listed, it has %" PRIu64
+                  " now, or another time",
+                  file->path, file->size_bytes, (uint64_t)info.st_size);
+    return GT_DATA;
 }
 
 struct document_hash corpus_fingerprint(const struct corpus *corpus)

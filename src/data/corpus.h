@@ -54,6 +54,10 @@ enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec
 /* Accepts NULL. */
 void corpus_destroy(struct corpus *corpus);
 
+/* Whether a file is still what was listed: GT_DATA where its size or its time of modification is another, or it is gone.
+ * Standard input always is.  Errors: GT_IO too. */
+enum gt_status corpus_file_check(const struct corpus_file *file);
+
 /* A checksum of the list: paths, sizes, times. */
 struct document_hash corpus_fingerprint(const struct corpus *corpus);
 

@@ -27,7 +27,8 @@ struct dedup {
     struct document_hash *slots;
     size_t slot_count, slot_count_max; /* powers of two */
     uint64_t count;
-    size_t pending; /* entries in the block */
+    uint32_t crc32c; /* of all entries, in the order of adding */
+    size_t pending;  /* entries in the block */
     bool full;
     unsigned char block[BLOCK_ENTRIES * ENTRY_BYTES];
 };
@@ -133,15 +134,26 @@ static enum gt_status block_take(struct dedup *dedup, size_t entries)
     return GT_OK;
 }
 
-/* The first `count` entries, a block at a time; the file goes on behind them. */
-static enum gt_status file_restore(struct dedup *dedup, uint64_t count)
+/* The first entries, a block at a time; the file goes on behind them. */
+static enum gt_status file_restore(struct dedup *dedup, const struct dedup_entries *begun)
 {
+    const uint64_t count = begun->count;
+    if (count > INT64_MAX / ENTRY_BYTES) {
+        log_error("%s: %" PRIu64 " entries are more than a file can have", dedup->path, count);
+        return GT_DATA;
+    }
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const size_t entries = left < BLOCK_ENTRIES ? (size_t)left : BLOCK_ENTRIES;
         TRY(file_read_at(dedup->fd, dedup->path, done * ENTRY_BYTES, dedup->block, entries * ENTRY_BYTES));
+        dedup->crc32c = file_crc32c(dedup->crc32c, dedup->block, entries * ENTRY_BYTES);
         TRY(block_take(dedup, entries));
         done += entries;
+    }
+    if (begun->is_summed && dedup->crc32c != begun->crc32c) {
+        log_error("%s: its first %" PRIu64 " entries are not those that the stopped run wrote; --restart begins anew",
+                  dedup->path, count);
+        return GT_DATA;
     }
     const off_t end = (off_t)(count * ENTRY_BYTES);
     if (ftruncate(dedup->fd, end) == 0 && lseek(dedup->fd, end, SEEK_SET) == end)
@@ -152,7 +164,7 @@ static enum gt_status file_restore(struct dedup *dedup, uint64_t count)
 
 /* ---- the set ---- */
 
-enum gt_status dedup_create(struct hostmem *mem, const char *path, uint64_t count, size_t table_bytes_max,
+enum gt_status dedup_create(struct hostmem *mem, const char *path, struct dedup_entries entries, size_t table_bytes_max,
                             struct dedup **out)
 {
     assert(table_bytes_max >= SLOTS_FIRST * sizeof(struct document_hash));
@@ -171,7 +183,7 @@ enum gt_status dedup_create(struct hostmem *mem, const char *path, uint64_t coun
     if (status == GT_OK)
         status = table_grow(dedup);
     if (status == GT_OK)
-        status = count > INT64_MAX / ENTRY_BYTES ? GT_DATA : file_restore(dedup, count);
+        status = file_restore(dedup, &entries);
     if (status == GT_OK)
         *out = dedup;
     else
@@ -203,15 +215,17 @@ enum gt_status dedup_add(struct dedup *dedup, struct document_hash hash, bool *o
         return GT_OK;
     *slot_find(dedup->slots, dedup->slot_count, hash) = hash;
     dedup->count++;
-    word_put(dedup->block + dedup->pending * ENTRY_BYTES, hash.low);
-    word_put(dedup->block + dedup->pending * ENTRY_BYTES + 8, hash.high);
+    unsigned char *entry = dedup->block + dedup->pending * ENTRY_BYTES;
+    word_put(entry, hash.low);
+    word_put(entry + 8, hash.high);
+    dedup->crc32c = file_crc32c(dedup->crc32c, entry, ENTRY_BYTES);
     dedup->pending++;
     return dedup->pending < BLOCK_ENTRIES ? GT_OK : block_write(dedup);
 }
 
-uint64_t dedup_count(const struct dedup *dedup)
+struct dedup_entries dedup_entries_get(const struct dedup *dedup)
 {
-    return dedup->count;
+    return (struct dedup_entries){.count = dedup->count, .crc32c = dedup->crc32c, .is_summed = true};
 }
 
 bool dedup_is_full(const struct dedup *dedup)

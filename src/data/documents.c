@@ -172,8 +172,11 @@ static void file_count_in(struct documents *documents)
     documents->state.input = (struct documents_input){.size_bytes = 0};
 }
 
-static enum gt_status file_compare(const struct documents *documents, uint32_t crc32c)
+/* What was read is what was listed, and what an earlier reading found. */
+static enum gt_status file_compare(const struct documents *documents, bool skipped, uint32_t crc32c)
 {
+    if (!skipped)
+        TRY(corpus_file_check(file_current(documents)));
     if (!documents->spec.compare_files || file_current(documents)->crc32c == crc32c)
         return GT_OK;
     log_error("%s: the file changed while it was read", file_current(documents)->path);
@@ -186,7 +189,7 @@ static enum gt_status file_finish(struct documents *documents, bool skipped)
     struct documents_state *state = &documents->state;
     const uint32_t crc32c = skipped ? state->input.crc32c : input_file_crc32c(documents->input);
     const uint64_t size_bytes = input_file_bytes(documents->input);
-    TRY(file_compare(documents, crc32c));
+    TRY(file_compare(documents, skipped, crc32c));
     documents->spec.corpus->files[state->file].crc32c = crc32c;
     documents->files_bytes += skipped ? file_current(documents)->size_bytes : size_bytes;
     state->input.crc32c = crc32c;
@@ -441,11 +444,14 @@ static enum gt_status line_parse(struct documents *documents, bool too_long, str
     *out_found = false;
     if (!too_long && jsonl_line_is_blank(documents->held, documents->held_count))
         return GT_OK;
+    enum gt_status status = GT_DATA;
     if (too_long)
         snprintf(documents->reason, sizeof documents->reason, "longer than %zu bytes", DOCUMENT_BYTES_MAX);
-    if (too_long || !jsonl_line_text(documents->held, documents->held_count, documents->spec.field, &documents->root,
-                                     &out->text, &out->count, documents->reason))
-        return line_refuse(documents);
+    else
+        status = jsonl_line_text(documents->held, documents->held_count, documents->spec.field, &documents->root,
+                                 &out->text, &out->count, documents->reason);
+    if (status != GT_OK)
+        return status == GT_DATA ? line_refuse(documents) : status;
     *out_found = out->count > 0;
     if (*out_found)
         return GT_OK;

@@ -85,7 +85,7 @@ enum gt_status documents_resume(struct documents *documents, const struct docume
                                 const struct documents_input *inputs);
 
 /* *out_found is false at the end.  Documents without a byte are counted and passed over.  Errors: GT_DATA (a broken
- * archive, a bad line: file, member and line are named), GT_IO, GT_NO_MEMORY. */
+ * archive, a bad line: file, member and line are named; a file that is no longer what was listed), GT_IO, GT_NO_MEMORY. */
 enum gt_status documents_next(struct documents *documents, struct document *out, bool *out_found);
 
 const struct documents_state *documents_state_get(const struct documents *documents);

@@ -52,23 +52,25 @@ static const json_t *root_field(const json_t *root, const char *field, char reas
     return json_is_string(value) ? value : NULL;
 }
 
-bool jsonl_line_text(const char *line, size_t count, const char *field, json_t **out_root, const char **out_text,
-                     size_t *out_count, char reason[static JSONL_REASON_BYTES])
+enum gt_status jsonl_line_text(const char *line, size_t count, const char *field, json_t **out_root,
+                               const char **out_text, size_t *out_count, char reason[static JSONL_REASON_BYTES])
 {
     json_error_t error;
-    json_t *root = json_loadb(line, count, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
-    if (root == NULL) {
+    json_t *root = NULL;
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY;
+    const enum gt_status status = json_load(line, count, flags, &error, &root);
+    if (status == GT_DATA)
         snprintf(reason, JSONL_REASON_BYTES, "column %d: not valid JSON: %s", error.column, error.text);
-        return false;
-    }
+    if (status != GT_OK)
+        return status;
     const json_t *value = root_field(root, field, reason);
     if (value == NULL) {
         json_decref(root);
-        return false;
+        return GT_DATA;
     }
     *out_root = root;
     *out_text = json_string_value(value);
     *out_count = json_string_length(value);
     assert(*out_text != NULL);
-    return true;
+    return GT_OK;
 }

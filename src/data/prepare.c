@@ -215,6 +215,7 @@ static enum gt_status stdin_copy(struct prepare *prep)
 static enum gt_status prepare_take_up(struct prepare *prep)
 {
     char progress[24];
+    TRY(prepare_check_old(prep));
     TRY(prepare_state_load(prep));
     if (prep->phase == PREPARE_PHASE_NEW)
         prepare_discard(prep);

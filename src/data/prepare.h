@@ -95,8 +95,12 @@ struct prepare_result {
  * full disk or the like: it can be continued.
  * Errors: GT_USAGE (an input that does not exist; another gpt-prepare at work in out_dir; other options or inputs than
  * those of the stopped run), GT_DATA (no text, too little for two splits, not UTF-8 with chars, a broken archive, a bad
- * line: the place is named; a file that changed between two readings), GT_UNSUPPORTED (no libarchive; more uint32 tokens
+ * line: the place is named; a file that changed while it was read), GT_UNSUPPORTED (no libarchive; more uint32 tokens
  * than an llm.c header can count), GT_IO, GT_NO_MEMORY. */
 enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec, struct prepare_result *out);
+
+/* For those who read a data set: GT_DATA for a folder in which a run ended between the old one and the new one.  One that no
+ * gpt-prepare has seen is none of its business.  Errors: GT_IO, GT_NO_MEMORY. */
+enum gt_status prepare_folder_check(const char *folder);
 
 #endif

@@ -133,24 +133,68 @@ static bool list_has(const json_t *list, size_t column, const char *name)
     return false;
 }
 
-/* The tokenizer files of an earlier data set that this one does not have; its manifest names them. */
-static enum gt_status stale_add_exports(const struct prepare *prep, const json_t *texts, json_t *stale)
+/* Whether a manifest's list of tokenizer files is one of ours: releases before version 2 had none. */
+static bool exports_are_listed(const json_t *manifest)
+{
+    const json_t *list = json_object_get(manifest, "tokenizer_files");
+    const char *format = json_string_value(json_object_get(manifest, "format"));
+    if (list == NULL)
+        return format == NULL || strcmp(format, PREPARE_MANIFEST_FORMAT) != 0 ||
+               json_integer_value(json_object_get(manifest, "version")) == 1;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name == NULL || (strcmp(name, TOKENIZER_FILE_NAME) != 0 && !name_is_export(name, strlen(name))))
+            return false;
+    }
+    return json_is_array(list);
+}
+
+/* The manifest of the data set that is there, or NULL. */
+static enum gt_status old_manifest_open(const struct prepare *prep, json_t **out)
 {
     char path[FILE_PATH_MAX], *text = NULL;
     size_t count = 0;
-    int failures = 0;
+    json_error_t error;
     bool exists;
+    *out = NULL;
     TRY(path_in(prep, PREPARE_MANIFEST_NAME, "", path));
     TRY(file_look(path, &exists));
     if (!exists)
         return GT_OK;
     TRY(file_read_all(path, MANIFEST_BYTES_MAX, &text, &count));
-    json_t *old = json_loadb(text, count, 0, NULL);
+    enum gt_status status = json_load(text, count, 0, &error, out);
     free(text);
+    if (status == GT_OK && !exports_are_listed(*out)) {
+        json_decref(*out);
+        *out = NULL;
+        status = GT_DATA;
+    }
+    if (status == GT_DATA)
+        log_error(
+            "%s: not as this program writes it, so which tokenizer files go with the data set there cannot be told; "
+            "remove it, and those that do",
+            path);
+    return status;
+}
+
+enum gt_status prepare_check_old(const struct prepare *prep)
+{
+    json_t *old = NULL;
+    TRY(old_manifest_open(prep, &old));
+    json_decref(old);
+    return GT_OK;
+}
+
+/* The tokenizer files of an earlier data set that this one does not have; its manifest names them. */
+static enum gt_status stale_add_exports(const struct prepare *prep, const json_t *texts, json_t *stale)
+{
+    json_t *old = NULL;
+    int failures = 0;
+    TRY(old_manifest_open(prep, &old));
     const json_t *list = json_object_get(old, "tokenizer_files");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
-        if (name != NULL && name_is_export(name, strlen(name)) && !list_has(texts, 0, name))
+        if (name_is_export(name, strlen(name)) && !list_has(texts, 0, name))
             failures |= json_array_append_new(stale, json_string(name));
     }
     json_decref(old);
@@ -238,15 +282,18 @@ static enum gt_status commit_file(const struct prepare *prep, const json_t *row)
     return token_file_settle(&prep->writer_spec, &file);
 }
 
-/* The old manifest goes first, as long as the new one is not in its place. */
+/* The old manifest goes first, as long as the new one is not in its place; a power cut must not bring it back among new
+ * files. */
 static enum gt_status commit_unlink_old(const struct prepare *prep, const json_t *stale)
 {
     char partial[FILE_PATH_MAX];
     bool exists;
     TRY(path_in(prep, PREPARE_MANIFEST_NAME, TOKEN_WRITER_PARTIAL, partial));
     TRY(file_look(partial, &exists));
-    if (exists)
+    if (exists) {
         TRY(commit_remove(prep, PREPARE_MANIFEST_NAME));
+        TRY(file_sync_folder(prep->spec->out_dir));
+    }
     for (size_t i = 0; i < json_array_size(stale); i++) {
         const char *name = json_string_value(json_array_get(stale, i));
         if (!name_is_ours(name))
@@ -275,20 +322,42 @@ enum gt_status prepare_commit(struct prepare *prep)
     return file_sync_folder(prep->spec->out_dir);
 }
 
-void prepare_discard(struct prepare *prep)
+/* Removes outputs: those that are whole, or those that are not. */
+static void outputs_remove(const struct prepare *prep, bool whole)
 {
-    const char *const names[] = {PREPARE_STATE_NAME, PREPARE_DEDUP_NAME, PREPARE_STDIN_NAME};
-    char path[FILE_PATH_MAX];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (path_in(prep, names[i], "", path) == GT_OK)
-            unlink(path);
-    file_remove_leftovers(prep->spec->out_dir);
     DIR *folder = opendir(prep->spec->out_dir);
     if (folder == NULL)
         return;
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
-        if (name_stem(entry->d_name) < strlen(entry->d_name) && prepare_is_output(entry->d_name))
+        if (prepare_is_output(entry->d_name) && whole == (name_stem(entry->d_name) == strlen(entry->d_name)))
             unlinkat(dirfd(folder), entry->d_name, 0);
     closedir(folder);
+}
+
+/* What a stopped commit has named already goes before the state does: nobody would know then that it is half a data set. */
+static void half_commit_remove(const struct prepare *prep)
+{
+    char manifest[FILE_PATH_MAX];
+    bool is_whole = true;
+    json_t *state = json_load_file(prep->state_path, 0, NULL);
+    const bool commits = json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT;
+    json_decref(state);
+    if (!commits || path_in(prep, PREPARE_MANIFEST_NAME, "", manifest) != GT_OK ||
+        file_look(manifest, &is_whole) != GT_OK || is_whole)
+        return;
+    outputs_remove(prep, true);
+    file_sync_folder(prep->spec->out_dir);
+}
+
+void prepare_discard(struct prepare *prep)
+{
+    const char *const names[] = {PREPARE_STATE_NAME, PREPARE_DEDUP_NAME, PREPARE_STDIN_NAME};
+    char path[FILE_PATH_MAX];
+    half_commit_remove(prep);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (path_in(prep, names[i], "", path) == GT_OK)
+            unlink(path);
+    file_remove_leftovers(prep->spec->out_dir);
+    outputs_remove(prep, false);
     prep->saved = false;
 }

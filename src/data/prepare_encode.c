@@ -62,7 +62,7 @@ enum gt_status prepare_encode_open(struct prepare *prep)
         TRY(prepare_state_shards(prep, TOKEN_VAL));
     }
     if (prep->spec->dedup)
-        TRY(dedup_create(prep->mem, prep->dedup_path, prep->progress.dedup_count, DEDUP_TABLE_BYTES_MAX, &prep->dedup));
+        TRY(dedup_create(prep->mem, prep->dedup_path, prep->progress.dedup, DEDUP_TABLE_BYTES_MAX, &prep->dedup));
     TRY(prepare_open_documents(prep, true));
     if (prep->phase == PREPARE_PHASE_ENCODE)
         TRY(documents_resume(prep->documents, &prep->progress.documents, prep->inputs));
@@ -199,7 +199,7 @@ static enum gt_status batch_run(struct prepare *prep)
     TRY(token_writer_sync(prep->writer));
     if (prep->dedup != NULL) {
         TRY(dedup_sync(prep->dedup));
-        prep->progress.dedup_count = dedup_count(prep->dedup);
+        prep->progress.dedup = dedup_entries_get(prep->dedup);
     }
     prep->saved_at_bytes = prep->progress.documents.text_bytes;
     return prepare_state_save(prep, PREPARE_PHASE_ENCODE);

@@ -16,6 +16,7 @@
 #include "data/tokenizer.h"
 #include "data/tokenizer_encoder.h"
 
+#define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
 #define PREPARE_STATE_NAME ".gpt-prepare.state"
 #define PREPARE_DEDUP_NAME ".gpt-prepare.seen"
 #define PREPARE_STDIN_NAME ".gpt-prepare.stdin"
@@ -47,7 +48,7 @@ struct prepare_progress {
     uint64_t invalid_byte_count, invalid_document_count, zero_document_count;
     uint64_t split_documents[TOKEN_WRITER_SPLITS];
     uint64_t character_count; /* of all that was written, newlines between documents included */
-    uint64_t dedup_count;
+    struct dedup_entries dedup;
     enum token_split long_split;          /* where the parts of the current long document go */
     bool document_invalid, document_zero; /* of the document that is being written */
     bool open_line[TOKEN_WRITER_SPLITS];  /* its last document does not end in a newline */
@@ -129,6 +130,8 @@ json_t *prepare_json_crc(uint32_t crc32c);
 /* prepare_commit.c: from NAME.partial to NAME.  prepare_publish() makes the list, prepare_commit() goes through it. */
 enum gt_status prepare_publish(struct prepare *prep);
 enum gt_status prepare_commit(struct prepare *prep);
+/* Refuses a folder whose data set cannot be replaced: its manifest does not say which files are of it. */
+enum gt_status prepare_check_old(const struct prepare *prep);
 /* Removes what an unfinished run left: its own, or one whose state is gone. */
 void prepare_discard(struct prepare *prep);
 /* True for the names of files in out_dir that are ours, whether whole or not. */

@@ -149,7 +149,7 @@ static json_t *manifest_make(const struct prepare *prep)
     int failures = 0;
     for (size_t i = 0; i < spec->input_count; i++)
         failures |= json_array_append_new(inputs, manifest_input(spec->inputs[i], &prep->inputs[i]));
-    failures |= json_object_set_new(root, "format", json_string("gpt-train-manifest"));
+    failures |= json_object_set_new(root, "format", json_string(PREPARE_MANIFEST_FORMAT));
     failures |= json_object_set_new(root, "version", json_integer(2));
     failures |= json_object_set_new(root, "tokenizer", json_string(tokenizer_kind_name(spec->tokenizer)));
     failures |= json_object_set_new(root, "tokenizer_hash", prepare_json_crc(tokenizer_hash(prep->tokenizer)));

@@ -53,7 +53,7 @@ static const struct state_field state_counts[] = {
     FIELD("train_documents", split_documents[TOKEN_TRAIN]),
     FIELD("val_documents", split_documents[TOKEN_VAL]),
     FIELD("characters", character_count),
-    FIELD("dedup_count", dedup_count),
+    FIELD("dedup_count", dedup.count),
 };
 
 static const struct state_field state_flags[] = {
@@ -97,6 +97,8 @@ static json_t *progress_to_json(struct prepare_progress *progress)
     }
     failures |= json_object_set_new(object, "crc32c", json_integer(progress->documents.crc32c));
     failures |= json_object_set_new(object, "input_crc32c", json_integer(progress->documents.input.crc32c));
+    if (progress->dedup.is_summed)
+        failures |= json_object_set_new(object, "dedup_crc32c", json_integer(progress->dedup.crc32c));
     failures |= json_object_set_new(object, "long_split", json_integer(progress->long_split));
     if (failures == 0)
         return object;
@@ -258,6 +260,40 @@ enum gt_status prepare_state_load(struct prepare *prep)
     return state_check(prep);
 }
 
+/* ---- for those who read the data set ---- */
+
+/* Committing removes the old manifest first and names the new one last. */
+static enum gt_status folder_is_between(const char *folder, bool *out)
+{
+    char manifest[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    bool is_whole, has_state;
+    TRY(file_join(manifest, folder, PREPARE_MANIFEST_NAME));
+    TRY(file_join(path, folder, PREPARE_STATE_NAME));
+    TRY(file_look(manifest, &is_whole));
+    TRY(file_look(path, &has_state));
+    *out = false;
+    if (is_whole || !has_state)
+        return GT_OK;
+    json_t *state = NULL;
+    int64_t phase = 0;
+    TRY(json_parse_file(path, STATE_BYTES_MAX, &state));
+    const enum gt_status status =
+        json_get_int(state, path, "phase", PREPARE_PHASE_ENCODE, PREPARE_PHASE_COMMIT, &phase);
+    json_decref(state);
+    *out = phase == PREPARE_PHASE_COMMIT;
+    return status;
+}
+
+enum gt_status prepare_folder_check(const char *folder)
+{
+    bool is_between;
+    TRY(folder_is_between(folder, &is_between));
+    if (!is_between)
+        return GT_OK;
+    log_error("%s: gpt-prepare was stopped while it replaced this data set: run it again", folder);
+    return GT_DATA;
+}
+
 /* ---- taking up ---- */
 
 static enum gt_status list_refuse(const struct prepare *prep, const char *name)
@@ -314,6 +350,11 @@ static enum gt_status progress_restore(struct prepare *prep, const json_t *objec
     progress->documents.crc32c = (uint32_t)value;
     TRY(json_get_int(object, path, "input_crc32c", 0, UINT32_MAX, &value));
     progress->documents.input.crc32c = (uint32_t)value;
+    value = 0;
+    progress->dedup.is_summed = json_object_get(object, "dedup_crc32c") != NULL; /* not in states of before */
+    if (progress->dedup.is_summed)
+        TRY(json_get_int(object, path, "dedup_crc32c", 0, UINT32_MAX, &value));
+    progress->dedup.crc32c = (uint32_t)value;
     TRY(json_get_int(object, path, "long_split", TOKEN_TRAIN, TOKEN_VAL, &value));
     progress->long_split = (enum token_split)value;
     if (progress->documents.file > prep->corpus->file_count ||

@@ -46,7 +46,8 @@ void tokenizer_destroy(struct tokenizer *tokenizer);
  * GT_NO_MEMORY. */
 enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct tokenizer **out);
 /* The tokenizer of a dataset folder: its gpt_tokenizer.json; else *out = NULL, the vocabulary being unknown, with a note
- * that names the way out when there is a meta.pkl.  Errors: those of tokenizer_open_file(). */
+ * that names the way out when there is a meta.pkl.  Errors: those of tokenizer_open_file() and
+ * prepare_folder_check(). */
 enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, struct tokenizer **out);
 
 /* The file's content as text to free(), without a final newline; and the file itself, replaced atomically.

@@ -20,6 +20,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "data/prepare.h"
 
 /* Fuzzing takes less. */
 #ifndef STAGING_BYTES
@@ -184,15 +185,20 @@ static enum gt_status source_scan_folder(struct token_source *source, DIR *strea
 {
     size_t count = 0;
     rewinddir(stream);
+    errno = 0;
     for (const struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
-        if (!shard_name_matches(entry->d_name, split))
-            continue;
-        if (limit > 0 && count < limit) {
+        const bool matches = shard_name_matches(entry->d_name, split);
+        if (matches && count < limit) {
             char path[FILE_PATH_MAX];
             TRY(file_join(path, folder, entry->d_name));
             TRY(source_add_path(source, path));
         }
-        count++;
+        count += matches;
+        errno = 0;
+    }
+    if (errno != 0) {
+        log_error("%s: readdir: %s", folder, strerror(errno));
+        return GT_IO;
     }
     *out_count = count;
     return GT_OK;
@@ -221,6 +227,7 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     char single[FILE_PATH_MAX], file_name[16];
     (void)snprintf(file_name, sizeof file_name, "%s.bin", name);
     TRY(file_join(single, folder, file_name));
+    TRY(prepare_folder_check(folder));
     bool exists;
     TRY(file_look(single, &exists));
     if (exists) {

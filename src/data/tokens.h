@@ -45,7 +45,7 @@ const char *token_split_name(enum token_split split);
  * ends in ".bin" and either begins with SPLIT or holds "_SPLIT" followed by '_' or '.', sorted by name.  Several shards
  * may differ in format.  A shard shorter than block_size + 1 tokens is warned about, and serves no sample.
  * Errors: GT_DATA (no such folder or files, empty, odd size, a header that contradicts the size of its file, an
- * unknown version, no shard long enough), GT_IO, GT_NO_MEMORY. */
+ * unknown version, no shard long enough; a folder that prepare_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
 enum gt_status token_source_open(struct hostmem *mem, const struct token_source_spec *spec, struct token_source **out);
 /* Accepts NULL. */
 void token_source_close(struct token_source *source);

@@ -61,7 +61,7 @@ json_valid() {
 check "the data" make_data
 
 # ---- answers ----
-for program in "$GPT_TRAIN" "$GPT_SAMPLE" "$GPT_PREPARE"; do
+for program in "$GPT_TRAIN" "$GPT_SAMPLE" "$GPT_PREPARE" "$GPT_EXPORT"; do
     name=${program##*/}
     quick "$name --help" "$program" --help
     quick "$name --version" "$program" --version

@@ -17,7 +17,6 @@ import json
 import os
 import resource
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -351,7 +350,6 @@ def refused(text, status, *arguments, leaves=(), **options):
 
 
 def small_file_limit():
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
 
@@ -434,6 +432,17 @@ def check_damage():
     refused("tokenizer", 2, "--out_dir=patched", "--format=gguf", "x")
 
 
+def check_lost_output():
+    """Nobody reads what is said: an error, no death by a signal, and the export is there."""
+    read, closed = os.pipe()
+    os.close(read)
+    done = subprocess.run((GPT_EXPORT, "--out_dir=out-chars", "--format=gguf", "lost.gguf"), stdout=closed, stderr=subprocess.PIPE,
+                          check=False)
+    os.close(closed)
+    check(done.returncode == 1 and b"standard output could not be written" in done.stderr and os.path.exists("lost.gguf"),
+          "a closed pipe: %s" % done)
+
+
 def check_no_tokenizer():
     shutil.rmtree("patched")
     shutil.copytree("out-bpe", "patched")
@@ -508,6 +517,7 @@ def main():
     check_usage()
     check_force()
     check_damage()
+    check_lost_output()
     check_no_tokenizer()
     check_rss()
 

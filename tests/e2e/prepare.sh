@@ -136,7 +136,6 @@ check refused_leave_the_old diff -r before out/chars
 dd if=/dev/zero of=big.bin bs=65536 count=32 2>/dev/null
 full_disk() {
     (
-        trap '' XFSZ
         ulimit -f 512
         "$GPT_PREPARE" --out-dir=out/chars big.bin >full.out 2>full.err
     )
@@ -153,6 +152,13 @@ if [ -e /dev/full ]; then
         [ $? -eq 1 ] && grep -q 'standard output' stderr
     }
     check full_stdout full_stdout
+    lost_report() {
+        status=0
+        "$GPT_PREPARE" --tokenizer=chars --out-dir=out/lost hamlet.txt >/dev/full 2>stderr || status=$?
+        [ "$status" -eq 1 ] && [ "$(grep -c 'error: standard output could not be written' stderr)" -eq 1 ]
+    }
+    check lost_report lost_report
+    check lost_report_whole_data test -s out/lost/manifest.json
 else
     skip prepare_full_stdout 'no /dev/full'
 fi

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
 from checks import check_named as check, finish, patience, skip
 
@@ -191,6 +192,13 @@ def test_bad_archives():
     inner = gzip.compress(" ".join(str(i * i) for i in range(1000)).encode())
     tar_of([("in.txt.gz", inner[:len(inner) // 2])], "cut_inside.tar")
     refused("cut_inside_a_tar", 2, ["cut_inside.tar: member in.txt.gz", "broken"], "cut_inside.tar")
+    # A header that is damaged takes no member with it in silence.
+    three = tar_of([(f"{i}.txt", "text") for i in range(3)])
+    for number in range(3):
+        damaged = bytearray(three)
+        damaged[1024 * number] ^= 1
+        refused(f"damaged_header_{number}_tar", 2, ["damaged.tar: "], write("damaged.tar", bytes(damaged)))
+        refused(f"damaged_header_{number}_tgz", 2, ["damaged.tgz: "], write("damaged.tgz", gzip.compress(damaged)))
     # Cut short anywhere, a compressed archive is never taken for a whole one.
     silent = []
     for ending, pack in [("tar.gz", gzip.compress), ("tar.xz", lzma.compress), ("tar.bz2", bz2.compress)]:
@@ -309,6 +317,37 @@ def test_stdin_and_bytes():
     refused("flag_dedup", 2, ["takes no value"], "--dedup=yes", "bad.txt")
 
 
+def test_changing_inputs():
+    """Files that change once they are listed: while standard input is waited for, or while they are read, like a log."""
+    for name, data, expected in [("same", None, 0), ("longer", b"line 1\nline 2\n", 2), ("other", b"LINE 1\n", 2)]:
+        shutil.rmtree("out", ignore_errors=True)
+        write("log.txt", "line 1\n")
+        os.utime("log.txt", (1000000000, 1000000000))
+        with subprocess.Popen([PREPARE, "--out-dir=out", "--val-split=position", "-", "log.txt"], stdin=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            for _ in range(int(patience(600))):
+                if os.path.exists("out/.gpt-prepare.lock"):  # made when all is listed
+                    break
+                time.sleep(0.05)
+            if data is not None:
+                write("log.txt", data)
+            _, stderr = process.communicate(b"from the pipe\n")
+        check(f"input_{name}", process.returncode == expected and os.path.exists("out") == (expected == 0) and
+              (expected == 0 or b"log.txt: the file changed while it was read" in stderr), (process.returncode, stderr))
+
+
+def test_lost_output():
+    """Nobody reads what is said: an error, no death by a signal."""
+    read, closed = os.pipe()
+    os.close(read)
+    shutil.rmtree("out", ignore_errors=True)
+    result = subprocess.run([PREPARE, "--out-dir=out", write("lost.txt", "some text")], stdin=subprocess.DEVNULL, stdout=closed,
+                            stderr=subprocess.PIPE, check=False)
+    os.close(closed)
+    check("closed_pipe", result.returncode == 1 and b"standard output could not be written" in result.stderr and
+          os.path.exists("out/manifest.json"), result)
+
+
 def main():
     work = tempfile.mkdtemp(prefix="gpt-prepare-inputs-")
     os.chdir(work)
@@ -325,6 +364,8 @@ def main():
         test_split_and_copies()
         test_shards()
         test_stdin_and_bytes()
+        test_changing_inputs()
+        test_lost_output()
     finally:
         os.chdir("/")
         shutil.rmtree(work)

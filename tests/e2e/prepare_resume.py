@@ -5,6 +5,7 @@
   threads   1, 2 and 5 threads write the same files
   kills     killed at random moments again and again, then left alone: the same files as without a kill, byte for byte
   full      a full disk leaves what can be gone on from
+  seen      a damaged list of documents is refused
   refusals  an unfinished run is not continued with other options or inputs; --restart begins anew
 Needs GPT_PREPARE, the path of the program.  Prints "checks: P passed, F failed, S skipped".
 """
@@ -178,23 +179,64 @@ def test_refusals(rng):
     check("restart_after_broken_state", status == 0 and files_of("left") == files_of("whole"), stderr_text())
 
 
-def test_full_disk():
-    """A limit on the size of files stands for the disk: what was saved before is gone on from."""
-    arguments = ["--save-every=1", "--threads=1", "r.txt"]
-
+def run_short_of_room(arguments, out):
+    """A limit on the size of files stands for a full disk; the exit status."""
     def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (36 * MIB, 36 * MIB))
 
     with open("stderr", "wb") as stderr:
-        status = subprocess.run([PREPARE, "--out-dir=full", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
-                                preexec_fn=limit, check=False).returncode
+        return subprocess.run([PREPARE, f"--out-dir={out}", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
+                              preexec_fn=limit, check=False).returncode
+
+
+def test_full_disk():
+    """What was saved before is gone on from."""
+    arguments = ["--save-every=1", "--threads=1", "r.txt"]
+    status = run_short_of_room(arguments, "full")
     lines = stderr_text().splitlines()
     check("full_disk", status == 1 and len(lines) == 2 and "train.bin.partial" in lines[0] and
           "the same command goes on" in lines[1], lines)
     status, _, _ = run(arguments, "full")
     check("full_disk_continued", status == 0 and "going on with" in stderr_text() and
           files_of("full") == files_of("whole"), stderr_text())
+
+
+def test_damaged_seen(rng):
+    """The list of documents of a stopped run is not gone on with when a bit of it is flipped."""
+    block = words(250000, rng).decode()
+    with open("seen.jsonl", "w", encoding="utf-8") as file:
+        for i in range(1500):
+            at = rng.randint(0, len(block) - 20000)
+            file.write(json.dumps({"text": block[at:at + 20000] if i % 7 else "the same every time"}) + "\n")
+    arguments = ["--dedup", "--save-every=1", "--threads=1", "seen.jsonl"]
+    status, _, _ = run(arguments, "whole_seen")
+    check("seen_whole", status == 0, stderr_text())
+    check("seen_stopped", run_short_of_room(arguments, "seen") == 1, stderr_text())
+    with open("seen/.gpt-prepare.state", encoding="utf-8") as file:
+        state = json.load(file)
+    count = state["progress"]["dedup_count"]
+    check("seen_saved", count > 100, count)
+    accepted = []
+    for bit in rng.sample(range(128 * count), 12):
+        with open("seen/.gpt-prepare.seen", "r+b") as file:
+            file.seek(bit // 8)
+            byte = file.read(1)[0]
+            file.seek(bit // 8)
+            file.write(bytes([byte ^ 1 << bit % 8]))
+            file.flush()
+            status, _, _ = run(arguments, "seen")
+            if status != 2 or ".gpt-prepare.seen: its first" not in stderr_text():
+                accepted.append((bit, status, stderr_text()))
+                break
+            file.seek(bit // 8)
+            file.write(bytes([byte]))
+    check("seen_damaged", not accepted, accepted)
+    state["progress"].pop("dedup_crc32c", None)
+    with open("seen/.gpt-prepare.state", "w", encoding="utf-8") as file:
+        json.dump(state, file)  # as a release without it left it
+    status, _, _ = run(arguments, "seen")
+    check("seen_without_checksum", status == 0 and "going on with" in stderr_text() and
+          files_of("seen") == files_of("whole_seen"), stderr_text())
 
 
 def main():
@@ -225,6 +267,7 @@ def main():
         test_kills("bpe_dedup", bpe + ["--shard-tokens=200000", "documents.jsonl", "packed.jsonl.gz"], rng)
         test_refusals(rng)
         test_full_disk()
+        test_damaged_seen(rng)
     finally:
         os.chdir("/")
         shutil.rmtree(work)

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t count = 0;
     char reason[JSONL_REASON_BYTES] = "";
     (void)jsonl_line_is_blank(line, size);
-    if (!jsonl_line_text(line, size, "text", &root, &text, &count, reason)) {
+    if (jsonl_line_text(line, size, "text", &root, &text, &count, reason) != GT_OK) {
         FUZZ_CHECK(root == NULL && reason[0] != '\0' && memchr(reason, '\0', sizeof reason) != NULL);
         return 0;
     }

@@ -5,6 +5,7 @@
              it, exit status 2 or 1, and the last checkpoint goes on once the data are whole
   sparse     data sets of 100 GB, holes for the most part: read like any other, in little memory; models of all formats that
              are as long: refused, in little memory too
+  listed     the listing of a folder of a thousand shards fails at any of its calls: an error, or the same bytes as ever
   clocks     the wall clock jumps over centuries at every look: the same bytes as ever
   two        of runs that start in one folder at once, one works and the others are refused
   read_only  a disk is made read-only before the start or at a resume of gpt-train, gpt-prepare or gpt-export: one line each,
@@ -13,8 +14,11 @@
              programs: a disk that is in use cannot be mounted anew, so that strace makes its calls fail
   full       a disk fills up, at every number of free bytes in steps: at a resume, from the first start on, while gpt-prepare
              replaces a data set, while gpt-export writes; what was there before is whole, and with room all goes on
+  killed     gpt-prepare is killed at each call that changes the folder of its data set: gpt-train then trains on the old data
+             set or the new one, or refuses the folder; and no power cut brings the old manifest back among new files
 
-Mounting disks needs root, and `between` strace; without them these are skipped.  Prints "checks: P passed, F failed, S skipped".
+Mounting disks needs root, and `listed`, `between` and `killed` strace; without them these are skipped.
+Prints "checks: P passed, F failed, S skipped".
 """
 import array
 import os
@@ -152,6 +156,35 @@ def sparse(_):
         file.truncate(SPARSE_BYTES + 1)
     refused("100 GB and a byte", tiny.run("sparse/out2", "--dataset=./sparse/data"), "train.bin")
     shutil.rmtree("sparse")
+
+
+def listed(_):
+    """One call gives about 800 names."""
+    if not tiny.has_strace():
+        skip("surroundings_listed", "no strace that may trace (Debian: strace)")
+        return
+    os.makedirs("shards")
+    for number in range(1000):
+        for split in ("train", "val"):
+            with open(f"shards/{split}_{number:06}.bin", "wb") as file:
+                array.array("H", [(number + i) % tiny.VOCAB for i in range(20)]).tofile(file)
+    many = ("--dataset=./shards", "--max_iters=1")
+    done = tiny.run("whole_listing", *many, tracer=("strace", "-qq", "-o", "listing.log", "-e", "trace=getdents64"))
+    check(done.returncode == 0, f"a thousand shards: {done.stderr[-300:]}")
+    expected, hits = tiny.contents("whole_listing"), 0
+    with open("listing.log", encoding="utf-8", errors="replace") as file:
+        calls = sum(line.startswith("getdents64") for line in file)
+    for number in range(1, calls + 1):
+        tiny.clear("listing")
+        inject = ("strace", "-qq", "-o", os.devnull, "-e", "trace=getdents64", "-e", f"inject=getdents64:error=EIO:when={number}")
+        done = tiny.run("listing", *many, tracer=inject)
+        hits += done.returncode != 0
+        if done.returncode != 0:
+            refused(f"listing, call {number} of {calls}", done, "Input/output error")
+        else:
+            check(tiny.contents("listing") == expected, f"listing, call {number} of {calls}: success, and other bytes")
+    check(hits >= 8, f"{hits} of {calls} listings of shards failed")
+    tiny.clear("shards")
 
 
 def clocks(expected):
@@ -394,6 +427,49 @@ def from_each_call(kind):
     check(hits > 0, f"{kind.name}: no disk was read-only")
 
 
+class First(Prepared):
+    """The same where there was no data set."""
+    name = "gpt-prepare, first"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        tiny.clear(self.folder)
+
+
+def killed(_):
+    if not tiny.has_strace():
+        skip("surroundings_killed", "no strace that may trace (Debian: strace)")
+        return
+    for kind in (Prepared, First):
+        calls = tiny.trace_of(lambda tracer: kind("jobs").start(tracer=tracer), os.path.abspath("strace.log"), "")
+        gone = next(i for i, call in enumerate(calls) if call[0] == "unlink" and "/manifest.json" in call[3])
+        after = [(name, path.strip('"')) for name, _, _, path in calls[gone + 1:gone + 3]]
+        check(after[0] == ("openat", kind("jobs").folder) and after[1][0] == "fsync",
+              f"{kind.name}: the old manifest is gone, and that is not synced: {after}")
+        changes = [call for call in calls if call[0] in CHANGING]
+        picked = [call for i, call in enumerate(changes) if tiny.LONG or call[0] == "rename" or i % 5 == 0]
+        mixed = sum(kill_and_train(kind, *call) for call in picked)
+        print(f"killed, {kind.name}: {mixed} folders between two data sets")
+        check(mixed > 1, f"{kind.name}: no kill hit the renames")
+
+
+def kill_and_train(kind, name, number, *_):
+    """Whether the folder was neither the one nor the other."""
+    job = kind("jobs")
+    before = job.finished()
+    job.start(("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:signal=SIGKILL:when={number}"))
+    tokens = [{name: text for name, text in found.items() if name != "manifest.json"}
+              for found in (job.finished(), before, everything(job.expected))]
+    what = f"{job.name}, killed at {name} {number}"
+    mixed = tokens[0] not in tokens[1:]
+    done = tiny.run("trained", f"--dataset=./{job.folder}", "--vocab_size=0", "--max_iters=0", "--block_size=8")
+    if done.returncode != 0 and (mixed or tokens[0]):
+        refused(what, done, "run it again")
+    check(done.returncode == 2 if mixed or not tokens[0] else done.returncode in (0, 2), f"{what}: {done.returncode}, {done.stderr[-300:]}")
+    judge_end(what, job)
+    return mixed
+
+
 def full(expected):
     """The disk has room for a checkpoint and so much more when the run goes on: its next save ends at any place."""
     with Disk("small", 4096) as disk:
@@ -467,7 +543,7 @@ def main():
         tiny.make_data()
         check(tiny.run("one").returncode == 0, "the run in one go")
         expected = tiny.contents("one")
-        for test in (changed, sparse, clocks, two, make_references, read_only, between, full):
+        for test in (changed, sparse, listed, clocks, two, make_references, read_only, between, killed, full):
             if not only or test.__name__ in only or test is make_references:
                 test(expected)
         os.chdir("/")

@@ -5,6 +5,8 @@
 
 #define TABLE_BYTES ((size_t)1 << 21) /* 131,072 slots: it grows once */
 
+static const struct dedup_entries none = {.is_summed = false};
+
 static struct document_hash hash_of(uint64_t number)
 {
     return document_hash_of(&number, sizeof number);
@@ -27,10 +29,10 @@ START_TEST(dedup_knows_what_it_has)
     struct dedup *dedup = NULL;
     fixture_open(&fixture);
     const char *path = fixture_path(&fixture, "seen");
-    ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_OK);
+    ck_assert_int_eq(dedup_create(fixture.mem, path, none, TABLE_BYTES, &dedup), GT_OK);
     ck_assert_uint_eq(add_range(dedup, 0, 100000), 0);
     ck_assert_uint_eq(add_range(dedup, 0, 100000), 100000);
-    ck_assert_uint_eq(dedup_count(dedup), 100000);
+    ck_assert_uint_eq(dedup_entries_get(dedup).count, 100000);
     ck_assert(!dedup_is_full(dedup));
     bool known = true; /* the one checksum that cannot be kept */
     ck_assert_int_eq(dedup_add(dedup, (struct document_hash){0, 0}, &known), GT_OK);
@@ -46,12 +48,12 @@ START_TEST(dedup_full_table_still_answers)
     struct dedup *dedup = NULL;
     fixture_open(&fixture);
     const char *path = fixture_path(&fixture, "seen");
-    ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_OK);
+    ck_assert_int_eq(dedup_create(fixture.mem, path, none, TABLE_BYTES, &dedup), GT_OK);
     const size_t warnings = log_count(LOG_WARNING);
     const uint64_t limit = TABLE_BYTES / 16 / 8 * 7;
     ck_assert_uint_eq(add_range(dedup, 0, limit + 1000), 0);
     ck_assert(dedup_is_full(dedup));
-    ck_assert_uint_eq(dedup_count(dedup), limit);
+    ck_assert_uint_eq(dedup_entries_get(dedup).count, limit);
     ck_assert_uint_eq(log_count(LOG_WARNING), warnings + 1);
     ck_assert_uint_eq(add_range(dedup, 0, limit + 1000), limit);
     dedup_destroy(dedup);
@@ -66,22 +68,60 @@ START_TEST(dedup_goes_on_from_its_file)
     struct dedup *dedup = NULL;
     fixture_open(&fixture);
     const char *path = fixture_path(&fixture, "seen");
-    ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_OK);
+    ck_assert_int_eq(dedup_create(fixture.mem, path, none, TABLE_BYTES, &dedup), GT_OK);
     add_range(dedup, 0, 10000);
     ck_assert_int_eq(dedup_sync(dedup), GT_OK);
     add_range(dedup, 10000, 5000);
     dedup_destroy(dedup);
-    ck_assert_int_eq(dedup_create(fixture.mem, path, 10000, TABLE_BYTES, &dedup), GT_OK);
-    ck_assert_uint_eq(dedup_count(dedup), 10000);
+    ck_assert_int_eq(dedup_create(fixture.mem, path, (struct dedup_entries){.count = 10000}, TABLE_BYTES, &dedup),
+                     GT_OK);
+    ck_assert_uint_eq(dedup_entries_get(dedup).count, 10000);
     ck_assert_uint_eq(add_range(dedup, 0, 20000), 10000);
     ck_assert_int_eq(dedup_sync(dedup), GT_OK);
     dedup_destroy(dedup);
-    ck_assert_int_eq(dedup_create(fixture.mem, path, 20001, TABLE_BYTES, &dedup), GT_DATA);
+    ck_assert_int_eq(dedup_create(fixture.mem, path, (struct dedup_entries){.count = 20001}, TABLE_BYTES, &dedup),
+                     GT_DATA);
     FIXTURE_SAYS(&fixture, "truncated");
-    ck_assert_int_eq(dedup_create(fixture.mem, path, 20000, TABLE_BYTES, &dedup), GT_OK);
+    ck_assert_int_eq(dedup_create(fixture.mem, path, (struct dedup_entries){.count = 20000}, TABLE_BYTES, &dedup),
+                     GT_OK);
     ck_assert_uint_eq(add_range(dedup, 0, 20000), 20000);
     dedup_destroy(dedup);
-    ck_assert_int_eq(dedup_create(fixture.mem, "/nonexistent/seen", 0, TABLE_BYTES, &dedup), GT_IO);
+    ck_assert_int_eq(dedup_create(fixture.mem, "/nonexistent/seen", none, TABLE_BYTES, &dedup), GT_IO);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Each bit of the file, and a count that no file has. */
+START_TEST(dedup_damaged_file)
+{
+    struct data_fixture fixture;
+    struct dedup *dedup = NULL;
+    size_t count = 0;
+    fixture_open(&fixture);
+    const char *path = fixture_path(&fixture, "seen");
+    ck_assert_int_eq(dedup_create(fixture.mem, path, none, TABLE_BYTES, &dedup), GT_OK);
+    add_range(dedup, 0, 3);
+    ck_assert_int_eq(dedup_sync(dedup), GT_OK);
+    struct dedup_entries entries = dedup_entries_get(dedup);
+    dedup_destroy(dedup);
+    char *bytes = fixture_read(&fixture, "seen", &count);
+    ck_assert_uint_eq(count, 3 * 16);
+    for (size_t bit = 0; bit <= 8 * count; bit++) {
+        const char flip = (char)(bit < 8 * count ? 1 << bit % 8 : 0);
+        bytes[bit < 8 * count ? bit / 8 : 0] ^= flip;
+        fixture_write(&fixture, "seen", bytes, count);
+        bytes[bit < 8 * count ? bit / 8 : 0] ^= flip;
+        const enum gt_status status = dedup_create(fixture.mem, path, entries, TABLE_BYTES, &dedup);
+        ck_assert_msg(status == (flip != 0 ? GT_DATA : GT_OK), "bit %zu: %d", bit, status);
+        if (flip != 0)
+            FIXTURE_SAYS(&fixture, "seen: its first 3 entries are not those");
+    }
+    ck_assert_uint_eq(dedup_entries_get(dedup).crc32c, entries.crc32c);
+    dedup_destroy(dedup);
+    entries.count = (uint64_t)INT64_MAX / 4;
+    ck_assert_int_eq(dedup_create(fixture.mem, path, entries, TABLE_BYTES, &dedup), GT_DATA);
+    FIXTURE_SAYS(&fixture, "seen: 2305843009213693951 entries are more than a file can have");
+    free(bytes);
     fixture_close(&fixture);
 }
 END_TEST
@@ -94,9 +134,9 @@ START_TEST(dedup_survives_failed_allocations)
     const char *path = fixture_path(&fixture, "seen");
     for (size_t n = 1; n <= 2; n++) {
         hostmem_fail_at(fixture.mem, n);
-        ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_NO_MEMORY);
+        ck_assert_int_eq(dedup_create(fixture.mem, path, none, TABLE_BYTES, &dedup), GT_NO_MEMORY);
     }
-    ck_assert_int_eq(dedup_create(fixture.mem, path, 0, TABLE_BYTES, &dedup), GT_OK);
+    ck_assert_int_eq(dedup_create(fixture.mem, path, none, TABLE_BYTES, &dedup), GT_OK);
     hostmem_fail_at(fixture.mem, 1); /* growing */
     bool known = false;
     enum gt_status status = GT_OK;
@@ -115,6 +155,7 @@ Suite *data_dedup_suite(void)
     tcase_add_test(cases, dedup_knows_what_it_has);
     tcase_add_test(cases, dedup_full_table_still_answers);
     tcase_add_test(cases, dedup_goes_on_from_its_file);
+    tcase_add_test(cases, dedup_damaged_file);
     tcase_add_test(cases, dedup_survives_failed_allocations);
     suite_add_tcase(suite, cases);
     return suite;

@@ -307,6 +307,34 @@ START_TEST(documents_second_reading_compares)
 }
 END_TEST
 
+/* A file that grows, is cut, is written anew with as many bytes, or is removed once it has been listed. */
+START_TEST(documents_listed_files_are_compared)
+{
+    static const char *const changes[] = {"printf d >>", "printf ab >", "touch -d 2001-01-01", "rm"};
+    struct data_fixture fixture;
+    struct reading reading;
+    struct document document;
+    char command[600];
+    fixture_open(&fixture);
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        enum gt_status status = GT_OK;
+        bool found = true;
+        fixture_write_text(&fixture, "a.txt", "abc");
+        reading_open(&fixture, "a.txt", (struct documents_spec){.quiet = false}, &reading);
+        if (i == 3) /* is open by now */
+            ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+        snprintf(command, sizeof command, "%s '%s/a.txt'", changes[i], fixture.folder);
+        ck_assert_int_eq(system(command), 0);
+        while (status == GT_OK && found)
+            status = documents_next(reading.documents, &document, &found);
+        ck_assert_msg(status == GT_DATA, "%s: %s", changes[i], fixture.line);
+        FIXTURE_SAYS(&fixture, i == 3 ? "a.txt: the file was removed" : "a.txt: the file changed while it was read");
+        reading_close(&reading);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
 Suite *data_documents_suite(void)
 {
     Suite *suite = suite_create("data_documents");
@@ -319,6 +347,7 @@ Suite *data_documents_suite(void)
     tcase_add_test(cases, documents_resume_anywhere);
     tcase_add_test(cases, documents_resume_compares);
     tcase_add_test(cases, documents_second_reading_compares);
+    tcase_add_test(cases, documents_listed_files_are_compared);
     suite_add_tcase(suite, cases);
     return suite;
 }

@@ -1,8 +1,10 @@
 /* Tests of src/data/jsonl.c: what a line gives, and the reason when it gives nothing. */
 #include "data/jsonl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
 static void expect_text(const char *line, const char *field, const char *text, size_t count)
@@ -11,7 +13,8 @@ static void expect_text(const char *line, const char *field, const char *text, s
     const char *found = NULL;
     size_t found_count = 0;
     char reason[JSONL_REASON_BYTES] = "";
-    ck_assert_msg(jsonl_line_text(line, strlen(line), field, &root, &found, &found_count, reason), "%s", reason);
+    ck_assert_msg(jsonl_line_text(line, strlen(line), field, &root, &found, &found_count, reason) == GT_OK, "%s",
+                  reason);
     ck_assert_uint_eq(found_count, count);
     ck_assert_int_eq(memcmp(found, text, count), 0);
     json_decref(root);
@@ -23,7 +26,7 @@ static void expect_reason(const char *line, size_t count, const char *says)
     const char *found = NULL;
     size_t found_count = 0;
     char reason[JSONL_REASON_BYTES] = "";
-    ck_assert(!jsonl_line_text(line, count, "text", &root, &found, &found_count, reason));
+    ck_assert_int_eq(jsonl_line_text(line, count, "text", &root, &found, &found_count, reason), GT_DATA);
     ck_assert_ptr_null(root);
     ck_assert_msg(strstr(reason, says) != NULL, "the reason: %s", reason);
 }
@@ -67,6 +70,51 @@ START_TEST(jsonl_blank_lines)
 }
 END_TEST
 
+static size_t allocations_left;
+static bool for_good;
+
+static void *allocate_or_not(size_t size)
+{
+    const bool fails = allocations_left <= 1 && (allocations_left == 1 || for_good);
+    allocations_left -= allocations_left > 0 && !(fails && for_good);
+    return fails ? NULL : malloc(size);
+}
+
+/* Whichever allocation fails, once or from then on: the line is neither bad nor another one. */
+START_TEST(jsonl_memory_that_runs_out)
+{
+    char text[2000] = "", line[4000], reason[JSONL_REASON_BYTES] = "";
+    for (int i = 0; i < 200; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "word %d ", i);
+    snprintf(line, sizeof line, "{\"id\":1.5,\"more\":[{\"a\":null}],\"text\":\"%s\",\"z\":true}", text);
+    size_t refusals = 0;
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    for (int kind = 0; kind < 2; kind++) {
+        enum gt_status status = GT_NO_MEMORY;
+        for (size_t n = 1; status != GT_OK && n < 200; n++) {
+            json_t *root = NULL;
+            const char *found = NULL;
+            size_t count = 0;
+            for_good = kind == 1;
+            allocations_left = n;
+            json_set_alloc_funcs(allocate_or_not, free);
+            status = jsonl_line_text(line, strlen(line), "text", &root, &found, &count, reason);
+            json_set_alloc_funcs(malloc, free);
+            ck_assert_msg(status == GT_NO_MEMORY || (status == GT_OK && strcmp(found, text) == 0),
+                          "allocation %zu: status %d, %s", n, status, status == GT_OK ? found : reason);
+            if (status == GT_NO_MEMORY)
+                log_capture_one_error(&capture, "out of memory");
+            refusals += status == GT_NO_MEMORY;
+            json_decref(root);
+        }
+        ck_assert_int_eq(status, GT_OK);
+    }
+    log_capture_end();
+    ck_assert_uint_gt(refusals, 40);
+}
+END_TEST
+
 Suite *data_jsonl_suite(void)
 {
     Suite *suite = suite_create("data_jsonl");
@@ -74,6 +122,7 @@ Suite *data_jsonl_suite(void)
     tcase_add_test(cases, jsonl_gives_the_field);
     tcase_add_test(cases, jsonl_says_what_is_wrong);
     tcase_add_test(cases, jsonl_blank_lines);
+    tcase_add_test(cases, jsonl_memory_that_runs_out);
     suite_add_tcase(suite, cases);
     return suite;
 }

@@ -280,7 +280,18 @@ static struct prepare_spec many_spec(const char *const *inputs, const char *dir)
 static const char many_lines[] = "{\"text\":\"one one one\"}\n{\"text\":\"two two\"}\n{\"text\":\"one one one\"}\n"
                                  "{\"text\":\"three\"}\n{\"text\":\"four four four\"}\n{\"text\":\"five\"}\n";
 
-/* A rename fails half way: the next run only finishes what was begun, and other options are refused. */
+static void expect_between(struct data_fixture *fixture, const char *dir)
+{
+    struct token_source *source = NULL;
+    struct tokenizer *tokenizer = NULL;
+    const struct token_source_spec spec = {.folder = dir, .split = TOKEN_TRAIN};
+    ck_assert_int_eq(token_source_open(fixture->mem, &spec, &source), GT_DATA);
+    FIXTURE_SAYS(fixture, "out: gpt-prepare was stopped while it replaced this data set: run it again");
+    ck_assert_int_eq(tokenizer_open_dataset(fixture->mem, dir, &tokenizer), GT_DATA);
+    ck_assert_int_eq(prepare_folder_check(fixture->folder), GT_OK);
+}
+
+/* A rename fails half way: the next run only finishes what was begun, other options are refused, and so is training. */
 START_TEST(prepare_commit_is_taken_up)
 {
     struct data_fixture fixture;
@@ -304,6 +315,7 @@ START_TEST(prepare_commit_is_taken_up)
     ck_assert_int_eq(prepare_run(fixture.mem, &spec, &again), GT_IO);
     ck_assert_int_ne(access(fixture_path(&fixture, "out/manifest.json"), F_OK), 0);
     ck_assert_int_eq(access(fixture_path(&fixture, "out/.gpt-prepare.state"), F_OK), 0);
+    expect_between(&fixture, dir);
     spec.seed = 3;
     ck_assert_int_eq(prepare_run(fixture.mem, &spec, &again), GT_USAGE);
     FIXTURE_SAYS(&fixture, "--seed 0, which is now 3");
@@ -315,9 +327,75 @@ START_TEST(prepare_commit_is_taken_up)
     ck_assert(again.document_count == 6 && again.duplicate_count == 1 && again.vocab_size == result.vocab_size);
     char *second = fixture_read(&fixture, "out/manifest.json", &count);
     ck_assert_str_eq(manifest, second);
+    ck_assert_int_eq(prepare_folder_check(dir), GT_OK);
     ck_assert_int_ne(access(fixture_path(&fixture, "out/.gpt-prepare.state"), F_OK), 0);
     free(second);
     free(manifest);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* With any bit of the old manifest flipped, the files of the old data set all go, or it is an error and they all stay. */
+START_TEST(prepare_damaged_manifest)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    char in[512], dir[512], command[2048];
+    size_t count = 0, refusals = 0;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.jsonl", many_lines);
+    strcpy(in, fixture_path(&fixture, "in.jsonl"));
+    strcpy(dir, fixture_path(&fixture, "out"));
+    const char *inputs[1] = {in};
+    struct prepare_spec spec = many_spec(inputs, dir);
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_OK);
+    ck_assert_int_eq(access(fixture_path(&fixture, "out/merges.txt"), F_OK), 0);
+    spec.tokenizer = TOKENIZER_BYTES;
+    snprintf(command, sizeof command, "mv '%s' '%s/kept'", dir, fixture.folder);
+    ck_assert_int_eq(system(command), 0);
+    char *manifest = fixture_read(&fixture, "kept/manifest.json", &count);
+    const size_t list = (size_t)(strstr(manifest, "\"tokenizer_files\"") - manifest);
+    snprintf(command, sizeof command, "rm -rf '%s' && cp -R '%s/kept' '%s'", dir, fixture.folder, dir);
+    for (size_t bit = 0; bit < 8 * (list + 120); bit += bit < 8 * list ? 61 : 11) {
+        ck_assert_int_eq(system(command), 0);
+        manifest[bit / 8] ^= (char)(1 << bit % 8);
+        fixture_write(&fixture, "out/manifest.json", manifest, count);
+        manifest[bit / 8] ^= (char)(1 << bit % 8);
+        const enum gt_status status = prepare_run(fixture.mem, &spec, &result);
+        refusals += status == GT_DATA;
+        ck_assert_msg(status == GT_OK || status == GT_DATA, "bit %zu: %d", bit, status);
+        ck_assert_msg((access(fixture_path(&fixture, "out/merges.txt"), F_OK) == 0) == (status == GT_DATA),
+                      "bit %zu of the manifest, %zu of %s: status %d", bit, bit % 8, manifest + bit / 8, status);
+    }
+    ck_assert_uint_gt(refusals, 10);
+    free(manifest);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Who begins anew there, and does not come far, leaves no half of a data set without the state that says so. */
+START_TEST(prepare_half_commit_goes_with_its_state)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    char in[512], dir[512];
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.jsonl", many_lines);
+    strcpy(in, fixture_path(&fixture, "in.jsonl"));
+    strcpy(dir, fixture_path(&fixture, "out"));
+    const char *inputs[1] = {in};
+    struct prepare_spec spec = many_spec(inputs, dir);
+    fixture_make_folder(&fixture, "out");
+    fixture_make_folder(&fixture, "out/val_000001.bin");
+    fixture_write_text(&fixture, "out/val_000001.bin/x", "");
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_IO);
+    ck_assert_int_eq(access(fixture_path(&fixture, "out/train_000001.bin"), F_OK), 0);
+    expect_between(&fixture, dir);
+    fixture_write_text(&fixture, "in.jsonl", "no JSON\n");
+    spec.restart = true;
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_DATA);
+    ck_assert_int_ne(access(fixture_path(&fixture, "out/.gpt-prepare.state"), F_OK), 0);
+    ck_assert_int_ne(access(fixture_path(&fixture, "out/train_000001.bin"), F_OK), 0);
     fixture_close(&fixture);
 }
 END_TEST
@@ -425,6 +503,8 @@ Suite *data_prepare_suite(void)
     tcase_add_test(cases, prepare_changing_files_are_noticed);
     tcase_add_test(cases, prepare_survives_failed_allocations);
     tcase_add_test(cases, prepare_commit_is_taken_up);
+    tcase_add_test(cases, prepare_half_commit_goes_with_its_state);
+    tcase_add_test(cases, prepare_damaged_manifest);
     tcase_add_test(cases, prepare_state_names_stay_inside);
     tcase_add_test(cases, prepare_many_survives_failed_allocations);
     tcase_set_timeout(cases, 60);

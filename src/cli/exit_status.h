@@ -1,0 +1,12 @@
+/* How every program begins and ends. */
+#ifndef GPT_TRAIN_CLI_EXIT_STATUS_H
+#define GPT_TRAIN_CLI_EXIT_STATUS_H
+
+#include "base/status.h"
+
+/* Names the program in its log; a write that fails is an error from here on, and no signal. */
+void program_begin(const char *name);
+/* The exit status: 128 + n after signal n; 1, with a line, where standard output was lost; else status_exit_code(). */
+int program_exit_status(enum gt_status status);
+
+#endif

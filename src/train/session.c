@@ -33,7 +33,7 @@
 /* Left to others where no memory_budget is given: a twentieth of what is free, at least 256 MiB. */
 #define BUDGET_MARGIN_PART 20
 #define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
-#define BUDGET_MARGIN_PART_MOST 4 /* of little memory */
+#define BUDGET_MARGIN_PART_MOST 2 /* of little memory, so that less of it is never more to plan with */
 /* A build with --enable-debug runs with dead bytes poisoned and a guard band behind every tensor. */
 #ifdef GT_DEBUG
 #define DEBUG_RUN true

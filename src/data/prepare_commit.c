@@ -334,15 +334,34 @@ static void outputs_remove(const struct prepare *prep, bool whole)
     closedir(folder);
 }
 
-/* What a stopped commit has named already goes before the state does: nobody would know then that it is half a data set. */
+/* Whether something of a list is no longer there: the files to be renamed, or those to be removed. */
+static bool list_is_begun(const struct prepare *prep, const json_t *list, const char *suffix)
+{
+    char path[FILE_PATH_MAX];
+    bool exists = true;
+    for (size_t i = 0; exists && i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *name = json_string_value(json_is_array(entry) ? json_array_get(entry, 0) : entry);
+        if (!name_is_ours(name) || path_in(prep, name, suffix, path) != GT_OK || file_look(path, &exists) != GT_OK)
+            return false;
+    }
+    return !exists;
+}
+
+/* What a stopped commit has named already goes before the state does: nobody would know then that it is half a data set.
+ * Where it had only been announced, the old data set is whole. */
 static void half_commit_remove(const struct prepare *prep)
 {
     char manifest[FILE_PATH_MAX];
     bool is_whole = true;
     json_t *state = json_load_file(prep->state_path, 0, NULL);
-    const bool commits = json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT;
+    const json_t *commit = json_object_get(state, "commit");
+    const bool is_begun = json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT &&
+                          (list_is_begun(prep, json_object_get(commit, "files"), "") ||
+                           list_is_begun(prep, json_object_get(commit, "texts"), TOKEN_WRITER_PARTIAL) ||
+                           list_is_begun(prep, json_object_get(commit, "stale"), ""));
     json_decref(state);
-    if (!commits || path_in(prep, PREPARE_MANIFEST_NAME, "", manifest) != GT_OK ||
+    if (!is_begun || path_in(prep, PREPARE_MANIFEST_NAME, "", manifest) != GT_OK ||
         file_look(manifest, &is_whole) != GT_OK || is_whole)
         return;
     outputs_remove(prep, true);

@@ -163,14 +163,9 @@ static json_t *root_load(const char *path, enum found *out)
         log_note("%s: %s; the calibration in it is ignored", path, why);
     if (file != USER_CACHE_READ)
         return NULL;
-    json_t *root = json_loadb(text, count, JSON_REJECT_DUPLICATES, &error);
-    /* jansson calls an allocation that fails in the middle an invalid text, and says nothing of one at the beginning: the second
-     * time it finds no fault, or none that it names, where it was for memory. */
-    if (!root)
-        root = json_loadb(text, count, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = NULL;
+    *out = json_load(text, count, JSON_REJECT_DUPLICATES, &error, &root) == GT_DATA ? FOUND_DAMAGE : FOUND_UNREAD;
     free(text);
-    const bool is_damaged = !root && *error.text && json_error_code(&error) != json_error_out_of_memory;
-    *out = is_damaged ? FOUND_DAMAGE : FOUND_UNREAD;
     return root;
 }
 

@@ -99,7 +99,8 @@ static enum gt_status move(const char *out_dir, const char *from, const char *to
     TRY(file_join(old, out_dir, from));
     TRY(file_join(new, out_dir, to));
     if (rename(old, new) == 0)
-        return GT_OK;
+        return file_sync_folder(
+            out_dir); /* or a power cut might keep the next file of the first name, and lose this one */
     log_error("%s: cannot be renamed to %s: %s", old, to, strerror(errno));
     return GT_IO;
 }

@@ -18,6 +18,7 @@ run left, each with what its results are.
   export    to a file
   folder    to a folder that is there already
 """
+import contextlib
 import glob
 import gzip
 import json
@@ -33,6 +34,10 @@ from checks import check
 WORDS = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--dataset"))] + [
     "--dataset=./text", "--sample_tokens=4", "--out_dir=work"]
 MODEL = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64"]
+FAULTY = os.path.join(os.path.abspath(os.environ.get("top_builddir", ".")), "tests", "reliability")
+HELD = "allocations"  # where a program of faulty_memory.c writes what it allocated and held at its end
+PROGRAMS = {name: os.path.abspath(os.environ[name.upper().replace("-", "_")])
+            for name in ("gpt-train", "gpt-sample", "gpt-prepare", "gpt-export")}
 LINES = "text.jsonl"
 ARCHIVE = "text.jsonl.gz"
 PREPARE = ["--tokenizer=train", "--vocab-size=280", "--threads=1", "--out-dir=work", "text.txt"]
@@ -41,6 +46,33 @@ WIDE = [*WORDS, "--n_embd=64", "--block_size=32", "--max_iters=1", "--eval_inter
 ANSWERS = ("--plan", "--eval_only", "--eval_data")  # these train nothing
 OTHER_SEED = 7  # of the run in whose folder another one begins
 UNLIKE = ("lock", "metrics.jsonl", "trainer_state.json")  # they say what differs between two runs
+
+
+def is_faulty():
+    """Whether there are programs with planted faults, which count what they hold at their end."""
+    return os.path.exists(os.path.join(FAULTY, "gpt-prepare-faulty"))
+
+
+def start(program, words, fault=None, tracer=()):
+    """The finished process of a program, with planted faults where there is one."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(HELD)
+    environment = dict(tiny.TRACED if tracer else tiny.ENVIRONMENT, GPT_FAULT_ALLOCATIONS=HELD,
+                       XDG_CACHE_HOME=os.path.abspath("cache"))
+    if fault:
+        environment["GPT_FAULT_ALLOCATION"] = fault
+    path = os.path.join(FAULTY, program + "-faulty") if is_faulty() else PROGRAMS[program]
+    return subprocess.run([*tracer, path, *words], env=environment, capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS,
+                          check=False)
+
+
+def held():
+    """(Allocations, blocks not released, files open) of the last process at its end; None where it could not say."""
+    try:
+        with open(HELD, encoding="ascii") as file:
+            return tuple(int(word) for word in file.read().split()) or None
+    except FileNotFoundError:
+        return None
 
 
 def digests(folder):

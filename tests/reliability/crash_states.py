@@ -5,8 +5,9 @@ strace records the calls that change the out_dir, with their data.  A model of a
 synced plays them back: at a cut, the data of a file that was not synced are whole, partly there (torn at any byte, the rest
 zeros; or some of its blocks, in any order) or missing, and the changes of a folder that was not synced are there or not, in any
 combination that keeps each file's own order.  Every state is written out: the last checkpoint that was synced is there, or a
-later one, and the program that resumes from it reaches the bytes of the run in one go.  The runs: one from the beginning, one
-that is resumed, and one from the beginning in the folder of a finished run.
+later one, with its own metrics; config.json is that of the weights beside it; and the program that resumes reaches the bytes
+and the metrics of the run in one go.  The runs: one from the beginning, one that is resumed, and two from the beginning in the
+folder of a finished run, of the same shape and of another one.
 
 A second pass leaves the syncs out of the model, and must find states that fail: else the model proves nothing.
 In `make check` 60 states; with CHECK_LONG=1 10,000, or with --part=K/N every N-th of them.  Needs strace.
@@ -16,6 +17,7 @@ import json
 import os
 import random
 import re
+import struct
 import sys
 import tempfile
 
@@ -23,6 +25,7 @@ import tiny
 
 from checks import check, finish, skip
 
+WIDE = 32  # of the model of another shape, which the last run replaces
 STATES = 10000 if tiny.LONG else 60
 BLOCK_BYTES = 512
 RECORD = "trainer_state.json"
@@ -181,7 +184,7 @@ class Disk:
             return bytes(now)
         if how < 0.75:
             return self.blocks(now, safe, generator)
-        at = generator.randrange(len(now) + 1)
+        at = generator.randrange(len(safe) if now.startswith(safe) else 0, len(now) + 1)  # what was appended to is as safe as it was
         return bytes(now[:at]) + (b"\0" * (len(now) - at) if how < 0.9 else b"")
 
     @staticmethod
@@ -209,8 +212,9 @@ def changed(names, changes):
 class Subject:
     """A recorded run: its operations, the folder that it began with, and the iterations that it saved."""
 
-    def __init__(self, name, begin, operations, saved):
-        self.name, self.begin, self.operations, self.saved = name, begin, operations, saved
+    def __init__(self, name, begin, operations, saved, lines):
+        """`lines`: the metrics of the run that was there before, None for none or the same run."""
+        self.name, self.begin, self.operations, self.saved, self.lines = name, begin, operations, saved, lines
 
     def state(self, syncs, generator):
         """A cut after a random operation; the index, and the folder."""
@@ -241,9 +245,11 @@ def subjects():
     """From the beginning; resumed after the first half; from the beginning where a run has ended."""
     tiny.run("half", f"--max_iters={tiny.ITERATIONS // 2}")
     tiny.run("over", "--seed=7")
+    tiny.run("wide", "--seed=7", f"--n_embd={WIDE}")
     found = []
-    for name, arguments, saved in (("one", [], [2, 4, 5]), ("half", ["--init_from=resume"], [4, 5]), ("over", [], [2, 4, 5])):
-        begin = {}
+    for name, arguments, saved in (("one", [], [2, 4, 5]), ("half", ["--init_from=resume"], [4, 5]), ("over", [], [2, 4, 5]),
+                                   ("wide", [], [2, 4, 5])):
+        begin, lines = {}, tiny.metrics(name) if name in ("over", "wide") else None
         for entry in os.listdir(name) if os.path.isdir(name) else []:
             with open(os.path.join(name, entry), "rb") as file:
                 begin[entry] = file.read()
@@ -251,7 +257,7 @@ def subjects():
         kinds = [operation[0] for operation in operations]
         check(kinds.count("sync") >= 6 and kinds.count("syncdir") >= 6 and kinds.count("rename") >= 6, f"{name}: the record: {kinds}")
         check(kinds.count("mkdir") == (name == "one"), f"{name}: the folder is made where there is none: {kinds}")
-        subject = Subject(name, begin, operations, saved)
+        subject = Subject(name, begin, operations, saved, lines)
         check(sum(operation[0] == "rename" and operation[2] == RECORD for operation in operations) == len(saved),
               f"{name}: a record for each save: {kinds}")
         with open(os.path.join(name, "model.safetensors"), "rb") as file:
@@ -268,23 +274,42 @@ def write_out(folder, content):
             file.write(data)
 
 
-def survives(content, expected, may_hold, of_another_run):
+def is_mixture(content):
+    """Whether a reader of Hugging Face's layout finds the weights of one shape beside the configuration of another, or halves."""
+    if not {"config.json", "model.safetensors"} <= set(content):
+        return False
+    weights = content["model.safetensors"]
+    try:
+        header = json.loads(weights[8:8 + struct.unpack("<Q", weights[:8])[0]])
+        return json.loads(content["config.json"])["n_embd"] not in header["transformer.wte.weight"]["shape"]
+    except (ValueError, struct.error):
+        return True
+
+
+def survives(content, expected, may_hold, lines):
     """Whether the folder holds one of these checkpoints, and the program goes on from it to the end of the run in one go; what
-    happened else.  The checkpoint of the run that was there before is as good as none: its end is another."""
+    happened else.  The checkpoint of the run that was there before has ended, with these lines of metrics."""
     write_out("cut", content)
+    if is_mixture(content):
+        return "config.json is of other weights"
     try:
         found = json.loads(content[RECORD])["iter"] if RECORD in content else None
     except ValueError as error:
         return f"a record that cannot be read: {error}"
     if found not in may_hold:
         return f"the checkpoint is of iteration {found}, not one of {may_hold}"
-    if of_another_run and found == may_hold[0] and json.loads(content[RECORD])["seed"] != 1337:
-        done = tiny.run("cut", "--init_from=resume", "--eval_only=True")
-        return "" if done.returncode == 0 else f"the run that was there: {done.stderr[-300:]}"
+    if lines is not None and found == may_hold[0] and json.loads(content[RECORD])["seed"] != 1337:
+        shape = f"--n_embd={json.loads(content['config.json'])['n_embd']}"
+        done = tiny.run("cut", "--init_from=resume", shape)
+        if done.returncode != 0:
+            return f"the run that was there: {done.stderr[-300:]}"
+        return "" if tiny.metrics("cut") == lines else "other metrics of the run that was there"
     done = tiny.resume("cut")
     if done.returncode != 0:
         return f"{done.returncode}: {done.stderr[-300:]}"
-    return "" if tiny.contents("cut") == expected else "other bytes than in one go"
+    if tiny.metrics("cut") != expected[1]:
+        return "other metrics than in one go"
+    return "" if tiny.contents("cut") == expected[0] else "other bytes than in one go"
 
 
 def main():
@@ -296,22 +321,22 @@ def main():
         os.chdir(work)
         tiny.make_data()
         recorded = subjects()
-        expected = tiny.contents("one")
-        check(tiny.contents("half") == expected and tiny.contents("over") == expected, "all three end alike")
+        expected = tiny.contents("one"), tiny.metrics("one")
+        check(all((tiny.contents(name), tiny.metrics(name)) == expected for name in ("half", "over", "wide")), "all four end alike")
         generator, resumed = random.Random(tiny.SEED), 0
         numbers = tiny.part(range(STATES))
         for turn, number in enumerate(numbers):
             subject = recorded[number % len(recorded)]
             at, content = subject.state(True, random.Random(tiny.SEED * STATES + number))
             resumed += RECORD in content
-            why = survives(content, expected, subject.may_hold(at), subject.name == "over")
+            why = survives(content, expected, subject.may_hold(at), subject.lines)
             check(why == "", f"state {number}, of {subject.name}, cut after operation {at}: {why}")
             if turn % 500 == 499:
                 print(f"{turn + 1} states so far, {resumed} with a checkpoint", flush=True)
         print(f"{len(numbers)} states, {resumed} with a checkpoint in them")
         check(resumed >= len(numbers) // 3, f"{resumed} of {len(numbers)} states had a checkpoint: too few to prove anything")
         every = [None, 2, 4, 5]
-        broken = sum(survives(recorded[0].state(False, generator)[1], expected, every, False) != ""
+        broken = sum(survives(recorded[0].state(False, generator)[1], expected, every, None) != ""
                      for _ in range(max(40, STATES // 100)))
         print(f"without syncs {broken} of {max(40, STATES // 100)} states are lost")
         check(broken > 0, "states without any sync all survive: the model of the disk is too kind")

@@ -4,7 +4,7 @@ that is interrupted for ever is rightly tried for ever).
 
 The commands are those of commands.py: runs from the beginning, over others and resumed, data sets that are prepared, begun or
 replaced, samples, plans, exports.  After each: no death by a signal, no hang, an error line where the program gave up (one, but
-for training, which tries to save again), no success that is not one, no memory that was never released (the programs count), no
+for training, which tries to save again), no success that is not one, nothing that was allocated or opened and is held at the end (the programs count), no
 checkpoint lost, no file left aside; and the same command without a fault, on what was left, has the results of a run without.
 
 Then two calls of one command fail, each once: a sync and what looks at its result, for one.  And an export that replaces
@@ -35,14 +35,6 @@ OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # where the loader's start en
 OUTSIDE_MAX = 6  # calls of one name and file outside of saves: the same one again and again, such as reading a batch
 SAMPLE = 8 if not tiny.LONG else 1 << 30  # of each command
 PAIRS = 2 if not tiny.LONG else 400
-PROGRAMS = {name: os.path.abspath(os.environ[name.upper().replace("-", "_")])
-            for name in ("gpt-train", "gpt-sample", "gpt-prepare", "gpt-export")}
-
-
-def start(program, words, tracer=()):
-    environment = dict(tiny.TRACED if tracer else tiny.ENVIRONMENT, XDG_CACHE_HOME=os.path.abspath("cache"))
-    return subprocess.run([*tracer, PROGRAMS[program], *words], env=environment, capture_output=True, text=True,
-                          timeout=tiny.LIMIT_SECONDS, check=False)
 
 
 def points(calls):
@@ -61,7 +53,7 @@ def traced(command):
 
     def run(tracer):
         nonlocal done
-        done = command.run(lambda *how: start(*how, tracer=tracer))
+        done = command.run(lambda *how: commands.start(*how, tracer=tracer))
         return done
 
     return tiny.trace_of(run, log, OURS), done
@@ -86,12 +78,16 @@ def pairs(found, generator):
     return picked
 
 
-def judge(command, what, done, expected, lines):
-    """`lines`: of metrics.jsonl after a run without faults."""
+def judge(command, what, done, expected, lines, held):
+    """`lines`, `held`: of metrics.jsonl, and what was held at the end, after a run without faults."""
     errors = len(re.findall(f"^{command.program}: error: ", done.stderr, re.MULTILINE))
     mute = " write " in what and (" and all" in what or ", then" in what)  # standard error fails too
     check(0 <= done.returncode < 128, f"{what}: died: {done.returncode} {done.stderr[-300:]}")
     check("internal error" not in done.stderr, f"{what}: {done.stderr[-300:]}")
+    now = commands.held()
+    if held and now:
+        check(now[1] <= held[1], f"{what}: {now[1]} blocks are not released, not {held[1]}: {done.stderr[-300:]}")
+        check(now[2] <= held[2] or "close" in what, f"{what}: {now[2]} files are open, not {held[2]}: {done.stderr[-300:]}")
     if done.returncode == 0:
         check(command.results(done) == expected, f"{what}: success, and other results: {done.stderr[-300:]}")
     else:
@@ -99,7 +95,7 @@ def judge(command, what, done, expected, lines):
               f"{what}: status {done.returncode} with {errors} error lines: {done.stderr[-500:]}")
     if command.saves():
         check(not (why := tiny.lost("work", done, command.least_iter())), f"{what}: {why}")
-    again = command.again(start)
+    again = command.again(commands.start)
     check(again is not None and again.returncode == 0, f"{what}: what it left does not go on: {again and again.stderr[-300:]}")
     check(again is not None and command.results(again) == expected, f"{what}: then other results")
     if command.saves() and "metrics.jsonl" not in done.stderr:
@@ -111,7 +107,8 @@ def judge(command, what, done, expected, lines):
 
 def attack(command, generator):
     calls, done = traced(command)
-    expected, found = command.results(done), points(calls)
+    expected, found, held = command.results(done), points(calls), commands.held()
+    check(held is not None or not commands.is_faulty(), f"{command.name}: what is held at the end")
     lines = tiny.metrics("work") if command.saves() else []
     check(expected, f"{command.name}: results")
     every = [[(name, number, error, forever)] for name, number in found for error in ERRORS
@@ -122,10 +119,10 @@ def attack(command, generator):
         what = f"{command.name}: " + ", then ".join(
             f"{name} {number} {'and all after it ' if forever else ''}{error}" for name, number, error, forever in faults)
         command.fresh()
-        done = command.run(lambda *how, words=inject(faults): start(*how, tracer=words))
+        done = command.run(lambda *how, words=inject(faults): commands.start(*how, tracer=words))
         check(done is not None, f"{what}: hangs")
         if done is not None:
-            judge(command, what, done, expected, lines)
+            judge(command, what, done, expected, lines, held)
     print(f"{command.name}: {len(picked)} of {len(every)} faults and {PAIRS} pairs tried", flush=True)
 
 
@@ -146,7 +143,7 @@ def unlike(folder):
 
 
 def attack_publishing(command):
-    command = commands.Command(command.name, command.program, command.words, unlike(command.begin), command.results)
+    command = commands.Command(command.name, command.program, command.words, unlike(command.begin), results=command.results)
     calls, done = traced(command)
     new, old, tried = command.results(done), commands.digests(command.begin), 0
     check(model_of("work") == new and old != new, "folder: two models")
@@ -155,7 +152,7 @@ def attack_publishing(command):
         for fault in ("error=EIO", "signal=SIGKILL") if name in ("unlink", "rename", "fsync") else ():
             command.fresh()
             words = ("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:{fault}:when={number}")
-            done = command.run(lambda *how, words=words: start(*how, tracer=words))
+            done = command.run(lambda *how, words=words: commands.start(*how, tracer=words))
             found, tried = model_of("work"), tried + 1
             check(found in ({}, old, new), f"folder: {fault} at {name} {number} of {what}: files of two models: {found}")
             told = done.returncode != 1 or found in (old, new) or "repeat the export" in done.stderr
@@ -163,7 +160,7 @@ def attack_publishing(command):
     print(f"folder: {tried} faults while it is replaced")
     check(tried >= 20, f"folder: only {tried} faults while it is replaced")
     tiny.clear("hf_new")
-    calls = tiny.trace_of(lambda tracer: start("gpt-export", ["--out_dir=one", "--format=hf", "hf_new"], tracer=tracer),
+    calls = tiny.trace_of(lambda tracer: commands.start("gpt-export", ["--out_dir=one", "--format=hf", "hf_new"], tracer=tracer),
                           os.path.abspath("strace.log"), OURS)
     names = [call[0] for call in calls if call[0] in ("rename", "fsync")]
     check(names[-2:] == ["rename", "fsync"], f"folder: the name of a new one is synced: {names}")
@@ -177,7 +174,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory(prefix="gpt-train-faults-") as work:
         os.chdir(work)
-        commands.prepare(start)
+        commands.prepare(commands.start)
         for command in commands.possible():
             if not tiny.arguments() or command.name in tiny.arguments():
                 attack(command, generator)

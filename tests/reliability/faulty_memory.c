@@ -2,7 +2,8 @@
  * (--wrap, FAULTY_WRAPPED in local.mk), wherever code of the project calls them, and jansson is told to use them.
  *
  * GPT_FAULT_ALLOCATION=N makes the N-th of them, in the order of the calls, find no memory; N+ every one from the N-th on.
- * GPT_FAULT_ALLOCATIONS names a file for their number, written when the process exits.
+ * GPT_FAULT_ALLOCATIONS names a file for their number, written when the process exits; and how many blocks were not released
+ * by then, and how many files above standard error are open.
  */
 #include <config.h>
 
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,6 +19,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/types.h>
+
+#define BLOCKS_BITS 20
+#define BLOCKS_MASK (((size_t)1 << BLOCKS_BITS) - 1)
+#define FILES_MAX 256
 
 static atomic_uint_fast64_t calls;
 static uint64_t first; /* that fails; 0 is none */
@@ -32,32 +38,97 @@ static bool fails(void)
     return true;
 }
 
+/* The blocks that are not released yet: a table with linear probing, of which half at most is used. */
+static const void *blocks[BLOCKS_MASK + 1];
+static size_t block_count;
+static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t block_home(const void *block)
+{
+    return (size_t)((uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15) >> (64 - BLOCKS_BITS));
+}
+
+static size_t block_place(const void *block)
+{
+    size_t at = block_home(block);
+    while (blocks[at] != NULL && blocks[at] != block)
+        at = (at + 1) & BLOCKS_MASK;
+    return at;
+}
+
+static void *block_add(void *block)
+{
+    if (block == NULL)
+        return NULL;
+    pthread_mutex_lock(&blocks_lock);
+    if (2 * block_count > BLOCKS_MASK)
+        abort();
+    const size_t at = block_place(block);
+    block_count += blocks[at] == NULL;
+    blocks[at] = block;
+    pthread_mutex_unlock(&blocks_lock);
+    return block;
+}
+
+/* One that a library allocated is not there.  Those behind it that would no longer be found move up. */
+static void block_remove(const void *block)
+{
+    if (block == NULL)
+        return;
+    pthread_mutex_lock(&blocks_lock);
+    size_t gap = block_place(block);
+    if (blocks[gap] != NULL) {
+        block_count--;
+        for (size_t at = (gap + 1) & BLOCKS_MASK; blocks[at] != NULL; at = (at + 1) & BLOCKS_MASK) {
+            if (((at - block_home(blocks[at])) & BLOCKS_MASK) < ((at - gap) & BLOCKS_MASK))
+                continue;
+            blocks[gap] = blocks[at];
+            gap = at;
+        }
+        blocks[gap] = NULL;
+    }
+    pthread_mutex_unlock(&blocks_lock);
+}
+
+void __real_free(void *block);
+void __wrap_free(void *block);
+void __wrap_free(void *block)
+{
+    block_remove(block);
+    __real_free(block);
+}
+
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_malloc(size_t size)
 {
-    return fails() ? NULL : __real_malloc(size);
+    return fails() ? NULL : block_add(__real_malloc(size));
 }
 
 void *__real_calloc(size_t count, size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_calloc(size_t count, size_t size)
 {
-    return fails() ? NULL : __real_calloc(count, size);
+    return fails() ? NULL : block_add(__real_calloc(count, size));
 }
 
 void *__real_realloc(void *old, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void *__wrap_realloc(void *old, size_t size)
 {
-    return fails() ? NULL : __real_realloc(old, size);
+    if (fails())
+        return NULL;
+    block_remove(old); /* before another thread can be given the same address */
+    void *block = __real_realloc(old, size);
+    block_add(block != NULL ? block : old);
+    return block;
 }
 
 void *__real_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
-    return fails() ? NULL : __real_aligned_alloc(alignment, size);
+    return fails() ? NULL : block_add(__real_aligned_alloc(alignment, size));
 }
 
 void *__real_mmap64(void *address, size_t size, int protection, int flags, int fd, off_t offset);
@@ -95,15 +166,30 @@ __attribute__((constructor)) static void begin(void)
     if (fault != NULL && sscanf(fault, "%" SCNu64 "%c", &first, &more) == 0)
         abort();
     is_for_ever = more == '+';
-    json_set_alloc_funcs(__wrap_malloc, free);
+    json_set_alloc_funcs(__wrap_malloc, __wrap_free);
+}
+
+/* By one call that no test makes fail. */
+static int files_open(void)
+{
+    struct pollfd files[FILES_MAX];
+    int count = 0;
+    for (int i = 0; i < FILES_MAX; i++)
+        files[i] = (struct pollfd){.fd = 3 + i};
+    if (poll(files, FILES_MAX, 0) < 0)
+        abort();
+    for (int i = 0; i < FILES_MAX; i++)
+        count += (files[i].revents & POLLNVAL) == 0;
+    return count;
 }
 
 __attribute__((destructor)) static void end(void)
 {
     const char *path = getenv("GPT_FAULT_ALLOCATIONS");
+    const int open_files = files_open();
     FILE *file = path != NULL ? __real_fopen64(path, "w") : NULL;
     if (file != NULL) {
-        fprintf(file, "%" PRIu64 "\n", (uint64_t)atomic_load(&calls));
+        fprintf(file, "%" PRIu64 " %zu %d\n", (uint64_t)atomic_load(&calls), block_count, open_files);
         fclose(file);
     }
 }

@@ -30,7 +30,7 @@ EXTRA_PROGRAMS += tests/reliability/gpt-train-faulty tests/reliability/gpt-sampl
 check_DATA += $(faulty_programs:=$(EXEEXT))
 CLEANFILES += $(faulty_programs:=$(EXEEXT))
 if HAVE_WRAP
-FAULTY_WRAPPED = malloc calloc realloc aligned_alloc mmap64 fopen64 opendir pthread_create
+FAULTY_WRAPPED = free malloc calloc realloc aligned_alloc mmap64 fopen64 opendir pthread_create
 FAULTY_LINK = $(AM_LDFLAGS) $(FAULTY_WRAPPED:%=-Wl,--wrap=%)
 faulty_programs += tests/reliability/gpt-sample-faulty tests/reliability/gpt-prepare-faulty \
 	tests/reliability/gpt-export-faulty

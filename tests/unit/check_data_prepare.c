@@ -400,6 +400,36 @@ START_TEST(prepare_half_commit_goes_with_its_state)
 }
 END_TEST
 
+/* A commit that renamed and removed nothing leaves the old data set, also one without a manifest, to who begins anew. */
+START_TEST(prepare_announced_commit_takes_nothing)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    char in[512], dir[512];
+    size_t count;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.jsonl", many_lines);
+    strcpy(in, fixture_path(&fixture, "in.jsonl"));
+    strcpy(dir, fixture_path(&fixture, "out"));
+    const char *inputs[1] = {in};
+    struct prepare_spec spec = many_spec(inputs, dir);
+    fixture_make_folder(&fixture, "out");
+    fixture_make_folder(&fixture, "out/train_000001.bin");
+    fixture_write_text(&fixture, "out/train_000001.bin/x", "");
+    fixture_write_text(&fixture, "out/val_000001.bin", "old");
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_IO);
+    expect_between(&fixture, dir);
+    fixture_write_text(&fixture, "in.jsonl", "no JSON\n");
+    spec.restart = true;
+    ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_DATA);
+    ck_assert_int_ne(access(fixture_path(&fixture, "out/.gpt-prepare.state"), F_OK), 0);
+    char *old = fixture_read(&fixture, "out/val_000001.bin", &count);
+    ck_assert(count == 3 && memcmp(old, "old", 3) == 0);
+    free(old);
+    fixture_close(&fixture);
+}
+END_TEST
+
 /* Whatever is in the state, no name in it is followed out of the folder. */
 START_TEST(prepare_state_names_stay_inside)
 {
@@ -504,6 +534,7 @@ Suite *data_prepare_suite(void)
     tcase_add_test(cases, prepare_survives_failed_allocations);
     tcase_add_test(cases, prepare_commit_is_taken_up);
     tcase_add_test(cases, prepare_half_commit_goes_with_its_state);
+    tcase_add_test(cases, prepare_announced_commit_takes_nothing);
     tcase_add_test(cases, prepare_damaged_manifest);
     tcase_add_test(cases, prepare_state_names_stay_inside);
     tcase_add_test(cases, prepare_many_survives_failed_allocations);

@@ -39,11 +39,13 @@ cp old-tokenizer.json over/gpt_tokenizer.json
 check "another new run that saves nothing" train other over --max_iters=1 --eval_interval=100 --always_save_checkpoint=False
 check "the checkpoint goes on" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=over --max_iters=5
 lines=$(wc -l <old-metrics.jsonl)
-check "with its own metrics" sh -c 'head -n "$1" "$2" | cmp -s - old-metrics.jsonl' sh "$lines" over/metrics.jsonl
+head -n "$lines" over/metrics.jsonl >own-metrics.jsonl
+check "with its own metrics" cmp -s own-metrics.jsonl old-metrics.jsonl
 check "and nothing waits" absent over/metrics-????????.jsonl
 check "a new run that saves" train other over --max_iters=2 --eval_interval=2
 check "has its own metrics" test "$(grep -c loss over/metrics.jsonl)" -eq 3
-check "and keeps the others" sh -c 'head -n "$1" "$2" | cmp -s - old-metrics.jsonl' sh "$lines" over/metrics-old.jsonl
+head -n "$lines" over/metrics-old.jsonl >own-metrics.jsonl
+check "and keeps the others" cmp -s own-metrics.jsonl old-metrics.jsonl
 
 # A start that failed left a folder with a lock in it.
 check "no dataset" run 2 "$GPT_TRAIN" --dataset=nowhere --out_dir=left --max_iters=1

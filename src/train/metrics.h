@@ -14,8 +14,8 @@
 struct metrics {
     int fd; /* -1 when closed */
     const char *out_dir;
-    char kept
-        [METRICS_KEPT_BYTES]; /* name under which the lines of the checkpoint wait that this run is to replace; "" = none */
+    /* The name under which the lines of the checkpoint wait that this run is to replace; "" = none. */
+    char kept[METRICS_KEPT_BYTES];
     bool warned;
 };
 

@@ -280,6 +280,17 @@ static struct prepare_spec many_spec(const char *const *inputs, const char *dir)
 static const char many_lines[] = "{\"text\":\"one one one\"}\n{\"text\":\"two two\"}\n{\"text\":\"one one one\"}\n"
                                  "{\"text\":\"three\"}\n{\"text\":\"four four four\"}\n{\"text\":\"five\"}\n";
 
+/* The fixture, with these lines as the only input; the paths belong to the caller. */
+static struct prepare_spec many_open(struct data_fixture *fixture, char in[static 512], char dir[static 512],
+                                     const char *const *inputs)
+{
+    fixture_open(fixture);
+    fixture_write_text(fixture, "in.jsonl", many_lines);
+    strcpy(in, fixture_path(fixture, "in.jsonl"));
+    strcpy(dir, fixture_path(fixture, "out"));
+    return many_spec(inputs, dir);
+}
+
 static void expect_between(struct data_fixture *fixture, const char *dir)
 {
     struct token_source *source = NULL;
@@ -298,12 +309,8 @@ START_TEST(prepare_commit_is_taken_up)
     struct prepare_result result, again;
     char in[512], dir[512], blocker[512];
     size_t count = 0;
-    fixture_open(&fixture);
-    fixture_write_text(&fixture, "in.jsonl", many_lines);
-    strcpy(in, fixture_path(&fixture, "in.jsonl"));
-    strcpy(dir, fixture_path(&fixture, "out"));
     const char *inputs[1] = {in};
-    struct prepare_spec spec = many_spec(inputs, dir);
+    struct prepare_spec spec = many_open(&fixture, in, dir, inputs);
     ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_OK);
     ck_assert(result.document_count == 6 && result.duplicate_count == 1 && !result.resumed);
     ck_assert(result.train_files > 1 && result.val_files >= 1 && result.vocab_size > 257);
@@ -342,12 +349,8 @@ START_TEST(prepare_damaged_manifest)
     struct prepare_result result;
     char in[512], dir[512], command[2048];
     size_t count = 0, refusals = 0;
-    fixture_open(&fixture);
-    fixture_write_text(&fixture, "in.jsonl", many_lines);
-    strcpy(in, fixture_path(&fixture, "in.jsonl"));
-    strcpy(dir, fixture_path(&fixture, "out"));
     const char *inputs[1] = {in};
-    struct prepare_spec spec = many_spec(inputs, dir);
+    struct prepare_spec spec = many_open(&fixture, in, dir, inputs);
     ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_OK);
     ck_assert_int_eq(access(fixture_path(&fixture, "out/merges.txt"), F_OK), 0);
     spec.tokenizer = TOKENIZER_BYTES;
@@ -379,12 +382,8 @@ START_TEST(prepare_half_commit_goes_with_its_state)
     struct data_fixture fixture;
     struct prepare_result result;
     char in[512], dir[512];
-    fixture_open(&fixture);
-    fixture_write_text(&fixture, "in.jsonl", many_lines);
-    strcpy(in, fixture_path(&fixture, "in.jsonl"));
-    strcpy(dir, fixture_path(&fixture, "out"));
     const char *inputs[1] = {in};
-    struct prepare_spec spec = many_spec(inputs, dir);
+    struct prepare_spec spec = many_open(&fixture, in, dir, inputs);
     fixture_make_folder(&fixture, "out");
     fixture_make_folder(&fixture, "out/val_000001.bin");
     fixture_write_text(&fixture, "out/val_000001.bin/x", "");
@@ -407,12 +406,8 @@ START_TEST(prepare_announced_commit_takes_nothing)
     struct prepare_result result;
     char in[512], dir[512];
     size_t count;
-    fixture_open(&fixture);
-    fixture_write_text(&fixture, "in.jsonl", many_lines);
-    strcpy(in, fixture_path(&fixture, "in.jsonl"));
-    strcpy(dir, fixture_path(&fixture, "out"));
     const char *inputs[1] = {in};
-    struct prepare_spec spec = many_spec(inputs, dir);
+    struct prepare_spec spec = many_open(&fixture, in, dir, inputs);
     fixture_make_folder(&fixture, "out");
     fixture_make_folder(&fixture, "out/train_000001.bin");
     fixture_write_text(&fixture, "out/train_000001.bin/x", "");

@@ -42,6 +42,8 @@
 #define DEBUG_RUN false
 #define DEBUG_GUARD_BYTES 0
 #endif
+#define SCRATCH_BYTES_MIN ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
+
 /* How long, and in what, the rate of products is measured: in a run and for a plan, which is to be printed at once, with small
  * products, so that two of them take no longer than said; on a card with products that fill it. */
 struct peak_limits {
@@ -574,6 +576,13 @@ void session_close(struct session *session)
     session->staging = NULL;
 }
 
+/* Of what a plan's products are timed in: on a card that others use, half of what is free at most. */
+static uint64_t scratch_bytes(const struct session *session)
+{
+    const uint64_t most = peak_limits(session, true).bytes, free_bytes = session->info.free_bytes;
+    return session->info.host_memory || free_bytes == 0 || free_bytes / 2 > most ? most : free_bytes / 2;
+}
+
 static enum gt_status peak_measure(struct session *session, enum dtype dtype, double *out)
 {
     struct backend *device = session->device;
@@ -581,17 +590,34 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
     const struct peak_limits limits = peak_limits(session, !session->exec);
     if (session->exec)
         return exec_peak_flops(session->exec, dtype, limits.bytes, limits.seconds, out);
-    return backend_peak_flops(device, dtype, scratch, (size_t)limits.bytes, limits.seconds, out);
+    return backend_peak_flops(device, dtype, scratch, (size_t)scratch_bytes(session), limits.seconds, out);
+}
+
+/* For a plan.  Where there is no room for products, a plan is told all the same, with the times of what is known. */
+static enum gt_status scratch_take(struct session *session, bool *out)
+{
+    const struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = scratch_bytes(session)};
+    char have[24];
+    *out = session->info.host_memory || segment.size_bytes >= SCRATCH_BYTES_MIN;
+    if (*out)
+        return session->device->ops->arena(session->device, &segment, 1);
+    log_note("forecast: %s is free on %s, too little to time products in: times are those kept from before, or else "
+             "of a nominal device",
+             log_bytes(have, (double)session->info.free_bytes), session->info.device);
+    session->rates = session_rates_nominal(session);
+    session_rates_recall(session);
+    return GT_OK;
 }
 
 /* The rate of products in the run's dtype, which MFU refers to; and while no op was timed, that of fp32 arithmetic, which
  * everything but products is done in. */
 static enum gt_status peaks_measure(struct session *session)
 {
-    struct backend *device = session->device;
-    struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = peak_limits(session, true).bytes};
+    bool has_room = true;
     if (!session->exec)
-        TRY(device->ops->arena(device, &segment, 1));
+        TRY(scratch_take(session, &has_room));
+    if (!has_room)
+        return GT_OK;
     TRY(peak_measure(session, session->dtype, &session->peak_flops));
     session_rates_recall(session);
     double other = session->peak_flops;

@@ -6,6 +6,7 @@
   tf32      is taken where it is asked for, and is near float32
   resume    a run that was stopped and resumed leaves the bytes of the uninterrupted one
   memory    what the device was asked for is the plan; nothing is allocated or looked up after the first step; nothing leaks
+  narrow    a card that is nearly full is told what fits, with times where products have room to be timed
   sample    gpt-sample writes the text that the cpu backend writes
   old card  before capability 8.0 bfloat16 becomes float16, which is said
 Prints "checks: P passed, F failed, S skipped".
@@ -102,6 +103,19 @@ def memory(work):
           f"algorithms are looked up while the run goes on: {looked_up}")
 
 
+def narrow(work):
+    """Of 270 MiB the emulated context leaves 54, of 300 MiB 84."""
+    for mib, timed in ((270, False), (300, True)):
+        card = {"DEVICES": f"86:{mib}m:Narrow", "XDG_CACHE_HOME": work.path(f"narrow-{mib}")}
+        plan = work.train("narrow", "--backend=cuda", "--plan", **card)
+        check(plan.status == 0 and " fits, " in plan.out, f"{mib} MiB: {plan.said()}")
+        check(("too little to time" in plan.err) != timed, f"{mib} MiB: {plan.said()}")
+        check("Forecast" in plan.out, f"{mib} MiB: {plan.out[-300:]}")
+    large = work.train("narrow", "--backend=cuda", "--n_layer=8", "--n_embd=512", "--n_head=8", **card)
+    check(large.status == 3 and len(large.errors) == 1 and "does not fit" in large.errors[0], large.said())
+    check("choice 1 that fits: " in large.out + large.err, large.said())
+
+
 def sample(work):
     text = os.path.join(work.folder, "text.txt")
     with open(os.path.abspath(__file__), "rb") as source, open(text, "wb") as file:
@@ -141,7 +155,7 @@ def main():
     leave_without_programs("cuda_train")
     assert TINY
     with Work() as work:
-        for part in (parity, tf32, orders, resume, memory, sample, old_card):
+        for part in (parity, tf32, orders, resume, memory, narrow, sample, old_card):
             part(work)
     return finish()
 

@@ -4,6 +4,8 @@
   calls     a run of four updates that saves three times is killed at each system call from its first save on (strace's
             injection): it leaves the last checkpoint that it reported, or the next; resumed, it ends with files that are byte
             for byte those of the run that nobody killed
+  kinds     the same of runs whose record and files hold more: fp16 with a loss scaler, lean states, on two threads, where some
+            calls are made sooner or later from run to run
   resume    a run that was killed inside a save is resumed and killed again at each of that start's calls: at the first save's
             publishing, and at the second one's files and record, when those of the first are there as well
   signals   SIGTERM, SIGINT, SIGHUP and SIGPIPE at each call of the same run, saves included: the first three end it in order
@@ -30,6 +32,9 @@ import tiny
 from checks import check, finish, skip
 
 SAMPLE = 40 if not tiny.LONG else 1 << 30
+KINDS = {"float16": ["--dtype=float16", "--threads=2"],
+         "lean": ["--dtype=bfloat16", "--state_format=sr_8bit_full", "--threads=2"]}
+KIND_SAMPLE = 8 if not tiny.LONG else 1 << 30  # of each
 RESUMES = 12 if not tiny.LONG else 1 << 30  # calls of each resume
 RANDOM_KILLS = 1000 if tiny.LONG else 30
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
@@ -52,29 +57,37 @@ def chosen(calls, generator, most=SAMPLE):
     return tiny.part(calls if len(calls) <= most else sorted(generator.sample(calls, most), key=calls.index))
 
 
-def judge(out, expected, what, done, died, before=0):
+def judge(out, expected, what, done, died, before=0, one="one", arguments=()):
     """The folder holds the old checkpoint or the new one; resumed to the end, the files are those of the run in one go."""
     check(died is not False, f"{what}: another end")
     check(not (why := tiny.lost(out, done, before)), f"{what}: {why}")
-    done = tiny.resume(out)
+    done = tiny.resume(out, *arguments)
     check(done.returncode == 0, f"{what}: the resumed run ends with {done.returncode}: {done.stderr[-400:]}")
     check(done.returncode == 0 and tiny.contents(out) == expected, f"{what}: other bytes than in one go")
-    check(done.returncode == 0 and tiny.metrics(out) == tiny.metrics("one"), f"{what}: other metrics than in one go")
+    check(done.returncode == 0 and tiny.metrics(out) == tiny.metrics(one), f"{what}: other metrics than in one go")
     check(tiny.leftovers(out) == [], f"{what}: left behind: {tiny.leftovers(out)}")
 
 
-def at_calls(expected, generator, calls):
+def at_calls(expected, generator, calls, most=SAMPLE, one="one", arguments=()):
+    """Of a run with more arguments, whose folder of the run in one go is `one`."""
     first = next(i for i, call in enumerate(calls) if call[2])
     inside = sum(call[2] for call in calls)
     check(inside >= 30, f"the trace shows the saves: {inside} calls inside")
-    hits, reached, picked = 0, 0, chosen(calls[first:], generator)
+    hits, reached, picked = 0, 0, chosen(calls[first:], generator, most)
     for name, number, saving, _ in picked:
         tiny.clear("killed")
-        done, died = killed_at(name, number, lambda **how: tiny.run("killed", **how))
+        done, died = killed_at(name, number, lambda **how: tiny.run("killed", *arguments, **how))
         reached, hits = reached + bool(died), hits + (saving and bool(died))
-        judge("killed", expected, f"killed at {name} {number}", done, died)
+        judge("killed", expected, f"{one}, killed at {name} {number}", done, died, one=one, arguments=arguments)
     check(reached >= REACHED_MIN * len(picked), f"{reached} of {len(picked)} calls were reached")
-    print(f"killed at {reached} of {len(calls) - first} calls from the first save on, {hits} of {inside} inside a save")
+    print(f"{one}: killed at {reached} of {len(calls) - first} calls from the first save on, {hits} of {inside} inside a save")
+
+
+def at_kinds(generator):
+    for kind, arguments in KINDS.items():
+        done = tiny.run(kind, *arguments)
+        check(done.returncode == 0, f"{kind} in one go: {done.stderr[-500:]}")
+        at_calls(tiny.contents(kind), generator, tiny.trace("traced-" + kind, *arguments), KIND_SAMPLE, kind, arguments)
 
 
 def renames(calls):
@@ -230,9 +243,11 @@ def main():
         check(done.returncode == 0, f"the run in one go: {done.stderr[-500:]}")
         expected = tiny.contents("one")
         check(expected.get("iter", 0) > 0, f"it saved: {expected}")
-        only, calls = tiny.arguments() or ["calls", "resume", "signals", "random"], tiny.trace("traced")
+        only, calls = tiny.arguments() or ["calls", "kinds", "resume", "signals", "random"], tiny.trace("traced")
         if "calls" in only:
             at_calls(expected, generator, calls)
+        if "kinds" in only:
+            at_kinds(generator)
         if "resume" in only:
             for where in renames(calls):
                 at_resume(expected, generator, where)

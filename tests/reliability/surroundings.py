@@ -2,7 +2,7 @@
 """What happens around a run: files that change while they are read, large files, other runs, clocks, disks.
 
   changed    token ids beyond the vocabulary appear in a data file during the run, or the file shrinks: one line that names
-             it, exit status 2 or 1, and the last checkpoint goes on once the data are whole
+             it, exit status 2 or 1, and the last checkpoint goes on once the data are whole; shards too
   sparse     data sets of 100 GB, holes for the most part: read like any other, in little memory; models of all formats that
              are as long: refused, in little memory too
   listed     the listing of a folder of a thousand shards fails at any of its calls: an error, or the same bytes as ever
@@ -13,7 +13,8 @@
   between    the same from the second save of a run on, for good or until the third, and from any call on of the other two
              programs: a disk that is in use cannot be mounted anew, so that strace makes its calls fail
   full       a disk fills up, at every number of free bytes in steps: at a resume, from the first start on, while gpt-prepare
-             replaces a data set, while gpt-export writes; what was there before is whole, and with room all goes on
+             replaces a data set, while gpt-export writes; what was there before is whole, and with room all goes on; the
+             disk of the cache: runs go on without what they could not keep there
   killed     gpt-prepare is killed at each call that changes the folder of its data set: gpt-train then trains on the old data
              set or the new one, or refuses the folder; and no power cut brings the old manifest back among new files
 
@@ -84,25 +85,50 @@ def ended(process):
     return subprocess.CompletedProcess(process.args, process.returncode, "", text)
 
 
+def damages(file_bytes):
+    """(What, words that the line has, how) of a data file that changes while a run reads it."""
+    beyond = array.array("H", [61] * (file_bytes // 2)).tobytes()
+    return (("ids beyond the vocabulary", ("61",), lambda file: file.write(beyond)),
+            ("a file cut short", (), lambda file: file.truncate(20)), ("an empty file", (), lambda file: file.truncate(0)))
+
+
+def make_shards():
+    """Three of each split, of the data set's tokens."""
+    os.makedirs("shards")
+    for split in ("train", "val"):
+        with open(f"data/{split}.bin", "rb") as file:
+            tokens = file.read()
+        part = len(tokens) // 6 * 2
+        for number in range(3):
+            with open(f"shards/{split}_{number:06}.bin", "wb") as file:
+                file.write(tokens[number * part:(number + 1) * part])
+
+
 def changed(_):
-    shutil.copytree("data", "whole")
-    beyond = array.array("H", [61] * 2000).tobytes()
-    for name, what, words, damage in (
-            (name, *case) for name in ("train.bin", "val.bin") for case in (
-                ("ids beyond the vocabulary", ("61",), lambda file: file.write(beyond)),
-                ("a file cut short", (), lambda file: file.truncate(20)), ("an empty file", (), lambda file: file.truncate(0)))):
-        tiny.clear("out")
-        what, words = f"{name}: {what}", (name, *words)
-        process = begun("out")
-        with open(f"data/{name}", "r+b") as file:
-            damage(file)
-        refused(what, ended(process), *words)
-        before = saved("out")
-        done = tiny.run("out", RESUME, f"--max_iters={before + 3}")
-        check(done.returncode != 0 and saved("out") == before, f"{what}: still there at the resume: {done.stderr[-300:]}")
-        shutil.copytree("whole", "data", dirs_exist_ok=True)
-        done = tiny.run("out", RESUME, f"--max_iters={before + 3}")
-        check(done.returncode == 0 and saved("out") == before + 4, f"{what}, data whole again: {done.stderr[-300:]}")
+    make_shards()
+    for path in ("data/train.bin", "data/val.bin", "shards/train_000001.bin", "shards/val_000002.bin"):
+        folder, name = os.path.split(path)
+        shutil.copytree(folder, "whole")
+        data = f"--dataset=./{folder}"
+        for what, words, damage in damages(os.path.getsize(path)):
+            tiny.clear("out")
+            what, words = f"{path}: {what}", (name, *words)
+            process = begun("out", data)
+            with open(path, "r+b") as file:
+                damage(file)
+            refused(what, ended(process), *words)
+            before = saved("out")
+            done = tiny.run("out", RESUME, data, f"--max_iters={before + 3}")
+            if done.returncode == 0:  # a short shard is left out
+                check(folder == "shards" and "the data are not those of the run so far" in done.stderr,
+                      f"{what}: still there at the resume: {done.stderr[-300:]}")
+                before = saved("out")
+            check(saved("out") == before, f"{what}: still there at the resume, and saved: {done.stderr[-300:]}")
+            shutil.copytree("whole", folder, dirs_exist_ok=True)
+            done = tiny.run("out", RESUME, data, f"--max_iters={before + 3}")
+            check(done.returncode == 0 and saved("out") == before + 4, f"{what}, data whole again: {done.stderr[-300:]}")
+        tiny.clear("whole")
+    tiny.clear("shards")
 
 
 def frugal(what, command):
@@ -480,6 +506,7 @@ def full(expected):
         full_run(disk, expected, "start")
         for kind in (Prepared, Exported):
             full_job(disk, kind)
+        full_cache(disk)
 
 
 def full_run(disk, expected, when):
@@ -526,6 +553,35 @@ def full_job(disk, kind):
         tiny.clear(job.folder)
     print(f"full, {kind.name}: {hits} of {len(FREE_KIB)} disks too small")
     check(hits > 0, f"{kind.name}: no disk was full")
+
+
+def full_cache(disk):
+    """A run whose speed is kept: on a full disk, on a read-only one, and then with room."""
+    home, wide, hits = os.path.join(disk.name, "cache"), ("--n_embd=64", "--block_size=32", "--max_iters=1"), 0
+    places = [*FREE_KIB[:3], None]
+    tiny.ENVIRONMENT["XDG_CACHE_HOME"] = home
+    for free in places:
+        what = "a read-only cache" if free is None else f"a cache with {free} KiB free"
+        tiny.clear(home)
+        tiny.clear("cached")
+        if free is None:
+            disk.remount("ro")
+        else:
+            fill(disk.name, free)
+        done = tiny.run("cached", *wide)
+        found = tiny.contents("cached")
+        disk.remount("rw")
+        check(done.returncode == 0 and "calibration: " in done.stdout, f"{what}: {done.returncode} {done.stderr[-300:]}")
+        kept = everything(home)
+        check(not any(".tmp-" in name for name in kept), f"{what}: left aside: {sorted(kept)}")
+        hits += not kept
+        fill(disk.name, 1024)
+        done = tiny.run("cached", *wide)
+        check(done.returncode == 0 and tiny.contents("cached") == found, f"{what}, then with room: {done.stderr[-300:]}")
+        check(("calibration: " in done.stdout) == (not kept) and everything(home), f"{what}, then with room: not kept: {done.stdout[-900:]}")
+        os.remove(os.path.join(disk.name, "ballast"))
+    print(f"full, cache: {hits} of {len(places)} could not be kept")
+    check(hits >= 2, "no cache was full")
 
 
 def fill(folder, free_kib):

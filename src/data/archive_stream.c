@@ -214,7 +214,8 @@ static la_ssize_t level_pull(struct archive *archive, void *context, const void 
     *out_block = level->block;
     if (level == &stream->levels[0]) {
         size_t count = 0;
-        stream->file_status = stream_pull(stream, level->block, &count);
+        if (stream->file_status == GT_OK) /* once is enough: libarchive may ask again */
+            stream->file_status = stream_pull(stream, level->block, &count);
         if (stream->file_status != GT_OK)
             archive_set_error(archive, EIO, "the file cannot be read");
         return stream->file_status == GT_OK ? (la_ssize_t)count : ARCHIVE_FATAL;
@@ -366,10 +367,12 @@ static enum gt_status level_take_raw(struct archive_stream *stream)
     return GT_OK;
 }
 
-/* The rest of the file belongs to its checksum. */
+/* The rest of the file belongs to its checksum.  libarchive takes a file that cannot be read on for one that ends, where all
+ * that it asks for has come already. */
 static enum gt_status stream_drain(struct archive_stream *stream)
 {
     size_t count = 1;
+    TRY(stream->file_status);
     while (count > 0)
         TRY(stream_pull(stream, stream->levels[0].block, &count));
     stream->ended = true;

@@ -218,7 +218,7 @@ static enum gt_status prepare_take_up(struct prepare *prep)
     TRY(prepare_check_old(prep));
     TRY(prepare_state_load(prep));
     if (prep->phase == PREPARE_PHASE_NEW)
-        prepare_discard(prep);
+        TRY(prepare_discard(prep));
     prep->owns_files = prep->phase == PREPARE_PHASE_NEW;
     if (prepare_copies_stdin(prep) && prep->phase != PREPARE_PHASE_COMMIT)
         TRY(stdin_copy(prep));
@@ -227,7 +227,8 @@ static enum gt_status prepare_take_up(struct prepare *prep)
     TRY(prepare_state_restore(prep));
     log_note("%s: going on with the run that was stopped here after %s of text", prep->spec->out_dir,
              log_bytes(progress, (double)prep->progress.documents.text_bytes));
-    if (prep->phase == PREPARE_PHASE_COMMIT)
+    prep->announced = prep->phase == PREPARE_PHASE_COMMIT;
+    if (prep->announced)
         prep->commit = json_incref(json_object_get(prep->state, "commit"));
     return GT_OK;
 }
@@ -378,9 +379,10 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
         return;
     if (prep->stdin_copied)
         unlink(prep->stdin_path);
-    if (prep->owns_files && !failure_can_be_continued(prep, status))
-        prepare_discard(prep);
-    else if (prep->owns_files)
+    const bool is_kept = failure_can_be_continued(prep, status);
+    if (status == GT_OK || (prep->owns_files && !is_kept && !prep->announced))
+        prepare_clean(prep);
+    else if (prep->owns_files && is_kept)
         log_note("%s: what was done is kept; the same command goes on from there", prep->spec->out_dir);
     if (file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME) == GT_OK)
         unlink(path); /* while it is ours */

@@ -231,7 +231,9 @@ enum gt_status prepare_publish(struct prepare *prep)
     TRY(files_add(prep, files));
     TRY(stale_add_exports(prep, texts, stale));
     TRY(stale_add_tokens(prep, files, stale));
-    return prepare_state_save(prep, PREPARE_PHASE_COMMIT);
+    TRY(prepare_state_save(prep, PREPARE_PHASE_COMMIT));
+    prep->announced = true;
+    return GT_OK;
 }
 
 /* ---- going through it ---- */
@@ -322,61 +324,109 @@ enum gt_status prepare_commit(struct prepare *prep)
     return file_sync_folder(prep->spec->out_dir);
 }
 
-/* Removes outputs: those that are whole, or those that are not. */
-static void outputs_remove(const struct prepare *prep, bool whole)
+/* Removes outputs: those that are whole, or those that are not.  False, with errno, where one may be left; a
+ * folder of such a name is no data set's. */
+static bool outputs_remove(const struct prepare *prep, bool whole)
 {
     DIR *folder = opendir(prep->spec->out_dir);
+    int failed = 0;
     if (folder == NULL)
-        return;
-    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
-        if (prepare_is_output(entry->d_name) && whole == (name_stem(entry->d_name) == strlen(entry->d_name)))
-            unlinkat(dirfd(folder), entry->d_name, 0);
+        return false;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(folder);
+        if (entry == NULL)
+            break;
+        if (prepare_is_output(entry->d_name) && whole == (name_stem(entry->d_name) == strlen(entry->d_name)) &&
+            unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != EISDIR)
+            failed = errno;
+    }
+    failed = errno != 0 ? errno : failed; /* of the listing */
     closedir(folder);
+    errno = failed;
+    return failed == 0;
 }
 
 /* Whether something of a list is no longer there: the files to be renamed, or those to be removed. */
-static bool list_is_begun(const struct prepare *prep, const json_t *list, const char *suffix)
+static enum gt_status list_is_begun(const struct prepare *prep, const json_t *list, const char *suffix, bool *begun)
 {
     char path[FILE_PATH_MAX];
-    bool exists = true;
-    for (size_t i = 0; exists && i < json_array_size(list); i++) {
+    for (size_t i = 0; !*begun && i < json_array_size(list); i++) {
         const json_t *entry = json_array_get(list, i);
         const char *name = json_string_value(json_is_array(entry) ? json_array_get(entry, 0) : entry);
-        if (!name_is_ours(name) || path_in(prep, name, suffix, path) != GT_OK || file_look(path, &exists) != GT_OK)
-            return false;
+        bool exists = true;
+        if (!name_is_ours(name))
+            return GT_OK; /* nor is the list */
+        TRY(path_in(prep, name, suffix, path));
+        TRY(file_look(path, &exists));
+        *begun = !exists;
     }
-    return !exists;
+    return GT_OK;
+}
+
+/* The state that is there; NULL where there is none, or one that nobody can go on with. */
+static enum gt_status old_state_read(const struct prepare *prep, json_t **out)
+{
+    char *text = NULL;
+    size_t count = 0;
+    json_error_t error;
+    bool exists;
+    *out = NULL;
+    TRY(file_look(prep->state_path, &exists));
+    if (!exists)
+        return GT_OK;
+    TRY(file_read_all(prep->state_path, PREPARE_STATE_BYTES_MAX, &text, &count));
+    const enum gt_status status = json_load(text, count, 0, &error, out);
+    free(text);
+    return status == GT_DATA ? GT_OK : status;
 }
 
 /* What a stopped commit has named already goes before the state does: nobody would know then that it is half a data set.
  * Where it had only been announced, the old data set is whole. */
-static void half_commit_remove(const struct prepare *prep)
+static enum gt_status half_commit_remove(const struct prepare *prep)
 {
     char manifest[FILE_PATH_MAX];
-    bool is_whole = true;
-    json_t *state = json_load_file(prep->state_path, 0, NULL);
+    bool begun = false, whole = true;
+    json_t *state = NULL;
+    TRY(old_state_read(prep, &state));
     const json_t *commit = json_object_get(state, "commit");
-    const bool is_begun = json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT &&
-                          (list_is_begun(prep, json_object_get(commit, "files"), "") ||
-                           list_is_begun(prep, json_object_get(commit, "texts"), TOKEN_WRITER_PARTIAL) ||
-                           list_is_begun(prep, json_object_get(commit, "stale"), ""));
+    enum gt_status status = GT_OK;
+    if (json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT) {
+        TRY_GOTO(status, release, list_is_begun(prep, json_object_get(commit, "files"), "", &begun));
+        TRY_GOTO(status, release, list_is_begun(prep, json_object_get(commit, "texts"), TOKEN_WRITER_PARTIAL, &begun));
+        TRY_GOTO(status, release, list_is_begun(prep, json_object_get(commit, "stale"), "", &begun));
+    }
+release:
     json_decref(state);
-    if (!is_begun || path_in(prep, PREPARE_MANIFEST_NAME, "", manifest) != GT_OK ||
-        file_look(manifest, &is_whole) != GT_OK || is_whole)
-        return;
-    outputs_remove(prep, true);
-    file_sync_folder(prep->spec->out_dir);
+    if (status != GT_OK || !begun)
+        return status;
+    TRY(path_in(prep, PREPARE_MANIFEST_NAME, "", manifest));
+    TRY(file_look(manifest, &whole));
+    if (whole)
+        return GT_OK;
+    if (!outputs_remove(prep, true)) {
+        log_error("%s: what a stopped run has half replaced cannot be removed: %s", prep->spec->out_dir,
+                  strerror(errno));
+        return GT_IO;
+    }
+    return file_sync_folder(prep->spec->out_dir);
 }
 
-void prepare_discard(struct prepare *prep)
+void prepare_clean(struct prepare *prep)
 {
     const char *const names[] = {PREPARE_STATE_NAME, PREPARE_DEDUP_NAME, PREPARE_STDIN_NAME};
     char path[FILE_PATH_MAX];
-    half_commit_remove(prep);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (path_in(prep, names[i], "", path) == GT_OK)
             unlink(path);
     file_remove_leftovers(prep->spec->out_dir);
-    outputs_remove(prep, false);
+    (void)outputs_remove(prep, false);
     prep->saved = false;
+}
+
+enum gt_status prepare_discard(struct prepare *prep)
+{
+    TRY(half_commit_remove(prep));
+    prepare_clean(prep);
+    return GT_OK;
 }

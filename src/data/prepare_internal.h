@@ -18,6 +18,7 @@
 
 #define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
 #define PREPARE_STATE_NAME ".gpt-prepare.state"
+#define PREPARE_STATE_BYTES_MAX ((size_t)256 << 20)
 #define PREPARE_DEDUP_NAME ".gpt-prepare.seen"
 #define PREPARE_STDIN_NAME ".gpt-prepare.stdin"
 #define PREPARE_LOCK_NAME ".gpt-prepare.lock"
@@ -72,6 +73,7 @@ struct prepare {
     bool lock_held;
     bool owns_files; /* what lies about in out_dir is this run's */
     bool saved;      /* there is a state to go on from */
+    bool announced;  /* the state lists what is renamed and removed: from here on only its end removes it */
     char stdin_path[FILE_PATH_MAX], state_path[FILE_PATH_MAX], dedup_path[FILE_PATH_MAX];
     bool stdin_copied;
     uint64_t stdin_bytes;
@@ -132,8 +134,11 @@ enum gt_status prepare_publish(struct prepare *prep);
 enum gt_status prepare_commit(struct prepare *prep);
 /* Refuses a folder whose data set cannot be replaced: its manifest does not say which files are of it. */
 enum gt_status prepare_check_old(const struct prepare *prep);
-/* Removes what an unfinished run left: its own, or one whose state is gone. */
-void prepare_discard(struct prepare *prep);
+/* Removes what a run left that is finished, or that never came to replace anything. */
+void prepare_clean(struct prepare *prep);
+/* The same of an earlier run, or of one whose state is gone; the files that it has replaced go too.  Errors: GT_IO,
+ * GT_NO_MEMORY, and the state stays where half a data set does. */
+enum gt_status prepare_discard(struct prepare *prep);
 /* True for the names of files in out_dir that are ours, whether whole or not. */
 bool prepare_is_output(const char *name);
 

@@ -16,7 +16,6 @@
 
 #define STATE_FORMAT "gpt-prepare-state"
 #define STATE_VERSION 1
-#define STATE_BYTES_MAX ((size_t)256 << 20)
 #define COUNT_MAX (INT64_MAX / 4)
 
 /* A number of the state, by name and place in struct prepare_progress. */
@@ -256,7 +255,7 @@ enum gt_status prepare_state_load(struct prepare *prep)
         TRY(file_look(prep->state_path, &exists));
     if (!exists)
         return GT_OK;
-    TRY(json_parse_file(prep->state_path, STATE_BYTES_MAX, &prep->state));
+    TRY(json_parse_file(prep->state_path, PREPARE_STATE_BYTES_MAX, &prep->state));
     return state_check(prep);
 }
 
@@ -276,7 +275,7 @@ static enum gt_status folder_is_between(const char *folder, bool *out)
         return GT_OK;
     json_t *state = NULL;
     int64_t phase = 0;
-    TRY(json_parse_file(path, STATE_BYTES_MAX, &state));
+    TRY(json_parse_file(path, PREPARE_STATE_BYTES_MAX, &state));
     const enum gt_status status =
         json_get_int(state, path, "phase", PREPARE_PHASE_ENCODE, PREPARE_PHASE_COMMIT, &phase);
     json_decref(state);

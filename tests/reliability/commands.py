@@ -13,6 +13,7 @@ run left, each with what its results are.
   sample
   prepare   text to tokens, with a tokenizer that is learnt
   goes_on   the same, from where a run was killed
+  anew      the same, which is told to begin anew there
   again     the same, in the folder of another data set
   shards    documents of JSONL, compressed too, to token files of 400, without copies
   export    to a file
@@ -140,6 +141,11 @@ class Command:
         return [name for name in sorted(os.listdir("work"))
                 if os.stat(os.path.join("work", name)).st_mode & 0o77 and not name.startswith("metrics")]
 
+    def is_mixed(self):
+        """Whether files of a data set lie there that was half replaced or removed, and nothing says so."""
+        names = set(os.listdir("work")) if self.program == "gpt-prepare" and os.path.isdir("work") else set()
+        return bool(names & {"train.bin", "val.bin"}) and not names & {"manifest.json", ".gpt-prepare.state"}
+
     def again(self, start):
         """Without a fault, on what is there; a run that had begun is resumed."""
         begun = self.saves() and os.path.exists("work/trainer_state.json")
@@ -169,6 +175,7 @@ def every():
                 results=lambda done: done.stdout),
         Command("prepare", "gpt-prepare", PREPARE, **prepared),
         Command("goes_on", "gpt-prepare", PREPARE, begin="killed", **prepared),
+        Command("anew", "gpt-prepare", [*PREPARE, "--restart"], begin="killed", **prepared),
         Command("again", "gpt-prepare", PREPARE, begin="bytes", **prepared),
         Command("shards", "gpt-prepare", ["--tokenizer=bytes", "--dedup", "--shard-tokens=400", "--val-fraction=0.3", "--threads=1",
                                           "--out-dir=work", LINES, *(name for name in (ARCHIVE,) if os.path.exists(name))], **prepared),

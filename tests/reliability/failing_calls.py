@@ -4,7 +4,7 @@ that is interrupted for ever is rightly tried for ever).
 
 The commands are those of commands.py: runs from the beginning, over others and resumed, data sets that are prepared, begun or
 replaced, samples, plans, exports.  After each: no death by a signal, no hang, an error line where the program gave up (one, but
-for training, which tries to save again), no success that is not one, nothing that was allocated or opened and is held at the end (the programs count), no
+for training, which tries to save again), no success that is not one or has such a line, nothing that was allocated or opened and is held at the end (the programs count), no
 checkpoint lost, no file left aside; and the same command without a fault, on what was left, has the results of a run without.
 
 Then two calls of one command fail, each once: a sync and what looks at its result, for one.  And an export that replaces
@@ -90,11 +90,13 @@ def judge(command, what, done, expected, lines, held):
         check(now[2] <= held[2] or "close" in what, f"{what}: {now[2]} files are open, not {held[2]}: {done.stderr[-300:]}")
     if done.returncode == 0:
         check(command.results(done) == expected, f"{what}: success, and other results: {done.stderr[-300:]}")
+        check(command.trains() or errors == 0, f"{what}: success, and an error line: {done.stderr[-300:]}")
     else:
         check(mute or (errors >= 1 if command.trains() else errors == 1),
               f"{what}: status {done.returncode} with {errors} error lines: {done.stderr[-500:]}")
     if command.saves():
         check(not (why := tiny.lost("work", done, command.least_iter())), f"{what}: {why}")
+    check(not command.is_mixed(), f"{what}: left half a data set: {os.listdir('work') if os.path.isdir('work') else []}")
     again = command.again(commands.start)
     check(again is not None and again.returncode == 0, f"{what}: what it left does not go on: {again and again.stderr[-300:]}")
     check(again is not None and command.results(again) == expected, f"{what}: then other results")

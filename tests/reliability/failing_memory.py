@@ -39,6 +39,7 @@ def judge(command, fault, expected, held):
         check(f"{command.program}: error: " in done.stderr, f"{what}: status {done.returncode} without a line: {done.stderr[-300:]}")
     if done.returncode != 0 and command.saves():
         check(not (why := tiny.lost("work", done, command.least_iter())), f"{what}: {why}")
+    check(not command.is_mixed(), f"{what}: left half a data set: {os.listdir('work') if os.path.isdir('work') else []}")
     again = command.again(commands.start)
     check(again is not None and again.returncode == 0, f"{what}: what it left does not go on: {again and again.stderr[-300:]}")
     check(again is not None and command.results(again) == expected, f"{what}: then other results")

@@ -579,9 +579,12 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
     struct backend *device = session->device;
     struct address scratch = {.space = SPACE_DEVICE};
     const struct peak_limits limits = peak_limits(session, !session->exec);
-    if (session->exec)
-        return exec_peak_flops(session->exec, dtype, limits.bytes, limits.seconds, out);
-    return backend_peak_flops(device, dtype, scratch, (size_t)limits.bytes, limits.seconds, out);
+    const enum gt_status status =
+        session->exec ? exec_peak_flops(session->exec, dtype, limits.bytes, limits.seconds, out)
+                      : backend_peak_flops(device, dtype, scratch, (size_t)limits.bytes, limits.seconds, out);
+    if (status == GT_NO_FIT)
+        *out = 0.0; /* the arena is too small: forecasts and mfu do without */
+    return status == GT_NO_FIT ? GT_OK : status;
 }
 
 /* The rate of products in the run's dtype, which MFU refers to; and while no op was timed, that of fp32 arithmetic, which

@@ -146,8 +146,8 @@ struct backend_ops {
 };
 
 /* Measures the rate of matrix products in a storage dtype, for MFU, FLOP/s, in about `seconds`; of fp32 where the device does
- * not multiply the dtype.  Needs the arena, which it overwrites from `scratch` for at most `scratch_bytes`.  Errors: GT_NO_MEMORY
- * when not even a small product fits, and those of run(). */
+ * not multiply the dtype.  Needs the arena, which it overwrites from `scratch` for at most `scratch_bytes`.  Errors: GT_NO_FIT
+ * (not logged) when not even a small product fits, and those of run(). */
 enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
                                   size_t scratch_bytes, double seconds, double *out);
 

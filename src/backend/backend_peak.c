@@ -9,7 +9,6 @@
 
 #include "backend/backend.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/size.h"
 
 #define QUEUE 0
@@ -87,11 +86,8 @@ static enum gt_status warm_up(struct backend *backend, enum dtype *dtype, struct
         *dtype = DTYPE_F32;
         product = square_call(backend, *dtype, scratch, SIDE_MIN, &bytes);
     }
-    if (bytes > scratch_bytes) {
-        log_error("%s: the smallest product that is measured needs %zu B of scratch, have %zu B", backend->ops->name,
-                  bytes, scratch_bytes);
-        return GT_NO_MEMORY;
-    }
+    if (bytes > scratch_bytes)
+        return GT_NO_FIT;
     TRY(values_write(backend, &product));
     return products_time(backend, &product, 1, &rate, &ns);
 }

@@ -46,7 +46,7 @@ enum gt_status exec_download_later(struct exec *exec, int32_t tensor, int64_t fi
 enum gt_status exec_wait(struct exec *exec);
 
 /* Measures the device's rate of matrix products in `dtype` with the arena's first `bytes` as scratch, FLOP/s.  What was in the arena is
- * lost: call it before anything is uploaded. */
+ * lost: call it before anything is uploaded.  Errors are those of backend_peak_flops(). */
 enum gt_status exec_peak_flops(struct exec *exec, enum dtype dtype, uint64_t bytes, double seconds, double *out);
 
 /* Seconds and runs per op kind so far, when timing is on (it waits after every op). */

@@ -588,9 +588,12 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
     struct backend *device = session->device;
     struct address scratch = {.space = SPACE_DEVICE};
     const struct peak_limits limits = peak_limits(session, !session->exec);
-    if (session->exec)
-        return exec_peak_flops(session->exec, dtype, limits.bytes, limits.seconds, out);
-    return backend_peak_flops(device, dtype, scratch, (size_t)scratch_bytes(session), limits.seconds, out);
+    const enum gt_status status =
+        session->exec ? exec_peak_flops(session->exec, dtype, limits.bytes, limits.seconds, out)
+                      : backend_peak_flops(device, dtype, scratch, (size_t)scratch_bytes(session), limits.seconds, out);
+    if (status == GT_NO_FIT)
+        *out = 0.0; /* the arena is too small: forecasts and mfu do without */
+    return status == GT_NO_FIT ? GT_OK : status;
 }
 
 /* For a plan.  Where there is no room for products, a plan is told all the same, with the times of what is known. */
@@ -625,7 +628,8 @@ static enum gt_status peaks_measure(struct session *session)
         return GT_OK;
     if (session->dtype != DTYPE_F32)
         TRY(peak_measure(session, DTYPE_F32, &other));
-    session->rates = plan_rates_of_peaks(session->peak_flops, other);
+    const bool known = session->peak_flops > 0.0 && other > 0.0;
+    session->rates = known ? plan_rates_of_peaks(session->peak_flops, other) : session_rates_nominal(session);
     return GT_OK;
 }
 

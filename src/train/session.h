@@ -41,8 +41,8 @@ struct session {
     struct device_profile profile;           /* then: what is known of it */
     struct plan_rates rates; /* that times are modelled with, after session_peak_measure() or a calibration */
     bool rates_timed;        /* they come from timing every kind of op */
-    double peak_flops; /* the device's measured rate of products in `dtype`, FLOP/s; 0 before session_peak_measure() */
-    bool budget_bad;   /* memory_budget is no amount: refused once it is known what would do */
+    double peak_flops;       /* the device's measured rate of products in `dtype`, FLOP/s; 0: not known */
+    bool budget_bad;         /* memory_budget is no amount: refused once it is known what would do */
     uint64_t budget_bytes;   /* what the process may take: memory_budget, or what was free at the start less a margin */
     struct search_memo memo; /* what searches of one configuration share */
     struct search_request request; /* what a training session's plan was searched for */
@@ -91,7 +91,8 @@ enum gt_status session_start(struct session *session);
 void session_close(struct session *session);
 
 /* Measures the device's matrix rate (in 20 to 60 ms).  Before session_start() it takes a small arena for that, after
- * which session_start() is no longer possible; after it, it uses the arena, whose content is lost. */
+ * which session_start() is no longer possible; after it, it uses the arena, whose content is lost.  The rate of an arena that
+ * holds not even a small product is not known. */
 enum gt_status session_peak_measure(struct session *session);
 
 /* Host's copy of the scalars to the device and back. */

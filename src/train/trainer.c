@@ -622,6 +622,7 @@ static enum gt_status answer(struct trainer *t)
             graph_print(model->graph, p, stdout);
         return GT_OK;
     }
+    TRY(watchdog_start(&t->watchdog, t->mem, t->session.device, t->config->out_dir, t->config->watchdog));
     TRY(session_peak_measure(&t->session));
     forecast_model(&t->session, t->state.iter, &t->forecast);
     return plan_answer(&t->session, &t->forecast, stdout);

@@ -7,6 +7,7 @@
             one line, an exit status, and the last checkpoint as it was; a device for one process trains without a rehearsal
   parity    20 steps in float32 have the losses of the cpu backend within 1e-5 relative; 16 bits within 0.1
   resume    a run that stopped and went on leaves the bytes of the one that did not
+  tiny      a model whose arena holds no product to be timed trains and is evaluated
   matrix    products on emulated matrix units train; where units fail to compile, end the process or multiply wrongly, vector
             units take over, and a line says so
   clblast   fp32 products by CLBlast, where it is installed, have the losses of own kernels; one that multiplies wrongly is left
@@ -235,6 +236,15 @@ def resume(data, work):
             check(one[name] == two.get(name), f"{dtype}: {name} differs after a resume")
 
 
+def tiny(data, work):
+    out = os.path.join(work, "tiny")
+    small = ["--n_layer=1", "--n_head=1", "--n_embd=2", "--block_size=2", "--batch_size=1", "--gradient_accumulation_steps=1",
+             "--max_iters=1", "--eval_iters=1"]
+    train(data, out, *small)
+    run = train(data, out, *small, "--init_from=resume", "--eval_only=True")
+    check("val loss" in run.stdout, f"no evaluation: {run.stdout[-600:]}")
+
+
 def children_seconds():
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
@@ -316,7 +326,8 @@ def main():
         data = os.path.join(work, "data")
         dataset(data)
         for name, test in (("list", lambda d, w: listing()), ("absent", absent), ("parity", parity),
-                           ("matrix", matrix), ("clblast", clblast), ("resume", resume), ("fake", fake), ("cache", cache), ("limit", limit)):
+                           ("matrix", matrix), ("clblast", clblast), ("resume", resume), ("tiny", tiny), ("fake", fake),
+                           ("cache", cache), ("limit", limit)):
             if not only or name in only:
                 begin = time.monotonic()
                 test(data, work)

@@ -1,12 +1,12 @@
-/* The registry of backends with a defect in one of them; with it, gpt-train becomes gpt-train-faulty.
+/* The registry of backends with a defect in one of them; with it, gpt-train becomes gpt-train-faulty, and gpt-sample likewise.
  *
  * GPT_FAULT=CALL:N:KIND makes the N-th CALL (a field of struct backend_ops: devices, open, info, ...) of the backend that
  * GPT_FAULT_BACKEND names (cpu) go wrong: with `memory` and `launch` it fails once, with `lost` for ever and whatever is called
  * after it; with `hang` it never returns.  Calls that have no status, close, holders, choices and timings, can only hang; so can
  * devices, which finds none where all is lost.  GPT_FAULT_REPORT names a file for the number of calls, "CALL N" a line, and of
- * those that were refused after `lost`, "refused:CALL N", written when the process exits.  The backend itself computes as
- * always: only its table of functions is another one.  Backends that choose no algorithms are said to have chosen one, so
- * that a checkpoint has something to be chosen again.
+ * those that were refused after `lost`, "refused:CALL N", and of devices that were opened and not closed, "left N", written
+ * when the process exits.  The backend itself computes as always: only its table of functions is another one.  Backends that
+ * choose no algorithms are said to have chosen one, so that a checkpoint has something to be chosen again.
  */
 #include <config.h>
 
@@ -47,6 +47,7 @@ static struct {
     struct backend_ops entry;               /* in the registry */
     struct backend_ops opened;              /* of the open backend */
     uint64_t counts[CALLS], refused[CALLS]; /* refused: those after `lost` */
+    int left;                               /* opened and not closed */
     bool is_lost;
 } faulty;
 
@@ -117,6 +118,7 @@ static void faulty_devices(bool automatic, struct backend_devices *out)
 static void faulty_close(struct backend *backend)
 {
     fault_hang(CALL_CLOSE);
+    faulty.left -= backend != NULL;
     faulty.original->close(backend);
 }
 
@@ -211,6 +213,7 @@ static void report(void)
         fprintf(file, "%s %" PRIu64 "\n", call_names[call], faulty.counts[call]);
         fprintf(file, "refused:%s %" PRIu64 "\n", call_names[call], faulty.refused[call]);
     }
+    fprintf(file, "left %d\n", faulty.left);
     fclose(file);
 }
 
@@ -218,6 +221,7 @@ static enum gt_status faulty_open(const struct backend_open_options *options, st
 {
     TRY(fault(CALL_OPEN));
     TRY(faulty.original->open(options, out));
+    faulty.left++;
     faulty.opened = *(*out)->ops;
     faulty.opened.close = faulty_close;
     faulty.opened.info = faulty_info;

@@ -20,11 +20,13 @@ EXTRA_DIST += tests/reliability/clock_jumps.c tests/reliability/opencl_faults.c 
 check_PROGRAMS += tests/reliability/check_flips
 tests_reliability_check_flips_SOURCES = tests/reliability/check_flips.c tests/unit/io_fixture.h tests/unit/log_capture.h
 
-# The programs with planted faults.  gpt-train's registry of backends is another one, and that of libgpttrain.a is then not
-# taken; allocations are wrapped by the linker, where it can.
+# The programs with planted faults.  The registry of backends of those that compute is another one, and that of libgpttrain.a
+# is then not taken; allocations are wrapped by the linker, where it can.
 tests_reliability_gpt_train_faulty_SOURCES = $(gpt_train_SOURCES) tests/reliability/faulty_registry.c
 tests_reliability_gpt_train_faulty_LDADD = $(gpt_train_LDADD)
-faulty_programs = tests/reliability/gpt-train-faulty
+tests_reliability_gpt_sample_faulty_SOURCES = $(gpt_sample_SOURCES) tests/reliability/faulty_registry.c
+tests_reliability_gpt_sample_faulty_LDADD = $(gpt_sample_LDADD)
+faulty_programs = tests/reliability/gpt-train-faulty tests/reliability/gpt-sample-faulty
 EXTRA_PROGRAMS += tests/reliability/gpt-train-faulty tests/reliability/gpt-sample-faulty \
 	tests/reliability/gpt-prepare-faulty tests/reliability/gpt-export-faulty
 check_DATA += $(faulty_programs:=$(EXEEXT))
@@ -32,14 +34,12 @@ CLEANFILES += $(faulty_programs:=$(EXEEXT))
 if HAVE_WRAP
 FAULTY_WRAPPED = free malloc calloc realloc aligned_alloc mmap64 fopen64 opendir pthread_create
 FAULTY_LINK = $(AM_LDFLAGS) $(FAULTY_WRAPPED:%=-Wl,--wrap=%)
-faulty_programs += tests/reliability/gpt-sample-faulty tests/reliability/gpt-prepare-faulty \
-	tests/reliability/gpt-export-faulty
+faulty_programs += tests/reliability/gpt-prepare-faulty tests/reliability/gpt-export-faulty
 tests_reliability_gpt_train_faulty_SOURCES += tests/reliability/faulty_memory.c
 tests_reliability_gpt_train_faulty_LDFLAGS = $(FAULTY_LINK)
-endif
-tests_reliability_gpt_sample_faulty_SOURCES = $(gpt_sample_SOURCES) tests/reliability/faulty_memory.c
-tests_reliability_gpt_sample_faulty_LDADD = $(gpt_sample_LDADD)
+tests_reliability_gpt_sample_faulty_SOURCES += tests/reliability/faulty_memory.c
 tests_reliability_gpt_sample_faulty_LDFLAGS = $(FAULTY_LINK)
+endif
 tests_reliability_gpt_prepare_faulty_SOURCES = $(gpt_prepare_SOURCES) tests/reliability/faulty_memory.c
 tests_reliability_gpt_prepare_faulty_LDADD = $(gpt_prepare_LDADD)
 tests_reliability_gpt_prepare_faulty_LDFLAGS = $(FAULTY_LINK)

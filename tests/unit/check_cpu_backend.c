@@ -162,7 +162,7 @@ START_TEST(peak_is_measured)
         ck_assert(rate > 1e8 && rate < 1e15);
     }
     log_sink_set(sink_silent, NULL);
-    ck_assert_int_eq(backend_peak_flops(backend, DTYPE_F32, scratch, 100, 0.2, &rate), GT_NO_MEMORY);
+    ck_assert_int_eq(backend_peak_flops(backend, DTYPE_F32, scratch, 100, 0.2, &rate), GT_NO_FIT);
     backend->ops->close(backend);
 }
 END_TEST

@@ -19,20 +19,18 @@ Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import random
-import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 
 import tiny
 
 from checks import check, finish, skip
-from faulty_device import KINDS, Subject, before_watch, chosen, counted, in_one_go, sample, spread, try_faults, watched_calls
+from faulty_device import (KINDS, Subject, before_watch, chosen, counted, has_opencl, in_one_go, library_made, sample, spread,
+                           try_faults, watched_calls)
 
 BUILD = os.environ.get("top_builddir", ".")
 FAULTY = os.path.abspath(os.path.join(BUILD, "tests", "reliability", "gpt-train-faulty"))
-SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 SAMPLE = 24 if not tiny.LONG else 1 << 30
 HANGS = 3 if not tiny.LONG else 1 << 30
 # Calls that have no status; devices is asked before the watchdog watches.
@@ -43,7 +41,6 @@ FORGIVEN = ("clRelease", "clBuildProgram", "clCreateProgramWithBinary", "clGetPr
             "clGetProgramBuildInfo", "clFlush", "clGetKernelWorkGroupInfo", "clGetDeviceInfo")
 # In `make check` the last call of each hangs.
 HANGING = ("clEnqueueNDRangeKernel", "clFinish", "clEnqueueReadBuffer")
-os.environ.setdefault("POCL_CACHE_DIR", os.path.join(os.path.abspath(BUILD), "tests", "pocl-cache"))
 
 
 class Backend(Subject):
@@ -109,20 +106,6 @@ def backend(generator, name):
           f"{subject.missed} missed; a run makes {counts}")
 
 
-def library_made(work):
-    """opencl_faults.c, compiled; None and a skip where that cannot be."""
-    library = os.path.join(work, "faults.so")
-    command = shlex.split(os.environ.get("CC", "cc")) + ["-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE, "-o", library,
-                                                          os.path.join(SOURCE, "tests/reliability/opencl_faults.c"),
-                                                          "-l:libOpenCL.so.1"]
-    compiled = subprocess.run(command, check=False, capture_output=True, text=True)
-    if compiled.returncode == 0:
-        return library
-    said = [line for line in compiled.stderr.splitlines() if "error" in line or "cannot find" in line] or ["?"]
-    skip("opencl_fake", f"no compiler that links with libOpenCL.so.1: {said[0]}")
-    return None
-
-
 def icd(generator, work):
     library = library_made(work)
     if library is None:
@@ -145,11 +128,6 @@ def icd(generator, work):
           f"{subject.missed} missed")
 
 
-def has_opencl():
-    done = subprocess.run([FAULTY, "--list_devices"], env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False)
-    return "opencl:0 " in done.stdout
-
-
 def main():
     generator = random.Random(tiny.SEED)
     with tempfile.TemporaryDirectory(prefix="gpt-train-devices-") as work:
@@ -159,7 +137,7 @@ def main():
         only = [word for word in tiny.arguments() if word not in ("failing", "hanging")]
         if not only or "cpu" in only:
             backend(generator, "cpu")
-        if (not only or "opencl" in only or "icd" in only) and not has_opencl():
+        if (not only or "opencl" in only or "icd" in only) and not has_opencl(FAULTY):
             skip("opencl_device", "no OpenCL driver")
             only = ["cpu"]
         if not only or "opencl" in only:

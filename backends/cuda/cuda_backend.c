@@ -105,7 +105,7 @@ static enum gt_status device_fill(struct cuda_backend *cuda, const struct backen
     cuda->has_copies = !options->no_graphs;
     TRY(cuda_tuning_create(cuda));
     TRY(cuda_device_describe(cuda, options->name));
-    cuda->nvml = cuda_nvml_open(cuda->device);
+    TRY(cuda_nvml_open(cuda->device, &cuda->nvml));
     const uint64_t used_before = cuda_nvml_used_bytes(cuda->nvml);
     TRY(stream_open(cuda));
     cuda->tuning->on = options->tune;

@@ -16,6 +16,8 @@
 
 #include <cuda_runtime.h>
 
+#include "base/log.h"
+
 #define LIBRARY "libnvidia-ml.so.1"
 #define NVML_SUCCESS 0
 #define NVML_NOT_AVAILABLE UINT64_MAX
@@ -82,12 +84,15 @@ static bool functions_find(struct cuda_nvml *nvml)
     return known;
 }
 
-struct cuda_nvml *cuda_nvml_open(int32_t device)
+enum gt_status cuda_nvml_open(int32_t device, struct cuda_nvml **out)
 {
     struct cuda_nvml *nvml = calloc(1, sizeof *nvml);
     int (*init)(void);
-    if (nvml == NULL)
-        return NULL;
+    if (nvml == NULL) { /* what was timed is kept by the driver's release, and would be taken for another one's */
+        log_error("cuda: no memory for %zu B", sizeof *nvml);
+        return GT_NO_MEMORY;
+    }
+    *out = NULL;
     nvml->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (nvml->library == NULL)
         goto free_nvml;
@@ -96,7 +101,8 @@ struct cuda_nvml *cuda_nvml_open(int32_t device)
     if (!device_find(nvml, device))
         goto shut_down;
     driver_read(nvml);
-    return nvml;
+    *out = nvml;
+    return GT_OK;
 shut_down:
     (void)nvml->shutdown();
 close_library:
@@ -104,7 +110,7 @@ close_library:
 free_nvml:
     (void)cudaGetLastError();
     free(nvml);
-    return NULL;
+    return GT_OK;
 }
 
 void cuda_nvml_close(struct cuda_nvml *nvml)

@@ -9,8 +9,8 @@
 
 struct cuda_nvml;
 
-/* For the card that the run-time API numbers `device`; NULL where the library or the card is not found. */
-struct cuda_nvml *cuda_nvml_open(int32_t device);
+/* For the card that the run-time API numbers `device`; NULL where the library or the card is not found.  Errors: GT_NO_MEMORY. */
+enum gt_status cuda_nvml_open(int32_t device, struct cuda_nvml **out);
 void cuda_nvml_close(struct cuda_nvml *nvml); /* accepts NULL */
 /* Bytes of the card in use by anybody; 0 where that is not known. */
 uint64_t cuda_nvml_used_bytes(const struct cuda_nvml *nvml);

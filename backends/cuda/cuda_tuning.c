@@ -204,27 +204,32 @@ void cuda_tuning_load(struct cuda_backend *cuda)
     void *text = NULL;
     size_t bytes = 0;
     names_of(cuda, name, key);
-    if (!user_cache_load(&tunings, name, key, &text, &bytes))
+    const enum user_cache_file found = user_cache_load(&tunings, name, key, &text, &bytes);
+    cuda->tuning->is_unread = found == USER_CACHE_UNREAD;
+    if (found != USER_CACHE_READ)
         return;
     if (!lines_parse(text, bytes, cuda->tuning))
         log_note("cuda: the list of algorithms of %s is not one of ours; %s", cuda->name, tunings.otherwise);
     free(text);
 }
 
-static bool kept_store(const struct cuda_backend *cuda)
+/* NULL where the list is kept, else why it is not. */
+static const char *kept_store(const struct cuda_backend *cuda)
 {
     const struct cuda_tuning *tuning = cuda->tuning;
     char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
     const size_t bytes = (size_t)tuning->kept.count * LINE_BYTES;
+    if (tuning->is_unread)
+        return "the list in the user's cache could not be read, and stays as it is";
     char *text = malloc(bytes + 1);
-    bool stored = false;
+    if (text == NULL)
+        return "there is no memory to keep them, so that later runs do without";
     names_of(cuda, name, key);
-    for (int32_t i = 0; text != NULL && i < tuning->kept.count; i++)
+    for (int32_t i = 0; i < tuning->kept.count; i++)
         line_write(text + (size_t)i * LINE_BYTES, &tuning->kept.at[i], &tuning->timing[i]);
-    if (text != NULL)
-        stored = user_cache_store(&tunings, name, key, text, bytes);
+    const bool stored = user_cache_store(&tunings, name, key, text, bytes);
     free(text);
-    return stored;
+    return stored ? NULL : "the user's cache cannot be written to, so that later runs do without";
 }
 
 void cuda_tuning_store(struct cuda_backend *cuda)
@@ -232,13 +237,12 @@ void cuda_tuning_store(struct cuda_backend *cuda)
     struct cuda_tuning *tuning = cuda->tuning;
     if (tuning->products.timed + tuning->shapes.timed == 0)
         return;
-    const bool kept = kept_store(cuda);
+    const char *lost = kept_store(cuda);
     log_note("cuda: %" PRId32 " products timed, %" PRId32
              " of them have a faster algorithm than cuBLASLt's first, by up to %.0f %%; %" PRId32
              " launches of own kernels timed, %" PRId32 " of them have a faster shape, by up to %.0f %%; %s",
              tuning->products.timed, tuning->products.faster, 100.0 * tuning->products.gain_most, tuning->shapes.timed,
-             tuning->shapes.faster, 100.0 * tuning->shapes.gain_most,
-             kept ? "kept for later runs" : "the user's cache cannot be written to, so that later runs do without");
+             tuning->shapes.faster, 100.0 * tuning->shapes.gain_most, lost == NULL ? "kept for later runs" : lost);
     tuning->products = tuning->shapes = (struct cuda_found){.timed = 0};
 }
 

@@ -29,6 +29,7 @@ struct cuda_found {
 
 struct cuda_tuning {
     bool on;                            /* --tune */
+    bool is_unread;                     /* there is a list, which may be as good as ever */
     bool now;                           /* calls that nobody has chosen for are timed when they are started */
     struct cuda_found products, shapes; /* what tuning has found */
     struct cuda_choices stored;         /* of the checkpoint */

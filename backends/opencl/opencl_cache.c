@@ -23,7 +23,7 @@ bool opencl_cache_folder(char *folder, bool create)
 
 bool opencl_cache_load(const char *key, void **out, size_t *out_bytes)
 {
-    return user_cache_load(&programs, key, key, out, out_bytes);
+    return user_cache_load(&programs, key, key, out, out_bytes) == USER_CACHE_READ;
 }
 
 void opencl_cache_store(const char *key, const void *data, size_t bytes)

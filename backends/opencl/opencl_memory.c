@@ -272,6 +272,8 @@ enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct back
     cl_mem collected = cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, SAMPLES_MAX * sizeof *words, NULL, &code);
     if (words == NULL || code != CL_SUCCESS) {
         log_error("opencl: no memory for %zu B to check the arena with", (size_t)(SAMPLES_MAX * sizeof *words));
+        if (code == CL_SUCCESS)
+            (void)cl->api.clReleaseMemObject(collected);
         free(words);
         return GT_NO_MEMORY;
     }

@@ -131,50 +131,55 @@ enum user_cache_file user_cache_read(const char *path, uint64_t bytes_max, void 
     return found;
 }
 
-/* The whole file, whose length the header must state.  NULL when it is not there or, which is said, not to be trusted. */
-static uint8_t *file_whole(const struct user_cache *cache, const char *path, struct header *header)
+/* The whole file, whose length the header must state.  What is there and not to be trusted is said. */
+static enum user_cache_file file_whole(const struct user_cache *cache, const char *path, struct header *header,
+                                       uint8_t **out)
 {
     void *bytes = NULL;
     size_t size = 0;
     const char *why;
     const enum user_cache_file found = user_cache_read(path, cache->file_bytes_max, &bytes, &size, &why);
     if (found == USER_CACHE_ABSENT)
-        return NULL;
+        return found;
     if (found == USER_CACHE_READ) {
         why = "it is too short";
         if (size >= sizeof *header) {
             memcpy(header, bytes, sizeof *header);
             why = fault_of(cache, header, (const uint8_t *)bytes + sizeof *header, size - sizeof *header);
         }
-        if (why == NULL)
-            return bytes;
+        if (why == NULL) {
+            *out = bytes;
+            return found;
+        }
     }
     free(bytes);
     log_note("%s: %s; %s", path, why, cache->otherwise);
-    return NULL;
+    return found == USER_CACHE_READ ? USER_CACHE_REFUSED : found;
 }
 
-bool user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out, size_t *out_bytes)
+enum user_cache_file user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out,
+                                     size_t *out_bytes)
 {
     char path[FILE_PATH_MAX];
     struct header header;
+    uint8_t *bytes = NULL;
     if (!path_of(cache, name, false, path))
-        return false;
-    uint8_t *bytes = file_whole(cache, path, &header);
-    if (bytes == NULL)
-        return false;
+        return USER_CACHE_ABSENT;
+    const enum user_cache_file found = file_whole(cache, path, &header, &bytes);
+    if (found != USER_CACHE_READ)
+        return found;
     const size_t key_bytes = (size_t)header.key_bytes, data_bytes = (size_t)header.data_bytes;
     const char *stored = (const char *)bytes + sizeof header;
     if (key_bytes != strlen(key) || memcmp(stored, key, key_bytes) != 0) { /* it will be replaced */
         if (strcmp(name, key) != 0)
             log_note("%s: made for %.*s, and this is %s; %s", path, (int)key_bytes, stored, key, cache->otherwise);
         free(bytes);
-        return false;
+        return USER_CACHE_REFUSED;
     }
     memmove(bytes, bytes + sizeof header + key_bytes, data_bytes);
     *out = bytes;
     *out_bytes = data_bytes;
-    return true;
+    return USER_CACHE_READ;
 }
 
 static int by_age(const void *a, const void *b)

@@ -35,16 +35,17 @@ bool user_cache_folder(const struct user_cache *cache, char *folder, bool create
 enum user_cache_file {
     USER_CACHE_ABSENT,
     USER_CACHE_UNREAD,  /* it may be as good as ever, and is left alone */
-    USER_CACHE_REFUSED, /* not the user's alone, or too long */
+    USER_CACHE_REFUSED, /* not the user's alone, or too long: may be replaced */
     USER_CACHE_READ
 };
 /* A file of at most `bytes_max` bytes whole, malloc'ed with room for one more.  *why says what is wrong where it is there and
  * was not read.  Nothing is logged. */
 enum user_cache_file user_cache_read(const char *path, uint64_t bytes_max, void **out, size_t *out_bytes,
                                      const char **why);
-/* What is stored under `name`, malloc'ed; false when there is nothing that can be trusted, or it was made for another key.
- * That is said where `key` and `name` differ: the same thing has changed then. */
-bool user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out, size_t *out_bytes);
+/* What is stored under `name`, malloc'ed: USER_CACHE_READ.  USER_CACHE_REFUSED where it is damaged too, or was made for another
+ * key; that is said where `key` and `name` differ: the same thing has changed then. */
+enum user_cache_file user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out,
+                                     size_t *out_bytes);
 /* Keeps `bytes` bytes, and removes the oldest files where the folder grows too large.  False, without a word, where it
  * cannot. */
 bool user_cache_store(const struct user_cache *cache, const char *name, const char *key, const void *data,

@@ -18,6 +18,11 @@ run left, each with what its results are.
   shards    documents of JSONL, compressed too, to token files of 400, without copies
   export    to a file
   folder    to a folder that is there already
+
+And those of the backends for devices, which failing_memory.py attacks; failing_calls.py does not, since most calls are a driver's:
+
+  opencl, opencl_warm, opencl_sample   training with an empty cache of kernels, and with one that holds them; sampling
+  cuda, cuda_tune, cuda_sample         the emulated card: training; with --tune, where the cache has some of what is timed; sampling
 """
 import contextlib
 import glob
@@ -31,18 +36,28 @@ import subprocess
 import tiny
 
 from checks import check
+from faulty_device import COMPILE_SECONDS
 
 WORDS = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--dataset"))] + [
     "--dataset=./text", "--sample_tokens=4", "--out_dir=work"]
 MODEL = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64"]
 FAULTY = os.path.join(os.path.abspath(os.environ.get("top_builddir", ".")), "tests", "reliability")
+NVML = os.path.join(os.path.dirname(FAULTY), "cuda_on_cpu", "nvml")  # the emulated card's management library
 HELD = "allocations"  # where a program of faulty_memory.c writes what it allocated and held at its end
+TRACE = "trace"       # and where it asked for it
+OBJECTS = "objects"   # where the library of a device writes how many objects are not given back
 PROGRAMS = {name: os.path.abspath(os.environ[name.upper().replace("-", "_")])
             for name in ("gpt-train", "gpt-sample", "gpt-prepare", "gpt-export")}
 LINES = "text.jsonl"
 ARCHIVE = "text.jsonl.gz"
 PREPARE = ["--tokenizer=train", "--vocab-size=280", "--threads=1", "--out-dir=work", "text.txt"]
 SAVELESS = "--always_save_checkpoint=False"
+SAMPLED = ["--out_dir=one", "--num_samples=2", "--max_new_tokens=8", "--start=green"]
+TUNE = "--tune=True"
+# On the card so little memory that only the smallest product is timed, since checkpoints name the algorithms of all.
+SMALL = ["--batch_size=1", "--n_embd=8", "--block_size=8"]
+SMALLER = [*SMALL, "--block_size=4"]
+TUNED = set()  # the lines of the list that cuda_tune begins with
 WIDE = [*WORDS, "--n_embd=64", "--block_size=32", "--max_iters=1", "--eval_interval=100", SAVELESS]
 ANSWERS = ("--plan", "--eval_only", "--eval_data")  # these train nothing
 OTHER_SEED = 7  # of the run in whose folder another one begins
@@ -54,17 +69,31 @@ def is_faulty():
     return os.path.exists(os.path.join(FAULTY, "gpt-prepare-faulty"))
 
 
-def start(program, words, fault=None, tracer=()):
-    """The finished process of a program, with planted faults where there is one."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(HELD)
-    environment = dict(tiny.TRACED if tracer else tiny.ENVIRONMENT, GPT_FAULT_ALLOCATIONS=HELD,
-                       XDG_CACHE_HOME=os.path.abspath("cache"))
+def device_of(words):
+    """The backend that the command line names."""
+    return next((word.partition("=")[2] for word in words if word.startswith("--backend=")), "cpu")
+
+
+def path_of(program, device="cpu"):
+    """Of the one with planted faults, where there is one."""
+    if not is_faulty():
+        return PROGRAMS[program]
+    return os.path.join(FAULTY, program + ("-cuda" if device == "cuda" else "") + "-faulty")
+
+
+def start(program, words, fault=None, tracer=(), limit=tiny.LIMIT_SECONDS, **more):
+    """The finished process of a program, with planted faults where there is one, and more in its environment."""
+    for path in (HELD, OBJECTS):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+    environment = dict(tiny.TRACED if tracer else tiny.ENVIRONMENT, GPT_FAULT_ALLOCATIONS=HELD, OPENCL_FAULT_REPORT=OBJECTS,
+                       GT_CUDA_ON_CPU_REPORT=OBJECTS, XDG_CACHE_HOME=os.path.abspath("cache"), **more)
     if fault:
         environment["GPT_FAULT_ALLOCATION"] = fault
-    path = os.path.join(FAULTY, program + "-faulty") if is_faulty() else PROGRAMS[program]
-    return subprocess.run([*tracer, path, *words], env=environment, capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS,
-                          check=False)
+    if device_of(words) == "cuda":
+        environment["LD_LIBRARY_PATH"] = NVML
+    path = path_of(program, device_of(words))
+    return subprocess.run([*tracer, path, *words], env=environment, capture_output=True, text=True, timeout=limit, check=False)
 
 
 def held():
@@ -74,6 +103,40 @@ def held():
             return tuple(int(word) for word in file.read().split()) or None
     except FileNotFoundError:
         return None
+
+
+def objects_left():
+    """Of a device's library, made by the last process and not given back; None where nobody counted."""
+    try:
+        with open(OBJECTS, encoding="ascii") as file:
+            return int(re.search(r'(?:"objects_alive":|^left) ?(\d+)', file.read(), re.MULTILINE).group(1))
+    except FileNotFoundError:
+        return None
+
+
+def allocated_below(folder, command):
+    """The numbers of the allocations of a run of the command that code of this folder of the project asks for, by itself or
+    through others; none in a build without what a debugger needs, or without addr2line."""
+    if shutil.which("addr2line") is None:
+        return []
+    command.fresh()
+    command.run(lambda *how: start(*how, GPT_FAULT_TRACE=TRACE))
+    with open(TRACE, encoding="ascii") as file:
+        calls = [(int(number), frames) for number, *frames in map(str.split, file)]
+    addresses = sorted({frame for _, frames in calls for frame in frames})
+    done = subprocess.run(["addr2line", "-e", path_of(command.program, command.device)], input="\n".join(addresses),
+                          capture_output=True, text=True, check=False)
+    inside = {address for address, line in zip(addresses, done.stdout.splitlines()) if folder in line}
+    return [number for number, frames in calls if not inside.isdisjoint(frames)]
+
+
+def tuned():
+    """The lines of the cache's list of what was timed on the card."""
+    found = set()
+    for path in glob.glob("cache/gpt-train/cuda/*"):
+        with open(path, "rb") as file:
+            found.update(re.findall(rb"(?:[0-9a-f]{16} )+[0-9a-f]+\n", file.read()))
+    return found
 
 
 def digests(folder):
@@ -98,6 +161,7 @@ class Command:
 
     def __init__(self, name, program, words, begin=None, cache=None, results=lambda done: checkpoint()):
         self.name, self.program, self.words, self.begin, self.cache, self.results = name, program, words, begin, cache, results
+        self.device = device_of(words)
 
     def trains(self):
         """It goes on where a save fails, or the cache, after an error line."""
@@ -171,8 +235,7 @@ def every():
                 results=lambda done: re.findall(".*perplexity.*", done.stdout)),
         Command("plan", "gpt-train", [*WORDS, *MODEL, "--plan", "--memory_budget=66MiB"],
                 results=lambda done: "Memory " in done.stdout),
-        Command("sample", "gpt-sample", ["--out_dir=one", "--num_samples=2", "--max_new_tokens=8", "--start=green"],
-                results=lambda done: done.stdout),
+        Command("sample", "gpt-sample", SAMPLED, results=lambda done: done.stdout),
         Command("prepare", "gpt-prepare", PREPARE, **prepared),
         Command("goes_on", "gpt-prepare", PREPARE, begin="killed", **prepared),
         Command("anew", "gpt-prepare", [*PREPARE, "--restart"], begin="killed", **prepared),
@@ -183,6 +246,34 @@ def every():
                 **prepared),
         Command("folder", "gpt-export", ["--out_dir=one", "--format=hf", "--force", "work"], begin="hf_other", **prepared),
     ]
+
+
+def on_devices():
+    cuda, opencl = [*WORDS, *SMALL, "--backend=cuda"], [*WORDS, "--backend=opencl"]
+    sampled = {"results": lambda done: done.stdout}
+    return [
+        Command("opencl", "gpt-train", opencl),
+        Command("opencl_warm", "gpt-train", opencl, cache="opencl_cached"),
+        Command("opencl_sample", "gpt-sample", [*SAMPLED, "--backend=opencl"], cache="opencl_cached", **sampled),
+        Command("cuda", "gpt-train", cuda),
+        Command("cuda_tune", "gpt-train", [*cuda, TUNE], cache="cuda_cached",
+                results=lambda done: (checkpoint(), tuned() >= TUNED)),
+        Command("cuda_sample", "gpt-sample", [*SAMPLED, "--backend=cuda"], **sampled),
+    ]
+
+
+def prepare_device(start, device):
+    """A cache that has its kernels, or some of what is timed."""
+    tiny.clear("cache")
+    os.mkdir("cache")
+    words = [word.replace("=work", f"={device}") for word in WORDS] + [f"--backend={device}"]
+    for program, words in (("gpt-train", [*words, *SMALLER, TUNE] if device == "cuda" else words),
+                           ("gpt-sample", [*SAMPLED, f"--backend={device}"])):
+        done = Command("", program, words).run(lambda *how: start(*how, limit=COMPILE_SECONDS))
+        check(done is not None and done.returncode == 0, f"{program} {words}: {done and done.stderr[-500:]}")
+    TUNED.update(tuned())
+    check(device != "cuda" or len(TUNED) > 10, f"what was timed on the card: {TUNED}")
+    shutil.copytree("cache", f"{device}_cached")
 
 
 def prepare(start):

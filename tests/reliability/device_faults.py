@@ -25,9 +25,7 @@ import json
 import os
 import random
 import re
-import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -35,12 +33,12 @@ import commands
 import tiny
 
 from checks import check, finish, skip
-from faulty_device import KINDS, Subject, before_watch, chosen, counted, in_one_go, sample, spread, try_faults, watched_calls
+from faulty_device import (KINDS, Subject, before_watch, chosen, counted, has_opencl, in_one_go, library_made, sample, spread,
+                           try_faults, watched_calls)
 
 BUILD = os.environ.get("top_builddir", ".")
 FAULTY, FAULTY_SAMPLE = (os.path.abspath(os.path.join(BUILD, "tests", "reliability", f"{name}-faulty"))
                          for name in ("gpt-train", "gpt-sample"))
-SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 SAMPLE = 24 if not tiny.LONG else 1 << 30
 HANGS = 3 if not tiny.LONG else 1 << 30
 ANSWER_HANGS = 1 if not tiny.LONG else 1 << 30  # of each command
@@ -54,7 +52,6 @@ FORGIVEN = ("clRelease", "clBuildProgram", "clCreateProgramWithBinary", "clGetPr
             "clGetProgramBuildInfo", "clFlush", "clGetKernelWorkGroupInfo", "clGetDeviceInfo")
 # In `make check` the last call of each hangs.
 HANGING = ("clEnqueueNDRangeKernel", "clFinish", "clEnqueueReadBuffer")
-os.environ.setdefault("POCL_CACHE_DIR", os.path.join(os.path.abspath(BUILD), "tests", "pocl-cache"))
 
 
 class Backend(Subject):
@@ -221,20 +218,6 @@ def answers(generator, name):
     check(missed <= tried / 2, f"answers on {name}: {missed} of {tried} calls were not made")
 
 
-def library_made(work):
-    """opencl_faults.c, compiled; None and a skip where that cannot be."""
-    library = os.path.join(work, "faults.so")
-    command = shlex.split(os.environ.get("CC", "cc")) + ["-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE, "-o", library,
-                                                          os.path.join(SOURCE, "tests/reliability/opencl_faults.c"),
-                                                          "-l:libOpenCL.so.1"]
-    compiled = subprocess.run(command, check=False, capture_output=True, text=True)
-    if compiled.returncode == 0:
-        return library
-    said = [line for line in compiled.stderr.splitlines() if "error" in line or "cannot find" in line] or ["?"]
-    skip("opencl_fake", f"no compiler that links with libOpenCL.so.1: {said[0]}")
-    return None
-
-
 def icd(generator, work):
     library = library_made(work)
     if library is None:
@@ -257,11 +240,6 @@ def icd(generator, work):
           f"{subject.missed} missed")
 
 
-def has_opencl():
-    done = subprocess.run([FAULTY, "--list_devices"], env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False)
-    return "opencl:0 " in done.stdout
-
-
 def chosen_groups(generator, work):
     """What the command line names, all without names; what needs OpenCL only where there is a device."""
     groups = [("cpu", "", lambda: backend(generator, "cpu")), ("answers", "", lambda: answers(generator, "cpu")),
@@ -270,7 +248,7 @@ def chosen_groups(generator, work):
         groups.append(("answers", "opencl", lambda: answers(generator, "opencl")))
     only = [word for word in tiny.arguments() if word not in ("failing", "hanging")]
     groups = [(device, run) for name, device, run in groups if not only or name in only]
-    if any(device for device, _ in groups) and not has_opencl():
+    if any(device for device, _ in groups) and not has_opencl(FAULTY):
         skip("opencl_device", "no OpenCL driver")
         groups = [(device, run) for device, run in groups if not device]
     return [run for _, run in groups]

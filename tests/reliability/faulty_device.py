@@ -1,4 +1,5 @@
-"""Runs on a device of which one call goes wrong, and what they must leave; for device_faults.py and cuda_faults.py.
+"""Runs on a device of which one call goes wrong, and what they must leave; for device_faults.py and cuda_faults.py.  And what
+OpenCL needs to be tested, for failing_memory.py too.
 
 A fault is "CALL:N:KIND": the N-th call finds no memory, is refused (`launch`), loses the device, or hangs.  After it: an exit
 status that is no signal's and not 0, one error line, no hang (the watchdog ends it, and names the call and, where it runs an
@@ -7,16 +8,21 @@ one go.  Success is accepted where nothing depends on the call; of a lost device
 Subjects are runs of training unless they say otherwise.
 """
 import os
+import shlex
 import shutil
 import subprocess
 
 import tiny
 
-from checks import check
+from checks import check, skip
 
 KINDS = ("memory", "launch", "lost")
 WATCHDOG_SECONDS = (1, 10, 60)  # a process that gets no time is slow too: where another call was named, once more with the next
 COMPILE_SECONDS = 1200  # where kernels have to be compiled first
+SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
+# What PoCL compiled is kept, whatever cache the programs are given.
+tiny.ENVIRONMENT.setdefault("POCL_CACHE_DIR", os.path.abspath(os.path.join(os.environ.get("top_builddir", "."), "tests", "pocl-cache")))
+os.makedirs(tiny.ENVIRONMENT["POCL_CACHE_DIR"], exist_ok=True)
 
 
 class Subject:
@@ -234,3 +240,22 @@ def spread(numbers, most):
     if len(numbers) <= most:
         return list(numbers)
     return sorted({numbers[i * (len(numbers) - 1) // (most - 1)] for i in range(most)})
+
+
+def has_opencl(program):
+    done = subprocess.run([program, "--list_devices"], env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False)
+    return "opencl:0 " in done.stdout
+
+
+def library_made(work):
+    """opencl_faults.c, compiled; None and a skip where that cannot be."""
+    library = os.path.join(work, "faults.so")
+    command = shlex.split(os.environ.get("CC", "cc")) + ["-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE, "-o", library,
+                                                          os.path.join(SOURCE, "tests/reliability/opencl_faults.c"),
+                                                          "-l:libOpenCL.so.1"]
+    compiled = subprocess.run(command, check=False, capture_output=True, text=True)
+    if compiled.returncode == 0:
+        return library
+    said = [line for line in compiled.stderr.splitlines() if "error" in line or "cannot find" in line] or ["?"]
+    skip("opencl_fake", f"no compiler that links with libOpenCL.so.1: {said[0]}")
+    return None

@@ -3,14 +3,18 @@
  *
  * GPT_FAULT_ALLOCATION=N makes the N-th of them, in the order of the calls, find no memory; N+ every one from the N-th on.
  * GPT_FAULT_ALLOCATIONS names a file for their number, written when the process exits; and how many blocks were not released
- * by then, and how many files above standard error are open.
+ * by then, and how many files above standard error are open.  GPT_FAULT_TRACE names a file for where each was asked for: its
+ * number and the addresses of the calls above it, in hexadecimal digits as addr2line takes them.
  */
 #include <config.h>
 
 #include <dirent.h>
 #include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,19 +23,42 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #define BLOCKS_BITS 20
 #define BLOCKS_MASK (((size_t)1 << BLOCKS_BITS) - 1)
 #define FILES_MAX 256
+#define FRAMES_MAX 32
+#define ADDRESS_DIGITS 20
 
 static atomic_uint_fast64_t calls;
 static uint64_t first; /* that fails; 0 is none */
 static bool is_for_ever;
+static int trace_fd = -1;
+static pid_t traced; /* not the children it forks, which close its files */
+
+/* One line, by one call. */
+static void trace(uint64_t number)
+{
+    void *frame[FRAMES_MAX];
+    char line[(FRAMES_MAX + 1) * ADDRESS_DIGITS];
+    if (trace_fd < 0 || getpid() != traced)
+        return;
+    const int frames = backtrace(frame, FRAMES_MAX);
+    int length = snprintf(line, sizeof line, "%" PRIu64, number);
+    for (int i = 0; i < frames; i++) /* an address is that of the instruction behind the call */
+        length += snprintf(line + length, sizeof line - (size_t)length, " %" PRIxPTR,
+                           (uintptr_t)frame[i] - 1 - (uintptr_t)_r_debug.r_map->l_addr);
+    line[length++] = '\n';
+    if (write(trace_fd, line, (size_t)length) != length)
+        abort();
+}
 
 /* True when this call fails. */
 static bool fails(void)
 {
     const uint64_t number = atomic_fetch_add(&calls, 1) + 1;
+    trace(number);
     if (first == 0 || number < first || (number > first && !is_for_ever))
         return false;
     errno = ENOMEM;
@@ -161,11 +188,13 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *fault = getenv("GPT_FAULT_ALLOCATION");
+    const char *fault = getenv("GPT_FAULT_ALLOCATION"), *trace_path = getenv("GPT_FAULT_TRACE");
     char more = '\0';
     if (fault != NULL && sscanf(fault, "%" SCNu64 "%c", &first, &more) == 0)
         abort();
     is_for_ever = more == '+';
+    traced = getpid();
+    trace_fd = trace_path != NULL ? open(trace_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
     json_set_alloc_funcs(__wrap_malloc, __wrap_free);
 }
 

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -47,7 +48,7 @@ static bool loads(const char *name, const char *key, const char *wanted)
 {
     void *data = NULL;
     size_t bytes = 0;
-    const bool found = user_cache_load(&numbers, name, key, &data, &bytes);
+    const bool found = user_cache_load(&numbers, name, key, &data, &bytes) == USER_CACHE_READ;
     if (found) {
         ck_assert_uint_eq(bytes, strlen(wanted));
         ck_assert_int_eq(memcmp(data, wanted, bytes), 0);
@@ -175,6 +176,29 @@ START_TEST(what_a_killed_process_left_is_removed)
 }
 END_TEST
 
+/* Whoever adds to a list must not replace the one that it could not read. */
+START_TEST(what_cannot_be_read_this_time_is_told_apart)
+{
+    struct corner corner;
+    struct rlimit files;
+    void *data = NULL;
+    size_t bytes = 0;
+    corner_open(&corner);
+    ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = files.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ck_assert_int_eq(user_cache_load(&numbers, "a", "a", &data, &bytes), USER_CACHE_UNREAD);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+    ck_assert(loads("a", "a", "one"));
+    ck_assert_int_eq(user_cache_load(&numbers, "b", "b", &data, &bytes), USER_CACHE_ABSENT);
+    ck_assert_int_eq(user_cache_load(&numbers, "a", "another a", &data, &bytes), USER_CACHE_REFUSED);
+    ck_assert_ptr_null(data);
+    ck_assert_int_eq(corner.log.lines, 2);
+    corner_close(&corner);
+}
+END_TEST
+
 START_TEST(a_damaged_file_is_said_with_its_consequence)
 {
     struct corner corner;
@@ -200,6 +224,7 @@ static Suite *user_cache_suite(void)
     tcase_add_test(tests, what_cannot_be_kept_is_not_and_nothing_is_said);
     tcase_add_test(tests, the_umask_does_not_matter);
     tcase_add_test(tests, what_a_killed_process_left_is_removed);
+    tcase_add_test(tests, what_cannot_be_read_this_time_is_told_apart);
     tcase_add_test(tests, a_damaged_file_is_said_with_its_consequence);
     suite_add_tcase(suite, tests);
     return suite;

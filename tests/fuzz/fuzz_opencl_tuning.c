@@ -1,5 +1,7 @@
-/* Fuzzes what the opencl backend keeps of a tuning, which stands in a file of the user's cache: what is accepted points into the
- * tables, and is written as the same text. */
+/* Fuzzes what the opencl backend keeps of a tuning, which stands in a file of the user's cache.
+ *
+ * What is accepted points into the tables, and is written as the same text.
+ */
 #include <string.h>
 
 #include "backends/opencl/opencl_tuning_text.h"

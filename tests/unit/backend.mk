@@ -12,6 +12,7 @@ tests_unit_check_cpu_backend_SOURCES = tests/unit/check_cpu_backend.c
 tests_unit_check_cpu_gemm_SOURCES = tests/unit/check_cpu_gemm.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h
 tests_unit_check_cpu_half_SOURCES = tests/unit/check_cpu_half.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h
 tests_unit_check_cpu_lean_SOURCES = tests/unit/check_cpu_lean.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h
-tests_unit_check_cuda_choices_SOURCES = tests/unit/check_cuda_choices.c backends/cuda/cuda_choices.c backends/cuda/cuda_choices.h
+tests_unit_check_cuda_choices_SOURCES = tests/unit/check_cuda_choices.c \
+	backends/cuda/cuda_choices.c backends/cuda/cuda_choices.h
 tests_unit_check_cpu_math_SOURCES = tests/unit/check_cpu_math.c
 tests_unit_check_cpu_ops_SOURCES = tests/unit/check_cpu_ops.c tests/unit/cpu_fixture.c tests/unit/cpu_fixture.h

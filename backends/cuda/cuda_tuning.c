@@ -1,8 +1,8 @@
 /* Choices between algorithms and between shapes of launches: identities, the list that is kept, and what was timed.
  *
  * Candidates are timed on the operands of the call, in the arena, while programs are bound (cuda_trial.c).  The list is one
- * file of the user's cache for each card, made for one driver and one library; what another one has made is ignored.  A line
- * holds two identities and what the choice takes, which the plan's forecast rests on later.
+ * file of the user's cache for each card, made for one driver and one library; what another one has made is ignored.  Its text
+ * is cuda_choices.c's.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -11,7 +11,6 @@
 #include "backends/cuda/cuda_tuning.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +21,6 @@
 #include "base/log.h"
 #include "base/user_cache.h"
 
-/* Six numbers of 16 digits: call, algorithm, op, and three of fp64: FLOPs, bytes, seconds; then dtype and transposes. */
-#define NUMBERS 6
-#define LINE_BYTES (NUMBERS * 17 + 4)
-#define SECONDS_MAX 1e4
-
 static const struct user_cache tunings = {
     .folder = "cuda",
     .magic = "GTCUDAT2",
@@ -35,7 +29,7 @@ static const struct user_cache tunings = {
     .bytes_max = (uint64_t)4 << 20,
     .file_bytes_max = (uint64_t)256 << 10,
 };
-_Static_assert(CUDA_CHOICES_MAX *LINE_BYTES < 200 << 10, "a full list fits a file");
+_Static_assert(CUDA_CHOICES_MAX *CUDA_CHOICE_LINE_BYTES < 200 << 10, "a full list fits a file");
 
 enum gt_status cuda_tuning_create(struct cuda_backend *cuda)
 {
@@ -67,33 +61,6 @@ uint64_t cuda_algorithm_identity(const cublasLtMatmulAlgo_t *algorithm)
     return hash_identity(hash_fnv1a(algorithm, sizeof *algorithm));
 }
 
-static uint64_t op_identity(enum op_kind kind)
-{
-    const char *name = op_declaration(kind)->name;
-    return hash_identity(hash_fnv1a(name, strlen(name)));
-}
-
-uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call)
-{
-    for (int32_t i = 0; i < choices->count; i++) {
-        if (choices->at[i].call == call)
-            return choices->at[i].algorithm;
-    }
-    return 0;
-}
-
-int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm)
-{
-    int32_t at = 0;
-    while (at < choices->count && choices->at[at].call != call)
-        at++;
-    if (at == CUDA_CHOICES_MAX)
-        return -1;
-    choices->at[at] = (struct backend_choice){.call = call, .algorithm = algorithm};
-    choices->count += at == choices->count;
-    return at;
-}
-
 /* What a list is kept under, and what it was made for. */
 static void names_of(const struct cuda_backend *cuda, char name[static USER_CACHE_KEY_MAX],
                      char key[static USER_CACHE_KEY_MAX])
@@ -106,98 +73,6 @@ static void names_of(const struct cuda_backend *cuda, char name[static USER_CACH
              driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime, cuda_gemm_library_version());
 }
 
-/* ---- a line of the list ---- */
-
-static double number_of_bits(uint64_t bits)
-{
-    double number;
-    memcpy(&number, &bits, sizeof number);
-    return number;
-}
-
-static uint64_t bits_of_number(double number)
-{
-    uint64_t bits;
-    memcpy(&bits, &number, sizeof bits);
-    return bits;
-}
-
-static void line_write(char line[static LINE_BYTES + 1], const struct backend_choice *choice,
-                       const struct backend_timing *timing)
-{
-    snprintf(line, LINE_BYTES + 1,
-             "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %x%x%x\n",
-             choice->call, choice->algorithm, op_identity(timing->kind), bits_of_number(timing->flops),
-             bits_of_number(timing->bytes), bits_of_number(timing->seconds), (unsigned)timing->dtype & 15u,
-             (unsigned)timing->transpose_a, (unsigned)timing->transpose_b);
-}
-
-static bool kind_find(uint64_t identity, enum op_kind *out)
-{
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        if (op_identity((enum op_kind)kind) == identity) {
-            *out = (enum op_kind)kind;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Digits as they are written, and nothing else. */
-static bool line_shaped(const char *line)
-{
-    for (int32_t i = 0; i < LINE_BYTES; i++) {
-        const bool space = i % 17 == 16 && i < 17 * NUMBERS;
-        const char *allowed = i == LINE_BYTES - 1 ? "\n" : space ? " " : "0123456789abcdef";
-        if (line[i] == '\0' || strchr(allowed, line[i]) == NULL)
-            return false;
-    }
-    return true;
-}
-
-static bool timing_valid(const struct backend_timing *timing)
-{
-    return isfinite(timing->flops) && timing->flops >= 0.0 && isfinite(timing->bytes) && timing->bytes >= 0.0 &&
-           timing->seconds > 0.0 && timing->seconds <= SECONDS_MAX;
-}
-
-static bool line_read(const char *line, struct backend_choice *choice, struct backend_timing *timing)
-{
-    uint64_t number[NUMBERS];
-    if (!line_shaped(line))
-        return false;
-    for (int32_t i = 0; i < NUMBERS; i++)
-        number[i] = strtoull(line + 17 * i, NULL, 16);
-    const unsigned long flags = strtoul(line + 17 * NUMBERS, NULL, 16);
-    *choice = (struct backend_choice){.call = number[0], .algorithm = number[1]};
-    *timing = (struct backend_timing){.dtype = (enum dtype)(flags >> 8),
-                                      .transpose_a = (flags >> 4 & 15u) != 0,
-                                      .transpose_b = (flags & 15u) != 0,
-                                      .flops = number_of_bits(number[3]),
-                                      .bytes = number_of_bits(number[4]),
-                                      .seconds = number_of_bits(number[5])};
-    return choice->call != 0 && choice->algorithm != 0 && kind_find(number[2], &timing->kind) && timing_valid(timing);
-}
-
-/* False, and nothing taken, where a line is something else. */
-static bool lines_parse(const char *text, size_t bytes, struct cuda_tuning *tuning)
-{
-    bool good = bytes % LINE_BYTES == 0 && bytes / LINE_BYTES <= CUDA_CHOICES_MAX;
-    tuning->kept.count = 0;
-    for (size_t at = 0; good && at < bytes; at += LINE_BYTES) {
-        struct backend_choice choice;
-        struct backend_timing timing;
-        char line[LINE_BYTES + 1] = "";
-        memcpy(line, text + at, LINE_BYTES);
-        good = line_read(line, &choice, &timing);
-        if (good)
-            tuning->timing[cuda_choices_put(&tuning->kept, choice.call, choice.algorithm)] = timing;
-    }
-    if (!good)
-        tuning->kept.count = 0;
-    return good;
-}
-
 void cuda_tuning_load(struct cuda_backend *cuda)
 {
     char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
@@ -208,7 +83,7 @@ void cuda_tuning_load(struct cuda_backend *cuda)
     cuda->tuning->is_unread = found == USER_CACHE_UNREAD;
     if (found != USER_CACHE_READ)
         return;
-    if (!lines_parse(text, bytes, cuda->tuning))
+    if (!cuda_choices_parse(text, bytes, &cuda->tuning->kept, cuda->tuning->timing))
         log_note("cuda: the list of algorithms of %s is not one of ours; %s", cuda->name, tunings.otherwise);
     free(text);
 }
@@ -218,15 +93,14 @@ static const char *kept_store(const struct cuda_backend *cuda)
 {
     const struct cuda_tuning *tuning = cuda->tuning;
     char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
-    const size_t bytes = (size_t)tuning->kept.count * LINE_BYTES;
+    const size_t bytes = (size_t)tuning->kept.count * CUDA_CHOICE_LINE_BYTES;
     if (tuning->is_unread)
         return "the list in the user's cache could not be read, and stays as it is";
     char *text = malloc(bytes + 1);
     if (text == NULL)
         return "there is no memory to keep them, so that later runs do without";
     names_of(cuda, name, key);
-    for (int32_t i = 0; i < tuning->kept.count; i++)
-        line_write(text + (size_t)i * LINE_BYTES, &tuning->kept.at[i], &tuning->timing[i]);
+    cuda_choices_write(&tuning->kept, tuning->timing, text);
     const bool stored = user_cache_store(&tunings, name, key, text, bytes);
     free(text);
     return stored ? NULL : "the user's cache cannot be written to, so that later runs do without";
@@ -252,7 +126,7 @@ void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, con
     found->timed++;
     found->faster += result->best > 0;
     found->gain_most = result->gain > found->gain_most ? result->gain : found->gain_most;
-    const bool valid = timing_valid(timing); /* a clock that did not move tells nothing that could be kept */
+    const bool valid = cuda_timing_valid(timing); /* a clock that did not move tells nothing that could be kept */
     const int32_t at = valid ? cuda_choices_put(&tuning->kept, choice->call, choice->algorithm) : -1;
     if (at >= 0)
         tuning->timing[at] = *timing;

@@ -9,17 +9,12 @@
 
 #include <cublasLt.h>
 
+#include "backends/cuda/cuda_choices.h"
 #include "backends/cuda/cuda_gemm_cache.h"
 #include "backends/cuda/cuda_trial.h"
 
 /* So many are asked for, and timed; always the same number, so that the first one does not depend on it. */
 #define CUDA_ALGORITHMS_MAX 8
-#define CUDA_CHOICES_MAX 1024
-
-struct cuda_choices {
-    int32_t count;
-    struct backend_choice at[CUDA_CHOICES_MAX];
-};
 
 /* Since the last cuda_tuning_store(). */
 struct cuda_found {
@@ -44,10 +39,6 @@ void cuda_tuning_destroy(struct cuda_backend *cuda);
 
 uint64_t cuda_gemm_key_identity(const struct cuda_gemm_key *key);
 uint64_t cuda_algorithm_identity(const cublasLtMatmulAlgo_t *algorithm);
-/* 0 where there is none. */
-uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call);
-/* Replaces one of the same call, and says where it is; -1: beyond the limit it is dropped. */
-int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm);
 /* Reads what was kept for this card, driver and library. */
 void cuda_tuning_load(struct cuda_backend *cuda);
 /* Keeps it, and says what tuning has found; after programs were bound. */

@@ -7,6 +7,7 @@ cuda_sources = \
 	backends/cuda/cuda_backend.c backends/cuda/cuda_backend.h \
 	backends/cuda/cuda_bias.c \
 	backends/cuda/cuda_blend.c \
+	backends/cuda/cuda_choices.c backends/cuda/cuda_choices.h \
 	backends/cuda/cuda_cross_entropy.c \
 	backends/cuda/cuda_devices.c backends/cuda/cuda_devices.h \
 	backends/cuda/cuda_dropout.c \

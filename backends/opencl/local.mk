@@ -68,6 +68,7 @@ libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl_shadow.c backends/opencl/opencl_shadow.h \
 	backends/opencl/opencl_table.c backends/opencl/opencl_table.h \
 	backends/opencl/opencl_tune.c backends/opencl/opencl_tune.h \
+	backends/opencl/opencl_tuning_text.c backends/opencl/opencl_tuning_text.h \
 	backends/opencl/opencl_vendor.c backends/opencl/opencl_vendor.h
 nodist_libopencl_backend_a_SOURCES = backends/opencl/opencl_sources.c
 endif

@@ -14,6 +14,7 @@
 
 #include "backend/backend.h"
 #include "backends/opencl/opencl_api.h"
+#include "backends/opencl/opencl_tuning_text.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "base/status.h"
@@ -56,13 +57,6 @@ struct opencl_device {
     bool has_fma;             /* CL_FP_FMA of fp32 */
     bool is_little_endian;
     int32_t nvidia_capability; /* 86 for 8.6; 0 where the driver does not say */
-};
-
-/* Answers of --tune, or the defaults for the kind of device; indices into the op's own table of shapes. */
-struct opencl_tuning {
-    int32_t gemm_shape[DTYPE_COUNT];   /* by storage dtype; see opencl_gemm_shapes */
-    int32_t matrix_shape[DTYPE_COUNT]; /* by dtype of a and b, the largest of opencl_matrix_shapes to be used */
-    bool gemm_clblast;                 /* CLBlast takes the fp32 products that it can */
 };
 
 /* How matrix units are reached; GT_UNIT_... of kernels/gemm_matrix.cl. */

@@ -26,7 +26,6 @@
 
 #define TUNE_SECONDS 0.2
 #define TUNE_SCRATCH_BYTES ((uint64_t)48 << 20)
-#define TUNE_TEXT_MAX 128
 
 /* In checkpoints: the products in fp32 as one call, and who computes them. */
 #define CHOICE_PRODUCTS 1
@@ -43,26 +42,6 @@ static void tuning_key(const struct opencl_backend *cl, char key[static OPENCL_K
              cl->clblast != NULL);
 }
 
-/* Zero-terminated text as tuning_store() writes it, checked against the tables. */
-static bool tuning_parse(const char *text, struct opencl_tuning *out)
-{
-    struct opencl_tuning tuning = {.gemm_clblast = false};
-    int shapes[DTYPES] = {0, 0, 0}, matrix[DTYPES] = {0, 0, 0}, clblast = 0;
-    if (sscanf(text, "gemm %d %d %d matrix %d %d %d clblast %d", &shapes[0], &shapes[1], &shapes[2], &matrix[0],
-               &matrix[1], &matrix[2], &clblast) != 7)
-        return false;
-    for (size_t i = 0; i < DTYPES; i++) {
-        if (shapes[i] < 0 || shapes[i] >= opencl_gemm_shape_count || matrix[i] < 0 ||
-            matrix[i] >= opencl_matrix_shape_count)
-            return false;
-        tuning.gemm_shape[dtypes[i]] = shapes[i];
-        tuning.matrix_shape[dtypes[i]] = matrix[i];
-    }
-    tuning.gemm_clblast = clblast != 0;
-    *out = tuning;
-    return true;
-}
-
 /* What GPT_TRAIN_OPENCL_CLBLAST ("1") and GPT_TRAIN_OPENCL_TILES (the name of a shape that fits) ask for: for tests. */
 static void tuning_wanted(struct opencl_backend *cl)
 {
@@ -77,17 +56,16 @@ static void tuning_wanted(struct opencl_backend *cl)
 
 void opencl_tuning_load(struct opencl_backend *cl)
 {
-    char key[OPENCL_KEY_MAX], text[TUNE_TEXT_MAX] = "";
-    void *bytes = NULL;
+    const struct opencl_tuning_limits limits = {opencl_gemm_shape_count, opencl_matrix_shape_count};
+    char key[OPENCL_KEY_MAX];
+    void *text = NULL;
     size_t size = 0;
     /* A processor compiles CLBlast's kernels for longer than a test takes, and gains nothing by them. */
     cl->tuning = (struct opencl_tuning){.gemm_clblast = cl->clblast != NULL && !cl->device.is_cpu};
     tuning_key(cl, key);
-    if (opencl_cache_load(key, &bytes, &size) && size < sizeof text) {
-        memcpy(text, bytes, size);
-        (void)tuning_parse(text, &cl->tuning);
-    }
-    free(bytes);
+    if (opencl_cache_load(key, &text, &size))
+        (void)opencl_tuning_parse(text, size, limits, &cl->tuning);
+    free(text);
     tuning_wanted(cl);
 }
 
@@ -167,16 +145,9 @@ static enum gt_status all_measure(struct opencl_backend *cl, size_t scratch_byte
 
 static void tuning_store(const struct opencl_backend *cl)
 {
-    char key[OPENCL_KEY_MAX], text[TUNE_TEXT_MAX];
-    const struct opencl_tuning *tuning = &cl->tuning;
+    char key[OPENCL_KEY_MAX], text[OPENCL_TUNING_TEXT_MAX];
     tuning_key(cl, key);
-    const int length =
-        snprintf(text, sizeof text,
-                 "gemm %" PRId32 " %" PRId32 " %" PRId32 " matrix %" PRId32 " %" PRId32 " %" PRId32 " clblast %d",
-                 tuning->gemm_shape[DTYPE_F32], tuning->gemm_shape[DTYPE_BF16], tuning->gemm_shape[DTYPE_F16],
-                 tuning->matrix_shape[DTYPE_F32], tuning->matrix_shape[DTYPE_BF16], tuning->matrix_shape[DTYPE_F16],
-                 tuning->gemm_clblast);
-    opencl_cache_store(key, text, (size_t)length);
+    opencl_cache_store(key, text, opencl_tuning_write(&cl->tuning, text));
 }
 
 static const char *shape_name(const struct opencl_backend *cl, enum dtype dtype)

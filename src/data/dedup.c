@@ -17,8 +17,13 @@
 #include "base/log.h"
 
 #define ENTRY_BYTES ((size_t)16)
-#define BLOCK_ENTRIES ((size_t)4096)
-#define SLOTS_FIRST ((size_t)1 << 16)
+/* Fuzzing takes less. */
+#ifndef DEDUP_BLOCK_ENTRIES
+#define DEDUP_BLOCK_ENTRIES 4096
+#define DEDUP_SLOTS_FIRST 65536
+#endif
+#define BLOCK_ENTRIES ((size_t)DEDUP_BLOCK_ENTRIES)
+#define SLOTS_FIRST ((size_t)DEDUP_SLOTS_FIRST)
 
 struct dedup {
     struct hostmem *mem; /* borrowed; outlives the set */

@@ -19,7 +19,11 @@
 #include "base/file.h"
 #include "base/log.h"
 
-#define BUFFER_BYTES ((size_t)1 << 20)
+/* Fuzzing takes less. */
+#ifndef TOKEN_WRITER_BYTES
+#define TOKEN_WRITER_BYTES 1048576
+#endif
+#define BUFFER_BYTES ((size_t)TOKEN_WRITER_BYTES)
 
 struct writer_split {
     struct token_shard_state *shards; /* the last one is open */

@@ -81,13 +81,19 @@ static bool number_read(const json_t *value, double min, double max, double *out
     return true;
 }
 
+/* What was timed is 1 per second at least; less would be a time without end. */
+static bool flops_read(const json_t *value, double *out)
+{
+    return number_read(value, 0.0, 0.0, out) || number_read(value, 1.0, CACHE_RATE_MAX, out);
+}
+
 static bool kind_read(const json_t *op, int kind, struct plan_rates *out)
 {
     const json_t *flops = json_object_get(op, "flops_per_s");
     if (!number_read(json_object_get(op, "bytes_per_s"), 1.0, CACHE_RATE_MAX, &out->bytes_per_s[kind]))
         return false;
     for (size_t dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
-        if (!number_read(json_array_get(flops, dtype), 0.0, CACHE_RATE_MAX, &out->flops_per_s[kind][dtype]))
+        if (!flops_read(json_array_get(flops, dtype), &out->flops_per_s[kind][dtype]))
             return false;
     }
     return json_array_size(flops) == PLAN_MATRIX_DTYPES;

@@ -18,6 +18,7 @@
 #define BAR_WIDTH 40
 #define LINE_WIDTH 100
 #define CHOICE_INDENT 35
+#define SECONDS_MAX 1e15 /* beyond, the end is not a date */
 
 const char *plan_op_target(const struct graph *graph, const struct op *op)
 {
@@ -52,7 +53,7 @@ void plan_forecast_make(const struct plan_report_facts *facts, struct plan_forec
     out->total_seconds = out->training_seconds + out->evaluation_seconds;
     if (out->total_seconds > 0.0)
         out->evaluation_share = out->evaluation_seconds / out->total_seconds;
-    out->end_wall_s = clock_wall_s() + (int64_t)out->total_seconds;
+    out->end_wall_s = clock_wall_s() + (int64_t)(out->total_seconds < SECONDS_MAX ? out->total_seconds : SECONDS_MAX);
 }
 
 /* One line, cut at LINE_WIDTH columns, without control characters and trailing blanks. */

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "data/prepare_internal.h"
-#include "tests/fuzz/fuzz_common.h"
+#include "tests/fuzz/fuzz_prepare.h"
 
 #define FILE_BYTES 1056 /* a header and as many tokens as a shard has here */
 
@@ -74,50 +73,6 @@ static void folder_fill(void)
     }
 }
 
-struct taken {
-    struct prepare prep;
-    struct corpus corpus;
-    struct corpus_file file;
-    struct documents_input inputs[2];
-};
-
-static void open_run(struct taken *taken, const struct prepare_spec *spec, struct hostmem *mem, const char *state_path)
-{
-    memset(taken, 0, sizeof *taken);
-    taken->file = (struct corpus_file){.path = "in.txt", .size_bytes = 100, .changed_ns = 1};
-    taken->corpus = (struct corpus){.mem = mem, .files = &taken->file, .file_count = 1, .size_bytes = 100};
-    struct prepare *prep = &taken->prep;
-    prep->mem = mem;
-    prep->spec = spec;
-    prep->field = "text";
-    prep->corpus = &taken->corpus;
-    prep->split = PREPARE_SPLIT_POSITION;
-    prep->separator = PREPARE_SEPARATOR_NEWLINE;
-    prep->inputs = &taken->inputs[0];
-    prep->first_inputs = &taken->inputs[1];
-    FUZZ_CHECK(strlen(state_path) < sizeof prep->state_path);
-    memcpy(prep->state_path, state_path, strlen(state_path) + 1);
-}
-
-/* What the rest needs, once the state has turned out to be JSON. */
-static void open_writer(struct prepare *prep)
-{
-    prep->writer_spec = (struct token_writer_spec){.folder = folder,
-                                                   .width_bytes = prep->spec->shard_tokens > 0 ? 4 : 2,
-                                                   .shard_tokens = prep->spec->shard_tokens};
-    FUZZ_CHECK(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer) == GT_OK);
-    FUZZ_CHECK(tokenizer_create_bytes(prep->mem, &prep->learned) == GT_OK);
-    prep->tokenizer = prep->learned;
-}
-
-static void close_run(struct taken *taken)
-{
-    token_writer_destroy(taken->prep.writer);
-    tokenizer_destroy(taken->prep.learned);
-    json_decref(taken->prep.commit);
-    json_decref(taken->prep.state);
-}
-
 /* What the state says, apart from its phase; false where it is refused. */
 static bool take_up(struct prepare *prep)
 {
@@ -125,22 +80,42 @@ static bool take_up(struct prepare *prep)
            prepare_state_shards(prep, TOKEN_VAL) == GT_OK;
 }
 
-static void check_written(struct taken *taken)
+static void check_written(struct fuzz_run *run)
 {
-    struct taken back;
-    struct prepare *prep = &taken->prep;
+    struct fuzz_run back;
+    struct prepare *prep = &run->prep;
     path_make(prep->state_path, PREPARE_STATE_NAME);
     FUZZ_CHECK(prepare_state_save(prep, PREPARE_PHASE_ENCODE) == GT_OK);
-    open_run(&back, prep->spec, prep->mem, prep->state_path);
-    open_writer(&back.prep);
+    fuzz_run_open(&back, prep->spec, prep->mem, prep->state_path);
+    fuzz_run_writer(&back.prep);
     FUZZ_CHECK(prepare_state_load(&back.prep) == GT_OK && back.prep.phase == PREPARE_PHASE_ENCODE);
     FUZZ_CHECK(prepare_state_check_tokenizer(&back.prep) == GT_OK && take_up(&back.prep));
     FUZZ_CHECK(memcmp(&back.prep.progress, &prep->progress, sizeof prep->progress) == 0);
-    FUZZ_CHECK(memcmp(back.inputs, taken->inputs, sizeof back.inputs) == 0);
+    FUZZ_CHECK(memcmp(back.inputs, run->inputs, sizeof back.inputs) == 0);
     for (int split = 0; split < TOKEN_WRITER_SPLITS; split++)
         FUZZ_CHECK(token_writer_tokens(back.prep.writer, (enum token_split)split) ==
                    token_writer_tokens(prep->writer, (enum token_split)split));
-    close_run(&back);
+    fuzz_run_close(&back);
+}
+
+static void check_foreign(void)
+{
+    char mine[FILE_PATH_MAX];
+    path_make(mine, "mine.txt");
+    FUZZ_CHECK(access(mine, F_OK) == 0 && access(beside, F_OK) == 0);
+}
+
+/* What --restart does with such a state: a data set that is whole stays. */
+static void check_discarded(struct prepare *prep, bool is_whole)
+{
+    char manifest[FILE_PATH_MAX];
+    folder_fill();
+    path_make(manifest, PREPARE_MANIFEST_NAME);
+    if (!is_whole)
+        unlink(manifest);
+    prepare_discard(prep);
+    check_foreign();
+    FUZZ_CHECK((access(manifest, F_OK) == 0) == is_whole);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -152,22 +127,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                       .tokenizer = TOKENIZER_BYTES,
                                       .val_fraction = 0.25,
                                       .shard_tokens = size % 2 == 0 ? 0 : 8};
-    struct taken taken;
-    char mine[FILE_PATH_MAX];
-    open_run(&taken, &spec, mem, fuzz_file(data, size));
-    (void)prepare_state_load(&taken.prep);
-    if (taken.prep.state != NULL) {
+    struct fuzz_run run;
+    fuzz_run_open(&run, &spec, mem, fuzz_file(data, size));
+    (void)prepare_state_load(&run.prep);
+    if (run.prep.state != NULL) {
+        if (size % 3 == 0)
+            check_discarded(&run.prep, size % 6 == 0);
         folder_fill();
-        open_writer(&taken.prep);
-        (void)prepare_state_check_tokenizer(&taken.prep);
-        if (take_up(&taken.prep))
-            check_written(&taken);
-        taken.prep.commit = json_incref(json_object_get(taken.prep.state, "commit"));
-        (void)prepare_commit(&taken.prep);
-        path_make(mine, "mine.txt");
-        FUZZ_CHECK(access(mine, F_OK) == 0 && access(beside, F_OK) == 0);
+        fuzz_run_writer(&run.prep);
+        (void)prepare_state_check_tokenizer(&run.prep);
+        if (take_up(&run.prep))
+            check_written(&run);
+        run.prep.commit = json_incref(json_object_get(run.prep.state, "commit"));
+        (void)prepare_commit(&run.prep);
+        check_foreign();
     }
-    close_run(&taken);
+    fuzz_run_close(&run);
     fuzz_close(mem);
     return 0;
 }

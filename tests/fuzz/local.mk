@@ -1,30 +1,39 @@
 # Fuzzing by libFuzzer, a few seconds for each target in `make check`.  A target is a file fuzz_NAME.c, its seeds in
 # corpus/NAME, and NAME in FUZZ_TARGETS.  They are built by clang whatever CC is, from the sources of src/base, src/config and
-# src/data and the readers of src/io and src/plan, with AddressSanitizer and UndefinedBehaviorSanitizer; without such a clang
-# they are skipped by name.  To run one for longer: FUZZ_TARGETS=NAME FUZZ_SECONDS=600 tests/fuzz/run.sh, with top_srcdir and
-# top_builddir; or the program itself, SCRATCH-FOLDER and tests/fuzz/corpus/NAME behind it: what is new goes into the first.
-FUZZ_TARGETS = archive bpe_encode choices config device_profile jsonl llmc_model merges nanogpt oom_message pickle prepare_state record \
-	safetensors tiktoken token_file tokenizer_json
+# src/data and the readers of src/io, src/plan, src/train and the backends, with AddressSanitizer and
+# UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer:
+# FUZZ_TARGETS=NAME FUZZ_SECONDS=600 tests/fuzz/run.sh, with top_srcdir and top_builddir; or the program itself, SCRATCH-FOLDER
+# and tests/fuzz/corpus/NAME behind it: what is new goes into the first.
+FUZZ_TARGETS = archive bpe_encode calibration choices config cuda_choices dedup device_profile gpt_tokenizer hf_hub jsonl \
+	llmc_model manifest merges metrics nanogpt oom_message opencl_tuning pickle prepare_state record safetensors tiktoken \
+	token_file tokenizer_json user_cache vocab
 # What these sources need.
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS)
 FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) -lpthread -lm \
 	-Wl,--wrap=pcre2_compile_8,--wrap=pcre2_jit_compile_8,--wrap=pcre2_code_free_8
 
+FUZZ_SHARED = tests/fuzz/fuzz_common.h tests/fuzz/fuzz_folder.h tests/fuzz/fuzz_prepare.h tests/fuzz/fuzz_weights.h
 dist_check_SCRIPTS += tests/fuzz/every_bit.py tests/fuzz/run.sh
-EXTRA_DIST += tests/fuzz/corpus tests/fuzz/fuzz_common.h tests/fuzz/fuzz_weights.h tests/fuzz/pattern_once.c \
+EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/pattern_once.c \
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 
 FUZZ_IO_FILES = src/io/array_table.c src/io/checkpoint_record.c src/io/hf_config.c src/io/hf_layout.c src/io/llmc_model.c \
 	src/io/nanogpt.c src/io/pickle.c src/io/pickle_call.c src/io/safetensors.c src/io/safetensors_index.c src/io/zip_stored.c
-FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_json.c src/plan/oom_match.c src/plan/oom_message.c
+FUZZ_PLAN_FILES = src/plan/calibrate_cache.c src/plan/device_profile.c src/plan/device_profile_json.c src/plan/oom_match.c \
+	src/plan/oom_message.c src/plan/plan_cost.c
+# A cost is one of ops in graphs.
+FUZZ_MODEL_FILES = src/model/graph.c src/model/op.c src/model/op_cost.c src/model/op_infer.c
+FUZZ_BACKEND_FILES = backends/cuda/cuda_choices.c backends/opencl/opencl_tuning_text.c
 FUZZ_C_FILES = $(filter src/base/%.c src/config/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES) \
-	$(FUZZ_PLAN_FILES) tests/fuzz/pattern_once.c
-FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.h src/io/%.h src/plan/device_profile% \
-	src/plan/oom_%.h,$(libgpttrain_a_SOURCES)) tests/fuzz/fuzz_common.h tests/fuzz/fuzz_weights.h
+	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) $(FUZZ_BACKEND_FILES) src/train/metrics.c tests/fuzz/pattern_once.c
+FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.h src/io/%.h src/model/%.h src/model/%.def \
+	src/plan/%.h src/plan/%.def src/backend/backend.h src/train/metrics.h,$(libgpttrain_a_SOURCES)) \
+	$(FUZZ_BACKEND_FILES:.c=.h) $(FUZZ_SHARED)
 FUZZ_SANITIZERS = address,undefined
 FUZZ_BINARIES = $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%)
 # Small tables and blocks: they fill, grow and end within inputs of a few KiB, and are not most of an execution's time.
-FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DSTAGING_BYTES=256
+FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DDEDUP_BLOCK_ENTRIES=4 -DDEDUP_SLOTS_FIRST=8 \
+	-DSTAGING_BYTES=256 -DTOKEN_WRITER_BYTES=4096
 # Loops over hashes, distances and offsets know no magic words (memcmp() is recorded by itself); recording each comparison
 # would take half of the time.
 FUZZ_UNTRACED = bpe bpe_merge bpe_split bpe_train bpe_train_merge config_key crc32c oom_message tokenizer_encoder
@@ -52,6 +61,6 @@ tests/fuzz/libfuzz.a: $(FUZZ_C_FILES) $(FUZZ_H_FILES)
 	done
 	$(AM_V_AR)$(AR) cr $@ tests/fuzz/objects/*.o && rm -rf tests/fuzz/objects
 
-tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/libfuzz.a tests/fuzz/fuzz_common.h
+tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/libfuzz.a $(FUZZ_SHARED)
 	$(AM_V_CCLD)$(FUZZ_COMPILE) -fsanitize=fuzzer,$(FUZZ_SANITIZERS) -o $@ $(top_srcdir)/tests/fuzz/fuzz_$*.c \
 		tests/fuzz/libfuzz.a $(FUZZ_LINK)

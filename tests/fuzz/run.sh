@@ -15,10 +15,11 @@ passed=0 failed=0 skipped=0
 bytes_max() {
     case $1 in
     nanogpt) echo 16384 ;;
-    archive | pickle | tokenizer_json) echo 8192 ;;
-    bpe_encode) echo 512 ;;
-    config | device_profile) echo 1024 ;;
-    oom_message | prepare_state | record) echo 2048 ;;
+    archive | pickle | tokenizer_json | vocab) echo 8192 ;;
+    hf_hub | opencl_tuning) echo 256 ;;
+    bpe_encode | dedup) echo 512 ;;
+    config | cuda_choices | device_profile | metrics) echo 1024 ;;
+    calibration | manifest | oom_message | prepare_state | record | user_cache) echo 2048 ;;
     *) echo 4096 ;;
     esac
 }

@@ -344,9 +344,10 @@ START_TEST(what_is_damaged_is_said_once)
         {"12.5", "\"12.5\""},
         {"1000000000.0", "0.0"},
         {"1000000000.0", "1e300"},
+        {" 0.0,", " 1e-300,"}, /* with which an op takes for ever */
         {"\"bytes_per_s\"", "\"bytes\""},
-        {"0.0,", "0.0, 1.0,"},
-        {"0.0,", ""},
+        {" 0.0,", " 0.0, 1.0,"}, /* FLOPs of four dtypes, and of two */
+        {" 0.0,", ""},
         {"{", "["},
         {"{", "{ \"schema\": 2, \"schema\": 2, "},
         {"\"ops\"", "\"os\""},

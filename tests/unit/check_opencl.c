@@ -378,6 +378,38 @@ START_TEST(device_refuses_what_it_has_not)
 }
 END_TEST
 
+START_TEST(tunings_are_read_as_they_were_written)
+{
+    static const char *const others[] = {"",
+                                         "gemm 3 0 0 matrix 0 0 2 clblast 1 ",
+                                         "gemm 3 0 0 matrix 0 0 2 clblast 1\n",
+                                         "gemm  3 0 0 matrix 0 0 2 clblast 1",
+                                         "gemm 03 0 0 matrix 0 0 2 clblast 1",
+                                         "gemm +3 0 0 matrix 0 0 2 clblast 1",
+                                         "gemm 4294967299 0 0 matrix 0 0 2 clblast 1",
+                                         "gemm 4 0 0 matrix 0 0 2 clblast 1",
+                                         "gemm -1 0 0 matrix 0 0 2 clblast 1",
+                                         "gemm 3 0 0 matrix 0 0 3 clblast 1",
+                                         "gemm 3 0 0 matrix 0 0 2 clblast 2",
+                                         "gemm 3 0 0 matrix 0 0 2"};
+    const struct opencl_tuning_limits limits = {.gemm_shapes = 4, .matrix_shapes = 3};
+    struct opencl_tuning tuning = {.gemm_shape[DTYPE_F32] = 3, .matrix_shape[DTYPE_F16] = 2, .gemm_clblast = true};
+    struct opencl_tuning found = {.gemm_shape[DTYPE_F32] = 77};
+    char text[OPENCL_TUNING_TEXT_MAX];
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        ck_assert_msg(!opencl_tuning_parse(others[i], strlen(others[i]), limits, &found), "%s", others[i]);
+        ck_assert_int_eq(found.gemm_shape[DTYPE_F32], 77);
+    }
+    const size_t bytes = opencl_tuning_write(&tuning, text);
+    ck_assert_str_eq(text, "gemm 3 0 0 matrix 0 0 2 clblast 1");
+    ck_assert(!opencl_tuning_parse(text, bytes + 1, limits, &found)); /* a terminator is not of it */
+    ck_assert(opencl_tuning_parse(text, bytes, limits, &found));
+    ck_assert_int_eq(memcmp(found.gemm_shape, tuning.gemm_shape, sizeof tuning.gemm_shape), 0);
+    ck_assert_int_eq(memcmp(found.matrix_shape, tuning.matrix_shape, sizeof tuning.matrix_shape), 0);
+    ck_assert(found.gemm_clblast);
+}
+END_TEST
+
 Suite *opencl_suite(void)
 {
     Suite *suite = suite_create("opencl");
@@ -390,6 +422,7 @@ Suite *opencl_suite(void)
     tcase_add_test(host, matrix_units_are_expected_by_generation);
     tcase_add_test(host, tiles_fit_the_device);
     tcase_add_test(host, auto_takes_a_card);
+    tcase_add_test(host, tunings_are_read_as_they_were_written);
     tcase_add_test(host, clblast_counts_in_32_bits_and_wants_aligned_operands);
     tcase_add_test(device, device_keeps_bytes);
     tcase_add_test(device, device_refuses_what_it_has_not);

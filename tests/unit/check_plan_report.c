@@ -186,6 +186,23 @@ START_TEST(json_says_what_the_plan_says)
 }
 END_TEST
 
+START_TEST(an_end_beyond_all_dates_is_none)
+{
+    struct bench b;
+    const json_t *forecast;
+    bench_create(&b);
+    b.facts.seconds_per_step = 1e300;
+    json_t *report = json_report(&b);
+    ck_assert_int_eq(json_get_object(report, "report", "forecast", &forecast), GT_OK);
+    ck_assert_int_gt(integer_at(forecast, "end_time"), 1000000000000000);
+    json_decref(report);
+    char *text = text_report(&b);
+    contains(text, "unknown per step");
+    free(text);
+    bench_destroy(&b);
+}
+END_TEST
+
 START_TEST(json_that_cannot_be_made_or_written_fails)
 {
     struct bench b;
@@ -474,6 +491,7 @@ Suite *plan_report_suite(void)
     tcase_add_test(tests, text_is_one_screen);
     tcase_add_test(tests, text_says_what_the_plan_says);
     tcase_add_test(tests, json_says_what_the_plan_says);
+    tcase_add_test(tests, an_end_beyond_all_dates_is_none);
     tcase_add_test(tests, json_that_cannot_be_made_or_written_fails);
     tcase_add_test(tests, an_empty_plan_prints);
     tcase_add_test(tests, text_says_what_was_changed_and_what_else_fits);

@@ -1,0 +1,158 @@
+/* Lists of choices, and their text.
+ *
+ * A line holds the two identities and what the choice takes, which the plan's forecast rests on later.  Numbers of fp64 stand
+ * there as their bits, and the op as a hash of its name, which another release may know under another number.  One list has
+ * one text, so that what is read is what was written or nothing.
+ */
+#include "backends/cuda/cuda_choices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+/* Six numbers of 16 digits: call, algorithm, op, and three of fp64: FLOPs, bytes, seconds; then dtype and transposes. */
+#define NUMBERS 6
+#define NUMBER_BYTES 17 /* with the space behind it */
+_Static_assert(CUDA_CHOICE_LINE_BYTES == NUMBERS * NUMBER_BYTES + 4, "three digits and a newline follow the numbers");
+#define WORK_MAX 1e24
+#define SECONDS_MIN 1e-9
+#define SECONDS_MAX 1e4
+
+uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call)
+{
+    for (int32_t i = 0; i < choices->count; i++) {
+        if (choices->at[i].call == call)
+            return choices->at[i].algorithm;
+    }
+    return 0;
+}
+
+int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm)
+{
+    int32_t at = 0;
+    while (at < choices->count && choices->at[at].call != call)
+        at++;
+    if (at == CUDA_CHOICES_MAX)
+        return -1;
+    choices->at[at] = (struct backend_choice){.call = call, .algorithm = algorithm};
+    choices->count += at == choices->count;
+    return at;
+}
+
+/* FLOPs or bytes are counted: a fraction of one is damage. */
+static bool work_valid(double work)
+{
+    return work == 0.0 || (work >= 1.0 && work <= WORK_MAX);
+}
+
+bool cuda_timing_valid(const struct backend_timing *timing)
+{
+    return work_valid(timing->flops) && work_valid(timing->bytes) && timing->seconds >= SECONDS_MIN &&
+           timing->seconds <= SECONDS_MAX;
+}
+
+static uint64_t op_identity(enum op_kind kind)
+{
+    const char *name = op_declaration(kind)->name;
+    return hash_identity(hash_fnv1a(name, strlen(name)));
+}
+
+static double number_of_bits(uint64_t bits)
+{
+    double number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+static uint64_t bits_of_number(double number)
+{
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+static void line_write(char line[static CUDA_CHOICE_LINE_BYTES + 1], const struct backend_choice *choice,
+                       const struct backend_timing *timing)
+{
+    snprintf(line, CUDA_CHOICE_LINE_BYTES + 1,
+             "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %x%x%x\n",
+             choice->call, choice->algorithm, op_identity(timing->kind), bits_of_number(timing->flops),
+             bits_of_number(timing->bytes), bits_of_number(timing->seconds), (unsigned)timing->dtype & 15u,
+             (unsigned)timing->transpose_a, (unsigned)timing->transpose_b);
+}
+
+void cuda_choices_write(const struct cuda_choices *choices, const struct backend_timing *timing, char *text)
+{
+    text[0] = '\0';
+    for (int32_t i = 0; i < choices->count; i++)
+        line_write(text + (size_t)i * CUDA_CHOICE_LINE_BYTES, &choices->at[i], &timing[i]);
+}
+
+static bool kind_find(uint64_t identity, enum op_kind *out)
+{
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        if (op_identity((enum op_kind)kind) == identity) {
+            *out = (enum op_kind)kind;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Digits as they are written, and nothing else. */
+static bool line_shaped(const char *line)
+{
+    for (int32_t i = 0; i < CUDA_CHOICE_LINE_BYTES; i++) {
+        const bool space = i % NUMBER_BYTES == NUMBER_BYTES - 1 && i < NUMBER_BYTES * NUMBERS;
+        const char *allowed = i == CUDA_CHOICE_LINE_BYTES - 1 ? "\n" : space ? " " : "0123456789abcdef";
+        if (line[i] == '\0' || strchr(allowed, line[i]) == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* Of the last three digits. */
+static bool flags_read(unsigned long flags, struct backend_timing *out)
+{
+    out->dtype = (enum dtype)(flags >> 8);
+    out->transpose_a = (flags >> 4 & 15u) == 1;
+    out->transpose_b = (flags & 15u) == 1;
+    return flags >> 8 < DTYPE_COUNT && (flags >> 4 & 15u) <= 1 && (flags & 15u) <= 1;
+}
+
+static bool line_read(const char *line, struct backend_choice *choice, struct backend_timing *timing)
+{
+    uint64_t number[NUMBERS];
+    if (!line_shaped(line))
+        return false;
+    for (int32_t i = 0; i < NUMBERS; i++)
+        number[i] = strtoull(line + NUMBER_BYTES * i, NULL, 16);
+    *choice = (struct backend_choice){.call = number[0], .algorithm = number[1]};
+    *timing = (struct backend_timing){
+        .flops = number_of_bits(number[3]), .bytes = number_of_bits(number[4]), .seconds = number_of_bits(number[5])};
+    return choice->call != 0 && choice->algorithm != 0 && kind_find(number[2], &timing->kind) &&
+           flags_read(strtoul(line + NUMBER_BYTES * NUMBERS, NULL, 16), timing) && cuda_timing_valid(timing);
+}
+
+bool cuda_choices_parse(const char *text, size_t bytes, struct cuda_choices *out,
+                        struct backend_timing timing[static CUDA_CHOICES_MAX])
+{
+    const size_t count = bytes / CUDA_CHOICE_LINE_BYTES;
+    bool good = bytes % CUDA_CHOICE_LINE_BYTES == 0 && count <= CUDA_CHOICES_MAX;
+    out->count = 0;
+    for (size_t i = 0; good && i < count; i++) {
+        struct backend_choice choice;
+        char line[CUDA_CHOICE_LINE_BYTES + 1] = "";
+        memcpy(line, text + i * CUDA_CHOICE_LINE_BYTES, CUDA_CHOICE_LINE_BYTES);
+        good = line_read(line, &choice, &timing[i]);
+        if (good)
+            good =
+                cuda_choices_put(out, choice.call, choice.algorithm) == (int32_t)i; /* else the call is there twice */
+    }
+    if (!good)
+        out->count = 0;
+    return good;
+}

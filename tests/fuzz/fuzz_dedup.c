@@ -1,0 +1,85 @@
+/* Fuzzes what a stopped gpt-prepare --dedup remembers of documents.
+ *
+ * The input is the number of entries that the state told, whether it told their checksum, which is tried as given and as it
+ * should be, and the file.  What is accepted is known then, goes on behind itself, and is taken up again as the same.
+ */
+#include "data/dedup.h"
+#include "tests/fuzz/fuzz_folder.h"
+
+#define FIRST_BYTES 6 /* count, whether summed, checksum */
+#define ENTRY_BYTES 16
+#define TABLE_BYTES_MAX (64 * sizeof(struct document_hash))
+
+static struct document_hash hash_at(const uint8_t *entry)
+{
+    struct document_hash hash = {0, 0};
+    for (int i = 0; i < 8; i++) {
+        hash.low |= (uint64_t)entry[i] << 8 * i;
+        hash.high |= (uint64_t)entry[8 + i] << 8 * i;
+    }
+    return hash;
+}
+
+static int64_t size_of(const char *path)
+{
+    struct stat status;
+    FUZZ_CHECK(stat(path, &status) == 0);
+    return (int64_t)status.st_size;
+}
+
+static void check_again(struct hostmem *mem, const char *path, struct dedup *dedup)
+{
+    const struct dedup_entries entries = dedup_entries_get(dedup);
+    struct dedup *again = NULL;
+    FUZZ_CHECK(dedup_sync(dedup) == GT_OK && size_of(path) == (int64_t)entries.count * ENTRY_BYTES);
+    FUZZ_CHECK(dedup_create(mem, path, entries, TABLE_BYTES_MAX, &again) == GT_OK);
+    const struct dedup_entries same = dedup_entries_get(again);
+    FUZZ_CHECK(same.count == entries.count && same.crc32c == entries.crc32c && same.is_summed);
+    dedup_destroy(again);
+}
+
+/* Nothing is read beyond the entries that were told. */
+static void use(struct hostmem *mem, const char *path, const uint8_t *file, size_t size, struct dedup_entries entries)
+{
+    struct dedup *dedup = NULL;
+    bool is_known = false;
+    fuzz_file_put(path, file, size);
+    if (dedup_create(mem, path, entries, TABLE_BYTES_MAX, &dedup) != GT_OK)
+        return;
+    FUZZ_CHECK(entries.count <= size / ENTRY_BYTES && size_of(path) == (int64_t)entries.count * ENTRY_BYTES);
+    FUZZ_CHECK(!entries.is_summed || entries.crc32c == file_crc32c(0, file, (size_t)entries.count * ENTRY_BYTES));
+    for (size_t i = 0; i < size / ENTRY_BYTES; i++) {
+        const struct document_hash hash = hash_at(file + i * ENTRY_BYTES);
+        FUZZ_CHECK(dedup_add(dedup, hash, &is_known) == GT_OK);
+        FUZZ_CHECK(is_known || i >= entries.count);
+        FUZZ_CHECK(dedup_add(dedup, hash, &is_known) == GT_OK);
+        FUZZ_CHECK(is_known || dedup_is_full(dedup) || (hash.low | hash.high) == 0);
+    }
+    if (!dedup_is_full(dedup))
+        check_again(mem, path, dedup);
+    dedup_destroy(dedup);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hostmem *mem = fuzz_open();
+    char path[FILE_PATH_MAX];
+    fuzz_folder_make("");
+    fuzz_path(path, "seen");
+    if (size >= FIRST_BYTES) {
+        struct dedup_entries entries = {.count = data[0], .is_summed = data[1] % 2 == 1};
+        const uint8_t *file = data + FIRST_BYTES;
+        size -= FIRST_BYTES;
+        memcpy(&entries.crc32c, data + 2, sizeof entries.crc32c);
+        if (data[1] == 255)
+            entries.count = UINT64_MAX / ENTRY_BYTES + 2 + data[0];
+        use(mem, path, file, size, entries);
+        if (entries.is_summed && entries.count <= size / ENTRY_BYTES) {
+            entries.crc32c = file_crc32c(0, file, (size_t)entries.count * ENTRY_BYTES);
+            use(mem, path, file, size, entries);
+        }
+    }
+    fuzz_folder_check();
+    fuzz_close(mem);
+    return 0;
+}

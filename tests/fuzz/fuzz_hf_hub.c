@@ -1,0 +1,24 @@
+/* Fuzzes refs/main in the cache of Hugging Face's tools: the name of a folder, which must lead nowhere else. */
+#include "data/hf_hub.h"
+#include "tests/fuzz/fuzz_folder.h"
+
+#define REPOSITORY "models--gpt2"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[FILE_PATH_MAX], out[FILE_PATH_MAX], begin[FILE_PATH_MAX];
+    log_sink_set(fuzz_silence, NULL);
+    fuzz_folder_make(REPOSITORY "/refs");
+    fuzz_path(path, "main");
+    fuzz_file_put(path, data, size);
+    const int length = snprintf(begin, sizeof begin, "%s/" REPOSITORY "/snapshots/", fuzz_place.above);
+    if (!hf_hub_snapshot(fuzz_place.above, REPOSITORY, out))
+        return 0;
+    const char *name = out + length;
+    const size_t count = strlen(name);
+    FUZZ_CHECK(strncmp(out, begin, (size_t)length) == 0);
+    FUZZ_CHECK(count > 0 && count <= size && memcmp(name, data, count) == 0);
+    FUZZ_CHECK(strspn(name, "0123456789abcdefABCDEF") == count);
+    fuzz_folder_check();
+    return 0;
+}

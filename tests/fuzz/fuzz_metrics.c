@@ -1,0 +1,89 @@
+/* Fuzzes metrics.jsonl, as a resume and a run that begins anew find it.
+ *
+ * A resume keeps whole lines from the beginning, those of iterations that it will not do again; what it writes is cut by
+ * another resume of the same iteration.  A run that begins anew keeps all of it under another name.
+ */
+#include "io/checkpoint_record.h"
+#include "tests/fuzz/fuzz_folder.h"
+#include "train/metrics.h"
+
+static char path[FILE_PATH_MAX], old_path[FILE_PATH_MAX], record_path[FILE_PATH_MAX];
+
+static void open_folder(void)
+{
+    fuzz_folder_make("");
+    fuzz_path(path, METRICS_NAME);
+    fuzz_path(old_path, METRICS_OLD_NAME);
+    fuzz_path(record_path, CHECKPOINT_RECORD_NAME);
+}
+
+static void check_content(const char *name, const uint8_t *data, size_t size)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FUZZ_CHECK(file_read_all(name, 1 << 20, &text, &count) == GT_OK);
+    FUZZ_CHECK(count == size && memcmp(text, data, size) == 0);
+    free(text);
+}
+
+/* How much of the input is kept: whole lines whose numbers are below the iteration, or at it for one that was evaluated. */
+static size_t check_kept(const uint8_t *data, size_t size, int64_t iter, bool evaluated)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FUZZ_CHECK(file_read_all(path, 1 << 20, &text, &count) == GT_OK);
+    FUZZ_CHECK(count <= size && memcmp(text, data, count) == 0 && (count == 0 || text[count - 1] == '\n'));
+    for (const char *line = text; line < text + count; line = strchr(line, '\n') + 1) {
+        long long number = -1;
+        FUZZ_CHECK(sscanf(line, "{\"iter\":%lld", &number) <= 1);
+        FUZZ_CHECK(number <= iter - !evaluated);
+    }
+    free(text);
+    return count;
+}
+
+static void resume(const uint8_t *data, size_t size, int64_t iter, bool evaluated)
+{
+    const struct metrics_step step = {.iter = iter, .loss = 1.5};
+    struct metrics metrics;
+    fuzz_file_put(path, data, size);
+    FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, iter, evaluated) == GT_OK);
+    const size_t kept = check_kept(data, size, iter, evaluated);
+    FUZZ_CHECK(metrics_step_write(&metrics, &step) == GT_OK);
+    metrics_close(&metrics);
+    FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, iter, evaluated) == GT_OK);
+    metrics_close(&metrics);
+    check_content(path, data, kept);
+}
+
+/* Without a checkpoint, and with one whose lines these are. */
+static void begin_anew(const uint8_t *data, size_t size, bool has_record)
+{
+    struct metrics metrics;
+    char kept_path[FILE_PATH_MAX];
+    fuzz_folder_empty();
+    fuzz_file_put(path, data, size);
+    if (has_record)
+        fuzz_file_put(record_path, data, size);
+    FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, 0, false) == GT_OK);
+    check_content(path, data, 0);
+    FUZZ_CHECK((metrics.kept[0] != '\0') == has_record);
+    fuzz_path(kept_path, has_record ? metrics.kept : METRICS_OLD_NAME);
+    if (size > 0)
+        check_content(kept_path, data, size);
+    metrics_saved(&metrics);
+    metrics_close(&metrics);
+    if (size > 0)
+        check_content(old_path, data, size);
+    fuzz_folder_empty();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    log_sink_set(fuzz_silence, NULL);
+    open_folder();
+    resume(data, size, 1 + (int64_t)(size % 16), size % 2 == 0);
+    begin_anew(data, size, size % 3 == 0);
+    fuzz_folder_check();
+    return 0;
+}

@@ -1,0 +1,57 @@
+/* What the targets share that begin behind gpt-prepare's reading of its inputs: a run as it is then, of one input and the
+ * tokenizer of bytes.
+ */
+#ifndef GPT_TRAIN_FUZZ_PREPARE_H
+#define GPT_TRAIN_FUZZ_PREPARE_H
+
+#include <string.h>
+
+#include "data/prepare_internal.h"
+#include "tests/fuzz/fuzz_common.h"
+
+struct fuzz_run {
+    struct prepare prep;
+    struct corpus corpus;
+    struct corpus_file file;
+    struct documents_input inputs[2];
+};
+
+static inline void fuzz_run_open(struct fuzz_run *run, const struct prepare_spec *spec, struct hostmem *mem,
+                                 const char *state_path)
+{
+    memset(run, 0, sizeof *run);
+    run->file = (struct corpus_file){.path = "in.txt", .size_bytes = 100, .changed_ns = 1};
+    run->corpus = (struct corpus){.mem = mem, .files = &run->file, .file_count = 1, .size_bytes = 100};
+    struct prepare *prep = &run->prep;
+    prep->mem = mem;
+    prep->spec = spec;
+    prep->field = "text";
+    prep->corpus = &run->corpus;
+    prep->split = PREPARE_SPLIT_POSITION;
+    prep->separator = PREPARE_SEPARATOR_NEWLINE;
+    prep->inputs = &run->inputs[0];
+    prep->first_inputs = &run->inputs[1];
+    FUZZ_CHECK(strlen(state_path) < sizeof prep->state_path);
+    memcpy(prep->state_path, state_path, strlen(state_path) + 1);
+}
+
+/* What the rest needs. */
+static inline void fuzz_run_writer(struct prepare *prep)
+{
+    prep->writer_spec = (struct token_writer_spec){.folder = prep->spec->out_dir,
+                                                   .width_bytes = prep->spec->shard_tokens > 0 ? 4 : 2,
+                                                   .shard_tokens = prep->spec->shard_tokens};
+    FUZZ_CHECK(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer) == GT_OK);
+    FUZZ_CHECK(tokenizer_create_bytes(prep->mem, &prep->learned) == GT_OK);
+    prep->tokenizer = prep->learned;
+}
+
+static inline void fuzz_run_close(struct fuzz_run *run)
+{
+    token_writer_destroy(run->prep.writer);
+    tokenizer_destroy(run->prep.learned);
+    json_decref(run->prep.commit);
+    json_decref(run->prep.state);
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* Fuzzes the pair of vocab.json (or encoder.json) and merges.txt: the input is the first, and behind a zero byte the second.
+ *
+ * An accepted pair encodes any text, and what it encodes comes back; it can be written, and what was written is accepted as
+ * the same.
+ */
+#include <string.h>
+
+#include "data/tokenizer.h"
+#include "data/tokenizer_export.h"
+#include "data/tokenizer_import.h"
+#include "tests/fuzz/fuzz_common.h"
+
+static enum gt_status import(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *merges,
+                             size_t merges_count, struct tokenizer **out)
+{
+    return tokenizer_import_pair(mem, vocab, vocab_count, "vocab.json", merges, merges_count, "merges.txt", out);
+}
+
+static void check_encodes(const struct tokenizer *tokenizer)
+{
+    static const char text[] = "aaa abab\n\n\xC3\xA9 <|endoftext|> \xFF\xC3";
+    int32_t ids[sizeof text];
+    char scratch[4];
+    size_t count = 0, at = 0;
+    FUZZ_CHECK(tokenizer_encode(tokenizer, text, sizeof text, "text", ids, &count) == GT_OK);
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes = NULL;
+        const size_t length = tokenizer_token_bytes(tokenizer, ids[i], scratch, &bytes);
+        FUZZ_CHECK(at + length <= sizeof text && memcmp(text + at, bytes, length) == 0);
+        at += length;
+    }
+    FUZZ_CHECK(at == sizeof text);
+}
+
+static void check_written(struct hostmem *mem, const struct tokenizer *tokenizer)
+{
+    char *vocab = NULL, *merges = NULL;
+    size_t vocab_count = 0, merges_count = 0;
+    struct tokenizer *again = NULL;
+    FUZZ_CHECK(tokenizer_export_text(tokenizer, TOKENIZER_EXPORT_VOCAB, &vocab, &vocab_count) == GT_OK);
+    FUZZ_CHECK(tokenizer_export_text(tokenizer, TOKENIZER_EXPORT_MERGES, &merges, &merges_count) == GT_OK);
+    FUZZ_CHECK(import(mem, vocab, vocab_count, merges, merges_count, &again) == GT_OK);
+    FUZZ_CHECK(tokenizer_hash(again) == tokenizer_hash(tokenizer));
+    tokenizer_destroy(again);
+    free(merges);
+    free(vocab);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hostmem *mem = fuzz_open();
+    struct tokenizer *tokenizer = NULL;
+    const uint8_t *zero = size > 0 ? memchr(data, 0, size) : NULL;
+    const size_t vocab_count = zero != NULL ? (size_t)(zero - data) : size;
+    const size_t merges_count = zero != NULL ? size - vocab_count - 1 : 0;
+    if (import(mem, (const char *)data, vocab_count, (const char *)data + size - merges_count, merges_count,
+               &tokenizer) == GT_OK) {
+        check_encodes(tokenizer);
+        check_written(mem, tokenizer);
+        tokenizer_destroy(tokenizer);
+    }
+    fuzz_close(mem);
+    return 0;
+}

@@ -1,0 +1,143 @@
+/* cuda_choices.c: the list of choices, and its text, of which only what was written is read.  It needs no card. */
+#include "backends/cuda/cuda_choices.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan_cost.h"
+#include "tests/unit/unit_main.h"
+
+static struct cuda_choices choices, again;
+static struct backend_timing timing[CUDA_CHOICES_MAX], timing_again[CUDA_CHOICES_MAX];
+static char text[CUDA_CHOICES_MAX * CUDA_CHOICE_LINE_BYTES + 1];
+
+static const struct backend_timing usual = {
+    .kind = OP_GEMM, .dtype = DTYPE_BF16, .transpose_b = true, .flops = 2e10, .bytes = 6e6, .seconds = 1e-4};
+
+static void add(uint64_t call, const struct backend_timing *of)
+{
+    const int32_t at = cuda_choices_put(&choices, call, call + 1000);
+    ck_assert_int_ge(at, 0);
+    timing[at] = *of;
+}
+
+static void write_again(void)
+{
+    cuda_choices_write(&choices, timing, text);
+}
+
+static bool parses(void)
+{
+    return cuda_choices_parse(text, strlen(text), &again, timing_again);
+}
+
+/* The text of one line in which this has another value. */
+static bool parses_with(struct backend_timing of)
+{
+    choices.count = 0;
+    add(7, &of);
+    write_again();
+    return parses();
+}
+
+START_TEST(what_is_written_is_read)
+{
+    struct backend_timing forward = usual;
+    forward.kind = OP_ATTENTION_FORWARD;
+    forward.flops = 0.0;
+    choices.count = 0;
+    ck_assert(cuda_choices_parse("", 0, &again, timing_again) && again.count == 0);
+    add(7, &usual);
+    add(UINT64_MAX - 1000, &forward);
+    write_again();
+    ck_assert_uint_eq(strlen(text), 2 * CUDA_CHOICE_LINE_BYTES);
+    ck_assert(parses());
+    ck_assert_int_eq(again.count, 2);
+    ck_assert_uint_eq(cuda_choices_find(&again, 7), 1007);
+    ck_assert_uint_eq(cuda_choices_find(&again, 8), 0);
+    ck_assert_int_eq(timing_again[0].dtype, DTYPE_BF16);
+    ck_assert(!timing_again[0].transpose_a && timing_again[0].transpose_b && timing_again[0].seconds == 1e-4);
+    ck_assert_int_eq(timing_again[1].kind, OP_ATTENTION_FORWARD);
+}
+END_TEST
+
+START_TEST(a_full_list_is_read_and_a_fuller_one_is_not)
+{
+    choices.count = 0;
+    for (uint64_t i = 0; i < CUDA_CHOICES_MAX; i++)
+        add(i + 1, &usual);
+    ck_assert_int_eq(cuda_choices_put(&choices, 5000, 1), -1);
+    write_again();
+    ck_assert(parses());
+    ck_assert_int_eq(again.count, CUDA_CHOICES_MAX);
+    char *longer = malloc(sizeof text + CUDA_CHOICE_LINE_BYTES);
+    ck_assert_ptr_nonnull(longer);
+    memcpy(longer, text, sizeof text);
+    memcpy(longer + sizeof text - 1, text, CUDA_CHOICE_LINE_BYTES);
+    ck_assert(!cuda_choices_parse(longer, sizeof text - 1 + CUDA_CHOICE_LINE_BYTES, &again, timing_again));
+    ck_assert_int_eq(again.count, 0);
+    free(longer);
+}
+END_TEST
+
+START_TEST(lines_of_anything_else_are_refused)
+{
+    static const struct {
+        size_t at;
+        char digit;
+    } damages[] = {{0, 'g'},   {16, '0'},  {34, 'x'},  {40, 'A'},  {102, '6'},
+                   {102, 'f'}, {103, '2'}, {104, 'f'}, {105, ' '}, {35, '\0'}};
+    ck_assert(parses_with(usual));
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        write_again();
+        text[damages[i].at] = damages[i].digit;
+        ck_assert_msg(!cuda_choices_parse(text, CUDA_CHOICE_LINE_BYTES, &again, timing_again), "%zu", i);
+        ck_assert_int_eq(again.count, 0);
+    }
+    write_again();
+    ck_assert(!cuda_choices_parse(text, CUDA_CHOICE_LINE_BYTES - 1, &again, timing_again));
+    memcpy(text + CUDA_CHOICE_LINE_BYTES, text, CUDA_CHOICE_LINE_BYTES); /* the same call twice */
+    ck_assert(!cuda_choices_parse(text, 2 * CUDA_CHOICE_LINE_BYTES, &again, timing_again));
+}
+END_TEST
+
+/* Sums of such timings gave rates of 0 and of infinity, and a forecast of no or of endless time. */
+START_TEST(timings_give_finite_rates)
+{
+    static const double impossible[] = {-1.0, 5e-324, 0.5, 1e25, 1e308, INFINITY, NAN};
+    static const double seconds[] = {-1.0, 0.0, 5e-324, 1e-10, 2e4, INFINITY, NAN};
+    struct backend_timing of = usual;
+    for (size_t i = 0; i < sizeof impossible / sizeof impossible[0]; i++) {
+        of.flops = impossible[i];
+        ck_assert_msg(!parses_with(of), "%zu", i);
+        of = usual;
+        of.bytes = impossible[i];
+        ck_assert_msg(!parses_with(of), "%zu", i);
+        of = usual;
+        of.seconds = seconds[i];
+        ck_assert_msg(!parses_with(of), "%zu", i);
+        of = usual;
+    }
+    of.flops = of.bytes = 1e24;
+    of.seconds = 1e-9;
+    ck_assert(parses_with(of));
+    struct plan_rates rates = plan_rates_of_peak(1e9);
+    plan_rates_time(&rates, timing_again, 1);
+    ck_assert_double_le(rates.gemm_flops_per_s[3][DTYPE_BF16], 1e34);
+}
+END_TEST
+
+Suite *cuda_choices_suite(void)
+{
+    Suite *suite = suite_create("cuda_choices");
+    TCase *tests = tcase_create("text");
+    tcase_add_test(tests, what_is_written_is_read);
+    tcase_add_test(tests, a_full_list_is_read_and_a_fuller_one_is_not);
+    tcase_add_test(tests, lines_of_anything_else_are_refused);
+    tcase_add_test(tests, timings_give_finite_rates);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(cuda_choices)

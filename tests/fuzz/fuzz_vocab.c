@@ -5,31 +5,14 @@
  */
 #include <string.h>
 
-#include "data/tokenizer.h"
 #include "data/tokenizer_export.h"
 #include "data/tokenizer_import.h"
-#include "tests/fuzz/fuzz_common.h"
+#include "tests/fuzz/fuzz_tokenizer.h"
 
 static enum gt_status import(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *merges,
                              size_t merges_count, struct tokenizer **out)
 {
     return tokenizer_import_pair(mem, vocab, vocab_count, "vocab.json", merges, merges_count, "merges.txt", out);
-}
-
-static void check_encodes(const struct tokenizer *tokenizer)
-{
-    static const char text[] = "aaa abab\n\n\xC3\xA9 <|endoftext|> \xFF\xC3";
-    int32_t ids[sizeof text];
-    char scratch[4];
-    size_t count = 0, at = 0;
-    FUZZ_CHECK(tokenizer_encode(tokenizer, text, sizeof text, "text", ids, &count) == GT_OK);
-    for (size_t i = 0; i < count; i++) {
-        const char *bytes = NULL;
-        const size_t length = tokenizer_token_bytes(tokenizer, ids[i], scratch, &bytes);
-        FUZZ_CHECK(at + length <= sizeof text && memcmp(text + at, bytes, length) == 0);
-        at += length;
-    }
-    FUZZ_CHECK(at == sizeof text);
 }
 
 static void check_written(struct hostmem *mem, const struct tokenizer *tokenizer)
@@ -55,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const size_t merges_count = zero != NULL ? size - vocab_count - 1 : 0;
     if (import(mem, (const char *)data, vocab_count, (const char *)data + size - merges_count, merges_count,
                &tokenizer) == GT_OK) {
-        check_encodes(tokenizer);
+        fuzz_check_encodes(tokenizer);
         check_written(mem, tokenizer);
         tokenizer_destroy(tokenizer);
     }

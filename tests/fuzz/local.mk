@@ -12,7 +12,8 @@ FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS)
 FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) -lpthread -lm \
 	-Wl,--wrap=pcre2_compile_8,--wrap=pcre2_jit_compile_8,--wrap=pcre2_code_free_8
 
-FUZZ_SHARED = tests/fuzz/fuzz_common.h tests/fuzz/fuzz_folder.h tests/fuzz/fuzz_prepare.h tests/fuzz/fuzz_weights.h
+FUZZ_SHARED = tests/fuzz/fuzz_common.h tests/fuzz/fuzz_folder.h tests/fuzz/fuzz_prepare.h \
+	tests/fuzz/fuzz_tokenizer.h tests/fuzz/fuzz_weights.h
 dist_check_SCRIPTS += tests/fuzz/every_bit.py tests/fuzz/run.sh
 EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/pattern_once.c \
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)

@@ -1,0 +1,27 @@
+/* What the targets share that accept tokenizers. */
+#ifndef GPT_TRAIN_FUZZ_TOKENIZER_H
+#define GPT_TRAIN_FUZZ_TOKENIZER_H
+
+#include <string.h>
+
+#include "data/tokenizer.h"
+#include "tests/fuzz/fuzz_common.h"
+
+/* What is encoded comes back: text that no tokenizer knows whole, some of it no UTF-8, its final zero included. */
+static inline void fuzz_check_encodes(const struct tokenizer *tokenizer)
+{
+    static const char text[] = "aaaaaaa abcabc abab\n\n\xC3\xA9 bc ab <|endoftext|> \xFF\xC3";
+    int32_t ids[sizeof text];
+    char scratch[4];
+    size_t count = 0, at = 0;
+    FUZZ_CHECK(tokenizer_encode(tokenizer, text, sizeof text, "text", ids, &count) == GT_OK);
+    for (size_t i = 0; i < count; i++) {
+        const char *bytes = NULL;
+        const size_t length = tokenizer_token_bytes(tokenizer, ids[i], scratch, &bytes);
+        FUZZ_CHECK(at + length <= sizeof text && memcmp(text + at, bytes, length) == 0);
+        at += length;
+    }
+    FUZZ_CHECK(at == sizeof text);
+}
+
+#endif

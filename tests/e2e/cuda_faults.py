@@ -33,6 +33,7 @@ STICKY = "cudaErrorIllegalAddress"
 # What the fake library is told for a kind; "own" is the function's own error.
 ERRORS = {"own": "", "memory": ":cudaErrorMemoryAllocation", "launch": ":cudaErrorLaunchOutOfResources", "lost": ":" + STICKY,
           "hang": ":hang"}
+NAMELESS = ("cudaGetDeviceCount", "cudaGetDeviceProperties")  # they tell the card's name
 # In `make check` only these lose the device, and these hang.
 LOSING = ("launch", "cudaStreamSynchronize", "cudaMemcpyAsync")
 HANGING = ("launch", "cudaStreamSynchronize", "cublasLtMatmul")
@@ -118,10 +119,13 @@ class Card(Subject):
                 **{"refused:" + function: count for function, count in report["refused"].items()}}
 
     def look(self, what, done):
-        if what.endswith(":lost"):  # cuBLASLt has errors of its own
-            words = ("cuBLASLt 130000",) if "cublasLt" in what else (STICKY, "CUDA 13.0")
+        """The error's name, cuBLASLt's own where it is told first, the versions, and the card once it has been asked for them."""
+        if what.endswith(":lost"):
             errors = [line for line in done.stderr.splitlines() if "error: " in line]
-            check(len(errors) == 1 and all(word in errors[0] for word in (*words, "capability 8.6")), f"{what}: {done.stderr[-300:]}")
+            check(len(errors) == 1 and (STICKY in errors[0] or ("cublasLt" in what and "cuBLASLt 130000" in errors[0])),
+                  f"{what}: {errors}")
+            check(any(name in what for name in NAMELESS) or (
+                "capability 8.6" in errors[0] and ("CUDA 13.0" in errors[0] or "cuBLASLt 13" in errors[0])), f"{what}: {errors}")
 
 
 def calls_that_fail(counts):

@@ -101,7 +101,7 @@ static bool aside_is_one(const char *name, const char *prefix)
     if (strncmp(name, prefix, length) != 0 || strncmp(name + length, ASIDE_MARK, sizeof ASIDE_MARK - 1) != 0)
         return false;
     const char *random = name + length + sizeof ASIDE_MARK - 1;
-    const size_t digits = strspn(random, "0123456789abcdef");
+    const size_t digits = strspn(random, "0123456789");
     const char *id = random + digits + 1;
     return digits == 8 && random[digits] == '-' && id[0] != '\0' && id[strspn(id, "0123456789")] == '\0';
 }
@@ -174,8 +174,8 @@ static enum gt_status aside_create(struct hf_export *export)
     leftovers_remove(folder, prefix);
     bool lost = true;
     for (int attempt = 0; lost && attempt < ATTEMPTS_MAX; attempt++) {
-        const uint32_t random = (uint32_t)clock_monotonic_ns(); /* a name that exists is not taken */
-        (void)snprintf(export->aside, sizeof export->aside, "%s%s" ASIDE_MARK "%08" PRIx32 "-%ld", output,
+        const uint32_t random = (uint32_t)clock_monotonic_ns() % 100000000; /* a name that exists is not taken */
+        (void)snprintf(export->aside, sizeof export->aside, "%s%s" ASIDE_MARK "%08" PRIu32 "-%ld", output,
                        export->exists ? "/" ASIDE_INSIDE : "", random, (long)getpid());
         TRY(aside_make(export, &lost));
     }

@@ -436,7 +436,7 @@ def check_killed_export():
     """What a killed export left goes with the next one; what another process holds stays."""
     shutil.copytree("hf-chars-float32", "killed/hf")
     left = ("killed/hf/export.tmp-00112233-1", "killed/hf/export.tmp-44556677-%d" % os.getpid(), "killed/new.tmp-00112233-1")
-    alive = ("killed/hf/export.tmp-8899aabb-1", "killed/new.tmp-8899aabb-1")
+    alive = ("killed/hf/export.tmp-88990011-1", "killed/new.tmp-88990011-1")
     mine = ("killed/hf/export.tmp-mine", "killed/newer.tmp-00112233-1")
     for path in left + alive + mine:
         os.mkdir(path)

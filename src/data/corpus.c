@@ -245,6 +245,36 @@ static int file_compare(const void *a, const void *b)
     return strcmp(((const struct corpus_file *)a)->path, ((const struct corpus_file *)b)->path);
 }
 
+/* Whether `path` is the name of an output in out_dir. */
+static bool walk_is_output(const struct corpus_walk *walk, const char *path)
+{
+    struct stat info;
+    char folder[FILE_PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    if (walk->spec->is_output == NULL || !walk->spec->is_output(name))
+        return false;
+    if (slash != NULL) {
+        memcpy(folder, path, (size_t)(name - path)); /* with the slash, for the root */
+        folder[name - path] = '\0';
+    }
+    return stat(folder, &info) == 0 && walk_is_out_dir(walk, &info);
+}
+
+/* A file that was named is read whatever its name is, but it must not be one that the output replaces: neither by this
+ * name, nor where a link leads. */
+static enum gt_status walk_input_file(struct corpus_walk *walk, const char *path, const struct stat *info)
+{
+    char *target = realpath(path, NULL);
+    const bool is_output = walk_is_output(walk, path) ||
+                           (target != NULL && strlen(target) < FILE_PATH_MAX && walk_is_output(walk, target));
+    free(target);
+    if (!is_output)
+        return walk_add_regular(walk, path, info, false);
+    log_error("INPUT %s: would be replaced by the output; name another folder, or move it away", path);
+    return GT_USAGE;
+}
+
 static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
 {
     struct stat info;
@@ -255,7 +285,7 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
         return GT_USAGE;
     }
     if (S_ISREG(info.st_mode))
-        return walk_add_regular(walk, path, &info, false);
+        return walk_input_file(walk, path, &info);
     if (!S_ISDIR(info.st_mode)) {
         log_error("INPUT %s: neither a regular file nor a folder; to read from a "
                   "pipe, give - and let it be standard input",

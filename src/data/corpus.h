@@ -44,12 +44,13 @@ typedef bool corpus_name_fn(const char *name);
 struct corpus_spec {
     const char *const *inputs;
     size_t input_count;
-    const char *out_dir;       /* left out when met inside an input folder; may not exist; NULL: none */
-    corpus_name_fn *is_output; /* names left out of out_dir when it is itself an input; NULL: none */
+    const char *out_dir; /* left out when met inside an input folder; may not exist; NULL: none */
+    corpus_name_fn
+        *is_output; /* names left out of out_dir when it is itself an input, and refused as inputs there; NULL: none */
 };
 
 /* Lists the files.  Memory: 48 bytes and the path for each.  Errors: GT_USAGE (an input that does not exist, or is
- * neither file nor folder; "-" twice), GT_IO (a folder that cannot be read), GT_NO_MEMORY. */
+ * neither file nor folder, or would be replaced; "-" twice), GT_IO (a folder that cannot be read), GT_NO_MEMORY. */
 enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec, struct corpus **out);
 /* Accepts NULL. */
 void corpus_destroy(struct corpus *corpus);

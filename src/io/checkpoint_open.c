@@ -2,13 +2,17 @@
  *
  * Names in the folder decide what it is; then one file says what the model is (the commit record, or config.json of
  * a folder in Hugging Face's layout, the file itself with llm.c and nanoGPT), and the headers of the weights must agree with
- * it in every name and shape.  Pickles of weights are recognised in order to be refused with a way out.  Contents are
+ * it in every name and shape.  A run may replace a checkpoint of ours meanwhile: its files are opened first, and where one is
+ * gone because there is a new record, that one is taken.  Pickles of weights are recognised in order to be refused with a way out.  Contents are
  * verified while they are loaded, in checkpoint_load.c.
  */
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -22,6 +26,14 @@
 #include "io/safetensors_index.h"
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
+#define RECORDS_MAX 6 /* that are tried, where a run saves faster than we open */
+
+/* The files of a generation, before they are looked into. */
+struct generation {
+    int count;                /* of checkpoint_file, from the first */
+    int fd[CHECKPOINT_FILES]; /* -1: not open */
+    uint64_t size_bytes[CHECKPOINT_FILES];
+};
 
 static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folder, bool with_optimizer);
 static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder);
@@ -261,25 +273,104 @@ static enum gt_status file_verify(const struct safetensors *file, const struct c
     return GT_OK;
 }
 
-static enum gt_status file_open(struct checkpoint *checkpoint, const char *folder, enum checkpoint_file which,
-                                struct safetensors **out)
+/* Opens a file for reading.  One that is not there is an error only where `must`, else its descriptor is -1. */
+static enum gt_status file_open(const char *path, bool must, int *out_fd, uint64_t *out_size_bytes)
+{
+    struct stat info = {0};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == ENOENT && !must)
+        return GT_OK;
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+        *out_fd = fd;
+        *out_size_bytes = (uint64_t)info.st_size;
+        return GT_OK;
+    }
+    if (fd >= 0)
+        (void)close(fd);
+    return file_open_read(path, out_fd, out_size_bytes); /* says what is wrong */
+}
+
+static void generation_close(struct generation *generation)
+{
+    for (int i = 0; i < CHECKPOINT_FILES; i++) {
+        if (generation->fd[i] >= 0)
+            (void)close(generation->fd[i]);
+        generation->fd[i] = -1;
+    }
+}
+
+/* Opens all the files that the record names, or, unless `must`, none where one is gone. */
+static enum gt_status generation_open(const struct checkpoint *checkpoint, const char *folder, bool must,
+                                      struct generation *generation, bool *out_whole)
+{
+    char path[FILE_PATH_MAX];
+    *out_whole = true;
+    for (int i = 0; i < generation->count && *out_whole; i++) {
+        enum gt_status status = file_join(path, folder, checkpoint->record.files[i].name);
+        if (status == GT_OK)
+            status = file_open(path, must, &generation->fd[i], &generation->size_bytes[i]);
+        *out_whole = generation->fd[i] >= 0;
+        if (status != GT_OK || !*out_whole)
+            generation_close(generation);
+        TRY(status);
+    }
+    return GT_OK;
+}
+
+/* Takes the record that is there now; *out_other tells whether it says anything else. */
+static enum gt_status record_renew(struct checkpoint *checkpoint, const char *folder, bool *out_other)
+{
+    struct checkpoint_record record;
+    TRY(checkpoint_record_read(folder, &record));
+    *out_other = !json_equal(record.root, checkpoint->record.root);
+    checkpoint_record_release(&checkpoint->record);
+    checkpoint->record = record;
+    return GT_OK;
+}
+
+/* The record, and the files that it names. */
+static enum gt_status record_open(struct checkpoint *checkpoint, const char *folder, struct generation *generation)
+{
+    bool is_whole, is_other = true;
+    TRY(checkpoint_record_read(folder, &checkpoint->record));
+    TRY(generation_open(checkpoint, folder, false, generation, &is_whole));
+    for (int records = 1; !is_whole && is_other && records < RECORDS_MAX; records++) {
+        TRY(record_renew(checkpoint, folder, &is_other));
+        TRY(generation_open(checkpoint, folder, false, generation, &is_whole));
+    }
+    return is_whole ? GT_OK : generation_open(checkpoint, folder, true, generation, &is_whole);
+}
+
+static enum gt_status weights_open(struct checkpoint *checkpoint, const char *folder, enum checkpoint_file which,
+                                   struct generation *generation, struct safetensors **out)
 {
     char path[FILE_PATH_MAX];
     const struct checkpoint_file_record *record = &checkpoint->record.files[which];
+    const int fd = generation->fd[which];
     TRY(file_join(path, folder, record->name));
-    TRY(safetensors_open(checkpoint->mem, path, out)); /* closed with the checkpoint from here on */
+    generation->fd[which] = -1; /* closed with the checkpoint from here on, or by what fails */
+    TRY(safetensors_open_fd(checkpoint->mem, path, fd, generation->size_bytes[which], out));
     return file_verify(*out, record);
+}
+
+static enum gt_status generation_read(struct checkpoint *checkpoint, const char *folder, struct generation *generation)
+{
+    TRY(model_describe(checkpoint, checkpoint->record.hf_config));
+    TRY(weights_open(checkpoint, folder, CHECKPOINT_FILE_MODEL, generation, &checkpoint->model));
+    TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
+    if (generation->count == CHECKPOINT_FILE_OPTIMIZER)
+        return GT_OK;
+    TRY(weights_open(checkpoint, folder, CHECKPOINT_FILE_OPTIMIZER, generation, &checkpoint->optimizer));
+    return checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config);
 }
 
 static enum gt_status open_ours(struct checkpoint *checkpoint, const char *folder, bool with_optimizer)
 {
+    struct generation generation = {.count = with_optimizer ? CHECKPOINT_FILES : CHECKPOINT_FILE_OPTIMIZER,
+                                    .fd = {-1, -1}};
     TRY(file_join(checkpoint->source, folder, CHECKPOINT_RECORD_NAME));
-    TRY(checkpoint_record_read(folder, &checkpoint->record));
-    TRY(model_describe(checkpoint, checkpoint->record.hf_config));
-    TRY(file_open(checkpoint, folder, CHECKPOINT_FILE_MODEL, &checkpoint->model));
-    TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
-    if (!with_optimizer)
-        return GT_OK;
-    TRY(file_open(checkpoint, folder, CHECKPOINT_FILE_OPTIMIZER, &checkpoint->optimizer));
-    return checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config);
+    TRY(record_open(checkpoint, folder, &generation));
+    const enum gt_status status = generation_read(checkpoint, folder, &generation);
+    generation_close(&generation);
+    return status;
 }

@@ -9,16 +9,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
 
 #define PIECE_BYTES 16384
+#define ASIDE_ATTEMPTS 16
 
 static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record);
 
@@ -118,17 +121,34 @@ close_source:
     return status;
 }
 
+/* Another name of `from`, in `aside`, that no other writer has, be it of the same process id in another container. */
+static enum gt_status link_aside(const char *folder, const char *from, char aside[static FILE_PATH_MAX],
+                                 bool *out_linked)
+{
+    char name[64];
+    *out_linked = false;
+    for (int attempt = 0; attempt < ASIDE_ATTEMPTS && !*out_linked; attempt++) {
+        (void)snprintf(name, sizeof name, CHECKPOINT_MODEL_NAME ".tmp-%08" PRIu32 "-%ld",
+                       (uint32_t)clock_monotonic_ns() % 100000000, (long)getpid());
+        TRY(file_join(aside, folder, name));
+        *out_linked = link(from, aside) == 0;
+        if (!*out_linked && errno != EEXIST)
+            break;
+    }
+    return GT_OK;
+}
+
 enum gt_status checkpoint_publish_model(const char *folder, const char *name, bool may_link)
 {
-    char from[FILE_PATH_MAX], to[FILE_PATH_MAX], aside_name[64], aside[FILE_PATH_MAX];
+    char from[FILE_PATH_MAX], to[FILE_PATH_MAX], aside[FILE_PATH_MAX];
+    bool linked = false;
     if (checkpoint_publish_is_link(folder, name))
         return GT_OK; /* a rename between two names of one file would do nothing */
-    (void)snprintf(aside_name, sizeof aside_name, CHECKPOINT_MODEL_NAME ".tmp-%ld", (long)getpid());
     TRY(file_join(from, folder, name));
     TRY(file_join(to, folder, CHECKPOINT_MODEL_NAME));
-    TRY(file_join(aside, folder, aside_name));
-    (void)unlink(aside); /* of a dead process with our id */
-    if (!may_link || link(from, aside) != 0)
+    if (may_link)
+        TRY(link_aside(folder, from, aside, &linked));
+    if (!linked)
         return publish_copy(from, to);
     if (rename(aside, to) != 0) {
         log_error("%s: cannot rename the new file over it: %s", to, strerror(errno));

@@ -7,8 +7,10 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
+#include "io/checkpoint_publish.h"
 #include "io/export_formats.h"
 
 static const struct {
@@ -29,12 +31,50 @@ const char *export_format_name(enum export_format format)
     return formats[format].name;
 }
 
+/* Whether a file of this name belongs to the run in whose folder it lies. */
+static bool is_of_run(const char *name)
+{
+    static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME,
+                                        TOKENIZER_FILE_NAME};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    }
+    return checkpoint_file_name_valid(name, CHECKPOINT_FILE_MODEL) ||
+           checkpoint_file_name_valid(name, CHECKPOINT_FILE_OPTIMIZER);
+}
+
+/* `folder` must not be the folder of a run: OUTPUT would damage it. */
+static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
+{
+    char record[FILE_PATH_MAX];
+    bool exists;
+    TRY(file_join(record, folder, CHECKPOINT_RECORD_NAME));
+    TRY(file_look(record, &exists));
+    if (!exists)
+        return GT_OK;
+    log_error("%s: is %s of a run, which an export would damage; name another", output, what);
+    return GT_USAGE;
+}
+
+static enum gt_status file_check(const char *output)
+{
+    char folder[FILE_PATH_MAX] = "";
+    const char *slash = strrchr(output, '/');
+    if (!is_of_run(slash != NULL ? slash + 1 : output))
+        return GT_OK;
+    if (slash != NULL) /* the slash too, for the root; a path that is too long is refused where it is written */
+        (void)snprintf(folder, sizeof folder, "%.*s", (int)(slash + 1 - output), output);
+    return run_refuse(output, slash != NULL ? folder : ".", "a file");
+}
+
 static enum gt_status output_check(const struct export_options *options)
 {
     const char *output = options->output;
-    char record[FILE_PATH_MAX];
     const bool folder = formats[options->format].folder;
     bool exists;
+    if (!folder)
+        TRY(file_check(output));
     TRY(file_look(output, &exists));
     if (!exists)
         return GT_OK;
@@ -43,14 +83,8 @@ static enum gt_status output_check(const struct export_options *options)
                   formats[options->format].name, folder ? "a folder" : "a file");
         return GT_USAGE;
     }
-    if (folder) {
-        TRY(file_join(record, output, CHECKPOINT_RECORD_NAME));
-        TRY(file_look(record, &exists));
-        if (exists) {
-            log_error("%s: is the folder of a run, which an export would damage; name another", output);
-            return GT_USAGE;
-        }
-    }
+    if (folder)
+        TRY(run_refuse(output, output, "the folder"));
     if (options->force)
         return GT_OK;
     log_error("%s: exists already; --force replaces it", output);

@@ -1,17 +1,24 @@
 /* A Hugging Face folder.
  *
- * All files are written into OUTPUT.tmp-PID, which is then renamed, so that a folder of that name is a whole one.  Where
- * OUTPUT exists (and --force was given) its files are replaced one by one instead, and other files in it are left alone.
- * Its config.json is removed before that and the new one put there last, so that in between no reader takes files of two
- * models for one.  The names of the tensors have the prefix that save_pretrained() gives them.
+ * All files are written into OUTPUT.tmp-RANDOM-PID, which is then renamed, so that a folder of that name is a whole one.
+ * Where OUTPUT exists (and --force was given) they are written aside inside of it, since it may be a link or a mount, and a
+ * rename stays on one file system; its files are then replaced one by one, and other files in it are left alone.  Its
+ * config.json is removed before that and the new one put there last, so that in between no reader takes files of two models
+ * for one.  What is aside is locked while its process lives, whatever machine's or container's number that has, so that the
+ * next export can tell what a killed one left.  The names of the tensors have the prefix that save_pretrained() gives them.
  */
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "io/checkpoint_publish.h"
@@ -20,18 +27,24 @@
 #include "io/hf_config.h"
 
 #define GENERATION_NAME "generation_config.json"
-#define SUFFIX_MAX 32
+#define ASIDE_MARK ".tmp-"
+#define ASIDE_INSIDE "export" /* in front of the mark, in a folder that exists */
+#define SUFFIX_MAX 48
+#define ATTEMPTS_MAX 16
 #define FILES (EXPORT_HF_TOKENS_FILES + 3)
 
 struct hf_export {
     const struct export_options *options;
     const struct export_weights *weights;
+    bool exists;  /* OUTPUT, when the export began */
+    int aside_fd; /* locked; -1: none */
     char aside[FILE_PATH_MAX];
 };
 
+static enum gt_status aside_create(struct hf_export *export);
+static void aside_remove(const char *aside);
 static enum gt_status folder_write(const struct hf_export *export);
 static enum gt_status folder_publish(const struct hf_export *export);
-static void aside_remove(const struct hf_export *export);
 
 /* The files that the folder may have; the one that makes them a model is the last. */
 static const char *file_name(size_t index)
@@ -43,35 +56,133 @@ static const char *file_name(size_t index)
 
 enum gt_status export_hf_write(const struct export_options *options, const struct export_weights *weights)
 {
-    struct hf_export export = {.options = options, .weights = weights};
-    size_t length = strlen(options->output);
-    while (length > 1 && options->output[length - 1] == '/')
-        length--;
-    if (length + SUFFIX_MAX >= sizeof export.aside) {
-        log_error("%.100s...: the path is too long", options->output);
-        return GT_USAGE;
-    }
-    (void)snprintf(export.aside, sizeof export.aside, "%.*s.tmp-%ld", (int)length, options->output, (long)getpid());
-    aside_remove(&export); /* of a dead process with our id */
-    if (mkdir(export.aside, 0777) != 0) {
-        log_error("%s: cannot create the folder: %s", export.aside, strerror(errno));
-        return GT_IO;
-    }
+    struct hf_export export = {.options = options, .weights = weights, .aside_fd = -1};
+    TRY(file_look(options->output, &export.exists));
+    TRY(aside_create(&export));
     enum gt_status status = folder_write(&export);
     if (status == GT_OK)
         status = folder_publish(&export);
-    aside_remove(&export);
+    aside_remove(export.aside);
+    if (export.aside_fd >= 0)
+        (void)close(export.aside_fd);
     return status;
 }
 
-static void aside_remove(const struct hf_export *export)
+/* ---- the folder aside ---- */
+
+/* A folder that is aside, and what it may hold. */
+static void aside_remove(const char *aside)
 {
     char path[FILE_PATH_MAX];
+    file_remove_leftovers(aside);
     for (size_t i = 0; i < FILES; i++) {
-        if (file_join(path, export->aside, file_name(i)) == GT_OK)
+        if (file_join(path, aside, file_name(i)) == GT_OK)
             (void)unlink(path);
     }
-    (void)rmdir(export->aside);
+    (void)rmdir(aside);
+}
+
+/* The folder `path` with its lock, or -1 and errno; a file system without locks is no failure of ours. */
+static int aside_lock(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    const int cause = errno;
+    (void)close(fd);
+    errno = cause;
+    return -1;
+}
+
+/* Whether `name` is PREFIX.tmp-RANDOM-PID. */
+static bool aside_is_one(const char *name, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length) != 0 || strncmp(name + length, ASIDE_MARK, sizeof ASIDE_MARK - 1) != 0)
+        return false;
+    const char *random = name + length + sizeof ASIDE_MARK - 1;
+    const size_t digits = strspn(random, "0123456789");
+    const char *id = random + digits + 1;
+    return digits == 8 && random[digits] == '-' && id[0] != '\0' && id[strspn(id, "0123456789")] == '\0';
+}
+
+/* Those that are locked by nobody. */
+static void leftovers_remove(const char *folder, const char *prefix)
+{
+    char path[FILE_PATH_MAX];
+    DIR *dir = opendir(folder);
+    if (dir == NULL)
+        return;
+    const struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL) {
+        if (!aside_is_one(entry->d_name, prefix) || file_join(path, folder, entry->d_name) != GT_OK)
+            continue;
+        const int fd = aside_lock(path);
+        if (fd < 0)
+            continue;
+        aside_remove(path);
+        (void)close(fd);
+    }
+    (void)closedir(dir);
+}
+
+/* Where the folder aside lies and what its name begins with: in OUTPUT, or beside it.  `output` has no slash at its end. */
+static void aside_place(bool inside, const char *output, char folder[static FILE_PATH_MAX], const char **out_prefix)
+{
+    const char *slash = strrchr(output, '/');
+    const size_t length = inside ? strlen(output) : slash == NULL ? 0 : slash == output ? 1 : (size_t)(slash - output);
+    memcpy(folder, length > 0 ? output : ".", length > 0 ? length : 1);
+    folder[length > 0 ? length : 1] = '\0';
+    *out_prefix = inside ? ASIDE_INSIDE : slash != NULL ? slash + 1 : output;
+}
+
+/* A new folder.  In the moment between its making and its lock another export may take it for a leftover: *out_lost. */
+static enum gt_status aside_make(struct hf_export *export, bool *out_lost)
+{
+    struct stat info;
+    *out_lost = false;
+    if (mkdir(export->aside, 0777) != 0) {
+        *out_lost = errno == EEXIST;
+        if (*out_lost)
+            return GT_OK;
+        log_error("%s: cannot create the folder: %s", export->aside, strerror(errno));
+        return GT_IO;
+    }
+    export->aside_fd = aside_lock(export->aside);
+    *out_lost = (export->aside_fd < 0 && errno == EWOULDBLOCK) || lstat(export->aside, &info) != 0;
+    if (*out_lost && export->aside_fd >= 0) {
+        (void)close(export->aside_fd);
+        export->aside_fd = -1;
+    }
+    return GT_OK;
+}
+
+static enum gt_status aside_create(struct hf_export *export)
+{
+    char output[FILE_PATH_MAX - SUFFIX_MAX], folder[FILE_PATH_MAX];
+    const char *prefix;
+    size_t length = strlen(export->options->output);
+    while (length > 1 && export->options->output[length - 1] == '/')
+        length--;
+    if (length >= sizeof output) {
+        log_error("%.100s...: the path is too long", export->options->output);
+        return GT_USAGE;
+    }
+    memcpy(output, export->options->output, length);
+    output[length] = '\0';
+    aside_place(export->exists, output, folder, &prefix);
+    leftovers_remove(folder, prefix);
+    bool lost = true;
+    for (int attempt = 0; lost && attempt < ATTEMPTS_MAX; attempt++) {
+        const uint32_t random = (uint32_t)clock_monotonic_ns() % 100000000; /* a name that exists is not taken */
+        (void)snprintf(export->aside, sizeof export->aside, "%s%s" ASIDE_MARK "%08" PRIu32 "-%ld", output,
+                       export->exists ? "/" ASIDE_INSIDE : "", random, (long)getpid());
+        TRY(aside_make(export, &lost));
+    }
+    if (!lost)
+        return GT_OK;
+    log_error("%s: cannot create the folder: other exports remove it", export->aside);
+    return GT_IO;
 }
 
 /* ---- the weights ---- */
@@ -210,9 +321,7 @@ static enum gt_status files_publish(const struct hf_export *export)
 static enum gt_status folder_publish(const struct hf_export *export)
 {
     const char *output = export->options->output;
-    bool exists;
-    TRY(file_look(output, &exists));
-    if (!exists) {
+    if (!export->exists) {
         if (rename(export->aside, output) != 0)
             return rename_error(output);
         return file_sync_name(export->aside); /* which had the same parent, and has no slash at its end */

@@ -35,7 +35,7 @@ static const struct {
 };
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
 
-static enum gt_status file_load(struct safetensors *file, const char *path);
+static enum gt_status file_load(struct safetensors *file);
 static enum gt_status header_length_read(struct safetensors *file, size_t *out_bytes);
 static enum gt_status header_parse(struct safetensors *file, const char *text, size_t text_bytes);
 static enum gt_status entry_parse(const struct safetensors *file, const char *name, const json_t *entry,
@@ -50,13 +50,28 @@ enum gt_status safetensors_open(struct hostmem *mem, const char *path, struct sa
         log_error("the path of a safetensors file has %zu bytes, at most %d are possible", length, FILE_PATH_MAX - 1);
         return GT_USAGE;
     }
+    int fd;
+    uint64_t size_bytes;
+    TRY(file_open_read(path, &fd, &size_bytes));
+    return safetensors_open_fd(mem, path, fd, size_bytes, out);
+}
+
+enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd, uint64_t size_bytes,
+                                   struct safetensors **out)
+{
+    assert(fd >= 0 && strlen(path) < FILE_PATH_MAX);
     void *block;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct safetensors), "safetensors file", &block));
+    enum gt_status status = hostmem_alloc(mem, 1, sizeof(struct safetensors), "safetensors file", &block);
+    if (status != GT_OK) {
+        (void)close(fd);
+        return status;
+    }
     struct safetensors *file = block;
     file->mem = mem;
-    file->fd = -1;
-    memcpy(file->path, path, length + 1);
-    enum gt_status status = file_load(file, path);
+    file->fd = fd;
+    file->size_bytes = size_bytes;
+    memcpy(file->path, path, strlen(path) + 1);
+    status = file_load(file);
     if (status != GT_OK) {
         safetensors_close(file);
         return status;
@@ -76,14 +91,13 @@ void safetensors_close(struct safetensors *file)
     hostmem_free(file->mem, file);
 }
 
-static enum gt_status file_load(struct safetensors *file, const char *path)
+static enum gt_status file_load(struct safetensors *file)
 {
     size_t header_bytes;
-    TRY(file_open_read(path, &file->fd, &file->size_bytes));
     TRY(header_length_read(file, &header_bytes));
     void *text;
     TRY(hostmem_alloc(file->mem, header_bytes, 1, "safetensors header", &text));
-    enum gt_status status = file_read_at(file->fd, path, LENGTH_BYTES, text, header_bytes);
+    enum gt_status status = file_read_at(file->fd, file->path, LENGTH_BYTES, text, header_bytes);
     if (status == GT_OK) {
         file->header_crc32c = file_crc32c(file->header_crc32c, text, header_bytes);
         file->data_offset = LENGTH_BYTES + header_bytes;

@@ -57,6 +57,9 @@ struct safetensors {
  * Errors: GT_IO, GT_NO_MEMORY; GT_DATA with one line that names the file and the tensor or field; GT_UNSUPPORTED for
  * PyTorch's pickle files under this name. */
 enum gt_status safetensors_open(struct hostmem *mem, const char *path, struct safetensors **out);
+/* The same of a file of `size_bytes` that is open already: `fd` is taken over, where this fails too.  `path` is for messages. */
+enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd, uint64_t size_bytes,
+                                   struct safetensors **out);
 /* Accepts NULL. */
 void safetensors_close(struct safetensors *file);
 

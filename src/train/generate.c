@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/size.h"
+#include "base/system_memory.h"
 #include "train/values.h"
 
 struct generator {
@@ -31,16 +32,30 @@ struct generator {
     int32_t *ids;     /* [batch, prefill_time] */
 };
 
+/* Holding the tokens is the one need that no plan knows of, and the system may promise what it does not have. */
+static enum gt_status tokens_check(size_t batch, int64_t tokens_max, size_t *out_count)
+{
+    uint64_t total_bytes, free_bytes = SIZE_MAX;
+    size_t bytes;
+    if (!size_mul(batch, (size_t)tokens_max, out_count) || !size_mul(*out_count, sizeof(int32_t), &bytes)) {
+        log_error("%zu samples of %" PRId64 " tokens need more bytes than 64 bits count", batch, tokens_max);
+        return GT_NO_FIT;
+    }
+    if (!system_memory_read(&total_bytes, &free_bytes) || bytes <= free_bytes)
+        return GT_OK;
+    log_error("%zu samples at once of up to %" PRId64 " tokens need %zu B of memory, have %" PRIu64
+              " B; a smaller max_new_tokens needs less",
+              batch, tokens_max, bytes, free_bytes);
+    return GT_NO_FIT;
+}
+
 enum gt_status generator_create(struct hostmem *mem, struct session *session, const struct generate_options *options,
                                 int64_t tokens_max, struct generator **out)
 {
     void *pointer, *tokens = NULL, *logits = NULL, *scratch = NULL, *ids = NULL;
     size_t width = (size_t)session->model->options.config.padded_vocab_size, all_tokens = 0;
     size_t batch = (size_t)session->model->decode.batch;
-    if (!size_mul(batch, (size_t)tokens_max, &all_tokens)) {
-        log_error("%zu sequences of %" PRId64 " tokens do not fit 64 bits", batch, tokens_max);
-        return GT_NO_MEMORY;
-    }
+    TRY(tokens_check(batch, tokens_max, &all_tokens));
     TRY(hostmem_alloc(mem, 1, sizeof(struct generator), "generator", &pointer));
     struct generator *generator = pointer;
     enum gt_status status = hostmem_alloc(mem, all_tokens, sizeof(int32_t), "generated tokens", &tokens);

@@ -18,7 +18,7 @@ struct generate_options {
 struct generator;
 
 /* For up to `tokens_max` tokens per sequence, prompt included.  As many sequences are written at once as the model's
- * generate_batch says.  Errors: GT_NO_MEMORY. */
+ * generate_batch says.  Errors: GT_NO_FIT where the system has no memory for so many; GT_NO_MEMORY. */
 enum gt_status generator_create(struct hostmem *mem, struct session *session, const struct generate_options *options,
                                 int64_t tokens_max, struct generator **out);
 void generator_destroy(struct generator *generator);

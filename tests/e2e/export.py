@@ -5,6 +5,7 @@
           that gives the data set's own ids; the export of an export has the same bytes; gpt-sample writes the same text
   gguf    every key and tensor, alignment, layout; the vocabulary gives the data set's own ids by an encoder written here
   llmc    header, padding, order, layout
+  disks   an output that is a mounted folder, or a link to another disk; what killed exports left
   bad     formats, dtypes, outputs that exist, damage, values that a dtype cannot hold, a full disk: one line, exit status,
           and nothing left behind
   rss     a model of 200 MB is exported in less than 48 MiB
@@ -13,6 +14,7 @@ Prints "checks: P passed, F failed, S skipped".
 """
 
 import array
+import fcntl
 import json
 import os
 import resource
@@ -363,6 +365,12 @@ def check_usage():
     refused("has no float16", 2, "--out_dir=out-bpe", "--format=llmc", "--dtype=float16", "x")
     refused("no checkpoint", 2, "--out_dir=nowhere", "--format=gguf", "x")
     refused("folder of a run", 2, "--out_dir=out-bpe", "--format=hf", "--force", "out-bpe")
+    before = files("out-bpe")
+    model = next(name for name in before if name.startswith("model-"))
+    for name in (model, "optimizer-999999.safetensors", "model.safetensors", "trainer_state.json", "config.json", "gpt_tokenizer.json"):
+        refused("is a file of a run", 2, "--out_dir=out-bpe", "--format=llmc", "--force", "out-bpe/" + name)
+    refused("is a file of a run", 2, "--out_dir=../out-bpe", "--format=gguf", "--force", "config.json", cwd="out-bpe")
+    check(files("out-bpe") == before, "a checkpoint was changed")
     refused("is a folder", 2, "--out_dir=out-bpe", "--format=gguf", "--force", "out-bpe")
     refused("is no folder", 2, "--out_dir=out-bpe", "--format=hf", "--force", "text.txt")
     for form in ("hf", "gguf", "llmc"):
@@ -391,6 +399,59 @@ def check_force():
     check(sorted(os.listdir("again-bpe")) == sorted(os.listdir("hf-chars-float32") + ["mine.txt"]) and
           all(contents("again-bpe/" + file) == contents("hf-chars-float32/" + file)
               for file in os.listdir("hf-chars-float32")), "--force: not the same folder")
+
+
+def files(folder):
+    return {name: contents(folder + "/" + name) for name in os.listdir(folder)}
+
+
+def check_replaced(what, output):
+    """Twice, over nothing and over another model."""
+    for name in ("chars", "bpe"):
+        done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=hf", "--force", output)
+        check(done.returncode == 0, "%s: %s" % (what, done.stderr[-300:]))
+        check(files(output) == files("hf-%s-float32" % name), "%s: not the files of %s" % (what, name))
+
+
+def check_other_disks():
+    """OUTPUT is on another file system than the folder that its name is in."""
+    os.mkdir("mounted")
+    if run("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", "mounted").returncode == 0:
+        try:
+            check_replaced("a mounted folder", "mounted")
+        finally:
+            must("umount", "-l", "mounted")
+    else:
+        skip("export_mount", "a tmpfs cannot be mounted here (root only)")
+    shared = "/dev/shm"
+    if not os.access(shared, os.W_OK) or os.stat(shared).st_dev == os.stat(".").st_dev:
+        skip("export_link", "%s is not there, or no other file system" % shared)
+        return
+    with tempfile.TemporaryDirectory(prefix="gpt-train-export-", dir=shared) as folder:
+        os.symlink(folder, "linked")
+        check_replaced("a link to another disk", "linked")
+
+
+def check_killed_export():
+    """What a killed export left goes with the next one; what another process holds stays."""
+    shutil.copytree("hf-chars-float32", "killed/hf")
+    left = ("killed/hf/export.tmp-00112233-1", "killed/hf/export.tmp-44556677-%d" % os.getpid(), "killed/new.tmp-00112233-1")
+    alive = ("killed/hf/export.tmp-88990011-1", "killed/new.tmp-88990011-1")
+    mine = ("killed/hf/export.tmp-mine", "killed/newer.tmp-00112233-1")
+    for path in left + alive + mine:
+        os.mkdir(path)
+        for name in ("config.json", "model.safetensors.tmp-1"):
+            with open(path + "/" + name, "w", encoding="ascii") as file:
+                file.write("x")
+    held = [os.open(path, os.O_RDONLY) for path in alive]
+    for fd in held:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    for output in ("killed/hf", "killed/new"):
+        must(GPT_EXPORT, "--out_dir=out-bpe", "--format=hf", "--force", output)
+    for fd in held:
+        os.close(fd)
+    check(not any(os.path.exists(path) for path in left), "what a killed export left: %s" % os.listdir("killed/hf"))
+    check(all(len(os.listdir(path)) == 2 for path in alive + mine), "what another process holds, or is no export's, went")
 
 
 def patched(name, change):
@@ -516,6 +577,8 @@ def main():
         check_round_trip(name)
     check_usage()
     check_force()
+    check_other_disks()
+    check_killed_export()
     check_damage()
     check_lost_output()
     check_no_tokenizer()

@@ -62,6 +62,11 @@ check "top_p of 1" sample --start="int " --top_p=1
 check "changes nothing" cmp alone stdout
 check "top_p of 0.5" sample --start="int " --top_p=0.5
 check "changes the text" not cmp -s alone stdout
+# A wish for more tokens than memory can hold was a refused allocation, or the system's killer.
+check "too many tokens" run 3 "$GPT_SAMPLE" --out_dir=out --num_samples=4096 --sample_batch=4096 --max_new_tokens=1000000000
+check "too many tokens: the bytes" grep -q "4096 samples at once .* B of memory, have [0-9]* B" stderr
+check "too many tokens: one line" test "$(grep -c error: stderr)" -eq 1
+
 check "top_p of 0" run 2 "$GPT_SAMPLE" --out_dir=out --top_p=0
 check "top_p of 2" run 2 "$GPT_SAMPLE" --out_dir=out --top_p=2
 

@@ -86,6 +86,40 @@ START_TEST(corpus_bad_inputs_are_refused)
 }
 END_TEST
 
+/* A file that the output would replace is no input, by its name in out_dir or through a link to it. */
+START_TEST(corpus_refuses_outputs)
+{
+    struct data_fixture fixture;
+    struct corpus *corpus = NULL;
+    char out[512], own[512], other[512], link_path[512], around[600];
+    fixture_open(&fixture);
+    fixture_make_folder(&fixture, "out");
+    fixture_write_text(&fixture, "out/train.bin", "x");
+    fixture_write_text(&fixture, "out/own.txt", "x");
+    fixture_write_text(&fixture, "train.bin", "x");
+    strcpy(out, fixture_path(&fixture, "out"));
+    strcpy(own, fixture_path(&fixture, "out/train.bin"));
+    strcpy(link_path, fixture_path(&fixture, "link"));
+    ck_assert_int_eq(symlink(own, link_path), 0);
+    snprintf(around, sizeof around, "%s/../out/train.bin", out);
+    const char *const bad[] = {own, link_path, around};
+    struct corpus_spec spec = {.input_count = 1, .out_dir = out, .is_output = name_is_output};
+    for (int i = 0; i < 3; i++) {
+        spec.inputs = bad + i;
+        ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_USAGE);
+        FIXTURE_SAYS(&fixture, "would be replaced by the output");
+    }
+    for (int i = 0; i < 2; i++) {
+        strcpy(other, fixture_path(&fixture, i == 0 ? "train.bin" : "out/own.txt"));
+        const char *const good[] = {other};
+        spec.inputs = good;
+        ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_OK);
+        corpus_destroy(corpus);
+    }
+    fixture_close(&fixture);
+}
+END_TEST
+
 START_TEST(corpus_survives_failed_allocations)
 {
     struct data_fixture fixture;
@@ -185,6 +219,7 @@ Suite *data_corpus_suite(void)
     TCase *cases = tcase_create("all");
     tcase_add_test(cases, corpus_lists_sorted_regular_files);
     tcase_add_test(cases, corpus_bad_inputs_are_refused);
+    tcase_add_test(cases, corpus_refuses_outputs);
     tcase_add_test(cases, corpus_survives_failed_allocations);
     tcase_add_test(cases, corpus_lists_standard_input_once);
     tcase_add_test(cases, corpus_fingerprint_sees_changes);

@@ -157,6 +157,29 @@ START_TEST(says_what_is_missing)
 }
 END_TEST
 
+/* jansson's allocator, which saves a new generation once: a record has been read then, and nothing it names is open. */
+static void *malloc_and_replace(size_t size)
+{
+    json_set_alloc_funcs(malloc, free);
+    ck_assert_int_eq(io_save(&model, folder, 2), GT_OK);
+    return malloc(size);
+}
+
+START_TEST(takes_the_generation_that_replaces_the_one_it_read)
+{
+    struct checkpoint *checkpoint;
+    ck_assert_int_eq(io_save(&model, folder, 1), GT_OK);
+    json_set_alloc_funcs(malloc_and_replace, free);
+    ck_assert_int_eq(checkpoint_open(mem, folder, _i != 0, &checkpoint), GT_OK);
+    ck_assert_int_eq(checkpoint->record.state.iter, 2);
+    io_path(path, folder, "model-000002.safetensors");
+    ck_assert_str_eq(checkpoint->model->path, path);
+    ck_assert(_i == 0 || strstr(checkpoint->optimizer->path, "optimizer-000002") != NULL);
+    checkpoint_close(checkpoint);
+    ck_assert_int_eq(capture.lines, 0);
+}
+END_TEST
+
 START_TEST(refuses_files_of_another_generation)
 {
     char other[FILE_PATH_MAX];
@@ -233,6 +256,7 @@ Suite *io_checkpoint_open_suite(void)
     tcase_add_test(tests, refuses_pickles_with_a_way_out);
     tcase_add_test(tests, opens_its_own);
     tcase_add_test(tests, says_what_is_missing);
+    tcase_add_loop_test(tests, takes_the_generation_that_replaces_the_one_it_read, 0, 2);
     tcase_add_test(tests, refuses_files_of_another_generation);
     tcase_add_test(tests, compares_shapes_with_the_record);
     tcase_add_test(tests, refused_memory_is_passed_on);

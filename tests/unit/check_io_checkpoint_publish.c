@@ -57,6 +57,23 @@ START_TEST(links_or_copies)
 }
 END_TEST
 
+/* Of a writer with the same process id, in another container. */
+START_TEST(leaves_the_names_of_others)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "model.safetensors.tmp-%ld", (long)getpid());
+    io_path(path, folder, name);
+    io_file_write(path, "other", 5);
+    io_path(path, folder, "model-000001.safetensors");
+    io_file_write(path, "one", 3);
+    ck_assert_int_eq(checkpoint_publish_model(folder, "model-000001.safetensors", true), GT_OK);
+    ck_assert(checkpoint_publish_is_link(folder, "model-000001.safetensors"));
+    io_path(path, folder, name);
+    ck_assert(file_exists(path));
+    ck_assert_int_eq(io_folder_count(folder, ""), 3);
+}
+END_TEST
+
 START_TEST(rewrites_config_only_when_it_differs)
 {
     json_t *config = json_pack("{s:i}", "n_layer", 1);
@@ -202,6 +219,7 @@ Suite *io_checkpoint_publish_suite(void)
     TCase *tests = tcase_create("publish");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, links_or_copies);
+    tcase_add_test(tests, leaves_the_names_of_others);
     tcase_add_test(tests, rewrites_config_only_when_it_differs);
     tcase_add_test(tests, removes_generations_and_nothing_else);
     tcase_add_test(tests, repair_restores_the_public_face);

@@ -428,6 +428,25 @@ enum gt_status restore_differences_check(const struct session *session, const st
 enum gt_status restore_data_check(const struct config *config, const struct restore_source *source,
                                   const struct restore_data *data)
 {
+enum gt_status restore_keys_check(const struct config *config, const struct restore_source *source)
+{
+    const json_t *before = source->resume ? source->checkpoint->record.state.configuration : NULL;
+    struct config_change change;
+    char text[DIFFERENCES_TEXT_MAX] = "";
+    for (int key = 0; key < CONFIG_KEY_COUNT && before; key++)
+        if (config_key_change(config, (enum config_key)key, before, &change))
+            difference_add(text, change.name, change.was, change.is);
+    if (text[0] == '\0')
+        return GT_OK;
+    if (config->strict_resume) {
+        log_error("%s: strict_resume: this run would not be the one so far: %s", source->checkpoint->source, text);
+        return GT_USAGE;
+    }
+    log_warning("%s: the run goes on with other keys, and not as an uninterrupted one would: %s",
+                source->checkpoint->source, text);
+    return GT_OK;
+}
+
     const json_t *before = source->resume ? source->checkpoint->record.state.data : NULL;
     char text[DIFFERENCES_TEXT_MAX] = "";
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {

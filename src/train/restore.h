@@ -53,6 +53,10 @@ enum gt_status restore_differences_check(const struct session *session, const st
 
 /* What the splits are, by enum token_split; see feed_digest(). */
 struct restore_data {
+/* The same where this invocation changed keys on which results depend.  Keys that the checkpoint does not say pass.
+ * Errors: GT_USAGE. */
+enum gt_status restore_keys_check(const struct config *config, const struct restore_source *source);
+
     char text[2][FEED_DIGEST_MAX];
 };
 

@@ -558,10 +558,12 @@ static int64_t whole_split_runs(const struct trainer *t)
            size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_VAL], true), batch);
 }
 
-static enum gt_status data_check(struct trainer *t, struct restore_data *out)
+/* The run goes on with the keys and the data of the run so far, or says what is not as it was. */
+static enum gt_status run_so_far_check(struct trainer *t, struct restore_data *out)
 {
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)
         TRY(feed_digest(&t->feed, (enum token_split)split, out->text[split]));
+    TRY(restore_keys_check(t->config, &t->source));
     return restore_data_check(t->config, &t->source, out);
 }
 
@@ -576,7 +578,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
         TRY(restore_tokenizer_check(&t->source, t->tokenizer, folder));
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
     if (!config->eval_only)
-        TRY(data_check(t, &data));
+        TRY(run_so_far_check(t, &data));
     TRY(watchdog_start(&t->watchdog, t->mem, session->device, config->out_dir, config->watchdog));
     TRY(session_start(session));
     if (!config->eval_only)

@@ -206,10 +206,10 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     char from[FILE_PATH_MAX];
     enum checkpoint_kind kind = CHECKPOINT_NONE;
     TRY(weights_path(config, from));
-    source->resume = strcmp(config->init_from, "resume") == 0;
-    if (!source->resume)
+    source->own = strcmp(config->init_from, "resume") == 0;
+    if (!source->own)
         TRY(checkpoint_probe(from, &kind));
-    source->resume = source->resume || (kind == CHECKPOINT_NANOGPT && config->resume_state);
+    source->resume = source->own || (kind == CHECKPOINT_NANOGPT && config->resume_state);
     TRY(checkpoint_open(mem, from, source->resume, &source->checkpoint));
     const struct checkpoint *checkpoint = source->checkpoint;
     if (source->resume) {

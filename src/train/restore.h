@@ -36,6 +36,7 @@ struct restore_source {
     struct checkpoint *weights; /* the same without its optimizer, where nothing is trained; else NULL */
     bool resume;                /* optimizer state too */
     bool convert_states;        /* which is stored in another format than the run's */
+    bool own;                   /* and out_dir is that run's, not another's or empty */
 };
 
 /* Finds out where the run begins.  Fills from a checkpoint what this invocation's configuration did not say, and says in
@@ -92,7 +93,7 @@ enum gt_status restore_saver_create(struct session *session, const struct tokeni
                                     const struct restore_data *data, struct restore_saver *out);
 void restore_saver_destroy(struct restore_saver *saver);
 
-/* For a resume: a kill between a save and the tokenizer may have left out_dir without it.  Errors: GT_IO. */
+/* For a run that goes on in its own folder: a kill between a save and the tokenizer may have left out_dir without it.  Errors: GT_IO. */
 enum gt_status restore_tokenizer_repair(struct restore_saver *saver);
 
 /* Saves the run to out_dir; after the first save of a run the tokenizer is put beside it, where gpt-sample looks for it. */

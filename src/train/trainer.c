@@ -595,7 +595,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
         TRY(restore_saver_create(session, t->tokenizer, &data, &t->saver));
         if (t->source.resume)
             TRY(restore_tokenizer_repair(&t->saver));
-        TRY(metrics_open(&t->metrics, config->out_dir, t->state.iter, t->state.evaluated));
+        TRY(metrics_open(&t->metrics, config->out_dir, t->source.own ? t->state.iter : 0, t->state.evaluated));
         t->metrics_opened = true;
     }
     TRY(samples_prepare(t, folder));

@@ -24,6 +24,7 @@ struct run_state {
     int64_t adam_step;    /* updates applied */
     int64_t evaluations;  /* done so far */
     int64_t samples_seen; /* sequences trained on */
+    int64_t skipped;      /* updates that were skipped */
     double best_val_loss; /* infinity: none yet */
     bool evaluated;       /* iteration `iter` has been evaluated already */
     struct session_choices choices;
@@ -35,8 +36,8 @@ struct restore_source {
     struct checkpoint *checkpoint;
     struct checkpoint *weights; /* the same without its optimizer, where nothing is trained; else NULL */
     bool resume;                /* optimizer state too */
-    bool convert_states;        /* which is stored in another format than the run's */
     bool own;                   /* and out_dir is that run's, not another's or empty */
+    bool convert_states;        /* which is stored in another format than the run's */
 };
 
 /* Finds out where the run begins.  Fills from a checkpoint what this invocation's configuration did not say, and says in
@@ -52,12 +53,12 @@ void restore_close(struct restore_source *source);
  * strict_resume refuses it.  Errors: GT_USAGE. */
 enum gt_status restore_differences_check(const struct session *session, const struct restore_source *source);
 
-/* What the splits are, by enum token_split; see feed_digest(). */
-struct restore_data {
 /* The same where this invocation changed keys on which results depend.  Keys that the checkpoint does not say pass.
  * Errors: GT_USAGE. */
 enum gt_status restore_keys_check(const struct config *config, const struct restore_source *source);
 
+/* What the splits are, by enum token_split; see feed_digest(). */
+struct restore_data {
     char text[2][FEED_DIGEST_MAX];
 };
 

@@ -31,6 +31,7 @@ enum config_flag {
     CONFIG_NONE_IS_ZERO = 128, /* int: None is accepted and means 0 */
     CONFIG_PATH = 256,         /* string: a path, for --help */
     CONFIG_NEEDED = 512,       /* string: may not be empty */
+    CONFIG_RESULTS = 1024, /* what training computes depends on it, beside the model's shape, the plan and the data */
 };
 
 /* enum config_sampler, config_gelu, ...: the words of each choice, in the order of the table. */
@@ -129,6 +130,15 @@ enum gt_status config_to_json(const struct config *config, json_t **out);
  * Errors: GT_DATA for an unknown key, a wrong type or a value out of range; GT_USAGE when this invocation set a key of
  * the model's shape to something else.  All are logged. */
 enum gt_status config_from_json(struct config *config, const json_t *object, const char *source);
+
+/* A key that was changed, as Python literals. */
+struct config_change {
+    const char *name;
+    char was[80], is[80];
+};
+/* Whether what training computes depends on `key`, and `object`, which config_from_json() has read, has another value. */
+bool config_key_change(const struct config *config, enum config_key key, const json_t *object,
+                       struct config_change *out);
 
 /* The text of --help: grouped, with defaults, at most 100 columns. */
 void config_print_help(FILE *stream, enum config_program program);

@@ -117,6 +117,18 @@ static enum gt_status check_tokens(const struct config *config)
     return GT_USAGE;
 }
 
+/* The samples of an evaluation are numbered in 32 bits. */
+static enum gt_status check_evaluation_samples(const struct config *config)
+{
+    if (!settled_pair(config, CONFIG_KEY_eval_iters, CONFIG_KEY_batch_size) ||
+        config->eval_iters <= UINT32_MAX / config->batch_size)
+        return GT_OK;
+    log_error("eval_iters=%" PRId64 " x batch_size=%" PRId64
+              " is 2^32 sequences or more per evaluation; eval_iters=0 covers each split once",
+              config->eval_iters, config->batch_size);
+    return GT_USAGE;
+}
+
 /* Each chunk is an op of its own in the program. */
 static enum gt_status check_chunks(const struct config *config)
 {
@@ -368,8 +380,8 @@ enum gt_status config_check(struct config *config)
         status = GT_USAGE;
     if (config->program == CONFIG_TRAIN) {
         enum gt_status (*const checks[])(const struct config *) = {
-            check_heads,  check_kv_heads, check_micro_batch,      check_tokens,
-            check_chunks, check_betas,    check_evaluation_block, check_recompute};
+            check_heads, check_kv_heads,         check_micro_batch,        check_tokens,   check_chunks,
+            check_betas, check_evaluation_block, check_evaluation_samples, check_recompute};
         for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
             if (checks[i](config) != GT_OK)
                 status = GT_USAGE;

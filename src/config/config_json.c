@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "config/config_key.h"
 
+_Static_assert(sizeof((struct config_change *)0)->was == CONFIG_VALUE_TEXT_MAX, "config_key_text() fills it");
+
 static bool is_stored(const struct config_key_info *info)
 {
     return (info->flags & CONFIG_INVOCATION) == 0 && (info->programs & CONFIG_TRAIN) != 0;
@@ -151,4 +153,25 @@ enum gt_status config_from_json(struct config *config, const json_t *object, con
     if (status == GT_OK)
         *config = result;
     return status;
+}
+
+bool config_key_change(const struct config *config, enum config_key key, const json_t *object,
+                       struct config_change *out)
+{
+    const struct config_origin origin = {"", 0, 0, true, false};
+    const struct config_key_info *info = config_key_info_get(key);
+    struct config before = *config;
+    struct config_change change = {.name = info->name};
+    struct config_value value;
+
+    if ((info->flags & CONFIG_RESULTS) == 0 || !config_key_was_set(config, key) ||
+        !value_from_json(json_object_get(object, info->name), &value) ||
+        config_key_assign(&before, key, &value, &origin) != GT_OK)
+        return false;
+    config_key_text(change.was, &before, key);
+    config_key_text(change.is, config, key);
+    if (strcmp(change.was, change.is) == 0)
+        return false;
+    *out = change;
+    return true;
 }

@@ -172,15 +172,18 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
 {
     const struct checkpoint_state *record = &checkpoint->record.state;
     struct session_choices choices;
-    int64_t evaluated = -1;
+    int64_t evaluated = -1, skipped = 0;
     TRY(choices_from_record(checkpoint, &choices));
     if (record->data)
         TRY(json_get_int(record->data, checkpoint->source, "evaluated_iter", -1, INT64_MAX, &evaluated));
+    if (json_object_get(record->data, "skipped")) /* records of before do not say */
+        TRY(json_get_int(record->data, checkpoint->source, "skipped", 0, record->iter, &skipped));
     *state = (struct run_state){
         .iter = record->iter,
         .adam_step = record->adam_step,
         .evaluations = record->evaluations,
         .samples_seen = record->samples_seen,
+        .skipped = skipped,
         .best_val_loss = record->best_val_loss,
         .evaluated = evaluated == record->iter,
         .choices = choices,
@@ -206,10 +209,10 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     char from[FILE_PATH_MAX];
     enum checkpoint_kind kind = CHECKPOINT_NONE;
     TRY(weights_path(config, from));
-    source->resume = strcmp(config->init_from, "resume") == 0;
-    if (!source->resume)
+    source->own = strcmp(config->init_from, "resume") == 0;
+    if (!source->own)
         TRY(checkpoint_probe(from, &kind));
-    source->resume = source->resume || (kind == CHECKPOINT_NANOGPT && config->resume_state);
+    source->resume = source->own || (kind == CHECKPOINT_NANOGPT && config->resume_state);
     TRY(checkpoint_open(mem, from, source->resume, &source->checkpoint));
     const struct checkpoint *checkpoint = source->checkpoint;
     if (source->resume) {
@@ -425,6 +428,25 @@ enum gt_status restore_differences_check(const struct session *session, const st
     return GT_OK;
 }
 
+enum gt_status restore_keys_check(const struct config *config, const struct restore_source *source)
+{
+    const json_t *before = source->resume ? source->checkpoint->record.state.configuration : NULL;
+    struct config_change change;
+    char text[DIFFERENCES_TEXT_MAX] = "";
+    for (int key = 0; key < CONFIG_KEY_COUNT && before; key++)
+        if (config_key_change(config, (enum config_key)key, before, &change))
+            difference_add(text, change.name, change.was, change.is);
+    if (text[0] == '\0')
+        return GT_OK;
+    if (config->strict_resume) {
+        log_error("%s: strict_resume: this run would not be the one so far: %s", source->checkpoint->source, text);
+        return GT_USAGE;
+    }
+    log_warning("%s: the run goes on with other keys, and not as an uninterrupted one would: %s",
+                source->checkpoint->source, text);
+    return GT_OK;
+}
+
 enum gt_status restore_data_check(const struct config *config, const struct restore_source *source,
                                   const struct restore_data *data)
 {
@@ -528,9 +550,10 @@ enum gt_status restore_tokenizer_repair(struct restore_saver *saver)
 /* What the record says of the data; NULL without memory, which json_pack() takes for no value where one may be missing. */
 static json_t *data_object(const struct restore_saver *saver, const struct run_state *state)
 {
-    json_t *data = json_pack("{s:I, s:s, s:s}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
-                             token_split_name(TOKEN_TRAIN), saver->data.text[TOKEN_TRAIN], token_split_name(TOKEN_VAL),
-                             saver->data.text[TOKEN_VAL]);
+    json_t *data =
+        json_pack("{s:I, s:I, s:s, s:s}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
+                  "skipped", (json_int_t)state->skipped, token_split_name(TOKEN_TRAIN), saver->data.text[TOKEN_TRAIN],
+                  token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
     if (data && *saver->tokenizer_hash &&
         json_object_set_new(data, "tokenizer", json_string(saver->tokenizer_hash)) != 0) {
         json_decref(data);

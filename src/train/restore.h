@@ -24,6 +24,7 @@ struct run_state {
     int64_t adam_step;    /* updates applied */
     int64_t evaluations;  /* done so far */
     int64_t samples_seen; /* sequences trained on */
+    int64_t skipped;      /* updates that were skipped */
     double best_val_loss; /* infinity: none yet */
     bool evaluated;       /* iteration `iter` has been evaluated already */
     struct session_choices choices;
@@ -35,6 +36,7 @@ struct restore_source {
     struct checkpoint *checkpoint;
     struct checkpoint *weights; /* the same without its optimizer, where nothing is trained; else NULL */
     bool resume;                /* optimizer state too */
+    bool own;                   /* and out_dir is that run's, not another's or empty */
     bool convert_states;        /* which is stored in another format than the run's */
 };
 
@@ -50,6 +52,10 @@ void restore_close(struct restore_source *source);
 /* Says so where a resumed run computes otherwise than the run that wrote the checkpoint, so that bits will differ; with
  * strict_resume refuses it.  Errors: GT_USAGE. */
 enum gt_status restore_differences_check(const struct session *session, const struct restore_source *source);
+
+/* The same where this invocation changed keys on which results depend.  Keys that the checkpoint does not say pass.
+ * Errors: GT_USAGE. */
+enum gt_status restore_keys_check(const struct config *config, const struct restore_source *source);
 
 /* What the splits are, by enum token_split; see feed_digest(). */
 struct restore_data {
@@ -88,7 +94,7 @@ enum gt_status restore_saver_create(struct session *session, const struct tokeni
                                     const struct restore_data *data, struct restore_saver *out);
 void restore_saver_destroy(struct restore_saver *saver);
 
-/* For a resume: a kill between a save and the tokenizer may have left out_dir without it.  Errors: GT_IO. */
+/* For a run that goes on in its own folder: a kill between a save and the tokenizer may have left out_dir without it.  Errors: GT_IO. */
 enum gt_status restore_tokenizer_repair(struct restore_saver *saver);
 
 /* Saves the run to out_dir; after the first save of a run the tokenizer is put beside it, where gpt-sample looks for it. */

@@ -63,7 +63,7 @@ struct trainer {
     bool made_out_dir;   /* by this run: a failed start takes it away again */
     bool metrics_opened; /* the run has left something in it */
     bool unsaved;        /* the last attempt to save failed */
-    int64_t skipped, skipped_in_a_row;
+    int64_t skipped_in_a_row;
     bool evaluated_badly;  /* the last evaluation's losses were not finite */
     double step_seconds;   /* of the last iteration that was looked at */
     double loss;           /* of that iteration */
@@ -72,6 +72,7 @@ struct trainer {
     int64_t first_iter;
     int64_t evaluated_iter; /* the last iteration that was evaluated, -1 = none */
     int64_t saved_iter;     /* the last iteration that was saved, -1 = none */
+    int64_t best_iter;      /* of this run's checkpoint, where an evaluation had it saved; -1 = none in place */
 };
 
 static double tokens_per_update(const struct trainer *t)
@@ -160,6 +161,25 @@ static enum gt_status save_or_go_on(struct trainer *t)
     return GT_OK;
 }
 
+/* After an evaluation.  Where only the best is saved, one that was lost is not it: what comes next is compared with the best
+ * that is there.  Nothing is saved at iteration 0, as in nanoGPT; where a run was resumed the weights are saved already, but
+ * not as the best. */
+static enum gt_status save_where_due(struct trainer *t, double val_loss)
+{
+    const double best_before = t->state.best_val_loss;
+    const bool best = val_loss < best_before, always = t->config->always_save_checkpoint;
+    if (best)
+        t->state.best_val_loss = val_loss;
+    if (t->state.iter == 0 || !(best || (always && t->state.iter != t->first_iter)))
+        return GT_OK;
+    TRY(save_or_go_on(t));
+    if (t->saved_iter == t->state.iter)
+        t->best_iter = t->state.iter;
+    else if (!always)
+        t->state.best_val_loss = best_before;
+    return GT_OK;
+}
+
 /* What is due before the updates of an iteration. */
 static enum gt_status evaluate_and_save(struct trainer *t)
 {
@@ -169,12 +189,7 @@ static enum gt_status evaluate_and_save(struct trainer *t)
     if (t->generator)
         TRY(sample_print(t));
     t->evaluated_badly = !isfinite(train_loss) || !isfinite(val_loss);
-    bool best = val_loss < t->state.best_val_loss;
-    if (best)
-        t->state.best_val_loss = val_loss;
-    if (t->config->eval_only || t->state.iter == t->first_iter || !(best || t->config->always_save_checkpoint))
-        return GT_OK;
-    return save_or_go_on(t);
+    return t->config->eval_only ? GT_OK : save_where_due(t, val_loss);
 }
 
 static void scalars_set(struct trainer *t, double learning_rate)
@@ -249,7 +264,7 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
         t->skipped_in_a_row = 0;
         return GT_OK;
     }
-    t->skipped++;
+    t->state.skipped++;
     t->skipped_in_a_row += t->loss_scale <= 1.0;
     progress_clear(&t->progress);
     skipped_log(t, iter);
@@ -279,7 +294,7 @@ static void iteration_log(struct trainer *t, const struct step_result *result)
             .time_ms = 1e3 * t->step_seconds,
             .tokens_per_s = rate,
             .mfu = mfu,
-            .skipped = t->skipped,
+            .skipped = t->state.skipped,
             .loss_scale = t->state.loss_scaler.dynamic ? t->loss_scale : 0.0,
             .planned_bytes = t->session.plan->arena_bytes,
             .allocated_bytes = counters.arena_bytes,
@@ -377,6 +392,57 @@ static enum gt_status save_at_end(struct trainer *t)
     return GT_FAILURE;
 }
 
+/* Only the best is saved, and this run has one.  Anything else in its place would be lost to the resumed run, whose next best
+ * must beat a model that is gone. */
+static bool keeps_best(const struct trainer *t)
+{
+    return !t->config->always_save_checkpoint && t->best_iter >= 0;
+}
+
+/* After a signal.  Where only the best is saved and there is none yet, nothing is lost by saving what there is: the resumed
+ * run replaces it by what the uninterrupted one would save first, since best_val_loss is the same. */
+static enum gt_status stop(struct trainer *t)
+{
+    const int number = stop_requested();
+    const bool began = t->state.iter > t->first_iter;
+    if (t->saved_iter == t->state.iter || (!began && t->source.own)) {
+        log_note("signal %d: stopping; iter %" PRId64 " is saved already", number, t->state.iter);
+    } else if (!began) {
+        log_note("signal %d: stopping; nothing was trained, so nothing is saved", number);
+    } else if (keeps_best(t)) {
+        log_note("signal %d: stopping; always_save_checkpoint=False: the checkpoint of iter %" PRId64
+                 " stays, and what came after it is done again at a resume",
+                 number, t->best_iter);
+    } else {
+        log_note("signal %d: saving and stopping", number);
+        TRY(save_at_end(t));
+    }
+    return GT_STOPPED;
+}
+
+/* After the last iteration. */
+static enum gt_status finish(struct trainer *t)
+{
+    const bool always = t->config->always_save_checkpoint;
+    if (t->state.iter == t->first_iter) {
+        log_note("nothing to do: %s is at iter %" PRId64 ", max_iters is %" PRId64, t->config->out_dir, t->state.iter,
+                 t->config->max_iters);
+        return GT_OK;
+    }
+    if (t->unsaved && keeps_best(t)) {
+        log_error("%s: a better model than that of iter %" PRId64 ", which stays, could not be saved and is lost",
+                  t->config->out_dir, t->best_iter);
+        return GT_IO;
+    }
+    if ((always || t->unsaved) && t->saved_iter != t->state.iter)
+        return save_at_end(t);
+    if (t->saved_iter < 0 && !t->source.own)
+        log_note(
+            "nothing is saved: always_save_checkpoint=False, and no evaluation found a lower validation loss than the "
+            "first");
+    return GT_OK;
+}
+
 /* From the first iteration to the last, or to a signal. */
 static enum gt_status loop(struct trainer *t)
 {
@@ -392,20 +458,10 @@ static enum gt_status loop(struct trainer *t)
         status = settled != GT_OK ? settled : status;
     }
     progress_clear(&t->progress);
-    bool stopped = stop_requested() != 0 && (status == GT_OK || status == GT_STOPPED);
-    if (stopped) {
-        log_note("signal %d: saving and stopping", stop_requested());
-        status = t->state.iter > t->first_iter && t->saved_iter != t->state.iter ? save_at_end(t) : GT_OK;
-        return status == GT_OK ? GT_STOPPED : status;
-    }
+    if (stop_requested() != 0 && (status == GT_OK || status == GT_STOPPED))
+        return stop(t);
     TRY(status);
-    if (t->state.iter == t->first_iter) {
-        log_note("nothing to do: %s is at iter %" PRId64 ", max_iters is %" PRId64, t->config->out_dir, t->state.iter,
-                 t->config->max_iters);
-        return GT_OK;
-    }
-    bool due = (t->config->always_save_checkpoint || t->unsaved) && t->saved_iter != t->state.iter;
-    return due ? save_at_end(t) : GT_OK;
+    return finish(t);
 }
 
 /* Where the time went, by kind of op. */
@@ -508,6 +564,13 @@ static int64_t largest_batch(const struct session *session)
     return options->micro_batch > options->evaluate_batch ? options->micro_batch : options->evaluate_batch;
 }
 
+/* The checkpoint that the run goes on from is one that an evaluation had saved: all of nanoGPT's are.  One of ours that a signal
+ * had saved just after an evaluation is taken for one, which costs a second stop some work and no bits. */
+static bool begins_at_best(const struct trainer *t)
+{
+    return t->source.own && (t->state.evaluated || t->source.checkpoint->kind == CHECKPOINT_NANOGPT);
+}
+
 /* What the plan changed to make the configuration fit, and what that costs. */
 static void change_log(const struct trainer *t)
 {
@@ -558,10 +621,12 @@ static int64_t whole_split_runs(const struct trainer *t)
            size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_VAL], true), batch);
 }
 
-static enum gt_status data_check(struct trainer *t, struct restore_data *out)
+/* The run goes on with the keys and the data of the run so far, or says what is not as it was. */
+static enum gt_status run_so_far_check(struct trainer *t, struct restore_data *out)
 {
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)
         TRY(feed_digest(&t->feed, (enum token_split)split, out->text[split]));
+    TRY(restore_keys_check(t->config, &t->source));
     return restore_data_check(t->config, &t->source, out);
 }
 
@@ -576,7 +641,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
         TRY(restore_tokenizer_check(&t->source, t->tokenizer, folder));
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
     if (!config->eval_only)
-        TRY(data_check(t, &data));
+        TRY(run_so_far_check(t, &data));
     TRY(watchdog_start(&t->watchdog, t->mem, session->device, config->out_dir, config->watchdog));
     TRY(session_start(session));
     if (!config->eval_only)
@@ -584,6 +649,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(session_peak_measure(session));
     start_log(t);
     TRY(restore_differences_check(session, &t->source));
+    t->best_iter = begins_at_best(t) ? t->state.iter : -1;
     TRY(weights_load(t));
     forecast_model(session, t->state.iter, &t->forecast);
     if (config->eval_iters == 0)
@@ -591,9 +657,9 @@ static enum gt_status run(struct trainer *t, const char *folder)
     forecast_log(&t->forecast);
     if (!config->eval_only) {
         TRY(restore_saver_create(session, t->tokenizer, &data, &t->saver));
-        if (t->source.resume)
+        if (t->source.own)
             TRY(restore_tokenizer_repair(&t->saver));
-        TRY(metrics_open(&t->metrics, config->out_dir, t->state.iter, t->state.evaluated));
+        TRY(metrics_open(&t->metrics, config->out_dir, t->source.own ? t->state.iter : 0, t->state.evaluated));
         t->metrics_opened = true;
     }
     TRY(samples_prepare(t, folder));
@@ -692,8 +758,13 @@ static enum gt_status algorithms_choose(struct trainer *t)
 
 enum gt_status trainer_run(struct hostmem *mem, struct config *config)
 {
-    struct trainer t = {
-        .mem = mem, .config = config, .lock_fd = -1, .metrics = {.fd = -1}, .evaluated_iter = -1, .saved_iter = -1};
+    struct trainer t = {.mem = mem,
+                        .config = config,
+                        .lock_fd = -1,
+                        .metrics = {.fd = -1},
+                        .evaluated_iter = -1,
+                        .saved_iter = -1,
+                        .best_iter = -1};
     bool answers = config->print_program || config->plan != CONFIG_PLAN_OFF;
     char folder[FILE_PATH_MAX];
     struct model_config model;

@@ -136,6 +136,16 @@ def scaler(data, work):
     print(f"float16: {sum(found)} overflows in {len(found)} updates, scales {min(scales):g} to {max(scales):g}")
 
 
+def counted(data, work):
+    """Updates that were skipped before a resume are among those that its metrics count."""
+    out = os.path.join(work, "counted")
+    tiny = ["--dtype=float16", "--block_size=1", "--n_layer=1", "--batch_size=1", "--gradient_accumulation_steps=1", "--n_embd=8"]
+    train(data, out, *tiny, "--max_iters=1")
+    train(data, out, *tiny, "--init_from=resume", "--max_iters=3")
+    skipped = [step["skipped"] for step in metrics(out)[0]]
+    check(len(skipped) == 4 and skipped[0] >= 1 and skipped == sorted(skipped), f"skipped before and after a resume: {skipped}")
+
+
 def finite(out):
     """Every value that the folder's model holds."""
     with open(os.path.join(out, "model.safetensors"), "rb") as file:
@@ -214,7 +224,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="gpt-train-halves-") as work:
         data = os.path.join(work, "data")
         dataset(data)
-        for part in (course, resume, scaler, diverged, poison, memory):
+        for part in (course, resume, scaler, counted, diverged, poison, memory):
             part(data, work)
     return finish()
 

@@ -116,4 +116,67 @@ check "as many threads where they are bound" is \
 check "a large batch" train tiny shrink --max_iters=1 --eval_interval=100 --batch_size=32
 check "resumed with a small one" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=shrink --batch_size=2 --max_iters=3
 check "resumed with a small one: at once" grep -q "for 2 x 8 tokens at once" stdout
+
+# Where only the best is saved, a stop replaced it by what there was, and one that could not be saved stayed the one to beat.
+mkfifo lines
+# at_line LINE DEED OUT OPTION...: does DEED with the process id once the log has the line; $status is the exit status.
+at_line() {
+    line=$1 deed=$2 out=$3
+    shift 3
+    # shellcheck disable=SC2086 # lists of words
+    "$GPT_TRAIN" $SHAPE $BEST --out_dir="$out" "$@" >lines 2>stderr &
+    pid=$!
+    while read -r text; do
+        case $text in
+        "$line"*) $deed $pid ;;
+        esac
+    done <lines
+    status=0
+    wait $pid || status=$?
+    [ $status -eq 0 ]
+}
+BEST="--dataset=tiny --always_save_checkpoint=False --gradient_accumulation_steps=300 --micro_batch=4 --eval_iters=20
+    --eval_interval=4 --max_iters=7 --warmup_iters=0 --learning_rate=0.01 --log_interval=1"
+saved() {
+    sed -n 's/^ *"iter": \([0-9]*\),/\1/p' "$1/trainer_state.json"
+}
+same_end() {
+    checkpoint_sums best >sums-a && checkpoint_sums "$1" >sums-b && cmp -s sums-a sums-b
+}
+check "only the best, in one go" at_line "never" false best
+check "only the best: of iteration 4" is "$(saved best)" 4
+at_line "iter 5:" "kill -TERM" best-stopped
+check "a stop behind the best: the status" is $status 143
+check "a stop behind the best: it stays" is "$(saved best-stopped)" 4
+check "a stop behind the best: said" grep -q "the checkpoint of iter 4 stays" stderr
+check "a stop behind the best: resumed" at_line "never" false best-stopped --init_from=resume
+check "a stop behind the best: the same end" same_end best-stopped
+at_line "iter 1:" "kill -TERM" best-early
+check "a stop before the best: saved" [ "$(saved best-early)" -eq 2 ]
+at_line "iter 2:" "kill -TERM" best-early --init_from=resume
+check "another stop before the best: saved" [ "$(saved best-early)" -eq 3 ]
+check "a stop before the best: resumed" at_line "never" false best-early --init_from=resume
+check "a stop before the best: the same end" same_end best-early
+at_line "step 0:" "kill -TERM" best-none
+check "a stop before the first update: nothing is saved" absent best-none/trainer_state.json
+check "a stop before the first update: said" grep -q "nothing is saved" stderr
+check "no evaluation after the first" at_line "never" false best-none --max_iters=1
+check "no evaluation after the first: said" grep -q "nothing is saved: always_save_checkpoint=False" stderr
+if command -v prlimit >/dev/null 2>&1; then
+    full_for_a_while() {
+        case $text in
+        "iter 5:"*) prlimit --fsize=1000: --pid "$1" ;;
+        "iter 8:"*) prlimit --fsize=unlimited: --pid "$1" ;;
+        esac
+    }
+    check "nine updates" at_line "never" false best --init_from=resume --max_iters=9
+    check "nine updates: of iteration 8" is "$(saved best)" 8
+    at_line "iter " full_for_a_while best-full --max_iters=9
+    check "a best that cannot be saved: the status" is $status 1
+    check "a best that cannot be saved: the one before stays" is "$(saved best-full)" 4
+    check "a best that cannot be saved: resumed" at_line "never" false best-full --init_from=resume --max_iters=9
+    check "a best that cannot be saved: the same end" same_end best-full
+else
+    skip mended_full_disk 'no prlimit'
+fi
 finish

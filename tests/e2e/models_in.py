@@ -13,6 +13,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 import struct
 import subprocess
@@ -405,6 +406,28 @@ def nanogpt_continues():
           read_safetensors("run-True/model.safetensors"))
 
 
+def nanogpt_over_another():
+    """A ckpt.pt that goes on in the folder of another run, and saves nothing: that run's files are as they were."""
+    with open("characters.txt", "w", encoding="ascii") as file:
+        file.write("".join(chr(ord("0") + number) for number in range(V)) * 9)
+    subprocess.run([os.environ["GPT_PREPARE"], "--tokenizer=chars", "--out-dir=characters", "characters.txt"], check=True,
+                   capture_output=True)
+    shutil.copy("characters/gpt_tokenizer.json", "data")
+    shutil.rmtree("b", ignore_errors=True)
+    shutil.copytree("run-False", "b")
+    with open("b/gpt_tokenizer.json", "w", encoding="ascii") as file:
+        file.write("of another run")
+    before = open("b/metrics.jsonl", "rb").read()
+    done = gpt_train("--init_from=ckpt-True.pt", "--out_dir=b", "--max_iters=6", "--always_save_checkpoint=False",
+                     "--eval_interval=100")
+    check("over another run", done.returncode == 0, done.stderr)
+    kept = [name for name in os.listdir("b") if re.fullmatch(r"metrics-[0-9a-f]{8}\.jsonl", name)]
+    check("over another run: its metrics wait", len(kept) == 1 and open(f"b/{kept[0]}", "rb").read() == before, str(kept))
+    check("over another run: metrics of its own", [pair[0] for pair in losses("b")] == [6], str(losses("b")))
+    check("over another run: its tokenizer", open("b/gpt_tokenizer.json", encoding="ascii").read() == "of another run")
+    os.remove("data/gpt_tokenizer.json")
+
+
 def torch_writes():
     """The same through PyTorch's own torch.save()."""
     python = os.environ.get("PYTHON_TORCH", "no")
@@ -643,6 +666,7 @@ def main():
         cropped(base, config)
         cached(base, config)
         nanogpt_continues()
+        nanogpt_over_another()
         torch_writes()
         bad_shards(base, config)
         bad_llmc(base)

@@ -14,6 +14,7 @@ Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -170,6 +171,30 @@ def data():
     check("the data are not" not in done.stderr, f"as before: {done.stderr[-300:]}")
 
 
+CHANGED = {"seed": "7", "dropout": "0.3", "sampler": "'epoch'", "batch_size": "16", "gradient_accumulation_steps": "3",
+           "learning_rate": "1.0", "beta1": "0.5", "beta2": "0.5", "grad_clip": "0.0", "weight_decay": "0.0", "decay_lr": "False",
+           "warmup_iters": "1", "lr_decay_iters": "9", "min_lr": "0.0"}
+
+
+def keys():
+    """Keys on which results depend are named, all of them on one line; others, and the same values, may be said."""
+    good("keys, first part", run("keys", "--max_iters=1"))
+    arguments = [f"--{key}={value.strip(chr(39))}" for key, value in CHANGED.items()]
+    for key, argument in zip(CHANGED, arguments):
+        if key in ("seed", "sampler", "decay_lr"):
+            refused(key, "keys", key, argument)
+    refused("all keys", "keys", "seed", *arguments)
+    good("keys, lenient", run("keys-lenient", "--max_iters=1"))
+    done = good("keys, lenient", run("keys-lenient", "--max_iters=4", RESUME, *arguments))
+    lines = [line for line in done.stderr.splitlines() if "with other keys" in line]
+    check(len(lines) == 1 and all(re.search(rf"\b{key} was \S+, is {value}(;|$)", lines[0]) for key, value in CHANGED.items()),
+          f"keys, lenient: {lines}")
+    done = good("keys that change nothing", run("keys", "--max_iters=4", RESUME, STRICT, "--seed=1337", "--log_interval=2",
+                                                "--lr_decay_iters=600000"))
+    check("other keys" not in done.stderr, f"keys that change nothing: {done.stderr[-300:]}")
+    check(tiny.contents("keys").get("model") == tiny.contents("one").get("model"), "keys that change nothing: other bytes")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="gpt-train-strict-") as work:
         os.chdir(work)
@@ -181,6 +206,7 @@ def main():
         tighter(budget)
         kernels()
         data()
+        keys()
         os.chdir("/")
     return finish()
 

@@ -81,6 +81,15 @@ START_TEST(check_lists_all)
 }
 END_TEST
 
+/* Samples of an evaluation are numbered in 32 bits. */
+START_TEST(check_evaluation_samples)
+{
+    ck_assert_int_eq(check("eval_iters = 1000000000; batch_size = 4"), GT_OK);
+    refused("eval_iters = 1000000000; batch_size = 5", "is 2^32 sequences or more per evaluation");
+    ck_assert_int_eq(check("init_from = 'resume'; eval_iters = 1000000000"), GT_OK);
+}
+END_TEST
+
 /* At a resume the checkpoint knows the heads, so one half of the pair says nothing. */
 START_TEST(check_leaves_the_shape_to_a_checkpoint)
 {
@@ -195,6 +204,7 @@ Suite *config_check_suite(void)
     tcase_add_test(tests, check_pairs);
     tcase_add_test(tests, check_aliases);
     tcase_add_test(tests, check_lists_all);
+    tcase_add_test(tests, check_evaluation_samples);
     tcase_add_test(tests, check_leaves_the_shape_to_a_checkpoint);
     tcase_add_test(tests, check_devices);
     tcase_add_test(tests, check_device_index);

@@ -126,6 +126,25 @@ START_TEST(json_untrusted)
 }
 END_TEST
 
+/* Changed is what this invocation set to another value, where results depend on it. */
+START_TEST(json_changes)
+{
+    static const char text[] =
+        "{\"learning_rate\": 1, \"seed\": 7, \"log_interval\": 5, \"max_iters\": 9, \"beta1\": 0.5}";
+    struct config_change change = {0};
+    json_t *object = NULL;
+    ck_assert_int_eq(json_parse(text, strlen(text), "state.json", &object), GT_OK);
+    ck_assert_int_eq(resume("learning_rate = 1.0; seed = 8; log_interval = 6; max_iters = 10; dropout = 0.5", text),
+                     GT_OK);
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++)
+        ck_assert_int_eq(config_key_change(&fixture.config, (enum config_key)i, object, &change), i == CONFIG_KEY_seed);
+    ck_assert_str_eq(change.name, "seed");
+    ck_assert_str_eq(change.was, "7");
+    ck_assert_str_eq(change.is, "8");
+    json_decref(object);
+}
+END_TEST
+
 Suite *config_json_suite(void);
 Suite *config_json_suite(void)
 {
@@ -134,6 +153,7 @@ Suite *config_json_suite(void)
     tcase_add_test(tests, json_round_trip);
     tcase_add_test(tests, json_holds_no_invocation);
     tcase_add_test(tests, json_resume);
+    tcase_add_test(tests, json_changes);
     tcase_add_test(tests, json_untrusted);
     suite_add_tcase(suite, tests);
     return suite;

@@ -25,6 +25,7 @@
 void program_spin_limit(char **argv)
 {
     char path[FILE_PATH_MAX];
+    program_descriptors_hold(); /* the new start inherits them */
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
         return;
     /* Bound by now, this thread would leave the new start no processor but its own. */

@@ -35,6 +35,8 @@ void program_spin_limit(char **argv)
     if (length <= 0 || setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) != 0)
         return;
     path[length] = '\0';
+    /* Else OpenBLAS starts threads that we never use, of which each maps 128 MiB, or tries for ever (ulimit -v), at its end too. */
+    (void)setenv("OPENBLAS_NUM_THREADS", "1", 0);
     /* The library reads the variable before main() begins, hence the new start; without it everything works too. */
     execv(path, argv);
 }

@@ -411,6 +411,11 @@ static enum gt_status make_folder(const char *path)
     const int cause = errno;
     if (file_is_folder(path))
         return GT_OK;
+    struct stat info;
+    if (cause == EEXIST && lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && !file_exists(path)) {
+        log_error("%s: cannot create the folder: there is a link of that name, and nothing where it leads to", path);
+        return GT_IO;
+    }
     errno = cause == EEXIST ? ENOTDIR : cause;
     return io_error(path, "create the folder");
 }

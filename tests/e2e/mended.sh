@@ -145,4 +145,23 @@ check "no standard input: no data" absent data/closed/train.bin
 
 # A caller that ignores SIGCHLD had our children reaped before they were asked for.
 check "SIGCHLD ignored" run 0 sh -c 'trap "" CHLD; "$@"' sh "$GPT_TRAIN" --list_devices
+
+# With too little address space the library for products asked for more for ever.
+if grep -q -e __asan_init -e __tsan_init -e __msan_init "$GPT_TRAIN"; then
+    skip mended_space 'a sanitizer needs more address space'
+else
+    # shellcheck disable=SC2086,SC3045 # a list of words; dash and bash have ulimit -v
+    narrow() {
+        ulimit -v 200000 && timeout 20 "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir=narrow --threads=2 --max_iters=1 >stdout 2>stderr
+    }
+    status=0
+    (narrow) || status=$?
+    check "little address space: an end" test $status -lt 4
+    check "little address space: said" is "$(errors stderr)" "$([ $status -eq 0 ] && echo 0 || echo 1)"
+fi
+
+# A link to nothing was called no directory, and a new folder whose lock could not be made stayed.
+ln -s nowhere dangling
+check "a link to nothing" run 1 "$GPT_TRAIN" --dataset=tiny --out_dir=dangling --max_iters=0
+check "a link to nothing: said" grep -q "nothing where it leads to" stderr
 finish

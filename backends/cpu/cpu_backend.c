@@ -8,6 +8,7 @@
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
+#include <errno.h>
 #endif
 
 #include "backends/cpu/cpu.h"
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #ifdef HAVE_X86_SIMD
 #include <cpuid.h>
@@ -202,6 +204,27 @@ static void library_warn_slow(const struct cpu_backend *cpu, float *memory)
             blas_name(), flops / 1e9);
 }
 
+/* OpenBLAS maps this much for each thread that multiplies at a time, and repeats it for ever where the system refuses. */
+#define LIBRARY_THREAD_BYTES ((size_t)128 << 20)
+
+static enum gt_status library_space_check(const struct cpu_backend *cpu)
+{
+#ifdef HAVE_OPENBLAS_SET_NUM_THREADS
+    const size_t size = (size_t)cpu->threads * LIBRARY_THREAD_BYTES;
+    /* One large mapping counts as many small ones do with MAP_NORESERVE, but under strict overcommit, where they count too. */
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        log_error("cpu: the library for matrix products (%s) needs %zu B of address space for %" PRId32
+                  " threads: %s (ulimit -v, overcommit); fewer threads need less",
+                  blas_name(), size, cpu->threads, strerror(errno));
+        return GT_NO_MEMORY;
+    }
+    munmap(memory, size);
+#endif
+    (void)cpu;
+    return GT_OK;
+}
+
 /* One product per thread, so that the library's own buffers are touched before step 1 and not when a thread happens to meet
  * its first product.  Those of wider products are touched by the first step.  A wish: without memory nothing happens. */
 static void library_touch(const struct cpu_backend *cpu)
@@ -326,6 +349,7 @@ static enum gt_status cpu_arena(struct backend *backend, const struct backend_se
         log_error("cpu: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
         return GT_DEVICE;
     }
+    TRY(library_space_check(cpu));
     library_touch(cpu);
     TRY(cpu_memory_map(cpu, segments, count));
     cpu->has_arena = true;

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,7 +27,8 @@
 _Static_assert(sizeof(off_t) >= 8, "files over 2 GiB need a 64-bit off_t (-D_FILE_OFFSET_BITS=64)");
 
 enum {
-    ASIDE_SUFFIX_BYTES = 32, /* ".tmp-", the longest process id, the zero */
+    ASIDE_SUFFIX_BYTES = 32, /* ".tmp-", eight digits, "-", the longest process id, the zero */
+    ASIDE_ATTEMPTS = 16,
     LOCK_ATTEMPTS = 16,
     LOCK_BYTES_MAX = 23,   /* the longest process id and a newline */
     LEFTOVER_AGE_S = 3600, /* longer than any small file is written */
@@ -89,19 +91,36 @@ static enum gt_status replacement_names(struct file_replacement *file, const cha
         return GT_IO;
     }
     memcpy(file->path, path, length + 1);
-    memcpy(file->aside, path, length);
-    (void)snprintf(file->aside + length, ASIDE_SUFFIX_BYTES, ".tmp-%ld", (long)getpid());
     return GT_OK;
 }
 
-/* Opens the aside file with `mode`; one that a dead process of the same id left is removed first. */
-static int aside_open(const struct file_replacement *file, mode_t mode)
+/* Eight digits that another process hardly has at this time, be it of the same id in another container. */
+static uint32_t aside_number(uint32_t attempt)
 {
-    const char *name = base_of(file->aside);
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    const struct {
+        int64_t seconds, nanoseconds;
+        uintptr_t place; /* of the stack, which the system chooses at random */
+        uint64_t attempt;
+    } seed = {(int64_t)now.tv_sec, (int64_t)now.tv_nsec, (uintptr_t)&now, attempt};
+    return file_crc32c(0, &seed, sizeof seed) % 100000000;
+}
+
+/* Opens the aside file with `mode`.  One of the same name is another writer's, or of a dead one: it is left alone. */
+static int aside_open(struct file_replacement *file, mode_t mode)
+{
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    int fd = openat(file->dir_fd, name, flags, mode);
-    if (fd < 0 && errno == EEXIST && unlinkat(file->dir_fd, name, 0) == 0)
-        fd = openat(file->dir_fd, name, flags, mode);
+    const size_t length = strlen(file->path);
+    int fd = -1;
+    memcpy(file->aside, file->path, length);
+    for (uint32_t attempt = 0; attempt < ASIDE_ATTEMPTS; attempt++) {
+        (void)snprintf(file->aside + length, ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32 "-%ld", aside_number(attempt),
+                       (long)getpid());
+        fd = openat(file->dir_fd, base_of(file->aside), flags, mode);
+        if (fd >= 0 || errno != EEXIST)
+            break;
+    }
     return fd;
 }
 
@@ -193,10 +212,24 @@ static bool is_still_aside(const struct file_replacement *file)
     return fstatat(file->dir_fd, base_of(file->aside), &info, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* What is about to be renamed must be what was written, whoever else writes in the folder. */
+static enum gt_status aside_check(struct file_replacement *file)
+{
+    struct stat written, there;
+    if (fstat(file->fd, &written) != 0 || fstatat(file->dir_fd, base_of(file->aside), &there, AT_SYMLINK_NOFOLLOW) != 0)
+        return io_error(file->aside, "look at it");
+    if (written.st_dev == there.st_dev && written.st_ino == there.st_ino)
+        return GT_OK;
+    log_error("%s: is another file than the one that was written: another program replaced it", file->aside);
+    file->aside_exists = false; /* not ours to remove */
+    return GT_IO;
+}
+
 static enum gt_status replacement_finish(struct file_replacement *file)
 {
     if (fsync_retry(file->fd) != 0)
         return io_error(file->aside, "sync");
+    TRY(aside_check(file));
     const int rc = close(file->fd);
     file->fd = -1;
     if (rc != 0 && errno != EINTR)
@@ -378,6 +411,11 @@ static enum gt_status make_folder(const char *path)
     const int cause = errno;
     if (file_is_folder(path))
         return GT_OK;
+    struct stat info;
+    if (cause == EEXIST && lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && !file_exists(path)) {
+        log_error("%s: cannot create the folder: there is a link of that name, and nothing where it leads to", path);
+        return GT_IO;
+    }
     errno = cause == EEXIST ? ENOTDIR : cause;
     return io_error(path, "create the folder");
 }
@@ -437,17 +475,26 @@ enum gt_status file_sync_name(const char *path)
     return file_sync_folder(parent);
 }
 
-/* The process id at the end of "NAME.tmp-DIGITS" with a name in front; -1 for another name. */
+/* Where the digits at the end of the first `length` characters begin. */
+static size_t digits_start(const char *name, size_t length)
+{
+    while (length > 0 && name[length - 1] >= '0' && name[length - 1] <= '9')
+        length--;
+    return length;
+}
+
+/* The process id at the end of "NAME.tmp-DIGITS-ID", or "NAME.tmp-ID", with a name in front; -1 for another name. */
 static long leftover_owner(const char *name)
 {
     static const char mark[] = ".tmp-";
     const size_t length = strlen(name);
-    size_t start = length;
-    while (start > 0 && name[start - 1] >= '0' && name[start - 1] <= '9')
-        start--;
-    const bool is_one = start < length && start > sizeof mark - 1 &&
+    const size_t owner = digits_start(name, length);
+    size_t start = owner;
+    if (owner < length && owner > 0 && name[owner - 1] == '-' && digits_start(name, owner - 1) < owner - 1)
+        start = digits_start(name, owner - 1);
+    const bool is_one = owner < length && start > sizeof mark - 1 &&
                         memcmp(name + start - (sizeof mark - 1), mark, sizeof mark - 1) == 0;
-    return is_one ? strtol(name + start, NULL, 10) : -1;
+    return is_one ? strtol(name + owner, NULL, 10) : -1;
 }
 
 /* Those that nothing has been written to for `age_s` seconds, and whose process is not there; 0 for all. */

@@ -1,6 +1,7 @@
 /* The memory of this machine, as far as this process may use it.
  *
- * What may be had is the smaller of MemAvailable and what the limits of the process's cgroups leave; page cache that can be
+ * What may be had is the smaller of MemAvailable what the limits of the process's cgroups leave, and what is left of
+ * the address space that it may have (ulimit -v); page cache that can be
  * dropped counts as free.  Nothing is allocated to find out, so that it is a statement and not a promise.
  */
 #include "base/system_memory.h"
@@ -9,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 512
@@ -88,6 +90,22 @@ void system_memory_limit(const char *membership, const char *root, uint64_t *tot
     fclose(file);
 }
 
+void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes)
+{
+    struct rlimit limit;
+    uint64_t pages = 0;
+    const long page = sysconf(_SC_PAGESIZE);
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return;
+    const uint64_t most = (uint64_t)limit.rlim_cur;
+    if (!number_read("/proc/self/statm", "", &pages) || page <= 0)
+        pages = 0;
+    const uint64_t used = pages * (uint64_t)(page > 0 ? page : 0);
+    const uint64_t left = most > used ? most - used : 0;
+    *total_bytes = most < *total_bytes ? most : *total_bytes;
+    *free_bytes = left < *free_bytes ? left : *free_bytes;
+}
+
 bool system_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
 {
     uint64_t total = 0, available = 0;
@@ -102,6 +120,7 @@ bool system_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
         total = available = (uint64_t)pages * (uint64_t)page;
     }
     system_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup", &total, &available);
+    system_memory_space_limit(&total, &available);
     *out_total_bytes = total;
     *out_free_bytes = available;
     return true;

@@ -230,7 +230,7 @@ int thread_count_cores(const char *folder)
 
 /* ---- the shared loop ---- */
 
-enum { LOOP_THREADS_MAX = 256 };
+enum { LOOP_THREADS_MAX = 256 }; /* on the stack; what such loops do gains nothing from more */
 
 struct loop {
     thread_work_fn *work;
@@ -259,7 +259,8 @@ static void *loop_run(void *argument)
 
 void thread_for_each(int threads, size_t count, thread_work_fn *work, void *context)
 {
-    assert(threads >= 1 && threads <= LOOP_THREADS_MAX);
+    assert(threads >= 1);
+    const int most = threads < LOOP_THREADS_MAX ? threads : LOOP_THREADS_MAX;
     struct loop loop = {.work = work, .context = context, .count = count};
     struct loop_thread all[LOOP_THREADS_MAX];
     sigset_t blocked, before;
@@ -267,7 +268,7 @@ void thread_for_each(int threads, size_t count, thread_work_fn *work, void *cont
     atomic_init(&loop.next, 0);
     (void)sigfillset(&blocked);
     (void)pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    for (; started < threads && (size_t)started < count; started++) {
+    for (; started < most && (size_t)started < count; started++) {
         all[started] = (struct loop_thread){.loop = &loop, .number = started};
         if (pthread_create(&all[started].handle, NULL, loop_run, &all[started]) != 0)
             break;

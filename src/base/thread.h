@@ -23,7 +23,7 @@ int thread_count_quota(const char *membership, const char *root);
 typedef void thread_work_fn(void *context, size_t index, int thread);
 
 /* Calls work(context, i, thread) once for every i below `count`, in any order, on up to `threads` threads of which the
- * calling one is one; returns when all are done.  Threads that the system refuses are done without. */
+ * calling one is one; returns when all are done.  Threads beyond 256, and those that the system refuses, are done without. */
 void thread_for_each(int threads, size_t count, thread_work_fn *work, void *context);
 
 #endif

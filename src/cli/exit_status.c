@@ -1,15 +1,33 @@
 /* How every program begins and ends.
  *
+ * What the caller made of the process is put right first: a descriptor of 0 to 2 that was closed would be given to the first
+ * file that is opened, and what is meant for a terminal would be written into a checkpoint.
  * An unfinished write to standard output (a full disk, a closed pipe) is a failure of the whole program, so that nobody
  * takes half an answer for a whole one.
  */
 #include "cli/exit_status.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+
 #include "base/log.h"
 #include "train/stop.h"
 
+void program_descriptors_hold(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        /* In the wrong direction, so that reading and writing fail as they do where the descriptor is closed; and without
+         * O_CLOEXEC, since child processes need it as much.  Without the device all is as it was. */
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    }
+}
+
 void program_begin(const char *name)
 {
+    program_descriptors_hold();
+    (void)signal(SIGCHLD, SIG_DFL); /* a caller that ignores it would have our children reaped before we ask for them */
     log_program_set(name);
     stop_ignore_writes();
 }

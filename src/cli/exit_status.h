@@ -4,7 +4,10 @@
 
 #include "base/status.h"
 
-/* Names the program in its log; a write that fails is an error from here on, and no signal. */
+/* Gives each of the descriptors 0 to 2 that is closed to /dev/null, so that no file of ours gets one of these numbers; reading
+ * and writing them still fails.  Before anything is opened; again does no harm. */
+void program_descriptors_hold(void);
+/* The same; names the program in its log; a write that fails is an error from here on, and no signal. */
 void program_begin(const char *name);
 /* The exit status: 128 + n after signal n; 1, with a line, where standard output was lost; else status_exit_code(). */
 int program_exit_status(enum gt_status status);

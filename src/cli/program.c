@@ -25,6 +25,7 @@
 void program_spin_limit(char **argv)
 {
     char path[FILE_PATH_MAX];
+    program_descriptors_hold(); /* the new start inherits them */
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
         return;
     /* Bound by now, this thread would leave the new start no processor but its own. */
@@ -34,6 +35,8 @@ void program_spin_limit(char **argv)
     if (length <= 0 || setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) != 0)
         return;
     path[length] = '\0';
+    /* Else OpenBLAS starts threads that we never use, of which each maps 128 MiB, or tries for ever (ulimit -v), at its end too. */
+    (void)setenv("OPENBLAS_NUM_THREADS", "1", 0);
     /* The library reads the variable before main() begins, hence the new start; without it everything works too. */
     execv(path, argv);
 }

@@ -11,7 +11,8 @@
  * Errors: GT_USAGE, all problems logged. */
 enum gt_status program_start(struct config *config, enum config_program program, const char *name, int argc,
                              char **argv, bool *answered);
-/* Starts the program anew with a limit on how long GCC's OpenMP threads spin when they wait; returns when there is one
+/* Starts the program anew with a limit on how long GCC's OpenMP threads spin when they wait, and without
+ * OpenBLAS's own threads; returns when there is one
  * already (GOMP_SPINCOUNT or OMP_WAIT_POLICY in the environment), where threads are bound (OMP_PROC_BIND, OMP_PLACES,
  * GOMP_CPU_AFFINITY), or nothing can be done.  Call it first: what was said before is said again. */
 void program_spin_limit(char **argv);

@@ -145,8 +145,13 @@ static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, 
     return GT_OK;
 }
 
+/* Times that 64 bits do not hold, from 2262 on and before 1677, are the last or the first that they do. */
 static int64_t changed_ns_of(const struct stat *info)
 {
+    if (info->st_mtim.tv_sec >= INT64_MAX / 1000000000)
+        return INT64_MAX;
+    if (info->st_mtim.tv_sec <= INT64_MIN / 1000000000)
+        return INT64_MIN;
     return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
 }
 

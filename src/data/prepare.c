@@ -136,7 +136,10 @@ static enum gt_status prepare_lock(struct prepare *prep)
     prep->folder_made = !file_exists(prep->spec->out_dir);
     TRY(file_make_folders(prep->spec->out_dir));
     TRY(file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME));
-    TRY(file_lock(path, &prep->lock_fd));
+    enum gt_status status = file_lock(path, &prep->lock_fd);
+    if (status != GT_OK && prep->folder_made)
+        rmdir(prep->spec->out_dir); /* fails, as it should, when something is in it */
+    TRY(status);
     prep->lock_held = true;
     TRY(file_join(prep->state_path, prep->spec->out_dir, PREPARE_STATE_NAME));
     TRY(file_join(prep->dedup_path, prep->spec->out_dir, PREPARE_DEDUP_NAME));

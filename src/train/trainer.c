@@ -718,7 +718,10 @@ static enum gt_status out_dir_claim(struct trainer *t)
     t->made_out_dir = !file_exists(t->config->out_dir);
     TRY(file_make_folders(t->config->out_dir));
     TRY(file_join(path, t->config->out_dir, "lock"));
-    TRY(file_lock(path, &t->lock_fd));
+    enum gt_status status = file_lock(path, &t->lock_fd);
+    if (status != GT_OK && t->made_out_dir)
+        rmdir(t->config->out_dir); /* fails, as it should, when something is in it */
+    TRY(status);
     replaced_warn(t->config);
     return checkpoint_repair(t->config->out_dir);
 }

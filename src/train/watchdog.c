@@ -13,13 +13,25 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define LOOKS_PER_LIMIT 8.0
+#define LOOKS_PER_LIMIT 8
+
+/* A look that comes late was not late for the device: the process was stopped (Ctrl-Z, SIGSTOP) or got no time.  What is
+ * beyond an interval is not counted. */
+static void lateness_forgive(struct watchdog *watchdog, int64_t now_ns)
+{
+    const int64_t interval_ns = watchdog->seconds * INT64_C(1000000000) / LOOKS_PER_LIMIT;
+    const int64_t gap_ns = now_ns - watchdog->looked_ns;
+    if (gap_ns > 2 * interval_ns)
+        watchdog->since_ns += gap_ns - interval_ns;
+    watchdog->looked_ns = now_ns;
+}
 
 static void look(void *context)
 {
     struct watchdog *watchdog = context;
     struct backend_waiting now;
     const int64_t now_ns = clock_monotonic_ns();
+    lateness_forgive(watchdog, now_ns);
     bool waits = backend_wrap_waiting(watchdog->device, &now);
     if (!waits || now.number != watchdog->number) {
         watchdog->number = waits ? now.number : 0;
@@ -39,11 +51,12 @@ static void look(void *context)
 enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, struct backend *device,
                               const char *out_dir, int64_t seconds)
 {
-    *watchdog =
-        (struct watchdog){.device = device, .out_dir = out_dir, .seconds = seconds, .since_ns = clock_monotonic_ns()};
+    const int64_t now_ns = clock_monotonic_ns();
+    *watchdog = (struct watchdog){
+        .device = device, .out_dir = out_dir, .seconds = seconds, .since_ns = now_ns, .looked_ns = now_ns};
     if (seconds == 0)
         return GT_OK;
-    TRY(ticker_start(mem, (double)seconds / LOOKS_PER_LIMIT, look, watchdog, &watchdog->ticker));
+    TRY(ticker_start(mem, (double)seconds / (double)LOOKS_PER_LIMIT, look, watchdog, &watchdog->ticker));
     backend_wrap_hold(device);
     return GT_OK;
 }

@@ -10,12 +10,13 @@ struct watchdog {
     struct backend *device; /* a wrapper of backend_wrap() */
     const char *out_dir;
     int64_t seconds;
-    uint64_t number; /* of the call that was waited for at the last look */
-    int64_t since_ns;
+    uint64_t number;       /* of the call that was waited for at the last look */
+    int64_t since_ns;      /* it is waited for, later by the time that the process was stopped */
+    int64_t looked_ns;     /* the last look */
     struct ticker *ticker; /* NULL: no watch */
 };
 
-/* From now on a call of the device that takes longer than `seconds`, its close too, ends the process: exit status 1 after one
+/* From now on a call of the device that takes longer than `seconds` in which the process was not stopped, its close too, ends the process: exit status 1 after one
  * line.  0 seconds: no watch.  The watchdog stays where it is until watchdog_stop(), and `out_dir` lives until then; the
  * device may be closed before.  Errors: GT_NO_MEMORY, GT_FAILURE. */
 enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, struct backend *device,

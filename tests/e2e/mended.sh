@@ -179,4 +179,51 @@ if command -v prlimit >/dev/null 2>&1; then
 else
     skip mended_full_disk 'no prlimit'
 fi
+# More threads than a loop of ours takes ended every new run with an assertion.
+check "257 threads" train tiny wide --max_iters=0 --eval_interval=100 --threads=257
+
+# A descriptor that was closed at the start was given to a file of ours: the log went into the lock, which the next start then
+# refused, and gpt-prepare read its own lock as its input.
+# shellcheck disable=SC2086 # a list of words
+closed_run() {
+    "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir="closed$1" --gradient_accumulation_steps=1 --max_iters=1 --always_save_checkpoint=True
+}
+status=0
+(GOMP_SPINCOUNT=0 && export GOMP_SPINCOUNT && closed_run 1 >&- 2>stderr) || status=$?
+check "no standard output: the status" is $status 1
+check "no standard output: said" grep -q "standard output could not be written" stderr
+check "no standard output: the lock" is "$(tr -d '0-9\n' <closed1/lock)" ""
+status=0
+(closed_run 2 <&- >&- 2>&-) || status=$?
+check "none of the three: the status" is $status 1
+for out in closed1 closed2; do
+    check "$out: the metrics" is "$(grep -cv '^{.*}$' $out/metrics.jsonl)" 0
+    check "$out: a resume" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=$out --max_iters=2
+done
+status=0
+"$GPT_PREPARE" --tokenizer=chars --out-dir=data/closed - <&- >stdout 2>stderr || status=$?
+check "no standard input: the status" is $status 1
+check "no standard input: no data" absent data/closed/train.bin
+
+# A caller that ignores SIGCHLD had our children reaped before they were asked for.
+check "SIGCHLD ignored" run 0 sh -c 'trap "" CHLD; "$@"' sh "$GPT_TRAIN" --list_devices
+
+# With too little address space the library for products asked for more for ever.
+if grep -q -e __asan_init -e __tsan_init -e __msan_init "$GPT_TRAIN"; then
+    skip mended_space 'a sanitizer needs more address space'
+else
+    # shellcheck disable=SC2086,SC3045 # a list of words; dash and bash have ulimit -v
+    narrow() {
+        ulimit -v 200000 && timeout 20 "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir=narrow --threads=2 --max_iters=1 >stdout 2>stderr
+    }
+    status=0
+    (narrow) || status=$?
+    check "little address space: an end" test $status -lt 4
+    check "little address space: said" is "$(errors stderr)" "$([ $status -eq 0 ] && echo 0 || echo 1)"
+fi
+
+# A link to nothing was called no directory, and a new folder whose lock could not be made stayed.
+ln -s nowhere dangling
+check "a link to nothing" run 1 "$GPT_TRAIN" --dataset=tiny --out_dir=dangling --max_iters=0
+check "a link to nothing: said" grep -q "nothing where it leads to" stderr
 finish

@@ -210,7 +210,7 @@ def archives():
 
 
 def names_written(folder, command):
-    """What a program creates or renames in a folder: without the number of its process."""
+    """What a program creates or renames in a folder: without the digits and the number of its process."""
     log = os.path.abspath("names.log")
     done = subprocess.run(["strace", "-f", "-qq", "-o", log, "-e", "trace=openat,rename,renameat,renameat2,mkdir,linkat", *command],
                           env=tiny.ENVIRONMENT, capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS, check=False)
@@ -218,7 +218,7 @@ def names_written(folder, command):
     with open(log, encoding="utf-8", errors="replace") as file:
         calls = [line for line in file if "openat(" not in line or "O_CREAT" in line]
     found = {os.path.basename(path) for line in calls for path in re.findall(r'"([^"]*)"', line)}
-    return sorted({re.sub(r"\.tmp-\d+$", "", name) for name in found} - {folder, "", "."})
+    return sorted({re.sub(r"\.tmp-(\d+-)?\d+$", "", name) for name in found} - {folder, "", "."})
 
 
 def links_of_data():

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -217,6 +218,24 @@ static void file_write(const char *folder, const char *name, const char *text)
     fclose(file);
 }
 
+START_TEST(the_limit_of_the_address_space_counts)
+{
+    const uint64_t most = (uint64_t)1 << 46; /* beyond what a process has mapped, with a sanitizer too */
+    uint64_t total = UINT64_MAX, available = UINT64_MAX;
+    struct rlimit before;
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
+    const struct rlimit lower = {.rlim_cur = most, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &lower), 0);
+    system_memory_space_limit(&total, &available);
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
+    ck_assert_uint_eq(total, most);
+    ck_assert_uint_lt(available, most);
+    total = available = 42;
+    system_memory_space_limit(&total, &available);
+    ck_assert_uint_eq(total, 42);
+}
+END_TEST
+
 /* A made-up /sys/fs/cgroup: a limit on the parent, none on the child; and the v1 memory controller. */
 START_TEST(cgroup_limits_count)
 {
@@ -324,6 +343,7 @@ Suite *cpu_backend_suite(void)
     tcase_add_test(tests, peak_is_measured);
     tcase_add_test(tests, supports_what_runs);
     tcase_add_test(tests, cgroup_limits_count);
+    tcase_add_test(tests, the_limit_of_the_address_space_counts);
     tcase_add_test(tests, holders_are_found);
     suite_add_tcase(suite, tests);
     return suite;

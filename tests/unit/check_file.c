@@ -143,9 +143,15 @@ START_TEST(links_are_not_followed)
     char victim[FILE_PATH_MAX];
     char aside[FILE_PATH_MAX];
     ck_assert_int_eq(file_join(victim, folder, "victim"), GT_OK);
-    ck_assert_int_gt(snprintf(aside, sizeof aside, "%s/target.tmp-%ld", folder, (long)getpid()), 0);
+    struct file_replacement file;
     ck_assert_int_eq(file_replace(victim, "precious", 8), GT_OK);
-    ck_assert_int_eq(symlink(victim, aside), 0); /* planted where the aside file goes */
+    ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
+    memcpy(aside, file.aside, sizeof aside);
+    ck_assert_int_eq(unlink(aside), 0);
+    ck_assert_int_eq(symlink(victim, aside), 0); /* planted where the aside file was */
+    ck_assert_int_eq(file_replacement_commit(&file), GT_IO);
+    log_capture_one_error(&capture, "is another file than the one that was written");
+    ck_assert_int_eq(unlink(aside), 0); /* nobody else has */
     ck_assert_int_eq(file_replace(target, "new", 3), GT_OK);
     expect_content(target, "new");
     expect_content(victim, "precious");
@@ -155,6 +161,25 @@ START_TEST(links_are_not_followed)
     ck_assert(S_ISREG(mode_of(target)));
     expect_content(victim, "precious");
     expect_entries(2);
+}
+END_TEST
+
+/* Two containers share a folder, and in each the writer is process 1. */
+START_TEST(two_writers_of_one_id)
+{
+    struct file_replacement first, second, third;
+    ck_assert_int_eq(file_replacement_begin(&first, target), GT_OK);
+    ck_assert_int_eq(file_replacement_write(&first, "the first", 9), GT_OK);
+    ck_assert_int_eq(file_replacement_begin(&second, target), GT_OK);
+    ck_assert_int_eq(file_replacement_write(&second, "the s", 5), GT_OK);
+    ck_assert_int_eq(file_replacement_commit(&first), GT_OK);
+    expect_content(target, "the first");
+    ck_assert_int_eq(file_replacement_begin(&third, target), GT_OK);
+    ck_assert_int_eq(file_replacement_write(&second, "econd", 5), GT_OK);
+    file_replacement_abort(&third);
+    ck_assert_int_eq(file_replacement_commit(&second), GT_OK);
+    expect_content(target, "the second");
+    expect_entries(1);
 }
 END_TEST
 
@@ -237,13 +262,15 @@ START_TEST(a_killed_writer_leaves_the_old_file)
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     expect_content(target, "old");
     expect_entries(2);
-    static const char *const kept[] = {".tmp-12", "a.tmp-", "a.tmp-12x", "a.tmp", "atmp-12", "12"};
+    static const char *const kept[] = {".tmp-12",  "a.tmp-",   "a.tmp-12x", "a.tmp",       "atmp-12", "12",
+                                       ".tmp-1-2", "a.tmp-1-", "a.tmp--1",  "a.tmp-1-2-3", "a-1-2",   "1-2"};
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         ck_assert_int_eq(file_replace(at(kept[i]), "x", 1), GT_OK);
     ck_assert_int_eq(mkdir(at("folder.tmp-7"), 0777), 0);
     ck_assert_int_eq(symlink(target, at("link.tmp-7")), 0);
+    ck_assert_int_eq(file_replace(at("old.tmp-7"), "x", 1), GT_OK); /* as earlier releases named them */
     file_remove_leftovers(folder);
-    expect_entries(1 + 6 + 2);
+    expect_entries(1 + 12 + 2);
     expect_content(target, "old");
     file_remove_leftovers(at("none"));
     ck_assert_int_eq(capture.lines, 0);
@@ -581,6 +608,7 @@ Suite *file_suite(void)
     tcase_add_test(tcase, replacement_counts_and_hides_until_commit);
     tcase_add_test(tcase, modes);
     tcase_add_test(tcase, links_are_not_followed);
+    tcase_add_test(tcase, two_writers_of_one_id);
     tcase_add_test(tcase, begin_fails);
     tcase_add_test(tcase, a_full_disk_leaves_the_old_file);
     tcase_add_test(tcase, a_failing_rename_leaves_nothing_aside);

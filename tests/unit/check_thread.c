@@ -8,6 +8,7 @@
 
 #include "base/thread.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,6 +179,13 @@ static void count_index(void *context, size_t index, int thread)
     atomic_fetch_sub(&loop->busy[thread], 1);
 }
 
+static void count_done(void *context, size_t index, int thread)
+{
+    atomic_int *done = context;
+    ck_assert_int_lt(thread, 256);
+    atomic_fetch_add(&done[index], 1);
+}
+
 START_TEST(loop_does_everything_once)
 {
     static const int threads[] = {1, 2, 8};
@@ -194,6 +202,17 @@ START_TEST(loop_does_everything_once)
 }
 END_TEST
 
+/* A machine may have more processors than a loop takes. */
+START_TEST(loop_of_more_threads_than_it_takes)
+{
+    static atomic_int done[2000];
+    thread_for_each(257, 2000, count_done, done);
+    thread_for_each(INT_MAX, 2000, count_done, done);
+    for (size_t i = 0; i < 2000; i++)
+        ck_assert_int_eq(atomic_load(&done[i]), 2);
+}
+END_TEST
+
 Suite *thread_suite(void)
 {
     Suite *suite = suite_create("thread");
@@ -202,6 +221,7 @@ Suite *thread_suite(void)
     tcase_add_test(tcase, this_machine);
     tcase_add_test(tcase, cores);
     tcase_add_test(tcase, loop_does_everything_once);
+    tcase_add_test(tcase, loop_of_more_threads_than_it_takes);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -163,7 +163,7 @@ START_TEST(what_a_killed_process_left_is_removed)
     if (pid == 0)
         _exit(0);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-    leave("0123456789abcdef.numbers.tmp-", pid, 7200, dead);
+    leave("0123456789abcdef.numbers.tmp-12345678-", pid, 7200, dead);
     leave("0123456789abcdef.numbers.tmp-", pid + 1000000000L, 60, fresh);
     leave("0123456789abcdef.numbers.tmp-", getppid(), 7200, living);
     leave("notes-", 1, 7200, other);

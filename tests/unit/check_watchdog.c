@@ -2,6 +2,7 @@
 #include "train/watchdog.h"
 
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -130,6 +131,40 @@ START_TEST(work_does_not)
 }
 END_TEST
 
+/* Some tenths of a second of its own, however long the process is stopped. */
+static enum gt_status sync_slow(struct backend *backend, int32_t queue)
+{
+    (void)backend;
+    (void)queue;
+    for (int i = 0; i < 60; i++) {
+        usleep(10000);
+        if (i == 30)
+            (void)!write(message_fd, "", 1);
+    }
+    return GT_OK;
+}
+
+START_TEST(a_stop_is_not_the_devices)
+{
+    int pipes[2], status;
+    char byte;
+    ck_assert_int_eq(pipe(pipes), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        message_fd = pipes[1];
+        child(sync_slow, NULL, 1);
+    }
+    ck_assert_int_eq(read(pipes[0], &byte, 1), 1); /* the watch has seen by now that it waits for the device */
+    ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+    usleep(1200000);
+    ck_assert_int_eq(kill(pid, SIGCONT), 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", (unsigned)status);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+END_TEST
+
 START_TEST(no_watch_without_seconds)
 {
     struct watchdog watchdog = {0};
@@ -191,6 +226,7 @@ Suite *watchdog_suite(void)
     tcase_add_test(tests, a_hang_ends_the_process);
     tcase_add_test(tests, a_hang_at_the_end_too);
     tcase_add_test(tests, work_does_not);
+    tcase_add_test(tests, a_stop_is_not_the_devices);
     tcase_add_test(tests, no_watch_without_seconds);
     tcase_add_test(tests, what_is_waited_for);
     suite_add_tcase(suite, tests);

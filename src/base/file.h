@@ -28,15 +28,17 @@ struct file_replacement {
     char aside[FILE_PATH_MAX];
 };
 
-/* Opens `path`.tmp-DIGITS-PID aside, of which no other writer has the digits, be it of the same id in another container.  The mode is that of the file being replaced, else 0666 less umask.  A symbolic link at
- * `path` is replaced, not followed.  On failure nothing is left to abort.  Errors: GT_IO. */
+/* Opens `path`.tmp-DIGITS-PID aside, of which no other writer has the digits, be it of the same id in another container.  The
+ * mode is that of the file being replaced, else 0666 less umask.  A symbolic link at `path` is replaced, not followed.  On
+ * failure nothing is left to abort.  Errors: GT_IO. */
 enum gt_status file_replacement_begin(struct file_replacement *file, const char *path);
 /* The same, with exactly these permissions, whatever the umask and the file being replaced have; NULL for none in particular. */
 enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, const mode_t *mode);
 /* Appends; handles short writes and EINTR.  Errors: GT_IO, after which only abort is allowed. */
 enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count);
-/* fsync, rename, fsync of the folder; an error where the file aside is no longer the one that was written.  On failure the aside file is gone and the target untouched, but for a failing
- * sync of the folder: the new file is in place then, and may not survive a power loss.  Errors: GT_IO. */
+/* fsync, rename, fsync of the folder; an error where the file aside is no longer the one that was written.  On failure the
+ * aside file is gone and the target untouched, but for a failing sync of the folder: the new file is in place then, and may
+ * not survive a power loss.  Errors: GT_IO. */
 enum gt_status file_replacement_commit(struct file_replacement *file);
 /* Removes the aside file.  Safe after a failed begin or commit. */
 void file_replacement_abort(struct file_replacement *file);
@@ -68,8 +70,8 @@ enum gt_status file_sync_folder(const char *path);
 /* The same of the folder that `path` lies in: until then, a power cut may take a new folder with all that is in it.  `path`
  * has no slash at its end. */
 enum gt_status file_sync_name(const char *path);
-/* Removes regular files "NAME.tmp-DIGITS-PID" and "NAME.tmp-PID" left in `folder` by a killed writer.  The caller holds the folder's lock, so
- * that no live writer owns one. */
+/* Removes regular files "NAME.tmp-DIGITS-PID" and "NAME.tmp-PID" left in `folder` by a killed writer.  The caller holds the
+ * folder's lock, so that no live writer owns one. */
 void file_remove_leftovers(const char *folder);
 /* Of small files in a folder without a lock: those of processes that are no more, and an hour old, since on a network the
  * process may live on another machine. */

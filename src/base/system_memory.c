@@ -1,7 +1,7 @@
 /* The memory of this machine, as far as this process may use it.
  *
- * What may be had is the smaller of MemAvailable what the limits of the process's cgroups leave, and what is left of
- * the address space that it may have (ulimit -v); page cache that can be
+ * What may be had is the smaller of MemAvailable, what the limits of the process's cgroups leave, and what is left
+ * of the address space that it may have (ulimit -v); page cache that can be
  * dropped counts as free.  Nothing is allocated to find out, so that it is a statement and not a promise.
  */
 #include "base/system_memory.h"

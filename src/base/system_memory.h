@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The memory of this machine, of the cgroups that this process is in and of its address space, in bytes: all of it, and what can be had now.
- * False when the system says nothing about it. */
+/* The memory of this machine, of the cgroups that this process is in and of its address space, in bytes: all of it, and what
+ * can be had now.  False when the system says nothing about it. */
 bool system_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes);
 /* The limits of the cgroup v2 chain and the v1 memory controller named in `membership` (a file as /proc/self/cgroup)
  * below `root` (/sys/fs/cgroup) lower *total_bytes and *free_bytes; files that cannot be read set no limit. */

@@ -94,7 +94,8 @@ enum gt_status restore_saver_create(struct session *session, const struct tokeni
                                     const struct restore_data *data, struct restore_saver *out);
 void restore_saver_destroy(struct restore_saver *saver);
 
-/* For a run that goes on in its own folder: a kill between a save and the tokenizer may have left out_dir without it.  Errors: GT_IO. */
+/* For a run that goes on in its own folder: a kill between a save and the tokenizer may have left out_dir without it.
+ * Errors: GT_IO. */
 enum gt_status restore_tokenizer_repair(struct restore_saver *saver);
 
 /* Saves the run to out_dir; after the first save of a run the tokenizer is put beside it, where gpt-sample looks for it. */

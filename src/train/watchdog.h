@@ -16,8 +16,8 @@ struct watchdog {
     struct ticker *ticker; /* NULL: no watch */
 };
 
-/* From now on a call of the device that takes longer than `seconds` in which the process was not stopped, its close too, ends the process: exit status 1 after one
- * line.  0 seconds: no watch.  The watchdog stays where it is until watchdog_stop(), and `out_dir` lives until then; the
+/* From now on a call of the device, its close too, that takes longer than `seconds` in which the process was not stopped ends
+ * the process: exit status 1 after one line.  0 seconds: no watch.  The watchdog stays where it is until watchdog_stop(), and `out_dir` lives until then; the
  * device may be closed before.  Errors: GT_NO_MEMORY, GT_FAILURE. */
 enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, struct backend *device,
                               const char *out_dir, int64_t seconds);

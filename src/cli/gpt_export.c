@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "cli/exit_status.h"
 #include "cli/flags.h"
+#include "cli/program.h"
 #include "data/tokenizer_import.h"
 #include "io/export.h"
 #include "train/restore.h"
@@ -43,6 +44,7 @@ static void print_help(void);
 int main(int argc, char **argv)
 {
     struct arguments arguments = {.out_dir = "out", .format = -1, .dtype = DTYPE_F32};
+    program_spin_limit(argv);
     program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
     if (status == GT_OK && arguments.help)

@@ -220,6 +220,7 @@ else
     (narrow) || status=$?
     check "little address space: an end" test $status -lt 4
     check "little address space: said" is "$(errors stderr)" "$([ $status -eq 0 ] && echo 0 || echo 1)"
+    check "little address space: gpt-export" run 0 sh -c 'ulimit -v 200000 && timeout 20 "$@"' sh "${GPT_EXPORT:?}" --version
 fi
 
 # A link to nothing was called no directory, and a new folder whose lock could not be made stayed.

@@ -63,7 +63,7 @@ static void check_stored(const void *data, size_t bytes)
     size_t again_bytes = 0;
     fuzz_file_put(older, filler, sizeof filler);
     FUZZ_CHECK(user_cache_store(&cache, NAME, KEY, data, bytes));
-    FUZZ_CHECK(user_cache_load(&cache, NAME, KEY, &again, &again_bytes));
+    FUZZ_CHECK(user_cache_load(&cache, NAME, KEY, &again, &again_bytes) == USER_CACHE_READ);
     FUZZ_CHECK(again_bytes == bytes && memcmp(again, data, bytes) == 0);
     FUZZ_CHECK(access(older, F_OK) != 0 || bytes + KEY_BYTES + HEADER_BYTES + sizeof filler <= cache.bytes_max);
     free(again);
@@ -74,7 +74,7 @@ static bool use(const uint8_t *data, size_t size)
     void *out = NULL;
     size_t out_bytes = 0;
     fuzz_file_put(path, data, size);
-    const bool loaded = user_cache_load(&cache, NAME, KEY, &out, &out_bytes);
+    const bool loaded = user_cache_load(&cache, NAME, KEY, &out, &out_bytes) == USER_CACHE_READ;
     FUZZ_CHECK(access(path, F_OK) == 0); /* what is refused is replaced, not removed */
     if (loaded) {
         check_accepted(data, size, out, out_bytes);

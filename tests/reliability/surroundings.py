@@ -38,7 +38,7 @@ SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 RESUME = "--init_from=resume"
 SPARSE_BYTES = 100 * 10**9
 RESIDENT_KIB_MAX = 64 << 10
-STARTERS = 6
+STARTERS, STARTS = 6, 5
 FREE_KIB = range(0, 120, 30) if not tiny.LONG else range(0, 120, 4)
 
 
@@ -229,10 +229,14 @@ def clocks(expected):
 
 def two(expected):
     """All at once; the lock lets one through at a time, so that one that is late may go on where the first has ended."""
-    tiny.clear("shared")
-    started = [subprocess.Popen(tiny.command("shared", *([RESUME] if number else [])), env=tiny.ENVIRONMENT,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for number in range(STARTERS)]
-    done = [ended(process) for process in started]
+    done = []
+    for _ in range(STARTS):  # a resume that looks before anything is there may keep out the one that begins
+        tiny.clear("shared")
+        started = [subprocess.Popen(tiny.command("shared", *([RESUME] if number else [])), env=tiny.ENVIRONMENT,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for number in range(STARTERS)]
+        done = [ended(process) for process in started]
+        if any(run.returncode == 0 for run in done):
+            break
     check(any(run.returncode == 0 for run in done), f"none of {STARTERS} works: {[run.stderr[-100:] for run in done]}")
     for run in done:
         check(run.returncode in (0, 2) and len(errors(run.stderr)) == (run.returncode == 2),

@@ -43,9 +43,9 @@ FORBIDDEN = {"system", "popen", "wordexp", "vfork", "posix_spawn", "posix_spawnp
              "execvp", "execvpe", "fexecve", "dlmopen", "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
              "getaddrinfo", "gethostbyname", "gets", "strcpy", "stpcpy", "strcat", "sprintf", "vsprintf", "mktemp", "tmpnam",
              "tempnam"}
-# gpt-train and gpt-sample start themselves anew (cli/program.c); a fork without exec tries an OpenCL driver, and backends open
+# Those that compute or link with BLAS start themselves anew (cli/program.c); a fork without exec tries an OpenCL driver, and backends open
 # the loader or NVML.
-NEEDED = {"gpt-train": {"execv", "fork", "dlopen"}, "gpt-sample": {"execv", "fork", "dlopen"}, "gpt-export": {"fork", "dlopen"}}
+NEEDED = {name: {"execv", "fork", "dlopen"} for name in ("gpt-train", "gpt-sample", "gpt-export")}
 POSITION = ["--tokenizer=bytes", "--val-split=position"]
 MARKS = {62: (b"\xf3\x0f\x1e\xfa",),  # x86-64: endbr64; AArch64: bti c, paciasp, pacibsp
          183: (b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5", b"\x7f\x23\x03\xd5")}

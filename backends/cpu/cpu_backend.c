@@ -8,13 +8,13 @@
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
-#include <errno.h>
 #endif
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/cpu_gemm.h"
 
 #include <cblas.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

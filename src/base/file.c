@@ -27,7 +27,6 @@
 _Static_assert(sizeof(off_t) >= 8, "files over 2 GiB need a 64-bit off_t (-D_FILE_OFFSET_BITS=64)");
 
 enum {
-    ASIDE_SUFFIX_BYTES = 32, /* ".tmp-", eight digits, "-", the longest process id, the zero */
     ASIDE_ATTEMPTS = 16,
     LOCK_ATTEMPTS = 16,
     LOCK_BYTES_MAX = 23,   /* the longest process id and a newline */
@@ -85,17 +84,16 @@ static enum gt_status replacement_names(struct file_replacement *file, const cha
         return GT_IO;
     }
     const size_t length = strlen(path);
-    if (length > FILE_PATH_MAX - ASIDE_SUFFIX_BYTES) {
+    if (length > FILE_PATH_MAX - FILE_ASIDE_SUFFIX_BYTES) {
         log_error("cannot write: the path has %zu bytes, at most %d are possible: %.100s...", length,
-                  FILE_PATH_MAX - ASIDE_SUFFIX_BYTES, path);
+                  FILE_PATH_MAX - FILE_ASIDE_SUFFIX_BYTES, path);
         return GT_IO;
     }
     memcpy(file->path, path, length + 1);
     return GT_OK;
 }
 
-/* Eight digits that another process hardly has at this time, be it of the same id in another container. */
-static uint32_t aside_number(uint32_t attempt)
+void file_aside_suffix(uint32_t attempt, char suffix[static FILE_ASIDE_SUFFIX_BYTES])
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
@@ -104,7 +102,8 @@ static uint32_t aside_number(uint32_t attempt)
         uintptr_t place; /* of the stack, which the system chooses at random */
         uint64_t attempt;
     } seed = {(int64_t)now.tv_sec, (int64_t)now.tv_nsec, (uintptr_t)&now, attempt};
-    return file_crc32c(0, &seed, sizeof seed) % 100000000;
+    (void)snprintf(suffix, FILE_ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32 "-%ld",
+                   file_crc32c(0, &seed, sizeof seed) % 100000000, (long)getpid());
 }
 
 /* Opens the aside file with `mode`.  One of the same name is another writer's, or of a dead one: it is left alone. */
@@ -115,8 +114,7 @@ static int aside_open(struct file_replacement *file, mode_t mode)
     int fd = -1;
     memcpy(file->aside, file->path, length);
     for (uint32_t attempt = 0; attempt < ASIDE_ATTEMPTS; attempt++) {
-        (void)snprintf(file->aside + length, ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32 "-%ld", aside_number(attempt),
-                       (long)getpid());
+        file_aside_suffix(attempt, file->aside + length);
         fd = openat(file->dir_fd, base_of(file->aside), flags, mode);
         if (fd >= 0 || errno != EEXIST)
             break;
@@ -281,8 +279,24 @@ enum gt_status file_replace(const char *path, const void *bytes, size_t count)
 
 enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_bytes)
 {
+    int fd = -1;
+    TRY(file_open_read_if_there(path, &fd, out_size_bytes));
+    if (fd < 0) {
+        errno = ENOENT;
+        return io_error(path, "open");
+    }
+    *out_fd = fd;
+    return GT_OK;
+}
+
+enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *out_size_bytes)
+{
     /* Without O_NONBLOCK the open of a FIFO would wait for a writer; regular files do not care. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == ENOENT) {
+        *out_fd = -1;
+        return GT_OK;
+    }
     if (fd < 0)
         return io_error(path, "open");
     struct stat info = {0}; /* MemorySanitizer does not see what the kernel fills in */

@@ -15,6 +15,7 @@
 #include "base/status.h"
 
 #define FILE_PATH_MAX 4096
+#define FILE_ASIDE_SUFFIX_BYTES 32 /* ".tmp-", eight digits, "-", the longest process id, the zero */
 
 /* A file being written aside.  The struct is the caller's; nothing is allocated. */
 struct file_replacement {
@@ -28,6 +29,9 @@ struct file_replacement {
     char aside[FILE_PATH_MAX];
 };
 
+/* ".tmp-DIGITS-PID", what a name aside ends with: eight digits that another process hardly has at this time, be it of the same id
+ * in another container.  Where the name is there already, the next attempt has others. */
+void file_aside_suffix(uint32_t attempt, char suffix[static FILE_ASIDE_SUFFIX_BYTES]);
 /* Opens `path`.tmp-DIGITS-PID aside, of which no other writer has the digits, be it of the same id in another container.  The
  * mode is that of the file being replaced, else 0666 less umask.  A symbolic link at `path` is replaced, not followed.  On
  * failure nothing is left to abort.  Errors: GT_IO. */
@@ -47,6 +51,8 @@ enum gt_status file_replace(const char *path, const void *bytes, size_t count);
 
 /* Read-only, O_CLOEXEC, regular files only.  Errors: GT_IO. */
 enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_bytes);
+/* The same; a file that is not there is no error: *out_fd is -1 then. */
+enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *out_size_bytes);
 /* Exactly `count` bytes at `offset`; a file that ends early is GT_DATA ("was truncated while it was read").
  * `path` is for the message. */
 enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t count);

@@ -3,16 +3,13 @@
  * Names in the folder decide what it is; then one file says what the model is (the commit record, or config.json of
  * a folder in Hugging Face's layout, the file itself with llm.c and nanoGPT), and the headers of the weights must agree with
  * it in every name and shape.  A run may replace a checkpoint of ours meanwhile: its files are opened first, and where one is
- * gone because there is a new record, that one is taken.  Pickles of weights are recognised in order to be refused with a way out.  Contents are
- * verified while they are loaded, in checkpoint_load.c.
+ * gone because there is a new record, that one is taken.  Pickles of weights are recognised in order to be refused with a way
+ * out.  Contents are verified while they are loaded, in checkpoint_load.c.
  */
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -273,23 +270,6 @@ static enum gt_status file_verify(const struct safetensors *file, const struct c
     return GT_OK;
 }
 
-/* Opens a file for reading.  One that is not there is an error only where `must`, else its descriptor is -1. */
-static enum gt_status file_open(const char *path, bool must, int *out_fd, uint64_t *out_size_bytes)
-{
-    struct stat info = {0};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 && errno == ENOENT && !must)
-        return GT_OK;
-    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
-        *out_fd = fd;
-        *out_size_bytes = (uint64_t)info.st_size;
-        return GT_OK;
-    }
-    if (fd >= 0)
-        (void)close(fd);
-    return file_open_read(path, out_fd, out_size_bytes); /* says what is wrong */
-}
-
 static void generation_close(struct generation *generation)
 {
     for (int i = 0; i < CHECKPOINT_FILES; i++) {
@@ -308,7 +288,8 @@ static enum gt_status generation_open(const struct checkpoint *checkpoint, const
     for (int i = 0; i < generation->count && *out_whole; i++) {
         enum gt_status status = file_join(path, folder, checkpoint->record.files[i].name);
         if (status == GT_OK)
-            status = file_open(path, must, &generation->fd[i], &generation->size_bytes[i]);
+            status =
+                (must ? file_open_read : file_open_read_if_there)(path, &generation->fd[i], &generation->size_bytes[i]);
         *out_whole = generation->fd[i] >= 0;
         if (status != GT_OK || !*out_whole)
             generation_close(generation);

@@ -9,14 +9,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
 
@@ -125,11 +123,11 @@ close_source:
 static enum gt_status link_aside(const char *folder, const char *from, char aside[static FILE_PATH_MAX],
                                  bool *out_linked)
 {
-    char name[64];
+    char name[64], suffix[FILE_ASIDE_SUFFIX_BYTES];
     *out_linked = false;
-    for (int attempt = 0; attempt < ASIDE_ATTEMPTS && !*out_linked; attempt++) {
-        (void)snprintf(name, sizeof name, CHECKPOINT_MODEL_NAME ".tmp-%08" PRIu32 "-%ld",
-                       (uint32_t)clock_monotonic_ns() % 100000000, (long)getpid());
+    for (uint32_t attempt = 0; attempt < ASIDE_ATTEMPTS && !*out_linked; attempt++) {
+        file_aside_suffix(attempt, suffix);
+        (void)snprintf(name, sizeof name, CHECKPOINT_MODEL_NAME "%s", suffix);
         TRY(file_join(aside, folder, name));
         *out_linked = link(from, aside) == 0;
         if (!*out_linked && errno != EEXIST)

@@ -11,14 +11,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "io/checkpoint_publish.h"
@@ -159,7 +157,7 @@ static enum gt_status aside_make(struct hf_export *export, bool *out_lost)
 
 static enum gt_status aside_create(struct hf_export *export)
 {
-    char output[FILE_PATH_MAX - SUFFIX_MAX], folder[FILE_PATH_MAX];
+    char output[FILE_PATH_MAX - SUFFIX_MAX], folder[FILE_PATH_MAX], suffix[FILE_ASIDE_SUFFIX_BYTES];
     const char *prefix;
     size_t length = strlen(export->options->output);
     while (length > 1 && export->options->output[length - 1] == '/')
@@ -173,10 +171,10 @@ static enum gt_status aside_create(struct hf_export *export)
     aside_place(export->exists, output, folder, &prefix);
     leftovers_remove(folder, prefix);
     bool lost = true;
-    for (int attempt = 0; lost && attempt < ATTEMPTS_MAX; attempt++) {
-        const uint32_t random = (uint32_t)clock_monotonic_ns() % 100000000; /* a name that exists is not taken */
-        (void)snprintf(export->aside, sizeof export->aside, "%s%s" ASIDE_MARK "%08" PRIu32 "-%ld", output,
-                       export->exists ? "/" ASIDE_INSIDE : "", random, (long)getpid());
+    for (uint32_t attempt = 0; lost && attempt < ATTEMPTS_MAX; attempt++) {
+        file_aside_suffix(attempt, suffix);
+        (void)snprintf(export->aside, sizeof export->aside, "%s%s%s", output, export->exists ? "/" ASIDE_INSIDE : "",
+                       suffix);
         TRY(aside_make(export, &lost));
     }
     if (!lost)

@@ -428,6 +428,20 @@ enum gt_status restore_differences_check(const struct session *session, const st
     return GT_OK;
 }
 
+/* Refuses the differences, or warns of them; each of the two texts says what is wrong.  None are well. */
+static enum gt_status differences_judge(const struct config *config, const struct restore_source *source,
+                                        const char *differences, const char *refused, const char *warned)
+{
+    if (differences[0] == '\0')
+        return GT_OK;
+    if (config->strict_resume) {
+        log_error("%s: strict_resume: %s: %s", source->checkpoint->source, refused, differences);
+        return GT_USAGE;
+    }
+    log_warning("%s: %s: %s", source->checkpoint->source, warned, differences);
+    return GT_OK;
+}
+
 enum gt_status restore_keys_check(const struct config *config, const struct restore_source *source)
 {
     const json_t *before = source->resume ? source->checkpoint->record.state.configuration : NULL;
@@ -436,15 +450,8 @@ enum gt_status restore_keys_check(const struct config *config, const struct rest
     for (int key = 0; key < CONFIG_KEY_COUNT && before; key++)
         if (config_key_change(config, (enum config_key)key, before, &change))
             difference_add(text, change.name, change.was, change.is);
-    if (text[0] == '\0')
-        return GT_OK;
-    if (config->strict_resume) {
-        log_error("%s: strict_resume: this run would not be the one so far: %s", source->checkpoint->source, text);
-        return GT_USAGE;
-    }
-    log_warning("%s: the run goes on with other keys, and not as an uninterrupted one would: %s",
-                source->checkpoint->source, text);
-    return GT_OK;
+    return differences_judge(config, source, text, "this run would not be the one so far",
+                             "the run goes on with other keys, and not as an uninterrupted one would");
 }
 
 enum gt_status restore_data_check(const struct config *config, const struct restore_source *source,
@@ -458,15 +465,9 @@ enum gt_status restore_data_check(const struct config *config, const struct rest
         if (was != NULL && strcmp(was, now) != 0)
             difference_add(text, name, was, now);
     }
-    if (text[0] == '\0')
-        return GT_OK;
-    if (config->strict_resume) {
-        log_error("%s: strict_resume: the data are not those of the run so far: %s", source->checkpoint->source, text);
-        return GT_USAGE;
-    }
-    log_warning("%s: the data are not those of the run so far, so batches are others than in an uninterrupted run: %s",
-                source->checkpoint->source, text);
-    return GT_OK;
+    return differences_judge(
+        config, source, text, "the data are not those of the run so far",
+        "the data are not those of the run so far, so batches are others than in an uninterrupted run");
 }
 
 static const char *hash_text(char text[static 32], const struct tokenizer *tokenizer)

@@ -607,8 +607,6 @@ static enum gt_status scratch_take(struct session *session, bool *out)
     log_note("forecast: %s is free on %s, too little to time products in: times are those kept from before, or else "
              "of a nominal device",
              log_bytes(have, (double)session->info.free_bytes), session->info.device);
-    session->rates = session_rates_nominal(session);
-    session_rates_recall(session);
     return GT_OK;
 }
 
@@ -619,14 +617,13 @@ static enum gt_status peaks_measure(struct session *session)
     bool has_room = true;
     if (!session->exec)
         TRY(scratch_take(session, &has_room));
-    if (!has_room)
-        return GT_OK;
-    TRY(peak_measure(session, session->dtype, &session->peak_flops));
+    if (has_room)
+        TRY(peak_measure(session, session->dtype, &session->peak_flops));
     session_rates_recall(session);
     double other = session->peak_flops;
     if (session->rates_timed)
         return GT_OK;
-    if (session->dtype != DTYPE_F32)
+    if (has_room && session->dtype != DTYPE_F32)
         TRY(peak_measure(session, DTYPE_F32, &other));
     const bool known = session->peak_flops > 0.0 && other > 0.0;
     session->rates = known ? plan_rates_of_peaks(session->peak_flops, other) : session_rates_nominal(session);

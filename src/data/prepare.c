@@ -384,7 +384,7 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
         unlink(prep->stdin_path);
     const bool is_kept = failure_can_be_continued(prep, status);
     if (status == GT_OK || (prep->owns_files && !is_kept && !prep->announced))
-        prepare_clean(prep);
+        (void)prepare_clean(prep);
     else if (prep->owns_files && is_kept)
         log_note("%s: what was done is kept; the same command goes on from there", prep->spec->out_dir);
     if (file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME) == GT_OK)

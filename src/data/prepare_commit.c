@@ -412,21 +412,23 @@ release:
     return file_sync_folder(prep->spec->out_dir);
 }
 
-void prepare_clean(struct prepare *prep)
+bool prepare_clean(struct prepare *prep)
 {
-    const char *const names[] = {PREPARE_STATE_NAME, PREPARE_DEDUP_NAME, PREPARE_STDIN_NAME};
+    const char *const names[] = {PREPARE_DEDUP_NAME, PREPARE_STDIN_NAME};
     char path[FILE_PATH_MAX];
+    if (unlink(prep->state_path) != 0 && errno != ENOENT)
+        return false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (path_in(prep, names[i], "", path) == GT_OK)
             unlink(path);
     file_remove_leftovers(prep->spec->out_dir);
     (void)outputs_remove(prep, false);
     prep->saved = false;
+    return true;
 }
 
 enum gt_status prepare_discard(struct prepare *prep)
 {
     TRY(half_commit_remove(prep));
-    prepare_clean(prep);
-    return GT_OK;
+    return prepare_clean(prep) ? GT_OK : fail_io(prep->state_path, "remove");
 }

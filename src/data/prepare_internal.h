@@ -134,10 +134,11 @@ enum gt_status prepare_publish(struct prepare *prep);
 enum gt_status prepare_commit(struct prepare *prep);
 /* Refuses a folder whose data set cannot be replaced: its manifest does not say which files are of it. */
 enum gt_status prepare_check_old(const struct prepare *prep);
-/* Removes what a run left that is finished, or that never came to replace anything. */
-void prepare_clean(struct prepare *prep);
+/* Removes what a run left that is finished, or that never came to replace anything; the state first.  False, with errno, and
+ * everything is left for the next run, where that cannot be: a state goes with the files that it names. */
+bool prepare_clean(struct prepare *prep);
 /* The same of an earlier run, or of one whose state is gone; the files that it has replaced go too.  Errors: GT_IO,
- * GT_NO_MEMORY, and the state stays where half a data set does. */
+ * GT_NO_MEMORY, and the state stays where half a data set does, or where it cannot be removed. */
 enum gt_status prepare_discard(struct prepare *prep);
 /* True for the names of files in out_dir that are ours, whether whole or not. */
 bool prepare_is_output(const char *name);

@@ -7,7 +7,8 @@ replaced, samples, plans, exports.  After each: no death by a signal, no hang, a
 for training, which tries to save again), no success that is not one or has such a line, nothing that was allocated or opened and is held at the end (the programs count), no
 checkpoint lost, no file left aside; and the same command without a fault, on what was left, has the results of a run without.
 
-Then two calls of one command fail, each once: a sync and what looks at its result, for one.  And an export that replaces
+Then two calls of one command fail, each once: a sync and what looks at its result, for one; or any call and the first removal
+after it, which cleans up.  And an export that replaces
 another model's fails, or is killed, at every call that changes the folder: no reader may find files of both.
 
 In `make check` a sample; with CHECK_LONG=1 every call from the first on that names a file of ours, or with --part=K/N every
@@ -35,6 +36,7 @@ OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # where the loader's start en
 OUTSIDE_MAX = 6  # calls of one name and file outside of saves: the same one again and again, such as reading a batch
 SAMPLE = 8 if not tiny.LONG else 1 << 30  # of each command
 PAIRS = 2 if not tiny.LONG else 400
+CLEANUPS = 1 if not tiny.LONG else 1 << 30
 
 
 def points(calls):
@@ -78,6 +80,16 @@ def pairs(found, generator):
     return picked
 
 
+def cleanups(found):
+    """Each call with the first removal after it: what fails is often cleaned up, and that fails too."""
+    removals, every = 0, []
+    for name, number in found:
+        removals = number if name == "unlink" else removals
+        if name != "unlink":
+            every.append([(name, number, "EIO", False), ("unlink", removals + 1, "EIO", False)])
+    return every
+
+
 def judge(command, what, done, expected, lines, held):
     """`lines`, `held`: of metrics.jsonl, and what was held at the end, after a run without faults."""
     errors = len(re.findall(f"^{command.program}: error: ", done.stderr, re.MULTILINE))
@@ -116,7 +128,9 @@ def attack(command, generator):
     every = [[(name, number, error, forever)] for name, number in found for error in ERRORS
              for forever in (False, True) if not (forever and error == "EINTR")]
     check(len(every) > 100, f"{command.name}: the trace shows what it does: {len(every)} faults")
-    picked = tiny.part((every if len(every) <= SAMPLE else generator.sample(every, SAMPLE)) + pairs(found, generator))
+    dirty = cleanups(found)
+    picked = tiny.part((every if len(every) <= SAMPLE else generator.sample(every, SAMPLE)) + pairs(found, generator) +
+                       (dirty if len(dirty) <= CLEANUPS else generator.sample(dirty, CLEANUPS)))
     for faults in picked:
         what = f"{command.name}: " + ", then ".join(
             f"{name} {number} {'and all after it ' if forever else ''}{error}" for name, number, error, forever in faults)
@@ -125,7 +139,7 @@ def attack(command, generator):
         check(done is not None, f"{what}: hangs")
         if done is not None:
             judge(command, what, done, expected, lines, held)
-    print(f"{command.name}: {len(picked)} of {len(every)} faults and {PAIRS} pairs tried", flush=True)
+    print(f"{command.name}: {len(picked)} of {len(every)} faults, {PAIRS} pairs and {len(dirty)} with the removal after them tried", flush=True)
 
 
 def model_of(folder):

@@ -235,7 +235,10 @@ def main():
         skip("kills", "no strace that may trace (Debian: strace)")
         finish()
         return 77
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is started with it ignored
+    # A job in the background is started with SIGINT ignored, and one under nohup with SIGHUP; what has a handler here is as
+    # usual in the programs that are started.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, lambda *_: None)
     with tempfile.TemporaryDirectory(prefix="gpt-train-kills-") as work:
         os.chdir(work)
         tiny.make_data()

@@ -136,10 +136,7 @@ static enum gt_status prepare_lock(struct prepare *prep)
     prep->folder_made = !file_exists(prep->spec->out_dir);
     TRY(file_make_folders(prep->spec->out_dir));
     TRY(file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME));
-    enum gt_status status = file_lock(path, &prep->lock_fd);
-    if (status != GT_OK && prep->folder_made)
-        rmdir(prep->spec->out_dir); /* fails, as it should, when something is in it */
-    TRY(status);
+    TRY(file_lock(path, &prep->lock_fd));
     prep->lock_held = true;
     TRY(file_join(prep->state_path, prep->spec->out_dir, PREPARE_STATE_NAME));
     TRY(file_join(prep->dedup_path, prep->spec->out_dir, PREPARE_DEDUP_NAME));
@@ -378,8 +375,6 @@ static bool failure_can_be_continued(const struct prepare *prep, enum gt_status 
 static void prepare_clear(struct prepare *prep, enum gt_status status)
 {
     char path[FILE_PATH_MAX];
-    if (!prep->lock_held)
-        return;
     if (prep->stdin_copied)
         unlink(prep->stdin_path);
     const bool is_kept = failure_can_be_continued(prep, status);
@@ -390,14 +385,15 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
     if (file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME) == GT_OK)
         unlink(path); /* while it is ours */
     file_unlock(prep->lock_fd);
-    if (status != GT_OK && prep->folder_made)
-        rmdir(prep->spec->out_dir); /* fails, as it should, when something is in it */
 }
 
 static void prepare_close(struct prepare *prep, enum gt_status status)
 {
     prepare_encode_close(prep);
-    prepare_clear(prep, status);
+    if (prep->lock_held)
+        prepare_clear(prep, status);
+    if (status != GT_OK && prep->folder_made)
+        rmdir(prep->spec->out_dir); /* fails, as it should, when something is in it */
     json_decref(prep->commit);
     json_decref(prep->state);
     tokenizer_destroy(prep->learned);

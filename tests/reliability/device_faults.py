@@ -33,7 +33,7 @@ import commands
 import tiny
 
 from checks import check, finish, skip
-from faulty_device import (KINDS, Subject, before_watch, chosen, counted, has_opencl, in_one_go, library_made, sample, spread,
+from faulty_device import (KINDS, Subject, before_watch, chosen, counted, has_opencl, in_one_go, library_made, spread,
                            try_faults, watched_calls)
 
 BUILD = os.environ.get("top_builddir", ".")
@@ -172,7 +172,7 @@ def backend(generator, name):
     check(counts["run"] > 10 and counts["upload"] > 10 and counts["sync"] > 10, f"{name}: calls {counts}")
     check(min(counts[call] for call in ONLY_HANG) > 0 and counts["close"] == 1, f"{name}: calls {counts}")
     failing, hanging = failing_calls(counts), hanging_calls(subject, expected)
-    picked = chosen(sample(generator, failing, SAMPLE), [*sample(generator, hanging, HANGS), CLOSING])
+    picked = chosen(tiny.sample(generator, failing, SAMPLE), [*tiny.sample(generator, hanging, HANGS), CLOSING])
     # What is free at the end is only reported.
     last = f"info:{counts['info']}:"
     try_faults(subject, picked, expected, lambda fault, done: fault.startswith(last))
@@ -198,7 +198,7 @@ def answer(generator, subject):
     check(expected["answer"] and counts["open"] == counts["close"] == 1, f"{subject.name}: {expected}, calls {counts}")
     failing, hanging = failing_calls(counts), hanging_calls(subject, expected) if subject.is_watched else []
     closing = [CLOSING] if subject.is_watched else []
-    picked = chosen(one_of_each(generator, failing), sample(generator, hanging + closing, ANSWER_HANGS))
+    picked = chosen(one_of_each(generator, failing), tiny.sample(generator, hanging + closing, ANSWER_HANGS))
     last = f"info:{counts['info']}:"
     try_faults(subject, picked, expected, lambda fault, done: subject.reports_free and fault.startswith(last), missed_part=1)
     print(f"{subject.name}: {len(picked)} of {len(failing)} failing and {len(hanging + closing)} hanging calls tried, "
@@ -233,7 +233,7 @@ def icd(generator, work):
     if not tiny.LONG:
         # The last clFinish is that of closing.
         hanging = [f"{name}:{calls[name][-2 if name == 'clFinish' else -1]}:hang" for name in HANGING]
-    picked = chosen(sample(generator, faults, SAMPLE), hanging)
+    picked = chosen(tiny.sample(generator, faults, SAMPLE), hanging)
     last = f"clFinish:{counts['clFinish']}:"  # before it closes
     try_faults(subject, picked, expected, lambda fault, done: fault.startswith((*FORGIVEN, last)))
     print(f"icd: {len(picked)} of {len(faults)} failing and {len(hanging)} hanging calls of {len(counts)} functions tried, "

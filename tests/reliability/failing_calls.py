@@ -129,8 +129,7 @@ def attack(command, generator):
              for forever in (False, True) if not (forever and error == "EINTR")]
     check(len(every) > 100, f"{command.name}: the trace shows what it does: {len(every)} faults")
     dirty = cleanups(found)
-    picked = tiny.part((every if len(every) <= SAMPLE else generator.sample(every, SAMPLE)) + pairs(found, generator) +
-                       (dirty if len(dirty) <= CLEANUPS else generator.sample(dirty, CLEANUPS)))
+    picked = tiny.part(tiny.sample(generator, every, SAMPLE) + pairs(found, generator) + tiny.sample(generator, dirty, CLEANUPS))
     for faults in picked:
         what = f"{command.name}: " + ", then ".join(
             f"{name} {number} {'and all after it ' if forever else ''}{error}" for name, number, error, forever in faults)
@@ -139,7 +138,8 @@ def attack(command, generator):
         check(done is not None, f"{what}: hangs")
         if done is not None:
             judge(command, what, done, expected, lines, held)
-    print(f"{command.name}: {len(picked)} of {len(every)} faults, {PAIRS} pairs and {len(dirty)} with the removal after them tried", flush=True)
+    print(f"{command.name}: {len(picked)} of {len(every)} faults, {PAIRS} pairs and {len(dirty)} with the removal after them tried",
+          flush=True)
 
 
 def model_of(folder):

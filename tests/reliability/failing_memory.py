@@ -66,7 +66,7 @@ def faults_of(command, count, generator):
         if not tiny.LONG or BELOW in tiny.arguments():
             numbers = commands.allocated_below(f"backends/{command.device}/", command) or numbers
     every = [f"{number}{more}" for number in numbers for more in ("", "+")]
-    return tiny.part(every if len(every) <= most else generator.sample(every, most)), len(every)
+    return tiny.part(tiny.sample(generator, every, most)), len(every)
 
 
 def attack(command, generator):

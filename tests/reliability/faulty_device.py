@@ -188,10 +188,6 @@ def try_faults(subject, faults, expected, forgiven=lambda fault, done: False, mi
     check(missed <= missed_part * len(faults), f"{subject.name}: {missed} of {len(faults)} calls were not made")
 
 
-def sample(generator, faults, most):
-    return faults if len(faults) <= most else generator.sample(faults, most)
-
-
 def chosen(failing, hanging):
     """The faults that this run tries."""
     kinds = tiny.arguments()

@@ -36,6 +36,11 @@ def arguments():
     return [argument for argument in sys.argv[1:] if not argument.startswith("--part=")]
 
 
+def sample(generator, cases, most):
+    """All of them, or so many at random."""
+    return cases if len(cases) <= most else generator.sample(cases, most)
+
+
 def make_data():
     """A data set with a tokenizer, of 61 characters at random."""
     generator = random.Random(SEED)

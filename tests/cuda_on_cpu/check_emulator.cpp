@@ -266,7 +266,7 @@ enum mistake {
 static float *volatile null_pointer;
 
 /* More than a thread's stack. */
-static __noinline__ float large_frame(int at)
+__attribute__((noinline)) static float large_frame(int at)
 {
     volatile float frame[100000];
     for (int i = 0; i < 100000; i += 100)

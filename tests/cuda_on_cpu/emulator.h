@@ -19,7 +19,8 @@
 
 #include <cuda_runtime.h>
 
-/* The real headers, without nvcc, leave these as nothing or as attributes. */
+/* The real headers, without nvcc, leave these as nothing or as attributes.  __noinline__ stays no macro, as it is there: the C++
+ * library of gcc 14 and later writes __attribute__((__noinline__)). */
 #undef __global__
 #undef __device__
 #undef __host__
@@ -33,7 +34,6 @@
 #define __host__
 #define __constant__ static const
 #define __forceinline__ inline
-#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
 

@@ -11,13 +11,15 @@ asked of the device, not what it holds: that is the plan's bytes in every line.
 What a device holds is seen in the emulated cuda backend, whose run-time library writes down at each wait what is alive: from
 the first evaluation's end on no byte, no allocation and no stream, event or graph more, and nothing at the end of a process.
 
-GPT_TRAIN_BACKEND says on which backend the rest runs; on a card's, the memory that the driver keeps for itself is not seen.
+GPT_TRAIN_BACKEND says on which backend the rest runs.  With cuda, what the driver says is in use on the card is read too, where
+nvidia-smi says it: within a process, and from process to process, it may grow by CARD_MIB, if nobody else uses the card.
 Needs Linux's /proc.  Prints "checks: P passed, F failed, S skipped".
 """
 import collections
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +40,9 @@ LATER_EVALUATIONS = 5  # of a process that is looked at
 SANITIZED = is_instrumented(tiny.GPT_TRAIN)  # what its processes take is the sanitizer's too
 GROWTH_KIB = 512   # within a process, once it is warm
 ACROSS_KIB = 2048  # between the processes of a soak: the loader and the allocator place things anew
+CARD = os.environ.get("GPT_TRAIN_BACKEND") == "cuda" and shutil.which("nvidia-smi")
+CARD_LOOKS = 10    # looks at the process for one at the card
+CARD_MIB = 2       # what the driver hands out at once
 EMULATED = 2 if not tiny.LONG else 4  # processes on the emulated card
 CYCLES = 4 if not tiny.LONG else 40   # evaluations, with samples and saves, of each of them
 LATE = 0.4    # of the waits of an emulated process: in so many, the last ones, it does not start any more
@@ -73,6 +78,13 @@ def look(pid):
         return None
 
 
+def look_at_card():
+    """MiB in use on the first card, by the driver's count."""
+    done = subprocess.run([CARD, "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True,
+                          timeout=60, check=True)
+    return int(done.stdout.split()[0])
+
+
 def evaluations(log):
     with open(log, encoding="utf-8", errors="replace") as file:
         return sum(line.startswith("step ") for line in file)
@@ -83,10 +95,10 @@ def enough(seen, done):
 
 
 def segment(number, seconds):
-    """One process: what was seen of it once it was warm, [(resident, files)], and its exit status."""
+    """One process: what was seen of it once it was warm, [(resident, files)], and of the card, [MiB], and its exit status."""
     log = f"log-{number}"
     resume = ["--init_from=resume"] if number > 0 else []
-    seen, done = [], 0
+    seen, card, done = [], [], 0
     with open(log, "w", encoding="utf-8") as output, open("errors", "a", encoding="utf-8") as errors, \
             subprocess.Popen([tiny.GPT_TRAIN, *RUN, *resume], env=tiny.ENVIRONMENT, stdout=output, stderr=errors) as process:
         end, late = time.monotonic() + seconds, time.monotonic() + seconds + LATE_SECONDS
@@ -96,10 +108,12 @@ def segment(number, seconds):
             now = look(process.pid)
             if done >= WARM_EVALUATIONS and now is not None:
                 seen.append(now)
+                if CARD and len(seen) % CARD_LOOKS == 1:
+                    card.append(look_at_card())
         process.send_signal(signal.SIGKILL if number % 3 == 2 else signal.SIGTERM)
         process.wait(timeout=LATE_SECONDS)
     check(enough(seen, done), f"process {number} was seen {len(seen)} times while warm, in {done} evaluations")
-    return seen, process.returncode
+    return seen, card, process.returncode
 
 
 def judge_segment(number, seen, status, iteration):
@@ -114,6 +128,15 @@ def judge_segment(number, seen, status, iteration):
     check(now > iteration, f"process {number} came from iteration {iteration} to {now}")
     check(os.listdir("out") and len(os.listdir("out")) <= 10, f"the folder: {sorted(os.listdir('out'))}")
     return now
+
+
+def judge_card(history):
+    """`history` has what was in use on the card, [MiB] for each process."""
+    check(all(history), f"looks at the card: {list(map(len, history))}")
+    for number, card in enumerate(history):
+        check(max(card) <= card[0] + CARD_MIB, f"process {number}: the card's memory in use rose: {card[0]} to {max(card)} MiB")
+    check(max(map(max, history)) <= history[0][0] + CARD_MIB, f"later processes take more of the card: {list(map(max, history))} MiB")
+    print(f"the card: {sum(map(len, history))} looks, {min(map(min, history))} to {max(map(max, history))} MiB in use")
 
 
 def quarters(values):
@@ -199,16 +222,19 @@ def main():
         skip("soak", "no /proc")
         finish()
         return 77
-    minutes, history, iteration = minutes_wanted(), [], 0
+    minutes, history, cards, iteration = minutes_wanted(), [], [], 0
     with tempfile.TemporaryDirectory(prefix="gpt-train-soak-") as work:
         os.chdir(work)
         prepare()
         segments = max(3, min(SEGMENTS, int(minutes * 60 / 4)))
         for number in range(segments):
-            seen, status = segment(number, minutes * 60 / segments)
+            seen, card, status = segment(number, minutes * 60 / segments)
             history.append(seen)
+            cards.append(card)
             iteration = judge_segment(number, seen, status, iteration)
         judge_all(history, minutes, iteration)
+        if CARD:
+            judge_card(cards)
         os.chdir("/")
     emulated()
     return finish()

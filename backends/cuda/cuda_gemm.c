@@ -2,7 +2,8 @@
  *
  * Operands are fp32, bf16 or fp16, sums fp32, results of the operands' dtype or fp32.  A bias of the result's dtype is
  * added in the library's epilogue.  Of another dtype (fp32 biases of 16-bit activations, as a rule), rows of d are made in
- * parts: fp32 sums in the workspace, as many rows as it holds, then a kernel of ours adds the bias and rounds once.
+ * parts: fp32 sums in the workspace, as many rows as it holds, then a kernel of ours adds the bias and rounds once.  So are
+ * products that are added to 16-bit numbers, because algorithms of the library round them before they add (seen on an H100).
  * Workspaces depend on shape and capability only, so that the plan is known before the device is asked for memory; those of
  * a shape never exceed what a device profile grants it.
  */
@@ -23,7 +24,8 @@
 
 struct gemm {
     int64_t m, n, k;
-    bool transpose_a, transpose_b, accumulate, has_bias, bias_apart;
+    bool transpose_a, transpose_b, accumulate, has_bias;
+    bool apart; /* fp32 sums first, then a kernel of ours */
     enum dtype dtype, d_dtype, bias_dtype;
 };
 
@@ -31,15 +33,16 @@ static struct gemm gemm_of(const struct op_call *call)
 {
     const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D], *bias = &call->operand[GEMM_BIAS];
     const enum dtype bias_dtype = bias->present ? bias->dtype : d->dtype;
+    const bool accumulates = cuda_accumulates(call, GEMM_D);
     return (struct gemm){
         .m = d->dims[0],
         .n = d->dims[1],
         .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1],
         .transpose_a = call->attrs.transpose_a,
         .transpose_b = call->attrs.transpose_b,
-        .accumulate = cuda_accumulates(call, GEMM_D),
+        .accumulate = accumulates,
         .has_bias = bias->present,
-        .bias_apart = bias->present && bias_dtype != d->dtype,
+        .apart = bias_dtype != d->dtype || (accumulates && d->dtype != DTYPE_F32),
         .dtype = a->dtype,
         .d_dtype = d->dtype,
         .bias_dtype = bias_dtype,
@@ -55,7 +58,7 @@ static bool sizes_supported(const struct gemm *gemm)
 static bool gemm_supports(const struct backend *backend, const struct op_call *call)
 {
     const struct gemm gemm = gemm_of(call);
-    const bool bias_fits = !gemm.bias_apart || gemm.d_dtype == DTYPE_F32 || gemm.bias_dtype == DTYPE_F32;
+    const bool bias_fits = gemm.bias_dtype == gemm.d_dtype || gemm.d_dtype == DTYPE_F32 || gemm.bias_dtype == DTYPE_F32;
     return cuda_dtype_is_float(backend, gemm.dtype) && call->operand[GEMM_B].dtype == gemm.dtype &&
            (gemm.d_dtype == gemm.dtype || gemm.d_dtype == DTYPE_F32) &&
            (!gemm.has_bias || cuda_dtype_is_float(backend, gemm.bias_dtype)) && bias_fits && sizes_supported(&gemm);
@@ -69,7 +72,7 @@ static size_t min_size(size_t a, size_t b)
 /* Rows of fp32 sums that the workspace holds at once; 0 where they are not needed. */
 static int64_t sums_rows(const struct gemm *gemm)
 {
-    if (!gemm->bias_apart)
+    if (!gemm->apart)
         return 0;
     const int64_t row_bytes = gemm->n * (int64_t)sizeof(float);
     int64_t rows = (int64_t)SUMS_BYTES / row_bytes / SUMS_BYTES_MIN_ROWS * SUMS_BYTES_MIN_ROWS;
@@ -123,20 +126,20 @@ static struct cuda_gemm_key key_of(const struct backend *backend, const struct o
         .workspace_bytes = library_bytes(backend, gemm),
         .alignment_a = alignment_of(operand[GEMM_A].at.offset_bytes + a_offset),
         .alignment_b = alignment_of(operand[GEMM_B].at.offset_bytes),
-        .alignment_d = gemm->bias_apart ? CUDA_ALIGNMENT_BYTES : alignment_of(operand[GEMM_D].at.offset_bytes),
+        .alignment_d = gemm->apart ? CUDA_ALIGNMENT_BYTES : alignment_of(operand[GEMM_D].at.offset_bytes),
         .dtype = (uint8_t)gemm->dtype,
-        .d_dtype = (uint8_t)(gemm->bias_apart ? DTYPE_F32 : gemm->d_dtype),
+        .d_dtype = (uint8_t)(gemm->apart ? DTYPE_F32 : gemm->d_dtype),
         .transpose_a = gemm->transpose_a,
         .transpose_b = gemm->transpose_b,
-        .accumulate = gemm->accumulate,
-        .has_bias = gemm->has_bias && !gemm->bias_apart,
+        .accumulate = gemm->accumulate && !gemm->apart,
+        .has_bias = gemm->has_bias && !gemm->apart,
     };
 }
 
 enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *call)
 {
     const struct gemm gemm = gemm_of(call);
-    const int64_t step = gemm.bias_apart ? sums_rows(&gemm) : gemm.m;
+    const int64_t step = gemm.apart ? sums_rows(&gemm) : gemm.m;
     if (gemm.m == 0 || gemm.n == 0)
         return GT_OK;
     for (int64_t row = 0; row < gemm.m; row += step) {
@@ -157,18 +160,20 @@ static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, co
     operands->d = (char *)operands->workspace + library_bytes(backend, gemm);
     for (int64_t row = 0; row < gemm->m; row += step) {
         const struct cuda_gemm_key key = key_of(backend, call, gemm, row, cuda_min(step, gemm->m - row));
-        const struct cuda_bias_add_args args = {
+        char *d_rows = d + row * gemm->n * (int64_t)dtype_size_bytes(gemm->d_dtype);
+        const struct cuda_sums_add_args args = {
             .sums = operands->d,
-            .bias = operands->bias,
-            .d = d + row * gemm->n * (int64_t)dtype_size_bytes(gemm->d_dtype),
-            .bias_dtype = gemm->bias_dtype,
+            .addend = gemm->accumulate ? d_rows : operands->bias,
+            .d = d_rows,
+            .addend_dtype = gemm->bias_dtype,
             .d_dtype = gemm->d_dtype,
+            .addend_is_matrix = gemm->accumulate,
             .rows = key.m,
             .columns = gemm->n,
         };
         operands->a = a + (gemm->transpose_a ? row : row * gemm->k) * size;
         TRY(cuda_gemm_enqueue(cuda, stream, &key, operands));
-        TRY(cuda_check(backend, cuda_launch_bias_add(stream, &args), "gemm"));
+        TRY(cuda_check(backend, cuda_launch_sums_add(stream, &args), "gemm"));
     }
     return GT_OK;
 }
@@ -186,7 +191,7 @@ static enum gt_status gemm_run(struct backend *backend, int32_t queue, const str
         .d = cuda_operand(backend, call, GEMM_D),
         .workspace = cuda_workspace(backend, call, workspace_bytes),
     };
-    if (gemm.bias_apart)
+    if (gemm.apart)
         return run_apart(backend, cuda_stream(backend, queue), call, &gemm, &operands);
     const struct cuda_gemm_key key = key_of(backend, call, &gemm, 0, gemm.m);
     return cuda_gemm_enqueue((struct cuda_backend *)(void *)backend, cuda_stream(backend, queue), &key, &operands);

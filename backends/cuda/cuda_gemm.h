@@ -2,6 +2,7 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_GEMM_H
 #define GPT_TRAIN_CUDA_CUDA_GEMM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <cuda_runtime.h>
@@ -12,16 +13,18 @@
 extern "C" {
 #endif
 
-/* d[rows, columns] = sums + bias, rounded once.  sums is fp32 and not d; bias[columns] has a dtype of its own. */
-struct cuda_bias_add_args {
+/* d[rows, columns] = sums + addend, rounded once.  sums is fp32 and not d; the addend is a bias [columns] with a dtype of its own
+ * or a matrix [rows, columns] of d's dtype, which may be d. */
+struct cuda_sums_add_args {
     const float *sums;
-    const void *bias;
+    const void *addend;
     void *d;
-    enum dtype bias_dtype, d_dtype;
+    enum dtype addend_dtype, d_dtype;
+    bool addend_is_matrix;
     int64_t rows, columns;
 };
 
-cudaError_t cuda_launch_bias_add(cudaStream_t stream, const struct cuda_bias_add_args *args);
+cudaError_t cuda_launch_sums_add(cudaStream_t stream, const struct cuda_sums_add_args *args);
 
 #ifdef __cplusplus
 }

@@ -416,30 +416,30 @@ static void nan_check(struct totals *totals)
 #define BIASED_COLUMNS 16
 
 /* An fp32 bias and a 16-bit result that begins off an aligned address. */
-static void bias_add_check(struct totals *totals)
+static void sums_add_check(struct totals *totals)
 {
     static _Alignas(16) float sums[BIASED_ROWS * BIASED_COLUMNS];
     static _Alignas(16) uint16_t d[BIASED_ROWS * BIASED_COLUMNS + SHIFTS];
     float bias[BIASED_COLUMNS];
-    if (totals->only != NULL && strstr("gemm bias_add", totals->only) == NULL)
+    if (totals->only != NULL && strstr("gemm sums_add", totals->only) == NULL)
         return;
     for (int32_t i = 0; i < BIASED_ROWS * BIASED_COLUMNS; i++)
         sums[i] = (float)i;
     for (int32_t i = 0; i < BIASED_COLUMNS; i++)
         bias[i] = 0.5f * (float)i;
     for (int32_t shift = 0; shift < SHIFTS; shift++) {
-        const struct cuda_bias_add_args args = {.sums = sums,
-                                                .bias = bias,
+        const struct cuda_sums_add_args args = {.sums = sums,
+                                                .addend = bias,
                                                 .d = d + shift,
-                                                .bias_dtype = DTYPE_F32,
+                                                .addend_dtype = DTYPE_F32,
                                                 .d_dtype = DTYPE_BF16,
                                                 .rows = BIASED_ROWS,
                                                 .columns = BIASED_COLUMNS};
-        bool right = cuda_launch_bias_add(NULL, &args) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+        bool right = cuda_launch_sums_add(NULL, &args) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
         for (int32_t i = 0; i < BIASED_ROWS * BIASED_COLUMNS; i++)
             right = right && d[shift + i] == bf16_from_f32((float)i + 0.5f * (float)(i % BIASED_COLUMNS));
         if (!right)
-            printf("FAIL gemm bias_add: shifted by %" PRId32 "\n", shift);
+            printf("FAIL gemm sums_add: shifted by %" PRId32 "\n", shift);
         totals->passed += right;
         totals->failed += !right;
     }
@@ -553,7 +553,7 @@ int main(int argc, char **argv)
     shapes_check(&totals);
     aliases_check(&totals);
     nan_check(&totals);
-    bias_add_check(&totals);
+    sums_add_check(&totals);
     far_check(&totals);
     printf("checks: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", totals.passed, totals.failed,
            totals.skipped);

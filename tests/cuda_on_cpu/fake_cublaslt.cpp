@@ -434,17 +434,26 @@ struct addresses {
     float alpha, beta;
 };
 
+/* With the rounding of cards, what is added to 16-bit numbers is rounded to them first: some algorithms of cuBLASLt 13.1 do
+ * so on an H100. */
 static void tile_write(const struct product *product, const struct addresses *at, int batch, uint64_t i0, uint64_t j0,
                        float tile[TILE_N][TILE_M])
 {
+    const bool rounds_first = emulator_card_rounding && at->beta != 0.0f && type_is_half(product->d.type);
     for (uint64_t j = j0; j < j0 + TILE_N && j < product->n; j++)
         for (uint64_t i = i0; i < i0 + TILE_M && i < product->m; i++) {
-            float value = at->alpha * tile[j - j0][i - i0];
+            const int64_t place = index_of(&product->d, i, j, batch);
+            float value = at->alpha * tile[j - j0][i - i0], before = 0.0f;
             if (at->beta != 0.0f)
-                value += at->beta * value_get(at->c, product->c.type, index_of(&product->c, i, j, batch));
+                before = at->beta * value_get(at->c, product->c.type, index_of(&product->c, i, j, batch));
+            if (rounds_first) {
+                value_put(at->d, product->d.type, place, value);
+                value = value_get(at->d, product->d.type, place);
+            }
+            value += before;
             if (product->desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
                 value += value_get(product->desc.bias, product->d.type, (int64_t)i);
-            value_put(at->d, product->d.type, index_of(&product->d, i, j, batch), value);
+            value_put(at->d, product->d.type, place, value);
         }
 }
 

@@ -159,8 +159,9 @@ PLANTED = (
         ("kinds-swapped", r"kind == GELU_TANH\)\n        return x /", "kind == GELU_ERF)\n        return x /"),
     )),
     ("gemm.cu", (
-        ("bias-of-column-0", r"bias \+ at % columns", "bias"),
-        ("bias-of-column-0-narrow", r"bias\[at % columns\]", "bias[0]"),
+        ("bias-of-column-0", r"addend \+ at % period", "addend"),
+        ("bias-of-column-0-narrow", r"addend\[at % period\]", "addend[0]"),
+        ("first-row-of-a-matrix", r"args->addend_is_matrix \? elements : args->columns", "args->columns"),
         ("one-group-more", "group < groups; group", "group <= groups; group"),
         ("one-element-more", "at < elements; at", "at <= elements; at"),
         ("wide-by-four", "columns % GROUP == 0", "columns % 4 == 0"),

@@ -76,7 +76,8 @@ AC_DEFUN([GT_CUDA_ARCHS], [
     [NVCC_FLAGS="$NVCC_FLAGS -gencode=arch=compute_$CUDA_PTX_ARCH,code=@<:@${gt_cuda_since}compute_$CUDA_PTX_ARCH@:>@"])
 ])
 
-# Headers and libraries.  cudart is taken static where it can be had, so that the version is that of the headers.
+# Headers and libraries.  cudart is taken static where it can be had, so that the version is that of the headers.  cuBLASLt
+# must be there, and its folder is recorded in the programs, but it is opened when a card is (backends/cuda/cuda_lt.h).
 AC_DEFUN([GT_CUDA_LIBS], [
   AS_IF([test "$gt_cuda_prefix" != /usr && test -d "$gt_cuda_prefix/include"],
     [CUDA_CPPFLAGS="-isystem $gt_cuda_prefix/include"])
@@ -100,7 +101,7 @@ AC_DEFUN([GT_CUDA_LIBS], [
         #error "CUDA 11.8 or later is needed"
         #endif]], [[int count = 0; return (int)cudaGetDeviceCount(&count) + (int)cublasLtGetVersion();]])],
         [gt_cuda_linked=yes
-         CUDA_LIBS="$gt_cuda_ldflags -lcublasLt $gt_cudart"])
+         CUDA_LIBS="$gt_cuda_ldflags $gt_cudart"])
       AC_MSG_RESULT([$gt_cuda_linked])
     ])
   done

@@ -167,7 +167,7 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
         info.dtypes |= 1u << DTYPE_BF16;
     snprintf(info.device, sizeof info.device, "%s, capability %" PRId32 ".%" PRId32 ", %" PRId32 " multiprocessors",
              cuda->name, cuda->capability / 10, cuda->capability % 10, cuda->multiprocessors);
-    const size_t lt = cuda_gemm_library_version();
+    const size_t lt = cuda_gemm_library_version(cuda);
     snprintf(info.detail, sizeof info.detail,
              "driver%s%s for CUDA %" PRId32 ".%" PRId32 ", CUDA %" PRId32 ".%" PRId32 ", cuBLASLt %zu.%zu%s",
              cuda_nvml_driver(cuda->nvml)[0] != '\0' ? " " : "", cuda_nvml_driver(cuda->nvml), cuda->driver / 1000,

@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cublasLt.h>
-
+#include "backends/cuda/cuda_lt.h"
 #include "backends/cuda/cuda_tuning.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -31,9 +30,11 @@ struct product {
     cublasLtMatmulAlgo_t algo;
     size_t workspace_bytes;
     bool known; /* the algorithm was chosen before, or has been timed */
+    bool bound; /* of a program, and not of what the device's rate is measured with */
 };
 
 struct cuda_gemm_cache {
+    struct cuda_lt lt;
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
     int32_t used;
@@ -42,20 +43,25 @@ struct cuda_gemm_cache {
 
 _Static_assert(sizeof(struct cuda_gemm_key) == 5 * 8 + 4 * 2 + 8, "a key has no padding, whose bytes are unknown");
 
+static const struct cuda_lt *lt_of(const struct cuda_backend *cuda)
+{
+    return &cuda->gemm->lt;
+}
+
 /* Logs a failed call of the library with the product that it was for. */
 static enum gt_status lt_fail(struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasStatus_t status,
                               const char *what)
 {
     char product[128] = "";
-    if (cuda_capture_fail(cuda, what, cublasLtGetStatusName(status)))
+    if (cuda_capture_fail(cuda, what, lt_of(cuda)->cublasLtGetStatusName(status)))
         return GT_DEVICE;
     if (key != NULL)
         snprintf(product, sizeof product, " for %s %" PRId64 " x %" PRId64 " x %" PRId64 "%s%s into %s",
                  dtype_name((enum dtype)key->dtype), key->m, key->n, key->k, key->transpose_a ? ", a transposed" : "",
                  key->transpose_b ? ", b transposed" : "", dtype_name((enum dtype)key->d_dtype));
     log_error("cuda: cuBLASLt: %s%s: %s (%s, capability %" PRId32 ".%" PRId32 ", cuBLASLt %zu)", what, product,
-              cublasLtGetStatusName(status), cuda->name, cuda->capability / 10, cuda->capability % 10,
-              cublasLtGetVersion());
+              lt_of(cuda)->cublasLtGetStatusName(status), cuda->name, cuda->capability / 10, cuda->capability % 10,
+              lt_of(cuda)->cublasLtGetVersion());
     return status == CUBLAS_STATUS_ALLOC_FAILED ? GT_NO_MEMORY : GT_DEVICE;
 }
 
@@ -66,9 +72,9 @@ static enum gt_status lt_fail(struct cuda_backend *cuda, const struct cuda_gemm_
             return lt_fail((cuda), (key), lt_status_, (what)); \
     } while (0)
 
-size_t cuda_gemm_library_version(void)
+size_t cuda_gemm_library_version(const struct cuda_backend *cuda)
 {
-    return cublasLtGetVersion();
+    return lt_of(cuda)->cublasLtGetVersion();
 }
 
 enum gt_status cuda_gemm_cache_create(struct cuda_backend *cuda)
@@ -80,33 +86,34 @@ enum gt_status cuda_gemm_cache_create(struct cuda_backend *cuda)
         return GT_NO_MEMORY;
     }
     cuda->gemm = cache; /* destroyed with the backend, as far as it came */
-    LT_TRY(cuda, NULL, cublasLtCreate(&cache->handle), "opening the library");
-    LT_TRY(cuda, NULL, cublasLtMatmulPreferenceCreate(&cache->preference), "making preferences");
+    TRY(cuda_lt_open(&cache->lt));
+    LT_TRY(cuda, NULL, cache->lt.cublasLtCreate(&cache->handle), "opening the library");
+    LT_TRY(cuda, NULL, cache->lt.cublasLtMatmulPreferenceCreate(&cache->preference), "making preferences");
     LT_TRY(cuda, NULL,
-           cublasLtMatmulPreferenceSetAttribute(cache->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
-                                                sizeof schemes),
+           cache->lt.cublasLtMatmulPreferenceSetAttribute(cache->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                          &schemes, sizeof schemes),
            "asking for sums in a fixed order");
     return GT_OK;
 }
 
 /* What is destroyed may be half made; failures of that have no one to tell. */
-static void product_clear(struct product *product)
+static void product_clear(const struct cuda_lt *lt, struct product *product)
 {
     if (product->desc != NULL)
-        (void)cublasLtMatmulDescDestroy(product->desc);
+        (void)lt->cublasLtMatmulDescDestroy(product->desc);
     if (product->first != NULL)
-        (void)cublasLtMatrixLayoutDestroy(product->first);
+        (void)lt->cublasLtMatrixLayoutDestroy(product->first);
     if (product->second != NULL)
-        (void)cublasLtMatrixLayoutDestroy(product->second);
+        (void)lt->cublasLtMatrixLayoutDestroy(product->second);
     if (product->result != NULL)
-        (void)cublasLtMatrixLayoutDestroy(product->result);
+        (void)lt->cublasLtMatrixLayoutDestroy(product->result);
     memset(product, 0, sizeof *product);
 }
 
 static void products_clear(struct cuda_gemm_cache *cache)
 {
     for (int32_t i = 0; i < SLOTS; i++)
-        product_clear(&cache->slot[i]);
+        product_clear(&cache->lt, &cache->slot[i]);
     cache->used = 0;
 }
 
@@ -117,9 +124,9 @@ void cuda_gemm_cache_destroy(struct cuda_backend *cuda)
         return;
     products_clear(cache);
     if (cache->preference != NULL)
-        (void)cublasLtMatmulPreferenceDestroy(cache->preference);
+        (void)cache->lt.cublasLtMatmulPreferenceDestroy(cache->preference);
     if (cache->handle != NULL)
-        (void)cublasLtDestroy(cache->handle);
+        (void)cache->lt.cublasLtDestroy(cache->handle);
     free(cache);
     cuda->gemm = NULL;
 }
@@ -148,13 +155,16 @@ static enum gt_status desc_set(struct cuda_backend *cuda, const struct cuda_gemm
     const cublasOperation_t first = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    LT_TRY(cuda, key, cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first),
+    LT_TRY(cuda, key,
+           lt_of(cuda)->cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first),
            "setting a transpose");
-    LT_TRY(cuda, key, cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
+    LT_TRY(cuda, key,
+           lt_of(cuda)->cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
            "setting a transpose");
     if (key->has_bias)
         LT_TRY(cuda, key,
-               cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
+               lt_of(cuda)->cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                                           sizeof epilogue),
                "setting the epilogue");
     return GT_OK;
 }
@@ -164,11 +174,12 @@ static enum gt_status layouts_make(struct cuda_backend *cuda, const struct cuda_
     const uint64_t m = (uint64_t)key->m, n = (uint64_t)key->n, k = (uint64_t)key->k;
     const cudaDataType_t in = data_type(key->dtype), out = data_type(key->d_dtype);
     const bool ta = key->transpose_a != 0, tb = key->transpose_b != 0;
-    LT_TRY(cuda, key, cublasLtMatrixLayoutCreate(&product->first, in, tb ? k : n, tb ? n : k, tb ? key->k : key->n),
+    LT_TRY(cuda, key,
+           lt_of(cuda)->cublasLtMatrixLayoutCreate(&product->first, in, tb ? k : n, tb ? n : k, tb ? key->k : key->n),
            "laying out b");
-    LT_TRY(cuda, key, cublasLtMatrixLayoutCreate(&product->second, in, ta ? m : k, ta ? k : m, key->lda),
+    LT_TRY(cuda, key, lt_of(cuda)->cublasLtMatrixLayoutCreate(&product->second, in, ta ? m : k, ta ? k : m, key->lda),
            "laying out a");
-    LT_TRY(cuda, key, cublasLtMatrixLayoutCreate(&product->result, out, n, m, key->n), "laying out d");
+    LT_TRY(cuda, key, lt_of(cuda)->cublasLtMatrixLayoutCreate(&product->result, out, n, m, key->n), "laying out d");
     return GT_OK;
 }
 
@@ -186,12 +197,12 @@ static enum gt_status limits_set(struct cuda_backend *cuda, const struct cuda_ge
     cublasLtMatmulPreference_t preference = cuda->gemm->preference;
     for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++)
         LT_TRY(cuda, key,
-               cublasLtMatmulPreferenceSetAttribute(preference, alignments[i].attribute, &alignments[i].bytes,
-                                                    sizeof alignments[i].bytes),
+               lt_of(cuda)->cublasLtMatmulPreferenceSetAttribute(preference, alignments[i].attribute,
+                                                                 &alignments[i].bytes, sizeof alignments[i].bytes),
                "setting an alignment");
     LT_TRY(cuda, key,
-           cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                &key->workspace_bytes, sizeof key->workspace_bytes),
+           lt_of(cuda)->cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                             &key->workspace_bytes, sizeof key->workspace_bytes),
            "limiting the workspace");
     return GT_OK;
 }
@@ -208,9 +219,9 @@ static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cu
     memset(found, 0, CUDA_ALGORITHMS_MAX * sizeof found[0]);
     TRY(limits_set(cuda, key));
     LT_TRY(cuda, key,
-           cublasLtMatmulAlgoGetHeuristic(cache->handle, product->desc, product->first, product->second,
-                                          product->result, product->result, cache->preference, CUDA_ALGORITHMS_MAX,
-                                          found, &count),
+           cache->lt.cublasLtMatmulAlgoGetHeuristic(cache->handle, product->desc, product->first, product->second,
+                                                    product->result, product->result, cache->preference,
+                                                    CUDA_ALGORITHMS_MAX, found, &count),
            "choosing an algorithm");
     for (int i = 0; i < count; i++) {
         if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= key->workspace_bytes)
@@ -226,7 +237,8 @@ static enum gt_status product_make(struct cuda_backend *cuda, const struct cuda_
     const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     cublasLtMatmulHeuristicResult_t found[CUDA_ALGORITHMS_MAX];
     int32_t count = 0;
-    LT_TRY(cuda, key, cublasLtMatmulDescCreate(&product->desc, compute, CUDA_R_32F), "describing a product");
+    LT_TRY(cuda, key, lt_of(cuda)->cublasLtMatmulDescCreate(&product->desc, compute, CUDA_R_32F),
+           "describing a product");
     TRY(desc_set(cuda, key, product->desc));
     TRY(layouts_make(cuda, key, product));
     TRY(candidates_find(cuda, key, product, found, &count));
@@ -253,7 +265,7 @@ static enum gt_status product_get(struct cuda_backend *cuda, const struct cuda_g
     }
     const enum gt_status status = product_make(cuda, key, product);
     if (status != GT_OK) {
-        product_clear(product);
+        product_clear(&cache->lt, product);
         return status;
     }
     cache->used++;
@@ -264,7 +276,9 @@ static enum gt_status product_get(struct cuda_backend *cuda, const struct cuda_g
 enum gt_status cuda_gemm_prepare(struct cuda_backend *cuda, const struct cuda_gemm_key *key)
 {
     struct product *product;
-    return product_get(cuda, key, &product);
+    TRY(product_get(cuda, key, &product));
+    product->bound = true;
+    return GT_OK;
 }
 
 /* A product and what it is to be run on. */
@@ -282,9 +296,9 @@ static enum gt_status product_start(struct cuda_backend *cuda, const cublasLtMat
     const struct cuda_gemm_operands *operands = trial->operands;
     const float one = 1.0f, old = product->key.accumulate ? 1.0f : 0.0f;
     LT_TRY(cuda, &product->key,
-           cublasLtMatmul(cuda->gemm->handle, product->desc, &one, operands->b, product->first, operands->a,
-                          product->second, &old, operands->d, product->result, operands->d, product->result, algorithm,
-                          operands->workspace, workspace_bytes, trial->stream),
+           lt_of(cuda)->cublasLtMatmul(cuda->gemm->handle, product->desc, &one, operands->b, product->first,
+                                       operands->a, product->second, &old, operands->d, product->result, operands->d,
+                                       product->result, algorithm, operands->workspace, workspace_bytes, trial->stream),
            "starting a product");
     return GT_OK;
 }
@@ -314,8 +328,8 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
     assert(!key->has_bias || (uintptr_t)operands->bias % BIAS_ALIGNMENT == 0);
     if (key->has_bias)
         LT_TRY(cuda, key,
-               cublasLtMatmulDescSetAttribute(product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
-                                              sizeof operands->bias),
+               lt_of(cuda)->cublasLtMatmulDescSetAttribute(product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                           &operands->bias, sizeof operands->bias),
                "naming the bias");
     if (cuda->tuning->now && !product->known)
         TRY(product_tune(cuda, product, &context));
@@ -326,7 +340,7 @@ void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)
 {
     const struct cuda_gemm_cache *cache = cuda->gemm;
     for (int32_t i = 0; i < SLOTS; i++) {
-        if (cache->slot[i].key.m != 0)
+        if (cache->slot[i].bound)
             (void)cuda_choices_put(out, cuda_gemm_key_identity(&cache->slot[i].key),
                                    cuda_algorithm_identity(&cache->slot[i].algo));
     }

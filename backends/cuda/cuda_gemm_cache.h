@@ -35,10 +35,10 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
                                  const struct cuda_gemm_operands *operands);
 /* Prepares all products that a call of op gemm consists of. */
 enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *call);
-/* Adds which algorithms products have. */
+/* Adds which algorithms prepared products have: how many others there are depends on the time. */
 struct cuda_choices;
 void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out);
 /* Version of the library, 130100 for 13.1.0. */
-size_t cuda_gemm_library_version(void);
+size_t cuda_gemm_library_version(const struct cuda_backend *cuda);
 
 #endif

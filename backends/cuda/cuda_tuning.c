@@ -70,7 +70,7 @@ static void names_of(const struct cuda_backend *cuda, char name[static USER_CACH
     const char *driver = cuda_nvml_driver(cuda->nvml);
     snprintf(key, USER_CACHE_KEY_MAX,
              "%s, driver%s%s for CUDA %" PRId32 ", CUDA %" PRId32 ", cuBLASLt %zu, " PACKAGE_STRING, name,
-             driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime, cuda_gemm_library_version());
+             driver[0] != '\0' ? " " : "", driver, cuda->driver, cuda->runtime, cuda_gemm_library_version(cuda));
 }
 
 void cuda_tuning_load(struct cuda_backend *cuda)

@@ -19,6 +19,7 @@ cuda_sources = \
 	backends/cuda/cuda_gradient_round.c \
 	backends/cuda/cuda_graph.c backends/cuda/cuda_graph.h \
 	backends/cuda/cuda_layernorm.c \
+	backends/cuda/cuda_lt.def backends/cuda/cuda_lt.h \
 	backends/cuda/cuda_memory.c backends/cuda/cuda_memory.h \
 	backends/cuda/cuda_muon.c \
 	backends/cuda/cuda_norm.c \
@@ -28,6 +29,10 @@ cuda_sources = \
 	backends/cuda/cuda_table.c backends/cuda/cuda_table.h \
 	backends/cuda/cuda_trial.c backends/cuda/cuda_trial.h \
 	backends/cuda/cuda_tuning.c backends/cuda/cuda_tuning.h
+
+# Not of the emulated backend, which has cuBLASLt's functions linked.
+cuda_loader = backends/cuda/cuda_lt.c
+EXTRA_DIST += $(cuda_loader)
 
 cuda_kernels = \
 	backends/cuda/kernels/attention_cached.cu \
@@ -84,7 +89,7 @@ CUDA_ARCHIVE =
 if HAVE_CUDA
 noinst_LIBRARIES += libcuda_backend.a
 CUDA_ARCHIVE += libcuda_backend.a
-libcuda_backend_a_SOURCES = $(cuda_sources)
+libcuda_backend_a_SOURCES = $(cuda_sources) $(cuda_loader)
 libcuda_backend_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libcuda_backend_a_LIBADD = $(CUDA_OBJECTS)
 libcuda_backend_a_DEPENDENCIES = $(CUDA_OBJECTS)

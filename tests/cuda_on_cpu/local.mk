@@ -41,7 +41,7 @@ check_LIBRARIES += tests/cuda_on_cpu/libemulator.a tests/cuda_on_cpu/libcuda_emu
 tests_cuda_on_cpu_libemulator_a_SOURCES = $(emulator_sources)
 tests_cuda_on_cpu_libemulator_a_CPPFLAGS = $(EMULATED_CPPFLAGS) -U_FILE_OFFSET_BITS
 tests_cuda_on_cpu_libemulator_a_CXXFLAGS = -std=c++17 -g -O2 $(EMULATED_CODE) $(EMULATED_WARNINGS)
-tests_cuda_on_cpu_libcuda_emulated_a_SOURCES = $(cuda_sources)
+tests_cuda_on_cpu_libcuda_emulated_a_SOURCES = $(cuda_sources) tests/cuda_on_cpu/linked_lt.c
 tests_cuda_on_cpu_libcuda_emulated_a_CPPFLAGS = $(EMULATED_CPPFLAGS)
 tests_cuda_on_cpu_libcuda_emulated_a_LIBADD = $(EMULATED_KERNELS)
 tests_cuda_on_cpu_libcuda_emulated_a_DEPENDENCIES = $(EMULATED_KERNELS)

@@ -4,9 +4,9 @@
 nvcc puts the machine code of each architecture, and PTX, into the section .nv_fatbin: containers of a 16-byte header
 (magic 0xBA55ED50, version, header bytes, bytes of what follows), each followed by entries whose header has a kind (1 PTX, 2
 machine code), its own size, that of its data and, at byte 28, the architecture.  Read of the gpt-train of this build where
-it was configured --with-cuda: every kernel file must have code for each of CUDA_ARCHS, and PTX of CUDA_PTX_ARCH, or none.  Elsewhere,
-where there is an nvcc, one kernel is compiled for three architectures, two of them from one PTX, and read.  The last line is
-"checks: ...".
+it was configured --with-cuda: every kernel file must have code for each of CUDA_ARCHS, and PTX of CUDA_PTX_ARCH, or none;
+and cuBLASLt must not be linked.  Elsewhere, where there is an nvcc, one kernel is compiled for three architectures, two of
+them from one PTX, and read.  The last line is "checks: ...".
 """
 import os
 import shutil
@@ -65,6 +65,8 @@ def of_this_build(program, archs, ptx):
     wanted = {(ELF, arch) for arch in archs} | {(PTX, int(arch)) for arch in ptx}
     for number, entries in enumerate(with_code):
         check(entries == wanted, f"kernel file {number}: {sorted(entries)}, not {sorted(wanted)}")
+    names = section(program, ".dynstr")
+    check(b"libc.so" in names and b"cublas" not in names, f"{program} has cuBLASLt linked, which every start pays for")
     print(f"{program}: {len(with_code)} kernel files for {' '.join(map(str, archs))} and PTX of {' '.join(ptx) or 'none'}")
 
 

@@ -5,6 +5,8 @@
   orders    descending and random thread orders leave the bytes of the ascending one
   tf32      is taken where it is asked for, and is near float32
   resume    a run that was stopped and resumed leaves the bytes of the uninterrupted one
+  named     a checkpoint names the algorithms of its programs' products, and not of those that the device's rate is measured with,
+            of which there are more or fewer as time allows
   memory    what the device was asked for is the plan; nothing is allocated or looked up after the first step; nothing leaks
   narrow    a card that is nearly full is told what fits, with times where products have room to be timed
   sample    gpt-sample writes the text that the cpu backend writes
@@ -116,6 +118,15 @@ def narrow(work):
     check("choice 1 that fits: " in large.out + large.err, large.said())
 
 
+def named(work):
+    run = work.train("named", "--backend=cuda", "--max_iters=2", "--eval_interval=2")
+    check(run.status == 0, run.said())
+    with open(os.path.join(work.path("named"), "trainer_state.json"), encoding="utf-8") as file:
+        algorithms = json.load(file)["plan"]["algorithms"]
+    made = run.calls("cublasLtMatmulDescCreate")
+    check(0 < len(algorithms) < made, f"{len(algorithms)} algorithms are named, and {made} products were made")
+
+
 def sample(work):
     text = os.path.join(work.folder, "text.txt")
     with open(os.path.abspath(__file__), "rb") as source, open(text, "wb") as file:
@@ -155,7 +166,7 @@ def main():
     leave_without_programs("cuda_train")
     assert TINY
     with Work() as work:
-        for part in (parity, tf32, orders, resume, memory, narrow, sample, old_card):
+        for part in (parity, tf32, orders, resume, named, memory, narrow, sample, old_card):
             part(work)
     return finish()
 

@@ -1,0 +1,52 @@
+/* Opens cuBLASLt and looks up the functions of cuda_lt.def in it.
+ *
+ * It is the one of the toolkit that the program was built with: configure records that folder in the program, and the name has
+ * the major version of the headers.  LD_LIBRARY_PATH goes before it, as for any library.
+ */
+#include "backends/cuda/cuda_lt.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define TEXT_OF(number) #number
+#define NAME_OF(major) "libcublasLt.so." TEXT_OF(major)
+#ifndef CUDA_LT_LIBRARY /* tests name another */
+#define CUDA_LT_LIBRARY NAME_OF(CUBLAS_VER_MAJOR)
+#endif
+
+struct entry {
+    const char *name;
+    size_t offset; /* of the pointer in struct cuda_lt */
+};
+
+static const struct entry entries[] = {
+#define CUDA_LT_FUNCTION(function) {#function, offsetof(struct cuda_lt, function)},
+#include "backends/cuda/cuda_lt.def"
+#undef CUDA_LT_FUNCTION
+};
+
+enum gt_status cuda_lt_open(struct cuda_lt *out)
+{
+    void *library = dlopen(CUDA_LT_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    struct cuda_lt lt = {.cublasLtCreate = NULL};
+    if (library == NULL) {
+        const char *why = dlerror();
+        log_error("cuda: cuBLASLt cannot be opened: %s (it is a part of the CUDA toolkit that this was built with)",
+                  why != NULL ? why : CUDA_LT_LIBRARY);
+        return GT_DEVICE;
+    }
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        void *function = dlsym(library, entries[i].name);
+        if (function == NULL) {
+            log_error("cuda: %s has no %s: it is older than CUDA 11.8", CUDA_LT_LIBRARY, entries[i].name);
+            dlclose(library);
+            return GT_DEVICE;
+        }
+        memcpy((char *)&lt + entries[i].offset, &function, sizeof function);
+    }
+    *out = lt;
+    return GT_OK;
+}

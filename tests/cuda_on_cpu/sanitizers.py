@@ -5,8 +5,9 @@ Usage: sanitizers.py [--all] [--only=asan|tsan] [KERNEL-FILE...]
 The kernels are compiled with the sanitizer and linked with opcheck, check_attention and check_rows; a report fails.  The
 latter two have every operand in memory of its own, so that AddressSanitizer sees each access beyond one.  ThreadSanitizer
 sees each CUDA thread as a thread, ordered by barriers only, so it tells of races within a block and between blocks in the
-one order that is run; without --all only of kernels that have a barrier.  That reports do come is shown by
-check_emulator's planted races.  In a build that is instrumented already the programs are too, and this is skipped.
+one order that is run; without --all only of kernels that have a barrier.  Since gcc 13 and LLVM 14 it tells 255 threads
+apart: where a launch has more, it misses some.  That reports do come is shown by check_emulator's planted races.  In a
+build that is instrumented already the programs are too, and this is skipped.
 """
 
 import os

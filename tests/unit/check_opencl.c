@@ -325,6 +325,32 @@ START_TEST(clblast_counts_in_32_bits_and_wants_aligned_operands)
 }
 END_TEST
 
+/* Whether CLBlast is opened on a device that says this of itself, where the environment says that of CLBlast. */
+static bool clblast_opens(int32_t nvidia_capability, const char *wanted)
+{
+    struct opencl_backend cl = {.device.nvidia_capability = nvidia_capability};
+    if (wanted != NULL)
+        (void)setenv("GPT_TRAIN_OPENCL_CLBLAST", wanted, 1);
+    else
+        (void)unsetenv("GPT_TRAIN_OPENCL_CLBLAST");
+    opencl_clblast_open(&cl);
+    const bool opened = cl.clblast != NULL;
+    opencl_clblast_close(&cl);
+    return opened;
+}
+
+START_TEST(clblast_is_left_alone_where_the_driver_dies_of_it)
+{
+    ck_assert(!clblast_opens(90, NULL));
+    ck_assert(!clblast_opens(0, "0"));
+    if (!clblast_opens(0, NULL)) {
+        unit_skip("opencl_clblast", "CLBlast is not installed (Debian: libclblast1)");
+        return;
+    }
+    ck_assert(clblast_opens(90, "1"));
+}
+END_TEST
+
 START_TEST(device_keeps_bytes)
 {
     struct backend *backend = device_open();
@@ -424,6 +450,7 @@ Suite *opencl_suite(void)
     tcase_add_test(host, auto_takes_a_card);
     tcase_add_test(host, tunings_are_read_as_they_were_written);
     tcase_add_test(host, clblast_counts_in_32_bits_and_wants_aligned_operands);
+    tcase_add_test(host, clblast_is_left_alone_where_the_driver_dies_of_it);
     tcase_add_test(device, device_keeps_bytes);
     tcase_add_test(device, device_refuses_what_it_has_not);
     tcase_set_timeout(device, 120);

@@ -18,6 +18,9 @@ EXTRA_DIST += \
 	bench/results/2026-11-21-cpu.md \
 	bench/results/2026-11-22-cpu-speed.md \
 	bench/results/2026-11-22-cpu-states.md \
+	bench/results/2026-11-23-h100-cuda.json \
+	bench/results/2026-11-23-h100-opencl.json \
+	bench/results/2026-11-23-h100.md \
 	bench/results/README.md \
 	bench/roof.c \
 	bench/run \

@@ -1,5 +1,7 @@
 /* Allocations that fail, in the programs of the project: the linker puts these functions in the place of the library's
- * (--wrap, FAULTY_WRAPPED in local.mk), wherever code of the project calls them, and jansson is told to use them.
+ * (--wrap, FAULTY_WRAPPED in local.mk), wherever code of the project calls them, and jansson is told to use them.  Nothing
+ * fails, nor is counted, before main() and after it: libraries that are linked statically begin and end there, and not all of
+ * them bear it (CUDA's).
  *
  * GPT_FAULT_ALLOCATION=N makes the N-th of them, in the order of the calls, find no memory; N+ every one from the N-th on.
  * GPT_FAULT_ALLOCATIONS names a file for their number, written when the process exits; and how many blocks were not released
@@ -34,6 +36,7 @@
 static atomic_uint_fast64_t calls;
 static uint64_t first; /* that fails; 0 is none */
 static bool is_for_ever;
+static atomic_bool is_running; /* main() */
 static int trace_fd = -1;
 static pid_t traced; /* not the children it forks, which close its files */
 
@@ -57,6 +60,8 @@ static void trace(uint64_t number)
 /* True when this call fails. */
 static bool fails(void)
 {
+    if (!atomic_load(&is_running))
+        return false;
     const uint64_t number = atomic_fetch_add(&calls, 1) + 1;
     trace(number);
     if (first == 0 || number < first || (number > first && !is_for_ever))
@@ -85,8 +90,8 @@ static size_t block_place(const void *block)
 
 static void *block_add(void *block)
 {
-    if (block == NULL)
-        return NULL;
+    if (block == NULL || !atomic_load(&is_running))
+        return block;
     pthread_mutex_lock(&blocks_lock);
     if (2 * block_count > BLOCKS_MASK)
         abort();
@@ -186,7 +191,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     return fails() ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
 }
 
-__attribute__((constructor)) static void begin(void)
+static void begin(void)
 {
     const char *fault = getenv("GPT_FAULT_ALLOCATION"), *trace_path = getenv("GPT_FAULT_TRACE");
     char more = '\0';
@@ -196,6 +201,17 @@ __attribute__((constructor)) static void begin(void)
     traced = getpid();
     trace_fd = trace_path != NULL ? open(trace_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
     json_set_alloc_funcs(__wrap_malloc, __wrap_free);
+}
+
+int __real_main(int count, char **words);
+int __wrap_main(int count, char **words);
+int __wrap_main(int count, char **words)
+{
+    begin();
+    atomic_store(&is_running, true);
+    const int status = __real_main(count, words);
+    atomic_store(&is_running, false);
+    return status;
 }
 
 /* By one call that no test makes fail. */

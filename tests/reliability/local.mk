@@ -32,7 +32,7 @@ EXTRA_PROGRAMS += tests/reliability/gpt-train-faulty tests/reliability/gpt-sampl
 check_DATA += $(faulty_programs:=$(EXEEXT))
 CLEANFILES += $(faulty_programs:=$(EXEEXT))
 if HAVE_WRAP
-FAULTY_WRAPPED = free malloc calloc realloc aligned_alloc mmap64 fopen64 opendir pthread_create
+FAULTY_WRAPPED = main free malloc calloc realloc aligned_alloc mmap64 fopen64 opendir pthread_create
 FAULTY_LINK = $(AM_LDFLAGS) $(FAULTY_WRAPPED:%=-Wl,--wrap=%)
 faulty_programs += tests/reliability/gpt-prepare-faulty tests/reliability/gpt-export-faulty
 tests_reliability_gpt_train_faulty_SOURCES += tests/reliability/faulty_memory.c

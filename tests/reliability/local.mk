@@ -43,15 +43,16 @@ endif
 # The same with the emulated cuda backend, in the registry of its own programs.
 if HAVE_WRAP
 if HAVE_CXX
+faulty_cxx_sources = tests/reliability/faulty_memory.c tests/reliability/faulty_new.cpp
 EXTRA_PROGRAMS += tests/reliability/gpt-train-cuda-faulty tests/reliability/gpt-sample-cuda-faulty
 faulty_programs += tests/reliability/gpt-train-cuda-faulty tests/reliability/gpt-sample-cuda-faulty
-tests_reliability_gpt_train_cuda_faulty_SOURCES = $(tests_cuda_on_cpu_gpt_train_cuda_SOURCES) tests/reliability/faulty_memory.c
-nodist_EXTRA_tests_reliability_gpt_train_cuda_faulty_SOURCES = links_with_cxx.cpp
+tests_reliability_gpt_train_cuda_faulty_SOURCES = $(tests_cuda_on_cpu_gpt_train_cuda_SOURCES) $(faulty_cxx_sources)
+tests_reliability_gpt_train_cuda_faulty_CXXFLAGS = $(EMULATED_CXXFLAGS)
 tests_reliability_gpt_train_cuda_faulty_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
 tests_reliability_gpt_train_cuda_faulty_LDADD = $(tests_cuda_on_cpu_gpt_train_cuda_LDADD)
 tests_reliability_gpt_train_cuda_faulty_LDFLAGS = $(FAULTY_LINK)
-tests_reliability_gpt_sample_cuda_faulty_SOURCES = $(tests_cuda_on_cpu_gpt_sample_cuda_SOURCES) tests/reliability/faulty_memory.c
-nodist_EXTRA_tests_reliability_gpt_sample_cuda_faulty_SOURCES = links_with_cxx.cpp
+tests_reliability_gpt_sample_cuda_faulty_SOURCES = $(tests_cuda_on_cpu_gpt_sample_cuda_SOURCES) $(faulty_cxx_sources)
+tests_reliability_gpt_sample_cuda_faulty_CXXFLAGS = $(EMULATED_CXXFLAGS)
 tests_reliability_gpt_sample_cuda_faulty_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
 tests_reliability_gpt_sample_cuda_faulty_LDADD = $(tests_cuda_on_cpu_gpt_sample_cuda_LDADD)
 tests_reliability_gpt_sample_cuda_faulty_LDFLAGS = $(FAULTY_LINK)

@@ -155,8 +155,6 @@ def traced(name, command, code=True, **environment):
 
 
 def traced_all():
-    with open("text.txt", "w", encoding="ascii") as file:
-        file.write("All that is gold does not glitter.\n" * 200)
     run = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--max_iters"))]
     train = [tiny.GPT_TRAIN, *run, "--max_iters=2"]
     traced("gpt-prepare", [GPT_PREPARE, "--tokenizer=bytes", "--out-dir=data", "text.txt"])
@@ -296,11 +294,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="gpt-train-hardening-") as work:
         os.environ["XDG_CACHE_HOME"] = tiny.ENVIRONMENT["XDG_CACHE_HOME"] = os.path.join(work, "cache")
         os.chdir(work)
+        with open("text.txt", "w", encoding="ascii") as file:
+            file.write("All that is gold does not glitter.\n" * 200)
         if tiny.has_strace():
             traced_all()
         else:
             skip("hardening_traced", "no strace that may trace (Debian: strace)")
-            subprocess.run([GPT_PREPARE, "--tokenizer=bytes", "--out-dir=data", __file__], capture_output=True, check=True)
+            subprocess.run([GPT_PREPARE, "--tokenizer=bytes", "--out-dir=data", "text.txt"], capture_output=True, check=True)
         links()
         os.chdir("/")
     return finish()

@@ -40,8 +40,9 @@ def dataset(folder):
 
 
 def settings(**more):
-    """The environment of a run; names are those of fake_runtime.h without GT_CUDA_ON_CPU_.  backend=auto finds the emulated card."""
-    environment = dict(os.environ, GPT_TRAIN_BACKEND="")
+    """The environment of a run; names are those of fake_runtime.h without GT_CUDA_ON_CPU_.  backend=auto finds the emulated card,
+    and no other one, which OpenCL would find in some machines."""
+    environment = dict(os.environ, GPT_TRAIN_BACKEND="", GPT_TRAIN_OPENCL_LIBRARY="/nonexistent.so")
     for name, value in more.items():
         environment[name if name.isupper() and "_" in name else "GT_CUDA_ON_CPU_" + name] = value
     return environment

@@ -29,6 +29,12 @@ def patience(seconds):
     return seconds * max(1.0, float(os.environ.get("BUDGET_FACTOR") or 1))
 
 
+def has_backend(name):
+    """Whether this build has it: cuda, opencl."""
+    with open(os.path.join(os.environ.get("top_builddir", "."), "config.h"), encoding="utf-8") as file:
+        return f"#define HAVE_{name.upper()} 1" in file.read()
+
+
 def is_instrumented(program):
     """Whether it is of a build with a sanitizer whose runtime must be loaded first."""
     with open(program, "rb") as file:

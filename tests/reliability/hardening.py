@@ -30,15 +30,14 @@ import tempfile
 import tiny
 
 import cuda_common
-from checks import check, finish, skip
+from checks import check, finish, has_backend, skip
 
 BUILD = os.environ.get("top_builddir", ".")
 GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT = (os.environ[name] for name in ("GPT_PREPARE", "GPT_SAMPLE", "GPT_EXPORT"))
 PROGRAMS = [tiny.GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT]
 PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
 DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_BIND_NOW, DT_FLAGS, DT_FLAGS_1 = 5, 6, 10, 24, 30, 0x6FFFFFFB
-with open(os.path.join(BUILD, "config.h"), encoding="utf-8") as config_h:
-    HAVE_CUDA = "#define HAVE_CUDA 1" in config_h.read()
+HAVE_CUDA = has_backend("cuda")
 FORBIDDEN = {"system", "popen", "wordexp", "vfork", "posix_spawn", "posix_spawnp", "execl", "execle", "execlp", "execve", "execveat",
              "execvp", "execvpe", "fexecve", "dlmopen", "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
              "getaddrinfo", "gethostbyname", "gets", "strcpy", "stpcpy", "strcat", "sprintf", "vsprintf", "mktemp", "tmpnam",

@@ -7,8 +7,8 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
-#include <string.h>
 
+#include "base/library.h"
 #include "base/log.h"
 
 #define TEXT_OF(number) #number
@@ -17,12 +17,7 @@
 #define CUDA_LT_LIBRARY NAME_OF(CUBLAS_VER_MAJOR)
 #endif
 
-struct entry {
-    const char *name;
-    size_t offset; /* of the pointer in struct cuda_lt */
-};
-
-static const struct entry entries[] = {
+static const struct library_entry entries[] = {
 #define CUDA_LT_FUNCTION(function) {#function, offsetof(struct cuda_lt, function)},
 #include "backends/cuda/cuda_lt.def"
 #undef CUDA_LT_FUNCTION
@@ -38,14 +33,11 @@ enum gt_status cuda_lt_open(struct cuda_lt *out)
                   why != NULL ? why : CUDA_LT_LIBRARY);
         return GT_DEVICE;
     }
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-        void *function = dlsym(library, entries[i].name);
-        if (function == NULL) {
-            log_error("cuda: %s has no %s: it is older than CUDA 11.8", CUDA_LT_LIBRARY, entries[i].name);
-            dlclose(library);
-            return GT_DEVICE;
-        }
-        memcpy((char *)&lt + entries[i].offset, &function, sizeof function);
+    const char *missing = library_table(library, entries, sizeof entries / sizeof entries[0], &lt);
+    if (missing != NULL) {
+        log_error("cuda: %s has no %s: it is older than CUDA 11.8", CUDA_LT_LIBRARY, missing);
+        dlclose(library);
+        return GT_DEVICE;
     }
     *out = lt;
     return GT_OK;

@@ -16,6 +16,7 @@
 
 #include <cuda_runtime.h>
 
+#include "base/library.h"
 #include "base/log.h"
 
 #define LIBRARY "libnvidia-ml.so.1"
@@ -48,18 +49,10 @@ struct cuda_nvml {
     int (*process_name)(unsigned int pid, char *name, unsigned int size);
 };
 
-/* A function of the library.  POSIX has dlsym() return a pointer to data, hence the copy. */
-static bool function_find(void *library, const char *name, void *out)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(out, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 static void driver_read(struct cuda_nvml *nvml)
 {
     int (*version)(char *text, unsigned int size);
-    if (!function_find(nvml->library, "nvmlSystemGetDriverVersion", &version) ||
+    if (!library_function(nvml->library, "nvmlSystemGetDriverVersion", &version) ||
         version(nvml->driver, sizeof nvml->driver) != NVML_SUCCESS)
         nvml->driver[0] = '\0';
     nvml->driver[sizeof nvml->driver - 1] = '\0';
@@ -69,18 +62,18 @@ static bool device_find(struct cuda_nvml *nvml, int32_t device)
 {
     char id[PCI_ID_MAX] = "";
     int (*by_id)(const char *id, nvml_device *out);
-    return function_find(nvml->library, "nvmlDeviceGetHandleByPciBusId_v2", &by_id) &&
+    return library_function(nvml->library, "nvmlDeviceGetHandleByPciBusId_v2", &by_id) &&
            cudaDeviceGetPCIBusId(id, sizeof id, device) == cudaSuccess && by_id(id, &nvml->device) == NVML_SUCCESS;
 }
 
 static bool functions_find(struct cuda_nvml *nvml)
 {
     void *library = nvml->library;
-    bool known = function_find(library, "nvmlShutdown", &nvml->shutdown);
-    known = function_find(library, "nvmlDeviceGetMemoryInfo", &nvml->memory) && known;
-    (void)function_find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes[0]);
-    (void)function_find(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", &nvml->processes[1]);
-    (void)function_find(library, "nvmlSystemGetProcessName", &nvml->process_name);
+    bool known = library_function(library, "nvmlShutdown", &nvml->shutdown);
+    known = library_function(library, "nvmlDeviceGetMemoryInfo", &nvml->memory) && known;
+    (void)library_function(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes[0]);
+    (void)library_function(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", &nvml->processes[1]);
+    (void)library_function(library, "nvmlSystemGetProcessName", &nvml->process_name);
     return known;
 }
 
@@ -96,7 +89,7 @@ enum gt_status cuda_nvml_open(int32_t device, struct cuda_nvml **out)
     nvml->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (nvml->library == NULL)
         goto free_nvml;
-    if (!functions_find(nvml) || !function_find(nvml->library, "nvmlInit_v2", &init) || init() != NVML_SUCCESS)
+    if (!functions_find(nvml) || !library_function(nvml->library, "nvmlInit_v2", &init) || init() != NVML_SUCCESS)
         goto close_library;
     if (!device_find(nvml, device))
         goto shut_down;

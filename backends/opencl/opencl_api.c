@@ -8,16 +8,11 @@
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/library.h"
 #include "base/log.h"
 
-struct entry {
-    const char *name;
-    size_t offset; /* of the pointer in struct opencl_api */
-};
-
-static const struct entry entries[] = {
+static const struct library_entry entries[] = {
 #define OPENCL_FUNCTION(function) {#function, offsetof(struct opencl_api, function)},
 #include "backends/opencl/opencl_api.def"
 #undef OPENCL_FUNCTION
@@ -34,14 +29,11 @@ enum gt_status opencl_api_open(struct opencl_api *out)
                   why != NULL ? why : name);
         return GT_DEVICE;
     }
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-        void *function = dlsym(api.library, entries[i].name);
-        if (function == NULL) {
-            log_error("opencl: %s has no %s: it is older than OpenCL 1.2", name, entries[i].name);
-            dlclose(api.library);
-            return GT_DEVICE;
-        }
-        memcpy((char *)&api + entries[i].offset, &function, sizeof function);
+    const char *missing = library_table(api.library, entries, sizeof entries / sizeof entries[0], &api);
+    if (missing != NULL) {
+        log_error("opencl: %s has no %s: it is older than OpenCL 1.2", name, missing);
+        dlclose(api.library);
+        return GT_DEVICE;
     }
     *out = api;
     return GT_OK;

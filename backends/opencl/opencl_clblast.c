@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/library.h"
 #include "base/log.h"
 
 #define CLBLAST_LIBRARY "libclblast.so.1"
@@ -55,13 +56,6 @@ struct product {
     int first_transpose, second_transpose;
 };
 
-static bool symbol_find(void *library, const char *name, void *out)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(out, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 void opencl_clblast_open(struct opencl_backend *cl)
 {
     const char *wanted = getenv("GPT_TRAIN_OPENCL_CLBLAST");
@@ -74,9 +68,9 @@ void opencl_clblast_open(struct opencl_backend *cl)
     struct opencl_clblast *clblast = library != NULL ? calloc(1, sizeof *clblast) : NULL;
     if (clblast == NULL)
         return;
-    if (symbol_find(library, "CLBlastSgemmWithTempBuffer", &clblast->sgemm) &&
-        symbol_find(library, "CLBlastSGemmTempBufferSize", &clblast->sgemm_bytes) &&
-        symbol_find(library, "CLBlastClearCache", &clblast->clear)) {
+    if (library_function(library, "CLBlastSgemmWithTempBuffer", &clblast->sgemm) &&
+        library_function(library, "CLBlastSGemmTempBufferSize", &clblast->sgemm_bytes) &&
+        library_function(library, "CLBlastClearCache", &clblast->clear)) {
         cl->clblast = clblast;
         return;
     }

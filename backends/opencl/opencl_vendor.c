@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/library.h"
+
 #define FREE_MEMORY_AMD 0x4039u  /* CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: KiB */
 #define PCI_BUS_INFO_KHR 0x410Fu /* CL_DEVICE_PCI_BUS_INFO_KHR */
 #define PCI_BUS_NV 0x4008u       /* CL_DEVICE_PCI_BUS_ID_NV */
@@ -97,13 +99,6 @@ static bool sysfs_free_bytes(const char *pci, uint64_t *out)
     return true;
 }
 
-static bool symbol_find(void *library, const char *name, void *out)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(out, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 static bool nvml_ask(const struct nvml *nvml, const char *pci, uint64_t *out)
 {
     struct nvml_memory memory = {0, 0, 0};
@@ -122,10 +117,10 @@ static bool nvml_free_bytes(const char *pci, uint64_t *out)
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return false;
-    const bool complete = symbol_find(library, "nvmlInit_v2", &nvml.init) &&
-                          symbol_find(library, "nvmlShutdown", &nvml.shutdown) &&
-                          symbol_find(library, "nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_pci) &&
-                          symbol_find(library, "nvmlDeviceGetMemoryInfo", &nvml.memory);
+    const bool complete = library_function(library, "nvmlInit_v2", &nvml.init) &&
+                          library_function(library, "nvmlShutdown", &nvml.shutdown) &&
+                          library_function(library, "nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_pci) &&
+                          library_function(library, "nvmlDeviceGetMemoryInfo", &nvml.memory);
     const bool found = complete && nvml_ask(&nvml, pci, out);
     dlclose(library);
     return found;

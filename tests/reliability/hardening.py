@@ -30,9 +30,10 @@ import tempfile
 import tiny
 
 import cuda_common
-from checks import check, finish, has_backend, skip
+from checks import check, finish, has_backend, preloadable, skip
 
 BUILD = os.environ.get("top_builddir", ".")
+SOURCE = os.environ.get("top_srcdir", ".")
 GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT = (os.environ[name] for name in ("GPT_PREPARE", "GPT_SAMPLE", "GPT_EXPORT"))
 PROGRAMS = [tiny.GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE, GPT_EXPORT]
 PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
@@ -48,6 +49,7 @@ NEEDED = {name: {"execv", "fork", "dlopen"} for name in ("gpt-train", "gpt-sampl
 POSITION = ["--tokenizer=bytes", "--val-split=position"]
 MARKS = {62: (b"\xf3\x0f\x1e\xfa",),  # x86-64: endbr64; AArch64: bti c, paciasp, pacibsp
          183: (b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5", b"\x7f\x23\x03\xd5")}
+PLANTED_LEAST = 10  # links at names aside, of a dozen files in runs, resumes and exports
 STACK_PROBE = b"\x48\x83\x0c\x24\x00"  # x86-64: orq $0, (%rsp)
 
 
@@ -218,7 +220,7 @@ def names_written(folder, command):
     return sorted({re.sub(r"\.tmp-(\d+-)?\d+$", "", name) for name in found} - {folder, "", "."})
 
 
-def links_of_data():
+def links_of_data(planter):
     """Links where gpt-prepare and gpt-export write."""
     if not tiny.has_strace():
         return
@@ -228,13 +230,14 @@ def links_of_data():
         names = names_written("linked", [*command, f"{option}linked"])
         check(len(names) >= 3, f"{command[0]} writes {names}")
         for name in names:
-            for aside in (False, True):
-                linked(name, aside, [*command, f"{option}linked"], None)
+            for aside in (False, True) if planter else (False,):
+                linked(name, aside, [*command, f"{option}linked"], None, planter)
 
 
 def links():
     """Links at the names of a first run, and, beside those that a resume reads, of its next files."""
     run = [tiny.GPT_TRAIN, *(word for word in tiny.RUN if not word.startswith("--vocab_size"))]
+    planter = preloadable("hardening_aside", tiny.GPT_TRAIN, os.path.join(SOURCE, "tests/reliability/aside_links.c"))
     done = subprocess.run([*run, "--out_dir=first"], env=tiny.ENVIRONMENT, capture_output=True, check=False)
     shutil.copytree("first", "second")
     again = [*run, "--init_from=resume", "--max_iters=8"]
@@ -243,15 +246,18 @@ def links():
     first, second = (set(os.listdir(folder)) | {"metrics-old.jsonl"} for folder in ("first", "second"))
     check({"lock", "metrics.jsonl", "trainer_state.json", "config.json"} < first and len(first) >= 8, f"a run writes {first}")
     for name in sorted(first):
-        for aside in (False, True) if tiny.LONG else (False,):
-            linked(name, aside, [*run, "--out_dir=linked"], None)
+        for aside in (False, True) if tiny.LONG and planter else (False,):
+            linked(name, aside, [*run, "--out_dir=linked"], None, planter)
     for name in sorted(first | second):
-        for aside in (False, True):
-            linked(name, aside, [*again, "--out_dir=linked"], "first")
-    links_of_data()
+        for aside in (False, True) if planter else (False,):
+            linked(name, aside, [*again, "--out_dir=linked"], "first", planter)
+    links_of_data(planter)
+    planted = os.path.getsize("planted") if os.path.exists("planted") else 0
+    check(not planter or planted >= PLANTED_LEAST, f"{planted} links at names aside")
+    print(f"{planted} links at names aside")
 
 
-def linked(name, aside, run, begun):
+def linked(name, aside, run, begun, planter):
     """The file that the link leads to is outside and has what the run expects to read."""
     tiny.clear("linked")
     tiny.clear("victims")
@@ -262,15 +268,20 @@ def linked(name, aside, run, begun):
     with open(victim, "rb") as file:
         before = file.read()
 
-    def plant():
-        path = os.path.join("linked", name + (f".tmp-{os.getpid()}" if aside else ""))
+    environment = tiny.ENVIRONMENT
+    if aside:  # the digits of such a name are known when it is made
+        environment = {**environment, "LD_PRELOAD": planter, "ASIDE_NAME": name, "ASIDE_VICTIM": victim,
+                       "ASIDE_REPORT": os.path.abspath("planted")}
+    else:
+        path = os.path.join("linked", name)
         if os.path.lexists(path):
             os.remove(path)
         os.symlink(victim, path)
-    # The environment keeps the program from starting itself anew, and the process that plants becomes it.
-    done = subprocess.run(run, env=tiny.ENVIRONMENT, capture_output=True, text=True, check=False,
-                          timeout=tiny.LIMIT_SECONDS, preexec_fn=plant)
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False, timeout=tiny.LIMIT_SECONDS)
     program = os.path.basename(run[0])
+    if aside and done.returncode == 0:
+        left = [entry for entry in os.listdir("linked") if os.path.islink(os.path.join("linked", entry))]
+        check(all(".tmp-" in entry for entry in left), f"{program}: links became {left}")
     what = f"{program}: a link at {name}{' aside' if aside else ''}, {'resume' if begun else 'start'}"
     with open(victim, "rb") as file:
         check(file.read() == before, f"{what}: the file behind it changed")

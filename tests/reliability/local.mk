@@ -13,7 +13,7 @@ RELIABILITY_TESTS = \
 	tests/reliability/strict_resume.py \
 	tests/reliability/surroundings.py
 dist_check_SCRIPTS += $(RELIABILITY_TESTS)
-EXTRA_DIST += tests/reliability/clock_jumps.c tests/reliability/opencl_faults.c tests/reliability/sanitizers.sh \
+EXTRA_DIST += tests/reliability/aside_links.c tests/reliability/clock_jumps.c tests/reliability/opencl_faults.c tests/reliability/sanitizers.sh \
 	tests/reliability/commands.py tests/reliability/faulty_device.py tests/reliability/lsan.supp tests/reliability/tiny.py \
 	tests/reliability/valgrind.supp
 

@@ -5,6 +5,7 @@ BASE_CHECKS = \
 	tests/unit/check_file \
 	tests/unit/check_hostmem \
 	tests/unit/check_json \
+	tests/unit/check_library \
 	tests/unit/check_log \
 	tests/unit/check_rng \
 	tests/unit/check_size \
@@ -18,6 +19,7 @@ tests_unit_check_dtype_SOURCES = tests/unit/check_dtype.c
 tests_unit_check_file_SOURCES = tests/unit/check_file.c tests/unit/log_capture.h
 tests_unit_check_hostmem_SOURCES = tests/unit/check_hostmem.c tests/unit/log_capture.h
 tests_unit_check_json_SOURCES = tests/unit/check_json.c tests/unit/log_capture.h
+tests_unit_check_library_SOURCES = tests/unit/check_library.c
 tests_unit_check_log_SOURCES = tests/unit/check_log.c tests/unit/log_capture.h
 tests_unit_check_rng_SOURCES = tests/unit/check_rng.c
 tests_unit_check_size_SOURCES = tests/unit/check_size.c

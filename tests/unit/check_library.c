@@ -1,0 +1,49 @@
+/* base/library: functions of the C library, which every program has, and names that nobody has. */
+#include "base/library.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/unit_main.h"
+
+struct table {
+    void *(*allocate)(size_t bytes);
+    void (*release)(void *block);
+};
+
+START_TEST(what_is_there_can_be_called)
+{
+    static const struct library_entry entries[] = {{"malloc", offsetof(struct table, allocate)},
+                                                   {"free", offsetof(struct table, release)}};
+    struct table table;
+    memset(&table, 0xff, sizeof table);
+    ck_assert_ptr_null(library_table(dlopen(NULL, RTLD_NOW), entries, 2, &table));
+    void *block = table.allocate(16);
+    ck_assert_ptr_nonnull(block);
+    table.release(block);
+}
+END_TEST
+
+START_TEST(what_is_missing_is_named)
+{
+    static const struct library_entry entries[] = {{"malloc", offsetof(struct table, allocate)},
+                                                   {"no_such_function", offsetof(struct table, release)}};
+    struct table table;
+    memset(&table, 0xff, sizeof table);
+    ck_assert_str_eq(library_table(dlopen(NULL, RTLD_NOW), entries, 2, &table), "no_such_function");
+    ck_assert(table.release == NULL);
+}
+END_TEST
+
+Suite *library_suite(void)
+{
+    Suite *suite = suite_create("library");
+    TCase *tests = tcase_create("functions");
+    tcase_add_test(tests, what_is_there_can_be_called);
+    tcase_add_test(tests, what_is_missing_is_named);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(library)

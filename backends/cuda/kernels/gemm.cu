@@ -2,8 +2,9 @@
  * or numbers, rounded once.
  *
  * cuBLASLt's epilogue takes a bias of the result's dtype only, and a bias, or a product, that is rounded to 16 bits before it is
- * added is not within the bounds of the op.  Where rows are a multiple of eight elements long and the first is aligned, a thread makes eight
- * neighbours with 128-bit accesses, else one.  The sums were written just before and are mostly still in the L2 cache.
+ * added is not within the bounds of the op.  Where rows are a multiple of eight elements long and the first is aligned, a
+ * thread makes eight neighbours with 128-bit accesses, else one.  The sums were written just before and are mostly still in
+ * the L2 cache.
  */
 #include "backends/cuda/cuda_gemm.h"
 

@@ -269,8 +269,8 @@ template <typename T> DEVICE T rounded(float value)
     return result;
 }
 
-template <typename T> constexpr bool is_bfloat16 = false;
-template <> constexpr bool is_bfloat16<__nv_bfloat16> = true;
+template <typename T> inline constexpr bool is_bfloat16 = false;
+template <> inline constexpr bool is_bfloat16<__nv_bfloat16> = true;
 
 /* Two values as 16-bit T in one register of a fragment, `low` in the low half. */
 template <typename T> DEVICE uint32_t pack_pair(float low, float high)

@@ -177,12 +177,16 @@ limited_run() {
     # shellcheck disable=SC2086
     (ulimit -f 8 && exec "$GPT_TRAIN" $model --dataset=tiny --out_dir=limited --init_from=resume --max_iters=8 --eval_interval=100)
 }
-check "a limit on file sizes: status 1" run 1 limited_run
-check "a limit on file sizes: one error" is "$(errors stderr)" 1
-check "a limit on file sizes: names the file" grep -q "error: limited/model-0000.*safetensors" stderr
-folder_sums limited >after
-check "a limit on file sizes: nothing changed" cmp before after
-check "a limit on file sizes: resumes" resumes limited 8
+if grep -q __tsan_init "$GPT_TRAIN"; then
+    skip bad_input_limit "ThreadSanitizer's own memory is a file, which may not grow then"
+else
+    check "a limit on file sizes: status 1" run 1 limited_run
+    check "a limit on file sizes: one error" is "$(errors stderr)" 1
+    check "a limit on file sizes: names the file" grep -q "error: limited/model-0000.*safetensors" stderr
+    folder_sums limited >after
+    check "a limit on file sizes: nothing changed" cmp before after
+    check "a limit on file sizes: resumes" resumes limited 8
+fi
 mkdir full
 if mount -t tmpfs -o size=140k tmpfs full 2>/dev/null; then
     mounted=$work/full

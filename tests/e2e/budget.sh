@@ -43,9 +43,9 @@ refused() { # STATUS BUDGET
 
 # A sanitizer's shadow memory is beyond any plan.
 sanitized=no
-if grep -q __asan_init "$GPT_TRAIN"; then
+if grep -q -e __asan_init -e __tsan_init "$GPT_TRAIN"; then
     sanitized=yes
-    skip budget_rss "this build has AddressSanitizer, whose own memory counts"
+    skip budget_rss "this build has a sanitizer, whose own memory counts"
 fi
 
 check "the data" make_data

@@ -35,11 +35,11 @@ def has_backend(name):
         return f"#define HAVE_{name.upper()} 1" in file.read()
 
 
-def is_instrumented(program):
-    """Whether it is of a build with a sanitizer whose runtime must be loaded first."""
+def is_instrumented(program, marks=(b"__asan_init", b"__tsan_init")):
+    """Whether it is of a build with a sanitizer whose runtime must be loaded first, or with the one that has this mark."""
     with open(program, "rb") as file:
         image = file.read()
-    return b"__asan_init" in image or b"__tsan_init" in image
+    return any(mark in image for mark in marks)
 
 
 def preloadable(name, program, source):

@@ -201,9 +201,9 @@ def poison(data, work):
 
 def memory(data, work):
     """A model of 19M parameters: an upcast of its weights or activations would show."""
-    sizes, shadowed = {}, is_instrumented(GPT_TRAIN)
+    sizes, shadowed = {}, is_instrumented(GPT_TRAIN, (b"__tsan_init",))
     if shadowed:
-        skip("halves_resident", "a build with a sanitizer, whose own memory counts")
+        skip("halves_resident", "a build with ThreadSanitizer, whose own memory counts")
     for dtype in ("float32",) + DTYPES:
         out = os.path.join(work, "memory-" + dtype)
         run = train(data, out, f"--dtype={dtype}", "--max_iters=1", "--eval_interval=1000", "--n_layer=6", "--n_embd=512",

@@ -1,5 +1,5 @@
-/* Somebody who knows each name aside in advance: just before a program makes the file NAME.tmp-DIGITS-ID, a link to ASIDE_VICTIM is
- * there, for each of ASIDE_NAME's tries but the last ones, which would fail otherwise.  ASIDE_REPORT gets a byte for each link.
+/* Somebody who knows each name aside in advance: just before a program makes the file ASIDE_NAME.tmp-DIGITS-ID, a link to ASIDE_VICTIM
+ * is there; the first times only, so that a later try succeeds.  ASIDE_REPORT gets a byte for each link.
  * Put in front of the C library's openat; compiled by the test that uses it.
  */
 #define _GNU_SOURCE
@@ -33,29 +33,18 @@ static void plant(int folder, const char *path, int flags)
     }
 }
 
-static int planted_openat(const char *function, int folder, const char *path, int flags, mode_t mode)
+int openat(int folder, const char *path, int flags, ...)
 {
     int (*real)(int, const char *, int, ...);
-    void *symbol = dlsym(RTLD_NEXT, function);
+    void *symbol = dlsym(RTLD_NEXT, "openat");
+    va_list list;
+    va_start(list, flags);
+    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(list, mode_t) : 0;
+    va_end(list);
     memcpy(&real, &symbol, sizeof real);
     plant(folder, path, flags);
     return real(folder, path, flags, mode);
 }
 
-int openat(int folder, const char *path, int flags, ...)
-{
-    va_list list;
-    va_start(list, flags);
-    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(list, mode_t) : 0;
-    va_end(list);
-    return planted_openat("openat", folder, path, flags, mode);
-}
-
-int openat64(int folder, const char *path, int flags, ...)
-{
-    va_list list;
-    va_start(list, flags);
-    const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(list, mode_t) : 0;
-    va_end(list);
-    return planted_openat("openat64", folder, path, flags, mode);
-}
+/* Its name in programs that were compiled for large files. */
+int openat64(int folder, const char *path, int flags, ...) __attribute__((alias("openat")));

@@ -54,7 +54,8 @@ PREPARE = ["--tokenizer=train", "--vocab-size=280", "--threads=1", "--out-dir=wo
 SAVELESS = "--always_save_checkpoint=False"
 SAMPLED = ["--out_dir=one", "--num_samples=2", "--max_new_tokens=8", "--start=green"]
 TUNE = "--tune=True"
-# On the card so little memory that only the smallest product is timed, since checkpoints name the algorithms of all.
+# On the card so little memory that only the smallest product is timed: how many others are depends on the time, and with it what
+# --tune keeps.
 SMALL = ["--batch_size=1", "--n_embd=8", "--block_size=8"]
 SMALLER = [*SMALL, "--block_size=4"]
 TUNED = set()  # the lines of the list that cuda_tune begins with

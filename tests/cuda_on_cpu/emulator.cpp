@@ -17,6 +17,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include <csignal>
 #include <sys/mman.h>
@@ -182,8 +183,7 @@ static unsigned char *dynamic_memory;
 static struct shared_array shared[SHARED_MAX];
 static int shared_count;
 /* Under ThreadSanitizer memory of a block is given back after the launch, so that no address serves two blocks. */
-static void **kept;
-static size_t kept_count, kept_max;
+static std::vector<void *> kept;
 
 static enum order_kind order_kind = ASCENDING;
 static bool order_lockstep, order_known;
@@ -238,13 +238,7 @@ static void block_memory_release(void *memory)
         free(memory);
         return;
     }
-    if (kept_count == kept_max) {
-        kept_max = kept_max > 0 ? 2 * kept_max : 1024;
-        kept = (void **)realloc(kept, kept_max * sizeof *kept);
-        if (!kept)
-            abort();
-    }
-    kept[kept_count++] = memory;
+    kept.push_back(memory);
 }
 
 void *emulator_shared(const void *tag, size_t bytes)
@@ -891,9 +885,9 @@ static void launch_end(void)
 {
     if (__tsan_acquire)
         __tsan_acquire(&end_tag);
-    for (size_t i = 0; i < kept_count; i++)
-        free(kept[i]);
-    kept_count = 0;
+    for (void *memory : kept)
+        free(memory);
+    kept.clear();
     launched = nullptr;
     dynamic_memory = nullptr;
 }

@@ -2,7 +2,7 @@
 # corpus/NAME, and NAME in FUZZ_TARGETS.  They are built by clang whatever CC is, from the sources of src/base, src/config and
 # src/data and the readers of src/io, src/plan, src/train and the backends, with AddressSanitizer and
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer:
-# FUZZ_TARGETS=NAME FUZZ_SECONDS=600 tests/fuzz/run.sh, with top_srcdir and top_builddir; or the program itself, SCRATCH-FOLDER
+# FUZZ_SECONDS=600 tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or the program itself, SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME behind it: what is new goes into the first.
 FUZZ_TARGETS = archive bpe_encode calibration choices config cuda_choices dedup device_profile gpt_tokenizer hf_hub jsonl \
 	llmc_model manifest merges metrics nanogpt oom_message opencl_tuning pickle prepare_state record safetensors tiktoken \

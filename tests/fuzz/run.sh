@@ -1,9 +1,9 @@
 #!/bin/sh
 # Runs every fuzzing target for FUZZ_SECONDS (2), or FUZZ_RUNS inputs if that is set, from its seeds; a crash, a leak or a
-# time-out fails, and the input that caused it is kept in $top_builddir/tests/fuzz/NAME.crash.  Needs FUZZ_TARGETS,
-# top_srcdir and top_builddir.
+# time-out fails, and the input that caused it is kept in $top_builddir/tests/fuzz/NAME.crash.  The targets are those on the
+# command line, or else those of FUZZ_TARGETS.  Needs top_srcdir and top_builddir.
 set -u
-: "${top_srcdir:?set it to the source folder}" "${top_builddir:?set it to the build folder}" "${FUZZ_TARGETS?}"
+: "${top_srcdir:?set it to the source folder}" "${top_builddir:?set it to the build folder}" "${FUZZ_TARGETS=}"
 seconds=${FUZZ_SECONDS:-${FUZZ_RUNS:+86400}}
 seconds=${seconds:-2}
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpt-train-fuzz-XXXXXX") || exit 1
@@ -40,7 +40,11 @@ run_target() {
         "$top_srcdir/tests/fuzz/corpus/$1" >"$work/$1.log" 2>&1
 }
 
-for target in $FUZZ_TARGETS; do
+if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2086
+    set -- $FUZZ_TARGETS
+fi
+for target in "$@"; do
     if ! [ -x "$top_builddir/tests/fuzz/fuzz_$target" ]; then
         skipped=$((skipped + 1))
         echo "SKIP fuzz_$target: no clang with libFuzzer (Debian: clang, libclang-rt-dev)"

@@ -1,6 +1,5 @@
-# What a run survives: kills, failing calls, power cuts; and how the programs are hardened.  `make check` tries a sample of the
-# cases, `make check-long` every one, 10 million inputs for each parser, and a soak of two hours (days in all; --part=K/N of
-# a script tries a part).
+# What a run survives: kills, failing calls, power cuts; and how the programs are hardened.  `make check` tries a sample of
+# the cases, `make check-long` every one, 10 million inputs for each parser, and a soak of two hours.
 RELIABILITY_TESTS = \
 	tests/reliability/crash_states.py \
 	tests/reliability/device_faults.py \
@@ -65,10 +64,12 @@ tests_reliability_gpt_export_faulty_SOURCES = $(gpt_export_SOURCES) tests/reliab
 tests_reliability_gpt_export_faulty_LDADD = $(gpt_export_LDADD)
 tests_reliability_gpt_export_faulty_LDFLAGS = $(FAULTY_LINK)
 
-check-long:
-	CHECK_LONG=1 FUZZ_RUNS=10000000 TEST_LIMIT_S=604800 $(MAKE) $(AM_MAKEFLAGS) check \
-		TESTS='$(RELIABILITY_TESTS) tests/reliability/check_flips tests/fuzz/every_bit.py tests/e2e/cuda_faults.py \
-		tests/fuzz/run.sh'
+# All the sweeps (days), in the parts of tests/long-parts; each pass leaves a stamp in tests/long-stamps.
+# PARTS='kills fuzz-record' takes some, MINUTES=30 ends after the part that is running then.
+check-long: all $(check_PROGRAMS) $(check_DATA)
+	@$(AM_TESTS_ENVIRONMENT) $(PYTHON) -B $(srcdir)/tests/tools/check_long.py run $(FUZZ_TARGETS)
+check-long-table:
+	@$(AM_TESTS_ENVIRONMENT) $(PYTHON) -B $(srcdir)/tests/tools/check_long.py table $(FUZZ_TARGETS)
 
 # The suite once more for each sanitizer, in build folders of its own below sanitizers/.
 check-sanitizers:

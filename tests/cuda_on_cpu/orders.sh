@@ -1,6 +1,7 @@
 #!/bin/sh
-# opcheck on the emulated cuda backend, every op in three dtypes and three orders of threads: all cases in the ascending
+# opcheck on the emulated cuda backend, every op in three dtypes and three orders of threads: most cases in the ascending
 # order, some in the others, and some as a card may round.  A kernel whose result depends on the order fails here.
+# With CHECK_LONG=1 there are three times as many cases.
 set -u
 
 opcheck=${top_builddir:?}/tests/cuda_on_cpu/opcheck-cuda
@@ -38,23 +39,27 @@ order() {
     skipped=$((skipped + $3))
 }
 
+many=${CHECK_LONG:+60}
+many=${many:-20}
+few=${CHECK_LONG:+15}
+few=${few:-5}
 for dtype in float32 bfloat16 float16; do
-    order asc --dtype=$dtype --cases=60
-    order desc --dtype=$dtype --cases=15
-    order random:7 --dtype=$dtype --cases=15
+    order asc --dtype=$dtype --cases="$many"
+    order desc --dtype=$dtype --cases="$few"
+    order random:7 --dtype=$dtype --cases="$few"
 done
 order desc,lockstep --dtype=bfloat16 --cases=8
 # As tensor cores may add up, and with functions that are off as a card's may be.
 GT_CUDA_ON_CPU_ROUNDING=card
 export GT_CUDA_ON_CPU_ROUNDING
 for dtype in float32 bfloat16 float16; do
-    order desc --dtype=$dtype --cases=13
+    order desc --dtype=$dtype --cases="$few"
 done
 unset GT_CUDA_ON_CPU_ROUNDING
 # Every other shape of a launch that --tune may take, of the ops that have some.
 for op in attention_forward attention_backward; do
     for dtype in bfloat16 float16; do
-        order desc --op=$op --dtype=$dtype --variant=1 --cases=30
+        order desc --op=$op --dtype=$dtype --variant=1 --cases="$many"
     done
 done
 for variant in 1 2; do
@@ -64,14 +69,14 @@ for variant in 1 2; do
 done
 order desc --op=adamw_lean --dtype=bfloat16 --variant=1 --cases=8
 order desc --op=muon_momentum --dtype=bfloat16 --variant=2 --cases=8
-order desc --op=cross_entropy --dtype=bfloat16 --variant=1 --cases=20
+order desc --op=cross_entropy --dtype=bfloat16 --variant=1 --cases="$many"
 # A card before bf16's arithmetic and asynchronous copies, where other kernels run.
 GT_CUDA_ON_CPU_DEVICES='75:8g:Emulated Turing'
 export GT_CUDA_ON_CPU_DEVICES
-order desc --dtype=float16 --cases=20
+order desc --dtype=float16 --cases="$many"
 # It converts bf16 all the same: states may be kept in it.
 for op in adamw adamw_lean muon_momentum muon_step; do
-    order desc --op=$op --dtype=bfloat16 --cases=20
+    order desc --op=$op --dtype=bfloat16 --cases="$many"
 done
 echo "checks: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

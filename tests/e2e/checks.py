@@ -24,6 +24,11 @@ def skip(name, reason):
     print(f"SKIP {name}: {reason}")
 
 
+def some(cases, count=1):
+    """The first cases in `make check`; all of them with CHECK_LONG=1."""
+    return cases if LONG else cases[:count]
+
+
 def patience(seconds):
     """How long to wait for what takes so long in an ordinary build: longer in one with a sanitizer (BUDGET_FACTOR)."""
     return seconds * max(1.0, float(os.environ.get("BUDGET_FACTOR") or 1))

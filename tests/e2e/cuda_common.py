@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import LONG, check, finish, skip
+from checks import LONG, check, finish, skip, some
 
 BUILD = os.environ.get("top_builddir", ".")
 FOLDER = os.path.join(BUILD, "tests", "cuda_on_cpu")
@@ -108,4 +108,4 @@ class Work:
 
 
 __all__ = ["BUILD", "GPT_SAMPLE_CUDA", "GPT_TRAIN_CUDA", "LONG", "MIB", "NVML", "OPCHECK_CUDA", "Run", "TINY", "Work", "check",
-           "checkpoint", "finish", "leave_without_programs", "losses", "skip"]
+           "checkpoint", "finish", "leave_without_programs", "losses", "skip", "some"]

@@ -18,8 +18,8 @@ import os
 import subprocess
 import sys
 
-from cuda_common import (GPT_SAMPLE_CUDA, GPT_TRAIN_CUDA, LONG, Run, TINY, Work, check, checkpoint, finish, leave_without_programs,
-                         losses)
+from cuda_common import (GPT_SAMPLE_CUDA, GPT_TRAIN_CUDA, Run, TINY, Work, check, checkpoint, finish, leave_without_programs, losses,
+                         some)
 
 SIDES_MAX = 24  # of the products that measure the device, more or fewer as time allows; four steps have hundreds
 DTYPES = ("float32", "bfloat16", "float16")
@@ -29,7 +29,7 @@ BOUNDS = {"float32": (1e-5, 1e-4), "bfloat16": (1e-3, 1e-2), "float16": (2e-4, 2
 
 
 def parity(work):
-    for dtype in DTYPES:
+    for dtype in some(DTYPES, 2):
         arguments = [f"--dtype={dtype}", "--max_iters=19", "--eval_interval=100", "--dropout=0.1", "--lr_decay_iters=19"]
         for backend in ("cpu", "cuda"):
             run = work.train(f"parity-{dtype}-{backend}", f"--backend={backend}", *arguments)
@@ -68,7 +68,7 @@ def orders(work):
 
 
 def resume(work):
-    for dtype in DTYPES if LONG else ("float32", "float16"):
+    for dtype in some(("float16", "float32", "bfloat16")):
         common = ["--backend=cuda", f"--dtype={dtype}", "--eval_interval=4", "--dropout=0.1", "--lr_decay_iters=12"]
         for out, arguments in (("whole", ["--max_iters=11"]), ("parts", ["--max_iters=5"]),
                                ("parts", ["--init_from=resume", "--max_iters=11"])):

@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 
-from cuda_common import NVML, Work, check, checkpoint, finish, leave_without_programs
+from cuda_common import NVML, Work, check, checkpoint, finish, leave_without_programs, some
 
 COMMON = ["--backend=cuda", "--dtype=bfloat16", "--dropout=0.1", "--lr_decay_iters=12", "--eval_interval=3"]
 
@@ -131,8 +131,8 @@ def kept(work):
     good(work.train("release", *COMMON, "--max_iters=2", LD_LIBRARY_PATH=NVML), "driver 580.82.07 for CUDA",
          "first algorithms until --tune=True")
     check(checkpoint(work.path("release")) == checkpoint(work.path("plain")), "another release's timings were used")
-    for what, damaged in (("truncated", whole[:-7]), ("changed", whole[:-9] + b"0" + whole[-8:]), ("empty", b""),
-                          ("longer", whole + b"x")):
+    for what, damaged in some((("changed", whole[:-9] + b"0" + whole[-8:]), ("truncated", whole[:-7]), ("empty", b""),
+                               ("longer", whole + b"x")), 2):
         if damaged == whole:
             damaged = whole[:-9] + b"1" + whole[-8:]
         with open(path, "wb") as file:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish, skip
+from checks import check, finish, skip, some
 
 SOURCE = os.path.join(os.environ.get("top_srcdir", "."), "backends", "opencl", "kernels")
 CLANGS = ["clang", *(f"clang-{version}" for version in range(22, 13, -1))]
@@ -24,7 +24,7 @@ PTXAS = ["ptxas", "/usr/local/cuda/bin/ptxas"]
 DTYPES = {"bfloat16": 1, "float16": 2}
 TILES = ((128, 2, 4), (64, 2, 2), (32, 1, 1))  # opencl_gemm_matrix.c: tile, warps down and across
 LAYOUTS = ((0, 0, 1), (1, 1, 1), (0, 1, 0))  # turned a, turned b, wide
-SHAPES = list(zip(TILES, LAYOUTS))           # one layout for each tile: what the emulated units do is checked for all
+SHAPES = some(list(zip(TILES, LAYOUTS)))     # one layout for each tile: what the emulated units do is checked for all
 INNER = 32
 LIBRARY = """
 #define GT_BUILTIN_LOCAL_ID %s

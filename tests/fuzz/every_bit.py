@@ -24,7 +24,7 @@ from checks import LONG, check, finish, part, skip  # noqa: E402  pylint: disabl
 BUILD = os.environ.get("top_builddir", ".")
 BITS_WHOLE, HEADER, TAIL = 32 << 10, 4096, 256
 CUTS_WHOLE = 64 << 10
-STEP = 1 if LONG else 79
+STEP = 1 if LONG else 197
 PORTION = 4000  # files at once on the disk
 
 

@@ -8,6 +8,7 @@
 # last store from the host (hostMemoryStore() of its Uninitialized.cpp), which clEnqueueFillBuffer makes word by word; so it
 # reports word 1024 of an arena that was filled and then written by gt_probe_write, and forgets what uploads to parts wrote.
 # OPCHECK_OCLGRIND_LIBRARY names its ICD where it is in another place; OPCHECK_OCLGRIND_CASES="3 8" takes other cases.
+# With CHECK_LONG=1 there are two cases of each op instead of one, and every tile and unit.
 set -u
 
 opcheck=${top_builddir:?}/tests/opcheck/opcheck
@@ -71,25 +72,25 @@ each() {
     done
 }
 
-each bfloat16 "4 7" fill copy residual gelu_forward gelu_backward dropout embed_forward embed_backward bias_backward \
+each bfloat16 "4${CHECK_LONG:+ 7}" fill copy residual gelu_forward gelu_backward dropout embed_forward embed_backward bias_backward \
     layernorm_forward layernorm_backward cross_entropy sum_of_squares adamw blend muon_normalize muon_step gemm
-each bfloat16 "1 8" adamw_lean gradient_round muon_momentum
-each float32 "4 6" loss_sum clip_factor gemm
-each float16 "2" layernorm_backward cross_entropy gemm
+each bfloat16 "1${CHECK_LONG:+ 8}" adamw_lean gradient_round muon_momentum
+each float32 "4${CHECK_LONG:+ 6}" loss_sum clip_factor gemm
+${CHECK_LONG:+each float16 2 layernorm_backward cross_entropy gemm}
 each bfloat16 "3" attention_forward attention_cached
 each float32 "2" attention_backward
 
 export GPT_TRAIN_OPENCL_TILES
-for GPT_TRAIN_OPENCL_TILES in "64x64 by 256" "128x128 by 256"; do
-    each bfloat16 "4 7" gemm
-    each float32 "6" gemm
+for GPT_TRAIN_OPENCL_TILES in "64x64 by 256" ${CHECK_LONG:+"128x128 by 256"}; do
+    each bfloat16 "4${CHECK_LONG:+ 7}" gemm
+    ${CHECK_LONG:+each float32 6 gemm}
 done
 unset GPT_TRAIN_OPENCL_TILES
 
 export GPT_TRAIN_OPENCL_MATRIX
-for GPT_TRAIN_OPENCL_MATRIX in emulated-mma/32 emulated-mma8/32 emulated-wmma/32 emulated-mma/64; do
+for GPT_TRAIN_OPENCL_MATRIX in emulated-mma/32 ${CHECK_LONG:+emulated-mma8/32 emulated-wmma/32 emulated-mma/64}; do
     each float16 "5" gemm
-    each bfloat16 "6" gemm
+    ${CHECK_LONG:+each bfloat16 6 gemm}
 done
 echo "checks: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

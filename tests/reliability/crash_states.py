@@ -10,7 +10,7 @@ and the metrics of the run in one go.  The runs: one from the beginning, one tha
 folder of a finished run, of the same shape and of another one.
 
 A second pass leaves the syncs out of the model, and must find states that fail: else the model proves nothing.
-In `make check` 60 states; with CHECK_LONG=1 10,000, or with --part=K/N every N-th of them.  Needs strace.
+In `make check` 30 states; with CHECK_LONG=1 10,000, or with --part=K/N every N-th of them.  Needs strace.
 Prints "checks: P passed, F failed, S skipped".
 """
 import json
@@ -26,7 +26,7 @@ import tiny
 from checks import check, finish, skip
 
 WIDE = 32  # of the model of another shape, which the last run replaces
-STATES = 10000 if tiny.LONG else 60
+STATES = 10000 if tiny.LONG else 30
 BLOCK_BYTES = 512
 RECORD = "trainer_state.json"
 CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,close"

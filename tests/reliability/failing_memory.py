@@ -26,8 +26,8 @@ import tiny
 from checks import check, finish, skip
 from faulty_device import has_opencl, library_made
 
-SAMPLE = 15 if not tiny.LONG else 1 << 30  # of each command
-ON_DEVICE = 2 if not tiny.LONG else 1 << 30  # the same
+SAMPLE = 5 if not tiny.LONG else 1 << 30  # of each command
+ON_DEVICE = 1 if not tiny.LONG else 1 << 30  # the same
 BELOW = "below"
 
 

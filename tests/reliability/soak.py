@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hours of a run that trains, evaluates, saves, samples, is stopped and resumed: nothing may grow.
 
-A tiny model trains for --minutes=N (default: 0.2 in `make check`, 120 with CHECK_LONG=1), is stopped by SIGTERM or SIGKILL in
+A tiny model trains for --minutes=N (default: 0.1 in `make check`, 120 with CHECK_LONG=1), is stopped by SIGTERM or SIGKILL in
 turn and resumed, about ten times.  Of each process the resident memory and the open files are read several times a second.  After
 the first evaluations of a process its memory may grow by no more than GROWTH_KIB, however long it lives, and in the last
 quarter of the looks it has no more files open than in the first; processes that come later hold what the first did; the folder
@@ -56,7 +56,7 @@ def minutes_wanted():
     for word in sys.argv[1:]:
         if word.startswith("--minutes="):
             return float(word.partition("=")[2])
-    return 120.0 if tiny.LONG else 0.2
+    return 120.0 if tiny.LONG else 0.1
 
 
 def prepare():

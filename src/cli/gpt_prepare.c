@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hostmem.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/status.h"
 #include "cli/exit_status.h"
 #include "cli/flags.h"
@@ -32,7 +32,6 @@
 
 #define PROGRAM "gpt-prepare"
 
-#define PROGRESS_INTERVAL_NS INT64_C(100000000)
 #define VOCAB_SIZE_DEFAULT 8192
 #define SEED_DEFAULT 1337
 
@@ -48,7 +47,8 @@ struct arguments {
 };
 
 struct progress_line {
-    int64_t started_ns, drawn_ns; /* 0: never */
+    struct progress progress;
+    int64_t started_ns; /* 0: not yet */
     uint64_t started_bytes;
 };
 
@@ -363,8 +363,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
 
 /* ---- progress ---- */
 
-/* Redraws the line at most ten times a second; the end is drawn by progress_clear(). */
-static void progress_draw(void *context, uint64_t done_bytes, uint64_t total_bytes)
+static void progress_show_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct progress_line *line = context;
     const int64_t now_ns = clock_monotonic_ns();
@@ -372,29 +371,22 @@ static void progress_draw(void *context, uint64_t done_bytes, uint64_t total_byt
         line->started_ns = now_ns;
         line->started_bytes = done_bytes;
     }
-    if (line->drawn_ns != 0 && now_ns - line->drawn_ns < PROGRESS_INTERVAL_NS)
-        return;
-    char text[24], left[32];
+    char text[24], count[32], note[32] = "";
     const double elapsed_s = (double)(now_ns - line->started_ns) * 1e-9;
     const double rate = elapsed_s > 0 ? (double)(done_bytes - line->started_bytes) / elapsed_s : 0;
     if (total_bytes > 0)
-        fprintf(stderr, "\rgpt-prepare: %3d %% of %s", (int)(100.0 * (double)done_bytes / (double)total_bytes),
-                log_bytes(text, (double)total_bytes));
+        snprintf(count, sizeof count, "of %s", log_bytes(text, (double)total_bytes));
     else
-        fprintf(stderr, "\rgpt-prepare: %s", log_bytes(text, (double)done_bytes));
+        snprintf(count, sizeof count, "%s", log_bytes(text, (double)done_bytes));
     if (rate > 0)
-        fprintf(stderr, ", %.1f MB/s", rate * 1e-6);
-    if (rate > 0 && total_bytes > done_bytes)
-        fprintf(stderr, ", %s left", clock_duration(left, (double)(total_bytes - done_bytes) / rate));
-    fputs("\033[K", stderr);
-    fflush(stderr);
-    line->drawn_ns = now_ns;
-}
-
-static void progress_clear(const struct progress_line *line)
-{
-    if (line->drawn_ns != 0)
-        fputs("\r\033[K", stderr);
+        snprintf(note, sizeof note, "%.1f MB/s", rate * 1e-6);
+    const struct progress_view view = {
+        .what = PROGRAM,
+        .fraction = total_bytes > 0 ? (double)done_bytes / (double)total_bytes : -1.0,
+        .count = count,
+        .note = note,
+        .seconds_left = rate > 0 && total_bytes > done_bytes ? (double)(total_bytes - done_bytes) / rate : -1.0};
+    progress_draw(&line->progress, &view);
 }
 
 /* ---- the report ---- */
@@ -488,7 +480,7 @@ static enum gt_status prepare_dataset(struct arguments *arguments)
 {
     struct hostmem *mem = NULL;
     struct tokenizer *given = NULL;
-    struct progress_line line = {.drawn_ns = 0};
+    struct progress_line line = {.started_ns = 0};
     struct prepare_spec *spec = &arguments->spec;
     struct prepare_result result;
     TRY(hostmem_create(&mem));
@@ -498,10 +490,11 @@ static enum gt_status prepare_dataset(struct arguments *arguments)
         spec->inputs = arguments->inputs;
         spec->input_count = arguments->input_count;
         spec->out_dir = arguments->out_dir;
-        spec->progress = isatty(STDERR_FILENO) ? progress_draw : NULL;
+        progress_init(&line.progress);
+        spec->progress = line.progress.terminal ? progress_show_bytes : NULL;
         spec->progress_context = &line;
         status = prepare_run(mem, spec, &result);
-        progress_clear(&line);
+        progress_clear(&line.progress);
     }
     if (status == GT_OK)
         report_result(arguments, &result);

@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
+#include "base/progress.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "train/feed.h"
-#include "train/progress.h"
 #include "train/session.h"
 
 /* Runs of the evaluation program per split: eval_iters * batch_size samples in batches of eval_batch_size.

@@ -3,8 +3,8 @@
 #define GPT_TRAIN_TRAIN_JUDGE_INTERNAL_H
 
 #include "base/file.h"
+#include "base/progress.h"
 #include "train/judge.h"
-#include "train/progress.h"
 #include "train/restore.h"
 #include "train/session.h"
 #include "train/watchdog.h"

@@ -12,7 +12,6 @@ libgpttrain_a_SOURCES += \
 	src/train/loss_scaler.c src/train/loss_scaler.h \
 	src/train/metrics.c src/train/metrics.h \
 	src/train/plan_answer.c src/train/plan_answer.h \
-	src/train/progress.c src/train/progress.h \
 	src/train/report_block.c src/train/report_block.h \
 	src/train/restore.c src/train/restore.h \
 	src/train/restore_algorithms.c src/train/restore_algorithms.h \

@@ -1,11 +1,15 @@
-/* progress.c: silent where standard error is no terminal; one line that is redrawn and erased where it is one. */
+/* progress.c: silent where standard error is no terminal or a dumb one; one line that is redrawn and erased where it is
+ * one, and that is never wider than the terminal. */
+#define _XOPEN_SOURCE 700 /* posix_openpt */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/progress.h"
 #include "tests/unit/unit_main.h"
-#include "train/progress.h"
 
 /* Runs `draw` with standard error in a file and returns what was written. */
 static void captured(void (*draw)(void), char *text, size_t size)
@@ -68,12 +72,90 @@ START_TEST(a_terminal_shows_one_line)
 }
 END_TEST
 
+/* What `draw` writes on a terminal of so many columns (0: it does not say), of which TERM says `term`. */
+static void on_terminal(void (*draw)(void), unsigned short columns, const char *term, char *text, size_t size)
+{
+    const struct winsize window = {.ws_row = 24, .ws_col = columns};
+    const int master = posix_openpt(O_RDWR | O_NOCTTY), saved = dup(STDERR_FILENO);
+    ck_assert(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    ck_assert(slave >= 0 && ioctl(slave, TIOCSWINSZ, &window) == 0);
+    ck_assert(term != NULL ? setenv("TERM", term, 1) == 0 : unsetenv("TERM") == 0);
+    dup2(slave, STDERR_FILENO);
+    draw();
+    fputc('!', stderr); /* so that there is something to read */
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    size_t used = 0;
+    for (ssize_t count = 1; count > 0 && (used == 0 || text[used - 1] != '!'); used += (size_t)count)
+        count = read(master, text + used, size - 1 - used);
+    text[used] = '\0';
+    close(saved);
+    close(slave);
+    close(master);
+}
+
+static void draw_wide(void)
+{
+    struct progress progress;
+    progress_init(&progress);
+    progress_show(&progress, "train", 123456, 600001, "loss 10.9312  123456 tok/s", 3e9);
+}
+
+static void draw_unknown(void)
+{
+    struct progress progress;
+    progress_init(&progress);
+    progress_draw(&progress,
+                  &(struct progress_view){
+                      .what = "gpt-prepare", .fraction = -1.0, .count = "1.2 GiB", .note = "", .seconds_left = -1.0});
+}
+
+/* At any width, the one that a terminal does not say being 80: one that fills the last column would wrap. */
+START_TEST(a_line_is_never_wider_than_the_terminal)
+{
+    for (unsigned short columns = 0; columns <= 200; columns++) {
+        char text[2000];
+        on_terminal(draw_wide, columns, "xterm", text, sizeof text);
+        const size_t used = strlen(text) - strlen("\r\033[K!");
+        ck_assert_msg(strncmp(text, "\r\033[K", 4) == 0 && used < (columns > 0 ? columns : 80u), "%d: %s", columns,
+                      text);
+        ck_assert(columns < 34 || strstr(text, " 20.6 %") != NULL);
+        ck_assert(columns < 34 || strstr(text, " left!") != NULL);
+        ck_assert_msg((columns > 0 && columns < 76) || strstr(text, "tok/s") != NULL, "%d: %s", columns, text);
+        ck_assert(columns < 110 || strstr(text, "[====>                   ]") != NULL);
+    }
+}
+END_TEST
+
+START_TEST(an_unknown_share_has_no_bar)
+{
+    char text[2000];
+    on_terminal(draw_unknown, 80, "xterm", text, sizeof text);
+    ck_assert_str_eq(text, "\r\033[Kgpt-prepare 1.2 GiB  !");
+}
+END_TEST
+
+START_TEST(a_dumb_terminal_gets_nothing)
+{
+    const char *const terms[] = {"dumb", "", NULL};
+    for (int i = 0; i < 3; i++) {
+        char text[2000];
+        on_terminal(draw_wide, 80, terms[i], text, sizeof text);
+        ck_assert_str_eq(text, "!");
+    }
+}
+END_TEST
+
 Suite *progress_suite(void)
 {
     Suite *suite = suite_create("progress");
     TCase *tests = tcase_create("progress");
     tcase_add_test(tests, a_file_stays_clean);
     tcase_add_test(tests, a_terminal_shows_one_line);
+    tcase_add_test(tests, a_line_is_never_wider_than_the_terminal);
+    tcase_add_test(tests, an_unknown_share_has_no_bar);
+    tcase_add_test(tests, a_dumb_terminal_gets_nothing);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -5,7 +5,6 @@ TRAIN_CHECKS = \
 	tests/unit/check_loss_scaler \
 	tests/unit/check_metrics \
 	tests/unit/check_process \
-	tests/unit/check_progress \
 	tests/unit/check_schedule \
 	tests/unit/check_session \
 	tests/unit/check_steps_ahead \
@@ -17,7 +16,6 @@ tests_unit_check_forecast_SOURCES = tests/unit/check_forecast.c tests/unit/log_c
 tests_unit_check_loss_scaler_SOURCES = tests/unit/check_loss_scaler.c tests/unit/log_capture.h
 tests_unit_check_metrics_SOURCES = tests/unit/check_metrics.c tests/unit/io_fixture.h tests/unit/log_capture.h
 tests_unit_check_process_SOURCES = tests/unit/check_process.c
-tests_unit_check_progress_SOURCES = tests/unit/check_progress.c
 tests_unit_check_schedule_SOURCES = tests/unit/check_schedule.c
 tests_unit_check_session_SOURCES = tests/unit/check_session.c tests/unit/log_capture.h
 tests_unit_check_steps_ahead_SOURCES = tests/unit/check_steps_ahead.c

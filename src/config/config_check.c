@@ -225,17 +225,30 @@ static enum gt_status device_backend(struct config *config, int backend)
     return GT_OK;
 }
 
-/* Maps the device to the backend.  cuda and mps name what nanoGPT would use; where this build has no such backend, the run
- * goes on where it can. */
+#define WITHOUT_CUDA "built without CUDA (./configure --with-cuda)"
+
+/* Why this build does not have a device of PyTorch's. */
+static const char *elsewhere_why(const struct config *config)
+{
+    return is_device_word(config->device, "cuda") ? WITHOUT_CUDA : "there is no backend for such a device";
+}
+
+/* Maps the device to the backend.  cuda and mps name what nanoGPT would use; where this build has no such backend, a file's
+ * are answered with a note and the run goes on where it can; who typed them wants no other. */
 static enum gt_status check_device(struct config *config)
 {
     char place[CONFIG_ORIGIN_TEXT_MAX];
     const char *device = config->device;
+    const bool is_typed = is_argument(&config->origin[CONFIG_KEY_device]) && config->device_profile[0] == '\0';
 
     if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0 || is_index(device))
         return GT_OK;
-    if (is_elsewhere(config))
+    if (is_elsewhere(config) && !is_typed)
         return GT_OK; /* config_notes() says what happens */
+    if (is_elsewhere(config)) {
+        log_error("device='%s': %s; leave --device out to use what this machine has", device, elsewhere_why(config));
+        return GT_USAGE;
+    }
     if (strcmp(device, "cpu") == 0)
         return device_backend(config, CONFIG_BACKEND_CPU);
     if (is_device_word(device, "cuda") || (is_device_name(device, "cuda") && is_built(config, CONFIG_BACKEND_CUDA)))
@@ -276,10 +289,11 @@ static enum gt_status check_backend(const struct config *config)
         config->device_profile[0] != '\0')
         return GT_OK;
     bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
-    log_error("%s: this build has no %s backend; it has cpu%s%s",
+    log_error("%s: %s; this build has cpu%s%s",
               by_device ? describe(device, config, CONFIG_KEY_device) : describe(text, config, CONFIG_KEY_backend),
-              config->backend == CONFIG_BACKEND_CUDA ? "cuda" : "opencl", has_cuda ? ", cuda" : "",
-              has_opencl ? ", opencl" : "");
+              config->backend == CONFIG_BACKEND_CUDA ? WITHOUT_CUDA
+                                                     : "built without OpenCL (it needs OpenCL's headers)",
+              has_cuda ? ", cuda" : "", has_opencl ? ", opencl" : "");
     return GT_USAGE;
 }
 
@@ -364,12 +378,11 @@ static void warn_schedule(const struct config *config)
 static void note_legacy(const struct config *config)
 {
     if (is_elsewhere(config) && config->device_profile[0] == '\0')
-        log_note("device='%s': this build has no backend for that; the run takes what backend='auto' finds",
-                 config->device);
+        log_note("device='%s': %s; using what backend='auto' finds", config->device, elsewhere_why(config));
     if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))
-        log_note("compile=True: nothing to compile, the kernels are built in");
+        log_note("compile=True is ignored: the kernels are compiled already");
     if (config->wandb_log && config->program == CONFIG_TRAIN)
-        log_note("wandb_log=True: nothing is sent anywhere; the metrics are in %s/metrics.jsonl", config->out_dir);
+        log_note("wandb_log=True is ignored: metrics go to %s/metrics.jsonl, and nothing is sent", config->out_dir);
 }
 
 enum gt_status config_check(struct config *config)

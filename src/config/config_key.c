@@ -440,11 +440,18 @@ enum gt_status config_key_assign(struct config *config, enum config_key key, con
                                  const struct config_origin *origin)
 {
     enum gt_status status = GT_OK;
+    const struct config_origin before = config->origin[key];
+    char was[CONFIG_VALUE_TEXT_MAX], is[CONFIG_VALUE_TEXT_MAX], place[CONFIG_ORIGIN_TEXT_MAX];
 
     assert((size_t)key < CONFIG_KEY_COUNT);
     assert(origin->source != NULL);
+    config_key_text(was, config, key);
     status = assign_field(config, key, value, origin);
     config->origin[key] = *origin;
+    if (status == GT_OK && origin->line > 0 && before.source != NULL && before.line == 0 && !before.checkpoint &&
+        strcmp(was, config_key_text(is, config, key)) != 0)
+        log_note("%s: %s=%s replaces %s of the command line; a flag after the file would stay",
+                 config_origin_text(place, sizeof place, origin), key_table[key].name, is, was);
     config->origin[key].bad = status != GT_OK;
     return status;
 }

@@ -1,7 +1,25 @@
+# GT_BUILD
+# What --version says of the build: BUILD_BACKENDS and BUILD_LIBRARIES.  Sets gt_backends and gt_cuda_release.
+AC_DEFUN([GT_BUILD], [
+  gt_backends=cpu
+  gt_libraries="jansson `$PKG_CONFIG --modversion jansson`, PCRE2 `$PKG_CONFIG --modversion libpcre2-8`"
+  AS_IF([test "x$gt_libarchive" = xyes], [gt_libraries="$gt_libraries, libarchive `$PKG_CONFIG --modversion libarchive`"])
+  AS_CASE([$BLAS_LIBS], [*openblas*], [gt_blas="OpenBLAS `$PKG_CONFIG --modversion openblas 2>/dev/null`"],
+    [gt_blas=`echo $BLAS_LIBS`])
+  gt_libraries="$gt_libraries,\\n           $gt_blas"
+  AS_IF([test "x$gt_openmp" = xyes],
+    [gt_libraries="$gt_libraries, OpenMP `echo _OPENMP | $CC $OPENMP_CFLAGS -E -x c - | sed -n '$p'`"])
+  AS_IF([test "x$gt_opencl" = xyes], [gt_backends="opencl, $gt_backends"])
+  AS_IF([test "x$with_cuda" != xno],
+    [gt_cuda_release=`"$NVCC" --version | sed -n 's/.*release \(@<:@0-9.@:>@*\).*/\1/p'`
+     gt_backends="cuda, $gt_backends" gt_libraries="$gt_libraries, CUDA $gt_cuda_release"])
+  AC_DEFINE_UNQUOTED([BUILD_BACKENDS], ["$gt_backends"], [The backends of this build.])
+  AC_DEFINE_UNQUOTED([BUILD_LIBRARIES], ["$gt_libraries"], [The libraries of this build, with their versions.])
+])
+
 # GT_SUMMARY
 # The table at the end of configure: what was found and what the build will contain.
 AC_DEFUN([GT_SUMMARY], [
-  gt_backends=cpu
   AS_IF([test "x$gt_have_check" = xyes], [gt_text_check="yes"],
     [gt_text_check="no (make check needs it; Debian: check)"])
   AS_IF([test "x$gt_libarchive" = xyes], [gt_text_archive=`$PKG_CONFIG --modversion libarchive`],
@@ -12,7 +30,7 @@ AC_DEFUN([GT_SUMMARY], [
     [gt_text_torch="no (comparisons with PyTorch are skipped; Debian: python3-torch)"])
   AS_IF([test "x$gt_openmp" = xyes], [gt_text_openmp="yes ($OPENMP_CFLAGS)"],
     [gt_text_openmp="no: the cpu backend runs on one thread"])
-  AS_IF([test "x$gt_opencl" = xyes], [gt_text_opencl=yes gt_backends="opencl $gt_backends"],
+  AS_IF([test "x$gt_opencl" = xyes], [gt_text_opencl=yes],
     [gt_text_opencl="no (Debian: opencl-headers)"])
   AS_IF([test "x$gt_x86_simd" = xyes], [gt_text_simd="generic avx2 avx512 (picked at run time)"],
     [gt_text_simd="generic"])
@@ -22,8 +40,7 @@ AC_DEFUN([GT_SUMMARY], [
     [gt_text_hardening=`echo $HARDENING_CPPFLAGS $HARDENING_CFLAGS $HARDENING_LDFLAGS`], [gt_text_hardening=no])
   AS_IF([test -n "$gt_sanitizers"], [gt_text_sanitizers=`echo $gt_sanitizers`], [gt_text_sanitizers=none])
   AS_IF([test "x$with_cuda" != xno],
-    [gt_text_cuda="`"$NVCC" --version | sed -n 's/.*release \(@<:@0-9.@:>@*\).*/\1/p'` for $CUDA_ARCHS(${NVCC})"
-     gt_backends="cuda $gt_backends"],
+    [gt_text_cuda="$gt_cuda_release for $CUDA_ARCHS(${NVCC})"],
     [gt_text_cuda="no (--with-cuda; needs the toolkit, no card)"])
   AS_IF([test "x$gt_have_cxx" = xyes], [gt_text_cxx="$CXX"],
     [gt_text_cxx="no (tests of the cuda backend are skipped; Debian: g++)"])

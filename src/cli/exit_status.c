@@ -7,9 +7,11 @@
  */
 #include "cli/exit_status.h"
 
+#include <config.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "train/stop.h"
@@ -30,6 +32,11 @@ void program_begin(const char *name)
     (void)signal(SIGCHLD, SIG_DFL); /* a caller that ignores it would have our children reaped before we ask for them */
     log_program_set(name);
     stop_ignore_writes();
+}
+
+void program_version_print(const char *name)
+{
+    printf("%s (gpt-train) %s\nBackends:  %s\nLibraries: %s\n", name, PACKAGE_VERSION, BUILD_BACKENDS, BUILD_LIBRARIES);
 }
 
 int program_exit_status(enum gt_status status)

@@ -1,4 +1,4 @@
-/* How every program begins and ends. */
+/* How every program begins and ends, and the answer to --version. */
 #ifndef GPT_TRAIN_CLI_EXIT_STATUS_H
 #define GPT_TRAIN_CLI_EXIT_STATUS_H
 
@@ -9,6 +9,8 @@
 void program_descriptors_hold(void);
 /* The same; names the program in its log; a write that fails is an error from here on, and no signal. */
 void program_begin(const char *name);
+/* Prints the answer to --version: the release, and what it was built with. */
+void program_version_print(const char *name);
 /* The exit status: 128 + n after signal n; 1, with a line, where standard output was lost; else status_exit_code(). */
 int program_exit_status(enum gt_status status);
 

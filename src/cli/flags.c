@@ -1,6 +1,6 @@
 /* Flags of gpt-prepare and gpt-export, looked up in two tables: switches, and flags with a value.
  *
- * What stands between the flags, and "--" and "-h", is the programs' own.  gpt-train and gpt-sample have keys instead,
+ * What stands between the flags, and "--", is the programs' own.  gpt-train and gpt-sample have keys instead,
  * which come from files too: config/config_args.c reads theirs.
  */
 #include "cli/flags.h"
@@ -9,10 +9,12 @@
 
 #include "base/log.h"
 
-/* True when `flag` (up to its '=') is --`name`. */
+/* True when `flag` (up to its '=') is --`name`; -h is --help. */
 static bool flag_is(const char *flag, const char *name)
 {
     size_t i = 0;
+    if (strcmp(flag, "-h") == 0)
+        return strcmp(name, "help") == 0;
     if (strncmp(flag, "--", 2) != 0)
         return false;
     for (; name[i] != '\0'; i++)

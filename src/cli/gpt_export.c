@@ -3,10 +3,6 @@
  * This file reads the command line, opens the checkpoint and its tokenizer, and chooses the exit status; io/export.c does
  * the work.  Flags are --name=value or --name value, '-' and '_' alike, and may stand after OUTPUT; "--" ends them.
  */
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,10 +19,6 @@
 #include "data/tokenizer_import.h"
 #include "io/export.h"
 #include "train/restore.h"
-
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION "(unconfigured)"
-#endif
 
 #define PROGRAM "gpt-export"
 
@@ -50,7 +42,7 @@ int main(int argc, char **argv)
     if (status == GT_OK && arguments.help)
         print_help();
     else if (status == GT_OK && arguments.version)
-        printf(PROGRAM " (gpt-train) %s\n", PACKAGE_VERSION);
+        program_version_print(PROGRAM);
     else if (status == GT_OK)
         status = export_model(&arguments);
     return program_exit_status(status);
@@ -60,19 +52,23 @@ static void print_help(void)
 {
     fputs("Usage: gpt-export [--out_dir=DIR] --format=hf|gguf|llmc [OPTION]... OUTPUT\n"
           "\n"
-          "Writes the model that gpt-train saved in DIR for other programs.  OUTPUT appears when it is complete.\n"
+          "Writes a model that gpt-train saved in DIR to OUTPUT, for other programs.\n"
+          "OUTPUT appears only when it is complete.\n"
           "\n"
-          "  --out_dir=DIR     folder of the checkpoint, or any folder that init_from takes; default out\n"
-          "  --format=FORMAT   hf: a folder that Hugging Face's transformers opens, with the tokenizer\n"
-          "                    gguf: a file for llama.cpp, with the tokenizer\n"
+          "Example\n"
+          "  gpt-export --out_dir=out --format=gguf --dtype=float16 model.gguf\n"
+          "\n"
+          "  --out_dir=DIR     folder of the run, or of any model that init_from takes\n"
+          "                    (default out)\n"
+          "  --format=FORMAT   hf: a folder for Hugging Face's transformers, with tokenizer\n"
+          "                    gguf: a file for llama.cpp, with tokenizer\n"
           "                    llmc: a checkpoint of llm.c\n"
-          "  --dtype=DTYPE     float32 (default), bfloat16 or float16 (not llmc) of the weights\n"
-          "  --force           replace OUTPUT where it exists\n"
-          "  --help, --version\n"
+          "  --dtype=DTYPE     type of the weights: float32 (default), bfloat16 or\n"
+          "                    float16 (not with llmc)\n"
+          "  --force           replace OUTPUT if it exists\n"
+          "  -h, --help, --version\n"
           "\n"
-          "Exit status: 0 done, 1 a failure while running, 2 a bad flag or checkpoint.\n"
-          "\n"
-          "  gpt-export --out_dir=out --format=gguf --dtype=float16 model.gguf\n",
+          "Exit status: 0 done, 1 a failure while running, 2 a bad flag or checkpoint.\n",
           stdout);
 }
 
@@ -122,8 +118,6 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
     for (int i = 1; i < argc; i++) {
         if (flags && strcmp(argv[i], "--") == 0)
             flags = false;
-        else if (flags && strcmp(argv[i], "-h") == 0)
-            arguments->help = true;
         else if (flags && argv[i][0] == '-')
             TRY(flags_read(&known, argc, argv, &i));
         else if (arguments->output != NULL)
@@ -133,10 +127,12 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
     }
     if (arguments->help || arguments->version)
         return GT_OK;
+    const bool has_output = arguments->output != NULL && arguments->output[0] != '\0';
     if (arguments->format < 0)
-        return flags_error(PROGRAM, "missing: hf, gguf or llmc", "--format");
-    return arguments->output != NULL && arguments->output[0] != '\0' ? GT_OK
-                                                                     : flags_error(PROGRAM, "missing", "OUTPUT");
+        log_error("choose a format: --format=hf, gguf or llmc");
+    else if (!has_output)
+        log_error("name the OUTPUT file or folder to write");
+    return arguments->format >= 0 && has_output ? GT_OK : GT_USAGE;
 }
 
 /* ---- the work ---- */

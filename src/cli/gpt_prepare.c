@@ -3,10 +3,6 @@
  * This file reads the command line, draws the progress line and chooses the exit status; data/prepare.c does the work.
  * Flags are --name=value or --name value, '-' and '_' alike, and may stand after inputs; "--" ends them.
  */
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -25,10 +21,6 @@
 #include "data/bpe_train.h"
 #include "data/prepare.h"
 #include "data/tokenizer_find.h"
-
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION "(unconfigured)"
-#endif
 
 #define PROGRAM "gpt-prepare"
 
@@ -65,7 +57,7 @@ int main(int argc, char **argv)
     if (status == GT_OK && arguments.help)
         print_help();
     else if (status == GT_OK && arguments.version)
-        printf(PROGRAM " (gpt-train) %s\n", PACKAGE_VERSION);
+        program_version_print(PROGRAM);
     else if (status == GT_OK)
         status = prepare_dataset(&arguments);
     return program_exit_status(status);
@@ -107,7 +99,7 @@ static void print_help(void)
         "  --threads=N               for tokenizing; default: all processors.  The output does not depend on it\n"
         "  --save-every=MIB          of text, after which a stopped run can go on; default 512\n"
         "  --restart                 begin anew where a stopped run left its files\n"
-        "  --help, --version\n"
+        "  -h, --help, --version\n"
         "\n"
         "Exit status: 0 done, 1 a failure while running, 2 a bad flag or input.\n"
         "\n"
@@ -343,10 +335,8 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
     for (int i = 1; i < argc; i++) {
         if (flags && strcmp(argv[i], "--") == 0)
             flags = false;
-        else if (flags && strncmp(argv[i], "--", 2) == 0)
-            TRY(flags_read(&known, argc, argv, &i));
         else if (flags && argv[i][0] == '-' && strcmp(argv[i], CORPUS_STDIN) != 0)
-            return flags_error(PROGRAM, "no such flag", argv[i]);
+            TRY(flags_read(&known, argc, argv, &i));
         else
             arguments->inputs[arguments->input_count++] = argv[i];
     }

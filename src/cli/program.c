@@ -5,7 +5,6 @@
  */
 #include "cli/program.h"
 
-#include <config.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,9 +96,9 @@ enum gt_status program_start(struct config *config, enum config_program program,
     bool profiles = strcmp(config->device_profile, "list") == 0;
     *answered = config->help || config->version || config->list_devices || profiles;
     if (config->help)
-        config_print_help(stdout, program);
+        config_print_help(stdout, program, config->help == CONFIG_HELP_ALL);
     else if (config->version)
-        printf("%s (gpt-train) %s\n", name, PACKAGE_VERSION);
+        program_version_print(name);
     else if (config->list_devices)
         return devices_print();
     else if (profiles)

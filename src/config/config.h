@@ -31,6 +31,7 @@ enum config_flag {
     CONFIG_NONE_IS_ZERO = 128, /* int: None is accepted and means 0 */
     CONFIG_PATH = 256,         /* string: a path, for --help */
     CONFIG_NEEDED = 512,       /* string: may not be empty */
+    CONFIG_COMMON = 2048,      /* --help shows it, not only --help=all */
     CONFIG_RESULTS = 1024, /* what training computes depends on it, beside the model's shape, the plan and the data */
 };
 
@@ -140,9 +141,9 @@ struct config_change {
 bool config_key_change(const struct config *config, enum config_key key, const json_t *object,
                        struct config_change *out);
 
-/* The text of --help: grouped, with defaults, at most 100 columns. */
-void config_print_help(FILE *stream, enum config_program program);
-/* The same list as roff for the man page (man(7) macros .SS and .TP). */
+/* The text of --help: the common keys or all, grouped, with defaults, in 80 columns. */
+void config_print_help(FILE *stream, enum config_program program, bool all);
+/* The whole list as roff for the man page (man(7) macros .SS and .TP). */
 void config_print_man(FILE *stream, enum config_program program);
 
 #endif

@@ -146,16 +146,18 @@ static void read_argument(struct args *args)
     }
 }
 
-/* --help, -h and --version answer whatever else is said. */
+/* --help, --help=all, -h and --version answer whatever else is said. */
 static bool find_question(struct config *config, int argc, char *const argv[])
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            config->help = true;
+            config->help = CONFIG_HELP_COMMON;
+        else if (strcmp(argv[i], "--help=all") == 0)
+            config->help = CONFIG_HELP_ALL;
         else if (strcmp(argv[i], "--version") == 0)
             config->version = true;
     }
-    return config->help || config->version;
+    return config->help != CONFIG_HELP_NONE || config->version;
 }
 
 enum gt_status config_parse_args(struct config *config, int argc, char *const argv[])

@@ -1,7 +1,7 @@
 /* --help and the man page's option list, from the table of keys.
  *
- * Both walk the groups in the table's order; a key shows its form, its help text and its default.  Text is folded at
- * 100 columns by words.  The roff output uses no macro but .SS, .TP and .B, and escapes what roff would interpret.
+ * Both walk the groups in the table's order; a key shows its form, its help text and its default.  --help alone shows the
+ * common keys, each with its text up to the first semicolon, which must stand by itself.  Text is folded at 80 columns by words.  The roff output uses no macro but .SS, .TP and .B, and escapes what roff would interpret.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 #include "config/config_key.h"
 
-#define HELP_WIDTH 100
-#define HELP_INDENT 34 /* where the help texts begin */
+#define HELP_WIDTH 80
+#define HELP_INDENT 26 /* where the help texts begin */
 
 /* Where words are put, and how far the line has come. */
 struct folder {
@@ -36,8 +36,9 @@ static const char *value_form(char out[static 128], const struct config_key_info
     case CONFIG_TYPE_CHOICE:
         break;
     }
-    for (size_t i = 0; info->words[i] != NULL && used < 128; i++)
-        used += (size_t)snprintf(out + used, 128 - used, "%s%s", i == 0 ? "" : "|", info->words[i]);
+    /* The first word of a bare key says what happens without it. */
+    for (size_t i = (info->flags & CONFIG_BARE) != 0; info->words[i] != NULL && used < 128; i++)
+        used += (size_t)snprintf(out + used, 128 - used, "%s%s", used == 0 ? "" : "|", info->words[i]);
     return out;
 }
 
@@ -48,7 +49,7 @@ static void key_form(char out[static 256], const struct config_key_info *info)
     const char *value = value_form(words, info);
     bool bare = info->type == CONFIG_TYPE_BOOL || (info->flags & CONFIG_BARE) != 0;
 
-    if ((info->flags & CONFIG_FLAG_ONLY) != 0)
+    if ((info->flags & CONFIG_FLAG_ONLY) != 0 && info->type == CONFIG_TYPE_BOOL)
         snprintf(out, 256, "--%s", info->name);
     else
         snprintf(out, 256, bare ? "--%s[=%s]" : "--%s=%s", info->name, value);
@@ -57,32 +58,33 @@ static void key_form(char out[static 256], const struct config_key_info *info)
 /* A space at which no line is broken. */
 #define HARD_SPACE '\x1f'
 
-/* "help text (default 12)", with a hard space before the default. */
-static void key_text(char out[static 512], const struct config *defaults, enum config_key key)
+/* "help text (default 12)", with a hard space before the default; brief: up to the first semicolon of the text. */
+static void key_text(char out[static 512], const struct config *defaults, enum config_key key, bool brief)
 {
     const struct config_key_info *info = config_key_info_get(key);
-    struct config_value value = config_key_value(defaults, key);
+    const struct config_value value = config_key_value(defaults, key);
+    const int length = (int)(brief ? strcspn(info->help, ";") : strlen(info->help));
+    const bool bare = (info->flags & (CONFIG_FLAG_ONLY | CONFIG_BARE)) != 0 || strstr(info->help, "(default") != NULL;
     char text[CONFIG_VALUE_TEXT_MAX];
 
-    if ((info->flags & CONFIG_FLAG_ONLY) != 0)
-        snprintf(out, 512, "%s", info->help);
-    else if (info->type == CONFIG_TYPE_CHOICE)
-        snprintf(out, 512, "%s (default%c%s)", info->help, HARD_SPACE, value.text);
+    config_key_text(text, defaults, key);
+    if (bare || strcmp(text, "''") == 0)
+        snprintf(out, 512, "%.*s", length, info->help);
     else
-        snprintf(out, 512, "%s (default%c%s)", info->help, HARD_SPACE, config_key_text(text, defaults, key));
+        snprintf(out, 512, "%.*s (default%c%s)", length, info->help, HARD_SPACE,
+                 info->type == CONFIG_TYPE_CHOICE ? value.text : text);
 }
 
-static bool is_listed(const struct config_key_info *info, enum config_group group, enum config_program program)
+/* The next key of the group from `key` on that the program has, and that is common where only these are wanted. */
+static int key_next(int key, enum config_group group, enum config_program program, bool common)
 {
-    return info->group == group && (info->programs & (unsigned)program) != 0;
-}
-
-static bool group_has_keys(enum config_group group, enum config_program program)
-{
-    for (int key = 0; key < CONFIG_KEY_COUNT; key++)
-        if (is_listed(config_key_info_get((enum config_key)key), group, program))
-            return true;
-    return false;
+    for (; key < CONFIG_KEY_COUNT; key++) {
+        const struct config_key_info *info = config_key_info_get((enum config_key)key);
+        if (info->group == group && (info->programs & (unsigned)program) != 0 &&
+            (!common || (info->flags & CONFIG_COMMON) != 0))
+            break;
+    }
+    return key;
 }
 
 /* Puts the words of `text` from `indent` on; a word too long for any line stands alone on one. */
@@ -111,14 +113,14 @@ static void fold(struct folder *folder, int indent, const char *text)
     folder->column = 0;
 }
 
-static void help_key(FILE *stream, const struct config *defaults, enum config_key key)
+static void help_key(FILE *stream, const struct config *defaults, enum config_key key, bool brief)
 {
     struct folder folder = {stream, 0};
     char form[256];
     char text[512];
 
     key_form(form, config_key_info_get(key));
-    key_text(text, defaults, key);
+    key_text(text, defaults, key, brief);
     folder.column = 2 + (int)strlen(form);
     fprintf(stream, "  %s", form);
     if (folder.column + 2 > HELP_INDENT) {
@@ -128,36 +130,49 @@ static void help_key(FILE *stream, const struct config *defaults, enum config_ke
     fold(&folder, HELP_INDENT, text);
 }
 
-static void help_head(FILE *stream, enum config_program program)
+static void help_head(FILE *stream, enum config_program program, bool all)
 {
-    if (program == CONFIG_SAMPLE) {
-        fprintf(stream, "usage: gpt-sample [CONFIG.py ...] [--key=value | --key value ...]\n\n"
-                        "Writes text with a model that gpt-train trained.\n");
-    } else {
-        fprintf(stream, "usage: gpt-train [CONFIG.py ...] [--key=value | --key value ...]\n\n"
-                        "Trains a GPT. Memory is planned before the first step.\n");
-    }
-    fprintf(stream, "Files and flags are read from left to right; the last word wins. Files are in nanoGPT's syntax,\n"
-                    "NAME = VALUE, and are never executed. - and _ are the same in a flag; a BOOL is True or False\n"
-                    "(true, false, 1, 0, yes, no), and the flag alone means True.\n");
+    static const char *const train = "Usage: gpt-train [CONFIG.py ...] [--KEY=VALUE ...]\n\n"
+                                     "Trains a GPT.  All memory is planned before the first step.\n\n"
+                                     "Examples\n"
+                                     "  gpt-train config/shakespeare_char_cpu.py             train\n"
+                                     "  gpt-train --init_from=resume --out_dir=out           continue a run\n"
+                                     "  gpt-train config/gpt2_124m.py --plan                 show memory and time\n"
+                                     "  gpt-train config/gpt2_124m.py --plan --device_profile=rtx3060\n";
+    static const char *const sample = "Usage: gpt-sample [CONFIG.py ...] [--KEY=VALUE ...]\n\n"
+                                      "Writes text with a model that gpt-train trained.\n\n"
+                                      "Examples\n"
+                                      "  gpt-sample --out_dir=out --start='Once upon a time'\n"
+                                      "  gpt-sample --init_from=gpt2 --num_samples=1 --temperature=0.6\n";
+
+    fputs(program == CONFIG_SAMPLE ? sample : train, stream);
+    if (all)
+        fputs("\nFiles and flags are read from left to right; the last value wins.  Files hold\n"
+              "nanoGPT's NAME = VALUE lines and are never executed.  In a flag, - is _.\n"
+              "A BOOL is True or False (true, false, 1, 0, yes, no); --KEY alone is True.\n",
+              stream);
 }
 
-void config_print_help(FILE *stream, enum config_program program)
+void config_print_help(FILE *stream, enum config_program program, bool all)
 {
     struct config defaults;
 
     config_defaults(&defaults, program);
-    help_head(stream, program);
+    help_head(stream, program, all);
     for (int group = 0; group < CONFIG_GROUP_COUNT; group++) {
-        if (!group_has_keys((enum config_group)group, program))
-            continue;
-        fprintf(stream, "\n%s\n", config_group_title((enum config_group)group));
-        for (int key = 0; key < CONFIG_KEY_COUNT; key++)
-            if (is_listed(config_key_info_get((enum config_key)key), (enum config_group)group, program))
-                help_key(stream, &defaults, (enum config_key)key);
+        int key = key_next(0, (enum config_group)group, program, !all);
+        if (key < CONFIG_KEY_COUNT)
+            fprintf(stream, "\n%s\n", config_group_title((enum config_group)group));
+        for (; key < CONFIG_KEY_COUNT; key = key_next(key + 1, (enum config_group)group, program, !all))
+            help_key(stream, &defaults, (enum config_key)key, !all);
     }
-    fprintf(stream, "\nExit status: 0 done, 1 failure, 2 bad key, value or file, 3 does not fit the memory,\n"
-                    "128+N stopped by signal N after saving.\n");
+    if (all)
+        fputs("\nExit status: 0 done, 1 failure, 2 bad key, value or file, 3 does not fit in memory,\n"
+              "128+N stopped by signal N.\n",
+              stream);
+    else
+        fprintf(stream, "\n%s --help=all lists every key; man %s explains more.\n", config_program_name(program),
+                config_program_name(program));
 }
 
 /* `text` with roff's own characters escaped. */
@@ -183,7 +198,7 @@ static void man_key(FILE *stream, const struct config *defaults, enum config_key
     char text[512];
 
     key_form(form, config_key_info_get(key));
-    key_text(text, defaults, key);
+    key_text(text, defaults, key, false);
     fputs(".TP\n.B ", stream);
     put_roff(stream, form);
     /* \& keeps a first character that is a dot from being a request. */
@@ -198,13 +213,13 @@ void config_print_man(FILE *stream, enum config_program program)
 
     config_defaults(&defaults, program);
     for (int group = 0; group < CONFIG_GROUP_COUNT; group++) {
-        if (!group_has_keys((enum config_group)group, program))
+        int key = key_next(0, (enum config_group)group, program, false);
+        if (key == CONFIG_KEY_COUNT)
             continue;
         fputs(".SS ", stream);
         put_roff(stream, config_group_title((enum config_group)group));
         fputc('\n', stream);
-        for (int key = 0; key < CONFIG_KEY_COUNT; key++)
-            if (is_listed(config_key_info_get((enum config_key)key), (enum config_group)group, program))
-                man_key(stream, &defaults, (enum config_key)key);
+        for (; key < CONFIG_KEY_COUNT; key = key_next(key + 1, (enum config_group)group, program, false))
+            man_key(stream, &defaults, (enum config_key)key);
     }
 }

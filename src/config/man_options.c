@@ -11,7 +11,7 @@
 int main(int argc, char **argv)
 {
     if (argc != 2 || (strcmp(argv[1], "train") != 0 && strcmp(argv[1], "sample") != 0)) {
-        fprintf(stderr, "usage: man_options train|sample\n");
+        fprintf(stderr, "Usage: man_options train|sample\n");
         return 2;
     }
     config_print_man(stdout, strcmp(argv[1], "train") == 0 ? CONFIG_TRAIN : CONFIG_SAMPLE);

@@ -66,15 +66,21 @@ for program in "$GPT_TRAIN" "$GPT_SAMPLE" "$GPT_PREPARE" "$GPT_EXPORT"; do
     quick "$name --help" "$program" --help
     quick "$name --version" "$program" --version
     check "$name says its version" says "^$name \\(gpt-train\\) [0-9]+\\.[0-9]+"
+    check "$name says its backends" says "^Backends: .*cpu"
+    check "$name says its libraries" says "^Libraries: jansson [0-9.]+, PCRE2 [0-9.]+"
+    check "$name -h" run 0 "$program" -h
+    check "$name -h is --help" says "^Usage: $name "
+    [ "$name" = gpt-prepare ] || check "$name --help fits 80 columns" not grep -q '.\{81\}' stdout
     if [ -c /dev/full ]; then
         check "$name on a full device" unwritable "$program" --help
     fi
 done
-check "help" run 0 "$GPT_TRAIN" --help
-for key in --n_layer --learning_rate --plan --init_from --out_dir; do
-    check "--help knows $key" says "$key"
+check "--help is short" run 0 "$GPT_TRAIN" --help
+check "--help in 60 lines" [ "$(wc -l <stdout)" -le 60 ]
+check "help" run 0 "$GPT_TRAIN" --help=all
+for key in --n_layer --cuda_graphs --plan --explain_oom=PATH --out_dir; do
+    check "--help=all knows $key" says "$key"
 done
-check "-h" run 0 "$GPT_TRAIN" -h
 check "help beside mistakes" run 0 "$GPT_TRAIN" --nonsense=1 --help
 # Without OpenCL's drivers, which take what time they take to load.
 quick "--list-devices" env CUDA_VISIBLE_DEVICES= OCL_ICD_VENDORS=/nonexistent "$GPT_TRAIN" --list-devices

@@ -205,7 +205,8 @@ def check_clang(root):
     with tempfile.TemporaryDirectory() as scratch:
         # What configure would have found.
         with open(os.path.join(scratch, "config.h"), "w", encoding="utf-8") as file:
-            file.write('#define PACKAGE_NAME "gpt-train"\n#define PACKAGE_VERSION "0"\n#define PACKAGE_STRING "0"\n')
+            file.write('#define PACKAGE_NAME "gpt-train"\n#define PACKAGE_VERSION "0"\n#define PACKAGE_STRING "0"\n'
+                       '#define BUILD_BACKENDS "0"\n#define BUILD_LIBRARIES "0"\n')
         flags = compile_flags(root) + WARNINGS + ["-DHAVE_CONFIG_H", "-I" + scratch]
         for path in tree_files(root, ("src",), (".c",)):
             complaint = first_complaint(["clang"] + flags + [os.path.join(root, path)])

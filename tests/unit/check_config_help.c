@@ -1,8 +1,18 @@
-/* Tests of src/config/config_help.c: every key is listed once, in 100 columns, and the roff is sound. */
+/* Tests of src/config/config_help.c: every key is listed once, in 80 columns; --help alone is short; the roff is sound. */
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 
 typedef void printer(FILE *stream, enum config_program program);
+
+static void help_all(FILE *stream, enum config_program program)
+{
+    config_print_help(stream, program, true);
+}
+
+static void help_common(FILE *stream, enum config_program program)
+{
+    config_print_help(stream, program, false);
+}
 
 /* What the printer writes; free() it. */
 static char *printed(printer *print, enum config_program program)
@@ -28,7 +38,7 @@ static int occurrences(const char *text, const char *words)
 START_TEST(help_lists_every_key_once)
 {
     for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
-        char *text = printed(config_print_help, (enum config_program)program);
+        char *text = printed(help_all, (enum config_program)program);
         for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
             const struct config_key_info *info = config_key_info_get((enum config_key)key);
             char forms[3][80];
@@ -45,17 +55,37 @@ START_TEST(help_lists_every_key_once)
 }
 END_TEST
 
-START_TEST(help_fits_100_columns)
+START_TEST(help_fits_80_columns)
 {
-    for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
-        char *text = printed(config_print_help, (enum config_program)program);
+    printer *const printers[] = {help_all, help_common};
+    for (int i = 0; i < 4; i++) {
+        char *text = printed(printers[i % 2], i < 2 ? CONFIG_TRAIN : CONFIG_SAMPLE);
         for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
             size_t width = strcspn(line, "\n");
-            ck_assert_msg(width <= 100, "%zu columns: %.*s", width, (int)width, line);
+            ck_assert_msg(width <= 80, "%zu columns: %.*s", width, (int)width, line);
             ck_assert_msg(width == 0 || line[width - 1] != ' ', "ends in a space: %.*s", (int)width, line);
-            for (size_t i = 0; i < width; i++)
-                ck_assert_msg(line[i] >= 32 && line[i] < 127, "byte %d in: %.*s", line[i], (int)width, line);
+            for (size_t j = 0; j < width; j++)
+                ck_assert_msg(line[j] >= 32 && line[j] < 127, "byte %d in: %.*s", line[j], (int)width, line);
         }
+        free(text);
+    }
+}
+END_TEST
+
+/* What people use, with examples, on one screen; the rest is named. */
+START_TEST(help_alone_is_short)
+{
+    static const char *const common[] = {"--out_dir=PATH", "--device=TEXT", "--explain_oom=PATH",
+                                         "--help[=common|all]"};
+    for (int program = CONFIG_TRAIN; program <= CONFIG_SAMPLE; program++) {
+        char *text = printed(help_common, (enum config_program)program);
+        ck_assert_int_le(occurrences(text, "\n"), 60);
+        ck_assert_int_eq(occurrences(text, "Usage: gpt-"), 1);
+        ck_assert_int_eq(occurrences(text, "\nExamples\n"), 1);
+        ck_assert_int_eq(occurrences(text, "--help=all lists every key"), 1);
+        ck_assert_int_eq(occurrences(text, "--cuda_graphs"), 0);
+        for (size_t i = 0; i < sizeof common / sizeof common[0]; i++)
+            ck_assert_int_eq(occurrences(text, common[i]), i == 2 && program == CONFIG_SAMPLE ? 0 : 1);
         free(text);
     }
 }
@@ -63,15 +93,15 @@ END_TEST
 
 START_TEST(help_shows_defaults)
 {
-    char *train = printed(config_print_help, CONFIG_TRAIN);
-    char *sample = printed(config_print_help, CONFIG_SAMPLE);
+    char *train = printed(help_all, CONFIG_TRAIN);
+    char *sample = printed(help_all, CONFIG_SAMPLE);
     ck_assert_int_eq(occurrences(train, "(default 'scratch')"), 1);
     ck_assert_int_eq(occurrences(sample, "(default 'scratch')"), 0);
     ck_assert_int_eq(occurrences(sample, "(default 'resume')"), 1);
     ck_assert_int_eq(occurrences(train, "(default 6e-05)"), 1);
     ck_assert_int_eq(occurrences(sample, "(default '\\n')"), 1);
     ck_assert_int_eq(occurrences(train, "--gelu=auto|erf|tanh"), 1);
-    ck_assert_int_eq(occurrences(train, "--plan[=off|text|json|json-pareto|svg]"), 1);
+    ck_assert_int_eq(occurrences(train, "--plan[=text|json|json-pareto|svg]"), 1);
     free(train);
     free(sample);
 }
@@ -104,7 +134,8 @@ Suite *config_help_suite(void)
     Suite *suite = suite_create("config_help");
     TCase *tests = tcase_create("config_help");
     tcase_add_test(tests, help_lists_every_key_once);
-    tcase_add_test(tests, help_fits_100_columns);
+    tcase_add_test(tests, help_fits_80_columns);
+    tcase_add_test(tests, help_alone_is_short);
     tcase_add_test(tests, help_shows_defaults);
     tcase_add_test(tests, man_is_sound);
     suite_add_tcase(suite, tests);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "data/bpe.h"
@@ -158,19 +157,4 @@ enum gt_status tokenizer_export_text(const struct tokenizer *tokenizer, enum tok
     if (status == GT_OK)
         *out_count = strlen(*out);
     return status;
-}
-
-enum gt_status tokenizer_export_save(const struct tokenizer *tokenizer, const char *folder)
-{
-    for (int file = 0; file < TOKENIZER_EXPORT_COUNT; file++) {
-        char path[FILE_PATH_MAX];
-        char *text = NULL;
-        size_t count = 0;
-        TRY(file_join(path, folder, names[file]));
-        TRY(tokenizer_export_text(tokenizer, (enum tokenizer_export)file, &text, &count));
-        const enum gt_status status = file_replace(path, text, count);
-        free(text);
-        TRY(status);
-    }
-    return GT_OK;
 }

@@ -22,7 +22,5 @@ bool tokenizer_export_possible(const struct tokenizer *tokenizer);
 /* The content of one of them, to free(), where that is possible.  Errors: GT_NO_MEMORY. */
 enum gt_status tokenizer_export_text(const struct tokenizer *tokenizer, enum tokenizer_export file, char **out,
                                      size_t *out_count);
-/* All three into `folder`, each replaced atomically.  Errors: GT_NO_MEMORY, GT_IO. */
-enum gt_status tokenizer_export_save(const struct tokenizer *tokenizer, const char *folder);
 
 #endif

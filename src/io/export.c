@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "io/checkpoint_publish.h"
 #include "io/export_formats.h"
+#include "io/export_hf_tokens.h"
 
 static const struct {
     const char *name;
@@ -34,10 +35,13 @@ const char *export_format_name(enum export_format format)
 /* Whether a file of this name belongs to the run in whose folder it lies. */
 static bool is_of_run(const char *name)
 {
-    static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME,
-                                        TOKENIZER_FILE_NAME};
+    static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) == 0)
+            return true;
+    }
+    for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN; i++) {
+        if (strcmp(name, export_hf_tokens_names[i]) == 0)
             return true;
     }
     return checkpoint_file_name_valid(name, CHECKPOINT_FILE_MODEL) ||

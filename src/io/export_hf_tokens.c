@@ -6,6 +6,7 @@
  */
 #include "io/export_hf_tokens.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -14,41 +15,62 @@
 #include "data/bpe.h"
 #include "data/tokenizer_export.h"
 
-#define TOKENIZER_JSON "tokenizer.json"
-#define CONFIG_JSON "tokenizer_config.json"
 #define CHARACTER_BYTES_MAX 4
 
-const char *const export_hf_tokens_names[EXPORT_HF_TOKENS_FILES] = {TOKENIZER_FILE_NAME, TOKENIZER_JSON, "vocab.json",
-                                                                    "merges.txt", CONFIG_JSON};
+enum { OURS, TOKENIZER, CONFIG, VOCAB, MERGES };
+const char *const export_hf_tokens_names[EXPORT_HF_TOKENS_FILES] = {[OURS] = TOKENIZER_FILE_NAME,
+                                                                    [TOKENIZER] = "tokenizer.json",
+                                                                    [CONFIG] = "tokenizer_config.json",
+                                                                    [VOCAB] = "vocab.json",
+                                                                    [MERGES] = "merges.txt"};
 
 static enum gt_status bytes_as_bpe(struct hostmem *mem, struct tokenizer **out);
-static enum gt_status chars_save(const struct tokenizer *tokenizer, const char *folder);
-static enum gt_status config_save(const struct tokenizer *tokenizer, int32_t block_size, const char *folder);
+static enum gt_status text_make(const struct tokenizer *tokenizer, const struct tokenizer *as_bpe, int32_t block_size,
+                                int file, char **out);
+
+enum gt_status export_hf_tokens_texts(struct hostmem *mem, const struct tokenizer *tokenizer, int32_t block_size,
+                                      int count, char *out[])
+{
+    struct tokenizer *bytes = NULL;
+    for (int i = 0; i < count; i++)
+        out[i] = NULL;
+    if (tokenizer_kind_of(tokenizer) == TOKENIZER_BYTES)
+        TRY(bytes_as_bpe(mem, &bytes));
+    enum gt_status status = GT_OK;
+    for (int i = 0; i < count && status == GT_OK; i++)
+        status = text_make(tokenizer, bytes != NULL ? bytes : tokenizer, block_size, i, &out[i]);
+    tokenizer_destroy(bytes);
+    if (status != GT_OK)
+        export_hf_tokens_free(out, count);
+    return status;
+}
+
+void export_hf_tokens_free(char *texts[], int count)
+{
+    for (int i = 0; i < count; i++) {
+        free(texts[i]);
+        texts[i] = NULL;
+    }
+}
 
 enum gt_status export_hf_tokens_save(struct hostmem *mem, const struct tokenizer *tokenizer, int32_t block_size,
                                      const char *folder)
 {
-    char path[FILE_PATH_MAX];
-    struct tokenizer *bytes = NULL;
-    TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
-    TRY(tokenizer_save(tokenizer, path));
-    if (tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS) {
-        TRY(chars_save(tokenizer, folder));
-        return config_save(tokenizer, block_size, folder);
-    }
-    if (tokenizer_kind_of(tokenizer) == TOKENIZER_BYTES)
-        TRY(bytes_as_bpe(mem, &bytes));
-    const struct tokenizer *written = bytes != NULL ? bytes : tokenizer;
+    char *texts[EXPORT_HF_TOKENS_FILES], path[FILE_PATH_MAX];
+    TRY(export_hf_tokens_texts(mem, tokenizer, block_size, EXPORT_HF_TOKENS_FILES, texts));
+    if (texts[TOKENIZER] == NULL)
+        log_note(
+            "the tokenizer has ranks but no merges, which tokenizer.json needs; it is written as " TOKENIZER_FILE_NAME
+            " only");
     enum gt_status status = GT_OK;
-    if (!tokenizer_export_possible(written)) {
-        log_note("the tokenizer has no list of merges, which tokenizer.json needs: the folder has " TOKENIZER_FILE_NAME
-                 " only");
-    } else {
-        status = tokenizer_export_save(written, folder);
+    for (int i = 0; i < EXPORT_HF_TOKENS_FILES && status == GT_OK; i++) {
+        if (texts[i] == NULL)
+            continue;
+        status = file_join(path, folder, export_hf_tokens_names[i]);
         if (status == GT_OK)
-            status = config_save(written, block_size, folder);
+            status = file_replace(path, texts[i], strlen(texts[i]));
     }
-    tokenizer_destroy(bytes);
+    export_hf_tokens_free(texts, EXPORT_HF_TOKENS_FILES);
     return status;
 }
 
@@ -69,17 +91,14 @@ static enum gt_status bytes_as_bpe(struct hostmem *mem, struct tokenizer **out)
     return tokenizer_create_bpe(mem, bpe, out);
 }
 
-/* Writes `root` and releases it; NULL is memory that ran out. */
-static enum gt_status json_save(json_t *root, const char *folder, const char *name, int indent)
+/* The text of `root`, which is released; NULL is memory that ran out. */
+static enum gt_status json_take(json_t *root, int file, int indent, char **out)
 {
-    char path[FILE_PATH_MAX];
     if (root == NULL) {
-        log_error("out of memory: %s", name);
+        log_error("out of memory: %s", export_hf_tokens_names[file]);
         return GT_NO_MEMORY;
     }
-    enum gt_status status = file_join(path, folder, name);
-    if (status == GT_OK)
-        status = json_replace_file(path, root, indent);
+    const enum gt_status status = json_text(root, indent, out);
     json_decref(root);
     return status;
 }
@@ -102,30 +121,60 @@ static json_t *chars_vocab(const struct tokenizer *tokenizer)
     return NULL;
 }
 
-static enum gt_status chars_save(const struct tokenizer *tokenizer, const char *folder)
+static json_t *chars_json(const struct tokenizer *tokenizer)
 {
     json_t *model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:[]}", "type", "BPE", "dropout",
                               "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
                               "byte_fallback", 0, "ignore_merges", 0, "vocab", chars_vocab(tokenizer), "merges");
-    json_t *root = json_pack("{s:s, s:n, s:n, s:[], s:n, s:n, s:n, s:{s:s}, s:o}", "version", "1.0", "truncation",
-                             "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
-                             "type", "Fuse", "model", model);
-    return json_save(root, folder, TOKENIZER_JSON, 0);
+    return json_pack("{s:s, s:n, s:n, s:[], s:n, s:n, s:n, s:{s:s}, s:o}", "version", "1.0", "truncation", "padding",
+                     "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "type", "Fuse",
+                     "model", model);
 }
 
-/* GPT2Tokenizer insists on an end-of-text token, so vocabularies without one have the class of any tokenizer.json. */
-static enum gt_status config_save(const struct tokenizer *tokenizer, int32_t block_size, const char *folder)
+/* The class of any tokenizer.json: GPT2Tokenizer insists on an end-of-text token and on merges. */
+static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size)
 {
-    json_t *root = json_pack("{s:s, s:i, s:b}", "tokenizer_class",
-                             tokenizer_eot(tokenizer) >= 0 ? "GPT2Tokenizer" : "PreTrainedTokenizerFast",
-                             "model_max_length", (int)block_size, "clean_up_tokenization_spaces", 0);
+    json_t *root = json_pack("{s:s, s:i, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length",
+                             (int)block_size, "clean_up_tokenization_spaces", 0);
     static const char *const roles[] = {"bos_token", "eos_token", "unk_token"};
     int failures = root == NULL;
     for (size_t i = 0; tokenizer_eot(tokenizer) >= 0 && i < sizeof roles / sizeof roles[0]; i++)
         failures |= json_object_set_new(root, roles[i], json_string(BPE_EOT_TEXT));
-    if (failures != 0) {
-        json_decref(root);
-        root = NULL;
+    if (failures == 0)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+/* The last byte of the file is a newline. */
+static enum gt_status newline_add(char **text)
+{
+    const size_t length = strlen(*text);
+    char *longer = realloc(*text, length + 2);
+    if (longer == NULL) {
+        log_error("out of memory: %s", TOKENIZER_FILE_NAME);
+        return GT_NO_MEMORY;
     }
-    return json_save(root, folder, CONFIG_JSON, 2);
+    memcpy(longer + length, "\n", 2);
+    *text = longer;
+    return GT_OK;
+}
+
+static enum gt_status text_make(const struct tokenizer *tokenizer, const struct tokenizer *as_bpe, int32_t block_size,
+                                int file, char **out)
+{
+    static const enum tokenizer_export parts[] = {
+        [TOKENIZER] = TOKENIZER_EXPORT_JSON, [VOCAB] = TOKENIZER_EXPORT_VOCAB, [MERGES] = TOKENIZER_EXPORT_MERGES};
+    size_t size_bytes;
+    if (file == OURS) {
+        TRY(tokenizer_text(tokenizer, out));
+        return newline_add(out);
+    }
+    if (file == CONFIG)
+        return json_take(config_json(tokenizer, block_size), file, 2, out);
+    if (tokenizer_export_possible(as_bpe))
+        return tokenizer_export_text(as_bpe, parts[file], out, &size_bytes);
+    if (file == TOKENIZER && tokenizer_kind_of(tokenizer) == TOKENIZER_CHARS)
+        return json_take(chars_json(tokenizer), file, 0, out);
+    return GT_OK;
 }

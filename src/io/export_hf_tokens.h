@@ -10,13 +10,21 @@
 #include "data/tokenizer.h"
 
 #define EXPORT_HF_TOKENS_FILES 5
+#define EXPORT_HF_TOKENS_OF_RUN 3 /* the first of them, which gpt-train puts beside a checkpoint */
 
-/* The names of all files that export_hf_tokens_save() may write. */
+/* The names of all files that a model's tokenizer may have in its folder, ours first. */
 extern const char *const export_hf_tokens_names[EXPORT_HF_TOKENS_FILES];
 
-/* Writes them into `folder`: gpt_tokenizer.json always; tokenizer.json and tokenizer_config.json unless the vocabulary
- * has ranks without merges (a note says so); vocab.json and merges.txt for kinds bpe and bytes.  Kind chars becomes a BPE
- * of characters without merges.  `block_size` is the longest input.  Errors: GT_IO, GT_NO_MEMORY. */
+/* out[i] = the content of the i-th file, of the first `count`, for free(); NULL: this tokenizer has no such file.
+ * gpt_tokenizer.json always; tokenizer.json unless the vocabulary has ranks without merges; tokenizer_config.json
+ * always, since without tokenizer.json it makes transformers refuse the folder; vocab.json and merges.txt for kinds bpe
+ * and bytes.  Kind chars becomes a BPE of characters without merges.  `block_size` is the longest input.
+ * Errors: GT_NO_MEMORY. */
+enum gt_status export_hf_tokens_texts(struct hostmem *mem, const struct tokenizer *tokenizer, int32_t block_size,
+                                      int count, char *out[]);
+void export_hf_tokens_free(char *texts[], int count);
+
+/* Writes all of them into `folder`.  Errors: GT_IO, GT_NO_MEMORY. */
 enum gt_status export_hf_tokens_save(struct hostmem *mem, const struct tokenizer *tokenizer, int32_t block_size,
                                      const char *folder);
 

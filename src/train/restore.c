@@ -191,8 +191,7 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
     return GT_OK;
 }
 
-/* Where the weights are that init_from names. */
-static enum gt_status weights_path(const struct config *config, char out[static FILE_PATH_MAX])
+enum gt_status restore_weights_path(const struct config *config, char out[static FILE_PATH_MAX])
 {
     const char *from = strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
     if (from == config->init_from && hf_cache_is_name(from))
@@ -208,7 +207,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
 {
     char from[FILE_PATH_MAX];
     enum checkpoint_kind kind = CHECKPOINT_NONE;
-    TRY(weights_path(config, from));
+    TRY(restore_weights_path(config, from));
     source->own = strcmp(config->init_from, "resume") == 0;
     if (!source->own)
         TRY(checkpoint_probe(from, &kind));
@@ -272,7 +271,7 @@ enum gt_status restore_open_weights(struct hostmem *mem, const struct config *co
 {
     char from[FILE_PATH_MAX];
     *source = (struct restore_source){0};
-    TRY(weights_path(config, from));
+    TRY(restore_weights_path(config, from));
     return checkpoint_open(mem, from, false, &source->checkpoint);
 }
 
@@ -499,7 +498,8 @@ enum gt_status restore_saver_create(struct session *session, const struct tokeni
     out->plan = plan_object(session);
     if (tokenizer) {
         hash_text(out->tokenizer_hash, tokenizer);
-        TRY(tokenizer_text(tokenizer, &out->tokenizer_text));
+        TRY(export_hf_tokens_texts(session->mem, tokenizer, session->model->options.config.block_size,
+                                   EXPORT_HF_TOKENS_OF_RUN, out->tokens));
     }
     if (!out->plan) {
         log_error("out of memory");
@@ -515,37 +515,37 @@ void restore_saver_destroy(struct restore_saver *saver)
     hostmem_free(saver->session->mem, saver->tensors);
     json_decref(saver->configuration);
     json_decref(saver->plan);
-    free(saver->tokenizer_text);
+    export_hf_tokens_free(saver->tokens, EXPORT_HF_TOKENS_OF_RUN);
     *saver = (struct restore_saver){0};
 }
 
-/* Only after the commit: an earlier run's checkpoint and its tokenizer stay together until then. */
-static enum gt_status tokenizer_put(struct restore_saver *saver)
+/* Where it is not there already: *out_written. */
+static enum gt_status token_file_put(const char *path, const char *text, bool *out_written)
+{
+    const size_t length = strlen(text);
+    *out_written = !file_matches(path, length, file_crc32c(0, text, length));
+    return *out_written ? file_replace(path, text, length) : GT_OK;
+}
+
+static enum gt_status tokens_put(struct restore_saver *saver, bool repairs)
 {
     char path[FILE_PATH_MAX];
-    if (!saver->tokenizer_text || saver->tokenizer_written)
-        return GT_OK;
-    TRY(file_join(path, saver->session->config->out_dir, TOKENIZER_FILE_NAME));
-    size_t length = strlen(saver->tokenizer_text);
-    saver->tokenizer_text[length] = '\n'; /* the file's last byte, in place of the terminator for a moment */
-    enum gt_status status = file_replace(path, saver->tokenizer_text, length + 1);
-    saver->tokenizer_text[length] = '\0';
-    saver->tokenizer_written = status == GT_OK;
-    return status;
+    bool written;
+    for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN && !saver->tokens_written; i++) {
+        if (!saver->tokens[i])
+            continue;
+        TRY(file_join(path, saver->session->config->out_dir, export_hf_tokens_names[i]));
+        TRY(token_file_put(path, saver->tokens[i], &written));
+        if (written && repairs)
+            log_note("%s was written again from the data set's tokenizer", path);
+    }
+    saver->tokens_written = true;
+    return GT_OK;
 }
 
 enum gt_status restore_tokenizer_repair(struct restore_saver *saver)
 {
-    char path[FILE_PATH_MAX];
-    if (!saver->tokenizer_text)
-        return GT_OK;
-    TRY(file_join(path, saver->session->config->out_dir, TOKENIZER_FILE_NAME));
-    const size_t length = strlen(saver->tokenizer_text);
-    if (file_matches(path, length + 1, file_crc32c(file_crc32c(0, saver->tokenizer_text, length), "\n", 1)))
-        return GT_OK;
-    TRY(tokenizer_put(saver));
-    log_note("%s was restored from the data set", path);
-    return GT_OK;
+    return tokens_put(saver, true);
 }
 
 /* What the record says of the data; NULL without memory, which json_pack() takes for no value where one may be missing. */
@@ -600,5 +600,6 @@ enum gt_status restore_save(struct restore_saver *saver, const struct run_state 
     enum gt_status status = checkpoint_save(&options);
     json_decref(loss_scaler);
     json_decref(data);
-    return status == GT_OK ? tokenizer_put(saver) : status;
+    /* Only after the commit: an earlier run's checkpoint and its tokenizer stay together until then. */
+    return status == GT_OK ? tokens_put(saver, false) : status;
 }

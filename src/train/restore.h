@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
+#include "io/export_hf_tokens.h"
 #include "train/feed.h"
 #include "train/loss_scaler.h"
 #include "train/session.h"
@@ -45,7 +46,9 @@ struct restore_source {
  * Errors: GT_DATA, GT_IO, GT_USAGE, GT_UNSUPPORTED. */
 enum gt_status restore_open(struct hostmem *mem, struct config *config, const char *folder,
                             struct restore_source *source, struct run_state *state, struct model_config *model);
-/* The same for programs that only use a model: out_dir's or init_from's weights. */
+/* Where the weights are: out_dir, or what init_from names.  Errors: GT_USAGE, those of hf_cache_find(). */
+enum gt_status restore_weights_path(const struct config *config, char out[static FILE_PATH_MAX]);
+/* The same as restore_open() for programs that only use a model: out_dir's or init_from's weights. */
 enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source);
 void restore_close(struct restore_source *source);
 
@@ -85,20 +88,22 @@ struct restore_saver {
     json_t *configuration;             /* echo */
     json_t *plan;
     struct restore_data data;
-    char *tokenizer_text;    /* the dataset's tokenizer file, to be put beside the checkpoint; NULL = none */
-    char tokenizer_hash[32]; /* "crc32c:89abcdef", or empty */
-    bool tokenizer_written;
+    char
+        *tokens[EXPORT_HF_TOKENS_OF_RUN]; /* the dataset's tokenizer, as the files beside the checkpoint; NULL = none */
+    char tokenizer_hash[32];              /* "crc32c:89abcdef", or empty */
+    bool tokens_written;
 };
 /* `tokenizer` may be NULL.  Errors: GT_NO_MEMORY. */
 enum gt_status restore_saver_create(struct session *session, const struct tokenizer *tokenizer,
                                     const struct restore_data *data, struct restore_saver *out);
 void restore_saver_destroy(struct restore_saver *saver);
 
-/* For a run that goes on in its own folder: a kill between a save and the tokenizer may have left out_dir without it.
+/* For a run that goes on in its own folder: a kill between a save and the tokenizer may have left out_dir without some of
+ * its files, and 0.2.0 put gpt_tokenizer.json there only.
  * Errors: GT_IO. */
 enum gt_status restore_tokenizer_repair(struct restore_saver *saver);
 
-/* Saves the run to out_dir; after the first save of a run the tokenizer is put beside it, where gpt-sample looks for it. */
+/* Saves the run to out_dir; after the first save of a run the tokenizer is put beside it, for gpt-sample and for transformers. */
 enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state);
 
 #endif

@@ -190,7 +190,7 @@ fi
 mkdir full
 if mount -t tmpfs -o size=140k tmpfs full 2>/dev/null; then
     mounted=$work/full
-    for file in good/model-0* good/optimizer* good/trainer_state.json good/config.json good/gpt_tokenizer.json; do
+    for file in good/model-0* good/optimizer* good/trainer_state.json good/config.json good/*token*; do
         cp "$file" full/ || echo "the disk is too small for the test" >&2
     done
     ln full/model-0* full/model.safetensors && folder_sums full >before

@@ -233,6 +233,46 @@ def check_hf_tokens(name):
         check(ours.read() == exported.read(), "hf-%s: gpt_tokenizer.json" % name)
 
 
+# Run by PYTHON: what AutoTokenizer makes of the texts of a folder, one JSON text a line: [[text, ids, decoded], ...].
+AUTO = r"""
+import json, os, sys
+os.environ["HF_HUB_OFFLINE"] = "1"
+from transformers import AutoTokenizer
+for line in sys.stdin:
+    folder, texts = json.loads(line)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = [tokenizer(text)["input_ids"] for text in texts]
+    print(json.dumps([len(tokenizer), ids, [tokenizer.decode(each) for each in ids]]))
+"""
+
+
+def check_run_tokens(names):
+    """A run's folder has what the export has, whose content check_hf_tokens() reads; with transformers, AutoTokenizer
+    gives our ids."""
+    for name in names:
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            ours, theirs = "out-%s/%s" % (name, file), "hf-%s-float32/%s" % (name, file)
+            same = os.path.exists(ours)
+            if same:
+                with open(ours, "rb") as one, open(theirs, "rb") as other:
+                    same = one.read() == other.read()
+            check(same, "%s is not that of the export" % ours)
+    python = os.environ.get("PYTHON_TOKENIZERS", sys.executable)
+    if subprocess.run([python, "-c", "import transformers"], capture_output=True, check=False).returncode != 0:
+        skip("export_transformers", "no Python with transformers (PYTHON_TOKENIZERS)")
+        return
+    texts = [TEXT[:len(TEXT) // 2], "\n", "日本語  und .", "naïve it's n't , ."]
+    asked = "".join(json.dumps(["out-" + name, texts]) + "\n" for name in names)
+    done = subprocess.run([python, "-c", AUTO], input=asked.encode(), capture_output=True, check=False)
+    check(done.returncode == 0, "AutoTokenizer: " + done.stderr.decode()[-600:])
+    for name, line in zip(names, done.stdout.decode().splitlines()):
+        count, ids, back = json.loads(line)
+        mine = dataset_ids(name, 300)
+        check(count == {"chars": len(set(TEXT)), "bytes": 256, "bpe": 300}[name], "%s: AutoTokenizer has %d tokens" % (name, count))
+        check(ids[0][:300] == mine and len(mine) == 300, "%s: AutoTokenizer's ids" % name)
+        check(back == texts, "%s: AutoTokenizer decodes to %r" % (name, back[1:]))
+
+
 def check_round_trip(name):
     """The export of an export, and what is sampled from it."""
     must(GPT_EXPORT, "--out_dir=hf-%s-float32" % name, "--format=hf", "again-" + name)
@@ -363,11 +403,11 @@ def check_usage():
     refused("only one OUTPUT", 2, "--out_dir=out-bpe", "--format=hf", "x", "y")
     refused("no such flag", 2, "--out_dir=out-bpe", "--format=hf", "--quantize", "x")
     refused("has no float16", 2, "--out_dir=out-bpe", "--format=llmc", "--dtype=float16", "x")
-    refused("no checkpoint", 2, "--out_dir=nowhere", "--format=gguf", "x")
+    refused("no such folder", 2, "--out_dir=nowhere", "--format=gguf", "x")
     refused("folder of a run", 2, "--out_dir=out-bpe", "--format=hf", "--force", "out-bpe")
     before = files("out-bpe")
     model = next(name for name in before if name.startswith("model-"))
-    for name in (model, "optimizer-999999.safetensors", "model.safetensors", "trainer_state.json", "config.json", "gpt_tokenizer.json"):
+    for name in (model, "optimizer-999999.safetensors", "model.safetensors", "trainer_state.json", "config.json", "gpt_tokenizer.json", "tokenizer.json"):
         refused("is a file of a run", 2, "--out_dir=out-bpe", "--format=llmc", "--force", "out-bpe/" + name)
     refused("is a file of a run", 2, "--out_dir=../out-bpe", "--format=gguf", "--force", "config.json", cwd="out-bpe")
     check(files("out-bpe") == before, "a checkpoint was changed")
@@ -507,7 +547,8 @@ def check_lost_output():
 def check_no_tokenizer():
     shutil.rmtree("patched")
     shutil.copytree("out-bpe", "patched")
-    os.remove("patched/gpt_tokenizer.json")
+    for name in ("gpt_tokenizer.json", "tokenizer.json", "tokenizer_config.json"):
+        os.remove("patched/" + name)
     must(GPT_EXPORT, "--out_dir=patched", "--format=gguf", "none.gguf")
     keys = Gguf("none.gguf").keys
     check(keys["tokenizer.ggml.model"] == "none" and keys["gpt2.vocab_size"] == 300 and
@@ -575,6 +616,7 @@ def main():
         check_hf_tokens(name)
         check_gguf_tokens(name, gguf)
         check_round_trip(name)
+    check_run_tokens(list(models))
     check_usage()
     check_force()
     check_other_disks()

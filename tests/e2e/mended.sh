@@ -55,11 +55,16 @@ check "nothing to resume: no folder" absent left2
 
 # A kill between a run's last save and its tokenizer left the folder without one for ever.
 check "a finished run" train tiny last --max_iters=2 --eval_interval=2
-cp last/gpt_tokenizer.json last-tokenizer.json
-for damage in "rm -f" "cp old-tokenizer.json" "truncate -s 5"; do
-    $damage last/gpt_tokenizer.json
+cp -r last last-whole
+for damage in "rm -f" "cp other.txt" "truncate -s 5"; do
+    for name in gpt_tokenizer.json tokenizer.json tokenizer_config.json; do
+        $damage last/$name
+    done
     check "$damage: a resume with nothing to do" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=last --max_iters=2
-    check "$damage: the tokenizer is back" cmp -s last/gpt_tokenizer.json last-tokenizer.json
+    for name in gpt_tokenizer.json tokenizer.json tokenizer_config.json; do
+        check "$damage: $name is back" cmp -s last/$name last-whole/$name
+        check "$damage: $name: said" grep -q "last/$name was written again" stderr
+    done
 done
 
 # A run whose output was lost, and one whose last save was refused, ended with status 0.

@@ -94,7 +94,7 @@ def contents(out):
     for role, entry in zip(("model", "optimizer"), found.pop("files")):
         found[role] = (digest(os.path.join(out, entry["name"])), entry["size_bytes"])
     del found["record_crc32c"]  # of the names too, which another attempt of a save takes
-    for name in ("model.safetensors", "config.json", "gpt_tokenizer.json"):
+    for name in ("model.safetensors", "config.json", "gpt_tokenizer.json", "tokenizer.json", "tokenizer_config.json"):
         found[name] = digest(os.path.join(out, name))
     return found
 

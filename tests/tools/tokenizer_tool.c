@@ -15,9 +15,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/bpe_train.h"
-#include "data/tokenizer_export.h"
 #include "data/tokenizer_find.h"
 #include "data/tokenizer_pool.h"
+#include "io/export_hf_tokens.h"
 
 #define INPUT_MAX ((size_t)2 << 30)
 
@@ -156,7 +156,6 @@ static enum gt_status train_records(struct tool *tool, struct bpe_trainer *train
                                     const char *folder)
 {
     struct bpe_train_result result;
-    char path[FILE_PATH_MAX];
     const int64_t begin_ns = clock_monotonic_ns();
     for (size_t i = 0; i < tool->document_count; i++)
         TRY(bpe_trainer_add(trainer, tool->documents[i].text, tool->documents[i].count));
@@ -166,9 +165,7 @@ static enum gt_status train_records(struct tool *tool, struct bpe_trainer *train
     printf("{\"count_seconds\": %.4f, \"merge_seconds\": %.4f, \"pieces\": %llu, \"distinct\": %llu}\n",
            (double)(counted_ns - begin_ns) / 1e9, (double)(end_ns - counted_ns) / 1e9,
            (unsigned long long)result.piece_count, (unsigned long long)result.distinct_count);
-    TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
-    TRY(tokenizer_save(tool->tokenizer, path));
-    return tokenizer_export_save(tool->tokenizer, folder);
+    return export_hf_tokens_save(tool->mem, tool->tokenizer, 1, folder);
 }
 
 static enum gt_status tool_train(struct tool *tool, int argc, char **argv)

@@ -3,6 +3,7 @@
 #include "data/tokenizer_import.h"
 
 #include "data/tokenizer_export.h"
+#include "io/export_hf_tokens.h"
 #include "tests/unit/bpe_fixture.h"
 
 START_TEST(import_reads_what_export_wrote)
@@ -13,8 +14,7 @@ START_TEST(import_reads_what_export_wrote)
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 400), *back = NULL;
     ck_assert(tokenizer_export_possible(tokenizer));
-    ck_assert_int_eq(tokenizer_export_save(tokenizer, fixture.folder), GT_OK);
-    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    ck_assert_int_eq(export_hf_tokens_save(fixture.mem, tokenizer, 1, fixture.folder), GT_OK);
     /* The folder as it is, then without its first choice, then with the old pair of files only. */
     for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++) {
         if (removed[i][0] != '\0')
@@ -318,8 +318,7 @@ START_TEST(import_survives_failed_allocations)
     struct data_fixture fixture;
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 300), *back = NULL;
-    ck_assert_int_eq(tokenizer_export_save(tokenizer, fixture.folder), GT_OK);
-    ck_assert_int_eq(tokenizer_save(tokenizer, fixture_path(&fixture, "gpt_tokenizer.json")), GT_OK);
+    ck_assert_int_eq(export_hf_tokens_save(fixture.mem, tokenizer, 1, fixture.folder), GT_OK);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         for (size_t n = 1;; n++) {
             hostmem_fail_at(fixture.mem, n);

@@ -181,6 +181,7 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
 {
     char name[FILE_PATH_MAX];
     const int64_t start_ns = clock_monotonic_ns();
+    TRY(program_model_check(arguments->out_dir));
     TRY(checkpoint_open(mem, arguments->out_dir, false, &source->checkpoint));
     TRY(tokenizer_open(mem, arguments->out_dir, source, tokenizer));
     name_of(arguments->out_dir, name);

@@ -2,7 +2,8 @@
  *
  * The samples go to standard output, each followed by nanoGPT's line of dashes.  Several are computed at once, since the
  * time of a token is that of reading the weights: the first of them is shown while it is made, the others after it.  The
- * tokenizer is the one that gpt-train copied beside the checkpoint.
+ * tokenizer is the one that gpt-train copied beside the checkpoint; where there is none, that of the data set which the
+ * checkpoint names, as in nanoGPT's sample.py.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,12 +21,15 @@
 #include "data/tokenizer_find.h"
 #include "data/tokenizer_import.h"
 #include "io/hf_cache.h"
+#include "io/nanogpt_meta.h"
+#include "train/feed.h"
 #include "train/generate.h"
 #include "train/restore.h"
 #include "train/stop.h"
 
 #define PROMPT_BYTES_MAX ((size_t)16 << 20)
-#define BATCH_MAX 8 /* unless sample_batch asks for more */
+#define BATCH_MAX 8       /* unless sample_batch asks for more */
+#define GPT2_TOKENS 50257 /* the vocabulary that nanoGPT takes where the data set has no meta.pkl */
 
 /* How far the text of one sample has come. */
 struct sample_text {
@@ -36,7 +40,9 @@ struct sample_text {
 
 struct sample {
     struct hostmem *mem;
-    const struct config *config;
+    struct config *config;
+    char model[FILE_PATH_MAX];      /* where the weights are */
+    char vocabulary[FILE_PATH_MAX]; /* where the tokenizer is, or its name */
     struct restore_source source;
     struct session session;
     struct tokenizer *tokenizer;
@@ -67,47 +73,93 @@ int main(int argc, char **argv)
     return program_exit_status(status);
 }
 
-/* The model's folder: out_dir, or what init_from names. */
-static const char *model_folder(const struct config *config)
+static bool is_pickle(const char *path)
 {
-    return strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
+    const size_t length = strlen(path), tail = sizeof ".pkl" - 1;
+    return length > tail && strcmp(path + length - tail, ".pkl") == 0;
 }
 
-/* The tokenizer beside the weights; of a downloaded GPT-2 that came without one, GPT-2's from where gpt-prepare finds it. */
+/* `place` becomes the meta.pkl in it, where a folder has no other tokenizer; *out_found: it has either. */
+static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_found)
+{
+    char pickle[FILE_PATH_MAX];
+    TRY(tokenizer_import_folder(place, out_found));
+    if (*out_found)
+        return GT_OK;
+    TRY(file_join(pickle, place, TOKENIZER_PICKLE_NAME));
+    TRY(file_look(pickle, out_found));
+    if (*out_found)
+        memcpy(place, pickle, FILE_PATH_MAX);
+    return GT_OK;
+}
+
+/* The data set that the checkpoint names. */
+static enum gt_status dataset_look(struct sample *sample, bool *out_found)
+{
+    const json_t *configuration = sample->source.checkpoint->record.state.configuration;
+    const char *dataset = json_string_value(json_object_get(configuration, "dataset"));
+    if (dataset == NULL || strlen(dataset) >= sizeof sample->config->dataset)
+        return GT_OK;
+    memcpy(sample->config->dataset, dataset, strlen(dataset) + 1);
+    TRY(feed_folder(sample->config, sample->vocabulary));
+    return place_look(sample->vocabulary, out_found);
+}
+
+/* Where the tokenizer is: as `tokenizer` says, else beside the weights, else with the data set; GPT-2's where nanoGPT's
+ * sample.py takes it, and for a downloaded GPT-2 that came without one. */
+static enum gt_status vocabulary_find(struct sample *sample)
+{
+    const struct config *config = sample->config;
+    const struct checkpoint *checkpoint = sample->source.checkpoint;
+    const bool named = config->tokenizer[0] != '\0', downloaded = hf_cache_is_name(config->init_from);
+    const bool of_nanogpt = checkpoint->kind == CHECKPOINT_NANOGPT && checkpoint->config.vocab_size >= GPT2_TOKENS;
+    bool found = false;
+    snprintf(sample->vocabulary, sizeof sample->vocabulary, "%s", named ? config->tokenizer : sample->model);
+    TRY(place_look(sample->vocabulary, &found));
+    if (found || named)
+        return GT_OK;
+    TRY(dataset_look(sample, &found));
+    if (!found && !of_nanogpt && !downloaded) {
+        log_error("%s: the model has no tokenizer; name one with --tokenizer=PATH, gpt2 or bytes", sample->model);
+        return GT_DATA;
+    }
+    if (!found)
+        snprintf(sample->vocabulary, sizeof sample->vocabulary, "gpt2");
+    log_note("%s has no tokenizer; using %s", sample->model, sample->vocabulary);
+    return GT_OK;
+}
+
 static enum gt_status tokenizer_open(struct sample *sample)
 {
-    char path[FILE_PATH_MAX], cached[FILE_PATH_MAX];
-    const char *folder = model_folder(sample->config);
-    const bool downloaded = folder == sample->config->init_from && hf_cache_is_name(folder);
-    if (downloaded) {
-        TRY(hf_cache_find(folder, cached));
-        folder = cached;
-    }
-    TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
-    bool exists;
-    TRY(file_look(path, &exists));
-    if (exists)
-        return tokenizer_open_file(sample->mem, path, &sample->tokenizer);
-    TRY(tokenizer_import_folder(folder, &exists));
-    if (exists) /* Hugging Face's vocabulary beside its weights */
-        return tokenizer_import(sample->mem, folder, &sample->tokenizer);
-    if (downloaded)
-        return tokenizer_find(sample->mem, "gpt2", &sample->tokenizer);
-    log_error(
-        "%s: no such file, so text cannot be turned into tokens; gpt-train puts it there when the dataset has one "
-        "(gpt-prepare makes it)",
-        path);
-    return GT_DATA;
+    TRY(vocabulary_find(sample));
+    if (strcmp(sample->vocabulary, "bytes") == 0)
+        return tokenizer_create_bytes(sample->mem, &sample->tokenizer);
+    if (is_pickle(sample->vocabulary))
+        return nanogpt_meta_open(sample->mem, sample->vocabulary, &sample->tokenizer);
+    return tokenizer_find(sample->mem, sample->vocabulary, &sample->tokenizer);
+}
+
+/* The file that the prompt is in; NULL: it is the text of `start`. */
+static const char *prompt_path(const struct config *config)
+{
+    static const char prefix[] = "FILE:";
+    if (config->prompt_file[0] != '\0')
+        return config->prompt_file;
+    return strncmp(config->start, prefix, sizeof prefix - 1) == 0 ? config->start + sizeof prefix - 1 : NULL;
 }
 
 /* The prompt's text, in memory to free(). */
 static enum gt_status start_text(const struct config *config, char **out, size_t *out_count)
 {
-    static const char prefix[] = "FILE:";
-    if (config->prompt_file[0] != '\0')
-        return file_read_all(config->prompt_file, PROMPT_BYTES_MAX, out, out_count);
-    if (strncmp(config->start, prefix, sizeof prefix - 1) == 0)
-        return file_read_all(config->start + sizeof prefix - 1, PROMPT_BYTES_MAX, out, out_count);
+    const char *path = prompt_path(config);
+    bool exists;
+    if (path != NULL) {
+        TRY(file_look(path, &exists));
+        if (exists)
+            return file_read_all(path, PROMPT_BYTES_MAX, out, out_count);
+        log_error("%s: no such file", path);
+        return GT_USAGE;
+    }
     *out_count = strlen(config->start);
     *out = malloc(*out_count + 1);
     if (!*out) {
@@ -120,26 +172,26 @@ static enum gt_status start_text(const struct config *config, char **out, size_t
 
 static enum gt_status prompt_read(struct sample *sample)
 {
+    const char *path = prompt_path(sample->config);
     char *text;
     size_t count;
     void *array = NULL;
     if (sample->config->prompt_file[0] != '\0' && config_key_was_set(sample->config, CONFIG_KEY_start)) {
-        log_error("start and prompt_file both say what the samples begin with: give one of them");
+        log_error("--start and --prompt_file both give the text to begin with; use one of them");
         return GT_USAGE;
     }
     TRY(start_text(sample->config, &text, &count));
     enum gt_status status = GT_OK;
     if (count == 0) {
-        log_error("%s is empty: a sample needs at least one token to begin with",
-                  sample->config->prompt_file[0] != '\0' ? sample->config->prompt_file : "start");
+        log_error("%s is empty; a sample needs at least one character to begin with", path != NULL ? path : "--start");
         status = GT_USAGE;
     }
     if (status == GT_OK)
         status = hostmem_alloc(sample->mem, count, sizeof(int32_t), "prompt", &array);
     sample->prompt = array;
     if (status == GT_OK)
-        status =
-            tokenizer_encode_prompt(sample->tokenizer, text, count, "start", sample->prompt, &sample->prompt_count);
+        status = tokenizer_encode_prompt(sample->tokenizer, text, count, path != NULL ? path : "--start",
+                                         sample->prompt, &sample->prompt_count);
     free(text);
     return status;
 }
@@ -165,17 +217,41 @@ static int64_t batch_choose(const struct sample *sample, const struct model_conf
     return size_ceil_div(samples, size_ceil_div(samples, most));
 }
 
+/* Looks for the model first: without one, what else is missing does not matter. */
+static enum gt_status checkpoint_find(struct sample *sample)
+{
+    TRY(restore_weights_path(sample->config, sample->model));
+    TRY(program_model_check(sample->model));
+    return restore_open_weights(sample->mem, sample->config, &sample->source);
+}
+
+static enum gt_status tokenizer_check(const struct sample *sample)
+{
+    const int64_t tokens = tokenizer_vocab_size(sample->tokenizer);
+    const int32_t vocab_size = sample->source.checkpoint->config.vocab_size;
+    TRY(restore_tokenizer_check(&sample->source, sample->tokenizer, sample->vocabulary));
+    if (tokens <= vocab_size)
+        return GT_OK;
+    log_error("%s: this tokenizer has %" PRId64 " tokens, the model only %" PRId32
+              "; name the model's own with --tokenizer",
+              sample->vocabulary, tokens, vocab_size);
+    return GT_DATA;
+}
+
+/* What the user gets otherwise than asked for: see generator_next(). */
+static void context_notes(const struct sample *sample)
+{
+    const int32_t block = sample->source.checkpoint->config.block_size;
+    const int64_t prompt = (int64_t)sample->prompt_count;
+    if (prompt > block)
+        log_note("the prompt has %" PRId64 " tokens; the model sees the last %" PRId32 " (block_size)", prompt, block);
+    if (prompt + sample->config->max_new_tokens - 1 > block)
+        log_note("text beyond block_size=%" PRId32 " tokens is slower: each token recomputes the context", block);
+}
+
 static enum gt_status model_open(struct sample *sample)
 {
-    TRY(restore_open_weights(sample->mem, sample->config, &sample->source));
-    TRY(restore_tokenizer_check(&sample->source, sample->tokenizer, TOKENIZER_FILE_NAME));
     const struct model_config *config = &sample->source.checkpoint->config;
-    int64_t vocab = tokenizer_vocab_size(sample->tokenizer);
-    if (vocab > config->vocab_size) {
-        log_error("%s: vocabulary of %" PRId64 ", the model's is %" PRId32, TOKENIZER_FILE_NAME, vocab,
-                  config->vocab_size);
-        return GT_DATA;
-    }
     TRY(session_open(sample->mem, sample->config, &sample->session));
     sample->batch = batch_choose(sample, config);
     struct model_options options = {
@@ -295,9 +371,12 @@ static enum gt_status samples_write(struct sample *sample)
 {
     const int64_t samples = sample->config->num_samples;
     TRY(stop_texts_parse(sample->config->stop, "stop", &sample->stops));
+    TRY(checkpoint_find(sample));
     TRY(tokenizer_open(sample));
+    TRY(tokenizer_check(sample));
     TRY(prompt_read(sample));
     TRY(model_open(sample));
+    context_notes(sample);
     TRY(generator_open(sample));
     stop_install();
     hostmem_phase_set(sample->mem, HOSTMEM_RUN);
@@ -308,8 +387,8 @@ static enum gt_status samples_write(struct sample *sample)
     double seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
     fflush(stdout);
     if (status == GT_OK)
-        log_note("%" PRId64 " tokens in %.2f s, %.1f tokens/s, %" PRId64 " samples at once", sample->tokens_written,
-                 seconds, (double)sample->tokens_written / seconds, sample->batch);
+        log_note("%" PRId64 " tokens in %.2f s, %.1f tokens/s, %" PRId64 " sample%s at a time", sample->tokens_written,
+                 seconds, (double)sample->tokens_written / seconds, sample->batch, sample->batch == 1 ? "" : "s");
     return status;
 }
 

@@ -14,6 +14,7 @@
 #include "backend/backend.h"
 #include "base/log.h"
 #include "cli/exit_status.h"
+#include "io/checkpoint.h"
 #include "plan/device_profile.h"
 
 /* The library's default, 300,000 pauses, is 16 ms on recent processors: where another program wants the core, a step of a
@@ -38,6 +39,24 @@ void program_spin_limit(char **argv)
     (void)setenv("OPENBLAS_NUM_THREADS", "1", 0);
     /* The library reads the variable before main() begins, hence the new start; without it everything works too. */
     execv(path, argv);
+}
+
+enum gt_status program_model_check(const char *path)
+{
+    char lock[FILE_PATH_MAX];
+    enum checkpoint_kind kind;
+    bool exists, begun;
+    TRY(checkpoint_probe(path, &kind));
+    if (kind != CHECKPOINT_NONE)
+        return GT_OK;
+    TRY(file_look(path, &exists));
+    TRY(file_join(lock, path, "lock")); /* gpt-train's: a run has begun */
+    TRY(file_look(lock, &begun));
+    log_error("%s: %s", path,
+              !exists ? "no such folder; train a model with gpt-train, or use --out_dir"
+              : begun ? "no checkpoint yet; gpt-train saves the first one after eval_interval iterations"
+                      : "no model here; train one with gpt-train, or use --out_dir");
+    return GT_DATA;
 }
 
 static enum gt_status device_print(const struct backend_ops *ops, int32_t index)

@@ -11,6 +11,9 @@
  * Errors: GT_USAGE, all problems logged. */
 enum gt_status program_start(struct config *config, enum config_program program, const char *name, int argc,
                              char **argv, bool *answered);
+/* Whether there is a model at `path`; says whether the folder is missing, a first checkpoint, or a model.
+ * Errors: GT_DATA, those of checkpoint_probe(). */
+enum gt_status program_model_check(const char *path);
 /* Starts the program anew with a limit on how long GCC's OpenMP threads spin when they wait, and without
  * OpenBLAS's own threads; returns when there is one
  * already (GOMP_SPINCOUNT or OMP_WAIT_POLICY in the environment), where threads are bound (OMP_PROC_BIND, OMP_PLACES,

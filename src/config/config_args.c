@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "config/config_key.h"
 #include "config/config_lex.h"
@@ -118,6 +119,19 @@ static void read_flag(struct args *args)
         read_spaced(args, key);
 }
 
+/* What an argument of gpt-sample that is no file was meant to be. */
+static bool sample_word_refuse(const struct args *args, const char *argument)
+{
+    if (args->config->program != CONFIG_SAMPLE || (file_exists(argument) && !file_is_folder(argument)))
+        return false;
+    if (file_is_folder(argument))
+        log_error("%s: is a folder; write --out_dir=%s", argument, argument);
+    else
+        log_error("%.60s: no such file; write --start=\"%.60s\" for a prompt, --out_dir=DIR for a model", argument,
+                  argument);
+    return true;
+}
+
 /* An argument without dashes: a file.  A key that lacks its dashes is told so. */
 static void read_word(struct args *args)
 {
@@ -127,7 +141,7 @@ static void read_word(struct args *args)
     if (argument[length] == '=' && config_key_find(argument, length) != CONFIG_KEY_COUNT) {
         log_error("%s: write --%s", argument, argument);
         args->failed = true;
-    } else if (config_parse_file(args->config, argument) != GT_OK) {
+    } else if (sample_word_refuse(args, argument) || config_parse_file(args->config, argument) != GT_OK) {
         args->failed = true;
     }
 }

@@ -103,7 +103,7 @@ struct checkpoint {
     struct model_config config; /* of the weights; padded_vocab_size is vocab_size */
     bool tied;
     int32_t bos_token, eos_token;    /* -1: unknown */
-    struct checkpoint_record record; /* OURS; with the optimizer NANOGPT too: record.state is where the run stood */
+    struct checkpoint_record record; /* OURS; of NANOGPT record.state alone: where the run stood */
     struct safetensors *model;
     struct safetensors *optimizer; /* NULL unless opened with it */
     char source[FILE_PATH_MAX];    /* the file that says what the model is, for error lines */

@@ -246,8 +246,7 @@ static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *pa
     checkpoint->optimizer = nanogpt.optimizer;
     checkpoint->tied = !safetensors_find(nanogpt.model, "lm_head.weight", &head); /* else it is compared */
     nanogpt.model = nanogpt.optimizer = NULL;
-    if (with_optimizer)
-        record_make(&checkpoint->record, &nanogpt);
+    record_make(&checkpoint->record, &nanogpt);
     nanogpt_release(&nanogpt);
     TRY(hf_layout_check(checkpoint->model, &checkpoint->config));
     return with_optimizer ? checkpoint_parts_check(checkpoint->optimizer, &checkpoint->config) : GT_OK;

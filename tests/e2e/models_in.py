@@ -24,7 +24,7 @@ import zipfile
 
 from checks import check_named as check, finish, skip
 
-GPT_TRAIN = os.environ["GPT_TRAIN"]
+GPT_TRAIN, GPT_SAMPLE = os.environ["GPT_TRAIN"], os.environ["GPT_SAMPLE"]
 V, T, C, L, H = 61, 16, 12, 2, 3
 SHAPE = [f"--n_layer={L}", f"--n_head={H}", f"--n_embd={C}", f"--block_size={T}", f"--vocab_size={V}"]
 RUN = ["--dataset=./data", "--batch_size=2", "--gradient_accumulation_steps=1", "--eval_iters=1", "--threads=1",
@@ -428,6 +428,45 @@ def nanogpt_over_another():
     os.remove("data/gpt_tokenizer.json")
 
 
+def nanogpt_samples():
+    """nanoGPT's sample.py takes the characters from data/DATASET/meta.pkl; ours do from the same file, as data."""
+    checkpoint = nanogpt_checkpoint("run-True", True)
+    checkpoint["config"]["dataset"] = "characters_of_pickle"
+    os.makedirs("of-pickle")
+    torch_save("of-pickle/ckpt.pt", checkpoint)
+    letters = sorted(set("\n abcdefghijklmnopqrstuvwxyzäöüßÄÖÜ日本語の文を書くABCDEFGHIJKLMNOPQR"))
+    folder = "data/characters_of_pickle"
+    os.makedirs(folder)
+    meta = {"vocab_size": len(letters), "itos": dict(enumerate(letters)), "stoi": {c: i for i, c in enumerate(letters)}}
+
+    def sample(*arguments):
+        return subprocess.run([GPT_SAMPLE, "--num_samples=1", "--max_new_tokens=40", "--start=ab", *arguments],
+                              capture_output=True, text=True, encoding="utf-8", check=False)
+
+    done = sample("--out_dir=of-pickle")
+    check("nanoGPT's run without meta.pkl", done.returncode == 2 and done.stdout == "" and
+          "of-pickle: the model has no tokenizer; name one with --tokenizer" in done.stderr, done.stderr)
+    for protocol in (2, 4, 5):
+        with open(folder + "/meta.pkl", "wb") as file:
+            pickle.dump(meta, file, protocol)
+        done = sample("--out_dir=of-pickle")
+        text = done.stdout.split("\n---------------")[0]
+        check(f"nanoGPT's run with meta.pkl, protocol {protocol}", done.returncode == 0 and len(text) == 42 and
+              text.startswith("ab") and set(text) <= set(letters) and folder + "/meta.pkl" in done.stderr, done.stderr)
+    named = sample("--init_from=of-pickle/ckpt.pt", f"--tokenizer={folder}/meta.pkl")
+    check("meta.pkl by name", named.returncode == 0 and named.stdout == done.stdout, named.stderr)
+    swapped = dict(meta, itos={**meta["itos"], 0: letters[1], 1: letters[0]})
+    for name, bad, words in (("none", {"vocab_size": 3}, 'has no "itos"'), ("swapped", swapped, "item 1"),
+                             ("words", {"itos": {0: "ab"}}, "item 0"), ("ids", {"itos": {1: "a"}}, "item 0"),
+                             ("code", {"itos": Evil(os.system, "touch executed")}, "refused, nothing was run")):
+        with open(folder + "/meta.pkl", "wb") as file:
+            pickle.dump(bad, file)
+        done = sample("--out_dir=of-pickle")
+        check("a bad meta.pkl: " + name, done.returncode == 2 and words in done.stderr and
+              done.stderr.count("error:") == 1, done.stderr)
+    shutil.rmtree(folder)
+
+
 def torch_writes():
     """The same through PyTorch's own torch.save()."""
     python = os.environ.get("PYTHON_TORCH", "no")
@@ -667,6 +706,7 @@ def main():
         cached(base, config)
         nanogpt_continues()
         nanogpt_over_another()
+        nanogpt_samples()
         torch_writes()
         bad_shards(base, config)
         bad_llmc(base)

@@ -13,6 +13,7 @@ IO_CHECKS = \
 	tests/unit/check_io_hf_cache \
 	tests/unit/check_io_hf_config \
 	tests/unit/check_io_hf_layout \
+	tests/unit/check_io_nanogpt_meta \
 	tests/unit/check_io_pickle \
 	tests/unit/check_io_safetensors \
 	tests/unit/check_io_safetensors_index \
@@ -31,6 +32,7 @@ tests_unit_check_io_gguf_SOURCES = tests/unit/check_io_gguf.c tests/unit/io_fixt
 tests_unit_check_io_hf_cache_SOURCES = tests/unit/check_io_hf_cache.c tests/unit/io_fixture.h
 tests_unit_check_io_hf_config_SOURCES = tests/unit/check_io_hf_config.c tests/unit/io_fixture.h
 tests_unit_check_io_hf_layout_SOURCES = tests/unit/check_io_hf_layout.c tests/unit/io_fixture.h
+tests_unit_check_io_nanogpt_meta_SOURCES = tests/unit/check_io_nanogpt_meta.c tests/unit/io_fixture.h
 tests_unit_check_io_pickle_SOURCES = tests/unit/check_io_pickle.c tests/unit/io_fixture.h
 tests_unit_check_io_safetensors_SOURCES = tests/unit/check_io_safetensors.c tests/unit/io_fixture.h
 tests_unit_check_io_safetensors_index_SOURCES = tests/unit/check_io_safetensors_index.c tests/unit/io_fixture.h

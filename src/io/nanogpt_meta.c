@@ -1,0 +1,76 @@
+/* From the pickle of meta.pkl to a tokenizer of characters.
+ *
+ * Only "itos" is looked at: its items must be 0, 1, 2, ... in this order, each with one character above the one before.
+ * That is what sorted(set(text)) and enumerate() give; other tables are refused rather than sorted, since ids would change.
+ */
+#include "io/nanogpt_meta.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "data/utf8.h"
+#include "io/pickle.h"
+
+/* The character of an item, or false. */
+static bool item_character(const struct pickle *pickle, uint32_t item, int64_t id, uint32_t *out)
+{
+    const struct pickle_value *key = &pickle->values[pickle->items[item].key];
+    const struct pickle_value *value = &pickle->values[pickle->items[item].value];
+    return key->kind == PICKLE_INT && key->as.integer == id && value->kind == PICKLE_TEXT && value->as.text.count > 0 &&
+           utf8_decode((const unsigned char *)value->as.text.bytes, value->as.text.count, out) ==
+               (int)value->as.text.count;
+}
+
+/* code_points[*out_count]; there is room for all characters. */
+static enum gt_status characters_read(const struct pickle *pickle, const char *path, uint32_t *code_points,
+                                      size_t *out_count)
+{
+    uint32_t itos;
+    size_t count = 0;
+    if (!pickle_find(pickle, pickle->root, "itos", &itos) || pickle->values[itos].kind != PICKLE_DICT ||
+        pickle->values[itos].as.items.count == 0) {
+        log_error("%s: has no \"itos\": this is not the meta.pkl of a nanoGPT data set", path);
+        return GT_DATA;
+    }
+    for (uint32_t i = pickle->values[itos].as.items.first; i != PICKLE_END; i = pickle->items[i].next) {
+        if (count == UTF8_CODE_POINTS || !item_character(pickle, i, (int64_t)count, &code_points[count]) ||
+            (count > 0 && code_points[count - 1] >= code_points[count])) {
+            log_error("%s: field \"itos\": item %zu is not the next id with a character above the one before", path,
+                      count);
+            return GT_DATA;
+        }
+        count++;
+    }
+    *out_count = count;
+    return GT_OK;
+}
+
+static enum gt_status meta_read(struct hostmem *mem, const struct pickle *pickle, const char *path,
+                                struct tokenizer **out)
+{
+    void *code_points;
+    size_t count;
+    TRY(hostmem_alloc(mem, UTF8_CODE_POINTS, sizeof(uint32_t), "characters of meta.pkl", &code_points));
+    enum gt_status status = characters_read(pickle, path, code_points, &count);
+    if (status == GT_OK)
+        status = tokenizer_create_chars(mem, code_points, count, out);
+    hostmem_free(mem, code_points);
+    return status;
+}
+
+enum gt_status nanogpt_meta_open(struct hostmem *mem, const char *path, struct tokenizer **out)
+{
+    char *text;
+    size_t count;
+    struct pickle *pickle;
+    TRY(file_read_all(path, PICKLE_BYTES_MAX, &text, &count));
+    enum gt_status status = pickle_read(mem, (const unsigned char *)text, count, path, &pickle);
+    if (status == GT_OK) {
+        status = meta_read(mem, pickle, path, out);
+        pickle_destroy(pickle);
+    }
+    free(text);
+    return status;
+}

@@ -1,0 +1,114 @@
+/* nanoGPT's meta.pkl: the characters come out with their ids; other tables are refused, and failing memory is survived. */
+#include "io/nanogpt_meta.h"
+
+#include "tests/unit/io_fixture.h"
+
+#define BEGIN "\x80\2}X\4\0\0\0itos}("
+#define A "K\0X\1\0\0\0a"
+#define SHARP_S "K\1X\2\0\0\0\xc3\x9f"
+#define KANJI "M\2\0X\3\0\0\0\xe6\x97\xa5"
+#define END "us."
+#define META(text)             \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
+
+struct meta {
+    const char *text;
+    size_t count;
+};
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
+static struct hostmem *mem;
+static struct log_capture capture;
+static struct tokenizer *tokenizer;
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    io_path(path, folder, "meta.pkl");
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    log_capture_begin(&capture);
+    tokenizer = NULL;
+}
+
+static void teardown(void)
+{
+    struct hostmem_counters counters;
+    tokenizer_destroy(tokenizer);
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    log_capture_end();
+    hostmem_destroy(mem);
+    io_folder_remove(folder);
+}
+
+static enum gt_status open_meta(const struct meta *meta)
+{
+    io_file_write(path, meta->text, meta->count);
+    return nanogpt_meta_open(mem, path, &tokenizer);
+}
+
+START_TEST(reads_characters)
+{
+    static const struct meta good = META(BEGIN A SHARP_S KANJI END);
+    ck_assert_int_eq(open_meta(&good), GT_OK);
+    ck_assert_int_eq(tokenizer_vocab_size(tokenizer), 3);
+    ck_assert_int_eq(tokenizer_id_of(tokenizer, 'a'), 0);
+    ck_assert_int_eq(tokenizer_id_of(tokenizer, 0xDF), 1);
+    ck_assert_int_eq(tokenizer_id_of(tokenizer, 0x65E5), 2);
+}
+END_TEST
+
+START_TEST(refuses_other_tables)
+{
+    static const struct meta bad[] = {
+        META("\x80\2}."),                           /* no itos */
+        META("\x80\2K\1."),                         /* no dict */
+        META("\x80\2}X\4\0\0\0itosK\1s."),          /* a number */
+        META("\x80\2}X\4\0\0\0itos}s."),            /* empty */
+        META(BEGIN SHARP_S A END),                  /* another order */
+        META(BEGIN A "K\1X\1\0\0\0a" END),          /* a character twice */
+        META(BEGIN A "K\1X\1\0\0\0A" END),          /* characters that descend */
+        META(BEGIN A "K\2X\1\0\0\0b" END),          /* a hole */
+        META(BEGIN "K\0X\2\0\0\0ab" END),           /* two characters */
+        META(BEGIN "K\0X\0\0\0\0" END),             /* none */
+        META(BEGIN "K\0K\1" END),                   /* no text */
+        META(BEGIN "K\0X\3\0\0\0\xed\xa0\x80" END), /* a surrogate */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_msg(open_meta(&bad[i]) == GT_DATA, "table %zu", i);
+        ck_assert_ptr_null(tokenizer);
+        ck_assert_ptr_nonnull(strstr(capture.text, "meta.pkl: "));
+    }
+}
+END_TEST
+
+START_TEST(survives_failed_allocations)
+{
+    static const struct meta good = META(BEGIN A SHARP_S END);
+    size_t n = 0;
+    enum gt_status status;
+    do {
+        hostmem_fail_at(mem, ++n);
+        status = open_meta(&good);
+        hostmem_fail_at(mem, 0);
+    } while (status == GT_NO_MEMORY);
+    ck_assert_int_eq(status, GT_OK);
+    ck_assert_uint_gt(n, 5);
+}
+END_TEST
+
+static Suite *io_nanogpt_meta_suite(void)
+{
+    Suite *suite = suite_create("io/nanogpt_meta");
+    TCase *tests = tcase_create("meta");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, reads_characters);
+    tcase_add_test(tests, refuses_other_tables);
+    tcase_add_test(tests, survives_failed_allocations);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_nanogpt_meta)

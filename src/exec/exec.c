@@ -2,7 +2,7 @@
  *
  * exec_create() turns each op into an op_call with addresses, in one array per program, and asks the device for the
  * arena; from then on nothing is allocated.  A plain run hands a whole program to the backend, and where results can come
- * later, does not wait for it; timing and poison hand it over op by op.  One queue is enough so far, number 0.
+ * later, does not wait for it; timing, poison and a look at each op hand it over op by op.  One queue is enough so far, number 0.
  */
 #include "exec/exec.h"
 
@@ -25,6 +25,8 @@ struct exec {
     struct exec_poison *poison;                /* NULL when off */
     bool timing_on;
     struct exec_timing timing;
+    exec_look_fn *look; /* NULL when off */
+    void *look_context;
 };
 
 /* Fills addresses into a call. */
@@ -196,12 +198,19 @@ static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index
         TRY(exec->device->ops->run(exec->device, QUEUE, call, 1));
         TRY(exec->device->ops->sync(exec->device, QUEUE));
     }
+    if (exec->look)
+        TRY(exec->look(exec->look_context, program, index));
     return exec->poison ? exec_poison_op_end(exec->poison, program, index) : GT_OK;
+}
+
+static bool op_by_op(const struct exec *exec)
+{
+    return exec->poison || exec->timing_on || exec->look;
 }
 
 bool exec_runs_ahead(const struct exec *exec)
 {
-    return exec->device->ops->download_later != NULL && !exec->poison && !exec->timing_on;
+    return exec->device->ops->download_later != NULL && !op_by_op(exec);
 }
 
 enum gt_status exec_download_later(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)
@@ -230,7 +239,7 @@ enum gt_status exec_run(struct exec *exec, int32_t program)
 {
     assert(program >= 0 && program < exec->graph->program_count);
     int32_t count = exec->graph->programs[program].count;
-    if (!exec->poison && !exec->timing_on) {
+    if (!op_by_op(exec)) {
         TRY(exec->device->ops->run(exec->device, QUEUE, exec->calls[program], (size_t)count));
         return exec->device->ops->sync(exec->device, QUEUE);
     }
@@ -257,6 +266,12 @@ void exec_timing_set(struct exec *exec, bool on)
 void exec_timing_get(const struct exec *exec, struct exec_timing *out)
 {
     *out = exec->timing;
+}
+
+void exec_look_set(struct exec *exec, exec_look_fn *look, void *context)
+{
+    exec->look = look;
+    exec->look_context = context;
 }
 
 struct backend *exec_device(struct exec *exec)

@@ -58,6 +58,11 @@ struct exec_timing {
 void exec_timing_set(struct exec *exec, bool on);
 void exec_timing_get(const struct exec *exec, struct exec_timing *out);
 
+/* While `look` is set, programs run op by op, and it is called after each of them, before poison overwrites what is dead; NULL
+ * ends that.  Its status is the program's. */
+typedef enum gt_status exec_look_fn(void *context, int32_t program, int32_t op);
+void exec_look_set(struct exec *exec, exec_look_fn *look, void *context);
+
 struct backend *exec_device(struct exec *exec);
 const struct plan *exec_plan(const struct exec *exec);
 

@@ -40,6 +40,9 @@ enum gt_status feed_folder(const struct config *config, char out[static FILE_PAT
 /* Samples first .. first + io->batch of training step `iter` into the tensors of a training program. */
 enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io, int64_t iter,
                           int64_t first);
+/* Micro-step `k` of an update whose scalars the host's copy holds: its samples and scalars to the device, and its program
+ * begun (exec_start). */
+enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64_t iter, int32_t k);
 /* `count` <= io->batch samples of a random evaluation into the evaluation program; rows beyond count are ignored. */
 enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum token_split split, int64_t evaluation,
                              int64_t first, int64_t count);

@@ -20,6 +20,7 @@
 #include "base/progress.h"
 #include "base/size.h"
 #include "data/tokenizer.h"
+#include "train/diagnose.h"
 #include "train/evaluate.h"
 #include "train/explain.h"
 #include "train/feed.h"
@@ -54,7 +55,8 @@ struct trainer {
     struct metrics metrics;
     struct progress progress;
     struct watchdog watchdog;
-    struct steps_ahead ahead;     /* updates whose results have not been looked at */
+    struct steps_ahead ahead; /* updates whose results have not been looked at */
+    struct diagnosis diagnosis;
     struct restore_source source; /* where the weights come from */
     struct restore_saver saver;
     struct tokenizer *tokenizer; /* with sample_tokens: of the samples that are printed */
@@ -206,21 +208,11 @@ static void scalars_set(struct trainer *t, double learning_rate)
     scalars[SCALAR_POSITION].i = 0;
 }
 
-/* The program of micro-step `k`. */
-static const struct program_io *micro_step_io(const struct model *model, int32_t k)
-{
-    if (k == 0)
-        return &model->train_first;
-    bool last = k == model->options.micro_steps - 1;
-    return last && model->options.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
-}
-
 static enum gt_status update(struct trainer *t, double learning_rate)
 {
     struct session *session = &t->session;
     struct step_result *result = steps_ahead_next(&t->ahead);
     int32_t scalars = session->model->scalars;
-    int64_t sample = 0;
     result->iter = t->state.iter;
     result->learning_rate = learning_rate;
     result->loss_scale = t->state.loss_scaler.scale;
@@ -228,15 +220,8 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
         if (stop_requested())
             return GT_STOPPED; /* nothing was applied yet: the iteration is done again at the resume */
-        const struct program_io *io = micro_step_io(session->model, k);
-        session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)sample;
-        session->scalars[SCALAR_MICRO_STEP].i = k;
-        session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
-        TRY(feed_train(&t->feed, session, io, t->state.iter, sample));
-        TRY(session_scalars_set(session));
-        TRY(exec_start(session->exec, io->program));
+        TRY(feed_micro_step(&t->feed, session, t->state.iter, k));
         TRY(exec_download_later(session->exec, scalars, SCALAR_LOSS_SUM, &result->loss_sums[k], 1));
-        sample += io->batch;
     }
     TRY(exec_start(session->exec, session->model->update.program));
     TRY(exec_download_later(session->exec, scalars, 0, result->scalars, SCALAR_WORDS));
@@ -352,8 +337,10 @@ static enum gt_status settle(struct trainer *t)
         return GT_OK;
     t->step_seconds = steps_ahead_seconds(&t->ahead);
     t->ahead.count = 0;
-    for (int32_t i = 0; i < count; i++)
+    for (int32_t i = 0; i < count; i++) {
         TRY(step_settle(t, &t->ahead.step[i]));
+        TRY(diagnose_step(&t->diagnosis, i, count));
+    }
     return GT_OK;
 }
 
@@ -665,6 +652,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(samples_prepare(t, folder));
     if (!config->eval_only)
         TRY(steps_ahead_create(t->mem, session->model->options.micro_steps, &t->ahead));
+    t->diagnosis = (struct diagnosis){session, &t->feed, &t->ahead, &t->progress, false, 0};
     stop_install();
     exec_timing_set(session->exec, config->profile || config->watchdog > 0); /* op by op, so that one can be named */
     hostmem_phase_set(t->mem, HOSTMEM_RUN);

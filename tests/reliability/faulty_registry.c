@@ -7,10 +7,14 @@
  * those that were refused after `lost`, "refused:CALL N", and of devices that were opened and not closed, "left N", written
  * when the process exits.  The backend itself computes as always: only its table of functions is another one.  Backends that
  * choose no algorithms are said to have chosen one, so that a checkpoint has something to be chosen again.
+ *
+ * GPT_FAULT_NAN=OP:ITER:TIMES puts a NaN into the first element that an OP (gelu_backward) writes in a forward and backward pass of
+ * iteration ITER, after the first so many OPs of it, in float32.
  */
 #include <config.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +52,7 @@ static struct {
     struct backend_ops opened;              /* of the open backend */
     uint64_t counts[CALLS], refused[CALLS]; /* refused: those after `lost` */
     int left;                               /* opened and not closed */
+    int64_t iter, poisoned;                 /* of the pass under way; NaNs so far */
     bool is_lost;
 } faulty;
 
@@ -191,10 +196,38 @@ static enum gt_status faulty_download_later(struct backend *backend, int32_t que
     return faulty.original->download_later(backend, queue, to, from, bytes);
 }
 
+/* Which iteration this is, and a NaN where GPT_FAULT_NAN wants one. */
+static enum gt_status poison(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const char *fault = getenv("GPT_FAULT_NAN");
+    const float nan_value = NAN;
+    char name[32];
+    int64_t iter, times;
+    int32_t slot = 0, step;
+    if (fault == NULL || sscanf(fault, "%31[a-z_]:%" SCNd64 ":%" SCNd64, name, &iter, &times) != 3)
+        return GT_OK;
+    if (call->kind == OP_EMBED_FORWARD) {
+        struct address at = call->operand[EMBED_FORWARD_SCALARS].at;
+        at.offset_bytes += SCALAR_STEP * sizeof(union scalar_word);
+        TRY(faulty.original->download(backend, queue, &step, at, sizeof step));
+        faulty.iter = step;
+    }
+    if (faulty.iter != iter || faulty.poisoned >= times || strcmp(name, op_declaration(call->kind)->name) != 0)
+        return GT_OK;
+    while (op_direction(call->kind, &call->attrs, slot) == OPERAND_IN)
+        slot++;
+    faulty.poisoned++;
+    return faulty.original->upload(backend, queue, call->operand[slot].at, &nan_value, sizeof nan_value);
+}
+
 static enum gt_status faulty_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
     TRY(fault(CALL_RUN));
-    return faulty.original->run(backend, queue, calls, count);
+    for (size_t i = 0; getenv("GPT_FAULT_NAN") != NULL && i < count; i++) {
+        TRY(faulty.original->run(backend, queue, &calls[i], 1));
+        TRY(poison(backend, queue, &calls[i]));
+    }
+    return getenv("GPT_FAULT_NAN") != NULL ? GT_OK : faulty.original->run(backend, queue, calls, count);
 }
 
 static enum gt_status faulty_sync(struct backend *backend, int32_t queue)

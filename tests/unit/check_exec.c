@@ -209,6 +209,32 @@ START_TEST(timing_counts_per_kind)
 }
 END_TEST
 
+/* Each op's output is there when it is looked at, also where nothing reads it any more. */
+static enum gt_status look(void *context, int32_t program, int32_t index)
+{
+    struct sum *sum = context;
+    const struct op *op = &sum->b.graph->programs[program].ops[index];
+    const int32_t out = index == 0 ? op->operand[RESIDUAL_R] : op->operand[COPY_Y];
+    float value[3];
+    TRY(exec_download(sum->b.exec, out, 0, value, 3));
+    ck_assert_float_eq(value[0], index == 0 ? 11.0f : 144.0f);
+    return index == 1 ? GT_STOPPED : GT_OK;
+}
+
+START_TEST(each_op_is_looked_at)
+{
+    struct sum sum;
+    sum_create(&sum, GUARD_BYTES, _i == 1);
+    sum_upload(&sum);
+    exec_look_set(sum.b.exec, look, &sum);
+    ck_assert(!exec_runs_ahead(sum.b.exec));
+    ck_assert_int_eq(exec_start(sum.b.exec, sum.program), GT_STOPPED);
+    exec_look_set(sum.b.exec, NULL, NULL);
+    ck_assert_int_eq(exec_run(sum.b.exec, sum.program), GT_OK);
+    bench_close(&sum.b);
+}
+END_TEST
+
 /* ---- random programs: every storage in a buffer of its own is the reference ---- */
 
 struct reference {
@@ -384,6 +410,7 @@ Suite *exec_suite(void)
     tcase_add_loop_test_raise_signal(tests, transfers_beyond_a_tensor_assert, SIGABRT, 0, 4);
 #endif
     tcase_add_test(tests, timing_counts_per_kind);
+    tcase_add_loop_test(tests, each_op_is_looked_at, 0, 2);
     tcase_add_test(tests, random_programs_compute_what_separate_buffers_do);
     tcase_add_test(tests, every_failing_allocation_is_reported_and_leaks_nothing);
     tcase_add_test(tests, a_device_that_refuses_is_passed_on);

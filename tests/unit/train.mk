@@ -1,5 +1,6 @@
 # Unit tests of src/train, and of what it asks of the system.  generate.c: tests/model; the rest of it: tests/e2e.
 TRAIN_CHECKS = \
+	tests/unit/check_diagnose \
 	tests/unit/check_feed \
 	tests/unit/check_forecast \
 	tests/unit/check_loss_scaler \
@@ -11,6 +12,7 @@ TRAIN_CHECKS = \
 	tests/unit/check_stop \
 	tests/unit/check_watchdog
 check_PROGRAMS += $(TRAIN_CHECKS)
+tests_unit_check_diagnose_SOURCES = tests/unit/check_diagnose.c tests/unit/data_fixture.h tests/unit/log_capture.h
 tests_unit_check_feed_SOURCES = tests/unit/check_feed.c tests/unit/data_fixture.h
 tests_unit_check_forecast_SOURCES = tests/unit/check_forecast.c tests/unit/log_capture.h
 tests_unit_check_loss_scaler_SOURCES = tests/unit/check_loss_scaler.c tests/unit/log_capture.h

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""What a run says when training goes wrong.
+
+  planted   a NaN in the output of an op (gpt-train-faulty): a replay of the update names op, layer, element and micro-step,
+            and changes nothing: what is saved after the skipped update is what was saved before it
+  machine   the same once only, so that the replay finds nothing: then the machine is named
+  overflow  a weight of 3e38: the op that overflows first is named, on the cpu, on the emulated card and on OpenCL
+Prints "checks: P passed, F failed, S skipped".
+"""
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+from checks import check, finish, skip
+
+BUILD = os.path.abspath(os.environ.get("top_builddir", "."))
+GPT_TRAIN = os.path.abspath(os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train")))
+FAULTY = os.path.join(BUILD, "tests", "reliability", "gpt-train-faulty")
+CUDA = os.path.join(BUILD, "tests", "cuda_on_cpu", "gpt-train-cuda")
+TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--vocab_size=96",
+        "--gradient_accumulation_steps=2", "--micro_batch=2", "--eval_iters=1", "--threads=1", "--warmup_iters=1", "--dropout=0.1",
+        "--bias=True", "--log_interval=1"]
+os.environ.setdefault("POCL_CACHE_DIR", os.path.join(BUILD, "tests", "pocl-cache"))
+os.makedirs(os.environ["POCL_CACHE_DIR"], exist_ok=True)
+
+
+def train(out, *arguments, program=GPT_TRAIN, status=0, **environment):
+    """The lines that it wrote to standard error."""
+    run = subprocess.run([program, *TINY, f"--out_dir={out}", *arguments], check=False, capture_output=True, text=True,
+                         env={**os.environ, **environment})
+    check(run.returncode == status, f"exit status {run.returncode}, not {status}: {arguments} {run.stderr[-600:]}")
+    return run.stderr
+
+
+def dataset():
+    os.makedirs("data")
+    with open(os.path.abspath(SCRIPT), "rb") as file:
+        ids = [byte - 32 if byte >= 32 else 0 for byte in file.read() * 4]
+    for name, part in (("train.bin", ids[: len(ids) * 9 // 10]), ("val.bin", ids[len(ids) * 9 // 10:])):
+        with open(os.path.join("data", name), "wb") as file:
+            file.write(struct.pack(f"<{len(part)}H", *part))
+
+
+def one_line(said, pattern, what):
+    found = [line for line in said.splitlines() if re.search(pattern, line)]
+    check(len(found) == 1, f"{what}: '{pattern}' is in {len(found)} lines of: {said[-800:]}")
+
+
+def tensors(out):
+    """What is saved of weights and moments."""
+    with open(os.path.join(out, "trainer_state.json"), encoding="utf-8") as file:
+        names = [entry["name"] for entry in json.load(file)["files"]]
+    return [open(os.path.join(out, name), "rb").read() for name in names]
+
+
+def planted():
+    for op, expected in (("attention_forward", r"h\.0\.attn\.y\[0, 0\] = nan, made by attention_forward of layer 0, micro-step 1 of 2"),
+                         ("gelu_backward", r"h\.1\.mlp.*\[0, 0\] = nan, made by gelu_backward of layer 1, micro-step 1 of 2")):
+        train("before", "--max_iters=2")
+        shutil.copytree("before", op)
+        bad_loss = op.endswith("forward")  # then nothing is saved at the end
+        said = train(op, "--init_from=resume", "--max_iters=3", program=FAULTY, status=int(bad_loss), GPT_FAULT_NAN=f"{op}:3:9")
+        one_line(said, "iter 3: the first value that is not finite: " + expected + ", from inputs up to [0-9.]+$", op)
+        check(tensors(op) == tensors("before"), f"{op}: a skipped update and its replay changed what is saved")
+
+
+def machine():
+    said = train("machine", "--max_iters=4", program=FAULTY, GPT_FAULT_NAN="gelu_forward:2:1")
+    one_line(said, "iter 2: computed again from the same weights and samples, every value is finite: .* makes mistakes$", "machine")
+
+
+def spoilt():
+    """A folder with weights of which one overflows what it is multiplied with."""
+    train("whole", "--max_iters=1")
+    os.makedirs("spoilt")
+    shutil.copy("whole/config.json", "spoilt")
+    with open("whole/model.safetensors", "rb") as file:
+        image = bytearray(file.read())
+    size = struct.unpack("<Q", image[:8])[0]
+    header = json.loads(image[8:8 + size])
+    begin, end = header[next(key for key in header if key.endswith("h.1.mlp.c_fc.weight"))]["data_offsets"]
+    image[8 + size + begin:8 + size + end] = struct.pack("<f", 3e38) * ((end - begin) // 4)
+    with open("spoilt/model.safetensors", "wb") as file:
+        file.write(image)
+
+
+def overflow():
+    spoilt()
+    programs = [("cpu", GPT_TRAIN), ("opencl", GPT_TRAIN)] + ([("cuda", CUDA)] if os.path.exists(CUDA) else [])
+    if len(programs) < 3:
+        skip("goes_wrong_cuda", "no C++17 compiler, so that the cuda backend cannot be emulated")
+    listed = subprocess.run([GPT_TRAIN, "--list_devices"], capture_output=True, text=True, check=False).stdout
+    for backend, program in programs:
+        if backend == "opencl" and "opencl:0 " not in listed:
+            skip("opencl_device", "no OpenCL driver")
+            continue
+        # Ten updates are looked at together on a card; none of them changes a weight.
+        said = train("from-spoilt", "--init_from=spoilt", f"--backend={backend}", "--max_iters=20", "--log_interval=10",
+                     "--eval_interval=100", program=program, status=1)
+        one_line(said, r"iter 0: the first value that is not finite: h\.1\.mlp\.c_fc\.d\[\d+, \d+\] = -?(inf|nan), made by gemm of "
+                       r"layer 1, micro-step 1 of 2, from inputs up to 3e\+38$", backend)
+        check("updates in a row" in said, f"{backend}: {said[-400:]}")
+
+
+SCRIPT = os.path.abspath(__file__)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="gpt-train-goes-wrong-") as work:
+        os.environ["XDG_CACHE_HOME"] = os.path.join(work, "cache")
+        os.chdir(work)
+        dataset()
+        for part in (planted, machine, overflow):
+            part()
+        os.chdir("/")
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

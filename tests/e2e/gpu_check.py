@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """bench/gpu-check rehearsed on the emulated programs: its rows run, its JSON is whole, PyTorch's side is asked in turn (a stand-in
-answers), what fails is a FAIL, usage is checked.
+answers), what fails is a FAIL, a program that is built already is taken as it is, usage is checked.
 
 Times and rates of a rehearsal mean nothing; what only a card has is a SKIP with its reason.
 Prints "checks: P passed, F failed, S skipped".
@@ -9,12 +9,14 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
-from cuda_common import BUILD, check, finish, leave_without_programs
+from cuda_common import BUILD, check, finish, leave_without_programs, skip
 
 PROGRAM = os.path.join(os.environ.get("top_srcdir", "."), "bench", "gpu-check")
 IMAGE_BYTES = 4 << 20  # of uploads under way: a part of the context, which the plan has beside the arena
@@ -44,8 +46,36 @@ def whole(work, emulated):
     check(story["micro_batch"] > 0, "the log does not say how many samples were computed at once")
     check(story["planned"] == story["asked"] == story["used"] - IMAGE_BYTES > 0, f"planned, asked for and in use differ: {story}")
     check(any(one["op"] == "gemm" and one["seconds"] > 0 for one in found["facts"]["ops"]), f"{found['facts']['ops']}")
-    block = done.stdout.split("```")[1]
+    before, block, after = done.stdout.split("```")
+    check("to paste" in before.splitlines()[-2] and after.strip() == "", f"the end is not the block to paste: {done.stdout[-400:]}")
     check(all(name in block for name in wanted), "the block to paste lacks rows")
+    rate = re.search(r"^tokens/s: (\d+) with all of its memory, \d+ in 11.4GiB, \d+ in 9.7GiB \(GPT-2 124M, ", block, re.M)
+    check(rate and int(rate.group(1)) > 0 and "\nrelease: " in block, f"no rates or release: {block}")
+
+
+def built(work, _):
+    """A program that is built already, on a machine with neither nvcc nor PyTorch: the rows that need them are skipped by name,
+    and the others run.  nvidia-smi is a stand-in; the card is the emulated one."""
+    folder, tools = (os.path.join(work, name) for name in ("built", "tools"))
+    os.makedirs(os.path.join(folder, "tests", "opcheck"))
+    os.makedirs(tools)
+    for name, program in (("gpt-train", "gpt-train-cuda"), ("tests/opcheck/opcheck", "opcheck-cuda")):
+        os.symlink(os.path.abspath(os.path.join(BUILD, "tests", "cuda_on_cpu", program)), os.path.join(folder, name))
+    if shutil.which("nvcc", path="/bin"):
+        skip("gpu_check_nvcc", "nvcc is in /bin, so that it cannot be taken away")
+        return
+    with open(os.path.join(tools, "nvidia-smi"), "w", encoding="ascii") as file:
+        file.write("#!/bin/sh\necho 'NVIDIA GeForce RTX 3060, 8.6, 12288 MiB, 580.82.07'\n")
+    os.chmod(os.path.join(tools, "nvidia-smi"), 0o700)
+    only = "--only=machine,build,smoke,devices,memcheck,speed"
+    for where, arguments in ((work, [only, "--build=" + folder]), (folder, [only])):
+        done, found = gpu_check(where, *arguments, "--python=false", PATH=tools + ":/bin", CUDA_HOME="/nonexistent")
+        rows = {row["name"]: (row["result"], row["detail"]) for row in found["rows"]}
+        for name, result, detail in (("machine", "PASS", "RTX 3060"), ("build", "PASS", "built already, in built"),
+                                     ("smoke", "SKIP", "no nvcc"), ("devices", "PASS", "RTX 3060"),
+                                     ("memcheck", "SKIP", "no compute-sanitizer"), ("speed 124M", "SKIP", "PyTorch")):
+            check(name in rows and rows[name][0] == result and detail in rows[name][1], f"{name}: {rows.get(name)}")
+        check(done.returncode == 0 and "driver: 580.82.07" in done.stdout, f"{done.returncode}: {done.stdout[-600:]}")
 
 
 # Answers for a Python with PyTorch: eager fits two samples; compiled, what the environment says.
@@ -71,7 +101,7 @@ def speed(work, emulated):
     os.chmod(python, 0o700)
     for side, compiled in (("whole", True), ("broken", False)):
         asked = os.path.join(work, "asked-" + side)
-        done, found = gpu_check(work, emulated, "--only=speed,MFU 124M", "--python=" + python, SIDE=side, ASKED=asked)
+        done, found = gpu_check(work, emulated, "--only=speed", "--python=" + python, SIDE=side, ASKED=asked)
         rows = {row["name"]: row["result"] for row in found["rows"]}
         check(done.returncode == 0 and rows["speed 124M"] == "PASS", f"{side}: {done.stdout[-600:]}")
         table = found["facts"]["speed 124M"]
@@ -114,7 +144,7 @@ def bad(work, emulated):
 def main():
     leave_without_programs("gpu_check")
     with tempfile.TemporaryDirectory(prefix="gpt-train-gpu-check-") as work:
-        for part in (whole, speed, ended, bad):
+        for part in (whole, built, speed, ended, bad):
             part(work, "--emulated=" + os.path.abspath(BUILD))
     return finish()
 

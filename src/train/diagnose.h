@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/progress.h"
 #include "base/status.h"
 #include "train/feed.h"
-#include "train/progress.h"
 #include "train/session.h"
 #include "train/steps_ahead.h"
 

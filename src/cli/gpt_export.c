@@ -121,7 +121,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
         else if (flags && argv[i][0] == '-')
             TRY(flags_read(&known, argc, argv, &i));
         else if (arguments->output != NULL)
-            return flags_error(PROGRAM, "only one OUTPUT can be written", argv[i]);
+            return flags_error(PROGRAM, "only one OUTPUT can be given", argv[i]);
         else
             arguments->output = argv[i];
     }
@@ -150,8 +150,8 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
     const int32_t vocab_size = source->checkpoint->config.vocab_size;
     if (tokenizer_vocab_size(*out) <= vocab_size)
         return GT_OK;
-    log_error("%s: the tokenizer has %" PRId64 " tokens, the model %" PRId32, folder, tokenizer_vocab_size(*out),
-              vocab_size);
+    log_error("%s: the tokenizer has %" PRId64 " tokens, but the model only %" PRId32, folder,
+              tokenizer_vocab_size(*out), vocab_size);
     return GT_DATA;
 }
 

@@ -220,7 +220,12 @@ static int64_t batch_choose(const struct sample *sample, const struct model_conf
 /* Looks for the model first: without one, what else is missing does not matter. */
 static enum gt_status checkpoint_find(struct sample *sample)
 {
-    TRY(restore_weights_path(sample->config, sample->model));
+    const struct config *config = sample->config;
+    const bool own = strcmp(config->init_from, "resume") == 0;
+    if (!own && hf_cache_is_name(config->init_from))
+        TRY(hf_cache_find(config->init_from, sample->model));
+    else
+        snprintf(sample->model, sizeof sample->model, "%s", own ? config->out_dir : config->init_from);
     TRY(program_model_check(sample->model));
     return restore_open_weights(sample->mem, sample->config, &sample->source);
 }

@@ -68,7 +68,7 @@ static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
     enum gt_status status = ops->info(device, &info);
     if (status == GT_OK) {
         char total[24], left[24], holders[BACKEND_HOLDERS_TEXT_MAX];
-        printf("%s:%" PRId32 "  %s  %s in all, %s free, dtypes", ops->name, index, info.device,
+        printf("%s:%" PRId32 "  %s  %s in total, %s free, dtypes", ops->name, index, info.device,
                log_bytes(total, (double)info.total_bytes), log_bytes(left, (double)info.free_bytes));
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
             if (info.dtypes >> dtype & 1u)
@@ -93,7 +93,7 @@ static enum gt_status devices_print(void)
         struct backend_devices devices;
         (*ops)->devices(false, &devices);
         if (devices.count == 0)
-            printf("%s:   none: %s\n", (*ops)->name, devices.reason);
+            printf("%s:   none; %s\n", (*ops)->name, devices.reason);
         for (int32_t i = 0; i < devices.count; i++) {
             enum gt_status status = device_print(*ops, i);
             listed += status == GT_OK;

@@ -65,8 +65,8 @@ static enum gt_status alignment_check(struct backend *device, const struct plan 
     TRY(device->ops->info(device, &info));
     if (info.alignment_bytes == 0 || plan->options.alignment_bytes % info.alignment_bytes == 0)
         return GT_OK;
-    log_error("the plan aligns tensors to %" PRIu32 " bytes, device %s needs %" PRIu32, plan->options.alignment_bytes,
-              info.device, info.alignment_bytes);
+    log_error("the plan aligns tensors to %" PRIu32 " bytes, but device %s needs %" PRIu32,
+              plan->options.alignment_bytes, info.device, info.alignment_bytes);
     return GT_DEVICE;
 }
 

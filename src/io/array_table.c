@@ -23,7 +23,7 @@ enum gt_status array_table_create(struct hostmem *mem, const char *path, size_t 
     void *block;
     enum gt_status status;
     if (capacity > SAFETENSORS_TENSORS_MAX || strlen(path) >= FILE_PATH_MAX) {
-        log_error("%.200s: lists %zu tensors, at most %d are accepted", path, capacity, SAFETENSORS_TENSORS_MAX);
+        log_error("%.200s: lists %zu tensors; at most %d are accepted", path, capacity, SAFETENSORS_TENSORS_MAX);
         return GT_DATA;
     }
     TRY(hostmem_alloc(mem, 1, sizeof(struct safetensors), "table of arrays", &block));
@@ -97,7 +97,7 @@ static enum gt_status place_check(const struct safetensors *table, const struct 
     const struct array_file *file = &table->places->files[place->file];
     if (place->offset_bytes <= file->size_bytes && tensor->size_bytes <= file->size_bytes - place->offset_bytes)
         return GT_OK;
-    log_error("%s: tensor %s: %" PRIu64 " bytes at byte %" PRIu64 " are outside of the file's %" PRIu64 " bytes",
+    log_error("%s: tensor %s: %" PRIu64 " bytes at byte %" PRIu64 " lie outside the file, which has %" PRIu64 " bytes",
               file->path, tensor->name, tensor->size_bytes, place->offset_bytes, file->size_bytes);
     return GT_DATA;
 }
@@ -110,13 +110,14 @@ enum gt_status array_table_add(struct safetensors *table, const struct safetenso
     assert(place->file >= ARRAY_ZEROS && place->file < (int32_t)places->file_count);
     assert(tensor->rank >= 0 && tensor->rank <= SAFETENSORS_RANK_MAX);
     if (!safetensors_name_valid(tensor->name)) {
-        log_error("%s: tensor name \"%.64s\": 1 to %d characters of A-Z a-z 0-9 . _ - are accepted", table->path,
+        log_error("%s: tensor name \"%.64s\": must be 1 to %d characters of A-Z a-z 0-9 . _ -", table->path,
                   tensor->name, SAFETENSORS_NAME_MAX - 1);
         return GT_DATA;
     }
     if (safetensors_find(table, tensor->name, &index) || table->count >= places->capacity ||
         (place->transposed && tensor->rank != 2)) {
-        log_error("%s: tensor %s: is there twice, one too many, or has no two dimensions", table->path, tensor->name);
+        log_error("%s: tensor %s: is there twice, is one too many, or does not have two dimensions", table->path,
+                  tensor->name);
         return GT_DATA;
     }
     struct safetensors_tensor *entry = &table->tensors[table->count];

@@ -59,13 +59,13 @@ static enum gt_status config_check(const struct checkpoint *checkpoint, const st
 {
     const struct model_config *saved = &checkpoint->config;
     if (saved->n_layer != wanted->n_layer || saved->n_head != wanted->n_head) {
-        log_error("%s: the checkpoint has n_layer %d and n_head %d, the model needs %d and %d", checkpoint->source,
+        log_error("%s: the checkpoint has n_layer=%d and n_head=%d; the model needs %d and %d", checkpoint->source,
                   saved->n_layer, saved->n_head, wanted->n_layer, wanted->n_head);
         return GT_DATA;
     }
     if (checkpoint->optimizer == NULL || (saved->bias == wanted->bias && saved->block_size == wanted->block_size))
         return GT_OK;
-    log_error("%s: the optimizer's state is of a model with bias %d and block_size %d, the model needs %d and %d",
+    log_error("%s: the optimizer state belongs to a model with bias=%d and block_size=%d; this model has %d and %d",
               checkpoint->source, (int)saved->bias, saved->block_size, (int)wanted->bias, wanted->block_size);
     return GT_DATA;
 }
@@ -115,7 +115,8 @@ static enum gt_status transfer_judge(const struct transfer *transfer, const char
     if (transfer->sums != NULL)
         TRY(checkpoint_record_tensor_crc(transfer->sums, source, name, &expected));
     if (seen->crc32c != expected) {
-        log_error("%s: tensor %s: the checksum is %08" PRIx32 ", the record says %08" PRIx32 ": the file is damaged",
+        log_error("%s: tensor %s: the checksum is %08" PRIx32 ", but the record says %08" PRIx32
+                  "; the file is damaged",
                   path, name, seen->crc32c, expected);
         return GT_DATA;
     }
@@ -124,7 +125,7 @@ static enum gt_status transfer_judge(const struct transfer *transfer, const char
         return GT_DATA;
     }
     if (!seen->in_range) {
-        log_error("%s: tensor %s: holds an exponent outside of %d .. %d", path, name, STATE_EXPONENT_MIN,
+        log_error("%s: tensor %s: holds an exponent outside %d to %d", path, name, STATE_EXPONENT_MIN,
                   STATE_EXPONENT_MAX);
         return GT_DATA;
     }
@@ -179,7 +180,7 @@ static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const st
     transfer->dtype = stored->dtype == here || stored->dtype == DTYPE_U8 ? stored->dtype : DTYPE_F32;
     if (stored->dtype == here || checkpoint->optimizer == NULL || options->convert || transfer->target == NULL)
         return GT_OK;
-    log_error("%s: tensor %s: is stored as %s, the run's state format has it as %s", transfer->file->path, stored->name,
+    log_error("%s: tensor %s: is stored as %s, but the run's state format needs %s", transfer->file->path, stored->name,
               stored->dtype < DTYPE_COUNT ? dtype_safetensors_name(stored->dtype) : "something else",
               dtype_safetensors_name(here));
     return GT_DATA;
@@ -261,7 +262,7 @@ static enum gt_status head_check(const struct checkpoint *checkpoint, const stru
         log_note("%s: lm_head.weight differs from wte.weight and is ignored, as tie_word_embeddings says", file->path);
         return GT_OK;
     }
-    log_error("%s: lm_head.weight is %s; models whose output layer is not the token embedding are not supported",
-              file->path, found ? "not wte.weight" : "missing, and tie_word_embeddings is false");
+    log_error("%s: lm_head.weight %s; the output layer must be the token embedding", file->path,
+              found ? "differs from wte.weight" : "is missing, but tie_word_embeddings is false");
     return GT_UNSUPPORTED;
 }

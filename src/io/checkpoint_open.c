@@ -136,12 +136,13 @@ static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
     }
     if (magic[0] == 0x80 && magic[1] >= 2 && magic[1] <= 5) {
         log_error(
-            "%s: is a pickle outside of a zip archive, as PyTorch wrote them before 1.6; it is not read here: load "
-            "it with PyTorch and save it again",
+            "%s: is a checkpoint of PyTorch before 1.6 (a pickle without a zip archive), which is not read here; load it "
+            "with PyTorch and save it again",
             path);
         return GT_UNSUPPORTED;
     }
-    log_error("%s: is a file, but neither nanoGPT's ckpt.pt nor a model of llm.c; other checkpoints are folders", path);
+    log_error("%s: is a file, but neither nanoGPT's ckpt.pt nor a model of llm.c; give the folder of other checkpoints",
+              path);
     return GT_DATA;
 }
 
@@ -201,7 +202,7 @@ static enum gt_status source_set(struct checkpoint *checkpoint, const char *path
     if (file_is_folder(path))
         return file_join(checkpoint->source, path, NANOGPT_CHECKPOINT_NAME);
     if (length >= sizeof checkpoint->source) {
-        log_error("the path of a checkpoint has %zu bytes, at most %d are possible", length, FILE_PATH_MAX - 1);
+        log_error("the path of a checkpoint has %zu bytes; at most %d are possible", length, FILE_PATH_MAX - 1);
         return GT_USAGE;
     }
     memcpy(checkpoint->source, path, length + 1);
@@ -256,13 +257,13 @@ static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *pa
 static enum gt_status file_verify(const struct safetensors *file, const struct checkpoint_file_record *record)
 {
     if (file->size_bytes != record->size_bytes) {
-        log_error("%s: is %" PRIu64 " bytes long, " CHECKPOINT_RECORD_NAME " says %" PRIu64, file->path,
+        log_error("%s: is %" PRIu64 " bytes long, but " CHECKPOINT_RECORD_NAME " says %" PRIu64, file->path,
                   file->size_bytes, record->size_bytes);
         return GT_DATA;
     }
     if (file->header_crc32c != record->header_crc32c) {
-        log_error("%s: the header's checksum is %08" PRIx32 ", " CHECKPOINT_RECORD_NAME " says %08" PRIx32
-                  ": the file is damaged",
+        log_error("%s: the header's checksum is %08" PRIx32 ", but " CHECKPOINT_RECORD_NAME " says %08" PRIx32
+                  "; the file is damaged",
                   file->path, file->header_crc32c, record->header_crc32c);
         return GT_DATA;
     }

@@ -94,6 +94,6 @@ enum gt_status checkpoint_parts_check(const struct safetensors *file, const stru
     }
     if (found == file->count)
         return GT_OK;
-    log_error("%s: has %zu tensors, the model needs %zu", file->path, file->count, found);
+    log_error("%s: has %zu tensors, but the model needs %zu", file->path, file->count, found);
     return GT_DATA;
 }

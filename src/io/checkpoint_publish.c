@@ -54,7 +54,7 @@ enum gt_status checkpoint_repair(const char *out_dir)
     TRY_GOTO(status, release_record, repair_model(out_dir, &record));
     TRY_GOTO(status, release_record, checkpoint_publish_config(out_dir, record.hf_config, &changed));
     if (changed)
-        log_note("%s/%s was brought in line with %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
+        log_note("%s/%s was updated to match %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
     if (generation_is_whole(out_dir, &record)) /* else what is there besides may be all that is left */
         (void)checkpoint_publish_clean(out_dir, model->name, record.files[CHECKPOINT_FILE_OPTIMIZER].name);
 release_record:
@@ -178,7 +178,7 @@ enum gt_status checkpoint_publish_retract(const char *folder, const json_t *conf
         return file_sync_folder(folder);
     if (errno == ENOENT)
         return GT_OK;
-    log_error("%s: cannot remove what belongs to another model: %s", path, strerror(errno));
+    log_error("%s: cannot remove this file of another model: %s", path, strerror(errno));
     return GT_IO;
 }
 
@@ -202,7 +202,7 @@ enum gt_status checkpoint_publish_config(const char *folder, const json_t *confi
 
 static enum gt_status folder_error(const char *folder)
 {
-    log_error("%s: cannot look at the files in it: %s", folder, strerror(errno));
+    log_error("%s: cannot look at the files in this folder: %s", folder, strerror(errno));
     return GT_IO;
 }
 

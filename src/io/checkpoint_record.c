@@ -79,7 +79,7 @@ static enum gt_status crc_of(json_t *root, uint32_t *out)
 {
     char *text;
     if (json_object_set_new(root, CHECKPOINT_RECORD_CRC, json_string(crc_none)) != 0) {
-        log_error("out of memory: the checksum of %s", CHECKPOINT_RECORD_NAME);
+        log_error("out of memory for the checksum of %s", CHECKPOINT_RECORD_NAME);
         return GT_NO_MEMORY;
     }
     TRY(json_text(root, 0, &text));
@@ -96,7 +96,7 @@ static enum gt_status crc_put(json_t *root)
     checkpoint_crc_text(text, crc);
     if (json_object_set_new(root, CHECKPOINT_RECORD_CRC, json_string(text)) == 0)
         return GT_OK;
-    log_error("out of memory: the checksum of %s", CHECKPOINT_RECORD_NAME);
+    log_error("out of memory for the checksum of %s", CHECKPOINT_RECORD_NAME);
     return GT_NO_MEMORY;
 }
 
@@ -142,7 +142,7 @@ static enum gt_status file_parse(const json_t *entry, const char *source, enum c
     int64_t size_bytes;
     TRY(json_get_string(entry, source, "name", &name));
     if (!checkpoint_file_name_valid(name, which)) {
-        log_error("%s: field \"files\": \"%.64s\" is no name of the form %sNNNNNN.safetensors", source, name,
+        log_error("%s: field \"files\": \"%.64s\" is not a name of the form %sNNNNNN.safetensors", source, name,
                   prefixes[which]);
         return GT_DATA;
     }
@@ -204,8 +204,8 @@ static enum gt_status crc_check(json_t *root, const char *source)
     TRY(crc_of(root, &now));
     if (stored == now)
         return GT_OK;
-    log_error("%s: field \"%s\" is %08" PRIx32 ", the record's checksum is %08" PRIx32
-              ": the file was changed or damaged",
+    log_error("%s: field \"%s\" is %08" PRIx32 ", but the record's checksum is %08" PRIx32
+              "; the file was changed or damaged",
               source, CHECKPOINT_RECORD_CRC, stored, now);
     return GT_DATA;
 }
@@ -259,6 +259,6 @@ enum gt_status checkpoint_record_tensor_crc(const struct checkpoint_file_record 
     const char *text = json_string_value(json_object_get(file->tensors, tensor));
     if (text != NULL && checkpoint_crc_parse(text, out))
         return GT_OK;
-    log_error("%s: field \"files\": no checksum of tensor %s in %s", source, tensor, file->name);
+    log_error("%s: field \"files\": no checksum for tensor %s in %s", source, tensor, file->name);
     return GT_DATA;
 }

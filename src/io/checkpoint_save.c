@@ -58,9 +58,8 @@ enum gt_status checkpoint_config_check(const struct model_config *config)
     json_decref(hf_config);
     if (OPTIMIZER_PARTS * hf_layout_count(config) <= SAFETENSORS_TENSORS_MAX)
         return GT_OK;
-    log_error(
-        "n_layer: a checkpoint of %d layers would have %zu tensors in its optimizer file, at most %d are supported",
-        config->n_layer, OPTIMIZER_PARTS * hf_layout_count(config), SAFETENSORS_TENSORS_MAX);
+    log_error("n_layer=%d is too many: the optimizer file would have %zu tensors; at most %d are supported",
+              config->n_layer, OPTIMIZER_PARTS * hf_layout_count(config), SAFETENSORS_TENSORS_MAX);
     return GT_UNSUPPORTED;
 }
 
@@ -86,14 +85,14 @@ static enum gt_status tensors_check(const struct checkpoint_save_options *option
         const struct checkpoint_tensor *found = tensor_find(options, tensor.name);
         if (found == NULL || found->rank != tensor.rank || found->dims[0] != tensor.dims[0] ||
             (tensor.rank == 2 && found->dims[1] != tensor.dims[1])) {
-            log_error("%s: cannot save: %s is not among the model's tensors in the shape that its configuration gives",
+            log_error("%s: cannot save: tensor %s does not have the shape that the model's configuration gives",
                       options->out_dir, tensor.name);
             return GT_FAILURE;
         }
     }
     if (expected == options->tensor_count)
         return GT_OK;
-    log_error("%s: cannot save: the model has %zu tensors, its configuration gives %zu", options->out_dir,
+    log_error("%s: cannot save: the model has %zu tensors, but its configuration gives %zu", options->out_dir,
               options->tensor_count, expected);
     return GT_FAILURE;
 }
@@ -114,7 +113,7 @@ static enum gt_status names_choose(const char *out_dir, int64_t iter, struct che
         if (!taken)
             return GT_OK;
     }
-    log_error("%s: cannot save: %d files of iter %" PRId64 " are there already", out_dir, ATTEMPTS_MAX, iter);
+    log_error("%s: cannot save: there are already %d files of iter %" PRId64 "", out_dir, ATTEMPTS_MAX, iter);
     return GT_IO;
 }
 
@@ -240,7 +239,7 @@ static enum gt_status sum_add(struct save *save, const char *name, uint32_t crc3
     checkpoint_crc_text(text, crc32c);
     if (json_object_set_new(save->sums, name, json_string(text)) == 0)
         return GT_OK;
-    log_error("out of memory: the checksums of a checkpoint");
+    log_error("out of memory for the checksums of a checkpoint");
     return GT_NO_MEMORY;
 }
 
@@ -316,7 +315,7 @@ static enum gt_status generation_write(const struct checkpoint_save_options *opt
     enum gt_status status = GT_OK;
     bool in_place = false;
     if (sums[0] == NULL || sums[1] == NULL) {
-        log_error("out of memory: the checksums of a checkpoint");
+        log_error("out of memory for the checksums of a checkpoint");
         status = GT_NO_MEMORY;
     }
     for (int i = 0; status == GT_OK && i < CHECKPOINT_FILES; i++) {

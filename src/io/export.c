@@ -57,7 +57,7 @@ static enum gt_status run_refuse(const char *output, const char *folder, const c
     TRY(file_look(record, &exists));
     if (!exists)
         return GT_OK;
-    log_error("%s: is %s of a run, which an export would damage; name another", output, what);
+    log_error("%s: is %s of a run, which an export would damage; choose another OUTPUT", output, what);
     return GT_USAGE;
 }
 
@@ -83,7 +83,7 @@ static enum gt_status output_check(const struct export_options *options)
     if (!exists)
         return GT_OK;
     if (file_is_folder(output) != folder) {
-        log_error("%s: is %s, and --format=%s writes %s", output, folder ? "no folder" : "a folder",
+        log_error("%s: is %s, but --format=%s writes %s", output, folder ? "a file" : "a folder",
                   formats[options->format].name, folder ? "a folder" : "a file");
         return GT_USAGE;
     }
@@ -91,7 +91,7 @@ static enum gt_status output_check(const struct export_options *options)
         TRY(run_refuse(output, output, "the folder"));
     if (options->force)
         return GT_OK;
-    log_error("%s: exists already; --force replaces it", output);
+    log_error("%s: already exists; --force replaces it", output);
     return GT_USAGE;
 }
 
@@ -100,7 +100,7 @@ enum gt_status export_run(const struct export_options *options)
     struct export_weights weights;
     const char *name = export_format_name(options->format);
     if ((formats[options->format].dtypes >> options->dtype & 1u) == 0) {
-        log_error("--format=%s has no %s", name, dtype_name(options->dtype));
+        log_error("--format=%s cannot store %s; choose another --dtype", name, dtype_name(options->dtype));
         return GT_USAGE;
     }
     TRY(output_check(options));

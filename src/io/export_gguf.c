@@ -36,8 +36,7 @@ enum gt_status export_gguf_write(const struct export_options *options, const str
     void *block = NULL;
     struct file_replacement file;
     if (options->checkpoint->config.gelu != GELU_TANH)
-        log_warning(
-            "the model was trained with gelu=erf, and llama.cpp computes tanh: its logits will differ slightly");
+        log_warning("the model was trained with gelu=erf, but llama.cpp computes tanh; logits will differ slightly");
     export_gguf_tokens_log(options->tokenizer);
     TRY(hostmem_alloc(options->mem, 1, sizeof(struct gguf), "GGUF writer", &block));
     struct gguf *gguf = block;

@@ -133,9 +133,9 @@ void export_gguf_tokens_write(struct gguf *gguf, const struct tokenizer *tokeniz
 void export_gguf_tokens_log(const struct tokenizer *tokenizer)
 {
     if (tokenizer == NULL)
-        log_note("there is no tokenizer beside the model: the file has none, and llama.cpp will take ids only");
+        log_note("the model has no tokenizer, so the file has none; llama.cpp will take token ids only");
     else if (!export_gguf_tokens_possible(tokenizer))
-        log_note("the tokenizer has no list of merges, which GGUF needs: the file has none");
+        log_note("the tokenizer has ranks but no merges, which GGUF needs; the file has no tokenizer");
     else if (tokenizer_eot(tokenizer) < 0)
-        log_note("the tokenizer has no end-of-text token, where llama.cpp takes token 11: give it --ignore-eos");
+        log_note("the tokenizer has no end-of-text token; llama.cpp would take token 11, so run it with --ignore-eos");
 }

@@ -179,7 +179,7 @@ static enum gt_status aside_create(struct hf_export *export)
     }
     if (!lost)
         return GT_OK;
-    log_error("%s: cannot create the folder: other exports remove it", export->aside);
+    log_error("%s: cannot create the folder: other exports keep removing it", export->aside);
     return GT_IO;
 }
 
@@ -265,7 +265,7 @@ static enum gt_status folder_write(const struct hf_export *export)
         TRY(export_hf_tokens_save(options->mem, options->tokenizer, options->checkpoint->config.block_size,
                                   export->aside));
     else
-        log_note("there is no tokenizer beside the model: the folder has none");
+        log_note("the model has no tokenizer, so the folder has none");
     TRY(model_write(export));
     return file_sync_folder(export->aside);
 }
@@ -279,7 +279,7 @@ static enum gt_status rename_error(const char *path)
 
 static enum gt_status remove_error(const char *path)
 {
-    log_error("%s: cannot remove what is not this model's: %s", path, strerror(errno));
+    log_error("%s: cannot remove this file of another model: %s", path, strerror(errno));
     return GT_IO;
 }
 
@@ -327,7 +327,7 @@ static enum gt_status folder_publish(const struct hf_export *export)
     TRY(config_remove(output));
     enum gt_status status = files_publish(export);
     if (status != GT_OK)
-        log_warning("%s: may hold files of two models now, and no " CHECKPOINT_CONFIG_NAME "; repeat the export",
+        log_warning("%s: may now hold files of two models and has no " CHECKPOINT_CONFIG_NAME "; repeat the export",
                     output);
     return status;
 }

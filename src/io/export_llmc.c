@@ -37,9 +37,9 @@ static void header_make(const struct model_config *config, enum dtype dtype, int
 static void differences_log(const struct model_config *config)
 {
     if (config->gelu != GELU_TANH)
-        log_warning("the model was trained with gelu=erf, and llm.c computes tanh: its logits will differ slightly");
+        log_warning("the model was trained with gelu=erf, but llm.c computes tanh; logits will differ slightly");
     if (config->layernorm_epsilon != 1e-5f)
-        log_warning("the model's layer_norm_epsilon is %g, and llm.c's is 1e-05: its logits will differ slightly",
+        log_warning("the model's layer_norm_epsilon is %g, but llm.c's is 1e-05; logits will differ slightly",
                     (double)config->layernorm_epsilon);
 }
 

@@ -96,7 +96,7 @@ static enum gt_status narrow(const struct export_weights *weights, const struct 
     for (size_t i = 0; i < count; i++) {
         if ((bits[i] & exponent) != exponent)
             continue;
-        log_error("%s: tensor %s: holds %g, which %s cannot", weights->checkpoint->source, tensor->name,
+        log_error("%s: tensor %s: holds %g, which %s cannot hold", weights->checkpoint->source, tensor->name,
                   (double)values[i], dtype_name(dtype));
         return GT_UNSUPPORTED;
     }
@@ -150,7 +150,7 @@ static enum gt_status linear_write(const struct export_weights *weights, const s
     const size_t rows = (size_t)tensor->dims[0], columns = (size_t)tensor->dims[1];
     const size_t strip = weights->capacity / rows;
     if (strip == 0) {
-        log_error("%s: tensor %s: has %zu rows, at most %zu can be transposed", weights->checkpoint->source,
+        log_error("%s: tensor %s: has %zu rows; at most %zu can be transposed", weights->checkpoint->source,
                   tensor->name, rows, weights->capacity);
         return GT_UNSUPPORTED;
     }

@@ -74,7 +74,7 @@ static enum gt_status flag_expect(const json_t *root, const char *source, const 
         TRY(json_get_bool(root, source, name, &value));
     if (value == expected)
         return GT_OK;
-    log_error("%s: field \"%s\": %s is not supported, only %s", source, name, value ? "true" : "false",
+    log_error("%s: field \"%s\": %s is not supported; only %s is", source, name, value ? "true" : "false",
               expected ? "true" : "false");
     return GT_UNSUPPORTED;
 }
@@ -106,8 +106,8 @@ static enum gt_status sizes_parse(const json_t *root, const char *source, struct
     TRY(json_get_int(root, source, "n_inner", 1, (int64_t)4 * SIZE_MAX_FIELD, &inner));
     if (inner == (int64_t)4 * config->n_embd)
         return GT_OK;
-    log_error("%s: field \"n_inner\": %lld is not supported, only null or 4 n_embd = %lld", source, (long long)inner,
-              (long long)config->n_embd * 4);
+    log_error("%s: field \"n_inner\": %lld is not supported; only null and 4 n_embd = %lld are", source,
+              (long long)inner, (long long)config->n_embd * 4);
     return GT_UNSUPPORTED;
 }
 
@@ -121,8 +121,8 @@ static enum gt_status activation_parse(const json_t *root, const char *source, e
     } else if (strcmp(name, "gelu") == 0) {
         *out = GELU_ERF;
     } else {
-        log_error("%s: field \"activation_function\": \"%.64s\" is not supported, only gelu_new, gelu_pytorch_tanh and "
-                  "gelu",
+        log_error("%s: field \"activation_function\": \"%.64s\" is not supported; gelu_new, gelu_pytorch_tanh and "
+                  "gelu are",
                   source, name);
         return GT_UNSUPPORTED;
     }
@@ -160,7 +160,7 @@ static enum gt_status flags_parse(const json_t *root, const char *source, struct
     const char *type;
     TRY(json_get_string(root, source, "model_type", &type));
     if (strcmp(type, "gpt2") != 0) {
-        log_error("%s: field \"model_type\": \"%.64s\" is not supported, only gpt2", source, type);
+        log_error("%s: field \"model_type\": \"%.64s\" is not supported; only gpt2 is", source, type);
         return GT_UNSUPPORTED;
     }
     TRY(flag_expect(root, source, "scale_attn_weights", true));

@@ -111,12 +111,12 @@ enum gt_status hf_layout_find(const struct safetensors *file, bool prefixed, con
     safetensors_shape_text(wanted, tensor->dims, tensor->rank);
     size_t index;
     if (!safetensors_find(file, name, &index)) {
-        log_error("%s: %s is missing, the model needs %s", file->path, tensor->name, wanted);
+        log_error("%s: %s is missing; the model needs %s", file->path, tensor->name, wanted);
         return GT_DATA;
     }
     const struct safetensors_tensor *entry = &file->tensors[index];
     if (!shape_fits(entry, tensor)) {
-        log_error("%s: %s is %s, the model needs %s", file->path, tensor->name,
+        log_error("%s: %s is %s; the model needs %s", file->path, tensor->name,
                   safetensors_shape_text(found, entry->dims, entry->rank), wanted);
         return GT_DATA;
     }
@@ -143,7 +143,7 @@ static enum gt_status unknown_check(const struct safetensors *file, const struct
         const size_t skip = prefixed && strncmp(name, HF_PREFIX, sizeof HF_PREFIX - 1) == 0 ? sizeof HF_PREFIX - 1 : 0;
         if (known[i] || strcmp(name, "lm_head.weight") == 0 || is_mask(name + skip))
             continue;
-        log_error("%s: tensor %s is not one that a GPT-2 of %d layers has", file->path, name, config->n_layer);
+        log_error("%s: tensor %s does not belong to a GPT-2 of %d layers", file->path, name, config->n_layer);
         return GT_DATA;
     }
     return GT_OK;

@@ -36,7 +36,7 @@ static enum gt_status field_get(const char *path, const int32_t *header, int ind
                                 int32_t *out)
 {
     if (header[index] < 1 || header[index] > max) {
-        log_error("%s: header[%d], %s, is %" PRId32 ", not in 1 ... %" PRId32, path, index, name, header[index], max);
+        log_error("%s: header[%d], %s, is %" PRId32 "; expected 1 to %" PRId32, path, index, name, header[index], max);
         return GT_DATA;
     }
     *out = header[index];
@@ -49,7 +49,7 @@ static enum gt_status header_parse(const char *path, const int32_t *header, stru
     struct model_config config = {.bias = true, .gelu = GELU_TANH, .layernorm_epsilon = 1e-5f};
     if (header[0] != LLMC_MODEL_MAGIC || (header[1] != 3 && header[1] != 5)) {
         log_error("%s: llm.c model with magic %" PRId32 " and version %" PRId32
-                  "; %d with 3 (float32) or 5 (bfloat16) is read",
+                  "; only magic %d with version 3 (float32) or 5 (bfloat16) is read",
                   path, header[0], header[1], LLMC_MODEL_MAGIC);
         return header[0] == LLMC_MODEL_MAGIC ? GT_UNSUPPORTED : GT_DATA;
     }
@@ -60,7 +60,7 @@ static enum gt_status header_parse(const char *path, const int32_t *header, stru
     TRY(field_get(path, header, 6, "channels", FIELD_MAX, &config.n_embd));
     TRY(field_get(path, header, 7, "padded_vocab_size", FIELD_MAX, padded));
     if (*padded < config.vocab_size || config.n_embd % config.n_head != 0) {
-        log_error("%s: header: padded_vocab_size %" PRId32 " below vocab_size %" PRId32 ", or num_heads %" PRId32
+        log_error("%s: header: padded_vocab_size %" PRId32 " is below vocab_size %" PRId32 ", or num_heads %" PRId32
                   " does not divide channels %" PRId32,
                   path, *padded, config.vocab_size, config.n_head, config.n_embd);
         return GT_DATA;
@@ -114,7 +114,7 @@ static enum gt_status length_check(const char *path, const struct model_config *
     }
     if (end == size_bytes)
         return GT_OK;
-    log_error("%s: is %" PRIu64 " bytes long, its header says %" PRIu64, path, size_bytes, end);
+    log_error("%s: is %" PRIu64 " bytes long, but its header says %" PRIu64, path, size_bytes, end);
     return GT_DATA;
 }
 

@@ -83,7 +83,7 @@ static enum gt_status pickle_member_find(struct source *source, const struct zip
     }
     if ((*out)->size_bytes <= PICKLE_BYTES_MAX)
         return GT_OK;
-    log_error("%s: data.pkl is %" PRIu64 " bytes long, at most %zu are accepted", source->path, (*out)->size_bytes,
+    log_error("%s: data.pkl is %" PRIu64 " bytes long; at most %zu are accepted", source->path, (*out)->size_bytes,
               PICKLE_BYTES_MAX);
     return GT_DATA;
 }
@@ -138,11 +138,11 @@ static enum gt_status dict_get(const struct source *source, const char *name, ui
     const uint32_t root = source->pickle->root;
     if (value_at(source, root)->kind != PICKLE_DICT || value_at(source, root)->as.items.count > DICT_ITEMS_MAX ||
         !pickle_find(source->pickle, root, name, &dict)) {
-        log_error("%s: has no \"%s\": this is no checkpoint of nanoGPT's", source->path, name);
+        log_error("%s: has no \"%s\", so it is not a checkpoint of nanoGPT", source->path, name);
         return GT_DATA;
     }
     if (value_at(source, dict)->kind != PICKLE_DICT || value_at(source, dict)->as.items.count > most)
-        return field_refuse(source, name, "is no dict, or one with too many items");
+        return field_refuse(source, name, "is not a dict, or has too many items");
     *out = dict;
     return GT_OK;
 }
@@ -203,14 +203,14 @@ static enum gt_status number_get(const struct source *source, uint32_t dict, con
         return GT_OK;
     }
     if (value->kind != PICKLE_TENSOR || source->pickle->tensors[value->as.index].elements != 1)
-        return field_refuse(source, name, "is no number");
+        return field_refuse(source, name, "is not a number");
     const struct pickle_tensor *tensor = &source->pickle->tensors[value->as.index];
     const enum dtype dtype = source->pickle->storages[tensor->storage].dtype;
     TRY(tensor_place(source, name, tensor, &place));
     if (dtype == DTYPE_F64)
         return file_read_at(source->fd, source->path, place.offset_bytes, out, sizeof *out);
     if (dtype != DTYPE_F32)
-        return field_refuse(source, name, "is a tensor of another type than float32 and float64");
+        return field_refuse(source, name, "is a tensor of a type other than float32 and float64");
     TRY(file_read_at(source->fd, source->path, place.offset_bytes, &single, sizeof single));
     *out = (double)single;
     return GT_OK;
@@ -229,7 +229,7 @@ static enum gt_status model_args_read(const struct source *source, struct model_
     TRY(size_get(source, args, "vocab_size", &config.vocab_size));
     if (pickle_find(source->pickle, args, "bias", &value)) {
         if (value_at(source, value)->kind != PICKLE_BOOL)
-            return field_refuse(source, "bias", "is no boolean");
+            return field_refuse(source, "bias", "is not a boolean");
         config.bias = value_at(source, value)->as.integer != 0;
     }
     if (pickle_find(source->pickle, args, "dropout", &value))
@@ -280,7 +280,7 @@ static enum gt_status configuration_read(const struct source *source, json_t **o
             continue;
         if (json_object_set_new(object, keys[i], json_of(source, value)) != 0) {
             json_decref(object);
-            log_error("%s: field \"config\": %s holds neither number, string nor boolean", source->path, keys[i]);
+            log_error("%s: field \"config\": %s is not a number, string or boolean", source->path, keys[i]);
             return GT_DATA;
         }
     }
@@ -318,7 +318,7 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
     struct array_place place;
     (void)snprintf(entry.name, sizeof entry.name, "%.127s", name);
     if (value_at(source, index)->kind != PICKLE_TENSOR) {
-        log_error("%s: %.100s is no tensor", source->path, name);
+        log_error("%s: %.100s is not a tensor", source->path, name);
         return GT_DATA;
     }
     const struct pickle_tensor *tensor = &source->pickle->tensors[value_at(source, index)->as.index];
@@ -405,7 +405,7 @@ static enum gt_status groups_find(const struct source *source, uint32_t optimize
         return field_refuse(source, "optimizer", "has no \"state\" of parameters");
     if (!pickle_find(pickle, optimizer, "param_groups", &list) || value_at(source, list)->kind != PICKLE_LIST ||
         value_at(source, list)->as.items.count != 2)
-        return field_refuse(source, "optimizer", "has no two \"param_groups\", as nanoGPT's has");
+        return field_refuse(source, "optimizer", "does not have two \"param_groups\", as nanoGPT's does");
     for (uint32_t i = value_at(source, list)->as.items.first; i != PICKLE_END; i = pickle->items[i].next) {
         const struct pickle_value *group = value_at(source, pickle->items[i].value);
         if (group->kind != PICKLE_DICT || group->as.items.count > DICT_ITEMS_MAX ||
@@ -447,7 +447,7 @@ static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt
     TRY(number_get(groups->source, dict, "step", &step));
     if (!(step >= 0.0 && step <= (double)INT32_MAX) || step != floor(step) ||
         (nanogpt->adam_step >= 0 && nanogpt->adam_step != (int64_t)step)) {
-        log_error("%s: field \"optimizer\": step of %s is %g; one whole number for all is expected",
+        log_error("%s: field \"optimizer\": step of %s is %g; expected the same whole number for all",
                   groups->source->path, tensor->name, step);
         return GT_DATA;
     }

@@ -368,7 +368,7 @@ static enum gt_status op_stack_global(struct pickle_machine *m)
     TRY(pickle_pop(m, &module));
     const struct pickle_value *a = &m->pickle->values[module], *b = &m->pickle->values[name];
     if (a->kind != PICKLE_TEXT || b->kind != PICKLE_TEXT)
-        return pickle_malformed(m, "the name of a global is no text");
+        return pickle_malformed(m, "the name of a global is not text");
     if (a->as.text.count > LINE_BYTES_MAX || b->as.text.count > LINE_BYTES_MAX)
         return pickle_malformed(m, "the name of a global is too long");
     (void)snprintf(full, sizeof full, "%.*s.%.*s", (int)a->as.text.count, a->as.text.bytes, (int)b->as.text.count,
@@ -384,7 +384,7 @@ static enum gt_status op_build(struct pickle_machine *m)
     TRY(top(m, &object));
     if (m->pickle->values[state].kind == PICKLE_DICT && m->pickle->values[object].kind == PICKLE_DICT)
         return GT_OK;
-    return pickle_malformed(m, "state is given to something that is no dict");
+    return pickle_malformed(m, "state is given to something that is not a dict");
 }
 
 static enum gt_status op_stop(struct pickle_machine *m)
@@ -417,8 +417,8 @@ static enum gt_status machine_run(struct pickle_machine *m)
         TRY(take(m, 1, &byte));
         m->opcode = *byte;
         if (opcodes[m->opcode] == NULL) {
-            log_error("%s: byte %zu: opcode 0x%02x is not one that a state dict needs; refused", m->source,
-                      m->opcode_at, (unsigned)m->opcode);
+            log_error("%s: byte %zu: opcode 0x%02x, which a state dict does not need; refused", m->source, m->opcode_at,
+                      (unsigned)m->opcode);
             return GT_UNSUPPORTED;
         }
         TRY(opcodes[m->opcode](m));
@@ -431,7 +431,7 @@ enum gt_status pickle_read(struct hostmem *mem, const unsigned char *bytes, size
 {
     void *block;
     if (count > PICKLE_BYTES_MAX) {
-        log_error("%s: is %zu bytes long, at most %zu are accepted", source, count, PICKLE_BYTES_MAX);
+        log_error("%s: is %zu bytes long; at most %zu are accepted", source, count, PICKLE_BYTES_MAX);
         return GT_DATA;
     }
     TRY(hostmem_alloc(mem, 1, sizeof(struct pickle), "pickle", &block));

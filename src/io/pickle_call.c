@@ -84,7 +84,7 @@ enum gt_status pickle_persistent_load(struct pickle_machine *m)
     if (!tuple_items(m, tuple, 5, items, &count) || count != 5 || !pickle_is_text(pickle, items[0], "storage") ||
         !is_global(m, items[1], GLOBAL_STORAGE) || value_at(m, items[2])->kind != PICKLE_TEXT ||
         value_at(m, items[4])->kind != PICKLE_INT || value_at(m, items[4])->as.integer < 0)
-        return pickle_malformed(m, "a persistent id that is no storage of torch's");
+        return pickle_malformed(m, "a persistent id that is not a storage of torch's");
     void *storages = pickle->storages;
     enum gt_status status =
         pickle_grow(pickle->mem, &storages, &pickle->storage_capacity, pickle->storage_count, sizeof *pickle->storages);

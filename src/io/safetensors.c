@@ -47,7 +47,7 @@ enum gt_status safetensors_open(struct hostmem *mem, const char *path, struct sa
     assert(mem != NULL && path != NULL);
     const size_t length = strlen(path);
     if (length >= FILE_PATH_MAX) {
-        log_error("the path of a safetensors file has %zu bytes, at most %d are possible", length, FILE_PATH_MAX - 1);
+        log_error("the path of a safetensors file has %zu bytes; at most %d are possible", length, FILE_PATH_MAX - 1);
         return GT_USAGE;
     }
     int fd;
@@ -129,7 +129,7 @@ static enum gt_status header_length_read(struct safetensors *file, size_t *out_b
         length |= (uint64_t)bytes[i] << (8 * i);
     const uint64_t left = file->size_bytes - LENGTH_BYTES;
     if (length > left && is_pickle(bytes)) {
-        log_error("%s: is a PyTorch pickle file, which can run code when it is read, and so is not read here; "
+        log_error("%s: is a PyTorch pickle file, which can run code when read, so it is not read here; "
                   "doc/checkpoint.md says how to convert it",
                   file->path);
         return GT_UNSUPPORTED;
@@ -178,7 +178,7 @@ static enum gt_status entries_parse(struct safetensors *file, json_t *root)
 static enum gt_status header_parse(struct safetensors *file, const char *text, size_t text_bytes)
 {
     if (text[0] != '{') {
-        log_error("%s: the header does not begin with '{': this is no safetensors file", file->path);
+        log_error("%s: the header does not begin with '{', so this is not a safetensors file", file->path);
         return GT_DATA;
     }
     json_t *root;
@@ -186,7 +186,7 @@ static enum gt_status header_parse(struct safetensors *file, const char *text, s
     enum gt_status status = GT_OK;
     const size_t count = json_object_size(root);
     if (count > SAFETENSORS_TENSORS_MAX + 1) {
-        log_error("%s: the header lists %zu tensors, at most %d are accepted", file->path, count,
+        log_error("%s: the header lists %zu tensors; at most %d are accepted", file->path, count,
                   SAFETENSORS_TENSORS_MAX);
         status = GT_DATA;
     }
@@ -206,7 +206,7 @@ static enum gt_status list_item(const char *source, const char *field, const jso
 {
     const json_t *item = json_array_get(list, index);
     if (!json_is_integer(item) || json_integer_value(item) < 0) {
-        log_error("%s: field \"%s\": item %zu is no integer of 0 or more", source, field, index);
+        log_error("%s: field \"%s\": item %zu is not an integer of 0 or more", source, field, index);
         return GT_DATA;
     }
     *out = json_integer_value(item);
@@ -262,14 +262,14 @@ static enum gt_status offsets_parse(const struct safetensors *file, const char *
     TRY(list_item(source, "data_offsets", offsets, 0, &begin));
     TRY(list_item(source, "data_offsets", offsets, 1, &end));
     if (begin > end || (uint64_t)end > file->data_bytes) {
-        log_error("%s: field \"data_offsets\": [%" PRId64 ", %" PRId64 "] is outside of the file's %" PRIu64
+        log_error("%s: field \"data_offsets\": [%" PRId64 ", %" PRId64 "] is outside the file's %" PRIu64
                   " bytes of data",
                   source, begin, end, file->data_bytes);
         return GT_DATA;
     }
     size_t expected;
     if (!size_mul(out->elements, element_bytes, &expected) || expected != (uint64_t)(end - begin)) {
-        log_error("%s: field \"data_offsets\": %" PRId64 " bytes, where dtype and shape need %zu elements of %zu bytes",
+        log_error("%s: field \"data_offsets\": %" PRId64 " bytes, but dtype and shape need %zu elements of %zu bytes",
                   source, end - begin, out->elements, element_bytes);
         return GT_DATA;
     }
@@ -282,8 +282,8 @@ static enum gt_status entry_parse(const struct safetensors *file, const char *na
                                   struct safetensors_tensor *out)
 {
     if (!safetensors_name_valid(name)) {
-        log_error("%s: tensor name \"%.64s\" (%zu bytes): 1 to %d characters of A-Z a-z 0-9 . _ - are accepted",
-                  file->path, name, strlen(name), SAFETENSORS_NAME_MAX - 1);
+        log_error("%s: tensor name \"%.64s\" (%zu bytes): must be 1 to %d characters of A-Z a-z 0-9 . _ -", file->path,
+                  name, strlen(name), SAFETENSORS_NAME_MAX - 1);
         return GT_DATA;
     }
     char source[FILE_PATH_MAX + SAFETENSORS_NAME_MAX + 16];
@@ -313,7 +313,7 @@ static int by_begin(const void *left, const void *right)
 static enum gt_status layout_check(const struct safetensors *file)
 {
     if (file->count > SAFETENSORS_TENSORS_MAX) {
-        log_error("%s: the header lists %zu tensors, at most %d are accepted", file->path, file->count,
+        log_error("%s: the header lists %zu tensors; at most %d are accepted", file->path, file->count,
                   SAFETENSORS_TENSORS_MAX);
         return GT_DATA;
     }
@@ -324,14 +324,14 @@ static enum gt_status layout_check(const struct safetensors *file)
         const struct safetensors_tensor *tensor = &file->tensors[i];
         if (tensor->begin_bytes != end) {
             log_error("%s: tensor %s: begins at byte %" PRIu64
-                      " of the data, where the tensor before it ends at %" PRIu64,
+                      " of the data, but the tensor before it ends at %" PRIu64,
                       file->path, tensor->name, tensor->begin_bytes, end);
             return GT_DATA;
         }
         end = tensor->begin_bytes + tensor->size_bytes;
     }
     if (end != file->data_bytes) {
-        log_error("%s: the tensors end at byte %" PRIu64 " of the data, the file at %" PRIu64, file->path, end,
+        log_error("%s: the tensors end at byte %" PRIu64 " of the data, but the file ends at %" PRIu64, file->path, end,
                   file->data_bytes);
         return GT_DATA;
     }

@@ -31,7 +31,8 @@ static bool name_is_safe(const char *name)
 static enum gt_status shard_note(const char *path, const char *tensor, const char *name, struct shard_list *list)
 {
     if (!name_is_safe(name)) {
-        log_error("%s: tensor %.64s: \"%.64s\" is no name of a safetensors file beside the index", path, tensor, name);
+        log_error("%s: tensor %.64s: \"%.64s\" is not the name of a safetensors file beside the index", path, tensor,
+                  name);
         return GT_DATA;
     }
     for (size_t i = 0; i < list->count; i++) {
@@ -51,7 +52,7 @@ static enum gt_status shards_list(const json_t *map, const char *path, struct sh
     const char *tensor;
     json_t *value;
     if (json_object_size(map) > SAFETENSORS_TENSORS_MAX) {
-        log_error("%s: lists %zu tensors, at most %d are accepted", path, json_object_size(map),
+        log_error("%s: lists %zu tensors; at most %d are accepted", path, json_object_size(map),
                   SAFETENSORS_TENSORS_MAX);
         return GT_DATA;
     }

@@ -86,14 +86,14 @@ static enum gt_status header_make(struct header *header, const struct safetensor
 static enum gt_status header_measure(const char *path, const struct safetensors_source *source, size_t *out_bytes)
 {
     if (source->count > SAFETENSORS_TENSORS_MAX) {
-        log_error("%s: %zu tensors are to be written, at most %d can be read back", path, source->count,
+        log_error("%s: %zu tensors are to be written, but at most %d can be read back", path, source->count,
                   SAFETENSORS_TENSORS_MAX);
         return GT_UNSUPPORTED;
     }
     struct header header = {.path = path};
     TRY(header_make(&header, source));
     if (header.length_bytes > SAFETENSORS_HEADER_BYTES_MAX) {
-        log_error("%s: the header would have %zu bytes, at most %zu can be read back", path, header.length_bytes,
+        log_error("%s: the header would have %zu bytes, but at most %zu can be read back", path, header.length_bytes,
                   SAFETENSORS_HEADER_BYTES_MAX);
         return GT_UNSUPPORTED;
     }

@@ -91,7 +91,7 @@ static enum gt_status end_parse(struct archive *archive, const unsigned char *en
         archive->directory_offset == UINT32_MAX)
         TRY(end64_read(archive, end_offset));
     if (archive->directory_offset > end_offset || archive->directory_bytes > end_offset - archive->directory_offset)
-        return damaged(archive, "the directory is outside of the file");
+        return damaged(archive, "the directory lies outside the file");
     if (archive->count <= ZIP_ENTRIES_MAX && archive->directory_bytes <= ZIP_DIRECTORY_BYTES_MAX)
         return GT_OK;
     log_error("%s: zip archive: %" PRIu64 " members in a directory of %" PRIu64
@@ -170,8 +170,8 @@ static enum gt_status member_parse(const struct archive *archive, const unsigned
     *used = MEMBER_BYTES + name + extra + comment;
     if (u16_at(at + 10) == 0 && (u16_at(at + 8) & 1u) == 0 && packed == size)
         return GT_OK;
-    log_error("%s: zip archive: member %.*s is compressed or encrypted; torch.save() stores them as they are",
-              archive->path, (int)(name < 100 ? name : 100), entry->name);
+    log_error("%s: zip archive: member %.*s is compressed or encrypted, which torch.save() never does", archive->path,
+              (int)(name < 100 ? name : 100), entry->name);
     return GT_UNSUPPORTED;
 }
 
@@ -181,12 +181,12 @@ static enum gt_status content_find(const struct archive *archive, struct zip_ent
     unsigned char local[LOCAL_BYTES];
     const uint64_t end = archive->directory_offset;
     if (entry->header_bytes > end || end - entry->header_bytes < LOCAL_BYTES)
-        return damaged(archive, "a member is outside of the file");
+        return damaged(archive, "a member lies outside the file");
     TRY(file_read_at(archive->fd, archive->path, entry->header_bytes, local, sizeof local));
     const uint64_t skip = LOCAL_BYTES + (uint64_t)u16_at(local + 26) + u16_at(local + 28);
     if (u32_at(local) != SIGNATURE_LOCAL || skip > end - entry->header_bytes ||
         entry->size_bytes > end - entry->header_bytes - skip)
-        return damaged(archive, "a member is outside of the file");
+        return damaged(archive, "a member lies outside the file");
     entry->offset_bytes = entry->header_bytes + skip;
     return GT_OK;
 }
@@ -222,7 +222,7 @@ static enum gt_status members_compare(const struct archive *archive, struct zip 
     qsort(zip->entries, zip->count, sizeof zip->entries[0], by_name);
     for (size_t i = 1; i < zip->count; i++) {
         if (by_name(&zip->entries[i - 1], &zip->entries[i]) == 0)
-            return damaged(archive, "two members have one name");
+            return damaged(archive, "two members have the same name");
     }
     return GT_OK;
 }
@@ -301,7 +301,7 @@ enum gt_status zip_verify(const struct zip *zip, int fd, const char *path, const
         crc = file_crc32(crc, piece, count);
     }
     if (crc != entry->crc32) {
-        log_error("%s: member %.*s has checksum %08" PRIx32 ", the archive says %08" PRIx32 "; the file is damaged",
+        log_error("%s: member %.*s has checksum %08" PRIx32 ", but the archive says %08" PRIx32 "; the file is damaged",
                   path, (int)(entry->name_bytes < 100 ? entry->name_bytes : 100), entry->name, crc, entry->crc32);
         return GT_DATA;
     }

@@ -38,14 +38,14 @@ static enum gt_status tokens_check(size_t batch, int64_t tokens_max, size_t *out
     uint64_t total_bytes, free_bytes = SIZE_MAX;
     size_t bytes;
     if (!size_mul(batch, (size_t)tokens_max, out_count) || !size_mul(*out_count, sizeof(int32_t), &bytes)) {
-        log_error("%zu samples of %" PRId64 " tokens need more bytes than 64 bits count", batch, tokens_max);
+        log_error("%zu samples of %" PRId64 " tokens need more memory than 64 bits can count", batch, tokens_max);
         return GT_NO_FIT;
     }
     if (!system_memory_read(&total_bytes, &free_bytes) || bytes <= free_bytes)
         return GT_OK;
-    log_error("%zu samples at once of up to %" PRId64 " tokens need %zu B of memory, have %" PRIu64
-              " B; a smaller max_new_tokens needs less",
-              batch, tokens_max, bytes, free_bytes);
+    char need[24], have[24];
+    log_error("%zu samples of up to %" PRId64 " tokens need %s of memory, and %s is free; lower --max_new_tokens",
+              batch, tokens_max, log_bytes(need, (double)bytes), log_bytes(have, (double)free_bytes));
     return GT_NO_FIT;
 }
 

@@ -191,7 +191,8 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
     return GT_OK;
 }
 
-enum gt_status restore_weights_path(const struct config *config, char out[static FILE_PATH_MAX])
+/* Where the weights are that init_from names. */
+static enum gt_status weights_path(const struct config *config, char out[static FILE_PATH_MAX])
 {
     const char *from = strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
     if (from == config->init_from && hf_cache_is_name(from))
@@ -207,7 +208,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
 {
     char from[FILE_PATH_MAX];
     enum checkpoint_kind kind = CHECKPOINT_NONE;
-    TRY(restore_weights_path(config, from));
+    TRY(weights_path(config, from));
     source->own = strcmp(config->init_from, "resume") == 0;
     if (!source->own)
         TRY(checkpoint_probe(from, &kind));
@@ -271,7 +272,7 @@ enum gt_status restore_open_weights(struct hostmem *mem, const struct config *co
 {
     char from[FILE_PATH_MAX];
     *source = (struct restore_source){0};
-    TRY(restore_weights_path(config, from));
+    TRY(weights_path(config, from));
     return checkpoint_open(mem, from, false, &source->checkpoint);
 }
 

@@ -46,9 +46,7 @@ struct restore_source {
  * Errors: GT_DATA, GT_IO, GT_USAGE, GT_UNSUPPORTED. */
 enum gt_status restore_open(struct hostmem *mem, struct config *config, const char *folder,
                             struct restore_source *source, struct run_state *state, struct model_config *model);
-/* Where the weights are: out_dir, or what init_from names.  Errors: GT_USAGE, those of hf_cache_find(). */
-enum gt_status restore_weights_path(const struct config *config, char out[static FILE_PATH_MAX]);
-/* The same as restore_open() for programs that only use a model: out_dir's or init_from's weights. */
+/* The same for programs that only use a model: out_dir's or init_from's weights. */
 enum gt_status restore_open_weights(struct hostmem *mem, const struct config *config, struct restore_source *source);
 void restore_close(struct restore_source *source);
 

@@ -396,13 +396,13 @@ def small_file_limit():
 
 
 def check_usage():
-    refused("--format", 2, "--out_dir=out-bpe", "x")
+    refused("choose a format: --format=hf, gguf or llmc", 2, "--out_dir=out-bpe", "x")
     refused("expected hf, gguf or llmc", 2, "--format=onnx", "x")
     refused("float32, bfloat16 or float16", 2, "--format=hf", "--dtype=int8", "x")
-    refused("OUTPUT", 2, "--out_dir=out-bpe", "--format=hf")
+    refused("name the OUTPUT", 2, "--out_dir=out-bpe", "--format=hf")
     refused("only one OUTPUT", 2, "--out_dir=out-bpe", "--format=hf", "x", "y")
     refused("no such flag", 2, "--out_dir=out-bpe", "--format=hf", "--quantize", "x")
-    refused("has no float16", 2, "--out_dir=out-bpe", "--format=llmc", "--dtype=float16", "x")
+    refused("cannot store float16", 2, "--out_dir=out-bpe", "--format=llmc", "--dtype=float16", "x")
     refused("no such folder", 2, "--out_dir=nowhere", "--format=gguf", "x")
     refused("folder of a run", 2, "--out_dir=out-bpe", "--format=hf", "--force", "out-bpe")
     before = files("out-bpe")
@@ -412,7 +412,7 @@ def check_usage():
     refused("is a file of a run", 2, "--out_dir=../out-bpe", "--format=gguf", "--force", "config.json", cwd="out-bpe")
     check(files("out-bpe") == before, "a checkpoint was changed")
     refused("is a folder", 2, "--out_dir=out-bpe", "--format=gguf", "--force", "out-bpe")
-    refused("is no folder", 2, "--out_dir=out-bpe", "--format=hf", "--force", "text.txt")
+    refused("is a file, but --format=hf", 2, "--out_dir=out-bpe", "--format=hf", "--force", "text.txt")
     for form in ("hf", "gguf", "llmc"):
         refused("no/such/folder", 1, "--out_dir=out-bpe", "--format=" + form, "no/such/folder/x")
         refused("", 1, "--out_dir=out-bpe", "--format=" + form, "x", preexec_fn=small_file_limit)
@@ -428,8 +428,8 @@ def contents(path):
 def check_force():
     with open("bpe-float32.bin", "rb") as file:
         before = file.read()
-    refused("exists already", 2, "--out_dir=out-chars", "--format=llmc", "bpe-float32.bin")
-    refused("exists already", 2, "--out_dir=out-chars", "--format=hf", "again-bpe")
+    refused("already exists", 2, "--out_dir=out-chars", "--format=llmc", "bpe-float32.bin")
+    refused("already exists", 2, "--out_dir=out-chars", "--format=hf", "again-bpe")
     check(contents("bpe-float32.bin") == before, "an output was changed without --force")
     must(GPT_EXPORT, "--out_dir=out-chars", "--format=llmc", "--force", "bpe-float32.bin")
     check(contents("bpe-float32.bin") == contents("chars-float32.bin"), "--force: not the same file")

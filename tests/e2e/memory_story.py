@@ -186,7 +186,7 @@ def report_after_failure():
         check((f"{category} " in line[1]) == (size > 0), f"account: {category} {size} in {line[1]!r}")
     check("report" not in done.stderr, "no report for a run that ends well")
     devices = run("--list-devices").stdout
-    check(" in all, " in devices, f"list_devices: {devices!r}")
+    check(" in total, " in devices, f"list_devices: {devices!r}")
     if len(os.listdir("/proc")) > 0 and os.path.exists(f"/proc/{os.getpid()}/statm"):
         check("most memory in other processes: " in devices, f"list_devices: {devices!r}")
 

@@ -388,7 +388,7 @@ START_TEST(a_device_that_refuses_is_passed_on)
     struct log_capture capture;
     log_capture_begin(&capture);
     ck_assert_int_eq(exec_create(b.mem, &b.backend.base, b.plan, &options, &b.exec), GT_DEVICE);
-    log_capture_one_error(&capture, "aligns tensors to 64 bytes, device fixture needs 256");
+    log_capture_one_error(&capture, "aligns tensors to 64 bytes, but device fixture needs 256");
     log_capture_end();
     b.backend.alignment_bytes = 64;
     b.backend.arenas = 1; /* a second arena is an error of the fixture's */

@@ -120,19 +120,19 @@ START_TEST(the_model_must_be_the_checkpoints)
     config = io_config(2, 4, 2, false);
     io_model_init(&model, &config, 5);
     ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
-    log_capture_one_error(&capture, "n_layer 1");
+    log_capture_one_error(&capture, "n_layer=1");
     config = io_config(1, 4, 1, false);
     io_model_init(&model, &config, 5);
     ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
-    log_capture_one_error(&capture, "n_head 2");
+    log_capture_one_error(&capture, "n_head=2");
     config = io_config(1, 6, 2, false);
     io_model_init(&model, &config, 5);
     ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_DATA);
-    log_capture_one_error(&capture, "wte.weight is [5,4], the model needs [5,6]");
+    log_capture_one_error(&capture, "wte.weight is [5,4]; the model needs [5,6]");
     config = io_config(1, 4, 2, true);
     io_model_init(&model, &config, 5);
     ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
-    log_capture_one_error(&capture, "bias 0");
+    log_capture_one_error(&capture, "bias=0");
     ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_OK); /* zero biases for a new run */
     ck_assert_int_eq(capture.lines, 0);
 }
@@ -149,11 +149,11 @@ START_TEST(positions_may_be_cut)
     ck_assert(io_loaded_is(&model, 5, false));
     ck_assert(model.loaded[CHECKPOINT_PARAMETER][model.tensors[1].index][12] == 0.0f);
     ck_assert_int_eq(io_open_load(&model, folder, true, &iter), GT_DATA);
-    log_capture_one_error(&capture, "block_size 4");
+    log_capture_one_error(&capture, "block_size=4");
     config.block_size = 5;
     io_model_init(&model, &config, 5);
     ck_assert_int_eq(io_open_load(&model, folder, false, &iter), GT_DATA);
-    log_capture_one_error(&capture, "wpe.weight is [4,4], the model needs [5,4]");
+    log_capture_one_error(&capture, "wpe.weight is [4,4]; the model needs [5,4]");
 }
 END_TEST
 
@@ -288,7 +288,7 @@ START_TEST(heads_must_be_tied)
     ck_assert_int_eq(capture.level, LOG_NOTE);
     capture.lines = 0;
     ck_assert_int_eq(hf_load(&hf, ",\"tie_word_embeddings\":false"), GT_UNSUPPORTED);
-    log_capture_one_error(&capture, "lm_head.weight is not wte.weight");
+    log_capture_one_error(&capture, "lm_head.weight differs from wte.weight");
     hf.head = 1;
     ck_assert_int_eq(hf_load(&hf, ",\"tie_word_embeddings\":false"), GT_OK);
     hf.head = 0;

@@ -190,7 +190,7 @@ START_TEST(refuses_files_of_another_generation)
     char *model_bytes = io_file_read(path, &count), *optimizer_bytes = io_file_read(other, &other_count);
     io_file_write(path, optimizer_bytes, other_count);
     ck_assert_int_eq(open_and_close(true), GT_DATA);
-    log_capture_one_error(&capture, "bytes long, trainer_state.json says");
+    log_capture_one_error(&capture, "bytes long, but trainer_state.json says");
     io_file_write(path, model_bytes, count);
     model_bytes[count - 1] ^= 1;
     io_file_write(other, optimizer_bytes, other_count - 1);
@@ -216,7 +216,7 @@ START_TEST(compares_shapes_with_the_record)
     ck_assert_int_eq(json_object_del(root, CHECKPOINT_RECORD_CRC), 0);
     ck_assert_int_eq(json_replace_file(path, root, 2), GT_OK);
     ck_assert_int_eq(open_and_close(true), GT_DATA);
-    log_capture_one_error(&capture, "wte.weight is [5,4], the model needs [6,4]");
+    log_capture_one_error(&capture, "wte.weight is [5,4]; the model needs [6,4]");
     ck_assert_int_eq(json_object_set_new(json_object_get(root, "hf_config"), "vocab_size", json_integer(5)), 0);
     ck_assert_int_eq(
         json_object_set_new(json_object_get(root, "hf_config"), "gpt_train", json_pack("{s:b}", "bias", 1)), 0);

@@ -145,7 +145,7 @@ START_TEST(another_format_is_refused_or_converted)
     for (size_t i = 0; i < model.tensor_count; i++)
         model.tensors[i].dtype = model.tensors[i].moment = DTYPE_F32;
     ck_assert_int_eq(parts_load(false), GT_DATA);
-    log_capture_one_error(&capture, "is stored as BF16, the run's state format has it as F32");
+    log_capture_one_error(&capture, "is stored as BF16, but the run's state format needs F32");
     memset(&loaded, 0, sizeof loaded);
     ck_assert_int_eq(parts_load(true), GT_OK);
     for (size_t i = 0; i < model.tensor_count; i++) {
@@ -162,7 +162,7 @@ START_TEST(scales_have_a_range)
     exponent_first = -101;
     ck_assert_int_eq(parts_save(), GT_OK);
     ck_assert_int_eq(parts_load(false), GT_DATA);
-    log_capture_one_error(&capture, "holds an exponent outside of -100 .. 126");
+    log_capture_one_error(&capture, "holds an exponent outside -100 to 126");
 }
 END_TEST
 

@@ -194,7 +194,7 @@ START_TEST(llmc_layers_that_are_not_there)
         memcpy(bytes + 16, &layers[i], sizeof layers[i]);
         io_file_write(path, bytes, count);
         ck_assert_int_eq(llmc_model_open(mem, path, &config, &file), GT_DATA);
-        log_capture_one_error(&capture, "bytes long, its header says");
+        log_capture_one_error(&capture, "bytes long, but its header says");
         hostmem_counters_get(mem, &counters);
         ck_assert_uint_eq(counters.allocations, 0);
     }

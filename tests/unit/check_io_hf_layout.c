@@ -146,7 +146,7 @@ START_TEST(names_the_wrong_tensor)
     const struct change shape = {4, "h.0.attn.c_attn.weight", {4, 11}};
     file_write("", &shape, "");
     ck_assert_int_eq(check(), GT_DATA);
-    log_capture_one_error(&capture, "h.0.attn.c_attn.weight is [4,11], the model needs [4,12]");
+    log_capture_one_error(&capture, "h.0.attn.c_attn.weight is [4,11]; the model needs [4,12]");
     const struct change shorter = {1, "wpe.weight", {3, 4}};
     file_write("", &shorter, "");
     ck_assert_int_eq(check(), GT_DATA);

@@ -120,7 +120,7 @@ static const struct {
     {"{" ENTRY("a", "F32", "[2]", "[0,8]") "," ENTRY("b", "F32", "[2]", "[4,12]") "}", 12, "tensor b: begins"},
     {"{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("b", "F32", "[1]", "[8,12]") "}", 12, "tensor b: begins"},
     {"{" ENTRY("a", "F32", "[1]", "[4,8]") "}", 8, "tensor a: begins"},
-    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "}", 5, "the file at 5"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,4]") "}", 5, "the file ends at 5"},
     {"{" ENTRY("a", "F32", "[2]", "[0,8]") "}", 4, "outside of"},
     {"{" ENTRY("a", "F32", "[1]", "[4,0]") "}", 4, "outside of"},
     {"{" ENTRY("a", "F32", "[1]", "[0,3]") "}", 3, "3 bytes, where"},

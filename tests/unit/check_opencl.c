@@ -398,7 +398,7 @@ START_TEST(device_refuses_what_it_has_not)
     const size_t errors = log_count(LOG_ERROR);
     const struct backend_open_options far = {.device = 1000}, unnamed = {.name = "no such device"};
     ck_assert_int_eq(opencl_backend_ops.open(&far, &other), GT_DEVICE);
-    ck_assert_int_eq(opencl_backend_ops.open(&unnamed, &other), GT_DEVICE);
+    ck_assert_int_eq(opencl_backend_ops.open(&unnamed, &other), GT_USAGE);
     ck_assert_ptr_null(other);
     ck_assert_uint_eq(log_count(LOG_ERROR) - errors, 2);
 }

@@ -119,9 +119,7 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
             return GT_OK;
         }
     }
-    log_error("GPT_TRAIN_CPU_ISA: expected generic, avx2, avx512 or amx, as built and as this processor has, "
-              "found \"%s\"",
-              wanted);
+    log_error("GPT_TRAIN_CPU_ISA=%s: expected generic, avx2, avx512 or amx, where build and processor have it", wanted);
     return GT_DEVICE;
 }
 
@@ -199,8 +197,8 @@ static void library_warn_slow(const struct cpu_backend *cpu, float *memory)
     const double flops = 2.0 * TRIAL_ROWS * TRIAL_COLUMNS * TRIAL_DEPTH / seconds;
     if (flops < SLOW_FLOPS)
         log_warning(
-            "cpu: the library for matrix products (%s) does %.1f GFLOP/s per thread, where others do tens: install "
-            "OpenBLAS (Debian: libopenblas-dev), configure and build again",
+            "cpu: the library for matrix products (%s) does %.1f GFLOP/s per thread, others do tens; install OpenBLAS "
+            "(Debian: libopenblas-dev), then configure and build again",
             blas_name(), flops / 1e9);
 }
 
@@ -215,7 +213,7 @@ static enum gt_status library_space_check(const struct cpu_backend *cpu)
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         log_error("cpu: the library for matrix products (%s) needs %zu B of address space for %" PRId32
-                  " threads: %s (ulimit -v, overcommit); fewer threads need less",
+                  " threads: %s; lower --threads, or raise the limit (ulimit -v, overcommit)",
                   blas_name(), size, cpu->threads, strerror(errno));
         return GT_NO_MEMORY;
     }

@@ -112,7 +112,8 @@ enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segm
             need += segments[i].size_bytes;
     }
     if (need > available) {
-        log_error("cpu: the arena needs %" PRIu64 " B, have %" PRIu64 " B of %" PRIu64 " B", need, available, total);
+        log_error("cpu: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64 " B are free", need,
+                  available, total);
         return GT_NO_MEMORY;
     }
     for (int32_t i = 0; i < count; i++) {

@@ -120,11 +120,11 @@ static enum gt_status device_select(struct cuda_backend *cuda, int32_t count, co
     if (cuda->device >= 0 && cuda->device < count)
         return GT_OK;
     if (name != NULL)
-        log_error("cuda: no device of %" PRId32 " has \"%s\" in its name (--list_devices shows them)", count, name);
+        log_error("cuda: no device has \"%s\" in its name (--list_devices shows them)", name);
     else
         log_error("cuda: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0", wanted,
                   count == 1 ? "is" : "are", count);
-    return GT_DEVICE;
+    return name != NULL ? GT_USAGE : GT_DEVICE;
 }
 
 enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name)

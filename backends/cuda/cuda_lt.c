@@ -29,8 +29,9 @@ enum gt_status cuda_lt_open(struct cuda_lt *out)
     struct cuda_lt lt = {.cublasLtCreate = NULL};
     if (library == NULL) {
         const char *why = dlerror();
-        log_error("cuda: cuBLASLt cannot be opened: %s (it is a part of the CUDA toolkit that this was built with)",
-                  why != NULL ? why : CUDA_LT_LIBRARY);
+        log_error(
+            "cuda: cuBLASLt cannot be opened: %s (it is part of the CUDA toolkit that this program was built with)",
+            why != NULL ? why : CUDA_LT_LIBRARY);
         return GT_DEVICE;
     }
     const char *missing = library_table(library, entries, sizeof entries / sizeof entries[0], &lt);

@@ -88,7 +88,7 @@ static enum gt_status arena_refuse(const struct cuda_backend *cuda, uint64_t nee
     char need[24], have[24], text[BACKEND_HOLDERS_TEXT_MAX];
     struct backend_holders holders = {.count = 0};
     cuda_nvml_holders(cuda->nvml, &holders);
-    log_error("cuda: the arena takes %s, and %s is free on %s now%s%s", log_bytes(need, (double)need_bytes),
+    log_error("cuda: the arena takes %s, but only %s is free on %s now%s%s", log_bytes(need, (double)need_bytes),
               log_bytes(have, (double)free_bytes), cuda->name, holders.count > 0 ? "; other processes hold most: " : "",
               backend_holders_text(text, &holders));
     return GT_NO_FIT;
@@ -102,7 +102,7 @@ static enum gt_status room_check(struct backend *backend, const struct backend_s
     uint64_t need = cuda_memory_ahead_bytes(cuda);
     for (int32_t i = 0; i < count; i++) {
         if (segments[i].space != SPACE_DEVICE || segments[i].size_bytes > SIZE_MAX - need) {
-            log_error("cuda: segment %" PRId32 " of %" PRIu64 " B is not of the device's memory", i,
+            log_error("cuda: segment %" PRId32 " of %" PRIu64 " B is not in the device's memory", i,
                       segments[i].size_bytes);
             return GT_DEVICE;
         }

@@ -84,7 +84,7 @@ void cuda_tuning_load(struct cuda_backend *cuda)
     if (found != USER_CACHE_READ)
         return;
     if (!cuda_choices_parse(text, bytes, &cuda->tuning->kept, cuda->tuning->timing))
-        log_note("cuda: the list of algorithms of %s is not one of ours; %s", cuda->name, tunings.otherwise);
+        log_note("cuda: the list of algorithms for %s is not one of ours; %s", cuda->name, tunings.otherwise);
     free(text);
 }
 
@@ -95,15 +95,15 @@ static const char *kept_store(const struct cuda_backend *cuda)
     char name[USER_CACHE_KEY_MAX], key[USER_CACHE_KEY_MAX];
     const size_t bytes = (size_t)tuning->kept.count * CUDA_CHOICE_LINE_BYTES;
     if (tuning->is_unread)
-        return "the list in the user's cache could not be read, and stays as it is";
+        return "the list in the user's cache could not be read and stays as it is";
     char *text = malloc(bytes + 1);
     if (text == NULL)
-        return "there is no memory to keep them, so that later runs do without";
+        return "there is no memory to keep them, so later runs do without them";
     names_of(cuda, name, key);
     cuda_choices_write(&tuning->kept, tuning->timing, text);
     const bool stored = user_cache_store(&tunings, name, key, text, bytes);
     free(text);
-    return stored ? NULL : "the user's cache cannot be written to, so that later runs do without";
+    return stored ? NULL : "the user's cache cannot be written, so later runs do without them";
 }
 
 void cuda_tuning_store(struct cuda_backend *cuda)
@@ -113,8 +113,8 @@ void cuda_tuning_store(struct cuda_backend *cuda)
         return;
     const char *lost = kept_store(cuda);
     log_note("cuda: %" PRId32 " products timed, %" PRId32
-             " of them have a faster algorithm than cuBLASLt's first, by up to %.0f %%; %" PRId32
-             " launches of own kernels timed, %" PRId32 " of them have a faster shape, by up to %.0f %%; %s",
+             " of them faster with another algorithm than cuBLASLt's first, by up to %.0f %%; %" PRId32
+             " launches of our kernels timed, %" PRId32 " of them faster in another shape, by up to %.0f %%; %s",
              tuning->products.timed, tuning->products.faster, 100.0 * tuning->products.gain_most, tuning->shapes.timed,
              tuning->shapes.faster, 100.0 * tuning->shapes.gain_most, lost == NULL ? "kept for later runs" : lost);
     tuning->products = tuning->shapes = (struct cuda_found){.timed = 0};

@@ -54,7 +54,7 @@ static struct instance *instance_of(struct backend *backend)
 
 static void answer_log(const struct opencl_answer *answer)
 {
-    log_error("%s", answer->reason[0] != '\0' ? answer->reason : "opencl: the child process failed without a reason");
+    log_error("%s", answer->reason[0] != '\0' ? answer->reason : "opencl: the child process failed and gave no reason");
 }
 
 /* Without the "opencl: " that whoever prints it says too. */
@@ -204,8 +204,7 @@ static void opencl_devices(bool automatic, struct backend_devices *out)
     out->count = answer.status == GT_OK ? answer.listing.count : 0;
     out->first = out->count > 0 ? opencl_card_choose(&answer.listing) : -1;
     if (out->count > 0 && out->first < 0)
-        snprintf(out->reason, sizeof out->reason,
-                 "it has no GPU that can be used; for processors the cpu backend is faster");
+        snprintf(out->reason, sizeof out->reason, "no usable GPU; for processors the cpu backend is faster");
 }
 
 /* The name that is asked for; programs that open the first device, such as the tests', take GPT_TRAIN_OPENCL_DEVICE's. */
@@ -342,7 +341,7 @@ static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_
     const uint64_t less = left < before ? before - left : 0;
     if (less < need / 2)
         log_warning(
-            "opencl: an arena of %s, and the free memory of %s fell by %s (%s): the driver seems to keep it in system "
+            "opencl: the arena takes %s, but free memory of %s fell by only %s (%s); the driver seems to keep it in system "
             "memory, which is many times slower",
             log_bytes(bytes, (double)need), cl->device.name, log_bytes(fell, (double)less), basis);
 }
@@ -360,8 +359,8 @@ static enum gt_status opencl_arena(struct backend *backend, const struct backend
         need = segments[i].size_bytes > UINT64_MAX - need ? UINT64_MAX : need + segments[i].size_bytes;
     TRY(opencl_memory_read(cl, &total, &left, &basis));
     if (need > left) {
-        log_error("opencl: the arena needs %" PRIu64 " B, have %" PRIu64 " B of %" PRIu64 " B on %s (%s)", need, left,
-                  total, cl->device.name, basis);
+        log_error("opencl: the arena needs %" PRIu64 " B, but only %" PRIu64 " B of %" PRIu64 " B are free on %s (%s)",
+                  need, left, total, cl->device.name, basis);
         return GT_NO_FIT;
     }
     TRY(arena_rehearse(instance_of(backend), segments, count, need));

@@ -211,7 +211,7 @@ void opencl_child_ask(struct opencl_child *child, const struct opencl_request *r
     out->is_dead = true;
     if (late)
         snprintf(out->reason, sizeof out->reason,
-                 "opencl: the driver did not answer in %d s (tried in a child process)", seconds);
+                 "opencl: the driver did not answer within %d s (tried in a child process)", seconds);
     else if (WIFSIGNALED(status))
         snprintf(out->reason, sizeof out->reason,
                  "opencl: the driver ended its process with signal %d, %s (tried in a child process)", WTERMSIG(status),

@@ -114,7 +114,7 @@ static bool known_check(const struct known_product *product, const struct known 
         memcpy(&word, &known->d[product->m * product->n + i], sizeof word);
         if (word == GUARD)
             continue;
-        snprintf(lost, BACKEND_REASON_MAX, "a product of %d x %d x %d writes behind its result", product->m, product->n,
+        snprintf(lost, BACKEND_REASON_MAX, "a product of %d x %d x %d writes beyond its result", product->m, product->n,
                  product->k);
         return false;
     }
@@ -172,5 +172,5 @@ void opencl_clblast_prove(struct opencl_backend *cl)
     if (cl->is_clblast_proven)
         return;
     cl->tuning.gemm_clblast = false;
-    log_note("opencl: CLBlast on %s is left alone, own kernels multiply in float32: %s", cl->device.name, lost);
+    log_note("opencl: CLBlast on %s is left alone; our own kernels multiply float32: %s", cl->device.name, lost);
 }

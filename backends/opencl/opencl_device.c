@@ -115,7 +115,7 @@ static enum gt_status handles_list(const struct opencl_api *api, struct handle o
     char text[OPENCL_CODE_TEXT_MAX];
     const cl_int code = api->clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count);
     if (code == PLATFORM_NOT_FOUND || (code == CL_SUCCESS && platform_count == 0)) {
-        log_error("opencl: no platform: no driver is installed (Debian: pocl-opencl-icd for the processor; "
+        log_error("opencl: no platform, so no driver is installed (Debian: pocl-opencl-icd for the processor; "
                   "intel-opencl-icd, nvidia-opencl-icd, or mesa-opencl-icd with RUSTICL_ENABLE=radeonsi for a card)");
         return GT_DEVICE;
     }
@@ -133,7 +133,7 @@ static enum gt_status handles_list(const struct opencl_api *api, struct handle o
             out[count++] = (struct handle){platforms[p], devices[d]};
     }
     if (count == 0) {
-        log_error("opencl: %u platform%s and no device in %s", platform_count, platform_count == 1 ? "" : "s",
+        log_error("opencl: %u platform%s, but no device in %s", platform_count, platform_count == 1 ? "" : "s",
                   platform_count == 1 ? "it" : "them");
         return GT_DEVICE;
     }
@@ -208,7 +208,7 @@ static bool is_too_old(const char *version)
 static const char *device_lacks(const struct opencl_api *api, const struct opencl_device *device)
 {
     if (is_too_old(device->version))
-        return "its driver has OpenCL 1.1, and 1.2 is needed (Mesa: rusticl instead of Clover, with RUSTICL_ENABLE)";
+        return "its driver has OpenCL 1.1, but 1.2 is needed (Mesa: rusticl instead of Clover, with RUSTICL_ENABLE)";
     if (device_u32(api, device->id, CL_DEVICE_AVAILABLE) == 0)
         return "it is not available";
     if (device_u32(api, device->id, CL_DEVICE_COMPILER_AVAILABLE) == 0)
@@ -282,12 +282,11 @@ enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, c
     if (name != NULL)
         index = name_find(api, handles, count, name);
     if (name != NULL && index < 0) {
-        log_error("opencl: none of %" PRId32 " devices has \"%s\" in its name (--list-devices shows them)", count,
-                  name);
-        return GT_DEVICE;
+        log_error("opencl: no device has \"%s\" in its name (--list_devices shows them)", name);
+        return GT_USAGE;
     }
     if (index < 0 || index >= count) {
-        log_error("opencl: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0 (--list-devices)",
+        log_error("opencl: device %" PRId32 " does not exist; there %s %" PRId32 ", numbered from 0 (--list_devices)",
                   index, count == 1 ? "is" : "are", count);
         return GT_DEVICE;
     }

@@ -21,7 +21,7 @@ struct opencl_listing {
 /* The devices of all platforms, in the loader's order.  Errors: GT_DEVICE when there is no platform or no device. */
 enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_listing *out);
 /* Number `index` of that list, or, with `name`, the first one whose name has that text in it (any case).
- * Errors: GT_DEVICE. */
+ * Errors: GT_DEVICE; GT_USAGE where no name has it. */
 enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, const char *name,
                                   struct opencl_device *out);
 /* The one that `auto` takes: a GPU with memory of its own before one without, then the one with more of it; -1 where there is no

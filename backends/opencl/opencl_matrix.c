@@ -149,7 +149,7 @@ static bool probe_check(const struct opencl_backend *cl, const uint8_t *memory, 
     for (uint32_t i = PROBE_M * PROBE_N; i < (PROBE_BYTES - PROBE_D_BYTES) / sizeof *rest; i++) {
         if (rest[i] == PROBE_GUARD)
             continue;
-        snprintf(lost, BACKEND_REASON_MAX, "%s writes %u elements behind the result of a product on them",
+        snprintf(lost, BACKEND_REASON_MAX, "%s writes %u elements beyond the result of a product on them",
                  cl->device.name, i - PROBE_M * PROBE_N);
         return false;
     }

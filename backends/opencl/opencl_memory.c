@@ -57,7 +57,7 @@ enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total
     } else if (opencl_vendor_free_bytes(cl, &left, out_basis)) {
         assert(*out_basis != NULL);
     } else {
-        *out_basis = "free: all but 400 MiB, its driver does not say";
+        *out_basis = "free: all but 400 MiB, since its driver does not say";
         left = total > HEADROOM_BYTES ? total - HEADROOM_BYTES : 0;
     }
     if (shares_host && host_free < left)
@@ -84,7 +84,7 @@ static enum gt_status segment_make(struct opencl_backend *cl, const struct backe
     cl_int code = CL_SUCCESS;
     *segment = (struct opencl_segment){.space = wanted->space, .size_bytes = wanted->size_bytes};
     if (wanted->size_bytes > cl->device.allocation_bytes) {
-        log_error("opencl: a segment of %" PRIu64 " B; the largest allocation of %s is %" PRIu64 " B",
+        log_error("opencl: a segment needs %" PRIu64 " B; the largest allocation of %s is %" PRIu64 " B",
                   wanted->size_bytes, cl->device.name, cl->device.allocation_bytes);
         return GT_NO_MEMORY;
     }
@@ -93,8 +93,8 @@ static enum gt_status segment_make(struct opencl_backend *cl, const struct backe
             cl->api.clCreateBuffer(cl->context, CL_MEM_READ_WRITE, (size_t)wanted->size_bytes, NULL, &code);
     if (code != CL_SUCCESS) {
         char text[OPENCL_CODE_TEXT_MAX];
-        log_error("opencl: a segment of %" PRIu64 " B on %s: clCreateBuffer: %s", wanted->size_bytes, cl->device.name,
-                  opencl_code_text(text, code));
+        log_error("opencl: cannot allocate a segment of %" PRIu64 " B on %s: clCreateBuffer: %s", wanted->size_bytes,
+                  cl->device.name, opencl_code_text(text, code));
         return GT_NO_MEMORY;
     }
     cl->segments++;
@@ -162,7 +162,7 @@ static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, ui
         if (words[i] == probe_hash(first + i, SEED + (uint32_t)index))
             continue;
         log_error("opencl: %s does not hold what was written to byte %" PRIu64 " of %" PRIu64 " of segment %" PRId32
-                  " of %" PRId32 ": it has less memory than it says",
+                  " of %" PRId32 "; it has less memory than it says",
                   cl->device.name, (first + i) * PAGE_WORDS * sizeof *words, cl->segment[index].size_bytes, index + 1,
                   cl->segments);
         return GT_NO_MEMORY;
@@ -258,7 +258,7 @@ static void spill_notice(struct opencl_backend *cl)
     if (slow == 0)
         return;
     char bytes[24], rate[24];
-    log_warning("opencl: %s of the arena on %s is over %.0f times slower than the rest (%s/s): the driver keeps it in "
+    log_warning("opencl: %s of the arena on %s is over %.0f times slower than the rest (%s/s); the driver keeps it in "
                 "system memory; a smaller memory_budget avoids that",
                 log_bytes(bytes, (double)slow * (double)PIECE_BYTES), cl->device.name, SPILL_RATIO,
                 log_bytes(rate, (double)PIECE_BYTES / fastest));

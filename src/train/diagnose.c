@@ -1,4 +1,4 @@
-/* The replay of a failed update.
+/* The search for the first bad value, and when to look for what.
  *
  * Its micro-steps run again op by op.  The first output with an infinity or a NaN ends the search; an input that is not finite
  * then can only be a weight, because everything else was an output before.  Where all outputs are finite, the squares of the
@@ -27,8 +27,8 @@ struct scan {
     double squares;
 };
 
-struct replay {
-    struct session *session;
+struct search {
+    struct replay replay;
     const struct op *op; /* the first one with an output that is not finite, or NULL */
     struct scan output;  /* that one; while there is none, the last that was looked at */
     struct scan input;   /* of it: one that is not finite, else the largest */
@@ -70,17 +70,17 @@ static bool is_kept(const struct graph *graph, const struct op *op, int32_t slot
     return kept;
 }
 
-static enum gt_status inputs_scan(struct replay *replay)
+static enum gt_status inputs_scan(struct search *search)
 {
-    const struct model *model = replay->session->model;
-    const struct op *op = replay->op;
+    const struct model *model = search->replay.session->model;
+    const struct op *op = search->op;
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
         struct scan scan;
         if (!is_kept(model->graph, op, s) || op->operand[s] == model->scalars)
             continue;
-        TRY(tensor_scan(replay->session, op->operand[s], &scan));
-        if (replay->input.bad < 0 && (scan.bad >= 0 || scan.largest > replay->input.largest))
-            replay->input = scan;
+        TRY(tensor_scan(search->replay.session, op->operand[s], &scan));
+        if (search->input.bad < 0 && (scan.bad >= 0 || scan.largest > search->input.largest))
+            search->input = scan;
     }
     return GT_OK;
 }
@@ -88,16 +88,17 @@ static enum gt_status inputs_scan(struct replay *replay)
 /* After each op: the first output that is not finite, and what it was made from. */
 static enum gt_status look(void *context, int32_t program, int32_t index)
 {
-    struct replay *replay = context;
-    const struct op *op = &replay->session->model->graph->programs[program].ops[index];
-    for (int32_t s = 0; s < op_declaration(op->kind)->operands && replay->op == NULL; s++) {
+    struct search *search = context;
+    const struct op *op = &search->replay.session->model->graph->programs[program].ops[index];
+    for (int32_t s = 0; s < op_declaration(op->kind)->operands && search->op == NULL; s++) {
         if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN)
             continue;
-        TRY(tensor_scan(replay->session, op->operand[s], &replay->output));
-        if (replay->output.bad < 0)
+        TRY(tensor_scan(search->replay.session, op->operand[s], &search->output));
+        if (search->output.bad < 0)
             continue;
-        replay->op = op;
-        TRY(inputs_scan(replay));
+        search->op = op;
+        search->replay.enough = true;
+        TRY(inputs_scan(search));
     }
     return GT_OK;
 }
@@ -143,66 +144,70 @@ static enum gt_status norm_log(struct session *session, int64_t iter, int32_t mo
     return GT_OK;
 }
 
-static void found_log(const struct replay *replay, int64_t iter, int32_t micro_step, int32_t moved)
+static void found_log(const struct search *search, int32_t moved)
 {
-    const struct session *session = replay->session;
-    const struct op *op = replay->op;
+    const int64_t iter = search->replay.result->iter;
+    const struct session *session = search->replay.session;
+    const struct op *op = search->op;
     char text[192], place[96] = "";
     if (op->layer >= 0)
         snprintf(place, sizeof place, " of layer %" PRId32, op->layer);
     if (session->model->options.micro_steps > 1)
         snprintf(place + strlen(place), sizeof place - strlen(place), ", micro-step %" PRId32 " of %" PRId32,
-                 micro_step + 1, session->model->options.micro_steps);
+                 search->replay.micro_step + 1, session->model->options.micro_steps);
     if (moved > 0)
         snprintf(place + strlen(place), sizeof place - strlen(place), ", with weights of %" PRId32 " update%s later",
                  moved, moved == 1 ? "" : "s");
-    if (replay->input.bad >= 0)
+    if (search->input.bad >= 0)
         log_warning("iter %" PRId64 ": a weight is not finite: %s, read by %s%s; an earlier update made it so", iter,
-                    value_text(session, &replay->input, text), op_declaration(op->kind)->name, place);
+                    value_text(session, &search->input, text), op_declaration(op->kind)->name, place);
     else
         log_warning("iter %" PRId64 ": the first value that is not finite: %s, made by %s%s, from inputs up to %.3g",
-                    iter, value_text(session, &replay->output, text), op_declaration(op->kind)->name, place,
-                    (double)replay->input.largest);
+                    iter, value_text(session, &search->output, text), op_declaration(op->kind)->name, place,
+                    (double)search->input.largest);
 }
 
 /* `moved`: so many updates have changed the weights since. */
-static enum gt_status replay_run(struct diagnosis *diagnosis, int64_t iter, int32_t moved)
+static enum gt_status bad_log(struct diagnosis *diagnosis, const struct step_result *result, int32_t moved)
 {
-    struct session *session = diagnosis->session;
-    struct replay replay = {.session = session, .output = {.bad = -1}, .input = {.bad = -1}};
-    enum gt_status status = GT_OK;
-    exec_look_set(session->exec, look, &replay);
-    int32_t k = 0;
-    for (; k < session->model->options.micro_steps && status == GT_OK && !replay.op && !stop_requested(); k++)
-        status = feed_micro_step(diagnosis->feed, session, iter, k);
-    exec_look_set(session->exec, NULL, NULL);
-    TRY(status);
-    if (!replay.op)
-        return stop_requested() ? GT_OK : norm_log(session, iter, moved);
-    found_log(&replay, iter, k - 1, moved);
+    struct search search = {
+        .replay = {diagnosis->session, diagnosis->feed, result, look, &search, 0, false},
+        .output = {.bad = -1},
+        .input = {.bad = -1},
+    };
+    TRY(replay_run(&search.replay));
+    if (search.op)
+        found_log(&search, moved);
+    else if (!stop_requested())
+        TRY(norm_log(diagnosis->session, result->iter, moved));
     return GT_OK;
 }
 
-enum gt_status diagnose_step(struct diagnosis *diagnosis, int32_t index, int32_t count)
+static enum gt_status spike_look(struct diagnosis *diagnosis, const struct step_result *result, double loss)
+{
+    struct spike spike;
+    struct replay replay = {.session = diagnosis->session, .feed = diagnosis->feed, .result = result};
+    if (!spikes_add(&diagnosis->spikes, result->iter, loss, (double)result->scalars[SCALAR_GRAD_NORM].f, &spike))
+        return GT_OK;
+    progress_clear(diagnosis->progress);
+    return spike_log(&spike, &replay, diagnosis->tokenizer);
+}
+
+enum gt_status diagnose_step(struct diagnosis *diagnosis, int32_t index, int32_t count, double loss)
 {
     const struct step_result *result = &diagnosis->ahead->step[index];
-    struct session *session = diagnosis->session;
-    union scalar_word scalars[SCALAR_WORDS];
-    const bool skipped = result->scalars[SCALAR_FOUND_INF].i != 0 && result->loss_scale <= 1.0;
-    const bool bad = skipped || !isfinite(steps_ahead_loss_sum(diagnosis->ahead, result));
+    const bool skipped = result->scalars[SCALAR_FOUND_INF].i != 0;
+    const bool bad = (skipped && result->loss_scale <= 1.0) || !isfinite(loss);
     const bool due = bad && !diagnosis->was_bad && diagnosis->done < DIAGNOSES_MAX;
     int32_t moved = 0;
     diagnosis->was_bad = bad;
+    if (!bad && !skipped)
+        return spike_look(diagnosis, result, loss);
     if (!due)
         return GT_OK;
     diagnosis->done++;
     for (int32_t i = index; i < count; i++)
         moved += diagnosis->ahead->step[i].scalars[SCALAR_FOUND_INF].i == 0;
     progress_clear(diagnosis->progress);
-    memcpy(scalars, session->scalars, sizeof scalars);
-    memcpy(session->scalars, result->scalars, sizeof scalars);
-    const enum gt_status status = replay_run(diagnosis, result->iter, moved);
-    memcpy(session->scalars, scalars, sizeof scalars);
-    TRY(status);
-    return session_scalars_set(session);
+    return bad_log(diagnosis, result, moved);
 }

@@ -1,7 +1,7 @@
-/* Which value of an update was the first that is not finite.
+/* Why the results of an update are not as usual.
  *
- * An update is a function of weights, seed and iteration, and one that is skipped leaves the weights as they were.  So it can
- * be repeated, op by op, with a look at what each op writes.
+ * An update whose loss or gradient is not finite is repeated op by op, to name the first value that is not; one that is skipped
+ * has left the weights as they were.  A sudden rise of the loss is followed to its samples (spikes.h).
  */
 #ifndef GPT_TRAIN_TRAIN_DIAGNOSE_H
 #define GPT_TRAIN_TRAIN_DIAGNOSE_H
@@ -12,8 +12,7 @@
 #include "base/progress.h"
 #include "base/status.h"
 #include "train/feed.h"
-#include "train/session.h"
-#include "train/steps_ahead.h"
+#include "train/spikes.h"
 
 /* All pointers are borrowed and outlive it. */
 struct diagnosis {
@@ -21,13 +20,15 @@ struct diagnosis {
     struct feed *feed;
     const struct steps_ahead *ahead;
     struct progress *progress;
+    const struct tokenizer *tokenizer; /* may be NULL */
+    struct spikes spikes;
     bool was_bad; /* the update before: a burst is looked at once */
     int32_t done;
 };
 
-/* Of update `index` of the `count` in `ahead`, all of which the device has finished.  Where its loss is not finite, or it was
- * skipped and not to find float16's loss scale, repeats it and logs one line; at most a few times in a run.  Changes neither
- * weights nor the host's scalars and allocates nothing.  Errors are the device's. */
-enum gt_status diagnose_step(struct diagnosis *diagnosis, int32_t index, int32_t count);
+/* Of update `index` of the `count` in `ahead`, all of which the device has finished; `loss` is its mean.  Where that is not
+ * finite, or the update was skipped and not to find float16's loss scale, repeats it and logs one line, at most a few times in
+ * a run.  See replay_run() for what stays.  Errors: those of it. */
+enum gt_status diagnose_step(struct diagnosis *diagnosis, int32_t index, int32_t count, double loss);
 
 #endif

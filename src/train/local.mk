@@ -13,6 +13,7 @@ libgpttrain_a_SOURCES += \
 	src/train/loss_scaler.c src/train/loss_scaler.h \
 	src/train/metrics.c src/train/metrics.h \
 	src/train/plan_answer.c src/train/plan_answer.h \
+	src/train/replay.c src/train/replay.h \
 	src/train/report_block.c src/train/report_block.h \
 	src/train/restore.c src/train/restore.h \
 	src/train/restore_algorithms.c src/train/restore_algorithms.h \
@@ -22,6 +23,7 @@ libgpttrain_a_SOURCES += \
 	src/train/session_choices.c src/train/session_choices.h \
 	src/train/session_rates.c src/train/session_rates.h \
 	src/train/session_weights.c \
+	src/train/spikes.c src/train/spikes.h \
 	src/train/steps_ahead.c src/train/steps_ahead.h \
 	src/train/stop.c src/train/stop.h \
 	src/train/trainer.c src/train/trainer.h \

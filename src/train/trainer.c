@@ -339,7 +339,7 @@ static enum gt_status settle(struct trainer *t)
     t->ahead.count = 0;
     for (int32_t i = 0; i < count; i++) {
         TRY(step_settle(t, &t->ahead.step[i]));
-        TRY(diagnose_step(&t->diagnosis, i, count));
+        TRY(diagnose_step(&t->diagnosis, i, count, t->loss));
     }
     return GT_OK;
 }
@@ -652,7 +652,8 @@ static enum gt_status run(struct trainer *t, const char *folder)
     TRY(samples_prepare(t, folder));
     if (!config->eval_only)
         TRY(steps_ahead_create(t->mem, session->model->options.micro_steps, &t->ahead));
-    t->diagnosis = (struct diagnosis){session, &t->feed, &t->ahead, &t->progress, false, 0};
+    t->diagnosis = (struct diagnosis){
+        .session = session, .feed = &t->feed, .ahead = &t->ahead, .progress = &t->progress, .tokenizer = t->tokenizer};
     stop_install();
     exec_timing_set(session->exec, config->profile || config->watchdog > 0); /* op by op, so that one can be named */
     hostmem_phase_set(t->mem, HOSTMEM_RUN);

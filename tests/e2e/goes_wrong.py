@@ -5,10 +5,13 @@
             and changes nothing: what is saved after the skipped update is what was saved before it
   machine   the same once only, so that the replay finds nothing: then the machine is named
   overflow  a weight of 3e38: the op that overflows first is named, on the cpu, on the emulated card and on OpenCL
+  spike     64 bytes of noise in data that are otherwise the same line again and again: the update that meets them is reported, with
+            the place and the text of its samples, the noise first
 Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
+import random
 import re
 import shutil
 import struct
@@ -20,11 +23,13 @@ from checks import check, finish, skip
 
 BUILD = os.path.abspath(os.environ.get("top_builddir", "."))
 GPT_TRAIN = os.path.abspath(os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train")))
+PREPARE = os.path.abspath(os.environ.get("GPT_PREPARE", os.path.join(BUILD, "gpt-prepare")))
 FAULTY = os.path.join(BUILD, "tests", "reliability", "gpt-train-faulty")
 CUDA = os.path.join(BUILD, "tests", "cuda_on_cpu", "gpt-train-cuda")
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--vocab_size=96",
         "--gradient_accumulation_steps=2", "--micro_batch=2", "--eval_iters=1", "--threads=1", "--warmup_iters=1", "--dropout=0.1",
         "--bias=True", "--log_interval=1"]
+NOISE, NOISE_AT = 64, 40000  # bytes, of 60,000
 os.environ.setdefault("POCL_CACHE_DIR", os.path.join(BUILD, "tests", "pocl-cache"))
 os.makedirs(os.environ["POCL_CACHE_DIR"], exist_ok=True)
 
@@ -107,6 +112,25 @@ def overflow():
         check("updates in a row" in said, f"{backend}: {said[-400:]}")
 
 
+def spike():
+    noise = bytes(random.Random(7).choices(range(33, 127), k=NOISE))
+    text = b"0123456789abcde\n" * 3750
+    with open("even.txt", "wb") as file:
+        file.write(text[:NOISE_AT] + noise + text[NOISE_AT + NOISE:])
+    done = subprocess.run([PREPARE, "--tokenizer=bytes", "--out-dir=even", "even.txt"], check=False, capture_output=True, text=True)
+    check(done.returncode == 0, done.stderr)
+    said = train("spike", "--dataset=./even", "--vocab_size=256", "--dropout=0", "--learning_rate=1e-2", "--max_iters=449",
+                 "--eval_interval=1000")
+    found = re.findall(r"iter (\d+): a spike: loss (\S+) \(usually (\S+)\), gradient norm \S+ \(usually \S+\)$", said, re.M)
+    check(len(found) > 0 and all(float(loss) > 1.1 * float(usual) for _, loss, usual in found), f"spikes: {said[-800:]}")
+    for iteration, _, _ in found:
+        samples = re.findall(rf"iter {iteration}: sample (\d), loss (\S+): \./even//?train\.bin, tokens (\d+) to (\d+): \"(.*)\"$", said, re.M)
+        losses, begin = [float(sample[1]) for sample in samples], int(samples[0][2]) if samples else -1
+        check(len(samples) == 3 and losses == sorted(losses, reverse=True), f"samples of a spike: {samples} {said[-800:]}")
+        check(NOISE_AT - 16 <= begin < NOISE_AT + NOISE and int(samples[0][3]) == begin + 15, f"another sample is the worst: {samples}")
+        check(samples[0][4][:4] in (text[:NOISE_AT] + noise).decode(), f"another text: {samples[0]}")
+
+
 SCRIPT = os.path.abspath(__file__)
 
 
@@ -115,7 +139,7 @@ def main():
         os.environ["XDG_CACHE_HOME"] = os.path.join(work, "cache")
         os.chdir(work)
         dataset()
-        for part in (planted, machine, overflow):
+        for part in (planted, machine, overflow, spike):
             part()
         os.chdir("/")
     return finish()

@@ -8,6 +8,7 @@ TRAIN_CHECKS = \
 	tests/unit/check_process \
 	tests/unit/check_schedule \
 	tests/unit/check_session \
+	tests/unit/check_spikes \
 	tests/unit/check_steps_ahead \
 	tests/unit/check_stop \
 	tests/unit/check_watchdog
@@ -20,6 +21,7 @@ tests_unit_check_metrics_SOURCES = tests/unit/check_metrics.c tests/unit/io_fixt
 tests_unit_check_process_SOURCES = tests/unit/check_process.c
 tests_unit_check_schedule_SOURCES = tests/unit/check_schedule.c
 tests_unit_check_session_SOURCES = tests/unit/check_session.c tests/unit/log_capture.h
+tests_unit_check_spikes_SOURCES = tests/unit/check_spikes.c
 tests_unit_check_steps_ahead_SOURCES = tests/unit/check_steps_ahead.c
 tests_unit_check_stop_SOURCES = tests/unit/check_stop.c
 tests_unit_check_watchdog_SOURCES = tests/unit/check_watchdog.c

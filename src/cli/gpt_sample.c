@@ -105,25 +105,31 @@ static enum gt_status dataset_look(struct sample *sample, bool *out_found)
     return place_look(sample->vocabulary, out_found);
 }
 
-/* Where the tokenizer is: as `tokenizer` says, else beside the weights, else with the data set; GPT-2's where nanoGPT's
- * sample.py takes it, and for a downloaded GPT-2 that came without one. */
-static enum gt_status vocabulary_find(struct sample *sample)
+static bool is_word(const char *tokenizer)
+{
+    return strcmp(tokenizer, "bytes") == 0 || strcmp(tokenizer, "gpt2") == 0;
+}
+
+/* Where the tokenizer is: as `tokenizer` says, else beside the weights, else with the data set (*out_found: it is there);
+ * GPT-2's where nanoGPT's sample.py takes it, and for a downloaded GPT-2 that came without one. */
+static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
 {
     const struct config *config = sample->config;
     const struct checkpoint *checkpoint = sample->source.checkpoint;
     const bool named = config->tokenizer[0] != '\0', downloaded = hf_cache_is_name(config->init_from);
     const bool of_nanogpt = checkpoint->kind == CHECKPOINT_NANOGPT && checkpoint->config.vocab_size >= GPT2_TOKENS;
-    bool found = false;
+    *out_found = false;
     snprintf(sample->vocabulary, sizeof sample->vocabulary, "%s", named ? config->tokenizer : sample->model);
-    TRY(place_look(sample->vocabulary, &found));
-    if (found || named)
+    if (!is_word(config->tokenizer))
+        TRY(place_look(sample->vocabulary, out_found));
+    if (*out_found || named)
         return GT_OK;
-    TRY(dataset_look(sample, &found));
-    if (!found && !of_nanogpt && !downloaded) {
+    TRY(dataset_look(sample, out_found));
+    if (!*out_found && !of_nanogpt && !downloaded) {
         log_error("%s: the model has no tokenizer; name one with --tokenizer=PATH, gpt2 or bytes", sample->model);
         return GT_DATA;
     }
-    if (!found)
+    if (!*out_found)
         snprintf(sample->vocabulary, sizeof sample->vocabulary, "gpt2");
     log_note("%s has no tokenizer; using %s", sample->model, sample->vocabulary);
     return GT_OK;
@@ -131,11 +137,14 @@ static enum gt_status vocabulary_find(struct sample *sample)
 
 static enum gt_status tokenizer_open(struct sample *sample)
 {
-    TRY(vocabulary_find(sample));
-    if (strcmp(sample->vocabulary, "bytes") == 0)
-        return tokenizer_create_bytes(sample->mem, &sample->tokenizer);
+    bool found;
+    TRY(vocabulary_find(sample, &found));
     if (is_pickle(sample->vocabulary))
         return nanogpt_meta_open(sample->mem, sample->vocabulary, &sample->tokenizer);
+    if (found)
+        return tokenizer_import(sample->mem, sample->vocabulary, &sample->tokenizer);
+    if (strcmp(sample->vocabulary, "bytes") == 0)
+        return tokenizer_create_bytes(sample->mem, &sample->tokenizer);
     return tokenizer_find(sample->mem, sample->vocabulary, &sample->tokenizer);
 }
 

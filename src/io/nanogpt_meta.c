@@ -23,27 +23,20 @@ static bool item_character(const struct pickle *pickle, uint32_t item, int64_t i
                (int)value->as.text.count;
 }
 
-/* code_points[*out_count]; there is room for all characters. */
-static enum gt_status characters_read(const struct pickle *pickle, const char *path, uint32_t *code_points,
-                                      size_t *out_count)
+/* code_points[] of the items of a dict, for all of which there is room. */
+static enum gt_status characters_read(const struct pickle *pickle, uint32_t dict, const char *path,
+                                      uint32_t *code_points)
 {
-    uint32_t itos;
-    size_t count = 0;
-    if (!pickle_find(pickle, pickle->root, "itos", &itos) || pickle->values[itos].kind != PICKLE_DICT ||
-        pickle->values[itos].as.items.count == 0) {
-        log_error("%s: has no \"itos\": this is not the meta.pkl of a nanoGPT data set", path);
-        return GT_DATA;
-    }
-    for (uint32_t i = pickle->values[itos].as.items.first; i != PICKLE_END; i = pickle->items[i].next) {
-        if (count == UTF8_CODE_POINTS || !item_character(pickle, i, (int64_t)count, &code_points[count]) ||
+    uint32_t count = 0;
+    for (uint32_t i = pickle->values[dict].as.items.first; i != PICKLE_END; i = pickle->items[i].next) {
+        if (!item_character(pickle, i, count, &code_points[count]) ||
             (count > 0 && code_points[count - 1] >= code_points[count])) {
-            log_error("%s: field \"itos\": item %zu is not the next id with a character above the one before", path,
-                      count);
+            log_error("%s: field \"itos\": item %" PRIu32 " is not the next id with a character above the one before",
+                      path, count);
             return GT_DATA;
         }
         count++;
     }
-    *out_count = count;
     return GT_OK;
 }
 
@@ -51,12 +44,28 @@ static enum gt_status meta_read(struct hostmem *mem, const struct pickle *pickle
                                 struct tokenizer **out)
 {
     void *code_points;
-    size_t count;
-    TRY(hostmem_alloc(mem, UTF8_CODE_POINTS, sizeof(uint32_t), "characters of meta.pkl", &code_points));
-    enum gt_status status = characters_read(pickle, path, code_points, &count);
+    uint32_t itos;
+    if (!pickle_find(pickle, pickle->root, "itos", &itos) || pickle->values[itos].kind != PICKLE_DICT ||
+        pickle->values[itos].as.items.count == 0) {
+        log_error("%s: has no \"itos\", so it is not the meta.pkl of a nanoGPT data set", path);
+        return GT_DATA;
+    }
+    const size_t count = pickle->values[itos].as.items.count;
+    TRY(hostmem_alloc(mem, count, sizeof(uint32_t), "characters of meta.pkl", &code_points));
+    enum gt_status status = characters_read(pickle, itos, path, code_points);
     if (status == GT_OK)
         status = tokenizer_create_chars(mem, code_points, count, out);
     hostmem_free(mem, code_points);
+    return status;
+}
+
+enum gt_status nanogpt_meta_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *path,
+                                 struct tokenizer **out)
+{
+    struct pickle *pickle;
+    TRY(pickle_read(mem, bytes, count, path, &pickle));
+    const enum gt_status status = meta_read(mem, pickle, path, out);
+    pickle_destroy(pickle);
     return status;
 }
 
@@ -64,13 +73,8 @@ enum gt_status nanogpt_meta_open(struct hostmem *mem, const char *path, struct t
 {
     char *text;
     size_t count;
-    struct pickle *pickle;
     TRY(file_read_all(path, PICKLE_BYTES_MAX, &text, &count));
-    enum gt_status status = pickle_read(mem, (const unsigned char *)text, count, path, &pickle);
-    if (status == GT_OK) {
-        status = meta_read(mem, pickle, path, out);
-        pickle_destroy(pickle);
-    }
+    const enum gt_status status = nanogpt_meta_read(mem, (const unsigned char *)text, count, path, out);
     free(text);
     return status;
 }

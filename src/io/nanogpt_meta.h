@@ -6,6 +6,8 @@
 #ifndef GPT_TRAIN_IO_NANOGPT_META_H
 #define GPT_TRAIN_IO_NANOGPT_META_H
 
+#include <stddef.h>
+
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/tokenizer.h"
@@ -13,5 +15,8 @@
 /* A tokenizer of kind chars with the ids of "itos".  Errors: GT_IO, GT_NO_MEMORY, GT_UNSUPPORTED (a pickle that needs to
  * run), GT_DATA (another content; ids that do not follow the characters' order, as prepare.py's do). */
 enum gt_status nanogpt_meta_open(struct hostmem *mem, const char *path, struct tokenizer **out);
+/* The same of what the file holds. */
+enum gt_status nanogpt_meta_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *path,
+                                 struct tokenizer **out);
 
 #endif

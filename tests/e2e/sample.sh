@@ -94,6 +94,11 @@ check "no model" lacks 'empty: no model here; train one' "$GPT_SAMPLE" --out_dir
 check "no checkpoint yet" lacks 'begun: no checkpoint yet; gpt-train saves' "$GPT_SAMPLE" --out_dir=begun
 check "export: no folder" lacks 'nowhere: no such folder; train a model' \
     "$(dirname "$GPT_SAMPLE")/gpt-export" --out_dir=nowhere --format=hf exported
+for word in bytes gpt2; do
+    cp -r out $word
+    check "a folder called $word" run 0 "$GPT_SAMPLE" --out_dir=$word --start="int " --max_new_tokens=60 --num_samples=5 --seed=7
+    check "a folder called $word: the same text" cmp alone stdout
+done
 cp -r out bare
 rm bare/*token*
 check "the data set's tokenizer" run 0 "$GPT_SAMPLE" --out_dir=bare --start="int " --max_new_tokens=60 --num_samples=5 --seed=7

@@ -1,5 +1,8 @@
-/* Fuzzes the reader of pickles: what is accepted must be whole, every reference within its table. */
+/* Fuzzes the reader of pickles: what is accepted must be whole, every reference within its table; and what is made of it as
+ * a meta.pkl: ids and characters in the same order. */
 #include "io/pickle.h"
+
+#include "io/nanogpt_meta.h"
 #include "tests/fuzz/fuzz_common.h"
 
 static void check_value(const struct pickle *pickle, uint32_t index)
@@ -34,6 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             check_value(pickle, (uint32_t)i);
     }
     pickle_destroy(pickle);
+    struct tokenizer *tokenizer = NULL;
+    if (nanogpt_meta_read(mem, data, size, "input", &tokenizer) == GT_OK)
+        FUZZ_CHECK(tokenizer_vocab_size(tokenizer) >= 1 && (size_t)tokenizer_vocab_size(tokenizer) <= size);
+    tokenizer_destroy(tokenizer);
     fuzz_close(mem);
     return 0;
 }

@@ -31,7 +31,7 @@ enum {
     LOCK_ATTEMPTS = 16,
     LOCK_BYTES_MAX = 23,   /* the longest process id and a newline */
     LEFTOVER_AGE_S = 3600, /* longer than any small file is written */
-    MATCH_PIECE_BYTES = 16384
+    PIECE_BYTES = 16384
 };
 
 /* Logs "PATH: cannot VERB: errno's text". */
@@ -392,7 +392,7 @@ bool file_exists(const char *path)
 
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
 {
-    char piece[MATCH_PIECE_BYTES];
+    char piece[PIECE_BYTES];
     int fd;
     uint64_t actual_bytes;
     struct stat info;
@@ -409,6 +409,38 @@ bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c)
     }
     (void)close(fd);
     return same && crc == crc32c;
+}
+
+static enum gt_status copy_to(struct file_replacement *file, int fd, const char *from, uint64_t size_bytes)
+{
+    char piece[PIECE_BYTES];
+    for (uint64_t at = 0; at < size_bytes;) {
+        const size_t count = size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
+        TRY(file_read_at(fd, from, at, piece, count));
+        TRY(file_replacement_write(file, piece, count));
+        at += count;
+    }
+    return GT_OK;
+}
+
+enum gt_status file_copy(const char *from, const char *to, uint64_t limit_bytes)
+{
+    int fd;
+    uint64_t size_bytes;
+    struct file_replacement file;
+    struct stat info = {0};
+    enum gt_status status;
+    TRY(file_open_read(from, &fd, &size_bytes));
+    const mode_t mode = fstat(fd, &info) == 0 ? info.st_mode & 0777 : 0600;
+    TRY_GOTO(status, close_source, file_replacement_begin_mode(&file, to, &mode));
+    status = copy_to(&file, fd, from, size_bytes < limit_bytes ? size_bytes : limit_bytes);
+    if (status == GT_OK)
+        status = file_replacement_commit(&file);
+    else
+        file_replacement_abort(&file);
+close_source:
+    (void)close(fd);
+    return status;
 }
 
 bool file_is_folder(const char *path)

@@ -48,6 +48,8 @@ enum gt_status file_replacement_commit(struct file_replacement *file);
 void file_replacement_abort(struct file_replacement *file);
 /* The three steps at once, for small files. */
 enum gt_status file_replace(const char *path, const void *bytes, size_t count);
+/* The same with what the file `from` holds, or its first `limit_bytes`, and with its permissions. */
+enum gt_status file_copy(const char *from, const char *to, uint64_t limit_bytes);
 
 /* Read-only, O_CLOEXEC, regular files only.  Errors: GT_IO. */
 enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_bytes);

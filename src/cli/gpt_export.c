@@ -17,6 +17,7 @@
 #include "cli/flags.h"
 #include "cli/program.h"
 #include "data/tokenizer_import.h"
+#include "io/checkpoint_keep.h"
 #include "io/export.h"
 #include "train/restore.h"
 
@@ -24,7 +25,7 @@
 
 struct arguments {
     bool help, version, force;
-    const char *out_dir, *output;
+    const char *out_dir, *checkpoint, *output;
     int format; /* -1: not given */
     enum dtype dtype;
 };
@@ -35,7 +36,7 @@ static void print_help(void);
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {.out_dir = "out", .format = -1, .dtype = DTYPE_F32};
+    struct arguments arguments = {.out_dir = "out", .checkpoint = "", .format = -1, .dtype = DTYPE_F32};
     program_spin_limit(argv);
     program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
@@ -60,6 +61,8 @@ static void print_help(void)
           "\n"
           "  --out_dir=DIR     folder of the run, or of any model that init_from takes\n"
           "                    (default out)\n"
+          "  --checkpoint=N    the checkpoint of iteration N, or best, of those that\n"
+          "                    gpt-train --keep left (default the last)\n"
           "  --format=FORMAT   hf: a folder for Hugging Face's transformers, with tokenizer\n"
           "                    gguf: a file for llama.cpp, with tokenizer\n"
           "                    llmc: a checkpoint of llm.c\n"
@@ -79,6 +82,13 @@ static enum gt_status read_out_dir(void *to, const char *value)
     struct arguments *arguments = to;
     arguments->out_dir = value;
     return value[0] != '\0' ? GT_OK : flags_error(PROGRAM, "expected a folder", "--out_dir");
+}
+
+static enum gt_status read_checkpoint(void *to, const char *value)
+{
+    struct arguments *arguments = to;
+    arguments->checkpoint = value;
+    return GT_OK;
 }
 
 static enum gt_status read_format(void *to, const char *value)
@@ -106,8 +116,11 @@ static enum gt_status read_dtype(void *to, const char *value)
     return GT_OK;
 }
 
-static const struct flag_value value_flags[] = {
-    {"out-dir", read_out_dir}, {"format", read_format}, {"dtype", read_dtype}, {NULL, NULL}};
+static const struct flag_value value_flags[] = {{"out-dir", read_out_dir},
+                                                {"checkpoint", read_checkpoint},
+                                                {"format", read_format},
+                                                {"dtype", read_dtype},
+                                                {NULL, NULL}};
 
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
@@ -182,7 +195,10 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
     char name[FILE_PATH_MAX];
     const int64_t start_ns = clock_monotonic_ns();
     TRY(program_model_check(arguments->out_dir));
-    TRY(checkpoint_open(mem, arguments->out_dir, false, &source->checkpoint));
+    (void)snprintf(name, sizeof name, "%s", arguments->out_dir);
+    if (arguments->checkpoint[0] != '\0')
+        TRY(checkpoint_keep_find(arguments->out_dir, arguments->checkpoint, name));
+    TRY(checkpoint_open(mem, name, false, &source->checkpoint));
     TRY(tokenizer_open(mem, arguments->out_dir, source, tokenizer));
     name_of(arguments->out_dir, name);
     const struct export_options options = {.mem = mem,

@@ -85,6 +85,15 @@ static enum gt_status check_kv_heads(const struct config *config)
     return GT_OK;
 }
 
+static enum gt_status check_checkpoint(const struct config *config)
+{
+    if (config->checkpoint[0] == '\0' || strcmp(config->init_from, "scratch") != 0)
+        return GT_OK;
+    log_error("checkpoint = '%s' names a checkpoint to begin from: add --init_from=resume, or a folder",
+              config->checkpoint);
+    return GT_USAGE;
+}
+
 static enum gt_status check_micro_batch(const struct config *config)
 {
     if (settled_pair(config, CONFIG_KEY_micro_batch, CONFIG_KEY_batch_size) && config->micro_batch > config->batch_size)
@@ -393,8 +402,8 @@ enum gt_status config_check(struct config *config)
         status = GT_USAGE;
     if (config->program == CONFIG_TRAIN) {
         enum gt_status (*const checks[])(const struct config *) = {
-            check_heads, check_kv_heads,         check_micro_batch,        check_tokens,   check_chunks,
-            check_betas, check_evaluation_block, check_evaluation_samples, check_recompute};
+            check_heads, check_kv_heads,         check_micro_batch,        check_tokens,    check_chunks,
+            check_betas, check_evaluation_block, check_evaluation_samples, check_recompute, check_checkpoint};
         for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
             if (checks[i](config) != GT_OK)
                 status = GT_USAGE;

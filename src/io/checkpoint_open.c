@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_keep.h"
 #include "io/checkpoint_parts.h"
 #include "io/checkpoint_publish.h"
 #include "io/hf_config.h"
@@ -56,10 +57,13 @@ enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_
     enum checkpoint_kind kind;
     TRY(checkpoint_probe(path, &kind));
     if (kind == CHECKPOINT_NONE || (with_optimizer && kind != CHECKPOINT_OURS && kind != CHECKPOINT_NANOGPT)) {
-        log_error("%s: holds no checkpoint: %s", path,
+        char earlier[FILE_PATH_MAX];
+        const bool has_earlier = checkpoint_keep_earlier_last(path, earlier);
+        log_error("%s: holds no checkpoint: %s%s%s", path,
                   with_optimizer ? CHECKPOINT_RECORD_NAME " is not there"
                                  : "neither " CHECKPOINT_RECORD_NAME " nor both " CHECKPOINT_CONFIG_NAME
-                                   " and " CHECKPOINT_MODEL_NAME " are there");
+                                   " and " CHECKPOINT_MODEL_NAME " are there",
+                  has_earlier ? "; an earlier run is in " : "", has_earlier ? earlier : "");
         return GT_DATA;
     }
     void *block;

@@ -17,8 +17,8 @@
 
 #include "base/log.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_keep.h"
 
-#define PIECE_BYTES 16384
 #define ASIDE_ATTEMPTS 16
 
 static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record);
@@ -44,6 +44,7 @@ enum gt_status checkpoint_repair(const char *out_dir)
     TRY(file_join(path, out_dir, CHECKPOINT_RECORD_NAME));
     TRY(file_look(path, &has_record));
     file_remove_leftovers(out_dir);
+    checkpoint_keep_repair(out_dir);
     if (!has_record) {
         (void)checkpoint_publish_clean(out_dir, "", "");
         return GT_OK;
@@ -89,36 +90,6 @@ bool checkpoint_publish_is_link(const char *folder, const char *name)
     return lstat(path, &a) == 0 && lstat(generation, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-static enum gt_status copy_to(struct file_replacement *file, int fd, const char *from, uint64_t size_bytes)
-{
-    char piece[PIECE_BYTES];
-    for (uint64_t at = 0; at < size_bytes;) {
-        const size_t count = size_bytes - at < sizeof piece ? (size_t)(size_bytes - at) : sizeof piece;
-        TRY(file_read_at(fd, from, at, piece, count));
-        TRY(file_replacement_write(file, piece, count));
-        at += count;
-    }
-    return GT_OK;
-}
-
-static enum gt_status publish_copy(const char *from, const char *to)
-{
-    int fd;
-    uint64_t size_bytes;
-    struct file_replacement file;
-    enum gt_status status;
-    TRY(file_open_read(from, &fd, &size_bytes));
-    TRY_GOTO(status, close_source, file_replacement_begin(&file, to));
-    status = copy_to(&file, fd, from, size_bytes);
-    if (status == GT_OK)
-        status = file_replacement_commit(&file);
-    else
-        file_replacement_abort(&file);
-close_source:
-    (void)close(fd);
-    return status;
-}
-
 /* Another name of `from`, in `aside`, that no other writer has, be it of the same process id in another container. */
 static enum gt_status link_aside(const char *folder, const char *from, char aside[static FILE_PATH_MAX],
                                  bool *out_linked)
@@ -147,7 +118,7 @@ enum gt_status checkpoint_publish_model(const char *folder, const char *name, bo
     if (may_link)
         TRY(link_aside(folder, from, aside, &linked));
     if (!linked)
-        return publish_copy(from, to);
+        return file_copy(from, to, UINT64_MAX);
     if (rename(aside, to) != 0) {
         log_error("%s: cannot rename the new file over it: %s", to, strerror(errno));
         (void)unlink(aside);

@@ -2,6 +2,7 @@
 libgpttrain_a_SOURCES += \
 	src/io/array_table.c src/io/array_table.h \
 	src/io/checkpoint.h \
+	src/io/checkpoint_keep.c src/io/checkpoint_keep.h \
 	src/io/checkpoint_load.c \
 	src/io/checkpoint_open.c \
 	src/io/checkpoint_parts.c src/io/checkpoint_parts.h \

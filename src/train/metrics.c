@@ -5,7 +5,8 @@
  *
  * A run that begins anew leaves the old checkpoint until it saves, and so the lines that belong to that: they wait as
  * metrics-XXXXXXXX.jsonl, where X is the checksum of the old record's file.  While the record is that one, a resume puts
- * them back; once it is another, they are metrics-old.jsonl. */
+ * them back; the first save moves both into the folder of the earlier run.  Lines whose record is no more, and those of a run
+ * that saved nothing, become metrics-old.jsonl. */
 #include "train/metrics.h"
 
 #include <dirent.h>
@@ -156,14 +157,29 @@ static enum gt_status others_settle(struct metrics *metrics, const char *path, b
     return GT_OK;
 }
 
-enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated)
+/* Begins with those of the lines that wait that come before an iteration. */
+static enum gt_status head_copy(const struct metrics *metrics, const char *path, int64_t iter, bool evaluated)
+{
+    char from[FILE_PATH_MAX];
+    long offset;
+    if (metrics->kept[0] == '\0')
+        return GT_OK;
+    TRY(file_join(from, metrics->out_dir, metrics->kept));
+    TRY(stale_offset(from, iter, evaluated, &offset));
+    return offset > 0 ? file_copy(from, path, (uint64_t)offset) : GT_OK;
+}
+
+enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated,
+                            bool anew)
 {
     char path[FILE_PATH_MAX];
     long offset;
     struct stat info;
     *metrics = (struct metrics){.fd = -1, .out_dir = out_dir};
     TRY(file_join(path, out_dir, METRICS_NAME));
-    TRY(others_settle(metrics, path, resume_iter == 0));
+    TRY(others_settle(metrics, path, anew));
+    if (anew)
+        TRY(head_copy(metrics, path, resume_iter, evaluated));
     TRY(stale_offset(path, resume_iter, evaluated, &offset));
     /* Without O_NONBLOCK the open of a FIFO would wait for a reader. */
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
@@ -198,10 +214,9 @@ void metrics_sync(struct metrics *metrics)
 void metrics_saved(struct metrics *metrics)
 {
     char path[FILE_PATH_MAX];
-    if (metrics->kept[0] == '\0' || file_join(path, metrics->out_dir, metrics->kept) != GT_OK)
-        return;
-    if (!file_exists(path) || move(metrics->out_dir, metrics->kept, METRICS_OLD_NAME) == GT_OK)
-        metrics->kept[0] = '\0';
+    if (metrics->kept[0] != '\0' && file_join(path, metrics->out_dir, metrics->kept) == GT_OK)
+        (void)unlink(path);
+    metrics->kept[0] = '\0';
 }
 
 void metrics_close(struct metrics *metrics)

@@ -28,14 +28,16 @@ struct metrics_step {
 };
 
 /* Opens the file for appending.  From the first line of an iteration that the run will do again (an iter line at or
- * beyond `resume_iter`, an evaluation beyond it, or at it unless it was `evaluated`) the file is cut.  With resume_iter 0
- * it begins anew; the lines of the checkpoint that is there wait aside until metrics_saved(), and are put back where a run
- * resumes that checkpoint before.  `out_dir` must live as long.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA. */
-enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated);
+ * beyond `resume_iter`, an evaluation beyond it, or at it unless it was `evaluated`) the file is cut.  `anew`: the run does not
+ * go on from the checkpoint that is there, whose lines wait aside until metrics_saved(), and are put back where a run resumes
+ * that checkpoint before; those before resume_iter, 0 for none, are this run's too.  `out_dir` must live as long.  Errors:
+ * GT_IO, GT_NO_MEMORY, GT_DATA. */
+enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated,
+                            bool anew);
 void metrics_close(struct metrics *metrics);
 /* What was written survives a power cut.  To be called before a checkpoint is saved; a failure is a warning. */
 void metrics_sync(struct metrics *metrics);
-/* A checkpoint of this run is in place: lines that waited for the one before stay as metrics-old.jsonl. */
+/* A checkpoint of this run is in place, and the one before in a folder of its own, with its lines: they wait no longer. */
 void metrics_saved(struct metrics *metrics);
 /* Errors: GT_IO; the run goes on, without this line. */
 enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step);

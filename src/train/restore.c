@@ -15,7 +15,9 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "data/tokenizer.h"
+#include "io/checkpoint_keep.h"
 #include "io/hf_cache.h"
+#include "train/metrics.h"
 #include "train/restore_algorithms.h"
 #include "train/restore_parts.h"
 #include "train/values.h"
@@ -195,6 +197,8 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
 static enum gt_status weights_path(const struct config *config, char out[static FILE_PATH_MAX])
 {
     const char *from = strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
+    if (config->checkpoint[0] != '\0')
+        return checkpoint_keep_find(from, config->checkpoint, out);
     if (from == config->init_from && hf_cache_is_name(from))
         return hf_cache_find(from, out);
     snprintf(out, FILE_PATH_MAX, "%s", from);
@@ -209,10 +213,12 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     char from[FILE_PATH_MAX];
     enum checkpoint_kind kind = CHECKPOINT_NONE;
     TRY(weights_path(config, from));
-    source->own = strcmp(config->init_from, "resume") == 0;
-    if (!source->own)
+    const bool resume = strcmp(config->init_from, "resume") == 0;
+    source->own = resume && strcmp(from, config->out_dir) == 0;
+    source->branch = resume && !source->own;
+    if (!resume)
         TRY(checkpoint_probe(from, &kind));
-    source->resume = source->own || (kind == CHECKPOINT_NANOGPT && config->resume_state);
+    source->resume = resume || (kind == CHECKPOINT_NANOGPT && config->resume_state);
     TRY(checkpoint_open(mem, from, source->resume, &source->checkpoint));
     const struct checkpoint *checkpoint = source->checkpoint;
     if (source->resume) {
@@ -564,6 +570,17 @@ static json_t *data_object(const struct restore_saver *saver, const struct run_s
     return data;
 }
 
+/* Keeps the checkpoint that the next save replaces, where it is to be kept. */
+static enum gt_status others_keep(struct restore_saver *saver)
+{
+    const struct config *config = saver->session->config;
+    if (saver->metrics == NULL)
+        return checkpoint_keep_last(config->out_dir, config->keep);
+    TRY(checkpoint_keep_earlier(config->out_dir, saver->after, saver->metrics, METRICS_NAME));
+    saver->metrics = NULL;
+    return GT_OK;
+}
+
 enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state)
 {
     struct session *session = saver->session;
@@ -598,7 +615,9 @@ enum gt_status restore_save(struct restore_saver *saver, const struct run_state 
         .staging = session->staging,
         .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
     };
-    enum gt_status status = checkpoint_save(&options);
+    enum gt_status status = others_keep(saver);
+    if (status == GT_OK)
+        status = checkpoint_save(&options);
     json_decref(loss_scaler);
     json_decref(data);
     /* Only after the commit: an earlier run's checkpoint and its tokenizer stay together until then. */

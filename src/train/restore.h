@@ -37,8 +37,9 @@ struct restore_source {
     struct checkpoint *checkpoint;
     struct checkpoint *weights; /* the same without its optimizer, where nothing is trained; else NULL */
     bool resume;                /* optimizer state too */
-    bool own;                   /* and out_dir is that run's, not another's or empty */
-    bool convert_states;        /* which is stored in another format than the run's */
+    bool own;                   /* and it is out_dir's last checkpoint: the run goes on in place */
+    bool branch;         /* or one that out_dir keeps from before: that run's later ones are an earlier run's now */
+    bool convert_states; /* which is stored in another format than the run's */
 };
 
 /* Finds out where the run begins.  Fills from a checkpoint what this invocation's configuration did not say, and says in
@@ -90,6 +91,9 @@ struct restore_saver {
         *tokens[EXPORT_HF_TOKENS_OF_RUN]; /* the dataset's tokenizer, as the files beside the checkpoint; NULL = none */
     char tokenizer_hash[32];              /* "crc32c:89abcdef", or empty */
     bool tokens_written;
+    const char
+        *metrics;  /* the name under which the lines wait of the run that this one does not go on; NULL where it does */
+    int64_t after; /* kept checkpoints beyond this iteration are that run's too */
 };
 /* `tokenizer` may be NULL.  Errors: GT_NO_MEMORY. */
 enum gt_status restore_saver_create(struct session *session, const struct tokenizer *tokenizer,
@@ -101,7 +105,8 @@ void restore_saver_destroy(struct restore_saver *saver);
  * Errors: GT_IO. */
 enum gt_status restore_tokenizer_repair(struct restore_saver *saver);
 
-/* Saves the run to out_dir; after the first save of a run the tokenizer is put beside it, for gpt-sample and for transformers. */
+/* Saves the run to out_dir.  What another run left there is kept aside before, and the last checkpoints of this one as `keep`
+ * says; after the first save of a run the tokenizer is put beside it, for gpt-sample and transformers. */
 enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state);
 
 #endif

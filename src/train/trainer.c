@@ -20,6 +20,7 @@
 #include "base/progress.h"
 #include "base/size.h"
 #include "data/tokenizer.h"
+#include "io/checkpoint_keep.h"
 #include "train/diagnose.h"
 #include "train/evaluate.h"
 #include "train/explain.h"
@@ -617,6 +618,22 @@ static enum gt_status run_so_far_check(struct trainer *t, struct restore_data *o
     return restore_data_check(t->config, &t->source, out);
 }
 
+/* A run that does not go on from what is there says so before its first save moves that. */
+static void earlier_note(const struct trainer *t)
+{
+    const char *out_dir = t->config->out_dir;
+    char folder[FILE_PATH_MAX];
+    if (t->source.own || !checkpoint_keep_earlier_next(out_dir, folder))
+        return;
+    if (t->source.branch)
+        log_note("this run goes on from iteration %" PRId64 " of %s; its first save moves what came after that to %s",
+                 t->state.iter, out_dir, folder);
+    else
+        log_note(
+            "%s holds an earlier run, which --init_from=resume would continue; this run's first save moves it to %s",
+            out_dir, folder);
+}
+
 /* Everything that needs the arena and the data. */
 static enum gt_status run(struct trainer *t, const char *folder)
 {
@@ -627,8 +644,10 @@ static enum gt_status run(struct trainer *t, const char *folder)
     if (t->source.resume)
         TRY(restore_tokenizer_check(&t->source, t->tokenizer, folder));
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
-    if (!config->eval_only)
+    if (!config->eval_only) {
         TRY(run_so_far_check(t, &data));
+        earlier_note(t);
+    }
     TRY(watchdog_start(&t->watchdog, t->mem, session->device, config->out_dir, config->watchdog));
     TRY(session_start(session));
     if (!config->eval_only)
@@ -646,8 +665,11 @@ static enum gt_status run(struct trainer *t, const char *folder)
         TRY(restore_saver_create(session, t->tokenizer, &data, &t->saver));
         if (t->source.own)
             TRY(restore_tokenizer_repair(&t->saver));
-        TRY(metrics_open(&t->metrics, config->out_dir, t->source.own ? t->state.iter : 0, t->state.evaluated));
+        const bool own = t->source.own, goes_on = own || t->source.branch;
+        TRY(metrics_open(&t->metrics, config->out_dir, goes_on ? t->state.iter : 0, t->state.evaluated, !own));
         t->metrics_opened = true;
+        t->saver.metrics = own ? NULL : t->metrics.kept;
+        t->saver.after = t->source.branch ? t->state.iter : -1;
     }
     TRY(samples_prepare(t, folder));
     if (!config->eval_only)
@@ -683,19 +705,6 @@ static enum gt_status answer(struct trainer *t)
     return plan_answer(&t->session, &t->forecast, stdout);
 }
 
-/* A run from scratch replaces what is there at its first save; the user should know before. */
-static void replaced_warn(const struct config *config)
-{
-    enum checkpoint_kind kind = CHECKPOINT_NONE;
-    if (strcmp(config->init_from, "resume") == 0 || !file_exists(config->out_dir))
-        return;
-    if (checkpoint_probe(config->out_dir, &kind) == GT_OK && kind == CHECKPOINT_OURS)
-        log_warning(
-            "%s holds a checkpoint already; this run does not resume it (init_from=resume would) and replaces it "
-            "at its first save",
-            config->out_dir);
-}
-
 /* Makes the folder ours, and puts in order what a killed run left. */
 static enum gt_status out_dir_claim(struct trainer *t)
 {
@@ -711,7 +720,6 @@ static enum gt_status out_dir_claim(struct trainer *t)
     if (status != GT_OK && t->made_out_dir)
         rmdir(t->config->out_dir); /* fails, as it should, when something is in it */
     TRY(status);
-    replaced_warn(t->config);
     return checkpoint_repair(t->config->out_dir);
 }
 

@@ -7,13 +7,12 @@
 #include "tests/fuzz/fuzz_folder.h"
 #include "train/metrics.h"
 
-static char path[FILE_PATH_MAX], old_path[FILE_PATH_MAX], record_path[FILE_PATH_MAX];
+static char path[FILE_PATH_MAX], record_path[FILE_PATH_MAX];
 
 static void open_folder(void)
 {
     fuzz_folder_make("");
     fuzz_path(path, METRICS_NAME);
-    fuzz_path(old_path, METRICS_OLD_NAME);
     fuzz_path(record_path, CHECKPOINT_RECORD_NAME);
 }
 
@@ -47,11 +46,11 @@ static void resume(const uint8_t *data, size_t size, int64_t iter, bool evaluate
     const struct metrics_step step = {.iter = iter, .loss = 1.5};
     struct metrics metrics;
     fuzz_file_put(path, data, size);
-    FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, iter, evaluated) == GT_OK);
+    FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, iter, evaluated, false) == GT_OK);
     const size_t kept = check_kept(data, size, iter, evaluated);
     FUZZ_CHECK(metrics_step_write(&metrics, &step) == GT_OK);
     metrics_close(&metrics);
-    FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, iter, evaluated) == GT_OK);
+    FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, iter, evaluated, false) == GT_OK);
     metrics_close(&metrics);
     check_content(path, data, kept);
 }
@@ -65,16 +64,20 @@ static void begin_anew(const uint8_t *data, size_t size, bool has_record)
     fuzz_file_put(path, data, size);
     if (has_record)
         fuzz_file_put(record_path, data, size);
-    FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, 0, false) == GT_OK);
+    FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, 0, false, true) == GT_OK);
     check_content(path, data, 0);
     FUZZ_CHECK((metrics.kept[0] != '\0') == has_record);
     fuzz_path(kept_path, has_record ? metrics.kept : METRICS_OLD_NAME);
     if (size > 0)
         check_content(kept_path, data, size);
-    metrics_saved(&metrics);
     metrics_close(&metrics);
-    if (size > 0)
-        check_content(old_path, data, size);
+    if (has_record) { /* what goes on from a checkpoint before the last begins with the lines up to there */
+        FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, 3, true, true) == GT_OK);
+        (void)check_kept(data, size, 3, true);
+        metrics_close(&metrics);
+    }
+    metrics_saved(&metrics);
+    FUZZ_CHECK(!has_record || !file_exists(kept_path));
     fuzz_folder_empty();
 }
 

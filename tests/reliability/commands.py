@@ -203,8 +203,13 @@ class Command:
         which replaces each of them but the metrics, whose file a run begins anew."""
         if not (self.begin and self.saves()):
             return []
-        return [name for name in sorted(os.listdir("work"))
-                if os.stat(os.path.join("work", name)).st_mode & 0o77 and not name.startswith("metrics")]
+        return [os.path.join(folder, name) for folder, _, names in os.walk("work") for name in names
+                if os.stat(os.path.join(folder, name)).st_mode & 0o77 and not name.startswith("metrics")]
+
+    def is_lost(self):
+        """Whether the checkpoint is gone that was there before a run which began anew."""
+        kept = glob.glob("work/earlier-*") if self.begin == "other" else []
+        return self.begin == "other" and tiny.contents("other") not in [tiny.contents(folder) for folder in kept]
 
     def is_mixed(self):
         """Whether files of a data set lie there that was half replaced or removed, and nothing says so."""

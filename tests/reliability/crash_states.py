@@ -7,7 +7,7 @@ zeros; or some of its blocks, in any order) or missing, and the changes of a fol
 combination that keeps each file's own order.  Every state is written out: the last checkpoint that was synced is there, or a
 later one, with its own metrics; config.json is that of the weights beside it; and the program that resumes reaches the bytes
 and the metrics of the run in one go.  The runs: one from the beginning, one that is resumed, and two from the beginning in the
-folder of a finished run, of the same shape and of another one.
+folder of a finished run, of the same shape and of another one: that run's checkpoint is there, or in earlier-001, at any cut.
 
 A second pass leaves the syncs out of the model, and must find states that fail: else the model proves nothing.
 In `make check` 30 states; with CHECK_LONG=1 10,000, or with --part=K/N every N-th of them.  Needs strace.
@@ -29,7 +29,8 @@ WIDE = 32  # of the model of another shape, which the last run replaces
 STATES = 10000 if tiny.LONG else 30
 BLOCK_BYTES = 512
 RECORD = "trainer_state.json"
-CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,close"
+FOLDER = -1  # in the place of the number of a file
+CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,rmdir,close"
 
 
 def unescape(text):
@@ -38,20 +39,22 @@ def unescape(text):
 
 
 class Recorder:
-    """Turns strace's lines into operations on the names of one folder."""
+    """Turns strace's lines into operations on the names of one folder, and of those in it."""
 
     def __init__(self, out):
         self.out, self.operations, self.files, self.positions = os.path.abspath(out), [], {}, {}
+        self.folders = set()  # descriptors of
 
     def names(self, arguments):
-        """The names in the folder that the call's paths mean, None for one elsewhere; "." is the folder, ".." the one that it
+        """The names below the folder that the call's paths mean, None for one elsewhere; "." is the folder, ".." the one that it
         lies in."""
         found = []
         for folder, text in re.findall(r'(?:(AT_FDCWD|\d+), )?"((?:\\x[0-9a-f]{2})*)"', arguments):
-            base = self.out if self.files.get(int(folder) if folder.isdigit() else -1) == "." else os.getcwd()
+            number = int(folder) if folder.isdigit() else -1
+            base = os.path.join(self.out, self.files[number]) if number in self.folders else os.getcwd()
             path = os.path.normpath(os.path.join(base, os.fsdecode(unescape(text))))
-            special = {self.out: ".", os.path.dirname(self.out): ".."}
-            found.append(special.get(path, os.path.basename(path) if os.path.dirname(path) == self.out else None))
+            inside = path == os.path.dirname(self.out) or f"{path}/".startswith(f"{self.out}/")
+            found.append(os.path.relpath(path, self.out) if inside else None)
         return found
 
     def line(self, line):
@@ -60,9 +63,7 @@ class Recorder:
             name, arguments, result = match.group(1), match.group(2), int(match.group(3))
             if name == "openat":
                 self.opened(arguments, result)
-            elif name == "mkdir" and self.names(arguments) == ["."]:
-                self.operations.append(("mkdir",))
-            elif name.startswith(("rename", "link", "unlink")):
+            elif name.startswith(("rename", "link", "unlink", "mkdir", "rmdir")):
                 self.named(name.removesuffix("2").removesuffix("at"), self.names(arguments))
             else:
                 self.changed(name, arguments, int(arguments.split(",")[0]), result)
@@ -70,7 +71,10 @@ class Recorder:
     def opened(self, arguments, descriptor):
         name = self.names(arguments)[0]
         self.files.pop(descriptor, None)
-        if name in (".", "..") or (name and ("O_WRONLY" in arguments or "O_RDWR" in arguments)):
+        self.folders.discard(descriptor)
+        if name and "O_DIRECTORY" in arguments:
+            self.folders.add(descriptor)
+        if name and ("O_DIRECTORY" in arguments or "O_WRONLY" in arguments or "O_RDWR" in arguments):
             self.files[descriptor], self.positions[descriptor] = name, 0
         if name and "O_CREAT" in arguments:
             self.operations.append(("create", name, "O_TRUNC" in arguments, "O_APPEND" in arguments))
@@ -86,10 +90,9 @@ class Recorder:
         name = self.files.get(descriptor)
         if call == "close":
             self.files.pop(descriptor, None)
-        elif name == "." and call in ("fsync", "fdatasync"):
-            self.operations.append(("syncdir",))
-        elif name == ".." and call in ("fsync", "fdatasync"):
-            self.operations.append(("syncparent",))
+            self.folders.discard(descriptor)
+        elif descriptor in self.folders and call in ("fsync", "fdatasync"):
+            self.operations.append(("syncparent",) if name == ".." else ("syncdir", name))
         elif name and call in ("fsync", "fdatasync"):
             self.operations.append(("sync", name))
         elif name and call == "ftruncate":
@@ -101,7 +104,7 @@ class Recorder:
 
 
 def record(out, *arguments):
-    """[(operation, name in `out`, ...)]: create, data, truncate, sync, syncdir, syncparent, rename, link, unlink, mkdir."""
+    """[(operation, name below `out`, ...)]: create, data, truncate, sync, syncdir, syncparent, rename, link, unlink, mkdir, rmdir."""
     log = os.path.abspath("ops.log")
     done = tiny.run(out, *arguments, tracer=("strace", "-qq", "-xx", "-s", "100000000", "-o", log, "-e", "trace=" + CALLS))
     check(done.returncode == 0, f"the recorded run: {done.stderr[-300:]}")
@@ -149,16 +152,21 @@ class Disk:
         elif kind == "sync" and self.syncs:
             self.safe[self.names[rest[0]]] = bytearray(self.now[self.names[rest[0]]])
         elif kind == "syncdir" and self.syncs:
-            self.kept, self.pending = dict(self.names), []
-        elif kind == "mkdir":
+            def is_here(change):
+                return os.path.normpath(os.path.dirname(change[1])) == rest[0]
+            self.kept = changed(self.kept, filter(is_here, self.pending))
+            self.pending = [change for change in self.pending if not is_here(change)]
+        elif kind == "mkdir" and rest[0] == ".":
             self.folder_is_safe = False
+        elif kind == "mkdir":
+            self.change(("add", rest[0], FOLDER))
         elif kind == "syncparent" and self.syncs:
             self.folder_is_safe = True
         elif kind == "rename":
             self.change(("move", rest[0], rest[1]))
         elif kind == "link":
             self.change(("add", rest[1], self.names[rest[0]]))
-        elif kind == "unlink":
+        elif kind in ("unlink", "rmdir"):
             self.change(("drop", rest[0]))
 
     def change(self, change):
@@ -171,7 +179,8 @@ class Disk:
             return {}
         share = generator.choice((0.0, 0.3, 0.7, 1.0))
         names = changed(dict(self.kept), [change for change in self.pending if generator.random() < share])
-        return {name: self.torn(number, generator) for name, number in names.items()}
+        return {name: self.torn(number, generator) for name, number in names.items()
+                if number != FOLDER and ("/" not in name or os.path.dirname(name) in names)}
 
     def torn(self, number, generator):
         now, safe = self.now[number], self.safe[number]
@@ -203,7 +212,9 @@ def changed(names, changes):
         if kind == "add":
             names = {**names, rest[0]: rest[1]}
         elif kind == "move" and rest[0] in names:
-            names = {**{name: number for name, number in names.items() if name != rest[0]}, rest[1]: names[rest[0]]}
+            moved = {name: rest[1] + name[len(rest[0]):] for name in names if f"{name}/".startswith(f"{rest[0]}/")}
+            names = {**{name: number for name, number in names.items() if name not in moved},
+                     **{new: names[name] for name, new in moved.items()}}
         elif kind == "drop":
             names = {name: number for name, number in names.items() if name != rest[0]}
     return names
@@ -228,7 +239,7 @@ class Subject:
         disk = Disk(True, self.begin)
         for operation in self.operations:
             disk.apply(operation)
-        return {name: bytes(disk.now[number]) for name, number in disk.names.items()}
+        return {name: bytes(disk.now[number]) for name, number in disk.names.items() if number != FOLDER}
 
     def may_hold(self, at):
         """The iterations whose record may be there after a cut, None for no record: from the last save whose rename was
@@ -237,7 +248,7 @@ class Subject:
         renamed = synced = 0
         for operation in self.operations[:at]:
             renamed += operation[0] == "rename" and operation[2] == RECORD
-            synced = renamed if operation[0] == "syncdir" else synced
+            synced = renamed if operation == ("syncdir", ".") else synced
         return saves[synced:renamed + 1]
 
 
@@ -256,7 +267,8 @@ def subjects():
         operations = record(name, *arguments)
         kinds = [operation[0] for operation in operations]
         check(kinds.count("sync") >= 6 and kinds.count("syncdir") >= 6 and kinds.count("rename") >= 6, f"{name}: the record: {kinds}")
-        check(kinds.count("mkdir") == (name == "one"), f"{name}: the folder is made where there is none: {kinds}")
+        check(operations.count(("mkdir", ".")) == (name == "one"), f"{name}: the folder is made where there is none: {kinds}")
+        check(kinds.count("link") >= 5 or lines is None, f"{name}: what was there is kept: {kinds}")
         subject = Subject(name, begin, operations, saved, lines)
         check(sum(operation[0] == "rename" and operation[2] == RECORD for operation in operations) == len(saved),
               f"{name}: a record for each save: {kinds}")
@@ -270,6 +282,7 @@ def write_out(folder, content):
     tiny.clear(folder)
     os.makedirs(folder)
     for name, data in content.items():
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(data)
 
@@ -304,6 +317,8 @@ def survives(content, expected, may_hold, lines):
         if done.returncode != 0:
             return f"the run that was there: {done.stderr[-300:]}"
         return "" if tiny.metrics("cut") == lines else "other metrics of the run that was there"
+    if lines is not None and (tiny.contents("cut/earlier-001").get("seed") != 7 or tiny.metrics("cut/earlier-001") != lines):
+        return "the run that was there is lost"
     done = tiny.resume("cut")
     if done.returncode != 0:
         return f"{done.returncode}: {done.stderr[-300:]}"

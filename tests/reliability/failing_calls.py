@@ -117,6 +117,7 @@ def judge(command, what, done, expected, lines, held):
     check(again is not None and command.results(again) == expected, f"{what}: then other results")
     if command.saves() and "metrics.jsonl" not in done.stderr:
         check(tiny.metrics("work") == lines, f"{what}: other metrics, and nothing was said of them")
+    check(not command.is_lost(), f"{what}: the run that was there before is lost")
     check(command.widened() == [], f"{what}: no longer private: {command.widened()}")
     left = tiny.leftovers("work") if os.path.isdir("work") else []
     check(left == [], f"{what}: left behind: {left}")

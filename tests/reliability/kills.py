@@ -5,7 +5,10 @@
             injection): it leaves the last checkpoint that it reported, or the next; resumed, it ends with files that are byte
             for byte those of the run that nobody killed
   kinds     the same of runs whose record and files hold more: fp16 with a loss scaler, lean states, on two threads, where some
-            calls are made sooner or later from run to run
+            calls are made sooner or later from run to run; and of one that keeps two checkpoints
+  earlier   a run from scratch, and one that goes on from a kept checkpoint, in the folder of another run's checkpoint is killed
+            at each call from the start to the end of the first save, or from when it is put aside: that checkpoint is in out_dir or in
+            earlier-001, whole and with its metrics, and once the run is there to its end in earlier-001 alone
   resume    a run that was killed inside a save is resumed and killed again at each of that start's calls: at the first save's
             publishing, and at the second one's files and record, when those of the first are there as well
   signals   SIGTERM, SIGINT, SIGHUP and SIGPIPE at each call of the same run, saves included: the first three end it in order
@@ -33,8 +36,10 @@ from checks import check, finish, skip
 
 SAMPLE = 16 if not tiny.LONG else 1 << 30
 KINDS = {"float16": ["--dtype=float16", "--threads=2"],
-         "lean": ["--dtype=bfloat16", "--state_format=sr_8bit_full", "--threads=2"]}
+         "lean": ["--dtype=bfloat16", "--state_format=sr_8bit_full", "--threads=2"],
+         "kept": ["--keep=2"]}
 KIND_SAMPLE = 3 if not tiny.LONG else 1 << 30  # of each
+EARLIER_SAMPLE = 4 if not tiny.LONG else 1 << 30  # of each
 RESUMES = 4 if not tiny.LONG else 1 << 30  # calls of each resume
 RANDOM_KILLS = 1000 if tiny.LONG else 10
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
@@ -57,6 +62,11 @@ def chosen(calls, generator, most=SAMPLE):
     return tiny.part(calls if len(calls) <= most else sorted(generator.sample(calls, most), key=calls.index))
 
 
+def kept(out):
+    """The checkpoints inside of a folder, by the name of theirs."""
+    return {name: tiny.contents(os.path.join(out, name)) for name in os.listdir(out) if os.path.isdir(os.path.join(out, name))}
+
+
 def judge(out, expected, what, done, died, before=0, one="one", arguments=()):
     """The folder holds the old checkpoint or the new one; resumed to the end, the files are those of the run in one go."""
     check(died is not False, f"{what}: another end")
@@ -65,6 +75,7 @@ def judge(out, expected, what, done, died, before=0, one="one", arguments=()):
     check(done.returncode == 0, f"{what}: the resumed run ends with {done.returncode}: {done.stderr[-400:]}")
     check(done.returncode == 0 and tiny.contents(out) == expected, f"{what}: other bytes than in one go")
     check(done.returncode == 0 and tiny.metrics(out) == tiny.metrics(one), f"{what}: other metrics than in one go")
+    check(kept(out) == kept(one), f"{what}: it keeps {sorted(kept(out))}, not as {sorted(kept(one))}")
     check(tiny.leftovers(out) == [], f"{what}: left behind: {tiny.leftovers(out)}")
 
 
@@ -88,6 +99,46 @@ def at_kinds(generator):
         done = tiny.run(kind, *arguments)
         check(done.returncode == 0, f"{kind} in one go: {done.stderr[-500:]}")
         at_calls(tiny.contents(kind), generator, tiny.trace("traced-" + kind, *arguments), KIND_SAMPLE, kind, arguments)
+
+
+def whole(out, other):
+    """Whether the folder has the other run's checkpoint, with its metrics, or with a name under which they wait."""
+    waiting = [name for name in os.listdir(out) if name.startswith("metrics-")] if os.path.isdir(out) else []
+    return os.path.isdir(out) and tiny.contents(out) == other[0] and any(
+        os.path.exists(os.path.join(out, name)) and tiny.metrics(out, name) == other[1] for name in ["metrics.jsonl", *waiting])
+
+
+def at_earlier(generator, words):
+    """A run with these words in the folder of another one."""
+    other = tiny.contents("other"), tiny.metrics("other")
+
+    def begin(out, **how):
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree("other", out)
+        return tiny.run(out, *words, **how)
+
+    calls = tiny.trace_of(lambda tracer: begin("over", tracer=tracer), os.path.abspath("strace.log"),
+                          "checkpoint.tmp" if tiny.LONG else r"mkdir.*checkpoint\.tmp")
+    check(whole("over/earlier-001", other), "the other run is kept where nobody kills")
+    expected, reached, late = (tiny.contents("over"), tiny.metrics("over"), kept("over")), 0, 0
+    last = next(i for i, call in enumerate(calls) if call[2] and not calls[i + 1][2])
+    picked = chosen(calls[:last + 1], generator, EARLIER_SAMPLE)
+    for name, number, _, _ in picked:
+        what = f"{words} over another run, killed at {name} {number}"
+        _, died = killed_at(name, number, lambda **how: begin("killed", **how))
+        reached += bool(died)
+        check(died is not False, f"{what}: another end")
+        check(whole("killed", other) or whole("killed/earlier-001", other), f"{what}: the other run is lost")
+        begun = tiny.contents("killed") != other[0]
+        late += begun
+        done = tiny.run("killed", "--init_from=resume", words[-1]) if begun else tiny.run("killed", *words)
+        check(done.returncode == 0, f"{what}: then {done.returncode}: {done.stderr[-400:]}")
+        found = tiny.contents("killed"), tiny.metrics("killed"), kept("killed")
+        check(found == expected, f"{what}: other bytes, or folders: {sorted(found[2])}")
+        check(whole("killed/earlier-001", other), f"{what}: the other run is lost then")
+        check(tiny.leftovers("killed") == [], f"{what}: left behind: {tiny.leftovers('killed')}")
+    check(reached >= REACHED_MIN * len(picked), f"{reached} of {len(picked)} calls were reached")
+    print(f"{words} over another run: killed at {reached} of {last + 1} calls, {late} after the new checkpoint was there")
 
 
 def renames(calls):
@@ -248,11 +299,15 @@ def main():
         check(done.returncode == 0, f"the run in one go: {done.stderr[-500:]}")
         expected = tiny.contents("one")
         check(expected.get("iter", 0) > 0, f"it saved: {expected}")
-        only, calls = tiny.arguments() or ["calls", "kinds", "resume", "signals", "random"], tiny.trace("traced")
+        only, calls = tiny.arguments() or ["calls", "kinds", "earlier", "resume", "signals", "random"], tiny.trace("traced")
         if "calls" in only:
             at_calls(expected, generator, calls)
         if "kinds" in only:
             at_kinds(generator)
+        if "earlier" in only:
+            check(tiny.run("other", "--seed=7", "--keep=2").returncode == 0, "another run")
+            at_earlier(generator, ["--seed=1337"])
+            at_earlier(generator, ["--init_from=resume", "--checkpoint=4", "--max_iters=6"])
         if "resume" in only:
             for where in renames(calls):
                 at_resume(expected, generator, where)

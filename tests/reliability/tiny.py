@@ -99,9 +99,9 @@ def contents(out):
     return found
 
 
-def metrics(out):
+def metrics(out, name="metrics.jsonl"):
     """The lines of metrics.jsonl without what they say of time."""
-    with open(os.path.join(out, "metrics.jsonl"), encoding="ascii") as file:
+    with open(os.path.join(out, name), encoding="ascii") as file:
         return [{name: value for name, value in json.loads(line).items() if name not in ("time_ms", "tokens_per_s", "mfu")}
                 for line in file]
 
@@ -126,7 +126,7 @@ def lost(out, done, before=0):
 
 def leftovers(out):
     """Files that a finished run does not leave."""
-    return [name for name in os.listdir(out) if ".tmp-" in name]
+    return [name for name in os.listdir(out) if ".tmp" in name]
 
 
 def clear(folder):

@@ -65,7 +65,7 @@ START_TEST(lines_are_whole_json_at_full_precision)
     struct metrics metrics;
     struct metrics_step step = step_make(3);
     begin(&fixture);
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true), GT_OK);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
     ck_assert_int_eq(metrics_step_write(&metrics, &step), GT_OK);
     metrics_close(&metrics);
     metrics_close(&metrics);
@@ -88,7 +88,7 @@ START_TEST(what_is_not_finite_becomes_null)
     struct fixture fixture;
     struct metrics metrics;
     begin(&fixture);
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true), GT_OK);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
     ck_assert_int_eq(metrics_evaluation_write(&metrics, 5, (double)NAN, (double)INFINITY), GT_OK);
     metrics_close(&metrics);
     text_is(fixture.path, "{\"iter\":5,\"train_loss\":null,\"val_loss\":null}\n");
@@ -120,11 +120,11 @@ START_TEST(a_resume_cuts_back)
     begin(&fixture);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         text_write(fixture.path, cases[i].before);
-        ck_assert_int_eq(metrics_open(&metrics, fixture.folder, cases[i].iter, true), GT_OK);
+        ck_assert_int_eq(metrics_open(&metrics, fixture.folder, cases[i].iter, true, cases[i].iter == 0), GT_OK);
         metrics_close(&metrics);
         text_is(fixture.path, cases[i].after);
     }
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 9, true), GT_OK);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 9, true, false), GT_OK);
     ck_assert_int_eq(metrics_evaluation_write(&metrics, 9, 1.0, 2.0), GT_OK);
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(9));
@@ -141,7 +141,7 @@ START_TEST(what_cannot_be_written)
     char missing[FILE_PATH_MAX];
     begin(&fixture);
     io_path(missing, fixture.folder, "absent");
-    ck_assert_int_eq(metrics_open(&metrics, missing, 0, true), GT_IO);
+    ck_assert_int_eq(metrics_open(&metrics, missing, 0, true, true), GT_IO);
     log_capture_one_error(&fixture.log, "absent: cannot be read");
     ck_assert_int_eq(metrics_step_write(&none, &step), GT_OK);
     full.fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
@@ -165,7 +165,7 @@ START_TEST(a_torn_line_is_cut_off)
     struct rlimit before, small;
     begin(&fixture);
     signal(SIGXFSZ, SIG_IGN);
-    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true), GT_OK);
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 0, true, true), GT_OK);
     ck_assert_int_eq(metrics_evaluation_write(&metrics, 1, 1.0, 2.0), GT_OK);
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;
@@ -183,7 +183,7 @@ END_TEST
 
 static void open_and_write(struct fixture *fixture, struct metrics *metrics, int64_t resume_iter, int64_t iter)
 {
-    ck_assert_int_eq(metrics_open(metrics, fixture->folder, resume_iter, true), GT_OK);
+    ck_assert_int_eq(metrics_open(metrics, fixture->folder, resume_iter, true, resume_iter == 0), GT_OK);
     ck_assert_int_eq(metrics_evaluation_write(metrics, iter, 1.0, 2.0), GT_OK);
 }
 
@@ -198,7 +198,7 @@ START_TEST(lines_stay_with_their_checkpoint)
 {
     struct fixture fixture;
     struct metrics metrics;
-    char old[FILE_PATH_MAX];
+    char old[FILE_PATH_MAX], waiting[FILE_PATH_MAX];
     begin(&fixture);
     io_path(old, fixture.folder, METRICS_OLD_NAME);
     open_and_write(&fixture, &metrics, 0, 1);
@@ -215,13 +215,20 @@ START_TEST(lines_stay_with_their_checkpoint)
     open_and_write(&fixture, &metrics, 9, 4);
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(1) EVALUATION(4));
-    /* One that saves: those of before are the old ones. */
+    /* One that goes on from before the last checkpoint, whose lines wait. */
+    ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 3, true, true), GT_OK);
+    io_path(waiting, fixture.folder, metrics.kept);
+    metrics_close(&metrics);
+    text_is(fixture.path, EVALUATION(1));
+    text_is(waiting, EVALUATION(1) EVALUATION(4));
+    /* One that saves: those of before are in the folder of their run by then. */
     open_and_write(&fixture, &metrics, 0, 5);
+    text_is(old, EVALUATION(1));
     record_write(&fixture, "second");
     metrics_saved(&metrics);
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(5));
-    text_is(old, EVALUATION(1) EVALUATION(4));
+    ck_assert(!file_exists(waiting));
     /* One that is killed as soon as it has saved. */
     open_and_write(&fixture, &metrics, 0, 6);
     record_write(&fixture, "third");
@@ -243,7 +250,7 @@ START_TEST(a_pipe_is_refused_at_once)
     for (int64_t iter = 0; iter <= 9; iter += 9) {
         ck_assert_int_eq(mkfifo(fixture.path, 0600), 0);
         fixture.log = (struct log_capture){0};
-        ck_assert_int_eq(metrics_open(&metrics, fixture.folder, iter, true), GT_IO);
+        ck_assert_int_eq(metrics_open(&metrics, fixture.folder, iter, true, iter == 0), GT_IO);
         log_capture_one_error(&fixture.log, "metrics.jsonl");
         ck_assert_int_eq(unlink(fixture.path), 0);
     }

@@ -1,0 +1,398 @@
+/* Keeping checkpoints: folders of links inside of out_dir.
+ *
+ * A folder is filled under the name checkpoint.tmp, synced and renamed, and removed by way of the same name, so that one with
+ * a name of ours is whole.  Files are links, since no file of a checkpoint is ever written to once it is in place; copies
+ * where links are refused, and of the metrics, which are appended to.  Nothing is allocated but the JSON of records.
+ */
+#include "io/checkpoint_keep.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "data/tokenizer.h"
+#include "io/checkpoint_publish.h"
+#include "io/checkpoint_record.h"
+#include "io/safetensors_index.h"
+
+#define ASIDE_NAME "checkpoint.tmp"
+#define NAME_MAX_BYTES 64
+
+/* A kind of folder: its names are the prefix and a number of so many digits, or more. */
+struct family {
+    const char *prefix;
+    int digits;
+};
+static const struct family earlier_runs = {"earlier-", 3}, kept_ones = {"checkpoint-", 6};
+
+/* Numbers of the folders of a family, the highest first; the lowest ones are left out where there are too many. */
+struct numbers {
+    size_t count;
+    int64_t at[CHECKPOINT_KEEP_MAX];
+};
+
+static enum gt_status io_error(const char *path, const char *verb)
+{
+    log_error("%s: cannot %s: %s", path, verb, strerror(errno));
+    return GT_IO;
+}
+
+static void name_of(const struct family *family, int64_t number, char out[static NAME_MAX_BYTES])
+{
+    (void)snprintf(out, NAME_MAX_BYTES, "%s%0*" PRId64, family->prefix, family->digits, number);
+}
+
+static void number_insert(struct numbers *numbers, int64_t number)
+{
+    size_t at = numbers->count < CHECKPOINT_KEEP_MAX ? numbers->count++ : CHECKPOINT_KEEP_MAX - 1;
+    for (; at > 0 && numbers->at[at - 1] < number; at--)
+        numbers->at[at] = numbers->at[at - 1];
+    numbers->at[at] = number;
+}
+
+static void numbers_list(const char *out_dir, const struct family *family, struct numbers *out)
+{
+    const size_t length = strlen(family->prefix);
+    const struct dirent *entry;
+    DIR *dir = opendir(out_dir);
+    out->count = 0;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        char name[NAME_MAX_BYTES];
+        if (strncmp(entry->d_name, family->prefix, length) != 0 || strlen(entry->d_name) > length + 18)
+            continue;
+        const int64_t number = strtoll(entry->d_name + length, NULL, 10);
+        name_of(family, number, name);
+        if (number >= 0 && strcmp(entry->d_name, name) == 0)
+            number_insert(out, number);
+    }
+    if (dir != NULL)
+        (void)closedir(dir);
+}
+
+static enum gt_status path_of(const char *out_dir, const struct family *family, int64_t number,
+                              char path[static FILE_PATH_MAX])
+{
+    char name[NAME_MAX_BYTES];
+    name_of(family, number, name);
+    return file_join(path, out_dir, name);
+}
+
+/* Whether a file of this name is part of a checkpoint, or of a model that another program put there. */
+static bool belongs(const char *name)
+{
+    static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME,
+                                        SAFETENSORS_INDEX_NAME, TOKENIZER_FILE_NAME};
+    static const char end[] = ".safetensors";
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return (strncmp(name, "model-", 6) == 0 || strncmp(name, "optimizer-", 10) == 0) && length > sizeof end &&
+           strcmp(name + length - (sizeof end - 1), end) == 0;
+}
+
+/* ---- making and removing a folder ---- */
+
+/* Removes a folder that holds nothing but files. */
+static void folder_remove(const char *path)
+{
+    const struct dirent *entry;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    while (dir != NULL && (entry = readdir(dir)) != NULL)
+        (void)unlinkat(fd, entry->d_name, 0); /* refused for "." and "..", and for folders */
+    if (dir != NULL)
+        (void)closedir(dir);
+    else if (fd >= 0)
+        (void)close(fd);
+    (void)rmdir(path);
+}
+
+void checkpoint_keep_repair(const char *out_dir)
+{
+    char aside[FILE_PATH_MAX];
+    if (file_join(aside, out_dir, ASIDE_NAME) == GT_OK)
+        folder_remove(aside);
+}
+
+/* Another name of a file in `folder`, or a copy: of what is behind a symbolic link too, which would not lead there from here. */
+static enum gt_status file_add(const char *out_dir, const char *name, const char *folder)
+{
+    char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
+    struct stat info;
+    TRY(file_join(from, out_dir, name));
+    TRY(file_join(to, folder, name));
+    if (lstat(from, &info) == 0 && S_ISREG(info.st_mode) && link(from, to) == 0)
+        return GT_OK;
+    return file_copy(from, to, UINT64_MAX);
+}
+
+static enum gt_status files_add(const char *out_dir, const char *folder)
+{
+    enum gt_status status = GT_OK;
+    DIR *dir = opendir(out_dir);
+    if (dir == NULL)
+        return io_error(out_dir, "look at the files in it");
+    while (status == GT_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (entry == NULL && errno != 0)
+            status = io_error(out_dir, "look at the files in it");
+        if (entry == NULL)
+            break;
+        if (belongs(entry->d_name))
+            status = file_add(out_dir, entry->d_name, folder);
+    }
+    (void)closedir(dir);
+    return status;
+}
+
+static enum gt_status metrics_add(const char *out_dir, const char *metrics, const char *folder, const char *as)
+{
+    char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
+    bool exists = false;
+    TRY(file_join(from, out_dir, metrics));
+    TRY(file_join(to, folder, as));
+    if (metrics[0] != '\0')
+        TRY(file_look(from, &exists));
+    return exists ? file_copy(from, to, UINT64_MAX) : GT_OK;
+}
+
+/* Makes `path`, in out_dir, of the checkpoint that is there. */
+static enum gt_status folder_make(const char *out_dir, const char *path, const char *metrics, const char *metrics_as)
+{
+    char aside[FILE_PATH_MAX];
+    struct stat info;
+    enum gt_status status;
+    TRY(file_join(aside, out_dir, ASIDE_NAME));
+    folder_remove(aside);
+    if (stat(out_dir, &info) != 0 || mkdir(aside, info.st_mode & 0777) != 0)
+        return io_error(aside, "create the folder");
+    TRY_GOTO(status, fail, files_add(out_dir, aside));
+    TRY_GOTO(status, fail, metrics_add(out_dir, metrics, aside, metrics_as));
+    TRY_GOTO(status, fail, file_sync_folder(aside));
+    if (rename(aside, path) == 0)
+        return file_sync_folder(out_dir); /* before the record that replaces this one */
+    status = io_error(path, "rename the new folder to it");
+fail:
+    folder_remove(aside);
+    return status;
+}
+
+/* Whether out_dir's model is the one in this folder. */
+static bool is_made(const char *out_dir, const struct family *family, int64_t number)
+{
+    char name[NAME_MAX_BYTES], model[2 * NAME_MAX_BYTES];
+    name_of(family, number, name);
+    (void)snprintf(model, sizeof model, "%s/" CHECKPOINT_MODEL_NAME, name);
+    return checkpoint_publish_is_link(out_dir, model);
+}
+
+/* Removes a kept checkpoint in which there is nothing else. */
+static void kept_remove(const char *out_dir, int64_t iter)
+{
+    char path[FILE_PATH_MAX], aside[FILE_PATH_MAX];
+    const struct dirent *entry;
+    bool ours = true;
+    if (path_of(out_dir, &kept_ones, iter, path) != GT_OK || file_join(aside, out_dir, ASIDE_NAME) != GT_OK)
+        return;
+    DIR *dir = opendir(path);
+    while (dir != NULL && (entry = readdir(dir)) != NULL)
+        ours = ours && (belongs(entry->d_name) || strspn(entry->d_name, ".") == strlen(entry->d_name));
+    if (dir != NULL)
+        (void)closedir(dir);
+    folder_remove(aside);
+    if (dir != NULL && ours && rename(path, aside) == 0)
+        folder_remove(aside);
+}
+
+/* ---- of an earlier run ---- */
+
+/* The folder that holds what out_dir does, or the next one. */
+static int64_t earlier_number(const char *out_dir, bool *made)
+{
+    struct numbers numbers;
+    numbers_list(out_dir, &earlier_runs, &numbers);
+    const int64_t last = numbers.count > 0 ? numbers.at[0] : 0;
+    *made = last > 0 && is_made(out_dir, &earlier_runs, last);
+    return *made ? last : last + 1;
+}
+
+static bool has(const char *folder, const char *name)
+{
+    char path[FILE_PATH_MAX];
+    return file_join(path, folder, name) == GT_OK && file_exists(path);
+}
+
+bool checkpoint_keep_earlier_next(const char *out_dir, char path[static FILE_PATH_MAX])
+{
+    bool made;
+    return has(out_dir, CHECKPOINT_RECORD_NAME) &&
+           path_of(out_dir, &earlier_runs, earlier_number(out_dir, &made), path) == GT_OK;
+}
+
+bool checkpoint_keep_earlier_last(const char *out_dir, char path[static FILE_PATH_MAX])
+{
+    struct numbers numbers;
+    numbers_list(out_dir, &earlier_runs, &numbers);
+    return numbers.count > 0 && path_of(out_dir, &earlier_runs, numbers.at[0], path) == GT_OK &&
+           has(path, CHECKPOINT_RECORD_NAME);
+}
+
+/* Moves kept checkpoints beyond an iteration into the folder of the run that they are of. */
+static enum gt_status kept_move(const char *out_dir, const struct numbers *kept, int64_t after, const char *folder)
+{
+    bool moved = false;
+    for (size_t i = 0; i < kept->count && kept->at[i] > after; i++) {
+        char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
+        TRY(path_of(out_dir, &kept_ones, kept->at[i], from));
+        TRY(path_of(folder, &kept_ones, kept->at[i], to));
+        if (rename(from, to) != 0)
+            return io_error(from, "move it into the folder of the run that it is of");
+        moved = true;
+    }
+    if (!moved)
+        return GT_OK;
+    TRY(file_sync_folder(folder));
+    return file_sync_folder(out_dir);
+}
+
+enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const char *metrics, const char *metrics_as)
+{
+    char folder[FILE_PATH_MAX];
+    struct numbers kept;
+    bool made;
+    numbers_list(out_dir, &kept_ones, &kept);
+    const int64_t number = earlier_number(out_dir, &made);
+    if (!has(out_dir, CHECKPOINT_RECORD_NAME) && !has(out_dir, CHECKPOINT_MODEL_NAME) &&
+        !has(out_dir, CHECKPOINT_CONFIG_NAME) && (kept.count == 0 || kept.at[0] <= after))
+        return GT_OK;
+    TRY(path_of(out_dir, &earlier_runs, number, folder));
+    if (!made)
+        TRY(folder_make(out_dir, folder, metrics, metrics_as));
+    TRY(kept_move(out_dir, &kept, after, folder));
+    if (has(folder, CHECKPOINT_RECORD_NAME))
+        log_result("the earlier run is in %s now; to resume it: gpt-train --out_dir=%s --init_from=resume", folder,
+                   folder);
+    else
+        log_result("the model that was in %s is in %s now", out_dir, folder);
+    return GT_OK;
+}
+
+/* ---- of this run ---- */
+
+/* What a folder's record says: *out_iter is -1 without one. */
+static enum gt_status record_look(const char *folder, int64_t *out_iter, double *out_loss)
+{
+    struct checkpoint_record record;
+    *out_iter = -1;
+    *out_loss = INFINITY;
+    if (!has(folder, CHECKPOINT_RECORD_NAME))
+        return GT_OK;
+    TRY(checkpoint_record_read(folder, &record));
+    *out_iter = record.state.iter;
+    *out_loss = record.state.best_val_loss;
+    checkpoint_record_release(&record);
+    return GT_OK;
+}
+
+/* The iteration of the least validation loss among these and out_dir's; -1 for none.  A record knows the least loss so far, so
+ * it is the first that knows the least of all. */
+static int64_t best_iter(const char *out_dir, const struct numbers *kept)
+{
+    int64_t iter, best = -1;
+    double loss, least = INFINITY;
+    for (size_t left = kept->count + 1; left > 0; left--) {
+        char path[FILE_PATH_MAX];
+        if (left > 1 && path_of(out_dir, &kept_ones, kept->at[left - 2], path) != GT_OK)
+            continue;
+        if (record_look(left > 1 ? path : out_dir, &iter, &loss) == GT_OK && loss < least) {
+            least = loss;
+            best = iter;
+        }
+    }
+    return best;
+}
+
+/* A second name of the checkpoint that the next save replaces. */
+static enum gt_status last_keep(const char *out_dir)
+{
+    char path[FILE_PATH_MAX];
+    int64_t iter;
+    double loss;
+    TRY(record_look(out_dir, &iter, &loss));
+    if (iter < 0 || is_made(out_dir, &kept_ones, iter))
+        return GT_OK;
+    kept_remove(out_dir, iter); /* another one of this iteration, that was saved again since */
+    TRY(path_of(out_dir, &kept_ones, iter, path));
+    return folder_make(out_dir, path, "", "");
+}
+
+enum gt_status checkpoint_keep_last(const char *out_dir, int64_t keep)
+{
+    struct numbers kept;
+    if (keep > 1)
+        TRY(last_keep(out_dir));
+    numbers_list(out_dir, &kept_ones, &kept);
+    if ((int64_t)kept.count < keep)
+        return GT_OK;
+    const int64_t best = keep > 1 ? best_iter(out_dir, &kept) : -1;
+    for (size_t i = (size_t)keep - 1; i < kept.count; i++)
+        if (kept.at[i] != best)
+            kept_remove(out_dir, kept.at[i]);
+    return GT_OK;
+}
+
+size_t checkpoint_keep_count(const char *out_dir)
+{
+    struct numbers kept;
+    numbers_list(out_dir, &kept_ones, &kept);
+    return kept.count;
+}
+
+/* There is no such checkpoint: which there are. */
+static enum gt_status find_error(const char *out_dir, const char *which, int64_t own, const struct numbers *kept)
+{
+    char text[256] = "";
+    size_t length = 0;
+    for (size_t i = 0; i <= kept->count && length + 24 < sizeof text; i++) {
+        const int64_t iter = i == 0 ? own : kept->at[i - 1];
+        if (iter >= 0)
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRId64, length > 0 ? ", " : "", iter);
+    }
+    log_error("--checkpoint=%s: %s holds no such checkpoint; it holds %s%s", which, out_dir,
+              length > 0 ? "those of iterations " : "none", text);
+    return GT_DATA;
+}
+
+enum gt_status checkpoint_keep_find(const char *out_dir, const char *which, char path[static FILE_PATH_MAX])
+{
+    struct numbers kept;
+    const bool best = strcmp(which, "best") == 0;
+    int64_t own;
+    double loss;
+    const size_t digits = strspn(which, "0123456789");
+    if (!best && (digits == 0 || which[digits] != '\0' || digits > 18)) {
+        log_error("--checkpoint=%s: expected the number of an iteration, or best", which);
+        return GT_USAGE;
+    }
+    numbers_list(out_dir, &kept_ones, &kept);
+    TRY(record_look(out_dir, &own, &loss));
+    const int64_t iter = best ? best_iter(out_dir, &kept) : strtoll(which, NULL, 10);
+    if (iter >= 0 && iter == own) {
+        (void)snprintf(path, FILE_PATH_MAX, "%s", out_dir);
+        return GT_OK;
+    }
+    for (size_t i = 0; i < kept.count; i++)
+        if (kept.at[i] == iter)
+            return path_of(out_dir, &kept_ones, iter, path);
+    return find_error(out_dir, which, own, &kept);
+}

@@ -1,0 +1,107 @@
+#!/bin/sh
+# shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
+# No run removes another run's checkpoint, keep=N keeps those of its own, and --checkpoint names one.
+. "${top_srcdir:?}/tests/e2e/e2e.inc"
+
+SHAPE="--dataset=tiny --n_layer=1 --n_head=1 --n_embd=8 --block_size=8 --batch_size=4 --gradient_accumulation_steps=1
+    --eval_iters=1 --eval_interval=2 --log_interval=100"
+
+# train STATUS OPTION...
+train() {
+    train_status=$1
+    shift
+    # shellcheck disable=SC2086 # a list of words
+    run "$train_status" "$GPT_TRAIN" $SHAPE "$@"
+}
+
+absent() {
+    [ ! -e "$1" ]
+}
+
+iter_of() {
+    sed -n 's/.*"iter": \([0-9]*\),.*/\1/p' "$1/trainer_state.json"
+}
+
+kept() {
+    (cd "$1" && echo checkpoint-*)
+}
+
+# resumes LINE: runs the command that a line of stdout gives, up to iteration 20.
+resumes() {
+    resume_words=$(sed -n "s/.*to resume it: gpt-train //p" stdout)
+    [ -n "$resume_words" ] || return 1
+    # shellcheck disable=SC2086 # a list of words
+    train 0 $resume_words --max_iters=20
+}
+
+check "the data" make_data
+
+# A run from scratch replaced the checkpoint that was there, at its first save.
+check "a first run" train 0 --max_iters=5
+checkpoint_sums out >first
+cp out/metrics.jsonl first.jsonl
+check "a second one saves nothing" train 0 --max_iters=1 --eval_interval=100 --always_save_checkpoint=False
+check "says where the first will be" grep -q "moves it to out/earlier-001" stderr
+check "and moves nothing" absent out/earlier-001
+check "the first is there" is "$(checkpoint_sums out)" "$(cat first)"
+check "a third one saves" train 0 --max_iters=3 --seed=3
+check "the first is kept" is "$(checkpoint_sums out/earlier-001)" "$(cat first)"
+check "with its metrics" cmp first.jsonl out/earlier-001/metrics.jsonl
+check "and none of them are left" absent out/metrics-????????.jsonl
+check "the third is there" is "$(iter_of out)" 4
+check "the line resumes the first" resumes
+check "from where it was" is "$(iter_of out/earlier-001)" 21
+check "a folder for each" train 0 --max_iters=1
+check "a folder for each: two" is "$(iter_of out/earlier-002)" 4
+# A copy of a Hugging Face model has no record.
+check "an export" run 0 "$GPT_EXPORT" --format=hf hf
+cksum <hf/model.safetensors >model
+check "training on in its folder" train 0 --init_from=hf --out_dir=hf --max_iters=1
+check "keeps the model" is "$(cksum <hf/earlier-001/model.safetensors)" "$(cat model)"
+
+# Where the only checkpoint is an earlier run's.
+mkdir only
+mv out/earlier-001 only/
+check "nothing to resume" train 2 --out_dir=only --init_from=resume
+check "names the earlier run" grep -q "an earlier run is in only/earlier-001" stderr
+
+# keep and --checkpoint: the losses are lowest before the learning rate is far too high.
+check "a good begin" train 0 --out_dir=three --max_iters=3 --keep=3 --learning_rate=0.1 --warmup_iters=0
+best=$(sed -n 's/^step \([24]\):.*val loss \(.*\)/\2 \1/p' stdout | sort -n | sed -n '1s/.* //p')
+check "three are kept" train 0 --out_dir=three --init_from=resume --max_iters=13 --learning_rate=3
+check "and the best" is "$(kept three)" "checkpoint-00000$best checkpoint-000010 checkpoint-000012"
+for name in "$best" 10 12; do
+    dir=three/checkpoint-$(printf %06d "$name")
+    check "$name is whole" is "$(iter_of "$dir")" "$name"
+    check "$name samples" run 0 "$GPT_SAMPLE" --out_dir="$dir" --num_samples=1 --max_new_tokens=4
+    check "$name by its number" run 0 "$GPT_SAMPLE" --out_dir=three --checkpoint="$name" --num_samples=1 --max_new_tokens=4
+    check "$name exports" run 0 "$GPT_EXPORT" --out_dir=three --checkpoint="$name" --format=llmc "$name.bin"
+done
+check "the best by its name" run 0 "$GPT_EXPORT" --out_dir=three --checkpoint=best --format=llmc best.bin
+check "is the best" cmp best.bin "$best.bin"
+check "evaluating it" train 0 --out_dir=three --init_from=resume --checkpoint=best --eval_only
+check "is at its iteration" grep -q "^step $best: " stdout
+check "the last by its number" run 0 "$GPT_EXPORT" --out_dir=three --checkpoint=14 --format=llmc 14.bin
+check "none of that number" run 2 "$GPT_SAMPLE" --out_dir=three --checkpoint=9
+check "names those that there are" grep -q "iterations 14, 12, 10, $best" stderr
+check "no number" run 2 "$GPT_SAMPLE" --out_dir=three --checkpoint=1x
+check "from scratch" train 2 --out_dir=three --checkpoint=best
+
+# Going on from one that is not the last leaves what came after it.
+checkpoint_sums three >last
+cp three/metrics.jsonl last.jsonl
+check "going on from 10" train 0 --out_dir=three --init_from=resume --checkpoint=10 --max_iters=11
+check "going on from 10: said" grep -q "moves what came after that to three/earlier-001" stderr
+check "the last one is kept" is "$(checkpoint_sums three/earlier-001)" "$(cat last)"
+check "with its metrics" cmp last.jsonl three/earlier-001/metrics.jsonl
+check "and with 12" is "$(kept three/earlier-001)" "checkpoint-000012"
+check "10 stays" is "$(kept three)" "checkpoint-00000$best checkpoint-000010"
+check "going on from 10: the same bytes" is "$(iter_of three)" 12
+metrics_facts three >branch
+metrics_facts three/earlier-001 | head -n "$(wc -l <branch)" >trunk
+check "and the same metrics" cmp branch trunk
+check "somebody works in a kept one" train 0 --out_dir=three/checkpoint-000010 --init_from=resume --max_iters=15
+check "one is kept" train 0 --out_dir=three --init_from=resume --keep=1 --max_iters=13
+check "but for what is somebody's" is "$(kept three)" checkpoint-000010
+check "which is whole" is "$(iter_of three/checkpoint-000010)" 16
+finish

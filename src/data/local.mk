@@ -14,6 +14,7 @@ libgpttrain_a_SOURCES += \
 	src/data/hf_hub.c src/data/hf_hub.h \
 	src/data/input.c src/data/input.h \
 	src/data/jsonl.c src/data/jsonl.h \
+	src/data/manifest_check.c src/data/manifest_check.h \
 	src/data/prepare.c src/data/prepare.h \
 	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \
 	src/data/prepare_manifest.c src/data/prepare_state.c src/data/prepare_vocabulary.c \

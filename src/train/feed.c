@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/manifest_check.h"
 
 enum gt_status feed_folder(const struct config *config, char out[static FILE_PATH_MAX])
 {
@@ -86,6 +87,13 @@ void feed_close(struct feed *feed)
         token_source_close(feed->source[split]);
     }
     *feed = (struct feed){0};
+}
+
+enum gt_status feed_manifest_check(const struct feed *feed, const char *folder, const struct tokenizer *tokenizer)
+{
+    const int64_t tokens[] = {token_source_length(feed->source[TOKEN_TRAIN]),
+                              token_source_length(feed->source[TOKEN_VAL])};
+    return manifest_check(folder, tokens, tokenizer);
 }
 
 enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX])

@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "data/batch.h"
 #include "data/sampler.h"
+#include "data/tokenizer.h"
 #include "data/tokens.h"
 #include "train/session.h"
 
@@ -30,6 +31,8 @@ enum gt_status feed_open(struct hostmem *mem, const struct config *config, const
                          int64_t samples_max, struct feed *out);
 void feed_close(struct feed *feed);
 
+/* The data are what their manifest says: see manifest_check(). */
+enum gt_status feed_manifest_check(const struct feed *feed, const char *folder, const struct tokenizer *tokenizer);
 /* "1003854 tokens, crc32c:89abcdef": what a split is, as far as token_source_digest() tells. */
 #define FEED_DIGEST_MAX 64
 enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX]);

@@ -1,6 +1,7 @@
 # The loop, evaluation, sampling, saving and what is said of them.
 libgpttrain_a_SOURCES += \
 	src/train/diagnose.c src/train/diagnose.h \
+	src/train/disk_room.c src/train/disk_room.h \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/explain.c src/train/explain.h \
 	src/train/feed.c src/train/feed.h \

@@ -22,6 +22,7 @@
 #include "data/tokenizer.h"
 #include "io/checkpoint_keep.h"
 #include "train/diagnose.h"
+#include "train/disk_room.h"
 #include "train/evaluate.h"
 #include "train/explain.h"
 #include "train/feed.h"
@@ -644,8 +645,10 @@ static enum gt_status run(struct trainer *t, const char *folder)
     if (t->source.resume)
         TRY(restore_tokenizer_check(&t->source, t->tokenizer, folder));
     TRY(feed_open(t->mem, config, folder, session->model->options.config.vocab_size, largest_batch(session), &t->feed));
+    TRY(feed_manifest_check(&t->feed, folder, t->tokenizer));
     if (!config->eval_only) {
         TRY(run_so_far_check(t, &data));
+        TRY(disk_room_check(session, t->source.own));
         earlier_note(t);
     }
     TRY(watchdog_start(&t->watchdog, t->mem, session->device, config->out_dir, config->watchdog));

@@ -100,9 +100,11 @@ check "odd size" refuses 2 "data/spoilt/train.bin" "1001" -- --dataset=spoilt --
 dataset spoilt && cut_to data/spoilt/val.bin 32
 check "as long as the context" refuses 2 "data/spoilt/val.bin" "16" -- --dataset=spoilt --out_dir=out
 cut_to data/tiny/val.bin 34 && mv data/tiny/val.bin data/spoilt/val.bin && cp data/spoilt/train.bin data/tiny/train.bin
+rm data/spoilt/manifest.json
 check "one token more is enough" run 0 gpt_train --dataset=spoilt --out_dir=enough --max_iters=1
 check "the data again" make_data
 dataset spoilt && printf '\377\377' | dd of=data/spoilt/val.bin bs=2 seek=20 conv=notrunc 2>dd.log && cut_to data/spoilt/val.bin 100
+rm data/spoilt/manifest.json
 check "token id beyond the vocabulary" refuses_late 2 "data/spoilt/val.bin" "65535" "20" -- --dataset=spoilt --out_dir=late \
     --eval_iters=50
 check "no checkpoint of a run that failed at once" [ ! -e late/trainer_state.json ]
@@ -188,7 +190,7 @@ else
     check "a limit on file sizes: resumes" resumes limited 8
 fi
 mkdir full
-if mount -t tmpfs -o size=140k tmpfs full 2>/dev/null; then
+if mount -t tmpfs -o size=148k tmpfs full 2>/dev/null; then
     mounted=$work/full
     for file in good/model-0* good/optimizer* good/trainer_state.json good/config.json good/*token*; do
         cp "$file" full/ || echo "the disk is too small for the test" >&2

@@ -1,6 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# No run removes another run's checkpoint, keep=N keeps those of its own, and --checkpoint names one.
+# No run removes another run's checkpoint, keep=N keeps those of its own, --checkpoint names one, and a start looks at the data
+# and at the room on the disk first.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 SHAPE="--dataset=tiny --n_layer=1 --n_head=1 --n_embd=8 --block_size=8 --batch_size=4 --gradient_accumulation_steps=1
@@ -104,4 +105,40 @@ check "somebody works in a kept one" train 0 --out_dir=three/checkpoint-000010 -
 check "one is kept" train 0 --out_dir=three --init_from=resume --keep=1 --max_iters=13
 check "but for what is somebody's" is "$(kept three)" checkpoint-000010
 check "which is whole" is "$(iter_of three/checkpoint-000010)" 16
+
+# A train.bin that was cut was trained on, and so was one with another tokenizer.
+cp -r data/tiny data/cut
+truncate -s 1000 data/cut/train.bin
+check "a cut file" train 2 --dataset=cut --out_dir=none --max_iters=1
+check "a cut file: said" grep -q "lists 90000 tokens for the train split, but its files hold 500" stderr
+check "a cut file: before anything is made" absent none
+cat data/tiny/val.bin data/tiny/val.bin >data/cut/val.bin
+cp data/tiny/train.bin data/cut
+check "a grown file" train 2 --dataset=cut --out_dir=none --max_iters=1
+check "a grown file: said" grep -q "10000 tokens for the val split, but its files hold 20000" stderr
+rm data/cut/manifest.json
+check "without a manifest" train 0 --dataset=cut --out_dir=none --max_iters=1
+cp -r data/tiny data/other
+echo 'another text' >other.txt
+check "another tokenizer" run 0 "$GPT_PREPARE" --tokenizer=chars --val-fraction=0.3 --out-dir=made other.txt
+cp made/gpt_tokenizer.json data/other
+check "is refused" train 2 --dataset=other --out_dir=none2 --vocab_size=200 --max_iters=1
+check "is refused: said" grep -q "beside it is crc32c:" stderr
+
+# A disk without room was found by the last save.
+mkdir disk
+if mount -t tmpfs -o size=104k tmpfs disk 2>/dev/null; then
+    at_exit() { umount -l "$work/disk"; }
+    check "no room" train 1 --n_embd=64 --out_dir=disk/out --max_iters=3
+    check "no room: said" grep -q "not enough disk space for a checkpoint" stderr
+    check "no room: before the first step" not grep -q "^iter" stdout
+    check "to evaluate needs none" train 0 --n_embd=64 --out_dir=disk/out --eval_only
+    check "room for one" train 0 --n_embd=16 --out_dir=disk/out --max_iters=1
+    check "room for one: said" grep -q "disk space may run out: 2 checkpoints" stderr
+    rm -r disk/out
+    check "room for two" train 0 --n_embd=8 --out_dir=disk/two --max_iters=1
+    check "room for two: nothing said" not grep -q "disk space" stderr
+else
+    skip keep_disk "a tmpfs cannot be mounted here (root only)"
+fi
 finish

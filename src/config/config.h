@@ -111,6 +111,16 @@ void config_notes(const struct config *config);
  * total_bytes; 0 where the key is empty.  False, and nothing logged, for what is no number, not positive or above 2^60. */
 bool config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out);
 
+/* expected_losses' validation loss after `iter` iterations.  False where it states none, or is not of its form:
+ * ITER:LOW-HIGH, separated by blanks; -1 asks for the form alone. */
+struct config_band {
+    double low, high;
+};
+bool config_expected_losses(const struct config *config, int64_t iter, struct config_band *out);
+/* What states them: a file or an argument, borrowed.  NULL where nothing does, or where a setting of the run on which results
+ * depend is not that of the file. */
+const char *config_expected_source(const struct config *config);
+
 /* What recompute says: the level (0 none .. 4 full) of the first blocks, and of the others. */
 struct config_recompute_mix {
     int64_t first_layers;

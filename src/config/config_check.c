@@ -344,6 +344,17 @@ static enum gt_status check_grad_checkpoint(struct config *config)
     return GT_OK;
 }
 
+static enum gt_status check_expected(const struct config *config)
+{
+    struct config_band band;
+    char text[CONFIG_ORIGIN_TEXT_MAX];
+    if (config_expected_losses(config, -1, &band))
+        return GT_OK;
+    log_error("%s: expected points such as 250:2.3-2.6 (iteration, lowest, highest), separated by blanks",
+              describe(text, config, CONFIG_KEY_expected_losses));
+    return GT_USAGE;
+}
+
 /* An explanation ends with a plan, in text. */
 static enum gt_status check_explain(struct config *config)
 {
@@ -402,8 +413,9 @@ enum gt_status config_check(struct config *config)
         status = GT_USAGE;
     if (config->program == CONFIG_TRAIN) {
         enum gt_status (*const checks[])(const struct config *) = {
-            check_heads, check_kv_heads,         check_micro_batch,        check_tokens,    check_chunks,
-            check_betas, check_evaluation_block, check_evaluation_samples, check_recompute, check_checkpoint};
+            check_heads,     check_kv_heads,   check_micro_batch,      check_tokens,
+            check_chunks,    check_betas,      check_evaluation_block, check_evaluation_samples,
+            check_recompute, check_checkpoint, check_expected};
         for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
             if (checks[i](config) != GT_OK)
                 status = GT_USAGE;

@@ -4,6 +4,7 @@ libgpttrain_a_SOURCES += \
 	src/config/config_args.c \
 	src/config/config_budget.c \
 	src/config/config_check.c \
+	src/config/config_expected.c \
 	src/config/config_file.c \
 	src/config/config_help.c \
 	src/config/config_json.c \

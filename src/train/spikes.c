@@ -15,7 +15,7 @@
 
 #define DEVIATIONS 6.0
 #define LOSS_RISE 1.1
-#define NORM_RISE 2.0
+#define NORM_RISE 3.0
 #define WORST 3
 #define TEXT_TOKENS 16
 #define TEXT_BYTES 48

@@ -27,7 +27,7 @@ struct spike {
 };
 
 /* Adds an update.  Whether the logarithm of its loss or norm is more than six standard deviations above the mean of a full
- * window, and by no less than a tenth (loss) or a factor of two (norm).  Then fills `out`.  Not within a window of another one. */
+ * window, and by no less than a tenth (loss) or a factor of three (norm).  Then fills `out`.  Not within a window of another one. */
 bool spikes_add(struct spikes *spikes, int64_t iter, double loss, double norm, struct spike *out);
 
 /* One line of a spike and one for each of its three samples with the highest losses, by the weights of now.  `replay` has

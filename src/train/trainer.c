@@ -68,6 +68,7 @@ struct trainer {
     bool metrics_opened; /* the run has left something in it */
     bool unsaved;        /* the last attempt to save failed */
     int64_t skipped_in_a_row;
+    bool left_course;      /* outside expected_losses, and said so */
     bool evaluated_badly;  /* the last evaluation's losses were not finite */
     double step_seconds;   /* of the last iteration that was looked at */
     double loss;           /* of that iteration */
@@ -184,6 +185,21 @@ static enum gt_status save_where_due(struct trainer *t, double val_loss)
     return GT_OK;
 }
 
+/* Says once that the run is not on the course that its configuration states. */
+static void expected_check(struct trainer *t, double val_loss)
+{
+    struct config_band band;
+    const char *source = t->left_course ? NULL : config_expected_source(t->config);
+    if (!source || !config_expected_losses(t->config, t->state.iter, &band) ||
+        (val_loss >= band.low && val_loss <= band.high))
+        return;
+    t->left_course = true;
+    log_warning("step %" PRId64
+                ": val loss %.4f is outside %g to %g, which %s expects of its own data; what to look at: "
+                "doc/when_training_goes_wrong.md",
+                t->state.iter, val_loss, band.low, band.high, source);
+}
+
 /* What is due before the updates of an iteration. */
 static enum gt_status evaluate_and_save(struct trainer *t)
 {
@@ -193,6 +209,7 @@ static enum gt_status evaluate_and_save(struct trainer *t)
     if (t->generator)
         TRY(sample_print(t));
     t->evaluated_badly = !isfinite(train_loss) || !isfinite(val_loss);
+    expected_check(t, val_loss);
     return t->config->eval_only ? GT_OK : save_where_due(t, val_loss);
 }
 

@@ -7,8 +7,11 @@
   overflow  a weight of 3e38: the op that overflows first is named, on the cpu, on the emulated card and on OpenCL
   spike     64 bytes of noise in data that are otherwise the same line again and again: the update that meets them is reported, with
             the place and the text of its samples, the noise first
+  course    a validation loss outside expected_losses is said once, where the settings are those of the file; the shipped
+            configurations state five points
 Prints "checks: P passed, F failed, S skipped".
 """
+import glob
 import json
 import os
 import random
@@ -29,14 +32,15 @@ CUDA = os.path.join(BUILD, "tests", "cuda_on_cpu", "gpt-train-cuda")
 TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", "--vocab_size=96",
         "--gradient_accumulation_steps=2", "--micro_batch=2", "--eval_iters=1", "--threads=1", "--warmup_iters=1", "--dropout=0.1",
         "--bias=True", "--log_interval=1"]
+SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 NOISE, NOISE_AT = 64, 40000  # bytes, of 60,000
 os.environ.setdefault("POCL_CACHE_DIR", os.path.join(BUILD, "tests", "pocl-cache"))
 os.makedirs(os.environ["POCL_CACHE_DIR"], exist_ok=True)
 
 
-def train(out, *arguments, program=GPT_TRAIN, status=0, **environment):
+def train(out, *arguments, program=GPT_TRAIN, status=0, flags=TINY, **environment):
     """The lines that it wrote to standard error."""
-    run = subprocess.run([program, *TINY, f"--out_dir={out}", *arguments], check=False, capture_output=True, text=True,
+    run = subprocess.run([program, *flags, f"--out_dir={out}", *arguments], check=False, capture_output=True, text=True,
                          env={**os.environ, **environment})
     check(run.returncode == status, f"exit status {run.returncode}, not {status}: {arguments} {run.stderr[-600:]}")
     return run.stderr
@@ -131,6 +135,26 @@ def spike():
         check(samples[0][4][:4] in (text[:NOISE_AT] + noise).decode(), f"another text: {samples[0]}")
 
 
+def course():
+    settings = {name[2:]: value for name, value in (word.split("=") for word in TINY[1:])}
+    with open("expects.py", "w", encoding="ascii") as file:
+        file.write("".join(f"{name} = {value}\n" for name, value in settings.items()))
+        file.write("dataset = './data'\nmax_iters = 4\neval_interval = 2\nexpected_losses = '0:1-9 2:1-1.1 4:1-1.1'\n")
+
+    def said(out, *arguments):
+        return train(out, "expects.py", *arguments, flags=())
+
+    one_line(said("course"), r"step 2: val loss [0-9.]+ is outside 1 to 1\.1, which expects\.py expects of its own data", "course")
+    check("outside" not in said("others", "--n_layer=1"), "another model was compared")
+    check("outside" not in said("within", "--expected_losses=0:1-9 2:1-9"), "a loss inside the band was reported")
+    for name in glob.glob(os.path.join(SOURCE, "config", "*.py")):
+        with open(name, encoding="utf-8") as file:
+            points = re.findall(r"^expected_losses = '([^']*)'$", file.read(), re.M)
+        check(len(points) == 1 and len(points[0].split()) == 5, f"{name} states {points}")
+        done = subprocess.run([GPT_TRAIN, name, "--print_program", "--dataset=./data", "--vocab_size=256"], check=False, capture_output=True, text=True)
+        check(done.returncode == 0, f"{name}: {done.stderr}")
+
+
 SCRIPT = os.path.abspath(__file__)
 
 
@@ -139,7 +163,7 @@ def main():
         os.environ["XDG_CACHE_HOME"] = os.path.join(work, "cache")
         os.chdir(work)
         dataset()
-        for part in (planted, machine, overflow, spike):
+        for part in (planted, machine, overflow, spike, course):
             part()
         os.chdir("/")
     return finish()

@@ -45,6 +45,35 @@ START_TEST(check_pairs)
 }
 END_TEST
 
+START_TEST(check_expected_losses)
+{
+    static const char *const bad[] = {"2", "1:2", "1:3-2", "1:0-2", "1:2-3,", "1:2-3 x"};
+    struct config_band band;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "expected_losses = '%s'", bad[i]);
+        refused(text, "(x.py:1:1): expected points such as 250:2.3-2.6 (iteration, lowest, highest)");
+    }
+    ck_assert_int_eq(check("n_layer = 2; seed = 3; expected_losses = '0:4.1-4.3 250:2.3-2.5'"), GT_OK);
+    ck_assert(config_expected_losses(&fixture.config, 250, &band) &&
+              !config_expected_losses(&fixture.config, 1, &band));
+    ck_assert_double_eq(band.low, 2.3);
+    ck_assert_double_eq(band.high, 2.5);
+    ck_assert_str_eq(config_expected_source(&fixture.config), "x.py");
+    fixture.config.origin[CONFIG_KEY_seed].source = "--seed=4"; /* ends alike */
+    ck_assert_str_eq(config_expected_source(&fixture.config), "x.py");
+    fixture.config.origin[CONFIG_KEY_n_layer].source = "--n_layer=3";
+    ck_assert_ptr_null(config_expected_source(&fixture.config));
+    fixture.config.origin[CONFIG_KEY_n_layer] = (struct config_origin){.source = "out", .checkpoint = true};
+    ck_assert_ptr_null(config_expected_source(&fixture.config)); /* 2 is not the default */
+    fixture.config.n_layer = 12;
+    ck_assert_str_eq(config_expected_source(&fixture.config), "x.py");
+    fixture.config.n_layer = 3;
+    fixture.config.origin[CONFIG_KEY_expected_losses] = (struct config_origin){.source = "--expected_losses=0:1-2"};
+    ck_assert_str_eq(config_expected_source(&fixture.config), "--expected_losses=0:1-2");
+}
+END_TEST
+
 /* Keys of patched nanoGPTs. */
 START_TEST(check_aliases)
 {
@@ -202,6 +231,7 @@ Suite *config_check_suite(void)
     TCase *tests = tcase_create("config_check");
     tcase_add_test(tests, check_defaults_are_silent);
     tcase_add_test(tests, check_pairs);
+    tcase_add_test(tests, check_expected_losses);
     tcase_add_test(tests, check_aliases);
     tcase_add_test(tests, check_lists_all);
     tcase_add_test(tests, check_evaluation_samples);

@@ -8,11 +8,14 @@
 #include "base/log.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LOG_LINE_BYTES = 4096, LOG_LEVEL_COUNT = LOG_DEBUG + 1 };
 
@@ -24,7 +27,7 @@ static struct {
     const char *program;
     enum log_level level;
     atomic_size_t counts[LOG_LEVEL_COUNT];
-    atomic_bool is_output_lost;
+    atomic_int output_error; /* errno of a write to standard output that failed */
 } log_state = {.sink = default_sink, .level = LOG_RESULT};
 
 void log_program_set(const char *name)
@@ -43,9 +46,15 @@ void log_level_set(enum log_level level)
     log_state.level = level;
 }
 
-bool log_output_is_lost(void)
+int log_output_error(void)
 {
-    return atomic_load(&log_state.is_output_lost) || fflush(stdout) != 0 || ferror(stdout);
+    struct pollfd output = {STDOUT_FILENO, POLLOUT, 0};
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return atomic_load(&log_state.output_error);
+    if (errno == 0) /* an earlier write failed; a pipe that nobody reads still tells */
+        errno = poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0 ? EPIPE : EIO;
+    return errno;
 }
 
 size_t log_count(enum log_level level)
@@ -59,8 +68,9 @@ static void default_sink(void *context, enum log_level level, const char *line)
     (void)context;
     FILE *stream = level == LOG_RESULT ? stdout : stderr;
     (void)fprintf(stream, "%s\n", line);
+    errno = EIO;
     if ((fflush(stream) != 0 || ferror(stream)) && stream == stdout)
-        atomic_store(&log_state.is_output_lost, true);
+        atomic_store(&log_state.output_error, errno);
     clearerr(stream); /* the next line may find room */
 }
 

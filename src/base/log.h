@@ -36,8 +36,9 @@ void log_note(const char *format, ...) LOG_PRINTF(1, 2);    /* what was chosen o
 void log_result(const char *format, ...) LOG_PRINTF(1, 2);  /* what the user asked for: loss lines, plans */
 void log_debug(const char *format, ...) LOG_PRINTF(1, 2);
 
-/* Whether a part of standard output could not be written, of what was printed beside the log too.  Flushes it. */
-bool log_output_is_lost(void);
+/* The errno with which a part of standard output could not be written, of what was printed beside the log too; 0: all of it
+ * was.  Flushes it. */
+int log_output_error(void);
 
 /* How many lines of `level` went out since the start; tests use it for "one line per error". */
 size_t log_count(enum log_level level);

@@ -2,8 +2,8 @@
  *
  * What the caller made of the process is put right first: a descriptor of 0 to 2 that was closed would be given to the first
  * file that is opened, and what is meant for a terminal would be written into a checkpoint.
- * An unfinished write to standard output (a full disk, a closed pipe) is a failure of the whole program, so that nobody
- * takes half an answer for a whole one.
+ * An unfinished write to standard output is a failure of the whole program, so that nobody takes half an answer for a whole
+ * one.  Where a reader has gone (`| head`), the status is that of a program that died of SIGPIPE, and nothing is said.
  */
 #include "cli/exit_status.h"
 
@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "train/stop.h"
@@ -41,11 +42,13 @@ void program_version_print(const char *name)
 
 int program_exit_status(enum gt_status status)
 {
-    bool written = !log_output_is_lost();
+    const int lost = log_output_error();
     if (status == GT_STOPPED && stop_requested())
         return 128 + stop_requested();
-    if ((status == GT_OK || status == GT_IO) && !written) {
-        log_error("standard output could not be written");
+    if ((status == GT_OK || status == GT_IO) && lost == EPIPE)
+        return 128 + SIGPIPE;
+    if ((status == GT_OK || status == GT_IO) && lost != 0) {
+        log_error("standard output could not be written: %s", strerror(lost));
         return 1;
     }
     return status_exit_code(status);

@@ -11,7 +11,8 @@ void program_descriptors_hold(void);
 void program_begin(const char *name);
 /* Prints the answer to --version: the release, and what it was built with. */
 void program_version_print(const char *name);
-/* The exit status: 128 + n after signal n; 1, with a line, where standard output was lost; else status_exit_code(). */
+/* The exit status: 128 + n after signal n; 128 + SIGPIPE where nobody reads standard
+ * output any more; 1, with a line, where it was lost otherwise; else status_exit_code(). */
 int program_exit_status(enum gt_status status);
 
 #endif

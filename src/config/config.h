@@ -107,9 +107,9 @@ enum gt_status config_check(struct config *config);
  * name and does not happen here (device='cuda', compile, wandb_log).  config_parse_args() calls it once. */
 void config_notes(const struct config *config);
 
-/* memory_budget in bytes: a number with a unit (B, KB, MB, GB, KiB, MiB, GiB; none is bytes) or a percentage of
- * total_bytes; 0 where the key is empty.  False, and nothing logged, for what is no number, not positive or above 2^60. */
-bool config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out);
+/* memory_budget in bytes: a number with a unit (B, KB, MB, GB, KiB, MiB, GiB; none is bytes, of which 1 MiB is the least) or a percentage
+ * of total_bytes; 0 where the key is empty.  Errors: GT_USAGE, logged, for what is no amount. */
+enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out);
 
 /* expected_losses' validation loss after `iter` iterations.  False where it states none, or is not of its form:
  * ITER:LOW-HIGH, separated by blanks; -1 asks for the form alone. */

@@ -1,16 +1,17 @@
 /* memory_budget: a number of bytes as people write it.
  *
  * Units of powers of 1,000 and of 1,024 are told apart, as the memory of cards is sold in one and reported in the other.
- * A percentage is of the device's whole memory, not of what is free.  What is no amount is refused by the session, which knows
- * what would do.
+ * A percentage is of the device's whole memory, not of what is free.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/log.h"
 #include "config/config.h"
 
+#define BUDGET_BARE_MIN 1048576.0              /* a smaller number lacks its unit */
 #define BUDGET_BYTES_MAX 1152921504606846976.0 /* 2^60 */
 
 /* What the unit multiplies with; 0 for an unknown one. */
@@ -33,20 +34,27 @@ static double unit_factor(const char *unit, uint64_t total_bytes)
     return 0.0;
 }
 
-bool config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out)
+enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out)
 {
     const char *text = config->memory_budget;
     char *end;
     if (*text == '\0') {
         *out = 0;
-        return true;
+        return GT_OK;
     }
-    double number = strtod(text, &end);
-    double factor = end == text ? 0.0 : unit_factor(end + strspn(end, " "), total_bytes);
-    double bytes = number * factor;
-    bool beyond = number > 100.0 && end != text && strcmp(end + strspn(end, " "), "%") == 0;
-    if (beyond || !(factor > 0.0 && isfinite(bytes) && bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX))
-        return false;
+    const double number = strtod(text, &end);
+    const char *unit = end + strspn(end, " ");
+    const double bytes = end == text ? 0.0 : number * unit_factor(unit, total_bytes);
+    const bool beyond = strcmp(unit, "%") == 0 && number > 100.0;
+    if (beyond || !(bytes >= 1.0 && bytes <= BUDGET_BYTES_MAX)) {
+        log_error("invalid memory_budget '%s'; examples: 11.4GiB, 500MiB, 80%%", text);
+        return GT_USAGE;
+    }
+    if (*unit == '\0' && bytes < BUDGET_BARE_MIN) {
+        log_error("memory_budget '%s' means %.0f bytes; did you mean %.*sGiB?", text, floor(bytes), (int)(end - text),
+                  text);
+        return GT_USAGE;
+    }
     *out = (uint64_t)bytes;
-    return true;
+    return GT_OK;
 }

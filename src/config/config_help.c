@@ -167,7 +167,7 @@ void config_print_help(FILE *stream, enum config_program program, bool all)
             help_key(stream, &defaults, (enum config_key)key, !all);
     }
     if (all)
-        fputs("\nExit status: 0 done, 1 failure, 2 bad key, value or file, 3 does not fit in memory,\n"
+        fputs("\nExit status: 0 done, 1 failure, 2 bad key, value or file, 3 not enough memory,\n"
               "128+N stopped by signal N.\n",
               stream);
     else

@@ -67,13 +67,10 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile)
 char *plan_rates_basis(char text[static 512], const struct device_profile *profile)
 {
     if (profile->share > 0.0)
-        snprintf(text, 512, "times of %s are modelled: %.2f of its peaks, as %s", profile->name, profile->share,
+        snprintf(text, 512, "times are estimates: %.0f %% of this card's peak rates, as %s", 100.0 * profile->share,
                  profile->share_source);
     else
-        snprintf(
-            text, 512,
-            "times of %s are modelled: %.2f of its peaks is assumed, as no published training speed of it is known",
-            profile->name, ASSUMED_SHARE);
+        snprintf(text, 512, "times are estimates: %.0f %% of this card's peak rates assumed", 100.0 * ASSUMED_SHARE);
     return text;
 }
 

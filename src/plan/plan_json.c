@@ -285,9 +285,5 @@ enum gt_status plan_print_json(const struct plan *plan, const struct plan_report
     TRY(status);
     bool written = fprintf(out, "%s\n", text) > 0 && fflush(out) == 0;
     free(text);
-    if (!written) {
-        log_error("the plan could not be written");
-        return GT_IO;
-    }
-    return GT_OK;
+    return written ? GT_OK : GT_IO;
 }

@@ -1,8 +1,8 @@
 /* The plan as one screen of text, and the sums that the reports share.
  *
- * At most 24 lines of 100 columns: what is trained and where, what it needs, the table of categories at the peak, where
- * the peak is, what the other phases need, and the forecast.  Where what was asked for does not fit, up to 8 lines more:
- * what is short, what was changed for it, and the choices that fit.  Everything comes from the plan and the facts; nothing
+ * Some 24 lines of 80 columns, folded at blanks and never cut: what is trained and where, what it needs, the table of
+ * categories at the peak, where the peak is, what the other phases need, and the forecast.  Where what was asked for does not
+ * fit, some lines more: what is short, what was changed for it, and the choices that fit.  Everything comes from the plan and the facts; nothing
  * is computed about the model here.
  */
 #include <inttypes.h>
@@ -16,7 +16,9 @@
 #include "plan/plan_search.h"
 
 #define BAR_WIDTH 40
-#define LINE_WIDTH 100
+#define LINE_WIDTH 80
+#define LINE_BYTES_MAX 1024
+#define HEAD_INDENT 10
 #define CHOICE_INDENT 35
 #define SECONDS_MAX 1e15 /* beyond, the end is not a date */
 
@@ -56,17 +58,16 @@ void plan_forecast_make(const struct plan_report_facts *facts, struct plan_forec
     out->end_wall_s = clock_wall_s() + (int64_t)(out->total_seconds < SECONDS_MAX ? out->total_seconds : SECONDS_MAX);
 }
 
-/* One line, cut at LINE_WIDTH columns, without control characters and trailing blanks. */
-static void line_print(FILE *out, const char *format, ...) LOG_PRINTF(2, 3);
-static void line_print(FILE *out, const char *format, ...)
+/* One line without control characters and trailing blanks, folded at blanks to LINE_WIDTH columns; what goes on in the next
+ * line begins at `indent`. */
+static void line_print(FILE *out, int indent, const char *format, ...) LOG_PRINTF(3, 4);
+static void line_print(FILE *out, int indent, const char *format, ...)
 {
-    char line[LINE_WIDTH + 1];
+    char line[LINE_BYTES_MAX];
     va_list args;
     va_start(args, format);
-    int wanted = vsnprintf(line, sizeof line, format, args);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (wanted > LINE_WIDTH)
-        memcpy(line + LINE_WIDTH - 3, "...", 3);
     size_t length = strlen(line);
     while (length > 0 && line[length - 1] == ' ')
         line[--length] = '\0';
@@ -74,28 +75,38 @@ static void line_print(FILE *out, const char *format, ...)
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
     }
-    fprintf(out, "%s\n", line);
+    char *rest = line;
+    for (size_t room = LINE_WIDTH; strlen(rest) > room; room = LINE_WIDTH - (size_t)indent) {
+        char *blank = rest + room;
+        while (blank > rest && *blank != ' ')
+            blank--;
+        if (blank == rest)
+            break; /* one long word */
+        fprintf(out, "%.*s\n%*s", (int)(blank - rest), rest, indent, "");
+        rest = blank + 1;
+    }
+    fprintf(out, "%s\n", rest);
 }
 
 static void head_print(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)
 {
     char total[24], free_text[24], gap[24];
     uint64_t needed = plan_total_bytes(plan, facts);
-    line_print(out, "Plan      %s", facts->configuration ? facts->configuration : "-");
+    line_print(out, HEAD_INDENT, "Plan      %s", facts->configuration ? facts->configuration : "-");
     if (facts->state_format)
-        line_print(out, "States    %s: %.2f bytes per parameter, gradients included", facts->state_format,
-                   facts->state_bytes);
-    line_print(out, "Device    %s", facts->device ? facts->device : "-");
+        line_print(out, HEAD_INDENT, "Weights   %.2f bytes per parameter, gradients and optimizer included (%s)",
+                   facts->state_bytes, facts->state_format);
+    line_print(out, HEAD_INDENT, "Device    %s", facts->device ? facts->device : "-");
     log_bytes(total, (double)needed);
     if (facts->free_bytes == 0) {
-        line_print(out, "Memory    %s planned", total);
+        line_print(out, HEAD_INDENT, "Memory    %s needed", total);
         return;
     }
     bool fits = needed <= facts->free_bytes;
     log_bytes(gap, (double)(fits ? facts->free_bytes - needed : needed - facts->free_bytes));
     log_bytes(free_text, (double)facts->free_bytes);
-    line_print(out, "Memory    %s planned of %s free: %s%s%s", total, free_text, fits ? "fits, " : "DOES NOT FIT, ",
-               gap, fits ? " to spare" : " short");
+    line_print(out, HEAD_INDENT, "Memory    %s needed, %s available: %s%s%s", total, free_text,
+               fits ? "fits, " : "DOES NOT FIT, ", gap, fits ? " to spare" : " short");
 }
 
 static void share_print(const struct plan *plan, const char *name, uint64_t bytes, FILE *out)
@@ -105,7 +116,7 @@ static void share_print(const struct plan *plan, const char *name, uint64_t byte
     int length = (int)(share * BAR_WIDTH + 0.5);
     memset(bar, '#', sizeof bar);
     bar[length < 0 ? 0 : length > BAR_WIDTH ? BAR_WIDTH : length] = '\0';
-    line_print(out, "  %-12s %12s %6.2f %%  %s", name, log_bytes(text, (double)bytes), 100.0 * share, bar);
+    line_print(out, HEAD_INDENT, "  %-12s %12s %6.2f %%  %s", name, log_bytes(text, (double)bytes), 100.0 * share, bar);
 }
 
 static void categories_print(const struct plan *plan, FILE *out)
@@ -117,7 +128,7 @@ static void categories_print(const struct plan *plan, FILE *out)
     }
     share_print(plan, "unused", plan_unused_bytes(plan), out);
     char arena[24];
-    line_print(out, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "arena",
+    line_print(out, HEAD_INDENT, "  %-12s %12s           %" PRIu64 " bytes in %" PRId32 " piece%s", "total",
                log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes, plan->segment_count,
                plan->segment_count == 1 ? "" : "s");
     fprintf(out, "\n");
@@ -130,21 +141,21 @@ static void peak_print(const struct plan *plan, FILE *out)
         const struct program *program = &plan->graph->programs[peak->program];
         if (program->count > 0) {
             const struct op *op = &program->ops[peak->peak_op];
-            line_print(out, "Peak      %s, op %" PRId32 " of %" PRId32 ": %s, which writes %s", program->name,
+            line_print(out, HEAD_INDENT, "Peak      %s, op %" PRId32 " of %" PRId32 " (%s, writing %s)", program->name,
                        peak->peak_op, program->count, op_declaration(op->kind)->name, plan_op_target(plan->graph, op));
         }
     }
     char bound[24];
     uint64_t above = plan->arena_bytes - plan->arena_bytes_bound;
     double percent = plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0;
-    line_print(out, "Bound     %s must live at once; this placement is %.2f %% above it",
+    line_print(out, HEAD_INDENT, "Minimum   %s must be in memory at once; this plan is %.2f %% above it",
                log_bytes(bound, (double)plan->arena_bytes_bound), percent);
 }
 
 /* What each phase needs of the arena, the run's tensors included. */
 static void phases_print(const struct plan *plan, FILE *out)
 {
-    char line[LINE_WIDTH + 1] = "", run[24];
+    char line[LINE_BYTES_MAX / 2] = "", run[24];
     size_t used = 0;
     bool present[PHASE_COUNT] = {false};
     for (int32_t p = 0; p < plan->program_count; p++)
@@ -159,13 +170,13 @@ static void phases_print(const struct plan *plan, FILE *out)
         used += wrote > 0 ? (size_t)wrote : 0;
     }
     log_bytes(run, (double)plan->run_bytes);
-    line_print(out, "Phases    %s; %s of it stays throughout", used ? line : "none", run);
+    line_print(out, HEAD_INDENT, "Phases    %s; %s of it stays throughout", used ? line : "none", run);
 }
 
 static void host_print(const struct plan_report_facts *facts, FILE *out)
 {
     char host[24], context[24], headroom[24];
-    line_print(out, "Beside    host memory outside the arena %s, backend %s, headroom %s",
+    line_print(out, HEAD_INDENT, "Outside   host memory %s, driver and libraries %s, headroom %s",
                log_bytes(host, (double)facts->host_bytes), log_bytes(context, (double)facts->context_bytes),
                log_bytes(headroom, (double)facts->headroom_bytes));
 }
@@ -175,17 +186,16 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
     struct plan_forecast forecast;
     plan_forecast_make(facts, &forecast);
     if (!(facts->seconds_per_step > 0.0)) {
-        line_print(out, "Forecast  unknown before the first timings");
+        line_print(out, HEAD_INDENT, "Forecast  unknown before the first timings");
         return;
     }
-    char step[32], steps[32], each[32], total[32], end[32];
-    line_print(out, "Forecast  %s per step (%s); %" PRId64 " steps take %s",
-               clock_duration(step, facts->seconds_per_step), facts->measured ? "measured" : "modelled", facts->steps,
-               clock_duration(steps, forecast.training_seconds));
-    line_print(out, "          %" PRId64 " evaluation%s of %s (%s), %.1f %% of the time; %s in all, until %s",
+    char step[32], each[32], total[32], end[32];
+    line_print(out, HEAD_INDENT, "Forecast  %s in all, until %s (%s)", clock_duration(total, forecast.total_seconds),
+               clock_wall_text(end, forecast.end_wall_s), facts->measured ? "measured" : "estimated");
+    line_print(out, HEAD_INDENT, "          %" PRId64 " step%s of %s, %" PRId64 " evaluation%s of %s (%.1f %%)",
+               facts->steps, facts->steps == 1 ? "" : "s", clock_duration(step, facts->seconds_per_step),
                facts->evaluations, facts->evaluations == 1 ? "" : "s", clock_duration(each, facts->evaluation_seconds),
-               facts->measured ? "measured" : "modelled", 100.0 * forecast.evaluation_share,
-               clock_duration(total, forecast.total_seconds), clock_wall_text(end, forecast.end_wall_s));
+               100.0 * forecast.evaluation_share);
 }
 
 /* What was asked for, by how much it is too large, and what was done about it. */
@@ -193,45 +203,34 @@ static void change_print(const struct plan_report_facts *facts, FILE *out)
 {
     const struct search_result *search = facts->search;
     char asked[24], budget[24], gap[24], text[SEARCH_CHANGES_MAX];
+    const char *least = search->bytes_request_least ? "at least " : "";
     double needed = (double)search->bytes_request, have = (double)facts->request->budget_bytes;
-    line_print(out, "Asked     an arena of %s%s; the budget leaves %s for it: %s short",
-               search->bytes_request_least ? "more than " : "", log_bytes(asked, needed), log_bytes(budget, have),
-               log_bytes(gap, needed > have ? needed - have : 0.0));
+    line_print(out, HEAD_INDENT, "Requested %s%s; %s is available: %s%s short", least, log_bytes(asked, needed),
+               log_bytes(budget, have), least, log_bytes(gap, needed > have ? needed - have : 0.0));
     search_changes_text(text, &search->options, &facts->request->options);
     if (search->fits)
-        line_print(out, "Changed   %s: %+.1f %% time (modelled), same samples, %s", text,
+        line_print(out, HEAD_INDENT, "Changed   %s: %+.1f %% time (estimated), same samples%s", text,
                    100.0 * (search->seconds / search->seconds_request - 1.0),
-                   search->options.states == facts->request->options.states ? "same mathematics"
-                                                                            : "states rounded stochastically");
+                   search->options.states == facts->request->options.states ? " and mathematics"
+                                                                            : ", states rounded stochastically");
     else
-        line_print(out, "Least     shown above, and too large: %s", text);
+        line_print(out, HEAD_INDENT, "Smallest  the plan above, still too large: %s", text);
     if (!search->fits && facts->budget_least > 0)
-        line_print(out, "Budget    the smallest memory_budget that works is %s",
+        line_print(out, HEAD_INDENT, "Needed    a memory_budget of at least %s",
                    search_budget_text(asked, facts->budget_least));
 }
 
-/* A row of the choices; keys that a line has no room for go into a second one. */
 static void choice_print(const struct plan_report_facts *facts, const struct search_choice *choice, FILE *out)
 {
     char bytes[24], seconds[32], slower[16] = "", text[SEARCH_CHANGES_MAX];
-    const char *rest = "";
     double fastest = facts->choices[0].seconds;
     if (search_choice_equivalent(choice->kind) && choice->seconds > fastest)
         snprintf(slower, sizeof slower, "%+.1f %%", 100.0 * (choice->seconds / fastest - 1.0));
     else if (search_choice_equivalent(choice->kind))
         snprintf(slower, sizeof slower, "fastest");
-    search_choice_text(text, choice, &facts->request->options);
-    size_t length = strlen(text), cut = LINE_WIDTH - CHOICE_INDENT;
-    while (length > LINE_WIDTH - CHOICE_INDENT && cut > 0 && text[cut] != ',')
-        cut--;
-    if (length > LINE_WIDTH - CHOICE_INDENT && cut > 0) {
-        rest = text + cut + 2;
-        text[cut] = '\0';
-    }
-    line_print(out, "  %10s %11s %8s  %s", log_bytes(bytes, (double)choice->arena_bytes),
-               clock_duration(seconds, choice->seconds), slower, text);
-    if (rest[0] != '\0')
-        line_print(out, "%*s%s", CHOICE_INDENT, "", rest);
+    line_print(out, CHOICE_INDENT, "  %10s %11s %8s  %s", log_bytes(bytes, (double)choice->arena_bytes),
+               clock_duration(seconds, choice->seconds), slower,
+               search_choice_text(text, choice, &facts->request->options));
 }
 
 static void choices_print(const struct plan_report_facts *facts, FILE *out)
@@ -239,12 +238,13 @@ static void choices_print(const struct plan_report_facts *facts, FILE *out)
     bool other = false;
     fprintf(out, "\n");
     if (facts->choice_count == 0)
-        line_print(out, "Choices   none: no smaller block, model or micro-batch fits this budget");
+        line_print(out, HEAD_INDENT, "Alternatives: nothing smaller fits either");
     else if (search_choice_equivalent(facts->choices[0].kind))
-        line_print(out, "Choices   each planned, and fits: arena, time per update (modelled), keys that change");
+        line_print(out, HEAD_INDENT, "Alternatives that fit (memory, time per update, settings)");
     for (int32_t i = 0; i < facts->choice_count; i++) {
         if (!other && !search_choice_equivalent(facts->choices[i].kind)) {
-            line_print(out, "NOT EQUIVALENT, but fits: arena, time per update (modelled), keys that change");
+            line_print(out, HEAD_INDENT,
+                       "Alternatives that fit but change results (memory, time per update, settings)");
             other = true;
         }
         choice_print(facts, &facts->choices[i], out);

@@ -602,10 +602,8 @@ enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, cons
     for (int32_t p = 0; p < plan->program_count; p++)
         program_boxes_add(&map, p);
     page_draw(&map, facts);
-    if (fflush(out) != 0 || ferror(out)) {
-        log_error("the picture of the plan could not be written");
+    if (fflush(out) != 0 || ferror(out))
         status = GT_IO;
-    }
 destroy_arrays:
     hostmem_free(mem, map.grid);
     hostmem_free(mem, map.ranges);

@@ -68,8 +68,8 @@ static void axes_draw(const struct front_axes *axes, FILE *out)
     }
     svg_line(out, p->left, bottom, p->left + p->width, bottom, SVG_INK, NULL);
     svg_line(out, p->left, p->top, p->left, bottom, SVG_INK, NULL);
-    svg_text(out, p->left + p->width / 2, bottom + 38, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "arena");
-    svg_text(out, p->left - 54, p->top - 34, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "Memory against time (modelled)");
+    svg_text(out, p->left + p->width / 2, bottom + 38, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "memory");
+    svg_text(out, p->left - 54, p->top - 34, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "Memory against time (estimated)");
     svg_text(out, p->left - 54, p->top - 14, SVG_START, SVG_TEXT_SIZE, SVG_FAINT, "per update, over the fastest, %s",
              clock_duration(text, axes->fastest));
 }
@@ -95,7 +95,7 @@ static void point_draw(const struct front_axes *axes, double bytes, double secon
     fprintf(out, "<circle cx=\"%.2f\" cy=\"%.2f\" r=\"%s\" fill=\"%s\" stroke=\"#332288\" stroke-width=\"1.5\"><title>",
             x_of(axes, bytes), y_of(axes, seconds), here ? "6" : "4", here ? "#332288" : "#ffffff");
     svg_escape(out, text);
-    fprintf(out, "\narena %s (%.0f bytes)\n%s per update (modelled), %+.2f %%%s</title></circle>\n",
+    fprintf(out, "\nmemory %s (%.0f bytes)\n%s per update (estimated), %+.2f %%%s</title></circle>\n",
             log_bytes(bytes_text, bytes), bytes, clock_duration(seconds_text, seconds),
             100.0 * (seconds / axes->fastest - 1.0), here ? "\nthis plan" : "");
 }

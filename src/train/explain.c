@@ -32,7 +32,7 @@ static enum gt_status input_read(char **out, size_t *out_count)
         if (ferror(stdin))
             log_error("standard input: %s", strerror(errno));
         else
-            log_error("standard input: more than %zu B; the message and its traceback are enough", TEXT_BYTES_MAX);
+            log_error("standard input: more than %zu B; give only the message and its traceback", TEXT_BYTES_MAX);
         enum gt_status status = ferror(stdin) ? GT_IO : GT_DATA;
         free(text);
         return status;
@@ -58,9 +58,8 @@ static enum gt_status message_read(const char *path, struct oom_message *out)
         log_error("%s: the out-of-memory message cannot be right: %s", input ? "standard input" : path, why);
     if (found)
         return why ? GT_DATA : GT_OK;
-    log_error(
-        "%s: holds no out-of-memory message of PyTorch's (\"CUDA out of memory. Tried to allocate ...\" or the like)",
-        input ? "standard input" : path);
+    log_error("%s: no out-of-memory message of PyTorch found (such as \"CUDA out of memory. Tried to allocate ...\")",
+              input ? "standard input" : path);
     return GT_DATA;
 }
 
@@ -71,7 +70,7 @@ static void amount_print(FILE *out, const char *name, struct oom_amount amount, 
 {
     char text[24];
     if (amount.known)
-        fprintf(out, "  %-22s %11s   %s\n", name, log_bytes(text, amount.bytes), meaning);
+        fprintf(out, "  %-20s %11s   %s\n", name, log_bytes(text, amount.bytes), meaning);
 }
 
 static void frame_print(const struct oom_message *message, FILE *out)
@@ -83,7 +82,7 @@ static void frame_print(const struct oom_message *message, FILE *out)
                                          [OOM_STAGE_OPTIMIZER] = "in the optimizer's step"};
     if (message->frame.line == 0)
         return;
-    fprintf(out, "  traceback              %s%s; %s:%" PRId32 "%s%s: %s\n", stages[message->stage],
+    fprintf(out, "  traceback            %s%s; %s:%" PRId32 "%s%s: %s\n", stages[message->stage],
             message->evaluation ? " of an evaluation" : "", message->frame.file, message->frame.line,
             message->frame.function[0] ? " in " : "", message->frame.function, message->frame.source);
 }
@@ -93,8 +92,7 @@ static void others_print(const struct oom_message *message, FILE *out)
     for (int32_t i = 0; i < message->others_count; i++) {
         char name[32];
         snprintf(name, sizeof name, "process %" PRId64, message->others[i].pid);
-        amount_print(out, name, message->others[i].held,
-                     "another program on the card; it comes back when that one ends");
+        amount_print(out, name, message->others[i].held, "another program; freed when it ends");
     }
     amount_print(out, "other allocations", message->elsewhere, "other programs, the screen");
 }
@@ -109,22 +107,21 @@ static void numbers_print(const struct oom_message *message, FILE *out)
         fprintf(out, ", the last of %" PRId32 " in the text", message->count);
     fprintf(out, ")\n");
     amount_print(out, "tried to allocate", message->tried,
-                 oom_is_small_segment(message) ? "a segment for small tensors: the card was full to the brim"
+                 oom_is_small_segment(message) ? "for small tensors; the card was full"
                                                : "one tensor, rounded up to 2 MiB");
-    amount_print(out, "total", message->total, "what the driver gives of the card");
-    amount_print(out, "free", message->free, "what nobody held at that moment; not what a run can have");
+    amount_print(out, "total", message->total, "memory that the driver reports");
+    amount_print(out, "free", message->free, "free at that moment; a new run can use more");
     others_print(message, out);
     amount_print(out, "this process", message->process,
-                 message->own_by_pid ? "listed by its number, as inside a container: PyTorch and the context"
-                                     : "PyTorch and the context");
-    amount_print(out, "context", context, "of it: the driver's and the libraries' kernels; any program has one");
-    amount_print(out, "allocated", message->allocated, "tensors that were alive");
-    amount_print(out, "in private pools", message->pools, "of it: held for CUDA graphs");
-    amount_print(out, "reserved, unused", message->unallocated, "PyTorch's cache: pieces that no tensor used");
-    amount_print(out, "allowed", message->allowed, "a limit that the program or the framework set");
+                 message->own_by_pid ? "PyTorch and its context (listed by number)" : "PyTorch and the context");
+    amount_print(out, "context", context, "of it, kernels of the driver and libraries");
+    amount_print(out, "allocated", message->allocated, "tensors in use");
+    amount_print(out, "in private pools", message->pools, "of it, held for CUDA graphs");
+    amount_print(out, "reserved, unused", message->unallocated, "PyTorch's cache, not used by any tensor");
+    amount_print(out, "allowed", message->allowed, "limit set by the program or framework");
     frame_print(message, out);
     if (!message->tried.known)
-        fprintf(out, "  This form of the message carries no sizes.\n");
+        fprintf(out, "  This kind of message gives no sizes.\n");
 }
 
 /* Whether another allocator, or another setting of this one, would have helped. */
@@ -136,11 +133,12 @@ static void fragments_print(const struct oom_message *message, FILE *out)
     double lacking = message->tried.bytes - message->free.bytes - message->unallocated.bytes;
     if (lacking > 0.0)
         fprintf(out,
-                "  Not fragmentation: free and unused memory in one piece would still have been %s short, so that\n"
-                "  expandable_segments, max_split_size_mb or empty_cache could not help.\n",
+                "  Not fragmentation: even in one piece, free and unused memory would have been\n"
+                "  %s short; expandable_segments, max_split_size_mb and empty_cache\n"
+                "  could not help.\n",
                 log_bytes(text, lacking));
     else
-        fprintf(out, "  Fragmentation: free and unused memory together would have sufficed, in pieces it did not.\n");
+        fprintf(out, "  Fragmentation: free and unused memory would have been enough in one piece.\n");
 }
 
 /* ---- the tensor ---- */
@@ -156,15 +154,15 @@ static void match_print(const struct oom_match *match, FILE *out)
 static void no_match_print(const struct oom_message *message, const struct oom_shape *shape, FILE *out)
 {
     if (oom_is_small_segment(message))
-        fprintf(out, "  Any tensor of less than 10 MiB: PyTorch asks for 2 or 20 MiB and cuts small ones from it.\n");
+        fprintf(out, "  Any tensor below 10 MiB: PyTorch asks for 2 or 20 MiB and cuts them from it.\n");
     else if (!message->tried.known)
-        fprintf(out, "  Unknown, as there is no size to go by.\n");
+        fprintf(out, "  Unknown: the message gives no size.\n");
     else
-        fprintf(out, "  Nothing of this configuration has that size: it may be another one's.\n");
+        fprintf(out, "  No tensor of this configuration has that size; was it another one?\n");
     for (int32_t element = 2; element <= 4; element += 2) {
         int64_t batch = oom_match_batch(message, shape, element);
         if (batch > 0)
-            fprintf(out, "  It would be the logits of a batch of %" PRId64 " x %" PRId64 " tokens in %s.\n", batch,
+            fprintf(out, "  It would fit the logits of a batch of %" PRId64 " x %" PRId64 " tokens in %s.\n", batch,
                     shape->block_size, element == 2 ? "16 bits" : "32 bits");
     }
 }
@@ -174,15 +172,15 @@ static void tensor_print(const struct oom_message *message, const struct oom_sha
     struct oom_match matches[OOM_MATCHES_MAX];
     int32_t count = oom_match_find(message, shape, matches);
     fprintf(out,
-            "\nWhich tensor, for a batch of %" PRId64 " x %" PRId64 " tokens and a vocabulary of %" PRId64
-            " (by its size: probable, not certain)\n",
+            "\nWhich tensor it was, for a batch of %" PRId64 " x %" PRId64 " tokens and a vocabulary of\n%" PRId64
+            " (judged by its size: probable, not certain)\n",
             shape->batch, shape->block_size, shape->vocab_size);
     for (int32_t i = 0; i < count; i++)
         match_print(&matches[i], out);
     if (count == 0)
         no_match_print(message, shape, out);
-    fprintf(out, "  Here logits exist for one chunk of tokens at a time (loss_chunk), in training and in evaluation,\n"
-                 "  attention scores are never stored, and all that remains is in the plan below.\n");
+    fprintf(out, "  gpt-train keeps logits for one chunk of tokens at a time (loss_chunk) and never\n"
+                 "  stores attention scores; the plan below shows everything else.\n");
 }
 
 /* ---- the memory that there was ---- */
@@ -210,14 +208,14 @@ static void budget_print(const struct oom_message *message, FILE *out)
     struct oom_amount budget = oom_budget_bytes(message), context = oom_context_bytes(message);
     char text[24], total[24];
     struct oom_amount most = oom_process_most(message);
-    fprintf(out, "\nThe real budget\n");
+    fprintf(out, "\nWhat there was for the run\n");
     if (!budget.known && most.known) {
-        fprintf(out, "  At most %s, a context included: the total, less what other processes are said to hold.\n",
+        fprintf(out, "  At most %s including a context: the total less what other processes hold.\n",
                 log_bytes(text, most.bytes));
         return;
     }
     if (!budget.known) {
-        fprintf(out, "  The message does not say enough to tell; --memory-budget=SIZE does.\n");
+        fprintf(out, "  The message does not say; set it with --memory_budget=SIZE.\n");
         return;
     }
     fprintf(out, "  %s for tensors", log_bytes(text, budget.bytes));
@@ -225,9 +223,11 @@ static void budget_print(const struct oom_message *message, FILE *out)
         fprintf(out, " = %s total", log_bytes(total, message->total.bytes));
         less_print(oom_others_bytes(message), "of other processes", out);
         less_print(context, "context", out);
-        less_print(unexplained(message), "that nobody is named for", out);
+        if (unexplained(message).known)
+            fprintf(out, "\n   ");
+        less_print(unexplained(message), "used by something the message does not name", out);
     } else if (message->free.known && message->total.known) {
-        fprintf(out, " = free + PyTorch's own; the rest of %s belonged to others and to the context",
+        fprintf(out, " = free + PyTorch's own; others and the context\n  held the rest of %s",
                 log_bytes(total, message->total.bytes));
     }
     fprintf(out, "\n");
@@ -308,13 +308,13 @@ static void plan_head_print(const struct config *config, const struct device_pro
 {
     char beside[24];
     printf("\nThe plan%s%s\n", budget ? " under that budget" : "",
-           says_nothing(config) ? ", of nanoGPT's defaults, as no configuration was given" : "");
+           says_nothing(config) ? " for nanoGPT's defaults, as no configuration was given" : "");
     if (found)
-        printf("  For the %s, on which a context takes %s of it; --device-profile=NAME\n"
-               "  plans for another card, which changes times rather than bytes.\n",
+        printf("  For the %s, where a context takes %s of it.\n"
+               "  --device_profile=NAME plans for another card: times change, bytes hardly do.\n",
                card->name, log_bytes(beside, (double)card->context_bytes));
     else
-        printf("  For this machine: bytes differ little on a card, times do.\n");
+        printf("  For this machine; on a card, times differ and bytes hardly do.\n");
     printf("\n");
 }
 

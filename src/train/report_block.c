@@ -16,7 +16,7 @@
 #include "config/config_key.h"
 
 #define LINE_BYTES_MAX 512
-#define KEYS_WIDTH 100
+#define KEYS_WIDTH 80
 #define KEYS_INDENT 10
 
 /* One line, without control characters. */
@@ -87,8 +87,8 @@ static void plan_print(const struct session *session, FILE *out)
                                                     : "no program",
                    options);
     else
-        line_print(out, "plan", "none fits; the least needs %s%s (%" PRIu64 " B): %s",
-                   search->arena_least ? "more than " : "", log_bytes(bytes, (double)search->arena_bytes),
+        line_print(out, "plan", "none fits; the smallest needs %s%s (%" PRIu64 " B): %s",
+                   search->arena_least ? "at least " : "", log_bytes(bytes, (double)search->arena_bytes),
                    search->arena_bytes, options);
 }
 
@@ -117,6 +117,8 @@ void report_block_print(const struct config *config, const struct session *sessi
     int exit_code = status_exit_code(status);
     if (status == GT_STOPPED || (exit_code != 1 && exit_code != 3))
         return;
+    if ((status == GT_NO_FIT || status == GT_IO) && config->plan != CONFIG_PLAN_OFF)
+        return; /* the plan was the answer, or nobody reads it */
     fprintf(out, "%s\n", REPORT_BLOCK_BEGIN);
     system_print(status, out);
     if (session)

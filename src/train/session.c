@@ -328,30 +328,22 @@ uint64_t session_arena_budget(const struct session *session)
     return session->budget_bytes > beside ? session->budget_bytes - beside : 0;
 }
 
-/* "; other processes hold most: firefox (4711) 2.10 GiB", where what is free is the limit and they are known. */
-#define OTHERS_TEXT_MAX (BACKEND_HOLDERS_TEXT_MAX + 40)
-static char *others_text(char text[static OTHERS_TEXT_MAX], const struct session *session)
+/* Says what would do and what there is; where what is free is the limit, who else holds memory. */
+static enum gt_status fits_refuse(const struct session *session, uint64_t arena_bytes)
 {
-    char holders[BACKEND_HOLDERS_TEXT_MAX];
-    holders[0] = '\0';
-    if (session->config->memory_budget[0] == '\0')
-        (void)backend_holders_read(holders, session->device);
-    snprintf(text, OTHERS_TEXT_MAX, "%s%s", holders[0] != '\0' ? "; other processes hold most: " : "", holders);
-    return text;
-}
-
-/* Says what is short, by how much, and the budget that would do; a lower bound of the bytes says more than which one. */
-static enum gt_status fits_refuse(const struct session *session, uint64_t arena_bytes, bool is_bound)
-{
-    char budget[24], needed[24], have[24], lacking[24], others[OTHERS_TEXT_MAX];
-    double have_bytes = (double)session_arena_budget(session);
-    log_error(
-        "does not fit: the smallest memory_budget that works is %s%s; the arena takes %s%s, the budget of %s leaves %s "
-        "for it, %s short; a smaller block_size or model needs less (--plan shows where it goes)%s",
-        is_bound ? "more than " : "", search_budget_text(budget, session_budget_of(session, arena_bytes)),
-        is_bound ? "more than " : "", log_bytes(needed, (double)arena_bytes), session->info.device,
-        log_bytes(have, have_bytes), log_bytes(lacking, (double)arena_bytes - have_bytes),
-        others_text(others, session));
+    char least[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+    const char *needed = search_budget_text(least, session_budget_of(session, arena_bytes));
+    const char *unit = needed + strspn(needed, "0123456789.");
+    const int digits = (int)(unit - needed);
+    log_bytes(have, (double)session->budget_bytes);
+    if (session->config->memory_budget[0] != '\0') {
+        log_error("not enough memory: this run needs at least %.*s %s, memory_budget allows %s", digits, needed, unit,
+                  have);
+        return GT_NO_FIT;
+    }
+    backend_holders_read(holders, session->device);
+    log_error("not enough memory: this run needs at least %.*s %s, %s has %s available%s%s", digits, needed, unit,
+              session->info.device, have, holders[0] != '\0' ? "; others hold most: " : "", holders);
     return GT_NO_FIT;
 }
 
@@ -362,29 +354,27 @@ static uint64_t budget_of_free(uint64_t free_bytes)
     return free_bytes - (part > least ? part : least);
 }
 
-/* A budget that is none is refused with one that works, for which a plan is needed. */
-static enum gt_status budget_refuse(const struct session *session, uint64_t arena_bytes, bool is_bound)
+/* What memory_budget says, else what is free.  A profile's card has a little less than its nominal memory to give. */
+static enum gt_status budget_set(struct session *session)
 {
-    char budget[24];
-    log_error(
-        "memory_budget='%s' is not an amount of memory: say 11.4GiB, 500MiB, 6000000000 or 80%%; the smallest that works "
-        "is %s%s",
-        session->config->memory_budget, is_bound ? "more than " : "",
-        search_budget_text(budget, session_budget_of(session, arena_bytes)));
-    return GT_USAGE;
-}
-
-static void budget_set(struct session *session)
-{
-    session->budget_bad = !config_memory_budget(session->config, session->info.total_bytes, &session->budget_bytes);
-    if (session->budget_bad || session->budget_bytes > 0)
-        return;
+    char total[24];
+    const struct config *config = session->config;
+    const uint64_t most = session->has_profile ? session->profile.memory_bytes : session->info.total_bytes;
+    TRY(config_memory_budget(config, session->info.total_bytes, &session->budget_bytes));
+    if (config_key_was_set(config, CONFIG_KEY_memory_budget) && most > 0 && session->budget_bytes > most) {
+        log_error("memory_budget '%s' is more than %s has: %s", config->memory_budget, session->info.device,
+                  log_bytes(total, (double)most));
+        return GT_USAGE;
+    }
+    if (session->budget_bytes > 0)
+        return GT_OK;
     uint64_t free_bytes = session->info.free_bytes;
     session->budget_bytes = budget_of_free(free_bytes);
     if (session->has_profile)
         session->budget_bytes = free_bytes; /* what others take is in the profile's usable memory */
     if (free_bytes == 0)
         session->budget_bytes = UINT64_MAX; /* the system does not say */
+    return GT_OK;
 }
 
 void session_plan_options(const struct session *session, struct plan_options *out)
@@ -458,10 +448,8 @@ static enum gt_status session_search(struct session *session, const struct model
     session_plan_options(session, &session->request.plan);
     enum gt_status status = plan_search(session->mem, &session->request, &session->search);
     bool refuse = config->plan == CONFIG_PLAN_OFF && !config->print_program;
-    if (status == GT_NO_FIT && session->budget_bad)
-        return budget_refuse(session, session->search.arena_bytes, session->search.arena_least);
     if (status == GT_NO_FIT && refuse && !session->search.unplaceable) { /* else plan_create() names the tensor */
-        (void)fits_refuse(session, session->search.arena_bytes, session->search.arena_least);
+        (void)fits_refuse(session, session->search.arena_bytes);
         session_choices_log(session);
     }
     if (status == GT_NO_FIT && refuse && !session->search.unplaceable)
@@ -474,7 +462,7 @@ enum gt_status session_open(struct hostmem *mem, const struct config *config, st
     *out = (struct session){.mem = mem, .config = config};
     enum gt_status status;
     TRY_GOTO(status, fail, device_open(out));
-    budget_set(out);
+    TRY_GOTO(status, fail, budget_set(out));
     dtype_choose(out);
     return GT_OK;
 fail:
@@ -492,8 +480,6 @@ enum gt_status session_plan(struct session *session, const struct model_options 
     TRY(model_create(session->mem, &session->search.options, &session->model));
     session_plan_options(session, &plan);
     TRY(plan_create(session->mem, session->model->graph, &plan, &session->plan));
-    if (session->budget_bad)
-        return budget_refuse(session, session->plan->arena_bytes, false);
     if (!plan_verify(session->plan))
         return GT_FAILURE;
     TRY(hostmem_alloc(session->mem, SESSION_STAGING_FLOATS, sizeof(float), "staging buffer", &array));
@@ -504,8 +490,7 @@ enum gt_status session_plan(struct session *session, const struct model_options 
 enum gt_status session_plan_evaluation(struct session *session, const struct model_options *options)
 {
     struct model_options fitted = *options;
-    if (!session->budget_bad)
-        TRY(session_evaluation_fit(session, &fitted));
+    TRY(session_evaluation_fit(session, &fitted));
     return session_plan(session, &fitted);
 }
 
@@ -513,7 +498,7 @@ enum gt_status session_fits(const struct session *session)
 {
     if (session->plan->arena_bytes <= session_arena_budget(session))
         return GT_OK;
-    return fits_refuse(session, session->plan->arena_bytes, false);
+    return fits_refuse(session, session->plan->arena_bytes);
 }
 
 /* What is free on the device must do for the plan, whatever the budget says. */

@@ -42,7 +42,6 @@ struct session {
     struct plan_rates rates; /* that times are modelled with, after session_peak_measure() or a calibration */
     bool rates_timed;        /* they come from timing every kind of op */
     double peak_flops;       /* the device's measured rate of products in `dtype`, FLOP/s; 0: not known */
-    bool budget_bad;         /* memory_budget is no amount: refused once it is known what would do */
     uint64_t budget_bytes;   /* what the process may take: memory_budget, or what was free at the start less a margin */
     struct search_memo memo; /* what searches of one configuration share */
     struct search_request request; /* what a training session's plan was searched for */

@@ -32,11 +32,11 @@ static double time_scale(const struct session *session)
 static void choice_log(const struct session *session, const struct search_choice *choice, int32_t number, double scale)
 {
     char changes[SEARCH_CHANGES_MAX], bytes[24], seconds[32], budget[24];
-    log_note("choice %" PRId32 " that fits: %s; %s of arena, %s per update (modelled), memory_budget %s%s", number,
-             search_choice_text(changes, choice, &session->request.options),
+    log_note("alternative %" PRId32 " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
+             number, search_choice_text(changes, choice, &session->request.options),
              log_bytes(bytes, (double)choice->arena_bytes), clock_duration(seconds, choice->seconds * scale),
              search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
-             search_choice_equivalent(choice->kind) ? "" : "; NOT EQUIVALENT: other losses");
+             search_choice_equivalent(choice->kind) ? "" : "; changes the results");
 }
 
 void session_choices_log(struct session *session)
@@ -46,7 +46,7 @@ void session_choices_log(struct session *session)
     if (search_choices(session->mem, &session->request, choices, &count) != GT_OK)
         return;
     if (count == 0) {
-        log_note("no choice: no smaller micro-batch, block or model fits this budget");
+        log_note("nothing smaller fits this budget either");
         return;
     }
     session->rates = session->request.rates;
@@ -93,8 +93,8 @@ enum gt_status session_evaluation_fit(const struct session *session, struct mode
         TRY(evaluation_fits(session, options, &fits));
     }
     if (options->evaluate_batch != asked.evaluate_batch || options->loss_chunk_rows != asked.loss_chunk_rows)
-        log_note("an evaluation of %" PRId32 " sequences at once does not fit: %" PRId32
-                 " at once, loss in chunks of %" PRId32 " rows; the samples are the same",
+        log_note("evaluating %" PRId32 " sequences at once does not fit; evaluating %" PRId32
+                 " at once, with the loss in chunks of %" PRId32 " rows; the samples are the same",
                  asked.evaluate_batch, options->evaluate_batch, options->loss_chunk_rows);
     return GT_OK;
 }

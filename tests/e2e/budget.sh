@@ -68,10 +68,13 @@ check "resumed without a budget" run 0 "$GPT_TRAIN" --init_from=resume --out_dir
 check "resumed: the bits of the uninterrupted run" cmp -s b84r/model.safetensors b84/model.safetensors
 
 check "70 MiB does not fit" refused 3 70MiB
-check "the refusal names choices" grep -q "choice 1 that fits: .* per update (modelled)" stderr
-check "the refusal names the least budget" grep -q "the smallest memory_budget that works is [0-9]*MiB" stderr
+check "the refusal names choices" grep -q "alternative 1 that fits: .* per update (estimated)" stderr
+check "the refusal names the least budget" grep -q "this run needs at least [0-9]* MiB, memory_budget allows 70.0 MiB$" stderr
 for bad in 0 -1 abc 10XB 1e40 MiB nan; do
     check "memory_budget=$bad" refused 2 "$bad"
-    check "memory_budget=$bad: one that works is named" grep -q "the smallest that works is [0-9]*MiB" stderr
+    check "memory_budget=$bad: examples" grep -q "invalid memory_budget '$bad'; examples: 11.4GiB, 500MiB, 80%" stderr
 done
+check "a number without its unit" refused 2 11.4
+check "is asked about" grep -q "memory_budget '11.4' means 11 bytes; did you mean 11.4GiB?" stderr
+check "more than there is" refused 2 1e6GiB
 finish

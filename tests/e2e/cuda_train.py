@@ -114,8 +114,8 @@ def narrow(work):
         check(("too little to time" in plan.err) != timed, f"{mib} MiB: {plan.said()}")
         check("Forecast" in plan.out, f"{mib} MiB: {plan.out[-300:]}")
     large = work.train("narrow", "--backend=cuda", "--n_layer=8", "--n_embd=512", "--n_head=8", **card)
-    check(large.status == 3 and len(large.errors) == 1 and "does not fit" in large.errors[0], large.said())
-    check("choice 1 that fits: " in large.out + large.err, large.said())
+    check(large.status == 3 and len(large.errors) == 1 and "not enough memory" in large.errors[0], large.said())
+    check("alternative 1 that fits: " in large.out + large.err, large.said())
 
 
 def named(work):

@@ -50,10 +50,10 @@ def story(work):
     check(status == 0, f"story: exit status {status}, {error!r}")
     contains("story", out, "CUDA, GPU 0", "tried to allocate 6.14 GiB", "process 1234 1.97 GiB", "context 140.2 MiB",
              "in the forward pass of an evaluation; model.py:187 in forward: logits = self.lm_head(x)",
-             "still have been 3.07 GiB short", "9.58 GiB for tensors = 11.69 GiB total - 1.97 GiB of other processes",
-             "For the NVIDIA GeForce RTX 3060 12 GB", "a context takes 240.0 MiB", "of 9.72 GiB free: fits")
+             "would have been 3.07 GiB short", "9.58 GiB for tensors = 11.69 GiB total - 1.97 GiB of other processes",
+             "For the NVIDIA GeForce RTX 3060 12 GB", "a context takes 240.0 MiB", "9.72 GiB available: fits")
     status, out, error = explain("", "--batch_size=64", "--dtype=float32", "--backend=cpu", *SMALL[3:], path=path)
-    contains("story on the cpu", out, "For this machine", "of 9.58 GiB free: fits")
+    contains("story on the cpu", out, "For this machine", "9.58 GiB available: fits")
     check(status == 0, f"story on the cpu: exit status {status}, {error!r}")
     status, out, error = explain("", "--batch_size=64", "--device_profile=rtx4090", *SMALL[3:], path=path)
     contains("story on another card", out, "For the NVIDIA GeForce RTX 4090", "fits")
@@ -68,14 +68,14 @@ def story(work):
 def others():
     status, out, error = explain(OLD, "--batch_size=1", *SMALL)
     check(status == 0, f"old form: exit status {status}, {error!r}")
-    contains("old form", out, "allocated 14.28 GiB", "reserved, unused 41.0 MiB", "Nothing of this configuration has that size",
+    contains("old form", out, "allocated 14.28 GiB", "reserved, unused 41.0 MiB", "No tensor of this configuration has that size",
              "14.93 GiB for tensors = free + PyTorch's own")
     status, out, _ = explain(OLD.replace("CUDA", "HIP"), "--batch_size=8", "--block_size=1024", "--dtype=float32", *SMALL[4:],
                              "--n_layer=2", "--n_head=2", "--n_embd=64", "--memory_budget=2GiB")
-    contains("HIP", out, "The message (HIP, GPU 0)", "the logits: batch x block_size x vocab_size in 16 bits", "of 2.00 GiB free")
+    contains("HIP", out, "The message (HIP, GPU 0)", "the logits: batch x block_size x vocab_size in 16 bits", "2.00 GiB available")
     check(status == 0, f"HIP: exit status {status}")
     status, out, _ = explain("RuntimeError: CUDA error: out of memory\n", "--batch_size=1", *SMALL)
-    contains("no numbers", out, "carries no sizes", "does not say enough")
+    contains("no numbers", out, "gives no sizes", "The message does not say")
     check(status == 0, f"no numbers: exit status {status}")
 
 
@@ -83,17 +83,17 @@ def totals():
     """The total bounds the budget, whoever is named and whatever PyTorch claims to hold."""
     tried = "CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of "
     status, out, error = explain(tried + "7.62 GiB of which 2.68 GiB is free.\n", "--batch_size=1", *SMALL)
-    contains("a total alone", out, "At most 7.62 GiB, a context included", "of 7.62 GiB free: fits")
+    contains("a total alone", out, "At most 7.62 GiB including a context", "7.62 GiB available: fits")
     check(status == 0, f"a total alone: exit status {status}, {error!r}")
     # A driver that spills into the host's memory.
     status, out, error = explain(tried + "8.00 GiB of which 0 bytes is free. Including non-PyTorch memory, this process has "
                                  "17179869184.00 GiB memory in use. Of the allocated memory 13.50 GiB is allocated by PyTorch, "
                                  "and 100.00 MiB is reserved by PyTorch but unallocated.\n", "--batch_size=1", *SMALL)
-    contains("spilled", out, "8.00 GiB for tensors", "of 8.00 GiB free: fits")
+    contains("spilled", out, "8.00 GiB for tensors", "8.00 GiB available: fits")
     check(status == 0, f"spilled: exit status {status}, {error!r}")
     nobody = MESSAGE.replace("Process 1234 has 1.97 GiB memory in use. ", "")
     status, out, error = explain(nobody, "--batch_size=1", *SMALL)
-    contains("nobody is named", out, "1.97 GiB that nobody is named for", "of 9.72 GiB free: fits")
+    contains("nobody is named", out, "1.97 GiB used by something the message does not name", "9.72 GiB available: fits")
     check(status == 0, f"nobody is named: exit status {status}, {error!r}")
 
 
@@ -116,7 +116,7 @@ def defaults_and_no_fit():
     check(status == 3, f"no fit: exit status {status}")
     contains("no fit", out, "nanoGPT's defaults", "DOES NOT FIT")
     check(error.count("gpt-train: error: ") == 1, f"no fit: {error!r}")
-    contains("no fit", error, "---- gpt-train report", "exit status 3", "---- end of report ----")
+    check("not enough memory" in error and "---- gpt-train report" not in error, f"no fit: {error!r}")
 
 
 def refusals(work):

@@ -94,7 +94,7 @@ def bytes_of_124m():
 
 def plans(data):
     blocks, embeddings, layernorms = bytes_of_124m()
-    common = [f"--dataset={data}", "--memory_budget=64GiB"]
+    common = [f"--dataset={data}", "--device_profile=h200-141g"]
     arenas = {}
     for name in FORMATS:
         report = plan(SHAPE_124M, *common, "--dtype=bfloat16", f"--state_format={name}")

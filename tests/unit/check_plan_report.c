@@ -99,7 +99,7 @@ START_TEST(text_is_one_screen)
     for (char *line = text, *end; *line != '\0'; line = end + 1) {
         end = strchr(line, '\n');
         ck_assert_ptr_nonnull(end);
-        ck_assert_int_le(end - line, 100);
+        ck_assert_int_le(end - line, 80);
         ck_assert(end == line || end[-1] != ' ');
         lines++;
     }
@@ -122,13 +122,13 @@ START_TEST(text_says_what_the_plan_says)
     contains(text, "fits, 5.2 KiB to spare");
     for (int32_t c = 0; c < CATEGORY_COUNT; c++)
         contains(text, tensor_category_name((enum tensor_category)c));
-    contains(text, "Peak      train_first, op 1 of 2: residual, which writes p0.1.r");
-    contains(text, "this placement is 0.00 % above it");
+    contains(text, "Peak      train_first, op 1 of 2 (residual, writing p0.1.r)");
+    contains(text, "this plan is 0.00 % above it");
     contains(text, "train ");
     contains(text, "evaluate ");
     ck_assert_ptr_null(strstr(text, "generate"));
-    contains(text, "2.0 s per step (modelled); 1000 steps take 33 min 20 s");
-    contains(text, "10 evaluations of 50.0 s (modelled), 20.0 % of the time; 41 min 40 s in all, until ");
+    contains(text, "Forecast  41 min 40 s in all, until ");
+    contains(text, "1000 steps of 2.0 s, 10 evaluations of 50.0 s (20.0 %)");
     free(text);
     b.facts.free_bytes = 4000;
     b.facts.seconds_per_step = 0.0;
@@ -197,7 +197,7 @@ START_TEST(an_end_beyond_all_dates_is_none)
     ck_assert_int_gt(integer_at(forecast, "end_time"), 1000000000000000);
     json_decref(report);
     char *text = text_report(&b);
-    contains(text, "unknown per step");
+    contains(text, "Forecast  unknown in all");
     free(text);
     bench_destroy(&b);
 }
@@ -212,7 +212,6 @@ START_TEST(json_that_cannot_be_made_or_written_fails)
     FILE *full = fopen("/dev/full", "w");
     if (full) {
         ck_assert_int_eq(plan_print_json(b.plan, &b.facts, full), GT_IO);
-        log_capture_one_error(&capture, "could not be written");
         fclose(full);
     }
     b.facts.device = "not \xff UTF-8";
@@ -286,21 +285,21 @@ START_TEST(text_says_what_was_changed_and_what_else_fits)
     found_make(&found, &b.facts);
     char *text = text_report(&b);
     printf("%s", text);
-    contains(text, "Asked     an arena of 8.8 KiB; the budget leaves 3.6 KiB for it: 5.2 KiB short");
-    contains(text, "Changed   micro_batch 3: +10.0 % time (modelled), same samples, same mathematics");
+    contains(text, "Requested 8.8 KiB; 3.6 KiB is available: 5.2 KiB short");
+    contains(text, "Changed   micro_batch 3: +10.0 % time (estimated), same samples and mathematics");
     contains(text, "    3.5 KiB       2.0 s  fastest  micro_batch 3\n");
     contains(text, "    3.5 KiB       3.0 s  +50.0 %  recompute full x1 + mlp x3\n");
-    contains(text, "NOT EQUIVALENT");
+    contains(text, "\nAlternatives that fit (memory, time per update, settings)\n");
     contains(text, "    3.5 KiB       4.0 s           block_size 8\n");
-    ck_assert(strstr(text, "NOT EQUIVALENT") > strstr(text, "recompute full"));
+    ck_assert(strstr(text, "\nAlternatives that fit but change results (") > strstr(text, "recompute full"));
     free(text);
     found.search.fits = false;
     found.search.bytes_request_least = true;
     b.facts.choice_count = 0;
     text = text_report(&b);
-    contains(text, "an arena of more than 8.8 KiB");
-    contains(text, "Least     shown above, and too large: micro_batch 3");
-    contains(text, "Choices   none");
+    contains(text, "Requested at least 8.8 KiB; 3.6 KiB is available: at least 5.2 KiB short");
+    contains(text, "Smallest  the plan above, still too large: micro_batch 3");
+    contains(text, "Alternatives: nothing smaller fits either");
     free(text);
     bench_destroy(&b);
 }
@@ -426,7 +425,7 @@ START_TEST(svg_is_well_formed_and_shows_every_category)
     text = svg_report(&b);
     xml_elements(text);
     contains(text, "id=\"front\"");
-    contains(text, "Memory against time (modelled)");
+    contains(text, "Memory against time (estimated)");
     contains(text, "Changed to fit the budget: micro_batch 3");
     int32_t points = 0;
     for (const char *c = text; (c = strstr(c, "<circle")) != NULL; c++)
@@ -462,16 +461,12 @@ END_TEST
 START_TEST(svg_that_cannot_be_made_or_written_fails)
 {
     struct bench b;
-    struct log_capture capture;
     bench_create(&b);
-    log_capture_begin(&capture);
     FILE *full = fopen("/dev/full", "w");
     if (full) {
         ck_assert_int_eq(plan_print_svg(b.mem, b.plan, &b.facts, full), GT_IO);
-        log_capture_one_error(&capture, "could not be written");
         fclose(full);
     }
-    log_capture_end();
     for (size_t n = 1; n <= 3; n++) {
         struct hostmem_counters before, after;
         hostmem_counters_get(b.mem, &before);

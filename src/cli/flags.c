@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "config/config_key.h"
 
 /* True when `flag` (up to its '=') is --`name`; -h is --help. */
 static bool flag_is(const char *flag, const char *name)
@@ -26,6 +27,28 @@ static bool flag_is(const char *flag, const char *name)
 enum gt_status flags_error(const char *program, const char *what, const char *argument)
 {
     log_error("%s: %s; %s --help lists the flags", argument, what, program);
+    return GT_USAGE;
+}
+
+/* Names the flag that is nearest, if one is near enough to be meant. */
+static enum gt_status unknown_error(const struct flags *flags, const char *flag)
+{
+    const char *nearest = NULL, *name = flag + strspn(flag, "-");
+    const size_t length = strcspn(name, "=");
+    int limit = config_name_limit(length), distance;
+    for (const struct flag_switch *known = flags->switches; known->name != NULL; known++) {
+        distance = config_name_distance(name, length, known->name);
+        nearest = distance < limit ? known->name : nearest;
+        limit = distance < limit ? distance : limit;
+    }
+    for (const struct flag_value *known = flags->values; known->name != NULL; known++) {
+        distance = config_name_distance(name, length, known->name);
+        nearest = distance < limit ? known->name : nearest;
+        limit = distance < limit ? distance : limit;
+    }
+    if (nearest == NULL)
+        return flags_error(flags->program, "no such flag", flag);
+    log_error("%s: no such flag; did you mean --%s?", flag, nearest);
     return GT_USAGE;
 }
 
@@ -48,5 +71,5 @@ enum gt_status flags_read(const struct flags *flags, int argc, char **argv, int 
             return flags_error(flags->program, "needs a value", flag);
         return known->read(flags->arguments, equals != NULL ? equals + 1 : argv[++*at]);
     }
-    return flags_error(flags->program, "no such flag", flag);
+    return unknown_error(flags, flag);
 }

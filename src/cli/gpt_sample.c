@@ -189,8 +189,9 @@ static enum gt_status prompt_read(struct sample *sample)
         log_error("--start and --prompt_file both give the text to begin with; use one of them");
         return GT_USAGE;
     }
-    TRY(start_text(sample->config, &text, &count));
-    enum gt_status status = GT_OK;
+    enum gt_status status = start_text(sample->config, &text, &count);
+    if (status != GT_OK)
+        return status == GT_IO ? GT_USAGE : status; /* a file that is not there is a bad value */
     if (count == 0) {
         log_error("%s is empty; a sample needs at least one character to begin with", path != NULL ? path : "--start");
         status = GT_USAGE;

@@ -91,7 +91,7 @@ static void read_spaced(struct args *args, enum config_key key)
 
 static void refuse_flag(struct args *args, const char *argument, const char *name, size_t length, enum config_key key)
 {
-    char hint[80];
+    char hint[CONFIG_HINT_MAX];
     enum config_program program = args->config->program;
 
     args->failed = true;

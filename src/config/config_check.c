@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/heads.h"
@@ -252,6 +253,10 @@ static enum gt_status check_device(struct config *config)
 
     if (config->origin[CONFIG_KEY_device].bad || strcmp(device, "auto") == 0 || is_index(device))
         return GT_OK;
+    if (strchr(device, ',') != NULL) {
+        log_error("device='%s': a run uses one card so far; start one run for each card, with its own out_dir", device);
+        return GT_USAGE;
+    }
     if (is_elsewhere(config) && !is_typed)
         return GT_OK; /* config_notes() says what happens */
     if (is_elsewhere(config)) {
@@ -264,7 +269,7 @@ static enum gt_status check_device(struct config *config)
         return device_backend(config, CONFIG_BACKEND_CUDA);
     if (is_device_word(device, "opencl") || is_device_name(device, "opencl"))
         return device_backend(config, CONFIG_BACKEND_OPENCL);
-    log_error("%s: device = '%s' is not known: auto, a number, cpu, or cuda or opencl alone or with :NUMBER or :NAME",
+    log_error("%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's name (cuda:3060)",
               config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
     return GT_USAGE;
 }
@@ -397,6 +402,11 @@ static void warn_schedule(const struct config *config)
 /* What was asked for by name and does not happen, one note each. */
 static void note_legacy(const struct config *config)
 {
+    const char *processes = getenv("WORLD_SIZE");
+
+    if (processes != NULL && strtol(processes, NULL, 10) > 1 && config->program == CONFIG_TRAIN)
+        log_warning("WORLD_SIZE=%s: a run uses one card so far; start one run for each card, with its own out_dir",
+                    processes);
     if (is_elsewhere(config) && config->device_profile[0] == '\0')
         log_note("device='%s': %s; using what backend='auto' finds", config->device, elsewhere_why(config));
     if (config->compile && config_key_was_set(config, CONFIG_KEY_compile))

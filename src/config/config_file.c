@@ -258,7 +258,7 @@ static enum gt_status read_name(struct reader *reader)
     enum config_key key = config_key_find(name->start, name->length);
     struct config_value value = {CONFIG_VALUE_NONE, 0, 0.0, NULL};
     struct config_value nothing = {CONFIG_VALUE_STRING, 0, 0.0, ""};
-    char hint[80];
+    char hint[CONFIG_HINT_MAX];
 
     if (temporary != NULL) {
         push_value(reader, &temporary->value);
@@ -436,7 +436,7 @@ static enum gt_status temporary_assign(struct reader *reader, const struct confi
 /* Logs why `name` cannot be assigned to, if so. */
 static enum gt_status check_target(struct reader *reader, const struct config_token *name, enum config_key key)
 {
-    char hint[80];
+    char hint[CONFIG_HINT_MAX];
 
     if (key == CONFIG_KEY_COUNT && name->start[0] == '_')
         return GT_OK;

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,13 +140,20 @@ static int int_min3(int a, int b, int c)
     return least < c ? least : c;
 }
 
+int config_name_limit(size_t length)
+{
+    /* A third of the name may be wrong, but two letters only of a short one, and one of a very short one. */
+    return length < 4 ? 2 : length < 9 ? 3 : (int)(length / 3) + 1;
+}
+
 /* Optimal string alignment distance (Damerau's edits, none of them overlapping) in three rolling rows. */
-static int name_distance(const char *name, size_t length, const char *known)
+int config_name_distance(const char *name, size_t length, const char *known)
 {
     int rows[3][NAME_LENGTH_MAX + 1];
     size_t known_length = strlen(known);
 
-    assert(length <= NAME_LENGTH_MAX && known_length <= NAME_LENGTH_MAX);
+    if (length > NAME_LENGTH_MAX || known_length > NAME_LENGTH_MAX)
+        return INT_MAX;
     for (size_t j = 0; j <= known_length; j++)
         rows[0][j] = (int)j;
     for (size_t i = 1; i <= length; i++) {
@@ -155,8 +163,9 @@ static int name_distance(const char *name, size_t length, const char *known)
         char c = name_char(name, i - 1);
         now[0] = (int)i;
         for (size_t j = 1; j <= known_length; j++) {
-            now[j] = int_min3(now[j - 1] + 1, last[j] + 1, last[j - 1] + (c == known[j - 1] ? 0 : 1));
-            if (i > 1 && j > 1 && c == known[j - 2] && name_char(name, i - 2) == known[j - 1] && before[j - 2] < now[j])
+            now[j] = int_min3(now[j - 1] + 1, last[j] + 1, last[j - 1] + (c == name_char(known, j - 1) ? 0 : 1));
+            if (i > 1 && j > 1 && c == name_char(known, j - 2) && name_char(name, i - 2) == name_char(known, j - 1) &&
+                before[j - 2] < now[j])
                 now[j] = before[j - 2] + 1;
         }
     }
@@ -166,16 +175,13 @@ static int name_distance(const char *name, size_t length, const char *known)
 enum config_key config_key_nearest(const char *name, size_t length, enum config_program program)
 {
     enum config_key nearest = CONFIG_KEY_COUNT;
-    /* A third of the name may be wrong, but two letters only of a short one, and one of a very short one. */
-    int limit = length < 4 ? 2 : length < 9 ? 3 : (int)(length / 3) + 1;
+    int limit = config_name_limit(length);
 
-    if (length > NAME_LENGTH_MAX)
-        return CONFIG_KEY_COUNT;
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
         const int longer = (int)strlen(key_table[key].name) - (int)length; /* so many letters are missing at least */
         if ((key_table[key].programs & (unsigned)program) == 0 || abs(longer) >= limit)
             continue;
-        const int distance = name_distance(name, length, key_table[key].name);
+        const int distance = config_name_distance(name, length, key_table[key].name);
         if (distance < limit && distance < (int)length) {
             limit = distance;
             nearest = (enum config_key)key;
@@ -184,14 +190,31 @@ enum config_key config_key_nearest(const char *name, size_t length, enum config_
     return nearest;
 }
 
-char *config_key_hint(char out[static 80], const char *name, size_t length, enum config_program program)
+/* What other programs call a thing, and what it is called here. */
+static const struct {
+    const char *name;
+    unsigned programs;
+    const char *answer;
+} other_names[] = {
+#define CONFIG_OTHER_NAME(name, programs, answer) {#name, programs, answer},
+#include "config/keys.def"
+};
+
+char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program)
 {
     enum config_key nearest = config_key_nearest(name, length, program);
 
+    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++) {
+        if ((other_names[i].programs & (unsigned)program) != 0 &&
+            config_name_distance(name, length, other_names[i].name) == 0) {
+            snprintf(out, CONFIG_HINT_MAX, "%s", other_names[i].answer);
+            return out;
+        }
+    }
     if (nearest == CONFIG_KEY_COUNT)
-        snprintf(out, 80, " (--help lists the keys)");
+        snprintf(out, CONFIG_HINT_MAX, " (--help=all lists the keys)");
     else
-        snprintf(out, 80, " (did you mean %s?)", key_table[nearest].name);
+        snprintf(out, CONFIG_HINT_MAX, " (did you mean %s?)", key_table[nearest].name);
     return out;
 }
 

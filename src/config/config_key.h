@@ -45,8 +45,13 @@ enum config_key config_key_find(const char *name, size_t length);
 /* The key of `program` whose name is fewest edits away (insertion, deletion, change, neighbours swapped), or
  * CONFIG_KEY_COUNT when none is near enough to be meant. */
 enum config_key config_key_nearest(const char *name, size_t length, enum config_program program);
-/* " (did you mean n_layer?)" or "" into `out`; returns it. */
-char *config_key_hint(char out[static 80], const char *name, size_t length, enum config_program program);
+/* What two names that are typed differ by, in these edits, `-` and `_` being the same; INT_MAX where one is long.  And what a
+ * name of that length must differ by less than to be meant. */
+int config_name_distance(const char *name, size_t length, const char *known);
+int config_name_limit(size_t length);
+/* " (did you mean n_layer?)", or what another program's name is called here, into `out`; returns it. */
+#define CONFIG_HINT_MAX 128
+char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program);
 
 /* The value that the key has now.  A string points into `config`, a word into the table. */
 struct config_value config_key_value(const struct config *config, enum config_key key);

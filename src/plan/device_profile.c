@@ -7,6 +7,7 @@
 #include "plan/device_profile.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
@@ -143,18 +144,86 @@ static bool is_path(const char *text)
     return strchr(text, '/') || (length > 5 && strcmp(text + length - 5, ".json") == 0);
 }
 
-/* The card of that id, else the first whose id begins with it and a dash; -1 when there is none. */
+#define WORD_MAX 64
+
+/* Letters and digits alone, in lower case, without the maker's words and the family's in front: "NVIDIA GeForce RTX 3060 Ti"
+ * and "rtx3060-ti" are "3060ti". */
+static void card_word(char out[static WORD_MAX], const char *text)
+{
+    static const char *const prefixes[] = {"nvidia", "geforce", "tesla", "amd", "radeon",
+                                           "intel",  "rtx",     "gtx",   "rx",  "arc"};
+    size_t used = 0;
+    for (; *text != '\0' && used + 1 < WORD_MAX; text++) {
+        if (isalnum((unsigned char)*text))
+            out[used++] = (char)tolower((unsigned char)*text);
+    }
+    out[used] = '\0';
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        const size_t length = strlen(prefixes[i]);
+        if (strncmp(out, prefixes[i], length) == 0)
+            memmove(out, out + length, strlen(out) - length + 1);
+    }
+}
+
+/* The card of that id, else the first whose id goes on with a dash after what the text says; -1 when there is none. */
 static int32_t card_index(const char *text)
 {
-    size_t length = strlen(text);
+    char word[WORD_MAX], begin[WORD_MAX], id[DEVICE_PROFILE_NAME_MAX];
     int32_t begins = -1;
+    card_word(word, text);
     for (int32_t i = 0; i < device_profile_count(); i++) {
         if (strcasecmp(cards[i].id, text) == 0)
             return i;
-        if (begins < 0 && length > 0 && strncasecmp(cards[i].id, text, length) == 0 && cards[i].id[length] == '-')
+        snprintf(id, sizeof id, "%s", cards[i].id);
+        for (char *dash = strrchr(id, '-'); begins < 0 && dash != NULL; dash = strrchr(id, '-')) {
+            *dash = '\0';
+            card_word(begin, id);
+            begins = strcmp(begin, word) == 0 ? i : -1;
+        }
+        card_word(begin, cards[i].id);
+        if (begins < 0 && strcmp(begin, word) == 0)
             begins = i;
     }
     return begins;
+}
+
+/* Cards of before compute capability 7.5, by the beginning of their names. */
+static bool is_too_old(const char *text)
+{
+    static const char *const old[] = {"v100", "p100",   "p40",    "p4", "k40", "k80", "m40",
+                                      "m60",  "titanv", "titanx", "10", "9",   "7"};
+    char word[WORD_MAX];
+    card_word(word, text);
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++) {
+        const size_t length = strlen(old[i]), digits = strspn(word, "0123456789");
+        if (strncmp(word, old[i], length) == 0 &&
+            (digits == 0 || (length == 2 && digits == 4) || (length == 1 && digits == 3)))
+            return true;
+    }
+    return false;
+}
+
+/* ", such as rtx3060-12g, rtx3060-8g": the cards whose ids have the number in the text, at most four. */
+static char *cards_near(char out[static 256], const char *text)
+{
+    char word[WORD_MAX], id[WORD_MAX];
+    size_t used = 0;
+    int32_t found = 0;
+    card_word(word, text);
+    const char *number = word + strcspn(word, "0123456789");
+    const size_t digits = strspn(number, "0123456789");
+    out[0] = '\0';
+    for (int32_t i = 0; digits >= 3 && i < device_profile_count() && found < 4; i++) {
+        card_word(id, cards[i].id);
+        if (strncmp(id + strcspn(id, "0123456789"), number, digits) != 0)
+            continue;
+        used += (size_t)snprintf(out + used, 256 - used, "%s%s", found++ == 0 ? "; did you mean " : ", ", cards[i].id);
+    }
+    if (found > 0)
+        snprintf(out + used, 256 - used, "?");
+    else
+        snprintf(out, 256, "; --device_profile=list shows the cards, and a path names a JSON file of your own");
+    return out;
 }
 
 enum gt_status device_profile_find(const char *text, struct device_profile *out)
@@ -165,10 +234,14 @@ enum gt_status device_profile_find(const char *text, struct device_profile *out)
     }
     int32_t index = card_index(text);
     if (index < 0) {
-        log_error(
-            "device_profile = '%s' is none of the %" PRId32
-            " cards that --device-profile=list lists; a file of your own has a slash in its path or ends in .json",
-            text, device_profile_count());
+        char near[256];
+        if (is_too_old(text))
+            log_error(
+                "device_profile='%s': not supported; NVIDIA cards need compute capability 7.5 or later (GTX 16, RTX 20, "
+                "T4)",
+                text);
+        else
+            log_error("unknown device_profile '%s'%s", text, cards_near(near, text));
         return GT_USAGE;
     }
     device_profile_get(index, out);

@@ -43,7 +43,8 @@ struct device_profile {
 int32_t device_profile_count(void);
 void device_profile_get(int32_t index, struct device_profile *out);
 
-/* A card of the table by its id or the beginning of one ("rtx3060": the first whose id is that and a dash), or a file,
+/* A card of the table by its id or the beginning of one, as it is usually written ("rtx3060", "3060", "RTX 3060": the first
+ * whose id is that and a dash), or a file,
  * when `text` holds a slash or ends in .json.
  * Errors: GT_USAGE for an unknown name and an unreadable file, GT_DATA for a file with a missing, unknown or impossible
  * field, which is named. */

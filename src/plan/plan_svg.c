@@ -472,7 +472,7 @@ static void budget_draw(const struct map *map, uint64_t budget)
     if (inside)
         svg_line(map->out, map_panel.left, page_y(y), map_panel.left + map_panel.width, page_y(y), SVG_BUDGET, "6 4");
     svg_text(map->out, map_panel.left + map_panel.width, inside ? page_y(y) - 6 : map_panel.top - 62, SVG_END,
-             SVG_TEXT_SIZE, SVG_BUDGET, "budget of the arena %s%s", log_bytes(text, (double)budget),
+             SVG_TEXT_SIZE, SVG_BUDGET, "available %s%s", log_bytes(text, (double)budget),
              inside ? "" : ", above the picture");
 }
 
@@ -506,7 +506,7 @@ static void legend_draw(const struct map *map)
     for (size_t i = 0; i < map->count; i++)
         used[map->boxes[i].category] = true;
     fprintf(map->out, "<g id=\"legend\">\n");
-    svg_text(map->out, p->left, p->top, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "Live at the peak");
+    svg_text(map->out, p->left, p->top, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "In use at the peak");
     for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
         uint64_t bytes = map->plan->category_bytes[c];
         if (!used[c])
@@ -531,14 +531,14 @@ static void head_draw(const struct map *map, const struct plan_report_facts *fac
     svg_text(map->out, 24, 34, SVG_START, 20, SVG_INK, "Memory plan: %s",
              facts->configuration ? facts->configuration : "-");
     svg_text(map->out, 24, 58, SVG_START, SVG_TEXT_SIZE + 1, SVG_FAINT,
-             "%s; arena %s (%" PRIu64 " bytes), %.2f %% above what must live at once",
-             facts->device ? facts->device : "-", log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes,
+             "%s; %s (%" PRIu64 " bytes), %.2f %% above the minimum", facts->device ? facts->device : "-",
+             log_bytes(arena, (double)plan->arena_bytes), plan->arena_bytes,
              plan->arena_bytes_bound > 0 ? 100.0 * (double)above / (double)plan->arena_bytes_bound : 0.0);
     if (!facts->search || (facts->search->fits && facts->search->candidates <= 1))
         return;
     search_changes_text(text, &facts->search->options, &facts->request->options);
     svg_text(map->out, 24, 80, SVG_START, SVG_TEXT_SIZE + 1, facts->search->fits ? SVG_INK : SVG_BUDGET, "%s %s",
-             facts->search->fits ? "Changed to fit the budget:" : "DOES NOT FIT; this is the least:", text);
+             facts->search->fits ? "Changed to fit the budget:" : "DOES NOT FIT; the smallest plan:", text);
 }
 
 static void page_draw(struct map *map, const struct plan_report_facts *facts)

@@ -70,8 +70,8 @@ static void axes_draw(const struct front_axes *axes, FILE *out)
     svg_line(out, p->left, p->top, p->left, bottom, SVG_INK, NULL);
     svg_text(out, p->left + p->width / 2, bottom + 38, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "memory");
     svg_text(out, p->left - 54, p->top - 34, SVG_START, SVG_TEXT_SIZE + 2, SVG_INK, "Memory against time (estimated)");
-    svg_text(out, p->left - 54, p->top - 14, SVG_START, SVG_TEXT_SIZE, SVG_FAINT, "per update, over the fastest, %s",
-             clock_duration(text, axes->fastest));
+    svg_text(out, p->left - 54, p->top - 14, SVG_START, SVG_TEXT_SIZE, SVG_FAINT,
+             "how much slower than the fastest, %s per update", clock_duration(text, axes->fastest));
 }
 
 /* The steps between the points, from the smallest to the fastest. */

@@ -160,6 +160,13 @@ printf 'n_hed = 4\nn_layer = "x"\ndropout = 7\n' >bad.py
 check "several errors: status" run 2 gpt_train bad.py --dataset=tiny --out_dir=out --blok_size=4
 check "several errors: all at once" is "$(errors stderr)" 4
 check "an unknown device" refuses 2 "device" -- --device=toaster --dataset=tiny --out_dir=out
+check "WORLD_SIZE is answered" run 0 env WORLD_SIZE=2 "$GPT_TRAIN" --dataset=tiny --plan
+check "with one run for each card" grep -q "warning: WORLD_SIZE=2: a run uses one card so far" stderr
+check "fp16 is float16" run 0 "$GPT_TRAIN" --dataset=tiny --plan --dtype=fp16 --device_profile=t4
+check "which is said" grep -q "dtype='fp16': taken as float16" stderr
+check "gpt-prepare's flags have near names" run 2 "$GPT_PREPARE" --val-fracton=0.1 text.txt
+check "which are named" grep -q "no such flag; did you mean --val-fraction?" stderr
+check "a prompt that is not there" run 2 "$GPT_SAMPLE" --out_dir=good --start=FILE:nix
 check "gpt-sample's keys are checked too" run 2 "$GPT_SAMPLE" --temperatur=1
 check "gpt-sample's error names the key" grep -q "error: .*temperatur.*temperature" stderr
 check "refused configurations leave nothing" left_nothing out

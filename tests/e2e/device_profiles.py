@@ -174,7 +174,15 @@ def refusals():
     before = sorted(os.listdir("."))
     refused(run("--device-profile=rtx3060-12g", *SMALL), "--plan", "training with a profile")
     refused(run("--device-profile=rtx3060-12g", "--eval_only=True", *SMALL), "--plan", "evaluating with one")
-    refused(run("--device-profile=rtx9999", "--plan", *SMALL), "--device-profile=list", "an unknown name")
+    refused(run("--device-profile=rtx9999", "--plan", *SMALL), "--device_profile=list", "an unknown name")
+    for name in ("rtx3060-laptop", "RTX 3060 Max-Q"):
+        refused(run(f"--device-profile={name}", "--plan", *SMALL), "did you mean rtx3060-12g, rtx3060-8g, rtx3060-ti-8g?", name)
+    for name in ("v100", "Tesla V100", "gtx1080", "GTX 1080 Ti", "p100", "980", "titan xp"):
+        refused(run(f"--device-profile={name}", "--plan", *SMALL), "compute capability 7.5", name)
+    for name, card in (("3060", "RTX 3060 12 GB"), ("RTX 3060", "RTX 3060 12 GB"), ("NVIDIA GeForce RTX 4060 Ti", "4060 Ti 16 GB"),
+                       ("a100", "A100 40 GB"), ("4060ti-8g", "4060 Ti 8 GB"), ("7900 XTX", "RX 7900 XTX"), ("T4", "T4 16 GB")):
+        result = run(f"--device-profile={name}", "--plan=json", *SMALL)
+        check(result.returncode == 0 and card in result.stdout, f"{name} is {card}: {result.stderr}")
     refused(run("--device-profile=rtx3060", "--backend=opencl", "--plan", *SMALL), "cuda", "another backend")
     refused(run("--device-profile=rx7600", "--backend=cpu", "--plan", *SMALL), "opencl", "the cpu")
     if not has_backend("cuda"):  # it would plan for the card that is there

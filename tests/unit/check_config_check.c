@@ -157,7 +157,7 @@ START_TEST(check_devices)
     }
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         snprintf(text, sizeof text, "device = '%s'", unknown[i]);
-        refused(text, "x.py:1:1: device = '");
+        refused(text, "x.py:1:1: unknown device '");
     }
     refused("device = 'opencl:1'", "built without OpenCL (it needs OpenCL's headers); this build has cpu");
     refused("device = 'opencl'; backend = 'cpu'", "contradicts backend='cpu'");

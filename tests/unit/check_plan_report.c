@@ -416,7 +416,7 @@ START_TEST(svg_is_well_formed_and_shows_every_category)
     contains(text, "train_first, ops 0 .. 1");
     contains(text, "float32[1,16], temporaries");
     contains(text, "id=\"peak\"");
-    contains(text, "budget of the arena 8.8 KiB");
+    contains(text, "available 8.8 KiB");
     ck_assert_ptr_null(strstr(text, "id=\"front\""));
     free(text);
     found_make(&found, &b.facts);

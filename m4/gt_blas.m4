@@ -13,8 +13,8 @@ AC_DEFUN([GT_BLAS], [
     [GT_BLAS_TRY([$BLAS_CFLAGS], [$with_blas])])
   AS_IF([test "x$gt_blas_found" != xyes], [
     AS_CASE([$with_blas],
-      [yes | auto], [AC_MSG_ERROR([no CBLAS found (cblas.h with cblas_sgemm).  Debian: apt-get install libopenblas-dev.  Another library: --with-blas=LIBS, BLAS_CFLAGS=-I...])],
-      [AC_MSG_ERROR([--with-blas=$with_blas: cblas.h (BLAS_CFLAGS="$BLAS_CFLAGS") with cblas_sgemm does not compile and link; config.log has the compiler's words])])
+      [yes | auto], [AC_MSG_ERROR([no CBLAS library was found (cblas.h with cblas_sgemm).  On Debian: apt-get install libopenblas-dev.  For another library, set --with-blas=LIBS and BLAS_CFLAGS=-I...])],
+      [AC_MSG_ERROR([--with-blas=$with_blas: cblas.h (BLAS_CFLAGS="$BLAS_CFLAGS") with cblas_sgemm does not compile and link; config.log has the compiler's error])])
   ])
   gt_saved_LIBS=$LIBS
   LIBS="$BLAS_LIBS $LIBS"

@@ -12,9 +12,9 @@ AC_DEFUN([GT_CUDA], [
     [AS_HELP_STRING([--with-cuda-arch=LIST], [architectures to compile for, e.g. 86,89; default: all])],
     [], [with_cuda_arch=all])
   AC_ARG_VAR([NVCC], [CUDA's compiler])
-  AC_ARG_VAR([NVCCFLAGS], [more flags for it, e.g. -ccbin=g++-11 where no g++ of the usual names suits it])
+  AC_ARG_VAR([NVCCFLAGS], [more flags for nvcc, e.g. -ccbin=g++-11])
   CUDA_CPPFLAGS= CUDA_LIBS= CUDA_ARCHS= CUDA_PTX_ARCH= NVCC_FLAGS=
-  AS_CASE([$with_cuda_arch], [yes | no | ''], [AC_MSG_ERROR([--with-cuda-arch wants numbers, e.g. 86,89])])
+  AS_CASE([$with_cuda_arch], [yes | no | ''], [AC_MSG_ERROR([--with-cuda-arch expects numbers, e.g. 86,89])])
   AS_IF([test "x$with_cuda" != xno], [GT_CUDA_FIND],
     [AS_IF([test "x$with_cuda_arch" != xall], [AC_MSG_ERROR([--with-cuda-arch has no effect without --with-cuda])])])
   AM_CONDITIONAL([HAVE_CUDA], [test "x$with_cuda" != xno])
@@ -108,7 +108,7 @@ AC_DEFUN([GT_CUDA_LIBS], [
   CPPFLAGS=$gt_saved_CPPFLAGS
   LIBS=$gt_saved_LIBS
   AS_IF([test "$gt_cuda_linked" = no],
-    [AC_MSG_ERROR([--with-cuda: cuda_runtime.h, cublasLt.h and their libraries of CUDA 11.8 or later are not usable in $gt_cuda_prefix; config.log has the compiler's words])])
+    [AC_MSG_ERROR([--with-cuda: cuda_runtime.h, cublasLt.h and their libraries of CUDA 11.8 or later are not usable in $gt_cuda_prefix; config.log has the compiler's error])])
 ])
 
 # nvcc refuses host compilers newer than itself: where it does not like its own choice, older ones are tried by name.
@@ -131,6 +131,6 @@ _GT_EOF
   done
   AC_MSG_RESULT([$gt_cuda_host])
   AS_IF([test "$gt_cuda_host" = none],
-    [AC_MSG_ERROR([--with-cuda: $NVCC cannot compile, with g++ neither; config.log has its words (an older host compiler, e.g. g++-11, or NVCCFLAGS=-ccbin=...)])])
+    [AC_MSG_ERROR([--with-cuda: $NVCC cannot compile with this g++, nor with an older one that was found; config.log has its error.  Install g++-11, or set NVCCFLAGS=-ccbin=COMPILER])])
   rm -f conftest.cu conftest.o
 ])

@@ -13,10 +13,31 @@
 
 bool hf_cache_is_name(const char *name)
 {
-    static const char *const names[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(name, names[i]) == 0)
-            return true;
+    struct model_config ignored;
+    return hf_cache_shape(name, &ignored);
+}
+
+bool hf_cache_shape(const char *name, struct model_config *out)
+{
+    static const struct {
+        const char *name;
+        int32_t n_layer, n_head, n_embd;
+    } models[] = {
+        {"gpt2", 12, 12, 768}, {"gpt2-medium", 24, 16, 1024}, {"gpt2-large", 36, 20, 1280}, {"gpt2-xl", 48, 25, 1600}};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        if (strcmp(name, models[i].name) != 0)
+            continue;
+        *out = (struct model_config){.n_layer = models[i].n_layer,
+                                     .n_head = models[i].n_head,
+                                     .n_kv_head = models[i].n_head,
+                                     .n_embd = models[i].n_embd,
+                                     .block_size = 1024,
+                                     .vocab_size = 50257,
+                                     .padded_vocab_size = 50257,
+                                     .bias = true,
+                                     .gelu = GELU_TANH,
+                                     .layernorm_epsilon = 1e-5f};
+        return true;
     }
     return false;
 }

@@ -73,16 +73,19 @@ static json_t *shape_object(const struct config *config, const struct model_conf
     return object;
 }
 
-static enum gt_status fill_from_weights(struct config *config, const struct checkpoint *checkpoint)
+static enum gt_status fill_from_weights(struct config *config, struct model_config *model, const char *source)
 {
-    json_t *object = shape_object(config, &checkpoint->config);
+    json_t *object = shape_object(config, model);
     if (!object) {
         log_error("out of memory");
         return GT_NO_MEMORY;
     }
-    enum gt_status status = config_from_json(config, object, checkpoint->source);
+    enum gt_status status = config_from_json(config, object, source);
     json_decref(object);
-    return status;
+    TRY(status);
+    model->block_size = (int32_t)config->block_size;
+    model->dropout = (float)config->dropout;
+    return config_check(config);
 }
 
 /* The format of the checkpoint's states; records of before there was more than one do not say. */
@@ -212,6 +215,9 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
 {
     char from[FILE_PATH_MAX];
     enum checkpoint_kind kind = CHECKPOINT_NONE;
+    if (config->plan != CONFIG_PLAN_OFF && !file_is_folder(config->init_from) &&
+        hf_cache_shape(config->init_from, model))
+        return fill_from_weights(config, model, config->init_from); /* a plan needs no weights */
     TRY(weights_path(config, from));
     const bool resume = strcmp(config->init_from, "resume") == 0;
     source->own = resume && strcmp(from, config->out_dir) == 0;
@@ -226,8 +232,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
         if (checkpoint->record.state.configuration)
             TRY(config_from_json(config, checkpoint->record.state.configuration, checkpoint->source));
     }
-    TRY(fill_from_weights(config, checkpoint));
-    TRY(config_check(config));
+    *model = checkpoint->config;
+    TRY(fill_from_weights(config, model, checkpoint->source));
     if (source->resume) {
         TRY(optimizer_check(config, checkpoint));
         TRY(states_choose(config, source, &state->choices));
@@ -236,9 +242,6 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     }
     if (config->eval_only)
         TRY(checkpoint_open(mem, from, false, &source->weights));
-    *model = checkpoint->config;
-    model->block_size = (int32_t)config->block_size;
-    model->dropout = (float)config->dropout;
     return GT_OK;
 }
 

@@ -86,6 +86,13 @@ check "help beside mistakes" run 0 "$GPT_TRAIN" --nonsense=1 --help
 quick "--list-devices" env CUDA_VISIBLE_DEVICES= OCL_ICD_VENDORS=/nonexistent "$GPT_TRAIN" --list-devices
 check "--list-devices lists the cpu" says "^cpu:0 .*float32"
 quick "--plan of the defaults" "$GPT_TRAIN" --plan --batch_size=1 --dataset=tiny
+for name in gpt2 gpt2-medium gpt2-large gpt2-xl; do
+    check "--plan of $name without its weights" run 0 env HF_HOME=/nonexistent "$GPT_TRAIN" --init_from=$name --plan \
+        --batch_size=1 --device_profile=h200-141g
+    echo "$(sed -n 's/^Plan  *\([0-9.]*M\) .*/\1/p' stdout) $name" >>sizes
+done
+check "their sizes" is "$(tr '\n' ' ' <sizes)" "123.65M gpt2 353.77M gpt2-medium 772.72M gpt2-large 1555.97M gpt2-xl "
+check "a --plan of the defaults again" run 0 "$GPT_TRAIN" --plan --batch_size=1 --dataset=tiny
 check "--plan speaks of steps and memory" says "arena|step"
 # shellcheck disable=SC2086
 quick "--plan=json" "$GPT_TRAIN" $model --plan=json

@@ -488,6 +488,23 @@ enum gt_status file_make_folders(const char *path)
     return make_folder(part);
 }
 
+char *file_shell_quote(char *out, size_t size, const char *path)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,.@%/";
+    const bool bare = path[0] != '\0' && path[strspn(path, plain)] == '\0';
+    size_t used = 0;
+    assert(size >= 8);
+    if (!bare)
+        out[used++] = '\'';
+    for (; *path != '\0' && used + 6 < size; path++) {
+        const char *piece = *path == '\'' ? "'\\''" : (char[2]){*path, '\0'};
+        memcpy(out + used, piece, strlen(piece));
+        used += strlen(piece);
+    }
+    memcpy(out + used, bare ? "" : "'", bare ? 1 : 2);
+    return out;
+}
+
 enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name)
 {
     const size_t length = strlen(folder);

@@ -73,6 +73,8 @@ bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);
 enum gt_status file_make_folders(const char *path);
 /* "folder/name" into `out` of FILE_PATH_MAX bytes.  Errors: GT_USAGE when it is too long. */
 enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
+/* `path` as a word for the shell, in single quotes where it needs them; cut at `size` bytes.  Returns `out`. */
+char *file_shell_quote(char *out, size_t size, const char *path);
 /* fsync of a folder.  Errors: GT_IO. */
 enum gt_status file_sync_folder(const char *path);
 /* The same of the folder that `path` lies in: until then, a power cut may take a new folder with all that is in it.  `path`

@@ -426,6 +426,19 @@ static pid_t child_with_lock(const char *path)
     return child;
 }
 
+START_TEST(shell_words)
+{
+    static const char *const words[][2] = {
+        {"data/mine-1.2_x", "data/mine-1.2_x"}, {"my data", "'my data'"}, {"it's", "'it'\\''s'"}, {"", "\'\'"},
+        {"$(x)`y`;\n", "'$(x)`y`;\n'"},         {"größe", "'größe'"}};
+    char out[64];
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        ck_assert_str_eq(file_shell_quote(out, sizeof out, words[i][0]), words[i][1]);
+    for (size_t size = 8; size < 16; size++)
+        ck_assert_uint_lt(strlen(file_shell_quote(out, size, "a'b'c'd'e'f'g'h'i'j'k")), size);
+}
+END_TEST
+
 START_TEST(lock)
 {
     char path[FILE_PATH_MAX];
@@ -619,6 +632,7 @@ Suite *file_suite(void)
     tcase_add_test(tcase, read_all);
     tcase_add_test(tcase, folders);
     tcase_add_test(tcase, join);
+    tcase_add_test(tcase, shell_words);
     tcase_add_test(tcase, lock);
     tcase_add_test(tcase, a_removed_lock_is_held_by_nobody);
     tcase_add_test(tcase, a_foreign_file_is_no_lock);

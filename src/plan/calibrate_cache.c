@@ -63,12 +63,8 @@ static bool file_name(char path[static FILE_PATH_MAX], const char *folder, const
 static bool is_own(const char *folder)
 {
     struct stat status;
-    if (lstat(folder, &status) != 0)
-        return false;
-    if (S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
-        return true;
-    log_note("%s: not a folder that only you may write to; the calibration in it is ignored", folder);
-    return false;
+    return lstat(folder, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+           (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 /* A number of a member, from `min` to `max`. */
@@ -166,7 +162,7 @@ static json_t *root_load(const char *path, enum found *out)
     const enum user_cache_file file = user_cache_read(path, CACHE_BYTES_MAX, &text, &count, &why);
     *out = file == USER_CACHE_UNREAD ? FOUND_UNREAD : FOUND_NOTHING;
     if (file == USER_CACHE_UNREAD || file == USER_CACHE_REFUSED)
-        log_note("%s: %s; the calibration in it is ignored", path, why);
+        log_note("ignoring cached timings in %s: %s", path, why);
     if (file != USER_CACHE_READ)
         return NULL;
     json_t *root = NULL;
@@ -178,7 +174,11 @@ static json_t *root_load(const char *path, enum found *out)
 bool calibrate_load(const char *key, struct plan_rates *out)
 {
     char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
-    if (!user_cache_root(parent, folder) || !file_name(path, folder, key) || access(path, F_OK) != 0 || !is_own(folder))
+    if (!user_cache_root(parent, folder) || !file_name(path, folder, key) || access(folder, F_OK) != 0)
+        return false;
+    if (!is_own(folder)) /* said here alone: nothing is stored that was not looked for */
+        log_note("ignoring cached timings in %s, which is not a folder that only you can write to", folder);
+    if (!is_own(folder) || access(path, F_OK) != 0)
         return false;
     struct plan_rates rates;
     enum found found;
@@ -189,7 +189,7 @@ bool calibrate_load(const char *key, struct plan_rates *out)
     if (found == FOUND_RATES)
         *out = rates;
     if (found == FOUND_DAMAGE) {
-        log_note("%s: a damaged calibration; it is removed, and made again by the next run", path);
+        log_note("%s: these cached timings are damaged; removed them, the next run times again", path);
         (void)unlink(path);
     }
     return found == FOUND_RATES;
@@ -247,7 +247,7 @@ void calibrate_store(const char *key, const struct plan_rates *rates)
     bool made = mkdir(parent, 0700) == 0 || errno == EEXIST;
     made = made && (mkdir(folder, 0700) == 0 || errno == EEXIST);
     if (!made || access(folder, W_OK) != 0) {
-        log_note("%s: %s; the calibration of this device is not kept", folder, strerror(errno));
+        log_note("%s: %s; timings of this device are not kept", folder, strerror(errno));
         return;
     }
     if (!is_own(folder))

@@ -41,6 +41,7 @@ struct session {
     struct device_profile profile;           /* then: what is known of it */
     struct plan_rates rates; /* that times are modelled with, after session_peak_measure() or a calibration */
     bool rates_timed;        /* they come from timing every kind of op */
+    bool rates_recalled;     /* the cache was asked for them */
     double peak_flops;       /* the device's measured rate of products in `dtype`, FLOP/s; 0: not known */
     uint64_t budget_bytes;   /* what the process may take: memory_budget, or what was free at the start less a margin */
     struct search_memo memo; /* what searches of one configuration share */

@@ -14,6 +14,8 @@
 
 /* The matrix rate of the nominal cpu. */
 #define NOMINAL_PEAK_FLOPS 200e9
+/* A guess of what one thread of a processor does, within a factor of three of those that were met. */
+#define GUESSED_THREAD_FLOPS 40e9
 #define CALIBRATE_SECONDS 1.0
 #define SHOWN_ROWS 1024 /* a product of few rows is slower, see ramp_rows */
 
@@ -32,7 +34,17 @@ void session_rates_recall(struct session *session)
 {
     char key[CALIBRATE_KEY_MAX];
     calibrate_key(key, &session->info, options_of(session));
-    session->rates_timed = session->rates_timed || calibrate_load(key, &session->rates);
+    if (!session->rates_recalled) /* once, since a cache that is not trusted is said */
+        session->rates_timed = calibrate_load(key, &session->rates);
+    session->rates_recalled = true;
+}
+
+bool session_rates_guess(struct session *session)
+{
+    session_rates_recall(session);
+    if (!session->rates_timed)
+        session->rates = plan_rates_of_peak(GUESSED_THREAD_FLOPS * session->info.threads);
+    return session->rates_timed || session->info.host_memory;
 }
 
 void session_rates_tuned(struct session *session)
@@ -43,8 +55,8 @@ void session_rates_tuned(struct session *session)
     if (timings == NULL || count == 0)
         return;
     struct plan_timed timed = plan_rates_time(&session->rates, timings, count);
-    log_note("forecast: products of %" PRId32 " shape classes and %" PRId32
-             " other kinds of op at the rates that --tune measured on this device",
+    log_note("estimates use what --tune measured on this device: %" PRId32 " shapes of products, %" PRId32
+             " other kinds of op",
              timed.gemm_classes, timed.kinds);
 }
 
@@ -65,9 +77,9 @@ enum gt_status session_rates_calibrate(struct session *session)
     session->rates_timed = true;
     calibrate_store(calibrate_key(key, &session->info, &session->model->options), &session->rates);
     const double share = SHOWN_ROWS / (SHOWN_ROWS + session->rates.ramp_rows);
-    log_result(
-        "calibration: ops of this width timed in %s, products of %d rows %.1f GFLOP/s, elementwise ops %.1f GB/s",
-        clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) * 1e-9), SHOWN_ROWS,
-        session->rates.flops_per_s[OP_GEMM][DTYPE_F32] * share / 1e9, session->rates.bytes_per_s[OP_RESIDUAL] / 1e9);
+    log_result("calibration: ops timed in %s; products of %d rows %.1f GFLOP/s, elementwise ops %.1f GB/s",
+               clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) * 1e-9), SHOWN_ROWS,
+               session->rates.flops_per_s[OP_GEMM][DTYPE_F32] * share / 1e9,
+               session->rates.bytes_per_s[OP_RESIDUAL] / 1e9);
     return GT_OK;
 }

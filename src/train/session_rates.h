@@ -8,6 +8,9 @@
  * fresh runs of a configuration plan alike. */
 struct plan_rates session_rates_nominal(const struct session *session);
 
+/* Before session_start(): the rates of an earlier run, or a guess of what the processor can do.  False where neither is to be
+ * had: on a card that was never timed. */
+bool session_rates_guess(struct session *session);
 /* Times the device's ops in the arena, whose content is lost, unless the cache has their times; in under two seconds.
  * Between session_start() and the first upload.  Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status session_rates_calibrate(struct session *session);

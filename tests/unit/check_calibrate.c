@@ -521,12 +521,11 @@ START_TEST(a_cache_that_cannot_be_is_done_without)
     char name[FILE_PATH_MAX];
     snprintf(name, sizeof name, "%s/gpt-train", folder);
     ck_assert_int_eq(file_replace(name, "x", 1), GT_OK);
+    ignored("a key", true);
     log_capture_begin(&capture);
     calibrate_store("a key", &rates);
-    ck_assert_int_eq(capture.lines, 1);
-    ck_assert_int_eq(capture.level, LOG_NOTE);
+    ck_assert_int_eq(capture.lines, 0); /* nothing twice */
     log_capture_end();
-    ignored("a key", false);
     ck_assert_int_eq(setenv("XDG_CACHE_HOME", "relative", 1), 0);
     ck_assert_int_eq(unsetenv("HOME"), 0);
     log_capture_begin(&capture);

@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/system_memory.h"
 #include "base/thread.h"
 
 extern const struct op_impl cpu_table_generic[OP_KIND_COUNT];
@@ -128,6 +129,10 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
  * affinity mask is one place by now, and OpenMP knows how many there are. */
 static int32_t threads_default(void)
 {
+    const char *wanted = getenv("OMP_NUM_THREADS"); /* "4", or "4,2" for nested loops, of which there are none */
+    const long number = wanted != NULL ? strtol(wanted, NULL, 10) : 0;
+    if (number > 0)
+        return number < CPU_THREADS_MAX ? (int32_t)number : CPU_THREADS_MAX;
     int count = thread_count_cores(THREAD_CORES_FOLDER);
     if (omp_get_proc_bind() != omp_proc_bind_false && omp_get_num_places() > count)
         count = thread_count_limited(omp_get_num_places());
@@ -337,7 +342,8 @@ static enum gt_status cpu_info(struct backend *backend, struct backend_info *out
 static void cpu_holders(struct backend *backend, struct backend_holders *out)
 {
     (void)backend;
-    cpu_memory_holders("/proc", getpid(), out);
+    if (!system_memory_space_is_limit()) /* else no other process is to blame */
+        cpu_memory_holders("/proc", getpid(), out);
 }
 
 static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)

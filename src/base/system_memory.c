@@ -106,7 +106,8 @@ void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes)
     *free_bytes = left < *free_bytes ? left : *free_bytes;
 }
 
-bool system_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
+/* Without the limit of the address space. */
+static bool machine_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
 {
     uint64_t total = 0, available = 0;
     const char *path = "/proc/meminfo";
@@ -120,8 +121,25 @@ bool system_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
         total = available = (uint64_t)pages * (uint64_t)page;
     }
     system_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup", &total, &available);
-    system_memory_space_limit(&total, &available);
     *out_total_bytes = total;
     *out_free_bytes = available;
     return true;
+}
+
+bool system_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
+{
+    if (!machine_read(out_total_bytes, out_free_bytes))
+        return false;
+    system_memory_space_limit(out_total_bytes, out_free_bytes);
+    return true;
+}
+
+bool system_memory_space_is_limit(void)
+{
+    uint64_t total = 0, available = 0;
+    if (!machine_read(&total, &available))
+        return false;
+    const uint64_t before = available;
+    system_memory_space_limit(&total, &available);
+    return available < before;
 }

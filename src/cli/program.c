@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
@@ -21,6 +22,7 @@
  * tiny model then takes a second instead of 25 ms.  With 10,000 nothing is lost on an idle machine (median of 150 steps of
  * config/shakespeare_char_cpu.py on two cores: 26.7 and 27.0 ms before, 26.5 and 25.4 ms after). */
 #define SPIN_COUNT "10000"
+#define STACK_BYTES_MIN ((rlim_t)256 << 10)
 
 void program_spin_limit(char **argv)
 {
@@ -57,6 +59,18 @@ enum gt_status program_model_check(const char *path)
               : begun ? "no checkpoint yet; gpt-train saves the first one after eval_interval iterations"
                       : "no model here; train one with gpt-train, or use --out_dir");
     return GT_DATA;
+}
+
+/* Paths and lines are kept on the stack, and threads get one of this size each. */
+static enum gt_status stack_check(void)
+{
+    struct rlimit limit;
+    char found[24], needed[24];
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES_MIN)
+        return GT_OK;
+    log_error("the stack is limited to %s (ulimit -s), at least %s are needed",
+              log_bytes(found, (double)limit.rlim_cur), log_bytes(needed, (double)STACK_BYTES_MIN));
+    return GT_FAILURE;
 }
 
 static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
@@ -108,6 +122,7 @@ enum gt_status program_start(struct config *config, enum config_program program,
 {
     *answered = false;
     program_begin(name);
+    TRY(stack_check());
     config_defaults(config, program);
     for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++)
         config_backend_add(config, (*ops)->name);

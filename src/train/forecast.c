@@ -1,11 +1,13 @@
 /* The forecast of a run's duration.
  *
  * Modelled from the ops' declared FLOPs and bytes until the first step was measured; then a moving average.  What is
- * modelled is called so wherever it is printed.
+ * modelled is called an estimate wherever it is printed.
  */
 #include "train/forecast.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,6 +15,7 @@
 #include "train/evaluate.h"
 
 #define AVERAGE_WEIGHT 0.1
+#define NOTED_ERROR 0.25 /* of the model, from which on it is worth a line */
 #define SECONDS_MAX 1e15 /* beyond, the end is not a date */
 
 static double program_seconds(const struct session *session, int32_t program)
@@ -31,7 +34,9 @@ int64_t forecast_evaluations(const struct config *config, int64_t iter)
         return 1;
     int64_t last = config->max_iters / config->eval_interval;
     int64_t before = iter > 0 ? (iter - 1) / config->eval_interval + 1 : 0;
-    return last + 1 > before ? last + 1 - before : 0;
+    int64_t at_end =
+        !config->always_save_checkpoint && iter <= config->max_iters && config->max_iters % config->eval_interval != 0;
+    return at_end + (last + 1 > before ? last + 1 - before : 0);
 }
 
 void forecast_model(const struct session *session, int64_t iter, struct forecast *out)
@@ -78,9 +83,9 @@ void forecast_test_log(const struct forecast *forecast)
 {
     char modelled[32], measured[32];
     double mean = forecast->tested_seconds / (FORECAST_TEST_STEPS - 1);
-    log_result("forecast: modelled %s per step, measured %s (mean of steps 2 to %d): the model was %+.0f %% off",
-               clock_duration(modelled, forecast->modelled_seconds), clock_duration(measured, mean),
-               FORECAST_TEST_STEPS, 100.0 * (forecast->modelled_seconds / mean - 1.0));
+    if (fabs(mean / forecast->modelled_seconds - 1.0) > NOTED_ERROR)
+        log_result("steps take %s; %s was estimated", clock_duration(measured, mean),
+                   clock_duration(modelled, forecast->modelled_seconds));
 }
 
 double forecast_seconds_left(const struct forecast *forecast)
@@ -91,13 +96,18 @@ double forecast_seconds_left(const struct forecast *forecast)
 
 void forecast_log(const struct forecast *forecast)
 {
-    char step[32], evaluation[32], total[32], end[32];
-    double seconds = forecast_seconds_left(forecast);
-    double evaluations = forecast->evaluation_seconds * (double)forecast->evaluations;
-    log_result("forecast (%s): %s per step x %" PRId64 ", %s per evaluation x %" PRId64 " (%.0f %% of the time), %s in "
-               "all, ends %s",
-               forecast->measured ? "measured" : "modelled", clock_duration(step, forecast->step_seconds),
-               forecast->steps, clock_duration(evaluation, forecast->evaluation_seconds), forecast->evaluations,
-               seconds > 0 ? 100.0 * evaluations / seconds : 0.0, clock_duration(total, seconds),
-               clock_wall_text(end, clock_wall_s() + (int64_t)(seconds < SECONDS_MAX ? seconds : SECONDS_MAX)));
+    char step[32], evaluation[32], total[32], end[32], steps[64] = "", evaluations[64] = "";
+    const double seconds = forecast_seconds_left(forecast);
+    const int64_t capped = (int64_t)(seconds < SECONDS_MAX ? seconds : SECONDS_MAX);
+    if (forecast->steps > 0)
+        snprintf(steps, sizeof steps, "%" PRId64 " step%s of %s", forecast->steps, forecast->steps == 1 ? "" : "s",
+                 clock_duration(step, forecast->step_seconds));
+    if (forecast->evaluations > 0)
+        snprintf(evaluations, sizeof evaluations, "%s%" PRId64 " evaluation%s of %s", steps[0] != '\0' ? ", " : "",
+                 forecast->evaluations, forecast->evaluations == 1 ? "" : "s",
+                 clock_duration(evaluation, forecast->evaluation_seconds));
+    if (forecast->steps > 0 || forecast->evaluations > 0)
+        log_result("time left: about %s, until %s (%s%s%s)", clock_duration(total, seconds),
+                   clock_wall_text(end, clock_wall_s() + capped), forecast->measured ? "" : "estimate: ", steps,
+                   evaluations);
 }

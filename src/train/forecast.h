@@ -36,9 +36,9 @@ int64_t forecast_evaluations(const struct config *config, int64_t iter);
 double forecast_seconds_left(const struct forecast *forecast);
 /* True after the step that completes the comparison of model and measurement, and only then. */
 bool forecast_is_tested(const struct forecast *forecast);
-/* One line: both, and how far the model was off. */
+/* One line of both where the model was off by more than a quarter. */
 void forecast_test_log(const struct forecast *forecast);
-/* One line: seconds per step, evaluations and their share, hours, end time. */
+/* One line: the time left and its end, and what takes it; nothing where nothing is left. */
 void forecast_log(const struct forecast *forecast);
 
 #endif

@@ -40,7 +40,7 @@ static bool line_is_stale(const char *line, int64_t resume_iter, bool evaluated)
 
 static enum gt_status read_error(const char *path)
 {
-    log_error("%s: cannot be read: %s; what it holds of the run so far would be lost", path, strerror(errno));
+    log_error("%s cannot be read: %s; not continuing, to keep what it holds of the run", path, strerror(errno));
     return GT_IO;
 }
 
@@ -102,7 +102,7 @@ static enum gt_status move(const char *out_dir, const char *from, const char *to
     if (rename(old, new) == 0)
         return file_sync_folder(
             out_dir); /* or a power cut might keep the next file of the first name, and lose this one */
-    log_error("%s: cannot be renamed to %s: %s", old, to, strerror(errno));
+    log_error("%s cannot be renamed to %s: %s", old, to, strerror(errno));
     return GT_IO;
 }
 
@@ -184,12 +184,12 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
     /* Without O_NONBLOCK the open of a FIFO would wait for a reader. */
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
     if (fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
-        log_error("%s: cannot be written: it is not a regular file", path);
+        log_error("%s cannot be written: it is not a regular file", path);
         close(fd);
         return GT_IO;
     }
     if (fd < 0 || ftruncate(fd, offset) != 0) {
-        log_error("%s: cannot be opened for writing: %s", path, strerror(errno));
+        log_error("%s cannot be opened for writing: %s", path, strerror(errno));
         if (fd >= 0)
             close(fd);
         return GT_IO;
@@ -201,7 +201,8 @@ enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_
 static void warn_once(struct metrics *metrics, const char *why)
 {
     if (!metrics->warned)
-        log_warning("%s: cannot be written: %s; training goes on, and lines may be missing there", METRICS_NAME, why);
+        log_warning("%s cannot be written: %s; training continues, but lines may be missing from it", METRICS_NAME,
+                    why);
     metrics->warned = true;
 }
 

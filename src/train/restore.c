@@ -43,12 +43,12 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
     int64_t vocab;
     TRY(dataset_vocab(mem, folder, &vocab));
     if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size) {
-        log_error("vocab_size=%" PRId64 " is smaller than the vocabulary of %s, which is %" PRId64, config->vocab_size,
+        log_error("vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64 " tokens", config->vocab_size,
                   folder, vocab);
         return GT_USAGE;
     }
     if (vocab == 0 && config->vocab_size == 0)
-        log_note("%s has no %s: vocab_size is %d (GPT-2's 50257 rounded up)", folder, TOKENIZER_FILE_NAME,
+        log_note("%s has no %s; using vocab_size=%d (GPT-2's 50257, rounded up)", folder, TOKENIZER_FILE_NAME,
                  DEFAULT_VOCAB_SIZE);
     session_model_config(config, vocab > 0 ? vocab : DEFAULT_VOCAB_SIZE, model);
     /* What was left open is decided now, and the checkpoint stores the decision. */
@@ -112,8 +112,8 @@ static enum gt_status optimizer_check(const struct config *config, const struct 
     if (strcmp(before ? before : names[CONFIG_OPTIMIZER_ADAMW], names[config->optimizer]) == 0)
         return GT_OK;
     log_error(
-        "%s: the moments are those of optimizer = '%s', and '%s' was asked for: leave optimizer out, or begin anew "
-        "from these weights with --init_from=%s and another out_dir",
+        "%s: this run uses optimizer='%s' and cannot continue with '%s'; leave --optimizer out, or start a new run from "
+        "its weights with --init_from=%s and another out_dir",
         checkpoint->source, before ? before : names[CONFIG_OPTIMIZER_ADAMW], names[config->optimizer], config->out_dir);
     return GT_USAGE;
 }
@@ -129,13 +129,13 @@ static enum gt_status states_choose(const struct config *config, struct restore_
     if (wanted == choices->states)
         return GT_OK;
     if (!config->convert_states) {
-        log_error("%s: the states are stored as '%s', and state_format = '%s' was asked for: leave state_format out to "
-                  "go on as before, or add --convert_states=True, which rounds them to the new format",
+        log_error("%s: the optimizer states are stored as '%s', not '%s'; leave --state_format out, or add "
+                  "--convert_states=True to round them to the new format",
                   source->checkpoint->source, from, state_format_name(wanted));
         return GT_USAGE;
     }
-    log_note("%s: the states are converted from '%s' to '%s'; the run goes on from rounded values",
-             source->checkpoint->source, from, state_format_name(wanted));
+    log_note("%s: converting the optimizer states from '%s' to '%s', which rounds them", source->checkpoint->source,
+             from, state_format_name(wanted));
     source->convert_states = true;
     choices->states = wanted;
     return GT_OK;
@@ -256,8 +256,10 @@ static enum gt_status counters_check(const struct config *config, const struct r
          size_product(factors, 3, &samples) && size_add((size_t)state->samples_seen, samples, &all) &&
          size_mul(all, (size_t)config->block_size, &tokens) && tokens <= INT64_MAX))
         return GT_OK;
-    log_error("max_iters=%" PRId64 ": from iteration %" PRId64 " on, after %" PRId64 " updates, %" PRId64
-              " evaluations and %" PRId64 " samples, that is more than 2^31 updates, 2^32 evaluations or 2^63 tokens",
+    log_error("max_iters=%" PRId64 " is too many: with the %" PRId64 " iterations, %" PRId64 " updates, %" PRId64
+              " evaluations and %" PRId64
+              " samples so far, the run would exceed 2^31 updates, 2^32 evaluations or 2^63 "
+              "tokens",
               config->max_iters, state->iter, state->adam_step, state->evaluations, state->samples_seen);
     return GT_USAGE;
 }
@@ -427,12 +429,12 @@ enum gt_status restore_differences_check(const struct session *session, const st
     if (text[0] == '\0')
         return GT_OK;
     if (session->config->strict_resume) {
-        log_error("%s: strict_resume: this run would not have the bits of an uninterrupted one: %s",
+        log_error("%s: strict_resume: results would differ in their last bits from an uninterrupted run's: %s",
                   source->checkpoint->source, text);
         return GT_USAGE;
     }
-    log_note("%s: the run continues, and its results will differ in the last bits from an uninterrupted run's (%s); "
-             "--strict_resume=True refuses that",
+    log_note("%s: results will differ in their last bits from an uninterrupted run's (%s); --strict_resume=True "
+             "would refuse to resume",
              source->checkpoint->source, text);
     return GT_OK;
 }
@@ -459,8 +461,8 @@ enum gt_status restore_keys_check(const struct config *config, const struct rest
     for (int key = 0; key < CONFIG_KEY_COUNT && before; key++)
         if (config_key_change(config, (enum config_key)key, before, &change))
             difference_add(text, change.name, change.was, change.is);
-    return differences_judge(config, source, text, "this run would not be the one so far",
-                             "the run goes on with other keys, and not as an uninterrupted one would");
+    return differences_judge(config, source, text, "these keys were changed",
+                             "these keys were changed, so the run continues differently");
 }
 
 enum gt_status restore_data_check(const struct config *config, const struct restore_source *source,
@@ -475,8 +477,8 @@ enum gt_status restore_data_check(const struct config *config, const struct rest
             difference_add(text, name, was, now);
     }
     return differences_judge(
-        config, source, text, "the data are not those of the run so far",
-        "the data are not those of the run so far, so batches are others than in an uninterrupted run");
+        config, source, text, "the data have changed since the run began",
+        "the data have changed since the run began, so batches differ from an uninterrupted run's");
 }
 
 static const char *hash_text(char text[static 32], const struct tokenizer *tokenizer)
@@ -494,8 +496,8 @@ enum gt_status restore_tokenizer_check(const struct restore_source *source, cons
     char now[32];
     if (!stored || !tokenizer || strcmp(stored, hash_text(now, tokenizer)) == 0)
         return GT_OK;
-    log_error("%s: this tokenizer (%s) is not the one that the checkpoint in %s was trained with (%s)", what, now,
-              checkpoint->source, stored);
+    log_error("%s: this tokenizer (%s) is not the one that %s was trained with (%s)", what, now, checkpoint->source,
+              stored);
     return GT_DATA;
 }
 
@@ -547,7 +549,7 @@ static enum gt_status tokens_put(struct restore_saver *saver, bool repairs)
         TRY(file_join(path, saver->session->config->out_dir, export_hf_tokens_names[i]));
         TRY(token_file_put(path, saver->tokens[i], &written));
         if (written && repairs)
-            log_note("%s was written again from the data set's tokenizer", path);
+            log_note("%s was damaged or missing; restored it from the data set", path);
     }
     saver->tokens_written = true;
     return GT_OK;

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "base/system_memory.h"
 #include "plan/profile_device.h"
 #include "train/session_choices.h"
 #include "train/session_rates.h"
@@ -28,8 +29,6 @@
 #define LOSS_CHUNKS_MAX 512
 #define ADAM_EPSILON 1e-8f
 #define LAYERNORM_EPSILON 1e-5f
-/* The matrix rate that candidates are compared at: a constant, so that two fresh runs of a configuration plan alike. */
-#define NOMINAL_PEAK_FLOPS 200e9
 /* Left to others where no memory_budget is given: a twentieth of what is free, at least 256 MiB. */
 #define BUDGET_MARGIN_PART 20
 #define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
@@ -223,8 +222,7 @@ static enum gt_status profile_open(struct session *session, struct backend **out
     TRY(device_profile_find(session->config->device_profile, profile));
     session->has_profile = true;
     if (session->config->backend != CONFIG_BACKEND_AUTO && strcmp(wanted, profile->backend) != 0) {
-        log_error("device_profile = '%s' is a %s device, backend = '%s' is not: leave backend out or name that one",
-                  profile->id, profile->backend, wanted);
+        log_error("device_profile '%s' is a %s device; leave --backend=%s out", profile->id, profile->backend, wanted);
         return GT_USAGE;
     }
     return profile_device_open(profile, out);
@@ -239,7 +237,7 @@ static const struct backend_ops *backend_choose(void)
         if (devices.first >= 0)
             return *ops;
         if (devices.reason[0] != '\0')
-            log_note("%s: %s; going on to the next backend", (*ops)->name, devices.reason);
+            log_note("not using %s: %s", (*ops)->name, devices.reason);
     }
     return NULL;
 }
@@ -280,13 +278,18 @@ static enum gt_status backend_open(const struct session *session, struct backend
 static enum gt_status device_open(struct session *session)
 {
     struct backend *inner;
+    char limit[24];
     TRY(session->config->device_profile[0] != '\0' ? profile_open(session, &inner) : backend_open(session, &inner));
     enum gt_status status = backend_wrap(inner, &session->device);
     if (status != GT_OK) {
         inner->ops->close(inner);
         return status;
     }
-    return session->device->ops->info(session->device, &session->info);
+    TRY(session->device->ops->info(session->device, &session->info));
+    if (session->info.host_memory && system_memory_space_is_limit())
+        log_note("ulimit -v limits the memory of this process to %s",
+                 log_bytes(limit, (double)session->info.total_bytes));
+    return GT_OK;
 }
 
 /* What weights and activations are stored as: what the configuration says, or the nearest that the device has, which is
@@ -301,7 +304,7 @@ static void dtype_choose(struct session *session)
     if (!has_dtype(session, session->dtype))
         session->dtype = dtype == DTYPE_BF16 && has_dtype(session, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
     if (session->dtype != dtype)
-        log_note("%s has no %s: %s is used%s", session->info.device, dtype_name(dtype), dtype_name(session->dtype),
+        log_note("%s has no %s; using %s%s", session->info.device, dtype_name(dtype), dtype_name(session->dtype),
                  session->dtype == DTYPE_F16 ? ", with loss scaling" : "");
 }
 
@@ -393,19 +396,19 @@ void session_plan_options(const struct session *session, struct plan_options *ou
 static enum gt_status states_check(const struct session *session, const struct model_options *options)
 {
     if (state_format_is_lean(options->states) && options->dtype != DTYPE_BF16) {
-        log_error("state_format = '%s' needs bfloat16, and weights are stored as %s on %s: %s",
+        log_error("state_format='%s' needs bfloat16, but weights are stored as %s on %s; %s",
                   state_format_name(options->states), dtype_name(options->dtype), session->info.device,
                   has_dtype(session, DTYPE_BF16) ? "add --dtype=bfloat16"
-                                                 : "only state_format = 'master' works without bfloat16");
+                                                 : "only state_format='master' works without bfloat16");
         return GT_USAGE;
     }
     if (options->muon && state_format_dtypes(options->states, options->dtype, false).moment == DTYPE_U8) {
-        log_error("optimizer = 'muon' has no 8-bit momentum: use state_format = 'sr_bf16' instead of '%s'",
+        log_error("optimizer='muon' has no 8-bit momentum; use state_format='sr_bf16' instead of '%s'",
                   state_format_name(options->states));
         return GT_USAGE;
     }
     if (session->config->allow_lean_states && options->dtype != DTYPE_BF16)
-        log_note("allow_lean_states=True has no effect with %s: lean states need bfloat16", dtype_name(options->dtype));
+        log_note("allow_lean_states=True is ignored with %s: lean states need bfloat16", dtype_name(options->dtype));
     return GT_OK;
 }
 
@@ -514,7 +517,7 @@ static enum gt_status plan_again(struct session *session)
 {
     char lacking[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
     const struct model_options options = session->request.options;
-    log_note("%s is free on %s now, %s less than the plan needs (others hold most: %s): planning again",
+    log_note("%s are free on %s now, %s less than the plan needs (other processes: %s); planning again",
              log_bytes(have, (double)session->info.free_bytes), session->info.device,
              log_bytes(lacking, (double)bytes_lacking(session)), backend_holders_known(holders, session->device));
     session->budget_bytes = budget_of_free(session->info.free_bytes);
@@ -538,7 +541,7 @@ enum gt_status session_start(struct session *session)
     if (bytes_lacking(session) > 0) {
         char needed[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
         uint64_t free_bytes = session->info.free_bytes;
-        log_error("%s of memory is needed and %s is free on %s now: other programs hold the rest (most: %s)",
+        log_error("not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
                   log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
                   session->info.device, backend_holders_known(holders, session->device));
         return GT_NO_FIT;
@@ -589,8 +592,7 @@ static enum gt_status scratch_take(struct session *session, bool *out)
     *out = session->info.host_memory || segment.size_bytes >= SCRATCH_BYTES_MIN;
     if (*out)
         return session->device->ops->arena(session->device, &segment, 1);
-    log_note("forecast: %s is free on %s, too little to time products in: times are those kept from before, or else "
-             "of a nominal device",
+    log_note("%s are free on %s, too little to time products; estimates use earlier timings or a nominal device",
              log_bytes(have, (double)session->info.free_bytes), session->info.device);
     return GT_OK;
 }

@@ -46,6 +46,7 @@
 /* Samples that are printed while training are drawn as sample.py does by default. */
 #define SAMPLE_TEMPERATURE 0.8
 #define SAMPLE_TOP_K 200
+#define LONG_SECONDS (31.0 * 86400.0) /* nobody waits for a run that takes longer */
 
 struct trainer {
     struct hostmem *mem;
@@ -68,16 +69,18 @@ struct trainer {
     bool metrics_opened; /* the run has left something in it */
     bool unsaved;        /* the last attempt to save failed */
     int64_t skipped_in_a_row;
-    bool left_course;      /* outside expected_losses, and said so */
-    bool evaluated_badly;  /* the last evaluation's losses were not finite */
-    double step_seconds;   /* of the last iteration that was looked at */
-    double loss;           /* of that iteration */
-    double loss_scale;     /* that it was computed with */
-    size_t rss_bytes_warm; /* after the first iteration */
+    bool left_course;     /* outside expected_losses, and said so */
+    bool evaluated_badly; /* the last evaluation's losses were not finite */
+    double step_seconds;  /* of the last iteration that was looked at */
+    double loss;          /* of that iteration */
+    double loss_scale;    /* that it was computed with */
+    int64_t start_ns;     /* of the loop */
+    bool advised;         /* what to do about a run that takes months was said */
     int64_t first_iter;
     int64_t evaluated_iter; /* the last iteration that was evaluated, -1 = none */
     int64_t saved_iter;     /* the last iteration that was saved, -1 = none */
     int64_t best_iter;      /* of this run's checkpoint, where an evaluation had it saved; -1 = none in place */
+    int64_t lowest_iter;    /* the evaluation that found state.best_val_loss; -1 = none of this process */
 };
 
 static double tokens_per_update(const struct trainer *t)
@@ -97,7 +100,8 @@ static enum gt_status evaluate(struct trainer *t, double *train_loss, double *va
     TRY(status);
     forecast_evaluation_measured(&t->forecast, (double)(clock_monotonic_ns() - start_ns) / 1e9);
     t->evaluated_iter = t->state.iter;
-    t->state.evaluations++;
+    /* One more at the end of a run that is then extended is none of the run in one go. */
+    t->state.evaluations += t->state.iter % t->config->eval_interval == 0;
     log_result("step %" PRId64 ": train loss %.4f, val loss %.4f", t->state.iter, *train_loss, *val_loss);
     return GT_OK;
 }
@@ -111,7 +115,19 @@ static const char *divergence(const struct trainer *t)
     return t->skipped_in_a_row > 1 ? "updates are being skipped" : NULL;
 }
 
-#define NOT_SAVED "iter %" PRId64 " is not saved: %s; the last good checkpoint, if there is one, stays in %s"
+#define NOT_SAVED "iter %" PRId64 " is not saved: %s; %s"
+#define KEPT_TEXT_MAX (FILE_PATH_MAX + 64)
+
+/* What there is to go back to. */
+static char *kept_text(char text[static KEPT_TEXT_MAX], const struct trainer *t)
+{
+    const int64_t kept = t->saved_iter < 0 && t->source.own ? t->first_iter : t->saved_iter;
+    if (kept < 0)
+        snprintf(text, KEPT_TEXT_MAX, "this run has saved no checkpoint");
+    else
+        snprintf(text, KEPT_TEXT_MAX, "the checkpoint of iter %" PRId64 " stays in %s", kept, t->config->out_dir);
+    return text;
+}
 
 static enum gt_status save(struct trainer *t)
 {
@@ -152,17 +168,19 @@ static enum gt_status sample_print(struct trainer *t)
 static enum gt_status save_or_go_on(struct trainer *t)
 {
     const char *why = divergence(t);
+    char kept[KEPT_TEXT_MAX];
     if (why) {
-        log_warning(NOT_SAVED, t->state.iter, why, t->config->out_dir);
+        log_warning(NOT_SAVED, t->state.iter, why, kept_text(kept, t));
         return GT_OK;
     }
     enum gt_status status = save(t);
     t->unsaved = status == GT_IO;
     if (!t->unsaved)
         return status;
-    log_warning("iter %" PRId64 " could not be saved; training goes on, the next attempt is %" PRId64
-                " iterations away",
-                t->state.iter, t->config->eval_interval);
+    if (t->state.iter <= t->config->max_iters)
+        log_warning("iter %" PRId64 " could not be saved; training continues and tries again in %" PRId64
+                    " iteration%s",
+                    t->state.iter, t->config->eval_interval, t->config->eval_interval == 1 ? "" : "s");
     return GT_OK;
 }
 
@@ -173,8 +191,10 @@ static enum gt_status save_where_due(struct trainer *t, double val_loss)
 {
     const double best_before = t->state.best_val_loss;
     const bool best = val_loss < best_before, always = t->config->always_save_checkpoint;
-    if (best)
+    if (best) {
         t->state.best_val_loss = val_loss;
+        t->lowest_iter = t->state.iter;
+    }
     if (t->state.iter == 0 || !(best || (always && t->state.iter != t->first_iter)))
         return GT_OK;
     TRY(save_or_go_on(t));
@@ -252,8 +272,8 @@ static enum gt_status update(struct trainer *t, double learning_rate)
 static void skipped_log(const struct trainer *t, int64_t iter)
 {
     if (t->state.loss_scaler.dynamic)
-        log_note("iter %" PRId64 ": the gradient is beyond float16 at loss scale %g (loss %g); this update is skipped, "
-                 "the scale is %g now",
+        log_note("iter %" PRId64 ": the gradient overflows float16 at loss scale %g (loss %g); this update is skipped, "
+                 "and the scale lowered to %g",
                  iter, t->loss_scale, t->loss, t->state.loss_scaler.scale);
     else
         log_warning("iter %" PRId64 ": the gradient is not finite (loss %g); this update is skipped", iter, t->loss);
@@ -274,10 +294,9 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
     skipped_log(t, iter);
     if (t->skipped_in_a_row < SKIPPED_IN_A_ROW_MAX)
         return GT_OK;
-    log_error(
-        "%d updates in a row had to be skipped, the model has diverged; %s holds the last good checkpoint, a smaller "
-        "learning_rate (now %g) may help",
-        SKIPPED_IN_A_ROW_MAX, t->config->out_dir, t->config->learning_rate);
+    char kept[KEPT_TEXT_MAX];
+    log_error("the model has diverged: %d updates in a row were skipped; try a smaller learning_rate (now %g); %s",
+              SKIPPED_IN_A_ROW_MAX, t->config->learning_rate, kept_text(kept, t));
     return GT_FAILURE;
 }
 
@@ -314,17 +333,27 @@ static void iteration_log(struct trainer *t, const struct step_result *result)
                   forecast_seconds_left(&t->forecast));
 }
 
+/* The time left, and what to do where nobody would wait for that. */
+static void forecast_tell(struct trainer *t)
+{
+    forecast_log(&t->forecast);
+    if (t->advised || forecast_seconds_left(&t->forecast) < LONG_SECONDS)
+        return;
+    log_note("this takes more than a month; what takes less: a smaller model (n_layer, n_embd), fewer iterations "
+             "(max_iters), fewer tokens per update (batch_size, gradient_accumulation_steps)");
+    t->advised = true;
+}
+
 /* Once the first iteration has run everything, memory is frozen. */
 static void memory_freeze(struct trainer *t)
 {
-    char planned[24], asked[24], process[24];
+    char planned[24], allocated[24], process[24];
     struct backend_counters counters;
     backend_wrap_counters(t->session.device, &counters);
-    t->rss_bytes_warm = process_rss_bytes();
-    log_result("memory: arena %s planned, %s asked of the device, process %s; nothing is allocated from here on",
-               log_bytes(planned, (double)t->session.plan->arena_bytes), log_bytes(asked, (double)counters.arena_bytes),
-               log_bytes(process, (double)t->rss_bytes_warm));
-    forecast_log(&t->forecast);
+    log_result("memory: %s planned, %s allocated (process %s); nothing more will be allocated",
+               log_bytes(planned, (double)t->session.plan->arena_bytes),
+               log_bytes(allocated, (double)counters.arena_bytes), log_bytes(process, (double)process_rss_bytes()));
+    forecast_tell(t);
 }
 
 /* The results of one update. */
@@ -392,9 +421,10 @@ static enum gt_status iteration(struct trainer *t)
 static enum gt_status save_at_end(struct trainer *t)
 {
     const char *why = divergence(t);
+    char kept[KEPT_TEXT_MAX];
     if (!why)
         return save(t);
-    log_error(NOT_SAVED, t->state.iter, why, t->config->out_dir);
+    log_error(NOT_SAVED, t->state.iter, why, kept_text(kept, t));
     return GT_FAILURE;
 }
 
@@ -412,29 +442,32 @@ static enum gt_status stop(struct trainer *t)
     const int number = stop_requested();
     const bool began = t->state.iter > t->first_iter;
     if (t->saved_iter == t->state.iter || (!began && t->source.own)) {
-        log_note("signal %d: stopping; iter %" PRId64 " is saved already", number, t->state.iter);
+        log_note("stopped by signal %d; iter %" PRId64 " is saved already", number, t->state.iter);
     } else if (!began) {
-        log_note("signal %d: stopping; nothing was trained, so nothing is saved", number);
+        log_note("stopped by signal %d before the first update; nothing is saved", number);
     } else if (keeps_best(t)) {
-        log_note("signal %d: stopping; always_save_checkpoint=False: the checkpoint of iter %" PRId64
-                 " stays, and what came after it is done again at a resume",
+        log_note("stopped by signal %d; always_save_checkpoint=False: the checkpoint of iter %" PRId64
+                 " stays, and a resume repeats what came after it",
                  number, t->best_iter);
     } else {
-        log_note("signal %d: saving and stopping", number);
+        log_note("stopped by signal %d; saving", number);
         TRY(save_at_end(t));
     }
     return GT_STOPPED;
 }
 
-/* After the last iteration. */
+/* After the last iteration.  Where only the best is saved, what was trained since the last evaluation may be better; one update
+ * is not worth another evaluation. */
 static enum gt_status finish(struct trainer *t)
 {
     const bool always = t->config->always_save_checkpoint;
     if (t->state.iter == t->first_iter) {
-        log_note("nothing to do: %s is at iter %" PRId64 ", max_iters is %" PRId64, t->config->out_dir, t->state.iter,
-                 t->config->max_iters);
+        log_note("nothing to do: %s is at iter %" PRId64 " already; a max_iters above %" PRId64 " continues the run",
+                 t->config->out_dir, t->state.iter, t->config->max_iters);
         return GT_OK;
     }
+    if (!always && t->evaluated_iter < t->state.iter - 1)
+        TRY(evaluate_and_save(t));
     if (t->unsaved && keeps_best(t)) {
         log_error("%s: a better model than that of iter %" PRId64 ", which stays, could not be saved and is lost",
                   t->config->out_dir, t->best_iter);
@@ -442,10 +475,6 @@ static enum gt_status finish(struct trainer *t)
     }
     if ((always || t->unsaved) && t->saved_iter != t->state.iter)
         return save_at_end(t);
-    if (t->saved_iter < 0 && !t->source.own)
-        log_note(
-            "nothing is saved: always_save_checkpoint=False, and no evaluation found a lower validation loss than the "
-            "first");
     return GT_OK;
 }
 
@@ -454,6 +483,7 @@ static enum gt_status loop(struct trainer *t)
 {
     enum gt_status status = GT_OK;
     t->first_iter = t->state.iter;
+    t->start_ns = clock_monotonic_ns();
     t->evaluated_iter = t->state.evaluated ? t->state.iter : -1;
     if (t->config->eval_only)
         return iteration(t);
@@ -464,10 +494,9 @@ static enum gt_status loop(struct trainer *t)
         status = settled != GT_OK ? settled : status;
     }
     progress_clear(&t->progress);
-    if (stop_requested() != 0 && (status == GT_OK || status == GT_STOPPED))
-        return stop(t);
-    TRY(status);
-    return finish(t);
+    if (status == GT_OK)
+        status = stop_requested() != 0 ? GT_STOPPED : finish(t);
+    return status == GT_STOPPED ? stop(t) : status;
 }
 
 /* Where the time went, by kind of op. */
@@ -504,7 +533,7 @@ static void categories_log(const struct trainer *t)
                      tensor_category_name((enum tensor_category)c), log_bytes(text, (double)plan->category_bytes[c]));
         used += length > 0 && (size_t)length < sizeof line - used ? (size_t)length : 0;
     }
-    log_result("memory by category at the peak (%s): %s", t->session.device->ops->name, line);
+    log_result("memory at the peak (%s): %s", t->session.device->ops->name, line);
 }
 
 /* What is free on the device now, and who else holds most of it. */
@@ -515,25 +544,49 @@ static void others_log(const struct trainer *t)
     struct backend_info info;
     if (device->ops->info(device, &info) != GT_OK)
         return;
-    log_result("memory of the device (%s): %s free of %s, other processes hold most: %s", device->ops->name,
+    log_result("memory of the device (%s): %s of %s are free; other processes: %s", device->ops->name,
                log_bytes(left, (double)info.free_bytes), log_bytes(total, (double)info.total_bytes),
                backend_holders_known(holders, device));
 }
 
-/* One line of what the run was: the account of memory and time. */
-static void account_log(const struct trainer *t)
+/* Which model the folder holds, and the command that goes on from there. */
+static void folder_log(const struct trainer *t, bool stopped)
 {
-    char planned[24], asked[24], most[24], grown[24];
+    char folder[FILE_PATH_MAX];
+    const int64_t held = t->saved_iter < 0 && t->source.own ? t->first_iter : t->saved_iter;
+    const int64_t since = t->state.iter - held;
+    if (held < 0) {
+        log_result("Nothing was saved%s.", stopped ? ""
+                                                   : ": always_save_checkpoint=False, and no evaluation found a lower "
+                                                     "validation loss than the first");
+        return;
+    }
+    log_result("%s holds the model of iteration %" PRId64 ".", t->config->out_dir, held);
+    if (since > 0)
+        log_result("%" PRId64 " later update%s not kept: always_save_checkpoint=False keeps the best model only.",
+                   since, since == 1 ? " is" : "s are");
+    log_result("%s --out_dir=%s", stopped ? "Continue: gpt-train --init_from=resume" : "Try it: gpt-sample",
+               file_shell_quote(folder, sizeof folder, t->config->out_dir));
+}
+
+/* What the run was, what is left of it, and what to do next. */
+static void end_log(const struct trainer *t, bool stopped)
+{
+    char duration[32], planned[24], allocated[24], most[24], best[64] = "";
     struct backend_counters counters;
+    const int64_t updates = t->state.iter - t->first_iter;
     backend_wrap_counters(t->session.device, &counters);
-    size_t now = process_rss_bytes();
-    double growth = t->rss_bytes_warm > 0 && now > t->rss_bytes_warm ? (double)(now - t->rss_bytes_warm) : 0.0;
-    log_result("memory at the end (%s): planned %s, allocated %s in %" PRIu64
-               " call, process at most %s, grown by %s since "
-               "the first iteration",
-               t->session.info.device, log_bytes(planned, (double)t->session.plan->arena_bytes),
-               log_bytes(asked, (double)counters.arena_bytes), counters.arena_calls,
-               log_bytes(most, (double)process_rss_bytes_max()), log_bytes(grown, growth));
+    if (isfinite(t->state.best_val_loss))
+        snprintf(best, sizeof best, "; best validation loss %.4f", t->state.best_val_loss);
+    if (best[0] != '\0' && t->lowest_iter >= 0)
+        snprintf(best + strlen(best), sizeof best - strlen(best), " at iteration %" PRId64, t->lowest_iter);
+    log_result("%s", "");
+    log_result("%s: %" PRId64 " update%s in %s%s.", stopped ? "Stopped" : "Done", updates, updates == 1 ? "" : "s",
+               clock_duration(duration, (double)(clock_monotonic_ns() - t->start_ns) / 1e9), best);
+    log_result("Memory: %s planned, %s allocated, process at most %s.",
+               log_bytes(planned, (double)t->session.plan->arena_bytes),
+               log_bytes(allocated, (double)counters.arena_bytes), log_bytes(most, (double)process_rss_bytes_max()));
+    folder_log(t, stopped);
 }
 
 static enum gt_status weights_load(struct trainer *t)
@@ -584,39 +637,49 @@ static void change_log(const struct trainer *t)
     char text[192], asked[24], budget[24];
     if (search->candidates <= 1)
         return;
-    log_result("plan: as configured it would need %s%s of a budget of %s; %s of %" PRId32 ": %s; %+.1f %% time "
-               "(modelled), the same samples and %s",
-               search->bytes_request_least ? "at least " : "", log_bytes(asked, (double)search->bytes_request),
-               log_bytes(budget, (double)t->session.budget_bytes), search->fits ? "chosen" : "the least",
-               search->candidates, search_options_text(text, &search->options),
+    log_result("plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %+.1f %% time (estimated), same "
+               "samples, %s",
+               log_bytes(budget, (double)t->session.budget_bytes), search->bytes_request_least ? "at least " : "",
+               log_bytes(asked, (double)search->bytes_request), search_options_text(text, &search->options),
                100.0 * (search->seconds / search->seconds_request - 1.0),
-               search->options.states == t->session.request.options.states ? "mathematics"
-                                                                           : "leaner states, rounded stochastically");
+               search->options.states == t->session.request.options.states
+                   ? "same mathematics"
+                   : "leaner optimizer states with stochastic rounding");
+}
+
+static void plan_log(const struct trainer *t)
+{
+    const struct model_options *options = &t->session.model->options;
+    const int32_t steps = options->micro_steps, block = options->config.block_size;
+    char arena[24];
+    log_bytes(arena, (double)t->session.plan->arena_bytes);
+    if (!options->train)
+        log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena, options->evaluate_batch,
+                   options->evaluate_batch == 1 ? "" : "s", t->session.model->evaluate.time);
+    else if (steps == 1)
+        log_result("plan: %s; all %" PRId32 " sequence%s of %" PRId32 " tokens in one step", arena,
+                   options->micro_batch, options->micro_batch == 1 ? "" : "s", block);
+    else
+        log_result("plan: %s; %" PRId32 " steps of %s%" PRId32 " sequence%s of %" PRId32 " tokens per update", arena,
+                   steps, options->remainder_batch > 0 ? "up to " : "", options->micro_batch,
+                   options->micro_batch == 1 ? "" : "s", block);
+    if (options->train && state_format_is_lean(options->states))
+        log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
+                   state_format_name(options->states), model_bytes_per_parameter(t->session.model));
+    change_log(t);
 }
 
 static void start_log(const struct trainer *t)
 {
     const struct model_options *options = &t->session.model->options;
-    char arena[24];
     log_result("number of parameters: %.2fM", (double)model_parameter_count_no_positions(&options->config) / 1e6);
     log_result("tokens per iteration will be: %.0f", tokens_per_update(t));
     log_result("device: %s (%s)", t->session.info.device, t->session.info.detail);
-    log_bytes(arena, (double)t->session.plan->arena_bytes);
-    if (options->train)
-        log_result("plan: %s for %" PRId32 " x %" PRId32 " tokens at once, %" PRId32 " micro-steps per update", arena,
-                   options->micro_batch, options->config.block_size, options->micro_steps);
-    else
-        log_result("plan: %s for an evaluation of %" PRId32 " x %" PRId32 " tokens at once", arena,
-                   options->evaluate_batch, t->session.model->evaluate.time);
-    if (options->train && state_format_is_lean(options->states))
-        log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
-                   state_format_name(options->states), model_bytes_per_parameter(t->session.model));
+    plan_log(t);
     if (t->session.model->evaluate.time < options->config.block_size)
-        log_note("eval_block_size=%" PRId32
-                 ": in evaluations tokens see at most that much context, so that their losses are "
-                 "not comparable with those at block_size=%" PRId32,
+        log_note("eval_block_size=%" PRId32 ": evaluations give tokens that much context at most, so their losses "
+                 "cannot be compared with those at block_size=%" PRId32,
                  t->session.model->evaluate.time, options->config.block_size);
-    change_log(t);
 }
 
 /* Runs of the evaluation program for both whole splits. */
@@ -652,6 +715,37 @@ static void earlier_note(const struct trainer *t)
             out_dir, folder);
 }
 
+static void forecast_make(struct trainer *t)
+{
+    forecast_model(&t->session, t->state.iter, &t->forecast);
+    if (t->config->eval_iters == 0)
+        forecast_evaluation_runs(&t->session, whole_split_runs(t), &t->forecast);
+}
+
+/* Takes the arena, which may last half a minute: what is known before is said before. */
+static enum gt_status device_start(struct trainer *t)
+{
+    struct session *session = &t->session;
+    const uint64_t planned = session->plan->arena_bytes;
+    const bool known = session_rates_guess(session);
+    start_log(t);
+    forecast_make(t);
+    if (known)
+        forecast_tell(t);
+    TRY(session_start(session));
+    if (session->plan->arena_bytes != planned)
+        plan_log(t); /* there was less memory */
+    if (!t->config->eval_only)
+        TRY(session_rates_calibrate(session));
+    TRY(session_peak_measure(session));
+    const double guessed = forecast_seconds_left(&t->forecast);
+    forecast_make(t);
+    const double ratio = forecast_seconds_left(&t->forecast) / guessed;
+    if (!known || !(ratio > 0.5 && ratio < 2.0))
+        forecast_tell(t);
+    return GT_OK;
+}
+
 /* Everything that needs the arena and the data. */
 static enum gt_status run(struct trainer *t, const char *folder)
 {
@@ -669,18 +763,10 @@ static enum gt_status run(struct trainer *t, const char *folder)
         earlier_note(t);
     }
     TRY(watchdog_start(&t->watchdog, t->mem, session->device, config->out_dir, config->watchdog));
-    TRY(session_start(session));
-    if (!config->eval_only)
-        TRY(session_rates_calibrate(session));
-    TRY(session_peak_measure(session));
-    start_log(t);
+    TRY(device_start(t));
     TRY(restore_differences_check(session, &t->source));
     t->best_iter = begins_at_best(t) ? t->state.iter : -1;
     TRY(weights_load(t));
-    forecast_model(session, t->state.iter, &t->forecast);
-    if (config->eval_iters == 0)
-        forecast_evaluation_runs(session, whole_split_runs(t), &t->forecast);
-    forecast_log(&t->forecast);
     if (!config->eval_only) {
         TRY(restore_saver_create(session, t->tokenizer, &data, &t->saver));
         if (t->source.own)
@@ -703,11 +789,14 @@ static enum gt_status run(struct trainer *t, const char *folder)
     hostmem_phase_set(t->mem, HOSTMEM_CLOSE);
     if (config->profile)
         profile_log(t);
-    if (status == GT_OK || status == GT_STOPPED) {
+    if (status != GT_OK && status != GT_STOPPED)
+        return status;
+    if (config->verbose || session->search.candidates > 1) { /* memory is of interest, or short */
         categories_log(t);
         others_log(t);
-        account_log(t);
     }
+    if (t->state.iter > t->first_iter)
+        end_log(t, status == GT_STOPPED);
     return status;
 }
 
@@ -784,7 +873,8 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
                         .metrics = {.fd = -1},
                         .evaluated_iter = -1,
                         .saved_iter = -1,
-                        .best_iter = -1};
+                        .best_iter = -1,
+                        .lowest_iter = -1};
     bool answers = config->print_program || config->plan != CONFIG_PLAN_OFF;
     char folder[FILE_PATH_MAX];
     struct model_config model;

@@ -40,9 +40,7 @@ static void look(void *context)
     }
     if (now_ns - watchdog->since_ns < watchdog->seconds * INT64_C(1000000000))
         return;
-    log_error("%s does not answer since %" PRId64
-              " s: waiting for %s%s%s (watchdog); the run is ended, the last checkpoint in "
-              "%s is as it was",
+    log_error("%s has not answered for %" PRId64 " s (waiting for %s%s%s); run ended, last checkpoint in %s unchanged",
               watchdog->device->ops->name, watchdog->seconds, now.call, now.op != NULL ? " of op " : "",
               now.op != NULL ? now.op : "", watchdog->out_dir);
     _exit(status_exit_code(GT_DEVICE)); /* the main thread is inside the driver and cannot return */

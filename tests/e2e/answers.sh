@@ -150,6 +150,10 @@ check "nanoGPT's saving line" says '^saving checkpoint to out-shakespeare'
 check "max_iters is inclusive" is "$(grep -c '^iter ' stdout)" 11
 check "evaluated at 0, 5 and 10" is "$(grep '^step ' stdout | sed 's/:.*//' | tr '\n' ' ')" "step 0 step 5 step 10 "
 check "metrics have a line each" is "$(wc -l <out-shakespeare/metrics.jsonl | tr -d ' ')" 14
+check "the end of a run" says '^Done: 11 updates in .*; best validation loss [0-9.]+ at iteration (5|10)\.$'
+check "the model's folder" says '^out-shakespeare holds the model of iteration (5|10)\.$'
+check "what is not kept" says '^[16] later updates? (is|are) not kept: always_save_checkpoint=False keeps the best model only\.$'
+check "what to do next" is "$(tail -n 1 stdout)" "Try it: gpt-sample --out_dir=out-shakespeare"
 check "a flag wins over the file" grep -q '"eval_iters": 1,' out-shakespeare/trainer_state.json
 check "flags with - and with a blank" run 0 "$GPT_TRAIN" nano.py --max-iters 1 --eval-iters 1 --out-dir blank
 check "eval_only" run 0 "$GPT_TRAIN" nano.py --eval_only=True --init_from=resume --eval_iters=2

@@ -57,7 +57,7 @@ def absent(work):
         check(run.status in (1, 2) and len(run.errors) == 1, f"{environment} {arguments}: {run.said()}")
         check(all(word in run.err for word in words), f"{environment} {arguments}: {words} not in {run.err[:300]}")
         check(not os.path.exists(os.path.join(work.path("absent"), "trainer_state.json")), "something was saved")
-    run = work.train("auto", "--max_iters=1", DRIVER="0")
+    run = work.train("auto", "--max_iters=1", "--verbose=True", DRIVER="0")
     check(run.status == 0 and "no NVIDIA driver is loaded" in run.err + run.out and "launch" not in run.report["functions"]
           and "memory of the device (cpu)" in run.out, run.said())
     run = work.train("named", "--max_iters=0", GPT_TRAIN_BACKEND="cpu")

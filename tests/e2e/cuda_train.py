@@ -154,7 +154,7 @@ def sample(work):
 def old_card(work):
     device = "75:8g:NVIDIA T4"
     run = work.train("old", "--backend=cuda", "--max_iters=2", "--eval_interval=100", DEVICES=device)
-    check(run.status == 0 and "has no bfloat16" in run.err + run.out and "float16 is used" in run.err + run.out,
+    check(run.status == 0 and "has no bfloat16" in run.err + run.out and "using float16" in run.err + run.out,
           run.said())
     before = losses(work.path("old"))
     work.train("old-cpu", "--backend=cpu", "--dtype=float16", "--max_iters=2", "--eval_interval=100")

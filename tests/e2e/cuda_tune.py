@@ -109,7 +109,7 @@ def shapes(work):
 
 
 def forecast(work):
-    line = "at the rates that --tune measured on this device"
+    line = "estimates use what --tune measured on this device"
     cache(work, "cache-none")
     run = good(work.train("unforecast", *COMMON, "--max_iters=1"))
     check(line not in run.out + run.err, "a forecast from timings that nobody has made")

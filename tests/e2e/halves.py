@@ -208,10 +208,10 @@ def memory(data, work):
         out = os.path.join(work, "memory-" + dtype)
         run = train(data, out, f"--dtype={dtype}", "--max_iters=1", "--eval_interval=1000", "--n_layer=6", "--n_embd=512",
                     "--n_head=8", "--block_size=128", "--batch_size=8", "--gradient_accumulation_steps=1")
-        line = next(text for text in run.stdout.splitlines() if text.startswith("memory at the end"))
+        line = next(text for text in run.stdout.splitlines() if text.startswith("Memory: "))
         steps, _ = metrics(out)
         most = next(part for part in line.split(", ") if part.startswith("process at most"))
-        number, unit = most.split()[-2:]
+        number, unit = most.rstrip(".").split()[-2:]
         resident = float(number) * {"KiB": 2.0 ** 10, "MiB": 2.0 ** 20, "GiB": 2.0 ** 30}[unit]
         planned = steps[-1]["planned_bytes"]
         check(shadowed or resident <= planned + (64 << 20), f"{dtype}: {resident:.0f} resident, {planned} planned")

@@ -162,14 +162,14 @@ def patched_keys():
     cut = run(*weights, "--block_size=8")
     check(len(losses(short)) == 1 and losses(short) == losses(cut), f"eval_block_size: {losses(short)}, {losses(cut)}")
     check(losses(short) != losses(whole), f"eval_block_size: {losses(short)} as without it")
-    check("eval_block_size=8: in evaluations tokens see at most that much" in short.stderr, f"said: {short.stderr!r}")
+    check("eval_block_size=8: evaluations give tokens that much context at most" in short.stderr, f"said: {short.stderr!r}")
     same = run(*TINY, "--max_iters=40", "--eval_block_size=32", "--out_dir=same")
     check(losses(same) == losses(done) and "eval_block_size" not in same.stderr, f"eval_block_size=block_size: {losses(same)}")
     check(run(*TINY, "--eval_block_size=33").returncode == 2, "eval_block_size above block_size")
     full = run(*TINY, "--max_iters=40", "--grad_checkpoint=True", "--out_dir=full")
     named = run(*TINY, "--max_iters=40", "--recompute=full", "--out_dir=named")
     check(full.returncode == 0 and losses(full) == losses(named) == losses(done), f"grad_checkpoint: {losses(full)}")
-    plans = [re.search(r"^plan: (\S+ \S+) for", done.stdout, re.M)[1] for done in (full, named, done)]
+    plans = [re.search(r"^plan: (\S+ \S+);", done.stdout, re.M)[1] for done in (full, named, done)]
     check(plans[0] == plans[1] != plans[2], f"grad_checkpoint: {plans}")
     bad = run(*TINY, "--grad_checkpoint=True", "--recompute=none")
     check(bad.returncode == 2 and "contradicts" in bad.stderr, f"both: {bad.stderr!r}")
@@ -179,9 +179,12 @@ def report_after_failure():
     """A run that diverges ends with status 1 and the report; its account names every category that it planned."""
     done = run(*TINY, "--max_iters=200", "--learning_rate=1000", "--grad_clip=0", "--decay_lr=False", "--out_dir=bad")
     check(done.returncode == 1, f"diverged: exit status {done.returncode}, {done.stderr!r}")
+    check("this run has saved no checkpoint" in done.stderr and "holds" not in done.stderr, f"diverged: {done.stderr!r}")
     check(done.stderr.count("---- gpt-train report") == 1 and "exit status 1" in done.stderr, f"diverged: {done.stderr!r}")
     done = run(*TINY, "--max_iters=1", "--out_dir=account")
-    line = re.search(r"^memory by category at the peak \(cpu\): (.*)$", done.stdout, re.M)
+    check("at the peak" not in done.stdout and "other processes" not in done.stdout, f"unasked: {done.stdout!r}")
+    done = run(*TINY, "--max_iters=1", "--out_dir=account", "--verbose")
+    line = re.search(r"^memory at the peak \(cpu\): (.*)$", done.stdout, re.M)
     check(line is not None, f"account: {done.stdout!r}")
     plan = json.loads(run(*TINY, "--plan=json").stdout)
     for category, size in plan["categories"].items():

@@ -137,7 +137,7 @@ def judge_success(subject, fault, done, expected, forgiven):
 
 def judge_hang(subject, fault, done):
     what, said = f"{subject.name}: {fault}", done.stderr[-300:]
-    check("does not answer" in said, f"{what}: no watchdog: {said}")
+    check("has not answered" in said, f"{what}: no watchdog: {said}")
     check(subject.waits_for(fault) in said, f"{what}: another call is named: {said}")
     check(subject.names_op(fault, said), f"{what}: no op is named: {said}")
 
@@ -170,7 +170,7 @@ def hung(subject, fault):
     for seconds in WATCHDOG_SECONDS:
         subject.prepare("faulty")
         done = subject.run("faulty", f"--watchdog={seconds}", fault=fault, limit=max(tiny.LIMIT_SECONDS, 2 * seconds))
-        if done is None or "does not answer" not in done.stderr:
+        if done is None or "has not answered" not in done.stderr:
             break
         if subject.waits_for(fault) in done.stderr and subject.names_op(fault, done.stderr):
             break

@@ -108,7 +108,7 @@ START_TEST(a_hang_ends_the_process)
 {
     char text[512];
     ck_assert_int_eq(child_run(sync_hangs, NULL, 1, text), 1);
-    ck_assert_msg(strstr(text, "cpu does not answer") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "cpu has not answered for 1 s (waiting for ") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "waiting for sync of op fill") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "some-folder") != NULL, "%s", text);
 }

@@ -52,7 +52,7 @@ def everything(out):
 
 
 def notes(done):
-    return [line for line in done.stderr.splitlines() if "differ in the last bits" in line]
+    return [line for line in done.stderr.splitlines() if "differ in their last bits" in line]
 
 
 def fresh():
@@ -160,7 +160,7 @@ def data():
             file.write(before + before[:2000] if what == "longer" else bytes(len(before)))
         refused(what, what, "train")
         done = good(f"{what}, lenient", run(what, "--max_iters=4", RESUME))
-        check(len([line for line in done.stderr.splitlines() if "the data are not those" in line]) == 1 and "val was" not in
+        check(len([line for line in done.stderr.splitlines() if "the data have changed" in line]) == 1 and "val was" not in
               done.stderr, f"{what}: {done.stderr[-400:]}")
         with open("data/train.bin", "wb") as file:
             file.write(before)

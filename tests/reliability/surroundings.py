@@ -121,7 +121,7 @@ def changed(_):
             before = saved("out")
             done = tiny.run("out", RESUME, data, f"--max_iters={before + 3}")
             if done.returncode == 0:  # a short shard is left out
-                check(folder == "shards" and "the data are not those of the run so far" in done.stderr,
+                check(folder == "shards" and "the data have changed since the run began" in done.stderr,
                       f"{what}: still there at the resume: {done.stderr[-300:]}")
                 before = saved("out")
             check(saved("out") == before, f"{what}: still there at the resume, and saved: {done.stderr[-300:]}")

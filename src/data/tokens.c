@@ -197,7 +197,7 @@ static enum gt_status source_scan_folder(struct token_source *source, DIR *strea
         errno = 0;
     }
     if (errno != 0) {
-        log_error("%s: readdir: %s", folder, strerror(errno));
+        log_error("%s: cannot list this folder: %s", folder, strerror(errno));
         return GT_IO;
     }
     *out_count = count;
@@ -243,6 +243,23 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     const enum gt_status status = source_list_stream(source, stream, folder, name);
     closedir(stream);
     return status;
+}
+
+enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out)
+{
+    size_t count = 0;
+    DIR *stream = opendir(folder);
+    if (stream == NULL && errno != ENOENT && errno != ENOTDIR) {
+        log_error("%s: cannot open this folder: %s", folder, strerror(errno));
+        return GT_IO;
+    }
+    if (stream != NULL) {
+        const enum gt_status status = source_scan_folder(NULL, stream, folder, token_split_name(split), 0, &count);
+        closedir(stream);
+        TRY(status);
+    }
+    *out = count > 0;
+    return GT_OK;
 }
 
 /* ---- headers ---- */
@@ -466,6 +483,19 @@ enum gt_status token_source_read(struct token_source *source, int64_t position, 
         done += part;
     }
     assert(done == count);
+    return GT_OK;
+}
+
+enum gt_status token_source_largest(struct token_source *source, int32_t *out)
+{
+    int32_t ids[DIGEST_PIECE], largest = 0;
+    for (int64_t at = 0; at < source->length; at += DIGEST_PIECE) {
+        const int64_t left = source->length - at, count = left < DIGEST_PIECE ? left : DIGEST_PIECE;
+        TRY(token_source_read(source, at, count, ids));
+        for (int64_t i = 0; i < count; i++)
+            largest = ids[i] > largest ? ids[i] : largest;
+    }
+    *out = largest;
     return GT_OK;
 }
 

@@ -11,6 +11,7 @@
 #ifndef GPT_TRAIN_DATA_TOKENS_H
 #define GPT_TRAIN_DATA_TOKENS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,6 +48,8 @@ const char *token_split_name(enum token_split split);
  * Errors: GT_DATA (no such folder or files, empty, odd size, a header that contradicts the size of its file, an
  * unknown version, no shard long enough; a folder that prepare_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
 enum gt_status token_source_open(struct hostmem *mem, const struct token_source_spec *spec, struct token_source **out);
+/* Whether `folder` has files of a split; false where there is no such folder.  Errors: GT_IO. */
+enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out);
 /* Accepts NULL. */
 void token_source_close(struct token_source *source);
 
@@ -63,6 +66,9 @@ const char *token_source_shard_path(const struct token_source *source, size_t sh
  * Errors: GT_DATA (an id outside the vocabulary: file, position within it, id and vocabulary are named; a file that
  * became shorter since it was opened), GT_IO. */
 enum gt_status token_source_read(struct token_source *source, int64_t position, int64_t count, int32_t *out);
+
+/* The largest id, by reading everything.  Errors: those of token_source_read(). */
+enum gt_status token_source_largest(struct token_source *source, int32_t *out);
 
 /* CRC-32C of 16 pieces of up to 1,024 ids, evenly spread over the split: tells other data from these, though not every change
  * of a few tokens.  Errors: those of token_source_read(). */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "data/manifest_check.h"
 
 enum gt_status feed_folder(const struct config *config, char out[static FILE_PATH_MAX])
@@ -20,11 +21,12 @@ enum gt_status feed_folder(const struct config *config, char out[static FILE_PAT
     return file_join(out, "data", config->dataset);
 }
 
+/* `from` is the split whose files serve as `split`. */
 static enum gt_status split_open(struct feed *feed, const struct config *config, const char *folder, int64_t vocab_size,
-                                 enum token_split split)
+                                 enum token_split split, enum token_split from)
 {
     struct token_source_spec source = {
-        .folder = folder, .split = split, .vocab_size = vocab_size, .block_size = config->block_size};
+        .folder = folder, .split = from, .vocab_size = vocab_size, .block_size = config->block_size};
     TRY(token_source_open(feed->mem, &source, &feed->source[split]));
     struct sampler_spec sampler = {
         .source = feed->source[split],
@@ -62,8 +64,12 @@ enum gt_status feed_open(struct hostmem *mem, const struct config *config, const
     *out = (struct feed){.mem = mem, .block_size = config->block_size, .evaluate_time = config->block_size};
     if (config->eval_block_size > 0)
         out->evaluate_time = config->eval_block_size;
-    TRY_GOTO(status, fail, split_open(out, config, folder, vocab_size, TOKEN_TRAIN));
-    TRY_GOTO(status, fail, split_open(out, config, folder, vocab_size, TOKEN_VAL));
+    TRY_GOTO(status, fail, split_open(out, config, folder, vocab_size, TOKEN_TRAIN, TOKEN_TRAIN));
+    TRY_GOTO(status, fail, token_split_exists(folder, TOKEN_VAL, &out->has_val));
+    if (!out->has_val)
+        log_warning("%s has no val.bin: val loss is measured on training tokens and cannot show overfitting", folder);
+    TRY_GOTO(status, fail,
+             split_open(out, config, folder, vocab_size, TOKEN_VAL, out->has_val ? TOKEN_VAL : TOKEN_TRAIN));
     TRY_GOTO(status, fail, tensors_alloc(out, samples_max));
     return GT_OK;
 fail:
@@ -92,7 +98,7 @@ void feed_close(struct feed *feed)
 enum gt_status feed_manifest_check(const struct feed *feed, const char *folder, const struct tokenizer *tokenizer)
 {
     const int64_t tokens[] = {token_source_length(feed->source[TOKEN_TRAIN]),
-                              token_source_length(feed->source[TOKEN_VAL])};
+                              feed->has_val ? token_source_length(feed->source[TOKEN_VAL]) : 0};
     return manifest_check(folder, tokens, tokenizer);
 }
 

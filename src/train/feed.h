@@ -2,6 +2,7 @@
 #ifndef GPT_TRAIN_TRAIN_FEED_H
 #define GPT_TRAIN_TRAIN_FEED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/hostmem.h"
@@ -16,6 +17,7 @@
 struct feed {
     struct hostmem *mem;
     struct token_source *source[2]; /* by enum token_split */
+    bool has_val;                   /* else the training tokens serve for both */
     struct sampler *sampler[2];
     struct sampler *evaluate_sampler[2]; /* the same in blocks of evaluate_time */
     struct batch_builder *builder;
@@ -25,7 +27,7 @@ struct feed {
     int64_t evaluate_time; /* tokens per sample in an evaluation: eval_block_size, or block_size */
 };
 
-/* Opens train and val of the dataset folder.  `samples_max` is the largest batch of any program.
+/* Opens train and val of the dataset folder; without files of val, a warning says that train's are evaluated in their place.  `samples_max` is the largest batch of any program.
  * Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
 enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
                          int64_t samples_max, struct feed *out);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "data/tokenizer.h"
+#include "data/tokens.h"
 #include "io/checkpoint_keep.h"
 #include "io/hf_cache.h"
 #include "train/metrics.h"
@@ -23,16 +24,61 @@
 #include "train/values.h"
 
 #define DIFFERENCES_TEXT_MAX 1024
-#define DEFAULT_VOCAB_SIZE 50304 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice */
+/* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids are met in all but the shortest texts. */
+#define GPT2_VOCAB_SIZE 50304
+#define GPT2_ID_LARGE 32768
+#define SCAN_TOKENS_MAX ((int64_t)1 << 28) /* half a second */
+#define VOCAB_SIZE_MAX (1 << 24)           /* of keys.def */
 
-/* The vocabulary of a dataset: its tokenizer's, or 0 where the folder has none. */
-static enum gt_status dataset_vocab(struct hostmem *mem, const char *folder, int64_t *out)
+static enum gt_status split_largest(struct hostmem *mem, const char *folder, enum token_split split, int32_t *largest)
+{
+    const struct token_source_spec spec = {.folder = folder, .split = split};
+    struct token_source *source = NULL;
+    bool exists;
+    int32_t id = 0;
+    TRY(token_split_exists(folder, split, &exists));
+    if (!exists)
+        return GT_OK;
+    TRY(token_source_open(mem, &spec, &source));
+    enum gt_status status = GT_OK;
+    if (token_source_length(source) > SCAN_TOKENS_MAX)
+        id = GPT2_ID_LARGE;
+    else
+        status = token_source_largest(source, &id);
+    token_source_close(source);
+    *largest = id > *largest ? id : *largest;
+    return status;
+}
+
+/* The vocabulary of a folder without a tokenizer: the largest id decides.  It is GPT-2's where that may have given the ids,
+ * where there is no data, or too much to look at. */
+static enum gt_status vocab_from_ids(struct hostmem *mem, const char *folder, int64_t *out)
+{
+    int32_t largest = -1;
+    TRY(split_largest(mem, folder, TOKEN_TRAIN, &largest));
+    TRY(split_largest(mem, folder, TOKEN_VAL, &largest));
+    if (largest >= VOCAB_SIZE_MAX) {
+        log_error("%s: token id %" PRId32 " is too large for a vocabulary (at most %d)", folder, largest,
+                  VOCAB_SIZE_MAX);
+        return GT_DATA;
+    }
+    const bool is_gpt2 = largest < 0 || (largest >= GPT2_ID_LARGE && largest < GPT2_VOCAB_SIZE);
+    *out = is_gpt2 ? GPT2_VOCAB_SIZE : largest + 1;
+    log_note("%s has no %s; using vocab_size=%" PRId64 " (%s)", folder, TOKENIZER_FILE_NAME, *out,
+             is_gpt2 ? "GPT-2's 50257 rounded up" : "the largest token id + 1");
+    return GT_OK;
+}
+
+/* The vocabulary of a dataset: its tokenizer's, else 0 where the configuration says one. */
+static enum gt_status dataset_vocab(struct hostmem *mem, const struct config *config, const char *folder, int64_t *out)
 {
     struct tokenizer *tokenizer = NULL;
     *out = 0;
     TRY(tokenizer_open_dataset(mem, folder, &tokenizer));
     if (tokenizer)
         *out = tokenizer_vocab_size(tokenizer);
+    else if (config->vocab_size == 0)
+        TRY(vocab_from_ids(mem, folder, out));
     tokenizer_destroy(tokenizer);
     return GT_OK;
 }
@@ -41,16 +87,13 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
                                    struct model_config *model)
 {
     int64_t vocab;
-    TRY(dataset_vocab(mem, folder, &vocab));
+    TRY(dataset_vocab(mem, config, folder, &vocab));
     if (vocab > 0 && config->vocab_size > 0 && vocab > config->vocab_size) {
         log_error("vocab_size=%" PRId64 " is too small: the tokenizer in %s has %" PRId64 " tokens", config->vocab_size,
                   folder, vocab);
         return GT_USAGE;
     }
-    if (vocab == 0 && config->vocab_size == 0)
-        log_note("%s has no %s; using vocab_size=%d (GPT-2's 50257, rounded up)", folder, TOKENIZER_FILE_NAME,
-                 DEFAULT_VOCAB_SIZE);
-    session_model_config(config, vocab > 0 ? vocab : DEFAULT_VOCAB_SIZE, model);
+    session_model_config(config, vocab, model);
     /* What was left open is decided now, and the checkpoint stores the decision. */
     config->vocab_size = model->vocab_size;
     config->gelu = model->gelu == GELU_TANH ? CONFIG_GELU_TANH : CONFIG_GELU_ERF;

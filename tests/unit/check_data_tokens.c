@@ -120,6 +120,29 @@ START_TEST(tokens_beyond_4_gib_read)
 }
 END_TEST
 
+START_TEST(tokens_the_largest_id)
+{
+    struct data_fixture fixture;
+    struct token_source *source = NULL;
+    int32_t largest = -1;
+    bool exists = true;
+    fixture_open(&fixture);
+    ck_assert_int_eq(token_split_exists("absent-folder", TOKEN_TRAIN, &exists), GT_OK);
+    ck_assert(!exists);
+    fixture_write_u16(&fixture, "x_train_1.bin", 3000, 7);
+    fixture_write_u16(&fixture, "x_train_2.bin", 5, 3003);
+    ck_assert_int_eq(token_split_exists(fixture.folder, TOKEN_TRAIN, &exists), GT_OK);
+    ck_assert(exists);
+    ck_assert_int_eq(token_split_exists(fixture.folder, TOKEN_VAL, &exists), GT_OK);
+    ck_assert(!exists);
+    ck_assert_int_eq(open_folder(&fixture, 0, 1, &source), GT_OK);
+    ck_assert_int_eq(token_source_largest(source, &largest), GT_OK);
+    ck_assert_int_eq(largest, 3007);
+    token_source_close(source);
+    fixture_close(&fixture);
+}
+END_TEST
+
 START_TEST(tokens_bad_files_are_refused)
 {
     struct data_fixture fixture;
@@ -287,6 +310,7 @@ Suite *data_tokens_suite(void)
     tcase_add_test(cases, tokens_nanogpt_file_reads);
     tcase_add_test(cases, tokens_many_shards_are_one_sequence);
     tcase_add_test(cases, tokens_beyond_4_gib_read);
+    tcase_add_test(cases, tokens_the_largest_id);
     tcase_add_test(cases, tokens_bad_files_are_refused);
     tcase_add_test(cases, tokens_missing_files_are_refused);
     tcase_add_test(cases, tokens_ids_outside_the_vocabulary_are_named);

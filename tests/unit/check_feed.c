@@ -154,9 +154,27 @@ START_TEST(bad_folders_leave_nothing_open)
     rig_open(&rig);
     ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, "absent-folder", TOKENS, 4, &feed), GT_DATA);
     ck_assert_ptr_nonnull(strstr(rig.data.line, "absent-folder"));
-    ck_assert_int_eq(unlink(fixture_path(&rig.data, "val.bin")), 0);
+    ck_assert_int_eq(unlink(fixture_path(&rig.data, "train.bin")), 0);
     ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, rig.data.folder, TOKENS, 4, &feed), GT_DATA);
-    ck_assert_ptr_nonnull(strstr(rig.data.line, "val"));
+    ck_assert_ptr_nonnull(strstr(rig.data.line, "train"));
+    rig_close(&rig);
+}
+END_TEST
+
+/* What gpt-prepare --val-fraction=0 makes: the training tokens serve for both, and a line says so. */
+START_TEST(without_val_the_training_tokens_are_evaluated)
+{
+    struct rig rig;
+    struct feed feed;
+    char train[FEED_DIGEST_MAX], val[FEED_DIGEST_MAX];
+    rig_open(&rig);
+    ck_assert_int_eq(unlink(fixture_path(&rig.data, "val.bin")), 0);
+    ck_assert_int_eq(feed_open(rig.data.mem, &rig.config, rig.data.folder, TOKENS, 4, &feed), GT_OK);
+    ck_assert_ptr_nonnull(strstr(rig.data.line, "has no val.bin: val loss is measured on training tokens"));
+    ck_assert_int_eq(feed_digest(&feed, TOKEN_TRAIN, train), GT_OK);
+    ck_assert_int_eq(feed_digest(&feed, TOKEN_VAL, val), GT_OK);
+    ck_assert_str_eq(train, val);
+    feed_close(&feed);
     rig_close(&rig);
 }
 END_TEST
@@ -170,6 +188,7 @@ Suite *feed_suite(void)
     tcase_add_test(tests, an_evaluation_that_is_not_full_ignores_the_rest);
     tcase_add_test(tests, a_whole_split_counts_every_target_once);
     tcase_add_test(tests, bad_folders_leave_nothing_open);
+    tcase_add_test(tests, without_val_the_training_tokens_are_evaluated);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -60,6 +60,7 @@ AC_DEFUN([GT_SUMMARY], [
     jansson            `$PKG_CONFIG --modversion jansson 2>/dev/null`
     PCRE2              `$PKG_CONFIG --modversion libpcre2-8 2>/dev/null`
     libarchive         $gt_text_archive
+    iconv              $gt_iconv
     Check (tests)      $gt_text_check
     libFuzzer (tests)  $gt_text_fuzzer
     Python (style)     ${PYTHON:-no (make check-style needs it; Debian: python3)}

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "cli/exit_status.h"
 #include "cli/flags.h"
+#include "cli/prepare_suggest.h"
 #include "data/bpe_train.h"
 #include "data/prepare.h"
 #include "data/tokenizer_find.h"
@@ -65,47 +66,62 @@ int main(int argc, char **argv)
 
 static void print_help(void)
 {
-    fputs(
-        "Usage: gpt-prepare [OPTION]... INPUT...\n"
-        "\n"
-        "Makes a data set for gpt-train from text: train.bin, val.bin, gpt_tokenizer.json and manifest.json.\n"
-        "An INPUT is a text file, a .jsonl file, either of them compressed (.gz .xz .zst .bz2), a .tar of such files,\n"
-        "a folder, which stands for the files below it, sorted by path, without hidden and binary ones; or - for\n"
-        "standard input.  A run that was stopped goes on when the same command is given again.\n"
-        "\n"
-        "  --tokenizer=WHICH         what a token is: bytes (default), chars (of the text, which is UTF-8), gpt2,\n"
-        "                            train (a byte-pair encoding of the inputs), or the path of a vocabulary\n"
-        "  --vocab-size=N            of --tokenizer=train; default 8192\n"
-        "  --out-dir=DIR             where the data set goes; default data/NAME, NAME being that of the first\n"
-        "                            INPUT without its extension, so that gpt-train --dataset=NAME finds it\n"
-        "\n"
-        "  --format=auto|text|jsonl  what the inputs hold; auto goes by their names (.jsonl, .ndjson, else text)\n"
-        "  --field=NAME              the field of a line of JSONL that is the document; default text\n"
-        "  --bad-lines=stop|skip     a line of JSONL that is wrong is an error (default), or is counted\n"
-        "  --documents=file|blank-line|end-of-text   a document of a text is the whole (default), or ends at an empty\n"
-        "                            line, or at <|endoftext|>, which is left out\n"
-        "  --document-separator=auto|none|newline|before|between|after\n"
-        "                            newline: put one where a document does not end in it; before, between, after:\n"
-        "                            an end-of-text token there; auto: newline for bytes and chars, none for a\n"
-        "                            single text, else after\n"
-        "  --dedup                   leave out documents that are exact copies of earlier ones\n"
-        "\n"
-        "  --val-fraction=F          how much is kept for validation; default 0.1\n"
-        "  --val-split=auto|position|document   the last part of the text, or documents drawn by their content; auto:\n"
-        "                            document for JSONL, archives and --documents, else position\n"
-        "  --seed=N                  of that draw; default 1337\n"
-        "\n"
-        "  --shard-tokens=N          write train_000001.bin, ... of N tokens each, with llm.c's headers\n"
-        "  --threads=N               for tokenizing; default: all processors.  The output does not depend on it\n"
-        "  --save-every=MIB          of text, after which a stopped run can go on; default 512\n"
-        "  --restart                 begin anew where a stopped run left its files\n"
-        "  -h, --help, --version\n"
-        "\n"
-        "Exit status: 0 done, 1 a failure while running, 2 a bad flag or input.\n"
-        "\n"
-        "  gpt-prepare --tokenizer=chars shakespeare.txt && gpt-train --dataset=shakespeare\n"
-        "  gpt-prepare --tokenizer=gpt2 --val-fraction=0.0005 openwebtext.tar.xz\n",
-        stdout);
+    fputs("Usage: gpt-prepare [OPTION]... INPUT...\n"
+          "\n"
+          "Makes a data set for gpt-train from text: train.bin, val.bin,\n"
+          "gpt_tokenizer.json and manifest.json.\n"
+          "\n"
+          "  gpt-prepare book.txt                      # a token is a byte\n"
+          "  gpt-prepare --tokenizer=gpt2 notes/ --out-dir=data/mine\n"
+          "  gpt-prepare --encoding=latin1 alt.txt     # text that is not UTF-8\n"
+          "\n"
+          "An INPUT is a text file; a .jsonl file; either of them compressed (.gz .xz\n"
+          ".zst .bz2); a .tar of such files; a folder, which stands for the text files\n"
+          "below it; or -, standard input.  Give the same command again to continue a\n"
+          "run that was stopped.\n"
+          "\n"
+          "Tokens and output\n"
+          "  --tokenizer=WHICH      bytes (default), chars, gpt2, train (make a byte-pair\n"
+          "                         encoding from the inputs), or a vocabulary's path\n"
+          "  --vocab-size=N         of --tokenizer=train; default 8192\n"
+          "  --out-dir=DIR          default data/NAME, where NAME is that of the first\n"
+          "                         INPUT without its extension\n"
+          "  --shard-tokens=N       write train_000001.bin, ... of N tokens each, as\n"
+          "                         llm.c does\n"
+          "\n"
+          "Reading\n"
+          "  --encoding=NAME        of texts that are not UTF-8: latin1, windows-1252,\n"
+          "                         SHIFT_JIS, ... (iconv -l lists them); UTF-16 is\n"
+          "                         recognised by its byte-order mark\n"
+          "  --format=WHICH         auto (default) goes by the name (.jsonl, .ndjson, else\n"
+          "                         text) and refuses what is no text; text; jsonl\n"
+          "  --field=NAME           the JSON field that holds the document; default text\n"
+          "  --bad-lines=stop|skip  what to do about a bad JSON line; default stop\n"
+          "  --documents=WHICH      a text is one document: file (default); or documents\n"
+          "                         end at a blank-line, or at <|endoftext|>: end-of-text\n"
+          "  --document-separator=WHICH\n"
+          "                         auto (default), none, newline, or an end-of-text token\n"
+          "                         before, between or after documents; auto is newline\n"
+          "                         for bytes and chars, none for a single text, else\n"
+          "                         after\n"
+          "  --dedup                leave out exact copies of earlier documents\n"
+          "\n"
+          "Validation\n"
+          "  --val-fraction=F       the share kept for validation; default 0.1; with 0,\n"
+          "                         everything is for training\n"
+          "  --val-split=WHICH      position: the end of the text; document: documents\n"
+          "                         drawn by their content; auto (default): document for\n"
+          "                         JSONL, archives and --documents, else position\n"
+          "  --seed=N               of that draw; default 1337\n"
+          "\n"
+          "Running\n"
+          "  --threads=N            default: one for each processor\n"
+          "  --save-every=MIB       how much text a stopped run may lose; default 512\n"
+          "  --restart              begin again instead of continuing a stopped run\n"
+          "  -h, --help, --version\n"
+          "\n"
+          "Exit status: 0 done, 1 a failure while running, 2 a bad flag or input.\n",
+          stdout);
 }
 
 /* ---- values of flags ---- */
@@ -164,8 +180,8 @@ static enum gt_status read_val_fraction(void *to, const char *value)
     struct arguments *arguments = to;
     char *end = NULL;
     const double fraction = strtod(value, &end);
-    if (end == value || *end != '\0' || !(fraction > 0 && fraction < 1)) {
-        log_error("--val-fraction=%s: expected a number above 0 and below 1", value);
+    if (end == value || *end != '\0' || !(fraction >= 0 && fraction < 1)) {
+        log_error("--val-fraction=%s: expected a number from 0 to below 1", value);
         return GT_USAGE;
     }
     arguments->spec.val_fraction = fraction;
@@ -196,6 +212,13 @@ static enum gt_status read_field(void *to, const char *value)
     struct arguments *arguments = to;
     arguments->spec.field = value;
     return value[0] != '\0' ? GT_OK : flags_error(PROGRAM, "expected the name of a field", "--field");
+}
+
+static enum gt_status read_encoding(void *to, const char *value)
+{
+    struct arguments *arguments = to;
+    arguments->spec.encoding = value;
+    return value[0] != '\0' ? GT_OK : flags_error(PROGRAM, "expected the name of an encoding", "--encoding");
 }
 
 static enum gt_status read_bad_lines(void *to, const char *value)
@@ -284,6 +307,7 @@ static const struct flag_value value_flags[] = {{"tokenizer", read_tokenizer},
                                                 {"out-dir", read_out_dir},
                                                 {"format", read_format},
                                                 {"field", read_field},
+                                                {"encoding", read_encoding},
                                                 {"bad-lines", read_bad_lines},
                                                 {"documents", read_documents},
                                                 {"document-separator", read_separator},
@@ -312,7 +336,7 @@ static enum gt_status out_dir_from_input(struct arguments *arguments, const char
     const size_t length = end - begin;
     const bool dots = length > 0 && strspn(input + begin, ".") >= length;
     if (length == 0 || dots || length >= sizeof name || strcmp(input, CORPUS_STDIN) == 0) {
-        log_error("INPUT %s: no name for a data set can be made from this; give --out-dir=DIR", input);
+        log_error("INPUT %s: choose a folder for the data set: give --out-dir=DIR", input);
         return GT_USAGE;
     }
     memcpy(name, input + begin, length);
@@ -343,9 +367,9 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
     if (arguments->help || arguments->version)
         return GT_OK;
     if (arguments->input_count == 0)
-        return flags_error(PROGRAM, "missing", "INPUT");
+        return flags_error(PROGRAM, "name a text file or a folder", "no input files given");
     if (arguments->vocab_size_given && strcmp(arguments->tokenizer, "train") != 0)
-        return flags_error(PROGRAM, "goes with --tokenizer=train", "--vocab-size");
+        return flags_error(PROGRAM, "needs --tokenizer=train", "--vocab-size");
     if (arguments->out_dir == NULL)
         return out_dir_from_input(arguments, arguments->inputs[0]);
     return GT_OK;
@@ -396,55 +420,59 @@ static char *count_text(char text[static 32], int64_t count)
     return text;
 }
 
+/* "1 document", "3 documents" */
+static char *counted(char text[static 64], uint64_t count, const char *noun)
+{
+    char number[32];
+    snprintf(text, 64, "%s %s%s", count_text(number, (int64_t)count), noun, count == 1 ? "" : "s");
+    return text;
+}
+
 static void report_counts(const struct prepare_result *result)
 {
-    char first[32], second[32];
+    char first[64], second[64], kinds[PREPARE_KINDS_TEXT_BYTES];
     if (result->many_documents)
-        log_result("%s documents, and %s empty ones left out",
-                   count_text(first, (int64_t)(result->document_count - result->duplicate_count)),
-                   count_text(second, (int64_t)result->empty_count));
+        log_result("%s, %s left out", counted(first, result->document_count - result->duplicate_count, "document"),
+                   counted(second, result->empty_count, "empty one"));
     if (result->duplicate_count > 0)
-        log_result("%s exact copies left out", count_text(first, (int64_t)result->duplicate_count));
+        log_result("%s left out", counted(first, result->duplicate_count, "exact duplicate"));
     if (result->bad_line_count > 0)
-        log_warning("%s bad lines left out", count_text(first, (int64_t)result->bad_line_count));
+        log_warning("%s left out", counted(first, result->bad_line_count, "bad line"));
     if (result->skipped_count > 0)
-        log_note("%zu binary files left out", result->skipped_count);
+        log_note("%s left out, not text: %s (give one as INPUT to see why)",
+                 counted(first, result->skipped_count, "file"), prepare_kinds_text(kinds, result->kinds));
     if (result->invalid_byte_count > 0)
-        log_warning("%s bytes in %s documents are not UTF-8; they are kept as they are",
-                    count_text(first, (int64_t)result->invalid_byte_count),
-                    count_text(second, (int64_t)result->invalid_document_count));
+        log_warning("not UTF-8: %s in %s, kept as they are; --encoding=NAME converts text",
+                    counted(first, result->invalid_byte_count, "byte"),
+                    counted(second, result->invalid_document_count, "document"));
     if (result->zero_document_count > 0)
-        log_warning("%s documents hold zero bytes; they are kept",
-                    count_text(first, (int64_t)result->zero_document_count));
+        log_warning("zero bytes in %s, kept; text in UTF-16 needs --encoding=UTF-16LE or UTF-16BE",
+                    counted(first, result->zero_document_count, "document"));
 }
 
 /* What was cut matters where a token may span the place: with a byte-pair encoding. */
 static void report_cuts(const struct arguments *arguments, const struct prepare_result *result)
 {
-    char count[32];
+    char count[64];
     if (arguments->spec.tokenizer == TOKENIZER_BPE && result->forced_cut_count > 0)
-        log_note("in %s places, text of more than 256 KiB without a space was cut before it was tokenized",
-                 count_text(count, (int64_t)result->forced_cut_count));
+        log_note("256 KiB of text without a space were cut before tokenizing, in %s",
+                 counted(count, result->forced_cut_count, "place"));
     if (arguments->spec.dedup && result->long_count > 0)
-        log_note("%s documents of more than %zu MiB were not looked up as copies",
-                 count_text(count, (int64_t)result->long_count), DOCUMENT_BYTES_MAX >> 20);
+        log_note("%s longer than %zu MiB not compared with others", counted(count, result->long_count, "document"),
+                 DOCUMENT_BYTES_MAX >> 20);
 }
 
 static void report_result(const struct arguments *arguments, const struct prepare_result *result)
 {
-    char vocab[32], tokens[32];
-    const char *dataset = arguments->out_dir;
-    /* A name without a slash would be looked for below data/. */
-    const char *here = strchr(dataset, '/') ? "" : "./";
-    if (strncmp(dataset, "data/", 5) == 0 && strchr(dataset + 5, '/') == NULL)
-        dataset += 5;
+    char vocab[32], files[64], tokens[64];
     report_counts(result);
     report_cuts(arguments, result);
-    log_result("%zu file%s, tokenizer %s, vocab size: %s", result->file_count, result->file_count == 1 ? "" : "s",
+    log_result("%s, tokenizer %s, vocab size: %s", counted(files, result->file_count, "file"),
                tokenizer_kind_name(arguments->spec.tokenizer), count_text(vocab, result->vocab_size));
-    log_result("train has %s tokens", count_text(tokens, result->train_tokens));
-    log_result("val has %s tokens", count_text(tokens, result->val_tokens));
-    log_result("written to %s; train on it with: gpt-train --dataset=%s%s", arguments->out_dir, here, dataset);
+    log_result("train has %s", counted(tokens, (uint64_t)result->train_tokens, "token"));
+    log_result("val has %s", counted(tokens, (uint64_t)result->val_tokens, "token"));
+    log_result("written to %s", arguments->out_dir);
+    prepare_suggest(arguments->out_dir, result);
 }
 
 /* ---- the work ---- */
@@ -461,7 +489,7 @@ static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *argu
     TRY(tokenizer_find(mem, name, out));
     if (tokenizer_kind_of(*out) == TOKENIZER_BPE)
         return GT_OK;
-    log_error("--tokenizer=%s: is of kind %s, which is made from the inputs: give --tokenizer=%s", name,
+    log_error("--tokenizer=%s: this vocabulary is of kind %s, which is made from the inputs; give --tokenizer=%s", name,
               tokenizer_kind_name(tokenizer_kind_of(*out)), tokenizer_kind_name(tokenizer_kind_of(*out)));
     return GT_USAGE;
 }

@@ -40,7 +40,7 @@ enum gt_status archive_stream_open(struct hostmem *mem, const char *path, uint32
     (void)mem;
     (void)crc32c;
     (void)out;
-    log_error("%s: this build cannot read compressed files or archives, because it was made without libarchive; "
+    log_error("%s: this gpt-prepare was built without libarchive and cannot read compressed files or archives; "
               "decompress it, or pipe it in: xz -dc FILE | gpt-prepare -",
               path);
     return GT_UNSUPPORTED;
@@ -149,7 +149,7 @@ enum gt_status archive_stream_open(struct hostmem *mem, const char *path, uint32
     snprintf(stream->label, sizeof stream->label, "%s", path);
     enum gt_status status = file_open_read(path, &stream->fd, &size_bytes);
     if (status == GT_OK && size_bytes == 0) {
-        log_error("%s: the file is empty, which no compressed file or archive is", path);
+        log_error("%s: the file is empty, neither a compressed file nor an archive", path);
         status = GT_DATA;
     }
     if (status == GT_OK)
@@ -329,8 +329,8 @@ static enum gt_status level_take_member(struct archive_stream *stream, struct ar
         snprintf(level->name, sizeof level->name, "number-%llu", (unsigned long long)level->members);
     stream_set_label(stream, true);
     if (!name_is_safe(name != NULL ? name : level->name) || (name != NULL && strlen(name) >= NAME_BYTES)) {
-        log_error("%s: a member's name may be neither absolute, nor hold \"..\", nor have %d bytes or more; this is no "
-                  "archive of texts",
+        log_error("%s: the member's name is absolute, has a \"..\" in it, or has %d bytes or more; such an "
+                  "archive is refused",
                   stream->label, NAME_BYTES);
         return GT_DATA;
     }
@@ -354,11 +354,11 @@ static enum gt_status level_take_raw(struct archive_stream *stream)
     const char *holder = stream->depth > 1 ? level[-1].name : stream->path;
     stream_set_label(stream, false);
     if (archive_filter_count(level->archive) <= 1) {
-        log_error("%s: is neither compressed nor a tar archive, as its name says", stream->label);
+        log_error("%s: is neither compressed nor a tar archive, although its name says so", stream->label);
         return GT_DATA;
     }
     if (name_is_tar(holder)) {
-        log_error("%s: holds no tar archive, as its name says, or one whose first header is damaged", stream->label);
+        log_error("%s: holds no tar archive, although its name says so, or its first header is damaged", stream->label);
         return GT_DATA;
     }
     const char *slash = strrchr(holder, '/');

@@ -119,7 +119,7 @@ static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right
         return GT_OK;
     void *nodes = train->nodes;
     if (train->node_count >= NODE_NONE - 1) {
-        log_error("training a tokenizer: more than %u places of pairs; give less text", NODE_NONE - 1);
+        log_error("training a tokenizer: too much text, with more than %u pairs; give less", NODE_NONE - 1);
         return GT_NO_MEMORY;
     }
     TRY(bpe_grow(train->mem, &nodes, train->node_count, &train->node_capacity, train->node_count + 1,

@@ -52,7 +52,7 @@ static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir
         return GT_OK;
     walk->out_known = stat(out_dir, &info) == 0;
     if (!walk->out_known && errno != ENOENT && errno != ENOTDIR) {
-        log_error("%s: cannot look at it: %s", out_dir, strerror(errno));
+        log_error("%s: cannot access it: %s", out_dir, strerror(errno));
         return GT_IO;
     }
     if (walk->out_known) {
@@ -166,7 +166,7 @@ static enum gt_status walk_add_regular(struct corpus_walk *walk, const char *pat
 static enum gt_status walk_add_stdin(struct corpus_walk *walk)
 {
     if (walk->corpus->has_stdin) {
-        log_error("INPUT %s: standard input can be given once", CORPUS_STDIN);
+        log_error("INPUT %s: standard input can be given only once", CORPUS_STDIN);
         return GT_USAGE;
     }
     walk->corpus->has_stdin = true;
@@ -208,7 +208,7 @@ static enum gt_status walk_entry(struct corpus_walk *walk, int fd, const char *f
         return GT_OK;
     TRY(file_join(path, folder, name));
     if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
-        log_error("%s: stat: %s", path, strerror(errno));
+        log_error("%s: cannot access it: %s", path, strerror(errno));
         return GT_IO;
     }
     if (S_ISDIR(info.st_mode) && !walk_is_out_dir(walk, &info))
@@ -238,7 +238,7 @@ static enum gt_status walk_folder(struct corpus_walk *walk, const char *path)
         entry = readdir(stream);
     }
     if (status == GT_OK && errno != 0) {
-        log_error("%s: readdir: %s", path, strerror(errno));
+        log_error("%s: cannot list this folder: %s", path, strerror(errno));
         status = GT_IO;
     }
     closedir(stream);
@@ -276,7 +276,7 @@ static enum gt_status walk_input_file(struct corpus_walk *walk, const char *path
     free(target);
     if (!is_output)
         return walk_add_regular(walk, path, info, false);
-    log_error("INPUT %s: would be replaced by the output; name another folder, or move it away", path);
+    log_error("INPUT %s: the output would replace this file; choose another --out-dir, or move the file", path);
     return GT_USAGE;
 }
 
@@ -292,8 +292,8 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
     if (S_ISREG(info.st_mode))
         return walk_input_file(walk, path, &info);
     if (!S_ISDIR(info.st_mode)) {
-        log_error("INPUT %s: neither a regular file nor a folder; to read from a "
-                  "pipe, give - and let it be standard input",
+        log_error("INPUT %s: neither a regular file nor a folder; to read a pipe, "
+                  "connect it to standard input and give -",
                   path);
         return GT_USAGE;
     }
@@ -316,7 +316,7 @@ enum gt_status corpus_file_check(const struct corpus_file *file)
         return GT_OK;
     const bool found = stat(file->path, &info) == 0;
     if (!found && errno != ENOENT && errno != ENOTDIR) {
-        log_error("%s: cannot look at it: %s", file->path, strerror(errno));
+        log_error("%s: cannot access it: %s", file->path, strerror(errno));
         return GT_IO;
     }
     if (found && (uint64_t)info.st_size == file->size_bytes && changed_ns_of(&info) == file->changed_ns)
@@ -324,8 +324,8 @@ enum gt_status corpus_file_check(const struct corpus_file *file)
     if (!found)
         log_error("%s: the file was removed while it was read", file->path);
     else
-        log_error("%s: the file changed while it was read: of %" PRIu64 " bytes when it was listed, it has %" PRIu64
-                  " now, or another time",
+        log_error("%s: the file changed while it was read: it had %" PRIu64 " bytes when it was listed, it has %" PRIu64
+                  " now, or its time changed",
                   file->path, file->size_bytes, (uint64_t)info.st_size);
     return GT_DATA;
 }

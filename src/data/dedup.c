@@ -86,8 +86,8 @@ static enum gt_status table_reserve(struct dedup *dedup)
     if (dedup->slot_count < dedup->slot_count_max)
         return table_grow(dedup);
     if (!dedup->full)
-        log_warning("the set of documents is full at %" PRIu64 ": later ones are compared with these, and copies among "
-                    "themselves are no longer found",
+        log_warning("--dedup remembers %" PRIu64 " documents: later ones are compared with these, but not with one "
+                    "another",
                     dedup->count);
     dedup->full = true;
     return GT_OK;
@@ -104,7 +104,7 @@ static enum gt_status block_write(struct dedup *dedup)
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
-            log_error("%s: cannot write: %s", dedup->path, got < 0 ? strerror(errno) : "the system took nothing");
+            log_error("%s: cannot write: %s", dedup->path, got < 0 ? strerror(errno) : "nothing was written");
             return GT_IO;
         }
         next += got;
@@ -130,7 +130,7 @@ static enum gt_status block_take(struct dedup *dedup, size_t entries)
         const struct document_hash hash = {word_get(entry), word_get(entry + 8)};
         TRY(table_reserve(dedup));
         if (dedup->full || (hash.low | hash.high) == 0) {
-            log_error("%s: entry %" PRIu64 " cannot have been written by a run like this", dedup->path, dedup->count);
+            log_error("%s: entry %" PRIu64 " is damaged", dedup->path, dedup->count);
             return GT_DATA;
         }
         *slot_find(dedup->slots, dedup->slot_count, hash) = hash;
@@ -156,7 +156,8 @@ static enum gt_status file_restore(struct dedup *dedup, const struct dedup_entri
         done += entries;
     }
     if (begun->is_summed && dedup->crc32c != begun->crc32c) {
-        log_error("%s: its first %" PRIu64 " entries are not those that the stopped run wrote; --restart begins anew",
+        log_error("%s: its first %" PRIu64
+                  " entries changed after the stopped run wrote them; start again with --restart",
                   dedup->path, count);
         return GT_DATA;
     }

@@ -9,6 +9,7 @@
 #include "data/documents.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +18,12 @@
 #include "base/log.h"
 #include "data/input.h"
 #include "data/jsonl.h"
+#include "data/text_decode.h"
+#include "data/text_kind.h"
 #include "data/utf8.h"
 
 #define BLOCK_BYTES ((size_t)1 << 20)
+#define DECODE_BYTES_MIN ((size_t)64)
 #define NOTES_MAX 10
 
 struct documents {
@@ -31,7 +35,10 @@ struct documents {
     struct input *input; /* the file that is open, or NULL */
     bool in_text;
     bool is_jsonl;
-    unsigned char *block; /* BLOCK_BYTES of the text */
+    struct text_decoder *decoder; /* NULL until a text needs one */
+    bool decodes;                 /* the text at hand is not UTF-8 */
+    bool wide;                    /* in the encoding that was asked for, a zero byte says nothing */
+    unsigned char *block;         /* BLOCK_BYTES of the text */
     size_t block_count, block_used;
     bool text_ended; /* no more blocks */
     char *held;      /* DOCUMENT_BYTES_MAX: the document, or the line */
@@ -66,7 +73,11 @@ enum gt_status documents_create(struct hostmem *mem, const struct documents_spec
     struct documents *documents = memory;
     documents->mem = mem;
     documents->spec = *spec;
-    const enum gt_status status = documents_allocate(documents);
+    enum gt_status status = documents_allocate(documents);
+    bool is_ascii = true;
+    if (status == GT_OK && spec->encoding != NULL)
+        status = text_encoding_check(spec->encoding, &is_ascii);
+    documents->wide = !is_ascii;
     if (status == GT_OK)
         *out = documents;
     else
@@ -80,6 +91,7 @@ void documents_destroy(struct documents *documents)
         return;
     json_decref(documents->root);
     input_close(documents->input);
+    text_decoder_destroy(documents->decoder);
     hostmem_free(documents->mem, documents->held);
     hostmem_free(documents->mem, documents->block);
     hostmem_free(documents->mem, documents->inputs);
@@ -120,17 +132,22 @@ uint64_t documents_file_bytes(const struct documents *documents)
 
 /* ---- blocks of a text ---- */
 
-/* Reads on behind what is left of the block, until it is full or the text ends.
- */
+/* Reads on behind what is left of the block, until it is full (but for the room of a few characters, where the text is
+ * converted) or the text ends. */
 static enum gt_status block_fill(struct documents *documents)
 {
     documents->block_count -= documents->block_used;
     memmove(documents->block, documents->block + documents->block_used, documents->block_count);
     documents->block_used = 0;
-    while (!documents->text_ended && documents->block_count < BLOCK_BYTES) {
+    while (!documents->text_ended &&
+           BLOCK_BYTES - documents->block_count >= (documents->decodes ? DECODE_BYTES_MIN : 1)) {
         size_t got = 0;
-        TRY(input_read(documents->input, documents->block + documents->block_count,
-                       BLOCK_BYTES - documents->block_count, &got));
+        unsigned char *to = documents->block + documents->block_count;
+        const size_t room = BLOCK_BYTES - documents->block_count;
+        if (documents->decodes)
+            TRY(text_decoder_read(documents->decoder, documents->input, to, room, &got));
+        else
+            TRY(input_read(documents->input, to, room, &got));
         documents->block_count += got;
         documents->text_ended = got == 0;
     }
@@ -223,7 +240,7 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     if (!*out_found)
         return GT_OK;
     documents->in_text = true;
-    documents->text_ended = false;
+    documents->text_ended = documents->decodes = false;
     documents->block_count = documents->block_used = 0;
     documents->held_count = documents->given = 0;
     documents->is_jsonl = documents->spec.format == DOCUMENTS_JSONL ||
@@ -235,23 +252,92 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     return GT_OK;
 }
 
-/* A text that nobody named and that has a zero byte in its first block is no text. */
-static enum gt_status text_look_for_zero(struct documents *documents, bool *out_skip)
+/* The first block of a text that is not UTF-8 is converted like the rest of it. */
+static enum gt_status text_decode(struct documents *documents)
 {
-    *out_skip = false;
-    if (documents->is_jsonl || !input_is_unnamed(documents->input))
+    size_t mark_length = 0;
+    const char *mark = text_mark_of(documents->block, documents->block_count, &mark_length);
+    const char *encoding = mark != NULL ? mark : documents->spec.encoding;
+    const bool as_it_is = documents->spec.format == DOCUMENTS_TEXT && documents->spec.encoding == NULL;
+    if (encoding == NULL || as_it_is || (mark != NULL && strcmp(mark, "UTF-8") == 0))
         return GT_OK;
-    TRY(block_fill(documents));
-    const unsigned char *zero = memchr(documents->block, 0, documents->block_count);
-    if (zero == NULL)
-        return GT_OK;
-    *out_skip = true;
-    documents->state.skipped_count++;
-    if (documents->state.skipped_count <= NOTES_MAX && !documents->spec.quiet)
-        log_note("%s: skipped: byte %zu is zero, so this is no text%s", input_label(documents->input),
-                 (size_t)(zero - documents->block),
-                 documents->state.skipped_count == NOTES_MAX ? " (others like it are only counted)" : "");
+    if (documents->decoder == NULL)
+        TRY(text_decoder_create(documents->mem, &documents->decoder));
+    TRY(text_decoder_begin(documents->decoder, encoding, documents->input, documents->block, documents->block_count,
+                           mark_length));
+    documents->decodes = true;
+    documents->text_ended = false;
+    documents->block_count = 0;
     return GT_OK;
+}
+
+/* ".png" of "a/b.png", "no extension" of what has none, or one that is no word. */
+static void kind_name(const struct input *input, char out[static DOCUMENTS_KIND_BYTES])
+{
+    size_t length = 0;
+    const char *name = input_name(input, &length);
+    size_t dot = length;
+    while (dot > 0 && isalnum((unsigned char)name[dot - 1]))
+        dot--;
+    const bool found = dot > 1 && dot < length && name[dot - 1] == '.' && name[dot - 2] != '/';
+    if (found && length - dot + 1 < DOCUMENTS_KIND_BYTES)
+        memcpy(out, name + dot - 1, length - dot + 1);
+    else
+        memcpy(out, "no extension", sizeof "no extension");
+}
+
+/* Counts a text that is left out, by its ending. */
+static void kind_count(struct documents *documents)
+{
+    char name[DOCUMENTS_KIND_BYTES] = "";
+    struct documents_kind *kind = documents->state.kinds;
+    size_t i = 0;
+    kind_name(documents->input, name);
+    while (i < DOCUMENTS_KINDS_MAX - 1 && kind[i].name[0] != '\0' && strcmp(kind[i].name, name) != 0)
+        i++;
+    if (kind[i].count == 0)
+        memcpy(kind[i].name, i < DOCUMENTS_KINDS_MAX - 1 ? name : "other",
+               i < DOCUMENTS_KINDS_MAX - 1 ? sizeof name : 6);
+    kind[i].count++;
+    documents->state.skipped_count++;
+}
+
+/* A file that was named and is no text: what it is, and how its text is had. */
+static enum gt_status text_refuse(const struct documents *documents, const struct text_kind *kind)
+{
+    char quoted[FILE_PATH_MAX];
+    const char *label = input_label(documents->input);
+    log_error("%s: this file is %s; gpt-prepare reads text and JSON lines (--format=text takes its bytes as they are)",
+              label, kind->name);
+    if (kind->before != NULL)
+        log_note("%s", kind->before);
+    if (kind->tail != NULL)
+        log_note("%s%s%s", kind->advice, file_shell_quote(quoted, sizeof quoted, label), kind->tail);
+    else if (kind->advice != NULL)
+        log_note("%s", kind->advice);
+    return GT_USAGE;
+}
+
+/* Reads the first block and decides by it: what is no text is left out where nobody named it (*out_skip), else refused. */
+static enum gt_status text_look(struct documents *documents, bool *out_skip)
+{
+    size_t length = 0, mark_length = 0;
+    TRY(block_fill(documents));
+    const unsigned char *block = documents->block;
+    const char *name = input_name(documents->input, &length);
+    const bool is_json = length > 5 && memcmp(name + length - 5, ".json", 5) == 0;
+    const struct text_kind *kind = NULL;
+    if (documents->spec.format != DOCUMENTS_TEXT)
+        kind = text_kind_of(block, documents->block_count, is_json);
+    const bool wide =
+        documents->wide || (text_mark_of(block, documents->block_count, &mark_length) && mark_length != 3);
+    const bool has_zero = !documents->is_jsonl && !wide && memchr(block, 0, documents->block_count) != NULL;
+    *out_skip = input_is_unnamed(documents->input) && (kind != NULL || has_zero);
+    if (*out_skip)
+        kind_count(documents);
+    else if (kind != NULL)
+        return text_refuse(documents, kind);
+    return *out_skip ? GT_OK : text_decode(documents);
 }
 
 /* Makes sure that a text is open; *out_found is false at the end of the corpus.
@@ -270,7 +356,7 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
             TRY(file_finish(documents, false));
             continue;
         }
-        TRY(text_look_for_zero(documents, &skip));
+        TRY(text_look(documents, &skip));
         if (!skip)
             continue;
         documents->in_text = false;
@@ -428,7 +514,8 @@ static enum gt_status line_refuse(struct documents *documents)
 {
     const char *label = input_label(documents->input);
     if (!documents->spec.skip_bad_lines) {
-        log_error("%s: line %" PRIu64 ": %s", label, documents->state.line, documents->reason);
+        log_error("%s: line %" PRIu64 ": %s; --bad-lines=skip leaves such lines out", label, documents->state.line,
+                  documents->reason);
         return GT_DATA;
     }
     documents->state.bad_line_count++;
@@ -503,7 +590,7 @@ enum gt_status documents_next(struct documents *documents, struct document *out,
 
 static enum gt_status resume_refuse(const struct documents *documents, uint64_t offset)
 {
-    log_error("%s: its first %" PRIu64 " bytes are not those that the stopped run has read; --restart begins anew",
+    log_error("%s: its first %" PRIu64 " bytes changed after the stopped run read them; start again with --restart",
               input_label(documents->input), offset);
     return GT_DATA;
 }
@@ -544,6 +631,10 @@ enum gt_status documents_resume(struct documents *documents, const struct docume
         TRY(text_begin(documents, &found));
     if (state->text > 0 && (!found || documents->input == NULL))
         return resume_refuse(documents, state->offset);
+    if (state->text > 0) {
+        TRY(block_fill(documents));
+        TRY(text_decode(documents));
+    }
     TRY(resume_skip(documents, state));
     documents->state = *state;
     return GT_OK;

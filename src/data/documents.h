@@ -35,11 +35,21 @@ struct documents_spec {
     struct corpus *corpus; /* borrowed; outlives the reader, which keeps a checksum per file in it */
     enum documents_format format;
     const char *field;      /* of JSONL; borrowed */
+    const char *encoding;   /* of texts without a byte-order mark; borrowed; NULL: UTF-8, or whatever they are */
     const char *stdin_path; /* a file with what standard input held, or NULL */
     enum documents_end end;
     bool skip_bad_lines; /* JSONL: else they are an error */
     bool quiet;          /* a second reading: what was noted is not noted again */
     bool compare_files;  /* a second reading: a file whose checksum differs is an error */
+};
+
+#define DOCUMENTS_KINDS_MAX 16
+#define DOCUMENTS_KIND_BYTES 16
+
+/* Files left out that have one ending. */
+struct documents_kind {
+    char name[DOCUMENTS_KIND_BYTES]; /* ".png"; "no extension"; in the last, "other"; zeros behind it */
+    uint64_t count;
 };
 
 /* Totals of one INPUT argument. */
@@ -60,8 +70,9 @@ struct documents_state {
     bool in_document;
     struct documents_input input; /* of the INPUT that the file belongs to, up to the file before */
     uint64_t document_count, empty_count, long_count, bad_line_count;
-    uint64_t file_count, skipped_count; /* files read; files and members left out because they hold a zero byte */
+    uint64_t file_count, skipped_count; /* files read; files and members left out because they are no text */
     uint64_t text_bytes;                /* of all documents */
+    struct documents_kind kinds[DOCUMENTS_KINDS_MAX]; /* of those left out; as many as have names */
 };
 
 struct document {
@@ -73,7 +84,7 @@ struct document {
 
 struct documents;
 
-/* Errors: GT_NO_MEMORY. */
+/* Errors: GT_NO_MEMORY, those of text_encoding_check(). */
 enum gt_status documents_create(struct hostmem *mem, const struct documents_spec *spec, struct documents **out);
 /* Accepts NULL. */
 void documents_destroy(struct documents *documents);
@@ -84,8 +95,10 @@ void documents_destroy(struct documents *documents);
 enum gt_status documents_resume(struct documents *documents, const struct documents_state *state,
                                 const struct documents_input *inputs);
 
-/* *out_found is false at the end.  Documents without a byte are counted and passed over.  Errors: GT_DATA (a broken
- * archive, a bad line: file, member and line are named; a file that is no longer what was listed), GT_IO, GT_NO_MEMORY. */
+/* *out_found is false at the end.  Documents without a byte are counted and passed over, and so are texts that nobody named
+ * and that are none (text_kind.h, or a zero byte in the first MiB).  Errors: GT_USAGE (such a file that was named), GT_DATA
+ * (a broken archive, a bad line, bytes that the encoding has not: the place is named; a file that is no longer what was
+ * listed), GT_UNSUPPORTED (UTF-16 without iconv), GT_IO, GT_NO_MEMORY. */
 enum gt_status documents_next(struct documents *documents, struct document *out, bool *out_found);
 
 const struct documents_state *documents_state_get(const struct documents *documents);

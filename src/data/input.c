@@ -117,6 +117,12 @@ bool input_is_unnamed(const struct input *input)
     return input->file->from_folder || input->is_member;
 }
 
+const char *input_name(const struct input *input, size_t *out_length)
+{
+    *out_length = archive_name_stem(input->name);
+    return input->name;
+}
+
 bool input_is_jsonl(const struct input *input)
 {
     static const char *const endings[] = {".jsonl", ".ndjson"};

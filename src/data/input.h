@@ -34,6 +34,8 @@ const char *input_label(const struct input *input);
 bool input_is_member(const struct input *input);
 /* True for a member and for a file found in a folder: nobody has named it. */
 bool input_is_unnamed(const struct input *input);
+/* The text's name, without an ending that says compression. */
+const char *input_name(const struct input *input, size_t *out_length);
 /* True when the text's name ends in .jsonl or .ndjson. */
 bool input_is_jsonl(const struct input *input);
 

@@ -36,8 +36,28 @@ static const char *type_text(const json_t *value)
     }
 }
 
+/* Names the fields that the line has, as many as there is room for. */
+static void reason_missing(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    char names[JSONL_REASON_BYTES / 2] = "";
+    size_t used = 0;
+    json_object_foreach(root, key, value)
+    {
+        const int more = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", key);
+        used += (size_t)more;
+        if (used >= sizeof names)
+            break;
+    }
+    snprintf(reason, JSONL_REASON_BYTES,
+             "field \"%.60s\" is missing; the line has %s: choose one with --field=NAME, or take whole lines with "
+             "--format=text",
+             field, used > 0 ? names : "none");
+}
+
 /* The field's value, or NULL and the reason. */
-static const json_t *root_field(const json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
+static const json_t *root_field(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
 {
     if (!json_is_object(root)) {
         snprintf(reason, JSONL_REASON_BYTES, "expected an object, found %s", type_text(root));
@@ -45,8 +65,7 @@ static const json_t *root_field(const json_t *root, const char *field, char reas
     }
     const json_t *value = json_object_get(root, field);
     if (value == NULL)
-        snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\" is missing (--field names the one that holds the text)",
-                 field);
+        reason_missing(root, field, reason);
     else if (!json_is_string(value))
         snprintf(reason, JSONL_REASON_BYTES, "field \"%.100s\": expected a string, found %s", field, type_text(value));
     return json_is_string(value) ? value : NULL;

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-#define JSONL_REASON_BYTES 256
+#define JSONL_REASON_BYTES 512
 
 /* True when the line has nothing but white space. */
 bool jsonl_line_is_blank(const char *line, size_t count);

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,7 +49,7 @@ static enum gt_status prepare_steps(struct prepare *prep)
 enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec, struct prepare_result *out)
 {
     assert(spec->input_count > 0 && spec->out_dir != NULL);
-    assert(spec->val_fraction > 0 && spec->val_fraction < 1);
+    assert(spec->val_fraction >= 0 && spec->val_fraction < 1);
     void *memory = NULL;
     struct prepare_spec whole = *spec;
     TRY(hostmem_alloc(mem, 1, sizeof(struct prepare), "gpt-prepare", &memory));
@@ -116,13 +117,13 @@ static enum gt_status choose_separator(struct prepare *prep)
     if (prep->separator == PREPARE_SEPARATOR_AUTO)
         prep->separator = prep->many || prep->corpus->file_count > 1 ? PREPARE_SEPARATOR_AFTER : PREPARE_SEPARATOR_NONE;
     if (prep->separator >= PREPARE_SEPARATOR_BEFORE && !has_eot) {
-        log_error("--document-separator=%s: the tokenizer %s has no end-of-text token; none and newline are possible",
+        log_error("--document-separator=%s: the tokenizer %s has no end-of-text token; choose none or newline",
                   prepare_separator_name(prep->separator), tokenizer_kind_name(prep->spec->tokenizer));
         return GT_USAGE;
     }
     if (prep->separator == PREPARE_SEPARATOR_NEWLINE && is_bpe && prep->spec->given != NULL &&
         tokenizer_id_of(prep->spec->given, '\n') < 0) {
-        log_error("--document-separator=newline: no token of the tokenizer is a newline");
+        log_error("--document-separator=newline: the tokenizer has no newline token");
         return GT_USAGE;
     }
     return GT_OK;
@@ -153,9 +154,7 @@ static enum gt_status prepare_open(struct prepare *prep)
                                             .is_output = prepare_is_output};
     TRY(corpus_create(prep->mem, &corpus_spec, &prep->corpus));
     if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin) {
-        log_error("INPUT %s%s: no text (%zu files, 0 bytes)", spec->inputs[0], spec->input_count > 1 ? " ..." : "",
-                  prep->corpus->file_count);
-        return GT_DATA;
+        return prepare_refuse_empty(prep, &(struct documents_state){.file_count = prep->corpus->file_count});
     }
     prep->learns = spec->tokenizer == TOKENIZER_CHARS || (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
     choose_split(prep);
@@ -225,7 +224,7 @@ static enum gt_status prepare_take_up(struct prepare *prep)
     if (prep->phase == PREPARE_PHASE_NEW)
         return GT_OK;
     TRY(prepare_state_restore(prep));
-    log_note("%s: going on with the run that was stopped here after %s of text", prep->spec->out_dir,
+    log_note("%s: continuing the run that was stopped after %s of text", prep->spec->out_dir,
              log_bytes(progress, (double)prep->progress.documents.text_bytes));
     prep->announced = prep->phase == PREPARE_PHASE_COMMIT;
     if (prep->announced)
@@ -273,6 +272,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
     const struct documents_spec spec = {.corpus = prep->corpus,
                                         .format = prep->spec->format,
                                         .field = prep->field,
+                                        .encoding = prep->spec->encoding,
                                         .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
                                         .end = prep->spec->end,
                                         .skip_bad_lines = prep->spec->skip_bad_lines,
@@ -283,20 +283,26 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
 
 /* ---- the end ---- */
 
+enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct documents_state *state)
+{
+    char kinds[PREPARE_KINDS_TEXT_BYTES];
+    log_error("INPUT %s%s: no text in %" PRIu64 " file%s%s%s", prep->spec->inputs[0],
+              prep->spec->input_count > 1 ? " ..." : "", state->file_count + state->skipped_count,
+              state->file_count + state->skipped_count == 1 ? "" : "s", state->skipped_count > 0 ? "; not text: " : "",
+              prepare_kinds_text(kinds, state->kinds));
+    return GT_DATA;
+}
+
 static enum gt_status split_refuse(const struct prepare *prep, int64_t train, int64_t val)
 {
     const struct prepare_spec *spec = prep->spec;
-    const char *more = spec->input_count > 1 ? " ..." : "";
+    const uint64_t documents = prep->progress.documents.document_count;
     if (train + val == 0)
-        log_error("INPUT %s%s: no text (%" PRIu64 " files, %" PRIu64 " of them skipped as binary)", spec->inputs[0],
-                  more, prep->progress.documents.file_count + prep->progress.documents.skipped_count,
-                  prep->progress.documents.skipped_count);
-    else
-        log_error("INPUT %s%s: %" PRId64 " tokens of %" PRIu64
-                  " documents with --val-fraction=%g and --val-split=%s give "
-                  "%" PRId64 " to train on and %" PRId64 " to validate; each needs at least 1",
-                  spec->inputs[0], more, train + val, prep->progress.documents.document_count, spec->val_fraction,
-                  prepare_split_name(prep->split), train, val);
+        return prepare_refuse_empty(prep, &prep->progress.documents);
+    log_error("INPUT %s%s: %" PRId64 " token%s in %" PRIu64 " document%s: --val-fraction=%g and --val-split=%s leave "
+              "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1",
+              spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val, train + val == 1 ? "" : "s", documents,
+              documents == 1 ? "" : "s", spec->val_fraction, prepare_split_name(prep->split), train, val);
     return GT_DATA;
 }
 
@@ -330,11 +336,11 @@ static enum gt_status prepare_finish(struct prepare *prep)
         const bool is_bpe = prep->spec->tokenizer == TOKENIZER_BPE;
         const int64_t tokens = train, units = is_bpe ? (int64_t)prep->progress.character_count : tokens;
         train = (int64_t)floor((double)units * (1.0 - prep->spec->val_fraction));
-        if (is_bpe)
+        if (is_bpe && prep->spec->val_fraction > 0)
             TRY(border_of_bpe(prep, units - train, &train));
         val = tokens - train;
     }
-    if (train < 1 || val < 1)
+    if (train < 1 || (val < 1 && prep->spec->val_fraction > 0))
         return split_refuse(prep, train, val);
     return token_writer_finish(prep->writer, by_position ? train : -1, &prep->files, &prep->file_count);
 }
@@ -358,6 +364,7 @@ static void prepare_result_fill(const struct prepare *prep, struct prepare_resul
                                    .zero_document_count = progress->zero_document_count,
                                    .many_documents = prep->many,
                                    .resumed = prep->phase != PREPARE_PHASE_NEW};
+    memcpy(out->kinds, progress->documents.kinds, sizeof out->kinds);
     for (size_t i = 0; i < json_array_size(files); i++) {
         const json_t *row = json_array_get(files, i);
         const bool is_train = strncmp(json_string_value(json_array_get(row, 1)), "train", 5) == 0;
@@ -381,7 +388,7 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
     if (status == GT_OK || (prep->owns_files && !is_kept && !prep->announced))
         (void)prepare_clean(prep);
     else if (prep->owns_files && is_kept)
-        log_note("%s: what was done is kept; the same command goes on from there", prep->spec->out_dir);
+        log_note("%s: the work so far is kept; give the same command again to continue", prep->spec->out_dir);
     if (file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME) == GT_OK)
         unlink(path); /* while it is ours */
     file_unlock(prep->lock_fd);
@@ -403,6 +410,16 @@ static void prepare_close(struct prepare *prep, enum gt_status status)
 }
 
 /* ---- small things ---- */
+
+char *prepare_kinds_text(char text[static PREPARE_KINDS_TEXT_BYTES], const struct documents_kind *kinds)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < DOCUMENTS_KINDS_MAX && kinds[i].count > 0; i++)
+        used += (size_t)snprintf(text + used, PREPARE_KINDS_TEXT_BYTES - used, "%s%" PRIu64 " %s", i > 0 ? ", " : "",
+                                 kinds[i].count, kinds[i].name);
+    return text;
+}
 
 enum gt_status prepare_json_check(const json_t *value, int failures, const char *what)
 {

@@ -40,6 +40,10 @@ enum prepare_split {
     PREPARE_SPLIT_COUNT
 };
 
+#define PREPARE_KINDS_TEXT_BYTES (DOCUMENTS_KINDS_MAX * (DOCUMENTS_KIND_BYTES + 24))
+/* "3 .png, 1 .pdf"; returns `text`. */
+char *prepare_kinds_text(char text[static PREPARE_KINDS_TEXT_BYTES], const struct documents_kind *kinds);
+
 /* The words of the command line. */
 const char *prepare_separator_name(enum prepare_separator separator);
 const char *prepare_split_name(enum prepare_split split);
@@ -55,9 +59,10 @@ struct prepare_spec {
     enum tokenizer_kind tokenizer;
     const struct tokenizer *given; /* bpe: ready made, borrowed; NULL: trained on the inputs */
     int64_t vocab_size;            /* bpe to be trained */
-    double val_fraction;           /* above 0, below 1 */
+    double val_fraction;           /* 0 (no validation tokens) or more, below 1 */
     enum documents_format format;
     const char *field;      /* of JSONL; NULL: "text" */
+    const char *encoding;   /* of the inputs; NULL: UTF-8, or as a byte-order mark says */
     enum documents_end end; /* of documents of a text */
     bool skip_bad_lines;    /* of JSONL */
     enum prepare_separator separator;
@@ -77,8 +82,9 @@ struct prepare_result {
     int64_t val_tokens;
     int64_t vocab_size;
     size_t train_files, val_files;
-    size_t file_count;    /* files that went in */
-    size_t skipped_count; /* files and members left out because they hold a zero byte */
+    size_t file_count;                                /* files that went in */
+    size_t skipped_count;                             /* files and members left out because they are no text */
+    struct documents_kind kinds[DOCUMENTS_KINDS_MAX]; /* of these */
     uint64_t document_count, empty_count, duplicate_count, long_count, bad_line_count;
     uint64_t forced_cut_count;                           /* places where a token may have been cut */
     uint64_t invalid_byte_count, invalid_document_count; /* bytes that are no UTF-8, and the documents they are in */
@@ -95,7 +101,8 @@ struct prepare_result {
  * full disk or the like: it can be continued.
  * Errors: GT_USAGE (an input that does not exist; another gpt-prepare at work in out_dir; other options or inputs than
  * those of the stopped run), GT_DATA (no text, too little for two splits, not UTF-8 with chars, a broken archive, a bad
- * line: the place is named; a file that changed while it was read), GT_UNSUPPORTED (no libarchive; more uint32 tokens
+ * line, bytes that the encoding has not: the place is named; a file that changed while it was read), GT_UNSUPPORTED (no
+ * libarchive, no iconv; more uint32 tokens
  * than an llm.c header can count), GT_IO, GT_NO_MEMORY. */
 enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec, struct prepare_result *out);
 

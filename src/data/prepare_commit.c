@@ -170,10 +170,9 @@ static enum gt_status old_manifest_open(const struct prepare *prep, json_t **out
         status = GT_DATA;
     }
     if (status == GT_DATA)
-        log_error(
-            "%s: not as this program writes it, so which tokenizer files go with the data set there cannot be told; "
-            "remove it, and those that do",
-            path);
+        log_error("%s: not a manifest of gpt-prepare's, so it does not say which files belong to the data set there; "
+                  "move them away",
+                  path);
     return status;
 }
 
@@ -240,7 +239,7 @@ enum gt_status prepare_publish(struct prepare *prep)
 
 static enum gt_status list_refuse(const struct prepare *prep)
 {
-    log_error("%s: field \"commit\": not as this program writes it; give --restart to begin anew", prep->state_path);
+    log_error("%s: field \"commit\" is damaged; start again with --restart", prep->state_path);
     return GT_DATA;
 }
 
@@ -405,8 +404,7 @@ release:
     if (whole)
         return GT_OK;
     if (!outputs_remove(prep, true)) {
-        log_error("%s: what a stopped run has half replaced cannot be removed: %s", prep->spec->out_dir,
-                  strerror(errno));
+        log_error("%s: cannot remove what a stopped run has half replaced: %s", prep->spec->out_dir, strerror(errno));
         return GT_IO;
     }
     return file_sync_folder(prep->spec->out_dir);

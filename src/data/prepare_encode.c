@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "data/prepare_internal.h"
+#include "data/text_kind.h"
 #include "data/utf8.h"
 
 /* ---- opening and closing ---- */
@@ -38,7 +39,8 @@ static void writer_choose(struct prepare *prep)
     spec->folder = prep->spec->out_dir;
     spec->width_bytes = tokenizer_vocab_size(prep->tokenizer) > UINT16_MAX + 1 ? 4 : 2;
     spec->shard_tokens = prep->spec->shard_tokens;
-    const bool small = !prep->many && !prep->corpus->has_stdin && prep->corpus->size_bytes < INT32_MAX / 2;
+    const uint64_t most = INT32_MAX / (prep->spec->encoding != NULL ? 8 : 2); /* UTF-8 may be longer */
+    const bool small = !prep->many && !prep->corpus->has_stdin && prep->corpus->size_bytes < most;
     if (spec->width_bytes == 4 && spec->shard_tokens == 0 && !small)
         spec->shard_tokens = (int64_t)1 << 30;
 }
@@ -169,6 +171,16 @@ static enum gt_status piece_refuse(const struct prepare *prep, const struct prep
     return piece->status;
 }
 
+/* Once is enough. */
+static void latin_note(struct prepare *prep, const struct prepare_piece *piece)
+{
+    const char *latin = text_guess_latin(prep->text + piece->offset, piece->count);
+    if (latin != NULL && !prep->latin_said)
+        log_warning("%s: this text looks like Latin-1, not UTF-8; --encoding=%s converts it",
+                    prep->corpus->files[piece->file].path, latin);
+    prep->latin_said |= latin != NULL;
+}
+
 static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece *piece)
 {
     struct prepare_progress *progress = &prep->progress;
@@ -181,6 +193,8 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
     progress->character_count += piece->character_count;
     progress->invalid_byte_count += piece->invalid_count;
     progress->document_invalid |= piece->invalid_count > 0;
+    if (piece->invalid_count > 0)
+        latin_note(prep, piece);
     progress->document_zero |= piece->has_zero;
     if (piece->count > 0)
         progress->open_line[piece->split] = prep->text[piece->offset + piece->count - 1] != '\n';

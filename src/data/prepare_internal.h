@@ -99,6 +99,7 @@ struct prepare {
     struct prepare_piece *pieces;
     size_t piece_count;
     uint64_t saved_at_bytes; /* of text */
+    bool latin_said;
 
     uint64_t done_before_bytes; /* progress: of passes that are over */
     uint64_t told_bytes;
@@ -146,6 +147,8 @@ bool prepare_is_output(const char *name);
 /* prepare.c */
 void prepare_told(struct prepare *prep, bool force);
 enum gt_status prepare_open_documents(struct prepare *prep, bool second);
+/* GT_DATA and one line: the inputs hold no text. */
+enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct documents_state *state);
 /* GT_NO_MEMORY and one line about the JSON of `what` when it is NULL or `failures` is not 0. */
 enum gt_status prepare_json_check(const json_t *value, int failures, const char *what);
 bool prepare_copies_stdin(const struct prepare *prep);

@@ -60,6 +60,7 @@ json_t *prepare_options_json(const struct prepare *prep)
         failures |= json_object_set_new(object, "vocab-size", json_integer(spec->vocab_size));
     failures |= json_object_set_new(object, "format", json_string(formats[spec->format]));
     failures |= json_object_set_new(object, "field", json_path(prep->field));
+    failures |= json_object_set_new(object, "encoding", json_path(spec->encoding != NULL ? spec->encoding : "auto"));
     failures |= json_object_set_new(object, "bad-lines", json_string(spec->skip_bad_lines ? "skip" : "stop"));
     failures |= json_object_set_new(object, "documents", json_string(documents_end_name(spec->end)));
     failures |= json_object_set_new(object, "document-separator", json_string(prepare_separator_name(prep->separator)));

@@ -80,6 +80,17 @@ static json_t *input_to_json(const struct documents_input *input)
                      (json_int_t)input->file_count, (json_int_t)input->skipped_count);
 }
 
+static json_t *kinds_to_json(const struct documents_kind *kinds)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; i < DOCUMENTS_KINDS_MAX && kinds[i].count > 0; i++)
+        if (json_object_set_new(object, kinds[i].name, json_integer((json_int_t)kinds[i].count)) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    return object;
+}
+
 static json_t *progress_to_json(struct prepare_progress *progress)
 {
     json_t *object = json_object();
@@ -99,6 +110,7 @@ static json_t *progress_to_json(struct prepare_progress *progress)
     if (progress->dedup.is_summed)
         failures |= json_object_set_new(object, "dedup_crc32c", json_integer(progress->dedup.crc32c));
     failures |= json_object_set_new(object, "long_split", json_integer(progress->long_split));
+    failures |= json_object_set_new(object, "skipped_kinds", kinds_to_json(progress->documents.kinds));
     if (failures == 0)
         return object;
     json_decref(object);
@@ -195,10 +207,9 @@ static enum gt_status options_compare(const struct prepare *prep, const json_t *
             continue;
         char *was = old != NULL ? json_dumps(old, JSON_ENCODE_ANY) : NULL;
         char *is = json_dumps(value, JSON_ENCODE_ANY);
-        log_error(
-            "%s: an unfinished run is here, with --%s %s, which is now %s; repeat its options to go on with it, or "
-            "give --restart to begin anew",
-            prep->spec->out_dir, name, was != NULL ? was : "unset", is != NULL ? is : "another");
+        log_error("%s: an unfinished run is here, with --%s %s, now %s; give its options again to continue it, or "
+                  "start again with --restart",
+                  prep->spec->out_dir, name, was != NULL ? was : "unset", is != NULL ? is : "another");
         free(was);
         free(is);
         status = GT_USAGE;
@@ -222,7 +233,7 @@ static enum gt_status inputs_compare(const struct prepare *prep)
         return GT_OK;
     log_error("%s: an unfinished run is here, of %" PRId64 " files with %" PRId64
               " bytes; the inputs are now %zu files "
-              "with %" PRIu64 " bytes, or have other names or times; give --restart to begin anew",
+              "with %" PRIu64 " bytes, or their names or times changed; start again with --restart",
               prep->spec->out_dir, files, bytes, prep->corpus->file_count, prep->corpus->size_bytes);
     return GT_USAGE;
 }
@@ -289,7 +300,7 @@ enum gt_status prepare_folder_check(const char *folder)
     TRY(folder_is_between(folder, &is_between));
     if (!is_between)
         return GT_OK;
-    log_error("%s: gpt-prepare was stopped while it replaced this data set: run it again", folder);
+    log_error("%s: gpt-prepare was stopped while it replaced this data set; give its command again", folder);
     return GT_DATA;
 }
 
@@ -297,7 +308,7 @@ enum gt_status prepare_folder_check(const char *folder)
 
 static enum gt_status list_refuse(const struct prepare *prep, const char *name)
 {
-    log_error("%s: field \"%s\": not as this program writes it; give --restart to begin anew", prep->state_path, name);
+    log_error("%s: field \"%s\" is damaged; start again with --restart", prep->state_path, name);
     return GT_DATA;
 }
 
@@ -330,6 +341,22 @@ static enum gt_status inputs_restore(const struct prepare *prep, const char *nam
     return GT_OK;
 }
 
+static enum gt_status kinds_restore(const struct prepare *prep, json_t *object, struct documents_kind *out)
+{
+    const char *name = NULL;
+    json_t *count = NULL;
+    size_t used = 0;
+    json_object_foreach(object, name, count)
+    {
+        if (used == DOCUMENTS_KINDS_MAX || name[0] == '\0' || strlen(name) >= DOCUMENTS_KIND_BYTES ||
+            json_integer_value(count) < 1 || json_integer_value(count) > COUNT_MAX)
+            return list_refuse(prep, "skipped_kinds");
+        memcpy(out[used].name, name, strlen(name));
+        out[used++].count = (uint64_t)json_integer_value(count);
+    }
+    return GT_OK;
+}
+
 static enum gt_status progress_restore(struct prepare *prep, const json_t *object)
 {
     struct prepare_progress *progress = &prep->progress;
@@ -356,6 +383,7 @@ static enum gt_status progress_restore(struct prepare *prep, const json_t *objec
     progress->dedup.crc32c = (uint32_t)value;
     TRY(json_get_int(object, path, "long_split", TOKEN_TRAIN, TOKEN_VAL, &value));
     progress->long_split = (enum token_split)value;
+    TRY(kinds_restore(prep, json_object_get(object, "skipped_kinds"), progress->documents.kinds));
     if (progress->documents.file > prep->corpus->file_count ||
         (progress->documents.file == prep->corpus->file_count && progress->documents.text > 0))
         return list_refuse(prep, "progress");
@@ -373,7 +401,7 @@ enum gt_status prepare_state_restore(struct prepare *prep)
     TRY(json_get_int(prep->state, prep->state_path, "stdin_bytes", 0, COUNT_MAX, &bytes));
     TRY(json_get_int(prep->state, prep->state_path, "stdin_crc32c", 0, UINT32_MAX, &crc));
     if (prepare_copies_stdin(prep) && (prep->stdin_bytes != (uint64_t)bytes || prep->stdin_crc32c != (uint32_t)crc)) {
-        log_error("standard input: %" PRIu64 " bytes, which are not the %" PRId64 " that the stopped run has read",
+        log_error("standard input: %" PRIu64 " bytes, not the same %" PRId64 " that the stopped run read",
                   prep->stdin_bytes, bytes);
         return GT_DATA;
     }
@@ -387,8 +415,8 @@ enum gt_status prepare_state_check_tokenizer(const struct prepare *prep)
     json_t *now = prepare_json_crc(tokenizer_hash(prep->tokenizer));
     enum gt_status status = prepare_json_check(now, 0, "a checksum");
     if (status == GT_OK && strcmp(json_string_value(now), then) != 0) {
-        log_error("%s: the tokenizer there has the hash %s, and the stopped run wrote with %s; give --restart to begin "
-                  "anew",
+        log_error("%s: the tokenizer changed since the run was stopped (hash %s, was %s); start again with "
+                  "--restart",
                   prep->spec->out_dir, json_string_value(now), then);
         status = GT_DATA;
     }

@@ -5,11 +5,13 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "data/bpe_train.h"
 #include "data/prepare_internal.h"
+#include "data/text_kind.h"
 #include "data/utf8.h"
 
 struct learner {
@@ -29,17 +31,25 @@ static bool seen_get(const struct learner *learner, uint32_t code_point)
     return ((unsigned)learner->seen[code_point / 8] >> code_point % 8 & 1u) != 0;
 }
 
-static enum gt_status text_refuse(const struct learner *learner, size_t offset, const char *why)
+static enum gt_status text_refuse(const struct learner *learner, size_t offset, const char *what)
 {
     bool is_line = false;
     uint64_t at = 0;
     const char *label = documents_place(learner->prep->documents, &at, &is_line);
     if (is_line)
-        log_error("%s: line %" PRIu64 ": byte %zu of the text %s; --tokenizer=bytes takes any text", label, at, offset,
-                  why);
+        log_error("%s: line %" PRIu64 ": byte %zu of the text %s", label, at, offset, what);
     else
-        log_error("%s: byte %" PRIu64 " %s; --tokenizer=bytes takes any file", label, at + offset, why);
+        log_error("%s: byte %" PRIu64 " %s", label, at + offset, what);
     return GT_DATA;
+}
+
+static enum gt_status refuse_not_utf8(const struct learner *learner, const struct document *document, size_t at)
+{
+    char what[128];
+    const char *latin = text_guess_latin(document->text, document->count);
+    snprintf(what, sizeof what, "is not UTF-8%s; give --encoding=%s, or --tokenizer=bytes, which takes any bytes",
+             latin != NULL ? " but looks like Latin-1" : "", latin != NULL ? latin : "NAME");
+    return text_refuse(learner, at, what);
 }
 
 static enum gt_status learn_chars(struct learner *learner, const struct document *document)
@@ -48,9 +58,9 @@ static enum gt_status learn_chars(struct learner *learner, const struct document
         uint32_t code_point = 0;
         const int length = utf8_decode((const unsigned char *)document->text + at, document->count - at, &code_point);
         if (length <= 0)
-            return text_refuse(learner, at, "is not UTF-8");
+            return refuse_not_utf8(learner, document, at);
         if (code_point == 0)
-            return text_refuse(learner, at, "is zero, so this is no text");
+            return text_refuse(learner, at, "is zero, so this is no text; --tokenizer=bytes takes any bytes");
         seen_set(learner, code_point);
         at += (size_t)length;
     }
@@ -103,20 +113,14 @@ static enum gt_status learn_finish(const struct learner *learner)
 {
     struct prepare *prep = learner->prep;
     struct bpe_train_result result;
-    if (documents_state_get(prep->documents)->text_bytes == 0) {
-        log_error("INPUT %s%s: no text (%" PRIu64 " files, %" PRIu64 " of them skipped as binary)",
-                  prep->spec->inputs[0], prep->spec->input_count > 1 ? " ..." : "",
-                  documents_state_get(prep->documents)->file_count +
-                      documents_state_get(prep->documents)->skipped_count,
-                  documents_state_get(prep->documents)->skipped_count);
-        return GT_DATA;
-    }
+    if (documents_state_get(prep->documents)->text_bytes == 0)
+        return prepare_refuse_empty(prep, documents_state_get(prep->documents));
     if (learner->trainer == NULL)
         return learn_finish_chars(learner);
     TRY(bpe_trainer_finish(learner->trainer, prep->spec->vocab_size, &prep->learned, &result));
     if (result.vocab_size < prep->spec->vocab_size)
-        log_note("the text has pairs for a vocabulary of %" PRId64 " only; %" PRId64 " were asked for",
-                 result.vocab_size, prep->spec->vocab_size);
+        log_note("the text is too short for --vocab-size=%" PRId64 "; the vocabulary has %" PRId64 " tokens",
+                 prep->spec->vocab_size, result.vocab_size);
     return GT_OK;
 }
 

@@ -348,7 +348,7 @@ static enum gt_status shard_reopen(struct token_writer *writer, enum token_split
     if (stat(path, &info) != 0)
         return fail_io(path, "find what the stopped run wrote");
     if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size < size || (!last && (uint64_t)info.st_size != size)) {
-        log_error("%s: has %lld bytes, and the stopped run had written %" PRIu64, path, (long long)info.st_size, size);
+        log_error("%s: has %lld bytes; the stopped run had written %" PRIu64, path, (long long)info.st_size, size);
         return GT_DATA;
     }
     if (!last)
@@ -591,8 +591,8 @@ static enum gt_status finish_check_magic(const struct token_writer *writer)
         const uint32_t word =
             (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
         if (word / 1000 == TOKEN_SHARD_MAGIC_U16 / 1000 || word == TOKEN_SHARD_MAGIC_U32) {
-            log_error("%s: its first two tokens make the number %" PRIu32 ", by which llm.c's files are known; give "
-                      "--shard-tokens, which writes headers",
+            log_error("%s: its first two tokens look like the header of an llm.c file (%" PRIu32 "); give "
+                      "--shard-tokens, which writes a header",
                       path, word);
             return GT_DATA;
         }
@@ -653,9 +653,8 @@ static enum gt_status settled_check(const char *path, uint64_t size_bytes)
     close(fd);
     if (actual_bytes == size_bytes)
         return GT_OK;
-    log_error("%s: has %" PRIu64 " bytes, and what was prepared %" PRIu64
-              ", which is gone; give --restart to begin anew",
-              path, actual_bytes, size_bytes);
+    log_error("%s: has %" PRIu64 " bytes, not %" PRIu64 ": the prepared file is gone; start again with --restart", path,
+              actual_bytes, size_bytes);
     return GT_DATA;
 }
 

@@ -250,8 +250,7 @@ void tokenizer_fault_report(const struct tokenizer *tokenizer, enum gt_status st
                             const struct tokenizer_fault *fault, const char *source)
 {
     if (status == GT_NO_MEMORY)
-        log_error("%s: out of memory: a stretch of text without a place to split it needs 40 bytes for each of its own",
-                  source);
+        log_error("%s: out of memory: text without a space to split it at needs 40 times its size", source);
     else if (fault->code_point == UTF8_CODE_POINTS)
         log_error("%s: byte %zu is not UTF-8", source, fault->at);
     else

@@ -135,8 +135,8 @@ static enum gt_status find_gpt2(struct hostmem *mem, struct tokenizer **out)
     TRY(tokenizer_import(mem, search.found, &tokenizer));
     const uint32_t hash = tokenizer_hash(tokenizer);
     if (hash != GPT2_HASH_MERGES && hash != GPT2_HASH_RANKS) {
-        log_error("%s: found as GPT-2's vocabulary, and it is not (crc32c:%08" PRIx32 ", GPT-2's is crc32c:%08" PRIx32
-                  "); give its path if it is what you want",
+        log_error("%s: this is not GPT-2's vocabulary (crc32c:%08" PRIx32 ", GPT-2's is crc32c:%08" PRIx32
+                  "); to use it all the same, give its path",
                   search.found, hash, GPT2_HASH_MERGES);
         tokenizer_destroy(tokenizer);
         return GT_DATA;

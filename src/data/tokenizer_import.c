@@ -235,7 +235,7 @@ enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const char *text, 
         bpe_destroy(bpe);
         return status;
     }
-    log_note("%s: such a file does not say how text is split into pieces; GPT-2's way is taken", path);
+    log_note("%s: this format does not say how text is split into pieces; GPT-2's pattern is used", path);
     return tokenizer_create_bpe(mem, bpe, out);
 }
 
@@ -305,9 +305,10 @@ static enum gt_status import_file(struct hostmem *mem, const char *path, struct 
         return import_one(mem, path, tokenizer_import_json, out);
     if (ends_with(path, ".tiktoken"))
         return import_one(mem, path, tokenizer_import_tiktoken, out);
-    log_error("%s: not a vocabulary by its name; expected %s, vocab.bpe with encoder.json, merges.txt with vocab.json, "
-              "NAME.tiktoken or %s",
-              path, JSON_NAME, TOKENIZER_FILE_NAME);
+    log_error(
+        "%s: not the name of a vocabulary file; expected %s, vocab.bpe with encoder.json, merges.txt with vocab.json, "
+        "NAME.tiktoken or %s",
+        path, JSON_NAME, TOKENIZER_FILE_NAME);
     return GT_USAGE;
 }
 

@@ -27,7 +27,8 @@ struct feed {
     int64_t evaluate_time; /* tokens per sample in an evaluation: eval_block_size, or block_size */
 };
 
-/* Opens train and val of the dataset folder; without files of val, a warning says that train's are evaluated in their place.  `samples_max` is the largest batch of any program.
+/* Opens train and val of the dataset folder; without files of val, a warning says that train's are evaluated in their place.
+ * `samples_max` is the largest batch of any program.
  * Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
 enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
                          int64_t samples_max, struct feed *out);

@@ -1,10 +1,10 @@
 #!/bin/sh
 # gpt-prepare as a user runs it: flags, exit statuses, outputs, refusals, and what a failed run leaves behind.
-# Needs GPT_PREPARE, the path of the program.  Prints "checks: P passed, F failed, S skipped".
+# Needs GPT_PREPARE and GPT_TRAIN, the paths of the programs.  Prints "checks: P passed, F failed, S skipped".
 set -u
 LC_ALL=C
 export LC_ALL
-: "${GPT_PREPARE:?set it to the path of gpt-prepare}"
+: "${GPT_PREPARE:?set it to the path of gpt-prepare}" "${GPT_TRAIN:?set it to the path of gpt-train}"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpt-prepare-e2e-XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -73,14 +73,14 @@ check help_text says 'Usage: gpt-prepare'
 check help_lists_flags says '--val-fraction'
 check version run 0 --version
 check version_text says 'gpt-prepare (gpt-train) '
-check no_input refuses 2 'INPUT: missing'
+check no_input refuses 2 'no input files given'
 check unknown_flag refuses 2 '--frobnicate: no such flag' --frobnicate hamlet.txt
 check short_flag refuses 2 '-x: no such flag' -x hamlet.txt
 check unknown_tokenizer refuses 2 'gpt5' --tokenizer=gpt5 hamlet.txt
 check missing_value refuses 2 '--out-dir: needs a value' hamlet.txt --out-dir
 check empty_value refuses 2 '--out-dir' hamlet.txt --out-dir=
 check help_takes_no_value refuses 2 'takes no value' --help=yes
-for fraction in 0 1 -1 2 nan inf x 0.1x ''; do
+for fraction in 1 -1 2 nan inf x 0.1x ''; do
     check "val_fraction_$fraction" refuses 2 '--val-fraction=' --val-fraction="$fraction" hamlet.txt
 done
 check nameless_input refuses 2 'give --out-dir=DIR' .
@@ -111,26 +111,66 @@ check again_is_identical diff -r first out/chars
 check folder run 0 --out-dir=out/tree tree
 check folder_files says '2 files'
 check folder_size size_is out/tree/train.bin 20
-check folder_notes_binary grep -q 'tree/program: skipped' stderr
+check folder_notes_binary grep -q '1 file left out, not text: 1 no extension' stderr
 check folder_text test "$(od -An -c -v out/tree/train.bin out/tree/val.bin | tr -d ' \n')" = \
     'f\0i\0r\0s\0t\0\n\0s\0e\0c\0o\0n\0d\0'
 check own_output_left_out run 0 --out-dir=tree/out tree
 check own_output_left_out_again run 0 --out-dir=tree/out tree
 check own_output_left_out_size size_is tree/out/train.bin 20
-check named_binary run 0 --out-dir=out/binary tree/program
+named_program_is_refused() {
+    run 2 --out-dir=out/binary tree/program && [ ! -e out/binary ] && grep -q 'tree/program: this file is a program' stderr
+}
+check named_program_is_refused named_program_is_refused
+check named_binary run 0 --format=text --out-dir=out/binary tree/program
 check named_binary_size size_is out/binary/train.bin 10
 
 # Bad inputs; the earlier data set stays.
 printf 'caf\351\n' >latin1.txt
 printf '' >empty.txt
 cp -R out/chars before
-check not_utf8 refuses 2 'latin1.txt: byte 3 is not UTF-8; --tokenizer=bytes' \
+check not_utf8 refuses 2 'latin1.txt: byte 3 is not UTF-8 but looks like Latin-1; give --encoding=latin1' \
     --tokenizer=chars --out-dir=out/chars latin1.txt
 check missing_input refuses 2 'none.txt: No such file' --out-dir=out/chars none.txt
 check empty_input refuses 2 'no text' --out-dir=out/chars empty.txt
 check not_a_file refuses 2 'neither a regular file nor a folder' --out-dir=out/chars /dev/null
 check out_dir_is_a_file refuses 1 'hamlet.txt' --out-dir=hamlet.txt/sub hamlet.txt
 check refused_leave_the_old diff -r before out/chars
+
+# Everything for training; then gpt-train evaluates training tokens, and says so.
+check no_validation run 0 --val-fraction=0 --out-dir=out/all hamlet.txt
+check no_validation_counts says 'val has 0 tokens'
+check no_validation_file test ! -e out/all/val.bin
+trains_without_validation() {
+    "$GPT_TRAIN" --dataset=out/all --out_dir=out/all-run --n_layer=1 --n_head=1 --n_embd=8 --block_size=8 --batch_size=2 \
+        --gradient_accumulation_steps=1 --max_iters=2 --eval_iters=1 --eval_interval=2 --device=cpu >stdout 2>stderr &&
+        grep -q 'out/all/* has no val.bin: val loss is measured on training tokens' stderr && says 'step 2: train loss'
+}
+check trains_without_validation trains_without_validation
+
+# The vocabulary of a folder without a tokenizer: the largest id + 1, or GPT-2's where that may have given the ids.
+vocabulary_of() {
+    mkdir -p out/ids
+    for split in train val; do
+        # shellcheck disable=SC2059
+        printf "$1" >out/ids/$split.bin
+    done
+    "$GPT_TRAIN" --dataset=out/ids --out_dir=none --n_layer=1 --n_head=1 --n_embd=8 --block_size=1 --plan \
+        --device=cpu >stdout 2>stderr && grep -qF "vocab_size is $2 (" stderr
+}
+check vocabulary_small vocabulary_of '\5\0\100\0\1\0' 65
+check vocabulary_gpt2 vocabulary_of '\5\0\121\304\1\0' 50304
+check vocabulary_large vocabulary_of '\5\0\300\324\1\0' 54465
+
+# What is recommended at the end is a command that a shell takes, whatever the folder is called, and that ends.
+recommended_works() {
+    mkdir -p bin && ln -sf "$GPT_TRAIN" bin/gpt-train
+    run 0 --out-dir="it's mine/x y" hamlet.txt || return 1
+    sed -n '/^  gpt-train/,/[^\\]$/p' stdout >command
+    echo "[ -s 'out-x y/config.json' ]" >>command
+    PATH=$PWD/bin:$PATH sh -e command >stdout 2>stderr
+}
+check recommended_works recommended_works
+check recommended_fits_the_line awk 'length > 80 { exit 1 }' command
 
 # A full disk, as a limit on the size of files: the error, and nothing left aside.
 dd if=/dev/zero of=big.bin bs=65536 count=32 2>/dev/null

@@ -105,8 +105,8 @@ def test_jsonl():
     write("a.jsonl", jsonl("first", "second\n", "", "thïrd \U0001f600", "a\u0000b"))
     expected = "first\nsecond\nthïrd \U0001f600\na\0b".encode()
     result = good("jsonl", expected, "a.jsonl")
-    check("jsonl_counts", b"4 documents, and 1 empty" in result.stdout, result.stdout)
-    check("jsonl_zero_is_said", b"1 documents hold zero bytes" in result.stderr, result.stderr)
+    check("jsonl_counts", b"4 documents, 1 empty one left out" in result.stdout, result.stdout)
+    check("jsonl_zero_is_said", b"zero bytes in 1 document, kept" in result.stderr, result.stderr)
     good("jsonl_crlf_and_blank_lines", b"a\nb", "b.jsonl" if write(
         "b.jsonl", b'{"text":"a"}\r\n\n  \n{"text":"b"}') else "")
     write("c.ndjson", '{"content": {"x": [1, 2]}, "body": "yes"}\n')
@@ -123,7 +123,7 @@ def test_jsonl():
         write("bad.jsonl", jsonl("good").encode() + b"\n" + line + b"\n" + jsonl("more").encode())
         refused(f"jsonl_{name}", 2, ["bad.jsonl: line 3: "] + words, "bad.jsonl")
         result = good(f"jsonl_{name}_skipped", b"good\nmore", "--bad-lines=skip", "bad.jsonl")
-        check(f"jsonl_{name}_counted", b"1 bad lines" in result.stderr and b"line 3: skipped" in result.stderr,
+        check(f"jsonl_{name}_counted", b"1 bad line left out" in result.stderr and b"line 3: skipped" in result.stderr,
               result.stderr)
     write("long.jsonl", jsonl("good", "x" * (17 << 20), "more"))
     refused("jsonl_too_long", 2, ["long.jsonl: line 2: longer than 16777216 bytes"], "long.jsonl")
@@ -165,7 +165,7 @@ def test_archives():
             ("fifo", ""), ("./b.jsonl", jsonl("from json"))], "mixed.tar", link=tarfile.SYMTYPE, dir=tarfile.DIRTYPE,
            fifo=tarfile.FIFOTYPE)
     result = good("tar_of_all_sorts", b"text\nfrom json", "mixed.tar")
-    check("tar_binary_member_is_said", b"mixed.tar: member bin: skipped: byte 0" in result.stderr, result.stderr)
+    check("tar_binary_member_is_said", b"1 file left out, not text: 1 no extension" in result.stderr, result.stderr)
     write("tree/a.txt", "one\n")
     write("tree/b.txt.gz", gzip.compress(b"two\n"))
     write("tree/c.jsonl", jsonl("three"))
@@ -216,6 +216,65 @@ def test_bad_archives():
         refused(f"cut_tar_{length}", 2, ["cut.tar", "broken"], write("cut.tar", data[:length]))
 
 
+PARQUET = b"PAR1\x15\x04\x15\x10PAR1"
+
+
+def test_not_text():
+    """Files that are no text: refused with the way out where they were named, left out and counted in folders."""
+    kinds = {"p.parquet": (PARQUET, "a Parquet file", "pip install pyarrow"), "z.zip": (b"PK\3\4\x14\0", "a zip", "unzip"),
+             "d.pdf": (b"%PDF-1.4\n", "a PDF", "pdftotext kinds/d.pdf"), "i.png": (b"\x89PNG\r\n\x1a\n\0", "a PNG", ""),
+             "m.gguf": (b"GGUF\3\0\0\0", "GGUF", ""), "t.txt": (gzip.compress(b"text"), "gzip", "end in .gz"),
+             "l.json": (b'[{"text": "one"},\n {"text": "two"}]\n', "one JSON list", "text.jsonl")}
+    for name, (data, what, way) in kinds.items():
+        result = prepare(write("kinds/" + name, data), stdin=b"")
+        lines = result.stderr.decode().splitlines()
+        check(f"named_{name}", result.returncode == 2 and what in lines[0] and way in result.stderr.decode() and
+              not os.path.exists("out") and not result.stdout, lines)
+        good(f"as_it_is_{name}", data, "--format=text", "kinds/" + name)
+    refused("folder_without_text", 2, ["kinds: no text in 7 files", "1 .parquet", "1 .zip"], "kinds")
+    write("kinds/a.txt", "text")
+    result = good("folder_with_some", b"text", "kinds")
+    check("folder_with_some_is_said", b"7 files left out, not text: 1 .pdf" in result.stderr, result.stderr)
+    result = prepare("--format=text", "-", stdin=PARQUET)
+    check("parquet_in_a_pipe", prepare("-", stdin=PARQUET).returncode == 2 and result.returncode == 0)
+    # The line that is printed for a JSON list does it.
+    command = prepare("kinds/l.json").stderr.decode().splitlines()[1].removeprefix("gpt-prepare: ")
+    subprocess.run(["sh", "-c", command], check=True)
+    good("json_list_converted", b"one\ntwo", "text.jsonl")
+    # JSON lines that are no documents, met in a folder: the file, its fields and the flags are named.
+    write("metrics/run.jsonl", '{"iter": 1, "val_loss": 2.5}\n')
+    write("metrics/notes.txt", "some text")
+    refused("jsonl_in_a_folder", 2, ["metrics/run.jsonl: line 1", "has iter, val_loss", "--field=NAME", "--format=text",
+                                     "--bad-lines=skip"], "metrics")
+    good("jsonl_in_a_folder_skipped", b"some text", "--bad-lines=skip", "metrics")
+
+
+def test_encodings():
+    if b"without iconv" in prepare("--encoding=latin1", write("probe.txt", "x")).stderr:
+        skip("prepare_encodings", "a build without iconv")
+        return
+    texts = {"latin1": "Größe und Maß, über Nacht.\n", "windows-1252": "L’église coûte 3 €… « déjà »\n",
+             "SHIFT_JIS": "朝の市場では、魚屋の声が響く。カタカナ\n", "EUC-JP": "朝の市場では、魚屋の声が響く。\n"}
+    for encoding, line in texts.items():
+        data = write("enc.txt", (line * 50).encode({"windows-1252": "cp1252"}.get(encoding, encoding)))
+        good(f"encoding_{encoding}", (line * 50).encode(), f"--encoding={encoding}", data)
+    for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
+        text_now = "\ufeff" + texts["EUC-JP"] * 30000
+        write("in/wide.txt", text_now.encode(encoding))
+        good(f"mark_{encoding}", text_now[1:].encode(), "in")
+        good(f"mark_{encoding}_over_the_flag", text_now[1:].encode(), "--encoding=latin1", "in/wide.txt")
+    good("utf16_without_a_mark", "größe".encode(), "--encoding=UTF-16LE", write("in/wide.txt", "größe".encode("utf-16-le")))
+    good("utf16_jsonl", "日本".encode(), write("w.jsonl", jsonl("日本").encode("utf-16")))
+    refused("encoding_unknown", 2, ["--encoding=klingon", "iconv -l"], "--encoding=klingon", "enc.txt")
+    refused("encoding_invalid", 2, ["bad.txt: byte 3 is not valid in SHIFT_JIS"], "--encoding=SHIFT_JIS",
+            write("bad.txt", b"abc\xff"))
+    refused("encoding_cut", 2, ["bad.txt: byte 4 is not valid in UTF-16LE"], write("bad.txt", b"\xff\xfea\0b"))
+    result = prepare(write("old.txt", texts["latin1"].encode("latin1")))
+    check("latin1_is_named", result.returncode == 0 and b"old.txt: this text looks like Latin-1, not UTF-8; "
+          b"--encoding=latin1 converts it" in result.stderr, result.stderr)
+    refused("latin1_is_named_chars", 2, ["looks like Latin-1", "--encoding=latin1"], "--tokenizer=chars", "old.txt")
+
+
 def test_documents():
     write("t.txt", "one\n\ntwo\nlines\n\n\n\nfour")
     expected = b"one\n\ntwo\nlines\n\n\n\nfour"
@@ -258,9 +317,9 @@ def test_split_and_copies():
     check("split_by_content", set(text("val", "moved").decode().splitlines(True)) - {"another\n"} == set(first[1]))
     write("copies.jsonl", jsonl("a", "b", "a", "c", "b", "a "))
     result = good("dedup", b"a\nb\nc\na ", "--dedup", "copies.jsonl")
-    check("dedup_is_said", b"2 exact copies" in result.stdout, result.stdout)
+    check("dedup_is_said", b"2 exact duplicates left out" in result.stdout, result.stdout)
     good("dedup_across_files", b"a\nb\nc\na ", "--dedup", "copies.jsonl", "copies.jsonl")
-    refused("no_val", 2, ["copies.jsonl", "6 documents", "0 to validate"], "--val-fraction=0.0000001", "copies.jsonl")
+    refused("no_val", 2, ["copies.jsonl", "6 documents", "0 for validation"], "--val-fraction=0.0000001", "copies.jsonl")
 
 
 def test_shards():
@@ -301,7 +360,7 @@ def test_stdin_and_bytes():
     refused("stdin_twice", 2, ["once"], "-", "-", stdin=b"text")
     bad = b"ok \xff\xfe \xe4\xb8 caf\xc3\xa9"
     result = good("not_utf8_is_kept", bad, write("bad.txt", bad))
-    check("not_utf8_is_said", b"4 bytes in 1 documents are not UTF-8" in result.stderr, result.stderr)
+    check("not_utf8_is_said", b"not UTF-8: 4 bytes in 1 document, kept" in result.stderr, result.stderr)
     refused("not_utf8_chars", 2, ["bad.txt: byte 3 is not UTF-8"], "--tokenizer=chars", "bad.txt")
     write("z.jsonl", jsonl("fine", "a\u0000b"))
     refused("zero_chars", 2, ["z.jsonl: line 2: byte 1 of the text is zero"], "--tokenizer=chars", "z.jsonl")
@@ -361,6 +420,8 @@ def main():
         else:
             test_archives()
             test_bad_archives()
+        test_not_text()
+        test_encodings()
         test_documents()
         test_split_and_copies()
         test_shards()

@@ -72,6 +72,17 @@ def write_packed(rng):
     return "packed.jsonl"
 
 
+def write_wide():
+    """The name of a plain text, in UTF-16 where this build reads that."""
+    run(["--encoding=latin1", "documents.jsonl"], "tried")
+    shutil.rmtree("tried", ignore_errors=True)
+    if "without iconv" in stderr_text():
+        return "plain.txt"
+    with open("plain.txt", "rb") as source, open("wide.txt", "wb") as file:
+        file.write(source.read().decode(errors="ignore").encode("utf-16"))
+    return "wide.txt"
+
+
 def start(arguments, out, stdin=None):
     with open("stderr", "wb") as stderr:
         return subprocess.Popen([PREPARE, f"--out-dir={out}", *arguments], stdout=subprocess.DEVNULL, stderr=stderr,
@@ -136,14 +147,14 @@ def test_kills(name, arguments, rng, stdin=None):
             process.wait()
         if process.returncode == -signal.SIGKILL:
             kills += 1
-        resumed += "going on with" in stderr_text()
+        resumed += "continuing the run" in stderr_text()
         finished = process.returncode == 0
         if finished:
             check(f"{name}_same_after_{kills}_kills", files_of("killed") == expected, os.listdir("killed"))
             shutil.rmtree("killed")
     if not finished:
         status, _, _ = run(arguments, "killed", stdin)
-        resumed += "going on with" in stderr_text()
+        resumed += "continuing the run" in stderr_text()
         check(f"{name}_finishes", status == 0, stderr_text())
         check(f"{name}_same", files_of("killed") == expected, sorted(os.listdir("killed")))
         shutil.rmtree("killed")
@@ -173,6 +184,7 @@ def test_refusals(rng):
     check("refusals_unfinished", leave_unfinished(arguments, rng, seconds), "no kill left a state")
     for name, more, what in [("option", ["--val-fraction=0.2"], "--val-fraction 0.1"),
                              ("tokenizer", ["--tokenizer=chars"], '--tokenizer "bytes"'),
+                             ("encoding", ["--encoding=latin1"], '--encoding "auto"'),
                              ("shards", ["--shard-tokens=5000000"], "--shard-tokens 0")]:
         status, _, _ = run(arguments + more, "left")
         check(f"refusal_{name}", status == 2 and what in stderr_text() and "--restart" in stderr_text() and
@@ -182,7 +194,7 @@ def test_refusals(rng):
     status, _, _ = run(arguments, "left")
     check("refusal_input", status == 2 and "--restart" in stderr_text(), stderr_text())
     status, _, _ = run(["--restart"] + arguments, "left")
-    check("restart", status == 0 and "going on" not in stderr_text() and files_of("left") == files_of("whole"),
+    check("restart", status == 0 and "continuing" not in stderr_text() and files_of("left") == files_of("whole"),
           stderr_text())
     check("refusals_unfinished_again", leave_unfinished(arguments, rng, seconds))
     with open("left/.gpt-prepare.state", "r+", encoding="utf-8") as file:
@@ -210,9 +222,9 @@ def test_full_disk():
     status = run_short_of_room(arguments, "full")
     lines = stderr_text().splitlines()
     check("full_disk", status == 1 and len(lines) == 2 and "train.bin.partial" in lines[0] and
-          "the same command goes on" in lines[1], lines)
+          "give the same command again" in lines[1], lines)
     status, _, _ = run(arguments, "full")
-    check("full_disk_continued", status == 0 and "going on with" in stderr_text() and
+    check("full_disk_continued", status == 0 and "continuing the run" in stderr_text() and
           files_of("full") == files_of("whole"), stderr_text())
 
 
@@ -250,7 +262,7 @@ def test_damaged_seen(rng):
     with open("seen/.gpt-prepare.state", "w", encoding="utf-8") as file:
         json.dump(state, file)  # as a release without it left it
     status, _, _ = run(arguments, "seen")
-    check("seen_without_checksum", status == 0 and "going on with" in stderr_text() and
+    check("seen_without_checksum", status == 0 and "continuing the run" in stderr_text() and
           files_of("seen") == files_of("whole_seen"), stderr_text())
 
 
@@ -275,7 +287,7 @@ def main():
         check("threads_same", outputs[0] == outputs[1] == outputs[2])
         check("threads_outputs", len(outputs[0]["train.bin"]) > 1000000 and "tokenizer.json" in outputs[0],
               list(outputs[0]))
-        test_kills("bytes", ["--save-every=1", "plain.txt"], rng)
+        test_kills("bytes", ["--save-every=1", write_wide()], rng)
         test_kills("bytes_stdin", ["--save-every=1", "--shard-tokens=3000000", "-"], rng, stdin="plain.txt")
         test_kills("chars", ["--tokenizer=chars", "--save-every=1", "plain.txt", "documents.jsonl"], rng)
         test_kills("bpe_dedup", bpe + ["--shard-tokens=200000", "documents.jsonl", packed], rng)

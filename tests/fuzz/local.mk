@@ -4,7 +4,7 @@
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer:
 # FUZZ_SECONDS=600 tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or the program itself, SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME behind it: what is new goes into the first.
-FUZZ_TARGETS = archive bpe_encode calibration choices config cuda_choices dedup device_profile gpt_tokenizer hf_hub jsonl \
+FUZZ_TARGETS = archive bpe_encode calibration choices config cuda_choices dedup device_profile encoding gpt_tokenizer hf_hub jsonl \
 	llmc_model manifest merges metrics nanogpt oom_message opencl_tuning pickle prepare_state record safetensors tiktoken \
 	token_file tokenizer_json user_cache vocab
 # What these sources need.
@@ -33,7 +33,7 @@ FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.
 FUZZ_SANITIZERS = address,undefined
 FUZZ_BINARIES = $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%)
 # Small tables and blocks: they fill, grow and end within inputs of a few KiB, and are not most of an execution's time.
-FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DDEDUP_BLOCK_ENTRIES=4 -DDEDUP_SLOTS_FIRST=8 \
+FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DDEDUP_BLOCK_ENTRIES=4 -DDEDUP_SLOTS_FIRST=8 -DRAW_BYTES=128 \
 	-DSTAGING_BYTES=256 -DTOKEN_WRITER_BYTES=4096
 # Loops over hashes, distances and offsets know no magic words (memcmp() is recorded by itself); recording each comparison
 # would take half of the time.

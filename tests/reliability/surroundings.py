@@ -497,7 +497,7 @@ def kill_and_train(kind, name, number, *_):
     mixed = tokens[0] not in tokens[1:]
     done = tiny.run("trained", f"--dataset=./{job.folder}", "--vocab_size=0", "--max_iters=0", "--block_size=8")
     if done.returncode != 0 and (mixed or tokens[0]):
-        refused(what, done, "run it again")
+        refused(what, done, "give its command again")
     check(done.returncode == 2 if mixed or not tokens[0] else done.returncode in (0, 2), f"{what}: {done.returncode}, {done.stderr[-300:]}")
     judge_end(what, job)
     return mixed

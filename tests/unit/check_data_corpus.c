@@ -107,7 +107,7 @@ START_TEST(corpus_refuses_outputs)
     for (int i = 0; i < 3; i++) {
         spec.inputs = bad + i;
         ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_USAGE);
-        FIXTURE_SAYS(&fixture, "would be replaced by the output");
+        FIXTURE_SAYS(&fixture, "the output would replace this file");
     }
     for (int i = 0; i < 2; i++) {
         strcpy(other, fixture_path(&fixture, i == 0 ? "train.bin" : "out/own.txt"));
@@ -166,7 +166,7 @@ START_TEST(corpus_lists_standard_input_once)
     corpus_destroy(corpus);
     spec.input_count = 3;
     ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_USAGE);
-    FIXTURE_SAYS(&fixture, "standard input can be given once");
+    FIXTURE_SAYS(&fixture, "standard input can be given only once");
     fixture_close(&fixture);
 }
 END_TEST

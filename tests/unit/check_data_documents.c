@@ -1,5 +1,9 @@
 /* Tests of src/data/documents.c: documents of texts and of JSONL, long ones, where texts are cut, and going on from
  * every document of a corpus of all sorts. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include "data/documents.h"
 
 #include "tests/unit/data_fixture.h"
@@ -277,7 +281,7 @@ START_TEST(documents_resume_compares)
         fixture_write_text(&fixture, "a.txt", others[i]);
         reading_open(&fixture, "a.txt", spec, &reading);
         ck_assert_int_eq(documents_resume(reading.documents, &state, documents_inputs(reading.documents)), GT_DATA);
-        FIXTURE_SAYS(&fixture, "a.txt: its first 5 bytes are not those");
+        FIXTURE_SAYS(&fixture, "a.txt: its first 5 bytes changed");
         reading_close(&reading);
     }
     fixture_close(&fixture);
@@ -335,11 +339,104 @@ START_TEST(documents_listed_files_are_compared)
 }
 END_TEST
 
+/* What nobody named is left out by its kind, what was named is refused with the way out, and --format=text takes all. */
+START_TEST(documents_that_are_no_text)
+{
+    struct data_fixture fixture;
+    struct reading reading;
+    struct document document;
+    char text[TEXT_MAX];
+    bool found = false;
+    const struct documents_spec any = {.quiet = false}, raw = {.format = DOCUMENTS_TEXT};
+    fixture_open(&fixture);
+    fixture_make_folder(&fixture, "in");
+    fixture_write_text(&fixture, "in/a.txt", "text");
+    fixture_write_text(&fixture, "in/b.parquet", "PAR1 and so on");
+    fixture_write_text(&fixture, "in/c.parquet", "PAR1 and so on");
+    fixture_write_text(&fixture, "in/d.json", "[{\"text\": \"x\"}]");
+    fixture_write(&fixture, "in/it's", "%PDF-\0", 6);
+    reading_open(&fixture, "in", any, &reading);
+    read_all(&reading, text);
+    ck_assert_str_eq(text, "text|");
+    const struct documents_state *state = documents_state_get(reading.documents);
+    ck_assert_uint_eq(state->skipped_count, 4);
+    ck_assert(strcmp(state->kinds[0].name, ".parquet") == 0 && state->kinds[0].count == 2);
+    ck_assert(strcmp(state->kinds[1].name, ".json") == 0 && strcmp(state->kinds[2].name, "no extension") == 0);
+    reading_close(&reading);
+    expect_documents(&fixture, "in/b.parquet", raw, "PAR1 and so on|");
+    reading_open(&fixture, "in/it's", any, &reading);
+    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_USAGE);
+    FIXTURE_SAYS(&fixture, "pdftotext '");
+    FIXTURE_SAYS(&fixture, "it'\\''s' text.txt");
+    reading_close(&reading);
+    for (int i = 0; i < 20; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "in/x.e%d", i);
+        fixture_write(&fixture, name, "\0", 1);
+    }
+    reading_open(&fixture, "in", any, &reading);
+    read_all(&reading, text);
+    state = documents_state_get(reading.documents);
+    ck_assert_str_eq(state->kinds[DOCUMENTS_KINDS_MAX - 1].name, "other");
+    ck_assert_uint_eq(state->kinds[DOCUMENTS_KINDS_MAX - 1].count, 3 + 20 - (DOCUMENTS_KINDS_MAX - 1));
+    reading_close(&reading);
+    fixture_close(&fixture);
+}
+END_TEST
+
+#ifdef HAVE_ICONV
+/* Paragraphs of UTF-16, by its mark, and of Shift_JIS; a later reader goes on in the middle of either. */
+START_TEST(documents_in_other_encodings)
+{
+    struct data_fixture fixture;
+    struct reading reading, later;
+    struct document document, other;
+    bool found = false;
+    const size_t lines = 130000; /* of 9 characters: three blocks of UTF-8 */
+    char *bytes = malloc(lines * 18 + 2);
+    fixture_open(&fixture);
+    fixture_make_folder(&fixture, "in");
+    memcpy(bytes, "\xff\xfe", 2);
+    for (size_t i = 0; i < lines; i++)
+        memcpy(bytes + 2 + 18 * i,
+               "\x42\x30\x44\x30\x46\x30\x48\x30\x4a\x30"
+               "a\0b\0\n\0\n",
+               18);
+    fixture_write(&fixture, "in/a.txt", bytes, 2 + 18 * lines);
+    fixture_write_text(&fixture, "in/b.txt", "\x93\xfa\n\n\x96{");
+    free(bytes);
+    const struct documents_spec spec = {.end = DOCUMENTS_BLANK_LINE, .encoding = "SHIFT_JIS"};
+    reading_open(&fixture, "in", spec, &reading);
+    for (size_t i = 0; i < lines; i++) {
+        ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+        ck_assert(found && document.count == 19 && memcmp(document.text, "あいうえおab\n\n", 19) == 0);
+        if (i != 1 && i != lines / 2)
+            continue;
+        reading_open(&fixture, "in", spec, &later);
+        ck_assert_int_eq(documents_resume(later.documents, documents_state_get(reading.documents), NULL), GT_OK);
+        ck_assert_int_eq(documents_next(later.documents, &other, &found), GT_OK);
+        ck_assert(found && other.count == 19 && documents_state_get(later.documents)->offset == 19 * (i + 2));
+        reading_close(&later);
+    }
+    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+    ck_assert(found && document.count == 5 && memcmp(document.text, "日\n\n", 5) == 0);
+    ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
+    ck_assert(found && document.count == 3 && memcmp(document.text, "本", 3) == 0);
+    reading_close(&reading);
+    fixture_close(&fixture);
+}
+END_TEST
+#endif
+
 Suite *data_documents_suite(void)
 {
     Suite *suite = suite_create("data_documents");
     TCase *cases = tcase_create("all");
     tcase_add_test(cases, documents_of_texts);
+    tcase_add_test(cases, documents_that_are_no_text);
+#ifdef HAVE_ICONV
+    tcase_add_test(cases, documents_in_other_encodings);
+#endif
     tcase_add_test(cases, documents_marks_across_blocks);
     tcase_add_test(cases, documents_of_jsonl);
     tcase_add_test(cases, documents_longer_than_a_part);

@@ -98,7 +98,8 @@ START_TEST(prepare_folder_is_joined_with_newlines)
         ck_assert(result.file_count == 5 && result.skipped_count == 1);
         expect_split(&fixture, "one\ntwo\nthree\n", "four");
     }
-    FIXTURE_SAYS(&fixture, "bb.png: skipped: byte 4");
+    ck_assert_str_eq(result.kinds[0].name, ".png");
+    ck_assert(result.kinds[0].count == 1 && result.kinds[1].count == 0);
     fixture_close(&fixture);
 }
 END_TEST
@@ -126,6 +127,27 @@ START_TEST(prepare_characters_across_pieces)
         free(val);
     }
     free(text);
+    fixture_close(&fixture);
+}
+END_TEST
+
+/* Everything trains, by position and by document, and what an earlier data set had for validation goes. */
+START_TEST(prepare_without_validation)
+{
+    struct data_fixture fixture;
+    struct prepare_result result;
+    fixture_open(&fixture);
+    fixture_write_text(&fixture, "in.txt", "some text");
+    fixture_write_text(&fixture, "in.jsonl", "{\"text\":\"some\"}\n{\"text\":\" text\"}\n");
+    for (int kind = 0; kind < TOKENIZER_BPE; kind++)
+        for (int i = 0; i < 2; i++) {
+            ck_assert_int_eq(prepare(&fixture, TOKENIZER_BYTES, "in.txt", 0.5, &result), GT_OK);
+            ck_assert_int_eq(access(fixture_path(&fixture, "out/val.bin"), F_OK), 0);
+            const char *input = i == 0 ? "in.txt" : "in.jsonl";
+            ck_assert_int_eq(prepare(&fixture, (enum tokenizer_kind)kind, input, 0, &result), GT_OK);
+            ck_assert(result.train_tokens >= 9 && result.val_tokens == 0 && result.val_files == 0);
+            ck_assert_int_ne(access(fixture_path(&fixture, "out/val.bin"), F_OK), 0);
+        }
     fixture_close(&fixture);
 }
 END_TEST
@@ -175,7 +197,8 @@ START_TEST(prepare_refusals_leave_the_old_data_set)
     fixture_write_text(&fixture, "old.txt", "old text");
     ck_assert_int_eq(prepare(&fixture, TOKENIZER_BYTES, "old.txt", 0.5, &result), GT_OK);
     fixture_write_text(&fixture, "bad.txt", "good\xE9zut");
-    expect_refused(&fixture, TOKENIZER_CHARS, "bad.txt", GT_DATA, "bad.txt: byte 4 is not UTF-8; --tokenizer=bytes");
+    expect_refused(&fixture, TOKENIZER_CHARS, "bad.txt", GT_DATA,
+                   "bad.txt: byte 4 is not UTF-8 but looks like Latin-1; give --encoding=latin1");
     fixture_write_text(&fixture, "cut.txt", "good\xE4\xB8");
     expect_refused(&fixture, TOKENIZER_CHARS, "cut.txt", GT_DATA, "cut.txt: byte 4 is not UTF-8");
     fixture_write(&fixture, "zero.txt", "ab\0cd", 5);
@@ -183,11 +206,11 @@ START_TEST(prepare_refusals_leave_the_old_data_set)
     fixture_write_text(&fixture, "empty.txt", "");
     expect_refused(&fixture, TOKENIZER_BYTES, "empty.txt", GT_DATA, "no text");
     fixture_write_text(&fixture, "one.txt", "x");
-    expect_refused(&fixture, TOKENIZER_BYTES, "one.txt", GT_DATA, "1 tokens");
+    expect_refused(&fixture, TOKENIZER_BYTES, "one.txt", GT_DATA, "1 token in 1 document");
     expect_refused(&fixture, TOKENIZER_BYTES, "none.txt", GT_USAGE, "none.txt");
     fixture_make_folder(&fixture, "binary");
     fixture_write(&fixture, "binary/a", "\0", 1);
-    expect_refused(&fixture, TOKENIZER_BYTES, "binary", GT_DATA, "1 of them skipped as binary");
+    expect_refused(&fixture, TOKENIZER_BYTES, "binary", GT_DATA, "no text in 1 file; not text: 1 no extension");
     ck_assert_int_eq(prepare(&fixture, TOKENIZER_BYTES, "zero.txt", 0.5, &result), GT_OK); /* named: any bytes */
     ck_assert_int_eq(result.train_tokens + result.val_tokens, 5);
     fixture_close(&fixture);
@@ -298,7 +321,7 @@ static void expect_between(struct data_fixture *fixture, const char *dir)
     struct tokenizer *tokenizer = NULL;
     const struct token_source_spec spec = {.folder = dir, .split = TOKEN_TRAIN};
     ck_assert_int_eq(token_source_open(fixture->mem, &spec, &source), GT_DATA);
-    FIXTURE_SAYS(fixture, "out: gpt-prepare was stopped while it replaced this data set: run it again");
+    FIXTURE_SAYS(fixture, "out: gpt-prepare was stopped while it replaced this data set; give its command again");
     ck_assert_int_eq(tokenizer_open_dataset(fixture->mem, dir, &tokenizer), GT_DATA);
     ck_assert_int_eq(prepare_folder_check(fixture->folder), GT_OK);
 }
@@ -326,7 +349,7 @@ START_TEST(prepare_commit_is_taken_up)
     expect_between(&fixture, dir);
     spec.seed = 3;
     ck_assert_int_eq(prepare_run(fixture.mem, &spec, &again), GT_USAGE);
-    FIXTURE_SAYS(&fixture, "--seed 0, which is now 3");
+    FIXTURE_SAYS(&fixture, "--seed 0, now 3");
     spec.seed = 0;
     ck_assert_int_eq(unlink(blocker), 0);
     ck_assert_int_eq(rmdir(fixture_path(&fixture, "out/val_000001.bin")), 0);
@@ -456,7 +479,7 @@ START_TEST(prepare_state_names_stay_inside)
                  fixture.folder, edits[i]);
         ck_assert_msg(system(command) == 0, "edit %zu changed nothing", i);
         ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_DATA);
-        FIXTURE_SAYS(&fixture, "field \"commit\": not as this program writes it");
+        FIXTURE_SAYS(&fixture, "field \"commit\" is damaged");
         ck_assert_int_eq(access(fixture_path(&fixture, "precious.bin"), F_OK), 0);
     }
     fixture_close(&fixture);
@@ -524,6 +547,7 @@ Suite *data_prepare_suite(void)
     tcase_add_test(cases, prepare_chars_splits_characters);
     tcase_add_test(cases, prepare_folder_is_joined_with_newlines);
     tcase_add_test(cases, prepare_characters_across_pieces);
+    tcase_add_test(cases, prepare_without_validation);
     tcase_add_test(cases, prepare_wide_vocabulary_makes_shards);
     tcase_add_test(cases, prepare_refusals_leave_the_old_data_set);
     tcase_add_test(cases, prepare_changing_files_are_noticed);

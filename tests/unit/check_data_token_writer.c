@@ -207,13 +207,13 @@ START_TEST(token_writer_refusals)
     fixture_write(&fixture, "out/train.bin.partial", "abcdef", 6);
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
     ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, &shard, 1), GT_DATA);
-    FIXTURE_SAYS(&fixture, "has 6 bytes, and the stopped run had written 8");
+    FIXTURE_SAYS(&fixture, "has 6 bytes; the stopped run had written 8");
     token_writer_destroy(writer);
     /* Two tokens that read as llm.c's magic number. */
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
     ck_assert_int_eq(token_writer_put(writer, TOKEN_TRAIN, (const unsigned char *)"\x88\xD8\x34\x01zz", 3), GT_OK);
     ck_assert_int_eq(token_writer_finish(writer, 2, &files, &count), GT_DATA);
-    FIXTURE_SAYS(&fixture, "20240520, by which llm.c's files are known");
+    FIXTURE_SAYS(&fixture, "look like the header of an llm.c file (20240520)");
     token_writer_destroy(writer);
     ck_assert_int_eq(chmod(folder, 0500), 0);
     if (geteuid() != 0) {

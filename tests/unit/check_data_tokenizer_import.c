@@ -41,7 +41,7 @@ START_TEST(import_reads_what_export_wrote)
     FIXTURE_SAYS(&fixture, "absent.json: no such file or folder");
     fixture_write_text(&fixture, "vocab.bin", "x");
     ck_assert_int_eq(tokenizer_import(fixture.mem, fixture_path(&fixture, "vocab.bin"), &back), GT_USAGE);
-    FIXTURE_SAYS(&fixture, "not a vocabulary by its name");
+    FIXTURE_SAYS(&fixture, "not the name of a vocabulary file");
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }

@@ -1,0 +1,196 @@
+/* Texts in other encodings, read as UTF-8 through iconv(3).
+ *
+ * A buffer holds bytes of the text that were not converted yet; a character that its end cuts off waits there for the rest.
+ * iconv keeps the shift state of encodings that have one, and is reset at the beginning of each text.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "data/text_decode.h"
+
+#include "base/log.h"
+
+#ifndef HAVE_ICONV
+
+enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii)
+{
+    (void)out_is_ascii;
+    log_error("this gpt-prepare was built without iconv and reads UTF-8 only; convert the text first: "
+              "iconv -f %s -t UTF-8 FILE >text.txt",
+              encoding);
+    return GT_UNSUPPORTED;
+}
+
+enum gt_status text_decoder_create(struct hostmem *mem, struct text_decoder **out)
+{
+    (void)mem;
+    *out = NULL;
+    return GT_OK;
+}
+
+void text_decoder_destroy(struct text_decoder *decoder)
+{
+    (void)decoder;
+}
+
+enum gt_status text_decoder_begin(struct text_decoder *decoder, const char *encoding, const struct input *input,
+                                  const unsigned char *bytes, size_t count, size_t skip)
+{
+    bool is_ascii;
+    (void)decoder;
+    (void)bytes;
+    (void)count;
+    (void)skip;
+    log_note("%s: this text is %s", input_label(input), encoding);
+    return text_encoding_check(encoding, &is_ascii);
+}
+
+enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *input, unsigned char *out, size_t capacity,
+                                 size_t *out_count)
+{
+    (void)decoder;
+    (void)input;
+    (void)out;
+    (void)capacity;
+    (void)out_count;
+    return GT_UNSUPPORTED;
+}
+
+#else
+
+#include <assert.h>
+#include <errno.h>
+#include <iconv.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* Fuzzing takes less. */
+#ifndef RAW_BYTES
+#define RAW_BYTES ((size_t)1 << 20)
+#endif
+#define CLOSED ((iconv_t)-1)
+
+struct text_decoder {
+    struct hostmem *mem; /* borrowed; outlives the decoder */
+    iconv_t state;
+    const char *encoding;
+    size_t raw_count, raw_used;
+    uint64_t raw_offset; /* of raw[0] in the text */
+    bool raw_ended;      /* the input has no more */
+    bool flushed;
+    unsigned char raw[RAW_BYTES];
+};
+
+static enum gt_status encoding_open(const char *encoding, iconv_t *out)
+{
+    *out = iconv_open("UTF-8", encoding);
+    if (*out != CLOSED)
+        return GT_OK;
+    log_error("--encoding=%s: this system does not know this encoding; iconv -l lists those that it does", encoding);
+    return GT_USAGE;
+}
+
+enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii)
+{
+    char letter[] = "A", converted[8] = "", *in = letter, *out = converted;
+    size_t in_left = 1, out_left = sizeof converted;
+    iconv_t state;
+    TRY(encoding_open(encoding, &state));
+    *out_is_ascii = iconv(state, &in, &in_left, &out, &out_left) != (size_t)-1 && converted[0] == 'A';
+    iconv_close(state);
+    return GT_OK;
+}
+
+enum gt_status text_decoder_create(struct hostmem *mem, struct text_decoder **out)
+{
+    void *memory = NULL;
+    TRY(hostmem_alloc(mem, 1, sizeof(struct text_decoder), "decoding", &memory));
+    struct text_decoder *decoder = memory;
+    decoder->mem = mem;
+    decoder->state = CLOSED;
+    *out = decoder;
+    return GT_OK;
+}
+
+void text_decoder_destroy(struct text_decoder *decoder)
+{
+    if (decoder == NULL)
+        return;
+    if (decoder->state != CLOSED)
+        iconv_close(decoder->state);
+    hostmem_free(decoder->mem, decoder);
+}
+
+enum gt_status text_decoder_begin(struct text_decoder *decoder, const char *encoding, const struct input *input,
+                                  const unsigned char *bytes, size_t count, size_t skip)
+{
+    (void)input;
+    assert(count <= RAW_BYTES && skip <= count);
+    if (decoder->state != CLOSED)
+        iconv_close(decoder->state);
+    decoder->state = CLOSED;
+    TRY(encoding_open(encoding, &decoder->state));
+    decoder->encoding = encoding;
+    memcpy(decoder->raw, bytes, count);
+    decoder->raw_count = count;
+    decoder->raw_used = skip;
+    decoder->raw_offset = 0;
+    decoder->raw_ended = decoder->flushed = false;
+    return GT_OK;
+}
+
+/* Reads on behind the bytes that are left, where too few are for any character. */
+static enum gt_status raw_fill(struct text_decoder *decoder, struct input *input)
+{
+    size_t got = 0;
+    decoder->raw_count -= decoder->raw_used;
+    memmove(decoder->raw, decoder->raw + decoder->raw_used, decoder->raw_count);
+    decoder->raw_offset += decoder->raw_used;
+    decoder->raw_used = 0;
+    TRY(input_read(input, decoder->raw + decoder->raw_count, RAW_BYTES - decoder->raw_count, &got));
+    decoder->raw_count += got;
+    decoder->raw_ended = got == 0;
+    return GT_OK;
+}
+
+static enum gt_status decoder_refuse(const struct text_decoder *decoder, const struct input *input)
+{
+    log_error("%s: byte %" PRIu64 " is not valid in %s; --encoding names the encoding of the text", input_label(input),
+              decoder->raw_offset + decoder->raw_used, decoder->encoding);
+    return GT_DATA;
+}
+
+/* Converts what is in the buffer, as far as it goes; at the end, what iconv holds back.  *out_starved: the rest is the
+ * beginning of a character. */
+static enum gt_status raw_convert(struct text_decoder *decoder, char **out, size_t *out_left, bool *out_starved)
+{
+    char *in = (char *)decoder->raw + decoder->raw_used;
+    size_t in_left = decoder->raw_count - decoder->raw_used;
+    const bool flush = in_left == 0 && decoder->raw_ended;
+    const size_t result = iconv(decoder->state, flush ? NULL : &in, flush ? NULL : &in_left, out, out_left);
+    const int reason = result == (size_t)-1 ? errno : 0;
+    decoder->raw_used = decoder->raw_count - in_left;
+    decoder->flushed = flush && reason == 0;
+    *out_starved = reason == EINVAL;
+    return reason == 0 || reason == E2BIG || (reason == EINVAL && !decoder->raw_ended) ? GT_OK : GT_DATA;
+}
+
+enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *input, unsigned char *out, size_t capacity,
+                                 size_t *out_count)
+{
+    char *to = (char *)out;
+    size_t left = capacity;
+    bool starved = false;
+    assert(capacity >= 64);
+    while (left == capacity && !decoder->flushed) {
+        if ((starved || decoder->raw_used == decoder->raw_count) && !decoder->raw_ended)
+            TRY(raw_fill(decoder, input));
+        if (raw_convert(decoder, &to, &left, &starved) != GT_OK)
+            return decoder_refuse(decoder, input);
+    }
+    *out_count = capacity - left;
+    return GT_OK;
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* What the first bytes of a file say.
+ *
+ * Formats are recognised by the magic numbers that their specifications give, and only where these are long enough or odd
+ * enough to begin no text.  Nothing behind them is read: this file does not open, check or convert any format.
+ */
+#include "data/text_kind.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* A magic number: `length` bytes at `offset`. */
+struct text_magic {
+    size_t offset, length;
+    const char *bytes;
+    struct text_kind kind;
+};
+
+#define RENAME "text needs no change, but the name must end in "
+
+static const struct text_magic magics[] = {
+    {0,
+     4,
+     "PAR1",
+     {"a Parquet file", "pip install pyarrow",
+      "python3 -c 'import json, sys, pyarrow.parquet as pq; [print(json.dumps(row)) "
+      "for part in pq.ParquetFile(sys.argv[1]).iter_batches(1000, columns=[\"text\"]) for row in part.to_pylist()]' ",
+      " >text.jsonl"}},
+    {0, 4, "PK\3\4", {"a zip archive (as .docx, .epub and .npz are)", NULL, "unzip -d texts ", ""}},
+    {0, 5, "%PDF-", {"a PDF document", NULL, "pdftotext ", " text.txt"}},
+    {0, 4, "\x89PNG", {"a PNG image", NULL, NULL, NULL}},
+    {0, 3, "\xff\xd8\xff", {"a JPEG image", NULL, NULL, NULL}},
+    {0, 5, "GIF87", {"a GIF image", NULL, NULL, NULL}},
+    {0, 5, "GIF89", {"a GIF image", NULL, NULL, NULL}},
+    {0, 4, "GGUF", {"a model in GGUF", NULL, NULL, NULL}},
+    {0, 6, "\x93NUMPY", {"a NumPy array", NULL, NULL, NULL}},
+    {0, 2, "\x80\2", {"a Python pickle", NULL, NULL, NULL}},
+    {0, 2, "\x80\3", {"a Python pickle", NULL, NULL, NULL}},
+    {0, 2, "\x80\4", {"a Python pickle", NULL, NULL, NULL}},
+    {0, 2, "\x80\5", {"a Python pickle", NULL, NULL, NULL}},
+    {0, 16, "SQLite format 3", {"an SQLite database", NULL, NULL, NULL}},
+    {0,
+     4,
+     "\x7f"
+     "ELF",
+     {"a program", NULL, NULL, NULL}},
+    {0, 8, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", {"an old Office document", NULL, NULL, NULL}},
+    {0, 6, "7z\xbc\xaf\x27\x1c", {"a 7z archive", NULL, "7z x -otexts ", ""}},
+    {0, 3, "\x1f\x8b\x08", {"compressed by gzip", NULL, RENAME ".gz", NULL}},
+    {0,
+     6,
+     "\xfd"
+     "7zXZ",
+     {"compressed by xz", NULL, RENAME ".xz", NULL}},
+    {0, 4, "\x28\xb5\x2f\xfd", {"compressed by zstd", NULL, RENAME ".zst", NULL}},
+    {4, 6, "1AY&SY", {"compressed by bzip2", NULL, RENAME ".bz2", NULL}},
+};
+
+static const struct text_kind safetensors = {"a model in safetensors", NULL, NULL, NULL};
+static const struct text_kind json_list = {
+    "one JSON list, not JSON lines", NULL,
+    "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1]))]' ", " >text.jsonl"};
+
+/* A header's length in eight bytes, little-endian, and the header: a JSON object. */
+static bool is_safetensors(const unsigned char *bytes, size_t count)
+{
+    return count > 9 && bytes[3] == 0 && bytes[4] == 0 && bytes[5] == 0 && bytes[6] == 0 && bytes[7] == 0 &&
+           bytes[8] == '{' && bytes[9] == '"';
+}
+
+static bool begins_a_list(const unsigned char *bytes, size_t count)
+{
+    size_t at = count >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (at < count && memchr(" \t\r\n", bytes[at], 4) != NULL)
+        at++;
+    return at < count && bytes[at] == '[';
+}
+
+const struct text_kind *text_kind_of(const unsigned char *bytes, size_t count, bool is_json)
+{
+    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++) {
+        const struct text_magic *magic = &magics[i];
+        if (count >= magic->offset + magic->length && memcmp(bytes + magic->offset, magic->bytes, magic->length) == 0)
+            return &magic->kind;
+    }
+    if (is_safetensors(bytes, count))
+        return &safetensors;
+    return is_json && begins_a_list(bytes, count) ? &json_list : NULL;
+}
+
+const char *text_mark_of(const unsigned char *bytes, size_t count, size_t *out_length)
+{
+    static const struct {
+        size_t length;
+        const char *bytes, *encoding;
+    } marks[] = {{4, "\xff\xfe\0\0", "UTF-32LE"},
+                 {4, "\0\0\xfe\xff", "UTF-32BE"},
+                 {3, "\xef\xbb\xbf", "UTF-8"},
+                 {2, "\xff\xfe", "UTF-16LE"},
+                 {2, "\xfe\xff", "UTF-16BE"}};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (count >= marks[i].length && memcmp(bytes, marks[i].bytes, marks[i].length) == 0) {
+            *out_length = marks[i].length;
+            return marks[i].encoding;
+        }
+    *out_length = 0;
+    return NULL;
+}
+
+const char *text_guess_latin(const char *text, size_t count)
+{
+    /* Of 0x80 to 0x9F, controls in Latin-1, what Windows-1252 has for the euro, quotes, dashes and the like. */
+    static const char punctuation[] = "\x80\x82\x84\x85\x8c\x91\x92\x93\x94\x95\x96\x97\x9c";
+    const unsigned char *bytes = (const unsigned char *)text;
+    size_t high = 0, runs = 0, windows = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] < 0x80)
+            continue;
+        high++;
+        runs += i == 0 || bytes[i - 1] < 0x80;
+        windows += bytes[i] < 0xA0;
+        if (bytes[i] < 0xA0 && strchr(punctuation, text[i]) == NULL)
+            return NULL;
+    }
+    if (high == 0 || runs * 10 < high * 6)
+        return NULL;
+    return windows > 0 ? "windows-1252" : "latin1";
+}

@@ -1,0 +1,27 @@
+/* What the first bytes of a file say: that it is no text, which encoding its byte-order mark names, and whether bytes that
+ * are not UTF-8 look like Latin-1.
+ */
+#ifndef GPT_TRAIN_DATA_TEXT_KIND_H
+#define GPT_TRAIN_DATA_TEXT_KIND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A kind of file that is no text, and how to get at its text: `advice` (NULL: none) stands alone, or before the file's name
+ * where `tail` is not NULL; `before` is a command that comes first, or NULL. */
+struct text_kind {
+    const char *name; /* with its article: "a PNG image" */
+    const char *before, *advice, *tail;
+};
+
+/* The kind of a file that begins with these bytes, or NULL.  `is_json`: its name ends in .json, and a list in it is none of
+ * documents. */
+const struct text_kind *text_kind_of(const unsigned char *bytes, size_t count, bool is_json);
+
+/* The encoding that a byte-order mark at the beginning names, for iconv, and the mark's length; NULL and 0 without one. */
+const char *text_mark_of(const unsigned char *bytes, size_t count, size_t *out_length);
+
+/* "latin1" or "windows-1252" when most bytes above 127 stand alone or by two, as accented letters do, else NULL. */
+const char *text_guess_latin(const char *text, size_t count);
+
+#endif

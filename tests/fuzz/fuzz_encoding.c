@@ -1,0 +1,56 @@
+/* Fuzzes the recognition of what is no text and the decoder of other encodings: read in small pieces, a text is what it is read
+ * in large ones, and is UTF-8; a build without iconv refuses every input.  The first byte chooses the encoding. */
+#include <string.h>
+
+#include "data/text_decode.h"
+#include "data/text_kind.h"
+#include "data/utf8.h"
+#include "tests/fuzz/fuzz_common.h"
+
+enum { TEXT_BYTES = 1 << 16 };
+
+static const char *const encodings[] = {"UTF-16LE",  "UTF-16BE", "UTF-32LE",    "latin1",  "windows-1252",
+                                        "SHIFT_JIS", "EUC-JP",   "ISO-2022-JP", "GB18030", "UTF-8"};
+
+static enum gt_status decode(struct hostmem *mem, const char *path, const char *encoding, size_t capacity,
+                             unsigned char text[static TEXT_BYTES], size_t *out_count)
+{
+    const struct corpus_file file = {.path = path};
+    struct text_decoder *decoder = NULL;
+    struct input *input = NULL;
+    bool found = false;
+    size_t got = 1;
+    *out_count = 0;
+    FUZZ_CHECK(input_open(mem, &file, NULL, 0, &input) == GT_OK && input_next(input, &found) == GT_OK);
+    FUZZ_CHECK(text_decoder_create(mem, &decoder) == GT_OK);
+    enum gt_status status = text_decoder_begin(decoder, encoding, input, text, 0, 0);
+    while (status == GT_OK && got > 0 && *out_count + capacity <= TEXT_BYTES) {
+        status = text_decoder_read(decoder, input, text + *out_count, capacity, &got);
+        *out_count += status == GT_OK ? got : 0;
+    }
+    text_decoder_destroy(decoder);
+    input_close(input);
+    return status;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static unsigned char large[TEXT_BYTES], small[TEXT_BYTES];
+    size_t mark = 0, large_count = 0, small_count = 0;
+    if (size == 0 || size > 4096)
+        return 0;
+    struct hostmem *mem = fuzz_open();
+    const char *encoding = encodings[data[0] % (sizeof encodings / sizeof encodings[0])];
+    const struct text_kind *kind = text_kind_of(data + 1, size - 1, data[0] % 2 == 0);
+    FUZZ_CHECK(kind == NULL || kind->name[0] != '\0');
+    FUZZ_CHECK((text_mark_of(data + 1, size - 1, &mark) != NULL) == (mark > 0) && mark < size);
+    (void)text_guess_latin((const char *)data + 1, size - 1);
+    const char *path = fuzz_file(data + 1, size - 1);
+    const enum gt_status status = decode(mem, path, encoding, TEXT_BYTES / 2, large, &large_count);
+    FUZZ_CHECK(decode(mem, path, encoding, 64, small, &small_count) == status);
+    if (status == GT_OK)
+        FUZZ_CHECK(small_count == large_count && memcmp(small, large, large_count) == 0 &&
+                   utf8_count_invalid(large, large_count) == 0);
+    fuzz_close(mem);
+    return 0;
+}

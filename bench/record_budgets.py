@@ -49,12 +49,12 @@ def main():
                                  "--eval_interval=1000000", "--log_interval=1", f"--threads={options.threads}",
                                  "--always_save_checkpoint=False", "--vocab_size=50304"] + options.extra.split(), work)
                 times = [float(text) / 1e3 for text in re.findall(r"^iter [1-9]\d*: .* time ([0-9.]+)ms", log, re.M)]
-                modelled = re.search(r"^time left: .*\((estimate: )?\d+ steps? of ([^,)]*)", log, re.M)
+                modelled = re.search(r"^(estimate|time left): .*\(\d+ steps? of ([^,)]*)", log, re.M)
                 plan = re.search(r"^plan: .*: (micro-batch .*?); ", log, re.M)
                 row = rows.setdefault(budget, {"times": [], "peak": 0})
                 row["times"] += times
                 row["peak"] = max(row["peak"], peak)
-                row["forecast"] = f"{modelled.group(2)}{' (estimate)' if modelled.group(1) else ''}" if modelled else "-"
+                row["forecast"] = f"{modelled.group(2)}{' (estimate)' if modelled.group(1) == 'estimate' else ''}" if modelled else "-"
                 row["plan"] = plan.group(1) if plan else "as configured"
     print(f"{'budget':>8} {'peak RSS GiB':>13} {'s/step min':>11} {'median':>8}  forecast; plan")
     for budget, row in rows.items():

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,6 +17,7 @@
 
 #define AVERAGE_WEIGHT 0.1
 #define NOTED_ERROR 0.25 /* of the model, from which on it is worth a line */
+#define SECONDS_SAME_DAY 43200.0
 #define SECONDS_MAX 1e15 /* beyond, the end is not a date */
 
 static double program_seconds(const struct session *session, int32_t program)
@@ -106,8 +108,11 @@ void forecast_log(const struct forecast *forecast)
         snprintf(evaluations, sizeof evaluations, "%s%" PRId64 " evaluation%s of %s", steps[0] != '\0' ? ", " : "",
                  forecast->evaluations, forecast->evaluations == 1 ? "" : "s",
                  clock_duration(evaluation, forecast->evaluation_seconds));
-    if (forecast->steps > 0 || forecast->evaluations > 0)
-        log_result("time left: about %s, until %s (%s%s%s)", clock_duration(total, seconds),
-                   clock_wall_text(end, clock_wall_s() + capped), forecast->measured ? "" : "estimate: ", steps,
-                   evaluations);
+    if (forecast->steps <= 0 && forecast->evaluations <= 0)
+        return;
+    clock_wall_text(end, clock_wall_s() + capped);
+    const char *hour = seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the day goes without saying */
+    log_result("%s%s, until %s (%s%s)",
+               forecast->measured ? "time left: about " : "estimate: ", clock_duration(total, seconds),
+               hour != NULL ? hour + 1 : end, steps, evaluations);
 }

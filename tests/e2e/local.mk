@@ -1,5 +1,5 @@
 # The programs as a user runs them.  e2e.inc and checks.py are what the scripts share.
-EXTRA_DIST += tests/e2e/opencl_fake.c tests/e2e/opencl_real.h tests/e2e/slow_blas.c tests/e2e/checks.py tests/e2e/cuda_common.py tests/e2e/e2e.inc tests/fixtures
+EXTRA_DIST += tests/e2e/quickstart.expected tests/e2e/opencl_fake.c tests/e2e/opencl_real.h tests/e2e/slow_blas.c tests/e2e/checks.py tests/e2e/cuda_common.py tests/e2e/e2e.inc tests/fixtures
 dist_check_SCRIPTS += \
 	tests/e2e/answers.sh \
 	tests/e2e/bad_input.sh \
@@ -35,6 +35,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/prepare_resume.py \
 	tests/e2e/device_profiles.py \
 	tests/e2e/recompute.sh \
+	tests/e2e/quickstart.py \
 	tests/e2e/releases.sh \
 	tests/e2e/resume.sh \
 	tests/e2e/sample.sh \

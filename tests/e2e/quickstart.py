@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""./quickstart, the first command, in a small copy of the project without .git, with the programs of this build.
+
+  transcript  its whole output is tests/e2e/quickstart.expected, with numbers and what a machine decides masked; written anew
+              with UPDATE=1
+  text        what it trains on is the project's documents and sources, never test data
+  resumed     a second start says that all was done; one after a kill resumes the run
+  missing     without a compiler and without root it prints the commands that install one, and stops with status 1
+  check       how far `./quickstart check` is: tests done, failures at once, the time left
+Prints "checks: P passed, F failed, S skipped".
+"""
+import difflib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from checks import check, finish
+
+SOURCE = os.path.abspath(os.environ["top_srcdir"])
+BUILD = os.path.abspath(os.environ["top_builddir"])
+EXPECTED = os.path.join(SOURCE, "tests", "e2e", "quickstart.expected")
+COPIED = ("quickstart", "config", "README.md", "NEWS", "doc", "src/base", "tests/e2e/checks.py", "tests/fuzz/corpus/metrics",
+          "tests/fixtures/text.txt", "tests/budgets")
+ITERATIONS = 4
+# What stands for what: in this order.
+MASKS = (
+    (r"\r[^\n]*\r", ""),
+    (r"(?ms)^--- sample after.*?^---$", "--- sample\n---"),
+    (r"(?s)(?<=== A sample\n).*?(?=\n== Done)", "SAMPLE\n"),
+    (r"(?m)^No NVIDIA.*$|^(NVIDIA|AMD|Intel) card at .*$", "CARDS"),
+    (r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b( \d\d:\d\d)?", "DAY"),
+    (r"\b\d[\d,]*(\.\d+)?(e[+-]?\d+)?", "N"),
+    (r"\bN (B|KiB|MiB|GiB|TiB)\b", "SIZE"),
+    (r"\bN (ns|us|ms|s|min|h|d)( N (s|min|h))?\b", "TIME"),
+    (r"(?m)^((Device|device:?)\s+).*$", r"\1DEVICE"),
+    (r"(?m)#+$", "BAR"),
+    (r"[ \t]+", " "),
+    (r"(?m) +$", ""),
+    (r"(?m)^.*(calibration|other work on this machine).*\n", ""),
+)
+
+
+def copy_made(folder):
+    """A project whose build is done: the programs are links, and make has nothing to do."""
+    for name in COPIED:
+        path = os.path.join(SOURCE, name)
+        target = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if os.path.isdir(path):
+            shutil.copytree(path, target)
+        else:
+            shutil.copy(path, target)
+    build = os.path.join(folder, "build")
+    os.makedirs(build)
+    for name in ("gpt-train", "gpt-prepare", "gpt-sample"):
+        os.symlink(os.path.join(BUILD, name), os.path.join(build, name))
+    for name, text in (("configure", "exit 1"), ("build/config.status", "exit 1")):
+        with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+            file.write("#!/bin/sh\n" + text + "\n")
+        os.chmod(os.path.join(folder, name), 0o755)
+    with open(os.path.join(build, "quickstart-flags"), "w", encoding="ascii") as file:
+        file.write(" \n")
+    with open(os.path.join(build, "Makefile"), "w", encoding="ascii") as file:
+        file.write("all:\n")
+
+
+def quickstart(folder, *words, **environment):
+    variables = {name: value for name, value in os.environ.items() if name not in ("CONFIGURE_FLAGS", "QUICKSTART_BUILD", "CI")}
+    return subprocess.run([os.path.join(folder, "quickstart"), *words], check=False, capture_output=True,
+                          env={**variables, **environment}, stdin=subprocess.DEVNULL)
+
+
+def masked(folder, done):
+    text = done.stdout.decode("utf-8", "replace").replace(os.path.realpath(folder), "TOP").replace(folder, "TOP")
+    for pattern, word in MASKS:
+        text = re.sub(pattern, word, text)
+    return text
+
+
+def transcript(folder):
+    done = quickstart(folder, f"--iterations={ITERATIONS}")
+    check(done.returncode == 0, f"status {done.returncode}: {done.stderr[-1000:]}")
+    found = masked(folder, done)
+    if os.environ.get("UPDATE"):
+        with open(EXPECTED, "w", encoding="utf-8") as file:
+            file.write(found)
+    with open(EXPECTED, encoding="utf-8") as file:
+        wanted = file.read()
+    check(found == wanted, "\n" + "\n".join(difflib.unified_diff(wanted.splitlines(), found.splitlines(), "expected", "found",
+                                                                lineterm="")))
+    return done
+
+
+def text_read(folder):
+    with open(os.path.join(folder, "build", "first-text", "manifest.json"), encoding="utf-8") as file:
+        inputs = [entry["path"] for entry in json.load(file)["inputs"]]
+    check(inputs[:2] == ["README.md", "NEWS"] and "src/base/log.c" in inputs and "tests/e2e/checks.py" in inputs, f"{inputs}")
+    check(not any("corpus" in path or "fixtures" in path for path in inputs), f"{inputs}")
+
+
+def resumed(folder):
+    done = quickstart(folder, f"--iterations={ITERATIONS}")
+    check(done.returncode == 0 and b"This was done before" in done.stdout and b"iter " not in done.stdout, done.stdout[-500:])
+    os.remove(os.path.join(folder, "build", f"first-model-{ITERATIONS}", "summary"))
+    done = quickstart(folder, f"--iterations={ITERATIONS}")
+    check(done.returncode == 0 and b"Resuming the run that was interrupted" in done.stdout, done.stdout[-500:])
+
+
+def missing(folder):
+    tools = os.path.join(folder, "tools")
+    os.makedirs(tools)
+    for name in ("sh", "dirname", "id", "tr", "sed", "mkdir", "cat", "nproc", "grep", "env"):
+        os.symlink(shutil.which(name), os.path.join(tools, name))
+    done = quickstart(folder, PATH=tools)
+    said = done.stderr.decode()
+    check(done.returncode == 1 and b"Missing: compiler make" in done.stdout, f"status {done.returncode}: {done.stdout} {said}")
+    check(said.count("sudo apt-get install") == 1 and "libjansson-dev" in said and "dnf install" in said and
+          said.endswith("quickstart: run it, then run ./quickstart again\n"), said)
+    for words in (("--iterations=0",), ("--iterations=x",), ("tests",)):
+        done = quickstart(folder, *words)
+        check(done.returncode == 2 and done.stderr.count(b"\n") == 1 and words[0].encode() in done.stderr, f"{words}: {done.stderr}")
+
+
+def progress(folder):
+    """check_progress() of the script, given make's output."""
+    with open(os.path.join(folder, "quickstart"), encoding="utf-8") as file:
+        script = file.read().replace('main "$@"\n', 'processors() { echo 1; }\ncheck_progress\n').replace("started=$(date +%s)", "started=$(($(date +%s) - 60))").replace("-lt 30", "-lt 0")
+    with open(os.path.join(folder, "build", "Makefile"), "w", encoding="ascii") as file:
+        file.write("check-list:\n\t@for test in unit/a unit/b e2e/c; do echo tests/$$test; done\n")
+    path = os.path.join(folder, "progress")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(script)
+    done = subprocess.run(["sh", path], input="make: noise\nPASS: tests/unit/a\nFAIL: tests/unit/b\nSKIP: tests/e2e/c\n", text=True,
+                          capture_output=True, check=False)
+    lines = done.stdout.splitlines()
+    check(done.returncode == 0 and len(lines) == 4, f"{lines} {done.stderr}")
+    check([line for line in lines if line.startswith("FAIL")] == ["FAIL: tests/unit/b"], f"{lines}")
+    # A minute so far; the budgets say how much of the whole that was.
+    check(re.fullmatch(r"1 of 3 tests done, 0 failed, about \d+ min \d+ s left \(unit\)", lines[0]), f"{lines}")
+    check(lines[-1] == "3 of 3 tests done, 1 failed (e2e)", f"{lines}")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="gpt-train-quickstart-") as work:
+        folder = os.path.join(work, "gpt-train")
+        os.makedirs(folder)
+        copy_made(folder)
+        transcript(folder)
+        text_read(folder)
+        resumed(folder)
+        missing(folder)
+        progress(folder)
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "data/tokenizer.h"
 #include "io/checkpoint_publish.h"
 #include "io/checkpoint_record.h"
+#include "io/export_hf_tokens.h"
 #include "io/safetensors_index.h"
 
 #define ASIDE_NAME "checkpoint.tmp"
@@ -89,11 +89,14 @@ static enum gt_status path_of(const char *out_dir, const struct family *family, 
 static bool belongs(const char *name)
 {
     static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME,
-                                        SAFETENSORS_INDEX_NAME, TOKENIZER_FILE_NAME};
+                                        SAFETENSORS_INDEX_NAME};
     static const char end[] = ".safetensors";
     const size_t length = strlen(name);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
+            return true;
+    for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN; i++)
+        if (strcmp(name, export_hf_tokens_names[i]) == 0)
             return true;
     return (strncmp(name, "model-", 6) == 0 || strncmp(name, "optimizer-", 10) == 0) && length > sizeof end &&
            strcmp(name + length - (sizeof end - 1), end) == 0;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/size.h"
@@ -587,9 +588,11 @@ static enum gt_status tokens_put(struct restore_saver *saver, bool repairs)
     char path[FILE_PATH_MAX];
     bool written;
     for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN && !saver->tokens_written; i++) {
+        TRY(file_join(path, saver->session->config->out_dir, export_hf_tokens_names[i]));
+        if (!saver->tokens[i] && saver->replaces)
+            (void)unlink(path); /* the earlier run's, which has it in its own folder */
         if (!saver->tokens[i])
             continue;
-        TRY(file_join(path, saver->session->config->out_dir, export_hf_tokens_names[i]));
         TRY(token_file_put(path, saver->tokens[i], &written));
         if (written && repairs)
             log_note("%s was damaged or missing; restored it from the data set", path);
@@ -622,8 +625,10 @@ static json_t *data_object(const struct restore_saver *saver, const struct run_s
 static enum gt_status others_keep(struct restore_saver *saver)
 {
     const struct config *config = saver->session->config;
+    char folder[FILE_PATH_MAX];
     if (saver->metrics == NULL)
         return checkpoint_keep_last(config->out_dir, config->keep);
+    saver->replaces = checkpoint_keep_earlier_next(config->out_dir, folder);
     TRY(checkpoint_keep_earlier(config->out_dir, saver->after, saver->metrics, METRICS_NAME));
     saver->metrics = NULL;
     return GT_OK;

@@ -91,6 +91,7 @@ struct restore_saver {
         *tokens[EXPORT_HF_TOKENS_OF_RUN]; /* the dataset's tokenizer, as the files beside the checkpoint; NULL = none */
     char tokenizer_hash[32];              /* "crc32c:89abcdef", or empty */
     bool tokens_written;
+    bool replaces; /* an earlier run, which has a folder of its own since the first save */
     const char
         *metrics;  /* the name under which the lines wait of the run that this one does not go on; NULL where it does */
     int64_t after; /* kept checkpoints beyond this iteration are that run's too */

@@ -60,6 +60,18 @@ cksum <hf/model.safetensors >model
 check "training on in its folder" train 0 --init_from=hf --out_dir=hf --max_iters=1
 check "keeps the model" is "$(cksum <hf/earlier-001/model.safetensors)" "$(cat model)"
 
+# Its tokenizer goes with it: where the next run has none, the old one must not speak for the new model.
+mkdir data/plain
+cp data/tiny/*.bin data/plain/
+check "a run with a tokenizer" train 0 --out_dir=words --max_iters=1
+check "has it" [ -f words/gpt_tokenizer.json ]
+check "and one for others" [ -f words/tokenizer.json ]
+check "a run without" train 0 --out_dir=words --max_iters=1 --dataset=plain
+check "has none" absent words/gpt_tokenizer.json
+check "nor one for others" absent words/tokenizer.json
+check "the first keeps its own" cmp data/tiny/gpt_tokenizer.json words/earlier-001/gpt_tokenizer.json
+check "and that for others" [ -f words/earlier-001/tokenizer.json ]
+
 # Where the only checkpoint is an earlier run's.
 mkdir only
 mv out/earlier-001 only/

@@ -80,12 +80,12 @@ static int fsync_folder(int fd)
 static enum gt_status replacement_names(struct file_replacement *file, const char *path)
 {
     if (*base_of(path) == '\0') {
-        log_error("%s: cannot write: the name of a file is expected, not of a folder", path);
+        log_error("%s: cannot write: this names a folder, not a file", path);
         return GT_IO;
     }
     const size_t length = strlen(path);
     if (length > FILE_PATH_MAX - FILE_ASIDE_SUFFIX_BYTES) {
-        log_error("cannot write: the path has %zu bytes, at most %d are possible: %.100s...", length,
+        log_error("cannot write: the path has %zu bytes, more than the %d allowed: %.100s...", length,
                   FILE_PATH_MAX - FILE_ASIDE_SUFFIX_BYTES, path);
         return GT_IO;
     }
@@ -218,7 +218,7 @@ static enum gt_status aside_check(struct file_replacement *file)
         return io_error(file->aside, "look at it");
     if (written.st_dev == there.st_dev && written.st_ino == there.st_ino)
         return GT_OK;
-    log_error("%s: is another file than the one that was written: another program replaced it", file->aside);
+    log_error("%s: another program replaced this file while it was being written", file->aside);
     file->aside_exists = false; /* not ours to remove */
     return GT_IO;
 }
@@ -320,7 +320,7 @@ enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *
 enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t count)
 {
     if (offset > INT64_MAX || count > INT64_MAX - offset) {
-        log_error("%s: cannot read %zu bytes at %llu: beyond any file", path, count, (unsigned long long)offset);
+        log_error("%s: cannot read %zu bytes at %llu: no file is that long", path, count, (unsigned long long)offset);
         return GT_DATA;
     }
     char *next = out;
@@ -333,8 +333,8 @@ enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out
         if (got < 0)
             return io_error(path, "read");
         if (got == 0) {
-            log_error("%s: was truncated while it was read: %zu bytes at %llu are wanted, the file ends at %llu", path,
-                      count, (unsigned long long)offset, (unsigned long long)at);
+            log_error("%s: was truncated while it was being read: %zu bytes are needed at %llu, the file ends at %llu",
+                      path, count, (unsigned long long)offset, (unsigned long long)at);
             return GT_DATA;
         }
         next += got;
@@ -346,7 +346,7 @@ enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out
 static enum gt_status read_all_open(int fd, const char *path, uint64_t size_bytes, size_t limit, char **out)
 {
     if (size_bytes > limit || size_bytes >= SIZE_MAX) {
-        log_error("%s: is %llu bytes long, at most %zu are expected", path, (unsigned long long)size_bytes, limit);
+        log_error("%s: %llu bytes long, at most %zu expected", path, (unsigned long long)size_bytes, limit);
         return GT_DATA;
     }
     const size_t count = (size_t)size_bytes;
@@ -459,7 +459,7 @@ static enum gt_status make_folder(const char *path)
         return GT_OK;
     struct stat info;
     if (cause == EEXIST && lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && !file_exists(path)) {
-        log_error("%s: cannot create the folder: there is a link of that name, and nothing where it leads to", path);
+        log_error("%s: cannot create the folder: a broken link has this name", path);
         return GT_IO;
     }
     errno = cause == EEXIST ? ENOTDIR : cause;
@@ -471,7 +471,7 @@ enum gt_status file_make_folders(const char *path)
     char part[FILE_PATH_MAX];
     size_t length = strlen(path);
     if (length == 0 || length >= sizeof part) {
-        log_error("cannot create the folder: the path has %zu bytes, 1 to %d are possible: %.100s", length,
+        log_error("cannot create the folder: the path has %zu bytes, 1 to %d are allowed: %.100s", length,
                   FILE_PATH_MAX - 1, path);
         return GT_IO;
     }
@@ -511,7 +511,7 @@ enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, con
     const size_t slash = length != 0 && folder[length - 1] != '/' ? 1 : 0;
     const size_t name_length = strlen(name);
     if (length >= FILE_PATH_MAX || name_length >= FILE_PATH_MAX || length + slash + name_length >= FILE_PATH_MAX) {
-        log_error("the path of \"%.100s\" in \"%.100s\" has %zu bytes, at most %d are possible", name, folder,
+        log_error("the path of \"%.100s\" in \"%.100s\" has %zu bytes, more than the %d allowed", name, folder,
                   length + slash + name_length, FILE_PATH_MAX - 1);
         return GT_USAGE;
     }
@@ -651,7 +651,7 @@ static bool lock_is_current(int fd, const char *path)
 
 static enum gt_status lock_foreign(const char *path, const char *what)
 {
-    log_error("%s: cannot be the lock file, since it %s; name another folder, or move it away", path, what);
+    log_error("%s: cannot be used as the lock file: it %s; use another folder, or move it away", path, what);
     return GT_USAGE;
 }
 
@@ -691,7 +691,7 @@ enum gt_status file_lock(const char *path, int *out_fd)
         }
         (void)close(fd);
     }
-    log_error("%s: cannot lock: the file is replaced all the time, or cannot be looked at", path);
+    log_error("%s: cannot lock: another program keeps replacing the file, or it cannot be read", path);
     return GT_IO;
 }
 

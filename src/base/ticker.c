@@ -115,7 +115,7 @@ destroy_mutex:
     pthread_mutex_destroy(&ticker->mutex);
 free_ticker:
     hostmem_free(mem, ticker);
-    log_error("a watching thread could not be started: %s", strerror(error));
+    log_error("cannot start a thread that watches: %s", strerror(error));
     return GT_FAILURE;
 }
 

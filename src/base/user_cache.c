@@ -172,7 +172,7 @@ enum user_cache_file user_cache_load(const struct user_cache *cache, const char 
     const char *stored = (const char *)bytes + sizeof header;
     if (key_bytes != strlen(key) || memcmp(stored, key, key_bytes) != 0) { /* it will be replaced */
         if (strcmp(name, key) != 0)
-            log_note("%s: made for %.*s, and this is %s; %s", path, (int)key_bytes, stored, key, cache->otherwise);
+            log_note("%s: was made for %.*s, not for %s; %s", path, (int)key_bytes, stored, key, cache->otherwise);
         free(bytes);
         return USER_CACHE_REFUSED;
     }

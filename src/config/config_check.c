@@ -82,7 +82,7 @@ static enum gt_status check_kv_heads(const struct config *config)
 {
     if (settled_pair(config, CONFIG_KEY_n_kv_head, CONFIG_KEY_n_head) && config->n_kv_head != 0 &&
         config->n_kv_head != config->n_head)
-        return refuse_pair(config, CONFIG_KEY_n_kv_head, "does not exist yet: use 0 or", CONFIG_KEY_n_head);
+        return refuse_pair(config, CONFIG_KEY_n_kv_head, "is not supported yet; use 0 or", CONFIG_KEY_n_head);
     return GT_OK;
 }
 
@@ -227,7 +227,8 @@ static enum gt_status device_backend(struct config *config, int backend)
         return refuse_pair(config, CONFIG_KEY_device, "contradicts", CONFIG_KEY_backend);
     describe(device_text, config, CONFIG_KEY_device);
     describe(backend_text, config, CONFIG_KEY_backend);
-    log_note("%s gives way to %s", is_backend ? device_text : backend_text, is_backend ? backend_text : device_text);
+    log_note("ignoring %s because of %s", is_backend ? device_text : backend_text,
+             is_backend ? backend_text : device_text);
     if (is_backend)
         snprintf(config->device, sizeof config->device, "auto");
     else
@@ -368,11 +369,11 @@ static enum gt_status check_explain(struct config *config)
     if (!config_key_was_set(config, CONFIG_KEY_explain_oom) || config->origin[CONFIG_KEY_explain_oom].bad)
         return GT_OK;
     if (config->explain_oom[0] == '\0') {
-        log_error("%s: a file must be named, or - for standard input", config->origin[CONFIG_KEY_explain_oom].source);
+        log_error("%s: name a file, or - for standard input", config->origin[CONFIG_KEY_explain_oom].source);
         return GT_USAGE;
     }
     if (config->plan != CONFIG_PLAN_OFF && config->plan != CONFIG_PLAN_TEXT) {
-        log_error("%s ends with a plan in text; plan it by itself for other formats",
+        log_error("%s prints its plan as text only; leave --plan out",
                   describe(explain, config, CONFIG_KEY_explain_oom));
         return GT_USAGE;
     }
@@ -389,12 +390,12 @@ static void warn_schedule(const struct config *config)
     if (!config->decay_lr || config->program != CONFIG_TRAIN || config->eval_only)
         return;
     if (settled_pair(config, CONFIG_KEY_min_lr, CONFIG_KEY_learning_rate) && config->min_lr > config->learning_rate)
-        log_warning("%s is above %s: the rate will rise as it decays", describe(left, config, CONFIG_KEY_min_lr),
-                    describe(right, config, CONFIG_KEY_learning_rate));
+        log_warning("%s is above %s: the learning rate will rise instead of decaying",
+                    describe(left, config, CONFIG_KEY_min_lr), describe(right, config, CONFIG_KEY_learning_rate));
     if (settled_pair(config, CONFIG_KEY_warmup_iters, CONFIG_KEY_lr_decay_iters) &&
         is_settled(config, CONFIG_KEY_max_iters) && config->warmup_iters > 0 &&
         config->lr_decay_iters <= config->warmup_iters && config->max_iters > config->lr_decay_iters)
-        log_warning("%s is not after %s: the rate drops to min_lr without a cosine",
+        log_warning("%s is not above %s: after the warm-up the rate drops to min_lr at once",
                     describe(left, config, CONFIG_KEY_lr_decay_iters),
                     describe(right, config, CONFIG_KEY_warmup_iters));
 }

@@ -232,7 +232,7 @@ static enum gt_status read_time(struct reader *reader)
     struct config_value value = {CONFIG_VALUE_REAL, 0, (double)reader->config->wall_s, NULL};
 
     if (!reader->time_imported)
-        return fail(reader, &reader->token, "time is not known before `import time`");
+        return fail(reader, &reader->token, "write `import time` before this use of time");
     advance(reader);
     TRY(expect(reader, "."));
     TRY(expect(reader, "time"));
@@ -347,7 +347,7 @@ static enum gt_status close_bracket(struct reader *reader)
 {
     TRY(apply_down_to(reader, 0));
     if (reader->pending_count == 0)
-        return fail(reader, &reader->token, "this ')' closes nothing");
+        return fail(reader, &reader->token, "unmatched ')'");
     TRY(apply_top(reader));
     advance(reader);
     return GT_OK;
@@ -514,11 +514,13 @@ static bool is_keyword(const struct config_token *token)
 static enum gt_status read_statement(struct reader *reader)
 {
     if (reader->token.indented)
-        return fail(reader, &reader->token, "an indented line: a configuration holds assignments at the margin only");
+        return fail(reader, &reader->token,
+                    "indented line: a configuration may hold only assignments that start in the first column");
     if (looking_at(reader, "import"))
         TRY(read_import(reader));
     else if (is_keyword(&reader->token))
-        return fail(reader, &reader->token, "%.*s is not understood: a configuration holds assignments only",
+        return fail(reader, &reader->token,
+                    "%.*s is not supported: a configuration may hold only assignments (NAME = VALUE)",
                     (int)reader->token.length, reader->token.start);
     else if (reader->token.type == CONFIG_TOKEN_NAME)
         TRY(read_assignment(reader));
@@ -572,9 +574,9 @@ static void note_foreign(const struct reader *reader)
     const char *other = config_program_name(reader->config->program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN);
 
     if (reader->foreign_count == 1)
-        log_note("%s: %s is a key of %s and changes nothing here", reader->path, reader->foreign_name, other);
+        log_note("%s: ignoring %s, a key of %s", reader->path, reader->foreign_name, other);
     else if (reader->foreign_count > 1)
-        log_note("%s: %s and %d more are keys of %s and change nothing here", reader->path, reader->foreign_name,
+        log_note("%s: ignoring %s and %d more keys of %s", reader->path, reader->foreign_name,
                  reader->foreign_count - 1, other);
 }
 

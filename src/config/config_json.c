@@ -122,7 +122,7 @@ static enum gt_status read_member(struct config *config, const char *name, const
         return GT_DATA;
     }
     if (!value_from_json(json, &value)) {
-        log_error("%s: configuration: %s holds neither number, string nor boolean", origin->source, name);
+        log_error("%s: configuration: %s is neither a number, a string nor a boolean", origin->source, name);
         return GT_DATA;
     }
     if (config_key_was_set(config, key) && !is_open(config, key))

@@ -376,7 +376,7 @@ static enum gt_status assign_string(struct config *config, enum config_key key, 
     if (value->type != CONFIG_VALUE_STRING && value->type != CONFIG_VALUE_NONE)
         return refuse_type(key, value, "a str", origin);
     if (strlen(text) >= info->capacity) {
-        snprintf(problem, sizeof problem, "has %zu bytes, at most %zu are kept", strlen(text), info->capacity - 1);
+        snprintf(problem, sizeof problem, "is too long: %zu bytes, at most %zu", strlen(text), info->capacity - 1);
         return refuse_value(key, value, problem, origin);
     }
     if (text[0] == '\0' && (info->flags & CONFIG_NEEDED) != 0)
@@ -434,7 +434,7 @@ static enum gt_status assign_choice(struct config *config, enum config_key key, 
     }
     choice_problem(problem, info);
     if (rule != NULL)
-        snprintf(problem, sizeof problem, "cannot be had: %s", rule->text);
+        snprintf(problem, sizeof problem, "is not supported: %s", rule->text);
     return refuse_value(key, value, problem, origin);
 }
 

@@ -87,7 +87,7 @@ bool config_recompute(const char *text, int64_t layers, struct config_recompute_
     *why = not_understood;
     if (count == 0 || (count == GROUPS_MAX && groups[0].blocks == 0))
         return false;
-    *why = "gives a level to another number of blocks than n_layer";
+    *why = "covers another number of blocks than n_layer";
     int64_t first = groups[0].blocks, rest = groups[count - 1].blocks;
     if (count == 1 && first != 0 && layers > 0 && first != layers)
         return false;

@@ -58,7 +58,7 @@ static enum gt_status model_load(struct judge *judge)
 {
     const struct config *config = judge->config;
     if (strcmp(config->init_from, "scratch") == 0) {
-        log_error("%s judges a trained model: say init_from=resume and out_dir, or init_from=FOLDER or FILE",
+        log_error("%s measures a trained model; add --init_from=resume, or --init_from with a folder or file",
                   config->eval_data[0] != '\0' ? "eval_data" : "hellaswag");
         return GT_USAGE;
     }

@@ -20,8 +20,8 @@ static enum gt_status row_fill(struct judge *judge, const struct choices_questio
     const struct choices_tokens *context = &question->context, *tokens = &question->answers[answer];
     const int64_t count = (int64_t)context->count + tokens->count;
     if (count - 1 > judge->time) {
-        log_error("%s: question %" PRId64 " has %" PRId64 " tokens with answer %" PRId32
-                  ", the model is given at most %" PRId64,
+        log_error("%s: question %" PRId64 " has %" PRId64 " tokens with answer %" PRId32 ", more than the %" PRId64
+                  " that the model takes",
                   judge->config->hellaswag, number, count, answer, judge->time + 1);
         return GT_DATA;
     }

@@ -66,7 +66,7 @@ static enum gt_status tokenizer_find(struct text *text)
     if (text->tokenizer == NULL && file_is_folder(judge->folder))
         TRY(tokenizer_open_dataset(judge->mem, judge->folder, &text->tokenizer));
     if (text->tokenizer == NULL)
-        log_note("%s: no %s beside the tokens or the model, so their bytes are not known", judge->config->eval_data,
+        log_note("%s: no %s beside the tokens or the model, so bits per byte are not known", judge->config->eval_data,
                  TOKENIZER_FILE_NAME);
     return GT_OK;
 }

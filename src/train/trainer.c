@@ -849,7 +849,7 @@ static enum gt_status profile_check(const struct config *config, bool answers)
 {
     if (config->device_profile[0] == '\0' || answers)
         return GT_OK;
-    log_error("device_profile = '%s' is for planning: add --plan, or leave it out to train", config->device_profile);
+    log_error("device_profile='%s' is only for planning; add --plan, or leave it out to train", config->device_profile);
     return GT_USAGE;
 }
 

@@ -196,7 +196,7 @@ START_TEST(args_win_over_a_file)
     ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);
     ck_assert_str_eq(fixture.config.device, "auto");
     ck_assert_int_eq(fixture.notes, 1);
-    ASSERT_SAID("gives way to backend='cpu' (--backend=cpu)");
+    ASSERT_SAID("because of backend='cpu' (--backend=cpu)");
     refused(TRAIN("--device=opencl", "--backend=cpu"), "contradicts");
     const int again = open(path, O_WRONLY | O_TRUNC);
     ck_assert_int_ge(again, 0);
@@ -205,7 +205,7 @@ START_TEST(args_win_over_a_file)
     ck_assert_int_eq(TRAIN(option, "--device=cpu"), GT_OK);
     ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);
     ck_assert_str_eq(fixture.config.device, "cpu");
-    ASSERT_SAID("gives way to device='cpu' (--device=cpu)");
+    ASSERT_SAID("because of device='cpu' (--device=cpu)");
     ck_assert_int_eq(unlink(path), 0);
 }
 END_TEST

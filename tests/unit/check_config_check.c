@@ -33,7 +33,7 @@ START_TEST(check_pairs)
 {
     refused("n_embd = 100\nn_head = 12", "n_embd=100 (x.py:1:1) is not a multiple of n_head=12 (x.py:2:1)");
     refused("n_head = 7", "n_embd=768 (the default) is not a multiple of n_head=7 (x.py:1:1)");
-    refused("n_kv_head = 4", "n_kv_head=4 (x.py:1:1) does not exist yet: use 0 or n_head=12 (the default)");
+    refused("n_kv_head = 4", "n_kv_head=4 (x.py:1:1) is not supported yet; use 0 or n_head=12 (the default)");
     refused("micro_batch = 13", "micro_batch=13 (x.py:1:1) is larger than batch_size=12");
     refused("batch_size = 2 ** 20; gradient_accumulation_steps = 2 ** 20", "more than 2^31 sequences");
     refused("batch_size = 2 ** 20; block_size = 2 ** 17", "2^31 tokens or more");
@@ -93,8 +93,7 @@ START_TEST(check_aliases)
     ck_assert(!config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
     ck_assert_int_eq(check("recompute = 'mlp:7,layernorm'"), GT_OK);
     refused("recompute = 'most'", "recompute='most' (x.py:1:1) is no level of recompute");
-    refused("recompute = 'full:13,none'",
-            "recompute='full:13,none' (x.py:1:1) gives a level to another number of blocks");
+    refused("recompute = 'full:13,none'", "recompute='full:13,none' (x.py:1:1) covers another number of blocks");
     refused("n_embd = 448", "n_embd=448 (x.py:1:1) is not a multiple of n_head=12 (the default): with 12 heads");
 }
 END_TEST

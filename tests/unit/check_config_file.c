@@ -177,7 +177,7 @@ START_TEST(file_refusals)
         const char *text, *words;
     } cases[] = {
         {"n_layers = 3", "x.py:1:1: unknown key n_layers (did you mean n_layer?)"},
-        {"\n  n_layer = 3", "x.py:2:3: an indented line"},
+        {"\n  n_layer = 3", "x.py:2:3: indented line"},
         {"n_layer = 8.0", "x.py:1:1: n_layer: expected an int, found float 8.0"},
         {"n_layer = 1e3", "expected an int, found float 1000.0"},
         {"n_layer = 0", "x.py:1:1: n_layer = 0 is out of range: [1, 4096]"},
@@ -190,7 +190,7 @@ START_TEST(file_refusals)
         {"n_layer = 3 4", "x.py:1:13: expected the end of the statement, found 4"},
         {"n_layer = (3", "x.py:1:11: this bracket is never closed"},
         {"n_layer = (3\nn_head = 4", "x.py:2:1: expected an operator, or ')' for line 1, column 11, found n_head"},
-        {"n_layer = 3)", "this ')' closes nothing"},
+        {"n_layer = 3)", "unmatched ')'"},
         {"n_layer = ()", "expected a value, found )"},
         {"n_layer = 3 +", "expected a value"},
         {"n_layer = * 3", "x.py:1:11: expected a value, found *"},
@@ -215,14 +215,14 @@ START_TEST(file_refusals)
         {"dataset = str(1, 2)", "found ,"},
         {"dataset = str", "expected '('"},
         {"dataset = str()", "expected a value, found )"},
-        {"dataset = time.time()", "time is not known before `import time`"},
+        {"dataset = time.time()", "write `import time` before this use of time"},
         {"import os", "x.py:1:8: expected time, the only module that is understood, found os"},
         {"import time, os", "expected the end of the statement, found ,"},
         {"import time\nseed = time.clock()", "expected 'time', found clock"},
-        {"from x import y", "from is not understood"},
-        {"if True:\n    n_layer = 3\n    n_head = 3", "x.py:1:1: if is not understood"},
-        {"def f(x):\n\n  return x\n", "def is not understood"},
-        {"print('x')", "print is not understood"},
+        {"from x import y", "from is not supported"},
+        {"if True:\n    n_layer = 3\n    n_head = 3", "x.py:1:1: if is not supported"},
+        {"def f(x):\n\n  return x\n", "def is not supported"},
+        {"print('x')", "print is not supported"},
         {"n_layer = x", "x.py:1:11: the name x has no value"},
         {"n_layer = n_laier", "has no value (did you mean n_layer?)"},
         {"n_layer = _x", "the name _x has no value"},
@@ -308,7 +308,7 @@ START_TEST(file_of_the_other_program)
 {
     ck_assert_int_eq(fixture_read("top_k = 5\ntemperature = 0.5\nn_layer = 2\n"), GT_OK);
     ck_assert_int_eq(fixture.notes, 1);
-    ASSERT_SAID("x.py: top_k and 1 more are keys of gpt-sample and change nothing here");
+    ASSERT_SAID("x.py: ignoring top_k and 1 more keys of gpt-sample");
 }
 END_TEST
 

@@ -150,7 +150,7 @@ START_TEST(links_are_not_followed)
     ck_assert_int_eq(unlink(aside), 0);
     ck_assert_int_eq(symlink(victim, aside), 0); /* planted where the aside file was */
     ck_assert_int_eq(file_replacement_commit(&file), GT_IO);
-    log_capture_one_error(&capture, "is another file than the one that was written");
+    log_capture_one_error(&capture, "another program replaced this file");
     ck_assert_int_eq(unlink(aside), 0); /* nobody else has */
     ck_assert_int_eq(file_replace(target, "new", 3), GT_OK);
     expect_content(target, "new");
@@ -194,14 +194,14 @@ START_TEST(begin_fails)
     ck_assert_int_eq(file_replacement_begin(&file, at("target/x")), GT_IO);
     log_capture_one_error(&capture, "target: cannot open the folder: Not a directory");
     ck_assert_int_eq(file_replacement_begin(&file, at("target/")), GT_IO);
-    log_capture_one_error(&capture, "the name of a file is expected");
+    log_capture_one_error(&capture, "this names a folder, not a file");
     ck_assert_int_eq(mkdir(at("sub"), 0777), 0);
     ck_assert_int_eq(file_replacement_begin(&file, at("sub")), GT_IO);
     log_capture_one_error(&capture, "sub: cannot replace: it is not a regular file");
     memset(path, 'a', sizeof path);
     path[sizeof path - 1] = '\0';
     ck_assert_int_eq(file_replacement_begin(&file, path), GT_IO);
-    log_capture_one_error(&capture, "the path has 4195 bytes, at most 4064");
+    log_capture_one_error(&capture, "the path has 4195 bytes, more than the 4064 allowed");
     path[300] = '\0'; /* fits the buffer, not the file system */
     ck_assert_int_eq(file_replacement_begin(&file, path), GT_IO);
     log_capture_one_error(&capture, "File name too long");
@@ -308,14 +308,15 @@ START_TEST(read_at_is_exact)
     ck_assert_str_eq(bytes, "34567--");
     ck_assert_int_eq(file_read_at(fd, target, 10, bytes, 0), GT_OK);
     ck_assert_int_eq(file_read_at(fd, target, 8, bytes, 3), GT_DATA);
-    log_capture_one_error(&capture, "was truncated while it was read: 3 bytes at 8 are wanted, the file ends at 10");
+    log_capture_one_error(&capture,
+                          "was truncated while it was being read: 3 bytes are needed at 8, the file ends at 10");
     ck_assert_int_eq(truncate(target, 4), 0);
     ck_assert_int_eq(file_read_at(fd, target, 3, bytes, 5), GT_DATA);
     log_capture_one_error(&capture, "the file ends at 4");
     ck_assert_int_eq(file_read_at(fd, target, UINT64_MAX, bytes, 5), GT_DATA);
-    log_capture_one_error(&capture, "beyond any file");
+    log_capture_one_error(&capture, "no file is that long");
     ck_assert_int_eq(file_read_at(fd, target, INT64_MAX, bytes, 5), GT_DATA);
-    log_capture_one_error(&capture, "beyond any file");
+    log_capture_one_error(&capture, "no file is that long");
     ck_assert_int_eq(close(fd), 0);
     ck_assert_int_eq(file_read_at(-1, target, 0, bytes, 5), GT_IO);
     log_capture_one_error(&capture, "cannot read: Bad file descriptor");
@@ -349,7 +350,7 @@ START_TEST(read_all)
     size_t count = 7;
     ck_assert_int_eq(file_replace(target, "a\0b", 3), GT_OK);
     ck_assert_int_eq(file_read_all(target, 2, &text, &count), GT_DATA);
-    log_capture_one_error(&capture, "target: is 3 bytes long, at most 2 are expected");
+    log_capture_one_error(&capture, "target: 3 bytes long, at most 2 expected");
     ck_assert_ptr_null(text);
     ck_assert_uint_eq(count, 7);
     ck_assert_int_eq(file_read_all(target, 3, &text, &count), GT_OK);
@@ -400,7 +401,7 @@ START_TEST(join)
     ck_assert_uint_eq(strlen(out), FILE_PATH_MAX - 1);
     memset(name, 'n', FILE_PATH_MAX - 2);
     ck_assert_int_eq(file_join(out, "a", name), GT_USAGE);
-    log_capture_one_error(&capture, "4096 bytes, at most 4095");
+    log_capture_one_error(&capture, "4096 bytes, more than the 4095 allowed");
     ck_assert_uint_eq(strlen(out), FILE_PATH_MAX - 1); /* written only on success */
 }
 END_TEST
@@ -515,7 +516,7 @@ START_TEST(a_foreign_file_is_no_lock)
     ck_assert_int_eq(file_join(path, folder, "lock"), GT_OK);
     ck_assert_int_eq(file_replace(path, precious, sizeof precious - 1), GT_OK);
     ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);
-    log_capture_one_error(&capture, "lock: cannot be the lock file, since it holds something else than a process id");
+    log_capture_one_error(&capture, "lock: cannot be used as the lock file: it holds something else than a process id");
     expect_content(path, precious);
     ck_assert_int_eq(file_replace(path, digits, sizeof digits - 1), GT_OK);
     ck_assert_int_eq(file_lock(path, &fd), GT_USAGE);

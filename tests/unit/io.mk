@@ -1,6 +1,7 @@
 # Unit tests of src/io.
 IO_CHECKS = \
 	tests/unit/check_io_array_table \
+	tests/unit/check_io_checkpoint_keep \
 	tests/unit/check_io_checkpoint_load \
 	tests/unit/check_io_checkpoint_open \
 	tests/unit/check_io_checkpoint_parts \
@@ -20,6 +21,7 @@ IO_CHECKS = \
 	tests/unit/check_io_safetensors_write
 check_PROGRAMS += $(IO_CHECKS)
 tests_unit_check_io_array_table_SOURCES = tests/unit/check_io_array_table.c tests/unit/io_fixture.h
+tests_unit_check_io_checkpoint_keep_SOURCES = tests/unit/check_io_checkpoint_keep.c tests/unit/io_fixture.h
 tests_unit_check_io_checkpoint_load_SOURCES = tests/unit/check_io_checkpoint_load.c tests/unit/io_fixture.h
 tests_unit_check_io_checkpoint_open_SOURCES = tests/unit/check_io_checkpoint_open.c tests/unit/io_fixture.h
 tests_unit_check_io_checkpoint_parts_SOURCES = tests/unit/check_io_checkpoint_parts.c tests/unit/io_fixture.h

@@ -1,0 +1,150 @@
+/* Folders of checkpoints that stay: an earlier run's, and those of the same run. */
+#include "io/checkpoint_keep.h"
+
+#include "tests/unit/io_fixture.h"
+
+static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX], found[FILE_PATH_MAX];
+static struct io_model model;
+static struct log_capture capture;
+
+static void setup(void)
+{
+    io_folder_make(folder);
+    log_capture_begin(&capture);
+    const struct model_config config = io_config(1, 4, 2, false);
+    io_model_init(&model, &config, 1);
+}
+
+static void subfolders_remove(const char *in)
+{
+    static const char *const names[] = {"earlier-001", "earlier-002", "checkpoint-000001", "checkpoint-000002",
+                                        "checkpoint-000003"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char inner[FILE_PATH_MAX];
+        io_path(inner, in, names[i]);
+        if (file_is_folder(inner))
+            io_folder_remove(inner);
+    }
+}
+
+static void teardown(void)
+{
+    log_capture_end();
+    io_path(path, folder, "earlier-001");
+    subfolders_remove(path);
+    subfolders_remove(folder);
+    io_folder_remove(folder);
+}
+
+static bool has(const char *name)
+{
+    io_path(path, folder, name);
+    return file_exists(path);
+}
+
+static void text_write(const char *name, const char *text)
+{
+    io_path(path, folder, name);
+    io_file_write(path, text, strlen(text));
+}
+
+/* A save as the trainer makes it, whose record knows this validation loss as the least so far. */
+static void save_next(int64_t iter, int64_t keep, double loss)
+{
+    struct checkpoint_save_options options = io_save_options(&model, folder, iter);
+    options.state.best_val_loss = loss;
+    ck_assert_int_eq(checkpoint_keep_last(folder, keep), GT_OK);
+    ck_assert_int_eq(checkpoint_save(&options), GT_OK);
+}
+
+START_TEST(an_earlier_run_is_kept_once)
+{
+    int64_t iter = -1;
+    ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "", "metrics.jsonl"), GT_OK);
+    ck_assert_int_eq(io_folder_count(folder, ""), 0); /* there is nothing */
+    save_next(1, 2, 2.5);
+    save_next(2, 2, 2.5);
+    text_write("waiting", "lines\n");
+    text_write("notes.txt", "mine\n");
+    for (int turn = 0; turn < 2; turn++) /* as after a kill before the save */
+        ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "waiting", "metrics.jsonl"), GT_OK);
+    ck_assert(!has("earlier-002") && !has("checkpoint.tmp") && !has("checkpoint-000001"));
+    ck_assert(has("earlier-001/metrics.jsonl") && has("earlier-001/checkpoint-000001/trainer_state.json"));
+    ck_assert(!has("earlier-001/notes.txt") && has("notes.txt") && has("trainer_state.json"));
+    save_next(9, 1, 2.5);
+    io_path(path, folder, "earlier-001");
+    ck_assert_int_eq(io_open_load(&model, path, true, &iter), GT_OK);
+    ck_assert_int_eq(iter, 2);
+    ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "absent", "metrics.jsonl"), GT_OK);
+    ck_assert(has("earlier-002/trainer_state.json") && !has("earlier-002/metrics.jsonl"));
+    ck_assert(checkpoint_keep_earlier_last(folder, found));
+    ck_assert_str_eq(strrchr(found, '/'), "/earlier-002");
+}
+END_TEST
+
+START_TEST(what_is_behind_a_link_is_copied)
+{
+    char target[FILE_PATH_MAX];
+    text_write("blob", "weights");
+    io_path(target, folder, "model.safetensors");
+    ck_assert_int_eq(symlink("blob", target), 0);
+    ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "", "metrics.jsonl"), GT_OK);
+    io_path(path, folder, "earlier-001/model.safetensors");
+    ck_assert(file_matches(path, 7, file_crc32c(0, "weights", 7)));
+}
+END_TEST
+
+START_TEST(the_last_and_the_best_stay)
+{
+    int64_t iter = -1;
+    save_next(1, 2, 1.5);
+    save_next(2, 2, 1.5);
+    save_next(3, 2, 1.5);
+    save_next(4, 2, 1.5);
+    ck_assert_int_eq((int)checkpoint_keep_count(folder), 2);
+    ck_assert(has("checkpoint-000001") && !has("checkpoint-000002") && has("checkpoint-000003"));
+    ck_assert_int_eq(checkpoint_keep_find(folder, "best", found), GT_OK);
+    ck_assert_str_eq(strrchr(found, '/'), "/checkpoint-000001");
+    ck_assert_int_eq(io_open_load(&model, found, true, &iter), GT_OK);
+    ck_assert_int_eq(iter, 1);
+    ck_assert_int_eq(checkpoint_keep_find(folder, "4", found), GT_OK);
+    ck_assert_str_eq(found, folder);
+    ck_assert_int_eq(capture.lines, 0);
+    ck_assert_int_eq(checkpoint_keep_find(folder, "2", found), GT_DATA);
+    log_capture_one_error(&capture, "iterations 4, 3, 1");
+    /* A better one, and only the last: but for what somebody works in. */
+    text_write("checkpoint-000003/lock", "1\n");
+    save_next(5, 2, 1.0);
+    save_next(6, 2, 1.0);
+    ck_assert(!has("checkpoint-000001") && has("checkpoint-000003"));
+    ck_assert_int_eq(checkpoint_keep_find(folder, "best", found), GT_OK);
+    ck_assert_str_eq(strrchr(found, '/'), "/checkpoint-000005");
+    save_next(7, 1, 1.0);
+    ck_assert(!has("checkpoint-000005") && !has("checkpoint-000006") && has("checkpoint-000003/trainer_state.json"));
+}
+END_TEST
+
+START_TEST(a_kill_leaves_nothing_for_good)
+{
+    io_path(path, folder, "checkpoint.tmp");
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    text_write("checkpoint.tmp/model.safetensors", "half");
+    checkpoint_keep_repair(folder);
+    ck_assert(!has("checkpoint.tmp"));
+}
+END_TEST
+
+Suite *io_checkpoint_keep_suite(void)
+{
+    Suite *suite = suite_create("io_checkpoint_keep");
+    TCase *tests = tcase_create("keep");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, an_earlier_run_is_kept_once);
+    tcase_add_test(tests, what_is_behind_a_link_is_copied);
+    tcase_add_test(tests, the_last_and_the_best_stay);
+    tcase_add_test(tests, a_kill_leaves_nothing_for_good);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+UNIT_MAIN(io_checkpoint_keep)

@@ -95,7 +95,7 @@ static bool belongs(const char *name)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
-    for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN; i++)
+    for (size_t i = 0; i < EXPORT_HF_TOKENS_FILES; i++)
         if (strcmp(name, export_hf_tokens_names[i]) == 0)
             return true;
     return (strncmp(name, "model-", 6) == 0 || strncmp(name, "optimizer-", 10) == 0) && length > sizeof end &&

@@ -66,10 +66,13 @@ START_TEST(an_earlier_run_is_kept_once)
     save_next(2, 2, 2.5);
     text_write("waiting", "lines\n");
     text_write("notes.txt", "mine\n");
+    text_write("tokenizer.json", "{}\n");
+    text_write("tokenizer_config.json", "{}\n");
     for (int turn = 0; turn < 2; turn++) /* as after a kill before the save */
         ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "waiting", "metrics.jsonl"), GT_OK);
     ck_assert(!has("earlier-002") && !has("checkpoint.tmp") && !has("checkpoint-000001"));
     ck_assert(has("earlier-001/metrics.jsonl") && has("earlier-001/checkpoint-000001/trainer_state.json"));
+    ck_assert(has("earlier-001/tokenizer.json") && has("earlier-001/tokenizer_config.json"));
     ck_assert(!has("earlier-001/notes.txt") && has("notes.txt") && has("trainer_state.json"));
     save_next(9, 1, 2.5);
     io_path(path, folder, "earlier-001");

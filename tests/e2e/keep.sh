@@ -41,7 +41,8 @@ check "the data" make_data
 check "a first run" train 0 --max_iters=5
 checkpoint_sums out >first
 cp out/metrics.jsonl first.jsonl
-check "a second one saves nothing" train 0 --max_iters=1 --eval_interval=100 --always_save_checkpoint=False
+check "a second one learns nothing, and so saves nothing" train 0 --max_iters=3 --always_save_checkpoint=False \
+    --eval_iters=0 --learning_rate=0 --min_lr=0
 check "says where the first will be" grep -q "moves it to out/earlier-001" stderr
 check "and moves nothing" absent out/earlier-001
 check "the first is there" is "$(checkpoint_sums out)" "$(cat first)"
@@ -80,8 +81,10 @@ check "names the earlier run" grep -q "an earlier run is in only/earlier-001" st
 
 # keep and --checkpoint: the losses are lowest before the learning rate is far too high.
 check "a good begin" train 0 --out_dir=three --max_iters=3 --keep=3 --learning_rate=0.1 --warmup_iters=0
-best=$(sed -n 's/^step \([24]\):.*val loss \(.*\)/\2 \1/p' stdout | sort -n | sed -n '1s/.* //p')
+cp stdout begin
 check "three are kept" train 0 --out_dir=three --init_from=resume --max_iters=13 --learning_rate=3
+best=$(cat begin stdout | sed -n 's/^step \([1-9][0-9]*\):.*val loss \(.*\)/\2 \1/p' | sort -n | sed -n '1s/.* //p')
+check "the best is an early one" test "$best" -lt 8
 check "and the best" is "$(kept three)" "checkpoint-00000$best checkpoint-000010 checkpoint-000012"
 for name in "$best" 10 12; do
     dir=three/checkpoint-$(printf %06d "$name")

@@ -155,7 +155,7 @@ vocabulary_of() {
         printf "$1" >out/ids/$split.bin
     done
     "$GPT_TRAIN" --dataset=out/ids --out_dir=none --n_layer=1 --n_head=1 --n_embd=8 --block_size=1 --plan \
-        --device=cpu >stdout 2>stderr && grep -qF "vocab_size is $2 (" stderr
+        --device=cpu >stdout 2>stderr && grep -qF "using vocab_size=$2 (" stderr
 }
 check vocabulary_small vocabulary_of '\5\0\100\0\1\0' 65
 check vocabulary_gpt2 vocabulary_of '\5\0\121\304\1\0' 50304
@@ -165,12 +165,12 @@ check vocabulary_large vocabulary_of '\5\0\300\324\1\0' 54465
 recommended_works() {
     mkdir -p bin && ln -sf "$GPT_TRAIN" bin/gpt-train
     run 0 --out-dir="it's mine/x y" hamlet.txt || return 1
-    sed -n '/^  gpt-train/,/[^\\]$/p' stdout >command
-    echo "[ -s 'out-x y/config.json' ]" >>command
-    PATH=$PWD/bin:$PATH sh -e command >stdout 2>stderr
+    sed -n '/^  gpt-train/,/[^\\]$/p' stdout >next.sh
+    echo "[ -s 'out-x y/config.json' ]" >>next.sh
+    PATH=$PWD/bin:$PATH sh -e next.sh >stdout 2>stderr
 }
 check recommended_works recommended_works
-check recommended_fits_the_line awk 'length > 80 { exit 1 }' command
+check recommended_fits_the_line awk 'length > 80 { exit 1 }' next.sh
 
 # A full disk, as a limit on the size of files: the error, and nothing left aside.
 dd if=/dev/zero of=big.bin bs=65536 count=32 2>/dev/null

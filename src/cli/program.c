@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cli/exit_status.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_keep.h"
 #include "plan/device_profile.h"
 
 /* The library's default, 300,000 pauses, is 16 ms on recent processors: where another program wants the core, a step of a
@@ -45,7 +46,7 @@ void program_spin_limit(char **argv)
 
 enum gt_status program_model_check(const char *path)
 {
-    char lock[FILE_PATH_MAX];
+    char lock[FILE_PATH_MAX], earlier[FILE_PATH_MAX];
     enum checkpoint_kind kind;
     bool exists, begun;
     TRY(checkpoint_probe(path, &kind));
@@ -54,6 +55,10 @@ enum gt_status program_model_check(const char *path)
     TRY(file_look(path, &exists));
     TRY(file_join(lock, path, "lock")); /* gpt-train's: a run has begun */
     TRY(file_look(lock, &begun));
+    if (checkpoint_keep_earlier_last(path, earlier)) {
+        log_error("%s: no model here; an earlier run is in %s", path, earlier);
+        return GT_DATA;
+    }
     log_error("%s: %s", path,
               !exists ? "no such folder; train a model with gpt-train, or use --out_dir"
               : begun ? "no checkpoint yet; gpt-train saves the first one after eval_interval iterations"

@@ -78,6 +78,8 @@ mkdir only
 mv out/earlier-001 only/
 check "nothing to resume" train 2 --out_dir=only --init_from=resume
 check "names the earlier run" grep -q "an earlier run is in only/earlier-001" stderr
+check "nothing to sample" run 2 "$GPT_SAMPLE" --out_dir=only
+check "names it too" grep -q "an earlier run is in only/earlier-001" stderr
 
 # keep and --checkpoint: the losses are lowest before the learning rate is far too high.
 check "a good begin" train 0 --out_dir=three --max_iters=3 --keep=3 --learning_rate=0.1 --warmup_iters=0

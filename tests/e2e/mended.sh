@@ -63,7 +63,7 @@ for damage in "rm -f" "cp other.txt" "truncate -s 5"; do
     check "$damage: a resume with nothing to do" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=last --max_iters=2
     for name in gpt_tokenizer.json tokenizer.json tokenizer_config.json; do
         check "$damage: $name is back" cmp -s last/$name last-whole/$name
-        check "$damage: $name: said" grep -q "last/$name was written again" stderr
+        check "$damage: $name: said" grep -q "last/$name was damaged or missing" stderr
     done
 done
 

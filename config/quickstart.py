@@ -27,8 +27,8 @@ eval_iters = 20
 log_interval = 50
 sample_tokens = 200
 always_save_checkpoint = True
-# validation losses; wide, because the text is this project's, which changes
-expected_losses = '0:5.2-5.8 200:2-3 400:1.7-2.7 800:1.3-2.4 1200:1.1-2.2'
+# validation losses; wide, because the text is this project's, which changes: 5.49, 2.47, 2.04, 1.57, 1.38 in November 2026
+expected_losses = '0:5.2-5.8 200:2.1-2.8 400:1.7-2.4 800:1.2-1.9 1200:1-1.8'
 
 device = 'cpu'
 compile = False

@@ -40,7 +40,8 @@ MASKS = (
     (r"(?m)#+$", "BAR"),
     (r"[ \t]+", " "),
     (r"(?m) +$", ""),
-    (r"(?m)^.*(calibration|other work on this machine).*\n", ""),
+    (r"(?m)^(estimate:|calibration|.*other work on this machine).*\n", ""),
+    (r"(?m)^(time left: about TIME), until .*?\((.*)\)$", r"\1 (\2)"),
 )
 
 

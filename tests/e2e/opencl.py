@@ -307,7 +307,7 @@ def limit(data, work):
     for step in steps:
         check(step["planned_bytes"] == step["allocated_bytes"] == plan["bytes"]["arena"], f"asked for: {step}")
     check(len(steps) == 2, f"{len(steps)} steps inside 1 GiB")
-    for size, *texts in ((["--n_layer=96"], "does not fit"),
+    for size, *texts in ((["--n_layer=96"], "not enough memory"),
                          (["--n_embd=1536", "--n_head=12"], "wte.weight", "largest allocation", "vocab_size")):
         run = train(data, os.path.join(work, "large"), *small, *size, status=3, POCL_MEMORY_LIMIT="1")
         one_error(run, *texts)

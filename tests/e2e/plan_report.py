@@ -283,7 +283,7 @@ def svg(arguments, categories, status_expected=0):
     check(any(re.fullmatch(r"[^\n]+\nfloat32\[[0-9,]+\], (?:activations|temporaries)\n[0-9.]+ [KM]iB \([0-9]+ bytes\)\n"
                            r"train_first, ops [0-9]+ \.\. [0-9]+", title) for title in titles), f"{name}: {titles[:3]}")
     words = " ".join(t.text or "" for t in root.iter(NAMESPACE + "text"))
-    for word in ("train", "evaluate", "forward", "backward", "MiB", "peak", "estimated", "budget"):
+    for word in ("train", "evaluate", "forward", "backward", "MiB", "peak", "estimated", "available"):
         check(word in words, f"{name}: {word} is nowhere")
     check("http" not in text.replace("http://www.w3.org/2000/svg", ""), f"{name}: refers to something outside")
 

@@ -150,8 +150,10 @@ def course():
     for name in glob.glob(os.path.join(SOURCE, "config", "*.py")):
         with open(name, encoding="utf-8") as file:
             points = re.findall(r"^expected_losses = '([^']*)'$", file.read(), re.M)
-        check(len(points) == 1 and len(points[0].split()) == 5, f"{name} states {points}")
-        done = subprocess.run([GPT_TRAIN, name, "--print_program", "--dataset=./data", "--vocab_size=256"], check=False, capture_output=True, text=True)
+        if not os.path.basename(name).startswith("own_text"):  # of a text of the user's nothing is known
+            check(len(points) == 1 and len(points[0].split()) == 5, f"{name} states {points}")
+        done = subprocess.run([GPT_TRAIN, name, "--print_program", "--dataset=./data", "--vocab_size=256"], check=False,
+                              capture_output=True, text=True)
         check(done.returncode == 0, f"{name}: {done.stderr}")
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -74,7 +75,7 @@ def random_tokens(folder, vocabulary):
 def compile_roof(top, folder):
     """bench/roof.c, compiled by $CC or cc into the folder."""
     path = os.path.join(folder, "roof")
-    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-ffp-contract=fast", "-pthread",
+    subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-O2", "-ffp-contract=fast", "-pthread",
                     os.path.join(top, "bench", "roof.c"), "-o", path], check=True)
     return path
 

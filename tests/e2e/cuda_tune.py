@@ -49,7 +49,7 @@ def shape(op, name):
 
 def launches(run):
     """How many launches of own kernels were timed, and how many have another shape now."""
-    said = re.findall(r"(\d+) launches of own kernels timed, (\d+) of them", run.out + run.err)
+    said = re.findall(r"(\d+) launches of our kernels timed, (\d+) of them", run.out + run.err)
     return [sum(int(pair[i]) for pair in said) for i in (0, 1)]
 
 
@@ -168,7 +168,7 @@ def resumed(work):
 def foreign(work):
     cache(work, "cache-foreign")
     state = os.path.join(work.path("foreign"), "trainer_state.json")
-    cases = ((lambda names: {name: "00000000000000ff" for name in names}, 0, "its results will differ"),
+    cases = ((lambda names: {name: "00000000000000ff" for name in names}, 0, "results will differ in their last bits"),
              (lambda names: {name: "xyz" for name in names}, 2, "not two numbers of 16 digits"),
              (lambda names: {name[:8]: value for name, value in names.items()}, 2, "not two numbers of 16 digits"),
              (lambda names: {name: 7 for name in names}, 2, "not two numbers of 16 digits"),

@@ -167,7 +167,7 @@ def convert(data, work):
         refused("--convert_states=True", *arguments)
         check(files(out) == kept, f"{before}: a refusal changes nothing")
         result = run(*arguments, "--convert_states=True")
-        check(f"converted from '{before}' to '{after}'" in result.stderr, f"the conversion is said: {result.stderr}")
+        check(f"converting the optimizer states from '{before}' to '{after}'" in result.stderr, f"the conversion is said: {result.stderr}")
         check(last_loss(out) < loss + 0.02, f"{before} to {after}: {last_loss(out)} after {loss}")
     result = run(GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", f"--dataset={data}", "--max_iters=95", "--threads=2")
     check("optimizer states: sr_8bit," in result.stdout, f"the new format stays: {result.stdout[:600]}")
@@ -183,7 +183,7 @@ def refusals(data, work):
     refused("sr_4bit", *common, "--state_format=sr_4bit")
     check(not os.path.exists(f"{work}/refused"), "nothing is left behind")
     out = os.path.join(work, "whole-sr-0")
-    refused("optimizer = 'adamw'", GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", f"--dataset={data}", *MUON, "--max_iters=20")
+    refused("optimizer='adamw'", GPT_TRAIN, f"--out_dir={out}", "--init_from=resume", f"--dataset={data}", *MUON, "--max_iters=20")
 
 
 def weights(data, work):

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, finish, is_instrumented, skip
+from checks import LONG, check, finish, is_instrumented, skip, some
 
 BUILD = os.environ.get("top_builddir", ".")
 GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
@@ -61,10 +61,10 @@ def checkpoint(out):
 
 
 def course(data, work):
-    runs = {}
+    runs, steps = {}, 150 if LONG else 60
     for dtype in ("float32",) + DTYPES:
         out = os.path.join(work, "course-" + dtype)
-        train(data, out, f"--dtype={dtype}", "--max_iters=150", "--eval_interval=75", "--lr_decay_iters=150",
+        train(data, out, f"--dtype={dtype}", f"--max_iters={steps}", f"--eval_interval={steps // 2}", f"--lr_decay_iters={steps}",
               "--learning_rate=3e-3")
         runs[dtype] = metrics(out)
     steps, evaluations = runs["float32"]
@@ -80,7 +80,7 @@ def course(data, work):
 
 
 def resume(data, work):
-    for dtype in DTYPES:
+    for dtype in some(("float16", "bfloat16")):
         whole, parts = os.path.join(work, "whole-" + dtype), os.path.join(work, "parts-" + dtype)
         common = [f"--dtype={dtype}", "--eval_interval=10", "--dropout=0.1", "--lr_decay_iters=30"]
         train(data, whole, "--max_iters=29", *common)
@@ -204,7 +204,7 @@ def memory(data, work):
     sizes, shadowed = {}, is_instrumented(GPT_TRAIN, (b"__tsan_init",))
     if shadowed:
         skip("halves_resident", "a build with ThreadSanitizer, whose own memory counts")
-    for dtype in ("float32",) + DTYPES:
+    for dtype in some(("float32",) + DTYPES, 2):
         out = os.path.join(work, "memory-" + dtype)
         run = train(data, out, f"--dtype={dtype}", "--max_iters=1", "--eval_interval=1000", "--n_layer=6", "--n_embd=512",
                     "--n_head=8", "--block_size=128", "--batch_size=8", "--gradient_accumulation_steps=1")

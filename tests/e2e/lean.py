@@ -27,6 +27,7 @@ TINY = ["--n_layer=2", "--n_head=2", "--n_embd=48", "--block_size=32", "--batch_
         "--gradient_accumulation_steps=3", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--dtype=bfloat16"]
 FORMATS = ("master", "sr", "sr_bf16", "sr_8bit", "sr_8bit_full")
 LEAN = FORMATS[1:]
+STEPS = 150 if LONG else 80
 MUON = ("--optimizer=muon", "--muon_learning_rate=0.02")
 # Bytes of a weight, its gradient, its master and both moments, 8-bit moments with two exponents per 256: of matrices and
 # biases in blocks, and of embeddings.  Layernorms have 16 in all formats.
@@ -120,13 +121,13 @@ def course(data, work):
     lean = LEAN if LONG else ("sr_8bit_full",)
     for name in ("master", *lean):
         out = os.path.join(work, "course-" + name)
-        train(data, out, f"--state_format={name}", "--max_iters=150", "--eval_interval=75", "--lr_decay_iters=150",
+        train(data, out, f"--state_format={name}", f"--max_iters={STEPS}", f"--eval_interval={STEPS // 2}", f"--lr_decay_iters={STEPS}",
               "--learning_rate=3e-3", "--threads=2")
         losses[name] = last_loss(out)
     for name in lean:
         check(abs(losses[name] - losses["master"]) <= 0.05, f"{name}: validation loss {losses[name]} beside {losses['master']}")
     out = os.path.join(work, "course-muon")
-    train(data, out, "--state_format=sr_bf16", *MUON, "--max_iters=150", "--eval_interval=75", "--lr_decay_iters=150",
+    train(data, out, "--state_format=sr_bf16", *MUON, f"--max_iters={STEPS}", f"--eval_interval={STEPS // 2}", f"--lr_decay_iters={STEPS}",
           "--learning_rate=3e-3", "--threads=2")
     check(last_loss(out) < losses["master"], f"muon: validation loss {last_loss(out)} below AdamW's {losses['master']}")
 

@@ -134,7 +134,7 @@ def refusal(work):
         check(status == 3, f"refusal of batch {batch}: exit status {status}, {error!r}")
         check(seconds <= REFUSAL_SECONDS, f"refusal of batch {batch}: {seconds:.2f} s")
         check(peak <= REFUSAL_RSS_MAX, f"refusal of batch {batch}: {peak} bytes")
-        check(len(errors) == 1 and ("bytes" in errors[0] or " short" in errors[0]), f"refusal of batch {batch}: {error!r}")
+        check(len(errors) == 1 and "memory_budget allows 1.00 GiB" in errors[0], f"refusal of batch {batch}: {error!r}")
         check(text == "", f"refusal of batch {batch}: printed {text!r}")
         check(not os.path.exists(os.path.join(out, "metrics.jsonl")), f"refusal of batch {batch}: metrics were begun")
         planned = subprocess.run([GPT_TRAIN] + arguments + ["--plan"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -26,6 +26,9 @@ EXPECTED = os.path.join(SOURCE, "tests", "e2e", "quickstart.expected")
 COPIED = ("quickstart", "config", "README.md", "NEWS", "doc", "src/base", "tests/e2e/checks.py", "tests/fuzz/corpus/metrics",
           "tests/fixtures/text.txt", "tests/budgets")
 ITERATIONS = 4
+# As in a user's shell: neither configured from outside, nor below another make.
+ENVIRONMENT = {name: value for name, value in os.environ.items()
+               if name not in ("CONFIGURE_FLAGS", "QUICKSTART_BUILD", "CI", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
 # What stands for what: in this order.
 MASKS = (
     (r"\r[^\n]*\r", ""),
@@ -70,9 +73,8 @@ def copy_made(folder):
 
 
 def quickstart(folder, *words, **environment):
-    variables = {name: value for name, value in os.environ.items() if name not in ("CONFIGURE_FLAGS", "QUICKSTART_BUILD", "CI")}
     return subprocess.run([os.path.join(folder, "quickstart"), *words], check=False, capture_output=True,
-                          env={**variables, **environment}, stdin=subprocess.DEVNULL)
+                          env={**ENVIRONMENT, **environment}, stdin=subprocess.DEVNULL)
 
 
 def masked(folder, done):
@@ -136,7 +138,7 @@ def progress(folder):
     with open(path, "w", encoding="utf-8") as file:
         file.write(script)
     done = subprocess.run(["sh", path], input="make: noise\nPASS: tests/unit/a\nFAIL: tests/unit/b\nSKIP: tests/e2e/c\n", text=True,
-                          capture_output=True, check=False)
+                          capture_output=True, check=False, env=ENVIRONMENT)
     lines = done.stdout.splitlines()
     check(done.returncode == 0 and len(lines) == 4, f"{lines} {done.stderr}")
     check([line for line in lines if line.startswith("FAIL")] == ["FAIL: tests/unit/b"], f"{lines}")

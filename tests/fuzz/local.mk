@@ -1,4 +1,4 @@
-# Fuzzing by libFuzzer, a few seconds for each target in `make check`.  A target is a file fuzz_NAME.c, its seeds in
+# Fuzzing by libFuzzer, 2,000 inputs for each target in `make check`.  A target is a file fuzz_NAME.c, its seeds in
 # corpus/NAME, and NAME in FUZZ_TARGETS.  They are built by clang whatever CC is, from the sources of src/base, src/config and
 # src/data and the readers of src/io, src/plan, src/train and the backends, with AddressSanitizer and
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer:

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Runs every fuzzing target for FUZZ_SECONDS (1), or FUZZ_RUNS inputs if that is set, from its seeds; a crash, a leak or a
+# Runs every fuzzing target for 2,000 inputs, FUZZ_RUNS inputs or FUZZ_SECONDS, from its seeds; a crash, a leak or a
 # time-out fails, and the input that caused it is kept in $top_builddir/tests/fuzz/NAME.crash.  The targets are those on the
 # command line, or else those of FUZZ_TARGETS.  Needs top_srcdir and top_builddir.
 set -u
 : "${top_srcdir:?set it to the source folder}" "${top_builddir:?set it to the build folder}" "${FUZZ_TARGETS=}"
-seconds=${FUZZ_SECONDS:-${FUZZ_RUNS:+86400}}
-seconds=${seconds:-1}
+if [ -z "${FUZZ_SECONDS:-}" ]; then
+    FUZZ_RUNS=${FUZZ_RUNS:-2000}
+fi
+seconds=${FUZZ_SECONDS:-86400}
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpt-train-fuzz-XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM

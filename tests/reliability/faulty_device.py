@@ -232,7 +232,9 @@ def watched_calls(subject, watched, before):
 
 
 def spread(numbers, most):
-    """At most so many of them, the first, the last and what lies evenly between."""
+    """At most so many of them: one, or the first, the last and what lies evenly between."""
+    if most == 1:
+        return list(numbers[len(numbers) // 2:][:1])
     if len(numbers) <= most:
         return list(numbers)
     return sorted({numbers[i * (len(numbers) - 1) // (most - 1)] for i in range(most)})

@@ -8,8 +8,8 @@ Exit status: 0 nothing found, 1 something found, 2 bad usage.
 
   includes      a file of src/ includes its own folder and lower ranks only; backends see base/, model/op.h and ops.def,
                 backend/, dist/ and themselves; no vendor header in src/; OpenMP and intrinsics in backends/cpu only
-  headers       every header compiles alone, twice in a row, and its guard is GPT_TRAIN_..._H
-  clang         every source of src/ and backends/cpu's portable files is clean under clang's warnings as well
+  headers       every header (every third in `make check`) compiles alone, twice in a row, and its guard is GPT_TRAIN_..._H
+  clang         every source of src/ (every third in `make check`) is clean under clang's warnings as well
   functions     host functions have at most 70 lines, functions of backends/ and tests/ at most 120
   format        clang-format finds nothing to change
   comments      each file of C, C++, CUDA or OpenCL opens with a comment that says what it is
@@ -146,6 +146,11 @@ def compile_flags(root):
             "-I" + os.path.join(root, "src"), "-I" + root] + shlex.split(os.environ.get("STYLE_CPPFLAGS", ""))
 
 
+def some(paths):
+    """Every third of many in `make check`; all of them with CHECK_LONG=1, as in `make check-style`."""
+    return paths if len(paths) < 10 or os.environ.get("CHECK_LONG", "0") != "0" else paths[::3]
+
+
 def first_complaint(command):
     """None when `command` succeeds in silence, else the first line that it says about an error."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
@@ -180,7 +185,7 @@ def check_headers(root):
     lacking = [pattern for pattern, header in HEADERS_NEED if not header_is_there(compiler, header)]
     with tempfile.TemporaryDirectory() as scratch:
         unit = os.path.join(scratch, "alone.c")
-        for path in tree_files(root, ("src", "backends", "tests"), (".h",)):
+        for path in some(tree_files(root, ("src", "backends", "tests"), (".h",))):
             if any(pattern.match(path) for pattern in lacking):
                 continue
             guard = re.search(r"^#ifndef (GPT_TRAIN_\w+_H)\n#define (\w+)\n", read_text(root, path), re.M)
@@ -208,7 +213,7 @@ def check_clang(root):
             file.write('#define PACKAGE_NAME "gpt-train"\n#define PACKAGE_VERSION "0"\n#define PACKAGE_STRING "0"\n'
                        '#define BUILD_BACKENDS "0"\n#define BUILD_LIBRARIES "0"\n')
         flags = compile_flags(root) + WARNINGS + ["-DHAVE_CONFIG_H", "-I" + scratch]
-        for path in tree_files(root, ("src",), (".c",)):
+        for path in some(tree_files(root, ("src",), (".c",))):
             complaint = first_complaint(["clang"] + flags + [os.path.join(root, path)])
             if complaint:
                 yield path, 1, complaint
@@ -233,12 +238,14 @@ def check_format(root):
     version = subprocess.run(["clang-format", "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
     if not re.search(r"version 14\.", version):
         raise FileNotFoundError("clang-format is not version 14, whose layout is ours: " + version.strip())
-    for path in tree_files(root, ("src", "backends", "tests"), SOURCES):
-        complaint = first_complaint(["clang-format", "--dry-run", "-Werror", "--style=file",
-                                     os.path.join(root, path)])
-        if complaint:
-            place = re.search(r":(\d+):\d+: ", complaint)
-            yield path, int(place.group(1)) if place else 1, "clang-format would change this"
+    paths = [os.path.join(root, path) for path in tree_files(root, ("src", "backends", "tests"), SOURCES)]
+    done = subprocess.run(["clang-format", "--dry-run", "-Werror", "--style=file", *paths], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    found = re.findall(r"^(.*?):(\d+):\d+: ", done.stdout, re.M) if done.returncode != 0 else []
+    for path, line in {path: line for path, line in reversed(found)}.items():
+        yield os.path.relpath(path, root), int(line), "clang-format would change this"
+    if done.returncode != 0 and not found:
+        yield ".clang-format", 1, done.stdout.strip().split("\n")[0]
 
 
 def check_comments(root):

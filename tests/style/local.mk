@@ -2,4 +2,4 @@
 dist_check_SCRIPTS += tests/style/check_style.py tests/style/selftest.sh tests/style/shell.sh tests/style/summary_test.sh
 
 check-style:
-	@$(AM_TESTS_ENVIRONMENT) $(LOG_COMPILER) $(srcdir)/tests/style/check_style.py
+	@$(AM_TESTS_ENVIRONMENT) CHECK_LONG=1 $(LOG_COMPILER) $(srcdir)/tests/style/check_style.py

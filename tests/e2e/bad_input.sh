@@ -204,9 +204,9 @@ if mount -t tmpfs -o size=1m tmpfs full 2>/dev/null; then
     done
     ln full/model-0* full/model.safetensors
     # Room for the tensors of a checkpoint, which the start asks for, and not for all of its files.
-    room_kib=$(($(cat full/model-0* full/optimizer* | wc -c) / 4096 * 4 + 4))
+    room_pages=$(($(cat full/model-0* full/optimizer* | wc -c) / 4096 + 1))
     free_kib=$(df -kP full | awk 'NR == 2 { print $4 }')
-    head -c "$(((free_kib - room_kib) * 1024))" /dev/zero >filler && cp filler full/filler.bin
+    head -c "$((free_kib * 1024 - room_pages * 4096))" /dev/zero >filler && cp filler full/filler.bin
     folder_sums full >before
     check "a full disk: status 1" run 1 gpt_train --dataset=tiny --out_dir=full --init_from=resume --max_iters=12 --eval_interval=3
     check "a full disk: one error for each try, at 9, 12 and the end" is "$(errors stderr)" 3

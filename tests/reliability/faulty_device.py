@@ -41,7 +41,7 @@ class Subject:
     def words(self, out):
         """The arguments of a run in a folder."""
         resume = ["--init_from=resume"] if os.path.exists(os.path.join(out, "trainer_state.json")) else []
-        return [*tiny.RUN, *self.options, f"--out_dir={out}", *resume]
+        return [*tiny.RUN, "--verbose=True", *self.options, f"--out_dir={out}", *resume]
 
     def outcome(self, out, done):
         """What the finished process ended with, to be compared."""

@@ -366,7 +366,7 @@ def judge_failure(what, job, done, words):
 
 def judge_end(what, job):
     done = job.start()
-    is_there = done.returncode == 2 and "exists already" in done.stderr
+    is_there = done.returncode == 2 and "already exists" in done.stderr
     check((done.returncode == 0 or is_there) and job.found() == everything(job.expected),
           f"{what}: then: status {done.returncode}: {done.stderr[-300:]} {sorted(everything(job.folder))}")
 

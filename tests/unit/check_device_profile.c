@@ -96,7 +96,7 @@ START_TEST(names_are_found)
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         log_capture_begin(&capture);
         ck_assert_int_eq(device_profile_find(unknown[i], &p), GT_USAGE);
-        log_capture_one_error(&capture, "--device-profile=list");
+        log_capture_one_error(&capture, "did you mean rtx3060-12g");
         log_capture_end();
     }
 }

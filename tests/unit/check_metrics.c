@@ -142,7 +142,7 @@ START_TEST(what_cannot_be_written)
     begin(&fixture);
     io_path(missing, fixture.folder, "absent");
     ck_assert_int_eq(metrics_open(&metrics, missing, 0, true, true), GT_IO);
-    log_capture_one_error(&fixture.log, "absent: cannot be read");
+    log_capture_one_error(&fixture.log, "absent cannot be read");
     ck_assert_int_eq(metrics_step_write(&none, &step), GT_OK);
     full.fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     if (full.fd >= 0) {

@@ -174,6 +174,8 @@ static int32_t card_index(const char *text)
     for (int32_t i = 0; i < device_profile_count(); i++) {
         if (strcasecmp(cards[i].id, text) == 0)
             return i;
+        if (word[0] == '\0') /* a maker's name alone, or no name */
+            continue;
         snprintf(id, sizeof id, "%s", cards[i].id);
         for (char *dash = strrchr(id, '-'); begins < 0 && dash != NULL; dash = strrchr(id, '-')) {
             *dash = '\0';

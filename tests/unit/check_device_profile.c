@@ -92,11 +92,13 @@ START_TEST(names_are_found)
     ck_assert_uint_eq(card("rtx3060-12g").context_bytes, (uint64_t)(128 + 4 * 28) << 20);
     ck_assert_uint_le(card("arc-a770").largest_allocation_bytes, ((uint64_t)4 << 30) - 1);
     ck_assert_uint_eq(card("rx6800-xt").largest_allocation_bytes, (uint64_t)4 << 30);
-    static const char *const unknown[] = {"rtx306", "", "-", "rtx3060-", "cpu", "a100-40g x"};
+    static const char *const unknown[][2] = {{"rtx306", "did you mean rtx3060-12g"}, {"", "--device_profile=list"},
+                                             {"-", "--device_profile=list"},         {"arc", "--device_profile=list"},
+                                             {"cpu", "--device_profile=list"},       {"a100-40g x", "a100-40g"}};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         log_capture_begin(&capture);
-        ck_assert_int_eq(device_profile_find(unknown[i], &p), GT_USAGE);
-        log_capture_one_error(&capture, "did you mean rtx3060-12g");
+        ck_assert_int_eq(device_profile_find(unknown[i][0], &p), GT_USAGE);
+        log_capture_one_error(&capture, unknown[i][1]);
         log_capture_end();
     }
 }

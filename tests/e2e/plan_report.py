@@ -9,6 +9,7 @@
   times     never rise with the budget
   svg       parses as XML, a legend entry for each category that is drawn, a rectangle inside the picture for each tensor,
             refused or not
+  README    its picture and its example plan are what the program prints
 Exit status 3 goes with every plan that does not fit.  Prints "checks: P passed, F failed, S skipped".
 """
 
@@ -288,6 +289,22 @@ def svg(arguments, categories, status_expected=0):
     check("http" not in text.replace("http://www.w3.org/2000/svg", ""), f"{name}: refers to something outside")
 
 
+def readme():
+    """The date apart, and the time of day."""
+    source = os.path.abspath(os.environ["top_srcdir"])
+    command = [GPT_TRAIN, os.path.join(source, "config", "gpt2_124m.py"), "--batch_size=64", "--device_profile=rtx3060-12g"]
+    picture = subprocess.run([*command, "--gradient_accumulation_steps=1", "--plan=svg"], check=True, capture_output=True).stdout
+    with open(os.path.join(source, "doc", "memory-124m.svg"), "rb") as file:
+        check(file.read() == picture, "doc/memory-124m.svg is not what the program draws: make it again, and look at it")
+    text = subprocess.run([*command, "--gradient_accumulation_steps=8", "--max_iters=19073", "--plan"], check=True,
+                          capture_output=True, text=True).stdout
+    with open(os.path.join(source, "README.md"), encoding="utf-8") as file:
+        page = file.read()
+    for line in text.splitlines():
+        line = re.sub(r"until .*? \(", "until", line)
+        check(line in re.sub(r"until .*? \(", "until", page), f"README's plan lacks {line!r}")
+
+
 def main():
     os.chdir(tempfile.mkdtemp(prefix="gpt-train-plan-"))  # holds no data: a plan needs none
     plain_status, plain = plan_json("json")
@@ -303,6 +320,7 @@ def main():
     nobody_reads()
     svg(("--memory_budget=84MiB",), base)
     svg(("--memory_budget=2GiB", "--sample_tokens=5"), base | {"cache", "logits"})
+    readme()
     svg(("--memory_budget=70MiB",), base, 3)
     os.rmdir(os.getcwd())
     return finish()

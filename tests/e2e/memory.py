@@ -96,7 +96,7 @@ def baseline(work):
     if os.environ.get("GPT_TRAIN_MEMORY_124M"):
         shape = ["--n_layer=12", "--n_head=12", "--n_embd=768"]
     rests, plans = [], []
-    for batch in (1, 4, 16) if not LONG else (1, 2, 4, 8, 16):
+    for batch in (1, 8) if not LONG else (1, 2, 4, 8, 16):
         out = os.path.join(work, f"batch-{batch}")
         arguments = shape + ["--dataset=" + os.path.join(work, "gpt2"), "--block_size=64", f"--batch_size={batch}",
                              "--gradient_accumulation_steps=1", "--vocab_size=50304", "--max_iters=1", "--eval_iters=1",

@@ -182,7 +182,7 @@ def matrix(data, work):
     for defect, text, environment in some((("unit-skip", "multiplies wrongly", emulated),
                                            ("unit-abort", "signal 6", emulated),
                                            ("nvidia", "", {}), ("unit-build", "does not build", emulated),
-                                           ("unit-skip", "multiplies wrongly", emulated)), 2):  # a failure is not remembered
+                                           ("unit-skip", "multiplies wrongly", emulated)), 1):  # a failure is not remembered
         run = train(data, out, *options, "--max_iters=0", "--eval_iters=1", GPT_TRAIN_OPENCL_LIBRARY=library,
                     OPENCL_FAKE=defect, XDG_CACHE_HOME=os.path.join(work, "cache-" + defect), **environment)
         lines = [line for line in run.stderr.splitlines() if "left to vector units" in line]

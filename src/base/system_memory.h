@@ -13,7 +13,7 @@ bool system_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes);
 void system_memory_limit(const char *membership, const char *root, uint64_t *total_bytes, uint64_t *free_bytes);
 /* The limit of this process's address space (RLIMIT_AS) lowers both in the same way: to it, and to what is left of it. */
 void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes);
-/* Whether that limit leaves less than the machine and the cgroups do, so that no other process is to blame. */
+/* Returns whether ulimit -v leaves less memory than the machine and the cgroups do; other processes are then not to blame. */
 bool system_memory_space_is_limit(void);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * What the caller made of the process is put right first: a descriptor of 0 to 2 that was closed would be given to the first
  * file that is opened, and what is meant for a terminal would be written into a checkpoint.
- * An unfinished write to standard output is a failure of the whole program, so that nobody takes half an answer for a whole
- * one.  Where a reader has gone (`| head`), the status is that of a program that died of SIGPIPE, and nothing is said.
+ * A program fails if it cannot write all of its standard output, because half an answer looks like a whole one.  If the
+ * reader has gone (`| head`), the program prints no message and returns the status of one that SIGPIPE killed.
  */
 #include "cli/exit_status.h"
 

@@ -30,25 +30,36 @@ enum gt_status flags_error(const char *program, const char *what, const char *ar
     return GT_USAGE;
 }
 
-/* Names the flag that is nearest, if one is near enough to be meant. */
+/* The search for the known flag that is nearest to a mistyped one. */
+struct nearest {
+    const char *typed;
+    size_t length;
+    int limit;         /* only a smaller distance counts */
+    const char *known; /* NULL: none is near enough to be meant */
+};
+
+static void nearest_try(struct nearest *nearest, const char *known)
+{
+    const int distance = config_name_distance(nearest->typed, nearest->length, known);
+    if (distance >= nearest->limit)
+        return;
+    nearest->limit = distance;
+    nearest->known = known;
+}
+
+/* Reports an unknown flag, and names the nearest known one. */
 static enum gt_status unknown_error(const struct flags *flags, const char *flag)
 {
-    const char *nearest = NULL, *name = flag + strspn(flag, "-");
-    const size_t length = strcspn(name, "=");
-    int limit = config_name_limit(length), distance;
-    for (const struct flag_switch *known = flags->switches; known->name != NULL; known++) {
-        distance = config_name_distance(name, length, known->name);
-        nearest = distance < limit ? known->name : nearest;
-        limit = distance < limit ? distance : limit;
-    }
-    for (const struct flag_value *known = flags->values; known->name != NULL; known++) {
-        distance = config_name_distance(name, length, known->name);
-        nearest = distance < limit ? known->name : nearest;
-        limit = distance < limit ? distance : limit;
-    }
-    if (nearest == NULL)
+    struct nearest nearest = {.typed = flag + strspn(flag, "-")};
+    nearest.length = strcspn(nearest.typed, "=");
+    nearest.limit = config_name_limit(nearest.length);
+    for (const struct flag_switch *known = flags->switches; known->name != NULL; known++)
+        nearest_try(&nearest, known->name);
+    for (const struct flag_value *known = flags->values; known->name != NULL; known++)
+        nearest_try(&nearest, known->name);
+    if (nearest.known == NULL)
         return flags_error(flags->program, "no such flag", flag);
-    log_error("%s: no such flag; did you mean --%s?", flag, nearest);
+    log_error("%s: no such flag; did you mean --%s?", flag, nearest.known);
     return GT_USAGE;
 }
 

@@ -32,6 +32,7 @@ import cuda_common
 from checks import check, finish, is_instrumented, skip
 
 SEGMENTS = 10
+FILES = 10  # of a folder with one checkpoint
 SAMPLE_SECONDS = 0.1
 LOOKS_MIN = 20
 LATE_SECONDS = 300  # that a process may take longer to be warm, or to save and end, where the machine is busy
@@ -126,7 +127,9 @@ def judge_segment(number, seen, status, iteration):
         check(min(late) <= min(early), f"process {number}: open files rose: first {early}, last {late}")
     now = tiny.contents("out").get("iter", 0)
     check(now > iteration, f"process {number} came from iteration {iteration} to {now}")
-    check(os.listdir("out") and len(os.listdir("out")) <= 10, f"the folder: {sorted(os.listdir('out'))}")
+    # A process that is killed in a save may leave the checkpoint before, and the file that it was writing.
+    most = FILES if status != -signal.SIGKILL else FILES + 4
+    check(0 < len(os.listdir("out")) <= most, f"the folder: {sorted(os.listdir('out'))}")
     return now
 
 

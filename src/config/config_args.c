@@ -93,15 +93,19 @@ static void refuse_flag(struct args *args, const char *argument, const char *nam
 {
     char hint[CONFIG_HINT_MAX];
     enum config_program program = args->config->program;
+    const char *next = args->at + 1 < args->argc ? args->argv[args->at + 1] : NULL;
 
     args->failed = true;
-    if (key == CONFIG_KEY_COUNT)
+    if (key == CONFIG_KEY_COUNT) {
         log_error("%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
                   config_key_hint(hint, name, length, program));
-    else
+        if (name[length] != '=' && next != NULL && is_value(next) && !file_exists(next))
+            args->at++; /* its value, which would be refused as a file that is missing */
+    } else {
         log_error("%s: %s is a key of %s, not of %s", argument, config_key_info_get(key)->name,
                   config_program_name(program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN),
                   config_program_name(program));
+    }
 }
 
 static void read_flag(struct args *args)

@@ -270,7 +270,7 @@ static enum gt_status kept_move(const char *out_dir, const struct numbers *kept,
 
 enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const char *metrics, const char *metrics_as)
 {
-    char folder[FILE_PATH_MAX];
+    char folder[FILE_PATH_MAX], quoted[FILE_PATH_MAX];
     struct numbers kept;
     bool made;
     numbers_list(out_dir, &kept_ones, &kept);
@@ -284,7 +284,7 @@ enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const
     TRY(kept_move(out_dir, &kept, after, folder));
     if (has(folder, CHECKPOINT_RECORD_NAME))
         log_result("the earlier run is in %s now; to resume it: gpt-train --out_dir=%s --init_from=resume", folder,
-                   folder);
+                   file_shell_quote(quoted, sizeof quoted, folder));
     else
         log_result("the model that was in %s is in %s now", out_dir, folder);
     return GT_OK;

@@ -159,6 +159,8 @@ check "an unfinished expression" refuses 2 "bad.py:" -- bad.py --dataset=tiny --
 printf 'n_hed = 4\nn_layer = "x"\ndropout = 7\n' >bad.py
 check "several errors: status" run 2 gpt_train bad.py --dataset=tiny --out_dir=out --blok_size=4
 check "several errors: all at once" is "$(errors stderr)" 4
+check "an unknown key and its value" run 2 gpt_train --dataset=tiny --out_dir=out --steps 500
+check "an unknown key and its value: one error" is "$(errors stderr)" 1
 check "an unknown device" refuses 2 "device" -- --device=toaster --dataset=tiny --out_dir=out
 check "WORLD_SIZE is answered" run 0 env WORLD_SIZE=2 "$GPT_TRAIN" --dataset=tiny --plan
 check "with one run for each card" grep -q "warning: WORLD_SIZE=2: a run uses one card so far" stderr

@@ -58,7 +58,9 @@ def listed():
     result = run("--device-profile=list")
     check(result.returncode == 0, "the list ends with status 0")
     cards = {}
-    for line in result.stdout.splitlines()[1:]:
+    lines = result.stdout.splitlines()
+    check(max(map(len, lines)) <= 80, "the list fits 80 columns")
+    for line in lines[2:]:
         words = line.split()
         at = next(i for i, word in enumerate(words) if word in ("cuda", "opencl"))
         cards[words[0]] = {"backend": words[at], "memory": float(words[at + 1]), "usable": float(words[at + 2]),

@@ -85,12 +85,14 @@ asm(".text\n"
     "    pop %r12\n"
     "    pop %rbp\n"
     "    pop %rbx\n"
-    "    ret\n"
+    "    pop %rcx\n"
+    "    jmp *%rcx\n" /* a ret is never predicted here: the call was on the other stack */
     ".size emulator_switch,.-emulator_switch\n");
 
 static void context_prepare(struct stack_context *context, char *stack, void (*entry)(void))
 {
-    void **top = (void **)(void *)(stack + STACK_BYTES - 64);
+    static unsigned stagger; /* stacks that begin at one offset of their pages would fight for the same cache lines */
+    void **top = (void **)(void *)(stack + STACK_BYTES - 64 - stagger++ % 32 * 704);
     *--top = nullptr; /* where entry would return to */
     *--top = (void *)entry;
     for (int i = 0; i < 6; i++)
@@ -148,8 +150,23 @@ struct fiber {
     unsigned mask;
     void *share;
     int copies, groups;
+};
+
+/* A fiber's asynchronous copies.  They are kept apart, so that the fibers of a warp share few cache lines. */
+struct fiber_copies {
     int group_end[GROUPS_MAX];
     struct copy copy[COPIES_MAX];
+};
+
+/* Lanes of a warp that wait at one collective for the other lanes of its mask. */
+struct gathering {
+    enum emulator_op op;
+    unsigned mask, arrived;
+};
+
+struct warp_gatherings {
+    int count;
+    struct gathering at[WARP_SIZE];
 };
 
 struct shared_array {
@@ -162,6 +179,8 @@ uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 static struct fiber fibers[EMULATOR_THREADS_MAX];
+static struct fiber_copies fiber_copies[EMULATOR_THREADS_MAX];
+static struct warp_gatherings gatherings[WARPS_MAX];
 static struct fiber *current; /* NULL outside kernels */
 static const struct emulator_launch *launched;
 static int thread_count, ended_count, barrier_count, barrier_votes, barrier_result;
@@ -430,37 +449,40 @@ static void bytes_fill(void *to, unsigned char value, size_t bytes)
 void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch)
 {
     struct fiber *fiber = current;
+    struct fiber_copies *all = &fiber_copies[fiber->id];
     if ((uintptr_t)to % bytes != 0 || (fetch && (uintptr_t)from % bytes != 0))
         emulator_fail("cp.async of %zu bytes from %p to %p, which are not both aligned to them", bytes, from, to);
     if (fiber->copies == COPIES_MAX)
         emulator_fail("more than %d asynchronous copies under way", COPIES_MAX);
     const char *first = (const char *)to;
     for (int i = 0; i < fiber->copies; i++) { /* which of them lands last is not known */
-        const char *other = (const char *)fiber->copy[i].to;
-        if (first < other + fiber->copy[i].bytes && other < first + bytes)
+        const char *other = (const char *)all->copy[i].to;
+        if (first < other + all->copy[i].bytes && other < first + bytes)
             emulator_fail("cp.async to %p, where another copy of this thread is under way", to);
     }
     sanitizers_written(to, bytes);
     bytes_fill(to, POISON, bytes);
-    fiber->copy[fiber->copies++] = {to, from, bytes, fetch};
+    all->copy[fiber->copies++] = {to, from, bytes, fetch};
 }
 
 void emulator_copy_commit(void)
 {
     struct fiber *fiber = current;
+    struct fiber_copies *all = &fiber_copies[fiber->id];
     if (fiber->groups == GROUPS_MAX)
         emulator_fail("more than %d groups of asynchronous copies under way", GROUPS_MAX);
-    fiber->group_end[fiber->groups++] = fiber->copies;
+    all->group_end[fiber->groups++] = fiber->copies;
 }
 
 void emulator_copy_wait(int groups)
 {
     struct fiber *fiber = current;
+    struct fiber_copies *all = &fiber_copies[fiber->id];
     if (fiber->groups <= groups)
         return;
-    int landing = fiber->groups - groups, count = fiber->group_end[landing - 1];
+    int landing = fiber->groups - groups, count = all->group_end[landing - 1];
     for (int i = 0; i < count; i++) {
-        struct copy *copy = &fiber->copy[i];
+        struct copy *copy = &all->copy[i];
         sanitizers_written(copy->to, copy->bytes);
         if (copy->fetch) {
             sanitizers_read(copy->from, copy->bytes);
@@ -470,9 +492,9 @@ void emulator_copy_wait(int groups)
         }
     }
     for (int i = count; i < fiber->copies; i++)
-        fiber->copy[i - count] = fiber->copy[i];
+        all->copy[i - count] = all->copy[i];
     for (int i = landing; i < fiber->groups; i++)
-        fiber->group_end[i - landing] = fiber->group_end[i] - count;
+        all->group_end[i - landing] = all->group_end[i] - count;
     fiber->copies -= count;
     fiber->groups = groups;
 }
@@ -630,21 +652,23 @@ static void collective_run(enum emulator_op op, unsigned mask, struct fiber *war
     }
 }
 
-/* True when all lanes of the mask have come; an error when two of them wait for each other in different places. */
-static bool lanes_are_here(enum emulator_op op, unsigned mask, const struct fiber *warp, int own)
+/* The gathering of this op and mask, a new one if need be; an error when two lanes wait for each other in different places. */
+static struct gathering *gathering_find(struct warp_gatherings *warp, enum emulator_op op, unsigned mask, int own)
 {
-    bool all = true;
-    for (int lane = 0; lane < WARP_SIZE; lane++) {
-        const struct fiber *other = &warp[lane];
-        if ((mask >> lane & 1) == 0)
-            continue;
-        bool same = other->state == AT_WARP && other->op == op && other->mask == mask;
-        if (other->state == AT_WARP && !same && other->mask >> own & 1)
+    struct gathering *found = nullptr;
+    for (int i = 0; i < warp->count; i++) {
+        struct gathering *other = &warp->at[i];
+        if (other->op == op && other->mask == mask)
+            found = other;
+        else if ((other->mask >> own & 1) != 0 && (other->arrived & mask) != 0)
             emulator_fail("lane %d is at %s with mask %08x, and lane %d at %s with mask %08x", own, op_name(op), mask,
-                          lane, op_name(other->op), other->mask);
-        all = all && same;
+                          __builtin_ctz(other->arrived & mask), op_name(other->op), other->mask);
     }
-    return all;
+    if (!found) {
+        found = &warp->at[warp->count++];
+        *found = {op, mask, 0};
+    }
+    return found;
 }
 
 void emulator_collective(enum emulator_op op, unsigned mask, void *share)
@@ -668,7 +692,10 @@ void emulator_collective(enum emulator_op op, unsigned mask, void *share)
     fiber->state = AT_WARP;
     if (op == EMULATOR_SYNCWARP && __tsan_release)
         __tsan_release(dynamic_memory + 1 + index);
-    if (lanes_are_here(op, mask, warp, lane)) {
+    struct gathering *gathering = gathering_find(&gatherings[index], op, mask, lane);
+    gathering->arrived |= 1u << lane;
+    if (gathering->arrived == mask) {
+        *gathering = gatherings[index].at[--gatherings[index].count];
         collective_run(op, mask, warp);
         for (int i = 0; i < WARP_SIZE; i++)
             if (mask >> i & 1)
@@ -784,6 +811,7 @@ static void threads_prepare(const dim3 *block)
     for (int warp = 0; warp * WARP_SIZE < thread_count; warp++) {
         int lanes = std::min(thread_count - warp * WARP_SIZE, WARP_SIZE);
         live_lanes[warp] = lanes == WARP_SIZE ? ~0u : (1u << lanes) - 1;
+        gatherings[warp].count = 0;
     }
     ended_count = barrier_count = barrier_votes = 0;
 }

@@ -34,8 +34,6 @@ TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=16", "--block
         "--bias=True", "--log_interval=1"]
 SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 NOISE, NOISE_AT = 64, 40000  # bytes, of 60,000
-os.environ.setdefault("POCL_CACHE_DIR", os.path.join(BUILD, "tests", "pocl-cache"))
-os.makedirs(os.environ["POCL_CACHE_DIR"], exist_ok=True)
 
 
 def train(out, *arguments, program=GPT_TRAIN, status=0, flags=TINY, **environment):

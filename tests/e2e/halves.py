@@ -25,7 +25,7 @@ from checks import LONG, check, finish, is_instrumented, skip, some
 BUILD = os.environ.get("top_builddir", ".")
 GPT_TRAIN = os.environ.get("GPT_TRAIN", os.path.join(BUILD, "gpt-train"))
 TINY = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4", "--vocab_size=96",
-        "--gradient_accumulation_steps=2", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--threads=2"]
+        "--gradient_accumulation_steps=2", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--threads=1"]
 DTYPES = ("bfloat16", "float16")
 
 
@@ -206,8 +206,8 @@ def memory(data, work):
         skip("halves_resident", "a build with ThreadSanitizer, whose own memory counts")
     for dtype in ("float32",) + DTYPES:
         out = os.path.join(work, "memory-" + dtype)
-        run = train(data, out, f"--dtype={dtype}", "--max_iters=1", "--eval_interval=1000", "--n_layer=6", "--n_embd=512",
-                    "--n_head=8", "--block_size=128", "--batch_size=8", "--gradient_accumulation_steps=1")
+        run = train(data, out, f"--dtype={dtype}", "--max_iters=0", "--eval_interval=1000", "--eval_iters=1", "--n_layer=6",
+                    "--n_embd=512", "--n_head=8", "--block_size=128", "--batch_size=4", "--gradient_accumulation_steps=1")
         line = next(text for text in run.stdout.splitlines() if text.startswith("Memory: "))
         steps, _ = metrics(out)
         most = next(part for part in line.split(", ") if part.startswith("process at most"))

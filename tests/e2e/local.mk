@@ -25,7 +25,6 @@ dist_check_SCRIPTS += \
 	tests/e2e/memory_story.py \
 	tests/e2e/mended.sh \
 	tests/e2e/models_in.py \
-	tests/e2e/opencl.py \
 	tests/e2e/opencl_check.py \
 	tests/e2e/opencl_matrix.py \
 	tests/e2e/parity_torch.py \
@@ -40,4 +39,5 @@ dist_check_SCRIPTS += \
 	tests/e2e/resume.sh \
 	tests/e2e/sample.sh \
 	tests/e2e/slow_blas.py \
-	tests/e2e/tokenizer.py
+	tests/e2e/tokenizer.py \
+	tests/e2e/opencl.py

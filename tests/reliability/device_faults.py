@@ -39,7 +39,7 @@ from faulty_device import (KINDS, Subject, before_watch, chosen, counted, has_op
 BUILD = os.environ.get("top_builddir", ".")
 FAULTY, FAULTY_SAMPLE = (os.path.abspath(os.path.join(BUILD, "tests", "reliability", f"{name}-faulty"))
                          for name in ("gpt-train", "gpt-sample"))
-SAMPLE = 6 if not tiny.LONG else 1 << 30
+SAMPLE = 3 if not tiny.LONG else 1 << 30
 HANGS = 1 if not tiny.LONG else 1 << 30
 ANSWER_HANGS = 1 if not tiny.LONG else 1 << 30  # of each command
 TOKENS_JUDGED = 16 * 5 + 1  # five windows of the context, of which four are judged at once

@@ -36,7 +36,7 @@ NAMES = ("openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync",
 OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # where the loader's start ends, whose failures are not ours
 OPENMP_ENDS = "OMP: Error #179"  # LLVM's library, which ends the process where it may not open a file in /dev/shm
 OUTSIDE_MAX = 6  # calls of one name and file outside of saves: the same one again and again, such as reading a batch
-SAMPLE = 3 if not tiny.LONG else 1 << 30  # of each command
+SAMPLE = 1 if not tiny.LONG else 1 << 30  # of each command
 PAIRS = 1 if not tiny.LONG else 400
 CLEANUPS = 1 if not tiny.LONG else 1 << 30
 

@@ -26,7 +26,7 @@ import tiny
 from checks import check, finish, skip
 from faulty_device import has_opencl, library_made
 
-SAMPLE = 5 if not tiny.LONG else 1 << 30  # of each command
+SAMPLE = 2 if not tiny.LONG else 1 << 30  # of each command
 ON_DEVICE = 1 if not tiny.LONG else 1 << 30  # the same
 BELOW = "below"
 

@@ -20,9 +20,6 @@ KINDS = ("memory", "launch", "lost")
 WATCHDOG_SECONDS = (1, 10, 60)  # a process that gets no time is slow too: where another call was named, once more with the next
 COMPILE_SECONDS = 1200  # where kernels have to be compiled first
 SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
-# What PoCL compiled is kept, whatever cache the programs are given.
-tiny.ENVIRONMENT.setdefault("POCL_CACHE_DIR", os.path.abspath(os.path.join(os.environ.get("top_builddir", "."), "tests", "pocl-cache")))
-os.makedirs(tiny.ENVIRONMENT["POCL_CACHE_DIR"], exist_ok=True)
 
 
 class Subject:

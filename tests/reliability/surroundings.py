@@ -39,7 +39,7 @@ RESUME = "--init_from=resume"
 SPARSE_BYTES = 100 * 10**9
 RESIDENT_KIB_MAX = 64 << 10
 STARTERS, STARTS = 6, 5
-FREE_KIB = range(0, 120, 30) if not tiny.LONG else range(0, 120, 4)
+FREE_KIB = range(0, 120, 40) if not tiny.LONG else range(0, 120, 4)
 ROOM_KIB = (0, 60, 80, 100) if not tiny.LONG else FREE_KIB  # for a checkpoint of 56 KiB, which is refused where it has none
 
 
@@ -447,7 +447,7 @@ def from_each_call(kind):
     first = next(i for i, call in enumerate(calls) if call[0] in ("flock", "mkdir") or call[2])
     places = [i for i in range(first, len(calls)) if calls[i][0] in CHANGING]
     hits = 0
-    for place in places[::1 if tiny.LONG else max(1, len(places) // 6)]:
+    for place in places[::1 if tiny.LONG else max(1, len(places) // 3)]:
         job = kind("jobs")
         what = f"{job.name}, read-only from {calls[place][0]} {calls[place][1]} on"
         done = job.start(failing(first_of_each(calls[place:])))
@@ -480,7 +480,7 @@ def killed(_):
         check(after[0] == ("openat", kind("jobs").folder) and after[1][0] == "fsync",
               f"{kind.name}: the old manifest is gone, and that is not synced: {after}")
         changes = [call for call in calls if call[0] in CHANGING]
-        picked = [call for i, call in enumerate(changes) if tiny.LONG or call[0] == "rename" or i % 5 == 0]
+        picked = [call for i, call in enumerate(changes) if tiny.LONG or call[0] == "rename" or i % 10 == 0]
         mixed = sum(kill_and_train(kind, *call) for call in picked)
         print(f"killed, {kind.name}: {mixed} folders between two data sets")
         check(mixed > 1, f"{kind.name}: no kill hit the renames")

@@ -30,10 +30,19 @@ trap 'rm -rf "$cache"' EXIT
 XDG_CACHE_HOME=$cache
 export XDG_CACHE_HOME
 
+# PoCL takes minutes to compile all kernels; what it has compiled, the tests of a build share.
+POCL_CACHE_DIR=${POCL_CACHE_DIR:-$(cd "${top_builddir:-.}" && pwd)/tests/pocl-cache}
+mkdir -p "$POCL_CACHE_DIR"
+export POCL_CACHE_DIR
+
 # Most tests are of what no backend decides, and say what the cpu does: a card is left to those that name it (opcheck,
 # tests/e2e/cards.py).
 GPT_TRAIN_BACKEND=${GPT_TRAIN_BACKEND:-cpu}
 export GPT_TRAIN_BACKEND
+
+# Tests run side by side, one a processor: more threads would only wait for each other.  A test of threads asks for them.
+OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+export OMP_NUM_THREADS
 
 # For builds with AddressSanitizer: leaks that are not ours.
 LSAN_OPTIONS=suppressions=${top_srcdir:-.}/tests/reliability/lsan.supp:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}

@@ -322,11 +322,11 @@ static int variants_of(enum op_kind kind)
     return kind == OP_GEMM ? 8 : 2;
 }
 
-/* Equal bytes with 1, 2 and 3 threads; nothing to see where this processor lacks the set. */
+/* Equal bytes with 1 and 3 threads; nothing to see where this processor lacks the set. */
 static void threads_check(const char *set, enum op_kind kind, int variant, enum dtype dtype)
 {
     unsigned char *first = NULL;
-    for (int32_t threads = 1; threads <= 3; threads++) {
+    for (int32_t threads = 1; threads <= 3; threads += 2) {
         struct cpu_fixture fixture;
         struct op_call call;
         size_t bytes = 0;
@@ -350,6 +350,8 @@ START_TEST(threads_do_not_change_a_byte)
     for (size_t set = 0; set < sizeof sets / sizeof sets[0]; set++) {
         for (int variant = 0; variant < variants_of(kind); variant++) {
             threads_check(sets[set], kind, variant, DTYPE_F32);
+            if (set == 0 && variant > 0) /* the slowest, and no half type is converted in another way there */
+                continue;
             threads_check(sets[set], kind, variant, variant % 2 == 0 ? DTYPE_BF16 : DTYPE_F16);
         }
     }

@@ -15,7 +15,7 @@
 #include "backend/backend.h"
 #include "base/size.h"
 #include "base/status.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -90,19 +90,6 @@ static inline void *cpu_workspace(const struct backend *backend, const struct op
     assert(call->workspace_bytes >= need_bytes);
     (void)need_bytes;
     return cpu_address(backend, call->workspace);
-}
-
-static inline bool cpu_accumulates(const struct op_call *call, int32_t slot)
-{
-    return (call->attrs.accumulate >> slot & 1u) != 0;
-}
-
-static inline int64_t cpu_elements(const struct op_call *call, int32_t slot)
-{
-    int64_t elements = 1;
-    for (int32_t i = 0; i < call->operand[slot].rank; i++)
-        elements *= call->operand[slot].dims[i];
-    return elements;
 }
 
 /* Threads for a job of `work` element operations: all or one, because libgomp ends and restarts threads when the size of

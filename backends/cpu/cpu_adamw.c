@@ -64,7 +64,7 @@ enum gt_status CPU_NAME(cpu_adamw_run)(struct backend *backend, int32_t queue, c
     };
     const union scalar_word *scalars = cpu_operand(backend, call, ADAMW_SCALARS);
     const float *corrections = cpu_operand(backend, call, ADAMW_CORRECTIONS);
-    const int64_t elements = cpu_elements(call, ADAMW_PARAM), rows = call->operand[ADAMW_CORRECTIONS].dims[0];
+    const int64_t elements = op_elements(call, ADAMW_PARAM), rows = call->operand[ADAMW_CORRECTIONS].dims[0];
     struct cpu_adamw_step step;
     if (!cpu_adamw_step_read(scalars, corrections, rows, &call->attrs, &step))
         return GT_OK;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "backends/cpu/cpu.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 struct cpu_adamw_step {
     float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;

@@ -200,7 +200,7 @@ static struct lean_memory memory_of(const struct backend *backend, const struct 
         .second = cpu_operand(backend, call, ADAMW_LEAN_V),
         .moment = call->operand[ADAMW_LEAN_M].dtype,
         .scales = cpu_operand(backend, call, ADAMW_LEAN_SCALES),
-        .blocks = state_blocks(cpu_elements(call, ADAMW_LEAN_PARAM)),
+        .blocks = state_blocks(op_elements(call, ADAMW_LEAN_PARAM)),
     };
 }
 
@@ -210,7 +210,7 @@ enum gt_status CPU_NAME(cpu_adamw_lean_run)(struct backend *backend, int32_t que
     const struct lean_memory memory = memory_of(backend, call);
     const union scalar_word *scalars = cpu_operand(backend, call, ADAMW_LEAN_SCALARS);
     const float *corrections = cpu_operand(backend, call, ADAMW_LEAN_CORRECTIONS);
-    const int64_t elements = cpu_elements(call, ADAMW_LEAN_PARAM);
+    const int64_t elements = op_elements(call, ADAMW_LEAN_PARAM);
     const int64_t rows = call->operand[ADAMW_LEAN_CORRECTIONS].dims[0];
     struct cpu_adamw_step step;
     if (!cpu_adamw_step_read(scalars, corrections, rows, &call->attrs, &step))

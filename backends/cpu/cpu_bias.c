@@ -37,7 +37,7 @@ enum gt_status CPU_NAME(cpu_bias_backward_run)(struct backend *backend, int32_t 
     const struct cpu_floats dy = cpu_floats_of(backend, call, BIAS_BACKWARD_DY);
     const struct cpu_floats dbias = cpu_floats_of(backend, call, BIAS_BACKWARD_DBIAS);
     const int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
-    const bool accumulate = cpu_accumulates(call, BIAS_BACKWARD_DBIAS);
+    const bool accumulate = op_accumulates(call, BIAS_BACKWARD_DBIAS);
     const int64_t parts = cpu_parts(rows);
     double *partial = cpu_workspace(backend, call, (size_t)parts * (size_t)columns * sizeof(double));
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * columns)))

@@ -40,7 +40,7 @@ enum gt_status CPU_NAME(cpu_blend_run)(struct backend *backend, int32_t queue, c
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, BLEND_X), z = cpu_floats_of(backend, call, BLEND_Z);
     const struct cpu_floats y = cpu_floats_of(backend, call, BLEND_Y);
-    const int64_t elements = cpu_elements(call, BLEND_Y);
+    const int64_t elements = op_elements(call, BLEND_Y);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
         memory_blend(&call->attrs, x, z, y, begin, cpu_min(CPU_BLOCK, elements - begin));

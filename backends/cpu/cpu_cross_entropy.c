@@ -112,7 +112,7 @@ enum gt_status CPU_NAME(cpu_loss_sum_run)(struct backend *backend, int32_t queue
     (void)queue;
     const float *losses = cpu_operand(backend, call, LOSS_SUM_LOSSES);
     union scalar_word *scalars = cpu_operand(backend, call, LOSS_SUM_SCALARS);
-    const int64_t count = cpu_elements(call, LOSS_SUM_LOSSES);
+    const int64_t count = op_elements(call, LOSS_SUM_LOSSES);
     double sum = 0.0;
     CPU_OMP(omp simd reduction(+ : sum))
     for (int64_t i = 0; i < count; i++)

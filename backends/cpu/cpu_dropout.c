@@ -1,4 +1,4 @@
-/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (model/op.h).
+/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h).
  *
  * Elements of a sample are numbered through its rows, and blocks start at multiples of eight of them, so that a group of
  * eight that share a Philox block never straddles two blocks.  y may be x.  Its own backward.
@@ -33,7 +33,7 @@ enum gt_status CPU_NAME(cpu_dropout_run)(struct backend *backend, int32_t queue,
     const union scalar_word *scalars = cpu_operand(backend, call, DROPOUT_SCALARS);
     const struct cpu_floats y = cpu_floats_of(backend, call, DROPOUT_Y);
     const int64_t sample_elements = call->attrs.time * call->operand[DROPOUT_X].dims[1];
-    const int64_t samples = cpu_elements(call, DROPOUT_X) / sample_elements;
+    const int64_t samples = op_elements(call, DROPOUT_X) / sample_elements;
     const int64_t blocks = size_ceil_div(sample_elements, CPU_BLOCK);
     struct cpu_mask shared = cpu_mask_make(scalars, call->attrs.dropout);
     shared.site = (uint32_t)call->attrs.site;

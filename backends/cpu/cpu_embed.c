@@ -82,7 +82,7 @@ enum gt_status CPU_NAME(cpu_embed_backward_run)(struct backend *backend, int32_t
     const struct cpu_floats dwpe = cpu_floats_of(backend, call, EMBED_BACKWARD_DWPE);
     const int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
     const int64_t time = call->attrs.time, positions = call->operand[EMBED_BACKWARD_DWPE].dims[0];
-    const bool accumulate = cpu_accumulates(call, EMBED_BACKWARD_DWPE);
+    const bool accumulate = op_accumulates(call, EMBED_BACKWARD_DWPE);
     const int threads = cpu_threads_for(backend, rows * channels);
     (void)threads; /* only OpenMP looks at it */
     const int64_t groups = starts[0];

@@ -15,7 +15,7 @@ enum gt_status CPU_NAME(cpu_fill_run)(struct backend *backend, int32_t queue, co
 {
     (void)queue;
     const struct cpu_floats y = cpu_floats_of(backend, call, FILL_Y);
-    const int64_t elements = cpu_elements(call, FILL_Y);
+    const int64_t elements = op_elements(call, FILL_Y);
     const float value = call->attrs.value;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
@@ -55,8 +55,8 @@ enum gt_status CPU_NAME(cpu_copy_run)(struct backend *backend, int32_t queue, co
 {
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, COPY_X), y = cpu_floats_of(backend, call, COPY_Y);
-    const int64_t elements = cpu_elements(call, COPY_X);
-    const bool accumulate = cpu_accumulates(call, COPY_Y);
+    const int64_t elements = op_elements(call, COPY_X);
+    const bool accumulate = op_accumulates(call, COPY_Y);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
         const int64_t count = cpu_min(CPU_BLOCK, elements - begin);

@@ -65,7 +65,7 @@ enum gt_status CPU_NAME(cpu_gelu_forward_run)(struct backend *backend, int32_t q
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, GELU_FORWARD_X);
     const struct cpu_floats y = cpu_floats_of(backend, call, GELU_FORWARD_Y);
-    const int64_t elements = cpu_elements(call, GELU_FORWARD_X);
+    const int64_t elements = op_elements(call, GELU_FORWARD_X);
     const bool erf = call->attrs.gelu == GELU_ERF;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
@@ -88,7 +88,7 @@ enum gt_status CPU_NAME(cpu_gelu_backward_run)(struct backend *backend, int32_t 
     const struct cpu_floats dy = cpu_floats_of(backend, call, GELU_BACKWARD_DY);
     const struct cpu_floats x = cpu_floats_of(backend, call, GELU_BACKWARD_X);
     const struct cpu_floats dx = cpu_floats_of(backend, call, GELU_BACKWARD_DX);
-    const int64_t elements = cpu_elements(call, GELU_BACKWARD_X);
+    const int64_t elements = op_elements(call, GELU_BACKWARD_X);
     const bool erf = call->attrs.gelu == GELU_ERF;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {

@@ -170,7 +170,7 @@ static struct cpu_gemm job_of(const struct op_call *call)
         .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1],
         .transpose_a = call->attrs.transpose_a,
         .transpose_b = call->attrs.transpose_b,
-        .accumulate = cpu_accumulates(call, GEMM_D),
+        .accumulate = op_accumulates(call, GEMM_D),
     };
 }
 

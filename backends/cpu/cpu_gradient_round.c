@@ -41,8 +41,8 @@ enum gt_status CPU_NAME(cpu_gradient_round_run)(struct backend *backend, int32_t
     const float *x = cpu_operand(backend, call, GRADIENT_ROUND_X);
     const union scalar_word *scalars = cpu_operand(backend, call, GRADIENT_ROUND_SCALARS);
     uint16_t *y = cpu_operand(backend, call, GRADIENT_ROUND_Y);
-    const int64_t elements = cpu_elements(call, GRADIENT_ROUND_Y);
-    const bool accumulate = cpu_accumulates(call, GRADIENT_ROUND_Y);
+    const int64_t elements = op_elements(call, GRADIENT_ROUND_Y);
+    const bool accumulate = op_accumulates(call, GRADIENT_ROUND_Y);
     const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
     const uint32_t stream = ROUNDING_GRADIENT + 4u * scalars[SCALAR_MICRO_STEP].u;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))

@@ -13,16 +13,12 @@
 #define CPU_PASTE(a, b) CPU_PASTE_(a, b)
 #define CPU_NAME(name) CPU_PASTE(name, CPU_ISA)
 
-#define OP_BEGIN(KIND, name, text)                                                                            \
+#define OP(KIND, name, ...)                                                                                   \
     bool CPU_NAME(cpu_##name##_supports)(const struct backend *backend, const struct op_call *call);          \
     size_t CPU_NAME(cpu_##name##_workspace_bytes)(const struct backend *backend, const struct op_call *call); \
     enum gt_status CPU_NAME(cpu_##name##_run)(struct backend * backend, int32_t queue, const struct op_call *call);
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
-#include "model/ops.def"
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#include "ops/ops.def"
+#undef OP
 
 extern const struct op_impl CPU_NAME(cpu_table)[OP_KIND_COUNT];
 

@@ -179,7 +179,7 @@ static void sums_add(const struct backend *backend, const struct op_call *call, 
     const int64_t channels = call->operand[slot].dims[0];
     const struct cpu_floats out = cpu_floats_of(backend, call, slot);
     for (int64_t first = 0; first < channels; first += CPU_PART_COLUMNS)
-        cpu_parts_add(out, cpu_accumulates(call, slot), partial, 2 * channels, parts, first, channels);
+        cpu_parts_add(out, op_accumulates(call, slot), partial, 2 * channels, parts, first, channels);
 }
 
 enum gt_status CPU_NAME(cpu_layernorm_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
@@ -199,7 +199,7 @@ enum gt_status CPU_NAME(cpu_layernorm_backward_run)(struct backend *backend, int
         .gain = cpu_floats_read(gain, 0, channels, scratch),
         .mean = cpu_operand(backend, call, LAYERNORM_BACKWARD_MEAN),
         .rstd = cpu_operand(backend, call, LAYERNORM_BACKWARD_RSTD),
-        .accumulate = cpu_accumulates(call, LAYERNORM_BACKWARD_DX),
+        .accumulate = op_accumulates(call, LAYERNORM_BACKWARD_DX),
         .channels = channels,
     };
     const int64_t parts = cpu_parts(rows);

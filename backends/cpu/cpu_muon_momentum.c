@@ -56,7 +56,7 @@ enum gt_status CPU_NAME(cpu_muon_momentum_run)(struct backend *backend, int32_t 
         .rest = 1.0f - call->attrs.beta1,
     };
     const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
-    const int64_t elements = cpu_elements(call, MUON_MOMENTUM_U);
+    const int64_t elements = op_elements(call, MUON_MOMENTUM_U);
     if (scalars[SCALAR_FOUND_INF].i != 0) {
         memset(memory.ahead, 0, (size_t)elements * sizeof(float));
         return GT_OK;

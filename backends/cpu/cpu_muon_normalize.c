@@ -32,7 +32,7 @@ enum gt_status CPU_NAME(cpu_muon_normalize_run)(struct backend *backend, int32_t
     const float *sum = cpu_operand(backend, call, MUON_NORMALIZE_SUM);
     const struct cpu_floats y = cpu_floats_of(backend, call, MUON_NORMALIZE_Y);
     const float below = sqrtf(*sum) + MUON_NORM_EPSILON;
-    const int64_t elements = cpu_elements(call, MUON_NORMALIZE_Y);
+    const int64_t elements = op_elements(call, MUON_NORMALIZE_Y);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
         block_normalize(below, x, y, begin, cpu_min(CPU_BLOCK, elements - begin));

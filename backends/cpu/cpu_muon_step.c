@@ -56,7 +56,7 @@ enum gt_status CPU_NAME(cpu_muon_step_run)(struct backend *backend, int32_t queu
         .decay = call->attrs.weight_decay,
     };
     const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
-    const int64_t elements = cpu_elements(call, MUON_STEP_PARAM);
+    const int64_t elements = op_elements(call, MUON_STEP_PARAM);
     if (scalars[SCALAR_FOUND_INF].i != 0)
         return GT_OK;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))

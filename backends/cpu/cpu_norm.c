@@ -49,7 +49,7 @@ enum gt_status CPU_NAME(cpu_sum_of_squares_run)(struct backend *backend, int32_t
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, SUM_OF_SQUARES_X);
     float *out = cpu_operand(backend, call, SUM_OF_SQUARES_PARTIAL);
-    const int64_t elements = cpu_elements(call, SUM_OF_SQUARES_X);
+    const int64_t elements = op_elements(call, SUM_OF_SQUARES_X);
     const int64_t parts = cpu_min(size_ceil_div(elements, PART_ELEMENTS), PARTS_MAX);
     double partial[PARTS_MAX];
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
@@ -68,7 +68,7 @@ enum gt_status CPU_NAME(cpu_clip_factor_run)(struct backend *backend, int32_t qu
     (void)queue;
     const float *partials = cpu_operand(backend, call, CLIP_FACTOR_PARTIALS);
     union scalar_word *scalars = cpu_operand(backend, call, CLIP_FACTOR_SCALARS);
-    const int64_t count = cpu_elements(call, CLIP_FACTOR_PARTIALS);
+    const int64_t count = op_elements(call, CLIP_FACTOR_PARTIALS);
     const double unscale = (double)scalars[SCALAR_UNSCALE].f, limit = (double)call->attrs.clip_max;
     double sum = 0.0;
     for (int64_t i = 0; i < count; i++)

@@ -1,6 +1,6 @@
 /* Philox4x32-10 over many counters at once, for the vectoriser, equal to base/rng's by a test; and the dropout masks of it.
  *
- * Which bits decide which element is defined in model/op.h.
+ * Which bits decide which element is defined in ops/op.h.
  */
 #ifndef GPT_TRAIN_CPU_CPU_PHILOX_H
 #define GPT_TRAIN_CPU_CPU_PHILOX_H
@@ -10,7 +10,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/rng.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 #define CPU_MASK_GROUPS 64
 

@@ -20,7 +20,7 @@ enum gt_status CPU_NAME(cpu_residual_run)(struct backend *backend, int32_t queue
     const struct cpu_floats x = cpu_floats_of(backend, call, RESIDUAL_X);
     const struct cpu_floats y = cpu_floats_of(backend, call, RESIDUAL_Y);
     const struct cpu_floats r = cpu_floats_of(backend, call, RESIDUAL_R);
-    const int64_t elements = cpu_elements(call, RESIDUAL_R);
+    const int64_t elements = op_elements(call, RESIDUAL_R);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
         float buffer[2][CPU_BLOCK];

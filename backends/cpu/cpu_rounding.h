@@ -1,4 +1,4 @@
-/* Stochastic rounding: the random bits of many elements at once, and rounding to bf16 with them; as model/op.h defines.
+/* Stochastic rounding: the random bits of many elements at once, and rounding to bf16 with them; as ops/op.h defines.
  *
  * Used by the files that are compiled without contraction.  Everything here is integer arithmetic; equal to op.h's functions
  * by the exact references of tests/ref.
@@ -10,7 +10,7 @@
 #include "backends/cpu/cpu_math.h"
 #include "backends/cpu/cpu_philox.h"
 #include "base/rng.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 /* Groups of eight that cover a block of STATE_BLOCK elements wherever it begins. */
 #define CPU_ROUNDING_GROUPS (STATE_BLOCK / 8 + 1)

@@ -4,17 +4,13 @@
  */
 #include "backends/cpu/cpu_kernel.h"
 
-#define OP_BEGIN(KIND, name, text)                                 \
+#define OP(KIND, name, ...)                                        \
     [OP_##KIND] = {                                                \
         .supports = CPU_NAME(cpu_##name##_supports),               \
         .workspace_bytes = CPU_NAME(cpu_##name##_workspace_bytes), \
         .run = CPU_NAME(cpu_##name##_run),                         \
     },
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
 const struct op_impl CPU_NAME(cpu_table)[OP_KIND_COUNT] = {
-#include "model/ops.def"
+#include "ops/ops.def"
 };
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#undef OP

@@ -30,7 +30,7 @@ static enum gt_status adamw_run(struct backend *backend, int32_t queue, const st
         .first = cuda_floats_of(backend, call, ADAMW_M),
         .second = cuda_floats_of(backend, call, ADAMW_V),
         .step = step_of(call, cuda_operand(backend, call, ADAMW_SCALARS),
-                        cuda_operand(backend, call, ADAMW_CORRECTIONS), cuda_rows(call, ADAMW_CORRECTIONS)),
+                        cuda_operand(backend, call, ADAMW_CORRECTIONS), op_rows(call, ADAMW_CORRECTIONS)),
         .walk = cuda_walk_of(backend, call, ADAMW_PARAM),
     };
     return cuda_check(backend, cuda_launch_adamw(cuda_stream(backend, queue), &args), "adamw");
@@ -58,10 +58,10 @@ static enum gt_status lean_run(struct backend *backend, int32_t queue, const str
         .first = cuda_floats_of(backend, call, ADAMW_LEAN_M),
         .second = cuda_floats_of(backend, call, ADAMW_LEAN_V),
         .scales = cuda_operand(backend, call, ADAMW_LEAN_SCALES),
-        .blocks = state_blocks(cuda_elements(call, ADAMW_LEAN_PARAM)),
+        .blocks = state_blocks(op_elements(call, ADAMW_LEAN_PARAM)),
         .index_base = call->attrs.index_base,
         .step = step_of(call, cuda_operand(backend, call, ADAMW_LEAN_SCALARS),
-                        cuda_operand(backend, call, ADAMW_LEAN_CORRECTIONS), cuda_rows(call, ADAMW_LEAN_CORRECTIONS)),
+                        cuda_operand(backend, call, ADAMW_LEAN_CORRECTIONS), op_rows(call, ADAMW_LEAN_CORRECTIONS)),
         .walk = cuda_walk_of(backend, call, ADAMW_LEAN_PARAM),
     };
     return cuda_check(backend, cuda_launch_adamw_lean(cuda_stream(backend, queue), &args), "adamw_lean");

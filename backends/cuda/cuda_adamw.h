@@ -5,7 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "backends/cuda/cuda_floats.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 /* What both need to know of a step, beside the scalars. */
 struct cuda_adamw_step {

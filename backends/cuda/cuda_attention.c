@@ -11,7 +11,7 @@
 
 static int64_t head_size_of(const struct op_call *call, int32_t qkv)
 {
-    return cuda_columns(call, qkv) / (call->attrs.heads + 2 * call->attrs.kv_heads);
+    return op_columns(call, qkv) / (call->attrs.heads + 2 * call->attrs.kv_heads);
 }
 
 /* What the head size, and where the operands begin, allow; operands of the arena begin at multiples of 256 bytes. */
@@ -34,14 +34,14 @@ static struct cuda_attention attention_of(const struct backend *backend, const s
 {
     const struct op_attrs *attrs = &call->attrs;
     const struct cuda_floats of = cuda_floats_of(backend, call, qkv);
-    const int64_t size = head_size_of(call, qkv), width = cuda_columns(call, qkv), heads = attrs->heads;
+    const int64_t size = head_size_of(call, qkv), width = op_columns(call, qkv), heads = attrs->heads;
     return (struct cuda_attention){
         .q = rows_of(of, 0, width, attrs->time),
         .k = rows_of(of, heads * size, width, attrs->time),
         .v = rows_of(of, (heads + attrs->kv_heads) * size, width, attrs->time),
         .scalars = cuda_operand(backend, call, scalars),
         .tensor_k16 = cuda_from(backend)->capability >= CUDA_CAPABILITY_BF16,
-        .samples = (int32_t)(cuda_rows(call, qkv) / attrs->time),
+        .samples = (int32_t)(op_rows(call, qkv) / attrs->time),
         .time = attrs->time,
         .heads = attrs->heads,
         .kv_heads = attrs->kv_heads,
@@ -64,7 +64,7 @@ static void attention_drop(struct cuda_attention *attention, const struct op_att
 /* y or dy: the rows of all heads. */
 static struct cuda_attention_rows result_rows(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
-    return rows_of(cuda_floats_of(backend, call, slot), 0, cuda_columns(call, slot), call->attrs.time);
+    return rows_of(cuda_floats_of(backend, call, slot), 0, op_columns(call, slot), call->attrs.time);
 }
 
 /* The operands have one dtype, of 16 bits; scalars and lse, slots of `others`, have their own. */
@@ -81,7 +81,7 @@ static bool is_tiled(const struct op_call *call, uint32_t others)
 /* The kernels count blocks in 32 bits, and keep a head's row in 128 columns. */
 static bool is_supported(const struct backend *backend, const struct op_call *call, int32_t qkv)
 {
-    const int64_t time = call->attrs.time, heads = call->attrs.heads, rows = cuda_rows(call, qkv);
+    const int64_t time = call->attrs.time, heads = call->attrs.heads, rows = op_rows(call, qkv);
     const int64_t samples = rows / time, tiles = size_ceil_div(time, CUDA_ATTENTION_PLAIN_GRADIENT_TILE);
     const int64_t parts = (time < CUDA_ATTENTION_FEW_ROWS ? time * CUDA_ATTENTION_SPLITS_MAX : 0) + tiles;
     return cuda_operands_supported(backend, call) && head_size_of(call, qkv) >= 1 &&
@@ -152,7 +152,7 @@ int32_t cuda_attention_backward_shapes(const struct backend *backend, const stru
 static size_t backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
-    return (size_t)cuda_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
+    return (size_t)op_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
 }
 
 static enum gt_status backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
@@ -213,14 +213,14 @@ static size_t cached_workspace_bytes(const struct backend *backend, const struct
     const int64_t splits = size_ceil_div(cache_capacity(call), cached_split_keys(call));
     if (!cached_rows_are_few(call) || splits == 1)
         return 0;
-    const int64_t size = head_size_of(call, ATTENTION_CACHED_QKV), rows = cuda_rows(call, ATTENTION_CACHED_QKV);
+    const int64_t size = head_size_of(call, ATTENTION_CACHED_QKV), rows = op_rows(call, ATTENTION_CACHED_QKV);
     return (size_t)(rows * call->attrs.heads * splits * (size + 2)) * sizeof(float);
 }
 
 static enum gt_status cached_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     const int64_t capacity = cache_capacity(call), split_keys = cached_split_keys(call);
-    const int64_t width = cuda_columns(call, ATTENTION_CACHED_CACHE);
+    const int64_t width = op_columns(call, ATTENTION_CACHED_CACHE);
     const struct cuda_floats cache = cuda_floats_of(backend, call, ATTENTION_CACHED_CACHE);
     struct cuda_attention_cache cached = {
         .attention = attention_of(backend, call, ATTENTION_CACHED_QKV, ATTENTION_CACHED_SCALARS),

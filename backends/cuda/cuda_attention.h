@@ -15,7 +15,7 @@
 #include <cuda_runtime.h>
 
 #include "backends/cuda/cuda_floats.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 #define CUDA_ATTENTION_HEAD_SIZE_MAX 128
 /* Dynamic shared memory that a kernel has without cudaFuncSetAttribute. */

@@ -20,7 +20,7 @@
 #include "backend/backend.h"
 #include "base/size.h"
 #include "base/status.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 /* What cudaMalloc aligns to, and what 128-bit accesses and cuBLASLt's fastest kernels want; every tensor and every
  * workspace starts at a multiple of it. */
@@ -155,33 +155,6 @@ static inline cudaStream_t cuda_stream(const struct backend *backend, int32_t qu
     assert(queue == 0);
     (void)queue;
     return cuda_from(backend)->stream;
-}
-
-static inline bool cuda_accumulates(const struct op_call *call, int32_t slot)
-{
-    return (call->attrs.accumulate >> slot & 1u) != 0;
-}
-
-static inline int64_t cuda_elements(const struct op_call *call, int32_t slot)
-{
-    int64_t elements = 1;
-    for (int32_t i = 0; i < call->operand[slot].rank; i++)
-        elements *= call->operand[slot].dims[i];
-    return elements;
-}
-
-/* Elements of the last dimension, and how many rows of them there are. */
-static inline int64_t cuda_columns(const struct op_call *call, int32_t slot)
-{
-    return call->operand[slot].dims[call->operand[slot].rank - 1];
-}
-
-static inline int64_t cuda_rows(const struct op_call *call, int32_t slot)
-{
-    int64_t rows = 1;
-    for (int32_t i = 0; i + 1 < call->operand[slot].rank; i++)
-        rows *= call->operand[slot].dims[i];
-    return rows;
 }
 
 /* What this card stores floats as: fp32, fp16, and bf16 from CUDA_CAPABILITY_BF16 on. */

@@ -9,20 +9,20 @@
 
 static bool bias_supports(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t columns = cuda_columns(call, BIAS_BACKWARD_DY);
+    const int64_t columns = op_columns(call, BIAS_BACKWARD_DY);
     return cuda_operands_supported(backend, call) && columns <= (int64_t)CUDA_GRID_YZ_MAX * CUDA_TILE_COLUMNS;
 }
 
 static size_t bias_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t rows = cuda_rows(call, BIAS_BACKWARD_DY), columns = cuda_columns(call, BIAS_BACKWARD_DY);
+    const int64_t rows = op_rows(call, BIAS_BACKWARD_DY), columns = op_columns(call, BIAS_BACKWARD_DY);
     (void)backend;
     return (size_t)cuda_strip_parts(rows, columns) * (size_t)cuda_strip_floats(columns) * sizeof(float);
 }
 
 static enum gt_status bias_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const int64_t rows = cuda_rows(call, BIAS_BACKWARD_DY), columns = cuda_columns(call, BIAS_BACKWARD_DY);
+    const int64_t rows = op_rows(call, BIAS_BACKWARD_DY), columns = op_columns(call, BIAS_BACKWARD_DY);
     float *strips = cuda_workspace(backend, call, bias_workspace_bytes(backend, call));
     const struct cuda_bias_args args = {
         .dy = cuda_floats_of(backend, call, BIAS_BACKWARD_DY),
@@ -41,7 +41,7 @@ static enum gt_status bias_run(struct backend *backend, int32_t queue, const str
         .strips_per_part = 1,
         .sums = 1,
         .out = {cuda_floats_of(backend, call, BIAS_BACKWARD_DBIAS)},
-        .accumulate = {cuda_accumulates(call, BIAS_BACKWARD_DBIAS)},
+        .accumulate = {op_accumulates(call, BIAS_BACKWARD_DBIAS)},
     };
     TRY(cuda_check(backend, cuda_launch_bias_backward(cuda_stream(backend, queue), &args), "bias_backward"));
     return cuda_check(backend, cuda_launch_parts_sum(cuda_stream(backend, queue), &sum), "bias_backward");

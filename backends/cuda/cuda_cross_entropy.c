@@ -13,7 +13,7 @@
 
 static bool cross_entropy_supports(const struct backend *backend, const struct op_call *call)
 {
-    return cuda_operands_supported(backend, call) && cuda_rows(call, CROSS_ENTROPY_LOGITS) <= CUDA_GRID_X_MAX;
+    return cuda_operands_supported(backend, call) && op_rows(call, CROSS_ENTROPY_LOGITS) <= CUDA_GRID_X_MAX;
 }
 
 /* A thread for each group of a row, in whole warps. */
@@ -28,25 +28,25 @@ static int32_t threads_for(int64_t width)
 int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
-    return threads_for(cuda_columns(call, CROSS_ENTROPY_LOGITS)) == THREADS_MAX ? CUDA_ENTROPY_SHAPES : 1;
+    return threads_for(op_columns(call, CROSS_ENTROPY_LOGITS)) == THREADS_MAX ? CUDA_ENTROPY_SHAPES : 1;
 }
 
 static int32_t threads_of(const struct backend *backend, const struct op_call *call)
 {
-    const int32_t threads = threads_for(cuda_columns(call, CROSS_ENTROPY_LOGITS));
+    const int32_t threads = threads_for(op_columns(call, CROSS_ENTROPY_LOGITS));
     return cuda_shape_of(backend, call) == CUDA_ENTROPY_256 ? threads / 2 : threads;
 }
 
 static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const int64_t width = cuda_columns(call, CROSS_ENTROPY_LOGITS);
+    const int64_t width = op_columns(call, CROSS_ENTROPY_LOGITS);
     const struct operand *logits = &call->operand[CROSS_ENTROPY_LOGITS];
     const struct cuda_cross_entropy_args args = {
         .targets = cuda_operand(backend, call, CROSS_ENTROPY_TARGETS),
         .scalars = cuda_operand(backend, call, CROSS_ENTROPY_SCALARS),
         .logits = cuda_floats_of(backend, call, CROSS_ENTROPY_LOGITS),
         .losses = cuda_operand(backend, call, CROSS_ENTROPY_LOSSES),
-        .rows = cuda_rows(call, CROSS_ENTROPY_LOGITS),
+        .rows = op_rows(call, CROSS_ENTROPY_LOGITS),
         .width = width,
         .vocab = call->attrs.vocab,
         .threads = threads_of(backend, call),
@@ -61,7 +61,7 @@ static enum gt_status loss_sum_run(struct backend *backend, int32_t queue, const
     const struct cuda_loss_sum_args args = {
         .losses = cuda_operand(backend, call, LOSS_SUM_LOSSES),
         .scalars = cuda_operand(backend, call, LOSS_SUM_SCALARS),
-        .count = cuda_elements(call, LOSS_SUM_LOSSES),
+        .count = op_elements(call, LOSS_SUM_LOSSES),
     };
     return cuda_check(backend, cuda_launch_loss_sum(cuda_stream(backend, queue), &args), "loss_sum");
 }

@@ -9,8 +9,8 @@
 
 static enum gt_status dropout_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const int64_t sample_elements = call->attrs.time * cuda_columns(call, DROPOUT_X);
-    const int64_t samples = cuda_elements(call, DROPOUT_X) / sample_elements;
+    const int64_t sample_elements = call->attrs.time * op_columns(call, DROPOUT_X);
+    const int64_t samples = op_elements(call, DROPOUT_X) / sample_elements;
     const struct cuda_dropout_args args = {
         .x = cuda_floats_of(backend, call, DROPOUT_X),
         .y = cuda_floats_of(backend, call, DROPOUT_Y),

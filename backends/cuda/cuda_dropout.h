@@ -5,7 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "backends/cuda/cuda_floats.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 struct cuda_dropout_args {
     struct cuda_floats x, y; /* y may be x */

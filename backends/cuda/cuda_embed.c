@@ -10,13 +10,13 @@
 /* Rows and tiles of columns are the grid's x and y. */
 static bool shape_supported(const struct op_call *call, int32_t slot)
 {
-    return cuda_rows(call, slot) <= CUDA_GRID_X_MAX &&
-           cuda_columns(call, slot) <= (int64_t)CUDA_GRID_YZ_MAX * CUDA_EMBED_TILE;
+    return op_rows(call, slot) <= CUDA_GRID_X_MAX &&
+           op_columns(call, slot) <= (int64_t)CUDA_GRID_YZ_MAX * CUDA_EMBED_TILE;
 }
 
 static enum gt_status forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const int64_t rows = cuda_rows(call, EMBED_FORWARD_Y), channels = cuda_columns(call, EMBED_FORWARD_Y);
+    const int64_t rows = op_rows(call, EMBED_FORWARD_Y), channels = op_columns(call, EMBED_FORWARD_Y);
     const struct cuda_embed_forward_args args = {
         .ids = cuda_operand(backend, call, EMBED_FORWARD_IDS),
         .wte = cuda_floats_of(backend, call, EMBED_FORWARD_WTE),
@@ -40,7 +40,7 @@ static bool backward_supports(const struct backend *backend, const struct op_cal
 
 static enum gt_status backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const int64_t rows = cuda_rows(call, EMBED_BACKWARD_DY), channels = cuda_columns(call, EMBED_BACKWARD_DY);
+    const int64_t rows = op_rows(call, EMBED_BACKWARD_DY), channels = op_columns(call, EMBED_BACKWARD_DY);
     const struct cuda_embed_backward_args args = {
         .dy = cuda_floats_of(backend, call, EMBED_BACKWARD_DY),
         .ids = cuda_operand(backend, call, EMBED_BACKWARD_IDS),
@@ -51,9 +51,9 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
         .rows = rows,
         .channels = channels,
         .time = call->attrs.time,
-        .positions = cuda_rows(call, EMBED_BACKWARD_DWPE),
-        .groups_max = cuda_min(rows, cuda_rows(call, EMBED_BACKWARD_DWTE)),
-        .accumulate = cuda_accumulates(call, EMBED_BACKWARD_DWPE),
+        .positions = op_rows(call, EMBED_BACKWARD_DWPE),
+        .groups_max = cuda_min(rows, op_rows(call, EMBED_BACKWARD_DWTE)),
+        .accumulate = op_accumulates(call, EMBED_BACKWARD_DWPE),
         .aligned = cuda_rows_aligned(backend, call, channels),
     };
     return cuda_check(backend, cuda_launch_embed_backward(cuda_stream(backend, queue), &args), "embed_backward");

@@ -5,7 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "backends/cuda/cuda_floats.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 /* Forward: a warp takes a row.  Backward: a block of EMBED_WARPS warps takes one row of a table and a tile of columns. */
 #define CUDA_EMBED_WARPS 8

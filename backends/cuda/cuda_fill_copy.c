@@ -22,7 +22,7 @@ static enum gt_status copy_run(struct backend *backend, int32_t queue, const str
     const struct cuda_copy_args args = {
         .x = cuda_floats_of(backend, call, COPY_X),
         .y = cuda_floats_of(backend, call, COPY_Y),
-        .accumulate = cuda_accumulates(call, COPY_Y),
+        .accumulate = op_accumulates(call, COPY_Y),
         .walk = cuda_walk_of(backend, call, COPY_X),
     };
     return cuda_check(backend, cuda_launch_copy(cuda_stream(backend, queue), &args), "copy");

@@ -84,7 +84,7 @@ static inline int32_t cuda_walk_blocks(const struct backend *backend, const stru
 /* The walk over all elements of operand `slot`. */
 static inline struct cuda_walk cuda_walk_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
-    const int64_t elements = cuda_elements(call, slot);
+    const int64_t elements = op_elements(call, slot);
     return (struct cuda_walk){.elements = elements,
                               .blocks = cuda_walk_blocks(backend, call, elements, CUDA_GROUP * CUDA_WALK_THREADS),
                               .aligned = cuda_operands_aligned(backend, call)};

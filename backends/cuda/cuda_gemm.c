@@ -33,7 +33,7 @@ static struct gemm gemm_of(const struct op_call *call)
 {
     const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D], *bias = &call->operand[GEMM_BIAS];
     const enum dtype bias_dtype = bias->present ? bias->dtype : d->dtype;
-    const bool accumulates = cuda_accumulates(call, GEMM_D);
+    const bool accumulates = op_accumulates(call, GEMM_D);
     return (struct gemm){
         .m = d->dims[0],
         .n = d->dims[1],

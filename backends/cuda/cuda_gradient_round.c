@@ -14,7 +14,7 @@ static enum gt_status gradient_round_run(struct backend *backend, int32_t queue,
         .y = cuda_floats_of(backend, call, GRADIENT_ROUND_Y),
         .scalars = cuda_operand(backend, call, GRADIENT_ROUND_SCALARS),
         .index_base = call->attrs.index_base,
-        .accumulate = cuda_accumulates(call, GRADIENT_ROUND_Y),
+        .accumulate = op_accumulates(call, GRADIENT_ROUND_Y),
         .walk = cuda_walk_of(backend, call, GRADIENT_ROUND_Y),
     };
     return cuda_check(backend, cuda_launch_gradient_round(cuda_stream(backend, queue), &args), "gradient_round");

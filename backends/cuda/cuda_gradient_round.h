@@ -5,7 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "backends/cuda/cuda_floats.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 struct cuda_gradient_round_args {
     struct cuda_floats x, y; /* fp32, bf16 */

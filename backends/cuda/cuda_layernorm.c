@@ -10,17 +10,17 @@
 
 static int64_t parts_of(const struct op_call *call)
 {
-    return cuda_strip_parts(cuda_rows(call, LAYERNORM_BACKWARD_X), cuda_columns(call, LAYERNORM_BACKWARD_X));
+    return cuda_strip_parts(op_rows(call, LAYERNORM_BACKWARD_X), op_columns(call, LAYERNORM_BACKWARD_X));
 }
 
 static size_t part_bytes(const struct op_call *call)
 {
-    return 2 * (size_t)cuda_strip_floats(cuda_columns(call, LAYERNORM_BACKWARD_X)) * sizeof(float);
+    return 2 * (size_t)cuda_strip_floats(op_columns(call, LAYERNORM_BACKWARD_X)) * sizeof(float);
 }
 
 static enum gt_status forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    const int64_t rows = cuda_rows(call, LAYERNORM_FORWARD_X), channels = cuda_columns(call, LAYERNORM_FORWARD_X);
+    const int64_t rows = op_rows(call, LAYERNORM_FORWARD_X), channels = op_columns(call, LAYERNORM_FORWARD_X);
     const struct cuda_layernorm_forward_args args = {
         .x = cuda_floats_of(backend, call, LAYERNORM_FORWARD_X),
         .gain = cuda_floats_of(backend, call, LAYERNORM_FORWARD_GAIN),
@@ -45,7 +45,7 @@ static size_t backward_workspace_bytes(const struct backend *backend, const stru
 
 static struct cuda_layernorm_backward_args backward_args(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t channels = cuda_columns(call, LAYERNORM_BACKWARD_X);
+    const int64_t channels = op_columns(call, LAYERNORM_BACKWARD_X);
     const int64_t fitting = (int64_t)(CUDA_SHARED_DEFAULT_BYTES / part_bytes(call));
     return (struct cuda_layernorm_backward_args){
         .dy = cuda_floats_of(backend, call, LAYERNORM_BACKWARD_DY),
@@ -55,13 +55,13 @@ static struct cuda_layernorm_backward_args backward_args(const struct backend *b
         .mean = cuda_operand(backend, call, LAYERNORM_BACKWARD_MEAN),
         .rstd = cuda_operand(backend, call, LAYERNORM_BACKWARD_RSTD),
         .strips = cuda_workspace(backend, call, backward_workspace_bytes(backend, call)),
-        .rows = cuda_rows(call, LAYERNORM_BACKWARD_X),
+        .rows = op_rows(call, LAYERNORM_BACKWARD_X),
         .channels = channels,
         .parts = parts_of(call),
         .strip_floats = cuda_strip_floats(channels),
         .warps = (int32_t)cuda_min(cuda_max(fitting, 1), CUDA_LAYERNORM_WARPS),
         .is_shared = fitting > 0,
-        .accumulate = cuda_accumulates(call, LAYERNORM_BACKWARD_DX),
+        .accumulate = op_accumulates(call, LAYERNORM_BACKWARD_DX),
         .aligned = cuda_rows_aligned(backend, call, channels),
     };
 }
@@ -78,8 +78,7 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
         .sums = call->operand[LAYERNORM_BACKWARD_DBIAS].present ? 2 : 1,
         .out = {cuda_floats_of(backend, call, LAYERNORM_BACKWARD_DGAIN),
                 cuda_floats_of(backend, call, LAYERNORM_BACKWARD_DBIAS)},
-        .accumulate = {cuda_accumulates(call, LAYERNORM_BACKWARD_DGAIN),
-                       cuda_accumulates(call, LAYERNORM_BACKWARD_DBIAS)},
+        .accumulate = {op_accumulates(call, LAYERNORM_BACKWARD_DGAIN), op_accumulates(call, LAYERNORM_BACKWARD_DBIAS)},
     };
     TRY(cuda_check(backend, cuda_launch_layernorm_backward(cuda_stream(backend, queue), &args), "layernorm_backward"));
     return cuda_check(backend, cuda_launch_parts_sum(cuda_stream(backend, queue), &sum), "layernorm_backward");

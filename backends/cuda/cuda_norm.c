@@ -13,7 +13,7 @@
 
 static int64_t parts_of(const struct op_call *call)
 {
-    return cuda_min(size_ceil_div(cuda_elements(call, SUM_OF_SQUARES_X), PART_ELEMENTS), PARTS_MAX);
+    return cuda_min(size_ceil_div(op_elements(call, SUM_OF_SQUARES_X), PART_ELEMENTS), PARTS_MAX);
 }
 
 static size_t square_workspace_bytes(const struct backend *backend, const struct op_call *call)
@@ -31,7 +31,7 @@ static enum gt_status square_run(struct backend *backend, int32_t queue, const s
         .x = cuda_floats_of(backend, call, SUM_OF_SQUARES_X),
         .partials = workspace != NULL ? workspace : out,
         .out = out,
-        .elements = cuda_elements(call, SUM_OF_SQUARES_X),
+        .elements = op_elements(call, SUM_OF_SQUARES_X),
         .parts = parts_of(call),
         .aligned = cuda_address_aligned(backend, call->operand[SUM_OF_SQUARES_X].at),
     };
@@ -43,7 +43,7 @@ static enum gt_status clip_run(struct backend *backend, int32_t queue, const str
     const struct cuda_clip_factor_args args = {
         .partials = cuda_operand(backend, call, CLIP_FACTOR_PARTIALS),
         .scalars = cuda_operand(backend, call, CLIP_FACTOR_SCALARS),
-        .count = cuda_elements(call, CLIP_FACTOR_PARTIALS),
+        .count = op_elements(call, CLIP_FACTOR_PARTIALS),
         .clip_max = call->attrs.clip_max,
     };
     return cuda_check(backend, cuda_launch_clip_factor(cuda_stream(backend, queue), &args), "clip_factor");

@@ -1,4 +1,4 @@
-/* Random bits in kernels: Philox4x32-10, dropout masks and stochastic rounding, with the bits of base/rng.h and model/op.h.
+/* Random bits in kernels: Philox4x32-10, dropout masks and stochastic rounding, with the bits of base/rng.h and ops/op.h.
  *
  * Everything is integer arithmetic, the same under nvcc and under emulation.  A block of four words serves eight elements,
  * 16 bits each; which draw it is follows from the element alone, so no kernel keeps a state.  Counters and keys are op.h's,
@@ -8,7 +8,7 @@
 #define GPT_TRAIN_CUDA_CUDA_PHILOX_H
 
 #include "backends/cuda/cuda_device.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 /* philox4x32_10() of base/rng.h. */
 DEVICE struct philox_block cuda_philox(struct philox_key key, struct philox_block counter)

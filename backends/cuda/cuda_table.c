@@ -7,7 +7,7 @@
 
 #include "backends/cuda/cuda_backend.h"
 
-#define OP_BEGIN(KIND, name, text)                                                                       \
+#define OP(KIND, name, ...)                                                                              \
     static bool name##_supports(const struct backend *backend, const struct op_call *call)               \
     {                                                                                                    \
         return cuda_##name.supports(backend, call);                                                      \
@@ -20,15 +20,11 @@
     {                                                                                                    \
         return cuda_##name.run(backend, queue, call);                                                    \
     }
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
-#include "model/ops.def"
-#undef OP_BEGIN
+#include "ops/ops.def"
+#undef OP
 
-#define OP_BEGIN(KIND, name, text) [OP_##KIND] = {name##_supports, name##_workspace_bytes, name##_run},
+#define OP(KIND, name, ...) [OP_##KIND] = {name##_supports, name##_workspace_bytes, name##_run},
 const struct op_impl cuda_table[OP_KIND_COUNT] = {
-#include "model/ops.def"
+#include "ops/ops.def"
 };
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#undef OP

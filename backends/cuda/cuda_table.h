@@ -4,12 +4,8 @@
 
 #include "backend/backend.h"
 
-#define OP_BEGIN(KIND, name, text) extern const struct op_impl cuda_##name;
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
-#include "model/ops.def"
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#define OP(KIND, name, ...) extern const struct op_impl cuda_##name;
+#include "ops/ops.def"
+#undef OP
 
 #endif

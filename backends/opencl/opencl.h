@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "base/status.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 #define OPENCL_NAME_MAX 128
 #define OPENCL_OPTIONS_MAX 256
@@ -129,11 +129,6 @@ static inline struct opencl_backend *opencl_own(struct backend *backend)
 static inline const struct opencl_backend *opencl_from(const struct backend *backend)
 {
     return (const struct opencl_backend *)(const void *)backend;
-}
-
-static inline bool opencl_accumulates(const struct op_call *call, int32_t slot)
-{
-    return (call->attrs.accumulate >> slot & 1u) != 0;
 }
 
 /* The impl of every op that has kernels is a `const struct op_impl opencl_NAME`, listed in opencl_ops.def; an op that is

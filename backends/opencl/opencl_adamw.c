@@ -7,7 +7,7 @@
 static enum gt_status adamw_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, ADAMW_PARAM);
+    const int64_t count = op_elements(call, ADAMW_PARAM);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_adamw, "gt_adamw");
     opencl_arg_tensor(&launch, call, ADAMW_GRAD);

@@ -7,7 +7,7 @@
 static enum gt_status adamw_lean_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, ADAMW_LEAN_PARAM), blocks = state_blocks(count);
+    const int64_t count = op_elements(call, ADAMW_LEAN_PARAM), blocks = state_blocks(count);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_adamw_lean, "gt_adamw_lean");
     opencl_arg_tensor(&launch, call, ADAMW_LEAN_GRAD);

@@ -13,7 +13,7 @@ static bool attention_backward_supports(const struct backend *backend, const str
 static size_t attention_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
-    return (size_t)opencl_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
+    return (size_t)op_elements(call, ATTENTION_BACKWARD_LSE) * sizeof(float);
 }
 
 static enum gt_status delta_run(struct backend *backend, const struct op_call *call,

@@ -7,7 +7,7 @@
 static enum gt_status blend_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, BLEND_Y);
+    const int64_t count = op_elements(call, BLEND_Y);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_blend, "gt_blend");
     opencl_arg_tensor(&launch, call, BLEND_X);

@@ -29,7 +29,7 @@ static enum gt_status loss_sum_run(struct backend *backend, int32_t queue, const
     opencl_group_begin(&launch, backend, &opencl_source_cross_entropy, "gt_loss_sum");
     opencl_arg_operand(&launch, call, LOSS_SUM_LOSSES);
     opencl_arg_operand(&launch, call, LOSS_SUM_SCALARS);
-    opencl_arg_i64(&launch, opencl_elements(call, LOSS_SUM_LOSSES));
+    opencl_arg_i64(&launch, op_elements(call, LOSS_SUM_LOSSES));
     return opencl_run_groups(&launch, 1, 0.0);
 }
 

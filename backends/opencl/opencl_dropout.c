@@ -8,7 +8,7 @@ static enum gt_status dropout_run(struct backend *backend, int32_t queue, const 
 {
     struct opencl_launch launch;
     const int64_t sample_elements = call->attrs.time * call->operand[DROPOUT_X].dims[1];
-    const int64_t samples = opencl_elements(call, DROPOUT_X) / sample_elements;
+    const int64_t samples = op_elements(call, DROPOUT_X) / sample_elements;
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_dropout, "gt_dropout");
     opencl_arg_tensor(&launch, call, DROPOUT_X);

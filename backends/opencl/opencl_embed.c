@@ -41,7 +41,7 @@ static enum gt_status positions_run(struct backend *backend, const struct op_cal
     opencl_arg_tensor(&launch, call, EMBED_BACKWARD_DY);
     opencl_arg_tensor(&launch, call, EMBED_BACKWARD_DWPE);
     opencl_arg_i32(&launch, call->attrs.time);
-    opencl_arg_i32(&launch, opencl_accumulates(call, EMBED_BACKWARD_DWPE));
+    opencl_arg_i32(&launch, op_accumulates(call, EMBED_BACKWARD_DWPE));
     opencl_arg_i64(&launch, rows / call->attrs.time);
     opencl_arg_i64(&launch, channels);
     return opencl_run_columns(&launch, channels, call->operand[EMBED_BACKWARD_DWPE].dims[0], 0.0);

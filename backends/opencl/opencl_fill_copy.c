@@ -7,7 +7,7 @@
 static enum gt_status fill_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, FILL_Y);
+    const int64_t count = op_elements(call, FILL_Y);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_fill_copy, "gt_fill");
     opencl_arg_tensor(&launch, call, FILL_Y);
@@ -19,12 +19,12 @@ static enum gt_status fill_run(struct backend *backend, int32_t queue, const str
 static enum gt_status copy_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, COPY_X);
+    const int64_t count = op_elements(call, COPY_X);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_fill_copy, "gt_copy");
     opencl_arg_tensor(&launch, call, COPY_X);
     opencl_arg_tensor(&launch, call, COPY_Y);
-    opencl_arg_i32(&launch, opencl_accumulates(call, COPY_Y));
+    opencl_arg_i32(&launch, op_accumulates(call, COPY_Y));
     opencl_arg_i64(&launch, count);
     return opencl_run_elements(&launch, count);
 }

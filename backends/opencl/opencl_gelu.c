@@ -7,7 +7,7 @@
 static enum gt_status gelu_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, GELU_FORWARD_X);
+    const int64_t count = op_elements(call, GELU_FORWARD_X);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_gelu, "gt_gelu_forward");
     opencl_arg_tensor(&launch, call, GELU_FORWARD_X);
@@ -20,7 +20,7 @@ static enum gt_status gelu_forward_run(struct backend *backend, int32_t queue, c
 static enum gt_status gelu_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, GELU_BACKWARD_X);
+    const int64_t count = op_elements(call, GELU_BACKWARD_X);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_gelu, "gt_gelu_backward");
     opencl_arg_tensor(&launch, call, GELU_BACKWARD_DY);

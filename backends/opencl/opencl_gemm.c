@@ -104,7 +104,7 @@ static enum gt_status tiles_run(struct backend *backend, const struct op_call *c
     operands_arg(&launch, call);
     opencl_arg_i32(&launch, call->attrs.transpose_a);
     opencl_arg_i32(&launch, call->attrs.transpose_b);
-    opencl_arg_i32(&launch, opencl_accumulates(call, GEMM_D));
+    opencl_arg_i32(&launch, op_accumulates(call, GEMM_D));
     sizes_arg(&launch, product);
     return groups_run(&launch, groups, (size_t)shape->side * (size_t)shape->side,
                       2.0 * (double)groups * (double)(tile * tile) * (double)product->k);
@@ -121,7 +121,7 @@ static enum gt_status few_run(struct backend *backend, const struct op_call *cal
     struct opencl_launch launch;
     opencl_launch_begin(&launch, backend, &opencl_source_gemm_few, "", "gt_gemm_few");
     operands_arg(&launch, call);
-    opencl_arg_i32(&launch, opencl_accumulates(call, GEMM_D));
+    opencl_arg_i32(&launch, op_accumulates(call, GEMM_D));
     sizes_arg(&launch, product);
     return groups_run(&launch, (product->n + FEW_COLUMNS - 1) / FEW_COLUMNS, FEW_ITEMS,
                       2.0 * (double)product->m * (double)product->n * (double)product->k);
@@ -131,7 +131,7 @@ static enum gt_status clblast_run(struct backend *backend, const struct op_call 
 {
     struct opencl_launch launch;
     if (!call->operand[GEMM_BIAS].present)
-        return opencl_clblast_run(backend, call, opencl_accumulates(call, GEMM_D));
+        return opencl_clblast_run(backend, call, op_accumulates(call, GEMM_D));
     opencl_launch_begin(&launch, backend, &opencl_source_gemm_few, "", "gt_gemm_bias");
     opencl_arg_tensor(&launch, call, GEMM_BIAS);
     opencl_arg_tensor(&launch, call, GEMM_D);

@@ -102,7 +102,7 @@ static struct opencl_matrix_product product_of(const struct op_call *call)
                                           .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1],
                                           .transpose_a = call->attrs.transpose_a,
                                           .transpose_b = call->attrs.transpose_b,
-                                          .accumulate = opencl_accumulates(call, GEMM_D),
+                                          .accumulate = op_accumulates(call, GEMM_D),
                                           .is_wide = rows_wide(a) && rows_wide(b)};
 }
 

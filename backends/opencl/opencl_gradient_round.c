@@ -7,13 +7,13 @@
 static enum gt_status gradient_round_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, GRADIENT_ROUND_Y);
+    const int64_t count = op_elements(call, GRADIENT_ROUND_Y);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_gradient_round, "gt_gradient_round");
     opencl_arg_operand(&launch, call, GRADIENT_ROUND_X);
     opencl_arg_operand(&launch, call, GRADIENT_ROUND_SCALARS);
     opencl_arg_operand(&launch, call, GRADIENT_ROUND_Y);
-    opencl_arg_i32(&launch, opencl_accumulates(call, GRADIENT_ROUND_Y));
+    opencl_arg_i32(&launch, op_accumulates(call, GRADIENT_ROUND_Y));
     opencl_arg_i64(&launch, call->attrs.index_base);
     opencl_arg_i64(&launch, count);
     return opencl_run_groups(&launch, state_blocks(count), 0.0);

@@ -83,11 +83,11 @@ enum gt_status opencl_run_parts_sum(struct backend *backend, const struct op_cal
                                     int64_t parts, int32_t out)
 {
     struct opencl_launch launch;
-    const int64_t columns = opencl_elements(call, out);
+    const int64_t columns = op_elements(call, out);
     opencl_group_begin(&launch, backend, &opencl_source_bias, "gt_columns_sum");
     opencl_arg_workspace(&launch, call, first_bytes, sizeof(float));
     opencl_arg_tensor(&launch, call, out);
-    opencl_arg_i32(&launch, opencl_accumulates(call, out));
+    opencl_arg_i32(&launch, op_accumulates(call, out));
     opencl_arg_i64(&launch, parts);
     opencl_arg_i64(&launch, columns);
     return opencl_run_elements(&launch, columns);

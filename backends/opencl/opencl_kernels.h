@@ -54,14 +54,6 @@ bool opencl_floats_supported(const struct backend *backend, const struct op_call
 /* The device's fp32 has subnormals, without which the exact ops cannot have their bits. */
 bool opencl_exact_supported(const struct backend *backend, const struct op_call *call);
 
-static inline int64_t opencl_elements(const struct op_call *call, int32_t slot)
-{
-    int64_t elements = 1;
-    for (int32_t i = 0; i < call->operand[slot].rank; i++)
-        elements *= call->operand[slot].dims[i];
-    return elements;
-}
-
 static inline int64_t opencl_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;

@@ -51,7 +51,7 @@ static enum gt_status rows_run(struct backend *backend, const struct op_call *ca
     opencl_arg_operand(&launch, call, LAYERNORM_BACKWARD_MEAN);
     opencl_arg_operand(&launch, call, LAYERNORM_BACKWARD_RSTD);
     opencl_arg_tensor(&launch, call, LAYERNORM_BACKWARD_DX);
-    opencl_arg_i32(&launch, opencl_accumulates(call, LAYERNORM_BACKWARD_DX));
+    opencl_arg_i32(&launch, op_accumulates(call, LAYERNORM_BACKWARD_DX));
     opencl_arg_i64(&launch, dims[1]);
     return opencl_run_groups(&launch, dims[0], flops_of(dims[0], dims[1]));
 }

@@ -7,7 +7,7 @@
 static enum gt_status muon_momentum_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, MUON_MOMENTUM_U);
+    const int64_t count = op_elements(call, MUON_MOMENTUM_U);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_muon, "gt_muon_momentum");
     opencl_arg_tensor(&launch, call, MUON_MOMENTUM_GRAD);
@@ -24,7 +24,7 @@ static enum gt_status muon_momentum_run(struct backend *backend, int32_t queue, 
 static enum gt_status muon_normalize_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, MUON_NORMALIZE_Y);
+    const int64_t count = op_elements(call, MUON_NORMALIZE_Y);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_muon, "gt_muon_normalize");
     opencl_arg_operand(&launch, call, MUON_NORMALIZE_X);
@@ -37,7 +37,7 @@ static enum gt_status muon_normalize_run(struct backend *backend, int32_t queue,
 static enum gt_status muon_step_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, MUON_STEP_PARAM);
+    const int64_t count = op_elements(call, MUON_STEP_PARAM);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_muon, "gt_muon_step");
     opencl_arg_tensor(&launch, call, MUON_STEP_O);

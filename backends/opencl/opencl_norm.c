@@ -15,13 +15,13 @@ static int64_t parts_of(int64_t count)
 static size_t sum_of_squares_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
-    return (size_t)parts_of(opencl_elements(call, SUM_OF_SQUARES_X)) * sizeof(float);
+    return (size_t)parts_of(op_elements(call, SUM_OF_SQUARES_X)) * sizeof(float);
 }
 
 static enum gt_status sum_of_squares_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, SUM_OF_SQUARES_X), parts = parts_of(count);
+    const int64_t count = op_elements(call, SUM_OF_SQUARES_X), parts = parts_of(count);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_norm, "gt_sum_of_squares");
     opencl_arg_tensor(&launch, call, SUM_OF_SQUARES_X);
@@ -44,7 +44,7 @@ static enum gt_status clip_factor_run(struct backend *backend, int32_t queue, co
     opencl_arg_operand(&launch, call, CLIP_FACTOR_PARTIALS);
     opencl_arg_operand(&launch, call, CLIP_FACTOR_SCALARS);
     opencl_arg_f32(&launch, call->attrs.clip_max);
-    opencl_arg_i64(&launch, opencl_elements(call, CLIP_FACTOR_PARTIALS));
+    opencl_arg_i64(&launch, op_elements(call, CLIP_FACTOR_PARTIALS));
     return opencl_run_groups(&launch, 1, 0.0);
 }
 

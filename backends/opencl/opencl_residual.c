@@ -7,7 +7,7 @@
 static enum gt_status residual_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct opencl_launch launch;
-    const int64_t count = opencl_elements(call, RESIDUAL_R);
+    const int64_t count = op_elements(call, RESIDUAL_R);
     (void)queue;
     opencl_group_begin(&launch, backend, &opencl_source_residual, "gt_residual");
     opencl_arg_tensor(&launch, call, RESIDUAL_X);

@@ -57,12 +57,8 @@ static enum gt_status table_run(struct backend *backend, int32_t queue, const st
     return impls[call->kind]->run(backend, queue, call);
 }
 
-#define OP_BEGIN(KIND, name, text) [OP_##KIND] = {table_supports, table_workspace_bytes, table_run},
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
+#define OP(KIND, name, ...) [OP_##KIND] = {table_supports, table_workspace_bytes, table_run},
 const struct op_impl opencl_table[OP_KIND_COUNT] = {
-#include "model/ops.def"
+#include "ops/ops.def"
 };
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#undef OP

@@ -13,7 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 #define BACKEND_SEGMENTS_MAX 16
 #define BACKEND_TEXT_MAX 128

@@ -85,15 +85,11 @@ static enum gt_status wrap_op_run(struct backend *backend, int32_t queue, const 
     return inner->ops->table[call->kind].run(inner, queue, call);
 }
 
-#define OP_BEGIN(KIND, name, text) [OP_##KIND] = {wrap_supports, wrap_workspace_bytes, wrap_op_run},
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
+#define OP(KIND, name, ...) [OP_##KIND] = {wrap_supports, wrap_workspace_bytes, wrap_op_run},
 static const struct op_impl wrap_table[OP_KIND_COUNT] = {
-#include "model/ops.def"
+#include "ops/ops.def"
 };
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#undef OP
 
 static void wrap_devices(bool automatic, struct backend_devices *out)
 {

@@ -17,7 +17,7 @@ enum rng_purpose {
     RNG_SAMPLE = 2,   /* which block a step's sample reads: counter (sample, 0, step lo, step hi) */
     RNG_EPOCH = 3,    /* the keyed permutation of sampler=epoch: counter (round, value, epoch lo, epoch hi) */
     RNG_EVAL = 4,     /* evaluation batches: counter (sample, split, evaluation, 0) */
-    RNG_DROPOUT = 5,  /* masks: counter (element/8, site, sample, step); see model/op.h */
+    RNG_DROPOUT = 5,  /* masks: counter (element/8, site, sample, step); see ops/op.h */
     RNG_GENERATE = 6, /* sampling text: counter (token, sequence, 0, 0) */
     RNG_STATES = 7,   /* stochastic rounding of parameters and optimizer states */
 };

@@ -2,7 +2,7 @@
  *
  * The forward ops of a program are taken out and put back in the order to run them: trunk ops as they come, each loss
  * chunk followed at once by its backward, and at the end the trunk's backward in reverse.  Which tensor holds which
- * gradient is kept per forward tensor; the rules in autodiff_rules.c only say what to emit.
+ * gradient is kept per forward tensor; the rules of the ops' families only say what to emit.
  */
 #include "model/autodiff.h"
 
@@ -272,7 +272,7 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
     int32_t first = index;
     memset(ad->wanted, 0, (size_t)ad->tensor_count * sizeof(bool));
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++)
-        any |= op_declaration(op->kind)->operand[s].saved && want(ad, op->operand[s]);
+        any |= op_operand_is(op->kind, s, OPERAND_SAVED) && want(ad, op->operand[s]);
     if (!any)
         return GT_OK;
     for (int32_t i = index; i >= 0 && ad->forward[i].layer == op->layer; i--) {
@@ -290,19 +290,20 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
 static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
 {
     const struct op *op = &ad->forward[index];
-    autodiff_rule_fn *rule = autodiff_rule(op->kind);
-    if (rule) {
+    const struct op_declaration *declaration = op_declaration(op->kind);
+    if (declaration->differentiate) {
         ad->pen.pass = PASS_BACKWARD;
         ad->pen.layer = op->layer;
         ad->pen.chunk = op->chunk;
         TRY(recompute_emit(ad, index));
-        TRY(rule(ad, op));
+        TRY(declaration->differentiate(ad, op));
     }
-    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
+    for (int32_t s = 0; s < declaration->operands; s++) {
         if (op->operand[s] == TENSOR_NONE || op_direction(op->kind, &op->attrs, s) == OPERAND_IN)
             continue;
-        if (!rule && ad->gradient[op->operand[s]] != TENSOR_NONE && ad->parameter[op->operand[s]] < 0) {
-            log_error("%s has no backward rule, and the loss depends on %s", op_declaration(op->kind)->name,
+        if (!declaration->differentiate && ad->gradient[op->operand[s]] != TENSOR_NONE &&
+            ad->parameter[op->operand[s]] < 0) {
+            log_error("%s has no backward rule, and the loss depends on %s", declaration->name,
                       ad->graph->tensors[op->operand[s]].name);
             return GT_USAGE;
         }
@@ -344,4 +345,24 @@ enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *
         status = autodiff_walk(&ad);
     autodiff_close(&ad);
     return status;
+}
+
+enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,
+                               struct op_attrs *attrs)
+{
+    bool accumulate;
+    TRY(autodiff_contribute(ad, tensor, &operands[slot], &accumulate));
+    if (accumulate)
+        attrs->accumulate |= 1u << slot;
+    return GT_OK;
+}
+
+enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
+                                        int32_t *operands, struct op_attrs *attrs)
+{
+    bool accumulate;
+    TRY(autodiff_contribute_in_place(ad, from, tensor, &operands[slot], &accumulate));
+    if (accumulate)
+        attrs->accumulate |= 1u << slot;
+    return GT_OK;
 }

@@ -1,6 +1,6 @@
 /* Reverse-mode differentiation of a forward program, op by op, from the ops' backward rules.
  *
- * The rules (autodiff_rules.c) say what an op's backward needs and emit it; this file keeps the books: which tensor
+ * The rules (each family's, in src/ops) say what an op's backward needs and emit it; this file keeps the books: which tensor
  * holds the gradient of which, whether a contribution is the first one (overwrite) or a later one (accumulate), and
  * when a buffer may be shared.  A residual connection passes its gradient on without a copy: both of its inputs share
  * the buffer until one of them is accumulated into, and by then the other one's readers have run, else a copy is made.
@@ -39,7 +39,8 @@ struct autodiff_options {
 /* Errors: GT_NO_MEMORY, GT_USAGE (an op without a backward rule on the way to the loss). */
 enum gt_status autodiff_run(struct graph *graph, const struct autodiff_options *options);
 
-/* For the rules. */
+/* For the rules: `differentiate` of struct op_declaration.  A rule reads the gradient of the op's output, asks where each
+ * input's gradient goes and emits the backward op.  It knows nothing of micro-steps, loss chunks, sharing or memory. */
 /* The complete gradient of a tensor that the op produced, or TENSOR_NONE when nothing depends on it. */
 int32_t autodiff_gradient(struct autodiff *ad, int32_t tensor);
 /* What holds the value of a forward tensor now: itself, or the copy that was computed again. */
@@ -58,8 +59,11 @@ enum gt_status autodiff_emit(struct autodiff *ad, const struct op *of, enum op_k
                              int32_t *operands);
 const struct autodiff_options *autodiff_options_get(const struct autodiff *ad);
 
-/* One rule per op kind: emits the backward of `op`.  NULL for ops that cannot be differentiated. */
-typedef enum gt_status autodiff_rule_fn(struct autodiff *ad, const struct op *op);
-autodiff_rule_fn *autodiff_rule(enum op_kind kind);
+/* As autodiff_contribute() and autodiff_contribute_in_place(), for operand `slot` of the op that a rule is making: its
+ * tensor, and its bit of attrs->accumulate. */
+enum gt_status autodiff_target(struct autodiff *ad, int32_t tensor, int32_t slot, int32_t *operands,
+                               struct op_attrs *attrs);
+enum gt_status autodiff_target_in_place(struct autodiff *ad, int32_t from, int32_t tensor, int32_t slot,
+                                        int32_t *operands, struct op_attrs *attrs);
 
 #endif

@@ -17,7 +17,7 @@
 
 #include "base/hostmem.h"
 #include "base/status.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 #define TENSOR_NAME_MAX 96
 #define TENSOR_NONE (-1)

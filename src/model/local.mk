@@ -1,6 +1,6 @@
 # Tensors, programs, the GPT-2 builder and autodiff.
 libgpttrain_a_SOURCES += \
-	src/model/autodiff.c src/model/autodiff.h src/model/autodiff_rules.c \
+	src/model/autodiff.c src/model/autodiff.h \
 	src/model/gpt2.c src/model/gpt2.h \
 	src/model/gradient_rounding.c src/model/gradient_rounding.h \
 	src/model/graph.c src/model/graph.h \
@@ -10,4 +10,3 @@ libgpttrain_a_SOURCES += \
 	src/model/state_codes.c src/model/state_codes.h \
 	src/model/state_format.c src/model/state_format.h \
 	src/model/update.c src/model/update.h
-include src/model/ops.mk

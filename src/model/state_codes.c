@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/op.h"
+#include "ops/op.h"
 
 #define HALF 0x8000u /* of a code's last unit, in the 16 bits that rounding cuts off */
 

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "model/op.h"
+#include "ops/op.h"
 
 static const struct {
     const char *name;

@@ -1,7 +1,7 @@
 /* A device that is only planned for.
  *
  * info() tells the profile's figures, the table supports every op in every dtype that the profile has, and the workspaces
- * are the caps of the header.  Whatever would need a device is refused, in one line that says why.
+ * are the caps of the ops.  Whatever would need a device is refused, in one line that says why.
  */
 #include "plan/profile_device.h"
 
@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/size.h"
 
 struct profile_device {
     struct backend base; /* first */
@@ -40,63 +39,11 @@ static bool profile_supports(const struct backend *backend, const struct op_call
     return true;
 }
 
-/* A split of K needs an fp32 copy of the result for each part: no product can use more than one per 256 of K. */
-static size_t gemm_bytes(const struct op_call *call)
-{
-    const struct operand *a = &call->operand[GEMM_A];
-    size_t k = (size_t)(call->attrs.transpose_a ? a->dims[0] : a->dims[1]);
-    size_t result = (size_t)operand_elements(&call->operand[GEMM_D]) * sizeof(float);
-    size_t parts = k / 256 + 1;
-    return result > PROFILE_GEMM_BYTES / parts ? PROFILE_GEMM_BYTES : result * parts;
-}
-
-static size_t attention_backward_bytes(const struct op_call *call)
-{
-    const struct operand *y = &call->operand[ATTENTION_BACKWARD_Y], *lse = &call->operand[ATTENTION_BACKWARD_LSE];
-    return (size_t)(operand_elements(y) + operand_elements(lse)) * sizeof(float);
-}
-
-/* Few new rows share the cache out in parts, each with its sums, largest score and scale. */
-static size_t attention_cached_bytes(const struct op_call *call)
-{
-    const struct operand *y = &call->operand[ATTENTION_CACHED_Y], *cache = &call->operand[ATTENTION_CACHED_CACHE];
-    const int64_t parts = size_ceil_div(cache->dims[2], PROFILE_CACHE_KEYS);
-    if (call->attrs.time >= PROFILE_CACHE_ROWS || parts <= 1 || call->attrs.heads <= 0)
-        return 0;
-    const int64_t rows = y->dims[0], sums = operand_elements(y) + 2 * rows * call->attrs.heads;
-    return (size_t)(sums * (parts < PROFILE_CACHE_PARTS ? parts : PROFILE_CACHE_PARTS)) * sizeof(float);
-}
-
-static size_t layernorm_backward_bytes(const struct op_call *call)
-{
-    return 2 * (size_t)PROFILE_PARTIAL_ROWS * (size_t)operand_elements(&call->operand[LAYERNORM_BACKWARD_GAIN]) *
-           sizeof(float);
-}
-
-static size_t bias_backward_bytes(const struct op_call *call)
-{
-    return (size_t)PROFILE_PARTIAL_ROWS * (size_t)operand_elements(&call->operand[BIAS_BACKWARD_DBIAS]) * sizeof(float);
-}
-
-static size_t partial_words_bytes(const struct op_call *call)
-{
-    (void)call;
-    return PROFILE_PARTIAL_ROWS * sizeof(float);
-}
-
 size_t profile_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
-    static size_t (*const caps[OP_KIND_COUNT])(const struct op_call *) = {
-        [OP_GEMM] = gemm_bytes,
-        [OP_ATTENTION_BACKWARD] = attention_backward_bytes,
-        [OP_ATTENTION_CACHED] = attention_cached_bytes,
-        [OP_LAYERNORM_BACKWARD] = layernorm_backward_bytes,
-        [OP_BIAS_BACKWARD] = bias_backward_bytes,
-        [OP_SUM_OF_SQUARES] = partial_words_bytes,
-        [OP_LOSS_SUM] = partial_words_bytes,
-    };
+    const struct op_declaration *declaration = op_declaration(call->kind);
     (void)backend;
-    return caps[call->kind] ? caps[call->kind](call) : 0;
+    return declaration->workspace_cap ? declaration->workspace_cap(call) : 0;
 }
 
 static enum gt_status profile_op_run(struct backend *backend, int32_t queue, const struct op_call *call)
@@ -106,15 +53,11 @@ static enum gt_status profile_op_run(struct backend *backend, int32_t queue, con
     return refuse(backend, "computed on");
 }
 
-#define OP_BEGIN(KIND, name, text) [OP_##KIND] = {profile_supports, profile_workspace_bytes, profile_op_run},
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
+#define OP(KIND, name, ...) [OP_##KIND] = {profile_supports, profile_workspace_bytes, profile_op_run},
 static const struct op_impl profile_table[OP_KIND_COUNT] = {
-#include "model/ops.def"
+#include "ops/ops.def"
 };
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#undef OP
 
 static void profile_devices(bool automatic, struct backend_devices *out)
 {

@@ -11,7 +11,7 @@
 
 #include "base/hostmem.h"
 #include "base/status.h"
-#include "model/op.h"
+#include "ops/op.h"
 
 /* So many updates may be under way: results of all of them fit the backend's slots, and a signal is seen in time. */
 #define STEPS_AHEAD_MAX 16

@@ -22,12 +22,12 @@ FUZZ_IO_FILES = src/io/array_table.c src/io/checkpoint_record.c src/io/hf_config
 	src/io/nanogpt.c src/io/nanogpt_meta.c src/io/pickle.c src/io/pickle_call.c src/io/safetensors.c src/io/safetensors_index.c src/io/zip_stored.c
 FUZZ_PLAN_FILES = src/plan/calibrate_cache.c src/plan/device_profile.c src/plan/device_profile_json.c src/plan/oom_match.c \
 	src/plan/oom_message.c src/plan/plan_cost.c
-# A cost is one of ops in graphs.
-FUZZ_MODEL_FILES = src/model/graph.c src/model/op.c src/model/op_cost.c src/model/op_infer.c
+# A cost is one of ops in graphs; their families bring the rules of differentiation.
+FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))
 FUZZ_BACKEND_FILES = backends/cuda/cuda_choices.c backends/opencl/opencl_tuning_text.c
 FUZZ_C_FILES = $(filter src/base/%.c src/config/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES) \
 	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) $(FUZZ_BACKEND_FILES) src/train/metrics.c tests/fuzz/pattern_once.c
-FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.h src/io/%.h src/model/%.h src/model/%.def \
+FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.h src/io/%.h src/model/%.h src/ops/%.h src/ops/%.def \
 	src/plan/%.h src/plan/%.def src/backend/backend.h src/train/metrics.h,$(libgpttrain_a_SOURCES)) \
 	$(FUZZ_BACKEND_FILES:.c=.h) $(FUZZ_SHARED)
 FUZZ_SANITIZERS = address,undefined

@@ -461,13 +461,9 @@ int32_t cases_count(enum op_kind kind, enum dtype dtype)
 static void case_shape_make(enum op_kind kind, struct maker *maker)
 {
     static void (*const makers[])(struct maker *) = {
-#define OP_BEGIN(KIND, name, text) [OP_##KIND] = make_##name,
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
-#include "model/ops.def"
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#define OP(KIND, name, ...) [OP_##KIND] = make_##name,
+#include "ops/ops.def"
+#undef OP
     };
     _Static_assert(sizeof makers / sizeof makers[0] == OP_KIND_COUNT, "every op has cases");
     makers[kind](maker);

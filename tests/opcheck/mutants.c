@@ -281,8 +281,7 @@ static void brood_make(enum op_kind kind, enum dtype dtype, struct brood *brood)
     mutant_add(brood, DEFECT_WRITES_INPUT, WHOLE_CALL);
     for (int32_t slot = 0; slot < declaration->operands; slot++) {
         for (size_t i = 0; i < sizeof output_defects / sizeof output_defects[0]; i++) {
-            if (declaration->operand[slot].direction != OPERAND_IN &&
-                output_defect_possible(kind, slot, output_defects[i], dtype))
+            if (op_operand_is(kind, slot, OPERAND_OUT) && output_defect_possible(kind, slot, output_defects[i], dtype))
                 mutant_add(brood, output_defects[i], slot);
         }
     }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
-#include "model/op.h"
+#include "ops/op.h"
 #include "tests/ref/exact.h"
 #include "tests/ref/naive.h"
 #include "tests/ref/ref.h"

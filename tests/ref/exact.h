@@ -8,7 +8,7 @@
 #ifndef GPT_TRAIN_REF_EXACT_H
 #define GPT_TRAIN_REF_EXACT_H
 
-#include "model/op.h"
+#include "ops/op.h"
 
 /* Whether `call` has a bit-exact reference: by op, shapes, dtypes and attributes. */
 bool exact_defined(const struct op_call *call);

@@ -2,7 +2,7 @@
 #ifndef GPT_TRAIN_REF_LEAN_H
 #define GPT_TRAIN_REF_LEAN_H
 
-#include "model/op.h"
+#include "ops/op.h"
 #include "tests/ref/naive.h"
 #include "tests/ref/ref.h"
 

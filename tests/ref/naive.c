@@ -10,13 +10,9 @@
 void naive_run(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
 {
     static void (*const table[])(const struct op_call *, double *const *, enum naive_defect) = {
-#define OP_BEGIN(KIND, name, text) [OP_##KIND] = naive_##name,
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
-#include "model/ops.def"
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#define OP(KIND, name, ...) [OP_##KIND] = naive_##name,
+#include "ops/ops.def"
+#undef OP
     };
     _Static_assert(sizeof table / sizeof table[0] == OP_KIND_COUNT, "every op has a naive version");
     assert((unsigned)call->kind < OP_KIND_COUNT);

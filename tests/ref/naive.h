@@ -8,7 +8,7 @@
 #ifndef GPT_TRAIN_REF_NAIVE_H
 #define GPT_TRAIN_REF_NAIVE_H
 
-#include "model/op.h"
+#include "ops/op.h"
 
 /* What can be wrong on purpose.  The first group works on the finished output of any op (mutants.c applies it). */
 enum naive_defect {
@@ -100,13 +100,9 @@ void naive_store(const struct op_call *call, double *const *value, int32_t slot,
 float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element,
                            enum naive_defect defect);
 
-#define OP_BEGIN(KIND, name, text) \
+#define OP(KIND, name, ...) \
     void naive_##name(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect);
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
-#include "model/ops.def"
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#include "ops/ops.def"
+#undef OP
 
 #endif

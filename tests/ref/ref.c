@@ -11,13 +11,9 @@
 void ref_run(const struct op_call *call, const struct ref_tensors *tensors)
 {
     static void (*const table[])(const struct op_call *, const struct ref_tensors *) = {
-#define OP_BEGIN(KIND, name, text) [OP_##KIND] = ref_##name,
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
-#include "model/ops.def"
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#define OP(KIND, name, ...) [OP_##KIND] = ref_##name,
+#include "ops/ops.def"
+#undef OP
     };
     _Static_assert(sizeof table / sizeof table[0] == OP_KIND_COUNT, "every op has an oracle");
     assert((unsigned)call->kind < OP_KIND_COUNT);

@@ -1,6 +1,6 @@
 /* The oracle: what every op must compute, in double, in plain loops.
  *
- * It shares no code with any backend: only the declarations of model/op.h and Philox (base/rng.h).  Operands are arrays
+ * It shares no code with any backend: only the declarations of ops/op.h and Philox (base/rng.h).  Operands are arrays
  * of double holding the values that the backend sees; ids, targets and the words of the scalars block are numbers too.
  * Beside each output it computes `term`, the condition of that element: what is computed in fp32 stays within
  *     8 2^-24 term
@@ -12,7 +12,7 @@
 #ifndef GPT_TRAIN_REF_REF_H
 #define GPT_TRAIN_REF_REF_H
 
-#include "model/op.h"
+#include "ops/op.h"
 
 #define REF_EXACT (-1.0)          /* the stored value must be y* rounded to the dtype, bit for bit */
 #define REF_UNSPECIFIED (1.0e300) /* nothing is promised */
@@ -39,12 +39,8 @@ double ref_rounded(enum dtype dtype, double value);
 double ref_half_floor(enum dtype dtype);
 
 /* Used by ref.c; one per op. */
-#define OP_BEGIN(KIND, name, text) void ref_##name(const struct op_call *call, const struct ref_tensors *t);
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
-#include "model/ops.def"
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#define OP(KIND, name, ...) void ref_##name(const struct op_call *call, const struct ref_tensors *t);
+#include "ops/ops.def"
+#undef OP
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Each rule is tried with operands that fit and with ones that do not; a refusal must log exactly one line.
  */
-#include "model/op.h"
+#include "ops/op.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -72,8 +72,8 @@ START_TEST(declarations_are_complete)
             ck_assert_ptr_nonnull(declaration->operand[slot].name);
     }
     ck_assert_str_eq(op_declaration(OP_LAYERNORM_FORWARD)->name, "layernorm_forward");
-    ck_assert(op_declaration(OP_GEMM)->operand[GEMM_BIAS].optional);
-    ck_assert(!op_declaration(OP_GEMM)->operand[GEMM_A].optional);
+    ck_assert(op_operand_is(OP_GEMM, GEMM_BIAS, OPERAND_OPTIONAL));
+    ck_assert(!op_operand_is(OP_GEMM, GEMM_A, OPERAND_OPTIONAL));
 }
 END_TEST
 

@@ -78,7 +78,7 @@ START_TEST(workspaces_are_capped)
     struct device_profile profile;
     struct backend *device = device_make("rtx4090-24g", &profile);
     struct op_call call = gemm_call(65536, 50304, 768, DTYPE_BF16);
-    ck_assert_uint_eq(profile_workspace_bytes(device, &call), PROFILE_GEMM_BYTES);
+    ck_assert_uint_eq(profile_workspace_bytes(device, &call), OP_GEMM_WORKSPACE_BYTES);
     call = gemm_call(1, 1, 1, DTYPE_F32);
     ck_assert_uint_eq(profile_workspace_bytes(device, &call), 4);
     call = gemm_call(64, 32, 512, DTYPE_F32);

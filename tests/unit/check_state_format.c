@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/op.h"
 #include "model/state_codes.h"
 #include "model/state_format.h"
+#include "ops/op.h"
 #include "tests/unit/unit_main.h"
 
 START_TEST(bytes_are_those_of_the_table)

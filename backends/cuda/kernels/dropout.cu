@@ -1,4 +1,4 @@
-/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (model/op.h); its own
+/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h); its own
  * backward.
  *
  * Elements of a sample are numbered through its rows, and groups of eight of them share a Philox block, so a block's threads

@@ -1,4 +1,4 @@
-/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (model/op.h).
+/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h).
  *
  * One work-item per eight elements that share a Philox block; samples are rows.  y may be x.  Its own backward.
  */

@@ -1,60 +1,20 @@
 /* Ops: what a step is made of, and the only thing of the model that a backend sees.
  *
- * An op is declared once, in ops.def; its shape rule, cost and backward are functions named after it.  An op_call is
- * an op with its operands' shapes and addresses filled in: what `exec` hands to a backend.  Kernels check nothing at run
- * time; op_infer() has checked shapes and dtypes when the program was built.
+ * ops.def lists the ops; the file of an op's family says everything else in a struct op_declaration: operands, shape rule,
+ * cost and backward rule.  An op_call is an op with its operands' shapes and addresses filled in: what `exec` hands to a
+ * backend.  Kernels check nothing at run time; op_infer() has checked shapes and dtypes when the program was built.
  *
- * Formulas (y* in exact arithmetic; accumulation is in fp32 or better; sums have an order fixed by shape):
+ * Letters in the families' formulas: B batch, T time, N = B*T, C channels, H heads, KV key-value heads, D head size, V
+ * vocabulary, Vp padded vocabulary.  All matrices are row-major and contiguous.  Formulas are in exact arithmetic;
+ * accumulation is in fp32 or better, and sums have an order that shapes fix.
  *
- * embed_forward       y[n] = wte[ids[n]] + wpe[scalars.POSITION + n % time].              nanoGPT model.py GPT.forward
- * embed_backward      dwte[id] += sum of dy[n] with ids[n] == id, in rising n; order and starts list the rows by id:
- *                     starts[0] = g groups, group k holds order[starts[1+k] .. starts[2+k]-1].  dwpe rows at and beyond
- *                     `time` are zeroed unless accumulated.
- * layernorm           mean, biased variance, rstd = 1/sqrt(var + epsilon), over the last dimension; stored in fp32.
- *                     xh = (x - mean) rstd; dx = rstd (dy g - mean_C(dy g) - xh mean_C(dy g xh)).    Ba et al. 2016
- * gemm                op(a)[M,K] op(b)[K,N]; a is [M,K], or [K,M] when transpose_a; b is [K,N], or [N,K] when
- *                     transpose_b; bias[N] is added to every row (never together with accumulate).
- * gelu                erf: x/2 (1 + erf(x/sqrt 2)); tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
- *                                                                                  Hendrycks & Gimpel 2016; PyTorch's GELU
- * attention           qkv is [N, (H + 2 KV) D]: a row holds q of all heads, then k, then v of all key-value heads; head h
- *                     uses key-value head h / (H / KV).  Rows attend to their own sample's rows at or before them.  s =
- *                     q.k scale; lse[B,H,T] = log sum exp s; p = exp(s - lse); dropout acts on p after normalisation;
- *                     y[N, H D].  Nothing of size T x T is ever stored.        Vaswani 2017; Dao et al. 2022, 2023 (flash)
- * attention_cached    time new rows per sample at positions POSITION ...; cache is [2, B, capacity, KV D], k then v.
- * dropout             a mask bit is a pure function of (seed, step, sample, site, element); see dropout_* below.
- * cross_entropy       over the first `vocab` columns of each row; rows with target < 0 have loss 0 and gradient 0.  With
- *                     attrs.gradient, logits become (softmax - onehot) scalars.LOSS_GRADIENT, columns beyond vocab 0.
- * clip_factor         norm = sqrt(sum partials) scalars.UNSCALE; CLIP = UNSCALE min(1, clip_max / (norm + 1e-6)), or
- *                     UNSCALE where clip_max is 0; FOUND_INF = norm is not finite; else ADAM_STEP += 1.
- *                                                                                torch.nn.utils.clip_grad_norm_
- * adamw               g = grad CLIP; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g g;
- *                     p -= lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p);  bc1, bc2 = corrections[min(ADAM_STEP,
- *                     rows) - 1].  With a master (fp32) p is the master, and param becomes p rounded to nearest, ties to
- *                     even.  Nothing changes where FOUND_INF.                    Loshchilov & Hutter 2019, algorithm 2
- *
- * The ops below are exact: every operation is rounded to fp32 (to nearest, ties to even, with subnormals) in the order that
- * the formula writes, a product and a sum are never fused, division and square root are correctly rounded.  So the bits of
- * the results follow from the bits of the operands, on every backend.  SR(x, stream) is rounding_bf16() with the random bits
- * of the element and stream; see rounding_* below.
- *
- * adamw_lean          g = grad CLIP; m = b1 m + (1-b1) g; v = b2 v + (1-b2) (g g);
- *                     p = p - lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p);  bc1, bc2 as in adamw.  param becomes
- *                     SR(p, ROUNDING_PARAM).  m and v are stored as they are in fp32; as SR(m, ROUNDING_M) and
- *                     SR(v, ROUNDING_V) in bf16; in uint8 as codes with a power of two for each block of STATE_BLOCK
- *                     elements, see state_* below, which `scales` [2, blocks] holds as int8 exponents: row 0 of m, row 1
- *                     of v.  `scales` is there exactly when m and v are uint8.  Nothing changes where FOUND_INF; else
- *                     grad CLIP is finite, because the norm is.             doc/states.md; Dettmers 2021 for 8-bit moments
- * gradient_round      y = SR(x, ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) when accumulated.
- * blend               y = alpha x + beta z, rounded to nearest where y has 16 bits; y may be x or z.
- * muon_momentum       g = grad CLIP; m = b1 m + (1-b1) g; u = b1 m + (1-b1) g.  m is stored as it is in fp32, as
- *                     SR(m, ROUNDING_M) in bf16; u is computed before that.  Where FOUND_INF m stays and u is 0.
- * muon_normalize      y = x / (sqrt(sum) + MUON_NORM_EPSILON), rounded to nearest.
- * muon_step           p = p - (LEARNING_RATE alpha) (value o + weight_decay p).  With a master (fp32) p is the master, and
- *                     param becomes p rounded to nearest; else param becomes p, in bf16 SR(p, ROUNDING_PARAM).  Nothing
- *                     changes where FOUND_INF.                        Jordan et al. 2024, KellerJordan/Muon: muon.py
+ * Exact ops: every operation is rounded to fp32 (to nearest, ties to even, with subnormals) in the order that the formula
+ * writes, a product and a sum are never fused, division and square root are correctly rounded.  So the bits of the results
+ * follow from the bits of the operands, on every backend.  SR(x, stream) is rounding_bf16() with the random bits of the
+ * element and stream; see rounding_* below.
  */
-#ifndef GPT_TRAIN_MODEL_OP_H
-#define GPT_TRAIN_MODEL_OP_H
+#ifndef GPT_TRAIN_OPS_OP_H
+#define GPT_TRAIN_OPS_OP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,33 +22,42 @@
 
 #include "base/dtype.h"
 #include "base/rng.h"
+#include "base/status.h"
 
 #define OP_OPERANDS_MAX 8
 #define OP_RANK_MAX 4
 
-#define OP_BEGIN(KIND, name, text) OP_##KIND,
-#define OPERAND(KIND, SLOT, name, direction, flags)
-#define OP_END(KIND, name)
+/* What the caps of workspaces are made of: a library, or a kernel of ours that splits K, takes what it wants of gemm's bytes;
+ * sums over rows leave OP_PARTIAL_ROWS partial results; fewer than OP_CACHE_ROWS new rows share a key-value cache out in
+ * parts of OP_CACHE_KEYS cached rows, at most OP_CACHE_PARTS. */
+#define OP_GEMM_WORKSPACE_BYTES ((size_t)32 << 20)
+#define OP_PARTIAL_ROWS 256
+#define OP_CACHE_ROWS 16
+#define OP_CACHE_KEYS 128
+#define OP_CACHE_PARTS 32
+
+#define OP(KIND, name, ...) OP_##KIND,
 enum op_kind {
-#include "model/ops.def"
+#include "ops/ops.def"
     OP_KIND_COUNT
 };
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
+#undef OP
 
 /* Operand indices: GEMM_A, GEMM_B, GEMM_BIAS, GEMM_D, GEMM_OPERANDS, ... */
-/* clang-format off */
-#define OP_BEGIN(KIND, name, text) enum op_##name##_operand {
-#define OPERAND(KIND, SLOT, name, direction, flags) KIND##_##SLOT,
-#define OP_END(KIND, name) KIND##_OPERANDS };
-#include "model/ops.def"
-#undef OP_BEGIN
-#undef OPERAND
-#undef OP_END
-/* clang-format on */
+#define OP(KIND, name, ...) enum op_##name##_operand{__VA_ARGS__, KIND##_OPERANDS};
+#include "ops/ops.def"
+#undef OP
 
-enum operand_direction { OPERAND_IN, OPERAND_OUT, OPERAND_INOUT };
+/* How an op uses an operand: one of the first three, and what else holds. */
+enum operand_use {
+    OPERAND_IN = 1,
+    OPERAND_OUT = 2,
+    OPERAND_INOUT = OPERAND_IN | OPERAND_OUT,
+    OPERAND_OPTIONAL = 4,
+    OPERAND_ACCUMULATES = 8,          /* OUT, and may be added to; then it counts as INOUT */
+    OPERAND_SAVED = 16,               /* backward reads it: it survives the forward pass or is computed again */
+    OPERAND_WRITTEN_FOR_GRADIENT = 32 /* INOUT, but only read without attrs.gradient */
+};
 enum gelu_kind { GELU_ERF, GELU_TANH };
 
 /* The device block of 32-bit words that change from step to step; a captured graph replays with new values in it. */
@@ -164,22 +133,36 @@ struct op_call {
 
 struct operand_declaration {
     const char *name;
-    enum operand_direction direction;
-    bool optional;
-    bool saved; /* the backward of the op reads it */
+    unsigned use; /* of enum operand_use */
 };
+
+struct autodiff;
+struct op;
 
 struct op_declaration {
     const char *name; /* "layernorm_forward" */
-    const char *text;
+    const char *text; /* what it computes, in one line */
     int32_t operands;
     struct operand_declaration operand[OP_OPERANDS_MAX];
+    bool (*infer)(struct op_call *call);
+    double (*flops)(const struct op_call *call);
+    /* The most workspace that any backend may ask for, in bytes, never more than the shapes can use; NULL for none. */
+    size_t (*workspace_cap)(const struct op_call *call);
+    /* NULL, or how many rows of an operand a run touches at most. */
+    double (*rows)(const struct op_call *call, int32_t slot);
+    /* Emits the ops that compute the gradients of the inputs; NULL where there is none.  See model/autodiff.h. */
+    enum gt_status (*differentiate)(struct autodiff *ad, const struct op *op);
 };
 
 /* The declaration of `kind`; never NULL for a valid kind. */
 const struct op_declaration *op_declaration(enum op_kind kind);
+/* Whether the declaration gives operand `slot` the property `use`. */
+static inline bool op_operand_is(enum op_kind kind, int32_t slot, enum operand_use use)
+{
+    return (op_declaration(kind)->operand[slot].use & (unsigned)use) != 0;
+}
 /* IN, OUT or INOUT with attrs.accumulate taken into account. */
-enum operand_direction op_direction(enum op_kind kind, const struct op_attrs *attrs, int32_t slot);
+enum operand_use op_direction(enum op_kind kind, const struct op_attrs *attrs, int32_t slot);
 
 /* Checks the present inputs of `call` against the op's rule and fills shape and dtype of its OUT operands (of INOUT ones
  * too where they follow from the inputs).  On a mismatch logs one line naming op and operand and returns false.
@@ -191,8 +174,34 @@ double op_flops(const struct op_call *call);
 /* Bytes that must move at least: each IN and OUT operand once, INOUT twice; gathers count the rows they touch. */
 double op_bytes(const struct op_call *call);
 
+/* Elements and bytes of an operand; 0 where it is absent. */
 int64_t operand_elements(const struct operand *operand);
 size_t operand_bytes(const struct operand *operand);
+
+static inline int64_t op_elements(const struct op_call *call, int32_t slot)
+{
+    return operand_elements(&call->operand[slot]);
+}
+
+/* The size of the operand's last dimension, and how many rows of that size it has. */
+static inline int64_t op_columns(const struct op_call *call, int32_t slot)
+{
+    return call->operand[slot].dims[call->operand[slot].rank - 1];
+}
+
+static inline int64_t op_rows(const struct op_call *call, int32_t slot)
+{
+    int64_t rows = 1;
+    for (int32_t i = 0; i + 1 < call->operand[slot].rank; i++)
+        rows *= call->operand[slot].dims[i];
+    return rows;
+}
+
+/* Whether the op adds to OUT operand `slot` instead of writing it. */
+static inline bool op_accumulates(const struct op_call *call, int32_t slot)
+{
+    return (call->attrs.accumulate >> slot & 1u) != 0;
+}
 
 /* Dropout masks.  Elements come in groups of eight consecutive indices, which share one Philox block keyed by (seed,
  * RNG_DROPOUT) with counter (element / 8, site, sample, step); element e of a group uses the 16 bits

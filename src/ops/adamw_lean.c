@@ -1,0 +1,64 @@
+/* adamw_lean: AdamW of a bf16 parameter without a master.              doc/states.md; Dettmers 2021 for 8-bit moments
+ *
+ *   g = grad CLIP;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) (g g)
+ *   p = p - lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p),  bc1 and bc2 as in adamw
+ *
+ * param becomes SR(p, ROUNDING_PARAM).  m and v are stored as they are in fp32, as SR(m, ROUNDING_M) and
+ * SR(v, ROUNDING_V) in bf16, and in uint8 as codes with a power of two for each block of STATE_BLOCK elements (state_* in
+ * ops/op.h).  `scales` [2, blocks] holds those as int8 exponents, row 0 of m and row 1 of v, and is there exactly when m
+ * and v are uint8.  Nothing changes where FOUND_INF; else grad CLIP is finite, because the norm is.  The op is exact
+ * (ops/op.h).
+ */
+#include "ops/op.h"
+
+#include "base/log.h"
+#include "ops/infer.h"
+
+/* m and v alike, and exponents of their blocks beside 8-bit codes only. */
+static bool adamw_lean_moments_check(const struct op_call *call, struct infer_shape shape)
+{
+    const struct operand *scales = &call->operand[ADAMW_LEAN_SCALES];
+    if (!infer_check(call, ADAMW_LEAN_M, DTYPES_MOMENT, shape) ||
+        !infer_check(call, ADAMW_LEAN_V, DTYPES_MOMENT, shape) || !infer_same_dtype(call, ADAMW_LEAN_M, ADAMW_LEAN_V))
+        return false;
+    bool codes = call->operand[ADAMW_LEAN_M].dtype == DTYPE_U8;
+    if (codes != scales->present) {
+        log_error("%s: operand scales is %s, expected %s with moments of %s", op_declaration(call->kind)->name,
+                  scales->present ? "present" : "absent", codes ? "them" : "none",
+                  dtype_name(call->operand[ADAMW_LEAN_M].dtype));
+        return false;
+    }
+    return infer_check(call, ADAMW_LEAN_SCALES, DTYPES_U8,
+                       SHAPE2(2, state_blocks(operand_elements(&call->operand[ADAMW_LEAN_M]))));
+}
+
+static bool adamw_lean_infer(struct op_call *call)
+{
+    if (!infer_float(call, ADAMW_LEAN_GRAD) || !infer_scalars(call, ADAMW_LEAN_SCALARS) ||
+        !infer_check(call, ADAMW_LEAN_CORRECTIONS, DTYPES_F32, SHAPE2(ANY, 2)) || !infer_index_base(call))
+        return false;
+    struct infer_shape shape = infer_shape_of(&call->operand[ADAMW_LEAN_GRAD]);
+    return infer_check(call, ADAMW_LEAN_GRAD, DTYPES_LEAN, shape) &&
+           infer_check(call, ADAMW_LEAN_PARAM, DTYPES_BF16, shape) && adamw_lean_moments_check(call, shape);
+}
+
+/* As adamw's; the integer work of random bits and codes is no floating-point operation. */
+static double adamw_lean_flops(const struct op_call *call)
+{
+    return 17.0 * cost_elements(call, ADAMW_LEAN_PARAM);
+}
+
+const struct op_declaration op_adamw_lean = {
+    .name = "adamw_lean",
+    .text = "AdamW of a bf16 param without a master; m, v in fp32, bf16 or 8 bits; rounds stochastically",
+    .operands = ADAMW_LEAN_OPERANDS,
+    .operand = {[ADAMW_LEAN_GRAD] = {"grad", OPERAND_IN},
+                [ADAMW_LEAN_SCALARS] = {"scalars", OPERAND_IN},
+                [ADAMW_LEAN_CORRECTIONS] = {"corrections", OPERAND_IN},
+                [ADAMW_LEAN_PARAM] = {"param", OPERAND_INOUT},
+                [ADAMW_LEAN_M] = {"m", OPERAND_INOUT},
+                [ADAMW_LEAN_V] = {"v", OPERAND_INOUT},
+                [ADAMW_LEAN_SCALES] = {"scales", OPERAND_INOUT | OPERAND_OPTIONAL}},
+    .infer = adamw_lean_infer,
+    .flops = adamw_lean_flops,
+};

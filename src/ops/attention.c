@@ -1,0 +1,190 @@
+/* attention: y = dropout(softmax(causal(q k' scale))) v.            Vaswani 2017; Dao et al. 2022, 2023 (flash)
+ *
+ * qkv is [N, (H + 2 KV) D]: a row holds q of all heads, then k, then v of all key-value heads; head h uses key-value head
+ * h / (H / KV).  A row attends to the rows of its own sample at or before it.  With s = q.k scale:
+ *   lse[B,H,T] = log sum exp s,  p = exp(s - lse),  y[N, H D]
+ * Dropout acts on p after normalisation.  Nothing of size T x T is ever stored.
+ *
+ * attention_cached computes `time` new rows of each sample, at positions POSITION and up, against a cache
+ * [2, B, capacity, KV D] of k, then v.
+ */
+#include "ops/op.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "base/size.h"
+#include "model/autodiff.h"
+#include "ops/infer.h"
+
+/* Head counts that divide, and a row of (heads + 2 kv_heads) heads of equal size, which goes to *out_head_size. */
+static bool attention_heads_check(const struct op_call *call, int32_t qkv, int64_t *out_head_size)
+{
+    int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads;
+    if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) {
+        log_error("%s: heads is %" PRId64 " and kv_heads %" PRId64 ", expected a multiple and its divisor",
+                  op_declaration(call->kind)->name, heads, kv_heads);
+        return false;
+    }
+    if (!infer_check(call, qkv, DTYPES_FLOAT, SHAPE2(ANY, ANY)) || !infer_time(call, infer_rows(call, qkv)))
+        return false;
+    int64_t parts = heads + 2 * kv_heads;
+    if (infer_columns(call, qkv) % parts != 0) {
+        log_error("%s: operand qkv has %" PRId64 " columns, expected a multiple of heads + 2 kv_heads = %" PRId64,
+                  op_declaration(call->kind)->name, infer_columns(call, qkv), parts);
+        return false;
+    }
+    *out_head_size = infer_columns(call, qkv) / parts;
+    return true;
+}
+
+static struct infer_shape lse_shape(const struct op_call *call, int64_t rows)
+{
+    return SHAPE3(rows / call->attrs.time, call->attrs.heads, call->attrs.time);
+}
+
+static bool attention_forward_infer(struct op_call *call)
+{
+    int64_t head_size = 0;
+    if (!attention_heads_check(call, ATTENTION_FORWARD_QKV, &head_size) || !infer_probability(call) ||
+        !infer_scalars(call, ATTENTION_FORWARD_SCALARS))
+        return false;
+    int64_t rows = infer_rows(call, ATTENTION_FORWARD_QKV);
+    enum dtype dtype = call->operand[ATTENTION_FORWARD_QKV].dtype;
+    return infer_fill(call, ATTENTION_FORWARD_Y, dtype, DTYPES_FLOAT, SHAPE2(rows, call->attrs.heads * head_size)) &&
+           infer_fill(call, ATTENTION_FORWARD_LSE, DTYPE_F32, DTYPES_F32, lse_shape(call, rows));
+}
+
+/* B H T T D, from y[B T, H D]. */
+static double attention_volume(const struct op_call *call, int32_t y)
+{
+    return cost_elements(call, y) * (double)call->attrs.time;
+}
+
+/* Two products (scores, values), 4 D per pair of rows, half of the pairs. */
+static double attention_forward_flops(const struct op_call *call)
+{
+    return 2.0 * attention_volume(call, ATTENTION_FORWARD_Y);
+}
+
+static enum gt_status attention_forward_differentiate(struct autodiff *ad, const struct op *op)
+{
+    int32_t dy = autodiff_gradient(ad, op->operand[ATTENTION_FORWARD_Y]);
+    if (dy == TENSOR_NONE)
+        return GT_OK;
+    struct op_attrs attrs = op->attrs;
+    int32_t operands[ATTENTION_BACKWARD_OPERANDS] = {
+        [ATTENTION_BACKWARD_DY] = dy,
+        [ATTENTION_BACKWARD_QKV] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_QKV]),
+        [ATTENTION_BACKWARD_Y] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_Y]),
+        [ATTENTION_BACKWARD_LSE] = autodiff_saved(ad, op->operand[ATTENTION_FORWARD_LSE]),
+        [ATTENTION_BACKWARD_SCALARS] = op->operand[ATTENTION_FORWARD_SCALARS],
+    };
+    TRY(autodiff_target(ad, op->operand[ATTENTION_FORWARD_QKV], ATTENTION_BACKWARD_DQKV, operands, &attrs));
+    return autodiff_emit(ad, op, OP_ATTENTION_BACKWARD, &attrs, operands);
+}
+
+const struct op_declaration op_attention_forward = {
+    .name = "attention_forward",
+    .text = "y = dropout(softmax(causal(q k' scale))) v; lse = log-sum-exp of its rows",
+    .operands = ATTENTION_FORWARD_OPERANDS,
+    .operand = {[ATTENTION_FORWARD_QKV] = {"qkv", OPERAND_IN | OPERAND_SAVED},
+                [ATTENTION_FORWARD_SCALARS] = {"scalars", OPERAND_IN},
+                [ATTENTION_FORWARD_Y] = {"y", OPERAND_OUT | OPERAND_SAVED},
+                [ATTENTION_FORWARD_LSE] = {"lse", OPERAND_OUT | OPERAND_SAVED}},
+    .infer = attention_forward_infer,
+    .flops = attention_forward_flops,
+    .differentiate = attention_forward_differentiate,
+};
+
+static bool attention_backward_infer(struct op_call *call)
+{
+    int64_t head_size = 0;
+    if (!attention_heads_check(call, ATTENTION_BACKWARD_QKV, &head_size) || !infer_probability(call) ||
+        !infer_scalars(call, ATTENTION_BACKWARD_SCALARS))
+        return false;
+    int64_t rows = infer_rows(call, ATTENTION_BACKWARD_QKV);
+    struct infer_shape y = SHAPE2(rows, call->attrs.heads * head_size);
+    if (!infer_check(call, ATTENTION_BACKWARD_DY, DTYPES_FLOAT, y) ||
+        !infer_check(call, ATTENTION_BACKWARD_Y, DTYPES_FLOAT, y) ||
+        !infer_check(call, ATTENTION_BACKWARD_LSE, DTYPES_F32, lse_shape(call, rows)))
+        return false;
+    const struct operand *qkv = &call->operand[ATTENTION_BACKWARD_QKV];
+    return infer_fill(call, ATTENTION_BACKWARD_DQKV, qkv->dtype, DTYPES_FLOAT, infer_shape_of(qkv));
+}
+
+/* Five products: scores again, dp, dv, dk, dq. */
+static double attention_backward_flops(const struct op_call *call)
+{
+    return 5.0 * attention_volume(call, ATTENTION_BACKWARD_Y);
+}
+
+static size_t attention_backward_workspace_cap(const struct op_call *call)
+{
+    const struct operand *y = &call->operand[ATTENTION_BACKWARD_Y], *lse = &call->operand[ATTENTION_BACKWARD_LSE];
+    return (size_t)(operand_elements(y) + operand_elements(lse)) * sizeof(float);
+}
+
+const struct op_declaration op_attention_backward = {
+    .name = "attention_backward",
+    .text = "dqkv of attention_forward",
+    .operands = ATTENTION_BACKWARD_OPERANDS,
+    .operand = {[ATTENTION_BACKWARD_DY] = {"dy", OPERAND_IN},
+                [ATTENTION_BACKWARD_QKV] = {"qkv", OPERAND_IN},
+                [ATTENTION_BACKWARD_Y] = {"y", OPERAND_IN},
+                [ATTENTION_BACKWARD_LSE] = {"lse", OPERAND_IN},
+                [ATTENTION_BACKWARD_SCALARS] = {"scalars", OPERAND_IN},
+                [ATTENTION_BACKWARD_DQKV] = {"dqkv", OPERAND_OUT}},
+    .infer = attention_backward_infer,
+    .flops = attention_backward_flops,
+    .workspace_cap = attention_backward_workspace_cap,
+};
+
+static bool attention_cached_infer(struct op_call *call)
+{
+    int64_t head_size = 0;
+    if (!attention_heads_check(call, ATTENTION_CACHED_QKV, &head_size) ||
+        !infer_scalars(call, ATTENTION_CACHED_SCALARS))
+        return false;
+    int64_t rows = infer_rows(call, ATTENTION_CACHED_QKV), time = call->attrs.time;
+    struct infer_shape cache = SHAPE4(2, rows / time, ANY, call->attrs.kv_heads * head_size);
+    if (!infer_check(call, ATTENTION_CACHED_CACHE, DTYPES_FLOAT, cache))
+        return false;
+    if (call->operand[ATTENTION_CACHED_CACHE].dims[2] < time) {
+        log_error("%s: operand cache has a capacity of %" PRId64 ", expected at least time = %" PRId64,
+                  op_declaration(call->kind)->name, call->operand[ATTENTION_CACHED_CACHE].dims[2], time);
+        return false;
+    }
+    enum dtype dtype = call->operand[ATTENTION_CACHED_QKV].dtype;
+    return infer_fill(call, ATTENTION_CACHED_Y, dtype, DTYPES_FLOAT, SHAPE2(rows, call->attrs.heads * head_size));
+}
+
+/* At a full cache: the position is a device scalar, unknown when this is asked. */
+static double attention_cached_flops(const struct op_call *call)
+{
+    return 4.0 * cost_elements(call, ATTENTION_CACHED_Y) * (double)call->operand[ATTENTION_CACHED_CACHE].dims[2];
+}
+
+/* Few new rows share the cache out in parts, each with its sums, largest score and scale. */
+static size_t attention_cached_workspace_cap(const struct op_call *call)
+{
+    const struct operand *y = &call->operand[ATTENTION_CACHED_Y], *cache = &call->operand[ATTENTION_CACHED_CACHE];
+    const int64_t parts = size_ceil_div(cache->dims[2], OP_CACHE_KEYS);
+    if (call->attrs.time >= OP_CACHE_ROWS || parts <= 1 || call->attrs.heads <= 0)
+        return 0;
+    const int64_t rows = y->dims[0], sums = operand_elements(y) + 2 * rows * call->attrs.heads;
+    return (size_t)(sums * (parts < OP_CACHE_PARTS ? parts : OP_CACHE_PARTS)) * sizeof(float);
+}
+
+const struct op_declaration op_attention_cached = {
+    .name = "attention_cached",
+    .text = "append k, v to the cache; y = softmax(causal(q cache_k' scale)) cache_v",
+    .operands = ATTENTION_CACHED_OPERANDS,
+    .operand = {[ATTENTION_CACHED_QKV] = {"qkv", OPERAND_IN},
+                [ATTENTION_CACHED_SCALARS] = {"scalars", OPERAND_IN},
+                [ATTENTION_CACHED_CACHE] = {"cache", OPERAND_INOUT},
+                [ATTENTION_CACHED_Y] = {"y", OPERAND_OUT}},
+    .infer = attention_cached_infer,
+    .flops = attention_cached_flops,
+    .workspace_cap = attention_cached_workspace_cap,
+};

@@ -1,0 +1,74 @@
+/* gelu: erf, x/2 (1 + erf(x / sqrt 2)), or tanh, x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+ *                                                                            Hendrycks & Gimpel 2016; PyTorch's GELU
+ */
+#include "ops/op.h"
+
+#include "base/log.h"
+#include "model/autodiff.h"
+#include "ops/infer.h"
+
+static bool gelu_kind_check(const struct op_call *call)
+{
+    if (call->attrs.gelu == GELU_ERF || call->attrs.gelu == GELU_TANH)
+        return true;
+    log_error("%s: gelu is %d, expected erf or tanh", op_declaration(call->kind)->name, (int)call->attrs.gelu);
+    return false;
+}
+
+static bool gelu_forward_infer(struct op_call *call)
+{
+    return gelu_kind_check(call) && infer_like(call, GELU_FORWARD_X, GELU_FORWARD_Y);
+}
+
+/* erf: scale, erf, add, halve, multiply; tanh: four more for its polynomial. */
+static double gelu_forward_flops(const struct op_call *call)
+{
+    return (call->attrs.gelu == GELU_ERF ? 5.0 : 9.0) * cost_elements(call, GELU_FORWARD_X);
+}
+
+static enum gt_status gelu_forward_differentiate(struct autodiff *ad, const struct op *op)
+{
+    int32_t dy = autodiff_gradient(ad, op->operand[GELU_FORWARD_Y]);
+    if (dy == TENSOR_NONE)
+        return GT_OK;
+    struct op_attrs attrs = op->attrs;
+    int32_t operands[GELU_BACKWARD_OPERANDS] = {[GELU_BACKWARD_DY] = dy,
+                                                [GELU_BACKWARD_X] = autodiff_saved(ad, op->operand[GELU_FORWARD_X]),
+                                                [GELU_BACKWARD_DX] = TENSOR_NONE};
+    TRY(autodiff_target_in_place(ad, op->operand[GELU_FORWARD_Y], op->operand[GELU_FORWARD_X], GELU_BACKWARD_DX,
+                                 operands, &attrs));
+    return autodiff_emit(ad, op, OP_GELU_BACKWARD, &attrs, operands);
+}
+
+const struct op_declaration op_gelu_forward = {
+    .name = "gelu_forward",
+    .text = "y = gelu(x)",
+    .operands = GELU_FORWARD_OPERANDS,
+    .operand = {[GELU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED}, [GELU_FORWARD_Y] = {"y", OPERAND_OUT}},
+    .infer = gelu_forward_infer,
+    .flops = gelu_forward_flops,
+    .differentiate = gelu_forward_differentiate,
+};
+
+static bool gelu_backward_infer(struct op_call *call)
+{
+    return gelu_kind_check(call) && infer_float(call, GELU_BACKWARD_DY) &&
+           infer_check(call, GELU_BACKWARD_X, DTYPES_FLOAT, infer_shape_of(&call->operand[GELU_BACKWARD_DY])) &&
+           infer_like(call, GELU_BACKWARD_DY, GELU_BACKWARD_DX);
+}
+
+static double gelu_backward_flops(const struct op_call *call)
+{
+    return (call->attrs.gelu == GELU_ERF ? 10.0 : 17.0) * cost_elements(call, GELU_BACKWARD_X);
+}
+
+const struct op_declaration op_gelu_backward = {
+    .name = "gelu_backward",
+    .text = "dx = dy gelu'(x)",
+    .operands = GELU_BACKWARD_OPERANDS,
+    .operand = {[GELU_BACKWARD_DY] = {"dy", OPERAND_IN},
+                [GELU_BACKWARD_X] = {"x", OPERAND_IN},
+                [GELU_BACKWARD_DX] = {"dx", OPERAND_OUT}},
+    .infer = gelu_backward_infer,
+    .flops = gelu_backward_flops,
+};

@@ -1,0 +1,113 @@
+/* layernorm: y = (x - mean) rstd gain + bias, over the last dimension.                               Ba et al. 2016
+ *
+ * mean and rstd = 1 / sqrt(biased variance + epsilon) are stored in fp32.  With xh = (x - mean) rstd:
+ *   dx = rstd (dy g - mean_C(dy g) - xh mean_C(dy g xh)),  dgain = sum dy xh,  dbias = sum dy
+ */
+#include "ops/op.h"
+
+#include "model/autodiff.h"
+#include "ops/infer.h"
+
+static bool layernorm_forward_infer(struct op_call *call)
+{
+    if (!infer_check(call, LAYERNORM_FORWARD_X, DTYPES_FLOAT, SHAPE2(ANY, ANY)))
+        return false;
+    int64_t rows = infer_rows(call, LAYERNORM_FORWARD_X), channels = infer_columns(call, LAYERNORM_FORWARD_X);
+    if (!infer_check(call, LAYERNORM_FORWARD_GAIN, DTYPES_FLOAT, SHAPE1(channels)) ||
+        !infer_check(call, LAYERNORM_FORWARD_BIAS, DTYPES_FLOAT, SHAPE1(channels)))
+        return false;
+    enum dtype dtype = call->operand[LAYERNORM_FORWARD_X].dtype;
+    return infer_fill(call, LAYERNORM_FORWARD_Y, dtype, DTYPES_FLOAT, SHAPE2(rows, channels)) &&
+           infer_fill(call, LAYERNORM_FORWARD_MEAN, DTYPE_F32, DTYPES_F32, SHAPE1(rows)) &&
+           infer_fill(call, LAYERNORM_FORWARD_RSTD, DTYPE_F32, DTYPES_F32, SHAPE1(rows));
+}
+
+/* Mean 1, variance 3, normalise 2, gain 1, bias 1. */
+static double layernorm_forward_flops(const struct op_call *call)
+{
+    double affine = call->operand[LAYERNORM_FORWARD_BIAS].present ? 2.0 : 1.0;
+    return (6.0 + affine) * cost_elements(call, LAYERNORM_FORWARD_X);
+}
+
+static enum gt_status layernorm_forward_differentiate(struct autodiff *ad, const struct op *op)
+{
+    int32_t dy = autodiff_gradient(ad, op->operand[LAYERNORM_FORWARD_Y]);
+    if (dy == TENSOR_NONE)
+        return GT_OK;
+    struct op_attrs attrs = op->attrs;
+    int32_t operands[LAYERNORM_BACKWARD_OPERANDS] = {
+        [LAYERNORM_BACKWARD_DY] = dy,
+        [LAYERNORM_BACKWARD_X] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_X]),
+        [LAYERNORM_BACKWARD_GAIN] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_GAIN]),
+        [LAYERNORM_BACKWARD_MEAN] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_MEAN]),
+        [LAYERNORM_BACKWARD_RSTD] = autodiff_saved(ad, op->operand[LAYERNORM_FORWARD_RSTD]),
+        [LAYERNORM_BACKWARD_DBIAS] = TENSOR_NONE,
+    };
+    TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_X], LAYERNORM_BACKWARD_DX, operands, &attrs));
+    TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_GAIN], LAYERNORM_BACKWARD_DGAIN, operands, &attrs));
+    if (op->operand[LAYERNORM_FORWARD_BIAS] != TENSOR_NONE)
+        TRY(autodiff_target(ad, op->operand[LAYERNORM_FORWARD_BIAS], LAYERNORM_BACKWARD_DBIAS, operands, &attrs));
+    return autodiff_emit(ad, op, OP_LAYERNORM_BACKWARD, &attrs, operands);
+}
+
+const struct op_declaration op_layernorm_forward = {
+    .name = "layernorm_forward",
+    .text = "y = (x - mean) rstd gain + bias, over rows",
+    .operands = LAYERNORM_FORWARD_OPERANDS,
+    .operand = {[LAYERNORM_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED},
+                [LAYERNORM_FORWARD_GAIN] = {"gain", OPERAND_IN | OPERAND_SAVED},
+                [LAYERNORM_FORWARD_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL},
+                [LAYERNORM_FORWARD_Y] = {"y", OPERAND_OUT},
+                [LAYERNORM_FORWARD_MEAN] = {"mean", OPERAND_OUT | OPERAND_SAVED},
+                [LAYERNORM_FORWARD_RSTD] = {"rstd", OPERAND_OUT | OPERAND_SAVED}},
+    .infer = layernorm_forward_infer,
+    .flops = layernorm_forward_flops,
+    .differentiate = layernorm_forward_differentiate,
+};
+
+static bool layernorm_backward_infer(struct op_call *call)
+{
+    if (!infer_check(call, LAYERNORM_BACKWARD_DY, DTYPES_FLOAT, SHAPE2(ANY, ANY)))
+        return false;
+    int64_t rows = infer_rows(call, LAYERNORM_BACKWARD_DY), channels = infer_columns(call, LAYERNORM_BACKWARD_DY);
+    if (!infer_check(call, LAYERNORM_BACKWARD_X, DTYPES_FLOAT, SHAPE2(rows, channels)) ||
+        !infer_check(call, LAYERNORM_BACKWARD_GAIN, DTYPES_FLOAT, SHAPE1(channels)) ||
+        !infer_check(call, LAYERNORM_BACKWARD_MEAN, DTYPES_F32, SHAPE1(rows)) ||
+        !infer_check(call, LAYERNORM_BACKWARD_RSTD, DTYPES_F32, SHAPE1(rows)))
+        return false;
+    enum dtype dtype = call->operand[LAYERNORM_BACKWARD_DY].dtype;
+    enum dtype gain_dtype = call->operand[LAYERNORM_BACKWARD_GAIN].dtype;
+    return infer_fill(call, LAYERNORM_BACKWARD_DX, dtype, DTYPES_FLOAT, SHAPE2(rows, channels)) &&
+           infer_fill(call, LAYERNORM_BACKWARD_DGAIN, gain_dtype, DTYPES_FLOAT, SHAPE1(channels)) &&
+           infer_fill(call, LAYERNORM_BACKWARD_DBIAS, gain_dtype, DTYPES_FLOAT, SHAPE1(channels));
+}
+
+/* xh 2, dy g 1, two means 3, dx 4, dgain 2, dbias 1. */
+static double layernorm_backward_flops(const struct op_call *call)
+{
+    double affine = call->operand[LAYERNORM_BACKWARD_DBIAS].present ? 3.0 : 2.0;
+    return (10.0 + affine) * cost_elements(call, LAYERNORM_BACKWARD_X);
+}
+
+static size_t layernorm_backward_workspace_cap(const struct op_call *call)
+{
+    return 2 * (size_t)OP_PARTIAL_ROWS * (size_t)operand_elements(&call->operand[LAYERNORM_BACKWARD_GAIN]) *
+           sizeof(float);
+}
+
+const struct op_declaration op_layernorm_backward = {
+    .name = "layernorm_backward",
+    .text = "dx (+)=, dgain (+)=, dbias (+)= of layernorm_forward",
+    .operands = LAYERNORM_BACKWARD_OPERANDS,
+    .operand = {[LAYERNORM_BACKWARD_DY] = {"dy", OPERAND_IN},
+                [LAYERNORM_BACKWARD_X] = {"x", OPERAND_IN},
+                [LAYERNORM_BACKWARD_GAIN] = {"gain", OPERAND_IN},
+                [LAYERNORM_BACKWARD_MEAN] = {"mean", OPERAND_IN},
+                [LAYERNORM_BACKWARD_RSTD] = {"rstd", OPERAND_IN},
+                [LAYERNORM_BACKWARD_DX] = {"dx", OPERAND_OUT | OPERAND_ACCUMULATES},
+                [LAYERNORM_BACKWARD_DGAIN] = {"dgain", OPERAND_OUT | OPERAND_ACCUMULATES},
+                [LAYERNORM_BACKWARD_DBIAS] = {"dbias", OPERAND_OUT | OPERAND_OPTIONAL | OPERAND_ACCUMULATES}},
+    .infer = layernorm_backward_infer,
+    .flops = layernorm_backward_flops,
+    .workspace_cap = layernorm_backward_workspace_cap,
+};

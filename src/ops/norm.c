@@ -1,0 +1,55 @@
+/* norm: the global gradient norm and the clip factor.                            torch.nn.utils.clip_grad_norm_
+ *
+ * sum_of_squares leaves one partial sum a gradient.  clip_factor computes
+ *   norm = sqrt(sum partials) UNSCALE;  CLIP = UNSCALE min(1, clip_max / (norm + 1e-6)), or UNSCALE where clip_max is 0
+ * FOUND_INF is whether the norm is not finite; otherwise ADAM_STEP advances by 1.
+ */
+#include "ops/op.h"
+
+#include "ops/infer.h"
+
+static bool sum_of_squares_infer(struct op_call *call)
+{
+    return infer_float(call, SUM_OF_SQUARES_X) &&
+           infer_fill(call, SUM_OF_SQUARES_PARTIAL, DTYPE_F32, DTYPES_F32, SHAPE1(1));
+}
+
+static double sum_of_squares_flops(const struct op_call *call)
+{
+    return 2.0 * cost_elements(call, SUM_OF_SQUARES_X);
+}
+
+static size_t sum_of_squares_workspace_cap(const struct op_call *call)
+{
+    (void)call;
+    return OP_PARTIAL_ROWS * sizeof(float);
+}
+
+const struct op_declaration op_sum_of_squares = {
+    .name = "sum_of_squares",
+    .text = "partial = sum of x squared",
+    .operands = SUM_OF_SQUARES_OPERANDS,
+    .operand = {[SUM_OF_SQUARES_X] = {"x", OPERAND_IN}, [SUM_OF_SQUARES_PARTIAL] = {"partial", OPERAND_OUT}},
+    .infer = sum_of_squares_infer,
+    .flops = sum_of_squares_flops,
+    .workspace_cap = sum_of_squares_workspace_cap,
+};
+
+static bool clip_factor_infer(struct op_call *call)
+{
+    return infer_check(call, CLIP_FACTOR_PARTIALS, DTYPES_F32, SHAPE1(ANY)) && infer_scalars(call, CLIP_FACTOR_SCALARS);
+}
+
+static double clip_factor_flops(const struct op_call *call)
+{
+    return cost_elements(call, CLIP_FACTOR_PARTIALS);
+}
+
+const struct op_declaration op_clip_factor = {
+    .name = "clip_factor",
+    .text = "norm, clip factor, found_inf and Adam's step count from the partial sums",
+    .operands = CLIP_FACTOR_OPERANDS,
+    .operand = {[CLIP_FACTOR_PARTIALS] = {"partials", OPERAND_IN}, [CLIP_FACTOR_SCALARS] = {"scalars", OPERAND_INOUT}},
+    .infer = clip_factor_infer,
+    .flops = clip_factor_flops,
+};

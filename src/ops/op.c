@@ -1,0 +1,95 @@
+/* The table of op declarations, and what follows from a declaration and the operands.
+ *
+ * Costs follow usage: a multiply-add is 2, a causal product counts half of the full square, and exp, tanh, a division or a
+ * square root is 1.  Counts are for forecasts and for rates in reports; a backend may do more (recomputed scores) or less
+ * (skipped tiles).  They are doubles, because products of sizes exceed 2^53 only as rates do.
+ */
+#include "ops/op.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+#include "base/log.h"
+
+#define OP(KIND, name, ...) extern const struct op_declaration op_##name;
+#include "ops/ops.def"
+#undef OP
+
+#define OP(KIND, name, ...) [OP_##KIND] = &op_##name,
+static const struct op_declaration *const declarations[] = {
+#include "ops/ops.def"
+};
+#undef OP
+
+_Static_assert(sizeof declarations / sizeof declarations[0] == OP_KIND_COUNT, "every op has a declaration");
+
+#define OP(KIND, name, ...) _Static_assert(KIND##_OPERANDS <= OP_OPERANDS_MAX, #name " has too many operands");
+#include "ops/ops.def"
+#undef OP
+
+const struct op_declaration *op_declaration(enum op_kind kind)
+{
+    assert((unsigned)kind < OP_KIND_COUNT);
+    return declarations[kind];
+}
+
+enum operand_use op_direction(enum op_kind kind, const struct op_attrs *attrs, int32_t slot)
+{
+    const struct op_declaration *declaration = op_declaration(kind);
+    assert(slot >= 0 && slot < declaration->operands);
+    bool accumulates = (attrs->accumulate >> slot & 1u) != 0;
+    return accumulates ? OPERAND_INOUT : declaration->operand[slot].use & OPERAND_INOUT;
+}
+
+int64_t operand_elements(const struct operand *operand)
+{
+    assert(operand->rank >= 0 && operand->rank <= OP_RANK_MAX);
+    if (!operand->present)
+        return 0;
+    int64_t elements = 1;
+    for (int32_t i = 0; i < operand->rank; i++)
+        elements *= operand->dims[i];
+    return elements;
+}
+
+size_t operand_bytes(const struct operand *operand)
+{
+    int64_t elements = operand_elements(operand);
+    assert(elements >= 0);
+    return (size_t)elements * dtype_size_bytes(operand->dtype);
+}
+
+bool op_infer(struct op_call *call)
+{
+    const struct op_declaration *declaration = op_declaration(call->kind);
+    uint32_t allowed = 0;
+    for (int32_t slot = 0; slot < declaration->operands; slot++)
+        allowed |= (uint32_t)op_operand_is(call->kind, slot, OPERAND_ACCUMULATES) << slot;
+    if ((call->attrs.accumulate & ~allowed) == 0)
+        return declaration->infer(call);
+    log_error("%s: accumulate is 0x%" PRIx32 ", expected only bits of 0x%" PRIx32, declaration->name,
+              call->attrs.accumulate, allowed);
+    return false;
+}
+
+double op_flops(const struct op_call *call)
+{
+    return op_declaration(call->kind)->flops(call);
+}
+
+double op_bytes(const struct op_call *call)
+{
+    const struct op_declaration *declaration = op_declaration(call->kind);
+    double bytes = 0.0;
+    for (int32_t slot = 0; slot < declaration->operands; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        if (!operand->present)
+            continue;
+        const double rows = (double)operand->dims[0], most = declaration->rows ? declaration->rows(call, slot) : rows;
+        bool twice = op_direction(call->kind, &call->attrs, slot) == OPERAND_INOUT;
+        if (op_operand_is(call->kind, slot, OPERAND_WRITTEN_FOR_GRADIENT))
+            twice = call->attrs.gradient;
+        bytes += (twice ? 2.0 : 1.0) * (double)operand_bytes(operand) * (most < rows ? most / rows : 1.0);
+    }
+    return bytes;
+}

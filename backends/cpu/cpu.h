@@ -41,7 +41,8 @@ struct cpu_segment {
 struct cpu_gemm_path;
 
 struct cpu_backend {
-    struct backend base;              /* first */
+    struct backend base; /* first */
+    const struct op_impl *const *table;
     const char *isa;                  /* of the kernels: "generic", "avx2" or "avx512" */
     bool isa_lowered;                 /* by GPT_TRAIN_CPU_ISA */
     const struct cpu_gemm_path *bf16; /* how bf16 is multiplied; NULL: as on every processor */
@@ -51,7 +52,6 @@ struct cpu_backend {
     struct cpu_segment segment[BACKEND_SEGMENTS_MAX];
 };
 
-/* What is registered; open() hands out a backend whose ops may be those of a wider instruction set. */
 extern const struct backend_ops cpu_backend_ops;
 
 /* The memory of this machine and of the cgroups that this process is in, in bytes.  Errors: GT_DEVICE when the system
@@ -131,18 +131,6 @@ static inline int64_t cpu_parts(int64_t rows)
 static inline int64_t cpu_part_begin(int64_t rows, int64_t parts, int64_t part)
 {
     return rows / parts * part + cpu_min(part, rows % parts);
-}
-
-/* Every operand is fp32, bf16 or fp16, or int32 where the op takes indices: what this backend stores. */
-static inline bool cpu_operands_supported(const struct op_call *call)
-{
-    const unsigned dtypes = 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16 | 1u << DTYPE_I32;
-    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
-        const struct operand *operand = &call->operand[slot];
-        if (operand->present && (dtypes >> operand->dtype & 1u) == 0)
-            return false;
-    }
-    return true;
 }
 
 #endif

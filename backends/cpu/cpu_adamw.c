@@ -10,8 +10,6 @@
 
 #include <math.h>
 
-CPU_OP_PLAIN(adamw)
-
 struct adamw_memory {
     struct cpu_floats grad, param, master, first, second;
 };
@@ -52,7 +50,7 @@ static void memory_update(const struct cpu_adamw_step *step, const struct adamw_
     cpu_floats_write(memory->second, begin, count, second);
 }
 
-enum gt_status CPU_NAME(cpu_adamw_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status adamw_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct adamw_memory memory = {
@@ -73,3 +71,5 @@ enum gt_status CPU_NAME(cpu_adamw_run)(struct backend *backend, int32_t queue, c
         memory_update(&step, &memory, begin, cpu_min(CPU_BLOCK, elements - begin));
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_adamw) = {.run = adamw_run};

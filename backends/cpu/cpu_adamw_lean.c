@@ -10,10 +10,7 @@
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_rounding.h"
 
-#include <float.h>
 #include <math.h>
-
-CPU_WORKSPACE_NONE(adamw_lean)
 
 struct lean_memory {
     struct cpu_floats grad;
@@ -29,13 +26,6 @@ struct lean_block {
     float grad[STATE_BLOCK], param[STATE_BLOCK], first[STATE_BLOCK], second[STATE_BLOCK];
     int64_t begin, count;
 };
-
-bool CPU_NAME(cpu_adamw_lean_supports)(const struct backend *backend, const struct op_call *call)
-{
-    (void)backend;
-    (void)call;
-    return FLT_EVAL_METHOD == 0; /* wider intermediates would round twice */
-}
 
 static void block_update(const struct cpu_adamw_step *step, struct lean_block *block)
 {
@@ -204,7 +194,7 @@ static struct lean_memory memory_of(const struct backend *backend, const struct 
     };
 }
 
-enum gt_status CPU_NAME(cpu_adamw_lean_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status adamw_lean_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct lean_memory memory = memory_of(backend, call);
@@ -221,3 +211,5 @@ enum gt_status CPU_NAME(cpu_adamw_lean_run)(struct backend *backend, int32_t que
         block_run(&step, &memory, &rounding, begin, cpu_min(STATE_BLOCK, elements - begin));
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_adamw_lean) = {.run = adamw_lean_run};

@@ -9,8 +9,6 @@
 #include "backends/cpu/cpu_attention.h"
 #include "backends/cpu/cpu_math.h"
 
-CPU_SUPPORTS_ANY(attention_backward)
-
 struct backward_item {
     const struct attention_shape *shape;
     struct cpu_floats qkv, dy, y, dqkv;
@@ -262,14 +260,14 @@ static void item_run(const struct backward_item *item, float *memory)
     dq_store(item, &s);
 }
 
-size_t CPU_NAME(cpu_attention_backward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+static size_t attention_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
     const enum dtype dqkv = call->operand[ATTENTION_BACKWARD_DQKV].dtype;
     return (size_t)cpu_from(backend)->threads * scratch_floats(&shape, dqkv) * sizeof(float);
 }
 
-enum gt_status CPU_NAME(cpu_attention_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status attention_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_BACKWARD_QKV]);
@@ -300,3 +298,6 @@ enum gt_status CPU_NAME(cpu_attention_backward_run)(struct backend *backend, int
     }
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_attention_backward) = {.workspace_bytes = attention_backward_workspace_bytes,
+                                                         .run = attention_backward_run};

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-CPU_SUPPORTS_ANY(attention_cached)
-
 /* to[at ..] = from[source ..], `count` elements, converted where the dtypes differ. */
 static void row_copy(struct cpu_floats to, int64_t at, struct cpu_floats from, int64_t source, int64_t count)
 {
@@ -25,13 +23,13 @@ static void row_copy(struct cpu_floats to, int64_t at, struct cpu_floats from, i
     }
 }
 
-size_t CPU_NAME(cpu_attention_cached_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+static size_t attention_cached_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_CACHED_QKV]);
     return (size_t)cpu_from(backend)->threads * attention_band_floats(shape.padded) * sizeof(float);
 }
 
-enum gt_status CPU_NAME(cpu_attention_cached_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status attention_cached_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_CACHED_QKV]);
@@ -76,3 +74,6 @@ enum gt_status CPU_NAME(cpu_attention_cached_run)(struct backend *backend, int32
     }
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_attention_cached) = {.workspace_bytes = attention_cached_workspace_bytes,
+                                                       .run = attention_cached_run};

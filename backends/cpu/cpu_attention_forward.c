@@ -12,8 +12,6 @@
 
 #include <math.h>
 
-CPU_SUPPORTS_ANY(attention_forward)
-
 struct band_scratch {
     float *q, *result;       /* [256, padded] */
     float *k_transposed, *v; /* [padded, 64], [64, padded] */
@@ -160,13 +158,13 @@ void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scra
     band_write(band, &s);
 }
 
-size_t CPU_NAME(cpu_attention_forward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+static size_t attention_forward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
     return (size_t)cpu_from(backend)->threads * attention_band_floats(shape.padded) * sizeof(float);
 }
 
-enum gt_status CPU_NAME(cpu_attention_forward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status attention_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct attention_shape shape = attention_shape_of(call, &call->operand[ATTENTION_FORWARD_QKV]);
@@ -207,3 +205,6 @@ enum gt_status CPU_NAME(cpu_attention_forward_run)(struct backend *backend, int3
     }
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_attention_forward) = {.workspace_bytes = attention_forward_workspace_bytes,
+                                                        .run = attention_forward_run};

@@ -31,10 +31,10 @@
 #include "base/system_memory.h"
 #include "base/thread.h"
 
-extern const struct op_impl cpu_table_generic[OP_KIND_COUNT];
+extern const struct op_impl *const cpu_table_generic[OP_KIND_COUNT];
 #ifdef HAVE_X86_SIMD
-extern const struct op_impl cpu_table_avx2[OP_KIND_COUNT];
-extern const struct op_impl cpu_table_avx512[OP_KIND_COUNT];
+extern const struct op_impl *const cpu_table_avx2[OP_KIND_COUNT];
+extern const struct op_impl *const cpu_table_avx512[OP_KIND_COUNT];
 #endif
 
 /* Libraries' own headers differ in whether they declare these. */
@@ -48,34 +48,9 @@ void bli_thread_set_num_threads(int64_t threads);
 void MKL_Set_Num_Threads(int threads);
 #endif
 
-static void cpu_devices(bool automatic, struct backend_devices *out);
-static enum gt_status cpu_open(const struct backend_open_options *options, struct backend **out);
-static void cpu_close(struct backend *backend);
-static enum gt_status cpu_info(struct backend *backend, struct backend_info *out);
-static void cpu_holders(struct backend *backend, struct backend_holders *out);
-static enum gt_status cpu_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
-static enum gt_status cpu_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
-                                 size_t bytes);
-static enum gt_status cpu_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
-static enum gt_status cpu_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
-static enum gt_status cpu_sync(struct backend *backend, int32_t queue);
-
-#define CPU_OPS(op_table)                                                                                           \
-    {                                                                                                               \
-        .name = "cpu", .devices = cpu_devices, .open = cpu_open, .close = cpu_close, .info = cpu_info,              \
-        .holders = cpu_holders, .arena = cpu_arena, .upload = cpu_upload, .download = cpu_download, .run = cpu_run, \
-        .sync = cpu_sync, .table = (op_table),                                                                      \
-    }
-
-const struct backend_ops cpu_backend_ops = CPU_OPS(cpu_table_generic);
-#ifdef HAVE_X86_SIMD
-static const struct backend_ops cpu_ops_avx2 = CPU_OPS(cpu_table_avx2);
-static const struct backend_ops cpu_ops_avx512 = CPU_OPS(cpu_table_avx512);
-#endif
-
 struct cpu_isa {
     const char *name, *kernels;
-    const struct backend_ops *ops;
+    const struct op_impl *const *table;
     const struct cpu_gemm_path *bf16;
     bool supported;
 };
@@ -103,17 +78,18 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
     const struct cpu_isa sets[] = {
 #ifdef HAVE_X86_SIMD
 #ifdef HAVE_X86_AMX
-        {"amx", "avx512", &cpu_ops_avx512, &cpu_gemm_path_amx, has_avx512() && cpu_has_amx_bf16()},
+        {"amx", "avx512", cpu_table_avx512, &cpu_gemm_path_amx, has_avx512() && cpu_has_amx_bf16()},
 #endif
-        {"avx512", "avx512", &cpu_ops_avx512, NULL, has_avx512()},
-        {"avx2", "avx2", &cpu_ops_avx2, NULL, has_avx2()},
+        {"avx512", "avx512", cpu_table_avx512, NULL, has_avx512()},
+        {"avx2", "avx2", cpu_table_avx2, NULL, has_avx2()},
 #endif
-        {"generic", "generic", &cpu_backend_ops, NULL, true},
+        {"generic", "generic", cpu_table_generic, NULL, true},
     };
     const char *wanted = getenv("GPT_TRAIN_CPU_ISA");
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         if (sets[i].supported && (wanted == NULL || strcmp(wanted, sets[i].name) == 0)) {
-            cpu->base.ops = sets[i].ops;
+            cpu->base.ops = &cpu_backend_ops;
+            cpu->table = sets[i].table;
             cpu->isa = sets[i].kernels;
             cpu->bf16 = sets[i].bf16;
             cpu->isa_lowered = wanted != NULL;
@@ -393,10 +369,10 @@ static enum gt_status cpu_download(struct backend *backend, int32_t queue, void 
 
 static enum gt_status cpu_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
-    const struct op_impl *table = backend->ops->table;
+    const struct op_impl *const *table = cpu_from(backend)->table;
     for (size_t i = 0; i < count; i++) {
         assert((unsigned)calls[i].kind < OP_KIND_COUNT);
-        TRY(table[calls[i].kind].run(backend, queue, &calls[i]));
+        TRY(table[calls[i].kind]->run(backend, queue, &calls[i]));
     }
     return GT_OK;
 }
@@ -407,3 +383,29 @@ static enum gt_status cpu_sync(struct backend *backend, int32_t queue)
     (void)queue;
     return GT_OK;
 }
+
+static bool cpu_supports(const struct backend *backend, const struct op_call *call)
+{
+    return op_impl_supports(cpu_from(backend)->table[call->kind], backend, call);
+}
+
+static size_t cpu_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    return op_impl_workspace_bytes(cpu_from(backend)->table[call->kind], backend, call);
+}
+
+const struct backend_ops cpu_backend_ops = {
+    .name = "cpu",
+    .devices = cpu_devices,
+    .open = cpu_open,
+    .close = cpu_close,
+    .info = cpu_info,
+    .holders = cpu_holders,
+    .arena = cpu_arena,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .run = cpu_run,
+    .sync = cpu_sync,
+    .supports = cpu_supports,
+    .workspace_bytes = cpu_workspace_bytes,
+};

@@ -8,9 +8,7 @@
 
 #include <string.h>
 
-CPU_SUPPORTS_ANY(bias_backward)
-
-size_t CPU_NAME(cpu_bias_backward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+static size_t bias_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
     const int64_t *dims = call->operand[BIAS_BACKWARD_DY].dims;
@@ -31,7 +29,7 @@ static void row_add(double *sum, struct cpu_floats dy, int64_t first, int64_t co
     }
 }
 
-enum gt_status CPU_NAME(cpu_bias_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status bias_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats dy = cpu_floats_of(backend, call, BIAS_BACKWARD_DY);
@@ -53,3 +51,6 @@ enum gt_status CPU_NAME(cpu_bias_backward_run)(struct backend *backend, int32_t 
         cpu_parts_add(dbias, accumulate, partial, columns, parts, first, columns);
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_bias_backward) = {.workspace_bytes = bias_backward_workspace_bytes,
+                                                    .run = bias_backward_run};

@@ -6,16 +6,6 @@
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
-#include <float.h>
-
-CPU_WORKSPACE_NONE(blend)
-
-bool CPU_NAME(cpu_blend_supports)(const struct backend *backend, const struct op_call *call)
-{
-    (void)backend;
-    return FLT_EVAL_METHOD == 0 && cpu_operands_supported(call);
-}
-
 static void block_blend(const struct op_attrs *attrs, const float *x, const float *z, float *y, int64_t count)
 {
     const float alpha = attrs->alpha, beta = attrs->beta;
@@ -35,7 +25,7 @@ static void memory_blend(const struct op_attrs *attrs, struct cpu_floats x, stru
     cpu_floats_write(y, begin, count, to);
 }
 
-enum gt_status CPU_NAME(cpu_blend_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status blend_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, BLEND_X), z = cpu_floats_of(backend, call, BLEND_Z);
@@ -46,3 +36,5 @@ enum gt_status CPU_NAME(cpu_blend_run)(struct backend *backend, int32_t queue, c
         memory_blend(&call->attrs, x, z, y, begin, cpu_min(CPU_BLOCK, elements - begin));
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_blend) = {.run = blend_run};

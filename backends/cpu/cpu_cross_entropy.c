@@ -14,9 +14,6 @@
 
 #define SUM_BLOCK 256
 
-CPU_SUPPORTS_ANY(cross_entropy)
-CPU_OP_PLAIN(loss_sum)
-
 static float block_exp(const float *logits, float largest, int64_t count)
 {
     float sum = 0.0f;
@@ -76,14 +73,14 @@ static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, 
     return (float)(log(sum) + ((double)largest - (double)correct));
 }
 
-size_t CPU_NAME(cpu_cross_entropy_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+static size_t cross_entropy_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const struct operand *logits = &call->operand[CROSS_ENTROPY_LOGITS];
     const size_t row_bytes = cpu_row_floats(logits->dims[1]) * sizeof(float);
     return logits->dtype == DTYPE_F32 ? 0 : (size_t)cpu_from(backend)->threads * row_bytes;
 }
 
-enum gt_status CPU_NAME(cpu_cross_entropy_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const int32_t *targets = cpu_operand(backend, call, CROSS_ENTROPY_TARGETS);
@@ -94,7 +91,7 @@ enum gt_status CPU_NAME(cpu_cross_entropy_run)(struct backend *backend, int32_t 
     const int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1], vocab = call->attrs.vocab;
     const float scale = scalars[SCALAR_LOSS_GRADIENT].f;
     const bool gradient = call->attrs.gradient;
-    const size_t scratch_bytes = CPU_NAME(cpu_cross_entropy_workspace_bytes)(backend, call);
+    const size_t scratch_bytes = cross_entropy_workspace_bytes(backend, call);
     float *scratch = scratch_bytes > 0 ? cpu_workspace(backend, call, scratch_bytes) : NULL;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, rows * width)))
     for (int64_t n = 0; n < rows; n++) {
@@ -107,7 +104,7 @@ enum gt_status CPU_NAME(cpu_cross_entropy_run)(struct backend *backend, int32_t 
     return GT_OK;
 }
 
-enum gt_status CPU_NAME(cpu_loss_sum_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status loss_sum_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const float *losses = cpu_operand(backend, call, LOSS_SUM_LOSSES);
@@ -120,3 +117,7 @@ enum gt_status CPU_NAME(cpu_loss_sum_run)(struct backend *backend, int32_t queue
     scalars[SCALAR_LOSS_SUM].f = (float)((double)scalars[SCALAR_LOSS_SUM].f + sum);
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_cross_entropy) = {.workspace_bytes = cross_entropy_workspace_bytes,
+                                                    .run = cross_entropy_run};
+const struct op_impl CPU_NAME(cpu_loss_sum) = {.run = loss_sum_run};

@@ -7,8 +7,6 @@
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_philox.h"
 
-CPU_OP_PLAIN(dropout)
-
 /* Elements offset .. offset + count - 1, of which the first is number `first` in its sample. */
 static void block_drop(const struct cpu_mask *mask, struct cpu_floats x, struct cpu_floats y, int64_t offset,
                        int64_t first, int64_t count)
@@ -26,7 +24,7 @@ static void block_drop(const struct cpu_mask *mask, struct cpu_floats x, struct 
     }
 }
 
-enum gt_status CPU_NAME(cpu_dropout_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status dropout_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, DROPOUT_X);
@@ -47,3 +45,5 @@ enum gt_status CPU_NAME(cpu_dropout_run)(struct backend *backend, int32_t queue,
     }
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_dropout) = {.run = dropout_run};

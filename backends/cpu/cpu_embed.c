@@ -8,10 +8,7 @@
 
 #define STRIP 128 /* columns summed at a time */
 
-CPU_OP_PLAIN(embed_forward)
-CPU_OP_PLAIN(embed_backward)
-
-enum gt_status CPU_NAME(cpu_embed_forward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const int32_t *ids = cpu_operand(backend, call, EMBED_FORWARD_IDS);
@@ -71,7 +68,7 @@ static void rows_sum(struct cpu_floats out, int64_t to, bool accumulate, const s
     }
 }
 
-enum gt_status CPU_NAME(cpu_embed_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status embed_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats dy = cpu_floats_of(backend, call, EMBED_BACKWARD_DY);
@@ -102,3 +99,6 @@ enum gt_status CPU_NAME(cpu_embed_backward_run)(struct backend *backend, int32_t
     }
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_embed_forward) = {.run = embed_forward_run};
+const struct op_impl CPU_NAME(cpu_embed_backward) = {.run = embed_backward_run};

@@ -8,10 +8,7 @@
 
 #include <string.h>
 
-CPU_OP_PLAIN(fill)
-CPU_OP_PLAIN(copy)
-
-enum gt_status CPU_NAME(cpu_fill_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status fill_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats y = cpu_floats_of(backend, call, FILL_Y);
@@ -51,7 +48,7 @@ static void block_copy(struct cpu_floats x, struct cpu_floats y, int64_t begin, 
     cpu_floats_write(y, begin, count, cpu_floats_read(x, begin, count, cpu_floats_place(y, begin, buffer)));
 }
 
-enum gt_status CPU_NAME(cpu_copy_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status copy_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, COPY_X), y = cpu_floats_of(backend, call, COPY_Y);
@@ -67,3 +64,6 @@ enum gt_status CPU_NAME(cpu_copy_run)(struct backend *backend, int32_t queue, co
     }
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_fill) = {.run = fill_run};
+const struct op_impl CPU_NAME(cpu_copy) = {.run = copy_run};

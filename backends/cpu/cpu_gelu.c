@@ -12,9 +12,6 @@
 #define CUBIC 0.044715f
 #define EXPONENT_MAX 87.0f /* e^87 is finite in fp32 */
 
-CPU_OP_PLAIN(gelu_forward)
-CPU_OP_PLAIN(gelu_backward)
-
 static void erf_forward(const float *x, float *y, int64_t count)
 {
     CPU_OMP(omp simd)
@@ -60,7 +57,7 @@ static void tanh_backward(const float *dy, const float *x, float *dx, int64_t co
     }
 }
 
-enum gt_status CPU_NAME(cpu_gelu_forward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status gelu_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, GELU_FORWARD_X);
@@ -82,7 +79,7 @@ enum gt_status CPU_NAME(cpu_gelu_forward_run)(struct backend *backend, int32_t q
     return GT_OK;
 }
 
-enum gt_status CPU_NAME(cpu_gelu_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status gelu_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats dy = cpu_floats_of(backend, call, GELU_BACKWARD_DY);
@@ -105,3 +102,6 @@ enum gt_status CPU_NAME(cpu_gelu_backward_run)(struct backend *backend, int32_t 
     }
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_gelu_forward) = {.run = gelu_forward_run};
+const struct op_impl CPU_NAME(cpu_gelu_backward) = {.run = gelu_backward_run};

@@ -29,7 +29,7 @@ static bool dtypes_supported(const struct op_call *call)
            (!bias->present || dtype_is_float(bias->dtype));
 }
 
-bool CPU_NAME(cpu_gemm_supports)(const struct backend *backend, const struct op_call *call)
+static bool gemm_supports(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
     for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++) {
@@ -205,7 +205,7 @@ static const struct cpu_gemm_path *path_choose(const struct backend *backend, co
     return as_it_is ? &CPU_NAME(cpu_gemm_path_half) : bf16;
 }
 
-size_t CPU_NAME(cpu_gemm_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+static size_t gemm_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const struct cpu_gemm job = job_of(call);
     const struct cpu_gemm_path *path = path_choose(backend, &job);
@@ -213,7 +213,7 @@ size_t CPU_NAME(cpu_gemm_workspace_bytes)(const struct backend *backend, const s
     return (size_t)cpu_from(backend)->threads * path->scratch_bytes(tile.rows, tile.columns, job.k);
 }
 
-enum gt_status CPU_NAME(cpu_gemm_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status gemm_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     struct cpu_gemm job = job_of(call);
@@ -239,3 +239,6 @@ enum gt_status CPU_NAME(cpu_gemm_run)(struct backend *backend, int32_t queue, co
     }
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_gemm) = {
+    .supports = gemm_supports, .workspace_bytes = gemm_workspace_bytes, .run = gemm_run};

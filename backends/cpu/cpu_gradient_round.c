@@ -7,17 +7,6 @@
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_rounding.h"
 
-#include <float.h>
-
-CPU_WORKSPACE_NONE(gradient_round)
-
-bool CPU_NAME(cpu_gradient_round_supports)(const struct backend *backend, const struct op_call *call)
-{
-    (void)backend;
-    (void)call;
-    return FLT_EVAL_METHOD == 0; /* wider intermediates would round twice */
-}
-
 static void block_round(const struct cpu_rounding *rounding, uint32_t stream, const float *x, uint16_t *y,
                         bool accumulate, int64_t begin, int64_t count)
 {
@@ -35,7 +24,7 @@ static void block_round(const struct cpu_rounding *rounding, uint32_t stream, co
     cpu_rounding_bf16(values, random.bits, y + begin, count);
 }
 
-enum gt_status CPU_NAME(cpu_gradient_round_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status gradient_round_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const float *x = cpu_operand(backend, call, GRADIENT_ROUND_X);
@@ -50,3 +39,5 @@ enum gt_status CPU_NAME(cpu_gradient_round_run)(struct backend *backend, int32_t
         block_round(&rounding, stream, x, y, accumulate, begin, cpu_min(STATE_BLOCK, elements - begin));
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_gradient_round) = {.run = gradient_round_run};

@@ -11,9 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-CPU_SUPPORTS_ANY(layernorm_forward)
-CPU_SUPPORTS_ANY(layernorm_backward)
-
 /* Rows of fp32 in the workspace: `shared` for gain and bias, then FORWARD_ROWS or BACKWARD_ROWS for each thread. */
 #define SHARED_ROWS 2
 #define FORWARD_ROWS 1
@@ -74,12 +71,12 @@ static void row_normalise(const float *x, const float *gain, const float *bias, 
     *out_rstd = rstd;
 }
 
-size_t CPU_NAME(cpu_layernorm_forward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+static size_t layernorm_forward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     return rows_floats(backend, call, call->operand[LAYERNORM_FORWARD_X].dims[1], FORWARD_ROWS) * sizeof(float);
 }
 
-enum gt_status CPU_NAME(cpu_layernorm_forward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status layernorm_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, LAYERNORM_FORWARD_X);
@@ -91,7 +88,7 @@ enum gt_status CPU_NAME(cpu_layernorm_forward_run)(struct backend *backend, int3
     const int64_t rows = call->operand[LAYERNORM_FORWARD_X].dims[0];
     const int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
     const float epsilon = call->attrs.epsilon;
-    const size_t scratch_bytes = CPU_NAME(cpu_layernorm_forward_workspace_bytes)(backend, call);
+    const size_t scratch_bytes = layernorm_forward_workspace_bytes(backend, call);
     const size_t row_floats = scratch_bytes > 0 ? cpu_row_floats(channels) : 0;
     float *scratch = scratch_bytes > 0 ? cpu_workspace(backend, call, scratch_bytes) : NULL;
     const float *gain = cpu_floats_read(gains, 0, channels, scratch), *bias = NULL;
@@ -166,7 +163,7 @@ static size_t parts_bytes(const struct op_call *call)
 }
 
 /* The sums of the parts, then rows of fp32. */
-size_t CPU_NAME(cpu_layernorm_backward_workspace_bytes)(const struct backend *backend, const struct op_call *call)
+static size_t layernorm_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const int64_t channels = call->operand[LAYERNORM_BACKWARD_DY].dims[1];
     return parts_bytes(call) + rows_floats(backend, call, channels, BACKWARD_ROWS) * sizeof(float);
@@ -182,12 +179,12 @@ static void sums_add(const struct backend *backend, const struct op_call *call, 
         cpu_parts_add(out, op_accumulates(call, slot), partial, 2 * channels, parts, first, channels);
 }
 
-enum gt_status CPU_NAME(cpu_layernorm_backward_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status layernorm_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const int64_t rows = call->operand[LAYERNORM_BACKWARD_DY].dims[0];
     const int64_t channels = call->operand[LAYERNORM_BACKWARD_DY].dims[1];
-    const size_t workspace_bytes = CPU_NAME(cpu_layernorm_backward_workspace_bytes)(backend, call);
+    const size_t workspace_bytes = layernorm_backward_workspace_bytes(backend, call);
     const size_t row_floats = workspace_bytes > parts_bytes(call) ? cpu_row_floats(channels) : 0;
     double *partial = cpu_workspace(backend, call, workspace_bytes);
     float *scratch = (float *)(void *)((char *)partial + parts_bytes(call));
@@ -214,3 +211,8 @@ enum gt_status CPU_NAME(cpu_layernorm_backward_run)(struct backend *backend, int
         sums_add(backend, call, LAYERNORM_BACKWARD_DBIAS, partial + channels, parts);
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_layernorm_forward) = {.workspace_bytes = layernorm_forward_workspace_bytes,
+                                                        .run = layernorm_forward_run};
+const struct op_impl CPU_NAME(cpu_layernorm_backward) = {.workspace_bytes = layernorm_backward_workspace_bytes,
+                                                         .run = layernorm_backward_run};

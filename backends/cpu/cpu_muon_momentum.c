@@ -6,16 +6,6 @@
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_rounding.h"
 
-#include <float.h>
-
-CPU_WORKSPACE_NONE(muon_momentum)
-
-bool CPU_NAME(cpu_muon_momentum_supports)(const struct backend *backend, const struct op_call *call)
-{
-    (void)backend;
-    return FLT_EVAL_METHOD == 0 && cpu_operands_supported(call);
-}
-
 struct momentum_memory {
     struct cpu_floats grad, momentum;
     float *ahead;
@@ -43,7 +33,7 @@ static void block_run(const struct momentum_memory *memory, const struct cpu_rou
     cpu_rounding_bf16(m, random.bits, (uint16_t *)memory->momentum.memory + begin, count);
 }
 
-enum gt_status CPU_NAME(cpu_muon_momentum_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status muon_momentum_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const union scalar_word *scalars = cpu_operand(backend, call, MUON_MOMENTUM_SCALARS);
@@ -66,3 +56,5 @@ enum gt_status CPU_NAME(cpu_muon_momentum_run)(struct backend *backend, int32_t 
         block_run(&memory, &rounding, begin, cpu_min(STATE_BLOCK, elements - begin));
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_muon_momentum) = {.run = muon_momentum_run};

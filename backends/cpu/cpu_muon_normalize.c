@@ -5,16 +5,6 @@
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
-#include <float.h>
-
-CPU_WORKSPACE_NONE(muon_normalize)
-
-bool CPU_NAME(cpu_muon_normalize_supports)(const struct backend *backend, const struct op_call *call)
-{
-    (void)backend;
-    return FLT_EVAL_METHOD == 0 && cpu_operands_supported(call);
-}
-
 static void block_normalize(float below, const float *x, struct cpu_floats y, int64_t begin, int64_t count)
 {
     float buffer[CPU_BLOCK];
@@ -25,7 +15,7 @@ static void block_normalize(float below, const float *x, struct cpu_floats y, in
     cpu_floats_write(y, begin, count, to);
 }
 
-enum gt_status CPU_NAME(cpu_muon_normalize_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status muon_normalize_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const float *x = cpu_operand(backend, call, MUON_NORMALIZE_X);
@@ -38,3 +28,5 @@ enum gt_status CPU_NAME(cpu_muon_normalize_run)(struct backend *backend, int32_t
         block_normalize(below, x, y, begin, cpu_min(CPU_BLOCK, elements - begin));
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_muon_normalize) = {.run = muon_normalize_run};

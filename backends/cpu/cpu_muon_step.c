@@ -7,16 +7,6 @@
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_rounding.h"
 
-#include <float.h>
-
-CPU_WORKSPACE_NONE(muon_step)
-
-bool CPU_NAME(cpu_muon_step_supports)(const struct backend *backend, const struct op_call *call)
-{
-    (void)backend;
-    return FLT_EVAL_METHOD == 0 && cpu_operands_supported(call);
-}
-
 struct step_memory {
     struct cpu_floats direction, param, master;
     float rate, scale, decay;
@@ -43,7 +33,7 @@ static void block_run(const struct step_memory *memory, const struct cpu_roundin
     cpu_rounding_bf16(p, random.bits, (uint16_t *)memory->param.memory + begin, count);
 }
 
-enum gt_status CPU_NAME(cpu_muon_step_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status muon_step_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const union scalar_word *scalars = cpu_operand(backend, call, MUON_STEP_SCALARS);
@@ -64,3 +54,5 @@ enum gt_status CPU_NAME(cpu_muon_step_run)(struct backend *backend, int32_t queu
         block_run(&memory, &rounding, begin, cpu_min(STATE_BLOCK, elements - begin));
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_muon_step) = {.run = muon_step_run};

@@ -13,9 +13,6 @@
 #define LINES_FLOATS 256
 #define AHEAD_FLOATS 1024
 
-CPU_OP_PLAIN(sum_of_squares)
-CPU_OP_PLAIN(clip_factor)
-
 /* The processor's own prefetching does not keep up with one stream per thread. */
 static double block_square(const float *x, int64_t count)
 {
@@ -44,7 +41,7 @@ static double part_square(struct cpu_floats x, int64_t begin, int64_t end)
     return sum;
 }
 
-enum gt_status CPU_NAME(cpu_sum_of_squares_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status sum_of_squares_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, SUM_OF_SQUARES_X);
@@ -63,7 +60,7 @@ enum gt_status CPU_NAME(cpu_sum_of_squares_run)(struct backend *backend, int32_t
     return GT_OK;
 }
 
-enum gt_status CPU_NAME(cpu_clip_factor_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status clip_factor_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const float *partials = cpu_operand(backend, call, CLIP_FACTOR_PARTIALS);
@@ -83,3 +80,6 @@ enum gt_status CPU_NAME(cpu_clip_factor_run)(struct backend *backend, int32_t qu
         scalars[SCALAR_ADAM_STEP].i++;
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_sum_of_squares) = {.run = sum_of_squares_run};
+const struct op_impl CPU_NAME(cpu_clip_factor) = {.run = clip_factor_run};

@@ -5,8 +5,6 @@
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 
-CPU_OP_PLAIN(residual)
-
 static void block_add(const float *x, const float *y, float *r, int64_t count)
 {
     CPU_OMP(omp simd)
@@ -14,7 +12,7 @@ static void block_add(const float *x, const float *y, float *r, int64_t count)
         r[i] = x[i] + y[i];
 }
 
-enum gt_status CPU_NAME(cpu_residual_run)(struct backend *backend, int32_t queue, const struct op_call *call)
+static enum gt_status residual_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     (void)queue;
     const struct cpu_floats x = cpu_floats_of(backend, call, RESIDUAL_X);
@@ -32,3 +30,5 @@ enum gt_status CPU_NAME(cpu_residual_run)(struct backend *backend, int32_t queue
     }
     return GT_OK;
 }
+
+const struct op_impl CPU_NAME(cpu_residual) = {.run = residual_run};

@@ -1,16 +1,20 @@
 /* Stochastic rounding: the random bits of many elements at once, and rounding to bf16 with them; as ops/op.h defines.
  *
  * Used by the files that are compiled without contraction.  Everything here is integer arithmetic; equal to op.h's functions
- * by the exact references of tests/ref.
+ * by the exact references of tests/ops.
  */
 #ifndef GPT_TRAIN_CPU_CPU_ROUNDING_H
 #define GPT_TRAIN_CPU_CPU_ROUNDING_H
+
+#include <float.h>
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/cpu_math.h"
 #include "backends/cpu/cpu_philox.h"
 #include "base/rng.h"
 #include "ops/op.h"
+
+_Static_assert(FLT_EVAL_METHOD == 0, "wider intermediates would round twice");
 
 /* Groups of eight that cover a block of STATE_BLOCK elements wherever it begins. */
 #define CPU_ROUNDING_GROUPS (STATE_BLOCK / 8 + 1)

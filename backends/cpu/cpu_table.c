@@ -4,13 +4,8 @@
  */
 #include "backends/cpu/cpu_kernel.h"
 
-#define OP(KIND, name, ...)                                        \
-    [OP_##KIND] = {                                                \
-        .supports = CPU_NAME(cpu_##name##_supports),               \
-        .workspace_bytes = CPU_NAME(cpu_##name##_workspace_bytes), \
-        .run = CPU_NAME(cpu_##name##_run),                         \
-    },
-const struct op_impl CPU_NAME(cpu_table)[OP_KIND_COUNT] = {
+#define OP(KIND, name, ...) [OP_##KIND] = &CPU_NAME(cpu_##name),
+const struct op_impl *const CPU_NAME(cpu_table)[OP_KIND_COUNT] = {
 #include "ops/ops.def"
 };
 #undef OP

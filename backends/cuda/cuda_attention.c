@@ -7,7 +7,6 @@
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_shapes.h"
-#include "backends/cuda/cuda_table.h"
 
 static int64_t head_size_of(const struct op_call *call, int32_t qkv)
 {

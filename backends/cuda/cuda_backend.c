@@ -184,11 +184,17 @@ static void cuda_holders(struct backend *backend, struct backend_holders *out)
     cuda_nvml_holders(own(backend)->nvml, out);
 }
 
+#define OP(KIND, name, ...) [OP_##KIND] = &cuda_##name,
+const struct op_impl *const cuda_table[OP_KIND_COUNT] = {
+#include "ops/ops.def"
+};
+#undef OP
+
 static enum gt_status calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         assert((unsigned)calls[i].kind < OP_KIND_COUNT);
-        TRY(cuda_table[calls[i].kind].run(backend, queue, &calls[i]));
+        TRY(cuda_table[calls[i].kind]->run(backend, queue, &calls[i]));
     }
     return GT_OK;
 }
@@ -245,6 +251,16 @@ static enum gt_status cuda_bind(struct backend *backend, const struct op_call *c
     return cuda_sync(backend, 0);
 }
 
+static bool cuda_supports(const struct backend *backend, const struct op_call *call)
+{
+    return op_impl_supports(cuda_table[call->kind], backend, call);
+}
+
+static size_t cuda_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    return op_impl_workspace_bytes(cuda_table[call->kind], backend, call);
+}
+
 const struct backend_ops cuda_backend_ops = {
     .name = "cuda",
     .devices = cuda_devices,
@@ -262,5 +278,6 @@ const struct backend_ops cuda_backend_ops = {
     .download_later = cuda_memory_download_later,
     .run = cuda_run,
     .sync = cuda_sync,
-    .table = cuda_table,
+    .supports = cuda_supports,
+    .workspace_bytes = cuda_workspace_bytes,
 };

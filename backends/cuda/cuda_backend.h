@@ -106,7 +106,11 @@ struct cuda_backend {
 };
 
 extern const struct backend_ops cuda_backend_ops;
-extern const struct op_impl cuda_table[OP_KIND_COUNT];
+/* The ops; each family's file defines its own. */
+#define OP(KIND, name, ...) extern const struct op_impl cuda_##name;
+#include "ops/ops.def"
+#undef OP
+extern const struct op_impl *const cuda_table[OP_KIND_COUNT];
 
 /* GT_OK for cudaSuccess; else logs one line with `what`, the error's name and text, GPU, capability, driver and toolkit,
  * and returns GT_DEVICE (GT_NO_MEMORY for cudaErrorMemoryAllocation).  `what` says what was being done:

@@ -6,7 +6,6 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_shapes.h"
-#include "backends/cuda/cuda_table.h"
 
 #define THREADS_MIN 32
 #define THREADS_MAX 512

@@ -5,7 +5,6 @@
 #include "backends/cuda/cuda_embed.h"
 
 #include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_table.h"
 
 /* Rows and tiles of columns are the grid's x and y. */
 static bool shape_supported(const struct op_call *call, int32_t slot)

@@ -11,7 +11,6 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_gemm_cache.h"
-#include "backends/cuda/cuda_table.h"
 
 /* What the library may split a product into.  Cards before sm_90 gain little from more than a few MiB. */
 #define WORKSPACE_BYTES ((size_t)8 << 20)

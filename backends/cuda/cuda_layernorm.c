@@ -6,7 +6,6 @@
 #include "backends/cuda/cuda_layernorm.h"
 
 #include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_table.h"
 
 static int64_t parts_of(const struct op_call *call)
 {

@@ -6,7 +6,6 @@
 #include "backends/cuda/cuda_norm.h"
 
 #include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/cuda_table.h"
 
 #define PARTS_MAX 256
 #define PART_ELEMENTS 16384

@@ -26,7 +26,6 @@ cuda_sources = \
 	backends/cuda/cuda_nvml.c backends/cuda/cuda_nvml.h \
 	backends/cuda/cuda_residual.c \
 	backends/cuda/cuda_shapes.c backends/cuda/cuda_shapes.h \
-	backends/cuda/cuda_table.c backends/cuda/cuda_table.h \
 	backends/cuda/cuda_trial.c backends/cuda/cuda_trial.h \
 	backends/cuda/cuda_tuning.c backends/cuda/cuda_tuning.h
 

@@ -1,5 +1,5 @@
 # The opencl backend.  Kernels are texts that config/embed.sh turns into a C file of the build folder; drivers compile them at
-# run time.  A kernel file is listed in opencl_kernels and declared in opencl_kernels.h, its op in opencl_ops.def.
+# run time.  A kernel file is listed in opencl_kernels and declared in opencl_kernels.h.
 opencl_kernels = \
 	backends/opencl/kernels/adamw.cl \
 	backends/opencl/kernels/adamw_lean.cl \
@@ -62,11 +62,9 @@ libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl_memory.c backends/opencl/opencl_memory.h \
 	backends/opencl/opencl_muon.c \
 	backends/opencl/opencl_norm.c \
-	backends/opencl/opencl_ops.def \
 	backends/opencl/opencl_program.c backends/opencl/opencl_program.h \
 	backends/opencl/opencl_residual.c \
 	backends/opencl/opencl_shadow.c backends/opencl/opencl_shadow.h \
-	backends/opencl/opencl_table.c backends/opencl/opencl_table.h \
 	backends/opencl/opencl_tune.c backends/opencl/opencl_tune.h \
 	backends/opencl/opencl_tuning_text.c backends/opencl/opencl_tuning_text.h \
 	backends/opencl/opencl_vendor.c backends/opencl/opencl_vendor.h

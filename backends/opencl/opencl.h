@@ -131,14 +131,10 @@ static inline const struct opencl_backend *opencl_from(const struct backend *bac
     return (const struct opencl_backend *)(const void *)backend;
 }
 
-/* The impl of every op that has kernels is a `const struct op_impl opencl_NAME`, listed in opencl_ops.def; an op that is
- * not listed there is not supported. */
-#define OPENCL_OP(KIND, name) extern const struct op_impl opencl_##name;
-#include "backends/opencl/opencl_ops.def"
-#undef OPENCL_OP
-
-/* Every operand is fp32, bf16, fp16, int32 or uint8. */
-bool opencl_operands_supported(const struct op_call *call);
+/* The ops; each family's file defines its own. */
+#define OP(KIND, name, ...) extern const struct op_impl opencl_##name;
+#include "ops/ops.def"
+#undef OP
 
 /* The name of a CL error code, "CL_OUT_OF_RESOURCES"; "code -1234" for one that we do not know. */
 #define OPENCL_CODE_TEXT_MAX 48

@@ -20,7 +20,6 @@
 #include "backends/opencl/opencl_memory.h"
 #include "backends/opencl/opencl_program.h"
 #include "backends/opencl/opencl_shadow.h"
-#include "backends/opencl/opencl_table.h"
 #include "backends/opencl/opencl_tune.h"
 #include "backends/opencl/opencl_vendor.h"
 #include "base/clock.h"
@@ -399,13 +398,28 @@ static enum gt_status opencl_download(struct backend *backend, int32_t queue, vo
     return GT_OK;
 }
 
+#define OP(KIND, name, ...) [OP_##KIND] = &opencl_##name,
+static const struct op_impl *const opencl_table[OP_KIND_COUNT] = {
+#include "ops/ops.def"
+};
+#undef OP
+
+static enum gt_status call_run(struct opencl_backend *cl, int32_t queue, const struct op_call *call)
+{
+    assert((unsigned)call->kind < OP_KIND_COUNT);
+    if (cl->shadow == NULL || cl->is_dry)
+        return opencl_table[call->kind]->run(&cl->base, queue, call);
+    TRY(opencl_shadow_begin(cl, call));
+    const enum gt_status status = opencl_table[call->kind]->run(&cl->base, queue, call);
+    const enum gt_status ended = opencl_shadow_end(cl);
+    return status != GT_OK ? status : ended;
+}
+
 static enum gt_status opencl_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
     struct opencl_backend *cl = opencl_own(backend);
-    for (size_t i = 0; i < count; i++) {
-        assert((unsigned)calls[i].kind < OP_KIND_COUNT);
-        TRY(opencl_table[calls[i].kind].run(backend, queue, &calls[i]));
-    }
+    for (size_t i = 0; i < count; i++)
+        TRY(call_run(cl, queue, &calls[i]));
     CL_TRY(cl, "clFlush", cl->api.clFlush(cl->queue));
     return GT_OK;
 }
@@ -417,7 +431,7 @@ static enum gt_status opencl_bind(struct backend *backend, const struct op_call 
     enum gt_status status = GT_OK;
     cl->is_dry = true;
     for (size_t i = 0; i < count && status == GT_OK; i++)
-        status = opencl_table[calls[i].kind].run(backend, 0, &calls[i]);
+        status = call_run(cl, 0, &calls[i]);
     cl->is_dry = false;
     return status;
 }
@@ -428,6 +442,16 @@ static enum gt_status opencl_sync(struct backend *backend, int32_t queue)
     (void)queue;
     CL_TRY(cl, "waiting for kernels", cl->api.clFinish(cl->queue));
     return GT_OK;
+}
+
+static bool opencl_supports(const struct backend *backend, const struct op_call *call)
+{
+    return op_impl_supports(opencl_table[call->kind], backend, call);
+}
+
+static size_t opencl_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    return op_impl_workspace_bytes(opencl_table[call->kind], backend, call);
 }
 
 const struct backend_ops opencl_backend_ops = {
@@ -445,5 +469,6 @@ const struct backend_ops opencl_backend_ops = {
     .download = opencl_download,
     .run = opencl_run,
     .sync = opencl_sync,
-    .table = opencl_table,
+    .supports = opencl_supports,
+    .workspace_bytes = opencl_workspace_bytes,
 };

@@ -21,7 +21,6 @@
 #include "backends/opencl/opencl_gemm.h"
 #include "backends/opencl/opencl_gemm_matrix.h"
 #include "backends/opencl/opencl_memory.h"
-#include "backends/opencl/opencl_table.h"
 #include "base/log.h"
 
 #define TUNE_SECONDS 0.2

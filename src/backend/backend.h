@@ -101,13 +101,27 @@ struct backend_segment {
     uint64_t size_bytes;
 };
 
-/* One implementation of one op.  supports() and workspace_bytes() are pure; a NULL workspace_bytes means none.  run()
- * is called with operands that supports() accepted. */
+/* One backend's implementation of one op: an entry of the table [OP_KIND_COUNT] that the backend keeps for itself.
+ * supports() and workspace_bytes() are pure.  run() is only called with operands that supports() accepted. */
 struct op_impl {
+    /* NULL: all that the op's shape rule accepts. */
     bool (*supports)(const struct backend *backend, const struct op_call *call);
+    /* NULL: none. */
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
     enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *call);
 };
+
+static inline bool op_impl_supports(const struct op_impl *impl, const struct backend *backend,
+                                    const struct op_call *call)
+{
+    return impl->supports == NULL || impl->supports(backend, call);
+}
+
+static inline size_t op_impl_workspace_bytes(const struct op_impl *impl, const struct backend *backend,
+                                             const struct op_call *call)
+{
+    return impl->workspace_bytes == NULL ? 0 : impl->workspace_bytes(backend, call);
+}
 
 struct backend_ops {
     const char *name; /* "cpu" */
@@ -142,7 +156,9 @@ struct backend_ops {
     /* Runs `count` calls in order on a queue. */
     enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
     enum gt_status (*sync)(struct backend *backend, int32_t queue); /* waits until the queue is empty */
-    const struct op_impl *table;                                    /* [OP_KIND_COUNT] */
+    /* Whether run() can compute the call, and how many bytes of workspace it needs for that.  Both are pure. */
+    bool (*supports)(const struct backend *backend, const struct op_call *call);
+    size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
 };
 
 /* Measures the rate of matrix products in a storage dtype, for MFU, FLOP/s, in about `seconds`; of fp32 where the device does

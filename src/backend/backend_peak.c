@@ -27,7 +27,6 @@ static struct op_call square_call(const struct backend *backend, enum dtype dtyp
                                   size_t *out_bytes)
 {
     static const int32_t slots[] = {GEMM_A, GEMM_B, GEMM_D};
-    const struct op_impl *gemm = &backend->ops->table[OP_GEMM];
     struct op_call call = {.kind = OP_GEMM, .workspace = scratch};
     const uint64_t bytes = (uint64_t)(side * side) * dtype_size_bytes(dtype);
     for (uint64_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
@@ -36,7 +35,7 @@ static struct op_call square_call(const struct backend *backend, enum dtype dtyp
         operand->at.offset_bytes += i * bytes;
     }
     call.workspace.offset_bytes += 3 * bytes; /* aligned, as sides are multiples of 64 */
-    call.workspace_bytes = gemm->workspace_bytes != NULL ? gemm->workspace_bytes(backend, &call) : 0;
+    call.workspace_bytes = backend->ops->workspace_bytes(backend, &call);
     *out_bytes = (size_t)(3 * bytes) + call.workspace_bytes;
     return call;
 }
@@ -82,7 +81,7 @@ static enum gt_status warm_up(struct backend *backend, enum dtype *dtype, struct
     int64_t ns = 0;
     double rate = 0.0;
     struct op_call product = square_call(backend, *dtype, scratch, SIDE_MIN, &bytes);
-    if (!backend->ops->table[OP_GEMM].supports(backend, &product)) {
+    if (!backend->ops->supports(backend, &product)) {
         *dtype = DTYPE_F32;
         product = square_call(backend, *dtype, scratch, SIDE_MIN, &bytes);
     }

@@ -1,7 +1,6 @@
 /* A backend around a backend, which counts calls and bytes and fails on demand.
  *
- * Its functions pass everything on to the inner backend, which never sees the wrapper; its op table holds the same three
- * functions for every op, which look up the inner one's.  Ops called through the table are not counted; run() is.
+ * Its functions pass everything on to the inner backend, which never sees the wrapper.
  */
 #include "backend/backend.h"
 
@@ -68,28 +67,14 @@ static enum gt_status ended(struct wrapper *wrapper, enum gt_status status)
 static bool wrap_supports(const struct backend *backend, const struct op_call *call)
 {
     const struct backend *inner = wrapper_of_const(backend)->inner;
-    const struct op_impl *impl = &inner->ops->table[call->kind];
-    return impl->run != NULL && (impl->supports == NULL || impl->supports(inner, call));
+    return inner->ops->supports(inner, call);
 }
 
 static size_t wrap_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const struct backend *inner = wrapper_of_const(backend)->inner;
-    const struct op_impl *impl = &inner->ops->table[call->kind];
-    return impl->workspace_bytes != NULL ? impl->workspace_bytes(inner, call) : 0;
+    return inner->ops->workspace_bytes(inner, call);
 }
-
-static enum gt_status wrap_op_run(struct backend *backend, int32_t queue, const struct op_call *call)
-{
-    struct backend *inner = wrapper_of(backend)->inner;
-    return inner->ops->table[call->kind].run(inner, queue, call);
-}
-
-#define OP(KIND, name, ...) [OP_##KIND] = {wrap_supports, wrap_workspace_bytes, wrap_op_run},
-static const struct op_impl wrap_table[OP_KIND_COUNT] = {
-#include "ops/ops.def"
-};
-#undef OP
 
 static void wrap_devices(bool automatic, struct backend_devices *out)
 {
@@ -284,7 +269,8 @@ enum gt_status backend_wrap(struct backend *inner, struct backend **out)
         .download_later = inner->ops->download_later != NULL ? wrap_download_later : NULL,
         .run = wrap_run,
         .sync = wrap_sync,
-        .table = wrap_table,
+        .supports = wrap_supports,
+        .workspace_bytes = wrap_workspace_bytes,
     };
     atomic_init(&wrapper->waiting_number, 0);
     atomic_init(&wrapper->waiting_call, NOTHING);

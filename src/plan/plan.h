@@ -21,8 +21,7 @@
 #include "model/graph.h"
 
 struct plan_options {
-    const struct backend_ops *backend; /* whose table says the workspaces; NULL = none (tests) */
-    const struct backend *device;      /* open backend for those questions, may be NULL with `backend` NULL */
+    const struct backend *device; /* says which ops it supports and their workspaces; NULL = no op needs any (tests) */
     const struct backend_info *info; /* borrowed, and outlives the plan: named where the device lacks an op; or NULL */
     uint32_t alignment_bytes;        /* of every tensor; a power of two */
     uint64_t largest_segment_bytes;  /* 0 = unlimited */

@@ -99,22 +99,21 @@ static const char *device_text(const struct backend_info *info, char text[static
 /* Asks the backend whether it has each op, and for its workspace. */
 static enum gt_status workspaces_ask(struct plan *plan)
 {
-    const struct backend_ops *backend = plan->options.backend;
-    for (int32_t p = 0; backend && p < plan->graph->program_count; p++) {
+    const struct backend *device = plan->options.device;
+    for (int32_t p = 0; device && p < plan->graph->program_count; p++) {
         const struct program *program = &plan->graph->programs[p];
         for (int32_t i = 0; i < program->count; i++) {
             struct op_call call;
             graph_call(plan->graph, &program->ops[i], &call);
-            const struct op_impl *impl = &backend->table[call.kind];
-            if (!impl->run || !impl->supports || !impl->supports(plan->options.device, &call)) {
-                char text[SHAPES_TEXT_MAX], device[DEVICE_TEXT_MAX];
+            if (!device->ops->supports(device, &call)) {
+                char text[SHAPES_TEXT_MAX], name[DEVICE_TEXT_MAX];
                 log_error("backend %s cannot run %s (%s), op %" PRId32 " of program %s, which writes %s%s",
-                          backend->name, op_declaration(call.kind)->name, operands_text(&call, text), i, program->name,
-                          plan_op_target(plan->graph, &program->ops[i]), device_text(plan->options.info, device));
+                          device->ops->name, op_declaration(call.kind)->name, operands_text(&call, text), i,
+                          program->name, plan_op_target(plan->graph, &program->ops[i]),
+                          device_text(plan->options.info, name));
                 return GT_UNSUPPORTED;
             }
-            plan->workspace_bytes[p][i] =
-                impl->workspace_bytes ? impl->workspace_bytes(plan->options.device, &call) : 0;
+            plan->workspace_bytes[p][i] = device->ops->workspace_bytes(device, &call);
         }
     }
     return GT_OK;

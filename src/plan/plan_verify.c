@@ -355,9 +355,9 @@ static bool workspace_check(const struct plan *plan, int32_t program, int32_t i)
 {
     struct op_call call;
     graph_call(plan->graph, &plan->graph->programs[program].ops[i], &call);
-    const struct op_impl *impl = plan->options.backend ? &plan->options.backend->table[call.kind] : NULL;
+    const struct backend *device = plan->options.device;
     uint64_t granted = plan->workspace_bytes[program][i];
-    uint64_t asked = impl && impl->workspace_bytes ? impl->workspace_bytes(plan->options.device, &call) : 0;
+    uint64_t asked = device ? device->ops->workspace_bytes(device, &call) : 0;
     if (granted < asked) {
         log_error("plan: program %s, op %" PRId32 " (%s): workspace of %" PRIu64
                   " bytes, the backend asks for %" PRIu64,

@@ -1,7 +1,8 @@
-/* A device that is only planned for: a backend whose memory and dtypes are a profile's, and which runs nothing.
+/* A device that is only planned for: a backend whose memory and dtypes are a profile's.
  *
- * It grants each op the workspace that the real backend may take at most (workspace_cap of its declaration is the contract), so that a
- * profile's plan and the device's agree byte for byte at equal alignment and segments.
+ * It has name, info(), supports(), workspace_bytes() and close(), all that a plan asks for; its other functions are NULL.
+ * Each op gets the most workspace that a real backend may ask for (workspace_cap of its declaration), so that a profile's
+ * plan and the device's agree byte for byte at equal alignment and segments.
  */
 #ifndef GPT_TRAIN_PLAN_PROFILE_DEVICE_H
 #define GPT_TRAIN_PLAN_PROFILE_DEVICE_H
@@ -11,7 +12,5 @@
 
 /* Errors: GT_NO_MEMORY. */
 enum gt_status profile_device_open(const struct device_profile *profile, struct backend **out);
-/* The cap of one op. */
-size_t profile_workspace_bytes(const struct backend *backend, const struct op_call *call);
 
 #endif

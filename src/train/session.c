@@ -383,7 +383,6 @@ static enum gt_status budget_set(struct session *session)
 void session_plan_options(const struct session *session, struct plan_options *out)
 {
     *out = (struct plan_options){
-        .backend = session->device->ops,
         .device = session->device,
         .info = &session->info,
         .alignment_bytes = session->info.alignment_bytes,

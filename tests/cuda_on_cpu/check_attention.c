@@ -175,10 +175,8 @@ static bool order_check(const struct shape *shape, struct check_case *check, str
         return false;
     if (other_launch)
         (void)cuda_backend_ops.choose(backend, &second, 1);
-    const struct op_impl *impl = &backend->ops->table[check->call.kind];
-    if (impl->supports(backend, &check->call)) {
-        image_layout(check, impl->workspace_bytes != NULL ? impl->workspace_bytes(backend, &check->call) : 0,
-                     ALIGNMENT_BYTES);
+    if (backend->ops->supports(backend, &check->call)) {
+        image_layout(check, backend->ops->workspace_bytes(backend, &check->call), ALIGNMENT_BYTES);
         case_images_make(check, data);
         if (case_run(backend, check, data)) {
             judge(check, data, data->after, &verdict);

@@ -187,9 +187,8 @@ static bool case_run(const struct setting *setting, struct check_case *check, st
     if (!emulator_order_set(setting->order) || cuda_backend_ops.open(&options, &backend) != GT_OK)
         return false;
     ((struct cuda_backend *)(void *)backend)->multiprocessors = setting->multiprocessors;
-    const struct op_impl *impl = &backend->ops->table[check->call.kind];
-    if (impl->supports(backend, &check->call)) {
-        const size_t bytes = impl->workspace_bytes != NULL ? impl->workspace_bytes(backend, &check->call) : 0;
+    if (backend->ops->supports(backend, &check->call)) {
+        const size_t bytes = backend->ops->workspace_bytes(backend, &check->call);
         image_layout(check, bytes, ALIGNMENT_BYTES);
         case_images_make(check, data);
         memcpy(data->after, data->before, check->image_bytes);

@@ -16,16 +16,6 @@ emulator_headers = \
 	tests/cuda_on_cpu/include/library_types.h
 EXTRA_DIST += $(emulator_headers) tests/cuda_on_cpu/fake_nvml.c
 
-# The part of opcheck that makes values and judges them.
-judge_sources = \
-	tests/opcheck/opcheck.h \
-	tests/opcheck/cases.c \
-	tests/opcheck/data.c \
-	tests/opcheck/image.c \
-	tests/opcheck/inputs.c \
-	tests/opcheck/judge.c \
-	$(ref_sources) $(naive_sources)
-
 EMULATED_CPPFLAGS = -I$(top_srcdir)/tests/cuda_on_cpu -I$(top_srcdir)/tests/cuda_on_cpu/include -DGT_CUDA_EMULATED \
 	$(AM_CPPFLAGS)
 EMULATED_WARNINGS = -Wall -Wextra -Wno-unknown-pragmas
@@ -71,7 +61,7 @@ tests_cuda_on_cpu_gpt_sample_cuda_LDADD = libgpttrain.a $(EMULATED_LIBS) $(BACKE
 tests_cuda_on_cpu_opcheck_cuda_SOURCES = $(tests_opcheck_opcheck_SOURCES) src/backend/backend_registry.c
 nodist_EXTRA_tests_cuda_on_cpu_opcheck_cuda_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_opcheck_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
-tests_cuda_on_cpu_opcheck_cuda_LDADD = tests/ref/libexact.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
+tests_cuda_on_cpu_opcheck_cuda_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
 
 # Found by the dynamic linker where a test names its folder: a management library with processes of its own invention.
 tests/cuda_on_cpu/nvml/libnvidia-ml.so.1: tests/cuda_on_cpu/fake_nvml.c
@@ -95,15 +85,15 @@ endif
 # Attention around its tiles, with every operand in memory of its own; judged as opcheck judges.
 if HAVE_CXX
 check_PROGRAMS += tests/cuda_on_cpu/check_attention
-tests_cuda_on_cpu_check_attention_SOURCES = tests/cuda_on_cpu/check_attention.c $(judge_sources)
+tests_cuda_on_cpu_check_attention_SOURCES = tests/cuda_on_cpu/check_attention.c
 nodist_EXTRA_tests_cuda_on_cpu_check_attention_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_check_attention_CPPFLAGS = $(EMULATED_CPPFLAGS)
-tests_cuda_on_cpu_check_attention_LDADD = tests/ref/libexact.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
+tests_cuda_on_cpu_check_attention_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
 check_PROGRAMS += tests/cuda_on_cpu/check_rows
-tests_cuda_on_cpu_check_rows_SOURCES = tests/cuda_on_cpu/check_rows.c $(judge_sources)
+tests_cuda_on_cpu_check_rows_SOURCES = tests/cuda_on_cpu/check_rows.c
 nodist_EXTRA_tests_cuda_on_cpu_check_rows_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_check_rows_CPPFLAGS = $(EMULATED_CPPFLAGS)
-tests_cuda_on_cpu_check_rows_LDADD = tests/ref/libexact.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
+tests_cuda_on_cpu_check_rows_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
 endif
 
 # What the scripts build with: they compile kernels again, with sanitizers or with planted mistakes.

@@ -304,8 +304,7 @@ START_TEST(toy_runs_on_the_device)
     toy_host_fill(&host, unit_seed());
     rig_need(backend_find("cpu")->open(&(struct backend_open_options){.threads = 2}, &inner) == GT_OK, "device");
     rig_need(backend_wrap(inner, &device) == GT_OK && device->ops->info(device, &info) == GT_OK, "wrapper");
-    struct plan_options options = {
-        .backend = device->ops, .device = device, .alignment_bytes = info.alignment_bytes, .guard_bytes = 256};
+    struct plan_options options = {.device = device, .alignment_bytes = info.alignment_bytes, .guard_bytes = 256};
     ck_assert_int_eq(plan_create(toy.mem, toy.graph, &options, &plan), GT_OK);
     ck_assert(plan_verify(plan));
     ck_assert_int_eq(exec_create(toy.mem, device, plan, &(struct exec_options){.poison = true}, &exec), GT_OK);

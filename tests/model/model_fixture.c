@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "tests/ref/naive.h"
-#include "tests/ref/ref.h"
+#include "tests/ops/op_test.h"
 #include "train/values.h"
 
 #define STREAM_DATA 1000000
@@ -125,8 +124,7 @@ void rig_open(struct rig *rig, const struct model_options *options, const struct
     rig_need(backend != NULL && backend->open(&open, &inner) == GT_OK, "device");
     rig_need(backend_wrap(inner, &rig->device) == GT_OK, "wrapper");
     rig_need(rig->device->ops->info(rig->device, &info) == GT_OK, "device info");
-    struct plan_options plan = {.backend = rig->device->ops,
-                                .device = rig->device,
+    struct plan_options plan = {.device = rig->device,
                                 .alignment_bytes = info.alignment_bytes,
                                 .largest_segment_bytes = info.largest_allocation_bytes,
                                 .guard_bytes = how->guard_bytes};

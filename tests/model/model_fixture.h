@@ -1,7 +1,7 @@
 /* Whole programs for the tests of this folder: on a real device, and in double through the oracle.
  *
  * A rig is a model with its plan, a device and an executor, filled from a seed.  A replica holds every tensor of a graph as
- * doubles and runs programs through tests/ref, op by op.  Failures of set-up end the process: they are no results.
+ * doubles and runs programs through tests/ops, op by op.  Failures of set-up end the process: they are no results.
  */
 #ifndef GPT_TRAIN_MODEL_FIXTURE_H
 #define GPT_TRAIN_MODEL_FIXTURE_H

@@ -27,14 +27,12 @@ void device_close(struct device *device)
 
 bool device_supports(const struct device *device, const struct op_call *call)
 {
-    const struct op_impl *impl = &device->backend->ops->table[call->kind];
-    return impl->supports != NULL && impl->run != NULL && impl->supports(device->backend, call);
+    return device->backend->ops->supports(device->backend, call);
 }
 
 void device_layout(const struct device *device, struct check_case *check)
 {
-    const struct op_impl *impl = &device->backend->ops->table[check->call.kind];
-    size_t workspace = impl->workspace_bytes != NULL ? impl->workspace_bytes(device->backend, &check->call) : 0;
+    size_t workspace = device->backend->ops->workspace_bytes(device->backend, &check->call);
     image_layout(check, workspace, device->info.alignment_bytes);
 }
 

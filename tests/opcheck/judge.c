@@ -32,54 +32,22 @@ static bool is_half(enum dtype dtype)
     return dtype_size_bytes(dtype) == 2;
 }
 
-/* Sums of products without rounded constants: rule 4 applies, and rule 3 has no systematic part. */
-static bool is_sum_of_products(enum op_kind kind)
+double judge_row(const struct op_call *call, int32_t slot)
 {
-    switch (kind) {
-    case OP_EMBED_FORWARD:
-    case OP_EMBED_BACKWARD:
-    case OP_GEMM:
-    case OP_BIAS_BACKWARD:
-    case OP_RESIDUAL:
-    case OP_LOSS_SUM:
-    case OP_SUM_OF_SQUARES:
-    case OP_FILL:
-    case OP_COPY:
-        return true;
-    default:
-        return false;
-    }
+    return is_half(call->operand[slot].dtype) ? 1.0 : (double)op_columns(call, slot);
 }
 
-/* How many elements of an output share one error (of their row's statistics or probabilities).  Rounding to 16 bits hides
- * what statistics share; the rounded probabilities of attention are shared in any dtype. */
+/* How many elements of an output share one error (of their row's statistics or probabilities). */
 static double shared_by(const struct op_call *call, int32_t slot)
 {
-    const struct operand *operand = &call->operand[slot];
-    double row = (double)operand->dims[operand->rank - 1];
-    bool half = is_half(operand->dtype);
-    switch (call->kind) {
-    case OP_LAYERNORM_FORWARD:
-        return slot == LAYERNORM_FORWARD_Y && !half ? row : 1.0;
-    case OP_LAYERNORM_BACKWARD:
-        return slot == LAYERNORM_BACKWARD_DX && !half ? row : 1.0;
-    case OP_CROSS_ENTROPY:
-        return slot == CROSS_ENTROPY_LOGITS && !half ? row : 1.0;
-    case OP_ATTENTION_FORWARD:
-    case OP_ATTENTION_CACHED:
-        return operand->rank == 2 ? row / (double)call->attrs.heads : 1.0;
-    case OP_ATTENTION_BACKWARD:
-        return row / (double)(call->attrs.heads + 2 * call->attrs.kv_heads);
-    default:
-        return 1.0;
-    }
+    return op_test(call->kind)->shared_by != NULL ? op_test(call->kind)->shared_by(call, slot) : 1.0;
 }
 
 /* An op of one value in, one out rounds equal significands equally: there are 1/(2 u) of them in a 16-bit dtype, and
  * four sizes of small integers. */
 static double inputs_distinct(const struct check_case *check, enum dtype dtype)
 {
-    if (check->call.kind != OP_GELU_FORWARD && check->call.kind != OP_DROPOUT)
+    if (!op_test(check->call.kind)->has_few_inputs)
         return (double)INFINITY;
     return check->inputs == INPUTS_INTEGER ? 4.0 : 0.5 / dtype_unit_roundoff(dtype);
 }
@@ -99,8 +67,8 @@ static bool same_class(double a, double b)
     return a == b;
 }
 
-static bool fail(const struct check_case *check, int32_t slot, int64_t i, const char *what, double found,
-                 double expected, struct verdict *out)
+bool judge_fail(const struct check_case *check, int32_t slot, int64_t i, const char *what, double found,
+                double expected, struct verdict *out)
 {
     out->passed = false;
     snprintf(out->reason, sizeof out->reason, "%s[%lld] is %.9g, expected %.9g: %s",
@@ -140,24 +108,25 @@ static bool judge_element(const struct check_case *check, const struct case_data
     enum dtype dtype = image_dtype(check, slot, i);
     double exact = data->ref.value[slot][i], term = data->ref.term[slot][i], size = fabs(exact);
     double found = image_decode(check, slot, i, after), stored = image_rounded(dtype, exact);
-    bool must_equal = term == REF_EXACT || (check->inputs == INPUTS_INTEGER && is_sum_of_products(check->call.kind));
+    bool must_equal =
+        term == REF_EXACT || (check->inputs == INPUTS_INTEGER && op_test(check->call.kind)->is_sum_of_products);
     if (term == REF_UNSPECIFIED)
         return true;
     if (!isfinite(exact) || must_equal)
-        return same_class(found, stored) || fail(check, slot, i, "must be exact", found, stored, out);
+        return same_class(found, stored) || judge_fail(check, slot, i, "must be exact", found, stored, out);
     double computed = FACTOR_SUM * term + data->ref.half_bound[slot][i] + (is_half(dtype) ? U32 * size : 0.0);
     if (isinf(image_rounded(dtype, size + computed))) { /* overflow may happen; it must where it cannot be avoided */
         if (isinf(found) && (found < 0.0) == (exact < 0.0))
             return true;
         if (isinf(image_rounded(dtype, size - computed)))
-            return fail(check, slot, i, "must overflow", found, stored, out);
+            return judge_fail(check, slot, i, "must overflow", found, stored, out);
     }
     double error = found - exact, bound = 0.5 * spacing(dtype, size + computed) + computed + FLUSHED;
     double ratio = fabs(error) / bound, naive = image_decode(check, slot, i, data->naive_image) - exact;
     if (!(ratio <= out->worst_ratio))
         out->worst_ratio = ratio;
     if (!(fabs(error) <= bound))
-        return fail(check, slot, i, "beyond the bound", found, exact, out);
+        return judge_fail(check, slot, i, "beyond the bound", found, exact, out);
     if (isfinite(naive))
         moments_add(moments, data, slot, i, dtype, error, naive);
     return true;
@@ -173,7 +142,7 @@ static bool judge_moments(const struct check_case *check, int32_t slot, const st
     double squares = fmax(m->naive_squares, m->ideal_squares) + m->fp32_squares + m->half_squares;
     double noise = FACTOR_SIGMA / sqrt(n), reference = sqrt(squares / m->count),
            drift = sqrt(m->drift_squares / m->count);
-    double systematic = (is_sum_of_products(check->call.kind) ? 0.0 : m->systematic / m->count) + drift;
+    double systematic = (op_test(check->call.kind)->is_sum_of_products ? 0.0 : m->systematic / m->count) + drift;
     double rms = sqrt(m->squares / m->count), rms_max = FACTOR_RMS * (1.0 + noise) * reference + systematic;
     double mean = fabs(m->signed_sum) / m->count, outward = fabs(m->outward_sum) / m->count;
     double mean_max = noise * reference + systematic + fabs(m->naive_signed_sum) / m->count;
@@ -212,20 +181,7 @@ static bool judge_bits(const struct check_case *check, const struct case_data *d
         size_t at = operand->at.offset_bytes + (size_t)i * size;
         double found = image_decode(check, slot, i, after), exact = image_decode(check, slot, i, data->exact_image);
         if (memcmp(after + at, data->exact_image + at, size) != 0 && !(isnan(found) && isnan(exact)))
-            return fail(check, slot, i, "must have the same bits", found, exact, out);
-    }
-    return true;
-}
-
-/* AdamW's param is its master, as stored, rounded: nothing else may come of rounding the same weight twice. */
-static bool judge_master(const struct check_case *check, const uint8_t *after, struct verdict *out)
-{
-    const struct operand *param = &check->call.operand[ADAMW_PARAM];
-    for (int64_t i = 0, count = operand_elements(param); i < count; i++) {
-        double rounded = image_rounded(param->dtype, image_decode(check, ADAMW_MASTER, i, after));
-        double found = image_decode(check, ADAMW_PARAM, i, after);
-        if (!same_class(found, rounded))
-            return fail(check, ADAMW_PARAM, i, "must be the master, rounded", found, rounded, out);
+            return judge_fail(check, slot, i, "must have the same bits", found, exact, out);
     }
     return true;
 }
@@ -262,6 +218,6 @@ void judge(const struct check_case *check, const struct case_data *data, const u
         if (!judge_output(check, data, after, slot, out))
             return;
     }
-    if (check->call.kind == OP_ADAMW && check->call.operand[ADAMW_MASTER].present)
-        judge_master(check, after, out);
+    if (op_test(check->call.kind)->judge != NULL)
+        op_test(check->call.kind)->judge(check, after, out);
 }

@@ -1,7 +1,7 @@
 # opcheck: every op on every backend against the oracle, one script for each dtype so that they run side by side, one for the
 # narrower instruction sets of the cpu, one for opencl, one on another compiler, and one for its kernels on a simulator that reports
 # stray accesses and races; ref_selftest: the oracle against finite differences.
-# The fragment of tests/ref comes before this one.
+# The fragment of tests/ops comes before this one.
 check_PROGRAMS += tests/opcheck/ref_selftest
 EXTRA_PROGRAMS += tests/opcheck/opcheck
 check_DATA += tests/opcheck/opcheck$(EXEEXT)
@@ -16,21 +16,11 @@ dist_check_SCRIPTS += \
 	tests/opcheck/opcheck_rusticl.sh
 EXTRA_DIST += tests/opcheck/bounds.md
 tests_opcheck_opcheck_SOURCES = \
-	tests/opcheck/opcheck.c tests/opcheck/opcheck.h \
+	tests/opcheck/opcheck.c \
 	tests/opcheck/bench.c \
-	tests/opcheck/cases.c \
-	tests/opcheck/data.c \
 	tests/opcheck/device.c \
-	tests/opcheck/image.c \
-	tests/opcheck/inputs.c \
-	tests/opcheck/judge.c \
 	tests/opcheck/mutants.c \
-	tests/opcheck/suite.c \
-	$(ref_sources) $(naive_sources)
-tests_opcheck_opcheck_LDADD = tests/ref/libexact.a $(LDADD)
-tests_opcheck_ref_selftest_SOURCES = \
-	tests/opcheck/ref_selftest.c \
-	tests/opcheck/cases.c \
-	tests/opcheck/image.c \
-	$(ref_sources) $(naive_sources)
-tests_opcheck_ref_selftest_LDADD = tests/ref/libexact.a $(LDADD)
+	tests/opcheck/suite.c
+tests_opcheck_opcheck_LDADD = tests/ops/libops_test.a $(LDADD)
+tests_opcheck_ref_selftest_SOURCES = tests/opcheck/ref_selftest.c
+tests_opcheck_ref_selftest_LDADD = tests/ops/libops_test.a $(LDADD)

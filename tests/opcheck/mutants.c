@@ -12,7 +12,6 @@
 
 #include "tests/opcheck/opcheck.h"
 
-#define DEFECTS_MAX 16
 #define MUTANTS_MAX 96
 #define FLOPS_MAX 2e7     /* the small cases are enough, and quick */
 #define DEFECT_SIZE 0.002 /* of DEFECT_SCALE and DEFECT_ONE_ELEMENT */
@@ -32,54 +31,6 @@ struct brood {
 /* Planted in every output. */
 static const enum naive_defect output_defects[] = {DEFECT_SCALE,         DEFECT_ONE_ELEMENT, DEFECT_TAIL,
                                                    DEFECT_LOW_PRECISION, DEFECT_TRUNCATE,    DEFECT_SATURATE};
-
-/* Beside the common ones; the list ends at DEFECT_NONE. */
-static const enum naive_defect own_defects[OP_KIND_COUNT][DEFECTS_MAX] = {
-    [OP_EMBED_FORWARD] = {DEFECT_FORGET_BIAS, DEFECT_FORGET_POSITION, DEFECT_WRONG_ROW, DEFECT_SHIFTED},
-    [OP_EMBED_BACKWARD] = {DEFECT_LAST_TERM, DEFECT_DOUBLE_ROUNDING, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE,
-                           DEFECT_WRONG_ROW, DEFECT_PADDING},
-    [OP_LAYERNORM_FORWARD] = {DEFECT_FORGET_BIAS, DEFECT_FORGET_GAIN, DEFECT_UNBIASED_VARIANCE, DEFECT_EPSILON,
-                              DEFECT_ONE_PASS, DEFECT_BF16_SUM},
-    [OP_LAYERNORM_BACKWARD] = {DEFECT_FORGET_GAIN, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND, DEFECT_IGNORE_ACCUMULATE,
-                               DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_DOUBLE_ROUNDING},
-    [OP_GEMM] = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE,
-                 DEFECT_FORGET_BIAS, DEFECT_SWAPPED},
-    [OP_BIAS_BACKWARD] = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE},
-    [OP_GELU_FORWARD] = {DEFECT_WRONG_KIND, DEFECT_APPROXIMATE, DEFECT_SHIFTED, DEFECT_FORGET_SECOND},
-    [OP_GELU_BACKWARD] = {DEFECT_WRONG_KIND, DEFECT_FORGET_FIRST, DEFECT_FORGET_SCALE, DEFECT_FORGET_SECOND},
-    [OP_ATTENTION_FORWARD] = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD,
-                              DEFECT_WRONG_SITE, DEFECT_WRONG_SAMPLE, DEFECT_MASK_BEFORE, DEFECT_LAST_TERM,
-                              DEFECT_BF16_SUM, DEFECT_MASK_INVERTED, DEFECT_HALF_SCORES},
-    [OP_ATTENTION_BACKWARD] = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD,
-                               DEFECT_WRONG_SITE, DEFECT_WRONG_SAMPLE, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND,
-                               DEFECT_SWAPPED, DEFECT_BF16_SUM, DEFECT_HALF_SCORES},
-    [OP_ATTENTION_CACHED] = {DEFECT_MASK_NARROW, DEFECT_MASK_WIDE, DEFECT_FORGET_SCALE, DEFECT_WRONG_HEAD,
-                             DEFECT_FORGET_POSITION, DEFECT_WRONG_ROW, DEFECT_LAST_TERM, DEFECT_BF16_SUM,
-                             DEFECT_HALF_SCORES},
-    [OP_DROPOUT] = {DEFECT_FORGET_SCALE, DEFECT_WRONG_SITE, DEFECT_WRONG_SAMPLE, DEFECT_MASK_INVERTED, DEFECT_SHIFTED},
-    [OP_RESIDUAL] = {DEFECT_FORGET_BIAS, DEFECT_SWAPPED, DEFECT_SHIFTED},
-    [OP_CROSS_ENTROPY] = {DEFECT_PADDING, DEFECT_FORGET_ONE_HOT, DEFECT_FORGET_SCALE, DEFECT_FORGET_SKIP,
-                          DEFECT_LAST_TERM, DEFECT_BF16_SUM},
-    [OP_LOSS_SUM] = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_SHIFTED},
-    [OP_SUM_OF_SQUARES] = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_WRONG_KIND, DEFECT_SWAPPED},
-    [OP_CLIP_FACTOR] = {DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_WRONG_KIND, DEFECT_FORGET_SCALE, DEFECT_EPSILON,
-                        DEFECT_FORGET_LIMIT, DEFECT_FORGET_SKIP, DEFECT_FORGET_STEP},
-    [OP_ADAMW] = {DEFECT_FORGET_SCALE, DEFECT_SWAPPED, DEFECT_COUPLED_DECAY, DEFECT_FORGET_CORRECTION, DEFECT_EPSILON,
-                  DEFECT_FORGET_STEP, DEFECT_FORGET_SKIP, DEFECT_PARAM_STALE, DEFECT_MASTER_STALE, DEFECT_FROM_PARAM},
-    [OP_FILL] = {DEFECT_WRONG_KIND, DEFECT_SHIFTED},
-    [OP_COPY] = {DEFECT_SHIFTED, DEFECT_IGNORE_ACCUMULATE, DEFECT_DOUBLE_ROUNDING, DEFECT_ZERO_SIGN},
-    [OP_ADAMW_LEAN] = {DEFECT_FORGET_SCALE, DEFECT_FORGET_CORRECTION, DEFECT_EPSILON, DEFECT_FORGET_STEP,
-                       DEFECT_FORGET_SKIP, DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_CONTRACTED,
-                       DEFECT_EXPONENT, DEFECT_ZERO_CODE, DEFECT_BLOCK_EDGE},
-    [OP_GRADIENT_ROUND] = {DEFECT_IGNORE_ACCUMULATE, DEFECT_FORGET_STEP, DEFECT_SHIFTED, DEFECT_WRONG_STREAM,
-                           DEFECT_NEAREST, DEFECT_WRONG_SAMPLE, DEFECT_DOUBLE_ROUNDING},
-    [OP_BLEND] = {DEFECT_SWAPPED, DEFECT_CONTRACTED, DEFECT_FORGET_SCALE, DEFECT_LAST_TERM},
-    [OP_MUON_MOMENTUM] = {DEFECT_FORGET_SCALE, DEFECT_CONTRACTED, DEFECT_FORGET_FIRST, DEFECT_FORGET_SKIP,
-                          DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_FORGET_STEP},
-    [OP_MUON_NORMALIZE] = {DEFECT_EPSILON, DEFECT_WRONG_KIND, DEFECT_FORGET_SCALE},
-    [OP_MUON_STEP] = {DEFECT_FORGET_LIMIT, DEFECT_FORGET_SCALE, DEFECT_COUPLED_DECAY, DEFECT_FORGET_SKIP,
-                      DEFECT_CONTRACTED, DEFECT_SHIFTED, DEFECT_WRONG_STREAM, DEFECT_NEAREST, DEFECT_FORGET_STEP},
-};
 
 static const char *defect_name(enum naive_defect defect)
 {
@@ -149,7 +100,7 @@ static bool is_output(const struct op_call *call, int32_t slot)
 static void output_range(const struct op_call *call, int32_t slot, int64_t *out_first, int64_t *out_count)
 {
     bool scalars = call->operand[slot].dtype == DTYPE_I32;
-    *out_first = !scalars ? 0 : call->kind == OP_LOSS_SUM ? SCALAR_LOSS_SUM : SCALAR_GRAD_NORM;
+    *out_first = scalars ? op_test(call->kind)->scalar : 0;
     *out_count = scalars ? 1 : operand_elements(&call->operand[slot]);
 }
 
@@ -252,16 +203,17 @@ static void mutant_add(struct brood *brood, enum naive_defect defect, int32_t sl
     brood->mutant[brood->count++] = (struct mutant){.defect = defect, .slot = slot};
 }
 
-/* What an op's results can never be in the dtype: these two cannot leave the range of their inputs, and a cache that only
- * takes up what it is given rounds nothing. */
+/* What an op's results can never be in the dtype: those of exact ops are rounded before they are stored. */
 static bool output_defect_possible(enum op_kind kind, int32_t slot, enum naive_defect defect, enum dtype dtype)
 {
-    bool half = dtype != DTYPE_F32;
-    if ((defect == DEFECT_TRUNCATE || defect == DEFECT_SATURATE) && kind >= OP_ADAMW_LEAN)
-        return false; /* values of the exact ops are rounded before they are stored */
+    const struct op_test *test = op_test(kind);
+    if (defect != DEFECT_TRUNCATE && defect != DEFECT_SATURATE)
+        return true;
+    if (test->ref == NULL)
+        return false;
     if (defect == DEFECT_SATURATE)
-        return dtype == DTYPE_F16 && kind != OP_GELU_FORWARD && kind != OP_ATTENTION_CACHED;
-    return !(defect == DEFECT_TRUNCATE && half && kind == OP_ATTENTION_CACHED && slot == ATTENTION_CACHED_CACHE);
+        return dtype == DTYPE_F16 && !test->never_overflows;
+    return dtype == DTYPE_F32 || (test->unrounded >> slot & 1u) == 0;
 }
 
 /* Defects of 16-bit storage need 16 bits; the poor accumulator is one of the dtype. */
@@ -285,8 +237,8 @@ static void brood_make(enum op_kind kind, enum dtype dtype, struct brood *brood)
                 mutant_add(brood, output_defects[i], slot);
         }
     }
-    for (int32_t i = 0; i < DEFECTS_MAX && own_defects[kind][i] != DEFECT_NONE; i++) {
-        enum naive_defect defect = own_defect(own_defects[kind][i], dtype);
+    for (int32_t i = 0; i < DEFECTS_MAX && op_test(kind)->defects[i] != DEFECT_NONE; i++) {
+        enum naive_defect defect = own_defect(op_test(kind)->defects[i], dtype);
         if (defect != DEFECT_NONE)
             mutant_add(brood, defect, WHOLE_CALL);
     }

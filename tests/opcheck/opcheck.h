@@ -11,30 +11,9 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
-#include "ops/op.h"
-#include "tests/ref/exact.h"
-#include "tests/ref/naive.h"
-#include "tests/ref/ref.h"
+#include "tests/ops/op_test.h"
 
 #define OPCHECK_TEXT_MAX 384
-
-enum case_inputs {
-    INPUTS_NORMAL,
-    INPUTS_INTEGER, /* small integers: sums of products must come out exactly */
-    INPUTS_LARGE,   /* large offsets, scores or norms */
-    INPUTS_SMALL,   /* small values, where epsilons matter */
-    INPUTS_HUGE,    /* values near the end of fp16, results beyond it */
-    INPUTS_SPECIAL, /* NaN, infinity, found_inf, ignored targets */
-    INPUTS_COUNT
-};
-
-struct check_case {
-    struct op_call call; /* shapes, dtypes, attributes; addresses are offsets in the image */
-    enum case_inputs inputs;
-    uint64_t seed;
-    int32_t index;
-    size_t image_bytes;
-};
 
 /* What a case holds on the host while it is looked at: doubles, one array per operand, and images of one layout. */
 struct case_data {
@@ -56,16 +35,6 @@ struct verdict {
     char reason[OPCHECK_TEXT_MAX];
 };
 
-/* Random numbers of a case: Philox under its seed. */
-struct random {
-    uint64_t seed;
-    uint32_t draws;
-};
-
-uint32_t random_word(struct random *random);
-int64_t random_below(struct random *random, int64_t bound);
-double random_normal(struct random *random);
-
 /* cases.c: case number `index` of an op in a storage dtype, inferred by op_infer(); false when the shape rule refuses it.
  * The dtype is that of activations; half of the operands that a model keeps in fp32 are so.  An op whose operands are all
  * fp32 has no cases in another dtype. */
@@ -86,8 +55,6 @@ void image_encode(const struct check_case *check, int32_t slot, int64_t i, doubl
 double image_decode(const struct check_case *check, int32_t slot, int64_t i, const uint8_t *image);
 /* The dtype that element i of an operand is stored in: that of the operand, but for the words of the scalars block. */
 enum dtype image_dtype(const struct check_case *check, int32_t slot, int64_t i);
-/* `value` as the dtype stores it. */
-double image_rounded(enum dtype dtype, double value);
 /* Every byte outside of outputs and workspace is as before; else false and a reason. */
 bool image_bands_check(const struct check_case *check, const uint8_t *before, const uint8_t *after, char *reason);
 

@@ -36,10 +36,8 @@ static void verdict_count(const struct check_case *check, const struct verdict *
 
 static bool is_permitted(const struct op_call *call, enum naive_defect variant)
 {
-    bool attention =
-        call->kind == OP_ATTENTION_FORWARD || call->kind == OP_ATTENTION_BACKWARD || call->kind == OP_ATTENTION_CACHED;
     bool half = dtype_size_bytes(call->operand[0].dtype) == 2; /* a, or dy and qkv */
-    return half && (variant == PERMITTED_HALF_FACTORS ? attention : call->kind == OP_GEMM);
+    return half && variant == op_test(call->kind)->permits;
 }
 
 static void control_check(struct check_case *check, struct case_data *data, struct line *control,

@@ -15,7 +15,7 @@ Exit status: 0 nothing found, 1 something found, 2 bad usage.
   comments      each file of C, C++, CUDA or OpenCL opens with a comment that says what it is
   cuda          kernels start by LAUNCH and share by SHARED and DYN_SHARED, which the emulator understands
   unfinished    no to-do note without the number of its issue
-  tolerances    no tolerance written by hand in tests/opcheck and tests/ref: bounds are formulas of dtype and K
+  tolerances    no tolerance written by hand in tests/opcheck and tests/ops: bounds are formulas of dtype and K
   paths         no path of one machine
 """
 
@@ -107,7 +107,7 @@ def include_problem(path, target, quoted):
     for header, allowed in VENDOR:
         if header.match(target) and not allowed.match(path):
             return "includes <%s>, which only %s may" % (target, allowed.pattern)
-    if not quoted or path.startswith("tests/") and not path.startswith("tests/ref/"):
+    if not quoted or path.startswith("tests/") and not path.startswith("tests/ops/"):
         return None
     if target.startswith(("/", ".")) or "/../" in target:
         return 'includes "%s"; write the path from src/' % target
@@ -298,7 +298,7 @@ def check_paths(root):
 
 
 def check_tolerances(root):
-    for path in tree_files(root, ("tests/opcheck", "tests/ref"), (".c", ".h")):
+    for path in tree_files(root, ("tests/opcheck", "tests/ops"), (".c", ".h")):
         patterns = [COMPARED, TOLERANCE]
         if os.path.basename(path) == "judge.c":
             patterns.append(re.compile(NUMBER))

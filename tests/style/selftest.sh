@@ -17,7 +17,7 @@ skipped=0
 
 clean_tree() {
     rm -rf "$scratch/tree"
-    mkdir -p "$scratch/tree/src/base" "$scratch/tree/src/plan" "$scratch/tree/backends/cpu" "$scratch/tree/tests/ref"
+    mkdir -p "$scratch/tree/src/base" "$scratch/tree/src/plan" "$scratch/tree/backends/cpu" "$scratch/tree/tests/ops"
     cp "$here/../../.clang-format" "$scratch/tree/"
     cat >"$scratch/tree/src/base/one.h" <<'EOF'
 /* One. */
@@ -112,7 +112,7 @@ planted includes src/cli/three.c 'OpenMP outside the cpu backend' '#include <omp
 planted includes backends/cpu/cpu_one.c 'a backend sees plan' '#include "plan/two.h"'
 planted includes backends/cpu/cpu_one.c 'a backend sees model beyond op.h' '#include "model/graph.h"'
 planted includes backends/cpu/cpu_one.c 'a backend sees another' '#include "backends/opencl/opencl.h"'
-planted includes tests/ref/ref.c 'the oracle sees a backend' '#include "backends/cpu/cpu.h"'
+planted includes tests/ops/ref.c 'the oracle sees a backend' '#include "backends/cpu/cpu.h"'
 planted includes src/strange/one.c 'a folder without a rank' 'int strange;'
 planted headers src/plan/two.h 'a header that needs another' 'size_t plan_two_bytes(void);'
 planted headers src/plan/three.h 'a header without a guard' 'int three(void);'
@@ -134,7 +134,7 @@ planted comments backends/cuda/kernels/one.cu 'a kernel file without a comment' 
 planted functions backends/cuda/kernels/one.cu 'a kernel of 121 lines in CUDA' "$(long_function 118)"
 planted headers backends/cuda/cuda_one.h 'a CUDA header without a guard' 'int cuda_one(void);'
 planted includes src/base/one.c 'CUDA outside its backend' '#include <cuda_runtime.h>'
-planted tolerances tests/ref/near.c 'a tolerance in a comparison' 'int near(double d)\n{\n    return d <= 1e-5;\n}'
+planted tolerances tests/ops/near.c 'a tolerance in a comparison' 'int near(double d)\n{\n    return d <= 1e-5;\n}'
 planted tolerances tests/opcheck/one.c 'a tolerance with a name' '#define GEMM_TOLERANCE 0.02f'
 planted tolerances tests/opcheck/judge.c 'a small number in the judge' 'static const double more = 3e-3;'
 
@@ -144,7 +144,7 @@ clean_tree
     long_function 67
     printf '\n/* %s: see issue #12 */\n/*\n#include "plan/two.h"\n*/\n' "TO""DO"
 } >>"$scratch/tree/src/base/one.c"
-printf 'static int near(double d)\n{\n    return d <= 8.0 * 0x1p-24; /* not 1e-5 */\n}\n' >"$scratch/tree/tests/ref/near.c"
+printf 'static int near(double d)\n{\n    return d <= 8.0 * 0x1p-24; /* not 1e-5 */\n}\n' >"$scratch/tree/tests/ops/near.c"
 if run_style includes,functions,unfinished,tolerances; then
     passed=$((passed + 1))
 else

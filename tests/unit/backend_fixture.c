@@ -129,12 +129,18 @@ static enum gt_status download(struct backend *backend, int32_t queue, void *to,
     return GT_OK;
 }
 
+static const struct op_impl table[OP_KIND_COUNT] = {
+    [OP_FILL] = {.supports = supports_f32, .run = fill_run},
+    [OP_COPY] = {.supports = supports_f32, .workspace_bytes = workspace_odd, .run = copy_run},
+    [OP_RESIDUAL] = {.supports = supports_f32, .workspace_bytes = workspace_odd, .run = residual_run},
+};
+
 static enum gt_status run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
     struct fixture_backend *fixture = own(backend);
     fixture->runs++;
     for (size_t i = 0; i < count; i++) {
-        enum gt_status status = backend->ops->table[calls[i].kind].run(backend, queue, &calls[i]);
+        enum gt_status status = table[calls[i].kind].run(backend, queue, &calls[i]);
         if (status != GT_OK)
             return status;
         fixture->ops++;
@@ -152,11 +158,15 @@ static enum gt_status sync_queue(struct backend *backend, int32_t queue)
     return GT_OK;
 }
 
-static const struct op_impl table[OP_KIND_COUNT] = {
-    [OP_FILL] = {.supports = supports_f32, .run = fill_run},
-    [OP_COPY] = {.supports = supports_f32, .workspace_bytes = workspace_odd, .run = copy_run},
-    [OP_RESIDUAL] = {.supports = supports_f32, .workspace_bytes = workspace_odd, .run = residual_run},
-};
+static bool supports(const struct backend *backend, const struct op_call *call)
+{
+    return table[call->kind].run != NULL && op_impl_supports(&table[call->kind], backend, call);
+}
+
+static size_t workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    return op_impl_workspace_bytes(&table[call->kind], backend, call);
+}
 
 const struct backend_ops fixture_backend_ops = {
     .name = "fixture",
@@ -166,7 +176,8 @@ const struct backend_ops fixture_backend_ops = {
     .download = download,
     .run = run,
     .sync = sync_queue,
-    .table = table,
+    .supports = supports,
+    .workspace_bytes = workspace_bytes,
 };
 
 void fixture_backend_init(struct fixture_backend *backend)

@@ -34,7 +34,7 @@ static void device_start(bool arena)
     ck_assert_int_eq(backend_find("cpu")->open(&open, &inner), GT_OK);
     ck_assert_int_eq(backend_wrap(inner, &device), GT_OK);
     ck_assert_int_eq(device->ops->info(device, &info), GT_OK);
-    struct plan_options how = {.backend = device->ops, .device = device, .alignment_bytes = info.alignment_bytes};
+    struct plan_options how = {.device = device, .alignment_bytes = info.alignment_bytes};
     ck_assert_int_eq(model_create(mem, &options, &model), GT_OK);
     ck_assert_int_eq(plan_create(mem, model->graph, &how, &plan), GT_OK);
     if (arena)

@@ -302,11 +302,10 @@ START_TEST(workspace_is_bounded)
         for (int variant = 0; variant < VARIANTS; variant++) {
             const struct product p = {shapes[s][0], shapes[s][1], shapes[s][2], dtypes[(variant / 2 + s) % 3], variant};
             const struct op_call call = product_call(&p);
-            const struct op_impl *impl = &one.backend->ops->table[OP_GEMM];
-            const size_t bytes = impl->workspace_bytes(one.backend, &call);
+            const size_t bytes = one.backend->ops->workspace_bytes(one.backend, &call);
             ck_assert_uint_le(bytes, WORKSPACE_THREAD_MAX);
             ck_assert_uint_eq(bytes % 64, 0);
-            const size_t of_three = impl->workspace_bytes(three.backend, &call);
+            const size_t of_three = three.backend->ops->workspace_bytes(three.backend, &call);
             ck_assert_uint_le(of_three, 3 * WORKSPACE_THREAD_MAX);
             if (p.dtype != DTYPE_F32) /* tiles that bits depend on do not follow the threads */
                 ck_assert_uint_eq(of_three, 3 * bytes);

@@ -31,8 +31,7 @@ static void bench_open(struct bench *b)
 
 static void bench_plan(struct bench *b, uint32_t guard_bytes, uint64_t largest_segment_bytes)
 {
-    struct plan_options options = {.backend = &fixture_backend_ops,
-                                   .device = &b->backend.base,
+    struct plan_options options = {.device = &b->backend.base,
                                    .alignment_bytes = 64,
                                    .guard_bytes = guard_bytes,
                                    .largest_segment_bytes = largest_segment_bytes};

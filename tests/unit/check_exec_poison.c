@@ -36,10 +36,7 @@ static void chain_create(struct chain *chain, bool poison, uint32_t guard_bytes)
     chain->c = fixture_residual(g, chain->program, b, b, TENSOR_NONE);
     fixture_copy(g, chain->program, chain->c, chain->out, false);
     fixture_backend_init(&chain->backend);
-    struct plan_options options = {.backend = &fixture_backend_ops,
-                                   .device = &chain->backend.base,
-                                   .alignment_bytes = 64,
-                                   .guard_bytes = guard_bytes};
+    struct plan_options options = {.device = &chain->backend.base, .alignment_bytes = 64, .guard_bytes = guard_bytes};
     ck_assert_int_eq(plan_create(chain->mem, g, &options, &chain->plan), GT_OK);
     struct exec_options exec_options = {.poison = poison};
     ck_assert_int_eq(exec_create(chain->mem, &chain->backend.base, chain->plan, &exec_options, &chain->exec), GT_OK);
@@ -199,8 +196,7 @@ START_TEST(a_write_beyond_a_workspace_is_found)
     struct fixture_backend backend;
     fixture_backend_init(&backend);
     backend.defect = DEFECT_WORKSPACE_OVERFLOW;
-    struct plan_options options = {
-        .backend = &fixture_backend_ops, .device = &backend.base, .alignment_bytes = 4, .guard_bytes = 8};
+    struct plan_options options = {.device = &backend.base, .alignment_bytes = 4, .guard_bytes = 8};
     struct plan *plan;
     ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
     ck_assert_uint_eq(plan->workspace_bytes[program][0], 148);

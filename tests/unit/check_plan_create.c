@@ -120,7 +120,6 @@ START_TEST(random_programs_are_sound)
         fixture_backend_init(&backend);
         backend.workspaces = n % 3 != 0;
         struct plan_options options = {
-            .backend = &fixture_backend_ops,
             .device = &backend.base,
             .alignment_bytes = n % 2 ? 64 : 256,
             .guard_bytes = n % 5 == 0 ? 256 : 0,
@@ -202,7 +201,7 @@ START_TEST(what_cannot_be_planned_is_refused_by_name)
     int32_t halves;
     ck_assert_int_eq(graph_tensor_add(g, &proto, &halves), GT_OK);
     fixture_copy(g, program, halves, TENSOR_NONE, false);
-    options = (struct plan_options){.backend = &fixture_backend_ops, .alignment_bytes = 64};
+    options = (struct plan_options){.alignment_bytes = 64};
     struct fixture_backend backend;
     fixture_backend_init(&backend);
     options.device = &backend.base;

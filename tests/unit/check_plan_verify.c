@@ -27,8 +27,7 @@ static void bench_create(struct bench *b, uint64_t seed, uint32_t guard_bytes)
     ck_assert_int_eq(hostmem_create(&b->mem), GT_OK);
     b->graph = fixture_random_graph(b->mem, seed);
     fixture_backend_init(&b->backend);
-    struct plan_options options = {
-        .backend = &fixture_backend_ops, .device = &b->backend.base, .alignment_bytes = 64, .guard_bytes = guard_bytes};
+    struct plan_options options = {.device = &b->backend.base, .alignment_bytes = 64, .guard_bytes = guard_bytes};
     ck_assert_int_eq(plan_create(b->mem, b->graph, &options, &b->plan), GT_OK);
     ck_assert(plan_verify(b->plan));
 }

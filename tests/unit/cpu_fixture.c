@@ -41,7 +41,7 @@ void cpu_fixture_close(struct cpu_fixture *fixture)
 size_t cpu_fixture_layout(struct cpu_fixture *fixture, struct op_call *call)
 {
     ck_assert(op_infer(call));
-    const struct op_impl *impl = &fixture->backend->ops->table[call->kind];
+    const struct backend_ops *ops = fixture->backend->ops;
     size_t used = 0;
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
         if (!call->operand[slot].present)
@@ -49,9 +49,9 @@ size_t cpu_fixture_layout(struct cpu_fixture *fixture, struct op_call *call)
         call->operand[slot].at = (struct address){.space = SPACE_DEVICE, .offset_bytes = used};
         used += size_round_up(operand_bytes(&call->operand[slot]), 64);
     }
-    ck_assert(impl->supports(fixture->backend, call));
+    ck_assert(ops->supports(fixture->backend, call));
     call->workspace = (struct address){.space = SPACE_DEVICE, .offset_bytes = used};
-    call->workspace_bytes = impl->workspace_bytes(fixture->backend, call);
+    call->workspace_bytes = ops->workspace_bytes(fixture->backend, call);
     ck_assert_uint_le(used + call->workspace_bytes, fixture->arena_bytes);
     memset(fixture->image, 0xff, fixture->arena_bytes);
     return used;

@@ -1,0 +1,206 @@
+/* AdamW on fp32 weights, or with an fp32 master. */
+#include <math.h>
+
+#include "tests/ops/op_test.h"
+#include "tests/ops/selftest.h"
+
+static void adamw_element(const struct op_call *call, const struct ref_tensors *t, const double *correction, int64_t i)
+{
+    const double *scalars = t->value[ADAMW_SCALARS];
+    double b1 = (double)call->attrs.beta1, b2 = (double)call->attrs.beta2, rate = scalars[SCALAR_LEARNING_RATE];
+    const int32_t weight = call->operand[ADAMW_MASTER].present ? ADAMW_MASTER : ADAMW_PARAM;
+    double g = t->value[ADAMW_GRAD][i] * scalars[SCALAR_CLIP], p = t->value[weight][i];
+    double m_old = t->value[ADAMW_M][i], v_old = t->value[ADAMW_V][i];
+    double m = b1 * m_old + (1.0 - b1) * g, v = b2 * v_old + (1.0 - b2) * g * g;
+    double denominator = sqrt(v / correction[1]) + (double)call->attrs.epsilon;
+    double move = m / correction[0] / denominator, decay = (double)call->attrs.weight_decay * p;
+    double m_term = sqrt(3.0) * (fabs(b1 * m_old) + fabs((1.0 - b1) * g));
+    double root_share = (denominator - (double)call->attrs.epsilon) / denominator;
+    t->value[ADAMW_M][i] = m;
+    t->value[ADAMW_V][i] = v;
+    t->value[weight][i] = p - rate * (move + decay);
+    t->term[ADAMW_M][i] = m_term;
+    t->term[ADAMW_V][i] = sqrt(4.0) * v;
+    t->term[weight][i] = fabs(p) + rate * (2.0 * fabs(decay) + m_term / correction[0] / denominator +
+                                           fabs(move) * (0.5 * sqrt(4.0) * root_share + 4.0));
+    t->value[ADAMW_PARAM][i] = t->value[weight][i];
+    t->term[ADAMW_PARAM][i] = t->term[weight][i];
+}
+
+static void ref_adamw(const struct op_call *call, const struct ref_tensors *t)
+{
+    const double *scalars = t->value[ADAMW_SCALARS];
+    int64_t rows = call->operand[ADAMW_CORRECTIONS].dims[0], step = (int64_t)scalars[SCALAR_ADAM_STEP];
+    const double *correction = t->value[ADAMW_CORRECTIONS] + 2 * ((step < rows ? step : rows) - 1);
+    for (int64_t i = 0; i < operand_elements(&call->operand[ADAMW_PARAM]); i++) {
+        if (scalars[SCALAR_FOUND_INF] == 0.0) {
+            adamw_element(call, t, correction, i);
+            continue;
+        }
+        t->term[ADAMW_PARAM][i] = t->term[ADAMW_M][i] = t->term[ADAMW_V][i] = REF_EXACT;
+        if (call->operand[ADAMW_MASTER].present)
+            t->term[ADAMW_MASTER][i] = REF_EXACT;
+    }
+}
+
+/* The updated weight goes to the master where there is one, and from it to param. */
+static void adamw_store(double *const *value, int64_t i, float p, enum naive_defect defect)
+{
+    bool has_master = value[ADAMW_MASTER] != NULL;
+    if (has_master && defect != DEFECT_MASTER_STALE)
+        value[ADAMW_MASTER][i] = (double)p;
+    if (!has_master || defect != DEFECT_PARAM_STALE)
+        value[ADAMW_PARAM][i] = (double)p;
+}
+
+static void naive_adamw_element(const struct op_call *call, double *const *value, const double *correction, int64_t i,
+                                enum naive_defect defect)
+{
+    const double *scalars = value[ADAMW_SCALARS];
+    bool from_master = value[ADAMW_MASTER] != NULL && defect != DEFECT_FROM_PARAM;
+    float b1 = call->attrs.beta1, b2 = call->attrs.beta2, decay = call->attrs.weight_decay,
+          epsilon = call->attrs.epsilon;
+    float rate = (float)scalars[SCALAR_LEARNING_RATE], clip = (float)scalars[SCALAR_CLIP],
+          p = naive_at(value[from_master ? ADAMW_MASTER : ADAMW_PARAM], i);
+    float bc1 = (float)correction[0], bc2 = (float)correction[1];
+    float g = naive_at(value[ADAMW_GRAD], i) * (defect == DEFECT_FORGET_SCALE ? 1.0f : clip);
+    if (defect == DEFECT_SWAPPED) {
+        b1 = call->attrs.beta2;
+        b2 = call->attrs.beta1;
+    }
+    if (defect == DEFECT_COUPLED_DECAY) {
+        g += decay * p;
+        decay = 0.0f;
+    }
+    if (defect == DEFECT_FORGET_CORRECTION)
+        bc1 = bc2 = 1.0f;
+    float m = b1 * naive_at(value[ADAMW_M], i) + (1.0f - b1) * g;
+    float v = b2 * naive_at(value[ADAMW_V], i) + (1.0f - b2) * g * g;
+    float denominator = defect == DEFECT_EPSILON ? sqrtf(v / bc2 + epsilon) : sqrtf(v / bc2) + epsilon;
+    value[ADAMW_M][i] = (double)m;
+    value[ADAMW_V][i] = (double)v;
+    adamw_store(value, i, p - rate * (m / bc1 / denominator + decay * p), defect);
+}
+
+static void naive_adamw(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+{
+    const double *scalars = value[ADAMW_SCALARS];
+    int64_t rows = call->operand[ADAMW_CORRECTIONS].dims[0], row = (int64_t)scalars[SCALAR_ADAM_STEP] - 1;
+    row = row < rows ? row : rows - 1;
+    if (defect == DEFECT_FORGET_STEP)
+        row = row < rows - 1 ? row + 1 : row;
+    if (scalars[SCALAR_FOUND_INF] != 0.0 && defect != DEFECT_FORGET_SKIP)
+        return;
+    for (int64_t i = 0; i < operand_elements(&call->operand[ADAMW_PARAM]); i++)
+        naive_adamw_element(call, value, value[ADAMW_CORRECTIONS] + 2 * row, i, defect);
+}
+
+static void make_adamw(struct maker *maker)
+{
+    int64_t rows = case_size(maker, 129), columns = maker->index % 4 == 0 ? 0 : case_any_size(maker, 129);
+    case_attrs(maker)->beta1 = 0.9f;
+    case_attrs(maker)->beta2 = maker->index % 2 != 0 ? 0.95f : 0.999f;
+    case_attrs(maker)->epsilon = maker->index % 3 == 0 ? 1e-3f : 1e-8f;
+    case_attrs(maker)->weight_decay = maker->index % 5 == 0 ? 0.0f : 0.1f;
+    /* Of three: a 16-bit param with its fp32 master (two), and a param on its own; moments are fp32 or 16-bit. */
+    bool master = maker->index % 3 != 0;
+    enum dtype moments = maker->index % 8 < 5 ? DTYPE_F32 : maker->index % 8 == 5 ? maker->dtype : DTYPE_BF16;
+    case_tensor(maker, ADAMW_GRAD, maker->index % 4 < 2 ? DTYPE_F32 : maker->dtype, rows, columns);
+    case_tensor(maker, ADAMW_PARAM, master || maker->index % 6 == 0 ? maker->dtype : DTYPE_F32, rows, columns);
+    if (master)
+        case_tensor(maker, ADAMW_MASTER, DTYPE_F32, rows, columns);
+    case_tensor(maker, ADAMW_M, moments, rows, columns);
+    case_tensor(maker, ADAMW_V, moments, rows, columns);
+    case_scalars(maker, ADAMW_SCALARS);
+    case_tensor(maker, ADAMW_CORRECTIONS, DTYPE_F32, 1 + random_below(&maker->random, 40), 2);
+}
+
+static void bench_adamw(struct maker *maker)
+{
+    bench_wide(maker);
+    case_tensor(maker, ADAMW_CORRECTIONS, DTYPE_F32, 1, 2);
+}
+
+static void inputs_adamw(const struct check_case *check, double *const *value, struct random *random)
+{
+    int64_t rows = case_operand(check, ADAMW_CORRECTIONS)->dims[0],
+            count = operand_elements(case_operand(check, ADAMW_PARAM));
+    double small = check->inputs == INPUTS_SMALL ? 1e-5 : 0.1;
+    for (int64_t i = 0; i < count; i++) {
+        value[ADAMW_GRAD][i] *= small;
+        value[ADAMW_M][i] *= small;
+        value[ADAMW_V][i] *= value[ADAMW_V][i] * small * small;
+    }
+    for (int64_t k = 0; k < rows; k++) {
+        value[ADAMW_CORRECTIONS][2 * k] = 1.0 - pow((double)check->call.attrs.beta1, (double)(k + 1));
+        value[ADAMW_CORRECTIONS][2 * k + 1] = 1.0 - pow((double)check->call.attrs.beta2, (double)(k + 1));
+    }
+    inputs_huge(check, ADAMW_PARAM, value, 2.0 * HUGE_SCALE);
+    inputs_huge(check, ADAMW_GRAD, value, HUGE_SCALE * HUGE_SCALE);
+    inputs_huge(check, ADAMW_M, value, HUGE_SCALE * HUGE_SCALE);
+    inputs_huge(check, ADAMW_MASTER, value, 2.0 * HUGE_SCALE);
+    for (int64_t i = 0; i < count && value[ADAMW_MASTER] != NULL; i++) /* what the update before left */
+        value[ADAMW_PARAM][i] = image_rounded(DTYPE_F32, value[ADAMW_MASTER][i]);
+    value[ADAMW_SCALARS][SCALAR_ADAM_STEP] = (double)(1 + random_below(random, rows + 3));
+    value[ADAMW_SCALARS][SCALAR_FOUND_INF] = check->inputs == INPUTS_SPECIAL ? 1.0 : 0.0;
+}
+
+/* param is master as stored, rounded: nothing else may come of rounding the same weight twice. */
+static bool judge_adamw(const struct check_case *check, const uint8_t *after, struct verdict *out)
+{
+    const struct operand *param = &check->call.operand[ADAMW_PARAM];
+    for (int64_t i = 0; check->call.operand[ADAMW_MASTER].present && i < operand_elements(param); i++) {
+        double rounded = image_rounded(param->dtype, image_decode(check, ADAMW_MASTER, i, after));
+        double found = image_decode(check, ADAMW_PARAM, i, after);
+        if (found != rounded && !(isnan(found) && isnan(rounded)))
+            return judge_fail(check, ADAMW_PARAM, i, "must be the master, rounded", found, rounded, out);
+    }
+    return true;
+}
+
+/* One parameter by hand: gradient 0.5, first step.  m = 0.25, v = 0.0625, corrected 0.5 and 0.25; the move is
+ * 0.1 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a master the weight is there, and param follows. */
+static void selftest_adamw(struct selftest *test, int32_t weight)
+{
+    struct op_attrs attrs = {.beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.5f, .weight_decay = 0.25f};
+    struct selftest_call set = {.call = {.kind = OP_ADAMW, .attrs = attrs}};
+    for (int32_t slot = 0; slot < ADAMW_OPERANDS; slot++)
+        set.call.operand[slot] = selftest_floats(1, 1, 0);
+    set.call.operand[ADAMW_MASTER].present = weight == ADAMW_MASTER;
+    set.call.operand[ADAMW_SCALARS] = selftest_integers(SCALAR_WORDS);
+    set.call.operand[ADAMW_CORRECTIONS] = selftest_floats(2, 1, 2);
+    selftest_fill(test, &set);
+    double *scalars = set.tensors.value[ADAMW_SCALARS];
+    scalars[SCALAR_LEARNING_RATE] = 0.1;
+    scalars[SCALAR_CLIP] = 0.5;
+    scalars[SCALAR_FOUND_INF] = 0.0;
+    scalars[SCALAR_ADAM_STEP] = 1.0;
+    set.tensors.value[ADAMW_CORRECTIONS][0] = 0.5;
+    set.tensors.value[ADAMW_CORRECTIONS][1] = 0.25;
+    set.tensors.value[ADAMW_GRAD][0] = 1.0;
+    set.tensors.value[weight][0] = 2.0;
+    set.tensors.value[ADAMW_M][0] = set.tensors.value[ADAMW_V][0] = 0.0;
+    ref_run(&set.call, &set.tensors);
+    double worst = fabs(set.tensors.value[ADAMW_PARAM][0] - 1.9) + fabs(set.tensors.value[weight][0] - 1.9) +
+                   fabs(set.tensors.value[ADAMW_M][0] - 0.25) + fabs(set.tensors.value[ADAMW_V][0] - 0.0625);
+    selftest_value(test, weight == ADAMW_MASTER ? "adamw by hand, master" : "adamw by hand", worst);
+}
+
+static void selftest_adamw_both(struct selftest *test)
+{
+    selftest_adamw(test, ADAMW_PARAM);
+    selftest_adamw(test, ADAMW_MASTER);
+}
+
+const struct op_test test_adamw = {
+    .shape = make_adamw,
+    .bench = bench_adamw,
+    .inputs = inputs_adamw,
+    .ref = ref_adamw,
+    .naive = naive_adamw,
+    .has_many_variants = true,
+    .judge = judge_adamw,
+    .selftest = selftest_adamw_both,
+    .defects = {DEFECT_FORGET_SCALE, DEFECT_SWAPPED, DEFECT_COUPLED_DECAY, DEFECT_FORGET_CORRECTION, DEFECT_EPSILON,
+                DEFECT_FORGET_STEP, DEFECT_FORGET_SKIP, DEFECT_PARAM_STALE, DEFECT_MASTER_STALE, DEFECT_FROM_PARAM},
+};

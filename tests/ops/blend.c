@@ -1,0 +1,40 @@
+/* The blend of two tensors.  The op is exact. */
+#include <math.h>
+
+#include "tests/ops/op_test.h"
+
+static void naive_blend(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+{
+    float alpha = call->attrs.alpha, beta = call->attrs.beta;
+    if (defect == DEFECT_SWAPPED) {
+        alpha = call->attrs.beta;
+        beta = call->attrs.alpha;
+    }
+    for (int64_t i = 0; i < operand_elements(&call->operand[BLEND_Y]); i++) {
+        float x = (float)value[BLEND_X][i], z = (float)value[BLEND_Z][i];
+        float y = alpha * x + beta * z;
+        if (defect == DEFECT_CONTRACTED)
+            y = fmaf(alpha, x, beta * z);
+        if (defect == DEFECT_FORGET_SCALE)
+            y = x + beta * z;
+        if (defect == DEFECT_LAST_TERM)
+            y = alpha * x;
+        value[BLEND_Y][i] = (double)naive_rounded(call->operand[BLEND_Y].dtype, y);
+    }
+}
+
+static void make_blend(struct maker *maker)
+{
+    int64_t rows = case_size(maker, 129), columns = case_any_size(maker, 129);
+    case_attrs(maker)->alpha = maker->index % 2 != 0 ? 3.4445f : -4.775f;
+    case_attrs(maker)->beta = maker->index % 3 != 0 ? 2.0315f : 1.0f;
+    case_tensor(maker, BLEND_X, maker->dtype, rows, columns);
+    case_tensor(maker, BLEND_Z, maker->dtype, rows, columns);
+}
+
+const struct op_test test_blend = {
+    .shape = make_blend,
+    .bench = bench_wide,
+    .naive = naive_blend,
+    .defects = {DEFECT_SWAPPED, DEFECT_CONTRACTED, DEFECT_FORGET_SCALE, DEFECT_LAST_TERM},
+};

@@ -1,0 +1,247 @@
+/* The token and position embeddings, forward and backward. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/ops/op_test.h"
+#include "tests/ops/selftest.h"
+
+/* Independent of order and starts, which only list what ids says. */
+static void embed_backward_tokens(const struct op_call *call, const struct ref_tensors *t)
+{
+    int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
+    int64_t ids = call->operand[EMBED_BACKWARD_DWTE].dims[0];
+    for (int64_t id = 0; id < ids; id++) {
+        int64_t count = 0;
+        for (int64_t n = 0; n < rows; n++)
+            count += (int64_t)t->value[EMBED_BACKWARD_IDS][n] == id;
+        for (int64_t c = 0; c < channels; c++) {
+            double *sum = &t->value[EMBED_BACKWARD_DWTE][id * channels + c], m = fabs(*sum);
+            for (int64_t n = 0; n < rows && count > 0; n++) {
+                if ((int64_t)t->value[EMBED_BACKWARD_IDS][n] != id)
+                    continue;
+                *sum += t->value[EMBED_BACKWARD_DY][n * channels + c];
+                m += fabs(t->value[EMBED_BACKWARD_DY][n * channels + c]);
+            }
+            t->term[EMBED_BACKWARD_DWTE][id * channels + c] = count > 0 ? sqrt((double)count) * m : REF_EXACT;
+        }
+    }
+}
+
+static void ref_embed_forward(const struct op_call *call, const struct ref_tensors *t)
+{
+    int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
+    int64_t position = (int64_t)t->value[EMBED_FORWARD_SCALARS][SCALAR_POSITION];
+    for (int64_t n = 0; n < rows; n++) {
+        const double *token = t->value[EMBED_FORWARD_WTE] + (int64_t)t->value[EMBED_FORWARD_IDS][n] * channels;
+        const double *place = t->value[EMBED_FORWARD_WPE] + (position + n % call->attrs.time) * channels;
+        for (int64_t c = 0; c < channels; c++) {
+            t->value[EMBED_FORWARD_Y][n * channels + c] = token[c] + place[c];
+            t->term[EMBED_FORWARD_Y][n * channels + c] = 0.0;
+        }
+    }
+}
+
+static void ref_embed_backward(const struct op_call *call, const struct ref_tensors *t)
+{
+    int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
+    int64_t time = call->attrs.time, samples = rows / time;
+    embed_backward_tokens(call, t);
+    for (int64_t i = 0; i < call->operand[EMBED_BACKWARD_DWPE].dims[0] * channels; i++) {
+        double sum = ref_before(call, t, EMBED_BACKWARD_DWPE, i), m = fabs(sum);
+        bool used = i < time * channels;
+        for (int64_t b = 0; b < samples && used; b++) {
+            sum += t->value[EMBED_BACKWARD_DY][b * time * channels + i];
+            m += fabs(t->value[EMBED_BACKWARD_DY][b * time * channels + i]);
+        }
+        t->value[EMBED_BACKWARD_DWPE][i] = sum;
+        t->term[EMBED_BACKWARD_DWPE][i] = used ? sqrt((double)samples) * m : REF_EXACT;
+    }
+}
+
+static void embed_backward_positions(const struct op_call *call, double *const *value, enum naive_defect defect)
+{
+    int64_t channels = call->operand[EMBED_BACKWARD_DY].dims[1], time = call->attrs.time;
+    int64_t samples = call->operand[EMBED_BACKWARD_DY].dims[0] / time;
+    for (int64_t i = 0; i < call->operand[EMBED_BACKWARD_DWPE].dims[0] * channels; i++) {
+        float sum = naive_before(call, value, EMBED_BACKWARD_DWPE, i, defect);
+        if (i >= time * channels) {
+            if (defect != DEFECT_PADDING)
+                naive_store(call, value, EMBED_BACKWARD_DWPE, i, sum, defect);
+            continue;
+        }
+        for (int64_t b = 0; b < samples; b++)
+            sum = naive_add(sum, naive_at(value[EMBED_BACKWARD_DY], b * time * channels + i), defect);
+        naive_store(call, value, EMBED_BACKWARD_DWPE, i, sum, defect);
+    }
+}
+
+static void naive_embed_forward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
+                                enum naive_defect defect)
+{
+    int64_t rows = call->operand[EMBED_FORWARD_Y].dims[0], channels = call->operand[EMBED_FORWARD_Y].dims[1];
+    int64_t position = (int64_t)value[EMBED_FORWARD_SCALARS][SCALAR_POSITION], time = call->attrs.time;
+    if (defect == DEFECT_FORGET_POSITION)
+        position = 0;
+    for (int64_t n = 0; n < rows; n++) {
+        int64_t id = (int64_t)value[EMBED_FORWARD_IDS][n];
+        int64_t place = position + (defect == DEFECT_WRONG_ROW ? n / (rows / time) : n % time);
+        for (int64_t c = 0; c < channels; c++) {
+            float b = naive_at(value[EMBED_FORWARD_WPE], place * channels + c);
+            int64_t from = defect == DEFECT_SHIFTED ? (c + 1) % channels : c;
+            value[EMBED_FORWARD_Y][n * channels + c] =
+                (double)(naive_at(value[EMBED_FORWARD_WTE], id * channels + from) +
+                         (defect == DEFECT_FORGET_BIAS ? 0.0f : b));
+        }
+    }
+}
+
+static void naive_embed_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
+                                 enum naive_defect defect)
+{
+    int64_t channels = call->operand[EMBED_BACKWARD_DY].dims[1];
+    int64_t groups = (int64_t)value[EMBED_BACKWARD_STARTS][0];
+    const double *order = value[EMBED_BACKWARD_ORDER], *starts = value[EMBED_BACKWARD_STARTS] + 1;
+    for (int64_t g = 0; g < groups; g++) {
+        int64_t first = (int64_t)starts[g], last = (int64_t)starts[g + 1];
+        int64_t row = (int64_t)value[EMBED_BACKWARD_IDS][(int64_t)order[first]] * channels;
+        if (defect == DEFECT_LAST_TERM && last > first + 1)
+            last--;
+        for (int64_t c = 0; c < channels; c++) {
+            float sum = naive_before(call, value, EMBED_BACKWARD_DWTE, row + c, defect);
+            for (int64_t k = first; k < last; k++) {
+                int64_t n = defect == DEFECT_WRONG_ROW ? k : (int64_t)order[k];
+                sum = naive_add(sum, naive_at(value[EMBED_BACKWARD_DY], n * channels + c), defect);
+            }
+            naive_store(call, value, EMBED_BACKWARD_DWTE, row + c, sum, defect);
+        }
+    }
+    embed_backward_positions(call, value, defect);
+}
+
+static void make_embed_forward(struct maker *maker)
+{
+    int64_t time = case_size(maker, 65), channels = case_any_size(maker, 129),
+            samples = 1 + random_below(&maker->random, 3);
+    int64_t vocab = maker->index == 30 ? 50257 : maker->index == 31 ? 50304 : 65;
+    channels = vocab > 65 ? 17 : maker->index % 50 == 49 ? 768 : channels;
+    case_attrs(maker)->time = (int32_t)time;
+    case_tensor(maker, EMBED_FORWARD_IDS, DTYPE_I32, samples * time, 0);
+    case_tensor(maker, EMBED_FORWARD_WTE, maker->dtype, vocab, channels);
+    case_tensor(maker, EMBED_FORWARD_WPE, maker->index % 5 == 4 ? DTYPE_F32 : maker->dtype,
+                time + random_below(&maker->random, 9), channels);
+    case_scalars(maker, EMBED_FORWARD_SCALARS);
+}
+
+static void make_embed_backward(struct maker *maker)
+{
+    int64_t time = case_size(maker, 65), channels = case_any_size(maker, 65),
+            samples = 1 + random_below(&maker->random, 4);
+    int64_t vocab = maker->index == 30 ? 50257 : 33, rows = samples * time;
+    channels = vocab > 65 ? 7 : maker->index % 50 == 49 ? 768 : channels;
+    case_attrs(maker)->time = (int32_t)time;
+    case_tensor(maker, EMBED_BACKWARD_DY, maker->dtype, rows, channels);
+    case_tensor(maker, EMBED_BACKWARD_IDS, DTYPE_I32, rows, 0);
+    case_tensor(maker, EMBED_BACKWARD_ORDER, DTYPE_I32, rows, 0);
+    case_tensor(maker, EMBED_BACKWARD_STARTS, DTYPE_I32, (rows < vocab ? rows : vocab) + 2, 0);
+    case_tensor(maker, EMBED_BACKWARD_DWTE, maker->kept, vocab, channels);
+    case_tensor(maker, EMBED_BACKWARD_DWPE, maker->kept, time + random_below(&maker->random, 4), channels);
+    case_accumulate(maker, maker->index % 2 != 0 ? 1u << EMBED_BACKWARD_DWPE : 0u);
+}
+
+static void bench_embed_forward(struct maker *maker)
+{
+    case_attrs(maker)->time = BENCH_TIME;
+    case_tensor(maker, EMBED_FORWARD_IDS, DTYPE_I32, BENCH_ROWS, 0);
+    case_tensor(maker, EMBED_FORWARD_WTE, maker->dtype, BENCH_ROWS, BENCH_CHANNELS); /* the rows that are touched */
+    case_tensor(maker, EMBED_FORWARD_WPE, maker->dtype, BENCH_TIME, BENCH_CHANNELS);
+}
+
+static void bench_embed_backward(struct maker *maker)
+{
+    case_attrs(maker)->time = BENCH_TIME;
+    case_tensor(maker, EMBED_BACKWARD_DY, maker->dtype, BENCH_ROWS, BENCH_CHANNELS);
+    case_tensor(maker, EMBED_BACKWARD_IDS, DTYPE_I32, BENCH_ROWS, 0);
+    case_tensor(maker, EMBED_BACKWARD_ORDER, DTYPE_I32, BENCH_ROWS, 0);
+    case_tensor(maker, EMBED_BACKWARD_STARTS, DTYPE_I32, BENCH_ROWS + 2, 0);
+    case_tensor(maker, EMBED_BACKWARD_DWTE, maker->kept, BENCH_ROWS, BENCH_CHANNELS);
+    case_tensor(maker, EMBED_BACKWARD_DWPE, maker->kept, BENCH_TIME, BENCH_CHANNELS);
+}
+
+static void inputs_embed_forward(const struct check_case *check, double *const *value, struct random *random)
+{
+    const struct operand *wpe = case_operand(check, EMBED_FORWARD_WPE);
+    for (int64_t n = 0; n < case_operand(check, EMBED_FORWARD_IDS)->dims[0]; n++)
+        value[EMBED_FORWARD_IDS][n] = (double)random_below(random, case_operand(check, EMBED_FORWARD_WTE)->dims[0]);
+    value[EMBED_FORWARD_SCALARS][SCALAR_POSITION] =
+        (double)random_below(random, wpe->dims[0] - check->call.attrs.time + 1);
+    inputs_huge(check, EMBED_FORWARD_WTE, value, HUGE_SCALE);
+    inputs_huge(check, EMBED_FORWARD_WPE, value, HUGE_SCALE);
+}
+
+/* Few distinct ids, so that groups are long; rows listed by rising id and, within it, rising row. */
+static void inputs_embed_backward(const struct check_case *check, double *const *value, struct random *random)
+{
+    int64_t rows = case_operand(check, EMBED_BACKWARD_IDS)->dims[0],
+            vocab = case_operand(check, EMBED_BACKWARD_DWTE)->dims[0];
+    int64_t groups = 0, listed = 0, capacity = case_operand(check, EMBED_BACKWARD_STARTS)->dims[0];
+    for (int64_t n = 0; n < rows; n++)
+        value[EMBED_BACKWARD_IDS][n] = (double)(n % 3 == 0 ? vocab - 1 : random_below(random, vocab));
+    for (int64_t i = 0; i < capacity; i++)
+        value[EMBED_BACKWARD_STARTS][i] = 0.0;
+    for (int64_t id = 0; id < vocab && listed < rows; id++) {
+        int64_t first = listed;
+        for (int64_t n = 0; n < rows; n++) {
+            if ((int64_t)value[EMBED_BACKWARD_IDS][n] == id)
+                value[EMBED_BACKWARD_ORDER][listed++] = (double)n;
+        }
+        if (listed > first)
+            value[EMBED_BACKWARD_STARTS][1 + ++groups] = (double)listed;
+    }
+    value[EMBED_BACKWARD_STARTS][0] = (double)groups;
+    inputs_huge(check, EMBED_BACKWARD_DY, value, HUGE_SCALE);
+}
+
+static void selftest_embed(struct selftest *test)
+{
+    struct selftest_call forward = {.call = {.kind = OP_EMBED_FORWARD, .attrs = {.time = 4}}};
+    struct selftest_call backward = {.call = {.kind = OP_EMBED_BACKWARD, .attrs = {.time = 4}}};
+    forward.call.operand[EMBED_FORWARD_IDS] = selftest_integers(12);
+    forward.call.operand[EMBED_FORWARD_WTE] = forward.call.operand[EMBED_FORWARD_WPE] = selftest_floats(2, 5, 3);
+    forward.call.operand[EMBED_FORWARD_SCALARS] = selftest_integers(SCALAR_WORDS);
+    selftest_fill(test, &forward);
+    forward.tensors.value[EMBED_FORWARD_SCALARS][SCALAR_POSITION] = 0.0;
+    backward.call.operand[EMBED_BACKWARD_DY] = selftest_floats(2, 12, 3);
+    backward.call.operand[EMBED_BACKWARD_IDS] = backward.call.operand[EMBED_BACKWARD_ORDER] = selftest_integers(12);
+    backward.call.operand[EMBED_BACKWARD_STARTS] = selftest_integers(14);
+    backward.call.operand[EMBED_BACKWARD_DWTE] = backward.call.operand[EMBED_BACKWARD_DWPE] = selftest_floats(2, 5, 3);
+    selftest_fill(test, &backward);
+    backward.tensors.value[EMBED_BACKWARD_IDS] = forward.tensors.value[EMBED_FORWARD_IDS];
+    memset(backward.tensors.value[EMBED_BACKWARD_DWTE], 0, 15 * sizeof(double));
+    ref_run(&backward.call, &backward.tensors);
+    selftest_gradient(test, "embed dwte", &forward, EMBED_FORWARD_WTE, EMBED_FORWARD_Y,
+                      backward.tensors.value[EMBED_BACKWARD_DY], backward.tensors.value[EMBED_BACKWARD_DWTE]);
+    selftest_gradient(test, "embed dwpe", &forward, EMBED_FORWARD_WPE, EMBED_FORWARD_Y,
+                      backward.tensors.value[EMBED_BACKWARD_DY], backward.tensors.value[EMBED_BACKWARD_DWPE]);
+}
+
+const struct op_test test_embed_forward = {
+    .shape = make_embed_forward,
+    .bench = bench_embed_forward,
+    .inputs = inputs_embed_forward,
+    .ref = ref_embed_forward,
+    .naive = naive_embed_forward,
+    .is_sum_of_products = true,
+    .defects = {DEFECT_FORGET_BIAS, DEFECT_FORGET_POSITION, DEFECT_WRONG_ROW, DEFECT_SHIFTED},
+};
+
+const struct op_test test_embed_backward = {
+    .shape = make_embed_backward,
+    .bench = bench_embed_backward,
+    .inputs = inputs_embed_backward,
+    .ref = ref_embed_backward,
+    .naive = naive_embed_backward,
+    .is_sum_of_products = true,
+    .selftest = selftest_embed,
+    .defects = {DEFECT_LAST_TERM, DEFECT_DOUBLE_ROUNDING, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_WRONG_ROW,
+                DEFECT_PADDING},
+};

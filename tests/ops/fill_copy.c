@@ -1,0 +1,116 @@
+/* Fill and copy, which have the same bits on every backend where they do not accumulate. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/ops/op_test.h"
+
+static void ref_fill(const struct op_call *call, const struct ref_tensors *t)
+{
+    for (int64_t i = 0; i < operand_elements(&call->operand[FILL_Y]); i++) {
+        t->value[FILL_Y][i] = (double)call->attrs.value;
+        t->term[FILL_Y][i] = REF_EXACT;
+    }
+}
+
+static void ref_copy(const struct op_call *call, const struct ref_tensors *t)
+{
+    for (int64_t i = 0; i < operand_elements(&call->operand[COPY_Y]); i++) {
+        t->value[COPY_Y][i] = ref_before(call, t, COPY_Y, i) + t->value[COPY_X][i];
+        t->term[COPY_Y][i] = call->attrs.accumulate != 0 ? 0.0 : REF_EXACT;
+    }
+}
+
+static void naive_fill(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+{
+    float y = defect == DEFECT_WRONG_KIND ? 0.0f : call->attrs.value;
+    for (int64_t i = defect == DEFECT_SHIFTED ? 1 : 0; i < operand_elements(&call->operand[FILL_Y]); i++)
+        value[FILL_Y][i] = (double)y;
+}
+
+static void naive_copy(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+{
+    int64_t count = operand_elements(&call->operand[COPY_Y]);
+    bool adds = op_accumulates(call, COPY_Y);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t from = defect == DEFECT_SHIFTED ? (i + 1) % count : i;
+        float x = naive_at(value[COPY_X], from);
+        if (defect == DEFECT_ZERO_SIGN)
+            x += 0.0f; /* 0 + -0 is 0: a plain copy adds nothing */
+        naive_store(call, value, COPY_Y, i, adds ? naive_before(call, value, COPY_Y, i, defect) + x : x, defect);
+    }
+}
+
+static void exact_fill(const struct op_call *call, uint8_t *memory)
+{
+    const struct operand *y = &call->operand[FILL_Y];
+    size_t size = dtype_size_bytes(y->dtype);
+    for (int64_t i = 0; i < operand_elements(y); i++)
+        dtype_convert((memory + call->operand[FILL_Y].at.offset_bytes) + (size_t)i * size, y->dtype, &call->attrs.value,
+                      DTYPE_F32, 1);
+}
+
+static void exact_copy(const struct op_call *call, uint8_t *memory)
+{
+    const struct operand *x = &call->operand[COPY_X], *y = &call->operand[COPY_Y];
+    dtype_convert((memory + call->operand[COPY_Y].at.offset_bytes), y->dtype,
+                  (memory + call->operand[COPY_X].at.offset_bytes), x->dtype, (size_t)operand_elements(y));
+}
+
+static void make_fill(struct maker *maker)
+{
+    case_attrs(maker)->value =
+        (float)random_normal(&maker->random) * (maker->check->inputs == INPUTS_HUGE ? 1e5f : 1.0f);
+    if (maker->check->inputs == INPUTS_SPECIAL)
+        case_attrs(maker)->value = -0x1.8p-24f; /* halfway between two values of fp16 */
+    case_tensor(maker, FILL_Y, maker->dtype, case_size(maker, 129), case_any_size(maker, 129));
+}
+
+/* From the dtype to itself and to the others, and from those to it. */
+static void make_copy(struct maker *maker)
+{
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    int64_t rows = case_size(maker, 129), columns = maker->index % 4 == 0 ? 0 : case_any_size(maker, 129);
+    enum dtype other = dtypes[maker->index / 2 % COUNT(dtypes)];
+    bool to_other = maker->index / 6 % 2 != 0;
+    case_tensor(maker, COPY_X, to_other ? maker->dtype : other, rows, columns);
+    case_tensor(maker, COPY_Y, to_other ? other : maker->dtype, rows, columns);
+    case_accumulate(maker, maker->index % 2 != 0 ? 1u << COPY_Y : 0u);
+}
+
+static void bench_copy(struct maker *maker)
+{
+    case_tensor(maker, COPY_X, maker->dtype, BENCH_ROWS, BENCH_CHANNELS);
+    case_tensor(maker, COPY_Y, maker->dtype, BENCH_ROWS, BENCH_CHANNELS);
+}
+
+/* NaN, infinity, a signed zero, the smallest values. */
+static void inputs_copy(const struct check_case *check, double *const *value, struct random *random)
+{
+    static const double special[] = {(double)INFINITY, -(double)INFINITY, (double)NAN, -0.0, 0x1p-24, 0x1p-25, 65519.0};
+    int64_t count = operand_elements(case_operand(check, COPY_X));
+    inputs_huge(check, COPY_X, value, 2.0 * HUGE_SCALE);
+    for (size_t i = 0; i < sizeof special / sizeof special[0] && check->inputs == INPUTS_SPECIAL; i++)
+        value[COPY_X][random_below(random, count)] = special[i];
+}
+
+const struct op_test test_fill = {
+    .shape = make_fill,
+    .bench = bench_plain,
+    .ref = ref_fill,
+    .naive = naive_fill,
+    .bits = exact_fill,
+    .is_sum_of_products = true,
+    .defects = {DEFECT_WRONG_KIND, DEFECT_SHIFTED},
+};
+
+const struct op_test test_copy = {
+    .shape = make_copy,
+    .bench = bench_copy,
+    .inputs = inputs_copy,
+    .ref = ref_copy,
+    .naive = naive_copy,
+    .bits = exact_copy,
+    .has_many_variants = true,
+    .is_sum_of_products = true,
+    .defects = {DEFECT_SHIFTED, DEFECT_IGNORE_ACCUMULATE, DEFECT_DOUBLE_ROUNDING, DEFECT_ZERO_SIGN},
+};

@@ -1,0 +1,247 @@
+/* Matrix products and the gradient of a bias. */
+#include <math.h>
+
+#include "tests/ops/op_test.h"
+#include "tests/ops/selftest.h"
+
+/* Matrix units take 16-bit factors at least GEMM_DEPTH at a time, add them up exactly enough, and truncate the sum to
+ * fp32: half a unit of 2^-23 on average, at every GEMM_DEPTH-th of the partial sums and of the products next to them. */
+#define GEMM_DEPTH 4.0
+
+static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, int64_t i, double path)
+{
+    if (t->drift[GEMM_D] == NULL || dtype_size_bytes(call->operand[GEMM_A].dtype) != 2)
+        return;
+    t->drift[GEMM_D][i] = 0.5 * 0x1p-23 * path / GEMM_DEPTH;
+    t->half_bound[GEMM_D][i] = 2.0 * t->drift[GEMM_D][i];
+}
+
+static void ref_gemm(const struct op_call *call, const struct ref_tensors *t)
+{
+    const struct op_attrs *attrs = &call->attrs;
+    int64_t rows = call->operand[GEMM_D].dims[0], columns = call->operand[GEMM_D].dims[1];
+    int64_t inner = call->operand[GEMM_A].dims[attrs->transpose_a ? 0 : 1];
+    int64_t a_row = attrs->transpose_a ? 1 : inner, a_inner = attrs->transpose_a ? rows : 1;
+    int64_t b_inner = attrs->transpose_b ? 1 : columns, b_column = attrs->transpose_b ? inner : 1;
+    const double *a = t->value[GEMM_A], *b = t->value[GEMM_B], *bias = t->value[GEMM_BIAS];
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            double sum = ref_before(call, t, GEMM_D, i * columns + j);
+            if (bias != NULL)
+                sum += bias[j];
+            double m = fabs(sum), path = 0.0;
+            for (int64_t k = 0; k < inner; k++) {
+                double product = a[i * a_row + k * a_inner] * b[k * b_inner + j * b_column];
+                sum += product;
+                m += fabs(product);
+                path += fabs(sum) + fabs(product);
+            }
+            gemm_drift(call, t, i * columns + j, path);
+            t->value[GEMM_D][i * columns + j] = sum;
+            t->term[GEMM_D][i * columns + j] = sqrt((double)inner) * m;
+        }
+    }
+}
+
+static void ref_bias_backward(const struct op_call *call, const struct ref_tensors *t)
+{
+    int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
+    for (int64_t j = 0; j < columns; j++) {
+        double sum = ref_before(call, t, BIAS_BACKWARD_DBIAS, j), m = fabs(sum);
+        for (int64_t i = 0; i < rows; i++) {
+            sum += t->value[BIAS_BACKWARD_DY][i * columns + j];
+            m += fabs(t->value[BIAS_BACKWARD_DY][i * columns + j]);
+        }
+        t->value[BIAS_BACKWARD_DBIAS][j] = sum;
+        t->term[BIAS_BACKWARD_DBIAS][j] = sqrt((double)rows) * m;
+    }
+}
+
+struct product {
+    const double *a, *b;
+    int64_t a_step, b_step, used;
+};
+
+/* Sums of four exact products and the accumulator, cut off after 24 significant bits: the least that matrix units do. */
+static float truncated_sum(const struct product *product, float sum)
+{
+    for (int64_t k = 0; k < product->used; k += 4) {
+        double exact = (double)sum;
+        for (int64_t j = k; j < k + 4 && j < product->used; j++)
+            exact += product->a[j * product->a_step] * product->b[j * product->b_step];
+        sum = (float)exact;
+        if (fabs((double)sum) > fabs(exact))
+            sum = nextafterf(sum, 0.0f);
+    }
+    return sum;
+}
+
+static float product_sum(const struct product *product, float sum, enum naive_defect defect)
+{
+    if (defect == PERMITTED_TRUNCATED_SUM)
+        return truncated_sum(product, sum);
+    for (int64_t k = 0; k < product->used; k++)
+        sum = naive_add(sum, naive_at(product->a, k * product->a_step) * naive_at(product->b, k * product->b_step),
+                        defect);
+    return sum;
+}
+
+static void naive_gemm(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+{
+    bool flip = defect == DEFECT_SWAPPED && call->operand[GEMM_B].dims[0] == call->operand[GEMM_B].dims[1];
+    bool transpose_a = call->attrs.transpose_a, transpose_b = call->attrs.transpose_b != flip;
+    int64_t rows = call->operand[GEMM_D].dims[0], columns = call->operand[GEMM_D].dims[1];
+    int64_t inner = call->operand[GEMM_A].dims[transpose_a ? 0 : 1];
+    bool has_bias = value[GEMM_BIAS] != NULL && defect != DEFECT_FORGET_BIAS;
+    struct product product = {.used = defect == DEFECT_LAST_TERM ? inner - 1 : inner,
+                              .a_step = transpose_a ? rows : 1,
+                              .b_step = transpose_b ? 1 : columns};
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            float bias = has_bias ? naive_at(value[GEMM_BIAS], j) : 0.0f;
+            float sum = has_bias ? bias : naive_before(call, value, GEMM_D, i * columns + j, defect);
+            product.a = value[GEMM_A] + (transpose_a ? i : i * inner);
+            product.b = value[GEMM_B] + (transpose_b ? j * inner : j);
+            if (has_bias && defect == DEFECT_DOUBLE_ROUNDING)
+                sum = bias + naive_rounded(call->operand[GEMM_D].dtype, product_sum(&product, 0.0f, defect));
+            else
+                sum = product_sum(&product, sum, defect);
+            naive_store(call, value, GEMM_D, i * columns + j, sum, defect);
+        }
+    }
+}
+
+static void naive_bias_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
+                                enum naive_defect defect)
+{
+    int64_t rows = call->operand[BIAS_BACKWARD_DY].dims[0], columns = call->operand[BIAS_BACKWARD_DY].dims[1];
+    int64_t used = defect == DEFECT_LAST_TERM ? rows - 1 : rows;
+    for (int64_t j = 0; j < columns; j++) {
+        float sum = naive_before(call, value, BIAS_BACKWARD_DBIAS, j, defect);
+        for (int64_t i = 0; i < used; i++)
+            sum = naive_add(sum, naive_at(value[BIAS_BACKWARD_DY], i * columns + j), defect);
+        naive_store(call, value, BIAS_BACKWARD_DBIAS, j, sum, defect);
+    }
+}
+
+/* Rows, columns and inner size of the real products: LM head, qkv, MLP, kept to few rows. */
+static bool gemm_real(int32_t index, int64_t *m, int64_t *n, int64_t *k)
+{
+    static const int64_t real[][3] = {{2, 50257, 64}, {3, 50304, 64}, {4, 2304, 768},  {3, 768, 3072},
+                                      {768, 65, 64},  {1, 768, 768},  {192, 192, 192}, {16, 50257, 5},
+                                      {2304, 4, 768}, {5, 768, 2304}, {3072, 3, 768}};
+    int32_t row = (index - 100) / 4;
+    if (index < 100 || index % 4 != 0 || row >= COUNT(real))
+        return false;
+    *m = real[row][0];
+    *n = real[row][1];
+    *k = real[row][2];
+    return true;
+}
+
+static void make_gemm(struct maker *maker)
+{
+    int64_t m = case_size(maker, 129), n = case_any_size(maker, 129), k = case_any_size(maker, 129);
+    bool square = maker->index % 7 == 3;
+    if (square)
+        n = k;
+    gemm_real(maker->index, &m, &n, &k);
+    struct op_attrs *a = case_attrs(maker);
+    a->transpose_a = (maker->index / 2 & 1) != 0;
+    a->transpose_b = (maker->index & 1) != 0 || n > 50000;
+    case_tensor(maker, GEMM_A, maker->dtype, a->transpose_a ? k : m, a->transpose_a ? m : k);
+    case_tensor(maker, GEMM_B, maker->dtype, a->transpose_b ? n : k, a->transpose_b ? k : n);
+    if (maker->index % 3 == 0)
+        case_tensor(maker, GEMM_BIAS, maker->index / 6 % 2 != 0 ? DTYPE_F32 : maker->dtype, n, 0); /* d has either */
+    if (maker->index / 3 % 2 != 0) /* weight gradients; the others take the dtype of a and b */
+        case_tensor(maker, GEMM_D, DTYPE_F32, m, n);
+    case_accumulate(maker, maker->index % 3 == 1 ? 1u << GEMM_D : 0u);
+}
+
+static void make_bias_backward(struct maker *maker)
+{
+    int64_t rows = case_size(maker, 129) * (maker->index % 20 == 19 ? 9 : 1);
+    int64_t columns = maker->index % 20 == 18 ? 3072 : case_any_size(maker, 129);
+    case_tensor(maker, BIAS_BACKWARD_DY, maker->dtype, rows, columns);
+    case_tensor(maker, BIAS_BACKWARD_DBIAS, maker->kept, columns, 0);
+    case_accumulate(maker, maker->index % 2 != 0 ? 1u << BIAS_BACKWARD_DBIAS : 0u);
+}
+
+static void bench_gemm(struct maker *maker)
+{
+    bench_plain(maker);
+    case_tensor(maker, GEMM_B, maker->dtype, BENCH_CHANNELS, 3 * BENCH_CHANNELS);
+}
+
+static void inputs_gemm(const struct check_case *check, double *const *value, struct random *random)
+{
+    double inner = (double)case_operand(check, GEMM_A)->dims[check->call.attrs.transpose_a ? 0 : 1];
+    inputs_huge(check, GEMM_A, value, HUGE_SCALE / sqrt(inner));
+    if (check->inputs != INPUTS_SPECIAL)
+        return;
+    value[GEMM_A][random_below(random, operand_elements(case_operand(check, GEMM_A)))] = (double)INFINITY;
+    value[GEMM_B][random_below(random, operand_elements(case_operand(check, GEMM_B)))] = (double)NAN;
+}
+
+static void inputs_bias_backward(const struct check_case *check, double *const *value, struct random *random)
+{
+    inputs_huge(check, BIAS_BACKWARD_DY, value, HUGE_SCALE);
+    if (check->inputs == INPUTS_SPECIAL)
+        value[BIAS_BACKWARD_DY][random_below(random, operand_elements(case_operand(check, BIAS_BACKWARD_DY)))] =
+            -(double)INFINITY;
+}
+
+/* da = dd b', db = a' dd: the products that autodiff writes down, through the transposes of the same op. */
+static void selftest_gemm(struct selftest *test)
+{
+    struct selftest_call forward = {.call = {.kind = OP_GEMM}}, da = forward, db = forward,
+                         bias = {.call = {.kind = OP_BIAS_BACKWARD}};
+    forward.call.operand[GEMM_A] = selftest_floats(2, 4, 6);
+    forward.call.operand[GEMM_B] = selftest_floats(2, 6, 5);
+    forward.call.operand[GEMM_BIAS] = selftest_floats(1, 5, 0);
+    selftest_fill(test, &forward);
+    da.call.attrs.transpose_b = true;
+    da.call.operand[GEMM_A] = selftest_floats(2, 4, 5);
+    da.call.operand[GEMM_B] = selftest_floats(2, 6, 5);
+    selftest_fill(test, &da);
+    db.call.attrs.transpose_a = true;
+    db.call.operand[GEMM_A] = selftest_floats(2, 4, 6);
+    db.call.operand[GEMM_B] = selftest_floats(2, 4, 5);
+    selftest_fill(test, &db);
+    bias.call.operand[BIAS_BACKWARD_DY] = selftest_floats(2, 4, 5);
+    selftest_fill(test, &bias);
+    const double *dd = da.tensors.value[GEMM_A];
+    da.tensors.value[GEMM_B] = forward.tensors.value[GEMM_B];
+    db.tensors.value[GEMM_A] = forward.tensors.value[GEMM_A];
+    db.tensors.value[GEMM_B] = bias.tensors.value[BIAS_BACKWARD_DY] = da.tensors.value[GEMM_A];
+    ref_run(&da.call, &da.tensors);
+    ref_run(&db.call, &db.tensors);
+    ref_run(&bias.call, &bias.tensors);
+    selftest_gradient(test, "gemm da", &forward, GEMM_A, GEMM_D, dd, da.tensors.value[GEMM_D]);
+    selftest_gradient(test, "gemm db", &forward, GEMM_B, GEMM_D, dd, db.tensors.value[GEMM_D]);
+    selftest_gradient(test, "gemm dbias", &forward, GEMM_BIAS, GEMM_D, dd, bias.tensors.value[BIAS_BACKWARD_DBIAS]);
+}
+
+const struct op_test test_gemm = {
+    .shape = make_gemm,
+    .bench = bench_gemm,
+    .inputs = inputs_gemm,
+    .ref = ref_gemm,
+    .naive = naive_gemm,
+    .has_many_variants = true,
+    .is_sum_of_products = true,
+    .permits = PERMITTED_TRUNCATED_SUM,
+    .selftest = selftest_gemm,
+    .defects = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE, DEFECT_FORGET_BIAS,
+                DEFECT_SWAPPED},
+};
+
+const struct op_test test_bias_backward = {
+    .shape = make_bias_backward,
+    .bench = bench_plain,
+    .inputs = inputs_bias_backward,
+    .ref = ref_bias_backward,
+    .naive = naive_bias_backward,
+    .is_sum_of_products = true,
+    .defects = {DEFECT_DOUBLE_ROUNDING, DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_IGNORE_ACCUMULATE},
+};

@@ -1,0 +1,320 @@
+/* Layernorm.  The oracle's terms are derived in tests/opcheck/bounds.md; each line names the stage that it stands for. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/ops/op_test.h"
+#include "tests/ops/selftest.h"
+
+#define ULP 0x1p-24
+
+static void layernorm_forward_row(const struct op_call *call, const struct ref_tensors *t, int64_t n)
+{
+    int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
+    const double *x = t->value[LAYERNORM_FORWARD_X] + n * channels, *gain = t->value[LAYERNORM_FORWARD_GAIN];
+    const double *bias = t->value[LAYERNORM_FORWARD_BIAS];
+    double count = (double)channels, mean = 0.0, size = 0.0, variance = 0.0, epsilon = (double)call->attrs.epsilon;
+    for (int64_t c = 0; c < channels; c++) {
+        mean += x[c] / count;
+        size += fabs(x[c]) / count;
+    }
+    for (int64_t c = 0; c < channels; c++)
+        variance += (x[c] - mean) * (x[c] - mean) / count;
+    double rstd = 1.0 / sqrt(variance + epsilon);
+    /* The mean is a sum of C terms; its error moves the variance to second order only. */
+    double mean_term = sqrt(count) * size, mean_error = 8.0 * ULP * mean_term;
+    double rstd_term = 0.5 * (sqrt(count) + 2.0) * variance * rstd * rstd + 2.0 +
+                       0.5 * mean_error * mean_error * rstd * rstd / (8.0 * ULP);
+    t->value[LAYERNORM_FORWARD_MEAN][n] = mean;
+    t->term[LAYERNORM_FORWARD_MEAN][n] = mean_term;
+    t->value[LAYERNORM_FORWARD_RSTD][n] = rstd;
+    t->term[LAYERNORM_FORWARD_RSTD][n] = rstd * rstd_term;
+    for (int64_t c = 0; c < channels; c++) {
+        double scaled = (x[c] - mean) * rstd * gain[c], shift = bias != NULL ? bias[c] : 0.0;
+        t->value[LAYERNORM_FORWARD_Y][n * channels + c] = scaled + shift;
+        t->term[LAYERNORM_FORWARD_Y][n * channels + c] =
+            fabs(gain[c]) * rstd * mean_term + fabs(scaled) * rstd_term + sqrt(3.0) * (fabs(scaled) + fabs(shift));
+    }
+}
+
+static void layernorm_backward_row(const struct op_call *call, const struct ref_tensors *t, int64_t n)
+{
+    int64_t channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
+    const double *x = t->value[LAYERNORM_BACKWARD_X] + n * channels,
+                 *dy = t->value[LAYERNORM_BACKWARD_DY] + n * channels;
+    const double *gain = t->value[LAYERNORM_BACKWARD_GAIN];
+    double mean = t->value[LAYERNORM_BACKWARD_MEAN][n], rstd = t->value[LAYERNORM_BACKWARD_RSTD][n];
+    double count = (double)channels, first = 0.0, second = 0.0, first_size = 0.0, second_size = 0.0;
+    for (int64_t c = 0; c < channels; c++) {
+        double g = dy[c] * gain[c], xh = (x[c] - mean) * rstd;
+        first += g / count;
+        second += g * xh / count;
+        first_size += fabs(g) / count;
+        second_size += fabs(g * xh) / count;
+    }
+    for (int64_t c = 0; c < channels; c++) {
+        double g = dy[c] * gain[c], xh = (x[c] - mean) * rstd;
+        double old = ref_before(call, t, LAYERNORM_BACKWARD_DX, n * channels + c);
+        t->value[LAYERNORM_BACKWARD_DX][n * channels + c] = old + rstd * (g - first - xh * second);
+        t->term[LAYERNORM_BACKWARD_DX][n * channels + c] =
+            fabs(old) + fabs(rstd) * (sqrt(count) * (first_size + fabs(xh) * second_size) +
+                                      sqrt(4.0) * (fabs(g) + fabs(first) + fabs(xh * second)));
+    }
+}
+
+static void layernorm_backward_column(const struct op_call *call, const struct ref_tensors *t, int64_t c)
+{
+    int64_t rows = call->operand[LAYERNORM_BACKWARD_X].dims[0], channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
+    double gain_sum = ref_before(call, t, LAYERNORM_BACKWARD_DGAIN, c), gain_size = fabs(gain_sum);
+    double bias_sum = 0.0, bias_size = 0.0;
+    bool has_bias = t->value[LAYERNORM_BACKWARD_DBIAS] != NULL;
+    if (has_bias)
+        bias_sum = ref_before(call, t, LAYERNORM_BACKWARD_DBIAS, c);
+    bias_size = fabs(bias_sum);
+    for (int64_t n = 0; n < rows; n++) {
+        double dy = t->value[LAYERNORM_BACKWARD_DY][n * channels + c];
+        double xh = (t->value[LAYERNORM_BACKWARD_X][n * channels + c] - t->value[LAYERNORM_BACKWARD_MEAN][n]) *
+                    t->value[LAYERNORM_BACKWARD_RSTD][n];
+        gain_sum += dy * xh;
+        gain_size += fabs(dy * xh);
+        bias_sum += dy;
+        bias_size += fabs(dy);
+    }
+    t->value[LAYERNORM_BACKWARD_DGAIN][c] = gain_sum;
+    t->term[LAYERNORM_BACKWARD_DGAIN][c] = sqrt((double)rows) * gain_size;
+    if (has_bias) {
+        t->value[LAYERNORM_BACKWARD_DBIAS][c] = bias_sum;
+        t->term[LAYERNORM_BACKWARD_DBIAS][c] = sqrt((double)rows) * bias_size;
+    }
+}
+
+static void ref_layernorm_forward(const struct op_call *call, const struct ref_tensors *t)
+{
+    for (int64_t n = 0; n < call->operand[LAYERNORM_FORWARD_X].dims[0]; n++)
+        layernorm_forward_row(call, t, n);
+}
+
+static void ref_layernorm_backward(const struct op_call *call, const struct ref_tensors *t)
+{
+    for (int64_t n = 0; n < call->operand[LAYERNORM_BACKWARD_X].dims[0]; n++)
+        layernorm_backward_row(call, t, n);
+    for (int64_t c = 0; c < call->operand[LAYERNORM_BACKWARD_X].dims[1]; c++)
+        layernorm_backward_column(call, t, c);
+}
+
+static float row_variance(const double *x, int64_t channels, float mean, enum naive_defect defect)
+{
+    float sum = 0.0f, count = (float)channels;
+    for (int64_t c = 0; c < channels; c++) {
+        float centred = naive_at(x, c) - mean;
+        sum = naive_add(sum, defect == DEFECT_ONE_PASS ? naive_at(x, c) * naive_at(x, c) : centred * centred, defect);
+    }
+    if (defect == DEFECT_ONE_PASS)
+        return sum / count - mean * mean;
+    return sum / (defect == DEFECT_UNBIASED_VARIANCE && channels > 1 ? count - 1.0f : count);
+}
+
+static void naive_layernorm_backward_row(const struct op_call *call, double *const *value, int64_t n,
+                                         enum naive_defect defect)
+{
+    int64_t channels = call->operand[LAYERNORM_BACKWARD_X].dims[1], base = n * channels;
+    float mean = naive_at(value[LAYERNORM_BACKWARD_MEAN], n), rstd = naive_at(value[LAYERNORM_BACKWARD_RSTD], n);
+    float first = 0.0f, second = 0.0f;
+    for (int64_t c = 0; c < channels; c++) {
+        float gain = defect == DEFECT_FORGET_GAIN ? 1.0f : naive_at(value[LAYERNORM_BACKWARD_GAIN], c);
+        float g = naive_at(value[LAYERNORM_BACKWARD_DY], base + c) * gain;
+        first = naive_add(first, g, defect);
+        second = naive_add(second, g * ((naive_at(value[LAYERNORM_BACKWARD_X], base + c) - mean) * rstd), defect);
+    }
+    first = defect == DEFECT_FORGET_FIRST ? 0.0f : first / (float)channels;
+    second = defect == DEFECT_FORGET_SECOND ? 0.0f : second / (float)channels;
+    for (int64_t c = 0; c < channels; c++) {
+        float gain = defect == DEFECT_FORGET_GAIN ? 1.0f : naive_at(value[LAYERNORM_BACKWARD_GAIN], c);
+        float xh = (naive_at(value[LAYERNORM_BACKWARD_X], base + c) - mean) * rstd;
+        float dx = rstd * (naive_at(value[LAYERNORM_BACKWARD_DY], base + c) * gain - first - xh * second);
+        dx += naive_before(call, value, LAYERNORM_BACKWARD_DX, base + c, defect);
+        naive_store(call, value, LAYERNORM_BACKWARD_DX, base + c, dx, defect);
+    }
+}
+
+static void naive_layernorm_forward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
+                                    enum naive_defect defect)
+{
+    int64_t channels = call->operand[LAYERNORM_FORWARD_X].dims[1];
+    for (int64_t n = 0; n < call->operand[LAYERNORM_FORWARD_X].dims[0]; n++) {
+        const double *x = value[LAYERNORM_FORWARD_X] + n * channels;
+        float mean = 0.0f;
+        for (int64_t c = 0; c < channels; c++)
+            mean = naive_add(mean, naive_at(x, c), defect);
+        mean /= (float)channels;
+        float variance = row_variance(x, channels, mean, defect);
+        float rstd = 1.0f / sqrtf(variance + (defect == DEFECT_EPSILON ? 0.0f : call->attrs.epsilon));
+        value[LAYERNORM_FORWARD_MEAN][n] = (double)mean;
+        value[LAYERNORM_FORWARD_RSTD][n] = (double)rstd;
+        for (int64_t c = 0; c < channels; c++) {
+            float y = (naive_at(x, c) - mean) * rstd;
+            if (defect != DEFECT_FORGET_GAIN)
+                y *= naive_at(value[LAYERNORM_FORWARD_GAIN], c);
+            if (value[LAYERNORM_FORWARD_BIAS] != NULL && defect != DEFECT_FORGET_BIAS)
+                y += naive_at(value[LAYERNORM_FORWARD_BIAS], c);
+            value[LAYERNORM_FORWARD_Y][n * channels + c] = (double)y;
+        }
+    }
+}
+
+static void naive_layernorm_backward(const struct op_call *call, double *const value[OP_OPERANDS_MAX],
+                                     enum naive_defect defect)
+{
+    int64_t rows = call->operand[LAYERNORM_BACKWARD_X].dims[0], channels = call->operand[LAYERNORM_BACKWARD_X].dims[1];
+    for (int64_t n = 0; n < rows; n++)
+        naive_layernorm_backward_row(call, value, n, defect);
+    for (int64_t c = 0; c < channels; c++) {
+        bool has_bias = value[LAYERNORM_BACKWARD_DBIAS] != NULL;
+        float gain = naive_before(call, value, LAYERNORM_BACKWARD_DGAIN, c, defect);
+        float bias = has_bias ? naive_before(call, value, LAYERNORM_BACKWARD_DBIAS, c, defect) : 0.0f;
+        for (int64_t n = 0; n < (defect == DEFECT_LAST_TERM ? rows - 1 : rows); n++) {
+            float dy = naive_at(value[LAYERNORM_BACKWARD_DY], n * channels + c);
+            float xh = (naive_at(value[LAYERNORM_BACKWARD_X], n * channels + c) -
+                        naive_at(value[LAYERNORM_BACKWARD_MEAN], n)) *
+                       naive_at(value[LAYERNORM_BACKWARD_RSTD], n);
+            gain = naive_add(gain, dy * xh, defect);
+            bias = naive_add(bias, dy, defect);
+        }
+        naive_store(call, value, LAYERNORM_BACKWARD_DGAIN, c, gain, defect);
+        if (has_bias)
+            naive_store(call, value, LAYERNORM_BACKWARD_DBIAS, c, bias, defect);
+    }
+}
+
+static void make_layernorm_forward(struct maker *maker)
+{
+    bool real = maker->index % 40 == 39;
+    int64_t rows = case_any_size(maker, 65), channels = real ? 768 : case_size(maker, 129);
+    case_attrs(maker)->epsilon = 1e-5f;
+    case_tensor(maker, LAYERNORM_FORWARD_X, maker->dtype, rows, channels);
+    case_tensor(maker, LAYERNORM_FORWARD_GAIN, maker->kept, channels, 0);
+    if (maker->index % 3 != 0)
+        case_tensor(maker, LAYERNORM_FORWARD_BIAS, maker->kept, channels, 0);
+}
+
+static void make_layernorm_backward(struct maker *maker)
+{
+    bool real = maker->index % 40 == 39;
+    int64_t rows = case_any_size(maker, 129), channels = real ? 768 : case_size(maker, 129);
+    case_tensor(maker, LAYERNORM_BACKWARD_DY, maker->dtype, rows, channels);
+    case_tensor(maker, LAYERNORM_BACKWARD_X, maker->dtype, rows, channels);
+    case_tensor(maker, LAYERNORM_BACKWARD_GAIN, maker->kept, channels, 0);
+    case_tensor(maker, LAYERNORM_BACKWARD_MEAN, DTYPE_F32, rows, 0);
+    case_tensor(maker, LAYERNORM_BACKWARD_RSTD, DTYPE_F32, rows, 0);
+    if (maker->index % 3 != 0)
+        case_tensor(maker, LAYERNORM_BACKWARD_DBIAS, maker->kept, channels, 0);
+    uint32_t mask = (uint32_t)(maker->index / 2 % 8) << LAYERNORM_BACKWARD_DX;
+    case_accumulate(maker, maker->index % 3 != 0 ? mask : mask & ~(1u << LAYERNORM_BACKWARD_DBIAS));
+}
+
+static void bench_layernorm_backward(struct maker *maker)
+{
+    bench_plain(maker);
+    case_tensor(maker, LAYERNORM_BACKWARD_MEAN, DTYPE_F32, BENCH_ROWS, 0);
+    case_tensor(maker, LAYERNORM_BACKWARD_RSTD, DTYPE_F32, BENCH_ROWS, 0);
+}
+
+static void inputs_layernorm_x(const struct check_case *check, int32_t slot, double *x)
+{
+    if (check->inputs == INPUTS_LARGE)
+        inputs_scale(check, slot, x, 1.0, 30.0);
+    if (check->inputs == INPUTS_SMALL)
+        inputs_scale(check, slot, x, 1e-2, 0.0);
+    inputs_rounded(check, slot, x);
+}
+
+static void inputs_layernorm_forward(const struct check_case *check, double *const *value, struct random *random)
+{
+    (void)random;
+    inputs_layernorm_x(check, LAYERNORM_FORWARD_X, value[LAYERNORM_FORWARD_X]);
+    inputs_huge(check, LAYERNORM_FORWARD_GAIN, value, HUGE_SCALE);
+}
+
+static void inputs_layernorm_backward(const struct check_case *check, double *const *value, struct random *random)
+{
+    int64_t channels = case_operand(check, LAYERNORM_BACKWARD_X)->dims[1];
+    (void)random;
+    inputs_layernorm_x(check, LAYERNORM_BACKWARD_X, value[LAYERNORM_BACKWARD_X]);
+    inputs_huge(check, LAYERNORM_BACKWARD_DY, value, HUGE_SCALE);
+    for (int64_t n = 0; n < case_operand(check, LAYERNORM_BACKWARD_X)->dims[0]; n++) {
+        const double *x = value[LAYERNORM_BACKWARD_X] + n * channels;
+        double mean = 0.0, variance = 0.0;
+        for (int64_t c = 0; c < channels; c++)
+            mean += x[c] / (double)channels;
+        for (int64_t c = 0; c < channels; c++)
+            variance += (x[c] - mean) * (x[c] - mean) / (double)channels;
+        value[LAYERNORM_BACKWARD_MEAN][n] = mean;
+        value[LAYERNORM_BACKWARD_RSTD][n] = 1.0 / sqrt(variance + 1e-5);
+    }
+}
+
+/* The errors of a row's statistics are shared by its elements, unless rounding to 16 bits hides them. */
+static double forward_shared_by(const struct op_call *call, int32_t slot)
+{
+    return slot == LAYERNORM_FORWARD_Y ? judge_row(call, slot) : 1.0;
+}
+
+static double backward_shared_by(const struct op_call *call, int32_t slot)
+{
+    return slot == LAYERNORM_BACKWARD_DX ? judge_row(call, slot) : 1.0;
+}
+
+static void selftest_layernorm(struct selftest *test)
+{
+    struct selftest_call forward = {.call = {.kind = OP_LAYERNORM_FORWARD, .attrs = {.epsilon = 1e-5f}}};
+    struct selftest_call backward = {.call = {.kind = OP_LAYERNORM_BACKWARD}};
+    forward.call.operand[LAYERNORM_FORWARD_X] = selftest_floats(2, 5, 11);
+    forward.call.operand[LAYERNORM_FORWARD_GAIN] = forward.call.operand[LAYERNORM_FORWARD_BIAS] =
+        selftest_floats(1, 11, 0);
+    selftest_fill(test, &forward);
+    backward.call.operand[LAYERNORM_BACKWARD_DY] = backward.call.operand[LAYERNORM_BACKWARD_X] =
+        selftest_floats(2, 5, 11);
+    backward.call.operand[LAYERNORM_BACKWARD_GAIN] = backward.call.operand[LAYERNORM_BACKWARD_DBIAS] =
+        selftest_floats(1, 11, 0);
+    backward.call.operand[LAYERNORM_BACKWARD_MEAN] = backward.call.operand[LAYERNORM_BACKWARD_RSTD] =
+        selftest_floats(1, 5, 0);
+    selftest_fill(test, &backward);
+    const double *dy = backward.tensors.value[LAYERNORM_BACKWARD_DY];
+    ref_run(&forward.call, &forward.tensors);
+    backward.tensors.value[LAYERNORM_BACKWARD_X] = forward.tensors.value[LAYERNORM_FORWARD_X];
+    backward.tensors.value[LAYERNORM_BACKWARD_GAIN] = forward.tensors.value[LAYERNORM_FORWARD_GAIN];
+    memcpy(backward.tensors.value[LAYERNORM_BACKWARD_MEAN], forward.tensors.value[LAYERNORM_FORWARD_MEAN],
+           5 * sizeof(double));
+    memcpy(backward.tensors.value[LAYERNORM_BACKWARD_RSTD], forward.tensors.value[LAYERNORM_FORWARD_RSTD],
+           5 * sizeof(double));
+    ref_run(&backward.call, &backward.tensors);
+    selftest_gradient(test, "layernorm dx", &forward, LAYERNORM_FORWARD_X, LAYERNORM_FORWARD_Y, dy,
+                      backward.tensors.value[LAYERNORM_BACKWARD_DX]);
+    selftest_gradient(test, "layernorm dgain", &forward, LAYERNORM_FORWARD_GAIN, LAYERNORM_FORWARD_Y, dy,
+                      backward.tensors.value[LAYERNORM_BACKWARD_DGAIN]);
+    selftest_gradient(test, "layernorm dbias", &forward, LAYERNORM_FORWARD_BIAS, LAYERNORM_FORWARD_Y, dy,
+                      backward.tensors.value[LAYERNORM_BACKWARD_DBIAS]);
+}
+
+const struct op_test test_layernorm_forward = {
+    .shape = make_layernorm_forward,
+    .bench = bench_plain,
+    .inputs = inputs_layernorm_forward,
+    .ref = ref_layernorm_forward,
+    .naive = naive_layernorm_forward,
+    .shared_by = forward_shared_by,
+    .defects = {DEFECT_FORGET_BIAS, DEFECT_FORGET_GAIN, DEFECT_UNBIASED_VARIANCE, DEFECT_EPSILON, DEFECT_ONE_PASS,
+                DEFECT_BF16_SUM},
+};
+
+const struct op_test test_layernorm_backward = {
+    .shape = make_layernorm_backward,
+    .bench = bench_layernorm_backward,
+    .inputs = inputs_layernorm_backward,
+    .ref = ref_layernorm_backward,
+    .naive = naive_layernorm_backward,
+    .has_many_variants = true,
+    .shared_by = backward_shared_by,
+    .selftest = selftest_layernorm,
+    .defects = {DEFECT_FORGET_GAIN, DEFECT_FORGET_FIRST, DEFECT_FORGET_SECOND, DEFECT_IGNORE_ACCUMULATE,
+                DEFECT_LAST_TERM, DEFECT_BF16_SUM, DEFECT_DOUBLE_ROUNDING},
+};

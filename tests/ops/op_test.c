@@ -1,0 +1,258 @@
+/* The table of op tests, and what the families' oracles and naive references share.
+ *
+ * Everything of the oracle is stored and summed in double, in rising index order; nothing here is meant to be fast.  The
+ * known answers of the exact ops, which another program computed, are in tests/unit/check_lean_vectors.c.
+ */
+#include "tests/ops/op_test.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OP(KIND, name, ...) [OP_##KIND] = &test_##name,
+static const struct op_test *const tests[OP_KIND_COUNT] = {
+#include "ops/ops.def"
+};
+#undef OP
+
+const struct op_test *op_test(enum op_kind kind)
+{
+    assert((unsigned)kind < OP_KIND_COUNT);
+    return tests[kind];
+}
+
+/* ---- the oracle ---- */
+
+/* What the judge compares bit by bit needs no condition. */
+static void unspecified(const struct op_call *call, const struct ref_tensors *t)
+{
+    for (int32_t slot = 0; slot < op_declaration(call->kind)->operands; slot++) {
+        for (int64_t i = 0; t->value[slot] != NULL && i < operand_elements(&call->operand[slot]); i++)
+            t->term[slot][i] = REF_UNSPECIFIED;
+    }
+}
+
+void ref_run(const struct op_call *call, const struct ref_tensors *tensors)
+{
+    if (op_test(call->kind)->ref != NULL) {
+        op_test(call->kind)->ref(call, tensors);
+        return;
+    }
+    naive_run(call, tensors->value, DEFECT_NONE);
+    unspecified(call, tensors);
+}
+
+double ref_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element)
+{
+    uint32_t threshold = (uint32_t)floor((double)p * 65536.0 + 0.5);
+    if (threshold == 0)
+        return 1.0; /* every pattern is kept */
+    uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI] << 32 | (uint64_t)scalars[SCALAR_SEED_LO];
+    struct philox_block counter;
+    counter.word[0] = (uint32_t)(element / 8);
+    counter.word[1] = (uint32_t)site;
+    counter.word[2] = (uint32_t)((int64_t)scalars[SCALAR_SAMPLE_BASE] + sample);
+    counter.word[3] = (uint32_t)(int32_t)scalars[SCALAR_STEP];
+    struct philox_block block = philox4x32_10(philox_key_make(seed, RNG_DROPOUT), counter);
+    uint32_t within = (uint32_t)(element & 7);
+    uint32_t word = block.word[within >> 1];
+    uint32_t bits = (within & 1) != 0 ? word >> 16 : word & 0xffffu;
+    return bits >= threshold ? 65536.0 / (65536.0 - (double)threshold) : 0.0;
+}
+
+double ref_rounded(enum dtype dtype, double value)
+{
+    float single = (float)value;
+    if (dtype == DTYPE_BF16)
+        return (double)bf16_to_f32(bf16_from_f32(single));
+    return (double)(dtype == DTYPE_F16 ? f16_to_f32(f16_from_f32(single)) : single);
+}
+
+double ref_half_floor(enum dtype dtype)
+{
+    return dtype == DTYPE_F16 ? 0x1p-25 : dtype == DTYPE_BF16 ? 0x1p-134 : 0.0;
+}
+
+double ref_before(const struct op_call *call, const struct ref_tensors *t, int32_t slot, int64_t i)
+{
+    return op_accumulates(call, slot) ? t->value[slot][i] : 0.0;
+}
+
+/* ---- the naive reference ---- */
+
+void naive_run(const struct op_call *call, double *const value[OP_OPERANDS_MAX], enum naive_defect defect)
+{
+    op_test(call->kind)->naive(call, value, defect);
+}
+
+float naive_rounded(enum dtype dtype, float value)
+{
+    if (dtype == DTYPE_BF16)
+        return bf16_to_f32(bf16_from_f32(value));
+    return dtype == DTYPE_F16 ? f16_to_f32(f16_from_f32(value)) : value;
+}
+
+float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t sample, int64_t element,
+                           enum naive_defect defect)
+{
+    if (dropout_threshold(p) == 0 && defect != DEFECT_MASK_INVERTED)
+        return 1.0f;
+    uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI] << 32 | (uint64_t)scalars[SCALAR_SEED_LO];
+    int32_t first = (int32_t)scalars[SCALAR_SAMPLE_BASE];
+    if (defect == DEFECT_WRONG_SAMPLE)
+        first = 0;
+    if (defect == DEFECT_WRONG_SITE)
+        site = 0;
+    struct philox_block block =
+        philox4x32_10(philox_key_make(seed, RNG_DROPOUT),
+                      dropout_counter(element, site, first + (int32_t)sample, (int32_t)scalars[SCALAR_STEP]));
+    bool kept = dropout_bits(block, element) >= dropout_threshold(p);
+    if (defect == DEFECT_MASK_INVERTED)
+        kept = !kept;
+    if (!kept)
+        return 0.0f;
+    return defect == DEFECT_FORGET_SCALE ? 1.0f : dropout_scale(p);
+}
+
+static bool adds_to(const struct op_call *call, int32_t slot)
+{
+    return op_direction(call->kind, &call->attrs, slot) == OPERAND_INOUT;
+}
+
+float naive_before(const struct op_call *call, double *const *value, int32_t slot, int64_t i, enum naive_defect defect)
+{
+    bool starts_with_old =
+        adds_to(call, slot) && defect != DEFECT_IGNORE_ACCUMULATE && defect != DEFECT_DOUBLE_ROUNDING;
+    return starts_with_old ? naive_at(value[slot], i) : 0.0f;
+}
+
+void naive_store(const struct op_call *call, double *const *value, int32_t slot, int64_t i, float sum,
+                 enum naive_defect defect)
+{
+    if (defect == DEFECT_DOUBLE_ROUNDING && adds_to(call, slot))
+        sum = naive_at(value[slot], i) + naive_rounded(call->operand[slot].dtype, sum);
+    value[slot][i] = (double)sum;
+}
+
+/* ---- the bits ---- */
+
+uint32_t exact_bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+float exact_float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The 16 bits of element i of a stream; half of the range where the defect is to round to nearest. */
+uint32_t exact_random_of(const struct op_call *call, const double *scalars, int64_t i, uint32_t stream,
+                         enum naive_defect defect)
+{
+    uint64_t seed = (uint64_t)scalars[SCALAR_SEED_HI] << 32 | (uint64_t)scalars[SCALAR_SEED_LO];
+    uint64_t index = (uint64_t)i + (defect == DEFECT_SHIFTED ? 0u : (uint64_t)call->attrs.index_base);
+    uint32_t step = defect == DEFECT_FORGET_STEP ? 0u : (uint32_t)scalars[SCALAR_STEP];
+    if (defect == DEFECT_NEAREST)
+        return 0x8000u;
+    if (defect == DEFECT_WRONG_STREAM)
+        stream ^= 1u;
+    struct philox_block counter = {{(uint32_t)(index >> 3), (uint32_t)(index >> 35), step, stream}};
+    struct philox_block block = philox4x32_10(philox_key_make(seed, RNG_STATES), counter);
+    uint32_t word = block.word[(index & 7u) >> 1];
+    return (index & 1u) != 0 ? word >> 16 : word & 0xffffu;
+}
+
+float exact_bf16(float x, uint32_t random)
+{
+    uint32_t bits = exact_bits_of(x);
+    if (isnan(x))
+        return exact_float_of((bits | 0x400000u) & 0xffff0000u);
+    return isinf(x) ? x : exact_float_of((bits + random) & 0xffff0000u);
+}
+
+static bool word_is_float(const struct op_call *call, int32_t slot, int64_t i)
+{
+    const struct operand *operand = &call->operand[slot];
+    bool scalars =
+        operand->dtype == DTYPE_I32 && strcmp(op_declaration(call->kind)->operand[slot].name, "scalars") == 0;
+    return operand->dtype == DTYPE_F32 || (scalars && i <= SCALAR_LOSS_SUM);
+}
+
+static double element_read(const struct op_call *call, int32_t slot, int64_t i, const uint8_t *at)
+{
+    uint16_t half;
+    uint32_t word;
+    float x;
+    if (call->operand[slot].dtype == DTYPE_U8)
+        return (double)*at;
+    if (dtype_size_bytes(call->operand[slot].dtype) == sizeof half) {
+        memcpy(&half, at, sizeof half);
+        bool wide = call->operand[slot].dtype == DTYPE_BF16;
+        return wide ? (double)exact_float_of((uint32_t)half << 16) : (double)f16_to_f32(half);
+    }
+    memcpy(&word, at, sizeof word);
+    x = exact_float_of(word);
+    return word_is_float(call, slot, i) ? (double)x : (double)word;
+}
+
+static void element_write(const struct op_call *call, int32_t slot, double value, uint8_t *at)
+{
+    uint32_t bits = exact_bits_of((float)value);
+    uint16_t half = (uint16_t)(bits >> 16);
+    if (call->operand[slot].dtype == DTYPE_F16)
+        half = f16_from_f32((float)value);
+    if (call->operand[slot].dtype == DTYPE_U8)
+        *at = (uint8_t)value;
+    else if (dtype_size_bytes(call->operand[slot].dtype) == sizeof half)
+        memcpy(at, &half, sizeof half);
+    else
+        memcpy(at, &bits, sizeof bits);
+}
+
+/* Through the naive reference.  Aborts when there is no memory for the values. */
+static void by_elements(const struct op_call *call, uint8_t *memory)
+{
+    double *value[OP_OPERANDS_MAX] = {NULL};
+    const struct op_declaration *declaration = op_declaration(call->kind);
+    for (int32_t slot = 0; slot < declaration->operands; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        size_t size = dtype_size_bytes(operand->dtype);
+        if (!operand->present)
+            continue;
+        value[slot] = calloc((size_t)operand_elements(operand), sizeof(double));
+        if (value[slot] == NULL)
+            abort();
+        for (int64_t i = 0; i < operand_elements(operand); i++)
+            value[slot][i] = element_read(call, slot, i, memory + operand->at.offset_bytes + (size_t)i * size);
+    }
+    naive_run(call, value, DEFECT_NONE);
+    for (int32_t slot = 0; slot < declaration->operands; slot++) {
+        const struct operand *operand = &call->operand[slot];
+        size_t size = dtype_size_bytes(operand->dtype);
+        bool output = operand->present && op_direction(call->kind, &call->attrs, slot) != OPERAND_IN;
+        for (int64_t i = 0; output && i < operand_elements(operand); i++)
+            element_write(call, slot, value[slot][i], memory + operand->at.offset_bytes + (size_t)i * size);
+        free(value[slot]);
+    }
+}
+
+bool exact_defined(const struct op_call *call)
+{
+    const struct op_test *test = op_test(call->kind);
+    return test->ref == NULL || (test->bits != NULL && call->attrs.accumulate == 0);
+}
+
+void exact_run(const struct op_call *call, uint8_t *memory)
+{
+    assert(exact_defined(call));
+    if (op_test(call->kind)->bits != NULL)
+        op_test(call->kind)->bits(call, memory);
+    else
+        by_elements(call, memory);
+}

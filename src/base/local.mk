@@ -12,6 +12,7 @@ libgpttrain_a_SOURCES += \
 	src/base/log.c src/base/log.h \
 	src/base/process.c src/base/process.h \
 	src/base/progress.c src/base/progress.h \
+	src/base/recompute.c src/base/recompute.h \
 	src/base/rng.c src/base/rng.h \
 	src/base/size.c src/base/size.h \
 	src/base/status.c src/base/status.h \

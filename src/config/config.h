@@ -121,15 +121,6 @@ bool config_expected_losses(const struct config *config, int64_t iter, struct co
  * depend is not that of the file. */
 const char *config_expected_source(const struct config *config);
 
-/* What recompute says: the level (0 none .. 4 full) of the first blocks, and of the others. */
-struct config_recompute_mix {
-    int64_t first_layers;
-    int first, rest;
-};
-/* Reads "full", "full:6,none" or "full x6 + none x6" for a model of so many layers (0: not known yet).  False, with why, where
- * it is none of these or the blocks do not add up. */
-bool config_recompute(const char *text, int64_t layers, struct config_recompute_mix *out, const char **why);
-
 /* True when a file or a flag of this invocation set the key. */
 bool config_key_was_set(const struct config *config, enum config_key key);
 

@@ -11,6 +11,7 @@
 
 #include "base/heads.h"
 #include "base/log.h"
+#include "base/recompute.h"
 #include "base/size.h"
 #include "config/config_key.h"
 
@@ -321,15 +322,15 @@ static enum gt_status check_evaluation_block(const struct config *config)
     return GT_OK;
 }
 
-/* A level, or two of them with blocks that the model has. */
+/* A level, or several of them with blocks that the model has. */
 static enum gt_status check_recompute(const struct config *config)
 {
-    struct config_recompute_mix mix;
+    struct recompute_mix mix;
     char text[CONFIG_ORIGIN_TEXT_MAX];
     const char *why;
     int64_t layers = is_settled(config, CONFIG_KEY_n_layer) ? config->n_layer : 0;
 
-    if (!is_settled(config, CONFIG_KEY_recompute) || config_recompute(config->recompute, layers, &mix, &why))
+    if (!is_settled(config, CONFIG_KEY_recompute) || recompute_read(config->recompute, layers, &mix, &why))
         return GT_OK;
     log_error("%s %s", describe(text, config, CONFIG_KEY_recompute), why);
     return GT_USAGE;

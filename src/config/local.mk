@@ -10,7 +10,6 @@ libgpttrain_a_SOURCES += \
 	src/config/config_json.c \
 	src/config/config_key.c src/config/config_key.h \
 	src/config/config_lex.c src/config/config_lex.h \
-	src/config/config_recompute.c \
 	src/config/config_value.c src/config/config_value.h \
 	src/config/keys.def
 # src/config/man_options.c is a build-time program of its own; doc/local.mk builds it.

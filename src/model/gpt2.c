@@ -40,29 +40,13 @@ static const char *place_name(const struct builder *b, char text[static 48], con
     return text;
 }
 
-/* Whether the block's level says that the backward pass computes this op again. */
-static bool is_recomputed(const struct builder *b, enum op_kind kind, bool is_qkv)
-{
-    switch (b->level) {
-    case RECOMPUTE_GELU:
-        return kind == OP_GELU_FORWARD;
-    case RECOMPUTE_LAYERNORM:
-        return kind == OP_GELU_FORWARD || kind == OP_LAYERNORM_FORWARD;
-    case RECOMPUTE_MLP:
-        return kind != OP_ATTENTION_FORWARD && !is_qkv;
-    case RECOMPUTE_FULL:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static enum gt_status emit(const struct builder *b, enum op_kind kind, const struct op_attrs *attrs, const char *name,
                            int32_t *operands)
 {
     char text[48];
     struct graph_pen pen = b->pen;
-    pen.recompute = is_recomputed(b, kind, strcmp(name, QKV_NAME) == 0);
+    enum recompute_class op_class = op_declaration(kind)->recompute;
+    pen.recompute = recompute_includes(b->level, strcmp(name, QKV_NAME) == 0 ? RECOMPUTE_CLASS_QKV : op_class);
     return graph_op_add(&pen, kind, attrs, place_name(b, text, name), operands);
 }
 
@@ -201,14 +185,6 @@ static enum gt_status build_mlp(const struct builder *b, const struct block_para
     return build_residual(b, "mlp.residual", projected, x);
 }
 
-static enum recompute_level layer_level(const struct builder *b, int32_t layer)
-{
-    const struct recompute_mix *mix = &b->build->model->options.recompute;
-    if (!b->build->train)
-        return RECOMPUTE_NONE;
-    return layer < mix->first_layers ? mix->first : mix->rest;
-}
-
 /* `keys_only`: the last block ends once its keys and values are in the cache, and *hidden is not set. */
 static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *hidden)
 {
@@ -218,7 +194,7 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
         struct block_parameters at = parameters_block(b->config, layer);
         bool last = keys_only && layer == b->config->n_layer - 1;
         b->pen.layer = layer;
-        b->level = layer_level(b, layer);
+        b->level = b->build->train ? recompute_level_of(&b->build->model->options.choice.recompute, layer) : RECOMPUTE_NONE;
         TRY(build_attention(b, &at, last, &x));
         if (!last)
             TRY(build_mlp(b, &at, &x));
@@ -274,7 +250,7 @@ static struct builder builder_make(const struct gpt2_build *build)
 enum gt_status gpt2_build_loss(const struct gpt2_build *build)
 {
     struct builder b = builder_make(build);
-    int64_t rows = build->batch * build->time, chunk = build->model->options.loss_chunk_rows;
+    int64_t rows = build->batch * build->time, chunk = build->model->options.choice.loss_chunk_rows;
     int32_t hidden;
     assert(chunk > 0 && build->targets != TENSOR_NONE);
     TRY(build_hidden(&b, false, &hidden));

@@ -7,6 +7,7 @@ libgpttrain_a_SOURCES += \
 	src/model/model.c src/model/model.h \
 	src/model/muon.c src/model/muon.h \
 	src/model/parameters.c src/model/parameters.h \
+	src/model/plan_choice.c src/model/plan_choice.h \
 	src/model/state_codes.c src/model/state_codes.h \
 	src/model/state_format.c src/model/state_format.h \
 	src/model/update.c src/model/update.h

@@ -213,13 +213,13 @@ static enum gt_status refresh_build(struct model *model)
 static enum gt_status train_build(struct model *model)
 {
     const struct model_options *options = &model->options;
-    int32_t whole_steps = options->micro_steps - (options->remainder_batch > 0);
+    int32_t whole_steps = options->micro_steps - (options->choice.remainder_batch > 0);
     assert(whole_steps >= 1);
-    TRY(train_program_build(model, "train_first", options->micro_batch, true, &model->train_first));
+    TRY(train_program_build(model, "train_first", options->choice.micro_batch, true, &model->train_first));
     if (whole_steps > 1)
-        TRY(train_program_build(model, "train_next", options->micro_batch, false, &model->train_next));
-    if (options->remainder_batch > 0)
-        TRY(train_program_build(model, "train_remainder", options->remainder_batch, false, &model->train_remainder));
+        TRY(train_program_build(model, "train_next", options->choice.micro_batch, false, &model->train_next));
+    if (options->choice.remainder_batch > 0)
+        TRY(train_program_build(model, "train_remainder", options->choice.remainder_batch, false, &model->train_remainder));
     TRY(update_build(model));
     return refresh_build(model);
 }
@@ -302,7 +302,7 @@ static enum gt_status programs_build(struct model *model)
     if (options->train)
         TRY(train_build(model));
     if (options->evaluate)
-        TRY(loss_program_build(model, "evaluate", PHASE_EVALUATE, options->evaluate_batch, &model->evaluate));
+        TRY(loss_program_build(model, "evaluate", PHASE_EVALUATE, options->choice.evaluate_batch, &model->evaluate));
     if (options->generate)
         TRY(generate_build(model));
     return GT_OK;

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "model/graph.h"
+#include "model/plan_choice.h"
 #include "model/state_format.h"
 
 /* The block's choices are fields from the first day, with GPT-2's as the only values until the ops for others land. */
@@ -57,23 +58,6 @@ struct parameter_list {
     int32_t count;
 };
 
-/* What a block keeps for the backward pass and what it computes again there, from keeping everything to keeping only its
- * input.  Each level includes the ones before it.  Results are the same bits at every level. */
-enum recompute_level {
-    RECOMPUTE_NONE,
-    RECOMPUTE_GELU,      /* gelu's output */
-    RECOMPUTE_LAYERNORM, /* and the layernorms' */
-    RECOMPUTE_MLP, /* and the attention's projection and the MLP: kept are the block's input, qkv, attention's output */
-    RECOMPUTE_FULL, /* kept is the block's input */
-    RECOMPUTE_LEVELS
-};
-
-/* The first `first_layers` blocks at one level, the others at another. */
-struct recompute_mix {
-    int32_t first_layers;
-    enum recompute_level first, rest;
-};
-
 /* Which programs a run wants. */
 struct model_options {
     struct model_config config;
@@ -81,12 +65,8 @@ struct model_options {
     enum state_format states; /* and of masters, gradients and moments */
     bool muon;                /* the optimizer of the blocks' matrices; AdamW is that of the rest */
     bool train, evaluate, generate;
-    int32_t micro_batch;     /* B of a micro-step */
-    int32_t micro_steps;     /* micro-steps per update, the remainder included */
-    int32_t remainder_batch; /* B of the last micro-step when batch does not divide; 0 = none */
-    int32_t loss_chunk_rows; /* rows of hidden state per loss chunk */
-    struct recompute_mix recompute;
-    int32_t evaluate_batch;
+    struct plan_choice choice;
+    int32_t micro_steps;    /* micro-steps per update, the remainder included */
     int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */
     int32_t generate_batch; /* sequences that are sampled at once */
     int32_t prefill_time;   /* tokens per prefill run */

@@ -92,6 +92,7 @@ const struct op_declaration op_attention_forward = {
                 [ATTENTION_FORWARD_SCALARS] = {"scalars", OPERAND_IN},
                 [ATTENTION_FORWARD_Y] = {"y", OPERAND_OUT | OPERAND_SAVED},
                 [ATTENTION_FORWARD_LSE] = {"lse", OPERAND_OUT | OPERAND_SAVED}},
+    .recompute = RECOMPUTE_CLASS_ATTENTION,
     .infer = attention_forward_infer,
     .flops = attention_forward_flops,
     .differentiate = attention_forward_differentiate,

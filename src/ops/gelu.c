@@ -45,6 +45,7 @@ const struct op_declaration op_gelu_forward = {
     .text = "y = gelu(x)",
     .operands = GELU_FORWARD_OPERANDS,
     .operand = {[GELU_FORWARD_X] = {"x", OPERAND_IN | OPERAND_SAVED}, [GELU_FORWARD_Y] = {"y", OPERAND_OUT}},
+    .recompute = RECOMPUTE_CLASS_ACTIVATION,
     .infer = gelu_forward_infer,
     .flops = gelu_forward_flops,
     .differentiate = gelu_forward_differentiate,

@@ -60,6 +60,7 @@ const struct op_declaration op_layernorm_forward = {
                 [LAYERNORM_FORWARD_Y] = {"y", OPERAND_OUT},
                 [LAYERNORM_FORWARD_MEAN] = {"mean", OPERAND_OUT | OPERAND_SAVED},
                 [LAYERNORM_FORWARD_RSTD] = {"rstd", OPERAND_OUT | OPERAND_SAVED}},
+    .recompute = RECOMPUTE_CLASS_NORM,
     .infer = layernorm_forward_infer,
     .flops = layernorm_forward_flops,
     .differentiate = layernorm_forward_differentiate,

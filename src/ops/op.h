@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/recompute.h"
 #include "base/rng.h"
 #include "base/status.h"
 
@@ -144,6 +145,7 @@ struct op_declaration {
     const char *text; /* what it computes, in one line */
     int32_t operands;
     struct operand_declaration operand[OP_OPERANDS_MAX];
+    enum recompute_class recompute; /* which levels of recompute run it again */
     bool (*infer)(struct op_call *call);
     double (*flops)(const struct op_call *call);
     /* The most workspace that any backend may ask for, in bytes, never more than the shapes can use; NULL for none. */

@@ -69,11 +69,11 @@ static enum gt_status model_make(struct bench *bench, int32_t rows)
     config->padded_vocab_size = config->vocab_size;
     options.train = true;
     options.evaluate = options.generate = false;
-    options.micro_batch = rows / config->block_size;
+    options.choice.micro_batch = rows / config->block_size;
     options.micro_steps = 1;
-    options.remainder_batch = 0;
-    options.loss_chunk_rows = options.micro_batch * config->block_size;
-    options.recompute = (struct recompute_mix){0, RECOMPUTE_NONE, RECOMPUTE_NONE};
+    options.choice.remainder_batch = 0;
+    options.choice.loss_chunk_rows = options.choice.micro_batch * config->block_size;
+    options.choice.recompute = (struct recompute_mix){{0}};
     options.correction_rows = 1;
     return model_create(bench->mem, &options, &bench->model);
 }

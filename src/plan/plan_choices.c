@@ -36,15 +36,6 @@ const char *search_choice_name(enum choice_kind kind)
     return names[kind];
 }
 
-static bool mix_same(const struct recompute_mix *a, const struct recompute_mix *b)
-{
-    enum recompute_level first_a = a->first_layers > 0 ? a->first : a->rest;
-    enum recompute_level first_b = b->first_layers > 0 ? b->first : b->rest;
-    if (first_a != first_b || a->rest != b->rest)
-        return false;
-    return first_a == a->rest || a->first_layers == b->first_layers;
-}
-
 /* Appends "name value" and a comma before it where something stands already. */
 static void change_add(char text[static SEARCH_CHANGES_MAX], const char *name, int64_t value, int64_t asked)
 {
@@ -59,36 +50,25 @@ static void word_add(char text[static SEARCH_CHANGES_MAX], const char *name, con
     snprintf(text + used, SEARCH_CHANGES_MAX - used, "%s%s %s", used > 0 ? ", " : "", name, word);
 }
 
-static void recompute_add(char text[static SEARCH_CHANGES_MAX], const struct model_options *options)
-{
-    const struct recompute_mix *mix = &options->recompute;
-    size_t used = strlen(text);
-    const char *comma = used > 0 ? ", " : "";
-    if (mix->first_layers > 0 && mix->first != mix->rest)
-        snprintf(text + used, SEARCH_CHANGES_MAX - used, "%srecompute %s x%" PRId32 " + %s x%" PRId32, comma,
-                 recompute_level_name(mix->first), mix->first_layers, recompute_level_name(mix->rest),
-                 options->config.n_layer - mix->first_layers);
-    else
-        snprintf(text + used, SEARCH_CHANGES_MAX - used, "%srecompute %s", comma, recompute_level_name(mix->rest));
-}
-
 char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct model_options *options,
                           const struct model_options *asked)
 {
+    char recompute[RECOMPUTE_TEXT_MAX];
     text[0] = '\0';
     change_add(text, "block_size", options->config.block_size, asked->config.block_size);
     change_add(text, "n_layer", options->config.n_layer, asked->config.n_layer);
     change_add(text, "n_head", options->config.n_head, asked->config.n_head);
     change_add(text, "n_embd", options->config.n_embd, asked->config.n_embd);
-    change_add(text, "micro_batch", options->micro_batch, asked->micro_batch);
-    if (!mix_same(&options->recompute, &asked->recompute))
-        recompute_add(text, options);
+    change_add(text, "micro_batch", options->choice.micro_batch, asked->choice.micro_batch);
+    if (!recompute_equal(&options->choice.recompute, &asked->choice.recompute))
+        word_add(text, "recompute",
+                 recompute_text(recompute, &options->choice.recompute, options->config.n_layer, " x", " + "));
     /* A chunk that only became smaller with the micro-batch is no change. */
-    int64_t rows = (int64_t)options->micro_batch * options->config.block_size;
-    if (options->loss_chunk_rows != rows || asked->loss_chunk_rows < rows)
-        change_add(text, "loss_chunk", options->loss_chunk_rows, asked->loss_chunk_rows);
-    if (options->evaluate_batch != options->micro_batch && options->evaluate_batch != asked->evaluate_batch)
-        change_add(text, "eval_batch_size", options->evaluate_batch, asked->evaluate_batch);
+    int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
+    if (options->choice.loss_chunk_rows != rows || asked->choice.loss_chunk_rows < rows)
+        change_add(text, "loss_chunk", options->choice.loss_chunk_rows, asked->choice.loss_chunk_rows);
+    if (options->choice.evaluate_batch != options->choice.micro_batch && options->choice.evaluate_batch != asked->choice.evaluate_batch)
+        change_add(text, "eval_batch_size", options->choice.evaluate_batch, asked->choice.evaluate_batch);
     if (options->states != asked->states)
         word_add(text, "state_format", state_format_name(options->states));
     if (text[0] == '\0')
@@ -109,7 +89,7 @@ char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct sear
 static bool options_same(const struct model_options *a, const struct model_options *b)
 {
     char text[SEARCH_CHANGES_MAX];
-    return strcmp(search_changes_text(text, a, b), "as configured") == 0 && a->evaluate_batch == b->evaluate_batch;
+    return strcmp(search_changes_text(text, a, b), "as configured") == 0 && a->choice.evaluate_batch == b->choice.evaluate_batch;
 }
 
 /* Adds a choice unless one like it is there. */
@@ -235,8 +215,7 @@ static bool shrink(struct model_options *options, enum choice_kind kind, int64_t
     config->n_head = (int32_t)heads;
     config->n_embd = (int32_t)(heads * head_size);
     config->n_kv_head = grouped ? config->n_kv_head : config->n_head;
-    if (options->recompute.first_layers > config->n_layer)
-        options->recompute.first_layers = config->n_layer;
+    recompute_shrink(&options->choice.recompute, config->n_layer);
     return config->n_head % config->n_kv_head == 0;
 }
 
@@ -278,15 +257,15 @@ static enum gt_status choice_relax(const struct chooser *chooser, struct search_
     struct search_choice better = *choice;
     bool fits = false;
     for (int level = RECOMPUTE_NONE; level < RECOMPUTE_FULL && !request->pin_recompute && !fits; level++) {
-        better.options.recompute = (struct recompute_mix){.rest = (enum recompute_level)level};
+        better.options.choice.recompute = recompute_uniform((enum recompute_level)level, better.options.config.n_layer);
         TRY(option_fits(chooser, &better, &fits));
     }
     if (fits)
         *choice = better;
     fits = !request->pin_micro_batch;
-    while (fits && choice->options.micro_batch <= request->options.micro_batch / 2) {
+    while (fits && choice->options.choice.micro_batch <= request->options.choice.micro_batch / 2) {
         better = *choice;
-        search_micro_batch_set(&better.options, request->samples, 2 * (int64_t)choice->options.micro_batch);
+        search_micro_batch_set(&better.options, request->samples, 2 * (int64_t)choice->options.choice.micro_batch);
         TRY(option_fits(chooser, &better, &fits));
         if (fits)
             *choice = better;

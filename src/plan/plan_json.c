@@ -153,16 +153,15 @@ static json_t *forecast_value(const struct plan_report_facts *facts)
 /* [{"level": ..., "blocks": ...}], in the order of the blocks. */
 static json_t *recompute_value(const struct model_options *options)
 {
-    const struct recompute_mix *mix = &options->recompute;
-    const int32_t blocks[2] = {mix->first_layers, options->config.n_layer - mix->first_layers};
-    const enum recompute_level levels[2] = {mix->first, mix->rest};
     json_t *array = json_array();
-    for (int32_t k = 0; k < 2; k++) {
-        json_t *part = blocks[k] > 0 ? json_object() : NULL;
-        if (blocks[k] <= 0)
+    for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; level--) {
+        int32_t blocks =
+            recompute_blocks(&options->choice.recompute, (enum recompute_level)level, options->config.n_layer);
+        json_t *part = blocks > 0 ? json_object() : NULL;
+        if (blocks <= 0)
             continue;
-        bool good = set(part, "level", json_string(recompute_level_name(levels[k]))) &&
-                    set(part, "blocks", json_integer(blocks[k]));
+        bool good = set(part, "level", json_string(recompute_level_name((enum recompute_level)level))) &&
+                    set(part, "blocks", json_integer(blocks));
         if (!good || json_array_append(array, part) != 0) {
             json_decref(part);
             json_decref(array);
@@ -176,11 +175,11 @@ static json_t *recompute_value(const struct model_options *options)
 /* The keys that a search may change, and the shape. */
 static bool options_set(json_t *object, const struct model_options *options)
 {
-    return set(object, "micro_batch", json_integer(options->micro_batch)) &&
+    return set(object, "micro_batch", json_integer(options->choice.micro_batch)) &&
            set(object, "micro_steps", json_integer(options->micro_steps)) &&
-           set(object, "remainder_batch", json_integer(options->remainder_batch)) &&
-           set(object, "evaluate_batch", json_integer(options->evaluate_batch)) &&
-           set(object, "loss_chunk", json_integer(options->loss_chunk_rows)) &&
+           set(object, "remainder_batch", json_integer(options->choice.remainder_batch)) &&
+           set(object, "evaluate_batch", json_integer(options->choice.evaluate_batch)) &&
+           set(object, "loss_chunk", json_integer(options->choice.loss_chunk_rows)) &&
            set(object, "recompute", recompute_value(options)) &&
            set(object, "block_size", json_integer(options->config.block_size)) &&
            set(object, "n_layer", json_integer(options->config.n_layer)) &&

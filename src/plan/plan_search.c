@@ -27,9 +27,8 @@
 #define FRONT_CHUNKS_MAX 1024 /* candidates of the front with more loss chunks take longer to plan than to look at */
 
 struct candidate {
-    int64_t micro_batch, chunk_rows;
-    struct recompute_mix mix;
-    double bytes, seconds; /* estimates */
+    struct plan_choice choice; /* its remainder and evaluation batch follow from the rest: options_of() */
+    double bytes, seconds;     /* estimates */
 };
 _Static_assert(SEARCH_FRONT_MAX >= 4, "the front has two ends, the request and something between");
 
@@ -43,35 +42,20 @@ struct search {
     int32_t count;
 };
 
-const char *recompute_level_name(enum recompute_level level)
-{
-    static const char *const names[RECOMPUTE_LEVELS] = {"none", "gelu", "layernorm", "mlp", "full"};
-    assert(level >= 0 && level < RECOMPUTE_LEVELS);
-    return names[level];
-}
-
 char *search_options_text(char text[static 192], const struct model_options *options)
 {
-    const struct recompute_mix *mix = &options->recompute;
-    char recompute[96];
-    if (mix->first_layers > 0 && mix->first != mix->rest)
-        snprintf(recompute, sizeof recompute, "recompute %s in %" PRId32 " of %" PRId32 " blocks, %s in the others",
-                 recompute_level_name(mix->first), mix->first_layers, options->config.n_layer,
-                 recompute_level_name(mix->rest));
-    else
-        snprintf(recompute, sizeof recompute, "recompute %s", recompute_level_name(mix->rest));
+    char choice[PLAN_CHOICE_TEXT_MAX];
     bool lean = state_format_is_lean(options->states);
-    snprintf(text, 192, "micro-batch %" PRId32 ", %s, loss in chunks of %" PRId32 " rows%s%s", options->micro_batch,
-             recompute, options->loss_chunk_rows, lean ? ", states " : "",
-             lean ? state_format_name(options->states) : "");
+    snprintf(text, 192, "%s%s%s", plan_choice_text(choice, &options->choice, options->config.n_layer),
+             lean ? ", states " : "", lean ? state_format_name(options->states) : "");
     return text;
 }
 
 void search_micro_batch_set(struct model_options *options, int64_t samples, int64_t micro_batch)
 {
-    options->micro_batch = (int32_t)micro_batch;
+    options->choice.micro_batch = (int32_t)micro_batch;
     options->micro_steps = (int32_t)size_ceil_div(samples, micro_batch);
-    options->remainder_batch = (int32_t)(samples % micro_batch);
+    options->choice.remainder_batch = (int32_t)(samples % micro_batch);
 }
 
 /* The options of a candidate. */
@@ -79,12 +63,12 @@ static struct model_options options_of(const struct search *search, const struct
 {
     const struct search_request *request = search->request;
     struct model_options options = request->options;
-    int64_t rows = candidate->micro_batch * options.config.block_size;
-    search_micro_batch_set(&options, request->samples, candidate->micro_batch);
-    options.recompute = candidate->mix;
-    options.loss_chunk_rows = (int32_t)(candidate->chunk_rows < rows ? candidate->chunk_rows : rows);
-    if (!request->pin_evaluate_batch && options.evaluate_batch > options.micro_batch)
-        options.evaluate_batch = options.micro_batch;
+    int64_t rows = (int64_t)candidate->choice.micro_batch * options.config.block_size;
+    search_micro_batch_set(&options, request->samples, candidate->choice.micro_batch);
+    options.choice.recompute = candidate->choice.recompute;
+    options.choice.loss_chunk_rows = (int32_t)(candidate->choice.loss_chunk_rows < rows ? candidate->choice.loss_chunk_rows : rows);
+    if (!request->pin_evaluate_batch && options.choice.evaluate_batch > options.choice.micro_batch)
+        options.choice.evaluate_batch = options.choice.micro_batch;
     return options;
 }
 
@@ -108,7 +92,7 @@ static bool bytes_fit(const struct search_request *request, uint64_t bytes)
 double search_update_seconds(const struct model *model, const struct plan_rates *rates)
 {
     const struct model_options *options = &model->options;
-    int32_t next = options->micro_steps - 1 - (options->remainder_batch > 0);
+    int32_t next = options->micro_steps - 1 - (options->choice.remainder_batch > 0);
     return plan_cost_seconds(model->graph, model->train_first.program, rates) +
            (double)next * plan_cost_seconds(model->graph, model->train_next.program, rates) +
            plan_cost_seconds(model->graph, model->train_remainder.program, rates) +
@@ -168,7 +152,7 @@ static enum gt_status candidate_bound(const struct search *search, const struct 
     struct model *model;
     quiet.quiet = true;
     options.evaluate = options.generate = false;
-    search_micro_batch_set(&options, candidate->micro_batch, candidate->micro_batch);
+    search_micro_batch_set(&options, candidate->choice.micro_batch, candidate->choice.micro_batch);
     TRY(model_create(search->mem, &options, &model));
     enum gt_status status = plan_bound(search->mem, model->graph, &quiet, bytes);
     *step_seconds = plan_cost_seconds(model->graph, model->train_first.program, rates);
@@ -186,7 +170,7 @@ static struct search_line line_through(const int64_t x[2], double y0, double y1)
 /* The two micro-batches that lines are drawn through: large enough for a loss chunk to be full, small enough to plan. */
 static void line_batches(const struct search_request *request, int64_t out[2])
 {
-    int64_t most = request->options.micro_batch < LINE_BATCH ? request->options.micro_batch : LINE_BATCH;
+    int64_t most = request->options.choice.micro_batch < LINE_BATCH ? request->options.choice.micro_batch : LINE_BATCH;
     while (most > 1 && most * request->options.config.block_size > LINE_ROWS_MAX)
         most /= 2;
     out[0] = most > 1 ? most / 2 : 1;
@@ -206,7 +190,9 @@ static enum gt_status lines_measure(struct search *search, int32_t chunk, enum r
     line_batches(search->request, batches);
     for (int i = 0; i < 2; i++) {
         struct candidate small = {
-            .micro_batch = batches[i], .chunk_rows = search->chunk_rows[chunk], .mix = {0, RECOMPUTE_NONE, level}};
+            .choice = {.micro_batch = (int32_t)batches[i],
+                       .loss_chunk_rows = (int32_t)search->chunk_rows[chunk],
+                       .recompute = recompute_uniform(level, search->request->options.config.n_layer)}};
         enum gt_status status = candidate_bound(search, &small, &bytes[i], &seconds[i], &memo->update_seconds);
         if (status != GT_OK && status != GT_NO_FIT)
             return status;
@@ -230,18 +216,19 @@ static void candidate_add(struct search *search, int64_t micro_batch, int32_t ch
 {
     if (search->count == CANDIDATES_MAX)
         return;
-    double x = (double)micro_batch, share = (double)mix.first_layers / search->request->options.config.n_layer;
-    double steps = (double)size_ceil_div(search->request->samples, micro_batch);
+    const int32_t layers = search->request->options.config.n_layer;
     const struct search_line *bytes = search->memo->bytes[chunk], *seconds = search->memo->seconds[chunk];
-    double fixed = share * seconds[mix.first].at_zero + (1.0 - share) * seconds[mix.rest].at_zero;
-    double slope = share * seconds[mix.first].slope + (1.0 - share) * seconds[mix.rest].slope;
-    search->candidates[search->count++] = (struct candidate){
-        .micro_batch = micro_batch,
-        .chunk_rows = search->chunk_rows[chunk],
-        .mix = mix,
-        .bytes = share * line_at(&bytes[mix.first], x) + (1.0 - share) * line_at(&bytes[mix.rest], x),
-        .seconds = search->memo->update_seconds + steps * fixed + (double)search->request->samples * slope,
-    };
+    double steps = (double)size_ceil_div(search->request->samples, micro_batch), samples = (double)search->request->samples;
+    struct candidate candidate = {.choice = {.micro_batch = (int32_t)micro_batch,
+                                             .loss_chunk_rows = (int32_t)search->chunk_rows[chunk],
+                                             .recompute = mix},
+                                  .seconds = search->memo->update_seconds};
+    for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
+        double share = (double)recompute_blocks(&mix, (enum recompute_level)level, layers) / layers;
+        candidate.bytes += share * line_at(&bytes[level], (double)micro_batch);
+        candidate.seconds += share * (steps * seconds[level].at_zero + samples * seconds[level].slope);
+    }
+    search->candidates[search->count++] = candidate;
 }
 
 /* All mixes for a micro-batch and chunk: the uniform levels, and neighbouring levels in quarters of the blocks. */
@@ -249,23 +236,22 @@ static void mixes_add(struct search *search, int64_t micro_batch, int32_t chunk)
 {
     int32_t layers = search->request->options.config.n_layer;
     if (search->request->pin_recompute) {
-        candidate_add(search, micro_batch, chunk, search->request->options.recompute);
+        candidate_add(search, micro_batch, chunk, search->request->options.choice.recompute);
         return;
     }
     for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
-        candidate_add(search, micro_batch, chunk,
-                      (struct recompute_mix){0, RECOMPUTE_NONE, (enum recompute_level)level});
+        candidate_add(search, micro_batch, chunk, recompute_uniform((enum recompute_level)level, layers));
         for (int32_t part = 1; level > 0 && part < MIX_PARTS && layers >= MIX_PARTS; part++)
             candidate_add(search, micro_batch, chunk,
-                          (struct recompute_mix){layers * part / MIX_PARTS, (enum recompute_level)level,
-                                                 (enum recompute_level)(level - 1)});
+                          recompute_two((enum recompute_level)level, layers * part / MIX_PARTS,
+                                        (enum recompute_level)(level - 1), layers));
     }
 }
 
 /* The micro-batches that are tried: what was asked for, then its halves, thirds and so on, rounded up, in growing steps. */
 static void candidates_add(struct search *search)
 {
-    int64_t asked = search->request->options.micro_batch, last = 0;
+    int64_t asked = search->request->options.choice.micro_batch, last = 0;
     for (int64_t k = 1; last != 1; k += 1 + k / PARTS_FINE) {
         int64_t micro_batch = size_ceil_div(asked, k);
         for (int32_t chunk = 0; micro_batch != last && chunk < search->chunks; chunk++)
@@ -279,7 +265,7 @@ static void candidates_add(struct search *search)
 /* The chunk that was asked for and, unless it is pinned, smaller ones. */
 static void chunks_choose(struct search *search)
 {
-    int64_t rows = search->request->options.loss_chunk_rows;
+    int64_t rows = search->request->options.choice.loss_chunk_rows;
     search->chunk_rows[search->chunks++] = rows;
     while (!search->request->pin_loss_chunk && search->chunks < SEARCH_CHUNKS_MAX && rows / 4 >= CHUNK_ROWS_LEAST) {
         rows /= 4;
@@ -295,13 +281,13 @@ static int candidate_compare(const void *a, const void *b)
         return x->seconds < y->seconds ? -1 : 1;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? -1 : 1;
-    return (x->micro_batch < y->micro_batch) - (x->micro_batch > y->micro_batch);
+    return (x->choice.micro_batch < y->choice.micro_batch) - (x->choice.micro_batch > y->choice.micro_batch);
 }
 
 static bool level_needed(const struct search_request *request, enum recompute_level level)
 {
-    const struct recompute_mix *mix = &request->options.recompute;
-    return !request->pin_recompute || level == mix->rest || level == mix->first;
+    const struct model_options *options = &request->options;
+    return !request->pin_recompute || recompute_blocks(&options->choice.recompute, level, options->config.n_layer) > 0;
 }
 
 static enum gt_status candidates_make(struct search *search)
@@ -322,18 +308,13 @@ static enum gt_status candidates_make(struct search *search)
     return GT_OK;
 }
 
-/* What an earlier search found for a candidate; NULL where none did. */
-static struct search_tried *tried_find(const struct search *search, const struct candidate *candidate,
-                                       int32_t evaluate_batch)
+/* What an earlier search found for a choice; NULL where none did. */
+static struct search_tried *tried_find(const struct search *search, const struct plan_choice *choice)
 {
     struct search_states_memo *memo = search->memo;
     for (int32_t i = 0; i < memo->tried_count; i++) {
-        struct search_tried *at = &memo->tried[i];
-        const struct recompute_mix *a = &at->mix, *b = &candidate->mix;
-        if (at->micro_batch == candidate->micro_batch && at->chunk_rows == candidate->chunk_rows &&
-            at->evaluate_batch == evaluate_batch && a->first_layers == b->first_layers && a->first == b->first &&
-            a->rest == b->rest)
-            return at;
+        if (plan_choice_equal(&memo->tried[i].choice, choice))
+            return &memo->tried[i];
     }
     return NULL;
 }
@@ -369,7 +350,7 @@ static enum gt_status candidate_plan(const struct search *search, const struct c
 {
     const struct search_request *request = search->request;
     struct search_states_memo *memo = search->memo;
-    struct search_tried *known = tried_find(search, candidate, choice->options.evaluate_batch);
+    struct search_tried *known = tried_find(search, &choice->options.choice);
     if (known && (known->seconds >= seconds_most || known->bytes > request->budget_bytes)) {
         choice->arena_bytes = SEARCH_BYTES_NEVER;
         choice->seconds = seconds_most;
@@ -380,10 +361,7 @@ static enum gt_status candidate_plan(const struct search *search, const struct c
         choice->seconds = known->seconds;
         return GT_OK;
     }
-    struct search_tried tried = {.micro_batch = candidate->micro_batch,
-                                 .chunk_rows = candidate->chunk_rows,
-                                 .mix = candidate->mix,
-                                 .evaluate_batch = choice->options.evaluate_batch};
+    struct search_tried tried = {.choice = choice->options.choice};
     TRY(candidate_measure(search, candidate, seconds_most, choice, &tried));
     if (!known && memo->tried_count < SEARCH_TRIED_MAX)
         known = &memo->tried[memo->tried_count++];
@@ -423,7 +401,7 @@ static double state_bytes_least(const struct model_options *options)
 static double bytes_bound(const struct model_options *options)
 {
     const struct model_config *config = &options->config;
-    double rows = (double)options->micro_batch * (double)config->block_size;
+    double rows = (double)options->choice.micro_batch * (double)config->block_size;
     double states = state_bytes_least(options) * (double)model_parameter_count(config);
     double inputs = rows * (double)config->n_embd * (double)config->n_layer;
     return states + (double)dtype_size_bytes(options->dtype) * inputs;
@@ -432,7 +410,7 @@ static double bytes_bound(const struct model_options *options)
 /* The rows of the smallest loss chunk that is tried. */
 static int64_t chunk_least(const struct search_request *request)
 {
-    int64_t rows = request->options.loss_chunk_rows;
+    int64_t rows = request->options.choice.loss_chunk_rows;
     for (int32_t k = 1; k < SEARCH_CHUNKS_MAX && !request->pin_loss_chunk && rows / 4 >= CHUNK_ROWS_LEAST; k++)
         rows /= 4;
     return rows;
@@ -441,11 +419,12 @@ static int64_t chunk_least(const struct search_request *request)
 bool search_least(const struct search_request *request, struct model_options *out)
 {
     struct search search = {.request = request};
-    struct candidate least = {.micro_batch = request->pin_micro_batch ? request->options.micro_batch : 1,
-                              .chunk_rows = chunk_least(request),
-                              .mix = request->options.recompute};
+    struct candidate least = {.choice = request->options.choice};
+    least.choice.loss_chunk_rows = (int32_t)chunk_least(request);
+    if (!request->pin_micro_batch)
+        least.choice.micro_batch = 1;
     if (!request->pin_recompute)
-        least.mix = (struct recompute_mix){.rest = RECOMPUTE_FULL};
+        least.choice.recompute = recompute_uniform(RECOMPUTE_FULL, request->options.config.n_layer);
     *out = options_of(&search, &least);
     return bytes_bound(out) <= (double)request->budget_bytes;
 }
@@ -457,10 +436,10 @@ static enum gt_status least_try(const struct search *search, struct search_resul
     const struct search_request *request = search->request;
     struct search_choice least = {0};
     bool hopeless = !search_least(request, &least.options);
-    int64_t rows = (int64_t)least.options.micro_batch * least.options.config.block_size;
+    int64_t rows = (int64_t)least.options.choice.micro_batch * least.options.config.block_size;
     out->options = least.options;
     out->arena_bytes = (uint64_t)bytes_bound(&least.options);
-    out->arena_least = hopeless && rows > (int64_t)least.options.loss_chunk_rows * FRONT_CHUNKS_MAX;
+    out->arena_least = hopeless && rows > (int64_t)least.options.choice.loss_chunk_rows * FRONT_CHUNKS_MAX;
     *fits = false;
     if (out->arena_least)
         return GT_OK;
@@ -477,10 +456,11 @@ static enum gt_status least_try(const struct search *search, struct search_resul
  * keeps as much. */
 static bool placing_hopeless(const struct candidate *candidate, const struct candidate *unplaceable)
 {
-    const struct recompute_mix *a = &candidate->mix, *b = &unplaceable->mix;
-    bool keeps = a->rest < b->rest || (a->rest == b->rest && a->first_layers <= b->first_layers);
-    return unplaceable->micro_batch > 0 && candidate->micro_batch >= unplaceable->micro_batch &&
-           candidate->chunk_rows >= unplaceable->chunk_rows && keeps;
+    int32_t more = 0; /* blocks that the candidate computes again at this level or above, less those of the other */
+    for (int level = RECOMPUTE_FULL; level > RECOMPUTE_NONE && more <= 0; level--)
+        more += candidate->choice.recompute.blocks[level] - unplaceable->choice.recompute.blocks[level];
+    return unplaceable->choice.micro_batch > 0 && candidate->choice.micro_batch >= unplaceable->choice.micro_batch &&
+           candidate->choice.loss_chunk_rows >= unplaceable->choice.loss_chunk_rows && more <= 0;
 }
 
 /* The first that fits, and then the fastest of those whose estimates come after its own by no more than their error. */
@@ -507,9 +487,7 @@ static enum gt_status candidates_walk(const struct search *search, struct search
 static enum gt_status asked_try(struct search *search, struct search_result *result, bool *fits)
 {
     const struct search_request *request = search->request;
-    struct candidate asked = {.micro_batch = request->options.micro_batch,
-                              .chunk_rows = request->options.loss_chunk_rows,
-                              .mix = request->options.recompute};
+    struct candidate asked = {.choice = request->options.choice};
     struct search_choice choice = {.options = options_of(search, &asked)};
     struct search_states_memo *memo = search->memo;
     result->candidates = 1;
@@ -518,9 +496,9 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     *fits = false;
     if (result->bytes_request > request->budget_bytes)
         return GT_OK;
-    if (memo->asked_evaluate_batch != choice.options.evaluate_batch) {
+    if (memo->asked_evaluate_batch != choice.options.choice.evaluate_batch) {
         TRY(search_options_plan(search->mem, &request->plan, &request->rates, &choice));
-        memo->asked_evaluate_batch = choice.options.evaluate_batch;
+        memo->asked_evaluate_batch = choice.options.choice.evaluate_batch;
         memo->asked_bytes = choice.arena_bytes;
         memo->asked_seconds = choice.seconds;
     }
@@ -616,7 +594,7 @@ static void front_thin(struct search *search, int32_t most)
     int32_t count = 0, kept = 1;
     for (int32_t i = 0; i < search->count; i++) {
         bool small =
-            at[i].micro_batch * search->request->options.config.block_size <= at[i].chunk_rows * FRONT_CHUNKS_MAX;
+            (int64_t)at[i].choice.micro_batch * search->request->options.config.block_size <= (int64_t)at[i].choice.loss_chunk_rows * FRONT_CHUNKS_MAX;
         if (small && at[i].bytes > 0.0 && (count == 0 || at[i].bytes < at[count - 1].bytes))
             at[count++] = at[i];
     }
@@ -655,8 +633,8 @@ static int32_t front_sort(struct search_choice *points, int32_t count)
 static enum gt_status point_add(const struct search *search, const struct model_options *options,
                                 struct search_choice *out, int32_t *count)
 {
-    if ((int64_t)options->micro_batch * options->config.block_size >
-        (int64_t)options->loss_chunk_rows * FRONT_CHUNKS_MAX)
+    if ((int64_t)options->choice.micro_batch * options->config.block_size >
+        (int64_t)options->choice.loss_chunk_rows * FRONT_CHUNKS_MAX)
         return GT_OK;
     out[*count] = (struct search_choice){.options = *options};
     TRY(search_options_plan(search->mem, &search->request->plan, &search->request->rates, &out[*count]));

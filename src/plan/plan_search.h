@@ -26,9 +26,7 @@ struct search_line {
 
 /* What planning a candidate told. */
 struct search_tried {
-    int64_t micro_batch, chunk_rows;
-    struct recompute_mix mix;
-    int32_t evaluate_batch;
+    struct plan_choice choice;
     bool exact; /* bytes and seconds are those of a real plan; else `bytes` is a lower bound */
     uint64_t bytes;
     double seconds; /* 0: not known */
@@ -151,7 +149,5 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
 char *search_options_text(char text[static 192], const struct model_options *options);
 /* A memory_budget of at least so many bytes, as it can be typed: "84MiB", "2.01GiB". */
 char *search_budget_text(char text[static 24], uint64_t bytes);
-/* "none", "gelu", "layernorm", "mlp", "full". */
-const char *recompute_level_name(enum recompute_level level);
 
 #endif

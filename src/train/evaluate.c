@@ -13,7 +13,7 @@
 
 int64_t evaluation_runs(const struct config *config, const struct model *model)
 {
-    return size_ceil_div(config->eval_iters * config->batch_size, model->options.evaluate_batch);
+    return size_ceil_div(config->eval_iters * config->batch_size, model->options.choice.evaluate_batch);
 }
 
 enum gt_status evaluation_batch_add(struct session *session, double *sum)
@@ -34,7 +34,7 @@ enum gt_status evaluation_split_loss(const struct evaluation *evaluation, enum t
     const struct config *config = session->config;
     int64_t whole = config->eval_iters == 0 ? sampler_window_count(feed->evaluate_sampler[split], true) : 0;
     int64_t samples = whole > 0 ? whole : config->eval_iters * config->batch_size;
-    int64_t batch = session->model->options.evaluate_batch, targets = 0, start_ns = clock_monotonic_ns();
+    int64_t batch = session->model->options.choice.evaluate_batch, targets = 0, start_ns = clock_monotonic_ns();
     double sum = 0.0;
     const char *what = split == TOKEN_TRAIN ? "evaluate train" : "evaluate val";
     for (int64_t first = 0; first < samples; first += batch) {

@@ -139,13 +139,13 @@ static const struct program_io *micro_step_io(const struct model *model, int32_t
     if (k == 0)
         return &model->train_first;
     bool last = k == model->options.micro_steps - 1;
-    return last && model->options.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
+    return last && model->options.choice.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
 }
 
 enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64_t iter, int32_t k)
 {
     const struct program_io *io = micro_step_io(session->model, k);
-    const int64_t first = (int64_t)k * session->model->options.micro_batch; /* only the last one may be smaller */
+    const int64_t first = (int64_t)k * session->model->options.choice.micro_batch; /* only the last one may be smaller */
     session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)first;
     session->scalars[SCALAR_MICRO_STEP].i = k;
     session->scalars[SCALAR_LOSS_SUM].f = 0.0f;

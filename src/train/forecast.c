@@ -45,7 +45,7 @@ void forecast_model(const struct session *session, int64_t iter, struct forecast
 {
     const struct config *config = session->config;
     const struct model *model = session->model;
-    int32_t remainder = model->options.remainder_batch > 0;
+    int32_t remainder = model->options.choice.remainder_batch > 0;
     *out = (struct forecast){0};
     out->step_seconds =
         program_seconds(session, model->train_first.program) +

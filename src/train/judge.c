@@ -73,7 +73,7 @@ static enum gt_status model_load(struct judge *judge)
     const struct model_options options = {.config = *model,
                                           .dtype = judge->session.dtype,
                                           .evaluate = true,
-                                          .evaluate_batch = (int32_t)judge->batch,
+                                          .choice.evaluate_batch = (int32_t)judge->batch,
                                           .evaluate_time = (int32_t)judge->time,
                                           .loss_chunk_rows =
                                               (int32_t)(rows < LOSS_CHUNK_ROWS ? rows : LOSS_CHUNK_ROWS)};

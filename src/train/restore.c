@@ -188,24 +188,9 @@ static enum gt_status states_choose(const struct config *config, struct restore_
 static enum gt_status choices_from_record(const struct checkpoint *checkpoint, struct session_choices *choices)
 {
     const json_t *plan = checkpoint->record.state.plan;
-    int64_t micro = 0, chunk = 0, evaluate = 0, layers = 0, first = 0, rest = 0;
-    if (plan) {
-        TRY(json_get_int(plan, checkpoint->source, "micro_batch", 1, INT32_MAX, &micro));
-        TRY(json_get_int(plan, checkpoint->source, "loss_chunk_rows", 1, INT32_MAX, &chunk));
-        TRY(json_get_int(plan, checkpoint->source, "evaluate_batch", 1, INT32_MAX, &evaluate));
-    }
-    const json_t *mix = plan ? json_object_get(plan, "recompute") : NULL;
-    if (mix) {
-        TRY(json_get_int(mix, checkpoint->source, "first_layers", 0, INT32_MAX, &layers));
-        TRY(json_get_int(mix, checkpoint->source, "first", 0, RECOMPUTE_LEVELS - 1, &first));
-        TRY(json_get_int(mix, checkpoint->source, "rest", 0, RECOMPUTE_LEVELS - 1, &rest));
-    }
-    *choices = (struct session_choices){
-        .micro_batch = (int32_t)micro,
-        .loss_chunk_rows = (int32_t)chunk,
-        .evaluate_batch = (int32_t)evaluate,
-        .recompute = {(int32_t)layers, (enum recompute_level)first, (enum recompute_level)rest},
-    };
+    *choices = (struct session_choices){.states_chosen = false};
+    if (plan)
+        TRY(plan_choice_read(plan, checkpoint->source, checkpoint->config.n_layer, &choices->plan));
     return states_from_record(checkpoint, &choices->states);
 }
 
@@ -413,17 +398,17 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
 static json_t *plan_object(const struct session *session)
 {
     const struct model_options *options = &session->model->options;
-    const struct recompute_mix *mix = &options->recompute;
     json_t *algorithms;
     if (!restore_algorithms_object(session->device, &algorithms))
         return NULL;
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:{s:i, s:i, s:i}, s:s, s:s, s:o*}", "dtype",
-                     dtype_name(options->dtype), "state_format", state_format_name(options->states), "optimizer",
-                     options->muon ? "muon" : "adamw", "micro_batch", (int)options->micro_batch, "remainder_batch",
-                     (int)options->remainder_batch, "loss_chunk_rows", (int)options->loss_chunk_rows, "evaluate_batch",
-                     (int)options->evaluate_batch, "recompute", "first_layers", (int)mix->first_layers, "first",
-                     (int)mix->first, "rest", (int)mix->rest, "backend", session->device->ops->name, "kernels",
-                     session->info.detail, "algorithms", algorithms);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o*}", "dtype", dtype_name(options->dtype), "state_format",
+                               state_format_name(options->states), "optimizer", options->muon ? "muon" : "adamw",
+                               "backend", session->device->ops->name, "kernels", session->info.detail, "algorithms",
+                               algorithms);
+    if (object && plan_choice_write(object, &options->choice, options->config.n_layer))
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 /* recompute changes no bit, a conversion was announced, another optimizer refused. */

@@ -144,13 +144,12 @@ static enum dtype muon_dtype(const struct session *session)
 /* What the key says; config_check() has read it before. */
 static struct recompute_mix recompute_of(const struct config *config)
 {
-    struct config_recompute_mix mix = {0, 0, 0};
+    struct recompute_mix mix;
     const char *why;
-    bool good = config_recompute(config->recompute, config->n_layer, &mix, &why);
+    bool good = recompute_read(config->recompute, config->n_layer, &mix, &why);
     assert(good);
     (void)good;
-    return (struct recompute_mix){(int32_t)mix.first_layers, (enum recompute_level)mix.first,
-                                  (enum recompute_level)mix.rest};
+    return mix;
 }
 
 /* The first of the three that is set. */
@@ -168,16 +167,16 @@ void session_train_options(const struct session *session, const struct session_c
     const enum state_format states = states_first(config, choices);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps;
     /* No more than a run of this configuration chooses, whatever a checkpoint says. */
-    int64_t chosen = min_i64(choices->micro_batch, config->batch_size);
+    int64_t chosen = min_i64(choices->plan.micro_batch, config->batch_size);
     int64_t micro = min_i64(first_set(config->micro_batch, chosen, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
-    bool chunk_chosen = config->loss_chunk == 0 && choices->loss_chunk_rows > 0;
-    int64_t chunk = chunk_chosen ? choices->loss_chunk_rows : loss_chunk_rows(session, model, rows);
-    int64_t evaluate = first_set(config->eval_batch_size, min_i64(choices->evaluate_batch, micro), micro);
+    bool chunk_chosen = config->loss_chunk == 0 && choices->plan.loss_chunk_rows > 0;
+    int64_t chunk = chunk_chosen ? choices->plan.loss_chunk_rows : loss_chunk_rows(session, model, rows);
+    int64_t evaluate = first_set(config->eval_batch_size, min_i64(choices->plan.evaluate_batch, micro), micro);
     if (config->eval_iters > 0)
         evaluate = min_i64(evaluate, config->eval_iters * config->batch_size);
     chunk = chunk_cap(config, chunk, (evaluate > micro ? evaluate : micro) * config->block_size);
-    struct recompute_mix recompute = choices->recompute;
+    struct recompute_mix recompute = choices->plan.recompute;
     if (config_key_was_set(config, CONFIG_KEY_recompute))
         recompute = recompute_of(config);
     *out = (struct model_options){
@@ -192,10 +191,10 @@ void session_train_options(const struct session *session, const struct session_c
         .evaluate = true,
         .generate = config->sample_tokens > 0,
         .generate_batch = 1,
-        .loss_chunk_rows = (int32_t)min_i64(chunk, rows),
-        .evaluate_batch = (int32_t)evaluate,
+        .choice.loss_chunk_rows = (int32_t)min_i64(chunk, rows),
+        .choice.evaluate_batch = (int32_t)evaluate,
         .evaluate_time = (int32_t)config->eval_block_size,
-        .recompute = recompute,
+        .choice.recompute = recompute,
         .prefill_time = (int32_t)min_i64(config->block_size, SESSION_PREFILL_TIME_MAX),
         .beta1 = (float)config->beta1,
         .beta2 = (float)config->beta2,

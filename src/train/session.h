@@ -51,11 +51,9 @@ struct session {
 
 /* The shape of the model that the configuration asks for; `vocab_size` where the configuration leaves it open. */
 void session_model_config(const struct config *config, int64_t vocab_size, struct model_config *out);
-/* Choices of a plan that change the order of sums, and with it the last bits: a checkpoint stores them and a resumed run
- * reuses them.  0 = not chosen yet. */
+/* What a checkpoint says of how the run goes on; a field of the plan that is 0 is not chosen yet. */
 struct session_choices {
-    int32_t micro_batch, loss_chunk_rows, evaluate_batch;
-    struct recompute_mix recompute;
+    struct plan_choice plan;
     bool states_chosen; /* a checkpoint's states are in this format */
     enum state_format states;
 };

@@ -21,7 +21,7 @@ static double time_scale(const struct session *session)
     const struct search_request *request = &session->request;
     struct search_choice own = {.options = session->search.options}, nominal = own;
     if (session->search.arena_least) /* it would take long to build */
-        search_micro_batch_set(&own.options, own.options.micro_batch, own.options.micro_batch);
+        search_micro_batch_set(&own.options, own.options.choice.micro_batch, own.options.choice.micro_batch);
     nominal.options = own.options;
     if (search_options_plan(session->mem, &request->plan, &session->rates, &own) != GT_OK ||
         search_options_plan(session->mem, &request->plan, &request->rates, &nominal) != GT_OK)
@@ -71,10 +71,10 @@ static enum gt_status evaluation_fits(const struct session *session, const struc
 /* The largest batch that fits; 1 where none does. */
 static enum gt_status batch_fit(const struct session *session, struct model_options *options, bool *fits)
 {
-    int64_t asked = options->evaluate_batch;
+    int64_t asked = options->choice.evaluate_batch;
     TRY(evaluation_fits(session, options, fits));
-    for (int64_t k = 2; !*fits && options->evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
-        options->evaluate_batch = (int32_t)size_ceil_div(asked, k);
+    for (int64_t k = 2; !*fits && options->choice.evaluate_batch > 1; k += 1 + k / PARTS_FINE) {
+        options->choice.evaluate_batch = (int32_t)size_ceil_div(asked, k);
         TRY(evaluation_fits(session, options, fits));
     }
     return GT_OK;
@@ -88,13 +88,13 @@ enum gt_status session_evaluation_fit(const struct session *session, struct mode
         TRY(evaluation_fits(session, options, &fits));
     else
         TRY(batch_fit(session, options, &fits));
-    while (!fits && session->config->loss_chunk == 0 && options->loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
-        options->loss_chunk_rows /= 4;
+    while (!fits && session->config->loss_chunk == 0 && options->choice.loss_chunk_rows / 4 >= CHUNK_ROWS_LEAST) {
+        options->choice.loss_chunk_rows /= 4;
         TRY(evaluation_fits(session, options, &fits));
     }
-    if (options->evaluate_batch != asked.evaluate_batch || options->loss_chunk_rows != asked.loss_chunk_rows)
+    if (options->choice.evaluate_batch != asked.choice.evaluate_batch || options->choice.loss_chunk_rows != asked.choice.loss_chunk_rows)
         log_note("evaluating %" PRId32 " sequences at once does not fit; evaluating %" PRId32
                  " at once, with the loss in chunks of %" PRId32 " rows; the samples are the same",
-                 asked.evaluate_batch, options->evaluate_batch, options->loss_chunk_rows);
+                 asked.choice.evaluate_batch, options->choice.evaluate_batch, options->choice.loss_chunk_rows);
     return GT_OK;
 }

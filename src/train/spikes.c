@@ -92,7 +92,7 @@ static enum gt_status look(void *context, int32_t program, int32_t index)
             for (int64_t i = 0; i < part; i++)
                 sum += (double)session->staging[i];
         }
-        worst_insert(worst, worst->replay->micro_step * (int64_t)session->model->options.micro_batch + s,
+        worst_insert(worst, worst->replay->micro_step * (int64_t)session->model->options.choice.micro_batch + s,
                      sum / (double)time);
     }
     return GT_OK;

@@ -618,9 +618,9 @@ static enum gt_status samples_prepare(struct trainer *t, const char *folder)
 static int64_t largest_batch(const struct session *session)
 {
     const struct model_options *options = &session->request.options;
-    if (options->micro_batch < session->model->options.micro_batch)
+    if (options->choice.micro_batch < session->model->options.choice.micro_batch)
         options = &session->model->options;
-    return options->micro_batch > options->evaluate_batch ? options->micro_batch : options->evaluate_batch;
+    return options->choice.micro_batch > options->choice.evaluate_batch ? options->choice.micro_batch : options->choice.evaluate_batch;
 }
 
 /* The checkpoint that the run goes on from is one that an evaluation had saved: all of nanoGPT's are.  One of ours that a signal
@@ -654,15 +654,15 @@ static void plan_log(const struct trainer *t)
     char arena[24];
     log_bytes(arena, (double)t->session.plan->arena_bytes);
     if (!options->train)
-        log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena, options->evaluate_batch,
-                   options->evaluate_batch == 1 ? "" : "s", t->session.model->evaluate.time);
+        log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena, options->choice.evaluate_batch,
+                   options->choice.evaluate_batch == 1 ? "" : "s", t->session.model->evaluate.time);
     else if (steps == 1)
         log_result("plan: %s; all %" PRId32 " sequence%s of %" PRId32 " tokens in one step", arena,
-                   options->micro_batch, options->micro_batch == 1 ? "" : "s", block);
+                   options->choice.micro_batch, options->choice.micro_batch == 1 ? "" : "s", block);
     else
         log_result("plan: %s; %" PRId32 " steps of %s%" PRId32 " sequence%s of %" PRId32 " tokens per update", arena,
-                   steps, options->remainder_batch > 0 ? "up to " : "", options->micro_batch,
-                   options->micro_batch == 1 ? "" : "s", block);
+                   steps, options->choice.remainder_batch > 0 ? "up to " : "", options->choice.micro_batch,
+                   options->choice.micro_batch == 1 ? "" : "s", block);
     if (options->train && state_format_is_lean(options->states))
         log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
                    state_format_name(options->states), model_bytes_per_parameter(t->session.model));
@@ -685,7 +685,7 @@ static void start_log(const struct trainer *t)
 /* Runs of the evaluation program for both whole splits. */
 static int64_t whole_split_runs(const struct trainer *t)
 {
-    int64_t batch = t->session.model->options.evaluate_batch;
+    int64_t batch = t->session.model->options.choice.evaluate_batch;
     return size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_TRAIN], true), batch) +
            size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_VAL], true), batch);
 }

@@ -128,6 +128,16 @@ def missing(folder):
         check(done.returncode == 2 and done.stderr.count(b"\n") == 1 and words[0].encode() in done.stderr, f"{words}: {done.stderr}")
 
 
+def installed_since(folder):
+    """A package that was missing when configure ran: it runs again, which in this copy fails."""
+    path = os.path.join(folder, "build", "quickstart-missing")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("check\n")
+    done = quickstart(folder, f"--iterations={ITERATIONS}")
+    check(done.returncode == 1 and b"Configuring in" in done.stdout and b"configure failed" in done.stderr, done.stdout[-500:])
+    os.remove(path)
+
+
 def progress(folder):
     """check_progress() of the script, given make's output."""
     with open(os.path.join(folder, "quickstart"), encoding="utf-8") as file:
@@ -155,6 +165,7 @@ def main():
         transcript(folder)
         text_read(folder)
         resumed(folder)
+        installed_since(folder)
         missing(folder)
         progress(folder)
     return finish()

@@ -3,6 +3,7 @@
  * What is accepted, and checked as a whole, is the configuration of a run: it can be stored in a checkpoint, and what was
  * stored is accepted by a later run as the same configuration.
  */
+#include "base/recompute.h"
 #include "config/config.h"
 #include "tests/fuzz/fuzz_common.h"
 
@@ -26,12 +27,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config_defaults(&config, CONFIG_TRAIN);
     config.wall_s = 1; /* time.time() gives it: equal inputs do equal things */
     if (config_parse_text(&config, "input", (const char *)data, size) == GT_OK && config_check(&config) == GT_OK) {
-        struct config_recompute_mix mix;
+        struct recompute_mix mix;
         const char *why = NULL;
         uint64_t bytes = 0;
         config_notes(&config);
         (void)config_memory_budget(&config, UINT64_C(12) << 30, &bytes);
-        FUZZ_CHECK(config_recompute(config.recompute, config.n_layer, &mix, &why) || why != NULL);
+        FUZZ_CHECK(recompute_read(config.recompute, config.n_layer, &mix, &why) || why != NULL);
         check_stored(&config);
     }
     return 0;

@@ -19,7 +19,7 @@ static struct model_options generate_options_make(int variant)
 {
     struct model_options options = rig_options(variant % 2 == 0, 0.0f, variant % 2 == 0 ? GELU_ERF : GELU_TANH);
     options.train = false;
-    options.evaluate_batch = VOCAB;
+    options.choice.evaluate_batch = VOCAB;
     options.prefill_time = 1 + variant; /* 1 .. 4: divides the context or not */
     return options;
 }

@@ -45,11 +45,12 @@ static struct model_options options_draw(uint64_t plan)
     config->padded_vocab_size = config->vocab_size + draw(plan, &at, 0, 9);
     int32_t samples = draw(plan, &at, 1, 12), micro_batch = draw(plan, &at, 1, samples);
     search_micro_batch_set(&options, samples, micro_batch);
-    options.loss_chunk_rows = draw(plan, &at, 1, micro_batch * config->block_size + 3);
-    options.recompute = (struct recompute_mix){.first_layers = draw(plan, &at, 0, config->n_layer),
-                                               .first = (enum recompute_level)draw(plan, &at, 0, RECOMPUTE_LEVELS - 1),
-                                               .rest = (enum recompute_level)draw(plan, &at, 0, RECOMPUTE_LEVELS - 1)};
-    options.evaluate_batch = draw(plan, &at, 1, micro_batch);
+    options.choice.loss_chunk_rows = draw(plan, &at, 1, micro_batch * config->block_size + 3);
+    for (int level = RECOMPUTE_FULL, left = config->n_layer; level > RECOMPUTE_NONE; level--) {
+        options.choice.recompute.blocks[level] = draw(plan, &at, 0, left);
+        left -= options.choice.recompute.blocks[level];
+    }
+    options.choice.evaluate_batch = draw(plan, &at, 1, micro_batch);
     options.generate = draw(plan, &at, 0, 1);
     options.prefill_time = draw(plan, &at, 1, config->block_size);
     return options;
@@ -61,7 +62,7 @@ static const struct program_io *step_io(const struct model *model, int32_t k)
     if (k == 0)
         return &model->train_first;
     bool last = k == model->options.micro_steps - 1;
-    return last && model->options.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
+    return last && model->options.choice.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
 }
 
 /* One step of every program. */
@@ -132,8 +133,8 @@ static struct model_options losses_options(void)
     struct model_options options = rig_options(true, 0.0f, GELU_ERF);
     options.config.n_layer = 4;
     options.generate = false;
-    options.loss_chunk_rows = 96;
-    options.evaluate_batch = STEP_SAMPLES;
+    options.choice.loss_chunk_rows = 96;
+    options.choice.evaluate_batch = STEP_SAMPLES;
     options.correction_rows = STEPS;
     search_micro_batch_set(&options, STEP_SAMPLES, STEP_SAMPLES);
     return options;
@@ -236,7 +237,7 @@ START_TEST(budgets_change_losses_by_rounding_only)
             ck_assert_msg(distance <= LOSS_BOUND, "%d %% (%s), step %d: loss %.9g, else %.9g", percents[i],
                           search_options_text(text, &result.options), (int)step, other.loss[step], first.loss[step]);
         }
-        micro_batch_min = result.options.micro_batch < micro_batch_min ? result.options.micro_batch : micro_batch_min;
+        micro_batch_min = result.options.choice.micro_batch < micro_batch_min ? result.options.choice.micro_batch : micro_batch_min;
         printf("%d %%: %s\n", percents[i], search_options_text(text, &result.options));
         free(other.weights);
     }
@@ -254,9 +255,9 @@ START_TEST(recompute_alone_changes_no_bit)
     course_run(&options, &first);
     for (int32_t layers = 0; layers <= 4; layers += 2) {
         for (int level = RECOMPUTE_GELU; level < RECOMPUTE_LEVELS; level++) {
-            options.recompute = (struct recompute_mix){.first_layers = layers,
-                                                       .first = (enum recompute_level)level,
-                                                       .rest = (enum recompute_level)(level - (layers > 0))};
+            options.choice.recompute = layers > 0 ? recompute_two((enum recompute_level)level, layers,
+                                                                  (enum recompute_level)(level - 1), options.config.n_layer)
+                                                  : recompute_uniform((enum recompute_level)level, options.config.n_layer);
             course_run(&options, &other);
             ck_assert_mem_eq(other.loss, first.loss, sizeof first.loss);
             ck_assert_int_eq(other.weight_count, first.weight_count);

@@ -370,7 +370,7 @@ static double swept_loss(const struct model_options *options)
     ck_assert(plan_verify(rig.plan));
     ck_assert(graph_check(rig.model->graph));
     for (int32_t k = 0; k < options->micro_steps; k++) {
-        bool remainder = k > 0 && k == options->micro_steps - 1 && options->remainder_batch > 0;
+        bool remainder = k > 0 && k == options->micro_steps - 1 && options->choice.remainder_batch > 0;
         const struct program_io *io = k == 0      ? &rig.model->train_first
                                       : remainder ? &rig.model->train_remainder
                                                   : &rig.model->train_next;
@@ -394,10 +394,10 @@ START_TEST(every_shape_has_a_plan_that_holds)
         double first = 0.0;
         for (size_t c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
             struct model_options options = rig_options(variants[_i].bias, variants[_i].dropout, variants[_i].gelu);
-            options.micro_batch = batches[b][0];
+            options.choice.micro_batch = batches[b][0];
             options.micro_steps = batches[b][1];
-            options.remainder_batch = batches[b][2];
-            options.loss_chunk_rows = chunks[c];
+            options.choice.remainder_batch = batches[b][2];
+            options.choice.loss_chunk_rows = chunks[c];
             options.dtype = variants[_i].dtype;
             double loss = swept_loss(&options);
             ck_assert(loss > 0.0);

@@ -121,7 +121,7 @@ static const struct program_io *micro_step_program(const struct model *model, in
 {
     if (k == 0)
         return &model->train_first;
-    bool remainder = k == model->options.micro_steps - 1 && model->options.remainder_batch > 0;
+    bool remainder = k == model->options.micro_steps - 1 && model->options.choice.remainder_batch > 0;
     return remainder ? &model->train_remainder : &model->train_next;
 }
 
@@ -200,8 +200,8 @@ static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
     TRY(session_open(dump->mem, &dump->config, &dump->session));
     session_train_options(&dump->session, &(struct session_choices){0}, &model, &options);
     TRY(session_plan(&dump->session, &options));
-    TRY(feed_open(dump->mem, &dump->config, folder, model.vocab_size, options.micro_batch, &dump->feed));
-    size_t rows = (size_t)options.micro_batch * (size_t)model.block_size;
+    TRY(feed_open(dump->mem, &dump->config, folder, model.vocab_size, options.choice.micro_batch, &dump->feed));
+    size_t rows = (size_t)options.choice.micro_batch * (size_t)model.block_size;
     TRY(hostmem_alloc(dump->mem, rows, sizeof(int32_t), "tokens", &array));
     dump->tokens = array;
     TRY(session_start(&dump->session));

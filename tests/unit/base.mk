@@ -8,6 +8,7 @@ BASE_CHECKS = \
 	tests/unit/check_library \
 	tests/unit/check_log \
 	tests/unit/check_progress \
+	tests/unit/check_recompute \
 	tests/unit/check_rng \
 	tests/unit/check_size \
 	tests/unit/check_status \
@@ -23,6 +24,7 @@ tests_unit_check_json_SOURCES = tests/unit/check_json.c tests/unit/log_capture.h
 tests_unit_check_library_SOURCES = tests/unit/check_library.c
 tests_unit_check_log_SOURCES = tests/unit/check_log.c tests/unit/log_capture.h
 tests_unit_check_progress_SOURCES = tests/unit/check_progress.c
+tests_unit_check_recompute_SOURCES = tests/unit/check_recompute.c
 tests_unit_check_rng_SOURCES = tests/unit/check_rng.c
 tests_unit_check_size_SOURCES = tests/unit/check_size.c
 tests_unit_check_status_SOURCES = tests/unit/check_status.c

@@ -63,10 +63,10 @@ static void setup(void)
                                                 .layernorm_epsilon = 1e-5f},
                                      .train = true,
                                      .evaluate = true,
-                                     .micro_batch = 4,
+                                     .choice.micro_batch = 4,
                                      .micro_steps = 1,
-                                     .loss_chunk_rows = 512,
-                                     .evaluate_batch = 4,
+                                     .choice.loss_chunk_rows = 512,
+                                     .choice.evaluate_batch = 4,
                                      .prefill_time = 8,
                                      .beta1 = 0.9f,
                                      .beta2 = 0.95f,
@@ -142,8 +142,8 @@ START_TEST(ids_stay_ids)
         options.config.block_size = shapes[i].block;
         options.config.vocab_size = options.config.padded_vocab_size = shapes[i].vocab;
         options.config.dropout = shapes[i].dropout;
-        options.micro_batch = options.evaluate_batch = shapes[i].batch;
-        options.loss_chunk_rows = shapes[i].batch * shapes[i].block;
+        options.choice.micro_batch = options.choice.evaluate_batch = shapes[i].batch;
+        options.choice.loss_chunk_rows = shapes[i].batch * shapes[i].block;
         device_start(true);
         ck_assert_int_eq(measure(0.2, &rates), GT_OK);
         rates_are_possible(&rates);
@@ -167,9 +167,9 @@ START_TEST(a_small_arena_is_no_error)
     struct plan_rates rates;
     struct log_capture capture;
     options.config.block_size = 4; /* the run's plan is now smaller than that of 64 rows */
-    options.micro_batch = 1;
-    options.evaluate_batch = 1;
-    options.loss_chunk_rows = 4;
+    options.choice.micro_batch = 1;
+    options.choice.evaluate_batch = 1;
+    options.choice.loss_chunk_rows = 4;
     options.config.n_layer = 1;
     device_start(true);
     log_capture_begin(&capture);
@@ -549,7 +549,7 @@ START_TEST(keys_tell_devices_and_widths_apart)
     ck_assert_str_ne(calibrate_key(other, &first, &wider), key);
     wider = options;
     wider.config.n_layer++;
-    wider.micro_batch++;
+    wider.choice.micro_batch++;
     ck_assert_str_eq(calibrate_key(other, &first, &wider), key);
     wider.dtype = DTYPE_BF16;
     ck_assert_str_ne(calibrate_key(other, &first, &wider), key);

@@ -145,10 +145,10 @@ static struct model *small_model(struct hostmem *mem, bool bias, float dropout)
                                     .train = true,
                                     .evaluate = true,
                                     .generate = true,
-                                    .micro_batch = 2,
+                                    .choice.micro_batch = 2,
                                     .micro_steps = 1,
-                                    .loss_chunk_rows = 4,
-                                    .evaluate_batch = 1,
+                                    .choice.loss_chunk_rows = 4,
+                                    .choice.evaluate_batch = 1,
                                     .generate_batch = 1,
                                     .prefill_time = 2,
                                     .correction_rows = 1};

@@ -183,11 +183,11 @@ static struct model_options options_make(void)
                                   .train = true,
                                   .evaluate = true,
                                   .generate = true,
-                                  .micro_batch = 2,
+                                  .choice.micro_batch = 2,
                                   .micro_steps = 3,
-                                  .remainder_batch = 1,
-                                  .loss_chunk_rows = 4,
-                                  .evaluate_batch = 2,
+                                  .choice.remainder_batch = 1,
+                                  .choice.loss_chunk_rows = 4,
+                                  .choice.evaluate_batch = 2,
                                   .generate_batch = 1,
                                   .prefill_time = 2,
                                   .beta1 = 0.9f,
@@ -215,7 +215,7 @@ START_TEST(programs_are_those_that_were_asked_for)
     }
     model_destroy(model);
     options.micro_steps = 1;
-    options.remainder_batch = 0;
+    options.choice.remainder_batch = 0;
     options.evaluate = options.generate = false;
     ck_assert_int_eq(model_create(mem, &options, &model), GT_OK);
     ck_assert_int_eq(model->graph->program_count, 2);

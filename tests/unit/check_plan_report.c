@@ -250,9 +250,9 @@ static void found_make(struct found *found, struct plan_report_facts *facts)
     *found = (struct found){.request = {.samples = 8, .budget_bytes = 3700}};
     struct model_options *asked = &found->request.options;
     asked->config = (struct model_config){.n_layer = 4, .n_head = 2, .n_embd = 8, .block_size = 16};
-    asked->loss_chunk_rows = 64;
+    asked->choice.loss_chunk_rows = 64;
     search_micro_batch_set(asked, 8, 4);
-    asked->evaluate_batch = 4;
+    asked->choice.evaluate_batch = 4;
     found->search = (struct search_result){.options = *asked,
                                            .bytes_request = 9000,
                                            .seconds = 2.2,
@@ -266,7 +266,7 @@ static void found_make(struct found *found, struct plan_report_facts *facts)
                                                    .arena_bytes = 3600,
                                                    .seconds = 2.0 + i};
     search_micro_batch_set(&found->choices[0].options, 8, 3);
-    found->choices[1].options.recompute = (struct recompute_mix){1, RECOMPUTE_FULL, RECOMPUTE_MLP};
+    found->choices[1].options.choice.recompute = recompute_two(RECOMPUTE_FULL, 1, RECOMPUTE_MLP, 4);
     found->choices[2].options.config.block_size = 8;
     for (int32_t i = 0; i < 4; i++)
         found->front[i] =

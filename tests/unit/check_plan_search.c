@@ -40,8 +40,8 @@ static struct search_request request_make(void)
                                .layernorm_epsilon = 1e-5f},
                     .train = true,
                     .evaluate = true,
-                    .loss_chunk_rows = 416,
-                    .evaluate_batch = 13,
+                    .choice.loss_chunk_rows = 416,
+                    .choice.evaluate_batch = 13,
                     .prefill_time = 8,
                     .correction_rows = 1},
     };
@@ -56,7 +56,7 @@ static uint64_t bytes_asked(struct search_request *request)
     request->budget_bytes = UINT64_MAX;
     ck_assert_int_eq(plan_search(mem, request, &result), GT_OK);
     ck_assert_int_eq(result.candidates, 1);
-    ck_assert_int_eq(result.options.micro_batch, request->options.micro_batch);
+    ck_assert_int_eq(result.options.choice.micro_batch, request->options.choice.micro_batch);
     return result.arena_bytes;
 }
 
@@ -80,8 +80,8 @@ START_TEST(larger_budgets_are_never_slower)
         ck_assert_double_ge(result.seconds, seconds_before * (1.0 - 1e-12));
         seconds_before = result.seconds;
         const struct model_options *options = &result.options;
-        int64_t steps = options->micro_steps - (options->remainder_batch > 0);
-        ck_assert_int_eq(steps * options->micro_batch + options->remainder_batch, request.samples);
+        int64_t steps = options->micro_steps - (options->choice.remainder_batch > 0);
+        ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch, request.samples);
     }
     ck_assert_int_gt(fitted, 20);
 }
@@ -101,16 +101,16 @@ START_TEST(the_largest_allocation_limits_candidates)
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert(result.fits && !result.unplaceable);
     ck_assert_int_gt(result.candidates, 1);
-    ck_assert_int_lt(result.options.micro_batch, 13);
+    ck_assert_int_lt(result.options.choice.micro_batch, 13);
     for (int pinned = 0; pinned < 2; pinned++) {
         request.pin_evaluate_batch = pinned == 1;
-        request.options.evaluate_batch = pinned == 1 ? 1000 : 13;
+        request.options.choice.evaluate_batch = pinned == 1 ? 1000 : 13;
         request.plan.largest_segment_bytes = pinned == 1 ? 1 << 16 : 64;
         memset(&result, 0xa5, sizeof result);
         ck_assert_int_eq(plan_search(mem, &request, &result), GT_NO_FIT);
         ck_assert(result.unplaceable && result.arena_least && !result.fits);
         ck_assert_int_eq(result.options.config.n_layer, 4);
-        ck_assert_int_eq(result.options.micro_batch, 1);
+        ck_assert_int_eq(result.options.choice.micro_batch, 1);
         ck_assert_uint_lt(result.bytes_request, (uint64_t)1 << 40);
     }
     request.plan.largest_segment_bytes = 64;
@@ -139,7 +139,7 @@ START_TEST(the_least_bytes_are_enough)
         ck_assert_uint_le(again.arena_bytes, bytes);
     }
     request.samples = 1 << 20;
-    request.options.loss_chunk_rows = 64;
+    request.options.choice.loss_chunk_rows = 64;
     search_micro_batch_set(&request.options, request.samples, 1 << 20);
     ck_assert_int_eq(plan_search(mem, &request, &least), GT_NO_FIT);
     ck_assert(least.arena_least);
@@ -172,14 +172,13 @@ START_TEST(pinned_choices_stay)
     request.pin_micro_batch = true;
     struct search_result result;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    ck_assert_int_eq(result.options.micro_batch, 13);
-    ck_assert_int_eq(result.options.evaluate_batch, 13);
+    ck_assert_int_eq(result.options.choice.micro_batch, 13);
+    ck_assert_int_eq(result.options.choice.evaluate_batch, 13);
     request.pin_micro_batch = false;
     request.pin_recompute = request.pin_loss_chunk = true;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
-    ck_assert_int_lt(result.options.micro_batch, 13);
-    ck_assert_int_eq(result.options.recompute.rest, RECOMPUTE_NONE);
-    ck_assert_int_eq(result.options.recompute.first_layers, 0);
+    ck_assert_int_lt(result.options.choice.micro_batch, 13);
+    ck_assert_int_eq(recompute_level_of(&result.options.choice.recompute, 0), RECOMPUTE_NONE);
     request.pin_micro_batch = true;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_NO_FIT);
 }
@@ -190,7 +189,7 @@ START_TEST(a_hopeless_request_is_not_planned)
     struct search_request request = request_make();
     struct search_result result;
     request.samples = 1 << 20;
-    request.options.loss_chunk_rows = 64;
+    request.options.choice.loss_chunk_rows = 64;
     search_micro_batch_set(&request.options, request.samples, 1 << 20); /* two million ops, were it built */
     request.budget_bytes = 4 << 20;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
@@ -268,10 +267,10 @@ START_TEST(choices_are_told)
 {
     struct search_request request = request_make();
     char text[192];
-    request.options.recompute = (struct recompute_mix){3, RECOMPUTE_FULL, RECOMPUTE_MLP};
+    request.options.choice.recompute = recompute_two(RECOMPUTE_FULL, 3, RECOMPUTE_MLP, 4);
     ck_assert_str_eq(search_options_text(text, &request.options),
                      "micro-batch 13, recompute full in 3 of 4 blocks, mlp in the others, loss in chunks of 416 rows");
-    request.options.recompute = (struct recompute_mix){0, RECOMPUTE_NONE, RECOMPUTE_GELU};
+    request.options.choice.recompute = recompute_uniform(RECOMPUTE_GELU, 4);
     ck_assert_str_eq(search_options_text(text, &request.options),
                      "micro-batch 13, recompute gelu, loss in chunks of 416 rows");
 }
@@ -287,8 +286,8 @@ START_TEST(larger_budgets_are_never_slower_for_other_shapes)
     request.options.config.block_size = shapes[_i][1];
     request.options.generate = true;
     request.options.generate_batch = 1;
-    request.options.loss_chunk_rows = shapes[_i][1] * shapes[_i][3];
-    request.options.evaluate_batch = shapes[_i][3];
+    request.options.choice.loss_chunk_rows = shapes[_i][1] * shapes[_i][3];
+    request.options.choice.evaluate_batch = shapes[_i][3];
     request.samples = shapes[_i][2];
     search_micro_batch_set(&request.options, request.samples, shapes[_i][3]);
     uint64_t asked = bytes_asked(&request);
@@ -341,8 +340,8 @@ static void choices_check(const struct search_request *request, const struct sea
         bool equivalent = search_choice_equivalent(choices[i].kind);
         ck_assert(!(other && equivalent)); /* those that are not equivalent come last */
         other = other || !equivalent;
-        int64_t steps = options->micro_steps - (options->remainder_batch > 0);
-        ck_assert_int_eq(steps * options->micro_batch + options->remainder_batch, request->samples);
+        int64_t steps = options->micro_steps - (options->choice.remainder_batch > 0);
+        ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch, request->samples);
         const struct model_config *a = &options->config, *b = &request->options.config;
         bool same = a->block_size == b->block_size && a->n_layer == b->n_layer && a->n_embd == b->n_embd;
         ck_assert_int_eq(same, equivalent);
@@ -369,7 +368,7 @@ START_TEST(choices_fit_and_say_what_they_are)
     choices_check(&request, choices, count);
     ck_assert(search_choice_equivalent(choices[0].kind));
     ck_assert_int_eq(choices[2].kind, CHOICE_BLOCK_SIZE);
-    ck_assert_int_eq(choices[2].options.micro_batch, 13);
+    ck_assert_int_eq(choices[2].options.choice.micro_batch, 13);
 
     /* So little that only another model fits. */
     struct search_result least;
@@ -404,9 +403,9 @@ START_TEST(the_front_is_undominated)
         ck_assert(i == 0 || front[i].arena_bytes > front[i - 1].arena_bytes);
         ck_assert(i == 0 || front[i].seconds < front[i - 1].seconds);
     }
-    ck_assert_int_eq(front[0].options.micro_batch, 1);
-    ck_assert_int_eq(front[count - 1].options.micro_batch, 13);
-    ck_assert_int_eq(front[count - 1].options.recompute.rest, RECOMPUTE_NONE);
+    ck_assert_int_eq(front[0].options.choice.micro_batch, 1);
+    ck_assert_int_eq(front[count - 1].options.choice.micro_batch, 13);
+    ck_assert_int_eq(recompute_level_of(&front[count - 1].options.choice.recompute, 0), RECOMPUTE_NONE);
 }
 END_TEST
 
@@ -437,11 +436,9 @@ START_TEST(changes_are_told_as_keys)
     struct model_options other = request.options;
     char text[SEARCH_CHANGES_MAX];
     ck_assert_str_eq(search_changes_text(text, &other, &request.options), "as configured");
-    other.recompute = (struct recompute_mix){0, RECOMPUTE_FULL, RECOMPUTE_NONE}; /* no blocks at `full` */
-    ck_assert_str_eq(search_changes_text(text, &other, &request.options), "as configured");
-    other.recompute = (struct recompute_mix){3, RECOMPUTE_FULL, RECOMPUTE_MLP};
-    other.micro_batch = 4;
-    other.loss_chunk_rows = 104;
+    other.choice.recompute = recompute_two(RECOMPUTE_FULL, 3, RECOMPUTE_MLP, 4);
+    other.choice.micro_batch = 4;
+    other.choice.loss_chunk_rows = 104;
     ck_assert_str_eq(search_changes_text(text, &other, &request.options),
                      "micro_batch 4, recompute full x3 + mlp x1, loss_chunk 104");
 }

@@ -104,10 +104,10 @@ static struct model_options options_make(enum dtype dtype)
                                   .dtype = dtype,
                                   .train = true,
                                   .evaluate = true,
-                                  .micro_batch = 4,
+                                  .choice.micro_batch = 4,
                                   .micro_steps = 2,
-                                  .loss_chunk_rows = 128,
-                                  .evaluate_batch = 4,
+                                  .choice.loss_chunk_rows = 128,
+                                  .choice.evaluate_batch = 4,
                                   .prefill_time = 8,
                                   .correction_rows = 1};
 }

@@ -42,12 +42,12 @@ START_TEST(updates_are_cut_into_micro_steps)
             config.micro_batch = micro;
             config.gradient_accumulation_steps = accumulation;
             struct model_options options = options_make(&config);
-            int64_t whole = options.micro_steps - (options.remainder_batch > 0);
-            ck_assert_int_eq(whole * options.micro_batch + options.remainder_batch, 6 * accumulation);
-            ck_assert_int_eq(options.micro_batch, micro == 0 ? 6 : micro);
-            ck_assert_int_lt(options.remainder_batch, options.micro_batch);
-            ck_assert_int_ge(options.loss_chunk_rows, 1);
-            ck_assert_int_le(options.loss_chunk_rows, options.micro_batch * 8);
+            int64_t whole = options.micro_steps - (options.choice.remainder_batch > 0);
+            ck_assert_int_eq(whole * options.choice.micro_batch + options.choice.remainder_batch, 6 * accumulation);
+            ck_assert_int_eq(options.choice.micro_batch, micro == 0 ? 6 : micro);
+            ck_assert_int_lt(options.choice.remainder_batch, options.choice.micro_batch);
+            ck_assert_int_ge(options.choice.loss_chunk_rows, 1);
+            ck_assert_int_le(options.choice.loss_chunk_rows, options.choice.micro_batch * 8);
         }
     }
 }
@@ -58,20 +58,20 @@ START_TEST(what_a_key_says_wins_over_a_choice)
     struct config config = config_make();
     struct model_config model;
     struct model_options options;
-    struct session_choices choices = {.micro_batch = 4, .loss_chunk_rows = 5, .evaluate_batch = 3};
+    struct session_choices choices = {.choice.micro_batch = 4, .choice.loss_chunk_rows = 5, .choice.evaluate_batch = 3};
     const struct session session = {.config = &config, .info.host_memory = true};
     session_model_config(&config, 0, &model);
     session_train_options(&session, &choices, &model, &options);
-    ck_assert_int_eq(options.micro_batch, 4);
-    ck_assert_int_eq(options.loss_chunk_rows, 5);
-    ck_assert_int_eq(options.evaluate_batch, 3);
+    ck_assert_int_eq(options.choice.micro_batch, 4);
+    ck_assert_int_eq(options.choice.loss_chunk_rows, 5);
+    ck_assert_int_eq(options.choice.evaluate_batch, 3);
     config.micro_batch = 2;
     config.loss_chunk = 7;
     config.eval_batch_size = 1;
     session_train_options(&session, &choices, &model, &options);
-    ck_assert_int_eq(options.micro_batch, 2);
-    ck_assert_int_eq(options.loss_chunk_rows, 7);
-    ck_assert_int_eq(options.evaluate_batch, 1);
+    ck_assert_int_eq(options.choice.micro_batch, 2);
+    ck_assert_int_eq(options.choice.loss_chunk_rows, 7);
+    ck_assert_int_eq(options.choice.evaluate_batch, 1);
 }
 END_TEST
 
@@ -244,7 +244,7 @@ START_TEST(memory_that_others_took_since_is_planned_for_once)
         if (!little) {
             ck_assert(strstr(capture.text, "planning again") != NULL);
             ck_assert_uint_le(session.plan->arena_bytes, before / 2);
-            ck_assert_int_lt(session.model->options.micro_batch, 4500);
+            ck_assert_int_lt(session.model->options.choice.micro_batch, 4500);
             ck_assert_int_eq(session_weights_init(&session, 1), GT_OK);
         }
         hostmem_phase_set(mem, HOSTMEM_CLOSE);

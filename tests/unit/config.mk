@@ -7,7 +7,6 @@ CONFIG_CHECKS = \
 	tests/unit/check_config_json \
 	tests/unit/check_config_key \
 	tests/unit/check_config_lex \
-	tests/unit/check_config_recompute \
 	tests/unit/check_config_value
 check_PROGRAMS += $(CONFIG_CHECKS)
 tests_unit_check_config_args_SOURCES = tests/unit/check_config_args.c tests/unit/config_fixture.h
@@ -17,5 +16,4 @@ tests_unit_check_config_help_SOURCES = tests/unit/check_config_help.c tests/unit
 tests_unit_check_config_json_SOURCES = tests/unit/check_config_json.c tests/unit/config_fixture.h
 tests_unit_check_config_key_SOURCES = tests/unit/check_config_key.c tests/unit/config_fixture.h
 tests_unit_check_config_lex_SOURCES = tests/unit/check_config_lex.c
-tests_unit_check_config_recompute_SOURCES = tests/unit/check_config_recompute.c
 tests_unit_check_config_value_SOURCES = tests/unit/check_config_value.c

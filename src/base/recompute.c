@@ -1,0 +1,189 @@
+/* Levels of recompute, and how many blocks have each.
+ *
+ * The table is all there is to a level: its name, which configurations, reports and checkpoints use, and its classes.
+ */
+#include "base/recompute.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LAYERS_MAX 1000000
+#define CLASS(name) (1u << RECOMPUTE_CLASS_##name)
+
+static const struct {
+    const char *name;
+    unsigned classes;
+} levels[RECOMPUTE_LEVELS] = {
+    [RECOMPUTE_NONE] = {"none", 0},
+    [RECOMPUTE_GELU] = {"gelu", CLASS(ACTIVATION)},
+    [RECOMPUTE_LAYERNORM] = {"layernorm", CLASS(ACTIVATION) | CLASS(NORM)},
+    [RECOMPUTE_MLP] = {"mlp", CLASS(ACTIVATION) | CLASS(NORM) | CLASS(PLAIN)},
+    [RECOMPUTE_FULL] = {"full", CLASS(ACTIVATION) | CLASS(NORM) | CLASS(PLAIN) | CLASS(QKV) | CLASS(ATTENTION)},
+};
+
+static const char not_understood[] =
+    "is no level of recompute: expected none, gelu, layernorm, mlp or full, or several of them with their numbers of "
+    "blocks, such as full:6,none or full:2,mlp:4,none";
+
+const char *recompute_level_name(enum recompute_level level)
+{
+    assert((unsigned)level < RECOMPUTE_LEVELS);
+    return levels[level].name;
+}
+
+bool recompute_includes(enum recompute_level level, enum recompute_class op_class)
+{
+    assert((unsigned)level < RECOMPUTE_LEVELS);
+    return (levels[level].classes >> op_class & 1u) != 0;
+}
+
+struct recompute_mix recompute_uniform(enum recompute_level level, int32_t layers)
+{
+    return recompute_two(level, layers, RECOMPUTE_NONE, layers);
+}
+
+struct recompute_mix recompute_two(enum recompute_level level, int32_t blocks, enum recompute_level rest, int32_t layers)
+{
+    struct recompute_mix mix = {{0}};
+    mix.blocks[level] += blocks;
+    mix.blocks[rest] += layers - blocks;
+    mix.blocks[RECOMPUTE_NONE] = 0;
+    return mix;
+}
+
+int32_t recompute_blocks(const struct recompute_mix *mix, enum recompute_level level, int32_t layers)
+{
+    if (level != RECOMPUTE_NONE)
+        return mix->blocks[level];
+    for (int i = RECOMPUTE_NONE + 1; i < RECOMPUTE_LEVELS; i++)
+        layers -= mix->blocks[i];
+    return layers;
+}
+
+enum recompute_level recompute_level_of(const struct recompute_mix *mix, int32_t layer)
+{
+    int level = RECOMPUTE_FULL;
+    for (; level > RECOMPUTE_NONE && layer >= mix->blocks[level]; level--)
+        layer -= mix->blocks[level];
+    return (enum recompute_level)level;
+}
+
+bool recompute_equal(const struct recompute_mix *a, const struct recompute_mix *b)
+{
+    return memcmp(a->blocks, b->blocks, sizeof a->blocks) == 0;
+}
+
+void recompute_shrink(struct recompute_mix *mix, int32_t layers)
+{
+    for (int level = RECOMPUTE_FULL; level > RECOMPUTE_NONE; level--) {
+        if (mix->blocks[level] > layers)
+            mix->blocks[level] = layers;
+        layers -= mix->blocks[level];
+    }
+}
+
+char *recompute_text(char text[static RECOMPUTE_TEXT_MAX], const struct recompute_mix *mix, int32_t layers,
+                     const char *times, const char *plus)
+{
+    size_t used = 0;
+    for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; level--) {
+        int32_t blocks = recompute_blocks(mix, (enum recompute_level)level, layers);
+        if (blocks == layers) {
+            snprintf(text, RECOMPUTE_TEXT_MAX, "%s", levels[level].name);
+            return text;
+        }
+        if (blocks > 0)
+            used += (size_t)snprintf(text + used, RECOMPUTE_TEXT_MAX - used, "%s%s%s%" PRId32, used > 0 ? plus : "",
+                                     levels[level].name, times, blocks);
+    }
+    return text;
+}
+
+/* A level, and how many blocks have it; 0 where that is not said. */
+struct group {
+    int level;
+    int64_t blocks;
+};
+
+static const char *blanks_skip(const char *text)
+{
+    while (*text == ' ')
+        text++;
+    return text;
+}
+
+static bool level_read(const char **text, int *out)
+{
+    for (int i = 0; i < RECOMPUTE_LEVELS; i++) {
+        size_t length = strlen(levels[i].name);
+        if (strncmp(*text, levels[i].name, length) == 0 && !isalpha((unsigned char)(*text)[length])) {
+            *text += length;
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ":6" or " x6"; nothing is 0. */
+static bool blocks_read(const char **text, int64_t *out)
+{
+    const char *at = blanks_skip(*text);
+    char *end;
+    *out = 0;
+    if (*at != ':' && *at != 'x')
+        return true;
+    at = blanks_skip(at + 1);
+    if (!isdigit((unsigned char)*at))
+        return false;
+    long long number = strtoll(at, &end, 10);
+    if (number < 1 || number > LAYERS_MAX)
+        return false;
+    *text = end;
+    *out = number;
+    return true;
+}
+
+/* Groups between commas or plus signs.  Returns their number, or 0 where the text is something else or a group that is
+ * not the last has no number of blocks. */
+static int groups_read(const char *text, struct group out[static RECOMPUTE_LEVELS])
+{
+    for (int count = 0; count < RECOMPUTE_LEVELS; count++) {
+        text = blanks_skip(text);
+        if (!level_read(&text, &out[count].level) || !blocks_read(&text, &out[count].blocks))
+            return 0;
+        text = blanks_skip(text);
+        if (*text == '\0')
+            return count + 1;
+        if ((*text != ',' && *text != '+') || out[count].blocks == 0)
+            return 0;
+        text++;
+    }
+    return 0;
+}
+
+bool recompute_read(const char *text, int64_t layers, struct recompute_mix *out, const char **why)
+{
+    struct group groups[RECOMPUTE_LEVELS];
+    struct recompute_mix mix = {{0}};
+    int count = groups_read(text, groups);
+    int64_t left = layers;
+    *why = not_understood;
+    if (count == 0)
+        return false;
+    *why = "covers another number of blocks than n_layer";
+    for (int i = 0; i < count && layers > 0; i++) {
+        int64_t blocks = groups[i].blocks > 0 ? groups[i].blocks : left;
+        left -= blocks;
+        if (left < 0)
+            return false;
+        mix.blocks[groups[i].level] += (int32_t)blocks;
+    }
+    mix.blocks[RECOMPUTE_NONE] = 0;
+    *out = mix;
+    return left == 0;
+}

@@ -46,7 +46,8 @@ struct recompute_mix recompute_uniform(enum recompute_level level, int32_t layer
     return recompute_two(level, layers, RECOMPUTE_NONE, layers);
 }
 
-struct recompute_mix recompute_two(enum recompute_level level, int32_t blocks, enum recompute_level rest, int32_t layers)
+struct recompute_mix recompute_two(enum recompute_level level, int32_t blocks, enum recompute_level rest,
+                                   int32_t layers)
 {
     struct recompute_mix mix = {{0}};
     mix.blocks[level] += blocks;
@@ -86,8 +87,7 @@ void recompute_shrink(struct recompute_mix *mix, int32_t layers)
     }
 }
 
-char *recompute_text(char text[static RECOMPUTE_TEXT_MAX], const struct recompute_mix *mix, int32_t layers,
-                     const char *times, const char *plus)
+char *recompute_text(char *text, const struct recompute_mix *mix, int32_t layers, const char *times, const char *plus)
 {
     size_t used = 0;
     for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; level--) {

@@ -20,7 +20,14 @@ enum recompute_class {
     RECOMPUTE_CLASS_ATTENTION
 };
 
-enum recompute_level { RECOMPUTE_NONE, RECOMPUTE_GELU, RECOMPUTE_LAYERNORM, RECOMPUTE_MLP, RECOMPUTE_FULL, RECOMPUTE_LEVELS };
+enum recompute_level {
+    RECOMPUTE_NONE,
+    RECOMPUTE_GELU,
+    RECOMPUTE_LAYERNORM,
+    RECOMPUTE_MLP,
+    RECOMPUTE_FULL,
+    RECOMPUTE_LEVELS
+};
 
 /* How many blocks have each level.  The first blocks of a model have the highest level, and so on down; all that are not
  * counted have RECOMPUTE_NONE, whose own count is always 0. */
@@ -36,7 +43,8 @@ bool recompute_includes(enum recompute_level level, enum recompute_class op_clas
 /* All blocks at one level. */
 struct recompute_mix recompute_uniform(enum recompute_level level, int32_t layers);
 /* `blocks` blocks at one level, the rest of `layers` at another. */
-struct recompute_mix recompute_two(enum recompute_level level, int32_t blocks, enum recompute_level rest, int32_t layers);
+struct recompute_mix recompute_two(enum recompute_level level, int32_t blocks, enum recompute_level rest,
+                                   int32_t layers);
 /* How many of a model's blocks have the level. */
 int32_t recompute_blocks(const struct recompute_mix *mix, enum recompute_level level, int32_t layers);
 /* The level of block `layer`, counted from 0. */
@@ -47,9 +55,8 @@ void recompute_shrink(struct recompute_mix *mix, int32_t layers);
 
 #define RECOMPUTE_TEXT_MAX 96
 /* "mlp" where all blocks have that level; else the levels and blocks with `times` and `plus` between them: "full:2,mlp:10"
- * with ":" and ",", "full x2 + mlp x10" with " x" and " + ".  Returns `text`. */
-char *recompute_text(char text[static RECOMPUTE_TEXT_MAX], const struct recompute_mix *mix, int32_t layers,
-                     const char *times, const char *plus);
+ * with ":" and ",", "full x2 + mlp x10" with " x" and " + ".  `text` has RECOMPUTE_TEXT_MAX bytes; returns it. */
+char *recompute_text(char *text, const struct recompute_mix *mix, int32_t layers, const char *times, const char *plus);
 /* Reads either form, and "full:2,mlp:3,none", where the last level has the rest of the blocks.  `layers` is the model's
  * number of blocks, 0 where it is not known yet; then only the form is checked.  Returns false with the reason in `why`,
  * a static text that continues "recompute='...'". */

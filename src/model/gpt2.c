@@ -194,7 +194,8 @@ static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *h
         struct block_parameters at = parameters_block(b->config, layer);
         bool last = keys_only && layer == b->config->n_layer - 1;
         b->pen.layer = layer;
-        b->level = b->build->train ? recompute_level_of(&b->build->model->options.choice.recompute, layer) : RECOMPUTE_NONE;
+        b->level =
+            b->build->train ? recompute_level_of(&b->build->model->options.choice.recompute, layer) : RECOMPUTE_NONE;
         TRY(build_attention(b, &at, last, &x));
         if (!last)
             TRY(build_mlp(b, &at, &x));

@@ -219,7 +219,8 @@ static enum gt_status train_build(struct model *model)
     if (whole_steps > 1)
         TRY(train_program_build(model, "train_next", options->choice.micro_batch, false, &model->train_next));
     if (options->choice.remainder_batch > 0)
-        TRY(train_program_build(model, "train_remainder", options->choice.remainder_batch, false, &model->train_remainder));
+        TRY(train_program_build(model, "train_remainder", options->choice.remainder_batch, false,
+                                &model->train_remainder));
     TRY(update_build(model));
     return refresh_build(model);
 }

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/json.h"
 #include "base/log.h"
 
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b)
@@ -87,8 +86,8 @@ static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX], const struc
             snprintf(text + used, RECOMPUTE_TEXT_MAX - used, "%s%s", name, used > 0 ? " in the others" : "");
             return;
         }
-        used += (size_t)snprintf(text + used, RECOMPUTE_TEXT_MAX - used, "%s in %" PRId32 " of %" PRId32 " blocks, ", name,
-                                 blocks, layers);
+        used += (size_t)snprintf(text + used, RECOMPUTE_TEXT_MAX - used, "%s in %" PRId32 " of %" PRId32 " blocks, ",
+                                 name, blocks, layers);
         left -= blocks;
     }
 }

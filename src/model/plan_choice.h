@@ -6,10 +6,10 @@
 #ifndef GPT_TRAIN_MODEL_PLAN_CHOICE_H
 #define GPT_TRAIN_MODEL_PLAN_CHOICE_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/json.h"
 #include "base/recompute.h"
 #include "base/status.h"
 

@@ -67,7 +67,8 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
     int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
     if (options->choice.loss_chunk_rows != rows || asked->choice.loss_chunk_rows < rows)
         change_add(text, "loss_chunk", options->choice.loss_chunk_rows, asked->choice.loss_chunk_rows);
-    if (options->choice.evaluate_batch != options->choice.micro_batch && options->choice.evaluate_batch != asked->choice.evaluate_batch)
+    if (options->choice.evaluate_batch != options->choice.micro_batch &&
+        options->choice.evaluate_batch != asked->choice.evaluate_batch)
         change_add(text, "eval_batch_size", options->choice.evaluate_batch, asked->choice.evaluate_batch);
     if (options->states != asked->states)
         word_add(text, "state_format", state_format_name(options->states));
@@ -89,7 +90,8 @@ char *search_choice_text(char text[static SEARCH_CHANGES_MAX], const struct sear
 static bool options_same(const struct model_options *a, const struct model_options *b)
 {
     char text[SEARCH_CHANGES_MAX];
-    return strcmp(search_changes_text(text, a, b), "as configured") == 0 && a->choice.evaluate_batch == b->choice.evaluate_batch;
+    return strcmp(search_changes_text(text, a, b), "as configured") == 0 &&
+           a->choice.evaluate_batch == b->choice.evaluate_batch;
 }
 
 /* Adds a choice unless one like it is there. */

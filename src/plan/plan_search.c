@@ -66,7 +66,8 @@ static struct model_options options_of(const struct search *search, const struct
     int64_t rows = (int64_t)candidate->choice.micro_batch * options.config.block_size;
     search_micro_batch_set(&options, request->samples, candidate->choice.micro_batch);
     options.choice.recompute = candidate->choice.recompute;
-    options.choice.loss_chunk_rows = (int32_t)(candidate->choice.loss_chunk_rows < rows ? candidate->choice.loss_chunk_rows : rows);
+    options.choice.loss_chunk_rows =
+        (int32_t)(candidate->choice.loss_chunk_rows < rows ? candidate->choice.loss_chunk_rows : rows);
     if (!request->pin_evaluate_batch && options.choice.evaluate_batch > options.choice.micro_batch)
         options.choice.evaluate_batch = options.choice.micro_batch;
     return options;
@@ -218,7 +219,8 @@ static void candidate_add(struct search *search, int64_t micro_batch, int32_t ch
         return;
     const int32_t layers = search->request->options.config.n_layer;
     const struct search_line *bytes = search->memo->bytes[chunk], *seconds = search->memo->seconds[chunk];
-    double steps = (double)size_ceil_div(search->request->samples, micro_batch), samples = (double)search->request->samples;
+    double steps = (double)size_ceil_div(search->request->samples, micro_batch),
+           samples = (double)search->request->samples;
     struct candidate candidate = {.choice = {.micro_batch = (int32_t)micro_batch,
                                              .loss_chunk_rows = (int32_t)search->chunk_rows[chunk],
                                              .recompute = mix},
@@ -593,8 +595,8 @@ static void front_thin(struct search *search, int32_t most)
     struct candidate *at = search->candidates;
     int32_t count = 0, kept = 1;
     for (int32_t i = 0; i < search->count; i++) {
-        bool small =
-            (int64_t)at[i].choice.micro_batch * search->request->options.config.block_size <= (int64_t)at[i].choice.loss_chunk_rows * FRONT_CHUNKS_MAX;
+        bool small = (int64_t)at[i].choice.micro_batch * search->request->options.config.block_size <=
+                     (int64_t)at[i].choice.loss_chunk_rows * FRONT_CHUNKS_MAX;
         if (small && at[i].bytes > 0.0 && (count == 0 || at[i].bytes < at[count - 1].bytes))
             at[count++] = at[i];
     }

@@ -145,7 +145,8 @@ static const struct program_io *micro_step_io(const struct model *model, int32_t
 enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64_t iter, int32_t k)
 {
     const struct program_io *io = micro_step_io(session->model, k);
-    const int64_t first = (int64_t)k * session->model->options.choice.micro_batch; /* only the last one may be smaller */
+    const int64_t first =
+        (int64_t)k * session->model->options.choice.micro_batch; /* only the last one may be smaller */
     session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)first;
     session->scalars[SCALAR_MICRO_STEP].i = k;
     session->scalars[SCALAR_LOSS_SUM].f = 0.0f;

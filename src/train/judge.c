@@ -75,7 +75,7 @@ static enum gt_status model_load(struct judge *judge)
                                           .evaluate = true,
                                           .choice.evaluate_batch = (int32_t)judge->batch,
                                           .evaluate_time = (int32_t)judge->time,
-                                          .loss_chunk_rows =
+                                          .choice.loss_chunk_rows =
                                               (int32_t)(rows < LOSS_CHUNK_ROWS ? rows : LOSS_CHUNK_ROWS)};
     TRY(session_plan(&judge->session, &options));
     TRY(watchdog_start(&judge->watchdog, judge->mem, judge->session.device, judge->folder, config->watchdog));

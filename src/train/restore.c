@@ -401,10 +401,10 @@ static json_t *plan_object(const struct session *session)
     json_t *algorithms;
     if (!restore_algorithms_object(session->device, &algorithms))
         return NULL;
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o*}", "dtype", dtype_name(options->dtype), "state_format",
-                               state_format_name(options->states), "optimizer", options->muon ? "muon" : "adamw",
-                               "backend", session->device->ops->name, "kernels", session->info.detail, "algorithms",
-                               algorithms);
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o*}", "dtype", dtype_name(options->dtype), "state_format",
+                  state_format_name(options->states), "optimizer", options->muon ? "muon" : "adamw", "backend",
+                  session->device->ops->name, "kernels", session->info.detail, "algorithms", algorithms);
     if (object && plan_choice_write(object, &options->choice, options->config.n_layer))
         return object;
     json_decref(object);

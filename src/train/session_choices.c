@@ -92,7 +92,8 @@ enum gt_status session_evaluation_fit(const struct session *session, struct mode
         options->choice.loss_chunk_rows /= 4;
         TRY(evaluation_fits(session, options, &fits));
     }
-    if (options->choice.evaluate_batch != asked.choice.evaluate_batch || options->choice.loss_chunk_rows != asked.choice.loss_chunk_rows)
+    if (options->choice.evaluate_batch != asked.choice.evaluate_batch ||
+        options->choice.loss_chunk_rows != asked.choice.loss_chunk_rows)
         log_note("evaluating %" PRId32 " sequences at once does not fit; evaluating %" PRId32
                  " at once, with the loss in chunks of %" PRId32 " rows; the samples are the same",
                  asked.choice.evaluate_batch, options->choice.evaluate_batch, options->choice.loss_chunk_rows);

@@ -620,7 +620,8 @@ static int64_t largest_batch(const struct session *session)
     const struct model_options *options = &session->request.options;
     if (options->choice.micro_batch < session->model->options.choice.micro_batch)
         options = &session->model->options;
-    return options->choice.micro_batch > options->choice.evaluate_batch ? options->choice.micro_batch : options->choice.evaluate_batch;
+    return options->choice.micro_batch > options->choice.evaluate_batch ? options->choice.micro_batch
+                                                                        : options->choice.evaluate_batch;
 }
 
 /* The checkpoint that the run goes on from is one that an evaluation had saved: all of nanoGPT's are.  One of ours that a signal
@@ -654,8 +655,9 @@ static void plan_log(const struct trainer *t)
     char arena[24];
     log_bytes(arena, (double)t->session.plan->arena_bytes);
     if (!options->train)
-        log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena, options->choice.evaluate_batch,
-                   options->choice.evaluate_batch == 1 ? "" : "s", t->session.model->evaluate.time);
+        log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena,
+                   options->choice.evaluate_batch, options->choice.evaluate_batch == 1 ? "" : "s",
+                   t->session.model->evaluate.time);
     else if (steps == 1)
         log_result("plan: %s; all %" PRId32 " sequence%s of %" PRId32 " tokens in one step", arena,
                    options->choice.micro_batch, options->choice.micro_batch == 1 ? "" : "s", block);

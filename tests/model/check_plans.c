@@ -237,7 +237,8 @@ START_TEST(budgets_change_losses_by_rounding_only)
             ck_assert_msg(distance <= LOSS_BOUND, "%d %% (%s), step %d: loss %.9g, else %.9g", percents[i],
                           search_options_text(text, &result.options), (int)step, other.loss[step], first.loss[step]);
         }
-        micro_batch_min = result.options.choice.micro_batch < micro_batch_min ? result.options.choice.micro_batch : micro_batch_min;
+        micro_batch_min =
+            result.options.choice.micro_batch < micro_batch_min ? result.options.choice.micro_batch : micro_batch_min;
         printf("%d %%: %s\n", percents[i], search_options_text(text, &result.options));
         free(other.weights);
     }
@@ -255,9 +256,10 @@ START_TEST(recompute_alone_changes_no_bit)
     course_run(&options, &first);
     for (int32_t layers = 0; layers <= 4; layers += 2) {
         for (int level = RECOMPUTE_GELU; level < RECOMPUTE_LEVELS; level++) {
-            options.choice.recompute = layers > 0 ? recompute_two((enum recompute_level)level, layers,
-                                                                  (enum recompute_level)(level - 1), options.config.n_layer)
-                                                  : recompute_uniform((enum recompute_level)level, options.config.n_layer);
+            options.choice.recompute = layers > 0
+                                           ? recompute_two((enum recompute_level)level, layers,
+                                                           (enum recompute_level)(level - 1), options.config.n_layer)
+                                           : recompute_uniform((enum recompute_level)level, options.config.n_layer);
             course_run(&options, &other);
             ck_assert_mem_eq(other.loss, first.loss, sizeof first.loss);
             ck_assert_int_eq(other.weight_count, first.weight_count);

@@ -26,7 +26,7 @@ static void session_make(struct rig *rig)
 {
     struct model_config model;
     struct model_options options;
-    struct session_choices choices = {.choice.micro_batch = 2};
+    struct session_choices choices = {.plan.micro_batch = 2};
     config_defaults(&rig->config, CONFIG_TRAIN);
     rig->config.n_layer = rig->config.n_head = 2;
     rig->config.n_embd = 8;

@@ -108,7 +108,7 @@ END_TEST
 
 START_TEST(runs_of_the_evaluation_program)
 {
-    struct model model = {.options = {.evaluate_batch = 4}};
+    struct model model = {.options = {.choice.evaluate_batch = 4}};
     struct config config = {.eval_iters = 5, .batch_size = 3};
     ck_assert_int_eq(evaluation_runs(&config, &model), 4); /* 15 samples */
     config.eval_iters = 0;

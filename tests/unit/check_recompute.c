@@ -38,9 +38,20 @@ END_TEST
 
 START_TEST(what_is_no_level_is_refused)
 {
-    static const char *const bad[] = {"",       "fully",       "half",         "full,none",  "full:0,none",  "full:-1",
-                                      "full:x,none", "none:6,full:", "mlp,full:1,none", "full:6;none", "full:6,none,", "FULL",
-                                      "full:99999999999999999999,none", "4"};
+    static const char *const bad[] = {"",
+                                      "fully",
+                                      "half",
+                                      "full,none",
+                                      "full:0,none",
+                                      "full:-1",
+                                      "full:x,none",
+                                      "none:6,full:",
+                                      "mlp,full:1,none",
+                                      "full:6;none",
+                                      "full:6,none,",
+                                      "FULL",
+                                      "full:99999999999999999999,none",
+                                      "4"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct recompute_mix mix = {.blocks = {77}};
         const char *why;
@@ -53,7 +64,8 @@ END_TEST
 
 START_TEST(blocks_must_add_up)
 {
-    static const char *const bad[] = {"full:13,none", "full:6,none:5", "full:11", "full x6 + none x7", "full:6,mlp:6,gelu:1"};
+    static const char *const bad[] = {"full:13,none", "full:6,none:5", "full:11", "full x6 + none x7",
+                                      "full:6,mlp:6,gelu:1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct recompute_mix mix;
         const char *why;

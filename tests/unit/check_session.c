@@ -58,7 +58,7 @@ START_TEST(what_a_key_says_wins_over_a_choice)
     struct config config = config_make();
     struct model_config model;
     struct model_options options;
-    struct session_choices choices = {.choice.micro_batch = 4, .choice.loss_chunk_rows = 5, .choice.evaluate_batch = 3};
+    struct session_choices choices = {.plan = {.micro_batch = 4, .loss_chunk_rows = 5, .evaluate_batch = 3}};
     const struct session session = {.config = &config, .info.host_memory = true};
     session_model_config(&config, 0, &model);
     session_train_options(&session, &choices, &model, &options);

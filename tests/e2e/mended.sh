@@ -123,7 +123,7 @@ limited() {
     # shellcheck disable=SC2086,SC3045 # lists of words; dash and others know the flags
     (ulimit "$1" "$2" && exec "$GPT_TRAIN" $SHAPE --dataset=tiny --backend=cpu --max_iters=0 --out_dir=limited) \
         >stdout 2>stderr
-    [ $? -eq "$3" ]
+    case $? in "$3" | "${4:-$3}") true ;; *) false ;; esac
 }
 check "a plan names its threads" test -n "$(plan_threads)"
 check "as many threads where they are bound" is \
@@ -137,7 +137,7 @@ unset OMP_NUM_THREADS
 # Limits of the shell crashed the program, or other processes were blamed for them.
 check "a small stack" limited -s 100 1
 check "a small stack: named" grep -q "error: the stack is limited to 100.0 KiB (ulimit -s)" stderr
-check "little address space" limited -v 200000 3
+check "little address space" limited -v 200000 3 1 # 1: OpenBLAS, which needs more on some processors
 check "little address space: named" grep -q "ulimit -v limits the memory of this process to 195.3 MiB" stderr
 check "little address space: nobody else is blamed" not grep -q "^others \|processes" stderr
 

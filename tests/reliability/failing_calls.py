@@ -190,8 +190,7 @@ def main():
     generator = random.Random(tiny.SEED)
     if not tiny.has_strace():
         skip("failing_calls", "no strace that may trace (Debian: strace)")
-        finish()
-        return 77
+        return finish()
     with tempfile.TemporaryDirectory(prefix="gpt-train-faults-") as work:
         os.chdir(work)
         commands.prepare(commands.start)

@@ -286,8 +286,7 @@ def main():
     generator = random.Random(tiny.SEED)
     if not tiny.has_strace():
         skip("kills", "no strace that may trace (Debian: strace)")
-        finish()
-        return 77
+        return finish()
     # A job in the background is started with SIGINT ignored, and one under nohup with SIGHUP; what has a handler here is as
     # usual in the programs that are started.
     signal.signal(signal.SIGINT, signal.default_int_handler)

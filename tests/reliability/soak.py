@@ -223,8 +223,7 @@ def judge_device(what, done):
 def main():
     if not os.path.isdir("/proc/self/fd"):
         skip("soak", "no /proc")
-        finish()
-        return 77
+        return finish()
     minutes, history, cards, iteration = minutes_wanted(), [], [], 0
     with tempfile.TemporaryDirectory(prefix="gpt-train-soak-") as work:
         os.chdir(work)

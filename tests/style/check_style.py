@@ -185,10 +185,11 @@ def alone_commands(root, path, compiler, unit):
 def check_headers(root):
     compiler = shlex.split(os.environ.get("CC", "cc"))
     lacking = [pattern for pattern, header in HEADERS_NEED if not header_is_there(compiler, header)]
+    has_cxx = shutil.which(shlex.split(os.environ.get("CXX", "g++"))[0])
     with tempfile.TemporaryDirectory() as scratch:
         unit = os.path.join(scratch, "alone.c")
         for path in some(tree_files(root, ("src", "backends", "tests"), (".h",))):
-            if any(pattern.match(path) for pattern in lacking):
+            if any(pattern.match(path) for pattern in lacking) or (path.startswith(CUDA_FOLDERS) and not has_cxx):
                 continue
             guard = re.search(r"^#ifndef (GPT_TRAIN_\w+_H)\n#define (\w+)\n", read_text(root, path), re.M)
             tail = re.sub(r"\W", "_", os.path.basename(path)).upper()

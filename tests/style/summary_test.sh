@@ -64,7 +64,7 @@ expect 'a skip without a name in CI' 1 '0 passed, 1 failed, 1 skipped' 'unexpect
 test_log e2e/p PASS 'SKIP one: x\nchecks: 4 passed, 0 failed, 2 skipped\n'
 expect 'fewer names than skips in CI' 1 '4 passed, 2 failed, 2 skipped' 'unexpected skip: tests/e2e/p' tests/e2e/p.log
 CI=''
-expect 'an unexpected skip elsewhere' 0 '7 passed, 0 failed, 1 skipped' 'unexpected skip: no-cat' tests/unit/a.log tests/e2e/u.log
+expect 'an unexpected skip elsewhere' 0 '7 passed, 0 failed, 1 skipped' 'e2e' tests/unit/a.log tests/e2e/u.log
 
 test_log e2e/slow PASS 'checks: 1 passed, 0 failed, 0 skipped\nseconds: 5.01\n'
 expect 'over the budget' 1 '1 passed, 1 failed, 0 skipped' 'OVER BUDGET' tests/e2e/slow.log

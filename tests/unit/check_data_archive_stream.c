@@ -33,7 +33,7 @@ START_TEST(archive_refused_without_libarchive)
     fixture_open(&fixture);
     fixture_write_text(&fixture, "a.gz", "x");
     ck_assert_int_eq(archive_stream_open(fixture.mem, fixture_path(&fixture, "a.gz"), 0, &stream), GT_UNSUPPORTED);
-    FIXTURE_SAYS(&fixture, "a.gz: this build cannot read compressed files");
+    FIXTURE_SAYS(&fixture, "a.gz: this gpt-prepare was built without libarchive");
     fixture_close(&fixture);
 }
 END_TEST

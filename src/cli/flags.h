@@ -1,4 +1,4 @@
-/* Flags of the programs that have no configuration: --name=value or --name value, '-' and '_' alike. */
+/* Flags of the programs that have no configuration: --name=value or --name value; '-' equals '_'. */
 #ifndef GPT_TRAIN_CLI_FLAGS_H
 #define GPT_TRAIN_CLI_FLAGS_H
 
@@ -9,12 +9,12 @@
 
 struct flag_switch {
     const char *name; /* with '-' */
-    bool *value;      /* set where the flag is given */
+    bool *value;      /* set to true if the flag is given */
 };
 
 struct flag_value {
     const char *name; /* with '-' */
-    /* Puts `value` where it belongs in `arguments`, or logs what is wrong with it and returns GT_USAGE. */
+    /* Stores `value` in `arguments`, or logs what is wrong with it and returns GT_USAGE. */
     enum gt_status (*read)(void *arguments, const char *value);
 };
 
@@ -27,8 +27,8 @@ struct flags {
 
 /* Logs "ARGUMENT: WHAT; PROGRAM --help lists the flags".  Returns GT_USAGE. */
 enum gt_status flags_error(const char *program, const char *what, const char *argument);
-/* Reads the flag argv[*at] and its value from the next argument where it has none of its own;
- * *at is then that argument.  Errors: GT_USAGE, logged. */
+/* Reads the flag argv[*at].  If it needs a value but has no '=', uses the next argument and advances *at to it.
+ * Errors: GT_USAGE, logged. */
 enum gt_status flags_read(const struct flags *flags, int argc, char **argv, int *at);
 
 #endif

@@ -1,7 +1,8 @@
 /* gpt-export: a trained model out, for transformers, llama.cpp or llm.c.
  *
- * This file reads the command line, opens the checkpoint and its tokenizer, and chooses the exit status; io/export.c does
- * the work.  Flags are --name=value or --name value, '-' and '_' alike, and may stand after OUTPUT; "--" ends them.
+ * This file reads the command line, opens the checkpoint and its tokenizer, and chooses the exit status; io/export.c
+ * does the work.  Flags are --name=value or --name value, '-' and '_' alike, and may stand after OUTPUT; "--" ends
+ * them.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -18,8 +19,8 @@
 #include "cli/program.h"
 #include "data/tokenizer_import.h"
 #include "io/checkpoint_keep.h"
+#include "io/checkpoint_tokenizer.h"
 #include "io/export.h"
-#include "train/restore.h"
 
 #define PROGRAM "gpt-export"
 
@@ -151,7 +152,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
 /* ---- the work ---- */
 
 /* The tokenizer beside the weights, or NULL; it must be the one that the model was trained with. */
-static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, const struct restore_source *source,
+static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, const struct checkpoint *checkpoint,
                                      struct tokenizer **out)
 {
     bool exists;
@@ -159,8 +160,8 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
     if (!exists)
         return GT_OK;
     TRY(tokenizer_import(mem, folder, out));
-    TRY(restore_tokenizer_check(source, *out, folder));
-    const int32_t vocab_size = source->checkpoint->config.vocab_size;
+    TRY(checkpoint_tokenizer_check(checkpoint, *out, folder));
+    const int32_t vocab_size = checkpoint->config.vocab_size;
     if (tokenizer_vocab_size(*out) <= vocab_size)
         return GT_OK;
     log_error("%s: the tokenizer has %" PRId64 " tokens, but the model only %" PRId32, folder,
@@ -190,7 +191,7 @@ static void result_log(const struct arguments *arguments, int64_t elapsed_ns)
 }
 
 static enum gt_status export_opened(struct hostmem *mem, const struct arguments *arguments,
-                                    struct restore_source *source, struct tokenizer **tokenizer)
+                                    struct checkpoint **checkpoint, struct tokenizer **tokenizer)
 {
     char name[FILE_PATH_MAX];
     const int64_t start_ns = clock_monotonic_ns();
@@ -198,12 +199,12 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
     (void)snprintf(name, sizeof name, "%s", arguments->out_dir);
     if (arguments->checkpoint[0] != '\0')
         TRY(checkpoint_keep_find(arguments->out_dir, arguments->checkpoint, name));
-    TRY(checkpoint_open(mem, name, false, &source->checkpoint));
-    TRY(tokenizer_open(mem, arguments->out_dir, source, tokenizer));
+    TRY(checkpoint_open(mem, name, false, checkpoint));
+    TRY(tokenizer_open(mem, arguments->out_dir, *checkpoint, tokenizer));
     name_of(arguments->out_dir, name);
     const struct export_options options = {.mem = mem,
                                            .format = (enum export_format)arguments->format,
-                                           .checkpoint = source->checkpoint,
+                                           .checkpoint = *checkpoint,
                                            .tokenizer = *tokenizer,
                                            .output = arguments->output,
                                            .name = name,
@@ -217,12 +218,12 @@ static enum gt_status export_opened(struct hostmem *mem, const struct arguments 
 static enum gt_status export_model(const struct arguments *arguments)
 {
     struct hostmem *mem = NULL;
-    struct restore_source source = {0};
+    struct checkpoint *checkpoint = NULL;
     struct tokenizer *tokenizer = NULL;
     TRY(hostmem_create(&mem));
-    const enum gt_status status = export_opened(mem, arguments, &source, &tokenizer);
+    const enum gt_status status = export_opened(mem, arguments, &checkpoint, &tokenizer);
     tokenizer_destroy(tokenizer);
-    restore_close(&source);
+    checkpoint_close(checkpoint);
     hostmem_destroy(mem);
     return status;
 }

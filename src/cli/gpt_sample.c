@@ -1,9 +1,9 @@
 /* gpt-sample: writes text with a trained model.
  *
- * The samples go to standard output, each followed by nanoGPT's line of dashes.  Several are computed at once, since the
- * time of a token is that of reading the weights: the first of them is shown while it is made, the others after it.  The
- * tokenizer is the one that gpt-train copied beside the checkpoint; where there is none, that of the data set which the
- * checkpoint names, as in nanoGPT's sample.py.
+ * The samples go to standard output, each followed by nanoGPT's line of dashes.  Several are computed at once, since
+ * the time of a token is that of reading the weights: the first of them is shown while it is made, the others after it.
+ * The tokenizer is the one that gpt-train copied beside the checkpoint; where there is none, that of the data set which
+ * the checkpoint names, as in nanoGPT's sample.py.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,6 +20,7 @@
 #include "data/tokenizer.h"
 #include "data/tokenizer_find.h"
 #include "data/tokenizer_import.h"
+#include "io/checkpoint_tokenizer.h"
 #include "io/hf_cache.h"
 #include "io/nanogpt_meta.h"
 #include "train/feed.h"
@@ -110,8 +111,8 @@ static bool is_word(const char *tokenizer)
     return strcmp(tokenizer, "bytes") == 0 || strcmp(tokenizer, "gpt2") == 0;
 }
 
-/* Where the tokenizer is: as `tokenizer` says, else beside the weights, else with the data set (*out_found: it is there);
- * GPT-2's where nanoGPT's sample.py takes it, and for a downloaded GPT-2 that came without one. */
+/* Where the tokenizer is: as `tokenizer` says, else beside the weights, else with the data set (*out_found: it is
+ * there); GPT-2's where nanoGPT's sample.py takes it, and for a downloaded GPT-2 that came without one. */
 static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
 {
     const struct config *config = sample->config;
@@ -220,7 +221,8 @@ static int64_t batch_choose(const struct sample *sample, const struct model_conf
     const int64_t samples = sample->config->num_samples;
     int64_t most = sample->config->sample_batch;
     if (most == 0) {
-        const uint64_t fit = sample->session.budget_bytes / 8 / cache_bytes(config, sample->session.dtype);
+        const uint64_t fit =
+            sample->session.device.budget_bytes / 8 / cache_bytes(config, sample->session.device.dtype);
         most = fit < BATCH_MAX ? (int64_t)fit : BATCH_MAX;
     }
     most = most < 1 ? 1 : most;
@@ -244,7 +246,7 @@ static enum gt_status tokenizer_check(const struct sample *sample)
 {
     const int64_t tokens = tokenizer_vocab_size(sample->tokenizer);
     const int32_t vocab_size = sample->source.checkpoint->config.vocab_size;
-    TRY(restore_tokenizer_check(&sample->source, sample->tokenizer, sample->vocabulary));
+    TRY(checkpoint_tokenizer_check(sample->source.checkpoint, sample->tokenizer, sample->vocabulary));
     if (tokens <= vocab_size)
         return GT_OK;
     log_error("%s: this tokenizer has %" PRId64 " tokens, the model only %" PRId32
@@ -271,7 +273,7 @@ static enum gt_status model_open(struct sample *sample)
     sample->batch = batch_choose(sample, config);
     struct model_options options = {
         .config = *config,
-        .dtype = sample->session.dtype,
+        .dtype = sample->session.device.dtype,
         .generate = true,
         .generate_batch = (int32_t)sample->batch,
         .prefill_time = config->block_size < SESSION_PREFILL_TIME_MAX ? config->block_size : SESSION_PREFILL_TIME_MAX,

@@ -1,29 +1,22 @@
-/* What the programs that have a struct config have in common.
+/* What programs that open a model have in common: threads that do not spin for long, and a line when there is no model.
  *
- * The command line, and the answers that need no work, such as the list of devices.  How all programs begin and end is
- * exit_status.c's business.
+ * How all programs begin and end is in exit_status.c, the command line of those with a struct config in
+ * program_start.c.
  */
 #include "cli/program.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
 #include "base/log.h"
 #include "cli/exit_status.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
-#include "plan/device_profile.h"
 
-/* The library's default, 300,000 pauses, is 16 ms on recent processors: where another program wants the core, a step of a
- * tiny model then takes a second instead of 25 ms.  With 10,000 nothing is lost on an idle machine (median of 150 steps of
- * config/shakespeare_char_cpu.py on two cores: 26.7 and 27.0 ms before, 26.5 and 25.4 ms after). */
+/* The library's default, 300,000 pauses, is 16 ms on recent processors: where another program wants the core, a step of
+ * a tiny model then takes a second instead of 25 ms.  With 10,000 nothing is lost on an idle machine (median of 150
+ * steps of config/shakespeare_char_cpu.py on two cores: 26.7 and 27.0 ms before, 26.5 and 25.4 ms after). */
 #define SPIN_COUNT "10000"
-#define STACK_BYTES_MIN ((rlim_t)256 << 10)
 
 void program_spin_limit(char **argv)
 {
@@ -38,7 +31,8 @@ void program_spin_limit(char **argv)
     if (length <= 0 || setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) != 0)
         return;
     path[length] = '\0';
-    /* Else OpenBLAS starts threads that we never use, of which each maps 128 MiB, or tries for ever (ulimit -v), at its end too. */
+    /* Else OpenBLAS starts threads that we never use, of which each maps 128 MiB, or tries for ever (ulimit -v), at its
+     * end too. */
     (void)setenv("OPENBLAS_NUM_THREADS", "1", 0);
     /* The library reads the variable before main() begins, hence the new start; without it everything works too. */
     execv(path, argv);
@@ -64,83 +58,4 @@ enum gt_status program_model_check(const char *path)
               : begun ? "no checkpoint yet; gpt-train saves the first one after eval_interval iterations"
                       : "no model here; train one with gpt-train, or use --out_dir");
     return GT_DATA;
-}
-
-/* Paths and lines are kept on the stack, and threads get one of this size each. */
-static enum gt_status stack_check(void)
-{
-    struct rlimit limit;
-    char found[24], needed[24];
-    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES_MIN)
-        return GT_OK;
-    log_error("the stack is limited to %s (ulimit -s), at least %s are needed",
-              log_bytes(found, (double)limit.rlim_cur), log_bytes(needed, (double)STACK_BYTES_MIN));
-    return GT_FAILURE;
-}
-
-static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
-{
-    struct backend_open_options options = {.device = index};
-    struct backend *device;
-    struct backend_info info;
-    TRY(ops->open(&options, &device));
-    enum gt_status status = ops->info(device, &info);
-    if (status == GT_OK) {
-        char total[24], left[24], holders[BACKEND_HOLDERS_TEXT_MAX];
-        printf("%s:%" PRId32 "  %s  %s in total, %s free, dtypes", ops->name, index, info.device,
-               log_bytes(total, (double)info.total_bytes), log_bytes(left, (double)info.free_bytes));
-        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-            if (info.dtypes >> dtype & 1u)
-                printf(" %s", dtype_name((enum dtype)dtype));
-        }
-        printf("\n       %s%s%s\n", info.detail, info.limits[0] != '\0' ? "; " : "", info.limits);
-        if (info.largest_allocation_bytes < info.total_bytes)
-            printf("       largest allocation %s\n", log_bytes(total, (double)info.largest_allocation_bytes));
-        if (backend_holders_read(holders, device)[0] != '\0')
-            printf("       most memory in other processes: %s\n", holders);
-    }
-    ops->close(device);
-    return status;
-}
-
-/* A device that cannot be opened is one line of the log, and the others are still listed. */
-static enum gt_status devices_print(void)
-{
-    enum gt_status last = GT_OK;
-    int32_t listed = 0;
-    for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++) {
-        struct backend_devices devices;
-        (*ops)->devices(false, &devices);
-        if (devices.count == 0)
-            printf("%s:   none; %s\n", (*ops)->name, devices.reason);
-        for (int32_t i = 0; i < devices.count; i++) {
-            enum gt_status status = device_print(*ops, i);
-            listed += status == GT_OK;
-            last = status == GT_OK ? last : status;
-        }
-    }
-    return listed > 0 ? GT_OK : last;
-}
-
-enum gt_status program_start(struct config *config, enum config_program program, const char *name, int argc,
-                             char **argv, bool *answered)
-{
-    *answered = false;
-    program_begin(name);
-    TRY(stack_check());
-    config_defaults(config, program);
-    for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++)
-        config_backend_add(config, (*ops)->name);
-    TRY(config_parse_args(config, argc, argv));
-    bool profiles = strcmp(config->device_profile, "list") == 0;
-    *answered = config->help || config->version || config->list_devices || profiles;
-    if (config->help)
-        config_print_help(stdout, program, config->help == CONFIG_HELP_ALL);
-    else if (config->version)
-        program_version_print(name);
-    else if (config->list_devices)
-        return devices_print();
-    else if (profiles)
-        device_profile_print_list(stdout);
-    return GT_OK;
 }

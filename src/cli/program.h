@@ -1,4 +1,4 @@
-/* What the programs have in common: --version, --list-devices, and the spinning of threads. */
+/* Parts that the programs share: the command line, --list-devices, and the limit on spinning threads. */
 #ifndef GPT_TRAIN_CLI_PROGRAM_H
 #define GPT_TRAIN_CLI_PROGRAM_H
 
@@ -7,17 +7,17 @@
 #include "base/status.h"
 #include "config/config.h"
 
-/* Reads the command line into `config`.  Answers --help, --version and --list-devices; *answered says so.
+/* Reads the command line into `config`.  Handles --help, --version and --list-devices, and sets *answered if it did.
  * Errors: GT_USAGE, all problems logged. */
 enum gt_status program_start(struct config *config, enum config_program program, const char *name, int argc,
                              char **argv, bool *answered);
-/* Whether there is a model at `path`; says whether the folder is missing, a first checkpoint, or a model.
+/* Checks that `path` has a model.  Otherwise logs whether the folder, the first checkpoint or a model is missing.
  * Errors: GT_DATA, those of checkpoint_probe(). */
 enum gt_status program_model_check(const char *path);
-/* Starts the program anew with a limit on how long GCC's OpenMP threads spin when they wait, and without
- * OpenBLAS's own threads; returns when there is one
- * already (GOMP_SPINCOUNT or OMP_WAIT_POLICY in the environment), where threads are bound (OMP_PROC_BIND, OMP_PLACES,
- * GOMP_CPU_AFFINITY), or nothing can be done.  Call it first: what was said before is said again. */
+/* Re-executes the program with a limit on how long GCC's OpenMP threads spin while they wait, and without OpenBLAS's
+ * own threads.  Returns without doing so if the environment already sets a policy (GOMP_SPINCOUNT or OMP_WAIT_POLICY)
+ * or binds threads (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), or if re-execution fails.  Call it first: anything
+ * printed before it is printed twice. */
 void program_spin_limit(char **argv);
 
 #endif

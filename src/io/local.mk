@@ -8,6 +8,7 @@ libgpttrain_a_SOURCES += \
 	src/io/checkpoint_parts.c src/io/checkpoint_parts.h \
 	src/io/checkpoint_publish.c src/io/checkpoint_publish.h \
 	src/io/checkpoint_record.c src/io/checkpoint_record.h \
+	src/io/checkpoint_tokenizer.c src/io/checkpoint_tokenizer.h \
 	src/io/checkpoint_save.c \
 	src/io/export.c src/io/export.h \
 	src/io/export_formats.h \

@@ -22,7 +22,7 @@
 
 static double program_seconds(const struct session *session, int32_t program)
 {
-    return plan_cost_seconds(session->model->graph, program, &session->rates);
+    return plan_cost_seconds(session->model->graph, program, &session->timing.rates);
 }
 
 void forecast_evaluation_runs(const struct session *session, int64_t runs, struct forecast *forecast)

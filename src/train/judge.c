@@ -71,14 +71,14 @@ static enum gt_status model_load(struct judge *judge)
     TRY(session_open(judge->mem, config, &judge->session));
     const int64_t rows = judge->batch * judge->time;
     const struct model_options options = {.config = *model,
-                                          .dtype = judge->session.dtype,
+                                          .dtype = judge->session.device.dtype,
                                           .evaluate = true,
                                           .choice.evaluate_batch = (int32_t)judge->batch,
                                           .evaluate_time = (int32_t)judge->time,
                                           .choice.loss_chunk_rows =
                                               (int32_t)(rows < LOSS_CHUNK_ROWS ? rows : LOSS_CHUNK_ROWS)};
     TRY(session_plan(&judge->session, &options));
-    TRY(watchdog_start(&judge->watchdog, judge->mem, judge->session.device, judge->folder, config->watchdog));
+    TRY(watchdog_start(&judge->watchdog, judge->mem, judge->session.device.backend, judge->folder, config->watchdog));
     TRY(session_start(&judge->session));
     exec_timing_set(judge->session.exec, config->watchdog > 0); /* op by op, so that one can be named */
     TRY(batch_alloc(judge));

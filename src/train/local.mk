@@ -19,9 +19,16 @@ libgpttrain_a_SOURCES += \
 	src/train/restore.c src/train/restore.h \
 	src/train/restore_algorithms.c src/train/restore_algorithms.h \
 	src/train/restore_parts.c src/train/restore_parts.h \
+	src/train/resume_check.c src/train/resume_check.h \
+	src/train/run.h src/train/run_log.c src/train/run_loop.c \
+	src/train/saver.c src/train/saver.h \
 	src/train/schedule.c src/train/schedule.h \
 	src/train/session.c src/train/session.h \
+	src/train/session_budget.c src/train/session_budget.h \
 	src/train/session_choices.c src/train/session_choices.h \
+	src/train/session_device.c src/train/session_device.h \
+	src/train/session_plan.c src/train/session_plan.h \
+	src/train/session_start.c \
 	src/train/session_rates.c src/train/session_rates.h \
 	src/train/session_weights.c \
 	src/train/spikes.c src/train/spikes.h \

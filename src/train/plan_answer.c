@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "plan/plan_search.h"
+#include "train/session_budget.h"
 
 #define CONFIGURATION_MAX 256
 
@@ -20,7 +21,7 @@ static void configuration_text(const struct session *session, char text[static C
              ", batch %" PRId64 " x %" PRId64 ", %s",
              (double)model_parameter_count_no_positions(model) / 1e6, model->n_layer, model->n_head, model->n_embd,
              model->block_size, session->config->batch_size, session->config->gradient_accumulation_steps,
-             dtype_name(session->dtype));
+             dtype_name(session->device.dtype));
 }
 
 static enum gt_status facts_print(const struct session *session, const struct plan_report_facts *facts, FILE *out)
@@ -50,14 +51,14 @@ static enum gt_status searched(const struct session *session, struct plan_report
                                struct search_choice choices[static SEARCH_CHOICES_MAX],
                                struct search_choice front[static SEARCH_FRONT_MAX])
 {
-    const struct search_request *request = &session->request;
+    const struct search_request *request = &session->search.request;
     double seconds = search_update_seconds(session->model, &request->rates);
     double scale = seconds > 0.0 && facts->seconds_per_step > 0.0 ? facts->seconds_per_step / seconds : 1.0;
     bool front_asked = session->config->plan == CONFIG_PLAN_SVG || session->config->plan == CONFIG_PLAN_JSON_PARETO;
     facts->request = request;
-    facts->search = &session->search;
+    facts->search = &session->search.result;
     facts->choices = choices;
-    if (session->search.candidates != 1)
+    if (session->search.result.candidates != 1)
         TRY(search_choices(session->mem, request, choices, &facts->choice_count));
     seconds_scale(choices, facts->choice_count, scale);
     if (!front_asked)
@@ -80,11 +81,11 @@ enum gt_status plan_answer(const struct session *session, const struct forecast 
         .configuration = configuration,
         .state_format = session->model->options.train ? state_format_name(session->model->options.states) : NULL,
         .state_bytes = session->model->options.train ? model_bytes_per_parameter(session->model) : 0.0,
-        .device = session->info.device,
-        .free_bytes = session->budget_bytes,
+        .device = session->device.info.device,
+        .free_bytes = session->device.budget_bytes,
         .host_bytes = host.live_bytes,
-        .host_apart = !session->info.host_memory,
-        .context_bytes = session->info.context_bytes,
+        .host_apart = !session->device.info.host_memory,
+        .context_bytes = session->device.info.context_bytes,
         .headroom_bytes = headroom > host.live_bytes ? headroom - host.live_bytes : 0,
         .budget_least = session_budget_of(session, session->plan->arena_bytes),
         .seconds_per_step = forecast->step_seconds,

@@ -46,26 +46,26 @@ static void system_print(enum gt_status status, FILE *out)
 
 static void device_print(const struct session *session, FILE *out)
 {
-    const struct backend_info *info = &session->info;
+    const struct backend_info *info = &session->device.info;
     char holders[BACKEND_HOLDERS_TEXT_MAX];
-    if (!session->device) {
+    if (!session->device.backend) {
         line_print(out, "backend", "none was opened");
         return;
     }
-    line_print(out, "backend", "%s: %s", session->device->ops->name, info->device);
+    line_print(out, "backend", "%s: %s", session->device.backend->ops->name, info->device);
     line_print(out, "libraries", "%s", info->detail);
-    if (backend_holders_read(holders, session->device)[0] != '\0')
+    if (backend_holders_read(holders, session->device.backend)[0] != '\0')
         line_print(out, "others", "%s", holders);
 }
 
 static void memory_print(const struct session *session, FILE *out)
 {
     char total[24], left[24], budget[24], now[24], most[24];
-    uint64_t bytes = session ? session->budget_bytes : 0;
-    if (session && session->device)
+    uint64_t bytes = session ? session->device.budget_bytes : 0;
+    if (session && session->device.backend)
         line_print(out, "memory", "%s in all, %s free at the start, budget %s",
-                   log_bytes(total, (double)session->info.total_bytes),
-                   log_bytes(left, (double)session->info.free_bytes),
+                   log_bytes(total, (double)session->device.info.total_bytes),
+                   log_bytes(left, (double)session->device.info.free_bytes),
                    bytes > 0 && bytes < UINT64_MAX ? log_bytes(budget, (double)bytes) : "not known");
     line_print(out, "process", "%s resident, %s at most", log_bytes(now, (double)process_rss_bytes()),
                log_bytes(most, (double)process_rss_bytes_max()));
@@ -74,7 +74,7 @@ static void memory_print(const struct session *session, FILE *out)
 static void plan_print(const struct session *session, FILE *out)
 {
     char bytes[24], options[192];
-    const struct search_result *search = &session->search;
+    const struct search_result *search = &session->search.result;
     if (search->arena_bytes == 0 && !session->plan) {
         line_print(out, "plan", "none was made");
         return;

@@ -1,8 +1,7 @@
-/* Where a run begins and how it is kept.
+/* Where a run begins.
  *
- * What a checkpoint stores fills the keys that this invocation did not say, and the choices of the plan are taken over
- * from it, so that a resumed run computes what the uninterrupted one would have.  Tensors go through the session's staging
- * buffer, so that saving allocates nothing.
+ * What a checkpoint stores fills the keys that this invocation did not set, and the choices of the plan are taken over
+ * from it, so that a resumed run computes what the uninterrupted one would have.
  */
 #include "train/restore.h"
 
@@ -24,7 +23,6 @@
 #include "train/restore_parts.h"
 #include "train/values.h"
 
-#define DIFFERENCES_TEXT_MAX 1024
 /* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids are met in all but the shortest texts. */
 #define GPT2_VOCAB_SIZE 50304
 #define GPT2_ID_LARGE 32768
@@ -323,8 +321,7 @@ void restore_close(struct restore_source *source)
     source->weights = source->checkpoint = NULL;
 }
 
-/* The parameters of the model as io/ sees them. */
-static enum gt_status tensors_create(struct session *session, struct checkpoint_tensor **out)
+enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor **out)
 {
     const struct model *model = session->model;
     void *array;
@@ -376,7 +373,7 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
     struct checkpoint_tensor *tensors;
     struct restore_parts parts = {.session = session};
     TRY(zero_rest(session, true));
-    TRY(tensors_create(session, &tensors));
+    TRY(restore_tensors(session, &tensors));
     struct checkpoint_load_options options = {
         .config = &session->model->options.config,
         .tensors = tensors,
@@ -392,272 +389,4 @@ enum gt_status restore_weights(struct session *session, const struct restore_sou
     hostmem_free(session->mem, tensors);
     TRY(status);
     return session_weights_refresh(session);
-}
-
-/* What decides the last bits: the plan's choices and who computes. */
-static json_t *plan_object(const struct session *session)
-{
-    const struct model_options *options = &session->model->options;
-    json_t *algorithms;
-    if (!restore_algorithms_object(session->device, &algorithms))
-        return NULL;
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o*}", "dtype", dtype_name(options->dtype), "state_format",
-                  state_format_name(options->states), "optimizer", options->muon ? "muon" : "adamw", "backend",
-                  session->device->ops->name, "kernels", session->info.detail, "algorithms", algorithms);
-    if (object && plan_choice_write(object, &options->choice, options->config.n_layer))
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-/* recompute changes no bit, a conversion was announced, another optimizer refused. */
-static bool is_difference(const char *key, const json_t *before, const json_t *now)
-{
-    if (strcmp(key, "recompute") == 0 || strcmp(key, "state_format") == 0 || strcmp(key, "optimizer") == 0)
-        return false;
-    if (strcmp(key, "algorithms") == 0)
-        return restore_algorithms_differ(before, now);
-    return before == NULL || !json_equal(before, now);
-}
-
-/* Appends "KEY was WAS, is IS" as far as there is room. */
-static void difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const char *was, const char *is)
-{
-    const size_t used = strlen(text);
-    snprintf(text + used, DIFFERENCES_TEXT_MAX - used, "%s%s was %.100s, is %.100s", used > 0 ? "; " : "", key, was,
-             is);
-}
-
-static void value_difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const json_t *before,
-                                 const json_t *now)
-{
-    char *was = before != NULL ? json_dumps(before, JSON_ENCODE_ANY) : NULL, *is = json_dumps(now, JSON_ENCODE_ANY);
-    difference_add(text, key, was != NULL ? was : "not known", is != NULL ? is : "?");
-    free(was);
-    free(is);
-}
-
-enum gt_status restore_differences_check(const struct session *session, const struct restore_source *source)
-{
-    const json_t *before = source->resume ? source->checkpoint->record.state.plan : NULL;
-    json_t *now = before ? plan_object(session) : NULL, *value;
-    char text[DIFFERENCES_TEXT_MAX] = "";
-    const char *key;
-    if (before && !now) {
-        log_error("out of memory");
-        return GT_NO_MEMORY;
-    }
-    json_object_foreach(now, key, value)
-    {
-        const json_t *old = json_object_get(before, key);
-        if (is_difference(key, old, value))
-            value_difference_add(text, key, old, value);
-    }
-    json_decref(now);
-    if (text[0] == '\0')
-        return GT_OK;
-    if (session->config->strict_resume) {
-        log_error("%s: strict_resume: results would differ in their last bits from an uninterrupted run's: %s",
-                  source->checkpoint->source, text);
-        return GT_USAGE;
-    }
-    log_note("%s: results will differ in their last bits from an uninterrupted run's (%s); --strict_resume=True "
-             "would refuse to resume",
-             source->checkpoint->source, text);
-    return GT_OK;
-}
-
-/* Refuses the differences, or warns of them; each of the two texts says what is wrong.  None are well. */
-static enum gt_status differences_judge(const struct config *config, const struct restore_source *source,
-                                        const char *differences, const char *refused, const char *warned)
-{
-    if (differences[0] == '\0')
-        return GT_OK;
-    if (config->strict_resume) {
-        log_error("%s: strict_resume: %s: %s", source->checkpoint->source, refused, differences);
-        return GT_USAGE;
-    }
-    log_warning("%s: %s: %s", source->checkpoint->source, warned, differences);
-    return GT_OK;
-}
-
-enum gt_status restore_keys_check(const struct config *config, const struct restore_source *source)
-{
-    const json_t *before = source->resume ? source->checkpoint->record.state.configuration : NULL;
-    struct config_change change;
-    char text[DIFFERENCES_TEXT_MAX] = "";
-    for (int key = 0; key < CONFIG_KEY_COUNT && before; key++)
-        if (config_key_change(config, (enum config_key)key, before, &change))
-            difference_add(text, change.name, change.was, change.is);
-    return differences_judge(config, source, text, "these keys were changed",
-                             "these keys were changed, so the run continues differently");
-}
-
-enum gt_status restore_data_check(const struct config *config, const struct restore_source *source,
-                                  const struct restore_data *data)
-{
-    const json_t *before = source->resume ? source->checkpoint->record.state.data : NULL;
-    char text[DIFFERENCES_TEXT_MAX] = "";
-    for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
-        const char *name = token_split_name((enum token_split)split), *now = data->text[split];
-        const char *was = json_string_value(json_object_get(before, name));
-        if (was != NULL && strcmp(was, now) != 0)
-            difference_add(text, name, was, now);
-    }
-    return differences_judge(
-        config, source, text, "the data have changed since the run began",
-        "the data have changed since the run began, so batches differ from an uninterrupted run's");
-}
-
-static const char *hash_text(char text[static 32], const struct tokenizer *tokenizer)
-{
-    snprintf(text, 32, "crc32c:%08" PRIx32, tokenizer_hash(tokenizer));
-    return text;
-}
-
-enum gt_status restore_tokenizer_check(const struct restore_source *source, const struct tokenizer *tokenizer,
-                                       const char *what)
-{
-    const struct checkpoint *checkpoint = source->checkpoint;
-    const json_t *data = checkpoint && checkpoint->kind == CHECKPOINT_OURS ? checkpoint->record.state.data : NULL;
-    const char *stored = json_string_value(json_object_get(data, "tokenizer"));
-    char now[32];
-    if (!stored || !tokenizer || strcmp(stored, hash_text(now, tokenizer)) == 0)
-        return GT_OK;
-    log_error("%s: this tokenizer (%s) is not the one that %s was trained with (%s)", what, now, checkpoint->source,
-              stored);
-    return GT_DATA;
-}
-
-enum gt_status restore_saver_create(struct session *session, const struct tokenizer *tokenizer,
-                                    const struct restore_data *data, struct restore_saver *out)
-{
-    *out = (struct restore_saver){.session = session, .data = *data};
-    TRY(tensors_create(session, &out->tensors));
-    TRY(config_to_json(session->config, &out->configuration));
-    out->plan = plan_object(session);
-    if (tokenizer) {
-        hash_text(out->tokenizer_hash, tokenizer);
-        TRY(export_hf_tokens_texts(session->mem, tokenizer, session->model->options.config.block_size,
-                                   EXPORT_HF_TOKENS_OF_RUN, out->tokens));
-    }
-    if (!out->plan) {
-        log_error("out of memory");
-        return GT_NO_MEMORY;
-    }
-    return GT_OK;
-}
-
-void restore_saver_destroy(struct restore_saver *saver)
-{
-    if (!saver->session)
-        return;
-    hostmem_free(saver->session->mem, saver->tensors);
-    json_decref(saver->configuration);
-    json_decref(saver->plan);
-    export_hf_tokens_free(saver->tokens, EXPORT_HF_TOKENS_OF_RUN);
-    *saver = (struct restore_saver){0};
-}
-
-/* Where it is not there already: *out_written. */
-static enum gt_status token_file_put(const char *path, const char *text, bool *out_written)
-{
-    const size_t length = strlen(text);
-    *out_written = !file_matches(path, length, file_crc32c(0, text, length));
-    return *out_written ? file_replace(path, text, length) : GT_OK;
-}
-
-static enum gt_status tokens_put(struct restore_saver *saver, bool repairs)
-{
-    char path[FILE_PATH_MAX];
-    bool written;
-    for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN && !saver->tokens_written; i++) {
-        TRY(file_join(path, saver->session->config->out_dir, export_hf_tokens_names[i]));
-        if (!saver->tokens[i] && saver->replaces)
-            (void)unlink(path); /* the earlier run's, which has it in its own folder */
-        if (!saver->tokens[i])
-            continue;
-        TRY(token_file_put(path, saver->tokens[i], &written));
-        if (written && repairs)
-            log_note("%s was damaged or missing; restored it from the data set", path);
-    }
-    saver->tokens_written = true;
-    return GT_OK;
-}
-
-enum gt_status restore_tokenizer_repair(struct restore_saver *saver)
-{
-    return tokens_put(saver, true);
-}
-
-/* What the record says of the data; NULL without memory, which json_pack() takes for no value where one may be missing. */
-static json_t *data_object(const struct restore_saver *saver, const struct run_state *state)
-{
-    json_t *data =
-        json_pack("{s:I, s:I, s:s, s:s}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
-                  "skipped", (json_int_t)state->skipped, token_split_name(TOKEN_TRAIN), saver->data.text[TOKEN_TRAIN],
-                  token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
-    if (data && *saver->tokenizer_hash &&
-        json_object_set_new(data, "tokenizer", json_string(saver->tokenizer_hash)) != 0) {
-        json_decref(data);
-        return NULL;
-    }
-    return data;
-}
-
-/* Keeps the checkpoint that the next save replaces, where it is to be kept. */
-static enum gt_status others_keep(struct restore_saver *saver)
-{
-    const struct config *config = saver->session->config;
-    char folder[FILE_PATH_MAX];
-    if (saver->metrics == NULL)
-        return checkpoint_keep_last(config->out_dir, config->keep);
-    saver->replaces = checkpoint_keep_earlier_next(config->out_dir, folder);
-    TRY(checkpoint_keep_earlier(config->out_dir, saver->after, saver->metrics, METRICS_NAME));
-    saver->metrics = NULL;
-    return GT_OK;
-}
-
-enum gt_status restore_save(struct restore_saver *saver, const struct run_state *state)
-{
-    struct session *session = saver->session;
-    const struct config *config = session->config;
-    json_t *data = data_object(saver, state);
-    json_t *loss_scaler = state->loss_scaler.dynamic ? loss_scaler_to_json(&state->loss_scaler) : NULL;
-    if (!data || (state->loss_scaler.dynamic && !loss_scaler)) {
-        json_decref(data);
-        log_error("out of memory");
-        return GT_NO_MEMORY;
-    }
-    struct checkpoint_save_options options = {
-        .out_dir = config->out_dir,
-        .config = &session->model->options.config,
-        .bos_token = -1,
-        .eos_token = -1,
-        .state = {.iter = state->iter,
-                  .adam_step = state->adam_step,
-                  .seed = config->seed,
-                  .samples_seen = state->samples_seen,
-                  .tokens_seen = state->samples_seen * config->block_size,
-                  .evaluations = state->evaluations,
-                  .best_val_loss = state->best_val_loss,
-                  .data = data,
-                  .plan = saver->plan,
-                  .loss_scaler = loss_scaler,
-                  .configuration = saver->configuration},
-        .tensors = saver->tensors,
-        .tensor_count = (size_t)session->model->parameters.count,
-        .read = restore_part_read,
-        .read_context = session,
-        .staging = session->staging,
-        .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
-    };
-    enum gt_status status = others_keep(saver);
-    if (status == GT_OK)
-        status = checkpoint_save(&options);
-    json_decref(loss_scaler);
-    json_decref(data);
-    /* Only after the commit: an earlier run's checkpoint and its tokenizer stay together until then. */
-    return status == GT_OK ? tokens_put(saver, false) : status;
 }

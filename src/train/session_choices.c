@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "train/session_budget.h"
+#include "train/session_rates.h"
 
 #define PARTS_FINE 8 /* batches: up to so many parts in steps of one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
@@ -18,12 +20,12 @@
 /* Seconds of an update of the smallest plan at the session's rates, over those at the rates of the search. */
 static double time_scale(const struct session *session)
 {
-    const struct search_request *request = &session->request;
-    struct search_choice own = {.options = session->search.options}, nominal = own;
-    if (session->search.arena_least) /* it would take long to build */
+    const struct search_request *request = &session->search.request;
+    struct search_choice own = {.options = session->search.result.options}, nominal = own;
+    if (session->search.result.arena_least) /* it would take long to build */
         search_micro_batch_set(&own.options, own.options.choice.micro_batch, own.options.choice.micro_batch);
     nominal.options = own.options;
-    if (search_options_plan(session->mem, &request->plan, &session->rates, &own) != GT_OK ||
+    if (search_options_plan(session->mem, &request->plan, &session->timing.rates, &own) != GT_OK ||
         search_options_plan(session->mem, &request->plan, &request->rates, &nominal) != GT_OK)
         return 1.0;
     return own.seconds > 0.0 && nominal.seconds > 0.0 ? own.seconds / nominal.seconds : 1.0;
@@ -33,7 +35,7 @@ static void choice_log(const struct session *session, const struct search_choice
 {
     char changes[SEARCH_CHANGES_MAX], bytes[24], seconds[32], budget[24];
     log_note("alternative %" PRId32 " that fits: %s; %s of tensors, %s per update (estimated), memory_budget %s%s",
-             number, search_choice_text(changes, choice, &session->request.options),
+             number, search_choice_text(changes, choice, &session->search.request.options),
              log_bytes(bytes, (double)choice->arena_bytes), clock_duration(seconds, choice->seconds * scale),
              search_budget_text(budget, session_budget_of(session, choice->arena_bytes)),
              search_choice_equivalent(choice->kind) ? "" : "; changes the results");
@@ -43,13 +45,13 @@ void session_choices_log(struct session *session)
 {
     struct search_choice choices[SEARCH_CHOICES_MAX];
     int32_t count = 0;
-    if (search_choices(session->mem, &session->request, choices, &count) != GT_OK)
+    if (search_choices(session->mem, &session->search.request, choices, &count) != GT_OK)
         return;
     if (count == 0) {
         log_note("nothing smaller fits this budget either");
         return;
     }
-    session->rates = session->request.rates;
+    session->timing.rates = session->search.request.rates;
     bool measured = session_peak_measure(session) == GT_OK;
     double scale = measured ? time_scale(session) : 1.0;
     for (int32_t i = 0; i < count; i++)

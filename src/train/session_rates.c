@@ -17,44 +17,46 @@
 /* A guess of what one thread of a processor does, within a factor of three of those that were met. */
 #define GUESSED_THREAD_FLOPS 40e9
 #define CALIBRATE_SECONDS 1.0
-#define SHOWN_ROWS 1024 /* a product of few rows is slower, see ramp_rows */
+#define SCRATCH_BYTES_MIN ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
+#define SHOWN_ROWS 1024                        /* a product of few rows is slower, see ramp_rows */
 
 struct plan_rates session_rates_nominal(const struct session *session)
 {
-    return session->has_profile ? plan_rates_of_profile(&session->profile) : plan_rates_of_peak(NOMINAL_PEAK_FLOPS);
+    return session->device.has_profile ? plan_rates_of_profile(&session->device.profile)
+                                       : plan_rates_of_peak(NOMINAL_PEAK_FLOPS);
 }
 
 /* What the run computes; of a refused one, which has no model, what it was asked for. */
 static const struct model_options *options_of(const struct session *session)
 {
-    return session->model ? &session->model->options : &session->request.options;
+    return session->model ? &session->model->options : &session->search.request.options;
 }
 
 void session_rates_recall(struct session *session)
 {
     char key[CALIBRATE_KEY_MAX];
-    calibrate_key(key, &session->info, options_of(session));
-    if (!session->rates_recalled) /* once, since a cache that is not trusted is said */
-        session->rates_timed = calibrate_load(key, &session->rates);
-    session->rates_recalled = true;
+    calibrate_key(key, &session->device.info, options_of(session));
+    if (!session->timing.is_recalled) /* once, since a cache that is not trusted is said */
+        session->timing.is_timed = calibrate_load(key, &session->timing.rates);
+    session->timing.is_recalled = true;
 }
 
 bool session_rates_guess(struct session *session)
 {
     session_rates_recall(session);
-    if (!session->rates_timed)
-        session->rates = plan_rates_of_peak(GUESSED_THREAD_FLOPS * session->info.threads);
-    return session->rates_timed || session->info.host_memory;
+    if (!session->timing.is_timed)
+        session->timing.rates = plan_rates_of_peak(GUESSED_THREAD_FLOPS * session->device.info.threads);
+    return session->timing.is_timed || session->device.info.host_memory;
 }
 
 void session_rates_tuned(struct session *session)
 {
-    const struct backend_ops *ops = session->device->ops;
+    const struct backend_ops *ops = session->device.backend->ops;
     size_t count = 0;
-    const struct backend_timing *timings = ops->timings != NULL ? ops->timings(session->device, &count) : NULL;
+    const struct backend_timing *timings = ops->timings != NULL ? ops->timings(session->device.backend, &count) : NULL;
     if (timings == NULL || count == 0)
         return;
-    struct plan_timed timed = plan_rates_time(&session->rates, timings, count);
+    struct plan_timed timed = plan_rates_time(&session->timing.rates, timings, count);
     log_note("estimates use what --tune measured on this device: %" PRId32 " shapes of products, %" PRId32
              " other kinds of op",
              timed.gemm_classes, timed.kinds);
@@ -62,24 +64,106 @@ void session_rates_tuned(struct session *session)
 
 enum gt_status session_rates_calibrate(struct session *session)
 {
-    struct calibrate_request request = {.device = session->device,
+    struct calibrate_request request = {.device = session->device.backend,
                                         .plan = session->plan,
                                         .options = &session->model->options,
                                         .seconds = CALIBRATE_SECONDS};
     char key[CALIBRATE_KEY_MAX], duration[32];
     session_rates_recall(session);
-    if (session->rates_timed)
+    if (session->timing.is_timed)
         return GT_OK;
     int64_t start_ns = clock_monotonic_ns();
-    enum gt_status status = calibrate_measure(session->mem, &request, &session->rates);
+    enum gt_status status = calibrate_measure(session->mem, &request, &session->timing.rates);
     if (status != GT_OK)
         return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small: the forecast does without */
-    session->rates_timed = true;
-    calibrate_store(calibrate_key(key, &session->info, &session->model->options), &session->rates);
-    const double share = SHOWN_ROWS / (SHOWN_ROWS + session->rates.ramp_rows);
+    session->timing.is_timed = true;
+    calibrate_store(calibrate_key(key, &session->device.info, &session->model->options), &session->timing.rates);
+    const double share = SHOWN_ROWS / (SHOWN_ROWS + session->timing.rates.ramp_rows);
     log_result("calibration: products %.1f GFLOP/s, elementwise ops %.1f GB/s (timed in %s)",
-               session->rates.flops_per_s[OP_GEMM][DTYPE_F32] * share / 1e9,
-               session->rates.bytes_per_s[OP_RESIDUAL] / 1e9,
+               session->timing.rates.flops_per_s[OP_GEMM][DTYPE_F32] * share / 1e9,
+               session->timing.rates.bytes_per_s[OP_RESIDUAL] / 1e9,
                clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) * 1e-9));
+    return GT_OK;
+}
+
+/* How long, and in what, the rate of products is measured: in a run and for a plan, which is to be printed at once, with small
+ * products, so that two of them take no longer than said; on a card with products that fill it. */
+struct peak_limits {
+    double seconds;
+    uint64_t bytes;
+};
+
+static struct peak_limits peak_limits(const struct session *session, bool is_plan)
+{
+    if (session->device.info.host_memory)
+        return is_plan ? (struct peak_limits){0.02, (uint64_t)4 << 20} : (struct peak_limits){0.06, (uint64_t)16 << 20};
+    return is_plan ? (struct peak_limits){0.05, (uint64_t)128 << 20} : (struct peak_limits){0.15, (uint64_t)512 << 20};
+}
+
+/* Of what a plan's products are timed in: on a card that others use, half of what is free at most. */
+static uint64_t scratch_bytes(const struct session *session)
+{
+    const uint64_t most = peak_limits(session, true).bytes, free_bytes = session->device.info.free_bytes;
+    return session->device.info.host_memory || free_bytes == 0 || free_bytes / 2 > most ? most : free_bytes / 2;
+}
+
+static enum gt_status peak_measure(struct session *session, enum dtype dtype, double *out)
+{
+    struct backend *device = session->device.backend;
+    struct address scratch = {.space = SPACE_DEVICE};
+    const struct peak_limits limits = peak_limits(session, !session->exec);
+    const enum gt_status status =
+        session->exec ? exec_peak_flops(session->exec, dtype, limits.bytes, limits.seconds, out)
+                      : backend_peak_flops(device, dtype, scratch, (size_t)scratch_bytes(session), limits.seconds, out);
+    if (status == GT_NO_FIT)
+        *out = 0.0; /* the arena is too small: forecasts and mfu do without */
+    return status == GT_NO_FIT ? GT_OK : status;
+}
+
+/* For a plan.  Where there is no room for products, a plan is told all the same, with the times of what is known. */
+static enum gt_status scratch_take(struct session *session, bool *out)
+{
+    const struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = scratch_bytes(session)};
+    char have[24];
+    *out = session->device.info.host_memory || segment.size_bytes >= SCRATCH_BYTES_MIN;
+    if (*out)
+        return session->device.backend->ops->arena(session->device.backend, &segment, 1);
+    log_note("%s are free on %s, too little to time products; estimates use earlier timings or a nominal device",
+             log_bytes(have, (double)session->device.info.free_bytes), session->device.info.device);
+    return GT_OK;
+}
+
+/* The rate of products in the run's dtype, which MFU refers to; and while no op was timed, that of fp32 arithmetic, which
+ * everything but products is done in. */
+static enum gt_status peaks_measure(struct session *session)
+{
+    bool has_room = true;
+    if (!session->exec)
+        TRY(scratch_take(session, &has_room));
+    if (has_room)
+        TRY(peak_measure(session, session->device.dtype, &session->timing.peak_flops));
+    session_rates_recall(session);
+    double other = session->timing.peak_flops;
+    if (session->timing.is_timed)
+        return GT_OK;
+    if (has_room && session->device.dtype != DTYPE_F32)
+        TRY(peak_measure(session, DTYPE_F32, &other));
+    const bool known = session->timing.peak_flops > 0.0 && other > 0.0;
+    session->timing.rates =
+        known ? plan_rates_of_peaks(session->timing.peak_flops, other) : session_rates_nominal(session);
+    return GT_OK;
+}
+
+enum gt_status session_peak_measure(struct session *session)
+{
+    if (session->device.has_profile) {
+        char basis[512];
+        log_note("%s", plan_rates_basis(basis, &session->device.profile));
+        session->timing.peak_flops = session->device.profile.vector_flops_per_s;
+        session->timing.rates = plan_rates_of_profile(&session->device.profile);
+        return GT_OK;
+    }
+    TRY(peaks_measure(session));
+    session_rates_tuned(session);
     return GT_OK;
 }

@@ -20,4 +20,9 @@ void session_rates_tuned(struct session *session);
 /* Takes the times of an earlier run from the cache, if it has them. */
 void session_rates_recall(struct session *session);
 
+/* Measures the device's matrix rate (in 20 to 60 ms).  Before session_start() it takes a small arena for that, after
+ * which session_start() is no longer possible; after it, it uses the arena, whose content is lost.  The rate of an arena that
+ * holds not even a small product is not known. */
+enum gt_status session_peak_measure(struct session *session);
+
 #endif

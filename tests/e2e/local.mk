@@ -20,6 +20,7 @@ dist_check_SCRIPTS += \
 	tests/e2e/lean.py \
 	tests/e2e/judge.py \
 	tests/e2e/keep.sh \
+	tests/e2e/known_losses.sh \
 	tests/e2e/learn.sh \
 	tests/e2e/memory.py \
 	tests/e2e/memory_story.py \

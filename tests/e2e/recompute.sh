@@ -32,6 +32,14 @@ for level in gelu layernorm mlp full; do
     check "$level plans fewer bytes than the level before" below "$(planned $level)" "$before"
     before=$(planned $level)
 done
+# What each level keeps of 124M, 12 x 1024 at a time, in MiB: a tensor more or less would be far more than 1 %.
+for level in none:6079 gelu:5215 layernorm:4781 mlp:3701 full:2830; do
+    check "the plan of ${level%:*}" run 0 "$GPT_TRAIN" --plan=json --device_profile=rtx3060-12g --dataset=none --eval_iters=1 \
+        --n_layer=12 --n_head=12 --n_embd=768 --block_size=1024 --batch_size=12 --micro_batch=12 --dtype=bfloat16 \
+        --gradient_accumulation_steps=1 --vocab_size=50304 --recompute="${level%:*}"
+    mib=$(($(sed -n 's/.*"arena": *\([0-9]*\).*/\1/p' stdout | head -n 1) >> 20))
+    check "the bytes of ${level%:*}" test $((mib * 100)) -ge $((${level#*:} * 99)) -a $((mib * 100)) -le $((${level#*:} * 101))
+done
 # A mix is pinned as a key, in the report's own words too.
 check "full:1,gelu trains" train full:1,gelu mixed
 check "a mix gives the bits of none" is "$(tensor_sums mixed)" "$(tensor_sums none)"

@@ -20,7 +20,7 @@
 #include "config/config.h"
 #include "train/feed.h"
 #include "train/restore.h"
-#include "train/session.h"
+#include "train/session_plan.h"
 
 struct dump {
     struct hostmem *mem;

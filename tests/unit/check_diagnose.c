@@ -1,5 +1,6 @@
 /* diagnose.c: each kind of cause is planted in a small model, and named. */
 #include "train/diagnose.h"
+#include "train/session_plan.h"
 
 #include <math.h>
 #include <string.h>

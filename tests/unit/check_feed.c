@@ -4,6 +4,7 @@
 #include "tests/unit/data_fixture.h"
 #include "train/evaluate.h"
 #include "train/feed.h"
+#include "train/session_plan.h"
 
 #define TOKENS 100
 #define TIME 8

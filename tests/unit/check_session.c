@@ -5,7 +5,8 @@
 
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
-#include "train/session.h"
+#include "train/session_plan.h"
+#include "train/session_rates.h"
 
 static struct config config_make(void)
 {
@@ -28,7 +29,7 @@ static struct model_options options_make(const struct config *config)
     struct model_config model;
     struct model_options options;
     struct session_choices choices = {0};
-    const struct session session = {.config = config, .info.host_memory = true};
+    const struct session session = {.config = config, .device.info.host_memory = true};
     session_model_config(config, 0, &model);
     session_train_options(&session, &choices, &model, &options);
     return options;
@@ -59,7 +60,7 @@ START_TEST(what_a_key_says_wins_over_a_choice)
     struct model_config model;
     struct model_options options;
     struct session_choices choices = {.plan = {.micro_batch = 4, .loss_chunk_rows = 5, .evaluate_batch = 3}};
-    const struct session session = {.config = &config, .info.host_memory = true};
+    const struct session session = {.config = &config, .device.info.host_memory = true};
     session_model_config(&config, 0, &model);
     session_train_options(&session, &choices, &model, &options);
     ck_assert_int_eq(options.choice.micro_batch, 4);
@@ -188,12 +189,12 @@ START_TEST(the_arena_is_the_plan)
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
     ck_assert_int_eq(session_plan(&session, &options), GT_OK);
-    backend_wrap_counters(session.device, &counters);
+    backend_wrap_counters(session.device.backend, &counters);
     ck_assert_uint_eq(counters.arena_bytes, 0);
     ck_assert_int_eq(session_start(&session), GT_OK);
     ck_assert_int_eq(session_peak_measure(&session), GT_OK);
-    ck_assert(session.peak_flops > 1e6);
-    backend_wrap_counters(session.device, &counters);
+    ck_assert(session.timing.peak_flops > 1e6);
+    backend_wrap_counters(session.device.backend, &counters);
     ck_assert_uint_eq(counters.arena_calls, 1);
     ck_assert_uint_eq(counters.arena_bytes, session.plan->arena_bytes);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
@@ -215,7 +216,7 @@ static void session_make(struct hostmem *mem, const struct config *config, struc
 
 static int starts(struct session *session, uint64_t free_bytes, struct log_capture *capture)
 {
-    backend_wrap_free_limit(session->device, free_bytes);
+    backend_wrap_free_limit(session->device.backend, free_bytes);
     log_capture_begin(capture);
     int status = session_start(session);
     log_capture_end();
@@ -265,7 +266,7 @@ START_TEST(a_device_that_refuses_is_reported)
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
     ck_assert_int_eq(session_plan(&session, &options), GT_OK);
-    backend_wrap_fail_at(session.device, BACKEND_CALL_ARENA, 1, GT_NO_MEMORY);
+    backend_wrap_fail_at(session.device.backend, BACKEND_CALL_ARENA, 1, GT_NO_MEMORY);
     struct log_capture capture;
     log_capture_begin(&capture);
     ck_assert_int_eq(session_start(&session), GT_NO_MEMORY);

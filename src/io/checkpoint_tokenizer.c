@@ -1,0 +1,31 @@
+/* The tokenizer that a checkpoint was trained with.
+ *
+ * The hash is that of tokenizer_hash(): of what the tokenizer does, not of the file that it came from.
+ */
+#include "io/checkpoint_tokenizer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+const char *checkpoint_tokenizer_hash(char text[static CHECKPOINT_TOKENIZER_HASH_MAX],
+                                      const struct tokenizer *tokenizer)
+{
+    snprintf(text, CHECKPOINT_TOKENIZER_HASH_MAX, "crc32c:%08" PRIx32, tokenizer_hash(tokenizer));
+    return text;
+}
+
+enum gt_status checkpoint_tokenizer_check(const struct checkpoint *checkpoint, const struct tokenizer *tokenizer,
+                                          const char *what)
+{
+    const json_t *data = checkpoint && checkpoint->kind == CHECKPOINT_OURS ? checkpoint->record.state.data : NULL;
+    const char *stored = json_string_value(json_object_get(data, "tokenizer"));
+    char now[CHECKPOINT_TOKENIZER_HASH_MAX];
+    if (!stored || !tokenizer || strcmp(stored, checkpoint_tokenizer_hash(now, tokenizer)) == 0)
+        return GT_OK;
+    log_error("%s: this tokenizer (%s) is not the one that %s was trained with (%s)", what, now, checkpoint->source,
+              stored);
+    return GT_DATA;
+}

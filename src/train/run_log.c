@@ -1,0 +1,244 @@
+/* The lines that a run prints: at its start, for each iteration, at its end.
+ *
+ * Scripts parse the lines that begin with `iter` and `step`; their form stays.
+ */
+#include "train/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/process.h"
+
+#define LONG_SECONDS (31.0 * 86400.0) /* nobody waits for a run that takes longer */
+
+double run_tokens_per_update(const struct trainer *t)
+{
+    const struct config *config = t->config;
+    return (double)(config->batch_size * config->gradient_accumulation_steps * config->block_size);
+}
+
+/* What there is to go back to. */
+char *run_log_kept(char text[static KEPT_TEXT_MAX], const struct trainer *t)
+{
+    const int64_t kept = t->saved_iter < 0 && t->source.own ? t->first_iter : t->saved_iter;
+    if (kept < 0)
+        snprintf(text, KEPT_TEXT_MAX, "this run has saved no checkpoint");
+    else
+        snprintf(text, KEPT_TEXT_MAX, "the checkpoint of iter %" PRId64 " stays in %s", kept, t->config->out_dir);
+    return text;
+}
+
+/* One line for a skipped update.  While the loss scale comes down from where float16 overflows nothing is wrong. */
+void run_log_skipped(const struct trainer *t, int64_t iter)
+{
+    if (t->state.loss_scaler.dynamic)
+        log_note("iter %" PRId64 ": the gradient overflows float16 at loss scale %g (loss %g); this update is skipped, "
+                 "and the scale lowered to %g",
+                 iter, t->loss_scale, t->loss, t->state.loss_scaler.scale);
+    else
+        log_warning("iter %" PRId64 ": the gradient is not finite (loss %g); this update is skipped", iter, t->loss);
+}
+
+void run_log_iteration(struct trainer *t, const struct step_result *result)
+{
+    double rate = run_tokens_per_update(t) / t->step_seconds;
+    double mfu = t->session.timing.peak_flops > 0
+                     ? rate * model_flops_per_token(&t->session.model->options.config) / t->session.timing.peak_flops
+                     : -1.0;
+    if (result->iter % t->config->log_interval == 0) {
+        struct backend_counters counters;
+        backend_wrap_counters(t->session.device.backend, &counters);
+        struct metrics_step step = {
+            .iter = result->iter,
+            .loss = t->loss,
+            .lr = result->learning_rate,
+            .grad_norm = (double)t->session.scalars[SCALAR_GRAD_NORM].f,
+            .time_ms = 1e3 * t->step_seconds,
+            .tokens_per_s = rate,
+            .mfu = mfu,
+            .skipped = t->state.skipped,
+            .loss_scale = t->state.loss_scaler.dynamic ? t->loss_scale : 0.0,
+            .planned_bytes = t->session.plan->arena_bytes,
+            .allocated_bytes = counters.arena_bytes,
+        };
+        progress_clear(&t->progress);
+        log_result("iter %" PRId64 ": loss %.4f, time %.2fms, mfu %.2f%%", result->iter, t->loss, step.time_ms,
+                   100.0 * mfu);
+        (void)metrics_step_write(&t->metrics, &step);
+    }
+    char note[64];
+    snprintf(note, sizeof note, "loss %.4f  %.0f tok/s", t->loss, rate);
+    progress_show(&t->progress, "train", result->iter + 1, t->config->max_iters + 1, note,
+                  forecast_seconds_left(&t->forecast));
+}
+
+/* The time left, and what to do where nobody would wait for that. */
+void run_log_forecast(struct trainer *t)
+{
+    forecast_log(&t->forecast);
+    if (t->advised || forecast_seconds_left(&t->forecast) < LONG_SECONDS)
+        return;
+    log_note("this takes more than a month; what takes less: a smaller model (n_layer, n_embd), fewer iterations "
+             "(max_iters), fewer tokens per update (batch_size, gradient_accumulation_steps)");
+    t->advised = true;
+}
+
+/* Once the first iteration has run everything, memory is frozen. */
+void run_log_memory(struct trainer *t)
+{
+    char planned[24], allocated[24], process[24];
+    struct backend_counters counters;
+    backend_wrap_counters(t->session.device.backend, &counters);
+    log_result("memory: %s planned, %s allocated (process %s); nothing more will be allocated",
+               log_bytes(planned, (double)t->session.plan->arena_bytes),
+               log_bytes(allocated, (double)counters.arena_bytes), log_bytes(process, (double)process_rss_bytes()));
+    run_log_forecast(t);
+}
+
+/* Where the time went, by kind of op. */
+void run_log_profile(const struct trainer *t)
+{
+    struct exec_timing timing;
+    double total = 0.0;
+    exec_timing_get(t->session.exec, &timing);
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+        total += timing.seconds[kind];
+    log_result("%-20s %10s %10s %7s %10s %8s", "op", "runs", "seconds", "share", "GFLOP/s", "GB/s");
+    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
+        double seconds = timing.seconds[kind];
+        if (timing.runs[kind] == 0 || seconds <= 0.0)
+            continue;
+        log_result("%-20s %10" PRIu64 " %10.3f %5.1f %% %10.1f %8.1f", op_declaration((enum op_kind)kind)->name,
+                   timing.runs[kind], seconds, 100.0 * seconds / total, timing.flops[kind] / seconds / 1e9,
+                   timing.bytes[kind] / seconds / 1e9);
+    }
+}
+
+/* What the arena held at its peak, by category: what is known beforehand is also the most that ever lived at once. */
+void run_log_categories(const struct trainer *t)
+{
+    const struct plan *plan = t->session.plan;
+    char line[512] = "";
+    size_t used = 0;
+    for (int c = 0; c < CATEGORY_COUNT; c++) {
+        char text[24];
+        if (plan->category_bytes[c] == 0)
+            continue;
+        int length =
+            snprintf(line + used, sizeof line - used, "%s%s %s", used > 0 ? ", " : "",
+                     tensor_category_name((enum tensor_category)c), log_bytes(text, (double)plan->category_bytes[c]));
+        used += length > 0 && (size_t)length < sizeof line - used ? (size_t)length : 0;
+    }
+    log_result("memory at the peak (%s): %s", t->session.device.backend->ops->name, line);
+}
+
+/* What is free on the device now, and who else holds most of it. */
+void run_log_others(const struct trainer *t)
+{
+    char left[24], total[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+    struct backend *device = t->session.device.backend;
+    struct backend_info info;
+    if (device->ops->info(device, &info) != GT_OK)
+        return;
+    log_result("memory of the device (%s): %s of %s are free; other processes: %s", device->ops->name,
+               log_bytes(left, (double)info.free_bytes), log_bytes(total, (double)info.total_bytes),
+               backend_holders_known(holders, device));
+}
+
+/* Which model the folder holds, and the command that goes on from there. */
+static void folder_log(const struct trainer *t, bool stopped)
+{
+    char folder[FILE_PATH_MAX];
+    const int64_t held = t->saved_iter < 0 && t->source.own ? t->first_iter : t->saved_iter;
+    const int64_t since = t->state.iter - held;
+    if (held < 0) {
+        log_result("Nothing was saved%s.", stopped ? ""
+                                                   : ": always_save_checkpoint=False, and no evaluation found a lower "
+                                                     "validation loss than the first");
+        return;
+    }
+    log_result("%s holds the model of iteration %" PRId64 ".", t->config->out_dir, held);
+    if (since > 0)
+        log_result("%" PRId64 " later update%s not kept: always_save_checkpoint=False keeps the best model only.",
+                   since, since == 1 ? " is" : "s are");
+    log_result("%s --out_dir=%s", stopped ? "Continue: gpt-train --init_from=resume" : "Try it: gpt-sample",
+               file_shell_quote(folder, sizeof folder, t->config->out_dir));
+}
+
+/* What the run was, what is left of it, and what to do next. */
+void run_log_end(const struct trainer *t, bool stopped)
+{
+    char duration[32], planned[24], allocated[24], most[24], best[64] = "";
+    struct backend_counters counters;
+    const int64_t updates = t->state.iter - t->first_iter;
+    backend_wrap_counters(t->session.device.backend, &counters);
+    if (isfinite(t->state.best_val_loss))
+        snprintf(best, sizeof best, "; best validation loss %.4f", t->state.best_val_loss);
+    if (best[0] != '\0' && t->lowest_iter >= 0)
+        snprintf(best + strlen(best), sizeof best - strlen(best), " at iteration %" PRId64, t->lowest_iter);
+    log_result("%s", "");
+    log_result("%s: %" PRId64 " update%s in %s%s.", stopped ? "Stopped" : "Done", updates, updates == 1 ? "" : "s",
+               clock_duration(duration, (double)(clock_monotonic_ns() - t->start_ns) / 1e9), best);
+    log_result("Memory: %s planned, %s allocated, process at most %s.",
+               log_bytes(planned, (double)t->session.plan->arena_bytes),
+               log_bytes(allocated, (double)counters.arena_bytes), log_bytes(most, (double)process_rss_bytes_max()));
+    folder_log(t, stopped);
+}
+
+/* What the plan changed to make the configuration fit, and what that costs. */
+static void change_log(const struct trainer *t)
+{
+    const struct search_result *search = &t->session.search.result;
+    char text[192], asked[24], budget[24];
+    if (search->candidates <= 1)
+        return;
+    log_result("plan: changed to fit a budget of %s (as configured it needs %s%s): %s; %+.1f %% time (estimated), same "
+               "samples, %s",
+               log_bytes(budget, (double)t->session.device.budget_bytes),
+               search->bytes_request_least ? "at least " : "", log_bytes(asked, (double)search->bytes_request),
+               search_options_text(text, &search->options), 100.0 * (search->seconds / search->seconds_request - 1.0),
+               search->options.states == t->session.search.request.options.states
+                   ? "same mathematics"
+                   : "leaner optimizer states with stochastic rounding");
+}
+
+void run_log_plan(const struct trainer *t)
+{
+    const struct model_options *options = &t->session.model->options;
+    const int32_t steps = options->micro_steps, block = options->config.block_size;
+    char arena[24];
+    log_bytes(arena, (double)t->session.plan->arena_bytes);
+    if (!options->train)
+        log_result("plan: %s; %" PRId32 " sequence%s of %" PRId32 " tokens at once", arena,
+                   options->choice.evaluate_batch, options->choice.evaluate_batch == 1 ? "" : "s",
+                   t->session.model->evaluate.time);
+    else if (steps == 1)
+        log_result("plan: %s; all %" PRId32 " sequence%s of %" PRId32 " tokens in one step", arena,
+                   options->choice.micro_batch, options->choice.micro_batch == 1 ? "" : "s", block);
+    else
+        log_result("plan: %s; %" PRId32 " steps of %s%" PRId32 " sequence%s of %" PRId32 " tokens per update", arena,
+                   steps, options->choice.remainder_batch > 0 ? "up to " : "", options->choice.micro_batch,
+                   options->choice.micro_batch == 1 ? "" : "s", block);
+    if (options->train && state_format_is_lean(options->states))
+        log_result("optimizer states: %s, %.2f bytes per parameter with its gradient, rounded stochastically",
+                   state_format_name(options->states), model_bytes_per_parameter(t->session.model));
+    change_log(t);
+}
+
+void run_log_start(const struct trainer *t)
+{
+    const struct model_options *options = &t->session.model->options;
+    log_result("number of parameters: %.2fM", (double)model_parameter_count_no_positions(&options->config) / 1e6);
+    log_result("tokens per iteration will be: %.0f", run_tokens_per_update(t));
+    log_result("device: %s (%s)", t->session.device.info.device, t->session.device.info.detail);
+    run_log_plan(t);
+    if (t->session.model->evaluate.time < options->config.block_size)
+        log_note("eval_block_size=%" PRId32 ": evaluations give tokens that much context at most, so their losses "
+                 "cannot be compared with those at block_size=%" PRId32,
+                 t->session.model->evaluate.time, options->config.block_size);
+}

@@ -1,0 +1,355 @@
+/* The training loop.
+ *
+ * One iteration: evaluate and save where it is due, run the micro-steps (first, next ..., remainder), run the update, look
+ * at the results, log.  Where the device runs ahead, the results of several updates are looked at together (settle): when
+ * one is logged, evaluated, saved, or needed for the next one.  The loop holds no state of its own beyond what a checkpoint
+ * stores: the samples that a step sees and the elements that dropout drops follow from (seed, iter, sample), the learning
+ * rate from iter.
+ */
+#include "train/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "data/tokenizer.h"
+#include "train/evaluate.h"
+#include "train/schedule.h"
+#include "train/stop.h"
+
+/* So many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Those that float16
+ * skips while its loss scale is above 1 do not count. */
+#define SKIPPED_IN_A_ROW_MAX 10
+#define NOT_SAVED "iter %" PRId64 " is not saved: %s; %s"
+
+static enum gt_status evaluate(struct trainer *t, double *train_loss, double *val_loss)
+{
+    struct evaluation evaluation = {&t->session, &t->feed, &t->progress, t->state.iter};
+    int64_t start_ns = clock_monotonic_ns();
+    enum gt_status status = evaluation_split_loss(&evaluation, TOKEN_TRAIN, train_loss);
+    if (status == GT_OK)
+        status = evaluation_split_loss(&evaluation, TOKEN_VAL, val_loss);
+    progress_clear(&t->progress);
+    TRY(status);
+    forecast_evaluation_measured(&t->forecast, (double)(clock_monotonic_ns() - start_ns) / 1e9);
+    t->evaluated_iter = t->state.iter;
+    /* One more at the end of a run that is then extended is none of the run in one go. */
+    t->state.evaluations += t->state.iter % t->config->eval_interval == 0;
+    log_result("step %" PRId64 ": train loss %.4f, val loss %.4f", t->state.iter, *train_loss, *val_loss);
+    return GT_OK;
+}
+
+/* A model that has diverged must not replace the last good checkpoint: why it is taken to have, or NULL.  One skipped update
+ * says nothing of the weights, which are those of before. */
+static const char *divergence(const struct trainer *t)
+{
+    if (t->evaluated_badly || !isfinite(t->loss))
+        return "the loss is not finite";
+    return t->skipped_in_a_row > 1 ? "updates are being skipped" : NULL;
+}
+
+static enum gt_status save(struct trainer *t)
+{
+    int64_t start_ns = clock_monotonic_ns();
+    char duration[32];
+    t->state.evaluated = t->evaluated_iter == t->state.iter;
+    t->state.adam_step = t->session.scalars[SCALAR_ADAM_STEP].i;
+    metrics_sync(&t->metrics);
+    TRY(saver_save(&t->saver, &t->state));
+    metrics_saved(&t->metrics);
+    t->saved_iter = t->state.iter;
+    log_result("saving checkpoint to %s (iter %" PRId64 ", %s)", t->config->out_dir, t->state.iter,
+               clock_duration(duration, (double)(clock_monotonic_ns() - start_ns) / 1e9));
+    return GT_OK;
+}
+
+/* Prints what the model writes by now, after a newline (or what id 0 stands for, where the vocabulary has none). */
+static enum gt_status sample_print(struct trainer *t)
+{
+    struct tokenizer_stream stream = {0};
+    char text[TOKENIZER_TEXT_MAX];
+    int32_t token = tokenizer_id_of(t->tokenizer, '\n');
+    token = token < 0 ? 0 : token;
+    TRY(generator_begin(t->generator, t->state.iter, &token, 1));
+    printf("--- sample after %" PRId64 " iterations\n", t->state.iter);
+    for (int64_t i = 0; i < t->config->sample_tokens && !stop_requested(); i++) {
+        TRY(generator_next(t->generator, &token));
+        size_t length = tokenizer_stream_push(t->tokenizer, &stream, token, text);
+        fwrite(text, 1, length, stdout);
+    }
+    fwrite(text, 1, tokenizer_stream_end(&stream, text), stdout);
+    printf("\n---\n");
+    fflush(stdout);
+    return GT_OK;
+}
+
+/* A disk that is full now may have room at the next evaluation: the run goes on, and the last checkpoint is intact. */
+static enum gt_status save_or_go_on(struct trainer *t)
+{
+    const char *why = divergence(t);
+    char kept[KEPT_TEXT_MAX];
+    if (why) {
+        log_warning(NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));
+        return GT_OK;
+    }
+    enum gt_status status = save(t);
+    t->unsaved = status == GT_IO;
+    if (!t->unsaved)
+        return status;
+    if (t->state.iter <= t->config->max_iters)
+        log_warning("iter %" PRId64 " could not be saved; training continues and tries again in %" PRId64
+                    " iteration%s",
+                    t->state.iter, t->config->eval_interval, t->config->eval_interval == 1 ? "" : "s");
+    return GT_OK;
+}
+
+/* After an evaluation.  Where only the best is saved, one that was lost is not it: what comes next is compared with the best
+ * that is there.  Nothing is saved at iteration 0, as in nanoGPT; where a run was resumed the weights are saved already, but
+ * not as the best. */
+static enum gt_status save_where_due(struct trainer *t, double val_loss)
+{
+    const double best_before = t->state.best_val_loss;
+    const bool best = val_loss < best_before, always = t->config->always_save_checkpoint;
+    if (best) {
+        t->state.best_val_loss = val_loss;
+        t->lowest_iter = t->state.iter;
+    }
+    if (t->state.iter == 0 || !(best || (always && t->state.iter != t->first_iter)))
+        return GT_OK;
+    TRY(save_or_go_on(t));
+    if (t->saved_iter == t->state.iter)
+        t->best_iter = t->state.iter;
+    else if (!always)
+        t->state.best_val_loss = best_before;
+    return GT_OK;
+}
+
+/* Says once that the run is not on the course that its configuration states. */
+static void expected_check(struct trainer *t, double val_loss)
+{
+    struct config_band band;
+    const char *source = t->left_course ? NULL : config_expected_source(t->config);
+    if (!source || !config_expected_losses(t->config, t->state.iter, &band) ||
+        (val_loss >= band.low && val_loss <= band.high))
+        return;
+    t->left_course = true;
+    log_warning("step %" PRId64
+                ": val loss %.4f is outside %g to %g, which %s expects of its own data; what to look at: "
+                "doc/when_training_goes_wrong.md",
+                t->state.iter, val_loss, band.low, band.high, source);
+}
+
+/* What is due before the updates of an iteration. */
+static enum gt_status evaluate_and_save(struct trainer *t)
+{
+    double train_loss, val_loss;
+    TRY(evaluate(t, &train_loss, &val_loss));
+    (void)metrics_evaluation_write(&t->metrics, t->state.iter, train_loss, val_loss);
+    if (t->generator)
+        TRY(sample_print(t));
+    t->evaluated_badly = !isfinite(train_loss) || !isfinite(val_loss);
+    expected_check(t, val_loss);
+    return t->config->eval_only ? GT_OK : save_where_due(t, val_loss);
+}
+
+static void scalars_set(struct trainer *t, double learning_rate)
+{
+    union scalar_word *scalars = t->session.scalars;
+    const double loss_scale = t->state.loss_scaler.scale;
+    scalars[SCALAR_LEARNING_RATE].f = (float)learning_rate;
+    scalars[SCALAR_LOSS_GRADIENT].f = (float)(loss_scale / run_tokens_per_update(t));
+    scalars[SCALAR_UNSCALE].f = (float)(1.0 / loss_scale);
+    scalars[SCALAR_LOSS_SUM].f = 0.0f;
+    scalars[SCALAR_STEP].i = (int32_t)t->state.iter;
+    scalars[SCALAR_SEED_LO].u = (uint32_t)((uint64_t)t->config->seed & 0xffffffffu);
+    scalars[SCALAR_SEED_HI].u = (uint32_t)((uint64_t)t->config->seed >> 32);
+    scalars[SCALAR_POSITION].i = 0;
+}
+
+static enum gt_status update(struct trainer *t, double learning_rate)
+{
+    struct session *session = &t->session;
+    struct step_result *result = steps_ahead_next(&t->ahead);
+    int32_t scalars = session->model->scalars;
+    result->iter = t->state.iter;
+    result->learning_rate = learning_rate;
+    result->loss_scale = t->state.loss_scaler.scale;
+    scalars_set(t, learning_rate);
+    for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
+        if (stop_requested())
+            return GT_STOPPED; /* nothing was applied yet: the iteration is done again at the resume */
+        TRY(feed_micro_step(&t->feed, session, t->state.iter, k));
+        TRY(exec_download_later(session->exec, scalars, SCALAR_LOSS_SUM, &result->loss_sums[k], 1));
+    }
+    TRY(exec_start(session->exec, session->model->update.program));
+    TRY(exec_download_later(session->exec, scalars, 0, result->scalars, SCALAR_WORDS));
+    steps_ahead_add(&t->ahead);
+    return GT_OK;
+}
+
+/* Counts skipped updates and keeps the loss scale; too many in a row are the end. */
+static enum gt_status skipped_check(struct trainer *t, int64_t iter)
+{
+    bool skipped = t->session.scalars[SCALAR_FOUND_INF].i != 0;
+    loss_scaler_update(&t->state.loss_scaler, skipped);
+    if (!skipped) {
+        t->skipped_in_a_row = 0;
+        return GT_OK;
+    }
+    t->state.skipped++;
+    t->skipped_in_a_row += t->loss_scale <= 1.0;
+    progress_clear(&t->progress);
+    run_log_skipped(t, iter);
+    if (t->skipped_in_a_row < SKIPPED_IN_A_ROW_MAX)
+        return GT_OK;
+    char kept[KEPT_TEXT_MAX];
+    log_error("the model has diverged: %d updates in a row were skipped; try a smaller learning_rate (now %g); %s",
+              SKIPPED_IN_A_ROW_MAX, t->config->learning_rate, run_log_kept(kept, t));
+    return GT_FAILURE;
+}
+
+/* The results of one update. */
+static enum gt_status step_settle(struct trainer *t, const struct step_result *result)
+{
+    t->loss = steps_ahead_loss_sum(&t->ahead, result) / run_tokens_per_update(t);
+    t->loss_scale = result->loss_scale;
+    memcpy(t->session.scalars, result->scalars, sizeof result->scalars);
+    TRY(skipped_check(t, result->iter));
+    forecast_step_measured(&t->forecast, t->step_seconds);
+    run_log_iteration(t, result);
+    if (forecast_is_tested(&t->forecast)) {
+        progress_clear(&t->progress);
+        forecast_test_log(&t->forecast);
+    }
+    if (result->iter == t->first_iter) {
+        progress_clear(&t->progress);
+        run_log_memory(t);
+    }
+    return GT_OK;
+}
+
+/* Waits for the updates that are under way, and looks at their results. */
+static enum gt_status settle(struct trainer *t)
+{
+    const int32_t count = t->ahead.count;
+    TRY(exec_wait(t->session.exec));
+    if (count == 0)
+        return GT_OK;
+    t->step_seconds = steps_ahead_seconds(&t->ahead);
+    t->ahead.count = 0;
+    for (int32_t i = 0; i < count; i++) {
+        TRY(step_settle(t, &t->ahead.step[i]));
+        TRY(diagnose_step(&t->diagnosis, i, count, t->loss));
+    }
+    return GT_OK;
+}
+
+/* The results are to be seen, or the next update depends on them: float16's loss scale does. */
+static bool must_settle(const struct trainer *t)
+{
+    return !exec_runs_ahead(t->session.exec) || t->ahead.count == STEPS_AHEAD_MAX || t->state.loss_scaler.dynamic ||
+           t->state.iter % t->config->log_interval == 0 || t->state.iter == t->first_iter || stop_requested();
+}
+
+static enum gt_status iteration(struct trainer *t)
+{
+    const struct config *config = t->config;
+    bool resumed_here = t->state.evaluated && t->state.iter == t->first_iter && t->first_iter > 0;
+    if (config->eval_only || (t->state.iter % config->eval_interval == 0 && !resumed_here)) {
+        TRY(settle(t));
+        TRY(evaluate_and_save(t));
+    }
+    if (config->eval_only)
+        return GT_OK;
+    TRY(update(t, schedule_learning_rate(config, t->state.iter)));
+    t->state.samples_seen += config->batch_size * config->gradient_accumulation_steps;
+    if (must_settle(t))
+        TRY(settle(t));
+    t->state.iter++;
+    return GT_OK;
+}
+
+/* At the end of a run, which has failed where this is refused. */
+static enum gt_status save_at_end(struct trainer *t)
+{
+    const char *why = divergence(t);
+    char kept[KEPT_TEXT_MAX];
+    if (!why)
+        return save(t);
+    log_error(NOT_SAVED, t->state.iter, why, run_log_kept(kept, t));
+    return GT_FAILURE;
+}
+
+/* Only the best is saved, and this run has one.  Anything else in its place would be lost to the resumed run, whose next best
+ * must beat a model that is gone. */
+static bool keeps_best(const struct trainer *t)
+{
+    return !t->config->always_save_checkpoint && t->best_iter >= 0;
+}
+
+/* After a signal.  Where only the best is saved and there is none yet, nothing is lost by saving what there is: the resumed
+ * run replaces it by what the uninterrupted one would save first, since best_val_loss is the same. */
+static enum gt_status stop(struct trainer *t)
+{
+    const int number = stop_requested();
+    const bool began = t->state.iter > t->first_iter;
+    if (t->saved_iter == t->state.iter || (!began && t->source.own)) {
+        log_note("stopped by signal %d; iter %" PRId64 " is saved already", number, t->state.iter);
+    } else if (!began) {
+        log_note("stopped by signal %d before the first update; nothing is saved", number);
+    } else if (keeps_best(t)) {
+        log_note("stopped by signal %d; always_save_checkpoint=False: the checkpoint of iter %" PRId64
+                 " stays, and a resume repeats what came after it",
+                 number, t->best_iter);
+    } else {
+        log_note("stopped by signal %d; saving", number);
+        TRY(save_at_end(t));
+    }
+    return GT_STOPPED;
+}
+
+/* After the last iteration.  Where only the best is saved, what was trained since the last evaluation may be better; one update
+ * is not worth another evaluation. */
+static enum gt_status finish(struct trainer *t)
+{
+    const bool always = t->config->always_save_checkpoint;
+    if (t->state.iter == t->first_iter) {
+        log_note("nothing to do: %s is at iter %" PRId64 " already; a max_iters above %" PRId64 " continues the run",
+                 t->config->out_dir, t->state.iter, t->config->max_iters);
+        return GT_OK;
+    }
+    if (!always && t->evaluated_iter < t->state.iter - 1)
+        TRY(evaluate_and_save(t));
+    if (t->unsaved && keeps_best(t)) {
+        log_error("%s: a better model than that of iter %" PRId64 ", which stays, could not be saved and is lost",
+                  t->config->out_dir, t->best_iter);
+        return GT_IO;
+    }
+    if ((always || t->unsaved) && t->saved_iter != t->state.iter)
+        return save_at_end(t);
+    return GT_OK;
+}
+
+/* From the first iteration to the last, or to a signal. */
+enum gt_status run_loop(struct trainer *t)
+{
+    enum gt_status status = GT_OK;
+    t->first_iter = t->state.iter;
+    t->start_ns = clock_monotonic_ns();
+    t->evaluated_iter = t->state.evaluated ? t->state.iter : -1;
+    if (t->config->eval_only)
+        return iteration(t);
+    while (status == GT_OK && t->state.iter <= t->config->max_iters && !stop_requested())
+        status = iteration(t);
+    if (status == GT_OK || status == GT_STOPPED) {
+        const enum gt_status settled = settle(t);
+        status = settled != GT_OK ? settled : status;
+    }
+    progress_clear(&t->progress);
+    if (status == GT_OK)
+        status = stop_requested() != 0 ? GT_STOPPED : finish(t);
+    return status == GT_STOPPED ? stop(t) : status;
+}

@@ -1,0 +1,150 @@
+/* Saving a run.
+ *
+ * What a save needs is made once, by saver_create(), and tensors go through the session's staging buffer, so that saving
+ * allocates nothing of ours.
+ */
+#include "train/saver.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "data/tokens.h"
+#include "io/checkpoint_keep.h"
+#include "io/checkpoint_tokenizer.h"
+#include "train/metrics.h"
+#include "train/restore_parts.h"
+
+enum gt_status saver_create(struct session *session, const struct tokenizer *tokenizer, const struct run_data *data,
+                            struct saver *out)
+{
+    *out = (struct saver){.session = session, .data = *data};
+    TRY(restore_tensors(session, &out->tensors));
+    TRY(config_to_json(session->config, &out->configuration));
+    out->plan = resume_plan_object(session);
+    if (tokenizer) {
+        checkpoint_tokenizer_hash(out->tokenizer_hash, tokenizer);
+        TRY(export_hf_tokens_texts(session->mem, tokenizer, session->model->options.config.block_size,
+                                   EXPORT_HF_TOKENS_OF_RUN, out->tokens));
+    }
+    if (!out->plan) {
+        log_error("out of memory");
+        return GT_NO_MEMORY;
+    }
+    return GT_OK;
+}
+
+void saver_destroy(struct saver *saver)
+{
+    if (!saver->session)
+        return;
+    hostmem_free(saver->session->mem, saver->tensors);
+    json_decref(saver->configuration);
+    json_decref(saver->plan);
+    export_hf_tokens_free(saver->tokens, EXPORT_HF_TOKENS_OF_RUN);
+    *saver = (struct saver){0};
+}
+
+/* Where it is not there already: *out_written. */
+static enum gt_status token_file_put(const char *path, const char *text, bool *out_written)
+{
+    const size_t length = strlen(text);
+    *out_written = !file_matches(path, length, file_crc32c(0, text, length));
+    return *out_written ? file_replace(path, text, length) : GT_OK;
+}
+
+static enum gt_status tokens_put(struct saver *saver, bool repairs)
+{
+    char path[FILE_PATH_MAX];
+    bool written;
+    for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN && !saver->tokens_written; i++) {
+        TRY(file_join(path, saver->session->config->out_dir, export_hf_tokens_names[i]));
+        if (!saver->tokens[i] && saver->replaces)
+            (void)unlink(path); /* the earlier run's, which has it in its own folder */
+        if (!saver->tokens[i])
+            continue;
+        TRY(token_file_put(path, saver->tokens[i], &written));
+        if (written && repairs)
+            log_note("%s was damaged or missing; restored it from the data set", path);
+    }
+    saver->tokens_written = true;
+    return GT_OK;
+}
+
+enum gt_status saver_repair_tokenizer(struct saver *saver)
+{
+    return tokens_put(saver, true);
+}
+
+/* What the record says of the data; NULL without memory, which json_pack() takes for no value where one may be missing. */
+static json_t *data_object(const struct saver *saver, const struct run_state *state)
+{
+    json_t *data =
+        json_pack("{s:I, s:I, s:s, s:s}", "evaluated_iter", (json_int_t)(state->evaluated ? state->iter : -1),
+                  "skipped", (json_int_t)state->skipped, token_split_name(TOKEN_TRAIN), saver->data.text[TOKEN_TRAIN],
+                  token_split_name(TOKEN_VAL), saver->data.text[TOKEN_VAL]);
+    if (data && *saver->tokenizer_hash &&
+        json_object_set_new(data, "tokenizer", json_string(saver->tokenizer_hash)) != 0) {
+        json_decref(data);
+        return NULL;
+    }
+    return data;
+}
+
+/* Keeps the checkpoint that the next save replaces, where it is to be kept. */
+static enum gt_status others_keep(struct saver *saver)
+{
+    const struct config *config = saver->session->config;
+    char folder[FILE_PATH_MAX];
+    if (saver->metrics == NULL)
+        return checkpoint_keep_last(config->out_dir, config->keep);
+    saver->replaces = checkpoint_keep_earlier_next(config->out_dir, folder);
+    TRY(checkpoint_keep_earlier(config->out_dir, saver->after, saver->metrics, METRICS_NAME));
+    saver->metrics = NULL;
+    return GT_OK;
+}
+
+enum gt_status saver_save(struct saver *saver, const struct run_state *state)
+{
+    struct session *session = saver->session;
+    const struct config *config = session->config;
+    json_t *data = data_object(saver, state);
+    json_t *loss_scaler = state->loss_scaler.dynamic ? loss_scaler_to_json(&state->loss_scaler) : NULL;
+    if (!data || (state->loss_scaler.dynamic && !loss_scaler)) {
+        json_decref(data);
+        log_error("out of memory");
+        return GT_NO_MEMORY;
+    }
+    struct checkpoint_save_options options = {
+        .out_dir = config->out_dir,
+        .config = &session->model->options.config,
+        .bos_token = -1,
+        .eos_token = -1,
+        .state = {.iter = state->iter,
+                  .adam_step = state->adam_step,
+                  .seed = config->seed,
+                  .samples_seen = state->samples_seen,
+                  .tokens_seen = state->samples_seen * config->block_size,
+                  .evaluations = state->evaluations,
+                  .best_val_loss = state->best_val_loss,
+                  .data = data,
+                  .plan = saver->plan,
+                  .loss_scaler = loss_scaler,
+                  .configuration = saver->configuration},
+        .tensors = saver->tensors,
+        .tensor_count = (size_t)session->model->parameters.count,
+        .read = restore_part_read,
+        .read_context = session,
+        .staging = session->staging,
+        .staging_bytes = SESSION_STAGING_FLOATS * sizeof(float),
+    };
+    enum gt_status status = others_keep(saver);
+    if (status == GT_OK)
+        status = checkpoint_save(&options);
+    json_decref(loss_scaler);
+    json_decref(data);
+    /* Only after the commit: an earlier run's checkpoint and its tokenizer stay together until then. */
+    return status == GT_OK ? tokens_put(saver, false) : status;
+}

@@ -1,0 +1,158 @@
+/* The device of a session: which one, what it stores weights as, and how much of its memory the run may take.
+ *
+ * The configuration names the backend and the device, or a profile that stands for one.  Nothing is allocated on it here.
+ */
+#include "train/session_device.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/system_memory.h"
+#include "plan/profile_device.h"
+
+/* Left to others where no memory_budget is given: a twentieth of what is free, at least 256 MiB. */
+#define BUDGET_MARGIN_PART 20
+#define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
+#define BUDGET_MARGIN_PART_MOST 2 /* of little memory, so that less of it is never more to plan with */
+
+static const char *const backend_words[] = {[CONFIG_BACKEND_AUTO] = "auto",
+                                            [CONFIG_BACKEND_CPU] = "cpu",
+                                            [CONFIG_BACKEND_CUDA] = "cuda",
+                                            [CONFIG_BACKEND_OPENCL] = "opencl"};
+
+/* The device that a profile describes. */
+static enum gt_status profile_open(const struct config *config, struct session_device *device, struct backend **out)
+{
+    struct device_profile *profile = &device->profile;
+    const char *wanted = backend_words[config->backend];
+    TRY(device_profile_find(config->device_profile, profile));
+    device->has_profile = true;
+    if (config->backend != CONFIG_BACKEND_AUTO && strcmp(wanted, profile->backend) != 0) {
+        log_error("device_profile '%s' is a %s device; leave --backend=%s out", profile->id, profile->backend, wanted);
+        return GT_USAGE;
+    }
+    return profile_device_open(profile, out);
+}
+
+/* The first backend of the build that has a device which it would take; what the others lack is said. */
+static const struct backend_ops *backend_choose(void)
+{
+    for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++) {
+        struct backend_devices devices;
+        (*ops)->devices(true, &devices);
+        if (devices.first >= 0)
+            return *ops;
+        if (devices.reason[0] != '\0')
+            log_note("not using %s: %s", (*ops)->name, devices.reason);
+    }
+    return NULL;
+}
+
+/* The backend that the configuration names, or GPT_TRAIN_BACKEND in the environment, or the first that has a device; of its
+ * devices the one that is named, or the one that it would take. */
+static enum gt_status backend_open(const struct config *config, struct backend **out)
+{
+    const bool is_auto = config->backend == CONFIG_BACKEND_AUTO;
+    const char *wanted = is_auto ? getenv("GPT_TRAIN_BACKEND") : backend_words[config->backend];
+    const bool is_named = wanted && wanted[0] != '\0';
+    const struct backend_ops *ops = is_named ? backend_find(wanted) : backend_choose();
+    if (!ops) {
+        log_error("%s'%s': this build has no such backend",
+                  is_auto ? "GPT_TRAIN_BACKEND=" : "backend = ", is_named ? wanted : "");
+        return GT_UNSUPPORTED;
+    }
+    struct backend_devices devices;
+    ops->devices(!is_named, &devices);
+    int32_t index = config_device_index(config);
+    if (index >= devices.count && devices.count > 0) {
+        log_error("device = '%s': %s has %" PRId32 " device%s, numbered from 0 (--list_devices shows them)",
+                  config->device, ops->name, devices.count, devices.count == 1 ? "" : "s");
+        return GT_USAGE;
+    }
+    struct backend_open_options options = {.name = config_device_name(config),
+                                           .device = index >= 0          ? index
+                                                     : devices.first > 0 ? devices.first
+                                                                         : 0,
+                                           .threads = (int32_t)config->threads,
+                                           .tf32 = config->tf32,
+                                           .no_graphs = config->cuda_graphs == CONFIG_CUDA_GRAPHS_OFF,
+                                           .tune = config->tune};
+    return ops->open(&options, out);
+}
+
+static enum gt_status device_open(const struct config *config, struct session_device *device)
+{
+    struct backend *inner;
+    char limit[24];
+    TRY(config->device_profile[0] != '\0' ? profile_open(config, device, &inner) : backend_open(config, &inner));
+    enum gt_status status = backend_wrap(inner, &device->backend);
+    if (status != GT_OK) {
+        inner->ops->close(inner);
+        return status;
+    }
+    TRY(device->backend->ops->info(device->backend, &device->info));
+    if (device->info.host_memory && system_memory_space_is_limit())
+        log_note("ulimit -v limits the memory of this process to %s",
+                 log_bytes(limit, (double)device->info.total_bytes));
+    return GT_OK;
+}
+
+bool session_device_has(const struct session_device *device, enum dtype dtype)
+{
+    return (device->info.dtypes >> dtype & 1u) != 0;
+}
+
+/* What weights and activations are stored as: what the configuration says, or the nearest that the device has, which is
+ * said.  auto is float32 on a cpu, elsewhere bfloat16, or float16 (with loss scaling) where the device lacks that. */
+static void dtype_choose(const struct config *config, struct session_device *device)
+{
+    static const enum dtype wanted[] = {
+        [CONFIG_DTYPE_FLOAT32] = DTYPE_F32, [CONFIG_DTYPE_BFLOAT16] = DTYPE_BF16, [CONFIG_DTYPE_FLOAT16] = DTYPE_F16};
+    bool is_auto = config->dtype == CONFIG_DTYPE_AUTO;
+    enum dtype dtype = is_auto ? (device->info.host_memory ? DTYPE_F32 : DTYPE_BF16) : wanted[config->dtype];
+    device->dtype = dtype;
+    if (!session_device_has(device, device->dtype))
+        device->dtype = dtype == DTYPE_BF16 && session_device_has(device, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
+    if (device->dtype != dtype)
+        log_note("%s has no %s; using %s%s", device->info.device, dtype_name(dtype), dtype_name(device->dtype),
+                 device->dtype == DTYPE_F16 ? ", with loss scaling" : "");
+}
+
+uint64_t session_device_budget(uint64_t free_bytes)
+{
+    const uint64_t part = free_bytes / BUDGET_MARGIN_PART, most = free_bytes / BUDGET_MARGIN_PART_MOST;
+    const uint64_t least = most < BUDGET_MARGIN_BYTES ? most : BUDGET_MARGIN_BYTES;
+    return free_bytes - (part > least ? part : least);
+}
+
+/* What memory_budget says, else what is free.  A profile's card has a little less than its nominal memory to give. */
+static enum gt_status budget_set(const struct config *config, struct session_device *device)
+{
+    char total[24];
+    const uint64_t most = device->has_profile ? device->profile.memory_bytes : device->info.total_bytes;
+    TRY(config_memory_budget(config, device->info.total_bytes, &device->budget_bytes));
+    if (config_key_was_set(config, CONFIG_KEY_memory_budget) && most > 0 && device->budget_bytes > most) {
+        log_error("memory_budget '%s' is more than %s has: %s", config->memory_budget, device->info.device,
+                  log_bytes(total, (double)most));
+        return GT_USAGE;
+    }
+    if (device->budget_bytes > 0)
+        return GT_OK;
+    uint64_t free_bytes = device->info.free_bytes;
+    device->budget_bytes = session_device_budget(free_bytes);
+    if (device->has_profile)
+        device->budget_bytes = free_bytes; /* what others take is in the profile's usable memory */
+    if (free_bytes == 0)
+        device->budget_bytes = UINT64_MAX; /* the system does not say */
+    return GT_OK;
+}
+
+enum gt_status session_device_open(const struct config *config, struct session_device *out)
+{
+    TRY(device_open(config, out));
+    TRY(budget_set(config, out));
+    dtype_choose(config, out);
+    return GT_OK;
+}

@@ -1,0 +1,62 @@
+/* Taking the arena of a session.
+ *
+ * Other programs may have taken memory since the plan was made; then a training session is planned again for what is left.
+ */
+#include <config.h>
+
+#include "base/log.h"
+#include "train/session_budget.h"
+#include "train/session_plan.h"
+
+/* A build with --enable-debug poisons dead bytes. */
+#ifdef GT_DEBUG
+#define DEBUG_RUN true
+#else
+#define DEBUG_RUN false
+#endif
+
+/* What is free on the device must do for the plan, whatever the budget says. */
+static uint64_t bytes_lacking(const struct session *session)
+{
+    uint64_t need = session->plan->arena_bytes + session->device.info.context_bytes + session_headroom_bytes(session);
+    uint64_t free_bytes = session->device.info.free_bytes;
+    return free_bytes > 0 && need > free_bytes ? need - free_bytes : 0;
+}
+
+/* Other programs have taken memory since the plan was made: another plan, for what is left. */
+static enum gt_status plan_again(struct session *session)
+{
+    char lacking[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+    const struct model_options options = session->search.request.options;
+    log_note("%s are free on %s now, %s less than the plan needs (other processes: %s); planning again",
+             log_bytes(have, (double)session->device.info.free_bytes), session->device.info.device,
+             log_bytes(lacking, (double)bytes_lacking(session)),
+             backend_holders_known(holders, session->device.backend));
+    session->device.budget_bytes = session_device_budget(session->device.info.free_bytes);
+    plan_destroy(session->plan);
+    model_destroy(session->model);
+    hostmem_free(session->mem, session->staging);
+    session->plan = NULL;
+    session->model = NULL;
+    session->staging = NULL;
+    TRY(session_plan(session, &options));
+    return session_fits(session);
+}
+
+enum gt_status session_start(struct session *session)
+{
+    struct exec_options options = {.poison = DEBUG_RUN};
+    TRY(session_fits(session));
+    TRY(session->device.backend->ops->info(session->device.backend, &session->device.info));
+    if (bytes_lacking(session) > 0 && session->model->options.train)
+        TRY(plan_again(session));
+    if (bytes_lacking(session) > 0) {
+        char needed[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];
+        uint64_t free_bytes = session->device.info.free_bytes;
+        log_error("not enough memory: this run needs %s, and %s are free on %s now (other processes: %s)",
+                  log_bytes(needed, (double)(free_bytes + bytes_lacking(session))), log_bytes(have, (double)free_bytes),
+                  session->device.info.device, backend_holders_known(holders, session->device.backend));
+        return GT_NO_FIT;
+    }
+    return exec_create(session->mem, session->device.backend, session->plan, &options, &session->exec);
+}

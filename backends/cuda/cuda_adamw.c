@@ -1,6 +1,6 @@
-/* adamw and adamw_lean on the host's side: operands, and the launch of one elementwise kernel.
+/* Host side of adamw and adamw_lean: operands, and the launch of one elementwise kernel.
  *
- * No workspace.  What a step is made of stays on the device: scalars and corrections are read by the kernels.
+ * No workspace.  Scalars and corrections stay on the device, where the kernels read them.
  */
 #include "backends/cuda/cuda_adamw.h"
 
@@ -35,7 +35,7 @@ static enum gt_status adamw_run(struct backend *backend, int32_t queue, const st
     return cuda_check(backend, cuda_launch_adamw(cuda_stream(backend, queue), &args), "adamw");
 }
 
-/* Moments may be uint8, and the exponents beside them are; everything else is as elsewhere. */
+/* Moments and their exponents may be uint8; everything else is as in cuda_operands_converted(). */
 static bool lean_supports(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;

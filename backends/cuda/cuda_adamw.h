@@ -1,4 +1,4 @@
-/* adamw and adamw_lean: what the host starts. */
+/* adamw and adamw_lean: arguments and launch functions. */
 #ifndef GPT_TRAIN_CUDA_CUDA_ADAMW_H
 #define GPT_TRAIN_CUDA_CUDA_ADAMW_H
 
@@ -7,7 +7,7 @@
 #include "backends/cuda/cuda_floats.h"
 #include "ops/op.h"
 
-/* What both need to know of a step, beside the scalars. */
+/* The arguments of a step that both ops share. */
 struct cuda_adamw_step {
     const union scalar_word *scalars;
     const float *corrections; /* [rows, 2] */
@@ -16,12 +16,13 @@ struct cuda_adamw_step {
 };
 
 struct cuda_adamw_args {
-    struct cuda_floats grad, param, master, first, second; /* master: NULL where there is none */
+    struct cuda_floats grad, param, master, first, second; /* master: NULL when absent */
     struct cuda_adamw_step step;
     struct cuda_walk walk;
 };
 
-/* param is bf16; the moments are fp32, bf16 or 8-bit codes, which have `scales`: int8 exponents, [blocks] of m, then of v. */
+/* param is bf16.  The moments are fp32, bf16 or 8-bit codes.  Codes have `scales`: int8 exponents, [blocks] of m, then
+ * [blocks] of v. */
 struct cuda_adamw_lean_args {
     struct cuda_floats grad, param, first, second;
     uint8_t *scales;
@@ -41,7 +42,7 @@ cudaError_t cuda_launch_adamw_lean(cudaStream_t stream, const struct cuda_adamw_
 
 #include "backends/cuda/cuda_device.h"
 
-/* The same for all elements; read by every thread.  skip: nothing changes. */
+/* Values common to all elements; every thread reads them.  skip: nothing is updated. */
 struct cuda_adamw_factors {
     float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;
     bool skip;
@@ -66,7 +67,8 @@ DEVICE struct cuda_adamw_factors cuda_adamw_factors_make(const struct cuda_adamw
     return f;
 }
 
-/* One element as adamw_lean's formula has it: each operation rounded, in its order, none fused. */
+/* Updates one element by adamw_lean's formula: each operation is rounded by itself, in the formula's order, without
+ * fusing. */
 DEVICE void cuda_adamw_update(const struct cuda_adamw_factors &f, float grad, float *param, float *first, float *second)
 {
     const float g = mul_rn(grad, f.clip);

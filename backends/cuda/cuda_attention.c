@@ -1,8 +1,8 @@
 /* attention_forward, attention_backward and attention_cached: shapes, choice of kernels, launches.
  *
- * Calls whose operands are all bf16, or all fp16, go to the tensor-core kernels, all others to the fp32 ones, which take any
- * mixture.  A few rows against a cache have kernels of their own.  Head sizes up to 128.  The choice depends on the call and
- * on the card's capability, never on values, so that results do not.
+ * Calls whose operands are all bf16, or all fp16, use the tensor-core kernels; all others use the fp32 kernels, which
+ * take any mixture.  A few rows against a cache have their own kernels.  Head sizes go up to 128.  The choice depends
+ * on the call and on the card's capability, never on values.
  */
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_backend.h"
@@ -13,7 +13,8 @@ static int64_t head_size_of(const struct op_call *call, int32_t qkv)
     return op_columns(call, qkv) / (call->attrs.heads + 2 * call->attrs.kv_heads);
 }
 
-/* What the head size, and where the operands begin, allow; operands of the arena begin at multiples of 256 bytes. */
+/* Returns the elements that one access may move, given the head size and the start of the operands; operands of the
+ * arena begin at multiples of 256 bytes. */
 static int32_t unit_of(const struct backend *backend, const struct op_call *call, int64_t size)
 {
     if (!cuda_operands_aligned(backend, call))
@@ -21,13 +22,14 @@ static int32_t unit_of(const struct backend *backend, const struct op_call *call
     return size % CUDA_GROUP == 0 ? CUDA_GROUP : size % 2 == 0 ? 2 : 1;
 }
 
-/* Head h of `of` from element `first` of a row on: `width` elements a row, `time` rows a sample. */
+/* Returns the view of `of` whose head 0 begins at element `first` of a row: `width` elements a row, `time` rows a
+ * sample. */
 static struct cuda_attention_rows rows_of(struct cuda_floats of, int64_t first, int64_t width, int64_t time)
 {
     return (struct cuda_attention_rows){.of = of, .first = first, .row = width, .sample = width * time};
 }
 
-/* What every call has: shapes, and q, k, v of qkv; no dropout. */
+/* The part that all calls have in common: shapes, and q, k, v of qkv; no dropout. */
 static struct cuda_attention attention_of(const struct backend *backend, const struct op_call *call, int32_t qkv,
                                           int32_t scalars)
 {
@@ -66,7 +68,7 @@ static struct cuda_attention_rows result_rows(const struct backend *backend, con
     return rows_of(cuda_floats_of(backend, call, slot), 0, op_columns(call, slot), call->attrs.time);
 }
 
-/* The operands have one dtype, of 16 bits; scalars and lse, slots of `others`, have their own. */
+/* Returns true when the operands have one 16-bit dtype.  Slots in `others` (scalars and lse) are ignored. */
 static bool is_tiled(const struct op_call *call, uint32_t others)
 {
     uint32_t dtypes = 0;
@@ -132,7 +134,7 @@ static bool backward_supports(const struct backend *backend, const struct op_cal
 
 #define BACKWARD_OTHERS (1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE)
 
-/* Whether a tile can be under way beside the one in use: since sm_80, where both fit. */
+/* Returns true when a tile can load while another is in use: from sm_80 on, if both fit. */
 static bool backward_has_stages(const struct backend *backend, const struct op_call *call)
 {
     const struct cuda_backend *cuda = cuda_from(backend);
@@ -141,13 +143,13 @@ static bool backward_has_stages(const struct backend *backend, const struct op_c
            cuda_attention_backward_shared_bytes(head_size, 2) <= cuda->shared_bytes_max;
 }
 
-/* One stage leaves room for more blocks. */
+/* One stage leaves room for more blocks on a multiprocessor. */
 int32_t cuda_attention_backward_shapes(const struct backend *backend, const struct op_call *call)
 {
     return is_tiled(call, BACKWARD_OTHERS) && backward_has_stages(backend, call) ? CUDA_BACKWARD_SHAPES : 1;
 }
 
-/* delta, one number for each of lse. */
+/* delta: one number for each element of lse. */
 static size_t backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;
@@ -163,7 +165,7 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
     attention.dq = attention.q;
     attention.dk = attention.k;
     attention.dv = attention.v;
-    attention.dq.of = attention.dk.of = attention.dv.of = dqkv; /* laid out as qkv */
+    attention.dq.of = attention.dk.of = attention.dv.of = dqkv; /* has the layout of qkv */
     attention.lse = cuda_operand(backend, call, ATTENTION_BACKWARD_LSE);
     attention.delta = cuda_workspace(backend, call, backward_workspace_bytes(backend, call));
     attention_drop(&attention, &call->attrs);
@@ -199,7 +201,7 @@ static bool cached_rows_are_few(const struct op_call *call)
     return call->attrs.time < CUDA_ATTENTION_FEW_ROWS;
 }
 
-/* Keys of a part: so many that there are at most CUDA_ATTENTION_SPLITS_MAX parts. */
+/* Returns the keys of a part, such that there are at most CUDA_ATTENTION_SPLITS_MAX parts. */
 static int64_t cached_split_keys(const struct op_call *call)
 {
     const int64_t keys = size_ceil_div(cache_capacity(call), CUDA_ATTENTION_SPLITS_MAX);

@@ -1,10 +1,10 @@
-/* The cuda backend: opening a card, what is known of it, running ops on it, and what is said when it fails.
+/* The cuda backend: opens a card, describes it, runs ops on it, and reports what fails.
  *
- * One device, one stream and another for uploads, CUDA's run-time API and cuBLASLt; the driver is never linked, so that the
- * program starts where there is none.  Ops are enqueued and nobody waits for them but sync() and download(); programs that
- * were bound are replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at some later
- * call: it is logged once, with the card and the versions, and every call after it fails without a word.  Memory and copies
- * are in cuda_memory.c.
+ * It uses one device, one stream and another for uploads, CUDA's run-time API and cuBLASLt.  The driver is never
+ * linked, so that the program starts where there is none.  Ops are enqueued; only sync() and download() wait for them.
+ * Bound programs are replayed as graphs.  An error that takes the context down (a kernel's fault, a lost card) shows at
+ * some later call: it is logged once, with the card and the versions, and every call after it fails without a message.
+ * Memory and copies are in cuda_memory.c.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -27,7 +27,7 @@
 #include "backends/cuda/cuda_tuning.h"
 #include "base/log.h"
 
-/* From this code on the run-time API reports what a kernel or the card did: the context is lost. */
+/* In this range the run-time API reports a fault of a kernel or of the card: the context is lost. */
 #define ERROR_LOST_FIRST cudaErrorIllegalAddress
 #define ERROR_LOST_LAST cudaErrorLaunchFailure
 
@@ -36,10 +36,12 @@ static struct cuda_backend *own(struct backend *backend)
     return (struct cuda_backend *)(void *)backend;
 }
 
-/* After these nothing of this process works on the card any more.  A launch that asks for more than there is does no harm. */
+/* Returns true for errors after which nothing in this process works on the card any more.  A launch that needs too many
+ * resources does no harm. */
 static bool is_lost(cudaError_t error)
 {
-    /* Contained errors, a leak of tensor memory, a terminated MPS client, an external device: 11.8's header has not all names. */
+    /* Contained errors, a leak of tensor memory, a terminated MPS client, an external device: 11.8's header lacks
+     * names. */
     static const int more[] = {226, 721, 810, 911};
     if (error == cudaErrorLaunchOutOfResources)
         return false;
@@ -84,9 +86,10 @@ static enum gt_status stream_open(struct cuda_backend *cuda)
     return cuda_gemm_cache_create(cuda);
 }
 
-/* What the driver holds for this process once it is open, by what NVML counts then and counted before.  The run-time API
- * cannot be asked without opening; and what the card keeps for itself, hundreds of MiB, is in use by NVML's count and not by
- * the API's, so that the two do not mix.  Others that come or go meanwhile are counted too, hence the limits. */
+/* Measures what the driver uses for this process, as the change in NVML's count of used memory.  The run-time API
+ * cannot be queried before opening.  The two counts cannot be mixed, because NVML's includes hundreds of MiB that the
+ * card reserves for itself and the API's does not.  NVML also counts processes that come or go meanwhile, hence the
+ * limits. */
 static void context_measure(struct cuda_backend *cuda, uint64_t used_before)
 {
     const uint64_t used = used_before > 0 ? cuda_nvml_used_bytes(cuda->nvml) : 0;
@@ -136,8 +139,7 @@ static void cuda_close(struct backend *backend)
         return;
     struct cuda_backend *cuda = own(backend);
     if (cuda->stream != NULL)
-        (void)cudaStreamSynchronize(
-            cuda->stream); /* what is under way still uses the memory; it waits for the copies */
+        (void)cudaStreamSynchronize(cuda->stream); /* ops in flight use the memory; they wait for the copies */
     cuda_graphs_destroy(cuda);
     cuda_gemm_cache_destroy(cuda);
     cuda_tuning_destroy(cuda);
@@ -155,7 +157,7 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
     TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
     struct backend_info info = {
         .total_bytes = total_bytes,
-        /* A process that is not there yet would find what this one holds. */
+        /* Free for a later process, after this one has released its memory. */
         .free_bytes = free_bytes + cuda->context_bytes + (cuda->ahead != NULL ? cuda_memory_ahead_bytes(cuda) : 0),
         .context_bytes = cuda->context_bytes + cuda_memory_ahead_bytes(cuda),
         .largest_allocation_bytes = total_bytes,
@@ -219,7 +221,7 @@ static enum gt_status cuda_sync(struct backend *backend, int32_t queue)
     return GT_OK;
 }
 
-/* Settles shapes and, where it is asked for, times what nobody has chosen. */
+/* Settles shapes and, while tuning is on, times calls without a choice. */
 static enum gt_status calls_first_launch(struct cuda_backend *cuda, const struct op_call *calls, size_t count)
 {
     enum gt_status status = GT_OK;
@@ -233,10 +235,10 @@ static enum gt_status calls_first_launch(struct cuda_backend *cuda, const struct
     return status;
 }
 
-/* CUDA loads a kernel into the card's memory at its first launch, and cuBLASLt does so too.  So every program is run once,
- * on an arena of zeros, which are valid operands of all ops (programs share memory, and what one leaves is no index of
- * another): what is going to be loaded is there before anything is uploaded, and a card that cannot run a kernel says so
- * now.  Then the same launches are recorded. */
+/* CUDA and cuBLASLt load a kernel into the card's memory at its first launch.  So every program runs once, on an arena
+ * of zeros, which are valid operands of all ops.  (Programs share memory, and what one leaves there may not be a valid
+ * index for another.)  Everything that has to be loaded is then there before anything is uploaded, and a card that
+ * cannot run a kernel fails now.  Then the same launches are recorded. */
 static enum gt_status cuda_bind(struct backend *backend, const struct op_call *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

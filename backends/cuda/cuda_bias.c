@@ -1,6 +1,6 @@
-/* bias_backward on the host's side: how many parts the rows make, and two launches.
+/* Host side of bias_backward: how many parts the rows make, and two launches.
  *
- * Workspace: a strip of fp32 columns for each part; their number follows from the shape alone.
+ * Workspace: a strip of fp32 columns for each part; the number of parts depends on the shape only.
  */
 #include "backends/cuda/cuda_bias.h"
 

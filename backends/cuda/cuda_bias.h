@@ -1,4 +1,4 @@
-/* bias_backward: what the host starts. */
+/* bias_backward: arguments and launch function. */
 #ifndef GPT_TRAIN_CUDA_CUDA_BIAS_H
 #define GPT_TRAIN_CUDA_CUDA_BIAS_H
 
@@ -6,12 +6,12 @@
 
 #include "backends/cuda/cuda_parts.h"
 
-/* The first stage; the second is cuda_launch_parts_sum(). */
+/* The arguments of the first stage; the second is cuda_launch_parts_sum(). */
 struct cuda_bias_args {
     struct cuda_floats dy;
-    float *strips; /* [parts] of one strip */
+    float *strips; /* [parts], one strip each */
     int64_t rows, columns, parts, strip_floats;
-    bool aligned; /* groups of a row are, in every row */
+    bool aligned; /* every group of every row is aligned */
 };
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* blend on the host's side: operands, and the launch of one elementwise kernel.
+/* Host side of blend: operands, and the launch of one elementwise kernel.
  *
  * No workspace.  y may be x or z: a thread reads its group before it writes it.
  */

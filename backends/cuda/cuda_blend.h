@@ -1,4 +1,4 @@
-/* blend: what the host starts. */
+/* blend: arguments and launch function. */
 #ifndef GPT_TRAIN_CUDA_CUDA_BLEND_H
 #define GPT_TRAIN_CUDA_CUDA_BLEND_H
 

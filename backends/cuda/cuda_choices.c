@@ -1,8 +1,8 @@
 /* Lists of choices, and their text.
  *
- * A line holds the two identities and what the choice takes, which the plan's forecast rests on later.  Numbers of fp64 stand
- * there as their bits, and the op as a hash of its name, which another release may know under another number.  One list has
- * one text, so that what is read is what was written or nothing.
+ * A line has the two identities and the time that the choice takes, which the plan's forecast uses later.  fp64 numbers
+ * are stored as their bits, and the op as a hash of its name, because another release may number it differently.  A
+ * list has exactly one text, so that parsing returns what was written or fails.
  */
 #include "backends/cuda/cuda_choices.h"
 
@@ -13,9 +13,10 @@
 
 #include "base/hash.h"
 
-/* Six numbers of 16 digits: call, algorithm, op, and three of fp64: FLOPs, bytes, seconds; then dtype and transposes. */
+/* Six numbers of 16 digits: call, algorithm, op, and three of fp64: FLOPs, bytes, seconds; then dtype and
+ * transposes. */
 #define NUMBERS 6
-#define NUMBER_BYTES 17 /* with the space behind it */
+#define NUMBER_BYTES 17 /* with the space after it */
 _Static_assert(CUDA_CHOICE_LINE_BYTES == NUMBERS * NUMBER_BYTES + 4, "three digits and a newline follow the numbers");
 #define WORK_MAX 1e24
 #define SECONDS_MIN 1e-9
@@ -42,7 +43,7 @@ int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t a
     return at;
 }
 
-/* FLOPs or bytes are counted: a fraction of one is damage. */
+/* FLOPs and bytes are counts: a fraction of one is damage. */
 static bool work_valid(double work)
 {
     return work == 0.0 || (work >= 1.0 && work <= WORK_MAX);
@@ -102,7 +103,7 @@ static bool kind_find(uint64_t identity, enum op_kind *out)
     return false;
 }
 
-/* Digits as they are written, and nothing else. */
+/* Returns true when digits and separators are exactly where line_write() puts them. */
 static bool line_shaped(const char *line)
 {
     for (int32_t i = 0; i < CUDA_CHOICE_LINE_BYTES; i++) {
@@ -114,7 +115,7 @@ static bool line_shaped(const char *line)
     return true;
 }
 
-/* Of the last three digits. */
+/* Reads the last three digits.  Returns false when one is out of range. */
 static bool flags_read(unsigned long flags, struct backend_timing *out)
 {
     out->dtype = (enum dtype)(flags >> 8);
@@ -149,8 +150,7 @@ bool cuda_choices_parse(const char *text, size_t bytes, struct cuda_choices *out
         memcpy(line, text + i * CUDA_CHOICE_LINE_BYTES, CUDA_CHOICE_LINE_BYTES);
         good = line_read(line, &choice, &timing[i]);
         if (good)
-            good =
-                cuda_choices_put(out, choice.call, choice.algorithm) == (int32_t)i; /* else the call is there twice */
+            good = cuda_choices_put(out, choice.call, choice.algorithm) == (int32_t)i; /* else a duplicate */
     }
     if (!good)
         out->count = 0;

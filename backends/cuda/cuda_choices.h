@@ -1,7 +1,7 @@
-/* A list of choices between algorithms, what each was found to take, and the text that such a list is kept as.
+/* A list of choices between algorithms with the time that each one took, and the text that stores such a list.
  *
- * A choice is known by two hashes, of the call and of the algorithm.  Nothing here knows CUDA, so that what reads a file can
- * be tried without it.
+ * A choice is identified by two hashes, of the call and of the algorithm.  This code does not depend on CUDA, so that
+ * the parser can be tested without it.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_CHOICES_H
 #define GPT_TRAIN_CUDA_CUDA_CHOICES_H
@@ -20,16 +20,19 @@ struct cuda_choices {
     struct backend_choice at[CUDA_CHOICES_MAX];
 };
 
-/* 0 where there is none. */
+/* Returns the algorithm, or 0 when the call is not in the list. */
 uint64_t cuda_choices_find(const struct cuda_choices *choices, uint64_t call);
-/* Replaces one of the same call, and says where it is; -1: beyond the limit it is dropped. */
+/* Adds a choice, or replaces that of the same call.  Returns its index, or -1 when the list is full and the choice is
+ * dropped. */
 int32_t cuda_choices_put(struct cuda_choices *choices, uint64_t call, uint64_t algorithm);
 
-/* Whether a forecast can rest on it: rates of any number of such timings are finite, and none is 0 but for no work. */
+/* Returns true when a forecast can use the timing: rates over any number of valid timings are finite, and 0 only when
+ * there is no work. */
 bool cuda_timing_valid(const struct backend_timing *timing);
-/* CUDA_CHOICE_LINE_BYTES for each choice with its timing into `text`, and a terminator. */
+/* Writes CUDA_CHOICE_LINE_BYTES into `text` for each choice with its timing, and a terminator. */
 void cuda_choices_write(const struct cuda_choices *choices, const struct backend_timing *timing, char *text);
-/* The inverse.  False, and an empty list, for any text but those that cuda_choices_write() makes of valid timings. */
+/* The inverse of cuda_choices_write().  Returns false, and an empty list, for any text that cuda_choices_write() does
+ * not produce from valid timings. */
 bool cuda_choices_parse(const char *text, size_t bytes, struct cuda_choices *out,
                         struct backend_timing timing[static CUDA_CHOICES_MAX]);
 

@@ -1,4 +1,4 @@
-/* cross_entropy and loss_sum on the host's side: shapes, operands, launches.
+/* Host side of cross_entropy and loss_sum: shapes, operands, launches.
  *
  * No workspace: a block takes a row of logits, and one block all losses.
  */
@@ -23,7 +23,8 @@ static int32_t threads_for(int64_t width)
     return (int32_t)cuda_min(lanes, THREADS_MAX);
 }
 
-/* Half as many threads, for rows that have work for all: twice the groups for each, and less to add at the end. */
+/* The second shape has half as many threads, for rows that give all of them work: each takes twice the groups, and
+ * there is less to add at the end. */
 int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call)
 {
     (void)backend;

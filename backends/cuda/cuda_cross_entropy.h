@@ -1,4 +1,4 @@
-/* cross_entropy and loss_sum: what the host starts. */
+/* cross_entropy and loss_sum: arguments and launch functions. */
 #ifndef GPT_TRAIN_CUDA_CUDA_CROSS_ENTROPY_H
 #define GPT_TRAIN_CUDA_CUDA_CROSS_ENTROPY_H
 
@@ -14,9 +14,9 @@ struct cuda_cross_entropy_args {
     float *losses;
     int64_t rows, width;
     int32_t vocab;
-    int32_t threads; /* of a block, which takes a row: follows from the width */
+    int32_t threads; /* per block, which takes one row */
     bool gradient;
-    bool aligned; /* groups of a row are, in every row */
+    bool aligned; /* every group of every row is aligned */
 };
 
 struct cuda_loss_sum_args {

@@ -1,15 +1,15 @@
-/* What the kernels are written against: the few things that CUDA C++ spells in PTX, or that a C++ compiler for the CPU cannot
- * spell.  A kernel file is compiled twice, by nvcc for the cards and, with GT_CUDA_EMULATED, by the host's C++ compiler
- * for tests/cuda_on_cpu, whose emulator.h takes the place of the PTX half.  Everything else keeps CUDA's own names
- * (threadIdx, __syncthreads, __shfl_xor_sync, integer atomics, __popc, ...); float atomics are not there, because their
- * order is not fixed.
+/* The primitives that kernels are written with: the few things that CUDA C++ spells in PTX, or that a C++ compiler for
+ * the CPU cannot spell.  A kernel file is compiled twice: by nvcc for the cards and, with GT_CUDA_EMULATED, by the
+ * host's C++ compiler for tests/cuda_on_cpu, whose emulator.h replaces the PTX half.  Everything else keeps CUDA's own
+ * names (threadIdx, __syncthreads, __shfl_xor_sync, integer atomics, __popc, ...).  There are no float atomics, because
+ * their order is not fixed.
  *
- * Rules for kernel files: templates over dtype and sizes only; no launch chevrons (LAUNCH), no bare __shared__ (SHARED,
- * DYN_SHARED); 16-byte accesses through load_16_bytes/store_16_bytes, load_values/store_values, which check alignment
- * under emulation; asynchronous copies are predicated, never skipped by a pointer test; exact ops through mul_rn etc.
- * What differs between the halves: under emulation a shared array is a pointer, so never take its sizeof.
+ * Rules for kernel files: templates over dtype and sizes only; no launch chevrons (use LAUNCH), no bare __shared__ (use
+ * SHARED, DYN_SHARED); 16-byte accesses through load_16_bytes/store_16_bytes, load_values/store_values, which check
+ * alignment under emulation; asynchronous copies are predicated, never skipped by a pointer test; exact ops through
+ * mul_rn etc.  Under emulation a shared array is a pointer, so never take its sizeof.
  *
- * Layouts of fragments and the semantics of the copies are those of the PTX ISA, sections "Data Movement and Conversion
+ * The layouts of fragments and the semantics of copies are those of the PTX ISA, sections "Data Movement and Conversion
  * Instructions" (cp.async, cp.async.commit_group, cp.async.wait_group), "Warp Level Matrix Multiply-Accumulate
  * Instructions" (ldmatrix; Matrix Fragments for mma.m16n8k8, mma.m16n8k16 with floating point type).
  */
@@ -37,28 +37,30 @@
 
 #else
 
-/* It would take the launch apart. */
+/* clang-format would split the launch chevrons. */
 /* clang-format off */
-/* A function of kernels. */
+/* A device function. */
 #define DEVICE static __device__ __forceinline__
 
-/* cudaError_t of starting kernel<<<grid, block, dynamic_shared bytes, stream>>>(...).  Parenthesise a kernel whose name
- * has a comma: LAUNCH((k<T, 64>), ...).  More than 48 KiB of dynamic shared memory is opted into beforehand, once:
- * cudaFuncSetAttribute((const void *)k<T, 64>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes). */
+/* Starts kernel<<<grid, block, dynamic_shared bytes, stream>>>(...) and yields the cudaError_t of the launch.
+ * Parenthesise a kernel whose name has a comma: LAUNCH((k<T, 64>), ...).  A kernel with more than 48 KiB of dynamic
+ * shared memory must opt in once beforehand: cudaFuncSetAttribute((const void *)k<T, 64>,
+ * cudaFuncAttributeMaxDynamicSharedMemorySize, bytes). */
 #define LAUNCH(kernel, grid, block, dynamic_shared, stream, ...)                                                       \
     ((kernel)<<<(grid), (block), (dynamic_shared), (stream)>>>(__VA_ARGS__), cudaGetLastError())
 
-/* An array of n elements in shared memory, of the block; uninitialised. */
+/* An array of n elements in the block's shared memory; uninitialised. */
 #define SHARED(type, name, n) __shared__ __align__(16) type name[n]
-/* The launch's dynamic shared memory as `type *name`, aligned to 128 bytes; all uses in a kernel are the same bytes. */
+/* The launch's dynamic shared memory as `type *name`, aligned to 128 bytes; all uses in a kernel refer to the same
+ * bytes. */
 #define DYN_SHARED(type, name)                                                                                         \
     extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];                                             \
     type *name = reinterpret_cast<type *>(dynamic_shared_bytes)
 /* clang-format on */
 
-/* 1 where this compilation may use what sm_80 brought: mma m16n8k16, bf16 arithmetic.  Guard the body of a kernel that
- * does with #if CUDA_HAS_SM80, and choose at run time by capability.  (Under emulation it is 1, and a wrapper that the
- * configured device lacks is an error when it is reached.) */
+/* 1 when this compilation may use what sm_80 introduced: mma m16n8k16, bf16 arithmetic.  Guard the body of a kernel
+ * that uses it with #if CUDA_HAS_SM80, and choose the kernel at run time by capability.  (Under emulation it is 1, and
+ * calling a wrapper that the configured device lacks is an error.) */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define CUDA_HAS_SM80 0
 #else
@@ -70,9 +72,9 @@ DEVICE unsigned shared_address(const void *shared)
     return (unsigned)__cvta_generic_to_shared(shared);
 }
 
-/* Asynchronous copy of 16, 8 or 4 bytes from global to shared memory; both aligned to the size.  With fetch false the
- * destination becomes zeros and `global` is not read.  The bytes are there for the copying thread after cp_async_wait,
- * for the others after a barrier that follows it.  Before sm_80 the copy is made at once.
+/* Asynchronous copy of 16, 8 or 4 bytes from global to shared memory; both are aligned to the size.  With fetch false
+ * the destination is zeroed and `global` is not read.  The copying thread sees the bytes after cp_async_wait, the
+ * others after a barrier that follows it.  Before sm_80 the copy is synchronous.
  * PTX ISA: cp.async.cg (past L1) and .ca, with src-size 0. */
 DEVICE void cp_async_16(void *shared, const void *global, bool fetch)
 {
@@ -110,7 +112,7 @@ DEVICE void cp_async_4(void *shared, const void *global, bool fetch)
 #endif
 }
 
-/* Closes the group of this thread's copies since the last commit; an empty group counts. */
+/* Commits this thread's copies since the last commit as a group; an empty group counts. */
 DEVICE void cp_async_commit(void)
 {
 #if CUDA_HAS_SM80
@@ -118,7 +120,7 @@ DEVICE void cp_async_commit(void)
 #endif
 }
 
-/* Waits until at most `groups` of this thread's latest groups are under way. */
+/* Waits until at most `groups` of this thread's latest groups are in flight. */
 template <int groups> DEVICE void cp_async_wait(void)
 {
 #if CUDA_HAS_SM80
@@ -126,9 +128,10 @@ template <int groups> DEVICE void cp_async_wait(void)
 #endif
 }
 
-/* Four 8x8 matrices of 16-bit elements from shared memory; the whole warp takes part.  Lane i names row i % 8 of matrix
- * i / 8: 16 bytes, aligned to 16.  Lane l gets in r[m] of matrix m the elements [l/4][l%4*2] (low half) and
- * [l/4][l%4*2 + 1] (high half); transposed: [l%4*2][l/4] and [l%4*2 + 1][l/4].  PTX ISA: ldmatrix .x4, .trans. */
+/* Loads four 8x8 matrices of 16-bit elements from shared memory; the whole warp takes part.  Lane i passes the address
+ * of row i % 8 of matrix i / 8: 16 bytes, aligned to 16.  Lane l receives in r[m] the elements [l/4][l%4*2] (low half)
+ * and [l/4][l%4*2 + 1] (high half) of matrix m; transposed: [l%4*2][l/4] and [l%4*2 + 1][l/4].  PTX ISA: ldmatrix .x4,
+ * .trans. */
 DEVICE void ldmatrix_x4(uint32_t (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -145,8 +148,8 @@ DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
                  : "memory");
 }
 
-/* d[16,8] += a[16,16] b[16,8] of a warp, sums in fp32.  With g = lane / 4 and t = lane % 4 * 2, pairs of columns (of a, d)
- * or of rows (of b), the lower one in the low half:
+/* d[16,8] += a[16,16] b[16,8] by a warp, with fp32 sums.  With g = lane / 4 and t = lane % 4 * 2, a register has a pair
+ * of columns (of a, d) or of rows (of b), the lower one in the low half:
  *   a[0]: a[g][t..]   a[1]: a[g+8][t..]   a[2]: a[g][t+8..]   a[3]: a[g+8][t+8..]
  *   b0: b[t..][g]     b1: b[t+8..][g]     d[0], d[1]: d[g][t], d[g][t+1]     d[2], d[3]: d[g+8][t], d[g+8][t+1]
  * sm_80 and later.  PTX ISA: mma.sync.aligned.m16n8k16.row.col.  Kernels call mma_m16n8k16<T>, below. */
@@ -174,8 +177,8 @@ DEVICE void mma_m16n8k16_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
 #endif
 }
 
-/* d[16,8] += a[16,8] b[8,8] in fp16, sums in fp32; sm_75 and later.  a[0], a[1], b, d as above with rows t.. of b only.
- * PTX ISA: mma.sync.aligned.m16n8k8.row.col. */
+/* d[16,8] += a[16,8] b[8,8] in fp16, with fp32 sums; sm_75 and later.  a[0], a[1], b and d are as above, with only the
+ * rows t.. of b.  PTX ISA: mma.sync.aligned.m16n8k8.row.col. */
 DEVICE void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b)
 {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
@@ -194,7 +197,7 @@ DEVICE void store_16_bytes(void *to, uint4 value)
     *(uint4 *)to = value;
 }
 
-/* Arithmetic of the exact ops: each operation rounded to fp32, never fused, with subnormals. */
+/* Arithmetic of the exact ops: each operation is rounded to fp32, never fused, and keeps subnormals. */
 DEVICE float add_rn(float a, float b)
 {
     return __fadd_rn(a, b);
@@ -230,7 +233,8 @@ DEVICE uint32_t mul_hi(uint32_t a, uint32_t b)
 
 /* ---- the same for both halves ---- */
 
-/* Storage dtypes to fp32 and back, rounded to nearest, ties to even (what fp16 cannot hold becomes infinite). */
+/* Conversions between storage dtypes and fp32, rounded to nearest, ties to even (beyond fp16's range the result is
+ * infinite). */
 DEVICE float to_float(float value)
 {
     return value;
@@ -261,7 +265,7 @@ DEVICE void from_float(float value, __half *to)
     *to = __float2half_rn(value);
 }
 
-/* The value as T: rounded<__half>(x). */
+/* Rounds the value to T: rounded<__half>(x). */
 template <typename T> DEVICE T rounded(float value)
 {
     T result;
@@ -272,7 +276,7 @@ template <typename T> DEVICE T rounded(float value)
 template <typename T> inline constexpr bool is_bfloat16 = false;
 template <> inline constexpr bool is_bfloat16<__nv_bfloat16> = true;
 
-/* Two values as 16-bit T in one register of a fragment, `low` in the low half. */
+/* Packs two values as 16-bit T into one register of a fragment, `low` in the low half. */
 template <typename T> DEVICE uint32_t pack_pair(float low, float high)
 {
     uint32_t bits;
@@ -302,10 +306,10 @@ template <typename T> DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a
         mma_m16n8k16_f16(d, a, b0, b1);
 }
 
-/* How many T one 128-bit access holds: 8 of 16 bits, 4 of fp32. */
+/* The number of T in one 128-bit access: 8 of 16 bits, 4 of fp32. */
 template <typename T> constexpr int vector_length = (int)(16 / sizeof(T));
 
-/* vector_length<T> values as fp32, from and to memory aligned to 16 bytes, in one access. */
+/* vector_length<T> values as fp32.  load_values and store_values access memory once; it is aligned to 16 bytes. */
 template <typename T> DEVICE void unpack_values(float (&to)[vector_length<T>], uint4 bits)
 {
     T values[vector_length<T>];
@@ -336,7 +340,7 @@ template <typename T> DEVICE void store_values(T *to, const float (&from)[vector
     store_16_bytes(to, pack_values<T>(from));
 }
 
-/* Of all 32 lanes, in every lane, in an order that the lane numbers fix. */
+/* Returns the sum over all 32 lanes in every lane, in an order that the lane numbers fix. */
 DEVICE float warp_sum(float value)
 {
 #pragma unroll
@@ -345,7 +349,7 @@ DEVICE float warp_sum(float value)
     return value;
 }
 
-/* The largest of all lanes; NaN where any lane has one. */
+/* Returns the largest value of all lanes; NaN when any lane has a NaN. */
 DEVICE float warp_max(float value)
 {
 #pragma unroll

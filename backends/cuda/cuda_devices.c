@@ -1,8 +1,7 @@
-/* Which cards there are, and whether this build can use them.
+/* Finds the cards, and checks that this build can use them.
  *
- * Asked of the run-time API without opening a context.  Each way in which there may be nothing to use has one line of its
- * own, with the versions that matter: no driver, a driver that is older than the toolkit, no device, a card before
- * capability 7.5.
+ * It asks the run-time API and opens no context.  Each reason for having no usable card has its own message, with the
+ * versions that matter: no driver, a driver that is older than the toolkit, no device, a card before capability 7.5.
  */
 #include "backends/cuda/cuda_devices.h"
 
@@ -17,14 +16,14 @@
 
 #define VERSION_TEXT_MAX 16
 
-/* "13.0" of 13000. */
+/* "13.0" for 13000. */
 static char *version_text(char text[static VERSION_TEXT_MAX], int version)
 {
     snprintf(text, VERSION_TEXT_MAX, "%d.%d", version / 1000, version % 1000 / 10);
     return text;
 }
 
-/* Why cudaGetDeviceCount() failed, or found none. */
+/* Writes why cudaGetDeviceCount() failed or found no device. */
 static void reason_set(cudaError_t error, char reason[static BACKEND_REASON_MAX])
 {
     int driver = 0, runtime = CUDART_VERSION;
@@ -50,7 +49,7 @@ static void reason_set(cudaError_t error, char reason[static BACKEND_REASON_MAX]
                  cudaGetErrorString(error), have, need);
 }
 
-/* True when ops can run on the device; else `reason` says why not. */
+/* Returns true when ops can run on the device; otherwise writes why not to `reason`. */
 static bool is_usable(int device, struct cudaDeviceProp *properties, char reason[static BACKEND_REASON_MAX])
 {
     const cudaError_t error = cudaGetDeviceProperties(properties, device);
@@ -74,7 +73,7 @@ void cuda_devices(bool automatic, struct backend_devices *out)
     struct cudaDeviceProp properties;
     int count = 0;
     *out = (struct backend_devices){.first = -1};
-    /* Before the first call: before 12.2 whole modules are loaded at once otherwise, ours and the library's. */
+    /* Set before the first call: otherwise CUDA before 12.2 loads whole modules at once, ours and the library's. */
     (void)setenv("CUDA_MODULE_LOADING", "LAZY", 0);
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count <= 0) {
@@ -89,7 +88,7 @@ void cuda_devices(bool automatic, struct backend_devices *out)
     }
 }
 
-/* True when `part` is in `text`, in any case. */
+/* Returns true when `part` is in `text`, ignoring case. */
 static bool name_contains(const char *text, const char *part)
 {
     const size_t length = strlen(part);
@@ -100,7 +99,7 @@ static bool name_contains(const char *text, const char *part)
     return false;
 }
 
-/* The first device with `name` in its name; -1 when there is none. */
+/* Returns the first device with `name` in its name, or -1. */
 static int32_t device_find(int32_t count, const char *name)
 {
     for (int32_t i = 0; i < count; i++) {

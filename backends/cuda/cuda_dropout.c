@@ -1,4 +1,4 @@
-/* dropout on the host's side: samples, the threshold of the mask, and the launch of one elementwise kernel.
+/* Host side of dropout: samples, the threshold of the mask, and the launch of one elementwise kernel.
  *
  * No workspace.  y may be x: a thread reads its group before it writes it.
  */

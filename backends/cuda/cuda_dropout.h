@@ -1,4 +1,4 @@
-/* dropout: what the host starts. */
+/* dropout: arguments and launch function. */
 #ifndef GPT_TRAIN_CUDA_CUDA_DROPOUT_H
 #define GPT_TRAIN_CUDA_CUDA_DROPOUT_H
 
@@ -15,7 +15,7 @@ struct cuda_dropout_args {
     uint32_t threshold;
     float scale;
     int32_t blocks, blocks_of_samples; /* the grid's x and y */
-    bool aligned;                      /* groups of a sample are, in every sample */
+    bool aligned;                      /* every group of every sample is aligned */
 };
 
 #ifdef __cplusplus

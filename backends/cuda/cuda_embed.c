@@ -1,6 +1,6 @@
-/* embed_forward and embed_backward on the host's side: shapes, operands, launches.
+/* Host side of embed_forward and embed_backward: shapes, operands, launches.
  *
- * No workspace: the host has sorted the rows by id, so that each row of dwte is summed up by one block.
+ * No workspace: the host has sorted the rows by id, so that one block sums each row of dwte.
  */
 #include "backends/cuda/cuda_embed.h"
 

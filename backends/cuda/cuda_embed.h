@@ -1,4 +1,4 @@
-/* embed_forward and embed_backward: what the host starts. */
+/* embed_forward and embed_backward: arguments and launch functions. */
 #ifndef GPT_TRAIN_CUDA_CUDA_EMBED_H
 #define GPT_TRAIN_CUDA_CUDA_EMBED_H
 
@@ -7,9 +7,10 @@
 #include "backends/cuda/cuda_floats.h"
 #include "ops/op.h"
 
-/* Forward: a warp takes a row.  Backward: a block of EMBED_WARPS warps takes one row of a table and a tile of columns. */
+/* Forward: a warp takes a row.  Backward: a block of CUDA_EMBED_WARPS warps takes one row of a table and a tile of
+ * columns. */
 #define CUDA_EMBED_WARPS 8
-#define CUDA_EMBED_TILE (32 * CUDA_GROUP) /* columns of a warp's groups */
+#define CUDA_EMBED_TILE (32 * CUDA_GROUP) /* columns that the groups of a warp cover */
 
 struct cuda_embed_forward_args {
     const int32_t *ids;
@@ -17,7 +18,7 @@ struct cuda_embed_forward_args {
     const union scalar_word *scalars;
     int64_t rows, channels, time;
     int32_t blocks;
-    bool aligned; /* groups of a row are, in every row of every operand */
+    bool aligned; /* every group of every row is aligned, in every operand */
 };
 
 struct cuda_embed_backward_args {
@@ -25,7 +26,7 @@ struct cuda_embed_backward_args {
     const int32_t *ids, *order, *starts;
     struct cuda_floats dwte, dwpe;
     int64_t rows, channels, time, positions;
-    int64_t groups_max; /* of equal ids; how many there are is in starts[0] */
+    int64_t groups_max; /* limit on the groups of equal ids; their number is in starts[0] */
     bool accumulate;    /* into dwpe */
     bool aligned;
 };

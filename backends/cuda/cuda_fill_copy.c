@@ -1,4 +1,4 @@
-/* fill and copy on the host's side: operands, and the launch of one elementwise kernel.
+/* Host side of fill and copy: operands, and the launch of one elementwise kernel.
  *
  * No workspace.
  */

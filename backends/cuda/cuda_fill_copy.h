@@ -1,4 +1,4 @@
-/* fill and copy: what the host starts. */
+/* fill and copy: arguments and launch functions. */
 #ifndef GPT_TRAIN_CUDA_CUDA_FILL_COPY_H
 #define GPT_TRAIN_CUDA_CUDA_FILL_COPY_H
 
@@ -13,7 +13,7 @@ struct cuda_fill_args {
 };
 
 struct cuda_copy_args {
-    struct cuda_floats x, y; /* y may be x where the dtypes are equal */
+    struct cuda_floats x, y; /* y may be x if the dtypes are equal */
     bool accumulate;
     struct cuda_walk walk;
 };

@@ -1,11 +1,11 @@
-/* Float operands of any dtype, eight elements at a time: what the kernels that are bound by memory are written with.
+/* Float operands of any dtype, eight elements at a time, for memory-bound kernels.
  *
- * A thread fetches a group of eight consecutive elements as 128-bit words (one of 16-bit elements, two of fp32), computes
- * in fp32 and puts the group back, rounded once, to nearest.  The dtype is looked at at run time: the branch is the same
- * for all threads, costs a few instructions per group where a memory-bound kernel has hundreds to spare, and one kernel
- * serves every mixture of dtypes.  Fetching and unpacking are two calls, so that the loads of all operands are under way
- * before the first is waited for.  Groups that are not whole, or not aligned, go element by element; nothing beyond the
- * count is touched.  The first half is for both sides, the second for kernels.
+ * A thread fetches a group of eight consecutive elements as 128-bit words (one of 16-bit elements, two of fp32),
+ * computes in fp32 and stores the group, rounded once, to nearest.  The dtype is tested at run time: the branch is the
+ * same for all threads and costs a few instructions per group, where a memory-bound kernel has hundreds to spare, and
+ * one kernel serves every mixture of dtypes.  Fetching and unpacking are two calls, so that the loads of all operands
+ * are in flight before the first is waited for.  Groups that are not whole, or not aligned, go element by element;
+ * nothing beyond the count is accessed.  The functions of the host come first, those of the kernels second.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_FLOATS_H
 #define GPT_TRAIN_CUDA_CUDA_FLOATS_H
@@ -18,13 +18,13 @@
 #define CUDA_GROUP 8
 #define CUDA_GROUP_ALIGNMENT_BYTES 16
 
-/* A float operand on the device: NULL where it is absent. */
+/* A float operand on the device; memory is NULL when it is absent. */
 struct cuda_floats {
     void *memory;
     enum dtype dtype;
 };
 
-/* Elements that are walked through by threads of a fixed number of blocks; with `aligned` a group whose first element is a
+/* A walk over elements by the threads of a fixed number of blocks.  With `aligned`, a group whose first element is a
  * multiple of eight is aligned in every operand. */
 struct cuda_walk {
     int64_t elements;
@@ -48,8 +48,8 @@ static inline bool cuda_address_aligned(const struct backend *backend, struct ad
     return (uintptr_t)cuda_at(backend, at) % CUDA_GROUP_ALIGNMENT_BYTES == 0;
 }
 
-/* Whether eight consecutive elements can be one or two 128-bit accesses in every operand, scalars and indices aside: they
- * begin at a multiple of 16 bytes.  Views may not. */
+/* Returns true when every operand, scalars and indices aside, begins at a multiple of 16 bytes, so that eight
+ * consecutive elements are one or two 128-bit accesses.  Views may not. */
 static inline bool cuda_operands_aligned(const struct backend *backend, const struct op_call *call)
 {
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
@@ -60,14 +60,14 @@ static inline bool cuda_operands_aligned(const struct backend *backend, const st
     return true;
 }
 
-/* The same of rows of so many elements that follow each other: each begins at such a multiple too. */
+/* The same for rows of `columns` elements that follow each other: each row must begin at such a multiple too. */
 static inline bool cuda_rows_aligned(const struct backend *backend, const struct op_call *call, int64_t columns)
 {
     return columns % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call);
 }
 
-/* A few waves of blocks, or about one, or a block for all that it can do at once; elementwise results do not depend on how
- * many there are. */
+/* Blocks on a multiprocessor: a few waves of them, or about one.  CUDA_WALK_ALL has a block for each `work_per_block`.
+ * Elementwise results do not depend on the number of blocks. */
 #define CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR 32
 #define CUDA_WALK_BLOCKS_FEW 8
 
@@ -81,7 +81,7 @@ static inline int32_t cuda_walk_blocks(const struct backend *backend, const stru
     return (int32_t)(shape == CUDA_WALK_ALL ? all : cuda_min(all, most));
 }
 
-/* The walk over all elements of operand `slot`. */
+/* Returns the walk over all elements of operand `slot`. */
 static inline struct cuda_walk cuda_walk_of(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
     const int64_t elements = op_elements(call, slot);
@@ -94,12 +94,13 @@ static inline struct cuda_walk cuda_walk_of(const struct backend *backend, const
 
 #include "backends/cuda/cuda_device.h"
 
-/* A group as it is stored: 16-bit elements fill `low`, fp32 both. */
+/* A group as stored: 16-bit elements fill `low`, fp32 elements both. */
 struct cuda_group {
     uint4 low, high;
 };
 
-/* Elements first .. first + count - 1, count <= 8, none where it is not positive; whole: eight of them, aligned. */
+/* Elements first .. first + count - 1; count <= 8, and the span is empty when count <= 0.  whole: eight elements,
+ * aligned. */
 struct cuda_span {
     int64_t first;
     int count;
@@ -116,7 +117,7 @@ DEVICE struct cuda_span cuda_span_make(int64_t first, int64_t end, bool aligned)
     return span;
 }
 
-/* The first element of this thread's first group in a walk, and how far it is to its next one. */
+/* The first element of this thread's first group in a walk, and the distance to its next group. */
 DEVICE int64_t cuda_walk_first(void)
 {
     return CUDA_GROUP * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x);
@@ -147,7 +148,7 @@ DEVICE void cuda_group_to_words(const struct cuda_group &group, uint32_t (&word)
     word[7] = group.high.w;
 }
 
-/* The group element by element; zeros beyond the count. */
+/* Fetches the group element by element, with zeros beyond the count. */
 DEVICE struct cuda_group cuda_fetch_elements(const struct cuda_floats &from, const struct cuda_span &span)
 {
     uint32_t word[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -258,7 +259,6 @@ DEVICE void cuda_write(const struct cuda_floats &to, const struct cuda_span &spa
     cuda_put(to, span, group);
 }
 
-/* One element. */
 DEVICE float cuda_read_one(const struct cuda_floats &from, int64_t index)
 {
     if (from.dtype == DTYPE_BF16)

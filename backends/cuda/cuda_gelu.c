@@ -1,4 +1,4 @@
-/* gelu_forward and gelu_backward on the host's side: operands, and the launch of one elementwise kernel.
+/* Host side of gelu_forward and gelu_backward: operands, and the launch of one elementwise kernel.
  *
  * No workspace.  y may be x, and dx may be dy or x: a thread reads its group before it writes it.
  */

@@ -1,4 +1,4 @@
-/* gelu_forward and gelu_backward: what the host starts. */
+/* gelu_forward and gelu_backward: arguments and launch functions. */
 #ifndef GPT_TRAIN_CUDA_CUDA_GELU_H
 #define GPT_TRAIN_CUDA_CUDA_GELU_H
 

@@ -1,30 +1,30 @@
 /* gemm: d (+)= op(a) op(b) + bias by cuBLASLt.
  *
- * Operands are fp32, bf16 or fp16, sums fp32, results of the operands' dtype or fp32.  A bias of the result's dtype is
- * added in the library's epilogue.  Of another dtype (fp32 biases of 16-bit activations, as a rule), rows of d are made in
- * parts: fp32 sums in the workspace, as many rows as it holds, then a kernel of ours adds the bias and rounds once.  So are
- * products that are added to 16-bit numbers, because algorithms of the library round them before they add (seen on an H100).
- * Workspaces depend on shape and capability only, so that the plan is known before the device is asked for memory; those of
- * a shape never exceed what a device profile grants it.
+ * Operands are fp32, bf16 or fp16, sums are fp32, and results have the operands' dtype or fp32.  The library's epilogue
+ * adds a bias of the result's dtype.  With a bias of another dtype (as a rule fp32 with 16-bit activations), d is made
+ * in parts: fp32 sums in the workspace, as many rows as fit, and then a kernel of ours adds the bias and rounds once.
+ * Products that are added to 16-bit numbers take the same path, because algorithms of the library round them before
+ * they add (seen on an H100).  Workspaces depend on shape and capability only, so that the plan is known before the
+ * device is asked for memory.  They never exceed what a device profile grants for the shape.
  */
 #include "backends/cuda/cuda_gemm.h"
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_gemm_cache.h"
 
-/* What the library may split a product into.  Cards before sm_90 gain little from more than a few MiB. */
+/* Limits on the library's workspace for split products.  Cards before sm_90 gain little from more than a few MiB. */
 #define WORKSPACE_BYTES ((size_t)8 << 20)
 #define WORKSPACE_BYTES_SM90 ((size_t)32 << 20)
-/* Of fp32 sums at once: near the L2 cache's size, and still hundreds of rows. */
+/* Limit on the fp32 sums in the workspace: near the L2 cache's size, and still hundreds of rows. */
 #define SUMS_BYTES ((size_t)16 << 20)
 #define SUMS_BYTES_MIN_ROWS 16 /* rows are cut at multiples of this, for the operands' alignment */
-#define SPLIT_K_MIN 256        /* the least share of K that a split is worth */
+#define SPLIT_K_MIN 256        /* the smallest part of K that is worth a split */
 #define TOTAL_BYTES ((size_t)32 << 20)
 
 struct gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate, has_bias;
-    bool apart; /* fp32 sums first, then a kernel of ours */
+    bool apart; /* fp32 sums first, then our kernel */
     enum dtype dtype, d_dtype, bias_dtype;
 };
 
@@ -68,7 +68,7 @@ static size_t min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Rows of fp32 sums that the workspace holds at once; 0 where they are not needed. */
+/* Returns the rows of fp32 sums that fit in the workspace at once, or 0 when no sums are needed. */
 static int64_t sums_rows(const struct gemm *gemm)
 {
     if (!gemm->apart)
@@ -85,7 +85,7 @@ static size_t sums_bytes(const struct gemm *gemm)
     return (size_t)size_round_up(bytes, CUDA_ALIGNMENT_BYTES);
 }
 
-/* What the library may take: an fp32 copy of the result for each part of K. */
+/* Returns the workspace that the library may use: an fp32 copy of the result for each part of K, within the limits. */
 static size_t library_bytes(const struct backend *backend, const struct gemm *gemm)
 {
     const bool is_large = cuda_from(backend)->capability >= 90;

@@ -1,4 +1,4 @@
-/* What the products of matrices and their one kernel share: the launch functions of kernels/gemm.cu. */
+/* gemm: arguments and launch function of the kernel that finishes products (kernels/gemm.cu). */
 #ifndef GPT_TRAIN_CUDA_CUDA_GEMM_H
 #define GPT_TRAIN_CUDA_CUDA_GEMM_H
 
@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* d[rows, columns] = sums + addend, rounded once.  sums is fp32 and not d; the addend is a bias [columns] with a dtype of its own
- * or a matrix [rows, columns] of d's dtype, which may be d. */
+/* d[rows, columns] = sums + addend, rounded once.  sums is fp32 and not d.  The addend is a bias [columns] with its own
+ * dtype, or a matrix [rows, columns] of d's dtype, which may be d. */
 struct cuda_sums_add_args {
     const float *sums;
     const void *addend;

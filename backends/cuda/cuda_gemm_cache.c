@@ -1,11 +1,11 @@
-/* Products of matrices by cuBLASLt: the table of prepared ones.
+/* Matrix products by cuBLASLt: the table of prepared products.
  *
- * cuBLASLt counts in columns.  Our row-major d = op(a) op(b) is its column-major d' = op(b)' op(a)', so b goes in as its
- * first matrix, a as its second, and the bias, one word for each row of d', is what its epilogue adds.  Split products may
- * only be those that write their parts to the workspace and add them in a step of their own: the others add in the order
- * in which blocks happen to end.  Of the library's candidates the checkpoint, an earlier timing or the library itself picks
- * one (cuda_tuning.c).  The table is a fixed number of slots, probed linearly; a program has some dozens of
- * products, and where a test has more than fit, all are dropped and made anew.
+ * cuBLASLt is column-major.  Our row-major d = op(a) op(b) is its column-major d' = op(b)' op(a)', so b is its first
+ * matrix, a its second, and its epilogue adds the bias, one element for each row of d'.  Split products may only use
+ * schemes that write their parts to the workspace and add them in a separate step: the others add in the order in which
+ * blocks happen to end.  The checkpoint, an earlier timing or the library itself picks one of the library's candidates
+ * (cuda_tuning.c).  The table has a fixed number of slots and is probed linearly.  A program has a few dozen products;
+ * when a test has more than fit, all are dropped and made anew.
  */
 #include "backends/cuda/cuda_gemm_cache.h"
 
@@ -30,7 +30,7 @@ struct product {
     cublasLtMatmulAlgo_t algo;
     size_t workspace_bytes;
     bool known; /* the algorithm was chosen before, or has been timed */
-    bool bound; /* of a program, and not of what the device's rate is measured with */
+    bool bound; /* belongs to a program, and not to the measurement of the device's rate */
 };
 
 struct cuda_gemm_cache {
@@ -48,7 +48,7 @@ static const struct cuda_lt *lt_of(const struct cuda_backend *cuda)
     return &cuda->gemm->lt;
 }
 
-/* Logs a failed call of the library with the product that it was for. */
+/* Logs a failed call of the library, with the product that it was for. */
 static enum gt_status lt_fail(struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasStatus_t status,
                               const char *what)
 {
@@ -85,7 +85,7 @@ enum gt_status cuda_gemm_cache_create(struct cuda_backend *cuda)
         log_error("cuda: no memory for %zu B of prepared products", sizeof *cache);
         return GT_NO_MEMORY;
     }
-    cuda->gemm = cache; /* destroyed with the backend, as far as it came */
+    cuda->gemm = cache; /* the backend destroys it, even if it is half made */
     TRY(cuda_lt_open(&cache->lt));
     LT_TRY(cuda, NULL, cache->lt.cublasLtCreate(&cache->handle), "opening the library");
     LT_TRY(cuda, NULL, cache->lt.cublasLtMatmulPreferenceCreate(&cache->preference), "making preferences");
@@ -96,7 +96,7 @@ enum gt_status cuda_gemm_cache_create(struct cuda_backend *cuda)
     return GT_OK;
 }
 
-/* What is destroyed may be half made; failures of that have no one to tell. */
+/* The product may be half made.  Errors while destroying it are ignored. */
 static void product_clear(const struct cuda_lt *lt, struct product *product)
 {
     if (product->desc != NULL)
@@ -131,7 +131,7 @@ void cuda_gemm_cache_destroy(struct cuda_backend *cuda)
     cuda->gemm = NULL;
 }
 
-/* The slot of the key, or the empty one where it belongs: there always is one. */
+/* Returns the slot of the key, or the empty slot where it belongs.  There always is one. */
 static struct product *slot_find(struct cuda_gemm_cache *cache, const struct cuda_gemm_key *key)
 {
     assert(cache->used <= SLOTS_USED_MAX);
@@ -207,7 +207,7 @@ static enum gt_status limits_set(struct cuda_backend *cuda, const struct cuda_ge
     return GT_OK;
 }
 
-/* What the library offers, its favourite first; at least one. */
+/* Finds the library's candidates, its favourite first; at least one. */
 static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
                                       const struct product *product,
                                       cublasLtMatmulHeuristicResult_t found[static CUDA_ALGORITHMS_MAX], int32_t *out)
@@ -215,7 +215,7 @@ static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cu
     const struct cuda_gemm_cache *cache = cuda->gemm;
     int count = 0;
     int32_t good = 0;
-    /* An algorithm is known by all its bytes, and the library need not write those that it does not use. */
+    /* An algorithm is identified by all its bytes, and the library need not write those that it does not use. */
     memset(found, 0, CUDA_ALGORITHMS_MAX * sizeof found[0]);
     TRY(limits_set(cuda, key));
     LT_TRY(cuda, key,
@@ -259,7 +259,7 @@ static enum gt_status product_get(struct cuda_backend *cuda, const struct cuda_g
         return GT_OK;
     }
     if (product == NULL || cache->used == SLOTS_USED_MAX) {
-        /* What is under way has its descriptor by value. */
+        /* Products in flight have their descriptors by value. */
         products_clear(cache);
         product = slot_find(cache, key);
     }
@@ -281,7 +281,7 @@ enum gt_status cuda_gemm_prepare(struct cuda_backend *cuda, const struct cuda_ge
     return GT_OK;
 }
 
-/* A product and what it is to be run on. */
+/* A product, and the operands and the stream to run it on. */
 struct trial_context {
     const struct product *product;
     const struct cuda_gemm_operands *operands;
@@ -324,7 +324,7 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
     struct product *product;
     TRY(product_get(cuda, key, &product));
     const struct trial_context context = {.product = product, .operands = operands, .stream = stream};
-    /* The algorithm was chosen without the pointer, and then takes this alignment for granted. */
+    /* The algorithm was chosen without the pointer, and assumes this alignment. */
     assert(!key->has_bias || (uintptr_t)operands->bias % BIAS_ALIGNMENT == 0);
     if (key->has_bias)
         LT_TRY(cuda, key,

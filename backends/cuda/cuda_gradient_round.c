@@ -1,4 +1,4 @@
-/* gradient_round on the host's side: operands, and the launch of one elementwise kernel.
+/* Host side of gradient_round: operands, and the launch of one elementwise kernel.
  *
  * No workspace.
  */

@@ -1,4 +1,4 @@
-/* gradient_round: what the host starts. */
+/* gradient_round: arguments and launch function. */
 #ifndef GPT_TRAIN_CUDA_CUDA_GRADIENT_ROUND_H
 #define GPT_TRAIN_CUDA_CUDA_GRADIENT_ROUND_H
 
@@ -8,7 +8,7 @@
 #include "ops/op.h"
 
 struct cuda_gradient_round_args {
-    struct cuda_floats x, y; /* fp32, bf16 */
+    struct cuda_floats x, y; /* x is fp32, y bf16 */
     const union scalar_word *scalars;
     int64_t index_base;
     bool accumulate;

@@ -1,8 +1,9 @@
-/* Graphs of programs: stream capture, and the table of what was captured.
+/* Graphs of programs: stream capture, and the table of captured programs.
  *
- * A program is known by where its calls are, and by its first and its last call, which are compared.  While a stream is
- * captured nothing runs, and errors are kept instead of logged, because launches do without; only a lost card is an error.
- * A graph is made ready on the device when it is recorded, so that the first replay allocates nothing there.
+ * A program is identified by the address and the number of its calls; its first and its last call are compared as
+ * well.  Nothing runs during a capture.  Errors are kept and not logged, because the calls can be launched without a
+ * graph; only a lost card is an error.  A graph is uploaded to the device when it is recorded, so that the first replay
+ * allocates nothing there.
  */
 #include "backends/cuda/cuda_graph.h"
 
@@ -32,13 +33,13 @@ void cuda_graphs_destroy(struct cuda_backend *cuda)
     cuda->graphs = 0;
 }
 
-/* What `error` is about is kept, the first one: the others follow from it. */
+/* Returns true when there is no error.  Only the first error of a capture is kept: the others follow from it. */
 static bool is_good(struct cuda_backend *cuda, cudaError_t error, const char *what)
 {
     return cuda_check(&cuda->base, error, what) == GT_OK;
 }
 
-/* A stream that is being captured has to be released, whatever happened meanwhile. */
+/* The capture has to be ended in any case, to release the stream. */
 static bool calls_capture(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
                           enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t),
                           cudaGraph_t *out)
@@ -65,7 +66,7 @@ static bool graph_make(struct cuda_backend *cuda, const struct op_call *calls, s
     cudaGraphExec_t exec = NULL;
     if (!calls_capture(cuda, calls, count, run, &graph))
         return false;
-    /* The function of this name has had these arguments since 11.4; cudaGraphInstantiate's changed with 12.0. */
+    /* cudaGraphInstantiateWithFlags has had these arguments since 11.4; cudaGraphInstantiate's changed with 12.0. */
     bool made = is_good(cuda, cudaGraphInstantiateWithFlags(&exec, graph, 0), "making a graph");
     (void)cudaGraphDestroy(graph);
     made = made && is_good(cuda, cudaGraphUpload(exec, cuda->stream), "uploading a graph");

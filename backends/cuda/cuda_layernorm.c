@@ -1,7 +1,7 @@
-/* layernorm_forward and layernorm_backward on the host's side: shapes, operands, how the rows are cut, launches.
+/* Host side of layernorm_forward and layernorm_backward: shapes, operands, how the rows are split, launches.
  *
- * Workspace of the backward: for each part of the rows a strip of fp32 columns for dgain and one for dbias.  The number of
- * parts follows from the shape alone.
+ * Workspace of the backward: for each part of the rows a strip of fp32 columns for dgain and one for dbias.  The number
+ * of parts depends on the shape only.
  */
 #include "backends/cuda/cuda_layernorm.h"
 

@@ -1,4 +1,4 @@
-/* layernorm_forward and layernorm_backward: what the host starts. */
+/* layernorm_forward and layernorm_backward: arguments and launch functions. */
 #ifndef GPT_TRAIN_CUDA_CUDA_LAYERNORM_H
 #define GPT_TRAIN_CUDA_CUDA_LAYERNORM_H
 
@@ -14,18 +14,17 @@ struct cuda_layernorm_forward_args {
     int64_t rows, channels;
     float epsilon;
     int32_t blocks;
-    bool aligned; /* groups of a row are, in every row of every operand */
+    bool aligned; /* every group of every row is aligned, in every operand */
 };
 
-/* dx, and the first stage of dgain and dbias; the second is cuda_launch_parts_sum(). */
+/* The arguments of dx and of the first stage of dgain and dbias; the second stage is cuda_launch_parts_sum(). */
 struct cuda_layernorm_backward_args {
     struct cuda_floats dy, x, gain, dx;
     const float *mean, *rstd;
-    float *strips; /* [parts] of two strips, dgain's and dbias's */
+    float *strips; /* [parts], two strips each: dgain's and dbias's */
     int64_t rows, channels, parts, strip_floats;
-    int32_t warps; /* of a block */
-    bool
-        is_shared; /* every warp adds up strips of its own in shared memory; else there is one warp, and it does so in place */
+    int32_t warps;   /* of a block */
+    bool is_shared;  /* each warp sums its own strips in shared memory; else the block's one warp sums in `strips` */
     bool accumulate; /* into dx */
     bool aligned;
 };

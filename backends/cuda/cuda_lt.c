@@ -1,7 +1,7 @@
 /* Opens cuBLASLt and looks up the functions of cuda_lt.def in it.
  *
- * It is the one of the toolkit that the program was built with: configure records that folder in the program, and the name has
- * the major version of the headers.  LD_LIBRARY_PATH goes before it, as for any library.
+ * The library is the one of the toolkit that the program was built with: configure records that folder in the program,
+ * and the file's name has the major version of the headers.  LD_LIBRARY_PATH takes precedence, as for any library.
  */
 #include "backends/cuda/cuda_lt.h"
 
@@ -13,7 +13,7 @@
 
 #define TEXT_OF(number) #number
 #define NAME_OF(major) "libcublasLt.so." TEXT_OF(major)
-#ifndef CUDA_LT_LIBRARY /* tests name another */
+#ifndef CUDA_LT_LIBRARY /* tests define another */
 #define CUDA_LT_LIBRARY NAME_OF(CUBLAS_VER_MAJOR)
 #endif
 

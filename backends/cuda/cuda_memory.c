@@ -1,15 +1,18 @@
 /* The card's memory: the arena, and copies to and from it through pinned memory.
  *
- * A segment of the arena is one cudaMalloc.  All of them together stay below what is free at that moment, by a margin:
- * drivers for Windows, WSL2's among them, hand out the host's memory instead of refusing, and a run in it is many times
- * slower.  Every byte is written once, so that what was promised is there.  Copies go in pieces through two halves of one
- * small pinned buffer, because pinned memory is scarce under WSL2 and pageable memory would be pinned by the driver piece by
- * piece anyway.  Small copies fill a half one behind the other, so that nobody waits for them; a half is filled anew when the
- * event behind its last copy has passed.  Small uploads, which are the batches of a run, do not wait for the ops before
- * them: a stream of their own takes them into an image of the pinned buffer on the device, at any time, and on the ops'
- * stream only a copy within the device remains, behind an event.  What they overwrite is in use until then, and programs
- * that were recorded keep their addresses.  Results of a few words, which nobody needs at once, have slots of their own, and
- * are handed over by the next sync().
+ * A segment of the arena is one cudaMalloc.  All segments together stay below what is free at that moment, by a margin:
+ * drivers for Windows, including WSL2's, hand out host memory instead of failing, and a run in host memory is many
+ * times slower.  Every byte is written once, so that the memory is really there.
+ *
+ * Copies go in pieces through two halves of one small pinned buffer, because pinned memory is scarce under WSL2 and the
+ * driver would pin pageable memory piece by piece anyway.  Small copies fill a half one after the other, so that none
+ * of them has to wait; a half is reused when the event after its last copy has completed.
+ *
+ * Small uploads, which are the batches of a run, do not wait for the ops before them: their own stream copies them into
+ * an image of the pinned buffer on the device at any time, and only a copy within the device, after an event, remains
+ * on the ops' stream.  Earlier ops use the destination until then, and recorded programs keep their addresses.
+ *
+ * Results of a few words, which are not needed at once, have their own slots; the next sync() hands them over.
  */
 #include "backends/cuda/cuda_memory.h"
 
@@ -19,7 +22,7 @@
 #include "backends/cuda/cuda_nvml.h"
 #include "base/log.h"
 
-/* Left free beside the arena: the driver's own needs while it runs; more where it swaps to the host's memory. */
+/* Left free for the driver's needs during a run; more where the driver swaps to host memory. */
 #define MARGIN_BYTES ((uint64_t)16 << 20)
 #define MARGIN_BYTES_WSL ((uint64_t)256 << 20)
 
@@ -82,7 +85,8 @@ void cuda_memory_free(struct cuda_backend *cuda)
     cuda->staging = NULL;
 }
 
-/* Somebody took memory since the plan was made, or the plan is larger than the card. */
+/* Reports that the arena does not fit: other processes took memory since the plan was made, or the plan is larger than
+ * the card. */
 static enum gt_status arena_refuse(const struct cuda_backend *cuda, uint64_t need_bytes, uint64_t free_bytes)
 {
     char need[24], have[24], text[BACKEND_HOLDERS_TEXT_MAX];
@@ -200,7 +204,8 @@ static size_t piece_bytes(size_t bytes, size_t done)
     return bytes - done < CUDA_STAGING_BYTES ? bytes - done : CUDA_STAGING_BYTES;
 }
 
-/* Room for `bytes`, at most a half, in the half that is being filled, or in the other one once its copies have ended. */
+/* Takes `bytes`, at most a half, from the half that is being filled, or from the other one once its copies have
+ * ended. */
 static enum gt_status staging_take(struct backend *backend, size_t bytes, char **out)
 {
     struct cuda_backend *cuda = own(backend);
@@ -222,7 +227,8 @@ static enum gt_status copy_mark(struct backend *backend, cudaStream_t stream)
     return cuda_check(backend, cudaEventRecord(cuda->copied[cuda->staging_half], stream), "marking a copy");
 }
 
-/* On its own stream into the image, and from there behind the ops that were started before. */
+/* Copies to the image on the stream for uploads, and from there to the target after the ops that were enqueued
+ * before. */
 static enum gt_status upload_beside(struct backend *backend, cudaStream_t stream, char *target, const void *from,
                                     size_t bytes)
 {
@@ -256,7 +262,7 @@ enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct
     return GT_OK;
 }
 
-/* A piece that is on its way to the host. */
+/* A piece in flight to the host. */
 struct piece {
     const char *staging;
     char *to;
@@ -285,7 +291,7 @@ static enum gt_status piece_take(struct backend *backend, const struct piece *pi
     return GT_OK;
 }
 
-/* While a piece is copied out of one half, the next one comes into the other. */
+/* While a piece is copied out of one half, the next one arrives in the other. */
 enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes)
 {
     const cudaStream_t stream = cuda_stream(backend, queue);

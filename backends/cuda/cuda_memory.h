@@ -4,21 +4,22 @@
 
 #include "backends/cuda/cuda_backend.h"
 
-/* Half of the staging buffer: what one copy moves. */
+/* Half of the staging buffer: the most that one copy moves. */
 #define CUDA_STAGING_BYTES ((size_t)2 << 20)
-/* Beyond this, what opening seemed to take was taken by somebody else. */
+/* A larger difference in used memory at opening is attributed to other processes. */
 #define CUDA_CONTEXT_BYTES_MAX ((uint64_t)4 << 30)
 
 /* Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda);
-/* The stream for uploads beside the ops, and its event.  Errors: GT_DEVICE. */
+/* Creates the stream for uploads that run concurrently with the ops, and its event.  Errors: GT_DEVICE. */
 enum gt_status cuda_memory_copies_create(struct cuda_backend *cuda);
-/* What uploads beside the ops take of the device's memory; it is taken with the arena. */
+/* Returns the device memory that concurrent uploads need; it is allocated with the arena. */
 uint64_t cuda_memory_ahead_bytes(const struct cuda_backend *cuda);
-/* Frees the arena and the staging buffer; both may be missing. */
+/* Frees the arena and the staging buffer, where they exist. */
 void cuda_memory_free(struct cuda_backend *cuda);
 
-/* backend_ops.arena: additionally GT_NO_FIT, logged with who holds the memory, where less is free than is asked for. */
+/* backend_ops.arena.  Additional error: GT_NO_FIT when too little memory is free, logged with the processes that use
+ * it. */
 enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
 /* Fills the arena with zeros, in order on queue 0. */
 enum gt_status cuda_memory_clear(struct backend *backend);
@@ -26,10 +27,11 @@ enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct
                                   size_t bytes);
 enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void *to, struct address from,
                                     size_t bytes);
-/* backend_ops.download_later: up to CUDA_RESULT_BYTES each and CUDA_RESULTS_MAX at once; more is waited for. */
+/* backend_ops.download_later.  Defers up to CUDA_RESULTS_MAX results of up to CUDA_RESULT_BYTES each; beyond that it
+ * waits. */
 enum gt_status cuda_memory_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
                                           size_t bytes);
-/* Hands the results over; the stream has been waited for. */
+/* Copies the results to their destinations.  The caller has waited for the stream. */
 void cuda_memory_results_give(struct cuda_backend *cuda);
 
 #endif

@@ -1,6 +1,6 @@
-/* muon_momentum, muon_normalize and muon_step on the host's side: operands, and the launch of one elementwise kernel each.
+/* Host side of muon_momentum, muon_normalize and muon_step: operands, and the launch of one elementwise kernel each.
  *
- * No workspace.  The products between them are gemm's and blend's.
+ * No workspace.  The products between them are computed by gemm and blend.
  */
 #include "backends/cuda/cuda_muon.h"
 

@@ -1,4 +1,4 @@
-/* muon_momentum, muon_normalize and muon_step: what the host starts. */
+/* muon_momentum, muon_normalize and muon_step: arguments and launch functions. */
 #ifndef GPT_TRAIN_CUDA_CUDA_MUON_H
 #define GPT_TRAIN_CUDA_CUDA_MUON_H
 
@@ -22,7 +22,7 @@ struct cuda_muon_normalize_args {
 };
 
 struct cuda_muon_step_args {
-    struct cuda_floats direction, param, master; /* master: NULL where there is none */
+    struct cuda_floats direction, param, master; /* master: NULL when absent */
     const union scalar_word *scalars;
     float alpha, scale, weight_decay;
     int64_t index_base;

@@ -1,7 +1,7 @@
-/* sum_of_squares and clip_factor on the host's side: how a tensor is cut into parts, and the launches.
+/* Host side of sum_of_squares and clip_factor: how a tensor is split into parts, and the launches.
  *
- * Workspace of sum_of_squares: one word for each part; their number follows from the shape alone.  A tensor of one part
- * needs neither workspace nor a second launch.
+ * The workspace of sum_of_squares is one word for each part; the number of parts depends on the shape only.  A tensor
+ * of one part needs neither workspace nor a second launch.
  */
 #include "backends/cuda/cuda_norm.h"
 

@@ -1,4 +1,4 @@
-/* sum_of_squares and clip_factor: what the host starts. */
+/* sum_of_squares and clip_factor: arguments and launch functions. */
 #ifndef GPT_TRAIN_CUDA_CUDA_NORM_H
 #define GPT_TRAIN_CUDA_CUDA_NORM_H
 
@@ -9,7 +9,7 @@
 
 struct cuda_sum_of_squares_args {
     struct cuda_floats x;
-    float *partials; /* [parts]; the result itself where there is one part */
+    float *partials; /* [parts]; `out` itself when there is one part */
     float *out;
     int64_t elements, parts;
     bool aligned;

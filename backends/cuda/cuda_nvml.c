@@ -1,9 +1,10 @@
-/* Who else uses the card, from the driver's management library (NVML).
+/* Reports who else uses the card, through the driver's management library (NVML).
  *
- * Its header is not part of every toolkit, so the few declarations that are used are written here, from NVIDIA's NVML API
+ * Not every toolkit has its header, so the few declarations that are needed are written here, from NVIDIA's NVML API
  * reference: nvmlInit_v2, nvmlShutdown, nvmlDeviceGetHandleByPciBusId_v2, nvmlDeviceGetMemoryInfo,
- * nvmlDeviceGetComputeRunningProcesses_v3 and ...GraphicsRunningProcesses_v3 (struct nvmlProcessInfo_v2_t), nvmlSystemGet-
- * ProcessName, nvmlSystemGetDriverVersion.  Whatever is missing or fails leaves its answer out: nobody depends on it.
+ * nvmlDeviceGetComputeRunningProcesses_v3 and ...GraphicsRunningProcesses_v3 (struct nvmlProcessInfo_v2_t),
+ * nvmlSystemGetProcessName, nvmlSystemGetDriverVersion.  A function that is missing or fails leaves its answer out;
+ * nothing depends on it.
  */
 #include "backends/cuda/cuda_nvml.h"
 
@@ -81,7 +82,7 @@ enum gt_status cuda_nvml_open(int32_t device, struct cuda_nvml **out)
 {
     struct cuda_nvml *nvml = calloc(1, sizeof *nvml);
     int (*init)(void);
-    if (nvml == NULL) { /* what was timed is kept by the driver's release, and would be taken for another one's */
+    if (nvml == NULL) { /* an error: timings are stored by the driver's release, which would be missing */
         log_error("cuda: no memory for %zu B", sizeof *nvml);
         return GT_NO_MEMORY;
     }
@@ -126,14 +127,14 @@ const char *cuda_nvml_driver(const struct cuda_nvml *nvml)
     return nvml != NULL ? nvml->driver : "";
 }
 
-/* The file's name of the program. */
+/* Sets the holder's name to the file name of its program. */
 static void name_read(const struct cuda_nvml *nvml, struct backend_holder *holder)
 {
     char path[NAME_MAX_BYTES] = "";
     if (nvml->process_name == NULL ||
         nvml->process_name((unsigned int)holder->pid, path, sizeof path - 1) != NVML_SUCCESS)
         path[0] = '\0';
-    path[strcspn(path, " ")] = '\0'; /* arguments */
+    path[strcspn(path, " ")] = '\0'; /* drops arguments */
     const char *slash = strrchr(path, '/');
     backend_holder_name(holder, slash != NULL && slash[1] != '\0' ? slash + 1 : path);
 }

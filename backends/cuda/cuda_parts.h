@@ -1,8 +1,10 @@
-/* Sums over rows in two stages: parts of the rows into rows of the workspace, and those, in their order, into the result.
+/* Sums over rows in two stages: each part of the rows is summed into a row of the workspace, and those rows are summed
+ * in order into the result.
  *
- * A row of the workspace ("strip") holds its columns in tile order: tiles of 256 columns, of which lane l of a warp has the
- * group 8 l .. 8 l + 7, lie as [tile][element of the group][lane], so that neither shared memory nor the workspace is
- * accessed with a stride.  A strip is a whole number of tiles.  What lies beyond the last column is never read.
+ * A row of the workspace ("strip") stores its columns in tile order.  In a tile of 256 columns, lane l of a warp has
+ * the group 8 l .. 8 l + 7; strips are laid out as [tile][element of the group][lane], so that neither shared memory
+ * nor the workspace is accessed with a stride.  A strip is a whole number of tiles.  Elements beyond the last column
+ * are never read.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_PARTS_H
 #define GPT_TRAIN_CUDA_CUDA_PARTS_H
@@ -12,12 +14,12 @@
 #include "backends/cuda/cuda_floats.h"
 
 #define CUDA_TILE_COLUMNS (32 * CUDA_GROUP)
-#define CUDA_PARTS_SUMS_MAX 2 /* sums that strips may hold beside each other */
+#define CUDA_PARTS_SUMS_MAX 2 /* sums that a part may have */
 
 struct cuda_parts_args {
     const float *strips;
     int64_t parts, columns, strip_floats;
-    int32_t strips_per_part, sums; /* a part's strips follow each other; sum k is in the k-th */
+    int32_t strips_per_part, sums; /* a part's strips are adjacent; strip k has sum k */
     struct cuda_floats out[CUDA_PARTS_SUMS_MAX];
     bool accumulate[CUDA_PARTS_SUMS_MAX];
 };
@@ -28,8 +30,8 @@ static inline int64_t cuda_strip_floats(int64_t columns)
     return (columns + CUDA_TILE_COLUMNS - 1) / CUDA_TILE_COLUMNS * CUDA_TILE_COLUMNS;
 }
 
-/* How many parts so many rows make: fixed by the shape, and never more than CUDA_STRIPS_MAX rows of `columns` floats in the
- * workspace, which is what a plan for a card that is not there grants. */
+/* The number of parts for a number of rows.  It depends on the shape only, and the workspace never exceeds
+ * CUDA_STRIPS_MAX rows of `columns` floats, which is what the plan grants for a card that is not present. */
 #define CUDA_STRIPS_MAX 256
 #define CUDA_STRIP_ROWS 16
 

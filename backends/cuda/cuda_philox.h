@@ -1,8 +1,9 @@
-/* Random bits in kernels: Philox4x32-10, dropout masks and stochastic rounding, with the bits of base/rng.h and ops/op.h.
+/* Random bits in kernels: Philox4x32-10, dropout masks and stochastic rounding, with the bits of base/rng.h and
+ * ops/op.h.
  *
- * Everything is integer arithmetic, the same under nvcc and under emulation.  A block of four words serves eight elements,
- * 16 bits each; which draw it is follows from the element alone, so no kernel keeps a state.  Counters and keys are op.h's,
- * written once more because its functions are the host's.
+ * Everything is integer arithmetic, the same under nvcc and under emulation.  A block of four words serves eight
+ * elements, 16 bits each.  The element alone determines its draw, so that no kernel keeps a state.  Counters and keys
+ * are those of op.h, implemented again because op.h's functions are host functions.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_PHILOX_H
 #define GPT_TRAIN_CUDA_CUDA_PHILOX_H
@@ -47,8 +48,8 @@ DEVICE uint32_t cuda_philox_bits(const struct philox_block &block, int lane)
 
 /* ---- dropout ---- */
 
-/* All of a mask but the element: one site of one sample in one step.  Threshold and scale are dropout_threshold() and
- * dropout_scale(), from the host. */
+/* Everything that identifies a mask except the element: one site of one sample in one step.  The host computes the
+ * threshold and the scale: dropout_threshold() and dropout_scale(). */
 struct cuda_mask {
     struct philox_key key;
     uint32_t site, sample, step, threshold;
@@ -74,7 +75,7 @@ DEVICE struct philox_block cuda_mask_block(const struct cuda_mask &mask, int64_t
     return cuda_philox(mask.key, counter);
 }
 
-/* Bit k says whether element 8 group + k is kept. */
+/* Bit k is set when element 8 group + k is kept. */
 DEVICE uint32_t cuda_mask_kept(const struct cuda_mask &mask, int64_t group)
 {
     const struct philox_block block = cuda_mask_block(mask, group);
@@ -90,7 +91,7 @@ DEVICE uint32_t cuda_mask_kept(const struct cuda_mask &mask, int64_t group)
 struct cuda_rounding {
     struct philox_key key;
     uint32_t step;
-    uint64_t index_base; /* elements of all parameters before the tensor */
+    uint64_t index_base; /* elements of all parameters before this tensor */
 };
 
 DEVICE struct cuda_rounding cuda_rounding_make(const union scalar_word *scalars, int64_t index_base)
@@ -108,8 +109,8 @@ DEVICE struct philox_block cuda_rounding_group(const struct cuda_rounding &round
     return cuda_philox(rounding.key, counter);
 }
 
-/* The bits of the eight elements from `first` of the tensor on, as if they were one block: two blocks are drawn and shifted
- * together where index_base is no multiple of eight.  `first` is one. */
+/* Returns the bits of the eight elements from `first` of the tensor on as one block.  `first` is a multiple of eight;
+ * when index_base is not, two blocks are drawn and shifted together. */
 DEVICE struct philox_block cuda_rounding_bits(const struct cuda_rounding &rounding, int64_t first, uint32_t stream)
 {
     const uint64_t index = rounding.index_base + (uint64_t)first, group = index / 8;
@@ -124,7 +125,7 @@ DEVICE struct philox_block cuda_rounding_bits(const struct cuda_rounding &roundi
         word[k] = bits.word[k];
         word[k + 4] = next.word[k];
     }
-    /* By 4, 2 and 1 elements: every index is a constant, so that the words stay in registers. */
+    /* Shift by 4, 2 and 1 elements: every index is a constant, so that the words stay in registers. */
 #pragma unroll
     for (int k = 0; k < 6; k++)
         word[k] = (shift & 4u) != 0 ? word[k + 2] : word[k];

@@ -1,14 +1,14 @@
 /* Sums and maxima over the threads of a block, in an order that the shape of the block fixes.
  *
- * Within a warp by the shuffles of cuda_device.h, then over the warps through shared memory, by every warp alike, so that
- * each thread has the result.  Blocks are whole warps, all of whose threads take part.
+ * Each warp reduces by the shuffles of cuda_device.h.  Then every warp reduces the warps' results from shared memory,
+ * so that each thread has the result.  Blocks are whole warps, and all threads take part.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_REDUCE_H
 #define GPT_TRAIN_CUDA_CUDA_REDUCE_H
 
 #include "backends/cuda/cuda_device.h"
 
-/* What the functions below need of shared memory, in floats: one for each warp of the largest block. */
+/* Shared memory for the functions below, in floats: one for each warp of the largest block. */
 #define CUDA_REDUCE_WORDS 32
 
 DEVICE int cuda_lane(void)
@@ -26,8 +26,8 @@ DEVICE int cuda_warps(void)
     return (int)blockDim.x / WARP_LANES;
 }
 
-/* The values that the warps' first lanes hold, one in each lane, `missing` in the others.  The second barrier lets the next
- * call write `shared` again. */
+/* Returns in lane i the value of warp i's first lane, and `missing` in lanes beyond the last warp.  The second barrier
+ * lets the next call write `shared` again. */
 DEVICE float cuda_warps_gather(float value, float missing, float *shared)
 {
     if (cuda_lane() == 0)
@@ -43,7 +43,7 @@ DEVICE float cuda_block_sum(float value, float *shared)
     return warp_sum(cuda_warps_gather(warp_sum(value), 0.0f, shared));
 }
 
-/* NaN where any thread has one. */
+/* NaN when any thread has a NaN. */
 DEVICE float cuda_block_max(float value, float *shared)
 {
     return warp_max(cuda_warps_gather(warp_max(value), -INFINITY, shared));

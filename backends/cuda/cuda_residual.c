@@ -1,4 +1,4 @@
-/* residual on the host's side: operands, and the launch of one elementwise kernel.
+/* Host side of residual: operands, and the launch of one elementwise kernel.
  *
  * No workspace.  r may be x or y: a thread reads its group before it writes it.
  */

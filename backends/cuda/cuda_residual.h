@@ -1,4 +1,4 @@
-/* residual: what the host starts. */
+/* residual: arguments and launch function. */
 #ifndef GPT_TRAIN_CUDA_CUDA_RESIDUAL_H
 #define GPT_TRAIN_CUDA_CUDA_RESIDUAL_H
 

@@ -1,4 +1,4 @@
-/* Writing a group with stochastic rounding to bf16, where it is bf16, and as it is where it is fp32. */
+/* Writes a group: with stochastic rounding when the destination is bf16, unchanged when it is fp32. */
 #ifndef GPT_TRAIN_CUDA_CUDA_ROUNDED_H
 #define GPT_TRAIN_CUDA_CUDA_ROUNDED_H
 

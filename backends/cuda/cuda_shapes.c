@@ -1,8 +1,9 @@
-/* Choosing between shapes of launches: which ops have some, what they are called, and the table of what was settled.
+/* Chooses between launch shapes: which ops have several, their names, and the table of settled calls.
  *
- * Most shapes leave every bit as it is, because they only say who computes what.  Those of cross_entropy cut a sum in another
- * way: they are other algorithms, as those of products are.  A checkpoint names both kinds, so that a resumed run is launched
- * as the one before.  A card that lacks a shape has no choice there, says nothing of the call, and so differs in nothing.
+ * Most shapes do not change a bit of the result, because they only distribute the work differently.  Those of
+ * cross_entropy split a sum differently: they are different algorithms, like those of products.  A checkpoint names
+ * both kinds, so that a resumed run launches as the one before.  On a card that lacks a shape the call has no choice,
+ * is not listed in checkpoints, and uses the default.
  */
 #include "backends/cuda/cuda_shapes.h"
 
@@ -14,7 +15,7 @@
 struct shapes_of_op {
     int32_t (*count)(const struct backend *backend, const struct op_call *call); /* NULL: as many as there are names */
     const char *name[4];
-    uint32_t beside; /* bit of each operand whose size changes nothing: a table of which one row is read */
+    uint32_t beside; /* bit of each operand whose size does not matter: a table of which one row is read */
 };
 
 #define WALK_BESIDE(slots)                                                                                       \
@@ -53,14 +54,14 @@ static int32_t count_of(const struct backend *backend, const struct op_call *cal
     return count > 0 ? count : 1;
 }
 
-/* Of everything that a time may depend on: op, shapes, dtypes, and what of the attributes changes the work. */
+/* Hashes everything that the time may depend on: op, shapes, dtypes, and the attributes that change the work. */
 static uint64_t call_identity(const struct backend *backend, const struct op_call *call)
 {
     const struct op_attrs *attrs = &call->attrs;
     int64_t words[8 + OP_OPERANDS_MAX * (OP_RANK_MAX + 1)];
     size_t count = 0;
     memset(words, 0, sizeof words);
-    words[count++] = INT64_C(0x7368617065); /* "shape": not the identity of a product */
+    words[count++] = INT64_C(0x7368617065); /* "shape": differs from the identity of any product */
     words[count++] = call->kind;
     words[count++] = attrs->time;
     words[count++] = (int64_t)attrs->heads << 32 | attrs->kv_heads;
@@ -84,7 +85,7 @@ static uint64_t shape_identity(enum op_kind kind, int32_t shape)
     return hash_identity(hash_fnv1a(op, strlen(op)) ^ hash_fnv1a(name, strlen(name)));
 }
 
-/* The shape of that identity; -1 where there is none. */
+/* Returns the shape with that identity, or -1. */
 static int32_t shape_find(enum op_kind kind, int32_t count, uint64_t identity)
 {
     for (int32_t shape = 0; shape < count && identity != 0; shape++) {

@@ -1,7 +1,7 @@
-/* Timing of candidates: runs between two events, on the operands of a call, in the arena, while programs are bound.
+/* Times candidates: runs between two events, on the operands of a call, in the arena, while programs are bound.
  *
- * A candidate runs once to load what it needs, once to see how long it takes, and then as often as a fiftieth of a second
- * allows.  It does not matter what is computed: there is nothing in the arena yet.
+ * A candidate runs once to load what it needs, once to see how long it takes, and then as often as a fiftieth of a
+ * second allows, at most RUNS_MAX times.  The results do not matter: the arena has no data yet.
  */
 #include "backends/cuda/cuda_trial.h"
 
@@ -9,7 +9,7 @@
 #define CANDIDATE_SECONDS 0.02
 #define RUNS_MAX 20
 
-/* Seconds of one run, of `runs` in a row. */
+/* Measures the seconds of one run, as the mean of `runs` in a row. */
 static enum gt_status runs_time(struct cuda_backend *cuda, const struct cuda_trial *trial, int32_t candidate,
                                 int32_t runs, const cudaEvent_t events[2], double *out)
 {

@@ -1,10 +1,10 @@
-/* Timing of candidates on the device: which of several ways to compute the same thing is fastest, and by how much. */
+/* Times candidates on the device: finds the fastest of several ways to compute the same result, and its gain. */
 #ifndef GPT_TRAIN_CUDA_CUDA_TRIAL_H
 #define GPT_TRAIN_CUDA_CUDA_TRIAL_H
 
 #include "backends/cuda/cuda_backend.h"
 
-/* Candidate 0 is what would be taken without a trial.  `start` enqueues one of them on queue 0. */
+/* Candidate 0 is the one that is used without a trial.  `start` enqueues a candidate on queue 0. */
 struct cuda_trial {
     const char *what; /* "timing a product", for errors */
     int32_t count;
@@ -13,12 +13,12 @@ struct cuda_trial {
 };
 
 struct cuda_trial_result {
-    int32_t best;   /* 0, where no other one is faster by more than two timings differ */
-    double seconds; /* of one run of it */
+    int32_t best;   /* 0 unless another one is faster by more than the noise of timings */
+    double seconds; /* of one run of the best */
     double gain;    /* 0.2: a fifth less time than candidate 0 */
 };
 
-/* Waits; allocates two events.  Errors: GT_DEVICE. */
+/* Waits for the device, and allocates two events.  Errors: GT_DEVICE. */
 enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial, struct cuda_trial_result *out);
 
 #endif

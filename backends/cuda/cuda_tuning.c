@@ -1,8 +1,8 @@
-/* Choices between algorithms and between shapes of launches: identities, the list that is kept, and what was timed.
+/* Choices of algorithms and of launch shapes: their identities, the stored list, and the timings.
  *
- * Candidates are timed on the operands of the call, in the arena, while programs are bound (cuda_trial.c).  The list is one
- * file of the user's cache for each card, made for one driver and one library; what another one has made is ignored.  Its text
- * is cuda_choices.c's.
+ * Candidates are timed on the operands of the call, in the arena, while programs are bound (cuda_trial.c).  The list is
+ * one file of the user's cache for each card, made for one driver and one library; a list made for others is ignored.
+ * cuda_choices.c reads and writes its text.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -61,7 +61,7 @@ uint64_t cuda_algorithm_identity(const cublasLtMatmulAlgo_t *algorithm)
     return hash_identity(hash_fnv1a(algorithm, sizeof *algorithm));
 }
 
-/* What a list is kept under, and what it was made for. */
+/* Sets the name that a list is stored under, and the key that says what it was made for. */
 static void names_of(const struct cuda_backend *cuda, char name[static USER_CACHE_KEY_MAX],
                      char key[static USER_CACHE_KEY_MAX])
 {
@@ -88,7 +88,7 @@ void cuda_tuning_load(struct cuda_backend *cuda)
     free(text);
 }
 
-/* NULL where the list is kept, else why it is not. */
+/* Stores the list.  Returns NULL, or the reason why the list is not stored. */
 static const char *kept_store(const struct cuda_backend *cuda)
 {
     const struct cuda_tuning *tuning = cuda->tuning;
@@ -126,7 +126,7 @@ void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, con
     found->timed++;
     found->faster += result->best > 0;
     found->gain_most = result->gain > found->gain_most ? result->gain : found->gain_most;
-    const bool valid = cuda_timing_valid(timing); /* a clock that did not move tells nothing that could be kept */
+    const bool valid = cuda_timing_valid(timing); /* a clock that did not advance gives no timing to keep */
     const int32_t at = valid ? cuda_choices_put(&tuning->kept, choice->call, choice->algorithm) : -1;
     if (at >= 0)
         tuning->timing[at] = *timing;

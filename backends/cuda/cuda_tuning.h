@@ -1,8 +1,8 @@
-/* What was chosen between algorithms of products and shapes of launches: the checkpoint's choice, else the one that was found
- * to be fastest, else the default; and what it was found to take.
+/* Chooses the algorithms of products and the launch shapes: the checkpoint's choice, else the one that timing found to
+ * be fastest, else the default.  Keeps the measured times.
  *
- * A choice is known by two hashes, of the call and of the algorithm, and is only ever one of those that are offered for the
- * call now: nothing that was read from a file reaches a library or a launch.
+ * A choice is identified by two hashes, of the call and of the algorithm.  It only selects among the candidates that
+ * are offered for the call now: nothing read from a file reaches a library or a launch.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_TUNING_H
 #define GPT_TRAIN_CUDA_CUDA_TUNING_H
@@ -13,10 +13,11 @@
 #include "backends/cuda/cuda_gemm_cache.h"
 #include "backends/cuda/cuda_trial.h"
 
-/* So many are asked for, and timed; always the same number, so that the first one does not depend on it. */
+/* Number of algorithms that are requested and timed.  It is always the same, so that the first one does not depend on
+ * it. */
 #define CUDA_ALGORITHMS_MAX 8
 
-/* Since the last cuda_tuning_store(). */
+/* Counts since the last cuda_tuning_store(). */
 struct cuda_found {
     int32_t timed, faster;
     double gain_most; /* 0.2: a fifth less time */
@@ -24,13 +25,13 @@ struct cuda_found {
 
 struct cuda_tuning {
     bool on;                            /* --tune */
-    bool is_unread;                     /* there is a list, which may be as good as ever */
-    bool now;                           /* calls that nobody has chosen for are timed when they are started */
-    struct cuda_found products, shapes; /* what tuning has found */
-    struct cuda_choices stored;         /* of the checkpoint */
-    struct cuda_choices kept;           /* of the user's cache, and what was found since */
-    struct backend_timing timing[CUDA_CHOICES_MAX]; /* of each of those */
-    struct cuda_choices reported;                   /* cuda_tuning_choices() */
+    bool is_unread;                     /* the stored list could not be read; it may be valid, so it is kept */
+    bool now;                           /* time calls without a choice when they are launched */
+    struct cuda_found products, shapes; /* results of tuning */
+    struct cuda_choices stored;         /* from the checkpoint */
+    struct cuda_choices kept;           /* from the user's cache, and found since */
+    struct backend_timing timing[CUDA_CHOICES_MAX]; /* of each choice in `kept` */
+    struct cuda_choices reported;                   /* result of cuda_tuning_choices() */
 };
 
 /* Errors: GT_NO_MEMORY. */
@@ -39,18 +40,20 @@ void cuda_tuning_destroy(struct cuda_backend *cuda);
 
 uint64_t cuda_gemm_key_identity(const struct cuda_gemm_key *key);
 uint64_t cuda_algorithm_identity(const cublasLtMatmulAlgo_t *algorithm);
-/* Reads what was kept for this card, driver and library. */
+/* Reads the list that was stored for this card, driver and library. */
 void cuda_tuning_load(struct cuda_backend *cuda);
-/* Keeps it, and says what tuning has found; after programs were bound. */
+/* Stores the list and logs what tuning found.  Called after a program was bound. */
 void cuda_tuning_store(struct cuda_backend *cuda);
-/* Remembers what a trial of a call has found. */
+/* Records the result of a call's trial. */
 void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, const struct backend_choice *choice,
                        const struct cuda_trial_result *result, const struct backend_timing *timing);
 
-/* Which of `count` candidates the product gets; *known: it was chosen before, so that it is not timed again. */
+/* Returns the index of the candidate that the product uses.  Sets *known when it was chosen before, so that it is not
+ * timed again. */
 int32_t cuda_tuning_pick(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
                          const cublasLtMatmulHeuristicResult_t *candidates, int32_t count, bool *known);
-/* Times candidates with `start`, which enqueues one of them, and remembers the fastest.  Waits; allocates two events.
+/* cuda_tuning_measure() times the candidates with `start`, which enqueues one of them, and records the fastest.  It
+ * waits for the device, and allocates two events.
  * Errors: GT_DEVICE. */
 struct cuda_gemm_trial {
     const struct cuda_gemm_key *key;

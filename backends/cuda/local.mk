@@ -1,6 +1,6 @@
-# The cuda backend: plain C on the host's side, kernels in kernels/*.cu, which nvcc compiles for every architecture, one file
-# at a time.  The same lists are compiled against tests/cuda_on_cpu, where there is a C++ compiler.  Add a family's files
-# here, in the order of the alphabet; headers that kernels see are kernel_headers.
+# The cuda backend: plain C for the host side, and kernels in kernels/*.cu, which nvcc compiles one file at a time for
+# every architecture.  tests/cuda_on_cpu compiles the same lists where there is a C++ compiler.  Add a family's files
+# here, in alphabetical order; kernel_headers are the headers that kernels include.
 cuda_sources = \
 	backends/cuda/cuda_attention.c \
 	backends/cuda/cuda_adamw.c \
@@ -29,7 +29,7 @@ cuda_sources = \
 	backends/cuda/cuda_trial.c backends/cuda/cuda_trial.h \
 	backends/cuda/cuda_tuning.c backends/cuda/cuda_tuning.h
 
-# Not of the emulated backend, which has cuBLASLt's functions linked.
+# Not part of the emulated backend, which links cuBLASLt's functions.
 cuda_loader = backends/cuda/cuda_lt.c
 EXTRA_DIST += $(cuda_loader)
 
@@ -93,14 +93,14 @@ libcuda_backend_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libcuda_backend_a_LIBADD = $(CUDA_OBJECTS)
 libcuda_backend_a_DEPENDENCIES = $(CUDA_OBJECTS)
 
-# Position-independent, because the programs are; no exceptions, so that nothing of C++'s library is needed.
+# Position-independent, because the programs are; without exceptions, so that the C++ library is not needed.
 CUDA_OBJECTS = $(cuda_kernels:.cu=.o)
 NVCC_COMPILE = $(NVCC) $(NVCC_FLAGS) -std=c++17 -O3 -I$(top_srcdir)/src -I$(top_srcdir) \
 	-Xcompiler=-fPIE,-fno-exceptions,-fno-threadsafe-statics,-Wall $(NVCCFLAGS)
 backends/cuda/kernels/%.o: backends/cuda/kernels/%.cu backends/cuda/kernels/nvcc.flags
 	$(AM_V_GEN)$(NVCC_COMPILE) -MD -MF $(@:.o=.d) -c $< -o $@
 -include $(CUDA_OBJECTS:.o=.d)
-# Changes only when the compiler or its flags do, and then all kernels are compiled anew.
+# This file changes only with the compiler or its flags; then all kernels are compiled again.
 backends/cuda/kernels/nvcc.flags: nvcc-flags-force
 	@$(MKDIR_P) $(@D)
 	@echo '$(NVCC_COMPILE)' | cmp -s - $@ || echo '$(NVCC_COMPILE)' >$@

@@ -1,7 +1,7 @@
 /* adamw: one pass over gradient, parameter, master and both moments, bound by memory.
  *
- * Elementwise in groups of eight, every operand in a dtype of its own; the loads of all operands are under way before the
- * first is used.  Arithmetic is fp32 throughout, and the one of adamw_lean; each result is rounded once.
+ * Elementwise in groups of eight, each operand in its own dtype; the loads of all operands are in flight before the
+ * first is used.  Arithmetic is fp32 throughout, and the same as adamw_lean's; each result is rounded once.
  */
 #include "backends/cuda/cuda_adamw.h"
 

@@ -1,8 +1,8 @@
-/* adamw_lean: AdamW of a bf16 parameter that has no master, with m and v in fp32, bf16 or 8-bit codes; one pass.
+/* adamw_lean: AdamW of a bf16 parameter without a master, with m and v in fp32, bf16 or 8-bit codes; one pass.
  *
- * A warp takes a block of STATE_BLOCK = 256 elements, a lane eight of them, so that the two exponents of a block of codes
- * are maxima over a warp, and its eight elements share one Philox block for each stream.  Exact: every operation is rounded
- * on its own, in op.h's order, so the bits are those of every other backend.
+ * A warp takes a block of STATE_BLOCK = 256 elements and a lane eight of them, so that the two exponents of a block of
+ * codes are maxima over a warp, and a lane's elements share one Philox block for each stream.  Exact: every operation
+ * is rounded by itself, in op.h's order, so the bits are those of every other backend.
  */
 #include "backends/cuda/cuda_adamw.h"
 
@@ -11,13 +11,13 @@
 
 static_assert(STATE_BLOCK == WARP_LANES * CUDA_GROUP, "a warp takes a block");
 
-/* 2^e, e within -127 < e < 128. */
+/* 2^e, for -127 < e < 128. */
 DEVICE float power_of_two(int e)
 {
     return __uint_as_float((uint32_t)(127 + e) << 23);
 }
 
-/* The exponent of a block whose largest magnitude is `largest`. */
+/* Returns the exponent of a block whose largest magnitude is `largest`. */
 DEVICE int exponent_of(float largest, uint32_t add)
 {
     const int e = (int)((__float_as_uint(largest) + add) >> 23) - 127;
@@ -40,7 +40,8 @@ DEVICE uint32_t encode(float x, int fraction, uint32_t random)
     return small ? subnormal : normal;
 }
 
-/* Of all lanes; a NaN is passed over, as op.h's largest value does.  (Where nothing is found infinite there is none.) */
+/* Returns the largest value of all lanes.  It skips NaNs, as op.h does.  (There are none unless the gradient is not
+ * finite, and then nothing is updated.) */
 DEVICE float largest_of_warp(float value)
 {
 #pragma unroll
@@ -49,7 +50,7 @@ DEVICE float largest_of_warp(float value)
     return value;
 }
 
-/* The eight codes of a span, one in each byte; element by element where they are not whole. */
+/* Fetches the eight codes of a span, one in each byte; element by element if the span is not whole. */
 DEVICE uint64_t codes_fetch(const struct cuda_floats &from, const struct cuda_span &span)
 {
     const uint8_t *memory = (const uint8_t *)from.memory + span.first;
@@ -95,7 +96,8 @@ DEVICE void second_decode(uint64_t codes, float scale, float (&second)[CUDA_GROU
     }
 }
 
-/* The codes of m, and the block's exponent; the whole warp takes part, elements beyond the count are 0. */
+/* Encodes m, with the block's exponent.  The whole warp takes part; elements beyond the count do not affect the
+ * exponent. */
 DEVICE uint64_t first_encode(const float (&first)[CUDA_GROUP], int count, const struct philox_block &random,
                              int *exponent)
 {
@@ -137,7 +139,7 @@ DEVICE uint64_t second_encode(const float (&second)[CUDA_GROUP], int count, cons
     return codes;
 }
 
-/* Both moments of block `block` to codes, with their exponents. */
+/* Stores both moments of block `block` as codes, with their exponents. */
 DEVICE void codes_store(const struct cuda_adamw_lean_args &args, const struct cuda_rounding &rounding, int64_t block,
                         const struct cuda_span &span, const float (&first)[CUDA_GROUP],
                         const float (&second)[CUDA_GROUP])
@@ -156,7 +158,7 @@ DEVICE void codes_store(const struct cuda_adamw_lean_args &args, const struct cu
     }
 }
 
-/* Moments of the span as fp32; zeros where there is nothing. */
+/* Loads the moments of the span as fp32, with zeros beyond the count. */
 DEVICE void moments_load(const struct cuda_adamw_lean_args &args, int64_t block, const struct cuda_span &span,
                          float (&first)[CUDA_GROUP], float (&second)[CUDA_GROUP])
 {

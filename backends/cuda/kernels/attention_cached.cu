@@ -1,11 +1,13 @@
-/* attention_cached: new keys and values into the cache, and softmax over the cache for a few rows.
+/* attention_cached: appends new keys and values to the cache, and computes softmax attention over the cache for a few
+ * rows.
  *
- * The cache is read once for each row and head, by parts of it: a block takes one part, each group of L lanes every n-th key,
- * L = 4, 8, 16 for head sizes up to 32, 64, 128, eight elements a lane, with a running maximum of its own.  The groups of a
- * warp and the warps of a block are put together in shared memory; the parts through the workspace by a second kernel, in
- * their order.  How the cache is cut depends on its capacity only, and on no position: parts beyond the end have nothing to
- * do, and are not read.  All arithmetic is fp32, on the keys and values as stored.
- * Many rows (prefill) take the tiled kernels of the forward instead, after the same append.
+ * The cache is read once for each row and head, in parts.  A block takes one part; each group of L lanes takes every
+ * n-th key, with its own running maximum.  L = 4, 8, 16 for head sizes up to 32, 64, 128, and a lane has eight
+ * elements.  Shuffles combine the groups of a warp, shared memory the warps of a block, and a second kernel the parts,
+ * through the workspace and in order.  How the cache is split depends on its capacity only, not on the position: parts
+ * beyond the end have nothing to do, and are not read.  All arithmetic is fp32, on the keys and values as stored.
+ *
+ * Many rows (prefill) use the kernels of the forward instead, after the same append.
  */
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_device.h"
@@ -13,7 +15,7 @@
 
 #define CACHED_WARPS 4
 #define CACHED_THREADS (CACHED_WARPS * WARP_LANES)
-#define KEYS_AT_ONCE 4  /* of a group of lanes, whose loads are under way together */
+#define KEYS_AT_ONCE 4  /* keys of a group of lanes whose loads are in flight together */
 #define PARTIAL_EXTRA 2 /* maximum and sum, after the head_size elements of a part */
 
 DEVICE int64_t cached_place(const struct cuda_attention_rows &rows, int sample, int64_t row, int head, int head_size)
@@ -21,7 +23,7 @@ DEVICE int64_t cached_place(const struct cuda_attention_rows &rows, int sample, 
     return rows.first + sample * rows.sample + row * rows.row + (int64_t)head * head_size;
 }
 
-/* Elements column .. column + 7 of a row of one head, zeros beyond the head size, as fp32. */
+/* Reads elements column .. column + 7 of a row of one head as fp32, with zeros beyond the head size. */
 DEVICE void cached_read(float (&value)[CUDA_GROUP], const struct cuda_attention &attention,
                         const struct cuda_attention_rows &rows, int64_t row, int column)
 {
@@ -32,7 +34,7 @@ DEVICE void cached_read(float (&value)[CUDA_GROUP], const struct cuda_attention 
     cuda_read(rows.of, span, value);
 }
 
-/* A thread copies eight elements of a row of keys or values, rounded where the cache has another dtype. */
+/* A thread copies eight elements of a row of keys or values, rounded if the cache has another dtype. */
 __global__ void __launch_bounds__(CACHED_THREADS) attention_append(const struct cuda_attention_cache cached)
 {
     const struct cuda_attention &attention = cached.attention;
@@ -59,12 +61,12 @@ __global__ void __launch_bounds__(CACHED_THREADS) attention_append(const struct 
     }
 }
 
-/* What a group of lanes, a warp, a block has summed: result relative to the largest score. */
+/* The sums of a group of lanes, a warp or a block, relative to the largest score. */
 struct cached_sum {
     float largest, sum, result[CUDA_GROUP];
 };
 
-/* one += other, both relative to their own maximum; without keys a sum is (-inf, 0, zeros). */
+/* one += other, each relative to its own maximum.  Without keys a sum is (-inf, 0, zeros). */
 DEVICE void cached_merge(struct cached_sum &one, const struct cached_sum &other)
 {
     const float after = fmaxf(one.largest, other.largest);
@@ -77,7 +79,7 @@ DEVICE void cached_merge(struct cached_sum &one, const struct cached_sum &other)
         one.result[k] = one.result[k] * shrink_one + other.result[k] * shrink_other;
 }
 
-/* The groups of lanes of a warp, which the first of them then has; the others may differ in the last bits. */
+/* Combines the groups of lanes of a warp.  The first group has the result; the others may differ in the last bits. */
 template <int LANES> DEVICE void cached_merge_warp(struct cached_sum &sum)
 {
 #pragma unroll
@@ -92,7 +94,7 @@ template <int LANES> DEVICE void cached_merge_warp(struct cached_sum &sum)
     }
 }
 
-/* The scaled score of one key, in every lane of the group. */
+/* Returns the scaled score of one key, in every lane of the group. */
 template <int LANES> DEVICE float cached_score(const float (&q)[CUDA_GROUP], const float (&k)[CUDA_GROUP], float scale)
 {
     float dot = 0.0f;
@@ -105,7 +107,8 @@ template <int LANES> DEVICE float cached_score(const float (&q)[CUDA_GROUP], con
     return dot * scale;
 }
 
-/* Keys first, first + step, ..., KEYS_AT_ONCE of them, those below `end`; every lane of the warp comes along. */
+/* Adds the keys first, first + step, ..., KEYS_AT_ONCE of them, that are below `end`.  Every lane of the warp takes
+ * part. */
 template <int LANES>
 DEVICE void cached_step(const struct cuda_attention &attention, struct cached_sum &sum, const float (&q)[CUDA_GROUP],
                         int64_t k_row, int64_t v_row, int first, int step, int end, int column)
@@ -146,10 +149,10 @@ DEVICE void cached_step(const struct cuda_attention &attention, struct cached_su
     }
 }
 
-/* Which row of which head, and which part of the cache, a block works on. */
+/* The row, the head and the part of the cache that a block works on. */
 struct cached_place_of {
     int sample, t, head, split;
-    int first, end; /* keys of the part that the row sees; none where end <= first */
+    int first, end; /* keys of the part that the row sees; none if end <= first */
 };
 
 DEVICE struct cached_place_of cached_block(const struct cuda_attention_cache &cached)
@@ -166,7 +169,7 @@ DEVICE struct cached_place_of cached_block(const struct cuda_attention_cache &ca
     return place;
 }
 
-/* The block's part of a row: into y where there is one part, else into the workspace. */
+/* Writes the block's part of a row: to y if there is one part, else to the workspace. */
 DEVICE void cached_finish(const struct cuda_attention_cache &cached, const struct cached_place_of &place,
                           const struct cached_sum &sum, int column)
 {
@@ -205,7 +208,7 @@ __global__ void __launch_bounds__(CACHED_THREADS) attention_few_rows(const struc
     SHARED(struct cached_sum, sums, CACHED_WARPS * LANES);
     const struct cuda_attention &attention = cached.attention;
     const struct cached_place_of place = cached_block(cached);
-    if (place.end <= place.first) /* the whole block */
+    if (place.end <= place.first) /* the same for the whole block */
         return;
     const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
     const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
@@ -233,7 +236,7 @@ __global__ void __launch_bounds__(CACHED_THREADS) attention_few_rows(const struc
     cached_finish(cached, place, sum, column);
 }
 
-/* y of one row and head from its parts, in their order; a thread for each element. */
+/* Combines the parts of one row and head into y, in order; a thread computes one element. */
 __global__ void __launch_bounds__(CUDA_ATTENTION_HEAD_SIZE_MAX)
     attention_join_parts(const struct cuda_attention_cache cached)
 {
@@ -241,7 +244,7 @@ __global__ void __launch_bounds__(CUDA_ATTENTION_HEAD_SIZE_MAX)
     const int size = attention.head_size, item = (int)blockIdx.x, row = item / attention.heads, d = (int)threadIdx.x;
     const int t = row % attention.time, sample = row / attention.time;
     const int end = attention.scalars[SCALAR_POSITION].i + t + 1;
-    const int parts = (end + cached.split_keys - 1) / cached.split_keys; /* those that were written */
+    const int parts = (end + cached.split_keys - 1) / cached.split_keys; /* parts that were written */
     const float *partial = cached.partial + (int64_t)item * cached.splits * (size + PARTIAL_EXTRA);
     if (d >= size)
         return;

@@ -1,8 +1,8 @@
-/* What the kernels of attention share, on tensor cores or not: which rows a block owns and how far it walks, dropout's masks,
- * and how much shared memory a kernel may have.
+/* The common parts of the tiled and the plain attention kernels: which rows a block owns and how far it walks, dropout
+ * masks, and how much shared memory a kernel may use.
  *
  * Forward: a block owns a tile of queries of one head and walks over the keys that they see.  Backward: see
- * attention_tile_backward.cu.  Blocks with most to do start first; what a block computes depends on no other.
+ * attention_tile_backward.cu.  Blocks with the most work start first; no block depends on another one's result.
  */
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
@@ -11,7 +11,7 @@
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_philox.h"
 
-/* Which head of which sample a block of the forward works on, and where its queries begin. */
+/* The sample and head that a block of the forward works on, and where its queries begin. */
 struct forward_place {
     int sample, head, query;
     int position; /* of query 0 among the keys */
@@ -28,12 +28,12 @@ template <int QUERIES> DEVICE struct forward_place forward_place_of(const struct
     return place;
 }
 
-/* What a block of the backward owns, and how far it walks. */
+/* The rows that a block of the backward owns, and how far it walks. */
 struct backward_place {
-    int sample, head; /* by keys: of the keys; else of the queries */
-    int own;          /* first row of its own */
-    int first, tiles; /* the first of the other rows, and how many tiles of them in each head */
-    int heads;        /* heads walked through: those that share the keys; else 1 */
+    int sample, head; /* by keys: a head of the keys; else of the queries */
+    int own;          /* first row that the block owns */
+    int first, tiles; /* first of the other rows, and how many tiles they make in each head */
+    int heads;        /* heads to walk through: those that share the keys; else 1 */
 };
 
 template <bool KEYS, int OWN, int OTHER>
@@ -52,7 +52,7 @@ DEVICE struct backward_place backward_place_of(const struct cuda_attention &atte
     return place;
 }
 
-/* The head and the first row of the other tile of step `step`. */
+/* The head and the first other row of step `step`. */
 template <bool KEYS, int OTHER>
 DEVICE void backward_step_place(const struct backward_place &place, int step, int *out_head, int *out_first)
 {
@@ -81,7 +81,7 @@ struct attention_instance {
     size_t shared_bytes;
 };
 
-/* Lets the kernel have its dynamic shared memory, where that is more than every kernel may have and the card has so much. */
+/* Lets the kernel use its dynamic shared memory, when that is more than the default and the card has as much. */
 static inline cudaError_t attention_shared_allow(struct attention_instance instance, size_t shared_bytes_max)
 {
     if (instance.shared_bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || instance.shared_bytes > shared_bytes_max)
@@ -90,7 +90,7 @@ static inline cudaError_t attention_shared_allow(struct attention_instance insta
                                 (int)instance.shared_bytes);
 }
 
-/* A block for each tile of `own` rows of each head of each sample. */
+/* Launches a block for each tile of `own` rows of each head of each sample. */
 static inline cudaError_t attention_launch(cudaStream_t stream, struct attention_instance instance, int own, int heads,
                                            int threads, const struct cuda_attention *attention)
 {

@@ -1,10 +1,13 @@
-/* What the fp32 kernels of attention share: tiles of floats in shared memory, and products by fused multiply-adds.
+/* The common parts of the fp32 attention kernels: tiles of floats in shared memory, and products by fused
+ * multiply-adds.
  *
- * Operands of any dtype become fp32 when a tile is filled, and are rounded once, when they are stored.  A block has four
- * warps.  With y = lane / 8 and x = lane % 8 a lane's rows are y + 4 i of its warp's, i < I; its columns of scores x + 8 j;
- * its columns of results 4 x + 32 c and the three after.  A row of a tile is four floats longer than its elements and a row
- * of weights eight: what the lanes of a quarter-warp read or write together lies in different banks.
- * Dropout: a Philox block serves eight keys of a query; each is drawn by one lane, and what is kept goes round as bits.
+ * Operands of any dtype become fp32 when a tile is filled, and results are rounded once, when they are stored.  A block
+ * has four warps.  With y = lane / 8 and x = lane % 8, a lane has rows y + 4 i of its warp's, i < I; columns x + 8 j of
+ * scores; and of results columns 4 x + 32 c and the three after.  A row of a tile is four floats longer than its
+ * elements and a row of weights eight: what the lanes of a quarter-warp read or write together lies in different banks.
+ *
+ * Dropout: a Philox block serves eight keys of a query.  One lane draws each block and passes on the kept elements as
+ * bits.
  */
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
@@ -33,13 +36,13 @@ DEVICE int plain_warp(void)
     return (int)threadIdx.x / WARP_LANES;
 }
 
-/* The first element of a row of one head of one sample. */
+/* Returns the index of the first element of a row of one head of one sample. */
 DEVICE int64_t plain_place(const struct cuda_attention_rows &rows, int sample, int row, int head, int head_size)
 {
     return rows.first + sample * rows.sample + row * rows.row + (int64_t)head * head_size;
 }
 
-/* Columns column .. column + 7 of a row, as far as there are. */
+/* Returns the span of columns column .. column + 7 of a row, cut off at the head size. */
 DEVICE struct cuda_span plain_span(int64_t row, int column, int head_size, bool whole_groups)
 {
     struct cuda_span span;
@@ -49,8 +52,8 @@ DEVICE struct cuda_span plain_span(int64_t row, int column, int head_size, bool 
     return span;
 }
 
-/* Rows first .. first + ROWS - 1 of a head; those from `end` on, and columns from the head size on, become zeros.  They are
- * there after a barrier. */
+/* Loads rows first .. first + ROWS - 1 of a head.  Rows from `end` on, and columns from the head size on, become
+ * zeros.  The tile is complete after a barrier. */
 template <int D, int ROWS>
 DEVICE void plain_load(float *tile, const struct cuda_attention &attention, const struct cuda_attention_rows &rows,
                        int sample, int head, int first, int end)
@@ -73,7 +76,8 @@ DEVICE void plain_load(float *tile, const struct cuda_attention &attention, cons
     }
 }
 
-/* d[i][j] = the sum over D of own[row i] other[column j]; both begin at the warp's, or the tile's, first row. */
+/* d[i][j] = the sum over D of own[row i] other[column j].  `own` begins at the warp's first row, `other` at the
+ * tile's. */
 template <int D, int I, int J> DEVICE void plain_scores(float (&d)[I][J], const float *own, const float *other)
 {
 #pragma unroll
@@ -103,7 +107,7 @@ template <int D, int I, int J> DEVICE void plain_scores(float (&d)[I][J], const 
     }
 }
 
-/* The lane's weights into the warp's rows of shared memory. */
+/* Writes the lane's weights to the warp's rows of shared memory. */
 template <int I, int J> DEVICE void plain_weights_put(float *weights, const float (&d)[I][J])
 {
 #pragma unroll
@@ -150,8 +154,8 @@ template <int I, int N> DEVICE void plain_clear(float (&sum)[I][N])
     }
 }
 
-/* The warp's 4 I rows of results, times a factor for each, through the warp's rows of a tile that nobody else reads.  `first`
- * is the warp's first row; rows from `end` on are not written. */
+/* Stores the warp's 4 I rows of results, times a factor for each row, through the warp's rows of a tile that no other
+ * warp reads.  `first` is the warp's first row; rows from `end` on are not written. */
 template <int D, int I>
 DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (&factor)[I],
                         const struct cuda_attention &attention, const struct cuda_attention_rows &to, int sample,

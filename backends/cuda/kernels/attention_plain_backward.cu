@@ -1,17 +1,18 @@
-/* attention_backward in fp32 arithmetic, for fp32 and mixtures of dtypes; and delta, for all.
+/* attention_backward in fp32 arithmetic, for fp32 and mixtures of dtypes; and delta, for all dtypes.
  *
- * The two passes of attention_tile_backward.cu, by keys and by queries, with fused multiply-adds: a block owns 32 rows, 8 of
- * each warp, and walks over the other rows, 32 (16 for head sizes above 96) at a time.  Weights and slopes pass through
- * shared memory of the warp.  Every sum has one owner and a fixed order.  No TF32.
+ * It makes the two passes of attention_tile_backward.cu, by keys and by queries, with fused multiply-adds.  A block
+ * owns 32 rows, 8 for each warp, and walks over the other rows, 32 (16 for head sizes above 96) at a time.  Weights and
+ * slopes pass through the warp's shared memory.  Every sum has one owner and a fixed order.  No TF32.
+ *
  * Shared memory: 28, 44, 60, 55.5 KiB for D = 32, 64, 96, 128.
  */
 #include "backends/cuda/kernels/attention_plain.h"
 
 #define OWN_ROWS CUDA_ATTENTION_PLAIN_GRADIENT_TILE
-#define ROWS_I 2                                 /* rows of scores of a lane */
-#define WARP_ROWS (4 * ROWS_I)                   /* own rows of a warp: one group of eight keys, by keys */
-#define BLOCKS_MIN 2                             /* of a multiprocessor, by registers: see attention_tile_backward.cu */
-#define DELTA_LANES 16                           /* for each row of a head: 8 elements each */
+#define ROWS_I 2                                 /* rows of scores in a lane */
+#define WARP_ROWS (4 * ROWS_I)                   /* own rows of a warp; by keys, one group of eight keys */
+#define BLOCKS_MIN 2                             /* on a multiprocessor, by registers: see attention_tile_backward.cu */
+#define DELTA_LANES 16                           /* for a row of one head, 8 elements each */
 #define DELTA_ROWS (PLAIN_THREADS / DELTA_LANES) /* of a block */
 
 template <int D> constexpr int plain_other_rows = D <= 96 ? 32 : 16;
@@ -49,8 +50,8 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_delta(const struct cu
         attention.delta[((int64_t)sample * attention.heads + head) * attention.time + row] = sum;
 }
 
-/* What is kept of (query, key), for 8 rows of the warp and 8 J columns: bit k of the lane's word.  By keys a lane draws the
- * block of one query, and k is the row; by queries that of one row and eight keys, and k is x. */
+/* Returns the kept elements (query, key) of 8 rows of the warp and 8 J columns, as bits.  By keys a lane draws the
+ * block of one query, and bit k is row k; by queries it draws that of one row and eight keys, and bit k is x. */
 template <bool KEYS>
 DEVICE uint32_t plain_kept(const struct cuda_attention &attention, const struct cuda_mask &mask, int own, int other)
 {
@@ -59,7 +60,8 @@ DEVICE uint32_t plain_kept(const struct cuda_attention &attention, const struct 
     return cuda_mask_kept(mask, attention_mask_group(attention, query, key));
 }
 
-/* Scores become p f (less f's scale), and dp becomes ds.  `own` is the warp's first own row, `other` the first other row. */
+/* Turns scores into p f (without f's scale), and dp into ds.  `own` is the warp's first own row, `other` the first
+ * other row. */
 template <bool KEYS, int J>
 DEVICE void plain_slopes(const struct cuda_attention &attention, float (&score)[ROWS_I][J], float (&slope)[ROWS_I][J],
                          int sample, int head, int own, int other, uint32_t bits)
@@ -107,14 +109,14 @@ __global__ void __launch_bounds__(PLAIN_THREADS, BLOCKS_MIN)
     plain_load<D, OWN_ROWS>(own_two, attention, KEYS ? attention.v : attention.dy, place.sample, place.head, place.own,
                             attention.time);
     for (int step = 0; step < place.heads * place.tiles; step++) {
-        int head, other; /* of the queries */
+        int head, other; /* head of the queries, first other row */
         backward_step_place<KEYS, OTHER>(place, step, &head, &other);
         const int other_head = KEYS ? head : head / group;
         plain_load<D, OTHER>(other_one, attention, KEYS ? attention.q : attention.k, place.sample, other_head, other,
                              attention.time);
         plain_load<D, OTHER>(other_two, attention, KEYS ? attention.dy : attention.v, place.sample, other_head, other,
                              attention.time);
-        __syncthreads(); /* the tiles are there */
+        __syncthreads(); /* the tiles have arrived */
         uint32_t bits = 0;
         if (attention.threshold != 0)
             bits = plain_kept<KEYS>(attention, attention_mask_make(attention, place.sample, head), place.own + warp_row,
@@ -126,7 +128,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS, BLOCKS_MIN)
         if (KEYS)
             plain_weights_put(weights, score);
         plain_weights_put(slopes, slope);
-        __syncwarp(); /* the warp's weights and slopes are there */
+        __syncwarp(); /* the warp's weights and slopes are written */
         if constexpr (KEYS)
             plain_add<D, ROWS_I, J>(sum_v, weights, other_two);
         plain_add<D, ROWS_I, J>(sum, slopes, other_one);

@@ -1,23 +1,23 @@
-/* attention_forward in fp32 arithmetic, for fp32 and mixtures of dtypes: online softmax over tiles of 32 keys, a block for
- * 64 queries of one head, 16 of each warp.
+/* attention_forward in fp32 arithmetic, for fp32 and mixtures of dtypes: online softmax over tiles of 32 keys.  A block
+ * has 64 queries of one head, 16 for each warp.
  *
- * Keys and values of a tile follow each other in one buffer, so that 64 KiB of shared memory suffice for every head size:
- * 22, 36, 48, 60 KiB for D = 32, 64, 96, 128.  No TF32, no tensor cores.  Otherwise as attention_tile_forward.cu: maxima and
- * sums run along, dropout acts on the weights that go to v, tiles beyond the diagonal are never touched, queries may begin at
- * a position.
+ * The keys and the values of a tile use one buffer in turn, so that 64 KiB of shared memory suffice for every head
+ * size: 22, 36, 48, 60 KiB for D = 32, 64, 96, 128.  No TF32, no tensor cores.  The rest is as in
+ * attention_tile_forward.cu: running maxima and sums, dropout of the weights that multiply v, tiles beyond the diagonal
+ * never touched, queries that may begin at a position.
  */
 #include "backends/cuda/kernels/attention_plain.h"
 
 #define QUERIES CUDA_ATTENTION_TILE
 #define KEYS 32
-#define ROWS_I 4 /* rows and columns of scores of a lane */
+#define ROWS_I 4 /* rows and columns of scores in a lane */
 #define KEYS_J 4
 
 template <int D>
 constexpr size_t plain_forward_bytes = ((QUERIES + KEYS) * plain_stride<D> +
                                         QUERIES * weight_stride<KEYS>)*sizeof(float);
 
-/* Of the eight lanes of a row. */
+/* Over the eight lanes of a row. */
 DEVICE float row_max(float value)
 {
 #pragma unroll
@@ -34,8 +34,8 @@ DEVICE float row_sum(float value)
     return value;
 }
 
-/* Scaled scores, minus infinity where the key comes after the query: `row` is the place of the lane's first row among the
- * keys, `key` the first key. */
+/* Scales the scores, and sets those of keys that come after the query to minus infinity.  `row` is the position of the
+ * lane's first row among the keys, `key` the first key. */
 DEVICE void plain_scores_mask(float (&score)[ROWS_I][KEYS_J], float scale, int row, int key)
 {
 #pragma unroll
@@ -46,7 +46,7 @@ DEVICE void plain_scores_mask(float (&score)[ROWS_I][KEYS_J], float scale, int r
     }
 }
 
-/* Scores become weights relative to the new maximum of their row; what was summed before is brought up to it. */
+/* Turns scores into weights relative to the new maximum of their row, and rescales what was summed before. */
 template <int D>
 DEVICE void plain_weights_make(float (&score)[ROWS_I][KEYS_J], float (&largest)[ROWS_I], float (&sum)[ROWS_I],
                                float (&result)[ROWS_I][D / 8])
@@ -72,7 +72,8 @@ DEVICE void plain_weights_make(float (&score)[ROWS_I][KEYS_J], float (&largest)[
     }
 }
 
-/* The warp's 16 rows have 4 groups of keys each: a lane draws groups 2 (x % 2) and the next of row y + 4 (x / 2). */
+/* Each of the warp's 16 rows has 4 groups of keys: a lane draws group 2 (x % 2) and the next one of row y + 4 (x /
+ * 2). */
 DEVICE void plain_weights_drop(const struct cuda_attention &attention, const struct cuda_mask &mask,
                                float (&weight)[ROWS_I][KEYS_J], int query, int key)
 {
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
     float *q = shared, *other = q + QUERIES * plain_stride<D>;
     float *weights = other + KEYS * plain_stride<D> + warp_row * weight_stride<KEYS>,
           *own = q + warp_row * plain_stride<D>;
-    const int first = place.position + place.query; /* of the tile's queries, among the keys */
+    const int first = place.position + place.query; /* position of the tile's first query among the keys */
     const int end = min(place.position + attention.time, first + QUERIES), row = first + warp_row + plain_y();
     float result[ROWS_I][D / 8], largest[ROWS_I], sum[ROWS_I];
     plain_clear(result);
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
     plain_load<D, QUERIES>(q, attention, attention.q, place.sample, place.head, place.query, attention.time);
     for (int key = 0; key < end; key += KEYS) {
         plain_load<D, KEYS>(other, attention, attention.k, place.sample, kv_head, key, end);
-        __syncthreads(); /* the keys, and before the first tile the queries, are there */
+        __syncthreads(); /* the keys have arrived, and before the first tile the queries */
         float score[ROWS_I][KEYS_J];
         plain_scores<D>(score, own, other);
         __syncthreads(); /* the keys are no longer read */
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
         if (attention.threshold != 0)
             plain_weights_drop(attention, mask, score, place.query + warp_row, key);
         plain_weights_put(weights, score);
-        __syncthreads(); /* the values, and the warp's weights, are there */
+        __syncthreads(); /* the values have arrived, and the warp's weights are written */
         plain_add<D, ROWS_I, KEYS_J>(result, weights, other);
         __syncthreads(); /* neither is read any more */
     }

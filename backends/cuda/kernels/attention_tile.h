@@ -1,12 +1,13 @@
-/* What the tensor-core kernels of attention share: tiles in shared memory, and products of fragments.
+/* The common parts of the tensor-core attention kernels: tiles in shared memory, and products of fragments.
  *
- * A block has four warps and owns a tile of 64 rows, 16 of each warp (eight and 128 in a shape of the forward that a card may
- * prefer); it walks over tiles of the other operands.  A tile is
- * [rows, D] with D the compiled head size; columns beyond the real one, and rows beyond the end, are zeros, so that
- * products need no tails.  A row is 16 bytes longer than its elements: an odd number of 16-byte chunks, so that the eight
- * rows of an ldmatrix lie in different banks, for every D here.
- * Fragments: with g = lane / 4 and t = lane % 4, element e of accumulator n is row g + 8 (e / 2), column 8 n + 2 t + e % 2
- * of the warp's 16 rows.  Weights go from accumulators to a fragment without leaving the registers.
+ * A block has four warps and owns a tile of 64 rows, 16 for each warp (or eight warps and 128 rows in one launch shape
+ * of the forward); it walks over tiles of the other operands.  A tile is [rows, D] with D the compiled head size;
+ * columns beyond the real head size, and rows beyond the end, are zeros, so that products need no tails.  A row is 16
+ * bytes longer than its elements: an odd number of 16-byte chunks, so that the eight rows of an ldmatrix lie in
+ * different banks, for every D here.
+ *
+ * Fragments: with g = lane / 4 and t = lane % 4, element e of accumulator n is in column 8 n + 2 t + e % 2 and in row g
+ * + 8 (e / 2) of the warp's 16.  Weights go from accumulators to a fragment without leaving the registers.
  */
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_TILE_H
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_TILE_H
@@ -18,16 +19,17 @@
 #define TILE_THREADS (TILE_WARPS * WARP_LANES)
 #define TILE_WARP_ROWS 16
 #define LOG2_E 1.4426950408889634f
-/* 16-byte copies of a thread that are under way together: all of a tile; two where they pass through registers. */
+/* 16-byte copies of a thread that are in flight together: all of a tile, or two where they pass through registers. */
 #if CUDA_HAS_SM80
 #define UNROLL_COPIES _Pragma("unroll")
 #else
 #define UNROLL_COPIES _Pragma("unroll 2")
 #endif
 
-/* Whether a kernel of this dtype and product has a body in this compilation: WIDE products need sm_80, and before it there
- * is fp16 alone.  Under emulation all have one, and the configured device decides.  A kernel without one that is started all
- * the same, from PTX of another kind of card, ends in an error and not in results that nobody has written. */
+/* True when a kernel of this dtype and product has a body in this compilation: WIDE products need sm_80, and before it
+ * there is only fp16.  Under emulation all kernels have a body, and the configured device decides.  A kernel without a
+ * body that is launched all the same, from PTX of another kind of card, traps instead of leaving its results
+ * unwritten. */
 #ifdef GT_CUDA_EMULATED
 template <typename T, bool WIDE> constexpr bool tile_compiled = true;
 #else
@@ -37,7 +39,8 @@ template <typename T, bool WIDE> constexpr bool tile_compiled = WIDE == (CUDA_HA
 /* Elements from one row of a tile to the next. */
 template <int D> constexpr int tile_stride = D + 8;
 template <int D, int ROWS> constexpr int tile_elements = ROWS *tile_stride<D>;
-/* Fragments of the block's own rows stay in registers up to this head size; above it they are read again for each tile. */
+/* Up to this head size the fragments of the block's own rows stay in registers; above it they are read again for each
+ * tile. */
 template <int D> constexpr bool tile_held = D <= 64;
 template <int D> constexpr int tile_held_fragments = tile_held<D> ? D / 16 : 1; /* 1: not held */
 
@@ -52,14 +55,14 @@ DEVICE int tile_warp_row(void)
     return (int)threadIdx.x / WARP_LANES * TILE_WARP_ROWS;
 }
 
-/* Where the rows of one head of one sample begin. */
+/* Returns where the rows of one head of one sample begin. */
 template <typename T> DEVICE T *tile_rows(const struct cuda_attention_rows &rows, int sample, int head, int head_size)
 {
     return (T *)rows.of.memory + rows.first + sample * rows.sample + (int64_t)head * head_size;
 }
 
-/* What a tile is filled from: rows first .. first + ROWS - 1 of `from`; those from `end` on, and columns from `head_size`
- * on, become zeros. */
+/* The source of a tile: rows first .. first + ROWS - 1 of `from`.  Rows from `end` on, and columns from `head_size` on,
+ * become zeros. */
 template <typename T> struct tile_source {
     const T *from;
     int64_t row;
@@ -67,8 +70,8 @@ template <typename T> struct tile_source {
     int head_size, unit;
 };
 
-/* Starts filling the tile by all threads of a block, by copies of 16 or 4 bytes, or by elements, which are stored at once.
- * All kinds are there after cp_async_wait and a barrier, and want the tile to be free before. */
+/* Starts filling the tile, with all threads of a block: by copies of 16 or 4 bytes, or by elements, which are stored at
+ * once.  In each case the tile is complete after cp_async_wait and a barrier, and must be free before the call. */
 template <typename T, int D, int ROWS, int THREADS = TILE_THREADS>
 DEVICE void tile_load(T *tile, const struct tile_source<T> &source)
 {
@@ -98,14 +101,14 @@ DEVICE void tile_load(T *tile, const struct tile_source<T> &source)
     }
 }
 
-/* Fragment k of the warp's 16 rows from `rows` on: columns 16 k .. 16 k + 15. */
+/* Loads fragment k of the warp's 16 rows from `rows` on: columns 16 k .. 16 k + 15. */
 template <typename T, int D> DEVICE void tile_fragment(uint32_t (&a)[4], const T *rows, int k)
 {
     const int lane = tile_lane();
     ldmatrix_x4(a, rows + lane % 16 * tile_stride<D> + k * 16 + lane / 16 * 8);
 }
 
-/* All fragments of the warp's rows, where they are held in registers. */
+/* Loads all fragments of the warp's rows, if they stay in registers. */
 template <typename T, int D, int HELD> DEVICE void tile_hold(uint32_t (&held)[HELD][4], const T *rows)
 {
     if constexpr (HELD > 1) {
@@ -138,7 +141,7 @@ template <int N> DEVICE void tile_clear(float (&d)[N][4])
     }
 }
 
-/* d[16, 8 N] = own[16, D] other[8 N, D]': the warp's rows against the rows of a tile. */
+/* d[16, 8 N] = own[16, D] other[8 N, D]': the warp's rows times the rows of a tile. */
 template <typename T, int D, int N, bool WIDE, int HELD>
 DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[HELD][4], const T *own, const T *other)
 {
@@ -186,9 +189,9 @@ DEVICE void tile_add(float (&d)[D / 8][4], const float (&weight)[N][4], const T 
     }
 }
 
-/* Rows of the warp, times factor[0] (rows g) and factor[1] (rows g + 8), into the warp's rows of a tile that nobody else
- * reads, and from there to `to`, 16 bytes at a time; rows from `end` on are not written.  `first` is the warp's first row
- * in `to`. */
+/* Writes the warp's rows, times factor[0] (rows g) and factor[1] (rows g + 8), to the warp's rows of a tile that no
+ * other warp reads, and from there to `to`, 16 bytes at a time.  Rows from `end` on are not written.  `first` is the
+ * warp's first row in `to`. */
 template <typename T, int D>
 DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor)[2], T *to, int64_t row, int first,
                        int end, int head_size, int unit)
@@ -222,11 +225,11 @@ DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor
     }
 }
 
-/* ---- dropout: 8 elements share a Philox block, and a lane would use two of them; so each block is drawn by one lane, and
- * what is kept goes round as bits. ---- */
+/* ---- dropout: 8 elements share a Philox block, of which a lane would use two; so one lane draws each block and passes
+ * on the kept elements as bits.  ---- */
 
-/* Rows are queries from `query` (the warp's first), columns keys from `key`, 8 N of them: byte 2 m + r of lane 4 g + t
- * tells about row g + 8 r and the keys of accumulator 4 m + t. */
+/* Rows are queries from `query` (the warp's first), columns are 8 N keys from `key`.  Byte 2 m + r of lane 4 g + t has
+ * the bits of row g + 8 r and the keys of accumulator 4 m + t. */
 template <int N>
 DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const struct cuda_mask &mask, int query,
                                    int key)
@@ -244,21 +247,21 @@ DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const
     return bits;
 }
 
-/* What lane `t` of the quad knows. */
+/* Returns the bits of lane `t` of the quad. */
 DEVICE uint32_t tile_kept_of(uint32_t bits, int t)
 {
     return __shfl_sync(ALL_LANES, bits, tile_lane() / 4 * 4 + t);
 }
 
-/* Whether the elements of accumulator 4 m + t are kept, from what lane t knows: bit e of the result. */
+/* Sets bit e of the result when element e of accumulator 4 m + t is kept.  `known` is from lane t. */
 DEVICE uint32_t tile_kept_query(uint32_t known, int m)
 {
     const uint32_t word = known >> 16 * m >> tile_lane() % 4 * 2;
     return (word & 3u) | (word >> 8 & 3u) << 2;
 }
 
-/* Rows are keys from `key` (the warp's first), columns 32 queries from `query`: byte r of lane 4 c + t tells about keys 8 r
- * .. 8 r + 7 of the warp and the query of column 8 (c % 4) + 2 t + c / 4. */
+/* Rows are keys from `key` (the warp's first), columns are 32 queries from `query`.  Byte r of lane 4 c + t has the
+ * bits of keys 8 r .. 8 r + 7 of the warp and the query of column 8 (c % 4) + 2 t + c / 4. */
 DEVICE uint32_t tile_kept_by_key(const struct cuda_attention &attention, const struct cuda_mask &mask, int query,
                                  int key)
 {
@@ -267,7 +270,7 @@ DEVICE uint32_t tile_kept_by_key(const struct cuda_attention &attention, const s
     return cuda_mask_kept(mask, group) | cuda_mask_kept(mask, group + 1) << 8;
 }
 
-/* Whether the elements of accumulator n are kept: bit e of the result. */
+/* Sets bit e of the result when element e of accumulator n is kept. */
 DEVICE uint32_t tile_kept_key(uint32_t bits, int n)
 {
     const int lane = tile_lane(), g = lane / 4, t = lane % 4;

@@ -1,25 +1,28 @@
-/* attention_backward on tensor cores, for bf16 and fp16: gradients from weights that are made again.  Dao 2023, algorithm 2,
- * in two passes, so that every sum has one owner and a fixed order, without atomics:
- *     by keys:     a block owns 64 keys and walks over the queries that see them, of all heads that share the keys, in order:
+/* attention_backward on tensor cores, for bf16 and fp16, with recomputed weights.  Dao 2023, algorithm 2, in two
+ * passes, so that every sum has one owner and a fixed order, without atomics:
+ *     by keys:     a block owns 64 keys and walks over the queries that see them, of all heads that share them, in
+ * order:
  *                  dv += (p f)' dy,   dk += ds' q
  *     by queries:  a block owns 64 queries of one head and walks over the keys that they see:   dq += ds k
- * with p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy y) made beforehand.
- * Both are one kernel: its own rows are (k, v) or (q, dy), the others (q, dy) or (k, v), 32 at a time, the next of them under
- * way while one is worked on, where shared memory suffices.  By keys everything is computed transposed, so that weights go
- * from accumulators to fragments without leaving the registers.
- * Scores, dp and ds are fp32; p and ds are rounded to 16 bits as factors.  The scale of the scores and that of dropout are
- * applied to the finished sums.
- * Shared memory with two stages: (D + 8) 512 bytes and 512: 21, 37, 53, 69 KiB for D = 32, 64, 96, 128; with one a quarter
- * less.  Two blocks fit on a multiprocessor of sm_86 for D = 64, one for 128.
+ * with p = exp(s - lse), ds = p (f dp - delta), dp = dy v', f the dropout factors, and delta = rowsum(dy y) computed
+ * before.  One kernel does both passes: its own rows are (k, v) or (q, dy), the other rows (q, dy) or (k, v), 32 at a
+ * time.  The next other rows load while these are used, where shared memory suffices.  By keys everything is computed
+ * transposed, so that weights go from accumulators to fragments without leaving the registers.
+ *
+ * Scores, dp and ds are fp32; p and ds are rounded to 16 bits as factors.  The scale of the scores, and in dv that of
+ * dropout, are applied to the finished sums.
+ *
+ * Shared memory with two stages: (D + 8) 512 bytes and 512: 21, 37, 53, 69 KiB for D = 32, 64, 96, 128; with one stage
+ * a quarter less.  Two blocks fit on a multiprocessor of sm_86 for D = 64, one for 128.
  */
 #include "backends/cuda/kernels/attention_tile.h"
 
 #define OTHER_ROWS 32
-#define OTHER_TILES (OTHER_ROWS / 8) /* accumulators that the scores of 32 rows take */
+#define OTHER_TILES (OTHER_ROWS / 8) /* accumulators for the scores of 32 rows */
 #define STAGES_MAX 2
-#define BLOCKS_MIN 2 /* of a multiprocessor, by registers; left to itself the compiler aims at more, and spills */
+#define BLOCKS_MIN 2 /* on a multiprocessor, by registers; otherwise the compiler aims at more, and spills */
 
-/* One stage: two tiles of other rows, and lse and delta of each row (by keys). */
+/* One stage: two tiles of other rows and, by keys, lse and delta of each row. */
 template <int D>
 constexpr size_t stage_bytes = 2 * tile_elements<D, OTHER_ROWS> * sizeof(uint16_t) + 2 * OTHER_ROWS * sizeof(float);
 template <int D> constexpr size_t own_bytes = 2 * tile_elements<D, TILE_ROWS> * sizeof(uint16_t);
@@ -39,7 +42,7 @@ template <typename T, int D> DEVICE struct stage<T> stage_of(unsigned char *shar
     return stage;
 }
 
-/* lse and delta of 32 queries; zeros from the end on, which go with rows of zeros. */
+/* Loads lse and delta of 32 queries; zeros from the end on, where the rows are zeros too. */
 DEVICE void
 statistics_load(const struct cuda_attention &attention, float *lse, float *delta, int sample, int head, int first)
 {
@@ -70,7 +73,7 @@ DEVICE void stage_load(const struct cuda_attention &attention, const struct back
     cp_async_commit();
 }
 
-/* lse and delta of the lane's two own rows, by queries; those from the end on get zeros. */
+/* lse and delta of the lane's two own rows, by queries; zeros for rows from the end on. */
 struct own_statistics {
     float lse[2], delta[2];
 };
@@ -89,8 +92,8 @@ DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &atte
     return own;
 }
 
-/* Scores become p f (less f's scale), and dp becomes ds.  `own` is the lane's first own row, `other` the tile's first other
- * row; masked: some of the keys come after some of the queries. */
+/* Turns scores into p f (without f's scale), and dp into ds.  `own` is the lane's first own row, `other` the tile's
+ * first other row.  masked: some of the keys come after some of the queries. */
 template <bool KEYS>
 DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[OTHER_TILES][4],
                         float (&slope)[OTHER_TILES][4], const struct own_statistics &rows, const float *lse,
@@ -117,7 +120,7 @@ DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[O
     }
 }
 
-/* The finished sums of the warp's own rows. */
+/* Stores the finished sums of the warp's own rows. */
 template <typename T, int D, bool KEYS>
 DEVICE void sums_store(const struct cuda_attention &attention, const struct backward_place &place,
                        unsigned char *shared, const float (&sum)[D / 8][4], const float (&sum_v)[D / 8][4])
@@ -145,7 +148,7 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
         T *own_first = (T *)shared, *own_second = own_first + tile_elements<D, TILE_ROWS>;
         const struct backward_place place = backward_place_of<KEYS, TILE_ROWS, OTHER_ROWS>(attention);
         const int size = attention.head_size, warp_row = tile_warp_row(), steps = place.heads * place.tiles;
-        const int stages = WIDE ? attention.stages : 1; /* a copy that is made at once gains nothing ahead */
+        const int stages = WIDE ? attention.stages : 1; /* synchronous copies gain nothing from a second stage */
         const int own_row = place.own + warp_row;
         const struct cuda_attention_rows &one = KEYS ? attention.k : attention.q;
         const struct cuda_attention_rows &two = KEYS ? attention.v : attention.dy;
@@ -170,7 +173,7 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
             } else {
                 cp_async_wait<0>();
             }
-            __syncthreads(); /* this step's stage is there */
+            __syncthreads(); /* this step's stage has arrived */
             if (step == 0) {
                 tile_hold<T, D>(held_first, own_first + warp_row * tile_stride<D>);
                 tile_hold<T, D>(held_second, own_second + warp_row * tile_stride<D>);

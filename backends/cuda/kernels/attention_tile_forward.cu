@@ -1,29 +1,31 @@
-/* attention_forward on tensor cores, for bf16 and fp16: online softmax over tiles of 64 keys, a block for 64 queries of one
- * head, 16 of each warp; or for 128 by eight warps, where tuning found that to be faster: keys and values are then fetched half
- * as often.  The bits are the same either way: where a tile of keys comes after all queries of a warp, it adds zeros.  Dao
- * 2023, algorithm 1.
+/* attention_forward on tensor cores, for bf16 and fp16: online softmax over tiles of 64 keys (Dao 2023, algorithm 1).
+ * A block has 64 queries of one head, 16 for each of four warps; or 128 with eight warps, where tuning found that to be
+ * faster: keys and values are then fetched half as often.  The bits are the same either way: a tile of keys that comes
+ * after all queries of a warp adds zeros.
  *
- * While scores are made from a tile of keys, its values are under way; while values are added up, the next keys are.  Scores,
- * maxima and sums are fp32; weights are relative to the running maximum when they are rounded to 16 bits, and dropout's
- * scale is applied with the sum, at the end, so that they are at most 1.  Tiles beyond the diagonal are never touched.
- * Queries may begin at a position, for prefilling a key-value cache.  The last blocks of a head, which have most to do, start
- * first; a block's result does not depend on any other's.
- * Shared memory: 3 tiles, (D + 8) 384 bytes: 15, 27, 39, 51 KiB for D = 32, 64, 96, 128, which on a multiprocessor of sm_86
- * leaves room for 4 blocks (by registers), 3, 2 and 1.  With eight warps a third more: 36 and 68 KiB for D = 64 and 128, 2 blocks
- * and 1.
+ * While scores are computed from a tile of keys, its values are in flight; while values are added up, the next keys
+ * are.  Scores, maxima and sums are fp32.  Weights are relative to the running maximum when they are rounded to 16
+ * bits, and dropout's scale is applied with the sum, at the end, so that they are at most 1.  Tiles beyond the diagonal
+ * are never touched.  Queries may begin at a position, for prefilling a key-value cache.  The last blocks of a head,
+ * which have the most work, start first; no block depends on another one's result.
+ *
+ * Shared memory: 3 tiles, (D + 8) 384 bytes: 15, 27, 39, 51 KiB for D = 32, 64, 96, 128.  On a multiprocessor of sm_86
+ * that leaves room for 4 blocks (limited by registers), 3, 2 and 1.  Eight warps take a third more: 36 and 68 KiB for D
+ * = 64 and 128, with room for 2 blocks and 1.
  */
 #include "backends/cuda/kernels/attention_tile.h"
 
-#define KEY_TILES (TILE_ROWS / 8) /* accumulators that the scores of 64 keys take */
+#define KEY_TILES (TILE_ROWS / 8) /* accumulators for the scores of 64 keys */
 
 template <int D, int WARPS>
 constexpr size_t forward_shared_bytes = (tile_elements<D, WARPS * TILE_WARP_ROWS> +
                                          2 * tile_elements<D, TILE_ROWS>)*sizeof(uint16_t);
-/* Head sizes that eight warps are compiled for: GPT-2's and the largest; before sm_80 there are none. */
+/* Head sizes that eight warps are compiled for: GPT-2's and the largest; none before sm_80. */
 template <int D, bool WIDE> constexpr bool forward_has_eight = WIDE && (D == 64 || D == 128);
-/* Fragments of a warp's queries that stay in registers: eight warps have none left for them. */
+/* Fragments of a warp's queries that stay in registers: with eight warps there is no room for them. */
 template <int D, int WARPS> constexpr int forward_held = WARPS == 8 ? 1 : tile_held_fragments<D>;
-/* Blocks that registers must leave room for: of eight warps as many as shared memory does; 0: as the compiler likes. */
+/* Blocks of a multiprocessor that registers must leave room for: with eight warps as many as shared memory allows; 0:
+ * the compiler decides. */
 template <int D, int WARPS> constexpr int forward_blocks_min = WARPS == 8 && D == 64 ? 2 : 0;
 
 DEVICE float quad_max(float value)
@@ -38,8 +40,8 @@ DEVICE float quad_sum(float value)
     return value + __shfl_xor_sync(ALL_LANES, value, 2);
 }
 
-/* Scores of keys that a query does not see become minus infinity: `row` is the place of the lane's first row among the keys,
- * `key` the first key. */
+/* Sets the scores of keys that a query does not see to minus infinity.  `row` is the position of the lane's first row
+ * among the keys, `key` the first key. */
 DEVICE void scores_mask(float (&score)[KEY_TILES][4], int row, int key)
 {
     const int t = tile_lane() % 4;
@@ -53,7 +55,7 @@ DEVICE void scores_mask(float (&score)[KEY_TILES][4], int row, int key)
     }
 }
 
-/* Scores become weights relative to the new maximum of their row; what was summed before is brought up to it.  `scale` is
+/* Turns scores into weights relative to the new maximum of their row, and rescales what was summed before.  `scale` is
  * log2(e) times that of the scores; `largest` is of unscaled scores, and finite from the first tile on. */
 template <int D>
 DEVICE void weights_make(float (&score)[KEY_TILES][4], float (&largest)[2], float (&sum)[2], float (&result)[D / 8][4],
@@ -101,7 +103,7 @@ DEVICE void weights_drop(float (&weight)[KEY_TILES][4], uint32_t bits)
     }
 }
 
-/* log-sum-exp of the lane's rows, by the first lane of each quad. */
+/* Writes the log-sum-exp of the lane's rows, by the first lane of each quad. */
 DEVICE void lse_write(const struct cuda_attention &attention, const struct forward_place &place,
                       const float (&largest)[2], const float (&sum)[2])
 {
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         T *q = shared, *k = q + tile_elements<D, queries>, *v = k + tile_elements<D, TILE_ROWS>;
         const struct forward_place place = forward_place_of<queries>(attention);
         const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
-        const int first = place.position + place.query; /* of the tile's queries, among the keys */
+        const int first = place.position + place.query; /* position of the tile's first query among the keys */
         const int end = min(place.position + attention.time, first + queries);
         const int warp_row = tile_warp_row(), row = first + warp_row + tile_lane() / 4;
         const int unit = attention.unit;
@@ -146,7 +148,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
             mask = attention_mask_make(attention, place.sample, place.head);
         for (int key = 0; key < end; key += TILE_ROWS) {
             cp_async_wait<0>();
-            __syncthreads(); /* the keys are there, and the values of the tile before are no longer read */
+            __syncthreads(); /* the keys have arrived, and the previous tile's values are no longer read */
             values.first = key;
             tile_load<T, D, TILE_ROWS, threads>(v, values);
             cp_async_commit();
@@ -155,7 +157,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
             float score[KEY_TILES][4];
             tile_scores<T, D, KEY_TILES, WIDE>(score, held, q + warp_row * tile_stride<D>, k);
             cp_async_wait<0>();
-            __syncthreads(); /* the values are there, and the keys are no longer read */
+            __syncthreads(); /* the values have arrived, and the keys are no longer read */
             keys.first = key + TILE_ROWS;
             if (keys.first < end) {
                 tile_load<T, D, TILE_ROWS, threads>(k, keys);

@@ -1,7 +1,7 @@
-/* bias_backward, first stage: the sum of the rows of dy within each part of the rows.
+/* bias_backward, first stage: sums the rows of dy within each part of the rows.
  *
- * A block takes a part and a tile of 256 columns; warp w adds rows w, w + 8, ... of the part, a lane eight columns of them,
- * and the warps' sums are added in order into the part's strip.  dy is read once.
+ * A block takes a part and a tile of 256 columns.  Warp w adds rows w, w + 8, ... of the part, eight columns in each
+ * lane, and the warps' sums are added in order into the part's strip.  dy is read once.
  */
 #include "backends/cuda/cuda_bias.h"
 

@@ -1,6 +1,6 @@
-/* blend: y = alpha x + beta z, elementwise in groups of eight; exact: both products and the sum are rounded to fp32, none is
- * fused, and the result once more where y has 16 bits.  A thread reads a group whole before it writes one, so that y may be
- * x or z.
+/* blend: y = alpha x + beta z, elementwise in groups of eight.  Exact: both products and the sum are rounded to fp32
+ * without fusing, and the result once more if y has 16 bits.  A thread reads a whole group before it writes one, so
+ * that y may be x or z.
  */
 #include "backends/cuda/cuda_blend.h"
 

@@ -1,9 +1,10 @@
-/* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: their sum.
+/* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: the sum of losses.
  *
- * A block takes a row and reads it twice, the second time from the cache: first for the maximum and the sum of exponentials
- * at once, each thread rescaling its sum where its maximum rises (Milakov & Gimelshein 2018), then for the gradient, which
- * overwrites it.  Sums are fp32, over the threads' groups in the order of the row, then over the threads as cuda_reduce.h
- * does.  Columns beyond the vocabulary are never looked at, and become 0 with the gradient.
+ * A block takes a row and reads it twice, the second time from the cache.  The first pass computes the maximum and the
+ * sum of exponentials together: each thread rescales its sum when its maximum rises (Milakov & Gimelshein 2018).  The
+ * second pass computes the gradient, which overwrites the row.  Sums are fp32, over a thread's groups in the order of
+ * the row, then over the threads as in cuda_reduce.h.  Columns beyond the vocabulary do not contribute, and become 0
+ * with the gradient.
  */
 #include "backends/cuda/cuda_cross_entropy.h"
 
@@ -19,8 +20,8 @@ struct softmax {
     float largest, sum;
 };
 
-/* Adds the group's first `count` logits.  A maximum that is not finite makes the sum NaN, as it should be; that of no logit
- * is the smallest finite number, so that there is always something to subtract. */
+/* Adds the group's first `count` logits.  A maximum that is not finite makes the sum NaN, as it should be.  The maximum
+ * of no logits is the smallest finite number, so that there is always something to subtract. */
 DEVICE void softmax_add(struct softmax *total, const float (&z)[CUDA_GROUP], int count)
 {
     float largest = total->largest;
@@ -35,14 +36,14 @@ DEVICE void softmax_add(struct softmax *total, const float (&z)[CUDA_GROUP], int
     total->largest = largest;
 }
 
-/* The columns of the group at `c` that count, at most eight. */
+/* Returns how many columns of the group at `c` are in the vocabulary, at most eight. */
 DEVICE int counted(int64_t c, int32_t vocab)
 {
     const int64_t left = vocab - c;
     return left <= 0 ? 0 : left < CUDA_GROUP ? (int)left : CUDA_GROUP;
 }
 
-/* Of the whole row, in every thread. */
+/* Returns the result for the whole row, in every thread. */
 DEVICE struct softmax row_softmax(const struct cuda_cross_entropy_args &args, int64_t n, float *shared)
 {
     struct softmax own = {-FLT_MAX, 0.0f};
@@ -58,7 +59,7 @@ DEVICE struct softmax row_softmax(const struct cuda_cross_entropy_args &args, in
     return total;
 }
 
-/* Row n becomes (softmax - onehot) scale, zeros where scale is 0 or the column does not count. */
+/* Row n becomes (softmax - onehot) scale; zeros when scale is 0, and beyond the vocabulary. */
 DEVICE void row_gradient(const struct cuda_cross_entropy_args &args, int64_t n, const struct softmax &total,
                          int32_t target, float scale)
 {
@@ -97,7 +98,7 @@ static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(struct cuda_
             row_clear(args, n);
         return;
     }
-    /* Read before the row is overwritten: the barriers of the sum lie between. */
+    /* Read before the row is overwritten: the barriers of the sum are in between. */
     const float correct = threadIdx.x == 0 ? cuda_read_one(args.logits, n * args.width + target) : 0.0f;
     const struct softmax total = row_softmax(args, n, shared);
     if (threadIdx.x == 0)

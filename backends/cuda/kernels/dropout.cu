@@ -1,8 +1,8 @@
-/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h); its own
- * backward.
+/* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h).  It is its
+ * own backward.
  *
- * Elements of a sample are numbered through its rows, and groups of eight of them share a Philox block, so a block's threads
- * walk through one sample at a time.  What is dropped becomes 0, whatever it was.
+ * Elements are numbered through the rows of a sample, and groups of eight share a Philox block, so a block's threads
+ * walk through one sample at a time.  Dropped elements become 0, whatever they were.
  */
 #include "backends/cuda/cuda_dropout.h"
 

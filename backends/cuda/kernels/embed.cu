@@ -1,17 +1,17 @@
-/* embed_forward and embed_backward: rows of two tables, gathered and added; and their gradients.
+/* embed_forward gathers rows of two tables and adds them; embed_backward computes the tables' gradients.
  *
- * Forward: a warp takes a row, its lanes groups of eight channels.  Backward: the rows of dy come grouped by token id, and a
- * block takes one row of dwte (or of dwpe) and a tile of 256 columns: warp w sums rows w, w + 8, ... of the list in fp32, the
- * warps' sums are added in their order, and the old value last.  So every element is written by one thread, the order of
- * the sum follows from the list, and there are no atomics.  A long list (a frequent token) is shared by eight warps.
+ * Forward: a warp takes a row, its lanes groups of eight channels.  Backward: the rows of dy come grouped by token id,
+ * and a block takes one row of dwte (or of dwpe) and a tile of 256 columns.  Warp w sums rows w, w + 8, ... of the list
+ * in fp32; the warps' sums are added in order, and the old value last.  So one thread writes each element, the list
+ * fixes the order of the sum, and there are no atomics.  Eight warps share a long list (a frequent token).
  */
 #include "backends/cuda/cuda_embed.h"
 
 #include "backends/cuda/cuda_reduce.h"
 
 #define THREADS (CUDA_EMBED_WARPS * WARP_LANES)
-/* Element k of the lanes' groups lies together, rows of them 4 floats apart: neither writing them by lane nor reading them
- * by column uses a bank twice. */
+/* Element k of all lanes' groups is stored together, in rows padded by 4 floats: neither writing by lane nor reading by
+ * column has a bank conflict. */
 #define ELEMENT_STRIDE (WARP_LANES + 4)
 #define WARP_STRIDE (CUDA_GROUP * ELEMENT_STRIDE)
 
@@ -38,13 +38,13 @@ static __global__ void __launch_bounds__(THREADS) embed_forward(struct cuda_embe
     }
 }
 
-/* Rows of dy that make a row of a gradient: those of `list`, or first, first + stride, ... where there is none. */
+/* The rows of dy that make a row of a gradient: those of `list`, or first, first + stride, ... when it is NULL. */
 struct row_set {
     const int32_t *list;
     int64_t first, stride, count;
 };
 
-/* Adds this warp's rows of the set, columns c .. of the tile, to sum. */
+/* Adds this warp's rows of the set, columns c .. c + 7, to sum. */
 DEVICE void rows_sum(const struct cuda_embed_backward_args &args, const struct row_set &set, int64_t c,
                      float (&sum)[CUDA_GROUP])
 {
@@ -106,7 +106,7 @@ extern "C" cudaError_t cuda_launch_embed_forward(cudaStream_t stream, const stru
     return LAUNCH(embed_forward, dim3((unsigned)args->blocks), dim3(THREADS), 0, stream, *args);
 }
 
-/* Rows of dwpe beyond `time` are left alone where they are accumulated into, and zeroed otherwise. */
+/* When accumulating, rows of dwpe beyond `time` stay unchanged; otherwise they become 0. */
 extern "C" cudaError_t cuda_launch_embed_backward(cudaStream_t stream, const struct cuda_embed_backward_args *args)
 {
     const unsigned tiles = (unsigned)((args->channels + CUDA_EMBED_TILE - 1) / CUDA_EMBED_TILE);

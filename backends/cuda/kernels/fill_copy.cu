@@ -1,6 +1,7 @@
 /* fill: y = value; copy: y = x, or y += x, from any float dtype to any.
  *
- * Elementwise in groups of eight.  A value is rounded once, to the dtype of y; between equal dtypes a copy moves the bits.
+ * Elementwise in groups of eight.  A value is rounded once, to the dtype of y; a copy between equal dtypes moves the
+ * bits.
  */
 #include "backends/cuda/cuda_fill_copy.h"
 

@@ -1,7 +1,8 @@
-/* gelu_forward and gelu_backward, erf and tanh: elementwise, groups of eight, one read of each operand and one write.
+/* gelu_forward and gelu_backward, erf and tanh: elementwise in groups of eight, one read of each operand and one write.
  *
- * erf: y = x P(X <= x), with the normal distribution computed here, so that both tails are relatively right; tanh: y = x
- * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which is x/2 (1 + tanh u) without its cancellation.  fp32 throughout.
+ * erf: y = x P(X <= x); the normal distribution is computed here, so that the relative error is small in both tails.
+ * tanh: y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which is x/2 (1 + tanh u) without its cancellation.  fp32
+ * throughout.
  */
 #include "backends/cuda/cuda_gelu.h"
 
@@ -12,8 +13,8 @@
 #define EXPONENT_MAX 87.0f  /* e^87 is finite in fp32 */
 #define MAGNITUDE_MAX 14.6f /* the distribution is 0 in fp32 beyond -14.6 */
 
-/* e^(-a^2 / 2) for 0 <= a <= 14.6 or NaN.  a^2 is taken in two parts, the first exact, so that its rounding does not grow
- * by the size of the exponent; the second, below 0.06, goes through the series of e^low - 1. */
+/* e^(-a^2 / 2) for 0 <= a <= 14.6 or NaN.  a^2 is split into two parts, the first exact, so that its rounding error
+ * does not grow with the exponent; the second, below 0.06, goes through the series of e^low - 1. */
 DEVICE float normal_kernel(float a)
 {
     const float high = __uint_as_float(__float_as_uint(a) & 0xfffff000u);
@@ -23,8 +24,9 @@ DEVICE float normal_kernel(float a)
     return e + e * rest;
 }
 
-/* *cdf = P(X <= x), *kernel = e^(-x^2 / 2).  The tail is kernel / 2 times e^(t^2) erfc(t) (1 + 2t) / (1 + 2t), t = |x| /
- * sqrt 2; the polynomial in (t - 2.5) / (t + 2.5) is the Chebyshev interpolation of the cpu backend (relative error 6e-9). */
+/* *cdf = P(X <= x), *kernel = e^(-x^2 / 2).  The tail is kernel / 2 times e^(t^2) erfc(t) (1 + 2t) / (1 + 2t), t = |x|
+ * / sqrt 2; the polynomial in (t - 2.5) / (t + 2.5) is the Chebyshev interpolation of the cpu backend (relative error
+ * 6e-9). */
 DEVICE void normal(float x, float *cdf, float *kernel)
 {
     const float magnitude = fabsf(x);
@@ -47,7 +49,7 @@ DEVICE void normal(float x, float *cdf, float *kernel)
     *cdf = x > 0.0f ? 1.0f - tail : tail;
 }
 
-/* e^(-2u), cut where it would overflow; NaN stays. */
+/* e^(-2u), capped where it would overflow; NaN stays. */
 DEVICE float tanh_exponential(float x)
 {
     const float exponent = -2.0f * SQRT_2_OVER_PI * (x + CUBIC * x * x * x);

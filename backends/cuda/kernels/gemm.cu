@@ -1,10 +1,10 @@
-/* The end of a product whose bias has another dtype than its result, or which is added to 16-bit numbers: fp32 sums plus bias
- * or numbers, rounded once.
+/* The end of a product whose bias has another dtype than its result, or which is added to 16-bit numbers: fp32 sums
+ * plus the bias or the numbers, rounded once.
  *
- * cuBLASLt's epilogue takes a bias of the result's dtype only, and a bias, or a product, that is rounded to 16 bits before it is
- * added is not within the bounds of the op.  Where rows are a multiple of eight elements long and the first is aligned, a
- * thread makes eight neighbours with 128-bit accesses, else one.  The sums were written just before and are mostly still in
- * the L2 cache.
+ * cuBLASLt's epilogue only takes a bias of the result's dtype, and rounding a bias or a product to 16 bits before it is
+ * added exceeds the bounds of the op.  When rows are a multiple of eight elements long and the first is aligned, a
+ * thread makes eight adjacent elements with 128-bit accesses, else one.  The sums were written just before and are
+ * mostly still in the L2 cache.
  */
 #include "backends/cuda/cuda_gemm.h"
 

@@ -1,6 +1,7 @@
-/* gradient_round: a micro-step's fp32 gradient into the bf16 one that adds up, rounded stochastically.
+/* gradient_round: stores a micro-step's fp32 gradient in the bf16 gradient, or adds it, with stochastic rounding.
  *
- * Elementwise in groups of eight, which share a Philox block; exact: one addition, rounded to fp32, and integer arithmetic.
+ * Elementwise in groups of eight, which share a Philox block; exact: one addition, rounded to fp32, and integer
+ * arithmetic.
  */
 #include "backends/cuda/cuda_gradient_round.h"
 

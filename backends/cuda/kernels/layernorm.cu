@@ -1,34 +1,34 @@
 /* layernorm_forward and layernorm_backward: a warp per row.
  *
- * A lane keeps its groups of eight channels in registers, as they are stored, where a row has at most 1024 channels of 16
- * bits, and fetches them once more from the cache where it has more; so memory is read once.  Forward: the mean first, then the
- * squared deviations from it, in fp32 (the difference of squares would cancel).  Backward: the two means of the row, then
- * dx and, in the same pass, this row's share of dgain and dbias, which a warp adds up in strips of its own; at the end of a
- * part of the rows the warps' strips are added in order into the workspace.  Which rows make a part, and which warp takes
- * which, follows from the shape.
+ * When a row has at most 1024 channels of 16 bits, a lane keeps its groups of eight channels in registers, as stored;
+ * otherwise it fetches them once more, from the cache.  So memory is read once.  Forward: first the mean, then the
+ * squared deviations from it, in fp32 (the difference of squares would cancel).  Backward: first the two means of the
+ * row, then dx and, in the same pass, the row's share of dgain and dbias, which each warp adds up in its own strips.
+ * At the end of a part of the rows the warps' strips are added in order into the workspace.  The shape alone determines
+ * which rows make a part, and which warp takes which row.
  */
 #include "backends/cuda/cuda_layernorm.h"
 
 #include "backends/cuda/cuda_reduce.h"
 
-/* Groups of a lane that are kept in registers. */
+/* Groups that a lane keeps in registers. */
 #define KEPT 4
 #define KEPT_CHANNELS (KEPT * CUDA_TILE_COLUMNS)
 
-/* The tile loops below run `kept` times, unrolled, or as often as the row asks where nothing is kept. */
+/* The tile loops below run `kept` times, unrolled, or as often as the row needs when nothing is kept. */
 template <int kept> DEVICE int64_t tiles_of(int64_t channels)
 {
     return kept > 0 ? kept : (channels + CUDA_TILE_COLUMNS - 1) / CUDA_TILE_COLUMNS;
 }
 
-/* The lane's span of tile `tile` of row n; nothing is there where the count is not positive. */
+/* Returns the lane's span of tile `tile` of row n; it is empty when the count is not positive. */
 DEVICE struct cuda_span row_span(int64_t n, int64_t tile, int64_t channels, bool aligned)
 {
     const int64_t c = tile * CUDA_TILE_COLUMNS + CUDA_GROUP * cuda_lane();
     return cuda_span_make(n * channels + c, (n + 1) * channels, aligned);
 }
 
-/* The same of a vector of channels. */
+/* The same for a vector of channels. */
 DEVICE struct cuda_span vector_span(int64_t tile, int64_t channels, bool aligned)
 {
     return row_span(0, tile, channels, aligned);
@@ -145,7 +145,7 @@ static __global__ void __launch_bounds__(CUDA_LAYERNORM_WARPS *WARP_LANES)
 
 /* ---- backward ---- */
 
-/* A row on its way: its statistics, and the means over it of dy gain and of dy gain xh. */
+/* A row in progress: its statistics, and the means over it of dy gain and of dy gain xh. */
 struct gradient_row {
     int64_t n;
     float mean, rstd, weighted, product;
@@ -176,7 +176,7 @@ DEVICE void row_means(const struct cuda_layernorm_backward_args &args, const str
     row->product = warp_sum(product) / (float)args.channels;
 }
 
-/* dx of the row; the row's share of dgain and dbias is added to the warp's strips. */
+/* Computes dx of the row, and adds the row's share of dgain and dbias to the warp's strips. */
 template <int kept>
 DEVICE void row_gradient(const struct cuda_layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
                          const struct lane_row<kept> &of_x, const struct gradient_row &row, float *strips)
@@ -204,7 +204,7 @@ DEVICE void row_gradient(const struct cuda_layernorm_backward_args &args, const 
     }
 }
 
-/* The lane's own floats of the warp's strips become 0: as no lane uses another one's, no barrier is needed. */
+/* Clears the lane's own floats of the warp's strips.  No lane uses another one's, so no barrier is needed. */
 DEVICE void strips_clear(float *strips, int64_t floats)
 {
     for (int64_t at = cuda_lane(); at < floats; at += WARP_LANES)

@@ -1,12 +1,12 @@
-/* muon_momentum, muon_normalize and muon_step: Muon's elementwise ops, in groups of eight; exact: every operation is rounded
- * to fp32 on its own, in op.h's order, and what is stored in bf16 without a master is rounded stochastically.
+/* muon_momentum, muon_normalize and muon_step: Muon's elementwise ops, in groups of eight.  Exact: every operation is
+ * rounded to fp32 by itself, in op.h's order, and what is stored in bf16 without a master is rounded stochastically.
  * The products between the steps are gemm's.
  */
 #include "backends/cuda/cuda_muon.h"
 
 #include "backends/cuda/cuda_rounded.h"
 
-/* Where the gradient is not finite, m stays and u becomes 0. */
+/* When the gradient is not finite, m stays and u becomes 0. */
 DEVICE void ahead_clear(const struct cuda_muon_momentum_args &args)
 {
     const float zero[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};

@@ -1,8 +1,8 @@
 /* sum_of_squares and clip_factor: the gradient's norm and what follows from it.
  *
- * A block takes a part of the tensor, reads it once and sums up its squares in fp32; one more block adds the parts where
- * there are several.  A square beyond fp32 is infinite, as the whole sum would be.  clip_factor is one block, and works in
- * fp64, so that the norm is finite wherever it is in fp32 and not only where its square is.
+ * A block takes a part of the tensor, reads it once and sums its squares in fp32; one more block adds the parts if
+ * there are several.  A square beyond fp32 is infinite, as the whole sum would be.  clip_factor is one block and
+ * computes in fp64, so that the norm is finite whenever fp32 can represent it, even if its square is too large.
  */
 #include "backends/cuda/cuda_norm.h"
 
@@ -14,7 +14,7 @@
 static __global__ void __launch_bounds__(THREADS) sum_of_squares(struct cuda_sum_of_squares_args args)
 {
     SHARED(float, shared, CUDA_REDUCE_WORDS);
-    /* Parts are whole groups, so that all but the tensor's last one may be aligned. */
+    /* Parts are whole groups, so that all groups but the tensor's last may be aligned. */
     const int64_t part = blockIdx.x, groups = (args.elements + CUDA_GROUP - 1) / CUDA_GROUP;
     const int64_t rest = groups % args.parts, begin = groups / args.parts * part + (part < rest ? part : rest);
     const int64_t end = begin + groups / args.parts + (part < rest ? 1 : 0);
@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(SUM_THREADS) partials_sum(struct cuda_s
         *args.out = sum;
 }
 
-/* What the norm means for the update, as op.h's clip_factor. */
+/* Sets the scalars that depend on the norm, as op.h's clip_factor. */
 DEVICE void scalars_set(union scalar_word *scalars, double sum, double limit)
 {
     const double unscale = (double)scalars[SCALAR_UNSCALE].f, norm = sqrt(sum) * unscale;

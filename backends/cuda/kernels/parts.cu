@@ -1,7 +1,7 @@
-/* The second stage of sums over rows: the parts' strips, added in a fixed order.
+/* The second stage of sums over rows: adds the parts' strips in a fixed order.
  *
- * A block takes 32 columns of one sum; warp w adds parts w, w + 8, ..., then the first warp adds the warps' sums in order
- * and the old value last, and rounds once.
+ * A block takes 32 columns of one sum.  Warp w adds parts w, w + 8, ...; then the first warp adds the warps' sums in
+ * order, and the old value last, and rounds once.
  */
 #include "backends/cuda/cuda_parts.h"
 
@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(WARPS *WARP_LANES) parts_sum(struct cud
 #pragma unroll
     for (int warp = 0; warp < WARPS; warp++)
         total += shared[warp * WARP_LANES + cuda_lane()];
-    /* Chosen without an index, which would put the arguments into local memory. */
+    /* Selected without an index, which would put the arguments into local memory. */
     const bool second = blockIdx.y != 0, accumulate = second ? args.accumulate[1] : args.accumulate[0];
     const struct cuda_floats out = second ? args.out[1] : args.out[0];
     cuda_write_one(out, column, accumulate ? cuda_read_one(out, column) + total : total);

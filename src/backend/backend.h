@@ -1,8 +1,8 @@
 /* The backend interface: memory, copies and op lists on one device.
  *
- * src/ names no vendor; a backend is one `const struct backend_ops` in backends/NAME/, and the way to any kernel is
+ * src/ names no vendor; a backend is one `const struct backend_ops` in backends/NAME/.  The path to any kernel is
  * trainer -> exec -> backend_ops.run -> op_impl.run -> the file named after the op.  The arena is the only allocation:
- * it is asked for once, committed (touched) before step 1 and given back at the end.
+ * it is allocated once, committed (touched) before step 1 and released at the end.
  */
 #ifndef GPT_TRAIN_BACKEND_BACKEND_H
 #define GPT_TRAIN_BACKEND_BACKEND_H
@@ -19,46 +19,46 @@
 #define BACKEND_TEXT_MAX 128
 #define BACKEND_REASON_MAX 256
 
-/* A backend's own struct starts with this. */
+/* The first member of each backend's own struct. */
 struct backend {
     const struct backend_ops *ops;
 };
 
-/* What a backend finds to open. */
+/* The devices that a backend found. */
 struct backend_devices {
-    int32_t count;                   /* open() may be asked for the indices 0 .. count - 1 */
-    int32_t first;                   /* the one that --backend=auto takes; -1: none, and `reason` says why */
+    int32_t count;                   /* open() accepts the indices 0 .. count - 1 */
+    int32_t first;                   /* the one that --backend=auto uses; -1: none, and `reason` says why */
     char reason[BACKEND_REASON_MAX]; /* one line: "no NVIDIA driver is loaded (CUDA 13.0 needs 580 or newer)" */
 };
 
 struct backend_open_options {
     int32_t device;   /* index of the device within the backend */
-    const char *name; /* or a part of its name, in any case; NULL: by index */
-    int32_t threads;  /* CPU: worker threads; 0 = all that this process may use */
-    bool tf32;        /* CUDA: products of fp32 may round their operands to TF32's 10 bits of fraction */
-    bool no_graphs;   /* CUDA: launch each kernel by itself instead of replaying a bound program as one graph */
+    const char *name; /* part of the device's name, case-insensitive; NULL: use the index */
+    int32_t threads;  /* CPU: worker threads; 0 = all processors that this process may use */
+    bool tf32;        /* CUDA: fp32 products may round their operands to TF32's 10 fraction bits */
+    bool no_graphs;   /* CUDA: launch kernels one by one instead of replaying a bound program as one graph */
     bool tune;        /* OpenCL, CUDA: time the kernels of products, and keep the fastest for later runs */
 };
 
 struct backend_info {
     char device[BACKEND_TEXT_MAX]; /* "AMD EPYC 7B13, 2 threads, AVX2" */
     char detail[BACKEND_TEXT_MAX]; /* libraries and versions: "OpenBLAS 0.3.21, 2 OpenMP threads" */
-    char limits[BACKEND_TEXT_MAX]; /* what it lacks: "no bfloat16"; may be empty */
+    char limits[BACKEND_TEXT_MAX]; /* missing features: "no bfloat16"; may be empty */
     uint64_t total_bytes;          /* memory of the device */
-    uint64_t free_bytes;           /* what could be had now */
-    uint64_t context_bytes;        /* what the backend itself holds beside the arena */
+    uint64_t free_bytes;           /* currently available */
+    uint64_t context_bytes;        /* used by the backend itself, outside the arena */
     uint64_t largest_allocation_bytes;
     uint32_t alignment_bytes; /* every tensor starts at a multiple of this */
     uint32_t dtypes;          /* bit per enum dtype that ops may use for storage */
     int32_t threads;
-    bool host_memory; /* the device's memory is the host's: what the process holds beside the arena counts too */
+    bool host_memory; /* device memory is host memory: the process's other allocations count too */
 };
 
-/* Other processes that hold memory of the device, as far as this process may see: those with most, largest first. */
+/* The processes that use most of the device's memory, largest first, as far as this process may see them. */
 #define BACKEND_HOLDERS_MAX 4
 #define BACKEND_HOLDER_NAME_MAX 32
 struct backend_holder {
-    char name[BACKEND_HOLDER_NAME_MAX]; /* of the program; control characters replaced */
+    char name[BACKEND_HOLDER_NAME_MAX]; /* of the program; unprintable characters replaced */
     int64_t pid;
     uint64_t bytes;
 };
@@ -68,27 +68,29 @@ struct backend_holders {
     int32_t count;
 };
 
-/* Keeps the largest ones, largest first, each process once; without a name as yet. */
+/* Adds a process, still without a name.  Keeps the largest, sorted, each process once. */
 void backend_holders_insert(struct backend_holders *holders, int64_t pid, uint64_t bytes);
-/* A process chooses its own name, so that it may hold anything: cut, and control characters replaced; "?" for "". */
+/* Sets the name, cut to fit.  A process chooses its own name, so bytes outside printable ASCII become '?'; "" becomes
+ * "?". */
 void backend_holder_name(struct backend_holder *holder, const char *name);
-/* Names them by PROC/PID/comm ("/proc"). */
+/* Reads the names from PROC/PID/comm; `proc` is "/proc". */
 void backend_holders_name(struct backend_holders *holders, const char *proc);
-/* "firefox (4711) 2.10 GiB, make (12) 3.1 MiB" into `text`; empty without holders.  Returns `text`. */
+/* Writes "firefox (4711) 2.10 GiB, make (12) 3.1 MiB"; empty without holders.  Returns `text`. */
 #define BACKEND_HOLDERS_TEXT_MAX 320
 char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const struct backend_holders *holders);
-/* The same of those that the backend finds now, which means a look at every process of the machine; and "not known" for none. */
+/* Asks the backend for its holders, which may scan every process of the machine, and writes them to `text`. */
 char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
+/* As backend_holders_read(), but returns "not known" when it finds none. */
 const char *backend_holders_known(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend);
 
-/* Which of several algorithms, of other last bits, a call has: identities that only the backend understands.  None is 0.
- * For tests: a choice of call 0 asks for the algorithm of that number for all calls that have so many, where a backend
- * numbers them. */
+/* The algorithm that a backend chose for a call, where several give results that differ in the last bits.  Both numbers
+ * are nonzero identities that only the backend understands.  For tests: with call 0, `algorithm` is a number instead,
+ * and selects that algorithm for every call that has as many, in backends that number them. */
 struct backend_choice {
     uint64_t call, algorithm;
 };
 
-/* What a call was found to take when algorithms were timed, with what it has to do; transposes are those of products. */
+/* A measured time of a call from the timing of algorithms, and its work; the transposes are those of products. */
 struct backend_timing {
     enum op_kind kind;
     enum dtype dtype;
@@ -101,10 +103,10 @@ struct backend_segment {
     uint64_t size_bytes;
 };
 
-/* One backend's implementation of one op: an entry of the table [OP_KIND_COUNT] that the backend keeps for itself.
- * supports() and workspace_bytes() are pure.  run() is only called with operands that supports() accepted. */
+/* One backend's implementation of one op: an entry in the backend's private table [OP_KIND_COUNT].  supports() and
+ * workspace_bytes() are pure.  run() is only called with operands that supports() accepted. */
 struct op_impl {
-    /* NULL: all that the op's shape rule accepts. */
+    /* NULL: everything that the op's shape rule accepts. */
     bool (*supports)(const struct backend *backend, const struct op_call *call);
     /* NULL: none. */
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
@@ -125,56 +127,56 @@ static inline size_t op_impl_workspace_bytes(const struct op_impl *impl, const s
 
 struct backend_ops {
     const char *name; /* "cpu" */
-    /* Looks, opens nothing, logs nothing.  `automatic`: asked for --backend=auto, which wants `first` only, and quickly; the
-     * reason is then empty where having no device is the usual case. */
+    /* Lists the devices without opening any, and logs nothing.  `automatic` is set for --backend=auto, which needs only
+     * `first`, and quickly; the reason is then empty in backends that usually find no device. */
     void (*devices)(bool automatic, struct backend_devices *out);
     enum gt_status (*open)(const struct backend_open_options *options,
                            struct backend **out); /* GT_DEVICE, GT_NO_MEMORY */
     void (*close)(struct backend *backend);       /* accepts NULL */
     enum gt_status (*info)(struct backend *backend, struct backend_info *out);
-    void (*holders)(struct backend *backend, struct backend_holders *out); /* `out` comes empty; NULL: not known */
-    /* Allocates and commits all segments at once; a second call is an error.  Errors, with numbers: GT_NO_MEMORY; GT_NO_FIT
-     * where others have taken what was free. */
+    void (*holders)(struct backend *backend, struct backend_holders *out); /* `out` starts empty; NULL: unknown */
+    /* Allocates and commits all segments at once; a second call is an error.  Errors, with numbers: GT_NO_MEMORY;
+     * GT_NO_FIT when other processes have taken the free memory meanwhile. */
     enum gt_status (*arena)(struct backend *backend, const struct backend_segment *segments, int32_t count);
-    /* What an earlier run of this configuration chose, to be chosen again where it is still to be had; before bind().  And
-     * what has been chosen, valid until the next call.  Both NULL: there is never a choice. */
+    /* choose() asks for an earlier run's choices, which are made again where they are still available; call it before
+     * bind().  choices() returns the choices so far, valid until the next call.  Both NULL: there is never a choice. */
     enum gt_status (*choose)(struct backend *backend, const struct backend_choice *choices, size_t count);
     const struct backend_choice *(*choices)(struct backend *backend, size_t *count);
-    /* All that this device's calls were found to take, now and in earlier runs, valid as long as choices; NULL: never timed. */
+    /* Returns the times measured on this device, also by earlier runs; valid as long as choices().  NULL: no timing. */
     const struct backend_timing *(*timings)(struct backend *backend, size_t *count);
-    /* Prepares what run() will need for these calls, so that it allocates and looks up nothing; NULL: nothing to prepare.
-     * Called for every program after arena(), before the first run(); a call that was not announced may still be run.  The
-     * calls stay where and what they are while they are run. */
+    /* Prepares these calls, so that run() neither allocates nor looks anything up; NULL: nothing to prepare.  Called
+     * for every program after arena(), before the first run().  Calls that were never bound may still be run.  The
+     * caller must not move or change bound calls while they are in use. */
     enum gt_status (*bind)(struct backend *backend, const struct op_call *calls, size_t count);
-    /* Host memory to the device and back, in order on a queue; both return when the host memory may be reused. */
+    /* Copy host memory to the device and back, in queue order.  Both return when the host memory may be reused. */
     enum gt_status (*upload)(struct backend *backend, int32_t queue, struct address to, const void *from, size_t bytes);
     enum gt_status (*download)(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
-    /* The same, in order too, but waits for nothing: `to` is written by the end of the next sync() of the queue, and stays
-     * the caller's until then.  NULL where run() has ended when it returns, so that nothing is gained. */
+    /* As download(), but does not wait: `to` is written by the end of the queue's next sync(), and must stay valid
+     * until then.  NULL in backends whose run() is synchronous, where it would gain nothing. */
     enum gt_status (*download_later)(struct backend *backend, int32_t queue, void *to, struct address from,
                                      size_t bytes);
     /* Runs `count` calls in order on a queue. */
     enum gt_status (*run)(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
     enum gt_status (*sync)(struct backend *backend, int32_t queue); /* waits until the queue is empty */
-    /* Whether run() can compute the call, and how many bytes of workspace it needs for that.  Both are pure. */
+    /* Whether run() supports the call, and the bytes of workspace that it needs.  Both are pure. */
     bool (*supports)(const struct backend *backend, const struct op_call *call);
     size_t (*workspace_bytes)(const struct backend *backend, const struct op_call *call);
 };
 
-/* Measures the rate of matrix products in a storage dtype, for MFU, FLOP/s, in about `seconds`; of fp32 where the device does
- * not multiply the dtype.  Needs the arena, which it overwrites from `scratch` for at most `scratch_bytes`.  Errors: GT_NO_FIT
- * (not logged) when not even a small product fits, and those of run(). */
+/* Measures the rate of matrix products in `dtype`, in FLOP/s, for MFU; takes about `seconds`.  Uses fp32 if the device
+ * cannot multiply `dtype`.  Overwrites at most `scratch_bytes` of the arena from `scratch`.  Errors: GT_NO_FIT (not
+ * logged) when not even a small product fits, and those of run(). */
 enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, struct address scratch,
                                   size_t scratch_bytes, double seconds, double *out);
 
-/* The backends of this build, in the order that --backend=auto tries them; NULL at the end. */
+/* Returns the backends of this build, in the order in which --backend=auto tries them; NULL at the end. */
 const struct backend_ops *const *backend_registry(void);
-/* By name; NULL when this build has none of that name. */
+/* Returns the backend with that name, or NULL if this build has none. */
 const struct backend_ops *backend_find(const char *name);
 
-/* Counting and fault injection: wraps an open backend; closing the wrapper closes the inner one. */
+/* A wrapper around an open backend, for counting and fault injection.  Closing it closes the inner backend. */
 struct backend_counters {
-    uint64_t arena_calls, arena_bytes; /* bytes asked of the device */
+    uint64_t arena_calls, arena_bytes; /* bytes requested */
     uint64_t upload_calls, upload_bytes;
     uint64_t download_calls, download_bytes;
     uint64_t run_calls, ops;
@@ -190,31 +192,31 @@ enum backend_call {
     BACKEND_CALL_SYNC,
     BACKEND_CALL_BIND,
     BACKEND_CALL_CHOOSE,
-    BACKEND_CALL_CLOSE, /* from here on calls that have no status */
+    BACKEND_CALL_CLOSE, /* this and the following calls have no status */
     BACKEND_CALL_HOLDERS,
     BACKEND_CALL_CHOICES,
     BACKEND_CALL_TIMINGS,
     BACKEND_CALL_COUNT
 };
 
-/* Errors: GT_NO_MEMORY (the inner backend is not closed then). */
+/* Errors: GT_NO_MEMORY (the inner backend stays open). */
 enum gt_status backend_wrap(struct backend *inner, struct backend **out);
 void backend_wrap_counters(const struct backend *wrapper, struct backend_counters *out);
-/* From now on info() says that at most so many bytes are free, as if another program had taken the rest; 0 ends it. */
+/* Makes info() report at most `free_bytes` free bytes, as if another program used the rest; 0 ends it. */
 void backend_wrap_free_limit(struct backend *wrapper, uint64_t free_bytes);
-/* The n-th call of that kind from now (1 = the next) fails with `status`, without reaching the inner backend; not those
- * that have no status. */
+/* Makes the n-th call of that kind from now (1 = the next) fail with `status` without reaching the inner backend.
+ * `call` must have a status. */
 void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status);
 
-/* A call that has not returned. */
+/* A call that is in progress. */
 struct backend_waiting {
     const char *call; /* "sync" */
-    const char *op;   /* the one op that run() was given, or that sync() follows; NULL: none, or several */
-    uint64_t number;  /* of the call; no two calls have the same */
+    const char *op;   /* the kind of op that run() executes or sync() waits for; NULL: none, or several kinds */
+    uint64_t number;  /* unique for each call */
 };
-/* What the wrapper waits for, seen from any thread; false when for nothing. */
+/* Reports the call in progress; returns false if there is none.  Any thread may call it. */
 bool backend_wrap_waiting(const struct backend *wrapper, struct backend_waiting *out);
-/* For who watches while the wrapper is closed: what it waits for can be read until backend_wrap_drop(), after its close too. */
+/* For a watching thread: keeps the wrapper readable until backend_wrap_drop(), even after close(). */
 void backend_wrap_hold(struct backend *wrapper);
 void backend_wrap_drop(struct backend *wrapper);
 

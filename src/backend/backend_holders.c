@@ -1,7 +1,7 @@
-/* Who else holds memory of a device: the largest few, their names, and all of it as one line.
+/* The other processes that use a device's memory: the largest few, their names, and a line of text about them.
  *
- * The backends find them (cpu: processes by resident set; cards: by the driver); here they are kept, named and written down, for
- * refusals, --list-devices and reports of failures.
+ * The backends find them (cpu: by resident set size; cards: from the driver).  This file sorts, names and formats them
+ * for out-of-memory errors, --list-devices and failure reports.
  */
 #include <assert.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-/* A device's rate of matrix products, for MFU and forecasts, by nothing but its interface.
+/* Measures a device's rate of matrix products, for MFU and forecasts, through the backend interface only.
  *
- * Square products of growing side, each timed to its end, as long as they fit the scratch and the time; the largest of them
- * again while there is time.  On a card short ones are timed several at a time: it takes longer to be told of one, and to be
- * waited for, than to compute it.  The best rate counts.  What is multiplied is 0.5 throughout: a card under its power limit is
- * somewhat slower with numbers that differ.
+ * It times square products of growing size, as long as they fit the scratch and the time, then repeats the largest
+ * while time remains.  On a card it times several short products together, because launching one and waiting for it
+ * takes longer than computing it.  The best rate counts.  All elements are 0.5; with varied numbers a card at its power
+ * limit is somewhat slower.
  */
 #include <assert.h>
 
@@ -15,14 +15,14 @@
 #define SIDE_MIN 64
 #define SIDE_MAX 8192
 #define RUNS_EACH 3
-#define RUNS_MORE 64 /* of the largest */
+#define RUNS_MORE 64 /* of the largest product */
 #define TOGETHER_MAX 16
-#define TOGETHER_NS 500000 /* products on a card that are shorter are timed together */
+#define TOGETHER_NS 500000 /* shorter products on a card are timed together */
 #define VALUE 0.5f
-#define GROWTH 8 /* in time, from one side to the next */
+#define GROWTH 8 /* a product of twice the side takes this many times as long */
 #define TIME_SHARE 0.8
 
-/* A product of `side`, its three matrices and the workspace one after the other from `scratch`; *out_bytes are those of all. */
+/* Makes a product of `side`.  Its matrices and workspace lie one after the other in `scratch` and take *out_bytes. */
 static struct op_call square_call(const struct backend *backend, enum dtype dtype, struct address scratch, int64_t side,
                                   size_t *out_bytes)
 {
@@ -34,7 +34,7 @@ static struct op_call square_call(const struct backend *backend, enum dtype dtyp
         *operand = (struct operand){.at = scratch, .present = true, .dtype = dtype, .rank = 2, .dims = {side, side}};
         operand->at.offset_bytes += i * bytes;
     }
-    call.workspace.offset_bytes += 3 * bytes; /* aligned, as sides are multiples of 64 */
+    call.workspace.offset_bytes += 3 * bytes; /* aligned, because sides are multiples of 64 */
     call.workspace_bytes = backend->ops->workspace_bytes(backend, &call);
     *out_bytes = (size_t)(3 * bytes) + call.workspace_bytes;
     return call;
@@ -50,7 +50,7 @@ static enum gt_status values_write(struct backend *backend, const struct op_call
     return backend->ops->sync(backend, QUEUE);
 }
 
-/* Raises *best to the rate of one run of `count` equal products; *out_ns is the time of one. */
+/* Times one run of `count` equal products.  *out_ns is the time per product; *best is raised to the rate. */
 static enum gt_status products_time(struct backend *backend, const struct op_call *product, size_t count, double *best,
                                     int64_t *out_ns)
 {
@@ -67,14 +67,15 @@ static enum gt_status products_time(struct backend *backend, const struct op_cal
     return GT_OK;
 }
 
-/* How many products that take `ns` each are timed together. */
+/* Returns the number of products to time together if each takes `ns`. */
 static size_t together(bool is_card, int64_t ns)
 {
     const int64_t count = is_card ? TOGETHER_NS / ns : 1;
     return count < 1 ? 1 : (size_t)(count < TOGETHER_MAX ? count : TOGETHER_MAX);
 }
 
-/* The smallest product, whose kernels some drivers compile when they are first run; in fp32 where `dtype` is not multiplied. */
+/* Runs the smallest product, because some drivers compile kernels at their first run.  Sets *dtype to fp32 if the
+ * device cannot multiply it. */
 static enum gt_status warm_up(struct backend *backend, enum dtype *dtype, struct address scratch, size_t scratch_bytes)
 {
     size_t bytes = 0;
@@ -105,7 +106,7 @@ enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, str
     do {
         product = next;
         TRY(values_write(backend, &product));
-        size_t count = 1; /* the first may load or choose its kernel */
+        size_t count = 1; /* the first run may load or choose its kernel */
         for (int run = 0; run < RUNS_EACH && (run == 0 || clock_monotonic_ns() + last_ns < end_ns); run++) {
             TRY(products_time(backend, &product, count, &best, &last_ns));
             count = together(!info.host_memory, last_ns);

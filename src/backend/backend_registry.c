@@ -1,6 +1,6 @@
 /* The list of backends that were compiled in, expanded from backend_list.def.
  *
- * It names their ops tables and nothing else of theirs: no header of a backend is seen in src/.
+ * It refers only to their ops tables; src/ includes no header of a backend.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>

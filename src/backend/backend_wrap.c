@@ -1,6 +1,6 @@
-/* A backend around a backend, which counts calls and bytes and fails on demand.
+/* A wrapper around a backend, which counts calls and bytes, reports the call in progress, and fails on demand.
  *
- * Its functions pass everything on to the inner backend, which never sees the wrapper.
+ * Its functions forward every call to the inner backend, which does not know the wrapper.
  */
 #include "backend/backend.h"
 
@@ -11,15 +11,15 @@
 #include "base/log.h"
 
 struct wrapper {
-    struct backend base; /* first */
+    struct backend base; /* must be first */
     struct backend *inner;
     struct backend_ops ops;
     struct backend_counters counters;
     uint64_t fail_in[BACKEND_CALL_COUNT]; /* 1 = the next call fails; 0 = off */
     enum gt_status fail_status[BACKEND_CALL_COUNT];
     uint64_t free_limit; /* 0 = none */
-    int holders;         /* until close() the user; and who watches */
-    /* What is under way, for a thread that watches. */
+    int holders;         /* reference count: the user until close(), and any watcher */
+    /* The call in progress, for a watching thread. */
     atomic_uint_fast64_t waiting_number;
     atomic_int waiting_call; /* an enum backend_call, or NOTHING */
     atomic_int waiting_op;   /* an enum op_kind, or NOTHING */
@@ -40,7 +40,7 @@ static const struct wrapper *wrapper_of_const(const struct backend *backend)
     return (const struct wrapper *)(const void *)backend;
 }
 
-/* The injected status when this call is the one to fail, else GT_OK. */
+/* Returns the injected status if this call is the one to fail, else GT_OK. */
 static enum gt_status fault(struct wrapper *wrapper, enum backend_call call)
 {
     if (wrapper->fail_in[call] == 0 || --wrapper->fail_in[call] > 0)
@@ -50,7 +50,7 @@ static enum gt_status fault(struct wrapper *wrapper, enum backend_call call)
     return wrapper->fail_status[call];
 }
 
-/* The call begins; `op` is an enum op_kind, or NOTHING. */
+/* Records that a call begins; `op` is an enum op_kind, or NOTHING. */
 static void begun(struct wrapper *wrapper, enum backend_call call, int op)
 {
     atomic_store(&wrapper->waiting_op, op);
@@ -214,7 +214,7 @@ static enum gt_status wrap_download_later(struct backend *backend, int32_t queue
     return ended(wrapper, wrapper->inner->ops->download_later(wrapper->inner, queue, to, from, bytes));
 }
 
-/* The kind of op that all calls are of, or NOTHING. */
+/* Returns the op kind that all calls share, or NOTHING. */
 static int kind_of(const struct op_call *calls, size_t count)
 {
     for (size_t i = 1; i < count; i++) {

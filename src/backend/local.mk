@@ -1,4 +1,4 @@
-# The backend interface, the list of backends and the test wrapper; the backends themselves are in backends/.
+# The backend interface, the list of backends and the wrapper; the backends themselves are in backends/.
 libgpttrain_a_SOURCES += \
 	src/backend/backend.h \
 	src/backend/backend_holders.c \

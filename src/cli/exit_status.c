@@ -1,9 +1,9 @@
-/* How every program begins and ends.
+/* The start and the end of every program.
  *
- * What the caller made of the process is put right first: a descriptor of 0 to 2 that was closed would be given to the first
- * file that is opened, and what is meant for a terminal would be written into a checkpoint.
- * A program fails if it cannot write all of its standard output, because half an answer looks like a whole one.  If the
- * reader has gone (`| head`), the program prints no message and returns the status of one that SIGPIPE killed.
+ * First it repairs the state that the caller left: if a descriptor from 0 to 2 is closed, the first file that we open
+ * gets its number, and text for the terminal would go into a checkpoint.  A program fails if it cannot write all of its
+ * standard output, because half an answer looks like a whole one.  If the reader has gone (`| head`), the program
+ * prints no message and returns the status of one that SIGPIPE killed.
  */
 #include "cli/exit_status.h"
 
@@ -20,8 +20,8 @@
 void program_descriptors_hold(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
-        /* In the wrong direction, so that reading and writing fail as they do where the descriptor is closed; and without
-         * O_CLOEXEC, since child processes need it as much.  Without the device all is as it was. */
+        /* Open it in the wrong direction, so that reads and writes fail as on a closed descriptor, and without
+         * O_CLOEXEC, because child processes have the same problem.  If this fails, nothing changes. */
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
             (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
     }
@@ -30,7 +30,7 @@ void program_descriptors_hold(void)
 void program_begin(const char *name)
 {
     program_descriptors_hold();
-    (void)signal(SIGCHLD, SIG_DFL); /* a caller that ignores it would have our children reaped before we ask for them */
+    (void)signal(SIGCHLD, SIG_DFL); /* if the caller ignored it, our children would be reaped before we wait for them */
     log_program_set(name);
     stop_ignore_writes();
 }

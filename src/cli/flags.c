@@ -1,7 +1,7 @@
 /* Flags of gpt-prepare and gpt-export, looked up in two tables: switches, and flags with a value.
  *
- * What stands between the flags, and "--", is the programs' own.  gpt-train and gpt-sample have keys instead,
- * which come from files too: config/config_args.c reads theirs.
+ * The programs handle "--" and arguments that are not flags themselves.  gpt-train and gpt-sample have keys instead,
+ * which files can set too; config/config_args.c reads those.
  */
 #include "cli/flags.h"
 
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "config/config_key.h"
 
-/* True when `flag` (up to its '=') is --`name`; -h is --help. */
+/* Returns true if `flag` (up to its '=') is --`name`; -h equals --help. */
 static bool flag_is(const char *flag, const char *name)
 {
     size_t i = 0;
@@ -35,7 +35,7 @@ struct nearest {
     const char *typed;
     size_t length;
     int limit;         /* only a smaller distance counts */
-    const char *known; /* NULL: none is near enough to be meant */
+    const char *known; /* NULL: no flag is close enough */
 };
 
 static void nearest_try(struct nearest *nearest, const char *known)

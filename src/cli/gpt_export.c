@@ -1,8 +1,7 @@
-/* gpt-export: a trained model out, for transformers, llama.cpp or llm.c.
+/* gpt-export: writes a trained model for transformers, llama.cpp or llm.c.
  *
  * This file reads the command line, opens the checkpoint and its tokenizer, and chooses the exit status; io/export.c
- * does the work.  Flags are --name=value or --name value, '-' and '_' alike, and may stand after OUTPUT; "--" ends
- * them.
+ * does the work.  Flags are --name=value or --name value; '-' equals '_'.  They may follow OUTPUT; "--" ends them.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -151,7 +150,7 @@ static enum gt_status arguments_read(struct arguments *arguments, int argc, char
 
 /* ---- the work ---- */
 
-/* The tokenizer beside the weights, or NULL; it must be the one that the model was trained with. */
+/* Opens the tokenizer in the model's folder, or sets NULL if there is none.  It must be the one used in training. */
 static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, const struct checkpoint *checkpoint,
                                      struct tokenizer **out)
 {
@@ -169,7 +168,7 @@ static enum gt_status tokenizer_open(struct hostmem *mem, const char *folder, co
     return GT_DATA;
 }
 
-/* The folder's own name, for the formats that keep one. */
+/* Copies the last component of the folder's path; some formats store it as the model's name. */
 static void name_of(const char *folder, char out[static FILE_PATH_MAX])
 {
     size_t end = strlen(folder), begin;

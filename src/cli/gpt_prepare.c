@@ -1,7 +1,7 @@
-/* gpt-prepare: text files and folders in, a data set for gpt-train out.
+/* gpt-prepare: turns text files and folders into a data set for gpt-train.
  *
  * This file reads the command line, draws the progress line and chooses the exit status; data/prepare.c does the work.
- * Flags are --name=value or --name value, '-' and '_' alike, and may stand after inputs; "--" ends them.
+ * Flags are --name=value or --name value; '-' equals '_'.  They may follow inputs; "--" ends them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -35,13 +35,13 @@ struct arguments {
     const char *out_dir; /* NULL: out_dir_default */
     const char **inputs; /* argv, compacted in place */
     size_t input_count;
-    struct prepare_spec spec; /* what the flags say */
+    struct prepare_spec spec;
     char out_dir_default[FILE_PATH_MAX];
 };
 
 struct progress_line {
     struct progress progress;
-    int64_t started_ns; /* 0: not yet */
+    int64_t started_ns; /* 0: not started */
     uint64_t started_bytes;
 };
 
@@ -126,7 +126,6 @@ static void print_help(void)
 
 /* ---- values of flags ---- */
 
-/* A whole number from min to max. */
 static enum gt_status read_number(const char *flag, const char *value, uint64_t min, uint64_t max, uint64_t *out)
 {
     char *end = NULL;
@@ -140,7 +139,7 @@ static enum gt_status read_number(const char *flag, const char *value, uint64_t 
     return GT_OK;
 }
 
-/* The index of `value` among `words`, which ends in NULL. */
+/* Finds the index of `value` in `words`, which ends with NULL. */
 static enum gt_status read_word(const char *flag, const char *value, const char *const *words, int *out)
 {
     char all[128] = "";
@@ -319,7 +318,7 @@ static const struct flag_value value_flags[] = {{"tokenizer", read_tokenizer},
                                                 {"save-every", read_save_every},
                                                 {NULL, NULL}};
 
-/* data/NAME from the last component of `input`, without slashes after it and without its extension. */
+/* Sets out_dir to data/NAME, where NAME is the last component of `input` without its extension. */
 static enum gt_status out_dir_from_input(struct arguments *arguments, const char *input)
 {
     char name[FILE_PATH_MAX];
@@ -332,7 +331,7 @@ static enum gt_status out_dir_from_input(struct arguments *arguments, const char
     size_t stem_end = end;
     while (stem_end > begin && input[stem_end - 1] != '.')
         stem_end--;
-    end = stem_end > begin + 1 ? stem_end - 1 : end; /* a dot in front is no extension */
+    end = stem_end > begin + 1 ? stem_end - 1 : end; /* a leading dot does not begin an extension */
     const size_t length = end - begin;
     const bool dots = length > 0 && strspn(input + begin, ".") >= length;
     if (length == 0 || dots || length >= sizeof name || strcmp(input, CORPUS_STDIN) == 0) {
@@ -450,7 +449,7 @@ static void report_counts(const struct prepare_result *result)
                     counted(first, result->zero_document_count, "document"));
 }
 
-/* What was cut matters where a token may span the place: with a byte-pair encoding. */
+/* Forced cuts matter only for byte-pair encodings, where a token could span the cut. */
 static void report_cuts(const struct arguments *arguments, const struct prepare_result *result)
 {
     char count[64];
@@ -477,7 +476,7 @@ static void report_result(const struct arguments *arguments, const struct prepar
 
 /* ---- the work ---- */
 
-/* A vocabulary that is ready made is read now; the others are made from the text. */
+/* Loads an existing vocabulary; the other kinds are made from the text. */
 static enum gt_status tokenizer_open(struct hostmem *mem, struct arguments *arguments, struct tokenizer **out)
 {
     const char *name = arguments->tokenizer;

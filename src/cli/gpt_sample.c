@@ -1,9 +1,9 @@
 /* gpt-sample: writes text with a trained model.
  *
- * The samples go to standard output, each followed by nanoGPT's line of dashes.  Several are computed at once, since
- * the time of a token is that of reading the weights: the first of them is shown while it is made, the others after it.
- * The tokenizer is the one that gpt-train copied beside the checkpoint; where there is none, that of the data set which
- * the checkpoint names, as in nanoGPT's sample.py.
+ * The samples go to standard output, each followed by nanoGPT's line of dashes.  Several are computed at once, because
+ * reading the weights dominates the time per token.  The first sample of a group is printed as it is generated, the
+ * others after it.  The tokenizer is the one that gpt-train copied into the checkpoint's folder, else that of the data
+ * set that the checkpoint names, as in nanoGPT's sample.py.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,9 +30,9 @@
 
 #define PROMPT_BYTES_MAX ((size_t)16 << 20)
 #define BATCH_MAX 8       /* unless sample_batch asks for more */
-#define GPT2_TOKENS 50257 /* the vocabulary that nanoGPT takes where the data set has no meta.pkl */
+#define GPT2_TOKENS 50257 /* nanoGPT uses GPT-2's vocabulary if the data set has no meta.pkl */
 
-/* How far the text of one sample has come. */
+/* The state of one sample's text. */
 struct sample_text {
     struct tokenizer_stream stream;
     struct stop_text stop;
@@ -43,7 +43,7 @@ struct sample {
     struct hostmem *mem;
     struct config *config;
     char model[FILE_PATH_MAX];      /* where the weights are */
-    char vocabulary[FILE_PATH_MAX]; /* where the tokenizer is, or its name */
+    char vocabulary[FILE_PATH_MAX]; /* path of the tokenizer, or its name */
     struct restore_source source;
     struct session session;
     struct tokenizer *tokenizer;
@@ -51,7 +51,7 @@ struct sample {
     int32_t *prompt;
     size_t prompt_count;
     struct stop_texts stops;
-    int64_t batch;             /* samples at once */
+    int64_t batch;             /* samples computed at once */
     struct sample_text *texts; /* [batch] */
     int32_t *drawn;            /* [batch] */
     int64_t tokens_written;
@@ -80,7 +80,7 @@ static bool is_pickle(const char *path)
     return length > tail && strcmp(path + length - tail, ".pkl") == 0;
 }
 
-/* `place` becomes the meta.pkl in it, where a folder has no other tokenizer; *out_found: it has either. */
+/* Sets *out_found if `place` has a tokenizer.  If a folder has only a meta.pkl, `place` becomes its path. */
 static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_found)
 {
     char pickle[FILE_PATH_MAX];
@@ -94,7 +94,7 @@ static enum gt_status place_look(char place[static FILE_PATH_MAX], bool *out_fou
     return GT_OK;
 }
 
-/* The data set that the checkpoint names. */
+/* Looks for a tokenizer in the folder of the data set that the checkpoint names. */
 static enum gt_status dataset_look(struct sample *sample, bool *out_found)
 {
     const json_t *configuration = sample->source.checkpoint->record.state.configuration;
@@ -111,8 +111,8 @@ static bool is_word(const char *tokenizer)
     return strcmp(tokenizer, "bytes") == 0 || strcmp(tokenizer, "gpt2") == 0;
 }
 
-/* Where the tokenizer is: as `tokenizer` says, else beside the weights, else with the data set (*out_found: it is
- * there); GPT-2's where nanoGPT's sample.py takes it, and for a downloaded GPT-2 that came without one. */
+/* Sets sample->vocabulary: the key `tokenizer`, else the model's folder, else the data set's; *out_found is set if a
+ * tokenizer is there.  GPT-2's is the fallback where nanoGPT's sample.py uses it, and for a downloaded GPT-2. */
 static enum gt_status vocabulary_find(struct sample *sample, bool *out_found)
 {
     const struct config *config = sample->config;
@@ -149,7 +149,7 @@ static enum gt_status tokenizer_open(struct sample *sample)
     return tokenizer_find(sample->mem, sample->vocabulary, &sample->tokenizer);
 }
 
-/* The file that the prompt is in; NULL: it is the text of `start`. */
+/* Returns the file that contains the prompt, or NULL if the prompt is the text of `start`. */
 static const char *prompt_path(const struct config *config)
 {
     static const char prefix[] = "FILE:";
@@ -158,7 +158,7 @@ static const char *prompt_path(const struct config *config)
     return strncmp(config->start, prefix, sizeof prefix - 1) == 0 ? config->start + sizeof prefix - 1 : NULL;
 }
 
-/* The prompt's text, in memory to free(). */
+/* Returns the prompt's text, which the caller must free(). */
 static enum gt_status start_text(const struct config *config, char **out, size_t *out_count)
 {
     const char *path = prompt_path(config);
@@ -192,7 +192,7 @@ static enum gt_status prompt_read(struct sample *sample)
     }
     enum gt_status status = start_text(sample->config, &text, &count);
     if (status != GT_OK)
-        return status == GT_IO ? GT_USAGE : status; /* a file that is not there is a bad value */
+        return status == GT_IO ? GT_USAGE : status; /* an unreadable file is a bad value */
     if (count == 0) {
         log_error("%s is empty; a sample needs at least one character to begin with", path != NULL ? path : "--start");
         status = GT_USAGE;
@@ -207,15 +207,15 @@ static enum gt_status prompt_read(struct sample *sample)
     return status;
 }
 
-/* The bytes of a sequence's keys and values. */
+/* Returns the bytes of one sequence's key-value cache. */
 static uint64_t cache_bytes(const struct model_config *config, enum dtype dtype)
 {
     const uint64_t width = (uint64_t)config->n_embd / (uint64_t)config->n_head * (uint64_t)config->n_kv_head;
     return 2 * (uint64_t)config->n_layer * (uint64_t)config->block_size * width * dtype_size_bytes(dtype);
 }
 
-/* How many samples are computed at once: as sample_batch says, else as many as an eighth of the budget holds the caches
- * of; in groups of equal size. */
+/* Returns the number of samples to compute at once: at most sample_batch, else at most BATCH_MAX and as many as have
+ * room for their caches in an eighth of the budget.  All groups have about the same size. */
 static int64_t batch_choose(const struct sample *sample, const struct model_config *config)
 {
     const int64_t samples = sample->config->num_samples;
@@ -229,7 +229,7 @@ static int64_t batch_choose(const struct sample *sample, const struct model_conf
     return size_ceil_div(samples, size_ceil_div(samples, most));
 }
 
-/* Looks for the model first: without one, what else is missing does not matter. */
+/* Looks for the model before anything else, because without it no other error matters. */
 static enum gt_status checkpoint_find(struct sample *sample)
 {
     const struct config *config = sample->config;
@@ -255,7 +255,7 @@ static enum gt_status tokenizer_check(const struct sample *sample)
     return GT_DATA;
 }
 
-/* What the user gets otherwise than asked for: see generator_next(). */
+/* Notes the limits of block_size; see generator_next(). */
 static void context_notes(const struct sample *sample)
 {
     const int32_t block = sample->source.checkpoint->config.block_size;
@@ -294,7 +294,7 @@ static void text_drop(void *context, const char *text, size_t count)
     (void)context, (void)text, (void)count;
 }
 
-/* Takes a token in; what may be shown of the text goes to `show`. */
+/* Adds a token and passes the text that can be printed to `show`. */
 static void text_push(const struct sample *sample, struct sample_text *text, int32_t token, stop_text_fn *show)
 {
     char bytes[TOKENIZER_TEXT_MAX];
@@ -303,7 +303,7 @@ static void text_push(const struct sample *sample, struct sample_text *text, int
     (void)stop_text_push(&text->stop, &sample->stops, bytes, count, show, NULL);
 }
 
-/* The prompt is shown as it is: it is not searched for what ends a sample. */
+/* Shows the prompt unchanged: it is not searched for stop texts. */
 static void text_begin(const struct sample *sample, struct sample_text *text, stop_text_fn *show)
 {
     char bytes[TOKENIZER_TEXT_MAX];
@@ -324,7 +324,7 @@ static void text_end(struct sample *sample, struct sample_text *text)
     fputs("\n---------------\n", stdout);
 }
 
-/* Draws a token for every sample of the group; true when all of them have ended. */
+/* Draws a token for every sample of the group.  Sets *out_all_ended if all of them have ended. */
 static enum gt_status group_step(struct sample *sample, int64_t count, bool *out_all_ended)
 {
     bool all_ended = true;
@@ -337,10 +337,10 @@ static enum gt_status group_step(struct sample *sample, int64_t count, bool *out
         all_ended = all_ended && text->stop.found;
     }
     *out_all_ended = all_ended;
-    return fflush(stdout) == 0 ? GT_OK : GT_IO; /* nobody reads on, or the disk is full: main() says so */
+    return fflush(stdout) == 0 ? GT_OK : GT_IO; /* the reader is gone or the disk is full; main() reports it */
 }
 
-/* Shows a sample that was computed beside the first one. */
+/* Prints a sample that was computed along with the first one. */
 static void sample_replay(struct sample *sample, int64_t index)
 {
     struct sample_text text;
@@ -351,7 +351,7 @@ static void sample_replay(struct sample *sample, int64_t index)
     text_end(sample, &text);
 }
 
-/* Samples number `first` to first+count-1. */
+/* Generates and prints samples `first` to first+count-1. */
 static enum gt_status group_write(struct sample *sample, int64_t first, int64_t count)
 {
     bool all_ended = false;

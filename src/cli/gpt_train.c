@@ -1,6 +1,6 @@
 /* gpt-train: trains a GPT.
  *
- * This file reads the command line, calls and exits; train/trainer.c does the work.
+ * This file reads the command line and chooses the exit status; train/trainer.c does the work.
  */
 #include "base/hostmem.h"
 #include "cli/exit_status.h"

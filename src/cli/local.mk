@@ -1,4 +1,4 @@
-# The programs: each reads its command line, calls, and exits.
+# The programs.  Each reads its command line, calls the library and exits.
 EXIT_STATUS = src/cli/exit_status.c src/cli/exit_status.h
 bin_PROGRAMS += gpt-export gpt-prepare gpt-sample gpt-train
 gpt_export_SOURCES = src/cli/gpt_export.c src/cli/flags.c src/cli/flags.h src/cli/program.c src/cli/program.h $(EXIT_STATUS)

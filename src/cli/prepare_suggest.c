@@ -1,9 +1,9 @@
-/* What to train on a data set.
+/* Suggests what to train on a data set.
  *
- * Size: a model learns well from about 20 tokens per parameter (Hoffmann et al. 2022, "Training Compute-Optimal Large
- * Language Models"), so the text bounds the model; small texts are read several times.  Time: 6 FLOPs per parameter and
- * token, and attention's, at a rate that processors reach with small models.  gpt-prepare knows no device: a card is not
- * looked for, and `gpt-train --plan` says more.
+ * Size: a model needs about 20 tokens per parameter (Hoffmann et al. 2022, "Training Compute-Optimal Large Language
+ * Models"), so the amount of text limits the size; a small text is repeated for several epochs.  Time: 6 FLOPs per
+ * parameter and token, plus attention, at a rate that processors reach with small models.  gpt-prepare does not look
+ * for cards; `gpt-train --plan` does.
  */
 #include "cli/prepare_suggest.h"
 
@@ -19,7 +19,7 @@
 #define TOKENS_PER_PARAMETER 20.0
 #define EPOCHS_MAX 40.0
 #define HOURS_MAX 8.0
-/* A step of the tiny model on one processor with AVX2, doc/own_text.md. */
+/* Measured in a step of the tiny model on one processor with AVX2; see doc/own_text.md. */
 #define PROCESSOR_FLOPS 30e9
 #define ITERATIONS_MIN 100.0
 
@@ -37,7 +37,7 @@ static const struct model_size sizes[] = {
     {"GPT-2 small", 12, 12, 768, 1024, 12, 40, "6e-4", "6e-5"},
 };
 
-/* What the training of a size amounts to. */
+/* The cost of training a model of one size. */
 struct training {
     double parameters, tokens, iterations, seconds;
 };
@@ -52,7 +52,7 @@ static struct training training_of(const struct model_size *size, const struct p
     struct training training = {.parameters = matrices + channels * size->block_size};
     training.tokens = TOKENS_PER_PARAMETER * training.parameters;
     training.tokens = training.tokens < repeated ? training.tokens : repeated;
-    if (size == sizes && training.tokens * flops > HOURS_MAX * 3600 * rate) /* nothing smaller is left */
+    if (size == sizes && training.tokens * flops > HOURS_MAX * 3600 * rate) /* there is no smaller size */
         training.tokens = HOURS_MAX * 3600 * rate / flops;
     training.iterations = training.tokens / update;
     if (training.iterations < ITERATIONS_MIN)
@@ -61,7 +61,7 @@ static struct training training_of(const struct model_size *size, const struct p
     return training;
 }
 
-/* The largest size that the text is enough for. */
+/* Returns the largest size that the text suffices for. */
 static size_t size_for_text(const struct prepare_result *result)
 {
     size_t i = sizeof sizes / sizeof sizes[0] - 1;
@@ -70,7 +70,7 @@ static size_t size_for_text(const struct prepare_result *result)
     return i;
 }
 
-/* 8,013 -> 8,000: two digits are as many as such a figure has. */
+/* Rounds an estimate to two significant digits: 8,013 -> 8,000. */
 static int64_t rounded(double value)
 {
     int64_t unit = 1;
@@ -89,7 +89,7 @@ static void command_print(const char *out_dir, const struct model_size *size, in
     while (begin > 0 && out_dir[begin - 1] != '/')
         begin--;
     const bool in_data = begin == 5 && strncmp(out_dir, "data/", 5) == 0;
-    /* A name without a slash would be looked for below data/. */
+    /* gpt-train would look for a name without a slash below data/. */
     snprintf(dataset, sizeof dataset, "%s%.*s", begin == 0 ? "./" : "", (int)(in_data ? end - 5 : end),
              in_data ? out_dir + 5 : out_dir);
     snprintf(folder, sizeof folder, "out-%.*s", (int)(end - begin), out_dir + begin);

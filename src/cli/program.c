@@ -1,7 +1,7 @@
-/* What programs that open a model have in common: threads that do not spin for long, and a line when there is no model.
+/* Shared parts of the programs that open a model: the limit on spinning threads, and the check for a model.
  *
- * How all programs begin and end is in exit_status.c, the command line of those with a struct config in
- * program_start.c.
+ * exit_status.c has the start and the end of every program; program_start.c has the command line of the programs with a
+ * struct config.
  */
 #include "cli/program.h"
 
@@ -13,7 +13,7 @@
 #include "io/checkpoint.h"
 #include "io/checkpoint_keep.h"
 
-/* The library's default, 300,000 pauses, is 16 ms on recent processors: where another program wants the core, a step of
+/* The library's default, 300,000 pauses, is 16 ms on recent processors.  If another program needs the core, a step of
  * a tiny model then takes a second instead of 25 ms.  With 10,000 nothing is lost on an idle machine (median of 150
  * steps of config/shakespeare_char_cpu.py on two cores: 26.7 and 27.0 ms before, 26.5 and 25.4 ms after). */
 #define SPIN_COUNT "10000"
@@ -21,20 +21,20 @@
 void program_spin_limit(char **argv)
 {
     char path[FILE_PATH_MAX];
-    program_descriptors_hold(); /* the new start inherits them */
+    program_descriptors_hold(); /* the new process inherits them */
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
         return;
-    /* Bound by now, this thread would leave the new start no processor but its own. */
+    /* libgomp has already bound this thread, so the new process could use only its processor. */
     if (getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") || getenv("GOMP_CPU_AFFINITY"))
         return;
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     if (length <= 0 || setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1) != 0)
         return;
     path[length] = '\0';
-    /* Else OpenBLAS starts threads that we never use, of which each maps 128 MiB, or tries for ever (ulimit -v), at its
-     * end too. */
+    /* Otherwise OpenBLAS starts threads that we never use.  Each maps 128 MiB; under ulimit -v OpenBLAS retries
+     * forever, also at exit. */
     (void)setenv("OPENBLAS_NUM_THREADS", "1", 0);
-    /* The library reads the variable before main() begins, hence the new start; without it everything works too. */
+    /* libgomp reads the variable before main(), hence the re-execution.  If that fails, the program still works. */
     execv(path, argv);
 }
 

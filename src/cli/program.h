@@ -1,4 +1,4 @@
-/* Parts that the programs share: the command line, --list-devices, and the limit on spinning threads. */
+/* Parts that the programs share: the command line, the check for a model, and the limit on spinning threads. */
 #ifndef GPT_TRAIN_CLI_PROGRAM_H
 #define GPT_TRAIN_CLI_PROGRAM_H
 

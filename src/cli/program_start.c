@@ -1,6 +1,6 @@
-/* The start of the programs that have a struct config: the command line, and the answers that need no work.
+/* The start of the programs that have a struct config: the command line, --help, --version and --list-devices.
  *
- * Only these programs link the backends.
+ * It is separate from program.c because it refers to the backends, which gpt-export does not link.
  */
 #include "cli/program.h"
 
@@ -16,7 +16,7 @@
 
 #define STACK_BYTES_MIN ((rlim_t)256 << 10)
 
-/* Paths and lines are kept on the stack, and threads get one of this size each. */
+/* Paths and lines are on the stack, and the limit also sets the stack size of new threads. */
 static enum gt_status stack_check(void)
 {
     struct rlimit limit;
@@ -53,7 +53,7 @@ static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
     return status;
 }
 
-/* A device that cannot be opened is one line of the log, and the others are still listed. */
+/* Lists all devices.  One that cannot be opened gives a log line; the others are still listed. */
 static enum gt_status devices_print(void)
 {
     enum gt_status last = GT_OK;

@@ -1,8 +1,9 @@
-/* The configuration of a run: one table of keys (keys.def), and everything that is made from it.
+/* The configuration of a run: one table of keys (keys.def), and everything that is generated from it.
  *
- * Order of use: config_defaults(), config_parse_args() (which reads the files that it names), then, at a resume,
- * config_from_json() for the keys that this invocation left alone, and config_check() again.  Nothing is allocated in
- * the struct, nothing that is read is executed, and every problem of a run is reported before the first failing status.
+ * Order of use: config_defaults(), then config_parse_args(), which also reads the files named on the command line.  A
+ * resumed run then calls config_from_json(), which fills in the keys that this invocation did not set, and
+ * config_check() again.  The struct owns no memory, and input is never executed.  Each function logs every problem that
+ * it finds before it returns an error.
  */
 #ifndef GPT_TRAIN_CONFIG_CONFIG_H
 #define GPT_TRAIN_CONFIG_CONFIG_H
@@ -16,26 +17,25 @@
 #include "base/json.h"
 #include "base/status.h"
 
-/* The programs that read a configuration; a key belongs to one or both. */
+/* The programs that read a configuration.  Each key belongs to one of them or to both. */
 enum config_program { CONFIG_TRAIN = 1, CONFIG_SAMPLE = 2, CONFIG_BOTH = 3 };
 
-/* Properties of a key. */
 enum config_flag {
-    CONFIG_INVOCATION = 1,     /* said for this invocation only: never stored in a checkpoint */
-    CONFIG_FLAG_ONLY = 2,      /* belongs to the command line: an error in a file */
-    CONFIG_BARE = 4,           /* choice: `--key` alone means the second word, and a value stands only after '=' */
+    CONFIG_INVOCATION = 1,     /* applies to this invocation only: never stored in a checkpoint */
+    CONFIG_FLAG_ONLY = 2,      /* command line only: an error in a file */
+    CONFIG_BARE = 4,           /* choice: a bare `--key` selects the second word; a value must follow '=' */
     CONFIG_MIN_OPEN = 8,       /* the minimum itself is out of range */
     CONFIG_MAX_OPEN = 16,      /* the maximum itself is out of range */
-    CONFIG_FIXED = 32,         /* part of the model's shape: a checkpoint's value cannot be changed at a resume */
-    CONFIG_AUTO = 64,          /* the default leaves the choice open; a checkpoint fills it in */
+    CONFIG_FIXED = 32,         /* part of the model's shape: a resumed run cannot change it */
+    CONFIG_AUTO = 64,          /* the default leaves the value open; a checkpoint fills it in */
     CONFIG_NONE_IS_ZERO = 128, /* int: None is accepted and means 0 */
     CONFIG_PATH = 256,         /* string: a path, for --help */
-    CONFIG_NEEDED = 512,       /* string: may not be empty */
-    CONFIG_COMMON = 2048,      /* --help shows it, not only --help=all */
-    CONFIG_RESULTS = 1024, /* what training computes depends on it, beside the model's shape, the plan and the data */
+    CONFIG_NEEDED = 512,       /* string: must not be empty */
+    CONFIG_COMMON = 2048,      /* listed by plain --help, not only by --help=all */
+    CONFIG_RESULTS = 1024,     /* affects training results (the shape, the plan and the data do so without this flag) */
 };
 
-/* enum config_sampler, config_gelu, ...: the words of each choice, in the order of the table. */
+/* enum config_sampler, config_gelu, ...: the words of each choice, in table order. */
 /* clang-format off */
 #define CONFIG_WORDS_BEGIN(name) enum config_##name {
 #define CONFIG_WORD(enumerator, word) enumerator,
@@ -43,7 +43,7 @@ enum config_flag {
 /* clang-format on */
 #include "config/keys.def"
 
-/* CONFIG_KEY_n_layer and so on: spelled as the key, so that one name finds every use. */
+/* CONFIG_KEY_n_layer and so on.  They use the key's own spelling, so that a search for the key finds every use. */
 enum config_key {
 #define CONFIG_INT(name, group, value, min, max, programs, flags, help) CONFIG_KEY_##name,
 #define CONFIG_REAL(name, group, value, min, max, programs, flags, help) CONFIG_KEY_##name,
@@ -54,13 +54,13 @@ enum config_key {
     CONFIG_KEY_COUNT
 };
 
-/* Where a value was said.  `source` is borrowed (an argument or a path) and must outlive the config. */
+/* Where a value was set.  `source` (an argument or a path) is borrowed and must outlive the config. */
 struct config_origin {
     const char *source; /* NULL: the default */
-    int32_t line;       /* 1-based; 0 when the source is no text file */
+    int32_t line;       /* 1-based; 0 when the source is not a text file */
     int32_t column;     /* 1-based, in bytes */
     bool checkpoint;    /* filled in by config_from_json() */
-    bool bad;           /* a value was refused, so that checks of this key would mislead */
+    bool bad;           /* the value was rejected; later checks skip this key */
 };
 
 struct config {
@@ -71,80 +71,85 @@ struct config {
 #define CONFIG_CHOICE(name, group, value, programs, flags, help) int name; /* enum config_##name */
 #include "config/keys.def"
     enum config_program program;
-    int64_t wall_s;          /* what time.time() gives in a file; tests set their own */
-    uint32_t backends_built; /* bit per enum config_backend, from config_backend_add(); cpu is always there */
+    int64_t wall_s;          /* the value of time.time() in a file; tests override it */
+    uint32_t backends_built; /* bit per enum config_backend, set by config_backend_add(); cpu is always set */
     struct config_origin origin[CONFIG_KEY_COUNT];
 };
 
-/* Every key at `program`'s default, with no origin; wall_s is now. */
+/* Sets every key to `program`'s default, clears the origins, and sets wall_s to the current time. */
 void config_defaults(struct config *config, enum config_program program);
 
-/* This build has the backend `name`: said before the arguments are read, for each; a name without a word is passed over. */
+/* Records that this build includes the backend `name`.  Call it for each backend before the arguments are parsed.
+ * Names that are not words of the key `backend` are ignored. */
 void config_backend_add(struct config *config, const char *name);
-/* The index in device ("cuda:1", "1"); -1 where it has none. */
+/* Returns the index in `device` ("cuda:1", "1"), or -1 if there is none. */
 int32_t config_device_index(const struct config *config);
-/* The part of a name in device ("cuda:3060"), which is borrowed; NULL where it has none. */
+/* Returns the part of a card's name in `device` ("cuda:3060"), borrowed, or NULL if there is none. */
 const char *config_device_name(const struct config *config);
 
-/* Reads argv[1..] from left to right into `config`, which holds defaults: an argument without dashes is a file,
- * `--key=value` and `--key value` set a key, the last word wins.  Then config_check() and config_notes().  --help, -h
- * and --version anywhere end the reading with GT_OK and the field set, so that they answer even beside mistakes.
- * argv must outlive `config`.  Errors: GT_USAGE, after every problem has been logged, one line each. */
+/* Reads argv[1..] from left to right into `config`, which must hold the defaults, then calls config_check() and
+ * config_notes().  An argument without dashes is a file; `--key=value` and `--key value` set a key; the last setting
+ * wins.  If --help, -h or --version occurs anywhere, the function sets that field, ignores everything else and returns
+ * GT_OK, so that help is available even when other arguments are wrong.  argv must outlive `config`.
+ * Errors: GT_USAGE, after every problem has been logged, one line each. */
 enum gt_status config_parse_args(struct config *config, int argc, char *const argv[]);
 
-/* Reads a file in nanoGPT's syntax; `path` must outlive `config`.  The syntax is described in config_file.c.
+/* Reads a file in nanoGPT's syntax, which config_file.c describes.  `path` must outlive `config`.
  * Errors: GT_USAGE after every problem of the file has been logged as "PATH:LINE:COLUMN: ...". */
 enum gt_status config_parse_file(struct config *config, const char *path);
-/* The same from memory; `name` takes the place of the path. */
+/* Parses text[count] in the same way; `name` replaces the path. */
 enum gt_status config_parse_text(struct config *config, const char *name, const char *text, size_t count);
 
-/* Checks what concerns several keys and maps nanoGPT's devices to backends (backend is written).  What a checkpoint
- * will decide (init_from other than scratch) is left alone until config_from_json() has read it; check again then.
+/* Checks combinations of keys, and sets `backend` according to nanoGPT's `device`.  Skips the keys that a checkpoint is
+ * still to fill in (init_from other than scratch); call it again after config_from_json().
  * Errors: GT_USAGE, after every problem has been logged. */
 enum gt_status config_check(struct config *config);
 
-/* Warns about schedules that nanoGPT accepts in silence, and says in one line each what was asked for by nanoGPT's
- * name and does not happen here (device='cuda', compile, wandb_log).  config_parse_args() calls it once. */
+/* Warns about schedules that nanoGPT accepts silently, and logs one line for each nanoGPT setting that has no effect
+ * here (device='cuda', compile, wandb_log).  config_parse_args() calls it once. */
 void config_notes(const struct config *config);
 
-/* memory_budget in bytes: a number with a unit (B, KB, MB, GB, KiB, MiB, GiB; none is bytes, of which 1 MiB is the least) or a percentage
- * of total_bytes; 0 where the key is empty.  Errors: GT_USAGE, logged, for what is no amount. */
+/* Converts memory_budget to bytes; 0 when the key is empty.  The value is a number with a unit (B, KB, MB, GB, KiB,
+ * MiB, GiB; K, M and G mean KiB, MiB and GiB), a number of bytes without a unit, at least 1 MiB, or a percentage of
+ * total_bytes.
+ * Errors: GT_USAGE, logged, for an invalid amount. */
 enum gt_status config_memory_budget(const struct config *config, uint64_t total_bytes, uint64_t *out);
 
-/* expected_losses' validation loss after `iter` iterations.  False where it states none, or is not of its form:
- * ITER:LOW-HIGH, separated by blanks; -1 asks for the form alone. */
+/* Looks up the range of validation losses that expected_losses gives for iteration `iter`.  Returns false if it gives
+ * none or is malformed (its form is ITER:LOW-HIGH, separated by blanks).  With iter = -1, checks the form only. */
 struct config_band {
     double low, high;
 };
 bool config_expected_losses(const struct config *config, int64_t iter, struct config_band *out);
-/* What states them: a file or an argument, borrowed.  NULL where nothing does, or where a setting of the run on which results
- * depend is not that of the file. */
+/* Returns the file or argument that set expected_losses, borrowed.  Returns NULL if they are not set, or if the run
+ * differs from that file in a setting that affects results. */
 const char *config_expected_source(const struct config *config);
 
-/* True when a file or a flag of this invocation set the key. */
+/* Returns true if a file or a flag of this invocation set the key. */
 bool config_key_was_set(const struct config *config, enum config_key key);
 
-/* The configuration less what only this invocation said, as one flat object in the table's order.  Owned by the
- * caller.  Errors: GT_NO_MEMORY. */
+/* Returns the configuration without CONFIG_INVOCATION keys as one flat object, in table order, owned by the caller.
+ * Errors: GT_NO_MEMORY. */
 enum gt_status config_to_json(const struct config *config, json_t **out);
-/* Fills the keys that this invocation did not set from `object`; `source` (the checkpoint's path) must outlive
- * `config`.  Keys that are absent keep their value (an older release wrote the checkpoint).
+/* Fills in the keys that this invocation did not set from `object`.  `source` (the checkpoint's path) must outlive
+ * `config`.  Absent keys keep their value: an older release may have written the checkpoint.
  * Errors: GT_DATA for an unknown key, a wrong type or a value out of range; GT_USAGE when this invocation set a key of
  * the model's shape to something else.  All are logged. */
 enum gt_status config_from_json(struct config *config, const json_t *object, const char *source);
 
-/* A key that was changed, as Python literals. */
+/* A changed key: its old and its new value as Python literals. */
 struct config_change {
     const char *name;
     char was[80], is[80];
 };
-/* Whether what training computes depends on `key`, and `object`, which config_from_json() has read, has another value. */
+/* Returns true if `key` affects training results and this invocation set it to another value than `object` has.
+ * `object` must have passed config_from_json(). */
 bool config_key_change(const struct config *config, enum config_key key, const json_t *object,
                        struct config_change *out);
 
-/* The text of --help: the common keys or all, grouped, with defaults, in 80 columns. */
+/* Prints --help: the common keys, or all of them, grouped, with defaults, in 80 columns. */
 void config_print_help(FILE *stream, enum config_program program, bool all);
-/* The whole list as roff for the man page (man(7) macros .SS and .TP). */
+/* Prints all keys as roff for the man page (man(7) macros .SS and .TP). */
 void config_print_man(FILE *stream, enum config_program program);
 
 #endif

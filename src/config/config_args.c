@@ -1,8 +1,8 @@
-/* Reads a command line in nanoGPT's manner: files and --key=value from left to right, the last word wins.
+/* Reads a command line as nanoGPT does: files and --key=value from left to right; the last setting wins.
  *
- * A value is read by the type of its key, without quotes: numbers as in a file, booleans in six spellings, strings as
- * they stand (one pair of quotes around a valid literal is taken off, since nanoGPT's users are used to it).
- * Arithmetic belongs into files.  Nothing stops at the first mistake.
+ * The type of the key determines how a value is read, without quotes: numbers as in a file, booleans in eight
+ * spellings, strings verbatim (but quotes around a valid literal are removed, because nanoGPT's users expect that).
+ * Only files may contain arithmetic.  After a mistake the reader continues, so that it reports all of them.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "config/config_lex.h"
 #include "config/config_value.h"
 
-/* A position in argv, and what is wrong so far. */
 struct args {
     struct config *config;
     char *const *argv;
@@ -23,7 +22,7 @@ struct args {
     bool failed;
 };
 
-/* -1 for a word that is no boolean. */
+/* Returns 0 or 1, or -1 for a word that is not a boolean. */
 static int boolean_word(const char *text)
 {
     static const char *const words[] = {"False", "True", "false", "true", "0", "1", "no", "yes"};
@@ -33,8 +32,8 @@ static int boolean_word(const char *text)
     return -1;
 }
 
-/* The value that `text` means for a key of this kind; what does not fit comes out as a str, which the assignment then
- * refuses by name.  `pool` takes an unquoted string. */
+/* Converts `text` to a value for a key of this kind.  Text of the wrong form becomes a str, which the assignment
+ * rejects with a message.  An unquoted string is stored in `pool`. */
 static struct config_value value_from_text(const struct config_key_info *info, const char *text, char *pool,
                                            size_t pool_size)
 {
@@ -62,13 +61,13 @@ static void assign_text(struct args *args, enum config_key key, const char *argu
         args->failed = true;
 }
 
-/* True when the argument can stand for the value of the flag before it. */
+/* Returns true if the argument can be the value of the preceding flag. */
 static bool is_value(const char *text)
 {
     return text[0] != '-' || text[1] == '\0' || text[1] == '.' || (text[1] >= '0' && text[1] <= '9');
 }
 
-/* --key without '=': a switch, or a value in the next argument. */
+/* Reads --key without '=': a switch, or a key whose value is the next argument. */
 static void read_spaced(struct args *args, enum config_key key)
 {
     const struct config_key_info *info = config_key_info_get(key);
@@ -100,7 +99,7 @@ static void refuse_flag(struct args *args, const char *argument, const char *nam
         log_error("%s: unknown key %.*s%s", argument, (int)(length < 80 ? length : 80), name,
                   config_key_hint(hint, name, length, program));
         if (name[length] != '=' && next != NULL && is_value(next) && !file_exists(next))
-            args->at++; /* its value, which would be refused as a file that is missing */
+            args->at++; /* skip its value, which would otherwise be reported as a missing file */
     } else {
         log_error("%s: %s is a key of %s, not of %s", argument, config_key_info_get(key)->name,
                   config_program_name(program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN),
@@ -123,7 +122,7 @@ static void read_flag(struct args *args)
         read_spaced(args, key);
 }
 
-/* What an argument of gpt-sample that is no file was meant to be. */
+/* If an argument of gpt-sample is not a file, logs how a prompt or a folder is given, and returns true. */
 static bool sample_word_refuse(const struct args *args, const char *argument)
 {
     if (args->config->program != CONFIG_SAMPLE || (file_exists(argument) && !file_is_folder(argument)))
@@ -136,7 +135,7 @@ static bool sample_word_refuse(const struct args *args, const char *argument)
     return true;
 }
 
-/* An argument without dashes: a file.  A key that lacks its dashes is told so. */
+/* Reads an argument without dashes, a file; or reports a key that lacks its dashes. */
 static void read_word(struct args *args)
 {
     const char *argument = args->argv[args->at];
@@ -164,7 +163,7 @@ static void read_argument(struct args *args)
     }
 }
 
-/* --help, --help=all, -h and --version answer whatever else is said. */
+/* Sets `help` or `version` if --help, --help=all, -h or --version occurs anywhere.  Returns true if one does. */
 static bool find_question(struct config *config, int argc, char *const argv[])
 {
     for (int i = 1; i < argc; i++) {

@@ -1,7 +1,7 @@
 /* memory_budget: a number of bytes as people write it.
  *
- * Units of powers of 1,000 and of 1,024 are told apart, as the memory of cards is sold in one and reported in the other.
- * A percentage is of the device's whole memory, not of what is free.
+ * GB is 10^9 bytes and GiB is 2^30, because the memory of cards is sold in one unit and reported in the other.  A
+ * percentage refers to the device's total memory, not to its free memory.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "config/config.h"
 
-#define BUDGET_BARE_MIN 1048576.0              /* a smaller number lacks its unit */
+#define BUDGET_BARE_MIN 1048576.0              /* a smaller number probably lacks its unit */
 #define BUDGET_BYTES_MAX 1152921504606846976.0 /* 2^60 */
 
-/* What the unit multiplies with; 0 for an unknown one. */
+/* Returns the factor of the unit, or 0 if it is unknown. */
 static double unit_factor(const char *unit, uint64_t total_bytes)
 {
     static const struct {

@@ -1,7 +1,7 @@
-/* Checks that concern more than one key, and the answers to nanoGPT's keys that mean something else here.
+/* Checks of more than one key, and notes about nanoGPT's keys that have another meaning here.
  *
- * Ranges of single keys were checked when they were set.  A key whose value was refused takes no part, so that one
- * mistake makes one line.  What nanoGPT runs and we can run is never refused, at most warned about.
+ * config_key_assign() has already checked the range of each key.  Checks skip a key whose value was rejected, so that
+ * one mistake gives one message.  A configuration that nanoGPT runs, and that we can run, gets at most a warning.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -15,8 +15,8 @@
 #include "base/size.h"
 #include "config/config_key.h"
 
-/* True when a checkpoint that is still to be read will say the key: a resumed one knows the whole configuration, any
- * other one the model's shape. */
+/* Returns true if a checkpoint that is still to be read will set the key.  A resumed run takes the whole configuration
+ * from it, other runs only the model's shape. */
 static bool is_awaited(const struct config *config, enum config_key key)
 {
     unsigned flags = config_key_info_get(key)->flags;
@@ -32,13 +32,13 @@ static bool is_awaited(const struct config *config, enum config_key key)
 #define VOCAB_SIZE_USUAL 50304
 #define BETA_DISTANCE_MIN 1e-6
 
-/* True when the key's value is the one that will be used. */
+/* Returns true if the key's value is valid and final. */
 static bool is_settled(const struct config *config, enum config_key key)
 {
     return !config->origin[key].bad && !is_awaited(config, key);
 }
 
-/* "n_embd=100 (x.py:3:1)" into out. */
+/* Writes "n_embd=100 (x.py:3:1)".  Returns `out`. */
 static const char *describe(char out[static CONFIG_ORIGIN_TEXT_MAX], const struct config *config, enum config_key key)
 {
     char value[CONFIG_VALUE_TEXT_MAX];
@@ -65,7 +65,7 @@ static bool settled_pair(const struct config *config, enum config_key first, enu
     return is_settled(config, first) && is_settled(config, second);
 }
 
-/* The vocabulary may be the dataset's, which is not known here: nanoGPT's stands in, and the line says so. */
+/* If the vocabulary comes from the dataset, its size is unknown here; the message uses nanoGPT's and says so. */
 static enum gt_status check_heads(const struct config *config)
 {
     struct heads_shape shape = {config->n_layer, config->n_head, config->n_embd,
@@ -103,7 +103,7 @@ static enum gt_status check_micro_batch(const struct config *config)
     return GT_OK;
 }
 
-/* Tokens per update must be countable: every later product divides it. */
+/* Bounds the tokens per update, so that no later product of these sizes overflows. */
 static enum gt_status check_tokens(const struct config *config)
 {
     const size_t factors[] = {(size_t)config->batch_size, (size_t)config->block_size,
@@ -128,7 +128,7 @@ static enum gt_status check_tokens(const struct config *config)
     return GT_USAGE;
 }
 
-/* The samples of an evaluation are numbered in 32 bits. */
+/* The samples of an evaluation have 32-bit numbers. */
 static enum gt_status check_evaluation_samples(const struct config *config)
 {
     if (!settled_pair(config, CONFIG_KEY_eval_iters, CONFIG_KEY_batch_size) ||
@@ -140,7 +140,7 @@ static enum gt_status check_evaluation_samples(const struct config *config)
     return GT_USAGE;
 }
 
-/* Each chunk is an op of its own in the program. */
+/* Bounds the number of chunks, because each one adds ops to the program. */
 static enum gt_status check_chunks(const struct config *config)
 {
     int64_t batch = config->micro_batch > 0 ? config->micro_batch : config->batch_size;
@@ -156,7 +156,7 @@ static enum gt_status check_chunks(const struct config *config)
     return GT_USAGE;
 }
 
-/* A beta that is 1 in fp32 divides by zero; one near it needs a table of corrections as long as the run. */
+/* A beta of 1 in fp32 would divide by zero; one close to 1 needs a table of corrections as long as the run. */
 static enum gt_status check_betas(const struct config *config)
 {
     if (1.0 - config->beta1 >= BETA_DISTANCE_MIN && 1.0 - config->beta2 >= BETA_DISTANCE_MIN)
@@ -165,7 +165,7 @@ static enum gt_status check_betas(const struct config *config)
     return GT_USAGE;
 }
 
-#define DEVICE_DIGITS_MAX 2 /* of an index; more are part of a name: cuda:3060 */
+#define DEVICE_DIGITS_MAX 2 /* longer numbers are part of a name: cuda:3060 */
 
 static bool is_index(const char *text)
 {
@@ -173,7 +173,7 @@ static bool is_index(const char *text)
     return length >= 1 && length <= DEVICE_DIGITS_MAX && strspn(text, "0123456789") == length;
 }
 
-/* "cuda:GeForce", with anything but an index. */
+/* Returns true for "cuda:GeForce": the word, a colon and anything but an index. */
 static bool is_device_name(const char *device, const char *word)
 {
     size_t length = strlen(word);
@@ -181,7 +181,7 @@ static bool is_device_name(const char *device, const char *word)
            !is_index(device + length + 1);
 }
 
-/* "cuda" or "cuda:3". */
+/* Returns true for "cuda" or "cuda:3". */
 static bool is_device_word(const char *device, const char *word)
 {
     size_t length = strlen(word);
@@ -197,7 +197,7 @@ static bool is_built(const struct config *config, int backend)
     return backend == CONFIG_BACKEND_AUTO || (config->backends_built >> backend & 1u) != 0;
 }
 
-/* A device of PyTorch's that this build does not have. */
+/* Returns true for a PyTorch device that this build does not support. */
 static bool is_elsewhere(const struct config *config)
 {
     const char *device = config->device;
@@ -210,15 +210,15 @@ static bool is_argument(const struct config_origin *origin)
     return origin->source != NULL && origin->line == 0 && !origin->checkpoint;
 }
 
-/* A device of one backend and a backend that is another one contradict each other, unless one is an argument and the other a
- * file's: --backend=opencl is meant for a file with device = 'cpu', too. */
+/* Sets the backend that `device` implies.  A different `backend` is an error, unless one of them is an argument and the
+ * other is from a file; then the argument wins.  --backend=opencl must work for a file with device = 'cpu', too. */
 static enum gt_status device_backend(struct config *config, int backend)
 {
     const bool is_device = is_argument(&config->origin[CONFIG_KEY_device]);
     const bool is_backend = is_argument(&config->origin[CONFIG_KEY_backend]);
     char device_text[CONFIG_ORIGIN_TEXT_MAX], backend_text[CONFIG_ORIGIN_TEXT_MAX];
     if (config->device_profile[0] != '\0')
-        return GT_OK; /* nothing is opened */
+        return GT_OK; /* no device is opened */
     if (!settled_pair(config, CONFIG_KEY_device, CONFIG_KEY_backend) || config->backend == CONFIG_BACKEND_AUTO ||
         config->backend == backend) {
         config->backend = backend;
@@ -239,14 +239,14 @@ static enum gt_status device_backend(struct config *config, int backend)
 
 #define WITHOUT_CUDA "built without CUDA (./configure --with-cuda)"
 
-/* Why this build does not have a device of PyTorch's. */
+/* Returns why this build does not support a PyTorch device. */
 static const char *elsewhere_why(const struct config *config)
 {
     return is_device_word(config->device, "cuda") ? WITHOUT_CUDA : "there is no backend for such a device";
 }
 
-/* Maps the device to the backend.  cuda and mps name what nanoGPT would use; where this build has no such backend, a file's
- * are answered with a note and the run goes on where it can; who typed them wants no other. */
+/* Maps the device to the backend.  If this build lacks the backend of a PyTorch device (cuda, mps, xpu), a device from
+ * a file gives a note, and the run uses what it finds; a device from the command line is an error. */
 static enum gt_status check_device(struct config *config)
 {
     char place[CONFIG_ORIGIN_TEXT_MAX];
@@ -260,7 +260,7 @@ static enum gt_status check_device(struct config *config)
         return GT_USAGE;
     }
     if (is_elsewhere(config) && !is_typed)
-        return GT_OK; /* config_notes() says what happens */
+        return GT_OK; /* config_notes() logs it */
     if (is_elsewhere(config)) {
         log_error("device='%s': %s; leave --device out to use what this machine has", device, elsewhere_why(config));
         return GT_USAGE;
@@ -295,7 +295,7 @@ const char *config_device_name(const struct config *config)
     return colon != NULL && !is_index(colon + 1) ? colon + 1 : NULL;
 }
 
-/* A card that is only planned for needs no backend of this build; every other one does. */
+/* This build must have the backend, unless the run only plans for a device profile. */
 static enum gt_status check_backend(const struct config *config)
 {
     char text[CONFIG_ORIGIN_TEXT_MAX], device[CONFIG_ORIGIN_TEXT_MAX];
@@ -313,7 +313,7 @@ static enum gt_status check_backend(const struct config *config)
     return GT_USAGE;
 }
 
-/* An evaluation may look at less context than the model has positions for, never at more. */
+/* An evaluation may use less context than the model has positions, but not more. */
 static enum gt_status check_evaluation_block(const struct config *config)
 {
     if (settled_pair(config, CONFIG_KEY_eval_block_size, CONFIG_KEY_block_size) &&
@@ -322,7 +322,7 @@ static enum gt_status check_evaluation_block(const struct config *config)
     return GT_OK;
 }
 
-/* A level, or several of them with blocks that the model has. */
+/* `recompute` must be one level, or several with numbers of blocks that the model has. */
 static enum gt_status check_recompute(const struct config *config)
 {
     struct recompute_mix mix;
@@ -336,7 +336,7 @@ static enum gt_status check_recompute(const struct config *config)
     return GT_USAGE;
 }
 
-/* grad_checkpoint is recompute under another name. */
+/* Maps grad_checkpoint to recompute. */
 static enum gt_status check_grad_checkpoint(struct config *config)
 {
     const struct config_origin *origin = &config->origin[CONFIG_KEY_grad_checkpoint];
@@ -362,7 +362,7 @@ static enum gt_status check_expected(const struct config *config)
     return GT_USAGE;
 }
 
-/* An explanation ends with a plan, in text. */
+/* explain_oom prints a plan too, as text only. */
 static enum gt_status check_explain(struct config *config)
 {
     char explain[CONFIG_ORIGIN_TEXT_MAX];
@@ -382,7 +382,7 @@ static enum gt_status check_explain(struct config *config)
     return GT_OK;
 }
 
-/* nanoGPT runs these, so that they are warnings. */
+/* These are only warnings, because nanoGPT accepts them. */
 static void warn_schedule(const struct config *config)
 {
     char left[CONFIG_ORIGIN_TEXT_MAX];
@@ -401,7 +401,7 @@ static void warn_schedule(const struct config *config)
                     describe(right, config, CONFIG_KEY_warmup_iters));
 }
 
-/* What was asked for by name and does not happen, one note each. */
+/* Logs a note for each requested feature that has no effect here. */
 static void note_legacy(const struct config *config)
 {
     const char *processes = getenv("WORLD_SIZE");

@@ -1,7 +1,8 @@
-/* expected_losses: what a configuration knows of its own course.
+/* expected_losses: the validation losses that a configuration file predicts for its own run.
  *
- * The text is read each time that it is asked, which is once per evaluation.  A band holds for the settings that stand in the
- * same file: whoever changes one of those on which results depend is not compared.  The data are not known.
+ * The text is parsed on each query, once per evaluation.  A band applies only to the settings of the file that states
+ * it, so a run that changes a setting that affects results is not compared.  Nothing here checks that the data are the
+ * same.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 #define POINT_FORMAT "%" SCNd64 ":%lf-%lf%n"
 
-/* One point from `text`; the number of characters that it takes, 0 for what is none. */
+/* Parses one point.  Returns the number of characters read, or 0 if `text` does not begin with a valid point. */
 static int point_read(const char *text, int64_t *iter, struct config_band *band)
 {
     int length = 0;
@@ -40,14 +41,14 @@ bool config_expected_losses(const struct config *config, int64_t iter, struct co
     return iter < 0 || found;
 }
 
-/* Whether the key has its default, or what the file says that states the losses. */
+/* Returns true if the key cannot invalidate the losses: it has its default, or the file that states them set it. */
 static bool is_expected(const struct config *config, const struct config *defaults, enum config_key key)
 {
     char now[CONFIG_VALUE_TEXT_MAX], before[CONFIG_VALUE_TEXT_MAX];
     const struct config_origin *origin = &config->origin[key];
     if ((config_key_info_get(key)->flags & (CONFIG_RESULTS | CONFIG_FIXED)) == 0 || origin->source == NULL ||
         key == CONFIG_KEY_seed ||
-        key == CONFIG_KEY_vocab_size) /* other seeds end alike; the vocabulary is the data's */
+        key == CONFIG_KEY_vocab_size) /* seeds give similar losses; the vocabulary depends on the data */
         return true;
     if (!origin->checkpoint)
         return strcmp(origin->source, config->origin[CONFIG_KEY_expected_losses].source) == 0;
@@ -59,7 +60,7 @@ const char *config_expected_source(const struct config *config)
     const struct config_origin *origin = &config->origin[CONFIG_KEY_expected_losses];
     struct config defaults;
     if (origin->source == NULL || origin->line == 0)
-        return origin->source; /* of the command line: meant for this run, as it is */
+        return origin->source; /* from the command line, hence meant for this run */
     config_defaults(&defaults, CONFIG_TRAIN);
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
         if (!is_expected(config, &defaults, (enum config_key)key))

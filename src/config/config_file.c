@@ -1,10 +1,10 @@
-/* Reads a configuration in nanoGPT's syntax: a narrow part of Python, which is parsed and never executed.
+/* Reads a configuration in nanoGPT's syntax: a small subset of Python, which is parsed and never executed.
  *
- * Statements, one per line or divided by `;`:  NAME = EXPRESSION,  import time,  and string literals on their own
+ * Statements, one per line or separated by `;`:  NAME = EXPRESSION,  import time,  and string literals on their own
  * (docstrings), which are skipped.  Expressions: int, float and str literals, True, False, None, names set earlier and
  * keys, + - * / // % **, unary + and -, brackets, adjacent and added strings, str(...), time.time() after its import.
- * A name that begins with an underscore is a temporary of the file; any other must be a key.  Operators are resolved
- * by precedence on an explicit stack of bounded depth.  After a mistake the reader goes on with the next statement,
+ * A name that begins with an underscore is a variable of the file; any other must be a key.  The parser resolves
+ * operators by precedence on an explicit stack of bounded depth.  After a mistake it continues with the next statement,
  * so that all mistakes of a file are reported at once.
  */
 #include <assert.h>
@@ -32,7 +32,7 @@ struct pending {
     enum pending_kind kind;
     enum config_operator op;
     int precedence;
-    struct config_token token; /* where it stands */
+    struct config_token token; /* its position in the file */
 };
 
 struct temporary {
@@ -44,10 +44,10 @@ struct reader {
     struct config *config;
     const char *path;
     struct config_lex lex;
-    struct config_token token; /* the one looked at */
+    struct config_token token; /* the current one */
     int error_count;
     bool time_imported;
-    size_t pool_kept;         /* below this the pool holds the temporaries' strings */
+    size_t pool_kept;         /* the pool below this offset contains the temporaries' strings */
     const char *foreign_name; /* the first key that belongs to the other program only */
     int foreign_count;
     int pending_count;
@@ -60,7 +60,7 @@ struct reader {
 
 /* ---- errors and tokens ---- */
 
-/* Logs one line at `token` and counts it. */
+/* Logs an error at the position of `token`, counts it and returns GT_USAGE. */
 static enum gt_status fail(struct reader *reader, const struct config_token *token, const char *format, ...)
     LOG_PRINTF(3, 4);
 
@@ -77,7 +77,7 @@ static enum gt_status fail(struct reader *reader, const struct config_token *tok
     return GT_USAGE;
 }
 
-/* The token looked at is not what the grammar wants. */
+/* Logs that the current token is not what the grammar requires. */
 static enum gt_status fail_expected(struct reader *reader, const char *wanted)
 {
     char found[64];
@@ -120,14 +120,14 @@ static enum gt_status push_pending(struct reader *reader, enum pending_kind kind
     return GT_OK;
 }
 
-/* Each value but one belongs to a pending binary operator, so that there is always room. */
+/* There is always room: each value but one belongs to a pending binary operator. */
 static void push_value(struct reader *reader, const struct config_value *value)
 {
     assert(reader->value_count <= STACK_MAX);
     reader->values[reader->value_count++] = *value;
 }
 
-/* out = left and right joined, in the pool. */
+/* Stores the concatenation of left and right in the pool. */
 static enum gt_status join(struct reader *reader, const struct config_token *token, const struct config_value *left,
                            const struct config_value *right, struct config_value *out)
 {
@@ -177,7 +177,7 @@ static enum gt_status apply_str(struct reader *reader, const struct pending *pen
     return GT_OK;
 }
 
-/* Takes the topmost pending operator and does its work. */
+/* Pops the topmost pending operator and applies it. */
 static enum gt_status apply_top(struct reader *reader)
 {
     const struct pending *pending = &reader->pending[reader->pending_count - 1];
@@ -201,7 +201,7 @@ static bool is_bracket(const struct pending *pending)
     return pending->kind == PENDING_BRACKET || pending->kind == PENDING_STR;
 }
 
-/* Applies what is pending down to the next bracket and binds at least as tightly as `precedence`. */
+/* Applies pending operators down to the next bracket, while they bind at least as tightly as `precedence`. */
 static enum gt_status apply_down_to(struct reader *reader, int precedence)
 {
     while (reader->pending_count > 0 && !is_bracket(&reader->pending[reader->pending_count - 1]) &&
@@ -212,7 +212,7 @@ static enum gt_status apply_down_to(struct reader *reader, int precedence)
 
 /* ---- operands ---- */
 
-/* One or more literals side by side. */
+/* Reads one or more adjacent string literals and joins them. */
 static enum gt_status read_strings(struct reader *reader)
 {
     struct config_value value = reader->token.value;
@@ -226,7 +226,7 @@ static enum gt_status read_strings(struct reader *reader)
     return GT_OK;
 }
 
-/* time.time(), with the name `time` looked at. */
+/* Reads time.time(); `time` is the current token. */
 static enum gt_status read_time(struct reader *reader)
 {
     struct config_value value = {CONFIG_VALUE_REAL, 0, (double)reader->config->wall_s, NULL};
@@ -250,7 +250,7 @@ static struct temporary *temporary_find(struct reader *reader, const struct conf
     return NULL;
 }
 
-/* The value of a temporary or a key. */
+/* Pushes the value of a temporary or a key. */
 static enum gt_status read_name(struct reader *reader)
 {
     const struct config_token *name = &reader->token;
@@ -268,7 +268,7 @@ static enum gt_status read_name(struct reader *reader)
                     name->start, hint);
     } else {
         value = config_key_value(reader->config, key);
-        /* A copy, since the field may be overwritten while the value is in use. */
+        /* Copy it, because the field may be overwritten while the value is in use. */
         if (value.type == CONFIG_VALUE_STRING)
             TRY(join(reader, name, &value, &nothing, &value));
         push_value(reader, &value);
@@ -296,7 +296,7 @@ static enum gt_status read_word(struct reader *reader)
     return read_name(reader);
 }
 
-/* str( with the name looked at: the bracket is pending until its ')'. */
+/* Reads str( ; `str` is the current token.  The bracket stays pending until its ')'. */
 static enum gt_status read_str(struct reader *reader)
 {
     TRY(push_pending(reader, PENDING_STR, CONFIG_OPERATOR_PLUS, 0));
@@ -304,7 +304,7 @@ static enum gt_status read_str(struct reader *reader)
     return expect(reader, "(");
 }
 
-/* Where a value may begin: an operand, or something that comes before one.  *complete tells whether it was read. */
+/* Reads an operand, or a bracket or sign that precedes one.  Sets *complete if it was an operand. */
 static enum gt_status read_operand(struct reader *reader, bool *complete)
 {
     *complete = false;
@@ -368,7 +368,7 @@ static enum gt_status finish_expression(struct reader *reader)
     return fail_expected(reader, wanted);
 }
 
-/* After a value.  *finished tells that the expression ends here; otherwise *operand tells that a value must follow. */
+/* Reads what follows a value.  Sets *finished if the expression ends here, and *operand if a value must follow. */
 static enum gt_status read_operator(struct reader *reader, bool *operand, bool *finished)
 {
     *operand = false;
@@ -379,7 +379,7 @@ static enum gt_status read_operator(struct reader *reader, bool *operand, bool *
         const struct operator_mark *mark = &operator_marks[i];
         if (!looking_at(reader, mark->text))
             continue;
-        /* ** groups from the right: an equal one on the stack waits. */
+        /* ** is right-associative: one that is pending on the stack waits. */
         TRY(apply_down_to(reader, mark->op == CONFIG_OPERATOR_POWER ? mark->precedence + 1 : mark->precedence));
         TRY(push_pending(reader, PENDING_BINARY, mark->op, mark->precedence));
         advance(reader);
@@ -398,7 +398,7 @@ static enum gt_status read_expression(struct reader *reader, struct config_value
 
     reader->pending_count = 0;
     reader->value_count = 0;
-    /* Each round takes a token or ends. */
+    /* Each round consumes a token or ends. */
     while (!finished) {
         if (operand) {
             TRY(read_operand(reader, &complete));
@@ -433,7 +433,7 @@ static enum gt_status temporary_assign(struct reader *reader, const struct confi
     return GT_OK;
 }
 
-/* Logs why `name` cannot be assigned to, if so. */
+/* Checks that `name` may be assigned to in a file. */
 static enum gt_status check_target(struct reader *reader, const struct config_token *name, enum config_key key)
 {
     char hint[CONFIG_HINT_MAX];
@@ -467,7 +467,7 @@ static enum gt_status store(struct reader *reader, const struct config_token *na
     return GT_USAGE;
 }
 
-/* NAME = EXPRESSION.  A wrong name does not keep mistakes in the expression from being reported. */
+/* Reads NAME = EXPRESSION.  Mistakes in the expression are reported even if the name is wrong. */
 static enum gt_status read_assignment(struct reader *reader)
 {
     struct config_token name = reader->token;
@@ -485,7 +485,7 @@ static enum gt_status read_assignment(struct reader *reader)
         !looking_at(reader, ";"))
         return fail_expected(reader, "the end of the statement");
     if (target == GT_OK)
-        (void)store(reader, &name, key, &value); /* reported and counted; the statement itself was read */
+        (void)store(reader, &name, key, &value); /* store() counts its errors; the statement itself was well-formed */
     return GT_OK;
 }
 
@@ -499,7 +499,7 @@ static enum gt_status read_import(struct reader *reader)
     return GT_OK;
 }
 
-/* Words that begin a statement of Python that is not read here; none of them is a key. */
+/* Returns true for a word that begins an unsupported Python statement.  No key has such a name. */
 static bool is_keyword(const struct config_token *token)
 {
     static const char *const words[] = {"assert", "async", "class",  "def", "del",    "elif",   "else", "except",
@@ -538,7 +538,7 @@ static enum gt_status read_statement(struct reader *reader)
     return GT_OK;
 }
 
-/* Skips the rest of the line, with brackets that span lines, and an indented block below it, which belongs to it. */
+/* Skips the rest of the line, including brackets that span lines, and the indented block below it. */
 static void recover(struct reader *reader)
 {
     bool inside = true;
@@ -568,7 +568,7 @@ static void read_statements(struct reader *reader)
                   reader->error_count);
 }
 
-/* Keys of the other program are legal, so that one file serves both, but should not be believed to act. */
+/* Notes the keys of the other program.  They are legal, so that both can share a file, but have no effect here. */
 static void note_foreign(const struct reader *reader)
 {
     const char *other = config_program_name(reader->config->program == CONFIG_TRAIN ? CONFIG_SAMPLE : CONFIG_TRAIN);
@@ -582,7 +582,7 @@ static void note_foreign(const struct reader *reader)
 
 enum gt_status config_parse_text(struct config *config, const char *name, const char *text, size_t count)
 {
-    /* Copies made by names and + are the pool's second half; the strings of one statement fit the first. */
+    /* Half of the pool is for the strings of one statement, the other half for copies made by names and +. */
     size_t pool_size = 2 * count + 65536;
     struct reader *reader = NULL;
     const char *zero = memchr(text, 0, count);

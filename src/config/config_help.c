@@ -1,7 +1,9 @@
 /* --help and the man page's option list, from the table of keys.
  *
- * Both walk the groups in the table's order; a key shows its form, its help text and its default.  --help alone shows the
- * common keys, each with its text up to the first semicolon, which must stand by itself.  Text is folded at 80 columns by words.  The roff output uses no macro but .SS, .TP and .B, and escapes what roff would interpret.
+ * Both print the groups in table order, and for each key its form, its help text and its default.  Plain --help prints
+ * the common keys, each with its text up to the first semicolon; that part must make sense by itself.  Lines are folded
+ * between words at 80 columns.  The roff output uses only the macros .SS, .TP and .B, and escapes roff's own
+ * characters.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -12,13 +14,12 @@
 #define HELP_WIDTH 80
 #define HELP_INDENT 26 /* where the help texts begin */
 
-/* Where words are put, and how far the line has come. */
 struct folder {
     FILE *stream;
-    int column;
+    int column; /* of the next character */
 };
 
-/* What stands for the value in "--key=VALUE"; out has room for the words of a choice. */
+/* Returns the placeholder for the value in "--key=VALUE".  `out` has room for the words of a choice. */
 static const char *value_form(char out[static 128], const struct config_key_info *info)
 {
     size_t used = 0;
@@ -36,13 +37,13 @@ static const char *value_form(char out[static 128], const struct config_key_info
     case CONFIG_TYPE_CHOICE:
         break;
     }
-    /* The first word of a bare key says what happens without it. */
+    /* The first word of a bare key is its value when the flag is absent, so it is not listed. */
     for (size_t i = (info->flags & CONFIG_BARE) != 0; info->words[i] != NULL && used < 128; i++)
         used += (size_t)snprintf(out + used, 128 - used, "%s%s", used == 0 ? "" : "|", info->words[i]);
     return out;
 }
 
-/* "--n_layer=N", "--bias[=BOOL]", "--help". */
+/* Writes "--n_layer=N", "--bias[=BOOL]", "--help". */
 static void key_form(char out[static 256], const struct config_key_info *info)
 {
     char words[128];
@@ -58,7 +59,7 @@ static void key_form(char out[static 256], const struct config_key_info *info)
 /* A space at which no line is broken. */
 #define HARD_SPACE '\x1f'
 
-/* "help text (default 12)", with a hard space before the default; brief: up to the first semicolon of the text. */
+/* Writes "help text (default 12)", with a hard space before the default; if `brief`, only up to the first semicolon. */
 static void key_text(char out[static 512], const struct config *defaults, enum config_key key, bool brief)
 {
     const struct config_key_info *info = config_key_info_get(key);
@@ -75,7 +76,7 @@ static void key_text(char out[static 512], const struct config *defaults, enum c
                  info->type == CONFIG_TYPE_CHOICE ? value.text : text);
 }
 
-/* The next key of the group from `key` on that the program has, and that is common where only these are wanted. */
+/* Returns the first key of the group, from `key` on, that the program has; with `common`, only common keys count. */
 static int key_next(int key, enum config_group group, enum config_program program, bool common)
 {
     for (; key < CONFIG_KEY_COUNT; key++) {
@@ -87,7 +88,7 @@ static int key_next(int key, enum config_group group, enum config_program progra
     return key;
 }
 
-/* Puts the words of `text` from `indent` on; a word too long for any line stands alone on one. */
+/* Prints the words of `text`, folded and indented by `indent`.  A word that is too long for a line gets its own. */
 static void fold(struct folder *folder, int indent, const char *text)
 {
     while (*text != '\0') {
@@ -175,7 +176,7 @@ void config_print_help(FILE *stream, enum config_program program, bool all)
                 config_program_name(program));
 }
 
-/* `text` with roff's own characters escaped. */
+/* Prints `text` with roff's own characters escaped. */
 static void put_roff(FILE *stream, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -201,7 +202,7 @@ static void man_key(FILE *stream, const struct config *defaults, enum config_key
     key_text(text, defaults, key, false);
     fputs(".TP\n.B ", stream);
     put_roff(stream, form);
-    /* \& keeps a first character that is a dot from being a request. */
+    /* \& keeps roff from reading a leading dot as a request. */
     fputs("\n\\&", stream);
     put_roff(stream, text);
     fputs(".\n", stream);

@@ -1,8 +1,8 @@
-/* The checkpoint's echo of the configuration: one flat JSON object of the keys that are not this invocation's own.
+/* The configuration in a checkpoint: one flat JSON object of all keys that are not CONFIG_INVOCATION.
  *
- * Reading treats the object as untrusted: every value passes the same type and range checks as a flag, and a key that
- * this release does not know is an error, since it may change what the others mean.  What this invocation said itself
- * stays, except that nothing can change the shape of a model that exists.
+ * Reading treats the object as untrusted.  Every value passes the same type and range checks as a flag.  An unknown key
+ * is an error, because it may change the meaning of the others.  Keys that this invocation set keep their value, but
+ * nothing can change the shape of an existing model.
  */
 #include <assert.h>
 #include <string.h>
@@ -54,7 +54,7 @@ enum gt_status config_to_json(const struct config *config, json_t **out)
     return GT_OK;
 }
 
-/* False for an array, an object or null, which no key takes. */
+/* Returns false for an array, an object or null, which no key accepts. */
 static bool value_from_json(const json_t *json, struct config_value *out)
 {
     *out = (struct config_value){CONFIG_VALUE_NONE, 0, 0.0, NULL};
@@ -76,7 +76,7 @@ static bool value_from_json(const json_t *json, struct config_value *out)
     return true;
 }
 
-/* True when the key's value is its default and the default leaves the choice to the checkpoint. */
+/* Returns true if the key has its default, and that default leaves the choice to the checkpoint. */
 static bool is_open(const struct config *config, enum config_key key)
 {
     const struct config_key_info *info = config_key_info_get(key);
@@ -87,8 +87,8 @@ static bool is_open(const struct config *config, enum config_key key)
     return value.type == CONFIG_VALUE_STRING ? strcmp(value.text, info->words[0]) == 0 : value.integer == 0;
 }
 
-/* The key was set by this invocation: the checkpoint's value must be a valid one, and the same for the model's shape.
- * `trial` has room for a config. */
+/* For a key that this invocation set: checks that the checkpoint's value is valid, and, for a key of the model's shape,
+ * equal.  `trial` is scratch. */
 static enum gt_status keep_own(const struct config *config, enum config_key key, const struct config_value *value,
                                const struct config_origin *origin, struct config *trial)
 {
@@ -143,7 +143,7 @@ enum gt_status config_from_json(struct config *config, const json_t *object, con
         log_error("%s: configuration: expected an object", source);
         return GT_DATA;
     }
-    /* jansson's macro takes a pointer to non-const, and changes nothing. */
+    /* jansson's macro takes a pointer to non-const, but changes nothing. */
     json_object_foreach((json_t *)object, name, json)
     {
         enum gt_status member = read_member(&result, name, json, &origin, &trial);

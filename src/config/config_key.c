@@ -1,7 +1,7 @@
 /* The table of keys as data: names, defaults, types, ranges; finding a key, reading and assigning one.
  *
- * keys.def is expanded once per column.  A field is reached by its offset, and only here.  Everything that sets a
- * value - file, flag, checkpoint - goes through config_key_assign(), so that all of them know the same rules.
+ * keys.def is expanded once per column.  Only this file accesses fields by offset.  Files, flags and checkpoints all
+ * set values through config_key_assign(), so that the same rules apply to each.
  */
 #include "config/config_key.h"
 
@@ -42,11 +42,11 @@ static const struct config_key_info key_table[CONFIG_KEY_COUNT] = {
 };
 /* clang-format on */
 
-/* Words of a choice that mean another one or are refused. */
+/* A word of a choice that is an alias of another word or is rejected. */
 struct word_rule {
     enum config_key key;
     const char *word;
-    int meaning; /* -1: refused */
+    int meaning; /* -1: rejected */
     const char *text;
 };
 
@@ -77,7 +77,6 @@ const char *config_program_name(enum config_program program)
     return program == CONFIG_SAMPLE ? "gpt-sample" : "gpt-train";
 }
 
-/* The default of a string; `size` counts the zero. */
 static void default_copy(char *field, const char *value, size_t size)
 {
     memcpy(field, value, size);
@@ -113,7 +112,7 @@ void config_backend_add(struct config *config, const char *name)
 
 /* ---- finding ---- */
 
-/* The character at `at` of a key's name as it was typed. */
+/* Returns a character of a typed name, with `-` as `_`. */
 static char name_char(const char *name, size_t at)
 {
     return name[at] == '-' ? '_' : name[at];
@@ -142,11 +141,11 @@ static int int_min3(int a, int b, int c)
 
 int config_name_limit(size_t length)
 {
-    /* A third of the name may be wrong, but two letters only of a short one, and one of a very short one. */
+    /* Allows one error in a very short name, two in a short one, else a third of the name. */
     return length < 4 ? 2 : length < 9 ? 3 : (int)(length / 3) + 1;
 }
 
-/* Optimal string alignment distance (Damerau's edits, none of them overlapping) in three rolling rows. */
+/* Optimal string alignment distance (Damerau's edits without overlaps), in three rolling rows. */
 int config_name_distance(const char *name, size_t length, const char *known)
 {
     int rows[3][NAME_LENGTH_MAX + 1];
@@ -178,7 +177,7 @@ enum config_key config_key_nearest(const char *name, size_t length, enum config_
     int limit = config_name_limit(length);
 
     for (int key = 0; key < CONFIG_KEY_COUNT; key++) {
-        const int longer = (int)strlen(key_table[key].name) - (int)length; /* so many letters are missing at least */
+        const int longer = (int)strlen(key_table[key].name) - (int)length; /* a lower bound of the distance */
         if ((key_table[key].programs & (unsigned)program) == 0 || abs(longer) >= limit)
             continue;
         const int distance = config_name_distance(name, length, key_table[key].name);
@@ -190,7 +189,7 @@ enum config_key config_key_nearest(const char *name, size_t length, enum config_
     return nearest;
 }
 
-/* What other programs call a thing, and what it is called here. */
+/* Names from other programs, and our hints for them. */
 static const struct {
     const char *name;
     unsigned programs;
@@ -261,7 +260,6 @@ struct config_value config_key_value(const struct config *config, enum config_ke
     return value;
 }
 
-/* A value as a Python literal. */
 static char *literal_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config_value *value)
 {
     if (value->type == CONFIG_VALUE_STRING)
@@ -355,7 +353,7 @@ static enum gt_status assign_real(struct config *config, enum config_key key, co
 
     if (value->type != CONFIG_VALUE_INT && value->type != CONFIG_VALUE_REAL)
         return refuse_type(key, value, "a float", origin);
-    /* In the positive form, so that a NaN is refused. */
+    /* In the positive form, so that a NaN is rejected. */
     if (!((min_open ? real > info->real_min : real >= info->real_min) &&
           (max_open ? real < info->real_max : real <= info->real_max))) {
         snprintf(problem, sizeof problem, "is out of range: %c%s, %s%c", min_open ? '(' : '[',
@@ -381,14 +379,14 @@ static enum gt_status assign_string(struct config *config, enum config_key key, 
     }
     if (text[0] == '\0' && (info->flags & CONFIG_NEEDED) != 0)
         return refuse_value(key, value, "is empty", origin);
-    /* What goes into a checkpoint must be text; a path of this invocation may be any bytes. */
+    /* A checkpoint stores only valid text; a path of this invocation may contain any bytes. */
     if ((info->flags & CONFIG_INVOCATION) == 0 && !config_text_is_utf8(text))
         return refuse_value(key, value, "is not UTF-8 text", origin);
     memmove(field(config, key), text, strlen(text) + 1);
     return GT_OK;
 }
 
-/* "is none of auto, erf, tanh", or that there is only one word so far. */
+/* Writes "is none of auto, erf, tanh", or that there is only one word so far. */
 static void choice_problem(char problem[static 256], const struct config_key_info *info)
 {
     size_t used = 0;
@@ -402,7 +400,7 @@ static void choice_problem(char problem[static 256], const struct config_key_inf
         used += (size_t)snprintf(problem + used, 256 - used, "%s%s", i == 0 ? "" : ", ", info->words[i]);
 }
 
-/* The rule for a word that is in no list, or NULL. */
+/* Returns the rule for a word, or NULL. */
 static const struct word_rule *word_rule_find(enum config_key key, const char *word)
 {
     for (size_t i = 0; i < sizeof word_rules / sizeof word_rules[0]; i++)

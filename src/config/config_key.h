@@ -1,4 +1,4 @@
-/* The table of keys as data, and the one way in which a value reaches a field. */
+/* The table of keys as data, and the only function that assigns a value to a field. */
 #ifndef GPT_TRAIN_CONFIG_CONFIG_KEY_H
 #define GPT_TRAIN_CONFIG_CONFIG_KEY_H
 
@@ -32,38 +32,38 @@ struct config_key_info {
     double real_min, real_max;
 };
 
-/* Longest text of a value that a message shows. */
+/* Bytes of a value's text in messages, with the zero; longer text is cut. */
 #define CONFIG_VALUE_TEXT_MAX 80
 
 const struct config_key_info *config_key_info_get(enum config_key key);
 const char *config_group_title(enum config_group group);
-/* "gpt-train" or "gpt-sample". */
+/* Returns "gpt-train" or "gpt-sample". */
 const char *config_program_name(enum config_program program);
 
-/* The key of that name, `-` and `_` being the same; CONFIG_KEY_COUNT when there is none. */
+/* Finds a key by name; `-` equals `_`.  Returns CONFIG_KEY_COUNT if there is none. */
 enum config_key config_key_find(const char *name, size_t length);
-/* The key of `program` whose name is fewest edits away (insertion, deletion, change, neighbours swapped), or
- * CONFIG_KEY_COUNT when none is near enough to be meant. */
+/* Returns the key of `program` with the smallest edit distance (insertion, deletion, substitution, transposition of
+ * neighbours), or CONFIG_KEY_COUNT if none is close enough to be a likely typo. */
 enum config_key config_key_nearest(const char *name, size_t length, enum config_program program);
-/* What two names that are typed differ by, in these edits, `-` and `_` being the same; INT_MAX where one is long.  And what a
- * name of that length must differ by less than to be meant. */
+/* Returns the edit distance of two names; `-` equals `_`.  Returns INT_MAX if either is longer than 40 bytes. */
 int config_name_distance(const char *name, size_t length, const char *known);
+/* A name of `length` bytes is a likely typo of a known one if their distance is below this limit. */
 int config_name_limit(size_t length);
-/* " (did you mean n_layer?)", or what another program's name is called here, into `out`; returns it. */
+/* Writes " (did you mean n_layer?)", or our name for a key of another program, to `out`.  Returns `out`. */
 #define CONFIG_HINT_MAX 128
 char *config_key_hint(char out[static CONFIG_HINT_MAX], const char *name, size_t length, enum config_program program);
 
-/* The value that the key has now.  A string points into `config`, a word into the table. */
+/* Returns the current value.  A string points into `config`, a word of a choice into the table. */
 struct config_value config_key_value(const struct config *config, enum config_key key);
-/* As a Python literal, for --help and messages. */
+/* Writes the value as a Python literal, for --help and messages.  Returns `out`. */
 char *config_key_text(char out[static CONFIG_VALUE_TEXT_MAX], const struct config *config, enum config_key key);
 
-/* Checks type and range and writes field and origin; an int is welcome where a float is wanted, and nowhere else is
- * anything converted.  Errors: GT_USAGE, logged with the place that `origin` names. */
+/* Checks type and range, then sets field and origin.  The only conversion is from int to float.
+ * Errors: GT_USAGE, logged with the place that `origin` names. */
 enum gt_status config_key_assign(struct config *config, enum config_key key, const struct config_value *value,
                                  const struct config_origin *origin);
 
-/* Where a value comes from: "FILE:LINE:COLUMN", "--key=value", or "the default"; cut at `size`.  Returns `out`. */
+/* Writes the origin of a value: "FILE:LINE:COLUMN", "--key=value", or "the default", cut at `size`.  Returns `out`. */
 char *config_origin_text(char *out, size_t size, const struct config_origin *origin);
 #define CONFIG_ORIGIN_TEXT_MAX (FILE_PATH_MAX + 32)
 

@@ -1,8 +1,8 @@
 /* The lexer of the configuration language.
  *
- * It walks the text once, by position, and never past `count`; a zero byte is an error like any other stray byte.
- * Numbers are copied without their underscores into a small buffer and converted there.  String prefixes (f'', b'',
- * r''), imaginary numbers and names outside ASCII are refused: nanoGPT's files do not use them.
+ * It scans the text once and never reads past `count`; a zero byte is an error like any other stray byte.  Numbers are
+ * copied to a small buffer without their underscores and converted there.  String prefixes (f'', b'', r''), imaginary
+ * numbers and names outside ASCII are rejected: nanoGPT's files do not use them.
  */
 #include "config/config_lex.h"
 
@@ -39,7 +39,7 @@ static int hex_digit(char c)
     return 99;
 }
 
-/* The byte `ahead` of the position, or 0 beyond the end. */
+/* Returns the byte `ahead` bytes after the position, or 0 beyond the end. */
 static char peek(const struct config_lex *lex, size_t ahead)
 {
     return ahead < lex->count - lex->position ? lex->text[lex->position + ahead] : '\0';
@@ -111,7 +111,7 @@ char *config_token_text(char *out, size_t size, const struct config_token *token
     return out;
 }
 
-/* Blanks, comments, continued lines and, inside brackets, newlines. */
+/* Skips blanks, comments, line continuations and, inside brackets, newlines. */
 static void skip_blank(struct config_lex *lex)
 {
     while (!at_end(lex)) {
@@ -132,7 +132,7 @@ static void skip_blank(struct config_lex *lex)
     }
 }
 
-/* Turns the token into a bad one that reaches up to the position. */
+/* Turns the token into a bad one. */
 static void token_spoil(struct config_token *token, const char *message)
 {
     token->type = CONFIG_TOKEN_BAD;
@@ -141,8 +141,8 @@ static void token_spoil(struct config_token *token, const char *message)
 
 /* ---- numbers ---- */
 
-/* Digits of `base` with single underscores between them into digits[64]; false when an underscore is misplaced or
- * there is no digit, or there are too many. */
+/* Appends digits of `base`, with single underscores between them, to digits[64].  Returns false if an underscore is
+ * misplaced, if there is no digit, or if there are too many. */
 static bool take_digits(struct config_lex *lex, int base, char digits[static 64], size_t *used)
 {
     size_t first = *used;
@@ -181,7 +181,7 @@ static void number_real(struct config_token *token, const char *digits)
         token_spoil(token, "this number is too large for a float");
 }
 
-/* 0x1F, 0o17, 0b101: the position is at the 0. */
+/* Reads 0x1F, 0o17 or 0b101; the position is at the 0. */
 static void lex_prefixed(struct config_lex *lex, struct config_token *token, int base)
 {
     char digits[64];
@@ -196,8 +196,8 @@ static void lex_prefixed(struct config_lex *lex, struct config_token *token, int
     number_integer(token, digits, base);
 }
 
-/* The fraction and exponent of a float, after its integer part; false when malformed.  *real tells whether there was
- * any. */
+/* Reads the fraction and the exponent of a float after its integer part, and sets *real if there is either.  Returns
+ * false if they are malformed. */
 static bool take_fraction(struct config_lex *lex, char digits[static 64], size_t *used, bool *real)
 {
     size_t sign = 1;
@@ -265,14 +265,13 @@ static void lex_number(struct config_lex *lex, struct config_token *token)
 
 static bool put_byte(struct config_lex *lex, int byte)
 {
-    /* One byte is kept for the final zero. */
+    /* One byte is reserved for the final zero. */
     if (lex->pool_used + 1 >= lex->pool_size)
         return false;
     lex->pool[lex->pool_used++] = (char)(unsigned char)byte;
     return true;
 }
 
-/* UTF-8 of a code point. */
 static bool put_code_point(struct config_lex *lex, uint32_t code)
 {
     if (code < 0x80)
@@ -286,7 +285,7 @@ static bool put_code_point(struct config_lex *lex, uint32_t code)
            put_byte(lex, (int)(0x80 | (code >> 6 & 63))) && put_byte(lex, (int)(0x80 | (code & 63)));
 }
 
-/* \xHH, \uHHHH, \UHHHHHHHH and \OOO: `count_min` to `count_max` digits of `base` from the position on. */
+/* Reads the digits of \xHH, \uHHHH, \UHHHHHHHH or \OOO.  Returns NULL, or an error message. */
 static const char *string_number(struct config_lex *lex, int base, int count_min, int count_max)
 {
     uint32_t code = 0;
@@ -301,7 +300,7 @@ static const char *string_number(struct config_lex *lex, int base, int count_min
     return put_code_point(lex, code) ? NULL : "the strings of this file are too long";
 }
 
-/* After a backslash.  NULL, or what is wrong. */
+/* Reads an escape after its backslash.  Returns NULL, or an error message. */
 static const char *string_escape(struct config_lex *lex)
 {
     static const char names[] = "abfnrtv\\'\"";
@@ -320,19 +319,19 @@ static const char *string_escape(struct config_lex *lex)
         lex->position++;
         return string_number(lex, 16, digits, digits);
     }
-    if (found == NULL) /* Python keeps the backslash of an escape that it does not know. */
+    if (found == NULL) /* Python keeps the backslash of an unknown escape. */
         return put_byte(lex, '\\') ? NULL : "the strings of this file are too long";
     lex->position++;
     return put_byte(lex, bytes[found - names]) ? NULL : "the strings of this file are too long";
 }
 
-/* True at the closing quotes. */
+/* Returns true at the closing quotes. */
 static bool string_closes(const struct config_lex *lex, char quote, bool triple)
 {
     return peek(lex, 0) == quote && (!triple || (peek(lex, 1) == quote && peek(lex, 2) == quote));
 }
 
-/* One character of a string; NULL, or what is wrong. */
+/* Reads one character of a string.  Returns NULL, or an error message. */
 static const char *string_character(struct config_lex *lex, bool triple)
 {
     char c = peek(lex, 0);
@@ -403,7 +402,7 @@ static void lex_mark(struct config_lex *lex, struct config_token *token)
     lex->position++;
     if (c == '\0' || strchr("+-*/%()[]{}=,.:;<>!&|^~@", c) == NULL)
         token_spoil(token, "this character has no meaning here");
-    /* The rest of a character outside ASCII belongs to it. */
+    /* Skip the continuation bytes of a character outside ASCII. */
     while (((unsigned char)c & 0x80) != 0 && ((unsigned char)peek(lex, 0) & 0xC0) == 0x80)
         lex->position++;
     if (c == '(' || c == '[' || c == '{')
@@ -454,7 +453,7 @@ bool config_lex_literal(const char *text, char *pool, size_t pool_size, struct c
     bool sign = negative || text[0] == '+';
     size_t count = strlen(text);
 
-    /* The token must begin where the text does and end where it ends: no blanks, no second word. */
+    /* The token must span the whole text: no blanks, no second token. */
     config_lex_begin(&lex, sign ? text + 1 : text, sign ? count - 1 : count, pool, pool_size);
     config_lex_next(&lex, &token);
     if (token.start != lex.text || token.length != lex.count)

@@ -1,7 +1,7 @@
-/* The words of the configuration language: Python's tokens, of a text in memory.
+/* The lexer of the configuration language: splits a text in memory into Python's tokens.
  *
- * Newlines end a statement only outside brackets; comments and continued lines vanish.  Strings and numbers come out
- * as values; decoded strings lie in the pool that the caller lends.
+ * Newlines end a statement only outside brackets.  Comments and line continuations produce no tokens.  Numbers and
+ * strings are returned as values; decoded strings are stored in a pool that the caller provides.
  */
 #ifndef GPT_TRAIN_CONFIG_CONFIG_LEX_H
 #define GPT_TRAIN_CONFIG_CONFIG_LEX_H
@@ -20,7 +20,7 @@ enum config_token_type {
     CONFIG_TOKEN_NUMBER,
     CONFIG_TOKEN_STRING,
     CONFIG_TOKEN_MARK, /* an operator or a bracket, of one or two characters */
-    CONFIG_TOKEN_BAD,  /* `message` says what is wrong */
+    CONFIG_TOKEN_BAD,  /* `message` describes the error */
 };
 
 struct config_token {
@@ -29,7 +29,7 @@ struct config_token {
     size_t length;
     int32_t line; /* 1-based */
     int32_t column;
-    bool indented;             /* the first word of a line, and not at the left margin */
+    bool indented;             /* the first token of a line, and not in column 1 */
     struct config_value value; /* numbers and strings */
     const char *message;
 };
@@ -41,29 +41,30 @@ struct config_lex {
     size_t line_start; /* position of the line's first byte */
     int32_t line;
     int32_t depth; /* of open brackets */
-    bool fresh;    /* the next word is the first of a statement's line */
+    bool fresh;    /* the next token is the first one of its line */
     char *pool;    /* borrowed */
     size_t pool_used;
     size_t pool_size;
 };
 
-/* Starts at the beginning of text[count], after a byte order mark.  pool[pool_size] receives the strings. */
+/* Starts at the beginning of text[count], after a byte order mark.  Decoded strings go to pool[pool_size]. */
 void config_lex_begin(struct config_lex *lex, const char *text, size_t count, char *pool, size_t pool_size);
 
-/* The next token into *token.  A bad one consumes at least a byte, except at the end, so that reading always ends. */
+/* Reads the next token.  Except at the end, even a bad token consumes at least one byte, so that reading terminates. */
 void config_lex_next(struct config_lex *lex, struct config_token *token);
 
-/* True when the token is the name or mark `text`. */
+/* Returns true if the token is the name or mark `text`. */
 bool config_token_is(const struct config_token *token, const char *text);
 
-/* out = the text, cut at `size` bytes with "...", for messages: "the end of the line" and so on where there is none. */
+/* Writes the token's text for messages, cut after 32 bytes with "...", or a phrase such as "the end of the line".
+ * Returns `out`. */
 char *config_token_text(char *out, size_t size, const struct config_token *token);
 
-/* `count` bytes and a zero from the pool, or NULL when it is full. */
+/* Returns `count` bytes of the pool, followed by a zero, or NULL when the pool is full. */
 char *config_lex_reserve(struct config_lex *lex, size_t count);
 
-/* A whole text that is one number with an optional sign, or one string literal, as on the command line.
- * `pool` receives the string.  False when it is neither. */
+/* Parses a value of the command line: one number with an optional sign, or one string literal, which goes to `pool`.
+ * Returns false if the whole text is neither. */
 bool config_lex_literal(const char *text, char *pool, size_t pool_size, struct config_value *out);
 
 #endif

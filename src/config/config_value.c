@@ -1,7 +1,7 @@
 /* Arithmetic and text of the configuration language's values.
  *
  * Integers stay in int64_t and every operation checks for overflow before it happens; floats are computed in double
- * and refused when the result is not finite.  Strings are not joined here: that needs storage, which the reader has.
+ * and rejected when the result is not finite.  The reader joins strings, because that needs its storage.
  */
 #include "config/config_value.h"
 
@@ -50,7 +50,7 @@ static bool int_power(int64_t base, int64_t exponent, int64_t *out)
     int64_t result = 1;
 
     assert(exponent >= 0);
-    /* The bits of the exponent, lowest first: at most 63 rounds. */
+    /* Square and multiply, from the lowest bit of the exponent: at most 63 rounds. */
     for (; exponent > 0; exponent /= 2) {
         if (exponent % 2 != 0 && !int_multiply(result, base, &result))
             return false;
@@ -61,7 +61,7 @@ static bool int_power(int64_t base, int64_t exponent, int64_t *out)
     return true;
 }
 
-/* Division that rounds down; the divisor is neither 0 nor, with INT64_MIN on the left, -1. */
+/* Divides and rounds down.  b must not be 0, nor -1 if a is INT64_MIN. */
 static int64_t int_floor_divide(int64_t a, int64_t b)
 {
     int64_t quotient = a / b;
@@ -195,11 +195,11 @@ enum gt_status config_value_unary(enum config_operator op, const struct config_v
     assert(op == CONFIG_OPERATOR_PLUS || op == CONFIG_OPERATOR_MINUS);
     if (op == CONFIG_OPERATOR_PLUS)
         return config_value_binary(CONFIG_OPERATOR_ADD, in, &zero, out, why);
-    /* Times -1 keeps the sign of a float zero, as Python does. */
+    /* Multiplying by -1 negates a float zero, as Python does; subtracting from 0 would not. */
     return config_value_binary(CONFIG_OPERATOR_MULTIPLY, in, &minus_one, out, why);
 }
 
-/* digits "123" and the exponent of the first one, in the notation that repr() would choose. */
+/* Formats `digits` ("123"), where `exponent` is that of the first digit, in the notation that repr() would choose. */
 static void real_layout(char text[static CONFIG_REAL_TEXT_MAX], const char *digits, int exponent, bool negative)
 {
     int count = (int)strlen(digits);
@@ -225,7 +225,7 @@ char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value)
     int precision = 0;
 
     assert(isfinite(value));
-    /* 17 significant digits always read back; the program never leaves the "C" locale, so the point is a point. */
+    /* 17 significant digits always parse back.  The program stays in the "C" locale, so the decimal point is '.'. */
     for (precision = 0; precision <= 16; precision++) {
         snprintf(shortest, sizeof shortest, "%.*e", precision, fabs(value));
         if (strtod(shortest, NULL) == fabs(value))
@@ -239,7 +239,7 @@ char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value)
     return text;
 }
 
-/* Bytes that follow a first byte of UTF-8, or -1; *low and *high bound the second byte. */
+/* Returns the number of bytes that follow a first byte of UTF-8, or -1.  *low and *high bound the second byte. */
 static int utf8_followers(unsigned char first, unsigned char *low, unsigned char *high)
 {
     *low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
@@ -271,7 +271,6 @@ bool config_text_is_utf8(const char *text)
     return true;
 }
 
-/* The escaped form of one byte into `piece`. */
 static void quote_byte(char piece[static 5], char c)
 {
     if (c == '\n')
@@ -295,7 +294,7 @@ char *config_text_quote(char *out, size_t size, const char *text)
     out[0] = '\'';
     for (; *text != '\0'; text++) {
         quote_byte(piece, *text);
-        /* Room is kept for "...'" and the zero. */
+        /* Reserve room for "...'" and the zero. */
         if (used + strlen(piece) + 5 > size)
             break;
         memcpy(out + used, piece, strlen(piece));

@@ -1,6 +1,6 @@
 /* Values of the configuration language: Python's None, bool, int, float and str, and their arithmetic.
  *
- * Integers are 64 bits wide and overflow is an error, as is a float that is not finite.
+ * Integers have 64 bits.  Overflow is an error, and so is a float that is not finite.
  */
 #ifndef GPT_TRAIN_CONFIG_CONFIG_VALUE_H
 #define GPT_TRAIN_CONFIG_CONFIG_VALUE_H
@@ -38,29 +38,29 @@ enum config_operator {
     CONFIG_OPERATOR_MINUS, /* unary */
 };
 
-/* "None", "bool", "int", "float", "str": Python's words, for messages. */
+/* Returns Python's name of the type, for messages: "None", "bool", "int", "float" or "str". */
 const char *config_value_type_name(enum config_value_type type);
 
-/* out = left OP right on numbers, with Python's rules: bool counts as int, `/` gives a float, `//` rounds down, `%`
- * takes the divisor's sign, int ** negative int is a float.  `out` may be one of the operands.
+/* Computes out = left OP right for numbers, with Python's rules: bool counts as int, `/` gives a float, `//` rounds
+ * down, `%` takes the divisor's sign, int ** negative int is a float.  `out` may be one of the operands.
  * Errors, unlogged, with a phrase for the caller's message in *why: GT_USAGE. */
 enum gt_status config_value_binary(enum config_operator op, const struct config_value *left,
                                    const struct config_value *right, struct config_value *out, const char **why);
-/* The same for unary plus and minus. */
+/* Computes unary plus and minus, with the same errors. */
 enum gt_status config_value_unary(enum config_operator op, const struct config_value *in, struct config_value *out,
                                   const char **why);
 
-/* Python's repr() of a finite float: the shortest digits that read back as the same number ("6e-05", "600.0"). */
+/* Writes Python's repr() of a finite float: the shortest digits that parse back to it ("6e-05", "600.0"). */
 #define CONFIG_REAL_TEXT_MAX 40
 char *config_real_text(char text[static CONFIG_REAL_TEXT_MAX], double value);
 
-/* True when `text` is well-formed UTF-8 (no overlong forms, surrogates or values beyond U+10FFFF). */
+/* Returns true if `text` is well-formed UTF-8 (no overlong forms, surrogates or values beyond U+10FFFF). */
 bool config_text_is_utf8(const char *text);
 
-/* A Python literal of `text` in single quotes, cut at `size` bytes (at least 8) with "...'"; returns `out`. */
+/* Writes `text` as a Python literal in single quotes, cut at `size` bytes (at least 8) with "...'".  Returns `out`. */
 char *config_text_quote(char *out, size_t size, const char *text);
 
-/* Python's str() of a value into `out`; a str is copied, cut at `size` bytes.  Returns `out`. */
+/* Writes Python's str() of a value, cut at `size` bytes.  Returns `out`. */
 char *config_value_text(char *out, size_t size, const struct config_value *value);
 
 #endif

@@ -1,8 +1,8 @@
-/* Running programs.
+/* Runs programs.
  *
- * exec_create() turns each op into an op_call with addresses, in one array per program, and asks the device for the
- * arena; from then on nothing is allocated.  A plain run hands a whole program to the backend, and where results can come
- * later, does not wait for it; timing, poison and a look at each op hand it over op by op.  One queue is enough so far, number 0.
+ * exec_create() turns each op into an op_call with addresses, in one array per program, and allocates the arena on the
+ * device; nothing is allocated after that.  A plain run passes a whole program to the backend; exec_start() does not
+ * wait for it.  Timing, poison and the look callback pass ops one by one.  All work uses queue 0.
  */
 #include "exec/exec.h"
 
@@ -29,7 +29,6 @@ struct exec {
     void *look_context;
 };
 
-/* Fills addresses into a call. */
 static void call_bind(const struct plan *plan, int32_t program, int32_t index, struct op_call *call)
 {
     const struct op *op = &plan->graph->programs[program].ops[index];
@@ -58,7 +57,7 @@ static enum gt_status programs_bind(struct exec *exec)
     return GT_OK;
 }
 
-/* The plan may come from a profile; the device has the last word on alignment. */
+/* The plan may come from a profile, so check its alignment against the real device. */
 static enum gt_status alignment_check(struct backend *device, const struct plan *plan)
 {
     struct backend_info info;
@@ -70,7 +69,7 @@ static enum gt_status alignment_check(struct backend *device, const struct plan 
     return GT_DEVICE;
 }
 
-/* What the device makes once for each op, made before the first step. */
+/* Lets the device prepare every program before the first step. */
 static enum gt_status programs_prepare(struct exec *exec)
 {
     const struct backend_ops *ops = exec->device->ops;
@@ -121,7 +120,7 @@ void exec_destroy(struct exec *exec)
     hostmem_free(exec->mem, exec);
 }
 
-/* The address of element `first` of a tensor, after checking that `count` elements from it lie inside. */
+/* Returns the address of element `first` of a tensor.  Asserts that `count` elements from there lie inside. */
 static struct address element_address(const struct exec *exec, int32_t tensor, int64_t first, int64_t count)
 {
     assert(tensor >= 0 && tensor < exec->plan->tensor_count);
@@ -156,7 +155,7 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
     const int64_t elements = graph_tensor_elements(exec->graph, tensor);
     const int64_t in_a_float = (int64_t)(sizeof(float) / element_bytes(exec, tensor, 1));
     const int64_t floats = elements / in_a_float, rest = elements % in_a_float;
-    struct op_call fill = {.kind = OP_FILL}; /* of its bytes as floats; what remains is uploaded */
+    struct op_call fill = {.kind = OP_FILL}; /* clears whole floats; an upload clears the rest */
     fill.operand[FILL_Y] = (struct operand){.at = element_address(exec, tensor, 0, elements),
                                             .present = true,
                                             .dtype = DTYPE_F32,

@@ -1,8 +1,8 @@
 /* Poison and guard bands.
  *
- * Lifetimes are graph_ranges()'s, taken once per program.  A storage is fresh before its first op (inputs are not: the
- * host has written them), and dead after its last one (outputs never are).  A guard is written when its tensor comes to
- * life, and checked when it dies; guards of persistent tensors after every program.
+ * Lifetimes come from graph_ranges(), computed once per program.  A storage is fresh before its first op, except
+ * inputs, which the host has written, and dead after its last op, except outputs.  A guard is written when its tensor
+ * becomes live, and checked when it dies.  Guards of tensors that outlive the program are checked after every program.
  */
 #include "exec/exec_poison.h"
 
@@ -21,7 +21,7 @@ struct exec_poison {
     struct backend *device;
     const struct plan *plan;
     uint32_t *pattern[PATTERN_COUNT]; /* CHUNK_BYTES each */
-    uint32_t *found;                  /* CHUNK_BYTES of a guard read back */
+    uint32_t *found;                  /* CHUNK_BYTES read back from a guard */
     struct tensor_range *ranges[GRAPH_PROGRAMS_MAX];
     int32_t phase; /* enum program_phase, or -1 before the first */
 };
@@ -109,7 +109,7 @@ static enum gt_status guard_fill(struct exec_poison *poison, struct address at, 
     return range_fill(poison, guard_address(poison, at, bytes), poison->plan->options.guard_bytes, PATTERN_GUARD);
 }
 
-/* `op` is where the program stands, or -1 for its end. */
+/* `op` is the index of the current op, or -1 at the program's end. */
 static enum gt_status guard_check(struct exec_poison *poison, const char *name, struct address at, uint64_t bytes,
                                   int32_t program, int32_t op)
 {
@@ -153,7 +153,7 @@ static enum gt_status tensor_fill(struct exec_poison *poison, int32_t tensor, en
     return range_fill(poison, poison->plan->tensor[tensor], graph_tensor_bytes(poison->plan->graph, tensor), pattern);
 }
 
-/* A placed storage of that lifetime, and, but for the run's, of that phase. */
+/* Returns true for a placed storage of that lifetime and, unless it is LIFETIME_RUN, of that phase. */
 static bool storage_is(const struct exec_poison *poison, int32_t tensor, enum tensor_lifetime lifetime, int32_t phase)
 {
     const struct tensor *t = &poison->plan->graph->tensors[tensor];
@@ -202,7 +202,7 @@ enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t pro
     return GT_OK;
 }
 
-/* The storage of an operand that lives within its program, else TENSOR_NONE. */
+/* Returns the storage of an operand if its lifetime is the program, else TENSOR_NONE. */
 static int32_t program_storage(const struct graph *graph, int32_t operand)
 {
     if (operand == TENSOR_NONE)

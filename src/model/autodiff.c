@@ -1,8 +1,8 @@
-/* Reverse-mode differentiation: the books.
+/* Reverse-mode differentiation of a program.
  *
- * The forward ops of a program are taken out and put back in the order to run them: trunk ops as they come, each loss
- * chunk followed at once by its backward, and at the end the trunk's backward in reverse.  Which tensor holds which
- * gradient is kept per forward tensor; the rules of the ops' families only say what to emit.
+ * It removes the forward ops from the program and appends them again in execution order: the trunk's forward ops as
+ * they were, each loss chunk followed directly by its backward ops, and finally the trunk's backward ops in reverse
+ * order.  It records the gradient of each forward tensor; the ops' backward rules only emit ops.
  */
 #include "model/autodiff.h"
 
@@ -22,10 +22,10 @@ struct autodiff {
     int32_t tensor_count; /* tensors that existed before the first backward op */
     int32_t *gradient;    /* [tensor_count] or TENSOR_NONE */
     int32_t *parameter;   /* [tensor_count]: index into options->parameters or -1 */
-    bool *written;        /* [tensor_count]: parameters and views: a contribution was made */
-    bool *done;           /* [tensor_count]: the backward of the op that made it was emitted */
-    int32_t *again;       /* [tensor_count]: the copy that was computed again, or TENSOR_NONE */
-    int32_t *maker;       /* [tensor_count]: index in `forward` of the op that can compute it again, or -1 */
+    bool *written;        /* [tensor_count]: for parameters and views: it has a contribution */
+    bool *done;           /* [tensor_count]: the backward of the op that produced it was emitted */
+    int32_t *again;       /* [tensor_count]: the recomputed copy, or TENSOR_NONE */
+    int32_t *maker;       /* [tensor_count]: index in `forward` of the op that can recompute it, or -1 */
     bool *wanted;         /* [tensor_count]: scratch of recompute_emit() */
 };
 
@@ -34,7 +34,7 @@ const struct autodiff_options *autodiff_options_get(const struct autodiff *ad)
     return ad->options;
 }
 
-/* Which op can compute a tensor again: one that is marked, unless another layer reads the tensor, which then is kept. */
+/* Finds the op that can recompute each tensor: the marked op that produced it, unless another layer reads it. */
 static void makers_find(struct autodiff *ad)
 {
     for (int32_t i = 0; i < ad->forward_count; i++) {
@@ -134,7 +134,7 @@ static enum gt_status view_gradient(struct autodiff *ad, int32_t view)
                           &ad->gradient[view]);
 }
 
-/* Whether the buffer that holds the gradient of `tensor` is also that of a tensor whose gradient is still to be read. */
+/* Returns true if another tensor, whose gradient is still to be read, shares the gradient buffer of `tensor`. */
 static bool gradient_is_shared(const struct autodiff *ad, int32_t tensor)
 {
     for (int32_t t = 0; t < ad->tensor_count; t++) {
@@ -222,7 +222,7 @@ int32_t autodiff_saved(const struct autodiff *ad, int32_t tensor)
     return ad->again[tensor];
 }
 
-/* Marks a tensor as needed, when it can be computed again and has not been yet. */
+/* Marks a tensor as wanted and returns true if it can be recomputed and has not been yet. */
 static bool want(struct autodiff *ad, int32_t tensor)
 {
     if (tensor == TENSOR_NONE || ad->maker[tensor] < 0 || ad->again[tensor] != TENSOR_NONE)
@@ -231,7 +231,7 @@ static bool want(struct autodiff *ad, int32_t tensor)
     return true;
 }
 
-/* Whether `op` makes a wanted tensor; if so, what it reads is wanted too. */
+/* Returns true if `op` produces a wanted tensor; then the tensors that it reads are wanted too. */
 static bool makes_wanted(struct autodiff *ad, const struct op *op, int32_t index)
 {
     bool makes = false;
@@ -264,7 +264,7 @@ static enum gt_status again_emit(struct autodiff *ad, const struct op *op)
     return GT_OK;
 }
 
-/* Computes again what the backward of forward op `index` reads and the forward pass has not kept. */
+/* Recomputes the tensors that the backward of forward op `index` reads and that the forward pass did not keep. */
 static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
 {
     const struct op *op = &ad->forward[index];
@@ -286,7 +286,7 @@ static enum gt_status recompute_emit(struct autodiff *ad, int32_t index)
     return GT_OK;
 }
 
-/* Emits the backward of one forward op, when the loss depends on it. */
+/* Emits the backward of one forward op if the loss depends on it. */
 static enum gt_status backward_emit(struct autodiff *ad, int32_t index)
 {
     const struct op *op = &ad->forward[index];

@@ -1,7 +1,8 @@
 /* The GPT-2 builder: one function per part of the model, each of which appends its ops to a program.
  *
- * It says what is computed, in the order of nanoGPT's forward(), and nothing about gradients, memory or devices.  Training,
- * evaluation and generation differ in three places: dropout, the loss behind the last layernorm, the kind of attention.
+ * It defines the computation, in the order of nanoGPT's forward(), and knows nothing about gradients, memory or
+ * devices.  Training, evaluation and generation differ in three places: dropout, the loss after the last layernorm, and
+ * the kind of attention.
  */
 #include "model/gpt2.h"
 
@@ -22,7 +23,7 @@ struct builder {
     const struct gpt2_build *build;
     const struct model_config *config;
     struct graph_pen pen;
-    enum recompute_level level; /* of the block that is being built */
+    enum recompute_level level; /* of the current block */
 };
 
 static int32_t parameter_tensor(const struct builder *b, int32_t index)
@@ -30,7 +31,7 @@ static int32_t parameter_tensor(const struct builder *b, int32_t index)
     return index < 0 ? TENSOR_NONE : b->build->model->parameters.at[index].tensor;
 }
 
-/* "h.3.attn" in a buffer, "attn" outside the blocks. */
+/* Writes "h.3.attn" in block 3, and "attn" outside the blocks.  Returns `text`. */
 static const char *place_name(const struct builder *b, char text[static 48], const char *name)
 {
     if (b->pen.layer < 0)
@@ -185,7 +186,7 @@ static enum gt_status build_mlp(const struct builder *b, const struct block_para
     return build_residual(b, "mlp.residual", projected, x);
 }
 
-/* `keys_only`: the last block ends once its keys and values are in the cache, and *hidden is not set. */
+/* With `keys_only`, the last block ends once its keys and values are in the cache, and *hidden is not set. */
 static enum gt_status build_hidden(struct builder *b, bool keys_only, int32_t *hidden)
 {
     int32_t x;
@@ -220,7 +221,7 @@ static enum gt_status build_logits(const struct builder *b, int32_t hidden, int3
     return GT_OK;
 }
 
-/* Rows [first, first + rows) of the hidden states: logits, losses and, in training, the gradient in place. */
+/* Appends the loss of rows [first, first + rows): logits, losses and, in training, the gradient in place. */
 static enum gt_status build_loss_chunk(const struct builder *b, int32_t hidden, int64_t first, int64_t rows)
 {
     struct graph *graph = b->pen.graph;

@@ -1,7 +1,7 @@
-/* Where 16-bit gradients are rounded.
+/* Inserts the ops that round 16-bit gradients.
  *
- * The ops are appended to the differentiated program and then moved to where the last contribution was made: which that is
- * shows best in the finished program, whatever was recomputed or chunked.
+ * It appends the ops to the differentiated program, then moves each one to just after the last contribution.  Only the
+ * finished program shows which op that is, because of recompute and loss chunks.
  */
 #include "model/gradient_rounding.h"
 
@@ -41,8 +41,8 @@ static enum gt_status rounding_add(struct model *model, int32_t program, bool fi
     return graph_op_add(&pen, OP_GRADIENT_ROUND, &attrs, to->name, operands);
 }
 
-/* ops[count .. all) go behind the ops of [0, count) that touch what they read last; the result is in `out`.  Each of the
- * former becomes part of the layer and loss chunk of the op that it follows. */
+/* Writes the program to `out` with each rounding op of ops[count .. all) moved after the last op of [0, count) that
+ * touches its input.  It gets the layer and the loss chunk of the op that it follows. */
 static void ops_merge(const struct graph *graph, const struct program *program, int32_t count,
                       const struct tensor_range *ranges, struct op *out)
 {

@@ -1,8 +1,7 @@
 /* Tensors and programs.
  *
- * Arrays grow by doubling while the graph is built; nothing here runs after the plan is made.  Shapes come from
- * op_infer(), so that a program cannot be built out of operands that do not fit.  Addresses are none of this file's
- * business: plan/ gives them.
+ * Arrays grow by doubling while the graph is built; nothing is added after planning.  Shapes come from op_infer(), so a
+ * program cannot contain operands that do not fit.  plan/ assigns the addresses.
  */
 #include "model/graph.h"
 
@@ -34,7 +33,7 @@ void graph_destroy(struct graph *graph)
     hostmem_free(graph->mem, graph);
 }
 
-/* Makes room for one more element in a doubling array. */
+/* Ensures room for one more element in a doubling array. */
 static enum gt_status array_reserve(struct hostmem *mem, void **array, int32_t count, int32_t *capacity, size_t size,
                                     const char *what)
 {
@@ -146,7 +145,7 @@ void graph_call(const struct graph *graph, const struct op *op, struct op_call *
         graph_operand(graph, op->operand[i], &out->operand[i]);
 }
 
-/* Adds the tensor that an op makes in slot `slot`. */
+/* Adds the tensor for output `slot` of an op. */
 static enum gt_status made_tensor_add(const struct graph_pen *pen, const struct op_call *call, int32_t slot,
                                       const char *name, int32_t *out)
 {
@@ -220,7 +219,7 @@ void graph_ranges(const struct graph *graph, int32_t program, struct tensor_rang
         ranges[t] = ranges[graph_storage(graph, t)];
 }
 
-/* For each storage that a forward op of the program writes, sets `made`. */
+/* Sets made[storage] for each storage that a forward op of the program writes. */
 static void forward_made(const struct graph *graph, const struct program *program, bool *made)
 {
     for (int32_t i = 0; i < program->count; i++) {
@@ -269,7 +268,7 @@ static bool check_views(const struct graph *graph)
     return true;
 }
 
-/* Marks what `op` writes in `written` and checks what it reads; `user` holds the program that uses each storage. */
+/* Checks the tensors that `op` reads and marks those that it writes.  user[] is the program of each storage. */
 static bool check_op(const struct graph *graph, int32_t program, const struct op *op, bool *written, int32_t *user)
 {
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {

@@ -1,9 +1,9 @@
-/* Tensors and programs: what a model is before anything has an address.
+/* Tensors and programs: the form of a model before memory is planned.
  *
  * A graph owns all tensors and programs of one run.  A program is a flat list of ops over tensor indices; training,
- * evaluation and sampling are programs of one graph.  A tensor is a shape, a dtype, a category (what it is, for the
- * report) and a lifetime (how long its bytes must survive, for the planner); it never has an address here.  Recompute
- * and loss chunking are edits of programs, not flags that kernels read.
+ * evaluation and sampling are programs of one graph.  A tensor has a shape, a dtype, a category (its role, for the
+ * report) and a lifetime (how long its bytes must survive, for the planner), but never an address.  Recompute and loss
+ * chunking change the programs; they are not flags for kernels.
  *
  * Invariants, asserted by graph_check(): every operand of an op is a valid tensor; views lie inside their base; a
  * program-lifetime tensor is used by one program only and is written before it is read, unless it is an input.
@@ -22,7 +22,7 @@
 #define TENSOR_NAME_MAX 96
 #define TENSOR_NONE (-1)
 
-/* What a tensor is; the memory report adds up by these. */
+/* The role of a tensor; the memory report groups by it. */
 enum tensor_category {
     CATEGORY_PARAMETER,  /* weights as the ops read them */
     CATEGORY_MASTER,     /* fp32 copies of 16-bit weights */
@@ -31,7 +31,7 @@ enum tensor_category {
     CATEGORY_ACTIVATION, /* made by the forward pass and read by the backward pass */
     CATEGORY_LOGITS,     /* chunk of vocabulary-wide rows */
     CATEGORY_TEMPORARY,  /* everything else that lives within a program */
-    CATEGORY_WORKSPACE,  /* scratch that a backend asked for, for one op */
+    CATEGORY_WORKSPACE,  /* scratch memory of one op in a backend */
     CATEGORY_CACHE,      /* keys and values while sampling */
     CATEGORY_DATA,       /* token ids and tables that the host writes */
     CATEGORY_COUNT
@@ -44,10 +44,10 @@ enum tensor_lifetime {
     LIFETIME_PROGRAM, /* between the first and the last op that touch it */
 };
 
-/* Phases follow one another at update boundaries; their memory overlaps, and the peak is their maximum. */
+/* Phases alternate at update boundaries.  Their memory overlaps, so the peak is that of the largest phase. */
 enum program_phase { PHASE_TRAIN, PHASE_EVALUATE, PHASE_GENERATE, PHASE_COUNT };
 
-/* Which part of a step an op belongs to, for the trace and the report. */
+/* The part of a step that an op belongs to, for the trace and the report. */
 enum op_pass { PASS_FORWARD, PASS_BACKWARD, PASS_UPDATE };
 
 struct tensor {
@@ -71,7 +71,7 @@ struct op {
     int32_t operand[OP_OPERANDS_MAX]; /* tensor index or TENSOR_NONE */
     int32_t layer;                    /* 0 .. L-1, or -1 outside the blocks */
     int32_t chunk;                    /* loss chunk, 1 ..; 0 outside the loss */
-    bool recompute; /* forward: the backward pass computes its outputs again instead of keeping them */
+    bool recompute;                   /* forward op: the backward pass recomputes its outputs instead of keeping them */
 };
 
 struct program {
@@ -95,23 +95,22 @@ struct graph {
 enum gt_status graph_create(struct hostmem *mem, struct graph **out);
 void graph_destroy(struct graph *graph);
 
-/* Adds a tensor like `proto` (copied).  Errors: GT_NO_MEMORY; GT_USAGE when its size in bytes does not fit 63 bits. */
+/* Adds a copy of `proto`.  Errors: GT_NO_MEMORY; GT_USAGE when its size in bytes does not fit 63 bits. */
 enum gt_status graph_tensor_add(struct graph *graph, const struct tensor *proto, int32_t *out);
-/* A view of `rows` rows (of the first dimension) of `base`, from `first_row`, named base's name + "[first:+rows]". */
+/* Adds a view of `rows` rows (of the first dimension) of `base`, from `first_row`, named after it + "[first:+rows]". */
 enum gt_status graph_view_add(struct graph *graph, int32_t base, int64_t first_row, int64_t rows, int32_t *out);
-/* Adds an empty program. */
 enum gt_status graph_program_add(struct graph *graph, const char *name, enum program_phase phase, int32_t *out);
 
-/* The tensor that owns the bytes: the base of a view, else the tensor itself. */
+/* Returns the tensor that owns the bytes: the base of a view, else the tensor itself. */
 int32_t graph_storage(const struct graph *graph, int32_t tensor);
 int64_t graph_tensor_elements(const struct graph *graph, int32_t tensor);
 uint64_t graph_tensor_bytes(const struct graph *graph, int32_t tensor);
-/* Fills shape and dtype (not the address) of an operand from a tensor. */
+/* Fills in shape and dtype (not the address) of an operand from a tensor. */
 void graph_operand(const struct graph *graph, int32_t tensor, struct operand *out);
-/* Fills a call (not the addresses) from an op. */
+/* Fills in a call (not the addresses) from an op. */
 void graph_call(const struct graph *graph, const struct op *op, struct op_call *out);
 
-/* Where new ops and the tensors that they make go: the builder's pen. */
+/* The builder's pen: the program and the attributes that new ops get. */
 struct graph_pen {
     struct graph *graph;
     int32_t program;
@@ -121,32 +120,32 @@ struct graph_pen {
     bool recompute;
 };
 
-/* Appends an op.  `operands` holds op_declaration(kind)->operands tensor indices; a TENSOR_NONE among its required OUT
- * operands is replaced (in `operands` too) by a new program-lifetime tensor of the inferred shape, named `name` + "." +
- * the operand's name, of CATEGORY_TEMPORARY.  Optional operands may stay TENSOR_NONE.
+/* Appends an op.  `operands` holds op_declaration(kind)->operands tensor indices.  For each required OUT operand that
+ * is TENSOR_NONE, a new CATEGORY_TEMPORARY tensor of program lifetime with the inferred shape is added, named `name` +
+ * "." + the operand's name; its index is also written to `operands`.  Optional operands may stay TENSOR_NONE.
  * Errors: GT_NO_MEMORY; GT_USAGE when the shapes do not fit (logged by op_infer). */
 enum gt_status graph_op_add(const struct graph_pen *pen, enum op_kind kind, const struct op_attrs *attrs,
                             const char *name, int32_t *operands);
 
-/* First and last op of `program` that touch a storage; first = count when none does.  -1 / count extend for inputs and
- * outputs. */
+/* The first and the last op of a program that touch a storage.  If none does, first = count and last = -1.  Otherwise
+ * an input has first = -1, and an output last = count. */
 struct tensor_range {
     int32_t first, last;
 };
-/* Writes the range of every tensor's storage; `ranges` has tensor_count entries, views get their base's. */
+/* Writes the range of every tensor's storage to ranges[tensor_count]; views get that of their base. */
 void graph_ranges(const struct graph *graph, int32_t program, struct tensor_range *ranges);
 
-/* Marks as CATEGORY_ACTIVATION the temporaries of `program` that a forward op makes and a backward op reads.
+/* Changes temporaries of `program` that a forward op writes and a backward op reads to CATEGORY_ACTIVATION.
  * Errors: GT_NO_MEMORY. */
 enum gt_status graph_categorise(struct graph *graph, int32_t program);
 
-/* Checks the invariants above; logs the first violation.  For tests and debug builds. */
+/* Checks the invariants above.  Logs the first violation and returns false. */
 bool graph_check(const struct graph *graph);
 
 const char *tensor_category_name(enum tensor_category category);
 const char *program_phase_name(enum program_phase phase);
 
-/* One line per op: index, pass, name, operands with shapes and categories; then the tensors with their live ranges. */
+/* Prints one line per op: index, pass, name, operands with shapes; then the tensors with categories and live ranges. */
 void graph_print(const struct graph *graph, int32_t program, FILE *out);
 
 #endif

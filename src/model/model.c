@@ -1,7 +1,7 @@
-/* The model: parameters and the programs of one run over one graph.
+/* The model: the parameters and programs of one run, in one graph.
  *
- * Every program is the same forward builder with other sizes; the training programs then go through autodiff.  Nothing
- * here knows about memory: which programs share what is the planner's business.
+ * The same forward builder makes every program, with different sizes; the training programs then go through autodiff.
+ * Nothing here knows about memory: the planner decides which programs share it.
  */
 #include "model/model.h"
 
@@ -113,7 +113,7 @@ static enum gt_status data_add(struct graph *graph, const char *program, const c
     return graph_tensor_add(graph, &tensor, out);
 }
 
-/* The tensors of a program that computes losses, and its forward ops. */
+/* Adds a program that computes losses: its tensors and its forward ops. */
 static enum gt_status loss_program_build(struct model *model, const char *name, enum program_phase phase, int32_t batch,
                                          struct program_io *io)
 {
@@ -192,7 +192,7 @@ static bool has_masters(const struct model *model)
     return false;
 }
 
-/* After values were given to the masters: the weights that the ops read are made from them. */
+/* Builds the program that copies the masters to the weights after the host has written the masters. */
 static enum gt_status refresh_build(struct model *model)
 {
     struct graph *graph = model->graph;
@@ -268,7 +268,7 @@ static enum gt_status generate_build(struct model *model)
     return generate_program_build(model, "decode", 1, tensor, true, &model->decode);
 }
 
-/* The tensors that live from start to end beside the parameters. */
+/* Adds the tensors other than parameters that live for the whole run. */
 static enum gt_status tables_add(struct model *model)
 {
     struct tensor scalars = {.name = "scalars",

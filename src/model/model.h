@@ -14,7 +14,7 @@
 #include "model/plan_choice.h"
 #include "model/state_format.h"
 
-/* The block's choices are fields from the first day, with GPT-2's as the only values until the ops for others land. */
+/* Variants of a block.  GPT-2's are the only values until ops for others exist. */
 enum norm_kind { NORM_LAYERNORM };
 enum position_kind { POSITION_LEARNED };
 enum mlp_kind { MLP_GELU };
@@ -22,7 +22,7 @@ enum mlp_kind { MLP_GELU };
 struct model_config {
     int32_t n_layer, n_head, n_kv_head, n_embd, block_size;
     int32_t vocab_size;        /* V */
-    int32_t padded_vocab_size; /* Vp >= V: rows of wte in memory; those beyond V are zero and stay so */
+    int32_t padded_vocab_size; /* Vp >= V: rows of wte in memory; rows beyond V stay zero */
     bool bias;                 /* biases of linear layers and layernorms */
     float dropout;
     enum gelu_kind gelu;
@@ -32,19 +32,19 @@ struct model_config {
     float layernorm_epsilon; /* 1e-5 */
 };
 
-/* Lists every impossible value, one line each.  Errors: GT_USAGE. */
+/* Logs every impossible value, one line each.  Errors: GT_USAGE. */
 enum gt_status model_config_check(const struct model_config *config);
 
 enum parameter_init { INIT_NORMAL, INIT_ZERO, INIT_ONE };
 
 struct parameter {
     char name[TENSOR_NAME_MAX]; /* Hugging Face's, without the "transformer." prefix: "h.0.attn.c_attn.weight" */
-    int32_t tensor;             /* as the ops read it */
-    int32_t master;             /* fp32: what is trained and saved where `tensor` is its rounding; else TENSOR_NONE */
-    int32_t gradient, m, v;     /* TENSOR_NONE outside training; v also where Muon updates the parameter */
+    int32_t tensor;             /* the weight that the ops read */
+    int32_t master;             /* fp32 weight that is trained and saved if `tensor` is its rounding; or TENSOR_NONE */
+    int32_t gradient, m, v;     /* TENSOR_NONE outside training; v also if Muon updates the parameter */
     int32_t scales;             /* of 8-bit m and v; else TENSOR_NONE */
-    int64_t saved_rows;         /* rows that a checkpoint holds: V for wte, else dims[0] */
-    int64_t index_base;         /* elements that a checkpoint holds before this parameter's; see op.h, rounding_* */
+    int64_t saved_rows;         /* rows in a checkpoint: V for wte, else dims[0] */
+    int64_t index_base;         /* elements of all earlier parameters in a checkpoint; see op.h, rounding_* */
     enum parameter_init init;
     float init_std;
     bool decay;     /* >= 2 dimensions */
@@ -52,33 +52,33 @@ struct parameter {
     bool muon;      /* updated by Muon */
 };
 
-/* 4 outside the blocks (wte, wpe, ln_f gain and bias) and 12 per block. */
+/* 4 outside the blocks (wte, wpe, ln_f gain and bias) and 12 per block; 3 and 6 without biases. */
 struct parameter_list {
     struct parameter *at;
     int32_t count;
 };
 
-/* Which programs a run wants. */
+/* The programs to build, and their parameters. */
 struct model_options {
     struct model_config config;
     enum dtype dtype;         /* storage of weights and activations; statistics and losses are fp32 */
-    enum state_format states; /* and of masters, gradients and moments */
-    bool muon;                /* the optimizer of the blocks' matrices; AdamW is that of the rest */
+    enum state_format states; /* storage of masters, gradients and moments */
+    bool muon;                /* Muon for the blocks' matrices, AdamW for the rest; else AdamW for all */
     bool train, evaluate, generate;
     struct plan_choice choice;
-    int32_t micro_steps;    /* micro-steps per update, the remainder included */
+    int32_t micro_steps;    /* micro-steps per update, including the remainder */
     int32_t evaluate_time;  /* T of the evaluation program, at most block_size; 0 = block_size */
-    int32_t generate_batch; /* sequences that are sampled at once */
+    int32_t generate_batch; /* sequences sampled at once */
     int32_t prefill_time;   /* tokens per prefill run */
     float beta1, beta2, weight_decay, grad_clip, adam_epsilon;
-    float muon_momentum, muon_rate; /* the latter: Muon's learning rate over that of the schedule */
+    float muon_momentum, muon_rate; /* the latter: ratio of Muon's learning rate to the schedule's */
     enum dtype muon_dtype;          /* of its products */
     int32_t correction_rows;        /* rows of the bias correction table */
 };
 
-/* The host's side of a program: what it writes before and reads after.  TENSOR_NONE where a program lacks one. */
+/* The tensors that the host writes before a program and reads after it.  TENSOR_NONE if a program lacks one. */
 struct program_io {
-    int32_t program; /* -1 when the run has no such program */
+    int32_t program; /* -1 if the run has no such program */
     int32_t batch, time;
     int32_t ids, targets, order, starts;
     int32_t losses; /* [N] fp32 */
@@ -92,25 +92,25 @@ struct model {
     int32_t scalars;     /* [SCALAR_WORDS] */
     int32_t corrections; /* [correction_rows, 2]: 1 - beta1^t, 1 - beta2^t for t = 1 .. */
     struct program_io train_first, train_next, train_remainder, update, evaluate, prefill, decode;
-    struct program_io refresh; /* weights := their masters, rounded; -1 where no weight has a master */
+    struct program_io refresh; /* weights := their masters, rounded; program is -1 if no weight has a master */
 };
 
 /* Builds parameters and programs.  Errors: GT_NO_MEMORY, GT_USAGE. */
 enum gt_status model_create(struct hostmem *mem, const struct model_options *options, struct model **out);
 void model_destroy(struct model *model);
 
-/* The tensor that initial and loaded values go to, and that is saved: the master where there is one. */
+/* Returns the tensor that is initialised, loaded and saved: the master if there is one, else the weight. */
 int32_t model_parameter_home(const struct parameter *parameter);
 
-/* Parameters of the configuration: all of them, and without wpe (the figure that nanoGPT prints). */
+/* Return the number of parameters: all of them, and without wpe (the figure that nanoGPT prints). */
 int64_t model_parameter_count(const struct model_config *config);
 int64_t model_parameter_count_no_positions(const struct model_config *config);
-/* Bytes of weights, masters, gradients and moments per parameter, as the model's tensors have them. */
+/* Returns the bytes of weights, masters, gradients and moments per parameter, from the model's tensors. */
 double model_bytes_per_parameter(const struct model *model);
-/* FLOPs of one token's forward and backward, PaLM's formula: 6 N + 12 L C T, N without wpe.  nanoGPT estimate_mfu. */
+/* Returns the FLOPs of one token, forward and backward: 6 N + 12 L C T, N without wpe (PaLM; nanoGPT estimate_mfu). */
 double model_flops_per_token(const struct model_config *config);
 
-/* Number of updates after which both bias corrections are 1 in fp32, at least 1 and at most `updates`. */
+/* Returns the number of updates after which both bias corrections are 1 in fp32, at least 1 and at most `updates`. */
 int32_t model_correction_rows(float beta1, float beta2, int64_t updates);
 
 #endif

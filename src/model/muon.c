@@ -1,8 +1,9 @@
 /* Muon's update as ops of the update program.
  *
- * X0 = u / |u|; X' = a X + b (X X') X + c (X X')^2 X five times, which takes all singular values near 1.  Products are the
- * GEMM op in 16 bits, with fp32 sums; where a matrix has more rows than columns they are taken from the other side, X (X' X),
- * by the GEMM's transposes, so that the square matrices are the small ones and nothing is ever transposed in memory.
+ * X0 = u / |u|, then five times X <- a X + b (X X') X + c (X X')^2 X, which brings all singular values close to 1.
+ * Products are GEMM ops in muon_dtype, 16 bits if the device has such a type, with fp32 sums.  If a matrix has more
+ * rows than columns, they use X' X on the right, X (X' X), through the GEMM's transpose flags.  The square matrices are
+ * thus the small ones, and nothing is transposed in memory.
  */
 #include "model/muon.h"
 
@@ -14,7 +15,6 @@
 #define COEFFICIENT_B (-4.7750f)
 #define COEFFICIENT_C 2.0315f
 
-/* One parameter on its way; `name` is that of the tensors that ops make. */
 struct muon {
     const struct graph_pen *pen;
     const struct model *model;
@@ -32,7 +32,7 @@ static enum gt_status gemm_add(const struct muon *muon, int32_t a, int32_t b, bo
     return GT_OK;
 }
 
-/* y = alpha x + beta z, into z's own bytes. */
+/* Appends z = alpha x + beta z. */
 static enum gt_status blend_add(const struct muon *muon, float alpha, int32_t x, float beta, int32_t z)
 {
     struct op_attrs attrs = {.alpha = alpha, .beta = beta};
@@ -40,7 +40,7 @@ static enum gt_status blend_add(const struct muon *muon, float alpha, int32_t x,
     return graph_op_add(muon->pen, OP_BLEND, &attrs, muon->parameter->name, operands);
 }
 
-/* *out = a X + (b A + c A A) X with A = X X', or with X' X from the right. */
+/* Appends *out = a X + (b A + c A A) X with A = X X', or the product from the right with A = X' X. */
 static enum gt_status newton_schulz_add(const struct muon *muon, int32_t x, int32_t *out)
 {
     int32_t square, power;
@@ -51,7 +51,7 @@ static enum gt_status newton_schulz_add(const struct muon *muon, int32_t x, int3
     return blend_add(muon, COEFFICIENT_A, x, 1.0f, *out);
 }
 
-/* *out = the momentum's look ahead, of norm 1, in 16 bits. */
+/* Appends *out = the Nesterov momentum, scaled to norm 1, in muon_dtype. */
 static enum gt_status direction_add(const struct muon *muon, int32_t *out)
 {
     struct graph *graph = muon->pen->graph;

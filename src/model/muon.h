@@ -1,8 +1,8 @@
 /* Muon: momentum, orthogonalised by a Newton-Schulz iteration, for the matrices of the blocks.
  *
  * Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024), KellerJordan/Muon muon.py:
- * coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)), whose matrices are [out, in]; here they are
- * [in, out] (Conv1D), so that the scale is sqrt(max(1, columns / rows)).
+ * coefficients, Nesterov momentum and the scale sqrt(max(1, out / in)).  Matrices are [out, in] there and [in, out]
+ * (Conv1D) here, so the scale is sqrt(max(1, columns / rows)).
  */
 #ifndef GPT_TRAIN_MODEL_MUON_H
 #define GPT_TRAIN_MODEL_MUON_H

@@ -1,6 +1,6 @@
-/* The parameters of a GPT-2: names and layout are Hugging Face's (modeling_gpt2.py, Conv1D), initial values are
- * nanoGPT's (model.py GPT._init_weights): normal with std 0.02, the projections into the residual stream with
- * 0.02 / sqrt(2 L), biases 0, layernorm gains 1.
+/* The parameters of a GPT-2.  Names and layout are Hugging Face's (modeling_gpt2.py, Conv1D).  Initial values are
+ * nanoGPT's (model.py GPT._init_weights): normal with std 0.02, or 0.02 / sqrt(2 L) for the projections into the
+ * residual stream; biases 0; layernorm gains 1.
  */
 #include "model/parameters.h"
 
@@ -54,16 +54,16 @@ struct model_parameters parameters_outside(const struct model_config *config)
     return (struct model_parameters){.wte = 0, .wpe = 1, .ln_f_gain = ln_f, .ln_f_bias = config->bias ? ln_f + 1 : -1};
 }
 
-/* Where parameters go, and what is common to them. */
+/* The destination of parameters, and their common options. */
 struct parameter_maker {
     struct graph *graph;
     struct parameter_list *list;
     const struct model_config *config;
     const struct parameter_options *options;
-    int64_t elements; /* of the parameters so far, as saved */
+    int64_t elements; /* saved elements of the parameters so far */
 };
 
-/* One of the tensors that belong to a parameter, and have its shape. */
+/* Adds a tensor with the shape of a parameter: its master, gradient or moment. */
 static enum gt_status state_add(struct graph *graph, const struct parameter *parameter, const char *suffix,
                                 enum dtype dtype, enum tensor_category category, int32_t *out)
 {
@@ -76,7 +76,7 @@ static enum gt_status state_add(struct graph *graph, const struct parameter *par
     return graph_tensor_add(graph, &state, out);
 }
 
-/* The exponents of 8-bit moments. */
+/* Adds the exponents of 8-bit moments. */
 static enum gt_status scales_add(struct graph *graph, struct parameter *parameter)
 {
     struct tensor scales = {.dtype = DTYPE_U8,
@@ -128,7 +128,7 @@ static enum gt_status parameter_add(struct parameter_maker *maker, const struct 
     return maker->options->states ? states_add(maker, parameter) : GT_OK;
 }
 
-/* "<prefix>.weight" of [rows, columns] (columns 0: a layernorm gain) and, where the model has biases, "<prefix>.bias". */
+/* Adds "<prefix>.weight" [rows, columns] (columns 0: a layernorm gain) and, in a model with biases, "<prefix>.bias". */
 static enum gt_status layer_add(struct parameter_maker *maker, const char *prefix, int64_t rows, int64_t columns,
                                 double std)
 {

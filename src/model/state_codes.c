@@ -1,7 +1,7 @@
-/* Codes of 8-bit moments, one block at a time.
+/* Encodes and decodes 8-bit moments, one block at a time.
  *
- * The format is that of op.h.  Rounding is to nearest, as for anything that happens once; the stochastic rounding of every
- * step is the backends' work.
+ * op.h defines the format.  Rounding is to nearest, because a conversion happens only once; in training, the backends
+ * round stochastically at every step.
  */
 #include "model/state_codes.h"
 
@@ -11,7 +11,7 @@
 
 #include "ops/op.h"
 
-#define HALF 0x8000u /* of a code's last unit, in the 16 bits that rounding cuts off */
+#define HALF 0x8000u /* half of a code's last unit, in the 16 bits that rounding drops */
 
 static uint32_t fraction_bits(enum state_moment moment)
 {
@@ -54,7 +54,7 @@ static uint32_t code_of(float x, uint32_t k)
     return ((bits_of(x) + (HALF << (7 - k))) >> (23 - k)) - (112u << k);
 }
 
-/* What is coded: |m|, or the root of v. */
+/* Returns the value to encode: |m|, or the root of v. */
 static float coded_value(enum state_moment moment, float value)
 {
     return moment == STATE_MOMENT_M ? fabsf(value) : sqrtf(value);

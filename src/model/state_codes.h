@@ -1,5 +1,4 @@
-/* 8-bit moments on the host: what a change of state format converts from and to.  Codes and exponents are op.h's, state_*.
- */
+/* 8-bit moments on the host, for conversions between state formats.  op.h, state_*, defines codes and exponents. */
 #ifndef GPT_TRAIN_MODEL_STATE_CODES_H
 #define GPT_TRAIN_MODEL_STATE_CODES_H
 
@@ -8,10 +7,10 @@
 
 enum state_moment { STATE_MOMENT_M, STATE_MOMENT_V };
 
-/* out[count] = the values of the codes of one block. */
+/* Decodes the codes of one block to out[count]. */
 void state_codes_decode(enum state_moment moment, const uint8_t *codes, int8_t exponent, size_t count, float *out);
-/* codes[count] = the values of one block (count <= STATE_BLOCK), rounded to nearest, halves away from zero; v is not
- * negative, and does not become 0 where it is not.  Returns the block's exponent. */
+/* Encodes one block (count <= STATE_BLOCK), rounding to nearest, halves away from zero, and returns its exponent.  v
+ * must not be negative; a positive v never becomes 0. */
 int8_t state_codes_encode(enum state_moment moment, const float *values, size_t count, uint8_t *codes);
 
 #endif

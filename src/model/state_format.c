@@ -1,8 +1,8 @@
 /* The table of state formats.
  *
- * Bytes are not written down but added up from the dtypes, so that the plan and the table cannot disagree.  The planner's
- * order leaves out `sr`: at 14 bytes per parameter it saves little where a master does not fit, and sr_bf16 lost nothing
- * measurable either (doc/states.md).
+ * Byte counts are computed from the dtypes, so that the plan and the table cannot disagree.  The planner's order skips
+ * `sr`: with 14 bytes per parameter it saves little if a master does not fit, and sr_bf16 has no measurable loss either
+ * (doc/states.md).
  */
 #include "model/state_format.h"
 

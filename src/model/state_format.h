@@ -1,7 +1,7 @@
-/* State formats: what is kept of a parameter between updates, and in how many bytes.
+/* State formats: how gradients, moments and masters are stored.
  *
- * The table is the only place that knows; parameters, plan, checkpoint and reports ask it.  Layernorms' gains and biases are
- * fp32 with fp32 states in every format: they are few.  doc/states.md says what each format costs in loss.
+ * Parameters, plan, checkpoint and reports all use the one table.  Layernorms' gains and biases are few, so they are
+ * fp32 with fp32 states in every format.  doc/states.md lists the loss that each format costs.
  */
 #ifndef GPT_TRAIN_MODEL_STATE_FORMAT_H
 #define GPT_TRAIN_MODEL_STATE_FORMAT_H
@@ -10,33 +10,33 @@
 
 #include "base/dtype.h"
 
-/* From the widest to the leanest.  All but the first round stochastically, keep no master and need bfloat16. */
+/* In decreasing size.  All but the first round stochastically, have no master and require bfloat16. */
 enum state_format {
-    STATE_MASTER,       /* fp32 gradients and moments; beside a 16-bit weight an fp32 master */
-    STATE_SR,           /* bf16 weights alone; fp32 gradients and moments */
+    STATE_MASTER,       /* fp32 gradients and moments; an fp32 master for each 16-bit weight */
+    STATE_SR,           /* bf16 weights without a master; fp32 gradients and moments */
     STATE_SR_BF16,      /* bf16 weights, gradients and moments */
-    STATE_SR_8BIT,      /* bf16 weights and gradients; 8-bit moments, but bf16 ones of the embeddings */
-    STATE_SR_8BIT_FULL, /* 8-bit moments of the embeddings too */
+    STATE_SR_8BIT,      /* bf16 weights and gradients; 8-bit moments, bf16 for embeddings */
+    STATE_SR_8BIT_FULL, /* the same, with 8-bit moments for embeddings too */
     STATE_FORMATS
 };
 
-/* How the states of one kind of parameter are stored. */
+/* The storage types of a parameter's states. */
 struct state_dtypes {
     bool master;
     enum dtype gradient, moment; /* DTYPE_U8: codes with an exponent per block and moment */
 };
 
-/* "master", "sr", "sr_bf16", "sr_8bit", "sr_8bit_full". */
+/* Returns "master", "sr", "sr_bf16", "sr_8bit" or "sr_8bit_full". */
 const char *state_format_name(enum state_format format);
 bool state_format_from_name(const char *name, enum state_format *out);
-/* Whether the format needs bfloat16 and rounds stochastically. */
+/* Returns true if the format rounds stochastically, which requires bfloat16. */
 bool state_format_is_lean(enum state_format format);
-/* The states of a parameter that is stored as `dtype`. */
+/* Returns the dtypes of the states of a parameter stored as `dtype`. */
 struct state_dtypes state_format_dtypes(enum state_format format, enum dtype dtype, bool embedding);
-/* Bytes of weight, master, gradient and both moments, exponents of blocks included, per parameter of a large matrix in a
- * block; with `muon` there is one moment. */
+/* Returns the bytes per parameter of a large matrix in a block: weight, master, gradient and both moments, including
+ * the exponents of 8-bit blocks; with `muon` there is one moment. */
 double state_format_bytes(enum state_format format, enum dtype dtype, bool muon);
-/* The next leaner format that a planner may try after `format`, by what they cost in loss per byte; STATE_FORMATS: none. */
+/* Returns the next leaner format for the planner, in order of loss per byte saved; STATE_FORMATS: none. */
 enum state_format state_format_next(enum state_format format);
 
 #endif

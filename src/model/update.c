@@ -1,8 +1,8 @@
 /* The update program.
  *
- * Which ops update a parameter follows from the optimizer and from how its states are stored: Muon's for the matrices of
- * blocks where that was chosen; else adamw where the parameter or its master is fp32, adamw_lean where a bf16 parameter
- * stands alone.
+ * The optimizer and the state format determine the ops that update a parameter.  If Muon was chosen, its ops update the
+ * matrices of blocks.  Otherwise adamw updates a parameter that is fp32 or has a master, and adamw_lean a bf16
+ * parameter without a master.
  */
 #include "model/update.h"
 
@@ -56,7 +56,7 @@ static enum gt_status optimizer_add(const struct graph_pen *pen, const struct mo
     return fp32 ? adamw_add(pen, model, parameter, &attrs) : adamw_lean_add(pen, model, parameter, &attrs);
 }
 
-/* The squares of every gradient into partials[parameters], then what follows from their sum. */
+/* Sums the squares of each gradient into partials[parameters], then computes norm and clip factor from them. */
 static enum gt_status norm_add(const struct graph_pen *pen, const struct model *model)
 {
     struct graph *graph = model->graph;

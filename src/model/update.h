@@ -1,4 +1,4 @@
-/* The update program: the norm of all gradients, the clip factor, and each parameter's optimizer. */
+/* The update program: the norm of all gradients, the clip factor, and the optimizer step of each parameter. */
 #ifndef GPT_TRAIN_MODEL_UPDATE_H
 #define GPT_TRAIN_MODEL_UPDATE_H
 

@@ -3,8 +3,8 @@
  *   g = grad CLIP;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g g
  *   p -= lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p);  bc1, bc2 = corrections[min(ADAM_STEP, rows) - 1]
  *
- * With a master (fp32) p is the master, and param becomes p rounded to nearest, ties to even.  Nothing changes where
- * FOUND_INF.
+ * With an fp32 master, p is the master, and param becomes p rounded to nearest, ties to even.  If FOUND_INF is set,
+ * nothing changes.
  */
 #include "ops/op.h"
 

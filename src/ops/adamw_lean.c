@@ -3,18 +3,18 @@
  *   g = grad CLIP;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) (g g)
  *   p = p - lr ((m/bc1) / (sqrt(v/bc2) + epsilon) + weight_decay p),  bc1 and bc2 as in adamw
  *
- * param becomes SR(p, ROUNDING_PARAM).  m and v are stored as they are in fp32, as SR(m, ROUNDING_M) and
- * SR(v, ROUNDING_V) in bf16, and in uint8 as codes with a power of two for each block of STATE_BLOCK elements (state_* in
- * ops/op.h).  `scales` [2, blocks] holds those as int8 exponents, row 0 of m and row 1 of v, and is there exactly when m
- * and v are uint8.  Nothing changes where FOUND_INF; else grad CLIP is finite, because the norm is.  The op is exact
- * (ops/op.h).
+ * param becomes SR(p, ROUNDING_PARAM).  m and v are stored unrounded in fp32, as SR(m, ROUNDING_M) and
+ * SR(v, ROUNDING_V) in bf16, or as uint8 codes with a power of two for each block of STATE_BLOCK elements (state_* in
+ * ops/op.h).  `scales` [2, blocks] holds the int8 exponents of those powers, row 0 of m and row 1 of v; it is present
+ * exactly when m and v are uint8.  If FOUND_INF is set, nothing changes; otherwise grad CLIP is finite, because the
+ * norm is.  The op is exact (ops/op.h).
  */
 #include "ops/op.h"
 
 #include "base/log.h"
 #include "ops/infer.h"
 
-/* m and v alike, and exponents of their blocks beside 8-bit codes only. */
+/* Checks that m and v have the same dtype, and that exponents of blocks are present only with 8-bit codes. */
 static bool adamw_lean_moments_check(const struct op_call *call, struct infer_shape shape)
 {
     const struct operand *scales = &call->operand[ADAMW_LEAN_SCALES];
@@ -42,7 +42,7 @@ static bool adamw_lean_infer(struct op_call *call)
            infer_check(call, ADAMW_LEAN_PARAM, DTYPES_BF16, shape) && adamw_lean_moments_check(call, shape);
 }
 
-/* As adamw's; the integer work of random bits and codes is no floating-point operation. */
+/* As adamw; random bits and codes are integer work and do not count. */
 static double adamw_lean_flops(const struct op_call *call)
 {
     return 17.0 * cost_elements(call, ADAMW_LEAN_PARAM);

@@ -1,7 +1,7 @@
 /* attention: y = dropout(softmax(causal(q k' scale))) v.            Vaswani 2017; Dao et al. 2022, 2023 (flash)
  *
- * qkv is [N, (H + 2 KV) D]: a row holds q of all heads, then k, then v of all key-value heads; head h uses key-value head
- * h / (H / KV).  A row attends to the rows of its own sample at or before it.  With s = q.k scale:
+ * qkv is [N, (H + 2 KV) D]: a row holds q of all heads, then k, then v of all key-value heads.  Head h uses key-value
+ * head h / (H / KV).  A row attends to itself and the earlier rows of its sample.  With s = q.k scale:
  *   lse[B,H,T] = log sum exp s,  p = exp(s - lse),  y[N, H D]
  * Dropout acts on p after normalisation.  Nothing of size T x T is ever stored.
  *
@@ -17,7 +17,7 @@
 #include "model/autodiff.h"
 #include "ops/infer.h"
 
-/* Head counts that divide, and a row of (heads + 2 kv_heads) heads of equal size, which goes to *out_head_size. */
+/* Checks that kv_heads divides heads, and that a row of qkv splits into heads + 2 kv_heads heads of equal size. */
 static bool attention_heads_check(const struct op_call *call, int32_t qkv, int64_t *out_head_size)
 {
     int64_t heads = call->attrs.heads, kv_heads = call->attrs.kv_heads;
@@ -55,13 +55,13 @@ static bool attention_forward_infer(struct op_call *call)
            infer_fill(call, ATTENTION_FORWARD_LSE, DTYPE_F32, DTYPES_F32, lse_shape(call, rows));
 }
 
-/* B H T T D, from y[B T, H D]. */
+/* Returns B H T T D, from y[B T, H D]. */
 static double attention_volume(const struct op_call *call, int32_t y)
 {
     return cost_elements(call, y) * (double)call->attrs.time;
 }
 
-/* Two products (scores, values), 4 D per pair of rows, half of the pairs. */
+/* Two products (scores, values): 4 D per pair of rows, for half of the pairs. */
 static double attention_forward_flops(const struct op_call *call)
 {
     return 2.0 * attention_volume(call, ATTENTION_FORWARD_Y);
@@ -114,7 +114,7 @@ static bool attention_backward_infer(struct op_call *call)
     return infer_fill(call, ATTENTION_BACKWARD_DQKV, qkv->dtype, DTYPES_FLOAT, infer_shape_of(qkv));
 }
 
-/* Five products: scores again, dp, dv, dk, dq. */
+/* Five products: recomputed scores, dp, dv, dk, dq. */
 static double attention_backward_flops(const struct op_call *call)
 {
     return 5.0 * attention_volume(call, ATTENTION_BACKWARD_Y);
@@ -160,13 +160,13 @@ static bool attention_cached_infer(struct op_call *call)
     return infer_fill(call, ATTENTION_CACHED_Y, dtype, DTYPES_FLOAT, SHAPE2(rows, call->attrs.heads * head_size));
 }
 
-/* At a full cache: the position is a device scalar, unknown when this is asked. */
+/* Assumes a full cache, because the position is a device scalar and unknown here. */
 static double attention_cached_flops(const struct op_call *call)
 {
     return 4.0 * cost_elements(call, ATTENTION_CACHED_Y) * (double)call->operand[ATTENTION_CACHED_CACHE].dims[2];
 }
 
-/* Few new rows share the cache out in parts, each with its sums, largest score and scale. */
+/* With few new rows, kernels split the cache into parts.  Each part needs its sums, its largest score and its scale. */
 static size_t attention_cached_workspace_cap(const struct op_call *call)
 {
     const struct operand *y = &call->operand[ATTENTION_CACHED_Y], *cache = &call->operand[ATTENTION_CACHED_CACHE];

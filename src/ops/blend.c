@@ -1,5 +1,5 @@
 /*
- * blend: y = alpha x + beta z, rounded to nearest where y has 16 bits.
+ * blend: y = alpha x + beta z, rounded to nearest if y has 16 bits.
  * y may be x or z.  The op is exact (ops/op.h).
  */
 #include "ops/op.h"

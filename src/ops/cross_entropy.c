@@ -29,14 +29,14 @@ static bool cross_entropy_infer(struct op_call *call)
     return infer_fill(call, CROSS_ENTROPY_LOSSES, DTYPE_F32, DTYPES_F32, SHAPE1(rows));
 }
 
-/* Maximum, subtraction, exp, sum; with the gradient an exp or product, and a scale. */
+/* Maximum, subtraction, exp, sum; the gradient adds an exp, a product and a scale. */
 static double cross_entropy_flops(const struct op_call *call)
 {
     double rows = cost_elements(call, CROSS_ENTROPY_TARGETS);
     return (call->attrs.gradient ? 7.0 : 4.0) * rows * (double)call->attrs.vocab;
 }
 
-/* The forward op has left the gradient in the logits' own bytes. */
+/* The forward op has overwritten the logits with their gradient. */
 static enum gt_status cross_entropy_differentiate(struct autodiff *ad, const struct op *op)
 {
     assert(op->attrs.gradient);
@@ -66,7 +66,7 @@ static double loss_sum_flops(const struct op_call *call)
     return cost_elements(call, LOSS_SUM_LOSSES);
 }
 
-/* The sum is what is differentiated; its unit cotangent is in SCALAR_LOSS_GRADIENT. */
+/* Emits nothing: the sum is the loss itself, and SCALAR_LOSS_GRADIENT contains its cotangent. */
 static enum gt_status loss_sum_differentiate(struct autodiff *ad, const struct op *op)
 {
     (void)ad;

@@ -1,6 +1,6 @@
-/* dropout: y = mask x / (1 - p), and its own backward.
+/* dropout: y = mask x / (1 - p).  The op is also its own backward op.
  *
- * A mask bit is a pure function of (seed, step, sample, site, element); ops/op.h has the rule.
+ * A mask bit is a pure function of (seed, step, sample, site, element); ops/op.h defines it.
  */
 #include "ops/op.h"
 

@@ -2,9 +2,9 @@
  *
  *   y[n] = wte[ids[n]] + wpe[scalars.POSITION + n % time]                          nanoGPT model.py, GPT.forward
  *   dwte[id] += sum of dy[n] with ids[n] == id, in rising n
- *   dwpe[t] (+)= sum over the samples of dy[b,t]; rows at and beyond `time` are zeroed unless accumulated
+ *   dwpe[t] (+)= sum over the samples of dy[b,t]; without accumulation, rows from `time` on become 0
  *
- * The host sorts the rows by id into `order` and `starts`: starts[0] = g groups, and group k holds
+ * The host sorts the rows by id into `order` and `starts`: starts[0] is the number of groups, and group k is
  * order[starts[1+k] .. starts[2+k]-1].
  */
 #include "ops/op.h"
@@ -53,7 +53,7 @@ static enum gt_status embed_forward_differentiate(struct autodiff *ad, const str
     };
     TRY(autodiff_target(ad, op->operand[EMBED_FORWARD_WTE], EMBED_BACKWARD_DWTE, operands, &attrs));
     if (!(attrs.accumulate & 1u << EMBED_BACKWARD_DWTE)) {
-        /* The op adds to the rows that occur and leaves the others: without a head before it, they must be zero. */
+        /* The op only adds to the rows of ids that occur, so a dwte without an earlier contribution starts at zero. */
         struct op_attrs zero = {.value = 0.0f};
         TRY(autodiff_emit(ad, op, OP_FILL, &zero, &operands[EMBED_BACKWARD_DWTE]));
     }
@@ -84,7 +84,7 @@ const struct op_declaration op_embed_forward = {
     .differentiate = embed_forward_differentiate,
 };
 
-/* `starts` holds the number of groups, and one more boundary than groups; there are at most min(N, V) groups. */
+/* `starts` holds the number of groups and, for each of at most min(N, V) groups, a boundary, plus the last one. */
 static bool embed_backward_starts_check(const struct op_call *call)
 {
     int64_t rows = infer_rows(call, EMBED_BACKWARD_DY), ids = infer_rows(call, EMBED_BACKWARD_DWTE);

@@ -6,7 +6,7 @@
 
 #include "ops/infer.h"
 
-/* There is nothing to infer from: the output must be bound. */
+/* There is no input to infer from, so the output must be bound. */
 static bool fill_infer(struct op_call *call)
 {
     return infer_float(call, FILL_Y);

@@ -20,7 +20,7 @@ static bool gelu_forward_infer(struct op_call *call)
     return gelu_kind_check(call) && infer_like(call, GELU_FORWARD_X, GELU_FORWARD_Y);
 }
 
-/* erf: scale, erf, add, halve, multiply; tanh: four more for its polynomial. */
+/* erf: scale, erf, add, halve, multiply.  tanh: four more for the polynomial. */
 static double gelu_forward_flops(const struct op_call *call)
 {
     return (call->attrs.gelu == GELU_ERF ? 5.0 : 9.0) * cost_elements(call, GELU_FORWARD_X);

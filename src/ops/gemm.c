@@ -1,7 +1,7 @@
 /* gemm: d[M,N] (+)= op(a)[M,K] op(b)[K,N] + bias[N].
  *
- * a is [M,K], or [K,M] with transpose_a; b is [K,N], or [N,K] with transpose_b.  The bias is added to every row, and is
- * never present together with accumulation.  bias_backward sums the rows of dy.
+ * a is [M,K], or [K,M] with transpose_a; b is [K,N], or [N,K] with transpose_b.  The bias is added to every row; it
+ * must be absent when the op accumulates.  bias_backward sums the rows of dy.
  */
 #include "ops/op.h"
 
@@ -67,7 +67,7 @@ static enum gt_status gemm_differentiate(struct autodiff *ad, const struct op *o
     return autodiff_emit(ad, op, OP_GEMM, &input, input_operands);
 }
 
-/* A split of K needs an fp32 copy of the result for each part: no product can use more than one per 256 of K. */
+/* A split of K needs an fp32 copy of the result per part.  The cap allows one part for each 256 of K, plus one. */
 static size_t gemm_workspace_cap(const struct op_call *call)
 {
     const struct operand *a = &call->operand[GEMM_A];

@@ -1,4 +1,4 @@
-/* gradient_round: y = SR(x, ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) when accumulated.  The op is exact
+/* gradient_round: y = SR(x, ROUNDING_GRADIENT of the micro-step), or SR(y + x, ...) if it accumulates.  The op is exact
  * (ops/op.h).
  */
 #include "ops/op.h"

@@ -1,6 +1,6 @@
 /*
- * What the shape rules of the families have in common: checks of operands, and the results that they fill in.  A
- * mismatch is logged once; the line names the op and the operand.  The rules themselves are in the families' files.
+ * Helpers for shape rules: they check operands and fill in results.  Each mismatch is logged in one line that names the
+ * op and the operand.  The rules themselves are in the families' files.
  */
 #include "ops/infer.h"
 
@@ -23,7 +23,7 @@ static const char *slot_name(const struct op_call *call, int32_t slot)
     return op_declaration(call->kind)->operand[slot].name;
 }
 
-/* "[768,*]" */
+/* Writes "[768,*]". */
 static const char *shape_text(char text[static SHAPE_TEXT_MAX], int32_t rank, const int64_t *dims)
 {
     size_t used = 0;
@@ -59,7 +59,7 @@ static bool shape_matches(const struct operand *operand, const struct infer_shap
     return true;
 }
 
-/* Rank within bounds, every dimension positive, and a byte count that fits. */
+/* Checks that the rank is in bounds, that every dimension is positive, and that the byte count fits. */
 static bool operand_sane(const struct op_call *call, int32_t slot)
 {
     const struct operand *operand = &call->operand[slot];

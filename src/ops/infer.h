@@ -1,9 +1,9 @@
-/* Parts of shape rules, for the files of the families.
+/* Helpers for the ops' shape rules.
  *
- * A rule checks the inputs against each other and fills the outputs.  An output that is already present is bound to an
- * existing tensor: it keeps its dtype and must have the inferred shape.  Statistics, losses and partial sums are fp32; other
- * outputs take the dtype of the main input.  Whether a backend can run the combination is the backend's business.  All
- * functions that return bool log one line and return false on a mismatch.
+ * A rule checks the inputs against each other and fills in the outputs.  An output that is already present is bound to
+ * an existing tensor: it keeps its dtype and must have the inferred shape.  Statistics, losses and partial sums are
+ * fp32; other outputs take the dtype of the main input.  The rules do not know which combinations a backend supports.
+ * All functions that return bool log one line and return false on a mismatch.
  */
 #ifndef GPT_TRAIN_OPS_INFER_H
 #define GPT_TRAIN_OPS_INFER_H
@@ -31,30 +31,30 @@ struct infer_shape {
 #define SHAPE4(a, b, c, d) ((struct infer_shape){4, {(a), (b), (c), (d)}})
 
 struct infer_shape infer_shape_of(const struct operand *operand);
-/* dims[0] and dims[1]. */
+/* Return dims[0] and dims[1]. */
 int64_t infer_rows(const struct op_call *call, int32_t slot);
 int64_t infer_columns(const struct op_call *call, int32_t slot);
-/* The elements of an operand, for costs. */
+/* Returns the number of elements as a double, for cost formulas. */
 static inline double cost_elements(const struct op_call *call, int32_t slot)
 {
     return (double)operand_elements(&call->operand[slot]);
 }
 
-/* An operand that is present has a dtype of the mask and the shape; only an optional one may be absent. */
+/* Checks that an operand has the shape and one of the dtypes in the mask.  Only an optional operand may be absent. */
 bool infer_check(const struct op_call *call, int32_t slot, unsigned dtypes, struct infer_shape expected);
-/* Output `slot`: checked where it is bound already, else made with `dtype`.  Optional ones stay absent. */
+/* Checks output `slot` if it is already bound, else fills it in with `dtype`.  Absent optional outputs stay absent. */
 bool infer_fill(struct op_call *call, int32_t slot, enum dtype dtype, unsigned dtypes, struct infer_shape shape);
-/* `out` has the shape of `in`, a tensor of floats, and its dtype when made here. */
+/* Checks that `in` is a float tensor, and gives `out` its shape and, unless `out` is bound, its dtype. */
 bool infer_like(struct op_call *call, int32_t in, int32_t out);
-/* Any number of dimensions, as long as it is a tensor of floats. */
+/* Checks that an operand is a float tensor of any rank. */
 bool infer_float(const struct op_call *call, int32_t slot);
 bool infer_same_dtype(const struct op_call *call, int32_t first, int32_t second);
 bool infer_scalars(const struct op_call *call, int32_t slot);
-/* attrs.time divides `rows`. */
+/* Checks that attrs.time divides `rows`. */
 bool infer_time(const struct op_call *call, int64_t rows);
-/* attrs.dropout is a probability below 1. */
+/* Checks that attrs.dropout is a probability below 1. */
 bool infer_probability(const struct op_call *call);
-/* attrs.index_base is not negative. */
+/* Checks that attrs.index_base is not negative. */
 bool infer_index_base(const struct op_call *call);
 
 #endif

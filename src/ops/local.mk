@@ -1,4 +1,4 @@
-# Ops: a file a family, and what all have in common.
+# Ops: one file per family, and the shared parts.
 libgpttrain_a_SOURCES += \
 	src/ops/infer.c src/ops/infer.h \
 	src/ops/op.c src/ops/op.h src/ops/ops.def \

@@ -1,11 +1,11 @@
-/* muon: the steps of Muon that are no products.                      Jordan et al. 2024, KellerJordan/Muon: muon.py
+/* muon: the parts of Muon that are not matrix products.                 Jordan et al. 2024, KellerJordan/Muon: muon.py
  *
- *   muon_momentum   g = grad CLIP; m = b1 m + (1-b1) g; u = b1 m + (1-b1) g.  m is stored as it is in fp32, as
- *                   SR(m, ROUNDING_M) in bf16; u is computed before that.  Where FOUND_INF m stays and u is 0.
+ *   muon_momentum   g = grad CLIP; m = b1 m + (1-b1) g; u = b1 m + (1-b1) g.  m is stored unrounded in fp32, or as
+ *                   SR(m, ROUNDING_M) in bf16; u uses the unrounded m.  If FOUND_INF is set, m stays and u is 0.
  *   muon_normalize  y = x / (sqrt(sum) + MUON_NORM_EPSILON), rounded to nearest
- *   muon_step       p = p - (LEARNING_RATE alpha) (value o + weight_decay p).  With a master (fp32) p is the master, and
- *                   param becomes p rounded to nearest; else param becomes p, in bf16 SR(p, ROUNDING_PARAM).  Nothing
- *                   changes where FOUND_INF.
+ *   muon_step       p = p - (LEARNING_RATE alpha) (value o + weight_decay p).  With an fp32 master, p is the master,
+ *                   and param becomes p rounded to nearest; else param becomes p, or SR(p, ROUNDING_PARAM) in bf16.
+ *                   If FOUND_INF is set, nothing changes.
  *
  * The ops are exact (ops/op.h).
  */
@@ -68,7 +68,7 @@ const struct op_declaration op_muon_normalize = {
     .flops = muon_normalize_flops,
 };
 
-/* Without a master fp16 has no way to be rounded without bias. */
+/* Without a master, fp16 is excluded: there is no unbiased rounding to it. */
 static bool muon_step_infer(struct op_call *call)
 {
     if (!infer_float(call, MUON_STEP_O) || !infer_scalars(call, MUON_STEP_SCALARS) || !infer_index_base(call))

@@ -1,8 +1,8 @@
-/* The table of op declarations, and what follows from a declaration and the operands.
+/* The table of op declarations, and functions of a declaration and its operands.
  *
- * Costs follow usage: a multiply-add is 2, a causal product counts half of the full square, and exp, tanh, a division or a
- * square root is 1.  Counts are for forecasts and for rates in reports; a backend may do more (recomputed scores) or less
- * (skipped tiles).  They are doubles, because products of sizes exceed 2^53 only as rates do.
+ * Costs follow convention: a multiply-add is 2, a causal product counts half of the full square, and exp, tanh, a
+ * division or a square root is 1.  Counts are for forecasts and for rates in reports; a backend may do more (recomputed
+ * scores) or less (skipped tiles).  They are doubles, whose rounding above 2^53 does not matter here.
  */
 #include "ops/op.h"
 

@@ -4,7 +4,7 @@
  */
 #include "backends/cuda/cuda_adamw.h"
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 static struct cuda_adamw_step step_of(const struct op_call *call, const union scalar_word *scalars,
                                       const float *corrections, int64_t rows)

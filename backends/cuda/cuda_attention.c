@@ -5,7 +5,7 @@
  * on the call and on the card's capability, never on values.
  */
 #include "backends/cuda/cuda_attention.h"
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_shapes.h"
 
 static int64_t head_size_of(const struct op_call *call, int32_t qkv)
@@ -205,7 +205,7 @@ static bool cached_rows_are_few(const struct op_call *call)
 static int64_t cached_split_keys(const struct op_call *call)
 {
     const int64_t keys = size_ceil_div(cache_capacity(call), CUDA_ATTENTION_SPLITS_MAX);
-    return cuda_max(CUDA_ATTENTION_SPLIT_KEYS, size_ceil_div(keys, 32) * 32);
+    return max_i64(CUDA_ATTENTION_SPLIT_KEYS, size_ceil_div(keys, 32) * 32);
 }
 
 static size_t cached_workspace_bytes(const struct backend *backend, const struct op_call *call)

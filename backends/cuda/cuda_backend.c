@@ -10,7 +10,7 @@
 #include <config.h>
 #endif
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  */
 #include "backends/cuda/cuda_bias.h"
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 static bool bias_supports(const struct backend *backend, const struct op_call *call)
 {

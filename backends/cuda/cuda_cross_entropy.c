@@ -4,7 +4,7 @@
  */
 #include "backends/cuda/cuda_cross_entropy.h"
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_shapes.h"
 
 #define THREADS_MIN 32
@@ -20,7 +20,7 @@ static int32_t threads_for(int64_t width)
 {
     const int64_t groups = size_ceil_div(width, CUDA_GROUP);
     const int64_t lanes = size_ceil_div(groups, THREADS_MIN) * THREADS_MIN;
-    return (int32_t)cuda_min(lanes, THREADS_MAX);
+    return (int32_t)min_i64(lanes, THREADS_MAX);
 }
 
 /* The second shape has half as many threads, for rows that give all of them work: each takes twice the groups, and

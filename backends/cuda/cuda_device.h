@@ -290,14 +290,6 @@ template <typename T> DEVICE uint32_t pack_pair(float low, float high)
     return bits;
 }
 
-template <typename T> DEVICE void unpack_pair(uint32_t bits, float *low, float *high)
-{
-    T pair[2];
-    memcpy(static_cast<void *>(pair), &bits, sizeof bits);
-    *low = to_float(pair[0]);
-    *high = to_float(pair[1]);
-}
-
 template <typename T> DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     if constexpr (is_bfloat16<T>)

@@ -2,7 +2,7 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_DEVICES_H
 #define GPT_TRAIN_CUDA_CUDA_DEVICES_H
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 /* backend_ops.devices.  It opens no context. */
 void cuda_devices(bool automatic, struct backend_devices *out);

@@ -4,7 +4,7 @@
  */
 #include "backends/cuda/cuda_dropout.h"
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 static enum gt_status dropout_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
@@ -20,7 +20,7 @@ static enum gt_status dropout_run(struct backend *backend, int32_t queue, const 
         .threshold = dropout_threshold(call->attrs.dropout),
         .scale = dropout_scale(call->attrs.dropout),
         .blocks = cuda_walk_blocks(backend, call, sample_elements, CUDA_GROUP * CUDA_WALK_THREADS),
-        .blocks_of_samples = (int32_t)cuda_min(samples, CUDA_GRID_YZ_MAX),
+        .blocks_of_samples = (int32_t)min_i64(samples, CUDA_GRID_YZ_MAX),
         .aligned = cuda_rows_aligned(backend, call, sample_elements),
     };
     return cuda_check(backend, cuda_launch_dropout(cuda_stream(backend, queue), &args), "dropout");

@@ -4,7 +4,7 @@
  */
 #include "backends/cuda/cuda_embed.h"
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 /* Rows and tiles of columns are the grid's x and y. */
 static bool shape_supported(const struct op_call *call, int32_t slot)
@@ -51,7 +51,7 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
         .channels = channels,
         .time = call->attrs.time,
         .positions = op_rows(call, EMBED_BACKWARD_DWPE),
-        .groups_max = cuda_min(rows, op_rows(call, EMBED_BACKWARD_DWTE)),
+        .groups_max = min_i64(rows, op_rows(call, EMBED_BACKWARD_DWTE)),
         .accumulate = op_accumulates(call, EMBED_BACKWARD_DWPE),
         .aligned = cuda_rows_aligned(backend, call, channels),
     };

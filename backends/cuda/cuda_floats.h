@@ -76,9 +76,9 @@ static inline int32_t cuda_walk_blocks(const struct backend *backend, const stru
 {
     const int32_t shape = cuda_shape_of(backend, call);
     const int64_t each = shape == CUDA_WALK_FEW ? CUDA_WALK_BLOCKS_FEW : CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR;
-    const int64_t most = cuda_max(cuda_from(backend)->multiprocessors * each, 1);
-    const int64_t all = cuda_min((work + work_per_block - 1) / work_per_block, CUDA_GRID_X_MAX);
-    return (int32_t)(shape == CUDA_WALK_ALL ? all : cuda_min(all, most));
+    const int64_t most = max_i64(cuda_from(backend)->multiprocessors * each, 1);
+    const int64_t all = min_i64((work + work_per_block - 1) / work_per_block, CUDA_GRID_X_MAX);
+    return (int32_t)(shape == CUDA_WALK_ALL ? all : min_i64(all, most));
 }
 
 /* Returns the walk over all elements of operand `slot`. */

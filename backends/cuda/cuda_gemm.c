@@ -9,7 +9,7 @@
  */
 #include "backends/cuda/cuda_gemm.h"
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_gemm_cache.h"
 
 /* Limits on the library's workspace for split products.  Cards before sm_90 gain little from more than a few MiB. */
@@ -63,11 +63,6 @@ static bool gemm_supports(const struct backend *backend, const struct op_call *c
            (!gemm.has_bias || cuda_dtype_is_float(backend, gemm.bias_dtype)) && bias_fits && sizes_supported(&gemm);
 }
 
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Returns the rows of fp32 sums that fit in the workspace at once, or 0 when no sums are needed. */
 static int64_t sums_rows(const struct gemm *gemm)
 {
@@ -75,8 +70,8 @@ static int64_t sums_rows(const struct gemm *gemm)
         return 0;
     const int64_t row_bytes = gemm->n * (int64_t)sizeof(float);
     int64_t rows = (int64_t)SUMS_BYTES / row_bytes / SUMS_BYTES_MIN_ROWS * SUMS_BYTES_MIN_ROWS;
-    rows = cuda_max(rows, SUMS_BYTES_MIN_ROWS);
-    return cuda_min(rows, gemm->m);
+    rows = max_i64(rows, SUMS_BYTES_MIN_ROWS);
+    return min_i64(rows, gemm->m);
 }
 
 static size_t sums_bytes(const struct gemm *gemm)
@@ -94,7 +89,7 @@ static size_t library_bytes(const struct backend *backend, const struct gemm *ge
     if (parts < 2)
         return 0;
     const size_t wanted = result > most / parts ? most : result * parts;
-    return min_size(wanted, used < TOTAL_BYTES ? TOTAL_BYTES - used : 0) / CUDA_ALIGNMENT_BYTES * CUDA_ALIGNMENT_BYTES;
+    return size_min(wanted, used < TOTAL_BYTES ? TOTAL_BYTES - used : 0) / CUDA_ALIGNMENT_BYTES * CUDA_ALIGNMENT_BYTES;
 }
 
 static size_t gemm_workspace_bytes(const struct backend *backend, const struct op_call *call)
@@ -142,7 +137,7 @@ enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *c
     if (gemm.m == 0 || gemm.n == 0)
         return GT_OK;
     for (int64_t row = 0; row < gemm.m; row += step) {
-        const struct cuda_gemm_key key = key_of(&cuda->base, call, &gemm, row, cuda_min(step, gemm.m - row));
+        const struct cuda_gemm_key key = key_of(&cuda->base, call, &gemm, row, min_i64(step, gemm.m - row));
         TRY(cuda_gemm_prepare(cuda, &key));
     }
     return GT_OK;
@@ -158,7 +153,7 @@ static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, co
     const int64_t step = sums_rows(gemm), size = (int64_t)dtype_size_bytes(gemm->dtype);
     operands->d = (char *)operands->workspace + library_bytes(backend, gemm);
     for (int64_t row = 0; row < gemm->m; row += step) {
-        const struct cuda_gemm_key key = key_of(backend, call, gemm, row, cuda_min(step, gemm->m - row));
+        const struct cuda_gemm_key key = key_of(backend, call, gemm, row, min_i64(step, gemm->m - row));
         char *d_rows = d + row * gemm->n * (int64_t)dtype_size_bytes(gemm->d_dtype);
         const struct cuda_sums_add_args args = {
             .sums = operands->d,

@@ -8,7 +8,7 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_GEMM_CACHE_H
 #define GPT_TRAIN_CUDA_CUDA_GEMM_CACHE_H
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 /* One product in row-major terms: d[m,n] (+)= op(a)[m,k] op(b)[k,n] + bias[n].  `lda` is the row length of the whole
  * matrix, of which a may be a part.  Unused fields are zero: keys are compared by their bytes. */

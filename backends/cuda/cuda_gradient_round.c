@@ -4,7 +4,7 @@
  */
 #include "backends/cuda/cuda_gradient_round.h"
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 static enum gt_status gradient_round_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {

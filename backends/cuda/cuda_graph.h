@@ -6,7 +6,7 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_GRAPH_H
 #define GPT_TRAIN_CUDA_CUDA_GRAPH_H
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 /* Records what `run` enqueues for the calls, which have run before.  When that fails, logs it once; these calls and all
  * programs after them are then launched call by call.  Errors: GT_DEVICE where the card is lost. */

@@ -5,7 +5,7 @@
  */
 #include "backends/cuda/cuda_layernorm.h"
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 static int64_t parts_of(const struct op_call *call)
 {
@@ -58,7 +58,7 @@ static struct cuda_layernorm_backward_args backward_args(const struct backend *b
         .channels = channels,
         .parts = parts_of(call),
         .strip_floats = cuda_strip_floats(channels),
-        .warps = (int32_t)cuda_min(cuda_max(fitting, 1), CUDA_LAYERNORM_WARPS),
+        .warps = (int32_t)min_i64(max_i64(fitting, 1), CUDA_LAYERNORM_WARPS),
         .is_shared = fitting > 0,
         .accumulate = op_accumulates(call, LAYERNORM_BACKWARD_DX),
         .aligned = cuda_rows_aligned(backend, call, channels),

@@ -2,7 +2,7 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_MEMORY_H
 #define GPT_TRAIN_CUDA_CUDA_MEMORY_H
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 /* Half of the staging buffer: the most that one copy moves. */
 #define CUDA_STAGING_BYTES ((size_t)2 << 20)

@@ -5,14 +5,14 @@
  */
 #include "backends/cuda/cuda_norm.h"
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 #define PARTS_MAX 256
 #define PART_ELEMENTS 16384
 
 static int64_t parts_of(const struct op_call *call)
 {
-    return cuda_min(size_ceil_div(op_elements(call, SUM_OF_SQUARES_X), PART_ELEMENTS), PARTS_MAX);
+    return min_i64(size_ceil_div(op_elements(call, SUM_OF_SQUARES_X), PART_ELEMENTS), PARTS_MAX);
 }
 
 static size_t square_workspace_bytes(const struct backend *backend, const struct op_call *call)

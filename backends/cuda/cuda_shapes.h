@@ -7,7 +7,7 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_SHAPES_H
 #define GPT_TRAIN_CUDA_CUDA_SHAPES_H
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 #define CUDA_SHAPES_MAX 512 /* calls with a choice of shape, distinct in sizes and dtypes; a run has a few dozen */
 

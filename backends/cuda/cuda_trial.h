@@ -2,7 +2,7 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_TRIAL_H
 #define GPT_TRAIN_CUDA_CUDA_TRIAL_H
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 
 /* Candidate 0 is the one that is used without a trial.  `start` enqueues a candidate on queue 0. */
 struct cuda_trial {

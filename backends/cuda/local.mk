@@ -4,7 +4,7 @@
 cuda_sources = \
 	backends/cuda/cuda_attention.c \
 	backends/cuda/cuda_adamw.c \
-	backends/cuda/cuda_backend.c backends/cuda/cuda_backend.h \
+	backends/cuda/cuda.h backends/cuda/cuda_backend.c \
 	backends/cuda/cuda_bias.c \
 	backends/cuda/cuda_blend.c \
 	backends/cuda/cuda_choices.c backends/cuda/cuda_choices.h \

@@ -1,5 +1,4 @@
-/* Size arithmetic that cannot wrap.  Every product or sum of values that come from a user or a file goes through here.
- */
+/* Size arithmetic that cannot wrap.  Every product or sum of values from a user or a file goes through here. */
 #ifndef GPT_TRAIN_BASE_SIZE_H
 #define GPT_TRAIN_BASE_SIZE_H
 
@@ -7,16 +6,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* *out = a * b, or false and *out untouched when the product does not fit. */
+/* *out = a * b.  Returns false, with *out unchanged, when the product does not fit. */
 bool size_mul(size_t a, size_t b, size_t *out);
-/* *out = a + b, or false and *out untouched when the sum does not fit. */
+/* *out = a + b.  Returns false, with *out unchanged, when the sum does not fit. */
 bool size_add(size_t a, size_t b, size_t *out);
-/* *out = the product of `count` factors, or false when it does not fit.  A count of 0 gives 1. */
+/* *out = the product of `count` factors; 1 for count 0.  Returns false when it does not fit. */
 bool size_product(const size_t *factors, size_t count, size_t *out);
-/* *out = `value` rounded up to a multiple of `alignment` (a power of two), or false when that does not fit. */
+/* *out = `value` rounded up to a multiple of `alignment` (a power of two).  Returns false when that does not fit. */
 bool size_align(size_t value, size_t alignment, size_t *out);
 
-/* The same roundings for values already known to be small (plan offsets after their check). */
+static inline size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Unchecked, for values already known to be small (plan offsets after their check). */
 static inline size_t size_round_up(size_t value, size_t alignment)
 {
     return (value + alignment - 1) / alignment * alignment;

@@ -431,7 +431,9 @@ enum gt_status config_check(struct config *config)
         for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
             if (checks[i](config) != GT_OK)
                 status = GT_USAGE;
-        if (check_grad_checkpoint(config) != GT_OK || check_explain(config) != GT_OK)
+        if (check_grad_checkpoint(config) != GT_OK)
+            status = GT_USAGE;
+        if (check_explain(config) != GT_OK)
             status = GT_USAGE;
     }
     return status;

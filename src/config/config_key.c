@@ -42,17 +42,16 @@ static const struct config_key_info key_table[CONFIG_KEY_COUNT] = {
 };
 /* clang-format on */
 
-/* A word of a choice that is an alias of another word or is rejected. */
+/* A word of a choice that is an alias of another word. */
 struct word_rule {
     enum config_key key;
     const char *word;
-    int meaning; /* -1: rejected */
+    int meaning;
     const char *text;
 };
 
 static const struct word_rule word_rules[] = {
 #define CONFIG_ALIAS(name, word, enumerator, note) {CONFIG_KEY_##name, word, enumerator, note},
-#define CONFIG_ABSENT(name, word, why) {CONFIG_KEY_##name, word, -1, why},
 #include "config/keys.def"
 };
 
@@ -425,14 +424,12 @@ static enum gt_status assign_choice(struct config *config, enum config_key key, 
         }
     }
     rule = word_rule_find(key, value->text);
-    if (rule != NULL && rule->meaning >= 0) {
+    if (rule != NULL) {
         log_note("%s='%s': %s", info->name, value->text, rule->text);
         *(int *)field(config, key) = rule->meaning;
         return GT_OK;
     }
     choice_problem(problem, info);
-    if (rule != NULL)
-        snprintf(problem, sizeof problem, "is not supported: %s", rule->text);
     return refuse_value(key, value, problem, origin);
 }
 

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "model/state_codes.h"
 #include "train/values.h"
 
@@ -35,11 +36,6 @@ enum gt_status restore_part_read(void *context, enum checkpoint_part part, int32
 {
     struct session *session = context;
     return exec_download(session->exec, part_tensor(session, part, index), (int64_t)first, out, (int64_t)count);
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 static enum state_moment moment_of(enum checkpoint_part part)
@@ -81,10 +77,10 @@ static enum gt_status codes_expand(const struct restore_parts *parts, enum check
     float values[PIECE_ELEMENTS];
     assert(parts->exponents != NULL && first % STATE_BLOCK == 0);
     for (size_t done = 0; done < count; done += PIECE_ELEMENTS) {
-        const size_t piece = least(count - done, PIECE_ELEMENTS);
+        const size_t piece = size_min(count - done, PIECE_ELEMENTS);
         for (size_t k = 0; k < piece; k += STATE_BLOCK)
             state_codes_decode(moment_of(part), codes + done + k, exponents[(first + done + k) / STATE_BLOCK],
-                               least(piece - k, STATE_BLOCK), values + k);
+                               size_min(piece - k, STATE_BLOCK), values + k);
         TRY(values_upload(session->exec, session->model->graph, part_tensor(session, part, index),
                           (int64_t)(first + done), values, (int64_t)piece));
     }
@@ -101,10 +97,10 @@ static enum gt_status codes_make(const struct session *session, enum checkpoint_
     int8_t exponents[PIECE_BLOCKS];
     assert(first % STATE_BLOCK == 0);
     for (size_t done = 0; done < count; done += PIECE_ELEMENTS) {
-        const size_t piece = least(count - done, PIECE_ELEMENTS), block = (first + done) / STATE_BLOCK;
+        const size_t piece = size_min(count - done, PIECE_ELEMENTS), block = (first + done) / STATE_BLOCK;
         for (size_t k = 0; k < piece; k += STATE_BLOCK)
             exponents[k / STATE_BLOCK] =
-                state_codes_encode(moment_of(part), values + done + k, least(piece - k, STATE_BLOCK), codes + k);
+                state_codes_encode(moment_of(part), values + done + k, size_min(piece - k, STATE_BLOCK), codes + k);
         TRY(exec_upload(session->exec, part_tensor(session, part, index), (int64_t)(first + done), codes,
                         (int64_t)piece));
         TRY(exec_upload(session->exec, parameter->scales, (int64_t)(row + block), exponents,

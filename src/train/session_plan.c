@@ -24,11 +24,6 @@
 #define ADAM_EPSILON 1e-8f
 #define LAYERNORM_EPSILON 1e-5f
 
-static int64_t min_i64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 void session_model_config(const struct config *config, int64_t vocab_size, struct model_config *out)
 {
     int64_t vocab = config->vocab_size > 0 ? config->vocab_size : vocab_size;

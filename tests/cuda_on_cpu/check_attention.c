@@ -1,14 +1,13 @@
-/* Attention's kernels on the emulator, at sizes around their tiles: judged as opcheck judges, every operand in memory of its
- * own.
+/* Tests the attention kernels on the emulator, at sizes around their tiles.  Results are judged as in opcheck.
  *
  * opcheck's cases walk through shapes in one arena; here each operand is an allocation of exactly its size, so that the
- * sanitizers see every access beyond it, and what a cache holds beyond the last row is NaN.  Times are 1, 63, 64, 65 and 200,
- * head sizes those that are compiled and others between them; caches are long enough to be cut into parts; dtypes are mixed;
- * a card of capability 7.5 takes the narrow products and one stage.  Each case runs in one order of threads, by turns, and
- * those with a time of 65 in all, with the same bits; and those of 16 bits with times from 64 on once more in the other shape of
- * launch that --tune may take, with these bits too.
- * Options: --all (every time with every head size; minutes) and --only=TEXT (cases whose line has TEXT in it).
- * The last line is "checks: P passed, F failed, 0 skipped"; exit status 0 or 1.
+ * sanitizers see every access beyond it.  Unused rows of a cache are NaN.  Times are 1, 63, 64, 65 and 200; head sizes
+ * are the compiled ones and others between them; caches are long enough to be split into parts; dtypes are mixed; a
+ * card of capability 7.5 takes the narrow products and one stage.  The cases rotate through the thread orders; cases
+ * with time 65 run in all orders and must give the same bits.  16-bit cases with time >= 64 also run with the other
+ * launch shape that --tune may choose, and must give the same bits.  Options: --all (every time with every head size;
+ * minutes) and --only=TEXT (cases whose line contains TEXT).  The last line is "checks: P passed, F failed, 0 skipped";
+ * exit status 0 or 1.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -28,10 +27,10 @@ extern const struct backend_ops cuda_backend_ops;
 struct shape {
     enum op_kind kind;
     enum dtype dtype;
-    enum dtype other; /* of y, or of the cache; DTYPE_COUNT: as the rest */
+    enum dtype other; /* of y or the cache; DTYPE_COUNT: same as dtype */
     int32_t samples, time, heads, kv_heads, head_size;
     float dropout;
-    int64_t capacity; /* of a cache */
+    int64_t capacity; /* of the cache */
     const char *device;
 };
 
@@ -61,7 +60,7 @@ static void matrix_set(struct check_case *check, int32_t slot, enum dtype dtype,
     operand_set(check, slot, dtype, 2, (const int64_t[]){rows, columns});
 }
 
-/* The case of a shape; false when op_infer() refuses it. */
+/* Builds the case of a shape.  Returns false when op_infer() rejects it. */
 static bool case_of(const struct shape *shape, int32_t index, struct check_case *check)
 {
     static const enum case_inputs flavours[] = {INPUTS_NORMAL, INPUTS_LARGE, INPUTS_NORMAL, INPUTS_SMALL, INPUTS_HUGE};
@@ -98,8 +97,8 @@ static bool case_of(const struct shape *shape, int32_t index, struct check_case 
     return op_infer(&check->call);
 }
 
-/* Fills the rows of a cache that nothing was ever written to with NaN; with `check` says whether they still are so, and makes
- * them what they are in `before`. */
+/* With before == NULL fills the unwritten rows of a cache with NaN.  Otherwise returns true when these rows are still
+ * NaN, and restores them from `before`. */
 static bool cache_unused(const struct check_case *check, const struct case_data *data, uint8_t *cache,
                          const uint8_t *before)
 {
@@ -121,7 +120,7 @@ static bool cache_unused(const struct check_case *check, const struct case_data 
     return kept;
 }
 
-/* Every operand to the device, or from it to the image. */
+/* Copies every operand to the device, or from the device to the image. */
 static bool operands_move(struct backend *backend, const struct check_case *check, const struct op_call *call,
                           const struct case_data *data, uint8_t *image, bool down)
 {
@@ -140,7 +139,7 @@ static bool operands_move(struct backend *backend, const struct check_case *chec
     return moved;
 }
 
-/* Runs the case with a segment for each operand; data->after is the image then. */
+/* Runs the case with one segment per operand.  data->after is the image afterwards. */
 static bool case_run(struct backend *backend, const struct check_case *check, struct case_data *data)
 {
     struct backend_segment segment[BACKEND_SEGMENTS_MAX];
@@ -161,7 +160,7 @@ static bool case_run(struct backend *backend, const struct check_case *check, st
            cuda_backend_ops.sync(backend, 0) == GT_OK && operands_move(backend, check, &call, data, data->after, true);
 }
 
-/* One run in one order of threads, judged. */
+/* Runs the case once in one order of threads and judges the result. */
 static bool order_check(const struct shape *shape, struct check_case *check, struct case_data *data, const char *order,
                         bool other_launch, char *reason)
 {
@@ -187,7 +186,7 @@ static bool order_check(const struct shape *shape, struct check_case *check, str
     return verdict.passed;
 }
 
-/* All bytes of the outputs, as a number. */
+/* Hashes all bytes of the outputs. */
 static uint64_t outputs_hash(const struct check_case *check, const struct case_data *data)
 {
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
@@ -202,7 +201,7 @@ static uint64_t outputs_hash(const struct check_case *check, const struct case_d
 #define CARD "86:12g:Card"
 #define OLD_CARD "75:8g:Old card"
 
-/* Whether tensor cores do it, on a card that has more than one way. */
+/* Returns true when tensor cores compute the case and the card has more than one launch shape for it. */
 static bool has_other_launch(const struct shape *shape)
 {
     return shape->kind != OP_ATTENTION_CACHED && is_half(shape->dtype) && shape->other == DTYPE_COUNT &&
@@ -246,7 +245,7 @@ static void shape_check(struct totals *totals, const struct shape *shape)
     case_data_free(&data);
 }
 
-/* Forward and backward of every dtype. */
+/* Forward and backward in every dtype. */
 static void tiles_check(struct totals *totals)
 {
     static const int32_t times[] = {1, 63, 64, 65, 200}, sizes[] = {32, 40, 42, 48, 64, 80, 96, 128, 37};
@@ -270,7 +269,7 @@ static void tiles_check(struct totals *totals)
     }
 }
 
-/* Caches longer than a part, by one row, a few and many; full ones are those as long as the rows. */
+/* Caches longer than a part by one row, by a few and by many; in full caches the rows fill the capacity. */
 static void caches_check(struct totals *totals)
 {
     static const int32_t rows[][2] = {{1, 129},  {1, 300},  {3, 300}, {1, 4200},

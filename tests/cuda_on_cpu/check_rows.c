@@ -1,12 +1,12 @@
-/* The cuda backend's ops beside products and attention, on the emulator, where opcheck's cases do not go: judged as opcheck
- * judges, every operand in memory of its own.
+/* Tests the cuda backend's ops other than products and attention on the emulator, where opcheck's cases do not go.
+ * Results are judged as in opcheck.
  *
- * Each operand is an allocation of exactly its size, so that the sanitizers see every access beyond it, and begins some
- * elements after an aligned address, as views do.  A card of one multiprocessor makes grids short, so that threads come
- * back for more groups and rows.  Rows are longer than what registers or shared memory hold; outputs lie where inputs do,
- * with the same bits; tables have more elements than 32 bits can count.  Orders of threads change by turns.
- * Option: --only=TEXT (cases whose line has TEXT in it).  The last line is "checks: P passed, F failed, S skipped"; exit
- * status 0 or 1.
+ * Each operand is an allocation of exactly its size, so that the sanitizers see every access beyond it, and starts some
+ * elements after an aligned address, as views do.  A card with one multiprocessor makes grids short, so that threads
+ * loop over several groups and rows.  Rows are longer than registers or shared memory can hold.  Outputs overwrite
+ * inputs, with the same bits.  Tables have more elements than 32 bits can count.  The cases rotate through the orders
+ * of threads.  Option: --only=TEXT (cases whose line contains TEXT).  The last line is "checks: P passed, F failed, S
+ * skipped"; exit status 0 or 1.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +16,7 @@
 
 #include <sys/mman.h>
 
-#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_cross_entropy.h"
 #include "backends/cuda/cuda_embed.h"
 #include "backends/cuda/cuda_gemm.h"
@@ -31,10 +31,10 @@
 #define VOCAB 37
 #define CORRECTIONS 3
 
-/* The inputs of an op, a letter for each operand in the order of ops.def.  Matrices of [rows, columns]: M of the case's dtype,
- * m fp32, b bf16, u uint8; V, v tables of [VOCAB, columns] of the dtype and fp32, T of [time, columns]; c, r vectors of
- * columns and rows, fp32; i rows of int32; g the groups of ids; s scalars; k corrections; e exponents of codes; 1 one word;
- * - absent, or made by the shape rule. */
+/* The inputs of an op, one letter per operand in the order of ops.def.  Matrices of [rows, columns]: M of the case's
+ * dtype, m fp32, b bf16, u uint8.  V, v: tables of [VOCAB, columns] of the dtype and fp32; T: of [time, columns].  c,
+ * r: vectors of columns and rows, fp32.  i: rows of int32; g: the groups of ids; s: scalars; k: corrections; e:
+ * exponents of codes; 1: one word; -: absent, or made by the shape rule. */
 struct recipe {
     enum op_kind kind;
     const char *inputs;
@@ -81,7 +81,7 @@ static void operand_make(const struct recipe *recipe, enum dtype dtype, char let
     else if (letter == 'c' || letter == 'r')
         operand_set(check, slot, DTYPE_F32, letter == 'c' ? columns : rows, 0);
     else if (letter == 'i' || letter == 'g')
-        operand_set(check, slot, DTYPE_I32, letter == 'i' ? rows : cuda_min(rows, VOCAB) + 2, 0);
+        operand_set(check, slot, DTYPE_I32, letter == 'i' ? rows : min_i64(rows, VOCAB) + 2, 0);
     else if (letter == 's')
         operand_set(check, slot, DTYPE_I32, SCALAR_WORDS, 0);
     else if (letter == 'k')
@@ -92,7 +92,7 @@ static void operand_make(const struct recipe *recipe, enum dtype dtype, char let
         operand_set(check, slot, DTYPE_F32, 1, 0);
 }
 
-/* The case of a recipe; false when op_infer() refuses it. */
+/* Builds the case of a recipe.  Returns false when op_infer() rejects it. */
 static bool case_of(const struct recipe *recipe, enum dtype dtype, int32_t index, struct check_case *check)
 {
     static const enum case_inputs flavours[] = {INPUTS_NORMAL, INPUTS_LARGE, INPUTS_INTEGER, INPUTS_SMALL};
@@ -126,14 +126,15 @@ static bool case_of(const struct recipe *recipe, enum dtype dtype, int32_t index
 
 /* ---- running ---- */
 
-/* Floats and codes begin `shift` elements after an aligned address; what is int32 never does. */
+/* Floats and codes start `shift` elements after an aligned address; int32 operands are always aligned. */
 static size_t shift_bytes(const struct op_call *call, int32_t slot, int32_t shift)
 {
     const enum dtype dtype = call->operand[slot].dtype;
     return dtype == DTYPE_I32 ? 0 : (size_t)shift * dtype_size_bytes(dtype);
 }
 
-/* A segment for each operand and the workspace; operand `alias` gets that of `input` where `input` is not negative. */
+/* Makes a segment for each operand and the workspace.  If `input` >= 0, operand `alias` shares the segment of
+ * `input`. */
 static int32_t segments_make(struct op_call *call, int32_t shift, int32_t alias, int32_t input,
                              struct backend_segment segment[static BACKEND_SEGMENTS_MAX])
 {
@@ -153,7 +154,7 @@ static int32_t segments_make(struct op_call *call, int32_t shift, int32_t alias,
     return count;
 }
 
-/* All operands but `except` to the device, or from it to the image. */
+/* Copies all operands but `except` to the device, or from the device to the image. */
 static bool operands_move(struct backend *backend, const struct check_case *check, const struct op_call *call,
                           uint8_t *image, int32_t except, bool down)
 {
@@ -169,14 +170,14 @@ static bool operands_move(struct backend *backend, const struct check_case *chec
     return moved;
 }
 
-/* How a case is run. */
 struct setting {
     const char *order;
     int32_t multiprocessors, shift;
-    int32_t alias, input; /* an output in the place of an input; input is -1 where there is none */
+    int32_t alias, input; /* the output that overwrites `input`; input -1: none */
 };
 
-/* On a card of its own; data->after is the image then, without the input that was overwritten.  False with a reason. */
+/* Runs the case on a card of its own.  data->after is the image afterwards, except for the overwritten input.  Returns
+ * false with a reason on failure. */
 static bool case_run(const struct setting *setting, struct check_case *check, struct case_data *data, char *reason)
 {
     const struct backend_open_options options = {.device = 0};
@@ -215,7 +216,7 @@ static void count_report(struct totals *totals, bool passed, const char *text, c
     totals->failed += !passed;
 }
 
-/* Makes the case; false where it is not wanted, or cannot be made, which is a failure. */
+/* Builds the case.  Returns false when it is filtered out, or cannot be built (counted as a failure). */
 static bool case_begin(struct totals *totals, const struct recipe *recipe, enum dtype dtype, struct check_case *check,
                        char *text)
 {
@@ -257,7 +258,7 @@ static void recipe_check(struct totals *totals, const struct recipe *recipe, enu
 
 #define LN_ALL (1u << LAYERNORM_BACKWARD_DX | 1u << LAYERNORM_BACKWARD_DGAIN | 1u << LAYERNORM_BACKWARD_DBIAS)
 
-/* Every op: at a size that is aligned and one that is not, as operands and as views, on a small card and a large one. */
+/* Every op at an aligned and an unaligned size, as operands and as views, on a small and a large card. */
 static void ops_check(struct totals *totals)
 {
     static const struct recipe recipes[] = {
@@ -299,7 +300,7 @@ static void ops_check(struct totals *totals)
     }
 }
 
-/* Rows longer than registers keep, than shared memory holds, and than a block reaches at once; many parts. */
+/* Rows longer than registers, shared memory or one pass of a block can hold; many parts. */
 static void shapes_check(struct totals *totals)
 {
     static const struct recipe recipes[] = {
@@ -328,9 +329,9 @@ static void shapes_check(struct totals *totals)
     }
 }
 
-/* ---- an output in the place of an input ---- */
+/* ---- outputs that overwrite inputs ---- */
 
-/* Output `alias` in the place of `input` has the bits that it has in a place of its own. */
+/* Output `alias` has the same bits whether it overwrites `input` or not. */
 static void alias_check(struct totals *totals, const struct recipe *recipe, int32_t alias, int32_t input)
 {
     char text[OPCHECK_TEXT_MAX], reason[OPCHECK_TEXT_MAX];
@@ -383,9 +384,9 @@ static void aliases_check(struct totals *totals)
     }
 }
 
-/* ---- not a number ---- */
+/* ---- NaN ---- */
 
-/* Rounding keeps every NaN one, whatever its bits are: adding random bits to some would make infinities or zeros of them. */
+/* Rounding preserves every NaN, whatever its bits are.  Adding random bits would turn some into infinities or zeros. */
 static void nan_check(struct totals *totals)
 {
     static const uint32_t bits[8] = {0x7f800001u, 0x7fffffffu, 0xffffffffu, 0xff800001u,
@@ -409,12 +410,12 @@ static void nan_check(struct totals *totals)
     totals->failed += !right;
 }
 
-/* ---- rows that begin anywhere ---- */
+/* ---- unaligned rows ---- */
 
 #define BIASED_ROWS 3
 #define BIASED_COLUMNS 16
 
-/* An fp32 bias and a 16-bit result that begins off an aligned address. */
+/* An fp32 bias and a 16-bit result that starts at an unaligned address. */
 static void sums_add_check(struct totals *totals)
 {
     static _Alignas(16) float sums[BIASED_ROWS * BIASED_COLUMNS];
@@ -444,20 +445,20 @@ static void sums_add_check(struct totals *totals)
     }
 }
 
-/* ---- more elements than 32 bits count ---- */
+/* ---- more elements than 32 bits can count ---- */
 
 #define FAR_CHANNELS 1024
 #define FAR_ROWS ((int64_t)3 << 20)
 #define FAR_BYTES ((size_t)FAR_ROWS * FAR_CHANNELS * sizeof(uint16_t))
 
-/* Memory of which only what is touched exists; NULL where the system does not give it. */
+/* Maps memory of which only touched pages exist.  Returns NULL when the system refuses. */
 static uint16_t *far_map(void)
 {
     void *memory = mmap(NULL, FAR_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* A row of the table far beyond 2^31 elements is looked up, and gets its gradient. */
+/* Looks up a table row far beyond 2^31 elements, and computes its gradient. */
 static bool far_embed(uint16_t *table)
 {
     static uint16_t place[FAR_CHANNELS], y[FAR_CHANNELS];
@@ -495,7 +496,7 @@ static bool far_embed(uint16_t *table)
     return right;
 }
 
-/* The last row of 4096 is the only one with a target; equal logits make its loss log(V). */
+/* Only the last of 4096 rows has a target; with equal logits its loss is log(V). */
 static bool far_cross_entropy(uint16_t *logits)
 {
     const int64_t rows = (int64_t)1 << 12, width = FAR_ROWS * FAR_CHANNELS / rows;

@@ -1,9 +1,10 @@
 /* A stand-in for libnvidia-ml.so.1, for tests of backends/cuda/cuda_nvml.c: one card and three processes.
  *
- * The environment says what it reports: GT_FAKE_NVML_FAIL names a function that fails, GT_FAKE_NVML_USED_MIB what others use of
- * the card's memory (350 MiB without), GT_FAKE_NVML_CONTEXT_MIB what this process uses more when it is asked again, having opened
- * the card (216 MiB).  As in the real one, what the card keeps for itself is in use too.  Process 4711 computes and draws, and is to be listed once; 4712
- * has a name with control characters; 4713's memory is not known, as under WSL2.
+ * The environment configures its answers: GT_FAKE_NVML_FAIL names a function that fails; GT_FAKE_NVML_USED_MIB is the
+ * memory used by other processes (default 350 MiB); GT_FAKE_NVML_CONTEXT_MIB is what this process adds when it asks
+ * again after opening the card (default 216 MiB).  As in the real library, memory reserved by the card counts as used.
+ * Process 4711 is both a compute and a graphics process, and must be listed once; 4712 has a name with control
+ * characters; 4713's memory is unknown, as under WSL2.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -33,8 +34,8 @@ int nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int size);
 
 enum { SUCCESS = 0, FAILURE = 999, RESERVED_MIB = 250 };
 
-static int opened; /* times; the last one out fails nothing, a shutdown too many does */
-static int asked;  /* for the memory in use, since it was opened */
+static int opened; /* open count; one shutdown too many aborts */
+static int asked;  /* queries of used memory since nvmlInit */
 
 static int result_of(const char *name)
 {

@@ -1,4 +1,4 @@
-/* backends/cuda/cuda_lt.c for the emulated backend: the functions of fake_cublaslt.cpp, which is linked. */
+/* backends/cuda/cuda_lt.c for the emulated backend: returns the linked functions of fake_cublaslt.cpp. */
 #include "backends/cuda/cuda_lt.h"
 
 enum gt_status cuda_lt_open(struct cuda_lt *out)

@@ -1,7 +1,7 @@
 # The cuda backend on the CPU: its host code and its kernels, compiled against the headers in include/, with emulated
-# threads, a fake run-time library and a fake cuBLASLt.  The programs are those of the project with this one in place of
-# the real backend: gpt-train-cuda, gpt-sample-cuda, opcheck-cuda.  Without a C++17 compiler there are none, and the tests
-# that want them are skipped by name.
+# threads, a fake run-time library and a fake cuBLASLt.  The programs are the project's, with this backend in place of
+# the real one: gpt-train-cuda, gpt-sample-cuda, opcheck-cuda.  Without a C++17 compiler they are not built, and the
+# tests that need them are skipped by name.
 emulator_sources = \
 	tests/cuda_on_cpu/emulator.cpp tests/cuda_on_cpu/emulator.h tests/cuda_on_cpu/emulator_run.h \
 	tests/cuda_on_cpu/fake_cublaslt.cpp \
@@ -19,14 +19,15 @@ EXTRA_DIST += $(emulator_headers) tests/cuda_on_cpu/fake_nvml.c
 EMULATED_CPPFLAGS = -I$(top_srcdir)/tests/cuda_on_cpu -I$(top_srcdir)/tests/cuda_on_cpu/include -DGT_CUDA_EMULATED \
 	$(AM_CPPFLAGS)
 EMULATED_WARNINGS = -Wall -Wextra -Wno-unknown-pragmas
-# Kernels: as a release would be, whatever the build is, because they are slow enough; products and sums are never fused.
-# They see memory as words and as numbers, as device code may; programs are position-independent (m4/gt_hardening.m4).
+# Kernels are compiled as in a release, whatever the build is, because they are slow enough; products and sums are never
+# fused.  They access memory as words and as numbers, as device code may; programs are position-independent
+# (m4/gt_hardening.m4).
 EMULATED_CODE = -fPIE -fno-strict-aliasing -ffp-contract=off
 EMULATED_CXXFLAGS = -std=c++17 $(BUILD_CFLAGS) -O2 $(EMULATED_CODE) $(EMULATED_WARNINGS) $(CXXFLAGS)
 
 if HAVE_CXX
-# The emulator itself is never instrumented: it switches stacks, and tells the sanitizers what happens.  Nor do its own files
-# and stacks fail in the programs of tests/reliability, which wrap fopen64 and mmap64: it calls fopen and mmap.
+# The emulator itself is never instrumented: it switches stacks, and tells the sanitizers so.  Its own files and stacks
+# must not fail in the programs of tests/reliability, which wrap fopen64 and mmap64, so it calls fopen and mmap.
 check_LIBRARIES += tests/cuda_on_cpu/libemulator.a tests/cuda_on_cpu/libcuda_emulated.a
 tests_cuda_on_cpu_libemulator_a_SOURCES = $(emulator_sources)
 tests_cuda_on_cpu_libemulator_a_CPPFLAGS = $(EMULATED_CPPFLAGS) -U_FILE_OFFSET_BITS
@@ -49,7 +50,7 @@ check_DATA += $(emulated_programs:=$(EXEEXT)) tests/cuda_on_cpu/nvml/libnvidia-m
 CLEANFILES += $(emulated_programs:=$(EXEEXT)) $(EMULATED_KERNELS) $(EMULATED_KERNELS:.o=.d) \
 	tests/cuda_on_cpu/nvml/libnvidia-ml.so.1
 
-# The registry is compiled again, with cuda in it; that of libgpttrain.a is then not taken.
+# The registry is compiled again, with cuda in it, and replaces that of libgpttrain.a.
 tests_cuda_on_cpu_gpt_train_cuda_SOURCES = $(gpt_train_SOURCES) src/backend/backend_registry.c
 nodist_EXTRA_tests_cuda_on_cpu_gpt_train_cuda_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_gpt_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
@@ -63,13 +64,14 @@ nodist_EXTRA_tests_cuda_on_cpu_opcheck_cuda_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_opcheck_cuda_CPPFLAGS = $(AM_CPPFLAGS) -DHAVE_CUDA
 tests_cuda_on_cpu_opcheck_cuda_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
 
-# Found by the dynamic linker where a test names its folder: a management library with processes of its own invention.
+# A test makes the dynamic linker find this fake management library, which reports invented processes, by naming its
+# folder.
 tests/cuda_on_cpu/nvml/libnvidia-ml.so.1: tests/cuda_on_cpu/fake_nvml.c
 	@$(MKDIR_P) $(@D)
 	$(AM_V_CCLD)$(CC) -std=c11 -g -O1 -shared -fPIC $(WARNING_CFLAGS) -D_POSIX_C_SOURCE=200809L -o $@ $<
 endif
 
-# The emulator, the fakes and the wrappers of PTX by themselves.
+# The emulator, the fakes and the PTX wrappers by themselves.
 if HAVE_CXX
 check_PROGRAMS += tests/cuda_on_cpu/check_emulator tests/cuda_on_cpu/check_fake_runtime
 tests_cuda_on_cpu_check_emulator_SOURCES = tests/cuda_on_cpu/check_emulator.cpp
@@ -82,7 +84,7 @@ tests_cuda_on_cpu_check_fake_runtime_CXXFLAGS = $(EMULATED_CXXFLAGS)
 tests_cuda_on_cpu_check_fake_runtime_LDADD = tests/cuda_on_cpu/libemulator.a
 endif
 
-# Attention around its tiles, with every operand in memory of its own; judged as opcheck judges.
+# Attention around its tiles, with a separate allocation per operand, judged as in opcheck.
 if HAVE_CXX
 check_PROGRAMS += tests/cuda_on_cpu/check_attention
 tests_cuda_on_cpu_check_attention_SOURCES = tests/cuda_on_cpu/check_attention.c
@@ -96,7 +98,7 @@ tests_cuda_on_cpu_check_rows_CPPFLAGS = $(EMULATED_CPPFLAGS)
 tests_cuda_on_cpu_check_rows_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
 endif
 
-# What the scripts build with: they compile kernels again, with sanitizers or with planted mistakes.
+# The scripts' build settings: they recompile kernels, with sanitizers or with planted mistakes.
 tests/cuda_on_cpu/build.env: Makefile
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN){ echo "cxx='$(CXX)'"; \

@@ -7,8 +7,8 @@
  *
  * run() enqueues on the queue's stream and returns.  It allocates nothing, waits for nothing and keeps no state.
  */
-#ifndef GPT_TRAIN_CUDA_CUDA_BACKEND_H
-#define GPT_TRAIN_CUDA_CUDA_BACKEND_H
+#ifndef GPT_TRAIN_CUDA_CUDA_H
+#define GPT_TRAIN_CUDA_CUDA_H
 
 #include <assert.h>
 #include <stdbool.h>
@@ -196,16 +196,6 @@ static inline bool cuda_operands_supported(const struct backend *backend, const 
             return false;
     }
     return true;
-}
-
-static inline int64_t cuda_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t cuda_max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 #endif

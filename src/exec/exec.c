@@ -273,12 +273,3 @@ void exec_look_set(struct exec *exec, exec_look_fn *look, void *context)
     exec->look_context = context;
 }
 
-struct backend *exec_device(struct exec *exec)
-{
-    return exec->device;
-}
-
-const struct plan *exec_plan(const struct exec *exec)
-{
-    return exec->plan;
-}

@@ -1,4 +1,4 @@
-/* dropout: y = mask x / (1 - p).  The op is also its own backward op.
+/* dropout: y = x / (1 - p) where the mask keeps x, else 0, whatever x is.  The op is also its own backward op.
  *
  * A mask bit is a pure function of (seed, step, sample, site, element); ops/op.h defines it.
  */

@@ -1,4 +1,4 @@
-/* Dropout. */
+/* Dropout.  A dropped element is 0, whatever x is. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
@@ -10,7 +10,7 @@ static void ref_dropout(const struct op_call *call, const struct ref_tensors *t)
     for (int64_t i = 0; i < operand_elements(&call->operand[DROPOUT_X]); i++) {
         double factor = ref_dropout_factor(t->value[DROPOUT_SCALARS], call->attrs.dropout, call->attrs.site,
                                            i / sample_elements, i % sample_elements);
-        double y = t->value[DROPOUT_X][i] * factor;
+        double y = factor == 0.0 ? 0.0 : t->value[DROPOUT_X][i] * factor;
         t->value[DROPOUT_Y][i] = y;
         t->term[DROPOUT_Y][i] = factor == 0.0 || factor == 1.0 ? REF_EXACT : fabs(y);
     }
@@ -21,9 +21,10 @@ static void naive_dropout(const struct op_call *call, double *const value[OP_OPE
     int64_t sample_elements = call->attrs.time * call->operand[DROPOUT_X].dims[1];
     for (int64_t i = 0; i < operand_elements(&call->operand[DROPOUT_X]); i++) {
         int64_t element = i % sample_elements + (defect == DEFECT_SHIFTED ? 1 : 0);
-        value[DROPOUT_Y][i] = (double)(naive_at(value[DROPOUT_X], i) *
-                                       naive_dropout_factor(value[DROPOUT_SCALARS], call->attrs.dropout,
-                                                            call->attrs.site, i / sample_elements, element, defect));
+        float factor = naive_dropout_factor(value[DROPOUT_SCALARS], call->attrs.dropout, call->attrs.site,
+                                            i / sample_elements, element, defect);
+        bool dropped = factor == 0.0f && defect != DEFECT_FORGET_SKIP;
+        value[DROPOUT_Y][i] = dropped ? 0.0 : (double)(naive_at(value[DROPOUT_X], i) * factor);
     }
 }
 
@@ -40,8 +41,10 @@ static void make_dropout(struct maker *maker)
 
 static void inputs_dropout(const struct check_case *check, double *const *value, struct random *random)
 {
-    (void)random;
     inputs_huge(check, DROPOUT_X, value, 2.0 * HUGE_SCALE);
+    for (int64_t k = 0, count = operand_elements(case_operand(check, DROPOUT_X));
+         check->inputs == INPUTS_SPECIAL && k < 1 + count / 8; k++)
+        value[DROPOUT_X][random_below(random, count)] = k % 2 != 0 ? (double)NAN : (double)INFINITY;
 }
 
 const struct op_test test_dropout = {
@@ -51,5 +54,6 @@ const struct op_test test_dropout = {
     .ref = ref_dropout,
     .naive = naive_dropout,
     .has_few_inputs = true,
-    .defects = {DEFECT_FORGET_SCALE, DEFECT_WRONG_SITE, DEFECT_WRONG_SAMPLE, DEFECT_MASK_INVERTED, DEFECT_SHIFTED},
+    .defects = {DEFECT_FORGET_SCALE, DEFECT_WRONG_SITE, DEFECT_WRONG_SAMPLE, DEFECT_MASK_INVERTED, DEFECT_SHIFTED,
+                DEFECT_FORGET_SKIP},
 };

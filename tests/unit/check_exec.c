@@ -43,7 +43,7 @@ static void bench_exec(struct bench *b, bool poison)
 {
     struct exec_options options = {.poison = poison};
     ck_assert_int_eq(exec_create(b->mem, &b->backend.base, b->plan, &options, &b->exec), GT_OK);
-    hostmem_phase_set(b->mem, HOSTMEM_RUN); /* from here on an allocation is a failed assert */
+    hostmem_phase_set(b->mem, HOSTMEM_RUN); /* from here on an allocation fails an assert */
 }
 
 static void bench_close(struct bench *b)
@@ -104,8 +104,6 @@ static void sum_runs(bool poison, uint32_t guard_bytes)
     }
     ck_assert_uint_eq(sum.b.backend.ops, 6);
     ck_assert_uint_eq(sum.b.backend.runs, poison ? 6 : 3);
-    ck_assert_ptr_eq(exec_device(sum.b.exec), &sum.b.backend.base);
-    ck_assert_ptr_eq(exec_plan(sum.b.exec), sum.b.plan);
     bench_close(&sum.b);
 }
 
@@ -208,7 +206,7 @@ START_TEST(timing_counts_per_kind)
 }
 END_TEST
 
-/* Each op's output is there when it is looked at, also where nothing reads it any more. */
+/* When the callback runs, the op's output is in place, even if no op reads it any more. */
 static enum gt_status look(void *context, int32_t program, int32_t index)
 {
     struct sum *sum = context;
@@ -234,11 +232,11 @@ START_TEST(each_op_is_looked_at)
 }
 END_TEST
 
-/* ---- random programs: every storage in a buffer of its own is the reference ---- */
+/* ---- random programs: the reference gives every storage a separate buffer ---- */
 
 struct reference {
     const struct graph *graph;
-    float **data; /* [tensor_count], of storages */
+    float **data; /* [tensor_count], for storages */
 };
 
 static float *reference_at(const struct reference *r, int32_t tensor)
@@ -265,7 +263,7 @@ static void reference_run(const struct reference *r, int32_t program)
     }
 }
 
-/* Gives all storages that `choose` names the same random contents on both sides. */
+/* Fills tensor `t` with the same random values on both sides. */
 static void both_upload(struct bench *b, const struct reference *r, struct fixture_random *random, int32_t t)
 {
     int64_t count = graph_tensor_elements(b->graph, t);

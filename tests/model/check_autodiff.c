@@ -1,12 +1,12 @@
-/* Autodiff against central differences, both in double through the oracle, and on the device.
+/* Checks autodiff against central differences, both in double through the oracle, and on the device.
  *
- *   toy       a block made by hand that is none of GPT-2's, with all that makes books hard to keep: a tensor with three
+ *   toy       a block made by hand, unlike GPT-2's, with everything that makes bookkeeping hard: a tensor with three
  *             consumers, one used twice by one op, residual sums of residual sums, a weight used by two ops and an
- *             embedding tied to the head, views, loss chunks of unequal length, an op that nothing depends on.  No line of
- *             plan, exec or train knows of it
+ *             embedding tied to the head, views, loss chunks of unequal length, an op that nothing depends on.  No line
+ *             of plan, exec or train is specific to it
  *   gpt       the training programs of a small GPT, with and without biases and dropout
- * In double the rules must meet the differences to 1e-6; on the device, in fp32, the gradients must meet those of the oracle
- * within 1e-5 of their norm, with dead bytes poisoned.
+ * In double, the rules must agree with the differences to 1e-6.  On the device, in fp32, the gradients must agree with
+ * those of the oracle within 1e-5 of their norm, with dead bytes poisoned.
  */
 #include <math.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static int32_t toy_tensor(struct toy *toy, const char *name, enum dtype dtype, i
     return out;
 }
 
-/* One op with its operands in the order of the declaration; returns the operand `result`. */
+/* Adds one op with its operands in the order of the declaration; returns the operand `result`. */
 static int32_t toy_op(struct toy *toy, int32_t chunk, enum op_kind kind, struct op_attrs attrs, const int32_t *operands,
                       int32_t result)
 {
@@ -107,7 +107,7 @@ static void toy_parameters_add(struct toy *toy)
     toy->graph->tensors[toy->losses].output = true;
 }
 
-/* The body: [N, C] out of ids. */
+/* Adds the body, which computes [N, C] from ids. */
 static int32_t toy_body(struct toy *toy)
 {
     const struct autodiff_parameter *at = toy->parameter;
@@ -175,7 +175,7 @@ static void toy_close(struct toy *toy)
     hostmem_destroy(toy->mem);
 }
 
-/* What the host gives a toy: the same numbers for the replica and for the device. */
+/* The host data of a toy: the same numbers for the replica and for the device. */
 struct toy_host {
     int32_t ids[ROWS], targets[ROWS], order[ROWS], starts[ROWS + 2];
     float weights[TOY_PARAMETERS][CHANNELS * 3 * CHANNELS];
@@ -228,7 +228,7 @@ static void toy_fill(const struct toy *toy, const struct toy_host *host, struct 
     scalars[SCALAR_SAMPLE_BASE] = host->scalars[SCALAR_SAMPLE_BASE].i;
 }
 
-/* The loss that the gradients are of, with one element of one parameter moved. */
+/* Returns the loss that the gradients belong to, with one element of one parameter moved by `by`. */
 static double toy_loss_at(const struct toy *toy, const struct toy_host *host, struct replica *replica, int parameter,
                           int64_t element, double by)
 {
@@ -329,7 +329,7 @@ START_TEST(toy_runs_on_the_device)
 }
 END_TEST
 
-/* Along a random direction in one parameter. */
+/* Returns the slope of the loss along a random direction in one parameter. */
 static double gpt_slope(const struct replica *start, struct replica *moved, struct rig *rig, int32_t program, int32_t p,
                         double by)
 {

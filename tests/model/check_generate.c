@@ -1,7 +1,7 @@
 /* Sampling with a key-value cache against whole forward passes, and the draw itself.
  *
- * The evaluation program, which has no cache, is the judge: with one sample per word of the vocabulary as the last target,
- * its losses are all the logits of a position but for a constant.
+ * The reference is the evaluation program, which has no cache: with one sample per word of the vocabulary as the last
+ * target, its losses are all the logits of a position up to a constant.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static struct model_options generate_options_make(int variant)
     return options;
 }
 
-/* losses[j] of word j after tokens[count], count <= TIME, by a whole forward pass. */
+/* Computes losses[j] of word j after tokens[count], count <= TIME, by a whole forward pass. */
 static void forward_losses(struct rig *rig, const int32_t *tokens, int64_t count, float losses[VOCAB])
 {
     const struct program_io *io = &rig->model->evaluate;
@@ -71,7 +71,7 @@ START_TEST(decoding_equals_a_whole_forward_pass)
     float cached[TIME][VOCAB];
     rig_open(&rig, &options, &(struct rig_how){.threads = 2, .poison = true, .guard_bytes = 256}, unit_seed());
     tokens_draw(77, tokens, TIME);
-    /* Evaluation may lie over the cache: all decoding first. */
+    /* Evaluation may overwrite the cache, so that all decoding comes first. */
     for (int32_t t = 0; t < TIME; t++) {
         rig.scalars[SCALAR_POSITION].i = t;
         rig_need(exec_upload(rig.exec, rig.model->decode.ids, 0, &tokens[t], 1) == GT_OK, "id");
@@ -93,7 +93,7 @@ START_TEST(decoding_equals_a_whole_forward_pass)
 }
 END_TEST
 
-/* Three contexts long, from prompts of several lengths: each greedy token is the likeliest after its window. */
+/* Generates three contexts from prompts of several lengths: each greedy token is the likeliest after its window. */
 START_TEST(generation_sees_its_window)
 {
     static const int64_t prompts[] = {1, 2, 5, TIME, TIME + 3, 2 * TIME};
@@ -177,7 +177,7 @@ START_TEST(draws_are_limited_to_the_likeliest)
         for (int i = 0; i < 5000; i++)
             seen[generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = k}, logits, 7, (double)i / 5000,
                                scratch)] = '1';
-        ck_assert_str_eq(seen, allowed[k]); /* equal logits at the edge stay, as in nanoGPT */
+        ck_assert_str_eq(seen, allowed[k]); /* equal logits at the limit stay, as in nanoGPT */
     }
     ck_assert_int_eq(
         generate_draw(&(struct generate_options){.temperature = 1.0, .top_k = 100}, logits, 7, 0.0, scratch), 0);
@@ -187,7 +187,7 @@ START_TEST(draws_are_limited_to_the_likeliest)
 }
 END_TEST
 
-/* The definition, by sorting: which of the logits may be drawn, and how likely each is. */
+/* The definition, by sorting: the logits that may be drawn, and their probabilities. */
 struct chance {
     int32_t id;
     float logit;
@@ -223,7 +223,8 @@ static void chances(const struct generate_options *how, const float *logits, int
         out[i].probability /= kept;
 }
 
-/* Temperature, top-k and top-p together against the definition: the share of each logit among even draws. */
+/* Compares temperature, top-k and top-p together with the definition: the share of each logit among evenly spaced
+ * draws. */
 START_TEST(limited_draws_follow_the_distribution)
 {
     static const double top_ps[] = {0.0, 1e-9, 0.1, 0.35, 0.5, 0.9, 0.999, 1.0};
@@ -250,7 +251,7 @@ START_TEST(limited_draws_follow_the_distribution)
 }
 END_TEST
 
-/* What is written together is what is written one by one. */
+/* Sequences generated in a batch are equal to those generated one by one. */
 START_TEST(a_batch_writes_the_same_sequences)
 {
     enum { BATCH = 3, LENGTH = 2 * TIME };

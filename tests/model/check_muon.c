@@ -1,10 +1,10 @@
-/* Muon's direction, recovered from what the update program does to a weight, against linear algebra in double.
+/* Checks Muon's direction, computed from the update program's change of a weight, against linear algebra in double.
  *
- *   orthogonal  all singular values of the direction lie where five Newton-Schulz steps take them, about 0.7 to 1.2, for
- *               wide, square and tall matrices
+ *   orthogonal  all singular values of the direction lie where five Newton-Schulz steps bring them, about 0.7 to 1.2,
+ *               for wide, square and tall matrices
  *   direction   it has the gradient's own singular vectors: O G' is symmetric and positive
- *   iteration   it is the same five steps in double, up to the rounding of 16-bit products
- *   momentum    a second, different gradient moves it as Nesterov's look ahead says
+ *   iteration   it equals the same five steps in double, up to the rounding of 16-bit products
+ *   momentum    a second, different gradient moves it as Nesterov momentum does
  *   zero        a gradient of zeros changes no weight
  *
  * Source of the iteration: Jordan et al. 2024, KellerJordan/Muon, muon.py.
@@ -20,7 +20,7 @@
 #define MOMENTUM 0.95
 #define RATE 0.5f
 
-/* A matrix [rows, columns] in double, and the same seen with its smaller side first. */
+/* A matrix [rows, columns] in double; the helpers use it with its smaller side first. */
 struct matrix {
     int64_t rows, columns;
     double *at;
@@ -44,7 +44,7 @@ static void product(const struct matrix *a, const struct matrix *b, double out[S
     }
 }
 
-/* Turns rows and columns p and q so that a[p][q] becomes 0. */
+/* Rotates rows and columns p and q so that a[p][q] becomes 0. */
 static void rotate(double a[SIDE][SIDE], int p, int q)
 {
     const double theta = 0.5 * atan2(2.0 * a[p][q], a[q][q] - a[p][p]), c = cos(theta), s = sin(theta);
@@ -60,7 +60,7 @@ static void rotate(double a[SIDE][SIDE], int p, int q)
     }
 }
 
-/* Eigenvalues of a symmetric matrix by Jacobi's rotations, which destroy it. */
+/* Computes the eigenvalues of a symmetric matrix by Jacobi rotations, which destroy the matrix. */
 static void eigenvalues(double a[SIDE][SIDE], double out[SIDE])
 {
     for (int sweep = 0; sweep < 30; sweep++)
@@ -79,7 +79,7 @@ static double norm(const double *values, int64_t count)
     return sqrt(sum);
 }
 
-/* Five steps in double: x = u / |u|, then a x + (b A + c A A) x. */
+/* Runs five steps in double: x = u / |u|, then a x + (b A + c A A) x. */
 static void newton_schulz(const struct matrix *u, double *out)
 {
     const int64_t large = u->rows * u->columns / SIDE;
@@ -130,7 +130,7 @@ static double gradient_value(const struct rig *rig, int32_t parameter, uint64_t 
     return 1e-3 * rig_normal(rig->seed, 5000 + 100 * which + (uint64_t)parameter, (uint64_t)index);
 }
 
-/* Fills every gradient with normal numbers of `which`, or zeros. */
+/* Fills every gradient with normal numbers of the stream `which`, or with zeros. */
 static void gradients_fill(struct rig *rig, uint64_t which, bool zero)
 {
     for (int32_t p = 0; p < rig->model->parameters.count; p++) {
@@ -145,7 +145,8 @@ static void gradients_fill(struct rig *rig, uint64_t which, bool zero)
     }
 }
 
-/* One update: *weights of the parameter after it, minus `before` where that is given, in memory to free(). */
+/* Runs one update and returns the parameter's weights after it, minus `before` unless that is NULL; the caller calls
+ * free(). */
 static double *weights_take(struct rig *rig, const struct parameter *parameter, const double *before)
 {
     const int32_t home = model_parameter_home(parameter);
@@ -159,7 +160,7 @@ static double *weights_take(struct rig *rig, const struct parameter *parameter, 
     return out;
 }
 
-/* What the next update takes from the parameter, over rate and scale: the direction. */
+/* Returns the direction: the change of the parameter in the next update, divided by rate and scale. */
 static struct matrix direction_take(struct rig *rig, const struct parameter *parameter)
 {
     const struct tensor *tensor = &rig->model->graph->tensors[parameter->tensor];
@@ -196,7 +197,7 @@ static void orthogonal_check(const char *name, const struct matrix *direction)
     }
 }
 
-/* O G' = U f(S) S U' when O has G's singular vectors. */
+/* Checks that O has G's singular vectors: then O G' = U f(S) S U'. */
 static void vectors_check(const char *name, const struct matrix *direction, const struct matrix *gradient)
 {
     double mixed[SIDE][SIDE], values[SIDE], largest = 0.0, skew = 0.0;
@@ -227,12 +228,12 @@ static void iteration_check(const char *name, const struct matrix *direction, co
     free(expected);
 }
 
-/* Each of the matrices of the first block in turn; a rig of its own, because one update moves them all. */
+/* Tests each matrix of the first block in turn, with a new rig each, because one update changes all of them. */
 START_TEST(direction_is_orthogonal)
 {
     static const enum dtype products[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     static const double bounds[] = {0.05, 0.008,
-                                    5e-4}; /* units of the dtype, through five steps; of fp32, the weight's */
+                                    5e-4}; /* units of the dtype, through five steps; for fp32, those of the weight */
     int matrices = 0;
     for (int32_t p = 0;; p++) {
         struct rig rig;

@@ -1,11 +1,11 @@
-/* Plans as the search makes them, run for real.
+/* Runs plans that the search makes.
  *
- *   sweep      200 random plans of small models (shape, micro-batch, remainder, recompute mix, loss chunk, sampling or not):
- *              plan_verify holds, the device is asked for the planned bytes in one call, the distance to the lower bound is
- *              at most 0.1 % on average and 1 % at worst, and one step of every program runs with dead bytes poisoned and
- *              guard bands around every tensor
- *   losses     what the search finds for smaller and smaller budgets trains to the same losses over 50 steps, up to the
- *              order of sums; where only recompute differs, to the same bits
+ *   sweep      200 random plans of small models (shape, micro-batch, remainder, recompute mix, loss chunk, sampling or
+ *              not): plan_verify accepts each, the device is asked for the planned bytes in one call, the distance to
+ *              the lower bound is at most 0.1 % on average and 1 % at worst, and one step of every program runs with
+ *              dead bytes poisoned and guard bands around every tensor
+ *   losses     plans for smaller and smaller budgets train to the same losses over 50 steps, up to the order of sums;
+ *              plans that differ only in recompute train to the same bits
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,14 +17,14 @@
 #include "tests/unit/unit_main.h"
 
 #define SWEEP_PLANS 200
-#define SWEEP_PARTS 4 /* each a test of its own, for Check's time limit */
+#define SWEEP_PARTS 4 /* each is a separate test, for Check's time limit */
 #define DISTANCE_MEAN_MAX 1e-3
 #define DISTANCE_MAX 1e-2
 #define STEPS 50
 #define STEP_SAMPLES 12
-#define LOSS_BOUND 1e-5 /* relative; what another order of fp32 sums may make of a loss */
+#define LOSS_BOUND 1e-5 /* relative; the effect of another order of fp32 sums on a loss */
 
-/* A number in [low, high]. */
+/* Returns a number in [low, high]. */
 static int32_t draw(uint64_t plan, uint64_t *index, int32_t low, int32_t high)
 {
     double share = rig_uniform(unit_seed() + plan, 77, (*index)++);
@@ -56,7 +56,7 @@ static struct model_options options_draw(uint64_t plan)
     return options;
 }
 
-/* The program of micro-step `k`. */
+/* Returns the program of micro-step `k`. */
 static const struct program_io *step_io(const struct model *model, int32_t k)
 {
     if (k == 0)
@@ -65,7 +65,7 @@ static const struct program_io *step_io(const struct model *model, int32_t k)
     return last && model->options.choice.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
 }
 
-/* One step of every program. */
+/* Runs one step of every program. */
 static void everything_run(struct rig *rig)
 {
     const struct model *model = rig->model;
@@ -127,7 +127,7 @@ END_TEST
 
 /* ---- losses ---- */
 
-/* The model whose losses are compared. */
+/* Returns the options of the model whose losses are compared. */
 static struct model_options losses_options(void)
 {
     struct model_options options = rig_options(true, 0.0f, GELU_ERF);
@@ -140,8 +140,8 @@ static struct model_options losses_options(void)
     return options;
 }
 
-/* Samples [base, base + batch) of a step: the same tokens however the step is cut.  The next token mostly follows from the
- * last, so that there is something to learn. */
+/* Feeds samples [base, base + batch) of a step: the same tokens for every micro-batch size.  The next token mostly
+ * follows from the last one, so that there is something to learn. */
 static void samples_feed(struct rig *rig, const struct program_io *io, int32_t step, int32_t base)
 {
     int32_t rows = io->batch * io->time, vocab = rig->model->options.config.vocab_size;
@@ -163,7 +163,7 @@ static void samples_feed(struct rig *rig, const struct program_io *io, int32_t s
     free(ids);
 }
 
-/* Mean losses of STEPS updates, and the first parameter at the end. */
+/* The mean losses of STEPS updates, and the first parameter at the end. */
 struct course {
     double loss[STEPS];
     float *weights;
@@ -200,7 +200,7 @@ static void course_run(const struct model_options *options, struct course *out)
     rig_close(&rig);
 }
 
-/* The plan that the search finds for a part of what was asked for. */
+/* Returns the plan that the search finds for `percent` of the bytes of the unlimited plan. */
 static struct search_result budget_search(const struct model_options *options, int percent)
 {
     struct hostmem *mem;
@@ -225,7 +225,7 @@ START_TEST(budgets_change_losses_by_rounding_only)
     struct course first, other;
     int32_t micro_batch_min = STEP_SAMPLES;
     course_run(&options, &first);
-    ck_assert_double_lt(first.loss[STEPS - 1], 0.9 * first.loss[0]); /* it learns, so that losses depend on updates */
+    ck_assert_double_lt(first.loss[STEPS - 1], 0.9 * first.loss[0]); /* the loss falls, so that it depends on updates */
     double worst = 0.0;
     for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
         struct search_result result = budget_search(&options, percents[i]);

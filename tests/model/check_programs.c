@@ -1,11 +1,13 @@
-/* The programs of a small GPT as a whole: against the oracle in double, with dead bytes poisoned, over a sweep of shapes.
+/* Checks the programs of a small GPT as a whole: against the oracle in double, with dead bytes poisoned, over a sweep
+ * of shapes.
  *
- *   oracle     train (first, next, remainder), update and evaluate on the device meet the oracle run of the same op lists:
- *              losses, and every parameter's gradient within 1e-5 of its norm (doc/numerics.md), with dropout on and off
+ *   oracle     train (first, next, remainder), update and evaluate on the device agree with the oracle run of the same
+ *              op lists: losses, and every parameter's gradient within 1e-5 of its norm (doc/numerics.md), with dropout
+ *              on and off
  *   16 bits    losses and gradients are at most 1.5 times as far from the oracle as those of the naive reference, which
- *              rounds what each op stores; weights are their masters, rounded
+ *              rounds the outputs of each op; weights are their masters, rounded
  *   poison     dead bytes filled with NaN and guard bands around every tensor change no bit of any program's results
- *   plans      plan_verify holds for batches, chunks, remainders, biases and dropout; the device meets each of them
+ *   plans      plan_verify accepts batches, chunks, remainders, biases and dropout; the device agrees with each of them
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +19,9 @@
 
 #define GRADIENT_BOUND 1e-5
 
-/* In 16 bits what counts is the error of a plain implementation that rounds where this one stores.  Both errors are
- * estimates from n elements, so that their ratio scatters by 1/sqrt(n): two such deviations are allowed beside the factor. */
+/* In 16 bits the reference is the error of a plain implementation that rounds where this one stores.  Both errors are
+ * estimates from n elements, so that their ratio varies by 1/sqrt(n); the test allows two such deviations in addition
+ * to the factor. */
 #define NAIVE_FACTOR 1.5
 #define DEVIATIONS 2.0
 #define LOSS_SCALE 4096.0f
@@ -49,7 +52,8 @@ static void rig_variant(struct rig *rig, int index, const struct rig_how *how)
     }
 }
 
-/* Runs a program on both sides from the device's state; compares the loss and, unless `tensors` is 0, gradients. */
+/* Runs a program on both sides from the device's state.  Compares the loss and, when `gradients` is true, the
+ * gradients. */
 static double both_run(struct rig *rig, const struct program_io *io, bool gradients)
 {
     struct replica replica;
@@ -95,7 +99,7 @@ START_TEST(training_meets_the_oracle)
 }
 END_TEST
 
-/* The program on the device, in the oracle and in the naive reference, from the same state. */
+/* A program on the device, in the oracle and in the naive reference, from the same state. */
 struct trio {
     struct rig *rig;
     struct replica exact, naive;
@@ -122,7 +126,7 @@ static void trio_end(struct trio *trio)
     replica_destroy(&trio->naive);
 }
 
-/* The distance of a parameter's gradient from the oracle's as a share of what is allowed. */
+/* Returns the distance of a parameter's gradient from the oracle's, as a share of the allowed distance. */
 static double gradient_share(struct trio *trio, const struct parameter *parameter)
 {
     int64_t count = graph_tensor_elements(trio->rig->model->graph, parameter->gradient);
@@ -278,7 +282,7 @@ START_TEST(a_gradient_that_is_not_finite_changes_nothing)
 }
 END_TEST
 
-/* A run of everything; the bits of all that a host reads, appended to `out`. */
+/* The bits of everything that the host reads in a run of all programs. */
 struct bits {
     float *at;
     size_t count;
@@ -361,7 +365,7 @@ START_TEST(poison_and_threads_change_no_bit)
 }
 END_TEST
 
-/* One shape of the sweep; the loss of a step must not depend on how it is cut. */
+/* Runs one shape of the sweep; the loss of a step must not depend on its micro-batches. */
 static double swept_loss(const struct model_options *options)
 {
     struct rig rig;

@@ -1,5 +1,5 @@
 # The whole model on a real device, against the oracle and against itself; the helpers of tests/e2e/parity_*.py.
-# The fragment of tests/ops comes before this one.
+# The fragment of tests/ops must precede this one.
 model_fixture = tests/model/model_fixture.c tests/model/model_fixture.h
 check_PROGRAMS += tests/model/check_autodiff tests/model/check_generate tests/model/check_muon \
 	tests/model/check_plans tests/model/check_programs

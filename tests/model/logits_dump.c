@@ -1,7 +1,7 @@
-/* Prints nothing and writes logits, for a comparison with another implementation.
+/* Writes logits to a file, for a comparison with another implementation; prints nothing.
  *
- * Usage: logits_dump FOLDER IDS OUT.  IDS is raw int32; OUT becomes raw fp32 [count, V]: the logits after each prefix of
- * the ids, computed token by token through the key-value cache as gpt-sample does.  At most block_size ids.
+ * Usage: logits_dump FOLDER IDS OUT.  IDS is raw int32; OUT becomes raw fp32 [count, V]: the logits after each prefix
+ * of the ids, computed token by token through the key-value cache as gpt-sample does.  At most block_size ids.
  */
 #include <stdio.h>
 #include <stdlib.h>

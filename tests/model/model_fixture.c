@@ -1,5 +1,5 @@
-/* Whole programs on a device and in double: see model_fixture.h.  Random numbers are Philox with keys of their own; nothing
- * here shares code with data/, train/ or the initial weights of a real run. */
+/* Whole programs on a device and in double: see model_fixture.h.  Random numbers are Philox with separate keys; this
+ * file shares no code with data/, train/ or the initial weights of a real run. */
 #include "tests/model/model_fixture.h"
 
 #include <math.h>
@@ -76,7 +76,7 @@ struct model_options rig_options(bool bias, float dropout, enum gelu_kind gelu)
     };
 }
 
-/* Gains near 1, everything else near 0; rows beyond the vocabulary are 0. */
+/* Draws gains near 1 and all other weights near 0; rows beyond the vocabulary are 0. */
 static void weights_fill(struct rig *rig)
 {
     struct graph *graph = rig->model->graph;
@@ -301,7 +301,7 @@ void replica_run_naive(struct replica *replica, int32_t program)
     }
 }
 
-/* The scalars are a block of words of three types. */
+/* Converts the block of scalars, whose words have three types. */
 static void scalars_load(double *to, const union scalar_word *from)
 {
     for (int32_t slot = 0; slot < SCALAR_WORDS; slot++) {

@@ -1,7 +1,8 @@
 /* Whole programs for the tests of this folder: on a real device, and in double through the oracle.
  *
- * A rig is a model with its plan, a device and an executor, filled from a seed.  A replica holds every tensor of a graph as
- * doubles and runs programs through tests/ops, op by op.  Failures of set-up end the process: they are no results.
+ * A rig is a model with its plan, a device and an executor, filled from a seed.  A replica stores every tensor of a
+ * graph as doubles and runs programs through tests/ops, op by op.  Failures of set-up end the process: they are not
+ * test results.
  */
 #ifndef GPT_TRAIN_MODEL_FIXTURE_H
 #define GPT_TRAIN_MODEL_FIXTURE_H
@@ -18,8 +19,8 @@
 /* Ends the process with the text when `good` is false. */
 void rig_need(bool good, const char *text);
 
-/* A small GPT with every program: 2 layers, 2 heads, 16 channels, 8 positions, 11 tokens of a vocabulary padded to 16, two
- * micro-steps of 3 samples and a remainder of 1, loss chunks of 7 rows. */
+/* Returns the options of a small GPT with every program: 2 layers, 2 heads, 16 channels, 8 positions, 11 tokens of a
+ * vocabulary padded to 16, two micro-steps of 3 samples and a remainder of 1, loss chunks of 7 rows. */
 struct model_options rig_options(bool bias, float dropout, enum gelu_kind gelu);
 
 struct rig {
@@ -38,8 +39,8 @@ struct rig_how {
     int32_t threads;
 };
 
-/* Opens the first backend of the build and binds the model's programs.  Weights are drawn from the seed (none is 0 or
- * 1), moments are 0, ids and targets of every program are drawn, some targets ignored. */
+/* Opens the first backend of the build and binds the model's programs.  Weights are drawn from the seed (no weight is 0
+ * or 1), moments are 0, ids and targets of every program are drawn, some targets ignored. */
 void rig_open(struct rig *rig, const struct model_options *options, const struct rig_how *how, uint64_t seed);
 void rig_close(struct rig *rig);
 
@@ -47,12 +48,12 @@ void rig_close(struct rig *rig);
 void rig_feed(struct rig *rig, const struct program_io *io, uint64_t which);
 /* Uploads the scalars, runs, and downloads them. */
 void rig_run(struct rig *rig, int32_t program);
-/* All elements of a tensor as float (of a float dtype) or int32, in memory to free(). */
+/* Returns all elements of a tensor as float (for a float dtype) or int32; the caller calls free(). */
 void *rig_download(struct rig *rig, int32_t tensor);
 
-/* Rows sorted by id, as data/batch.h says. */
+/* Sorts rows by id, as data/batch.h defines. */
 void rig_order(const int32_t *ids, int64_t rows, int32_t *order, int32_t *starts);
-/* A number in [0, 1) and a standard normal one: functions of the arguments. */
+/* rig_uniform() returns a number in [0, 1), rig_normal() a standard normal one; both depend on the arguments only. */
 double rig_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 double rig_normal(uint64_t seed, uint64_t stream, uint64_t index);
 
@@ -64,15 +65,15 @@ struct replica {
 
 void replica_create(const struct graph *graph, struct replica *out);
 void replica_destroy(struct replica *replica);
-/* Runs a program through the oracle: nothing is rounded, whatever the dtypes. */
+/* Runs a program through the oracle: nothing is rounded, for any dtype. */
 void replica_run(struct replica *replica, int32_t program);
-/* Runs a program through the naive reference, rounding what each op writes to the dtype of its tensor. */
+/* Runs a program through the naive reference, and rounds each op's outputs to the dtype of their tensor. */
 void replica_run_naive(struct replica *replica, int32_t program);
-/* Fills the whole replica with NaN, so that what is read must have been written. */
+/* Fills the whole replica with NaN, to expose reads of unwritten elements. */
 void replica_poison(struct replica *replica);
 /* Copies run and phase tensors, and the inputs of a program, from a rig. */
 void replica_load(struct replica *replica, struct rig *rig, int32_t program);
-/* ||a - b|| / ||b|| of `count` numbers; 0 where both are 0. */
+/* Returns ||a - b|| / ||b|| of `count` numbers; 0 when both are 0. */
 double replica_distance(const float *a, const double *b, int64_t count);
 
 #endif

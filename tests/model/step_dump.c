@@ -1,14 +1,14 @@
 /* Runs single training steps on request, for a comparison with another implementation.
  *
- * Usage: step_dump [what gpt-train takes].  Opens the session that gpt-train would open for the same arguments, then
+ * Usage: step_dump [ARGUMENTS OF gpt-train].  Opens the session that gpt-train would open for the same arguments, then
  * obeys one command per line of standard input and answers each with one line on standard output:
  *   describe            one line per parameter "NAME ELEMENTS", before the answer
  *   put PART PATH       fills a part (weights, m, v) of all parameters from raw fp32, in the order of `describe`
  *   get PART PATH       writes a part (weights, gradients, m, v) the same way
  *   step ITER LR ADAM PATH   one update as the iteration ITER after ADAM updates; the ids, then the targets, of each
  *                       micro-step go to PATH as int32; answers "ok LOSS NORM CLIP MICRO_STEPS"
- * Gradients are as accumulated: before clipping.  It does not evaluate, log or save.  Answers begin with "ok"; anything
- * that goes wrong ends the program with status 1.
+ * Gradients are the accumulated ones, before clipping.  It does not evaluate, log or save.  Answers begin with "ok";
+ * any error ends the program with status 1.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -64,7 +64,7 @@ static int32_t part_tensor(const struct parameter *parameter, const char *part)
     return strcmp(part, "weights") == 0 ? parameter->tensor : TENSOR_NONE;
 }
 
-/* One tensor between the device and a file, through the staging buffer. */
+/* Copies one tensor between the device and a file, through the staging buffer. */
 static enum gt_status tensor_copy(struct dump *dump, int32_t tensor, bool put, FILE *file)
 {
     struct session *session = &dump->session;

@@ -1,10 +1,11 @@
-/* opcheck --bench: the time of one op at the shapes of a 124M step, beside what the device can do.
+/* opcheck --bench: times one op at the shapes of a 124M step, and compares it with the device's limits.
  *
- * Minimum and median of several runs after one warm-up, at most about a second per op.  Beside them stands what the op
- * declares: the bytes that it must move at least and the FLOPs that it must do; rates come from these.  The roofs are measured
- * on the same device: the matrix rate of each dtype by backend_peak_flops(), the memory rate by its residual op on
- * three arrays that fit no cache (two read, one written, as in STREAM's Add).  The share is that of the roof that binds: the
- * larger of FLOPs over the one and bytes over the other.
+ * It prints the minimum and the median of several runs after one warm-up, at most about a second per op.  Next to them
+ * it prints what the op declares: the bytes that it must move at least and the FLOPs that it must do; rates are
+ * computed from these.  The roofs are measured on the same device: backend_peak_flops() gives the matrix rate of each
+ * dtype, and the residual op gives the memory rate, on three arrays that fit no cache (two read, one written, as in
+ * STREAM's Add).  The share is that of the roof that binds: the larger of FLOPs over the matrix rate and bytes over the
+ * memory rate.
  */
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +36,7 @@ static bool timed(struct device *device, const struct op_call *call, struct timi
     const struct backend_ops *ops = device->backend->ops;
     int64_t elapsed_ns[BENCH_RUNS_MAX], start = 0;
     int32_t runs = 0;
-    for (int32_t i = -1; i < BENCH_RUNS_MAX; i++) { /* the first one warms up */
+    for (int32_t i = -1; i < BENCH_RUNS_MAX; i++) { /* the first run warms up */
         int64_t before = clock_monotonic_ns();
         if (ops->run(device->backend, 0, call, 1) != GT_OK || ops->sync(device->backend, 0) != GT_OK)
             return false;

@@ -1,9 +1,9 @@
 /* The shapes that ops are checked with: 1, odd ones, ones off every tile, and those of a 124M model kept cheap.
  *
- * A case is a pure function of (op, dtype, index, seed).  Low indices walk through the listed sizes, the others draw from
- * them; optional operands, transposes, accumulation and kinds change with the index, so that every combination occurs.
- * The dtype is that of activations.  What a model keeps in fp32 beside them (gains, biases, gradients of parameters,
- * masters, moments) is fp32 in two cases of three, and of the same dtype in the third.
+ * A case is a pure function of (op, dtype, index, seed).  Low indices walk through the listed sizes, higher ones draw
+ * from them.  Optional operands, transposes, accumulation and kinds change with the index, so that every combination
+ * occurs.  The dtype is that of activations.  Tensors that a model keeps in fp32 (gains, biases, gradients of
+ * parameters, masters, moments) are fp32 in two cases of three, and have the activations' dtype in the third.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -29,13 +29,13 @@ int64_t random_below(struct random *random, int64_t bound)
     return (int64_t)((uint64_t)random_word(random) * (uint64_t)bound >> 32);
 }
 
-/* The sum of eight uniform numbers of 16 bits, scaled to variance 1: all of one block, and no function of libm, so that a
- * seed means the same values everywhere. */
+/* Returns the sum of eight uniform 16-bit numbers, scaled to variance 1.  All eight come from one block, and no
+ * function of libm is involved, so that a seed gives the same values everywhere. */
 double random_normal(struct random *random)
 {
     struct philox_key key = {{(uint32_t)random->seed, (uint32_t)(random->seed >> 32)}};
     struct philox_block block = philox4x32_10(key, (struct philox_block){{random->draws++, 0x6e6f726du, 0u, 0u}});
-    int64_t sum = -8 * 0x7fff - 4; /* the mean */
+    int64_t sum = -8 * 0x7fff - 4; /* minus the mean */
     for (int i = 0; i < 4; i++)
         sum += (int64_t)(block.word[i] >> 16) + (int64_t)(block.word[i] & 0xffffu);
     return (double)sum * (1.2247448713915890 * 0x1p-16); /* sqrt(12 / 8) */
@@ -79,7 +79,7 @@ void case_accumulate(struct maker *maker, uint32_t mask)
     case_attrs(maker)->accumulate = mask;
 }
 
-/* Bases that are no multiple of eight and beyond 32 bits. */
+/* The bases include odd ones and some beyond 32 bits. */
 int64_t case_lean_elements(struct maker *maker)
 {
     static const int64_t counts[] = {1, 7, 255, 256, 257, 511, 512, 513, 1000, 4099, 100};
@@ -97,7 +97,7 @@ int32_t cases_count(enum op_kind kind, enum dtype dtype)
     return test->has_many_variants ? CASES_WIDE : CASES_DEFAULT;
 }
 
-/* Twice: the first pass makes the outputs, the second sees those that are added to as bound. */
+/* Infers twice: the first pass makes the outputs, the second finds the accumulated ones bound. */
 static bool case_infer(struct check_case *check)
 {
     uint32_t accumulate = check->call.attrs.accumulate;

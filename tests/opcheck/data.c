@@ -1,7 +1,7 @@
-/* What a case needs on the host: values before the run, the oracle's and the naive results, and images.
+/* The host data of a case: values before the run, the results of the oracle and of the naive reference, and images.
  *
- * Values belong to the case, images to one layout of it: a backend's alignment and workspace.  Test code: memory that
- * cannot be had ends the program.
+ * Values belong to the case, images to one layout of it (a backend's alignment and workspace).  This is test code: it
+ * aborts when an allocation fails.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ void case_values_make(const struct check_case *check, struct case_data *data)
     naive_run(&check->call, data->naive, DEFECT_NONE);
 }
 
-/* `image` becomes the image before the run with the outputs in `value` encoded into it. */
+/* Fills `image` with the image before the run, and encodes the outputs in `value` into it. */
 static void outputs_encode(const struct check_case *check, const struct case_data *data, double *const *value,
                            uint8_t *image)
 {

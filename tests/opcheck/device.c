@@ -1,6 +1,7 @@
-/* A backend as opcheck uses it: through its interface only, with one arena for the largest case.
+/* Opens a backend and runs ops on it, through its interface only, with one arena for the largest case.
  *
- * The whole image goes up, one op runs, and the whole image comes back, so that every byte the op touched is seen.
+ * The whole image is uploaded, one op runs, and the whole image is downloaded, so that every byte the op wrote is
+ * checked.
  */
 #include <stdio.h>
 

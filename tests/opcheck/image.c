@@ -1,8 +1,8 @@
-/* Images: where a case's operands lie, with guard bands between them, and how values become bytes.
+/* Images: the layout of a case's operands, with guard bands between them, and the encoding of values as bytes.
  *
- * Offsets are multiples of the backend's alignment; a band of BAND_BYTES at least stands before and after every operand and
- * the workspace.  Outputs and workspace begin as NaN patterns (all ones), so that what is read before it is written, or
- * never written, shows.
+ * Offsets are multiples of the backend's alignment.  A band of at least BAND_BYTES lies before and after every operand
+ * and the workspace.  Outputs and workspace start as NaN patterns (all ones), which exposes reads of unwritten bytes
+ * and missing writes.
  */
 #include <assert.h>
 #include <math.h>
@@ -61,7 +61,7 @@ double image_rounded(enum dtype dtype, double value)
     return is_float ? ref_rounded(dtype, value) : value;
 }
 
-/* The 16-bit pattern; cut off towards zero, or kept finite, where a mutant does so. */
+/* Returns the 16-bit pattern; `encoding` can make it round towards zero or stay finite, as mutants do. */
 static uint16_t half_bits(enum dtype dtype, float value, enum encoding encoding)
 {
     uint16_t bits = dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
@@ -131,7 +131,7 @@ void image_prepare(const struct check_case *check, double *const value[OP_OPERAN
     }
 }
 
-/* The end of the writable region that holds `offset`, or `offset` itself where writing is forbidden. */
+/* Returns the end of the writable region that contains `offset`, or `offset` itself when it is not writable. */
 static size_t writable_end(const struct check_case *check, size_t offset)
 {
     size_t start = check->call.workspace.offset_bytes;

@@ -1,8 +1,8 @@
-/* The values that a case starts from, rounded to the dtype of each operand so that every implementation sees the same.
+/* The values that a case starts from, rounded to the dtype of each operand so that every implementation gets the same.
  *
- * Everything is standard normal unless an op needs otherwise: ids and their sorted rows, statistics that belong to x,
- * probabilities that belong to q and k, moments that are not negative.  "huge" scales what makes results pass the end of
- * fp16, where infinity is the right answer; inputs themselves stay finite.
+ * All values are standard normal unless an op needs others: ids and their sorted rows, statistics that belong to x,
+ * probabilities that belong to q and k, moments that are not negative.  "huge" scales inputs so that results pass the
+ * end of fp16's range, where infinity is the right answer; the inputs themselves stay finite.
  */
 #include <math.h>
 #include <string.h>
@@ -53,7 +53,7 @@ void inputs_huge(const struct check_case *check, int32_t slot, double *const *va
         inputs_scale(check, slot, value[slot], factor, 0.0);
 }
 
-/* Inputs stored in fp16 stay finite: what overflows must be a result. */
+/* Keeps inputs stored in fp16 finite: only results may overflow. */
 static void keep_finite(const struct check_case *check, int32_t slot, double *values)
 {
     for (int64_t i = 0, count = operand_elements(case_operand(check, slot)); i < count; i++)
@@ -74,7 +74,7 @@ void inputs_fill(const struct check_case *check, double *const value[OP_OPERANDS
                    op_direction(check->call.kind, &check->call.attrs, slot) != OPERAND_OUT) {
             fill_floats(check, slot, value[slot], &random);
         } else if (case_operand(check, slot)->dtype != DTYPE_I32) {
-            inputs_scale(check, slot, value[slot], 0.0, (double)NAN); /* an output holds nothing yet */
+            inputs_scale(check, slot, value[slot], 0.0, (double)NAN); /* the output has no value yet */
         }
     }
     if (op_test(check->call.kind)->inputs != NULL)

@@ -1,17 +1,17 @@
-/* The rule of every op, backend and dtype; derivations are in bounds.md.
+/* The acceptance rule for every op, backend and dtype; bounds.md has the derivations and the complete formulas.
  *
- *   1. NaN and infinities stand exactly where the oracle has them; near the end of the dtype, where the error of a correct
- *      computation decides, infinity and the largest value are both right.
- *   2. Every element: |y - y*| <= e + half the distance of the dtype's values at |y*| + e, with
- *      e = 8 2^-24 term + what bounds.md permits to be rounded to 16 bits on the way.
- *   3. RMS error <= 1.25 times that of the naive reference, and |mean error| <= 8 RMS / sqrt(n), both as signed and
- *      towards or away from zero.  Ideal rounding of the output counts as a floor; n is the number of independent errors, 16 at
- *      least.
- *   4. Integer inputs of sums of products, and whatever the oracle marks exact: equal values.
- *   5. Guard bands and inputs are untouched.  A case with less than 10 % of non-zero results is trivial: it counts for
- *      nothing, and suite.c fails an op with more than one trivial case in twenty.
- *   6. What has a bit-exact reference has its bits.
- * Comparisons are positive, so that a NaN fails.  There is no tolerance here that is not one of these formulas.
+ *   1. NaN and infinities appear exactly where the oracle has them.  Near the end of the dtype's range, where the error
+ *     of a correct computation decides, infinity and the largest value are both right.
+ *   2. For every element |y - y*| <= e + half the distance of the dtype's values at |y*| + e, with e = 8 2^-24 term +
+ *     the roundings to 16 bits that bounds.md permits on the way.
+ *   3. RMS error <= 1.25 times that of the naive reference, and |mean error| <= 8 RMS / sqrt(n), both for the signed
+ *     error and for the error away from zero.  Ideal rounding of the output is a lower limit of the reference; n is the
+ *     number of independent errors.  With n < 16 the rule does not apply.
+ *   4. With integer inputs of sums of products, and where the oracle marks an element exact, values are equal.
+ *   5. Guard bands and inputs are unchanged.  A case with less than 10 % of non-zero results is trivial: it is not
+ *     counted, and suite.c fails an op with more than one trivial case for every twenty others.
+ *   6. Where there is a bit-exact reference, the bits are equal to its bits.
+ * Comparisons are positive, so that a NaN fails.  There are no other tolerances.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,9 +23,9 @@
 #define FACTOR_SUM (8.0 * U32)
 #define FACTOR_RMS 1.25
 #define FACTOR_SIGMA 8.0
-#define ERRORS_LEAST 16.0 /* independent ones that rule 3 needs: the RMS of fewer is no estimate */
+#define ERRORS_LEAST 16.0 /* independent errors that rule 3 needs: with fewer, the RMS is no estimate */
 #define NONZERO_SHARE 0.10
-#define FLUSHED 0x1p-126 /* a device may take what is smaller than any normal fp32 value for zero */
+#define FLUSHED 0x1p-126 /* a device may flush subnormal fp32 values to zero */
 
 static bool is_half(enum dtype dtype)
 {
@@ -37,14 +37,15 @@ double judge_row(const struct op_call *call, int32_t slot)
     return is_half(call->operand[slot].dtype) ? 1.0 : (double)op_columns(call, slot);
 }
 
-/* How many elements of an output share one error (of their row's statistics or probabilities). */
+/* Returns the number of elements of an output that share one error (that of their row's statistics or
+ * probabilities). */
 static double shared_by(const struct op_call *call, int32_t slot)
 {
     return op_test(call->kind)->shared_by != NULL ? op_test(call->kind)->shared_by(call, slot) : 1.0;
 }
 
-/* An op of one value in, one out rounds equal significands equally: there are 1/(2 u) of them in a 16-bit dtype, and
- * four sizes of small integers. */
+/* Returns the number of distinct errors.  An op with one input and one output value rounds equal significands equally:
+ * a 16-bit dtype has 1/(2 u) of them, and small integers have four sizes. */
 static double inputs_distinct(const struct check_case *check, enum dtype dtype)
 {
     if (!op_test(check->call.kind)->has_few_inputs)
@@ -52,10 +53,10 @@ static double inputs_distinct(const struct check_case *check, enum dtype dtype)
     return check->inputs == INPUTS_INTEGER ? 4.0 : 0.5 / dtype_unit_roundoff(dtype);
 }
 
-/* The distance between neighbours of a dtype where `magnitude` lies; below the smallest normal value it stays the same. */
+/* Returns the distance between neighbours of a dtype at `magnitude`; it is constant below the smallest normal value. */
 static double spacing(enum dtype dtype, double magnitude)
 {
-    int exponent = 0; /* 2^(exponent - 1) <= magnitude < 2^exponent, and u 2^exponent is the distance there */
+    int exponent = 0; /* 2^(exponent - 1) <= magnitude < 2^exponent, where the distance is u 2^exponent */
     (void)frexp(fmax(magnitude, dtype == DTYPE_F16 ? 0x1p-14 : 0x1p-126), &exponent);
     return ldexp(dtype_unit_roundoff(dtype), exponent);
 }
@@ -76,7 +77,7 @@ bool judge_fail(const struct check_case *check, int32_t slot, int64_t i, const c
     return false;
 }
 
-/* Sums over the elements of one output that rule 3 looks at. */
+/* Sums over the elements of one output, for rule 3. */
 struct moments {
     double count, squares, naive_squares, ideal_squares, fp32_squares, half_squares, drift_squares;
     double signed_sum, outward_sum, naive_signed_sum, naive_outward_sum, systematic;
@@ -101,7 +102,7 @@ static void moments_add(struct moments *moments, const struct case_data *data, i
     moments->systematic += U32 * data->ref.term[slot][i];
 }
 
-/* Rules 1, 2 and 4 for one element; adds to the moments. */
+/* Applies rules 1, 2 and 4 to one element, and adds it to the moments. */
 static bool judge_element(const struct check_case *check, const struct case_data *data, const uint8_t *after,
                           int32_t slot, int64_t i, struct moments *moments, struct verdict *out)
 {
@@ -115,7 +116,7 @@ static bool judge_element(const struct check_case *check, const struct case_data
     if (!isfinite(exact) || must_equal)
         return same_class(found, stored) || judge_fail(check, slot, i, "must be exact", found, stored, out);
     double computed = FACTOR_SUM * term + data->ref.half_bound[slot][i] + (is_half(dtype) ? U32 * size : 0.0);
-    if (isinf(image_rounded(dtype, size + computed))) { /* overflow may happen; it must where it cannot be avoided */
+    if (isinf(image_rounded(dtype, size + computed))) { /* may overflow; must when no error avoids it */
         if (isinf(found) && (found < 0.0) == (exact < 0.0))
             return true;
         if (isinf(image_rounded(dtype, size - computed)))
@@ -132,7 +133,7 @@ static bool judge_element(const struct check_case *check, const struct case_data
     return true;
 }
 
-/* Rule 3 for one output. */
+/* Applies rule 3 to one output. */
 static bool judge_moments(const struct check_case *check, int32_t slot, const struct moments *m, struct verdict *out)
 {
     const char *name = op_declaration(check->call.kind)->operand[slot].name;
@@ -171,7 +172,7 @@ static bool judge_output(const struct check_case *check, const struct case_data 
     return judge_moments(check, slot, &moments, out);
 }
 
-/* Rule 6: the bits of the exact reference; NaN is NaN, whatever its payload. */
+/* Applies rule 6 to one output: the bits of the exact reference; any NaN equals any other. */
 static bool judge_bits(const struct check_case *check, const struct case_data *data, const uint8_t *after, int32_t slot,
                        struct verdict *out)
 {
@@ -186,7 +187,8 @@ static bool judge_bits(const struct check_case *check, const struct case_data *d
     return true;
 }
 
-/* Rule 5: a case whose results are mostly zero shows nothing (one channel, one column, everything dropped). */
+/* Rule 5: returns true for a case that shows nothing because most results are zero (one channel, one column, everything
+ * dropped). */
 static bool judge_trivial(const struct check_case *check, const struct case_data *data)
 {
     double nonzero = 0.0, all = 0.0;

@@ -1,7 +1,7 @@
-# opcheck: every op on every backend against the oracle, one script for each dtype so that they run side by side, one for the
-# narrower instruction sets of the cpu, one for opencl, one on another compiler, and one for its kernels on a simulator that reports
-# stray accesses and races; ref_selftest: the oracle against finite differences.
-# The fragment of tests/ops comes before this one.
+# opcheck: every op on every backend against the oracle.  There is one script for each dtype, so that they run in
+# parallel, one for the narrower instruction sets of the cpu, one for opencl, one for another OpenCL compiler, and one
+# for the opencl kernels on a simulator that reports stray accesses and races.  ref_selftest: the oracle against finite
+# differences.  The fragment of tests/ops must precede this one.
 check_PROGRAMS += tests/opcheck/ref_selftest
 EXTRA_PROGRAMS += tests/opcheck/opcheck
 check_DATA += tests/opcheck/opcheck$(EXEEXT)

@@ -1,9 +1,9 @@
-/* Seeded defects: what the judge must catch, at least five per op and dtype.
+/* Seeded defects that the judge must catch, at least five per op and dtype.
  *
  * A mutant is the naive reference with one defect, encoded into an image as a backend would leave it, and judged by the
- * same function.  Defects of an op's own are planted once; those of storing a result, once in every output.  A mutant counts
- * as caught when one of the op's cases is rejected; the naive reference without a defect passes all of them (suite.c runs
- * that control).
+ * same function.  The op's own defects are planted once, the defects of storing a result once in every output.  A
+ * mutant is caught when the judge rejects one of the op's cases.  The naive reference without a defect passes all of
+ * them; suite.c runs that control.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,14 +13,14 @@
 #include "tests/opcheck/opcheck.h"
 
 #define MUTANTS_MAX 96
-#define FLOPS_MAX 2e7     /* the small cases are enough, and quick */
-#define DEFECT_SIZE 0.002 /* of DEFECT_SCALE and DEFECT_ONE_ELEMENT */
+#define FLOPS_MAX 2e7     /* small cases are enough, and fast */
+#define DEFECT_SIZE 0.002 /* for DEFECT_SCALE and DEFECT_ONE_ELEMENT */
 #define WHOLE_CALL (-1)
 
 struct mutant {
     enum naive_defect defect;
-    int32_t slot;          /* the output that it spoils, or WHOLE_CALL */
-    bool possible, caught; /* possible: in at least one case the output exists and is stored as the defect needs it */
+    int32_t slot;          /* the output with the defect, or WHOLE_CALL */
+    bool possible, caught; /* possible: it applies to at least one case */
 };
 
 struct brood {
@@ -28,7 +28,7 @@ struct brood {
     int32_t count;
 };
 
-/* Planted in every output. */
+/* The defects that are planted in every output. */
 static const enum naive_defect output_defects[] = {DEFECT_SCALE,         DEFECT_ONE_ELEMENT, DEFECT_TAIL,
                                                    DEFECT_LOW_PRECISION, DEFECT_TRUNCATE,    DEFECT_SATURATE};
 
@@ -96,7 +96,7 @@ static bool is_output(const struct op_call *call, int32_t slot)
     return call->operand[slot].present && op_direction(call->kind, &call->attrs, slot) != OPERAND_IN;
 }
 
-/* The elements of an output that count: of the scalars block, the word that the op computes. */
+/* The range of an output to spoil: all elements, or the word of the scalars block that the op computes. */
 static void output_range(const struct op_call *call, int32_t slot, int64_t *out_first, int64_t *out_count)
 {
     bool scalars = call->operand[slot].dtype == DTYPE_I32;
@@ -104,7 +104,8 @@ static void output_range(const struct op_call *call, int32_t slot, int64_t *out_
     *out_count = scalars ? 1 : operand_elements(&call->operand[slot]);
 }
 
-/* Where the first input lies; of an op without one, the band before the output. */
+/* Returns the offset of the first input; for an op without inputs, that of the last byte of the band before the
+ * output. */
 static size_t first_input(const struct op_call *call, size_t output_start)
 {
     for (int32_t slot = 0; slot < op_declaration(call->kind)->operands; slot++) {
@@ -136,7 +137,7 @@ static void spoil(const struct check_case *check, const struct case_data *data, 
     const struct operand *operand = &check->call.operand[mutant->slot];
     size_t size = dtype_size_bytes(operand->dtype),
            last = operand->at.offset_bytes + (size_t)(first + count - 1) * size;
-    /* One element off by 0.2 % is within the rounding of bf16: there it is off by four units. */
+    /* An error of 0.2 % in one element is within the rounding of bf16; there it is four units instead. */
     double u = dtype_unit_roundoff(image_dtype(check, mutant->slot, first)), part = DEFECT_SIZE;
     enum encoding encoding = mutant->defect == DEFECT_TRUNCATE   ? ENCODE_TRUNCATE
                              : mutant->defect == DEFECT_SATURATE ? ENCODE_SATURATE
@@ -156,7 +157,8 @@ static void spoil(const struct check_case *check, const struct case_data *data, 
         memcpy(data->after + last, data->before + last, size);
 }
 
-/* Whether the defect can be there at all: the output exists in this case, and is stored as the defect needs it. */
+/* Returns true when the defect can occur: the output exists in this case, and its dtype is one that the defect
+ * needs. */
 static bool mutant_applies(const struct check_case *check, const struct mutant *mutant)
 {
     if (mutant->slot == WHOLE_CALL)
@@ -203,7 +205,8 @@ static void mutant_add(struct brood *brood, enum naive_defect defect, int32_t sl
     brood->mutant[brood->count++] = (struct mutant){.defect = defect, .slot = slot};
 }
 
-/* What an op's results can never be in the dtype: those of exact ops are rounded before they are stored. */
+/* Returns false when the op can never have this defect in the dtype: an exact op rounds its results before it stores
+ * them. */
 static bool output_defect_possible(enum op_kind kind, int32_t slot, enum naive_defect defect, enum dtype dtype)
 {
     const struct op_test *test = op_test(kind);
@@ -216,7 +219,8 @@ static bool output_defect_possible(enum op_kind kind, int32_t slot, enum naive_d
     return dtype == DTYPE_F32 || (test->unrounded >> slot & 1u) == 0;
 }
 
-/* Defects of 16-bit storage need 16 bits; the poor accumulator is one of the dtype. */
+/* Returns the variant of a defect for the dtype: defects of 16-bit storage need 16 bits, and the poor accumulator has
+ * the dtype itself. */
 static enum naive_defect own_defect(enum naive_defect defect, enum dtype dtype)
 {
     bool needs_half = defect == DEFECT_DOUBLE_ROUNDING || defect == DEFECT_HALF_SCORES || defect == DEFECT_FROM_PARAM;
@@ -244,7 +248,7 @@ static void brood_make(enum op_kind kind, enum dtype dtype, struct brood *brood)
     }
 }
 
-/* Lets one case judge every mutant that is still at large; returns how many remain so. */
+/* Judges every mutant that is not yet caught on one case; returns the number of possible mutants that survive. */
 static int32_t brood_judge(const struct check_case *check, struct brood *brood)
 {
     struct case_data data;

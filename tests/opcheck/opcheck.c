@@ -1,11 +1,12 @@
-/* opcheck: runs the cases of every op in every dtype on every backend of this build; one line per op, dtype and backend.
+/* opcheck: runs the cases of every op in every dtype on every backend of this build; one line per op, dtype and
+ * backend.
  *
- * Options: --seed=N --op=NAME --backend=NAME --except=NAME (of a backend) --dtype=NAME --cases=N --case=N --variant=N --list
- * --bench --support --mutants.  Without options: all cases in float32, bfloat16 and float16 on all backends, the control, and the
- * mutants.  --cases=N takes N of each op's, spread over all; --case=N takes that one; either leaves the mutants out;
- * --variant=N has the backend take its N-th way of launching the ops that have so many.  The
- * last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check each.  Exit status: 0 passed,
- * 1 failed, 2 bad option, 77 the backend that --support was asked about cannot be opened here.
+ * Options: --seed=N --op=NAME --backend=NAME --except=NAME (a backend to leave out) --dtype=NAME --cases=N --case=N
+ * --variant=N --list --bench --support --mutants.  Without options it runs all cases in float32, bfloat16 and float16
+ * on all backends, the control, and the mutants.  --cases=N runs N cases of each op, spread over all; --case=N runs
+ * case N alone; both leave the mutants out.  --variant=N selects the N-th way in which the backend launches the ops
+ * that have several.  The last line is "checks: P passed, F failed, S skipped"; a case and a mutant are one check each.
+ * Exit status: 0 passed, 1 failed, 2 bad option, 77 the backend given with --support cannot be opened on this machine.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 struct options {
     enum opcheck_mode mode;
     uint64_t seed;
-    int32_t cases_max, one_case; /* ALL_CASES where not given */
+    int32_t cases_max, one_case; /* ALL_CASES when not given */
     int32_t variant;
     const char *op, *backend, *except, *dtype;
 };
@@ -133,7 +134,8 @@ static size_t image_bytes_of(const struct device *device, bool made, struct chec
     return check->image_bytes;
 }
 
-/* The largest image of what was selected; the backend is opened once without an arena, to be asked about workspaces. */
+/* Returns the size of the largest image of the selection.  It opens the backend once without an arena, to ask for the
+ * sizes of workspaces. */
 static size_t arena_bytes_needed(const struct options *options, const struct device *device)
 {
     size_t needed = options->mode == MODE_BENCH ? 3 * BENCH_TRIAD_BYTES : 1;
@@ -234,7 +236,7 @@ static int bench(const struct options *options)
     return opened > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* "yes" for all cases of the op in the dtype, "-" for none, or how many of how many. */
+/* Prints "yes" when the backend supports all cases of the op in the dtype, "-" for none, else how many of how many. */
 static void support_print_one(const struct options *options, const struct device *device, enum op_kind kind,
                               enum dtype dtype)
 {

@@ -1,8 +1,8 @@
 /* opcheck: every op, on every backend compiled in, in every dtype, against the oracle under one error rule.
  *
- * A case is an op_call with shapes, a seed and a flavour of inputs.  Its operands lie in an image, one piece of memory with
- * guard bands around every tensor.  A backend's result is the image after the run; a mutant's is the image that a
- * defective naive version would leave.  judge.c looks at images only and cannot tell them apart.
+ * A case is an op_call with shapes, a seed and a flavour of inputs.  Its operands lie in an image, one block of memory
+ * with guard bands around every tensor.  The result of a backend is the image after the run; that of a mutant is the
+ * image that a defective naive version would leave.  judge.c sees only images and cannot distinguish them.
  */
 #ifndef GPT_TRAIN_OPCHECK_OPCHECK_H
 #define GPT_TRAIN_OPCHECK_OPCHECK_H
@@ -15,36 +15,36 @@
 
 #define OPCHECK_TEXT_MAX 384
 
-/* What a case holds on the host while it is looked at: doubles, one array per operand, and images of one layout. */
+/* The host data of a case: doubles, one array per operand, and images of one layout. */
 struct case_data {
     double *initial[OP_OPERANDS_MAX]; /* values before the run, rounded to the operand's dtype */
     double *naive[OP_OPERANDS_MAX];
     double *scratch[OP_OPERANDS_MAX]; /* for another naive run */
     struct ref_tensors ref;
     uint8_t *before, *after, *naive_image;
-    uint8_t *exact_image; /* NULL where the call has no bit-exact reference */
+    uint8_t *exact_image; /* NULL when the call has no bit-exact reference */
 };
 
-/* How a value becomes a 16-bit pattern: as it must, or as two mutants do it. */
+/* How a value becomes a 16-bit pattern: correctly, or as in two of the mutants. */
 enum encoding { ENCODE_NEAREST, ENCODE_TRUNCATE, ENCODE_SATURATE };
 
 struct verdict {
     bool passed;
-    bool trivial;       /* too few results differ from zero to show anything */
+    bool trivial;       /* too few nonzero results to show anything */
     double worst_ratio; /* error / bound over all elements */
     char reason[OPCHECK_TEXT_MAX];
 };
 
-/* cases.c: case number `index` of an op in a storage dtype, inferred by op_infer(); false when the shape rule refuses it.
- * The dtype is that of activations; half of the operands that a model keeps in fp32 are so.  An op whose operands are all
- * fp32 has no cases in another dtype. */
+/* cases.c: makes case number `index` of an op in a storage dtype, inferred by op_infer().  Returns false when the shape
+ * rule refuses it.  The dtype is that of activations; tensors that a model keeps in fp32 are fp32 in two cases of
+ * three.  An op whose operands are all fp32 has no cases in another dtype. */
 int32_t cases_count(enum op_kind kind, enum dtype dtype);
 bool case_make(enum op_kind kind, enum dtype dtype, int32_t index, uint64_t seed, struct check_case *out);
-/* The shape of a 124M model's step, for --bench. */
+/* Makes a case with the shapes of a 124M model's step, for --bench. */
 bool case_make_bench(enum op_kind kind, enum dtype dtype, struct check_case *out);
 void case_text(const struct check_case *check, char text[static OPCHECK_TEXT_MAX]);
 
-/* inputs.c: the values of every operand before the run. */
+/* inputs.c: fills the values of every operand before the run. */
 void inputs_fill(const struct check_case *check, double *const value[OP_OPERANDS_MAX]);
 
 /* image.c: addresses, guard bands, encoding. */
@@ -53,31 +53,32 @@ void image_prepare(const struct check_case *check, double *const value[OP_OPERAN
 void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, enum encoding encoding,
                   uint8_t *image);
 double image_decode(const struct check_case *check, int32_t slot, int64_t i, const uint8_t *image);
-/* The dtype that element i of an operand is stored in: that of the operand, but for the words of the scalars block. */
+/* Returns the dtype of element i of an operand as stored: the operand's, except for words of the scalars block. */
 enum dtype image_dtype(const struct check_case *check, int32_t slot, int64_t i);
-/* Every byte outside of outputs and workspace is as before; else false and a reason. */
+/* Returns true when every byte outside of outputs and workspace is unchanged, else false and a reason. */
 bool image_bands_check(const struct check_case *check, const uint8_t *before, const uint8_t *after, char *reason);
 
-/* data.c: values, oracle and naive reference; then images, once the case is laid out.  Aborts without memory. */
+/* data.c: computes the values, the oracle and the naive reference; then images, after the case is laid out.  Aborts
+ * when an allocation fails. */
 void case_values_make(const struct check_case *check, struct case_data *data);
 void case_images_make(const struct check_case *check, struct case_data *data);
 void case_images_free(struct case_data *data);
 void case_data_free(struct case_data *data);
-/* data->after becomes what the naive reference with a defect, or with something permitted, would leave. */
+/* Fills data->after with the result of the naive reference with a defect, or with a permitted rounding. */
 void case_naive_image(const struct check_case *check, struct case_data *data, enum naive_defect defect);
 
-/* Fills the workspace of `call`, which is the case's laid out elsewhere, with NaN: nothing was ever written to it, and the arena's
- * zeros are not what an op may count on. */
+/* Fills the workspace of `call`, which is the case's call in another layout, with NaN.  No op has written to the
+ * workspace yet, and ops may not rely on the arena's zeros. */
 bool case_workspace_spoil(struct backend *backend, const struct check_case *check, const struct op_call *call,
                           const struct case_data *data);
 
-/* judge.c */
+/* judge.c: applies the rule (see there) to the image `after`. */
 void judge(const struct check_case *check, const struct case_data *data, const uint8_t *after, struct verdict *out);
 
-/* mutants.c: plants every defect of `kind`; adds to the counts; prints survivors. */
+/* mutants.c: plants every defect of `kind`, adds to the counts, and prints the survivors. */
 void mutants_run(enum op_kind kind, enum dtype dtype, uint64_t seed, int32_t *caught, int32_t *planted);
 
-/* device.c: one backend, opened, with an arena for the largest case. */
+/* device.c: an open backend with an arena for the largest case. */
 struct device {
     const struct backend_ops *ops;
     struct backend *backend;
@@ -90,7 +91,8 @@ bool device_supports(const struct device *device, const struct op_call *call);
 void device_layout(const struct device *device, struct check_case *check);
 bool device_run(struct device *device, const struct check_case *check, const uint8_t *before, uint8_t *after);
 
-/* suite.c: one op in one dtype on the control, on what is permitted, and on every open device; prints a line for each. */
+/* suite.c: runs one op in one dtype as the control, with permitted roundings, and on every open device; prints a line
+ * for each. */
 #define DEVICES_MAX 8
 struct suite {
     struct device device[DEVICES_MAX];
@@ -102,8 +104,8 @@ struct case_range {
 };
 void suite_op(struct suite *suite, enum op_kind kind, enum dtype dtype, uint64_t seed, struct case_range range);
 
-/* bench.c: the device's measured roofs, and one op beside them. */
-#define BENCH_TRIAD_BYTES ((size_t)128 << 20) /* of each of the three arrays */
+/* bench.c: measures the device's roofs, and one op against them. */
+#define BENCH_TRIAD_BYTES ((size_t)128 << 20) /* per array; there are three */
 struct roofs {
     double flops[DTYPE_COUNT], bytes; /* per second; 0 = not measured */
 };

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The cpu's kernels for narrower instruction sets, which a wide processor would leave untested: some cases of each op in
-# every dtype, and those of the bf16 products where only they differ.  A set that the processor or the build lacks is
-# skipped.
+# The cpu kernels for narrower instruction sets, which a wide processor would leave untested: some cases of each op in
+# every dtype; where a set differs only in the bf16 products, only the cases of those.  A set that the processor or the
+# build lacks is skipped.
 set -u
 
 opcheck=${top_builddir:?}/tests/opcheck/opcheck
@@ -9,7 +9,7 @@ passed=0
 failed=0
 skipped=0
 
-# isa NAME OPTION...: opcheck with the instruction set NAME.
+# isa NAME OPTION...: runs opcheck with the instruction set NAME.
 isa() {
     GPT_TRAIN_CPU_ISA=$1
     export GPT_TRAIN_CPU_ISA

@@ -1,14 +1,15 @@
 #!/bin/sh
-# The opencl kernels on Oclgrind, which simulates a device and reports accesses beyond a buffer, to local memory too, data races
-# and barriers that not all work-items meet.  Every operand has a buffer of its own bytes, because within the arena a stray
-# access would hit another tensor.  Small cases of every op, products in the tiles of cards, as Oclgrind is a processor too, and
-# products on emulated matrix units with the layouts of each vendor; judged from the simulator's log, because it reports and
-# goes on.
-# Uninitialised reads are not asked for (OCLGRIND_UNINITIALIZED): 21.10 takes what it knows of a buffer to be as long as the
-# last store from the host (hostMemoryStore() of its Uninitialized.cpp), which clEnqueueFillBuffer makes word by word; so it
-# reports word 1024 of an arena that was filled and then written by gt_probe_write, and forgets what uploads to parts wrote.
-# OPCHECK_OCLGRIND_LIBRARY names its ICD where it is in another place; OPCHECK_OCLGRIND_CASES="3 8" takes other cases.
-# With CHECK_LONG=1 there are two cases of each op instead of one, and every tile and unit.
+# The opencl kernels on Oclgrind, which simulates a device and reports accesses beyond a buffer (including local
+# memory), data races, and barriers that not all work-items reach.  Every operand has a separate buffer of its exact
+# size, because within the arena a stray access would hit another tensor.  The script runs small cases of every op,
+# products with the tiles for cards (Oclgrind counts as a processor), and products on emulated matrix units with the
+# layouts of each vendor.  It judges by the simulator's log, because the simulator reports an error and continues.
+# It does not enable reports of uninitialised reads (OCLGRIND_UNINITIALIZED): 21.10 assumes that its shadow of a buffer
+# is as long as the last store from the host (hostMemoryStore() of its Uninitialized.cpp), which clEnqueueFillBuffer
+# makes word by word.  So it reports word 1024 of an arena that was filled and then written by gt_probe_write, and
+# forgets the contents of partial uploads.
+# OPCHECK_OCLGRIND_LIBRARY names its ICD if it is elsewhere; OPCHECK_OCLGRIND_CASES="3 8" selects other cases.  With
+# CHECK_LONG=1 there are two cases of each op instead of one, and every tile and unit.
 set -u
 
 opcheck=${top_builddir:?}/tests/opcheck/opcheck
@@ -42,7 +43,7 @@ status=0
 "$opcheck" --backend=opencl --support --op=fill >/dev/null 2>&1 || status=$?
 [ "$status" -ne 2 ] || skip opencl "this build has no opencl backend"
 
-# one OP DTYPE CASE: the case passes, on Oclgrind, and its log stays empty.
+# one OP DTYPE CASE: the case must pass on Oclgrind, and leave its log empty.
 one() {
     : >"$scratch/log"
     output=$("$opcheck" --backend=opencl --op="$1" --dtype="$2" --case="$3" 2>&1)
@@ -60,7 +61,7 @@ one() {
     fi
 }
 
-# each DTYPE CASES OP...: all of them.
+# each DTYPE CASES OP...: runs all of them.
 each() {
     dtype=$1
     cases=${OPCHECK_OCLGRIND_CASES:-$2}

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Every op of the opencl backend on device 0, in three dtypes, one after the other: drivers such as PoCL compile at the first
-# launch, and the kernels serve all dtypes.  Then the ops that divide exactly, with the division and square root for devices
-# that have none; tiles for products that are not this device's default; launches that are cut into dispatches; and products
-# on matrix units, emulated with the layouts of each vendor.
-# OPCHECK_OPENCL_CASES=N takes N cases of each op, 0 all of them; the default is 5, and 12 with CHECK_LONG=1.
+# Every op of the opencl backend on device 0, in three dtypes one after the other, because drivers such as PoCL compile
+# at the first launch and the kernels serve all dtypes.  Then: the ops that divide exactly, with the division and square
+# root for devices without exact ones; tiles for products that are not this device's default; launches that are divided
+# into dispatches; and products on matrix units, emulated with the layouts of each vendor.
+# OPCHECK_OPENCL_CASES=N runs N cases of each op, 0 all of them; the default is 5, and 12 with CHECK_LONG=1.
 set -u
 
 opcheck=${top_builddir:?}/tests/opcheck/opcheck
@@ -28,7 +28,7 @@ if [ "$status" -ne 0 ]; then
     exit 77
 fi
 
-# run DTYPE OPTION...: opcheck's lines, and its counts added up; `output` is left behind.
+# run DTYPE OPTION...: prints opcheck's lines and adds up its counts; sets `output`.
 run() {
     dtype=$1
     shift
@@ -62,7 +62,7 @@ for op in adamw_lean muon_normalize; do
 done
 unset GPT_TRAIN_OPENCL_DIVISION
 
-# Groups, as cards have them, and single work-items, for processors.
+# Work-groups, for cards, and single work-items, for processors.
 export GPT_TRAIN_OPENCL_TILES
 for tiles in "128x128 by 256:float16" \
     ${CHECK_LONG:+"32x32 by 1:bfloat16" "64x64 by 256:float32" "64x64 by 256:bfloat16" "64x64 by 64:float32" "32x32 by 64:bfloat16" "16x16 by 16:float16" "128x128 by 1:float32"}; do
@@ -71,7 +71,7 @@ for tiles in "128x128 by 256:float16" \
 done
 unset GPT_TRAIN_OPENCL_TILES
 
-# Launches cut into many dispatches with an offset, as cards with a watchdog need it.
+# Launches divided into many dispatches with an offset, as cards with a watchdog need them.
 GPT_TRAIN_OPENCL_DISPATCH=20000
 export GPT_TRAIN_OPENCL_DISPATCH
 for op in gemm ${CHECK_LONG:+attention_forward layernorm_forward layernorm_backward attention_backward attention_cached \
@@ -80,8 +80,8 @@ for op in gemm ${CHECK_LONG:+attention_forward layernorm_forward layernorm_backw
 done
 unset GPT_TRAIN_OPENCL_DISPATCH
 
-# Tiles of one size, those of tests/e2e/opencl.py, because drivers take seconds to compile each kernel; with CHECK_LONG=1 of
-# each size, and with the layouts of each vendor in both dtypes.
+# One size of tiles, that of tests/e2e/opencl.py, because drivers take seconds to compile each kernel; with CHECK_LONG=1
+# every size, and the layouts of each vendor in both dtypes.
 export GPT_TRAIN_OPENCL_MATRIX
 units="emulated-mma/32:bfloat16"
 [ -z "${CHECK_LONG:-}" ] || units="emulated-mma:bfloat16 emulated-mma8/64:float16 emulated-wmma/64:float16 emulated-mma:float16 \
@@ -96,7 +96,8 @@ for unit in $units; do
     fi
 done
 
-# Local memory that PoCL made a global of what it compiled now is shared by groups that run at once: wrong now and then only.
+# PoCL may turn local memory into a global variable of the compiled kernel; then groups that run at once share it, and
+# results are wrong only occasionally.
 if command -v nm >/dev/null 2>&1; then
     shared=$(find "$POCL_CACHE_DIR" -name 'gt_*.so' -newer "$scratch" -exec nm {} + 2>/dev/null | sed -n 's/.* [bBdD] \(gt_.*\)/\1/p')
     if [ -n "$shared" ]; then

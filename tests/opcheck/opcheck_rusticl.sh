@@ -1,8 +1,8 @@
 #!/bin/sh
-# Every op of the opencl backend on Mesa's rusticl with llvmpipe, in three dtypes: another compiler than PoCL's (SPIR-V and NIR),
-# another runtime, 32 KiB of local memory, no fp32 subnormals, and a division that need not be exact.  The ops whose bits are
-# defined by op.h need subnormals, and must be refused.  OPCHECK_RUSTICL_LIBRARY names the ICD where it is in another place;
-# OPCHECK_RUSTICL_CASES=N takes N cases of each op, 0 all of them.
+# Every op of the opencl backend on Mesa's rusticl with llvmpipe, in three dtypes: a different compiler from PoCL's
+# (SPIR-V and NIR), a different runtime, 32 KiB of local memory, no fp32 subnormals, and a division that need not be
+# exact.  The ops whose bits op.h defines need subnormals, and must be refused.  OPCHECK_RUSTICL_LIBRARY names the ICD
+# if it is elsewhere; OPCHECK_RUSTICL_CASES=N runs N cases of each op, 0 all of them.
 set -u
 
 opcheck=${top_builddir:?}/tests/opcheck/opcheck

@@ -1,4 +1,5 @@
-/* The oracle against central differences and known answers (tests/ops/selftest.h).  --seed=N draws other values. */
+/* Checks the oracle against central differences and known answers (tests/ops/selftest.h).  --seed=N draws other
+ * values. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* One op in one dtype: every case once, judged on the control, on what is permitted, and on every device.
+/* One op in one dtype: every case once, judged for the control, the permitted versions, and every device.
  *
- * The control is the naive reference, the permitted versions are the naive reference with what bounds.md lets a backend
- * round in 16 bits.  Both must pass, or the rule refuses what is right.  Values are made once per case, and laid out for
- * each device by its alignment and workspace.
+ * The control is the naive reference.  The permitted versions are the naive reference with the roundings to 16 bits
+ * that bounds.md permits.  Both must pass, or the rule rejects correct results.  Values are made once per case, and
+ * laid out for each device by its alignment and workspace.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static void device_check(struct device *device, struct check_case *check, struct
     case_images_free(data);
 }
 
-/* `whole`: all cases of the op ran, so that the share of trivial ones means something. */
+/* `whole`: all cases of the op ran, so that the share of trivial ones is meaningful. */
 static void line_close(struct suite *suite, enum op_kind kind, enum dtype dtype, bool whole, struct line *line)
 {
     if (line->cases + line->trivial + line->unsupported == 0)

@@ -43,7 +43,7 @@ static void ref_adamw(const struct op_call *call, const struct ref_tensors *t)
     }
 }
 
-/* The updated weight goes to the master where there is one, and from it to param. */
+/* Stores the updated weight: into the master if there is one, and from it into param. */
 static void adamw_store(double *const *value, int64_t i, float p, enum naive_defect defect)
 {
     bool has_master = value[ADAMW_MASTER] != NULL;
@@ -102,7 +102,7 @@ static void make_adamw(struct maker *maker)
     case_attrs(maker)->beta2 = maker->index % 2 != 0 ? 0.95f : 0.999f;
     case_attrs(maker)->epsilon = maker->index % 3 == 0 ? 1e-3f : 1e-8f;
     case_attrs(maker)->weight_decay = maker->index % 5 == 0 ? 0.0f : 0.1f;
-    /* Of three: a 16-bit param with its fp32 master (two), and a param on its own; moments are fp32 or 16-bit. */
+    /* Two cases of three have a param with an fp32 master, the third a param alone; moments are fp32 or 16-bit. */
     bool master = maker->index % 3 != 0;
     enum dtype moments = maker->index % 8 < 5 ? DTYPE_F32 : maker->index % 8 == 5 ? maker->dtype : DTYPE_BF16;
     case_tensor(maker, ADAMW_GRAD, maker->index % 4 < 2 ? DTYPE_F32 : maker->dtype, rows, columns);
@@ -139,13 +139,13 @@ static void inputs_adamw(const struct check_case *check, double *const *value, s
     inputs_huge(check, ADAMW_GRAD, value, HUGE_SCALE * HUGE_SCALE);
     inputs_huge(check, ADAMW_M, value, HUGE_SCALE * HUGE_SCALE);
     inputs_huge(check, ADAMW_MASTER, value, 2.0 * HUGE_SCALE);
-    for (int64_t i = 0; i < count && value[ADAMW_MASTER] != NULL; i++) /* what the update before left */
+    for (int64_t i = 0; i < count && value[ADAMW_MASTER] != NULL; i++) /* the result of the previous update */
         value[ADAMW_PARAM][i] = image_rounded(DTYPE_F32, value[ADAMW_MASTER][i]);
     value[ADAMW_SCALARS][SCALAR_ADAM_STEP] = (double)(1 + random_below(random, rows + 3));
     value[ADAMW_SCALARS][SCALAR_FOUND_INF] = check->inputs == INPUTS_SPECIAL ? 1.0 : 0.0;
 }
 
-/* param is master as stored, rounded: nothing else may come of rounding the same weight twice. */
+/* Checks that param is the stored master, rounded: rounding the same weight twice may not give another value. */
 static bool judge_adamw(const struct check_case *check, const uint8_t *after, struct verdict *out)
 {
     const struct operand *param = &check->call.operand[ADAMW_PARAM];
@@ -158,8 +158,9 @@ static bool judge_adamw(const struct check_case *check, const uint8_t *after, st
     return true;
 }
 
-/* One parameter by hand: gradient 0.5, first step.  m = 0.25, v = 0.0625, corrected 0.5 and 0.25; the move is
- * 0.1 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a master the weight is there, and param follows. */
+/* Updates one parameter with a known answer: gradient 0.5, first step.  m = 0.25, v = 0.0625, corrected 0.5 and 0.25;
+ * the move is 0.1 (0.5 / (0.5 + 0.5) + 0.25 * 2) = 0.1.  With a master, the weight is in the master and param
+ * follows. */
 static void selftest_adamw(struct selftest *test, int32_t weight)
 {
     struct op_attrs attrs = {.beta1 = 0.5f, .beta2 = 0.75f, .epsilon = 0.5f, .weight_decay = 0.25f};

@@ -1,4 +1,5 @@
-/* AdamW without a master.  The op is exact: what is defined to the bit leaves nothing for a second version to say. */
+/* AdamW without a master.  The op is exact: it is defined to the bit, so that the naive reference is the only
+ * version. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
@@ -11,7 +12,7 @@ static int exponent_of(float largest, uint32_t add, enum naive_defect defect)
     return e < STATE_EXPONENT_MIN ? STATE_EXPONENT_MIN : e > STATE_EXPONENT_MAX ? STATE_EXPONENT_MAX : e;
 }
 
-/* x >= 0 as a code of k fraction bits, before it is capped. */
+/* Encodes x >= 0 with k fraction bits, before the code is capped. */
 static uint32_t encoded(float x, int k, uint32_t random)
 {
     if (x < 0x1p-14f)
@@ -68,7 +69,7 @@ static float parameter_updated(const struct lean *lean, float p, float m, float 
     return p - rate * (m_hat / below + decay);
 }
 
-/* Elements first .. end - 1, which share exponents; m and v are scratch for them. */
+/* Stores elements first .. end - 1, which share exponents; m and v are their new moments. */
 static void lean_store(const struct lean *lean, int64_t first, int64_t end, const float *m, const float *v)
 {
     const double *scalars = lean->value[ADAMW_LEAN_SCALARS];
@@ -168,7 +169,7 @@ static void bench_adamw_lean(struct maker *maker)
     case_tensor(maker, ADAMW_LEAN_SCALES, DTYPE_U8, 2, state_blocks(BENCH_ROWS * BENCH_WIDE));
 }
 
-/* What gradients are next to each other: some blocks span seven powers of ten, some are zero as a whole. */
+/* The size of gradients varies between neighbours: some blocks span seven powers of ten, some are all zero. */
 static double lean_size(const struct check_case *check, int64_t i)
 {
     if (check->inputs == INPUTS_SMALL && i / STATE_BLOCK % 2 == 0)
@@ -186,7 +187,7 @@ static void inputs_lean_codes(const struct check_case *check, double *const *val
     }
     for (int64_t k = 0; k < 2 * blocks; k++) {
         int64_t e = check->inputs == INPUTS_HUGE ? random_below(random, 227) - 100 : random_below(random, 12) - 10;
-        value[ADAMW_LEAN_SCALES][k] = (double)(uint8_t)(int8_t)(k >= blocks && e > 63 ? 63 : e); /* s has a square */
+        value[ADAMW_LEAN_SCALES][k] = (double)(uint8_t)(int8_t)(k >= blocks && e > 63 ? 63 : e); /* s is squared */
     }
 }
 

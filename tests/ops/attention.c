@@ -1,8 +1,9 @@
-/* Attention: the oracle holds all scores of one query row, nothing blocked or rescaled; the naive reference, whole rows in fp32.
+/* Attention.  The oracle computes all scores of one query row, without blocks or rescaling; the naive reference does so
+ * in fp32.
  *
- * The oracle's backward takes lse and y as they are given (rounded), as a backend does.  With 16-bit operands a backend
- * may round the factors of a product with them, p and ds, to the same 16 bits, and nothing else; what that can add to an
- * output is computed beside it.  Terms: tests/opcheck/bounds.md.
+ * The oracle's backward takes lse and y as given (rounded), as a backend does.  With 16-bit operands a backend may
+ * round p and ds, the factors of a product with them, to the same 16 bits, and nothing else; the oracle computes the
+ * error that this can add to each output.  Terms: tests/opcheck/bounds.md.
  */
 #include <assert.h>
 #include <math.h>
@@ -16,10 +17,10 @@ struct geometry {
     int64_t samples, time, heads, kv_heads, size, width; /* width of a qkv row */
     double scale;
     int64_t time8;
-    double half_u, half_floor; /* of a factor that is rounded to the dtype of the keys and values; 0 for fp32 */
+    double half_u, half_floor; /* for a factor rounded to the dtype of keys and values; 0 for fp32 */
 };
 
-/* One row's scores: s, the softmax p, the mask factors, and the relative condition of p without its normalisation. */
+/* One row: the scores s, the softmax p, the mask factors, and the relative condition of p without its normalisation. */
 struct row {
     int64_t keys;
     double *score, *p, *factor, *relative;
@@ -40,7 +41,7 @@ static struct geometry geometry_make(const struct op_call *call, int32_t qkv)
     return g;
 }
 
-/* Adds one rounded factor's share: `largest` is what it can add, evenly spread. */
+/* Adds the share of one rounded factor: `largest` is its largest error, evenly distributed. */
 static void half_add(const struct ref_tensors *t, int32_t slot, int64_t i, double largest)
 {
     if (t->half_bound[slot] == NULL)
@@ -49,7 +50,7 @@ static void half_add(const struct ref_tensors *t, int32_t slot, int64_t i, doubl
     t->half_square[slot][i] += largest * largest / 3.0;
 }
 
-/* All roundings at their worst and in one direction, or 8 standard deviations of their sum, whichever is less. */
+/* Sets the bound to the smaller of the sum of all roundings in one direction and 8 standard deviations of their sum. */
 static void half_close(const struct ref_tensors *t, int32_t slot, int64_t count)
 {
     for (int64_t i = 0; i < count && t->half_bound[slot] != NULL; i++)
@@ -65,7 +66,8 @@ static struct row row_make(int64_t keys)
         .keys = keys, .score = space, .p = space + keys, .factor = space + 2 * keys, .relative = space + 3 * keys};
 }
 
-/* Scores of query q against `row->keys` keys, `stride` doubles apart: a sum of D products, times the scale. */
+/* Computes the scores of query q against `row->keys` keys, `stride` doubles apart: a sum of D products, times the
+ * scale. */
 static void row_scores(const struct geometry *g, struct row *row, const double *q, const double *k, int64_t stride)
 {
     row->peak = -INFINITY;
@@ -98,7 +100,7 @@ static void row_softmax(struct row *row)
     row->lse_term = row->sum_term + fabs(row->peak) + log(sum);
 }
 
-/* y_d = sum p factor v: perturbed scores, the sum itself, and the division by a perturbed sum. */
+/* y_d = sum p factor v.  The term covers perturbed scores, the sum itself, and the division by a perturbed sum. */
 static void row_output(const struct geometry *g, const struct row *row, const double *v, int64_t stride,
                        const struct ref_tensors *t, int32_t slot, int64_t line)
 {
@@ -207,7 +209,8 @@ static void ref_attention_backward(const struct op_call *call, const struct ref_
     free(row.score);
 }
 
-/* cache[2, B, capacity, KV D]: appends k and v of the new rows, as a 16-bit dtype stores them; the rest keeps its bits. */
+/* cache[2, B, capacity, KV D]: appends k and v of the new rows, as a 16-bit dtype stores them; the rest keeps its
+ * bits. */
 static void cache_append(const struct op_call *call, const struct geometry *g, const struct ref_tensors *t)
 {
     int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], line = g->kv_heads * g->size;
@@ -250,7 +253,7 @@ static void ref_attention_cached(const struct op_call *call, const struct ref_te
 struct naive_geometry {
     int64_t samples, time, heads, kv_heads, size, width, time8;
     float scale;
-    enum dtype dtype; /* of keys and values */
+    enum dtype dtype; /* that of keys and values */
 };
 
 static struct naive_geometry naive_geometry_make(const struct op_call *call, int32_t qkv)
@@ -265,7 +268,7 @@ static struct naive_geometry naive_geometry_make(const struct op_call *call, int
     return g;
 }
 
-/* A factor as it goes into a product with 16-bit operands. */
+/* Returns a factor as it enters a product with 16-bit operands. */
 static float product_factor(const struct naive_geometry *g, float factor, enum naive_defect defect)
 {
     return defect == PERMITTED_HALF_FACTORS ? naive_rounded(g->dtype, factor) : factor;
@@ -276,7 +279,7 @@ static int64_t kv_head(const struct naive_geometry *g, int64_t h, enum naive_def
     return defect == DEFECT_WRONG_HEAD ? h % g->kv_heads : h / (g->heads / g->kv_heads);
 }
 
-/* Keys that query i of `limit` rows sees. */
+/* Returns the number of keys that query i of `limit` rows sees. */
 static int64_t keys_seen(int64_t i, int64_t limit, enum naive_defect defect)
 {
     int64_t keys = i + 1;
@@ -305,7 +308,7 @@ static void scores(const struct naive_geometry *g, float *s, int64_t keys, const
     }
 }
 
-/* s := exp(s - max) / sum, in place; returns log-sum-exp.  `factor` (or NULL) is the dropout mask. */
+/* s := exp(s - max) / sum, in place; returns log-sum-exp.  `factor` is the dropout mask, or NULL. */
 static float softmax(float *s, int64_t keys, const float *factor, enum naive_defect defect)
 {
     float peak = s[0], sum = 0.0f;
@@ -443,7 +446,7 @@ static void naive_attention_cached(const struct op_call *call, double *const val
 
 static const int64_t head_sizes[] = {16, 32, 48, 64, 128, 1, 5, 24, 42, 56, 80, 96};
 
-/* Heads, key-value heads, head size, dropout; returns rows, and the row's width through *out_width. */
+/* Draws heads, key-value heads, head size and dropout; returns the number of rows. */
 static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_width, int64_t *out_size)
 {
     static const int32_t heads[][2] = {{1, 1}, {2, 2}, {3, 3}, {4, 2}, {4, 1}, {6, 3}};
@@ -454,14 +457,14 @@ static int64_t attention_shape(struct maker *maker, int64_t time, int64_t *out_w
     a->time = (int32_t)time;
     a->heads = heads[pair][0];
     a->kv_heads = heads[pair][1];
-    if (maker->index / 2 == 39 || maker->index / 2 == 59) { /* one layer of the 124M model, short */
+    if (maker->index / 2 == 39 || maker->index / 2 == 59) { /* one layer of the 124M model, with few rows */
         a->heads = a->kv_heads = 12;
         *out_size = 64;
     }
     a->softmax_scale = (float)(1.0 / sqrt((double)*out_size));
     a->dropout = maker->check->call.kind == OP_ATTENTION_CACHED ? 0.0f : rates[maker->index / 3 % 4];
     if (time == 1)
-        a->dropout = 0.0f; /* a row of one key, dropped, shows nothing */
+        a->dropout = 0.0f; /* a row of one key that is dropped shows nothing */
     a->site = (int32_t)(1 + random_below(&maker->random, 40));
     *out_width = (a->heads + 2 * a->kv_heads) * *out_size;
     return samples * time;
@@ -496,7 +499,7 @@ static void make_attention_cached(struct maker *maker)
     case_scalars(maker, ATTENTION_CACHED_SCALARS);
     case_tensor(maker, ATTENTION_CACHED_CACHE, maker->dtype, 2, rows / time);
     cache->rank = 4;
-    cache->dims[2] = time + (maker->index % 4 == 0 ? 0 : random_below(&maker->random, 70)); /* or: full */
+    cache->dims[2] = time + (maker->index % 4 == 0 ? 0 : random_below(&maker->random, 70)); /* 0: becomes full */
     cache->dims[3] = case_attrs(maker)->kv_heads * size;
 }
 
@@ -539,7 +542,7 @@ static void bench_attention_cached(struct maker *maker)
     cache->dims[3] = BENCH_CHANNELS;
 }
 
-/* Multiplies the values, the last part of every row of qkv. */
+/* Multiplies v, the last part of every row of qkv, by `factor`. */
 static void scale_values(const struct check_case *check, int32_t slot, double *qkv, double factor)
 {
     const struct op_attrs *attrs = &check->call.attrs;
@@ -557,8 +560,8 @@ static void inputs_attention_forward(const struct check_case *check, double *con
         scale_values(check, ATTENTION_FORWARD_QKV, value[ATTENTION_FORWARD_QKV], HUGE_SCALE);
 }
 
-/* lse and y come from the oracle's forward, rounded as they would be stored.  "huge": dv adds up large dy of one sign, while
- * small values keep ds, which a backend may round to 16 bits, far from overflow. */
+/* lse and y come from the oracle's forward, rounded as they would be stored.  In "huge" cases dv sums large dy of one
+ * sign, and small values keep ds, which a backend may round to 16 bits, far from overflow. */
 static void inputs_attention_backward(const struct check_case *check, double *const *value, struct random *random)
 {
     struct check_case forward = {.call = {.kind = OP_ATTENTION_FORWARD, .attrs = check->call.attrs}};
@@ -577,7 +580,7 @@ static void inputs_attention_backward(const struct check_case *check, double *co
     tensors.value[ATTENTION_FORWARD_Y] = value[ATTENTION_BACKWARD_Y];
     tensors.value[ATTENTION_FORWARD_LSE] = value[ATTENTION_BACKWARD_LSE];
     size_t count = (size_t)operand_elements(case_operand(check, ATTENTION_BACKWARD_Y));
-    double *terms = calloc(2 * count, sizeof *terms); /* lse is never larger than y */
+    double *terms = calloc(2 * count, sizeof *terms); /* lse has at most as many elements as y */
     if (terms == NULL)
         abort();
     tensors.term[ATTENTION_FORWARD_Y] = terms;
@@ -633,7 +636,7 @@ static void selftest_attention(struct selftest *test, int32_t kv_heads, float dr
                       backward.tensors.value[ATTENTION_BACKWARD_DY], backward.tensors.value[ATTENTION_BACKWARD_DQKV]);
 }
 
-/* A cache that is filled row by row gives the rows of the plain forward. */
+/* Checks that a cache filled row by row gives the rows of the plain forward. */
 static void selftest_cached(struct selftest *test)
 {
     struct op_attrs attrs = {.time = 5, .heads = 4, .kv_heads = 2, .softmax_scale = 0.5f};

@@ -5,7 +5,7 @@
 #include "tests/ops/op_test.h"
 #include "tests/ops/selftest.h"
 
-/* A row that counts for nothing: loss 0, gradient 0. */
+/* Sets loss and gradient of an ignored row to 0. */
 static void cross_entropy_ignored(const struct op_call *call, const struct ref_tensors *t, int64_t n)
 {
     int64_t width = call->operand[CROSS_ENTROPY_LOGITS].dims[1];
@@ -144,7 +144,7 @@ static void make_cross_entropy(struct maker *maker)
     int64_t rows = case_any_size(maker, 65), vocab = case_size(maker, 129),
             padding = maker->index % 3 == 0 ? 0 : 1 + maker->index % 31;
     if (vocab == 1 && maker->index > 0)
-        vocab = 2; /* one column has loss 0 and gradient 0, whatever it holds: once is enough */
+        vocab = 2; /* one column has loss 0 and gradient 0 for any input: one such case is enough */
     if (maker->index >= 77 && maker->index < 77 + COUNT(wide)) {
         vocab = wide[maker->index - 77];
         rows = vocab > 65 ? 3 : 64;
@@ -164,7 +164,7 @@ static void make_loss_sum(struct maker *maker)
 }
 
 #define BENCH_VOCAB 50304
-#define BENCH_CHUNK 256 /* rows of the LM head at a time */
+#define BENCH_CHUNK 256 /* rows of the LM head in one chunk */
 
 static void bench_cross_entropy(struct maker *maker)
 {
@@ -190,7 +190,7 @@ static double cross_entropy_shared_by(const struct op_call *call, int32_t slot)
     return slot == CROSS_ENTROPY_LOGITS ? judge_row(call, slot) : 1.0;
 }
 
-/* The gradient of the sum of losses, with an ignored row and padding columns. */
+/* Checks the gradient of the sum of losses, with an ignored row and padding columns. */
 static void selftest_cross_entropy(struct selftest *test)
 {
     struct selftest_call forward = {.call = {.kind = OP_CROSS_ENTROPY, .attrs = {.vocab = 7}}}, backward;

@@ -5,7 +5,7 @@
 #include "tests/ops/op_test.h"
 #include "tests/ops/selftest.h"
 
-/* Independent of order and starts, which only list what ids says. */
+/* Does not use order and starts, which only list the contents of ids. */
 static void embed_backward_tokens(const struct op_call *call, const struct ref_tensors *t)
 {
     int64_t rows = call->operand[EMBED_BACKWARD_DY].dims[0], channels = call->operand[EMBED_BACKWARD_DY].dims[1];
@@ -152,7 +152,7 @@ static void bench_embed_forward(struct maker *maker)
 {
     case_attrs(maker)->time = BENCH_TIME;
     case_tensor(maker, EMBED_FORWARD_IDS, DTYPE_I32, BENCH_ROWS, 0);
-    case_tensor(maker, EMBED_FORWARD_WTE, maker->dtype, BENCH_ROWS, BENCH_CHANNELS); /* the rows that are touched */
+    case_tensor(maker, EMBED_FORWARD_WTE, maker->dtype, BENCH_ROWS, BENCH_CHANNELS); /* only the rows that are read */
     case_tensor(maker, EMBED_FORWARD_WPE, maker->dtype, BENCH_TIME, BENCH_CHANNELS);
 }
 
@@ -178,7 +178,7 @@ static void inputs_embed_forward(const struct check_case *check, double *const *
     inputs_huge(check, EMBED_FORWARD_WPE, value, HUGE_SCALE);
 }
 
-/* Few distinct ids, so that groups are long; rows listed by rising id and, within it, rising row. */
+/* Draws few distinct ids, so that groups are long; rows are listed by rising id, and within an id by rising row. */
 static void inputs_embed_backward(const struct check_case *check, double *const *value, struct random *random)
 {
     int64_t rows = case_operand(check, EMBED_BACKWARD_IDS)->dims[0],

@@ -1,4 +1,4 @@
-/* Fill and copy, which have the same bits on every backend where they do not accumulate. */
+/* Fill and copy, which have the same bits on every backend when they do not accumulate. */
 #include <math.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ static void make_fill(struct maker *maker)
     case_tensor(maker, FILL_Y, maker->dtype, case_size(maker, 129), case_any_size(maker, 129));
 }
 
-/* From the dtype to itself and to the others, and from those to it. */
+/* Makes copies from the dtype to itself and to the others, and from those to it. */
 static void make_copy(struct maker *maker)
 {
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
@@ -83,7 +83,7 @@ static void bench_copy(struct maker *maker)
     case_tensor(maker, COPY_Y, maker->dtype, BENCH_ROWS, BENCH_CHANNELS);
 }
 
-/* NaN, infinity, a signed zero, the smallest values. */
+/* Plants NaN, infinity, a signed zero and the smallest values. */
 static void inputs_copy(const struct check_case *check, double *const *value, struct random *random)
 {
     static const double special[] = {(double)INFINITY, -(double)INFINITY, (double)NAN, -0.0, 0x1p-24, 0x1p-25, 65519.0};

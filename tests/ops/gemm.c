@@ -4,8 +4,9 @@
 #include "tests/ops/op_test.h"
 #include "tests/ops/selftest.h"
 
-/* Matrix units take 16-bit factors at least GEMM_DEPTH at a time, add them up exactly enough, and truncate the sum to
- * fp32: half a unit of 2^-23 on average, at every GEMM_DEPTH-th of the partial sums and of the products next to them. */
+/* Matrix units take at least GEMM_DEPTH 16-bit factors at a time, add their products almost exactly, and truncate the
+ * sum to fp32.  The mean error is half a unit of 2^-23, at every GEMM_DEPTH-th of the partial sums and of the products
+ * next to them. */
 #define GEMM_DEPTH 4.0
 
 static void gemm_drift(const struct op_call *call, const struct ref_tensors *t, int64_t i, double path)
@@ -62,7 +63,8 @@ struct product {
     int64_t a_step, b_step, used;
 };
 
-/* Sums of four exact products and the accumulator, cut off after 24 significant bits: the least that matrix units do. */
+/* Adds four exact products at a time to the accumulator and truncates it to 24 significant bits: the minimum of matrix
+ * units. */
 static float truncated_sum(const struct product *product, float sum)
 {
     for (int64_t k = 0; k < product->used; k += 4) {
@@ -124,7 +126,7 @@ static void naive_bias_backward(const struct op_call *call, double *const value[
     }
 }
 
-/* Rows, columns and inner size of the real products: LM head, qkv, MLP, kept to few rows. */
+/* Sets the sizes of a real product (LM head, qkv, MLP) with few rows; returns false when the case has none. */
 static bool gemm_real(int32_t index, int64_t *m, int64_t *n, int64_t *k)
 {
     static const int64_t real[][3] = {{2, 50257, 64}, {3, 50304, 64}, {4, 2304, 768},  {3, 768, 3072},
@@ -152,8 +154,8 @@ static void make_gemm(struct maker *maker)
     case_tensor(maker, GEMM_A, maker->dtype, a->transpose_a ? k : m, a->transpose_a ? m : k);
     case_tensor(maker, GEMM_B, maker->dtype, a->transpose_b ? n : k, a->transpose_b ? k : n);
     if (maker->index % 3 == 0)
-        case_tensor(maker, GEMM_BIAS, maker->index / 6 % 2 != 0 ? DTYPE_F32 : maker->dtype, n, 0); /* d has either */
-    if (maker->index / 3 % 2 != 0) /* weight gradients; the others take the dtype of a and b */
+        case_tensor(maker, GEMM_BIAS, maker->index / 6 % 2 != 0 ? DTYPE_F32 : maker->dtype, n, 0); /* fp32 or d's */
+    if (maker->index / 3 % 2 != 0) /* weight gradients; other outputs have the dtype of a and b */
         case_tensor(maker, GEMM_D, DTYPE_F32, m, n);
     case_accumulate(maker, maker->index % 3 == 1 ? 1u << GEMM_D : 0u);
 }
@@ -191,7 +193,7 @@ static void inputs_bias_backward(const struct check_case *check, double *const *
             -(double)INFINITY;
 }
 
-/* da = dd b', db = a' dd: the products that autodiff writes down, through the transposes of the same op. */
+/* da = dd b', db = a' dd: the products that autodiff emits, as transposes of the same op. */
 static void selftest_gemm(struct selftest *test)
 {
     struct selftest_call forward = {.call = {.kind = OP_GEMM}}, da = forward, db = forward,

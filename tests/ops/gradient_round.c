@@ -30,7 +30,7 @@ static void make_gradient_round(struct maker *maker)
     case_accumulate(maker, maker->index % 3 != 0 ? 1u << GRADIENT_ROUND_Y : 0u);
 }
 
-/* Beside NaN and infinity, what only rounding up takes to infinity. */
+/* Plants NaN, infinity, and a value that becomes infinite only when it is rounded up. */
 static void inputs_gradient_round(const struct check_case *check, double *const *value, struct random *random)
 {
     static const double special[] = {(double)INFINITY, -(double)INFINITY, (double)NAN, -0.0, 0x1p-149, 0x1.fffffep127};

@@ -1,4 +1,5 @@
-/* Layernorm.  The oracle's terms are derived in tests/opcheck/bounds.md; each line names the stage that it stands for. */
+/* Layernorm.  The oracle's terms are derived in tests/opcheck/bounds.md; a comment names the stage that each line
+ * covers. */
 #include <math.h>
 #include <string.h>
 
@@ -252,7 +253,7 @@ static void inputs_layernorm_backward(const struct check_case *check, double *co
     }
 }
 
-/* The errors of a row's statistics are shared by its elements, unless rounding to 16 bits hides them. */
+/* The elements of a row share the errors of its statistics, unless rounding to 16 bits hides them. */
 static double forward_shared_by(const struct op_call *call, int32_t slot)
 {
     return slot == LAYERNORM_FORWARD_Y ? judge_row(call, slot) : 1.0;

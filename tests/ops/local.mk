@@ -1,4 +1,4 @@
-# What opcheck knows of each op, and the part of it that makes cases and judges them: one library, for a flag of its own.
+# The tests of all ops, and the part of opcheck that makes and judges cases: one library, because it needs another flag.
 check_LIBRARIES += tests/ops/libops_test.a
 tests_ops_libops_test_a_SOURCES = \
 	tests/ops/adamw.c \

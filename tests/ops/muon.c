@@ -1,4 +1,4 @@
-/* The steps of Muon that are no products.  The ops are exact. */
+/* The steps of Muon other than the matrix products.  The ops are exact. */
 #include <math.h>
 
 #include "tests/ops/op_test.h"
@@ -84,7 +84,7 @@ static void make_muon_normalize(struct maker *maker)
     case_tensor(maker, MUON_NORMALIZE_Y, maker->dtype, rows, columns);
 }
 
-/* Of three: a 16-bit param with its master, fp32 alone, bf16 alone. */
+/* One case of three each: a 16-bit param with its master, fp32 alone, bf16 alone. */
 static void make_muon_step(struct maker *maker)
 {
     int64_t count = case_lean_elements(maker);

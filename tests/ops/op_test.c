@@ -1,7 +1,7 @@
-/* The table of op tests, and what the families' oracles and naive references share.
+/* The table of op tests, and the functions that the oracles and naive references of all families share.
  *
- * Everything of the oracle is stored and summed in double, in rising index order; nothing here is meant to be fast.  The
- * known answers of the exact ops, which another program computed, are in tests/unit/check_lean_vectors.c.
+ * The oracle stores and sums everything in double, in rising index order; nothing here is meant to be fast.  The known
+ * answers of the exact ops, which another program computed, are in tests/unit/check_cpu_lean.c.
  */
 #include "tests/ops/op_test.h"
 
@@ -24,7 +24,7 @@ const struct op_test *op_test(enum op_kind kind)
 
 /* ---- the oracle ---- */
 
-/* What the judge compares bit by bit needs no condition. */
+/* The judge compares exact ops bit by bit, so that they need no condition. */
 static void unspecified(const struct op_call *call, const struct ref_tensors *t)
 {
     for (int32_t slot = 0; slot < op_declaration(call->kind)->operands; slot++) {
@@ -151,7 +151,6 @@ float exact_float_of(uint32_t bits)
     return x;
 }
 
-/* The 16 bits of element i of a stream; half of the range where the defect is to round to nearest. */
 uint32_t exact_random_of(const struct op_call *call, const double *scalars, int64_t i, uint32_t stream,
                          enum naive_defect defect)
 {
@@ -215,7 +214,7 @@ static void element_write(const struct op_call *call, int32_t slot, double value
         memcpy(at, &bits, sizeof bits);
 }
 
-/* Through the naive reference.  Aborts when there is no memory for the values. */
+/* Runs the naive reference on the operands in `memory`.  Aborts when there is no memory for the values. */
 static void by_elements(const struct op_call *call, uint8_t *memory)
 {
     double *value[OP_OPERANDS_MAX] = {NULL};

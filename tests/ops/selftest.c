@@ -1,6 +1,6 @@
-/* Central differences, and the loop over the ops' self-tests.
+/* Central differences, and the loop over the self-tests of all ops.
  *
- * Operands are taken from one piece of memory, which no test outgrows.
+ * All operands come from one block of memory of SPACE doubles; the program aborts when a test needs more.
  */
 #include "tests/ops/selftest.h"
 
@@ -13,7 +13,7 @@
 #define STEP 0x1p-17
 #define SIZE 1024.0
 #define AGREEMENT (SIZE * (STEP * STEP + U64 / STEP))
-#define ROUNDINGS (128.0 * U64) /* of a handful of operations on values of order 1 */
+#define ROUNDINGS (128.0 * U64) /* of several operations on values of order 1 */
 #define SPACE 65536
 
 double *selftest_take(struct selftest *test, int64_t count)
@@ -54,7 +54,7 @@ void selftest_fill(struct selftest *test, struct selftest_call *set)
     }
 }
 
-/* sum(dy * y) of a forward set. */
+/* Returns sum(dy * y) of a forward set. */
 static double objective(const struct selftest_call *forward, int32_t y, const double *dy)
 {
     double sum = 0.0;
@@ -64,7 +64,8 @@ static double objective(const struct selftest_call *forward, int32_t y, const do
     return sum;
 }
 
-/* Largest difference between `gradient` and central differences by operand `x`, relative to the largest gradient. */
+/* Returns the largest difference between `gradient` and central differences in operand `x`, relative to the largest
+ * gradient. */
 static double disagreement(const struct selftest_call *forward, int32_t x, int32_t y, const double *dy,
                            const double *gradient)
 {
@@ -79,7 +80,7 @@ static double disagreement(const struct selftest_call *forward, int32_t x, int32
         worst = fmax(worst, fabs(difference - gradient[i]));
         largest = fmax(largest, fabs(gradient[i]));
     }
-    objective(forward, y, dy); /* outputs of the unmoved inputs again */
+    objective(forward, y, dy); /* restores the outputs */
     return largest > 0.0 ? worst / largest : (double)INFINITY;
 }
 

@@ -9,7 +9,7 @@ static struct fixture_backend *own(struct backend *backend)
     return (struct fixture_backend *)backend;
 }
 
-/* Copies and kernels both come through here: nothing outside the arena is ever touched. */
+/* Returns the host pointer for an address.  Copies and kernels both use it, so that no access leaves the arena. */
 static unsigned char *resolve(struct fixture_backend *backend, struct address at, size_t bytes)
 {
     if (at.segment >= backend->segment_count || at.offset_bytes > backend->segment_bytes[at.segment] ||

@@ -1,7 +1,8 @@
 /* A backend for tests: malloc'ed segments, and fill, copy and residual in fp32 by plain loops.
  *
- * The pattern of its workspaces is odd on purpose, and each op scribbles over all of the one it is granted.  Defects can
- * be planted: an op that writes beyond its output or its workspace, and one that reads where a dead tensor was.
+ * The sizes of its workspaces follow an odd pattern on purpose, and each op overwrites its whole workspace.  Defects
+ * can be planted: an op that writes beyond its output or its workspace, and one that reads the former place of a dead
+ * tensor.
  */
 #ifndef GPT_TRAIN_UNIT_BACKEND_FIXTURE_H
 #define GPT_TRAIN_UNIT_BACKEND_FIXTURE_H
@@ -12,7 +13,7 @@ enum fixture_defect {
     DEFECT_NONE,
     DEFECT_OVERFLOW,           /* residual writes one element beyond r */
     DEFECT_WORKSPACE_OVERFLOW, /* residual writes one byte beyond its workspace */
-    DEFECT_STALE_READ,         /* residual reads x from where the program's first op wrote */
+    DEFECT_STALE_READ,         /* residual reads x from the place that the program's first op wrote */
 };
 
 struct fixture_backend {
@@ -21,10 +22,10 @@ struct fixture_backend {
     size_t segment_bytes[BACKEND_SEGMENTS_MAX];
     int32_t segment_count;
     uint32_t alignment_bytes;
-    bool workspaces; /* whether ops ask for any */
+    bool workspaces; /* ops ask for workspaces */
     enum fixture_defect defect;
     bool first_seen;
-    struct address first_written; /* by the program's first op */
+    struct address first_written; /* that of the program's first op */
     uint64_t uploads, downloads, runs, ops, syncs, arenas;
 };
 

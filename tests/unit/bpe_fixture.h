@@ -1,4 +1,4 @@
-/* What the tests of byte-pair encoding share: random texts, a small trained vocabulary, and the plainest encoder. */
+/* Shared by the tests of byte-pair encoding: random texts, a small trained vocabulary, and the plainest encoder. */
 #ifndef GPT_TRAIN_UNIT_BPE_FIXTURE_H
 #define GPT_TRAIN_UNIT_BPE_FIXTURE_H
 
@@ -15,8 +15,8 @@ static inline uint32_t random_below(uint32_t stream, uint32_t index, uint32_t bo
     return block.word[0] % bound;
 }
 
-/* `count` bytes of words, numbers, signs, runs of white space and, with `wild`, characters beyond ASCII and bytes that
- * are no UTF-8.  Words repeat, so that there is something to merge. */
+/* Writes `count` bytes of words, numbers, signs and runs of white space; with `wild`, also characters beyond ASCII and
+ * bytes that are not UTF-8.  Words repeat, so that there is something to merge. */
 static inline void random_text(uint32_t stream, bool wild, char *out, size_t count)
 {
     static const char *const parts[] = {"the",  " the", " them", "theme", " other", " mother", "'s",
@@ -36,7 +36,7 @@ static inline void random_text(uint32_t stream, bool wild, char *out, size_t cou
     }
 }
 
-/* A vocabulary of up to `vocab_size` tokens, trained on 20,000 random bytes. */
+/* Returns a vocabulary of up to `vocab_size` tokens, trained on 20,000 random bytes. */
 static inline struct tokenizer *make_trained(struct data_fixture *fixture, int64_t vocab_size)
 {
     static char text[20000];
@@ -51,7 +51,7 @@ static inline struct tokenizer *make_trained(struct data_fixture *fixture, int64
     return tokenizer;
 }
 
-/* The id of a text of one token, by comparing with all; -1 when there is none. */
+/* Returns the id of a text of one token, by comparing with all tokens, or -1. */
 static inline int32_t plain_find(const struct bpe *bpe, const char *bytes, size_t count)
 {
     const char *token = NULL;
@@ -62,7 +62,7 @@ static inline int32_t plain_find(const struct bpe *bpe, const char *bytes, size_
     return -1;
 }
 
-/* The rank of a pair straight from the definition, or -1; *result is what it becomes. */
+/* Returns the rank of a pair straight from the definition, or -1; *result is the merged token. */
 static inline int64_t plain_rank(const struct bpe *bpe, int32_t left, int32_t right, int32_t *result)
 {
     size_t count = 0;
@@ -85,7 +85,7 @@ static inline int64_t plain_rank(const struct bpe *bpe, int32_t left, int32_t ri
     return *result;
 }
 
-/* One piece, by looking at every pair before every merge. */
+/* Encodes one piece; examines every pair before every merge. */
 static inline size_t plain_encode(const struct bpe *bpe, const char *bytes, size_t count, int32_t *out)
 {
     for (size_t i = 0; i < count; i++)

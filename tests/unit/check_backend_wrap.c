@@ -1,4 +1,5 @@
-/* The wrapper: what it counts, that it passes everything on, and that the n-th call fails; and the registry.
+/* Tests of the backend wrapper: its counters, that it passes every call on, and that the n-th call fails; and of the
+ * registry.
  */
 #include <check.h>
 #include <string.h>
@@ -148,7 +149,7 @@ Suite *backend_wrap_suite(void)
     Suite *suite = suite_create("backend_wrap");
     TCase *tests = tcase_create("backend_wrap");
     tcase_add_test(tests, counts_and_passes_on);
-    tcase_add_loop_test(tests, nth_call_fails_once, 0, BACKEND_CALL_CLOSE); /* those after it cannot fail */
+    tcase_add_loop_test(tests, nth_call_fails_once, 0, BACKEND_CALL_CLOSE); /* later calls cannot fail */
     tcase_add_test(tests, wrapper_cannot_be_opened);
     tcase_add_test(tests, registry_knows_cpu);
     suite_add_tcase(suite, tests);

@@ -1,4 +1,5 @@
-/* calibrate.c, calibrate_cache.c: rates that were timed on the cpu, what stops a timing, and a cache that trusts nothing. */
+/* Tests of calibrate.c and calibrate_cache.c: rates timed on the cpu, interrupted timings, and a cache that verifies
+ * its files. */
 #include "plan/calibrate.h"
 
 #include <dirent.h>
@@ -116,11 +117,11 @@ START_TEST(the_device_is_timed)
     int64_t start_ns = clock_monotonic_ns();
     ck_assert_int_eq(measure(0.2, &rates), GT_OK);
     double seconds = (double)(clock_monotonic_ns() - start_ns) * 1e-9;
-    ck_assert_msg(seconds < 60.0, "%g s", seconds); /* instrumented builds are slow; no build takes for ever */
+    ck_assert_msg(seconds < 60.0, "%g s", seconds); /* instrumented builds are slow, but must end */
     hostmem_counters_get(mem, &after);
     ck_assert_uint_eq(after.live_bytes, before.live_bytes);
     rates_are_possible(&rates);
-    /* Twice the work is modelled as at least as long. */
+    /* Twice the work must be modelled as at least as long. */
     double step = plan_cost_seconds(model->graph, model->train_first.program, &rates);
     ck_assert_double_gt(step, 0.0);
     ck_assert(isfinite(step));
@@ -128,8 +129,8 @@ START_TEST(the_device_is_timed)
 }
 END_TEST
 
-/* The bytes of ids and targets are used again by later ops of a program; without writing them anew for each pass, kernels
- * look up what is no id, which their asserts and AddressSanitizer see. */
+/* Later ops of a program reuse the bytes of ids and targets.  Unless each pass writes them again, kernels look up words
+ * that are not ids; their asserts and AddressSanitizer detect that. */
 START_TEST(ids_stay_ids)
 {
     static const struct {
@@ -166,7 +167,7 @@ START_TEST(a_small_arena_is_no_error)
 {
     struct plan_rates rates;
     struct log_capture capture;
-    options.config.block_size = 4; /* the run's plan is now smaller than that of 64 rows */
+    options.config.block_size = 4; /* the run's plan is now smaller than the plan of 64 rows */
     options.choice.micro_batch = 1;
     options.choice.evaluate_batch = 1;
     options.choice.loss_chunk_rows = 4;
@@ -239,7 +240,7 @@ static struct plan_rates some_rates(void)
     return rates;
 }
 
-/* The one file of the cache. */
+/* Finds the only file of the cache. */
 static void cache_path(char out[static FILE_PATH_MAX])
 {
     char cache[FILE_PATH_MAX];
@@ -259,7 +260,7 @@ static void cache_path(char out[static FILE_PATH_MAX])
     ck_assert_int_eq(found, 1);
 }
 
-/* Nothing is loaded, without an error line, and with one note when `said`. */
+/* Expects that nothing is loaded and no error logged; one note is logged when `said` is true. */
 static void ignored(const char *key, bool said)
 {
     struct plan_rates rates = {.ramp_rows = -1.0};
@@ -293,7 +294,7 @@ START_TEST(what_is_stored_is_loaded)
 }
 END_TEST
 
-/* A file that its group may write to would not be trusted by the next start. */
+/* The next start would not trust a file that is writable by its group. */
 START_TEST(the_umask_does_not_matter)
 {
     static const mode_t umasks[] = {002, 000};
@@ -313,7 +314,7 @@ START_TEST(the_umask_does_not_matter)
 }
 END_TEST
 
-/* Replaces the first `from` of the file. */
+/* Replaces the first occurrence of `from` in the file. */
 static void file_change(const char *path, const char *from, const char *to)
 {
     char *text, *changed;
@@ -344,9 +345,9 @@ START_TEST(what_is_damaged_is_said_once)
         {"12.5", "\"12.5\""},
         {"1000000000.0", "0.0"},
         {"1000000000.0", "1e300"},
-        {" 0.0,", " 1e-300,"}, /* with which an op takes for ever */
+        {" 0.0,", " 1e-300,"}, /* an op would never end at this rate */
         {"\"bytes_per_s\"", "\"bytes\""},
-        {" 0.0,", " 0.0, 1.0,"}, /* FLOPs of four dtypes, and of two */
+        {" 0.0,", " 0.0, 1.0,"}, /* an array with one element more */
         {" 0.0,", ""},
         {"{", "["},
         {"{", "{ \"schema\": 2, \"schema\": 2, "},
@@ -377,12 +378,12 @@ START_TEST(what_a_killed_process_left_is_removed)
     ck_assert_int_eq(file_replace(left, "{", 1), GT_OK);
     ck_assert_int_eq(utimensat(AT_FDCWD, left, (const struct timespec[2]){then, then}, 0), 0);
     calibrate_store("a key", &rates);
-    cache_path(path); /* which finds one file */
+    cache_path(path); /* finds exactly one file */
     ck_assert(calibrate_load("a key", &rates));
 }
 END_TEST
 
-/* A good file that cannot be read this time is neither removed nor replaced. */
+/* A good file that is unreadable for the moment is neither removed nor replaced. */
 START_TEST(what_cannot_be_read_is_left_alone)
 {
     struct plan_rates rates = some_rates(), again;
@@ -408,8 +409,8 @@ static void *refuse(size_t size)
     return allocations == allocation_refused || (for_ever && allocations > allocation_refused) ? NULL : malloc(size);
 }
 
-/* Whether the child loaded the rates, so that all its allocations were tried.  jansson 2.14 may end it: of some of its
- * allocations it asserts that they succeed. */
+/* Returns true when the child loaded the rates, so that all its allocations were tried.  jansson 2.14 may abort the
+ * child: it asserts that some of its allocations succeed. */
 static bool loaded_by_a_child(void)
 {
     const pid_t pid = fork();
@@ -446,7 +447,7 @@ START_TEST(what_there_is_no_memory_for_is_left_alone)
 }
 END_TEST
 
-/* A file of an earlier schema, or an entry without an op of this release, is no damage. */
+/* A file of an earlier schema, or an entry without an op of this release, is not damage. */
 START_TEST(earlier_releases_are_passed_over)
 {
     static const struct {
@@ -474,7 +475,7 @@ START_TEST(a_device_has_one_file_of_few_shapes)
         snprintf(key, sizeof key, "a device | shape %d", i);
         rates.ramp_rows = i;
         calibrate_store(key, &rates);
-        cache_path(path); /* which finds one file */
+        cache_path(path); /* finds exactly one file */
     }
     ignored("a device | shape 2", false);
     for (int i = 3; i < 11; i++) {
@@ -513,7 +514,7 @@ START_TEST(what_others_may_write_is_ignored)
 }
 END_TEST
 
-/* Where nothing can be kept, nothing is, and no error is logged. */
+/* Where the cache cannot be written, nothing is, and no error is logged. */
 START_TEST(a_cache_that_cannot_be_is_done_without)
 {
     struct plan_rates rates = some_rates();
@@ -524,7 +525,7 @@ START_TEST(a_cache_that_cannot_be_is_done_without)
     ignored("a key", true);
     log_capture_begin(&capture);
     calibrate_store("a key", &rates);
-    ck_assert_int_eq(capture.lines, 0); /* nothing twice */
+    ck_assert_int_eq(capture.lines, 0); /* nothing is logged twice */
     log_capture_end();
     ck_assert_int_eq(setenv("XDG_CACHE_HOME", "relative", 1), 0);
     ck_assert_int_eq(unsetenv("HOME"), 0);

@@ -1,4 +1,4 @@
-/* Tests of base/clock: the monotonic clock moves, the wall clock agrees with time(), and how both are shown. */
+/* Tests of base/clock: the monotonic clock advances, the wall clock agrees with time(), and the text forms of both. */
 #include "base/clock.h"
 
 #include <math.h>

@@ -25,7 +25,7 @@ static enum gt_status parse_words(enum config_program program, const char *const
 #define TRAIN(...) parse_words(CONFIG_TRAIN, (const char *const[]){__VA_ARGS__, NULL})
 #define SAMPLE(...) parse_words(CONFIG_SAMPLE, (const char *const[]){__VA_ARGS__, NULL})
 
-/* The call fails with exactly one line, which contains `words`. */
+/* Expects that the call failed with exactly one line, which contains `words`. */
 static void refused(enum gt_status status, const char *words)
 {
     ck_assert_int_eq(status, GT_USAGE);
@@ -118,7 +118,7 @@ START_TEST(args_choices_and_plan)
     ck_assert_int_eq(TRAIN("--plan=svg"), GT_OK);
     ck_assert_int_eq(fixture.config.plan, CONFIG_PLAN_SVG);
     refused(TRAIN("--plan=png"), "plan = 'png' is none of off, text, json, json-pareto, svg");
-    refused(TRAIN("--plan", "/nonexistent/json"), "/nonexistent/json"); /* a file, not --plan's value */
+    refused(TRAIN("--plan", "/nonexistent/json"), "/nonexistent/json"); /* a file, not the value of --plan */
     refused(TRAIN("--backend=opencl"), "built without OpenCL (it needs OpenCL's headers); this build has cpu");
     refused(SAMPLE("--backend=cuda"), "built without CUDA (./configure --with-cuda); this build has cpu");
     refused(TRAIN("--device=cuda"), "device='cuda': built without CUDA (./configure --with-cuda); leave --device out");
@@ -174,7 +174,7 @@ START_TEST(args_files_and_order)
     ck_assert_int_eq(fixture.config.n_layer, 3);
     ck_assert_int_eq(fixture.config.n_head, 4);
     ck_assert_int_eq(fixture.config.origin[CONFIG_KEY_n_layer].line, 1);
-    ck_assert_int_eq(fixture.count, 1); /* a flag that a file replaces, which few expect, is named */
+    ck_assert_int_eq(fixture.count, 1); /* names a flag that a file unexpectedly replaces */
     ASSERT_SAID(":1:1: n_layer=3 replaces 5 of the command line; a flag after the file would stay");
     ck_assert_int_eq(TRAIN("--n_layer=3", path, "--n_layer=5", "--n_layer=6"), GT_OK);
     ck_assert_int_eq(fixture.count, 0);
@@ -183,7 +183,7 @@ START_TEST(args_files_and_order)
 }
 END_TEST
 
-/* The device of a file and the backend of the command line, or the other way round: what was typed is meant. */
+/* With the device in a file and the backend on the command line, or vice versa, the command line wins. */
 START_TEST(args_win_over_a_file)
 {
     char path[] = "config-test-XXXXXX", option[sizeof path + 16];

@@ -1,7 +1,7 @@
 /* Tests of src/config/config_check.c: checks across keys, devices, warnings and notes. */
 #include "tests/unit/config_fixture.h"
 
-/* Reads the text as a file, then checks as config_parse_args() does; the lines are those of all. */
+/* Reads the text as a file, then checks as config_parse_args() does; the captured lines are those of both. */
 static enum gt_status check(const char *text)
 {
     ck_assert_msg(fixture_read(text) == GT_OK, "refused before the check: %s", text);
@@ -11,7 +11,7 @@ static enum gt_status check(const char *text)
     return status;
 }
 
-/* The check of `text` fails with one line that contains `words`. */
+/* Expects that the check of `text` fails with one line that contains `words`. */
 static void refused(const char *text, const char *words)
 {
     ck_assert_msg(check(text) == GT_USAGE, "accepted: %s", text);
@@ -60,7 +60,7 @@ START_TEST(check_expected_losses)
     ck_assert_double_eq(band.low, 2.3);
     ck_assert_double_eq(band.high, 2.5);
     ck_assert_str_eq(config_expected_source(&fixture.config), "x.py");
-    fixture.config.origin[CONFIG_KEY_seed].source = "--seed=4"; /* ends alike */
+    fixture.config.origin[CONFIG_KEY_seed].source = "--seed=4"; /* the same suffix */
     ck_assert_str_eq(config_expected_source(&fixture.config), "x.py");
     fixture.config.origin[CONFIG_KEY_n_layer].source = "--n_layer=3";
     ck_assert_ptr_null(config_expected_source(&fixture.config));
@@ -82,7 +82,7 @@ START_TEST(check_aliases)
     ck_assert_int_eq(check("grad_checkpoint = True"), GT_OK);
     ck_assert_str_eq(fixture.config.recompute, "full");
     ck_assert(config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
-    ck_assert_int_eq(config_check(&fixture.config), GT_OK); /* again, as after a checkpoint was read */
+    ck_assert_int_eq(config_check(&fixture.config), GT_OK); /* again, as after reading a checkpoint */
     ck_assert_int_eq(check("grad_checkpoint = False"), GT_OK);
     ck_assert_str_eq(fixture.config.recompute, "none");
     ck_assert(config_key_was_set(&fixture.config, CONFIG_KEY_recompute));
@@ -98,7 +98,7 @@ START_TEST(check_aliases)
 }
 END_TEST
 
-/* Several at once give a line each, and a refused value takes no part. */
+/* Several mistakes give a line each, and a refused value takes no part in other checks. */
 START_TEST(check_lists_all)
 {
     ck_assert_int_eq(check("n_head = 7; micro_batch = 13; device = 'tpu'"), GT_USAGE);
@@ -118,17 +118,17 @@ START_TEST(check_evaluation_samples)
 }
 END_TEST
 
-/* At a resume the checkpoint knows the heads, so one half of the pair says nothing. */
+/* At a resume the checkpoint contains the number of heads, so that one half of the pair is not checked. */
 START_TEST(check_leaves_the_shape_to_a_checkpoint)
 {
     ck_assert_int_eq(check("init_from = 'resume'; n_embd = 100"), GT_OK);
     refused("init_from = 'resume'; n_embd = 100; n_head = 3", "is not a multiple of");
-    /* A resumed checkpoint also knows the batch size; another model's folder does not. */
+    /* A resumed checkpoint also contains the batch size; the folder of another model does not. */
     ck_assert_int_eq(check("init_from = 'resume'; micro_batch = 13"), GT_OK);
     refused("init_from = 'resume'; micro_batch = 13; batch_size = 12", "is larger than");
     refused("init_from = 'models/gpt2'; micro_batch = 13", "is larger than batch_size=12 (the default)");
     ck_assert_int_eq(check("init_from = 'models/gpt2'; n_embd = 100"), GT_OK);
-    /* Once it is read, its values count. */
+    /* After it is read, its values count. */
     json_t *object = json_pack("{s:i, s:i, s:i}", "n_head", 3, "n_embd", 10, "batch_size", 12);
     ck_assert_int_eq(check("init_from = 'resume'; micro_batch = 13; n_head = 3"), GT_OK);
     ck_assert_int_eq(config_from_json(&fixture.config, object, "state.json"), GT_OK);
@@ -163,7 +163,7 @@ START_TEST(check_devices)
 }
 END_TEST
 
-/* What a device means where the build has the backend, and its index. */
+/* Tests the device names where the build has the backend, and the device index. */
 START_TEST(check_device_index)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Tests of src/config/config_file.c: the syntax, the values, each refusal with its place, and mutated files. */
+/* Tests of src/config/config_file.c: the syntax, the values, every refusal with its position, and mutated files. */
 #include <stdint.h>
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 
-/* In the manner of nanoGPT's config/ folder: each idiom that its files use. */
+/* A file in the manner of nanoGPT's config/ folder, with each idiom that its files use. */
 static const char finetune[] = "import time\n"
                                "\n"
                                "out_dir = 'out-play'\n"
@@ -170,7 +170,7 @@ START_TEST(file_layouts)
 }
 END_TEST
 
-/* Each is one mistake, and one line that begins with its place. */
+/* Each text has one mistake, and gives one line that begins with its position. */
 START_TEST(file_refusals)
 {
     static const struct {
@@ -276,14 +276,14 @@ START_TEST(file_limits)
         else
             ASSERT_REFUSED(text, "nested too deeply");
     }
-    /* 20 mistakes are listed, then the reader says that it stops. */
+    /* 20 mistakes are listed, then a line says that the reader stops. */
     used = 0;
     for (int i = 0; i < 30; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "nonsense_%d = 3\n", i);
     ck_assert_int_eq(fixture_read(text), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 21);
     ASSERT_SAID("20 mistakes; the rest of the file was not read");
-    /* 64 temporaries, and doubling strings end in an error, not in memory. */
+    /* 64 temporaries at most; doubling strings end in an error instead of exhausting memory. */
     used = 0;
     for (int i = 0; i < 65; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "_t%d = 3\n", i);
@@ -333,7 +333,7 @@ START_TEST(file_from_disk)
 }
 END_TEST
 
-/* One random edit of text[*count]: a byte changed, removed, doubled or put in, or a piece copied elsewhere. */
+/* Makes one random edit of text[*count]: a byte changed, removed, doubled or inserted, or a piece copied elsewhere. */
 static void mutate(char *text, size_t *count, size_t size, struct philox_block block)
 {
     static const char marks[] = "()[]{}'\"\\\n\r;=+-*/%#.,_0e \t\xC3\xFF$:xn";
@@ -362,7 +362,7 @@ static void mutate(char *text, size_t *count, size_t size, struct philox_block b
     }
 }
 
-/* Whatever a file holds, it is read or refused with lines that name it; what was set stays in range. */
+/* Any file is read, or refused with lines that name it; values that were set stay in range. */
 START_TEST(file_mutations)
 {
     struct philox_key key = philox_key_make(unit_seed(), RNG_SAMPLE);
@@ -374,7 +374,7 @@ START_TEST(file_mutations)
         memcpy(text, seeds[round % 3], count);
         for (uint32_t edit = 0; edit < 1 + round % 3; edit++)
             mutate(text, &count, sizeof text, philox4x32_10(key, (struct philox_block){{edit, round, 0, 0}}));
-        /* A copy of the exact size, so that reading one byte too far is seen by ASan. */
+        /* A copy of the exact size, so that ASan detects a read one byte too far. */
         char *exact = malloc(count == 0 ? 1 : count);
         memcpy(exact, text, count);
         fixture_open(CONFIG_TRAIN);
@@ -389,7 +389,7 @@ START_TEST(file_mutations)
         ck_assert(fixture.config.learning_rate >= 0.0 && fixture.config.learning_rate <= 1e3);
         refused += status == GT_OK ? 0 : 1;
     }
-    /* Both ends must have been reached, or the test tests nothing. */
+    /* Both outcomes must occur often, or the test shows nothing. */
     ck_assert_int_gt(refused, 1000);
     ck_assert_int_lt(refused, 5500);
     printf("file_mutations: 6000 files, %d refused\n", refused);

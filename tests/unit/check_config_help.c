@@ -1,4 +1,5 @@
-/* Tests of src/config/config_help.c: every key is listed once, in 80 columns; --help alone is short; the roff is sound. */
+/* Tests of src/config/config_help.c: each key is listed once, in 80 columns; --help alone is short; the roff is
+ * valid. */
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 
@@ -14,7 +15,7 @@ static void help_common(FILE *stream, enum config_program program)
     config_print_help(stream, program, false);
 }
 
-/* What the printer writes; free() it. */
+/* Returns the output of the printer; the caller calls free(). */
 static char *printed(printer *print, enum config_program program)
 {
     char *text = NULL;
@@ -72,7 +73,7 @@ START_TEST(help_fits_80_columns)
 }
 END_TEST
 
-/* What people use, with examples, on one screen; the rest is named. */
+/* The common keys, with examples, fit on one screen; the rest are named. */
 START_TEST(help_alone_is_short)
 {
     static const char *const common[] = {"--out_dir=PATH", "--device=TEXT", "--explain_oom=PATH",
@@ -120,7 +121,7 @@ START_TEST(man_is_sound)
                 strncmp(line, ".SS ", 4) == 0 || strncmp(line, ".TP\n", 4) == 0 || strncmp(line, ".B ", 3) == 0;
             ck_assert_msg(request || strncmp(line, "\\&", 2) == 0, "%.40s", line);
         }
-        /* A hyphen or an apostrophe that is not escaped would come out as another character. */
+        /* A hyphen or an apostrophe that is not escaped would be printed as another character. */
         for (const char *at = text; *at != '\0'; at++)
             ck_assert_msg(*at != '\'' && (*at != '-' || at[-1] == '\\'), "%.40s", at);
         free(text);

@@ -1,10 +1,10 @@
-/* Tests of src/config/config_json.c: the round trip, what is stored, resuming, and untrusted objects. */
+/* Tests of src/config/config_json.c: the round trip, the stored keys, resuming, and untrusted objects. */
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 
 static struct config other;
 
-/* The object of the fixture's configuration. */
+/* Returns the object of the fixture's configuration. */
 static json_t *stored(void)
 {
     json_t *object = NULL;
@@ -12,7 +12,7 @@ static json_t *stored(void)
     return object;
 }
 
-/* Reads JSON text into fresh defaults, on top of a file with `own`. */
+/* Reads JSON text into new defaults, on top of a file with `own`. */
 static enum gt_status resume(const char *own, const char *text)
 {
     json_t *object = NULL;
@@ -77,20 +77,20 @@ START_TEST(json_resume)
     ck_assert_int_eq(
         resume("max_iters = 40", "{\"max_iters\": 20, \"n_layer\": 3, \"learning_rate\": 1, \"gelu\": \"erf\"}"),
         GT_OK);
-    ck_assert_int_eq(fixture.config.max_iters, 40); /* this invocation's word stays */
+    ck_assert_int_eq(fixture.config.max_iters, 40); /* this invocation's value stays */
     ck_assert_int_eq(fixture.config.n_layer, 3);
     ck_assert(fixture.config.learning_rate == 1.0);
     ck_assert_int_eq(fixture.config.gelu, CONFIG_GELU_ERF);
     ck_assert(!config_key_was_set(&fixture.config, CONFIG_KEY_n_layer));
     ck_assert(config_key_was_set(&fixture.config, CONFIG_KEY_max_iters));
-    /* The same shape said again is fine, and an open choice follows the checkpoint. */
+    /* Repeating the same shape is allowed, and an open choice follows the checkpoint. */
     ck_assert_int_eq(resume("n_layer = 3; gelu = 'auto'; vocab_size = 0",
                             "{\"n_layer\": 3, \"gelu\": \"tanh\", \"vocab_size\": 65}"),
                      GT_OK);
     ck_assert_int_eq(fixture.config.gelu, CONFIG_GELU_TANH);
     ck_assert_int_eq(fixture.config.vocab_size, 65);
     ck_assert_int_eq(fixture.count, 0);
-    /* Another shape is not. */
+    /* Another shape is refused. */
     ck_assert_int_eq(resume("n_layer = 6", "{\"n_layer\": 3, \"max_iters\": 20}"), GT_USAGE);
     ck_assert_int_eq(fixture.errors, 1);
     ASSERT_SAID("x.py:1:1: n_layer = 6 cannot be resumed from state.json, whose model has 3");
@@ -119,14 +119,14 @@ START_TEST(json_untrusted)
         ck_assert_int_eq(fixture.count, 1);
         ASSERT_SAID(cases[i].words);
     }
-    /* A bad value is told even when this invocation's own would replace it, and several are told at once. */
+    /* A bad value is reported even when this invocation's own would replace it, and several are reported at once. */
     ck_assert_int_eq(resume("max_iters = 4", "{\"max_iters\": -1, \"n_layer\": 0, \"x\": 1}"), GT_DATA);
     ck_assert_int_eq(fixture.errors, 3);
     ck_assert_int_eq(fixture.config.max_iters, 4);
 }
 END_TEST
 
-/* Changed is what this invocation set to another value, where results depend on it. */
+/* A change is a key that this invocation set to another value, where results depend on the key. */
 START_TEST(json_changes)
 {
     static const char text[] =

@@ -5,7 +5,7 @@
 
 #include "tests/unit/config_fixture.h"
 
-/* nanoGPT's train.py at the commit that research used, in Python's notation. */
+/* The defaults of nanoGPT's train.py at the commit that research used, in Python's notation. */
 static const struct {
     enum config_key key;
     const char *text;
@@ -69,7 +69,7 @@ START_TEST(key_defaults_of_sample)
 }
 END_TEST
 
-/* Each default is a value that its own key accepts, and each name is found, spelled either way. */
+/* Each default is a value that its key accepts, and each name is found in both spellings. */
 START_TEST(key_table_is_sound)
 {
     char dashed[64];
@@ -118,7 +118,7 @@ START_TEST(key_nearest)
     ck_assert_int_eq(nearest("batchsize"), CONFIG_KEY_batch_size);
     ck_assert_int_eq(nearest("learning-rat"), CONFIG_KEY_learning_rate);
     ck_assert_int_eq(nearest("grad_accumulation_steps"), CONFIG_KEY_gradient_accumulation_steps);
-    ck_assert_int_eq(nearest("top_kk"), CONFIG_KEY_COUNT); /* a key of gpt-sample only */
+    ck_assert_int_eq(nearest("top_kk"), CONFIG_KEY_COUNT); /* exists only in gpt-sample */
     ck_assert_int_eq(config_key_nearest("top_kk", 6, CONFIG_SAMPLE), CONFIG_KEY_top_k);
     ck_assert_int_eq(nearest("zzzzzzzz"), CONFIG_KEY_COUNT);
     ck_assert_int_eq(nearest("x"), CONFIG_KEY_COUNT);
@@ -193,7 +193,7 @@ START_TEST(key_foreign_words)
     ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_AUTO);
     ck_assert_int_eq(fixture.notes, 1);
     ck_assert_int_eq(assign(CONFIG_KEY_backend, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "cuda"}), GT_OK);
-    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CUDA); /* config_check() says whether it can be */
+    ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CUDA); /* config_check() decides whether the build has it */
     ck_assert_int_eq(assign(CONFIG_KEY_norm, (struct config_value){CONFIG_VALUE_STRING, 0, 0.0, "rmsnorm"}), GT_USAGE);
     ASSERT_SAID("norm = 'rmsnorm' is not known: 'layernorm' is the only value so far");
 }

@@ -1,4 +1,4 @@
-/* Tests of src/config/config_lex.c: tokens, positions, literals, and every way of getting them wrong. */
+/* Tests of src/config/config_lex.c: tokens, positions, literals, and all kinds of malformed input. */
 #include "config/config_lex.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 static char pool[4096];
 
-/* The kinds of all tokens of `text` as letters: N name, # number, S string, M mark, \n newline, ! bad. */
+/* Returns the kinds of all tokens of `text` as letters: N name, # number, S string, M mark, \n newline, ! bad. */
 static const char *kinds(const char *text)
 {
     static char out[128];

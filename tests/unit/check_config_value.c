@@ -20,7 +20,7 @@ static struct config_value real(double value)
     return (struct config_value){CONFIG_VALUE_REAL, 0, value, NULL};
 }
 
-/* a OP b of integers is the integer `expected`. */
+/* Expects that a OP b of integers gives the integer `expected`. */
 static void gives(enum config_operator op, int64_t a, int64_t b, int64_t expected)
 {
     struct config_value left = number(a);

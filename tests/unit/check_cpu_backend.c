@@ -1,4 +1,5 @@
-/* The cpu backend around its kernels: choice of instruction set, arena, copies, facts, memory limits, errors.
+/* Tests of the cpu backend apart from its kernels: choice of instruction set, arena, copies, info, memory limits,
+ * errors.
  */
 #include <check.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ START_TEST(info_is_sane)
 }
 END_TEST
 
-/* What ThreadSanitizer keeps of each byte is the process's too. */
+/* ThreadSanitizer's shadow memory counts as memory of the process. */
 #define HAS_SHADOW 0
 #ifdef __has_feature
 #if __has_feature(thread_sanitizer)
@@ -90,7 +91,7 @@ END_TEST
 #endif
 #endif
 
-/* Resident bytes of this process. */
+/* Returns the resident bytes of this process. */
 static uint64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
@@ -168,7 +169,7 @@ START_TEST(peak_is_measured)
 }
 END_TEST
 
-/* Whether gemm takes a and b of these dtypes, a bias, and d. */
+/* Returns true when gemm supports these dtypes of a, b, bias and d. */
 static bool gemm_supports(const struct backend *backend, enum dtype a, enum dtype b, enum dtype bias, enum dtype d)
 {
     struct op_call call = {.kind = OP_GEMM};
@@ -218,7 +219,7 @@ static void file_write(const char *folder, const char *name, const char *text)
 
 START_TEST(the_limit_of_the_address_space_counts)
 {
-    const uint64_t most = (uint64_t)1 << 60; /* beyond what a process has mapped, with a sanitizer too */
+    const uint64_t most = (uint64_t)1 << 60; /* more than a process can map, even with a sanitizer */
     uint64_t total = UINT64_MAX, available = UINT64_MAX;
     struct rlimit before;
     ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
@@ -234,7 +235,7 @@ START_TEST(the_limit_of_the_address_space_counts)
 }
 END_TEST
 
-/* A made-up /sys/fs/cgroup: a limit on the parent, none on the child; and the v1 memory controller. */
+/* Uses a made-up /sys/fs/cgroup: a limit on the parent, none on the child; and the v1 memory controller. */
 START_TEST(cgroup_limits_count)
 {
     char root[] = "cgroup-test-XXXXXX", folder[128], membership[128];
@@ -279,7 +280,7 @@ START_TEST(cgroup_limits_count)
 }
 END_TEST
 
-/* A made-up /proc with six processes: the four largest others are named, by size, without control characters. */
+/* Uses a made-up /proc with six processes: the four largest others are named, by size, without control characters. */
 START_TEST(holders_are_found)
 {
     static const struct {

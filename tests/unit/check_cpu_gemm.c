@@ -1,6 +1,6 @@
-/* gemm and attention in 16 bits, on every way that this build and processor have of multiplying: elements against fp64 over
- * odd shapes and long sums, bytes that do not depend on the number of threads, the bound of the workspace, the choice of
- * the way.  opcheck judges the default way in detail; here all of them run.
+/* Tests gemm and attention in 16 bits with every variant of the matrix product that this build and processor have:
+ * elements against fp64 over odd shapes and long sums, bytes that do not depend on the number of threads, the bound of
+ * the workspace, and the choice of the variant.  opcheck judges the default variant in detail; here all of them run.
  */
 #include <check.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #define ARENA_LARGE_BYTES ((size_t)12 << 20)
 #define WORKSPACE_THREAD_MAX ((size_t)4 << 20)
 #define SETS 4
-#define KERNEL_SETS 3 /* the last differs in gemm only */
+#define KERNEL_SETS 3 /* the last differs only in gemm */
 
 static const char *const sets[SETS] = {"generic", "avx2", "avx512", "amx"};
 static const enum dtype halves[] = {DTYPE_BF16, DTYPE_F16};
@@ -89,7 +89,7 @@ static void product_fill(struct cpu_fixture *fixture, const struct op_call *call
         operand_fill(fixture, call, slot, slot == GEMM_BIAS || slot == GEMM_D ? scale * scale : scale, whole);
 }
 
-/* Every element of d by the rule of opcheck: one rounding to d's dtype, and sums in fp32. */
+/* Judges every element of d by opcheck's rule: one rounding to d's dtype, and sums in fp32. */
 static void product_judge(struct cpu_fixture *fixture, const struct product *p, const struct op_call *call,
                           const double *a, const double *b, const double *bias, const double *old)
 {
@@ -106,14 +106,14 @@ static void product_judge(struct cpu_fixture *fixture, const struct product *p, 
             size += fabs(product);
         }
         const double bound = u * fabs(sum) * (1.0 + 0x1p-8) + 8.0 * sqrt((double)p->k) * 0x1p-24 * size + floor;
-        if (!(fabs(d[i] - sum) <= bound)) /* Check's own macros write a line each time */
+        if (!(fabs(d[i] - sum) <= bound)) /* Check's own macros write a line on every call */
             ck_abort_msg("%s, %d x %d x %d, variant %d, [%d,%d]: %g, expected %g within %g", dtype_name(p->dtype),
                          (int)p->m, (int)p->n, (int)p->k, p->variant, (int)row, (int)column, d[i], sum, bound);
     }
     free(d);
 }
 
-/* Runs the product; d must be right, and no byte outside of d and the workspace may change. */
+/* Runs the product; d must be right, and every byte outside of d and the workspace unchanged. */
 static void product_check(struct cpu_fixture *fixture, const struct product *p, float scale)
 {
     struct op_call call = product_call(p);
@@ -140,8 +140,8 @@ static void product_check(struct cpu_fixture *fixture, const struct product *p, 
     free(before);
 }
 
-/* Strips, blocks, portions and tiles that are full, nearly so, and just begun; all variants, a quarter of them with each
- * shape. */
+/* Tests strips, blocks, portions and tiles that are full, nearly full, and just begun; all variants, a quarter of them
+ * with each shape. */
 START_TEST(odd_shapes_are_right)
 {
     static const int64_t shapes[][3] = {{1, 1, 1},      {1, 70, 33},   {3, 1, 257},    {2, 33, 2100},  {16, 32, 32},
@@ -164,7 +164,7 @@ START_TEST(odd_shapes_are_right)
 }
 END_TEST
 
-/* Products near the end of fp32's range, where bf16 values are still normal: nothing may be lost. */
+/* Products near the lower end of fp32's range, where bf16 values are still normal: nothing may be lost. */
 START_TEST(small_values_count)
 {
     struct cpu_fixture fixture;
@@ -176,7 +176,7 @@ START_TEST(small_values_count)
 }
 END_TEST
 
-/* Sums of small whole numbers have no rounding before d's own: all ways give the same bytes. */
+/* Sums of small integers are rounded only to d's dtype: all variants give the same bytes. */
 START_TEST(ways_agree_on_whole_numbers)
 {
     for (int variant = 0; variant < VARIANTS; variant++) {
@@ -207,7 +207,7 @@ START_TEST(ways_agree_on_whole_numbers)
 }
 END_TEST
 
-/* A product of several tiles and portions, or attention over several bands. */
+/* Returns a product of several tiles and portions, or attention over several bands. */
 static struct op_call large_call(enum op_kind kind, enum dtype dtype, int variant)
 {
     if (kind == OP_GEMM) {
@@ -229,7 +229,7 @@ static struct op_call large_call(enum op_kind kind, enum dtype dtype, int varian
     }
     o[ATTENTION_FORWARD_QKV] = qkv;
     o[ATTENTION_FORWARD_SCALARS] = scalars;
-    if (kind == OP_ATTENTION_CACHED) /* of the other dtype: rows are converted on their way in */
+    if (kind == OP_ATTENTION_CACHED) /* the other dtype: rows are converted as they are read */
         o[ATTENTION_CACHED_CACHE] = cpu_fixture_tensor(dtype == DTYPE_BF16 ? DTYPE_F16 : DTYPE_BF16, 2, 2, 320, 2 * 19);
     return call;
 }
@@ -286,7 +286,7 @@ START_TEST(threads_do_not_change_a_byte)
 }
 END_TEST
 
-/* Whatever the product, a thread gets a few MiB: no operand is ever converted as a whole. */
+/* For any product, a thread gets a few MiB: no operand is ever converted as a whole. */
 START_TEST(workspace_is_bounded)
 {
     static const int64_t shapes[][3] = {{4096, 50304, 768}, {4096, 768, 50304}, {50304, 768, 4096}, {1, 50304, 768},
@@ -307,7 +307,7 @@ START_TEST(workspace_is_bounded)
             ck_assert_uint_eq(bytes % 64, 0);
             const size_t of_three = three.backend->ops->workspace_bytes(three.backend, &call);
             ck_assert_uint_le(of_three, 3 * WORKSPACE_THREAD_MAX);
-            if (p.dtype != DTYPE_F32) /* tiles that bits depend on do not follow the threads */
+            if (p.dtype != DTYPE_F32) /* tiles that affect bits do not depend on the threads */
                 ck_assert_uint_eq(of_three, 3 * bytes);
         }
     }

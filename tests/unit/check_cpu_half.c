@@ -1,9 +1,9 @@
-/* 16-bit storage on the cpu: the conversions of every instruction set against base/dtype, bit for bit, and what holds for
- * every op on top of them: one rounding of what is added to, and outputs that lie over inputs.
+/* Tests 16-bit storage on the cpu: the conversions of every instruction set against base/dtype, bit for bit, and two
+ * properties of every op that uses them: it rounds once when it accumulates, and its outputs may overlap its inputs.
  *
- * The conversions are reached through `copy`, which is compiled once per instruction set.  All 65,536 patterns are widened;
- * those that are rounded hold each value that either dtype has, its neighbours, the midpoints between two of them with
- * theirs, and random words.  Short copies meet the ends of the vector loops.
+ * The conversions are tested through `copy`, which is compiled once per instruction set.  All 65,536 patterns are
+ * widened.  The words to be rounded contain each value of either dtype with its neighbours, the midpoints between two
+ * values with theirs, and random words.  Short copies test the ends of the vector loops.
  */
 #include <check.h>
 #include <math.h>
@@ -51,14 +51,15 @@ static uint16_t half_bits(enum dtype dtype, float value)
     return dtype == DTYPE_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
 }
 
-/* words[WORDS]: for each pattern its value and the midpoint to the next pattern, each with both neighbours; then any. */
+/* Fills words[WORDS]: for each pattern its value and the midpoint to the next pattern, each with both neighbours; then
+ * random words. */
 static void words_fill(enum dtype dtype, uint32_t *words)
 {
     const struct philox_key key = philox_key_make(unit_seed(), RNG_INIT);
     for (uint32_t half = 0; half < PATTERNS; half++) {
         const uint32_t value = bits_of(half_value(dtype, (uint16_t)half));
         double next = (double)half_value(dtype, (uint16_t)(half + 1));
-        if (isinf(next) && isfinite(float_of(value))) /* where rounding turns to infinity */
+        if (isinf(next) && isfinite(float_of(value))) /* the limit above which values round to infinity */
             next = copysign(dtype == DTYPE_BF16 ? 0x1p128 : 0x1p16, next);
         const uint32_t middle = bits_of((float)(0.5 * ((double)float_of(value) + next)));
         for (uint32_t i = 0; i < 3; i++) {
@@ -70,7 +71,7 @@ static void words_fill(enum dtype dtype, uint32_t *words)
         words[AROUND * PATTERNS + i] = philox4x32_10(key, (struct philox_block){{i, 0, 0, 0}}).word[0];
 }
 
-/* Opens the backend with instruction set `set`; skips the test where the processor or build has none. */
+/* Opens the backend with instruction set `set`; skips the test when the processor or build has none. */
 static bool set_open(int set, struct cpu_fixture *fixture)
 {
     if (cpu_fixture_open(sets[set], 2, ARENA_BYTES, fixture))
@@ -79,7 +80,7 @@ static bool set_open(int set, struct cpu_fixture *fixture)
     return false;
 }
 
-/* y = copy of x[count], where both begin `shift` elements behind an aligned place of the image; returns y. */
+/* y = copy of x[count], where both begin `shift` elements after an aligned place of the image; returns y. */
 static const void *copied(struct cpu_fixture *fixture, enum dtype from, enum dtype to, const void *x, int64_t count,
                           int64_t shift)
 {
@@ -133,7 +134,7 @@ START_TEST(every_place_rounds)
 }
 END_TEST
 
-/* Lengths around those of the vectors, at places that are not aligned, between all pairs of dtypes. */
+/* Copies lengths around those of the vectors, from and to unaligned places, between all pairs of dtypes. */
 START_TEST(short_runs_convert)
 {
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
@@ -157,7 +158,7 @@ START_TEST(short_runs_convert)
 }
 END_TEST
 
-/* old + x in fp32 is rounded to 16 bits; x is not rounded before it. */
+/* old + x in fp32 is rounded to 16 bits; x itself is not rounded first. */
 START_TEST(accumulation_rounds_once)
 {
     struct cpu_fixture fixture;
@@ -180,7 +181,7 @@ START_TEST(accumulation_rounds_once)
         twice +=
             half_bits(dtype, old[i] + x[i]) != half_bits(dtype, old[i] + half_value(dtype, half_bits(dtype, x[i])));
     }
-    ck_assert_int_gt(twice, 0); /* rounding x first would show */
+    ck_assert_int_gt(twice, 0); /* rounding x first would give other bits */
     cpu_fixture_run(&fixture, &call);
     for (int64_t i = 0; i < count; i++)
         ck_assert_uint_eq(y[i], half_bits(dtype, old[i] + x[i]));
@@ -188,7 +189,7 @@ START_TEST(accumulation_rounds_once)
 }
 END_TEST
 
-/* An op, an output of it and the input that it may lie over. */
+/* An op, one of its outputs, and the input that the output may overlap. */
 struct alias {
     enum op_kind kind;
     int32_t input, output;
@@ -203,7 +204,7 @@ static const struct alias aliases[] = {
     {OP_RESIDUAL, RESIDUAL_Y, RESIDUAL_R},
 };
 
-/* A call on matrices of several blocks and a tail. */
+/* Returns a call on matrices of several blocks and a tail. */
 static struct op_call alias_call(const struct alias *alias, enum dtype dtype)
 {
     struct op_call call = {.kind = alias->kind, .attrs = {.time = 61, .dropout = 0.25f, .gelu = GELU_TANH}};
@@ -214,7 +215,7 @@ static struct op_call alias_call(const struct alias *alias, enum dtype dtype)
     return call;
 }
 
-/* Runs the call, with the output over the input when `over`; `out` gets the output's bytes. */
+/* Runs the call, with the output in the input's place when `over`; `out` receives the output's bytes. */
 static void alias_run(struct cpu_fixture *fixture, const struct alias *alias, enum dtype dtype, bool over,
                       uint16_t *out)
 {

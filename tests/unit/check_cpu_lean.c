@@ -1,7 +1,8 @@
-/* The exact ops of the cpu backend: known answers, every instruction set, any number of threads, skipped updates.
+/* Tests of the exact ops of the cpu backend: known answers, every instruction set, any number of threads, skipped
+ * updates.
  *
- * The hashes (FNV-1a of a tensor's bytes) were computed by a program in Python from the text of op.h, with fp32 arithmetic
- * emulated in fp64; nothing of this repository took part.  Inputs are functions of the element alone.
+ * The hashes (FNV-1a of a tensor's bytes) were computed by a Python program from the text of op.h, with fp32 arithmetic
+ * emulated in fp64, without any code of this repository.  Inputs depend only on the element.
  */
 #include <check.h>
 #include <math.h>
@@ -13,7 +14,7 @@
 #include "tests/unit/cpu_fixture.h"
 #include "tests/unit/unit_main.h"
 
-#define ELEMENTS 600 /* two whole blocks and a part of one */
+#define ELEMENTS 600 /* two whole blocks and part of a third */
 #define UPDATES 3
 #define INDEX_BASE INT64_C(1000000005)
 #define SEED UINT64_C(0x0123456789abcd)
@@ -31,7 +32,7 @@ static uint32_t mixed(uint32_t i, uint32_t salt)
     return x ^ x >> 13;
 }
 
-/* Multiples of 2^-(10 + i mod 24) up to a thousand: blocks span seven powers of ten. */
+/* Returns a multiple of 2^-(10 + i mod 24) up to a thousand, so that blocks span seven powers of ten. */
 static float gradient(uint32_t i, uint32_t update)
 {
     return ldexpf((float)(int)(mixed(i, 10 + update) % 2001) - 1000.0f, -(10 + (int)(i % 24)));
@@ -85,7 +86,7 @@ static struct op_call lean_call(enum dtype moment, int64_t elements)
     return call;
 }
 
-/* Lays the call out with parameters as above and moments of zero. */
+/* Lays the call out with the parameters above and moments of zero. */
 static void lean_begin(struct cpu_fixture *fixture, struct op_call *call)
 {
     static const float corrections[UPDATES][2] = {{0.1f, 0.05f}, {0.19f, 0.0975f}, {0.271f, 0.142625f}};
@@ -218,7 +219,7 @@ START_TEST(threads_do_not_show)
 }
 END_TEST
 
-/* Gradients that are not finite set found_inf: then nothing is touched, whatever the gradients are. */
+/* Gradients that are not finite set found_inf: then nothing changes, for any gradients. */
 START_TEST(skipped_updates_change_nothing)
 {
     struct cpu_fixture fixture;
@@ -242,7 +243,7 @@ START_TEST(skipped_updates_change_nothing)
 }
 END_TEST
 
-/* All-zero blocks stay zero with the least exponent; next to a large value, small second moments keep a code of 1. */
+/* All-zero blocks stay zero with the least exponent; next to a large value, small nonzero second moments get code 1. */
 START_TEST(codes_vanish_only_for_zero)
 {
     struct cpu_fixture fixture;

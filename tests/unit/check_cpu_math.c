@@ -1,4 +1,4 @@
-/* cpu_math.h against the C library in double, in ulp over the whole range, and cpu_philox.h against base/rng.
+/* Tests cpu_math.h against the C library in double, in ulp over the whole range, and cpu_philox.h against base/rng.
  */
 #include <check.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "backends/cpu/cpu_philox.h"
 #include "tests/unit/unit_main.h"
 
-/* |found - expected| in units of the last place of `expected` as fp32, at least the smallest subnormal. */
+/* Returns |found - expected| in units of the last place of `expected` as fp32, at least the smallest subnormal. */
 static double ulps(float found, double expected)
 {
     int exponent = 0;

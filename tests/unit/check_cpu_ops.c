@@ -1,6 +1,6 @@
-/* The cpu kernels: bytes that do not depend on the number of threads, in any dtype; agreement of the instruction sets; no
- * byte written outside of outputs and workspace; attention over several bands against plain loops; the seams of gemm's
- * tiles.  That each op computes the right thing on small shapes is opcheck's business.
+/* Tests of the cpu kernels: bytes that do not depend on the number of threads, in any dtype; agreement of the
+ * instruction sets; no byte written outside of outputs and workspace; attention over several bands against plain loops;
+ * the borders of gemm's tiles.  opcheck tests that each op computes the right results on small shapes.
  */
 #include <check.h>
 #include <math.h>
@@ -30,7 +30,7 @@ static struct operand bf16(int64_t a, int64_t b)
     return cpu_fixture_tensor(DTYPE_BF16, a, b, 0, 0);
 }
 
-/* The ops of lean states and Muon have dtypes of their own. */
+/* The ops of lean states and Muon have separate dtypes. */
 static void lean_make(struct op_call *call, int variant, int64_t rows, int64_t channels)
 {
     struct operand *o = call->operand;
@@ -75,7 +75,7 @@ static void lean_make(struct op_call *call, int variant, int64_t rows, int64_t c
     }
 }
 
-/* Odd shapes, large enough that all threads work and that sums have several parts. */
+/* Returns a call with odd shapes, large enough that all threads work and that sums have several parts. */
 static struct op_call call_make(enum op_kind kind, int variant)
 {
     struct op_call call = {.kind = kind};
@@ -108,7 +108,7 @@ static struct op_call call_make(enum op_kind kind, int variant)
         o[LAYERNORM_BACKWARD_MEAN] = o[LAYERNORM_BACKWARD_RSTD] = f32(rows, 0);
         break;
     case OP_GEMM: {
-        const int64_t k = variant < 4 ? 77 : 401; /* the latter in several portions */
+        const int64_t k = variant < 4 ? 77 : 401; /* 401 takes several portions */
         a->transpose_a = (variant & 1) != 0;
         a->transpose_b = (variant & 2) != 0;
         o[GEMM_A] = a->transpose_a ? f32(k, 530) : f32(530, k);
@@ -197,7 +197,7 @@ static struct op_call call_make(enum op_kind kind, int variant)
     return call;
 }
 
-/* Sixteen words with sensible values, as a step has them. */
+/* Fills sixteen words with values as in a training step. */
 static void scalars_fill(union scalar_word *word)
 {
     memset(word, 0, SCALAR_WORDS * sizeof *word);
@@ -211,7 +211,7 @@ static void scalars_fill(union scalar_word *word)
     word[SCALAR_POSITION].i = 7;
 }
 
-/* Ids 0 .. 49 in turn, and the rows listed by them. */
+/* Fills in ids 0 .. 49 in turn, and the rows sorted by id. */
 static void embed_fill(int32_t *ids, int32_t *order, int32_t *starts, int32_t rows)
 {
     int32_t listed = 0;
@@ -228,7 +228,7 @@ static void embed_fill(int32_t *ids, int32_t *order, int32_t *starts, int32_t ro
     starts[51] = listed;
 }
 
-/* Operands that are fp32 whatever the others are stored in. */
+/* Returns true for operands that are fp32 for every dtype of the others. */
 static bool is_always_f32(enum op_kind kind, int32_t slot)
 {
     return (kind == OP_LAYERNORM_BACKWARD && (slot == LAYERNORM_BACKWARD_MEAN || slot == LAYERNORM_BACKWARD_RSTD)) ||
@@ -266,7 +266,7 @@ static void floats_fill(void *data, const struct operand *operand, uint64_t seed
     free(values);
 }
 
-/* Values for every operand that is read. */
+/* Fills every operand that the op reads. */
 static void call_fill(struct cpu_fixture *fixture, const struct op_call *call)
 {
     for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
@@ -289,7 +289,8 @@ static void call_fill(struct cpu_fixture *fixture, const struct op_call *call)
                    cpu_fixture_operand(fixture, call, EMBED_BACKWARD_STARTS), 3 * 67);
 }
 
-/* Runs an op and returns a copy of all operands (free() it); checks that only outputs and workspace changed. */
+/* Runs an op and returns a copy of all operands (free() it).  Fails when the op wrote outside of its outputs and
+ * workspace. */
 static unsigned char *op_bytes_after(struct cpu_fixture *fixture, enum op_kind kind, int variant, enum dtype dtype,
                                      struct op_call *call, size_t *out_bytes)
 {
@@ -322,7 +323,7 @@ static int variants_of(enum op_kind kind)
     return kind == OP_GEMM ? 8 : 2;
 }
 
-/* Equal bytes with 1 and 3 threads; nothing to see where this processor lacks the set. */
+/* Expects equal bytes with 1 and 3 threads; does nothing when this processor lacks the set. */
 static void threads_check(const char *set, enum op_kind kind, int variant, enum dtype dtype)
 {
     unsigned char *first = NULL;
@@ -350,7 +351,7 @@ START_TEST(threads_do_not_change_a_byte)
     for (size_t set = 0; set < sizeof sets / sizeof sets[0]; set++) {
         for (int variant = 0; variant < variants_of(kind); variant++) {
             threads_check(sets[set], kind, variant, DTYPE_F32);
-            if (set == 0 && variant > 0) /* the slowest, and no half type is converted in another way there */
+            if (set == 0 && variant > 0) /* the slowest set; its conversions do not differ by variant */
                 continue;
             threads_check(sets[set], kind, variant, variant % 2 == 0 ? DTYPE_BF16 : DTYPE_F16);
         }
@@ -358,7 +359,7 @@ START_TEST(threads_do_not_change_a_byte)
 }
 END_TEST
 
-/* Largest difference of two images' float outputs, relative to the largest value. */
+/* Returns the largest difference of two images' float outputs, relative to the largest value. */
 static double outputs_distance(const struct op_call *call, const unsigned char *a, const unsigned char *b)
 {
     double worst = 0.0;
@@ -408,7 +409,7 @@ START_TEST(instruction_sets_agree)
 }
 END_TEST
 
-/* Every element of a product that spans several tiles, against fp64. */
+/* Checks every element of a product that spans several tiles, against fp64. */
 START_TEST(gemm_tiles_meet)
 {
     static const int64_t shapes[][3] = {{513, 257, 33}, {64, 1025, 9}, {1, 2049, 65}, {1030, 300, 2}, {200, 700, 70}};
@@ -441,7 +442,7 @@ START_TEST(gemm_tiles_meet)
 }
 END_TEST
 
-/* The whole of attention_forward, in fp64, for one row and head of a call without dropout; returns lse. */
+/* Computes attention_forward in fp64, for one row and head of a call without dropout; returns lse. */
 static double attention_row(const float *qkv, const struct op_call *call, int64_t sample, int64_t t, int64_t head,
                             int64_t size, double *y)
 {
@@ -488,7 +489,7 @@ START_TEST(attention_spans_bands)
 }
 END_TEST
 
-/* Prefill in one piece, and the same rows one at a time through the cache: the same answers as attention_forward's. */
+/* Prefill in one piece, and the same rows one at a time through the cache, give the results of attention_forward. */
 START_TEST(attention_cached_equals_forward)
 {
     enum { TIME = 70, HEADS = 4, SIZE = 24, ROW = 3 * HEADS * SIZE };

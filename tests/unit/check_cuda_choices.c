@@ -1,4 +1,5 @@
-/* cuda_choices.c: the list of choices, and its text, of which only what was written is read.  It needs no card. */
+/* Tests of cuda_choices.c: the list of choices and its text form; the parser accepts only text that was written.  Needs
+ * no card. */
 #include "backends/cuda/cuda_choices.h"
 
 #include <math.h>
@@ -32,7 +33,7 @@ static bool parses(void)
     return cuda_choices_parse(text, strlen(text), &again, timing_again);
 }
 
-/* The text of one line in which this has another value. */
+/* Returns true when the text of one line with this timing is accepted. */
 static bool parses_with(struct backend_timing of)
 {
     choices.count = 0;
@@ -102,7 +103,7 @@ START_TEST(lines_of_anything_else_are_refused)
 }
 END_TEST
 
-/* Sums of such timings gave rates of 0 and of infinity, and a forecast of no or of endless time. */
+/* Sums of such timings gave rates of 0 and of infinity, and a forecast of zero or infinite time. */
 START_TEST(timings_give_finite_rates)
 {
     static const double impossible[] = {-1.0, 5e-324, 0.5, 1e25, 1e308, INFINITY, NAN};

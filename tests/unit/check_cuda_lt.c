@@ -1,5 +1,5 @@
-/* cuda_lt.c: cuBLASLt that is missing, or too old, ends in one line.  It needs no card and no toolkit: the library's name is the
- * test's, and the declarations are those of the emulated backend. */
+/* Tests of cuda_lt.c: a cuBLASLt that is missing or too old gives one line.  Needs no card and no toolkit: the test
+ * chooses the library's name, and the declarations are those of the emulated backend. */
 static const char *library_name;
 #define CUDA_LT_LIBRARY library_name
 #include "backends/cuda/cuda_lt.c"

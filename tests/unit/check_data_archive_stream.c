@@ -1,5 +1,5 @@
 /* Tests of src/data/archive_stream.c: texts and members, levels, names that leave the archive, and archives that were
- * cut short or damaged at every place.  Without libarchive: the one line that says so. */
+ * cut short or damaged at every place.  Without libarchive it tests the one line that reports so. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -52,7 +52,7 @@ struct member {
     unsigned type;
 };
 
-/* An archive of the members in the format and with the compression that are switched on; returns its size. */
+/* Makes an archive of the members with the given format and compression; returns its size. */
 static size_t archive_make(unsigned char out[static ARCHIVE_BYTES_MAX], int (*set_format)(struct archive *archive),
                            int (*add_filter)(struct archive *archive), const struct member *members, size_t count)
 {
@@ -70,7 +70,7 @@ static size_t archive_make(unsigned char out[static ARCHIVE_BYTES_MAX], int (*se
         if (members[i].type == AE_IFLNK)
             archive_entry_set_symlink(entry, "/etc/passwd");
         archive_entry_set_perm(entry, 0644);
-        ck_assert_int_ge(archive_write_header(archive, entry), ARCHIVE_WARN); /* of names that are not ASCII */
+        ck_assert_int_ge(archive_write_header(archive, entry), ARCHIVE_WARN); /* warns about names that are not ASCII */
         if (members[i].type == AE_IFREG)
             ck_assert_int_eq(archive_write_data(archive, members[i].bytes, members[i].count),
                              (la_ssize_t)members[i].count);
@@ -87,7 +87,7 @@ static size_t tar_make(unsigned char out[static ARCHIVE_BYTES_MAX], int (*add_fi
     return archive_make(out, archive_write_set_format_ustar, add_filter, members, count);
 }
 
-/* Reads all of a file: "NAME=TEXT|" for each text. */
+/* Reads a whole file into "NAME=TEXT|" for each text. */
 static enum gt_status read_all(struct data_fixture *fixture, const char *name, char out[static TEXT_MAX])
 {
     char path[512];
@@ -160,7 +160,7 @@ START_TEST(archive_members_in_order)
 }
 END_TEST
 
-/* A tar in a tar, as often as allowed and once more. */
+/* A tar inside a tar, up to the allowed depth and one beyond. */
 START_TEST(archive_levels)
 {
     static unsigned char bytes[2][ARCHIVE_BYTES_MAX];
@@ -193,7 +193,7 @@ START_TEST(archive_checksum_covers_the_file)
     bool is_member = false;
     fixture_open(&fixture);
     const size_t size = tar_make(bytes, archive_write_add_filter_none, plain_members, PLAIN_COUNT);
-    memset(bytes + size, 'x', 100); /* behind the end mark: not part of the archive, and of the file all the same */
+    memset(bytes + size, 'x', 100); /* after the end mark: not part of the archive, but part of the file */
     fixture_write(&fixture, "a.tar", bytes, size + 100);
     const char *path = fixture_path(&fixture, "a.tar");
     ck_assert_int_eq(archive_stream_open(fixture.mem, path, 99, &stream), GT_OK);
@@ -230,8 +230,8 @@ START_TEST(archive_refusals)
 }
 END_TEST
 
-/* A compressed archive that was cut short is never read as a whole one; one with a bit flipped is refused, or gives the
- * same text (the bit is in a date, or in padding), where the compression has a checksum that libarchive verifies. */
+/* A compressed archive that was cut short is never read as a whole one.  One with a flipped bit is refused, or gives
+ * the same text when the bit is in a date or in padding, if the compression has a checksum that libarchive verifies. */
 START_TEST(archive_cut_or_damaged)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
@@ -267,7 +267,7 @@ START_TEST(archive_cut_or_damaged)
 }
 END_TEST
 
-/* With a bit of the block at `at` flipped, all members are read, or it is an error. */
+/* With a bit of the block at `at` flipped, either all members are read, or it is an error. */
 static void expect_all_or_none(struct data_fixture *fixture, const char *name,
                                int (*add_filter)(struct archive *archive), unsigned char *tar, size_t at)
 {
@@ -303,8 +303,8 @@ START_TEST(archive_damaged_headers)
 }
 END_TEST
 
-/* A pax header has no checksum: with one that cannot be read, a text may have lost its name or its size.  A name that the
- * locale has no characters for loses nothing. */
+/* A pax header has no checksum: if one is unreadable, a text may have lost its name or its size.  A name with
+ * characters that the locale lacks loses nothing. */
 START_TEST(archive_pax_headers)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];

@@ -1,10 +1,11 @@
-/* Tests of src/data/bpe.c and bpe_merge.c: making a vocabulary, its refusals, and encoding against the plainest way. */
+/* Tests of src/data/bpe.c and bpe_merge.c: making a vocabulary, its refusals, and encoding against the plainest
+ * method. */
 #include "data/bpe.h"
 
 #include "data/bpe_alphabet.h"
 #include "tests/unit/bpe_fixture.h"
 
-/* The 256 bytes in GPT-2's order with room for `extra` more tokens. */
+/* Returns the 256 bytes in GPT-2's order, with room for `extra` more tokens. */
 static struct bpe *make_bytes(struct data_fixture *fixture, size_t extra, size_t merges, enum bpe_rank rank)
 {
     struct bpe *bpe = NULL;
@@ -60,7 +61,7 @@ START_TEST(bpe_merges_by_rank_then_from_the_left)
     merge(bpe, "ab", "c");
     merge(bpe, "a", "a");
     ck_assert_int_eq(bpe_finish(bpe, "here"), GT_OK);
-    expect_encoded(bpe, "abc", "a|bc"); /* b+c comes first, and a+bc is no merge */
+    expect_encoded(bpe, "abc", "a|bc"); /* b+c comes first, and a+bc is not a merge */
     expect_encoded(bpe, "abd", "ab|d");
     expect_encoded(bpe, "aaa", "aa|a");
     expect_encoded(bpe, "aaaaa", "aa|aa|a");
@@ -100,7 +101,7 @@ START_TEST(bpe_refuses_what_is_no_vocabulary)
     struct bpe *bpe = make_bytes(&fixture, 2, 1, BPE_RANK_MERGE);
     ck_assert_int_eq(bpe_add_token(bpe, 256, "", 0, false), BPE_TEXT_BAD);
     ck_assert_int_eq(bpe_add_token(bpe, 256, long_text, sizeof long_text, false), BPE_TEXT_BAD);
-    ck_assert_int_eq(bpe_add_token(bpe, 256, long_text, 129, false), BPE_TEXT_BAD); /* the room is 128 bytes */
+    ck_assert_int_eq(bpe_add_token(bpe, 256, long_text, 129, false), BPE_TEXT_BAD); /* there is room for 128 bytes */
     ck_assert_int_eq(bpe_add_token(bpe, 256, "a", 1, false), BPE_TEXT_TAKEN);
     ck_assert_int_eq(bpe_add_token(bpe, 0, "ab", 2, false), BPE_ID_TAKEN);
     add(bpe, 256, "ab");
@@ -120,7 +121,7 @@ START_TEST(bpe_refuses_what_is_no_vocabulary)
 }
 END_TEST
 
-/* The same vocabulary with ranks by token: a copy of its texts. */
+/* Returns the same vocabulary with ranks by token: a copy of its texts. */
 static struct bpe *copy_by_token(struct data_fixture *fixture, const struct bpe *from)
 {
     struct bpe *bpe = NULL;
@@ -170,7 +171,7 @@ START_TEST(bpe_encodes_as_the_definition_says)
 }
 END_TEST
 
-/* All texts of two letters up to six long, made of all their halves in a random order: merges compete with each other. */
+/* All texts of two letters up to six long, made from all their halves in a random order, so that merges compete. */
 START_TEST(bpe_encodes_under_competition)
 {
     enum { TEXTS = 124, PIECE = 150, TRIES = 8000 };

@@ -1,9 +1,10 @@
-/* Tests of src/data/bpe_alphabet.c: the order of the bytes, both ways, and what is not of the alphabet. */
+/* Tests of src/data/bpe_alphabet.c: the order of the bytes, in both directions, and characters outside the alphabet. */
 #include "data/bpe_alphabet.h"
 
 #include "tests/unit/data_fixture.h"
 
-/* bytes_to_unicode() of encoder.py, from its description: printable bytes first, then the others in order. */
+/* The order of bytes_to_unicode() in encoder.py, from its description: printable bytes first, then the others in
+ * order. */
 START_TEST(alphabet_has_the_order_of_gpt2)
 {
     int rank = 0;

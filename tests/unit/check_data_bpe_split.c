@@ -1,5 +1,5 @@
-/* Tests of src/data/bpe_split.c: GPT-2's split on texts whose pieces are known, on random ASCII against the pattern done
- * by hand, bytes that are no UTF-8, and cutting. */
+/* Tests of src/data/bpe_split.c: GPT-2's split on texts with known pieces, on random ASCII against a hand-written form
+ * of the pattern, bytes that are not UTF-8, and cutting. */
 #include "data/bpe_split.h"
 
 #include "tests/unit/bpe_fixture.h"
@@ -20,7 +20,7 @@ static void close_splitter(struct data_fixture *fixture, struct bpe_splitter *sp
 
 START_TEST(split_known_texts)
 {
-    /* Pieces separated by '|'; checked with the pattern in Python's regex module and with tiktoken. */
+    /* Pieces separated by '|'; verified with the pattern in Python's regex module and with tiktoken. */
     static const struct {
         const char *text, *pieces;
     } known[] = {
@@ -47,9 +47,9 @@ START_TEST(split_known_texts)
          "a|\xC2\xA0|\xC2\xA0|b"},
         {"a\xE1\xA0\x8E"
          "b",
-         "a|\xE1\xA0\x8E|b"}, /* U+180E is no white space since Unicode 6.3 */
+         "a|\xE1\xA0\x8E|b"}, /* U+180E is not white space since Unicode 6.3 */
         {" \xF0\x91\xBC\x82 \xF0\x9E\x93\xB0",
-         " \xF0\x91\xBC\x82| \xF0\x9E\x93\xB0"}, /* a letter and a digit of 15.0 */
+         " \xF0\x91\xBC\x82| \xF0\x9E\x93\xB0"}, /* a letter and a digit of Unicode 15.0 */
         {"\xF0\x91\xBC\x82"
          "a\xF0\x9E\x93\xB0"
          "1",
@@ -57,7 +57,7 @@ START_TEST(split_known_texts)
          "a|\xF0\x9E\x93\xB0"
          "1"},
         {"\xF0\x9F\x98\x80!", "\xF0\x9F\x98\x80!"},
-        /* Bytes that are no UTF-8 go to the piece before them; the text behind begins afresh. */
+        /* Bytes that are not UTF-8 join the piece before them; the text after them starts a new piece. */
         {"\xFF", "\xFF"},
         {"\xFF\xFE hello", "\xFF\xFE| hello"},
         {"hello \xE2\x80", "hello| \xE2\x80"},
@@ -86,7 +86,40 @@ START_TEST(split_known_texts)
 }
 END_TEST
 
-/* ---- the pattern by hand, for ASCII ---- */
+static size_t utf8_put(uint32_t code, char out[static 4])
+{
+    const size_t length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = length - 1; i > 0; i--, code >>= 6)
+        out[i] = (char)(0x80 | (code & 0x3f));
+    out[0] = (char)((length == 2 ? 0xc0 : length == 3 ? 0xe0 : 0xf0) | code);
+    return length;
+}
+
+/* Letters that Unicode 15 and 16 added, which older PCRE2 libraries do not know; UnicodeData.txt. */
+START_TEST(new_letters_are_letters)
+{
+    static const uint32_t ranges[][2] = {
+        {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
+        {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x1123F, 0x11240}, {0x11380, 0x11389}, {0x1138B, 0x1138B},
+        {0x1138E, 0x1138E}, {0x11390, 0x113B5}, {0x113B7, 0x113B7}, {0x113D1, 0x113D1}, {0x113D3, 0x113D3},
+        {0x11BC0, 0x11BE0}, {0x11F02, 0x11F02}, {0x11F04, 0x11F10}, {0x11F12, 0x11F33}, {0x1342F, 0x1342F},
+        {0x13441, 0x13446}, {0x13460, 0x143FA}, {0x16100, 0x1611D}, {0x16D40, 0x16D6C}, {0x18CFF, 0x18CFF},
+        {0x1B132, 0x1B132}, {0x1B155, 0x1B155}, {0x1DF25, 0x1DF2A}, {0x1E030, 0x1E06D}, {0x1E4D0, 0x1E4EB},
+        {0x1E5D0, 0x1E5ED}, {0x1E5F0, 0x1E5F0}, {0x2B739, 0x2B739}, {0x2EBF0, 0x2EE5D}, {0x31350, 0x323AF}};
+    struct data_fixture fixture;
+    struct bpe_splitter *splitter = open_splitter(&fixture);
+    for (size_t i = 0; i < 2 * (sizeof ranges / sizeof ranges[0]); i++) {
+        char text[8] = "a";
+        const char *piece = NULL;
+        const size_t length = 1 + utf8_put(ranges[i / 2][i % 2], text + 1);
+        bpe_splitter_begin(splitter, text, length);
+        ck_assert_msg(bpe_splitter_next(splitter, &piece) == length, "U+%X is no letter", ranges[i / 2][i % 2]);
+    }
+    close_splitter(&fixture, splitter);
+}
+END_TEST
+
+/* ---- the pattern, written by hand for ASCII ---- */
 
 static int class_of(char c)
 {
@@ -148,7 +181,7 @@ START_TEST(split_random_ascii)
 }
 END_TEST
 
-/* The ends of all pieces of a text. */
+/* Finds the ends of all pieces of a text. */
 static size_t split_ends(struct bpe_splitter *splitter, const char *text, size_t count, size_t *out)
 {
     const char *piece = NULL;
@@ -163,7 +196,7 @@ static size_t split_ends(struct bpe_splitter *splitter, const char *text, size_t
     return pieces;
 }
 
-/* Pieces add up to the text, whatever it is, and cutting at bpe_cut() changes none. */
+/* For any text, the pieces add up to the text, and cutting at bpe_cut() changes none of them. */
 START_TEST(split_cut_changes_nothing)
 {
     struct data_fixture fixture;
@@ -189,7 +222,7 @@ START_TEST(split_cut_changes_nothing)
     ck_assert_uint_eq(bpe_cut("abcdef", 6), 0);
     ck_assert_uint_eq(bpe_cut(" abc", 4), 0);
     ck_assert_uint_eq(bpe_cut("a  b", 4), 1);
-    ck_assert_uint_eq(bpe_cut("a\xC2\xA0 b", 5), 0); /* a space behind white space */
+    ck_assert_uint_eq(bpe_cut("a\xC2\xA0 b", 5), 0); /* a space after white space */
     ck_assert_uint_eq(bpe_cut("\xE6\x97\xA5 b", 5), 3);
     ck_assert_uint_eq(bpe_cut("", 0), 0);
     close_splitter(&fixture, splitter);
@@ -213,6 +246,7 @@ Suite *data_bpe_split_suite(void)
     Suite *suite = suite_create("data_bpe_split");
     TCase *cases = tcase_create("all");
     tcase_add_test(cases, split_known_texts);
+    tcase_add_test(cases, new_letters_are_letters);
     tcase_add_test(cases, split_random_ascii);
     tcase_add_test(cases, split_cut_changes_nothing);
     tcase_add_test(cases, split_survives_failed_allocations);

@@ -1,5 +1,5 @@
-/* Tests of src/data/bpe_train.c and bpe_train_merge.c: known merges, ties, and against a trainer that counts all pairs
- * anew for every merge. */
+/* Tests of src/data/bpe_train.c and bpe_train_merge.c: known merges, ties, and a comparison with a trainer that counts
+ * all pairs again for every merge. */
 #include "data/bpe_train.h"
 
 #include "data/bpe_alphabet.h"
@@ -20,7 +20,7 @@ static struct tokenizer *train(struct data_fixture *fixture, const char *text, s
     return tokenizer;
 }
 
-/* The merges as "L+R L+R ...", in text. */
+/* Writes the merges as "L+R L+R ...", in text. */
 static void merges_text(const struct tokenizer *tokenizer, char out[static 512])
 {
     size_t count = 0;
@@ -47,7 +47,7 @@ START_TEST(train_known_merges)
         {"abab", 300, "a+b ab+ab "},
         {"", 300, ""},
         {"x", 300, ""},
-        /* All once: the smallest left id first, then the smallest right one. */
+        /* All pairs occur once: the smallest left id comes first, then the smallest right one. */
         {"db da ca", 258, "c+a "},
         {"db da ca", 260, "c+a d+a d+b "},
         {"low low low lower lower newest", 260, "l+o lo+w  +low "},
@@ -71,12 +71,12 @@ START_TEST(train_known_merges)
 }
 END_TEST
 
-/* ---- a trainer that counts anew ---- */
+/* ---- a trainer that counts all pairs for every merge ---- */
 
 enum { PLAIN_MAX = 3000, PLAIN_IDS_MAX = 600 };
 
 struct plain {
-    int32_t symbols[PLAIN_MAX]; /* of all pieces, in order; -1 between two */
+    int32_t symbols[PLAIN_MAX]; /* those of all pieces, in order; -1 between two */
     size_t count;
     int64_t counts[PLAIN_IDS_MAX][PLAIN_IDS_MAX];
 };
@@ -160,7 +160,7 @@ START_TEST(train_agrees_with_counting_anew)
 }
 END_TEST
 
-/* Parts cut at bpe_cut() count as the whole does. */
+/* Parts cut at bpe_cut() give the same counts as the whole. */
 START_TEST(train_in_parts)
 {
     struct data_fixture fixture;
@@ -187,7 +187,7 @@ START_TEST(train_in_parts)
 }
 END_TEST
 
-/* A token never gets longer than BPE_TOKEN_BYTES_MAX. */
+/* No token is longer than BPE_TOKEN_BYTES_MAX. */
 START_TEST(train_bounds_tokens)
 {
     struct data_fixture fixture;

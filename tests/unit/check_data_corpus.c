@@ -1,4 +1,4 @@
-/* Tests of src/data/corpus.c: what is listed, in which order, and the checksum of the list. */
+/* Tests of src/data/corpus.c: the listed files, their order, and the checksum of the list. */
 #include "data/corpus.h"
 
 #include <fcntl.h>
@@ -55,7 +55,7 @@ START_TEST(corpus_lists_sorted_regular_files)
     ck_assert(corpus->files[0].input == 0 && !corpus->files[0].from_folder);
     ck_assert(corpus->files[1].input == 1 && corpus->files[1].from_folder);
     corpus_destroy(corpus);
-    spec.inputs = inputs + 2; /* the output folder itself: all but what is written there */
+    spec.inputs = inputs + 2; /* the output folder itself: all files except the outputs */
     spec.input_count = 1;
     ck_assert_int_eq(corpus_create(fixture.mem, &spec, &corpus), GT_OK);
     static const char *const own[] = {"in/out/own.txt"};
@@ -86,7 +86,7 @@ START_TEST(corpus_bad_inputs_are_refused)
 }
 END_TEST
 
-/* A file that the output would replace is no input, by its name in out_dir or through a link to it. */
+/* A file that the output would replace cannot be an input, by its name in out_dir or through a link to it. */
 START_TEST(corpus_refuses_outputs)
 {
     struct data_fixture fixture;
@@ -184,7 +184,7 @@ static struct document_hash fingerprint(struct data_fixture *fixture)
     return hash;
 }
 
-/* Any change of a name, a size or a time shows. */
+/* The fingerprint changes with any name, size or time. */
 START_TEST(corpus_fingerprint_sees_changes)
 {
     struct data_fixture fixture;

@@ -1,4 +1,4 @@
-/* Tests of src/data/dedup.c: membership through growth, the full table, and going on from the file. */
+/* Tests of src/data/dedup.c: membership through growth, the full table, and continuing from the file. */
 #include "data/dedup.h"
 
 #include "tests/unit/data_fixture.h"
@@ -34,7 +34,7 @@ START_TEST(dedup_knows_what_it_has)
     ck_assert_uint_eq(add_range(dedup, 0, 100000), 100000);
     ck_assert_uint_eq(dedup_entries_get(dedup).count, 100000);
     ck_assert(!dedup_is_full(dedup));
-    bool known = true; /* the one checksum that cannot be kept */
+    bool known = true; /* the one checksum that the table cannot store */
     ck_assert_int_eq(dedup_add(dedup, (struct document_hash){0, 0}, &known), GT_OK);
     ck_assert(!known);
     dedup_destroy(dedup);
@@ -61,7 +61,7 @@ START_TEST(dedup_full_table_still_answers)
 }
 END_TEST
 
-/* What was added after the state was taken is forgotten, so that it is not a copy of itself. */
+/* Entries added after the state was saved are forgotten, so that a document is not a copy of itself. */
 START_TEST(dedup_goes_on_from_its_file)
 {
     struct data_fixture fixture;
@@ -91,7 +91,7 @@ START_TEST(dedup_goes_on_from_its_file)
 }
 END_TEST
 
-/* Each bit of the file, and a count that no file has. */
+/* Flips each bit of the file, and plants an impossible count. */
 START_TEST(dedup_damaged_file)
 {
     struct data_fixture fixture;
@@ -137,7 +137,7 @@ START_TEST(dedup_survives_failed_allocations)
         ck_assert_int_eq(dedup_create(fixture.mem, path, none, TABLE_BYTES, &dedup), GT_NO_MEMORY);
     }
     ck_assert_int_eq(dedup_create(fixture.mem, path, none, TABLE_BYTES, &dedup), GT_OK);
-    hostmem_fail_at(fixture.mem, 1); /* growing */
+    hostmem_fail_at(fixture.mem, 1); /* when the table grows */
     bool known = false;
     enum gt_status status = GT_OK;
     for (uint64_t i = 0; i < 70000 && status == GT_OK; i++)

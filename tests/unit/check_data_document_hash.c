@@ -1,4 +1,4 @@
-/* Tests of src/data/document_hash.c: the reference's answers, and the draw. */
+/* Tests of src/data/document_hash.c: the reference's results, and the draw. */
 #include "data/document_hash.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ START_TEST(document_hash_known_answers)
 }
 END_TEST
 
-/* Every length up to three words, and every bit of it, counts. */
+/* The hash depends on every length up to three words, and on every bit. */
 START_TEST(document_hash_sees_every_bit)
 {
     unsigned char bytes[24] = {0};
@@ -37,7 +37,7 @@ START_TEST(document_hash_sees_every_bit)
 }
 END_TEST
 
-/* The draw is uniform enough (a chi-square test of 16 classes, 1e-6), and another one for another seed. */
+/* The draw is uniform (a chi-square test of 16 classes, 1e-6), and differs between seeds. */
 START_TEST(document_hash_draw_is_uniform)
 {
     enum { CLASSES = 16, DRAWS = 16000 };

@@ -1,5 +1,5 @@
-/* Tests of src/data/documents.c: documents of texts and of JSONL, long ones, where texts are cut, and going on from
- * every document of a corpus of all sorts. */
+/* Tests of src/data/documents.c: documents of texts and of JSONL, long ones, the places where texts are cut, and
+ * continuing from every document of a mixed corpus. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -34,7 +34,7 @@ static void reading_close(struct reading *reading)
     corpus_destroy(reading->corpus);
 }
 
-/* All documents as one string, each followed by '|'. */
+/* Reads all documents into one string, each followed by '|'. */
 static void read_all(struct reading *reading, char out[static TEXT_MAX])
 {
     struct document document;
@@ -99,7 +99,7 @@ START_TEST(documents_of_texts)
 }
 END_TEST
 
-/* An end mark at every place around the border of two blocks of 1 MiB. */
+/* Places an end mark at every position around the border of two blocks of 1 MiB. */
 START_TEST(documents_marks_across_blocks)
 {
     struct data_fixture fixture;
@@ -152,7 +152,7 @@ START_TEST(documents_of_jsonl)
 }
 END_TEST
 
-/* A document of more than two parts comes back whole, and says that it goes on. */
+/* A document of more than two parts is returned whole, and marked as continued. */
 START_TEST(documents_longer_than_a_part)
 {
     struct data_fixture fixture;
@@ -193,7 +193,8 @@ static void expect_cut(const char *text, size_t at, bool forced)
     ck_assert_int_eq(was_forced, forced);
 }
 
-/* Only before a space or newline behind a character that is surely none itself; else between characters. */
+/* Cuts only before a space or newline that follows a character that is certainly not white space; else between
+ * characters. */
 START_TEST(documents_cut_places)
 {
     expect_cut("one two three", 7, false);
@@ -204,12 +205,12 @@ START_TEST(documents_cut_places)
     expect_cut(" one", 4, true);
     expect_cut("\n\n\n", 3, true);
     expect_cut("a\xC3\xA9 b", 3, false);         /* e acute */
-    expect_cut("a\xC2\xA0 b", 5, true);          /* no-break space is white space */
+    expect_cut("a\xC2\xA0 b", 5, true);          /* a no-break space is white space */
     expect_cut("a\xE2\x80\x83 b", 6, true);      /* em space */
     expect_cut("a\xE3\x80\x80 b", 6, true);      /* ideographic space */
     expect_cut("a\xE6\x97\xA5 b", 4, false);     /* a Chinese character */
     expect_cut("a\xF0\x9F\x98\x80 b", 5, false); /* an emoji */
-    expect_cut("a\xE6\x97 b", 5, true);          /* no UTF-8: left alone */
+    expect_cut("a\xE6\x97 b", 5, true);          /* not UTF-8: left alone */
     expect_cut("aaa\xE6\x97", 3, true);          /* not inside a character */
     expect_cut("aaa\xF0\x9F\x98", 3, true);
     expect_cut("\x80\x80\x80\x80\x80", 5, true);
@@ -226,7 +227,7 @@ static void make_corpus(struct data_fixture *fixture)
     fixture_write_text(fixture, "in/e.txt", "four\n\nfive\n");
 }
 
-/* From after each document, a new reader gives the rest, and ends in the same state. */
+/* After each document, a new reader returns the rest, and ends in the same state. */
 START_TEST(documents_resume_anywhere)
 {
     struct data_fixture fixture;
@@ -311,7 +312,7 @@ START_TEST(documents_second_reading_compares)
 }
 END_TEST
 
-/* A file that grows, is cut, is written anew with as many bytes, or is removed once it has been listed. */
+/* A file may grow, be cut, be rewritten with as many bytes, or be removed after it was listed. */
 START_TEST(documents_listed_files_are_compared)
 {
     static const char *const changes[] = {"printf d >>", "printf ab >", "touch -d 2001-01-01", "rm"};
@@ -325,7 +326,7 @@ START_TEST(documents_listed_files_are_compared)
         bool found = true;
         fixture_write_text(&fixture, "a.txt", "abc");
         reading_open(&fixture, "a.txt", (struct documents_spec){.quiet = false}, &reading);
-        if (i == 3) /* is open by now */
+        if (i == 3) /* is open already */
             ck_assert_int_eq(documents_next(reading.documents, &document, &found), GT_OK);
         snprintf(command, sizeof command, "%s '%s/a.txt'", changes[i], fixture.folder);
         ck_assert_int_eq(system(command), 0);
@@ -339,7 +340,7 @@ START_TEST(documents_listed_files_are_compared)
 }
 END_TEST
 
-/* What nobody named is left out by its kind, what was named is refused with the way out, and --format=text takes all. */
+/* Files of a folder that are not text are left out; named ones are refused with a hint; --format=text accepts all. */
 START_TEST(documents_that_are_no_text)
 {
     struct data_fixture fixture;
@@ -385,14 +386,14 @@ START_TEST(documents_that_are_no_text)
 END_TEST
 
 #ifdef HAVE_ICONV
-/* Paragraphs of UTF-16, by its mark, and of Shift_JIS; a later reader goes on in the middle of either. */
+/* Paragraphs of UTF-16, detected by its mark, and of Shift_JIS; a later reader continues in the middle of either. */
 START_TEST(documents_in_other_encodings)
 {
     struct data_fixture fixture;
     struct reading reading, later;
     struct document document, other;
     bool found = false;
-    const size_t lines = 130000; /* of 9 characters: three blocks of UTF-8 */
+    const size_t lines = 130000; /* 9 characters each: three blocks of UTF-8 */
     char *bytes = malloc(lines * 18 + 2);
     fixture_open(&fixture);
     fixture_make_folder(&fixture, "in");

@@ -1,4 +1,4 @@
-/* Tests of src/data/jsonl.c: what a line gives, and the reason when it gives nothing. */
+/* Tests of src/data/jsonl.c: the text of a line, and the reason when a line gives none. */
 #include "data/jsonl.h"
 
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static void *allocate_or_not(size_t size)
     return fails ? NULL : malloc(size);
 }
 
-/* Whichever allocation fails, once or from then on: the line is neither bad nor another one. */
+/* When any allocation fails, once or from then on, the line is not reported as bad, and no other text is returned. */
 START_TEST(jsonl_memory_that_runs_out)
 {
     char text[2000] = "", line[4000], reason[JSONL_REASON_BYTES] = "";

@@ -1,4 +1,4 @@
-/* A data set against its manifest: what is said is compared, what is not passes. */
+/* Checks a data set against its manifest: fields that the manifest has are compared, missing ones pass. */
 #include "data/manifest_check.h"
 
 #include "tests/unit/data_fixture.h"

@@ -1,5 +1,5 @@
-/* Tests of src/data/prepare.c: the split, both tokenizers, joined folders, wide vocabularies, and every refusal.
- * A failed run must leave an earlier data set as it was, and nothing beside it. */
+/* Tests of src/data/prepare.c: the split, both tokenizers, joined folders, wide vocabularies, and every refusal.  A
+ * failed run must leave an earlier data set unchanged, and no other files. */
 #include "data/prepare.h"
 
 #include "data/tokens.h"
@@ -13,7 +13,7 @@ static enum gt_status prepare(struct data_fixture *fixture, enum tokenizer_kind 
     strcpy(in, fixture_path(fixture, input));
     strcpy(dir, fixture_path(fixture, "out"));
     const char *inputs[1] = {in};
-    /* Not as many threads as there are processors: each allocates, and allocations are counted. */
+    /* The number of threads is fixed, because each allocates, and allocations are counted. */
     const struct prepare_spec spec = {
         .inputs = inputs, .input_count = 1, .out_dir = dir, .tokenizer = kind, .val_fraction = fraction, .threads = 2};
     return prepare_run(fixture->mem, &spec, out);
@@ -104,7 +104,7 @@ START_TEST(prepare_folder_is_joined_with_newlines)
 }
 END_TEST
 
-/* A character at every offset around the border of two pieces of 1 MiB. */
+/* Places a character at every offset around the border of two pieces of 1 MiB. */
 START_TEST(prepare_characters_across_pieces)
 {
     struct data_fixture fixture;
@@ -131,7 +131,7 @@ START_TEST(prepare_characters_across_pieces)
 }
 END_TEST
 
-/* Everything trains, by position and by document, and what an earlier data set had for validation goes. */
+/* All tokens are for training, by position and by document; an earlier data set's validation files are removed. */
 START_TEST(prepare_without_validation)
 {
     struct data_fixture fixture;
@@ -217,7 +217,7 @@ START_TEST(prepare_refusals_leave_the_old_data_set)
 }
 END_TEST
 
-/* The file grows, shrinks, or changes in place between the passes: the progress function does it. */
+/* The progress function makes the file grow, shrink, or change in place between the passes. */
 struct disturbance {
     const char *path;
     int kind;
@@ -304,7 +304,7 @@ static struct prepare_spec many_spec(const char *const *inputs, const char *dir)
 static const char many_lines[] = "{\"text\":\"one one one\"}\n{\"text\":\"two two\"}\n{\"text\":\"one one one\"}\n"
                                  "{\"text\":\"three\"}\n{\"text\":\"four four four\"}\n{\"text\":\"five\"}\n";
 
-/* The fixture, with these lines as the only input; the paths belong to the caller. */
+/* Opens the fixture with these lines as the only input; the caller owns the paths. */
 static struct prepare_spec many_open(struct data_fixture *fixture, char in[static 512], char dir[static 512],
                                      const char *const *inputs)
 {
@@ -326,7 +326,7 @@ static void expect_between(struct data_fixture *fixture, const char *dir)
     ck_assert_int_eq(prepare_folder_check(fixture->folder), GT_OK);
 }
 
-/* A rename fails half way: the next run only finishes what was begun, other options are refused, and so is training. */
+/* A rename fails half way: the next run only completes the commit; other options are refused, and so is training. */
 START_TEST(prepare_commit_is_taken_up)
 {
     struct data_fixture fixture;
@@ -366,7 +366,8 @@ START_TEST(prepare_commit_is_taken_up)
 }
 END_TEST
 
-/* With any bit of the old manifest flipped, the files of the old data set all go, or it is an error and they all stay. */
+/* With any bit of the old manifest flipped, either all files of the old data set are removed, or it is an error and all
+ * stay. */
 START_TEST(prepare_damaged_manifest)
 {
     struct data_fixture fixture;
@@ -400,7 +401,7 @@ START_TEST(prepare_damaged_manifest)
 }
 END_TEST
 
-/* Who begins anew there, and does not come far, leaves no half of a data set without the state that says so. */
+/* A new run that fails early in the same folder leaves no half of a data set without the state that marks it. */
 START_TEST(prepare_half_commit_goes_with_its_state)
 {
     struct data_fixture fixture;
@@ -423,7 +424,8 @@ START_TEST(prepare_half_commit_goes_with_its_state)
 }
 END_TEST
 
-/* A commit that renamed and removed nothing leaves the old data set, also one without a manifest, to who begins anew. */
+/* A commit that has renamed and removed nothing leaves the old data set, with or without a manifest, to the next new
+ * run. */
 START_TEST(prepare_announced_commit_takes_nothing)
 {
     struct data_fixture fixture;
@@ -449,7 +451,7 @@ START_TEST(prepare_announced_commit_takes_nothing)
 }
 END_TEST
 
-/* Whatever is in the state, no name in it is followed out of the folder. */
+/* For any state, no name in it is followed out of the folder. */
 START_TEST(prepare_state_names_stay_inside)
 {
     struct data_fixture fixture;

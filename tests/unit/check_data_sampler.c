@@ -31,7 +31,7 @@ static struct sampler *make_sampler(struct data_fixture *fixture, const struct t
     return sampler;
 }
 
-/* True when a block from `position` lies inside one shard. */
+/* Returns true when a block from `position` lies inside one shard. */
 static bool inside_one_shard(int64_t position)
 {
     return (position >= 0 && position <= 100 - 9) || position == 108 || (position >= 117 && position <= 178 - 9);
@@ -63,7 +63,7 @@ START_TEST(sampler_random_is_pure_and_inside)
 }
 END_TEST
 
-/* Chi-square over all 146 starts; the bound is 6 standard deviations of the statistic. */
+/* Runs a chi-square test over all 146 starts; the bound is 6 standard deviations of the statistic. */
 static void check_uniform(const struct sampler *sampler, bool eval)
 {
     int64_t counts[178] = {0};
@@ -163,7 +163,7 @@ START_TEST(sampler_permutation_is_a_bijection)
                 fixed += value == index;
             }
             if (counts[i] >= 1000)
-                ck_assert_int_lt(fixed, 12); /* one on average */
+                ck_assert_int_lt(fixed, 12); /* the mean is one */
         }
     const int64_t huge = INT64_C(1) << 40;
     ck_assert_int_lt(sampler_permute(unit_seed(), 1, huge + 1, huge), huge + 1);

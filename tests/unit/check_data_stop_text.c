@@ -1,4 +1,5 @@
-/* Texts that end a sample: parsing, and finding them in any cut of the stream, against a search of the whole. */
+/* Tests of the texts that end a sample: parsing, and finding them in any cut of the stream, against a search of the
+ * whole. */
 #include "data/stop_text.h"
 
 #include <check.h>
@@ -33,7 +34,7 @@ static void parse(const char *list)
     ck_assert_int_eq(stop_texts_parse(list, "stop", &texts), GT_OK);
 }
 
-/* Pushes `text` in pieces of `piece` bytes; what is shown, and whether a stop was found. */
+/* Pushes `text` in pieces of `piece` bytes into *out; returns true when a stop text was found. */
 static bool stream(const char *text, size_t piece, struct shown *out)
 {
     struct stop_text state = {0};
@@ -117,7 +118,7 @@ START_TEST(ends_at_the_first)
 }
 END_TEST
 
-/* Texts and streams over two letters, where everything overlaps. */
+/* Uses texts and streams over two letters, where everything overlaps. */
 START_TEST(finds_what_a_search_finds)
 {
     srand((unsigned)unit_seed());
@@ -135,7 +136,7 @@ START_TEST(finds_what_a_search_finds)
         for (int i = 0; i < length; i++)
             text[i] = (char)('a' + rand() % 2);
         parse(list);
-        /* The text that is complete first; of those that end together, the longest. */
+        /* The text that is complete first wins; of those that end together, the longest. */
         size_t end_least = SIZE_MAX, begin = strlen(text);
         for (size_t i = 0; i < texts.count; i++) {
             char one[STOP_TEXT_BYTES_MAX + 1] = "";

@@ -1,5 +1,5 @@
-/* Tests of src/data/text_decode.c: several encodings, read through buffers of every size, characters on the border of two
- * readings, and bytes that an encoding has not.  A build without iconv refuses by name. */
+/* Tests of src/data/text_decode.c: several encodings, read through buffers of every size, characters on the border of
+ * two reads, and bytes that are invalid in an encoding.  A build without iconv refuses by name. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -10,7 +10,7 @@
 
 #define RAW_BYTES ((size_t)1 << 20)
 
-/* Reads the file from its first `taken` bytes on, `capacity` bytes at a time; the text is to be freed. */
+/* Reads the file from byte `taken` on, `capacity` bytes at a time; the caller frees the text. */
 static enum gt_status decode(struct data_fixture *fixture, const char *encoding, size_t taken, size_t capacity,
                              char **out)
 {
@@ -82,7 +82,7 @@ START_TEST(encodings)
 }
 END_TEST
 
-/* Two-byte characters at both parities around the border of the raw buffer, in a text of three of them. */
+/* Two-byte characters at both parities around the border of the raw buffer, in a text of three raw buffers. */
 START_TEST(characters_across_buffers)
 {
     struct data_fixture fixture;

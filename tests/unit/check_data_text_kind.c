@@ -1,4 +1,4 @@
-/* Tests of src/data/text_kind.c: files that are no text, byte-order marks, and what looks like Latin-1. */
+/* Tests of src/data/text_kind.c: files that are not text, byte-order marks, and text that looks like Latin-1. */
 #include "data/text_kind.h"
 
 #include "tests/unit/data_fixture.h"
@@ -41,7 +41,7 @@ START_TEST(kinds_by_their_first_bytes)
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         expect_kind(files[i].bytes, files[i].count, false, files[i].name);
         for (size_t cut = 0; cut < (files[i].count < 3 ? files[i].count : 2); cut++)
-            expect_kind(files[i].bytes, cut, true, NULL); /* too short to tell */
+            expect_kind(files[i].bytes, cut, true, NULL); /* too short to decide */
     }
 }
 END_TEST

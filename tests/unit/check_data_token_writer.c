@@ -1,5 +1,5 @@
-/* Tests of src/data/token_writer.c: both formats, shards, the split by position at every place, going on, and what
- * training reads of it. */
+/* Tests of src/data/token_writer.c: both formats, shards, the split by position at every place, continuing, and reading
+ * the result as training does. */
 #include "data/token_writer.h"
 
 #include "base/file.h"
@@ -7,7 +7,7 @@
 
 enum { TOKENS = 23 };
 
-/* Token number i. */
+/* Returns token number i. */
 static int32_t token_at(int64_t i, size_t width)
 {
     return (int32_t)(width == 4 ? i * 70001 % 100000 : i * 7001 % 65536);
@@ -22,7 +22,8 @@ static void put(struct token_writer *writer, enum token_split split, size_t widt
     ck_assert_int_eq(token_writer_put(writer, split, bytes, count), GT_OK);
 }
 
-/* What training reads of a split must be the tokens first .. first + count - 1; sizes and checksums must be true. */
+/* Expects that training reads the tokens first .. first + count - 1 of a split, and that sizes and checksums are
+ * right. */
 static void expect_split(struct data_fixture *fixture, const struct token_writer_spec *spec, enum token_split split,
                          int64_t first, int64_t count)
 {
@@ -54,7 +55,7 @@ static void settle_all(struct data_fixture *fixture, const struct token_writer_s
     }
 }
 
-/* A fresh folder out/. */
+/* Makes an empty folder out/. */
 static void folder_make(struct data_fixture *fixture, char out[static 512])
 {
     char command[600];
@@ -121,7 +122,7 @@ START_TEST(token_writer_two_splits)
 }
 END_TEST
 
-/* Written up to `at`, described, a little more written, gone on from the description. */
+/* Writes up to `at`, saves the description, writes a little more, and continues from the description. */
 static void check_resume(struct data_fixture *fixture, size_t width, int64_t shard_tokens, int64_t at)
 {
     char folder[512];
@@ -138,7 +139,7 @@ static void check_resume(struct data_fixture *fixture, size_t width, int64_t sha
     count = token_writer_shards(writer, TOKEN_TRAIN, &shards);
     if (count > 0)
         memcpy(kept, shards, count * sizeof kept[0]);
-    put(writer, TOKEN_TRAIN, width, 1, TOKENS - at); /* other tokens than those that belong there */
+    put(writer, TOKEN_TRAIN, width, 1, TOKENS - at); /* wrong tokens for this place */
     ck_assert_int_eq(token_writer_sync(writer), GT_OK);
     token_writer_destroy(writer);
     ck_assert_int_eq(token_writer_create(fixture->mem, &spec, &writer), GT_OK);
@@ -209,7 +210,7 @@ START_TEST(token_writer_refusals)
     ck_assert_int_eq(token_writer_resume(writer, TOKEN_TRAIN, &shard, 1), GT_DATA);
     FIXTURE_SAYS(&fixture, "has 6 bytes; the stopped run had written 8");
     token_writer_destroy(writer);
-    /* Two tokens that read as llm.c's magic number. */
+    /* Two tokens whose bytes are llm.c's magic number. */
     ck_assert_int_eq(token_writer_create(fixture.mem, &spec, &writer), GT_OK);
     ck_assert_int_eq(token_writer_put(writer, TOKEN_TRAIN, (const unsigned char *)"\x88\xD8\x34\x01zz", 3), GT_OK);
     ck_assert_int_eq(token_writer_finish(writer, 2, &files, &count), GT_DATA);

@@ -89,7 +89,7 @@ START_TEST(tokenizer_bytes_decode_as_a_stream)
 }
 END_TEST
 
-/* Whatever is pushed, what comes out is valid UTF-8 and within its bound. */
+/* For any ids, the output is valid UTF-8 and within its bound. */
 START_TEST(tokenizer_stream_is_always_valid)
 {
     struct data_fixture fixture;
@@ -188,7 +188,7 @@ START_TEST(tokenizer_bad_files_are_refused)
 }
 END_TEST
 
-/* One changed bit anywhere in the list of a good file is noticed. */
+/* A changed bit anywhere in the list of a good file is detected. */
 START_TEST(tokenizer_flipped_bits_are_noticed)
 {
     struct data_fixture fixture;
@@ -203,7 +203,7 @@ START_TEST(tokenizer_flipped_bits_are_noticed)
         text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
         fixture_write(&fixture, "gpt_tokenizer.json", text, count);
         if (tokenizer_open_dataset(fixture.mem, fixture.folder, &back) == GT_OK) {
-            /* Only white space turned into other white space may pass. */
+            /* A change passes only when it turns white space into other white space. */
             ck_assert_msg(strchr(" \n\t\r", text[bit / 8]) != NULL, "bit %zu", bit);
             tokenizer_destroy(back);
         }

@@ -23,7 +23,7 @@ static size_t run(struct tokenizer_encoder *encoder, const char *text, size_t co
     return id_count;
 }
 
-/* The bytes of all ids, which must be the text. */
+/* Expects that the bytes of all ids are the text. */
 static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids, size_t id_count, const char *text,
                            size_t count)
 {
@@ -38,7 +38,7 @@ static void expect_decoded(const struct tokenizer *tokenizer, const int32_t *ids
     ck_assert_uint_eq(at, count);
 }
 
-/* Ids are those of the pieces by the definition, whatever the encoder met before, and decode to the text. */
+/* The ids are those of the pieces by the definition, for any earlier input of the encoder, and decode to the text. */
 START_TEST(encoder_bpe_is_the_definition)
 {
     struct data_fixture fixture;
@@ -78,7 +78,7 @@ START_TEST(encoder_bpe_is_the_definition)
 }
 END_TEST
 
-/* Text shown while it is made is that of the bytes one by one, whatever tokens they came in. */
+/* Text shown while it is generated is that of the bytes one by one, however they are divided into tokens. */
 START_TEST(stream_shows_the_bytes)
 {
     struct data_fixture fixture;
@@ -148,7 +148,7 @@ START_TEST(encoder_special_tokens)
 }
 END_TEST
 
-/* Of two special tokens that begin alike the longer one counts. */
+/* Of two special tokens with the same beginning, the longer one is taken. */
 START_TEST(encoder_longest_special_token)
 {
     struct data_fixture fixture;
@@ -180,7 +180,7 @@ START_TEST(encoder_longest_special_token)
 }
 END_TEST
 
-/* Pieces that are the beginnings of others, so many that some share an entry of the cache. */
+/* Pieces that are prefixes of others, so many that some share an entry of the cache. */
 START_TEST(encoder_cache_tells_pieces_apart)
 {
     enum { LONGEST = 30 };
@@ -236,7 +236,7 @@ START_TEST(encoder_chars_and_bytes)
     ck_assert_int_eq(tokenizer_cut(chars, "ab\xE4\xB8", 4, false), 2);
     ck_assert_int_eq(tokenizer_cut(chars, "ab\xE4\xB8", 4, true), 4);
     ck_assert_int_eq(tokenizer_cut(chars, "ab\xE4\xB8\xAD", 5, false), 5);
-    ck_assert_int_eq(tokenizer_cut(chars, "ab\xFF", 3, false), 3); /* not a beginning: the encoder will say so */
+    ck_assert_int_eq(tokenizer_cut(chars, "ab\xFF", 3, false), 3); /* no character's prefix: the encoder refuses it */
     tokenizer_destroy(chars);
     ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
     ck_assert_int_eq(tokenizer_eot(bytes), -1);
@@ -255,7 +255,7 @@ END_TEST
 
 enum { LARGE_BYTES = 3 << 20, DOCUMENTS = 200 };
 
-/* One document of several parts, one without a place to cut it, many small ones, and empty ones. */
+/* Makes one document of several parts, one without a place to cut it, many small ones, and empty ones. */
 static void make_documents(struct tokenizer_document *documents, char *text, int32_t *ids)
 {
     size_t at = 0;

@@ -1,6 +1,6 @@
-/* Tests of src/data/tokenizer_find.c: every place where GPT-2's vocabulary may be, their order, and the line that says how
- * to get it.  The places are made in a scratch folder; what stands in them is a small vocabulary, so that the line which
- * refuses it names the place that was found.  With GPT-2's own files (GPT2_VOCAB_DIR) the hash is checked too. */
+/* Tests of src/data/tokenizer_find.c: every place where GPT-2's vocabulary may be, their order, and the line that
+ * explains how to get it.  The places are made in a scratch folder.  Each contains a small vocabulary, so that the line
+ * which refuses it names the place that was found.  With GPT-2's own files (GPT2_VOCAB_DIR) the hash is checked too. */
 #include "data/tokenizer_find.h"
 
 #include "base/file.h"
@@ -17,7 +17,7 @@ static void clear_environment(struct data_fixture *fixture)
     setenv("HOME", fixture->folder, 1);
 }
 
-/* The vocabulary in fixture/`folder`. */
+/* Writes the vocabulary into fixture/`folder`. */
 static void put_vocabulary(struct data_fixture *fixture, const struct tokenizer *tokenizer, const char *folder)
 {
     char path[FILE_PATH_MAX];
@@ -112,7 +112,7 @@ START_TEST(find_looks_in_order)
 }
 END_TEST
 
-/* The other name of the model, and a revision that leads out of the cache. */
+/* Tests the model's other name, and a revision that leads out of the cache. */
 START_TEST(find_hub_names)
 {
     struct data_fixture fixture;

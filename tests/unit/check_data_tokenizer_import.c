@@ -1,5 +1,5 @@
-/* Tests of src/data/tokenizer_import.c, tokenizer_import_json.c and tokenizer_export.c: every format leads back to the same
- * tokenizer, and what is no such file is refused in one line that names file and field or line. */
+/* Tests of src/data/tokenizer_import.c, tokenizer_import_json.c and tokenizer_export.c: every format gives the same
+ * tokenizer again, and other files are refused in one line that names file and field or line. */
 #include "data/tokenizer_import.h"
 
 #include "data/tokenizer_export.h"
@@ -15,7 +15,7 @@ START_TEST(import_reads_what_export_wrote)
     struct tokenizer *tokenizer = make_trained(&fixture, 400), *back = NULL;
     ck_assert(tokenizer_export_possible(tokenizer));
     ck_assert_int_eq(export_hf_tokens_save(fixture.mem, tokenizer, 1, fixture.folder), GT_OK);
-    /* The folder as it is, then without its first choice, then with the old pair of files only. */
+    /* The whole folder, then without its first choice, then with the old pair of files only. */
     for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++) {
         if (removed[i][0] != '\0')
             ck_assert_int_eq(unlink(fixture_path(&fixture, removed[i])), 0);
@@ -63,7 +63,7 @@ START_TEST(own_file_round_trips)
 }
 END_TEST
 
-/* Replaces the first `from` in a copy of `text`; to free(). */
+/* Returns a copy of `text` with the first `from` replaced; the caller calls free(). */
 static char *replaced(const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from);
@@ -193,7 +193,7 @@ START_TEST(json_refusals)
 }
 END_TEST
 
-/* What a vocabulary of the bytes and "ab" looks like in the old pair of files. */
+/* Imports a vocabulary of the bytes and "ab" from the old pair of files. */
 static enum gt_status import_pair(struct data_fixture *fixture, const char *merges, struct tokenizer **out)
 {
     struct tokenizer *bytes = make_trained(fixture, 258);
@@ -246,7 +246,7 @@ START_TEST(merges_lines)
 }
 END_TEST
 
-/* The tokens of a tokenizer as tiktoken's lines, without special ones; to free(). */
+/* Returns the tokens of a tokenizer as tiktoken's lines, without special ones; the caller calls free(). */
 static char *tiktoken_text(const struct tokenizer *tokenizer)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

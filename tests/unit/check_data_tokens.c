@@ -13,7 +13,7 @@ static enum gt_status open_folder(struct data_fixture *fixture, int64_t vocab, i
     return token_source_open(fixture->mem, &spec, out);
 }
 
-/* Opens the folder, expects GT_DATA and one line with both texts. */
+/* Opens the folder; expects GT_DATA and one line with both texts. */
 static void expect_refused(struct data_fixture *fixture, int64_t block, const char *first, const char *second)
 {
     struct token_source *source = NULL;
@@ -33,7 +33,7 @@ START_TEST(tokens_nanogpt_file_reads)
     int32_t *ids = malloc(count * sizeof ids[0]);
     fixture_open(&fixture);
     fixture_write_u16(&fixture, "train.bin", count, 0);
-    fixture_write_u16(&fixture, "train_000.bin", 5, 0); /* train.bin stands alone */
+    fixture_write_u16(&fixture, "train_000.bin", 5, 0); /* train.bin is used alone */
     fixture_write_u16(&fixture, "val.bin", 9, 40);
     ck_assert_int_eq(open_folder(&fixture, 65536, 64, &source), GT_OK);
     ck_assert_int_eq(token_source_length(source), (int64_t)count);
@@ -62,7 +62,7 @@ START_TEST(tokens_many_shards_are_one_sequence)
     int32_t ids[6000];
     size_t total = 0;
     fixture_open(&fixture);
-    for (unsigned i = 0; i < 300; i++) { /* more than may be open at a time */
+    for (unsigned i = 0; i < 300; i++) { /* more than the limit of open files */
         const size_t count = 1 + i % 20;
         char name[64];
         snprintf(name, sizeof name, "web_train_%06u.bin", i);
@@ -71,7 +71,7 @@ START_TEST(tokens_many_shards_are_one_sequence)
         total += count;
     }
     fixture_write_u16(&fixture, "web_val_000000.bin", 77, 0);
-    fixture_write_text(&fixture, "web_training.bin", "x"); /* not of the split */
+    fixture_write_text(&fixture, "web_training.bin", "x"); /* not part of the split */
     ck_assert_int_eq(open_folder(&fixture, 6000, 0, &source), GT_OK);
     ck_assert_uint_eq(token_source_shard_count(source), 300);
     ck_assert_int_eq(token_source_length(source), (int64_t)total);
@@ -94,7 +94,7 @@ START_TEST(tokens_beyond_4_gib_read)
 {
     struct data_fixture fixture;
     struct token_source *source = NULL;
-    const uint32_t count = 1500000000u; /* x 4 bytes = 5.6 GiB, all but the end a hole */
+    const uint32_t count = 1500000000u; /* x 4 bytes = 5.6 GiB, a hole except for the end */
     const uint32_t header[3] = {20240801, 7, count};
     const unsigned char last[8] = {0x39, 0x30, 0, 0, 0x40, 0xE2, 1, 0}; /* 12345, 123456 */
     const off_t size = (off_t)1024 + (off_t)count * 4;
@@ -208,7 +208,7 @@ START_TEST(tokens_ids_outside_the_vocabulary_are_named)
     ck_assert_int_eq(token_source_read(source, 0, 100, ids), GT_DATA);
     FIXTURE_SAYS(&fixture, "train_b.bin: token 49 is id 59, outside the vocabulary of 59");
     token_source_close(source);
-    fixture_write_shard(&fixture, "train.bin", header, 4, 3, 0x7FFFFFFEu); /* no vocabulary: above int32 */
+    fixture_write_shard(&fixture, "train.bin", header, 4, 3, 0x7FFFFFFEu); /* above int32, too large for a vocabulary */
     ck_assert_int_eq(open_folder(&fixture, 0, 0, &source), GT_OK);
     ck_assert_int_eq(token_source_read(source, 0, 2, ids), GT_OK);
     ck_assert_int_eq(token_source_read(source, 0, 3, ids), GT_DATA);
@@ -261,7 +261,7 @@ static uint32_t digest_of(struct data_fixture *fixture)
     return digest;
 }
 
-/* The same ids in one file, in several, and in another format have one digest; others have another. */
+/* The same ids in one file, in several, and in another format have the same digest; other ids have another. */
 START_TEST(tokens_digest_tells_contents)
 {
     struct data_fixture fixture;

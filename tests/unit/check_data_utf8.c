@@ -1,4 +1,4 @@
-/* Tests of src/data/utf8.c: every character there and back, and every kind of bad byte. */
+/* Tests of src/data/utf8.c: every character in both directions, and every kind of invalid byte. */
 #include "data/utf8.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ START_TEST(utf8_every_character_round_trips)
 }
 END_TEST
 
-/* All two-byte and three-byte beginnings: exactly the encodings of valid characters decode. */
+/* Tries all two-byte and three-byte beginnings: exactly the encodings of valid characters decode. */
 START_TEST(utf8_decodes_nothing_else)
 {
     uint32_t value = 0, valid = 0;
@@ -61,7 +61,7 @@ START_TEST(utf8_bad_bytes_are_invalid)
 }
 END_TEST
 
-/* Against a count character by character, with invalid bytes at every offset of a word. */
+/* Compares with a count character by character, with invalid bytes at every offset of a word. */
 START_TEST(utf8_counts)
 {
     static const char text[] = "plain ASCII text, long enough \xC3\xA9t\xC3\xA9 \xE6\x97\xA5 \xF0\x9F\x98\x80 end";

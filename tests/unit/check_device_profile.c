@@ -1,4 +1,5 @@
-/* device_profile.c, device_profile_json.c: the table against published figures, names, and files that are refused. */
+/* Tests of device_profile.c and device_profile_json.c: the table against published figures, names, and refused
+ * files. */
 #include "plan/device_profile.h"
 
 #include <ctype.h>
@@ -30,7 +31,7 @@ START_TEST(all_cards_are_sane)
         for (const char *c = p.id; *c; c++)
             ck_assert_msg(islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '-', "%s", p.id);
         ck_assert_int_eq(device_profile_find(p.id, &again), GT_OK);
-        ck_assert_str_eq(again.name, p.name); /* so that no id comes twice */
+        ck_assert_str_eq(again.name, p.name); /* so that ids are unique */
         bool cuda = strcmp(p.backend, "cuda") == 0;
         ck_assert_msg(cuda || strcmp(p.backend, "opencl") == 0, "%s", p.id);
         ck_assert_msg((double)p.usable_bytes > 0.75 * (double)p.memory_bytes, "%s", p.id);
@@ -54,7 +55,8 @@ START_TEST(all_cards_are_sane)
 }
 END_TEST
 
-/* What vendors publish, in TFLOP/s and GB/s: products of 16-bit numbers with fp32 sums, dense; 0 = not compared. */
+/* Published figures of the vendors, in TFLOP/s and GB/s: products of 16-bit numbers with fp32 sums, dense; 0 = not
+ * compared. */
 START_TEST(rates_are_the_published_ones)
 {
     static const struct {
@@ -145,7 +147,7 @@ static void teardown(void)
     unlink(path);
 }
 
-/* Writes the text, finds the profile in it, and expects one line that names the file and says `words`. */
+/* Writes the text and looks the profile up in it; expects one line that names the file and contains `words`. */
 static void refused(const char *text, const char *words)
 {
     struct device_profile p = {.units = -7};
@@ -160,7 +162,7 @@ static void refused(const char *text, const char *words)
     ck_assert_int_eq(p.units, -7); /* nothing is written on failure */
 }
 
-/* The good text with `field` (of flops_per_s where `inner`) set to JSON text, or without it. */
+/* Sets `field` (of flops_per_s if `inner`) of the good text to JSON text, or removes it; expects a refusal. */
 static void changed_refused(const char *field, bool inner, const char *value)
 {
     char words[96];
@@ -194,11 +196,11 @@ START_TEST(a_file_is_read)
     ck_assert_double_eq(p.bytes_per_s, 3e11);
     ck_assert_double_eq(p.share, 0.5);
     ck_assert_int_eq(p.units, 20);
-    ck_assert_uint_eq(p.context_bytes, (uint64_t)208 << 20); /* 128 MiB and 4 for each unit, where the file is silent */
+    ck_assert_uint_eq(p.context_bytes, (uint64_t)208 << 20); /* the default: 128 MiB, and 4 MiB for each unit */
 }
 END_TEST
 
-/* What a context takes may be said; it is never more than what is not usable. */
+/* The file may give the size of a context, at most that of the memory that is not usable. */
 START_TEST(a_context_is_read)
 {
     struct device_profile p;

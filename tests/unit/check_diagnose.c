@@ -1,4 +1,4 @@
-/* diagnose.c: each kind of cause is planted in a small model, and named. */
+/* Tests of diagnose.c: plants each kind of cause in a small model, and expects it to be named. */
 #include "train/diagnose.h"
 #include "train/session_plan.h"
 
@@ -46,7 +46,7 @@ static void session_make(struct rig *rig)
     ck_assert_int_eq(session_weights_init(&rig->session, 1), GT_OK);
 }
 
-/* An update of iteration 7 whose loss was not finite, and which was skipped. */
+/* Opens an update of iteration 7 whose loss was not finite and which was skipped. */
 static void rig_open(struct rig *rig)
 {
     uint16_t ids[TOKENS];
@@ -67,7 +67,7 @@ static void rig_open(struct rig *rig)
     result->loss_sums[0] = NAN;
     result->scalars[SCALAR_LOSS_GRADIENT].f = 1.0f / (float)(4 * TIME);
     result->scalars[SCALAR_FOUND_INF].i = 1;
-    hostmem_phase_set(rig->data.mem, HOSTMEM_RUN); /* from here on an allocation is a failed assert */
+    hostmem_phase_set(rig->data.mem, HOSTMEM_RUN); /* from here on an allocation fails an assert */
 }
 
 static void rig_close(struct rig *rig)
@@ -79,7 +79,7 @@ static void rig_close(struct rig *rig)
     fixture_close(&rig->data);
 }
 
-/* All elements of a parameter get the value. */
+/* Sets all elements of a parameter to the value. */
 static void parameter_fill(struct rig *rig, const char *name, float value)
 {
     const struct model *model = rig->session.model;
@@ -94,7 +94,7 @@ static void parameter_fill(struct rig *rig, const char *name, float value)
     ck_abort_msg("no parameter %s", name);
 }
 
-/* What is said of the update; "" for nothing. */
+/* Captures the lines that the diagnosis of the update logs. */
 static void said(struct rig *rig, int32_t count, struct log_capture *capture)
 {
     union scalar_word before[SCALAR_WORDS];
@@ -152,7 +152,7 @@ START_TEST(nothing_found_is_the_machine_or_later_weights)
     rig_open(&rig);
     names(&rig, "computed again from the same weights and samples, every value is finite");
     rig.diagnosis.was_bad = false;
-    said(&rig, 3, &capture); /* the two updates after it were not skipped */
+    said(&rig, 3, &capture); /* the next two updates were not skipped */
     ck_assert_ptr_nonnull(strstr(capture.text, "with the weights of 2 updates later, every value is finite"));
     rig_close(&rig);
 }

@@ -41,7 +41,7 @@ static float value_of(uint32_t bits)
     return value;
 }
 
-/* The value of a pattern that is not NaN. */
+/* Returns the value of a pattern that is not NaN. */
 static double reference_decode(const struct format *format, uint16_t bits)
 {
     const int magnitude = bits & 0x7fff;
@@ -58,7 +58,7 @@ static double reference_decode(const struct format *format, uint16_t bits)
     return (bits & 0x8000) != 0 ? -value : value;
 }
 
-/* `value` rounded to the format, nearest, ties to even, overflow to infinity. */
+/* Returns `value` rounded to the format: to nearest, ties to even, overflow to infinity. */
 static double reference_round(const struct format *format, double value)
 {
     if (value == 0.0 || isinf(value))
@@ -107,7 +107,8 @@ START_TEST(every_pattern_survives)
 }
 END_TEST
 
-/* Every tie between two neighbours, the values one fp32 step beside it, and beside the patterns themselves. */
+/* Tests every tie between two neighbours, the values one fp32 step next to it, and those next to the patterns
+ * themselves. */
 START_TEST(ties_and_their_neighbours)
 {
     const struct format *format = &formats[_i];
@@ -117,7 +118,7 @@ START_TEST(ties_and_their_neighbours)
                                                      : ldexp(1.0, format->exponent_max + 1);
         const double middle = low + (high - low) / 2.0;
         const float tie = (float)middle;
-        /* bf16's first ties lie on fp32's subnormals and are exact as well. */
+        /* bf16's first ties are fp32 subnormals, and are exact as well. */
         ck_assert((double)tie == middle);
         const float candidates[] = {tie, nextafterf(tie, INFINITY), nextafterf(tie, 0.0f), (float)low,
                                     nextafterf((float)low, INFINITY)};

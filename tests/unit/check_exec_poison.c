@@ -1,4 +1,4 @@
-/* Tests of exec/exec_poison: planted uses of dead bytes and planted overflows are found, and only in this mode. */
+/* Tests of exec/exec_poison: planted uses of dead bytes and planted overflows are detected, and only in this mode. */
 #include "exec/exec_poison.h"
 
 #include <math.h>
@@ -85,7 +85,7 @@ START_TEST(a_read_of_dead_bytes_gives_nan)
     ck_assert_float_eq(chain_result(&chain), 2.0f);
     chain.backend.first_seen = false;
     chain.backend.defect = DEFECT_STALE_READ;
-    ck_assert_float_eq(chain_result(&chain), 2.0f); /* the plain run does not see it */
+    ck_assert_float_eq(chain_result(&chain), 2.0f); /* the plain run does not detect it */
     chain_destroy(&chain);
     chain_create(&chain, true, 0);
     ck_assert_float_eq(chain_result(&chain), 2.0f);
@@ -217,7 +217,7 @@ START_TEST(a_write_beyond_a_workspace_is_found)
 }
 END_TEST
 
-/* Gradients are fresh when training begins anew after an evaluation; what the host uploads meanwhile stays. */
+/* Gradients are cleared when training begins again after an evaluation; uploads by the host in between stay. */
 START_TEST(phase_tensors_start_fresh_with_their_phase)
 {
     struct hostmem *mem;
@@ -249,7 +249,7 @@ START_TEST(phase_tensors_start_fresh_with_their_phase)
     ck_assert_int_eq(exec_upload(exec, ids, 0, ones, 4), GT_OK);
     ck_assert_int_eq(exec_run(exec, train), GT_OK);
     ck_assert_int_eq(exec_download(exec, sum, 0, got, 4), GT_OK);
-    ck_assert(isnan(got[2])); /* nobody wrote grad in this phase */
+    ck_assert(isnan(got[2])); /* no op wrote grad in this phase */
     ck_assert_int_eq(exec_download(exec, ids, 0, got, 4), GT_OK);
     ck_assert_float_eq(got[2], 1.0f);
     exec_destroy(exec);

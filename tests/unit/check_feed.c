@@ -1,4 +1,4 @@
-/* feed.c and evaluate.c: folders, what lands in the data tensors, and a walk through a whole split. */
+/* Tests of feed.c and evaluate.c: folders, the contents of the data tensors, and a pass over a whole split. */
 #include <math.h>
 
 #include "tests/unit/data_fixture.h"
@@ -16,7 +16,7 @@ struct rig {
     struct feed feed;
 };
 
-/* Token i of train is i, of val (3 i) mod 100. */
+/* Token i of train is i; that of val is (3 i) mod 100. */
 static void rig_open(struct rig *rig)
 {
     uint16_t ids[TOKENS];
@@ -123,7 +123,7 @@ START_TEST(an_evaluation_that_is_not_full_ignores_the_rest)
 }
 END_TEST
 
-/* With weights of which all logits are 0, every loss is log V: any target counted twice or not at all moves the mean. */
+/* With weights that make all logits 0, every loss is log V: any target counted twice or not at all changes the mean. */
 START_TEST(a_whole_split_counts_every_target_once)
 {
     struct rig rig;
@@ -162,7 +162,7 @@ START_TEST(bad_folders_leave_nothing_open)
 }
 END_TEST
 
-/* What gpt-prepare --val-fraction=0 makes: the training tokens serve for both, and a line says so. */
+/* After gpt-prepare --val-fraction=0 the training tokens serve both purposes, and a line reports it. */
 START_TEST(without_val_the_training_tokens_are_evaluated)
 {
     struct rig rig;

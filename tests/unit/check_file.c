@@ -1,8 +1,8 @@
 /* Tests of base/file: replacement through kills and failures, exact reads, folders, locks, CRC-32C.
  *
- * Each test has a folder of its own below /tmp and removes it.  Errors are provoked for real: a size limit stands in
- * for the full disk, a folder in the target's place fails the rename, a child is killed between write and commit.
- * What a power loss leaves is not tested here; tests/fault replays system calls for that.
+ * Each test makes a separate folder below /tmp and removes it.  Errors are real: a size limit stands for a full disk, a
+ * folder at the target's path fails the rename, a child is killed between write and commit.  Power loss is tested in
+ * tests/reliability, which replays system calls.
  */
 #include "base/file.h"
 
@@ -127,7 +127,7 @@ START_TEST(modes)
         ck_assert_int_eq(file_replace(target, "b", 1), GT_OK);
         ck_assert_uint_eq(mode_of(target) & 0777, kept[i]);
         ck_assert_int_eq(unlink(target), 0);
-        for (int turn = 0; turn < 2; turn++) { /* one that is given counts, with and without a file of that name */
+        for (int turn = 0; turn < 2; turn++) { /* a given mode wins, with and without an old file */
             struct file_replacement file;
             ck_assert_int_eq(file_replacement_begin_mode(&file, target, &kept[i]), GT_OK);
             ck_assert_int_eq(file_replacement_commit(&file), GT_OK);
@@ -151,7 +151,7 @@ START_TEST(links_are_not_followed)
     ck_assert_int_eq(symlink(victim, aside), 0); /* planted where the aside file was */
     ck_assert_int_eq(file_replacement_commit(&file), GT_IO);
     log_capture_one_error(&capture, "another program replaced this file");
-    ck_assert_int_eq(unlink(aside), 0); /* nobody else has */
+    ck_assert_int_eq(unlink(aside), 0); /* the failed commit left it */
     ck_assert_int_eq(file_replace(target, "new", 3), GT_OK);
     expect_content(target, "new");
     expect_content(victim, "precious");
@@ -202,7 +202,7 @@ START_TEST(begin_fails)
     path[sizeof path - 1] = '\0';
     ck_assert_int_eq(file_replacement_begin(&file, path), GT_IO);
     log_capture_one_error(&capture, "the path has 4195 bytes, more than the 4064 allowed");
-    path[300] = '\0'; /* fits the buffer, not the file system */
+    path[300] = '\0'; /* fits the buffer, but not the file system */
     ck_assert_int_eq(file_replacement_begin(&file, path), GT_IO);
     log_capture_one_error(&capture, "File name too long");
     expect_entries(2);
@@ -220,7 +220,7 @@ START_TEST(a_full_disk_leaves_the_old_file)
     const struct rlimit small = {.rlim_cur = 30000, .rlim_max = limit.rlim_max};
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
     ck_assert_int_eq(file_replacement_begin(&file, target), GT_OK);
-    /* The system takes 30,000 bytes, which is a short write, and refuses the rest. */
+    /* The system accepts 30,000 bytes, which is a short write, and refuses the rest. */
     ck_assert_int_eq(file_replacement_write(&file, large, sizeof large), GT_IO);
     log_capture_one_error(&capture, "cannot write: File too large");
     file_replacement_abort(&file);
@@ -328,7 +328,7 @@ START_TEST(read_at_reaches_beyond_4_gib)
     const off_t far = ((off_t)5 << 30) + 7;
     int fd = open(target, O_WRONLY | O_CREAT, 0666);
     ck_assert_int_ge(fd, 0);
-    if (pwrite(fd, "far", 3, far) != 3) { /* a sparse file: a few blocks, whatever its size says */
+    if (pwrite(fd, "far", 3, far) != 3) { /* a sparse file: a few blocks for any size */
         (void)close(fd);
         unit_skip("file beyond 4 GiB", "the file system of /tmp refuses it");
         return;
@@ -355,7 +355,7 @@ START_TEST(read_all)
     ck_assert_uint_eq(count, 7);
     ck_assert_int_eq(file_read_all(target, 3, &text, &count), GT_OK);
     ck_assert_uint_eq(count, 3);
-    ck_assert_mem_eq(text, "a\0b", 4); /* the zero after the end included */
+    ck_assert_mem_eq(text, "a\0b", 4); /* with the zero after the end */
     free(text);
     ck_assert_int_eq(file_read_all(folder, 100, &text, &count), GT_IO);
     log_capture_one_error(&capture, "a folder");
@@ -406,7 +406,7 @@ START_TEST(join)
 }
 END_TEST
 
-/* A child takes the lock, says so through a pipe, and waits to be killed. */
+/* A child takes the lock, reports it through a pipe, and waits to be killed. */
 static pid_t child_with_lock(const char *path)
 {
     int ends[2];
@@ -453,7 +453,7 @@ START_TEST(lock)
     ck_assert_int_eq(fd, -7);
     ck_assert_int_eq(kill(child, SIGKILL), 0);
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
-    ck_assert_int_eq(file_lock(path, &fd), GT_OK); /* a dead holder holds nothing */
+    ck_assert_int_eq(file_lock(path, &fd), GT_OK); /* a dead process holds no lock */
     int other = -7;
     ck_assert_int_eq(file_lock(path, &other), GT_USAGE); /* not even this process twice */
     (void)snprintf(words, sizeof words, "process %ld,", (long)getpid());
@@ -470,8 +470,8 @@ START_TEST(lock)
 }
 END_TEST
 
-/* Takes the lock, and where it is free, removes the file before it unlocks, as the end of a run that never began does.  Whoever
- * holds it makes a file that must not be there.  How often it was held, or -1. */
+/* Takes the lock and, when it is free, removes the file before it unlocks, as the end of a run that never began does.
+ * The holder makes a file that must not exist.  Returns how often it held the lock, or -1. */
 static int lock_and_remove(const char *path, const char *mark, int rounds)
 {
     int held = 0;
@@ -507,7 +507,7 @@ START_TEST(a_removed_lock_is_held_by_nobody)
 }
 END_TEST
 
-/* A lock file is emptied before it is signed, so nobody else's may be taken for one. */
+/* A lock file is emptied before it is signed, so that another file must not be mistaken for one. */
 START_TEST(a_foreign_file_is_no_lock)
 {
     static const char precious[] = "12345\nmy notes", digits[] = "123456789012345678901234";
@@ -563,7 +563,7 @@ START_TEST(lock_without_a_readable_holder)
 }
 END_TEST
 
-/* One bit at a time, from the polynomial. */
+/* Computes the CRC one bit at a time, from the polynomial. */
 static uint32_t reference_crc(uint32_t polynomial, const unsigned char *bytes, size_t count)
 {
     uint32_t state = 0xffffffff;

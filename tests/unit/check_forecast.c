@@ -1,4 +1,5 @@
-/* forecast.c: how many evaluations a run does, how measurements replace the model, and the model on a real session. */
+/* Tests of forecast.c: the number of evaluations in a run, measurements that replace the model, and the model on a real
+ * session. */
 #include <math.h>
 #include <string.h>
 
@@ -7,8 +8,8 @@
 #include "train/evaluate.h"
 #include "train/forecast.h"
 
-/* By the loop's own rule: an evaluation where the iteration is a multiple of the interval, and where only the best is saved
- * one at the end, unless the last iteration began with one. */
+/* Counts by the loop's own rule: an evaluation where the iteration is a multiple of the interval; when only the best is
+ * saved, also one at the end, unless the last iteration began with one. */
 static int64_t evaluations_counted(int64_t from, int64_t last, int64_t interval, bool always)
 {
     int64_t count = !always && from <= last && last % interval != 0;
@@ -74,12 +75,12 @@ START_TEST(the_line_says_what_it_is)
     ck_assert_ptr_nonnull(strstr(capture.text, " (1 evaluation of 1.0 s)"));
     last.evaluations = 0;
     forecast_log(&last);
-    ck_assert_int_eq(capture.lines, 3); /* nothing is left, nothing is said */
+    ck_assert_int_eq(capture.lines, 3); /* with nothing left, nothing is logged */
     log_capture_end();
 }
 END_TEST
 
-/* The model is compared with the mean of steps 2 to 10, once; never where nothing was modelled. */
+/* The model is compared with the mean of steps 2 to 10, once; never without a modelled time. */
 START_TEST(the_model_is_tested_once)
 {
     struct log_capture capture;

@@ -1,4 +1,4 @@
-/* graph.c and gpt2.c: tensors, views, ops and the checks; what the builder puts into a program. */
+/* Tests of graph.c and gpt2.c: tensors, views, ops and the checks; the ops that the builder puts into a program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,7 +184,7 @@ START_TEST(the_builder_makes_gpt2)
     ck_assert_int_eq(count_of(evaluate, OP_CROSS_ENTROPY), 2);
     for (int32_t i = 0; i < evaluate->count; i++)
         ck_assert_int_eq(evaluate->ops[i].pass, PASS_FORWARD);
-    /* Prefill ends at the last block's keys and values; decoding goes on to the logits. */
+    /* Prefill ends at the last block's keys and values; decoding continues to the logits. */
     ck_assert_int_eq(prefill->ops[prefill->count - 1].kind, OP_ATTENTION_CACHED);
     ck_assert_int_eq(count_of(prefill, OP_GELU_FORWARD), 1);
     ck_assert_int_eq(count_of(decode, OP_GELU_FORWARD), 2);

@@ -1,4 +1,4 @@
-/* Tests of base/heads: the pairs that are named do divide and are the nearest, and the count is the model's own. */
+/* Tests of base/heads: the named pairs divide and are the nearest, and the count is the model's own. */
 #include "base/heads.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ START_TEST(nearest_pairs)
             ck_assert_msg(strstr(text, cases[i].words[k]) != NULL, "\"%s\" lacks \"%s\"", text, cases[i].words[k]);
         ck_assert_uint_lt(strlen(text) + 1, HEADS_TEXT_MAX);
     }
-    /* The largest numbers that the keys allow fit too. */
+    /* The largest numbers that the keys allow also fit. */
     struct heads_shape huge = {4096, 32767, 1048575, 16777216, true};
     char text[HEADS_TEXT_MAX];
     ck_assert_str_eq(strchr(heads_nearest_text(text, &huge), '\0') - 5, "heads");

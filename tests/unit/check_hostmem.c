@@ -51,7 +51,7 @@ START_TEST(blocks_are_aligned_zeroed_and_counted)
     ck_assert_uint_eq(counters.allocations, BLOCKS);
     ck_assert_uint_eq(counters.releases, 0);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    for (size_t k = 0; k < BLOCKS; k++) /* 17 and 50 have no common factor: every block once, in a mixed order */
+    for (size_t k = 0; k < BLOCKS; k++) /* 17 and 50 are coprime: every block once, in a mixed order */
         hostmem_free(mem, blocks[17 * k % BLOCKS]);
     hostmem_free(mem, NULL);
     hostmem_counters_get(mem, &counters);
@@ -149,7 +149,7 @@ END_TEST
 
 enum crime { ALLOC_IN_RUN, ALLOC_IN_CLOSE, FREE_IN_RUN, FREE_FOREIGN, FREE_TWICE, NO_CRIME, CRIME_COUNT };
 
-/* What the assert says: its condition. */
+/* The assert's message: its condition. */
 static const char *const crime_words[CRIME_COUNT] = {
     [ALLOC_IN_RUN] = "phase == HOSTMEM_INIT",
     [ALLOC_IN_CLOSE] = "phase == HOSTMEM_INIT",
@@ -177,7 +177,7 @@ static void commit_crime(enum crime crime)
     _exit(0);
 }
 
-/* Each misuse ends in the assert that is there for it; without a misuse the same child ends well. */
+/* Each misuse fails its assert; without a misuse the same child exits normally. */
 START_TEST(asserts)
 {
     if (!HAS_ASSERTS) {
@@ -206,7 +206,7 @@ START_TEST(asserts)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     if (_i == NO_CRIME) {
         ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    } else if (_i == FREE_TWICE) { /* a sanitizer may see the read of released memory first */
+    } else if (_i == FREE_TWICE) { /* a sanitizer may first report the read of released memory */
         ck_assert(!(WIFEXITED(status) && WEXITSTATUS(status) == 0));
     } else {
         ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);

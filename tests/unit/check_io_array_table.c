@@ -1,4 +1,4 @@
-/* Tables of arrays in other files: every piece of every array, and what is refused when it is added. */
+/* Tests of tables of arrays in other files: every piece of every array, and the arrays that are refused. */
 #include "io/array_table.h"
 #include "tests/unit/io_fixture.h"
 
@@ -10,7 +10,7 @@ static struct safetensors *table;
 static struct log_capture capture;
 static int32_t file;
 
-/* 3 floats that nobody asks for, [COLUMNS, ROWS] of fp32, the same of bf16. */
+/* 3 unused floats, then [COLUMNS, ROWS] in fp32, then the same in bf16. */
 static void setup(void)
 {
     float values[3 + ROWS * COLUMNS];

@@ -1,4 +1,4 @@
-/* Folders of checkpoints that stay: an earlier run's, and those of the same run. */
+/* Tests of checkpoints that are kept: those of an earlier run, and those of the same run. */
 #include "io/checkpoint_keep.h"
 
 #include "tests/unit/io_fixture.h"
@@ -48,7 +48,7 @@ static void text_write(const char *name, const char *text)
     io_file_write(path, text, strlen(text));
 }
 
-/* A save as the trainer makes it, whose record knows this validation loss as the least so far. */
+/* Saves as the trainer does; the record contains this validation loss as the least so far. */
 static void save_next(int64_t iter, int64_t keep, double loss)
 {
     struct checkpoint_save_options options = io_save_options(&model, folder, iter);
@@ -61,7 +61,7 @@ START_TEST(an_earlier_run_is_kept_once)
 {
     int64_t iter = -1;
     ck_assert_int_eq(checkpoint_keep_earlier(folder, -1, "", "metrics.jsonl"), GT_OK);
-    ck_assert_int_eq(io_folder_count(folder, ""), 0); /* there is nothing */
+    ck_assert_int_eq(io_folder_count(folder, ""), 0); /* the folder is empty */
     save_next(1, 2, 2.5);
     save_next(2, 2, 2.5);
     text_write("waiting", "lines\n");
@@ -115,7 +115,7 @@ START_TEST(the_last_and_the_best_stay)
     ck_assert_int_eq(capture.lines, 0);
     ck_assert_int_eq(checkpoint_keep_find(folder, "2", found), GT_DATA);
     log_capture_one_error(&capture, "iterations 4, 3, 1");
-    /* A better one, and only the last: but for what somebody works in. */
+    /* A better one, and only the last: except for a folder that is locked. */
     text_write("checkpoint-000003/lock", "1\n");
     save_next(5, 2, 1.0);
     save_next(6, 2, 1.0);

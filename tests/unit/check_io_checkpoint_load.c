@@ -1,4 +1,4 @@
-/* Loading: every flipped bit of a checkpoint is detected, and what a folder in Hugging Face's layout may hold. */
+/* Tests of loading: every flipped bit of a checkpoint is detected; and folders in Hugging Face's layout. */
 #include "io/hf_config.h"
 #include "tests/unit/io_fixture.h"
 
@@ -38,7 +38,8 @@ START_TEST(round_trip)
 }
 END_TEST
 
-/* All bits of both files: header by its checksum, data by the tensors'.  One line each. */
+/* Flips all bits of both files: the header's checksum detects those of the header, the tensors' checksums those of the
+ * data.  Each gives one line. */
 static size_t flip_all(const char *name)
 {
     size_t count;
@@ -82,7 +83,7 @@ START_TEST(damage_names_file_and_tensor)
     io_path(path, folder, "model-000001.safetensors");
     ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
     ck_assert(safetensors_find(file, "transformer.h.0.mlp.c_fc.weight", &index));
-    /* The exponent's bits, so that the value is a NaN: still reported as damage. */
+    /* Flips bits of the exponent, so that the value is a NaN: still reported as damage. */
     const size_t at = (size_t)file->data_offset + file->tensors[index].begin_bytes;
     safetensors_close(file);
     hostmem_destroy(mem);
@@ -138,7 +139,8 @@ START_TEST(the_model_must_be_the_checkpoints)
 }
 END_TEST
 
-/* block_size may be cut for a new run, not for a resumed one; the rest of the table still counts for the checksum. */
+/* block_size may be reduced for a new run, but not for a resumed one; the checksum still covers the rest of the
+ * table. */
 START_TEST(positions_may_be_cut)
 {
     int64_t iter;
@@ -162,7 +164,7 @@ struct hf_file {
     const char *prefix;
     enum dtype dtype;
     int head;      /* lm_head.weight: 0 none, 1 equal to wte, 2 not equal */
-    bool masks;    /* h.0.attn.bias as old versions of transformers saved it */
+    bool masks;    /* h.0.attn.bias, as old versions of transformers saved it */
     float bias;    /* value of every bias */
     float special; /* unless 0, the first element of ln_f.weight */
 };
@@ -195,7 +197,7 @@ static void hf_describe(void *context, size_t index, struct safetensors_tensor *
     memcpy(out->dims, tensor.dims, sizeof tensor.dims);
 }
 
-/* Values that fp16 and bf16 hold exactly. */
+/* Values that are exact in fp16 and bf16. */
 static float hf_value(const struct hf_file *hf, size_t index, size_t element)
 {
     struct hf_tensor tensor;
@@ -317,7 +319,7 @@ START_TEST(refuses_wrong_values)
 }
 END_TEST
 
-/* Our own folder without its record is a folder in Hugging Face's layout that remembers its lack of biases. */
+/* Our own folder without its record is a folder in Hugging Face's layout, and still has no biases. */
 START_TEST(our_own_without_a_record)
 {
     int64_t iter;

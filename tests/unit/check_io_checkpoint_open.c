@@ -1,4 +1,4 @@
-/* Recognising and opening: what a folder holds, what is refused and with which words. */
+/* Tests of recognising and opening: the kinds of folder, the refusals, and their words. */
 #include "tests/unit/io_fixture.h"
 
 static char folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
@@ -53,7 +53,7 @@ START_TEST(probes_by_name)
     ck_assert_int_eq(checkpoint_probe(folder, &kind), GT_OK);
     ck_assert_int_eq(kind, CHECKPOINT_NONE);
     touch("model.safetensors", "");
-    touch("pytorch_model.bin", "PK\3\4"); /* beside a file that can be read it does not matter */
+    touch("pytorch_model.bin", "PK\3\4"); /* ignored next to a readable file */
     ck_assert_int_eq(checkpoint_probe(folder, &kind), GT_OK);
     ck_assert_int_eq(kind, CHECKPOINT_HF);
     touch(CHECKPOINT_RECORD_NAME, "{}");
@@ -157,7 +157,8 @@ START_TEST(says_what_is_missing)
 }
 END_TEST
 
-/* jansson's allocator, which saves a new generation once: a record has been read then, and nothing it names is open. */
+/* An allocator for jansson that saves a new generation once: at that point a record was read, and its files are not yet
+ * open. */
 static void *malloc_and_replace(size_t size)
 {
     json_set_alloc_funcs(malloc, free);
@@ -205,7 +206,8 @@ START_TEST(refuses_files_of_another_generation)
 }
 END_TEST
 
-/* The record says one thing, the header another, and the header's checksum was made to fit: shapes still decide. */
+/* The record and the header differ, and the header's checksum was made to fit: the comparison of shapes still detects
+ * it. */
 START_TEST(compares_shapes_with_the_record)
 {
     json_t *root;

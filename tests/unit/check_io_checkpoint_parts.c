@@ -1,5 +1,5 @@
-/* checkpoint_parts.c, and 16-bit weights and 8-bit moments through saving and loading: every bit comes back, what does not
- * belong is refused. */
+/* Tests of checkpoint_parts.c, and of saving and loading 16-bit weights and 8-bit moments: every bit is restored, and
+ * foreign parts are refused. */
 #include "io/checkpoint_parts.h"
 #include "tests/unit/io_fixture.h"
 
@@ -7,14 +7,14 @@ static struct log_capture capture;
 static char folder[FILE_PATH_MAX];
 static struct io_model model;
 
-/* What a load handed over: a hash of the bytes, and the dtype, of each part of each parameter. */
+/* The data that a load returned: a hash of the bytes, and the dtype, of each part of each parameter. */
 struct handed {
     uint32_t hash[CHECKPOINT_PARTS][IO_TENSORS_MAX];
     enum dtype dtype[CHECKPOINT_PARTS][IO_TENSORS_MAX];
     size_t count[CHECKPOINT_PARTS][IO_TENSORS_MAX];
 };
 static struct handed saved, loaded;
-static int8_t exponent_first; /* that the scales are saved with */
+static int8_t exponent_first; /* the scales are saved with it */
 
 static enum dtype part_dtype(enum checkpoint_part part, int32_t index)
 {
@@ -68,7 +68,7 @@ static enum gt_status parts_write(void *context, enum checkpoint_part part, int3
     return GT_OK;
 }
 
-/* Weights in bf16, matrices' moments in 8 bits, other moments in bf16, layernorms in fp32 throughout. */
+/* Uses bf16 weights, 8-bit moments for matrices, bf16 for other moments, and fp32 for all parts of layernorms. */
 static void lean_model(void)
 {
     const struct model_config config = io_config(2, 8, 2, false);
@@ -184,7 +184,7 @@ START_TEST(halves_that_are_not_finite_are_not_saved)
 }
 END_TEST
 
-/* One moment only, of every matrix in a block. */
+/* A single moment, for every matrix in a block. */
 START_TEST(matrices_may_have_one_moment)
 {
     for (size_t i = 0; i < model.tensor_count; i++) {
@@ -204,7 +204,8 @@ START_TEST(matrices_may_have_one_moment)
 }
 END_TEST
 
-/* Saves, gives the first tensor of that name in the optimizer's header another one of equal length, and checks the file. */
+/* Saves, replaces the name of the first tensor of that name in the optimizer's header by another of equal length, and
+ * checks the file. */
 static enum gt_status renamed_check(const char *from, const char *to)
 {
     char path[FILE_PATH_MAX];

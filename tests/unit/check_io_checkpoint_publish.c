@@ -1,4 +1,4 @@
-/* The public face of a checkpoint's folder, and its repair at start-up. */
+/* Tests of the public names in a checkpoint's folder, and of their repair at start-up. */
 #include "io/checkpoint_publish.h"
 
 #include "tests/unit/io_fixture.h"
@@ -57,7 +57,7 @@ START_TEST(links_or_copies)
 }
 END_TEST
 
-/* Of a writer with the same process id, in another container. */
+/* The name belongs to a writer with the same process id in another container. */
 START_TEST(leaves_the_names_of_others)
 {
     char name[64];
@@ -129,7 +129,7 @@ START_TEST(removes_generations_and_nothing_else)
 }
 END_TEST
 
-/* What else than a kill can bring a folder out of order: each is put right, with a note, and the run still loads. */
+/* Ways other than a kill to damage a folder: each is repaired, with a note, and the run still loads. */
 START_TEST(repair_restores_the_public_face)
 {
     int64_t iter;
@@ -169,7 +169,7 @@ START_TEST(repair_accepts_a_copy)
     ck_assert_int_eq(stat(path, &second), 0);
     ck_assert(first.st_ino == second.st_ino);
     ck_assert_int_eq(capture.lines, 0);
-    io_file_flip(path, 8 * 2000); /* the same length, another content */
+    io_file_flip(path, 8 * 2000); /* the same length, but other contents */
     ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
     ck_assert_int_eq(capture.lines, 1);
     ck_assert(same_bytes("model-000003.safetensors", "model.safetensors"));
@@ -206,7 +206,7 @@ START_TEST(repair_keeps_its_hands_off_damage)
     io_path(path, folder, "model-000003-2.safetensors");
     ck_assert(file_exists(path));
     ck_assert_int_eq(io_folder_count(folder, ""), 5);
-    ck_assert_int_eq(unlink(path), 0); /* the link stays: nothing is published from a missing file */
+    ck_assert_int_eq(unlink(path), 0); /* the link stays: a missing file cannot be published */
     ck_assert_int_eq(checkpoint_repair(folder), GT_OK);
     io_path(path, folder, "model.safetensors");
     ck_assert(file_exists(path));

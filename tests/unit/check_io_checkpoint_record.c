@@ -1,4 +1,4 @@
-/* trainer_state.json: it comes back as it went, each field is checked, and file names cannot say a path. */
+/* Tests of trainer_state.json: the round trip, the check of each field, and file names that must not contain a path. */
 #include "io/checkpoint_record.h"
 
 #include "tests/unit/io_fixture.h"
@@ -15,7 +15,7 @@ static void teardown(void)
     log_capture_end();
 }
 
-/* A complete record; release with json_decref(). */
+/* Returns a complete record; release it with json_decref(). */
 static json_t *record_make(double best_val_loss)
 {
     json_t *sums = json_pack("{s:s}", "a", "0123abcd"), *hf = json_pack("{s:s}", "model_type", "gpt2");
@@ -90,7 +90,7 @@ START_TEST(keeps_no_loss_as_null)
 }
 END_TEST
 
-/* Every field missing, and every field of another type. */
+/* Removes every field, and gives every field another type. */
 START_TEST(needs_every_field)
 {
     json_t *good = record_make(1.0);
@@ -99,7 +99,7 @@ START_TEST(needs_every_field)
     int fields = 0;
     json_object_foreach(good, name, value)
     {
-        /* Old records have no checksum of their own. */
+        /* Old records have no checksum. */
         for (int variant = strcmp(name, CHECKPOINT_RECORD_CRC) == 0; variant < 2; variant++) {
             struct checkpoint_record record;
             json_t *bad = json_deep_copy(good);
@@ -119,7 +119,7 @@ START_TEST(needs_every_field)
 }
 END_TEST
 
-/* A digit that is another one is still a number: only the record's own checksum notices. */
+/* A changed digit is still a number: only the record's own checksum detects it. */
 START_TEST(notices_a_changed_number)
 {
     json_t *root = record_make(1.0);
@@ -127,7 +127,7 @@ START_TEST(notices_a_changed_number)
     ck_assert_int_eq(json_object_set_new(root, "iter", json_integer(41)), 0);
     ck_assert_int_eq(checkpoint_record_parse(root, "state.json", &record), GT_DATA);
     log_capture_one_error(&capture, CHECKPOINT_RECORD_CRC);
-    ck_assert_int_eq(json_object_del(root, CHECKPOINT_RECORD_CRC), 0); /* as releases before it wrote them */
+    ck_assert_int_eq(json_object_del(root, CHECKPOINT_RECORD_CRC), 0); /* as earlier releases wrote records */
     ck_assert_int_eq(checkpoint_record_parse(root, "state.json", &record), GT_OK);
     ck_assert_int_eq(record.state.iter, 41);
     checkpoint_record_release(&record);

@@ -1,5 +1,5 @@
-/* Saving: what is in the folder afterwards, and that a kill, a full disk or a failing device at any point of it leaves
- * the old checkpoint or the new one. */
+/* Tests of saving: the contents of the folder afterwards, and that a kill, a full disk or a failing device at any point
+ * leaves the old checkpoint or the new one. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -35,7 +35,7 @@ static void teardown(void)
     io_folder_remove(copy);
 }
 
-/* The folder opens as the old checkpoint or as the new one, complete in either case; says which. */
+/* Expects that the folder opens as the old or as the new checkpoint, complete; returns true for the new one. */
 static bool opens_as_new(const char *where)
 {
     int64_t iter = -1;
@@ -46,7 +46,7 @@ static bool opens_as_new(const char *where)
     return iter == NEW_ITER;
 }
 
-/* After the repair there is one generation, and what the public sees is it. */
+/* After the repair there is one generation, which the public names show. */
 static void repairs_to_one_generation(const char *where, bool is_new)
 {
     int64_t iter;
@@ -55,7 +55,7 @@ static void repairs_to_one_generation(const char *where, bool is_new)
     ck_assert_int_eq(io_folder_count(where, ""), 5);
     ck_assert_int_eq(io_folder_count(where, ".tmp-"), 0);
     io_path(path, where, CHECKPOINT_RECORD_NAME);
-    ck_assert_int_eq(unlink(path), 0); /* what is left is a folder in Hugging Face's layout */
+    ck_assert_int_eq(unlink(path), 0); /* leaves a folder in Hugging Face's layout */
     memset(reader.loaded, 0, sizeof reader.loaded);
     ck_assert_int_eq(io_open_load(&reader, where, false, &iter), GT_OK);
     ck_assert(io_loaded_is(&reader, is_new ? NEW_SALT : OLD_SALT, false));
@@ -81,7 +81,7 @@ START_TEST(equal_runs_save_equal_bytes)
 {
     static const char *const names[] = {"config.json", "trainer_state.json", "model-000010.safetensors",
                                         "optimizer-000010.safetensors"};
-    ck_assert_int_eq(io_save(&model, folder, 3), GT_OK); /* one of the runs saved before */
+    ck_assert_int_eq(io_save(&model, folder, 3), GT_OK); /* one of the runs saved earlier */
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
     ck_assert_int_eq(io_save(&model, copy, OLD_ITER), GT_OK);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -117,7 +117,7 @@ START_TEST(zero_biases_stand_in_the_file)
     io_path(path, folder, "optimizer-000010.safetensors");
     ck_assert_int_eq(safetensors_open(mem, path, &file), GT_OK);
     ck_assert_uint_eq(file->count, 2 * model.tensor_count);
-    ck_assert_str_eq(file->tensors[0].name, "m.transformer.wte.weight"); /* first moments first */
+    ck_assert_str_eq(file->tensors[0].name, "m.transformer.wte.weight"); /* first moments come first */
     ck_assert_str_eq(file->tensors[model.tensor_count].name, "v.transformer.wte.weight");
     ck_assert(safetensors_find(file, "v.transformer.ln_f.weight", &index));
     ck_assert(!safetensors_find(file, "m.transformer.ln_f.bias", &index));
@@ -165,7 +165,7 @@ static void after_step(void *context, enum checkpoint_step step)
 
 static struct kill *read_kill;
 
-/* A copy of the folder at every call for data: files aside are half written then. */
+/* Copies the folder at every call for data: temporary files are then partly written. */
 static enum gt_status read_and_copy(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
                                     void *out)
 {
@@ -192,7 +192,7 @@ START_TEST(a_kill_between_any_two_steps_leaves_one_checkpoint)
 }
 END_TEST
 
-/* A real kill -9 in a child, at each call for data and after each step. */
+/* Kills a child with a real kill -9, at each call for data and after each step. */
 static enum gt_status read_and_die(void *context, enum checkpoint_part part, int32_t index, size_t first, size_t count,
                                    void *out)
 {
@@ -209,7 +209,7 @@ static void step_and_die(void *context, enum checkpoint_step step)
         (void)raise(SIGKILL);
 }
 
-/* Whether the child was killed at this point; false when the save ended before. */
+/* Returns true when the child was killed at this point, false when the save ended earlier. */
 static bool save_killed_at(size_t kill_at)
 {
     const pid_t pid = fork();
@@ -253,14 +253,14 @@ START_TEST(kill_9_during_a_save)
 }
 END_TEST
 
-/* Stale files of a killed save do not stop the next one, and its own names do not matter. */
+/* Stale files of a killed save do not stop the next one, even under its own names. */
 START_TEST(saving_twice_at_one_iter_overwrites_nothing)
 {
     struct kill kill = {.step = -1};
     ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_OK);
     model.salt = NEW_SALT;
     struct checkpoint_save_options options = io_save_options(&model, folder, NEW_ITER);
-    options.read = read_and_die; /* with kill_at 0: lives */
+    options.read = read_and_die; /* with kill_at 0 it is not killed */
     read_kill = &kill;
     ck_assert_int_eq(checkpoint_save(&options), GT_OK);
     io_path(path, folder, "model-000020-2.safetensors");
@@ -324,7 +324,7 @@ static off_t size_of(const char *where, const char *name)
     return info.st_size;
 }
 
-/* What a reader of Hugging Face's layout finds in `where`: no config.json, or the one of the model that is there. */
+/* Expects that a reader of Hugging Face's layout finds no config.json in `where`, or that of the model next to it. */
 static void expect_a_pair_or_none(const char *where)
 {
     struct model_config shape;
@@ -401,7 +401,7 @@ START_TEST(a_mode_outlives_its_generation)
     io_path(path, folder, "optimizer-000020.safetensors");
     ck_assert_int_eq(chmod(path, 0640), 0);
     io_path(path, folder, "model-000020.safetensors");
-    ck_assert_int_eq(unlink(path), 0); /* only the public name is left, as of a model that was put there by hand */
+    ck_assert_int_eq(unlink(path), 0); /* only the public name is left, as for a model put there by hand */
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
     expect_mode("model-000010.safetensors", 0600);
     expect_mode("optimizer-000010.safetensors", 0640);
@@ -409,7 +409,7 @@ START_TEST(a_mode_outlives_its_generation)
 }
 END_TEST
 
-/* Every size at which the disk may be full, in the model, the optimizer and the record. */
+/* Tries every size at which the disk may be full: in the model, the optimizer and the record. */
 START_TEST(a_full_disk_leaves_the_old_checkpoint)
 {
     int failures = 0;
@@ -446,7 +446,7 @@ START_TEST(a_missing_folder_is_an_error)
 }
 END_TEST
 
-/* Something in the way of a name that is renamed over: the record fails to come, or the public face does. */
+/* Puts an obstacle in place of a rename's target: the record or the public name cannot be made. */
 START_TEST(an_obstacle_at_a_name)
 {
     ck_assert_int_eq(io_save(&model, folder, OLD_ITER), GT_OK);
@@ -454,7 +454,7 @@ START_TEST(an_obstacle_at_a_name)
     io_path(path, folder, "config.json");
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(mkdir(path, 0777), 0);
-    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_IO); /* committed, but not published whole */
+    ck_assert_int_eq(io_save(&model, folder, NEW_ITER), GT_IO); /* committed, but not completely published */
     ck_assert(opens_as_new(folder));
     ck_assert_int_eq(rmdir(path), 0);
     io_folder_copy(folder, copy);

@@ -1,4 +1,5 @@
-/* Exports with buffers of a few values, so that every tensor takes several pieces and strips; failures of memory. */
+/* Tests of exports with buffers of a few values, so that every tensor takes several pieces and strips; and of failed
+ * allocations. */
 #include "io/export.h"
 
 #include "io/export_formats.h"
@@ -36,7 +37,7 @@ static void teardown(void)
     io_folder_remove(target);
 }
 
-/* Element (row, column) of the tensor `layout` of the saved model. */
+/* Returns element (row, column) of tensor `layout` of the saved model. */
 static float value_at(size_t layout, size_t element)
 {
     return io_value(SALT, CHECKPOINT_PARAMETER, model.tensors[layout].index, element);
@@ -52,7 +53,7 @@ static float *written(size_t layout, size_t capacity, size_t *out_count)
     return (float *)(void *)io_file_read(output, out_count);
 }
 
-/* Every tensor, by any capacity from one row up: linear ones transposed, the others as they are. */
+/* Exports every tensor, with capacities from one row up: linear ones transposed, the others unchanged. */
 START_TEST(writes_in_pieces)
 {
     static const size_t capacities[] = {24, 25, 47, 48, 100, 1000};
@@ -99,7 +100,7 @@ static enum gt_status run(enum export_format format)
     return export_run(&options);
 }
 
-/* Each allocation fails once: one line, nothing written, nothing kept. */
+/* Each allocation fails once: one line, nothing written, nothing leaked. */
 START_TEST(survives_every_refused_allocation)
 {
     struct hostmem_counters before, after;

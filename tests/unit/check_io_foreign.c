@@ -1,5 +1,6 @@
-/* Files of other trainers, from the seeds of the fuzzing targets: nanoGPT's checkpoints (and the zip archive around them),
- * llm.c's models, questions; whole, cut short at every length, with any byte changed, with memory refused.
+/* Tests of other trainers' files, from the seeds of the fuzzing targets: nanoGPT's checkpoints (and the zip archive
+ * around them), llm.c's models, questions.  They are read whole, cut short at every length, with any byte changed, and
+ * with failing allocations.
  */
 #include "data/choices.h"
 #include "io/hf_layout.h"
@@ -34,7 +35,7 @@ static void teardown(void)
     io_folder_remove(folder);
 }
 
-/* The seed into memory and to `path`. */
+/* Reads the seed into memory and writes it to `path`. */
 static void seed_take(const char *name)
 {
     const char *top = getenv("top_srcdir");
@@ -96,7 +97,7 @@ START_TEST(cut_short_at_every_length)
 }
 END_TEST
 
-/* Of llm.c's formats numbers may change unseen, since they have no checksum; what is refused must be refused with one line. */
+/* llm.c's formats have no checksum, so that changed numbers are not detected; a refusal must give one line. */
 START_TEST(any_byte_changed)
 {
     size_t refused = 0;
@@ -182,7 +183,7 @@ START_TEST(llmc_fields)
 }
 END_TEST
 
-/* A header may promise any number of layers: it is compared with the file's length before there is a table of them. */
+/* A header may claim any number of layers: it is compared with the file's length before a table is allocated. */
 START_TEST(llmc_layers_that_are_not_there)
 {
     static const int32_t layers[] = {2, 511, 4096};
@@ -201,7 +202,7 @@ START_TEST(llmc_layers_that_are_not_there)
 }
 END_TEST
 
-/* Of every member that is read; "version" is not. */
+/* Every member that is read; "version" is not. */
 START_TEST(a_members_bits_are_compared_with_its_checksum)
 {
     struct zip zip;
@@ -226,7 +227,7 @@ START_TEST(a_members_bits_are_compared_with_its_checksum)
 }
 END_TEST
 
-/* torch.save() can be told to compute none. */
+/* torch.save() has an option to write no checksums. */
 START_TEST(a_member_without_checksum_is_read)
 {
     static const char numbers[] = "ckpt/data/0", mark[] = "PK\1\2";

@@ -1,4 +1,5 @@
-/* The parts of a GGUF file: bytes against hand-made ones, counting against writing, failures that stay. */
+/* Tests of the parts of a GGUF file: bytes against hand-made ones, counting against writing, and failures that
+ * persist. */
 #include "io/gguf.h"
 
 #include "tests/unit/io_fixture.h"
@@ -71,7 +72,7 @@ START_TEST(pads_to_the_alignment)
 }
 END_TEST
 
-/* More than the buffer, in pieces that do not divide it. */
+/* Writes more than the buffer, in pieces that do not divide it. */
 START_TEST(gathers_and_hands_over)
 {
     static char expected[7 * 10000];

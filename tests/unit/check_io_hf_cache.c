@@ -1,5 +1,5 @@
-/* Where a downloaded GPT-2 is found: the folder of that name, the cache that the environment names, and nothing that a
- * reference could lead out to. */
+/* Tests of finding a downloaded GPT-2: a folder of that name, the cache that the environment names, and references that
+ * must not lead out of the cache. */
 #include "io/hf_cache.h"
 
 #include "data/hf_hub.h"
@@ -107,7 +107,7 @@ START_TEST(finds_and_refuses)
     ck_assert_int_eq(hf_cache_find("gpt2", out), GT_OK);
     ck_assert_str_eq(out, "hub/models--openai-community--gpt2/snapshots/ff");
 
-    put_model("gpt2", "model.safetensors"); /* a folder here comes first */
+    put_model("gpt2", "model.safetensors"); /* a folder in the working directory comes first */
     ck_assert_int_eq(hf_cache_find("gpt2", out), GT_OK);
     ck_assert_str_eq(out, "./gpt2");
     ck_assert_int_eq(capture.lines, 0);

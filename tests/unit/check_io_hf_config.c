@@ -1,4 +1,4 @@
-/* config.json: what is written, what is understood, and that everything else is refused by field. */
+/* Tests of config.json: the written fields, the accepted ones, and that everything else is refused by field. */
 #include "io/hf_config.h"
 
 #include "tests/unit/io_fixture.h"
@@ -56,7 +56,7 @@ START_TEST(makes_what_it_parses)
 }
 END_TEST
 
-/* The fields that transformers reads, with its words. */
+/* The fields that transformers reads, with its names. */
 START_TEST(writes_the_words_of_transformers)
 {
     struct model_config config = io_config(1, 4, 1, false);
@@ -153,7 +153,7 @@ START_TEST(refuses_by_field)
         ck_assert_ptr_nonnull(strstr(capture.text, "config.json"));
         log_capture_one_error(&capture, refused[i].words);
     }
-    ck_assert_int_eq(config.n_layer, 77); /* written on success only */
+    ck_assert_int_eq(config.n_layer, 77); /* written only on success */
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-/* GPT-2's tensors: names, order and shapes, and files that have too few, too many or others. */
+/* Tests of GPT-2's tensors: names, order and shapes, and files with missing, additional or other tensors. */
 #include "io/hf_layout.h"
 
 #include "tests/unit/io_fixture.h"
@@ -38,7 +38,7 @@ START_TEST(lists_gpt2)
         ck_assert_int_eq(tensor.bias, strstr(tensor.name, ".bias") != NULL);
         ck_assert_int_eq(tensor.position_table, i == 1);
     }
-    ck_assert_int_eq(elements, 124439808); /* the model that is called 124M */
+    ck_assert_int_eq(elements, 124439808); /* the model known as 124M */
     hf_layout_tensor(&config, 0, &tensor);
     ck_assert_str_eq(tensor.name, "wte.weight");
     ck_assert_int_eq(tensor.dims[0], 50257);
@@ -154,7 +154,7 @@ START_TEST(names_the_wrong_tensor)
 }
 END_TEST
 
-/* A configuration of millions of layers against a small file ends at the first missing tensor. */
+/* A configuration of millions of layers for a small file ends at the first missing tensor. */
 START_TEST(absurd_depth_ends_early)
 {
     file_write("", NULL, "");

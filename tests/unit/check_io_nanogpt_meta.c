@@ -1,4 +1,5 @@
-/* nanoGPT's meta.pkl: the characters come out with their ids; other tables are refused, and failing memory is survived. */
+/* Tests of nanoGPT's meta.pkl: the characters are read with their ids; other tables are refused; failing allocations
+ * are handled. */
 #include "io/nanogpt_meta.h"
 
 #include "tests/unit/io_fixture.h"
@@ -64,16 +65,16 @@ START_TEST(refuses_other_tables)
 {
     static const struct meta bad[] = {
         META("\x80\2}."),                           /* no itos */
-        META("\x80\2K\1."),                         /* no dict */
+        META("\x80\2K\1."),                         /* not a dict */
         META("\x80\2}X\4\0\0\0itosK\1s."),          /* a number */
         META("\x80\2}X\4\0\0\0itos}s."),            /* empty */
         META(BEGIN SHARP_S A END),                  /* another order */
         META(BEGIN A "K\1X\1\0\0\0a" END),          /* a character twice */
         META(BEGIN A "K\1X\1\0\0\0A" END),          /* characters that descend */
-        META(BEGIN A "K\2X\1\0\0\0b" END),          /* a hole */
+        META(BEGIN A "K\2X\1\0\0\0b" END),          /* a missing id */
         META(BEGIN "K\0X\2\0\0\0ab" END),           /* two characters */
-        META(BEGIN "K\0X\0\0\0\0" END),             /* none */
-        META(BEGIN "K\0K\1" END),                   /* no text */
+        META(BEGIN "K\0X\0\0\0\0" END),             /* an empty character */
+        META(BEGIN "K\0K\1" END),                   /* not a text */
         META(BEGIN "K\0X\3\0\0\0\xed\xa0\x80" END), /* a surrogate */
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

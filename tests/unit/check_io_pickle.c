@@ -1,4 +1,4 @@
-/* Pickles as data: values, shared and cyclic ones, tensors, and everything that is refused with nothing run. */
+/* Tests of pickles as data: values, shared and cyclic ones, tensors, and refusals; no code in a pickle is run. */
 #include "io/pickle.h"
 #include "tests/unit/io_fixture.h"
 
@@ -82,7 +82,7 @@ START_TEST(dicts)
     ck_assert(pickle_is_text(pickle, value, "a"));
     ck_assert(!pickle_find(pickle, pickle->root, "b", &value));
     ck_assert(!pickle_find_index(pickle, pickle->root, 1, &value));
-    ck_assert(!pickle_find(pickle, value, "a", &value)); /* no dict */
+    ck_assert(!pickle_find(pickle, value, "a", &value)); /* not a dict */
     ck_assert_int_eq(read_pickle(BYTES("\x80\2ccollections\nOrderedDict\n)R}K\1K\2sb.")), GT_OK);
     ck_assert(root()->kind == PICKLE_DICT && root()->as.items.count == 0);
 }
@@ -107,7 +107,7 @@ START_TEST(tensors)
     ck_assert_int_eq(pickle->storages[tensor->storage].elements, 6);
     ck_assert_int_eq(read_pickle(BYTES("\x80\2" REBUILD "(" STORAGE "K\0)"
                                        ")\x89NtR.")),
-                     GT_OK); /* of rank 0 */
+                     GT_OK); /* rank 0 */
     ck_assert_int_eq(pickle->tensors[root()->as.index].elements, 1);
 }
 END_TEST
@@ -202,7 +202,7 @@ START_TEST(malformed_texts)
 }
 END_TEST
 
-/* A pickle in which every list holds the last one twice: 2^1000 elements to whoever copies, 3,000 items here. */
+/* Every list contains the previous one twice: 2^1000 elements if copied, 3,000 items here. */
 START_TEST(what_is_shared_is_stored_once)
 {
     unsigned char text[16384];

@@ -1,4 +1,4 @@
-/* Reading safetensors: what is accepted, and that nothing else is, by tables, by every bit and by every truncation. */
+/* Tests of reading safetensors: accepted and refused files, by tables, by every flipped bit and by every truncation. */
 #include "io/safetensors.h"
 
 #include "tests/unit/io_fixture.h"
@@ -79,7 +79,7 @@ START_TEST(reads_what_is_there)
 }
 END_TEST
 
-/* More 16-bit values than one conversion takes, from an odd start. */
+/* More 16-bit values than one conversion handles, from an odd start. */
 START_TEST(converts_long_tensors)
 {
     enum { COUNT = 10001 };
@@ -109,7 +109,7 @@ END_TEST
 static const struct {
     const char *header;
     size_t data_bytes;
-    const char *words; /* in the one line that is logged */
+    const char *words; /* part of the one line that is logged */
 } refused[] = {
     {" {}", 0, "begin with"},
     {"{]", 0, "not valid JSON"},
@@ -125,6 +125,7 @@ static const struct {
     {"{" ENTRY("a", "F32", "[1]", "[4,0]") "}", 4, "is outside"},
     {"{" ENTRY("a", "F32", "[1]", "[0,3]") "}", 3, "3 bytes, but dtype"},
     {"{" ENTRY("a", "F32", "[2]", "[0,4]") "}", 4, "4 bytes, but dtype"},
+    {"{" ENTRY("a", "F32", "[1]", "[0,8]") "}", 8, "8 bytes, but dtype"},
     {"{" ENTRY("a", "F32", "[-1]", "[0,4]") "}", 4, "\"shape\": item 0"},
     {"{" ENTRY("a", "F32", "[1.0]", "[0,4]") "}", 4, "\"shape\": item 0"},
     {"{" ENTRY("a", "F32", "[1]", "[-4,0]") "}", 4, "\"data_offsets\": item 0"},
@@ -191,7 +192,7 @@ START_TEST(refuses_long_names)
 }
 END_TEST
 
-/* Files that claim more than they have; none may lead to an allocation of what they claim. */
+/* Files that claim more than they contain; none may cause an allocation of the claimed size. */
 START_TEST(refuses_bad_lengths)
 {
     static const unsigned char cases[][12] = {
@@ -283,7 +284,7 @@ START_TEST(refuses_pickles)
 }
 END_TEST
 
-/* A flip may leave a file that is valid and says something else; it may not crash, leak or read outside. */
+/* A flip may leave a valid file with other contents; it may not cause a crash, a leak or a read outside. */
 START_TEST(survives_every_flipped_bit_of_the_header)
 {
     struct safetensors *file;
@@ -312,7 +313,7 @@ START_TEST(survives_every_flipped_bit_of_the_header)
         }
         io_file_flip(path, bit);
     }
-    ck_assert_int_lt(opened, (int)bits / 4); /* names and "pt" can change; the rest is noticed */
+    ck_assert_int_lt(opened, (int)bits / 4); /* names and "pt" can change; other flips are detected */
 }
 END_TEST
 

@@ -1,5 +1,5 @@
-/* Weights in several files: what the index may say, that tensors come from the file that it names, and that memory which is
- * refused is passed on. */
+/* Tests of weights in several files: valid and invalid indices, tensors that come from the file that the index names,
+ * and failed allocations that are passed on. */
 #include "io/safetensors_index.h"
 
 #include "tests/unit/io_fixture.h"
@@ -106,7 +106,7 @@ START_TEST(refuses_what_is_wrong)
 }
 END_TEST
 
-/* One more name than is accepted, and as many tensors. */
+/* One name more than the limit, with as many tensors. */
 START_TEST(refuses_too_many)
 {
     static char text[SAFETENSORS_TENSORS_MAX * 40 + 100];

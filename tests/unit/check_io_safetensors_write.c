@@ -1,4 +1,4 @@
-/* Writing safetensors: exact bytes, checksums, what is refused, and that a failure leaves the old file. */
+/* Tests of writing safetensors: exact bytes, checksums, refusals, and that a failure leaves the old file. */
 #include <signal.h>
 #include <sys/resource.h>
 

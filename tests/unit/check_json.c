@@ -1,4 +1,5 @@
-/* Tests of base/json: what parsing refuses, one line per bad field with its words, and writing that reads back. */
+/* Tests of base/json: refusals of the parser, one line per bad field with its words, and that written text reads
+ * back. */
 #include "base/json.h"
 
 #include <math.h>
@@ -159,7 +160,7 @@ START_TEST(getters_name_what_is_wrong)
     (void)snprintf(line, sizeof line, "error: %s", mismatches[_i].line);
     ck_assert_str_eq(capture.text, line);
     log_capture_one_error(&capture, "a/b.json");
-    /* The same field of something that is no object. */
+    /* The same field in a value that is not an object. */
     ck_assert_int_eq(get_any(json_object_get(root, "list"), mismatches[_i].getter, mismatches[_i].name), GT_DATA);
     log_capture_one_error(&capture, "expected inside an object, found array");
     ck_assert_int_eq(get_any(NULL, mismatches[_i].getter, mismatches[_i].name), GT_DATA);
@@ -203,7 +204,7 @@ static void *allocate_or_not(size_t size)
     return allocations_left-- == 1 ? NULL : malloc(size);
 }
 
-/* Whichever of jansson's allocations fails, once: the whole text or none. */
+/* When any of jansson's allocations fails, once, the text is complete or missing. */
 START_TEST(text_is_whole_or_none)
 {
     json_t *root = json_object();

@@ -1,4 +1,4 @@
-/* base/library: functions of the C library, which every program has, and names that nobody has. */
+/* Tests of base/library: functions of the C library, which every program has, and names that do not exist. */
 #include "base/library.h"
 
 #include <dlfcn.h>

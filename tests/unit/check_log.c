@@ -71,7 +71,7 @@ static const struct {
     {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* surrogate */
     {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* above U+10FFFF */
     {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},     /* U+10FFFF */
-    {"end \xe6\x97", "end \\xe6\\x97"},           /* stops in a character */
+    {"end \xe6\x97", "end \\xe6\\x97"},           /* ends inside a character */
     {"100% \\ \"", "100% \\ \""},
 };
 
@@ -111,13 +111,13 @@ START_TEST(long_lines_are_cut)
         } else if (needed >= 4096) {
             ck_assert_str_eq(capture.text + shown - 3, "...");
             ck_assert_uint_gt(shown, 4080);
-            ck_assert_ptr_null(strstr(capture.text, "\\x")); /* no half character was left before the dots */
+            ck_assert_ptr_null(strstr(capture.text, "\\x")); /* no half character is left before the dots */
         }
     }
 }
 END_TEST
 
-/* What a child process writes to descriptor `which` when it logs one line of each level. */
+/* Captures what a child process writes to descriptor `which` when it logs one line of each level. */
 static void child_output(int which, char out[static 400])
 {
     int ends[2];
@@ -139,7 +139,7 @@ static void child_output(int which, char out[static 400])
         log_warning("w");
         log_note("n");
         log_result("r");
-        _exit(0); /* nothing may sit in a buffer */
+        _exit(0); /* buffers must be empty by now */
     }
     (void)close(ends[1]);
     size_t used = 0;

@@ -1,4 +1,4 @@
-/* metrics.c: whole JSON lines at full precision, and what a resume cuts off. */
+/* Tests of metrics.c: complete JSON lines at full precision, and the lines that a resume cuts off. */
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -107,7 +107,7 @@ START_TEST(a_resume_cuts_back)
     } cases[] = {
         {0, STEP(0) STEP(1), ""},
         {2, STEP(0) STEP(1) STEP(2) STEP(3), STEP(0) STEP(1)},
-        /* The evaluation of the iteration that a checkpoint was saved at is part of it; its step is not. */
+        /* A checkpoint includes the evaluation of the iteration at which it was saved, but not the step. */
         {2, STEP(1) EVALUATION(2) STEP(2) STEP(3), STEP(1) EVALUATION(2)},
         {2, STEP(1) EVALUATION(3), STEP(1)},
         {9, STEP(0) "{\"iter\":1,\"lo", STEP(0)},
@@ -149,7 +149,7 @@ START_TEST(what_cannot_be_written)
         ck_assert_int_eq(metrics_step_write(&full, &step), GT_IO);
         ck_assert_int_eq(fixture.log.lines, 1);
         ck_assert_int_eq(fixture.log.level, LOG_WARNING);
-        ck_assert_int_eq(metrics_step_write(&full, &step), GT_IO); /* tried again, and said once */
+        ck_assert_int_eq(metrics_step_write(&full, &step), GT_IO); /* tries again, but logs only once */
         ck_assert_int_eq(fixture.log.lines, 1);
         metrics_close(&full);
     }
@@ -157,7 +157,7 @@ START_TEST(what_cannot_be_written)
 }
 END_TEST
 
-/* A disk that is full for a while: what fitted of a line is cut off, and later lines follow. */
+/* The disk is full for a while: the partial line is cut off, and later lines follow. */
 START_TEST(a_torn_line_is_cut_off)
 {
     struct fixture fixture;
@@ -205,7 +205,7 @@ START_TEST(lines_stay_with_their_checkpoint)
     record_write(&fixture, "first");
     metrics_saved(&metrics);
     metrics_close(&metrics);
-    /* Two runs that begin anew and save nothing: the checkpoint goes on with its own lines. */
+    /* Two runs start from scratch and save nothing: the checkpoint's run continues with its own lines. */
     for (int64_t iter = 2; iter <= 3; iter++) {
         open_and_write(&fixture, &metrics, 0, iter);
         metrics_close(&metrics);
@@ -215,13 +215,13 @@ START_TEST(lines_stay_with_their_checkpoint)
     open_and_write(&fixture, &metrics, 9, 4);
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(1) EVALUATION(4));
-    /* One that goes on from before the last checkpoint, whose lines wait. */
+    /* A run resumes from before the last checkpoint, whose lines are set aside. */
     ck_assert_int_eq(metrics_open(&metrics, fixture.folder, 3, true, true), GT_OK);
     io_path(waiting, fixture.folder, metrics.kept);
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(1));
     text_is(waiting, EVALUATION(1) EVALUATION(4));
-    /* One that saves: those of before are in the folder of their run by then. */
+    /* A run saves: by then the earlier lines are in the folder of their run. */
     open_and_write(&fixture, &metrics, 0, 5);
     text_is(old, EVALUATION(1));
     record_write(&fixture, "second");
@@ -229,7 +229,7 @@ START_TEST(lines_stay_with_their_checkpoint)
     metrics_close(&metrics);
     text_is(fixture.path, EVALUATION(5));
     ck_assert(!file_exists(waiting));
-    /* One that is killed as soon as it has saved. */
+    /* A run is killed as soon as it has saved. */
     open_and_write(&fixture, &metrics, 0, 6);
     record_write(&fixture, "third");
     metrics_close(&metrics);

@@ -1,4 +1,5 @@
-/* model.c and parameters.c: refusals, counts against GPT-2's published ones, names, shapes and initial values. */
+/* Tests of model.c and parameters.c: refusals, counts against GPT-2's published ones, names, shapes and initial
+ * values. */
 #include <math.h>
 #include <string.h>
 
@@ -232,7 +233,7 @@ START_TEST(programs_are_those_that_were_asked_for)
 }
 END_TEST
 
-/* The one op of `kind` with this operand, or -1. */
+/* Returns the index of the only op of `kind` with this operand, or -1. */
 static int32_t op_find(const struct program *program, enum op_kind kind, int32_t slot, int32_t tensor)
 {
     int32_t found = -1;
@@ -245,7 +246,7 @@ static int32_t op_find(const struct program *program, enum op_kind kind, int32_t
     return found;
 }
 
-/* 16-bit gradients are rounded once per micro-step, right behind the last op that adds to the fp32 one. */
+/* 16-bit gradients are rounded once per micro-step, directly after the last op that adds to the fp32 one. */
 static void rounding_check(const struct model *model, int32_t program_index, bool first)
 {
     const struct graph *graph = model->graph;
@@ -310,7 +311,8 @@ START_TEST(lean_states_are_built)
 }
 END_TEST
 
-/* Muon's matrices: one moment, five rounds of three products whose square is the small side's, one step; AdamW elsewhere. */
+/* Muon's matrices have one moment, five rounds of three products whose square has the small side, and one step; the
+ * rest is AdamW. */
 START_TEST(muon_updates_the_matrices_of_blocks)
 {
     struct hostmem *mem;

@@ -1,5 +1,5 @@
-/* Tests of plan/oom_message and plan/oom_match: a table of messages as PyTorch wrote them over the years, tracebacks,
- * damaged text, and the tensors of nanoGPT's that the sizes give away. */
+/* Tests of plan/oom_message and plan/oom_match: a table of messages that PyTorch printed over the years, tracebacks,
+ * damaged text, and nanoGPT's tensors that the sizes identify. */
 #include "plan/oom_message.h"
 
 #include <math.h>
@@ -111,7 +111,7 @@ START_TEST(sums)
     ck_assert(oom_message_parse(forms[4].text, strlen(forms[4].text), &message));
     ck_assert(message.own_by_pid && message.others_count == 0);
     ck_assert_double_eq_tol(oom_context_bytes(&message).bytes, 39.51 * GIB - 37.80 * GIB - 336.39 * MIB, 1.0);
-    /* A limit that was set counts, where it is the smaller one. */
+    /* A configured limit counts if it is the smaller one. */
     ck_assert(oom_message_parse(forms[5].text, strlen(forms[5].text), &message));
     ck_assert_double_eq_tol(oom_budget_bytes(&message).bytes, 12.0 * GIB, 1.0);
     ck_assert_double_eq_tol(message.pools.bytes, 64.0 * MIB, 1.0);
@@ -181,7 +181,7 @@ START_TEST(tracebacks)
 }
 END_TEST
 
-/* Mail programs wrap; a log has text around; control characters of a hostile one reach no terminal. */
+/* Mail programs wrap lines, logs surround the message with text, and control characters must not reach a terminal. */
 START_TEST(odd_surroundings)
 {
     struct oom_message message;
@@ -196,7 +196,7 @@ START_TEST(odd_surroundings)
     ck_assert_double_eq_tol(message.tried.bytes, 6.14 * GIB, 1.0);
     ck_assert_double_eq_tol(message.unallocated.bytes, 402.57 * MIB, 1.0);
     ck_assert_int_eq(message.others_count, 1);
-    /* A later paragraph is no part of it. */
+    /* A later paragraph does not belong to the message. */
     static const char tail[] =
         "CUDA out of memory. Tried to allocate 1.00 GiB.\n\nGPU 7 has a total capacity of 3.00 GiB";
     ck_assert(oom_message_parse(tail, sizeof tail - 1, &message));
@@ -214,7 +214,7 @@ START_TEST(odd_surroundings)
 }
 END_TEST
 
-/* Every prefix, and damage at random places: under the sanitizers this is the test of bounds. */
+/* Every prefix, and damage at random places: under the sanitizers this tests the bounds. */
 START_TEST(damaged)
 {
     static const char whole[] = TRACE_EVALUATE STORY;
@@ -257,19 +257,19 @@ START_TEST(matches)
     ck_assert_uint_eq(out[0].bytes, UINT64_C(64) * 1024 * 50304 * 2);
     ck_assert_int_eq(out[0].element_bytes, 2);
     ck_assert(out[0].fits_traceback);
-    /* The same size is that of half the batch in float32: two rows of the table, the one of the traceback first. */
+    /* The same size results from half the batch in float32: two rows of the table, that of the traceback first. */
     story.batch = 32;
     parse(TRACE_LOSS STORY, &message);
     ck_assert_int_eq(oom_match_find(&message, &story, out), 2);
     ck_assert(strstr(out[0].name, "cross entropy") != NULL && out[0].fits_traceback && !out[1].fits_traceback);
-    /* Another batch: nothing matches, and the batch that would is named. */
+    /* With another batch nothing matches, and the batch that would match is named. */
     story.batch = 12;
     ck_assert_int_eq(oom_match_find(&message, &story, out), 0);
     ck_assert_int_eq(oom_match_batch(&message, &story, 2), 64);
     ck_assert_int_eq(oom_match_batch(&message, &story, 4), 32);
     story.batch = 64;
     ck_assert_int_eq(oom_match_batch(&message, &story, 2), 0);
-    /* Adam's moments of GPT-2 XL's embedding: 50304 x 1600 x 4 = 307.03 MiB, asked for as 308. */
+    /* Adam's moments of GPT-2 XL's embedding: 50304 x 1600 x 4 = 307.03 MiB, which the message rounds to 308. */
     struct oom_shape large = {.batch = 1, .block_size = 64, .n_embd = 1600, .n_head = 25, .vocab_size = 50304};
     parse(TRACE_OPTIMIZER "CUDA out of memory. Tried to allocate 308.00 MiB (GPU 0; 15.78 GiB total capacity;",
           &message);

@@ -1,6 +1,6 @@
 /* Tests of the op declarations, the shape rules and the costs.
  *
- * Each rule is tried with operands that fit and with ones that do not; a refusal must log exactly one line.
+ * Each rule is tested with operands that fit and with ones that do not; a refusal must log exactly one line.
  */
 #include "ops/op.h"
 
@@ -33,7 +33,7 @@ static struct operand vector(enum dtype dtype, int64_t count)
     return (struct operand){.present = true, .dtype = dtype, .rank = 1, .dims = {count}};
 }
 
-/* op_infer() refuses with one line that contains `text`. */
+/* Expects that op_infer() refuses with one line that contains `text`. */
 static void refuses(struct op_call call, const char *text)
 {
     struct captured captured = {.lines = 0};
@@ -201,8 +201,17 @@ START_TEST(optional_operands_stay_absent)
     ck_assert(!call.operand[LAYERNORM_BACKWARD_DBIAS].present);
     ck_assert_int_eq(call.operand[LAYERNORM_BACKWARD_DX].dtype, DTYPE_BF16);
     ck_assert_int_eq(call.operand[LAYERNORM_BACKWARD_DGAIN].dtype, DTYPE_F32);
+    struct op_call bound = call;
     call.attrs.accumulate = 1u << LAYERNORM_BACKWARD_DBIAS;
     refuses(call, "operand dbias is absent");
+    bound.operand[LAYERNORM_BACKWARD_DX] = matrix(DTYPE_BF16, 6, 9);
+    refuses(bound, "operand dx is [6,9], expected [6,10]");
+    bound.operand[LAYERNORM_BACKWARD_DX] = matrix(DTYPE_BF16, 6, 10);
+    bound.operand[LAYERNORM_BACKWARD_DGAIN] = vector(DTYPE_F32, 6);
+    refuses(bound, "operand dgain is [6], expected [10]");
+    bound.operand[LAYERNORM_BACKWARD_DGAIN] = vector(DTYPE_F32, 10);
+    bound.operand[LAYERNORM_BACKWARD_DBIAS] = vector(DTYPE_F32, 6);
+    refuses(bound, "operand dbias is [6], expected [10]");
 }
 END_TEST
 
@@ -247,6 +256,23 @@ START_TEST(cross_entropy_and_the_rest)
     call.attrs.vocab = 129;
     refuses(call, "vocab is 129, expected 1 to the 128 columns");
     refuses((struct op_call){.kind = OP_FILL}, "fill: operand y is absent");
+    struct op_call sum = {.kind = OP_RESIDUAL};
+    sum.operand[RESIDUAL_X] = sum.operand[RESIDUAL_Y] = matrix(DTYPE_BF16, 3, 5);
+    sum.operand[RESIDUAL_Y].dtype = DTYPE_F32;
+    refuses(sum, "expected bfloat16 as operand x");
+    sum.operand[RESIDUAL_Y] = matrix(DTYPE_BF16, 5, 3);
+    refuses(sum, "operand y is [5,3], expected [3,5]");
+    struct op_call step = {.kind = OP_MUON_STEP};
+    step.operand[MUON_STEP_O] = matrix(DTYPE_BF16, 3, 5);
+    step.operand[MUON_STEP_PARAM] = matrix(DTYPE_BF16, 5, 3);
+    step.operand[MUON_STEP_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);
+    refuses(step, "operand param is [5,3], expected [3,5]");
+    step.operand[MUON_STEP_PARAM] = matrix(DTYPE_F16, 3, 5);
+    refuses(step, "operand param is float16");
+    step.operand[MUON_STEP_MASTER] = matrix(DTYPE_F32, 3, 4);
+    refuses(step, "operand master is [3,4], expected [3,5]");
+    step.operand[MUON_STEP_MASTER] = matrix(DTYPE_BF16, 3, 5);
+    refuses(step, "operand master is bfloat16");
     struct op_call cached = {.kind = OP_ATTENTION_CACHED, .attrs = {.time = 8, .heads = 2, .kv_heads = 2}};
     cached.operand[ATTENTION_CACHED_QKV] = matrix(DTYPE_F32, 8, 24);
     cached.operand[ATTENTION_CACHED_SCALARS] = vector(DTYPE_I32, SCALAR_WORDS);

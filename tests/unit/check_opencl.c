@@ -1,6 +1,7 @@
-/* The opencl backend around its kernels: cache files, names, codes, expected units; on a device: arena, copies, refusals.
+/* Tests of the opencl backend apart from its kernels: cache files, names, codes, expected units; on a device also
+ * arena, copies, refusals.
  *
- * Tests that need a device skip where none can be opened.
+ * Tests that need a device are skipped when none can be opened.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -28,7 +29,7 @@ static void sink_silent(void *context, enum log_level level, const char *line)
     (void)line;
 }
 
-/* An empty cache folder for one test. */
+/* Makes an empty cache folder for one test. */
 static void cache_begin(char root[static 64])
 {
     log_sink_set(sink_silent, NULL);
@@ -47,7 +48,7 @@ static void cache_end(const char *root)
     ck_assert_int_eq(system(command), 0);
 }
 
-/* The only file of the cache, into `path`. */
+/* Finds the only file of the cache; writes its name to `path`. */
 static size_t cache_file(char path[static FILE_PATH_MAX])
 {
     char folder[FILE_PATH_MAX], command[FILE_PATH_MAX + 64];
@@ -108,7 +109,7 @@ START_TEST(cache_gives_back_what_it_was_given)
 }
 END_TEST
 
-/* Every length below the right one, one more byte, and every single byte changed: none is given to a driver. */
+/* Tries every length below the right one, one more byte, and every single byte changed: none is passed to a driver. */
 START_TEST(cache_refuses_damage)
 {
     char root[64], path[FILE_PATH_MAX], whole[1024], damaged[1025];
@@ -142,7 +143,7 @@ START_TEST(cache_refuses_damage)
 }
 END_TEST
 
-/* Three old files that fill the folder, as holes: the oldest goes when another comes. */
+/* Three old files fill the folder, as holes: the oldest is removed when another is stored. */
 START_TEST(cache_is_bounded)
 {
     char root[64], folder[FILE_PATH_MAX], path[FILE_PATH_MAX + 16];
@@ -190,7 +191,7 @@ START_TEST(codes_have_names)
 }
 END_TEST
 
-/* A backend that was never opened, of a device with these properties. */
+/* Returns the candidate for a device with these properties; no backend is opened. */
 static struct opencl_matrix candidate_of(int32_t nvidia_capability, const char *name, bool has_fp16)
 {
     static struct opencl_backend backend; /* too large for a stack */
@@ -241,7 +242,7 @@ START_TEST(matrix_units_are_expected_by_generation)
 }
 END_TEST
 
-/* The first of the shapes of products' tiles that fits. */
+/* Returns the first tile shape of products that fits. */
 static const char *tiles_of(bool is_cpu, size_t work_group_max, uint64_t local_bytes)
 {
     const struct opencl_backend cl = {
@@ -264,7 +265,7 @@ START_TEST(tiles_fit_the_device)
 }
 END_TEST
 
-/* Device number 0, or NULL where there is none. */
+/* Opens device number 0; returns NULL when there is none. */
 static struct backend *device_open(void)
 {
     const struct backend_open_options options = {.device = 0};
@@ -302,7 +303,7 @@ START_TEST(auto_takes_a_card)
 }
 END_TEST
 
-/* Whether CLBlast takes d [rows, columns] = a [rows, 64] b [64, columns], with d at an offset. */
+/* Returns true when CLBlast takes d [rows, columns] = a [rows, 64] b [64, columns], with d at an offset. */
 static bool clblast_takes(int64_t rows, int64_t columns, uint64_t offset_bytes)
 {
     int stand_in = 0;
@@ -325,7 +326,7 @@ START_TEST(clblast_counts_in_32_bits_and_wants_aligned_operands)
 }
 END_TEST
 
-/* Whether CLBlast is opened on a device that says this of itself, where the environment says that of CLBlast. */
+/* Returns true when CLBlast is opened on a device with this capability, with `wanted` in the environment. */
 static bool clblast_opens(int32_t nvidia_capability, const char *wanted)
 {
     struct opencl_backend cl = {.device.nvidia_capability = nvidia_capability};
@@ -428,7 +429,7 @@ START_TEST(tunings_are_read_as_they_were_written)
     }
     const size_t bytes = opencl_tuning_write(&tuning, text);
     ck_assert_str_eq(text, "gemm 3 0 0 matrix 0 0 2 clblast 1");
-    ck_assert(!opencl_tuning_parse(text, bytes + 1, limits, &found)); /* a terminator is not of it */
+    ck_assert(!opencl_tuning_parse(text, bytes + 1, limits, &found)); /* the terminator is not part of the text */
     ck_assert(opencl_tuning_parse(text, bytes, limits, &found));
     ck_assert_int_eq(memcmp(found.gemm_shape, tuning.gemm_shape, sizeof tuning.gemm_shape), 0);
     ck_assert_int_eq(memcmp(found.matrix_shape, tuning.matrix_shape, sizeof tuning.matrix_shape), 0);

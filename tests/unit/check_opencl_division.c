@@ -1,6 +1,7 @@
-/* Division and square root of common.clh, for devices whose own are not correctly rounded, against the processor's, bit by
- * bit: special values in all pairs, random bits, quotients that are subnormal or nearly so, roots of squares and of their
- * neighbours.  A kernel of this test calls them on device 0; without one the tests skip.
+/* Compares division and square root of common.clh, for devices whose own are not correctly rounded, with the
+ * processor's, bit by bit: special values in all pairs, random bits, quotients that are subnormal or nearly so, roots
+ * of squares and of their neighbours.  A kernel of this test calls them on device 0; without a device the tests are
+ * skipped.
  */
 #include <check.h>
 #include <math.h>
@@ -60,7 +61,7 @@ static uint32_t random_bits(uint64_t *state)
     return (uint32_t)(*state * UINT64_C(2685821657736338717) >> 32);
 }
 
-/* A significand and sign by chance, and one of `count` exponents from `first` on. */
+/* Returns a random significand and sign, with one of `count` exponents from `first` on. */
 static uint32_t random_near(uint64_t *state, uint32_t first, uint32_t count)
 {
     return (random_bits(state) & 0x807fffffu) | (first + random_bits(state) % count) << 23;
@@ -112,7 +113,7 @@ static void device_compute(struct backend *backend, struct pairs *pairs, const c
     ck_assert_int_eq(backend->ops->download(backend, 0, pairs, at, sizeof *pairs), GT_OK);
 }
 
-/* NaN is NaN, whatever its bits. */
+/* Any NaN equals any other. */
 static bool same(uint32_t found, float expected)
 {
     return isnan(expected) ? isnan(float_of(found)) : found == bits_of(expected);
@@ -161,7 +162,8 @@ START_TEST(software_is_correctly_rounded)
 }
 END_TEST
 
-/* What a device says of its own holds, and the pairs are the same: so the test would notice a difference. */
+/* The device's own division is as exact as it reports.  The pairs are the same, so that the test would detect a
+ * difference. */
 START_TEST(device_is_correctly_rounded_where_it_says_so)
 {
     test_with("-DGT_EXACT_DIVISION -cl-fp32-correctly-rounded-divide-sqrt", true);

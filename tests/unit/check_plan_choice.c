@@ -1,4 +1,4 @@
-/* Tests of model/plan_choice: what a record says comes back, in the form of this release and of 0.2.0. */
+/* Tests of model/plan_choice: the round trip of a record, in the form of this release and of 0.2.0. */
 #include "model/plan_choice.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* plan_cost.c: times follow from rates, dtypes and shapes; a profile's share scales them all alike. */
+/* Tests of plan_cost.c: times follow from rates, dtypes and shapes; a profile's share scales all of them alike. */
 #include "plan/plan_cost.h"
 
 #include <math.h>
@@ -103,7 +103,7 @@ START_TEST(few_rows_cost_a_ramp)
 }
 END_TEST
 
-/* A class or a kind that has timings gets their rate, whatever it had; the others stay. */
+/* A class or a kind that has timings gets their rate, replacing any other; the rest stay. */
 START_TEST(what_was_timed_replaces_what_was_modelled)
 {
     struct op_call large = gemm_call(22528, 2304, 768, DTYPE_BF16), other = large,
@@ -135,7 +135,7 @@ START_TEST(what_was_timed_replaces_what_was_modelled)
 }
 END_TEST
 
-/* Of a dtype or an op that this release does not have, and of nothing that ran: passed over. */
+/* Timings of a dtype or an op that this release lacks, or of no work, are ignored. */
 START_TEST(a_timing_of_nothing_known_is_passed_over)
 {
     struct plan_rates rates = plan_rates_of_peak(1e11), before = rates;

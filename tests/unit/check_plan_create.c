@@ -1,4 +1,5 @@
-/* Tests of plan/plan_create: layout of the arena, sums, random programs, segments, refusals, failing allocations, time. */
+/* Tests of plan/plan_create: layout of the arena, sums, random programs, segments, refusals, failing allocations,
+ * time. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static void nothing_is_left(struct hostmem *mem)
     hostmem_destroy(mem);
 }
 
-/* What must hold for every plan. */
+/* Checks the invariants of every plan. */
 static void plan_is_sound(const struct plan *plan)
 {
     ck_assert(plan_verify(plan));
@@ -110,6 +111,30 @@ START_TEST(arena_is_run_then_phases_that_overlap)
 }
 END_TEST
 
+/* Two programs of the same ops in the same order, of which the second is larger: its placement is one of its own. */
+START_TEST(programs_of_other_sizes_are_placed_anew)
+{
+    struct hostmem *mem = mem_create();
+    struct graph *g = graph_make(mem);
+    for (int64_t rows = 4; rows <= 8; rows += 4) {
+        const int32_t program = fixture_program(g, rows == 4 ? "train_first" : "train_next", PHASE_TRAIN);
+        const int32_t x = fixture_tensor(g, "x", rows, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
+        fixture_fill(g, program, x, 1.0f);
+        const int32_t y = fixture_copy(g, program, x, TENSOR_NONE, false);
+        const int32_t z = fixture_residual(g, program, x, y, TENSOR_NONE);
+        fixture_copy(g, program, z, TENSOR_NONE, false);
+    }
+    struct plan_options options = {.alignment_bytes = 64};
+    struct plan *plan = NULL;
+    ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
+    plan_is_sound(plan);
+    ck_assert_uint_eq(plan->program[1].bytes, 2 * plan->program[0].bytes);
+    plan_destroy(plan);
+    graph_destroy(g);
+    nothing_is_left(mem);
+}
+END_TEST
+
 START_TEST(random_programs_are_sound)
 {
     uint64_t at_bound = 0;
@@ -148,12 +173,12 @@ START_TEST(segments_keep_tensors_whole)
     int32_t program = fixture_program(g, "train", PHASE_TRAIN);
     int32_t small = fixture_tensor(g, "small", 1, 80, LIFETIME_PROGRAM, CATEGORY_TEMPORARY); /* 320 */
     fixture_fill(g, program, small, 1.0f);
-    struct plan_options options = {.alignment_bytes = 64, .largest_segment_bytes = 1000}; /* 960 of use */
+    struct plan_options options = {.alignment_bytes = 64, .largest_segment_bytes = 1000}; /* 960 used */
     struct plan *plan = NULL;
     ck_assert_int_eq(plan_create(mem, g, &options, &plan), GT_OK);
     plan_is_sound(plan);
     ck_assert_int_eq(plan->segment_count, 5);
-    ck_assert_uint_eq(plan->segment[0].size_bytes, 960); /* the small one fills a gap beside the first */
+    ck_assert_uint_eq(plan->segment[0].size_bytes, 960); /* the small one fills a gap next to the first */
     ck_assert_uint_eq(plan->segment[4].size_bytes, 640);
     ck_assert_uint_eq(plan->arena_bytes, 5 * 640 + 320);
     ck_assert_int_eq(plan->tensor[small].segment, 0);
@@ -166,7 +191,7 @@ START_TEST(segments_keep_tensors_whole)
 }
 END_TEST
 
-/* plan_create() on `g` fails with `status` and one line with `words`. */
+/* Expects that plan_create() on `g` fails with `status` and one line with `words`. */
 static void create_fails(struct hostmem *mem, const struct graph *g, const struct plan_options *options,
                          enum gt_status status, const char *words)
 {
@@ -211,7 +236,7 @@ START_TEST(what_cannot_be_planned_is_refused_by_name)
     create_fails(mem, g, &options, GT_UNSUPPORTED, "; a small card; driver 7; no bfloat16");
     graph_destroy(g);
 
-    g = graph_make(mem); /* an op that the backend does not have at all */
+    g = graph_make(mem); /* an op that the backend does not support at all */
     program = fixture_program(g, "train", PHASE_TRAIN);
     int32_t x = fixture_tensor(g, "x", 2, 2, LIFETIME_RUN, CATEGORY_PARAMETER);
     struct graph_pen pen = {.graph = g, .program = program};
@@ -289,7 +314,7 @@ START_TEST(empty_graphs_have_plans)
 }
 END_TEST
 
-/* As large as a 48-layer step: 1,500 ops, saved tensors that nest, temporaries between, states of the run. */
+/* Returns a graph as large as a 48-layer step: 1,500 ops, nested saved tensors, temporaries in between, run states. */
 static struct graph *large_graph(struct hostmem *mem)
 {
     struct graph *g = graph_make(mem);
@@ -337,6 +362,7 @@ Suite *plan_create_suite(void)
     Suite *suite = suite_create("plan_create");
     TCase *tests = tcase_create("plans");
     tcase_add_test(tests, arena_is_run_then_phases_that_overlap);
+    tcase_add_test(tests, programs_of_other_sizes_are_placed_anew);
     tcase_add_test(tests, random_programs_are_sound);
     tcase_add_test(tests, segments_keep_tensors_whole);
     tcase_add_test(tests, what_cannot_be_planned_is_refused_by_name);

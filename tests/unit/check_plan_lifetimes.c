@@ -1,4 +1,4 @@
-/* Tests of plan/plan_lifetimes: items of a program, what is live at each op, the peak and its categories. */
+/* Tests of plan/plan_lifetimes: items of a program, live items at each op, the peak and its categories. */
 #include <string.h>
 
 #include "plan/plan_internal.h"

@@ -41,7 +41,7 @@ static void item_add(struct table *t, int32_t first, int32_t last, uint64_t byte
     t->items[t->count++] = (struct plan_item){.first = first, .last = last, .bytes = bytes, .tensor = t->count};
 }
 
-/* Largest sum of live bytes, and live[]. */
+/* Fills live[] and returns the largest sum of live bytes. */
 static uint64_t table_bound(struct table *t)
 {
     uint64_t bound = 0;
@@ -54,7 +54,7 @@ static uint64_t table_bound(struct table *t)
     return bound;
 }
 
-/* Places; checks every pair of items and the segments; returns the bytes. */
+/* Places the items; checks every pair of items and the segments; returns the bytes. */
 static uint64_t table_place(struct table *t)
 {
     table_bound(t);
@@ -110,7 +110,7 @@ START_TEST(lives_that_do_not_meet_share)
 }
 END_TEST
 
-/* Longest first alone needs 8 for these (worked out by hand: 0, 2, 4, 5), breadth 6. */
+/* Longest first needs 8 for these (worked out by hand: 0, 2, 4, 5), breadth first 6. */
 START_TEST(breadth_wins_where_it_is_smaller)
 {
     struct table *t = table_create(5, 0);
@@ -138,7 +138,7 @@ START_TEST(other_orders_win_where_both_are_larger)
 }
 END_TEST
 
-/* No placement meets the bound of 4 (found by trying all): every order is tried, and the best one comes back. */
+/* No placement meets the bound of 4 (found by trying all): every order is tried, and the best one is restored. */
 START_TEST(the_best_order_is_restored_where_the_bound_is_out_of_reach)
 {
     static const int32_t items[][3] = {{0, 0, 3}, {3, 3, 2}, {2, 5, 1}, {5, 5, 3}, {1, 4, 1}, {1, 1, 2}, {0, 2, 1}};
@@ -175,7 +175,7 @@ START_TEST(no_item_crosses_a_segment)
     item_add(t, 0, 0, 50);
     item_add(t, 0, 0, 40);
     item_add(t, 0, 0, 30);
-    /* 60 + 40 in the first, 50 + 30 in the second, whose unused 20 bytes are not asked for. */
+    /* 60 + 40 in the first, 50 + 30 in the second, whose unused 20 bytes are not requested. */
     ck_assert_uint_eq(table_place(t), 180);
     ck_assert_uint_eq(t->items[0].offset_bytes, 0);
     ck_assert_uint_eq(t->items[1].offset_bytes, 100);
@@ -200,7 +200,7 @@ START_TEST(more_segments_than_there_are_fail)
 }
 END_TEST
 
-/* Bytes of first fit in the best of all orders, which for intervals is the optimum. */
+/* Returns the bytes of first fit in the best of all orders, which is optimal for intervals. */
 static uint64_t brute_force(struct table *t)
 {
     int32_t order[6];

@@ -1,5 +1,5 @@
-/* Tests of plan/plan_report, plan/plan_json and plan/plan_svg: one screen, the right numbers, JSON that says the same, and
- * a picture that is well-formed and shows every category. */
+/* Tests of plan/plan_report, plan/plan_json and plan/plan_svg: one screen, the right numbers, JSON with the same
+ * numbers, and a well-formed picture that shows every category. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct bench {
     struct plan_report_facts facts;
 };
 
-/* One tensor of each category is live at the peak; the screen is as full as it gets. */
+/* One tensor of each category is live at the peak, so that the screen is as full as possible. */
 static void bench_create(struct bench *b)
 {
     memset(b, 0, sizeof *b);
@@ -238,7 +238,7 @@ START_TEST(an_empty_plan_prints)
 }
 END_TEST
 
-/* A search that found something smaller, with three choices, the last of another kind. */
+/* A search that found a smaller plan, with three choices, the last of another kind. */
 struct found {
     struct search_request request;
     struct search_result search;
@@ -355,7 +355,7 @@ static char *svg_report(const struct bench *b)
     return text;
 }
 
-/* Whether every tag is closed in order, every attribute quoted and every & an entity; counts elements. */
+/* Checks that tags are closed in order, attributes quoted and every & an entity; returns the number of elements. */
 static int32_t xml_elements(const char *text)
 {
     char open[32][16];
@@ -436,7 +436,7 @@ START_TEST(svg_is_well_formed_and_shows_every_category)
 }
 END_TEST
 
-/* Twenty thousand ops, each with a tensor of its own: a small file. */
+/* Twenty thousand ops, each with a separate tensor, give a small file. */
 START_TEST(svg_of_many_ops_stays_small)
 {
     struct bench b = {0};

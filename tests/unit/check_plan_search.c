@@ -1,7 +1,7 @@
-/* The search for a plan that fits: what it may promise whatever the cost model says.
+/* Tests of the search for a plan that fits: its guarantees for any cost model.
  *
- * A result fits, a larger budget is never slower, pinned choices stay, the samples of an update stay, and where nothing
- * fits the least is told.  Costs are checked for their proportions.
+ * A result fits, a larger budget is never slower, pinned choices stay, the samples of an update stay, and when nothing
+ * fits the search reports the least bytes.  Costs are checked for their proportions.
  */
 #include "plan/plan_search.h"
 
@@ -49,7 +49,7 @@ static struct search_request request_make(void)
     return request;
 }
 
-/* Bytes of the request as it stands. */
+/* Returns the bytes of the request without changes. */
 static uint64_t bytes_asked(struct search_request *request)
 {
     struct search_result result;
@@ -87,8 +87,8 @@ START_TEST(larger_budgets_are_never_slower)
 }
 END_TEST
 
-/* A tensor that the device cannot allocate is no candidate's failure but its own: others follow, or nothing fits and the
- * result says so, with options that can be looked at. */
+/* A tensor that the device cannot allocate excludes only its candidate: others follow, or nothing fits and the result
+ * reports it, with options that can be inspected. */
 START_TEST(the_largest_allocation_limits_candidates)
 {
     struct search_request request = request_make();
@@ -97,7 +97,7 @@ START_TEST(the_largest_allocation_limits_candidates)
     int32_t count;
     uint64_t asked = bytes_asked(&request);
     request.budget_bytes = 2 * asked;
-    request.plan.largest_segment_bytes = (uint64_t)13 * 32 * 128 * 4 - 64; /* a little less than an MLP has within */
+    request.plan.largest_segment_bytes = (uint64_t)13 * 32 * 128 * 4 - 64; /* just below an MLP's inner tensor */
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert(result.fits && !result.unplaceable);
     ck_assert_int_gt(result.candidates, 1);
@@ -119,7 +119,8 @@ START_TEST(the_largest_allocation_limits_candidates)
 }
 END_TEST
 
-/* The bytes that a refusal names are enough, whether a bound or a search refused; a plan too long to make has a bound. */
+/* The bytes named in a refusal are enough, whether a bound or a search refused; a plan that would take too long has a
+ * bound. */
 START_TEST(the_least_bytes_are_enough)
 {
     struct search_request request = request_make();
@@ -147,7 +148,7 @@ START_TEST(the_least_bytes_are_enough)
 }
 END_TEST
 
-/* What is printed is never below the bytes, and above them by no more than its last digit. */
+/* The printed number is never below the bytes, and above them by at most its last digit. */
 START_TEST(budgets_are_told_so_that_they_work)
 {
     char text[24], unit[8];
@@ -190,7 +191,7 @@ START_TEST(a_hopeless_request_is_not_planned)
     struct search_result result;
     request.samples = 1 << 20;
     request.options.choice.loss_chunk_rows = 64;
-    search_micro_batch_set(&request.options, request.samples, 1 << 20); /* two million ops, were it built */
+    search_micro_batch_set(&request.options, request.samples, 1 << 20); /* two million ops, if it were built */
     request.budget_bytes = 4 << 20;
     ck_assert_int_eq(plan_search(mem, &request, &result), GT_OK);
     ck_assert(result.bytes_request_least);
@@ -198,7 +199,7 @@ START_TEST(a_hopeless_request_is_not_planned)
 }
 END_TEST
 
-/* From wide to lean, each only where the one before does not fit in any way; never where that is not allowed. */
+/* States go from wide to lean, each only when no plan of the one before fits, and never when that is not allowed. */
 START_TEST(leaner_states_come_last)
 {
     struct search_request request = request_make();
@@ -276,7 +277,7 @@ START_TEST(choices_are_told)
 }
 END_TEST
 
-/* The same for models and batches of several shapes, sampling included. */
+/* Tests the same for models and batches of several shapes, including sampling. */
 START_TEST(larger_budgets_are_never_slower_for_other_shapes)
 {
     static const int32_t shapes[][4] = {{2, 16, 7, 3},  {6, 24, 10, 10}, {1, 40, 5, 5},
@@ -308,7 +309,7 @@ START_TEST(larger_budgets_are_never_slower_for_other_shapes)
 }
 END_TEST
 
-/* Plans a choice again, by the plan's own function. */
+/* Plans a choice again, with the planner itself. */
 static uint64_t bytes_planned(const struct search_request *request, const struct model_options *options)
 {
     struct model *model;
@@ -338,7 +339,7 @@ static void choices_check(const struct search_request *request, const struct sea
         for (int32_t k = 0; k < i; k++)
             ck_assert_str_ne(text, search_changes_text(before, &choices[k].options, &request->options));
         bool equivalent = search_choice_equivalent(choices[i].kind);
-        ck_assert(!(other && equivalent)); /* those that are not equivalent come last */
+        ck_assert(!(other && equivalent)); /* choices that are not equivalent come last */
         other = other || !equivalent;
         int64_t steps = options->micro_steps - (options->choice.remainder_batch > 0);
         ck_assert_int_eq(steps * options->choice.micro_batch + options->choice.remainder_batch, request->samples);
@@ -361,7 +362,7 @@ START_TEST(choices_fit_and_say_what_they_are)
     for (int32_t i = 0; i < count; i++)
         ck_assert(search_choice_equivalent(choices[i].kind));
 
-    /* Pins that leave nothing: what would do without them, and one that keeps them. */
+    /* Pins that leave no plan: two choices would work without them, and one that keeps them. */
     request.pin_micro_batch = request.pin_recompute = request.pin_loss_chunk = true;
     ck_assert_int_eq(search_choices(mem, &request, choices, &count), GT_OK);
     ck_assert_int_eq(count, 3);
@@ -370,7 +371,7 @@ START_TEST(choices_fit_and_say_what_they_are)
     ck_assert_int_eq(choices[2].kind, CHOICE_BLOCK_SIZE);
     ck_assert_int_eq(choices[2].options.choice.micro_batch, 13);
 
-    /* So little that only another model fits. */
+    /* So few bytes that only another model fits. */
     struct search_result least;
     request.pin_micro_batch = request.pin_recompute = request.pin_loss_chunk = false;
     request.budget_bytes = 1;

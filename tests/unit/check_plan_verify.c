@@ -1,6 +1,6 @@
-/* Tests of plan/plan_verify: sound plans pass, and every way to spoil one that we can think of is found.
+/* Tests of plan/plan_verify: sound plans pass, and it detects every way to spoil one that we can think of.
  *
- * Random plans are spoilt one at a time and mended again, so each rejection is due to the one change.
+ * Random plans are spoilt one at a time and restored, so that each rejection is due to the one change.
  */
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static void bench_destroy(struct bench *b)
     hostmem_destroy(b->mem);
 }
 
-/* The plan as it is now is rejected with one line. */
+/* Expects that the current plan is rejected with one line. */
 static void rejected(struct bench *b, const char *what)
 {
     struct log_capture capture;
@@ -82,8 +82,8 @@ static int32_t written_by(const struct bench *b, const struct op *op)
     return graph_storage(b->graph, op->operand[write_slot(op)]);
 }
 
-/* Operands of one op on the same bytes, and its workspace on each of them.  Whole storages only: parts of two tensors
- * may share a start and not meet. */
+/* Puts the operands of one op on the same bytes, and its workspace on each of them.  Whole storages only: parts of two
+ * tensors may have the same start and not overlap. */
 static void spoil_op(struct bench *b, int32_t program, int32_t i)
 {
     const struct op *op = &b->graph->programs[program].ops[i];
@@ -108,8 +108,8 @@ static void spoil_op(struct bench *b, int32_t program, int32_t i)
     b->plan->workspace_bytes[program][i]++;
 }
 
-/* For a read of a whole storage at op k: any other storage that an op between its last write and k writes may not lie
- * on it. */
+/* For a read of a whole storage at op k: no other storage that an op writes between its last write and k may overlap
+ * it. */
 static void spoil_between(struct bench *b, int32_t program, int32_t k)
 {
     const struct program *p = &b->graph->programs[program];
@@ -158,7 +158,7 @@ START_TEST(spoilt_random_plans_are_rejected)
             if (b.graph->tensors[t].base == TENSOR_NONE)
                 spoil_storage(&b, t);
         }
-        ck_assert(plan_verify(b.plan)); /* mended */
+        ck_assert(plan_verify(b.plan)); /* restored */
         rejections += b.rejected;
         bench_destroy(&b);
     }
@@ -214,17 +214,44 @@ START_TEST(what_persists_may_not_be_written_by_others)
 }
 END_TEST
 
+/* All bytes of an operand belong to it when it is read, not only the first ones. */
+START_TEST(the_end_of_an_operand_counts)
+{
+    struct bench b = {.graph = NULL};
+    ck_assert_int_eq(hostmem_create(&b.mem), GT_OK);
+    ck_assert_int_eq(graph_create(b.mem, &b.graph), GT_OK);
+    const int32_t program = fixture_program(b.graph, "train", PHASE_TRAIN);
+    const int32_t wide = fixture_tensor(b.graph, "wide", 4, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
+    const int32_t narrow = fixture_tensor(b.graph, "narrow", 1, 16, LIFETIME_PROGRAM, CATEGORY_TEMPORARY);
+    fixture_fill(b.graph, program, wide, 1.0f);
+    fixture_fill(b.graph, program, narrow, 2.0f);
+    fixture_copy(b.graph, program, wide, TENSOR_NONE, false);
+    fixture_copy(b.graph, program, narrow, TENSOR_NONE, false);
+    fixture_backend_init(&b.backend);
+    struct plan_options options = {.device = &b.backend.base, .alignment_bytes = 64};
+    ck_assert_int_eq(plan_create(b.mem, b.graph, &options, &b.plan), GT_OK);
+    ck_assert(plan_verify(b.plan));
+    for (uint64_t part = 0; part < 4; part++) {
+        struct address to = b.plan->tensor[wide];
+        to.offset_bytes += 64 * part;
+        move_is_rejected(&b, narrow, to, "a temporary over a part of one that is still to be read");
+    }
+    ck_assert_int_eq(b.rejected, 4);
+    bench_destroy(&b);
+}
+END_TEST
+
 START_TEST(outputs_survive_to_the_end)
 {
     struct hand h;
     hand_create(&h, 0);
-    /* The last temporary is written after the output and nothing reads the output in the program. */
+    /* The last temporary is written after the output, and no op of the program reads the output. */
     int32_t last = h.b.graph->programs[h.program].ops[3].operand[COPY_Y];
     move_is_rejected(&h.b, last, h.b.plan->tensor[h.out], "a temporary over an output");
     h.b.graph->tensors[h.out].output = false;
     struct address from = h.b.plan->tensor[last];
     storage_move(&h.b, last, h.b.plan->tensor[h.out]);
-    ck_assert(plan_verify(h.b.plan)); /* no harm once it is no output */
+    ck_assert(plan_verify(h.b.plan)); /* allowed once it is not an output */
     storage_move(&h.b, last, from);
     bench_destroy(&h.b);
 }
@@ -235,7 +262,7 @@ START_TEST(guards_are_bytes_of_their_own)
     struct hand h;
     hand_create(&h, 64);
     struct address at = h.b.plan->tensor[h.run];
-    at.offset_bytes += 128; /* its guard */
+    at.offset_bytes += 128; /* moves its guard */
     move_is_rejected(&h.b, h.a, at, "a temporary over a guard");
     at = h.b.plan->tensor[h.a];
     at.offset_bytes += 128;
@@ -299,6 +326,7 @@ Suite *plan_verify_suite(void)
     TCase *tests = tcase_create("verification");
     tcase_add_test(tests, spoilt_random_plans_are_rejected);
     tcase_add_test(tests, what_persists_may_not_be_written_by_others);
+    tcase_add_test(tests, the_end_of_an_operand_counts);
     tcase_add_test(tests, outputs_survive_to_the_end);
     tcase_add_test(tests, guards_are_bytes_of_their_own);
     tcase_add_test(tests, views_segments_and_addresses_are_checked);

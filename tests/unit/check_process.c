@@ -1,4 +1,4 @@
-/* process.c against memory that the test itself touches. */
+/* Tests of process.c with memory that the test itself touches. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ START_TEST(touched_memory_is_resident)
         unit_skip("process_rss", "this system does not tell the resident set");
         return;
     }
-    char *volatile block = malloc(size); /* or a compiler sees that nobody else reads it, and does without */
+    char *volatile block = malloc(size); /* volatile, or the compiler removes a block that is never read */
     ck_assert_ptr_nonnull(block);
     memset(block, 1, size);
     size_t with = process_rss_bytes();
@@ -21,7 +21,7 @@ START_TEST(touched_memory_is_resident)
     ck_assert_uint_ge(process_rss_bytes_max() + slack, with);
     ck_assert_int_eq(block[size - 1], 1);
     free(block);
-    size_t now = process_rss_bytes(), most = process_rss_bytes_max(); /* in this order: a look may touch another page */
+    size_t now = process_rss_bytes(), most = process_rss_bytes_max(); /* in this order: a call may touch another page */
     ck_assert_uint_ge(most + slack, before + size);
     ck_assert_uint_ge(most, now);
 }

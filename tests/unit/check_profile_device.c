@@ -1,4 +1,4 @@
-/* profile_device.c: it has the profile's figures, grants the caps and plans real models. */
+/* Tests of profile_device.c: it has the profile's figures, enforces the caps and plans real models. */
 #include "plan/profile_device.h"
 
 #include "model/model.h"
@@ -35,7 +35,7 @@ START_TEST(info_is_the_profile)
     ck_assert_int_eq(device->ops->info(device, &info), GT_OK);
     ck_assert_str_eq(device->ops->name, "cuda");
     ck_assert_ptr_nonnull(strstr(info.device, "RTX 3060"));
-    ck_assert_uint_eq(info.total_bytes, (uint64_t)(12288 - 380) << 20); /* what the driver shows */
+    ck_assert_uint_eq(info.total_bytes, (uint64_t)(12288 - 380) << 20); /* as the driver reports it */
     ck_assert_uint_eq(info.free_bytes, info.total_bytes);
     ck_assert_uint_eq(info.free_bytes - info.context_bytes, profile.usable_bytes);
     ck_assert_uint_eq(info.dtypes, 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16);

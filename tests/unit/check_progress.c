@@ -1,5 +1,5 @@
-/* progress.c: silent where standard error is no terminal or a dumb one; one line that is redrawn and erased where it is
- * one, and that is never wider than the terminal. */
+/* Tests of progress.c: it is silent when standard error is not a terminal or is a dumb one; otherwise it redraws and
+ * erases one line, which is never wider than the terminal. */
 #define _XOPEN_SOURCE 700 /* posix_openpt */
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/progress.h"
 #include "tests/unit/unit_main.h"
 
-/* Runs `draw` with standard error in a file and returns what was written. */
+/* Runs `draw` with standard error in a file; returns the output in `text`. */
 static void captured(void (*draw)(void), char *text, size_t size)
 {
     FILE *file = tmpfile();
@@ -84,7 +84,7 @@ static bool has_terminals(void)
     return has;
 }
 
-/* What `draw` writes on a terminal of so many columns (0: it does not say), of which TERM says `term`. */
+/* Captures what `draw` writes to a terminal with so many columns (0: unknown) and the environment's TERM=`term`. */
 static void on_terminal(void (*draw)(void), unsigned short columns, const char *term, char *text, size_t size)
 {
     const struct winsize window = {.ws_row = 24, .ws_col = columns};
@@ -95,7 +95,7 @@ static void on_terminal(void (*draw)(void), unsigned short columns, const char *
     ck_assert(term != NULL ? setenv("TERM", term, 1) == 0 : unsetenv("TERM") == 0);
     dup2(slave, STDERR_FILENO);
     draw();
-    fputc('!', stderr); /* so that there is something to read */
+    fputc('!', stderr); /* gives the reader at least one byte */
     fflush(stderr);
     dup2(saved, STDERR_FILENO);
     size_t used = 0;
@@ -123,7 +123,8 @@ static void draw_unknown(void)
                       .what = "gpt-prepare", .fraction = -1.0, .count = "1.2 GiB", .note = "", .seconds_left = -1.0});
 }
 
-/* At any width, the one that a terminal does not say being 80: one that fills the last column would wrap. */
+/* Tests any width; one that the terminal does not report is taken as 80.  A line that fills the last column would
+ * wrap. */
 START_TEST(a_line_is_never_wider_than_the_terminal)
 {
     if (!has_terminals())

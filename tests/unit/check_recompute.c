@@ -1,4 +1,4 @@
-/* Tests of base/recompute: levels and their blocks in both forms, what is refused, and what a level includes. */
+/* Tests of base/recompute: levels and their blocks in both forms, refusals, and the contents of a level. */
 #include "base/recompute.h"
 
 #include <string.h>
@@ -92,7 +92,7 @@ START_TEST(the_first_blocks_have_the_highest_level)
 }
 END_TEST
 
-/* Each level includes the ones before it, and one class more at least. */
+/* Each level includes the ones before it, and at least one more class. */
 START_TEST(levels_include_each_other)
 {
     for (int level = 1; level < RECOMPUTE_LEVELS; level++) {

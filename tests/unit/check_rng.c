@@ -33,7 +33,7 @@ START_TEST(known_answers)
 }
 END_TEST
 
-/* The pair (seed, purpose) can be read back from the key while the seed is below 2^56. */
+/* For seeds below 2^56, the pair (seed, purpose) can be read back from the key. */
 START_TEST(keys_are_distinct)
 {
     static const uint64_t seeds[] = {0,
@@ -51,7 +51,7 @@ START_TEST(keys_are_distinct)
             ck_assert_uint_eq((uint64_t)(key.word[1] >> 8) << 32 | key.word[0], seeds[i]);
         }
     }
-    /* Above, seeds still differ for one purpose. */
+    /* Larger seeds still differ for one purpose. */
     const struct philox_key a = philox_key_make(UINT64_C(0xff00000000000000), RNG_INIT);
     const struct philox_key b = philox_key_make(UINT64_C(0xfe00000000000000), RNG_INIT);
     ck_assert_uint_ne(a.word[1], b.word[1]);
@@ -77,7 +77,7 @@ START_TEST(uniform)
 }
 END_TEST
 
-/* The upper half of the 128-bit product, by digits of 16 bits. */
+/* Computes the upper half of the 128-bit product, with digits of 16 bits. */
 static uint64_t reference_below(uint64_t bits, uint64_t bound)
 {
     uint32_t digits[8] = {0};
@@ -110,7 +110,7 @@ START_TEST(below)
             ck_assert_uint_eq(got, reference_below((uint64_t)block.word[0] << 32 | block.word[1], bounds[i]));
         }
     }
-    /* Each of ten values comes about as often. */
+    /* Each of ten values occurs about as often. */
     int counts[10] = {0};
     for (uint32_t j = 0; j < DRAWS; j++) {
         const struct philox_block block = philox4x32_10(key, (struct philox_block){{j, 99, 0, 0}});
@@ -121,7 +121,7 @@ START_TEST(below)
 }
 END_TEST
 
-/* Box and Muller as their paper has it, in the C library's functions. */
+/* Box and Muller's formula from their paper, with the C library's functions. */
 static void normals_reference(struct philox_block block, float out[4])
 {
     for (int i = 0; i < 4; i += 2) {
@@ -134,7 +134,7 @@ static void normals_reference(struct philox_block block, float out[4])
 
 START_TEST(normal_values)
 {
-    /* Worked out in another language from the first known answer. */
+    /* Computed in another language from the first known answer. */
     static const double wanted[4] = {0.9911376790966604, -0.9246625882436951, -0.6176089596525953, -0.4820685869111552};
     float got[4];
     philox_normals(vectors[0].key, vectors[0].counter, 4, got);
@@ -143,7 +143,8 @@ START_TEST(normal_values)
 }
 END_TEST
 
-/* Any count, across the carry of the counter's low word; of 40,000 values at most one rounds otherwise than libm's. */
+/* Any count, across the carry of the counter's low word; of 40,000 values at most one is rounded differently from
+ * libm's. */
 START_TEST(normal_runs)
 {
     enum { COUNT = 40003 };

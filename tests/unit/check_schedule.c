@@ -1,4 +1,4 @@
-/* schedule.c against the formula of nanoGPT's get_lr, at its corners. */
+/* Tests of schedule.c against the formula of nanoGPT's get_lr, at its boundaries. */
 #include <math.h>
 
 #include "tests/unit/unit_main.h"

@@ -1,4 +1,4 @@
-/* session.c: how an update is cut into micro-steps, what is refused before anything is built, and initial weights. */
+/* Tests of session.c: dividing an update into micro-steps, early refusals, and initial weights. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +109,7 @@ START_TEST(hopeless_sizes_are_refused_at_once)
 }
 END_TEST
 
-/* What is no amount of memory is refused when it is known what would do. */
+/* A text that is not an amount of memory is refused, with valid examples. */
 START_TEST(a_budget_that_is_none_is_refused)
 {
     static const char *const bad[] = {"0", "-1", "abc", "101%", "1e40", "11.4"};
@@ -161,7 +161,7 @@ START_TEST(initial_weights_follow_from_the_seed)
         sum += (double)first[i];
         squares += (double)first[i] * (double)first[i];
     }
-    /* 800 draws of N(0, 0.02): the mean within 5 of its standard errors, the spread within 5 of its. */
+    /* 800 draws of N(0, 0.02): the mean and the spread are within 5 of their standard errors. */
     ck_assert(fabs(sum / 800) <= 5 * 0.02 / sqrt(800.0));
     ck_assert(fabs(sqrt(squares / 800) - 0.02) <= 5 * 0.02 / sqrt(1600.0));
     for (int32_t i = 0; i < session.model->parameters.count; i++) {
@@ -225,7 +225,7 @@ static int starts(struct session *session, uint64_t free_bytes, struct log_captu
 
 START_TEST(memory_that_others_took_since_is_planned_for_once)
 {
-    const uint64_t margin = (uint64_t)256 << 20; /* stays with the others */
+    const uint64_t margin = (uint64_t)256 << 20; /* left to other processes */
     for (int little = 0; little < 2; little++) {
         struct hostmem *mem;
         struct session session;
@@ -241,7 +241,7 @@ START_TEST(memory_that_others_took_since_is_planned_for_once)
         int status = starts(&session, little ? SESSION_HEADROOM_BYTES + 65536 : left, &capture);
         ck_assert_int_eq(status, little ? GT_NO_FIT : GT_OK);
         ck_assert_int_eq(session.exec != NULL, !little);
-        ck_assert_int_eq(capture.lines, little ? 3 : 1); /* planning again, the refusal, that there is no choice */
+        ck_assert_int_eq(capture.lines, little ? 3 : 1); /* planning again, the refusal, and that there is no choice */
         if (!little) {
             ck_assert(strstr(capture.text, "planning again") != NULL);
             ck_assert_uint_le(session.plan->arena_bytes, before / 2);

@@ -1,4 +1,4 @@
-/* Tests of base/size: results at the edge of size_t, refusals that leave the output alone, roundings. */
+/* Tests of base/size: results at the limits of size_t, refusals that leave the output unchanged, rounding. */
 #include "base/size.h"
 
 #include "tests/unit/unit_main.h"

@@ -1,4 +1,4 @@
-/* spikes.c: what stands out of the updates before it, and what does not. */
+/* Tests of spikes.c: updates that stand out from the ones before, and updates that do not. */
 #include "train/spikes.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "tests/unit/unit_main.h"
 
-/* A loss that falls from 11 to 3 with noise of so much, and a norm beside it. */
+/* Counts the alarms for a loss that falls from 11 to 3 with the given noise, and a norm. */
 static int64_t alarms(int64_t updates, double noise, struct spikes *spikes)
 {
     int64_t count = 0;
@@ -55,7 +55,7 @@ START_TEST(nothing_stands_out_before_the_window_is_full)
     ck_assert(!spikes_add(&spikes, SPIKES_WINDOW - 1, 100.0, 100.0, &spike));
     for (int64_t i = SPIKES_WINDOW; i < 3 * SPIKES_WINDOW; i++)
         ck_assert(!spikes_add(&spikes, i, 3.0, 1.0, &spike));
-    ck_assert(!spikes_add(&spikes, 3 * SPIKES_WINDOW, 3.2, 1.9, &spike)); /* of an even course, but not by much */
+    ck_assert(!spikes_add(&spikes, 3 * SPIKES_WINDOW, 3.2, 1.9, &spike)); /* the rise is too small */
     ck_assert(spikes_add(&spikes, 3 * SPIKES_WINDOW + 1, 3.4, 1.0, &spike));
 }
 END_TEST

@@ -1,4 +1,4 @@
-/* state_format.c and state_codes.c: the table, and codes that come back as what they were. */
+/* Tests of state_format.c and state_codes.c: the table, and the round trip of codes. */
 #include <check.h>
 #include <math.h>
 #include <string.h>
@@ -61,7 +61,7 @@ START_TEST(embeddings_keep_wider_moments)
 }
 END_TEST
 
-/* All codes of a moment but the largest magnitude: a block that has it would take the next exponent. */
+/* All codes of a moment except the largest magnitude: a block with that one would get the next exponent. */
 START_TEST(codes_come_back)
 {
     const enum state_moment moment = _i == 0 ? STATE_MOMENT_M : STATE_MOMENT_V;

@@ -1,4 +1,5 @@
-/* Updates under way: places that do not overlap, sums in the order of the micro-steps, time from the first one on. */
+/* Tests of updates in flight: slots that do not overlap, sums in the order of the micro-steps, time from the first one
+ * on. */
 #include "train/steps_ahead.h"
 
 #include <check.h>
@@ -25,7 +26,7 @@ START_TEST(results_have_places_of_their_own)
     for (int32_t i = 0; i < STEPS_AHEAD_MAX; i++)
         ck_assert(steps_ahead_loss_sum(&ahead, &ahead.step[i]) == (double)(30 * i + 3));
     steps_ahead_destroy(&ahead);
-    steps_ahead_destroy(&ahead); /* what was never made, or is gone */
+    steps_ahead_destroy(&ahead); /* accepts destroyed steps */
     hostmem_destroy(mem);
 }
 END_TEST
@@ -63,7 +64,7 @@ START_TEST(seconds_are_those_of_each_since_the_first)
     steps_ahead_add(&ahead);
     ck_assert(steps_ahead_seconds(&ahead) >= one / 2);
     ahead.count = 0;
-    (void)steps_ahead_next(&ahead); /* the clock starts anew */
+    (void)steps_ahead_next(&ahead); /* restarts the clock */
     steps_ahead_add(&ahead);
     ck_assert(ahead.since_ns > 0 && steps_ahead_seconds(&ahead) < one + 1.0);
     steps_ahead_destroy(&ahead);

@@ -1,4 +1,4 @@
-/* stop.c: the first signal is a request, the second the end; an ignored one stays ignored. */
+/* Tests of stop.c: the first signal requests a stop, the second ends the process; an ignored signal stays ignored. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "tests/unit/unit_main.h"
 #include "train/stop.h"
 
-/* The status of a child that runs `body` and then exits with what it returns. */
+/* Returns the status of a child that runs `body` and exits with its result. */
 static int child_status(int (*body)(int), int number)
 {
     int status;
@@ -61,7 +61,7 @@ START_TEST(a_signal_is_a_request)
 }
 END_TEST
 
-/* A closed pipe and a limit on file sizes are failed writes, not deaths. */
+/* A closed pipe and a limit on file sizes give failed writes, but do not kill the process. */
 static int broken_writes(int unused)
 {
     int ends[2];

@@ -1,4 +1,4 @@
-/* Tests of base/thread: quotas read from made-up cgroup trees, and the count of this machine within its bounds. */
+/* Tests of base/thread: quotas read from made-up cgroup trees, and the bounds of this machine's count. */
 #ifdef __linux__
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_setaffinity */
@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "tests/unit/unit_main.h"
 
-/* Writes `text` to FOLDER/NAME, making the folders between. */
+/* Writes `text` to FOLDER/NAME; makes the folders in between. */
 static void put(const char *folder, const char *name, const char *text)
 {
     char path[FILE_PATH_MAX];
@@ -109,7 +109,7 @@ START_TEST(this_machine)
 END_TEST
 
 #ifdef __linux__
-/* So many cores of this machine, if processor `first` and `second` are described by `text` and no other by anything. */
+/* Returns the number of cores when only processors `first` and `second` are described, by `text`. */
 static int cores_described(const char *folder, int first, int second, const char *text)
 {
     char name[64];
@@ -126,7 +126,7 @@ START_TEST(cores)
     char folder[] = "/tmp/gpt-train-thread-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(folder));
     const int all = thread_count_available();
-    ck_assert_int_eq(thread_count_cores(folder), all); /* nothing is described */
+    ck_assert_int_eq(thread_count_cores(folder), all); /* no processor is described */
     ck_assert_int_ge(thread_count_cores(THREAD_CORES_FOLDER), 1);
     ck_assert_int_le(thread_count_cores(THREAD_CORES_FOLDER), all);
 #ifdef __linux__
@@ -148,7 +148,7 @@ START_TEST(cores)
         (void)snprintf(text, sizeof text, "%d-%d\n", a, b);
         ck_assert_int_eq(cores_described(folder, a, b, text), 1);
         (void)snprintf(text, sizeof text, "%d,%d-%d,%d\n", b + 1, b + 3, b + 4, b + 9);
-        ck_assert_int_eq(cores_described(folder, a, b, text), 2); /* siblings that are not ours */
+        ck_assert_int_eq(cores_described(folder, a, b, text), 2); /* siblings outside of our processors */
         static const char *const odd[] = {
             "", "\n", "x", ",", "-", "0-", "99999999999999999999999\n", "1-99999999999999\n"};
         for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
@@ -166,7 +166,7 @@ END_TEST
 
 struct shared_loop {
     atomic_int done[1000];
-    atomic_int busy[8]; /* calls under way with this thread number */
+    atomic_int busy[8]; /* calls in progress with this thread number */
     atomic_int wrong;
 };
 
@@ -202,7 +202,7 @@ START_TEST(loop_does_everything_once)
 }
 END_TEST
 
-/* A machine may have more processors than a loop takes. */
+/* A machine may have more processors than a loop supports. */
 START_TEST(loop_of_more_threads_than_it_takes)
 {
     static atomic_int done[2000];

@@ -1,4 +1,5 @@
-/* The ticker: it ticks at its interval, on a thread of its own, and ends when it is told to, however long the interval is. */
+/* Tests of the ticker: it ticks at its interval, on a separate thread, and ends on request, even during a long
+ * interval. */
 #include "base/ticker.h"
 
 #include <check.h>

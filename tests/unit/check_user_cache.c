@@ -1,5 +1,5 @@
-/* The user's cache: what it gives back, what it refuses and says, two kinds of files beside each other.  Damage byte by byte
- * and the bound of the folder: check_opencl.c, whose programs are kept in it. */
+/* Tests of the user's cache: hits, refusals and their messages, and two kinds of files next to each other.
+ * check_opencl.c, whose programs are stored in it, tests damage byte by byte and the limit of the folder. */
 #include "base/user_cache.h"
 
 #include <fcntl.h>
@@ -114,7 +114,7 @@ START_TEST(what_cannot_be_kept_is_not_and_nothing_is_said)
 }
 END_TEST
 
-/* A file that its group may write to would not be trusted by the next start. */
+/* The next start would not trust a file that is writable by its group. */
 START_TEST(the_umask_does_not_matter)
 {
     static const mode_t umasks[] = {002, 000};
@@ -126,7 +126,7 @@ START_TEST(the_umask_does_not_matter)
         ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
         ck_assert(loads("a", "a", "one"));
         snprintf(command, sizeof command, "cd '%s'/gpt-train && chmod 664 numbers/*.numbers", corner.root);
-        ck_assert_int_eq(system(command), 0); /* as earlier releases made them */
+        ck_assert_int_eq(system(command), 0); /* as earlier releases made it */
         ck_assert(user_cache_store(&numbers, "a", "a", "two", 3));
         ck_assert(loads("a", "a", "two"));
         (void)umask(before);
@@ -141,7 +141,7 @@ START_TEST(the_umask_does_not_matter)
 }
 END_TEST
 
-/* Makes a file in the cache's folder that was last written to `age_s` seconds ago. */
+/* Makes a file in the cache's folder that was last written `age_s` seconds ago. */
 static void leave(const char *name, long owner, int64_t age_s, char path[static FILE_PATH_MAX])
 {
     char folder[FILE_PATH_MAX], whole[128];
@@ -176,7 +176,7 @@ START_TEST(what_a_killed_process_left_is_removed)
 }
 END_TEST
 
-/* Whoever adds to a list must not replace the one that it could not read. */
+/* A caller that adds to a list must not replace a list that it could not read. */
 START_TEST(what_cannot_be_read_this_time_is_told_apart)
 {
     struct corner corner;

@@ -1,4 +1,5 @@
-/* The watchdog: a device that hangs ends the process with the op's name; one that answers, however often, does not. */
+/* Tests of the watchdog: a device that hangs ends the process with the op's name; a device that answers any number of
+ * calls does not. */
 #include "train/watchdog.h"
 
 #include <check.h>
@@ -35,7 +36,7 @@ static void close_hangs(struct backend *backend)
     (void)sync_hangs(backend, 0);
 }
 
-/* A wrapped cpu backend with this close(), or its own, and this sync(). */
+/* Opens a wrapped cpu backend with these replacements of sync() and close(); NULL leaves the original. */
 static struct backend *device_open(enum gt_status (*sync)(struct backend *, int32_t), void (*close)(struct backend *))
 {
     static struct backend_ops ops;
@@ -61,7 +62,7 @@ static struct op_call fill_call(void)
     return call;
 }
 
-/* Runs an op `looks` times, 20 ms apart, under a watch of a second; ends the process. */
+/* Runs an op `looks` times, 20 ms apart, under a watchdog of one second; ends the process. */
 static void child(enum gt_status (*sync)(struct backend *, int32_t), void (*close)(struct backend *), int looks)
 {
     struct hostmem *mem;
@@ -82,7 +83,7 @@ static void child(enum gt_status (*sync)(struct backend *, int32_t), void (*clos
     _exit(0);
 }
 
-/* The exit status of a child; its error line in `text`. */
+/* Returns the exit status of a child, and its error line in `text`. */
 static int child_run(enum gt_status (*sync)(struct backend *, int32_t), void (*close_device)(struct backend *),
                      int looks, char text[static 512])
 {
@@ -122,7 +123,7 @@ START_TEST(a_hang_at_the_end_too)
 }
 END_TEST
 
-/* Longer than the limit altogether, each call shorter. */
+/* The calls together are longer than the limit, each one is shorter. */
 START_TEST(work_does_not)
 {
     char text[512];
@@ -131,7 +132,7 @@ START_TEST(work_does_not)
 }
 END_TEST
 
-/* Some tenths of a second of its own, however long the process is stopped. */
+/* Takes some tenths of a second, not counting the time that the process is stopped. */
 static enum gt_status sync_slow(struct backend *backend, int32_t queue)
 {
     (void)backend;
@@ -154,7 +155,7 @@ START_TEST(a_stop_is_not_the_devices)
         message_fd = pipes[1];
         child(sync_slow, NULL, 1);
     }
-    ck_assert_int_eq(read(pipes[0], &byte, 1), 1); /* the watch has seen by now that it waits for the device */
+    ck_assert_int_eq(read(pipes[0], &byte, 1), 1); /* the watchdog now sees a wait for the device */
     ck_assert_int_eq(kill(pid, SIGSTOP), 0);
     usleep(1200000);
     ck_assert_int_eq(kill(pid, SIGCONT), 0);
@@ -205,15 +206,15 @@ START_TEST(what_is_waited_for)
     const uint64_t number = seen.number;
     ck_assert_int_eq(watched->ops->run(watched, 0, calls, 2), GT_OK);
     ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
-    ck_assert_str_eq(seen.op, "fill"); /* both are */
+    ck_assert_str_eq(seen.op, "fill"); /* both ops are fills */
     ck_assert_uint_eq(seen.number, number + 2);
     ck_assert_int_eq(watched->ops->run(watched, 0, calls, 3), GT_OK);
     ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
-    ck_assert_ptr_null(seen.op); /* which of the three is not known */
+    ck_assert_ptr_null(seen.op); /* unknown: one of three ops */
     ck_assert(!backend_wrap_waiting(watched, &none));
     backend_wrap_hold(watched);
     watched->ops->close(watched);
-    ck_assert(!backend_wrap_waiting(watched, &none)); /* there to be asked until it is dropped */
+    ck_assert(!backend_wrap_waiting(watched, &none)); /* the wrapper can be queried until it is destroyed */
     backend_wrap_drop(watched);
 }
 END_TEST

@@ -1,6 +1,6 @@
-/* What the tests of src/config share: a configuration, and every line that was logged.
+/* Shared by the tests of src/config: a configuration, and every line that was logged.
  *
- * The config is large, so it is static in the test program; fixture_open() starts afresh.  Check forks per test.
+ * The config is large, so it is static in the test program; fixture_open() resets it.  Check forks per test.
  */
 #ifndef GPT_TRAIN_UNIT_CONFIG_FIXTURE_H
 #define GPT_TRAIN_UNIT_CONFIG_FIXTURE_H
@@ -17,7 +17,7 @@
 
 struct config_fixture {
     struct config config;
-    int count; /* of lines, which may be more than are kept */
+    int count; /* number of lines logged, of which only the first are stored */
     int errors;
     int notes;
     int warnings;
@@ -44,7 +44,7 @@ static inline void fixture_open(enum config_program program)
     config_defaults(&fixture.config, program);
 }
 
-/* Reads `text` as the file x.py into fresh defaults of gpt-train. */
+/* Reads `text` as the file x.py into new defaults of gpt-train. */
 static inline enum gt_status fixture_read(const char *text)
 {
     fixture_open(CONFIG_TRAIN);
@@ -58,7 +58,7 @@ static inline void fixture_print(void)
         printf("  %s\n", fixture.lines[i]);
 }
 
-/* True when some line contains `words`. */
+/* Returns true when some line contains `words`. */
 static inline bool fixture_said(const char *words)
 {
     for (int i = 0; i < fixture.count && i < FIXTURE_LINES; i++)
@@ -75,7 +75,7 @@ static inline bool fixture_said(const char *words)
         }                                                                                   \
     } while (0)
 
-/* `text` is refused with exactly one line, which contains `words`. */
+/* Fails unless `text` is refused with exactly one line, which contains `words`. */
 #define ASSERT_REFUSED(text, words)                                                                        \
     do {                                                                                                   \
         ck_assert_msg(fixture_read(text) == GT_USAGE, "accepted: %s", text);                               \
@@ -85,7 +85,7 @@ static inline bool fixture_said(const char *words)
         ASSERT_SAID(words);                                                                                \
     } while (0)
 
-/* `text` is read without a word. */
+/* Fails unless `text` is read without a log line. */
 #define ASSERT_READS(text)                                                  \
     do {                                                                    \
         enum gt_status read_status_ = fixture_read(text);                   \

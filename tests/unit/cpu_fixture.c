@@ -1,6 +1,6 @@
-/* The frame of the cpu backend's tests; see the header.
+/* The fixture of the cpu backend's tests; see the header.
  *
- * The arena is filled with NaN before each run, so that a kernel that reads what it has not written is seen.
+ * The arena is filled with NaN before each run, which exposes kernels that read bytes they have not written.
  */
 #include "tests/unit/cpu_fixture.h"
 

@@ -1,4 +1,4 @@
-/* What the tests of src/data share: a scratch folder, files in it, and the last line that was logged. */
+/* Shared by the tests of src/data: a scratch folder, files in it, and the last line that was logged. */
 #ifndef GPT_TRAIN_UNIT_DATA_FIXTURE_H
 #define GPT_TRAIN_UNIT_DATA_FIXTURE_H
 
@@ -16,7 +16,7 @@
 struct data_fixture {
     struct hostmem *mem;
     char folder[256];
-    char path[512];  /* of the latest fixture_path() */
+    char path[512];  /* the result of the latest fixture_path() */
     char line[4096]; /* the last line of the log */
 };
 
@@ -37,7 +37,7 @@ static inline void fixture_open(struct data_fixture *fixture)
     log_sink_set(fixture_sink, fixture);
 }
 
-/* Removes the folder and fails when host memory was not released. */
+/* Removes the folder; fails when host memory was not released. */
 static inline void fixture_close(struct data_fixture *fixture)
 {
     char command[600];
@@ -75,7 +75,7 @@ static inline void fixture_make_folder(struct data_fixture *fixture, const char 
     ck_assert_int_eq(mkdir(fixture_path(fixture, name), 0777), 0);
 }
 
-/* A file's content with a terminator, for free(). */
+/* Returns a file's content with a terminator; the caller calls free(). */
 static inline char *fixture_read(struct data_fixture *fixture, const char *name, size_t *out_count)
 {
     FILE *file = fopen(fixture_path(fixture, name), "rb");
@@ -88,7 +88,7 @@ static inline char *fixture_read(struct data_fixture *fixture, const char *name,
     return bytes;
 }
 
-/* A headerless file of `count` 16-bit ids: first, first + 1, ... modulo 65,536. */
+/* Writes a headerless file of `count` 16-bit ids: first, first + 1, ... modulo 65,536. */
 static inline void fixture_write_u16(struct data_fixture *fixture, const char *name, size_t count, unsigned first)
 {
     unsigned char *bytes = malloc(2 * count + 1);
@@ -101,7 +101,8 @@ static inline void fixture_write_u16(struct data_fixture *fixture, const char *n
     free(bytes);
 }
 
-/* An llm.c shard with ids first, first + 1, ...; header fields as given, `count` ids of `width` bytes in truth. */
+/* Writes an llm.c shard with ids first, first + 1, ...: the header fields as given, and `count` ids of `width` bytes,
+ * even when the header differs. */
 static inline void fixture_write_shard(struct data_fixture *fixture, const char *name, const uint32_t header[3],
                                        size_t width, size_t count, uint32_t first)
 {

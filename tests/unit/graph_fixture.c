@@ -1,7 +1,7 @@
 /* The graphs of the plan's and exec's tests; see the header.
  *
- * A random program keeps a list of what may be read: persistent tensors, inputs, finished temporaries and views of them.
- * A base that is written row by row through views joins the list when its last row is there.
+ * A random program has a list of readable tensors: persistent tensors, inputs, finished temporaries and views of them.
+ * A base that is written row by row through views joins the list after its last row is written.
  */
 #include "tests/unit/graph_fixture.h"
 
@@ -113,7 +113,7 @@ static int32_t random_tensor(struct maker *maker, const char *what, enum tensor_
                           categories[lifetime]);
 }
 
-/* One of the readable tensors; recent ones more often, so that most lives are short. */
+/* Returns one of the readable tensors; recent ones more often, so that most lifetimes are short. */
 static int32_t random_readable(struct maker *maker)
 {
     int32_t back = below(maker, 3) ? below(maker, maker->readable_count < 6 ? maker->readable_count : 6)
@@ -121,7 +121,8 @@ static int32_t random_readable(struct maker *maker)
     return maker->readable[maker->readable_count - 1 - back];
 }
 
-/* A readable tensor of the same shape, other than `than`'s storage unless `or_self`; TENSOR_NONE when there is none. */
+/* Returns a readable tensor of the same shape, with another storage than `than` unless `or_self`; TENSOR_NONE when
+ * there is none. */
 static int32_t random_like(struct maker *maker, int32_t than, bool or_self)
 {
     const struct tensor *model = &maker->graph->tensors[than];

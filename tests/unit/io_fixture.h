@@ -1,7 +1,7 @@
-/* What the tests of src/io share: a scratch folder, a tiny model whose values are known, and ways to damage files.
+/* Shared by the tests of src/io: a scratch folder, a tiny model with known values, and ways to damage files.
  *
  * Every value is a function of (salt, part, index, element), so that a save, a load and a comparison need no store
- * but the destination of the load.
+ * except the destination of the load.
  */
 #ifndef GPT_TRAIN_UNIT_IO_FIXTURE_H
 #define GPT_TRAIN_UNIT_IO_FIXTURE_H
@@ -25,7 +25,7 @@
 
 #define IO_TENSORS_MAX 64
 #define IO_ELEMENTS_MAX 512
-#define IO_STAGING 16 /* floats: small, so that every tensor takes several pieces */
+#define IO_STAGING 16 /* floats: few, so that every tensor takes several pieces */
 
 /* ---- folders and files ---- */
 static inline void io_folder_make(char path[static FILE_PATH_MAX])
@@ -58,7 +58,7 @@ static inline void io_folder_remove(const char *folder)
     ck_assert_int_eq(rmdir(folder), 0);
 }
 
-/* The files of a folder; those whose name contains `part` ("" counts all). */
+/* Returns the number of files of a folder whose name contains `part` ("" counts all). */
 static inline int io_folder_count(const char *folder, const char *part)
 {
     int count = 0;
@@ -86,7 +86,7 @@ static inline char *io_file_read(const char *path, size_t *out_count)
     return bytes;
 }
 
-/* Copies the files of one folder to another, which is emptied first: what a kill at this moment would leave. */
+/* Empties folder `to` and copies the files of `from` into it: the state that a kill at this moment would leave. */
 static inline void io_folder_copy(const char *from, const char *to)
 {
     io_folder_empty(to);
@@ -119,7 +119,7 @@ static inline void io_file_flip(const char *path, size_t bit)
     (void)close(fd);
 }
 
-/* "length, header, data" as a safetensors file; `data_bytes` zero bytes of data. */
+/* Writes "length, header, data" as a safetensors file, with `data_bytes` zero bytes of data. */
 static inline void io_safetensors_write(const char *path, const char *header, size_t data_bytes)
 {
     const size_t length = strlen(header), total = 8 + length + data_bytes;
@@ -142,7 +142,7 @@ struct io_model {
     float staging[IO_STAGING];
     float loaded[3][IO_TENSORS_MAX][IO_ELEMENTS_MAX];
     int fail_after; /* the n-th call of the reader fails; 0 = none */
-    float poison;   /* not 0: the value of the last element of the last tensor's v */
+    float poison;   /* not 0: replaces the last element of the last tensor's v */
 };
 
 static inline struct model_config io_config(int32_t n_layer, int32_t n_embd, int32_t n_head, bool bias)
@@ -161,7 +161,7 @@ static inline struct model_config io_config(int32_t n_layer, int32_t n_embd, int
     return config;
 }
 
-/* The caller's indices are not the layout's, so that a mix-up shows. */
+/* The caller's indices differ from the layout's, to expose a mix-up. */
 static inline void io_model_init(struct io_model *model, const struct model_config *config, uint32_t salt)
 {
     memset(model, 0, sizeof *model);
@@ -256,7 +256,7 @@ static inline enum gt_status io_load(struct io_model *model, const struct checkp
     return checkpoint_load(checkpoint, &options);
 }
 
-/* Opens and loads everything; on success *out_iter is the record's. */
+/* Opens and loads everything; on success *out_iter is the record's iteration. */
 static inline enum gt_status io_open_load(struct io_model *model, const char *folder, bool with_optimizer,
                                           int64_t *out_iter)
 {
@@ -276,7 +276,7 @@ static inline enum gt_status io_open_load(struct io_model *model, const char *fo
     return status;
 }
 
-/* Whether what was loaded is what a model of `salt` saves, bit for bit. */
+/* Returns true when the loaded values are those that a model with `salt` saves, bit for bit. */
 static inline bool io_loaded_is(const struct io_model *model, uint32_t salt, bool with_optimizer)
 {
     for (size_t t = 0; t < model->tensor_count; t++) {

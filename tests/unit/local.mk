@@ -1,4 +1,4 @@
-# Unit tests: one program per source file, in Check's frame (unit_main.h).  Each folder of src/ has its own list here.
+# Unit tests: one program per source file, run by Check (unit_main.h).  Each folder of src/ has a list here.
 check_LIBRARIES += tests/unit/libunit.a
 tests_unit_libunit_a_SOURCES = tests/unit/unit_main.c tests/unit/unit_main.h
 UNIT_LIB += tests/unit/libunit.a

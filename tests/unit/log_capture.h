@@ -1,6 +1,6 @@
-/* Catches the log's lines in a test, so that "one line, with these words" can be asserted.
+/* Captures the log's lines in a test, so that it can assert "one line, with these words".
  *
- * log_capture_begin(&capture) replaces the sink until log_capture_end().  The struct is the test's.
+ * log_capture_begin(&capture) replaces the sink until log_capture_end().  The test owns the struct.
  */
 #ifndef GPT_TRAIN_UNIT_LOG_CAPTURE_H
 #define GPT_TRAIN_UNIT_LOG_CAPTURE_H
@@ -36,7 +36,7 @@ static inline void log_capture_end(void)
     log_sink_set(NULL, NULL);
 }
 
-/* Exactly one error line since the last call or begin, with `words` in it; starts afresh. */
+/* Fails unless exactly one error line with `words` was logged since the last call or begin; then starts again. */
 static inline void log_capture_one_error(struct log_capture *capture, const char *words)
 {
     ck_assert_msg(capture->lines == 1, "%d lines instead of one, the last: %.500s", capture->lines, capture->text);

@@ -1,4 +1,4 @@
-# Unit tests of src/model's graphs, builder and parameters; autodiff.c and the rules: tests/model/check_autodiff.
+# Unit tests of src/model's graphs, builder and parameters; tests/model/check_autodiff covers autodiff.c and the rules.
 check_PROGRAMS += tests/unit/check_graph tests/unit/check_model tests/unit/check_plan_choice \
 	tests/unit/check_state_format
 tests_unit_check_graph_SOURCES = tests/unit/check_graph.c tests/unit/graph_fixture.c tests/unit/graph_fixture.h \

@@ -1,4 +1,4 @@
-# Unit tests of src/train, and of what it asks of the system.  generate.c: tests/model; the rest of it: tests/e2e.
+# Unit tests of src/train and of the system functions that it uses.  tests/model covers generate.c, tests/e2e the rest.
 TRAIN_CHECKS = \
 	tests/unit/check_diagnose \
 	tests/unit/check_feed \

@@ -1,8 +1,8 @@
-/* The frame around every unit test: one suite per program, run by Check (libcheck).
+/* The main program of every unit test: one suite per program, run by Check (libcheck).
  *
- * A test file ends with UNIT_MAIN(name), which expects `Suite *name_suite(void)`.  The program prints its seed, runs the
- * suite, and closes with "checks: P passed, F failed, S skipped".  Exit status: 0 all passed, 1 a failure, 77 everything
- * was skipped, 2 a bad argument.  Flags: --seed=N.
+ * A test file ends with UNIT_MAIN(name), which expects `Suite *name_suite(void)`.  The program prints its seed, runs
+ * the suite, and closes with "checks: P passed, F failed, S skipped".  Exit status: 0 all passed, 1 a failure, 77 all
+ * tests were skipped, 2 a bad argument.  Flags: --seed=N.
  */
 #ifndef GPT_TRAIN_UNIT_UNIT_MAIN_H
 #define GPT_TRAIN_UNIT_UNIT_MAIN_H
@@ -10,14 +10,15 @@
 #include <check.h>
 #include <stdint.h>
 
-/* Runs the suite that `make_suite` builds; returns the exit status of the process.  `name` is for the output. */
+/* Runs the suite that `make_suite` builds; returns the exit status of the process.  `name` appears in the output. */
 int unit_main_run(int argc, char **argv, const char *name, Suite *(*make_suite)(void));
 
-/* The seed of this run: --seed=N, else the environment's UNIT_SEED, else 1337.  Printed before the first test. */
+/* Returns the seed of this run: --seed=N, else the environment's UNIT_SEED, else 1337.  It is printed before the first
+ * test. */
 uint64_t unit_seed(void);
 
-/* Call from a test that cannot run here, then return from it: the test counts as skipped, not as passed.  `name` must
- * stand in tests/expected-skips, or the skip fails the run in CI; `reason` says what is missing. */
+/* Counts the test as skipped, not as passed; a test that cannot run here calls it and returns.  `name` must be listed
+ * in tests/expected-skips, or the skip fails the run in CI; `reason` names the missing requirement. */
 void unit_skip(const char *name, const char *reason);
 
 #define UNIT_MAIN(name)                                        \

@@ -1,9 +1,9 @@
-/* Compressed files and tar archives as a sequence of texts, by libarchive's streaming reader.
+/* Compressed files and tar archives as a sequence of texts, with libarchive's streaming reader.
  *
- * Each level has a reader of its own; the first pulls bytes from the file, the others from the member that the level
- * above stands on.  Only gzip, bzip2, xz and zstd, tar and "raw" (a single compressed text) are switched on, and only
- * where libarchive does them itself: it would start a program for a compression that it was built without.  The end of
- * the first level is followed by reading the file to its end, so that its checksum covers all of it.
+ * Each level has its own reader.  The first reads the file; the others read the current member of the level above.
+ * Only gzip, bzip2, xz, zstd, tar and "raw" (a single compressed text) are enabled, and only where libarchive
+ * implements them itself, because it would start a program for a compression that it was built without.  After the
+ * first level ends, the rest of the file is read, so that the checksum covers all of it.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -98,7 +98,7 @@ uint32_t archive_stream_file_crc32c(const struct archive_stream *stream)
 
 #include "base/file.h"
 
-/* Fuzzing takes less. */
+/* Fuzzing uses a smaller block. */
 #ifndef ARCHIVE_BLOCK_BYTES
 #define ARCHIVE_BLOCK_BYTES ((size_t)1 << 16)
 #endif
@@ -114,7 +114,7 @@ uint32_t archive_stream_file_crc32c(const struct archive_stream *stream)
 struct archive_level {
     struct archive_stream *stream;
     struct archive *archive;
-    uint64_t members; /* met so far */
+    uint64_t members; /* seen so far */
     char name[NAME_BYTES];
     unsigned char block[ARCHIVE_BLOCK_BYTES];
 };
@@ -126,9 +126,9 @@ struct archive_stream {
     bool ended;
     uint64_t file_bytes;
     uint32_t crc32c;
-    enum gt_status file_status; /* of reading the file; logged where it happened */
+    enum gt_status file_status; /* of reading the file; already logged */
     struct archive_level levels[ARCHIVE_DEPTH_MAX];
-    size_t depth; /* levels that are open */
+    size_t depth; /* open levels */
     char label[LABEL_BYTES];
 };
 
@@ -189,7 +189,7 @@ uint32_t archive_stream_file_crc32c(const struct archive_stream *stream)
 
 /* ---- the bytes of a level ---- */
 
-/* The next bytes of the file, 0 at its end. */
+/* Reads the next bytes of the file; *out_count is 0 at its end. */
 static enum gt_status stream_pull(struct archive_stream *stream, unsigned char *block, size_t *out_count)
 {
     ssize_t got;
@@ -206,7 +206,7 @@ static enum gt_status stream_pull(struct archive_stream *stream, unsigned char *
     return GT_OK;
 }
 
-/* libarchive asks for bytes: of the file at level 0, else of the member above. */
+/* libarchive's read callback: level 0 reads the file, the others read the current member of the level above. */
 static la_ssize_t level_pull(struct archive *archive, void *context, const void **out_block)
 {
     struct archive_level *level = context;
@@ -214,7 +214,7 @@ static la_ssize_t level_pull(struct archive *archive, void *context, const void 
     *out_block = level->block;
     if (level == &stream->levels[0]) {
         size_t count = 0;
-        if (stream->file_status == GT_OK) /* once is enough: libarchive may ask again */
+        if (stream->file_status == GT_OK) /* libarchive may call again after an error */
             stream->file_status = stream_pull(stream, level->block, &count);
         if (stream->file_status != GT_OK)
             archive_set_error(archive, EIO, "the file cannot be read");
@@ -227,7 +227,7 @@ static la_ssize_t level_pull(struct archive *archive, void *context, const void 
     return got < 0 ? ARCHIVE_FATAL : got;
 }
 
-/* What libarchive says of a level, as our one line; a failing system call has had its own. */
+/* Logs libarchive's error in one line, unless reading the file failed, which is already logged. */
 static enum gt_status level_refuse(const struct archive_stream *stream, struct archive *archive)
 {
     const char *text = archive_error_string(archive);
@@ -238,7 +238,7 @@ static enum gt_status level_refuse(const struct archive_stream *stream, struct a
     return archive_errno(archive) == ENOMEM ? GT_NO_MEMORY : GT_DATA;
 }
 
-/* Switches on what is to be understood.  A compression that libarchive would do by starting a program is none. */
+/* Enables the formats and compressions.  Refuses one that libarchive would run an external program for. */
 static enum gt_status level_enable(const struct archive_stream *stream, struct archive *archive)
 {
     static const struct {
@@ -269,7 +269,7 @@ static enum gt_status level_open(struct archive_stream *stream)
         log_error("%s: out of memory for an archive reader", stream->label);
         return GT_NO_MEMORY;
     }
-    stream->depth++; /* from here on, close releases it */
+    stream->depth++; /* from here on, archive_stream_close() releases it */
     TRY(level_enable(stream, level->archive));
     if (archive_read_open(level->archive, level, NULL, level_pull, NULL) != ARCHIVE_OK)
         return level_refuse(stream, level->archive);
@@ -278,7 +278,7 @@ static enum gt_status level_open(struct archive_stream *stream)
 
 /* ---- members ---- */
 
-/* Absolute names and those with a ".." can only be meant to leave the archive. */
+/* Returns false for absolute names and names with a "..", which can only be meant to leave the archive. */
 static bool name_is_safe(const char *name)
 {
     if (name[0] == '/' || name[0] == '\0')
@@ -292,7 +292,7 @@ static bool name_is_safe(const char *name)
     return true;
 }
 
-/* True for a name one of whose parts begins with a dot ("." itself is none). */
+/* Returns true when any part of the name begins with a dot, except "." itself. */
 static bool name_is_hidden(const char *name)
 {
     for (const char *at = name; *at != '\0';) {
@@ -304,7 +304,7 @@ static bool name_is_hidden(const char *name)
     return false;
 }
 
-/* The label of the member that the last level stands on. */
+/* Sets the label to the path of members, down to the last level's current member if `with_last`. */
 static void stream_set_label(struct archive_stream *stream, bool with_last)
 {
     size_t used = (size_t)snprintf(stream->label, sizeof stream->label, "%s", stream->path);
@@ -315,7 +315,7 @@ static void stream_set_label(struct archive_stream *stream, bool with_last)
                                      stream->levels[i].name);
 }
 
-/* The header was read: keeps the member's name, and says whether the member is a text or an archive to be read. */
+/* Stores the name of the member whose header was read.  *out_wanted is true for a regular file with no hidden name. */
 static enum gt_status level_take_member(struct archive_stream *stream, struct archive_entry *entry, bool *out_wanted)
 {
     struct archive_level *level = &stream->levels[stream->depth - 1];
@@ -339,15 +339,15 @@ static enum gt_status level_take_member(struct archive_stream *stream, struct ar
     return GT_OK;
 }
 
-/* "x.tar", "x.tar.gz", "x.tgz": of the endings, those of compressed archives are the ones that begin with a t. */
+/* "x.tar", "x.tar.gz", "x.tgz": the suffixes of compressed archives are the ones that begin with a t. */
 static bool name_is_tar(const char *name)
 {
     const size_t stem = archive_name_stem(name), ending = strlen(".tar");
     return strncmp(name + stem, ".t", 2) == 0 || (stem > ending && memcmp(name + stem - ending, ".tar", ending) == 0);
 }
 
-/* A single compressed text: its name is that of what holds it, less the ending.  An archive whose first header is damaged
- * looks like one. */
+/* Starts a single compressed text, named after the file or member that contains it, without the suffix.  An archive
+ * with a damaged first header looks like one. */
 static enum gt_status level_take_raw(struct archive_stream *stream)
 {
     struct archive_level *level = &stream->levels[stream->depth - 1];
@@ -367,8 +367,8 @@ static enum gt_status level_take_raw(struct archive_stream *stream)
     return GT_OK;
 }
 
-/* The rest of the file belongs to its checksum.  libarchive takes a file that cannot be read on for one that ends, where all
- * that it asks for has come already. */
+/* Reads the rest of the file for its checksum.  When libarchive already has all the data it needs, it treats a read
+ * error as the end of the file, so file_status is checked first. */
 static enum gt_status stream_drain(struct archive_stream *stream)
 {
     size_t count = 1;
@@ -379,15 +379,15 @@ static enum gt_status stream_drain(struct archive_stream *stream)
     return GT_OK;
 }
 
-/* Whether a member was read with all that belongs to it.  A name that the locale has no characters for is a warning, and
- * comes as it is; so is a pax header that cannot be read, with which a name or a size is lost.  A header with a wrong
- * checksum is to be tried again at the next block, which would pass over its member. */
+/* Returns true when a member's header is complete.  libarchive warns about a name that the locale cannot represent,
+ * which is harmless, but also about an unreadable pax header, which loses a name or a size.  After a header with a
+ * wrong checksum it would retry at the next block, which would skip the member. */
 static bool header_is_whole(struct archive *archive, int result)
 {
     return result == ARCHIVE_OK || (result == ARCHIVE_WARN && archive_errno(archive) == NAME_ERRNO);
 }
 
-/* The level's next member, or its end. */
+/* Reads the header of the level's next member; *out_entry is NULL at the end. */
 static enum gt_status level_step(struct archive_stream *stream, struct archive_entry **out_entry, bool *out_raw)
 {
     struct archive_level *level = &stream->levels[stream->depth - 1];

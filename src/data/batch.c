@@ -1,8 +1,8 @@
-/* Batches: reading blocks into ids and targets, and grouping rows by id.
+/* Batches: reads blocks into ids and targets, and groups rows by id.
  *
- * The order is a least-significant-digit radix sort of row numbers by id, one byte a pass, as many passes as the
- * largest id has bytes.  Each pass is stable and the rows start out ascending, so rows of one id stay ascending and
- * the sum over them has one order on every machine.
+ * The order is a least-significant-digit radix sort of row numbers by id, one byte per pass, with as many passes as the
+ * largest id has bytes.  Each pass is stable and the rows start out ascending, so rows with the same id stay ascending
+ * and the sum over them has the same order on every machine.
  */
 #include "data/batch.h"
 
@@ -18,7 +18,7 @@ struct batch_builder {
     int64_t rows_max;
     int64_t block_size_max;
     int32_t *block; /* block_size_max + 1 */
-    int32_t *rows;  /* rows_max: the other side of a sorting pass */
+    int32_t *rows;  /* rows_max: the second buffer of a sorting pass */
     int32_t counts[DIGITS];
 };
 
@@ -73,7 +73,7 @@ enum gt_status batch_fill(struct batch_builder *builder, struct token_source *so
     return GT_OK;
 }
 
-/* One stable pass: `to` = `from` sorted by the byte of the id at `shift`. */
+/* Runs one stable pass: `to` = `from` sorted by the byte of the id at bit `shift`. */
 static void order_pass(int32_t counts[DIGITS], const int32_t *ids, int64_t rows, unsigned shift, const int32_t *from,
                        int32_t *to)
 {

@@ -3,10 +3,10 @@
  * With S samples of T tokens, N = S * T rows:
  *   ids[N]       row s*T + t is token t of sample s
  *   targets[N]   the token after it (nanoGPT train.py get_batch: x and y)
- *   order[N]     the rows sorted by (id, row): what the embedding's backward adds up, without float atomics
+ *   order[N]     the rows sorted by (id, row); the embedding's backward sums in this order, without float atomics
  *   starts[N+2]  [0] = g, the number of distinct ids; [1 + k] = where group k begins in order, for k = 0 .. g, so that
  *                [1 + g] = N.  Entries after that are 0.
- * All are int32.  The tensors are the caller's memory; the builder owns scratch only.
+ * All are int32.  The caller owns the tensors; the builder owns only scratch memory.
  */
 #ifndef GPT_TRAIN_DATA_BATCH_H
 #define GPT_TRAIN_DATA_BATCH_H
@@ -17,19 +17,19 @@
 #include "base/status.h"
 #include "data/tokens.h"
 
-/* A target that counts for nothing (PyTorch's and nanoGPT's ignore_index). */
+/* A target that is ignored by the loss (PyTorch's and nanoGPT's ignore_index). */
 #define BATCH_TARGET_IGNORED (-1)
 
 struct batch_tensors {
     int32_t *ids;
     int32_t *targets;
-    int32_t *order; /* NULL, with starts, where no backward follows */
+    int32_t *order; /* NULL, like starts, when no backward pass follows */
     int32_t *starts;
 };
 
 struct batch_builder;
 
-/* For up to rows_max = N rows (below 2^31 - 2), in blocks of up to block_size_max tokens.
+/* Creates a builder for up to rows_max = N rows (below 2^31 - 2), in blocks of up to block_size_max tokens.
  * Memory: 4 * (N + block_size_max + 1) bytes and 1 KiB.  Errors: GT_NO_MEMORY. */
 enum gt_status batch_builder_create(struct hostmem *mem, int64_t rows_max, int64_t block_size_max,
                                     struct batch_builder **out);
@@ -41,8 +41,8 @@ void batch_builder_destroy(struct batch_builder *builder);
 enum gt_status batch_fill(struct batch_builder *builder, struct token_source *source, const int64_t *positions,
                           int64_t sample_count, int64_t block_size, const struct batch_tensors *out);
 
-/* order[rows] and starts[rows + 2] from ids[rows] >= 0; rows >= 1.  Deterministic; O(rows) per byte of the largest
- * id. */
+/* Computes order[rows] and starts[rows + 2] from ids[rows] >= 0; rows >= 1.  Deterministic; O(rows) per byte of the
+ * largest id. */
 void batch_order_build(struct batch_builder *builder, const int32_t *ids, int64_t rows, int32_t *order,
                        int32_t *starts);
 

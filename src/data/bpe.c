@@ -1,9 +1,9 @@
-/* Byte-pair encoding: the vocabulary with its two hash tables.
+/* Byte-pair encoding: the vocabulary and its two hash tables.
  *
- * Token texts lie in one string of bytes.  While a vocabulary is made, texts are found through a table keyed by a
- * polynomial hash, of which prefixes and suffixes of a text can be had in one step: BPE_RANK_TOKEN needs all the ways to
- * cut each token in two.  For encoding, pairs of ids are found through a table of their own (bpe_pairs.h).  Both are
- * open addressing with linear probing, at most half full.  The merging itself is bpe_merge.c.
+ * All token texts are in one byte string.  During construction a hash table finds texts.  Its polynomial hash gives the
+ * hash of every prefix and suffix in one step, because BPE_RANK_TOKEN needs all ways to cut each token in two.  For
+ * encoding, a second table finds pairs of ids (bpe_internal.h).  Both use open addressing with linear probing and are
+ * at most half full.  The merging itself is in bpe_merge.c.
  */
 #include "data/bpe.h"
 
@@ -81,7 +81,7 @@ void bpe_destroy(struct bpe *bpe)
 
 /* ---- tokens ---- */
 
-/* sum of (byte + 1) * FACTOR^(distance from the end), modulo 2^64. */
+/* Returns the sum of (byte + 1) * FACTOR^(distance from the end), modulo 2^64. */
 static uint64_t text_hash(const char *bytes, size_t count)
 {
     uint64_t hash = 0;
@@ -90,7 +90,7 @@ static uint64_t text_hash(const char *bytes, size_t count)
     return hash;
 }
 
-/* The slot of a text, or the free one where it would go.  Slots hold id + 1; 0 is free. */
+/* Returns the slot of a text, or the free slot for it.  Slots contain id + 1; 0 is free. */
 static size_t index_slot(const struct bpe *bpe, const char *bytes, size_t count, uint64_t hash)
 {
     size_t slot = (size_t)((hash ^ hash >> 29) * TEXT_HASH_FACTOR >> 20) & bpe->index_mask;
@@ -156,7 +156,7 @@ bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right)
     return true;
 }
 
-/* ---- the end ---- */
+/* ---- finishing ---- */
 
 static enum gt_status check_complete(const struct bpe *bpe, const char *source)
 {
@@ -214,7 +214,7 @@ static enum gt_status pairs_allocate(struct bpe *bpe, size_t count)
     return GT_OK;
 }
 
-/* Counts the ways to cut a token into two others, and enters them when `insert`. */
+/* Counts the ways to cut a token into two others, and inserts the pairs if `insert`. */
 static size_t token_cut(struct bpe *bpe, size_t id, bool insert)
 {
     const struct bpe_token *token = &bpe->tokens[id];
@@ -301,7 +301,7 @@ enum gt_status bpe_finish(struct bpe *bpe, const char *source)
     return GT_OK;
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 size_t bpe_vocab_size(const struct bpe *bpe)
 {

@@ -1,7 +1,7 @@
-/* GPT-2's alphabet, by arithmetic instead of a table.
+/* GPT-2's alphabet, computed instead of tabulated.
  *
- * The bytes that are not printable come in three runs, 0-32, 127-160 and 173, whose characters follow one another from
- * U+0100.  A character above U+00FF leads back the same way.
+ * The bytes that are not printable form three runs, 0-32, 127-160 and 173, which map to consecutive characters from
+ * U+0100.  Characters above U+00FF map back in the same way.
  */
 #include "data/bpe_alphabet.h"
 
@@ -13,7 +13,7 @@
 
 enum { RUN_1_COUNT = 33, RUN_2_BEGIN = 127, RUN_2_COUNT = 34, RUN_3 = 173, SHIFTED_COUNT = 68, DIRECT_COUNT = 188 };
 
-/* Which of the bytes that are not printable this is, or -1 when it is printable. */
+/* Returns the index of the byte among those that are not printable, or -1 when it is printable. */
 static int shifted_index(unsigned char byte)
 {
     if (byte < RUN_1_COUNT)

@@ -1,4 +1,4 @@
-/* What bpe.c and bpe_merge.c share: the vocabulary's struct and the table of pairs. */
+/* Shared by bpe.c and bpe_merge.c: the vocabulary's struct and the table of pairs. */
 #ifndef GPT_TRAIN_DATA_BPE_INTERNAL_H
 #define GPT_TRAIN_DATA_BPE_INTERNAL_H
 
@@ -8,14 +8,14 @@
 #define BPE_RANK_NONE UINT32_MAX
 
 struct bpe_token {
-    uint32_t offset; /* in the text */
+    uint32_t offset; /* into the text */
     uint16_t count;  /* 0: not set yet */
     bool special;
 };
 
 struct bpe_index {
     uint32_t id_plus_one; /* 0: free */
-    uint32_t hash;        /* the low half */
+    uint32_t hash;        /* the low 32 bits */
 };
 
 struct bpe_pair {
@@ -38,9 +38,9 @@ struct bpe {
     size_t special_count;
     int32_t eot;
     uint32_t hash;
-    struct bpe_index *index; /* texts to ids; NULL once finished */
+    struct bpe_index *index; /* from texts to ids; NULL after bpe_finish() */
     size_t index_mask;
-    struct bpe_pair *pairs; /* NULL until finished */
+    struct bpe_pair *pairs; /* NULL before bpe_finish() */
     size_t pair_mask;
 };
 
@@ -54,7 +54,7 @@ static inline size_t bpe_pair_slot(uint64_t key)
     return (size_t)((key ^ key >> 31) * UINT64_C(0x9E3779B97F4A7C15) >> 24);
 }
 
-/* The pair's entry, or NULL when no merge names it. */
+/* Returns the pair's entry, or NULL when the pair has no merge. */
 static inline const struct bpe_pair *bpe_pair_find(const struct bpe *bpe, int32_t left, int32_t right)
 {
     const uint64_t key = bpe_pair_key(left, right);

@@ -1,9 +1,9 @@
 /* Byte-pair encoding: merging one piece.
  *
- * Short pieces, nearly all there are, keep ranks in an array and look for the least each time: n is small.  Long ones
- * (a line of dashes, base64, a language without spaces) use a linked list of tokens and a heap of (rank, place), which
- * orders by rank and then from the left; an entry whose rank is no longer that of its place is out of date and dropped.
- * Both do the same merges in the same order.
+ * Short pieces, which are nearly all, keep ranks in an array and search it for the minimum each time, because n is
+ * small.  Long ones (a line of dashes, base64, a language without spaces) use a linked list of tokens and a heap of
+ * (rank, place), which orders by rank and then from left to right.  A heap entry whose rank differs from its place's
+ * current rank is stale and is dropped.  Both do the same merges in the same order.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -60,9 +60,9 @@ static size_t encode_short(const struct bpe *bpe, const char *bytes, size_t coun
 
 struct long_piece {
     const struct bpe *bpe;
-    uint64_t *heap;     /* rank << 32 | place; room for 3 per byte: one at first, two per merge */
-    int32_t *ids;       /* by place, which is the offset of the token's first byte */
-    uint32_t *ranks;    /* of the pair that begins here */
+    uint64_t *heap;     /* rank << 32 | place; room for 3 per byte: one initially, two per merge */
+    int32_t *ids;       /* by place, the offset of the token's first byte */
+    uint32_t *ranks;    /* of the pair that starts here */
     uint32_t *previous; /* places; LONG_NONE at the ends */
     uint32_t *next;
     size_t heap_count;
@@ -111,7 +111,7 @@ static uint64_t heap_pop(struct long_piece *piece)
     return top;
 }
 
-/* Ranks the pair that begins at `place` anew. */
+/* Recomputes the rank of the pair that starts at `place`. */
 static void long_rank(struct long_piece *piece, uint32_t place)
 {
     const uint32_t next = piece->next[place];

@@ -1,10 +1,10 @@
-/* GPT-2's split by PCRE2.
+/* GPT-2's split, with PCRE2.
  *
  * The pattern is anchored and matches any character, so each match is the next piece.  Character classes are written
- * out: \s of PCRE2 has characters that Rust's and Python's \s lack, and the letters and numbers that came with Unicode
- * 15.0, 15.1 and 16.0 are added, because PCRE2 10.42 knows those of 14.0 only.  Repeats are possessive, so nothing
- * backtracks but white space, by one character.  UTF-8 is checked here, once, and PCRE2 is told so.  Words and numbers in
- * ASCII, most of most texts, are found without it.
+ * out, because PCRE2's \s has characters that Rust's and Python's \s lack, and because PCRE2 10.42 only knows the
+ * letters and numbers of Unicode 14.0; those of 15.0, 15.1 and 16.0 are added.  Repeats are possessive, so only white
+ * space backtracks, by one character.  This file validates UTF-8 once and turns off PCRE2's own check.  ASCII words and
+ * numbers, which are most of most texts, are found without PCRE2.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/bpe_split.h"
@@ -39,8 +39,8 @@ struct bpe_splitter {
     bool jit;
     const char *text;
     size_t count, at;
-    size_t valid_end;   /* of the valid text that `at` is in */
-    size_t stretch_end; /* of the bytes behind it that are no UTF-8; the next valid text begins there */
+    size_t valid_end;   /* end of the valid text that contains `at` */
+    size_t stretch_end; /* end of the invalid bytes after it, where the next valid text starts */
     size_t stretch_begin;
 };
 
@@ -56,7 +56,7 @@ static enum gt_status pattern_compile(struct bpe_splitter *splitter)
         log_error("PCRE2 refuses the pattern of GPT-2's tokenizer at %zu: %s", (size_t)at, text);
         return error == PCRE2_ERROR_HEAP_FAILED ? GT_NO_MEMORY : GT_FAILURE;
     }
-    /* Where there is no JIT, or no memory may be made executable, the interpreter does the same. */
+    /* Without a JIT or executable memory, the interpreter gives the same matches. */
     splitter->jit = pcre2_jit_compile(splitter->code, PCRE2_JIT_COMPLETE) == 0;
     splitter->match = pcre2_match_data_create(1, NULL);
     if (splitter->match == NULL) {
@@ -91,7 +91,7 @@ void bpe_splitter_destroy(struct bpe_splitter *splitter)
 
 /* ---- valid text ---- */
 
-/* Where the valid UTF-8 that begins at `at` ends. */
+/* Returns the end of the valid UTF-8 that starts at `at`. */
 static size_t valid_extent(const unsigned char *bytes, size_t at, size_t count)
 {
     while (at < count) {
@@ -148,8 +148,8 @@ static bool is_digit(unsigned char byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* The piece at `bytes` when it is ASCII letters or digits, perhaps after a space, and the next byte shows that it ends;
- * else 0. */
+/* Returns the length of the piece at `bytes` when it consists of ASCII letters or digits, optionally after a space, and
+ * the next byte is ASCII and so shows that it ends; else 0. */
 static size_t piece_plain(const unsigned char *bytes, size_t count)
 {
     size_t at = bytes[0] == ' ' ? 1 : 0;
@@ -174,7 +174,7 @@ static size_t piece_match(const struct bpe_splitter *splitter, const char *text,
         found = pcre2_match(splitter->code, subject, count, 0, PCRE2_NO_UTF_CHECK, splitter->match, NULL);
     assert(found == 1);
     const size_t length = found == 1 ? pcre2_get_ovector_pointer(splitter->match)[1] : 0;
-    /* The pattern matches every character; if PCRE2 ran into a limit all the same, the rest stays in one piece. */
+    /* The pattern matches every character; if PCRE2 still hits a limit, the rest becomes one piece. */
     return length > 0 ? length : count;
 }
 
@@ -208,7 +208,7 @@ static bool is_space(uint32_t code_point)
            code_point == 0x3000;
 }
 
-/* True when what ends at `end` is not white space: another character, or a byte that is no UTF-8. */
+/* Returns true when the text before `end` does not end in white space, but in another character or an invalid byte. */
 static bool ends_in_text(const unsigned char *bytes, size_t end)
 {
     for (size_t length = 1; length <= 4 && length <= end; length++) {

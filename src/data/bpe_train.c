@@ -1,7 +1,7 @@
-/* Training a byte-pair encoding: counting the pieces of a text.
+/* Training a byte-pair encoding: counts the pieces of a text.
  *
- * Distinct pieces are kept once, with a count, in an open-addressing table; their texts lie one behind the other.  The
- * merging is bpe_train_merge.c's, and what it needs of memory depends on the distinct pieces only, not on the text.
+ * Distinct pieces are stored once, with a count, in an open-addressing table; their texts are concatenated in one
+ * array.  The merging is in bpe_train_merge.c; its memory depends only on the distinct pieces, not on the text.
  */
 #include "data/bpe_train.h"
 
@@ -56,7 +56,7 @@ enum gt_status bpe_grow(struct hostmem *mem, void **array, size_t count, size_t 
         return GT_OK;
     while (larger < needed)
         if (!size_mul(larger == 0 ? needed : larger, 2, &larger))
-            return hostmem_alloc(mem, SIZE_MAX, size, what, &memory); /* which says so, and fails */
+            return hostmem_alloc(mem, SIZE_MAX, size, what, &memory); /* logs the failure */
     TRY(hostmem_alloc(mem, larger, size, what, &memory));
     if (count > 0)
         memcpy(memory, *array, count * size);
@@ -87,7 +87,7 @@ static size_t table_slot(const struct bpe_trainer *trainer, const char *bytes, s
     return slot;
 }
 
-/* At most half full. */
+/* Grows the table to keep it at most half full. */
 static enum gt_status table_reserve(struct bpe_trainer *trainer)
 {
     void *memory = NULL;

@@ -1,9 +1,9 @@
-/* Training a byte-pair encoding on text.
+/* Trains a byte-pair encoding on text.
  *
- * Pieces (GPT-2's split) are counted first; then the most frequent pair of neighbours becomes a token, again and again.
- * Among equally frequent pairs the one with the smaller ids wins, left id first, as in BpeTrainer of Hugging Face's
- * tokenizers with a ByteLevel pre-tokenizer.  Ids: the 256 bytes in GPT-2's order, the merges in order, <|endoftext|>
- * last.
+ * The trainer first counts the pieces of GPT-2's split, then repeatedly turns the most frequent adjacent pair into a
+ * token.  Among equally frequent pairs the one with the smaller ids wins, left id first, as in BpeTrainer of Hugging
+ * Face's tokenizers with a ByteLevel pre-tokenizer.  Ids: the 256 bytes in GPT-2's order, the merges in order,
+ * <|endoftext|> last.
  */
 #ifndef GPT_TRAIN_DATA_BPE_TRAIN_H
 #define GPT_TRAIN_DATA_BPE_TRAIN_H
@@ -25,17 +25,17 @@ enum gt_status bpe_trainer_create(struct hostmem *mem, struct bpe_trainer **out)
 /* Accepts NULL. */
 void bpe_trainer_destroy(struct bpe_trainer *trainer);
 
-/* Counts the pieces of a document, or of a part of one cut at tokenizer_cut()'s places (bpe_cut()).  Memory: about 40
- * bytes and its text for each distinct piece.  Errors: GT_NO_MEMORY. */
+/* Counts the pieces of a document, or of a part that was cut by tokenizer_cut() (bpe_cut()).  Memory: about 40 bytes
+ * plus the text for each distinct piece.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_trainer_add(struct bpe_trainer *trainer, const char *text, size_t count);
 
 struct bpe_train_result {
     uint64_t text_bytes, piece_count, distinct_count;
-    int64_t vocab_size; /* less than asked for when the text has no more pairs */
+    int64_t vocab_size; /* less than requested when the text has no more pairs */
 };
 
-/* The tokenizer of at most `vocab_size` tokens (BPE_TRAIN_VOCAB_MIN to _MAX).  Uses the counts up: to be called once.
- * Errors: GT_NO_MEMORY. */
+/* Creates the tokenizer, with at most `vocab_size` tokens (BPE_TRAIN_VOCAB_MIN to _MAX).  Consumes the counts, so it
+ * must be called only once.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out,
                                   struct bpe_train_result *result);
 

@@ -1,4 +1,4 @@
-/* What the two halves of training share: the counted pieces. */
+/* Shared by the two halves of training: the counted pieces. */
 #ifndef GPT_TRAIN_DATA_BPE_TRAIN_INTERNAL_H
 #define GPT_TRAIN_DATA_BPE_TRAIN_INTERNAL_H
 
@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "data/bpe.h"
 
-/* Room at the beginning, which grows.  Fuzzing begins with less. */
+/* Initial capacities, which grow.  Fuzzing starts with less. */
 #ifndef BPE_PIECES_MIN
 #define BPE_PIECES_MIN 4096
 #endif
@@ -17,7 +17,7 @@
 #define BPE_TEXT_MIN ((size_t)16 * BPE_PIECES_MIN)
 
 struct bpe_piece {
-    size_t offset; /* in the text */
+    size_t offset; /* into the text */
     uint32_t length;
     uint64_t count;
 };
@@ -29,12 +29,12 @@ struct bpe_counts {
     size_t text_count;
 };
 
-/* Merges until there are `vocab_size` tokens, <|endoftext|> among them, or no pairs.  Errors: GT_NO_MEMORY. */
+/* Merges until there are `vocab_size` tokens, including <|endoftext|>, or no pairs left.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_train_merge(struct hostmem *mem, const struct bpe_counts *counts, size_t vocab_size,
                                struct bpe **out);
 
-/* Makes room for `needed` elements of `size` bytes where there is room for *capacity and `count` are in use, by doubling.
- * Errors: GT_NO_MEMORY. */
+/* Grows *array by doubling to at least `needed` elements of `size` bytes.  *capacity is its current capacity; `count`
+ * elements are in use.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_grow(struct hostmem *mem, void **array, size_t count, size_t *capacity, size_t needed, size_t size,
                         const char *what);
 

@@ -1,10 +1,10 @@
 /* Training a byte-pair encoding: the merges.
  *
- * Every distinct piece is a row of ids, first its bytes.  A table has each pair of neighbouring ids with its count over
- * the text and a list of the pieces that have it, or had it; a heap orders pairs by count and then by ids.  A merge
- * touches only the pieces of its pair and corrects the counts of the pairs beside it.  A heap entry whose count is no
- * longer that of its pair is put back with the right one, which keeps the heap simple and the order exact: counts of old
- * pairs only fall, and pairs whose count rose are entered anew.
+ * Every distinct piece is an array of ids, initially its bytes.  A table stores for each adjacent pair of ids its count
+ * over the text and a list of the pieces that contain it or once did; a heap orders pairs by count and then by ids.  A
+ * merge touches only the pieces of its pair and updates the counts of the adjacent pairs.  A popped heap entry with an
+ * outdated count is reinserted with the current one.  This keeps the heap simple and the order exact, because counts of
+ * old pairs only fall, and pairs whose count rose are inserted again.
  */
 #include <assert.h>
 #include <string.h>
@@ -19,8 +19,8 @@
 struct pair_count {
     uint64_t key; /* left << 32 | right */
     int64_t count;
-    uint32_t first_node; /* of the list of pieces */
-    bool entered;        /* in `fresh` for the merge that is on */
+    uint32_t first_node; /* head of the list of pieces */
+    bool entered;        /* in `fresh` during the current merge */
 };
 
 struct pair_node {
@@ -37,9 +37,9 @@ struct train {
     struct hostmem *mem;
     const struct bpe_counts *counts;
     int32_t *symbols;  /* of all pieces, at their texts' offsets */
-    uint32_t *lengths; /* symbols left of each piece */
+    uint32_t *lengths; /* number of symbols left in each piece */
     struct pair_count *pairs;
-    size_t pair_count, pair_capacity; /* the capacity is a power of two, half of it used at most */
+    size_t pair_count, pair_capacity; /* the capacity is a power of two, at most half used */
     struct pair_node *nodes;
     size_t node_count, node_capacity;
     struct pair_entry *heap;
@@ -87,7 +87,7 @@ static enum gt_status pairs_reserve(struct train *train)
     return GT_OK;
 }
 
-/* A pair was lost in `piece`. */
+/* Subtracts the count of `piece` from a pair that it no longer contains. */
 static void pair_lose(struct train *train, int32_t left, int32_t right, size_t piece)
 {
     struct pair_count *pair = &train->pairs[pair_slot(train, pair_key(left, right))];
@@ -96,7 +96,7 @@ static void pair_lose(struct train *train, int32_t left, int32_t right, size_t p
     assert(pair->count >= 0);
 }
 
-/* A pair was found in `piece`. */
+/* Adds the count of `piece` to a pair that it now contains. */
 static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right, size_t piece)
 {
     TRY(pairs_reserve(train));
@@ -114,7 +114,7 @@ static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right
         train->fresh[train->fresh_count++] = pair->key;
         pair->entered = true;
     }
-    /* Pieces come one after the other, so a piece that is there already is the latest. */
+    /* Pieces are processed one after the other, so if the list has this piece, it is the newest. */
     if (pair->first_node != NODE_NONE && train->nodes[pair->first_node].piece == piece)
         return GT_OK;
     void *nodes = train->nodes;
@@ -130,7 +130,7 @@ static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right
     return GT_OK;
 }
 
-/* ---- the heap: the largest count first, then the smallest ids ---- */
+/* ---- the heap: largest count first, then smallest ids ---- */
 
 static bool entry_before(const struct pair_entry *a, const struct pair_entry *b)
 {
@@ -166,7 +166,7 @@ static enum gt_status heap_push(struct train *train, struct pair_entry entry)
     return GT_OK;
 }
 
-/* Takes the best pair; false when there is none left. */
+/* Removes the best pair; returns false when none is left. */
 static bool heap_pop(struct train *train, uint64_t *out)
 {
     while (train->heap_count > 0) {
@@ -228,7 +228,7 @@ static enum gt_status piece_merge(struct train *train, size_t piece, int32_t lef
     return GT_OK;
 }
 
-/* The token that the pair makes, a new one unless its text is a token already; -1 when it would be too long. */
+/* Returns the token that the pair makes, a new one unless its text already is a token; -1 when it would be too long. */
 static int32_t token_make(struct train *train, int32_t left, int32_t right)
 {
     char text[2 * BPE_TOKEN_BYTES_MAX];
@@ -244,7 +244,7 @@ static int32_t token_make(struct train *train, int32_t left, int32_t right)
     if (id < 0) {
         id = (int32_t)train->token_count;
         const enum bpe_add added = bpe_add_token(train->bpe, id, text, count, false);
-        if (added != BPE_ADDED) /* the room for texts is used up */
+        if (added != BPE_ADDED) /* no room left for texts */
             return -1;
         train->token_count++;
     }
@@ -267,7 +267,7 @@ static enum gt_status pair_merge(struct train *train, uint64_t key)
     return fresh_enter(train);
 }
 
-/* ---- beginning and end ---- */
+/* ---- setup and teardown ---- */
 
 static enum gt_status train_allocate(struct train *train)
 {
@@ -276,7 +276,7 @@ static enum gt_status train_allocate(struct train *train)
     train->symbols = memory;
     TRY(hostmem_alloc(train->mem, train->counts->piece_count, sizeof train->lengths[0], "lengths of pieces", &memory));
     train->lengths = memory;
-    /* Tokens are 6 bytes long on average; one that finds no room is not made.  Several merges may have one result. */
+    /* Tokens are 6 bytes long on average; one without room is not created.  Several merges may have the same result. */
     const size_t text_bytes = 65536 + 128 * train->vocab_target;
     const struct bpe_spec spec = {.vocab_size = train->vocab_target + 1,
                                   .text_bytes = text_bytes < BPE_TEXT_BYTES_MAX ? text_bytes : BPE_TEXT_BYTES_MAX,
@@ -331,7 +331,7 @@ static void train_release(struct train *train)
     bpe_destroy(train->bpe);
 }
 
-/* The vocabulary again, with no more room than it needs and <|endoftext|> at its end. */
+/* Copies the vocabulary with exactly the room it needs, and appends <|endoftext|>. */
 static enum gt_status train_copy(const struct train *train, struct bpe **out)
 {
     size_t text_bytes = strlen(BPE_EOT_TEXT), merge_count = 0;

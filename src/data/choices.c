@@ -1,8 +1,7 @@
-/* Reading questions with given answers.
+/* Reads multiple-choice questions.
  *
- * A question is at most 65535 bytes long and read as a whole into one buffer.  Its parts are then cut off one after the
- * other, each count being compared with what is left.  Nothing is computed here; how a model answers is
- * train/judge_choices.c.
+ * A question is at most 65535 bytes long and is read into one buffer.  Its parts are then taken one after the other,
+ * and each count is compared with the remaining words.  How a model answers is in train/judge_choices.c.
  */
 #include "data/choices.h"
 
@@ -87,7 +86,7 @@ static enum gt_status malformed(const struct choices *choices, const char *what)
     return GT_DATA;
 }
 
-/* The question's words into the buffer; *out_count is how many. */
+/* Reads the question's words into the buffer; *out_count is their number. */
 static enum gt_status words_read(struct choices *choices, size_t *out_count)
 {
     const uint64_t left = choices->size_bytes - choices->at_bytes;
@@ -103,7 +102,7 @@ static enum gt_status words_read(struct choices *choices, size_t *out_count)
     return file_read_at(choices->fd, choices->path, choices->at_bytes, choices->words, first[1]);
 }
 
-/* Cuts off a count and so many tokens. */
+/* Takes a count and that many tokens from the buffer. */
 static enum gt_status tokens_take(const struct choices *choices, size_t count, size_t *at, struct choices_tokens *out)
 {
     if (*at >= count || choices->words[*at] < 1 || choices->words[*at] > count - *at - 1)

@@ -1,10 +1,10 @@
-/* Questions with given answers, in the format that llm.c evaluates HellaSwag with.
+/* Multiple-choice questions, in the format of llm.c's HellaSwag evaluation.
  *
  *   256 int32    [0] 20240522   [1] version 1   [2] number of questions   [3] bytes of the longest one
- *   uint16 ...   for each question: 65535, its bytes, its index, the right answer, the number of answers, then the context
- *                and each answer as a count and so many tokens
+ *   uint16 ...   for each question: 65535, its bytes, its index, the right answer, the number of answers, then the
+ *                context and each answer as a count followed by that many tokens
  *
- * Files are untrusted: every count is compared with the bytes of its question, every id with the vocabulary.
+ * Files are untrusted: every count is checked against the bytes of its question, every id against the vocabulary.
  * Source: llm.c, dev/data/data_common.py write_evalfile() and llmc/dataloader.h EvalLoader.
  */
 #ifndef GPT_TRAIN_DATA_CHOICES_H
@@ -24,9 +24,9 @@ struct choices_tokens {
 };
 
 struct choices_question {
-    int32_t right; /* of the answers */
+    int32_t right; /* index of the right answer */
     int32_t answer_count;
-    struct choices_tokens context, answers[CHOICES_ANSWERS_MAX]; /* the file's, until the next question */
+    struct choices_tokens context, answers[CHOICES_ANSWERS_MAX]; /* in the reader's buffer */
 };
 
 struct choices;
@@ -37,7 +37,7 @@ enum gt_status choices_open(struct hostmem *mem, const char *path, int64_t vocab
 void choices_close(struct choices *choices);
 int64_t choices_count(const struct choices *choices);
 
-/* Reads the next question; there are choices_count() of them, and the last one must end the file.  Allocates nothing.
+/* Reads the next question.  There are choices_count() of them, and the last one must end the file.  Allocates nothing.
  * Errors: GT_IO; GT_DATA naming file and question. */
 enum gt_status choices_next(struct choices *choices, struct choices_question *out);
 

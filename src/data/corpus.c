@@ -1,8 +1,8 @@
-/* A corpus: walking folders without recursion.
+/* A corpus: walks folders without recursion.
  *
- * Folders found on the way go to the end of a list that the walk runs along, so its depth is no matter; the files of
- * one input are sorted when its walk ends, which makes the order independent of the file system's.  Paths lie one
- * behind the other in blocks, because a corpus may have millions of files.  Contents are input.c's business.
+ * The walk appends the folders it finds to the list that it iterates over, so depth is unlimited.  The files of one
+ * input are sorted when its walk ends, which makes the order independent of the file system.  Paths are packed into
+ * blocks, because a corpus may have millions of files.  input.c reads the contents.
  */
 #include "data/corpus.h"
 
@@ -21,7 +21,7 @@
 
 #define PATHS_BLOCK_BYTES ((size_t)1 << 16)
 
-/* A block of paths, and the one that was filled before it. */
+/* A block of paths, linked to the previously filled one. */
 struct corpus_paths {
     struct corpus_paths *previous;
     size_t used;
@@ -29,22 +29,23 @@ struct corpus_paths {
 };
 _Static_assert(PATHS_BLOCK_BYTES >= FILE_PATH_MAX, "a path fits into a block");
 
-/* Where a walk is. */
+/* The state of a walk. */
 struct corpus_walk {
     struct corpus *corpus;
     const struct corpus_spec *spec;
     size_t input;
-    bool out_known; /* out_dir exists, and is this: */
+    bool out_known; /* out_dir exists; the next two fields identify it */
     dev_t out_device;
     ino_t out_inode;
-    char **folders; /* visited and to be visited */
+    char **folders; /* visited and pending */
     size_t folder_count, folder_capacity;
 };
 
 static enum gt_status walk_input(struct corpus_walk *walk, const char *path);
 static void walk_release(struct corpus_walk *walk);
 
-/* What the output's folder is, so that no output is taken for an input; one that is not there yet has none. */
+/* Identifies the output folder, so that outputs are not taken for inputs.  A folder that does not exist has no
+ * identity. */
 static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir)
 {
     struct stat info;
@@ -95,7 +96,7 @@ void corpus_destroy(struct corpus *corpus)
 
 /* ---- growing lists ---- */
 
-/* Makes room for one more element of `size` bytes. */
+/* Grows the list when it has no room for one more element of `size` bytes. */
 static enum gt_status list_grow(struct hostmem *mem, size_t size, size_t count, size_t *capacity, void **list)
 {
     if (count < *capacity)
@@ -111,7 +112,7 @@ static enum gt_status list_grow(struct hostmem *mem, size_t size, size_t count, 
     return GT_OK;
 }
 
-/* Keeps a copy of a path. */
+/* Stores a copy of a path. */
 static enum gt_status paths_add(struct corpus *corpus, const char *path, const char **out)
 {
     const size_t size = strlen(path) + 1;
@@ -145,7 +146,7 @@ static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, 
     return GT_OK;
 }
 
-/* Times that 64 bits do not hold, from 2262 on and before 1677, are the last or the first that they do. */
+/* Clamps times that 64 bits cannot represent (from 2262 on and before 1677). */
 static int64_t changed_ns_of(const struct stat *info)
 {
     if (info->st_mtim.tv_sec >= INT64_MAX / 1000000000)
@@ -250,7 +251,7 @@ static int file_compare(const void *a, const void *b)
     return strcmp(((const struct corpus_file *)a)->path, ((const struct corpus_file *)b)->path);
 }
 
-/* Whether `path` is the name of an output in out_dir. */
+/* Returns true when `path` is the name of an output in out_dir. */
 static bool walk_is_output(const struct corpus_walk *walk, const char *path)
 {
     struct stat info;
@@ -260,14 +261,14 @@ static bool walk_is_output(const struct corpus_walk *walk, const char *path)
     if (walk->spec->is_output == NULL || !walk->spec->is_output(name))
         return false;
     if (slash != NULL) {
-        memcpy(folder, path, (size_t)(name - path)); /* with the slash, for the root */
+        memcpy(folder, path, (size_t)(name - path)); /* keeps the slash, for the root */
         folder[name - path] = '\0';
     }
     return stat(folder, &info) == 0 && walk_is_out_dir(walk, &info);
 }
 
-/* A file that was named is read whatever its name is, but it must not be one that the output replaces: neither by this
- * name, nor where a link leads. */
+/* Adds a file that the user named, whatever its name.  Refuses one that the output would replace, whether by this name
+ * or by the target of a link. */
 static enum gt_status walk_input_file(struct corpus_walk *walk, const char *path, const struct stat *info)
 {
     char *target = realpath(path, NULL);
@@ -300,7 +301,7 @@ static enum gt_status walk_input(struct corpus_walk *walk, const char *path)
     const size_t first_file = walk->corpus->file_count;
     size_t next = walk->folder_count;
     TRY(walk_add_folder(walk, path));
-    /* Bounded by the folders below `path`: links are not followed, so no folder is met twice. */
+    /* Bounded by the folders below `path`: links are not followed, so each folder is visited once. */
     for (; next < walk->folder_count; next++)
         TRY(walk_folder(walk, walk->folders[next]));
     const size_t found = walk->corpus->file_count - first_file;

@@ -1,8 +1,8 @@
-/* The set of documents seen so far: linear probing in a table that doubles, and a file that is only appended to.
+/* The set of documents seen so far: linear probing in a table that doubles, and an append-only file.
  *
- * An entry of two zero words marks an empty slot; a document whose checksum is that (chance 2^-128) is taken as never
- * seen.  The table is at most 7/8 full.  The file is written in blocks, and holds 16 little-endian bytes per entry in
- * the order of adding.
+ * A zero entry marks an empty slot, so a document whose checksum is zero (chance 2^-128) always counts as new.  The
+ * table is at most 7/8 full.  The file is written in blocks, and contains 16 little-endian bytes per entry in the order
+ * of adding.
  */
 #include "data/dedup.h"
 
@@ -17,7 +17,7 @@
 #include "base/log.h"
 
 #define ENTRY_BYTES ((size_t)16)
-/* Fuzzing takes less. */
+/* Fuzzing uses smaller values. */
 #ifndef DEDUP_BLOCK_ENTRIES
 #define DEDUP_BLOCK_ENTRIES 4096
 #define DEDUP_SLOTS_FIRST 65536
@@ -54,7 +54,7 @@ static uint64_t word_get(const unsigned char *bytes)
 
 /* ---- the table ---- */
 
-/* The slot that holds the entry, or the empty one where it belongs.  Bounded: the table is never full. */
+/* Returns the slot of the entry, or the empty slot for it.  Bounded: the table is never full. */
 static struct document_hash *slot_find(struct document_hash *slots, size_t slot_count, struct document_hash hash)
 {
     size_t at = (size_t)hash.low & (slot_count - 1);
@@ -78,7 +78,7 @@ static enum gt_status table_grow(struct dedup *dedup)
     return GT_OK;
 }
 
-/* Room for one more, as long as the largest table has it. */
+/* Makes room for one more entry, unless the table has reached its maximum size. */
 static enum gt_status table_reserve(struct dedup *dedup)
 {
     if (dedup->count < dedup->slot_count / 8 * 7)
@@ -139,7 +139,7 @@ static enum gt_status block_take(struct dedup *dedup, size_t entries)
     return GT_OK;
 }
 
-/* The first entries, a block at a time; the file goes on behind them. */
+/* Reads the first entries, one block at a time; the file continues after them. */
 static enum gt_status file_restore(struct dedup *dedup, const struct dedup_entries *begun)
 {
     const uint64_t count = begun->count;

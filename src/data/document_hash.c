@@ -1,7 +1,7 @@
-/* A 128-bit checksum of a document: SipHash-2-4 with the 128-bit finish.
+/* A 128-bit checksum of a document: SipHash-2-4 with the 128-bit finalisation.
  *
  * Words are read as little-endian bytes, so the result is the same on every machine.  The draw hashes the checksum once
- * more with the seed as key and takes 53 bits.  Nothing here is meant to withstand an attacker.
+ * more with the seed as the key and takes 53 bits.  None of this is meant to withstand an attacker.
  */
 #include "data/document_hash.h"
 

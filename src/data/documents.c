@@ -1,10 +1,9 @@
-/* The documents of a corpus.
+/* Reads the documents of a corpus.
  *
- * One buffer takes blocks of the text as they are read, another the document that is being put together from them;
- * of a JSONL file the second holds the line, and the document lies in jansson's memory.  The state moves on only
- * when a document is handed out, so it always says what lies behind the caller. A resumed reader reads the current
- * file from its beginning: that is fast beside tokenizing, works for compressed files and pipes as well, and shows
- * whether the bytes are still those.
+ * One buffer receives blocks of the text.  A second one assembles the document; for a JSONL file it contains the line,
+ * and jansson owns the document's text.  The state advances only when a document is returned, so it always describes
+ * the position after the caller's document.  A resumed reader reads the current file again from its beginning.  This is
+ * fast compared with tokenizing, also works for compressed files and pipes, and detects whether the bytes have changed.
  */
 #include "data/documents.h"
 
@@ -32,21 +31,21 @@ struct documents {
     struct documents_state state;
     struct documents_input *inputs; /* one per INPUT that has files */
     size_t input_count;
-    struct input *input; /* the file that is open, or NULL */
+    struct input *input; /* the open file, or NULL */
     bool in_text;
     bool is_jsonl;
     struct text_decoder *decoder; /* NULL until a text needs one */
-    bool decodes;                 /* the text at hand is not UTF-8 */
-    bool wide;                    /* in the encoding that was asked for, a zero byte says nothing */
+    bool decodes;                 /* the current text is not UTF-8 */
+    bool wide;                    /* zero bytes are normal in the given encoding */
     unsigned char *block;         /* BLOCK_BYTES of the text */
     size_t block_count, block_used;
     bool text_ended; /* no more blocks */
-    char *held;      /* DOCUMENT_BYTES_MAX: the document, or the line */
+    char *held;      /* DOCUMENT_BYTES_MAX bytes: the document, or the line */
     size_t held_count;
-    size_t given; /* bytes of `held` that were handed out */
-    json_t *root; /* owns a document from JSONL */
+    size_t given; /* bytes of `held` that were returned */
+    json_t *root; /* owns the document's text, for JSONL */
     uint64_t files_bytes;
-    uint64_t place; /* of the document that came last */
+    uint64_t place; /* of the last document */
     char reason[JSONL_REASON_BYTES];
 };
 
@@ -132,8 +131,8 @@ uint64_t documents_file_bytes(const struct documents *documents)
 
 /* ---- blocks of a text ---- */
 
-/* Reads on behind what is left of the block, until it is full (but for the room of a few characters, where the text is
- * converted) or the text ends. */
+/* Appends to the unused bytes of the block until the block is full (except for a few characters' room when converting)
+ * or the text ends. */
 static enum gt_status block_fill(struct documents *documents)
 {
     documents->block_count -= documents->block_used;
@@ -154,7 +153,8 @@ static enum gt_status block_fill(struct documents *documents)
     return GT_OK;
 }
 
-/* *out_count unused bytes are at block + block_used; 0 at the text's end. */
+/* Sets *out_count to the number of unused bytes at block + block_used, after a refill if there are none; 0 at the
+ * text's end. */
 static enum gt_status block_look(struct documents *documents, size_t *out_count)
 {
     if (documents->block_used == documents->block_count)
@@ -163,7 +163,7 @@ static enum gt_status block_look(struct documents *documents, size_t *out_count)
     return GT_OK;
 }
 
-/* Counts `count` bytes of the text as used up. */
+/* Marks `count` bytes of the text as consumed. */
 static void state_use(struct documents *documents, const void *bytes, size_t count)
 {
     documents->state.offset += count;
@@ -177,7 +177,7 @@ static const struct corpus_file *file_current(const struct documents *documents)
     return &documents->spec.corpus->files[documents->state.file];
 }
 
-/* The INPUT's totals are complete with its last file. */
+/* Steps to the next file.  Stores the INPUT's totals after its last file. */
 static void file_count_in(struct documents *documents)
 {
     const struct corpus *corpus = documents->spec.corpus;
@@ -189,7 +189,7 @@ static void file_count_in(struct documents *documents)
     documents->state.input = (struct documents_input){.size_bytes = 0};
 }
 
-/* What was read is what was listed, and what an earlier reading found. */
+/* Checks that the file is still as listed, and has the checksum of an earlier pass. */
 static enum gt_status file_compare(const struct documents *documents, bool skipped, uint32_t crc32c)
 {
     if (!skipped)
@@ -200,7 +200,7 @@ static enum gt_status file_compare(const struct documents *documents, bool skipp
     return GT_DATA;
 }
 
-/* All texts of the file were read, or it was left out. */
+/* Closes the file after all its texts were read, or when it is skipped. */
 static enum gt_status file_finish(struct documents *documents, bool skipped)
 {
     struct documents_state *state = &documents->state;
@@ -232,7 +232,7 @@ static enum gt_status file_open(struct documents *documents)
                       documents->state.input.crc32c, &documents->input);
 }
 
-/* The next text of the open file; *out_found is false when there is none. */
+/* Starts the next text of the open file; *out_found is false when there is none. */
 static enum gt_status text_begin(struct documents *documents, bool *out_found)
 {
     struct documents_state *state = &documents->state;
@@ -252,7 +252,7 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     return GT_OK;
 }
 
-/* The first block of a text that is not UTF-8 is converted like the rest of it. */
+/* Starts the conversion of a text that is not UTF-8; its first block goes to the decoder. */
 static enum gt_status text_decode(struct documents *documents)
 {
     size_t mark_length = 0;
@@ -271,7 +271,7 @@ static enum gt_status text_decode(struct documents *documents)
     return GT_OK;
 }
 
-/* ".png" of "a/b.png", "no extension" of what has none, or one that is no word. */
+/* Sets `out` to ".png" for "a/b.png"; "no extension" when the name has none, or one that is not a short word. */
 static void kind_name(const struct input *input, char out[static DOCUMENTS_KIND_BYTES])
 {
     size_t length = 0;
@@ -286,7 +286,7 @@ static void kind_name(const struct input *input, char out[static DOCUMENTS_KIND_
         memcpy(out, "no extension", sizeof "no extension");
 }
 
-/* Counts a text that is left out, by its ending. */
+/* Counts a skipped text by its name extension. */
 static void kind_count(struct documents *documents)
 {
     char name[DOCUMENTS_KIND_BYTES] = "";
@@ -302,7 +302,7 @@ static void kind_count(struct documents *documents)
     documents->state.skipped_count++;
 }
 
-/* A file that was named and is no text: what it is, and how its text is had. */
+/* Logs what kind of file a file named by the user is, and how to extract its text. */
 static enum gt_status text_refuse(const struct documents *documents, const struct text_kind *kind)
 {
     char quoted[FILE_PATH_MAX];
@@ -318,7 +318,8 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
     return GT_USAGE;
 }
 
-/* Reads the first block and decides by it: what is no text is left out where nobody named it (*out_skip), else refused. */
+/* Reads the first block.  If it is not text, *out_skip is set for files that the user did not name, and others are
+ * refused.  A named file is not refused for a zero byte. */
 static enum gt_status text_look(struct documents *documents, bool *out_skip)
 {
     size_t length = 0, mark_length = 0;
@@ -340,8 +341,7 @@ static enum gt_status text_look(struct documents *documents, bool *out_skip)
     return *out_skip ? GT_OK : text_decode(documents);
 }
 
-/* Makes sure that a text is open; *out_found is false at the end of the corpus.
- */
+/* Opens the next text unless one is open; *out_found is false at the end of the corpus. */
 static enum gt_status text_ensure(struct documents *documents, bool *out_found)
 {
     while (!documents->in_text) {
@@ -372,14 +372,14 @@ static enum gt_status text_ensure(struct documents *documents, bool *out_found)
 static const char *const end_marks[] = {"", "\n\n", "<|endoftext|>"};
 _Static_assert(sizeof end_marks / sizeof end_marks[0] == DOCUMENTS_END_COUNT, "a mark for every end");
 
-/* True when the bytes of `held` with the first `count` of `bytes` behind them end in the mark. */
+/* Returns true when `held` followed by bytes[count] ends in the mark. */
 static bool part_ends_in(const struct documents *documents, const unsigned char *bytes, size_t count, const char *mark)
 {
     const size_t length = strlen(mark);
     if (documents->held_count + count < length)
         return false;
     for (size_t i = 0; i < length; i++) {
-        const size_t back = length - i; /* from the end */
+        const size_t back = length - i; /* distance from the end */
         const char byte =
             back <= count ? (char)bytes[count - back] : documents->held[documents->held_count + count - back];
         if (byte != mark[i])
@@ -388,8 +388,8 @@ static bool part_ends_in(const struct documents *documents, const unsigned char 
     return true;
 }
 
-/* How many of the `count` bytes at `bytes` belong to the document, whose beginning is in `held`: all, or those up to and
- * with the mark that ends it. */
+/* Returns how many of the `count` bytes at `bytes` belong to the document that starts in `held`: all, or up to and
+ * including the mark that ends it. */
 static size_t part_length(const struct documents *documents, const unsigned char *bytes, size_t count, bool *out_ends)
 {
     const char *mark = end_marks[documents->spec.end];
@@ -407,7 +407,7 @@ static size_t part_length(const struct documents *documents, const unsigned char
     return count;
 }
 
-/* Puts the document, or its first DOCUMENT_BYTES_MAX bytes, into `held`. */
+/* Reads the document, or its first DOCUMENT_BYTES_MAX bytes, into `held`. */
 static enum gt_status held_fill(struct documents *documents, bool *out_ends)
 {
     documents->held_count -= documents->given;
@@ -431,8 +431,8 @@ static enum gt_status held_fill(struct documents *documents, bool *out_ends)
     return GT_OK;
 }
 
-/* What of held[count], the end of a document if `ends`, is its text: with end-of-text marks, neither the mark nor a
- * newline behind the mark before. */
+/* Sets `out` to the text in held[count], which is the end of a document if `ends`.  With end-of-text marks, it excludes
+ * the mark and a newline after the previous mark. */
 static void text_trim(const struct documents *documents, size_t count, bool ends, struct document *out)
 {
     const char *mark = end_marks[DOCUMENTS_END_OF_TEXT];
@@ -449,7 +449,7 @@ static void text_trim(const struct documents *documents, size_t count, bool ends
     }
 }
 
-/* The next part of a document of a text; *out_found is false when it is empty, or when there is none left. */
+/* Returns the next part of a document; *out_found is false when it is empty, or when none is left. */
 static enum gt_status text_next(struct documents *documents, struct document *out, bool *out_found)
 {
     struct documents_state *state = &documents->state;
@@ -462,7 +462,7 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
     documents->given = count;
     *out_found = out->count > 0 || out->continues;
     documents->in_text = count > 0 || !ends;
-    /* An empty text is an empty document; so is what lies between two marks. */
+    /* An empty text is an empty document, and so is an empty range between two marks. */
     state->empty_count += !*out_found && (count > 0 || state->offset == 0);
     state_use(documents, documents->held, count);
     state->in_document = !ends;
@@ -471,7 +471,7 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
 
 /* ---- lines of JSONL ---- */
 
-/* Counts `count` bytes of the block as used, and keeps them as long as there is room. */
+/* Consumes `count` bytes of the block, and appends them to `held` as far as there is room. */
 static void line_take(struct documents *documents, const unsigned char *bytes, size_t count, bool *out_too_long)
 {
     const size_t room = DOCUMENT_BYTES_MAX - documents->held_count;
@@ -483,7 +483,7 @@ static void line_take(struct documents *documents, const unsigned char *bytes, s
     state_use(documents, bytes, count);
 }
 
-/* Puts the next line, without its newline, into `held`; *out_found is false at the text's end. */
+/* Reads the next line, without its newline, into `held`; *out_found is false at the text's end. */
 static enum gt_status line_read(struct documents *documents, bool *out_found, bool *out_too_long)
 {
     const uint64_t offset = documents->state.offset;
@@ -509,7 +509,7 @@ static enum gt_status line_read(struct documents *documents, bool *out_found, bo
     return GT_OK;
 }
 
-/* A line that holds no document: an error, or counted. */
+/* Handles a line without a document: returns an error, or counts it. */
 static enum gt_status line_refuse(struct documents *documents)
 {
     const char *label = input_label(documents->input);
@@ -586,7 +586,7 @@ enum gt_status documents_next(struct documents *documents, struct document *out,
     return GT_OK;
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 static enum gt_status resume_refuse(const struct documents *documents, uint64_t offset)
 {
@@ -595,7 +595,7 @@ static enum gt_status resume_refuse(const struct documents *documents, uint64_t 
     return GT_DATA;
 }
 
-/* Reads up to where the state says, and compares. */
+/* Reads up to the position of `state` and compares the checksum. */
 static enum gt_status resume_skip(struct documents *documents, const struct documents_state *state)
 {
     while (documents->state.offset < state->offset) {
@@ -642,8 +642,8 @@ enum gt_status documents_resume(struct documents *documents, const struct docume
 
 /* ---- cutting ---- */
 
-/* True when the character that ends at text[end - 1] is surely no white space, ASCII or other: those of Unicode
- * begin with C2, E1, E2 or are E3 80 80, and anything that is not UTF-8 is left alone. */
+/* Returns true when the character that ends at text[end - 1] is certainly not white space.  Unicode's white space
+ * begins with C2, E1 or E2, or is E3 80 80.  Returns false for bytes that are not UTF-8. */
 static bool ends_in_visible(const char *text, size_t end)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -659,7 +659,7 @@ static bool ends_in_visible(const char *text, size_t end)
     return false;
 }
 
-/* The last place before `count` that is not inside a character, or `count` when these bytes are no UTF-8. */
+/* Returns the last place up to `count` that is not inside a character, or `count` when these bytes are not UTF-8. */
 static size_t cut_between_characters(const char *text, size_t count)
 {
     for (size_t back = 1; back <= 3 && back < count; back++) {

@@ -1,7 +1,7 @@
 /* Paths into the cache of Hugging Face's tools.
  *
- * The reference is a snapshot's name out of a file that anybody may have written, so that it must look like one before it
- * becomes part of a path.  Only the reference "main" is followed.
+ * The snapshot's name comes from a file that anyone may have written, so it is validated before it becomes part of a
+ * path.  Only the reference "main" is followed.
  */
 #include "data/hf_hub.h"
 
@@ -34,7 +34,7 @@ bool hf_hub_folder(char out[static FILE_PATH_MAX])
     return false;
 }
 
-/* The first word of the file refs/main, when it can be a snapshot's name. */
+/* Reads the snapshot's name from the file refs/main.  Returns false when it is not hexadecimal. */
 static bool reference_read(const char *path, char out[static REF_BYTES_MAX])
 {
     char *text = NULL;

@@ -1,7 +1,7 @@
 /* One file of a corpus as a sequence of texts.
  *
- * Plain files and standard input are read with read(2) here; names that say compression or tar go to
- * archive_stream.c. Which of the texts are documents, and where one ends, is documents.c's business.
+ * Plain files and standard input are read here with read(2); names with a suffix of compression or tar go to
+ * archive_stream.c.  documents.c decides which texts are documents and where each one ends.
  */
 #include "data/input.h"
 
@@ -18,7 +18,7 @@ struct input {
     struct hostmem *mem; /* borrowed; outlives the input */
     const struct corpus_file *file;
     struct archive_stream *archive; /* NULL for a plain file */
-    const char *name;               /* of the text */
+    const char *name;               /* of the current text */
     int fd;
     bool owns_fd;
     bool started;

@@ -1,7 +1,7 @@
-/* A line of JSONL, by jansson.
+/* A line of JSONL, parsed with jansson.
  *
- * jansson checks the syntax, UTF-8 and double keys, and bounds the depth.  Other fields are parsed and ignored.  What to
- * do about a bad line is the caller's business, and so is naming the file and the line.
+ * jansson checks the syntax, UTF-8 and duplicate keys, and bounds the depth.  Other fields are parsed and ignored.  The
+ * caller decides what to do about a bad line, and adds the file and the line to the message.
  */
 #include "data/jsonl.h"
 
@@ -36,7 +36,7 @@ static const char *type_text(const json_t *value)
     }
 }
 
-/* Names the fields that the line has, as many as there is room for. */
+/* Lists the fields of the line, as many as fit. */
 static void reason_missing(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
 {
     const char *key = NULL;
@@ -56,7 +56,7 @@ static void reason_missing(json_t *root, const char *field, char reason[static J
              field, used > 0 ? names : "none");
 }
 
-/* The field's value, or NULL and the reason. */
+/* Returns the field's value, or NULL with the reason. */
 static const json_t *root_field(json_t *root, const char *field, char reason[static JSONL_REASON_BYTES])
 {
     if (!json_is_object(root)) {

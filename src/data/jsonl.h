@@ -9,13 +9,13 @@
 
 #define JSONL_REASON_BYTES 512
 
-/* True when the line has nothing but white space. */
+/* Returns true when the line contains only white space. */
 bool jsonl_line_is_blank(const char *line, size_t count);
 
-/* The text of `field` of the object in line[count]: *out_text[*out_count] belongs to *out_root, which the caller
- * releases with json_decref().  It may hold zero bytes.  Errors: GT_DATA, with the cause in `reason` and nothing
- * logged, when the line is no JSON object (a key twice, text after it, or not UTF-8), or has no such field, or one that
- * is no string; GT_NO_MEMORY. */
+/* Extracts the text of `field` of the object in line[count].  *out_text[*out_count] belongs to *out_root, which the
+ * caller releases with json_decref(); it may contain zero bytes.  Errors: GT_DATA, with the cause in `reason` and
+ * nothing logged, when the line is not a JSON object (a duplicate key, text after it, or not UTF-8), or the field is
+ * missing or not a string; GT_NO_MEMORY. */
 enum gt_status jsonl_line_text(const char *line, size_t count, const char *field, json_t **out_root,
                                const char **out_text, size_t *out_count, char reason[static JSONL_REASON_BYTES]);
 

@@ -1,7 +1,8 @@
-/* Comparing a data set with its manifest.
+/* Compares a data set with its manifest.
  *
- * The number of tokens tells a file that was cut, extended, added or removed; the hash tells another tokenizer, whose ids would
- * mean other text.  The contents of token files are not hashed: that would read all of them at each start.
+ * The number of tokens detects files that were cut, extended, added or removed.  The hash detects a different
+ * tokenizer, whose ids would mean other text.  The contents of token files are not hashed, because that would read all
+ * of them at each start.
  */
 #include "data/manifest_check.h"
 

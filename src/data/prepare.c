@@ -1,8 +1,8 @@
-/* Preparing a data set: the order of things.
+/* Preparing a data set: the sequence of steps.
  *
- * What a run does: list the inputs, lock the folder, look for an unfinished run, perhaps copy standard input and learn a
- * vocabulary (prepare_vocabulary.c), encode (prepare_encode.c), publish (prepare_commit.c).  This file opens and closes,
- * fills in what the options left open, and decides what a failed run leaves behind.
+ * A run lists the inputs, locks the folder, looks for an unfinished run, possibly copies standard input and learns a
+ * vocabulary (prepare_vocabulary.c), encodes (prepare_encode.c), and publishes (prepare_commit.c).  This file opens and
+ * closes the run, resolves the options left open, and decides what a failed run leaves behind.
  */
 #include "data/prepare.h"
 
@@ -83,7 +83,7 @@ const char *prepare_split_name(enum prepare_split split)
     return names[split];
 }
 
-/* ---- what the options left open ---- */
+/* ---- resolving options ---- */
 
 static bool name_is_jsonl(const char *name)
 {
@@ -193,7 +193,7 @@ static enum gt_status stdin_copy_all(struct prepare *prep, struct file_replaceme
     return status;
 }
 
-/* Two readings need a file. */
+/* Copies standard input to a file, because it is read twice. */
 static enum gt_status stdin_copy(struct prepare *prep)
 {
     struct file_replacement file;
@@ -210,7 +210,7 @@ static enum gt_status stdin_copy(struct prepare *prep)
     return GT_OK;
 }
 
-/* Goes on with what a stopped run left, or removes it. */
+/* Continues from the state of a stopped run, or removes it. */
 static enum gt_status prepare_take_up(struct prepare *prep)
 {
     char progress[24];
@@ -234,7 +234,7 @@ static enum gt_status prepare_take_up(struct prepare *prep)
 
 /* ---- the tokenizer ---- */
 
-/* The vocabulary that the stopped run had learned. */
+/* Opens the vocabulary that the stopped run had learned. */
 static enum gt_status tokenizer_take_up(struct prepare *prep)
 {
     char path[FILE_PATH_MAX];
@@ -281,7 +281,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
     return documents_create(prep->mem, &spec, &prep->documents);
 }
 
-/* ---- the end ---- */
+/* ---- finishing ---- */
 
 enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct documents_state *state)
 {
@@ -306,8 +306,8 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
     return GT_DATA;
 }
 
-/* Where the last part of the characters begins.  A token of a byte-pair encoding weighs as many characters as it has;
- * the end-of-text tokens weigh nothing. */
+/* Finds where the last `val_characters` characters begin.  The weight of a bpe token is its number of characters;
+ * end-of-text tokens weigh nothing. */
 static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters, int64_t *out_train)
 {
     const int64_t vocab_size = tokenizer_vocab_size(prep->tokenizer);
@@ -345,7 +345,7 @@ static enum gt_status prepare_finish(struct prepare *prep)
     return token_writer_finish(prep->writer, by_position ? train : -1, &prep->files, &prep->file_count);
 }
 
-/* Of a run that only had to be committed, the list of files tells. */
+/* Token and file counts come from the commit list, because a run that only had to commit has no others. */
 static void prepare_result_fill(const struct prepare *prep, struct prepare_result *out)
 {
     const struct prepare_progress *progress = &prep->progress;
@@ -373,7 +373,7 @@ static void prepare_result_fill(const struct prepare *prep, struct prepare_resul
     }
 }
 
-/* What cannot be helped by other inputs or options may be tried again from where the run had saved. */
+/* Returns true for failures that other inputs or options cannot cure, when a saved state exists to retry from. */
 static bool failure_can_be_continued(const struct prepare *prep, enum gt_status status)
 {
     return prep->saved && (status == GT_IO || status == GT_NO_MEMORY || status == GT_FAILURE);
@@ -390,7 +390,7 @@ static void prepare_clear(struct prepare *prep, enum gt_status status)
     else if (prep->owns_files && is_kept)
         log_note("%s: the work so far is kept; give the same command again to continue", prep->spec->out_dir);
     if (file_join(path, prep->spec->out_dir, PREPARE_LOCK_NAME) == GT_OK)
-        unlink(path); /* while it is ours */
+        unlink(path); /* while this run still has the lock */
     file_unlock(prep->lock_fd);
 }
 
@@ -400,7 +400,7 @@ static void prepare_close(struct prepare *prep, enum gt_status status)
     if (prep->lock_held)
         prepare_clear(prep, status);
     if (status != GT_OK && prep->folder_made)
-        rmdir(prep->spec->out_dir); /* fails, as it should, when something is in it */
+        rmdir(prep->spec->out_dir); /* fails, as intended, when the folder is not empty */
     json_decref(prep->commit);
     json_decref(prep->state);
     tokenizer_destroy(prep->learned);
@@ -409,7 +409,7 @@ static void prepare_close(struct prepare *prep, enum gt_status status)
     corpus_destroy(prep->corpus);
 }
 
-/* ---- small things ---- */
+/* ---- helpers ---- */
 
 char *prepare_kinds_text(char text[static PREPARE_KINDS_TEXT_BYTES], const struct documents_kind *kinds)
 {

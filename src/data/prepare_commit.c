@@ -1,8 +1,8 @@
-/* The end of a run: from NAME.partial to NAME, so that a kill at any moment leaves the old data set, none, or the new
- * one, and a later run finishes what was begun.
+/* The end of a run: renames NAME.partial to NAME.  A kill at any moment leaves the old data set, none, or the new one,
+ * and a later run finishes the renames.
  *
  * First everything is written and synced; then the list of renames is saved as the state; only then are old files
- * removed and new ones named, the manifest last.  Every step may be repeated.
+ * removed and new ones renamed, the manifest last.  Every step may be repeated.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 static const char *const text_names[] = {TOKENIZER_FILE_NAME, PREPARE_MANIFEST_NAME};
 
-/* Without TOKEN_WRITER_PARTIAL behind it. */
+/* Returns the length of `name` without TOKEN_WRITER_PARTIAL. */
 static size_t name_stem(const char *name)
 {
     const size_t length = strlen(name), ending = strlen(TOKEN_WRITER_PARTIAL);
@@ -69,7 +69,7 @@ static enum gt_status fail_io(const char *path, const char *verb)
 
 /* ---- the list ---- */
 
-/* Writes NAME.partial and notes it as to be named; with a newline at its end. */
+/* Writes NAME.partial and adds NAME to the list of renames. */
 static enum gt_status text_add(struct prepare *prep, json_t *texts, const char *name, const char *text, size_t count)
 {
     char path[FILE_PATH_MAX];
@@ -78,7 +78,7 @@ static enum gt_status text_add(struct prepare *prep, json_t *texts, const char *
     return file_replace(path, text, count);
 }
 
-/* gpt_tokenizer.json has its final newline added here, in place of the terminator. */
+/* Replaces the terminator of gpt_tokenizer.json's text with its final newline. */
 static enum gt_status tokenizer_add(struct prepare *prep, json_t *texts)
 {
     char *text = NULL;
@@ -133,7 +133,8 @@ static bool list_has(const json_t *list, size_t column, const char *name)
     return false;
 }
 
-/* Whether a manifest's list of tokenizer files is one of ours: releases before version 2 had none. */
+/* Returns true when a manifest's list of tokenizer files is valid.  Manifests of version 1 and of other programs have
+ * none. */
 static bool exports_are_listed(const json_t *manifest)
 {
     const json_t *list = json_object_get(manifest, "tokenizer_files");
@@ -149,7 +150,7 @@ static bool exports_are_listed(const json_t *manifest)
     return json_is_array(list);
 }
 
-/* The manifest of the data set that is there, or NULL. */
+/* Reads the manifest of the existing data set; *out is NULL when there is none. */
 static enum gt_status old_manifest_open(const struct prepare *prep, json_t **out)
 {
     char path[FILE_PATH_MAX], *text = NULL;
@@ -184,7 +185,7 @@ enum gt_status prepare_check_old(const struct prepare *prep)
     return GT_OK;
 }
 
-/* The tokenizer files of an earlier data set that this one does not have; its manifest names them. */
+/* Lists the tokenizer files of an earlier data set, from its manifest, that the new one does not have. */
 static enum gt_status stale_add_exports(const struct prepare *prep, const json_t *texts, json_t *stale)
 {
     json_t *old = NULL;
@@ -200,7 +201,7 @@ static enum gt_status stale_add_exports(const struct prepare *prep, const json_t
     return prepare_json_check(stale, failures, "a list of files");
 }
 
-/* Token files that are there and would be read together with the new ones, or instead of them. */
+/* Lists existing token files that would be read together with the new ones, or instead of them. */
 static enum gt_status stale_add_tokens(const struct prepare *prep, const json_t *files, json_t *stale)
 {
     int failures = 0;
@@ -235,7 +236,7 @@ enum gt_status prepare_publish(struct prepare *prep)
     return GT_OK;
 }
 
-/* ---- going through it ---- */
+/* ---- carrying it out ---- */
 
 static enum gt_status list_refuse(const struct prepare *prep)
 {
@@ -243,7 +244,7 @@ static enum gt_status list_refuse(const struct prepare *prep)
     return GT_DATA;
 }
 
-/* Names from the state are names of ours, or nothing is done. */
+/* Checks a name from the state file: only names of our outputs, without a folder, are accepted. */
 static bool name_is_ours(const char *name)
 {
     return name != NULL && strchr(name, '/') == NULL && prepare_is_output(name);
@@ -264,7 +265,7 @@ static enum gt_status commit_text(const struct prepare *prep, const char *name)
     bool is_named;
     TRY(token_writer_is_named(partial, path, &is_named));
     if (is_named)
-        return GT_OK; /* an earlier attempt came further */
+        return GT_OK; /* an earlier attempt has renamed it */
     return rename(partial, path) == 0 ? GT_OK : fail_io(partial, "rename");
 }
 
@@ -283,8 +284,8 @@ static enum gt_status commit_file(const struct prepare *prep, const json_t *row)
     return token_file_settle(&prep->writer_spec, &file);
 }
 
-/* The old manifest goes first, as long as the new one is not in its place; a power cut must not bring it back among new
- * files. */
+/* Removes the old manifest first, unless the new one is already in place, and syncs: a power cut must not bring it back
+ * among new files. */
 static enum gt_status commit_unlink_old(const struct prepare *prep, const json_t *stale)
 {
     char partial[FILE_PATH_MAX];
@@ -312,7 +313,7 @@ enum gt_status prepare_commit(struct prepare *prep)
     TRY(commit_unlink_old(prep, json_object_get(prep->commit, "stale")));
     for (size_t i = 0; i < json_array_size(files); i++)
         TRY(commit_file(prep, json_array_get(files, i)));
-    for (size_t i = 0; i < json_array_size(texts); i++) { /* the manifest is the last of them */
+    for (size_t i = 0; i < json_array_size(texts); i++) { /* the manifest comes last */
         const char *name = json_string_value(json_array_get(texts, i));
         if (!name_is_ours(name))
             return list_refuse(prep);
@@ -323,8 +324,8 @@ enum gt_status prepare_commit(struct prepare *prep)
     return file_sync_folder(prep->spec->out_dir);
 }
 
-/* Removes outputs: those that are whole, or those that are not.  False, with errno, where one may be left; a
- * folder of such a name is no data set's. */
+/* Removes the finished outputs (`whole`) or the partial ones.  Returns false, with errno, when one may be left.  A
+ * folder with such a name is not part of a data set and is ignored. */
 static bool outputs_remove(const struct prepare *prep, bool whole)
 {
     DIR *folder = opendir(prep->spec->out_dir);
@@ -340,13 +341,13 @@ static bool outputs_remove(const struct prepare *prep, bool whole)
             unlinkat(dirfd(folder), entry->d_name, 0) != 0 && errno != EISDIR)
             failed = errno;
     }
-    failed = errno != 0 ? errno : failed; /* of the listing */
+    failed = errno != 0 ? errno : failed; /* readdir()'s error takes precedence */
     closedir(folder);
     errno = failed;
     return failed == 0;
 }
 
-/* Whether something of a list is no longer there: the files to be renamed, or those to be removed. */
+/* Sets *begun when any file of a list no longer exists: the files to rename, or those to remove. */
 static enum gt_status list_is_begun(const struct prepare *prep, const json_t *list, const char *suffix, bool *begun)
 {
     char path[FILE_PATH_MAX];
@@ -355,7 +356,7 @@ static enum gt_status list_is_begun(const struct prepare *prep, const json_t *li
         const char *name = json_string_value(json_is_array(entry) ? json_array_get(entry, 0) : entry);
         bool exists = true;
         if (!name_is_ours(name))
-            return GT_OK; /* nor is the list */
+            return GT_OK; /* not our name, so not our list */
         TRY(path_in(prep, name, suffix, path));
         TRY(file_look(path, &exists));
         *begun = !exists;
@@ -363,7 +364,7 @@ static enum gt_status list_is_begun(const struct prepare *prep, const json_t *li
     return GT_OK;
 }
 
-/* The state that is there; NULL where there is none, or one that nobody can go on with. */
+/* Reads the saved state; *out is NULL when there is none, or when it is not valid JSON. */
 static enum gt_status old_state_read(const struct prepare *prep, json_t **out)
 {
     char *text = NULL;
@@ -380,8 +381,8 @@ static enum gt_status old_state_read(const struct prepare *prep, json_t **out)
     return status == GT_DATA ? GT_OK : status;
 }
 
-/* What a stopped commit has named already goes before the state does: nobody would know then that it is half a data set.
- * Where it had only been announced, the old data set is whole. */
+/* Removes the outputs of a commit that was stopped halfway.  They go before the state, because without it nothing would
+ * show that they are half a data set.  If the commit had not started, the old data set is complete and stays. */
 static enum gt_status half_commit_remove(const struct prepare *prep)
 {
     char manifest[FILE_PATH_MAX];

@@ -1,9 +1,9 @@
-/* From text to token files: batches of documents, cut into pieces, encoded by several threads, written in order.
+/* From text to token files: batches of documents are cut into pieces, encoded by several threads, and written in order.
  *
- * A batch is filled by the main thread, which also decides where each document goes; then the threads encode its pieces,
- * each into its own part of one buffer; then the main thread writes them.  Pieces are cut by content alone
- * (documents_cut()), so what is written does not depend on the number of threads.  After a batch, everything can be
- * saved: no document is under way then but the one at hand, which the saved state does not include.
+ * The main thread fills a batch and decides which split each document goes to.  Then the threads encode its pieces,
+ * each into its own part of one buffer.  Then the main thread writes them.  Pieces are cut by content alone
+ * (documents_cut()), so the output does not depend on the number of threads.  The run can be saved after a batch: the
+ * saved state covers exactly the documents written, without the one that was just read.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -32,14 +32,14 @@ static enum gt_status threads_open(struct prepare *prep)
     return GT_OK;
 }
 
-/* Without --shard-tokens, 32-bit ids go to one file only where it is sure that they fit. */
+/* Without --shard-tokens, 32-bit ids go to a single file only when they certainly fit. */
 static void writer_choose(struct prepare *prep)
 {
     struct token_writer_spec *spec = &prep->writer_spec;
     spec->folder = prep->spec->out_dir;
     spec->width_bytes = tokenizer_vocab_size(prep->tokenizer) > UINT16_MAX + 1 ? 4 : 2;
     spec->shard_tokens = prep->spec->shard_tokens;
-    const uint64_t most = INT32_MAX / (prep->spec->encoding != NULL ? 8 : 2); /* UTF-8 may be longer */
+    const uint64_t most = INT32_MAX / (prep->spec->encoding != NULL ? 8 : 2); /* the text may be longer in UTF-8 */
     const bool small = !prep->many && !prep->corpus->has_stdin && prep->corpus->size_bytes < most;
     if (spec->width_bytes == 4 && spec->shard_tokens == 0 && !small)
         spec->shard_tokens = (int64_t)1 << 30;
@@ -50,7 +50,7 @@ enum gt_status prepare_encode_open(struct prepare *prep)
     void *memory = NULL;
     writer_choose(prep);
     if (prep->phase == PREPARE_PHASE_COMMIT)
-        return GT_OK; /* all of it is written */
+        return GT_OK; /* all tokens are written */
     TRY(threads_open(prep));
     TRY(hostmem_alloc(prep->mem, BATCH_BYTES, 1, "text of a batch", &memory));
     prep->text = memory;
@@ -133,7 +133,7 @@ static enum gt_status put_token(struct prepare *prep, enum token_split split, in
     return token_writer_put(prep->writer, split, bytes, 1);
 }
 
-/* What stands before a document, given those before it in its split. */
+/* Writes the separator before a document, which depends on the earlier documents of its split. */
 static enum gt_status put_before(struct prepare *prep, enum token_split split)
 {
     const bool later = prep->progress.has_document[split];
@@ -147,7 +147,7 @@ static enum gt_status put_before(struct prepare *prep, enum token_split split)
     return GT_OK;
 }
 
-/* The document is complete: its marks are counted. */
+/* Completes a document: updates the counts and writes the separator after it. */
 static enum gt_status put_after(struct prepare *prep, enum token_split split)
 {
     struct prepare_progress *progress = &prep->progress;
@@ -164,14 +164,14 @@ static enum gt_status piece_refuse(const struct prepare *prep, const struct prep
 {
     const char *path = prep->corpus->files[piece->file].path;
     if (piece->status == GT_DATA && prep->learns) {
-        log_error("%s: the file changed while it was read", path); /* the first reading had seen all characters */
+        log_error("%s: the file changed while it was read", path); /* the first pass had seen all characters */
         return GT_DATA;
     }
     tokenizer_fault_report(prep->tokenizer, piece->status, &piece->fault, path);
     return piece->status;
 }
 
-/* Once is enough. */
+/* Warns once per run about text that looks like Latin-1. */
 static void latin_note(struct prepare *prep, const struct prepare_piece *piece)
 {
     const char *latin = text_guess_latin(prep->text + piece->offset, piece->count);
@@ -201,7 +201,7 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
     return piece->last ? put_after(prep, piece->split) : GT_OK;
 }
 
-/* Encodes and writes the batch, and empties it. */
+/* Encodes and writes the batch, empties it, and saves the state when enough text has been written. */
 static enum gt_status batch_run(struct prepare *prep)
 {
     thread_for_each(prep->threads, prep->piece_count, piece_encode, prep);
@@ -221,7 +221,8 @@ static enum gt_status batch_run(struct prepare *prep)
 
 /* ---- filling ---- */
 
-/* Where the document goes, and whether it goes anywhere.  A long one is judged by its first part. */
+/* Chooses the split of a document, and checks whether it is a copy.  A long document's split depends on its first
+ * part. */
 static enum gt_status document_place(struct prepare *prep, const struct document *document, enum token_split *out_split,
                                      bool *out_known)
 {
@@ -240,7 +241,7 @@ static enum gt_status document_place(struct prepare *prep, const struct document
     return prep->dedup != NULL && !document->unfinished ? dedup_add(prep->dedup, hash, out_known) : GT_OK;
 }
 
-/* Cuts text that lies in the batch into pieces. */
+/* Cuts the text at the end of the batch into pieces. */
 static void pieces_add(struct prepare *prep, const struct document *document, enum token_split split)
 {
     const size_t end = prep->text_count + document->count;
@@ -266,7 +267,8 @@ static void pieces_add(struct prepare *prep, const struct document *document, en
     prep->text_count = end;
 }
 
-/* Whether the batch takes `count` more bytes.  Two pieces in a row hold more than PIECE_BYTES together. */
+/* Returns true when the batch has room for `count` more bytes.  Any two adjacent pieces of a document together exceed
+ * PIECE_BYTES, which bounds their number. */
 static bool batch_takes(const struct prepare *prep, size_t count)
 {
     return count <= BATCH_BYTES - prep->text_count &&
@@ -289,7 +291,7 @@ static enum gt_status document_add(struct prepare *prep, const struct document *
     return GT_OK;
 }
 
-/* Two readings must have met the same bytes; of a resumed run only the sums over INPUTs are known. */
+/* Checks that both passes read the same bytes.  For a resumed run only the totals of each INPUT are known. */
 static enum gt_status inputs_compare(const struct prepare *prep)
 {
     for (size_t i = 0; prep->learns && i < prep->spec->input_count; i++)

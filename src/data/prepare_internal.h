@@ -1,4 +1,4 @@
-/* What the files prepare*.c share: a run of gpt-prepare. */
+/* Shared by prepare*.c: the state of one run of gpt-prepare. */
 #ifndef GPT_TRAIN_DATA_PREPARE_INTERNAL_H
 #define GPT_TRAIN_DATA_PREPARE_INTERNAL_H
 
@@ -28,12 +28,12 @@
 #define PIECE_BYTES ((size_t)256 << 10)
 #define PREPARE_TEXTS_MAX 8
 
-/* A part of a document for one thread: text, and what came of it. */
+/* A part of a document for one thread: its text and the results of encoding it. */
 struct prepare_piece {
     size_t offset, count; /* in the batch's text */
     enum token_split split;
-    bool first, last; /* of its document */
-    uint64_t file;    /* of the corpus, for messages */
+    bool first, last; /* piece of its document */
+    uint64_t file;    /* index in the corpus, for messages */
     int64_t tokens;
     size_t invalid_count;
     size_t character_count;
@@ -42,17 +42,17 @@ struct prepare_piece {
     struct tokenizer_fault fault;
 };
 
-/* Everything that a later process needs besides what the files hold.  No pointers. */
+/* Everything that a later process needs besides the contents of the files.  No pointers. */
 struct prepare_progress {
-    struct documents_state documents; /* behind the last document that was written */
+    struct documents_state documents; /* after the last document that was written */
     uint64_t duplicate_count, forced_cut_count;
     uint64_t invalid_byte_count, invalid_document_count, zero_document_count;
     uint64_t split_documents[TOKEN_WRITER_SPLITS];
-    uint64_t character_count; /* of all that was written, newlines between documents included */
+    uint64_t character_count; /* of all text written, including newlines between documents */
     struct dedup_entries dedup;
-    enum token_split long_split;          /* where the parts of the current long document go */
-    bool document_invalid, document_zero; /* of the document that is being written */
-    bool open_line[TOKEN_WRITER_SPLITS];  /* its last document does not end in a newline */
+    enum token_split long_split;          /* split of the current long document's parts */
+    bool document_invalid, document_zero; /* about the document that is being written */
+    bool open_line[TOKEN_WRITER_SPLITS];  /* the split's last document does not end in a newline */
     bool has_document[TOKEN_WRITER_SPLITS];
 };
 
@@ -64,92 +64,94 @@ struct prepare {
     const char *field;
     int threads;
     struct corpus *corpus;
-    enum prepare_split split;         /* no longer auto */
-    enum prepare_separator separator; /* likewise */
-    bool learns;                      /* the vocabulary comes from the inputs: they are read twice */
+    enum prepare_split split;         /* resolved, never AUTO */
+    enum prepare_separator separator; /* resolved, never AUTO */
+    bool learns;                      /* the vocabulary comes from the inputs, which are read twice */
     bool many;                        /* see PREPARE_SPLIT_AUTO */
     bool folder_made;
     int lock_fd;
     bool lock_held;
-    bool owns_files; /* what lies about in out_dir is this run's */
-    bool saved;      /* there is a state to go on from */
-    bool announced;  /* the state lists what is renamed and removed: from here on only its end removes it */
+    bool owns_files; /* temporary files in out_dir belong to this run */
+    bool saved;      /* there is a saved state to continue from */
+    bool announced;  /* the saved state lists the renames and removals; from here on only their completion removes it */
     char stdin_path[FILE_PATH_MAX], state_path[FILE_PATH_MAX], dedup_path[FILE_PATH_MAX];
     bool stdin_copied;
     uint64_t stdin_bytes;
     uint32_t stdin_crc32c;
 
-    enum prepare_phase phase; /* that a stopped run was in */
-    json_t *state;            /* what it left, or NULL */
+    enum prepare_phase phase; /* in which the continued run was stopped */
+    json_t *state;            /* the stopped run's state, or NULL */
     struct prepare_progress progress;
-    struct documents_input *inputs;       /* one per INPUT: as read, complete at the end */
-    struct documents_input *first_inputs; /* those of the first of two readings */
+    struct documents_input *inputs;       /* one per INPUT; complete at the end */
+    struct documents_input *first_inputs; /* the same, from the first of two passes */
 
     struct tokenizer *learned;
-    const struct tokenizer *tokenizer; /* that, or the one given */
+    const struct tokenizer *tokenizer; /* `learned`, or the given one */
     struct documents *documents;
     struct dedup *dedup;
     struct token_writer *writer;
     struct token_writer_spec writer_spec;
     struct tokenizer_encoder **encoders; /* one per thread */
-    int32_t **ids;                       /* PIECE_BYTES of them for each thread */
-    char *text;                          /* of the batch: BATCH_BYTES */
+    int32_t **ids;                       /* PIECE_BYTES ids for each thread */
+    char *text;                          /* of the batch: BATCH_BYTES bytes */
     size_t text_count;
-    unsigned char *packed; /* tokens of the batch; those of a piece begin at its offset * width_bytes */
+    unsigned char *packed; /* tokens of the batch; a piece's tokens start at its offset * width_bytes */
     struct prepare_piece *pieces;
     size_t piece_count;
-    uint64_t saved_at_bytes; /* of text */
+    uint64_t saved_at_bytes; /* bytes of text at the last save */
     bool latin_said;
 
-    uint64_t done_before_bytes; /* progress: of passes that are over */
+    uint64_t done_before_bytes; /* for progress: bytes of finished passes */
     uint64_t told_bytes;
     const struct token_file *files;
     size_t file_count;
-    json_t *commit; /* the list of what is to be renamed */
+    json_t *commit; /* the list of files to rename and remove */
 };
 
-/* prepare_vocabulary.c: the first of two readings.  Errors: GT_DATA and those of documents_next(). */
+/* prepare_vocabulary.c: the first of two passes.  Errors: GT_DATA and those of documents_next(). */
 enum gt_status prepare_learn(struct prepare *prep);
 
-/* prepare_encode.c: from text to token files, saving now and then. */
+/* prepare_encode.c: from text to token files, with a save now and then. */
 enum gt_status prepare_encode_open(struct prepare *prep);
 enum gt_status prepare_encode(struct prepare *prep);
 void prepare_encode_close(struct prepare *prep);
 
-/* prepare_state.c: what a stopped run left, and leaving it.  prepare_state_load() sets phase and state, and refuses
- * other options or inputs; prepare_state_restore() fills progress, inputs and the checksums of the first reading. */
+/* prepare_state.c: loads and saves the state of a run.  prepare_state_load() sets phase and state, and refuses other
+ * options or inputs.  prepare_state_restore() fills progress, inputs and the checksums of the first pass. */
 enum gt_status prepare_state_load(struct prepare *prep);
 enum gt_status prepare_state_restore(struct prepare *prep);
 enum gt_status prepare_state_check_tokenizer(const struct prepare *prep);
 enum gt_status prepare_state_shards(struct prepare *prep, enum token_split split);
 enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase);
 
-/* prepare_manifest.c.  The options that decide what is written, as JSON; NULL without memory. */
+/* prepare_manifest.c.  Returns the options that determine the output, as JSON; NULL when out of memory. */
 json_t *prepare_options_json(const struct prepare *prep);
 enum gt_status prepare_manifest_text(const struct prepare *prep, char **out);
-/* "crc32c:89abcdef" */
+/* Returns "crc32c:89abcdef". */
 json_t *prepare_json_crc(uint32_t crc32c);
 
-/* prepare_commit.c: from NAME.partial to NAME.  prepare_publish() makes the list, prepare_commit() goes through it. */
+/* prepare_commit.c: from NAME.partial to NAME.  prepare_publish() makes the list, prepare_commit() carries it out. */
 enum gt_status prepare_publish(struct prepare *prep);
 enum gt_status prepare_commit(struct prepare *prep);
-/* Refuses a folder whose data set cannot be replaced: its manifest does not say which files are of it. */
+/* Refuses a folder whose data set cannot be replaced, because its manifest does not list the data set's files. */
 enum gt_status prepare_check_old(const struct prepare *prep);
-/* Removes what a run left that is finished, or that never came to replace anything; the state first.  False, with errno, and
- * everything is left for the next run, where that cannot be: a state goes with the files that it names. */
+/* Removes the temporary files of a run that has finished, or that never started to replace anything; the state first.
+ * Returns false, with errno, when it cannot remove the state, and leaves all files for the next run, because the state
+ * names them. */
 bool prepare_clean(struct prepare *prep);
-/* The same of an earlier run, or of one whose state is gone; the files that it has replaced go too.  Errors: GT_IO,
- * GT_NO_MEMORY, and the state stays where half a data set does, or where it cannot be removed. */
+/* Like prepare_clean(), for an earlier run or one whose state is gone; also removes the outputs of a commit that was
+ * stopped halfway.  Errors: GT_IO, GT_NO_MEMORY; the state stays when half a data set stays, or when it cannot be
+ * removed. */
 enum gt_status prepare_discard(struct prepare *prep);
-/* True for the names of files in out_dir that are ours, whether whole or not. */
+/* Returns true for names of our files in out_dir, with or without the suffix of unfinished ones. */
 bool prepare_is_output(const char *name);
 
 /* prepare.c */
 void prepare_told(struct prepare *prep, bool force);
 enum gt_status prepare_open_documents(struct prepare *prep, bool second);
-/* GT_DATA and one line: the inputs hold no text. */
+/* Logs that the inputs contain no text and returns GT_DATA. */
 enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct documents_state *state);
-/* GT_NO_MEMORY and one line about the JSON of `what` when it is NULL or `failures` is not 0. */
+/* Logs one line about the JSON of `what` and returns GT_NO_MEMORY when `value` is NULL or `failures` is not 0. */
 enum gt_status prepare_json_check(const json_t *value, int failures, const char *what);
 bool prepare_copies_stdin(const struct prepare *prep);
 

@@ -1,7 +1,7 @@
-/* manifest.json: what a data set was made from, how, and what is in it.
+/* manifest.json: the sources of a data set, the options, and the contents.
  *
- * It depends on inputs and options only: no times, no number of threads, so that two runs can be compared file by file.
- * The options are also what a stopped run must agree with to be continued.
+ * It depends only on inputs and options, with no times and no number of threads, so that two runs can be compared file
+ * by file.  A stopped run can be continued only with the same options.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static json_t *json_count(uint64_t count)
     return json_integer((json_int_t)count);
 }
 
-/* A path need not be UTF-8, JSON must: other bytes become '?'. */
+/* Paths need not be UTF-8 but JSON must be: invalid bytes become '?'. */
 static json_t *json_path(const char *path)
 {
     char text[FILE_PATH_MAX];
@@ -141,7 +141,7 @@ static json_t *manifest_exports(const struct prepare *prep)
     return object_or_null(list, failures);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole manifest ---- */
 
 static json_t *manifest_make(const struct prepare *prep)
 {

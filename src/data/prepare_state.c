@@ -1,9 +1,9 @@
 /* The state of an unfinished run: a small JSON file that is replaced whenever the token files have been synced.
  *
- * It says how far the inputs were read (documents.h), which token files there are and how long, and, in its last phase,
- * which files are to be renamed.  Options and the list of inputs are in it too, and a run with others is refused: what
- * it would write would be neither the one data set nor the other.  The file lies in the user's folder and is read as any
- * other input, with its fields checked.
+ * It records how far the inputs were read (documents.h), the token files and their lengths, and, in the last phase, the
+ * files to rename.  It also contains the options and the list of inputs; a run with different ones is refused, because
+ * its output would be a mix of two data sets.  The file is in the user's folder, so its fields are checked like any
+ * other input's.
  */
 #include <inttypes.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #define STATE_VERSION 1
 #define COUNT_MAX (INT64_MAX / 4)
 
-/* A number of the state, by name and place in struct prepare_progress. */
+/* A number of the state: its name and its offset in struct prepare_progress. */
 struct state_field {
     const char *name;
     size_t offset;
@@ -117,7 +117,7 @@ static json_t *progress_to_json(struct prepare_progress *progress)
     return NULL;
 }
 
-/* Records of INPUTs: those that are complete, or of the first of two readings. */
+/* Converts the records of INPUTs: the complete ones, or those of the first of two passes. */
 static json_t *inputs_to_json(const struct documents_input *inputs, size_t count)
 {
     json_t *list = json_array();
@@ -193,7 +193,7 @@ enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase
 
 /* ---- loading ---- */
 
-/* One line names the first option that differs. */
+/* Compares the options with the stopped run's; one log line names the first that differs. */
 static enum gt_status options_compare(const struct prepare *prep, const json_t *then)
 {
     json_t *now = prepare_options_json(prep);
@@ -270,9 +270,9 @@ enum gt_status prepare_state_load(struct prepare *prep)
     return state_check(prep);
 }
 
-/* ---- for those who read the data set ---- */
+/* ---- for readers of the data set ---- */
 
-/* Committing removes the old manifest first and names the new one last. */
+/* Sets *out when a commit was stopped halfway: it removes the old manifest first and renames the new one last. */
 static enum gt_status folder_is_between(const char *folder, bool *out)
 {
     char manifest[FILE_PATH_MAX], path[FILE_PATH_MAX];
@@ -304,7 +304,7 @@ enum gt_status prepare_folder_check(const char *folder)
     return GT_DATA;
 }
 
-/* ---- taking up ---- */
+/* ---- restoring ---- */
 
 static enum gt_status list_refuse(const struct prepare *prep, const char *name)
 {
@@ -312,7 +312,7 @@ static enum gt_status list_refuse(const struct prepare *prep, const char *name)
     return GT_DATA;
 }
 
-/* row[index] of a list of numbers, 0 <= number <= max. */
+/* Reads row[index] of a list of numbers; returns false unless 0 <= number <= max. */
 static bool row_number(const json_t *row, size_t index, json_int_t max, int64_t *out)
 {
     const json_t *value = json_array_get(row, index);
@@ -377,7 +377,7 @@ static enum gt_status progress_restore(struct prepare *prep, const json_t *objec
     TRY(json_get_int(object, path, "input_crc32c", 0, UINT32_MAX, &value));
     progress->documents.input.crc32c = (uint32_t)value;
     value = 0;
-    progress->dedup.is_summed = json_object_get(object, "dedup_crc32c") != NULL; /* not in states of before */
+    progress->dedup.is_summed = json_object_get(object, "dedup_crc32c") != NULL; /* older releases did not save it */
     if (progress->dedup.is_summed)
         TRY(json_get_int(object, path, "dedup_crc32c", 0, UINT32_MAX, &value));
     progress->dedup.crc32c = (uint32_t)value;

@@ -1,7 +1,7 @@
-/* The first of two readings, for a vocabulary that comes from the inputs: characters, or a byte-pair encoding.
+/* The first of two passes, for a vocabulary that is made from the inputs: characters, or a byte-pair encoding.
  *
- * Characters are marked in a bitmap over all code points; pieces of text are counted by bpe_train.c.  The checksum of
- * each file stays in the corpus, so that the second reading notices a file that changed.
+ * Characters are marked in a bitmap over all code points; bpe_train.c counts pieces of text.  The checksum of each file
+ * stays in the corpus, so that the second pass detects a file that changed.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -64,7 +64,7 @@ static enum gt_status learn_chars(struct learner *learner, const struct document
         seen_set(learner, code_point);
         at += (size_t)length;
     }
-    /* A newline may come between two documents. */
+    /* A newline may be inserted between two documents. */
     if (learner->prep->separator == PREPARE_SEPARATOR_NEWLINE && learner->open_line && !document->continues)
         seen_set(learner, '\n');
     if (document->count > 0)

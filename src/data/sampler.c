@@ -1,7 +1,7 @@
 /* Sample order, from Philox counters and prefix sums over the shards.
  *
  * Each shard has a number of starts, of blocks and of windows; their running totals turn "the k-th start" into a shard
- * and an offset by bisection.  Draws never depend on an earlier draw.  Reading the tokens is batch.c's business.
+ * and an offset by bisection.  Draws never depend on an earlier draw.  batch.c reads the tokens.
  */
 #include "data/sampler.h"
 
@@ -14,12 +14,12 @@
 
 #define FEISTEL_ROUNDS 8
 
-/* What one shard offers; the *_before fields are totals over the shards in front of it. */
+/* One shard; the *_before fields are totals over the shards before it. */
 struct sampler_shard {
     int64_t first, length; /* in tokens */
     int64_t starts_before;
     int64_t blocks_before;
-    int64_t windows_before; /* blocks, and one more for each shard with a remainder */
+    int64_t windows_before; /* blocks, and one more per shard with a remainder */
 };
 
 struct sampler {
@@ -29,7 +29,7 @@ struct sampler {
     int64_t block_size;
     int64_t samples_per_step;
     size_t shard_count;
-    struct sampler_shard *shards; /* shard_count + 1; the last one holds the totals */
+    struct sampler_shard *shards; /* shard_count + 1; the last one has the totals */
 };
 
 static enum gt_status sampler_count_shards(struct sampler *sampler, const struct token_source *source);
@@ -120,7 +120,8 @@ static int64_t shard_units_before(const struct sampler_shard *shard, enum sample
     return shard->windows_before;
 }
 
-/* The shard that holds unit `index`, and the unit's number within it.  Shards without units are never found. */
+/* Returns the shard that contains unit `index`; *out_within is the unit's index in it.  Shards without units are never
+ * returned. */
 static const struct sampler_shard *sampler_find_unit(const struct sampler *sampler, enum sampler_unit unit,
                                                      int64_t index, int64_t *out_within)
 {
@@ -210,8 +211,8 @@ int64_t sampler_epoch_of(const struct sampler *sampler, int64_t step, int64_t sa
 
 /* ---- the keyed permutation ---- */
 
-/* One pass through the network over [0, 2^bits).  The halves have bits/2 and the rest; they change places in every
- * round, so that the widths are back where they were after an even number of rounds. */
+/* Runs the network once over [0, 2^bits).  The halves have bits/2 bits and the rest.  They swap in every round, so
+ * after an even number of rounds the widths are the initial ones again. */
 static uint64_t feistel_encrypt(struct philox_key key, uint64_t epoch, unsigned bits, uint64_t value)
 {
     unsigned left_bits = bits / 2, right_bits = bits - bits / 2;
@@ -238,7 +239,8 @@ int64_t sampler_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t ind
         bits++;
     assert(bits < 63);
     const struct philox_key key = philox_key_make(seed, RNG_EPOCH);
-    /* A cycle of the network returns to `index` at the latest, so the walk ends within 2^bits steps; 2 on average. */
+    /* At the latest the cycle returns to `index`, so the walk ends within 2^bits steps; it takes at most 2 on
+     * average. */
     uint64_t value = (uint64_t)index;
     for (uint64_t walk = 0; walk < (UINT64_C(1) << bits); walk++) {
         value = feistel_encrypt(key, (uint64_t)epoch, bits, value);

@@ -1,10 +1,10 @@
-/* Sample order: which block of tokens a step's sample reads.
+/* Sample order: which block of tokens each sample of a step reads.
  *
- * A sample is block_size + 1 consecutive tokens inside one shard (inputs, and targets one further); no sample crosses
- * from one shard into the next.  Its position is a pure function of (seed, step, sample), the same for any
+ * A sample is block_size + 1 consecutive tokens inside one shard (the inputs, and the targets shifted by one); no
+ * sample crosses a shard boundary.  Its position is a pure function of (seed, step, sample), the same for any
  * micro-batch, rank count or backend; there is no state to save.
- *   random   a uniform draw over all starts, with replacement.  A shard of n tokens has n - block_size of them, so
- *            shards weigh by what they hold (nanoGPT train.py get_batch: randint(len - block_size)).
+ *   random   a uniform draw over all starts, with replacement.  A shard of n tokens has n - block_size starts, so
+ *            shards are weighted by their size (nanoGPT train.py get_batch: randint(len - block_size)).
  *   epoch    non-overlapping blocks; each is read exactly once per epoch, in an order that differs between epochs.
  *            Samples are numbered step * samples_per_step + sample; an epoch may end in the middle of a step.
  */
@@ -21,7 +21,7 @@
 enum sampler_kind { SAMPLER_RANDOM, SAMPLER_EPOCH };
 
 struct sampler_spec {
-    const struct token_source *source; /* read here only; need not outlive the call */
+    const struct token_source *source; /* used only during the call */
     enum sampler_kind kind;
     uint64_t seed;
     int64_t block_size;       /* T >= 1 */
@@ -30,43 +30,44 @@ struct sampler_spec {
 
 struct sampler;
 
-/* Errors: GT_DATA when no shard holds block_size + 1 tokens, GT_NO_MEMORY. */
+/* Errors: GT_DATA when no shard has block_size + 1 tokens, GT_NO_MEMORY. */
 enum gt_status sampler_create(struct hostmem *mem, const struct sampler_spec *spec, struct sampler **out);
 /* Accepts NULL. */
 void sampler_destroy(struct sampler *sampler);
 
-/* The position in the source of the first token of sample `sample` (0 <= sample < samples_per_step) of `step`
+/* Returns the position in the source of the first token of sample `sample` (0 <= sample < samples_per_step) of `step`
  * (0 <= step < 2^32). */
 int64_t sampler_position(const struct sampler *sampler, int64_t step, int64_t sample);
 
-/* The same for a random evaluation batch: sample number `sample` of evaluation number `evaluation` (both below 2^32).
- * Always a uniform draw, as in nanoGPT's estimate_loss; the stream is apart from training's and `split`'s from each
- * other's. */
+/* Like sampler_position(), for a random evaluation batch: sample number `sample` of evaluation number `evaluation`
+ * (both below 2^32).  Always a uniform draw, as in nanoGPT's estimate_loss.  Training and each `split` draw from
+ * separate random streams. */
 int64_t sampler_position_eval(const struct sampler *sampler, enum token_split split, int64_t evaluation,
                               int64_t sample);
 
-/* Possible starts, and non-overlapping blocks (an epoch of sampler=epoch). */
+/* Return the number of possible starts, and of non-overlapping blocks (an epoch of sampler=epoch). */
 int64_t sampler_start_count(const struct sampler *sampler);
 int64_t sampler_block_count(const struct sampler *sampler);
-/* The epoch (from 0) that a sample of sampler=epoch belongs to. */
+/* Returns the epoch (from 0) of a sample of sampler=epoch. */
 int64_t sampler_epoch_of(const struct sampler *sampler, int64_t step, int64_t sample);
 
-/* A window of a walk through the whole split.  The first `ignored` targets were counted by the window before. */
+/* A window of a walk through the whole split.  The previous window has already counted the first `ignored` targets. */
 struct sampler_window {
     int64_t position;
     int64_t ignored;
 };
 
 /* Windows of block_size that cover the split once, in order.  Without `tail`, up to block_size - 1 targets at the end
- * of each shard are left out; with it, one more window per such shard ends at the shard's last token and overlaps its
- * neighbour, whose targets it must not count again (`ignored` > 0; see batch_targets_ignore()).  Shards too short for
- * a window have none. */
+ * of each shard are dropped.  With it, each such shard gets one more window that ends at its last token and overlaps
+ * the previous window, whose targets it must not count again (`ignored` > 0; see batch_targets_ignore()).  Shards that
+ * are too short for a window have none. */
 int64_t sampler_window_count(const struct sampler *sampler, bool tail);
 struct sampler_window sampler_window_at(const struct sampler *sampler, bool tail, int64_t index);
 
-/* The keyed permutation of sampler=epoch: a bijection of [0, count) for each (seed, epoch), index in [0, count).
- * A Feistel network of 8 rounds over the smallest power of two not below `count`, its round function Philox, walked
- * until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). */
+/* The keyed permutation of sampler=epoch: a bijection of [0, count) for each (seed, epoch), with index in [0, count).
+ * A Feistel network of 8 rounds, with Philox as its round function, permutes the integers below the smallest power of
+ * two that is at least `count`; it is iterated until the result is in range (Black and Rogaway, "Ciphers with arbitrary
+ * finite domains", CT-RSA 2002). */
 int64_t sampler_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t index);
 
 #endif

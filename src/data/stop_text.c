@@ -1,8 +1,8 @@
-/* Finding texts in a stream.
+/* Finds stop texts in a stream.
  *
- * What is held is always the beginning of some text, so it is shorter than the longest.  Each byte is added to it; then
- * bytes leave at the front until what is left is such a beginning again.  The cost per byte is the length of the texts,
- * which is nothing beside a token's.
+ * The held bytes are always the beginning of some stop text, so they are shorter than the longest.  Each new byte is
+ * appended; then bytes leave at the front until the rest is such a beginning again.  The cost per byte is proportional
+ * to the length of the stop texts, which is negligible compared with computing a token.
  */
 #include "data/stop_text.h"
 
@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 
-/* The byte that \C means, or 0. */
+/* Returns the byte that the escape \C stands for, or 0. */
 static char escaped(char c)
 {
     switch (c) {
@@ -61,7 +61,7 @@ enum gt_status stop_texts_parse(const char *list, const char *what, struct stop_
     return GT_OK;
 }
 
-/* Whether bytes[count] begins one of the texts; `whole`: whether it is one. */
+/* Returns true when bytes[count] is a proper beginning of a text, or with `whole` when it is a text. */
 static bool matches(const struct stop_texts *texts, const char *bytes, size_t count, bool whole)
 {
     for (size_t i = 0; i < texts->count; i++) {
@@ -72,7 +72,7 @@ static bool matches(const struct stop_texts *texts, const char *bytes, size_t co
     return false;
 }
 
-/* Where in bytes[count] the longest end begins that matches, or `count`. */
+/* Returns the start of the longest suffix of bytes[count] that matches, or `count`. */
 static size_t first_match(const struct stop_texts *texts, const char *bytes, size_t count, bool whole)
 {
     size_t first = 0;

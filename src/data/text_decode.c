@@ -1,7 +1,7 @@
-/* Texts in other encodings, read as UTF-8 through iconv(3).
+/* Converts texts in other encodings to UTF-8 with iconv(3).
  *
- * A buffer holds bytes of the text that were not converted yet; a character that its end cuts off waits there for the rest.
- * iconv keeps the shift state of encodings that have one, and is reset at the beginning of each text.
+ * A buffer contains the bytes that are not yet converted; a character that is cut off at its end waits there for the
+ * rest.  The shift state of stateful encodings is in iconv's descriptor, which is new for each text.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -65,7 +65,7 @@ enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *inp
 #include <inttypes.h>
 #include <string.h>
 
-/* Fuzzing takes less. */
+/* Fuzzing uses a smaller buffer. */
 #ifndef RAW_BYTES
 #define RAW_BYTES ((size_t)1 << 20)
 #endif
@@ -76,8 +76,8 @@ struct text_decoder {
     iconv_t state;
     const char *encoding;
     size_t raw_count, raw_used;
-    uint64_t raw_offset; /* of raw[0] in the text */
-    bool raw_ended;      /* the input has no more */
+    uint64_t raw_offset; /* offset of raw[0] in the text */
+    bool raw_ended;      /* the input has ended */
     bool flushed;
     unsigned char raw[RAW_BYTES];
 };
@@ -140,7 +140,7 @@ enum gt_status text_decoder_begin(struct text_decoder *decoder, const char *enco
     return GT_OK;
 }
 
-/* Reads on behind the bytes that are left, where too few are for any character. */
+/* Reads more bytes after those that are left in the buffer. */
 static enum gt_status raw_fill(struct text_decoder *decoder, struct input *input)
 {
     size_t got = 0;
@@ -161,8 +161,8 @@ static enum gt_status decoder_refuse(const struct text_decoder *decoder, const s
     return GT_DATA;
 }
 
-/* Converts what is in the buffer, as far as it goes; at the end, what iconv holds back.  *out_starved: the rest is the
- * beginning of a character. */
+/* Converts as much of the buffer as fits; at the end, flushes iconv.  *out_starved is true when the rest is an
+ * incomplete character. */
 static enum gt_status raw_convert(struct text_decoder *decoder, char **out, size_t *out_left, bool *out_starved)
 {
     char *in = (char *)decoder->raw + decoder->raw_used;

@@ -1,7 +1,7 @@
-/* What the first bytes of a file say.
+/* Examines the first bytes of a file.
  *
- * Formats are recognised by the magic numbers that their specifications give, and only where these are long enough or odd
- * enough to begin no text.  Nothing behind them is read: this file does not open, check or convert any format.
+ * Formats are recognised by the magic numbers in their specifications, if these are long or unusual enough not to begin
+ * a text.  This file does not read further, and does not open, check or convert any format.
  */
 #include "data/text_kind.h"
 
@@ -60,7 +60,7 @@ static const struct text_kind json_list = {
     "one JSON list, not JSON lines", NULL,
     "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1]))]' ", " >text.jsonl"};
 
-/* A header's length in eight bytes, little-endian, and the header: a JSON object. */
+/* The file begins with the header's length in eight little-endian bytes, and the header, which is a JSON object. */
 static bool is_safetensors(const unsigned char *bytes, size_t count)
 {
     return count > 9 && bytes[3] == 0 && bytes[4] == 0 && bytes[5] == 0 && bytes[6] == 0 && bytes[7] == 0 &&
@@ -108,7 +108,8 @@ const char *text_mark_of(const unsigned char *bytes, size_t count, size_t *out_l
 
 const char *text_guess_latin(const char *text, size_t count)
 {
-    /* Of 0x80 to 0x9F, controls in Latin-1, what Windows-1252 has for the euro, quotes, dashes and the like. */
+    /* The range 0x80 to 0x9F has control characters in Latin-1; in Windows-1252 these are the euro, quotes, dashes and
+     * the like. */
     static const char punctuation[] = "\x80\x82\x84\x85\x8c\x91\x92\x93\x94\x95\x96\x97\x9c";
     const unsigned char *bytes = (const unsigned char *)text;
     size_t high = 0, runs = 0, windows = 0;

@@ -1,9 +1,9 @@
-/* Writing token files.
+/* Writes token files.
  *
- * Each split has one file open and a list of those before it.  Tokens go through a buffer to write(2), and the
- * checksum along with them.  The header of a shard is written first, as that of a full shard; a last one that is
- * shorter gets its own at the end, and its checksum is then taken by reading it again, as is that of a file that the
- * border between the splits cuts in two. Nothing is renamed or shortened here but by token_file_settle().
+ * Each split has one open file and a list of the earlier ones.  Tokens go through a buffer to write(2), and the
+ * checksum is updated on the way.  The header of a shard is written first, as that of a full shard.  If the last shard
+ * is shorter, its header is replaced at the end, and its checksum is computed by reading it again; so is that of a file
+ * that the boundary between the splits cuts in two.  Only token_file_settle() renames files or shortens finished ones.
  */
 #include "data/token_writer.h"
 
@@ -19,7 +19,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-/* Fuzzing takes less. */
+/* Fuzzing uses a smaller buffer. */
 #ifndef TOKEN_WRITER_BYTES
 #define TOKEN_WRITER_BYTES 1048576
 #endif
@@ -39,7 +39,7 @@ struct token_writer {
     struct token_writer_spec spec;
     bool has_header;
     struct writer_split splits[TOKEN_WRITER_SPLITS];
-    struct token_file *files; /* made by finish */
+    struct token_file *files; /* set by token_writer_finish() */
     size_t file_count;
 };
 
@@ -89,7 +89,7 @@ static enum gt_status fail_io(const char *path, const char *verb)
     return GT_IO;
 }
 
-/* All of bytes[count] at the descriptor's place. */
+/* Writes all of bytes[count] at the descriptor's offset. */
 static enum gt_status write_all(int fd, const char *path, const unsigned char *bytes, size_t count)
 {
     while (count > 0) {
@@ -210,7 +210,7 @@ static enum gt_status shard_list_add(struct token_writer *writer, struct writer_
     return GT_OK;
 }
 
-/* Puts a file header in front, that of a full shard; its checksum begins the shard's. */
+/* Starts the shard with the header of a full one; the shard's checksum starts with the header's. */
 static enum gt_status shard_begin_header(struct token_writer *writer, struct writer_split *split)
 {
     unsigned char header[TOKEN_SHARD_HEADER_BYTES];
@@ -264,7 +264,7 @@ static enum gt_status shard_end(struct token_writer *writer, enum token_split wh
     return sync_and_close(fd, path);
 }
 
-/* How many more tokens the open shard takes. */
+/* Returns how many more tokens fit in the open shard. */
 static int64_t shard_room(const struct token_writer *writer, const struct writer_split *split)
 {
     const int64_t tokens = split->shards[split->shard_count - 1].tokens;
@@ -273,7 +273,7 @@ static int64_t shard_room(const struct token_writer *writer, const struct writer
     return writer->has_header ? INT32_MAX - tokens : INT64_MAX / 8 - tokens;
 }
 
-/* Appends to the open shard as much as buffer and shard take. */
+/* Appends as many tokens as fit in the buffer and the open shard. */
 static enum gt_status shard_append(struct token_writer *writer, enum token_split which, const unsigned char *bytes,
                                    int64_t count, int64_t *out_taken)
 {
@@ -334,9 +334,9 @@ enum gt_status token_writer_sync(struct token_writer *writer)
     return file_sync_folder(writer->spec.folder);
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
-/* Every shard must be there; the last one is opened and cut to what the state knows of. */
+/* Checks that the shard exists; opens the last one and truncates it to the saved length. */
 static enum gt_status shard_reopen(struct token_writer *writer, enum token_split which, bool last)
 {
     char path[FILE_PATH_MAX];
@@ -375,18 +375,18 @@ enum gt_status token_writer_resume(struct token_writer *writer, enum token_split
     return GT_OK;
 }
 
-/* ---- the border of a split by position ---- */
+/* ---- the boundary of a split by position ---- */
 
-/* A walk over tokens from the last to the first. */
+/* A backward walk over the tokens, from the last to the first. */
 struct border_walk {
     const int32_t *weights;
     int64_t vocab_size;
-    int64_t weight_left; /* that val still takes */
+    int64_t weight_left; /* that val may still take */
     int64_t val_tokens;
     bool ended;
 };
 
-/* Walks over tokens[count] in a buffer. */
+/* Walks backwards over tokens[count] in a buffer. */
 static enum gt_status walk_buffer(struct border_walk *walk, const unsigned char *bytes, size_t width, size_t count,
                                   const char *path)
 {
@@ -419,7 +419,7 @@ static enum gt_status walk_shard(const struct token_writer *writer, size_t shard
     TRY(file_open_read(path, &fd, &size_bytes));
     int64_t left = writer->splits[TOKEN_TRAIN].shards[shard].tokens;
     while (left > 0 && !walk->ended && status == GT_OK) {
-        unsigned char *buffer = writer->splits[0].buffer; /* empty by now */
+        unsigned char *buffer = writer->splits[0].buffer; /* shard_end() has flushed it */
         const int64_t most = (int64_t)(BUFFER_BYTES / width);
         const int64_t count = left < most ? left : most;
         const uint64_t offset = file_size(&writer->spec, writer->has_header, left - count);
@@ -445,8 +445,8 @@ enum gt_status token_writer_border(struct token_writer *writer, const int32_t *w
 
 /* ---- finishing ---- */
 
-/* The checksum of a file as it will be: `header` (NULL: none) and the tokens first .. first + tokens - 1 of what is
- * there.  With `copy_fd` >= 0 they are written to it as well. */
+/* Computes the checksum of a final file: `header` (NULL: none) and the tokens first .. first + tokens - 1 of an
+ * existing file.  With `copy_fd` >= 0, also writes both to it. */
 struct shard_pass {
     const char *path;
     const unsigned char *header;
@@ -458,7 +458,7 @@ struct shard_pass {
 static enum gt_status shard_pass_run(struct token_writer *writer, int fd, const struct shard_pass *pass,
                                      uint32_t *out_crc32c)
 {
-    unsigned char *buffer = writer->splits[0].buffer; /* both are empty by now */
+    unsigned char *buffer = writer->splits[0].buffer; /* both buffers are empty by now */
     const size_t width = writer->spec.width_bytes;
     uint64_t offset = (pass->header != NULL ? TOKEN_SHARD_HEADER_BYTES : 0) + (uint64_t)pass->first * width;
     uint64_t left = (uint64_t)pass->tokens * width;
@@ -480,7 +480,7 @@ static enum gt_status shard_pass_run(struct token_writer *writer, int fd, const 
     return GT_OK;
 }
 
-/* Reads tokens of a shard again, for the checksum, and perhaps copies them. */
+/* Reads tokens of a shard again for the checksum, and copies them if requested. */
 static enum gt_status shard_reread(struct token_writer *writer, struct shard_pass *pass, uint32_t *out_crc32c)
 {
     unsigned char header[TOKEN_SHARD_HEADER_BYTES];
@@ -494,7 +494,7 @@ static enum gt_status shard_reread(struct token_writer *writer, struct shard_pas
     return status;
 }
 
-/* The first `tokens` of a shard, to be file number `number` of `split`. */
+/* Lists the first `tokens` of a shard as file number `number` of `split`. */
 static enum gt_status file_add(struct token_writer *writer, enum token_split written_as, size_t shard,
                                enum token_split split, size_t number, int64_t tokens)
 {
@@ -514,7 +514,7 @@ static enum gt_status file_add(struct token_writer *writer, enum token_split wri
     return shard_reread(writer, &pass, &file->crc32c);
 }
 
-/* What follows the first `first` tokens of a shard of train, copied, to be the first file of val. */
+/* Copies the tokens of a shard of train from `first` on, as the first file of val. */
 static enum gt_status file_add_copy(struct token_writer *writer, size_t shard, int64_t first)
 {
     char path[FILE_PATH_MAX], copy[FILE_PATH_MAX];
@@ -539,7 +539,7 @@ static enum gt_status file_add_copy(struct token_writer *writer, size_t shard, i
     return sync_and_close(fd, copy);
 }
 
-/* The files of train up to the border, and those of val from there on. */
+/* Lists the files of train up to the boundary, and those of val from there on. */
 static enum gt_status finish_by_position(struct token_writer *writer, int64_t train_tokens)
 {
     const struct writer_split *train = &writer->splits[TOKEN_TRAIN];
@@ -548,7 +548,7 @@ static enum gt_status finish_by_position(struct token_writer *writer, int64_t tr
     assert(writer->splits[TOKEN_VAL].shard_count == 0);
     for (size_t i = 0; i < train->shard_count; i++) {
         const int64_t tokens = train->shards[i].tokens;
-        const int64_t before = train_tokens - first; /* tokens of this shard that stay */
+        const int64_t before = train_tokens - first; /* tokens of this shard that stay in train */
         first += tokens;
         if (before <= 0) {
             TRY(file_add(writer, TOKEN_TRAIN, i, TOKEN_VAL, val_count++, tokens));
@@ -572,7 +572,7 @@ static enum gt_status finish_by_document(struct token_writer *writer)
     return GT_OK;
 }
 
-/* A file without a header is told from llm.c's by its first bytes: the rare one that would be mistaken is refused. */
+/* Refuses a headerless file whose first bytes look like llm.c's header, because readers would mistake it for one. */
 static enum gt_status finish_check_magic(const struct token_writer *writer)
 {
     for (size_t i = 0; !writer->has_header && i < writer->file_count; i++) {
@@ -644,7 +644,8 @@ enum gt_status token_writer_is_named(const char *partial, const char *path, bool
     return GT_OK;
 }
 
-/* What an earlier attempt named has the length that it gave it; an older data set's file may be there instead. */
+/* Checks the length of a file that an earlier attempt renamed, because an older data set's file may be there
+ * instead. */
 static enum gt_status settled_check(const char *path, uint64_t size_bytes)
 {
     int fd;

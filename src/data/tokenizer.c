@@ -1,9 +1,9 @@
 /* Tokenizers: the vocabulary, its file, encoding and streamed decoding.
  *
- * The vocabulary of chars is an ascending list of code points, so an id is found by bisection, and in one step below
- * U+0080; that of bpe is bpe.c's.  The file is JSON and is checked field by field: it is untrusted.  Pickles are
- * recognised by name and by their first byte before anything parses them.  Making a vocabulary from a corpus is
- * prepare.c's business and bpe_train.c's, reading others' files tokenizer_import.c's.
+ * The vocabulary of chars is an ascending list of code points, so an id is found by bisection, and below U+0080 in one
+ * step; bpe.c has that of bpe.  The file is untrusted JSON and is checked field by field.  Pickles are recognised by
+ * name and by their first byte before anything parses them.  prepare_vocabulary.c and bpe_train.c make vocabularies
+ * from a corpus; tokenizer_import.c reads other projects' files.
  */
 #include "data/tokenizer.h"
 
@@ -77,7 +77,7 @@ enum gt_status tokenizer_create_bytes(struct hostmem *mem, struct tokenizer **ou
     return GT_OK;
 }
 
-/* An unfilled chars tokenizer. */
+/* Creates a chars tokenizer with uninitialised code points. */
 static enum gt_status tokenizer_reserve_chars(struct hostmem *mem, size_t count, struct tokenizer **out)
 {
     assert(count >= 1 && count <= UTF8_CODE_POINTS);
@@ -97,7 +97,7 @@ static enum gt_status tokenizer_reserve_chars(struct hostmem *mem, size_t count,
     return GT_OK;
 }
 
-/* To be called once the code points are in place. */
+/* Builds the index and the hash; called once the code points are set. */
 static void tokenizer_index(struct tokenizer *tokenizer)
 {
     for (size_t i = 0; i < DIRECT_COUNT; i++)
@@ -388,7 +388,8 @@ enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *pat
 
 /* ---- encoding ---- */
 
-/* A character that is one token; a piece of at most four bytes needs no scratch memory. */
+/* Returns the id when the character is a single token, else -1.  A piece of at most four bytes needs no scratch
+ * memory. */
 static int32_t bpe_id_of(const struct bpe *bpe, uint32_t code_point)
 {
     char text[4];
@@ -472,7 +473,7 @@ size_t tokenizer_token_bytes(const struct tokenizer *tokenizer, int32_t id, char
     return 1;
 }
 
-/* Moves complete characters, and U+FFFD for each byte that begins none, from the held bytes to `out`. */
+/* Moves complete characters from the held bytes to `out`, with U+FFFD for each byte that cannot start one. */
 static size_t stream_drain(struct tokenizer_stream *stream, size_t count, char out[static TOKENIZER_TEXT_MAX])
 {
     while (stream->held_count > 0) {

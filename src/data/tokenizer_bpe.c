@@ -1,6 +1,6 @@
-/* Kind "bpe" in gpt_tokenizer.json: reading, with every entry checked, and writing.
+/* Kind "bpe" in gpt_tokenizer.json: reads it, with every entry checked, and writes it.
  *
- * What bpe.c cannot know, the file and the field, is said here; what only it knows, a missing id or byte, there.
+ * Errors about the file's fields are logged here; bpe.c logs a missing id or byte.
  */
 #include "data/tokenizer_bpe.h"
 
@@ -68,7 +68,7 @@ static enum gt_status token_read(struct bpe_reading *reading, size_t id, bool sp
 
 static enum gt_status vocabulary_read(struct bpe_reading *reading)
 {
-    size_t next = 0; /* in the list of special tokens, which ascends */
+    size_t next = 0; /* index in the list of special tokens, which ascends */
     for (size_t id = 0; id < reading->vocab_size; id++) {
         const json_t *entry = json_array_get(reading->special, next);
         const bool special = json_is_integer(entry) && json_integer_value(entry) == (json_int_t)id;

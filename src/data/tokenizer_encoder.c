@@ -1,9 +1,8 @@
-/* Encoding with one thread.
+/* Encodes text in one thread.
  *
- * bytes and chars need nothing but the tokenizer.  For bpe the text is split into pieces, and a piece that was met
- * before is copied from a cache of 2^16 entries of one cache line each, in which a newer piece replaces an older one of
- * the same slot; pieces or results too long for an entry are encoded every time.  Special tokens, where they are
- * allowed, cut the text before it is split.
+ * bytes and chars need only the tokenizer.  For bpe the text is split into pieces.  A cache has 2^16 entries of one
+ * cache line each, and a newer piece replaces an older one in the same slot.  Pieces or results too long for an entry
+ * are encoded every time.  Special tokens, when allowed, cut the text before it is split.
  */
 #include "data/tokenizer_encoder.h"
 
@@ -16,7 +15,7 @@
 #include "data/bpe_split.h"
 #include "data/utf8.h"
 
-/* Fuzzing takes fewer. */
+/* Fuzzing uses a smaller cache. */
 #ifndef CACHE_BITS
 #define CACHE_BITS 16
 #endif
@@ -24,7 +23,7 @@
 enum { CACHED_BYTES_MAX = 30, CACHED_IDS_MAX = 8 };
 
 struct cached_piece {
-    unsigned char count; /* bytes; 0: a free entry */
+    unsigned char count; /* bytes; 0: free */
     unsigned char id_count;
     char bytes[CACHED_BYTES_MAX];
     int32_t ids[CACHED_IDS_MAX];
@@ -35,7 +34,7 @@ _Static_assert(sizeof(struct cached_piece) == 64, "an entry is a cache line");
 struct tokenizer_encoder {
     struct hostmem *mem; /* borrowed; outlives the encoder */
     const struct tokenizer *tokenizer;
-    const struct bpe *bpe; /* NULL for bytes and chars; so are the rest */
+    const struct bpe *bpe; /* NULL for bytes and chars, which do not use the fields below */
     struct bpe_splitter *splitter;
     struct cached_piece *cache;
     struct bpe_scratch scratch;
@@ -131,7 +130,7 @@ static uint64_t load(const char *bytes, size_t count)
     return value | (uint64_t)half << 32;
 }
 
-/* Reads all bytes of a piece of up to 30. */
+/* Hashes all bytes of a piece of up to 30. */
 static size_t cache_slot(const char *bytes, size_t count)
 {
     uint64_t hash = load(bytes, count) + count;
@@ -180,7 +179,7 @@ static enum gt_status encode_ordinary(struct tokenizer_encoder *encoder, const c
     return GT_OK;
 }
 
-/* The longest special token that stands at text[at], or -1. */
+/* Returns the longest special token at text[at], or -1. */
 static int32_t special_at(const struct tokenizer_encoder *encoder, const char *text, size_t count, size_t at,
                           size_t *out_length)
 {
@@ -264,7 +263,7 @@ size_t tokenizer_cut(const struct tokenizer *tokenizer, const char *text, size_t
         return count;
     if (tokenizer_kind_of(tokenizer) == TOKENIZER_BPE)
         return bpe_cut(text, count);
-    /* chars: what a character's beginning is cut off from is at most its last three bytes. */
+    /* chars: an incomplete character at the end has at most three bytes. */
     for (size_t back = 1; back <= 3 && back <= count; back++) {
         uint32_t code_point;
         if (utf8_decode((const unsigned char *)text + count - back, back, &code_point) == UTF8_INCOMPLETE)

@@ -1,7 +1,7 @@
 /* A bpe tokenizer as Hugging Face's files.
  *
- * tokenizer.json says all; vocab.json and merges.txt are the older pair, which the GPT-2 classes of transformers read.
- * Texts are in GPT-2's alphabet, special tokens as they are.
+ * tokenizer.json is complete by itself; vocab.json and merges.txt are the older pair, which the GPT-2 classes of
+ * transformers read.  Texts are in GPT-2's alphabet, special tokens in plain text.
  */
 #include "data/tokenizer_export.h"
 
@@ -31,7 +31,7 @@ bool tokenizer_export_possible(const struct tokenizer *tokenizer)
     return bpe != NULL && bpe_rank_of(bpe) == BPE_RANK_MERGE;
 }
 
-/* NULL, here and below, when memory ran out. */
+/* This and the functions below return NULL when out of memory. */
 static json_t *vocab_json(const struct bpe *bpe)
 {
     json_t *vocab = json_object();
@@ -48,7 +48,7 @@ static json_t *vocab_json(const struct bpe *bpe)
     return NULL;
 }
 
-/* "LEFT RIGHT" and a terminator; returns the length. */
+/* Writes "LEFT RIGHT" and a terminator; returns the length. */
 static size_t merge_text(const struct bpe *bpe, const struct bpe_merge *merge,
                          char out[static 4 * BPE_TOKEN_BYTES_MAX + 2])
 {
@@ -104,7 +104,7 @@ static json_t *all_json(const struct bpe *bpe)
                   0, "vocab", vocab_json(bpe), "merges", merges_json(bpe));
     json_t *split = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1,
                               "use_regex", 1);
-    /* A null among the arguments makes json_pack() release the others and fail. */
+    /* When an argument is NULL, json_pack() releases the others and fails. */
     return json_pack("{s:s, s:n, s:n, s:o, s:n, s:O, s:n, s:o, s:o}", "version", "1.0", "truncation", "padding",
                      "added_tokens", added_json(bpe), "normalizer", "pre_tokenizer", split, "post_processor", "decoder",
                      split, "model", model);

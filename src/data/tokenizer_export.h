@@ -15,11 +15,12 @@ enum tokenizer_export {
     TOKENIZER_EXPORT_COUNT
 };
 
-/* "tokenizer.json", "vocab.json", "merges.txt". */
+/* Returns "tokenizer.json", "vocab.json" or "merges.txt". */
 const char *tokenizer_export_name(enum tokenizer_export file);
-/* True for kind bpe with a list of merges: what tiktoken's files hold has none. */
+/* Returns true for kind bpe with a list of merges; vocabularies from tiktoken's files have none. */
 bool tokenizer_export_possible(const struct tokenizer *tokenizer);
-/* The content of one of them, to free(), where that is possible.  Errors: GT_NO_MEMORY. */
+/* Returns the content of one file in *out, which the caller free()s.  Requires tokenizer_export_possible().  Errors:
+ * GT_NO_MEMORY. */
 enum gt_status tokenizer_export_text(const struct tokenizer *tokenizer, enum tokenizer_export file, char **out,
                                      size_t *out_count);
 

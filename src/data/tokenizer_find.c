@@ -1,7 +1,7 @@
-/* Finding GPT-2's vocabulary on this machine.
+/* Finds GPT-2's vocabulary on this machine.
  *
- * Places are tried in a fixed order and the first that has something for tokenizer_import() counts; its content must
- * have the hash of GPT-2's.  data/hf_hub.c knows the cache of Hugging Face's tools.
+ * Places are tried in a fixed order, and the first with files for tokenizer_import() is used; their content must have
+ * the hash of GPT-2's.  The cache of Hugging Face's tools is in data/hf_hub.c.
  */
 #include "data/tokenizer_find.h"
 
@@ -23,9 +23,9 @@
 #define GPT2_HASH_RANKS UINT32_C(0x97176D28)
 
 struct search {
-    char places[8192];         /* where it looked, for the message */
-    char found[FILE_PATH_MAX]; /* empty: nowhere yet */
-    char own[FILE_PATH_MAX];   /* the user's own folder, to put the files in */
+    char places[8192];         /* the places searched, for the message */
+    char found[FILE_PATH_MAX]; /* empty: not found yet */
+    char own[FILE_PATH_MAX];   /* the user's own folder, suggested for the files */
 };
 
 static const char *variable(const char *name)
@@ -34,14 +34,14 @@ static const char *variable(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* "base/end" into `out`; false when it is too long. */
+/* Writes "base/end" to `out`; returns false when it is too long. */
 static bool path_make(char out[static FILE_PATH_MAX], const char *base, size_t base_count, const char *end)
 {
     const int length = snprintf(out, FILE_PATH_MAX, "%.*s/%s", (int)base_count, base, end);
     return base_count < FILE_PATH_MAX && length > 0 && length < FILE_PATH_MAX;
 }
 
-/* Home, and `end` in it. */
+/* Writes the path of `end` in the home folder to `out`. */
 static bool home_make(char out[static FILE_PATH_MAX], const char *end)
 {
     const char *home = variable("HOME");
@@ -62,7 +62,7 @@ static bool place_try(struct search *search, const char *folder)
     return search->found[0] != '\0';
 }
 
-/* A folder of the user's choice: itself, or gpt2 in it. */
+/* Tries the folder that the user chose, and gpt2 in it. */
 static void search_variable(struct search *search)
 {
     char folder[FILE_PATH_MAX];
@@ -85,7 +85,7 @@ static void search_hub(struct search *search)
             place_try(search, folder);
 }
 
-/* Each folder of a list with colons. */
+/* Tries each folder of a colon-separated list. */
 static void search_list(struct search *search, const char *list)
 {
     char folder[FILE_PATH_MAX];

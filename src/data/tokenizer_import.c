@@ -1,8 +1,8 @@
-/* Reading the vocabularies of others: which file is which, and the two formats of lines.
+/* Imports vocabularies of other projects: chooses the files, and reads the two line formats.
  *
- * A file is told by its name, and a JSON file by what it holds.  Merges are lines "LEFT RIGHT" in GPT-2's alphabet, with
- * a first line "#version: ..." that is skipped; tiktoken's are lines "BASE64 RANK".  tokenizer.json is read by
- * tokenizer_import_json.c, and so are the maps of texts to ids.
+ * A file is recognised by its name.  Merges are lines "LEFT RIGHT" in GPT-2's alphabet; a first line that starts with
+ * #version is skipped.  tiktoken's lines are "BASE64 RANK".  tokenizer_import_json.c reads tokenizer.json and the maps
+ * of texts to ids.
  */
 #include "data/tokenizer_import.h"
 
@@ -30,7 +30,7 @@ struct lines {
     size_t number; /* of the current line, from 1 */
 };
 
-/* The next line without its end ("\n" or "\r\n"); false behind the last. */
+/* Returns the next line without its end ("\n" or "\r\n"); false after the last. */
 static bool line_next(struct lines *lines, const char **out, size_t *out_count)
 {
     if (lines->at == lines->count)
@@ -47,7 +47,7 @@ static bool line_next(struct lines *lines, const char **out, size_t *out_count)
     return true;
 }
 
-/* A bound on the lines of a text. */
+/* Returns an upper bound on the number of lines. */
 static size_t line_count(const char *text, size_t count)
 {
     size_t lines = 1;
@@ -139,7 +139,7 @@ static int base64_digit(char digit)
     return digit == '+' ? 62 : digit == '/' ? 63 : -1;
 }
 
-/* RFC 4648 with padding; out[count / 4 * 3]. */
+/* Decodes RFC 4648 with padding to out[count / 4 * 3]. */
 static bool base64_read(const char *text, size_t count, char *out, size_t *out_count)
 {
     size_t length = 0;
@@ -162,7 +162,7 @@ static bool base64_read(const char *text, size_t count, char *out, size_t *out_c
     return true;
 }
 
-/* A number without sign below `limit`, or -1. */
+/* Returns an unsigned number below `limit`, or -1. */
 static int32_t rank_read(const char *text, size_t count, size_t limit)
 {
     size_t value = 0;
@@ -239,7 +239,7 @@ enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const char *text, 
     return tokenizer_create_bpe(mem, bpe, out);
 }
 
-/* ---- which file is which ---- */
+/* ---- choosing the files ---- */
 
 static bool ends_with(const char *path, const char *end)
 {
@@ -267,7 +267,7 @@ static enum gt_status import_pair_files(struct hostmem *mem, const char *vocab_p
     return status;
 }
 
-/* The other half of a pair stands in the same folder. */
+/* Imports a pair, given one half; the other half is in the same folder. */
 static enum gt_status import_half(struct hostmem *mem, const char *path, int pair, int half, struct tokenizer **out)
 {
     char other[FILE_PATH_MAX], folder[FILE_PATH_MAX];
@@ -318,7 +318,7 @@ static enum gt_status folder_has(const char *folder, const char *name, char path
     return file_look(path, out);
 }
 
-/* The file of a folder to begin with; *out_found says whether there is one. */
+/* Chooses the file of a folder to start with; *out_found is false when there is none. */
 static enum gt_status folder_choose(const char *folder, char out[static FILE_PATH_MAX], bool *out_found)
 {
     static const char *const names[] = {TOKENIZER_FILE_NAME, JSON_NAME};

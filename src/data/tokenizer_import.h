@@ -1,11 +1,12 @@
-/* Reading the vocabularies of others: byte-level BPE with GPT-2's split, and nothing else.
+/* Imports vocabularies of other projects: byte-level BPE with GPT-2's split, and nothing else.
  *
  *   tokenizer.json                Hugging Face tokenizers
  *   vocab.bpe + encoder.json      OpenAI's GPT-2
- *   merges.txt + vocab.json       the same under Hugging Face's names
- *   NAME.tiktoken                 lines "BASE64 RANK"; <|endoftext|> gets the id behind the last
+ *   merges.txt + vocab.json       the same, under Hugging Face's names
+ *   NAME.tiktoken                 lines "BASE64 RANK"; <|endoftext|> gets the id after the last
  *
- * Every file is untrusted: sizes are limited, every entry is checked, and one line names the file and the field or line.
+ * Every file is untrusted: sizes are limited, every entry is checked, and the error names the file and the field or
+ * line.
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_IMPORT_H
 #define GPT_TRAIN_DATA_TOKENIZER_IMPORT_H
@@ -20,20 +21,22 @@
 
 struct bpe;
 
-/* `path` is one of these files (a pair is found from either half), a gpt_tokenizer.json, or a folder that holds one of
- * them; in a folder gpt_tokenizer.json comes first, then the order above.  Errors: GT_USAGE (no such file, or a folder
- * without any), GT_DATA, GT_UNSUPPORTED (another kind of tokenizer: the field is named), GT_IO, GT_NO_MEMORY. */
+/* `path` is one of these files (either half of a pair finds the other), a gpt_tokenizer.json, or a folder that contains
+ * one of them; in a folder gpt_tokenizer.json comes first, then the order above.  Errors: GT_USAGE (no such file, or a
+ * folder without any), GT_DATA, GT_UNSUPPORTED (another kind of tokenizer: the field is named), GT_IO, GT_NO_MEMORY. */
 enum gt_status tokenizer_import(struct hostmem *mem, const char *path, struct tokenizer **out);
-/* Whether the folder holds something for tokenizer_import(); one that is not there does not.  Errors: GT_IO. */
+/* Sets *out to true when the folder contains a file for tokenizer_import(), and to false when it does not exist.
+ * Errors: GT_IO. */
 enum gt_status tokenizer_import_folder(const char *folder, bool *out);
 
-/* The parts, on texts: what tokenizer_import() does once it has read the files.  The paths are for messages. */
+/* The steps of tokenizer_import() after it has read the files.  The paths are for messages. */
 enum gt_status tokenizer_import_json(struct hostmem *mem, const char *text, size_t count, const char *path,
                                      struct tokenizer **out);
 enum gt_status tokenizer_import_pair(struct hostmem *mem, const char *vocab, size_t vocab_count, const char *vocab_path,
                                      const char *merges, size_t merges_count, const char *merges_path,
                                      struct tokenizer **out);
-/* Adds the merges of vocab.bpe or merges.txt to a vocabulary that has room for as many and is not finished.  Errors: GT_DATA. */
+/* Adds the merges of vocab.bpe or merges.txt to an unfinished vocabulary with room for all of them.  Errors:
+ * GT_DATA. */
 enum gt_status tokenizer_import_merges(struct bpe *bpe, const char *text, size_t count, const char *path);
 enum gt_status tokenizer_import_tiktoken(struct hostmem *mem, const char *text, size_t count, const char *path,
                                          struct tokenizer **out);

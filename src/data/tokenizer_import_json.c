@@ -1,8 +1,8 @@
 /* Hugging Face's tokenizer.json, and maps of texts to ids.
  *
- * Of the many tokenizers that tokenizer.json can describe one is taken: BPE over bytes, split as GPT-2 splits, without
- * normalisation and without options that change ids.  Each field that could is looked at, and refused by name when it
- * says something else.  Added tokens must be special ones: ordinary text never becomes one.
+ * Of the many tokenizers that tokenizer.json can describe, only one kind is accepted: BPE over bytes with GPT-2's
+ * split, without normalisation and without options that change ids.  Each field that could change ids is checked, and
+ * the error names it.  Added tokens must be special, because ordinary text never becomes one.
  */
 #include "data/tokenizer_import_json.h"
 
@@ -21,13 +21,13 @@
 
 struct vocab_reading {
     const char *path;
-    const json_t *vocab; /* text to id */
+    const json_t *vocab; /* from text to id */
     const json_t *added; /* tokenizer.json's list, or NULL */
     size_t id_count;     /* ids are below this */
     struct bpe *bpe;
 };
 
-/* The added token with this text, or NULL. */
+/* Returns the added token with this text, or NULL. */
 static const json_t *added_find(const json_t *added, const char *text)
 {
     for (size_t i = 0; i < json_array_size(added); i++) {
@@ -73,12 +73,12 @@ static enum gt_status token_put(struct vocab_reading *reading, const char *text,
     return token_refuse(reading, text, "expected 1 to 1024 bytes");
 }
 
-/* Tokens that are added ones are left to added_put(). */
+/* Adds the vocabulary except the added tokens, which added_put() adds. */
 static enum gt_status vocab_put(struct vocab_reading *reading)
 {
     const char *text = NULL;
     json_t *id = NULL;
-    json_t *vocab = (json_t *)reading->vocab; /* jansson's iteration wants it so, and changes nothing */
+    json_t *vocab = (json_t *)reading->vocab; /* jansson's iteration needs a non-const pointer but changes nothing */
     json_object_foreach(vocab, text, id)
     {
         const bool special = reading->added == NULL && strcmp(text, BPE_EOT_TEXT) == 0;
@@ -145,7 +145,7 @@ enum gt_status tokenizer_import_vocab(struct hostmem *mem, const char *text, siz
     return status;
 }
 
-/* ---- tokenizer.json: what it must say ---- */
+/* ---- tokenizer.json: required fields ---- */
 
 static enum gt_status field_refuse(const char *path, const char *field, const json_t *value, const char *expected)
 {
@@ -165,7 +165,7 @@ static bool is_text(const json_t *value, const char *text)
     return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
 }
 
-/* Fields of "model" that change ids, and must be absent, null, false or empty. */
+/* Checks the fields of "model" that change ids; they must be absent, null, false or empty. */
 static enum gt_status model_check(const json_t *model, const char *path)
 {
     static const char *const fields[] = {

@@ -1,8 +1,9 @@
-/* Encoding with several threads.
+/* Encodes with several threads.
  *
- * Documents are cut into parts of about 256 KiB at places that change no id; a part's ids go to where they would lie if
- * every byte before it were a token, and are moved together at the end.  Parts are shared out by thread_for_each(), each
- * thread with its encoder.  A list of parts grows with the largest run.
+ * Documents are cut into parts of about 256 KiB at places that change no id.  The ids of a part are written at the
+ * offset they would have if every earlier byte were a token, and are moved together at the end.  thread_for_each()
+ * distributes the parts, and each thread has its own encoder.  The list of parts only grows, up to the size of the
+ * largest run.
  */
 #include "data/tokenizer_pool.h"
 
@@ -18,7 +19,7 @@ struct pool_part {
     size_t begin, count; /* in the document's text */
     size_t id_count;
     enum gt_status status;
-    struct tokenizer_fault fault; /* `at` in the part */
+    struct tokenizer_fault fault; /* `at` is relative to the part */
 };
 
 struct tokenizer_pool {
@@ -28,7 +29,7 @@ struct tokenizer_pool {
     struct tokenizer_encoder **encoders;
     struct pool_part *parts;
     size_t part_count, part_capacity;
-    struct tokenizer_document *documents; /* of the run that is on */
+    struct tokenizer_document *documents; /* of the current run */
 };
 
 enum gt_status tokenizer_pool_create(struct hostmem *mem, const struct tokenizer *tokenizer, int threads,
@@ -92,7 +93,7 @@ static enum gt_status document_cut(struct tokenizer_pool *pool, size_t document)
         if (length > reach) {
             length = tokenizer_cut(pool->tokenizer, text + begin, reach, false);
             if (length == 0) {
-                reach *= 2; /* no place to cut so far: a text without spaces */
+                reach *= 2; /* no place to cut yet: a text without spaces */
                 continue;
             }
         }

@@ -1,6 +1,6 @@
-/* Encoding many documents with several threads.
+/* Encodes many documents with several threads.
  *
- * Long documents are cut at tokenizer_cut() and their parts go to different threads too; the ids do not depend on the
+ * Long documents are cut at tokenizer_cut() and their parts go to different threads too.  The ids do not depend on the
  * number of threads.
  */
 #ifndef GPT_TRAIN_DATA_TOKENIZER_POOL_H
@@ -18,7 +18,7 @@ struct tokenizer_pool;
 struct tokenizer_document {
     const char *text; /* borrowed */
     size_t count;     /* bytes */
-    int32_t *ids;     /* the caller's, with room for `count` */
+    int32_t *ids;     /* owned by the caller, with room for `count` */
     size_t id_count;  /* set by tokenizer_pool_run() */
 };
 
@@ -29,8 +29,8 @@ enum gt_status tokenizer_pool_create(struct hostmem *mem, const struct tokenizer
 /* Accepts NULL. */
 void tokenizer_pool_destroy(struct tokenizer_pool *pool);
 
-/* Encodes all documents, special tokens as text; returns when all are done.  On failure *out_failed is the first
- * document that failed and *fault where, for tokenizer_fault_report(); nothing is logged.  Errors: those of
+/* Encodes all documents, with special tokens as text; returns when all are done.  On failure *out_failed is the first
+ * document that failed and *fault the place in it, for tokenizer_fault_report(); nothing is logged.  Errors: those of
  * tokenizer_encoder_run(). */
 enum gt_status tokenizer_pool_run(struct tokenizer_pool *pool, struct tokenizer_document *documents, size_t count,
                                   size_t *out_failed, struct tokenizer_fault *fault);

@@ -1,9 +1,9 @@
-/* Token files: finding, validating and reading the shards of a split.
+/* Token files: finds, validates and reads the shards of a split.
  *
  * Opening lists the files, reads each header once and checks it against the size of its file; positions are then a
- * prefix sum over shards.  Reading goes through a fixed staging buffer of bytes and is byte-order independent.  At
- * most OPEN_FILES_MAX files are open at a time: the oldest is closed for a new one, so a thousand shards do not run
- * into the limit on descriptors.  Which positions a step reads is the sampler's business.
+ * prefix sum over shards.  Reading goes through a fixed staging buffer of bytes and is byte-order independent.  At most
+ * OPEN_FILES_MAX files are open at a time: the oldest is closed for a new one, so that a thousand shards do not hit the
+ * limit on descriptors.  The sampler chooses the positions that a step reads.
  */
 #include "data/tokens.h"
 
@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "data/prepare.h"
 
-/* Fuzzing takes less. */
+/* Fuzzing uses a smaller buffer. */
 #ifndef STAGING_BYTES
 #define STAGING_BYTES 65536
 #endif
@@ -32,7 +32,7 @@
 
 struct token_shard {
     char *path;
-    int fd; /* -1 when closed for the moment */
+    int fd; /* -1 while closed */
     uint64_t size_bytes;
     uint64_t data_offset; /* of the first id, in bytes */
     size_t width_bytes;   /* of an id: 2 or 4 */
@@ -48,7 +48,7 @@ struct token_source {
     int64_t vocab_size;
     uint32_t id_limit; /* every id is below it */
     unsigned char *staging;
-    size_t open_ring[OPEN_FILES_MAX]; /* shards that are open, oldest at open_next once full */
+    size_t open_ring[OPEN_FILES_MAX]; /* indices of the open shards; once full, the oldest is at open_next */
     size_t open_count, open_next;
 };
 
@@ -158,7 +158,7 @@ static enum gt_status source_list_paths(struct token_source *source, const struc
     return GT_OK;
 }
 
-/* "train.bin", "train_01.bin", "train-a.bin", "train7.bin", "NAME_train.bin", "NAME_train_000001.bin". */
+/* Matches "train.bin", "train_01.bin", "train-a.bin", "train7.bin", "NAME_train.bin", "NAME_train_000001.bin". */
 static bool shard_name_matches(const char *name, const char *split)
 {
     const size_t length = strlen(name), split_length = strlen(split);
@@ -269,7 +269,7 @@ static uint32_t bytes_u32(const unsigned char *bytes)
     return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-/* Makes sure that the shard's file is open, closing the oldest one where too many are. */
+/* Opens the shard's file if it is closed; closes the oldest one when too many are open. */
 static enum gt_status shard_ensure_open(struct token_source *source, size_t index, uint64_t *out_size_bytes)
 {
     struct token_shard *shard = &source->shards[index];
@@ -290,7 +290,7 @@ static enum gt_status shard_ensure_open(struct token_source *source, size_t inde
     return GT_OK;
 }
 
-/* Files of llm.c that are no token files, so that the message can say what they are. */
+/* Returns the kind of an llm.c file that is not a token file, for the message. */
 static const char *llmc_kind_of(uint32_t magic)
 {
     switch (magic) {
@@ -334,7 +334,7 @@ static enum gt_status shard_read_header(struct token_shard *shard, const unsigne
     return GT_OK;
 }
 
-/* Fills width, offset and length from the first bytes and the size of the open file. */
+/* Sets width, offset and length from the first bytes and the size of the open file. */
 static enum gt_status shard_recognise(struct token_shard *shard)
 {
     unsigned char header[12] = {0};
@@ -367,7 +367,7 @@ static enum gt_status shard_recognise(struct token_shard *shard)
     return GT_OK;
 }
 
-/* At least one shard must serve a sample; the others are warned about. */
+/* Checks that at least one shard is long enough for a sample; warns about the others. */
 static enum gt_status source_check_lengths(const struct token_source *source, int64_t block_size)
 {
     int64_t longest = 0;
@@ -405,7 +405,7 @@ static enum gt_status source_open_shards(struct token_source *source, const stru
 
 /* ---- reading ---- */
 
-/* The shard that holds `position`: the last one whose first position is not above it. */
+/* Returns the shard that contains `position`: the last one whose first position is not above it. */
 static size_t source_find_shard(const struct token_source *source, int64_t position)
 {
     size_t low = 0, high = source->shard_count;
@@ -431,7 +431,7 @@ static enum gt_status shard_refuse_id(const struct token_source *source, const s
     return GT_DATA;
 }
 
-/* out[count] = ids of the staged bytes; `index` is that of the first one within its shard. */
+/* Converts the staged bytes to out[count]; `index` is that of the first id in the shard. */
 static enum gt_status shard_convert(const struct token_source *source, const struct token_shard *shard, int64_t index,
                                     int64_t count, int32_t *out)
 {

@@ -1,12 +1,12 @@
 /* Token files: a training or validation split as one long sequence of ids.
  *
- * Two formats are read, told apart by their first bytes:
+ * Two formats are read, and their first bytes distinguish them:
  *   nanoGPT   headerless little-endian uint16 (data/NAME/train.bin, val.bin; prepare.py of nanoGPT)
  *   llm.c     256 int32 of header ([0] magic, [1] version, [2] count), then the ids: magic 20240520 version 1 uint16,
  *             magic 20240801 version 7 uint32 (dataloader.h of llm.c)
- * A split may have many files ("shards"); its positions run through them in the order of their names.  Files are read
- * by pread with 64-bit offsets, through one staging buffer; after the opening nothing is allocated.  Token files are
- * untrusted: every id is compared with the vocabulary on every read.
+ * A split may have many files ("shards"); positions run through them in the order of their names.  Files are read by
+ * pread with 64-bit offsets, through one staging buffer; nothing is allocated after opening.  Token files are
+ * untrusted: every read compares every id with the vocabulary.
  */
 #ifndef GPT_TRAIN_DATA_TOKENS_H
 #define GPT_TRAIN_DATA_TOKENS_H
@@ -27,14 +27,14 @@ enum token_split { TOKEN_TRAIN = 0, TOKEN_VAL = 1 };
 #define TOKEN_SHARD_MAGIC_U32 20240801
 #define TOKEN_SHARD_VERSION_U32 7
 
-/* Where the tokens are and what they must satisfy.  Nothing is kept after token_source_open(). */
+/* The location of the tokens and the conditions they must satisfy.  Not needed after token_source_open(). */
 struct token_source_spec {
     const char *folder;       /* a dataset folder; used when path_count is 0 */
     const char *const *paths; /* or the files themselves, in this order */
     size_t path_count;
-    enum token_split split; /* which files of `folder` are meant */
-    int64_t vocab_size;     /* every id must be below it; 0 when it is not known yet */
-    int64_t block_size;     /* at least one shard must hold block_size + 1 tokens; 0 checks nothing */
+    enum token_split split; /* which files of `folder` to open */
+    int64_t vocab_size;     /* every id must be below it; 0 when it is unknown */
+    int64_t block_size;     /* at least one shard must have block_size + 1 tokens; 0: no check */
 };
 
 struct token_source;
@@ -42,36 +42,36 @@ struct token_source;
 /* "train" or "val". */
 const char *token_split_name(enum token_split split);
 
-/* Opens and validates a split.  In a folder, SPLIT.bin is taken alone when it exists; otherwise every file whose name
- * ends in ".bin" and either begins with SPLIT or holds "_SPLIT" followed by '_' or '.', sorted by name.  Several shards
- * may differ in format.  A shard shorter than block_size + 1 tokens is warned about, and serves no sample.
- * Errors: GT_DATA (no such folder or files, empty, odd size, a header that contradicts the size of its file, an
- * unknown version, no shard long enough; a folder that prepare_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
+/* Opens and validates a split.  In a folder, SPLIT.bin is used alone when it exists; otherwise every file whose name
+ * ends in ".bin" and either begins with SPLIT or contains "_SPLIT" followed by '_' or '.', sorted by name.  The format
+ * may differ between shards.  A shard shorter than block_size + 1 tokens causes a warning and provides no samples.
+ * Errors: GT_DATA (no such folder or files, empty, odd size, a header that contradicts the size of its file, an unknown
+ * version, no shard long enough; a folder that prepare_folder_check() refuses), GT_IO, GT_NO_MEMORY. */
 enum gt_status token_source_open(struct hostmem *mem, const struct token_source_spec *spec, struct token_source **out);
-/* Whether `folder` has files of a split; false where there is no such folder.  Errors: GT_IO. */
+/* Sets *out to true when `folder` has files of a split; false when there is no such folder.  Errors: GT_IO. */
 enum gt_status token_split_exists(const char *folder, enum token_split split, bool *out);
 /* Accepts NULL. */
 void token_source_close(struct token_source *source);
 
-/* Tokens of all shards together. */
+/* Returns the number of tokens of all shards together. */
 int64_t token_source_length(const struct token_source *source);
 size_t token_source_shard_count(const struct token_source *source);
-/* Tokens of one shard, and the position of its first one. */
+/* Return the number of tokens of one shard, and the position of its first token. */
 int64_t token_source_shard_length(const struct token_source *source, size_t shard);
 int64_t token_source_shard_first(const struct token_source *source, size_t shard);
 const char *token_source_shard_path(const struct token_source *source, size_t shard);
 
-/* out[count] = the ids at positions position .. position + count - 1, which must lie inside the source (asserted);
- * a read may run across shards.  On failure `out` is undefined.
- * Errors: GT_DATA (an id outside the vocabulary: file, position within it, id and vocabulary are named; a file that
- * became shorter since it was opened), GT_IO. */
+/* Sets out[count] to the ids at positions position .. position + count - 1, which must lie inside the source
+ * (asserted); a read may cross shards.  On failure `out` is undefined.
+ * Errors: GT_DATA (an id outside the vocabulary: file, position in it, id and vocabulary are named; a file that became
+ * shorter since it was opened), GT_IO. */
 enum gt_status token_source_read(struct token_source *source, int64_t position, int64_t count, int32_t *out);
 
-/* The largest id, by reading everything.  Errors: those of token_source_read(). */
+/* Finds the largest id by reading everything.  Errors: those of token_source_read(). */
 enum gt_status token_source_largest(struct token_source *source, int32_t *out);
 
-/* CRC-32C of 16 pieces of up to 1,024 ids, evenly spread over the split: tells other data from these, though not every change
- * of a few tokens.  Errors: those of token_source_read(). */
+/* Computes the CRC-32C of 16 pieces of up to 1,024 ids, evenly spread over the split.  It detects different data, but
+ * not every change of a few tokens.  Errors: those of token_source_read(). */
 enum gt_status token_source_digest(struct token_source *source, uint32_t *out);
 
 #endif

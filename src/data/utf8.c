@@ -73,7 +73,7 @@ size_t utf8_encode(uint32_t code_point, char out[static 4])
     return length;
 }
 
-/* The bytes from `at` on that are ASCII, eight at a time while that lasts. */
+/* Returns the position after the ASCII bytes from `at` on; compares eight at a time. */
 static size_t ascii_skip(const unsigned char *bytes, size_t at, size_t count)
 {
     while (count - at >= sizeof(uint64_t)) {

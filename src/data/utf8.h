@@ -1,4 +1,4 @@
-/* UTF-8, strictly: overlong forms, surrogates and values above U+10FFFF are invalid (RFC 3629). */
+/* Strict UTF-8: overlong forms, surrogates and values above U+10FFFF are invalid (RFC 3629). */
 #ifndef GPT_TRAIN_DATA_UTF8_H
 #define GPT_TRAIN_DATA_UTF8_H
 
@@ -17,15 +17,15 @@
  * is written only in the first case. */
 int utf8_decode(const unsigned char *bytes, size_t count, uint32_t *out);
 
-/* True for what utf8_decode() can return: not a surrogate and at most U+10FFFF. */
+/* Returns true for the values that utf8_decode() can produce: not a surrogate and at most U+10FFFF. */
 bool utf8_is_scalar(uint32_t code_point);
 
-/* Writes a valid character as 1 to 4 bytes, without a terminator, and returns how many. */
+/* Writes a valid character as 1 to 4 bytes, without a terminator, and returns their number. */
 size_t utf8_encode(uint32_t code_point, char out[static 4]);
 
-/* How many bytes are not the second or a later one of a character: the characters, if it is UTF-8. */
+/* Counts the bytes that are not continuation bytes, which is the number of characters in valid UTF-8. */
 size_t utf8_count_leads(const unsigned char *bytes, size_t count);
-/* How many of the bytes belong to no character; a character cut off by the end counts as well. */
+/* Counts the bytes that belong to no character, including a character that the end cuts off. */
 size_t utf8_count_invalid(const unsigned char *bytes, size_t count);
 
 #endif

@@ -1,7 +1,7 @@
-/* Time: two clocks and two ways to show time to a person.
+/* Time: two clocks, and two functions that format time for display.
  *
  * Durations are rounded before the unit is chosen, so that "60.0 s" and "60 min" never appear.  Day names are English
- * whatever the locale.  Nothing here is used in a computation of the training itself.
+ * in every locale.  No computation of the training itself uses this file.
  */
 #include "base/clock.h"
 

@@ -1,4 +1,4 @@
-/* Time.  Durations come from the monotonic clock; the wall clock is only ever shown to a person. */
+/* Time.  Durations use the monotonic clock.  The wall clock is only used for display. */
 #ifndef GPT_TRAIN_BASE_CLOCK_H
 #define GPT_TRAIN_BASE_CLOCK_H
 
@@ -7,11 +7,12 @@
 
 /* Nanoseconds of CLOCK_MONOTONIC since an arbitrary start. */
 int64_t clock_monotonic_ns(void);
-/* Seconds since the epoch, of CLOCK_REALTIME. */
+/* Seconds of CLOCK_REALTIME since the epoch. */
 int64_t clock_wall_s(void);
-/* "1 h 02 min", "3 min 20 s", "4.2 s", "33 ms" into `text` (at least 32 bytes); returns `text`. */
+/* Writes a duration like "1 h 02 min", "3 min 20 s", "4.2 s", "33 ms" to `text` (at least 32 bytes); returns `text`. */
 char *clock_duration(char text[static 32], double seconds);
-/* "Sat 14:03" (local time) of a wall time into `text` (at least 32 bytes); with the date when over a day away. */
+/* Writes a wall time like "Sat 14:03" (local time) to `text` (at least 32 bytes); returns `text`.  The date is included
+ * when it is more than a day away. */
 char *clock_wall_text(char text[static 32], int64_t wall_s);
 
 #endif

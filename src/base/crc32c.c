@@ -1,8 +1,8 @@
-/* CRC-32C: by the processor's instruction where it has one (x86-64 with SSE 4.2), else by tables; and by tables the CRC-32
- * of zip archives.
+/* CRC-32C, by the processor's instruction if it has one (x86-64 with SSE 4.2), else by tables; and the CRC-32 of zip
+ * archives, by tables.
  *
- * The instruction takes 8 bytes in three cycles; the tables take about four times as long, which is felt in checkpoints of
- * gigabytes.
+ * The instruction takes 8 bytes in three cycles.  The tables take about four times as long, which is noticeable in
+ * checkpoints of gigabytes.
  */
 #include "base/file.h"
 
@@ -12,9 +12,9 @@
 #include <string.h>
 #endif
 
-/* Eight bytes a step ("slicing-by-8", Kounavis and Berry, 2008).  Table k maps a byte to its remainder after
- * k further zero bytes.  The map is linear over GF(2), so a table is given by its values at the eight powers of two
- * and the compiler works out the rest. */
+/* Eight bytes per step ("slicing-by-8", Kounavis and Berry, 2008).  Table k maps a byte to its remainder after k
+ * further zero bytes.  The map is linear over GF(2), so a table is determined by its values at the eight powers of two,
+ * and the compiler computes the rest. */
 #define CRC_BIT(n, bit, value) (((n) >> (bit)&1u) != 0u ? (value) : 0u)
 #define CRC_1(n, b0, b1, b2, b3, b4, b5, b6, b7)                                                         \
     (CRC_BIT(n, 0, b0) ^ CRC_BIT(n, 1, b1) ^ CRC_BIT(n, 2, b2) ^ CRC_BIT(n, 3, b3) ^ CRC_BIT(n, 4, b4) ^ \

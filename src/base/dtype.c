@@ -1,8 +1,8 @@
 /* Element types: sizes, names, and conversions between fp32, bf16 and fp16.
  *
- * The conversions work on the bits with integer arithmetic (one exact multiplication by a power of two apart), so
- * they do not depend on the rounding mode or on whether the processor flushes subnormals to zero, and give the same
- * bits on every machine.  They are the reference for the faster ones of the backends; they are not tuned.
+ * Except for one exact multiplication by a power of two, the conversions use integer arithmetic on the bits.  They do
+ * not depend on the rounding mode or on whether the processor flushes subnormals to zero, and give the same bits on
+ * every machine.  They are the reference for the faster conversions of the backends and are not tuned.
  */
 #include "base/dtype.h"
 
@@ -76,9 +76,9 @@ uint16_t bf16_from_f32(float value)
 {
     const uint32_t bits = f32_bits(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x0040u); /* stays NaN, made quiet, whatever bits are dropped */
-    /* Half a unit, less one when the kept part is even: a tie then carries to the even neighbour.  A carry out of the
-     * fraction moves to the next binade, and out of the largest one to infinity, as it should. */
+        return (uint16_t)(bits >> 16 | 0x0040u); /* stays NaN and becomes quiet, whatever bits are dropped */
+    /* Add half a unit, less one when the kept part is even, so that a tie rounds to the even neighbour.  A carry out of
+     * the fraction correctly moves to the next binade, and out of the largest one to infinity. */
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
@@ -153,7 +153,7 @@ void dtype_convert(void *out, enum dtype out_dtype, const void *in, enum dtype i
     } else if (out_dtype == DTYPE_F32) {
         widen(out, in, count, in_dtype == DTYPE_BF16 ? bf16_to_f32 : f16_to_f32);
     } else {
-        /* Both are subsets of fp32, so the way through it rounds once. */
+        /* Both are subsets of fp32, so converting through it rounds once. */
         const uint16_t *from = in;
         uint16_t *to = out;
         for (size_t i = 0; i < count; i++)

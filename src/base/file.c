@@ -1,9 +1,9 @@
 /* Files: atomic replacement, exact positional reads, folders, locks.
  *
- * A replacement is opened aside relative to a descriptor of its folder, so that write, rename and sync hit the same
- * folder even when somebody moves it meanwhile.  The function that sees a call fail logs the path, the call and
- * errno's text.  Locks are flock(2): they vanish with the process, however it ends.  Nothing here follows a symbolic
- * link when it creates a file, and no name of a file is ever taken from a file's content.
+ * A temporary file is opened relative to a descriptor of its folder, so that write, rename and sync affect the same
+ * folder even if it is moved in the meantime.  The function in which a call fails logs the path, the call and errno's
+ * text.  Locks are flock(2): the kernel releases them however the process ends.  Nothing here follows a symbolic link
+ * when it creates a file, and no file name is ever taken from a file's content.
  */
 #include "base/file.h"
 
@@ -30,7 +30,7 @@ enum {
     ASIDE_ATTEMPTS = 16,
     LOCK_ATTEMPTS = 16,
     LOCK_BYTES_MAX = 23,   /* the longest process id and a newline */
-    LEFTOVER_AGE_S = 3600, /* longer than any small file is written */
+    LEFTOVER_AGE_S = 3600, /* longer than writing a small file takes */
     PIECE_BYTES = 16384
 };
 
@@ -48,7 +48,7 @@ static const char *base_of(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* The folder that `path` lies in: "." and "/" included. */
+/* Writes the folder that contains `path` to `out`, "." and "/" included. */
 static void folder_of(char out[static FILE_PATH_MAX], const char *path)
 {
     const size_t length = (size_t)(base_of(path) - path);
@@ -57,7 +57,7 @@ static void folder_of(char out[static FILE_PATH_MAX], const char *path)
         memcpy(out, ".", 2);
         return;
     }
-    const size_t kept = length > 1 ? length - 1 : 1; /* the slash itself only for the root */
+    const size_t kept = length > 1 ? length - 1 : 1; /* keep the slash only for the root */
     memcpy(out, path, kept);
     out[kept] = '\0';
 }
@@ -71,7 +71,7 @@ static int fsync_retry(int fd)
     return rc;
 }
 
-/* fsync of a folder; file systems that do not know the operation say EINVAL, and have nothing to sync then. */
+/* Syncs a folder.  File systems without this operation fail with EINVAL and have nothing to sync. */
 static int fsync_folder(int fd)
 {
     return fsync_retry(fd) == 0 || errno == EINVAL ? 0 : -1;
@@ -99,14 +99,15 @@ void file_aside_suffix(uint32_t attempt, char suffix[static FILE_ASIDE_SUFFIX_BY
     (void)clock_gettime(CLOCK_REALTIME, &now);
     const struct {
         int64_t seconds, nanoseconds;
-        uintptr_t place; /* of the stack, which the system chooses at random */
+        uintptr_t place; /* a stack address, which the system randomizes */
         uint64_t attempt;
     } seed = {(int64_t)now.tv_sec, (int64_t)now.tv_nsec, (uintptr_t)&now, attempt};
     (void)snprintf(suffix, FILE_ASIDE_SUFFIX_BYTES, ".tmp-%08" PRIu32 "-%ld",
                    file_crc32c(0, &seed, sizeof seed) % 100000000, (long)getpid());
 }
 
-/* Opens the aside file with `mode`.  One of the same name is another writer's, or of a dead one: it is left alone. */
+/* Opens the temporary file with `mode`.  An existing file of the same name belongs to another writer, perhaps a dead
+ * one, and is left alone. */
 static int aside_open(struct file_replacement *file, mode_t mode)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
@@ -122,7 +123,7 @@ static int aside_open(struct file_replacement *file, mode_t mode)
     return fd;
 }
 
-/* Gives the aside file exactly the permissions `mode`, whatever the umask made of them. */
+/* Sets the permissions of the temporary file to exactly `mode`, regardless of the umask. */
 static enum gt_status mode_keep(const struct file_replacement *file, mode_t mode)
 {
     struct stat now;
@@ -133,7 +134,7 @@ static enum gt_status mode_keep(const struct file_replacement *file, mode_t mode
     return GT_OK;
 }
 
-/* With the mode of what is replaced, or exactly with *mode. */
+/* Opens the temporary file with the mode of the file to be replaced, or with exactly *mode. */
 static enum gt_status replacement_open(struct file_replacement *file, const mode_t *mode)
 {
     char folder[FILE_PATH_MAX];
@@ -203,14 +204,15 @@ enum gt_status file_replacement_write(struct file_replacement *file, const void 
     return GT_OK;
 }
 
-/* A rename over a network may be done and say that it failed: what is still aside was not renamed. */
+/* A rename on a network file system may succeed and yet report an error.  It failed if the temporary file still
+ * exists. */
 static bool is_still_aside(const struct file_replacement *file)
 {
     struct stat info;
     return fstatat(file->dir_fd, base_of(file->aside), &info, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* What is about to be renamed must be what was written, whoever else writes in the folder. */
+/* Checks that the file about to be renamed is the one that was written, in case others write in the folder. */
 static enum gt_status aside_check(struct file_replacement *file)
 {
     struct stat written, there;
@@ -219,7 +221,7 @@ static enum gt_status aside_check(struct file_replacement *file)
     if (written.st_dev == there.st_dev && written.st_ino == there.st_ino)
         return GT_OK;
     log_error("%s: another program replaced this file while it was being written", file->aside);
-    file->aside_exists = false; /* not ours to remove */
+    file->aside_exists = false; /* not ours, so do not remove it */
     return GT_IO;
 }
 
@@ -248,7 +250,7 @@ enum gt_status file_replacement_commit(struct file_replacement *file)
 {
     assert(file->fd >= 0 && file->dir_fd >= 0);
     enum gt_status status = replacement_finish(file);
-    file_replacement_abort(file); /* after success only the folder's descriptor is left to release */
+    file_replacement_abort(file); /* after success this only closes the folder's descriptor */
     return status;
 }
 
@@ -291,7 +293,7 @@ enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_
 
 enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *out_size_bytes)
 {
-    /* Without O_NONBLOCK the open of a FIFO would wait for a writer; regular files do not care. */
+    /* Without O_NONBLOCK, opening a FIFO would wait for a writer.  Regular files ignore the flag. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ENOENT) {
         *out_fd = -1;
@@ -449,7 +451,7 @@ bool file_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* One level.  Any error is forgiven when the folder is there: mkdir on an existing one may say EACCES or EROFS. */
+/* Creates one level.  Any error is ignored if the folder exists, since mkdir may then fail with EACCES or EROFS. */
 static enum gt_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
@@ -538,7 +540,7 @@ enum gt_status file_sync_name(const char *path)
     return file_sync_folder(parent);
 }
 
-/* Where the digits at the end of the first `length` characters begin. */
+/* The index at which the digits at the end of the first `length` characters begin. */
 static size_t digits_start(const char *name, size_t length)
 {
     while (length > 0 && name[length - 1] >= '0' && name[length - 1] <= '9')
@@ -546,7 +548,7 @@ static size_t digits_start(const char *name, size_t length)
     return length;
 }
 
-/* The process id at the end of "NAME.tmp-DIGITS-ID", or "NAME.tmp-ID", with a name in front; -1 for another name. */
+/* Returns the process id at the end of "NAME.tmp-DIGITS-ID" or "NAME.tmp-ID" with a NAME; -1 for any other name. */
 static long leftover_owner(const char *name)
 {
     static const char mark[] = ".tmp-";
@@ -560,7 +562,7 @@ static long leftover_owner(const char *name)
     return is_one ? strtol(name + owner, NULL, 10) : -1;
 }
 
-/* Those that nothing has been written to for `age_s` seconds, and whose process is not there; 0 for all. */
+/* Removes temporary files not modified for `age_s` seconds whose process is dead.  An `age_s` of 0 removes all. */
 static void leftovers_remove(const char *folder, int64_t age_s)
 {
     DIR *dir = opendir(folder);
@@ -590,7 +592,7 @@ void file_remove_dead_leftovers(const char *folder)
     leftovers_remove(folder, LEFTOVER_AGE_S);
 }
 
-/* The process id that the holder wrote into its lock file, or 0 when there is none to be read. */
+/* Returns the process id that the holder wrote into its lock file, or 0 when it cannot be read. */
 static long lock_holder(int fd)
 {
     char text[24];
@@ -614,8 +616,8 @@ static enum gt_status lock_refused(int fd, const char *path)
     return GT_USAGE;
 }
 
-/* Writes this process's id into the locked file.  It helps the reader of an error line and no more: the lock holds
- * without it, on a full disk too, and so a failure is not one. */
+/* Writes this process's id into the locked file, for the error line of other processes.  The lock works without it, so
+ * a failure, such as a full disk, is not an error. */
 static bool lock_sign(int fd)
 {
     char text[24];
@@ -641,7 +643,7 @@ static enum gt_status lock_open(const char *path, int *out_fd)
     return GT_OK;
 }
 
-/* Whether `path` still is the file that was opened: its last holder may have removed it in between. */
+/* Returns true when `path` is still the file that was opened.  Its last holder may have removed it in between. */
 static bool lock_is_current(int fd, const char *path)
 {
     struct stat locked, there;
@@ -655,7 +657,7 @@ static enum gt_status lock_foreign(const char *path, const char *what)
     return GT_USAGE;
 }
 
-/* The file is about to be emptied: it must be one that was made for that.  A power cut may have left zeros in it. */
+/* Checks that the file, which is about to be truncated, is a lock file.  A power loss may have left zeros in it. */
 static enum gt_status lock_check(int fd, const char *path)
 {
     char text[LOCK_BYTES_MAX + 1];
@@ -698,5 +700,5 @@ enum gt_status file_lock(const char *path, int *out_fd)
 void file_unlock(int fd)
 {
     if (fd >= 0)
-        (void)close(fd); /* the id that stays in the file is read by nobody until the next holder has replaced it */
+        (void)close(fd); /* the stale id in the file is harmless: the next holder overwrites it */
 }

@@ -1,8 +1,8 @@
 /* Files: atomic replacement, exact positional reads, locks.
  *
- * A replacement is written aside in the same folder, synced, renamed over the target, and the folder is synced, so a
- * reader sees the old file or the new one and never a mixture, through kills and power loss.  Every function logs the
- * failing call with the path and errno's text.
+ * A replacement is written to a temporary file in the same folder, synced and renamed over the target; then the folder
+ * is synced.  A reader therefore sees the old file or the new one, never a mixture, even after a kill or a power loss.
+ * Every function logs the failing call with the path and errno's text.
  */
 #ifndef GPT_TRAIN_BASE_FILE_H
 #define GPT_TRAIN_BASE_FILE_H
@@ -15,90 +15,91 @@
 #include "base/status.h"
 
 #define FILE_PATH_MAX 4096
-#define FILE_ASIDE_SUFFIX_BYTES 32 /* ".tmp-", eight digits, "-", the longest process id, the zero */
+#define FILE_ASIDE_SUFFIX_BYTES 32 /* ".tmp-", eight digits, "-", the longest process id, the terminating zero */
 
-/* A file being written aside.  The struct is the caller's; nothing is allocated. */
+/* A replacement in progress.  The caller provides the struct; nothing is allocated. */
 struct file_replacement {
     int fd; /* -1 when closed */
     int dir_fd;
-    bool aside_exists; /* whether abort has a file to remove */
-    bool in_place; /* whether the new file has replaced the old one, or that is not known: also where commit failed */
+    bool aside_exists; /* abort must remove the temporary file */
+    bool in_place;     /* the new file has replaced the old one, or may have; valid even if commit failed */
     uint64_t size_bytes;
     uint32_t crc32c; /* of everything written so far */
     char path[FILE_PATH_MAX];
     char aside[FILE_PATH_MAX];
 };
 
-/* ".tmp-DIGITS-PID", what a name aside ends with: eight digits that another process hardly has at this time, be it of the same id
- * in another container.  Where the name is there already, the next attempt has others. */
+/* Writes the suffix ".tmp-DIGITS-PID" of a temporary file.  The eight digits are pseudo-random, so that a process with
+ * the same id in another container is unlikely to choose the same name.  If the name exists, try again with the next
+ * `attempt`, which gives other digits. */
 void file_aside_suffix(uint32_t attempt, char suffix[static FILE_ASIDE_SUFFIX_BYTES]);
-/* Opens `path`.tmp-DIGITS-PID aside, of which no other writer has the digits, be it of the same id in another container.  The
- * mode is that of the file being replaced, else 0666 less umask.  A symbolic link at `path` is replaced, not followed.  On
- * failure nothing is left to abort.  Errors: GT_IO. */
+/* Creates the temporary file `path`.tmp-DIGITS-PID, which no other writer shares, even one with the same process id in
+ * another container.  Its mode is that of the file being replaced, else 0666 less umask.  A symbolic link at `path` is
+ * replaced, not followed.  On failure nothing is left to abort.  Errors: GT_IO. */
 enum gt_status file_replacement_begin(struct file_replacement *file, const char *path);
-/* The same, with exactly these permissions, whatever the umask and the file being replaced have; NULL for none in particular. */
+/* As above, but with the permissions *mode, regardless of the umask and of the file being replaced.  NULL: as above. */
 enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, const mode_t *mode);
 /* Appends; handles short writes and EINTR.  Errors: GT_IO, after which only abort is allowed. */
 enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count);
-/* fsync, rename, fsync of the folder; an error where the file aside is no longer the one that was written.  On failure the
- * aside file is gone and the target untouched, but for a failing sync of the folder: the new file is in place then, and may
- * not survive a power loss.  Errors: GT_IO. */
+/* Calls fsync, renames, and syncs the folder.  Fails if another program has replaced the temporary file.  On failure
+ * the temporary file is removed and the target is unchanged, unless only the folder's sync fails: the new file is then
+ * in place, but may not survive a power loss.  Errors: GT_IO. */
 enum gt_status file_replacement_commit(struct file_replacement *file);
-/* Removes the aside file.  Safe after a failed begin or commit. */
+/* Removes the temporary file.  Safe after a failed begin or commit. */
 void file_replacement_abort(struct file_replacement *file);
-/* The three steps at once, for small files. */
+/* Begin, write and commit in one call, for small files. */
 enum gt_status file_replace(const char *path, const void *bytes, size_t count);
-/* The same with what the file `from` holds, or its first `limit_bytes`, and with its permissions. */
+/* Copies `from` to `to` with its permissions, at most the first `limit_bytes`. */
 enum gt_status file_copy(const char *from, const char *to, uint64_t limit_bytes);
 
-/* Read-only, O_CLOEXEC, regular files only.  Errors: GT_IO. */
+/* Opens a regular file read-only with O_CLOEXEC.  Errors: GT_IO. */
 enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_bytes);
-/* The same; a file that is not there is no error: *out_fd is -1 then. */
+/* As above, but a missing file is not an error: *out_fd is -1 then. */
 enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *out_size_bytes);
-/* Exactly `count` bytes at `offset`; a file that ends early is GT_DATA ("was truncated while it was read").
- * `path` is for the message. */
+/* Reads exactly `count` bytes at `offset`.  Returns GT_DATA when the file ends early ("was truncated while it was being
+ * read").  `path` is for the message. */
 enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t count);
-/* A whole file of at most `limit` bytes into malloc'ed memory with a terminating zero (free() it).  Errors: GT_IO,
- * GT_DATA when larger, GT_NO_MEMORY.  For start-up only. */
+/* Reads a whole file of at most `limit` bytes into malloc'ed memory with a terminating zero (free() it).  Errors:
+ * GT_IO, GT_DATA when larger, GT_NO_MEMORY.  For start-up only. */
 enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t *out_count);
 
-/* Whether something is at `path`.  Errors: GT_IO where that cannot be told. */
+/* Sets *out_exists to whether `path` exists.  Errors: GT_IO when that cannot be determined. */
 enum gt_status file_look(const char *path, bool *out_exists);
-/* The same where no harm is done by taking what cannot be looked at for absent: nothing may be removed or replaced for it. */
+/* As above, but an error counts as absent.  Do not use it to decide that something may be removed or replaced. */
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
-/* Whether `path` is a regular file of this length and checksum.  Logs nothing when it is absent. */
+/* Returns true when `path` is a regular file with this size and checksum.  Logs nothing when it is absent. */
 bool file_matches(const char *path, uint64_t size_bytes, uint32_t crc32c);
-/* Creates `path` and its parents, and syncs the folder that each new one lies in.  Errors: GT_IO. */
+/* Creates `path` and its parents, and syncs the parent of each new folder.  Errors: GT_IO. */
 enum gt_status file_make_folders(const char *path);
-/* "folder/name" into `out` of FILE_PATH_MAX bytes.  Errors: GT_USAGE when it is too long. */
+/* Writes "folder/name" to `out` of FILE_PATH_MAX bytes.  Errors: GT_USAGE when it is too long. */
 enum gt_status file_join(char out[static FILE_PATH_MAX], const char *folder, const char *name);
-/* `path` as a word for the shell, in single quotes where it needs them; cut at `size` bytes.  Returns `out`. */
+/* Writes `path` as one word for the shell, in single quotes if needed, truncated to `size` bytes.  Returns `out`. */
 char *file_shell_quote(char *out, size_t size, const char *path);
-/* fsync of a folder.  Errors: GT_IO. */
+/* Syncs a folder.  Errors: GT_IO. */
 enum gt_status file_sync_folder(const char *path);
-/* The same of the folder that `path` lies in: until then, a power cut may take a new folder with all that is in it.  `path`
- * has no slash at its end. */
+/* Syncs the parent folder of `path`.  Until then, a power loss may lose a new folder with everything in it.  `path`
+ * must not end in a slash. */
 enum gt_status file_sync_name(const char *path);
-/* Removes regular files "NAME.tmp-DIGITS-PID" and "NAME.tmp-PID" left in `folder` by a killed writer.  The caller holds the
- * folder's lock, so that no live writer owns one. */
+/* Removes the temporary files "NAME.tmp-DIGITS-PID" and "NAME.tmp-PID" that a killed writer left in `folder`.  The
+ * caller holds the folder's lock, so none of them belongs to a live writer. */
 void file_remove_leftovers(const char *folder);
-/* Of small files in a folder without a lock: those of processes that are no more, and an hour old, since on a network the
- * process may live on another machine. */
+/* As above, for small files in a folder without a lock: removes only files that are an hour old and whose process is
+ * dead.  The age matters because on a network file system the process may run on another machine. */
 void file_remove_dead_leftovers(const char *folder);
 
-/* An exclusive advisory lock (flock) on `path` (created if absent), held until file_unlock() or the process's end.  Only its
- * holder may remove the file, and does so before it unlocks.  Errors: GT_IO; GT_USAGE when another process holds it
- * (logged with its process id where known), or where the file is none that was made for this: not regular, with other names,
- * or with another content than a process id. */
+/* Takes an exclusive advisory lock (flock) on `path` (created if absent), held until file_unlock() or the end of the
+ * process.  Only its holder may remove the file, and must do so before unlocking.  Errors: GT_IO; GT_USAGE when another
+ * process holds the lock (its process id is logged if known), or when the file is not a lock file: not regular, or with
+ * content other than a process id. */
 enum gt_status file_lock(const char *path, int *out_fd);
 void file_unlock(int fd);
 
 /* CRC-32C (Castagnoli) of `count` bytes, continued from `crc` (0 to start). */
 uint32_t file_crc32c(uint32_t crc, const void *bytes, size_t count);
-/* The same where the processor has no instruction for it. */
+/* The same without the processor's CRC instruction. */
 uint32_t file_crc32c_portable(uint32_t crc, const void *bytes, size_t count);
-/* CRC-32 (IEEE 802.3), which zip archives have, in the same way. */
+/* CRC-32 (IEEE 802.3) as in zip archives, with the same arguments. */
 uint32_t file_crc32(uint32_t crc, const void *bytes, size_t count);
 
 #endif

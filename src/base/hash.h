@@ -1,7 +1,7 @@
-/* A hash of bytes, for tables, names of files and identities: FNV-1a of 64 bits (Fowler, Noll, Vo).
+/* A hash for tables, file names and identities: 64-bit FNV-1a (Fowler, Noll, Vo).
  *
- * It is the same on every machine and from release to release: files are named by it.  Not for data that somebody may have
- * made to collide: whoever uses it compares the whole key as well.
+ * Files are named by it, so it must be the same on every machine and in every release.  It does not resist deliberate
+ * collisions; callers also compare the whole key.
  */
 #ifndef GPT_TRAIN_BASE_HASH_H
 #define GPT_TRAIN_BASE_HASH_H
@@ -18,7 +18,7 @@ static inline uint64_t hash_fnv1a(const void *bytes, size_t count)
     return hash;
 }
 
-/* A hash that is kept where 0 stands for none: never 0. */
+/* Maps a hash of 0 to 1, for fields in which 0 means "none". */
 static inline uint64_t hash_identity(uint64_t hash)
 {
     return hash != 0 ? hash : 1;

@@ -1,7 +1,7 @@
 /* The nearest valid pairs of n_embd and n_head.
  *
- * Multiples are found by division, divisors by walking away from n_head, which is bounded by n_embd's own range.  The count
- * of parameters is GPT-2's formula; a test holds it against the model's own.
+ * The multiples are found by division, the divisors by a linear search from n_head, bounded by n_embd.  The parameter
+ * count is GPT-2's formula; a test compares it with the model's own count.
  */
 #include "base/heads.h"
 
@@ -32,7 +32,7 @@ static char *width_text(char text[static 96], const struct heads_shape *shape, i
     return text;
 }
 
-/* The next divisor of n_embd from n_head on in one direction; 0 when there is none. */
+/* Returns the divisor of n_embd nearest to n_head in one direction (1 or -1), n_head excluded; 0 when there is none. */
 static int64_t divisor_next(const struct heads_shape *shape, int64_t direction)
 {
     for (int64_t heads = shape->n_head + direction; heads >= 1 && heads <= shape->n_embd; heads += direction) {

@@ -1,9 +1,9 @@
 /* Phase-locked host memory: a thin layer over aligned_alloc().
  *
- * Each block is a 64-byte header followed by the payload, so that the payload keeps the alignment of the whole.  The
- * header carries the size, a magic number that catches foreign and twice-released pointers, the purpose, and the
- * links of a list from which hostmem_destroy() reports leaks.  There is no pooling and no locking: allocation happens
- * a few dozen times, at start, on the main thread.
+ * Each block is a 64-byte header followed by the payload, so that the payload has the same alignment as the block.  The
+ * header stores the size, a magic number that catches foreign pointers and double releases, the purpose, and the links
+ * of a list from which hostmem_destroy() reports leaks.  There is no pooling and no locking: only the main thread
+ * allocates, a few dozen times, at start.
  */
 #include "base/hostmem.h"
 
@@ -88,7 +88,7 @@ static struct header *header_of(void *pointer)
     return (struct header *)(void *)((char *)pointer - HOSTMEM_ALIGNMENT);
 }
 
-/* True when the allocation now asked for is the one chosen to fail. */
+/* Returns true when the current allocation is the one chosen to fail. */
 static bool fault_due(struct hostmem *mem)
 {
     if (mem->fail_in == 0)

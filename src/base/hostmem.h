@@ -1,9 +1,9 @@
 /* Phase-locked host memory.
  *
- * A program has three phases: INIT allocates, RUN neither allocates nor releases, CLOSE releases.  Allocation
- * asserts INIT and release asserts INIT or CLOSE, so "nothing is allocated after step 1" is a property that a debug
- * build checks and the counters prove in any build.  One struct per program, passed to whoever allocates; used from
- * the main thread only.
+ * A program has three phases: INIT allocates, RUN neither allocates nor releases, CLOSE releases.  Allocation asserts
+ * INIT, and release asserts INIT or CLOSE.  A debug build thus checks that nothing is allocated after step 1, and the
+ * counters prove it in any build.  There is one struct per program; it is passed to every allocating function and used
+ * only from the main thread.
  */
 #ifndef GPT_TRAIN_BASE_HOSTMEM_H
 #define GPT_TRAIN_BASE_HOSTMEM_H
@@ -17,32 +17,32 @@ enum hostmem_phase { HOSTMEM_INIT, HOSTMEM_RUN, HOSTMEM_CLOSE };
 struct hostmem;
 
 struct hostmem_counters {
-    size_t live_bytes;     /* asked for and not yet released, headers not counted */
-    size_t live_bytes_max; /* high water of live_bytes */
+    size_t live_bytes;     /* requested and not yet released, without headers */
+    size_t live_bytes_max; /* peak of live_bytes */
     size_t allocations;    /* successful hostmem_alloc() calls so far */
     size_t releases;       /* hostmem_free() calls with a pointer */
 };
 
 /* Errors: GT_NO_MEMORY. */
 enum gt_status hostmem_create(struct hostmem **out);
-/* Logs one error line when blocks were never released (a mistake of ours), and releases them.  Accepts NULL. */
+/* Logs one error line if blocks were never released (a bug of ours), and releases them.  Accepts NULL. */
 void hostmem_destroy(struct hostmem *mem);
 
 void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase);
 enum hostmem_phase hostmem_phase_get(const struct hostmem *mem);
 
-/* count * size bytes, zeroed, aligned to 64 bytes.  `what` names the purpose in the error line and must be a string
- * literal.  count or size 0 gives a valid pointer of no use.  Errors: GT_NO_MEMORY on overflow, refusal or injected
- * fault. */
+/* Allocates count * size bytes, zeroed, aligned to 64 bytes.  `what` names the purpose in the error line and must be a
+ * string literal.  If count or size is 0, the pointer is valid but must not be dereferenced.  Errors: GT_NO_MEMORY on
+ * overflow, when the system refuses, or on an injected fault. */
 enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, const char *what, void **out);
 /* Accepts NULL. */
 void hostmem_free(struct hostmem *mem, void *pointer);
-/* A zero-terminated copy. */
+/* Copies a string.  Errors: GT_NO_MEMORY. */
 enum gt_status hostmem_strdup(struct hostmem *mem, const char *text, char **out);
 
 void hostmem_counters_get(const struct hostmem *mem, struct hostmem_counters *out);
 
-/* Fault injection: the allocation number `n` from now (1 = the next) fails once; 0 switches it off. */
+/* Fault injection: the n-th allocation from now (1 = the next) fails once; 0 disables it. */
 void hostmem_fail_at(struct hostmem *mem, size_t n);
 
 #endif

@@ -1,8 +1,8 @@
-/* JSON: jansson behind getters that name the file and the field.
+/* JSON: getters around jansson that name the file and the field.
  *
- * Parsing is strict (no duplicate keys, no text after the value, no integer outside 64 bits, valid UTF-8 only); these
- * are jansson's checks, and its depth limit bounds its recursion.  A getter logs one line and leaves its output alone
- * on failure.  Arrays have no getter: json_get_object()'s callers walk them with jansson's own calls.
+ * jansson does the strict parsing (no duplicate keys, no text after the value, no integer outside 64 bits, valid UTF-8
+ * only), and its depth limit bounds its recursion.  A getter logs one line on failure and leaves its output unchanged.
+ * There is no getter for arrays; callers walk them with jansson's own functions.
  */
 #include "base/json.h"
 
@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 
-/* jansson's allocator is the program's and takes no context, so what it has to tell can be in no struct. */
+/* jansson's allocator is process-wide and takes no context, so this state cannot be in a struct. */
 static json_malloc_t allocate;
 static _Thread_local bool allocation_failed;
 
@@ -25,7 +25,8 @@ static void *allocate_watched(size_t size)
     return memory;
 }
 
-/* jansson 2.14 leaves out the characters for which a buffer cannot grow, and calls what else finds no memory bad syntax. */
+/* When memory runs out, jansson 2.14 drops characters from a buffer that cannot grow, and reports other failed
+ * allocations as syntax errors. */
 enum gt_status json_load(const char *text, size_t count, size_t flags, json_error_t *error, json_t **out)
 {
     json_malloc_t current;
@@ -88,7 +89,7 @@ static const char *type_name(const json_t *value)
     return "unknown";
 }
 
-/* The member `name`, or NULL after one error line that says what was `expected`. */
+/* Returns the member `name`, or NULL after logging an error line that contains `expected`. */
 static const json_t *member(const json_t *object, const char *source, const char *name, const char *expected)
 {
     if (!json_is_object(object)) {
@@ -172,8 +173,8 @@ enum gt_status json_get_object(const json_t *object, const char *source, const c
     return GT_OK;
 }
 
-/* A text that grows.  It remembers that it once could not: up to 2.14, jansson goes on after a key that it could not write, and
- * json_dumps() returns a text without it (jansson issue 655). */
+/* A growing text.  It records a failure to grow, because jansson up to 2.14 continues after a key that it could not
+ * write, and json_dumps() returns the text without that key (jansson issue 655). */
 struct growing {
     char *text;
     size_t count, room;
@@ -185,7 +186,7 @@ static int growing_append(const char *bytes, size_t count, void *data)
     struct growing *growing = data;
     if (growing->has_failed)
         return -1;
-    if (count >= growing->room - growing->count) { /* the last byte is the end's */
+    if (count >= growing->room - growing->count) { /* the last byte is for the terminating zero */
         const size_t room = 2 * growing->room + count;
         char *text = realloc(growing->text, room);
         growing->has_failed = text == NULL;

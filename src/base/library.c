@@ -1,6 +1,6 @@
-/* Looks functions up.
+/* Looks up functions in a shared library.
  *
- * POSIX has dlsym() return a pointer to data, which C does not convert to one to a function: its bytes are copied.
+ * dlsym() returns a pointer to data, which C does not convert to a pointer to a function, so its bytes are copied.
  */
 #include "base/library.h"
 

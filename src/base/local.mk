@@ -1,4 +1,4 @@
-# The lowest layer: sees nothing but the C library and jansson.
+# The lowest layer: it uses only the C library and jansson.
 libgpttrain_a_SOURCES += \
 	src/base/clock.c src/base/clock.h \
 	src/base/crc32c.c \

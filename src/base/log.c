@@ -1,9 +1,9 @@
-/* The log: formats one line, makes it harmless, counts it and hands it to the sink.
+/* The log: formats one line, escapes it, counts it and passes it to the sink.
  *
- * A line is formatted into a buffer on the stack, then copied with every byte escaped that is a control character
- * (C0, DEL or C1) or no valid UTF-8.  A line that is longer than the buffer ends in "...".  Nothing is allocated, so
- * an error about memory can always be told.  The default sink goes on after an error of its own, and remembers that one
- * of standard output's was lost.  This file does not decide what happens on SIGPIPE; main() ignores that signal.
+ * A line is formatted into a buffer on the stack, then copied.  Every byte that belongs to a control character (C0, DEL
+ * or C1) or is not valid UTF-8 is escaped.  A line longer than the buffer ends in "...".  Nothing is allocated, so
+ * out-of-memory errors can always be logged.  The default sink continues after a write error, and remembers one on
+ * standard output.  SIGPIPE is not handled here; main() ignores that signal.
  */
 #include "base/log.h"
 
@@ -27,7 +27,7 @@ static struct {
     const char *program;
     enum log_level level;
     atomic_size_t counts[LOG_LEVEL_COUNT];
-    atomic_int output_error; /* errno of a write to standard output that failed */
+    atomic_int output_error; /* errno of a failed write to standard output */
 } log_state = {.sink = default_sink, .level = LOG_RESULT};
 
 void log_program_set(const char *name)
@@ -52,7 +52,7 @@ int log_output_error(void)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return atomic_load(&log_state.output_error);
-    if (errno == 0) /* an earlier write failed; a pipe that nobody reads still tells */
+    if (errno == 0) /* an earlier write failed; poll() still detects a pipe without a reader */
         errno = poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0 ? EPIPE : EIO;
     return errno;
 }
@@ -79,8 +79,9 @@ static bool is_continuation(unsigned char byte)
     return byte >= 0x80 && byte <= 0xbf;
 }
 
-/* The length of the valid UTF-8 character at `s` when it may be shown as it is, else 0.  The range of the second byte
- * excludes overlong forms, surrogates, values above U+10FFFF and the C1 controls; a terminating zero fails it. */
+/* Returns the length of the valid UTF-8 character at `s` if it may be shown unescaped, else 0.  The range of the second
+ * byte excludes overlong forms, surrogates, values above U+10FFFF and the C1 controls.  A terminating zero is outside
+ * of it. */
 static size_t shown_length(const unsigned char *s)
 {
     if (s[0] < 0x80)
@@ -97,7 +98,7 @@ static size_t shown_length(const unsigned char *s)
     return bad || !is_continuation(s[2]) || !is_continuation(s[3]) ? 0 : 4;
 }
 
-/* Writes the shown form of the byte at `s` into `unit` (at least 5 bytes); returns how many bytes that is. */
+/* Writes the escaped form of `byte` to `unit` (at least 5 bytes); returns its length. */
 static size_t escape_byte(unsigned char byte, char *unit)
 {
     static const char hex[] = "0123456789abcdef";
@@ -120,7 +121,7 @@ static size_t escape_byte(unsigned char byte, char *unit)
     }
 }
 
-/* Copies `raw` into `line`, escaped; `cut` says that `raw` is not the whole text. */
+/* Copies `raw` to `line`, escaped.  `cut` means that `raw` is truncated. */
 static void line_escape(char line[static LOG_LINE_BYTES], const char *raw, bool cut)
 {
     const size_t limit = LOG_LINE_BYTES - sizeof "...";
@@ -182,7 +183,7 @@ static void emit(enum log_level level, const char *format, va_list args)
     int length = vsnprintf(raw + prefix, room, format, args);
     if (length < 0)
         (void)snprintf(raw + prefix, room, "(this line could not be formatted: %s)", format);
-    /* A character that was cut in half lies in the last bytes, which make room for the dots in any case. */
+    /* A character that was cut in half is in the last bytes, which the dots replace in any case. */
     bool cut = length >= 0 && (size_t)length >= room;
     char line[LOG_LINE_BYTES];
     line_escape(line, raw, cut);
@@ -235,7 +236,7 @@ char *log_bytes(char text[static 24], double bytes)
     static const struct {
         const char *name;
         int decimals;
-        double carry; /* at this many units the rounded number would read 1024 */
+        double carry; /* from this many units on, the rounded number would read 1024 */
     } units[] = {
         {"B", 0, 1023.5},     {"KiB", 1, 1023.95},  {"MiB", 1, 1023.95}, {"GiB", 2, 1023.995},
         {"TiB", 2, 1023.995}, {"PiB", 2, 1023.995}, {"EiB", 2, 1e9},

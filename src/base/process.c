@@ -1,7 +1,5 @@
-/* What the system says of this process: the resident set from /proc/self/status, where there is one, else getrusage().
- * It is read without stdio, so that asking does not allocate and can be done in the RUN phase.  Nothing is cached: every
- * call asks again.
- */
+/* Memory usage of this process: the resident set from /proc/self/status if it exists, else the peak from getrusage().
+ * The file is read without stdio, so that a query does not allocate and may be made in the RUN phase. */
 #include "base/process.h"
 
 #include <fcntl.h>
@@ -10,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The number of kB behind `name` in /proc/self/status, in bytes. */
+/* Returns the value of the field `name` of /proc/self/status, converted from kB to bytes; 0 when it cannot be read. */
 static size_t status_field_bytes(const char *name)
 {
     char text[4096];
@@ -33,7 +31,7 @@ size_t process_rss_bytes(void)
 
 size_t process_rss_bytes_max(void)
 {
-    /* The kernel brings its high water up to date now and then only. */
+    /* The kernel updates VmHWM only occasionally. */
     size_t bytes = status_field_bytes("VmHWM:"), now = status_field_bytes("VmRSS:");
     struct rusage usage;
     bytes = now > bytes ? now : bytes;

@@ -1,10 +1,10 @@
-/* What the system says of this process. */
+/* Memory usage of this process. */
 #ifndef GPT_TRAIN_BASE_PROCESS_H
 #define GPT_TRAIN_BASE_PROCESS_H
 
 #include <stddef.h>
 
-/* Resident set, now and at its highest, in bytes; 0 where the system does not tell. */
+/* The current and the peak resident set in bytes; 0 if the system does not report it. */
 size_t process_rss_bytes(void);
 size_t process_rss_bytes_max(void);
 

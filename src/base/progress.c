@@ -1,8 +1,8 @@
 /* A progress line on standard error.
  *
  * It is redrawn in place with a carriage return, at most ten times a second, and erased before log lines.  A line that
- * fills the last column would wrap, and each redraw would leave one behind, so the terminal is asked for its width each
- * time.  Where standard error is no terminal, or TERM is unset or "dumb", nothing is written.
+ * reaches the last column would wrap, and each redraw would leave one behind, so the terminal's width is queried each
+ * time.  Nothing is written if standard error is not a terminal, or if TERM is unset or "dumb".
  */
 #include "base/progress.h"
 
@@ -28,7 +28,7 @@ void progress_init(struct progress *progress)
     *progress = (struct progress){.terminal = escapes && isatty(STDERR_FILENO) == 1};
 }
 
-/* Columns that a line may fill. */
+/* The maximum length of a line, in columns. */
 static size_t line_width(void)
 {
     struct winsize size;
@@ -49,7 +49,7 @@ static void bar_draw(char bar[static BAR_WIDTH + 4], double fraction, int width)
     memcpy(bar + width + 2, " ", 2);
 }
 
-/* All but the bar; returns its length, which may be more than was written. */
+/* Writes everything but the bar.  Returns the full length, which may be more than was written. */
 static size_t text_write(char text[static LINE_MAX_BYTES], const struct progress_view *view)
 {
     char left[32] = "", share[16] = "";

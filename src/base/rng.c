@@ -1,8 +1,8 @@
 /* Philox4x32-10, and the few distributions that the program draws from.
  *
  * Ten rounds of two 32 x 32 -> 64 bit multiplications (Salmon, Moraes, Dror, Shaw, SC 2011, section 3.3; the constants
- * are those of the paper).  Everything is a pure function of its arguments, and of them only: what normal values need of
- * logarithms and angles is computed here, as libraries differ in the last bit.
+ * are from the paper).  Everything is a pure function of its arguments.  The logarithms and angles of normal values are
+ * computed here because math libraries differ in the last bit.
  */
 #include "base/rng.h"
 
@@ -23,8 +23,8 @@
 struct philox_key philox_key_make(uint64_t seed, enum rng_purpose purpose)
 {
     assert((unsigned)purpose < 256);
-    /* The low half of the seed, and its high half turned by 8 bits over the purpose: the pair (seed, purpose) can be
-     * read back from the key for every seed below 2^56. */
+    /* The low half of the seed, and its high half rotated by 8 bits and XORed with the purpose.  For every seed below
+     * 2^56 the key determines the pair (seed, purpose). */
     const uint32_t high = (uint32_t)(seed >> 32);
     return (struct philox_key){{(uint32_t)seed, (high << 8 | high >> 24) ^ (uint32_t)purpose}};
 }
@@ -69,17 +69,17 @@ uint64_t philox_below(uint32_t hi, uint32_t lo, uint64_t bound)
     return result;
 }
 
-/* The functions below work on LANES numbers at a time, in loops that compilers turn into vector instructions. */
+/* The functions below process LANES numbers at a time, in loops that compilers vectorize. */
 
-/* out = -2 ln((a + 1) / 2^32), within 1e-15 of it relatively: 2 artanh((m - 1) / (m + 1)) + e ln 2, the series to its 19th
- * power, m in [sqrt(1/2), sqrt(2)). */
+/* out = -2 ln((a + 1) / 2^32), with a relative error below 1e-15: ln x = 2 artanh((m - 1) / (m + 1)) + e ln 2, with the
+ * series up to the 19th power and m in [sqrt(1/2), sqrt(2)). */
 static void lanes_log(const uint32_t a[LANES], double out[LANES])
 {
     static const double parts[] = {1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0,
                                    1.0 / 7.0,  1.0 / 5.0,  1.0 / 3.0,  1.0};
     double m[LANES], exponent[LANES];
     for (int i = 0; i < LANES; i++) {
-        /* Exact, and a normal number: its exponent can be read and replaced. */
+        /* Exact, and a normal number, so that its exponent can be read and replaced. */
         const double value = (double)(int32_t)(a[i] ^ HIGHEST_BIT) + 0x1.00000002p31;
         uint64_t bits;
         memcpy(&bits, &value, sizeof bits);
@@ -101,7 +101,7 @@ static void lanes_log(const uint32_t a[LANES], double out[LANES])
     }
 }
 
-/* cos and sin of turns / 2^32 of a circle: Taylor's series on an eighth of it around a multiple of a quarter. */
+/* cos and sin of turns / 2^32 of a circle: Taylor series on an eighth of a turn around a multiple of a quarter turn. */
 static void lanes_circle(const uint32_t turns[LANES], double out_cos[LANES], double out_sin[LANES])
 {
     static const double cos_parts[] = {1.0 / 20922789888000.0,
@@ -139,8 +139,9 @@ static void lanes_circle(const uint32_t turns[LANES], double out_cos[LANES], dou
     }
 }
 
-/* Box and Muller: two normal values from two words, a radius from `a` in (0, 1] and an angle from `b` in [0, 1).  Additions,
- * multiplications, divisions and roots only, so that the initial weights are the same on every machine. */
+/* Box-Muller: two normal values from two words, with a radius from `a`, in (0, 1], and an angle from `b`, in [0, 1).
+ * Only additions, multiplications, divisions and square roots, so that initial weights are the same on every
+ * machine. */
 static void lanes_normal(const uint32_t a[LANES], const uint32_t b[LANES], float out[2 * LANES])
 {
     double square[LANES], c[LANES], s[LANES];

@@ -1,7 +1,7 @@
 /* Size arithmetic that cannot wrap.
  *
- * Each function tests before it computes, with a division or a subtraction that cannot overflow itself, so that no
- * compiler built-in is needed.  Nothing is logged here: only the caller knows which field was too large.
+ * Each function tests before it computes, with a division or subtraction that cannot itself overflow, so no compiler
+ * built-in is needed.  Nothing is logged here: only the caller knows which field is too large.
  */
 #include "base/size.h"
 
@@ -25,7 +25,7 @@ bool size_add(size_t a, size_t b, size_t *out)
 
 bool size_product(const size_t *factors, size_t count, size_t *out)
 {
-    /* A zero anywhere makes the product zero, even where the factors before it do not fit together. */
+    /* Any zero makes the product zero, even if the factors before it overflow. */
     for (size_t i = 0; i < count; i++) {
         if (factors[i] == 0) {
             *out = 0;

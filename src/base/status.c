@@ -1,7 +1,7 @@
 /* Status codes: names and exit statuses.
  *
- * Two switches over the enumeration and nothing else.  They have no default label, so that the compiler names the
- * place that a new code forgot; a value from outside the enumeration ends in the line after the switch.
+ * The switches over the enumeration have no default label, so that the compiler warns about a missing code.  A value
+ * outside the enumeration reaches the return after the switch.
  */
 #include "base/status.h"
 

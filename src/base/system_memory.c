@@ -1,8 +1,8 @@
-/* The memory of this machine, as far as this process may use it.
+/* The memory that this process may use.
  *
- * What may be had is the smaller of MemAvailable, what the limits of the process's cgroups leave, and what is left
- * of the address space that it may have (ulimit -v); page cache that can be
- * dropped counts as free.  Nothing is allocated to find out, so that it is a statement and not a promise.
+ * The available memory is the smallest of MemAvailable, the rest under the limits of the process's cgroups, and the
+ * unused part of its address space (ulimit -v).  Page cache that the kernel can drop counts as free.  Nothing is
+ * allocated to test this, so the result is an estimate, not a guarantee.
  */
 #include "base/system_memory.h"
 
@@ -16,7 +16,8 @@
 #define LINE_MAX_BYTES 512
 #define PATH_MAX_BYTES 1024
 
-/* The first number of the line of `path` that starts with `key` ("" for any line); false when there is none. */
+/* Reads the first number of the first line of `path` that starts with `key` ("" for any line) and a number.  Returns
+ * false when there is none. */
 static bool number_read(const char *path, const char *key, uint64_t *out)
 {
     FILE *file = fopen(path, "re");
@@ -30,7 +31,8 @@ static bool number_read(const char *path, const char *key, uint64_t *out)
     return found;
 }
 
-/* One cgroup: `limit` and `usage` are its files, of which the page cache that can be dropped does not count. */
+/* Applies the limit of one cgroup, whose files `limit` and `usage` are.  Droppable page cache does not count as
+ * usage. */
 static void limit_apply(const char *folder, const char *limit, const char *usage, uint64_t *total, uint64_t *available)
 {
     char path[PATH_MAX_BYTES];
@@ -51,7 +53,7 @@ static void limit_apply(const char *folder, const char *limit, const char *usage
         *available = left;
 }
 
-/* Applies the limits of `folder` and its parents down to, and with, the first `root_length` characters. */
+/* Applies the limits of `folder` and its parents, up to and including its first `root_length` characters. */
 static void chain_apply(char *folder, size_t root_length, bool unified, uint64_t *total, uint64_t *available)
 {
     for (;;) {
@@ -106,7 +108,7 @@ void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes)
     *free_bytes = left < *free_bytes ? left : *free_bytes;
 }
 
-/* Without the limit of the address space. */
+/* As system_memory_read(), without the limit of the address space. */
 static bool machine_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
 {
     uint64_t total = 0, available = 0;

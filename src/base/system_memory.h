@@ -1,19 +1,20 @@
-/* The memory of this machine, as far as this process may use it. */
+/* The memory that this process may use. */
 #ifndef GPT_TRAIN_BASE_SYSTEM_MEMORY_H
 #define GPT_TRAIN_BASE_SYSTEM_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The memory of this machine, of the cgroups that this process is in and of its address space, in bytes: all of it, and what
- * can be had now.  False when the system says nothing about it. */
+/* Total and available bytes, the minimum over the machine, the process's cgroups and its address space.  Returns false
+ * when the system reports nothing. */
 bool system_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes);
-/* The limits of the cgroup v2 chain and the v1 memory controller named in `membership` (a file as /proc/self/cgroup)
- * below `root` (/sys/fs/cgroup) lower *total_bytes and *free_bytes; files that cannot be read set no limit. */
+/* Lowers *total_bytes and *free_bytes to the limits of the cgroups below `root` (/sys/fs/cgroup) that `membership` (in
+ * the format of /proc/self/cgroup) names: the v2 chain and the v1 memory controller.  Unreadable files set no limit. */
 void system_memory_limit(const char *membership, const char *root, uint64_t *total_bytes, uint64_t *free_bytes);
-/* The limit of this process's address space (RLIMIT_AS) lowers both in the same way: to it, and to what is left of it. */
+/* Lowers *total_bytes to the limit of the process's address space (RLIMIT_AS), *free_bytes to the unused part of it. */
 void system_memory_space_limit(uint64_t *total_bytes, uint64_t *free_bytes);
-/* Returns whether ulimit -v leaves less memory than the machine and the cgroups do; other processes are then not to blame. */
+/* Returns true when ulimit -v leaves less memory than the machine and the cgroups do; other processes are then not the
+ * cause of a shortage. */
 bool system_memory_space_is_limit(void);
 
 #endif

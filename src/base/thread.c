@@ -1,10 +1,12 @@
-/* Threads: counting processors by the affinity mask, the CPU quotas of cgroup v1 and v2 and the cores, and a shared loop.
+/* Threads: counts processors by the affinity mask, the CPU quotas of cgroup v1 and v2 and the cores; and a parallel
+ * loop.
  *
- * A container with a quota of two processors still sees every processor of its host in its mask; starting a thread
- * on each of them would make training slower.  A quota may sit on the process's own cgroup or on any parent, so the
- * whole chain is read and the smallest counts.  Files that are absent or unreadable set no limit.
- * The loop's threads take the next index from a common counter, live as long as the loop, and run with signals blocked,
- * so that handlers run on the thread that installed them.
+ * In a container with a quota of two processors the affinity mask still contains every processor of the host; starting
+ * a thread on each of them would make training slower.  The quota may be set on the process's own cgroup or on any
+ * parent, so the whole chain is read and the smallest quota counts.  Missing or unreadable files set no limit.
+ *
+ * The loop's threads take the next index from a shared counter and live as long as the loop.  They block signals, so
+ * that handlers run on the thread that installed them.
  */
 #ifdef __linux__
 #ifndef _GNU_SOURCE
@@ -28,7 +30,7 @@
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 4096 };
 
-/* The first line of FOLDER/NAME without its newline. */
+/* Reads the first line of FOLDER/NAME, with its newline.  Returns false when it cannot be read. */
 static bool first_line(const char *folder, const char *name, char line[static LINE_BYTES])
 {
     char path[PATH_BYTES + 64];
@@ -44,10 +46,10 @@ static bool first_line(const char *folder, const char *name, char line[static LI
 }
 
 #ifdef __linux__
-/* The affinity mask, of `out_bytes`, to be freed with CPU_FREE; NULL when it cannot be read. */
+/* Returns the affinity mask of `out_bytes` bytes, to be freed with CPU_FREE; NULL when it cannot be read. */
 static cpu_set_t *affinity_read(size_t *out_bytes)
 {
-    /* The kernel refuses a set smaller than its own; 2^20 processors are more than any has. */
+    /* The kernel rejects a set smaller than its own; no machine has more than 2^20 processors. */
     for (int processors = 1024; processors <= 1 << 20; processors *= 4) {
         cpu_set_t *set = CPU_ALLOC((size_t)processors);
         const size_t size_bytes = CPU_ALLOC_SIZE((size_t)processors);
@@ -60,8 +62,8 @@ static cpu_set_t *affinity_read(size_t *out_bytes)
     return NULL;
 }
 
-/* Whether a processor of the mask that comes before this one shares its core.  `siblings` is a list as the kernel writes
- * it: "0,8" or "0-1". */
+/* Returns true when an earlier processor of the mask shares the core of `processor`.  `siblings` is a list in the
+ * kernel's format: "0,8" or "0-1". */
 static bool core_is_counted(const char *siblings, size_t processor, const cpu_set_t *set, size_t size_bytes)
 {
     const char *at = siblings;
@@ -78,7 +80,7 @@ static bool core_is_counted(const char *siblings, size_t processor, const cpu_se
     return false;
 }
 
-/* Processors of the mask, or cores, of which each counts once, by the kernel's description of them in `folder`. */
+/* Counts the processors of the mask, or their cores if `folder` has the kernel's topology.  NULL: processors. */
 static int affinity_count(const char *folder)
 {
     size_t size_bytes = 0;
@@ -106,7 +108,7 @@ static int affinity_count(const char *folder)
 }
 #endif
 
-/* quota / period rounded up; 0 for no limit or nonsense. */
+/* quota / period rounded up; 0 for no limit or invalid values. */
 static int quota_count(long long quota_us, long long period_us)
 {
     if (quota_us <= 0 || period_us <= 0)
@@ -138,7 +140,7 @@ static int quota_v1(const char *folder)
     return quota_count(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
-/* The smaller of two limits, where 0 is none. */
+/* The smaller of two limits; 0 means no limit. */
 static int tighter(int a, int b)
 {
     if (a == 0 || b == 0)
@@ -146,7 +148,7 @@ static int tighter(int a, int b)
     return a < b ? a : b;
 }
 
-/* The tightest quota of ROOT/MOUNT and the folders on the way down to `cgroup` ("/", "/a/b"). */
+/* The smallest quota of ROOT/MOUNT and of each folder from there down to `cgroup` ("/", "/a/b"). */
 static int chain_quota(const char *root, const char *mount, const char *cgroup, int (*read_quota)(const char *folder))
 {
     char folder[PATH_BYTES];
@@ -165,7 +167,7 @@ static int chain_quota(const char *root, const char *mount, const char *cgroup, 
     return limit;
 }
 
-/* True when the comma-separated `controllers` have "cpu" among them. */
+/* Returns true when the comma-separated list `controllers` contains "cpu". */
 static bool has_cpu(const char *controllers)
 {
     const char *at = controllers;
@@ -179,7 +181,7 @@ static bool has_cpu(const char *controllers)
     }
 }
 
-/* One line "ID:CONTROLLERS:PATH" of the membership file. */
+/* The quota for one line "ID:CONTROLLERS:PATH" of the membership file. */
 static int line_quota(char *line, const char *root)
 {
     line[strcspn(line, "\n")] = '\0';
@@ -230,7 +232,7 @@ int thread_count_cores(const char *folder)
 
 /* ---- the shared loop ---- */
 
-enum { LOOP_THREADS_MAX = 256 }; /* on the stack; what such loops do gains nothing from more */
+enum { LOOP_THREADS_MAX = 256 }; /* their structs are on the stack, and such loops gain nothing from more threads */
 
 struct loop {
     thread_work_fn *work;

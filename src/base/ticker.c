@@ -1,7 +1,8 @@
-/* A thread that looks at something from time to time.
+/* A thread that calls a function periodically.
  *
- * It sleeps on a condition variable, so that ticker_stop() does not have to wait for the interval's end.  All signals are
- * blocked in it: they belong to the main thread.  Intervals are of the monotonic clock, whatever happens to the other one.
+ * It sleeps on a condition variable, so that ticker_stop() does not have to wait for the end of the interval.  It
+ * blocks all signals, which belong to the main thread.  Intervals use the monotonic clock, so changes of the wall clock
+ * do not affect them.
  */
 #include "base/ticker.h"
 
@@ -22,7 +23,7 @@ struct ticker {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t ended;
-    bool end; /* under the mutex */
+    bool end; /* protected by the mutex */
     long interval_ns;
     time_t interval_s;
     ticker_fn *tick;
@@ -42,7 +43,7 @@ static struct timespec next_after(const struct ticker *ticker)
     return at;
 }
 
-/* Sleeps for an interval; true when the ticker is to end. */
+/* Sleeps for one interval.  Returns true when the ticker must end. */
 static bool interval_end(struct ticker *ticker)
 {
     struct timespec until = next_after(ticker);
@@ -63,7 +64,7 @@ static void *ticker_run(void *argument)
     return NULL;
 }
 
-/* The condition variable's clock is the monotonic one. */
+/* Creates the condition variable with the monotonic clock. */
 static int ended_create(struct ticker *ticker)
 {
     pthread_condattr_t attributes;

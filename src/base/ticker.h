@@ -1,4 +1,4 @@
-/* A thread that looks at something from time to time. */
+/* A thread that calls a function periodically. */
 #ifndef GPT_TRAIN_BASE_TICKER_H
 #define GPT_TRAIN_BASE_TICKER_H
 
@@ -10,10 +10,10 @@ struct ticker;
 /* Called on the ticker's thread, never twice at the same time. */
 typedef void ticker_fn(void *context);
 
-/* From now on calls tick(context) about every `seconds`.  `mem` and `context` outlive the ticker.
+/* Starts a thread that calls tick(context) about every `seconds`.  `mem` and `context` must outlive the ticker.
  * Errors: GT_NO_MEMORY, GT_FAILURE (the system refuses a thread). */
 enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick, void *context, struct ticker **out);
-/* Ends the thread and waits for it, which takes no longer than a tick does.  Accepts NULL. */
+/* Stops the thread and waits for it, for at most the duration of one tick.  Accepts NULL. */
 void ticker_stop(struct ticker *ticker);
 
 #endif

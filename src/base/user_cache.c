@@ -1,8 +1,9 @@
-/* Files of the user's cache: one file per name, `HASH.SUFFIX`.
+/* The user's cache: one file per name, `HASH.SUFFIX`.
  *
- * A file is a header (magic, lengths, CRC-32C of all that follows), the key in full and the data.  It is used when owner and
- * mode of folder and file are the user's, the length is exact, the checksum holds and the key is the one asked for; the
- * file's name is only a hash.  Files are replaced atomically; readers see the old one or the new one.
+ * A file consists of a header (magic, lengths, CRC-32C of everything after it), the full key and the data.  It is used
+ * if the user owns the folder and the file, no one else may write to them, the length is exact, and checksum and key
+ * match.  The file's name is only a hash of the name.  Files are replaced atomically, so readers see the old file or
+ * the new one.
  */
 #include "base/user_cache.h"
 
@@ -40,7 +41,7 @@ struct entry {
 
 const mode_t user_cache_file_mode = 0600;
 
-/* What others own or may write to is not trusted. */
+/* Files that others own or may write to are not trusted. */
 static bool is_own(const struct stat *status)
 {
     return status->st_uid == geteuid() && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -79,10 +80,10 @@ static bool path_of(const struct user_cache *cache, const char *name, bool creat
     if (!user_cache_folder(cache, folder, create))
         return false;
     return snprintf(path, FILE_PATH_MAX, "%s/%016" PRIx64 "%s", folder, hash_fnv1a(name, strlen(name)), cache->suffix) <
-           FILE_PATH_MAX; /* the key in the file is what counts */
+           FILE_PATH_MAX; /* two names may share a hash: the key in the file decides */
 }
 
-/* NULL where header and rest are what they should be, else what is wrong with them. */
+/* Returns NULL when the header and the bytes after it are valid, else the fault. */
 static const char *fault_of(const struct user_cache *cache, const struct header *header, const uint8_t *after,
                             uint64_t rest)
 {
@@ -131,7 +132,7 @@ enum user_cache_file user_cache_read(const char *path, uint64_t bytes_max, void 
     return found;
 }
 
-/* The whole file, whose length the header must state.  What is there and not to be trusted is said. */
+/* Reads the whole file and checks its header.  Logs a note when the file exists but is not trusted. */
 static enum user_cache_file file_whole(const struct user_cache *cache, const char *path, struct header *header,
                                        uint8_t **out)
 {
@@ -170,7 +171,7 @@ enum user_cache_file user_cache_load(const struct user_cache *cache, const char 
         return found;
     const size_t key_bytes = (size_t)header.key_bytes, data_bytes = (size_t)header.data_bytes;
     const char *stored = (const char *)bytes + sizeof header;
-    if (key_bytes != strlen(key) || memcmp(stored, key, key_bytes) != 0) { /* it will be replaced */
+    if (key_bytes != strlen(key) || memcmp(stored, key, key_bytes) != 0) { /* the caller will replace it */
         if (strcmp(name, key) != 0)
             log_note("%s: was made for %.*s, not for %s; %s", path, (int)key_bytes, stored, key, cache->otherwise);
         free(bytes);
@@ -190,7 +191,7 @@ static int by_age(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Removes the oldest files until the folder holds at most the limit less `coming` bytes. */
+/* Removes the oldest files until `coming` more bytes fit within the folder's limit. */
 static void folder_bound(const struct user_cache *cache, const char *folder, uint64_t coming)
 {
     DIR *stream = opendir(folder);

@@ -1,7 +1,7 @@
-/* The user's cache: what was made once and may be made again, one file for each name, kept from run to run.
+/* The user's cache: files that can be made again, one per name, kept from run to run.
  *
- * Files are checked like foreign ones: owner, mode, length, checksum, and the key in full.  Nothing here is an error: what
- * is not there, or not to be trusted, is made again.
+ * Files are untrusted: owner, mode, length, checksum and the full key are checked.  No failure here is an error: a file
+ * that is missing or not trusted is made again.
  */
 #ifndef GPT_TRAIN_BASE_USER_CACHE_H
 #define GPT_TRAIN_BASE_USER_CACHE_H
@@ -13,41 +13,42 @@
 
 #define USER_CACHE_KEY_MAX 1024
 
-extern const mode_t user_cache_file_mode; /* whatever the umask: a file that its group may write to is not trusted */
+extern const mode_t user_cache_file_mode; /* regardless of the umask: a group-writable file is not trusted */
 
-/* One kind of files. */
+/* A kind of cached file. */
 struct user_cache {
     const char *folder;    /* below $XDG_CACHE_HOME/gpt-train or ~/.cache/gpt-train */
-    const char *magic;     /* eight characters: the format */
+    const char *magic;     /* eight characters that identify the format */
     const char *suffix;    /* ".clbin" */
-    const char *otherwise; /* what happens without: "the kernels in it are compiled again" */
+    const char *otherwise; /* the consequence of a miss, for log lines: "the kernels in it are compiled again" */
     uint64_t bytes_max;    /* of the whole folder */
     uint64_t file_bytes_max;
 };
 
-/* $XDG_CACHE_HOME, which must be absolute, else ~/.cache, into `above`, and gpt-train's folder in it into `root`, both of
- * FILE_PATH_MAX bytes.  False without a home.  Nothing is made. */
+/* Writes $XDG_CACHE_HOME (if absolute, else ~/.cache) to `above` and the gpt-train folder in it to `root`, both of
+ * FILE_PATH_MAX bytes.  Returns false when there is no home or the path is too long.  Creates nothing. */
 bool user_cache_root(char *above, char *root);
-/* The folder into `folder` of FILE_PATH_MAX bytes, made with mode 0700 when `create`.  False without a home, or where others
- * may write. */
+/* Writes the cache's folder to `folder` of FILE_PATH_MAX bytes, and creates it with mode 0700 if `create`.  Returns
+ * false when there is no home, the folder is not usable, or others own it or may write to it. */
 bool user_cache_folder(const struct user_cache *cache, char *folder, bool create);
-/* What became of a file that was to be read. */
+/* The result of reading a file. */
 enum user_cache_file {
     USER_CACHE_ABSENT,
-    USER_CACHE_UNREAD,  /* it may be as good as ever, and is left alone */
-    USER_CACHE_REFUSED, /* not the user's alone, or too long: may be replaced */
+    USER_CACHE_UNREAD,  /* could not be read; it may be valid, and is left alone */
+    USER_CACHE_REFUSED, /* not exclusively the user's, too long, damaged or for another key: may be replaced */
     USER_CACHE_READ
 };
-/* A file of at most `bytes_max` bytes whole, malloc'ed with room for one more.  *why says what is wrong where it is there and
- * was not read.  Nothing is logged. */
+/* Reads a whole file of at most `bytes_max` bytes into malloc'ed memory, with room for one more byte.  If it was not
+ * read, *why is the reason, for a log line.  Logs nothing. */
 enum user_cache_file user_cache_read(const char *path, uint64_t bytes_max, void **out, size_t *out_bytes,
                                      const char **why);
-/* What is stored under `name`, malloc'ed: USER_CACHE_READ.  USER_CACHE_REFUSED where it is damaged too, or was made for another
- * key; that is said where `key` and `name` differ: the same thing has changed then. */
+/* Loads the data stored under `name` into malloc'ed memory and returns USER_CACHE_READ.  Returns USER_CACHE_REFUSED
+ * also when the file is damaged or was made for another key.  Logs a note about a file that it cannot use; about
+ * another key only if `key` and `name` differ, since then the same item has changed. */
 enum user_cache_file user_cache_load(const struct user_cache *cache, const char *name, const char *key, void **out,
                                      size_t *out_bytes);
-/* Keeps `bytes` bytes, and removes the oldest files where the folder grows too large.  False, without a word, where it
- * cannot. */
+/* Stores `bytes` bytes; first removes the oldest files if the folder would grow too large.  Returns false on
+ * failure. */
 bool user_cache_store(const struct user_cache *cache, const char *name, const char *key, const void *data,
                       size_t bytes);
 

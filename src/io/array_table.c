@@ -1,9 +1,9 @@
 /* Tables of arrays in other files.
  *
- * Every array is checked against its file when it is added, so that reading needs no more than pread.  Rows of a
- * transposed array are columns of the stored one: for each stored row the part that falls into the piece asked for is
- * contiguous in the file, is read, and is scattered.  Nothing is allocated after array_table_create(), and no array is
- * ever in memory as a whole.
+ * Every array is checked against its file when it is added, so that reading is just pread.  The rows of a transposed
+ * array are the columns of the stored one: of each stored row, the elements that belong to the requested piece are
+ * contiguous in the file; they are read and scattered.  Nothing is allocated after array_table_create(), and no array
+ * is ever in memory as a whole.
  */
 #include "io/array_table.h"
 
@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/size.h"
 
-#define PIECE_COUNT 4096 /* elements that are read at a time, on the stack */
+#define PIECE_COUNT 4096 /* elements read at a time, on the stack */
 
 enum gt_status array_table_create(struct hostmem *mem, const char *path, size_t file_capacity, size_t capacity,
                                   struct safetensors **out)
@@ -77,7 +77,7 @@ static enum gt_status size_compute(const char *path, struct safetensors_tensor *
     size_t factors[SAFETENSORS_RANK_MAX], bytes;
     for (int32_t i = 0; i < tensor->rank; i++)
         factors[i] = (size_t)tensor->dims[i];
-    /* A dtype that is none of ours is never read: its size in the file is the caller's. */
+    /* An array without an enum dtype is never read: the caller gives its size in the file. */
     const size_t element_bytes = tensor->dtype < DTYPE_COUNT ? dtype_size_bytes(tensor->dtype) : 0;
     if (!size_product(factors, (size_t)tensor->rank, &tensor->elements) ||
         !size_mul(tensor->elements, element_bytes, &bytes)) {
@@ -128,7 +128,7 @@ enum gt_status array_table_add(struct safetensors *table, const struct safetenso
     return GT_OK;
 }
 
-/* Elements of the stored array, in the dtype `out_dtype`: its own or DTYPE_F32. */
+/* Reads elements of the stored array as `out_dtype`: its own dtype or DTYPE_F32. */
 static enum gt_status stored_read(const struct array_file *file, uint64_t offset_bytes, enum dtype dtype, size_t first,
                                   size_t count, void *out, enum dtype out_dtype)
 {
@@ -146,7 +146,7 @@ static enum gt_status stored_read(const struct array_file *file, uint64_t offset
     return GT_OK;
 }
 
-/* What is asked of one array. */
+/* A request for a part of an array. */
 struct piece {
     const struct array_file *file;
     const struct array_place *place;
@@ -156,7 +156,7 @@ struct piece {
     unsigned char *out;
 };
 
-/* One stored row, which is column `column` of the array: its elements from `row_first` up to `row_end`. */
+/* Reads elements `row_first` up to `row_end` of one stored row, which is column `column` of the array. */
 static enum gt_status column_read(const struct piece *piece, size_t column, size_t row_first, size_t row_end)
 {
     float values[PIECE_COUNT]; /* or smaller elements */

@@ -1,8 +1,9 @@
-/* A table of arrays that lie somewhere in other files, in the form of an open safetensors file.
+/* A table of arrays stored in other files, in the form of an open safetensors file.
  *
- * Readers of other containers (shards, llm.c's model files, nanoGPT's ckpt.pt) fill such a table with Hugging Face's names
- * and shapes; whoever reads weights then need not know where they come from.  An array may be stored transposed, and may
- * be zeros that no file holds.  safetensors_find(), safetensors_read_f32() and safetensors_close() work on a table.
+ * Readers of other containers (shards, llm.c's model files, nanoGPT's ckpt.pt) fill such a table with Hugging Face's
+ * names and shapes, so that the readers of weights do not depend on the container.  An array may be stored transposed,
+ * or may be zeros that are in no file.  safetensors_find(), safetensors_read_f32(), safetensors_read_raw() and
+ * safetensors_close() work on a table.
  */
 #ifndef GPT_TRAIN_IO_ARRAY_TABLE_H
 #define GPT_TRAIN_IO_ARRAY_TABLE_H
@@ -18,10 +19,10 @@
 
 #define ARRAY_ZEROS (-1)
 
-/* Where an array of the table lies. */
+/* The location of an array. */
 struct array_place {
-    int32_t file;          /* of array_table_file_add(), or ARRAY_ZEROS */
-    bool transposed;       /* of rank 2: the file holds [dims[1], dims[0]] */
+    int32_t file;          /* from array_table_file_add(), or ARRAY_ZEROS */
+    bool transposed;       /* rank 2 only: the file stores [dims[1], dims[0]] */
     uint64_t offset_bytes; /* from the beginning of the file */
 };
 
@@ -39,24 +40,23 @@ struct array_places {
     size_t capacity;        /* of `at` and of the table's tensors */
 };
 
-/* An empty table for at most `file_capacity` files and `capacity` arrays.  `path` names it in messages.
- * Errors: GT_NO_MEMORY, GT_DATA when more than SAFETENSORS_TENSORS_MAX arrays are asked for. */
+/* Creates an empty table for at most `file_capacity` files and `capacity` arrays.  `path` names it in messages.
+ * Errors: GT_NO_MEMORY, GT_DATA when `capacity` exceeds SAFETENSORS_TENSORS_MAX. */
 enum gt_status array_table_create(struct hostmem *mem, const char *path, size_t file_capacity, size_t capacity,
                                   struct safetensors **out);
-/* Opens a file whose arrays are to be added.  Errors: GT_IO. */
+/* Opens a file that contains arrays.  Errors: GT_IO. */
 enum gt_status array_table_file_add(struct safetensors *table, const char *path, int32_t *out);
-/* Adds an array: name, dtype, rank and dims of `tensor` are read, the rest is computed (the bytes of a dtype that is none of
- * ours are read too).  Errors: GT_DATA, naming file and
- * tensor: an impossible name, one that is there already, a size that overflows, bytes beyond the end of the file, more
- * arrays than there is room for; a transposed array whose rank is not 2. */
+/* Adds an array.  `tensor` gives name, dtype, rank and dims, and size_bytes if the dtype is DTYPE_COUNT; the other
+ * fields are computed.  Errors: GT_DATA, naming file and tensor: an invalid or duplicate name, a size that overflows,
+ * bytes beyond the end of the file, a full table, a transposed array whose rank is not 2. */
 enum gt_status array_table_add(struct safetensors *table, const struct safetensors_tensor *tensor,
                                const struct array_place *place);
 
-/* For safetensors.c: elements first ... first+count-1 of an array, as it is stored or, where that is 16 bits, as DTYPE_F32.
- * Errors: GT_IO, GT_DATA when a file became shorter. */
+/* For safetensors.c: reads elements first ... first+count-1 of an array in its stored dtype or, if that has 16 bits, as
+ * DTYPE_F32.  Errors: GT_IO, GT_DATA when a file became shorter. */
 enum gt_status array_table_read(const struct safetensors *table, size_t index, size_t first, size_t count, void *out,
                                 enum dtype dtype);
-/* The file that holds an array, for messages. */
+/* Returns the path of the file that contains an array, for messages. */
 const char *array_table_path(const struct safetensors *table, size_t index);
 void array_table_release(struct safetensors *table);
 

@@ -1,10 +1,10 @@
 /* Checkpoints: saving, publishing, repairing, opening and loading a run.
  *
- * out_dir is a model that transformers opens (config.json, model.safetensors) and a run that can be resumed
- * (trainer_state.json, which names model-NNNNNN.safetensors and optimizer-NNNNNN.safetensors).  A save that is killed at
- * any point leaves the old checkpoint or the new one.  One process writes a folder at a time: the caller holds its lock
- * (file_lock) during checkpoint_save() and checkpoint_repair().  Device data go through callbacks, in pieces.
- * doc/checkpoint.md has the format, the protocol and the reasons.  Hosts are little-endian.
+ * out_dir is both a model that transformers opens (config.json, model.safetensors) and a run that can be resumed
+ * (trainer_state.json, which names model-NNNNNN.safetensors and optimizer-NNNNNN.safetensors).  A save that is killed
+ * at any point leaves the old checkpoint or the new one.  One process at a time writes a folder: the caller holds its
+ * lock (file_lock) during checkpoint_save() and checkpoint_repair().  Callbacks transfer the device's data in pieces.
+ * doc/checkpoint.md describes the format, the protocol and the reasons.  Hosts are little-endian.
  */
 #ifndef GPT_TRAIN_IO_CHECKPOINT_H
 #define GPT_TRAIN_IO_CHECKPOINT_H
@@ -19,26 +19,26 @@
 #include "io/safetensors.h"
 #include "model/model.h"
 
-/* What is saved of a parameter.  Scales are the exponents of 8-bit moments (op.h, state_*), [2, blocks]. */
+/* The saved parts of a parameter.  Scales are the exponents of 8-bit moments (op.h, state_*), [2, blocks]. */
 enum checkpoint_part { CHECKPOINT_PARAMETER, CHECKPOINT_M, CHECKPOINT_V, CHECKPOINT_SCALES, CHECKPOINT_PARTS };
 
 /* A parameter of the running model.  Borrowed for the call. */
 struct checkpoint_tensor {
     const char *name; /* as in model.h: "h.0.attn.c_attn.weight" */
-    int32_t index;    /* the caller's; given to the callbacks */
+    int32_t index;    /* chosen by the caller; passed to the callbacks */
     int32_t rank;     /* 1 or 2 */
     int64_t dims[2];  /* as saved: V rows of wte, not Vp */
-    /* How the parts are saved, without a change of any bit. */
+    /* The dtypes in which the parts are saved, bit for bit. */
     enum dtype dtype;  /* of the parameter: DTYPE_F32 or DTYPE_BF16; while loading also DTYPE_F16 */
     enum dtype moment; /* of m and v: DTYPE_F32, DTYPE_BF16, or DTYPE_U8 with scales */
     bool no_second;    /* there is no v */
 };
 
-/* out[count] = elements first ... of a part of the parameter `index`, in the dtype that it is saved in. */
+/* out[count] = elements first ... of a part of the parameter `index`, in its saved dtype. */
 typedef enum gt_status checkpoint_read_fn(void *context, enum checkpoint_part part, int32_t index, size_t first,
                                           size_t count, void *out);
-/* The same towards the device: elements first ... are values[count] of `dtype`: that of the tensor here where the file has
- * it too, or DTYPE_U8; else fp32.  Scales come before m, and m before v. */
+/* Transfers elements first ... to the device.  values[count] has type `dtype`: the dtype of the tensor here if the
+ * file's is the same, or DTYPE_U8; else fp32.  Scales come before m, and m before v. */
 typedef enum gt_status checkpoint_write_fn(void *context, enum checkpoint_part part, int32_t index, size_t first,
                                            size_t count, const void *values, enum dtype dtype);
 
@@ -57,7 +57,7 @@ struct checkpoint_save_options {
     const struct model_config *config;
     int32_t bos_token, eos_token; /* -1: unknown */
     struct checkpoint_state state;
-    const struct checkpoint_tensor *tensors; /* all parameters, and only those; without biases where config has none */
+    const struct checkpoint_tensor *tensors; /* exactly the parameters; without biases if config has none */
     size_t tensor_count;
     checkpoint_read_fn *read;
     void *read_context;
@@ -67,70 +67,72 @@ struct checkpoint_save_options {
     void *after_step_context;
 };
 
-/* Whether a model of this shape can be saved and read back: to be asked at start-up, not after the first hours.
+/* Checks that a model of this shape can be saved and read back.  Call it at start-up, not after the first hours.
  * Errors: GT_UNSUPPORTED. */
 enum gt_status checkpoint_config_check(const struct model_config *config);
 
-/* Saves the run.  Nothing of ours is allocated but JSON text of about 100 bytes per tensor, released before the return.
- * A value that is not finite is refused, so that it never replaces a good checkpoint.  Errors: GT_IO, GT_NO_MEMORY,
- * GT_FAILURE (a value that is not finite; tensors that do not fit config), what `read` returns.  The last checkpoint
- * still loads then.  After a failure in PUBLISH or CONFIG the new one is complete, and checkpoint_repair() or the next
- * save does the rest. */
+/* Saves the run.  Allocates only JSON text, about 100 bytes per tensor, and releases it before returning.  Refuses a
+ * value that is not finite, so that it never replaces a good checkpoint.  Errors: GT_IO, GT_NO_MEMORY, GT_FAILURE (a
+ * value that is not finite; tensors that do not match config), errors of `read`.  The last checkpoint can still be
+ * loaded then.  After a failure in PUBLISH or CONFIG the new one is complete, and checkpoint_repair() or the next save
+ * finishes publishing it. */
 enum gt_status checkpoint_save(const struct checkpoint_save_options *options);
 
-/* Puts a folder in order after a kill: removes files aside and generations that trainer_state.json does not name, and
- * makes model.safetensors and config.json say what it says (one note for each).  Does nothing more without a record.
- * Call it under the folder's lock, before probing.  Errors: GT_IO, GT_DATA (a damaged record: nothing is removed then). */
+/* Repairs a folder after a kill: removes temporary files and generations that trainer_state.json does not name, and
+ * makes model.safetensors and config.json match the record (one note for each).  Without a record it only removes
+ * files.  Call it under the folder's lock, before probing.  Errors: GT_IO, GT_DATA (a damaged record: no generation is
+ * removed then). */
 enum gt_status checkpoint_repair(const char *out_dir);
 
 enum checkpoint_kind {
-    CHECKPOINT_NONE,    /* neither of the two */
+    CHECKPOINT_NONE,    /* no checkpoint */
     CHECKPOINT_OURS,    /* trainer_state.json: can be resumed */
     CHECKPOINT_HF,      /* config.json and model.safetensors, or the index of its shards: weights only */
     CHECKPOINT_LLMC,    /* a model file of llm.c: weights only */
     CHECKPOINT_NANOGPT, /* ckpt.pt: can be continued */
 };
 
-/* What `path` holds: a folder by the names in it (ckpt.pt among them), a file by its first bytes; what does not exist holds
- * nothing.  Errors: GT_UNSUPPORTED when all that there is are pickles of weights (pytorch_model.bin) or a pickle outside of
- * a zip archive; the line names the way out.  GT_DATA when it is another file. */
+/* Detects the kind of checkpoint at `path`: a folder by its file names (such as ckpt.pt), a file by its first bytes.  A
+ * missing path is CHECKPOINT_NONE.  Errors: GT_UNSUPPORTED when there are only pickled weights (pytorch_model.bin) or a
+ * pickle outside of a zip archive; the line says what to do.  GT_DATA when it is another file. */
 enum gt_status checkpoint_probe(const char *path, enum checkpoint_kind *out);
 
-/* An open checkpoint; fields are for reading. */
+/* An open checkpoint; the fields are read-only. */
 struct checkpoint {
     struct hostmem *mem; /* outlives the checkpoint */
     enum checkpoint_kind kind;
     struct model_config config; /* of the weights; padded_vocab_size is vocab_size */
     bool tied;
     int32_t bos_token, eos_token;    /* -1: unknown */
-    struct checkpoint_record record; /* OURS; of NANOGPT record.state alone: where the run stood */
+    struct checkpoint_record record; /* OURS: all of it; NANOGPT: only record.state, the progress of the run */
     struct safetensors *model;
     struct safetensors *optimizer; /* NULL unless opened with it */
-    char source[FILE_PATH_MAX];    /* the file that says what the model is, for error lines */
+    char source[FILE_PATH_MAX];    /* the file that describes the model, for error lines */
 };
 
-/* Opens what `path` holds and checks everything but the arrays' content: the record, sizes, headers, names and shapes.
- * `with_optimizer` needs a checkpoint of ours or of nanoGPT's.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA (nothing there included),
- * GT_UNSUPPORTED; one line naming file and field or tensor. */
+/* Opens the checkpoint at `path` and checks everything except the content of the arrays: the record, sizes, headers,
+ * names and shapes.  `with_optimizer` requires a checkpoint of ours or of nanoGPT.  Errors: GT_IO, GT_NO_MEMORY,
+ * GT_DATA (including when nothing is there), GT_UNSUPPORTED; one line naming file and field or tensor. */
 enum gt_status checkpoint_open(struct hostmem *mem, const char *path, bool with_optimizer, struct checkpoint **out);
 /* Accepts NULL. */
 void checkpoint_close(struct checkpoint *checkpoint);
 
 struct checkpoint_load_options {
-    const struct model_config *config; /* of the running model: as the checkpoint's, but that block_size may be less */
+    const struct model_config *config;       /* of the running model: the checkpoint's, but block_size may be smaller */
     const struct checkpoint_tensor *tensors; /* as for saving */
     size_t tensor_count;
     checkpoint_write_fn *write;
     void *write_context;
     void *staging; /* aligned to 4 bytes */
     size_t staging_bytes;
-    bool convert; /* moments, and weights of a checkpoint with moments, may be stored as another dtype than here */
+    bool convert; /* allow moments, and weights of a checkpoint with moments, in another dtype than here */
 };
 
-/* Reads all parameters, and m and v when the checkpoint was opened with its optimizer, and verifies checksums (of a
- * checkpoint of ours), finiteness, scales within their range, the dtypes unless they may be converted, zero biases where the model has none, and an lm_head that is not tied.  Values are
- * handed over before the tensor is verified as a whole, so after a failure the model is to be thrown away.  Errors:
- * GT_IO, GT_DATA naming file and tensor, GT_UNSUPPORTED, what `write` returns. */
+/* Reads all parameters, and m and v if the checkpoint was opened with its optimizer.  Verifies checksums (in a
+ * checkpoint of ours), finiteness, the range of scales, dtypes unless they may be converted, that biases are zero if
+ * the model has none, and that lm_head equals the token embedding unless config.json ties them.  Values are passed on
+ * before their tensor is completely verified, so the model must be discarded after a failure.  Errors: GT_IO, GT_DATA
+ * naming file and tensor, GT_UNSUPPORTED, errors of `write`. */
 enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options);
 
 #endif

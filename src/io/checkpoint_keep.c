@@ -1,8 +1,9 @@
-/* Keeping checkpoints: folders of links inside of out_dir.
+/* Keeps checkpoints, as folders of hard links inside out_dir.
  *
- * A folder is filled under the name checkpoint.tmp, synced and renamed, and removed by way of the same name, so that one with
- * a name of ours is whole.  Files are links, since no file of a checkpoint is ever written to once it is in place; copies
- * where links are refused, and of the metrics, which are appended to.  Nothing is allocated but the JSON of records.
+ * A folder is filled under the name checkpoint.tmp, synced and renamed; it is renamed back before its files are
+ * removed.  A folder with one of our final names is therefore complete.  Files are linked, since no file of a
+ * checkpoint is written to once it is in place.  They are copied if the file system refuses links; the metrics are
+ * always copied, since they are appended to.  Nothing is allocated except the JSON of records.
  */
 #include "io/checkpoint_keep.h"
 
@@ -26,14 +27,14 @@
 #define ASIDE_NAME "checkpoint.tmp"
 #define NAME_MAX_BYTES 64
 
-/* A kind of folder: its names are the prefix and a number of so many digits, or more. */
+/* A kind of folder.  Its names are the prefix and a number with at least this many digits. */
 struct family {
     const char *prefix;
     int digits;
 };
 static const struct family earlier_runs = {"earlier-", 3}, kept_ones = {"checkpoint-", 6};
 
-/* Numbers of the folders of a family, the highest first; the lowest ones are left out where there are too many. */
+/* Numbers of the folders of a family, in descending order.  If there are too many, the lowest are left out. */
 struct numbers {
     size_t count;
     int64_t at[CHECKPOINT_KEEP_MAX];
@@ -85,7 +86,7 @@ static enum gt_status path_of(const char *out_dir, const struct family *family, 
     return file_join(path, out_dir, name);
 }
 
-/* Whether a file of this name is part of a checkpoint, or of a model that another program put there. */
+/* Returns true when a file of this name is part of a checkpoint, or of a model that another program put there. */
 static bool belongs(const char *name)
 {
     static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME,
@@ -104,14 +105,14 @@ static bool belongs(const char *name)
 
 /* ---- making and removing a folder ---- */
 
-/* Removes a folder that holds nothing but files. */
+/* Removes a folder that contains only files. */
 static void folder_remove(const char *path)
 {
     const struct dirent *entry;
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     while (dir != NULL && (entry = readdir(dir)) != NULL)
-        (void)unlinkat(fd, entry->d_name, 0); /* refused for "." and "..", and for folders */
+        (void)unlinkat(fd, entry->d_name, 0); /* fails for ".", ".." and folders */
     if (dir != NULL)
         (void)closedir(dir);
     else if (fd >= 0)
@@ -126,7 +127,8 @@ void checkpoint_keep_repair(const char *out_dir)
         folder_remove(aside);
 }
 
-/* Another name of a file in `folder`, or a copy: of what is behind a symbolic link too, which would not lead there from here. */
+/* Links a file into `folder`, or copies it.  The target of a symbolic link is copied too, since a relative link would
+ * not reach it from here. */
 static enum gt_status file_add(const char *out_dir, const char *name, const char *folder)
 {
     char from[FILE_PATH_MAX], to[FILE_PATH_MAX];
@@ -169,7 +171,7 @@ static enum gt_status metrics_add(const char *out_dir, const char *metrics, cons
     return exists ? file_copy(from, to, UINT64_MAX) : GT_OK;
 }
 
-/* Makes `path`, in out_dir, of the checkpoint that is there. */
+/* Makes the folder `path`, in out_dir, from the checkpoint in out_dir. */
 static enum gt_status folder_make(const char *out_dir, const char *path, const char *metrics, const char *metrics_as)
 {
     char aside[FILE_PATH_MAX];
@@ -183,14 +185,14 @@ static enum gt_status folder_make(const char *out_dir, const char *path, const c
     TRY_GOTO(status, fail, metrics_add(out_dir, metrics, aside, metrics_as));
     TRY_GOTO(status, fail, file_sync_folder(aside));
     if (rename(aside, path) == 0)
-        return file_sync_folder(out_dir); /* before the record that replaces this one */
+        return file_sync_folder(out_dir); /* before a new record replaces this one */
     status = io_error(path, "rename the new folder to it");
 fail:
     folder_remove(aside);
     return status;
 }
 
-/* Whether out_dir's model is the one in this folder. */
+/* Returns true when out_dir's model is the one in this folder. */
 static bool is_made(const char *out_dir, const struct family *family, int64_t number)
 {
     char name[NAME_MAX_BYTES], model[2 * NAME_MAX_BYTES];
@@ -199,7 +201,7 @@ static bool is_made(const char *out_dir, const struct family *family, int64_t nu
     return checkpoint_publish_is_link(out_dir, model);
 }
 
-/* Removes a kept checkpoint in which there is nothing else. */
+/* Removes a kept checkpoint, unless its folder contains other files. */
 static void kept_remove(const char *out_dir, int64_t iter)
 {
     char path[FILE_PATH_MAX], aside[FILE_PATH_MAX];
@@ -217,9 +219,9 @@ static void kept_remove(const char *out_dir, int64_t iter)
         folder_remove(aside);
 }
 
-/* ---- of an earlier run ---- */
+/* ---- checkpoints of an earlier run ---- */
 
-/* The folder that holds what out_dir does, or the next one. */
+/* Returns the number of the folder with out_dir's checkpoint if there is one (*made), else the next number. */
 static int64_t earlier_number(const char *out_dir, bool *made)
 {
     struct numbers numbers;
@@ -250,7 +252,7 @@ bool checkpoint_keep_earlier_last(const char *out_dir, char path[static FILE_PAT
            has(path, CHECKPOINT_RECORD_NAME);
 }
 
-/* Moves kept checkpoints beyond an iteration into the folder of the run that they are of. */
+/* Moves kept checkpoints of iterations after `after` into the folder of their run. */
 static enum gt_status kept_move(const char *out_dir, const struct numbers *kept, int64_t after, const char *folder)
 {
     bool moved = false;
@@ -290,9 +292,9 @@ enum gt_status checkpoint_keep_earlier(const char *out_dir, int64_t after, const
     return GT_OK;
 }
 
-/* ---- of this run ---- */
+/* ---- checkpoints of this run ---- */
 
-/* What a folder's record says: *out_iter is -1 without one. */
+/* Reads a folder's record; *out_iter is -1 without one. */
 static enum gt_status record_look(const char *folder, int64_t *out_iter, double *out_loss)
 {
     struct checkpoint_record record;
@@ -307,8 +309,8 @@ static enum gt_status record_look(const char *folder, int64_t *out_iter, double 
     return GT_OK;
 }
 
-/* The iteration of the least validation loss among these and out_dir's; -1 for none.  A record knows the least loss so far, so
- * it is the first that knows the least of all. */
+/* Returns the iteration with the lowest validation loss among these checkpoints and out_dir's; -1 if there is none.  A
+ * record contains the lowest loss so far, so the best checkpoint is the first one with the lowest value. */
 static int64_t best_iter(const char *out_dir, const struct numbers *kept)
 {
     int64_t iter, best = -1;
@@ -325,7 +327,7 @@ static int64_t best_iter(const char *out_dir, const struct numbers *kept)
     return best;
 }
 
-/* A second name of the checkpoint that the next save replaces. */
+/* Keeps the checkpoint that the next save replaces. */
 static enum gt_status last_keep(const char *out_dir)
 {
     char path[FILE_PATH_MAX];
@@ -334,7 +336,7 @@ static enum gt_status last_keep(const char *out_dir)
     TRY(record_look(out_dir, &iter, &loss));
     if (iter < 0 || is_made(out_dir, &kept_ones, iter))
         return GT_OK;
-    kept_remove(out_dir, iter); /* another one of this iteration, that was saved again since */
+    kept_remove(out_dir, iter); /* an older checkpoint of this iteration, which was saved again since */
     TRY(path_of(out_dir, &kept_ones, iter, path));
     return folder_make(out_dir, path, "", "");
 }
@@ -361,7 +363,7 @@ size_t checkpoint_keep_count(const char *out_dir)
     return kept.count;
 }
 
-/* There is no such checkpoint: which there are. */
+/* Logs that there is no such checkpoint, and the existing ones. */
 static enum gt_status find_error(const char *out_dir, const char *which, int64_t own, const struct numbers *kept)
 {
     char text[256] = "";

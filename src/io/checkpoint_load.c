@@ -1,9 +1,9 @@
-/* Loading the arrays of an open checkpoint.
+/* Loads the arrays of an open checkpoint.
  *
- * One array at a time goes through the staging buffer to the caller; checksum, finiteness and zeros are gathered on the
- * way and judged after the last piece, damage first, so that a flipped bit is not reported as a NaN.  A position table
- * that is longer than the model's is read to its end for the checksum and handed over in part.  Nothing is undone after
- * a failure: the caller throws the model away.
+ * Each array in turn passes through the staging buffer to the caller.  Checksum, finiteness and zeros are recorded on
+ * the way and checked after the last piece, the checksum first, so that a flipped bit is not reported as a NaN.  A
+ * position table longer than the model's is read to its end for the checksum and passed on in part.  Nothing is undone
+ * after a failure: the caller discards the model.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -16,18 +16,18 @@
 #include "io/checkpoint_parts.h"
 #include "io/hf_layout.h"
 
-/* One array on its way. */
+/* The transfer of one array. */
 struct transfer {
     const struct safetensors *file;
     size_t index; /* in the file */
     enum checkpoint_part part;
     const struct checkpoint_tensor *target;    /* NULL: a bias that the model does not have */
-    size_t wanted;                             /* elements that are handed over, from the first */
-    enum dtype dtype;                          /* that they are handed over in */
+    size_t wanted;                             /* the number of elements to pass on, from the first */
+    enum dtype dtype;                          /* in which they are passed on */
     const struct checkpoint_file_record *sums; /* NULL: no checksum is known */
 };
 
-/* What was seen of it. */
+/* Properties of the elements read so far. */
 struct seen {
     uint32_t crc32c;
     bool finite, zero, in_range;
@@ -54,7 +54,7 @@ enum gt_status checkpoint_load(const struct checkpoint *checkpoint, const struct
     return head_check(checkpoint, options);
 }
 
-/* What the tensors' shapes do not show. */
+/* Checks what the shapes of the tensors do not show. */
 static enum gt_status config_check(const struct checkpoint *checkpoint, const struct model_config *wanted)
 {
     const struct model_config *saved = &checkpoint->config;
@@ -141,7 +141,7 @@ static enum gt_status transfer_run(const struct transfer *transfer, const char *
 {
     struct seen seen = {.finite = true, .zero = true, .in_range = true};
     const size_t elements = transfer->file->tensors[transfer->index].elements;
-    const size_t count_max = options->staging_bytes / sizeof(float); /* of any dtype, so that pieces are blocks whole */
+    const size_t count_max = options->staging_bytes / sizeof(float); /* the same for any dtype: whole blocks */
     for (size_t first = 0; first < elements; first += count_max) {
         const size_t count = elements - first < count_max ? elements - first : count_max;
         TRY(piece_load(transfer, options, first, count, &seen));
@@ -149,7 +149,7 @@ static enum gt_status transfer_run(const struct transfer *transfer, const char *
     return transfer_judge(transfer, source, &seen);
 }
 
-/* The caller's tensor of this name; its absence is a mistake of ours, unless it is a bias that the model lacks. */
+/* Finds the caller's tensor of this name.  Its absence is our bug, unless it is a bias that the model does not have. */
 static enum gt_status target_find(const struct checkpoint_load_options *options, const struct hf_tensor *tensor,
                                   const struct checkpoint_tensor **out)
 {
@@ -171,8 +171,8 @@ static const struct checkpoint_file_record *sums_of(const struct checkpoint *che
     return checkpoint->kind == CHECKPOINT_OURS ? &checkpoint->record.files[which] : NULL;
 }
 
-/* What elements are handed over in: as they are stored where the model has them so, and codes; else as fp32.  A resumed run
- * computes on what it had, so that another dtype is a mistake unless it was asked for. */
+/* Chooses the dtype in which elements are passed on: the stored one if it is the model's, or codes; else fp32.  A
+ * resumed run must compute on its own state, so another dtype is an error unless conversion was requested. */
 static enum gt_status dtype_choose(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options,
                                    enum dtype here, struct transfer *transfer)
 {
@@ -245,7 +245,7 @@ static enum gt_status head_compare(const struct safetensors *file, size_t head, 
     return GT_OK;
 }
 
-/* The output layer is the token embedding here; a model whose own is another one cannot be represented. */
+/* The output layer is the token embedding here; a model with another output layer cannot be represented. */
 static enum gt_status head_check(const struct checkpoint *checkpoint, const struct checkpoint_load_options *options)
 {
     const struct safetensors *file = checkpoint->model;

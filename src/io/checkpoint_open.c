@@ -1,10 +1,10 @@
-/* Recognising and opening a checkpoint.
+/* Recognises and opens a checkpoint.
  *
- * Names in the folder decide what it is; then one file says what the model is (the commit record, or config.json of
- * a folder in Hugging Face's layout, the file itself with llm.c and nanoGPT), and the headers of the weights must agree with
- * it in every name and shape.  A run may replace a checkpoint of ours meanwhile: its files are opened first, and where one is
- * gone because there is a new record, that one is taken.  Pickles of weights are recognised in order to be refused with a way
- * out.  Contents are verified while they are loaded, in checkpoint_load.c.
+ * File names in the folder determine its kind.  One file then describes the model: the commit record, config.json of a
+ * folder in Hugging Face's layout, or the file of llm.c or nanoGPT itself.  The headers of the weights must agree with
+ * it in every name and shape.  A run may replace a checkpoint of ours in the meantime: its files are opened first, and
+ * if one is gone because there is a new record, the new record is used.  Pickled weights are recognised so that the
+ * error line can say how to convert them.  checkpoint_load.c verifies contents while loading them.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -24,11 +24,11 @@
 #include "io/safetensors_index.h"
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
-#define RECORDS_MAX 6 /* that are tried, where a run saves faster than we open */
+#define RECORDS_MAX 6 /* records tried, in case a run saves faster than we open */
 
-/* The files of a generation, before they are looked into. */
+/* The open files of a generation, before anything is read. */
 struct generation {
-    int count;                /* of checkpoint_file, from the first */
+    int count;                /* the first so many of enum checkpoint_file */
     int fd[CHECKPOINT_FILES]; /* -1: not open */
     uint64_t size_bytes[CHECKPOINT_FILES];
 };
@@ -90,7 +90,7 @@ void checkpoint_close(struct checkpoint *checkpoint)
     hostmem_free(checkpoint->mem, checkpoint);
 }
 
-/* ---- what a folder holds ---- */
+/* ---- the kind of a checkpoint ---- */
 static enum gt_status holds(const char *folder, const char *name, bool *out)
 {
     char path[FILE_PATH_MAX];
@@ -98,7 +98,7 @@ static enum gt_status holds(const char *folder, const char *name, bool *out)
     return file_look(path, out);
 }
 
-/* Files that others would open and we do not, each with what to do about it. */
+/* Files that other programs open and we reject, each with a way to convert it. */
 static const struct {
     const char *name;
     const char *way_out;
@@ -123,7 +123,7 @@ static enum gt_status refused_check(const char *folder)
     return GT_OK;
 }
 
-/* A path that is no folder: its first bytes say what it is. */
+/* Determines the kind of a path that is not a folder from its first bytes. */
 static enum gt_status file_probe(const char *path, enum checkpoint_kind *out)
 {
     int fd;
@@ -188,7 +188,7 @@ static enum gt_status open_hf(struct checkpoint *checkpoint, const char *folder)
     enum gt_status status = model_describe(checkpoint, root);
     json_decref(root);
     TRY(status);
-    bool is_whole; /* in one file */
+    bool is_whole; /* all weights are in one file */
     TRY(holds(folder, CHECKPOINT_MODEL_NAME, &is_whole));
     if (is_whole) {
         TRY(file_join(path, folder, CHECKPOINT_MODEL_NAME));
@@ -222,7 +222,7 @@ static enum gt_status open_llmc(struct checkpoint *checkpoint, const char *path)
     return hf_layout_check(checkpoint->model, &checkpoint->config);
 }
 
-/* The record of a run that nanoGPT made: what it says of itself.  Takes its configuration over. */
+/* Makes a record for a run of nanoGPT from its own fields.  Takes ownership of its configuration. */
 static void record_make(struct checkpoint_record *record, struct nanogpt *nanogpt)
 {
     json_t *configuration = nanogpt->configuration;
@@ -249,7 +249,7 @@ static enum gt_status open_nanogpt(struct checkpoint *checkpoint, const char *pa
     checkpoint->config = nanogpt.config;
     checkpoint->model = nanogpt.model;
     checkpoint->optimizer = nanogpt.optimizer;
-    checkpoint->tied = !safetensors_find(nanogpt.model, "lm_head.weight", &head); /* else it is compared */
+    checkpoint->tied = !safetensors_find(nanogpt.model, "lm_head.weight", &head); /* else loading compares it */
     nanogpt.model = nanogpt.optimizer = NULL;
     record_make(&checkpoint->record, &nanogpt);
     nanogpt_release(&nanogpt);
@@ -283,7 +283,7 @@ static void generation_close(struct generation *generation)
     }
 }
 
-/* Opens all the files that the record names, or, unless `must`, none where one is gone. */
+/* Opens all files that the record names.  If one is gone, closes them all; that is an error only if `must`. */
 static enum gt_status generation_open(const struct checkpoint *checkpoint, const char *folder, bool must,
                                       struct generation *generation, bool *out_whole)
 {
@@ -302,7 +302,7 @@ static enum gt_status generation_open(const struct checkpoint *checkpoint, const
     return GT_OK;
 }
 
-/* Takes the record that is there now; *out_other tells whether it says anything else. */
+/* Replaces the record by the current one; *out_other is whether their contents differ. */
 static enum gt_status record_renew(struct checkpoint *checkpoint, const char *folder, bool *out_other)
 {
     struct checkpoint_record record;
@@ -313,7 +313,7 @@ static enum gt_status record_renew(struct checkpoint *checkpoint, const char *fo
     return GT_OK;
 }
 
-/* The record, and the files that it names. */
+/* Reads the record and opens the files that it names. */
 static enum gt_status record_open(struct checkpoint *checkpoint, const char *folder, struct generation *generation)
 {
     bool is_whole, is_other = true;
@@ -333,7 +333,7 @@ static enum gt_status weights_open(struct checkpoint *checkpoint, const char *fo
     const struct checkpoint_file_record *record = &checkpoint->record.files[which];
     const int fd = generation->fd[which];
     TRY(file_join(path, folder, record->name));
-    generation->fd[which] = -1; /* closed with the checkpoint from here on, or by what fails */
+    generation->fd[which] = -1; /* from here on, closed with the checkpoint or by the function that fails */
     TRY(safetensors_open_fd(checkpoint->mem, path, fd, generation->size_bytes[which], out));
     return file_verify(*out, record);
 }

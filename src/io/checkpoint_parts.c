@@ -1,7 +1,7 @@
-/* What the optimizer's file must hold.
+/* The required contents of the optimizer's file.
  *
- * The file says itself which moments it has: Muon's matrices have no v, moments of 8 bits have scales.  Whether that is what
- * the run needs is found out while loading; here it must only be one of the forms that a save writes.
+ * The file itself determines which moments it has: Muon's matrices have no v, 8-bit moments have scales.  Here it must
+ * only have one of the forms that a save writes; loading checks that it is the form that the run needs.
  */
 #include "io/checkpoint_parts.h"
 
@@ -58,7 +58,7 @@ static enum gt_status dtype_refuse(const struct safetensors *file, const struct 
     return GT_DATA;
 }
 
-/* Counts what there is of one parameter into *found. */
+/* Checks the parts of one parameter and adds their number to *found. */
 static enum gt_status moments_check(const struct safetensors *file, const struct hf_tensor *tensor, bool second,
                                     size_t *found)
 {

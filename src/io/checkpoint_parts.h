@@ -5,12 +5,12 @@
 #include "io/checkpoint.h"
 #include "io/hf_layout.h"
 
-/* "", "m.", "v." or "s.": what stands before a tensor's name in the file that holds the part. */
+/* Returns the prefix of a tensor's name in the file that contains the part: "", "m.", "v." or "s.". */
 const char *checkpoint_part_prefix(enum checkpoint_part part);
-/* The part's name and shape, of the parameter `tensor`. */
+/* Sets the name and shape of a part of the parameter `tensor`. */
 void checkpoint_part_tensor(const struct hf_tensor *tensor, enum checkpoint_part part, struct hf_tensor *out);
-/* Checks that the optimizer's file has what it must of every parameter, and nothing else: m; v, but of matrices of blocks
- * whose optimizer has one moment; scales where the moments have 8 bits.  Errors: GT_DATA, naming the tensor. */
+/* Checks that the optimizer's file has exactly the required parts of every parameter: m; v, unless it is a block's
+ * matrix whose optimizer has one moment; scales if the moments have 8 bits.  Errors: GT_DATA, naming the tensor. */
 enum gt_status checkpoint_parts_check(const struct safetensors *file, const struct model_config *config);
 
 #endif

@@ -1,8 +1,8 @@
-/* Publishing a generation, and cleaning up after others; checkpoint_repair().
+/* Publishes a generation and removes old ones; checkpoint_repair().
  *
- * model.safetensors is a hard link to the generation's file, so it costs no space and cannot differ from it; a file
- * system without links gets a copy.  Every change is one rename, so a reader sees the old or the new.  What is removed
- * is recognised by its exact form of name, and only regular files.  Sizes are compared before contents.
+ * model.safetensors is a hard link to the generation's file, so it takes no space and cannot differ from it; on a file
+ * system without links it is a copy.  Every change is one rename, so a reader sees the old file or the new one.  Only
+ * regular files whose names have exactly our form are removed.  Sizes are compared before contents.
  */
 #include "io/checkpoint_publish.h"
 
@@ -23,7 +23,7 @@
 
 static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record);
 
-/* Whether the files that the record names are there, in their lengths. */
+/* Returns true when the files that the record names exist with the recorded sizes. */
 static bool generation_is_whole(const char *out_dir, const struct checkpoint_record *record)
 {
     for (int i = 0; i < CHECKPOINT_FILES; i++) {
@@ -56,14 +56,14 @@ enum gt_status checkpoint_repair(const char *out_dir)
     TRY_GOTO(status, release_record, checkpoint_publish_config(out_dir, record.hf_config, &changed));
     if (changed)
         log_note("%s/%s was updated to match %s", out_dir, CHECKPOINT_CONFIG_NAME, CHECKPOINT_RECORD_NAME);
-    if (generation_is_whole(out_dir, &record)) /* else what is there besides may be all that is left */
+    if (generation_is_whole(out_dir, &record)) /* else the other files may be all that is left */
         (void)checkpoint_publish_clean(out_dir, model->name, record.files[CHECKPOINT_FILE_OPTIMIZER].name);
 release_record:
     checkpoint_record_release(&record);
     return status;
 }
 
-/* A generation whose own file is missing or cut is not published; opening it will say what is wrong. */
+/* Does not publish a generation whose own file is missing or truncated; opening it will report the error. */
 static enum gt_status repair_model(const char *out_dir, const struct checkpoint_record *record)
 {
     const struct checkpoint_file_record *file = &record->files[CHECKPOINT_FILE_MODEL];
@@ -90,7 +90,8 @@ bool checkpoint_publish_is_link(const char *folder, const char *name)
     return lstat(path, &a) == 0 && lstat(generation, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Another name of `from`, in `aside`, that no other writer has, be it of the same process id in another container. */
+/* Makes a hard link to `from` and writes its path to `aside`.  No other writer uses that name, even one with the same
+ * process id in another container. */
 static enum gt_status link_aside(const char *folder, const char *from, char aside[static FILE_PATH_MAX],
                                  bool *out_linked)
 {
@@ -133,7 +134,7 @@ bool checkpoint_json_equals(const char *path, const json_t *value)
     if (json_text(value, CHECKPOINT_JSON_INDENT, &text) != GT_OK)
         return false;
     const size_t length = strlen(text);
-    text[length] = '\n'; /* in place of the zero: json_replace_file() ends with it */
+    text[length] = '\n'; /* replaces the zero: json_replace_file() ends a file with it */
     const bool same = file_matches(path, length + 1, file_crc32c(0, text, length + 1));
     free(text);
     return same;
@@ -165,7 +166,7 @@ enum gt_status checkpoint_publish_config(const char *folder, const json_t *confi
     }
     TRY(file_look(path, &exists));
     TRY(checkpoint_publish_mode(folder, CHECKPOINT_FILE_MODEL, &mode,
-                                &is_known)); /* a private model's is private too */
+                                &is_known)); /* the config of a private model is private too */
     TRY(json_replace_file_mode(path, config, CHECKPOINT_JSON_INDENT, !exists && is_known ? &mode : NULL));
     *out_changed = true;
     return GT_OK;
@@ -177,7 +178,7 @@ static enum gt_status folder_error(const char *folder)
     return GT_IO;
 }
 
-/* Whether a file of this name is one whose permissions count. */
+/* Returns true when the permissions of a file with this name count. */
 static bool is_of_kind(const char *name, enum checkpoint_file which)
 {
     return checkpoint_file_name_valid(name, which) ||

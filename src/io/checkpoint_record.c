@@ -1,8 +1,9 @@
-/* trainer_state.json in both directions.
+/* Reads and writes trainer_state.json.
  *
- * The record is small, so it is built as one JSON value and written in one replacement by checkpoint_save.c.  Reading
- * trusts nothing: format and version first, then each field with its range; a file name must be exactly of the form
- * that is made here, which leaves no way to say a folder or another file.  Nothing here opens the files that it names.
+ * The record is small, so it is built as one JSON value, which checkpoint_save.c writes in one replacement.  Reading
+ * trusts nothing: format and version are checked first, then each field and its range.  A file name must have exactly
+ * the form of the names made here, so it cannot refer to a folder or any other file.  Nothing here opens the named
+ * files.
  */
 #include "io/checkpoint_record.h"
 
@@ -74,7 +75,8 @@ static json_t *file_make(const struct checkpoint_file_record *file)
                      "crc32c", crc, "header_crc32c", header, "tensors", file->tensors);
 }
 
-/* The checksum of a record's text in its shortest form, with `crc_none` in the checksum's own place, where it is left. */
+/* Computes the checksum of a record's text in its shortest form, with `crc_none` in place of the checksum.  Leaves
+ * `crc_none` there. */
 static enum gt_status crc_of(json_t *root, uint32_t *out)
 {
     char *text;
@@ -167,7 +169,7 @@ static enum gt_status files_parse(const json_t *root, const char *source, struct
     return GT_OK;
 }
 
-/* A member that is an object or null; missing is an error, so that a mutilated record is noticed. */
+/* Gets a member that is an object or null.  A missing member is an error, so that a truncated record is noticed. */
 static enum gt_status object_or_null(const json_t *root, const char *source, const char *name, const json_t **out)
 {
     if (json_is_null(json_object_get(root, name))) {
@@ -194,7 +196,7 @@ static enum gt_status state_parse(const json_t *root, const char *source, struct
     return object_or_null(root, source, "loss_scaler", &state->loss_scaler);
 }
 
-/* Numbers have no redundancy: one flipped bit is another iteration.  Records of earlier releases have no checksum. */
+/* Without a checksum, a flipped bit in a number would go unnoticed.  Records of earlier releases have none. */
 static enum gt_status crc_check(json_t *root, const char *source)
 {
     uint32_t stored, now;
@@ -230,7 +232,7 @@ enum gt_status checkpoint_record_parse(json_t *root, const char *source, struct 
     TRY(state_parse(root, source, &record.state));
     TRY(json_get_object(root, source, "hf_config", &record.hf_config));
     TRY(files_parse(root, source, &record));
-    TRY(crc_check(root, source)); /* last: what is wrong with a field says more */
+    TRY(crc_check(root, source)); /* last, since an error in a field is more specific */
     *out = record;
     return GT_OK;
 }

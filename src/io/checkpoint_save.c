@@ -1,9 +1,9 @@
-/* Saving a checkpoint.
+/* Saves a checkpoint.
  *
- * The weights and the moments are streamed into two new files; then the commit record that names them is renamed into
- * place, which is the moment at which the new checkpoint exists; then the folder's public face follows and the previous
- * generation goes.  Until the record may be in place a failure removes the new files again.  No file that a record names
- * is ever written to: a second save of the same iter takes another name.
+ * The weights and the moments are streamed into two new files.  Then the commit record that names them is renamed into
+ * place; from that moment the new checkpoint exists.  Finally the public files are updated and the previous generation
+ * is removed.  A failure before the record may be in place removes the new files.  No file that a record names is ever
+ * written to: a second save of the same iter uses another name.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 #define ATTEMPTS_MAX 9
 #define OPTIMIZER_PARTS ((size_t)CHECKPOINT_PARTS - CHECKPOINT_M) /* m, v, scales */
 
-/* What the callbacks of the file being written need. */
+/* The context of the callbacks for one file. */
 struct save {
     const struct checkpoint_save_options *options;
     json_t *sums; /* {name: checksum} of the file being written */
@@ -72,7 +72,7 @@ static const struct checkpoint_tensor *tensor_find(const struct checkpoint_save_
     return NULL;
 }
 
-/* The caller's list and the layout are the same, but for biases that the model does not have. */
+/* Checks that the caller's list and the layout are the same, except for biases that the model does not have. */
 static enum gt_status tensors_check(const struct checkpoint_save_options *options)
 {
     size_t expected = 0;
@@ -97,7 +97,7 @@ static enum gt_status tensors_check(const struct checkpoint_save_options *option
     return GT_FAILURE;
 }
 
-/* Names that no file has, so that nothing which a record may name is overwritten. */
+/* Chooses unused names, so that no file that a record may name is overwritten. */
 static enum gt_status names_choose(const char *out_dir, int64_t iter, struct checkpoint_record *record)
 {
     for (int attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
@@ -131,7 +131,7 @@ static void model_describe(void *context, size_t index, struct safetensors_tenso
     memcpy(out->dims, tensor.dims, sizeof tensor.dims);
 }
 
-/* Codes and exponents are finite whatever they are. */
+/* DTYPE_U8 is skipped: codes and exponents are always finite. */
 static enum gt_status values_check(const char *name, enum checkpoint_part part, enum dtype dtype, const void *values,
                                    size_t count)
 {
@@ -196,7 +196,7 @@ static size_t optimizer_count(const struct checkpoint_save_options *options)
     return count;
 }
 
-/* The optimizer's file has all first moments, then all second ones, then all scales, each in the caller's order. */
+/* The optimizer's file has all first moments, then all second moments, then all scales, each in the caller's order. */
 static const struct checkpoint_tensor *optimizer_tensor(const struct save *save, size_t index,
                                                         enum checkpoint_part *out_part)
 {
@@ -263,7 +263,7 @@ static void step_done(const struct checkpoint_save_options *options, enum checkp
         options->after_step(options->after_step_context, step);
 }
 
-/* Writes one file and fills its part of the record; `sums` is the record's and the caller's to release. */
+/* Writes one file and fills its entry in the record, which uses `sums`; the caller releases `sums`. */
 static enum gt_status file_write(const struct checkpoint_save_options *options, enum checkpoint_file which,
                                  json_t *sums, struct checkpoint_file_record *file)
 {
@@ -334,7 +334,7 @@ static enum gt_status generation_write(const struct checkpoint_save_options *opt
     return status;
 }
 
-/* The checkpoint is complete.  The old generation goes even when publishing fails, for its space may be what lacks. */
+/* The checkpoint is complete.  The old generation is removed even if publishing fails, perhaps for lack of space. */
 static enum gt_status generation_publish(const struct checkpoint_save_options *options,
                                          const struct checkpoint_record *record)
 {

@@ -1,6 +1,6 @@
 /* The tokenizer that a checkpoint was trained with.
  *
- * The hash is that of tokenizer_hash(): of what the tokenizer does, not of the file that it came from.
+ * tokenizer_hash() hashes the behaviour of the tokenizer, not the file that it was read from.
  */
 #include "io/checkpoint_tokenizer.h"
 

@@ -1,7 +1,7 @@
-/* Choosing a writer, and what all of them need first.
+/* Chooses a writer, after the checks that all formats share.
  *
- * Everything that can be refused is refused before the weights are read: the dtype, an output that exists.  The
- * checkpoint is then verified, and only after that does the writer begin.
+ * Errors that do not depend on the weights, such as a wrong dtype or an existing output, are detected before the
+ * weights are read.  The checkpoint is then verified, and only then does the writer begin.
  */
 #include "io/export.h"
 
@@ -32,7 +32,7 @@ const char *export_format_name(enum export_format format)
     return formats[format].name;
 }
 
-/* Whether a file of this name belongs to the run in whose folder it lies. */
+/* Returns true when a run's folder may contain a file of this name that belongs to the run. */
 static bool is_of_run(const char *name)
 {
     static const char *const names[] = {CHECKPOINT_RECORD_NAME, CHECKPOINT_MODEL_NAME, CHECKPOINT_CONFIG_NAME};
@@ -48,7 +48,7 @@ static bool is_of_run(const char *name)
            checkpoint_file_name_valid(name, CHECKPOINT_FILE_OPTIMIZER);
 }
 
-/* `folder` must not be the folder of a run: OUTPUT would damage it. */
+/* Fails when `folder` is the folder of a run, which an export would damage. */
 static enum gt_status run_refuse(const char *output, const char *folder, const char *what)
 {
     char record[FILE_PATH_MAX];
@@ -67,7 +67,7 @@ static enum gt_status file_check(const char *output)
     const char *slash = strrchr(output, '/');
     if (!is_of_run(slash != NULL ? slash + 1 : output))
         return GT_OK;
-    if (slash != NULL) /* the slash too, for the root; a path that is too long is refused where it is written */
+    if (slash != NULL) /* with the slash, for the root; writing will reject a path that is too long */
         (void)snprintf(folder, sizeof folder, "%.*s", (int)(slash + 1 - output), output);
     return run_refuse(output, slash != NULL ? folder : ".", "a file");
 }

@@ -1,7 +1,7 @@
-/* Writing a model for other programs: Hugging Face's folder, GGUF for llama.cpp, llm.c's file.
+/* Exports a model for other programs: a Hugging Face folder, GGUF for llama.cpp, or llm.c's file.
  *
- * Weights stream from the checkpoint to the output, one tensor at a time, through two buffers of 4 MiB; no model, plan or
- * device is made.  An output appears under its name only when it is complete.
+ * Weights are streamed from the checkpoint to the output, one tensor at a time, through two buffers of 4 MiB; no model,
+ * plan or device is created.  An output gets its name only when it is complete.
  */
 #ifndef GPT_TRAIN_IO_EXPORT_H
 #define GPT_TRAIN_IO_EXPORT_H
@@ -20,20 +20,20 @@ struct export_options {
     struct hostmem *mem;
     enum export_format format;
     const struct checkpoint *checkpoint; /* open */
-    const struct tokenizer *tokenizer;   /* NULL: there is none */
+    const struct tokenizer *tokenizer;   /* NULL: none */
     const char *output;                  /* a file; for EXPORT_HF a folder */
-    const char *name;                    /* the model's, where the format has a place for it */
+    const char *name;                    /* the model's, for formats that store one */
     enum dtype dtype;                    /* of the weights: float32, bfloat16, float16 */
-    bool force;                          /* an output that exists is replaced */
+    bool force;                          /* replace an existing output */
 };
 
 /* "hf", "gguf", "llmc". */
 const char *export_format_name(enum export_format format);
 
-/* Verifies the checkpoint's tensors, then writes them.  What the format cannot say is said in a warning or note: an
- * activation that its readers do not compute, a tokenizer.  Errors: GT_USAGE (an output that exists, a dtype that the
- * format lacks), GT_DATA and GT_IO of the checkpoint, GT_UNSUPPORTED (a value that the dtype cannot hold), GT_IO,
- * GT_NO_MEMORY. */
+/* Verifies the checkpoint's tensors, then writes them.  Logs a warning or note about anything that the format cannot
+ * express: an activation that its readers do not compute, a tokenizer.  Errors: GT_USAGE (an existing output, a dtype
+ * that the format lacks), GT_DATA and GT_IO of the checkpoint, GT_UNSUPPORTED (a value that the dtype cannot
+ * represent), GT_IO, GT_NO_MEMORY. */
 enum gt_status export_run(const struct export_options *options);
 
 #endif

@@ -1,8 +1,8 @@
-/* A GGUF file of GPT-2: keys, list of tensors, data.
+/* Writes GPT-2 as a GGUF file: keys, list of tensors, data.
  *
- * The keys are made twice by the same function, once to be counted.  Tensors follow in the model's order, with the output
- * layer, which is the embedding once more, at the end: old versions of llama.cpp need it.  llama.cpp computes the tanh
- * form of GELU, so a model that was trained with the other is written with a warning.
+ * The same function makes the keys twice, the first time to count them.  Tensors are in the model's order, followed by
+ * the output layer, a copy of the embedding that old versions of llama.cpp need.  llama.cpp computes the tanh form of
+ * GELU, so a model trained with the erf form is written with a warning.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -73,7 +73,7 @@ static void keys_write(const struct export_options *options, struct gguf *gguf)
     export_gguf_tokens_write(gguf, options->tokenizer, config->vocab_size);
 }
 
-/* One more than GPT-2's own tensors: the output layer. */
+/* The output layer is not in GPT-2's own list of tensors. */
 static size_t entry_count(const struct model_config *config)
 {
     return hf_layout_count(config) + 1;
@@ -108,7 +108,7 @@ static enum gt_status entry_get(const struct export_options *options, size_t ind
     return GT_UNSUPPORTED;
 }
 
-/* ne[0] is the dimension that runs fastest: the inputs of a linear layer once it is transposed, the channels of a table. */
+/* ne[0] is the fastest dimension: the inputs of a linear layer after its transposition, the channels of a table. */
 static void info_write(const struct entry *entry, uint64_t offset, struct gguf *gguf)
 {
     const struct hf_tensor *source = &entry->source;

@@ -1,9 +1,9 @@
 /* A tokenizer as GGUF's keys: llama.cpp's "gpt2" tokenizer, a byte-level BPE.
  *
- * Kind bpe is what llama.cpp has.  Bytes are a vocabulary of 256 without merges.  Characters are one too: each character
- * of several bytes gets the merges that put it together, which llama.cpp applies without asking for tokens in between, and
- * a byte that no character begins with has no token.  Rows of the model beyond the vocabulary are unused tokens, because
- * llama.cpp takes the number of rows from this list.
+ * Kind bpe maps to it directly.  Kind bytes is a vocabulary of 256 without merges.  Kind chars becomes a BPE too: each
+ * multi-byte character gets the merges that build it, which llama.cpp applies without requiring tokens for the
+ * intermediate strings; a byte that is not a character has no token.  Rows of the model beyond the vocabulary become
+ * unused tokens, because llama.cpp takes the number of rows from this list.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ bool export_gguf_tokens_possible(const struct tokenizer *tokenizer)
     return tokenizer != NULL && (tokenizer_kind_of(tokenizer) != TOKENIZER_BPE || tokenizer_export_possible(tokenizer));
 }
 
-/* The token's text in the file and its type. */
+/* Gives the token's text in the file; returns its type. */
 static enum gguf_token token_text(const struct tokenizer *tokenizer, int32_t id, struct text *out)
 {
     char scratch[CHARACTER_BYTES_MAX];
@@ -69,8 +69,8 @@ static void bpe_merges_write(struct gguf *gguf, const struct bpe *bpe)
     }
 }
 
-/* The merges of all characters, or with a writer of NULL their number.  Characters ascend, so those that begin alike
- * follow one another, and a merge is new unless the character before has it too. */
+/* Writes the merges of all characters; with a NULL writer it only counts them.  Returns their number.  Characters
+ * ascend, so those with a common prefix are adjacent, and a merge is new unless the previous character has it too. */
 static uint64_t character_merges(struct gguf *gguf, const struct tokenizer *tokenizer)
 {
     char before[CHARACTER_BYTES_MAX] = {0};

@@ -1,11 +1,12 @@
-/* A Hugging Face folder.
+/* Writes a Hugging Face folder.
  *
- * All files are written into OUTPUT.tmp-RANDOM-PID, which is then renamed, so that a folder of that name is a whole one.
- * Where OUTPUT exists (and --force was given) they are written aside inside of it, since it may be a link or a mount, and a
- * rename stays on one file system; its files are then replaced one by one, and other files in it are left alone.  Its
- * config.json is removed before that and the new one put there last, so that in between no reader takes files of two models
- * for one.  What is aside is locked while its process lives, whatever machine's or container's number that has, so that the
- * next export can tell what a killed one left.  The names of the tensors have the prefix that save_pretrained() gives them.
+ * All files are written to the temporary folder OUTPUT.tmp-RANDOM-PID, which is then renamed, so that a new OUTPUT is
+ * always complete.  If OUTPUT exists (and --force was given), the temporary folder is inside it, since OUTPUT may be a
+ * link or a mount point and a rename cannot cross file systems.  The files of OUTPUT are then replaced one by one, and
+ * other files in it are left alone.  config.json is removed first and the new one put in place last, so that in between
+ * no reader mixes files of two models.  The temporary folder is locked while its process lives, so that the next export
+ * recognises the leftovers of a killed one; a process id would not be unique among machines or containers.  The
+ * tensors' names have the prefix that save_pretrained() adds.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -26,7 +27,7 @@
 
 #define GENERATION_NAME "generation_config.json"
 #define ASIDE_MARK ".tmp-"
-#define ASIDE_INSIDE "export" /* in front of the mark, in a folder that exists */
+#define ASIDE_INSIDE "export" /* before the mark, inside an existing folder */
 #define SUFFIX_MAX 48
 #define ATTEMPTS_MAX 16
 #define FILES (EXPORT_HF_TOKENS_FILES + 3)
@@ -34,7 +35,7 @@
 struct hf_export {
     const struct export_options *options;
     const struct export_weights *weights;
-    bool exists;  /* OUTPUT, when the export began */
+    bool exists;  /* OUTPUT existed when the export began */
     int aside_fd; /* locked; -1: none */
     char aside[FILE_PATH_MAX];
 };
@@ -44,7 +45,7 @@ static void aside_remove(const char *aside);
 static enum gt_status folder_write(const struct hf_export *export);
 static enum gt_status folder_publish(const struct hf_export *export);
 
-/* The files that the folder may have; the one that makes them a model is the last. */
+/* Returns the name of a possible file of the folder.  The last one, config.json, makes the folder a model. */
 static const char *file_name(size_t index)
 {
     static const char *const rest[] = {CHECKPOINT_MODEL_NAME, GENERATION_NAME, CHECKPOINT_CONFIG_NAME};
@@ -66,9 +67,9 @@ enum gt_status export_hf_write(const struct export_options *options, const struc
     return status;
 }
 
-/* ---- the folder aside ---- */
+/* ---- the temporary folder ---- */
 
-/* A folder that is aside, and what it may hold. */
+/* Removes a temporary folder and the files that it may contain. */
 static void aside_remove(const char *aside)
 {
     char path[FILE_PATH_MAX];
@@ -80,7 +81,8 @@ static void aside_remove(const char *aside)
     (void)rmdir(aside);
 }
 
-/* The folder `path` with its lock, or -1 and errno; a file system without locks is no failure of ours. */
+/* Opens and locks the folder `path`.  Returns -1 with errno on failure: EWOULDBLOCK when another process holds the
+ * lock; other values may mean that the file system has no locks. */
 static int aside_lock(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -92,7 +94,7 @@ static int aside_lock(const char *path)
     return -1;
 }
 
-/* Whether `name` is PREFIX.tmp-RANDOM-PID. */
+/* Returns true when `name` is PREFIX.tmp-RANDOM-PID. */
 static bool aside_is_one(const char *name, const char *prefix)
 {
     const size_t length = strlen(prefix);
@@ -104,7 +106,7 @@ static bool aside_is_one(const char *name, const char *prefix)
     return digits == 8 && random[digits] == '-' && id[0] != '\0' && id[strspn(id, "0123456789")] == '\0';
 }
 
-/* Those that are locked by nobody. */
+/* Removes the temporary folders that no process has locked. */
 static void leftovers_remove(const char *folder, const char *prefix)
 {
     char path[FILE_PATH_MAX];
@@ -124,7 +126,8 @@ static void leftovers_remove(const char *folder, const char *prefix)
     (void)closedir(dir);
 }
 
-/* Where the folder aside lies and what its name begins with: in OUTPUT, or beside it.  `output` has no slash at its end. */
+/* Gives the parent and the name prefix of the temporary folder, in OUTPUT or next to it.  `output` has no final
+ * slash. */
 static void aside_place(bool inside, const char *output, char folder[static FILE_PATH_MAX], const char **out_prefix)
 {
     const char *slash = strrchr(output, '/');
@@ -134,7 +137,7 @@ static void aside_place(bool inside, const char *output, char folder[static FILE
     *out_prefix = inside ? ASIDE_INSIDE : slash != NULL ? slash + 1 : output;
 }
 
-/* A new folder.  In the moment between its making and its lock another export may take it for a leftover: *out_lost. */
+/* Makes a temporary folder.  Before it is locked, another export may take it for a leftover: *out_lost. */
 static enum gt_status aside_make(struct hf_export *export, bool *out_lost)
 {
     struct stat info;
@@ -212,7 +215,7 @@ static enum gt_status model_write(const struct hf_export *export)
                                               .describe = tensor_describe,
                                               .fill = tensor_fill};
     TRY(file_join(path, export->aside, CHECKPOINT_MODEL_NAME));
-    /* As many elements as the buffer that they are read into has; 16-bit ones fill half of this one. */
+    /* As many elements as the buffer into which they are read; 16-bit ones use half of this buffer. */
     const size_t staging_bytes = EXPORT_VALUES * dtype_size_bytes(export->options->dtype);
     return safetensors_write(path, &source, export->weights->turned, staging_bytes, &result);
 }
@@ -225,7 +228,7 @@ static enum gt_status json_save(const struct hf_export *export, const char *name
     return json_replace_file(path, root, CHECKPOINT_JSON_INDENT);
 }
 
-/* What ends a text: what the tokenizer says, else what the checkpoint's config.json said. */
+/* The end-of-text token of the tokenizer, else the one in the checkpoint's config.json. */
 static int32_t end_token(const struct hf_export *export, int32_t otherwise)
 {
     const struct tokenizer *tokenizer = export->options->tokenizer;
@@ -283,7 +286,7 @@ static enum gt_status remove_error(const char *path)
     return GT_IO;
 }
 
-/* From here on the folder is no model. */
+/* After this the folder is not a model. */
 static enum gt_status config_remove(const char *output)
 {
     char path[FILE_PATH_MAX];
@@ -300,12 +303,12 @@ static enum gt_status file_publish(const struct hf_export *export, size_t index)
     TRY(file_look(from, &exists));
     if (exists && rename(from, to) != 0)
         return rename_error(to);
-    if (!exists && unlink(to) != 0 && errno != ENOENT) /* a tokenizer of an earlier export is not this model's */
+    if (!exists && unlink(to) != 0 && errno != ENOENT) /* an earlier export's tokenizer does not belong to this model */
         return remove_error(to);
     return GT_OK;
 }
 
-/* The syncs keep this order through a power cut too. */
+/* The syncs preserve this order across a power loss. */
 static enum gt_status files_publish(const struct hf_export *export)
 {
     TRY(file_sync_folder(export->options->output));
@@ -322,7 +325,7 @@ static enum gt_status folder_publish(const struct hf_export *export)
     if (!export->exists) {
         if (rename(export->aside, output) != 0)
             return rename_error(output);
-        return file_sync_name(export->aside); /* which had the same parent, and has no slash at its end */
+        return file_sync_name(export->aside); /* it had the same parent, and does not end in a slash */
     }
     TRY(config_remove(output));
     enum gt_status status = files_publish(export);

@@ -1,8 +1,8 @@
-/* Tokenizers in Hugging Face's words.
+/* Writes tokenizers in Hugging Face's formats.
  *
- * Kind bpe is written by data/tokenizer_export.c, and bytes are a bpe of 256 tokens.  Characters are tokens of a BPE that
- * has no merges, no split and a decoder that joins: what the `tokenizers` library then does is to look up each character.
- * One that is not in the vocabulary is dropped there, where our own tokenizer refuses the text.
+ * data/tokenizer_export.c writes kind bpe; kind bytes is a BPE of 256 tokens.  Kind chars becomes a BPE with no merges,
+ * no split and a decoder that concatenates, so that the `tokenizers` library looks up each character.  It drops a
+ * character that is not in the vocabulary, whereas our own tokenizer rejects the text.
  */
 #include "io/export_hf_tokens.h"
 
@@ -91,7 +91,7 @@ static enum gt_status bytes_as_bpe(struct hostmem *mem, struct tokenizer **out)
     return tokenizer_create_bpe(mem, bpe, out);
 }
 
-/* The text of `root`, which is released; NULL is memory that ran out. */
+/* Gives the text of `root` and releases `root`.  NULL means out of memory. */
 static enum gt_status json_take(json_t *root, int file, int indent, char **out)
 {
     if (root == NULL) {
@@ -103,7 +103,7 @@ static enum gt_status json_take(json_t *root, int file, int indent, char **out)
     return status;
 }
 
-/* NULL when memory ran out. */
+/* Returns NULL when memory runs out. */
 static json_t *chars_vocab(const struct tokenizer *tokenizer)
 {
     json_t *vocab = json_object();
@@ -131,7 +131,7 @@ static json_t *chars_json(const struct tokenizer *tokenizer)
                      "model", model);
 }
 
-/* The class of any tokenizer.json: GPT2Tokenizer insists on an end-of-text token and on merges. */
+/* PreTrainedTokenizerFast accepts any tokenizer.json; GPT2Tokenizer requires an end-of-text token and merges. */
 static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size)
 {
     json_t *root = json_pack("{s:s, s:i, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length",
@@ -146,7 +146,7 @@ static json_t *config_json(const struct tokenizer *tokenizer, int32_t block_size
     return NULL;
 }
 
-/* The last byte of the file is a newline. */
+/* Appends the newline that ends the file. */
 static enum gt_status newline_add(char **text)
 {
     const size_t length = strlen(*text);

@@ -1,8 +1,8 @@
-/* llm.c's checkpoint file.
+/* Writes llm.c's checkpoint file.
  *
- * The order of the tensors is GPT-2's, but with all layers of one kind together; linear weights are [out, in].  llm.c
- * computes the tanh form of GELU and an epsilon of 1e-5 whatever the file says, and keeps its tokenizer elsewhere, so
- * a model that differs is written with a warning.
+ * The tensors are in GPT-2's order, but with all layers of one kind together; linear weights are [out, in].  llm.c
+ * always computes the tanh form of GELU and uses an epsilon of 1e-5, so a model that differs is written with a warning.
+ * It keeps its tokenizer in another file, which is not written.
  */
 #include <inttypes.h>
 

@@ -1,8 +1,9 @@
-/* Reading a checkpoint's weights in the order, layout and dtype of another format.
+/* Reads a checkpoint's weights in the order, layout and dtype of another format.
  *
- * The checkpoint is verified as a whole before anything is written, by loading it and dropping the values, so that a
- * damaged file is never handed on under a new name.  A matrix is transposed in strips of columns that fit the buffer:
- * each strip is read row by row, and is contiguous in the output.  Nothing is kept of a tensor after it was written.
+ * Before anything is written, the whole checkpoint is verified by loading it and discarding the values, so that a
+ * damaged file is never passed on under a new name.  A matrix is transposed in strips of columns that fit the buffer:
+ * each strip is read row by row and is contiguous in the output.  Nothing of a tensor is kept after it has been
+ * written.
  */
 #include "io/export_weights.h"
 
@@ -74,7 +75,7 @@ static enum gt_status weights_verify(const struct export_weights *weights)
     return status;
 }
 
-/* Where in the file a tensor is: asked per piece, which is rare enough. */
+/* The tensor is looked up for each piece, which is rare enough. */
 static enum gt_status raw_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
                                size_t count, float *out)
 {
@@ -84,7 +85,7 @@ static enum gt_status raw_read(const struct export_weights *weights, const struc
     return safetensors_read_f32(file, index, first, count, out, NULL);
 }
 
-/* Rounds to `dtype`.  A finite value that becomes an infinity would make the model useless, so it is refused. */
+/* Rounds to `dtype`.  Rejects a finite value that would become an infinity, since that would make the model useless. */
 static enum gt_status narrow(const struct export_weights *weights, const struct hf_tensor *tensor, const float *values,
                              size_t count, enum dtype dtype, void *out)
 {
@@ -128,7 +129,7 @@ static enum gt_status plain_write(const struct export_weights *weights, const st
     return GT_OK;
 }
 
-/* Columns first ... first+width-1 of a [rows, columns] tensor as `width` rows into `out`. */
+/* Reads columns first ... first+width-1 of a [rows, columns] tensor into `out`, as `width` rows. */
 static enum gt_status strip_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
                                  size_t width, float *out)
 {

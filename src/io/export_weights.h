@@ -1,4 +1,4 @@
-/* A checkpoint's weights as a source for writers: any part of a tensor, in any dtype, as it is or transposed. */
+/* A checkpoint's weights as a source for writers: any part of a tensor, in any dtype, transposed if needed. */
 #ifndef GPT_TRAIN_IO_EXPORT_WEIGHTS_H
 #define GPT_TRAIN_IO_EXPORT_WEIGHTS_H
 
@@ -15,8 +15,8 @@
 #define EXPORT_VALUES ((size_t)1 << 20) /* elements in each of the two buffers */
 
 struct export_weights {
-    struct hostmem *mem;                 /* outlives it */
-    const struct checkpoint *checkpoint; /* outlives it */
+    struct hostmem *mem;                 /* outlives this struct */
+    const struct checkpoint *checkpoint; /* outlives this struct */
     size_t capacity;                     /* elements in each buffer: EXPORT_VALUES; tests lower it */
     float *values;                       /* [capacity] as read */
     float *turned;                       /* [capacity] as written */
@@ -28,15 +28,16 @@ enum gt_status export_weights_open(struct hostmem *mem, const struct checkpoint 
                                    struct export_weights *out);
 void export_weights_close(struct export_weights *weights);
 
-/* out[count] = elements first ... of `tensor`, rounded to `dtype`; count is at most the capacity, and `out` is not
- * weights->values.  Errors: GT_IO, GT_DATA; GT_UNSUPPORTED for a value beyond the dtype's largest, naming the tensor. */
+/* out[count] = elements first ... of `tensor`, rounded to `dtype`.  `count` is at most the capacity, and `out` is not
+ * weights->values.  Errors: GT_IO, GT_DATA; GT_UNSUPPORTED for a value beyond the dtype's largest, naming the
+ * tensor. */
 enum gt_status export_weights_read(const struct export_weights *weights, const struct hf_tensor *tensor, size_t first,
                                    size_t count, enum dtype dtype, void *out);
 
-/* Whether `tensor` is a linear layer's weight, which is stored as [in, out] here and as [out, in] elsewhere. */
+/* Returns true when `tensor` is the weight of a linear layer, which is [in, out] here and [out, in] elsewhere. */
 bool export_weights_linear(const struct hf_tensor *tensor);
 
-/* Appends the tensor to `file`; a linear layer's weight as [out, in].  Errors: as above, and GT_IO. */
+/* Appends the tensor to `file`; a linear layer's weight is transposed to [out, in].  Errors: as above, and GT_IO. */
 enum gt_status export_weights_write(const struct export_weights *weights, const struct hf_tensor *tensor,
                                     enum dtype dtype, struct file_replacement *file);
 

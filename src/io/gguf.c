@@ -1,7 +1,7 @@
-/* Writing the parts of a GGUF file.
+/* Writes the parts of a GGUF file.
  *
- * Small pieces are gathered in a buffer of the writer, since a vocabulary is some hundred thousand of them.  Lengths are
- * counted here, and only here, so that offsets and padding cannot disagree with what was written.
+ * Small pieces are collected in the writer's buffer, since a vocabulary has some hundred thousand of them.  Lengths are
+ * counted only here, so that offsets and padding always agree with the bytes written.
  */
 #include "io/gguf.h"
 

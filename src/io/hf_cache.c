@@ -1,6 +1,8 @@
-/* Finding a downloaded GPT-2: a folder of this name here, else the cache of Hugging Face's tools (data/hf_hub.c).
+/* Finds a downloaded GPT-2: a folder of this name in the working folder, else the cache of Hugging Face's tools
+ * (data/hf_hub.c).
  *
- * A folder counts when it has a configuration and weights that load; nothing is fetched from anywhere.
+ * A folder of the cache counts if it has config.json and weights; a folder in the working folder always does.  Nothing
+ * is downloaded.
  */
 #include "io/hf_cache.h"
 
@@ -42,7 +44,7 @@ bool hf_cache_shape(const char *name, struct model_config *out)
     return false;
 }
 
-/* Whether the folder has what loading needs. */
+/* Returns true when the folder has the files that loading needs. */
 static bool is_model(const char *folder)
 {
     static const char *const weights[] = {"model.safetensors", SAFETENSORS_INDEX_NAME};

@@ -1,9 +1,9 @@
-/* config.json in both directions.
+/* Reads and writes config.json.
  *
- * Reading is a list of fields, each checked for type and range, and then for a value that this program computes: a flag
- * that would change the mathematics is refused by name, never ignored.  Fields that only concern generation or
- * training elsewhere (initializer_range, summary_*, use_cache) are not looked at.  Shapes are checked again by
- * model_config_check(), which the trainer calls on every configuration.
+ * Each field is checked for type and range, and then for a value that this program supports: a flag that would change
+ * the mathematics is rejected by name, never ignored.  Fields that only concern generation or training elsewhere
+ * (initializer_range, summary_*, use_cache) are ignored.  The trainer calls model_config_check() on every
+ * configuration, which checks the shapes again.
  */
 #include "io/hf_config.h"
 
@@ -13,9 +13,9 @@
 
 #include "base/log.h"
 
-#define SIZE_MAX_FIELD 16777216 /* far beyond any model, and small enough for products of two in 64 bits */
+#define SIZE_MAX_FIELD 16777216 /* far beyond any model, and small enough that a product of two fits 64 bits */
 
-/* The double with the fewest digits that rounds to `value`: 1e-05 and not 9.99999974737875e-06. */
+/* Returns the double with the fewest digits that rounds to `value`: 1e-05 instead of 9.99999974737875e-06. */
 static double shortest_double(float value)
 {
     char text[32];
@@ -59,14 +59,14 @@ enum gt_status hf_config_make(const struct model_config *config, int32_t bos_tok
     return GT_OK;
 }
 
-/* Whether a field is there with a value; null means the default, as in transformers. */
+/* Returns true when a field is present with a value; null means the default, as in transformers. */
 static bool has(const json_t *root, const char *name)
 {
     const json_t *value = json_object_get(root, name);
     return value != NULL && !json_is_null(value);
 }
 
-/* A flag that must have the value that this program computes. */
+/* Checks a flag that must have the value that this program supports. */
 static enum gt_status flag_expect(const json_t *root, const char *source, const char *name, bool expected)
 {
     bool value = expected;
@@ -129,7 +129,7 @@ static enum gt_status activation_parse(const json_t *root, const char *source, e
     return GT_OK;
 }
 
-/* A real in [min, max), or `value` as it is where the field is absent. */
+/* Reads a real in [min, max); leaves *value unchanged if the field is absent. */
 static enum gt_status real_field(const json_t *root, const char *source, const char *name, double min, double max,
                                  float *value)
 {
@@ -154,7 +154,7 @@ static enum gt_status token_field(const json_t *root, const char *source, const 
     return GT_OK;
 }
 
-/* Everything that would change what the model computes. */
+/* Checks the fields that would change what the model computes. */
 static enum gt_status flags_parse(const json_t *root, const char *source, struct hf_config_rest *rest)
 {
     const char *type;

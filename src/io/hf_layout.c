@@ -1,8 +1,8 @@
 /* GPT-2's list of tensors.
  *
- * One table gives the tensors of a block, another those outside; an index is split into block and row.  Names are
- * composed, never parsed, except to recognise the causal masks that old versions of transformers saved as if they
- * were weights.  Nothing is read here but headers that safetensors_open() has checked.
+ * One table has the tensors of a block, two others those before and after the blocks; an index is split into block and
+ * row.  Names are composed, never parsed, except to recognise the causal masks that old versions of transformers saved
+ * like weights.  Only headers that safetensors_open() has checked are used here.
  */
 #include "io/hf_layout.h"
 
@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 
-/* A dimension as a multiple of C, H or KV heads' width, resolved by dim_of(). */
+/* A dimension of a tensor, resolved by dim_of(). */
 enum dim { DIM_NONE, DIM_C, DIM_4C, DIM_QKV, DIM_V, DIM_T };
 
 struct row {
@@ -134,7 +134,7 @@ static bool is_mask(const char *name)
     return digits > 0 && (strcmp(rest, ".attn.bias") == 0 || strcmp(rest, ".attn.masked_bias") == 0);
 }
 
-/* What is in the file beside the layout's tensors. */
+/* Checks the tensors of the file that are not in the layout. */
 static enum gt_status unknown_check(const struct safetensors *file, const struct model_config *config, bool prefixed,
                                     const bool *known)
 {
@@ -155,7 +155,7 @@ enum gt_status hf_layout_check(const struct safetensors *file, const struct mode
     const bool prefixed = hf_layout_prefixed(file);
     struct hf_tensor tensor;
     size_t index;
-    /* At most file->count tensors are found, so this ends early for an absurd n_layer. */
+    /* At most file->count tensors can be found, so this ends early for an absurd n_layer. */
     for (size_t i = 0; i < hf_layout_count(config); i++) {
         hf_layout_tensor(config, i, &tensor);
         TRY(hf_layout_find(file, prefixed, &tensor, &index));

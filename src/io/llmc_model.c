@@ -1,9 +1,9 @@
-/* Reading llm.c's model files.
+/* Reads llm.c's model files.
  *
- * The header gives six sizes; from them the place of every parameter follows, and the end of the last one must be the end
- * of the file, so that a wrong field cannot go unnoticed, nor make thousands of layers out of a short file.  Layers of one
- * kind lie together in the file and become single tensors of the table.  Moments (llm.c's state files) are not read: they
- * hold the order of its own data loader.
+ * The offset of every parameter follows from six sizes in the header.  The last parameter must end at the end of the
+ * file, so that a wrong field cannot go unnoticed or turn a short file into thousands of layers.  Layers of one kind
+ * are adjacent in the file and become separate tensors of the table.  Moments (llm.c's state files) are not read: they
+ * contain the order of its own data loader.
  */
 #include "io/llmc_model.h"
 
@@ -19,7 +19,7 @@
 
 enum { HEADER_WORDS = 8, FIELD_MAX = 16777216, LAYERS_MAX = 4096 };
 
-/* The parameters in the file's order, by the names of a block or of what is outside. */
+/* The parameters in the file's order, with the names that they have inside or outside a block. */
 static const struct {
     const char *name;
     bool in_block;
@@ -31,7 +31,7 @@ static const struct {
 };
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
 
-/* One header field in [1, max]. */
+/* Gets a header field in [1, max]. */
 static enum gt_status field_get(const char *path, const int32_t *header, int index, const char *name, int32_t max,
                                 int32_t *out)
 {
@@ -72,8 +72,8 @@ static enum gt_status header_parse(const char *path, const int32_t *header, stru
     return GT_OK;
 }
 
-/* The layout's tensor of this kind and layer; returns the elements that the file has for it, since wte is padded there.  All
- * products are below 2^50: sizes are at most 2^24 each, and no tensor has more than 4 C^2 or V C elements. */
+/* Gives the layout's tensor of this kind and layer.  Returns the number of elements in the file, where wte is padded.
+ * All products are below 2^50: sizes are at most 2^24 each, and no tensor has more than 4 C^2 or V C elements. */
 static size_t tensor_of(const struct model_config *config, size_t kind, int32_t layer, int32_t padded,
                         struct hf_tensor *out)
 {
@@ -88,7 +88,7 @@ static size_t layers_of(const struct model_config *config, size_t kind)
     return kinds[kind].in_block ? (size_t)config->n_layer : 1;
 }
 
-/* Where the next parameter begins, after one of `elements`; false when that is beyond 64 bits. */
+/* Advances *at past a parameter of `elements`.  Returns false when the result does not fit 64 bits. */
 static bool advance(size_t elements, enum dtype dtype, uint64_t *at)
 {
     size_t bytes, end;
@@ -98,7 +98,7 @@ static bool advance(size_t elements, enum dtype dtype, uint64_t *at)
     return true;
 }
 
-/* The length that the header implies is compared with the file's before anything is allocated. */
+/* Compares the length that the header implies with the file's, before anything is allocated. */
 static enum gt_status length_check(const char *path, const struct model_config *config, int32_t padded,
                                    enum dtype dtype, uint64_t size_bytes)
 {
@@ -136,7 +136,7 @@ static enum gt_status kind_add(struct safetensors *table, const struct model_con
     return GT_OK;
 }
 
-/* The header's sizes fit the file: length_check(). */
+/* length_check() has verified that the header's sizes fit the file. */
 static enum gt_status parameters_add(struct safetensors *table, const struct model_config *config, int32_t padded,
                                      enum dtype dtype)
 {

@@ -20,9 +20,9 @@
 #define LLMC_MODEL_MAGIC 20240326
 #define LLMC_MODEL_HEADER_BYTES 1024
 
-/* Opens a model file as a table with Hugging Face's names and shapes; the padding is left out.  The model has biases and
- * the tanh GELU.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA (a field out of range, a size that overflows or is not the file's);
- * GT_UNSUPPORTED (another version).  One line names file and field. */
+/* Opens a model file as a table with Hugging Face's names and shapes, without the padding.  The model has biases and
+ * the tanh GELU.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA (a field out of range, a size that overflows or differs from the
+ * file's); GT_UNSUPPORTED (another version).  One line names file and field. */
 enum gt_status llmc_model_open(struct hostmem *mem, const char *path, struct model_config *out_config,
                                struct safetensors **out);
 

@@ -1,4 +1,4 @@
-# The files of src/io; Makefile.am includes this.
+# The files of src/io; included by Makefile.am.
 libgpttrain_a_SOURCES += \
 	src/io/array_table.c src/io/array_table.h \
 	src/io/checkpoint.h \

@@ -1,9 +1,10 @@
-/* From the pickle of a nanoGPT checkpoint to tables of arrays.
+/* Converts the pickle of a nanoGPT checkpoint to tables of arrays.
  *
- * The pickle has been read into values; this file looks up what nanoGPT's train.py put there, by name, with types and
- * ranges checked, and turns each tensor into a place in the archive.  Linear weights are [out, in] there and marked as
- * transposed; biases that the model does not have become zeros, as Hugging Face's layout always has them.  Numbers are read
- * while loading, except the few that are single: the step and the best loss.
+ * The pickle has already been read into values.  This file looks up the fields of nanoGPT's train.py by name, checks
+ * types and ranges, and turns each tensor into a location in the archive.  Linear weights are [out, in] there and are
+ * marked as transposed; biases that the model does not have become zeros, since Hugging Face's layout always has them.
+ * Opening reads tensor data only to verify checksums, except for single numbers such as the step and the best loss;
+ * loading reads the rest.
  */
 #include "io/nanogpt.h"
 
@@ -22,7 +23,7 @@
 
 #define MEMBER_NAME_MAX 512
 #define PREFIX_BYTES_MAX 256
-#define DICT_ITEMS_MAX 1024 /* of the small dicts: looked through item by item */
+#define DICT_ITEMS_MAX 1024 /* of the small dicts, which are searched linearly */
 #define SIZE_FIELD_MAX 16777216
 #define COMPILED_PREFIX "_orig_mod."
 
@@ -61,7 +62,7 @@ static const struct zip_entry *member_find(const struct source *source, const ch
     return zip_find(&source->zip, name, (size_t)count);
 }
 
-/* The one member NAME/data.pkl; NAME is whatever the file was called when it was saved. */
+/* Finds the first member NAME/data.pkl; NAME is the file's name when it was saved. */
 static enum gt_status pickle_member_find(struct source *source, const struct zip_entry **out)
 {
     static const char ending[] = "/data.pkl";
@@ -131,7 +132,7 @@ static void source_close(struct source *source)
 }
 
 /* ---- fields ---- */
-/* A dict of at most `most` items below the root. */
+/* Gets a dict of at most `most` items from the root. */
 static enum gt_status dict_get(const struct source *source, const char *name, uint32_t most, uint32_t *out)
 {
     uint32_t dict;
@@ -147,7 +148,7 @@ static enum gt_status dict_get(const struct source *source, const char *name, ui
     return GT_OK;
 }
 
-/* An integer of `dict` in [min, max]. */
+/* Gets an integer of `dict` in [min, max]. */
 static enum gt_status integer_get(const struct source *source, uint32_t dict, const char *name, int64_t min,
                                   int64_t max, int64_t *out)
 {
@@ -169,8 +170,8 @@ static enum gt_status size_get(const struct source *source, uint32_t dict, const
     return GT_OK;
 }
 
-/* Where a tensor's numbers are.  They are read here once for their checksum, since they are used in pieces later, and then
- * come from memory in most cases. */
+/* Gives the location of a tensor's data.  Verifies the member's checksum here, since the data is later used in pieces;
+ * by then it usually is in the page cache. */
 static enum gt_status tensor_place(const struct source *source, const char *name, const struct pickle_tensor *tensor,
                                    struct array_place *out)
 {
@@ -189,7 +190,7 @@ static enum gt_status tensor_place(const struct source *source, const char *name
     return GT_OK;
 }
 
-/* A number, or a tensor of one: older versions of PyTorch keep Adam's step as the former. */
+/* Gets a number, or a tensor with one element: older versions of PyTorch store Adam's step as a plain number. */
 static enum gt_status number_get(const struct source *source, uint32_t dict, const char *name, double *out)
 {
     uint32_t index;
@@ -245,7 +246,7 @@ static enum gt_status model_args_read(const struct source *source, struct model_
     return GT_OK;
 }
 
-/* A value of the configuration, or NULL where it is of a kind that no key takes. */
+/* Returns a value of the configuration, or NULL if it has a type that no key accepts. */
 static json_t *json_of(const struct source *source, uint32_t index)
 {
     const struct pickle_value *value = value_at(source, index);
@@ -263,7 +264,7 @@ static json_t *json_of(const struct source *source, uint32_t index)
     }
 }
 
-/* The keys that a run is made of.  dtype is not among them: on a CPU nanoGPT computes in fp32 whatever it says. */
+/* Reads the keys that define a run.  dtype is excluded: on a CPU nanoGPT computes in fp32 regardless of it. */
 static enum gt_status configuration_read(const struct source *source, json_t **out)
 {
     static const char *const keys[] = {"dataset",        "batch_size",    "gradient_accumulation_steps",
@@ -289,7 +290,7 @@ static enum gt_status configuration_read(const struct source *source, json_t **o
 }
 
 /* ---- tensors ---- */
-/* The name without what torch.compile puts before it; in the table's form, or false when it is too long for that. */
+/* Gives the name without the prefix that torch.compile adds.  Returns false if it is not valid in a table. */
 static bool name_read(const struct source *source, uint32_t index, char out[static SAFETENSORS_NAME_MAX])
 {
     const struct pickle_value *value = value_at(source, index);
@@ -309,7 +310,7 @@ static bool name_read(const struct source *source, uint32_t index, char out[stat
     return safetensors_name_valid(out);
 }
 
-/* Adds a tensor under `name`; `layer` is its name in the model, which tells whether it is a linear weight. */
+/* Adds a tensor under `name`; `layer` is its name in the model and determines whether it is a linear weight. */
 static enum gt_status tensor_add(const struct source *source, struct safetensors *table, const char *name,
                                  const char *layer, uint32_t index)
 {
@@ -338,7 +339,7 @@ static enum gt_status tensor_add(const struct source *source, struct safetensors
     return array_table_add(table, &entry, &place);
 }
 
-/* Adds zeros for a tensor of the layout that the file does not have. */
+/* Adds zeros for a tensor of the layout that the file lacks. */
 static enum gt_status zeros_add(struct safetensors *table, const char *prefix, const struct hf_tensor *tensor)
 {
     struct safetensors_tensor entry = {
@@ -388,7 +389,7 @@ static enum gt_status model_read(const struct source *source, struct nanogpt *na
 }
 
 /* ---- the optimizer ---- */
-/* The numbers that the groups give to the parameters: [0] those that decay, [1] the others. */
+/* The parameter numbers of the optimizer's groups: [0] with weight decay, [1] without. */
 struct groups {
     const struct source *source;
     uint32_t next[2]; /* items of the lists "params" */
@@ -417,7 +418,7 @@ static enum gt_status groups_find(const struct source *source, uint32_t optimize
     return GT_OK;
 }
 
-/* The dict of the next parameter of a group. */
+/* Gets the dict of the next parameter of a group. */
 static enum gt_status state_next(struct groups *groups, const struct hf_tensor *tensor, uint32_t *out)
 {
     const struct pickle *pickle = groups->source->pickle;
@@ -435,7 +436,7 @@ static enum gt_status state_next(struct groups *groups, const struct hf_tensor *
     return GT_DATA;
 }
 
-/* m and v of a parameter; all parameters must have made the same number of steps. */
+/* Adds m and v of a parameter; all parameters must have the same number of steps. */
 static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt, const struct hf_tensor *tensor)
 {
     static const char *const fields[] = {"exp_avg", "exp_avg_sq"};
@@ -464,7 +465,7 @@ static enum gt_status moments_add(struct groups *groups, struct nanogpt *nanogpt
     return GT_OK;
 }
 
-/* Saved before the first update: PyTorch has no state yet. */
+/* For a checkpoint saved before the first update, when PyTorch has no state yet. */
 static enum gt_status moments_zero(struct nanogpt *nanogpt, const struct hf_tensor *tensor)
 {
     nanogpt->adam_step = 0;

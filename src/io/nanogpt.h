@@ -1,10 +1,10 @@
-/* nanoGPT's ckpt.pt: a run to be continued here.
+/* nanoGPT's ckpt.pt: a run that can be continued here.
  *
  * torch.save() of { model, optimizer, model_args, iter_num, best_val_loss, config } is a zip archive: NAME/data.pkl, a
- * pickle of everything but the numbers, and NAME/data/KEY, the numbers.  The pickle is read as data (pickle.h), never run.
- * The optimizer numbers its parameters by group: those with two dimensions or more (which decay) in the order of the
- * model's modules, then the others.  Source: nanoGPT (commit 3adf61e) train.py and model.py, configure_optimizers();
- * PyTorch, torch/serialization.py and torch/optim/adamw.py.
+ * pickle of everything except the tensors' data, and NAME/data/KEY, the data.  The pickle is parsed as data (pickle.h),
+ * never executed.  The optimizer numbers its parameters by group: those with two or more dimensions (which decay) in
+ * the order of the model's modules, then the others.  Source: nanoGPT (commit 3adf61e) train.py and model.py,
+ * configure_optimizers(); PyTorch, torch/serialization.py and torch/optim/adamw.py.
  */
 #ifndef GPT_TRAIN_IO_NANOGPT_H
 #define GPT_TRAIN_IO_NANOGPT_H
@@ -21,20 +21,20 @@
 #define NANOGPT_CHECKPOINT_NAME "ckpt.pt"
 
 struct nanogpt {
-    struct model_config config;    /* erf GELU: that is what nanoGPT computes */
-    struct safetensors *model;     /* a table in Hugging Face's layout; close it with safetensors_close() */
+    struct model_config config;    /* with nanoGPT's erf GELU */
+    struct safetensors *model;     /* a table in Hugging Face's layout; release it with safetensors_close() */
     struct safetensors *optimizer; /* "m." and "v." of every parameter, or NULL */
     int64_t iter;                  /* the next iteration */
     int64_t adam_step;             /* updates applied */
     double best_val_loss;
-    json_t *configuration; /* the keys of train.py that a run is made of; release with json_decref() */
+    json_t *configuration; /* the keys of train.py that define a run; release it with json_decref() */
 };
 
-/* Opens the checkpoint at `path`; names may begin with "_orig_mod.", as torch.compile writes them.  Peak memory: the
- * pickle and its tables, about 1 MiB for 124M parameters, and the directory of the archive.  Errors: GT_IO, GT_NO_MEMORY,
- * GT_DATA, GT_UNSUPPORTED; one line that names file and tensor or field. */
+/* Opens the checkpoint at `path`.  Tensor names may begin with "_orig_mod.", which torch.compile adds.  Peak memory:
+ * the pickle and its tables, about 1 MiB for 124M parameters, and the archive's directory.  Errors: GT_IO,
+ * GT_NO_MEMORY, GT_DATA, GT_UNSUPPORTED; one line that names file and tensor or field. */
 enum gt_status nanogpt_open(struct hostmem *mem, const char *path, bool with_optimizer, struct nanogpt *out);
-/* Releases what the fields own; accepts zeros. */
+/* Releases the objects that the fields own.  Accepts a zeroed struct. */
 void nanogpt_release(struct nanogpt *nanogpt);
 
 #endif

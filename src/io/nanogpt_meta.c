@@ -1,7 +1,8 @@
-/* From the pickle of meta.pkl to a tokenizer of characters.
+/* Converts the pickle of meta.pkl to a tokenizer of characters.
  *
- * Only "itos" is looked at: its items must be 0, 1, 2, ... in this order, each with one character above the one before.
- * That is what sorted(set(text)) and enumerate() give; other tables are refused rather than sorted, since ids would change.
+ * Only "itos" is used: its keys must be 0, 1, 2, ... in this order, and the characters must ascend, as
+ * sorted(set(text)) and enumerate() make them.  Other tables are rejected rather than sorted, since sorting would
+ * change the ids.
  */
 #include "io/nanogpt_meta.h"
 
@@ -13,7 +14,7 @@
 #include "data/utf8.h"
 #include "io/pickle.h"
 
-/* The character of an item, or false. */
+/* Gets the character of an item.  Returns false if the item is not a character with this id. */
 static bool item_character(const struct pickle *pickle, uint32_t item, int64_t id, uint32_t *out)
 {
     const struct pickle_value *key = &pickle->values[pickle->items[item].key];
@@ -23,7 +24,7 @@ static bool item_character(const struct pickle *pickle, uint32_t item, int64_t i
                (int)value->as.text.count;
 }
 
-/* code_points[] of the items of a dict, for all of which there is room. */
+/* Fills code_points[] from the items of a dict; the array has room for all of them. */
 static enum gt_status characters_read(const struct pickle *pickle, uint32_t dict, const char *path,
                                       uint32_t *code_points)
 {

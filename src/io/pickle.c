@@ -1,9 +1,10 @@
 /* The stack machine of pickles, reduced to data.
  *
- * One function for each kind of opcode, in a table with 256 places; an empty place is an opcode that is refused.  Every
- * operand is compared with what is left of the text, every pop with the height of the stack and the last mark.  Each opcode
- * makes at most one value and one item, so tables cannot outgrow the text; they grow by doubling.  Calls (REDUCE) build
- * dicts and tensors from their arguments in pickle_call.c; no function of anybody is called.
+ * A table with 256 entries has one function for each kind of opcode; an opcode with an empty entry is rejected.  Every
+ * operand is checked against the rest of the text, every pop against the height of the stack and the last mark.  An
+ * opcode makes at most one value, and each item uses up a stack element, so tables cannot outgrow the text; they grow
+ * by doubling.  pickle_call.c interprets calls (REDUCE), which build dicts and tensors from their arguments; no
+ * function named in a pickle is ever called.
  */
 #include "io/pickle.h"
 
@@ -73,7 +74,7 @@ enum gt_status pickle_push(struct pickle_machine *m, uint32_t value)
     return GT_OK;
 }
 
-/* Nothing below the last mark can be popped. */
+/* Fails at the last mark: nothing below it can be popped. */
 enum gt_status pickle_pop(struct pickle_machine *m, uint32_t *out)
 {
     const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
@@ -237,7 +238,7 @@ static enum gt_status op_mark(struct pickle_machine *m)
     return GT_OK;
 }
 
-/* stack[first ... depth-1] into a container, and off the stack. */
+/* Moves stack[first ... depth-1] into a container. */
 static enum gt_status move_to(struct pickle_machine *m, uint32_t container, size_t first)
 {
     const bool dict = m->pickle->values[container].kind == PICKLE_DICT;
@@ -267,7 +268,7 @@ static enum gt_status op_tuple(struct pickle_machine *m)
     return pickle_push(m, tuple);
 }
 
-/* The container below what is to be put into it. */
+/* Finds the container below the items on the stack. */
 static enum gt_status owner_find(struct pickle_machine *m, size_t first, enum pickle_kind kind, uint32_t *out)
 {
     const size_t floor = m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
@@ -314,7 +315,7 @@ static enum gt_status memo_put(struct pickle_machine *m, uint64_t index)
         m->memo_capacity = wanted;
     }
     m->memo_count += m->memo[at] == 0;
-    m->memo[at] = value + 1; /* 0 is an empty place */
+    m->memo[at] = value + 1; /* 0 is an empty entry */
     return GT_OK;
 }
 
@@ -335,7 +336,7 @@ static enum gt_status op_get(struct pickle_machine *m)
     return pickle_push(m, m->memo[index] - 1);
 }
 
-/* A line of text, without its end. */
+/* Takes a line of text, without its newline. */
 static enum gt_status take_line(struct pickle_machine *m, const char **out, size_t *out_count)
 {
     const unsigned char *from = m->bytes + m->at;
@@ -376,7 +377,7 @@ static enum gt_status op_stack_global(struct pickle_machine *m)
     return pickle_global_push(m, full);
 }
 
-/* State of an object: an OrderedDict carries _metadata, which nothing needs. */
+/* Sets the state of an object.  It is ignored: an OrderedDict has _metadata, which is not needed. */
 static enum gt_status op_build(struct pickle_machine *m)
 {
     uint32_t state, object;

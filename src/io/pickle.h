@@ -1,11 +1,11 @@
-/* Reading the pickles that torch.save() makes of state dicts.  Nothing in them is executed.
+/* Reads the pickles that torch.save() makes of state dicts, without executing anything in them.
  *
- * A pickle is a program for a stack machine.  This one knows the opcodes that dicts, lists, tuples, numbers, strings and
- * tensors need, and of all the functions that a pickle may call only these, which it does not call but understands:
+ * A pickle is a program for a stack machine.  This reader supports the opcodes for dicts, lists, tuples, numbers,
+ * strings and tensors.  Of the functions that a pickle may call it interprets, without calling them, only
  * collections.OrderedDict, torch._utils._rebuild_tensor_v2 and _rebuild_parameter, and torch's storage types as names.
- * Anything else is refused by name.  Values are numbers into tables, so that what is shared is stored once, memory is
- * linear in the length of the pickle, and cycles are harmless: nothing here follows references by itself.
- * Source: Python, Lib/pickletools.py; PyTorch, torch/_utils.py and torch/serialization.py.
+ * Anything else is rejected by name.  Values are indices into tables: shared objects are stored once, memory is linear
+ * in the length of the pickle, and cycles are harmless, because nothing here follows references by itself.  Source:
+ * Python, Lib/pickletools.py; PyTorch, torch/_utils.py and torch/serialization.py.
  */
 #ifndef GPT_TRAIN_IO_PICKLE_H
 #define GPT_TRAIN_IO_PICKLE_H
@@ -37,18 +37,18 @@ enum pickle_kind {
 };
 
 struct pickle_storage {
-    const char *key; /* names the member data/KEY of the archive; not terminated */
+    const char *key; /* the archive's member is data/KEY; not terminated */
     size_t key_bytes;
-    enum dtype dtype; /* DTYPE_COUNT: none of ours */
+    enum dtype dtype; /* DTYPE_COUNT: no enum dtype for it */
     size_t element_bytes;
     int64_t elements;
 };
 
 struct pickle_tensor {
-    uint32_t storage; /* of pickle.storages */
+    uint32_t storage; /* index into pickle.storages */
     int32_t rank;
     int64_t dims[PICKLE_RANK_MAX];
-    int64_t first; /* element of the storage */
+    int64_t first; /* index of the first element in the storage */
     int64_t elements;
 };
 
@@ -58,19 +58,19 @@ struct pickle_value {
         int64_t integer; /* BOOL, INT */
         double real;
         struct {
-            const char *bytes; /* of the pickle's text; not terminated */
+            const char *bytes; /* in the pickle's bytes; not terminated */
             size_t count;
         } text;
         struct {
             uint32_t first, last, count; /* items of TUPLE, LIST, DICT */
         } items;
-        uint32_t index; /* GLOBAL, STORAGE, TENSOR: of their tables */
+        uint32_t index; /* GLOBAL, STORAGE, TENSOR: index into their table */
     } as;
 };
 
-/* An item of a container; `next` is PICKLE_END after the last. */
+/* An item of a container; the last one's `next` is PICKLE_END. */
 struct pickle_item {
-    uint32_t key, value, next; /* values; key of dicts only */
+    uint32_t key, value, next; /* indices of values; only dicts use `key` */
 };
 
 struct pickle {
@@ -84,19 +84,19 @@ struct pickle {
     uint32_t root;
 };
 
-/* Reads the pickle bytes[count], which must live as long as the result; `source` is for messages.  Errors: GT_NO_MEMORY;
- * GT_DATA (cut short, malformed, a tensor outside of its storage, a layout that is not row-major); GT_UNSUPPORTED (a global
- * that is not in the list, which the line names, or an opcode that a state dict does not need). */
+/* Reads the pickle bytes[count], which must outlive the result; `source` is for messages.  Errors: GT_NO_MEMORY;
+ * GT_DATA (cut short, malformed, a tensor outside of its storage, a layout that is not row-major); GT_UNSUPPORTED (a
+ * global that is not in the list above, named in the line, or an opcode that a state dict does not need). */
 enum gt_status pickle_read(struct hostmem *mem, const unsigned char *bytes, size_t count, const char *source,
                            struct pickle **out);
 /* Accepts NULL. */
 void pickle_destroy(struct pickle *pickle);
 
-/* The value of a dict's text or integer key, the last one where there are several; false when `dict` has none or is no
- * dict. */
+/* Find the value of a dict's text or integer key, the last one if there are several.  Return false when `dict` does not
+ * have the key or is not a dict. */
 bool pickle_find(const struct pickle *pickle, uint32_t dict, const char *key, uint32_t *out);
 bool pickle_find_index(const struct pickle *pickle, uint32_t dict, int64_t key, uint32_t *out);
-/* Whether the value is text equal to `text`. */
+/* Returns true when the value is text equal to `text`. */
 bool pickle_is_text(const struct pickle *pickle, uint32_t value, const char *text);
 
 #endif

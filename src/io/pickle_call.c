@@ -1,8 +1,8 @@
-/* The globals of a pickle: which are understood, and what calling them makes.
+/* The globals of a pickle: the supported ones, and the results of calling them.
  *
- * The list is short and closed: a dict, two ways to rebuild a tensor, the names of storage types.  A call is checked
- * argument by argument and becomes a value of the tables; a tensor must be row-major and lie inside its storage.  What is
- * not in the list is refused before anything is done with it.
+ * The list is short and closed: a dict, two ways to rebuild a tensor, the names of storage types.  The arguments of a
+ * call are checked one by one, and the call becomes a value of the tables; a tensor must be row-major and inside its
+ * storage.  A global that is not in the list is rejected immediately.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@ enum { ARGUMENTS_MAX = 7 };
 static const struct {
     const char *name;
     enum global_kind kind;
-    enum dtype dtype; /* of a storage */
+    enum dtype dtype; /* of a storage; DTYPE_COUNT: no enum dtype for it */
     size_t element_bytes;
 } globals[] = {
     {"collections.OrderedDict", GLOBAL_DICT, DTYPE_COUNT, 0},
@@ -55,7 +55,7 @@ static const struct pickle_value *value_at(const struct pickle_machine *m, uint3
     return &m->pickle->values[index];
 }
 
-/* The items of a tuple into an array; false when there are more than `most` or it is no tuple. */
+/* Copies the items of a tuple to an array.  Returns false when it is not a tuple or has more than `most` items. */
 static bool tuple_items(const struct pickle_machine *m, uint32_t tuple, size_t most, uint32_t *out, size_t *out_count)
 {
     const struct pickle_value *value = value_at(m, tuple);
@@ -103,7 +103,7 @@ enum gt_status pickle_persistent_load(struct pickle_machine *m)
     return pickle_push(m, index);
 }
 
-/* Integers of 0 or more. */
+/* Reads a tuple of integers of 0 or more. */
 static bool sizes_read(const struct pickle_machine *m, uint32_t tuple, int64_t out[static PICKLE_RANK_MAX],
                        size_t *out_count)
 {
@@ -119,7 +119,7 @@ static bool sizes_read(const struct pickle_machine *m, uint32_t tuple, int64_t o
     return true;
 }
 
-/* Whether strides are those of the row-major layout; a dimension of 1 may have any. */
+/* Returns true when the strides are row-major; a dimension of size 1 may have any stride. */
 static bool is_row_major(const struct pickle_tensor *tensor, const int64_t *strides)
 {
     int64_t expected = 1;

@@ -1,9 +1,9 @@
-/* Reading safetensors.
+/* Reads safetensors.
  *
- * The header is parsed once, checked completely, and kept as a table in the order of the data; arrays are then read
- * piece by piece with pread, straight into the caller's buffer.  A map of the file is not used: a file that another
- * process truncates would end this one with SIGBUS.  The checks go from cheap to dear: length of the file, length of the
- * header, JSON, each entry by itself, all entries against each other.  Writing is in safetensors_write.c.
+ * The header is parsed once, checked completely, and kept as a table in the order of the data.  Arrays are then read
+ * piece by piece with pread, straight into the caller's buffer.  The file is not mapped: if another process truncated
+ * it, this one would end with SIGBUS.  The checks go from cheap to expensive: length of the file, length of the header,
+ * JSON, each entry by itself, all entries together.  safetensors_write.c does the writing.
  */
 #include "io/safetensors.h"
 
@@ -20,9 +20,9 @@
 #include "io/array_table.h"
 
 #define LENGTH_BYTES 8
-#define CONVERT_COUNT 4096 /* 16-bit elements that are converted at a time, on the stack */
+#define CONVERT_COUNT 4096 /* 16-bit elements converted at a time, on the stack */
 
-/* The format's dtypes; DTYPE_COUNT for those that nothing here computes with. */
+/* The format's dtypes; DTYPE_COUNT for those without an enum dtype. */
 static const struct {
     const char *name;
     enum dtype dtype;
@@ -108,7 +108,7 @@ static enum gt_status file_load(struct safetensors *file)
     return status == GT_OK ? layout_check(file) : status;
 }
 
-/* PyTorch's own files begin as a zip archive or as a pickle of protocol 2 to 5. */
+/* PyTorch's own files begin like a zip archive or like a pickle of protocol 2 to 5. */
 static bool is_pickle(const unsigned char bytes[static LENGTH_BYTES])
 {
     const bool zip = memcmp(bytes, "PK\3\4", 4) == 0;
@@ -145,7 +145,7 @@ static enum gt_status header_length_read(struct safetensors *file, size_t *out_b
     return GT_OK;
 }
 
-/* "__metadata__" is a flat table of strings; nothing in it is used. */
+/* "__metadata__" is a flat table of strings, which are not used. */
 static enum gt_status metadata_check(const struct safetensors *file, json_t *metadata)
 {
     const char *name;
@@ -201,7 +201,7 @@ static enum gt_status header_parse(struct safetensors *file, const char *text, s
     return status;
 }
 
-/* One integer of "shape" or "data_offsets", which JSON allows to be anything. */
+/* Gets an integer of "shape" or "data_offsets", where JSON allows any value. */
 static enum gt_status list_item(const char *source, const char *field, const json_t *list, size_t index, int64_t *out)
 {
     const json_t *item = json_array_get(list, index);
@@ -249,7 +249,7 @@ static enum gt_status dtype_parse(const char *source, const json_t *entry, struc
     return GT_DATA;
 }
 
-/* Where the array lies; its length must be what dtype and shape say. */
+/* Gives the location of the array; its length must agree with dtype and shape. */
 static enum gt_status offsets_parse(const struct safetensors *file, const char *source, const json_t *entry,
                                     size_t element_bytes, struct safetensors_tensor *out)
 {
@@ -309,7 +309,7 @@ static int by_begin(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* The arrays follow one another from the first byte of the data to the last. */
+/* Checks that the arrays follow one another from the first byte of the data to the last. */
 static enum gt_status layout_check(const struct safetensors *file)
 {
     if (file->count > SAFETENSORS_TENSORS_MAX) {

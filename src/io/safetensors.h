@@ -4,9 +4,9 @@
  *   N bytes   one JSON object: "NAME": {"dtype", "shape", "data_offsets": [begin, end]}, and "__metadata__"
  *   the rest  the arrays, row-major, little-endian, without gaps; offsets count from the end of the header
  *
- * A file is untrusted: nothing in it becomes a path or a size to allocate before it has been checked against the
- * length of the file.  Names have characters of [A-Za-z0-9._-] only.  Source: the format's own description,
- * huggingface/safetensors README.md, "Format"; the limits are narrower than its 100 MB of header.
+ * A file is untrusted: nothing in it becomes a path or an allocation size before it has been checked against the length
+ * of the file.  Names consist of characters [A-Za-z0-9._-].  Source: the format's own description,
+ * huggingface/safetensors README.md, "Format"; the limits here are lower than its 100 MB of header.
  */
 #ifndef GPT_TRAIN_IO_SAFETENSORS_H
 #define GPT_TRAIN_IO_SAFETENSORS_H
@@ -28,7 +28,7 @@
 
 struct safetensors_tensor {
     char name[SAFETENSORS_NAME_MAX];
-    enum dtype dtype; /* DTYPE_COUNT: of the format, but none of ours (BOOL, I64, ...) */
+    enum dtype dtype; /* DTYPE_COUNT: a dtype of the format without an enum dtype (BOOL, I64, ...) */
     int32_t rank;
     int64_t dims[SAFETENSORS_RANK_MAX];
     size_t elements;      /* the product of dims; set by the reader */
@@ -38,7 +38,7 @@ struct safetensors_tensor {
 
 struct array_places;
 
-/* An open file, read-only.  The fields may be read by anybody and are changed by nobody. */
+/* An open file.  The fields are read-only for callers. */
 struct safetensors {
     struct hostmem *mem; /* outlives the file */
     int fd;
@@ -48,22 +48,22 @@ struct safetensors {
     uint32_t header_crc32c; /* of the first data_offset bytes */
     size_t count;
     struct safetensors_tensor *tensors; /* in the order of their data */
-    struct array_places *places;        /* not NULL: no file of its own, the arrays lie in others: array_table.h */
+    struct array_places *places;        /* not NULL: the arrays are in other files: array_table.h */
     char path[FILE_PATH_MAX];
 };
 
-/* Opens `path` and checks the whole header: every array is inside the file, none overlaps another, no byte is left
- * over.  Memory: at most 4 MiB of text, its parse tree (released before the return) and about 250 bytes per tensor.
- * Errors: GT_IO, GT_NO_MEMORY; GT_DATA with one line that names the file and the tensor or field; GT_UNSUPPORTED for
- * PyTorch's pickle files under this name. */
+/* Opens `path` and checks the whole header: every array is inside the file, no two overlap, and no byte is unused.
+ * Memory: at most 4 MiB of text, its parse tree (released before the return) and about 250 bytes per tensor.  Errors:
+ * GT_IO, GT_NO_MEMORY; GT_DATA with one line that names the file and the tensor or field; GT_UNSUPPORTED for PyTorch's
+ * pickle files under this name. */
 enum gt_status safetensors_open(struct hostmem *mem, const char *path, struct safetensors **out);
-/* The same of a file of `size_bytes` that is open already: `fd` is taken over, where this fails too.  `path` is for messages. */
+/* As above, for an open file of `size_bytes`.  Takes ownership of `fd`, also on failure.  `path` is for messages. */
 enum gt_status safetensors_open_fd(struct hostmem *mem, const char *path, int fd, uint64_t size_bytes,
                                    struct safetensors **out);
 /* Accepts NULL. */
 void safetensors_close(struct safetensors *file);
 
-/* Finds a tensor by name; false when there is none. */
+/* Finds a tensor by name.  Returns false when there is none. */
 bool safetensors_find(const struct safetensors *file, const char *name, size_t *out_index);
 
 /* out[count] = elements first ... first+count-1 of a tensor of F32, BF16 or F16, as fp32 (exact).  `crc32c`, unless
@@ -72,40 +72,40 @@ bool safetensors_find(const struct safetensors *file, const char *name, size_t *
 enum gt_status safetensors_read_f32(const struct safetensors *file, size_t index, size_t first, size_t count,
                                     float *out, uint32_t *crc32c);
 
-/* The same as the bytes that are stored, in the tensor's own dtype, of which `out` holds `count`.  Errors: GT_IO; GT_DATA. */
+/* As above, but in the tensor's own dtype; `out` has room for `count` elements.  Errors: GT_IO; GT_DATA. */
 enum gt_status safetensors_read_raw(const struct safetensors *file, size_t index, size_t first, size_t count, void *out,
                                     uint32_t *crc32c);
 
-/* What a writer writes.  Tensors come in rising index, each filled from its first element to its last. */
+/* The input of a writer.  Tensors are written in order of index, each from its first element to its last. */
 struct safetensors_source {
     void *context;
     size_t count;
-    /* Sets name, dtype, rank and dims.  Called more than once per index, and says the same each time. */
+    /* Sets name, dtype, rank and dims.  May be called more than once per index, with the same result each time. */
     void (*describe)(void *context, size_t index, struct safetensors_tensor *out);
     /* out[count] = elements first ... first+count-1 in the described dtype.  A failure logs its own line. */
     enum gt_status (*fill)(void *context, size_t index, size_t first, size_t count, void *out);
-    /* Told the CRC-32C of each tensor's bytes after the last of them; may be NULL. */
+    /* Receives the CRC-32C of a tensor's bytes after the last of them; may be NULL. */
     enum gt_status (*written)(void *context, size_t index, uint32_t crc32c);
-    const mode_t *mode; /* exact permissions of the file, or NULL: see file_replacement_begin() */
+    const mode_t *mode; /* exact permissions of the file, or NULL: see file_replacement_begin_mode() */
 };
 
-/* What was written. */
+/* Describes the written file. */
 struct safetensors_result {
     uint64_t size_bytes;
     uint32_t crc32c;        /* of the whole file */
     uint32_t header_crc32c; /* of everything before the data */
 };
 
-/* Writes `path` atomically (file.h).  The bytes are a function of the source alone: the header keeps the order given
- * and is padded with spaces to a multiple of 8.  `staging` is aligned for the dtypes and holds at least one element;
- * nothing is allocated.  Errors: GT_IO; GT_UNSUPPORTED for what safetensors_open() would refuse; what the source's
- * functions return.  The old file is untouched then. */
+/* Writes `path` atomically (file.h).  The bytes depend only on the source: the header keeps the given order and is
+ * padded with spaces to a multiple of 8.  `staging` is aligned for the dtypes and has room for at least one element;
+ * nothing is allocated.  Errors: GT_IO; GT_UNSUPPORTED for a file that safetensors_open() would reject; errors of the
+ * source's functions.  The old file is unchanged then. */
 enum gt_status safetensors_write(const char *path, const struct safetensors_source *source, void *staging,
                                  size_t staging_bytes, struct safetensors_result *out);
 
-/* Whether `name` is 1 to SAFETENSORS_NAME_MAX-1 characters of [A-Za-z0-9._-]. */
+/* Returns true when `name` is 1 to SAFETENSORS_NAME_MAX-1 characters of [A-Za-z0-9._-]. */
 bool safetensors_name_valid(const char *name);
-/* "[768,2304]" into `text`; returns `text`. */
+/* Writes a shape such as "[768,2304]" to `text`; returns `text`. */
 char *safetensors_shape_text(char text[static SAFETENSORS_SHAPE_TEXT_MAX], const int64_t *dims, int32_t rank);
 
 #endif

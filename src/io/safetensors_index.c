@@ -1,8 +1,8 @@
-/* Opening weights that are split into several files.
+/* Opens weights that are split into several files.
  *
- * The index is JSON from a stranger: a shard's name must be a plain file name before it becomes part of a path.  Each shard
- * is opened with all the checks of safetensors_open(), its tensors join one table, and index and shards must list the same
- * tensors.  Nothing but headers is read.
+ * The index is untrusted JSON: a shard's name must be a plain file name before it becomes part of a path.  Each shard
+ * is opened with all the checks of safetensors_open(), and its tensors are added to one table.  Index and shards must
+ * list the same tensors.  Only headers are read.
  */
 #include "io/safetensors_index.h"
 
@@ -14,7 +14,7 @@
 
 #define INDEX_BYTES_MAX ((size_t)4 << 20)
 
-/* The distinct file names of an index; they belong to its JSON. */
+/* The distinct file names of an index, owned by its JSON. */
 struct shard_list {
     const char *names[SAFETENSORS_SHARDS_MAX];
     size_t count;
@@ -67,7 +67,7 @@ static enum gt_status shards_list(const json_t *map, const char *path, struct sh
     return GT_OK;
 }
 
-/* Adds the tensors of an open shard, which the index must give to it. */
+/* Adds the tensors of an open shard; the index must assign each of them to this shard. */
 static enum gt_status tensors_add(struct safetensors *table, const struct safetensors *shard, const json_t *map,
                                   const char *name, int32_t file)
 {
@@ -99,7 +99,7 @@ static enum gt_status shard_add(struct safetensors *table, const char *folder, c
     return status;
 }
 
-/* What the index promises must have been found. */
+/* Checks that every tensor of the index was found. */
 static enum gt_status complete_check(const struct safetensors *table, const json_t *map)
 {
     const char *tensor;

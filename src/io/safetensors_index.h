@@ -14,9 +14,9 @@
 #define SAFETENSORS_INDEX_NAME "model.safetensors.index.json"
 #define SAFETENSORS_SHARDS_MAX 512
 
-/* Opens FOLDER/model.safetensors.index.json and every file that it names, as one table.  Each tensor must be in the file
- * that the index says, and nowhere else.  Errors: those of safetensors_open(); GT_DATA with one line that names the index
- * or the shard, and the field or tensor. */
+/* Opens FOLDER/model.safetensors.index.json and every file that it names, as one table.  Each tensor must be in the
+ * file that the index gives, and in no other.  Errors: those of safetensors_open(); GT_DATA with one line that names
+ * the index or the shard, and the field or tensor. */
 enum gt_status safetensors_index_open(struct hostmem *mem, const char *folder, struct safetensors **out);
 
 #endif

@@ -1,9 +1,9 @@
-/* Writing safetensors.
+/* Writes safetensors.
  *
- * The header is made twice by the same function, once to be measured and once to be written, so that no memory grows
- * with the number of tensors; the data stream through the caller's staging buffer into a file aside, which replaces
- * the target in one rename.  Checksums are made on the way.  The order of tensors and of the fields is the source's and
- * ours, so equal weights give equal files.
+ * The same function makes the header twice, first to measure it and then to write it, so that memory does not grow with
+ * the number of tensors.  The data is streamed through the caller's staging buffer into a temporary file, which
+ * replaces the target in one rename; checksums are computed on the way.  The source determines the order of the tensors
+ * and we that of the fields, so equal weights give equal files.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -16,9 +16,9 @@
 
 #define PIECE_BYTES 512 /* one tensor's part of the header: a name of 127, eight sizes and two offsets of 20 digits */
 #define ALIGNMENT 8
-#define METADATA "{\"__metadata__\":{\"format\":\"pt\"}" /* transformers refuses a file without "format" */
+#define METADATA "{\"__metadata__\":{\"format\":\"pt\"}" /* transformers rejects a file without "format" */
 
-/* What is put together while the header is made. */
+/* The state while the header is made. */
 struct header {
     const char *path;
     struct file_replacement *file; /* NULL: only measure */
@@ -156,7 +156,7 @@ enum gt_status safetensors_write(const char *path, const struct safetensors_sour
     const uint32_t header_crc32c = file.crc32c;
     TRY_GOTO(status, abort_file, data_write(&file, source, staging, staging_bytes));
     const struct safetensors_result result = {file.size_bytes, file.crc32c, header_crc32c};
-    TRY(file_replacement_commit(&file)); /* cleans up by itself */
+    TRY(file_replacement_commit(&file)); /* aborts by itself on failure */
     *out = result;
     return GT_OK;
 abort_file:

@@ -1,8 +1,8 @@
-/* Reading the directory of a zip archive.
+/* Reads the directory of a zip archive.
  *
- * The directory at the end is what counts; a member's own header is read only to learn how long it is.  All sizes and
- * offsets come from a stranger: each is compared with the file before it is used, sums cannot wrap, and members may not
- * share bytes.  Compressed members are refused; contents are read only to compare their checksums.
+ * The directory at the end is authoritative; a member's local header is read only for its length.  All sizes and
+ * offsets are untrusted: each is checked against the file before it is used, sums cannot wrap, and members may not
+ * overlap.  Compressed members are rejected.  Contents are read only to compare their checksums.
  */
 #include "io/zip_stored.h"
 
@@ -30,7 +30,7 @@ enum {
 #define SIGNATURE_LOCAL UINT32_C(0x04034b50)
 #define EXTRA_ZIP64 1u
 
-/* The file, and where its directory is. */
+/* The file and the location of its directory. */
 struct archive {
     int fd;
     const char *path;
@@ -62,7 +62,7 @@ static enum gt_status damaged(const struct archive *archive, const char *what)
     return GT_DATA;
 }
 
-/* Sizes of 64 bits, where those of the end record do not suffice. */
+/* Reads the 64-bit sizes of the Zip64 end record, when those of the end record do not suffice. */
 static enum gt_status end64_read(struct archive *archive, uint64_t end_offset)
 {
     unsigned char locator[LOCATOR_BYTES], end[END64_BYTES];
@@ -81,7 +81,7 @@ static enum gt_status end64_read(struct archive *archive, uint64_t end_offset)
     return GT_OK;
 }
 
-/* The end record, from its first byte, which lies at `end_offset`. */
+/* Parses the end record, whose first byte is at `end_offset`. */
 static enum gt_status end_parse(struct archive *archive, const unsigned char *end, uint64_t end_offset)
 {
     archive->count = u16_at(end + 10);
@@ -100,7 +100,7 @@ static enum gt_status end_parse(struct archive *archive, const unsigned char *en
     return GT_DATA;
 }
 
-/* Finds the end record: the last place with its signature and a comment that reaches the end of the file. */
+/* Finds the end record: the last position with its signature and a comment that reaches the end of the file. */
 static enum gt_status end_find(struct hostmem *mem, struct archive *archive)
 {
     const size_t most = END_BYTES + COMMENT_BYTES_MAX;
@@ -123,7 +123,8 @@ static enum gt_status end_find(struct hostmem *mem, struct archive *archive)
     return status;
 }
 
-/* Takes what the Zip64 field has in the order in which the directory asks for it. */
+/* Replaces each *wanted[i] that is UINT32_MAX by the next value of the Zip64 field.  Returns false if one is
+ * missing. */
 static bool extra_parse(const unsigned char *extra, size_t count, uint64_t *const wanted[3])
 {
     size_t at = 0;
@@ -149,7 +150,7 @@ static bool extra_parse(const unsigned char *extra, size_t count, uint64_t *cons
     return *wanted[0] != UINT32_MAX && *wanted[1] != UINT32_MAX && *wanted[2] != UINT32_MAX;
 }
 
-/* One line of the directory at `at`, which has `left` bytes; *used tells how long it is. */
+/* Parses the entry of the directory at `at`, where `left` bytes remain; *used is its length. */
 static enum gt_status member_parse(const struct archive *archive, const unsigned char *at, size_t left,
                                    struct zip_entry *entry, size_t *used)
 {
@@ -175,7 +176,7 @@ static enum gt_status member_parse(const struct archive *archive, const unsigned
     return GT_UNSUPPORTED;
 }
 
-/* The member's own header says where the content begins. */
+/* Finds the content of a member, which follows its local header. */
 static enum gt_status content_find(const struct archive *archive, struct zip_entry *entry)
 {
     unsigned char local[LOCAL_BYTES];
@@ -209,7 +210,7 @@ static int by_name(const void *left, const void *right)
     return names_compare(a->name, a->name_bytes, b->name, b->name_bytes);
 }
 
-/* No two members share bytes or a name; sorts by name. */
+/* Checks that no two members share bytes or a name.  Sorts by name. */
 static enum gt_status members_compare(const struct archive *archive, struct zip *zip)
 {
     if (zip->count == 0)

@@ -1,4 +1,4 @@
-/* Zip archives whose members are stored as they are, which is what torch.save() writes.
+/* Zip archives with uncompressed members, which torch.save() writes.
  *
  * Source: PKWARE's APPNOTE.TXT 6.3, sections 4.3 and 4.5.3 (Zip64).
  */
@@ -16,10 +16,10 @@
 #define ZIP_ENTRIES_MAX 16384
 
 struct zip_entry {
-    const char *name; /* not terminated; the archive's */
+    const char *name; /* not terminated; owned by the archive */
     size_t name_bytes;
-    uint64_t header_bytes; /* where the member's own header begins */
-    uint64_t offset_bytes; /* where its content begins, from the beginning of the file */
+    uint64_t header_bytes; /* offset of the member's local header */
+    uint64_t offset_bytes; /* offset of its content, from the beginning of the file */
     uint64_t size_bytes;
     uint32_t crc32;
     bool is_verified;
@@ -32,16 +32,17 @@ struct zip {
     size_t count;
 };
 
-/* Reads the directory of the archive `fd` of `size_bytes` bytes.  Every member lies inside the file, none overlaps another,
- * no name comes twice.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (compressed or encrypted members) with one
- * line that names file and member. */
+/* Reads the directory of the archive `fd` of `size_bytes` bytes.  Checks that every member is inside the file, that no
+ * two overlap, and that names are unique.  Errors: GT_IO, GT_NO_MEMORY; GT_DATA and GT_UNSUPPORTED (compressed or
+ * encrypted members) with one line that names file and member. */
 enum gt_status zip_open(struct hostmem *mem, int fd, const char *path, uint64_t size_bytes, struct zip *out);
-/* Accepts a struct of zeros. */
+/* Accepts a zeroed struct. */
 void zip_close(struct zip *zip);
-/* NULL when there is none. */
+/* Returns NULL when there is none. */
 const struct zip_entry *zip_find(const struct zip *zip, const char *name, size_t name_bytes);
-/* Reads a member of `zip` once and compares its CRC-32 with the directory's.  One of 0 is not compared: torch.save() writes it
- * where torch.serialization.set_crc32_options(False) was said.  Errors: GT_IO; GT_DATA, naming file and member. */
+/* Reads a member of `zip` once and compares its CRC-32 with the directory's.  A stored CRC-32 of 0 is not compared:
+ * torch.save() writes it after torch.serialization.set_crc32_options(False).  Errors: GT_IO; GT_DATA, naming file and
+ * member. */
 enum gt_status zip_verify(const struct zip *zip, int fd, const char *path, const struct zip_entry *entry);
 
 #endif

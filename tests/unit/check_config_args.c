@@ -224,23 +224,5 @@ START_TEST(args_questions)
 }
 END_TEST
 
-Suite *config_args_suite(void);
-Suite *config_args_suite(void)
-{
-    Suite *suite = suite_create("config_args");
-    TCase *tests = tcase_create("config_args");
-    tcase_add_test(tests, args_forms);
-    tcase_add_test(tests, args_numbers);
-    tcase_add_test(tests, args_booleans);
-    tcase_add_test(tests, args_strings);
-    tcase_add_test(tests, args_choices_and_plan);
-    tcase_add_test(tests, args_refusals);
-    tcase_add_test(tests, args_lists_all_mistakes);
-    tcase_add_test(tests, args_files_and_order);
-    tcase_add_test(tests, args_win_over_a_file);
-    tcase_add_test(tests, args_questions);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(config_args)
+UNIT_TESTS(config_args, args_forms, args_numbers, args_booleans, args_strings, args_choices_and_plan, args_refusals,
+           args_lists_all_mistakes, args_files_and_order, args_win_over_a_file, args_questions)

@@ -223,24 +223,6 @@ START_TEST(check_notes)
 }
 END_TEST
 
-Suite *config_check_suite(void);
-Suite *config_check_suite(void)
-{
-    Suite *suite = suite_create("config_check");
-    TCase *tests = tcase_create("config_check");
-    tcase_add_test(tests, check_defaults_are_silent);
-    tcase_add_test(tests, check_pairs);
-    tcase_add_test(tests, check_expected_losses);
-    tcase_add_test(tests, check_aliases);
-    tcase_add_test(tests, check_lists_all);
-    tcase_add_test(tests, check_evaluation_samples);
-    tcase_add_test(tests, check_leaves_the_shape_to_a_checkpoint);
-    tcase_add_test(tests, check_devices);
-    tcase_add_test(tests, check_device_index);
-    tcase_add_test(tests, check_warnings);
-    tcase_add_test(tests, check_notes);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(config_check)
+UNIT_TESTS(config_check, check_defaults_are_silent, check_pairs, check_expected_losses, check_aliases, check_lists_all,
+           check_evaluation_samples, check_leaves_the_shape_to_a_checkpoint, check_devices, check_device_index,
+           check_warnings, check_notes)

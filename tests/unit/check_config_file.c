@@ -396,26 +396,6 @@ START_TEST(file_mutations)
 }
 END_TEST
 
-Suite *config_file_suite(void);
-Suite *config_file_suite(void)
-{
-    Suite *suite = suite_create("config_file");
-    TCase *tests = tcase_create("config_file");
-    tcase_add_test(tests, file_nanogpt_idioms);
-    tcase_add_test(tests, file_integer_expressions);
-    tcase_add_test(tests, file_real_expressions);
-    tcase_add_test(tests, file_string_expressions);
-    tcase_add_test(tests, file_names);
-    tcase_add_test(tests, file_layouts);
-    tcase_add_test(tests, file_refusals);
-    tcase_add_test(tests, file_lists_all_mistakes);
-    tcase_add_test(tests, file_limits);
-    tcase_add_test(tests, file_not_a_text);
-    tcase_add_test(tests, file_of_the_other_program);
-    tcase_add_test(tests, file_from_disk);
-    tcase_add_test(tests, file_mutations);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(config_file)
+UNIT_TESTS(config_file, file_nanogpt_idioms, file_integer_expressions, file_real_expressions, file_string_expressions,
+           file_names, file_layouts, file_refusals, file_lists_all_mistakes, file_limits, file_not_a_text,
+           file_of_the_other_program, file_from_disk, file_mutations)

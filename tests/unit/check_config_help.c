@@ -129,18 +129,5 @@ START_TEST(man_is_sound)
 }
 END_TEST
 
-Suite *config_help_suite(void);
-Suite *config_help_suite(void)
-{
-    Suite *suite = suite_create("config_help");
-    TCase *tests = tcase_create("config_help");
-    tcase_add_test(tests, help_lists_every_key_once);
-    tcase_add_test(tests, help_fits_80_columns);
-    tcase_add_test(tests, help_alone_is_short);
-    tcase_add_test(tests, help_shows_defaults);
-    tcase_add_test(tests, man_is_sound);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(config_help)
+UNIT_TESTS(config_help, help_lists_every_key_once, help_fits_80_columns, help_alone_is_short, help_shows_defaults,
+           man_is_sound)

@@ -145,18 +145,4 @@ START_TEST(json_changes)
 }
 END_TEST
 
-Suite *config_json_suite(void);
-Suite *config_json_suite(void)
-{
-    Suite *suite = suite_create("config_json");
-    TCase *tests = tcase_create("config_json");
-    tcase_add_test(tests, json_round_trip);
-    tcase_add_test(tests, json_holds_no_invocation);
-    tcase_add_test(tests, json_resume);
-    tcase_add_test(tests, json_changes);
-    tcase_add_test(tests, json_untrusted);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(config_json)
+UNIT_TESTS(config_json, json_round_trip, json_holds_no_invocation, json_resume, json_changes, json_untrusted)

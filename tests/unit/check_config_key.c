@@ -199,21 +199,6 @@ START_TEST(key_foreign_words)
 }
 END_TEST
 
-Suite *config_key_suite(void);
-Suite *config_key_suite(void)
-{
-    Suite *suite = suite_create("config_key");
-    TCase *tests = tcase_create("config_key");
-    tcase_add_test(tests, key_defaults_of_train);
-    tcase_add_test(tests, key_defaults_of_sample);
-    tcase_add_test(tests, key_table_is_sound);
-    tcase_add_test(tests, key_words_match_their_enumerators);
-    tcase_add_test(tests, key_nearest);
-    tcase_add_test(tests, key_assign_checks_types);
-    tcase_add_test(tests, key_assign_checks_ranges);
-    tcase_add_test(tests, key_foreign_words);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(config_key)
+UNIT_TESTS(config_key, key_defaults_of_train, key_defaults_of_sample, key_table_is_sound,
+           key_words_match_their_enumerators, key_nearest, key_assign_checks_types, key_assign_checks_ranges,
+           key_foreign_words)

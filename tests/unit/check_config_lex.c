@@ -199,21 +199,5 @@ START_TEST(lex_literals)
 }
 END_TEST
 
-Suite *config_lex_suite(void);
-Suite *config_lex_suite(void)
-{
-    Suite *suite = suite_create("config_lex");
-    TCase *tests = tcase_create("config_lex");
-    tcase_add_test(tests, lex_kinds);
-    tcase_add_test(tests, lex_positions);
-    tcase_add_test(tests, lex_numbers);
-    tcase_add_test(tests, lex_bad_numbers);
-    tcase_add_test(tests, lex_strings);
-    tcase_add_test(tests, lex_bad_strings);
-    tcase_add_test(tests, lex_pool_is_bounded);
-    tcase_add_test(tests, lex_literals);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(config_lex)
+UNIT_TESTS(config_lex, lex_kinds, lex_positions, lex_numbers, lex_bad_numbers, lex_strings, lex_bad_strings,
+           lex_pool_is_bounded, lex_literals)

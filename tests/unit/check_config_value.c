@@ -210,22 +210,6 @@ START_TEST(value_utf8)
 }
 END_TEST
 
-Suite *config_value_suite(void);
-Suite *config_value_suite(void)
-{
-    Suite *suite = suite_create("config_value");
-    TCase *tests = tcase_create("config_value");
-    tcase_add_test(tests, value_integers_follow_python);
-    tcase_add_test(tests, value_integers_stop_at_64_bits);
-    tcase_add_test(tests, value_division_and_power_give_floats);
-    tcase_add_test(tests, value_refusals);
-    tcase_add_test(tests, value_unary);
-    tcase_add_test(tests, value_repr_known);
-    tcase_add_test(tests, value_repr_reads_back);
-    tcase_add_test(tests, value_quoting);
-    tcase_add_test(tests, value_utf8);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(config_value)
+UNIT_TESTS(config_value, value_integers_follow_python, value_integers_stop_at_64_bits,
+           value_division_and_power_give_floats, value_refusals, value_unary, value_repr_known, value_repr_reads_back,
+           value_quoting, value_utf8)

@@ -330,22 +330,6 @@ START_TEST(holders_are_found)
 }
 END_TEST
 
-Suite *cpu_backend_suite(void)
-{
-    Suite *suite = suite_create("cpu_backend");
-    TCase *tests = tcase_create("cpu_backend");
-    tcase_add_test(tests, isa_is_chosen);
-    tcase_add_test(tests, open_refuses);
-    tcase_add_test(tests, info_is_sane);
-    tcase_add_test(tests, arena_is_committed_and_given_back);
-    tcase_add_test(tests, arena_too_large_is_refused);
-    tcase_add_test(tests, peak_is_measured);
-    tcase_add_test(tests, supports_what_runs);
-    tcase_add_test(tests, cgroup_limits_count);
-    tcase_add_test(tests, the_limit_of_the_address_space_counts);
-    tcase_add_test(tests, holders_are_found);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(cpu_backend)
+UNIT_TESTS(cpu_backend, isa_is_chosen, open_refuses, info_is_sane, arena_is_committed_and_given_back,
+           arena_too_large_is_refused, peak_is_measured, supports_what_runs, cgroup_limits_count,
+           the_limit_of_the_address_space_counts, holders_are_found)

@@ -100,17 +100,4 @@ START_TEST(mask_is_philox)
 }
 END_TEST
 
-Suite *cpu_math_suite(void)
-{
-    Suite *suite = suite_create("cpu_math");
-    TCase *tests = tcase_create("cpu_math");
-    tcase_add_test(tests, exp_is_accurate);
-    tcase_add_test(tests, exp_has_edges);
-    tcase_add_test(tests, normal_is_accurate);
-    tcase_add_test(tests, normal_has_edges);
-    tcase_add_test(tests, mask_is_philox);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(cpu_math)
+UNIT_TESTS(cpu_math, exp_is_accurate, exp_has_edges, normal_is_accurate, normal_has_edges, mask_is_philox)

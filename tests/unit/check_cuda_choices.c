@@ -129,16 +129,5 @@ START_TEST(timings_give_finite_rates)
 }
 END_TEST
 
-Suite *cuda_choices_suite(void)
-{
-    Suite *suite = suite_create("cuda_choices");
-    TCase *tests = tcase_create("text");
-    tcase_add_test(tests, what_is_written_is_read);
-    tcase_add_test(tests, a_full_list_is_read_and_a_fuller_one_is_not);
-    tcase_add_test(tests, lines_of_anything_else_are_refused);
-    tcase_add_test(tests, timings_give_finite_rates);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(cuda_choices)
+UNIT_TESTS(cuda_choices, what_is_written_is_read, a_full_list_is_read_and_a_fuller_one_is_not,
+           lines_of_anything_else_are_refused, timings_give_finite_rates)

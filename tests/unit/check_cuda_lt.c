@@ -37,14 +37,4 @@ START_TEST(a_library_without_the_functions_is_named)
 }
 END_TEST
 
-Suite *cuda_lt_suite(void)
-{
-    Suite *suite = suite_create("cuda_lt");
-    TCase *tests = tcase_create("open");
-    tcase_add_test(tests, a_missing_library_is_named);
-    tcase_add_test(tests, a_library_without_the_functions_is_named);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(cuda_lt)
+UNIT_TESTS(cuda_lt, a_missing_library_is_named, a_library_without_the_functions_is_named)

@@ -105,15 +105,5 @@ START_TEST(batch_builder_survives_failed_allocations)
 }
 END_TEST
 
-Suite *data_batch_suite(void)
-{
-    Suite *suite = suite_create("data_batch");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, batch_order_sorts_by_id_then_row);
-    tcase_add_test(cases, batch_fill_reads_inputs_and_targets);
-    tcase_add_test(cases, batch_builder_survives_failed_allocations);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_batch)
+UNIT_TESTS(data_batch, batch_order_sorts_by_id_then_row, batch_fill_reads_inputs_and_targets,
+           batch_builder_survives_failed_allocations)

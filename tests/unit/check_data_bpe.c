@@ -290,20 +290,6 @@ START_TEST(bpe_survives_failed_allocations)
 }
 END_TEST
 
-Suite *data_bpe_suite(void)
-{
-    Suite *suite = suite_create("data_bpe");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, bpe_merges_by_rank_then_from_the_left);
-    tcase_add_test(cases, bpe_ranks_by_token_try_every_pair);
-    tcase_add_test(cases, bpe_refuses_what_is_no_vocabulary);
-    tcase_add_test(cases, bpe_encodes_as_the_definition_says);
-    tcase_add_test(cases, bpe_encodes_under_competition);
-    tcase_add_test(cases, bpe_long_pieces_are_quick);
-    tcase_add_test(cases, bpe_hash_covers_what_decides_ids);
-    tcase_add_test(cases, bpe_survives_failed_allocations);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_bpe)
+UNIT_TESTS(data_bpe, bpe_merges_by_rank_then_from_the_left, bpe_ranks_by_token_try_every_pair,
+           bpe_refuses_what_is_no_vocabulary, bpe_encodes_as_the_definition_says, bpe_encodes_under_competition,
+           bpe_long_pieces_are_quick, bpe_hash_covers_what_decides_ids, bpe_survives_failed_allocations)

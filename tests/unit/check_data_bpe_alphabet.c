@@ -55,15 +55,4 @@ START_TEST(alphabet_refuses_the_rest)
 }
 END_TEST
 
-Suite *data_bpe_alphabet_suite(void)
-{
-    Suite *suite = suite_create("data_bpe_alphabet");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, alphabet_has_the_order_of_gpt2);
-    tcase_add_test(cases, alphabet_goes_both_ways);
-    tcase_add_test(cases, alphabet_refuses_the_rest);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_bpe_alphabet)
+UNIT_TESTS(data_bpe_alphabet, alphabet_has_the_order_of_gpt2, alphabet_goes_both_ways, alphabet_refuses_the_rest)

@@ -241,17 +241,5 @@ START_TEST(split_survives_failed_allocations)
 }
 END_TEST
 
-Suite *data_bpe_split_suite(void)
-{
-    Suite *suite = suite_create("data_bpe_split");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, split_known_texts);
-    tcase_add_test(cases, new_letters_are_letters);
-    tcase_add_test(cases, split_random_ascii);
-    tcase_add_test(cases, split_cut_changes_nothing);
-    tcase_add_test(cases, split_survives_failed_allocations);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_bpe_split)
+UNIT_TESTS(data_bpe_split, split_known_texts, new_letters_are_letters, split_random_ascii, split_cut_changes_nothing,
+           split_survives_failed_allocations)

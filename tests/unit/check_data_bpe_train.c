@@ -240,17 +240,5 @@ START_TEST(train_survives_failed_allocations)
 }
 END_TEST
 
-Suite *data_bpe_train_suite(void)
-{
-    Suite *suite = suite_create("data_bpe_train");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, train_known_merges);
-    tcase_add_test(cases, train_agrees_with_counting_anew);
-    tcase_add_test(cases, train_in_parts);
-    tcase_add_test(cases, train_bounds_tokens);
-    tcase_add_test(cases, train_survives_failed_allocations);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_bpe_train)
+UNIT_TESTS(data_bpe_train, train_known_merges, train_agrees_with_counting_anew, train_in_parts, train_bounds_tokens,
+           train_survives_failed_allocations)

@@ -213,18 +213,5 @@ START_TEST(corpus_fingerprint_sees_changes)
 }
 END_TEST
 
-Suite *data_corpus_suite(void)
-{
-    Suite *suite = suite_create("data_corpus");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, corpus_lists_sorted_regular_files);
-    tcase_add_test(cases, corpus_bad_inputs_are_refused);
-    tcase_add_test(cases, corpus_refuses_outputs);
-    tcase_add_test(cases, corpus_survives_failed_allocations);
-    tcase_add_test(cases, corpus_lists_standard_input_once);
-    tcase_add_test(cases, corpus_fingerprint_sees_changes);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_corpus)
+UNIT_TESTS(data_corpus, corpus_lists_sorted_regular_files, corpus_bad_inputs_are_refused, corpus_refuses_outputs,
+           corpus_survives_failed_allocations, corpus_lists_standard_input_once, corpus_fingerprint_sees_changes)

@@ -148,17 +148,5 @@ START_TEST(dedup_survives_failed_allocations)
 }
 END_TEST
 
-Suite *data_dedup_suite(void)
-{
-    Suite *suite = suite_create("data_dedup");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, dedup_knows_what_it_has);
-    tcase_add_test(cases, dedup_full_table_still_answers);
-    tcase_add_test(cases, dedup_goes_on_from_its_file);
-    tcase_add_test(cases, dedup_damaged_file);
-    tcase_add_test(cases, dedup_survives_failed_allocations);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_dedup)
+UNIT_TESTS(data_dedup, dedup_knows_what_it_has, dedup_full_table_still_answers, dedup_goes_on_from_its_file,
+           dedup_damaged_file, dedup_survives_failed_allocations)

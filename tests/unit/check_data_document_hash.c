@@ -59,15 +59,4 @@ START_TEST(document_hash_draw_is_uniform)
 }
 END_TEST
 
-Suite *data_document_hash_suite(void)
-{
-    Suite *suite = suite_create("data_document_hash");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, document_hash_known_answers);
-    tcase_add_test(cases, document_hash_sees_every_bit);
-    tcase_add_test(cases, document_hash_draw_is_uniform);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_document_hash)
+UNIT_TESTS(data_document_hash, document_hash_known_answers, document_hash_sees_every_bit, document_hash_draw_is_uniform)

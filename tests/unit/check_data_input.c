@@ -111,16 +111,4 @@ START_TEST(input_refusals)
 }
 END_TEST
 
-Suite *data_input_suite(void)
-{
-    Suite *suite = suite_create("data_input");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, input_plain_file_is_one_text);
-    tcase_add_test(cases, input_standard_input);
-    tcase_add_test(cases, input_formats_by_name);
-    tcase_add_test(cases, input_refusals);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_input)
+UNIT_TESTS(data_input, input_plain_file_is_one_text, input_standard_input, input_formats_by_name, input_refusals)

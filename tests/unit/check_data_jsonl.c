@@ -116,16 +116,4 @@ START_TEST(jsonl_memory_that_runs_out)
 }
 END_TEST
 
-Suite *data_jsonl_suite(void)
-{
-    Suite *suite = suite_create("data_jsonl");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, jsonl_gives_the_field);
-    tcase_add_test(cases, jsonl_says_what_is_wrong);
-    tcase_add_test(cases, jsonl_blank_lines);
-    tcase_add_test(cases, jsonl_memory_that_runs_out);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_jsonl)
+UNIT_TESTS(data_jsonl, jsonl_gives_the_field, jsonl_says_what_is_wrong, jsonl_blank_lines, jsonl_memory_that_runs_out)

@@ -32,13 +32,4 @@ START_TEST(compares_what_is_said)
 }
 END_TEST
 
-Suite *data_manifest_suite(void)
-{
-    Suite *suite = suite_create("data_manifest");
-    TCase *tests = tcase_create("manifest");
-    tcase_add_test(tests, compares_what_is_said);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(data_manifest)
+UNIT_TESTS(data_manifest, compares_what_is_said)

@@ -222,19 +222,6 @@ START_TEST(sampler_refuses_short_data_and_no_memory)
 }
 END_TEST
 
-Suite *data_sampler_suite(void)
-{
-    Suite *suite = suite_create("data_sampler");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, sampler_random_is_pure_and_inside);
-    tcase_add_test(cases, sampler_draws_are_uniform);
-    tcase_add_test(cases, sampler_eval_streams_differ);
-    tcase_add_test(cases, sampler_epoch_reads_each_block_once);
-    tcase_add_test(cases, sampler_permutation_is_a_bijection);
-    tcase_add_test(cases, sampler_windows_cover_the_split);
-    tcase_add_test(cases, sampler_refuses_short_data_and_no_memory);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_sampler)
+UNIT_TESTS(data_sampler, sampler_random_is_pure_and_inside, sampler_draws_are_uniform, sampler_eval_streams_differ,
+           sampler_epoch_reads_each_block_once, sampler_permutation_is_a_bijection, sampler_windows_cover_the_split,
+           sampler_refuses_short_data_and_no_memory)

@@ -158,16 +158,4 @@ START_TEST(finds_what_a_search_finds)
 }
 END_TEST
 
-Suite *data_stop_text_suite(void)
-{
-    Suite *suite = suite_create("data_stop_text");
-    TCase *tests = tcase_create("stop_text");
-    tcase_add_test(tests, parses_lists);
-    tcase_add_test(tests, refuses_bad_lists);
-    tcase_add_test(tests, ends_at_the_first);
-    tcase_add_test(tests, finds_what_a_search_finds);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(data_stop_text)
+UNIT_TESTS(data_stop_text, parses_lists, refuses_bad_lists, ends_at_the_first, finds_what_a_search_finds)

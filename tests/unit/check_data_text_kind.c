@@ -109,16 +109,4 @@ START_TEST(what_looks_like_latin)
 }
 END_TEST
 
-Suite *data_text_kind_suite(void)
-{
-    Suite *suite = suite_create("data_text_kind");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, kinds_by_their_first_bytes);
-    tcase_add_test(cases, texts_are_no_kind);
-    tcase_add_test(cases, byte_order_marks);
-    tcase_add_test(cases, what_looks_like_latin);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_text_kind)
+UNIT_TESTS(data_text_kind, kinds_by_their_first_bytes, texts_are_no_kind, byte_order_marks, what_looks_like_latin)

@@ -255,20 +255,6 @@ START_TEST(tokenizer_survives_failed_allocations)
 }
 END_TEST
 
-Suite *data_tokenizer_suite(void)
-{
-    Suite *suite = suite_create("data_tokenizer");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, tokenizer_chars_encode_and_decode);
-    tcase_add_test(cases, tokenizer_bytes_decode_as_a_stream);
-    tcase_add_test(cases, tokenizer_stream_is_always_valid);
-    tcase_add_test(cases, tokenizer_file_round_trips);
-    tcase_add_test(cases, tokenizer_bad_files_are_refused);
-    tcase_add_test(cases, tokenizer_flipped_bits_are_noticed);
-    tcase_add_test(cases, tokenizer_pickle_is_never_read);
-    tcase_add_test(cases, tokenizer_survives_failed_allocations);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_tokenizer)
+UNIT_TESTS(data_tokenizer, tokenizer_chars_encode_and_decode, tokenizer_bytes_decode_as_a_stream,
+           tokenizer_stream_is_always_valid, tokenizer_file_round_trips, tokenizer_bad_files_are_refused,
+           tokenizer_flipped_bits_are_noticed, tokenizer_pickle_is_never_read, tokenizer_survives_failed_allocations)

@@ -361,21 +361,6 @@ START_TEST(encoder_survives_failed_allocations)
 }
 END_TEST
 
-Suite *data_tokenizer_encoder_suite(void)
-{
-    Suite *suite = suite_create("data_tokenizer_encoder");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, encoder_bpe_is_the_definition);
-    tcase_add_test(cases, stream_shows_the_bytes);
-    tcase_add_test(cases, encoder_special_tokens);
-    tcase_add_test(cases, encoder_longest_special_token);
-    tcase_add_test(cases, encoder_cache_tells_pieces_apart);
-    tcase_add_test(cases, encoder_chars_and_bytes);
-    tcase_add_test(cases, pool_does_not_depend_on_threads);
-    tcase_add_test(cases, pool_names_the_first_fault);
-    tcase_add_test(cases, encoder_survives_failed_allocations);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_tokenizer_encoder)
+UNIT_TESTS(data_tokenizer_encoder, encoder_bpe_is_the_definition, stream_shows_the_bytes, encoder_special_tokens,
+           encoder_longest_special_token, encoder_cache_tells_pieces_apart, encoder_chars_and_bytes,
+           pool_does_not_depend_on_threads, pool_names_the_first_fault, encoder_survives_failed_allocations)

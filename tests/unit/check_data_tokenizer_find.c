@@ -162,16 +162,4 @@ START_TEST(find_gpt2)
 }
 END_TEST
 
-Suite *data_tokenizer_find_suite(void)
-{
-    Suite *suite = suite_create("data_tokenizer_find");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, find_says_how_to_get_it);
-    tcase_add_test(cases, find_looks_in_order);
-    tcase_add_test(cases, find_hub_names);
-    tcase_add_test(cases, find_gpt2);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_tokenizer_find)
+UNIT_TESTS(data_tokenizer_find, find_says_how_to_get_it, find_looks_in_order, find_hub_names, find_gpt2)

@@ -338,19 +338,5 @@ START_TEST(import_survives_failed_allocations)
 }
 END_TEST
 
-Suite *data_tokenizer_import_suite(void)
-{
-    Suite *suite = suite_create("data_tokenizer_import");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, import_reads_what_export_wrote);
-    tcase_add_test(cases, own_file_round_trips);
-    tcase_add_test(cases, own_file_refusals);
-    tcase_add_test(cases, json_refusals);
-    tcase_add_test(cases, merges_lines);
-    tcase_add_test(cases, tiktoken_lines);
-    tcase_add_test(cases, import_survives_failed_allocations);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_tokenizer_import)
+UNIT_TESTS(data_tokenizer_import, import_reads_what_export_wrote, own_file_round_trips, own_file_refusals,
+           json_refusals, merges_lines, tiktoken_lines, import_survives_failed_allocations)

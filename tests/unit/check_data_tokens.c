@@ -303,23 +303,7 @@ START_TEST(tokens_failed_allocations_are_survived)
 }
 END_TEST
 
-Suite *data_tokens_suite(void)
-{
-    Suite *suite = suite_create("data_tokens");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, tokens_nanogpt_file_reads);
-    tcase_add_test(cases, tokens_many_shards_are_one_sequence);
-    tcase_add_test(cases, tokens_beyond_4_gib_read);
-    tcase_add_test(cases, tokens_the_largest_id);
-    tcase_add_test(cases, tokens_bad_files_are_refused);
-    tcase_add_test(cases, tokens_missing_files_are_refused);
-    tcase_add_test(cases, tokens_ids_outside_the_vocabulary_are_named);
-    tcase_add_test(cases, tokens_truncation_while_reading_is_noticed);
-    tcase_add_test(cases, tokens_short_shard_is_warned_about);
-    tcase_add_test(cases, tokens_digest_tells_contents);
-    tcase_add_test(cases, tokens_failed_allocations_are_survived);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_tokens)
+UNIT_TESTS(data_tokens, tokens_nanogpt_file_reads, tokens_many_shards_are_one_sequence, tokens_beyond_4_gib_read,
+           tokens_the_largest_id, tokens_bad_files_are_refused, tokens_missing_files_are_refused,
+           tokens_ids_outside_the_vocabulary_are_named, tokens_truncation_while_reading_is_noticed,
+           tokens_short_shard_is_warned_about, tokens_digest_tells_contents, tokens_failed_allocations_are_survived)

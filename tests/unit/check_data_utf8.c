@@ -82,16 +82,5 @@ START_TEST(utf8_counts)
 }
 END_TEST
 
-Suite *data_utf8_suite(void)
-{
-    Suite *suite = suite_create("data_utf8");
-    TCase *cases = tcase_create("all");
-    tcase_add_test(cases, utf8_every_character_round_trips);
-    tcase_add_test(cases, utf8_decodes_nothing_else);
-    tcase_add_test(cases, utf8_bad_bytes_are_invalid);
-    tcase_add_test(cases, utf8_counts);
-    suite_add_tcase(suite, cases);
-    return suite;
-}
-
-UNIT_MAIN(data_utf8)
+UNIT_TESTS(data_utf8, utf8_every_character_round_trips, utf8_decodes_nothing_else, utf8_bad_bytes_are_invalid,
+           utf8_counts)

@@ -179,17 +179,5 @@ START_TEST(a_burst_is_looked_at_once_and_a_run_three_times)
 }
 END_TEST
 
-Suite *diagnose_suite(void)
-{
-    Suite *suite = suite_create("diagnose");
-    TCase *tests = tcase_create("causes");
-    tcase_add_test(tests, an_overflow_is_named_by_its_op);
-    tcase_add_test(tests, a_bad_weight_is_named_itself);
-    tcase_add_test(tests, a_gradient_beyond_its_norm_is_said);
-    tcase_add_test(tests, nothing_found_is_the_machine_or_later_weights);
-    tcase_add_test(tests, a_burst_is_looked_at_once_and_a_run_three_times);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(diagnose)
+UNIT_TESTS(diagnose, an_overflow_is_named_by_its_op, a_bad_weight_is_named_itself, a_gradient_beyond_its_norm_is_said,
+           nothing_found_is_the_machine_or_later_weights, a_burst_is_looked_at_once_and_a_run_three_times)

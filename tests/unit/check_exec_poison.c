@@ -260,20 +260,7 @@ START_TEST(phase_tensors_start_fresh_with_their_phase)
 }
 END_TEST
 
-Suite *exec_poison_suite(void)
-{
-    Suite *suite = suite_create("exec_poison");
-    TCase *tests = tcase_create("poison");
-    tcase_add_test(tests, patterns_are_nans_in_every_float);
-    tcase_add_test(tests, a_read_of_dead_bytes_gives_nan);
-    tcase_add_test(tests, dead_bytes_hold_the_dead_pattern);
-    tcase_add_test(tests, a_plan_that_lays_one_tensor_on_another_shows);
-    tcase_add_test(tests, a_write_beyond_a_tensor_is_found);
-    tcase_add_test(tests, a_write_beyond_a_persistent_tensor_is_found);
-    tcase_add_test(tests, a_write_beyond_a_workspace_is_found);
-    tcase_add_test(tests, phase_tensors_start_fresh_with_their_phase);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(exec_poison)
+UNIT_TESTS(exec_poison, patterns_are_nans_in_every_float, a_read_of_dead_bytes_gives_nan,
+           dead_bytes_hold_the_dead_pattern, a_plan_that_lays_one_tensor_on_another_shows,
+           a_write_beyond_a_tensor_is_found, a_write_beyond_a_persistent_tensor_is_found,
+           a_write_beyond_a_workspace_is_found, phase_tensors_start_fresh_with_their_phase)

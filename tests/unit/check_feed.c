@@ -180,18 +180,6 @@ START_TEST(without_val_the_training_tokens_are_evaluated)
 }
 END_TEST
 
-Suite *feed_suite(void)
-{
-    Suite *suite = suite_create("feed");
-    TCase *tests = tcase_create("feed");
-    tcase_add_test(tests, folders_as_in_nanogpt);
-    tcase_add_test(tests, a_micro_step_gets_its_samples);
-    tcase_add_test(tests, an_evaluation_that_is_not_full_ignores_the_rest);
-    tcase_add_test(tests, a_whole_split_counts_every_target_once);
-    tcase_add_test(tests, bad_folders_leave_nothing_open);
-    tcase_add_test(tests, without_val_the_training_tokens_are_evaluated);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(feed)
+UNIT_TESTS(feed, folders_as_in_nanogpt, a_micro_step_gets_its_samples, an_evaluation_that_is_not_full_ignores_the_rest,
+           a_whole_split_counts_every_target_once, bad_folders_leave_nothing_open,
+           without_val_the_training_tokens_are_evaluated)

@@ -117,17 +117,5 @@ START_TEST(runs_of_the_evaluation_program)
 }
 END_TEST
 
-Suite *forecast_suite(void)
-{
-    Suite *suite = suite_create("forecast");
-    TCase *tests = tcase_create("forecast");
-    tcase_add_test(tests, evaluations_are_counted);
-    tcase_add_test(tests, measurements_replace_the_model);
-    tcase_add_test(tests, the_line_says_what_it_is);
-    tcase_add_test(tests, the_model_is_tested_once);
-    tcase_add_test(tests, runs_of_the_evaluation_program);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(forecast)
+UNIT_TESTS(forecast, evaluations_are_counted, measurements_replace_the_model, the_line_says_what_it_is,
+           the_model_is_tested_once, runs_of_the_evaluation_program)

@@ -246,20 +246,6 @@ START_TEST(printing_names_every_op)
 }
 END_TEST
 
-Suite *graph_suite(void)
-{
-    Suite *suite = suite_create("graph");
-    TCase *tests = tcase_create("graph");
-    tcase_add_test(tests, views_lie_inside_their_base);
-    tcase_add_test(tests, tensors_beyond_63_bits_are_refused);
-    tcase_add_test(tests, reading_before_writing_is_found);
-    tcase_add_test(tests, shapes_that_do_not_fit_are_refused);
-    tcase_add_test(tests, ranges_reach_from_first_to_last_use);
-    tcase_add_test(tests, the_builder_makes_gpt2);
-    tcase_add_test(tests, dropout_sites_are_all_different);
-    tcase_add_test(tests, printing_names_every_op);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(graph)
+UNIT_TESTS(graph, views_lie_inside_their_base, tensors_beyond_63_bits_are_refused, reading_before_writing_is_found,
+           shapes_that_do_not_fit_are_refused, ranges_reach_from_first_to_last_use, the_builder_makes_gpt2,
+           dropout_sites_are_all_different, printing_names_every_op)

@@ -55,14 +55,4 @@ START_TEST(counts_as_the_model)
 }
 END_TEST
 
-Suite *heads_suite(void)
-{
-    Suite *suite = suite_create("heads");
-    TCase *tests = tcase_create("heads");
-    tcase_add_test(tests, nearest_pairs);
-    tcase_add_test(tests, counts_as_the_model);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(heads)
+UNIT_TESTS(heads, nearest_pairs, counts_as_the_model)

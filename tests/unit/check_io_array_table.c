@@ -141,18 +141,5 @@ START_TEST(refused_memory_is_passed_on)
 }
 END_TEST
 
-Suite *io_array_table_suite(void)
-{
-    Suite *suite = suite_create("io_array_table");
-    TCase *tests = tcase_create("table");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, reads_every_piece);
-    tcase_add_test(tests, refuses_what_does_not_fit);
-    tcase_add_test(tests, other_dtypes_are_listed_but_not_read);
-    tcase_add_test(tests, a_file_that_shrinks_is_an_error);
-    tcase_add_test(tests, refused_memory_is_passed_on);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_array_table)
+UNIT_TESTS_WITH(io_array_table, setup, teardown, reads_every_piece, refuses_what_does_not_fit,
+                other_dtypes_are_listed_but_not_read, a_file_that_shrinks_is_an_error, refused_memory_is_passed_on)

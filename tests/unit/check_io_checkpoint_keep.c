@@ -137,17 +137,5 @@ START_TEST(a_kill_leaves_nothing_for_good)
 }
 END_TEST
 
-Suite *io_checkpoint_keep_suite(void)
-{
-    Suite *suite = suite_create("io_checkpoint_keep");
-    TCase *tests = tcase_create("keep");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, an_earlier_run_is_kept_once);
-    tcase_add_test(tests, what_is_behind_a_link_is_copied);
-    tcase_add_test(tests, the_last_and_the_best_stay);
-    tcase_add_test(tests, a_kill_leaves_nothing_for_good);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_checkpoint_keep)
+UNIT_TESTS_WITH(io_checkpoint_keep, setup, teardown, an_earlier_run_is_kept_once, what_is_behind_a_link_is_copied,
+                the_last_and_the_best_stay, a_kill_leaves_nothing_for_good)

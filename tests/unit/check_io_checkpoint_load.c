@@ -371,24 +371,7 @@ START_TEST(a_failing_device_is_passed_on)
 }
 END_TEST
 
-Suite *io_checkpoint_load_suite(void)
-{
-    Suite *suite = suite_create("io_checkpoint_load");
-    TCase *tests = tcase_create("load");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, round_trip);
-    tcase_add_test(tests, every_flipped_bit_is_detected);
-    tcase_add_test(tests, damage_names_file_and_tensor);
-    tcase_add_test(tests, a_missing_checksum_is_an_error);
-    tcase_add_test(tests, the_model_must_be_the_checkpoints);
-    tcase_add_test(tests, positions_may_be_cut);
-    tcase_add_test(tests, imports_every_variant);
-    tcase_add_test(tests, heads_must_be_tied);
-    tcase_add_test(tests, refuses_wrong_values);
-    tcase_add_test(tests, our_own_without_a_record);
-    tcase_add_test(tests, a_failing_device_is_passed_on);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_checkpoint_load)
+UNIT_TESTS_WITH(io_checkpoint_load, setup, teardown, round_trip, every_flipped_bit_is_detected,
+                damage_names_file_and_tensor, a_missing_checksum_is_an_error, the_model_must_be_the_checkpoints,
+                positions_may_be_cut, imports_every_variant, heads_must_be_tied, refuses_wrong_values,
+                our_own_without_a_record, a_failing_device_is_passed_on)

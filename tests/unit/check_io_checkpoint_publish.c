@@ -213,21 +213,7 @@ START_TEST(repair_keeps_its_hands_off_damage)
 }
 END_TEST
 
-Suite *io_checkpoint_publish_suite(void)
-{
-    Suite *suite = suite_create("io_checkpoint_publish");
-    TCase *tests = tcase_create("publish");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, links_or_copies);
-    tcase_add_test(tests, leaves_the_names_of_others);
-    tcase_add_test(tests, rewrites_config_only_when_it_differs);
-    tcase_add_test(tests, removes_generations_and_nothing_else);
-    tcase_add_test(tests, repair_restores_the_public_face);
-    tcase_add_test(tests, repair_accepts_a_copy);
-    tcase_add_test(tests, repair_removes_leftovers);
-    tcase_add_test(tests, repair_keeps_its_hands_off_damage);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_checkpoint_publish)
+UNIT_TESTS_WITH(io_checkpoint_publish, setup, teardown, links_or_copies, leaves_the_names_of_others,
+                rewrites_config_only_when_it_differs, removes_generations_and_nothing_else,
+                repair_restores_the_public_face, repair_accepts_a_copy, repair_removes_leftovers,
+                repair_keeps_its_hands_off_damage)

@@ -236,21 +236,6 @@ START_TEST(checksums_and_names_as_text)
 }
 END_TEST
 
-Suite *io_checkpoint_record_suite(void)
-{
-    Suite *suite = suite_create("io_checkpoint_record");
-    TCase *tests = tcase_create("record");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, comes_back_through_text);
-    tcase_add_test(tests, keeps_no_loss_as_null);
-    tcase_add_test(tests, needs_every_field);
-    tcase_add_test(tests, needs_every_field_of_a_file);
-    tcase_add_test(tests, notices_a_changed_number);
-    tcase_add_test(tests, refuses_other_formats_and_versions);
-    tcase_add_test(tests, reads_a_folder);
-    tcase_add_test(tests, checksums_and_names_as_text);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_checkpoint_record)
+UNIT_TESTS_WITH(io_checkpoint_record, setup, teardown, comes_back_through_text, keeps_no_loss_as_null,
+                needs_every_field, needs_every_field_of_a_file, notices_a_changed_number,
+                refuses_other_formats_and_versions, reads_a_folder, checksums_and_names_as_text)

@@ -502,29 +502,11 @@ START_TEST(knows_the_deepest_model)
 }
 END_TEST
 
-Suite *io_checkpoint_save_suite(void)
-{
-    Suite *suite = suite_create("io_checkpoint_save");
-    TCase *tests = tcase_create("save");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, saves_a_folder_of_five_files);
-    tcase_add_test(tests, equal_runs_save_equal_bytes);
-    tcase_add_test(tests, zero_biases_stand_in_the_file);
-    tcase_add_test(tests, models_with_biases_too);
-    tcase_add_test(tests, a_kill_between_any_two_steps_leaves_one_checkpoint);
-    tcase_add_test(tests, kill_9_during_a_save);
-    tcase_add_test(tests, saving_twice_at_one_iter_overwrites_nothing);
-    tcase_add_test(tests, a_failing_device_leaves_the_old_checkpoint);
-    tcase_add_test(tests, values_that_are_not_finite_are_not_saved);
-    tcase_add_test(tests, a_mode_outlives_its_generation);
-    tcase_add_test(tests, another_shape_is_never_beside_these_weights);
-    tcase_add_test(tests, a_full_disk_leaves_the_old_checkpoint);
-    tcase_add_test(tests, a_missing_folder_is_an_error);
-    tcase_add_test(tests, an_obstacle_at_a_name);
-    tcase_add_test(tests, refuses_a_list_that_does_not_fit);
-    tcase_add_test(tests, knows_the_deepest_model);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_checkpoint_save)
+UNIT_TESTS_WITH(io_checkpoint_save, setup, teardown, saves_a_folder_of_five_files, equal_runs_save_equal_bytes,
+                zero_biases_stand_in_the_file, models_with_biases_too,
+                a_kill_between_any_two_steps_leaves_one_checkpoint, kill_9_during_a_save,
+                saving_twice_at_one_iter_overwrites_nothing, a_failing_device_leaves_the_old_checkpoint,
+                values_that_are_not_finite_are_not_saved, a_mode_outlives_its_generation,
+                another_shape_is_never_beside_these_weights, a_full_disk_leaves_the_old_checkpoint,
+                a_missing_folder_is_an_error, an_obstacle_at_a_name, refuses_a_list_that_does_not_fit,
+                knows_the_deepest_model)

@@ -124,19 +124,5 @@ START_TEST(numbers_of_dtypes)
 }
 END_TEST
 
-Suite *io_gguf_suite(void)
-{
-    Suite *suite = suite_create("io_gguf");
-    TCase *tests = tcase_create("parts");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, writes_keys);
-    tcase_add_test(tests, pads_to_the_alignment);
-    tcase_add_test(tests, gathers_and_hands_over);
-    tcase_add_test(tests, counts_without_a_file);
-    tcase_add_test(tests, keeps_the_first_failure);
-    tcase_add_test(tests, numbers_of_dtypes);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_gguf)
+UNIT_TESTS_WITH(io_gguf, setup, teardown, writes_keys, pads_to_the_alignment, gathers_and_hands_over,
+                counts_without_a_file, keeps_the_first_failure, numbers_of_dtypes)

@@ -157,17 +157,5 @@ START_TEST(refuses_by_field)
 }
 END_TEST
 
-Suite *io_hf_config_suite(void)
-{
-    Suite *suite = suite_create("io_hf_config");
-    TCase *tests = tcase_create("config");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, makes_what_it_parses);
-    tcase_add_test(tests, writes_the_words_of_transformers);
-    tcase_add_test(tests, has_the_defaults_of_gpt2);
-    tcase_add_test(tests, refuses_by_field);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_hf_config)
+UNIT_TESTS_WITH(io_hf_config, setup, teardown, makes_what_it_parses, writes_the_words_of_transformers,
+                has_the_defaults_of_gpt2, refuses_by_field)

@@ -164,17 +164,5 @@ START_TEST(absurd_depth_ends_early)
 }
 END_TEST
 
-Suite *io_hf_layout_suite(void)
-{
-    Suite *suite = suite_create("io_hf_layout");
-    TCase *tests = tcase_create("layout");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, lists_gpt2);
-    tcase_add_test(tests, accepts_both_namings);
-    tcase_add_test(tests, names_the_wrong_tensor);
-    tcase_add_test(tests, absurd_depth_ends_early);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_hf_layout)
+UNIT_TESTS_WITH(io_hf_layout, setup, teardown, lists_gpt2, accepts_both_namings, names_the_wrong_tensor,
+                absurd_depth_ends_early)

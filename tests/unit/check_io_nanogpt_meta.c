@@ -100,16 +100,4 @@ START_TEST(survives_failed_allocations)
 }
 END_TEST
 
-static Suite *io_nanogpt_meta_suite(void)
-{
-    Suite *suite = suite_create("io/nanogpt_meta");
-    TCase *tests = tcase_create("meta");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, reads_characters);
-    tcase_add_test(tests, refuses_other_tables);
-    tcase_add_test(tests, survives_failed_allocations);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_nanogpt_meta)
+UNIT_TESTS_WITH(io_nanogpt_meta, setup, teardown, reads_characters, refuses_other_tables, survives_failed_allocations)

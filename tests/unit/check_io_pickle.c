@@ -240,22 +240,6 @@ START_TEST(refused_memory_is_passed_on)
 }
 END_TEST
 
-Suite *io_pickle_suite(void)
-{
-    Suite *suite = suite_create("io_pickle");
-    TCase *tests = tcase_create("pickle");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, numbers);
-    tcase_add_test(tests, dicts);
-    tcase_add_test(tests, a_list_within_itself);
-    tcase_add_test(tests, tensors);
-    tcase_add_test(tests, tensors_that_cannot_be);
-    tcase_add_test(tests, what_could_run_is_refused_by_name);
-    tcase_add_test(tests, malformed_texts);
-    tcase_add_test(tests, what_is_shared_is_stored_once);
-    tcase_add_test(tests, refused_memory_is_passed_on);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_pickle)
+UNIT_TESTS_WITH(io_pickle, setup, teardown, numbers, dicts, a_list_within_itself, tensors, tensors_that_cannot_be,
+                what_could_run_is_refused_by_name, malformed_texts, what_is_shared_is_stored_once,
+                refused_memory_is_passed_on)

@@ -387,26 +387,7 @@ START_TEST(writes_shapes)
 }
 END_TEST
 
-Suite *io_safetensors_suite(void)
-{
-    Suite *suite = suite_create("io_safetensors");
-    TCase *tests = tcase_create("safetensors");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, reads_what_is_there);
-    tcase_add_test(tests, converts_long_tensors);
-    tcase_add_test(tests, refuses_bad_headers);
-    tcase_add_test(tests, refuses_long_names);
-    tcase_add_test(tests, refuses_bad_lengths);
-    tcase_add_test(tests, refuses_huge_headers);
-    tcase_add_test(tests, bounds_the_number_of_tensors);
-    tcase_add_test(tests, refuses_pickles);
-    tcase_add_test(tests, survives_every_flipped_bit_of_the_header);
-    tcase_add_test(tests, refuses_every_truncation);
-    tcase_add_test(tests, notices_truncation_while_reading);
-    tcase_add_test(tests, passes_on_refused_memory_and_files);
-    tcase_add_test(tests, writes_shapes);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_safetensors)
+UNIT_TESTS_WITH(io_safetensors, setup, teardown, reads_what_is_there, converts_long_tensors, refuses_bad_headers,
+                refuses_long_names, refuses_bad_lengths, refuses_huge_headers, bounds_the_number_of_tensors,
+                refuses_pickles, survives_every_flipped_bit_of_the_header, refuses_every_truncation,
+                notices_truncation_while_reading, passes_on_refused_memory_and_files, writes_shapes)

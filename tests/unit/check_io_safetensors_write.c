@@ -207,19 +207,5 @@ START_TEST(full_disk_leaves_the_old_file)
 }
 END_TEST
 
-Suite *io_safetensors_write_suite(void)
-{
-    Suite *suite = suite_create("io_safetensors_write");
-    TCase *tests = tcase_create("write");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, writes_exact_bytes);
-    tcase_add_test(tests, reads_back);
-    tcase_add_test(tests, pads_any_header);
-    tcase_add_test(tests, refuses_what_cannot_be_read_back);
-    tcase_add_test(tests, failing_source_leaves_the_old_file);
-    tcase_add_test(tests, full_disk_leaves_the_old_file);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(io_safetensors_write)
+UNIT_TESTS_WITH(io_safetensors_write, setup, teardown, writes_exact_bytes, reads_back, pads_any_header,
+                refuses_what_cannot_be_read_back, failing_source_leaves_the_old_file, full_disk_leaves_the_old_file)

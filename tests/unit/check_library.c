@@ -36,14 +36,4 @@ START_TEST(what_is_missing_is_named)
 }
 END_TEST
 
-Suite *library_suite(void)
-{
-    Suite *suite = suite_create("library");
-    TCase *tests = tcase_create("functions");
-    tcase_add_test(tests, what_is_there_can_be_called);
-    tcase_add_test(tests, what_is_missing_is_named);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(library)
+UNIT_TESTS(library, what_is_there_can_be_called, what_is_missing_is_named)

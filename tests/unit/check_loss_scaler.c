@@ -99,17 +99,5 @@ START_TEST(bad_states_are_refused)
 }
 END_TEST
 
-Suite *loss_scaler_suite(void)
-{
-    Suite *suite = suite_create("loss_scaler");
-    TCase *tests = tcase_create("loss_scaler");
-    tcase_add_test(tests, only_float16_is_scaled);
-    tcase_add_test(tests, two_thousand_good_updates_double_it);
-    tcase_add_test(tests, stays_in_the_range_of_fp32);
-    tcase_add_test(tests, survives_a_checkpoint);
-    tcase_add_test(tests, bad_states_are_refused);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(loss_scaler)
+UNIT_TESTS(loss_scaler, only_float16_is_scaled, two_thousand_good_updates_double_it, stays_in_the_range_of_fp32,
+           survives_a_checkpoint, bad_states_are_refused)

@@ -258,19 +258,5 @@ START_TEST(a_pipe_is_refused_at_once)
 }
 END_TEST
 
-Suite *metrics_suite(void)
-{
-    Suite *suite = suite_create("metrics");
-    TCase *tests = tcase_create("metrics");
-    tcase_add_test(tests, lines_are_whole_json_at_full_precision);
-    tcase_add_test(tests, what_is_not_finite_becomes_null);
-    tcase_add_test(tests, a_resume_cuts_back);
-    tcase_add_test(tests, what_cannot_be_written);
-    tcase_add_test(tests, a_torn_line_is_cut_off);
-    tcase_add_test(tests, lines_stay_with_their_checkpoint);
-    tcase_add_test(tests, a_pipe_is_refused_at_once);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(metrics)
+UNIT_TESTS(metrics, lines_are_whole_json_at_full_precision, what_is_not_finite_becomes_null, a_resume_cuts_back,
+           what_cannot_be_written, a_torn_line_is_cut_off, lines_stay_with_their_checkpoint, a_pipe_is_refused_at_once)

@@ -302,19 +302,4 @@ START_TEST(segments)
 }
 END_TEST
 
-Suite *oom_message_suite(void)
-{
-    Suite *suite = suite_create("oom_message");
-    TCase *tests = tcase_create("oom_message");
-    tcase_add_test(tests, every_form);
-    tcase_add_test(tests, sums);
-    tcase_add_test(tests, tracebacks);
-    tcase_add_test(tests, odd_surroundings);
-    tcase_add_test(tests, damaged);
-    tcase_add_test(tests, matches);
-    tcase_add_test(tests, segments);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(oom_message)
+UNIT_TESTS(oom_message, every_form, sums, tracebacks, odd_surroundings, damaged, matches, segments)

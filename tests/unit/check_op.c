@@ -332,23 +332,6 @@ START_TEST(lean_states_and_refusals)
 }
 END_TEST
 
-Suite *op_suite(void)
-{
-    Suite *suite = suite_create("op");
-    TCase *tests = tcase_create("op");
-    tcase_add_test(tests, declarations_are_complete);
-    tcase_add_test(tests, direction_sees_accumulation);
-    tcase_add_test(tests, elements_and_bytes);
-    tcase_add_test(tests, gemm_shapes);
-    tcase_add_test(tests, bound_outputs_keep_their_dtype);
-    tcase_add_test(tests, gemm_refusals);
-    tcase_add_test(tests, attention_shapes_and_refusals);
-    tcase_add_test(tests, optional_operands_stay_absent);
-    tcase_add_test(tests, embed_shapes_and_refusals);
-    tcase_add_test(tests, cross_entropy_and_the_rest);
-    tcase_add_test(tests, lean_states_and_refusals);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(op)
+UNIT_TESTS(op, declarations_are_complete, direction_sees_accumulation, elements_and_bytes, gemm_shapes,
+           bound_outputs_keep_their_dtype, gemm_refusals, attention_shapes_and_refusals, optional_operands_stay_absent,
+           embed_shapes_and_refusals, cross_entropy_and_the_rest, lean_states_and_refusals)

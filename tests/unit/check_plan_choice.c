@@ -80,15 +80,4 @@ START_TEST(other_values_are_refused)
 }
 END_TEST
 
-Suite *plan_choice_suite(void)
-{
-    Suite *suite = suite_create("plan_choice");
-    TCase *tcase = tcase_create("all");
-    tcase_add_test(tcase, a_choice_comes_back);
-    tcase_add_test(tcase, records_of_0_2_0_number_the_levels);
-    tcase_add_test(tcase, other_values_are_refused);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(plan_choice)
+UNIT_TESTS(plan_choice, a_choice_comes_back, records_of_0_2_0_number_the_levels, other_values_are_refused)

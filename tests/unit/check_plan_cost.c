@@ -149,20 +149,6 @@ START_TEST(a_timing_of_nothing_known_is_passed_over)
 }
 END_TEST
 
-Suite *plan_cost_suite(void)
-{
-    Suite *suite = suite_create("plan_cost");
-    TCase *tests = tcase_create("plan_cost");
-    tcase_add_test(tests, products_run_at_the_rate_of_their_dtype);
-    tcase_add_test(tests, other_ops_move_bytes);
-    tcase_add_test(tests, an_unknown_rate_is_the_vector_rate);
-    tcase_add_test(tests, a_share_scales_everything);
-    tcase_add_test(tests, what_times_rest_on_is_said);
-    tcase_add_test(tests, few_rows_cost_a_ramp);
-    tcase_add_test(tests, what_was_timed_replaces_what_was_modelled);
-    tcase_add_test(tests, a_timing_of_nothing_known_is_passed_over);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(plan_cost)
+UNIT_TESTS(plan_cost, products_run_at_the_rate_of_their_dtype, other_ops_move_bytes, an_unknown_rate_is_the_vector_rate,
+           a_share_scales_everything, what_times_rest_on_is_said, few_rows_cost_a_ramp,
+           what_was_timed_replaces_what_was_modelled, a_timing_of_nothing_known_is_passed_over)

@@ -357,20 +357,7 @@ START_TEST(a_large_plan_takes_milliseconds)
 }
 END_TEST
 
-Suite *plan_create_suite(void)
-{
-    Suite *suite = suite_create("plan_create");
-    TCase *tests = tcase_create("plans");
-    tcase_add_test(tests, arena_is_run_then_phases_that_overlap);
-    tcase_add_test(tests, programs_of_other_sizes_are_placed_anew);
-    tcase_add_test(tests, random_programs_are_sound);
-    tcase_add_test(tests, segments_keep_tensors_whole);
-    tcase_add_test(tests, what_cannot_be_planned_is_refused_by_name);
-    tcase_add_test(tests, every_failing_allocation_is_reported_and_leaks_nothing);
-    tcase_add_test(tests, empty_graphs_have_plans);
-    tcase_add_test(tests, a_large_plan_takes_milliseconds);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(plan_create)
+UNIT_TESTS(plan_create, arena_is_run_then_phases_that_overlap, programs_of_other_sizes_are_placed_anew,
+           random_programs_are_sound, segments_keep_tensors_whole, what_cannot_be_planned_is_refused_by_name,
+           every_failing_allocation_is_reported_and_leaks_nothing, empty_graphs_have_plans,
+           a_large_plan_takes_milliseconds)

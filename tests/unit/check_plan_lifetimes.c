@@ -145,16 +145,5 @@ START_TEST(an_empty_program_needs_nothing)
 }
 END_TEST
 
-Suite *plan_lifetimes_suite(void)
-{
-    Suite *suite = suite_create("plan_lifetimes");
-    TCase *tests = tcase_create("lifetimes");
-    tcase_add_test(tests, items_have_lives_and_footprints);
-    tcase_add_test(tests, live_bytes_and_peak_are_the_sums);
-    tcase_add_test(tests, guards_count);
-    tcase_add_test(tests, an_empty_program_needs_nothing);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(plan_lifetimes)
+UNIT_TESTS(plan_lifetimes, items_have_lives_and_footprints, live_bytes_and_peak_are_the_sums, guards_count,
+           an_empty_program_needs_nothing)

@@ -296,24 +296,8 @@ START_TEST(levels_cover_every_span)
 }
 END_TEST
 
-Suite *plan_place_suite(void)
-{
-    Suite *suite = suite_create("plan_place");
-    TCase *tests = tcase_create("placement");
-    tcase_add_test(tests, nested_lives_stack_without_gaps);
-    tcase_add_test(tests, lives_that_do_not_meet_share);
-    tcase_add_test(tests, breadth_wins_where_it_is_smaller);
-    tcase_add_test(tests, other_orders_win_where_both_are_larger);
-    tcase_add_test(tests, the_best_order_is_restored_where_the_bound_is_out_of_reach);
-    tcase_add_test(tests, items_lie_on_top_of_what_is_fixed);
-    tcase_add_test(tests, no_item_crosses_a_segment);
-    tcase_add_test(tests, more_segments_than_there_are_fail);
-    tcase_add_test(tests, random_items_stay_between_optimum_and_twice_it);
-    tcase_add_test(tests, random_nested_lives_meet_the_bound);
-    tcase_add_test(tests, random_items_respect_segments);
-    tcase_add_test(tests, levels_cover_every_span);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(plan_place)
+UNIT_TESTS(plan_place, nested_lives_stack_without_gaps, lives_that_do_not_meet_share, breadth_wins_where_it_is_smaller,
+           other_orders_win_where_both_are_larger, the_best_order_is_restored_where_the_bound_is_out_of_reach,
+           items_lie_on_top_of_what_is_fixed, no_item_crosses_a_segment, more_segments_than_there_are_fail,
+           random_items_stay_between_optimum_and_twice_it, random_nested_lives_meet_the_bound,
+           random_items_respect_segments, levels_cover_every_span)

@@ -479,23 +479,8 @@ START_TEST(svg_that_cannot_be_made_or_written_fails)
 }
 END_TEST
 
-Suite *plan_report_suite(void)
-{
-    Suite *suite = suite_create("plan_report");
-    TCase *tests = tcase_create("reports");
-    tcase_add_test(tests, text_is_one_screen);
-    tcase_add_test(tests, text_says_what_the_plan_says);
-    tcase_add_test(tests, json_says_what_the_plan_says);
-    tcase_add_test(tests, an_end_beyond_all_dates_is_none);
-    tcase_add_test(tests, json_that_cannot_be_made_or_written_fails);
-    tcase_add_test(tests, an_empty_plan_prints);
-    tcase_add_test(tests, text_says_what_was_changed_and_what_else_fits);
-    tcase_add_test(tests, json_has_choices_and_on_demand_the_front);
-    tcase_add_test(tests, svg_is_well_formed_and_shows_every_category);
-    tcase_add_test(tests, svg_of_many_ops_stays_small);
-    tcase_add_test(tests, svg_that_cannot_be_made_or_written_fails);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(plan_report)
+UNIT_TESTS(plan_report, text_is_one_screen, text_says_what_the_plan_says, json_says_what_the_plan_says,
+           an_end_beyond_all_dates_is_none, json_that_cannot_be_made_or_written_fails, an_empty_plan_prints,
+           text_says_what_was_changed_and_what_else_fits, json_has_choices_and_on_demand_the_front,
+           svg_is_well_formed_and_shows_every_category, svg_of_many_ops_stays_small,
+           svg_that_cannot_be_made_or_written_fails)

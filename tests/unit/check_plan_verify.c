@@ -320,19 +320,6 @@ START_TEST(reads_before_writes_and_short_memory_fail)
 }
 END_TEST
 
-Suite *plan_verify_suite(void)
-{
-    Suite *suite = suite_create("plan_verify");
-    TCase *tests = tcase_create("verification");
-    tcase_add_test(tests, spoilt_random_plans_are_rejected);
-    tcase_add_test(tests, what_persists_may_not_be_written_by_others);
-    tcase_add_test(tests, the_end_of_an_operand_counts);
-    tcase_add_test(tests, outputs_survive_to_the_end);
-    tcase_add_test(tests, guards_are_bytes_of_their_own);
-    tcase_add_test(tests, views_segments_and_addresses_are_checked);
-    tcase_add_test(tests, reads_before_writes_and_short_memory_fail);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(plan_verify)
+UNIT_TESTS(plan_verify, spoilt_random_plans_are_rejected, what_persists_may_not_be_written_by_others,
+           the_end_of_an_operand_counts, outputs_survive_to_the_end, guards_are_bytes_of_their_own,
+           views_segments_and_addresses_are_checked, reads_before_writes_and_short_memory_fail)

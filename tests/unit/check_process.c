@@ -27,13 +27,4 @@ START_TEST(touched_memory_is_resident)
 }
 END_TEST
 
-Suite *process_suite(void)
-{
-    Suite *suite = suite_create("process");
-    TCase *tests = tcase_create("process");
-    tcase_add_test(tests, touched_memory_is_resident);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(process)
+UNIT_TESTS(process, touched_memory_is_resident)

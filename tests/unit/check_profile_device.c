@@ -144,17 +144,5 @@ START_TEST(models_are_planned_on_it)
 }
 END_TEST
 
-Suite *profile_device_suite(void)
-{
-    Suite *suite = suite_create("profile_device");
-    TCase *tests = tcase_create("profile_device");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, info_is_the_profile);
-    tcase_add_test(tests, dtypes_are_those_of_the_card);
-    tcase_add_test(tests, workspaces_are_capped);
-    tcase_add_test(tests, models_are_planned_on_it);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(profile_device)
+UNIT_TESTS_WITH(profile_device, setup, teardown, info_is_the_profile, dtypes_are_those_of_the_card,
+                workspaces_are_capped, models_are_planned_on_it)

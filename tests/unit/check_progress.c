@@ -166,17 +166,5 @@ START_TEST(a_dumb_terminal_gets_nothing)
 }
 END_TEST
 
-Suite *progress_suite(void)
-{
-    Suite *suite = suite_create("progress");
-    TCase *tests = tcase_create("progress");
-    tcase_add_test(tests, a_file_stays_clean);
-    tcase_add_test(tests, a_terminal_shows_one_line);
-    tcase_add_test(tests, a_line_is_never_wider_than_the_terminal);
-    tcase_add_test(tests, an_unknown_share_has_no_bar);
-    tcase_add_test(tests, a_dumb_terminal_gets_nothing);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(progress)
+UNIT_TESTS(progress, a_file_stays_clean, a_terminal_shows_one_line, a_line_is_never_wider_than_the_terminal,
+           an_unknown_share_has_no_bar, a_dumb_terminal_gets_nothing)

@@ -51,15 +51,4 @@ START_TEST(spans_of_nothing)
 }
 END_TEST
 
-Suite *schedule_suite(void)
-{
-    Suite *suite = suite_create("schedule");
-    TCase *tests = tcase_create("schedule");
-    tcase_add_test(tests, constant_without_decay);
-    tcase_add_test(tests, warms_up_then_decays);
-    tcase_add_test(tests, spans_of_nothing);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(schedule)
+UNIT_TESTS(schedule, constant_without_decay, warms_up_then_decays, spans_of_nothing)

@@ -280,20 +280,6 @@ START_TEST(a_device_that_refuses_is_reported)
 }
 END_TEST
 
-Suite *session_suite(void)
-{
-    Suite *suite = suite_create("session");
-    TCase *tests = tcase_create("session");
-    tcase_add_test(tests, updates_are_cut_into_micro_steps);
-    tcase_add_test(tests, what_a_key_says_wins_over_a_choice);
-    tcase_add_test(tests, hopeless_sizes_are_refused_at_once);
-    tcase_add_test(tests, a_budget_that_is_none_is_refused);
-    tcase_add_test(tests, initial_weights_follow_from_the_seed);
-    tcase_add_test(tests, the_arena_is_the_plan);
-    tcase_add_test(tests, memory_that_others_took_since_is_planned_for_once);
-    tcase_add_test(tests, a_device_that_refuses_is_reported);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(session)
+UNIT_TESTS(session, updates_are_cut_into_micro_steps, what_a_key_says_wins_over_a_choice,
+           hopeless_sizes_are_refused_at_once, a_budget_that_is_none_is_refused, initial_weights_follow_from_the_seed,
+           the_arena_is_the_plan, memory_that_others_took_since_is_planned_for_once, a_device_that_refuses_is_reported)

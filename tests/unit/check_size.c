@@ -91,17 +91,4 @@ START_TEST(inline_roundings)
 }
 END_TEST
 
-Suite *size_suite(void)
-{
-    Suite *suite = suite_create("size");
-    TCase *tcase = tcase_create("size");
-    tcase_add_test(tcase, mul);
-    tcase_add_test(tcase, add);
-    tcase_add_test(tcase, product);
-    tcase_add_test(tcase, align);
-    tcase_add_test(tcase, inline_roundings);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(size)
+UNIT_TESTS(size, mul, add, product, align, inline_roundings)

@@ -71,15 +71,4 @@ START_TEST(macros_evaluate_once_and_pass_on)
 }
 END_TEST
 
-Suite *status_suite(void)
-{
-    Suite *suite = suite_create("status");
-    TCase *tcase = tcase_create("status");
-    tcase_add_test(tcase, exit_codes);
-    tcase_add_test(tcase, names_are_distinct);
-    tcase_add_test(tcase, macros_evaluate_once_and_pass_on);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
-UNIT_MAIN(status)
+UNIT_TESTS(status, exit_codes, names_are_distinct, macros_evaluate_once_and_pass_on)

@@ -72,15 +72,5 @@ START_TEST(seconds_are_those_of_each_since_the_first)
 }
 END_TEST
 
-static Suite *steps_ahead_suite(void)
-{
-    Suite *suite = suite_create("steps_ahead");
-    TCase *tests = tcase_create("results");
-    tcase_add_test(tests, results_have_places_of_their_own);
-    tcase_add_test(tests, losses_are_added_in_fp64_and_in_order);
-    tcase_add_test(tests, seconds_are_those_of_each_since_the_first);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(steps_ahead)
+UNIT_TESTS(steps_ahead, results_have_places_of_their_own, losses_are_added_in_fp64_and_in_order,
+           seconds_are_those_of_each_since_the_first)

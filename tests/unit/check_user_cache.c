@@ -215,19 +215,7 @@ START_TEST(a_damaged_file_is_said_with_its_consequence)
 }
 END_TEST
 
-static Suite *user_cache_suite(void)
-{
-    Suite *suite = suite_create("user_cache");
-    TCase *tests = tcase_create("files");
-    tcase_add_test(tests, what_was_stored_comes_back_until_it_is_replaced);
-    tcase_add_test(tests, what_was_made_for_another_key_is_not_taken_and_said);
-    tcase_add_test(tests, what_cannot_be_kept_is_not_and_nothing_is_said);
-    tcase_add_test(tests, the_umask_does_not_matter);
-    tcase_add_test(tests, what_a_killed_process_left_is_removed);
-    tcase_add_test(tests, what_cannot_be_read_this_time_is_told_apart);
-    tcase_add_test(tests, a_damaged_file_is_said_with_its_consequence);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(user_cache)
+UNIT_TESTS(user_cache, what_was_stored_comes_back_until_it_is_replaced,
+           what_was_made_for_another_key_is_not_taken_and_said, what_cannot_be_kept_is_not_and_nothing_is_said,
+           the_umask_does_not_matter, what_a_killed_process_left_is_removed,
+           what_cannot_be_read_this_time_is_told_apart, a_damaged_file_is_said_with_its_consequence)

@@ -60,6 +60,19 @@ static int unit_result_print(int run, int failed, int skipped)
     return skipped == run ? UNIT_EXIT_SKIPPED : EXIT_SUCCESS;
 }
 
+Suite *unit_suite(const char *name, void (*setup)(void), void (*teardown)(void), const TTest *const *tests,
+                  size_t count)
+{
+    Suite *suite = suite_create(name);
+    TCase *all = tcase_create("all");
+    if (setup != NULL)
+        tcase_add_checked_fixture(all, setup, teardown);
+    for (size_t i = 0; i < count; i++)
+        tcase_add_test(all, tests[i]);
+    suite_add_tcase(suite, all);
+    return suite;
+}
+
 int unit_main_run(int argc, char **argv, const char *name, Suite *(*make_suite)(void))
 {
     if (unit_arguments_read(argc, argv) != 0)

@@ -1,6 +1,6 @@
 /* The main program of every unit test: one suite per program, run by Check (libcheck).
  *
- * A test file ends with UNIT_MAIN(name), which expects `Suite *name_suite(void)`.  The program prints its seed, runs
+ * A test file ends with UNIT_TESTS(name, tests...).  The program prints its seed, runs
  * the suite, and closes with "checks: P passed, F failed, S skipped".  Exit status: 0 all passed, 1 a failure, 77 all
  * tests were skipped, 2 a bad argument.  Flags: --seed=N.
  */
@@ -21,6 +21,24 @@ uint64_t unit_seed(void);
  * in tests/expected-skips, or the skip fails the run in CI; `reason` names the missing requirement. */
 void unit_skip(const char *name, const char *reason);
 
+/* Makes a suite of one case: `tests` [count] run between setup() and teardown(), both NULL for none. */
+Suite *unit_suite(const char *name, void (*setup)(void), void (*teardown)(void), const TTest *const *tests,
+                  size_t count);
+
+#define UNIT_TESTS_WITH(name, setup, teardown, ...)                                       \
+    static Suite *name##_suite(void)                                                      \
+    {                                                                                     \
+        const TTest *const tests[] = {__VA_ARGS__};                                       \
+        return unit_suite(#name, setup, teardown, tests, sizeof tests / sizeof tests[0]); \
+    }                                                                                     \
+    int main(int argc, char **argv)                                                       \
+    {                                                                                     \
+        return unit_main_run(argc, argv, #name, name##_suite);                            \
+    }
+/* The end of a test file: its name and its tests. */
+#define UNIT_TESTS(name, ...) UNIT_TESTS_WITH(name, NULL, NULL, __VA_ARGS__)
+
+/* For suites with loops, time limits or several cases, which `Suite *name_suite(void)` makes. */
 #define UNIT_MAIN(name)                                        \
     Suite *name##_suite(void);                                 \
     int main(int argc, char **argv)                            \

@@ -1,8 +1,8 @@
-/* The cpu backend's own state, and what every kernel file needs: addresses, threads, names.
+/* State of the cpu backend, and the interface that every kernel file needs: addresses, threads, names.
  *
  * Kernels are compiled once per instruction set (CPU_ISA = generic, avx2 or avx512 on the compiler's command line) and
- * named after it: CPU_NAME(cpu_gemm) is cpu_gemm_avx2.  Inside a kernel file nothing but static functions and its
- * CPU_NAME functions exist, so that no code of a wider instruction set is ever linked in place of the generic one.
+ * named after it: CPU_NAME(cpu_gemm) is cpu_gemm_avx2.  A kernel file defines only static functions and CPU_NAME
+ * functions, so that the linker never substitutes code of a wider instruction set for the generic one.
  */
 #ifndef GPT_TRAIN_CPU_CPU_H
 #define GPT_TRAIN_CPU_CPU_H
@@ -26,7 +26,7 @@
 
 #define CPU_ALIGNMENT_BYTES 64
 #define CPU_THREADS_MAX 1024
-/* Below this many element operations one thread is faster than waking the others. */
+/* For at most this many element operations, one thread is faster than waking the others. */
 #define CPU_SERIAL_WORK_MAX 8192
 /* Elementwise kernels run in blocks of this many elements, so that an element's place in its block, and with it the
  * instruction that computes it, never depends on the number of threads.  A multiple of 8 (dropout's groups). */
@@ -41,11 +41,11 @@ struct cpu_segment {
 struct cpu_gemm_path;
 
 struct cpu_backend {
-    struct backend base; /* first */
+    struct backend base; /* must be first */
     const struct op_impl *const *table;
-    const char *isa;                  /* of the kernels: "generic", "avx2" or "avx512" */
+    const char *isa;                  /* instruction set of the kernels: "generic", "avx2" or "avx512" */
     bool isa_lowered;                 /* by GPT_TRAIN_CPU_ISA */
-    const struct cpu_gemm_path *bf16; /* how bf16 is multiplied; NULL: as on every processor */
+    const struct cpu_gemm_path *bf16; /* path for bf16 products; NULL: the path that every processor has */
     int32_t threads;
     bool has_arena;
     int32_t segments;
@@ -54,14 +54,13 @@ struct cpu_backend {
 
 extern const struct backend_ops cpu_backend_ops;
 
-/* The memory of this machine and of the cgroups that this process is in, in bytes.  Errors: GT_DEVICE when the system
- * says nothing about it. */
+/* Returns the memory of this machine and of the cgroups that this process belongs to, in bytes.  Errors: GT_DEVICE when
+ * the system does not report it. */
 enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes);
-/* The processes below `proc` (/proc) with the largest resident sets, less `own_pid`, into `out`; none where it
- * cannot be read. */
+/* Writes to `out` the processes below `proc` (/proc) with the largest resident sets, except `own_pid`, if any. */
 void cpu_memory_holders(const char *proc, int64_t own_pid, struct backend_holders *out);
-/* Maps `count` segments and touches every page with `threads` threads.  On failure nothing stays mapped.
- * Errors: GT_NO_MEMORY. */
+/* Maps `count` segments and touches every page with cpu->threads threads.  On failure nothing stays mapped.  Errors:
+ * GT_NO_MEMORY; GT_DEVICE from cpu_memory_read(). */
 enum gt_status cpu_memory_map(struct cpu_backend *cpu, const struct backend_segment *segments, int32_t count);
 void cpu_memory_unmap(struct cpu_backend *cpu);
 
@@ -70,7 +69,6 @@ static inline const struct cpu_backend *cpu_from(const struct backend *backend)
     return (const struct cpu_backend *)(const void *)backend;
 }
 
-/* The pointer behind an address of the arena. */
 static inline void *cpu_address(const struct backend *backend, struct address at)
 {
     const struct cpu_backend *cpu = cpu_from(backend);
@@ -79,7 +77,7 @@ static inline void *cpu_address(const struct backend *backend, struct address at
     return (char *)cpu->segment[at.segment].memory + at.offset_bytes;
 }
 
-/* The memory of an operand; NULL when it is absent. */
+/* Returns the memory of an operand, or NULL when it is absent. */
 static inline void *cpu_operand(const struct backend *backend, const struct op_call *call, int32_t slot)
 {
     return call->operand[slot].present ? cpu_address(backend, call->operand[slot].at) : NULL;
@@ -92,8 +90,8 @@ static inline void *cpu_workspace(const struct backend *backend, const struct op
     return cpu_address(backend, call->workspace);
 }
 
-/* Threads for a job of `work` element operations: all or one, because libgomp ends and restarts threads when the size of
- * its team changes otherwise.  Results never depend on it. */
+/* Returns the threads for a job of `work` element operations: all or one, because libgomp ends and restarts threads
+ * when the size of its team changes otherwise.  Results never depend on it. */
 static inline int cpu_threads_for(const struct backend *backend, int64_t work)
 {
     return work <= CPU_SERIAL_WORK_MAX ? 1 : (int)cpu_from(backend)->threads;
@@ -118,7 +116,7 @@ static inline int64_t cpu_max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* How many parts a sum over `rows` rows is made of: fixed by the shape, and enough for many threads to share. */
+/* Returns the number of parts in a sum over `rows` rows: determined by the shape, and enough for many threads. */
 #define CPU_PARTS_MAX 32
 #define CPU_PART_ROWS 16
 
@@ -127,7 +125,7 @@ static inline int64_t cpu_parts(int64_t rows)
     return cpu_min(size_ceil_div(rows, CPU_PART_ROWS), CPU_PARTS_MAX);
 }
 
-/* The first row of part `part`; that of part `parts` is `rows`. */
+/* Returns the first row of part `part`; for part == parts, returns `rows`. */
 static inline int64_t cpu_part_begin(int64_t rows, int64_t parts, int64_t part)
 {
     return rows / parts * part + cpu_min(part, rows % parts);

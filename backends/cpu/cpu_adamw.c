@@ -1,8 +1,8 @@
-/* adamw: one pass over gradient, parameter and both moments, bound by memory.
+/* adamw: one pass over gradient, parameter and both moments; memory-bound.
  *
- * Elementwise in blocks; what is the same for all elements is taken out of the loop.  Skipped as a whole where
- * clip_factor found an infinity.  Arithmetic is in fp32, whatever the operands are stored in: m, v and the parameter are
- * rounded once, from the fp32 values that this step made.
+ * Elementwise in blocks; values common to all elements are read before the loop.  The whole update is skipped if
+ * clip_factor found an infinity.  Arithmetic is in fp32 for any storage dtype: m, v and the parameter are rounded once,
+ * from the fp32 values of this step.
  */
 #include "backends/cpu/cpu_adamw.h"
 #include "backends/cpu/cpu_half.h"
@@ -31,7 +31,7 @@ static void block_update(const struct cpu_adamw_step *step, const float *grad, f
     }
 }
 
-/* Elements begin .. begin + count - 1, count <= CPU_BLOCK; the master is what is updated where there is one. */
+/* Updates elements begin .. begin + count - 1, count <= CPU_BLOCK.  With a master, the update applies to the master. */
 static void memory_update(const struct cpu_adamw_step *step, const struct adamw_memory *memory, int64_t begin,
                           int64_t count)
 {

@@ -1,4 +1,4 @@
-/* What adamw and adamw_lean take from their call before the loop: the step's numbers, the same for all elements. */
+/* The values of a step that adamw and adamw_lean read before the loop; they are the same for all elements. */
 #ifndef GPT_TRAIN_CPU_CPU_ADAMW_H
 #define GPT_TRAIN_CPU_CPU_ADAMW_H
 
@@ -12,7 +12,7 @@ struct cpu_adamw_step {
     float clip, learning_rate, beta1, beta2, rest1, rest2, correction1, correction2, epsilon, weight_decay;
 };
 
-/* False where the update is to be skipped: clip_factor found an infinity. */
+/* Returns false when the update must be skipped: clip_factor found an infinity. */
 static inline bool cpu_adamw_step_read(const union scalar_word *scalars, const float *corrections, int64_t rows,
                                        const struct op_attrs *attrs, struct cpu_adamw_step *out)
 {

@@ -1,9 +1,9 @@
-/* adamw_lean: AdamW of a bf16 parameter that has no master, with m and v in fp32, bf16 or 8-bit codes.
+/* adamw_lean: AdamW of a bf16 parameter without a master, with m and v in fp32, bf16 or 8-bit codes.
  *
- * A block of STATE_BLOCK elements at a time: moments become fp32, the update is computed as op.h writes it, and each result
- * is rounded stochastically into its place.  This file is compiled without contraction and without any option that lets a
- * compiler reorder or approximate, so that vectors of any width give the same bits.  Blocks share nothing, so threads do not
- * show either.
+ * Processes a block of STATE_BLOCK elements at a time: moments are converted to fp32, the update is computed by op.h's
+ * formula, and each result is rounded stochastically into its place.  This file is compiled without contraction and
+ * without any option that lets a compiler reorder or approximate, so that vectors of any width give the same bits.
+ * Blocks share nothing, so the number of threads does not affect results either.
  */
 #include "backends/cpu/cpu_adamw.h"
 #include "backends/cpu/cpu_half.h"
@@ -17,11 +17,11 @@ struct lean_memory {
     uint16_t *param;
     void *first, *second;
     enum dtype moment;
-    uint8_t *scales; /* int8 exponents: [blocks] of m, then of v */
+    uint8_t *scales; /* int8 exponents: [blocks] of m, then [blocks] of v */
     int64_t blocks;
 };
 
-/* A block on its way: fp32 values and, of each stream, random bits. */
+/* The fp32 values of the block that is being updated. */
 struct lean_block {
     float grad[STATE_BLOCK], param[STATE_BLOCK], first[STATE_BLOCK], second[STATE_BLOCK];
     int64_t begin, count;
@@ -43,7 +43,7 @@ static void block_update(const struct cpu_adamw_step *step, struct lean_block *b
     }
 }
 
-/* 2^e, e within STATE_EXPONENT_MIN .. STATE_EXPONENT_MAX or its negative. */
+/* Returns 2^e; |e| must be at most 126. */
 static float power_of_two(int32_t e)
 {
     return cpu_float_from_bits((uint32_t)(127 + e) << 23);

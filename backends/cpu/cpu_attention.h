@@ -1,5 +1,4 @@
-/* What attention's forward, backward and cached files share: tile sizes, shapes, rounding of scratch.
- */
+/* Tile sizes, shapes and masks shared by attention's forward, backward and cached files. */
 #ifndef GPT_TRAIN_CPU_CPU_ATTENTION_H
 #define GPT_TRAIN_CPU_CPU_ATTENTION_H
 
@@ -7,15 +6,15 @@
 #include "backends/cpu/cpu_philox.h"
 #include "backends/cpu/cpu_tile.h"
 
-#define ATTENTION_TILE 64  /* keys, and queries, of a square of scores */
+#define ATTENTION_TILE 64  /* keys, and queries, in a square of scores */
 #define ATTENTION_BAND 256 /* queries that share the transposition of a tile of keys */
-#define ATTENTION_STRIP 16 /* rows of a square on the diagonal that are cut to the keys that they see */
+#define ATTENTION_STRIP 16 /* rows of a square on the diagonal that are cut to their visible keys */
 #define ATTENTION_SQUARE (ATTENTION_TILE * ATTENTION_TILE)
 
 struct attention_shape {
     int64_t samples, time, heads, kv_heads, group; /* group = heads / kv_heads */
     int64_t head_size, padded;                     /* padded to whole tiles */
-    int64_t row;                                   /* length of a row of qkv */
+    int64_t row;                                   /* elements in a row of qkv */
     float scale;
     float dropout;
     int32_t site;
@@ -38,13 +37,13 @@ static inline struct attention_shape attention_shape_of(const struct op_call *ca
     return shape;
 }
 
-/* Columns of a square that `seen` keys of it take up in products. */
+/* Returns the columns of a square that `seen` keys occupy in products. */
 static inline int64_t attention_width(int64_t seen)
 {
     return (int64_t)size_round_up((size_t)cpu_max(seen, 0), CPU_TILE_COLUMNS);
 }
 
-/* factors[64,64] of the queries from `query` and the keys from `key` (a multiple of 64), for `rows` queries. */
+/* Fills factor[64,64] for the queries from `query` and the keys from `key` (a multiple of 64), for `rows` queries. */
 static inline void attention_mask_fill(const struct cpu_mask *mask, int64_t time, int64_t query, int64_t key,
                                        int64_t rows, float *factor)
 {
@@ -53,11 +52,11 @@ static inline void attention_mask_fill(const struct cpu_mask *mask, int64_t time
         cpu_mask_fill(mask, (query + i) * groups_per_row + key / 8, ATTENTION_TILE / 8, factor + i * ATTENTION_TILE);
 }
 
-/* One band of queries of one head against the keys before and among them; also used with a key-value cache. */
+/* One band of queries of one head against the keys that it may see; also used with a key-value cache. */
 struct attention_band {
-    struct cpu_rows q, k, v; /* from the first rows of this head on */
+    struct cpu_rows q, k, v; /* starting at this head's first rows */
     struct cpu_rows y;
-    float *lse;          /* of the first row; NULL where it is not wanted */
+    float *lse;          /* of the first row; NULL if not needed */
     int64_t first, rows; /* queries first .. first + rows - 1 of the sample; rows <= ATTENTION_BAND */
     int64_t position;    /* query i sees keys 0 .. position + i */
     int64_t head_size, padded, time;
@@ -65,14 +64,14 @@ struct attention_band {
     const struct cpu_mask *mask; /* NULL without dropout */
 };
 
-/* Floats of scratch that attention_band_run() needs per thread. */
+/* Returns the floats of scratch that cpu_attention_band() needs per thread. */
 static inline size_t attention_band_floats(int64_t padded)
 {
     return (size_t)(2 * ATTENTION_BAND * padded + 2 * ATTENTION_TILE * padded + 2 * ATTENTION_SQUARE +
                     2 * ATTENTION_BAND);
 }
 
-/* In cpu_attention_forward.c. */
+/* Runs one band; defined in cpu_attention_forward.c. */
 void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scratch);
 
 #endif

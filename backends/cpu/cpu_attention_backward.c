@@ -1,10 +1,12 @@
 /* attention_backward: dq, dk and dv from recomputed weights, one key-value head of one sample at a time.
  *
- * For each tile of 64 keys, and each tile of 64 queries at or after it, the scores are made again, p = exp(s - lse), and
+ * For each tile of 64 keys, and each tile of 64 queries at or after it, the scores are recomputed, p = exp(s - lse),
+ * and
  *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k,      delta = rowsum(dy y),
- * f being the dropout factors.  dk and dv of a tile stay in scratch; dq is added up in rising order of the tiles, in place
- * where it is fp32, else in scratch, so that it is rounded once.  Heads that share a key-value head follow each other in order.  Scores use the same packed, scaled queries and
- * the same product as the forward, so that p is what the forward saw.                     Dao 2023, algorithm 2
+ * where f are the dropout factors.  dk and dv of a tile stay in scratch.  dq is accumulated in increasing order of the
+ * tiles: in place if it is fp32, else in scratch, so that it is rounded once.  Heads that share a key-value head are
+ * processed in order.  Scores use the same packed, scaled queries and the same product as the forward pass, so p has
+ * the forward pass's values.  Dao 2023, algorithm 2
  */
 #include "backends/cpu/cpu_attention.h"
 #include "backends/cpu/cpu_math.h"
@@ -12,7 +14,7 @@
 struct backward_item {
     const struct attention_shape *shape;
     struct cpu_floats qkv, dy, y, dqkv;
-    int64_t first;    /* row of the sample */
+    int64_t first;    /* first row of the sample */
     const float *lse; /* of the sample's first head */
     int64_t kv_head;
     struct cpu_mask mask;
@@ -24,7 +26,7 @@ struct backward_scratch {
     float *q, *dy, *dq;                 /* [64, padded]; q is scaled */
     float *weight, *slope, *factor;     /* [64, 64] */
     float *delta;                       /* [group, time] */
-    float *dq_sum;                      /* [group, time, head size], where dqkv is not fp32 */
+    float *dq_sum;                      /* [group, time, head size], if dqkv is not fp32 */
 };
 
 static size_t scratch_floats(const struct attention_shape *shape, enum dtype dqkv)
@@ -73,8 +75,7 @@ static void delta_compute(const struct backward_item *item, const struct backwar
     }
 }
 
-/* weight := p f and slope := ds, from `width` scores and dy v'; `visible` keys count, the others become 0.  factor may be
- * NULL. */
+/* weight := p f and slope := ds, from `width` scores and dy v'; 0 for keys from `visible` on.  factor may be NULL. */
 static void row_slopes(float *weight, float *slope, int64_t width, const float *factor, float lse, float delta,
                        int64_t visible)
 {
@@ -99,7 +100,7 @@ static void row_slopes(float *weight, float *slope, int64_t width, const float *
     }
 }
 
-/* out[rows, width] = a[rows, padded] transposed[size, width]: scores, or the slopes of the values. */
+/* out[rows, width] = a[rows, padded] transposed[size, width]: scores, or the gradients of the weights. */
 static void rows_scores(const float *a, const float *transposed, float *out, int64_t rows, int64_t width,
                         const struct attention_shape *shape)
 {
@@ -115,7 +116,7 @@ static void rows_scores(const float *a, const float *transposed, float *out, int
                                                  .k = shape->head_size});
 }
 
-/* out[keys, padded] += square[rows, keys]' by_query[rows, padded]: what queries of a square give to keys of it. */
+/* out[keys, padded] += square[rows, keys]' by_query[rows, padded]: contributions of a square's queries to its keys. */
 static void keys_add(const float *square, const float *by_query, float *out, int64_t rows, int64_t keys, int64_t padded)
 {
     cpu_tile_multiply(&(struct cpu_tile_product){.a = square,
@@ -131,7 +132,7 @@ static void keys_add(const float *square, const float *by_query, float *out, int
                                                  .add = true});
 }
 
-/* Where dq of `head` is added up, from row `query` of the sample on. */
+/* Returns the rows that accumulate dq of `head`, from row `query` of the sample on. */
 static struct cpu_rows dq_rows(const struct backward_item *item, const struct backward_scratch *s, int64_t head,
                                int64_t query)
 {
@@ -150,7 +151,8 @@ struct square {
     int64_t head, query, rows, key, keys;
 };
 
-/* Queries first .. first + rows - 1 of a square, as far as the last one sees: p and ds, and what its keys give to dq. */
+/* Processes queries first .. first + rows - 1 of a square against the keys that the last one sees: computes p and ds,
+ * and adds the keys' contributions to dq. */
 static void rows_run(const struct square *square, int64_t first, int64_t rows)
 {
     const struct backward_scratch *s = square->s;
@@ -180,7 +182,7 @@ static void rows_run(const struct square *square, int64_t first, int64_t rows)
                                                  .add = true});
 }
 
-/* All of one square.  On the diagonal, strips of queries leave out keys that they do not see, and strips of keys queries. */
+/* Processes one square.  On the diagonal, strips of queries skip keys that they do not see, and vice versa. */
 static void square_run(const struct square *square)
 {
     const struct backward_scratch *s = square->s;
@@ -212,7 +214,7 @@ static void square_run(const struct square *square)
         cpu_floats_write(dq.of, dq.first + i * dq.stride, size, s->dq + i * padded);
 }
 
-/* Rounds the sums of dq, where they are in scratch. */
+/* Rounds the sums of dq into dqkv, if they are in scratch. */
 static void dq_store(const struct backward_item *item, const struct backward_scratch *s)
 {
     const struct attention_shape *shape = item->shape;
@@ -240,7 +242,7 @@ static void item_run(const struct backward_item *item, float *memory)
         cpu_tile_pack_transposed(s.v_transposed, tile, &v, keys, size);
         cpu_tile_pack(s.k, keys, padded, &k, keys, size, shape->scale);
         for (int64_t e = 0; e < 2 * tile * padded; e++)
-            s.dk[e] = 0.0f; /* and dv, which follows it */
+            s.dk[e] = 0.0f; /* also clears dv, which follows dk */
         for (int64_t h = 0; h < shape->group; h++) {
             for (int64_t query = key; query < shape->time; query += tile)
                 square_run(&(struct square){.item = item,
@@ -278,7 +280,7 @@ static enum gt_status attention_backward_run(struct backend *backend, int32_t qu
     float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
     const struct cpu_mask mask = cpu_mask_make(scalars, shape.dropout);
     const int64_t work = shape.samples * shape.time * shape.row * cpu_min(shape.time, ATTENTION_TILE) / 4;
-    (void)work; /* only OpenMP looks at it */
+    (void)work; /* used only with OpenMP */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
     for (int64_t index = 0; index < shape.samples * shape.kv_heads; index++) {
         const int64_t sample = index / shape.kv_heads;

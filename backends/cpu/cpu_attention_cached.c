@@ -1,13 +1,13 @@
-/* attention_cached: new keys and values go to the cache, then the new queries attend to all of it.
+/* attention_cached: new keys and values are appended to the cache, then the new queries attend to all of it.
  *
- * The arithmetic is attention_forward's band, with keys and values read from the cache; prefill and decode differ in
- * the number of rows only.  A cache of another dtype than qkv holds keys and values rounded.
+ * The arithmetic is attention_forward's band, with keys and values read from the cache.  Prefill and decode differ only
+ * in the number of rows.  A cache with another dtype than qkv stores rounded keys and values.
  */
 #include "backends/cpu/cpu_attention.h"
 
 #include <string.h>
 
-/* to[at ..] = from[source ..], `count` elements, converted where the dtypes differ. */
+/* to[at ..] = from[source ..], `count` elements, converted if the dtypes differ. */
 static void row_copy(struct cpu_floats to, int64_t at, struct cpu_floats from, int64_t source, int64_t count)
 {
     const size_t bytes = dtype_size_bytes(to.dtype);
@@ -39,7 +39,7 @@ static enum gt_status attention_cached_run(struct backend *backend, int32_t queu
     const union scalar_word *scalars = cpu_operand(backend, call, ATTENTION_CACHED_SCALARS);
     const int64_t size = shape.head_size, width = shape.kv_heads * size;
     const int64_t capacity = call->operand[ATTENTION_CACHED_CACHE].dims[2], position = scalars[SCALAR_POSITION].i;
-    const int64_t values = shape.samples * capacity * width; /* keys come before them */
+    const int64_t values = shape.samples * capacity * width; /* keys precede values */
     assert(position >= 0 && position + shape.time <= capacity);
     for (int64_t n = 0; n < shape.samples * shape.time; n++) {
         const int64_t row = n / shape.time * capacity + position + n % shape.time;
@@ -51,7 +51,7 @@ static enum gt_status attention_cached_run(struct backend *backend, int32_t queu
     float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
     const int64_t bands = size_ceil_div(shape.time, ATTENTION_BAND), per_sample = shape.heads * bands;
     const int64_t work = shape.samples * shape.time * shape.heads * size * (position + shape.time);
-    (void)work; /* only OpenMP looks at it */
+    (void)work; /* used only with OpenMP */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
     for (int64_t item = 0; item < shape.samples * per_sample; item++) {
         const int64_t sample = item / per_sample, head = item % per_sample / bands;

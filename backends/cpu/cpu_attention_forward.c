@@ -1,11 +1,11 @@
 /* attention_forward: online softmax over tiles of 64 keys, one band of up to 256 queries of one head at a time.
  *
- * For each tile of keys the band's scores are made 64 rows at a time (queries were scaled when packed), the running
- * maximum and sum of each row are brought up to date, and the weights times v are added to a packed result.  Tiles beyond
- * the diagonal are never touched; on it, strips of 16 rows go as far as their last row sees.  Which thread takes which band
- * changes nothing: a row's sums depend on the shape only.  16-bit rows become fp32 when they are packed; y is rounded when
- * it is written.
- * Dropout acts on the weights that go to v, not on the sum: after normalisation, as PyTorch does.
+ * For each tile of keys, the band's scores are computed 64 rows at a time (queries are scaled when packed), the running
+ * maximum and sum of each row are updated, and the weights times v are added to a packed result.  Tiles beyond the
+ * diagonal are skipped; on it, strips of 16 rows end at the last key that their last row sees.  The assignment of bands
+ * to threads does not affect results: a row's sums depend only on the shape.  16-bit rows are converted to fp32 when
+ * packed; y is rounded when written.  Dropout applies to the weights that multiply v, not to the sum: after
+ * normalisation, as in PyTorch.
  */
 #include "backends/cpu/cpu_attention.h"
 #include "backends/cpu/cpu_math.h"
@@ -45,7 +45,7 @@ static float row_exp(float *row, int64_t width, float largest)
     return sum;
 }
 
-/* Turns a row of `width` scores into weights relative to the row's new maximum, and rescales what was summed before. */
+/* Turns a row of `width` scores into weights relative to the row's new maximum, and rescales the previous sums. */
 static void row_update(float *row, int64_t visible, int64_t width, float *largest, float *sum, float *result,
                        int64_t padded)
 {
@@ -64,7 +64,8 @@ static void row_update(float *row, int64_t visible, int64_t width, float *larges
     *sum += added;
 }
 
-/* `rows` queries from `begin` of the band against the packed tile of `keys` keys from `key`, as far as the last one sees. */
+/* Processes `rows` queries from `begin` of the band against the packed tile of `keys` keys from `key`, up to the last
+ * key that the last query sees. */
 static void rows_run(const struct attention_band *band, const struct band_scratch *s, int64_t begin, int64_t rows,
                      int64_t key, int64_t keys)
 {
@@ -105,7 +106,7 @@ static void rows_run(const struct attention_band *band, const struct band_scratc
                                                  .add = true});
 }
 
-/* A square of queries and keys: at once where all is seen, else strip by strip. */
+/* Processes a square of queries and keys: at once if all keys are visible to all queries, else strip by strip. */
 static void square_run(const struct attention_band *band, const struct band_scratch *s, int64_t begin, int64_t key,
                        int64_t keys)
 {
@@ -178,12 +179,12 @@ static enum gt_status attention_forward_run(struct backend *backend, int32_t que
     float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
     const struct cpu_mask shared = cpu_mask_make(scalars, shape.dropout);
     const int64_t work = shape.samples * shape.time * shape.row * cpu_min(shape.time, ATTENTION_TILE) / 4;
-    (void)work; /* only OpenMP looks at it */
+    (void)work; /* used only with OpenMP */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
     for (int64_t item = 0; item < shape.samples * per_sample; item++) {
         const int64_t sample = item / per_sample, head = item % per_sample / bands;
-        const int64_t first = (bands - 1 - item % bands) * ATTENTION_BAND; /* the longest first */
-        const int64_t start = sample * shape.time * shape.row;             /* of the sample */
+        const int64_t first = (bands - 1 - item % bands) * ATTENTION_BAND; /* longest bands first */
+        const int64_t start = sample * shape.time * shape.row;             /* first element of the sample */
         struct cpu_mask mask = shared;
         mask.site = (uint32_t)shape.site + ((uint32_t)head << 16);
         mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;

@@ -1,10 +1,9 @@
-/* The cpu backend: OpenMP kernels over host memory, CBLAS for those matrix products that have none.
+/* The cpu backend: OpenMP kernels over host memory, CBLAS for matrix products without a kernel of their own.
  *
- * Three tables of the same kernels, compiled for different instruction sets, of which open() picks the widest that this
- * processor has; on top of the widest, bf16 products may have instructions of their own.
- * GPT_TRAIN_CPU_ISA=generic|avx2|avx512|amx lowers the choice, for tests.  All spaces are host memory, there is
- * one queue, and every call has finished when it returns.  The BLAS library is told to use one thread: it is called from
- * our threads, tile by tile.
+ * There are three tables of the same kernels, compiled for different instruction sets; open() picks the widest that
+ * this processor supports.  On top of the widest, bf16 products may use AMX.  GPT_TRAIN_CPU_ISA=generic|avx2|avx512|amx
+ * lowers the choice, for tests.  All spaces are host memory, there is one queue, and every call has finished when it
+ * returns.  The BLAS library is set to one thread, because our threads call it, tile by tile.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -37,7 +36,7 @@ extern const struct op_impl *const cpu_table_avx2[OP_KIND_COUNT];
 extern const struct op_impl *const cpu_table_avx512[OP_KIND_COUNT];
 #endif
 
-/* Libraries' own headers differ in whether they declare these. */
+/* Not every library's header declares these. */
 #ifdef HAVE_OPENBLAS_SET_NUM_THREADS
 void openblas_set_num_threads(int threads);
 #endif
@@ -56,7 +55,7 @@ struct cpu_isa {
 };
 
 #ifdef HAVE_X86_SIMD
-/* With the conversions of fp16, which are a feature of their own that not every compiler's test knows. */
+/* Includes the fp16 conversions (F16C), which are a separate feature that not every compiler can test. */
 static bool has_avx2(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -101,11 +100,11 @@ static enum gt_status isa_choose(struct cpu_backend *cpu)
 }
 
 #ifdef _OPENMP
-/* A core's hyperthreads share what products need.  Where OpenMP was told to bind threads (OMP_PROC_BIND), this thread's
- * affinity mask is one place by now, and OpenMP knows how many there are. */
+/* Returns one thread per core, because a core's hyperthreads share the units that products need.  If OpenMP binds
+ * threads (OMP_PROC_BIND), this thread's affinity mask is one place by now, and OpenMP knows the number of places. */
 static int32_t threads_default(void)
 {
-    const char *wanted = getenv("OMP_NUM_THREADS"); /* "4", or "4,2" for nested loops, of which there are none */
+    const char *wanted = getenv("OMP_NUM_THREADS"); /* "4", or "4,2" for nested loops, which we do not use */
     const long number = wanted != NULL ? strtol(wanted, NULL, 10) : 0;
     if (number > 0)
         return number < CPU_THREADS_MAX ? (int32_t)number : CPU_THREADS_MAX;
@@ -147,7 +146,7 @@ static const char *blas_name(void)
 #endif
 }
 
-/* Two operands that all threads share, and a result for each; everything is zero. */
+/* The trial product: two operands that all threads share, and one result per thread; all elements are zero. */
 #define TRIAL_ROWS 512
 #define TRIAL_COLUMNS 192
 #define TRIAL_DEPTH 384
@@ -155,7 +154,7 @@ static const char *blas_name(void)
 #define TRIAL_OWN ((size_t)TRIAL_ROWS * TRIAL_COLUMNS)
 #define TRIALS_TIMED 3
 #define SLOW_FLOPS \
-    8e9 /* of one thread with AVX2; OpenBLAS has 30e9 and more there, the plain loops of Netlib 1e9 to 3e9 */
+    8e9 /* of one thread with AVX2; OpenBLAS reaches 30e9 and more there, the plain loops of Netlib 1e9 to 3e9 */
 
 static void trial_multiply(float *memory, int32_t thread)
 {
@@ -164,11 +163,12 @@ static void trial_multiply(float *memory, int32_t thread)
                 memory + TRIAL_SHARED + (size_t)thread * TRIAL_OWN, TRIAL_COLUMNS);
 }
 
-/* A step would take many times as long as it could; the configuration chose this library, so only a person can mend it. */
+/* Warns about a slow library, which makes a step many times slower.  Only the user can fix that, because the library
+ * was chosen at configure time. */
 static void library_warn_slow(const struct cpu_backend *cpu, float *memory)
 {
     if (strcmp(cpu->isa, "generic") == 0)
-        return; /* nothing is known of what it could do */
+        return; /* the expected rate is unknown */
     double seconds = INFINITY;
     for (int i = 0; i < TRIALS_TIMED; i++) {
         const int64_t began = clock_monotonic_ns();
@@ -183,14 +183,15 @@ static void library_warn_slow(const struct cpu_backend *cpu, float *memory)
             blas_name(), flops / 1e9);
 }
 
-/* OpenBLAS maps this much for each thread that multiplies at a time, and repeats it for ever where the system refuses. */
+/* OpenBLAS maps this much for each concurrent thread, and retries forever if the system refuses. */
 #define LIBRARY_THREAD_BYTES ((size_t)128 << 20)
 
 static enum gt_status library_space_check(const struct cpu_backend *cpu)
 {
 #ifdef HAVE_OPENBLAS_SET_NUM_THREADS
     const size_t size = (size_t)cpu->threads * LIBRARY_THREAD_BYTES;
-    /* One large mapping counts as many small ones do with MAP_NORESERVE, but under strict overcommit, where they count too. */
+    /* Tests with one large mapping instead of many small ones, which is equivalent with MAP_NORESERVE, except under
+     * strict overcommit, which counts such mappings too. */
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         log_error("cpu: the library for matrix products (%s) needs %zu B of address space for %" PRId32
@@ -204,8 +205,8 @@ static enum gt_status library_space_check(const struct cpu_backend *cpu)
     return GT_OK;
 }
 
-/* One product per thread, so that the library's own buffers are touched before step 1 and not when a thread happens to meet
- * its first product.  Those of wider products are touched by the first step.  A wish: without memory nothing happens. */
+/* Multiplies once per thread, so that the library's own buffers are touched before step 1, not when a thread meets its
+ * first product.  The first step touches the buffers of wider products.  Best effort: does nothing without memory. */
 static void library_touch(const struct cpu_backend *cpu)
 {
     float *memory = calloc(TRIAL_SHARED + (size_t)cpu->threads * TRIAL_OWN, sizeof *memory);
@@ -267,7 +268,7 @@ static void cpu_close(struct backend *backend)
     free(cpu_own(backend));
 }
 
-/* "AMD EPYC 7B13" from /proc/cpuinfo, else "CPU". */
+/* Writes the name from /proc/cpuinfo, such as "AMD EPYC 7B13", else "CPU". */
 static void processor_name(char *out, size_t size)
 {
     snprintf(out, size, "CPU");

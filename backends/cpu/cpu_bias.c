@@ -1,6 +1,6 @@
 /* bias_backward: the sum of the rows of dy.
  *
- * The rows are cut into parts whose number follows from the shape; each part sums in fp64 into its strip of the
+ * The rows are divided into parts whose number follows from the shape.  Each part sums in fp64 into its strip of the
  * workspace, and the parts are added in order.
  */
 #include "backends/cpu/cpu_half.h"
@@ -15,7 +15,7 @@ static size_t bias_backward_workspace_bytes(const struct backend *backend, const
     return (size_t)cpu_parts(dims[0]) * (size_t)dims[1] * sizeof(double);
 }
 
-/* sum[columns] += the row of dy that begins with element `first`. */
+/* sum[columns] += the row of dy that begins at element `first`. */
 static void row_add(double *sum, struct cpu_floats dy, int64_t first, int64_t columns)
 {
     float buffer[CPU_BLOCK];

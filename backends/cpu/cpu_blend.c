@@ -1,7 +1,7 @@
 /* blend: y = alpha x + beta z.
  *
- * In blocks, which become fp32 where they are 16-bit; each product and the sum are rounded once, and nothing is fused, so that
- * the bits are those of op.h on every instruction set.
+ * In blocks, with 16-bit operands converted to fp32.  Each product and the sum are rounded once, and nothing is fused,
+ * so the bits match op.h on every instruction set.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"

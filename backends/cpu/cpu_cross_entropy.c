@@ -1,9 +1,9 @@
 /* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: their sum.
  *
- * A row is read twice: for its maximum, then for e^(logit - max), which overwrites the logits where the gradient is wanted
- * and is scaled in a third pass while it is still in the cache.  Sums run in fp32 lanes over blocks, and in fp64 over the
- * blocks.  Columns beyond attrs.vocab are never read.  Logits of 16 bits go through the same passes as a row of fp32 in the
- * workspace, one for each thread, and are rounded once.
+ * A row is read twice: for its maximum, then for e^(logit - max).  If the gradient is needed, e^(logit - max)
+ * overwrites the logits and is scaled in a third pass while it is still in the cache.  Sums run in fp32 lanes over
+ * blocks, and in fp64 over the blocks.  Columns from attrs.vocab on are never read.  16-bit logits take the same passes
+ * as a row of fp32 in the workspace, one row per thread, and are rounded once.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
@@ -53,7 +53,7 @@ static void row_scale(float *row, int64_t count, float factor)
         row[i] *= factor;
 }
 
-/* The loss of one row of `width` logits; with `gradient` the row becomes (softmax - onehot) scale. */
+/* Returns the loss of one row of `width` logits; with `gradient` the row becomes (softmax - onehot) scale. */
 static float row_loss(float *row, int64_t vocab, int64_t width, int32_t target, bool gradient, float scale)
 {
     if (target < 0) {

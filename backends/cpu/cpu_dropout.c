@@ -1,13 +1,14 @@
 /* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h).
  *
- * Elements of a sample are numbered through its rows, and blocks start at multiples of eight of them, so that a group of
- * eight that share a Philox block never straddles two blocks.  y may be x.  Its own backward.
+ * Elements are numbered through all rows of a sample.  Blocks start at multiples of eight of these numbers, so that the
+ * eight elements that share a Philox block are never in different blocks.  y may be x.  The op is also its own
+ * backward.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/cpu_philox.h"
 
-/* Elements offset .. offset + count - 1, of which the first is number `first` in its sample. */
+/* Processes elements offset .. offset + count - 1; the first is number `first` in its sample. */
 static void block_drop(const struct cpu_mask *mask, struct cpu_floats x, struct cpu_floats y, int64_t offset,
                        int64_t first, int64_t count)
 {

@@ -1,7 +1,7 @@
 /* embed_forward and embed_backward: rows of two tables, gathered and added; and their gradients.
  *
- * Backward takes the rows grouped by token id (the host sorts them), so that each row of dwte is written by one thread,
- * in the order of the list: no atomics.  Sums run in fp64 over a strip of columns and are rounded once.
+ * The backward pass reads rows grouped by token id (the host sorts them), so that one thread writes each row of dwte,
+ * in the order of the list, without atomics.  Sums run in fp64 over a strip of columns and are rounded once.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
@@ -37,7 +37,7 @@ static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, 
     return GT_OK;
 }
 
-/* Rows of dy: those of `list`, or first, first + stride, ... where there is none. */
+/* Rows of dy: the rows in `list`, or first, first + stride, ... if `list` is NULL. */
 struct row_set {
     struct cpu_floats dy;
     const int32_t *list;
@@ -81,7 +81,7 @@ static enum gt_status embed_backward_run(struct backend *backend, int32_t queue,
     const int64_t time = call->attrs.time, positions = call->operand[EMBED_BACKWARD_DWPE].dims[0];
     const bool accumulate = op_accumulates(call, EMBED_BACKWARD_DWPE);
     const int threads = cpu_threads_for(backend, rows * channels);
-    (void)threads; /* only OpenMP looks at it */
+    (void)threads; /* used only with OpenMP */
     const int64_t groups = starts[0];
     assert(groups >= 0 && groups + 2 <= call->operand[EMBED_BACKWARD_STARTS].dims[0]);
     CPU_OMP(omp parallel for schedule(dynamic, 8) num_threads(threads))

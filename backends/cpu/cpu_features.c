@@ -1,8 +1,8 @@
-/* Whether this processor and system have AMX, which not every compiler can test for.
+/* Detects AMX in this processor and system, which not every compiler can test.
  *
- * The bits are read from CPUID.  The state of AMX tiles is large,
- * and Linux saves it for processes only that asked: the request covers all threads, and fails where the system has not
- * enabled AMX or a thread's signal stack is too small.
+ * The processor's bits come from CPUID.  The state of AMX tiles is large, so Linux saves it only for processes that
+ * request it.  The request covers all threads; it fails if the system has not enabled AMX or a thread's signal stack is
+ * too small.
  *                            Intel SDM vol. 2, CPUID leaf 7; Linux Documentation/arch/x86/xstate.rst
  */
 #ifdef HAVE_CONFIG_H
@@ -21,7 +21,7 @@
 
 #define LEAF7_EDX_AMX_BF16 (1u << 22)
 #define LEAF7_EDX_AMX_TILE (1u << 24)
-#define REQUEST_STATE_PERMISSION 0x1023 /* ARCH_REQ_XCOMP_PERM; not in the headers of older systems */
+#define REQUEST_STATE_PERMISSION 0x1023 /* ARCH_REQ_XCOMP_PERM; missing in the headers of older systems */
 #define STATE_TILE_DATA 18
 
 bool cpu_has_amx_bf16(void)

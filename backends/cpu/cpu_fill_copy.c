@@ -1,6 +1,6 @@
 /* fill: y = value; copy: y = x, or y += x, from any float dtype to any.
  *
- * Elementwise in blocks whose size is fixed.  A value is rounded once, to the dtype of y; between equal dtypes a copy moves
+ * Elementwise in blocks of fixed size.  A value is rounded once, to the dtype of y; between equal dtypes, y = x copies
  * the bytes.
  */
 #include "backends/cpu/cpu_half.h"

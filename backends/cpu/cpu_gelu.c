@@ -1,7 +1,7 @@
 /* gelu_forward and gelu_backward, erf and tanh.
  *
- * y = x P(X <= x) for erf; y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), for tanh, which is the same as
- * x/2 (1 + tanh u) without its cancellation.  Elementwise in blocks; y may be x, and dx may be dy or x.
+ * y = x P(X <= x) for erf.  For tanh, y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which equals x/2 (1 + tanh
+ * u) without its cancellation.  Elementwise in blocks; y may be x, and dx may be dy or x.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
@@ -32,7 +32,7 @@ static void erf_backward(const float *dy, const float *x, float *dx, int64_t cou
     }
 }
 
-/* e^(-2u), cut where it would overflow. */
+/* Returns e^(-2u), clamped before it overflows. */
 static inline float tanh_exponential(float x)
 {
     const float exponent = -2.0f * SQRT_2_OVER_PI * (x + CUBIC * x * x * x);

@@ -1,10 +1,10 @@
 /* gemm: d (+)= op(a) op(b) + bias, tile by tile of d, each on one thread.
  *
- * OpenMP shares the tiles out.  K is never shared among threads, and where the bits of d depend on the tiles, their sizes
- * follow from the shape alone: no bit depends on the number of threads.  In fp32 a tile is one single-threaded cblas_sgemm; a
- * bias is written into it first and added to, while it is in the cache.  Other paths: wide products with AVX-512
- * (cpu_gemm_packed.c), few rows (cpu_gemm_few.c), 16-bit operands (cpu_gemm_half.c, cpu_gemm_amx.c).  How the sizes are
- * chosen: tile_of_shape() and tile_cheapest().
+ * OpenMP distributes the tiles.  K is never divided among threads.  If the bits of d depend on the tiles, tile sizes
+ * follow from the shape alone, so no bit depends on the number of threads.  In fp32 a tile is one single-threaded
+ * cblas_sgemm; a bias is first written into the tile, and the product added to it while it is in the cache.  Other
+ * paths: wide products with AVX-512 (cpu_gemm_packed.c), few rows (cpu_gemm_few.c), 16-bit operands (cpu_gemm_half.c,
+ * cpu_gemm_amx.c).  tile_of_shape() and tile_cheapest() choose the tile sizes.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -35,7 +35,7 @@ static bool gemm_supports(const struct backend *backend, const struct op_call *c
     for (int32_t slot = 0; slot < GEMM_OPERANDS; slot++) {
         const struct operand *operand = &call->operand[slot];
         for (int32_t i = 0; operand->present && i < operand->rank; i++) {
-            if (operand->dims[i] > INT_MAX) /* CBLAS counts with int */
+            if (operand->dims[i] > INT_MAX) /* CBLAS counts in int */
                 return false;
         }
     }
@@ -45,16 +45,16 @@ static bool gemm_supports(const struct backend *backend, const struct op_call *c
 #define TILE_ROWS_MAX 512
 #define TILE_COLUMNS_MAX 1024
 #define TILE_COLUMNS_MIN 384
-#define TILE_COLUMNS_LEAST 128 /* where there would be one tile only */
+#define TILE_COLUMNS_LEAST 128 /* if there would be only one tile */
 #define TILES_WANTED 8
-#define TILE_MULTIPLE 32       /* of rows and columns: no micro-kernel is cut at a seam */
-#define SERIAL_PRODUCTS 100000 /* below, one thread */
+#define TILE_MULTIPLE 32       /* for rows and columns, so that no seam cuts a micro-kernel */
+#define SERIAL_PRODUCTS 100000 /* below this, one thread */
 #define BF16_ROWS_MIN 3
 #define PIECES_TRIED 16
 #define TURNS_TRIED 2
-#define PACKED_COLUMNS_MIN 64         /* fewer are not worth the copies */
-#define PACKED_COLUMNS_ALWAYS 193     /* for fewer, nor are small products, */
-#define PACKED_PRODUCTS_MIN 1000000.0 /* which then need no workspace either */
+#define PACKED_COLUMNS_MIN 64         /* with fewer columns, packing does not pay */
+#define PACKED_COLUMNS_ALWAYS 193     /* with fewer, it pays only for large products */
+#define PACKED_PRODUCTS_MIN 1000000.0 /* large products; smaller ones need no workspace */
 
 static bool product_is_small(int64_t m, int64_t n, int64_t k)
 {
@@ -62,10 +62,10 @@ static bool product_is_small(int64_t m, int64_t n, int64_t k)
 }
 
 /* Each tile packs its rows of a and columns of b anew, which costs 15 % of OpenBLAS' rate at 256 x 192 and 5 to 10 % at
- * 512 x 768 (one thread, processor time, K = 768, AVX-512), so tiles are large: rows up to 512, then columns cut so that
- * there are 8 tiles or more, an even number of them, unless they would become narrower than 384.  On two threads, at the
- * products of a 124M model's step, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own two-thread call on a machine
- * with other load, whose rates scatter as much. */
+ * 512 x 768 (one thread, processor time, K = 768, AVX-512).  Therefore tiles are large: up to 512 rows, then columns
+ * divided so that there are 8 tiles or more, an even number, unless they would become narrower than 384.  On two
+ * threads, for the products of a step of a 124M model, this ran at 0.75 to 1.15 times the rate of OpenBLAS' own
+ * two-thread call, on a machine with other load, whose rates vary as much. */
 static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path, int64_t m, int64_t n)
 {
     const int64_t multiple = path->columns_multiple > 0 ? path->columns_multiple : TILE_MULTIPLE;
@@ -80,7 +80,7 @@ static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path, int6
     return (struct cpu_gemm_tile){.rows = cpu_min(rows, m), .columns = cpu_min(cpu_gemm_piece(n, across, multiple), n)};
 }
 
-/* How long these tiles take when they are shared out, in multiplications. */
+/* Returns the time for these tiles when distributed among threads, in multiplications. */
 static double tiles_cost(const struct cpu_gemm_path *path, const struct cpu_gemm_tile *tile, int64_t count, int threads)
 {
     const double rows = (double)tile->rows, columns = (double)tile->columns;
@@ -94,7 +94,8 @@ static struct cpu_gemm_tile tile_of_pieces(const struct cpu_gemm_path *path, int
                                   .columns = cpu_min(cpu_gemm_piece(n, across, path->columns_multiple), n)};
 }
 
-/* The cheapest of equal tiles: for some numbers of pieces of m, as many of n as give every thread one tile, two, ... */
+/* Returns the cheapest of equal tiles.  Tries several numbers of pieces of m, and for each the numbers of pieces of n
+ * that give every thread one tile, two, ... */
 static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, int64_t m, int64_t n, int threads)
 {
     const int64_t down_least = size_ceil_div(m, path->rows_max), across_least = size_ceil_div(n, path->columns_max);
@@ -157,7 +158,7 @@ static const struct cpu_gemm_path path_library = {
     .tile_run = f32_tile_run,
 };
 
-/* Sizes and flags; memory is not resolved. */
+/* Returns the job's sizes and flags; its memory is not resolved. */
 static struct cpu_gemm job_of(const struct op_call *call)
 {
     const struct operand *a = &call->operand[GEMM_A], *d = &call->operand[GEMM_D];
@@ -193,7 +194,7 @@ static const struct cpu_gemm_path *f32_path_choose(const struct cpu_gemm *job)
     return &path_library;
 }
 
-/* bf16 instructions want b packed, which one or two rows do not repay: those read it as it is. */
+/* AMX instructions need b packed, which does not pay for one or two rows; these read b unpacked. */
 static const struct cpu_gemm_path *path_choose(const struct backend *backend, const struct cpu_gemm *job)
 {
     const struct cpu_gemm_path *bf16 = cpu_from(backend)->bf16;
@@ -229,7 +230,7 @@ static enum gt_status gemm_run(struct backend *backend, int32_t queue, const str
     const int64_t down = size_ceil_div(job.m, size.rows), across = size_ceil_div(job.n, size.columns);
     const bool serial = down * across == 1 || product_is_small(job.m, job.n, job.k);
     const int threads = serial ? 1 : (int)cpu_from(backend)->threads;
-    (void)threads; /* only OpenMP looks at it */
+    (void)threads; /* used only with OpenMP */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(threads))
     for (int64_t t = 0; t < down * across; t++) {
         struct cpu_gemm_tile tile = {.row = t % down * size.rows, .column = t / down * size.columns};

@@ -1,10 +1,10 @@
-/* Tiles of bf16 products by the processor's matrix unit, AMX.
+/* Tiles of bf16 products on the processor's matrix unit, AMX.
  *
- * Both operands of a tile are packed, at most 256 of k at a time, into blocks of 16 lines by 32 of k: `a` line by line, `b`
- * pair of k by pair of k.  32 x 32 blocks of the result are then made from two strips of lines each, kept in fp32 between the
- * portions of k, and rounded once when the last portion is done.  An element sums its products in groups of 32 of k
- * whatever the size of tiles and portions, so that neither changes its bits.  The unit takes and gives values below 2^-126
- * for zero.  Compiled once, with flags of its own; chosen at run time.                Intel SDM vol. 2: TDPBF16PS
+ * Both operands of a tile are packed, at most 256 of k at a time, into blocks of 16 lines by 32 of k: `a` line by line,
+ * `b` by pairs of k.  32 x 32 blocks of the result are then computed from two strips of lines each, kept in fp32
+ * between the portions of k, and rounded once after the last portion.  An element sums its products in groups of 32 of
+ * k for any size of tiles and portions, so neither affects its bits.  The unit treats inputs and results below 2^-126
+ * as zero.  Compiled once, with its own flags; chosen at run time.  Intel SDM vol. 2: TDPBF16PS
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -16,26 +16,27 @@
 
 #define STRIP 16               /* lines of a packed block */
 #define DEPTH 32               /* of k in a packed block */
-#define PACKED (STRIP * DEPTH) /* its elements: 1 KiB */
-#define SIDE (2 * STRIP)       /* of a block of the result */
-#define BLOCK (SIDE * SIDE)    /* its elements: four quarters of 16 x 16, row by row */
+#define PACKED (STRIP * DEPTH) /* elements of a packed block: 1 KiB */
+#define SIDE (2 * STRIP)       /* side of a block of the result */
+#define BLOCK (SIDE * SIDE)    /* elements of such a block: four quarters of 16 x 16, row by row */
 #define QUARTER (STRIP * STRIP)
-#define PORTION_MAX 256 /* of k: two strips of a stay in the first-level cache */
+#define PORTION_MAX 256 /* of k; two strips of a then stay in the first-level cache */
 #define ROWS_MAX 512
 #define COLUMNS_MAX 512
 
-/* Lines of an operand along m or n: element (line, k) lies at line * line_stride + k * k_stride, one of them 1. */
+/* Lines of an operand along m or n.  Element (line, k) is memory[line * line_stride + k * k_stride].  One of the
+ * strides is 1. */
 struct lines {
     const uint16_t *memory;
     int64_t line_stride, k_stride;
-    int64_t count; /* lines; further ones are packed as zero */
+    int64_t count; /* lines beyond it are packed as zero */
 };
 
 struct portion {
     int64_t begin, size;
 };
 
-/* Vector i holds line i, 16 pairs of k; or, transposed, pair i of 16 lines. */
+/* Transposes a square of pairs.  Vector i contains 16 pairs of k of line i; or, transposed, pair i of 16 lines. */
 static inline void transpose_pairs(__m512i v[static STRIP])
 {
     __m512i t[STRIP];
@@ -63,7 +64,7 @@ static inline void transpose_pairs(__m512i v[static STRIP])
     }
 }
 
-/* 16 lines from `line`, 32 of k from `k`, where k is contiguous: by line. */
+/* Loads 16 lines from `line`, 32 of k from `k`, by line: for operands in which k is contiguous. */
 static inline void block_load_by_line(const struct lines *from, int64_t line, int64_t k, int64_t depth,
                                       __m512i v[static STRIP])
 {
@@ -75,7 +76,7 @@ static inline void block_load_by_line(const struct lines *from, int64_t line, in
     }
 }
 
-/* The same where the lines are contiguous: by pair. */
+/* The same by pair, for operands in which lines are contiguous. */
 static inline void block_load_by_pair(const struct lines *from, int64_t line, int64_t k, int64_t depth,
                                       __m512i v[static STRIP])
 {
@@ -91,7 +92,7 @@ static inline void block_load_by_pair(const struct lines *from, int64_t line, in
     }
 }
 
-/* One block of 16 lines and 32 of k into `out`. */
+/* Packs one block of 16 lines and 32 of k into `out`. */
 static inline void block_pack(const struct lines *from, int64_t line, int64_t k, int64_t depth, bool by_line,
                               uint16_t *out)
 {
@@ -106,7 +107,7 @@ static inline void block_pack(const struct lines *from, int64_t line, int64_t k,
         _mm512_store_si512(out + i * DEPTH, v[i]);
 }
 
-/* Packs a portion of k of all strips, in the order in which the operand lies in memory. */
+/* Packs a portion of k of all strips, in the operand's memory order. */
 static void lines_pack(const struct lines *from, struct portion portion, bool by_line, uint16_t *out)
 {
     const int64_t blocks = size_ceil_div(portion.size, DEPTH), strips = size_ceil_div(from->count, SIDE) * 2;
@@ -124,14 +125,14 @@ static void lines_pack(const struct lines *from, struct portion portion, bool by
     }
 }
 
-/* Compilers do not see which memory the tile instructions touch: nothing may move across this. */
+/* Compilers do not see the memory that tile instructions access; no access may move across this barrier. */
 static inline void tiles_barrier(void)
 {
     __asm__ volatile("" ::: "memory");
 }
 
-/* block (+)= two strips of a by two strips of b, `blocks` packed blocks deep; the second strip lies `strip` elements
- * behind the first. */
+/* block (+)= two strips of a times two strips of b, `blocks` packed blocks deep.  The second strip begins `strip`
+ * elements after the first. */
 static void block_multiply(const uint16_t *a, const uint16_t *b, int64_t strip, int64_t blocks, float *block, bool add)
 {
     enum { ROW_BYTES = 64 };
@@ -164,7 +165,7 @@ static void block_multiply(const uint16_t *a, const uint16_t *b, int64_t strip, 
     tiles_barrier();
 }
 
-/* 16 elements of a bf16 or fp32 operand from `at` on, those outside of the mask as zero. */
+/* Returns 16 elements of a bf16 or fp32 operand from `at` on; those outside the mask are zero. */
 static inline __m512 values_load(const void *memory, enum dtype dtype, int64_t at, __mmask16 mask)
 {
     if (dtype == DTYPE_F32)
@@ -173,7 +174,7 @@ static inline __m512 values_load(const void *memory, enum dtype dtype, int64_t a
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-/* Rounds as cpu_bf16_store() does, which the compiler makes five times as many instructions of. */
+/* Rounds like cpu_bf16_store(), in a fifth of the instructions that the compiler generates for that function. */
 static inline void values_store(void *memory, enum dtype dtype, int64_t at, __mmask16 mask, __m512 value)
 {
     if (dtype == DTYPE_F32) {
@@ -189,7 +190,7 @@ static inline void values_store(void *memory, enum dtype dtype, int64_t at, __mm
     _mm256_mask_storeu_epi16((uint16_t *)memory + at, mask, _mm512_cvtepi32_epi16(kept));
 }
 
-/* A finished block goes to d, with the bias or the old value added. */
+/* Stores a finished block in d, with the bias or the old value added. */
 static void block_finish(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t row, int64_t column,
                          const float *block, const float *bias)
 {
@@ -223,7 +224,7 @@ static int64_t padded_lines(int64_t lines)
     return size_ceil_div(lines, SIDE) * SIDE;
 }
 
-/* Packed a, packed b, the bias, and the sums where k has several portions. */
+/* Scratch contains packed a, packed b, the bias, and the sums if k has several portions. */
 static size_t amx_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
 {
     const int64_t depth = size_ceil_div(portion_of(k, 0).size, DEPTH) * DEPTH;
@@ -259,7 +260,7 @@ static void tile_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile
         const int64_t blocks = size_ceil_div(portion.size, DEPTH), strip = blocks * PACKED;
         lines_pack(&a_lines, portion, true, a);
         lines_pack(&b_lines, portion, false, b);
-        for (int64_t row = 0; row < height; row += SIDE) { /* so that d is written along its rows */
+        for (int64_t row = 0; row < height; row += SIDE) { /* in this order, so that d is written along its rows */
             for (int64_t column = 0; column < width; column += SIDE) {
                 float *block = portions == 1 ? sums : sums + row * width + column * SIDE;
                 block_multiply(a + row / STRIP * strip, b + column / STRIP * strip, strip, blocks, block, index > 0);
@@ -276,7 +277,7 @@ struct tile_shapes {
     uint8_t rows[16];
 };
 
-/* All eight tiles are 16 rows of 64 bytes.  The state of tiles belongs to the thread, and is given back at once. */
+/* All eight tiles are 16 rows of 64 bytes.  The tile state belongs to the thread and is released at once. */
 static void tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, void *scratch)
 {
     struct tile_shapes shapes = {.palette = 1};

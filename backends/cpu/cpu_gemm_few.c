@@ -1,9 +1,10 @@
-/* Tiles of fp32 products with few rows, those of generation, which take the time of reading b once.
+/* Tiles of fp32 products with few rows, as in generation; reading b once determines their time.
  *
- * The library would copy b into an order of its own first, which only many rows repay.  Here b is read as it lies, and what is
- * read serves all rows.  Of [k,n], one row takes four lines at a time; more rows keep a strip of their sums in registers over
- * 16 lines.  Of [n,k], four rows are multiplied with a few lines at once.  What is computed of a row does not depend on how
- * many rows there are: each element is summed over k in rising order, in [n,k] by one vector of partial sums.
+ * The BLAS library would first copy b into its own order, which pays only for many rows.  Here b is read in memory
+ * order, and each value read serves all rows.  With b as [k,n], one row takes four lines at a time; several rows keep a
+ * strip of their sums in registers over 16 lines.  With b as [n,k], four rows are multiplied with a few lines at once.
+ * The arithmetic for a row does not depend on the number of rows: each element is summed over k in increasing order,
+ * for [n,k] in one vector of partial sums.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -15,16 +16,16 @@
 
 #define ROWS_MAX CPU_GEMM_FEW_ROWS
 #define COLUMNS_MAX 512
-#define LINES 4        /* of b at a time, for one row */
+#define LINES 4        /* lines of b at a time, for one row */
 #define STRIP 3        /* vectors of sums that a row keeps in registers */
-#define STRIP_LINES 16 /* of b, while they are there */
+#define STRIP_LINES 16 /* lines of b for which the sums stay there */
 #define DOT_ROWS 4
 #if CPU_LANES == 16
 #define DOT_LINES 4
 #else
-#define DOT_LINES 2 /* half as many registers */
+#define DOT_LINES 2 /* there are half as many registers */
 #endif
-/* Rows that share what is read; more would not leave registers for it. */
+/* Rows that share each value read; for more there are not enough registers. */
 #define SHARE_ROWS CPU_BLOCK_ROWS
 
 static size_t few_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
@@ -35,7 +36,7 @@ static size_t few_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
     return 0;
 }
 
-/* d = bias, the old d, or zero. */
+/* Initialises d with the bias, its old value, or zero. */
 static void row_begin(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, float *d)
 {
     if (job->bias != NULL) {
@@ -47,7 +48,7 @@ static void row_begin(const struct cpu_gemm *job, const struct cpu_gemm_tile *ti
     }
 }
 
-/* d[count] += a[0] b[0..] + a[1] b[stride..] + ..., LINES of them. */
+/* d[count] += a[0] b[0..] + a[1] b[stride..] + ..., for LINES lines. */
 static void lines_add(float *d, const float *a, const float *b, int64_t stride, int64_t count)
 {
     const float *b1 = b + stride, *b2 = b1 + stride, *b3 = b2 + stride;
@@ -70,7 +71,7 @@ static void line_add(float *d, float a, const float *b, int64_t count)
         d[j] += a * b[j];
 }
 
-/* sums[rows][vectors] += a[rows][lines] b[lines][vectors].  `rows` and `vectors` are constants where this is inlined. */
+/* sums[rows][vectors] += a[rows][lines] b[lines][vectors].  Inlined so that `rows` and `vectors` are constants. */
 static inline __attribute__((always_inline)) void strip_add(const struct cpu_gemm *job, float *d, const float *a,
                                                             const float *b, int64_t lines, int rows, int vectors)
 {
@@ -107,7 +108,7 @@ static inline __attribute__((always_inline)) void strips_add(const struct cpu_ge
             line_add(d + r * job->n + j, a[r * job->k + l], b + l * job->n + j, columns - j);
 }
 
-/* Rows in groups of eight (where there are registers for it), four, two and one. */
+/* Processes rows in groups of eight (if there are registers for it), four, two and one. */
 static void rows_add(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, const float *a, const float *b,
                      int64_t lines, float *d)
 {
@@ -127,7 +128,7 @@ static void rows_add(const struct cpu_gemm *job, const struct cpu_gemm_tile *til
     }
 }
 
-/* b is [k,n]. */
+/* Multiplies with b as [k,n]. */
 static void columns_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, const float *a, float *d)
 {
     const float *b = (const float *)job->b + tile->column;
@@ -182,7 +183,7 @@ static inline __attribute__((always_inline)) void dots_rows_add(const struct cpu
         dots_add(job, d + row * job->n, a + row * job->k, b, 1, lines);
 }
 
-/* b is [n,k]. */
+/* Multiplies with b as [n,k]. */
 static void lines_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, const float *a, float *d)
 {
     const float *b = (const float *)job->b + tile->column * job->k;

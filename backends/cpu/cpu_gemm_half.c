@@ -1,9 +1,10 @@
-/* Tiles of 16-bit products on every processor: portions of a and b become fp32, and CBLAS multiplies them.
+/* Tiles of 16-bit products on every processor: portions of a and b are converted to fp32, and CBLAS multiplies them.
  *
- * A portion of up to 384 of k of the tile's rows of a and columns of b is converted to scratch in the order in which it
- * lies, then one cblas_sgemm adds it to the tile's sums: in place where d is fp32, else in scratch, rounded once at the end.
- * Products with few rows and k contiguous in b, those of generation, skip the library, which would copy b once more: a
- * piece of one line of b at a time becomes fp32 and is multiplied with all rows while it is in the cache.
+ * A portion of up to 384 of k of the tile's rows of a and columns of b is converted to scratch in its memory order.
+ * Then one cblas_sgemm adds it to the tile's sums: in place if d is fp32, else in scratch, rounded once at the end.
+ * Products with few rows and k contiguous in b, as in generation, skip the library, which would copy b once more.
+ * Instead, a piece of one line of b at a time is converted to fp32 and multiplied with all rows while it is in the
+ * cache.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -19,7 +20,7 @@
 #define COLUMNS_MAX 512
 #define FEW_ROWS_MAX 8
 #define FEW_PORTION_MAX 1024
-#define FEW_AHEAD 2 /* lines of b asked for before their turn: 1.3 times the rate of one row, from memory */
+#define FEW_AHEAD 2 /* lines of b to prefetch: 1.3 times the rate of one row, from memory */
 
 static size_t floats_bytes(int64_t floats)
 {
@@ -31,7 +32,7 @@ static bool rows_are_few(int64_t rows)
     return rows <= FEW_ROWS_MAX;
 }
 
-/* Portions of nearly equal size. */
+/* Returns the size of portions, which are nearly equal. */
 static int64_t portion_size(int64_t rows, int64_t k)
 {
     return size_ceil_div(k, size_ceil_div(k, rows_are_few(rows) ? FEW_PORTION_MAX : PORTION_MAX));
@@ -64,7 +65,7 @@ static size_t half_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
     return scratch_cut(NULL, rows, columns, k).bytes;
 }
 
-/* `lines` lines of `count` elements, `stride` apart, as fp32 without gaps. */
+/* Converts `lines` lines of `count` elements, `stride` apart, to fp32 without gaps. */
 static void lines_convert(const void *memory, enum dtype dtype, int64_t first, int64_t stride, int64_t lines,
                           int64_t count, float *out)
 {
@@ -93,7 +94,7 @@ static void line_prefetch(const uint16_t *line, int64_t count)
         __builtin_prefetch(line + i);
 }
 
-/* sums[rows,columns] (+)= the portion, for few rows of a and columns of b that are lines in memory. */
+/* sums[rows,columns] (+)= the portion, for few rows of a and columns of b that are contiguous in memory. */
 static void few_rows_multiply(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t begin, int64_t size,
                               float *a, float *sums)
 {
@@ -111,7 +112,7 @@ static void few_rows_multiply(const struct cpu_gemm *job, const struct cpu_gemm_
     }
 }
 
-/* Every row of the tile in d becomes the bias. */
+/* Sets every row of the tile in d to the bias. */
 static void bias_spread(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, float *d, float *buffer)
 {
     const float *bias = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, buffer);
@@ -119,7 +120,7 @@ static void bias_spread(const struct cpu_gemm *job, const struct cpu_gemm_tile *
         memcpy(d + i * job->n, bias, (size_t)tile->columns * sizeof *d);
 }
 
-/* Adds bias or the old value to the sums, and stores them; `buffer` has a row's size. */
+/* Adds the bias or the old value to the sums, and stores them; `buffer` has the size of a row. */
 static void tile_finish(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, float *sums, float *buffer)
 {
     const float *bias = NULL;

@@ -1,12 +1,12 @@
-/* Tiles of fp32 products on processors with AVX-512, where they beat the library's.
+/* Tiles of fp32 products on processors with AVX-512, where this is faster than the BLAS library.
  *
- * The way of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS): a portion of up to 384 of k of the tile's rows of a is
- * copied into slivers of 8 rows, which stay in the second-level cache; then panel after panel of 48 columns of b is copied,
- * and each sliver is multiplied with it.  A block of 8 x 48 sums lives in registers.  What the next panel will read is
- * asked for meanwhile.  Edges are padded with zeros.
+ * The method is that of Goto and van de Geijn (ACM TOMS 34(3), 2008; as in BLIS).  A portion of up to 384 of k of the
+ * tile's rows of a is copied into slivers of 8 rows, which stay in the second-level cache.  Then panel after panel of
+ * 48 columns of b is copied, and each sliver is multiplied with it.  A block of 8 x 48 sums stays in registers.
+ * Meanwhile the data of the next panel is prefetched.  Edges are padded with zeros.
  *
- * Every element is summed over k in rising order, portion by portion, whatever the tile, so that its bits depend on the
- * shape alone.  On other processors there is no such path; see CPU_GEMM_PACKED.
+ * Every element is summed over k in increasing order, portion by portion, for any tile size, so its bits depend on the
+ * shape alone.  Other processors do not have this path; see CPU_GEMM_PACKED.
  */
 #include "backends/cpu/cpu_gemm.h"
 
@@ -18,20 +18,20 @@
 #ifdef CPU_GEMM_PACKED
 
 #define SLIVER 8             /* rows of a */
-#define VECTORS 3            /* of a row of sums */
+#define VECTORS 3            /* vectors in a row of sums */
 #define PANEL (VECTORS * 16) /* columns of b */
 #define SQUARE CPU_SQUARE
 #define PORTION_MAX 384
 #define ROWS_MAX 512
 #define COLUMNS_MAX 2304
 #define SMALL_MAX 512
-#define AHEAD_EVERY 32  /* of k; all at once they wait for each other */
-#define AHEAD_ROWS 16   /* of a sliver, asked for before their turn */
-#define AHEAD_SQUARES 4 /* of an operand that is copied */
+#define AHEAD_EVERY 32  /* steps of k between prefetches; all at once, they would wait for each other */
+#define AHEAD_ROWS 16   /* rows of a sliver to prefetch */
+#define AHEAD_SQUARES 4 /* squares to prefetch, of an operand that is copied */
 
 typedef float half_vector __attribute__((vector_size(SQUARE / 2 * sizeof(float)), aligned(4), may_alias));
 
-/* Portions of nearly equal size, multiples of SQUARE. */
+/* Returns the size of portions: nearly equal, multiples of SQUARE. */
 static int64_t portion_size(int64_t k)
 {
     return cpu_gemm_piece(k, size_ceil_div(k, PORTION_MAX), SQUARE);
@@ -51,15 +51,15 @@ static size_t packed_scratch_bytes(int64_t rows, int64_t columns, int64_t k)
 
 /* ---- copies ---- */
 
-/* A portion of rows of op(a), or of columns of op(b): `lines` of them.  Where k is contiguous, a line lies at
- * from + line * stride; else from + k * stride holds the element k of every line. */
+/* A portion of `lines` rows of op(a), or columns of op(b).  If k is contiguous, a line begins at from + line * stride;
+ * else from + k * stride contains element k of every line. */
 struct strip {
     const float *from;
     int64_t stride, lines, size;
     bool k_contiguous;
 };
 
-/* Sixteen lines by sixteen of k, from `line` and `k` on: the first eight lines go to low[k * row], the others to high. */
+/* Packs 16 lines by 16 of k, from `line` and `k` on: the first eight lines to low[k * row], the others to high. */
 static inline void square_pack(const struct strip *strip, int64_t line, int64_t k, float *low, float *high, int64_t row)
 {
     const int64_t lines = cpu_min(SQUARE, strip->lines - line), size = cpu_min(SQUARE, strip->size - k);
@@ -83,7 +83,7 @@ static inline void square_pack(const struct strip *strip, int64_t line, int64_t 
     }
 }
 
-/* Where k is contiguous: asks for what a few squares on will read. */
+/* For contiguous k: prefetches the data that is read a few squares later. */
 static inline void square_ahead(const struct strip *strip, int64_t line, int64_t k)
 {
     for (int64_t i = line; i < cpu_min(line + SQUARE, strip->lines); i++)
@@ -96,8 +96,8 @@ static inline void slivers_square(const struct strip *strip, int64_t line, int64
     square_pack(strip, line, k, low, low + SLIVER * portion, SLIVER);
 }
 
-/* Slivers, one after the other, each [portion][SLIVER].  The operand is read along its rows: across them, a product of 1,024
- * rows takes a tenth longer. */
+/* Packs slivers, one after the other, each [portion][SLIVER].  The operand is read along its rows: across them, a
+ * product of 1,024 rows takes a tenth longer. */
 static void slivers_pack(const struct strip *strip, int64_t portion, float *out)
 {
     if (strip->k_contiguous) {
@@ -115,7 +115,7 @@ static void slivers_pack(const struct strip *strip, int64_t portion, float *out)
     }
 }
 
-/* One panel, [portion][width]. */
+/* Packs one panel, [portion][width]. */
 static void panel_pack(const struct strip *strip, int64_t width, float *out)
 {
     for (int64_t k = 0; k < strip->size; k += SQUARE) {
@@ -126,7 +126,7 @@ static void panel_pack(const struct strip *strip, int64_t width, float *out)
     }
 }
 
-/* ---- what the next panel reads, asked for a few cache lines at a time ---- */
+/* ---- prefetching the next panel's data, a few cache lines at a time ---- */
 
 struct ahead {
     const float *row;
@@ -157,9 +157,9 @@ static inline void ahead_step(struct ahead *ahead, int64_t lines)
 
 /* ---- products ---- */
 
-static const float zero[PANEL]; /* a row that blocks are added to where there is no other */
+static const float zero[PANEL]; /* a zero row to add blocks to */
 
-/* Sums stay in registers only where every index of theirs is a constant. */
+/* Sums stay in registers only if all their indices are constants. */
 #ifdef __clang__
 #define UNROLLED _Pragma("clang loop unroll(full)")
 #else
@@ -167,13 +167,13 @@ static const float zero[PANEL]; /* a row that blocks are added to where there is
 #endif
 #define EACH_SUM UNROLLED for (int r = 0; r < SLIVER; r++) UNROLLED for (int v = 0; v < vectors; v++)
 
-/* A sliver of a, a panel of b, and where the block of d is that becomes with + sliver * panel. */
+/* A sliver of a, a panel of b, and the block of d, which is set to with + sliver * panel. */
 struct block {
     const float *a, *b, *with;
     float *d;
-    int64_t size, with_row, d_row; /* of k; lengths of rows */
+    int64_t size, with_row, d_row; /* size: of k; with_row, d_row: row lengths */
     struct ahead *ahead;
-    int64_t ahead_lines, ahead_rows; /* of the next panel, and of d, per AHEAD_EVERY of k */
+    int64_t ahead_lines, ahead_rows; /* lines of the next panel, and rows of d, to prefetch per AHEAD_EVERY of k */
 };
 
 static inline __attribute__((always_inline)) void one_k(cpu_vector sum[SLIVER][VECTORS], const float *a, const float *b,
@@ -188,7 +188,7 @@ static inline __attribute__((always_inline)) void one_k(cpu_vector sum[SLIVER][V
     }
 }
 
-/* Asks for the rows of d that are due in this step: all at once they keep lines of the panel from coming. */
+/* Prefetches this step's rows of d; all at once, they would delay lines of the panel. */
 static inline __attribute__((always_inline)) void sums_ahead(const struct block *block, int64_t step, int vectors)
 {
     const int64_t end = cpu_min((step + 1) * block->ahead_rows, SLIVER);
@@ -198,8 +198,8 @@ static inline __attribute__((always_inline)) void sums_ahead(const struct block 
     }
 }
 
-/* SLIVER x vectors of d.  Two of k at a time: `size` is even, or the last is zero.  `vectors` is a constant where this is
- * inlined. */
+/* Computes SLIVER x vectors of d, two of k at a time: `size` is even, or the last line is zero.  Inlined so that
+ * `vectors` is a constant. */
 static inline __attribute__((always_inline)) void sums_multiply(const struct block *block, int vectors)
 {
     const float *a = block->a, *b = block->b;
@@ -231,7 +231,7 @@ static __attribute__((noinline)) void block_multiply(const struct block *block, 
         sums_multiply(block, 1);
 }
 
-/* The same where only rows x columns of it exist. */
+/* Does the same for a block of which only rows x columns exist. */
 static void edge_multiply(const struct block *block, int64_t vectors, int64_t rows, int64_t columns)
 {
     float sums[SLIVER * PANEL];
@@ -246,7 +246,7 @@ static void edge_multiply(const struct block *block, int64_t vectors, int64_t ro
             block->d[r * block->d_row + i] = block->with[r * block->with_row + i] + sums[r * PANEL + i];
 }
 
-/* The tile's operands from k on. */
+/* Returns the part of an operand that the tile needs, from k on. */
 static struct strip strip_of(const float *matrix, bool k_contiguous, int64_t row_length, int64_t line, int64_t lines,
                              int64_t k, int64_t size)
 {
@@ -269,7 +269,7 @@ static void panels_multiply(const struct cpu_gemm *job, const struct cpu_gemm_ti
                             struct strip b, const float *with, int64_t with_row, float *panel)
 {
     const int64_t portion = portion_size(job->k), blocks = size_ceil_div(tile->rows, SLIVER);
-    const int64_t lines = PANEL * size_ceil_div(b.size, SQUARE); /* of the cache, in a panel */
+    const int64_t lines = PANEL * size_ceil_div(b.size, SQUARE); /* cache lines in a panel */
     const int64_t steps = size_ceil_div(b.size, AHEAD_EVERY);
     for (int64_t column = 0; column < tile->columns; column += PANEL, b = strip_skip(b, PANEL)) {
         const int64_t columns = cpu_min(PANEL, tile->columns - column), vectors = size_ceil_div(columns, SQUARE);

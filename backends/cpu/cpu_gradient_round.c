@@ -1,7 +1,7 @@
-/* gradient_round: a micro-step's fp32 gradient into the bf16 one that adds up, rounded stochastically.
+/* gradient_round: adds a micro-step's fp32 gradient to the bf16 sum, or stores it there, rounded stochastically.
  *
- * In blocks of STATE_BLOCK elements, which share random bits with nobody, so that neither the number of threads nor the
- * width of vectors shows.  One addition per element: nothing that could be fused.
+ * In blocks of STATE_BLOCK elements, which share no random bits, so neither the number of threads nor the width of
+ * vectors affects results.  There is one addition per element, so nothing can be fused.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"

@@ -1,9 +1,10 @@
-/* 16-bit storage: blocks of bf16 or fp16 become fp32 before a kernel's loop and are rounded after it.
+/* 16-bit storage: blocks of bf16 or fp16 are converted to fp32 before a kernel's loop and rounded after it.
  *
- * Kernels compute in fp32 on blocks.  cpu_load() gives a block as floats: the operand's own memory where that is fp32, a
- * converted copy in the caller's buffer otherwise; cpu_place() and cpu_store() are the way back.  So one kernel serves every
- * dtype, and fp32 pays nothing.  Conversions round to nearest, ties to even; NaN stays NaN; fp16 overflows to infinity and
- * keeps its subnormals: bit for bit those of base/dtype, by a test.  A sum kept in fp64 passes through fp32 on its way.
+ * Kernels compute in fp32 on blocks.  cpu_load() returns a block as floats: the operand's own memory if that is fp32,
+ * else a converted copy in the caller's buffer.  cpu_place() and cpu_store() are the way back.  Thus one kernel serves
+ * every dtype, at no cost for fp32.  Conversions round to nearest, ties to even; NaN stays NaN; fp16 overflows to
+ * infinity and keeps its subnormals.  A test proves them equal, bit for bit, to those of base/dtype.  A sum kept in
+ * fp64 is rounded to fp32 before it is rounded to 16 bits.
  */
 #ifndef GPT_TRAIN_CPU_CPU_HALF_H
 #define GPT_TRAIN_CPU_CPU_HALF_H
@@ -23,7 +24,7 @@
 static inline void cpu_bf16_load(const uint16_t *in, float *out, int64_t count)
 {
     int64_t whole = 0;
-    /* Widening straight from memory: compilers load a whole vector first, and shuffle its upper half down. */
+    /* Widens directly from memory: compilers would load a whole vector first, and shuffle its upper half down. */
 #if defined(__AVX512F__)
     for (; whole + 16 <= count; whole += 16) {
         const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(in + whole)));
@@ -40,7 +41,7 @@ static inline void cpu_bf16_load(const uint16_t *in, float *out, int64_t count)
         out[whole + i] = cpu_float_from_bits((uint32_t)in[whole + i] << 16);
 }
 
-/* Adds half of the last kept bit, less one where that bit is even; a NaN keeps its top bits and becomes quiet. */
+/* Adds half of the last kept bit, less one if that bit is even.  NaN keeps its top bits and becomes quiet. */
 static inline void cpu_bf16_store(const float *in, uint16_t *out, int64_t count)
 {
     CPU_OMP(omp simd)
@@ -51,12 +52,12 @@ static inline void cpu_bf16_store(const float *in, uint16_t *out, int64_t count)
     }
 }
 
-/* Without a branch, for the vectoriser.  Magnitudes are compared as signed numbers, for which SSE2 has an instruction. */
+/* Branch-free, for the vectoriser.  Compares magnitudes as signed numbers, for which SSE2 has an instruction. */
 static inline float cpu_f16_value(uint16_t half)
 {
     const int32_t magnitude = half & 0x7fff;
     const uint32_t fraction = (uint32_t)magnitude << 13;
-    const uint32_t normal = fraction + (112u << 23); /* the bias goes from 15 to 127 */
+    const uint32_t normal = fraction + (112u << 23); /* changes the bias from 15 to 127 */
     const uint32_t subnormal = cpu_bits_from_float((float)magnitude * 0x1p-24f);
     const uint32_t special = 0x7f800000u | fraction | (magnitude > 0x7c00 ? 0x400000u : 0u);
     const uint32_t finite = magnitude < 0x0400 ? subnormal : normal;
@@ -67,7 +68,7 @@ static inline uint16_t cpu_f16_bits(float value)
 {
     const uint32_t bits = cpu_bits_from_float(value), magnitude = bits & 0x7fffffffu;
     const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-    /* The last bit of 0.5 is worth 2^-24, as is that of a subnormal: the addition rounds. */
+    /* The last bit of 0.5 is worth 2^-24, as is that of an fp16 subnormal, so the addition rounds. */
     const uint32_t subnormal = cpu_bits_from_float(cpu_float_from_bits(magnitude) + 0.5f) - 0x3f000000u;
     const uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x1ffu);
     const uint32_t finite = (int32_t)magnitude < 0x38800000 ? subnormal : normal;
@@ -108,7 +109,7 @@ static inline void cpu_f16_store(const float *in, uint16_t *out, int64_t count)
         out[whole + i] = cpu_f16_bits(in[whole + i]);
 }
 
-/* Elements first .. first + count - 1 of a float operand as fp32: its own memory, or converted into `buffer`. */
+/* Returns elements first .. first + count - 1 of a float operand as fp32: its own memory, or a copy in `buffer`. */
 static inline const float *cpu_load(const void *memory, enum dtype dtype, int64_t first, int64_t count, float *buffer)
 {
     if (dtype == DTYPE_F32)
@@ -121,13 +122,13 @@ static inline const float *cpu_load(const void *memory, enum dtype dtype, int64_
     return buffer;
 }
 
-/* Where to write results of elements first ..: the operand's own memory, or `buffer`, which cpu_store() then rounds. */
+/* Returns the place for results from element `first` on: the operand's memory, or `buffer` for cpu_store(). */
 static inline float *cpu_place(void *memory, enum dtype dtype, int64_t first, float *buffer)
 {
     return dtype == DTYPE_F32 ? (float *)memory + first : buffer;
 }
 
-/* Rounds `count` values into elements first ..; nothing is left to do where cpu_place() gave the operand's memory. */
+/* Rounds `count` values into elements from `first` on; does nothing if cpu_place() returned the operand's memory. */
 static inline void cpu_store(void *memory, enum dtype dtype, int64_t first, int64_t count, const float *values)
 {
     if (dtype == DTYPE_F32) {
@@ -143,7 +144,7 @@ static inline void cpu_store(void *memory, enum dtype dtype, int64_t first, int6
         cpu_f16_store(values, halves, count);
 }
 
-/* A float operand: its memory, NULL where it is absent, and how that is stored. */
+/* A float operand: its memory, NULL if absent, and its storage dtype. */
 struct cpu_floats {
     void *memory;
     enum dtype dtype;
@@ -164,7 +165,7 @@ static inline float *cpu_floats_place(struct cpu_floats to, int64_t first, float
     return cpu_place(to.memory, to.dtype, first, buffer);
 }
 
-/* The elements as they are, to be changed there and given to cpu_floats_write(). */
+/* Returns the elements as fp32, to be modified and stored with cpu_floats_write(). */
 static inline float *cpu_floats_edit(struct cpu_floats both, int64_t first, int64_t count, float *buffer)
 {
     cpu_load(both.memory, both.dtype, first, count, buffer);
@@ -176,16 +177,16 @@ static inline void cpu_floats_write(struct cpu_floats to, int64_t first, int64_t
     cpu_store(to.memory, to.dtype, first, count, values);
 }
 
-/* Floats of a row of `columns`, one of several in a workspace, so that threads do not share cache lines. */
+/* Returns the floats in a row of `columns`, padded so that threads do not share cache lines in a workspace. */
 static inline size_t cpu_row_floats(int64_t columns)
 {
     return size_round_up((size_t)columns, CPU_ALIGNMENT_BYTES / sizeof(float));
 }
 
-#define CPU_PART_COLUMNS 128 /* of a sum over parts, at a time */
+#define CPU_PART_COLUMNS 128 /* columns of a sum over parts, at a time */
 
-/* Columns first .. first + CPU_PART_COLUMNS - 1 of out[columns] (+)= the sum of partial[parts], `stride` doubles apart, in
- * their order. */
+/* Columns first .. first + CPU_PART_COLUMNS - 1 of out[columns] (+)= the sum of partial[parts], `stride` doubles apart,
+ * added in the order of the parts. */
 static inline void cpu_parts_add(struct cpu_floats out, bool accumulate, const double *partial, int64_t stride,
                                  int64_t parts, int64_t first, int64_t columns)
 {

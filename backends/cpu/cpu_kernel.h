@@ -1,6 +1,5 @@
-/* What the kernel files define: a `const struct op_impl CPU_NAME(cpu_NAME)` for every op, declared here by expansion of
- * ops.def.
- */
+/* Each kernel file defines a `const struct op_impl CPU_NAME(cpu_NAME)` for each of its ops; expanding ops.def declares
+ * all of them here. */
 #ifndef GPT_TRAIN_CPU_CPU_KERNEL_H
 #define GPT_TRAIN_CPU_CPU_KERNEL_H
 

@@ -1,9 +1,9 @@
 /* layernorm_forward and layernorm_backward, one row at a time.
  *
- * Statistics and the two means of the backward are summed in fp64.  dgain and dbias are sums over all rows: the rows
- * are cut into parts whose number follows from the shape, each part sums in fp64 in its own strip of the workspace, and
- * the parts are added in order, so that the result does not depend on the number of threads.  Rows of 16 bits are converted
- * into rows of the workspace, three for each thread at most; gain and bias once.
+ * Statistics and the two means of the backward pass are summed in fp64.  dgain and dbias are sums over all rows.  The
+ * rows are divided into parts whose number follows from the shape, each part sums in fp64 in its own strip of the
+ * workspace, and the parts are added in order, so that the result does not depend on the number of threads.  16-bit
+ * rows are converted into rows of the workspace, at most three per thread; gain and bias once.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows of fp32 in the workspace: `shared` for gain and bias, then FORWARD_ROWS or BACKWARD_ROWS for each thread. */
+/* fp32 rows in the workspace: SHARED_ROWS for gain and bias, then FORWARD_ROWS or BACKWARD_ROWS per thread. */
 #define SHARED_ROWS 2
 #define FORWARD_ROWS 1
 #define BACKWARD_ROWS 3
@@ -23,14 +23,14 @@ struct layernorm_gradient {
     int64_t channels;
 };
 
-/* One row of dy, x and dx (its old values where it is added to), as fp32. */
+/* One row of dy, x and dx (with its old values if it accumulates), as fp32. */
 struct gradient_row {
     const float *dy, *x;
     float *dx;
     float mean, rstd;
 };
 
-/* Floats of workspace; 0 where all operands are fp32. */
+/* Returns the floats of workspace; 0 if all operands are fp32. */
 static size_t rows_floats(const struct backend *backend, const struct op_call *call, int64_t channels, size_t rows)
 {
     bool converts = false;
@@ -39,7 +39,7 @@ static size_t rows_floats(const struct backend *backend, const struct op_call *c
     return converts ? (SHARED_ROWS + (size_t)cpu_from(backend)->threads * rows) * cpu_row_floats(channels) : 0;
 }
 
-/* Row `index` of them; NULL where nothing is converted. */
+/* Returns row `index` of the workspace, or NULL if nothing is converted. */
 static float *scratch_row(float *scratch, size_t row_floats, size_t index)
 {
     return row_floats > 0 ? scratch + index * row_floats : NULL;
@@ -105,7 +105,7 @@ static enum gt_status layernorm_forward_run(struct backend *backend, int32_t que
     return GT_OK;
 }
 
-/* dx of a row, and its share of dgain[channels] and dbias[channels] (both fp64). */
+/* Computes dx of a row, and adds its contribution to dgain[channels] and dbias[channels] (both fp64). */
 static void row_gradient(const struct layernorm_gradient *g, const struct gradient_row *row, double *dgain,
                          double *dbias)
 {
@@ -134,8 +134,8 @@ static void row_gradient(const struct layernorm_gradient *g, const struct gradie
     }
 }
 
-/* Rows begin .. end - 1, through the three rows of `scratch` where they are 16-bit; dgain and dbias of the part follow each
- * other in `partial`. */
+/* Processes rows begin .. end - 1, through the three rows of `scratch` if they are 16-bit.  `partial` contains the
+ * part's dgain, followed by its dbias. */
 static void part_gradient(const struct layernorm_gradient *g, int64_t begin, int64_t end, double *partial,
                           float *scratch, size_t row_floats)
 {
@@ -162,7 +162,7 @@ static size_t parts_bytes(const struct op_call *call)
     return (size_t)cpu_parts(dims[0]) * 2 * (size_t)dims[1] * sizeof(double);
 }
 
-/* The sums of the parts, then rows of fp32. */
+/* The sums of the parts, followed by the fp32 rows. */
 static size_t layernorm_backward_workspace_bytes(const struct backend *backend, const struct op_call *call)
 {
     const int64_t channels = call->operand[LAYERNORM_BACKWARD_DY].dims[1];

@@ -1,8 +1,8 @@
 /* exp and the normal distribution in fp32, written so that loops over them vectorise: no branch, no call, no table.
  *
  * Errors in ulp of the result (check_cpu_math measures them): exp 1.1, normal cdf 5 in either tail, its kernel 1.6.
- * Subnormal results are right to one unit of the smallest subnormal; overflow gives infinity; NaN stays NaN.
- * Coefficients: Chebyshev interpolation in 40-digit arithmetic (mpmath), turned into monomials.
+ * Subnormal results are correct to one unit of the smallest subnormal; overflow gives infinity; NaN stays NaN.
+ * Coefficients: Chebyshev interpolation in 40-digit arithmetic (mpmath), converted to monomials.
  *   exp    (e^r - 1 - r) / r^2, degree 4, on |r| <= 1.01 ln(2)/2: relative error of exp 8e-9
  *   tail   e^(t^2) erfc(t) (1 + 2t) of s = (t - 2.5)/(t + 2.5), degree 10, on 0 <= t <= 10.5: relative error 6e-9
  */
@@ -41,7 +41,7 @@ static inline float cpu_exp_bounded(float x, float low)
     p = p * r + 0.166665733819f;
     p = p * r + 0.5f;
     p = (p * r) * r + r + 1.0f;
-    /* 2^n as two factors that are normal for every n in -156 .. 130. */
+    /* Write 2^n as two factors that are normal for every n in -156 .. 130. */
     const uint32_t biased = cpu_bits_from_float(shifted) - cpu_bits_from_float(shift) + 256u;
     const uint32_t half = biased >> 1;
     const float first = cpu_float_from_bits((half - 1u) << 23);
@@ -55,12 +55,12 @@ static inline float cpu_exp(float x)
     return cpu_exp_bounded(a > 89.0f ? 89.0f : a, 0.0f);
 }
 
-/* *out_cdf = P(X <= x), relatively right in both tails; *out_kernel = e^(-x^2 / 2). */
+/* *out_cdf = P(X <= x), with a small relative error in both tails; *out_kernel = e^(-x^2 / 2). */
 static inline void cpu_normal(float x, float *out_cdf, float *out_kernel)
 {
     const float magnitude = x < 0.0f ? -x : x;
-    const float a = magnitude > 14.6f ? 14.6f : magnitude; /* the cdf is 0 in fp32 from there; NaN stays */
-    /* a^2 in two parts, the first exact, so that its rounding does not grow by the size of the exponent. */
+    const float a = magnitude > 14.6f ? 14.6f : magnitude; /* beyond it the cdf is 0 in fp32; keeps NaN */
+    /* Split a^2 in two parts, the first exact; otherwise the exponent would magnify its rounding error. */
     const float high = cpu_float_from_bits(cpu_bits_from_float(a) & 0xfffff000u);
     const float kernel = cpu_exp_bounded(-0.5f * (high * high), -0.5f * ((a - high) * (a + high)));
     const float t = a * 0.707106781186548f;
@@ -81,9 +81,9 @@ static inline void cpu_normal(float x, float *out_cdf, float *out_kernel)
     *out_kernel = kernel;
 }
 
-#define CPU_MAX_LANES 64 /* several vectors, so that one comparison need not wait for the last */
+#define CPU_MAX_LANES 64 /* several vectors, so that comparisons do not wait for each other */
 
-/* The largest of values[count], count >= 1; NaN may be passed over.  In lanes, which every compiler vectorises. */
+/* Returns the maximum of values[count], count >= 1; may ignore NaN.  Uses lanes, which every compiler vectorises. */
 static inline float cpu_max_of(const float *values, int64_t count)
 {
     float lane[CPU_MAX_LANES];

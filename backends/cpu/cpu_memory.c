@@ -1,8 +1,9 @@
-/* The arena of the cpu backend, and what memory there is for it.
+/* The arena of the cpu backend, and the memory available for it.
  *
- * A segment is one anonymous mapping, in huge pages where the system gives them, touched by all threads so that its pages
- * exist, and lie near the threads, before step 1.  An arena beyond what may be had (base/system_memory.h) is refused here
- * instead of being killed later.  Who holds the rest is read from /proc, as far as it can be.
+ * A segment is one anonymous mapping, in huge pages if the system provides them.  All threads touch it, so that its
+ * pages exist, near the threads, before step 1.  An arena larger than the available memory (base/system_memory.h) is
+ * refused here, instead of the process being killed later.  The users of the remaining memory are read from /proc, as
+ * far as permitted.
  */
 #include "backends/cpu/cpu.h"
 
@@ -21,7 +22,7 @@
 #define PATH_MAX_BYTES 1024
 #define TOUCH_BYTES ((size_t)2 << 20) /* one huge page */
 #define PAGE_BYTES_MIN ((size_t)4096)
-#define PROCESSES_MAX 65536 /* entries of /proc that are looked at */
+#define PROCESSES_MAX 65536 /* limit on entries of /proc */
 
 enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_bytes)
 {
@@ -31,7 +32,7 @@ enum gt_status cpu_memory_read(uint64_t *out_total_bytes, uint64_t *out_free_byt
     return GT_DEVICE;
 }
 
-/* The resident set of process `pid`, in bytes; 0 when it is gone or may not be read. */
+/* Returns the resident set of process `pid`, in bytes; 0 when the process is gone or may not be read. */
 static uint64_t resident_bytes(const char *proc, int64_t pid, uint64_t page_bytes)
 {
     char path[PATH_MAX_BYTES];
@@ -95,7 +96,7 @@ static enum gt_status segment_map(struct cpu_segment *segment, const struct back
         return GT_NO_MEMORY;
     }
 #ifdef MADV_HUGEPAGE
-    (void)madvise(memory, segment->size_bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages refuse it */
+    (void)madvise(memory, segment->size_bytes, MADV_HUGEPAGE); /* best effort: kernels without huge pages refuse it */
 #endif
     segment->memory = memory;
     return GT_OK;

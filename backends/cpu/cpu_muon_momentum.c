@@ -1,6 +1,6 @@
-/* muon_momentum: the moving mean of the gradient, and Nesterov's look ahead of it.
+/* muon_momentum: the moving average of the gradient, and Nesterov's look-ahead.
  *
- * In blocks of STATE_BLOCK elements, as everything that rounds stochastically; fp32 momenta are updated where they lie.
+ * In blocks of STATE_BLOCK elements, like all ops that round stochastically; fp32 momenta are updated in place.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"

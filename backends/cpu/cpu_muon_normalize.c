@@ -1,6 +1,6 @@
 /* muon_normalize: y = x / (sqrt(sum) + 1e-7), so that no singular value of y is above 1.
  *
- * The root and the quotients are correctly rounded, and y is rounded to nearest once more where it has 16 bits.
+ * The root and the quotients are correctly rounded; a 16-bit y is rounded once more, to nearest.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"

@@ -1,7 +1,7 @@
-/* muon_step: the orthogonalised direction and the decay applied to a weight.
+/* muon_step: applies the orthogonalised direction and the decay to a weight.
  *
- * To its master where there is one, whose rounding to nearest the weight becomes; else to the weight itself, which in bf16
- * is rounded stochastically, in blocks of STATE_BLOCK elements.
+ * With a master, the update applies to the master, and the weight is the master rounded to nearest.  Otherwise it
+ * applies to the weight itself, which, if bf16, is rounded stochastically, in blocks of STATE_BLOCK elements.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"

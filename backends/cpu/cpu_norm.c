@@ -1,7 +1,7 @@
-/* sum_of_squares and clip_factor: the gradient's norm and what follows from it.
+/* sum_of_squares and clip_factor: the gradient's norm and the scalars derived from it.
  *
- * Squares are exact in fp64 and summed there, in parts whose number follows from the shape, added in order.  A gradient
- * with an infinity, a NaN, or a norm beyond fp32 makes the norm not finite, which skips the update.
+ * Squares are exact in fp64 and summed there, in parts whose number follows from the shape, added in order.  An
+ * infinity or a NaN in the gradient, or a norm beyond fp32, makes the norm non-finite, which skips the update.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"
@@ -13,7 +13,7 @@
 #define LINES_FLOATS 256
 #define AHEAD_FLOATS 1024
 
-/* The processor's own prefetching does not keep up with one stream per thread. */
+/* Prefetches, because the processor's own prefetching does not keep up with one stream per thread. */
 static double block_square(const float *x, int64_t count)
 {
     double sum = 0.0;
@@ -28,7 +28,7 @@ static double block_square(const float *x, int64_t count)
     return sum;
 }
 
-/* The sum over elements begin .. end - 1: in one piece where they are fp32, else in blocks. */
+/* Returns the sum over elements begin .. end - 1: in one piece if they are fp32, else in blocks. */
 static double part_square(struct cpu_floats x, int64_t begin, int64_t end)
 {
     float buffer[CPU_BLOCK];

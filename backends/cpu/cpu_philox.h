@@ -1,6 +1,6 @@
-/* Philox4x32-10 over many counters at once, for the vectoriser, equal to base/rng's by a test; and the dropout masks of it.
+/* Philox4x32-10 over many counters at once, for the vectoriser, and the dropout masks made from it.
  *
- * Which bits decide which element is defined in ops/op.h.
+ * A test proves it equal to base/rng.  ops/op.h defines which bits decide which element.
  */
 #ifndef GPT_TRAIN_CPU_CPU_PHILOX_H
 #define GPT_TRAIN_CPU_CPU_PHILOX_H
@@ -14,7 +14,7 @@
 
 #define CPU_MASK_GROUPS 64
 
-/* The four words of one counter.  Scalars, and inlined: the loop around it becomes vectors of counters. */
+/* Computes the four words of one counter.  Scalar and inlined: the loop around it becomes vectors of counters. */
 static inline void cpu_philox_words(struct philox_key key, uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3,
                                     uint32_t *word)
 {
@@ -33,12 +33,12 @@ static inline void cpu_philox_words(struct philox_key key, uint32_t x0, uint32_t
     word[3] = x3;
 }
 
-/* All of a mask but the element: one site of one sample in one step. */
+/* The parameters that a mask's elements share: one site of one sample in one step. */
 struct cpu_mask {
     struct philox_key key;
     uint32_t site, sample, step;
     uint32_t threshold;
-    float scale; /* of the kept elements */
+    float scale; /* factor for kept elements */
 };
 
 static inline struct cpu_mask cpu_mask_make(const union scalar_word *scalars, float dropout)
@@ -50,7 +50,7 @@ static inline struct cpu_mask cpu_mask_make(const union scalar_word *scalars, fl
                              .scale = dropout_scale(dropout)};
 }
 
-/* factor[8 * groups] = scale where the element is kept, 0 where it is dropped; the first element is 8 * first_group.
+/* factor[8 * groups] = scale for kept elements, 0 for dropped ones.  The first element is number 8 * first_group;
  * groups <= CPU_MASK_GROUPS. */
 static inline void cpu_mask_fill(const struct cpu_mask *mask, int64_t first_group, int64_t groups, float *factor)
 {

@@ -1,6 +1,6 @@
 /* residual: r = x + y.
  *
- * Elementwise in blocks whose size is fixed; one pass, bound by memory.  r may be x or y.
+ * Elementwise in blocks of fixed size; one pass, memory-bound.  r may be x or y.
  */
 #include "backends/cpu/cpu_half.h"
 #include "backends/cpu/cpu_kernel.h"

@@ -1,7 +1,7 @@
-/* Stochastic rounding: the random bits of many elements at once, and rounding to bf16 with them; as ops/op.h defines.
+/* Stochastic rounding as ops/op.h defines it: random bits for many elements at once, and rounding to bf16 with them.
  *
- * Used by the files that are compiled without contraction.  Everything here is integer arithmetic; equal to op.h's functions
- * by the exact references of tests/ops.
+ * Used by the files that are compiled without contraction.  Everything here is integer arithmetic; the exact references
+ * of tests/ops prove it equal to op.h's functions.
  */
 #ifndef GPT_TRAIN_CPU_CPU_ROUNDING_H
 #define GPT_TRAIN_CPU_CPU_ROUNDING_H
@@ -16,7 +16,7 @@
 
 _Static_assert(FLT_EVAL_METHOD == 0, "wider intermediates would round twice");
 
-/* Groups of eight that cover a block of STATE_BLOCK elements wherever it begins. */
+/* Groups of eight that cover a block of STATE_BLOCK elements at any start. */
 #define CPU_ROUNDING_GROUPS (STATE_BLOCK / 8 + 1)
 
 struct cpu_rounding {
@@ -25,7 +25,7 @@ struct cpu_rounding {
     uint64_t index_base;
 };
 
-/* The random bits of one block and stream: those of element i are bits[i]. */
+/* The random bits of one block and stream; element i uses bits[i]. */
 struct cpu_rounding_bits {
     uint16_t memory[8 * CPU_ROUNDING_GROUPS];
     const uint16_t *bits;
@@ -38,7 +38,7 @@ static inline struct cpu_rounding cpu_rounding_make(const union scalar_word *sca
         .key = philox_key_make(seed, RNG_STATES), .step = scalars[SCALAR_STEP].u, .index_base = (uint64_t)index_base};
 }
 
-/* The bits of the STATE_BLOCK elements from `begin` on. */
+/* Generates the bits of the STATE_BLOCK elements from `begin` on. */
 static inline void cpu_rounding_fill(const struct cpu_rounding *rounding, int64_t begin, uint32_t stream,
                                      struct cpu_rounding_bits *out)
 {
@@ -51,14 +51,14 @@ static inline void cpu_rounding_fill(const struct cpu_rounding *rounding, int64_
         const uint64_t counter = group + g;
         cpu_philox_words(key, (uint32_t)counter, (uint32_t)(counter >> 32), step, stream, word + (size_t)4 * g);
     }
-    for (int64_t k = 0; k < 4 * CPU_ROUNDING_GROUPS; k++) { /* on little-endian hosts a copy, and compiled to one */
+    for (int64_t k = 0; k < 4 * CPU_ROUNDING_GROUPS; k++) { /* compiled to a copy on little-endian hosts */
         out->memory[2 * k] = (uint16_t)word[k];
         out->memory[2 * k + 1] = (uint16_t)(word[k] >> 16);
     }
     out->bits = out->memory + index % 8;
 }
 
-/* out[i] = the bf16 of values[i], without a branch. */
+/* out[i] = values[i] rounded to bf16 with random[i]; branch-free. */
 static inline void cpu_rounding_bf16(const float *values, const uint16_t *random, uint16_t *out, int64_t count)
 {
     CPU_OMP(omp simd)

@@ -1,4 +1,4 @@
-/* The op table of one instruction set, expanded from ops.def: an op that has no kernel does not link.
+/* The op table of one instruction set, expanded from ops.def; an op without a kernel fails to link.
  *
  * Compiled once per instruction set, like the kernels.
  */

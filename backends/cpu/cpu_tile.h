@@ -1,8 +1,8 @@
 /* Small matrix products on packed tiles, the inner loops of attention.
  *
- * Vectors are GNU vector types, as wide as the instruction set that this file is compiled for; the compiler keeps a
- * block of the result in registers.  Widths are multiples of CPU_TILE_COLUMNS, heights of CPU_TILE_ROWS: whoever packs a
- * tile pads it, and makes fp32 of 16-bit rows.  Every element is summed over k in rising order by one thread.
+ * Vectors are GNU vector types, as wide as the instruction set that this file is compiled for.  The compiler keeps a
+ * block of the result in registers.  Widths are multiples of CPU_TILE_COLUMNS, heights of CPU_TILE_ROWS: the packing
+ * functions pad tiles, and convert 16-bit rows to fp32.  One thread sums each element over k in increasing order.
  */
 #ifndef GPT_TRAIN_CPU_CPU_TILE_H
 #define GPT_TRAIN_CPU_CPU_TILE_H
@@ -28,15 +28,15 @@
 
 typedef float cpu_vector __attribute__((vector_size(CPU_LANES * 4), aligned(4), may_alias));
 
-/* CPU_SQUARE: rows and columns that are transposed at once, where there are registers and shuffles for it. */
+/* CPU_SQUARE: rows and columns that are transposed at once, if there are registers and shuffles for it. */
 #if defined(__AVX512F__) && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define CPU_SQUARE 16
 #endif
 #endif
 
-/* c[m,n] = a[m,k] b[k,n], or += with `add`; element (i, l) of a lies at a[i * a_row + l * a_column]; b and c are
- * row-major with row lengths b_row and c_row.  m is rounded up to CPU_BLOCK_ROWS: those rows of a and c must exist. */
+/* c[m,n] = a[m,k] b[k,n], or += with `add`.  Element (i, l) of a is a[i * a_row + l * a_column]; b and c are row-major
+ * with row lengths b_row and c_row.  m is rounded up to CPU_BLOCK_ROWS: those rows of a and c must exist. */
 struct cpu_tile_product {
     const float *a, *b;
     float *c;
@@ -92,13 +92,13 @@ static inline void cpu_tile_multiply(const struct cpu_tile_product *p)
     }
 }
 
-/* Rows of a float operand: element (i, d) is element first + i * stride + d of it. */
+/* Rows of a float operand: element (i, d) is its element first + i * stride + d. */
 struct cpu_rows {
     struct cpu_floats of;
     int64_t first, stride;
 };
 
-/* out[i * width + d] = rows(i, d) * factor for i < count, d < size; zero up to `height` rows and `width`. */
+/* out[i * width + d] = rows(i, d) * factor for i < count, d < size; zero elsewhere up to `height` rows and `width`. */
 static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, const struct cpu_rows *rows, int64_t count,
                                  int64_t size, float factor)
 {
@@ -106,7 +106,7 @@ static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, cons
         float *to = out + i * width;
         const int64_t filled = i < count ? size : 0;
         const float *from = cpu_floats_read(rows->of, rows->first + i * rows->stride, filled, to);
-        CPU_OMP(omp simd) /* `from` is either far from `to` or the same */
+        CPU_OMP(omp simd) /* safe: `from` is either far from `to` or the same */
         for (int64_t d = 0; d < filled; d++)
             to[d] = from[d] * factor;
         for (int64_t d = filled; d < width; d++)
@@ -117,7 +117,7 @@ static inline void cpu_tile_pack(float *out, int64_t height, int64_t width, cons
 #ifdef CPU_SQUARE
 #define CPU_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 
-/* Transposes vector[16] in place: exchanges blocks of 8, 4, 2 and 1. */
+/* Transposes vector[16] in place by exchanging blocks of 8, 4, 2 and 1. */
 static inline __attribute__((always_inline)) void cpu_square_transpose(cpu_vector *vector)
 {
     cpu_vector other[CPU_SQUARE];
@@ -141,9 +141,10 @@ static inline __attribute__((always_inline)) void cpu_square_transpose(cpu_vecto
 #undef CPU_MIX
 #endif
 
-#define CPU_TILE_PIECE 16 /* columns at a time: the writes of a transposition stay near each other */
+#define CPU_TILE_PIECE 16 /* columns at a time, so that the writes of a transposition stay close together */
 
-/* out[d * width + i] = rows(i, first + d) for d < CPU_TILE_PIECE and the rows that fill whole squares; how many those are. */
+/* out[d * width + i] = rows(i, first + d) for d < CPU_TILE_PIECE, for the rows that fill whole squares.  Returns the
+ * number of those rows. */
 static inline int64_t cpu_tile_transpose(float *out, int64_t width, const struct cpu_rows *rows, int64_t first,
                                          int64_t count)
 {
@@ -190,7 +191,7 @@ static inline void cpu_tile_pack_transposed(float *out, int64_t width, const str
     }
 }
 
-/* Four sums at a time, so that an addition need not wait for the one before it. */
+/* Returns the dot product.  Keeps four sums, so that an addition does not wait for the previous one. */
 static inline float cpu_dot(const float *a, const float *b, int64_t count)
 {
     enum { SUMS = 4, STEP = SUMS * CPU_LANES };

@@ -1,4 +1,4 @@
-# The cpu backend.  Kernels are compiled once per instruction set, under names that end in it; the rest once.
+# The cpu backend.  Kernels are compiled once per instruction set, which is the suffix of their names; the rest once.
 cpu_kernels = \
 	backends/cpu/cpu_adamw.c \
 	backends/cpu/cpu_adamw.h \
@@ -42,7 +42,7 @@ libcpu_generic_a_SOURCES += $(cpu_kernels) \
 	backends/cpu/cpu_features.c \
 	backends/cpu/cpu_memory.c
 libcpu_generic_a_CPPFLAGS += -DCPU_ISA=generic
-# A multiplication and an addition may become one fused instruction; ISO mode forbids it by default.
+# Allows the compiler to fuse a multiplication and an addition; ISO mode forbids it by default.
 libcpu_avx2_a_SOURCES += $(cpu_kernels)
 libcpu_avx2_a_CPPFLAGS += -UCPU_ISA -DCPU_ISA=avx2
 libcpu_avx2_a_CFLAGS += -ffp-contract=fast

@@ -1,5 +1,5 @@
-# The opencl backend.  Kernels are texts that config/embed.sh turns into a C file of the build folder; drivers compile them at
-# run time.  A kernel file is listed in opencl_kernels and declared in opencl_kernels.h.
+# The opencl backend.  config/embed.sh turns the kernels' text into a C file in the build folder; drivers compile it at
+# run time.  A new kernel file must be listed in opencl_kernels and declared in opencl_kernels.h.
 opencl_kernels = \
 	backends/opencl/kernels/adamw.cl \
 	backends/opencl/kernels/adamw_lean.cl \
@@ -76,6 +76,6 @@ backends/opencl/opencl_sources.c: $(opencl_kernels) config/embed.sh
 		backends/opencl/opencl.h $(opencl_kernels)) >$@.new && mv $@.new $@
 CLEANFILES += backends/opencl/opencl_sources.c backends/opencl/opencl_sources.c.new
 
-# Where the tests let PoCL keep what it compiles.
+# The folder in which PoCL caches compiled kernels during tests.
 clean-local:
 	-rm -rf tests/pocl-cache

@@ -1,8 +1,8 @@
-/* The opencl backend's own state, and what every op's host file needs: the device's limits, operands, launches.
+/* State of the opencl backend, and the interface that every op's host file needs: device limits, operands, launches.
  *
- * One in-order queue on one device.  The arena's segments are one cl_mem each; kernels are given a segment and a 64-bit
- * offset in elements, never a sub-buffer.  Nothing here is a global: the entry points of the ICD loader are in the state
- * too, because the loader is opened at run time (opencl_api.h).
+ * There is one in-order queue on one device.  Each segment of the arena is one cl_mem; our kernels receive a segment
+ * and a 64-bit offset in elements, never a sub-buffer.  Nothing here is a global: the entry points of the ICD loader
+ * are part of the state, because the loader is opened at run time (opencl_api.h).
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_H
 #define GPT_TRAIN_OPENCL_OPENCL_H
@@ -26,7 +26,7 @@
 #define OPENCL_PROGRAMS_MAX 192
 #define OPENCL_KERNELS_MAX 512
 
-/* One file of kernels/, embedded by config/embed.sh as opencl_source_NAME; the text of common.clh is put in front of it. */
+/* One file of kernels/, embedded by config/embed.sh as opencl_source_NAME; the text of common.clh is prepended. */
 struct opencl_source {
     const char *name; /* "layernorm" for kernels/layernorm.cl */
     const char *text;
@@ -34,40 +34,40 @@ struct opencl_source {
 };
 extern const struct opencl_source opencl_source_common;
 
-/* What is known of the device; constant after open(). */
+/* Properties of the device; constant after open(). */
 struct opencl_device {
     cl_platform_id platform;
     cl_device_id id;
     char platform_name[OPENCL_NAME_MAX], name[OPENCL_NAME_MAX], version[OPENCL_NAME_MAX], driver[OPENCL_NAME_MAX];
-    char board[OPENCL_NAME_MAX]; /* "Radeon RX 7900 XTX" where `name` is "gfx1100"; "" where nobody says */
+    char board[OPENCL_NAME_MAX]; /* "Radeon RX 7900 XTX" if `name` is "gfx1100"; "" if unknown */
     uint64_t global_bytes;
-    uint64_t allocation_bytes; /* the largest cl_mem that we ask for: what the device says, below 4 GiB on Intel */
+    uint64_t allocation_bytes; /* the largest cl_mem that we request: the device's limit, but below 4 GiB on Intel */
     uint64_t local_bytes;      /* per work-group */
     uint64_t constant_bytes;
-    size_t work_group_max;   /* work-items of a group; a kernel may allow fewer */
+    size_t work_group_max;   /* work-items per group; a kernel may allow fewer */
     size_t work_item_max[3]; /* per dimension */
     uint32_t compute_units, clock_mhz, alignment_bytes;
     bool is_cpu;              /* local memory is ordinary memory; no watchdog; slow to compile */
-    bool is_gpu;              /* neither is_cpu nor is_gpu: an accelerator, or an emulation of one */
+    bool is_gpu;              /* with neither is_cpu nor is_gpu: an accelerator, or an emulation of one */
     bool is_host_memory;      /* CL_DEVICE_HOST_UNIFIED_MEMORY */
-    bool has_narrow_units;    /* compute_units counts units of 8 lanes, as Intel's driver does, and not of 64 or more */
+    bool has_narrow_units;    /* compute_units counts units of 8 lanes (Intel's driver) instead of 64 or more */
     bool has_exact_division;  /* -cl-fp32-correctly-rounded-divide-sqrt is worth giving */
-    bool has_fp16_arithmetic; /* cl_khr_fp16, advertised */
+    bool has_fp16_arithmetic; /* cl_khr_fp16 is advertised */
     bool has_subnormals;      /* CL_FP_DENORM of fp32 */
     bool has_fma;             /* CL_FP_FMA of fp32 */
     bool is_little_endian;
-    int32_t nvidia_capability; /* 86 for 8.6; 0 where the driver does not say */
+    int32_t nvidia_capability; /* 86 for 8.6; 0 when the driver does not report it */
 };
 
-/* How matrix units are reached; GT_UNIT_... of kernels/gemm_matrix.cl. */
+/* The instructions for matrix units; GT_UNIT_... of kernels/gemm_matrix.cl. */
 enum opencl_unit { OPENCL_UNIT_NONE, OPENCL_UNIT_MMA_16, OPENCL_UNIT_MMA_8, OPENCL_UNIT_WMMA };
 
 struct opencl_matrix {
     enum opencl_unit unit;
-    bool is_emulated;              /* tests: by local memory and barriers */
-    int32_t tile;                  /* tests and --tune: only tiles of this size; 0: of any */
-    uint32_t dtypes;               /* bit per enum dtype whose products the units compute, proven after open() */
-    char lost[BACKEND_REASON_MAX]; /* why not those of other 16-bit dtypes; "" where nothing is lost */
+    bool is_emulated;              /* tests: local memory and barriers stand in for the unit */
+    int32_t tile;                  /* tests and --tune: use only tiles of this size; 0: any size */
+    uint32_t dtypes;               /* one bit per enum dtype whose products the units compute; proven after open() */
+    char lost[BACKEND_REASON_MAX]; /* why other 16-bit dtypes are missing; else "" */
 };
 
 struct opencl_segment {
@@ -85,7 +85,7 @@ struct opencl_program {
 
 struct opencl_kernel {
     int32_t program;
-    const char *name; /* the caller's, which is a literal */
+    const char *name; /* the caller's pointer, to a literal */
     cl_kernel kernel;
 };
 
@@ -93,30 +93,30 @@ struct opencl_clblast; /* opencl_clblast.h */
 struct opencl_shadow;  /* opencl_shadow.c: one cl_mem per tensor, for tools that look for stray accesses */
 
 struct opencl_backend {
-    struct backend base; /* first */
+    struct backend base; /* must be first */
     struct opencl_api api;
     struct opencl_device device;
     struct opencl_tuning tuning;
-    struct backend_choice choice; /* what opencl_tuning_choices() said last */
+    struct backend_choice choice; /* the last result of opencl_tuning_choices() */
     struct opencl_matrix matrix;
-    char *trying; /* of BACKEND_REASON_MAX bytes: where errors go while something is tried that may fail; else NULL */
+    char *trying; /* receives errors (BACKEND_REASON_MAX bytes) during an attempt that may fail; else NULL */
     cl_context context;
     cl_command_queue queue;
     bool has_arena;
-    bool is_dry;  /* launches do everything but run: bind() */
-    bool is_lost; /* an error after which the driver answers nothing useful; said once */
+    bool is_dry;  /* launches do everything except run: for bind() */
+    bool is_lost; /* set by an error after which the driver returns nothing useful; reported once */
     int32_t segments;
     struct opencl_segment segment[BACKEND_SEGMENTS_MAX];
     int32_t programs, kernels;
     struct opencl_program program[OPENCL_PROGRAMS_MAX];
     struct opencl_kernel kernel[OPENCL_KERNELS_MAX];
-    bool is_clblast_proven;         /* or need not be */
+    bool is_clblast_proven;         /* or needs no proof */
     struct opencl_clblast *clblast; /* NULL: not installed, or not usable on this device */
     struct opencl_shadow *shadow;   /* NULL: off */
-    double dispatch_flops;          /* what one dispatch may compute, so that no watchdog ends it; 0 = no limit */
-    int32_t compiled, loaded;       /* programs built from source, and taken from the cache */
+    double dispatch_flops;          /* limit for one dispatch, so that no watchdog kills it; 0: no limit */
+    int32_t compiled, loaded;       /* programs built from source, and programs taken from the cache */
     double compile_seconds;
-    int64_t progress_ns; /* when the last progress line went out */
+    int64_t progress_ns; /* time of the last progress line */
 };
 
 extern const struct backend_ops opencl_backend_ops;
@@ -136,14 +136,14 @@ static inline const struct opencl_backend *opencl_from(const struct backend *bac
 #include "ops/ops.def"
 #undef OP
 
-/* The name of a CL error code, "CL_OUT_OF_RESOURCES"; "code -1234" for one that we do not know. */
+/* Returns the name of a CL error code, such as "CL_OUT_OF_RESOURCES", or "code -1234" for an unknown one. */
 #define OPENCL_CODE_TEXT_MAX 48
 const char *opencl_code_text(char text[static OPENCL_CODE_TEXT_MAX], cl_int code);
 
-/* Logs an error, or keeps it in cl->trying where that is set. */
+/* Logs an error, or stores it in cl->trying if that is set. */
 void opencl_error(struct opencl_backend *cl, const char *format, ...) LOG_PRINTF(2, 3);
-/* Logs the one line about a call that failed, "opencl: WHAT on DEVICE: CL_OUT_OF_RESOURCES", and says what it is: GT_NO_MEMORY
- * where the code says so, else GT_DEVICE.  After a code that means a lost device nothing more is logged. */
+/* Logs one line about a failed call, "opencl: WHAT on DEVICE: CL_OUT_OF_RESOURCES".  Returns GT_NO_MEMORY when the code
+ * means that, else GT_DEVICE.  After a code that means a lost device, later calls log nothing. */
 enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_int code);
 
 #define CL_TRY(cl, what, call)                             \

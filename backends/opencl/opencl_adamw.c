@@ -1,6 +1,6 @@
 /* adamw: one work-item per element; see kernels/adamw.cl.
  *
- * The arguments that it shares with adamw_lean are opencl_arg_adamw()'s.
+ * opencl_arg_adamw() passes the arguments that it shares with adamw_lean.
  */
 #include "backends/opencl/opencl_kernels.h"
 

@@ -1,6 +1,6 @@
 /* adamw_lean: one group per block of STATE_BLOCK elements; see kernels/adamw_lean.cl.
  *
- * Refused where the device has no subnormals, because the op is defined to the bit.
+ * Not supported on devices without subnormals, because the op is defined bit for bit.
  */
 #include "backends/opencl/opencl_kernels.h"
 

@@ -1,7 +1,7 @@
 /* Opens the ICD loader and looks up the functions of opencl_api.def in it.
  *
- * GPT_TRAIN_OPENCL_LIBRARY names another library than libOpenCL.so.1, for systems that keep it elsewhere and for tests.
- * Which drivers the loader finds is its own business (OCL_ICD_VENDORS, /etc/OpenCL/vendors).
+ * GPT_TRAIN_OPENCL_LIBRARY replaces libOpenCL.so.1, for systems with another location and for tests.  The loader itself
+ * decides which drivers it finds (OCL_ICD_VENDORS, /etc/OpenCL/vendors).
  */
 #include "backends/opencl/opencl_api.h"
 
@@ -41,6 +41,6 @@ enum gt_status opencl_api_open(struct opencl_api *out)
 
 void opencl_api_close(struct opencl_api *api)
 {
-    /* Drivers leave threads and exit handlers behind: the library stays where it is. */
+    /* Drivers leave threads and exit handlers behind, so the library stays loaded. */
     *api = (struct opencl_api){.library = NULL};
 }

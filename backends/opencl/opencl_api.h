@@ -1,7 +1,8 @@
 /* The ICD loader, opened at run time.
  *
- * A build needs the headers only, and a program with this backend starts on a machine without OpenCL, where open() says
- * so in one line.  cl->api.clFinish(queue) calls the function; types are those of CL/cl.h, so that the compiler checks them.
+ * A build needs only the headers.  A program with this backend also starts on a machine without OpenCL; open() then
+ * logs one line.  cl->api.clFinish(queue) calls the function.  Types are taken from CL/cl.h, so the compiler checks
+ * calls.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_API_H
 #define GPT_TRAIN_OPENCL_OPENCL_API_H

@@ -1,16 +1,17 @@
 /* attention_forward and attention_cached: one kernel, which reads keys and values from rows of qkv or from the cache.
  *
- * See kernels/attention_forward.cl.  No workspace: tiles lie in local memory.  The cache takes the new rows first.
+ * See kernels/attention_forward.cl.  There is no workspace: tiles are in local memory.  attention_cached appends the
+ * new rows to the cache first.
  */
 #include "backends/opencl/opencl_attention.h"
 
-#define QUERIES 32 /* of a group: GT_QUERIES */
+#define QUERIES 32 /* queries per group: GT_QUERIES */
 
-/* Where keys and values are, in elements of the operand `slot`. */
+/* The layout of keys and values, in elements of the operand `slot`. */
 struct keys_at {
     int32_t slot;
     bool cached;
-    int64_t row, sample, k_first, v_first, keys; /* keys: at most, for the cost */
+    int64_t row, sample, k_first, v_first, keys; /* keys: an upper bound, for the cost */
 };
 
 static bool attention_forward_supports(const struct backend *backend, const struct op_call *call)

@@ -1,16 +1,16 @@
-/* What attention's host files share: shapes, and the options that follow from the head size. */
+/* Shapes and build options shared by attention's host files; the options follow from the head size. */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_ATTENTION_H
 #define GPT_TRAIN_OPENCL_OPENCL_ATTENTION_H
 
 #include "backends/opencl/opencl_kernels.h"
 
-#define OPENCL_ATTENTION_ITEMS 64 /* work-items of a group */
+#define OPENCL_ATTENTION_ITEMS 64 /* work-items per group */
 #define OPENCL_HEAD_SIZE_MAX 128
 
 struct opencl_attention_shape {
     int64_t samples, time, heads, kv_heads;
-    int64_t head_size, row; /* row: length of a row of qkv */
-    bool narrow;            /* head sizes up to 64, for which tiles are larger */
+    int64_t head_size, row; /* row: elements in a row of qkv */
+    bool narrow;            /* head size up to 64; tiles are then larger */
     const char *options;    /* GT_SLICES: columns of a head per work-item */
 };
 
@@ -31,7 +31,7 @@ static inline struct opencl_attention_shape opencl_attention_shape_of(const stru
     };
 }
 
-/* The kernels' tiles take less than 30 KiB of local memory, of which every full-profile device has 32. */
+/* The kernels' tiles take less than 30 KiB of local memory; every full-profile device has 32 KiB. */
 #define OPENCL_ATTENTION_LOCAL_BYTES 30720
 static inline bool opencl_attention_fits(const struct backend *backend, const struct op_call *call, int32_t qkv)
 {

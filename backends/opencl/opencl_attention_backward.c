@@ -1,7 +1,7 @@
 /* attention_backward: delta, then dk and dv by tiles of keys, then dq by tiles of queries; see
  * kernels/attention_backward.cl.
  *
- * The workspace holds delta, one float per row and head.  dq has one owner per element and needs none.
+ * The workspace contains delta, one float per row and head.  dq needs none, because each of its elements has one owner.
  */
 #include "backends/opencl/opencl_attention.h"
 
@@ -30,7 +30,7 @@ static enum gt_status delta_run(struct backend *backend, const struct op_call *c
     return opencl_run_columns(&launch, shape->heads, shape->samples * shape->time, 0.0);
 }
 
-/* `groups` groups of the kernel `name`, one per tile. */
+/* Launches `groups` groups of the kernel `name`, one per tile. */
 static enum gt_status tiles_run(struct backend *backend, const struct op_call *call,
                                 const struct opencl_attention_shape *shape, const char *name, int64_t groups)
 {

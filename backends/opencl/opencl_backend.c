@@ -1,8 +1,8 @@
 /* The opencl backend: one device of any ICD, one in-order queue, kernels in OpenCL C 1.2.
  *
- * open() has a child process open the device and run a kernel with a known answer, then does the same here; arena() has
- * another child, which was forked before any driver was loaded, commit the whole arena before this process does.  Copies
- * block; op lists are enqueued and waited for in sync(), where a driver reports what went wrong on the way.
+ * open() lets a child process open the device and run a kernel with a known answer, then does the same here.  arena()
+ * lets another child, forked before any driver was loaded, commit the whole arena before this process does.  Copies
+ * block.  Op lists are enqueued; sync() waits for them, and a driver reports their errors there.
  */
 #include "backends/opencl/opencl_backend.h"
 
@@ -27,20 +27,20 @@
 #include "base/process.h"
 
 #define LIST_SECONDS 30
-#define OPEN_SECONDS 120                    /* a driver may compile its own library first */
-#define COMMIT_SECONDS 300                  /* of a large arena, over a slow bus */
-#define RETURN_SECONDS 5                    /* until a driver has taken back what an ended process had */
-#define NOTICED_BYTES ((uint64_t)256 << 20) /* of an arena: less is lost in what other processes do */
-/* A dispatch may take this long by a cautious guess of the device's speed: watchdogs of desktops end it after 2 s. */
+#define OPEN_SECONDS 120                    /* a driver may first compile its own library */
+#define COMMIT_SECONDS 300                  /* for a large arena, over a slow bus */
+#define RETURN_SECONDS 5                    /* until a driver reclaims the memory of a process that ended */
+#define NOTICED_BYTES ((uint64_t)256 << 20) /* smaller arenas disappear in the activity of other processes */
+/* A dispatch may take this long by a cautious estimate of the device's speed; desktop watchdogs kill it after 2 s. */
 #define DISPATCH_SECONDS 0.1
-#define FLOPS_PER_UNIT_CLOCK 8.0 /* of 128 and more that a unit may do: kernels that wait for memory come to a tenth */
-#define FLOPS_PER_NARROW_UNIT_CLOCK 1.0 /* of 16 */
+#define FLOPS_PER_UNIT_CLOCK 8.0        /* a unit can do 128 and more; memory-bound kernels reach a tenth */
+#define FLOPS_PER_NARROW_UNIT_CLOCK 1.0 /* a narrow unit can do 16 */
 #define NVIDIA_ILLEGAL_ACCESS (-9999)
 #define ERROR_TEXT_MAX 768
 
 /* An open backend, and the child that will commit its arena first. */
 struct instance {
-    struct opencl_backend cl; /* first */
+    struct opencl_backend cl; /* must be first */
     struct opencl_child child;
     struct opencl_request request;
     uint64_t context_bytes;
@@ -56,7 +56,7 @@ static void answer_log(const struct opencl_answer *answer)
     log_error("%s", answer->reason[0] != '\0' ? answer->reason : "opencl: the child process failed and gave no reason");
 }
 
-/* Without the "opencl: " that whoever prints it says too. */
+/* Returns the reason without its "opencl: ", because callers print that themselves. */
 static const char *reason_bare(const struct opencl_answer *answer)
 {
     static const char own[] = "opencl: ";
@@ -109,7 +109,7 @@ static enum gt_status context_create(struct opencl_backend *cl)
     return GT_OK;
 }
 
-/* On processors 0, for all at once.  GPT_TRAIN_OPENCL_DISPATCH names another number, for tests. */
+/* Returns 0, for no limit, on CPUs.  GPT_TRAIN_OPENCL_DISPATCH sets another number, for tests. */
 static double dispatch_flops(const struct opencl_device *device)
 {
     const char *wanted = getenv("GPT_TRAIN_OPENCL_DISPATCH");
@@ -191,7 +191,7 @@ static void listing_ask(struct opencl_answer *answer)
         answer->status = opencl_devices_list(&api, &answer->listing);
 }
 
-/* --backend=auto wants a card: where none is plugged in, no driver is loaded to find that out. */
+/* --backend=auto wants a GPU: if none is present, no driver is loaded to find that out. */
 static void opencl_devices(bool automatic, struct backend_devices *out)
 {
     struct opencl_answer answer;
@@ -206,7 +206,8 @@ static void opencl_devices(bool automatic, struct backend_devices *out)
         snprintf(out->reason, sizeof out->reason, "no usable GPU; for processors the cpu backend is faster");
 }
 
-/* The name that is asked for; programs that open the first device, such as the tests', take GPT_TRAIN_OPENCL_DEVICE's. */
+/* Returns the requested name.  GPT_TRAIN_OPENCL_DEVICE overrides the default device for programs that open the first
+ * device, such as the tests. */
 static const char *name_wanted(const struct backend_open_options *options)
 {
     const char *name = getenv("GPT_TRAIN_OPENCL_DEVICE");
@@ -215,8 +216,8 @@ static const char *name_wanted(const struct backend_open_options *options)
     return name != NULL && *name != '\0' ? name : NULL;
 }
 
-/* What a child makes of the matrix units that were found and never proven: their compiler may end it.  `tried` is left as
- * it is where there is no child. */
+/* Lets a child try matrix units that were found but never proven, because their compiler may kill the process.  Without
+ * a child, `tried` is unchanged. */
 static void matrix_rehearse(struct opencl_request *request, struct opencl_answer *answer, struct opencl_matrix *tried)
 {
     struct opencl_child child;
@@ -280,7 +281,7 @@ static enum gt_status opencl_info(struct backend *backend, struct backend_info *
     };
     const char *basis = "";
     TRY(opencl_memory_read(cl, &info.total_bytes, &info.free_bytes, &basis));
-    info.free_bytes += info.context_bytes; /* it is ours already */
+    info.free_bytes += info.context_bytes; /* this process already owns it */
     info.free_bytes = info.free_bytes < info.total_bytes ? info.free_bytes : info.total_bytes;
     opencl_device_texts(cl, &info);
     *out = info;
@@ -292,7 +293,7 @@ static void opencl_holders(struct backend *backend, struct backend_holders *out)
     opencl_vendor_holders(opencl_own(backend), "/proc", getpid(), out);
 }
 
-/* Waits until `need` bytes are free: some drivers take back what a process had some time after its end. */
+/* Waits until `need` bytes are free: some drivers reclaim memory only some time after a process ends. */
 static void memory_await(struct opencl_backend *cl, uint64_t need)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
@@ -303,8 +304,8 @@ static void memory_await(struct opencl_backend *cl, uint64_t need)
         (void)nanosleep(&pause, NULL);
 }
 
-/* The child commits first, and gives it back by ending.  Where it could not even open the device, which a card that is set to
- * serve one process allows this one only, nothing is rehearsed. */
+/* The child commits first, and frees the memory by ending.  If it could not even open the device (a card may be set to
+ * serve only one process), the rehearsal is skipped. */
 static enum gt_status arena_rehearse(struct instance *instance, const struct backend_segment *segments, int32_t count,
                                      uint64_t need)
 {
@@ -327,7 +328,8 @@ static enum gt_status arena_rehearse(struct instance *instance, const struct bac
     return answer.status;
 }
 
-/* A driver may put into system memory what it does not have, and say nothing (ROCm): then the card's free memory stays. */
+/* A driver may silently place memory that does not fit on the card in system memory (ROCm).  The card's free memory
+ * then does not decrease. */
 static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_t need)
 {
     uint64_t left = 0;
@@ -336,7 +338,7 @@ static void placement_notice(struct opencl_backend *cl, uint64_t before, uint64_
     if (cl->device.is_cpu || cl->device.is_host_memory || need < NOTICED_BYTES ||
         !opencl_vendor_free_bytes(cl, &left, &basis))
         return;
-    left = left < cl->device.global_bytes ? left : cl->device.global_bytes; /* as opencl_memory_read() has it */
+    left = left < cl->device.global_bytes ? left : cl->device.global_bytes; /* as in opencl_memory_read() */
     const uint64_t less = left < before ? before - left : 0;
     if (less < need / 2)
         log_warning(
@@ -424,7 +426,7 @@ static enum gt_status opencl_run(struct backend *backend, int32_t queue, const s
     return GT_OK;
 }
 
-/* Everything but the launches: programs are built and memories made before the first step. */
+/* Does everything except run the kernels: builds programs and creates memory objects before the first step. */
 static enum gt_status opencl_bind(struct backend *backend, const struct op_call *calls, size_t count)
 {
     struct opencl_backend *cl = opencl_own(backend);

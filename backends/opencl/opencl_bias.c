@@ -1,6 +1,7 @@
 /* bias_backward: the sum of the rows of dy; see kernels/bias.cl.
  *
- * In parts, whose sums lie in the workspace, [parts, columns] floats, and are then added in order.
+ * Rows are summed in parts.  The workspace contains the parts' sums, [parts, columns] floats, which are then added in
+ * order.
  */
 #include "backends/opencl/opencl_kernels.h"
 

@@ -1,6 +1,6 @@
 /* blend: y = alpha x + beta z, one work-item per element; see kernels/blend.cl.
  *
- * Refused where the device has no subnormals, because the op is defined to the bit.
+ * Not supported on devices without subnormals, because the op is defined bit for bit.
  */
 #include "backends/opencl/opencl_kernels.h"
 

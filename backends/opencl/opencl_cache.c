@@ -1,6 +1,6 @@
-/* The cache of built programs: what differs from other files of the user's cache.
+/* The cache of built programs: the settings in which it differs from other files of the user's cache.
  *
- * Reading, checking and bounding are base/user_cache.c; a program's name is its whole key.
+ * base/user_cache.c reads, checks and bounds it.  A program's name is its whole key.
  */
 #include "backends/opencl/opencl_cache.h"
 

@@ -1,8 +1,8 @@
 /* The child process: one request in, one answer out, through two pipes.
  *
- * It is a fork without exec, made while this process has one thread of ours and no driver: all it keeps of its parent is
- * memory.  Files are closed (a lock of the parent's must not outlive it), standard streams lead nowhere, and what would be
- * logged as an error becomes the answer's reason.  It ends by _exit().
+ * It is a fork without exec, made while this process has one thread of ours and no driver, so it inherits nothing but
+ * memory.  It closes all files (a lock of the parent must not outlive it), points the standard streams at /dev/null,
+ * and puts error lines into the answer's reason.  It ends by _exit().
  */
 #include "backends/opencl/opencl_child.h"
 
@@ -26,7 +26,8 @@
 #define FILES_MAX 4096
 #define REAP_SECONDS 10
 
-/* Both return false when the other side is gone; reading stops at `deadline_ns` where that is not 0. */
+/* bytes_write() and bytes_read() return false when the other side is gone.  Reading stops at `deadline_ns`, unless that
+ * is 0. */
 static bool bytes_write(int fd, const void *bytes, size_t count)
 {
     const char *at = bytes;
@@ -72,7 +73,7 @@ static bool bytes_read(int fd, void *bytes, size_t count, int64_t deadline_ns)
     return true;
 }
 
-/* The first error line without "gpt-train: error: ", which the parent's log puts there again. */
+/* Keeps the first error line, without "gpt-train: error: ", which the parent's log adds again. */
 static void reason_sink(void *context, enum log_level level, const char *line)
 {
     struct opencl_answer *answer = context;
@@ -99,16 +100,15 @@ static enum gt_status request_serve(const struct opencl_request *request, struct
         opencl_matrix_candidate(cl, &cl->matrix);
     answer->matrix = cl->matrix;
     answer->matrix_is_known = opencl_matrix_is_known(cl);
-    cl->is_clblast_proven = true; /* the parent's task */
+    cl->is_clblast_proven = true; /* the parent proves it */
     if (request->task == OPENCL_TASK_COMMIT)
         TRY(backend->ops->arena(backend, request->segment, request->segments));
     return GT_OK;
 }
 
-/* The child's whole life. */
 static _Noreturn void child_run(int request_fd, int answer_fd)
 {
-    static struct opencl_answer answer; /* too large for a stack that a driver's thread may share */
+    static struct opencl_answer answer; /* too large for the stack */
     struct opencl_request request;
     const int null_fd = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3 && null_fd >= 0; fd++)
@@ -117,7 +117,7 @@ static _Noreturn void child_run(int request_fd, int answer_fd)
         if (fd != request_fd && fd != answer_fd)
             (void)close(fd);
     }
-    (void)signal(SIGINT, SIG_IGN); /* the parent decides, and its end ends the pipe */
+    (void)signal(SIGINT, SIG_IGN); /* the parent decides; if it ends, the pipe closes */
     (void)signal(SIGTERM, SIG_DFL);
     (void)signal(SIGABRT, SIG_DFL);
     if (bytes_read(request_fd, &request, sizeof request, 0)) {
@@ -128,7 +128,7 @@ static _Noreturn void child_run(int request_fd, int answer_fd)
     _exit(0);
 }
 
-/* Whether this process has the loader already: a child would inherit a driver without its threads. */
+/* Returns true when this process has loaded the loader: a child would inherit a driver without its threads. */
 static bool loader_is_loaded(void)
 {
     const char *wanted = getenv("GPT_TRAIN_OPENCL_LIBRARY");
@@ -172,8 +172,8 @@ void opencl_child_start(struct opencl_child *out)
     *out = (struct opencl_child){.pid = pid, .to_fd = request[1], .from_fd = answer[0]};
 }
 
-/* Closes the pipes, waits, and returns what waitpid() says; 0 where that takes REAP_SECONDS, as it may for a process that was
- * killed inside a driver that hangs. */
+/* Closes the pipes, waits, and returns the status from waitpid(), or 0 if that takes longer than REAP_SECONDS, as it
+ * may for a process killed inside a driver that hangs. */
 static int child_reap(struct opencl_child *child)
 {
     const struct timespec pause = {.tv_nsec = 1000000};

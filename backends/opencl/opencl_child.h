@@ -1,8 +1,8 @@
-/* A process that tries things with a driver before this process does them.
+/* A child process that tries driver operations before this process does them.
  *
- * Drivers abort, hang or exit where they should return a code.  The child is forked before this process has loaded the ICD
- * loader, and does one thing: list the devices, open one, prove its matrix units, or commit an arena on one.  Where the loader is loaded already
- * (it has proved itself then), or where no child can be had, there is none.
+ * Drivers may abort, hang or exit where they should return a code.  The child is forked before this process loads the
+ * ICD loader.  It performs one task: list the devices, open one, prove its matrix units, or commit an arena on one.
+ * There is no child if the loader is loaded already (it has then proved itself), or if none can be created.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_CHILD_H
 #define GPT_TRAIN_OPENCL_OPENCL_CHILD_H
@@ -16,33 +16,33 @@ enum opencl_task { OPENCL_TASK_LIST, OPENCL_TASK_OPEN, OPENCL_TASK_MATRIX, OPENC
 struct opencl_request {
     enum opencl_task task;
     int32_t device;
-    char name[OPENCL_NAME_MAX]; /* "" = by number */
+    char name[OPENCL_NAME_MAX]; /* "" selects by number */
     int32_t segments;
     struct backend_segment segment[BACKEND_SEGMENTS_MAX];
 };
 
 struct opencl_answer {
     enum gt_status status;
-    char reason[BACKEND_REASON_MAX]; /* the child's error line, where status is not GT_OK */
-    bool is_dead;                    /* the child died or did not answer, and nothing of the rest is known */
-    bool has_opened;                 /* a device; before the task itself */
-    struct opencl_listing listing;   /* of OPENCL_TASK_LIST */
-    struct opencl_matrix matrix;     /* what should be there (OPENCL_TASK_OPEN), and what is (OPENCL_TASK_MATRIX) */
-    bool matrix_is_known;            /* and was proven before */
+    char reason[BACKEND_REASON_MAX]; /* the child's error line, if status is not GT_OK */
+    bool is_dead;                    /* the child died or did not answer; all other fields are unknown */
+    bool has_opened;                 /* the device was opened; the task itself may have failed */
+    struct opencl_listing listing;   /* for OPENCL_TASK_LIST */
+    struct opencl_matrix matrix;     /* expected units (OPENCL_TASK_OPEN), or proven ones (OPENCL_TASK_MATRIX) */
+    bool matrix_is_known;            /* the units were proven before */
 };
 
 struct opencl_child {
-    pid_t pid; /* 0: there is none */
+    pid_t pid; /* 0: no child */
     int to_fd, from_fd;
 };
 
-/* Starts a child that waits for its request.  out->pid is 0 where there can be none. */
+/* Starts a child that waits for its request.  out->pid is 0 when there is none. */
 void opencl_child_start(struct opencl_child *out);
-/* Asks the child, waits for its end, and fills *out; a child that dies, or says nothing for `seconds`, is GT_DEVICE with the
- * reason.  Nothing is logged.  The child is gone afterwards. */
+/* Sends the request, waits for the child to end, and fills *out.  If the child dies, or does not answer within
+ * `seconds`, the status is GT_DEVICE, with a reason.  Nothing is logged.  The child is gone afterwards. */
 void opencl_child_ask(struct opencl_child *child, const struct opencl_request *request, int seconds,
                       struct opencl_answer *out);
-/* Ends a child that was not asked.  Accepts one that is gone. */
+/* Ends a child that received no request.  Does nothing when there is no child. */
 void opencl_child_end(struct opencl_child *child);
 
 #endif

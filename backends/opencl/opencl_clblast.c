@@ -1,13 +1,14 @@
-/* CLBlast for fp32 products, called the way that needs the smallest temporary.
+/* CLBlast for fp32 products, called in the way that needs the smallest temporary buffer.
  *
- * Row-major matrices are given as column-major ones with the operands swapped: CLBlast then rotates the small matrix instead
- * of copying the result (at [65536, 50304] x 768 the temporary is 339 MiB instead of 12.9 GiB).  Offsets are 0, through
- * sub-buffers that are made once per place, and the temporary is our workspace, of the size that CLBlast states for its
- * parameters on this device.  16-bit storage never comes here: CLBlast has no bf16, and sums fp16 in fp16.
+ * Row-major matrices are passed as column-major ones with the operands swapped: CLBlast then transposes the small
+ * matrix instead of copying the result (at [65536, 50304] x 768 the temporary is 339 MiB instead of 12.9 GiB).  Offsets
+ * are 0, because each operand is a sub-buffer, created once per place.  The temporary is our workspace, of the size
+ * that CLBlast reports for its parameters on this device.  16-bit storage never comes here: CLBlast has no bf16, and it
+ * sums fp16 in fp16.
  *
- * NVIDIA's driver dies of it: 580.159.04 on an H100 ended each of 44 runs with SIGSEGV in clReleaseMemObject() of such a sub-buffer,
- * after everything was saved; none of 8 runs without CLBlast.  There it is used only where it is asked for; own tiles multiply
- * at 0.91 to 1.03 of its rate on that card.
+ * On NVIDIA, CLBlast is used only if requested, because the driver crashes: 580.159.04 on an H100 ended each of 44 runs
+ * with SIGSEGV in clReleaseMemObject() of such a sub-buffer, after everything was saved, and none of 8 runs without
+ * CLBlast.  On that card our own tiles reach 0.91 to 1.03 of CLBlast's rate.
  */
 #include "backends/opencl/opencl_clblast.h"
 
@@ -21,10 +22,10 @@
 
 #define CLBLAST_LIBRARY "libclblast.so.1"
 #define PLACES_MAX 4096                 /* a power of two */
-#define ELEMENTS_MAX ((int64_t)1 << 31) /* CLBlast counts them in 32 bits, */
-#define TILE_MAX 256                    /* in whole tiles */
+#define ELEMENTS_MAX ((int64_t)1 << 31) /* CLBlast counts elements in 32 bits, rounded up to whole tiles */
+#define TILE_MAX 256                    /* the largest side of such a tile */
 
-/* As clblast_c.h has them. */
+/* Values from clblast_c.h. */
 enum { LAYOUT_COL_MAJOR = 102, TRANSPOSE_NO = 111, TRANSPOSE_YES = 112 };
 
 typedef int sgemm_fn(int layout, int a_transpose, int b_transpose, size_t m, size_t n, size_t k, float alpha, cl_mem a,
@@ -50,7 +51,7 @@ struct opencl_clblast {
     struct place place[PLACES_MAX];
 };
 
-/* A product as CLBlast is told of it. */
+/* A product in CLBlast's terms. */
 struct product {
     size_t m, n, k, first_ld, second_ld, out_ld;
     int first_transpose, second_transpose;
@@ -74,7 +75,7 @@ void opencl_clblast_open(struct opencl_backend *cl)
         cl->clblast = clblast;
         return;
     }
-    free(clblast); /* older than 1.5: its temporary would be hidden */
+    free(clblast); /* older than 1.5: it would hide its temporary buffer */
     dlclose(library);
 }
 
@@ -97,8 +98,7 @@ void opencl_clblast_close(struct opencl_backend *cl)
     if (clblast == NULL)
         return;
     opencl_clblast_forget(cl);
-    (void)
-        clblast->clear(); /* what it keeps belongs to our context; the library itself stays loaded, as the drivers do */
+    (void)clblast->clear(); /* its cache belongs to our context; the library stays loaded, as the drivers do */
     free(clblast);
     cl->clblast = NULL;
 }
@@ -134,7 +134,7 @@ bool opencl_clblast_usable(const struct backend *backend, const struct op_call *
         return false;
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
         const struct operand *operand = &call->operand[slots[i]];
-        /* Planned without addresses, which are then 0; a sub-buffer cannot begin anywhere. */
+        /* In planning, addresses are 0.  A sub-buffer must begin at a multiple of the device's alignment. */
         if (operand->dtype != DTYPE_F32 || operand->rank != 2 || !is_countable(operand->dims[0], operand->dims[1]) ||
             operand->at.offset_bytes % cl->device.alignment_bytes != 0)
             return false;
@@ -154,7 +154,7 @@ size_t opencl_clblast_workspace_bytes(const struct backend *backend, const struc
     return code == 0 ? bytes : 0;
 }
 
-/* The sub-buffer of `bytes` bytes at an address, made when it is first asked for. */
+/* Returns the sub-buffer of `bytes` bytes at an address; creates it on first use. */
 static enum gt_status place_find(struct opencl_backend *cl, struct address at, uint64_t bytes, cl_mem *out)
 {
     struct opencl_clblast *clblast = cl->clblast;

@@ -1,10 +1,11 @@
-/* Known products for CLBlast, before it computes unknown ones.
+/* Tests CLBlast with known products before it is used.
  *
- * CLBlast chooses among kernels and their parameters by the device's name and by size, and a release has had parameters that
- * multiply wrongly (its issue 533: 1.6.2 on Arc A770).  So whole numbers are multiplied, whose sums are exact in any order, in a
- * product for its kernel of small sizes and in one for that of large ones, in the three transpositions of training, with and
- * without accumulation.  Results are checked as Freivalds does (Probabilistic machines can use less running time, 1977): d x
- * against a (b x), for a vector x without zeros, so that a single wrong element is always seen.
+ * CLBlast chooses kernels and their parameters by device name and size, and one release had parameters that multiply
+ * wrongly (its issue 533: 1.6.2 on Arc A770).  The test multiplies small integers, whose sums are exact in any order:
+ * one size for CLBlast's kernel for small products and one for its kernel for large ones, in the three transpositions
+ * of training, with and without accumulation.  Results are checked with Freivalds' method (Probabilistic machines can
+ * use less running time, 1977): d x against a (b x).  The vector x has no zeros, so a single wrong element is always
+ * detected.
  */
 #include "backends/opencl/opencl_clblast.h"
 
@@ -16,19 +17,19 @@
 #include "backends/opencl/opencl_memory.h"
 #include "base/log.h"
 
-#define REGION_BYTES ((uint64_t)4 << 20) /* of a, b and d, one after the other */
+#define REGION_BYTES ((uint64_t)4 << 20) /* for each of a, b and d, which follow one another */
 #define SCRATCH_BYTES ((uint64_t)48 << 20)
-#define GUARD_WORDS 1024 /* behind d */
+#define GUARD_WORDS 1024 /* after d */
 #define GUARD UINT32_C(0x7fc0dead)
 #define WEIGHTS 61
 
-/* d [m, n] += op(a) op(b) over k. */
+/* d [m, n] (+)= op(a) op(b) over k. */
 struct known_product {
     int32_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
 };
 
-/* None is a multiple of a tile. */
+/* No size is a multiple of a tile. */
 static const struct known_product products[] = {
     {72, 104, 40, false, true, false},    {72, 104, 40, true, false, true},    {72, 104, 40, false, false, false},
     {776, 1032, 648, false, true, false}, {776, 1032, 648, true, false, true}, {776, 1032, 648, false, false, false},
@@ -36,7 +37,7 @@ static const struct known_product products[] = {
 };
 
 struct known {
-    float *a, *b, *d; /* of REGION_BYTES each */
+    float *a, *b, *d; /* REGION_BYTES each */
     double *through;  /* op(b) x */
 };
 
@@ -77,7 +78,7 @@ static void known_fill(const struct known_product *product, const struct known *
         memcpy(&known->d[product->m * product->n + i], &(uint32_t){GUARD}, sizeof(uint32_t));
 }
 
-/* Whether row `row` of d is right, as far as x shows. */
+/* Returns true when row `row` of d passes the check with x. */
 static bool row_is_right(const struct known_product *product, const struct known *known, int32_t row)
 {
     const float *d = known->d + (size_t)row * (size_t)product->n;

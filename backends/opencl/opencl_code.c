@@ -1,6 +1,6 @@
 /* Names of the error codes of OpenCL 1.2 and of the loader.
  *
- * The numbers are those of the specification; a driver's own codes are shown as numbers.
+ * The numbers come from the specification; vendor-specific codes are shown as numbers.
  */
 #include <stdio.h>
 

@@ -1,10 +1,10 @@
 /* cross_entropy: one group per row, in place; loss_sum: one group; see kernels/cross_entropy.cl.
  *
- * There is no workspace, in any dtype: what is needed twice is read twice.
+ * There is no workspace in any dtype: the kernel reads the logits twice instead.
  */
 #include "backends/opencl/opencl_kernels.h"
 
-#define FLOPS_PER_LOGIT 20.0 /* exponentials count */
+#define FLOPS_PER_LOGIT 20.0 /* including exponentials */
 
 static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {

@@ -1,8 +1,8 @@
 /* Platforms and devices through the ICD loader.
  *
- * Devices are numbered over all platforms in the loader's order, as clinfo shows them.  What a device says of itself is
- * taken with care: texts are cleaned, sizes are bounded by what we can use, and nothing of it is proof that memory exists
- * (opencl_memory.c commits it).  Optional abilities are only those that are advertised; none is needed.
+ * Devices are numbered over all platforms in the loader's order, as in clinfo.  Device properties are not trusted:
+ * texts are cleaned, sizes are bounded by what we can use, and none proves that memory exists (opencl_memory.c commits
+ * it).  Only advertised optional abilities are used; none is required.
  */
 #include "backends/opencl/opencl_device.h"
 
@@ -56,7 +56,7 @@ bool opencl_name_has(const char *text, const char *part)
     return *part == '\0';
 }
 
-/* A text of a device or platform, cut to fit. */
+/* Reads a text of a device, truncated to fit. */
 static void device_text(const struct opencl_api *api, cl_device_id id, cl_device_info what, char *out)
 {
     char text[4 * OPENCL_NAME_MAX] = "";
@@ -106,7 +106,7 @@ static bool device_has(const struct opencl_api *api, cl_device_id id, const char
     return strstr(text, wanted) != NULL;
 }
 
-/* The devices of all platforms.  Errors: GT_DEVICE when there are none. */
+/* Lists the devices of all platforms.  Errors: GT_DEVICE when there are none. */
 static enum gt_status handles_list(const struct opencl_api *api, struct handle out[static OPENCL_DEVICES_MAX],
                                    int32_t *out_count)
 {
@@ -148,7 +148,7 @@ static bool is_intel(const struct opencl_api *api, cl_device_id id)
     return opencl_name_has(vendor, "intel");
 }
 
-/* Below 4 GiB on Intel, where larger buffers need options that every kernel must be built with. */
+/* Returns the largest allocation: below 4 GiB on Intel, where larger buffers need options for every kernel build. */
 static uint64_t allocation_bytes(const struct opencl_api *api, const struct handle *handle, uint64_t global_bytes)
 {
     uint64_t bytes = device_u64(api, handle->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
@@ -184,7 +184,7 @@ static void device_read(const struct opencl_api *api, const struct handle *handl
     device.has_narrow_units = !device.is_cpu && is_intel(api, id);
     device.is_host_memory = device_u32(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
     const uint64_t fp32 = device_u64(api, id, CL_DEVICE_SINGLE_FP_CONFIG);
-    const char *division = getenv("GPT_TRAIN_OPENCL_DIVISION"); /* "software": as on devices without it, for tests */
+    const char *division = getenv("GPT_TRAIN_OPENCL_DIVISION"); /* for tests: "software" */
     device.has_exact_division =
         (fp32 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0 && (division == NULL || strcmp(division, "software") != 0);
     device.has_subnormals = (fp32 & CL_FP_DENORM) != 0;
@@ -197,14 +197,15 @@ static void device_read(const struct opencl_api *api, const struct handle *handl
     *out = device;
 }
 
-/* "OpenCL 1.1 Mesa 22.3.6", as Clover says, is older than 1.2; a text of another form is not. */
+/* Returns true for a version below 1.2, such as Clover's "OpenCL 1.1 Mesa 22.3.6", and false for texts in other
+ * forms. */
 static bool is_too_old(const char *version)
 {
     int major, minor;
     return sscanf(version, "OpenCL %d.%d", &major, &minor) == 2 && (major < 1 || (major == 1 && minor < 2));
 }
 
-/* "" when the device can be used, else why not. */
+/* Returns "" when the device can be used, else the reason why not. */
 static const char *device_lacks(const struct opencl_api *api, const struct opencl_device *device)
 {
     if (is_too_old(device->version))
@@ -256,7 +257,8 @@ int32_t opencl_card_choose(const struct opencl_listing *listing)
     return best;
 }
 
-/* The index of the device whose name has `name` in it, of those that can be used if there is one; -1 when there is none. */
+/* Returns the index of the first usable device whose name, board or platform contains `name`; without one, the first
+ * unusable match; -1 when nothing matches. */
 static int32_t name_find(const struct opencl_api *api, const struct handle *handles, int32_t count, const char *name)
 {
     int32_t found = -1;

@@ -1,4 +1,4 @@
-/* Platforms and devices: finding them, what they can do, what memory they have. */
+/* Finds platforms and devices, and reads their abilities and memory sizes. */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_DEVICE_H
 #define GPT_TRAIN_OPENCL_OPENCL_DEVICE_H
 
@@ -6,7 +6,7 @@
 
 #define OPENCL_DEVICES_MAX 32
 
-/* What a list of devices says of each; plain data, because it comes from another process (opencl_child.h). */
+/* One entry of a device list.  Plain data, because it comes from another process (opencl_child.h). */
 struct opencl_listed {
     char platform[OPENCL_NAME_MAX], name[OPENCL_NAME_MAX];
     uint64_t global_bytes, allocation_bytes;
@@ -18,22 +18,22 @@ struct opencl_listing {
     struct opencl_listed device[OPENCL_DEVICES_MAX];
 };
 
-/* The devices of all platforms, in the loader's order.  Errors: GT_DEVICE when there is no platform or no device. */
+/* Lists the devices of all platforms, in the loader's order.  Errors: GT_DEVICE when there is no platform or device. */
 enum gt_status opencl_devices_list(const struct opencl_api *api, struct opencl_listing *out);
-/* Number `index` of that list, or, with `name`, the first one whose name has that text in it (any case).
- * Errors: GT_DEVICE; GT_USAGE where no name has it. */
+/* Finds number `index` of that list, or, with `name`, a device whose name, board or platform contains it (in any case);
+ * a usable one is preferred.  Errors: GT_DEVICE; GT_USAGE when no device matches `name`. */
 enum gt_status opencl_device_find(const struct opencl_api *api, int32_t index, const char *name,
                                   struct opencl_device *out);
-/* The one that `auto` takes: a GPU with memory of its own before one without, then the one with more of it; -1 where there is no
- * GPU, or none that can be used. */
+/* Returns the device that `auto` takes: a GPU with its own memory before one without, then the one with more memory.
+ * Returns -1 when there is no usable GPU. */
 int32_t opencl_card_choose(const struct opencl_listing *listing);
-/* "rusticl", "llvmpipe ..., 8 units", libraries and limits for people. */
+/* Fills the texts of `info` for people: device, platform, libraries and limits. */
 void opencl_device_texts(const struct opencl_backend *cl, struct backend_info *info);
-/* Whether something is plugged in that a driver for cards could serve, without asking any driver. */
+/* Returns true when a device node exists that a GPU driver could serve.  Loads no driver. */
 bool opencl_card_is_present(void);
-/* "a b" of `text` with control characters and repeated spaces replaced; drivers are not trusted with the terminal. */
+/* Replaces control characters and repeated spaces in `text` by one space; drivers are not trusted with the terminal. */
 void opencl_name_clean(char *text);
-/* Whether `part` is in `text`, in any case of ASCII letters. */
+/* Returns true when `text` contains `part`, ignoring the case of ASCII letters. */
 bool opencl_name_has(const char *text, const char *part);
 
 #endif

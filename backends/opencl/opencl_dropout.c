@@ -1,6 +1,6 @@
 /* dropout: one work-item per eight elements that share a block of random numbers; see kernels/dropout.cl.
  *
- * The threshold and the scale come from op.h, so that masks are those of every backend.
+ * The threshold and the scale come from op.h, so masks are the same in every backend.
  */
 #include "backends/opencl/opencl_kernels.h"
 

@@ -1,6 +1,6 @@
 /* embed_forward and embed_backward: one work-item per channel of a row; see kernels/embed.cl.
  *
- * How many ids a micro-batch has is known on the device only, so the backward is launched for the most that there can be.
+ * Only the device knows the number of distinct ids in a micro-batch, so the backward pass is launched for the maximum.
  */
 #include "backends/opencl/opencl_kernels.h"
 

@@ -1,6 +1,6 @@
 /* fill and copy: one work-item per element; see kernels/fill_copy.cl.
  *
- * A copy rounds once, to the dtype of y, and moves the bits between equal dtypes.
+ * A copy rounds once, to the dtype of y; between equal dtypes it copies the bits.
  */
 #include "backends/opencl/opencl_kernels.h"
 

@@ -1,6 +1,6 @@
 /* gelu_forward and gelu_backward: one work-item per element; see kernels/gelu.cl.
  *
- * Both kinds are in one kernel each, chosen by an argument.  Results may replace an input.
+ * Each kernel computes both kinds of GELU; an argument selects one.  Results may replace an input.
  */
 #include "backends/opencl/opencl_kernels.h"
 

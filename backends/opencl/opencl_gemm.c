@@ -1,10 +1,10 @@
-/* gemm: d (+)= op(a) op(b) + bias, by one of four ways.
+/* gemm: d (+)= op(a) op(b) + bias, in one of four ways.
  *
- * Few rows, as decoding has them: a kernel that reads b once.  fp32 where CLBlast is installed and was chosen: CLBlast, with
- * its temporary in our workspace.  16 bits where the device has matrix units: opencl_gemm_matrix.c.  Everything else: own
- * tiles, in which each storage dtype becomes fp32 and is accumulated in fp32, by groups (kernels/gemm.cl) or, on processors,
- * by single work-items (kernels/gemm_single.cl).  Among own tiles the shape changes the speed and not the bits: each element
- * is one sum in rising k.
+ * Few rows, as in decoding: a kernel that reads b once.  fp32, if CLBlast is installed and chosen: CLBlast, with its
+ * temporary buffer in our workspace.  16 bits, if the device has matrix units: opencl_gemm_matrix.c.  Everything else:
+ * our own tiles, which convert each storage dtype to fp32 and accumulate in fp32, in groups (kernels/gemm.cl) or, on
+ * CPUs, in single work-items (kernels/gemm_single.cl).  The shape of our own tiles affects speed but not bits: each
+ * element is one sum in increasing k.
  */
 #include "backends/opencl/opencl_gemm.h"
 
@@ -14,7 +14,7 @@
 #include "backends/opencl/opencl_clblast.h"
 #include "backends/opencl/opencl_gemm_matrix.h"
 
-#define FEW_ROWS 8    /* GT_FEW_ROWS and so on in the kernel */
+#define FEW_ROWS 8    /* GT_FEW_ROWS, GT_FEW_COLUMNS and GT_FEW_ITEMS in the kernel */
 #define FEW_COLUMNS 4 /* per group */
 #define FEW_ITEMS 64
 
@@ -49,7 +49,7 @@ static struct product product_of(const struct op_call *call)
     return (struct product){.m = d->dims[0], .n = d->dims[1], .k = call->attrs.transpose_a ? a->dims[0] : a->dims[1]};
 }
 
-/* The tuned shape, or the first after it that fits. */
+/* Returns the tuned shape, or the first after it that fits. */
 static const struct opencl_gemm_shape *shape_choose(const struct opencl_backend *cl, enum dtype dtype)
 {
     int32_t index = cl->tuning.gemm_shape[dtype];

@@ -1,9 +1,9 @@
-/* gemm on matrix units: which products, tiles of which shape, launches.
+/* gemm on matrix units: chooses the products and the tile shapes, and launches the kernel.
  *
- * The largest tile is the fastest for a product that keeps the whole device busy with it; smaller products take smaller
- * tiles.  That follows from the shape of the product and from the device, so that sums have one order on one device: every
- * tile adds up in rising k, in steps of the unit.  Layouts of a and b, and whether they can be read 16 bytes at a time, are
- * compiled in: one program each.  Whether a unit can be used at all is found by opencl_matrix.c.
+ * The largest tile is fastest for a product that occupies the whole device with it; smaller products use smaller tiles.
+ * The choice depends only on the product's shape and on the device, so sums have one order on one device: every tile
+ * adds in increasing k, in steps of the unit.  The layouts of a and b, and whether 16-byte reads are possible, are
+ * compiled in: one program for each combination.  opencl_matrix.c decides whether a unit can be used at all.
  */
 #include "backends/opencl/opencl_gemm_matrix.h"
 
@@ -12,7 +12,7 @@
 
 #define LANES 32
 #define PITCH_WORDS 20            /* GT_PITCH of the kernel */
-#define EMULATED_REGISTERS_MAX 24 /* of a work-item that stands in for a unit */
+#define EMULATED_REGISTERS_MAX 24 /* for a work-item that emulates a unit */
 #define WIDE_BYTES 16
 #define WIDE_ELEMENTS 8
 
@@ -42,7 +42,8 @@ static int64_t tiles_of(const struct opencl_matrix_shape *shape, const struct op
     return (product->m + tile - 1) / tile * ((product->n + tile - 1) / tile);
 }
 
-/* From the tuned shape on, the first that fits the device and gives each of its units a tile; else the last that fits. */
+/* Returns the first shape, from the tuned one on, that fits the device and occupies all of its units; else the last
+ * shape that fits, or NULL. */
 static const struct opencl_matrix_shape *shape_choose(const struct opencl_backend *cl,
                                                       const struct opencl_matrix_product *product)
 {

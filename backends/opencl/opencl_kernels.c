@@ -1,7 +1,7 @@
-/* What the ops' host files share: options, arguments, ranges.
+/* Helpers shared by the ops' host files: options, arguments, ranges.
  *
- * Sizes of groups follow from the device's limits and are part of a program's options, so that kernels may size local memory
- * by them; nothing here depends on an op.
+ * Group sizes follow from the device's limits and are part of a program's options, so that kernels can size local
+ * memory by them.  Nothing here depends on an op.
  */
 #include "backends/opencl/opencl_kernels.h"
 
@@ -75,7 +75,7 @@ enum gt_status opencl_run_columns(struct opencl_launch *launch, int64_t columns,
     const size_t items = most < OPENCL_COLUMN_ITEMS ? 1 : OPENCL_COLUMN_ITEMS;
     const size_t groups = ((size_t)columns + items - 1) / items * (size_t)rows;
     const struct opencl_range range = {.dims = 1, .global = {groups * items}, .local = {items}, .flops = flops};
-    assert(groups <= UINT32_MAX); /* gt_column() counts with 32 bits */
+    assert(groups <= UINT32_MAX); /* gt_column() counts in 32 bits */
     return opencl_launch_run(launch, range);
 }
 

@@ -1,7 +1,7 @@
 /* Arguments and launches of kernels on the one queue.
  *
- * A launch whose work would keep a slow card busy for longer than a watchdog allows is cut along its last dimension into
- * dispatches with a global offset.  Nothing waits here: errors that a driver finds later come from the next sync.
+ * A launch that would keep a slow card busy for longer than a watchdog allows is split along its last dimension into
+ * dispatches with a global offset.  Nothing waits here: the next sync reports errors that a driver finds later.
  */
 #include "backends/opencl/opencl_launch.h"
 
@@ -40,7 +40,7 @@ void opencl_arg_memory(struct opencl_launch *launch, cl_mem memory, uint64_t fir
     arg_set(launch, sizeof at, &at);
 }
 
-/* `bytes` at an address, which is a whole number of elements from the start of its memory. */
+/* Passes an address of `bytes` bytes, which is a whole number of elements from the start of its memory object. */
 static void arg_address(struct opencl_launch *launch, struct address at, size_t bytes, size_t element_bytes)
 {
     const struct opencl_backend *cl = launch->cl;
@@ -104,8 +104,8 @@ void opencl_arg_local(struct opencl_launch *launch, size_t bytes)
     arg_set(launch, bytes, NULL);
 }
 
-/* Groups of the last dimension per dispatch: all of them, or as many as the time allows, and as ROCm, which refuses more than
- * 2^32 - 1 work-items. */
+/* Returns the groups of the last dimension per dispatch: all of them, or as many as the time limit allows, and at most
+ * 2^32 - 1 work-items, because ROCm refuses more. */
 static size_t groups_per_dispatch(const struct opencl_backend *cl, const struct opencl_range *range)
 {
     const cl_uint last = range->dims - 1;

@@ -1,16 +1,16 @@
-/* Launching a kernel: arguments in order, then sizes.
+/* Launches a kernel: arguments in order, then sizes.
  *
  *     struct opencl_launch launch;
  *     opencl_launch_begin(&launch, backend, &opencl_source_gelu, "-DGT_GROUP=256", "gt_gelu_forward");
- *     opencl_arg_operand(&launch, call, GELU_FORWARD_X);      a pointer and a ulong: (__global const ushort *x, ulong x_at)
+ *     opencl_arg_operand(&launch, call, GELU_FORWARD_X);  a pointer and a ulong: (__global const ushort *x, ulong x_at)
  *     opencl_arg_i64(&launch, count);
  *     return opencl_launch_run(&launch, (struct opencl_range){.dims = 1, .global = {n, 1, 1}, .local = {256, 1, 1}});
  *
- * A mistake on the way is kept and returned by opencl_launch_run(), which logs one line with the kernel's name and the
- * code's name.  The first launch of a (source, options) pair builds the program, or takes it from the cache.
+ * The first error is kept until opencl_launch_run() returns it.  Its log line names the kernel and the CL code.  The
+ * first launch of a (source, options) pair builds the program, or takes it from the cache.
  *
- * In kernels, the index of a work-group is (get_global_id(d) - get_local_id(d)) / get_local_size(d), never get_group_id():
- * a launch may be cut into several dispatches with a global offset, along its last dimension.
+ * In kernels, the index of a work-group is (get_global_id(d) - get_local_id(d)) / get_local_size(d), never
+ * get_group_id(): a launch may be split along its last dimension into several dispatches with a global offset.
  */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_LAUNCH_H
 #define GPT_TRAIN_OPENCL_OPENCL_LAUNCH_H
@@ -25,35 +25,36 @@ struct opencl_launch {
     enum gt_status status;
 };
 
-/* Work-items; global is a multiple of local in every dimension (asserted).  No dimension may be 0: a launch without work
- * is not made. */
+/* Numbers of work-items; global is a multiple of local in every dimension (asserted).  No dimension may be 0: callers
+ * skip launches without work. */
 struct opencl_range {
     cl_uint dims;
     size_t global[3], local[3];
-    double flops; /* of the whole launch, for the cut into dispatches; 0 = too little to cut */
+    double flops; /* of the whole launch, for splitting into dispatches; 0: never split */
 };
 
-/* `options` are added to those that every program has: -cl-std=CL1.2, the device's limits (GT_LOCAL_BYTES,
- * GT_WORK_GROUP_MAX, GT_IS_CPU) and nothing else.  `kernel` is a literal. */
+/* Adds `options` to those that every program gets: -cl-std=CL1.2, the device's limits (GT_LOCAL_BYTES,
+ * GT_WORK_GROUP_MAX, GT_IS_CPU), and GT_FMA on GPUs with fma.  `kernel` is a literal. */
 void opencl_launch_begin(struct opencl_launch *launch, struct backend *backend, const struct opencl_source *source,
                          const char *options, const char *kernel);
-/* Two arguments: the segment and the operand's offset in elements; NULL and 0 where the operand is absent. */
+/* Passes two arguments: the segment and the operand's offset in elements; NULL and 0 for an absent operand. */
 void opencl_arg_operand(struct opencl_launch *launch, const struct op_call *call, int32_t slot);
-/* Two arguments: the segment of the workspace and the offset of byte `first_bytes` of it in elements of `element_bytes`. */
+/* Passes two arguments: the workspace's segment, and the offset of the workspace's byte `first_bytes` in elements of
+ * `element_bytes` each. */
 void opencl_arg_workspace(struct opencl_launch *launch, const struct op_call *call, size_t first_bytes,
                           size_t element_bytes);
-/* Two arguments: a memory of the backend's own and an offset in elements. */
+/* Passes two arguments: a cl_mem outside the arena, and an offset in elements. */
 void opencl_arg_memory(struct opencl_launch *launch, cl_mem memory, uint64_t first_element);
 void opencl_arg_i32(struct opencl_launch *launch, int32_t value);
 void opencl_arg_u32(struct opencl_launch *launch, uint32_t value);
-void opencl_arg_i64(struct opencl_launch *launch, int64_t value); /* long */
+void opencl_arg_i64(struct opencl_launch *launch, int64_t value); /* long in the kernel */
 void opencl_arg_f32(struct opencl_launch *launch, float value);
 void opencl_arg_local(struct opencl_launch *launch, size_t bytes);
 /* Errors: GT_DEVICE, GT_NO_MEMORY. */
 enum gt_status opencl_launch_run(struct opencl_launch *launch, struct opencl_range range);
 
-/* The most work-items that the kernel may have in a group on this device (registers may allow fewer than the device's
- * limit); 0 after a mistake. */
+/* Returns the most work-items that a group of this kernel may have on this device (registers may allow fewer than the
+ * device's limit), or 0 after an error. */
 size_t opencl_launch_group_max(struct opencl_launch *launch);
 
 static inline size_t opencl_round_up(size_t value, size_t multiple)

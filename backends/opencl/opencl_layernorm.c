@@ -1,6 +1,6 @@
 /* layernorm_forward and layernorm_backward: one group per row, and sums over rows in parts; see kernels/layernorm.cl.
  *
- * The workspace of the backward holds the parts' sums of dgain, [parts, C] floats, and then those of dbias.
+ * The backward workspace contains the parts' sums of dgain, [parts, C] floats, followed by those of dbias.
  */
 #include "backends/opencl/opencl_kernels.h"
 
@@ -73,7 +73,7 @@ static enum gt_status partial_run(struct backend *backend, const struct op_call 
     return opencl_run_columns(&launch, channels, parts.parts, flops_of(parts.rows, channels));
 }
 
-/* dx comes last: it may be dy, which the sums over rows read. */
+/* dx comes last: it may be the same memory as dy, which the sums over rows read. */
 static enum gt_status layernorm_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     const struct opencl_parts parts = opencl_parts_of(call->operand[LAYERNORM_BACKWARD_X].dims[0]);

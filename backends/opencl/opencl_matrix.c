@@ -1,10 +1,10 @@
-/* Matrix units: found by vendor and generation, proven by compiling and by products whose results are known.
+/* Matrix units: selected by vendor and generation, then proven by compiling and by products with known results.
  *
- * NVIDIA's compiler takes inline PTX, whose mma has bf16 and fp16 from capability 8.0 and fp16 from 7.5; AMD's has Clang's
- * builtins for the WMMA of gfx11.  Work-items of a group are assumed to be lanes of a warp in their order, which no
- * standard says: so every shape of tile multiplies small whole numbers, whose sums are exact in any order, before one is
- * used.  A compiler may also end its process at unknown code: the caller tries a new device in a child process first
- * (opencl_child.h), and what was proven there is kept in the cache.
+ * NVIDIA's compiler accepts inline PTX, whose mma supports bf16 and fp16 from capability 8.0 and fp16 from 7.5.  AMD's
+ * has Clang's builtins for the WMMA of gfx11.  The kernels assume that a group's work-items are the lanes of warps, in
+ * order; no standard guarantees that.  Therefore every tile shape first multiplies small integers, whose sums are exact
+ * in any order.  A compiler may also kill its process at unknown code, so the caller tries a new device in a child
+ * process first (opencl_child.h).  The cache keeps what was proven there.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -24,13 +24,13 @@
 #include "base/log.h"
 
 #define KNOWN "proven"
-#define PROBE_M 40 /* neither a multiple of a tile nor of a unit */
+#define PROBE_M 40 /* not a multiple of a tile or of a unit */
 #define PROBE_N 72
 #define PROBE_K 56
-#define PROBE_B_BYTES 8192 /* where b and d are in the probe's memory, and how large it is */
+#define PROBE_B_BYTES 8192 /* offsets of b and d in the probe's memory, and its size */
 #define PROBE_D_BYTES 32768
 #define PROBE_BYTES 65536
-#define PROBE_GUARD UINT32_C(0x7fc0dead) /* a NaN: what nobody wrote */
+#define PROBE_GUARD UINT32_C(0x7fc0dead) /* a NaN that marks words not written */
 
 _Static_assert(PROBE_M *PROBE_K * 2 <= PROBE_B_BYTES && PROBE_B_BYTES + PROBE_N * PROBE_K * 2 <= PROBE_D_BYTES &&
                    PROBE_D_BYTES + PROBE_M * PROBE_N * 4 < PROBE_BYTES,
@@ -38,8 +38,8 @@ _Static_assert(PROBE_M *PROBE_K * 2 <= PROBE_B_BYTES && PROBE_B_BYTES + PROBE_N 
 
 static const enum dtype dtypes_tried[] = {DTYPE_BF16, DTYPE_F16};
 
-/* What GPT_TRAIN_OPENCL_MATRIX says: "0" for none; for tests "emulated-mma", "emulated-mma8" or "emulated-wmma", and
- * "/64" behind it for tiles of that size only. */
+/* Parses GPT_TRAIN_OPENCL_MATRIX: "0" for no units; for tests "emulated-mma", "emulated-mma8" or "emulated-wmma", with
+ * a suffix such as "/64" for tiles of that size only. */
 static bool candidate_wanted(const char *wanted, struct opencl_matrix *out)
 {
     static const struct {
@@ -133,7 +133,7 @@ static float probe_expected(uint32_t row, uint32_t column)
     return sum;
 }
 
-/* d is right, and nothing behind it was written. */
+/* Returns true when d is correct and nothing behind it was written. */
 static bool probe_check(const struct opencl_backend *cl, const uint8_t *memory, char *lost)
 {
     const float *d = (const float *)(const void *)(memory + PROBE_D_BYTES);
@@ -177,7 +177,7 @@ static enum gt_status probe_run(struct opencl_backend *cl, const struct opencl_m
     return GT_OK;
 }
 
-/* Whether the products of all shapes are right; else `lost`, of BACKEND_REASON_MAX bytes, says why not. */
+/* Returns true when the products of all shapes are correct; else writes the reason to lost[BACKEND_REASON_MAX]. */
 static bool shapes_prove(struct opencl_backend *cl, enum dtype dtype, cl_mem memory, uint8_t *bytes, char *lost)
 {
     int32_t proven = 0;

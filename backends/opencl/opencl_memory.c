@@ -1,9 +1,9 @@
-/* The arena on a device that may promise more than it has.
+/* The arena on a device that may promise more memory than it has.
  *
- * clCreateBuffer() proves nothing: drivers allocate at first use, and some abort or skip kernels when memory is short.  So
- * every segment is filled, the queue is finished, a kernel writes a word into each page, another one collects the words, and
- * the host compares them.  On a card, pieces that take far longer to fill than the others lie in system memory, which is
- * said.
+ * clCreateBuffer() proves nothing: drivers allocate at first use, and some abort or skip kernels when memory is short.
+ * Therefore every segment is filled, the queue is finished, one kernel writes a word into each page, another collects
+ * the words, and the host compares them.  On a card, pieces that take far longer to fill than the others are in system
+ * memory; that is reported.
  */
 #include "backends/opencl/opencl_memory.h"
 
@@ -18,20 +18,20 @@
 #include "base/system_memory.h"
 
 #define PAGE_WORDS ((uint64_t)1024)     /* 4 KiB */
-#define SAMPLES_MAX ((uint64_t)1 << 18) /* words that are compared at once */
+#define SAMPLES_MAX ((uint64_t)1 << 18) /* words compared at once */
 #define SEED 0x6b43a9b5u
 #define ANSWER_GROUPS 64u
 #define ANSWER_WORDS (ANSWER_GROUPS * 32u)
-#define HEADROOM_BYTES ((uint64_t)400 << 20) /* where nobody says what is free: what a desktop takes */
+#define HEADROOM_BYTES ((uint64_t)400 << 20) /* if free memory is unknown: what a desktop takes */
 #define PIECE_BYTES ((uint64_t)128 << 20)
 #define PIECES_MAX 2048
-#define SPILL_RATIO 4.0     /* system memory behind PCI Express is over ten times slower than a card's own */
-#define SPILL_SECONDS 0.002 /* shorter pieces say nothing */
+#define SPILL_RATIO 4.0     /* system memory behind PCI Express is over ten times slower than the card's own */
+#define SPILL_SECONDS 0.002 /* shorter times prove nothing */
 #define SPILL_TRIES 2
 
 extern const struct opencl_source opencl_source_probe;
 
-/* As gt_probe_hash(). */
+/* Must match gt_probe_hash(). */
 static uint32_t probe_hash(uint64_t i, uint32_t seed)
 {
     uint32_t x = ((uint32_t)i * 2654435761u) ^ (uint32_t)(i >> 32) ^ seed;
@@ -124,7 +124,7 @@ static uint64_t segment_samples(const struct opencl_segment *segment)
     return (segment->size_bytes / sizeof(uint32_t) + PAGE_WORDS - 1) / PAGE_WORDS;
 }
 
-/* One word in each page of the segment gets a hash of its number and the segment's. */
+/* Writes to one word in each page of the segment a hash of the page's number and the segment's. */
 static enum gt_status segment_write(struct opencl_backend *cl, int32_t index)
 {
     const struct opencl_segment *segment = &cl->segment[index];
@@ -143,7 +143,7 @@ static enum gt_status segment_write(struct opencl_backend *cl, int32_t index)
     return GT_OK;
 }
 
-/* Collects `count` samples from number `first` and compares them. */
+/* Collects `count` samples from number `first` on and compares them. */
 static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, uint64_t first, uint64_t count,
                                     cl_mem collected, uint32_t *words)
 {
@@ -170,7 +170,7 @@ static enum gt_status samples_check(struct opencl_backend *cl, int32_t index, ui
     return GT_OK;
 }
 
-/* All segments are written before the first is read, so that none can have been given the memory of another. */
+/* Writes all segments before reading the first, so that two segments in the same memory are detected. */
 static enum gt_status segments_prove(struct opencl_backend *cl, cl_mem collected, uint32_t *words)
 {
     for (int32_t i = 0; i < cl->segments; i++)
@@ -192,10 +192,10 @@ static enum gt_status segments_prove(struct opencl_backend *cl, cl_mem collected
 struct piece {
     int32_t segment;
     size_t offset_bytes;
-    double seconds; /* that it takes to fill, the least of some tries */
+    double seconds; /* time to fill it, the minimum of several tries */
 };
 
-/* The pieces of the arena; returns how many there are. */
+/* Lists the pieces of the arena and returns their number. */
 static int32_t pieces_list(const struct opencl_backend *cl, struct piece pieces[static PIECES_MAX])
 {
     int32_t count = 0;
@@ -224,8 +224,9 @@ static bool is_slow(const struct piece *piece, double fastest)
     return piece->seconds > SPILL_RATIO * fastest && piece->seconds > SPILL_SECONDS;
 }
 
-/* How many pieces are much slower than the fastest, whose seconds go to *out_fastest; what seems so is timed again, since a
- * desktop, or a card that has yet to wake up, disturbs.  0 where the driver refuses. */
+/* Returns the number of pieces that are much slower than the fastest, whose time goes to *out_fastest; 0 when the
+ * driver refuses.  Slow pieces are timed again, because a desktop, or a card that is still waking up, disturbs the
+ * measurement. */
 static int32_t pieces_slow(struct opencl_backend *cl, struct piece *pieces, int32_t count, double *out_fastest)
 {
     double fastest = 1e30;
@@ -246,7 +247,8 @@ static int32_t pieces_slow(struct opencl_backend *cl, struct piece *pieces, int3
     return slow;
 }
 
-/* Says so when a part of the arena is much slower than the rest: drivers move what a card cannot hold to the host. */
+/* Logs a warning when a part of the arena is much slower than the rest: drivers move memory that does not fit on the
+ * card to the host. */
 static void spill_notice(struct opencl_backend *cl)
 {
     struct piece *pieces = malloc(PIECES_MAX * sizeof *pieces);

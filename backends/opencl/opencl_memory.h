@@ -1,14 +1,14 @@
-/* The arena: segments of device memory, proved to exist, and where an address of the plan lies in them. */
+/* The arena: segments of device memory, which are proved to exist, and bounds checks of addresses in them. */
 #ifndef GPT_TRAIN_OPENCL_OPENCL_MEMORY_H
 #define GPT_TRAIN_OPENCL_OPENCL_MEMORY_H
 
 #include "backends/opencl/opencl.h"
 
-/* What the device has and what could be had now, in bytes; `out_basis` says where the second number is from. */
+/* Returns the device's total and currently free memory, in bytes; `out_basis` names the source of the second number. */
 enum gt_status opencl_memory_read(struct opencl_backend *cl, uint64_t *out_total_bytes, uint64_t *out_free_bytes,
                                   const char **out_basis);
-/* Makes `count` segments, writes every page of them, and checks samples of what a kernel wrote there.  On failure nothing
- * stays.  Errors: GT_NO_MEMORY, GT_DEVICE. */
+/* Creates `count` segments, writes every page of them, and checks samples that a kernel wrote.  On failure no segment
+ * remains.  Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status opencl_memory_commit(struct opencl_backend *cl, const struct backend_segment *segments, int32_t count);
 void opencl_memory_release(struct opencl_backend *cl);
 /* Errors: GT_DEVICE when `bytes` bytes at `at` are not inside a segment. */

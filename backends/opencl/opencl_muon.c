@@ -1,6 +1,6 @@
-/* muon_momentum, muon_normalize, muon_step: by element, or by block where random bits are needed; see kernels/muon.cl.
+/* muon_momentum, muon_normalize, muon_step: by element, or by block if random bits are needed; see kernels/muon.cl.
  *
- * Refused where the device has no subnormals, because the ops are defined to the bit.
+ * Not supported on devices without subnormals, because the ops are defined bit for bit.
  */
 #include "backends/opencl/opencl_kernels.h"
 

@@ -1,6 +1,7 @@
 /* sum_of_squares: one group per part of the elements, then one over the parts; clip_factor: one group.
  *
- * See kernels/norm.cl.  The workspace holds the sums of the parts, whose number follows from the shape, and so the order does.
+ * See kernels/norm.cl.  The workspace contains the sums of the parts.  Their number, and therefore the order of the
+ * sum, follows from the shape.
  */
 #include "backends/opencl/opencl_kernels.h"
 

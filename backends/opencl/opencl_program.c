@@ -1,8 +1,8 @@
-/* Programs and kernels: one source with one set of options is one program, made when its first kernel is asked for.
+/* Programs and kernels: one source with one set of options is one program, built when its first kernel is requested.
  *
- * A program comes out of the user's cache (opencl_cache.c) or is compiled, which takes seconds with some drivers: then a
- * line says so, and another one every few seconds.  What the compiler says about an error is shown by its first line.
- * Nothing is built twice in a process, and a launch finds its kernel by comparing pointers.
+ * A program comes from the user's cache (opencl_cache.h) or is compiled.  Compiling takes seconds with some drivers, so
+ * a line announces it, and another one follows every few seconds.  Of the compiler's log, only the first error line is
+ * shown.  Nothing is built twice in a process: a launch finds its kernel by source, options and name.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -25,7 +25,7 @@
 #define ERROR_LINE_MAX 300
 #define PROGRESS_NS INT64_C(3000000000)
 
-/* What every program is built with, then the caller's. */
+/* Writes the options that every program gets, then the caller's. */
 static void options_text(const struct opencl_backend *cl, const char *options, char text[static ALL_OPTIONS_MAX])
 {
     snprintf(text, ALL_OPTIONS_MAX,
@@ -34,7 +34,7 @@ static void options_text(const struct opencl_backend *cl, const char *options, c
              cl->device.has_fma && cl->device.is_gpu ? " -DGT_FMA" : "", options);
 }
 
-/* Everything that a binary depends on.  Of the source its length and checksum stand for it. */
+/* Everything that a binary depends on.  Length and checksum stand for the source. */
 static void key_text(const struct opencl_backend *cl, const struct opencl_source *source, const char *options,
                      char key[static OPENCL_KEY_MAX])
 {
@@ -46,7 +46,7 @@ static void key_text(const struct opencl_backend *cl, const struct opencl_source
              file_crc32c(0, source->text, source->length), options);
 }
 
-/* The first line of the compiler's log that speaks of an error, else its first line. */
+/* Copies the first line of the compiler's log that contains "error", else its first line. */
 static void error_line(const char *log, char out[static ERROR_LINE_MAX])
 {
     const char *line = strstr(log, "error");
@@ -88,7 +88,7 @@ static void progress_print(struct opencl_backend *cl)
     cl->progress_ns = now;
 }
 
-/* The cache's binary as a built program; NULL when there is none, or the driver does not want it. */
+/* Returns the cached binary as a built program; NULL when there is none, or the driver rejects it. */
 static cl_program program_cached(struct opencl_backend *cl, const char *key, const char *all_options)
 {
     void *bytes = NULL;
@@ -109,7 +109,7 @@ static cl_program program_cached(struct opencl_backend *cl, const char *key, con
     return NULL;
 }
 
-/* Keeps what the driver made of the source; a driver that gives nothing is compiled for each time. */
+/* Stores the binary in the cache.  If the driver provides none, the program is compiled in every process. */
 static void program_keep(struct opencl_backend *cl, const char *key, cl_program program)
 {
     size_t size = 0;

@@ -1,6 +1,6 @@
 /* residual: r = x + y, one work-item per element; see kernels/residual.cl.
  *
- * r may be x or y; there is no workspace.
+ * r may be the same memory as x or y; there is no workspace.
  */
 #include "backends/opencl/opencl_kernels.h"
 

@@ -1,8 +1,7 @@
 /* One cl_mem per tensor while an op runs.
  *
- * Before an op the ranges of its operands and workspace are merged where they overlap, each becomes a memory of its own
- * with a copy of the bytes, and afterwards all are copied back.  Only for checks: it creates and releases memories in
- * every op.
+ * Before an op, overlapping ranges of its operands and workspace are merged.  Each range is copied to a memory object
+ * of its own size, and copied back after the op.  Only for checks: it creates and releases memory objects in every op.
  */
 #include "backends/opencl/opencl_shadow.h"
 
@@ -35,7 +34,7 @@ void opencl_shadow_destroy(struct opencl_shadow *shadow)
     free(shadow);
 }
 
-/* Adds a range, and takes in those that overlap it. */
+/* Adds a range, merged with those that overlap it. */
 static void range_add(struct opencl_shadow *shadow, struct address at, uint64_t bytes)
 {
     struct range range = {.segment = at.segment, .begin = at.offset_bytes, .end = at.offset_bytes + bytes};

@@ -1,9 +1,8 @@
-/* The rate of products, and the choice between kernels for them by it.
+/* Measures the rate of products, and chooses kernels by it.
  *
- * Shapes of tiles change the speed and not the bits of own kernels, so that a choice may differ from one machine to the
- * next; CLBlast's sums have another order, and whether it is used belongs to the choice, which checkpoints keep.  What was
- * found is kept under the device, its driver and our version, checked like a binary, and bounded by the tables that it
- * points into.
+ * Tile shapes affect the speed but not the bits of our own kernels, so machines may choose differently.  CLBlast sums
+ * in another order; whether it is used is a choice that checkpoints record.  Results are stored under the device, its
+ * driver and our version, checked like a binary, and bounded by the tables that they index.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -26,7 +25,7 @@
 #define TUNE_SECONDS 0.2
 #define TUNE_SCRATCH_BYTES ((uint64_t)48 << 20)
 
-/* In checkpoints: the products in fp32 as one call, and who computes them. */
+/* In checkpoints: all fp32 products count as one call, and the algorithm is who computes them. */
 #define CHOICE_PRODUCTS 1
 #define PRODUCTS_OWN 1
 #define PRODUCTS_CLBLAST 2
@@ -41,7 +40,7 @@ static void tuning_key(const struct opencl_backend *cl, char key[static OPENCL_K
              cl->clblast != NULL);
 }
 
-/* What GPT_TRAIN_OPENCL_CLBLAST ("1") and GPT_TRAIN_OPENCL_TILES (the name of a shape that fits) ask for: for tests. */
+/* Applies GPT_TRAIN_OPENCL_CLBLAST ("1") and GPT_TRAIN_OPENCL_TILES (the name of a shape that fits), for tests. */
 static void tuning_wanted(struct opencl_backend *cl)
 {
     const char *clblast = getenv("GPT_TRAIN_OPENCL_CLBLAST"), *tiles = getenv("GPT_TRAIN_OPENCL_TILES");
@@ -59,7 +58,7 @@ void opencl_tuning_load(struct opencl_backend *cl)
     char key[OPENCL_KEY_MAX];
     void *text = NULL;
     size_t size = 0;
-    /* A processor compiles CLBlast's kernels for longer than a test takes, and gains nothing by them. */
+    /* On a CPU, compiling CLBlast's kernels takes longer than a test, and gains nothing. */
     cl->tuning = (struct opencl_tuning){.gemm_clblast = cl->clblast != NULL && !cl->device.is_cpu};
     tuning_key(cl, key);
     if (opencl_cache_load(key, &text, &size))
@@ -68,7 +67,7 @@ void opencl_tuning_load(struct opencl_backend *cl)
     tuning_wanted(cl);
 }
 
-/* The fastest own shape of one dtype into cl->tuning, and its rate. */
+/* Stores the fastest own shape for one dtype in cl->tuning, and returns its rate. */
 static enum gt_status shapes_measure(struct opencl_backend *cl, enum dtype dtype, size_t scratch_bytes,
                                      double *out_rate)
 {
@@ -91,8 +90,8 @@ static enum gt_status shapes_measure(struct opencl_backend *cl, enum dtype dtype
     return GT_OK;
 }
 
-/* The same among the tiles of matrix units, for a dtype that they compute; products of other sizes than the measured one
- * take that shape or a smaller one. */
+/* Does the same with the tiles of matrix units, for a dtype that they compute; products of other sizes than the
+ * measured one use that shape or a smaller one. */
 static enum gt_status matrix_measure(struct opencl_backend *cl, enum dtype dtype, size_t scratch_bytes)
 {
     const struct address scratch = {.space = SPACE_DEVICE};

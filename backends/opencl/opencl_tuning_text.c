@@ -1,7 +1,7 @@
-/* The line of a tuning.
+/* Writes and parses the line of a tuning.
  *
- * One tuning has one text: what was read is written again and compared, so that signs, spaces, leading zeros and what follows
- * need no rules of their own.
+ * Each tuning has exactly one text: the parser writes the result again and compares, so signs, spaces, leading zeros
+ * and trailing characters need no rules of their own.
  */
 #include "backends/opencl/opencl_tuning_text.h"
 
@@ -37,7 +37,7 @@ bool opencl_tuning_parse(const char *text, size_t bytes, struct opencl_tuning_li
     if (bytes >= sizeof line)
         return false;
     memcpy(line, text, bytes);
-    /* Numbers of more digits than an int has room for have no value here. */
+    /* The width bounds the digits, because sscanf() is undefined for numbers that do not fit into an int. */
     if (sscanf(line,
                "gemm %6" SCNd32 " %6" SCNd32 " %6" SCNd32 " matrix %6" SCNd32 " %6" SCNd32 " %6" SCNd32 " clblast %6d",
                &gemm[DTYPE_F32], &gemm[DTYPE_BF16], &gemm[DTYPE_F16], &matrix[DTYPE_F32], &matrix[DTYPE_BF16],

@@ -1,9 +1,9 @@
-/* Free memory of cards and its holders, from where vendors put them.
+/* Free memory of cards, and the processes that use it, from vendor interfaces.
  *
- * OpenCL has no query for free memory.  Asked are AMD's extension of clGetDeviceInfo, which may not know what a desktop holds, and
- * amdgpu's files in sysfs, which Mesa's drivers leave alone: the smaller counts; then NVIDIA's management library, opened at run
- * time.  Holders come from the fdinfo
- * that DRM drivers write for each open file of a process, which names the card by its PCI address.
+ * OpenCL has no query for free memory.  For AMD there are two sources, and the smaller number counts: AMD's extension
+ * of clGetDeviceInfo, which may not include the desktop's use, and amdgpu's files in sysfs, which Mesa's drivers leave
+ * alone.  For NVIDIA it is the management library, opened at run time.  Processes come from the fdinfo that DRM drivers
+ * write for each open file; it names the card by its PCI address.
  */
 #include "backends/opencl/opencl_vendor.h"
 
@@ -16,7 +16,7 @@
 
 #include "base/library.h"
 
-#define FREE_MEMORY_AMD 0x4039u  /* CL_DEVICE_GLOBAL_FREE_MEMORY_AMD: KiB */
+#define FREE_MEMORY_AMD 0x4039u  /* CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, in KiB */
 #define PCI_BUS_INFO_KHR 0x410Fu /* CL_DEVICE_PCI_BUS_INFO_KHR */
 #define PCI_BUS_NV 0x4008u       /* CL_DEVICE_PCI_BUS_ID_NV */
 #define PCI_SLOT_NV 0x4009u      /* CL_DEVICE_PCI_SLOT_ID_NV */
@@ -28,12 +28,12 @@
 #define FILES_MAX 4096
 #define CLIENTS_MAX 64
 
-/* As cl_khr_pci_bus_info lays it out. */
+/* The layout in cl_khr_pci_bus_info. */
 struct pci_bus_info {
     cl_uint domain, bus, device, function;
 };
 
-/* As nvml.h has them. */
+/* The layout in nvml.h. */
 struct nvml_memory {
     unsigned long long total, free, used;
 };
@@ -45,7 +45,7 @@ struct nvml {
     int (*memory)(void *device, struct nvml_memory *out);
 };
 
-/* "0000:03:00.0"; false when the driver does not say. */
+/* Writes "0000:03:00.0"; returns false when the driver does not report it. */
 static bool pci_text(const struct opencl_backend *cl, char text[static PCI_TEXT_MAX])
 {
     struct pci_bus_info info = {0, 0, 0, 0};
@@ -144,13 +144,13 @@ bool opencl_vendor_free_bytes(const struct opencl_backend *cl, uint64_t *out_byt
     return nvml_free_bytes(pci, out_bytes);
 }
 
-/* What one file of a process says of a card. */
+/* The card usage that one open file of a process reports. */
 struct drm_file {
     char pci[PCI_TEXT_MAX];
     uint64_t client, bytes;
 };
 
-/* Bytes of "drm-memory-vram: 12 KiB" and its newer forms, which name the region. */
+/* Returns the bytes in "drm-memory-vram: 12 KiB" and in newer forms, which name the region. */
 static uint64_t vram_bytes(const char *line)
 {
     const char *value = NULL;
@@ -181,7 +181,7 @@ static void drm_file_read(const char *path, struct drm_file *out)
     fclose(file);
 }
 
-/* What process `pid` holds of the card, each of its DRM clients counted once. */
+/* Returns the card memory that process `pid` uses, counting each of its DRM clients once. */
 static uint64_t process_bytes(const char *proc, int64_t pid, const char *pci)
 {
     char path[PATH_BYTES_MAX];

@@ -1,7 +1,8 @@
-/* adamw: one pass over gradient, parameter and both moments, bound by memory.
+/* adamw: one pass over gradient, parameter and both moments; memory-bound.
  *
- * One work-item per element.  Nothing changes where clip_factor found an infinity.  Moments and parameter are rounded once,
- * from the fp32 values of this step; where there is a master, it is what is updated, and the parameter is its rounding.
+ * One work-item per element.  Nothing is updated if clip_factor found an infinity.  Moments and parameter are rounded
+ * once, from the fp32 values of this step.  With a master, the update applies to the master, and the parameter is its
+ * rounding.
  */
 __kernel void gt_adamw(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(const float, corrections),
                        GT_TENSOR(param), GT_TENSOR(master), GT_TENSOR(first), GT_TENSOR(second), float beta1,

@@ -1,8 +1,9 @@
-/* adamw_lean: AdamW of a bf16 parameter that has no master, with m and v in fp32, bf16 or 8-bit codes.
+/* adamw_lean: AdamW of a bf16 parameter without a master, with m and v in fp32, bf16 or 8-bit codes.
  *
- * One group per block of GT_STATE_BLOCK elements, GT_EACH of them per work-item.  The arithmetic is op.h's to the bit:
- * nothing is contracted, gt_divide and gt_sqrt are correctly rounded, and the random bits of a block are made once for the
- * group.  The largest of a block is found among the bits of non-negative floats, which order as the values do.
+ * One group per block of GT_STATE_BLOCK elements, GT_EACH of them per work-item.  The arithmetic matches op.h bit for
+ * bit: nothing is contracted, gt_divide and gt_sqrt are correctly rounded, and the group generates the random bits of a
+ * block once.  The block's maximum is computed on the bits of non-negative floats, which have the same order as the
+ * values.
  */
 #define GT_EACH (GT_STATE_BLOCK / GT_GROUP)
 #define GT_M_FRACTION 3
@@ -31,7 +32,7 @@ static uint gt_encode(float x, uint fraction, uint random)
     return ((as_uint(x) + (random << (7 - fraction))) >> (23 - fraction)) - (112u << fraction);
 }
 
-/* The block's exponent from the bits of each work-item's largest value; scratch[GT_GROUP]. */
+/* Returns the block's exponent from the bits of each work-item's largest value; scratch[GT_GROUP]. */
 GT_INLINE int gt_block_exponent(uint largest, uint add, __local uint *scratch)
 {
     const uint i = (uint)get_local_id(0);
@@ -46,7 +47,7 @@ GT_INLINE int gt_block_exponent(uint largest, uint add, __local uint *scratch)
     return clamp((int)((scratch[0] + add) >> 23) - 127, GT_EXPONENT_MIN, GT_EXPONENT_MAX);
 }
 
-/* A moment before this step; `e` is the exponent of its block where it is a code. */
+/* Loads a moment before this step; `e` is the block's exponent if the moment is a code. */
 static float gt_first_load(__global const uchar *memory, ulong at, int dtype, int e)
 {
     if (dtype != GT_U8)
@@ -64,7 +65,7 @@ static float gt_second_load(__global const uchar *memory, ulong at, int dtype, i
     return s * s;
 }
 
-/* Stores a moment that is no code. */
+/* Stores a moment that is not a code. */
 static void gt_moment_store(__global uchar *memory, ulong at, int dtype, float value, uint random)
 {
     if (dtype == GT_F32)
@@ -124,7 +125,7 @@ gt_adamw_lean(GT_TENSOR(grad), GT_ARRAY(const uint, scalars), GT_ARRAY(const flo
     }
     const int new_m = gt_block_exponent(largest_m, GT_M_ADD, scratch);
     const int new_s = gt_block_exponent(largest_s, GT_V_ADD, scratch);
-    barrier(CLK_GLOBAL_MEM_FENCE); /* everybody has read the old exponents */
+    barrier(CLK_GLOBAL_MEM_FENCE); /* until all work-items have read the old exponents */
     if (get_local_id(0) == 0 && codes && !skips) {
         GT_AT(scales, block) = (char)new_m;
         GT_AT(scales, blocks + block) = (char)new_s;

@@ -1,11 +1,12 @@
 /* attention_backward: dq, dk and dv from recomputed weights, without atomics and without anything of size T x T.
  *
  * With p = exp(s - lse), f the dropout factors and delta = rowsum(dy y):
- *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k                   Dao 2023, algorithm 2
- * delta is made first, into the workspace.  Then dk and dv, one group per tile of keys of a key-value head, over all queries
- * at or after it, of all heads that share it; then dq, one group per tile of queries, over all keys before it.  Scores are
- * made twice, so that every sum has one owner and dq needs no scratch.  A group is 8 x 8 work-items; what it owns is the wide
- * side of the tile (GT_WIDE rows), what passes by the narrow one.
+ *     dv += (p f)' dy,   ds = p (f (dy v') - delta),   dk += ds' q,   dq += ds k                 Dao 2023, algorithm 2
+ * The first kernel writes delta to the workspace.  The second computes dk and dv: one group per tile of keys of a
+ * key-value head, over all queries at or after it, of all heads that share it.  The third computes dq: one group per
+ * tile of queries, over all keys up to it.  Scores are computed twice, so that every sum has one owner and dq needs no
+ * scratch memory.  A group is 8 x 8 work-items.  It owns the wide side of the tile (GT_WIDE rows) and loops over the
+ * narrow side (GT_NARROW rows).
  */
 #define GT_COLUMNS (8 * GT_SLICES)
 #define GT_PITCH (GT_COLUMNS + 1)
@@ -40,7 +41,8 @@ GT_INLINE void gt_rows_load(__local float *tile, int height, __global const ucha
     }
 }
 
-/* One element: the weight's score and the slope of its value become p f and ds.  `bit` says whether it is kept. */
+/* Converts one element, the score product and the gradient of the dropped-out weight, to p f and ds.  `bit` is 1 if
+ * dropout keeps the element. */
 static void gt_weight(const struct gt_shape *shape, bool visible, float product, float slope, float lse, float delta,
                       uint bit, float *weight, float *score_slope)
 {
@@ -50,7 +52,7 @@ static void gt_weight(const struct gt_shape *shape, bool visible, float product,
     *score_slope = visible ? p * (slope * factor - delta) : 0.0f;
 }
 
-/* kept[query, key / 8]: which elements of a tile survive; `query` and `key` are its first. */
+/* kept[query, key / 8]: bits of the elements of a tile that dropout keeps; the tile begins at `query` and `key`. */
 GT_INLINE void gt_kept_fill(__local uint *kept, int queries, int keys, const struct gt_shape *shape, int query, int key,
                             uint4 counter, uint seed_lo, uint seed_hi)
 {

@@ -1,10 +1,11 @@
 /* attention_forward and attention_cached: online softmax over tiles of keys, GT_QUERIES queries of one head per group.
  *
- * A group is 8 x 8 work-items.  For each tile of keys: scores (4 queries by GT_KEYS / 8 keys per work-item) into local
- * memory; two work-items per row bring its maximum and sum up to date and turn scores into weights; weights times values
- * are added to results in registers, 4 queries by GT_SLICES columns per work-item.  Tiles beyond the diagonal are never
- * touched, and nothing of size T x T exists.  Keys and values come from rows of qkv or from the cache: both are a tensor,
- * two offsets and two strides.  Dropout acts on the weights that go to the values, not on their sum.
+ * A group is 8 x 8 work-items.  For each tile of keys, it computes scores into local memory (4 queries by GT_KEYS / 8
+ * keys per work-item).  Two work-items per row update the row's maximum and sum, and turn scores into weights.  Weights
+ * times values are added to results in registers (4 queries by GT_SLICES columns per work-item).  Tiles beyond the
+ * diagonal are skipped, and nothing of size T x T exists.  Keys and values come from rows of qkv or from the cache:
+ * either is a tensor, two offsets and two strides.  Dropout applies to the weights that multiply values, not to their
+ * sum.
  */
 #define GT_COLUMNS (8 * GT_SLICES)
 #define GT_PITCH (GT_COLUMNS + 1)
@@ -41,13 +42,13 @@ gt_attention_forward(GT_TENSOR(q), GT_TENSOR(kv), GT_ARRAY(const uint, scalars),
     __local float queries[GT_QUERIES * GT_PITCH], tile[GT_KEYS * GT_PITCH], score[GT_QUERIES * GT_SCORE_PITCH];
     __local float part[GT_ITEMS], shrink[GT_QUERIES];
     __local uint kept[GT_QUERIES * GT_KEYS / 8];
-    const int item = (int)get_local_id(0), x = item % 8, above = item / 8 * GT_EACH; /* the first of its rows */
-    const int row = item / 2, half_first = item % 2 * (GT_KEYS / 2);                 /* in the softmax */
+    const int item = (int)get_local_id(0), x = item % 8, above = item / 8 * GT_EACH; /* first of its rows */
+    const int row = item / 2, half_first = item % 2 * (GT_KEYS / 2);                 /* for the softmax */
     const int bands = (time + GT_QUERIES - 1) / GT_QUERIES;
     const long index = gt_group_index(0), sample = index / ((long)bands * heads);
     const int head = (int)(index / bands % heads), first = (bands - 1 - (int)(index % bands)) * GT_QUERIES;
     const int rows = min(time - first, GT_QUERIES), position = cached ? (int)GT_AT(scalars, GT_POSITION) : 0;
-    const int end = position + first + rows, groups = (time + 7) / 8; /* of eight keys, for the masks */
+    const int end = position + first + rows, groups = (time + 7) / 8; /* groups of eight keys, for the masks */
     const long q_first = (sample * time + first) * q_row + (long)head * size;
     const long kv_first = sample * kv_sample + (long)(head / heads_per_kv) * size;
     const uint seed_lo = GT_AT(scalars, GT_SEED_LO), seed_hi = GT_AT(scalars, GT_SEED_HI);
@@ -141,7 +142,7 @@ gt_attention_forward(GT_TENSOR(q), GT_TENSOR(kv), GT_ARRAY(const uint, scalars),
     }
 }
 
-/* The new keys and values go to the cache; one work-item per element of a row. */
+/* Copies the new keys and values to the cache; one work-item per element of a row. */
 __kernel void gt_attention_append(GT_TENSOR(qkv), GT_ARRAY(const int, scalars), GT_TENSOR(cache), int time, long q_row,
                                   long k_first, long width, long capacity, long samples)
 {

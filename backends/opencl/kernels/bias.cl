@@ -1,6 +1,6 @@
 /* bias_backward: the sum of the rows of dy; and the sum of the rows of any workspace of partial sums.
  *
- * One work-item per column of a part of the rows.  Parts are added in order.
+ * One work-item per column and part of the rows.  Parts are added in order.
  */
 __kernel void gt_bias_backward_partial(GT_TENSOR(dy), GT_ARRAY(float, partial), long rows, long part_rows, long columns)
 {

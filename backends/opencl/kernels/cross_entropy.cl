@@ -1,8 +1,9 @@
 /* cross_entropy: losses and, in place, the gradient of the logits; loss_sum: their sum.
  *
- * One group per row.  Each work-item keeps the largest of its logits and the sum of exponentials relative to it; the group
- * brings them to one scale.  Then the row is read again, from the cache where it fits, and becomes its gradient.  Columns
- * beyond `vocab` are never read.  A row without a target goes the same way, so that every work-item meets every barrier.
+ * One group per row.  Each work-item keeps the maximum of its logits and the sum of exponentials relative to it; the
+ * group rescales these to one maximum.  Then the row is read again, from the cache if it fits, and overwritten by its
+ * gradient.  Columns from `vocab` on are never read.  A row without a target takes the same path, so that every
+ * work-item reaches every barrier.
  */
 GT_KERNEL(GT_GROUP)
 gt_cross_entropy(GT_ARRAY(const int, targets), GT_ARRAY(const uint, scalars), GT_TENSOR(logits),
@@ -27,7 +28,7 @@ gt_cross_entropy(GT_ARRAY(const int, targets), GT_ARRAY(const uint, scalars), GT
     const float correct = GT_LOAD(logits, first + target), factor = 1.0f / row_sum;
     if (get_local_id(0) == 0)
         GT_AT(losses, n) = ignored ? 0.0f : log(row_sum) + (row_largest - correct);
-    barrier(CLK_GLOBAL_MEM_FENCE); /* everybody has read the target's logit */
+    barrier(CLK_GLOBAL_MEM_FENCE); /* until all work-items have read the target's logit */
     for (long c = (long)get_local_id(0); c < width && gradient; c += GT_GROUP) {
         float slope = 0.0f;
         if (c < vocab && !ignored) {

@@ -1,6 +1,7 @@
 /* dropout: y = x times a mask that is a pure function of seed, step, sample, site and element (ops/op.h).
  *
- * One work-item per eight elements that share a Philox block; samples are rows.  y may be x.  Its own backward.
+ * One work-item per eight elements that share a Philox block; samples are rows.  y may be x.  The op is also its own
+ * backward.
  */
 __kernel void gt_dropout(GT_TENSOR(x), GT_ARRAY(const uint, scalars), GT_TENSOR(y), int site, uint threshold,
                          float scale, long sample_elements)

@@ -1,7 +1,7 @@
 /* embed_forward and embed_backward: rows of two tables, gathered and added; and their gradients.
  *
- * One work-item per channel of a row, of a group of equal ids, or of a position.  Backward takes the rows grouped by id, as the
- * host sorted them: each element of dwte is written by one work-item, in the order of the list.
+ * One work-item per channel of a row, of a group of equal ids, or of a position.  The backward pass reads rows grouped
+ * by id, as the host sorted them: one work-item writes each element of dwte, in the order of the list.
  */
 __kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENSOR(wpe), GT_ARRAY(const int, scalars),
                                GT_TENSOR(y), int time, long channels)
@@ -14,7 +14,7 @@ __kernel void gt_embed_forward(GT_ARRAY(const int, ids), GT_TENSOR(wte), GT_TENS
     GT_STORE(y, n * channels + c, GT_LOAD(wte, token * channels + c) + GT_LOAD(wpe, place * channels + c));
 }
 
-/* dwte[id] += the sum of dy's rows with this id; there are starts[0] ids, and there may be more rows than that. */
+/* dwte[id] += the sum of dy's rows with this id.  There are starts[0] distinct ids; the launch may cover more. */
 __kernel void gt_embed_backward_tokens(GT_TENSOR(dy), GT_ARRAY(const int, ids), GT_ARRAY(const int, order),
                                        GT_ARRAY(const int, starts), GT_TENSOR(dwte), long channels)
 {
@@ -30,7 +30,7 @@ __kernel void gt_embed_backward_tokens(GT_TENSOR(dy), GT_ARRAY(const int, ids), 
     GT_STORE(dwte, to, GT_LOAD(dwte, to) + sum);
 }
 
-/* dwpe[t] (+)= the sum over samples of dy[b,t]; positions from `time` on become 0 unless they are added to. */
+/* dwpe[t] (+)= the sum over samples of dy[b,t].  Without accumulation, positions from `time` on become 0. */
 __kernel void gt_embed_backward_positions(GT_TENSOR(dy), GT_TENSOR(dwpe), int time, int accumulate, long samples,
                                           long channels)
 {

@@ -1,6 +1,6 @@
 /* fill: y = value; copy: y = x, or y += x, from any float dtype to any.
  *
- * One work-item per element.  Between equal dtypes a copy moves the bits.
+ * One work-item per element.  Between equal dtypes, y = x copies the bits.
  */
 __kernel void gt_fill(GT_TENSOR(y), float value, long count)
 {

@@ -1,8 +1,8 @@
 /* gelu_forward, gelu_backward: x P(X <= x) by erf, or its tanh form.
  *
- * One work-item per element; y may be x, dx may be dy or x.  The normal distribution is computed as the cpu backend does
- * (its coefficients), because an erf of the device may be off by 16 units in the last place; the tanh form is the logistic
- * function of twice the argument, which does not cancel for negative x.
+ * One work-item per element; y may be x, dx may be dy or x.  The normal distribution is computed with the cpu backend's
+ * method and coefficients, because a device's erf may be off by 16 units in the last place.  The tanh form is the
+ * logistic function of twice the argument, which does not cancel for negative x.
  */
 #define GT_GELU_ERF 0
 #define GT_SQRT_2_OVER_PI 0.797884560802865f
@@ -25,17 +25,17 @@ static float gt_exp_bounded(float x, float low)
     p = gt_fma(p, r, 0.166665733819f);
     p = gt_fma(p, r, 0.5f);
     p = gt_fma(p * r, r, r) + 1.0f;
-    /* 2^n as two factors that are normal for every n in -156 .. 130. */
+    /* Write 2^n as two factors that are normal for every n in -156 .. 130. */
     const uint biased = as_uint(shifted) - as_uint(shift) + 256u, halved = biased >> 1;
     const float first = as_float((halved - 1u) << 23), second = as_float((biased - halved - 1u) << 23);
     return p * first * second;
 }
 
-/* *cdf = P(X <= x), relatively right in both tails; returns e^(-x^2 / 2). */
+/* *cdf = P(X <= x), with a small relative error in both tails; returns e^(-x^2 / 2). */
 static float gt_normal(float x, float *cdf)
 {
     const float magnitude = x < 0.0f ? -x : x;
-    const float a = magnitude > 14.6f ? 14.6f : magnitude; /* NaN stays */
+    const float a = magnitude > 14.6f ? 14.6f : magnitude; /* keeps NaN */
     const float high = as_float(as_uint(a) & 0xfffff000u); /* its square is exact */
     const float density = gt_exp_bounded(-0.5f * (high * high), -0.5f * ((a - high) * (a + high)));
     const float t = a * 0.707106781186548f, s = (t - 2.5f) / (t + 2.5f);
@@ -55,7 +55,7 @@ static float gt_normal(float x, float *cdf)
     return density;
 }
 
-/* e^(-2u), cut where it would overflow. */
+/* Returns e^(-2u), clamped before it overflows. */
 static float gt_tanh_exponential(float x)
 {
     const float exponent = -2.0f * GT_SQRT_2_OVER_PI * (x + GT_CUBIC * x * x * x);

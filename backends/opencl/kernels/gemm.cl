@@ -1,16 +1,16 @@
-/* gemm: d (+)= op(a) op(b) + bias, one square tile of d per group, summed up in fp32.
+/* gemm: d (+)= op(a) op(b) + bias, one square tile of d per group, summed in fp32.
  *
- * A group of GT_SIDE x GT_SIDE work-items, GT_EACH x GT_EACH elements each, takes GT_INNER steps of the inner dimension at a
- * time through local memory, where every storage dtype has become fp32.  K is never shared among groups, so the order of a
- * sum follows from the shape.  Products of 16 bits have another kernel where the device has matrix units for them
- * (gemm_matrix.cl), products of few rows another (gemm_few.cl), and processors another (gemm_single.cl).
+ * A group has GT_SIDE x GT_SIDE work-items with GT_EACH x GT_EACH elements each.  It reads GT_INNER steps of the inner
+ * dimension at a time into local memory, converted to fp32.  K is never divided among groups, so the order of a sum
+ * follows from the shape.  Other kernels compute 16-bit products on devices with matrix units for them
+ * (gemm_matrix.cl), products of few rows (gemm_few.cl), and products on CPUs (gemm_single.cl).
  */
 #define GT_TILE (GT_SIDE * GT_EACH)
 #define GT_ITEMS (GT_SIDE * GT_SIDE)
 #define GT_PITCH (GT_TILE + 1) /* so that columns of a tile fall into different banks */
 
-/* tile[k, row] = element (first_row + row, first_inner + k) of a matrix of rows x inner, which is stored as such or, when
- * `turned`, as inner x rows; 0 outside of it.  Neighbours read neighbours in either case. */
+/* tile[k, row] = element (first_row + row, first_inner + k) of a matrix, 0 outside it.  The matrix is stored as rows x
+ * inner or, if `turned`, as inner x rows; in both cases neighbouring work-items read neighbouring elements. */
 GT_INLINE void gt_tile_load(__local float *tile, __global const uchar *memory, ulong at, int dtype, int turned,
                             long rows, long inner, long first_row, long first_inner)
 {

@@ -1,6 +1,6 @@
-/* gemm of few rows with a b that is stored by columns, as decoding has them; and what a library's products need.
+/* gemm of few rows with b transposed, as in decoding; and the bias of products that a library computes.
  *
- * b is read once, as it lies: GT_FEW_LANES work-items for each column of d.
+ * b is read once, in memory order: GT_FEW_LANES work-items for each column of d.
  */
 #define GT_FEW_ROWS 8
 #define GT_FEW_LANES 16
@@ -14,7 +14,7 @@ gt_gemm_few(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int accum
     __local float part[GT_FEW_ROWS * GT_FEW_ITEMS];
     const uint item = (uint)get_local_id(0), lane = item % GT_FEW_LANES;
     const long first_column = gt_group_index(0) * GT_FEW_COLUMNS, own = first_column + item / GT_FEW_LANES;
-    const long column = min(own, n - 1); /* the last one stands in where there is none */
+    const long column = min(own, n - 1); /* beyond the edge, the last column stands in */
     float sum[GT_FEW_ROWS];
     for (int r = 0; r < GT_FEW_ROWS; r++)
         sum[r] = 0.0f;
@@ -42,7 +42,7 @@ gt_gemm_few(GT_TENSOR(a), GT_TENSOR(b), GT_TENSOR(bias), GT_TENSOR(d), int accum
     }
 }
 
-/* Every row of d becomes the bias, for a library that can only add to d. */
+/* Sets every row of d to the bias, for a library that can only add to d. */
 __kernel void gt_gemm_bias(GT_TENSOR(bias), GT_TENSOR(d), long n)
 {
     long row;

@@ -1,11 +1,12 @@
-/* gemm on matrix units: d (+)= op(a) op(b) + bias, where a and b are of the same 16 bits, summed up in fp32.
+/* gemm on matrix units: d (+)= op(a) op(b) + bias, where a and b have the same 16-bit dtype, summed in fp32.
  *
- * A group owns a square tile of d, and each of its warps of 32 work-items a rectangle of it.  GT_INNER steps of the inner
- * dimension lie in local memory, rows of a and columns of b along k, two steps to a word; the next ones are fetched into
- * registers meanwhile.  What a unit multiplies is spread over the warp's registers as its vendor says: the part below
- * "units" loads those fragments, multiplies them, and says where the elements of d are.  Work-items 32 w .. 32 w + 31 of a
- * group must be warp w: that, the layouts and the compiler's code are proven by a known product before this is used.
- * With GT_EMULATED, for tests, local memory and barriers stand in for a unit.
+ * A group owns a square tile of d, and each of its warps of 32 work-items a rectangle of the tile.  Local memory
+ * contains GT_INNER steps of the inner dimension: rows of a and columns of b along k, two steps to a word.  Meanwhile
+ * the next steps are fetched into registers.  Each vendor defines how a unit's operands are spread over the warp's
+ * registers.  The section "units" below loads these fragments, multiplies them, and returns the positions of the
+ * elements of d.  Work-items 32 w .. 32 w + 31 of a group must be warp w.  A known product proves that, the layouts and
+ * the compiler's code before this kernel is used.  With GT_EMULATED, for tests, local memory and barriers stand in for
+ * a unit.
  */
 #define GT_UNIT_MMA_16 1 /* PTX mma.m16n8k16, sm_80 */
 #define GT_UNIT_MMA_8 2  /* PTX mma.m16n8k8, sm_75 for fp16 */
@@ -15,14 +16,14 @@
 #define GT_WARPS (GT_WARPS_DOWN * GT_WARPS_ACROSS)
 #define GT_ITEMS (GT_LANES * GT_WARPS)
 #define GT_INNER 32
-#define GT_PITCH (GT_INNER / 2 + 4) /* words of a tile's row: a fragment's rows fall into different banks */
-#define GT_CHUNKS (GT_TILE * GT_INNER / 16 / GT_ITEMS) /* of 16 elements, that a work-item fetches */
+#define GT_PITCH (GT_INNER / 2 + 4) /* words per row of a tile; a fragment's rows fall into different banks */
+#define GT_CHUNKS (GT_TILE * GT_INNER / 16 / GT_ITEMS) /* chunks of 16 elements that a work-item fetches */
 
 #if GT_UNIT == GT_UNIT_WMMA
 #define GT_UNIT_ROWS 16
 #define GT_UNIT_COLUMNS 16
 #define GT_UNIT_INNER 16
-typedef uint8 gt_part_a; /* a work-item's registers for its part of a, of b and of d */
+typedef uint8 gt_part_a; /* a work-item's registers for its parts of a, b and d */
 typedef uint8 gt_part_b;
 typedef float8 gt_part_d;
 #else
@@ -44,7 +45,7 @@ typedef float4 gt_part_d;
 #define GT_DOWN (GT_TILE / GT_WARPS_DOWN / GT_UNIT_ROWS)
 #define GT_ACROSS (GT_TILE / GT_WARPS_ACROSS / GT_UNIT_COLUMNS)
 
-/* Arrays become registers only where loops over them are unrolled; an emulated product is too long for that. */
+/* Arrays become registers only if loops over them are unrolled; an emulated product is too long for that. */
 #ifdef GT_EMULATED
 #define GT_UNROLL
 #else
@@ -54,7 +55,7 @@ typedef float4 gt_part_d;
 /* ---- units: parts of a tile's rows from `tile` on, at a step of k that is a multiple of GT_UNIT_INNER ---- */
 
 #if GT_UNIT == GT_UNIT_WMMA
-/* Lane l has row l % 16 of a, and column l % 16 of b, whole; both halves of the warp have the same. */
+/* Lane l has all of row l % 16 of a, and all of column l % 16 of b; both halves of the warp have the same. */
 GT_INLINE uint8 gt_part_load(__local const uint *tile, uint lane)
 {
     __local const uint4 *row = (__local const uint4 *)(tile + lane % 16 * GT_PITCH);
@@ -63,7 +64,7 @@ GT_INLINE uint8 gt_part_load(__local const uint *tile, uint lane)
 #define gt_part_a_load(tile, lane) gt_part_load(tile, lane)
 #define gt_part_b_load(tile, lane) gt_part_load(tile, lane)
 
-/* Element e of lane l of d. */
+/* Return the row and column of element e of lane l of d. */
 GT_INLINE uint gt_part_row(uint lane, uint e)
 {
     return 2 * e + lane / 16;
@@ -74,8 +75,8 @@ GT_INLINE uint gt_part_column(uint lane, uint e)
     return lane % 16;
 }
 #else
-/* Register i of lane l: of a, row l / 4 + 8 (i % 2), steps 2 (l % 4) + 8 (i / 2) and the next; of b, column l / 4, steps
- * 2 (l % 4) + 8 i and the next. */
+/* Register i of lane l contains, of a, row l / 4 + 8 (i % 2), steps 2 (l % 4) + 8 (i / 2) and the next; of b, column
+ * l / 4, steps 2 (l % 4) + 8 i and the next. */
 GT_INLINE gt_part_a gt_part_a_load(__local const uint *tile, uint lane)
 {
     __local const uint *row = tile + lane / 4 * GT_PITCH + lane % 4;
@@ -96,7 +97,7 @@ GT_INLINE gt_part_b gt_part_b_load(__local const uint *tile, uint lane)
 #endif
 }
 
-/* Element e of lane l of d. */
+/* Return the row and column of element e of lane l of d. */
 GT_INLINE uint gt_part_row(uint lane, uint e)
 {
     return lane / 4 + e / 2 * 8;
@@ -109,8 +110,8 @@ GT_INLINE uint gt_part_column(uint lane, uint e)
 #endif
 
 #if defined(GT_EMULATED)
-/* Which lane and register of the warp has an element of d, and which half of which register one of a or b: written from the
- * vendors' tables, the other way round than above. */
+/* The lane and register of the warp that contain an element of d, and the half of the register that contains one of a
+ * or b.  Written from the vendors' tables, in the inverse direction of the functions above. */
 #define GT_REGISTER(lane, i) ((i)*GT_LANES + (lane))
 #if GT_UNIT == GT_UNIT_WMMA
 #define GT_HELD_A(row, k, twin) (2 * GT_REGISTER((row) + (twin), (k) / 2) + (k) % 2)
@@ -134,8 +135,8 @@ GT_INLINE float gt_held(__local const uint *registers, uint half_word)
 #endif
 }
 
-/* The whole group comes here together: the barriers are everybody's.  `twin` is 16 for the lanes that read the second copy
- * of WMMA's operands. */
+/* The whole group must call this together, because of its barriers.  `twin` is 16 for the lanes that read the second
+ * copy of WMMA's operands. */
 GT_INLINE void gt_multiply(gt_part_d *d, const gt_part_a *a, const gt_part_b *b, uint lane, __local uint *registers)
 {
     __local uint *of_a = registers, *of_b = of_a + GT_LANES * GT_WORDS_A, *of_d = of_b + GT_LANES * GT_WORDS_B;
@@ -202,15 +203,15 @@ GT_INLINE void gt_multiply(gt_part_d *d, const gt_part_a *a, const gt_part_b *b)
 
 /* ---- tiles ---- */
 
-/* A matrix of rows x inner, stored as such or, when `turned`, as inner x rows; `wide` where eight neighbours may be read as
- * 16 bytes. */
+/* A matrix of rows x inner, stored as rows x inner or, if `turned`, as inner x rows.  `wide`: eight neighbours may be
+ * read as 16 bytes. */
 struct gt_source {
     __global const ushort *memory;
     long rows, inner;
     int turned, wide;
 };
 
-/* One element, or eight neighbours in memory from it on; zeros outside of the matrix. */
+/* Return one element, or eight neighbours in memory from it on; zeros outside the matrix. */
 GT_INLINE uint gt_source_one(const struct gt_source *from, long row, long k)
 {
     uint value = 0;
@@ -251,7 +252,7 @@ GT_INLINE uint8 gt_chunk_fetch(const struct gt_source *from, long row, long k)
     return words;
 }
 
-/* Where a chunk begins in the tile: neighbours take what lies side by side in memory. */
+/* Return the start of a chunk in the tile: neighbouring work-items take chunks that are neighbours in memory. */
 GT_INLINE uint gt_chunk_row(uint chunk, int turned)
 {
     return turned ? chunk % (GT_TILE / 8) * 8 : chunk / (GT_INNER / 16);

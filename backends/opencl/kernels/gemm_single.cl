@@ -1,16 +1,16 @@
-/* gemm on processors: d (+)= op(a) op(b) + bias, one square tile of d per work-item, summed up in fp32.
+/* gemm on CPUs: d (+)= op(a) op(b) + bias, one square tile of d per work-item, summed in fp32.
  *
- * A processor runs a group's work-items one after the other, and whatever they keep across a barrier goes through memory; so
- * here a group is one work-item.  GT_INNER steps of the inner dimension at a time, the rows of op(a) and the columns of op(b)
- * are packed as fp32 into strips of GT_LANES, which are read in order; blocks of GT_ROWS x GT_LANES of the tile are then brought
- * up to date in registers.  Each element is one sum in rising k, as in gemm.cl: the bits are the same.  Nothing beyond the edges
- * of d is computed.
+ * A CPU runs a group's work-items one after the other, and values that they keep across a barrier go through memory.
+ * Therefore a group is one work-item here.  For GT_INNER steps of the inner dimension at a time, the rows of op(a) and
+ * the columns of op(b) are packed as fp32 into strips of GT_LANES, which are read in order.  Blocks of GT_ROWS x
+ * GT_LANES of the tile are then updated in registers.  Each element is one sum in increasing k, as in gemm.cl, so the
+ * bits are the same.  Nothing beyond the edges of d is computed.
  */
 #define GT_LANES 16
 #define GT_ROWS 8
 #define GT_STRIPS (GT_TILE / GT_LANES)
 
-/* GT_LANES elements from number i on, which need not be aligned to more than their own size. */
+/* Loads GT_LANES elements from number i on, aligned only to the size of one element. */
 static float16 gt_load_lanes(__global const uchar *memory, ulong i, int dtype)
 {
     if (dtype == GT_F32)
@@ -20,7 +20,7 @@ static float16 gt_load_lanes(__global const uchar *memory, ulong i, int dtype)
     return vload_half16(0, (__global const half *)memory + i);
 }
 
-/* One strip, strip[k, lane] = element (first_row + lane, first_inner + k), from a matrix that is stored as inner x rows. */
+/* Packs a strip, strip[k, lane] = element (first_row + lane, first_inner + k), from a matrix stored as inner x rows. */
 GT_INLINE void gt_strip_turned(__local float *strip, __global const uchar *memory, ulong at, int dtype, long rows,
                                long first_row, long first_inner, int steps)
 {
@@ -36,7 +36,7 @@ GT_INLINE void gt_strip_turned(__local float *strip, __global const uchar *memor
     }
 }
 
-/* The same from one that is stored as rows x inner: squares of GT_LANES x GT_LANES are turned on the way. */
+/* Packs one strip from a matrix stored as rows x inner, by transposing squares of GT_LANES x GT_LANES. */
 GT_INLINE void gt_strip_straight(__local float *strip, __global const uchar *memory, ulong at, int dtype, long rows,
                                  long inner, long first_row, long first_inner, int steps)
 {

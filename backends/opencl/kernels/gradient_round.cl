@@ -1,6 +1,6 @@
 /* gradient_round: y = x, or y + x, rounded stochastically to bf16.
  *
- * One group per block of GT_STATE_BLOCK elements, whose random bits it makes once.
+ * One group per block of GT_STATE_BLOCK elements, for which it generates the random bits once.
  */
 GT_KERNEL(GT_GROUP)
 gt_gradient_round(GT_ARRAY(const float, x), GT_ARRAY(const uint, scalars), GT_ARRAY(ushort, y), int accumulate,

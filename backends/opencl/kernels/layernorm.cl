@@ -1,8 +1,8 @@
 /* layernorm_forward and layernorm_backward: one group per row; sums over rows in parts.
  *
- * The variance is that of the deviations from the mean, in a second pass over the row, which is in the cache by then.
- * dgain and dbias: each part of the rows leaves its sums in the workspace, one work-item per channel, and gt_columns_sum
- * (bias.cl) adds the parts in order.
+ * The variance is computed from the deviations from the mean, in a second pass over the row, which is in the cache by
+ * then.  dgain and dbias: each part of the rows writes its sums to the workspace, one work-item per channel, and
+ * gt_columns_sum (bias.cl) adds the parts in order.
  */
 GT_KERNEL(GT_GROUP)
 gt_layernorm_forward(GT_TENSOR(x), GT_TENSOR(gain), GT_TENSOR(bias), GT_TENSOR(y), GT_ARRAY(float, mean),
@@ -53,7 +53,7 @@ gt_layernorm_backward(GT_TENSOR(dy), GT_TENSOR(x), GT_TENSOR(gain), GT_ARRAY(con
     }
 }
 
-/* partial[part, c] and partial[parts + part, c]: what the rows of the part give to dgain and to dbias. */
+/* partial[part, c] and partial[parts + part, c]: the contributions of the part's rows to dgain and dbias. */
 __kernel void gt_layernorm_backward_partial(GT_TENSOR(dy), GT_TENSOR(x), GT_ARRAY(const float, mean),
                                             GT_ARRAY(const float, rstd), GT_ARRAY(float, partial), long rows,
                                             long part_rows, long parts, long channels)

@@ -1,6 +1,7 @@
-/* muon_momentum, muon_normalize, muon_step: op.h's arithmetic to the bit.
+/* muon_momentum, muon_normalize, muon_step: the arithmetic matches op.h bit for bit.
  *
- * What rounds stochastically runs one group per block of GT_STATE_BLOCK elements, whose random bits it makes once.
+ * Kernels that round stochastically run one group per block of GT_STATE_BLOCK elements, which generates the block's
+ * random bits once.
  */
 #define GT_MUON_NORM_EPSILON 1e-7f
 

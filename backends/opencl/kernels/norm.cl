@@ -1,9 +1,9 @@
-/* sum_of_squares and clip_factor: the gradient's norm and what follows from it.
+/* sum_of_squares and clip_factor: the gradient's norm and the scalars derived from it.
  *
- * Squares are summed up by groups over equal parts, and the parts' sums by one group.  A gradient with an infinity, a NaN, or
- * a norm beyond fp32 makes the norm not finite, which skips the update.
+ * Groups sum squares over equal parts, and one group adds the parts' sums.  An infinity or a NaN in the gradient, or a
+ * norm beyond fp32, makes the norm non-finite, which skips the update.
  */
-#define GT_PARTIAL_LARGE 0x1p100f /* sums of such partials may overflow where their root does not */
+#define GT_PARTIAL_LARGE 0x1p100f /* sums of such partials may overflow although their root does not */
 
 GT_KERNEL(GT_GROUP)
 gt_sum_of_squares(GT_TENSOR(x), GT_ARRAY(float, partial), long part_elements, long count)

@@ -1,6 +1,6 @@
 /* probe: kernels whose answers the host computes too.
  *
- * A driver that skips kernels, loses writes, or hands out memory that is not there shows here, before training.
+ * They detect, before training, a driver that skips kernels, loses writes, or provides memory that does not exist.
  */
 static uint gt_probe_hash(ulong i, uint seed)
 {
@@ -11,7 +11,7 @@ static uint gt_probe_hash(ulong i, uint seed)
     return x;
 }
 
-/* Words at multiples of `stride` get the hash of their number. */
+/* Writes to words at multiples of `stride` the hash of their number. */
 __kernel void gt_probe_write(__global uint *memory, ulong memory_at, ulong stride, ulong first, ulong count, uint seed)
 {
     const ulong i = (ulong)get_global_id(0);
@@ -19,7 +19,7 @@ __kernel void gt_probe_write(__global uint *memory, ulong memory_at, ulong strid
         memory[memory_at + (first + i) * stride] = gt_probe_hash(first + i, seed);
 }
 
-/* The words at multiples of `stride`, one after the other; what was there becomes 0. */
+/* Gathers the words at multiples of `stride` into `out`, and clears them. */
 __kernel void gt_probe_read(__global uint *memory, ulong memory_at, __global uint *out, ulong out_at, ulong stride,
                             ulong first, ulong count)
 {
@@ -30,7 +30,7 @@ __kernel void gt_probe_read(__global uint *memory, ulong memory_at, __global uin
     }
 }
 
-/* Each group of 32 writes its hashes in reverse, through local memory, with a float operation on the way. */
+/* Each group of 32 writes its hashes in reverse order, through local memory and a float operation. */
 __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void gt_probe_answer(__global uint *out, ulong out_at,
                                                                               uint seed)
 {

@@ -1,4 +1,5 @@
-"""What the programs of this folder share: running others, their memory, a card's, random tokens, and the machine's roof."""
+"""Shared code of the programs in this folder: running other programs, their memory, a card's memory, random tokens, and
+the machine's roof."""
 import array
 import json
 import os
@@ -20,7 +21,7 @@ def program(build, name):
 
 
 def run(command, cwd, environment=None):
-    """What the process printed, and its largest resident set in bytes; ends this program when it fails."""
+    """Returns the process's output and its peak resident set in bytes; ends this program when the process fails."""
     with subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env=environment) as process:
         text = process.stdout.read()
@@ -32,7 +33,8 @@ def run(command, cwd, environment=None):
 
 
 class UsedMemory:
-    """What the driver says is in use on the card beyond what was before, at most, while it is open."""
+    """The peak memory in use on the card while this object is open, beyond the initial value, as reported by the
+    driver."""
 
     def __init__(self, absent=False):
         self.most, self.before, self.stop = 0, 0, threading.Event()
@@ -64,7 +66,7 @@ class UsedMemory:
 
 
 def random_tokens(folder, vocabulary):
-    """train.bin and val.bin of uint16."""
+    """Writes train.bin and val.bin of uint16."""
     generator = random.Random(1)
     os.makedirs(folder, exist_ok=True)
     for name in ("train.bin", "val.bin"):
@@ -73,7 +75,7 @@ def random_tokens(folder, vocabulary):
 
 
 def compile_roof(top, folder):
-    """bench/roof.c, compiled by $CC or cc into the folder."""
+    """Compiles bench/roof.c into the folder, with $CC or cc."""
     path = os.path.join(folder, "roof")
     subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-O2", "-ffp-contract=fast", "-pthread",
                     os.path.join(top, "bench", "roof.c"), "-o", path], check=True)

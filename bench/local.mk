@@ -1,4 +1,4 @@
-# Measurements: bench/run is the side-by-side; the record_*.py make what bench/results/ and doc/ cite.
+# Measurements: bench/run compares with PyTorch; the record_*.py produce the figures that bench/results/ and doc/ cite.
 EXTRA_DIST += \
 	bench/common.py \
 	bench/memory_table.py \

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The tables of doc/memory.md: which micro-batches and which state formats fit which card, from plans alone.
+"""The tables of doc/memory.md: the micro-batches and state formats that fit each card, from plans alone.
 
     bench/memory_table.py --build=BUILD [--most=1024] [--block=1024] [--dtype=bfloat16] [--tables=batch,states]
                           [--cards=rtx3070-8g,rtx3060-12g,rtx3090-24g] [--models=124M,350M,774M,1558M]
 
-For each card (a device profile) and model the largest micro-batch that fits at each recompute level, found by doubling and
-bisection over gpt-train --plan=json with a batch of that size; and for each state format the least arena of each model, one
-sequence at a time with everything recomputed, and the largest micro-batch that fits so.  Nothing else of the configuration
-is pinned.  No GPU is needed, and nothing is trained.  Prints Markdown tables, and for each card a command to check one cell.
+For each card (a device profile) and model it finds the largest micro-batch that fits at each recompute level, by
+doubling and bisection over gpt-train --plan=json with a batch of that size; and for each state format the smallest
+arena of each model, with one sequence at a time and everything recomputed, and the largest micro-batch that fits that
+way.  No other key is pinned.  No GPU is needed, and nothing is trained.  Prints Markdown tables, and for each card a
+command to check one cell.
 """
 import argparse
 import json
@@ -35,7 +36,7 @@ def command(options, card, model, micro_batch, *keys):
 
 
 def plan(options, card, model, micro_batch, *keys):
-    """The plan as an object and whether it fits; anything else than 0 and 3 is an error of ours."""
+    """Returns the plan as an object and whether it fits; any status other than 0 and 3 is our own error."""
     done = subprocess.run(command(options, card, model, micro_batch, *keys), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, 3):
@@ -44,7 +45,7 @@ def plan(options, card, model, micro_batch, *keys):
 
 
 def largest(options, card, model, *keys):
-    """The largest micro-batch that fits, with its plan; (0, plan of 1) when not even one sequence does."""
+    """Returns the largest micro-batch that fits, with its plan; (0, plan of 1) when not even one sequence does."""
     made, fits = plan(options, card, model, 1, *keys)
     low, high, best = 0, 1, made
     while fits and high < options.most:
@@ -73,7 +74,7 @@ def head(names):
 
 
 def batch_table(options, card):
-    """Micro-batches by model and recompute level."""
+    """Prints micro-batches by model and recompute level."""
     head([card] + [f"`{level}`" for level in LEVELS])
     for model in options.models.split(","):
         cells = [cell(*largest(options, card, model, f"--recompute={level}")) for level in LEVELS]
@@ -84,7 +85,7 @@ def batch_table(options, card):
 
 
 def states_table(options, card):
-    """Micro-batches by state format and model, everything recomputed."""
+    """Prints micro-batches by state format and model, everything recomputed."""
     models = options.models.split(",")
     head([card] + models)
     for states in STATES:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A 124M model under memory budgets: peak resident set, seconds per step, and what was predicted.
+"""A 124M model under memory budgets: peak resident set, seconds per step, and the forecast.
 
 usage: record_budgets.py [--budgets 6GiB,4GiB,3GiB] [--steps 3] [--batch 4] [--threads N] [--extra "--key=value ..."]
 
-Trains config/gpt2_124m.py at block 1024 on random tokens in float32, once per budget and then once more in turn, so that
-a disturbance hits all alike.  Peaks are the kernel's (getrusage of the child).  The roof, a product of 1024 x 1024
-matrices through gpt-train's own probe, is what `device` and `forecast` lines of each run show.  Fails when a run takes
-more than its budget.  Takes GPT_TRAIN from the environment, else from the current folder.
+Trains config/gpt2_124m.py at block 1024 on random tokens in float32, once per budget and then once more in turn, so
+that a disturbance affects all alike.  Peaks are the kernel's (getrusage of the child).  The `device` and `forecast`
+lines of each run show the roof, a product of 1024 x 1024 matrices through gpt-train's own probe.  Fails when a run
+exceeds its budget.  Takes GPT_TRAIN from the environment, else from the current folder.
 """
 
 import argparse

@@ -3,10 +3,10 @@
 
 usage: record_dtypes.py [--iterations 2000] [--seeds 3] [--threads N] TEXT
 
-Trains nanoGPT's CPU configuration (config/shakespeare_char_cpu.py) on the text, by characters, from the same initial weights
-and batches in each dtype, for several seeds, and prints the loss of the whole validation split after the last update, its
-difference to float32's, and the milliseconds per step.  Bounds: a mean difference of 0.005, 0.01 for any seed.  Takes
-GPT_TRAIN and GPT_PREPARE from the environment, else from the current folder.
+Trains nanoGPT's CPU configuration (config/shakespeare_char_cpu.py) on the text, by characters, from the same initial
+weights and batches in each dtype, for several seeds, and prints the loss of the whole validation split after the last
+update, its difference from float32's, and the milliseconds per step.  Bounds: a mean difference of 0.005, 0.01 for any
+seed.  Takes GPT_TRAIN and GPT_PREPARE from the environment, else from the current folder.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Of record, not in CI: what gpt-export writes, opened by transformers, tokenizers and the gguf package.
+"""For published figures, not in CI: transformers, tokenizers and the gguf package open gpt-export's files.
 
     bench/record_export.py --build=BUILD [--work=FOLDER]      (PYTHON needs torch, transformers and gguf)
 
@@ -76,7 +76,7 @@ def round_trip(options, number, shape):
 
 
 def gguf_source(name, state):
-    """The torch tensor that a tensor of the file must be, [out, in]."""
+    """Returns the torch tensor that must equal a tensor of the file, [out, in]."""
     fixed = {"token_embd": "wte", "position_embd": "wpe", "output_norm": "ln_f", "output": "wte"}
     parts = {"attn_norm": "ln_1", "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_norm": "ln_2",
              "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}

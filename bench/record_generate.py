@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Of record, not in CI: tokens per second of gpt-sample beside transformers' generate(), and the same greedy text.
+"""For published figures, not in CI: tokens per second of gpt-sample against transformers' generate(), and the same
+greedy text.
 
     bench/record_generate.py --build=BUILD --vocab=FOLDER [--tokens=100] [--dtype=float32] [--work=FOLDER]
 
-PYTHON needs torch and transformers; FOLDER holds GPT-2's vocabulary (vocab.bpe and encoder.json, or Hugging Face's names).
-The model is GPT-2 124M with random weights, made here; two threads, fp32, one greedy sequence; the programs take turns,
-five times, and medians are printed.  With --dtype=bfloat16 both compute in that; texts may then differ.  gpt-sample's time is its own figure, without loading, as is generate()'s.  The same
-is done for eight samples at once.  The bound is a factor of 2 for one sequence.
+PYTHON needs torch and transformers; FOLDER has GPT-2's vocabulary (vocab.bpe and encoder.json, or Hugging Face's
+names).  The model is GPT-2 124M with random weights, made here; two threads, fp32, one greedy sequence; the programs
+alternate five times, and medians are printed.  With --dtype=bfloat16 both compute in that; texts may then differ.
+gpt-sample's time is its own figure, without loading, as is generate()'s.  Then the same for eight samples at once.  The
+bound is a factor of 2 for one sequence.
 """
 import argparse
 import json
@@ -33,7 +35,7 @@ def make_model(options):
         model = GPT2LMHeadModel(GPT2Config())
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter.mul_(3)  # so that the likeliest token is clearly so
+                parameter.mul_(3)  # so that the likeliest token is clear
         model.save_pretrained(folder)
     text = os.path.join(options.work, "text.txt")
     with open(text, "w", encoding="utf-8") as file:
@@ -46,7 +48,7 @@ def make_model(options):
 
 
 def ours(options, folder, samples):
-    """(text of the first sample, tokens per second)"""
+    """Returns (text of the first sample, tokens per second)."""
     done = subprocess.run([os.path.join(options.build, "gpt-sample"), "--init_from=" + folder, "--start=" + PROMPT,
                            "--top_k=1", "--num_samples=%d" % samples, "--sample_batch=%d" % samples,
                            "--max_new_tokens=%d" % options.tokens, "--threads=%d" % THREADS, "--dtype=" + options.dtype],
@@ -101,7 +103,7 @@ def main():
             rates["transformers"].append(rate)
             wanted = b"".join(bytes(table[letter] for letter in vocabulary[i]) if i != 50256 else
                               vocabulary[i].encode() for i in ids).decode("utf-8", "replace")
-            # A few bytes that are no UTF-8 may be replaced in other groups: compare what is text.
+            # Invalid UTF-8 may be replaced in different groups of bytes: compare only the valid text.
             same = text.replace("\ufffd", "") == wanted.replace("\ufffd", "")
             good &= same or options.dtype != "float32"
             print("round: gpt-sample %.1f, transformers %.1f tokens/s, %s text" %

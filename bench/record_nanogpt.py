@@ -2,11 +2,11 @@
 """nanoGPT's own checkpoint, continued by nanoGPT and by gpt-train: ten steps' losses side by side.
 
 Usage: record_nanogpt.py NANOGPT GPT_TRAIN [PYTHON]
-NANOGPT is a checkout of nanoGPT (the record: commit 3adf61e), GPT_TRAIN the program, PYTHON one with PyTorch and numpy.
-The token files hold block_size + 1 tokens, so that every sample is the same in both programs and the batches need no
-agreement; dropout is 0.  nanoGPT trains 20 iterations from scratch on the CPU and saves; both go on from its ckpt.pt to
-iteration 30.  Printed are the losses (nanoGPT prints four digits) and the largest difference; exit status 1 when it is
-above 1e-4.  Nothing of nanoGPT is part of this project.
+NANOGPT is a checkout of nanoGPT (published figures: commit 3adf61e), GPT_TRAIN the program, PYTHON one with PyTorch and
+numpy.  The token files have block_size + 1 tokens, so that every sample is the same in both programs and the batches
+agree by construction; dropout is 0.  nanoGPT trains 20 iterations from scratch on the CPU and saves; both continue its
+ckpt.pt to iteration 30.  Prints the losses (nanoGPT prints four digits) and the largest difference; exit status 1 if it
+is above 1e-4.  This project contains no part of nanoGPT.
 """
 
 import array
@@ -85,7 +85,7 @@ def main(arguments):
     python = arguments[2] if len(arguments) == 3 else sys.executable
     with tempfile.TemporaryDirectory() as work:
         worst = max(compare(nanogpt, program, python, bias, work) for bias in (False, True))
-    # Differences of numbers with four digits.
+    # The losses have four digits.
     good = worst <= TOLERANCE + 1e-9
     print(f"largest difference {worst:.4f}: {'within' if good else 'ABOVE'} {TOLERANCE}")
     return 0 if good else 1

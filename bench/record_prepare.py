@@ -4,10 +4,10 @@
     bench/record_prepare.py --build=BUILD [--megabytes=1000] [--threads=2] [--kills=5] [--work=FOLDER]
                             [--tokenizer=bytes|chars|train|gpt2|PATH] [--text=FILE] [--flags="--dedup ..."]
 
-Makes a text of that size from FILE (default: the sources of this project) repeated, with a number on every line so that
+Repeats FILE (default: the sources of this project) to a text of that size, with a number on every line so that
 no two documents are alike, as a plain file and as JSONL in .gz.  Each is prepared once and timed; then killed --kills
-times at random moments, continued, and compared byte for byte.  Peak memory is the process's own (VmHWM); it fails when
-one is over 1 GiB or a file differs.  Prints one table.
+times at random moments, continued, and compared byte for byte.  Peak memory is the process's own (VmHWM).  Fails when a
+peak exceeds 1 GiB or a file differs.  Prints one table.
 """
 import argparse
 import glob
@@ -67,7 +67,8 @@ def peak_bytes(pid):
 
 
 def run(options, name, folder, limit=None):
-    """Exit status (None: killed after `limit` seconds), seconds, peak bytes.  CPU seconds: resource.getrusage()."""
+    """Returns exit status (None: killed after `limit` seconds), seconds, peak bytes.  CPU seconds:
+    resource.getrusage()."""
     command = [os.path.join(options.build, "gpt-prepare"), "--tokenizer=" + options.tokenizer, "--out-dir=" + folder,
                f"--threads={options.threads}", "--save-every=64", *options.flags.split(), name]
     begin = time.monotonic()

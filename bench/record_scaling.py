@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How time per step grows with tokens per step, with the model, and what each recompute level costs and saves.
+"""How time per step grows with tokens per step and with the model, and what each recompute level costs and saves.
 
 usage: record_scaling.py [--build=BUILD] [--steps=3] [--rounds=2] [--threads=N] [--tables=tokens,models,recompute]
 
-Float32 on random tokens, on the cpu backend.  The runs of a table take turns, --rounds times, so that a disturbance hits all
-alike; the first step of each process is left out.  Printed are minimum and median seconds per step, the largest
-resident set as the kernel reports it, and the rate at the minimum: where time is linear in the work it is constant.
+Float32 on random tokens, on the cpu backend.  The runs of a table alternate, --rounds times, so that a disturbance
+affects all alike; the first step of each process is ignored.  Prints minimum and median seconds per step, the peak
+resident set as the kernel reports it, and the rate at the minimum, which is constant if time is linear in the work.
 
   tokens      6 layers of 384 channels, block 256, batches of 1 to 64: 256 to 16,384 tokens per step
   models      0.8M to 350M parameters on 1,024 tokens

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Of record, not in CI: nanoGPT's CPU configuration on tinyshakespeare, gpt-train beside PyTorch.
+"""For published figures, not in CI: nanoGPT's CPU configuration on tinyshakespeare, gpt-train against PyTorch.
 
     bench/record_shakespeare.py --build=BUILD --text=input.txt [--iters=2000] [--threads=2] [--work=FOLDER]
 
-Both begin from the same weights and read the same batches.  The loss is that of the whole validation split, by
-gpt-train's evaluation for its own weights and by PyTorch for both.  Steps are timed in alternating runs of 100.
-Prints one JSON object at the end.
+Both start from the same weights and read the same batches.  The loss is that of the whole validation split, by
+gpt-train's evaluation for its own weights and by PyTorch for both.  Steps are timed in alternating runs of 100.  Prints
+one JSON object at the end.
 """
 import argparse
 import json

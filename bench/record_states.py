@@ -3,12 +3,12 @@
 
 usage: record_states.py [--iterations 2000] [--seeds 3] [--threads N] [--only NAME,...] TEXT
 
-Trains nanoGPT's CPU configuration (config/shakespeare_char_cpu.py) on the text, by characters, from the same initial weights
-and batches: float32, then every state format in bfloat16, then Muon.  Prints the loss of the whole validation split after
-the last update, the mean difference to float32's, bytes per parameter and the milliseconds per step.  Of Muon it also prints
-at which iteration the loss of 20 validation batches is what AdamW's is at the end, interpolated, and the seconds until
-then.  Bound of the formats: a mean difference of 0.005.  Takes GPT_TRAIN and GPT_PREPARE from the environment, else from the
-current folder.
+Trains nanoGPT's CPU configuration (config/shakespeare_char_cpu.py) on the text, by characters, from the same initial
+weights and batches: float32, then every state format in bfloat16, then Muon.  Prints the loss of the whole validation
+split after the last update, the mean difference from float32's, bytes per parameter and the milliseconds per step.  For
+Muon it also prints the interpolated iteration at which the loss of 20 validation batches reaches AdamW's final one, and
+the seconds until then.  Bound of the formats: a mean difference of 0.005.  Takes GPT_TRAIN and GPT_PREPARE from the
+environment, else from the current folder.
 """
 
 import argparse
@@ -37,13 +37,14 @@ CURVE = 100, 20  # iterations between evaluations, and batches of each
 
 
 def planned_bytes(course):
-    """Bytes per parameter, as the plan says."""
+    """Returns the planned bytes per parameter."""
     plan, _ = run([*course.command, "--plan"], ".")
     return float(re.search(r"([0-9.]+) bytes per parameter", plan).group(1))
 
 
 def reaches(course, target):
-    """The iteration at which the curve comes down to the target, and the seconds until then; None where it does not."""
+    """Returns the iteration at which the curve falls to the target, and the seconds until then; None when it does
+    not."""
     for (before, high), (after, low) in zip(course.curve, course.curve[1:]):
         if low <= target < high:
             at = before + (after - before) * (high - target) / (high - low)
@@ -52,7 +53,7 @@ def reaches(course, target):
 
 
 def report(name, courses, base):
-    """One line of a run's seeds beside float32's; whether the bound holds, where it applies."""
+    """Prints one line about the seeds of a run compared with float32's; returns true when the bound, if any, is met."""
     losses = [course.loss for course in courses]
     difference = statistics.fmean(loss - other.loss for loss, other in zip(losses, base))
     holds = name.startswith("muon") or difference <= MEAN_BOUND

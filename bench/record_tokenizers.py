@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Of record, not in CI: GPT-2's encoding beside tiktoken, and training a vocabulary beside Hugging Face's tokenizers.
+"""For published figures, not in CI: GPT-2's encoding against tiktoken, and training a vocabulary against Hugging Face's
+tokenizers.
 
     bench/record_tokenizers.py --build=BUILD --gpt2=FOLDER [--repeats=7] [--threads=2] [--vocab-sizes=1000,8192] TEXT...
 
 Needs a Python with tiktoken and tokenizers, and tests/tools/tokenizer_tool in BUILD (`make check TESTS=` makes it).
-FOLDER has vocab.bpe and encoder.json.  A TEXT is a file of UTF-8, or a folder of such files.  Each text is cut behind
-empty lines into documents of 64 KiB or so, which both sides get.  Runs alternate and the best of each counts; ids are
+FOLDER has vocab.bpe and encoder.json.  A TEXT is a file of UTF-8, or a folder of such files.  Each text is cut after
+empty lines into documents of about 64 KiB, which both sides get.  Runs alternate and the best of each counts; ids are
 compared one by one.  Prints two tables.
 """
 import argparse
@@ -27,7 +28,7 @@ DOCUMENT_BYTES = 1 << 16
 
 
 def read_text(path):
-    """The files' content that is UTF-8."""
+    """Returns the content of the files that are valid UTF-8."""
     names = [path]
     if os.path.isdir(path):
         names = sorted(os.path.join(base, name) for base, _, files in os.walk(path) for name in files
@@ -81,7 +82,7 @@ def tool(build, *arguments):
 
 
 def encode_both(options, encoding, documents, threads):
-    """Best seconds of each side, and whether all ids are the same."""
+    """Returns the best seconds of each side, and whether all ids are the same."""
     write_records("texts.rec", [document.encode() for document in documents])
     ours = theirs = 1e30
     for _ in range(options.repeats):
@@ -95,7 +96,7 @@ def encode_both(options, encoding, documents, threads):
 def hugging_face_train(documents, vocab_size):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    # Theirs has no <|endoftext|>, which is ours' last.
+    # Their vocabulary has no <|endoftext|>, which is the last token of ours.
     trainer = trainers.BpeTrainer(vocab_size=vocab_size - 1, special_tokens=[], show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     begin = time.perf_counter()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Of record, not in CI: checkpoints and transformers open each other's folders and give the same logits.
+"""For published figures, not in CI: gpt-train and transformers open each other's folders and give the same logits.
 
     bench/record_transformers.py --build=BUILD [--work=FOLDER]      (PYTHON needs torch and transformers)
 

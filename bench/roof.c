@@ -1,10 +1,11 @@
 /* The machine's roof for `bench/run`: multiply-adds per second in fp32, and bytes per second from memory.
  *
  * usage: roof [THREADS [SECONDS]]
- * Prints one line of JSON: {"threads": N, "gflops": G, "gbytes": B, "quiet": Q}.  The rates are the best of many short pieces
- * within the time, all threads at once; Q is the mean rate of multiply-adds over the best, near 1 on a machine where nobody
- * else computes.  The loops are compiled for several instruction sets and the widest that the processor has is
- * taken, so that the figure does not depend on how this file is compiled.
+ *
+ * Prints one line of JSON: {"threads": N, "gflops": G, "gbytes": B, "quiet": Q}.  The rates are the best of many short
+ * pieces within the time, all threads at once; Q is the mean rate of multiply-adds over the best, near 1 on an
+ * otherwise idle machine.  The loops are compiled for several instruction sets and the program runs the widest that the
+ * processor supports, so that the figure does not depend on the compiler's flags.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -70,7 +71,7 @@ static double now_s(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* y += 0.5 x over arrays that no cache holds: three transfers of four bytes per element. */
+/* y += 0.5 x over arrays larger than any cache: three transfers of four bytes per element. */
 static double stream_piece(const float *x, float *y)
 {
     const double start = now_s();
@@ -103,7 +104,7 @@ static void *work(void *argument)
         const double rate = stream_piece(x, x + STREAM_FLOATS);
         worker->bytes = rate > worker->bytes ? rate : worker->bytes;
     }
-    x[0] += keep; /* so that no loop is left out */
+    x[0] += keep; /* keeps the compiler from removing the loops */
     free(x);
     return NULL;
 }

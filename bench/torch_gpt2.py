@@ -1,9 +1,9 @@
 """A GPT-2 in PyTorch, and gpt-train's sample order, for side-by-side runs.
 
-The model follows the published architecture (Radford et al. 2019; the module names are Hugging Face's, so that a
-state dict is what model.safetensors holds) and the optimizer set-up is the one that nanoGPT documents: AdamW, decay for
-tensors of two dimensions or more, clipping by the global norm, warm-up and cosine.  Batches are gpt-train's own: which
-block a sample reads is Philox4x32-10 of (seed, step, sample), see src/base/rng.h and src/data/sampler.h.
+The model follows the published architecture (Radford et al. 2019; with Hugging Face's module names, so that a state
+dict matches model.safetensors) and the optimizer set-up is the one that nanoGPT documents: AdamW, decay for tensors of
+two dimensions or more, clipping by the global norm, warm-up and cosine.  Batches are gpt-train's own: Philox4x32-10 of
+(seed, step, sample) selects the block of a sample, see src/base/rng.h and src/data/sampler.h.
 """
 import json
 import math
@@ -35,7 +35,7 @@ def philox_key(seed, purpose):
 
 
 def sample_position(seed, step, sample, starts):
-    """Where sample `sample` of step `step` begins, of `starts` possible places (sampler=random, one shard)."""
+    """Returns the start of sample `sample` of step `step`, of `starts` possible ones (sampler=random, one shard)."""
     word = philox4x32_10(philox_key(seed, PURPOSE_SAMPLE), (sample, 0, step & MASK, step >> 32))
     return (word[0] << 32 | word[1]) * starts >> 64
 
@@ -119,7 +119,7 @@ class Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """gelu: "none" is erf, "tanh" is GPT-2's, as F.gelu says."""
+    """gelu: "none" is erf, "tanh" is GPT-2's, as in F.gelu."""
 
     def __init__(self, layers, heads, width, vocab, block_size, bias=False, gelu="none"):
         super().__init__()

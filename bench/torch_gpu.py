@@ -2,10 +2,10 @@
 
 usage: torch_gpu.py JSON     {"shape": [layers, heads, channels, vocabulary, samples, block], "micro_batch" or "micro_batches",
                               "mode": "eager" or "compile", "steps", "seconds", "bias", "device"}
-bf16 by autocast, fp32 weights, scaled_dot_product_attention, fused AdamW, gradients of micro-batches added up, clipping by the
-norm.  Of several micro-batches the first that fits is taken, largest first.  Prints one line of JSON: seconds of each update
-after the first two (one at least, and no more than "seconds" allows), the micro-batch, the bytes of the card that are in use at
-the end, PyTorch's included, and its version; or {"out_of_memory": true}.
+bf16 by autocast, fp32 weights, scaled_dot_product_attention, fused AdamW, gradients of micro-batches added up, clipping
+by the norm.  Of several micro-batches, listed largest first, the first that fits is used.  Prints one line of JSON:
+seconds of each update after the first two (at least one, and no more than "seconds" allows), the micro-batch, the bytes
+in use on the card at the end, PyTorch's included, and its version; or {"out_of_memory": true}.
 """
 import gc
 import json
@@ -26,7 +26,7 @@ WARM = 2  # updates that are not timed: compilation, the optimizer's states, the
 
 
 def update(step, model, optimizer, task, micro):
-    """Seconds of one update."""
+    """Returns the seconds of one update."""
     _, _, _, vocab, samples, block = task["shape"]
     device = task["device"]
     batches = [torch.randint(0, min(vocab, 50257), (micro, block + 1)) for _ in range(samples // micro)]
@@ -68,7 +68,7 @@ def train(task, micro):
 
 
 def fits(task, micro):
-    """What train() found; None where memory does not suffice.  What it took is given back when it has returned."""
+    """Returns train()'s result; None when memory does not suffice.  Its memory is free again when it has returned."""
     try:
         return train(task, micro)
     except torch.cuda.OutOfMemoryError:

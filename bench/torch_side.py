@@ -1,7 +1,7 @@
 """PyTorch's side of bench/run: a GPT-2's training step, timed.
 
 usage: torch_side.py SHAPE STEPS THREADS plain|fused     SHAPE: JSON [layers, heads, channels, vocabulary, batch, block]
-Prints one line of JSON: seconds of each step but the first, and PyTorch's version.
+Prints one line of JSON: seconds of each step except the first, and PyTorch's version.
 """
 import json
 import sys

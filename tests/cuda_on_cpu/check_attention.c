@@ -5,9 +5,9 @@
  * are the compiled ones and others between them; caches are long enough to be split into parts; dtypes are mixed; a
  * card of capability 7.5 takes the narrow products and one stage.  The cases rotate through the thread orders; cases
  * with time 65 run in all orders and must give the same bits.  16-bit cases with time >= 64 also run with the other
- * launch shape that --tune may choose, and must give the same bits.  Options: --all (every time with every head size;
- * minutes) and --only=TEXT (cases whose line contains TEXT).  The last line is "checks: P passed, F failed, 0 skipped";
- * exit status 0 or 1.
+ * launch shape that --tune may choose, and must give the same bits.
+ * Options: --all (every time with every head size; minutes) and --only=TEXT (cases whose line contains TEXT).
+ * The last line is "checks: P passed, F failed, 0 skipped"; exit status 0 or 1.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -1,9 +1,10 @@
-/* The emulator on kernels of its own: what threads do together, what is an error, what an order or a sanitizer shows.
+/* Tests the emulator on small kernels: collective operations, error detection, and whether orders or sanitizers reveal
+ * races.
  *
- * Each check runs in a child process, because a kernel's mistake ends the process; a check of a mistake wants exit status 70
- * and a text on stderr.  Races are planted: a kernel without one of its barriers must give other numbers in at least one
- * of the orders.  `check_emulator --race=NAME` runs one of them once, for ThreadSanitizer and AddressSanitizer
- * (sanitizers.sh); `--list` names them.  The layouts of matrices are smoke.cu's.
+ * Each check runs in a child process, because a kernel's mistake ends the process.  A check of a mistake expects exit
+ * status 70 and a text on stderr.  Races are planted: a kernel without one of its barriers must give wrong numbers in
+ * at least one of the orders.  `check_emulator --race=NAME` runs one of them once, for ThreadSanitizer and
+ * AddressSanitizer (sanitizers.sh); `--list` names them.  smoke.cu tests the layouts of matrices.
  */
 #include "backends/cuda/cuda_device.h"
 
@@ -17,15 +18,15 @@
 #include "fake_runtime.h"
 
 #define THREADS 128
-/* Threads of a block in which races are planted: those of three blocks are fewer than the 255 that ThreadSanitizer tells apart
- * (since gcc 13 and LLVM 14); of more, it takes two for one, and what they do for ordered. */
+/* Threads per block for planted races.  Three blocks stay below the 255 threads that ThreadSanitizer can distinguish
+ * (since gcc 13 and LLVM 14).  With more threads it would take two for one, and their accesses for ordered. */
 #define RACING 64
 #define TEXT_MAX 4096
 
 static const char *const orders[] = {"asc", "desc", "random:1", "random:2", "asc,lockstep", "desc,lockstep"};
 #define ORDERS (int)(sizeof orders / sizeof orders[0])
 
-/* Memory of the device that every check may use; full of NaN at first. */
+/* Allocates device memory, initially full of NaN. */
 static float *device_floats(int count)
 {
     void *memory = nullptr;
@@ -39,7 +40,7 @@ static bool finish(void)
     return cudaDeviceSynchronize() == cudaSuccess;
 }
 
-/* ---- what is right ---- */
+/* ---- correct kernels ---- */
 
 static __global__ void reduce(float *out, const float *in, int count)
 {
@@ -55,7 +56,7 @@ static __global__ void reduce(float *out, const float *in, int count)
         out[blockIdx.x + gridDim.x * blockIdx.y] = parts[0] + parts[1] + parts[2] + parts[3];
 }
 
-/* The same bits in every order, and those of the sum. */
+/* Every order gives the correct sum with the same bits. */
 static bool check_reduce(void)
 {
     const int count = 200, blocks = 15;
@@ -100,7 +101,7 @@ static bool check_shuffles(void)
     return good;
 }
 
-/* As GT_CUDA_ON_CPU_ROUNDING=card has it: sums are cut off towards zero, functions are off by two units at most. */
+/* GT_CUDA_ON_CPU_ROUNDING=card truncates sums towards zero and moves functions by at most two units. */
 static bool check_rounding(void)
 {
     const double half[EMULATOR_PRODUCTS] = {0x1.8p-24, 0.0, 0.0, 0.0},
@@ -147,7 +148,7 @@ static __global__ void places(int *out)
     atomicAdd(&out[block * threads + thread], 1);
 }
 
-/* Every thread of every block once, whatever the order. */
+/* Every thread of every block runs exactly once in any order. */
 static bool check_places(void)
 {
     const int count = 3 * 5 * 2 * 4 * 3 * 2;
@@ -160,7 +161,7 @@ static bool check_places(void)
     return good;
 }
 
-/* What is seen of two copies before and after each wait, by the thread that made them. */
+/* Records what the issuing thread sees of two copies before and after each wait. */
 static __global__ void copies(const float *in, float *seen)
 {
     SHARED(float, first, 4);
@@ -177,7 +178,7 @@ static __global__ void copies(const float *in, float *seen)
     seen[2] = first[0];
     seen[3] = second[0];
     cp_async_commit();
-    cp_async_wait<1>(); /* the empty group counts, so that the second one has landed */
+    cp_async_wait<1>(); /* the empty group counts, so the second copy has landed */
     seen[4] = second[3];
     cp_async_wait<0>();
 }
@@ -201,7 +202,7 @@ static __global__ void fresh(float *out)
     statics[threadIdx.x] = dynamics[threadIdx.x] = 1.0f;
 }
 
-/* Shared memory is NaN for every block, whatever the one before left. */
+/* Every block starts with NaN in its shared memory, whatever the previous block left. */
 static bool check_fresh(void)
 {
     float *out = device_floats(64);
@@ -222,7 +223,7 @@ template <int pitch> static __global__ void rows(uint32_t *out)
     out[threadIdx.x] = r[0];
 }
 
-/* Rows of 128 bytes share their banks; eight more elements spread them. */
+/* Rows of 128 bytes share their banks; a padding of eight elements spreads them. */
 static bool check_conflicts(void)
 {
     struct emulator_stats before, padded, plain;
@@ -243,7 +244,7 @@ static bool check_order_texts(void)
            !emulator_order_set("random:x") && !emulator_order_set("desc,slowly") && emulator_order_set("asc");
 }
 
-/* ---- what is wrong: one kernel, one mistake each ---- */
+/* ---- incorrect kernels, one mistake each ---- */
 
 enum mistake {
     DIVERGENT_BARRIER,
@@ -268,7 +269,7 @@ enum mistake {
 
 static float *volatile null_pointer;
 
-/* More than a thread's stack. */
+/* Uses more than a thread's stack. */
 __attribute__((noinline)) static float large_frame(int at)
 {
     volatile float frame[100000];
@@ -380,7 +381,7 @@ static bool run_too_new(void)
     return LAUNCH(bf16_product, dim3(1), dim3(32), 0, 0, device_floats(32)) == cudaSuccess && finish();
 }
 
-/* ---- races, which an order or a sanitizer must show ---- */
+/* ---- races, which an order or a sanitizer must reveal ---- */
 
 enum race {
     NO_RACE,
@@ -395,7 +396,7 @@ static const char *const race_names[] = {"none",      "after-write", "before-reu
                                          "no-atomic", "short-wait",  "past-the-end"};
 #define RACES (int)(sizeof race_names / sizeof race_names[0])
 
-/* Two rounds through one buffer: each thread takes what another warp wrote, then what its neighbour did. */
+/* Two rounds through one buffer: each thread reads what another warp wrote, then what its neighbour wrote. */
 static __global__ void exchange(enum race race, int *out, int *total)
 {
     SHARED(int, buffer, RACING);
@@ -457,7 +458,7 @@ static bool run_race(enum race race)
     return good && *total == first * blocks;
 }
 
-/* True when some order gives wrong numbers (or ends the process, which the child's status would say). */
+/* Returns true when some order gives wrong numbers.  (If one ends the process, the child's status shows it.) */
 static bool race_shows(enum race race)
 {
     bool shows = false;
@@ -493,13 +494,13 @@ static bool check_race_short_wait(void)
     return race_shows(SHORT_WAIT);
 }
 
-/* ---- the frame ---- */
+/* ---- test driver ---- */
 
 struct totals {
     int passed, failed;
 };
 
-/* The exit status of a child that runs the check (0 true, 1 false) and what it printed on stderr. */
+/* Runs the check in a child process.  Returns its exit status (0 true, 1 false); `text` is what it wrote to stderr. */
 static int child_run(bool (*check)(void), enum mistake mistake, const char *order, char text[TEXT_MAX])
 {
     int ends[2], status = 0;

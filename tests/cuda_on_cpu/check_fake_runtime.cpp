@@ -1,8 +1,8 @@
-/* The fake run-time library and the fake cuBLASLt: that they are lazy, strict, countable and fail on demand, and that
- * products are right in every layout.
+/* Tests the fake CUDA run-time library and the fake cuBLASLt: lazy execution, strict argument checks, counters, failure
+ * on demand, and products in every layout.
  *
- * Each check runs in a child process, so that no error or setting of one reaches another.  Products are compared with sums
- * in double of small whole numbers, which are exact.
+ * Each check runs in a child process, so that no error or setting of one reaches another.  Products of small integers
+ * are compared with sums in double, which are exact.
  */
 #include "backends/cuda/cuda_device.h"
 
@@ -30,7 +30,7 @@
 #define LT_OK(call) WANT((call) == CUBLAS_STATUS_SUCCESS)
 
 #define COUNT 1000
-#define HANG_MS 200 /* a call that lasts so long hangs */
+#define HANG_MS 200 /* a call that takes this long hangs */
 
 static __global__ void increment(int *values, int count)
 {
@@ -44,7 +44,7 @@ static cudaError_t increment_launch(int *values, cudaStream_t stream)
     return LAUNCH(increment, dim3(8), dim3(128), 0, stream, values, COUNT);
 }
 
-/* Nothing runs before somebody waits; a stream that does not wait for another one reads what was there before. */
+/* Nothing runs before the host waits.  A stream that does not wait for another one reads the old values. */
 static bool check_lazy(void)
 {
     cudaStream_t first, second;
@@ -73,11 +73,11 @@ static bool check_lazy(void)
     OK(cudaMemcpyAsync(pinned, device, COUNT * 4, cudaMemcpyDeviceToHost, second));
     OK(cudaStreamSynchronize(second));
     WANT(host[0] == 2 && cudaEventQuery(event) == cudaSuccess);
-    /* Memory that is not pinned is read before the call returns. */
+    /* Pageable memory is read before the call returns. */
     int plain[COUNT] = {7};
     OK(cudaMemcpyAsync(device, plain, sizeof plain, cudaMemcpyHostToDevice, first));
     WANT(values[0] == 7 && values[1] == 0);
-    /* Pinned memory is read when the stream gets there. */
+    /* Pinned memory is read when the stream reaches the copy. */
     host[0] = 8;
     OK(cudaMemcpyAsync(device, pinned, 4, cudaMemcpyHostToDevice, first));
     host[0] = 9;
@@ -86,8 +86,8 @@ static bool check_lazy(void)
     return true;
 }
 
-/* Copies beside kernels are counted; "early" ones run at once, unless something stands before them.  Events read a clock that
- * only work moves. */
+/* Copies that overlap kernels are counted.  "early" copies run at once, unless the stream has earlier work.  Events
+ * read a clock that only work advances. */
 static bool check_copies(void)
 {
     cudaStream_t work, copies;
@@ -141,7 +141,7 @@ static bool check_copies(void)
     return true;
 }
 
-/* What was captured runs when it is replayed, as often as that, and reads what is there then. */
+/* Captured work runs once per replay, and reads the values present at that time. */
 static bool check_graph(void)
 {
     cudaStream_t stream;
@@ -179,7 +179,7 @@ static bool check_graph(void)
     return true;
 }
 
-/* What may not be captured spoils the capture, and nothing of it is left. */
+/* A forbidden call invalidates the capture, and all captured work is discarded. */
 static bool check_spoilt_capture(void)
 {
     cudaStream_t stream;
@@ -207,7 +207,7 @@ static bool check_spoilt_capture(void)
     return true;
 }
 
-/* What a device refuses. */
+/* Calls that a device refuses. */
 static bool check_refusals(void)
 {
     void *device, *none;
@@ -258,7 +258,7 @@ static bool check_devices(void)
     return true;
 }
 
-/* The n-th call fails, once; an error of the device appears at the wait, and stays. */
+/* The n-th call fails, once.  A device error appears at the next wait, and persists. */
 static bool check_failures(void)
 {
     void *memory[3];
@@ -291,7 +291,7 @@ static bool check_failures(void)
     return true;
 }
 
-/* Whether a child that does it is still at it after a while, having written that it came as far. */
+/* Returns true when a child that runs `what` writes one byte and then makes no progress for HANG_MS. */
 static bool hangs_in(bool (*what)(int pipe_fd))
 {
     int ends[2], status;
@@ -329,7 +329,7 @@ static bool handle_of_products(int pipe_fd)
     return write(pipe_fd, "2", 1) == 1;
 }
 
-/* The launch returns, and the wait does not. */
+/* The launch returns; the wait does not. */
 static bool second_kernel(int pipe_fd)
 {
     void *memory;
@@ -418,7 +418,7 @@ static void *matrix_make(cudaDataType type, int salt)
     return memory;
 }
 
-/* rows x cols with a leading dimension that is longer, in column-major order or row-major. */
+/* A rows x cols matrix with a longer leading dimension, column-major or row-major. */
 static cublasLtMatrixLayout_t layout_make(const struct product_case *shape, cudaDataType type, int rows, int cols,
                                           int *ld)
 {
@@ -486,7 +486,7 @@ static bool product_check(const struct product_case *shape)
     all.bias = matrix_make(shape->result, 4);
     for (int i = 0; i < MATRIX_MAX; i++)
         all.before[i] = stored_value(all.d, shape->result, i);
-    if (shape->beta == 0.0f) /* what is not read may be anything */
+    if (shape->beta == 0.0f) /* with beta 0 the old values are not read and may be anything */
         memset(all.d, 0xff, MATRIX_MAX * 4);
     LT_OK(cublasLtCreate(&handle));
     LT_OK(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -514,7 +514,7 @@ static bool product_check(const struct product_case *shape)
     OK(cudaDeviceSynchronize());
     WANT(((unsigned char *)workspace)[65535] == 0xff);
     WANT(product_is_right(shape, &all));
-    /* An algorithm of another product, or with less workspace than it asked for. */
+    /* An algorithm of another product, or with less workspace than it needs. */
     if (result.workspaceSize > 0)
         WANT(cublasLtMatmul(handle, desc, &shape->alpha, all.a, a, all.b, b, &shape->beta, all.d, d, all.d, d,
                             &result.algo, workspace, result.workspaceSize - 1, nullptr) == CUBLAS_STATUS_INVALID_VALUE);
@@ -563,7 +563,7 @@ static bool check_product_refusals(void)
     return true;
 }
 
-/* TF32 keeps ten bits of the fraction: 1 + 2^-11 becomes 1 + 2^-10 or 1, never itself. */
+/* TF32 keeps ten fraction bits: 1 + 2^-11 becomes 1 + 2^-10 or 1, never itself. */
 static bool check_tf32(void)
 {
     cublasLtHandle_t handle;
@@ -582,7 +582,8 @@ static bool check_tf32(void)
                          nullptr, nullptr, 0, nullptr));
     OK(cudaDeviceSynchronize());
     WANT(values[8] == 1.0f + 0x1p-10f);
-    WANT(fake_cuda_calls_of("cublasLtMatmulAlgoGetHeuristic") == 1); /* without an algorithm it looks for one itself */
+    WANT(fake_cuda_calls_of("cublasLtMatmulAlgoGetHeuristic") == 1); /* without an algorithm, cublasLtMatmul looks one
+                                                                      * up itself */
     return true;
 }
 

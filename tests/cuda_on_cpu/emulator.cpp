@@ -1,16 +1,19 @@
-/* Runs kernels on the CPU: the threads of a block are fibers of the calling thread, switched where threads meet.
+/* Runs kernels on the CPU.  The threads of a block are fibers of the calling thread, switched at synchronisation
+ * points.
  *
- * One block after the other: each fiber runs until it ends or waits, at the block's barrier or with the lanes of its warp.
- * The last lane to arrive does what the warp does together, from the shares that the others left.  Shared memory is fresh for
- * every block, of exactly the asked size and full of NaN; asynchronous copies fill their destination with NaN when they are
- * issued and happen when they are waited for.  What cannot be right on a device is an error with the thread's place.
+ * Blocks run one after another.  Each fiber runs until it ends or waits, at the block's barrier or for the lanes of its
+ * warp.  The last lane to arrive performs the warp operation, from the arguments that the other lanes left.  Each block
+ * gets fresh shared memory of exactly the requested size, filled with NaN.  An asynchronous copy fills its destination
+ * with NaN when it is issued and happens when the kernel waits for it.  Anything that a device cannot do correctly is
+ * an error that names the thread.
  *
- * Compiled without sanitizers, and with -O2, whatever the rest is: what it does between two fibers must not be seen by
- * ThreadSanitizer.  Their hooks are weak symbols; fibers, copies and barriers are announced to them, so that ThreadSanitizer
- * finds races between threads, which are ordered by __syncthreads and __syncwarp only, and between blocks, which nothing
- * orders.  No standard containers: their functions would be shared with instrumented code.
+ * This file is always compiled with -O2 and without sanitizers: ThreadSanitizer must not see what it does between two
+ * fibers.  The sanitizers' hooks are weak symbols; this file announces fibers, copies and barriers to them, so that
+ * ThreadSanitizer finds races between threads, which only __syncthreads and __syncwarp order, and between blocks, which
+ * nothing orders.  `kept` is the only standard container: instrumented code would share the functions of others.
  *
- * It shows nothing of speed or of memory order between warps on a device; how a card rounds is in rounding.cpp.
+ * It shows nothing about speed or about memory order between warps on a device.  rounding.cpp emulates how a card
+ * rounds.
  */
 #include "emulator.h"
 
@@ -47,17 +50,18 @@ WEAK void __tsan_write_range(void *to, unsigned long bytes);
 #define WARP_SIZE 32
 #define STACK_BYTES ((size_t)256 << 10)
 #define GUARD_BYTES ((size_t)4096)
-/* Under ThreadSanitizer consecutive blocks have other fibers and stacks, or their accesses would look ordered. */
+/* Under ThreadSanitizer consecutive blocks use different fibers and stacks; otherwise their accesses would look
+ * ordered. */
 #define FIBER_SETS 4
 #define COPIES_MAX 512
 #define GROUPS_MAX 64
-#define SHARED_MAX 64 /* static arrays of one block */
+#define SHARED_MAX 64 /* static arrays per block */
 #define POISON 0xff
 
 enum fiber_state { READY, AT_BARRIER, AT_WARP, ENDED };
 enum order_kind { ASCENDING, DESCENDING, RANDOM };
 
-/* ---- the switch between stacks ---- */
+/* ---- stack switching ---- */
 
 #if defined(__x86_64__) && !defined(EMULATOR_UCONTEXT)
 
@@ -65,7 +69,7 @@ struct stack_context {
     void *stack_pointer;
 };
 
-/* Saves what the System V ABI says that a function keeps, and the place to return to, on the old stack. */
+/* Saves the callee-saved registers of the System V ABI and the return address on the old stack. */
 extern "C" void emulator_switch(void **save, void *load);
 asm(".text\n"
     ".globl emulator_switch\n"
@@ -86,14 +90,14 @@ asm(".text\n"
     "    pop %rbp\n"
     "    pop %rbx\n"
     "    pop %rcx\n"
-    "    jmp *%rcx\n" /* a ret is never predicted here: the call was on the other stack */
+    "    jmp *%rcx\n" /* a ret would be mispredicted: the call was on the other stack */
     ".size emulator_switch,.-emulator_switch\n");
 
 static void context_prepare(struct stack_context *context, char *stack, void (*entry)(void))
 {
-    static unsigned stagger; /* stacks that begin at one offset of their pages would fight for the same cache lines */
+    static unsigned stagger; /* stacks at the same page offset would compete for the same cache lines */
     void **top = (void **)(void *)(stack + STACK_BYTES - 64 - stagger++ % 32 * 704);
-    *--top = nullptr; /* where entry would return to */
+    *--top = nullptr; /* return address of entry */
     *--top = (void *)entry;
     for (int i = 0; i < 6; i++)
         *--top = nullptr;
@@ -146,13 +150,13 @@ struct fiber {
     void *sanitizer_stack;
     uint3 place;
     int id;
-    enum emulator_op op; /* what it waits for, AT_WARP */
+    enum emulator_op op; /* the op that it waits for, if AT_WARP */
     unsigned mask;
     void *share;
     int copies, groups;
 };
 
-/* A fiber's asynchronous copies.  They are kept apart, so that the fibers of a warp share few cache lines. */
+/* A fiber's asynchronous copies, stored apart so that the fibers of a warp share few cache lines. */
 struct fiber_copies {
     int group_end[GROUPS_MAX];
     struct copy copy[COPIES_MAX];
@@ -190,18 +194,18 @@ static void *main_fiber, *main_sanitizer_stack;
 static const void *main_stack;
 static size_t main_stack_bytes;
 
-static char *free_stack[EMULATOR_THREADS_MAX]; /* of those never used, the order is that of their making */
+static char *free_stack[EMULATOR_THREADS_MAX]; /* unused stacks are in the order of their creation */
 static int free_stacks;
 static void *tsan_fiber[EMULATOR_THREADS_MAX][FIBER_SETS];
 static char *tsan_stack[EMULATOR_THREADS_MAX][FIBER_SETS];
 static int fiber_set;
-/* Whose addresses ThreadSanitizer orders by: all that was before a launch, and the end of all threads. */
+/* ThreadSanitizer orders accesses by these addresses: everything before a launch, and the end of all threads. */
 static char launch_tag, end_tag;
 
 static unsigned char *dynamic_memory;
 static struct shared_array shared[SHARED_MAX];
 static int shared_count;
-/* Under ThreadSanitizer memory of a block is given back after the launch, so that no address serves two blocks. */
+/* Under ThreadSanitizer a block's memory is freed after the launch, so that no two blocks share an address. */
 static std::vector<void *> kept;
 
 static enum order_kind order_kind = ASCENDING;
@@ -240,7 +244,7 @@ int emulator_lane(void)
     return current->id % WARP_SIZE;
 }
 
-/* ---- memory of a block ---- */
+/* ---- block memory ---- */
 
 static void *block_memory(size_t bytes)
 {
@@ -280,13 +284,13 @@ void *emulator_shared(const void *tag, size_t bytes)
                       launched->shared_bytes_max);
     struct shared_array *array = &shared[shared_count++];
     *array = {tag, block_memory(bytes), bytes};
-    /* The others may use it only after it has been made. */
+    /* Other threads may use the array only after it has been created. */
     if (__tsan_release)
         __tsan_release(array->memory);
     return array->memory;
 }
 
-/* A launch without dynamic shared memory gets an address that nobody may use: naming it is no mistake yet. */
+/* Without dynamic shared memory returns an inaccessible address: taking the address is not yet a mistake. */
 void *emulator_dynamic_shared(void)
 {
     static void *nowhere;
@@ -311,7 +315,7 @@ static char *stack_map(void)
     return memory + GUARD_BYTES;
 }
 
-/* From a fiber to the scheduler. */
+/* Switches from a fiber to the scheduler. */
 static void leave(void)
 {
     struct fiber *fiber = current;
@@ -363,7 +367,7 @@ static void fiber_start(struct fiber *fiber)
     context_prepare(&fiber->context, fiber->stack, fiber_main);
 }
 
-/* From the scheduler to a fiber, and back when it ends or waits. */
+/* Switches from the scheduler to a fiber, and returns when the fiber ends or waits. */
 static void enter(struct fiber *fiber)
 {
     if (!fiber->started)
@@ -382,7 +386,7 @@ static void enter(struct fiber *fiber)
     current = nullptr;
 }
 
-/* ---- what the block does together ---- */
+/* ---- block barrier ---- */
 
 int emulator_barrier(int predicate)
 {
@@ -400,7 +404,7 @@ int emulator_barrier(int predicate)
     return barrier_result;
 }
 
-/* Opens the barrier when all have come. */
+/* Opens the barrier when all threads have arrived. */
 static bool barrier_open(void)
 {
     if (barrier_count != thread_count)
@@ -430,7 +434,7 @@ static void sanitizers_read(const void *from, size_t bytes)
         __tsan_read_range(from, bytes);
 }
 
-/* Not memcpy and memset, which the sanitizers would see again. */
+/* Replaces memcpy and memset, which the sanitizers would intercept. */
 static void bytes_copy(void *to, const void *from, size_t bytes)
 {
     volatile unsigned char *out = (volatile unsigned char *)to;
@@ -455,7 +459,7 @@ void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch)
     if (fiber->copies == COPIES_MAX)
         emulator_fail("more than %d asynchronous copies under way", COPIES_MAX);
     const char *first = (const char *)to;
-    for (int i = 0; i < fiber->copies; i++) { /* which of them lands last is not known */
+    for (int i = 0; i < fiber->copies; i++) { /* the order in which copies land is unknown */
         const char *other = (const char *)all->copy[i].to;
         if (first < other + all->copy[i].bytes && other < first + bytes)
             emulator_fail("cp.async to %p, where another copy of this thread is under way", to);
@@ -499,7 +503,7 @@ void emulator_copy_wait(int groups)
     fiber->groups = groups;
 }
 
-/* ---- what a warp does together ---- */
+/* ---- warp collectives ---- */
 
 static const char *op_name(enum emulator_op op)
 {
@@ -571,7 +575,7 @@ struct warp_matrices {
     float a[16][16], b[16][8], d[16][8];
 };
 
-/* A lane's registers into the matrices; the layout is in cuda_device.h. */
+/* Copies a lane's registers into the matrices; cuda_device.h documents the layout. */
 static void fragments_collect(enum emulator_op op, struct warp_matrices *all, const struct emulator_mma *share,
                               int lane)
 {
@@ -588,7 +592,7 @@ static void fragments_collect(enum emulator_op op, struct warp_matrices *all, co
     }
 }
 
-/* As a card may: so many products at a time. */
+/* Adds EMULATOR_PRODUCTS products at a time, as a card may. */
 static void matrices_multiply_truncated(struct warp_matrices *all, int depth)
 {
     for (int i = 0; i < 16; i++)
@@ -652,7 +656,8 @@ static void collective_run(enum emulator_op op, unsigned mask, struct fiber *war
     }
 }
 
-/* The gathering of this op and mask, a new one if need be; an error when two lanes wait for each other in different places. */
+/* Returns the gathering of this op and mask, and creates it if necessary.  Fails when two lanes wait for each other in
+ * different places. */
 static struct gathering *gathering_find(struct warp_gatherings *warp, enum emulator_op op, unsigned mask, int own)
 {
     struct gathering *found = nullptr;
@@ -681,7 +686,7 @@ void emulator_collective(enum emulator_op op, unsigned mask, void *share)
     stats.collectives++;
     if ((mask >> lane & 1) == 0)
         emulator_fail("%s: lane %d is not in its own mask %08x", op_name(op), lane, mask);
-    /* Lanes that the block never had are as good as absent for shuffles; matrices need them all. */
+    /* Shuffles ignore lanes that the block never had; matrix operations need all lanes. */
     if (op < EMULATOR_LDMATRIX)
         mask &= existing;
     if ((mask & ~live_lanes[index]) != 0)
@@ -771,7 +776,7 @@ static void order_fill(int *order, int count)
         std::swap(order[i], order[random_next() % (uint64_t)(i + 1)]);
 }
 
-/* Runs the lanes of a warp that can run, once each. */
+/* Runs each runnable lane of a warp once. */
 static bool warp_round(int index)
 {
     int order[WARP_SIZE];
@@ -816,7 +821,7 @@ static void threads_prepare(const dim3 *block)
     ended_count = barrier_count = barrier_votes = 0;
 }
 
-/* A thread that waits and can never go on; the message names what it waits for. */
+/* Reports a thread that can never continue; the message names what it waits for. */
 static void deadlock(void)
 {
     for (int i = 0; i < thread_count; i++) {
@@ -844,7 +849,7 @@ static void block_run(void)
     }
 }
 
-/* Blocks: a permutation of any number of them without a table, the affine map i -> a i + b modulo their count. */
+/* Permutes any number of blocks without a table, by the affine map i -> a i + b modulo their count. */
 static uint64_t block_at(uint64_t i, uint64_t count, uint64_t factor, uint64_t shift)
 {
     if (order_kind == ASCENDING)
@@ -907,7 +912,7 @@ static void faults_catch(void)
     sigaction(SIGFPE, &action, nullptr);
 }
 
-/* ---- a launch ---- */
+/* ---- launch ---- */
 
 static void launch_end(void)
 {
@@ -944,7 +949,7 @@ void emulator_run(const struct emulator_launch *launch)
         blockIdx = {(unsigned)(block % gridDim.x), (unsigned)(block / gridDim.x % gridDim.y),
                     (unsigned)(block / ((uint64_t)gridDim.x * gridDim.y))};
         fiber_set = (int)(i % FIBER_SETS);
-        /* ThreadSanitizer's barriers are addresses in it: one for the block and one for each warp. */
+        /* ThreadSanitizer identifies barriers by addresses in this memory: one for the block and one per warp. */
         dynamic_memory = (unsigned char *)block_memory(
             __tsan_release && launch->dynamic_bytes <= WARPS_MAX ? WARPS_MAX + 1 : launch->dynamic_bytes);
         if (__tsan_release)

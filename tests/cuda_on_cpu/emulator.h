@@ -1,8 +1,9 @@
-/* The CPU's half of backends/cuda/cuda_device.h: CUDA's built-in names and the wrappers of PTX as functions of the emulator.
+/* The CPU's counterpart of backends/cuda/cuda_device.h: CUDA's built-in names and the PTX wrappers as emulator
+ * functions.
  *
- * A kernel compiled with this header is a plain C++ function that emulator_run calls once for each thread, on a fiber of
- * its own.  What threads do together (barriers, shuffles, ldmatrix, mma) hands over to the scheduler in emulator.cpp;
- * everything else runs as written.  Float atomics are missing on purpose.
+ * A kernel compiled with this header is a plain C++ function that emulator_run calls once per thread, each on its own
+ * fiber.  Collective operations (barriers, shuffles, ldmatrix, mma) switch to the scheduler in emulator.cpp; everything
+ * else runs as written.  Float atomics are missing on purpose.
  */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_EMULATOR_H
 #define GPT_TRAIN_CUDA_ON_CPU_EMULATOR_H
@@ -19,8 +20,8 @@
 
 #include <cuda_runtime.h>
 
-/* The real headers, without nvcc, leave these as nothing or as attributes.  __noinline__ stays no macro, as it is there: the C++
- * library of gcc 14 and later writes __attribute__((__noinline__)). */
+/* Without nvcc the real headers define these as empty or as attributes.  As in them, __noinline__ is not a macro: the
+ * C++ library of gcc 14 and later writes __attribute__((__noinline__)). */
 #undef __global__
 #undef __device__
 #undef __host__
@@ -40,7 +41,7 @@
 #define DEVICE static inline
 #define CUDA_HAS_SM80 1
 
-/* Fills the fresh memory of each block with NaN, and lies in an allocation of exactly its size. */
+/* Each block gets a fresh allocation of exactly this size, filled with NaN. */
 #define SHARED(type, name, n)        \
     static char emulator_tag_##name; \
     type *const name = static_cast<type *>(emulator_shared(&emulator_tag_##name, sizeof(type) * (n)))
@@ -53,7 +54,7 @@ extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 static const int warpSize = 32;
 
-/* ---- what emulator.cpp does; the structures are a lane's share of what a warp does together ---- */
+/* ---- interface of emulator.cpp; the structures are one lane's part of a warp operation ---- */
 
 enum emulator_op {
     EMULATOR_SHUFFLE,
@@ -86,19 +87,19 @@ struct emulator_mma {
 int emulator_lane(void);
 void *emulator_shared(const void *tag, size_t bytes);
 void *emulator_dynamic_shared(void);
-int emulator_barrier(int predicate); /* how many threads gave a predicate that is not 0 */
+int emulator_barrier(int predicate); /* returns how many threads passed a nonzero predicate */
 void emulator_collective(enum emulator_op op, unsigned mask, void *share);
 void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch);
 void emulator_copy_commit(void);
 void emulator_copy_wait(int groups);
 void emulator_need(int capability, const char *what);
-/* rounding.cpp: whether sums and functions are to be off as a card's may be; y = f(x), moved by so many units at most; the
- * sum of a tensor core. */
-#define EMULATOR_PRODUCTS 4 /* that are added at a time */
+/* rounding.cpp: true when sums and functions deviate as a card's may; y = f(x), moved by at most so many units; the sum
+ * of a tensor core. */
+#define EMULATOR_PRODUCTS 4 /* added at a time */
 extern bool emulator_card_rounding;
 float emulator_moved(float x, float y, int most);
 float emulator_sum_truncated(float sum, const double *products, int count);
-/* In fake_runtime.cpp: checks the launch as a device would and puts it into the stream. */
+/* In fake_runtime.cpp: checks the launch as a device would and enqueues it. */
 cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid, dim3 block, size_t dynamic_bytes,
                             cudaStream_t stream, std::function<void()> body);
 
@@ -108,7 +109,7 @@ cudaError_t emulator_enqueue(const char *name, dim3 grid, dim3 block, size_t dyn
 {
     static_assert((std::is_trivially_copyable<P>::value && ...), "a kernel's arguments are copied as bytes");
     static_assert((sizeof(P) + ... + 0) <= 4096, "a kernel's arguments have at most 4 KiB");
-    /* Converted and copied once, as a real launch does it. */
+    /* Converted and copied once, as a real launch does. */
     std::tuple<P...> copies(std::forward<A>(arguments)...);
     return emulator_submit(name, reinterpret_cast<const void *>(kernel), grid, block, dynamic_bytes, stream,
                            [kernel, copies] { std::apply(kernel, copies); });
@@ -157,7 +158,8 @@ template <typename T> static inline T __shfl_sync(unsigned mask, T value, int so
     return emulator_shuffle_from(mask, value, (lane & ~(width - 1)) | (source & (width - 1)));
 }
 
-/* A lane of another segment gives the value only to segments at or above its own; the programming guide, "Warp Shuffle". */
+/* A lane of another segment provides its value only to segments at or above its own; programming guide, "Warp
+ * Shuffle". */
 template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32)
 {
     int lane = emulator_lane(), source = lane ^ lanes;
@@ -406,7 +408,8 @@ static inline float emulator_logf(float x)
 #define expf(x) emulator_expf(x)
 #define exp2f(x) emulator_exp2f(x)
 #define logf(x) emulator_logf(x)
-/* The cards' fast versions are less exact; here they are the library's.  (glibc has functions of these names.) */
+/* Fast versions are less exact on cards; here they call the library's functions.  (glibc has functions of these
+ * names.) */
 #define __expf expf
 #define __logf logf
 

@@ -1,11 +1,12 @@
-/* The emulator's other side: what the fake run-time library and the tests call.  Kernels see emulator.h.
+/* The emulator's interface for the fake run-time library and the tests.  Kernels include emulator.h.
  *
- * Kernels run on the calling thread, one block after the other; the threads of a block are fibers.  GT_CUDA_ON_CPU_ORDER (or
- * emulator_order_set) says in which order: "asc", "desc" or "random:SEED" for blocks, warps and lanes; then ",run-ahead"
- * (each warp runs to the block's barrier before the next one starts; the default) or ",lockstep" (warps take turns at
- * every point where lanes meet).  A correct kernel has the same result, to the bit, in all of them.
+ * Kernels run on the calling thread, one block after another; the threads of a block are fibers.  GT_CUDA_ON_CPU_ORDER
+ * (or emulator_order_set) selects the order: "asc", "desc" or "random:SEED" for blocks, warps and lanes; then
+ * ",run-ahead" (each warp runs to the block's barrier before the next one starts; the default) or ",lockstep" (warps
+ * take turns at every point where lanes synchronise).  A correct kernel gives the same bits in all of them.
  *
- * GT_CUDA_ON_CPU_ROUNDING=card: sums of tensor cores are cut off, and functions are off, as a card's may be (rounding.cpp).
+ * GT_CUDA_ON_CPU_ROUNDING=card truncates the sums of tensor cores and makes functions inexact, as on a card
+ * (rounding.cpp).
  *
  * A kernel's mistake ends the process: one line "emulator: KERNEL: block (x,y,z) thread (x,y,z): what", exit status 70.
  */
@@ -25,29 +26,30 @@ struct emulator_launch {
     const char *kernel; /* its name, for messages */
     dim3 grid, block;
     size_t dynamic_bytes;
-    size_t shared_bytes_max; /* of static and dynamic shared memory together */
+    size_t shared_bytes_max; /* static plus dynamic shared memory */
     void (*body)(void *context);
     void *context;
 };
 
 struct emulator_stats {
     uint64_t launches, blocks, threads;
-    uint64_t switches;    /* of fibers, there and back */
+    uint64_t switches;    /* to a fiber and back */
     uint64_t collectives; /* shuffles, ballots, __syncwarp, ldmatrix, mma */
-    uint64_t products;    /* mma of a warp */
+    uint64_t products;    /* warp-level mma */
     uint64_t matrix_rows; /* phases of ldmatrix: eight rows of one 8x8 matrix */
-    uint64_t conflicts;   /* those whose rows share a bank */
+    uint64_t conflicts;   /* phases whose rows share a bank */
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Checks nothing: the fake run-time has refused what a device would.  Returns when all threads have ended. */
+/* Checks nothing: the fake run-time library has already refused invalid launches.  Returns when all threads have
+ * ended. */
 void emulator_run(const struct emulator_launch *launch);
-/* False, and nothing changed, where `text` is none of the above. */
+/* Returns false, and changes nothing, when `text` is not one of the orders above. */
 bool emulator_order_set(const char *text);
-/* 10 major + minor of the device; a wrapper that needs more fails. */
+/* 10 * major + minor of the device; a wrapper that needs more fails. */
 void emulator_capability_set(int capability);
 void emulator_stats_get(struct emulator_stats *out);
 

@@ -1,11 +1,12 @@
-/* A cuBLASLt without a card: D = alpha op(A) op(B) + beta C, with a bias, for the layouts and dtypes that the backend uses.
+/* A fake cuBLASLt that needs no card: D = alpha op(A) op(B) + beta C, with a bias, for the backend's layouts and
+ * dtypes.
  *
- * Column-major or row-major matrices with leading dimensions, all transposes, strided batches, fp32, bf16 and fp16 with sums
- * in fp32 in rising k, TF32 by rounding the inputs, the bias epilogue.  What it does not know is NOT_SUPPORTED, never
- * ignored.  An algorithm is good for the product it was looked up for, and needs its workspace, which every product fills
- * with NaN.  There are three for each product, which cut the sum into one, two or three parts, so that their bits differ;
- * how long each takes is invented (GT_CUDA_ON_CPU_FASTEST).  Work goes into the stream like a kernel.  GELU's epilogues, FP8,
- * sparse and complex matrices are not there.
+ * It supports column-major and row-major matrices with leading dimensions, all transposes, strided batches, fp32, bf16
+ * and fp16 with fp32 sums in rising k, TF32 by rounding the inputs, and the bias epilogue.  It rejects everything else
+ * as NOT_SUPPORTED.  An algorithm is valid only for the product it was looked up for, and needs its workspace, which
+ * every product fills with NaN.  Each product has three algorithms, which split the sum into one, two or three parts,
+ * so that their bits differ; their times are invented (GT_CUDA_ON_CPU_FASTEST).  Work goes into the stream like a
+ * kernel.  GELU epilogues, FP8, sparse and complex matrices are not supported.
  */
 #include "emulator.h"
 
@@ -20,7 +21,7 @@
 
 #include "fake_runtime.h"
 
-/* Cut like a real one: some products want a workspace, some none. */
+/* As in the real library, some products need a workspace and some do not. */
 #define WORKSPACE_FROM_DEPTH 64
 #define ALIGNMENT_BYTES 16
 
@@ -44,7 +45,7 @@ struct lt_preference {
     uint32_t reduction_mask, alignment[4];
 };
 
-/* What an algorithm was looked up for; it fits the 64 bytes of cublasLtMatmulAlgo_t. */
+/* Identifies the product that an algorithm was looked up for; fits the 64 bytes of cublasLtMatmulAlgo_t. */
 struct algorithm {
     uint64_t magic, m, n, k, types, workspace_bytes, variant;
 };
@@ -276,7 +277,8 @@ static bool layout_is_valid(const struct lt_layout *layout)
     return layout->rows > 0 && layout->cols > 0 && layout->ld >= (int64_t)contiguous;
 }
 
-/* The shapes that op() makes of the layouts; INVALID_VALUE where they do not fit, NOT_SUPPORTED for what is not here. */
+/* Derives the product's shape from the layouts and op().  Returns INVALID_VALUE when they do not match, NOT_SUPPORTED
+ * for unsupported features. */
 static cublasStatus_t product_make(const struct descriptor *desc, const struct lt_layout *const layouts[4],
                                    struct product *out)
 {
@@ -331,7 +333,7 @@ static void value_put(void *matrix, cudaDataType type, int64_t index, float valu
         ((__half *)matrix)[index] = __float2half_rn(value);
 }
 
-/* 10 bits of fraction, to nearest, ties away from zero: cvt.rna.tf32. */
+/* Rounds to 10 fraction bits, to nearest, ties away from zero: cvt.rna.tf32. */
 static float tf32(float value)
 {
     uint32_t bits = __float_as_uint(value);
@@ -368,7 +370,7 @@ static void tile_run(const float *a, size_t stride, const float *const b[TILE_N]
     memcpy(out, sum, sizeof sum);
 }
 
-/* The same as tensor cores may do it: rounding.cpp. */
+/* The same sums as tensor cores may compute them; see rounding.cpp. */
 static void tile_run_truncated(const float *a, size_t stride, const float *const b[TILE_N], uint64_t depth,
                                float out[TILE_N][TILE_M])
 {
@@ -384,7 +386,7 @@ static void tile_run_truncated(const float *a, size_t stride, const float *const
             }
 }
 
-/* The parts of the variant's sum, added in their order. */
+/* Computes the parts of the variant's sum and adds them in order. */
 static void parts_run(const struct product *product, const float *a, size_t stride, const float *const b[TILE_N],
                       float out[TILE_N][TILE_M])
 {
@@ -434,8 +436,8 @@ struct addresses {
     float alpha, beta;
 };
 
-/* With the rounding of cards, what is added to 16-bit numbers is rounded to them first: some algorithms of cuBLASLt 13.1 do
- * so on an H100. */
+/* Under card rounding, the product is rounded to 16 bits before C and the bias are added: some algorithms of cuBLASLt
+ * 13.1 do so on an H100. */
 static void tile_write(const struct product *product, const struct addresses *at, int batch, uint64_t i0, uint64_t j0,
                        float tile[TILE_N][TILE_M])
 {
@@ -478,7 +480,7 @@ static void product_run(const struct product *product, const struct addresses *a
     }
 }
 
-/* Of the variants, the one that takes half as long as the others. */
+/* The variant that takes half as long as the others. */
 static uint64_t fastest(void)
 {
     const char *text = getenv("GT_CUDA_ON_CPU_FASTEST");
@@ -516,7 +518,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         struct algorithm algorithm = {MAGIC,     product.m,  product.n, product.k, types_of(&product),
                                       workspace, (uint64_t)i};
         static_assert(sizeof algorithm <= sizeof results->algo, "an algorithm has 64 bytes");
-        memcpy(&results[i].algo, &algorithm, sizeof algorithm); /* the rest of the 64 bytes is nobody's business */
+        memcpy(&results[i].algo, &algorithm, sizeof algorithm); /* the rest of the 64 bytes is unused */
         results[i].workspaceSize = workspace;
         results[i].state = CUBLAS_STATUS_SUCCESS;
         results[i].wavesCount = 1.0f;

@@ -1,12 +1,13 @@
-/* A CUDA run-time library without a card: device memory is memory of the host, kernels run in the emulator.
+/* A fake CUDA run-time library that needs no card: device memory is host memory, and kernels run in the emulator.
  *
- * Streams are queues of closures that run when somebody waits; a device-side wait for an event pulls the stream that
- * records it, as far as the event.  Every function counts itself, can be told to fail, and refuses what the real library
- * refuses: a copy in the wrong direction, a block too large, shared memory that was not asked for, a wait during capture.
- * Errors of a device show at the next wait, and from then on everywhere.  fake_runtime.h has the knobs.
+ * Streams are queues of closures that run when the host waits; a device-side wait for an event runs the stream that
+ * records it, up to the event.  Every function counts its calls, can be made to fail, and refuses what the real library
+ * refuses: a copy in the wrong direction, a block too large, undeclared shared memory, a wait during capture.  Device
+ * errors appear at the next wait, and from then on everywhere.  fake_runtime.h documents the knobs.
  *
- * It compiles against the stand-in headers and against CUDA's own, which shows that the signatures are those.  Compiled
- * without sanitizers like the emulator; its memory comes from the C library, whose red zones AddressSanitizer sees.
+ * It compiles against the stand-in headers and against CUDA's own, which proves that the signatures match.  Like the
+ * emulator it is compiled without sanitizers; its memory comes from the C library, whose red zones AddressSanitizer
+ * sees.
  */
 #include "emulator.h"
 
@@ -26,15 +27,15 @@
 #include "fake_runtime.h"
 
 #define KIB ((size_t)1024)
-/* By the clock that events read: a kernel, and each byte of the shared memory that it asks for. */
+/* Cost of a kernel, and of each byte of its shared memory, on the clock that events read. */
 #define KERNEL_SECONDS 1e-2
 #define SHARED_SECONDS 1e-6
 #define SHARED_DEFAULT (48 * KIB)
-/* What is poisoned: more would only cost time, and no test has more. */
+/* The most that is poisoned: more would only cost time, and no test needs more. */
 #define POISON_MAX (256 * KIB * KIB)
 
 struct CUevent_st {
-    int64_t recorded = 0, done = 0; /* how often */
+    int64_t recorded = 0, done = 0; /* times */
     bool timing = false;
     double at_ms = 0;
 };
@@ -48,7 +49,7 @@ struct queued {
 
 struct CUgraph_st {
     std::vector<queued> work;
-    bool invalid = false; /* something was done that a capture does not allow */
+    bool invalid = false; /* a forbidden call happened during capture */
 };
 
 struct CUgraphExec_st {
@@ -56,7 +57,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-    std::deque<queued> queue; /* what has not run yet */
+    std::deque<queued> queue; /* not yet run */
     CUgraph_st *capture = nullptr;
 };
 
@@ -67,21 +68,21 @@ struct fake_device {
 };
 
 struct counted {
-    uint64_t total, after_launch; /* after the first kernel was started */
+    uint64_t total, after_launch; /* after_launch: since the first kernel launch */
 };
 
-/* A call that is to fail, or from which on memory is taken. */
+/* A call that fails, or at which another process takes memory. */
 struct trigger {
     std::string function;
     uint64_t countdown = 0;
-    cudaError_t error = cudaSuccess; /* cudaSuccess: the function's own */
-    bool hangs = false;              /* it never returns */
+    cudaError_t error = cudaSuccess; /* cudaSuccess: the function's default error */
+    bool hangs = false;              /* never returns */
 };
 
 struct state {
     std::vector<fake_device> devices = {{86, (size_t)12 << 30, "Emulated GeForce RTX 3060"}};
     int driver = 13000, device = 0;
-    bool opened = false; /* the context is there */
+    bool opened = false; /* the context exists */
     std::map<char *, size_t> memory, pinned;
     std::map<const void *, int> shared_limit;
     std::set<cudaStream_t> streams;
@@ -91,17 +92,17 @@ struct state {
     size_t live = 0, live_rounded = 0, live_peak = 0, pinned_live = 0, pinned_peak = 0, taken = 0, taken_later = 0;
     int64_t library_bytes = 0;
     std::map<std::string, counted> calls;
-    std::map<std::string, uint64_t> refused; /* calls after an error that stays */
+    std::map<std::string, uint64_t> refused; /* calls after a sticky error */
     counted all = {0, 0};
     uint64_t launches = 0, replayed = 0, allocations = 0, allocated = 0, waits = 0;
     double advanced_ms = 0;
-    uint64_t waits_after_replay = 0; /* after the first graph was launched */
+    uint64_t waits_after_replay = 0; /* since the first graph launch */
     uint64_t copies_beside = 0;
     bool copies_early = false;
     int64_t objects = 0;
     trigger fail, take;
     std::string report;
-    FILE *history = nullptr; /* what is alive at each wait */
+    FILE *history = nullptr; /* gets one line of live counts at each wait */
     bool ready = false;
 };
 
@@ -176,7 +177,7 @@ static bool trigger_fires(struct trigger *trigger, const char *function)
     return --trigger->countdown == 0;
 }
 
-/* The host waits for the device. */
+/* Records that the host waits for the device. */
 static void wait_count(void)
 {
     struct state *state = state_get();
@@ -205,7 +206,7 @@ static void hang(void)
         pause();
 }
 
-/* Counts the call; the error that it was told to return, or cudaSuccess. */
+/* Counts the call.  Returns the configured error when this call must fail, else cudaSuccess. */
 static cudaError_t call_fault(const char *function)
 {
     struct state *state = state_get();
@@ -222,7 +223,7 @@ static cudaError_t call_fault(const char *function)
     return error;
 }
 
-/* Every function of the API begins with it: counted, and the error that it shall return. */
+/* Starts every function of the API: counts the call and returns the configured error. */
 static cudaError_t call_begin(const char *function)
 {
     return result_is(call_fault(function));
@@ -294,7 +295,7 @@ bool fake_cuda_devices_set(const char *text)
     return true;
 }
 
-/* "NAME:N" and what follows it. */
+/* Parses "NAME:N"; *rest is what follows. */
 static bool trigger_read(const char *text, struct trigger *out, const char **rest)
 {
     size_t length = strcspn(text, ":");
@@ -491,7 +492,7 @@ static bool stream_is_known(cudaStream_t stream)
     return !stream || state_get()->streams.count(stream) > 0;
 }
 
-/* For what no capture allows: it spoils those that are under way. */
+/* Returns true when a stream is being captured, and invalidates all such captures. */
 static bool somebody_captures(void)
 {
     bool found = false;
@@ -530,7 +531,7 @@ static void stream_drain(CUstream_st *stream)
         first_run(stream);
 }
 
-/* Runs the stream that records the event, and only as far as needed. */
+/* Runs the stream that records the event, as far as the event. */
 static bool event_reach(cudaEvent_t event, int64_t generation)
 {
     struct state *state = state_get();
@@ -575,7 +576,7 @@ cudaError_t fake_cuda_enqueue(cudaStream_t stream, std::function<void()> work)
 
 /* ---- kernels ---- */
 
-/* What is wrong before any device is looked at. */
+/* Errors that are independent of the device. */
 static cudaError_t driver_check(void)
 {
     const struct state *state = state_get();
@@ -592,7 +593,7 @@ static cudaError_t device_check(int device)
     return error;
 }
 
-/* Most calls make the context when it is not there yet. */
+/* Creates the context if necessary, as most calls do. */
 static cudaError_t context_need(void)
 {
     cudaError_t error = driver_check();
@@ -616,7 +617,8 @@ static const struct fake_device *device_get(void)
     return &state->devices[(size_t)state->device];
 }
 
-/* The most that a block may ask for; CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". */
+/* The maximum shared memory of a block; CUDA C++ Programming Guide, "Technical Specifications per Compute
+ * Capability". */
 static size_t shared_optin_bytes(int capability)
 {
     switch (capability) {
@@ -641,7 +643,7 @@ static bool dimensions_are_valid(dim3 grid, dim3 block)
            threads >= 1 && threads <= 1024 && block.z <= 64;
 }
 
-/* A kernel that is captured starts nothing yet; one that is replayed counts, and may fail, as one that is launched. */
+/* A captured kernel starts nothing yet.  A replayed kernel counts, and may fail, like a launched one. */
 static cudaError_t kernel_enqueue(cudaStream_t stream, struct queued queued)
 {
     struct state *state = state_get();
@@ -655,7 +657,7 @@ static cudaError_t kernel_enqueue(cudaStream_t stream, struct queued queued)
     }
     if (trigger_fires(&state->fail, "launch")) {
         if (state->fail.hangs) {
-            queued.work = hang; /* the kernel does not end, so that whoever waits for it hangs */
+            queued.work = hang; /* the kernel never ends, so that every wait for it hangs */
             return enqueue(stream, std::move(queued));
         }
         cudaError_t error = state->fail.error != cudaSuccess ? state->fail.error : cudaErrorLaunchFailure;
@@ -726,7 +728,7 @@ cudaError_t cudaSetDevice(int device)
     if (error != cudaSuccess)
         return result_is(error);
     state_get()->device = device;
-    state_get()->opened = true; /* from CUDA 12 on */
+    state_get()->opened = true; /* since CUDA 12 */
     emulator_capability_set(device_get()->capability);
     return cudaSuccess;
 }
@@ -833,7 +835,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device)
 
 /* ---- memory ---- */
 
-/* What an allocation takes from the device: pages of 2 MiB, small ones in parts of them. */
+/* Device memory used by an allocation: pages of 2 MiB, or multiples of 512 bytes below 1 MiB. */
 static size_t rounded_bytes(size_t bytes)
 {
     size_t unit = bytes < 1024 * KIB ? 512 : 2048 * KIB;
@@ -858,7 +860,7 @@ static void *memory_make(std::map<char *, size_t> *table, size_t bytes, size_t a
     return memory;
 }
 
-/* Inside an allocation of the table? */
+/* Returns true when the range lies inside one allocation of the table. */
 static bool memory_has(const std::map<char *, size_t> &table, const void *pointer, size_t bytes)
 {
     auto found = table.upper_bound((char *)(uintptr_t)pointer);
@@ -892,7 +894,7 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     return cudaSuccess;
 }
 
-/* Gives the memory back even when it says that it failed: the process would leak it otherwise, not the program. */
+/* Frees the memory even when it reports a failure; otherwise the test process would leak it. */
 cudaError_t cudaFree(void *pointer)
 {
     struct state *state = state_get();
@@ -982,7 +984,7 @@ static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum c
     }
 }
 
-/* Whether kernels wait in another stream than this one: what is copied here would be copied beside them. */
+/* Returns true when another stream has pending kernels, which a copy in this stream would overlap. */
 static bool another_computes(cudaStream_t stream)
 {
     for (CUstream_st *other : state_get()->streams) {
@@ -994,7 +996,7 @@ static bool another_computes(cudaStream_t stream)
     return false;
 }
 
-/* Memory of the host that is not pinned is copied before the call returns, from and to. */
+/* Copies from and to pageable host memory complete before the call returns. */
 static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     struct state *state = state_get();
@@ -1101,7 +1103,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     CALL();
     if (!stream_is_known(stream))
         return result_is(cudaErrorInvalidResourceHandle);
-    /* Who asks often enough sees it end. */
+    /* Repeated queries eventually see the stream finish. */
     if (!stream_of(stream)->queue.empty()) {
         first_run(stream_of(stream));
         return cudaErrorNotReady;
@@ -1212,7 +1214,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     return cudaSuccess;
 }
 
-/* The capture ends even when that fails. */
+/* The capture ends even when the call fails. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
     cudaError_t error = call_begin(__func__);
@@ -1241,14 +1243,14 @@ static cudaError_t graph_instantiate(cudaGraphExec_t *exec, cudaGraph_t graph)
     return cudaSuccess;
 }
 
-/* Version 12 and later; in 11 the function has other arguments (log buffers). */
+/* CUDA 12 and later; in 11 the function has other arguments (log buffers). */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     CALL();
     return graph_instantiate(exec, graph);
 }
 
-/* The same arguments from 11.4 on. */
+/* The arguments are the same since 11.4. */
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     CALL();

@@ -1,7 +1,8 @@
-"""Builds the cuda backend's kernels for the emulator again, with sanitizers or from edited copies, and runs programs on them.
+"""Rebuilds the cuda backend's kernels for the emulator, with sanitizers or from edited copies, and runs programs on
+them.
 
-What the build knows comes from build.env, which make writes into tests/cuda_on_cpu of the build folder.  Everything that
-is made goes into a scratch folder.  Kernels are compiled side by side, one process for each processor.
+The build's settings come from build.env, which make writes into tests/cuda_on_cpu of the build folder.  All output goes
+into a scratch folder.  Kernels are compiled in parallel, one process per processor.
 """
 
 import concurrent.futures
@@ -13,7 +14,7 @@ import sys
 
 TOP = os.path.abspath(os.environ.get("top_srcdir") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 BUILD = os.path.abspath(os.environ.get("top_builddir") or os.getcwd())
-# What a sanitizer's report ends with; opcheck's own failures end with 1, the emulator's with 70.
+# Exit status of a sanitizer's report; opcheck's own failures exit with 1, the emulator's with 70.
 SANITIZER_STATUS = 66
 ASAN = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 TSAN = "-fsanitize=thread"
@@ -22,7 +23,7 @@ EMULATOR = "tests/cuda_on_cpu/libemulator.a"
 
 
 def build_read():
-    """The variables of build.env as a dictionary, or None where this build makes no emulated programs."""
+    """Returns the variables of build.env as a dictionary, or None when this build makes no emulated programs."""
     values = {}
     path = os.path.join(BUILD, "tests/cuda_on_cpu/build.env")
     if not os.path.isfile(path):
@@ -39,14 +40,14 @@ def is_instrumented(build):
 
 
 def run(command, **options):
-    """Runs in the build folder; returns (exit status, output)."""
+    """Runs the command in the build folder; returns (exit status, output)."""
     done = subprocess.run(command, cwd=BUILD, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", check=False, **options)
     return done.returncode, done.stdout
 
 
 def accepts(build, flags, scratch):
-    """Whether the compiler makes programs with these flags."""
+    """Returns true when the compiler makes programs with these flags."""
     source, program = os.path.join(scratch, "try.cpp"), os.path.join(scratch, "try")
     with open(source, "w", encoding="utf-8") as file:
         file.write("int main() { return 0; }\n")
@@ -55,14 +56,14 @@ def accepts(build, flags, scratch):
 
 
 def compile_command(build, source, target, flags, first=None):
-    """`first`: a folder that is searched for headers before the project's."""
+    """`first` is a folder that is searched for headers before the project's."""
     search = ["-I" + first] if first else []
     return (shlex.split(build["cxx"]) + search + shlex.split(build["kernel_flags"]) +
             ["-O1", "-g" if flags else "-g0", "-w"] + shlex.split(flags) + ["-x", "c++", "-c", source, "-o", target])
 
 
 def compile_all(build, sources, folder, flags, first=None):
-    """Object files of `sources` in `folder`; ends the test where one does not compile."""
+    """Compiles `sources` into object files in `folder`; ends the test when one does not compile."""
     os.makedirs(folder, exist_ok=True)
     targets = [os.path.join(folder, os.path.basename(source).rsplit(".", 1)[0] + ".o") for source in sources]
     commands = [compile_command(build, s, t, flags, first) for s, t in zip(sources, targets)]
@@ -74,8 +75,8 @@ def compile_all(build, sources, folder, flags, first=None):
 
 
 def link(build, driver, objects, program, flags):
-    """A test program with these objects in place of those of the same name in the backend's archive.  `driver` is opcheck,
-    check_attention or check_rows."""
+    """Links a test program with these objects in place of the archive members with the same names.  `driver` is
+    opcheck, check_attention or check_rows."""
     command = (shlex.split(build["cxx"]) + shlex.split(build["link_flags"]) + shlex.split(flags) + ["-o", program] +
                shlex.split(build[driver]) + objects + shlex.split(build["libs"]))
     status, output = run(command)
@@ -84,7 +85,7 @@ def link(build, driver, objects, program, flags):
 
 
 def link_small(build, source, program, flags):
-    """A program of one source file and the emulator."""
+    """Builds a program from one source file and the emulator."""
     command = (shlex.split(build["cxx"]) + shlex.split(build["kernel_flags"]) + ["-O1", "-g", "-w"] +
                shlex.split(flags) + ["-x", "c++", os.path.join(TOP, source), "-x", "none", EMULATOR, "-o", program])
     status, output = run(command)
@@ -95,7 +96,7 @@ def link_small(build, source, program, flags):
 def environment(order):
     values = dict(os.environ)
     values["GT_CUDA_ON_CPU_ORDER"] = order
-    # The first report decides; what the process leaves behind at its end is not the question here.
+    # The first report decides; leaks at exit do not matter here.
     values["ASAN_OPTIONS"] = "exitcode=%d:detect_leaks=0:abort_on_error=0" % SANITIZER_STATUS
     values["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1:exitcode=%d" % SANITIZER_STATUS
     values["TSAN_OPTIONS"] = "exitcode=%d:halt_on_error=1:report_signal_unsafe=0" % SANITIZER_STATUS
@@ -111,7 +112,7 @@ def drive(program, order, arguments, limit_s=300):
 
 
 def verdict(status, output):
-    """What a run that failed showed, in a few words."""
+    """Describes a failed run in a few words."""
     report = re.search(r"(?:SUMMARY: |WARNING: )?(AddressSanitizer|ThreadSanitizer): ([\w-]+(?: [\w-]+)?)", output)
     if report:
         return "%s: %s" % (report.group(1), report.group(2))

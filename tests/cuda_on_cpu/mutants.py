@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Plants mistakes into copies of the kernels, one at a time, and wants each of them caught; prints by what.
+"""Plants mistakes into copies of the kernels, one at a time, checks that each is caught, and prints by which test.
 
 Usage: mutants.py [--all] [--list] [--jobs=N] [NAME-PART...]
-Every barrier removed, every wait for asynchronous copies left out or one group too short, every commit left out, and the
-mistakes of mutants_planted.py: fragments and operands swapped, masks off by one, tails unguarded, indices cut to 32
-bits.  Only the kernel files that have the mistake are compiled; they are linked with opcheck, and with check_attention or
-check_rows, which have every operand in memory of its own.  A mutant is caught by opcheck on its ops (wrong numbers, or the
-emulator's words), else by the other program, else by opcheck in other orders of threads, else by the other program under
-AddressSanitizer, else by ThreadSanitizer.  Every run that catches something is repeated without the mistake, where it must
-pass.  Without --all only those of BOUNDED are tried; `make check-cuda-mutants` tries all and prints the table of
-doc/cuda.md.  SPARED are changes without which nothing can go wrong in the emulator or on a card, with the reason.
+The mutants: every barrier removed, every wait for asynchronous copies removed or made one group too short, every commit
+removed, and the mistakes of mutants_planted.py: fragments and operands swapped, masks off by one, tails unguarded,
+indices truncated to 32 bits.  Only the kernel files that contain the mistake are compiled; they are linked with
+opcheck, and with check_attention or check_rows, which allocate every operand separately.  A mutant is caught by opcheck
+on its ops (wrong numbers, or an error of the emulator), else by the other program, else by opcheck in other orders of
+threads, else by the other program under AddressSanitizer, else by ThreadSanitizer.  Every run that catches something is
+repeated without the mistake, and must then pass.  Without --all only the mutants of BOUNDED are tried; `make
+check-cuda-mutants` tries all and prints the table of doc/cuda.md.  SPARED lists, with the reason, the changes that
+cannot do harm in the emulator or on a card.
 """
 
 import concurrent.futures
@@ -52,23 +53,23 @@ OPS = {
     "parts.cu": ("bias_backward", "layernorm_backward"),
     "residual.cu": ("residual",),
 }
-# The kernel files that are compiled for a header, where the mutant names none.
+# The kernel files that are compiled for a header, unless the mutant names them.
 USERS = {
     "attention_place.h": ("attention_plain_forward.cu", "attention_tile_backward.cu"),
     "attention_plain.h": ("attention_plain_forward.cu", "attention_plain_backward.cu"),
     "attention_tile.h": ("attention_tile_forward.cu", "attention_tile_backward.cu"),
     "cuda_reduce.h": ("cross_entropy.cu", "norm.cu"),
 }
-# Ops with cases in one dtype, and kernels that only 16-bit operands reach; else fp32 and bf16.
+# Ops with cases in only one dtype, and kernels that only 16-bit operands reach; all others use fp32 and bf16.
 ONE_DTYPE = {"adamw_lean": "bfloat16", "gradient_round": "bfloat16", "muon_momentum": "bfloat16", "loss_sum": "float32",
              "clip_factor": "float32"}
-# Every seventh case of attention, which is slow: prime to the periods with which opcheck's cases change, so that each kind
-# of them is there.  All cases of the others.
+# Every seventh case of attention, which is slow: 7 is prime to the periods of opcheck's cases, so that every kind of
+# case occurs.  All cases of the other ops.
 CASES_SLOW = {"attention_forward": "--cases=22", "attention_backward": "--cases=22", "attention_cached": "--cases=15"}
 CASES_ALL = "--cases=1000"
-# Ops with another shape of launch that --tune may take: their cases run in it as well.
+# Ops with another launch shape that --tune may choose; their cases run in both.
 VARIANTS = ("attention_forward", "attention_backward", "cross_entropy")
-# The cut of `make check`: cheap to compile and quick to catch, of every kind that one order shows.
+# The selection of `make check`: cheap to compile and quick to catch, one of every kind that a single order reveals.
 BOUNDED = ("norm.cu", "cross_entropy.cu:target-beside", "layernorm.cu:one-row-more", "embed.cu:tail-column", "bias.cu")
 SPARED = {
     "cuda_device.h:nan-lost-in-maximum": "who takes the maximum of logits takes their sum too, which has the NaN",
@@ -97,7 +98,7 @@ def read_source(file):
 
 
 def generated(file, text):
-    """Each barrier removed, each wait one group too short or removed, each commit removed."""
+    """Removes each barrier; removes each wait or makes it one group too short; removes each commit."""
     changes = (
         (r"__sync(threads|warp)\(\);", r"no-sync\1", r";"),
         (r"cp_async_wait<(\d)>\(\);", r"no-wait", r";"),
@@ -137,7 +138,7 @@ def ops_of(mutant):
 
 
 def opcheck_runs(mutant):
-    """Arguments of opcheck for each of the mutant's ops and dtypes."""
+    """Returns opcheck's arguments for each of the mutant's ops and dtypes."""
     half_only = all(user.startswith("attention_tile") for user in mutant.users)
     runs = []
     for op in ops_of(mutant):
@@ -150,14 +151,14 @@ def opcheck_runs(mutant):
 
 
 class Bench:
-    """Where mutants are built and run; what is known about runs without any mistake."""
+    """Builds and runs mutants, and remembers which runs pass without a mistake."""
 
     def __init__(self, build, folder):
         self.build, self.folder = build, folder
         self.passing, self.lock = set(), threading.Lock()
 
     def programs(self, mutant, flags, scratch, drivers):
-        """The drivers with the mutant's kernels; the file as it is where the mutant has no text."""
+        """Builds the drivers with the mutant's kernels."""
         root = os.path.join(scratch, "source")
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(os.path.join(kernels.TOP, "backends/cuda"), os.path.join(root, "backends/cuda"))
@@ -169,7 +170,7 @@ class Bench:
             kernels.link(self.build, driver, objects, os.path.join(scratch, driver), flags)
 
     def passes_without(self, mutant, flags, run):
-        """Whether a run passes without the mistake: a run that fails anyway catches nothing."""
+        """Returns true when the run passes without the mistake: a run that fails anyway catches nothing."""
         driver, arguments, order = run
         key = (mutant.users if flags else (), flags, driver, tuple(arguments), order)
         with self.lock:
@@ -189,7 +190,7 @@ class Bench:
         return status == 0
 
     def first_failure(self, mutant, flags, scratch, runs):
-        """(driver, what it showed) of the first run that fails with the mistake and not without it, or None."""
+        """Returns (driver, finding) of the first run that fails with the mistake and not without it, or None."""
         for driver, arguments, order in runs:
             status, output = kernels.drive(os.path.join(scratch, driver), order, arguments, LIMIT_S)
             if status == 0:
@@ -201,7 +202,7 @@ class Bench:
         return None
 
     def caught_by(self, mutant):
-        """(column of the table, what was seen), or None."""
+        """Returns (column of the table, finding), or None."""
         driver, checks = mutant.driver(), opcheck_runs(mutant)
         own = [(driver, ["--only=" + op], "asc") for op in ops_of(mutant)]
         in_order = [("opcheck", arguments, "asc") for arguments in checks] + own
@@ -221,7 +222,7 @@ class Bench:
 
 
 def judged(bench, mutant):
-    """(mutant, column or None, line)."""
+    """Returns (mutant, column or None, line)."""
     spared = SPARED.get(mutant.label())
     if spared:
         found = bench.caught_by(mutant)
@@ -235,7 +236,7 @@ COLUMNS = ("opcheck", "check_attention", "check_rows", "AddressSanitizer", "Thre
 
 
 def table_print(counts):
-    """Mutants by file, and by what caught them."""
+    """Prints the mutants by file, and by what caught them."""
     print("\n| file | mutants | " + " | ".join(COLUMNS) + " |")
     print("|---" * (len(COLUMNS) + 2) + "|")
     for file in sorted(counts):

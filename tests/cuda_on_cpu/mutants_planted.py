@@ -1,7 +1,7 @@
-"""The mistakes that mutants.py plants, beside the barriers and waits that it takes out by itself.
+"""The mistakes that mutants.py plants in addition to the barriers and waits that it removes by itself.
 
-For each file: (name, what is there, what becomes of it[, the kernel files that are compiled where it is a header]).  What
-is there is a regular expression that must occur; every place where it does is changed.
+For each file: (name, pattern, replacement[, the kernel files that are compiled if the file is a header]).  The pattern
+is a regular expression that must occur; every occurrence is replaced.
 """
 
 PLANTED = (

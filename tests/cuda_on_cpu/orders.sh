@@ -1,7 +1,7 @@
 #!/bin/sh
-# opcheck on the emulated cuda backend, every op in three dtypes and three orders of threads: most cases in the ascending
-# order, some in the others, and some as a card may round.  A kernel whose result depends on the order fails here.
-# With CHECK_LONG=1 there are seven times as many cases.
+# opcheck on the emulated cuda backend, every op in three dtypes and three orders of threads: most cases in the
+# ascending order, some in the others, and some with a card's rounding.  A kernel whose result depends on the order
+# fails here.  With CHECK_LONG=1 there are seven times as many cases.
 set -u
 
 opcheck=${top_builddir:?}/tests/cuda_on_cpu/opcheck-cuda
@@ -15,7 +15,7 @@ if [ ! -x "$opcheck" ]; then
     exit 77
 fi
 
-# order NAME OPTION...: opcheck with the order NAME.
+# order NAME OPTION...: runs opcheck in the order NAME.
 order() {
     GT_CUDA_ON_CPU_ORDER=$1
     export GT_CUDA_ON_CPU_ORDER
@@ -49,14 +49,14 @@ for dtype in float32 bfloat16 float16; do
     order random:7 --dtype=$dtype --cases="$few"
 done
 order desc,lockstep --dtype=bfloat16 --cases=4
-# As tensor cores may add up, and with functions that are off as a card's may be.
+# With truncated sums as in tensor cores, and inexact functions as on a card.
 GT_CUDA_ON_CPU_ROUNDING=card
 export GT_CUDA_ON_CPU_ROUNDING
 for dtype in float32 bfloat16 float16; do
     order desc --dtype=$dtype --cases="$few"
 done
 unset GT_CUDA_ON_CPU_ROUNDING
-# Every other shape of a launch that --tune may take, of the ops that have some.
+# Every other launch shape that --tune may choose.
 for op in attention_forward attention_backward; do
     for dtype in bfloat16 float16; do
         order desc --op=$op --dtype=$dtype --variant=1 --cases="$many"
@@ -70,11 +70,11 @@ done
 order desc --op=adamw_lean --dtype=bfloat16 --variant=1 --cases=8
 order desc --op=muon_momentum --dtype=bfloat16 --variant=2 --cases=8
 order desc --op=cross_entropy --dtype=bfloat16 --variant=1 --cases="$many"
-# A card before bf16's arithmetic and asynchronous copies, where other kernels run.
+# A card without bf16 arithmetic and asynchronous copies, which runs other kernels.
 GT_CUDA_ON_CPU_DEVICES='75:8g:Emulated Turing'
 export GT_CUDA_ON_CPU_DEVICES
 order desc --dtype=float16 --cases="$many"
-# It converts bf16 all the same: states may be kept in it.
+# It still converts bf16: optimizer states may be bf16.
 for op in adamw adamw_lean muon_momentum muon_step; do
     order desc --op=$op --dtype=bfloat16 --cases="$many"
 done

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The cuda backend's host code, its kernels, the emulator and the fakes against CUDA's own headers, with the C and C++
-# compilers: what compiles against the stand-ins in include/ has the signatures of the real ones.  Nothing is linked or run.
+# Compiles the cuda backend's host code, its kernels, the emulator and the fakes against CUDA's own headers, with the C
+# and C++ compilers.  This proves that the stand-ins in include/ have the signatures of the real ones.  Nothing is
+# linked or run.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,7 +27,8 @@ fi
 printf '%s\n' '#define PACKAGE_NAME "gpt-train"' '#define PACKAGE_VERSION "0"' '#define PACKAGE_STRING "0"' \
     >"$scratch/config.h"
 
-# CUDA's headers take a second to read: each language reads them once, where the compiler can keep them.
+# CUDA's headers take a second to parse: each language parses them once, where the compiler supports precompiled
+# headers.
 printf '#include <%s>\n' cuda_runtime.h cuda_bf16.h cuda_fp16.h >"$scratch/kept.hpp"
 printf '#include <%s>\n' cuda_runtime.h cublasLt.h >"$scratch/kept.h"
 

@@ -1,10 +1,12 @@
-/* How a card rounds, where that is not how the host does: sums inside tensor cores, and the functions of CUDA's library.
+/* Emulates how a card rounds where that differs from the host: sums inside tensor cores, and the functions of CUDA's
+ * library.
  *
- * With GT_CUDA_ON_CPU_ROUNDING=card a matrix product adds four products at a time to its sum: all five are cut off at the last
- * bit of the largest, and what comes out is cut off once more, always towards zero.  That is the least that Fasi, Higham, Mikaitis
- * and Pranesh (2021) found in any card; others keep bits beyond the last, or add eight at a time.  And expf, exp2f and logf are
- * now and then one or two units off, as CUDA's programming guide allows ("Mathematical Functions", maximum errors of 2, 2 and
- * 1), which ones follows from the argument alone.  It is not what one card does to the bit, and shows nothing of speed.
+ * With GT_CUDA_ON_CPU_ROUNDING=card a matrix product adds four products at a time to its sum.  All five are truncated
+ * at the last bit of the largest, and the result is truncated again, always towards zero.  This is the least precision
+ * that Fasi, Higham, Mikaitis and Pranesh (2021) found in any card; others keep bits beyond the last, or add eight at a
+ * time.  In addition expf, exp2f and logf are occasionally one or two units off, as CUDA's programming guide allows
+ * ("Mathematical Functions", maximum errors of 2, 2 and 1); the argument alone determines which results are off.  This
+ * does not match any one card to the bit, and shows nothing about speed.
  */
 #include "emulator.h"
 
@@ -18,7 +20,7 @@
 
 #define FRACTION_BITS 23
 #define EXPONENT_BIAS 1023
-/* Of 256 arguments so many are one unit off, to each side, and so many two. */
+/* Of 256 arguments, how many are one unit off in each direction, and how many are two units off. */
 #define OFF_BY_ONE 40
 #define OFF_BY_TWO 5
 
@@ -35,7 +37,7 @@ static bool rounding_read(void)
 
 bool emulator_card_rounding = rounding_read();
 
-/* By how many units the function is off at x. */
+/* Returns by how many units the function is off at x. */
 static int units_off(float x, int most)
 {
     const unsigned hash = emulator_bits<unsigned>(x) * 0x9e3779b9u >> 24;

@@ -2,13 +2,13 @@
 """The kernels under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer as a race checker.
 
 Usage: sanitizers.py [--all] [--only=asan|tsan] [KERNEL-FILE...]; without --all or CHECK_LONG=1 a few cases
-The kernels are compiled with the sanitizer and linked with opcheck, check_attention and check_rows; a report fails.  The
-latter two have every operand in memory of its own, so that AddressSanitizer sees each access beyond one.  ThreadSanitizer
-sees each CUDA thread as a thread, ordered by barriers only, so it tells of races within a block and between blocks in the
-one order that is run.  Without --all that is one family for each sanitizer: attention's tiles, which share the most, take
-a compiler half a minute.  Since gcc 13 and LLVM 14 it tells 255 threads
-apart: where a launch has more, it misses some.  That reports do come is shown by check_emulator's planted races.  In a
-build that is instrumented already the programs are too, and this is skipped.
+The kernels are compiled with the sanitizer and linked with opcheck, check_attention and check_rows; a report fails.
+The latter two allocate every operand separately, so that AddressSanitizer sees each access beyond one.  ThreadSanitizer
+sees each CUDA thread as a thread, ordered by barriers only, so it reports races within a block and between blocks in
+the one order that is run.  Without --all each sanitizer runs one kernel family: compiling attention's tiles, which
+share the most, takes half a minute.  Since gcc 13 and LLVM 14 ThreadSanitizer distinguishes only 255 threads and misses
+some races of launches with more.  check_emulator's planted races prove that reports appear.  The test is skipped in a
+build that is already instrumented.
 """
 
 import os
@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import kernels  # pylint: disable=wrong-import-position
 
 DTYPES = ("float32", "bfloat16", "float16")
-# Which sanitizer shows each planted race of check_emulator; 1: the numbers are wrong, and nothing is reported.
+# Which sanitizer shows each planted race of check_emulator; 1: wrong numbers without a report.
 RACES = {
     "none": {"asan": 0, "tsan": 0},
     "after-write": {"asan": 1, "tsan": kernels.SANITIZER_STATUS},
@@ -29,12 +29,12 @@ RACES = {
     "short-wait": {"asan": 1, "tsan": 1},
     "past-the-end": {"asan": kernels.SANITIZER_STATUS, "tsan": 0},
 }
-# What is run: (driver, arguments).
+# The runs: (driver, arguments).
 BOUNDED = {
     "asan": [("check_attention", ["--only=attention_backward"])],
     "tsan": [("opcheck", ["--backend=cuda", "--dtype=bfloat16", "--cases=2", "--op=layernorm_backward"])],
 }
-FEW = {"asan": ("attention_tile_backward",), "tsan": ("layernorm",)}  # kernel files, in few cases
+FEW = {"asan": ("attention_tile_backward",), "tsan": ("layernorm",)}  # kernel files of the short run
 ALL = {
     "asan": [("check_attention", ["--all"]), ("check_rows", [])] +
             [("opcheck", ["--backend=cuda", "--dtype=" + d]) for d in DTYPES],

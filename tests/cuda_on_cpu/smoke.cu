@@ -1,9 +1,10 @@
-/* Every wrapper of cuda_device.h against the formula that the PTX ISA gives for it, on one warp with numbers that are exact.
+/* Tests every wrapper of cuda_device.h against the formula that the PTX ISA gives for it, on one warp with exact
+ * numbers.
  *
- * It runs in two ways: by nvcc on a card, where it shows that the PTX does what the emulator takes it for (bench/gpu-check),
- * and in the emulator, as one of `make check`'s programs.  The formulas are written here once more, from the text of the
- * PTX ISA 8.7 and not from emulator.cpp: "Matrix Fragments for mma.m16n8k16 with floating point type", "... for
- * mma.m16n8k8", "ldmatrix", "cp.async".  Exit status: 0 all passed, 1 a failure, 77 no device.
+ * It runs in two ways: compiled by nvcc on a card, where it shows that the PTX does what the emulator assumes
+ * (bench/gpu-check), and in the emulator, as one of `make check`'s programs.  The formulas are written independently of
+ * emulator.cpp, from the text of the PTX ISA 8.7: "Matrix Fragments for mma.m16n8k16 with floating point type", "...
+ * for mma.m16n8k8", "ldmatrix", "cp.async".  Exit status: 0 all passed, 1 a failure, 77 no device.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +30,7 @@ static void must(cudaError_t error, const char *what)
     exit(EXIT_FAILURE);
 }
 
-/* Device memory with what `from` holds, or uninitialised. */
+/* Allocates device memory, initialised from `from` unless it is NULL. */
 static void *device_copy(const void *from, size_t bytes)
 {
     void *memory = nullptr;
@@ -46,7 +47,7 @@ static void device_take(void *to, void *memory, size_t bytes)
     must(cudaFree(memory), "cudaFree");
 }
 
-/* ---- cp.async: lane i copies bytes 16 i .. of the source; odd lanes fetch nothing and find zeros ---- */
+/* ---- cp.async: lane i copies bytes 16 i .. of the source; odd lanes fetch nothing and get zeros ---- */
 
 static __global__ void copies_kernel(const unsigned char *from, unsigned char *out)
 {
@@ -94,7 +95,7 @@ static void check_copies(struct totals *totals)
     report(totals, "cp_async_4", copied(out + 1024, from, 4));
 }
 
-/* ---- ldmatrix: matrix m, row r, column c has the number 64 m + 8 r + c ---- */
+/* ---- ldmatrix: matrix m, row r, column c is 64 m + 8 r + c ---- */
 
 static __global__ void ldmatrix_kernel(uint32_t *out)
 {
@@ -119,7 +120,7 @@ static void check_ldmatrix(struct totals *totals)
     void *device_out = device_copy(nullptr, sizeof out);
     must(LAUNCH(ldmatrix_kernel, dim3(1), dim3(32), 0, 0, (uint32_t *)device_out), "ldmatrix_kernel");
     device_take(out, device_out, sizeof out);
-    /* Row r goes to threads 4 r .. 4 r + 3, two neighbours each; .trans loads in column-major order. */
+    /* Row r goes to threads 4 r .. 4 r + 3, two adjacent elements each; .trans loads in column-major order. */
     for (int m = 0; m < 4; m++)
         for (int r = 0; r < 8; r++)
             for (int c = 0; c < 8; c++) {
@@ -132,7 +133,7 @@ static void check_ldmatrix(struct totals *totals)
     report(totals, "ldmatrix_x4_trans", good[1]);
 }
 
-/* ---- mma: the places of the elements ai, bi, ci of a thread ---- */
+/* ---- mma: the positions of a thread's elements ai, bi, ci ---- */
 
 enum product_kind { BF16_16, F16_16, F16_8 };
 
@@ -158,7 +159,7 @@ static struct place place_of_c(int lane, int i)
     return {(lane >> 2) + (i < 2 ? 0 : 8), lane % 4 * 2 + (i & 1)};
 }
 
-/* 4 registers of a, 2 of b, 4 numbers of c for each lane. */
+/* Each lane has 4 registers of a, 2 of b and 4 numbers of c. */
 template <enum product_kind kind> static __global__ void product_kernel(const uint32_t *ab, float *c)
 {
     int lane = threadIdx.x;
@@ -190,7 +191,7 @@ static uint16_t bits_of(enum product_kind kind, float value)
     return bits;
 }
 
-/* Small whole numbers, whose products and sums are exact in every dtype. */
+/* Small integers, whose products and sums are exact in every dtype. */
 static float number(int i)
 {
     return (float)((i * 29 + i / 7 * 3) % 13 - 6);
@@ -238,7 +239,7 @@ template <enum product_kind kind> static bool product_is_right(void)
 
 struct values {
     float in[VALUES], other[VALUES];
-    float f32[VALUES], bf16[VALUES], f16[VALUES]; /* stored and read again by one 16-byte access each */
+    float f32[VALUES], bf16[VALUES], f16[VALUES]; /* stored and reloaded by one 16-byte access each */
     float sum[VALUES], difference[VALUES], product[VALUES], quotient[VALUES], root[VALUES];
     uint32_t high[VALUES], pair_bf16[VALUES], pair_f16[VALUES];
     float warp_sum, warp_max;
@@ -281,7 +282,7 @@ static __global__ void values_kernel(struct values *all)
     }
 }
 
-/* To nearest, ties to even, by arithmetic alone: `digits` bits of fraction, steps of at least 2^smallest. */
+/* Rounds to nearest, ties to even, by arithmetic alone: `digits` fraction bits, steps of at least 2^smallest. */
 static float rounded_by_hand(float value, int digits, int smallest, float largest)
 {
     int exponent;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# smoke.cu: each wrapper of PTX against its formula, in the emulator; then compiled by nvcc for the cards, where there is an
-# nvcc, and run where there is a card (otherwise bench/gpu-check is for a machine that has one).
+# smoke.cu: each PTX wrapper against its formula, in the emulator; then compiled by nvcc if it is installed, and run if
+# there is a card (otherwise run bench/gpu-check on a machine that has one).
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# Answers: --help, --version, --list-devices, --plan, --print-program, each within 100 ms and with nothing left behind;
-# output that cannot be written; nanoGPT's files and log lines as its users know them.
+# Commands that only report: --help, --version, --list-devices, --plan, --print-program, each within 100 ms and without
+# leaving files; output that cannot be written; nanoGPT's configuration files and log lines.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 LIMIT_MS=100
@@ -11,15 +11,15 @@ now_ms() {
     date +%s%3N
 }
 
-# processor_ms PROGRAM ARGUMENT...: what it takes of the processors.
+# processor_ms PROGRAM ARGUMENT...: prints the processor time of the command.
 processor_ms() {
     ("$@" >timed 2>&1
     times) | awk 'NR == 2 { split($1, user, /[ms]/); split($2, sys, /[ms]/)
         printf "%d", 1000 * (60 * (user[1] + sys[1]) + user[2] + sys[2]) }'
 }
 
-# quick NAME PROGRAM ARGUMENT...: exit status 0, no error line, and the best of five runs takes at most LIMIT_MS; where
-# other work on the machine disturbs them, of up to twenty, and if it disturbs all of them, of the processors' time.
+# quick NAME PROGRAM ARGUMENT...: exit status 0, no error line, and the best of five runs takes at most LIMIT_MS; on a
+# busy machine the best of up to twenty runs, and if all are too slow, processor time counts instead.
 quick() {
     label=$1
     shift
@@ -60,7 +60,7 @@ json_valid() {
 
 check "the data" make_data
 
-# ---- answers ----
+# ---- reports ----
 for program in "$GPT_TRAIN" "$GPT_SAMPLE" "$GPT_PREPARE" "$GPT_EXPORT"; do
     name=${program##*/}
     quick "$name --help" "$program" --help
@@ -82,7 +82,7 @@ for key in --n_layer --cuda_graphs --plan --explain_oom=PATH --out_dir; do
     check "--help=all knows $key" says "$key"
 done
 check "help beside mistakes" run 0 "$GPT_TRAIN" --nonsense=1 --help
-# Without OpenCL's drivers, which take what time they take to load.
+# Without OpenCL's drivers, whose load time is not ours.
 quick "--list-devices" env CUDA_VISIBLE_DEVICES= OCL_ICD_VENDORS=/nonexistent "$GPT_TRAIN" --list-devices
 check "--list-devices lists the cpu" says "^cpu:0 .*float32"
 quick "--plan of the defaults" "$GPT_TRAIN" --plan --batch_size=1 --dataset=tiny

@@ -1,8 +1,8 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# Bad input, as a user gives it: data, configuration, folders, disks, checkpoints.  Each case must end with the exit status
-# of its kind (2 bad input, 1 a failure of the system), with exactly one error line that names the file and the field,
-# with nothing half written, and with the last good checkpoint still there.
+# Bad input from a user: data, configuration, folders, disks, checkpoints.  Each case must end with the exit status of
+# its kind (2 bad input, 1 a failure of the system), with exactly one error line that names the file and the field,
+# without partially written files, and with the last good checkpoint intact.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 pid=
@@ -16,7 +16,7 @@ at_exit() {
 model="--n_layer=1 --n_head=2 --n_embd=16 --block_size=16 --batch_size=2 --gradient_accumulation_steps=1 --eval_iters=1 \
     --threads=1 --warmup_iters=0 --lr_decay_iters=100"
 
-# gpt_train ARGUMENT...: the program with a tiny model, whose words the arguments may replace.
+# gpt_train ARGUMENT...: the program with a tiny model; the arguments may override its options.
 gpt_train() {
     # shellcheck disable=SC2086 # words without blanks
     "$GPT_TRAIN" $model "$@"
@@ -41,7 +41,7 @@ refuses() {
     done <texts
 }
 
-# The same for what shows only once the run has begun: there is standard output.
+# The same for errors that appear only during the run: standard output is not empty.
 refuses_late() {
     late=yes
     refuses "$@"
@@ -50,12 +50,12 @@ refuses_late() {
     return "$outcome"
 }
 
-# Everything in a folder but the lock and the log of metrics.
+# Checksums of all files in a folder except the lock and the log of metrics.
 folder_sums() {
     (cd "$1" && find . -type f ! -name lock ! -name metrics.jsonl -exec cksum {} + | sort)
 }
 
-# A failed start leaves nothing but the lock file in out_dir.
+# A failed start leaves only the lock file in out_dir.
 left_nothing() {
     [ ! -e "$1" ] || is "$(find "$1" -type f ! -name lock)" ""
 }
@@ -64,13 +64,13 @@ resumes() {
     run 0 gpt_train --dataset=tiny --out_dir="$1" --init_from=resume --max_iters="$2"
 }
 
-# dataset NAME: a copy of the good one, to be spoilt.
+# dataset NAME: a copy of the good data set, to be damaged.
 dataset() {
     rm -rf "data/$1"
     cp -r data/tiny "data/$1"
 }
 
-# flip FILE OFFSET: inverts one bit of the byte there.
+# flip FILE OFFSET: inverts one bit of the byte at OFFSET.
 flip() {
     byte=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
     # shellcheck disable=SC2059 # the format is the byte
@@ -205,7 +205,7 @@ if mount -t tmpfs -o size=1m tmpfs full 2>/dev/null; then
         cp "$file" full/ || echo "the disk is too small for the test" >&2
     done
     ln full/model-0* full/model.safetensors
-    # Room for the tensors of a checkpoint, which the start asks for, and not for all of its files.
+    # Room for the tensors of a checkpoint, which the start checks, but not for all of its files.
     room_pages=$(($(cat full/model-0* full/optimizer* | wc -c) / 4096 + 1))
     free_kib=$(df -kP full | awk 'NR == 2 { print $4 }')
     head -c "$((free_kib * 1024 - room_pages * 4096))" /dev/zero >filler && cp filler full/filler.bin
@@ -235,7 +235,7 @@ pid=
 check "a lock ends with its process" resumes shared 8
 
 # ---- checkpoints ----
-# damaged NAME TEXT...: `damaged` was made from `good`; a resume must be refused and change nothing.
+# damaged NAME TEXT...: `damaged` was made from `good`; a resume must refuse it and change nothing.
 damaged() {
     damaged_status 2 "$@"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/run as a program: one small case, and that its figures hang together.  No time is judged here.
+"""Runs bench/run on one small case, and checks that its figures are consistent.  Times are not checked.
 
 Needs top_srcdir and top_builddir.  Prints "checks: P passed, F failed, S skipped".
 """

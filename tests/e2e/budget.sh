@@ -1,7 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# memory_budget: the same configuration under smaller and smaller budgets trains to the same loss, never takes more than
-# the budget as the kernel counts it, and is refused with exit status 3 where nothing fits.
+# memory_budget: the same configuration under smaller and smaller budgets trains to the same loss, never exceeds the
+# budget by the kernel's count, and is refused with exit status 3 if nothing fits.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 # train NAME OPTION...
@@ -13,7 +13,7 @@ train() {
         --warmup_iters=2 "$@"
 }
 
-# The loss of the last step, in full.
+# The loss of the last step, with all digits.
 loss() {
     sed -n 's/.*"iter":5,"loss":\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"
 }
@@ -23,7 +23,7 @@ near() {
         { echo "    $1 is not near $2" >&2; return 1; }
 }
 
-# The largest resident set that the run saw, in KiB.
+# The run's peak resident set, in KiB.
 peak_kib() {
     sed -n 's/.*process at most \([0-9.]*\) MiB.*/\1/p' stdout | awk '{ printf "%d\n", $1 * 1024 }'
 }
@@ -41,7 +41,7 @@ refused() { # STATUS BUDGET
         is "$(errors stderr)" 1 && not grep -q . stdout
 }
 
-# A sanitizer's shadow memory is beyond any plan.
+# No plan covers a sanitizer's shadow memory.
 sanitized=no
 if grep -q -e __asan_init -e __tsan_init "$GPT_TRAIN"; then
     sanitized=yes
@@ -62,7 +62,7 @@ check "a pinned micro-batch is said" grep -q "micro-batch 20" stdout
 check "as bytes" train bytes --memory_budget=104857600
 check "as bytes: the plan of 100 MiB" is "$(loss bytes)" "$(loss b100)"
 
-# A resumed run keeps its plan, so that its bits do not depend on what is free then.
+# A resumed run keeps its plan, so that its bits do not depend on the free memory at that time.
 check "to be resumed" train b84r --memory_budget=84MiB --max_iters=3
 check "resumed without a budget" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=b84r --max_iters=5
 check "resumed: the bits of the uninterrupted run" cmp -s b84r/model.safetensors b84/model.safetensors

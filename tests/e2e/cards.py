@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Scripts of this folder once more, on the card that backend=auto finds on this machine, if it finds one.
+"""Repeats scripts of this folder on the card that backend=auto finds on this machine, if any.
 
-The harness leaves cards alone otherwise (GPT_TRAIN_BACKEND, tests/tools/run_test.sh): what most scripts compare are figures of
-the cpu.  These compare a card's runs with each other and with PyTorch.  Their output is shown where they fail; their checks
-are added up.  Prints "checks: P passed, F failed, S skipped".
+Otherwise the harness does not use cards (GPT_TRAIN_BACKEND, tests/tools/run_test.sh): most scripts compare results of
+the cpu.  These compare a card's runs with each other and with PyTorch.  Their output is shown if they fail; their
+checks are added up.  Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
@@ -20,7 +20,7 @@ COUNTS = re.compile(r"^checks: (\d+) passed, (\d+) failed, (\d+) skipped$", re.M
 
 
 def found():
-    """The backend that auto takes: what the record of a tiny run says."""
+    """Returns the backend that auto selects, from the record of a tiny run."""
     environment = dict(os.environ, GPT_TRAIN_BACKEND="")
     with tempfile.TemporaryDirectory(prefix="gpt-train-cards-") as work:
         data = os.path.join(work, "data")

@@ -1,4 +1,4 @@
-"""What the Python scripts of this folder share: counting, and the closing line that the summary reads."""
+"""Shared code of the Python scripts in this folder: counting checks, and the closing line that the summary reads."""
 import os
 import shlex
 import subprocess
@@ -9,7 +9,7 @@ counts = {"passed": 0, "failed": 0, "skipped": 0}
 
 
 def check(good, text):
-    """`good` is written so that a NaN is not good; `text` says what is wrong when it is not."""
+    """Write `good` so that a NaN makes it false; `text` describes the failure."""
     counts["passed" if good else "failed"] += 1
     if not good:
         print("FAIL", text, file=sys.stderr)
@@ -25,30 +25,31 @@ def skip(name, reason):
 
 
 def some(cases, count=1):
-    """The first cases in `make check`; all of them with CHECK_LONG=1."""
+    """Returns the first cases in `make check`; all of them with CHECK_LONG=1."""
     return cases if LONG else cases[:count]
 
 
 def patience(seconds):
-    """How long to wait for what takes so long in an ordinary build: longer in one with a sanitizer (BUDGET_FACTOR)."""
+    """Returns a timeout: `seconds` in an ordinary build, longer in one with a sanitizer (BUDGET_FACTOR)."""
     return seconds * max(1.0, float(os.environ.get("BUDGET_FACTOR") or 1))
 
 
 def has_backend(name):
-    """Whether this build has it: cuda, opencl."""
+    """Returns true when this build has the backend: cuda, opencl."""
     with open(os.path.join(os.environ.get("top_builddir", "."), "config.h"), encoding="utf-8") as file:
         return f"#define HAVE_{name.upper()} 1" in file.read()
 
 
 def is_instrumented(program, marks=(b"__asan_init", b"__tsan_init")):
-    """Whether it is of a build with a sanitizer whose runtime must be loaded first, or with the one that has this mark."""
+    """Returns true when the program contains a mark: by default, of a sanitizer whose runtime must be loaded first."""
     with open(program, "rb") as file:
         image = file.read()
     return any(mark in image for mark in marks)
 
 
 def preloadable(name, program, source):
-    """A library made of `source`, in the working folder, for `program` to be started with; None and a skip where that fails."""
+    """Compiles `source` into a library in the working folder, to be preloaded into `program`; returns None after a skip
+    when that fails."""
     library = os.path.abspath(os.path.basename(source).replace(".c", ".so"))
     command = shlex.split(os.environ.get("CC", "cc")) + ["-O0", "-shared", "-fPIC", "-o", library, source]
     if is_instrumented(program) or subprocess.run(command, check=False, capture_output=True).returncode != 0:
@@ -58,7 +59,8 @@ def preloadable(name, program, source):
 
 
 def part(cases):
-    """Those of the cases that "--part=K/N" on the command line leaves: every N-th from the K-th on; all of them without it."""
+    """Returns the cases selected by "--part=K/N" on the command line: every N-th from the K-th on; all of them without
+    it."""
     for argument in sys.argv[1:]:
         if argument.startswith("--part="):
             number, count = map(int, argument[len("--part="):].split("/"))
@@ -70,8 +72,8 @@ def part(cases):
 
 
 def finish():
-    """Prints "checks: P passed, F failed, S skipped".  Returns the exit status: 1 where a check failed or nothing was done, 77
-    where all was skipped."""
+    """Prints "checks: P passed, F failed, S skipped".  Returns the exit status: 1 if a check failed or nothing was
+    done, 77 if everything was skipped."""
     print("checks: {passed} passed, {failed} failed, {skipped} skipped".format(**counts))
     if counts["failed"] == 0 and counts["passed"] == 0 and counts["skipped"] > 0:
         return 77

@@ -1,4 +1,5 @@
-"""What the tests of the emulated cuda backend share: the programs of tests/cuda_on_cpu, a dataset, runs and their counters."""
+"""Shared code of the tests of the emulated cuda backend: the programs of tests/cuda_on_cpu, a dataset, runs and their
+counters."""
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ TINY = ["--n_layer=2", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_
 
 
 def leave_without_programs(name):
-    """Ends the script as skipped where this build has no emulated programs."""
+    """Ends the script as skipped when this build has no emulated programs."""
     if not os.path.exists(GPT_TRAIN_CUDA):
         skip(name, "no C++17 compiler, so that the cuda backend cannot be emulated")
         print("checks: 0 passed, 0 failed, 1 skipped")
@@ -40,8 +41,8 @@ def dataset(folder):
 
 
 def settings(**more):
-    """The environment of a run; names are those of fake_runtime.h without GT_CUDA_ON_CPU_.  backend=auto finds the emulated card,
-    and no other one, which OpenCL would find in some machines."""
+    """Returns the environment of a run; names are those of fake_runtime.h without GT_CUDA_ON_CPU_.  backend=auto must
+    find the emulated card, and not another one, which OpenCL would find on some machines."""
     environment = dict(os.environ, GPT_TRAIN_BACKEND="", GPT_TRAIN_OPENCL_LIBRARY="/nonexistent.so")
     for name, value in more.items():
         environment[name if name.isupper() and "_" in name else "GT_CUDA_ON_CPU_" + name] = value
@@ -87,7 +88,7 @@ def checkpoint(out):
 
 
 class Work:
-    """A folder that vanishes, with a dataset in it and the cache of timings beside it."""
+    """A temporary folder with a dataset and the cache of timings."""
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="gpt-train-cuda-")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The architectures that a CUDA build has code for, read out of its ELF file, without the toolkit's cuobjdump.
+"""Reads the architectures that a CUDA build has code for from its ELF file, without the toolkit's cuobjdump.
 
 nvcc puts the machine code of each architecture, and PTX, into the section .nv_fatbin: containers of a 16-byte header
-(magic 0xBA55ED50, version, header bytes, bytes of what follows), each followed by entries whose header has a kind (1 PTX, 2
-machine code), its own size, that of its data and, at byte 28, the architecture.  Read of the gpt-train of this build where
-it was configured --with-cuda: every kernel file must have code for each of CUDA_ARCHS, and PTX of CUDA_PTX_ARCH, or none;
-and cuBLASLt must not be linked.  Elsewhere, where there is an nvcc, one kernel is compiled for three architectures, two of
-them from one PTX, and read.  The last line is "checks: ...".
+(magic 0xBA55ED50, version, header bytes, bytes of what follows), each followed by entries whose header has a kind (1
+PTX, 2 machine code), its own size, that of its data and, at byte 28, the architecture.  In a build configured
+--with-cuda the script reads gpt-train: every kernel file must have code for each of CUDA_ARCHS, and PTX of
+CUDA_PTX_ARCH, or none; and cuBLASLt must not be linked.  Otherwise, if there is an nvcc, it compiles one kernel for
+three architectures, two of them from one PTX, and reads the result.  The last line is "checks: ...".
 """
 import os
 import shutil
@@ -23,7 +23,7 @@ SOURCE = os.environ.get("top_srcdir", ".")
 
 
 def section(path, name):
-    """The bytes of a section of a 64-bit little-endian ELF file; b"" where there is none."""
+    """Returns the bytes of a section of a 64-bit little-endian ELF file; b"" if there is none."""
     with open(path, "rb") as file:
         data = file.read()
     if data[:4] != b"\x7fELF" or data[4] != 2 or data[5] != 1:
@@ -39,12 +39,12 @@ def section(path, name):
 
 
 def containers(data):
-    """For each container the set of (kind, architecture)."""
+    """Returns the set of (kind, architecture) of each container."""
     found, at = [], 0
     while at + 16 <= len(data):
         magic, _, header_bytes, size = struct.unpack_from("<IHHQ", data, at)
         if magic != MAGIC:
-            at += 8  # they are aligned
+            at += 8  # containers are aligned
             continue
         entries, inside, end = set(), at + header_bytes, at + header_bytes + size
         while inside + 32 <= end:

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""What goes wrong on the way to and on a card, in the emulated cuda backend (tests/cuda_on_cpu).
+"""Failures before and during the use of a card, in the emulated cuda backend (tests/cuda_on_cpu).
 
-  absent    no driver, an old driver, no device, an index or a name that is not there, a card that is too old: one line with
-            the versions, exit status 1 or 2; --backend=auto goes on to the cpu, and says why
-  taken     another process takes memory between the plan and the arena: exit status 3 or another plan, and who it was
-  failing   calls of the run-time library and of cuBLASLt fail, in a run that resumes one: each function at its first, a middle
-            and its last call with its own error, some with an error that the device keeps, and some never return; what
-            must hold is in reliability/faulty_device.py
-  nvml      holders, driver version and context are read where the library is, and left out where a part of it fails
-With CHECK_LONG=1 up to 30 calls of each function find no memory, are refused, lose the device and hang.  "absent", "taken",
-"failing", "hanging" and "nvml" on the command line choose, and --part=K/N takes every N-th failing or hanging call.
+  absent    no driver, an old driver, no device, an unknown index or name, a card that is too old: one line with
+            the versions, exit status 1 or 2; --backend=auto falls back to the cpu, and gives the reason
+  taken     another process takes memory between the plan and the arena: exit status 3 or another plan, and the
+            culprit's name
+  failing   calls of the run-time library and of cuBLASLt fail, in a run that resumes one: each function at its first, a
+            middle and its last call with its own error, some with a sticky error, and some never return; for the
+            requirements see reliability/faulty_device.py
+  nvml      processes on the card, driver version and context are reported if the library exists; parts that fail are
+            left out
+With CHECK_LONG=1 up to 30 calls of each function find no memory, are refused, lose the device and hang.  The arguments
+"absent", "taken", "failing", "hanging" and "nvml" select cases, and --part=K/N every N-th failing or hanging call.
 Prints "checks: P passed, F failed, S skipped".
 """
 import json
@@ -24,20 +26,20 @@ import tiny  # noqa: E402
 from faulty_device import KINDS, Subject, before_watch, chosen, counted, in_one_go, spread, try_faults, watched_calls  # noqa: E402
 
 CALLS = 1 if not LONG else 30  # of each function
-# Nobody depends on their answers, or they have been answered before.
+# Their answers are not essential, or were given before.
 UNIMPORTANT = ("cudaGetLastError", "cudaDriverGetVersion", "cudaRuntimeGetVersion", "cudaGetDeviceCount",
                "cudaGetDeviceProperties", "cudaMemGetInfo", "cudaDeviceGetPCIBusId")
-# Whatever fails while a program is recorded, it is launched kernel by kernel then, which is said (cuda_graphs.py).
+# If a call fails while a program is recorded, a note says so, and kernels are launched one by one (cuda_graphs.py).
 NOT_RECORDED = "cannot be kept as a graph"
 STICKY = "cudaErrorIllegalAddress"
-# What the fake library is told for a kind; "own" is the function's own error.
+# The error that the fake library gets for a kind; "own" is the function's default error.
 ERRORS = {"own": "", "memory": ":cudaErrorMemoryAllocation", "launch": ":cudaErrorLaunchOutOfResources", "lost": ":" + STICKY,
           "hang": ":hang"}
-NAMELESS = ("cudaGetDeviceCount", "cudaGetDeviceProperties")  # they tell the card's name
-# In `make check` only these lose the device, and these hang.
+NAMELESS = ("cudaGetDeviceCount", "cudaGetDeviceProperties")  # they provide the card's name
+# In `make check` only these calls lose the device or hang.
 LOSING = ("launch", "cudaStreamSynchronize", "cudaMemcpyAsync")
 HANGING = ("launch", "cudaStreamSynchronize", "cublasLtMatmul")
-UPLOADS = 4 * MIB  # of the device's memory, for uploads beside the ops: part of the context
+UPLOADS = 4 * MIB  # device memory for uploads, outside of the arena: part of the context
 
 
 def absent(work):
@@ -119,7 +121,8 @@ class Card(Subject):
                 **{"refused:" + function: count for function, count in report["refused"].items()}}
 
     def look(self, what, done):
-        """The error's name, cuBLASLt's own where it is told first, the versions, and the card once it has been asked for them."""
+        """Checks the error's name (cuBLASLt's own if it comes first), the versions, and the card once it has been
+        queried."""
         if what.endswith(":lost"):
             errors = [line for line in done.stderr.splitlines() if "error: " in line]
             check(len(errors) == 1 and (STICKY in errors[0] or ("cublasLt" in what and "cuBLASLt 130000" in errors[0])),
@@ -155,7 +158,7 @@ def faults_tried():
     def forgiven(fault, done):
         function, number, _ = fault.split(":")
         return (function in UNIMPORTANT or card.is_giving_back(function) or NOT_RECORDED in done.stdout + done.stderr or
-                (function, int(number)) == ("cudaStreamSynchronize", counts["cudaStreamSynchronize"]))  # before it closes
+                (function, int(number)) == ("cudaStreamSynchronize", counts["cudaStreamSynchronize"]))  # before close
 
     try_faults(card, picked, expected, forgiven)
     check(len(failing) > 40 and len(hanging) >= len(HANGING), f"only {len(failing)} and {len(hanging)} calls")
@@ -189,7 +192,7 @@ def nvml(work):
                    "--block_size=16", "--batch_size=2", "--vocab_size=96", f"--out_dir={work.path('nvml')}",
                    "--max_iters=1", work=work.folder, LD_LIBRARY_PATH=NVML, TAKEN="12g@cudaMemGetInfo:2")
     check(taken_by.status == 3 and "firefox (4711)" in taken_by.err, taken_by.said())
-    # What others use, and what the card keeps for itself, is in both numbers of the library, and so in neither of ours.
+    # Memory of other processes, and the card's reserve, is in both numbers of the library, and so cancels out in ours.
     for used, context, said in (("1", "216", 216 * MIB), ("11000", "310", 310 * MIB), ("350", "0", 0), ("350", "5000", 0)):
         run = Run(GPT_TRAIN_CUDA, f"--dataset={work.data}", "--backend=cuda", "--n_layer=1", "--n_head=1", "--n_embd=16",
                   "--block_size=16", "--batch_size=2", "--vocab_size=96", "--plan=json", work=work.folder,

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Graphs and updates that run ahead, in the emulated cuda backend (tests/cuda_on_cpu): the same bytes, without waiting.
+"""Graphs and asynchronous updates in the emulated cuda backend (tests/cuda_on_cpu): the same bytes, without waits.
 
-  replay    runs with --cuda_graphs=auto and off leave the same checkpoint, losses and norms, with dropout, a smaller last
-            micro-step, evaluations and a resume; one replays graphs, the other launches kernels
-  ahead     uploads have a stream of their own: batches arrive while kernels run, at any time, with the same bytes; without
+  replay    runs with --cuda_graphs=auto and off leave the same checkpoint, losses and norms, with dropout, a smaller
+            last micro-step, evaluations and a resume; one replays graphs, the other launches kernels
+  ahead     uploads have their own stream: batches arrive while kernels run, at any time, with the same bytes; without
             graphs there is one stream
   samples   gpt-sample writes the same text both ways
-  waiting   an update whose results are not logged waits for nothing; one that is logged waits once; float16 waits once for
-            each, whose loss scale depends on the one before
-  lagging   what is logged seldom has the numbers of what is logged always, and a run that diverges ends with the same line
-  refused   each step of recording fails: said once, kernels are launched, the same bytes, nothing leaks
-  failing   a replay, or a kernel in it, fails: one line, exit status 1, the checkpoint of before
-A build with --enable-debug looks at every op, so that nothing is replayed there: bytes and messages are still compared.
-Prints "checks: P passed, F failed, S skipped".
+  waiting   an update whose results are not logged never waits; a logged one waits once; with float16 each update waits
+            once, because its loss scale depends on the previous one
+  lagging   rare logging gives the same numbers as logging every update, and a run that diverges ends with the same line
+  refused   each step of recording fails: one note, kernels are launched, the same bytes, no leak
+  failing   a replay, or a kernel in it, fails: one line, exit status 1, the previous checkpoint
+A build with --enable-debug inspects every op and replays nothing: only bytes and messages are compared.  Prints
+"checks: P passed, F failed, S skipped".
 """
 import json
 import os
@@ -63,7 +63,7 @@ def replay(work):
 
 
 def ahead(work):
-    """Uploads that arrive before anybody waits for them."""
+    """Uploads that arrive before the host waits for them."""
     arguments = [*COMMON, "--dtype=bfloat16", "--max_iters=5", "--eval_interval=3"]
     files = []
     for when in ("early", "late"):
@@ -74,7 +74,7 @@ def ahead(work):
 
 
 def samples(work):
-    """A token at a time, which is where launches cost most."""
+    """Generates one token at a time, where the cost of launches is highest."""
     text, data = os.path.join(work.folder, "text.txt"), os.path.join(work.folder, "letters")
     with open(os.path.abspath(__file__), "rb") as source, open(text, "wb") as file:
         file.write(source.read())
@@ -94,7 +94,7 @@ def samples(work):
 
 
 def waits(work, dtype, interval, steps):
-    """How often a run of so many steps waited."""
+    """Returns how often a run of so many steps waited."""
     run = good(work.train(f"waits-{dtype}-{interval}-{steps}", *COMMON, f"--dtype={dtype}", f"--max_iters={steps - 1}",
                           f"--log_interval={interval}", "--eval_interval=100", "--learning_rate=1e-3"))
     return run.report["waits_after_replay"], checkpoint(work.path(f"waits-{dtype}-{interval}-{steps}"))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Registers, spills and static shared memory of the cuda backend's kernels, from `nvcc -Xptxas -v`.
 
-A kernel that spills keeps registers in memory, which costs more than anything that is tuned here; none may.  Without
-options attention's backward tiles, the largest, are compiled for sm_86, the cards that are tuned for; CHECK_LONG=1, or `--all`, compiles
-every kernel file for sm_75, sm_86, sm_89 and sm_90, from the PTX that a build makes them from, and prints the tables of
-doc/cuda.md: registers, and for the kernels with a large share of a step the warps that a multiprocessor holds, from
+A kernel that spills keeps registers in memory, which costs more than any tuning gains; no kernel may spill.  Without
+options attention's backward tiles, the largest, are compiled for sm_86, the tuning target; CHECK_LONG=1, or `--all`,
+compiles every kernel file for sm_75, sm_86, sm_89 and sm_90, from the same PTX as a build, and prints the tables of
+doc/cuda.md: registers, and for the kernels with a large share of a step the warps per multiprocessor, derived from
 registers, shared memory and the limits of CUDA's programming guide ("Technical Specifications per Compute Capability").
-`--arch=75,120` names others.  No nvcc: skipped by name.  The last line is "checks: P passed, F failed, S skipped".
+`--arch=75,120` selects other architectures.  No nvcc: skipped by name.  The last line is "checks: P passed, F failed, S
+skipped".
 """
 import concurrent.futures
 import glob
@@ -24,12 +25,12 @@ ARCHS = ("75", "86", "89", "90")
 TUNED = ("86",)
 HOT = ("attention_tile_backward", "attention_tile_forward")
 REGISTERS_MAX = 255
-# Of a multiprocessor: warps, blocks, KiB of shared memory, registers.  A block takes 1 KiB more from 8.0 on.
+# Per multiprocessor: warps, blocks, KiB of shared memory, registers.  Since 8.0 a block takes 1 KiB more.
 LIMITS = {
     "75": (32, 16, 64, 65536), "86": (48, 16, 100, 65536), "89": (48, 24, 100, 65536), "90": (64, 32, 228, 65536)
 }
-# The threads of a block and, by the numbers in its name (head size first) and architecture, its dynamic shared memory, of kernels
-# that make up most of a step.  The forward's last number is its warps.
+# The kernels that make up most of a step: threads per block, and dynamic shared memory as a function of the numbers in
+# the name (head size first) and the architecture.  The forward's last number is its warps.
 LAUNCHES = {
     "attention_forward_tiles": (None, lambda numbers, _: (16 * numbers[-1] + 128) * (numbers[0] + 8) * 2),
     "attention_backward_tiles": (128, lambda numbers, arch: 256 * (numbers[0] + 8) + (2 if int(arch) >= 80 else 1) *
@@ -47,7 +48,7 @@ LAUNCHES = {
 
 
 def demangled(name):
-    """"attention_backward_tiles fp16 64 0 1" of a mangled name: the kernel, the dtypes and the constants of its template."""
+    """Demangles to "attention_backward_tiles fp16 64 0 1": the kernel, the dtypes and the constants of its template."""
     own, at = name, 2
     while at < len(name):
         match = re.compile(r"N?(\d+)").match(name, at)
@@ -63,7 +64,7 @@ def demangled(name):
 
 
 def compiled(nvcc, kernel, arch, folder):
-    """[(name, registers, spilled bytes, shared bytes)] of one file; None where it does not compile."""
+    """Returns [(name, registers, spilled bytes, shared bytes)] of one file; None when it does not compile."""
     out, virtual = os.path.join(folder, f"{kernel}-{arch}.o"), "80" if int(arch) >= 80 else arch
     done = subprocess.run(
         [nvcc, f"-gencode=arch=compute_{virtual},code=sm_{arch}", "-std=c++17", "-O3", "-Xptxas=-v", f"-I{SOURCE}/src",
@@ -93,7 +94,7 @@ def span(values):
 
 
 def kernels_print(table, archs):
-    """A line for each kernel: its variants (one of nothing but a return takes a handful of registers) and their extremes."""
+    """Prints a line per kernel: its variants (an empty one takes a handful of registers) and their extremes."""
     print("\n| file | kernel | variants | " + " | ".join(f"registers, sm_{arch}" for arch in archs) +
           " | spilled bytes | static shared bytes |")
     print("|---" * (len(archs) + 5) + "|")
@@ -111,7 +112,7 @@ def kernels_print(table, archs):
 
 
 def warps(arch, registers, shared, threads):
-    """Warps of such blocks on a multiprocessor: registers come by 256 for each warp."""
+    """Returns the warps of such blocks per multiprocessor; a warp's registers are allocated in units of 256."""
     most, blocks, shared_kib, file = LIMITS[arch]
     own = (registers * 32 + 255) // 256 * 256
     fitting = min(blocks, most // (threads // 32), file // own // (threads // 32))

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Training, resuming and sampling with the cuda backend on the CPU (tests/cuda_on_cpu), through the programs' front door.
+"""Training, resuming and sampling with the cuda backend on the CPU (tests/cuda_on_cpu), through the programs.
 
-  parity    twenty steps in float32, bfloat16 and float16, with dropout and biases, have the cpu backend's losses and norms
+  parity    twenty steps in float32, bfloat16 and float16, with dropout and biases, have the cpu backend's losses and
+            norms
   orders    descending and random thread orders leave the bytes of the ascending one
-  tf32      is taken where it is asked for, and is near float32
+  tf32      is used on request, and is close to float32
   resume    a run that was stopped and resumed leaves the bytes of the uninterrupted one
-  named     a checkpoint names the algorithms of its programs' products, and not of those that the device's rate is measured with,
-            of which there are more or fewer as time allows
-  memory    what the device was asked for is the plan; nothing is allocated or looked up after the first step; nothing leaks
-  narrow    a card that is nearly full is told what fits, with times where products have room to be timed
+  named     a checkpoint names the algorithms of its programs' products, but not of the products that measure the
+            device's rate, whose number depends on the available time
+  memory    the memory requested from the device is the plan; nothing is allocated or looked up after the first step; no
+            leak
+  narrow    a nearly full card gets a suggestion that fits, with times if there is room to time products
   sample    gpt-sample writes the text that the cpu backend writes
-  old card  before capability 8.0 bfloat16 becomes float16, which is said
+  old card  before capability 8.0 bfloat16 becomes float16, with a note
 Prints "checks: P passed, F failed, S skipped".
 """
 import json
@@ -21,10 +23,10 @@ import sys
 from cuda_common import (GPT_SAMPLE_CUDA, GPT_TRAIN_CUDA, Run, TINY, Work, check, checkpoint, finish, leave_without_programs, losses,
                          some)
 
-SIDES_MAX = 24  # of the products that measure the device, more or fewer as time allows; four steps have hundreds
+SIDES_MAX = 24  # of the products that measure the device, a time-dependent number; four steps have hundreds
 DTYPES = ("float32", "bfloat16", "float16")
-# Of a loss and a norm, relative.  The first step differs by the order of sums alone; Adam then moves every weight by about
-# the learning rate whatever its gradient's size, so that differences grow with the steps.
+# Relative bounds of a loss and a norm.  The first step differs only by the order of sums; Adam then moves every weight
+# by about the learning rate whatever its gradient's size, so that differences grow with the steps.
 BOUNDS = {"float32": (1e-5, 1e-4), "bfloat16": (1e-3, 1e-2), "float16": (2e-4, 2e-3)}
 
 
@@ -45,7 +47,7 @@ def parity(work):
 
 
 def tf32(work):
-    """A float32 run that may round to TF32 is another one, but not by much."""
+    """A float32 run that may round to TF32 has different but close results."""
     runs = {}
     for word in ("False", "True"):
         run = work.train("tf32-" + word, "--backend=cuda", "--dtype=float32", f"--tf32={word}", "--max_iters=2",
@@ -99,14 +101,14 @@ def memory(work):
             check(run.calls(function) > 0, f"{function} was not counted")
             check(run.calls(function, "after_launch") == 0, f"{function} after the first kernel")
     check(runs[8].calls("launch") > runs[4].calls("launch"), "kernels are not counted")
-    # The products that measure the device's rate are some more or fewer, as time allows; a step has dozens.
+    # The number of products that measure the device's rate depends on the time; a step has dozens of products.
     looked_up = [runs[steps].calls("cublasLtMatmulAlgoGetHeuristic") for steps in (4, 8)]
     check(0 < looked_up[0] and abs(looked_up[1] - looked_up[0]) <= SIDES_MAX,
           f"algorithms are looked up while the run goes on: {looked_up}")
 
 
 def narrow(work):
-    """Of 270 MiB the emulated context leaves 54, of 300 MiB 84."""
+    """The emulated context leaves 54 of 270 MiB, and 84 of 300 MiB."""
     for mib, timed in ((270, False), (300, True)):
         card = {"DEVICES": f"86:{mib}m:Narrow", "XDG_CACHE_HOME": work.path(f"narrow-{mib}")}
         plan = work.train("narrow", "--backend=cuda", "--plan", **card)

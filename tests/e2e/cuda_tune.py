@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""--tune in the emulated cuda backend (tests/cuda_on_cpu), whose cuBLASLt offers three algorithms with bits of their own.
+"""--tune in the emulated cuda backend (tests/cuda_on_cpu), whose cuBLASLt offers three algorithms with different bits.
 
-  tuned     products are timed once, the fastest is used and kept; a later run uses it without --tune and times nothing
-  shapes    launches of own kernels are timed too: the faster shape is used, kept and named, and leaves the bytes as they are
-  forecast  rests on what was timed, in later runs and in --plan too, and says so
-  kept      of another driver, truncated, or with a byte changed: ignored, said once, default algorithms; made anew by --tune
-  resumed   a checkpoint names its algorithms: a resumed run has the bytes of the uninterrupted one, whatever the cache says
-  foreign   algorithms that are not offered are not taken, which is said, and refused with --strict_resume; nonsense is an error
+  tuned     products are timed once, the fastest is used and stored; a later run uses it without --tune and times
+            nothing
+  shapes    launches of our own kernels are timed too: the faster shape is used, stored and named, and does not change
+            the bytes
+  forecast  is based on the timings, in later runs and in --plan too, and says so
+  kept      a file of another driver, truncated, or with a changed byte: ignored with one note, default algorithms;
+            --tune replaces it
+  resumed   a checkpoint names its algorithms: a resumed run has the bytes of the uninterrupted one, whatever is in the
+            cache
+  foreign   algorithms that are not offered are not used, with a note, and refused with --strict_resume; nonsense is an
+            error
 Prints "checks: P passed, F failed, S skipped".
 """
 import json
@@ -36,7 +41,7 @@ def good(run, *words):
 
 
 def hashed(text):
-    """FNV-1a, as base/hash.h."""
+    """FNV-1a, as in base/hash.h."""
     value = 0xcbf29ce484222325
     for byte in text.encode("ascii"):
         value = (value ^ byte) * 0x100000001b3 % 2 ** 64
@@ -48,7 +53,7 @@ def shape(op, name):
 
 
 def launches(run):
-    """How many launches of own kernels were timed, and how many have another shape now."""
+    """Returns how many launches of our own kernels were timed, and how many have another shape now."""
     said = re.findall(r"(\d+) launches of our kernels timed, (\d+) of them", run.out + run.err)
     return [sum(int(pair[i]) for pair in said) for i in (0, 1)]
 
@@ -87,7 +92,7 @@ def tuned(work):
 
 
 def shapes(work):
-    """By the emulated clock a launch is the faster the less shared memory it takes: one stage instead of two."""
+    """On the emulated clock a launch is faster if it uses less shared memory: one stage instead of two."""
     cache(work, "cache-shapes")
     run = good(work.train("shapes", *COMMON, "--max_iters=2", "--tune=True", FASTEST="0"), "kept for later runs")
     timed_launches, changed = launches(run)
@@ -180,7 +185,7 @@ def foreign(work):
         with open(state, encoding="utf-8") as file:
             whole = json.load(file)
         whole["plan"]["algorithms"] = change(whole["plan"]["algorithms"])
-        whole.pop("record_crc32c", None)  # as if it had always said so
+        whole.pop("record_crc32c", None)  # as in a record that always contained this
         with open(state, "w", encoding="utf-8") as file:
             json.dump(whole, file)
         if status == 0:

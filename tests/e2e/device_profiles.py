@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Device profiles: planning for cards that are not in the machine.
 
-  table      every card that --device-profile=list prints plans a small model, and the plan adds up; doc/devices.md has it
-  choices    a plan for a card stays within what it can use, in pieces that it can allocate, in the dtype that it has
-  published  where a share of the peaks stands in the table, the model gives the published tokens per second
-  own        a file of the user's own plans like the card it was written for; bad ones end with one line and status 2
-  refusals   training, a wrong backend, an unknown name: one line, status 2, nothing left behind
+  table      every card that --device-profile=list prints plans a small model, and the plan adds up; doc/devices.md
+             lists it
+  choices    a plan for a card stays within its usable memory and its largest allocation, in a dtype that it has
+  published  for cards with a share of the peaks in the table, the model gives the published tokens per second
+  own        a profile file written by the user plans like the card it describes; bad ones end with one line and status
+             2
+  refusals   training, a wrong backend, an unknown name: one line, status 2, no files left
 No data and no device is needed.  Prints "checks: P passed, F failed, S skipped".
 """
 
@@ -23,7 +25,7 @@ MIB = 1 << 20
 SMALL = ["--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--batch_size=4", "--vocab_size=512",
          "--gradient_accumulation_steps=2"]
 PUBLISHED_TOLERANCE = 0.03
-# id, tokens per second that were published or measured, batch, accumulation, layers, heads, channels, biases
+# id, published or measured tokens per second, batch, accumulation, layers, heads, channels, biases
 PUBLISHED = [
     ("a100-80g-sxm", 231e3, 64, 1, 12, 12, 768, True),
     ("a100-40g", 145e3, 32, 1, 12, 12, 768, True),
@@ -118,7 +120,7 @@ def published():
         result = run(f"--device-profile={name}", "--dtype=bfloat16", f"--batch_size={batch}", f"--bias={bias}",
                      f"--gradient_accumulation_steps={accumulation}", f"--n_layer={layers}", f"--n_head={heads}",
                      f"--n_embd={channels}", "--vocab_size=50304", "--recompute=none", f"--micro_batch={batch}",
-                     f"--loss_chunk={(512 << 20) // (2 * 50304)}", "--plan=json")  # the default, should it not fit
+                     f"--loss_chunk={(512 << 20) // (2 * 50304)}", "--plan=json")  # the default if it does not fit
         plan = plan_of(result)
         rate = batch * accumulation * 1024 / plan["forecast"]["seconds_per_step"] if plan else 0.0
         check(abs(rate / tokens - 1.0) <= PUBLISHED_TOLERANCE,
@@ -187,7 +189,7 @@ def refusals():
         check(result.returncode == 0 and card in result.stdout, f"{name} is {card}: {result.stderr}")
     refused(run("--device-profile=rtx3060", "--backend=opencl", "--plan", *SMALL), "cuda", "another backend")
     refused(run("--device-profile=rx7600", "--backend=cpu", "--plan", *SMALL), "opencl", "the cpu")
-    if not has_backend("cuda"):  # it would plan for the card that is there
+    if not has_backend("cuda"):  # it would plan for the real card
         refused(run("--backend=cuda", "--plan", *SMALL), "built without CUDA", "a backend without a profile")
     check(sorted(os.listdir(".")) == before, "nothing is left behind")
     result = run("--device-profile=rtx3060", "--print_program", *SMALL)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""--explain-oom as a user meets it: a file or standard input, messages of several years, what is not a message, and the
-plan under the memory that a message shows there was.  Prints "checks: P passed, F failed, S skipped".
+"""--explain-oom from the command line: a file or standard input, messages of several years, input that is not a
+message, and the plan for the memory that the message reports.  Prints "checks: P passed, F failed, S skipped".
 """
 
 import os
@@ -29,7 +29,7 @@ SMALL = ["--n_layer=2", "--n_head=2", "--n_embd=64", "--block_size=64", "--gradi
 
 
 def explain(text, *arguments, path=None):
-    """Exit status, standard output and standard error."""
+    """Returns exit status, standard output and standard error."""
     source = path or "-"
     done = subprocess.run([GPT_TRAIN, "--explain-oom=" + source, *arguments], input=text, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=patience(120), check=False)
@@ -42,7 +42,8 @@ def contains(name, text, *words):
 
 
 def story(work):
-    """The logits of an evaluation: what each number is, which tensor, the budget, and a plan that fits it."""
+    """An evaluation's logits do not fit: the answer explains each number, names the tensor, and gives the budget and a
+    plan that fits it."""
     path = os.path.join(work, "log.txt")
     with open(path, "w", encoding="ascii") as file:
         file.write(TRACEBACK + MESSAGE)
@@ -80,7 +81,7 @@ def others():
 
 
 def totals():
-    """The total bounds the budget, whoever is named and whatever PyTorch claims to hold."""
+    """The total bounds the budget, whichever process is named and whatever PyTorch claims to use."""
     tried = "CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of "
     status, out, error = explain(tried + "7.62 GiB of which 2.68 GiB is free.\n", "--batch_size=1", *SMALL)
     contains("a total alone", out, "At most 7.62 GiB including a context", "7.62 GiB available: fits")

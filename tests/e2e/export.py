@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""gpt-export as a user meets it, its files read back by readers that share nothing with it.
+"""gpt-export from the command line; independent readers check its files.
 
-  hf      names, shapes and values (rounded here once more) in float32, bfloat16 and float16; configuration; a tokenizer
-          that gives the data set's own ids; the export of an export has the same bytes; gpt-sample writes the same text
-  gguf    every key and tensor, alignment, layout; the vocabulary gives the data set's own ids by an encoder written here
+  hf      names, shapes and values (rounded here independently) in float32, bfloat16 and float16; configuration; a
+          tokenizer that gives the data set's own ids; the export of an export has the same bytes; gpt-sample writes the
+          same text
+  gguf    every key and tensor, alignment, layout; the vocabulary gives the data set's own ids by an encoder written
+          here
   llmc    header, padding, order, layout
-  disks   an output that is a mounted folder, or a link to another disk; what killed exports left
-  bad     formats, dtypes, outputs that exist, damage, values that a dtype cannot hold, a full disk: one line, exit status,
-          and nothing left behind
+  disks   an output that is a mounted folder, or a link to another disk; leftovers of killed exports
+  bad     formats, dtypes, outputs that exist, damage, values that a dtype cannot represent, a full disk: one line, exit
+          status, and no files left
   rss     a model of 200 MB is exported in less than 48 MiB
-Models are tiny, of odd sizes: characters without biases, bytes with a padded vocabulary, a byte-pair encoding.
-Prints "checks: P passed, F failed, S skipped".
+Models are tiny, of odd sizes: characters without biases, bytes with a padded vocabulary, a byte-pair encoding.  Prints
+"checks: P passed, F failed, S skipped".
 """
 
 import array
@@ -49,7 +51,7 @@ def must(*arguments):
     return done.stdout
 
 
-# ---- numbers: 16-bit rounding once more ----
+# ---- numbers: independent 16-bit rounding ----
 
 def to_bf16(value):
     bits = struct.unpack("<I", struct.pack("<f", value))[0]
@@ -61,7 +63,7 @@ def to_f16(value):
 
 
 def stored(values, dtype):
-    """The bytes that these fp32 values are in `dtype`."""
+    """Returns the bytes of these fp32 values in `dtype`."""
     if dtype == "float32":
         return array.array("f", values).tobytes()
     convert = to_bf16 if dtype == "bfloat16" else to_f16
@@ -87,7 +89,7 @@ def read_safetensors(path):
 
 
 class Gguf:
-    """A reader written from the format's description."""
+    """A reader written from the format's specification."""
     SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 
     def __init__(self, path):
@@ -139,7 +141,7 @@ class Gguf:
 
 
 def alphabet():
-    """GPT-2's characters of the 256 bytes."""
+    """Returns GPT-2's characters for the 256 bytes."""
     plain = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
     table = {byte: chr(byte) for byte in plain}
     for byte in range(256):
@@ -149,7 +151,7 @@ def alphabet():
 
 
 def encode(text, tokens, merges):
-    """A byte-level BPE without a split, by the book: the lowest rank first, the leftmost among equals."""
+    """A textbook byte-level BPE without a split: the lowest rank first, the leftmost among equals."""
     table = alphabet()
     parts = [table[byte] for byte in text.encode("utf-8")]
     ranks = {tuple(merge.split(" ")): rank for rank, merge in enumerate(merges)}
@@ -174,7 +176,7 @@ def make_model(name, tokenizer, *flags):
 
 
 def weights_of(name):
-    """{name without prefix: (shape, fp32 values)} of a run."""
+    """Returns {name without prefix: (shape, fp32 values)} of a run."""
     weights = {}
     for tensor, (dtype, shape, data) in read_safetensors("out-%s/model.safetensors" % name).items():
         assert dtype == "F32"
@@ -234,7 +236,7 @@ def check_hf_tokens(name):
         check(ours.read() == exported.read(), "hf-%s: gpt_tokenizer.json" % name)
 
 
-# Run by PYTHON: what AutoTokenizer makes of the texts of a folder, one JSON text a line: [[text, ids, decoded], ...].
+# Run by PYTHON: AutoTokenizer's result for the texts of a folder, one JSON text a line: [[text, ids, decoded], ...].
 AUTO = r"""
 import json, os, sys
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -248,8 +250,8 @@ for line in sys.stdin:
 
 
 def check_run_tokens(names):
-    """A run's folder has what the export has, whose content check_hf_tokens() reads; with transformers, AutoTokenizer
-    gives our ids."""
+    """A run's folder has the same tokenizer files as the export, whose content check_hf_tokens() checks; with
+    transformers, AutoTokenizer gives our ids."""
     for name in names:
         for file in ("tokenizer.json", "tokenizer_config.json"):
             ours, theirs = "out-%s/%s" % (name, file), "hf-%s-float32/%s" % (name, file)
@@ -275,7 +277,7 @@ def check_run_tokens(names):
 
 
 def check_round_trip(name):
-    """The export of an export, and what is sampled from it."""
+    """The export of an export, and samples from it."""
     must(GPT_EXPORT, "--out_dir=hf-%s-float32" % name, "--format=hf", "again-" + name)
     with open("out-%s/model.safetensors" % name, "rb") as ours, open("again-%s/model.safetensors" % name, "rb") as again:
         check(ours.read() == again.read(), "%s: the export of an export differs" % name)
@@ -447,7 +449,7 @@ def files(folder):
 
 
 def check_replaced(what, output):
-    """Twice, over nothing and over another model."""
+    """Exports twice, to a new folder and over another model."""
     for name in ("chars", "bpe"):
         done = run(GPT_EXPORT, "--out_dir=out-" + name, "--format=hf", "--force", output)
         check(done.returncode == 0, "%s: %s" % (what, done.stderr[-300:]))
@@ -455,7 +457,7 @@ def check_replaced(what, output):
 
 
 def check_other_disks():
-    """OUTPUT is on another file system than the folder that its name is in."""
+    """OUTPUT is on another file system than its parent folder."""
     os.mkdir("mounted")
     if run("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", "mounted").returncode == 0:
         try:
@@ -474,7 +476,7 @@ def check_other_disks():
 
 
 def check_killed_export():
-    """What a killed export left goes with the next one; what another process holds stays."""
+    """The next export removes what a killed export left; files of a live process stay."""
     shutil.copytree("hf-chars-float32", "killed/hf")
     left = ("killed/hf/export.tmp-00112233-1", "killed/hf/export.tmp-44556677-%d" % os.getpid(), "killed/new.tmp-00112233-1")
     alive = ("killed/hf/export.tmp-88990011-1", "killed/new.tmp-88990011-1")
@@ -496,7 +498,7 @@ def check_killed_export():
 
 
 def patched(name, change):
-    """A copy of a run's folder with its weights changed."""
+    """Makes a copy of a run's folder with changed weights."""
     shutil.rmtree("patched", ignore_errors=True)
     shutil.copytree(name, "patched")
     with open("patched/model.safetensors", "r+b") as file:
@@ -513,7 +515,7 @@ def check_damage():
     for form in ("hf", "gguf", "llmc"):
         patched("hf-chars-float32", last_value(float("nan")))
         refused("ln_f.bias", 2, "--out_dir=patched", "--format=" + form, "x")
-    # ln_f.bias is no bias of this model, so it must be zero; of the other model it may be anything.
+    # This model has no ln_f.bias, so it must be zero; the other model's may be anything.
     patched("hf-bpe-float32", last_value(1e5))
     refused("ln_f.bias: holds 100000, which float16 cannot", 2, "--out_dir=patched", "--format=hf", "--dtype=float16", "x")
     patched("hf-bpe-float32", last_value(3.4e38))
@@ -535,7 +537,7 @@ def check_damage():
 
 
 def check_lost_output():
-    """Nobody reads what is said: the status of SIGPIPE, no line, and the export is there."""
+    """When standard output is closed: the status of SIGPIPE, no line, and the export is complete."""
     read, closed = os.pipe()
     os.close(read)
     done = subprocess.run((GPT_EXPORT, "--out_dir=out-chars", "--format=gguf", "lost.gguf"), stdout=closed, stderr=subprocess.PIPE,
@@ -562,7 +564,7 @@ def check_no_tokenizer():
 # ---- memory ----
 
 def make_large(folder):
-    """50 million parameters, all zero: a file without blocks."""
+    """50 million zero parameters: a sparse file."""
     config = {"model_type": "gpt2", "vocab_size": 50000, "n_positions": 512, "n_embd": 512, "n_layer": 8, "n_head": 8}
     shapes = {"wte.weight": [50000, 512], "wpe.weight": [512, 512], "ln_f.weight": [512], "ln_f.bias": [512]}
     block = {"ln_1.weight": [512], "ln_1.bias": [512], "attn.c_attn.weight": [512, 1536], "attn.c_attn.bias": [1536],

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What a run says when training goes wrong.
+"""Reports of a run when training goes wrong.
 
-  planted   a NaN in the output of an op (gpt-train-faulty): a replay of the update names op, layer, element and micro-step,
-            and changes nothing: what is saved after the skipped update is what was saved before it
-  machine   the same once only, so that the replay finds nothing: then the machine is named
+  planted   a NaN in the output of an op (gpt-train-faulty): a replay of the update names op, layer, element and
+            micro-step, and changes nothing: the tensors saved after the skipped update are those saved before it
+  machine   the same but only once, so that the replay finds nothing: the machine is blamed
   overflow  a weight of 3e38: the op that overflows first is named, on the cpu, on the emulated card and on OpenCL
-  spike     64 bytes of noise in data that are otherwise the same line again and again: the update that meets them is reported, with
+  spike     64 bytes of noise in data that otherwise repeat one line: the update that meets them is reported, with
             the place and the text of its samples, the noise first
-  course    a validation loss outside expected_losses is said once, where the settings are those of the file; the shipped
-            configurations state five points
+  course    a validation loss outside expected_losses is reported once, if the settings are those of the file; the
+            shipped configurations state five points
 Prints "checks: P passed, F failed, S skipped".
 """
 import glob
@@ -33,11 +33,11 @@ TINY = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=16", "--block
         "--gradient_accumulation_steps=2", "--micro_batch=2", "--eval_iters=1", "--threads=1", "--warmup_iters=1", "--dropout=0.1",
         "--bias=True", "--log_interval=1"]
 SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
-NOISE, NOISE_AT = 64, 40000  # bytes, of 60,000
+NOISE, NOISE_AT = 64, 40000  # in bytes, of 60,000
 
 
 def train(out, *arguments, program=GPT_TRAIN, status=0, flags=TINY, **environment):
-    """The lines that it wrote to standard error."""
+    """Returns the lines that it wrote to standard error."""
     run = subprocess.run([program, *flags, f"--out_dir={out}", *arguments], check=False, capture_output=True, text=True,
                          env={**os.environ, **environment})
     check(run.returncode == status, f"exit status {run.returncode}, not {status}: {arguments} {run.stderr[-600:]}")
@@ -59,7 +59,7 @@ def one_line(said, pattern, what):
 
 
 def tensors(out):
-    """What is saved of weights and moments."""
+    """Returns the saved weights and moments."""
     with open(os.path.join(out, "trainer_state.json"), encoding="utf-8") as file:
         names = [entry["name"] for entry in json.load(file)["files"]]
     return [open(os.path.join(out, name), "rb").read() for name in names]
@@ -82,7 +82,7 @@ def machine():
 
 
 def spoilt():
-    """A folder with weights of which one overflows what it is multiplied with."""
+    """Makes a folder with a weight that overflows any product."""
     train("whole", "--max_iters=1")
     os.makedirs("spoilt")
     shutil.copy("whole/config.json", "spoilt")
@@ -106,7 +106,7 @@ def overflow():
         if backend == "opencl" and "opencl:0 " not in listed:
             skip("opencl_device", "no OpenCL driver")
             continue
-        # Ten updates are looked at together on a card; none of them changes a weight.
+        # A card checks ten updates together; none of them changes a weight.
         said = train("from-spoilt", "--init_from=spoilt", f"--backend={backend}", "--max_iters=20", "--log_interval=10",
                      "--eval_interval=100", program=program, status=1)
         one_line(said, r"iter 0: the first value that is not finite: h\.1\.mlp\.c_fc\.d\[\d+, \d+\] = -?(inf|nan), made by gemm of "
@@ -148,7 +148,7 @@ def course():
     for name in glob.glob(os.path.join(SOURCE, "config", "*.py")):
         with open(name, encoding="utf-8") as file:
             points = re.findall(r"^expected_losses = '([^']*)'$", file.read(), re.M)
-        if not os.path.basename(name).startswith("own_text"):  # of a text of the user's nothing is known
+        if not os.path.basename(name).startswith("own_text"):  # nothing is known about a user's text
             check(len(points) == 1 and len(points[0].split()) == 5, f"{name} states {points}")
         done = subprocess.run([GPT_TRAIN, name, "--print_program", "--dataset=./data", "--vocab_size=256"], check=False,
                               capture_output=True, text=True)

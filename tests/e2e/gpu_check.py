@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""bench/gpu-check rehearsed on the emulated programs: its rows run, its JSON is whole, PyTorch's side is asked in turn (a stand-in
-answers), what fails is a FAIL, a program that is built already is taken as it is, usage is checked.
+"""bench/gpu-check rehearsed on the emulated programs: its rows run, its JSON is complete, the sides alternate with
+PyTorch's (a stand-in answers), failures give FAIL, an existing program is used as it is, usage is checked.
 
-Times and rates of a rehearsal mean nothing; what only a card has is a SKIP with its reason.
-Prints "checks: P passed, F failed, S skipped".
+Times and rates of a rehearsal mean nothing; rows that need a card are SKIP with a reason.  Prints "checks: P passed, F
+failed, S skipped".
 """
 import importlib.machinery
 import importlib.util
@@ -19,7 +19,7 @@ import time
 from cuda_common import BUILD, check, finish, leave_without_programs, skip
 
 PROGRAM = os.path.join(os.environ.get("top_srcdir", "."), "bench", "gpu-check")
-IMAGE_BYTES = 4 << 20  # of uploads under way: a part of the context, which the plan has beside the arena
+IMAGE_BYTES = 4 << 20  # of pending uploads: part of the context, which the plan counts outside the arena
 ONLY = "devices,parity float32,graphs,memcheck,racecheck,initcheck,synccheck,story,MFU 124M,ops,roofs"
 
 
@@ -54,8 +54,8 @@ def whole(work, emulated):
 
 
 def built(work, _):
-    """A program that is built already, on a machine with neither nvcc nor PyTorch: the rows that need them are skipped by name,
-    and the others run.  nvidia-smi is a stand-in; the card is the emulated one."""
+    """An existing program, on a machine with neither nvcc nor PyTorch: the rows that need them are skipped by name, and
+    the others run.  nvidia-smi is a stand-in; the card is the emulated one."""
     folder, tools = (os.path.join(work, name) for name in ("built", "tools"))
     os.makedirs(os.path.join(folder, "tests", "opcheck"))
     os.makedirs(tools)
@@ -78,7 +78,7 @@ def built(work, _):
         check(done.returncode == 0 and "driver: 580.82.07" in done.stdout, f"{done.returncode}: {done.stdout[-600:]}")
 
 
-# Answers for a Python with PyTorch: eager fits two samples; compiled, what the environment says.
+# A stand-in for a Python with PyTorch: eager mode fits two samples, compiled mode as many as the environment says.
 OTHER_SIDE = """#!%s
 import json, os, sys
 if sys.argv[1] == "-c":
@@ -94,7 +94,7 @@ print(json.dumps({"times": [0.5, 0.25], "micro_batch": fits[0], "card_bytes": 1 
 
 
 def speed(work, emulated):
-    """The sides in turn, PyTorch's at the largest micro-batch that fits; what fails is said in its place."""
+    """The sides alternate, PyTorch's at the largest micro-batch that fits; failures appear in their rows."""
     python = os.path.join(work, "python-of-another-side")
     with open(python, "w", encoding="ascii") as file:
         file.write(OTHER_SIDE)
@@ -116,7 +116,7 @@ def speed(work, emulated):
 
 
 def ended(work, _):
-    """What takes too long is ended with all that it has started."""
+    """A command that takes too long is ended with all processes that it started."""
     sys.path.insert(0, os.path.dirname(PROGRAM))
     loader = importlib.machinery.SourceFileLoader("gpu_check_program", PROGRAM)
     program = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Training in bfloat16 and float16: the same course as in float32, resume to the byte, loss scaling, overflow, memory.
 
-  course    the losses of a run in 16 bits stay beside float32's, and the validation loss within 0.05 nats of it
+  course    the losses of a run in 16 bits stay close to float32's, and the validation loss within 0.05 nats of it
   resume    a run that was stopped and resumed leaves the bytes of the uninterrupted one, loss scaler included
-  scaler    the scale follows torch.amp.GradScaler's rule (PyTorch 2's own where it is there) through forced overflows
-  diverged  with an absurd learning rate updates are skipped, no weight becomes infinite, the run stops with one line, and
-            the checkpoint of before still loads
+  scaler    the scale follows torch.amp.GradScaler's rule (PyTorch 2's own if installed) through forced overflows
+  diverged  with an absurd learning rate updates are skipped, no weight becomes infinite, the run stops with one line,
+            and the previous checkpoint still loads
   poison    a checkpoint with a NaN is refused, naming the tensor
   memory    the process takes no more than the plan and the stated headroom: nothing is upcast as a whole
 Prints "checks: P passed, F failed, S skipped".
@@ -30,7 +30,7 @@ DTYPES = ("bfloat16", "float16")
 
 
 def dataset(folder):
-    """A file of words that repeat: a few hundred steps learn something of it."""
+    """A file of repeated words, from which a few hundred steps learn something."""
     os.makedirs(folder)
     text = open(__file__, "rb").read()
     ids = [byte - 32 if byte >= 32 else 0 for byte in text if byte < 128]
@@ -93,7 +93,7 @@ def resume(data, work):
 
 
 def reference_scales(found):
-    """The scale before each update: PyTorch 2's own GradScaler, else its rule written out."""
+    """The scale before each update, by PyTorch 2's own GradScaler or else by its rule."""
     scales, scale, tracker, scaler = [], 65536.0, 0, None
     try:
         import torch  # pylint: disable=import-outside-toplevel
@@ -137,7 +137,7 @@ def scaler(data, work):
 
 
 def counted(data, work):
-    """Updates that were skipped before a resume are among those that its metrics count."""
+    """Updates skipped before a resume are counted in its metrics."""
     out = os.path.join(work, "counted")
     tiny = ["--dtype=float16", "--block_size=1", "--n_layer=1", "--batch_size=1", "--gradient_accumulation_steps=1", "--n_embd=8"]
     train(data, out, *tiny, "--max_iters=1")
@@ -147,7 +147,7 @@ def counted(data, work):
 
 
 def finite(out):
-    """Every value that the folder's model holds."""
+    """Returns true when all values of the folder's model are finite."""
     with open(os.path.join(out, "model.safetensors"), "rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
         file.read(size)
@@ -216,8 +216,8 @@ def memory(data, work):
         planned = steps[-1]["planned_bytes"]
         check(shadowed or resident <= planned + (64 << 20), f"{dtype}: {resident:.0f} resident, {planned} planned")
         sizes[dtype] = planned
-    # Weights and their masters take 6 bytes instead of 4, activations 2 instead of 4.
-    # The two differ in scratch only: a processor with bfloat16 products packs its operands in another way.
+    # Weights and their masters take 6 bytes instead of 4, activations 2 instead of 4.  The two differ in scratch only:
+    # a processor with bfloat16 products packs its operands differently.
     check(abs(sizes["bfloat16"] - sizes["float16"]) < 0.02 * sizes["float16"], f"16-bit plans differ: {sizes}")
     check(sizes["bfloat16"] < 0.97 * sizes["float32"], f"16 bits save too little: {sizes}")
 

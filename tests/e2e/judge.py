@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Evaluation of a model: perplexity and bits per byte of a token file, questions with given answers.
+"""Evaluation of a model: perplexity and bits per byte of a token file, multiple-choice questions.
 
-The reference is a GPT-2 in plain Python and float64 that reads the weights which gpt-train saved; where there is a
-PyTorch (PYTHON_TORCH), its own float64 gives the perplexity once more.  Then files that are not what they claim to be.
+The reference is a GPT-2 in plain Python and float64 that reads the weights saved by gpt-train; if there is a PyTorch
+(PYTHON_TORCH), its own float64 gives the perplexity too.  The script also tests damaged and mislabelled files.
 """
 
 import array
@@ -78,7 +78,7 @@ def attention(qkv):
 
 
 def losses(w, ids):
-    """The loss of each token of `ids` but the first, in nats."""
+    """Returns the loss of each token of `ids` except the first, in nats."""
     x = [[a + b for a, b in zip(w["wte.weight"][i], w["wpe.weight"][t])] for t, i in enumerate(ids[:-1])]
     for layer in range(L):
         h = f"h.{layer}."
@@ -96,7 +96,7 @@ def losses(w, ids):
 
 
 def walk(w, ids, time=T):
-    """The sum over all tokens but the first: windows of `time`, the last of which overlaps its neighbour."""
+    """Returns the sum over all tokens except the first: windows of `time`, the last of which overlaps its neighbour."""
     total, at = 0.0, 0
     while at + time < len(ids):
         total += sum(losses(w, ids[at:at + time + 1]))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# No run removes another run's checkpoint, keep=N keeps those of its own, --checkpoint names one, and a start looks at the data
-# and at the room on the disk first.
+# No run removes another run's checkpoint, keep=N keeps N of its own, --checkpoint selects one, and a start first checks
+# the data and the room on the disk.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 SHAPE="--dataset=tiny --n_layer=1 --n_head=1 --n_embd=8 --block_size=8 --batch_size=4 --gradient_accumulation_steps=1
@@ -37,7 +37,7 @@ resumes() {
 
 check "the data" make_data
 
-# A run from scratch replaced the checkpoint that was there, at its first save.
+# Regression: at its first save a new run replaced the existing checkpoint.
 check "a first run" train 0 --max_iters=5
 checkpoint_sums out >first
 cp out/metrics.jsonl first.jsonl
@@ -61,7 +61,7 @@ cksum <hf/model.safetensors >model
 check "training on in its folder" train 0 --init_from=hf --out_dir=hf --max_iters=1
 check "keeps the model" is "$(cksum <hf/earlier-001/model.safetensors)" "$(cat model)"
 
-# Its tokenizer goes with it: where the next run has none, the old one must not speak for the new model.
+# The tokenizer moves with the checkpoint: if the next run has none, the old one must not describe the new model.
 mkdir data/plain
 cp data/tiny/*.bin data/plain/
 check "a run with a tokenizer" train 0 --out_dir=words --max_iters=1
@@ -73,7 +73,7 @@ check "nor one for others" absent words/tokenizer.json
 check "the first keeps its own" cmp data/tiny/gpt_tokenizer.json words/earlier-001/gpt_tokenizer.json
 check "and that for others" [ -f words/earlier-001/tokenizer.json ]
 
-# Where the only checkpoint is an earlier run's.
+# The only checkpoint is an earlier run's.
 mkdir only
 mv out/earlier-001 only/
 check "nothing to resume" train 2 --out_dir=only --init_from=resume
@@ -105,7 +105,7 @@ check "names those that there are" grep -q "iterations 14, 12, 10, $best" stderr
 check "no number" run 2 "$GPT_SAMPLE" --out_dir=three --checkpoint=1x
 check "from scratch" train 2 --out_dir=three --checkpoint=best
 
-# Going on from one that is not the last leaves what came after it.
+# Resuming from an older checkpoint keeps the later ones.
 checkpoint_sums three >last
 cp three/metrics.jsonl last.jsonl
 check "going on from 10" train 0 --out_dir=three --init_from=resume --checkpoint=10 --max_iters=11
@@ -123,7 +123,7 @@ check "one is kept" train 0 --out_dir=three --init_from=resume --keep=1 --max_it
 check "but for what is somebody's" is "$(kept three)" checkpoint-000010
 check "which is whole" is "$(iter_of three/checkpoint-000010)" 16
 
-# A train.bin that was cut was trained on, and so was one with another tokenizer.
+# Regression: a truncated train.bin, and one with another tokenizer, were trained on.
 cp -r data/tiny data/cut
 truncate -s 1000 data/cut/train.bin
 check "a cut file" train 2 --dataset=cut --out_dir=none --max_iters=1
@@ -142,7 +142,7 @@ cp made/gpt_tokenizer.json data/other
 check "is refused" train 2 --dataset=other --out_dir=none2 --vocab_size=200 --max_iters=1
 check "is refused: said" grep -q "beside it is crc32c:" stderr
 
-# A disk without room was found by the last save.
+# Regression: only the last save noticed that the disk was full.
 mkdir disk
 if mount -t tmpfs -o size=104k tmpfs disk 2>/dev/null; then
     at_exit() { umount -l "$work/disk"; }

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """State formats and Muon: plans, courses, resume to the byte, conversions, refusals.
 
-  bytes     the plan of 124M takes per parameter what the formats say, and 124M, 350M and 1558M fit where they should
+  bytes     the plan of 124M has the formats' bytes per parameter, and 124M, 350M and 1558M fit where they should
   course    every format learns what float32 states learn: the last validation losses are within 0.05 nats
   resume    stopped and resumed, with another number of threads: the bytes of the uninterrupted run, in every format
-  files     weights are saved in the dtype that they have, moments too
-  convert   another format is refused with the way out, converted when asked, and goes on learning; values come back
+  files     weights and moments are saved in their own dtype
+  convert   another format is refused with a hint, converted on request, and goes on learning; values are preserved
   refused   formats without bfloat16, Muon with 8 bits, another optimizer, all with one line and exit status 2
   weights   a lean checkpoint opens as weights
 Prints "checks: P passed, F failed, S skipped".
@@ -29,8 +29,8 @@ FORMATS = ("master", "sr", "sr_bf16", "sr_8bit", "sr_8bit_full")
 LEAN = FORMATS[1:]
 STEPS = 150 if LONG else 80
 MUON = ("--optimizer=muon", "--muon_learning_rate=0.02")
-# Bytes of a weight, its gradient, its master and both moments, 8-bit moments with two exponents per 256: of matrices and
-# biases in blocks, and of embeddings.  Layernorms have 16 in all formats.
+# Bytes of a weight, its gradient, its master and both moments, 8-bit moments with two exponents per 256: of the blocks'
+# matrices and biases, and of embeddings.  Layernorms have 16 in all formats.
 BYTES = {"master": (18, 18), "sr": (14, 14), "sr_bf16": (8, 8), "sr_8bit": (6 + 2 / 256, 8),
          "sr_8bit_full": (6 + 2 / 256, 6 + 2 / 256)}
 SHAPE_124M = ["--n_layer=12", "--n_head=12", "--n_embd=768", "--block_size=1024", "--vocab_size=50304", "--batch_size=1",
@@ -52,7 +52,7 @@ def refused(text, *arguments):
 
 
 def dataset(folder):
-    """A file of words that repeat: a few hundred steps learn something of it."""
+    """A file of repeated words, from which a few hundred steps learn something."""
     os.makedirs(folder)
     text = open(__file__, "rb").read()
     ids = [byte - 32 if byte >= 32 else 0 for byte in text if byte < 128]
@@ -87,7 +87,7 @@ def plan(shape, *arguments, status=0):
 
 
 def bytes_of_124m():
-    """Elements of blocks' matrices and biases, of embeddings, of layernorms."""
+    """Returns the numbers of elements of the blocks' matrices and biases, of embeddings, of layernorms."""
     width = 768
     blocks = 12 * (12 * width * width + 3 * width + width + 4 * width + width)
     return blocks, 50304 * width + 1024 * width, (2 * 12 + 1) * 2 * width

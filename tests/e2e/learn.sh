@@ -1,7 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# Learning and speaking: a tiny model learns a short text by heart, in which each letter follows from the one before it and
-# the place in the line, and gpt-sample gives it back: greedily, deterministically for a seed, and beyond the context.
+# Learning and sampling: a tiny model memorises a short text, in which each letter follows from the one before it and
+# the place in the line, and gpt-sample reproduces it: greedily, deterministically for a seed, and beyond the context.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 LOSS_MAX=0.05 # of 3.3 (log 27) at the start; the text has no entropy once a line has begun
@@ -10,7 +10,7 @@ sample() {
     run 0 "$GPT_SAMPLE" --out_dir=heart --num_samples=1 --threads=2 "$@"
 }
 
-# keep NAME: what gpt-sample wrote, for a comparison.
+# keep NAME: saves gpt-sample's output for a comparison.
 keep() {
     cp stdout "$1"
 }
@@ -57,7 +57,7 @@ check "validation loss $loss is at most $LOSS_MAX" below "$loss" "$LOSS_MAX"
 check "a whole evaluation agrees" run 0 "$GPT_TRAIN" heart.py --init_from=resume --eval_only=True --eval_iters=64
 check "its loss $(last_val_loss)" below "$(last_val_loss)" "$LOSS_MAX"
 
-# Greedy: the text itself, further than the context of 48 reaches, whatever the seed and the temperature.
+# Greedy: the text itself, beyond the context of 48, whatever the seed and the temperature.
 printf '%s' "$line$line$line$line" | head -c 132 >expected
 printf '\n---------------\n' >>expected
 check "greedy" sample --start="the " --max_new_tokens=128 --top_k=1
@@ -72,7 +72,7 @@ printf '%s' "$line$line" >prompt.txt
 check "a prompt from a file" sample --start=FILE:prompt.txt --max_new_tokens=46 --top_k=1
 check "gives the same" cmp stdout expected
 
-# Hot sampling: deterministic for a seed, different for another, the same for any number of threads.
+# High temperature: deterministic for a seed, different for another, the same for any number of threads.
 check "sampling" sample --start="the " --max_new_tokens=150 --temperature=2 --seed=5
 keep first
 check "the same seed" sample --start="the " --max_new_tokens=150 --temperature=2 --seed=5 --threads=1

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Memory is known before step 1, as the system sees it.
+"""Memory is known before step 1, as seen by the system.
 
-  plan      the arena that was asked of the device, the plan, and `--plan=json` are one number
+  plan      the arena requested from the device, the plan, and `--plan=json` are one number
   growth    the process grows by at most 2 MiB over 100 steps with evaluation and saving
-  baseline  peak RSS less the plan is the same for any batch: within max(4 MiB, 1 %) over batch 1 to 16
-  refusal   what cannot fit a budget ends with exit status 3 within a second, and takes no memory
+  baseline  peak RSS minus the plan is the same for any batch: within max(4 MiB, 1 %) over batch 1 to 16
+  refusal   a model that cannot fit the budget ends with exit status 3 within a second, and takes no memory
 The model of `baseline` has 6 layers of 384 channels and GPT-2's vocabulary; GPT_TRAIN_MEMORY_124M=1 takes GPT-2 124M
-(about 2 minutes), of record.  Prints "checks: P passed, F failed, S skipped".
+(about 2 minutes), for published figures.  Prints "checks: P passed, F failed, S skipped".
 """
 
 import json
@@ -29,7 +29,7 @@ REFUSAL_RSS_MAX = 128 * MIB
 
 
 def write_tokens(folder, vocab):
-    """Any tokens do; the sizes are what matters."""
+    """Any tokens do; only the sizes matter."""
     os.makedirs(folder)
     for split in ("train", "val"):
         with open(os.path.join(folder, split + ".bin"), "wb") as file:
@@ -48,7 +48,7 @@ def rss_bytes(pid, field):
 
 
 def ended(process):
-    """Exit status and peak RSS in bytes; what the process wrote must have been read or gone to a file."""
+    """Returns exit status and peak RSS in bytes; the process's output must have been read or redirected to a file."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, usage.ru_maxrss * 1024
@@ -121,7 +121,8 @@ def baseline(work):
 
 
 def refusal(work):
-    """A budget that the weights alone exceed, for a batch of a dozen up to one whose program would have millions of ops."""
+    """A budget that the weights alone exceed, for a batch of a dozen up to one whose program would have millions of
+    ops."""
     for batch in (12, 1 << 16, 1 << 20):
         out = os.path.join(work, f"refused-{batch}")
         arguments = [f"--batch_size={batch}", "--block_size=1024", "--vocab_size=50304", "--memory_budget=1GiB", "--dataset=" + os.path.join(work, "gpt2")]

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The stories that doc/memory.md tells, as a user would live them: GPT-2 124M with 64 x 1024 tokens and 77M parameters with
-16 x 1024 x 32, under the memory of a 12 GB card as it is new, beside other programs, and as its "free" line says; the
-micro-batches that a model of the plans promised before they were written; the keys that patched nanoGPTs have, live on a tiny
-model; an evaluation where training does not fit; and the report after a failure.  Prints "checks: P passed, ...".
+"""The examples of doc/memory.md, run as a user would: GPT-2 124M with 64 x 1024 tokens and 77M parameters with 16 x
+1024 x 32, in the memory of an empty 12 GB card, with other programs on it, and as its "free" line says; the
+micro-batches that a model of the plans predicted before they were written; the keys that patched nanoGPTs have, live on
+a tiny model; an evaluation where training does not fit; and the report after a failure.  Prints "checks: P passed,
+...".
 """
 
 import array
@@ -25,9 +26,9 @@ STORIES = {
 }
 BUDGETS = (11.4, 9.72, 2.68)
 LEVELS = ("none", "gelu", "layernorm", "mlp", "full")
-CONTEXT = 0.6  # GiB that the model of the plans kept for a context
-# Largest micro-batches of 124M x 1024 at each level that it gave for 8, 12 and 24 GB, by dtype and rows of a loss chunk (0 =
-# all of the micro-batch).  A plan may fall short of them by 3 %.
+CONTEXT = 0.6  # GiB that the model of the plans reserved for a context
+# Largest micro-batches of 124M x 1024 at each level that it predicted for 8, 12 and 24 GB, by dtype and rows of a loss
+# chunk (0 = all of the micro-batch).  A plan may be up to 3 % smaller.
 MODELLED = {
     ("bfloat16", 0): {8: (13, 16, 19, 27, 44), 12: (24, 29, 33, 49, 78), 24: (55, 68, 76, 112, 180)},
     ("bfloat16", 4096): {8: (17, 22, 27, 50, 128), 12: (31, 41, 49, 88, 225), 24: (72, 96, 115, 203, 518)},
@@ -80,7 +81,7 @@ def stories():
 
 
 def modelled():
-    """Plans pinned to (nearly) the modelled micro-batches stay within what the model had for them."""
+    """Plans pinned to (nearly) the predicted micro-batches stay within the predicted memory."""
     for (dtype, chunk), cards in MODELLED.items():
         for memory, batches in cards.items():
             for level, batch in zip(LEVELS, batches):
@@ -121,7 +122,7 @@ def evaluation_alone():
 
 
 def pinned():
-    """Who insists on what does not fit is refused before anything is computed, with ways out and the report."""
+    """Pinned choices that do not fit are refused before anything is computed, with alternatives and the report."""
     arguments = ["--dataset=./none", "--batch_size=64", "--gradient_accumulation_steps=1", "--micro_batch=64",
                  "--recompute=none", "--memory_budget=2.68GiB"]
     done = run("--plan=json", *arguments)
@@ -153,7 +154,7 @@ def losses(done):
 
 
 def patched_keys():
-    """eval_block_size is what cutting the whole model to that block gives; grad_checkpoint is recompute."""
+    """eval_block_size gives the same losses as cropping the whole model to that block; grad_checkpoint is recompute."""
     done = run(*TINY, "--max_iters=40", "--out_dir=out")
     check(done.returncode == 0, f"tiny: {done.stderr!r}")
     weights = ["--init_from=out", "--dataset=tiny", "--eval_only", "--eval_iters=0"]

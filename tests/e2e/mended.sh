@@ -1,6 +1,6 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# Faults that were found and mended, each with the case that showed it.
+# Regression tests: each comment names a fixed defect, followed by the case that showed it.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 SHAPE="--n_layer=1 --n_head=1 --n_embd=8 --block_size=8 --batch_size=4 --eval_iters=1 --log_interval=100"
@@ -21,20 +21,20 @@ check "the data" make_data
 printf 'abcabcabcabdabcabcabd%.0s' 1 2 3 4 5 6 7 8 9 >other.txt
 check "other data" run 0 "$GPT_PREPARE" --tokenizer=chars --val-fraction=0.3 --out-dir=data/other other.txt
 
-# A run from scratch over an old checkpoint took its metrics and its tokenizer away before anything new was saved.
+# A new run in the folder of an old checkpoint removed its metrics and its tokenizer before it saved anything.
 check "an old run" train tiny over --max_iters=3 --eval_interval=2
 cp over/gpt_tokenizer.json old-tokenizer.json
 cp over/metrics.jsonl old-metrics.jsonl
 check "a new run that saves nothing" train other over --max_iters=1 --eval_interval=100 --always_save_checkpoint=False
 check "the old tokenizer is still beside the old checkpoint" cmp -s over/gpt_tokenizer.json old-tokenizer.json
 check "the old metrics wait beside it" cmp -s over/metrics-????????.jsonl old-metrics.jsonl
-# A tokenizer that is not the checkpoint's was taken without a word.
+# A tokenizer other than the checkpoint's was accepted silently.
 check "resume with other data" run 2 "$GPT_TRAIN" --init_from=resume --out_dir=over --dataset=other --max_iters=9
 check "resume with other data: said" grep -q "not the one that .* was trained with" stderr
 cp data/other/gpt_tokenizer.json over/gpt_tokenizer.json
 check "sampling with another tokenizer" run 2 "$GPT_SAMPLE" --out_dir=over --num_samples=1 --max_new_tokens=4
 
-# Lines of a run that saved nothing were taken for those of the checkpoint that went on.
+# Metrics of a run that saved nothing were attributed to the checkpoint that was resumed.
 cp old-tokenizer.json over/gpt_tokenizer.json
 check "another new run that saves nothing" train other over --max_iters=1 --eval_interval=100 --always_save_checkpoint=False
 check "the checkpoint goes on" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=over --max_iters=5
@@ -47,7 +47,7 @@ check "has its own metrics" test "$(grep -c loss over/metrics.jsonl)" -eq 3
 head -n "$lines" over/earlier-001/metrics.jsonl >own-metrics.jsonl
 check "and keeps the others" cmp -s own-metrics.jsonl old-metrics.jsonl
 
-# A start that failed left a folder with a lock in it.
+# A failed start left a folder with a lock in it.
 check "no dataset" run 2 "$GPT_TRAIN" --dataset=nowhere --out_dir=left --max_iters=1
 check "no dataset: no folder" absent left
 check "nothing to resume" run 2 "$GPT_TRAIN" --init_from=resume --out_dir=left2
@@ -110,15 +110,16 @@ check "a run to sample from" train tiny pipe --max_iters=2 --eval_interval=100
 check "a closed pipe ends the sampling" is "$(cat ended)" 141
 check "and is no error" is "$(errors stderr)" 0
 
-# Sizes that overflowed an int.
+# Sizes overflowed an int.
 check "too many sequences" run 2 "$GPT_TRAIN" --dataset=tiny --batch_size=1048576 --gradient_accumulation_steps=1048576 \
     --micro_batch=1 --block_size=1 --plan
 
-# Bound threads took the place of the first one for the machine, and were one.  Places are cores: else they are hyperthreads.
+# With bound threads the program counted only the processors of the first thread, and ran one thread.  Places are cores,
+# because by default they are hyperthreads.
 plan_threads() {
     "$GPT_TRAIN" --dataset=tiny --backend=cpu --block_size=8 --plan "$@" 2>&1 | grep -o '[0-9]* threads*' | head -n 1
 }
-# limited FLAG LIMIT STATUS: a run under a limit of the shell's.
+# limited FLAG LIMIT STATUS: runs under a limit of the shell.
 limited() {
     # shellcheck disable=SC2086,SC3045 # lists of words; dash and others know the flags
     (ulimit "$1" "$2" && exec "$GPT_TRAIN" $SHAPE --dataset=tiny --backend=cpu --max_iters=0 --out_dir=limited) \
@@ -146,9 +147,11 @@ check "a large batch" train tiny shrink --max_iters=1 --eval_interval=100 --batc
 check "resumed with a small one" run 0 "$GPT_TRAIN" --init_from=resume --out_dir=shrink --batch_size=2 --max_iters=3
 check "resumed with a small one: at once" grep -q "; all 2 sequences of 8 tokens in one step" stdout
 
-# Where only the best is saved, a stop replaced it by what there was, and one that could not be saved stayed the one to beat.
+# When only the best checkpoint is saved, a stop replaced it by the current one, and a best that could not be saved
+# still counted as the one to beat.
 mkfifo lines
-# at_line LINE DEED OUT OPTION...: does DEED with the process id once the log has the line; $status is the exit status.
+# at_line LINE COMMAND OUT OPTION...: runs COMMAND with the process id when the log has LINE; $status is the exit
+# status.
 at_line() {
     line=$1 deed=$2 out=$3
     shift 3
@@ -189,12 +192,12 @@ check "a stop before the best: the same end" same_end best-early
 at_line "step 0:" "kill -TERM" best-none
 check "a stop before the first update: nothing is saved" absent best-none/trainer_state.json
 check "a stop before the first update: said" grep -q "nothing is saved" stderr
-# Off the schedule the last updates were lost without a word.
+# The last updates were lost silently when the run ended off the schedule.
 check "the end between two evaluations" at_line "never" false best-none --max_iters=5 --eval_interval=4
 check "the end between two evaluations: saved" is "$(saved best-none)" 6
 check "never better than at the start" at_line "never" false best-never --max_iters=5 --eval_iters=0 --learning_rate=0 --min_lr=0
 check "never better than at the start: nothing is saved" absent best-never/trainer_state.json
-# Half a minute of silence, while memory was taken, came before the plan and a forecast of 200 years.
+# The plan and a forecast of 200 years came only after half a minute of silence, in which memory was committed.
 at_line "memory:" "kill -KILL" long --max_iters=2000000000 --gradient_accumulation_steps=1000
 check "a run that nobody waits for: what takes less" grep -q "more than a month; .* (max_iters)" stderr
 # shellcheck disable=SC2086 # a list of words
@@ -221,11 +224,11 @@ if command -v prlimit >/dev/null 2>&1; then
 else
     skip mended_full_disk 'no prlimit'
 fi
-# More threads than a loop of ours takes ended every new run with an assertion.
+# More threads than one of our loops supports ended every new run with an assertion.
 check "257 threads" train tiny wide --max_iters=0 --eval_interval=100 --threads=257
 
-# A descriptor that was closed at the start was given to a file of ours: the log went into the lock, which the next start then
-# refused, and gpt-prepare read its own lock as its input.
+# A descriptor that was closed at the start was reused for one of our files: the log went into the lock, which the next
+# start then refused, and gpt-prepare read its own lock as its input.
 # shellcheck disable=SC2086 # a list of words
 closed_run() {
     "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir="closed$1" --gradient_accumulation_steps=1 --max_iters=1 --always_save_checkpoint=True
@@ -247,10 +250,10 @@ status=0
 check "no standard input: the status" is $status 1
 check "no standard input: no data" absent data/closed/train.bin
 
-# A caller that ignores SIGCHLD had our children reaped before they were asked for.
+# When the caller ignored SIGCHLD, our children were reaped before we waited for them.
 check "SIGCHLD ignored" run 0 sh -c 'trap "" CHLD; "$@"' sh "$GPT_TRAIN" --list_devices
 
-# With too little address space the library for products asked for more for ever.
+# With too little address space the matrix library requested more memory for ever.
 if grep -q -e __asan_init -e __tsan_init -e __msan_init "$GPT_TRAIN"; then
     skip mended_space 'a sanitizer needs more address space'
 else
@@ -265,7 +268,7 @@ else
     check "little address space: gpt-export" run 0 sh -c 'ulimit -v 200000 && timeout 20 "$@"' sh "${GPT_EXPORT:?}" --version
 fi
 
-# A link to nothing was called no directory, and a new folder whose lock could not be made stayed.
+# A link to nothing was reported as not a directory, and a new folder whose lock could not be made stayed.
 ln -s nowhere dangling
 check "a link to nothing" run 1 "$GPT_TRAIN" --dataset=tiny --out_dir=dangling --max_iters=0
 check "a link to nothing: said" grep -q "a broken link has this name" stderr

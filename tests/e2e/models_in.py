@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Models of others as a start: Hugging Face's folders, shards and cache, llm.c's files, nanoGPT's ckpt.pt.
+"""Foreign models as a start: Hugging Face's folders, shards and cache, llm.c's files, nanoGPT's ckpt.pt.
 
 One small run of gpt-train gives weights and moments.  This script writes them in each foreign format by itself, loads
-them through gpt-train with a learning rate of 0, and compares every tensor of what is saved then, bit for bit.  A ckpt.pt
-must continue as the run itself does.  Bad files end with one line and exit status 2, and nothing in them runs.
-PyTorch is not needed; where there is one (PYTHON_TORCH), its own torch.save() writes a ckpt.pt too.
+them through gpt-train with a learning rate of 0, and compares every saved tensor, bit for bit.  A ckpt.pt must continue
+as the run itself does.  Bad files end with one line and exit status 2, and nothing in them is executed.  PyTorch is not
+needed; if there is one (PYTHON_TORCH), its own torch.save() writes a ckpt.pt too.
 """
 
 import array
@@ -67,7 +67,7 @@ def floats(raw):
 
 
 def to_bf16(raw):
-    """Truncated: what is written is what must be read."""
+    """Truncates: the written values are those that must be read."""
     words = array.array("I")
     words.frombytes(raw)
     return array.array("H", [word >> 16 for word in words]).tobytes()
@@ -143,7 +143,7 @@ def write_llmc(path, tensors, version, padded=64, header=None):
 
 # ---- torch.save() without torch ----
 def torch_names():
-    """Modules whose names are those that torch.save() writes; nothing here can compute."""
+    """Makes modules with the names that torch.save() writes; they cannot compute."""
     torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
     for name in ("FloatStorage", "LongStorage", "HalfStorage"):
         setattr(torch, name, type(name, (), {"__module__": "torch"}))
@@ -234,7 +234,7 @@ def nanogpt_tensor(name, shape, raw, make):
 
 
 def nanogpt_checkpoint(folder, bias, make=Tensor, prefix=""):
-    """The checkpoint of ours in `folder` as nanoGPT would have it."""
+    """Returns our checkpoint in `folder` in nanoGPT's form."""
     with open(os.path.join(folder, "trainer_state.json"), encoding="utf-8") as file:
         state = json.load(file)
     weights = read_safetensors(os.path.join(folder, state["files"][0]["name"]))
@@ -293,7 +293,7 @@ def make_data():
 
 
 def same_weights(name, source, expected, *extra, env=None):
-    """Loads `source`, makes an update with a learning rate of 0, and compares what is saved."""
+    """Loads `source`, makes an update with a learning rate of 0, and compares the saved tensors."""
     shutil.rmtree("copy", ignore_errors=True)
     done = gpt_train(f"--init_from={source}", "--out_dir=copy", *RUN, *STILL, *extra, env=env)
     check(name + " loads", done.returncode == 0, done.stderr[-600:])
@@ -328,7 +328,7 @@ def loads(base, config):
 
 
 def cropped(base, config):
-    """Fewer positions than the model has: the first rows, as nanoGPT's crop_block_size."""
+    """Crops the model to fewer positions: the first rows, as nanoGPT's crop_block_size."""
     expected = dict(base)
     dtype, shape, raw = base["transformer.wpe.weight"]
     expected["transformer.wpe.weight"] = (dtype, [T // 2, C], raw[:len(raw) // 2])
@@ -407,7 +407,7 @@ def nanogpt_continues():
 
 
 def nanogpt_over_another():
-    """A ckpt.pt that goes on in the folder of another run, and saves nothing: that run's files are as they were."""
+    """Continues a ckpt.pt in the folder of another run without saving: that run's files are unchanged."""
     with open("characters.txt", "w", encoding="ascii") as file:
         file.write("".join(chr(ord("0") + number) for number in range(V)) * 9)
     subprocess.run([os.environ["GPT_PREPARE"], "--tokenizer=chars", "--out-dir=characters", "characters.txt"], check=True,
@@ -429,7 +429,7 @@ def nanogpt_over_another():
 
 
 def nanogpt_samples():
-    """nanoGPT's sample.py takes the characters from data/DATASET/meta.pkl; ours do from the same file, as data."""
+    """Like nanoGPT's sample.py, our programs take the characters from data/DATASET/meta.pkl, but as data."""
     checkpoint = nanogpt_checkpoint("run-True", True)
     checkpoint["config"]["dataset"] = "characters_of_pickle"
     os.makedirs("of-pickle")
@@ -571,7 +571,7 @@ def bad_llmc(base):
 
 
 class Evil:
-    """What a pickle of an attacker does: call a function when it is loaded."""
+    """An attacker's pickle: it calls a function when it is loaded."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -662,7 +662,7 @@ def bad_archives():
         whole = file.read()
     with zipfile.ZipFile("ckpt-True.pt") as archive:
         members = [(info.filename, info.header_offset + 30 + len(info.filename), info.file_size) for info in archive.infolist()]
-    for name, first, size in members[:-1]:  # the last, "version", is not read
+    for name, first, size in members[:-1]:  # the last member, "version", is not read
         at = first + size // 2
         with open("bad.pt", "wb") as file:
             file.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])

@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""The opencl backend as a user meets it: on PoCL, or on whatever device number 0 is here.
+"""The opencl backend from the command line, on PoCL or whatever device number 0 is.
 
   list      --list_devices names the device; a number out of range is one line
-  absent    without loader, or without a driver, there is one line; `auto` goes on to the cpu
-  fake      drivers that abort, skip kernels, refuse memory, lose the device, do not compile or are of OpenCL 1.1 (opencl_fake.c):
-            one line, an exit status, and the last checkpoint as it was; a device for one process trains without a rehearsal
+  absent    without loader, or without a driver, there is one line; `auto` falls back to the cpu
+  fake      drivers that abort, skip kernels, refuse memory, lose the device, do not compile or are of OpenCL 1.1
+            (opencl_fake.c): one line, an exit status, and the last checkpoint unchanged; a device for one process
+            trains without a rehearsal
   parity    20 steps in float32 have the losses of the cpu backend within 1e-5 relative; 16 bits within 0.1
-  resume    a run that stopped and went on leaves the bytes of the one that did not
-  tiny      a model whose arena holds no product to be timed trains and is evaluated
-  matrix    products on emulated matrix units train; where units fail to compile, end the process or multiply wrongly, vector
-            units take over, and a line says so
-  clblast   fp32 products by CLBlast, where it is installed, have the losses of own kernels; one that multiplies wrongly is left
-            alone, with a line that says so
-  cache     the second start compiles nothing and computes within 2 s; files cut short, changed or of another driver are not
-            given to the driver; the folder is the user's alone
-  limit     POCL_MEMORY_LIMIT=1: the arena is planned in segments that the device allows, what is planned is what is asked
-            for, and what cannot fit ends with exit status 3
+  resume    a run that was stopped and resumed leaves the bytes of the uninterrupted one
+  tiny      a model whose arena is too small to time a product trains and is evaluated
+  matrix    products on emulated matrix units train; if units fail to compile, end the process or multiply wrongly,
+            vector units take over, with a note
+  clblast   fp32 products by CLBlast, if installed, have the losses of our own kernels; one that multiplies wrongly is
+            not used, with a note
+  cache     the second start compiles nothing and computes within 2 s; files truncated, changed or of another driver are
+            not given to the driver; only the user can access the folder
+  limit     POCL_MEMORY_LIMIT=1: the arena is planned in segments that the device allows, the requested memory is the
+            plan, and a model that cannot fit ends with exit status 3
 Prints "checks: P passed, F failed, S skipped".
 """
 
@@ -40,14 +41,14 @@ TINY = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_
         "--gradient_accumulation_steps=2", "--eval_iters=4", "--warmup_iters=5", "--bias=True", "--max_iters=20",
         "--eval_interval=10", "--lr_decay_iters=20"]
 PARITY_BOUND = 1e-5  # relative, of the losses of 20 steps in fp32
-HALF_BOUND = 0.1     # as halves.py
+HALF_BOUND = 0.1     # as in halves.py
 # PoCL takes half a minute to optimise CLBlast's kernels, which one run uses.
 PLAIN = {} if LONG else {"POCL_EXTRA_BUILD_FLAGS": "-cl-opt-disable"}
 SECOND_START_SECONDS = 2.0
 
 
 def dataset(folder):
-    """A file of words that repeat: a few hundred steps learn something of it."""
+    """A file of repeated words, from which a few hundred steps learn something."""
     os.makedirs(folder)
     text = open(__file__, "rb").read()
     ids = [byte - 32 if byte >= 32 else 0 for byte in text if byte < 128]
@@ -57,7 +58,7 @@ def dataset(folder):
 
 
 def gpt_train(*arguments, status=0, **environment):
-    """The finished process; any status where `status` is None."""
+    """Returns the finished process; a `status` of None accepts any."""
     run = subprocess.run([GPT_TRAIN, *arguments], check=False, capture_output=True, text=True,
                          env={**os.environ, **environment})
     if status is not None:
@@ -112,7 +113,7 @@ def absent(data, work):
 
 
 def fake_build(work):
-    """The library with defects; None where it cannot be compiled."""
+    """Compiles the library with defects; returns None when that fails."""
     library = os.path.join(work, "fake.so")
     command = shlex.split(os.environ.get("CC", "cc")) + [
         "-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE, "-o", library, os.path.join(SOURCE, "tests/e2e/opencl_fake.c"),
@@ -180,17 +181,17 @@ def matrix(data, work):
     for defect, text, environment in some((("unit-skip", "multiplies wrongly", emulated),
                                            ("unit-abort", "signal 6", emulated),
                                            ("nvidia", "", {}), ("unit-build", "does not build", emulated),
-                                           ("unit-skip", "multiplies wrongly", emulated)), 1):  # a failure is not remembered
+                                           ("unit-skip", "multiplies wrongly", emulated)), 1):  # failures are not cached
         run = train(data, out, *options, "--max_iters=0", "--eval_iters=1", GPT_TRAIN_OPENCL_LIBRARY=library,
                     OPENCL_FAKE=defect, XDG_CACHE_HOME=os.path.join(work, "cache-" + defect), **environment)
         lines = [line for line in run.stderr.splitlines() if "left to vector units" in line]
-        others = [line for line in errors(run) if line not in lines]  # the compiler's word for it is in the line
+        others = [line for line in errors(run) if line not in lines]  # that line contains the compiler's message
         check(len(lines) == 1 and text in lines[0], f"{defect}: {run.stderr[-500:]}")
         check(not others and "matrix units" not in run.stdout, f"{defect}: {run.stdout[:300]} {others}")
 
 
 def clblast(data, work):
-    """CLBlast's fp32 products are proven before they are used, and left alone where they are wrong."""
+    """CLBlast's fp32 products are tested before they are used, and not used if they are wrong."""
     if ctypes.util.find_library("clblast") is None:
         skip("opencl_clblast", "CLBlast is not installed (Debian: libclblast1)")
         return
@@ -206,7 +207,7 @@ def clblast(data, work):
         return
     half = os.path.join(work, "clblast-half")
     train(data, half, *options, "--max_iters=1", GPT_TRAIN_OPENCL_CLBLAST="1")
-    run = train(data, half, *options, "--init_from=resume")  # which by itself would leave a processor's products to own kernels
+    run = train(data, half, *options, "--init_from=resume")  # on a processor, which by default uses our own kernels
     check("CLBlast" in run.stdout and "differ" not in run.stderr, f"CLBlast in a resumed run: {run.stderr[-300:]}")
     whole, resumed = files_of(os.path.join(work, "clblast-1")), files_of(half)
     check(whole == resumed, "a run that CLBlast began and a resume went on with: other bytes")
@@ -271,7 +272,7 @@ def cache(data, work):
         second = train(data, out, *arguments, XDG_CACHE_HOME=home)
         best, processor = min(best, time.monotonic() - start), min(processor, children_seconds() - used)
         check(not compiles(second), f"the second start compiles: {second.stderr[-300:]}")
-    # On a machine that others use, what it computed itself counts.
+    # On a busy machine processor time counts instead.
     check(min(best, processor) < SECOND_START_SECONDS,
           f"the second start takes {best:.2f} s, {processor:.2f} s of processor")
     print(f"first start {middle - begin:.2f} s, second {best:.2f} s, {processor:.2f} s of processor")
@@ -292,7 +293,7 @@ def limit(data, work):
     if "PoCL" not in gpt_train("--list_devices").stdout and "Portable" not in gpt_train("--list_devices").stdout:
         skip("opencl_limit", "device 0 is not PoCL, whose POCL_MEMORY_LIMIT makes a small card")
         return
-    # As few tokens as can be, and no checkpoint: the size of the arena is what counts.
+    # As few tokens as possible, and no checkpoint: only the size of the arena matters.
     small = ["--vocab_size=50304", "--n_embd=320", "--n_head=5", "--n_layer=1", "--block_size=8", "--batch_size=1",
              "--gradient_accumulation_steps=1", "--max_iters=1", "--eval_iters=1", "--always_save_checkpoint=False"]
     plan = json.loads(train(data, os.path.join(work, "plan"), *small, "--plan=json", POCL_MEMORY_LIMIT="1").stdout)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""bench/opencl-check on device 0: its rows run, its JSON is whole, what fails is a FAIL, usage is checked.
+"""bench/opencl-check on device 0: its rows run, its JSON is complete, failures give FAIL, usage is checked.
 
-No time is judged.  opencl.py says where drivers keep what they compile.  Prints "checks: P passed, F failed, S skipped".
+Times are not checked.  opencl.py sets where drivers cache compiled kernels.  Prints "checks: P passed, F failed, S
+skipped".
 """
 import json
 import os

@@ -1,16 +1,16 @@
-/* An ICD loader with a defect, put between gpt-train and the real one; OPENCL_FAKE=WORD[:NUMBER] chooses it.
+/* An ICD loader with a defect, inserted between gpt-train and the real one; OPENCL_FAKE=WORD[:NUMBER] selects it.
  *
  *   abort       clGetPlatformIDs ends the process, as broken drivers do
- *   skip:N      from launch N + 1 on, kernels are not run, and nothing says so
- *   lost:N      launch N + 1 and what follows fail as on a card that was lost
+ *   skip:N      from launch N + 1 on, kernels silently do not run
+ *   lost:N      launch N + 1 and all later calls fail as on a card that was lost
  *   source      a line that does not compile is added to each program
  *   refuse      clCreateBuffer of 1 MiB and more fails
- *   nvidia      the device says that it has NVIDIA's capability 8.6, and so matrix units that its compiler does not know
+ *   nvidia      the device reports NVIDIA's capability 8.6, and so matrix units that its compiler does not know
  *   unit-build, unit-abort, unit-skip
  *               programs for matrix units do not build, end the process, or are not run
  *   old         the devices have OpenCL 1.1, as Mesa's Clover
- *   exclusive   a device serves one process: who holds the lock on the file OPENCL_FAKE_LOCK
- *   clblast-skip   CLBlast's kernels are not run; the library must be preloaded, as CLBlast has its own way to the loader
+ *   exclusive   a device serves one process: the holder of the lock on the file OPENCL_FAKE_LOCK
+ *   clblast-skip   CLBlast's kernels are not run; the library must be preloaded, as CLBlast finds the loader by itself
  * Everything else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test that uses it.
  */
 #define _GNU_SOURCE
@@ -30,7 +30,7 @@
 
 static int launches;
 
-/* The number behind `word` in OPENCL_FAKE, 0 without one; -1 when another defect is chosen. */
+/* Returns the number after `word` in OPENCL_FAKE, 0 without one; -1 when another defect is selected. */
 static int defect(const char *word)
 {
     const char *wanted = getenv("OPENCL_FAKE");
@@ -115,7 +115,8 @@ cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *dev
     return ((__typeof__(&clBuildProgram))real("clBuildProgram"))(program, count, devices, options, notify, data);
 }
 
-/* Whether a kernel's name begins with `begin`: "gt_gemm_matrix" is the one for matrix units, CLBlast's begin with "Xgemm". */
+/* Returns true when the kernel's name starts with `begin`: "gt_gemm_matrix" uses matrix units, CLBlast's start with
+ * "Xgemm". */
 static int is_of(cl_kernel kernel, const char *begin)
 {
     char name[64] = "";

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""kernels/gemm_matrix.cl as the compilers of cards see it, where there is no card.
+"""Compiles kernels/gemm_matrix.cl with the compilers for cards, without a card.
 
-  nvptx    clang compiles each variant with inline PTX, and ptxas of a CUDA toolkit assembles it: for the capability that the
-           instruction needs it is accepted, with nothing spilled; for the one before it is refused, so that a device is not
-           given what it lacks
+  nvptx    clang compiles each variant with inline PTX, and ptxas of a CUDA toolkit assembles it: it accepts the variant
+           without spills for the capability that the instruction needs, and refuses it for the one before, so that a
+           device is never given unsupported instructions
   amdgcn   a clang that knows gfx11 compiles the variants with WMMA builtins; for gfx10 it refuses them
-What the kernel calls of OpenCL's library is replaced by the compiler's builtins.  Prints
-"checks: P passed, F failed, S skipped".
+The compiler's builtins replace the functions of OpenCL's library that the kernel calls.  Prints "checks: P passed, F
+failed, S skipped".
 """
 
 import os
@@ -23,8 +23,8 @@ CLANGS = ["clang", *(f"clang-{version}" for version in range(22, 13, -1))]
 PTXAS = ["ptxas", "/usr/local/cuda/bin/ptxas"]
 DTYPES = {"bfloat16": 1, "float16": 2}
 TILES = ((128, 2, 4), (64, 2, 2), (32, 1, 1))  # opencl_gemm_matrix.c: tile, warps down and across
-LAYOUTS = ((0, 0, 1), (1, 1, 1), (0, 1, 0))  # turned a, turned b, wide
-SHAPES = some(list(zip(TILES, LAYOUTS)))     # one layout for each tile: what the emulated units do is checked for all
+LAYOUTS = ((0, 0, 1), (1, 1, 1), (0, 1, 0))  # a transposed, b transposed, wide
+SHAPES = some(list(zip(TILES, LAYOUTS)))     # one layout for each tile: the emulated units are tested for all
 INNER = 32
 LIBRARY = """
 #define GT_BUILTIN_LOCAL_ID %s
@@ -63,7 +63,7 @@ def compile_to(clang, source, out, target, unit, dtype, tile, layout):
 
 
 def products(unit_shape, tile):
-    """How many instructions a step of INNER takes."""
+    """Returns the number of instructions in a step of INNER."""
     rows, columns, inner = unit_shape
     return tile[0] // tile[1] // rows * (tile[0] // tile[2] // columns) * (INNER // inner)
 

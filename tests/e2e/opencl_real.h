@@ -1,7 +1,7 @@
-/* The functions of the real OpenCL loader, for libraries that tests put between a program and it.
+/* Access to the real OpenCL loader, for libraries that tests insert between a program and it.
  *
- * Such a library is linked with libOpenCL.so.1 and has functions of the same names: dlsym() on the loader's own handle finds
- * the loader's.  Compiled with -I and the folder of the sources.
+ * Such a library is linked with libOpenCL.so.1 and has functions of the same names: dlsym() on the loader's own handle
+ * finds the loader's.  Compiled with -I and the source folder.
  */
 #ifndef GPT_TRAIN_OPENCL_REAL_H
 #define GPT_TRAIN_OPENCL_REAL_H

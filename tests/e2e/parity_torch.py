@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""A small GPT-2 beside PyTorch in double precision: gradients, updates, losses, final weights.
+"""A small GPT-2 compared with PyTorch in double precision: gradients, updates, losses, final weights.
 
-The reference below is written from the formulas (Radford et al. 2019; Loshchilov and Hutter 2019), in float64.  Both sides
-start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which the helper
-tests/model/step_dump reports.  For biases on and off and both gelu kinds, with accumulation, clipping and weight decay:
-  teacher   every step begun from the reference's weights and moments: each parameter's gradient, m, v and new weight
-  shape     the same gradients where the micro-batch does not divide and where loss chunks are small
-  free      gpt-train itself, ten steps on its own: each loss, the gradient norms, and the weights that it saves
+The reference below is written from the formulas (Radford et al. 2019; Loshchilov and Hutter 2019), in float64.  Both
+sides start from the same weights, which this script writes as a Hugging Face folder, and see the same batches, which
+the helper tests/model/step_dump reports.  With and without biases and with both gelu kinds, with accumulation, clipping
+and weight decay:
+  teacher   every step starts from the reference's weights and moments: each parameter's gradient, m, v and new weight
+  shape     the same gradients if the micro-batch does not divide and loss chunks are small
+  free      gpt-train itself, ten steps on its own: each loss, the gradient norms, and the saved weights
   dropout   the losses of a run do not depend on the micro-batch
-GPT_TRAIN_BACKEND says on which backend.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed, S
-skipped".
+GPT_TRAIN_BACKEND selects the backend.  Needs a Python with PyTorch (PYTHON_TORCH).  Prints "checks: P passed, F failed,
+S skipped".
 """
 
 import json
@@ -62,7 +63,7 @@ def parameter_shapes(bias):
 
 
 def initial_weights(bias, generator):
-    """Nothing is left at 0 or 1, so that a wrong gain or bias shows; rounded to fp32 for both sides."""
+    """No value is exactly 0 or 1, so that a wrong gain or bias shows; rounded to fp32 for both sides."""
     weights = {}
     for name, shape in parameter_shapes(bias).items():
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -92,7 +93,7 @@ def linear(w, at, x):
 
 
 def reference_loss(w, ids, targets, kind):
-    """The sum of the losses of [B, T] tokens."""
+    """Returns the sum of the losses of [B, T] tokens."""
     rows, time = ids.shape
     x = w["wte.weight"][ids] + w["wpe.weight"][:time]
     future = torch.ones(time, time, dtype=torch.bool).triu(1)
@@ -142,7 +143,7 @@ class Reference:
 # ---- files ----
 
 def write_folder(path, weights, bias, kind):
-    """A model in Hugging Face's layout; without biases they are stored as zeros."""
+    """Writes a model in Hugging Face's layout; without biases they are stored as zeros."""
     os.makedirs(path)
     with open(os.path.join(path, "config.json"), "w", encoding="ascii") as file:
         json.dump({"model_type": "gpt2", "vocab_size": VOCAB, "n_positions": BLOCK, "n_embd": CHANNELS, "n_layer": LAYERS,
@@ -175,7 +176,7 @@ def read_safetensors(path):
 
 
 def write_data(path, generator):
-    """Tokens with structure (a noisy walk), so that there is something to learn."""
+    """Writes tokens with structure (a noisy walk), so that there is something to learn."""
     os.makedirs(path)
     steps = torch.randint(0, 4, (6000,), generator=generator)
     ids = (torch.cumsum(steps, 0) % VOCAB).numpy().astype("<u2")
@@ -251,8 +252,9 @@ def compare(what, ours, reference, worst):
 
 
 def determined(weights):
-    """Without the keys' biases: softmax does not feel them, their gradient is 0 but for rounding, and Adam turns the
-    rounding into steps of up to RATE.  (Their gradient is compared like all others, as a part of c_attn.bias.)"""
+    """Returns the weights without the keys' biases: softmax is invariant to them, their gradient is 0 except for
+    rounding, and Adam turns the rounding into steps of up to RATE.  (Their gradient is compared like all others, as a
+    part of c_attn.bias.)"""
     return {name: torch.cat([value[:CHANNELS], value[2 * CHANNELS:]]) if name.endswith("c_attn.bias") else value
             for name, value in weights.items()}
 
@@ -266,7 +268,7 @@ def common_arguments(case):
 
 
 def teacher(case, work, variant, arguments, steps):
-    """Every step begins from the reference's weights and moments.  Returns the batches."""
+    """Every step starts from the reference's weights and moments.  Returns the batches."""
     folder = os.path.join(work, variant)
     os.makedirs(folder)
     trainer = Trainer(folder, common_arguments(case) + arguments + ["--out_dir=" + folder], parameter_shapes(case["bias"]))
@@ -305,7 +307,7 @@ def metrics(folder):
 
 
 def free(case, work, batches):
-    """Ten steps of the real program."""
+    """Runs ten steps of the real program."""
     out = os.path.join(work, "free")
     train(common_arguments(case) + ["--out_dir=" + out, "--eval_iters=1", "--log_interval=1"])
     reference, worst, worst_way = Reference(case["weights"], case["kind"]), 0.0, 0.0
@@ -319,7 +321,7 @@ def free(case, work, batches):
     saved, moved = read_safetensors(os.path.join(out, "model.safetensors")), 0
     ours, start = determined(saved), determined(case["weights"])
     for name, value in determined(reference.w).items():
-        # Of the way that the weights have gone, since they have hardly moved beside their size.
+        # Relative to the distance moved: the weights have hardly moved compared to their size.
         error = distance(ours[name] - start[name], value - start[name])
         worst_way = max(worst_way, error)
         check(error <= 1e-3, f"saved {name}: {error:.3g} of the way gone")
@@ -345,7 +347,7 @@ def dropout(case, work):
 
 def main():
     print(f"parity_torch: seed {SEED}, PyTorch {torch.__version__}")
-    torch.set_num_threads(1)  # beside the helper, which works in turn with it
+    torch.set_num_threads(1)  # the helper runs in turn with it
     with tempfile.TemporaryDirectory(prefix="gpt-train-parity-") as work:
         for number, (bias, kind) in enumerate(((True, "erf"), (False, "tanh"), (True, "tanh"), (False, "erf"))):
             generator = torch.Generator().manual_seed(SEED + number)

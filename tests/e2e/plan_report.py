@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """The plan's report, as text, JSON and SVG.
 
-  schema    every field of `--plan=json` stands in doc/plan.md's tables with its type, and the other way round
-  choices   a budget that is too small: what is short, three choices, and the keys of each one, given by hand, fit
+  schema    every field of `--plan=json` is in doc/plan.md's tables with its type, and the other way round
+  choices   a budget that is too small: the missing bytes, three choices, and the keys of each one, given by hand, fit
   front     `--plan=json-pareto`: at most 24 plans, none both larger and slower than another; the plain JSON has none
-  refusals  one line, with the memory_budget that works, which then does; a tensor that no device could hold
+  refusals  one line, with a sufficient memory_budget, which then works; a tensor too large for any device
   pipe      closed by its reader: no complaint
   times     never rise with the budget
-  svg       parses as XML, a legend entry for each category that is drawn, a rectangle inside the picture for each tensor,
-            refused or not
-  README    its picture and its example plan are what the program prints
+  svg       parses as XML, a legend entry for each category in the picture, a rectangle inside the picture for each
+            tensor, refused or not
+  README    its picture and its example plan match the program's output
 Exit status 3 goes with every plan that does not fit.  Prints "checks: P passed, F failed, S skipped".
 """
 
@@ -35,7 +35,7 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
 def plan(form, *arguments):
-    """Exit status, standard output, standard error."""
+    """Returns exit status, standard output, standard error."""
     done = subprocess.run([GPT_TRAIN] + MODEL + list(arguments) + ["--plan=" + form], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False, text=True)
     return done.returncode, done.stdout, done.stderr
@@ -64,8 +64,8 @@ TYPES = {
 
 
 def documented():
-    """Path -> set of types, from the table of doc/plan.md: | `path` | type, ... | meaning |.  `*` stands for any name,
-    `[]` for every element; `(or null)` and the like are types of their own."""
+    """Returns path -> set of types, from the table of doc/plan.md: | `path` | type, ... | meaning |.  `*` matches any
+    name, `[]` every element; `(or null)` and the like are types of their own."""
     fields = {}
     with open(DOC, encoding="utf-8") as file:
         text = file.read()
@@ -81,7 +81,7 @@ def documented():
 
 
 def produced(value, path, out):
-    """Path -> values; the names below an object of categories become `*`."""
+    """Returns path -> values; the names below an object of categories become `*`."""
     if path:
         out.setdefault(path, []).append(value)
     if isinstance(value, dict):
@@ -122,7 +122,7 @@ def sums(report):
 # ---- choices ----
 
 def level_flags(choice):
-    """The flags that ask for a choice, or None where no flags can: mixes of levels are the search's own."""
+    """Returns the flags that request a choice, or None when no flags can: only the search makes mixes of levels."""
     levels = {part["level"] for part in choice["recompute"]}
     if len(levels) != 1:
         return None
@@ -185,7 +185,7 @@ def front():
 # ---- refusals and times ----
 
 def refused(name, status_expected, *arguments, forms=(["--plan"], [])):
-    """The one line of a refusal, planned and not."""
+    """Returns the one line of a refusal, checked with --plan and in a run."""
     lines = []
     for form in forms:
         done = subprocess.run([GPT_TRAIN] + MODEL + list(arguments) + ["--out_dir=refused"] + form, stdout=subprocess.PIPE,
@@ -247,7 +247,7 @@ def never_slower():
 
 
 def nobody_reads():
-    """A reader that has gone, as `| head` does: the status of SIGPIPE, and no complaint."""
+    """A reader that closes early, as `| head` does: the status of SIGPIPE, and no complaint."""
     for arguments in (["--plan"], ["--plan=json"], ["--plan=svg"], ["--help=all"]):
         read, closed = os.pipe()
         os.close(read)
@@ -290,7 +290,7 @@ def svg(arguments, categories, status_expected=0):
 
 
 def readme():
-    """The date apart, and the time of day."""
+    """Compares all but the date and the time of day."""
     source = os.path.abspath(os.environ["top_srcdir"])
     command = [GPT_TRAIN, os.path.join(source, "config", "gpt2_124m.py"), "--batch_size=64", "--device_profile=rtx3060-12g"]
     picture = subprocess.run([*command, "--gradient_accumulation_steps=1", "--plan=svg"], check=True, capture_output=True).stdout
@@ -306,7 +306,7 @@ def readme():
 
 
 def main():
-    os.chdir(tempfile.mkdtemp(prefix="gpt-train-plan-"))  # holds no data: a plan needs none
+    os.chdir(tempfile.mkdtemp(prefix="gpt-train-plan-"))  # without data: a plan needs none
     plain_status, plain = plan_json("json")
     check(plain_status == 0 and plain["choices"] == [] and "pareto" not in plain, "plain: choices or a front")
     reports = [plain, choices(84, True), choices(84, False, ("--micro_batch=30", "--recompute=none")), choices(75, False),

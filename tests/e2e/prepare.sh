@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-prepare as a user runs it: flags, exit statuses, outputs, refusals, and what a failed run leaves behind.
-# Needs GPT_PREPARE and GPT_TRAIN, the paths of the programs.  Prints "checks: P passed, F failed, S skipped".
+# gpt-prepare from the command line: flags, exit statuses, outputs, refusals, and the leftovers of a failed run.  Needs
+# GPT_PREPARE and GPT_TRAIN, the paths of the programs.  Prints "checks: P passed, F failed, S skipped".
 set -u
 LC_ALL=C
 export LC_ALL
@@ -30,7 +30,7 @@ skip() {
     echo "SKIP $1: $2"
 }
 
-# run STATUS ARGUMENT...: true when gpt-prepare ends with that status; its output is in stdout and stderr.
+# run STATUS ARGUMENT...: succeeds when gpt-prepare ends with STATUS; its output is in stdout and stderr.
 run() {
     expected=$1
     shift
@@ -98,7 +98,7 @@ check bytes_first_token test "$(od -An -tx1 -N4 data/hamlet/train.bin | tr -d ' 
 check bytes_tokenizer grep -q '"kind": "bytes"' data/hamlet/gpt_tokenizer.json
 check manifest_tokens grep -q '"tokens": 38' data/hamlet/manifest.json
 
-# Characters; '_' for '-', a value apart, flags after inputs.
+# Characters; '_' for '-', a value as a separate word, flags after inputs.
 check chars run 0 hamlet.txt --tokenizer chars --val_fraction=0.5 --out_dir out/chars
 check chars_vocabulary says 'vocab size: 17'
 check chars_outputs only_outputs out/chars
@@ -107,7 +107,7 @@ cp -R out/chars first
 check again run 0 --tokenizer=chars --val-fraction=0.5 --out-dir=out/chars -- hamlet.txt
 check again_is_identical diff -r first out/chars
 
-# A folder: sorted, joined, hidden, linked and binary files left out; named binary files taken.
+# A folder: sorted, joined, hidden and binary files skipped; binary files that are named are used.
 check folder run 0 --out-dir=out/tree tree
 check folder_files says '2 files'
 check folder_size size_is out/tree/train.bin 20
@@ -136,7 +136,7 @@ check not_a_file refuses 2 'neither a regular file nor a folder' --out-dir=out/c
 check out_dir_is_a_file refuses 1 'hamlet.txt' --out-dir=hamlet.txt/sub hamlet.txt
 check refused_leave_the_old diff -r before out/chars
 
-# Everything for training; then gpt-train evaluates training tokens, and says so.
+# Everything for training; then gpt-train evaluates training tokens, with a note.
 check no_validation run 0 --val-fraction=0 --out-dir=out/all hamlet.txt
 check no_validation_counts says 'val has 0 tokens'
 check no_validation_file test ! -e out/all/val.bin
@@ -147,7 +147,7 @@ trains_without_validation() {
 }
 check trains_without_validation trains_without_validation
 
-# The vocabulary of a folder without a tokenizer: the largest id + 1, or GPT-2's where that may have given the ids.
+# The vocabulary of a folder without a tokenizer: the largest id + 1, or GPT-2's if the ids may come from it.
 vocabulary_of() {
     mkdir -p out/ids
     for split in train val; do
@@ -161,7 +161,7 @@ check vocabulary_small vocabulary_of '\5\0\100\0\1\0' 65
 check vocabulary_gpt2 vocabulary_of '\5\0\121\304\1\0' 50304
 check vocabulary_large vocabulary_of '\5\0\300\324\1\0' 54465
 
-# What is recommended at the end is a command that a shell takes, whatever the folder is called, and that ends.
+# The recommended command at the end is valid in a shell, whatever the folder's name, and terminates.
 recommended_works() {
     mkdir -p bin && ln -sf "$GPT_TRAIN" bin/gpt-train
     run 0 --out-dir="it's mine/x y" hamlet.txt || return 1
@@ -172,7 +172,7 @@ recommended_works() {
 check recommended_works recommended_works
 check recommended_fits_the_line awk 'length > 80 { exit 1 }' next.sh
 
-# A full disk, as a limit on the size of files: the error, and nothing left aside.
+# A full disk, simulated by a limit on the size of files: the error, and no temporary file.
 dd if=/dev/zero of=big.bin bs=65536 count=32 2>/dev/null
 full_disk() {
     (
@@ -203,7 +203,7 @@ else
     skip prepare_full_stdout 'no /dev/full'
 fi
 
-# What a killed run left is cleared away; a second run in the same folder is refused.
+# The leftovers of a killed run are removed; a second run in the same folder is refused.
 : >out/chars/train.bin.tmp-1
 check leftovers run 0 --tokenizer=chars --val-fraction=0.5 --out-dir=out/chars hamlet.txt
 check leftovers_cleared diff -r before out/chars

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """gpt-prepare's inputs: JSONL, archives in archives, standard input, documents and their separators, the split by
-document, copies, shards; and every bad input, each of which must give one line that names the place.
+document, deduplication, shards; and every bad input, each of which must give one line that names the place.
 
 Needs GPT_PREPARE, the path of the program.  Prints "checks: P passed, F failed, S skipped".
 """
@@ -33,7 +33,7 @@ def prepare(*arguments, stdin=b"", out="out", clean=True):
 
 
 def ids(path):
-    """The tokens of a file of either format."""
+    """Returns the tokens of a file of either format."""
     with open(path, "rb") as file:
         data = file.read()
     magic = struct.unpack("<i", data[:4])[0] if len(data) >= 4 else 0
@@ -48,7 +48,7 @@ def ids(path):
 
 
 def text(split="train", out="out"):
-    """A split as bytes; of the tokenizer bytes only."""
+    """Returns a split as bytes; for the byte tokenizer only."""
     names = sorted(name for name in os.listdir(out) if name.startswith(split) and name.endswith(".bin"))
     return b"".join(bytes(ids(os.path.join(out, name))) for name in names)
 
@@ -58,7 +58,7 @@ def both(out="out"):
 
 
 def good(name, expected, *arguments, stdin=b""):
-    """Bytes, split by position: what comes out must be `expected`."""
+    """With the byte tokenizer, split by position, the output must be `expected`."""
     result = prepare("--val-split=position", *arguments, stdin=stdin)
     found = both() if result.returncode == 0 else None
     check(name, found == expected, f"status {result.returncode}, {found!r:.200}, {result.stderr.decode()!r:.300}")
@@ -66,7 +66,7 @@ def good(name, expected, *arguments, stdin=b""):
 
 
 def refused(name, status, words, *arguments, stdin=b""):
-    """One line on standard error with all the words; no data set, and nothing left beside."""
+    """Expects one line on standard error with all the words; no data set, and no temporary file."""
     result = prepare(*arguments, stdin=stdin)
     lines = result.stderr.decode(errors="replace").splitlines()
     check(name, result.returncode == status and len(lines) == 1 and all(word in lines[0] for word in words)
@@ -82,7 +82,7 @@ def write(name, data):
 
 
 def tar_of(members, name=None, mode="w", **kinds):
-    """A tar archive of (name, content); kinds gives tar's type for some names."""
+    """Makes a tar archive of (name, content); kinds gives tar's type for some names."""
     memory = io.BytesIO()
     with tarfile.open(fileobj=memory, mode=mode) as archive:
         for member, content in members:
@@ -150,7 +150,7 @@ def test_archives():
         good("zst", b"one text", write("one.txt.zst", zstd(b"one text")))
     else:
         skip("prepare_zstd", "no zstd program to make one with")
-    # OpenWebText's shape: a tar.xz of folders with .xz files that are tars of texts.
+    # OpenWebText's layout: a tar.xz of folders with .xz files that are tars of texts.
     inner = [lzma.compress(tar_of([(f"{i}-{k}.txt", f"document {i} {k}\n") for k in range(3)])) for i in range(2)]
     tar_of([("openwebtext/urlsf_subset%02d-1_data.xz" % i, data) for i, data in enumerate(inner)], "owt.tar",
            "w")
@@ -193,14 +193,14 @@ def test_bad_archives():
     inner = gzip.compress(" ".join(str(i * i) for i in range(1000)).encode())
     tar_of([("in.txt.gz", inner[:len(inner) // 2])], "cut_inside.tar")
     refused("cut_inside_a_tar", 2, ["cut_inside.tar: member in.txt.gz", "broken"], "cut_inside.tar")
-    # A header that is damaged takes no member with it in silence.
+    # A damaged header never hides a member silently.
     three = tar_of([(f"{i}.txt", "text") for i in range(3)])
     for number in range(3):
         damaged = bytearray(three)
         damaged[1024 * number] ^= 1
         refused(f"damaged_header_{number}_tar", 2, ["damaged.tar: "], write("damaged.tar", bytes(damaged)))
         refused(f"damaged_header_{number}_tgz", 2, ["damaged.tgz: "], write("damaged.tgz", gzip.compress(damaged)))
-    # Cut short anywhere, a compressed archive is never taken for a whole one.
+    # A compressed archive that is truncated anywhere is never taken for a complete one.
     silent = []
     for ending, pack in [("tar.gz", gzip.compress), ("tar.xz", lzma.compress), ("tar.bz2", bz2.compress)]:
         data = pack(plain)
@@ -220,7 +220,7 @@ PARQUET = b"PAR1\x15\x04\x15\x10PAR1"
 
 
 def test_not_text():
-    """Files that are no text: refused with the way out where they were named, left out and counted in folders."""
+    """Files that are not text: refused with a hint if they were named, skipped and counted in folders."""
     kinds = {"p.parquet": (PARQUET, "a Parquet file", "pip install pyarrow"), "z.zip": (b"PK\3\4\x14\0", "a zip", "unzip"),
              "d.pdf": (b"%PDF-1.4\n", "a PDF", "pdftotext kinds/d.pdf"), "i.png": (b"\x89PNG\r\n\x1a\n\0", "a PNG", ""),
              "m.gguf": (b"GGUF\3\0\0\0", "GGUF", ""), "t.txt": (gzip.compress(b"text"), "gzip", "end in .gz"),
@@ -237,11 +237,11 @@ def test_not_text():
     check("folder_with_some_is_said", b"7 files left out, not text: 1 .pdf" in result.stderr, result.stderr)
     result = prepare("--format=text", "-", stdin=PARQUET)
     check("parquet_in_a_pipe", prepare("-", stdin=PARQUET).returncode == 2 and result.returncode == 0)
-    # The line that is printed for a JSON list does it.
+    # The command that the message suggests for a JSON list works.
     command = prepare("kinds/l.json").stderr.decode().splitlines()[1].removeprefix("gpt-prepare: ")
     subprocess.run(["sh", "-c", command], check=True)
     good("json_list_converted", b"one\ntwo", "text.jsonl")
-    # JSON lines that are no documents, met in a folder: the file, its fields and the flags are named.
+    # JSON lines that are not documents, found in a folder: the message names the file, its fields and the flags.
     write("metrics/run.jsonl", '{"iter": 1, "val_loss": 2.5}\n')
     write("metrics/notes.txt", "some text")
     refused("jsonl_in_a_folder", 2, ["metrics/run.jsonl: line 1", "has iter, val_loss", "--field=NAME", "--format=text",
@@ -311,7 +311,7 @@ def test_split_and_copies():
     check("split_fraction", 60 <= len(first[1]) <= 140, len(first[1]))
     check("split_keeps_order", first[0] == [t for t in texts if t in set(first[0])])
     check("split_by_seed", text("val", "seed1") != text("val", "seed2"))
-    # A document goes where it goes, whatever stands around it.
+    # The split of a document does not depend on the documents around it.
     write("s2.jsonl", jsonl(*(texts[200:] + ["another\n"] + texts[:200])))
     prepare("--seed=1", "--val-fraction=0.25", "s2.jsonl", out="moved")
     check("split_by_content", set(text("val", "moved").decode().splitlines(True)) - {"another\n"} == set(first[1]))
@@ -364,7 +364,7 @@ def test_stdin_and_bytes():
     refused("not_utf8_chars", 2, ["bad.txt: byte 3 is not UTF-8"], "--tokenizer=chars", "bad.txt")
     write("z.jsonl", jsonl("fine", "a\u0000b"))
     refused("zero_chars", 2, ["z.jsonl: line 2: byte 1 of the text is zero"], "--tokenizer=chars", "z.jsonl")
-    # Longer than a part and than a piece: comes back whole, with and without places to cut at.
+    # Longer than a part and than a piece: decodes to the same bytes, with and without places to cut at.
     for name, unit in [("words", b"word and word\n"), ("no_space", "ä".encode()), ("binary", b"\x80")]:
         data = unit * ((35 << 20) // len(unit))
         write("big.txt", data)
@@ -378,7 +378,7 @@ def test_stdin_and_bytes():
 
 
 def test_changing_inputs():
-    """Files that change once they are listed: while standard input is waited for, or while they are read, like a log."""
+    """Files that change after they are listed: while standard input is awaited, or while they are read, like a log."""
     for name, data, expected in [("same", None, 0), ("longer", b"line 1\nline 2\n", 2), ("other", b"LINE 1\n", 2)]:
         shutil.rmtree("out", ignore_errors=True)
         write("log.txt", "line 1\n")
@@ -386,7 +386,7 @@ def test_changing_inputs():
         with subprocess.Popen([PREPARE, "--out-dir=out", "--val-split=position", "-", "log.txt"], stdin=subprocess.PIPE,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
             for _ in range(int(patience(600))):
-                if os.path.exists("out/.gpt-prepare.lock"):  # made when all is listed
+                if os.path.exists("out/.gpt-prepare.lock"):  # made after all files are listed
                     break
                 time.sleep(0.05)
             if data is not None:
@@ -397,7 +397,7 @@ def test_changing_inputs():
 
 
 def test_lost_output():
-    """Nobody reads what is said: the status of SIGPIPE, no line, and the data are there."""
+    """When standard output is closed: the status of SIGPIPE, no line, and the data are complete."""
     read, closed = os.pipe()
     os.close(read)
     shutil.rmtree("out", ignore_errors=True)

@@ -3,10 +3,10 @@
 
   memory    the resident set stays below 256 MiB and does not grow with the input (8 and 64 MB)
   threads   1, 2 and 5 threads write the same files
-  kills     killed at random moments again and again, then left alone: the same files as without a kill, byte for byte
-  full      a full disk leaves what can be gone on from
+  kills     killed repeatedly at random moments, then left alone: the same files as without a kill, byte for byte
+  full      a run that fills the disk can be continued
   seen      a damaged list of documents is refused
-  refusals  an unfinished run is not continued with other options or inputs; --restart begins anew
+  refusals  an unfinished run is not continued with other options or inputs; --restart starts afresh
 Needs GPT_PREPARE, the path of the program.  Prints "checks: P passed, F failed, S skipped".
 """
 
@@ -32,7 +32,7 @@ SEED = int(os.environ.get("SEED", "1337"))
 
 
 def words(count, rng):
-    """`count` bytes of lines of made-up words, with characters of one to four bytes."""
+    """Returns `count` bytes of lines of made-up words, with characters of one to four bytes."""
     stock = ["".join(rng.choice("etaoinshrdlu") for _ in range(rng.randint(1, 9))) for _ in range(3000)]
     stock += ["größe", "naïve", "日本語", "😀"]
     block = "\n".join(" ".join(rng.choices(stock, k=12)) for _ in range(4000)).encode() + b"\n"
@@ -40,7 +40,7 @@ def words(count, rng):
 
 
 def write_words(name, count, rng):
-    """A file of them, written in blocks: the kernel counts this process's memory towards a child's at its start."""
+    """Writes a file of them in blocks: a child's initial peak RSS includes this process's memory."""
     block = words(250000, rng)
     with open(name, "wb") as file:
         for _ in range(count // 250000):
@@ -58,7 +58,7 @@ def jsonl_of(count, rng):
 
 
 def write_packed(rng):
-    """The name of a file of documents, compressed where this build reads that."""
+    """Writes a file of documents, compressed if this build reads that; returns its name."""
     documents = jsonl_of(4000, rng)
     with gzip.open("packed.jsonl.gz", "wb", 1) as file:
         file.write(documents)
@@ -73,7 +73,7 @@ def write_packed(rng):
 
 
 def write_wide():
-    """The name of a plain text, in UTF-16 where this build reads that."""
+    """Writes a plain text, in UTF-16 if this build reads that; returns its name."""
     run(["--encoding=latin1", "documents.jsonl"], "tried")
     shutil.rmtree("tried", ignore_errors=True)
     if "without iconv" in stderr_text():
@@ -95,7 +95,7 @@ def stderr_text():
 
 
 def run(arguments, out, stdin=None):
-    """Exit status, seconds, peak RSS in bytes."""
+    """Returns exit status, seconds, peak RSS in bytes."""
     begin = time.monotonic()
     process = start(arguments, out, stdin)
     _, status, usage = os.wait4(process.pid, 0)
@@ -163,7 +163,7 @@ def test_kills(name, arguments, rng, stdin=None):
 
 
 def leave_unfinished(arguments, rng, seconds):
-    """A folder "left" with an unfinished run in it."""
+    """Makes a folder "left" with an unfinished run in it."""
     for _ in range(60):
         shutil.rmtree("left", ignore_errors=True)
         process = start(arguments, "left")
@@ -207,7 +207,7 @@ def test_refusals(rng):
 
 
 def run_short_of_room(arguments, out):
-    """A limit on the size of files stands for a full disk; the exit status."""
+    """Runs with a limit on the size of files, as on a full disk; returns the exit status."""
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (36 * MIB, 36 * MIB))
 
@@ -217,7 +217,7 @@ def run_short_of_room(arguments, out):
 
 
 def test_full_disk():
-    """What was saved before is gone on from."""
+    """The run continues from the last saved state."""
     arguments = ["--save-every=1", "--threads=1", "r.txt"]
     status = run_short_of_room(arguments, "full")
     lines = stderr_text().splitlines()
@@ -229,7 +229,7 @@ def test_full_disk():
 
 
 def test_damaged_seen(rng):
-    """The list of documents of a stopped run is not gone on with when a bit of it is flipped."""
+    """A stopped run is not continued when a bit of its list of documents is flipped."""
     block = words(250000, rng).decode()
     with open("seen.jsonl", "w", encoding="utf-8") as file:
         for i in range(1500):
@@ -260,7 +260,7 @@ def test_damaged_seen(rng):
     check("seen_damaged", not accepted, accepted)
     state["progress"].pop("dedup_crc32c", None)
     with open("seen/.gpt-prepare.state", "w", encoding="utf-8") as file:
-        json.dump(state, file)  # as a release without it left it
+        json.dump(state, file)  # as written by a release without the checksum
     status, _, _ = run(arguments, "seen")
     check("seen_without_checksum", status == 0 and "continuing the run" in stderr_text() and
           files_of("seen") == files_of("whole_seen"), stderr_text())

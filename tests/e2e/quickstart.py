@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """./quickstart, the first command, in a small copy of the project without .git, with the programs of this build.
 
-  transcript  its whole output is tests/e2e/quickstart.expected, with numbers and what a machine decides masked; written anew
-              with UPDATE=1
-  text        what it trains on is the project's documents and sources, never test data
+  transcript  its whole output is tests/e2e/quickstart.expected, with numbers and machine-dependent text masked;
+              UPDATE=1 rewrites the file
+  text        it trains on the project's documents and sources, never on test data
   resumed     a second start says that all was done; one after a kill resumes the run
   missing     without a compiler and without root it prints the commands that install one, and stops with status 1
-  check       how far `./quickstart check` is: tests done, failures at once, the time left
+  check       the progress of `./quickstart check`: tests done, failures at once, the time left
 Prints "checks: P passed, F failed, S skipped".
 """
 import difflib
@@ -29,7 +29,7 @@ ITERATIONS = 4
 # As in a user's shell: neither configured from outside, nor below another make.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ("CONFIGURE_FLAGS", "QUICKSTART_BUILD", "CI", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-# What stands for what: in this order.
+# (pattern, replacement), applied in this order.
 MASKS = (
     (r"\r[^\n]*\r", ""),
     (r"(?ms)^--- sample after.*?^---$", "--- sample\n---"),
@@ -49,7 +49,7 @@ MASKS = (
 
 
 def copy_made(folder):
-    """A project whose build is done: the programs are links, and make has nothing to do."""
+    """Makes a copy of the project whose build is done: the programs are links, and make has nothing to do."""
     for name in COPIED:
         path = os.path.join(SOURCE, name)
         target = os.path.join(folder, name)
@@ -129,7 +129,8 @@ def missing(folder):
 
 
 def installed_since(folder):
-    """A package that was missing when configure ran: it runs again, which in this copy fails."""
+    """A package was missing when configure ran, and has been installed since: configure runs again, and fails in this
+    copy."""
     path = os.path.join(folder, "build", "quickstart-missing")
     with open(path, "w", encoding="ascii") as file:
         file.write("check\n")
@@ -139,7 +140,7 @@ def installed_since(folder):
 
 
 def progress(folder):
-    """check_progress() of the script, given make's output."""
+    """Runs check_progress() of the script on make's output."""
     with open(os.path.join(folder, "quickstart"), encoding="utf-8") as file:
         script = file.read().replace('main "$@"\n', 'processors() { echo 1; }\ncheck_progress\n').replace("started=$(date +%s)", "started=$(($(date +%s) - 60))").replace("-lt 30", "-lt 0")
     with open(os.path.join(folder, "build", "Makefile"), "w", encoding="ascii") as file:
@@ -152,7 +153,7 @@ def progress(folder):
     lines = done.stdout.splitlines()
     check(done.returncode == 0 and len(lines) == 4, f"{lines} {done.stderr}")
     check([line for line in lines if line.startswith("FAIL")] == ["FAIL: tests/unit/b"], f"{lines}")
-    # A minute so far; the budgets say how much of the whole that was.
+    # One minute has passed; the budgets tell which share of the total that was.
     check(re.fullmatch(r"1 of 3 tests done, 0 failed, about \d+ min \d+ s left \(unit\)", lines[0]), f"{lines}")
     check(lines[-1] == "3 of 3 tests done, 1 failed (e2e)", f"{lines}")
 

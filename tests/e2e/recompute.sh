@@ -1,7 +1,7 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# Recompute changes memory and time, and no bit: every level ends in the same weights and moments, dropout, accumulation and
-# a remainder included, and plans fewer bytes than the level before it.
+# Recompute changes memory and time, but no bit: every level ends with the same weights and moments, including dropout,
+# accumulation and a remainder, and plans fewer bytes than the level before it.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 # train LEVEL [FOLDER]
@@ -32,7 +32,7 @@ for level in gelu layernorm mlp full; do
     check "$level plans fewer bytes than the level before" below "$(planned $level)" "$before"
     before=$(planned $level)
 done
-# What each level keeps of 124M, 12 x 1024 at a time, in MiB: a tensor more or less would be far more than 1 %.
+# The arena of each level for 124M, 12 x 1024 at a time, in MiB: one tensor is far more than 1 %.
 for level in none:6079 gelu:5215 layernorm:4781 mlp:3701 full:2830; do
     check "the plan of ${level%:*}" run 0 "$GPT_TRAIN" --plan=json --device_profile=rtx3060-12g --dataset=none --eval_iters=1 \
         --n_layer=12 --n_head=12 --n_embd=768 --block_size=1024 --batch_size=12 --micro_batch=12 --dtype=bfloat16 \
@@ -40,7 +40,7 @@ for level in none:6079 gelu:5215 layernorm:4781 mlp:3701 full:2830; do
     mib=$(($(sed -n 's/.*"arena": *\([0-9]*\).*/\1/p' stdout | head -n 1) >> 20))
     check "the bytes of ${level%:*}" test $((mib * 100)) -ge $((${level#*:} * 99)) -a $((mib * 100)) -le $((${level#*:} * 101))
 done
-# A mix is pinned as a key, in the report's own words too.
+# A mix can be given as a key, also in the report's own words.
 check "full:1,gelu trains" train full:1,gelu mixed
 check "a mix gives the bits of none" is "$(tensor_sums mixed)" "$(tensor_sums none)"
 check "a mix plans less than its lower level" below "$(planned mixed)" "$(planned gelu)"
@@ -49,7 +49,7 @@ check "full x1 + gelu x2 trains" train "full x1 + gelu x2" worded
 check "the report's words are the same mix" is "$(planned worded)" "$(planned mixed)"
 check "more blocks than there are" run 2 "$GPT_TRAIN" --dataset=tiny --recompute=full:4,none --n_layer=3 --n_head=3 --n_embd=48
 check "a level that is none" run 2 "$GPT_TRAIN" --dataset=tiny --recompute=most
-# The program says what is computed again.
+# The printed program shows the recomputed ops.
 check "the program is printed" run 0 "$GPT_TRAIN" --dataset=tiny --recompute=full --n_layer=1 --n_head=1 --n_embd=8 \
     --block_size=8 --print_program
 check "attention runs twice" is "$(sed '/program evaluate/,$d' stdout | grep -c ' fwd attention_forward\| bwd attention_forward')" 4

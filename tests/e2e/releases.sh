@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checkpoints that earlier releases wrote still evaluate, sample and resume.  tests/fixtures/README.md says how they were
-# made; the numbers below are what the release itself printed.
+# Checkpoints of earlier releases still evaluate, sample and resume.  tests/fixtures/README.md says how they were made;
+# the numbers below are the release's own output.
 set -u
 : "${GPT_TRAIN:?}" "${GPT_PREPARE:?}" "${GPT_SAMPLE:?}" "${top_srcdir:?}"
 passed=0
@@ -33,9 +33,8 @@ check "and model.safetensors is back" test -s $out/model.safetensors
 "$GPT_TRAIN" --init_from=resume --out_dir=$out --eval_only --eval_iters=0 >eval.log 2>&1
 check "0.1.0 evaluates near the loss that it had" grep -q '^step 3002: train loss 0\.2[3-6]' eval.log
 
-# Release 0.2.0's own ten updates after these, by its checksums: micro-batches of 3, 3 and 2, two levels of recompute, dropout,
-# chunks of the loss.  The bits are those of one choice of kernels, one release of the BLAS library and
-# one compiler.
+# Checksums of release 0.2.0 after ten more updates: micro-batches of 3, 3 and 2, two levels of recompute, dropout, loss
+# chunks.  The bits are specific to one choice of kernels, one release of the BLAS library and one compiler.
 equal_bits() { # KIND MODEL-CKSUM OPTIMIZER-CKSUM
     out=fixtures/checkpoint-0.2.0-$1
     GPT_TRAIN_CPU_ISA=avx2 OPENBLAS_CORETYPE=Haswell "$GPT_TRAIN" --init_from=resume --out_dir="$out" --max_iters=29 \

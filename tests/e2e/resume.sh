@@ -1,8 +1,8 @@
 #!/bin/sh
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
-# Resume is bit-exact: forty steps in one go equal a run that was killed with -9, or asked to stop, and resumed; and one,
-# two and three threads give the same bytes.  With dropout, both samplers.  A kill that misses its window is tried again,
-# and a test whose kills all missed fails.  GPT_TRAIN_BACKEND says on which backend.
+# Resume is bit-exact: forty uninterrupted steps equal a run that was killed with -9, or asked to stop, and resumed; and
+# one, two and three threads give the same bytes.  With dropout, both samplers.  A kill that misses its window is tried
+# again, and a test whose kills all missed fails.  GPT_TRAIN_BACKEND selects the backend.
 . "${top_srcdir:?}/tests/e2e/e2e.inc"
 
 pid=
@@ -12,11 +12,11 @@ at_exit() {
 }
 
 mkfifo pipe
-# A shell without job control starts its background jobs with SIGINT ignored, and gpt-train leaves an ignored signal so.
+# A shell without job control starts its background jobs with SIGINT ignored, and gpt-train keeps a signal ignored.
 default_signals=
 env --default-signal=INT true 2>/dev/null && default_signals="env --default-signal=INT"
 
-# Twelve micro-steps an update, so that a step takes long enough to be hit.
+# Twelve micro-steps an update, so that a step lasts long enough for a kill to hit it.
 arguments() {
     echo --dataset=tiny --n_layer=2 --n_head=2 --n_embd=32 --block_size=32 --batch_size=4 --gradient_accumulation_steps=12 \
         --max_iters=39 --eval_interval=17 --eval_iters=2 --dropout=0.1 --warmup_iters=5 --lr_decay_iters=40 --bias=True
@@ -47,13 +47,13 @@ train_until() {
     pid=
 }
 
-# True when two folders hold the same checkpoint and the same metrics; the workspaces of more threads are larger.
+# Succeeds when two folders have the same checkpoint and the same metrics; the workspaces of more threads are larger.
 same_run() {
     checkpoint_sums "$1" >sums-a && checkpoint_sums "$2" >sums-b && diff sums-a sums-b >&2 || return 1
     metrics_facts "$1" | sed "${3:-}" >facts-a && metrics_facts "$2" | sed "${3:-}" >facts-b && diff facts-a facts-b >&2
 }
 
-# The last iteration that the folder's metrics know.
+# The last iteration in the folder's metrics.
 last_iter() {
     sed -n 's/^{"iter":\([0-9]*\),"loss".*/\1/p' "$1/metrics.jsonl" | tail -n 1
 }
@@ -67,7 +67,7 @@ killed_inside() {
     [ "$status" -eq 137 ] && [ "$(record_iter "$1")" -eq 17 ] && [ "$last" -ge 18 ] && [ "$last" -le 22 ]
 }
 
-# Killed between 18 and 22, resumed to the end.  kill_and_resume OUT ARGUMENT...
+# kill_and_resume OUT ARGUMENT...: killed between 18 and 22, resumed to the end.
 kill_and_resume() {
     folder=$1
     shift
@@ -81,7 +81,7 @@ kill_and_resume() {
     check "the resumed run" train "$folder" --init_from=resume "$@"
 }
 
-# Stopped at a line by a signal, saved, resumed to the end.  stop_and_resume NUMBER SIGNAL LINE OUT ARGUMENT...
+# stop_and_resume NUMBER SIGNAL LINE OUT ARGUMENT...: stopped at a line by a signal, saved, resumed to the end.
 stop_and_resume() {
     number=$1 signal_name=$2 line=$3 folder=$4
     shift 4

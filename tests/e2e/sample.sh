@@ -1,5 +1,5 @@
 #!/bin/sh
-# gpt-sample: what ends a sample, where a prompt comes from, how many samples are computed at once, what is said of speed.
+# gpt-sample: the end of a sample, sources of prompts, the number of samples computed at once, notes about speed.
 # shellcheck disable=SC1091,SC2154,SC2317 # e2e.inc has the rest; functions are called through check
 . "${top_srcdir:?set it to the source folder}/tests/e2e/e2e.inc"
 
@@ -12,7 +12,7 @@ sample() {
     run 0 "$GPT_SAMPLE" --out_dir=out --max_new_tokens=60 --num_samples=5 --seed=7 "$@"
 }
 
-# The sample number $1 (from 1) of file $2.
+# sample_of NUMBER FILE: prints sample NUMBER (from 1) of FILE.
 sample_of() {
     awk -v wanted="$1" 'BEGIN { at = 1 } $0 == "---------------" { at++; next } at == wanted' "$2"
 }
@@ -42,7 +42,7 @@ done
 check "two prompts" run 2 "$GPT_SAMPLE" --out_dir=out --prompt_file=prompt.txt --start=x
 check "two prompts are one error" is "$(errors stderr)" 1
 
-# The text before the first "e" behind the prompt, of every sample.
+# The text before the first "e" after the prompt, of every sample.
 awk 'BEGIN { RS = "\n---------------\n"; ORS = RS } { head = substr($0, 1, 4); rest = substr($0, 5)
      at = index(rest, "e"); print head (at > 0 ? substr(rest, 1, at - 1) : rest) }' alone >expected
 check "a stop text" sample --start="int " --stop=e
@@ -65,12 +65,12 @@ check "top_p of 1" sample --start="int " --top_p=1
 check "changes nothing" cmp alone stdout
 check "top_p of 0.5" sample --start="int " --top_p=0.5
 check "changes the text" not cmp -s alone stdout
-# A wish for more tokens than memory can hold was a refused allocation, or the system's killer.
+# Regression: a request for more tokens than fit in memory ended in a refused allocation, or by the system's OOM killer.
 check "too many tokens" run 3 "$GPT_SAMPLE" --out_dir=out --num_samples=4096 --sample_batch=4096 --max_new_tokens=1000000000
 check "too many tokens: the bytes" grep -q "4096 samples of .* need .*iB of memory, and .*iB is free" stderr
 check "too many tokens: one line" test "$(grep -c error: stderr)" -eq 1
 
-# Text that is slower, and a prompt of which the model sees a part, came without a word.
+# Regression: text that is slower, and a prompt of which the model sees only a part, came without a note.
 note='text beyond block_size=32 tokens is slower'
 check "within the context" run 0 "$GPT_SAMPLE" --out_dir=out --num_samples=1 --start="int " --max_new_tokens=29
 check "within the context: no word" not grep -q "$note" stderr
@@ -81,7 +81,7 @@ check "a long prompt" run 0 "$GPT_SAMPLE" --out_dir=out --num_samples=1 --max_ne
     --start="static int long_prompt(const char *text)"
 check "a long prompt: said" grep -q 'the prompt has 40 tokens; the model sees the last 32' stderr
 
-# What is missing was one line for all: "gpt_tokenizer.json: no such file".
+# Regression: the same line for everything that was missing: "gpt_tokenizer.json: no such file".
 lacks() {
     lacks_words=$1
     shift

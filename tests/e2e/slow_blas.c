@@ -1,5 +1,5 @@
-/* To be preloaded: cblas_sgemm as a library without kernels has it, loops over elements, for what gpt-train asks of it (row
- * major).  It is compiled without optimization, so that it is as slow as the ones that are meant.
+/* To be preloaded: cblas_sgemm as in a library without kernels, as loops over elements, for the calls that gpt-train
+ * makes (row major).  It is compiled without optimization, to be as slow as those libraries.
  */
 enum { ROW_MAJOR = 101, TRANSPOSED = 112 };
 

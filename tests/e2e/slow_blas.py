@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A library for matrix products that is many times slower than others is named once, and works.
+"""A matrix library that is many times slower than others is named once, and works.
 
-The one that was built with is replaced by plain loops (slow_blas.c, preloaded).  Prints "checks: P passed, F failed, S skipped".
+Plain loops (slow_blas.c, preloaded) replace the library of the build.  Prints "checks: P passed, F failed, S skipped".
 """
 
 import os

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Byte-pair encoding as a user meets it.
+"""Byte-pair encoding from the command line.
 
-  train     gpt-prepare --tokenizer=train: its files, its ids (any number of threads), what was said of vocabularies
+  train     gpt-prepare --tokenizer=train: its files, its ids (any number of threads), its messages about vocabularies
   model     gpt-train and gpt-sample with it, the tokenizer coming from out_dir alone; another one is refused
   gpt2      with GPT-2's vocabulary (GPT2_VOCAB_DIR): nanoGPT's and llm.c's token counts of tinyshakespeare, ids of
-            Unicode's characters, of odd bytes and of the project's own sources, against tiktoken where Python has it
-  tokenizers  Hugging Face's library, where Python has it, loads the trained files and gives the same ids
-PYTHON_TOKENIZERS names a Python with tiktoken and tokenizers, if it is not this one.
-Prints "checks: P passed, F failed, S skipped".
+            Unicode's characters, of odd bytes and of the project's own sources, against tiktoken if Python has it
+  tokenizers  Hugging Face's library, if Python has it, loads the trained files and gives the same ids
+PYTHON_TOKENIZERS names a Python with tiktoken and tokenizers, if it is not this one.  Prints "checks: P passed, F
+failed, S skipped".
 """
 
 import array
@@ -42,7 +42,7 @@ def run(*command, status=0, **options):
     return done
 
 
-# ---- records: what tokenizer_tool reads and writes ----
+# ---- records: the format of tokenizer_tool ----
 
 def write_records(path, texts):
     with open(path, "wb") as file:
@@ -89,7 +89,7 @@ def source_files():
 
 
 def odd_texts(seed):
-    """Valid UTF-8: stretches of all characters, then mixtures with what GPT-2's pattern looks for."""
+    """Returns valid UTF-8: stretches of all characters, then mixtures of the classes in GPT-2's pattern."""
     source = random.Random(seed)
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     texts = ["".join(characters[at:at + 64]) for at in range(0, len(characters), 64)]
@@ -266,7 +266,7 @@ def test_gpt2():
 
 
 def write_tiktoken(order):
-    """GPT-2's tokens as a .tiktoken file: a byte that prints is itself, the others come from U+0100 on."""
+    """Writes GPT-2's tokens as a .tiktoken file: a printable byte is itself, the others start at U+0100."""
     prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in prints]
     table = {chr(byte): byte for byte in prints}
@@ -308,7 +308,7 @@ def test_hugging_face():
         skip("tokenizer_hugging_face", "no Python with tokenizers (PYTHON_TOKENIZERS)")
         return
     with open("text.txt", "rb") as file:
-        # Their library makes the special token of its text wherever it stands; ours never does in a corpus.
+        # Their library replaces the special token's text anywhere; ours never does in a corpus.
         text = file.read().decode(errors="replace").replace(EOT, "").encode()
     run(GPT_PREPARE, "--tokenizer=train", "--vocab-size=700", "--out-dir=data/hf", "-", input=text)
     texts = odd_texts(31) + [text]

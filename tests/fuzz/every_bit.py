@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Every bit and every truncation of every format that is read, through the fuzzing targets.
+"""Runs the fuzzing targets on every bit flip and every truncation of valid files of every input format.
 
-The seeds of each target are valid files of its format, and some damaged ones that long fuzzing found to reach what these do
-not (tests/fuzz/corpus, found-*).  Each is cut at every length, and each of its bits is inverted; of a seed of more than
-BITS_WHOLE bytes those of the first HEADER and the last TAIL, and beyond CUTS_WHOLE bytes it is cut at every 61st length.  The
-target, built with AddressSanitizer and UndefinedBehaviorSanitizer, reads all of them, and says that it did.  A crash, a leak or
-undefined behaviour fails.  That damage is also *detected* where a format has checksums is what
-tests/reliability/check_flips.c shows.
+The seeds of each target are valid files of its format, and some damaged ones that long fuzzing found to reach code that
+these do not reach (tests/fuzz/corpus, found-*).  Each seed is truncated at every length, and each of its bits is
+inverted.  If a seed is larger than BITS_WHOLE bytes, only bits of the first HEADER and the last TAIL bytes are
+inverted; beyond CUTS_WHOLE bytes it is truncated at every 61st length.  The target, built with AddressSanitizer and
+UndefinedBehaviorSanitizer, reads all of them, and reports that it did.  A crash, a leak or undefined behaviour fails.
+tests/reliability/check_flips.c shows that damage is also *detected* in formats with checksums.
 
-In `make check` every STEP-th of these files, with CHECK_LONG=1 all, or with --part=K/N every N-th.
-Prints "checks: P passed, F failed, S skipped".
+`make check` tries every STEP-th of these files, CHECK_LONG=1 all, --part=K/N every N-th.  Prints "checks: P passed, F
+failed, S skipped".
 """
 import os
 import re
@@ -25,18 +25,18 @@ BUILD = os.environ.get("top_builddir", ".")
 BITS_WHOLE, HEADER, TAIL = 32 << 10, 4096, 256
 CUTS_WHOLE = 64 << 10
 STEP = 1 if LONG else 197
-PORTION = 4000  # files at once on the disk
+PORTION = 4000  # files on disk at a time
 
 
 def places(seed):
-    """Bytes whose bits are inverted."""
+    """Returns the bytes whose bits are inverted."""
     if len(seed) <= BITS_WHOLE:
         return list(range(len(seed)))
     return list(range(HEADER)) + list(range(len(seed) - TAIL, len(seed)))
 
 
 def damages(seed):
-    """("cut", length) or ("bit", byte, bit) of each damaged file; the first is the seed itself."""
+    """Returns ("cut", length) or ("bit", byte, bit) for each damaged file; the first is the undamaged seed."""
     lengths = [len(seed), *range(min(len(seed), CUTS_WHOLE)), *range(CUTS_WHOLE, len(seed), 61)]
     return [("cut", length) for length in lengths] + [("bit", place, bit) for place in places(seed) for bit in range(8)]
 
@@ -49,8 +49,8 @@ def damaged(seed, damage):
 
 
 def read_portion(target, portion, folder):
-    """Writes these damaged files and lets the target read them; what is wrong, or None.  No file is said to be empty: of an
-    empty input the target has its own."""
+    """Writes these damaged files and runs the target on them; returns an error text, or None.  Empty files do not
+    count: the target tests empty input by itself."""
     program = os.path.join(BUILD, "tests", "fuzz", f"fuzz_{target}")
     with tempfile.TemporaryDirectory(dir=folder) as inputs:
         written = 0

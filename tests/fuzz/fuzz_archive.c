@@ -1,4 +1,4 @@
-/* Fuzzes the reader of archives, levels and names included; a build without libarchive refuses every input. */
+/* Fuzzes the archive reader, including nesting levels and names; a build without libarchive rejects every input. */
 #include <string.h>
 
 #include "data/archive_stream.h"

@@ -1,7 +1,7 @@
-/* Fuzzing of training, encoding and decoding: the input is text of two halves.
+/* Fuzzes training, encoding and decoding.  The input is a text of two halves.
  *
- * A vocabulary is trained on the first half; the second must come back byte for byte from its ids, be the same ids when
- * it is cut at tokenizer_cut(), and decode as a stream to valid UTF-8.
+ * A vocabulary is trained on the first half.  The second half must survive encoding and decoding byte for byte, give
+ * the same ids when it is cut at tokenizer_cut(), and decode as a stream to valid UTF-8.
  */
 #include <string.h>
 

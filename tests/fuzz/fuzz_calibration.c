@@ -1,8 +1,8 @@
 /* Fuzzes the cache of calibrations.
  *
- * A file of other ops, another schema or another key is refused and hides everything behind that, so that the input is tried
- * again with these put right.  What is accepted are rates that no op takes for ever at, which can be stored and loaded as the
- * same, beside what the file had of other shapes.
+ * A wrong list of ops, schema or key makes the reader reject a file before it reads the rest.  So the input is tried
+ * again with these corrected.  Accepted rates must give every op a finite time; they can be stored next to the file's
+ * entries for other shapes, and load as the same values.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -45,7 +45,7 @@ static void check_same(const char *key, const struct plan_rates *rates)
     FUZZ_CHECK(calibrate_load(key, &again) && memcmp(&again, rates, sizeof again) == 0);
 }
 
-/* Whatever the file is, the rates of one more shape are added to those that can be read. */
+/* If the file is accepted, stores the rates of one more shape and checks that both can be loaded. */
 static void use(const void *data, size_t size)
 {
     struct plan_rates rates;
@@ -62,7 +62,7 @@ static void use(const void *data, size_t size)
     fuzz_folder_check();
 }
 
-/* Ops that the entry lacks; an input need not hold them all. */
+/* Adds the ops that the entry lacks; an input need not contain them all. */
 static void complete_ops(json_t *ops)
 {
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {

@@ -1,4 +1,4 @@
-/* Fuzzes questions with given answers: the header, and every question of a file that is accepted. */
+/* Fuzzes the reader of multiple-choice questions: the header, and every question of an accepted file. */
 #include "data/choices.h"
 #include "tests/fuzz/fuzz_weights.h"
 

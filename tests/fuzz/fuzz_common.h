@@ -1,7 +1,7 @@
-/* What the fuzzing targets share: memory, silence, the input as a file, and a check that aborts.
+/* Shared code of the fuzzing targets: memory, a silent log, the input as a file, and an assertion.
  *
- * Each target is one function that libFuzzer calls with bytes of its choice.  It must accept or refuse them without a
- * crash, and release what it took.
+ * Each target is one function that libFuzzer calls with arbitrary bytes.  It must accept or reject them without a
+ * crash, and release everything that it allocated.
  */
 #ifndef GPT_TRAIN_FUZZ_COMMON_H
 #define GPT_TRAIN_FUZZ_COMMON_H
@@ -18,7 +18,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* An assertion that stays when NDEBUG is set. */
+/* An assertion that is independent of NDEBUG. */
 #define FUZZ_CHECK(condition)                                               \
     do {                                                                    \
         if (!(condition)) {                                                 \
@@ -32,7 +32,7 @@ static inline void fuzz_silence(void *context, enum log_level level, const char 
     (void)context, (void)level, (void)line;
 }
 
-/* Host memory for one input; the log is switched off. */
+/* Creates the host memory for one input, and switches off the log. */
 static inline struct hostmem *fuzz_open(void)
 {
     struct hostmem *mem = NULL;
@@ -41,13 +41,13 @@ static inline struct hostmem *fuzz_open(void)
     return mem;
 }
 
-/* A folder in memory where there is one: creating and removing files on a disk takes longer than reading most inputs. */
+/* Prefers a folder in memory: creating and removing files on a disk takes longer than reading most inputs. */
 static inline const char *fuzz_folder(void)
 {
     return access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
 }
 
-/* The input as a file: one that has no name and is written anew for each input.  Returns a path that opens it. */
+/* Stores the input in an unnamed file, which each input overwrites.  Returns a path that opens it. */
 static inline const char *fuzz_file(const uint8_t *data, size_t size)
 {
     static char path[64];
@@ -62,7 +62,7 @@ static inline const char *fuzz_file(const uint8_t *data, size_t size)
     return path;
 }
 
-/* Everything must have been released. */
+/* Checks that everything has been released. */
 static inline void fuzz_close(struct hostmem *mem)
 {
     struct hostmem_counters counters;

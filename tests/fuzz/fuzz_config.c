@@ -1,7 +1,7 @@
 /* Fuzzes configuration files in nanoGPT's syntax.
  *
- * What is accepted, and checked as a whole, is the configuration of a run: it can be stored in a checkpoint, and what was
- * stored is accepted by a later run as the same configuration.
+ * An accepted configuration that passes config_check() can be stored in a checkpoint, and a later run must accept the
+ * stored text as the same configuration.
  */
 #include "base/recompute.h"
 #include "config/config.h"
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct config config;
     log_sink_set(fuzz_silence, NULL);
     config_defaults(&config, CONFIG_TRAIN);
-    config.wall_s = 1; /* time.time() gives it: equal inputs do equal things */
+    config.wall_s = 1; /* time.time() returns this, so that equal inputs give equal results */
     if (config_parse_text(&config, "input", (const char *)data, size) == GT_OK && config_check(&config) == GT_OK) {
         struct recompute_mix mix;
         const char *why = NULL;

@@ -1,7 +1,7 @@
-/* Fuzzes the list of algorithms that the cuda backend keeps, which stands in a file of the user's cache.
+/* Fuzzes the cuda backend's list of algorithms, a file in the user's cache.
  *
- * Ops are known by hashes that no mutation finds, so that the input is tried again with one in each line.  What is accepted is
- * written as the same text, and the rates that a forecast takes from it are finite.
+ * Ops are identified by hashes that no mutation finds, so the input is tried again with a valid hash in each line.  An
+ * accepted list is written as the same text, and the rates that a forecast derives from it are finite.
  */
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "tests/fuzz/fuzz_common.h"
 
 #define LINES_MAX 64
-#define OP_AT 34 /* behind two numbers of 16 digits */
+#define OP_AT 34 /* after two numbers of 16 digits */
 #define OP_DIGITS 16
 
 static struct cuda_choices choices;

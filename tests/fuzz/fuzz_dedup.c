@@ -1,12 +1,13 @@
-/* Fuzzes what a stopped gpt-prepare --dedup remembers of documents.
+/* Fuzzes the document hashes that a stopped gpt-prepare --dedup stores.
  *
- * The input is the number of entries that the state told, whether it told their checksum, which is tried as given and as it
- * should be, and the file.  What is accepted is known then, goes on behind itself, and is taken up again as the same.
+ * The input is the number of entries in the state, a flag that says whether the state has their checksum, the checksum,
+ * and the file.  A checksum is tried as given and corrected.  The accepted documents are known afterwards, more can be
+ * added, and the result can be restored as the same set.
  */
 #include "data/dedup.h"
 #include "tests/fuzz/fuzz_folder.h"
 
-#define FIRST_BYTES 6 /* count, whether summed, checksum */
+#define FIRST_BYTES 6 /* count, flag, checksum */
 #define ENTRY_BYTES 16
 #define TABLE_BYTES_MAX (64 * sizeof(struct document_hash))
 
@@ -38,7 +39,7 @@ static void check_again(struct hostmem *mem, const char *path, struct dedup *ded
     dedup_destroy(again);
 }
 
-/* Nothing is read beyond the entries that were told. */
+/* Checks that entries beyond the count in the state are not read. */
 static void use(struct hostmem *mem, const char *path, const uint8_t *file, size_t size, struct dedup_entries entries)
 {
     struct dedup *dedup = NULL;

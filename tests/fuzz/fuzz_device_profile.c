@@ -1,4 +1,4 @@
-/* Fuzzes profiles of devices: what is accepted describes a device that the plan can be made for. */
+/* Fuzzes device profiles: the planner can plan for any accepted device. */
 #include <math.h>
 #include <string.h>
 

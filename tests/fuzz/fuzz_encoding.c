@@ -1,5 +1,5 @@
-/* Fuzzes the recognition of what is no text and the decoder of other encodings: read in small pieces, a text is what it is read
- * in large ones, and is UTF-8; a build without iconv refuses every input.  The first byte chooses the encoding. */
+/* Fuzzes the detection of binary data and the decoder of other encodings.  Small and large reads must give the same
+ * result, in valid UTF-8; a build without iconv rejects every input.  The first byte selects the encoding. */
 #include <string.h>
 
 #include "data/text_decode.h"

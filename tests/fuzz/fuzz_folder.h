@@ -1,5 +1,5 @@
-/* What the targets share whose subject stands in a folder: one that is made once and removed at the end, with a file of
- * somebody else's that must stay.
+/* Shared code of the targets that need a folder: it is created once and removed at the end, and contains a foreign file
+ * that must survive.
  */
 #ifndef GPT_TRAIN_FUZZ_FOLDER_H
 #define GPT_TRAIN_FUZZ_FOLDER_H
@@ -14,7 +14,7 @@
 
 #define FUZZ_FOREIGN_NAME "mine.txt"
 
-/* The folder, and one in it or the same again. */
+/* `above` is the temporary folder; `folder` is a subfolder of it, or the same path. */
 static struct {
     char above[64], folder[128];
 } fuzz_place;
@@ -30,7 +30,7 @@ static inline void fuzz_file_put(const char *path, const void *data, size_t size
     FUZZ_CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size && close(fd) == 0);
 }
 
-/* All files, but for the one of somebody else's. */
+/* Removes all files except the foreign one. */
 static inline void fuzz_folder_empty(void)
 {
     DIR *entries = opendir(fuzz_place.folder);
@@ -50,12 +50,12 @@ static inline void fuzz_folder_remove(void)
     rmdir(fuzz_place.folder);
     if (strcmp(fuzz_place.folder, fuzz_place.above) == 0)
         return;
-    *strrchr(fuzz_place.folder, '/') = '\0'; /* a cache's is two folders deep */
+    *strrchr(fuzz_place.folder, '/') = '\0'; /* a cache's folder is two levels deep */
     rmdir(fuzz_place.folder);
     rmdir(fuzz_place.above);
 }
 
-/* At the first input; `below` is a path of at most two folders, or "". */
+/* Creates the folder at the first input.  `below` is a path of at most two folders, or "". */
 static inline void fuzz_folder_make(const char *below)
 {
     char path[FILE_PATH_MAX];
@@ -71,7 +71,7 @@ static inline void fuzz_folder_make(const char *below)
     FUZZ_CHECK(atexit(fuzz_folder_remove) == 0);
 }
 
-/* The same as the user's cache. */
+/* Creates the folder and makes it the user's cache. */
 static inline void fuzz_cache_make(const char *below)
 {
     if (fuzz_place.above[0] != '\0')
@@ -81,7 +81,7 @@ static inline void fuzz_cache_make(const char *below)
     FUZZ_CHECK(setenv("XDG_CACHE_HOME", fuzz_place.above, 1) == 0);
 }
 
-/* The file of somebody else's is there. */
+/* Checks that the foreign file is unchanged. */
 static inline void fuzz_folder_check(void)
 {
     struct stat status;

@@ -1,5 +1,5 @@
-/* Fuzzes gpt_tokenizer.json of all kinds: as it is, and with the size of its vocabulary and its hash put right, which no
- * mutation finds.  What is accepted is written as a file that is accepted as the same.
+/* Fuzzes gpt_tokenizer.json of all kinds: as given, and with the vocabulary size and the hash corrected, which no
+ * mutation finds.  An accepted tokenizer is written as a file that is accepted as the same tokenizer.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static bool use(struct hostmem *mem, const void *data, size_t size)
     return true;
 }
 
-/* The hash of characters is that of their code points, of bytes always the same. */
+/* A character tokenizer's hash is that of its code points; a byte tokenizer's is constant. */
 static void use_put_right(struct hostmem *mem, json_t *root)
 {
     const json_t *list = json_object_get(root, "vocabulary");

@@ -1,4 +1,4 @@
-/* Fuzzes refs/main in the cache of Hugging Face's tools: the name of a folder, which must lead nowhere else. */
+/* Fuzzes refs/main in the cache of Hugging Face's tools: it names a folder, which must not lie outside the cache. */
 #include "data/hf_hub.h"
 #include "tests/fuzz/fuzz_folder.h"
 

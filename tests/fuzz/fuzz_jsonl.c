@@ -1,4 +1,4 @@
-/* Fuzzes the reader of JSONL lines: whatever comes back is the field's text, and a refused line has a reason. */
+/* Fuzzes the reader of JSONL lines: an accepted line returns the field's text, and a rejected line has a reason. */
 #include <string.h>
 
 #include "data/jsonl.h"

@@ -1,4 +1,4 @@
-/* Fuzzes llm.c's model files: the header, and every array of a file that is accepted. */
+/* Fuzzes llm.c's model files: the header, and every array of an accepted file. */
 #include "io/hf_layout.h"
 #include "io/llmc_model.h"
 #include "tests/fuzz/fuzz_weights.h"

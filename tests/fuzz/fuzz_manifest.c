@@ -1,7 +1,7 @@
-/* Fuzzes manifest.json of the data set that gpt-prepare replaces: which tokenizer files go with it.
+/* Fuzzes manifest.json of a data set that gpt-prepare replaces: it lists the tokenizer files to remove.
  *
- * A manifest that is refused leaves everything as it is.  One that is accepted is replaced with its data set: of the tokenizer
- * files those go that it names, and no others; what the folder has besides stays, and what is there then is accepted.
+ * A rejected manifest leaves the folder unchanged.  An accepted one is replaced together with its data set: exactly the
+ * tokenizer files that it lists are removed, all other files stay, and the new manifest is accepted.
  */
 #include <sys/stat.h>
 
@@ -25,7 +25,7 @@ static void file_put(const char *name, const void *data, size_t size)
     fuzz_file_put(path, data, size);
 }
 
-/* -1 where it is not there. */
+/* Returns -1 when there is no such file. */
 static int64_t size_of(const char *name)
 {
     struct stat status;
@@ -34,7 +34,7 @@ static int64_t size_of(const char *name)
     return lstat(path, &status) == 0 ? (int64_t)status.st_size : -1;
 }
 
-/* An old data set, and the token files of a new one. */
+/* Creates an old data set, and the token files of a new one. */
 static void folder_fill(const uint8_t *data, size_t size)
 {
     static const char old[OLD_BYTES], new[NEW_BYTES] = {1, 0, 2, 0, 3, 0, 4, 0};
@@ -42,7 +42,7 @@ static void folder_fill(const uint8_t *data, size_t size)
     file_put(PREPARE_MANIFEST_NAME, data, size);
     for (size_t i = 0; i < COUNT_OF(partial_names); i++)
         file_put(partial_names[i], new, sizeof new);
-    if (is_filled && size_of("train.bin") == OLD_BYTES) /* the last one was refused */
+    if (is_filled && size_of("train.bin") == OLD_BYTES) /* the previous input was rejected */
         return;
     for (size_t i = 0; i < COUNT_OF(plain_names); i++)
         file_put(plain_names[i], old, sizeof old);
@@ -51,7 +51,7 @@ static void folder_fill(const uint8_t *data, size_t size)
     is_filled = true;
 }
 
-/* A list that was accepted holds no other names. */
+/* Checks that an accepted list contains no other names. */
 static void check_listed(const json_t *manifest)
 {
     const json_t *list = json_object_get(manifest, "tokenizer_files");

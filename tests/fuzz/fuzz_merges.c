@@ -1,6 +1,6 @@
-/* Fuzzing of vocab.bpe and merges.txt, with a fixed vocabulary: the bytes and a few longer tokens.
+/* Fuzzes vocab.bpe and merges.txt, with a fixed vocabulary: the bytes and a few longer tokens.
  *
- * An accepted list of merges must encode, and what it encodes must come back.
+ * With an accepted list of merges, encoded text must decode to the same bytes.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "data/tokenizer_import.h"
 #include "tests/fuzz/fuzz_tokenizer.h"
 
-/* The vocabulary without merges, with room for as many as there may be lines. */
+/* Creates the vocabulary without merges, with room for as many merges as the file may have lines. */
 static struct bpe *vocabulary_make(struct hostmem *mem, size_t lines)
 {
     static const char *const longer[] = {"ab", "abc", "bc", "aa", "aaaa", " a", "\n\n", "\xC3\xA9"};

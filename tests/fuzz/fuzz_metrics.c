@@ -1,7 +1,7 @@
-/* Fuzzes metrics.jsonl, as a resume and a run that begins anew find it.
+/* Fuzzes an existing metrics.jsonl, for a resumed and a new run.
  *
- * A resume keeps whole lines from the beginning, those of iterations that it will not do again; what it writes is cut by
- * another resume of the same iteration.  A run that begins anew keeps all of it under another name.
+ * A resume keeps whole lines from the start, as long as their iterations will not run again; a second resume at the
+ * same iteration cuts off what the first one wrote.  A new run keeps the whole old file under another name.
  */
 #include "io/checkpoint_record.h"
 #include "tests/fuzz/fuzz_folder.h"
@@ -25,7 +25,8 @@ static void check_content(const char *name, const uint8_t *data, size_t size)
     free(text);
 }
 
-/* How much of the input is kept: whole lines whose numbers are below the iteration, or at it for one that was evaluated. */
+/* Checks that the kept part is whole lines whose numbers are below the iteration, or equal to it if it was
+ * evaluated. */
 static size_t check_kept(const uint8_t *data, size_t size, int64_t iter, bool evaluated)
 {
     char *text = NULL;
@@ -55,7 +56,7 @@ static void resume(const uint8_t *data, size_t size, int64_t iter, bool evaluate
     check_content(path, data, kept);
 }
 
-/* Without a checkpoint, and with one whose lines these are. */
+/* Starts a new run in a folder without a checkpoint, or with the checkpoint that these lines belong to. */
 static void begin_anew(const uint8_t *data, size_t size, bool has_record)
 {
     struct metrics metrics;
@@ -71,7 +72,7 @@ static void begin_anew(const uint8_t *data, size_t size, bool has_record)
     if (size > 0)
         check_content(kept_path, data, size);
     metrics_close(&metrics);
-    if (has_record) { /* what goes on from a checkpoint before the last begins with the lines up to there */
+    if (has_record) { /* a resume from an earlier checkpoint starts with the lines up to its iteration */
         FUZZ_CHECK(metrics_open(&metrics, fuzz_place.folder, 3, true, true) == GT_OK);
         (void)check_kept(data, size, 3, true);
         metrics_close(&metrics);

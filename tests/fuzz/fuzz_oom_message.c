@@ -1,7 +1,7 @@
-/* Fuzzes the reading of PyTorch's out-of-memory messages, and what is concluded from them.
+/* Fuzzes the parser of PyTorch's out-of-memory messages, and the conclusions drawn from them.
  *
- * Amounts must be finite and not negative, names end and hold no control characters, and every number of the message may
- * be as absurd as it likes.
+ * Amounts must be finite and not negative, and names must be terminated and free of control characters; the numbers of
+ * the message can be arbitrarily absurd.
  */
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Fuzzes what the opencl backend keeps of a tuning, which stands in a file of the user's cache.
+/* Fuzzes the opencl backend's tuning results, a file in the user's cache.
  *
- * What is accepted points into the tables, and is written as the same text.
+ * Accepted indices lie within the tables, and are written as the same text.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char text[OPENCL_TUNING_TEXT_MAX];
     memset(&tuning, 0xff, sizeof tuning);
     if (!opencl_tuning_parse((const char *)data, size, limits, &tuning)) {
-        FUZZ_CHECK(tuning.gemm_shape[DTYPE_F32] == -1); /* nothing is taken */
+        FUZZ_CHECK(tuning.gemm_shape[DTYPE_F32] == -1); /* a rejected file changes nothing */
         return 0;
     }
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {

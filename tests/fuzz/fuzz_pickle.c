@@ -1,5 +1,5 @@
-/* Fuzzes the reader of pickles: what is accepted must be whole, every reference within its table; and what is made of it as
- * a meta.pkl: ids and characters in the same order. */
+/* Fuzzes the reader of pickles: an accepted pickle is complete, with every reference inside its table.  Also reads it
+ * as a meta.pkl, whose ids and characters must be in the same order. */
 #include "io/pickle.h"
 
 #include "io/nanogpt_meta.h"

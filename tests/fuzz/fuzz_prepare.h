@@ -1,5 +1,5 @@
-/* What the targets share that begin behind gpt-prepare's reading of its inputs: a run as it is then, of one input and the
- * tokenizer of bytes.
+/* Shared code of the targets that start after gpt-prepare has read its inputs: a run with one input and the byte
+ * tokenizer.
  */
 #ifndef GPT_TRAIN_FUZZ_PREPARE_H
 #define GPT_TRAIN_FUZZ_PREPARE_H
@@ -35,7 +35,6 @@ static inline void fuzz_run_open(struct fuzz_run *run, const struct prepare_spec
     memcpy(prep->state_path, state_path, strlen(state_path) + 1);
 }
 
-/* What the rest needs. */
 static inline void fuzz_run_writer(struct prepare *prep)
 {
     prep->writer_spec = (struct token_writer_spec){.folder = prep->spec->out_dir,

@@ -1,8 +1,9 @@
-/* Fuzzes .gpt-prepare.state: how far a stopped run was, its token files, and the list of names that its end goes through.
+/* Fuzzes .gpt-prepare.state: the progress of a stopped run, its token files, and the names to rename or remove at the
+ * end.
  *
- * Other options or inputs refuse a state and hide everything behind them, so that a refused one is gone on with all the same.
- * What is taken up can be written, and what was written is taken up as the same.  Renaming and removing happen in a folder of
- * the target's, and leave alone what is not gpt-prepare's: a file in it, and one beside it.
+ * Other options or inputs make the reader reject a state before it reads the rest, so the test continues after a
+ * rejection.  A restored state can be written, and is then restored as the same.  Files are renamed and removed only in
+ * a folder of the target; gpt-prepare must not touch foreign files in it or next to it.
  */
 #include <dirent.h>
 #include <string.h>
@@ -37,7 +38,7 @@ static void file_write(const char *path)
     FUZZ_CHECK(file != NULL && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fclose(file) == 0);
 }
 
-/* What is in it has names of gpt-prepare's, of which an input may have listed any. */
+/* Removes all files with gpt-prepare's names, any of which an input may have listed. */
 static void folder_empty(void)
 {
     DIR *entries = opendir(folder);
@@ -55,7 +56,7 @@ static void folder_remove(void)
     rmdir(folder);
 }
 
-/* As a run left it that was stopped before its last step. */
+/* Recreates the folder of a run that was stopped before its last step. */
 static void folder_fill(void)
 {
     char path[FILE_PATH_MAX];
@@ -73,7 +74,7 @@ static void folder_fill(void)
     }
 }
 
-/* What the state says, apart from its phase; false where it is refused. */
+/* Restores the state except for its phase.  Returns false when it is rejected. */
 static bool take_up(struct prepare *prep)
 {
     return prepare_state_restore(prep) == GT_OK && prepare_state_shards(prep, TOKEN_TRAIN) == GT_OK &&
@@ -105,7 +106,7 @@ static void check_foreign(void)
     FUZZ_CHECK(access(mine, F_OK) == 0 && access(beside, F_OK) == 0);
 }
 
-/* What --restart does with such a state: a data set that is whole stays. */
+/* Checks --restart with such a state: a complete data set stays. */
 static void check_discarded(struct prepare *prep, bool is_whole)
 {
     char manifest[FILE_PATH_MAX];

@@ -1,7 +1,8 @@
-/* Fuzzes trainer_state.json, the record of a checkpoint, with the configuration and the model's shape that stand in it.
+/* Fuzzes trainer_state.json, the record of a checkpoint, with the configuration and the model's shape that it contains.
  *
- * A checksum that is wrong hides everything behind it, so a refused record is tried again without one, as those of the
- * first release are.  What is accepted can be written, and what was written is accepted as the same record.
+ * A wrong checksum makes the reader reject the record before it reads the rest, so a rejected record is tried again
+ * without one, as in the first release.  An accepted record can be written, and the result is accepted as the same
+ * record.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Fuzzes safetensors files and the index of their shards: the input is both, "model.safetensors.index.json" in a folder
- * where it is also the only shard that it can name.
+/* Fuzzes safetensors files and the index of their shards: the input is both.  It is stored as
+ * "model.safetensors.index.json" and as the only shard that this index can name.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "io/safetensors_index.h"
 #include "tests/fuzz/fuzz_weights.h"
 
-/* The folder, which is made once and removed at the end, and the paths of its two files. */
+/* The folder, which is created once and removed at the end, and the paths of its two files. */
 static struct {
     char folder[64], index[128], shard[128];
 } paths;
@@ -36,7 +36,7 @@ static void file_write(const char *path, const uint8_t *data, size_t size)
 static void folder_use(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     struct safetensors *file = NULL;
-    /* What follows a zero byte is the shard, so that both can be valid at once. */
+    /* The bytes after a zero byte are the shard, so that both can be valid at once. */
     const uint8_t *zero = memchr(data, 0, size);
     const size_t text = zero != NULL ? (size_t)(zero - data) : size;
     const size_t rest = zero != NULL ? size - text - 1 : 0;

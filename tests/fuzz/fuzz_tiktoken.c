@@ -1,4 +1,4 @@
-/* Fuzzing of tiktoken's files; an accepted one must encode and give back every byte. */
+/* Fuzzes tiktoken's files; with an accepted one, encoded text must decode to the same bytes. */
 #include "data/bpe.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_import.h"

@@ -1,4 +1,4 @@
-/* Fuzzes token files: the header, and every token of a file that is accepted. */
+/* Fuzzes token files: the header, and every token of an accepted file. */
 #include "data/tokens.h"
 #include "tests/fuzz/fuzz_common.h"
 

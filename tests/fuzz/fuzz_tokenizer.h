@@ -1,4 +1,4 @@
-/* What the targets share that accept tokenizers. */
+/* Shared code of the targets that read tokenizers. */
 #ifndef GPT_TRAIN_FUZZ_TOKENIZER_H
 #define GPT_TRAIN_FUZZ_TOKENIZER_H
 
@@ -7,7 +7,8 @@
 #include "data/tokenizer.h"
 #include "tests/fuzz/fuzz_common.h"
 
-/* What is encoded comes back: text that no tokenizer knows whole, some of it no UTF-8, its final zero included. */
+/* Checks that a text survives encoding and decoding.  No tokenizer has it as one token, part of it is not UTF-8, and
+ * its final zero is included. */
 static inline void fuzz_check_encodes(const struct tokenizer *tokenizer)
 {
     static const char text[] = "aaaaaaa abcabc abab\n\n\xC3\xA9 bc ab <|endoftext|> \xFF\xC3";

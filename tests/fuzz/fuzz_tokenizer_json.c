@@ -1,6 +1,6 @@
-/* Fuzzing of the JSON tokenizers: gpt_tokenizer.json and Hugging Face's tokenizer.json, the same bytes as both.
+/* Fuzzes the JSON tokenizers: gpt_tokenizer.json and Hugging Face's tokenizer.json, with the same bytes as both.
  *
- * What is accepted must be whole: it saves, and what was saved is accepted again with the same hash.
+ * An accepted tokenizer can be saved, and the saved file is accepted with the same hash.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* Fuzzes files of the user's cache: the header, the key and the checksum around what a backend keeps.
+/* Fuzzes files of the user's cache: the header, the key and the checksum around a backend's data.
  *
- * A wrong checksum hides everything behind it, so that the input is tried again with more and more of it put right.  What is
- * accepted is what was asked for, to the last byte; it can be stored, and what was stored is loaded as the same.  The folder is
- * bounded, and files of other names stay.
+ * A wrong checksum makes the reader reject the file before it reads the rest, so the input is tried again with more and
+ * more of it corrected.  Accepted data must match the requested key to the last byte; they can be stored and load as
+ * the same.  The size of the folder is bounded, and files with other names stay.
  */
 #include <inttypes.h>
 
@@ -22,7 +22,7 @@ static const struct user_cache cache = {.folder = "fuzz",
                                         .otherwise = "it is made again",
                                         .bytes_max = FILE_BYTES_MAX + 100,
                                         .file_bytes_max = FILE_BYTES_MAX};
-/* As it stands in a file: magic, bytes of the key, of the data, checksum, zero. */
+/* The file's header: magic, bytes of the key, bytes of the data, checksum, zero. */
 struct header {
     char magic[8];
     uint64_t key_bytes, data_bytes;
@@ -55,7 +55,7 @@ static void check_accepted(const uint8_t *data, size_t size, const void *out, si
     FUZZ_CHECK(memcmp(data + HEADER_BYTES + KEY_BYTES, out, out_bytes) == 0);
 }
 
-/* Beside an older file, which goes where both are more than the folder may hold. */
+/* Stores the data next to an older file, which is removed when both exceed the folder's limit. */
 static void check_stored(const void *data, size_t bytes)
 {
     static const char filler[FILE_BYTES_MAX - 1000];
@@ -75,7 +75,7 @@ static bool use(const uint8_t *data, size_t size)
     size_t out_bytes = 0;
     fuzz_file_put(path, data, size);
     const bool loaded = user_cache_load(&cache, NAME, KEY, &out, &out_bytes) == USER_CACHE_READ;
-    FUZZ_CHECK(access(path, F_OK) == 0); /* what is refused is replaced, not removed */
+    FUZZ_CHECK(access(path, F_OK) == 0); /* a rejected file is replaced, not removed */
     if (loaded) {
         check_accepted(data, size, out, out_bytes);
         check_stored(out, out_bytes);
@@ -85,7 +85,8 @@ static bool use(const uint8_t *data, size_t size)
     return loaded;
 }
 
-/* The checksum; then all of the header but for how the rest is parted; then that and the key. */
+/* Corrects the checksum; then also the header, but for how key and data share the rest; then everything including the
+ * key. */
 static void use_put_right(uint8_t *data, size_t size)
 {
     struct header header;

@@ -1,7 +1,7 @@
-/* Fuzzes the pair of vocab.json (or encoder.json) and merges.txt: the input is the first, and behind a zero byte the second.
+/* Fuzzes the pair of vocab.json (or encoder.json) and merges.txt, separated by a zero byte in the input.
  *
- * An accepted pair encodes any text, and what it encodes comes back; it can be written, and what was written is accepted as
- * the same.
+ * With an accepted pair any encoded text decodes to the same bytes; the pair can be written, and the result is accepted
+ * as the same pair.
  */
 #include <string.h>
 

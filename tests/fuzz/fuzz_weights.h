@@ -1,11 +1,11 @@
-/* What the targets for files of weights share: a walk through every array that was accepted. */
+/* Shared code of the targets for weight files: reads every accepted array. */
 #ifndef GPT_TRAIN_FUZZ_WEIGHTS_H
 #define GPT_TRAIN_FUZZ_WEIGHTS_H
 
 #include "io/safetensors.h"
 #include "tests/fuzz/fuzz_common.h"
 
-/* Reads what can be read of each array, in pieces that do not divide anything.  An array of zeros can be of any size. */
+/* Reads each readable array, in pieces of an odd size.  An array of zeros can be of any size. */
 static inline void fuzz_arrays_read(const struct safetensors *file)
 {
     float values[97];

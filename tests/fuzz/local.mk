@@ -1,13 +1,12 @@
 # Fuzzing by libFuzzer, 2,000 inputs for each target in `make check`.  A target is a file fuzz_NAME.c, its seeds in
-# corpus/NAME, and NAME in FUZZ_TARGETS.  They are built by clang whatever CC is, from the sources of src/base, src/config and
-# src/data and the readers of src/io, src/plan, src/train and the backends, with AddressSanitizer and
-# UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer:
-# FUZZ_SECONDS=600 tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or the program itself, SCRATCH-FOLDER
-# and tests/fuzz/corpus/NAME behind it: what is new goes into the first.
+# corpus/NAME, and NAME in FUZZ_TARGETS.  clang builds them, whatever CC is, from the sources of src/base, src/config
+# and src/data and the readers of src/io, src/plan, src/train and the backends, with AddressSanitizer and
+# UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600
+# tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
+# and tests/fuzz/corpus/NAME: new inputs go into the first.
 FUZZ_TARGETS = archive bpe_encode calibration choices config cuda_choices dedup device_profile encoding gpt_tokenizer hf_hub jsonl \
 	llmc_model manifest merges metrics nanogpt oom_message opencl_tuning pickle prepare_state record safetensors tiktoken \
 	token_file tokenizer_json user_cache vocab
-# What these sources need.
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS)
 FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) -lpthread -lm \
 	-Wl,--wrap=pcre2_compile_8,--wrap=pcre2_jit_compile_8,--wrap=pcre2_code_free_8
@@ -22,7 +21,7 @@ FUZZ_IO_FILES = src/io/array_table.c src/io/checkpoint_record.c src/io/hf_config
 	src/io/nanogpt.c src/io/nanogpt_meta.c src/io/pickle.c src/io/pickle_call.c src/io/safetensors.c src/io/safetensors_index.c src/io/zip_stored.c
 FUZZ_PLAN_FILES = src/plan/calibrate_cache.c src/plan/device_profile.c src/plan/device_profile_json.c src/plan/oom_match.c \
 	src/plan/oom_message.c src/plan/plan_cost.c
-# A cost is one of ops in graphs; their families bring the rules of differentiation.
+# Costs are of ops in graphs; the op families bring the differentiation rules.
 FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))
 FUZZ_BACKEND_FILES = backends/cuda/cuda_choices.c backends/opencl/opencl_tuning_text.c
 FUZZ_C_FILES = $(filter src/base/%.c src/config/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES) \
@@ -32,13 +31,13 @@ FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.
 	$(FUZZ_BACKEND_FILES:.c=.h) $(FUZZ_SHARED)
 FUZZ_SANITIZERS = address,undefined
 FUZZ_BINARIES = $(FUZZ_TARGETS:%=tests/fuzz/fuzz_%)
-# Small tables and blocks: they fill, grow and end within inputs of a few KiB, and are not most of an execution's time.
+# Small tables and blocks fill, grow and end within inputs of a few KiB, and do not dominate the execution time.
 FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DDEDUP_BLOCK_ENTRIES=4 -DDEDUP_SLOTS_FIRST=8 -DRAW_BYTES=128 \
 	-DSTAGING_BYTES=256 -DTOKEN_WRITER_BYTES=4096
-# Loops over hashes, distances and offsets know no magic words (memcmp() is recorded by itself); recording each comparison
-# would take half of the time.
+# Loops over hashes, distances and offsets compare with no magic words (memcmp() is traced separately); tracing their
+# comparisons would take half of the time.
 FUZZ_UNTRACED = bpe bpe_merge bpe_split bpe_train bpe_train_merge config_key crc32c oom_message tokenizer_encoder
-# The warnings are CC's; CFLAGS may hold what only CC knows.
+# CC already gave its warnings; CFLAGS may contain flags that only CC knows.
 FUZZ_COMPILE = $(FUZZ_CC) -std=c11 -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all \
 	-I. -I$(top_srcdir)/src -I$(top_srcdir) -D_DEFAULT_SOURCE -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 \
 	-DHAVE_CONFIG_H $(FUZZ_SIZES) $(FUZZ_CPPFLAGS)

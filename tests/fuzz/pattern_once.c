@@ -1,8 +1,8 @@
-/* GPT-2's pattern is compiled once for all inputs of a fuzzing target: compiling and translating it takes longer than most
+/* Compiles GPT-2's pattern once for all inputs of a fuzzing target: compiling and JIT translation take longer than most
  * inputs.
  *
- * The linker puts these functions in the place of PCRE2's (--wrap).  There is only this one pattern in the program; what is
- * matched by it is matched by PCRE2 as ever.
+ * The linker substitutes these functions for PCRE2's (--wrap).  The program has only this one pattern; matching is
+ * still done by PCRE2.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs every fuzzing target for 2,000 inputs, FUZZ_RUNS inputs or FUZZ_SECONDS, from its seeds; a crash, a leak or a
-# time-out fails, and the input that caused it is kept in $top_builddir/tests/fuzz/NAME.crash.  The targets are those on the
-# command line, or else those of FUZZ_TARGETS.  Needs top_srcdir and top_builddir.
+# Runs every fuzzing target for 2,000 inputs, FUZZ_RUNS inputs or FUZZ_SECONDS, from its seeds.  A crash, a leak or a
+# time-out fails, and the input that caused it is kept in $top_builddir/tests/fuzz/NAME.crash.  The targets come from
+# the command line, or else from FUZZ_TARGETS.  Needs top_srcdir and top_builddir.
 set -u
 : "${top_srcdir:?set it to the source folder}" "${top_builddir:?set it to the build folder}" "${FUZZ_TARGETS=}"
 if [ -z "${FUZZ_SECONDS:-}" ]; then
@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 passed=0 failed=0 skipped=0
 
-# What is tried is not much longer than the format's smallest whole file: longer inputs cost time and reach nothing else.
+# Inputs are not much longer than the format's smallest valid file: longer ones cost time and reach nothing else.
 bytes_max() {
     case $1 in
     nanogpt) echo 16384 ;;
@@ -26,13 +26,14 @@ bytes_max() {
     esac
 }
 
-# inputs NAME: how many were tried.
+# inputs NAME: prints how many inputs were tried.
 inputs() {
     sed -n 's/^stat::number_of_executed_units: *//p' "$work/$1.log"
 }
 
-# -seed makes runs alike on one machine.  A small quarantine: freed memory is used again soon, which is many times faster
-# than fresh pages.  Stacks of allocations are not kept for the same reason; run a target on its .crash alone to see them.
+# -seed makes runs reproducible on one machine.  A small quarantine lets freed memory be reused soon, which is many
+# times faster than fresh pages.  Allocation stacks are not recorded for the same reason; run a target on its .crash
+# alone to see them.
 run_target() {
     mkdir "$work/$1" || return 1
     ASAN_OPTIONS="quarantine_size_mb=8:malloc_context_size=0:${ASAN_OPTIONS:-}" \

@@ -1,6 +1,7 @@
-/* Somebody who knows each name aside in advance: just before a program makes the file ASIDE_NAME.tmp-DIGITS-ID, a link to ASIDE_VICTIM
- * is there; the first times only, so that a later try succeeds.  ASIDE_REPORT gets a byte for each link.
- * Put in front of the C library's openat; compiled by the test that uses it.
+/* Simulates an attacker who predicts temporary names: just before a program creates the file ASIDE_NAME.tmp-DIGITS-ID,
+ * this library puts a link to ASIDE_VICTIM there.  It does so only the first times, so that a later try succeeds.
+ * ASIDE_REPORT gets a byte for each link.  Preloaded to override the C library's openat; compiled by the test that uses
+ * it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,5 +47,5 @@ int openat(int folder, const char *path, int flags, ...)
     return real(folder, path, flags, mode);
 }
 
-/* Its name in programs that were compiled for large files. */
+/* The name in programs with large-file support. */
 int openat64(int folder, const char *path, int flags, ...) __attribute__((alias("openat")));

@@ -1,9 +1,10 @@
-/* Single bits flipped anywhere in a checkpoint's files, and files cut short: none goes unnoticed, none crashes the reader.
+/* Flips single bits in a checkpoint's files and truncates them: all damage is detected, and none crashes the reader.
  *
- * A checkpoint with all its parts is saved, a bit of one of the files that a resume reads (weights, moments, record) is inverted
- * in place, and everything is opened and loaded as a resume does.  That must fail with one line, or else have read exactly
- * what was saved: where the bit was in a space between two fields of the record.  FLIPS of them in `make check`, FLIPS_LONG with
- * CHECK_LONG=1; and every length that a file can be cut to (every 7th, and the last 64).
+ * A checkpoint with all its parts is saved, a bit of one of the files that a resume reads (weights, moments, record) is
+ * inverted in place, and everything is opened and loaded as in a resume.  This must fail with one line, or else have
+ * read exactly what was saved: the bit was in white space between two fields of the record.  `make check` tries FLIPS
+ * bits, CHECK_LONG=1 FLIPS_LONG; and truncates each file at every 7th length and the last 64 (CHECK_LONG=1: at every
+ * length).
  */
 #include <inttypes.h>
 
@@ -42,7 +43,7 @@ static void teardown(void)
     io_folder_remove(folder);
 }
 
-/* splitmix64, so that a seed means the same flips on every machine. */
+/* splitmix64, so that a seed gives the same flips on every machine. */
 static uint64_t random_next(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -58,7 +59,8 @@ static json_t *record_read(void)
     return root;
 }
 
-/* Whether every field of `good` is in the file, as it was; the name of the checksum's field may be another one. */
+/* Returns true when the file has every field of `good` unchanged, except for the checksum, whose name the flip may have
+ * hit. */
 static bool record_is(const json_t *good)
 {
     json_t *now = record_read();
@@ -74,7 +76,7 @@ static bool record_is(const json_t *good)
     return same;
 }
 
-/* True when the damage was noticed; false when there is none that matters. */
+/* Returns true when the damage was detected, false when it is harmless. */
 static bool damage_noticed(int file, const char *what, size_t at, const json_t *good)
 {
     int64_t iter = -1;

@@ -1,5 +1,5 @@
-/* A clock that somebody sets all the time, put in front of the C library's: CLOCK_REALTIME and time() say something else at each
- * call, from 1970 to 2106, backwards and forwards.  The monotonic clocks are as they are.  Compiled by the test that uses it.
+/* Overrides the C library's wall clock: CLOCK_REALTIME and time() return another time at each call, from 1970 to 2106,
+ * backwards and forwards.  Monotonic clocks are unchanged.  Compiled by the test that uses it.
  */
 #define _GNU_SOURCE
 #include <stdint.h>

@@ -1,28 +1,29 @@
-"""The commands that failing_memory.py and failing_calls.py attack: every program, from an empty folder or one that an earlier
-run left, each with what its results are.
+"""The commands that failing_memory.py and failing_calls.py attack: every program, from an empty folder or one that an
+earlier run left, each with its expected results.
 
-  train     a run from the beginning that evaluates, samples and saves
-  over      one in the folder of a finished run
-  resume    one that goes on
-  foreign   one that begins with a model in Hugging Face's layout
-  wide      one of which the speed of the device is measured, and kept in the cache
-  warm      the same with what the cache then holds
-  evaluate  one of a checkpoint, without training
+  train     a new run that evaluates, samples and saves
+  over      a new run in the folder of a finished run
+  resume    a resumed run
+  foreign   a run that starts from a model in Hugging Face's layout
+  wide      a run that measures the device's speed and stores it in the cache
+  warm      the same with the result in the cache
+  evaluate  an evaluation of a checkpoint, without training
   judge     the perplexity of a token file
   plan      the search for a plan that fits a budget
   sample
-  prepare   text to tokens, with a tokenizer that is learnt
-  goes_on   the same, from where a run was killed
-  anew      the same, which is told to begin anew there
+  prepare   text to tokens, with a learned tokenizer
+  goes_on   the same, continued after a kill
+  anew      the same, restarted after a kill
   again     the same, in the folder of another data set
-  shards    documents of JSONL, compressed too, to token files of 400, without copies
+  shards    JSONL documents, some compressed, to token files of 400, deduplicated
   export    to a file
-  folder    to a folder that is there already
+  folder    to an existing folder
 
-And those of the backends for devices, which failing_memory.py attacks; failing_calls.py does not, since most calls are a driver's:
+And the commands of the device backends, which failing_memory.py attacks; failing_calls.py does not, since most calls
+come from the driver:
 
-  opencl, opencl_warm, opencl_sample   training with an empty cache of kernels, and with one that holds them; sampling
-  cuda, cuda_tune, cuda_sample         the emulated card: training; with --tune, where the cache has some of what is timed; sampling
+  opencl, opencl_warm, opencl_sample   training with an empty and a filled cache of kernels; sampling
+  cuda, cuda_tune, cuda_sample         the emulated card: training; with --tune and some timings in the cache; sampling
 """
 import contextlib
 import glob
@@ -43,9 +44,9 @@ WORDS = [word for word in tiny.RUN if not word.startswith(("--vocab_size", "--da
 MODEL = ["--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64"]
 FAULTY = os.path.join(os.path.abspath(os.environ.get("top_builddir", ".")), "tests", "reliability")
 NVML = os.path.join(os.path.dirname(FAULTY), "cuda_on_cpu", "nvml")  # the emulated card's management library
-HELD = "allocations"  # where a program of faulty_memory.c writes what it allocated and held at its end
-TRACE = "trace"       # and where it asked for it
-OBJECTS = "objects"   # where the library of a device writes how many objects are not given back
+HELD = "allocations"  # a program of faulty_memory.c writes its allocation count and leaks here
+TRACE = "trace"       # and the call stacks of its allocations here
+OBJECTS = "objects"   # a device's library writes its number of live objects here
 PROGRAMS = {name: os.path.abspath(os.environ[name.upper().replace("-", "_")])
             for name in ("gpt-train", "gpt-sample", "gpt-prepare", "gpt-export")}
 LINES = "text.jsonl"
@@ -54,36 +55,37 @@ PREPARE = ["--tokenizer=train", "--vocab-size=280", "--threads=1", "--out-dir=wo
 SAVELESS = "--always_save_checkpoint=False"
 SAMPLED = ["--out_dir=one", "--num_samples=2", "--max_new_tokens=8", "--start=green"]
 TUNE = "--tune=True"
-# On the card so little memory that only the smallest product is timed: how many others are depends on the time, and with it what
-# --tune keeps.
+# Shapes so small that only the smallest product is timed on the card.  How many others are timed depends on the time,
+# and with it the results that --tune stores.
 SMALL = ["--batch_size=1", "--n_embd=8", "--block_size=8"]
 SMALLER = [*SMALL, "--block_size=4"]
-TUNED = set()  # the lines of the list that cuda_tune begins with
+TUNED = set()  # the lines of the list that cuda_tune starts with
 WIDE = [*WORDS, "--n_embd=64", "--block_size=32", "--max_iters=1", "--eval_interval=100", SAVELESS]
-ANSWERS = ("--plan", "--eval_only", "--eval_data")  # these train nothing
-OTHER_SEED = 7  # of the run in whose folder another one begins
-UNLIKE = ("lock", "metrics.jsonl", "trainer_state.json")  # they say what differs between two runs
+ANSWERS = ("--plan", "--eval_only", "--eval_data")  # these do not train
+OTHER_SEED = 7  # of the existing run in whose folder another one starts
+UNLIKE = ("lock", "metrics.jsonl", "trainer_state.json")  # these files differ between two runs
 
 
 def is_faulty():
-    """Whether there are programs with planted faults, which count what they hold at their end."""
+    """Returns true when the programs with planted faults were built, which count their leaks."""
     return os.path.exists(os.path.join(FAULTY, "gpt-prepare-faulty"))
 
 
 def device_of(words):
-    """The backend that the command line names."""
+    """Returns the backend that the command line names."""
     return next((word.partition("=")[2] for word in words if word.startswith("--backend=")), "cpu")
 
 
 def path_of(program, device="cpu"):
-    """Of the one with planted faults, where there is one."""
+    """Returns the program with planted faults if it was built, else the normal one."""
     if not is_faulty():
         return PROGRAMS[program]
     return os.path.join(FAULTY, program + ("-cuda" if device == "cuda" else "") + "-faulty")
 
 
 def start(program, words, fault=None, tracer=(), limit=tiny.LIMIT_SECONDS, **more):
-    """The finished process of a program, with planted faults where there is one, and more in its environment."""
+    """Runs a program, with planted faults if possible, and with `more` in its environment; returns the finished
+    process."""
     for path in (HELD, OBJECTS):
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
@@ -98,7 +100,7 @@ def start(program, words, fault=None, tracer=(), limit=tiny.LIMIT_SECONDS, **mor
 
 
 def held():
-    """(Allocations, blocks not released, files open) of the last process at its end; None where it could not say."""
+    """Returns (allocations, leaked blocks, open files) of the last process at its end; None when it wrote no report."""
     try:
         with open(HELD, encoding="ascii") as file:
             return tuple(int(word) for word in file.read().split()) or None
@@ -107,7 +109,7 @@ def held():
 
 
 def objects_left():
-    """Of a device's library, made by the last process and not given back; None where nobody counted."""
+    """Returns how many device objects the last process leaked; None when they were not counted."""
     try:
         with open(OBJECTS, encoding="ascii") as file:
             return int(re.search(r'(?:"objects_alive":|^left) ?(\d+)', file.read(), re.MULTILINE).group(1))
@@ -116,8 +118,8 @@ def objects_left():
 
 
 def allocated_below(folder, command):
-    """The numbers of the allocations of a run of the command that code of this folder of the project asks for, by itself or
-    through others; none in a build without what a debugger needs, or without addr2line."""
+    """Runs the command and returns the numbers of its allocations that code of this folder requests, directly or
+    indirectly.  Empty without debug information or addr2line."""
     if shutil.which("addr2line") is None:
         return []
     command.fresh()
@@ -132,7 +134,7 @@ def allocated_below(folder, command):
 
 
 def tuned():
-    """The lines of the cache's list of what was timed on the card."""
+    """Returns the lines of the cache's list of timings on the card."""
     found = set()
     for path in glob.glob("cache/gpt-train/cuda/*"):
         with open(path, "rb") as file:
@@ -141,7 +143,7 @@ def tuned():
 
 
 def digests(folder):
-    """Of each file of a folder, but what a run says of its times."""
+    """Returns the digest of each file in a folder, except for those that contain a run's times."""
     found = {}
     for path in sorted(glob.glob(os.path.join(folder, "*"))):
         if os.path.isfile(path) and os.path.basename(path) not in UNLIKE:
@@ -150,7 +152,7 @@ def digests(folder):
 
 
 def checkpoint():
-    """What tiny.contents() says; nothing of a record that cannot be read."""
+    """Returns tiny.contents(), or nothing when the record cannot be read."""
     try:
         return tiny.contents("work")
     except (ValueError, KeyError) as error:
@@ -158,29 +160,30 @@ def checkpoint():
 
 
 class Command:
-    """A program, its arguments, the folders that its work and its cache begin with, and what its results are."""
+    """A program, its arguments, the initial contents of its work and cache folders, and its results."""
 
     def __init__(self, name, program, words, begin=None, cache=None, results=lambda done: checkpoint()):
         self.name, self.program, self.words, self.begin, self.cache, self.results = name, program, words, begin, cache, results
         self.device = device_of(words)
 
     def trains(self):
-        """It goes on where a save fails, or the cache, after an error line."""
+        """Returns true when the command trains: it then continues after a failed save or cache access, with an error
+        line."""
         return self.program == "gpt-train" and not any(word.startswith(ANSWERS) for word in self.words)
 
     def saves(self):
-        """Whether it leaves checkpoints."""
+        """Returns true when the command leaves checkpoints."""
         return self.trains() and SAVELESS not in self.words
 
     def least_iter(self):
-        """Of the checkpoint that must be there whatever goes wrong; 0 for none."""
+        """Returns the iteration of the checkpoint that must survive any fault; 0 for none."""
         record = tiny.record_of(self.begin) if self.begin and self.saves() else None
         if record is None:
             return 0
-        return 1 if record["seed"] == OTHER_SEED else record["iter"]  # an old run's, or any of the one that replaces it
+        return 1 if record["seed"] == OTHER_SEED else record["iter"]  # the old run's, or any of its replacement's
 
     def run(self, start):
-        """The finished process, or None when it hangs; start(program, words) starts it."""
+        """Runs start(program, words); returns the finished process, or None when it hangs."""
         try:
             return start(self.program, self.words)
         except subprocess.TimeoutExpired:
@@ -199,29 +202,30 @@ class Command:
             os.mkdir("cache")
 
     def widened(self):
-        """The files that others may read now, although those of the folder that the work began with were private; of training,
-        which replaces each of them but the metrics, whose file a run begins anew."""
+        """Returns the files that others can read now, although the initial folder's were private.  Training only: it
+        replaces all files except the metrics, which a new run starts afresh."""
         if not (self.begin and self.saves()):
             return []
         return [os.path.join(folder, name) for folder, _, names in os.walk("work") for name in names
                 if os.stat(os.path.join(folder, name)).st_mode & 0o77 and not name.startswith("metrics")]
 
     def is_lost(self):
-        """Whether the checkpoint is gone that was there before a run which began anew."""
+        """Returns true when a new run has lost the checkpoint that was there before."""
         kept = glob.glob("work/earlier-*") if self.begin == "other" else []
         return self.begin == "other" and tiny.contents("other") not in [tiny.contents(folder) for folder in kept]
 
     def is_mixed(self):
-        """Whether files of a data set lie there that was half replaced or removed, and nothing says so."""
+        """Returns true when the folder has files of a half replaced or removed data set, and neither a manifest nor a
+        state."""
         names = set(os.listdir("work")) if self.program == "gpt-prepare" and os.path.isdir("work") else set()
         return bool(names & {"train.bin", "val.bin"}) and not names & {"manifest.json", ".gpt-prepare.state"}
 
     def again(self, start):
-        """Without a fault, on what is there; a run that had begun is resumed."""
+        """Runs the command without a fault on the existing files; a run that has saved is resumed."""
         begun = self.saves() and os.path.exists("work/trainer_state.json")
         words = [word for word in self.words if not word.startswith("--init_from")] + ["--init_from=resume"]
         if begun and tiny.record_of("work")["seed"] == OTHER_SEED:
-            words = self.words  # of the run that was there before
+            words = self.words  # the record is that of the earlier run
         return Command(self.name, self.program, words if begun else self.words).run(start)
 
 
@@ -269,7 +273,7 @@ def on_devices():
 
 
 def prepare_device(start, device):
-    """A cache that has its kernels, or some of what is timed."""
+    """Makes a cache that has the device's kernels, or some of its timings."""
     tiny.clear("cache")
     os.mkdir("cache")
     words = [word.replace("=work", f"={device}") for word in WORDS] + [f"--backend={device}"]
@@ -283,7 +287,7 @@ def prepare_device(start, device):
 
 
 def prepare(start):
-    """The text, and the folders that commands begin with."""
+    """Makes the text and the initial folders of the commands."""
     with open("text.txt", "w", encoding="ascii") as file:
         file.writelines(f"{number} bottles hang on the wall, and {number * 7 % 100} of them are green.\n" for number in range(60))
     with open(LINES, "w", encoding="ascii") as file:
@@ -313,12 +317,12 @@ def prepare(start):
         os.remove(ARCHIVE)  # a build without libarchive
     if not tiny.has_strace():
         return
-    # Killed when it has named one of two token files.
+    # Killed after it renamed one of two token files.
     done = start("gpt-prepare", to("killed", PREPARE), tracer=("strace", "-qq", "-o", os.devnull, "-e", "trace=rename", "-e",
                                                                "inject=rename:signal=SIGKILL:when=2"))
     check(os.path.exists("killed/train.bin") and os.path.exists("killed/val.bin.partial"), f"a killed gpt-prepare: {done.stderr}")
 
 
 def possible():
-    """Those whose folders could be made."""
+    """Returns the commands whose initial folders could be made."""
     return [command for command in every() if command.begin is None or os.path.isdir(command.begin)]

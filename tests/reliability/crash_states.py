@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Power cuts: what a run wrote, replayed into the states that a file system may be in after one, and resumed from there.
+"""Simulates power cuts: replays a run's writes into the states that a file system may be in afterwards, and resumes
+from there.
 
-strace records the calls that change the out_dir, with their data.  A model of a file system that keeps only what was
-synced plays them back: at a cut, the data of a file that was not synced are whole, partly there (torn at any byte, the rest
-zeros; or some of its blocks, in any order) or missing, and the changes of a folder that was not synced are there or not, in any
-combination that keeps each file's own order.  Every state is written out: the last checkpoint that was synced is there, or a
-later one, with its own metrics; config.json is that of the weights beside it; and the program that resumes reaches the bytes
-and the metrics of the run in one go.  The runs: one from the beginning, one that is resumed, and two from the beginning in the
-folder of a finished run, of the same shape and of another one: that run's checkpoint is there, or in earlier-001, at any cut.
+strace records the calls that change the out_dir, with their data.  A model of a file system that keeps only synced data
+replays them.  At a cut, the data of an unsynced file are whole, partial (torn at any byte, the rest zeros; or some of
+its blocks, in any order) or missing, and unsynced changes of a folder happened or did not, in any combination that
+keeps each file's own order.  Every state is written out.  It must contain the last synced checkpoint, or a later one,
+with its own metrics; config.json must belong to the weights next to it; and a resumed run must end with the bytes and
+the metrics of an uninterrupted run.  The runs: a new one, a resumed one, and two new ones in the folder of a finished
+run, of the same and of another shape: after any cut that run's checkpoint is there, or in earlier-001.
 
-A second pass leaves the syncs out of the model, and must find states that fail: else the model proves nothing.
-In `make check` 30 states; with CHECK_LONG=1 10,000, or with --part=K/N every N-th of them.  Needs strace.
-Prints "checks: P passed, F failed, S skipped".
+A second pass removes the syncs from the model, and must find states that fail: otherwise the model proves nothing.
+`make check` tries 30 states; CHECK_LONG=1 10,000, --part=K/N every N-th of them.  Needs strace.  Prints "checks: P
+passed, F failed, S skipped".
 """
 import json
 import os
@@ -25,29 +26,29 @@ import tiny
 
 from checks import check, finish, skip
 
-WIDE = 32  # of the model of another shape, which the last run replaces
+WIDE = 32  # n_embd of the model of another shape, which the last run replaces
 STATES = 10000 if tiny.LONG else 30
 BLOCK_BYTES = 512
 RECORD = "trainer_state.json"
-FOLDER = -1  # in the place of the number of a file
+FOLDER = -1  # in place of a file number
 CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,rmdir,close"
 
 
 def unescape(text):
-    """The bytes of strace -xx: \\x41\\x42."""
+    """Decodes the output of strace -xx: \\x41\\x42."""
     return bytes(int(pair, 16) for pair in re.findall(r"\\x([0-9a-f]{2})", text))
 
 
 class Recorder:
-    """Turns strace's lines into operations on the names of one folder, and of those in it."""
+    """Turns strace's lines into operations on the names below one folder."""
 
     def __init__(self, out):
         self.out, self.operations, self.files, self.positions = os.path.abspath(out), [], {}, {}
-        self.folders = set()  # descriptors of
+        self.folders = set()  # descriptors of folders
 
     def names(self, arguments):
-        """The names below the folder that the call's paths mean, None for one elsewhere; "." is the folder, ".." the one that it
-        lies in."""
+        """Returns the names, relative to the folder, of the call's paths: None for one elsewhere, "." for the folder,
+        ".." for its parent."""
         found = []
         for folder, text in re.findall(r'(?:(AT_FDCWD|\d+), )?"((?:\\x[0-9a-f]{2})*)"', arguments):
             number = int(folder) if folder.isdigit() else -1
@@ -104,7 +105,8 @@ class Recorder:
 
 
 def record(out, *arguments):
-    """[(operation, name below `out`, ...)]: create, data, truncate, sync, syncdir, syncparent, rename, link, unlink, mkdir, rmdir."""
+    """Records a run: [(operation, name below `out`, ...)]: create, data, truncate, sync, syncdir, syncparent, rename,
+    link, unlink, mkdir, rmdir."""
     log = os.path.abspath("ops.log")
     done = tiny.run(out, *arguments, tracer=("strace", "-qq", "-xx", "-s", "100000000", "-o", log, "-e", "trace=" + CALLS))
     check(done.returncode == 0, f"the recorded run: {done.stderr[-300:]}")
@@ -116,18 +118,19 @@ def record(out, *arguments):
 
 
 class Disk:
-    """Files by number: what is in them now, and what a cut leaves for certain.  The folder likewise, and its own name in the
-    one that it lies in: where that was not synced, a cut may take the folder with all that was synced in it."""
+    """Files by number: their current contents, and the contents that certainly survive a cut.  The same for the folder,
+    and for its name in its parent: unless the parent was synced, a cut may remove the folder with everything synced in
+    it."""
 
     def __init__(self, syncs, begin):
-        """`begin`: {name: content} of the folder before the run."""
+        """`begin` is the folder before the run: {name: content}."""
         self.syncs = syncs
         self.now = [bytearray(content) for content in begin.values()]  # contents by number
         self.safe = [bytearray(content) for content in begin.values()]
         self.names = {name: number for number, name in enumerate(begin)}
         self.kept, self.pending = dict(self.names), []  # the synced folder; changes since
         self.appended = set()
-        self.folder_is_safe = True  # until it is made
+        self.folder_is_safe = True  # until mkdir
 
     def apply(self, operation):
         kind, *rest = operation
@@ -174,7 +177,7 @@ class Disk:
         self.names = changed(self.names, [change])
 
     def cut(self, generator):
-        """A folder as it may be after the power came back: {name: content}."""
+        """Returns a possible folder after the power cut: {name: content}."""
         if not self.folder_is_safe and generator.random() < 0.3:
             return {}
         share = generator.choice((0.0, 0.3, 0.7, 1.0))
@@ -193,12 +196,12 @@ class Disk:
             return bytes(now)
         if how < 0.75:
             return self.blocks(now, safe, generator)
-        at = generator.randrange(len(safe) if now.startswith(safe) else 0, len(now) + 1)  # what was appended to is as safe as it was
+        at = generator.randrange(len(safe) if now.startswith(safe) else 0, len(now) + 1)  # appending keeps the synced part
         return bytes(now[:at]) + (b"\0" * (len(now) - at) if how < 0.9 else b"")
 
     @staticmethod
     def blocks(now, safe, generator):
-        """The new length, with some blocks as they are now and the others as they were, or zeros."""
+        """Returns the new length, with some blocks as they are now and the others as they were, or zeros."""
         content, share = bytearray(safe[:len(now)].ljust(len(now), b"\0")), generator.random()
         for at in range(0, len(now), BLOCK_BYTES):
             if generator.random() < share:
@@ -207,7 +210,7 @@ class Disk:
 
 
 def changed(names, changes):
-    """The names after changes, those that no longer apply left out."""
+    """Applies changes to the names; changes that no longer apply are skipped."""
     for kind, *rest in changes:
         if kind == "add":
             names = {**names, rest[0]: rest[1]}
@@ -221,29 +224,29 @@ def changed(names, changes):
 
 
 class Subject:
-    """A recorded run: its operations, the folder that it began with, and the iterations that it saved."""
+    """A recorded run: its operations, its initial folder, and the iterations that it saved."""
 
     def __init__(self, name, begin, operations, saved, lines):
-        """`lines`: the metrics of the run that was there before, None for none or the same run."""
+        """`lines` are the metrics of the earlier run, None if there was none or it is the same run."""
         self.name, self.begin, self.operations, self.saved, self.lines = name, begin, operations, saved, lines
 
     def state(self, syncs, generator):
-        """A cut after a random operation; the index, and the folder."""
+        """Cuts after a random operation; returns its index and the folder."""
         disk, at = Disk(syncs, self.begin), generator.randrange(1, len(self.operations) + 1)
         for operation in self.operations[:at]:
             disk.apply(operation)
         return at, disk.cut(generator)
 
     def whole(self):
-        """The folder after the run."""
+        """Returns the folder after the run."""
         disk = Disk(True, self.begin)
         for operation in self.operations:
             disk.apply(operation)
         return {name: bytes(disk.now[number]) for name, number in disk.names.items() if number != FOLDER}
 
     def may_hold(self, at):
-        """The iterations whose record may be there after a cut, None for no record: from the last save whose rename was
-        synced to the last that was renamed."""
+        """Returns the iterations whose record may exist after a cut, None for no record: from the last save whose
+        rename was synced to the last renamed one."""
         saves = [json.loads(self.begin[RECORD])["iter"] if RECORD in self.begin else None, *self.saved]
         renamed = synced = 0
         for operation in self.operations[:at]:
@@ -253,7 +256,7 @@ class Subject:
 
 
 def subjects():
-    """From the beginning; resumed after the first half; from the beginning where a run has ended."""
+    """A new run; a run resumed after its first half; new runs in the folder of a finished run."""
     tiny.run("half", f"--max_iters={tiny.ITERATIONS // 2}")
     tiny.run("over", "--seed=7")
     tiny.run("wide", "--seed=7", f"--n_embd={WIDE}")
@@ -288,7 +291,8 @@ def write_out(folder, content):
 
 
 def is_mixture(content):
-    """Whether a reader of Hugging Face's layout finds the weights of one shape beside the configuration of another, or halves."""
+    """Returns true when a reader of Hugging Face's layout finds weights and a configuration of different shapes, or
+    incomplete files."""
     if not {"config.json", "model.safetensors"} <= set(content):
         return False
     weights = content["model.safetensors"]
@@ -300,8 +304,8 @@ def is_mixture(content):
 
 
 def survives(content, expected, may_hold, lines):
-    """Whether the folder holds one of these checkpoints, and the program goes on from it to the end of the run in one go; what
-    happened else.  The checkpoint of the run that was there before has ended, with these lines of metrics."""
+    """Returns "" when the folder has one of these checkpoints and a resumed run gives the bytes of an uninterrupted
+    run; else an error text.  An earlier run's checkpoint is at its last iteration, with these lines of metrics."""
     write_out("cut", content)
     if is_mixture(content):
         return "config.json is of other weights"

@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
-"""Every call of a device fails, in a whole run of training and in commands that only answer: no memory, a launch that is
-refused, a lost device, a hang.
+"""Makes every call of a device fail, in a training run and in commands that only report: no memory, a refused launch, a
+lost device, a hang.
 
-  cpu, opencl  each call of the interface of backend.h, on the cpu and on OpenCL where there is one: gpt-train-faulty is
-               gpt-train with a planted fault (faulty_registry.c)
-  icd          each function of OpenCL that the backend calls, at its first, a middle and its last time: a library between the
-               program and the loader (opencl_faults.c)
-  answers      each call of the interface in a plan, one for a resume, an evaluation, the judging of a model by a text, and
-               samples (gpt-sample-faulty, which has no watchdog), all of one checkpoint; with CHECK_LONG on OpenCL too
+  cpu, opencl  each call of the interface of backend.h, on the cpu and on OpenCL if there is a device: gpt-train-faulty
+               is gpt-train with a planted fault (faulty_registry.c)
+  icd          each OpenCL function that the backend calls, at its first, a middle and its last call: a library between
+               the program and the loader (opencl_faults.c)
+  answers      each call of the interface in a plan, a plan for a resume, an evaluation, the perplexity of a text, and
+               sampling (gpt-sample-faulty, which has no watchdog), all of one checkpoint; with CHECK_LONG on OpenCL too
 
-After each: an exit status that is no signal's and not 0, one error line, no hang (the watchdog ends it, and names the call
-and, where it runs an op, the op), no memory held at the end, every device closed and every object of OpenCL released, and a
-folder from which a run without faults goes on to the bytes of the run in one go.  What only answers leaves the folder as it
-is, byte for byte, and the same command without the fault then gives the same answer.
+Checked after each: the exit status is neither a signal's nor 0; there is one error line; there is no hang (the watchdog
+ends it, and names the call and, during an op, the op); no memory is leaked; every device is closed and every OpenCL
+object released; a run without faults continues from the folder to the bytes of an uninterrupted run.  A command that
+only reports leaves the folder unchanged, byte for byte, and gives the same answer when it runs again without the fault.
 
-How many calls a run makes depends a little on the time it has: what products reach is measured by repeating one, 64 times
-at most.  A call that a run does not make this time counts as missed.
+The number of calls of a run depends slightly on the available time: the throughput of products is measured by repeating
+one, at most 64 times.  A planned fault whose call the run does not reach counts as missed.
 
-In `make check` a sample, with CHECK_LONG=1 all.  Names of the list on the command line choose, "failing" or "hanging" one kind,
-and --part=K/N every N-th case.
-Prints "checks: P passed, F failed, S skipped".
+`make check` tries a sample, CHECK_LONG=1 all.  Arguments: names of the list above, "failing" or "hanging" for one kind
+of fault, and --part=K/N for every N-th case.  Prints "checks: P passed, F failed, S skipped".
 """
 import json
 import os
@@ -41,16 +40,16 @@ FAULTY, FAULTY_SAMPLE = (os.path.abspath(os.path.join(BUILD, "tests", "reliabili
                          for name in ("gpt-train", "gpt-sample"))
 SAMPLE = 3 if not tiny.LONG else 1 << 30
 HANGS = 1 if not tiny.LONG else 1 << 30
-ANSWER_HANGS = 1 if not tiny.LONG else 1 << 30  # of each command
-TOKENS_JUDGED = 16 * 5 + 1  # five windows of the context, of which four are judged at once
+ANSWER_HANGS = 1 if not tiny.LONG else 1 << 30  # for each command
+TOKENS_JUDGED = 16 * 5 + 1  # five windows of the context, four of which are judged at once
 CLOSING = "close:1:hang"
-# Calls that have no status; devices is asked before the watchdog watches.
+# Calls without a status; the watchdog does not watch devices.
 ONLY_HANG = ("devices", "close", "holders", "choices", "timings")
-# Functions that give back, or whose answer nobody depends on; the bytes must be right all the same.
-# Kernels that cannot be taken from the cache are compiled, and those that cannot be put there are used.
+# Functions that release something, or whose answer is not essential; the final bytes must be correct all the same.
+# Kernels that cannot be loaded from the cache are compiled, and kernels that cannot be stored there are used anyway.
 FORGIVEN = ("clRelease", "clBuildProgram", "clCreateProgramWithBinary", "clGetProgramInfo", "clGetPlatformInfo",
             "clGetProgramBuildInfo", "clFlush", "clGetKernelWorkGroupInfo", "clGetDeviceInfo")
-# In `make check` the last call of each hangs.
+# In `make check` the last call of each of these hangs.
 HANGING = ("clEnqueueNDRangeKernel", "clFinish", "clEnqueueReadBuffer")
 
 
@@ -63,17 +62,18 @@ class Backend(Subject):
         super().__init__(name or backend, program, backend, "GPT_FAULT", GPT_FAULT_ALLOCATIONS=commands.HELD)
 
     def left(self):
-        """Devices that are open at the end, and memory and files that are held, where the program counts them."""
+        """Counts open devices, leaked memory and open files at the end, where the program counts them."""
         return super().left() + sum((commands.held() or (0,))[1:])
 
 
 class Answer(Backend):
-    """A command of which only the answer matters: the checkpoint that it is about stays as it is."""
+    """A command that only reports: the checkpoint that it reads must not change."""
 
     begin = "begun"
 
     def __init__(self, backend, name, arguments, answer, program=FAULTY, reports_free=False):
-        """The answer in its output, and whether that ends with what is free, on which nothing depends."""
+        """`answer` extracts the answer from the output; `reports_free` is true when the output ends with free memory,
+        which may fail."""
         super().__init__(backend, f"{name} on {backend}", program)
         self.arguments, self.answer, self.reports_free = arguments, answer, reports_free
         self.is_watched = program == FAULTY
@@ -92,7 +92,7 @@ class Answer(Backend):
 
 
 def files(folder):
-    """What a folder holds."""
+    """Returns the digest of each file of the folder."""
     return {name: tiny.digest(os.path.join(folder, name)) for name in sorted(os.listdir(folder))}
 
 
@@ -101,7 +101,8 @@ def losses(text):
 
 
 def planned(text):
-    """An answer to --plan but for what is measured: times, and what the process, its watchdog and its driver hold themselves."""
+    """Returns the answer to --plan without measured values: times, and memory of the process, its watchdog and its
+    driver."""
     def constant(pairs):
         measured = "second|share|end_time|host|headroom|context|total|arena_budget"
         return {name: value for name, value in pairs if not re.search(measured, name)}
@@ -123,7 +124,7 @@ def answering(backend):
 
 
 class Library(Subject):
-    """OpenCL with a library before its loader."""
+    """OpenCL with a library in front of its loader."""
 
     closing = ("clFinish",)
     gives_back = ("clRelease",)
@@ -134,13 +135,13 @@ class Library(Subject):
 
 
 def failing_calls(counts):
-    """Each call in each way; devices, which only finds none, when the device is lost."""
+    """Returns each call with each kind of failure; of `devices` only "lost", when it finds none."""
     return [f"{call}:{number}:{kind}" for call, count in counts.items() for number in range(1, count + 1) for kind in KINDS
             if call not in ONLY_HANG or (call, kind) == ("devices", "lost")]
 
 
 def resumed(subject):
-    """A run that goes on, which alone chooses again what was chosen before."""
+    """Prepares a run to be resumed: only a resume repeats the earlier choices of algorithms."""
     tiny.clear("begun")
     done = subject.run("begun", "--max_iters=1")
     check(done is not None and done.returncode == 0, f"{subject.name} begun: {done and done.stderr[-500:]}")
@@ -159,7 +160,7 @@ def choosing(subject, expected):
 
 
 def hanging_calls(subject, expected):
-    """Each call that is watched, but for closing the device, which comes last."""
+    """Returns each watched call except close, which comes last."""
     watched = counted(subject, expected, "--watchdog=60")
     return [f"{call}:{number}:hang" for call, numbers in watched_calls(subject, watched, before_watch(subject)).items()
             for number in numbers if call != "close"]
@@ -173,7 +174,7 @@ def backend(generator, name):
     check(min(counts[call] for call in ONLY_HANG) > 0 and counts["close"] == 1, f"{name}: calls {counts}")
     failing, hanging = failing_calls(counts), hanging_calls(subject, expected)
     picked = chosen(tiny.sample(generator, failing, SAMPLE), [*tiny.sample(generator, hanging, HANGS), CLOSING])
-    # What is free at the end is only reported.
+    # The free memory at the end is only reported.
     last = f"info:{counts['info']}:"
     try_faults(subject, picked, expected, lambda fault, done: fault.startswith(last))
     chose = choosing(subject, expected)
@@ -182,7 +183,7 @@ def backend(generator, name):
 
 
 def one_of_each(generator, failing):
-    """In `make check` five calls, once."""
+    """In `make check` returns one fault for each of five calls."""
     if tiny.LONG:
         return failing
     calls = {}
@@ -192,7 +193,7 @@ def one_of_each(generator, failing):
 
 
 def answer(generator, subject):
-    """How many faults of a command were tried."""
+    """Tries the faults of a command; returns how many."""
     expected = in_one_go(subject)
     counts = counted(subject, expected)
     check(expected["answer"] and counts["open"] == counts["close"] == 1, f"{subject.name}: {expected}, calls {counts}")
@@ -207,14 +208,14 @@ def answer(generator, subject):
 
 
 def answers(generator, name):
-    """What answers about the checkpoint of a run."""
+    """Tests the commands that report about a run's checkpoint."""
     resumed(Backend(name))
     with open("data/val.bin", "rb") as whole, open("few.bin", "wb") as few:
         few.write(whole.read(2 * TOKENS_JUDGED))
     subjects = answering(name)
     tried = sum(answer(generator, subject) for subject in subjects)
     missed = sum(subject.missed for subject in subjects)
-    # A plan calls little else than products, to time them: most of its calls where it has more time, few where it has less.
+    # Most calls of a plan time products, so their number depends on the available time.
     check(missed <= tried / 2, f"answers on {name}: {missed} of {tried} calls were not made")
 
 
@@ -231,17 +232,17 @@ def icd(generator, work):
     calls = watched_calls(subject, watched, before_watch(subject))
     hanging = [f"{name}:{number}:hang" for name, numbers in calls.items() for number in spread(numbers, 3)]
     if not tiny.LONG:
-        # The last clFinish is that of closing.
+        # The last clFinish belongs to close.
         hanging = [f"{name}:{calls[name][-2 if name == 'clFinish' else -1]}:hang" for name in HANGING]
     picked = chosen(tiny.sample(generator, faults, SAMPLE), hanging)
-    last = f"clFinish:{counts['clFinish']}:"  # before it closes
+    last = f"clFinish:{counts['clFinish']}:"  # before close
     try_faults(subject, picked, expected, lambda fault, done: fault.startswith((*FORGIVEN, last)))
     print(f"icd: {len(picked)} of {len(faults)} failing and {len(hanging)} hanging calls of {len(counts)} functions tried, "
           f"{subject.missed} missed")
 
 
 def chosen_groups(generator, work):
-    """What the command line names, all without names; what needs OpenCL only where there is a device."""
+    """Returns the groups of the command line, by default all; those that need OpenCL only if there is a device."""
     groups = [("cpu", "", lambda: backend(generator, "cpu")), ("answers", "", lambda: answers(generator, "cpu")),
               ("icd", "opencl", lambda: icd(generator, work))]
     if tiny.LONG:

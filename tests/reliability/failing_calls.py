@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Every input or output call of the programs fails, once or from then on, with each of five errors (EINTR once only: a call
-that is interrupted for ever is rightly tried for ever).
+"""Makes every input or output call of the programs fail, once or from then on, with each of five errors (EINTR once
+only: the programs rightly retry an interrupted call for ever).
 
-The commands are those of commands.py: runs from the beginning, over others and resumed, data sets that are prepared, begun or
-replaced, samples, plans, exports.  After each: no death by a signal, no hang, an error line where the program gave up (one, but
-for training, which tries to save again), no success that is not one or has such a line, nothing that was allocated or opened and is held at the end (the programs count), no
-checkpoint lost, no file left aside; and the same command without a fault, on what was left, has the results of a run without.
+The commands are those of commands.py: new, replacing and resumed runs; data sets that are prepared, continued or
+replaced; samples, plans, exports.  Checked after each: no death by a signal; no hang; an error line when the program
+gave up (one, except for training, which tries to save again); no false success, and no success with such a line; no
+leaked memory or open file (the programs count); no lost checkpoint; no temporary file; and the same command without a
+fault, on what was left, gives the results of an undisturbed run.
 
-Then two calls of one command fail, each once: a sync and what looks at its result, for one; or any call and the first removal
-after it, which cleans up.  And an export that replaces
-another model's fails, or is killed, at every call that changes the folder: no reader may find files of both.
+Then two calls of one command fail, each once: for example a sync and the call that inspects its result; or any call and
+the first removal after it, which cleans up.  Then an export that replaces another model's fails, or is killed, at every
+call that changes the folder: no reader may find files of both.
 
-In `make check` a sample; with CHECK_LONG=1 every call from the first on that names a file of ours, or with --part=K/N every
-N-th; names on the command line choose commands.  Needs strace.
-Prints "checks: P passed, F failed, S skipped".
+`make check` tries a sample; CHECK_LONG=1 every call from the first that names one of our files, --part=K/N every N-th;
+names on the command line select commands.  Needs strace.  Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import random
@@ -33,10 +33,10 @@ ERRORS = ("ENOSPC", "EIO", "EINTR", "EACCES", "EDQUOT")
 NAMES = ("openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync", "rename", "renameat", "renameat2", "link",
          "linkat", "unlink", "unlinkat", "ftruncate", "close", "mkdir", "rmdir", "lseek", "newfstatat", "fstat", "flock", "fchmod",
          "getdents64", "readlink", "access", "faccessat", "faccessat2", "statx", "fcntl", "pipe2")
-OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # where the loader's start ends, whose failures are not ours
-OPENMP_ENDS = "OMP: Error #179"  # LLVM's library, which ends the process where it may not open a file in /dev/shm
-OUTSIDE_MAX = 6  # calls of one name and file outside of saves: the same one again and again, such as reading a batch
-SAMPLE = 1 if not tiny.LONG else 1 << 30  # of each command
+OURS = r'"(\./)?(work|one|other|text|hf|cache)\b'  # marks the end of the loader's start, whose failures are not ours
+OPENMP_ENDS = "OMP: Error #179"  # LLVM's library aborts the process when it cannot open a file in /dev/shm
+OUTSIDE_MAX = 6  # calls of one name and file outside of saves: repetitions, such as reading a batch
+SAMPLE = 1 if not tiny.LONG else 1 << 30  # for each command
 PAIRS = 1 if not tiny.LONG else 400
 CLEANUPS = 1 if not tiny.LONG else 1 << 30
 
@@ -51,7 +51,7 @@ def points(calls):
 
 
 def traced(command):
-    """The system calls of a run of the command; and what it does when nothing fails."""
+    """Returns the system calls of the command, and its outcome without faults."""
     command.fresh()
     log, done = os.path.abspath("strace.log"), None
 
@@ -64,7 +64,7 @@ def traced(command):
 
 
 def inject(faults):
-    """strace's words for [(name, number, error, whether all after it fail too)]."""
+    """Returns strace's arguments for [(name, number, error, whether all later calls fail too)]."""
     words = ["strace", "-qq", "-o", os.devnull, "-e", "trace=" + ",".join(sorted({name for name, *_ in faults}))]
     for name, number, error, forever in faults:
         words += ["-e", f"inject={name}:error={error}:when={number}{'+' if forever else ''}"]
@@ -72,7 +72,8 @@ def inject(faults):
 
 
 def pairs(found, generator):
-    """Two different functions, since strace takes one rule for each; near each other, where one often depends on the other."""
+    """Pairs of different functions, since strace takes one rule for each; near each other, because one often depends on
+    the other."""
     picked = []
     while len(picked) < PAIRS:
         first = generator.randrange(len(found) - 1)
@@ -83,7 +84,7 @@ def pairs(found, generator):
 
 
 def cleanups(found):
-    """Each call with the first removal after it: what fails is often cleaned up, and that fails too."""
+    """Pairs each call with the first removal after it: a failure is often cleaned up, and the cleanup fails too."""
     removals, every = 0, []
     for name, number in found:
         removals = number if name == "unlink" else removals
@@ -93,7 +94,7 @@ def cleanups(found):
 
 
 def judge(command, what, done, expected, lines, held):
-    """`lines`, `held`: of metrics.jsonl, and what was held at the end, after a run without faults."""
+    """`lines` of metrics.jsonl and leaks `held` of an undisturbed run."""
     errors = len(re.findall(f"^{command.program}: error: ", done.stderr, re.MULTILINE))
     mute = " write " in what and (" and all" in what or ", then" in what)  # standard error fails too
     by_openmp = done.returncode == -signal.SIGABRT and OPENMP_ENDS in done.stderr
@@ -147,13 +148,13 @@ def attack(command, generator):
 
 
 def model_of(folder):
-    """The files of the folder where it has what makes them a model, else nothing."""
+    """Returns the files of the folder if they form a model, else nothing."""
     found = commands.digests(folder)
     return found if "config.json" in found else {}
 
 
 def unlike(folder):
-    """A copy, every file of which is another."""
+    """Makes a copy in which every file differs."""
     tiny.clear("hf_unlike")
     shutil.copytree(folder, "hf_unlike")
     for name in os.listdir("hf_unlike"):

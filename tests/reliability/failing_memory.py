@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Every allocation of the programs fails, once or from then on: those of the project's code and of jansson, mapped memory,
-streams and threads (faulty_memory.c).
+"""Makes every allocation of the programs fail, once or from then on: those of the project's code and of jansson, mapped
+memory, streams and threads (faulty_memory.c).
 
-The commands are those of commands.py, on the cpu, on OpenCL where there is a driver, and on the emulated card.  After each: no
-death by a signal, no hang, an error line where the program gave up, and where it did not, the results of a run without faults;
-nothing that was allocated or opened and is held at the end (the programs count, and AddressSanitizer does), and no object of a
-device (its library counts: opencl_faults.c, fake_runtime.cpp); no checkpoint lost; and the same command without a fault, on
-what was left, has those results.  The libraries themselves find memory: a driver and the emulation are not wrapped.
+The commands are those of commands.py, on the cpu, on OpenCL if there is a driver, and on the emulated card.  Checked
+after each: no death by a signal; no hang; an error line when the program gave up, or else the results of an undisturbed
+run; no leaked memory or open file (the programs count, and so does AddressSanitizer), and no leaked device object (its
+library counts: opencl_faults.c, fake_runtime.cpp); no lost checkpoint; and the same command without a fault, on what
+was left, gives those results.  The allocations of libraries do not fail: a driver and the emulation are not wrapped.
 
-How many allocations a run makes may differ a little where a device is measured or a driver compiles: one that a run does not
-make this time counts as missed.
+The number of allocations may differ slightly between runs, because a device is measured or a driver compiles: an
+allocation that a run does not reach counts as missed.
 
-In `make check` a sample, on a device of what its backend asks for; with CHECK_LONG=1 every one, or with --part=K/N every N-th;
-names on the command line choose commands, "below" those allocations that code of the backend asks for, itself or through others.
-Needs a linker that wraps functions.  Prints "checks: P passed, F failed, S skipped".
+`make check` tries a sample, on devices only of allocations that the backend requests; CHECK_LONG=1 every one,
+--part=K/N every N-th; names on the command line select commands, "below" the allocations that the backend's code
+requests, directly or indirectly.  Needs a linker that wraps functions.  Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import random
@@ -26,13 +26,13 @@ import tiny
 from checks import check, finish, skip
 from faulty_device import has_opencl, library_made
 
-SAMPLE = 2 if not tiny.LONG else 1 << 30  # of each command
-ON_DEVICE = 1 if not tiny.LONG else 1 << 30  # the same
+SAMPLE = 2 if not tiny.LONG else 1 << 30  # for each command
+ON_DEVICE = 1 if not tiny.LONG else 1 << 30  # the same on a device
 BELOW = "below"
 
 
 def judge(command, fault, expected, held):
-    """Whether the run came so far that something failed."""
+    """Runs the command with the fault and checks the result.  Returns true when the run reached the fault."""
     what = f"{command.name}: allocation {fault}"
     command.fresh()
     done = command.run(lambda *how: commands.start(*how, fault=fault))
@@ -59,7 +59,7 @@ def judge(command, fault, expected, held):
 
 
 def faults_of(command, count, generator):
-    """Those that this run tries, and how many there are."""
+    """Returns the faults to try, and how many there are."""
     numbers, most = range(1, count + 1), SAMPLE
     if command.device != "cpu":
         most = ON_DEVICE
@@ -84,7 +84,7 @@ def attack(command, generator):
 
 
 def has_device(device, work):
-    """Whether there is one, or the emulated one; a skip where not."""
+    """Returns true if the device, real or emulated, is available; otherwise skips."""
     if device == "cuda":
         if not os.path.exists(commands.path_of("gpt-train", device)):
             skip("failing_memory_cuda", "no C++17 compiler, so that the cuda backend cannot be emulated")
@@ -94,13 +94,13 @@ def has_device(device, work):
         skip("opencl_device", "no OpenCL driver")
         return False
     library = library_made(work)
-    if library is not None:  # it counts what is not given back
+    if library is not None:  # it counts leaked objects
         tiny.ENVIRONMENT["GPT_TRAIN_OPENCL_LIBRARY"] = library
     return library is not None
 
 
 def chosen(work):
-    """The commands that the command line names, whose folders could be made, or all of them."""
+    """Returns the commands that the command line names (default: all) whose initial folders could be made."""
     wanted = [name for name in tiny.arguments() if name != BELOW]
     picked = [command for command in commands.on_devices() if not wanted or command.name in wanted]
     for device in sorted({command.device for command in picked}):

@@ -1,11 +1,11 @@
-"""Runs on a device of which one call goes wrong, and what they must leave; for device_faults.py and cuda_faults.py.  And what
-OpenCL needs to be tested, for failing_memory.py too.
+"""Runs on a device of which one call fails, and checks of what they leave; for device_faults.py and cuda_faults.py.
+Also helpers for tests of OpenCL, which failing_memory.py uses too.
 
-A fault is "CALL:N:KIND": the N-th call finds no memory, is refused (`launch`), loses the device, or hangs.  After it: an exit
-status that is no signal's and not 0, one error line, no hang (the watchdog ends it, and names the call and, where it runs an
-op, the op), nothing that is not given back, and a folder from which a run without faults goes on to the bytes of the run in
-one go.  Success is accepted where nothing depends on the call; of a lost device, where nothing was asked of it any more.
-Subjects are runs of training unless they say otherwise.
+A fault is "CALL:N:KIND": the N-th call finds no memory, is refused (`launch`), loses the device, or hangs.  Checked
+after it: the exit status is neither a signal's nor 0; there is one error line; there is no hang (the watchdog ends it,
+and names the call and, during an op, the op); nothing is leaked; a run without faults continues from the folder to the
+bytes of an uninterrupted run.  Success is accepted when nothing depends on the call, or when a lost device is not used
+any more.  Subjects are training runs unless stated otherwise.
 """
 import os
 import shlex
@@ -17,35 +17,35 @@ import tiny
 from checks import check, skip
 
 KINDS = ("memory", "launch", "lost")
-WATCHDOG_SECONDS = (1, 10, 60)  # a process that gets no time is slow too: where another call was named, once more with the next
-COMPILE_SECONDS = 1200  # where kernels have to be compiled first
+WATCHDOG_SECONDS = (1, 10, 60)  # a starved process is slow too: the next one if another call was named
+COMPILE_SECONDS = 1200  # when kernels have to be compiled first
 SOURCE = os.path.abspath(os.environ.get("top_srcdir", "."))
 
 
 class Subject:
-    """A program, a backend, and how a fault is asked for."""
+    """A program, a backend, and the way to request a fault."""
 
-    begin = None      # the folder that a run with a fault begins with; without one it begins from scratch
-    closing = ()      # what is called while the device is closed, and may be refused by a lost one, beside what gives back
-    gives_back = ()   # how the names of the calls begin or end that give something back
+    begin = None      # initial folder of a run with a fault; None: a new run
+    closing = ()      # calls besides `gives_back` that closing makes; a lost device may refuse them once
+    gives_back = ()   # prefixes or suffixes of the names of calls that release something
 
     def __init__(self, name, program, backend, variable, report="report", **environment):
         self.name, self.program, self.variable, self.report = name, program, variable, report
-        self.missed = 0  # faults at calls that the run did not make this time, as it makes fewer where time is short
+        self.missed = 0  # faults at calls that the run did not reach, since short of time it makes fewer
         self.options = [f"--backend={backend}"]
         self.environment = {**environment, "GPT_FAULT_BACKEND": backend}
 
     def words(self, out):
-        """The arguments of a run in a folder."""
+        """Returns the arguments of a run in a folder."""
         resume = ["--init_from=resume"] if os.path.exists(os.path.join(out, "trainer_state.json")) else []
         return [*tiny.RUN, "--verbose=True", *self.options, f"--out_dir={out}", *resume]
 
     def outcome(self, out, done):
-        """What the finished process ended with, to be compared."""
+        """Returns the result of the finished process, for comparison."""
         return tiny.contents(out)
 
     def run(self, out, *arguments, fault=None, limit=tiny.LIMIT_SECONDS):
-        """The finished process; None when it hangs."""
+        """Returns the finished process; None when it hangs."""
         environment = {**tiny.ENVIRONMENT, **self.environment, "GPT_FAULT_REPORT": "report"}
         if fault:
             environment[self.variable] = self.wanted(fault)
@@ -58,7 +58,7 @@ class Subject:
             return None
 
     def prepare(self, out):
-        """The folder as a run finds it."""
+        """Resets the folder to its initial state."""
         tiny.clear(out)
         if self.begin:
             shutil.copytree(self.begin, out)
@@ -67,33 +67,35 @@ class Subject:
         return fault
 
     def reported(self):
-        """What the process wrote when it ended; nothing where it died."""
+        """Returns the report that the process wrote at its end; {} when it died."""
         if not os.path.exists(self.report):
             return {}
         with open(self.report, encoding="ascii") as file:
             return {name: int(count) for name, count in (line.split() for line in file)}
 
     def counts(self):
-        """How often each call was made."""
+        """Returns how often each call was made."""
         return {name: count for name, count in self.reported().items() if name != "left" and ":" not in name}
 
     def left(self):
-        """How many objects the run did not give back; 0 where nobody counts them."""
+        """Returns how many objects the run leaked; 0 where they are not counted."""
         return self.reported().get("left", 0)
 
     def refused(self):
-        """The calls that a lost device refused, as often as it did."""
+        """Returns how often a lost device refused each call."""
         return {name.split(":")[1]: count for name, count in self.reported().items() if name.startswith("refused:") and count > 0}
 
     def is_giving_back(self, call):
         return any(word in call for word in self.gives_back)
 
     def waits_for(self, fault):
-        """What the watchdog's line says of a hang; a function of a library may be part of any call of the backend."""
+        """Returns the text of the watchdog's line for a hang; a library function may be part of any call of the
+        backend."""
         return f"waiting for {fault.split(':')[0]}" if self.variable == "GPT_FAULT" else "waiting for"
 
     def names_op(self, fault, said):
-        """Whether an op is named where one is under way: in run, and where a kernel is waited for."""
+        """Returns true when the line names an op, or when no op was running: ops run in run, and in a sync that waits
+        for a kernel."""
         is_kernel = fault.startswith(("launch:", "clEnqueueNDRangeKernel:"))
         return " of op " in said or not ("waiting for run" in said or (is_kernel and "waiting for sync" in said))
 
@@ -104,12 +106,12 @@ class Subject:
         return missed
 
     def is_used_lost(self):
-        """Whether something was asked of a lost device, other than what closing it does."""
+        """Returns true when a lost device was used for anything except closing it."""
         refused = self.refused()
         return any(not self.is_giving_back(call) and refused[call] > (call in self.closing) for call in refused)
 
     def look(self, what, done):
-        """More to check of a failing call that was noticed."""
+        """Further checks of a failing call that was noticed."""
 
 
 def errors(done):
@@ -117,7 +119,7 @@ def errors(done):
 
 
 def but_libraries(contents):
-    """What a checkpoint is, but for what its record says of versions, which is empty where a version could not be asked for."""
+    """Returns the checkpoint without the versions in its record, which are empty when a query for them failed."""
     return {**contents, "plan": {**contents.get("plan", {}), "kernels": ""}}
 
 
@@ -140,7 +142,7 @@ def judge_hang(subject, fault, done):
 
 
 def judge(subject, fault, done, expected, forgiven):
-    """Whether the fault was noticed; what it left must go on."""
+    """Checks the result of a fault, and that a run continues from it.  Returns true when the fault was noticed."""
     what = f"{subject.name}: {fault}"
     if done is None:
         check(False, f"{what}: hangs")
@@ -162,7 +164,7 @@ def judge(subject, fault, done, expected, forgiven):
 
 
 def hung(subject, fault):
-    """A run with a call that never returns, ended by the watchdog at that call."""
+    """Runs with a call that never returns, until the watchdog ends the run at that call."""
     done = None
     for seconds in WATCHDOG_SECONDS:
         subject.prepare("faulty")
@@ -175,7 +177,7 @@ def hung(subject, fault):
 
 
 def try_faults(subject, faults, expected, forgiven=lambda fault, done: False, missed_part=1 / 4):
-    """All of them; at most this part of the calls may be missed."""
+    """Tries all faults; at most this share of the calls may be missed."""
     before = subject.missed
     for fault in faults:
         subject.prepare("faulty")
@@ -186,13 +188,13 @@ def try_faults(subject, faults, expected, forgiven=lambda fault, done: False, mi
 
 
 def chosen(failing, hanging):
-    """The faults that this run tries."""
+    """Returns the faults to try in this run."""
     kinds = tiny.arguments()
     return tiny.part((failing if "hanging" not in kinds else []) + (hanging if "failing" not in kinds else []))
 
 
 def in_one_go(subject):
-    """What the run in one go ends with."""
+    """Returns the result of an uninterrupted run."""
     subject.prepare("one")
     done = subject.run("one", limit=COMPILE_SECONDS)
     check(done is not None and done.returncode == 0, f"{subject.name} in one go: {done and done.stderr[-500:]}")
@@ -200,7 +202,7 @@ def in_one_go(subject):
 
 
 def counted(subject, expected, *arguments):
-    """The calls that a run without faults makes."""
+    """Returns the calls of a run without faults."""
     subject.prepare("counted")
     done = subject.run("counted", *arguments)
     check(done is not None and done.returncode == 0, f"{subject.name} {arguments}: {done and done.stderr[-500:]}")
@@ -210,7 +212,8 @@ def counted(subject, expected, *arguments):
 
 
 def before_watch(subject):
-    """The calls of a run that ends where the watch begins, which is when the plan is made; closing the device included."""
+    """Returns the calls of a run that ends where the watchdog starts, when the plan is made; includes closing the
+    device."""
     subject.prepare("counted")
     done = subject.run("counted", "--memory_budget=none")
     check(done is not None and done.returncode == 2 and "memory_budget" in done.stderr, f"{subject.name}: {done and done.stderr}")
@@ -218,8 +221,8 @@ def before_watch(subject):
 
 
 def watched_calls(subject, watched, before):
-    """The numbers of the calls that a watched run makes while it is watched.  Where a call gives something back, or belongs to
-    closing the device, that is at least the last one."""
+    """Returns the numbers of the calls that the watchdog watches.  For a call that releases something, or belongs to
+    closing the device, at least the last one."""
     calls = {}
     for call, count in watched.items():
         first = before.get(call, 0) + 1
@@ -229,7 +232,7 @@ def watched_calls(subject, watched, before):
 
 
 def spread(numbers, most):
-    """At most so many of them: one, or the first, the last and what lies evenly between."""
+    """Returns at most `most` of the numbers: a middle one, or the first, the last and evenly spaced ones between."""
     if most == 1:
         return list(numbers[len(numbers) // 2:][:1])
     if len(numbers) <= most:
@@ -243,7 +246,7 @@ def has_opencl(program):
 
 
 def library_made(work):
-    """opencl_faults.c, compiled; None and a skip where that cannot be."""
+    """Compiles opencl_faults.c; returns the library, or None after a skip."""
     library = os.path.join(work, "faults.so")
     command = shlex.split(os.environ.get("CC", "cc")) + ["-shared", "-fPIC", "-Wl,--no-as-needed", "-I" + SOURCE, "-o", library,
                                                           os.path.join(SOURCE, "tests/reliability/opencl_faults.c"),

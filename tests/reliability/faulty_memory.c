@@ -1,12 +1,12 @@
-/* Allocations that fail, in the programs of the project: the linker puts these functions in the place of the library's
- * (--wrap, FAULTY_WRAPPED in local.mk), wherever code of the project calls them, and jansson is told to use them.  Nothing
- * fails, nor is counted, before main() and after it: libraries that are linked statically begin and end there, and not all of
- * them bear it (CUDA's).
+/* Makes allocations of the project's programs fail.  The linker substitutes these functions for the library's (--wrap,
+ * FAULTY_WRAPPED in local.mk) in all calls from the project's code, and jansson is configured to use them.  Allocations
+ * before and after main() neither fail nor count: statically linked libraries start and end there, and some cannot
+ * handle a failure (CUDA's).
  *
- * GPT_FAULT_ALLOCATION=N makes the N-th of them, in the order of the calls, find no memory; N+ every one from the N-th on.
- * GPT_FAULT_ALLOCATIONS names a file for their number, written when the process exits; and how many blocks were not released
- * by then, and how many files above standard error are open.  GPT_FAULT_TRACE names a file for where each was asked for: its
- * number and the addresses of the calls above it, in hexadecimal digits as addr2line takes them.
+ * GPT_FAULT_ALLOCATION=N makes the N-th allocation fail; N+ every one from the N-th on.  GPT_FAULT_ALLOCATIONS names a
+ * file for the number of allocations, of blocks not released and of open files above standard error, written when the
+ * process exits.  GPT_FAULT_TRACE names a file for the call stack of each allocation: its number and the addresses of
+ * the calls above it, in hexadecimal digits for addr2line.
  */
 #include <config.h>
 
@@ -34,13 +34,13 @@
 #define ADDRESS_DIGITS 20
 
 static atomic_uint_fast64_t calls;
-static uint64_t first; /* that fails; 0 is none */
+static uint64_t first; /* number of the first failing call; 0: none */
 static bool is_for_ever;
-static atomic_bool is_running; /* main() */
+static atomic_bool is_running; /* main() is running */
 static int trace_fd = -1;
-static pid_t traced; /* not the children it forks, which close its files */
+static pid_t traced; /* the traced process; its forked children close its files */
 
-/* One line, by one call. */
+/* Writes one line with one call. */
 static void trace(uint64_t number)
 {
     void *frame[FRAMES_MAX];
@@ -49,7 +49,7 @@ static void trace(uint64_t number)
         return;
     const int frames = backtrace(frame, FRAMES_MAX);
     int length = snprintf(line, sizeof line, "%" PRIu64, number);
-    for (int i = 0; i < frames; i++) /* an address is that of the instruction behind the call */
+    for (int i = 0; i < frames; i++) /* a return address is behind the call instruction */
         length += snprintf(line + length, sizeof line - (size_t)length, " %" PRIxPTR,
                            (uintptr_t)frame[i] - 1 - (uintptr_t)_r_debug.r_map->l_addr);
     line[length++] = '\n';
@@ -57,7 +57,7 @@ static void trace(uint64_t number)
         abort();
 }
 
-/* True when this call fails. */
+/* Counts the call.  Returns true, with errno set, when it must fail. */
 static bool fails(void)
 {
     if (!atomic_load(&is_running))
@@ -70,7 +70,7 @@ static bool fails(void)
     return true;
 }
 
-/* The blocks that are not released yet: a table with linear probing, of which half at most is used. */
+/* The blocks that are not released yet: a table with linear probing, at most half full. */
 static const void *blocks[BLOCKS_MASK + 1];
 static size_t block_count;
 static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -102,7 +102,7 @@ static void *block_add(void *block)
     return block;
 }
 
-/* One that a library allocated is not there.  Those behind it that would no longer be found move up. */
+/* Blocks that a library allocated are not in the table.  Later entries that would no longer be found move up. */
 static void block_remove(const void *block)
 {
     if (block == NULL)
@@ -150,7 +150,7 @@ void *__wrap_realloc(void *old, size_t size)
 {
     if (fails())
         return NULL;
-    block_remove(old); /* before another thread can be given the same address */
+    block_remove(old); /* before another thread can get the same address */
     void *block = __real_realloc(old, size);
     block_add(block != NULL ? block : old);
     return block;
@@ -214,7 +214,7 @@ int __wrap_main(int count, char **words)
     return status;
 }
 
-/* By one call that no test makes fail. */
+/* Counts open files with one call that no test makes fail. */
 static int files_open(void)
 {
     struct pollfd files[FILES_MAX];

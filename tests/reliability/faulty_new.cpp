@@ -1,8 +1,8 @@
-/* C++'s operator new in the programs whose allocations fail (faulty_memory.c): it always finds memory.
+/* C++'s operator new for the programs with failing allocations (faulty_memory.c): it never fails.
  *
- * The emulation of a card is in C++ and none of the project's code that is tested, and does without memory no better than a
- * driver.  Where C++'s library is linked statically, its operator new would call the wrapped malloc.  ThreadSanitizer has
- * an operator new of its own, which does not call it, and which clang links statically: two would be one too many.
+ * The emulated card is in C++, is not code under test, and handles a lack of memory no better than a driver.  In a
+ * statically linked C++ library operator new would call the wrapped malloc.  ThreadSanitizer has its own operator new,
+ * which does not call it and which clang links statically: two definitions would conflict.
  */
 #include <cstdlib>
 #include <new>
@@ -28,7 +28,7 @@ void operator delete(void *block) noexcept
     __real_free(block);
 }
 
-/* Of which the compiler knows the size; by default it calls the other one too, and is said to be missing without this. */
+/* The sized variant: by default it calls the other one, but the compiler warns when it is missing. */
 void operator delete(void *block, std::size_t) noexcept
 {
     __real_free(block);

@@ -1,15 +1,16 @@
-/* The registry of backends with a defect in one of them; with it, gpt-train becomes gpt-train-faulty, and gpt-sample likewise.
+/* The registry of backends with a fault in one of them; it turns gpt-train into gpt-train-faulty, and gpt-sample
+ * likewise.
  *
- * GPT_FAULT=CALL:N:KIND makes the N-th CALL (a field of struct backend_ops: devices, open, info, ...) of the backend that
- * GPT_FAULT_BACKEND names (cpu) go wrong: with `memory` and `launch` it fails once, with `lost` for ever and whatever is called
- * after it; with `hang` it never returns.  Calls that have no status, close, holders, choices and timings, can only hang; so can
- * devices, which finds none where all is lost.  GPT_FAULT_REPORT names a file for the number of calls, "CALL N" a line, and of
- * those that were refused after `lost`, "refused:CALL N", and of devices that were opened and not closed, "left N", written
- * when the process exits.  The backend itself computes as always: only its table of functions is another one.  Backends that
- * choose no algorithms are said to have chosen one, so that a checkpoint has something to be chosen again.
+ * GPT_FAULT=CALL:N:KIND makes the N-th CALL (a field of struct backend_ops: devices, open, info, ...) of the backend
+ * GPT_FAULT_BACKEND (default cpu) go wrong: with `memory` and `launch` it fails once; with `lost` it and all later
+ * calls fail; with `hang` it never returns.  Calls without a status (close, holders, choices, timings) can only hang;
+ * so can devices, which finds none after `lost`.  GPT_FAULT_REPORT names a file, written when the process exits: the
+ * number of calls, "CALL N" a line; of calls refused after `lost`, "refused:CALL N"; and of devices opened but not
+ * closed, "left N".  The backend itself computes as usual: only its table of functions is replaced.  Backends that
+ * choose no algorithms pretend to have chosen one, so that a checkpoint contains a choice to repeat.
  *
- * GPT_FAULT_NAN=OP:ITER:TIMES puts a NaN into the first element that an OP (gelu_backward) writes in a forward and backward pass of
- * iteration ITER, after the first so many OPs of it, in float32.
+ * GPT_FAULT_NAN=OP:ITER:TIMES puts a NaN into the first output element, in float32, of the first TIMES calls of OP
+ * (gelu_backward) in the forward and backward passes of iteration ITER.
  */
 #include <config.h>
 
@@ -50,9 +51,9 @@ static struct {
     const struct backend_ops *original;
     struct backend_ops entry;               /* in the registry */
     struct backend_ops opened;              /* of the open backend */
-    uint64_t counts[CALLS], refused[CALLS]; /* refused: those after `lost` */
+    uint64_t counts[CALLS], refused[CALLS]; /* refused: calls after `lost` */
     int left;                               /* opened and not closed */
-    int64_t iter, poisoned;                 /* of the pass under way; NaNs so far */
+    int64_t iter, poisoned;                 /* of the current pass; NaNs so far */
     bool is_lost;
 } faulty;
 
@@ -67,7 +68,7 @@ static const struct backend_ops *registry[BACKENDS_MAX + 1] = {
     NULL,
 };
 
-/* Whether the call is the one that GPT_FAULT means; `kind` is what to do. */
+/* Counts the call.  Returns true when it is the one that GPT_FAULT names; `kind` is its kind. */
 static bool is_due(enum call call, char kind[static 16])
 {
     const char *fault = getenv("GPT_FAULT");
@@ -79,7 +80,7 @@ static bool is_due(enum call call, char kind[static 16])
     return strcmp(name, call_names[call]) == 0 && faulty.counts[call] == number;
 }
 
-/* Whether the call is to fail, and how; does not return where it is to hang. */
+/* Returns true when the call must fail; does not return when it must hang. */
 static bool is_failing(enum call call, char kind[static 16])
 {
     const bool due = is_due(call, kind);
@@ -88,7 +89,7 @@ static bool is_failing(enum call call, char kind[static 16])
     return due;
 }
 
-/* What the call returns instead of being made, or GT_OK. */
+/* Returns the status of a call that must fail, else GT_OK. */
 static enum gt_status fault(enum call call)
 {
     char kind[16] = "";
@@ -196,7 +197,7 @@ static enum gt_status faulty_download_later(struct backend *backend, int32_t que
     return faulty.original->download_later(backend, queue, to, from, bytes);
 }
 
-/* Which iteration this is, and a NaN where GPT_FAULT_NAN wants one. */
+/* Tracks the iteration, and writes a NaN where GPT_FAULT_NAN requests one. */
 static enum gt_status poison(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     const char *fault = getenv("GPT_FAULT_NAN");

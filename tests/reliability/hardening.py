@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""What the programs were linked with, and what they do not do.
+"""Checks how the programs were linked, and what they must not do.
 
-  flags    position independent, relocations read-only and bound at start, no executable stack, stack protector; what configure
-           found of checked calls of the C library, marks of jump targets (endbr64, bti) and probes of large stack frames
-  imports  no system(), popen(), sockets or unbounded copies among the functions that our programs call; execv() and fork()
-           only where a start anew or a rehearsal of a driver needs them
-  traced   data made, of archives too, runs begun, resumed, judged and begun from a Hugging Face folder, a sample, exports,
-           under strace: no socket, no
-           program started but the own one, and no code loaded but the libraries that the linker named, so that none comes
-           from a folder of data, runs or caches; the same of the emulated cuda backend, and with CHECK_LONG=1 the first
-           two on an OpenCL driver, which loads code by nature
-  links    a symbolic link at each name that a run, a data set or an export writes, to a file elsewhere: that file stays as it was
+  flags    position independent, relocations read-only and bound at start, no executable stack, stack protector; if
+           configure found them: checked calls of the C library, marks of jump targets (endbr64, bti), probes of large
+           stack frames
+  imports  no system(), popen(), sockets or unbounded copies among the functions that our programs call; execv() and
+           fork() only where a restart or a trial of a driver needs them
+  traced   data sets, also from archives; new, resumed and judged runs; runs from a Hugging Face folder; a sample;
+           exports; all under strace: no socket, no other program started, and no code loaded except the libraries that
+           the linker named, so that none comes from a folder of data, runs or caches; the same for the emulated cuda
+           backend, and with CHECK_LONG=1 the first two for an OpenCL driver, which loads code by nature
+  links    a symbolic link to a file elsewhere at each name that a run, a data set or an export writes: the file is
+           unchanged
 
-Needs GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE and GPT_EXPORT.  A build with a sanitizer is skipped by name: it has other flags.
-Prints "checks: P passed, F failed, S skipped".
+Needs GPT_TRAIN, GPT_PREPARE, GPT_SAMPLE and GPT_EXPORT.  A build with a sanitizer is skipped by name: it has other
+flags.  Prints "checks: P passed, F failed, S skipped".
 """
 import bz2
 import gzip
@@ -43,13 +44,14 @@ FORBIDDEN = {"system", "popen", "wordexp", "vfork", "posix_spawn", "posix_spawnp
              "execvp", "execvpe", "fexecve", "dlmopen", "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
              "getaddrinfo", "gethostbyname", "gets", "strcpy", "stpcpy", "strcat", "sprintf", "vsprintf", "mktemp", "tmpnam",
              "tempnam"}
-# Those that compute or link with BLAS start themselves anew (cli/program.c); a fork without exec tries an OpenCL driver, and backends open
-# the loader or NVML.
+# Programs that compute or link with BLAS restart themselves (cli/program.c); a fork without exec tries an OpenCL
+# driver, and backends dlopen the loader or NVML.
 NEEDED = {name: {"execv", "fork", "dlopen"} for name in ("gpt-train", "gpt-sample", "gpt-export")}
 POSITION = ["--tokenizer=bytes", "--val-split=position"]
 MARKS = {62: (b"\xf3\x0f\x1e\xfa",),  # x86-64: endbr64; AArch64: bti c, paciasp, pacibsp
          183: (b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5", b"\x7f\x23\x03\xd5")}
-# Links at names aside, of a dozen files in runs, resumes and exports; the last only where strace tells their names.
+# Links at temporary names, of a dozen files in runs, resumes and exports; the last only where strace reveals their
+# names.
 PLANTED_LEAST = 10 if tiny.has_strace() else 5
 STACK_PROBE = b"\x48\x83\x0c\x24\x00"  # x86-64: orq $0, (%rsp)
 
@@ -73,12 +75,12 @@ class Elf:
         return struct.unpack_from(self.order + form, self.data, at)
 
     def at(self, address):
-        """Where in the file an address is."""
+        """Returns the file offset of an address."""
         header = next(h for h in self.headers if h[0] == 1 and h[3] <= address < h[3] + h[5])
         return address - header[3] + header[2]
 
     def imports(self):
-        """Names of the dynamic symbols without a section, to the string table's begin, which follows the symbols."""
+        """Returns the names of the dynamic symbols without a section; the string table follows the symbols."""
         symbols, strings = self.at(self.dynamic[DT_SYMTAB]), self.at(self.dynamic[DT_STRTAB])
         found = set()
         for at in range(symbols, strings, 24):
@@ -110,14 +112,15 @@ def flags(path):
 
 
 def configured():
-    """The flags that configure found to work."""
+    """Returns the flags that configure found to work."""
     with open(os.path.join(BUILD, "Makefile"), encoding="utf-8") as file:
         return "".join(line for line in file if line.startswith("HARDENING_"))
 
 
 def check_code(path, elf, name, found):
-    """Debian's C library has no property note, so that the linker gives none to a program: functions are looked at instead.
-    Probes of the stack are known by their code on x86-64 alone, and show that some frames are probed, not that all are."""
+    """Checks the functions themselves: Debian's C library has no property note, so the linker gives none to a program.
+    Stack probes are recognised by their code on x86-64 only, and prove that some frames are probed, not that all
+    are."""
     machine, = elf.unpack("H", 18)
     listed = subprocess.run(["readelf", "-sW", path], capture_output=True, text=True, check=False).stdout
     places = re.findall(r"^ *\d+: ([0-9a-f]+) +\d+ FUNC +GLOBAL +\w+ +\d+ [a-z]+[a-z0-9]*_\w+$", listed, re.MULTILINE)
@@ -132,14 +135,14 @@ def check_code(path, elf, name, found):
 
 
 def libraries(program):
-    """The files of code that the dynamic linker loads for a program: itself, its libraries, the linker."""
+    """Returns the code files that the dynamic linker loads for a program: the program, its libraries, the linker."""
     listed = subprocess.run([program], env=dict(tiny.ENVIRONMENT, LD_TRACE_LOADED_OBJECTS="1"), capture_output=True, text=True,
                             timeout=60, check=True).stdout
     return {os.path.realpath(path) for path in [program, *re.findall(r"(/\S+) \(0x", listed)]}
 
 
 def traced(name, command, code=True, **environment):
-    """`code`: whether it loads none but its libraries'."""
+    """`code` is true when the command must load only its libraries' code."""
     log = os.path.abspath("net.log")
     done = subprocess.run(["strace", "-f", "-qq", "-y", "-o", log, "-e", "trace=%network,execve,execveat,mmap", *command],
                           env=dict(tiny.ENVIRONMENT, **environment), capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS, check=False)
@@ -182,7 +185,7 @@ def traced_all():
     if "opencl:0 " in listed:
         run = [*train, "--backend=opencl", "--out_dir=opencl"]
         environment = {"GPT_TRAIN_BACKEND": "", "POCL_CACHE_DIR": os.path.join(os.path.abspath(BUILD), "tests", "pocl-cache")}
-        # Compilers are a driver's own, and may start others: what is traced takes what they made from the cache.
+        # A driver may start its own compilers: the first run fills the cache for the traced one.
         subprocess.run(run, env={**tiny.ENVIRONMENT, **environment}, capture_output=True, check=False)
         tiny.clear("opencl")
         traced("opencl", run, code=False, **environment)
@@ -191,7 +194,7 @@ def traced_all():
 
 
 def archives():
-    """The text as archives that this build and Python can read and write."""
+    """Makes archives of the text that this build and Python can read and write."""
     with tarfile.open("text.tar", "w") as archive:
         archive.add("text.txt")
     with open("text.txt", "rb") as file:
@@ -210,7 +213,7 @@ def archives():
 
 
 def names_written(folder, command):
-    """What a program creates or renames in a folder: without the digits and the number of its process."""
+    """Returns the names that a program creates or renames in a folder, without random digits and process id."""
     log = os.path.abspath("names.log")
     done = subprocess.run(["strace", "-f", "-qq", "-o", log, "-e", "trace=openat,rename,renameat,renameat2,mkdir,linkat", *command],
                           env=tiny.ENVIRONMENT, capture_output=True, text=True, timeout=tiny.LIMIT_SECONDS, check=False)
@@ -222,7 +225,7 @@ def names_written(folder, command):
 
 
 def links_of_data(planter):
-    """Links where gpt-prepare and gpt-export write."""
+    """Puts links at the names that gpt-prepare and gpt-export write."""
     if not tiny.has_strace():
         return
     prepare = [GPT_PREPARE, "--tokenizer=train", "--vocab-size=260", "--threads=1", "text.txt"]
@@ -236,7 +239,7 @@ def links_of_data(planter):
 
 
 def links():
-    """Links at the names of a first run, and, beside those that a resume reads, of its next files."""
+    """Puts links at the names of a new run, and of the next files of a resumed one except for those that it reads."""
     run = [tiny.GPT_TRAIN, *(word for word in tiny.RUN if not word.startswith("--vocab_size"))]
     planter = preloadable("hardening_aside", tiny.GPT_TRAIN, os.path.join(SOURCE, "tests/reliability/aside_links.c"))
     done = subprocess.run([*run, "--out_dir=first"], env=tiny.ENVIRONMENT, capture_output=True, check=False)
@@ -259,7 +262,7 @@ def links():
 
 
 def linked(name, aside, run, begun, planter):
-    """The file that the link leads to is outside and has what the run expects to read."""
+    """Checks that the link's target outside is unchanged; it has the content that the run expects to read."""
     tiny.clear("linked")
     tiny.clear("victims")
     os.mkdir("victims")
@@ -270,7 +273,7 @@ def linked(name, aside, run, begun, planter):
         before = file.read()
 
     environment = tiny.ENVIRONMENT
-    if aside:  # the digits of such a name are known when it is made
+    if aside:  # such a name contains digits that are known only when it is created
         environment = {**environment, "LD_PRELOAD": planter, "ASIDE_NAME": name, "ASIDE_VICTIM": victim,
                        "ASIDE_REPORT": os.path.abspath("planted")}
     else:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Records of a checkpoint that were made to do harm: each value of trainer_state.json is replaced by others of its kind, very
-large or of another type, and the record has no checksum, as those of early releases.
+"""Malicious checkpoint records: each value of trainer_state.json is replaced by others of its kind, very large ones or
+others of another type, and the record has no checksum, as in early releases.
 
-A resumed run and an evaluation then end with status 0, 2 or 3, with a line where it is not 0, in little memory, and what a
-run saved is a checkpoint that can be resumed.  Values of the configuration may ask for much work, so of these only the plan is
-asked for.
+A resumed run and an evaluation must end with status 0, 2 or 3, with a line if it is not 0, in little memory; a
+checkpoint that a run saved must be resumable.  Values of the configuration may request much work, so for these only the
+plan is made.
 
-In `make check` a sample; with CHECK_LONG=1 every one, or with --part=K/N every N-th.
-Prints "checks: P passed, F failed, S skipped".
+`make check` tries a sample; CHECK_LONG=1 every one, --part=K/N every N-th.  Prints "checks: P passed, F failed, S
+skipped".
 """
 import copy
 import json
@@ -25,8 +25,8 @@ from checks import check, finish, is_instrumented
 
 SAMPLE = 60
 VALUES = [-1, 0, 1, 7, 2**31 - 2, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**64, 1e308, -0.5, "x", "../x", None, True, [], {}]
-MEMORY_BYTES = 4 << 30  # of address space: a run has 0.5 GB of it
-INSTRUMENTED = is_instrumented(tiny.GPT_TRAIN)  # whose shadow memory is terabytes
+MEMORY_BYTES = 4 << 30  # of address space: a run uses 0.5 GB of it
+INSTRUMENTED = is_instrumented(tiny.GPT_TRAIN)  # its shadow memory takes terabytes
 
 
 def limit():
@@ -35,7 +35,7 @@ def limit():
 
 
 def start(*arguments):
-    """The finished process; None when it hangs."""
+    """Returns the finished process; None when it hangs."""
     try:
         return subprocess.run(tiny.command("work", "--init_from=resume", *arguments), env=tiny.ENVIRONMENT, capture_output=True,
                               text=True, timeout=tiny.LIMIT_SECONDS, check=False, preexec_fn=limit)
@@ -44,7 +44,7 @@ def start(*arguments):
 
 
 def places(value, path=()):
-    """Where the record has values; the files' checksums of tensors are many of one kind."""
+    """Yields the paths of the record's values; each file's list of tensor checksums counts as one."""
     if path:
         yield path
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -86,7 +86,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="gpt-train-hostile-") as work:
         os.chdir(work)
         tiny.make_data()
-        half = ["--dtype=float16", "--max_iters=3"]  # which has a loss scaler
+        half = ["--dtype=float16", "--max_iters=3"]  # with a loss scaler
         done = tiny.run("whole", *half)
         check(done.returncode == 0, f"the run: {done.stderr[-500:]}")
         record = tiny.record_of("whole")
@@ -100,7 +100,7 @@ def main():
         check(tiny.record_of("work")["iter"] == 7, "unchanged, it goes on")
         for path, value, mode in picked:
             judge(replaced(record, path, value), f"{'.'.join(map(str, path))} = {value!r}, {mode}", [mode])
-        # What is known to have stopped the program once.
+        # Values that once stopped the program.
         for path, value in (("adam_step", 2**31 - 1), ("iter", 2**33), ("samples_seen", 2**63 - 1), ("evaluations", 2**63 - 1),
                             ("evaluations", 2**32 - 1)):
             judge(replaced(record, (path,), value), f"{path} = {value}", ["--max_iters=2147483646"])

@@ -1,25 +1,27 @@
 #!/usr/bin/env python3
-"""Signals at every system call of a run that saves, SIGKILL at random moments too; then resume, and compare bytes.
+"""Sends signals at every system call of a run that saves, and SIGKILL at random moments; then resumes, and compares
+bytes.
 
   calls     a run of four updates that saves three times is killed at each system call from its first save on (strace's
-            injection): it leaves the last checkpoint that it reported, or the next; resumed, it ends with files that are byte
-            for byte those of the run that nobody killed
-  kinds     the same of runs whose record and files hold more: fp16 with a loss scaler, lean states, on two threads, where some
-            calls are made sooner or later from run to run; and of one that keeps two checkpoints
-  earlier   a run from scratch, and one that goes on from a kept checkpoint, in the folder of another run's checkpoint is killed
-            at each call from the start to the end of the first save, or from when it is put aside: that checkpoint is in out_dir or in
-            earlier-001, whole and with its metrics, and once the run is there to its end in earlier-001 alone
-  resume    a run that was killed inside a save is resumed and killed again at each of that start's calls: at the first save's
-            publishing, and at the second one's files and record, when those of the first are there as well
-  signals   SIGTERM, SIGINT, SIGHUP and SIGPIPE at each call of the same run, saves included: the first three end it in order
-            unless they come in the last save, a second one at once, the last not at all; and SIGTERM in long evaluations
-  random    a run that saves after every update is killed at random moments, every second time at one of the next save, or
-            more often where those before missed; with fewer than three tenths of the kills inside a save up to twice as many
-            more are tried, and the test fails where that does not help
+            injection): the folder has the last checkpoint that it reported, or the next; a resume ends with the bytes
+            of the uninterrupted run
+  kinds     the same for runs with larger records and more files: fp16 with a loss scaler, lean states, on two threads,
+            whose order of calls varies between runs; and a run that keeps two checkpoints
+  earlier   a new run, and one that continues from a kept checkpoint, in the folder of another run's checkpoint is
+            killed at each call from the start, or from the move of that checkpoint, to the end of the first save: the
+            old checkpoint is in out_dir or in earlier-001, complete with its metrics; when the run finishes, only in
+            earlier-001
+  resume    a run that was killed inside a save is resumed and killed again at each call of that start: for a kill at
+            the publishing of the first save, and at the files and the record of the second, next to those of the first
+  signals   SIGTERM, SIGINT, SIGHUP and SIGPIPE at each call of the same run, saves included: the first three end it in
+            order unless they arrive in the last save, a second one at once, SIGPIPE never; and SIGTERM in long
+            evaluations
+  random    a run that saves after every update is killed at random moments, every second time during the next save, or
+            more often if earlier kills missed; if fewer than three tenths of the kills hit a save, up to twice as many
+            more are tried, and the test fails if that does not help
 
-In `make check` a sample of the calls and 10 random kills; with CHECK_LONG=1 every call and 1,000.  Names of these on the
-command line choose some, and --part=K/N every N-th case.
-Prints "checks: P passed, F failed, S skipped".
+`make check` tries a sample of the calls and 10 random kills; CHECK_LONG=1 every call and 1,000.  Names of the list on
+the command line select some, --part=K/N every N-th case.  Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import random
@@ -38,21 +40,21 @@ SAMPLE = 16 if not tiny.LONG else 1 << 30
 KINDS = {"float16": ["--dtype=float16", "--threads=2"],
          "lean": ["--dtype=bfloat16", "--state_format=sr_8bit_full", "--threads=2"],
          "kept": ["--keep=2"]}
-KIND_SAMPLE = 3 if not tiny.LONG else 1 << 30  # of each
-EARLIER_SAMPLE = 4 if not tiny.LONG else 1 << 30  # of each
+KIND_SAMPLE = 3 if not tiny.LONG else 1 << 30  # of each kind
+EARLIER_SAMPLE = 4 if not tiny.LONG else 1 << 30  # of each run
 RESUMES = 4 if not tiny.LONG else 1 << 30  # calls of each resume
 RANDOM_KILLS = 1000 if tiny.LONG else 10
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 HITS_MIN = 0.3
-TRIES_MAX = 3  # times the number of kills, where fewer hit than must: on a busy machine a save moves away from where it was
+TRIES_MAX = 3  # times the number of kills, when too few hit: on a busy machine the time of a save shifts
 REACHED_MIN = 0.9
-AIMED_BELOW = 0.4  # share of hits below which every kill is aimed at a save
-SAVE_SECONDS = 0.004  # about what the tiny run's save takes on a disk; learnt as kills hit and miss
+AIMED_BELOW = 0.4  # share of hits below which every kill aims at a save
+SAVE_SECONDS = 0.004  # rough duration of the tiny run's save on a disk; adapted to hits and misses
 
 
 def killed_at(name, number, start):
-    """A run killed when it enters the call: what it did, and whether it died of that, or None where it ended before: how often
-    a thread waits for another differs from run to run."""
+    """Kills a run when it enters the call.  Returns the process, and whether it died of that: None when it ended
+    before, since the number of waits between threads varies."""
     done = start(tracer=("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e",
                          f"inject={name}:signal=SIGKILL:when={number}"))
     return done, None if done.returncode == 0 else done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -63,12 +65,13 @@ def chosen(calls, generator, most=SAMPLE):
 
 
 def kept(out):
-    """The checkpoints inside of a folder, by the name of theirs."""
+    """Returns the checkpoints inside the folder, by subfolder."""
     return {name: tiny.contents(os.path.join(out, name)) for name in os.listdir(out) if os.path.isdir(os.path.join(out, name))}
 
 
 def judge(out, expected, what, done, died, before=0, one="one", arguments=()):
-    """The folder holds the old checkpoint or the new one; resumed to the end, the files are those of the run in one go."""
+    """Checks that the folder has the old checkpoint or the new one, and that a resume ends with the files of the
+    uninterrupted run."""
     check(died is not False, f"{what}: another end")
     check(not (why := tiny.lost(out, done, before)), f"{what}: {why}")
     done = tiny.resume(out, *arguments)
@@ -80,7 +83,7 @@ def judge(out, expected, what, done, died, before=0, one="one", arguments=()):
 
 
 def at_calls(expected, generator, calls, most=SAMPLE, one="one", arguments=()):
-    """Of a run with more arguments, whose folder of the run in one go is `one`."""
+    """Kills a run with `arguments` at its calls; `one` is the folder of its uninterrupted run."""
     first = next(i for i, call in enumerate(calls) if call[2])
     inside = sum(call[2] for call in calls)
     check(inside >= 30, f"the trace shows the saves: {inside} calls inside")
@@ -102,14 +105,14 @@ def at_kinds(generator):
 
 
 def whole(out, other):
-    """Whether the folder has the other run's checkpoint, with its metrics, or with a name under which they wait."""
+    """Returns true when the folder has the other run's checkpoint with its metrics, possibly under a temporary name."""
     waiting = [name for name in os.listdir(out) if name.startswith("metrics-")] if os.path.isdir(out) else []
     return os.path.isdir(out) and tiny.contents(out) == other[0] and any(
         os.path.exists(os.path.join(out, name)) and tiny.metrics(out, name) == other[1] for name in ["metrics.jsonl", *waiting])
 
 
 def at_earlier(generator, words):
-    """A run with these words in the folder of another one."""
+    """Kills a run with these words in the folder of another run."""
     other = tiny.contents("other"), tiny.metrics("other")
 
     def begin(out, **how):
@@ -142,8 +145,8 @@ def at_earlier(generator, words):
 
 
 def renames(calls):
-    """Where a run is killed that is then resumed: at the renames of its second save, and at the last of its first, which
-    publishes what is saved."""
+    """Returns where to kill a run that is then resumed: the renames of its second save, and the last rename of its
+    first, which publishes it."""
     found, saves = [], 0
     for before, call in zip([(None, 0, False, ""), *calls], calls):
         saves += call[2] and not before[2]
@@ -155,7 +158,7 @@ def renames(calls):
 
 
 def at_resume(expected, generator, where):
-    """The folder of a run that died at a rename inside a save, resumed and killed."""
+    """Resumes and kills in the folder of a run that died at a rename inside a save."""
     tiny.clear("broken")
     done, died = killed_at(*where, lambda **how: tiny.run("broken", **how))
     check(died and inside_save("broken"), f"a folder that a kill at {where} left")
@@ -177,12 +180,12 @@ def at_resume(expected, generator, where):
 
 
 def at_signals(expected, generator, calls):
-    """Each third time the signal comes again at every later call of the name."""
+    """Every third time the signal comes again at every later call of the same name."""
     installed = max(i for i, call in enumerate(calls) if call[0] == "rt_sigaction")
     check(installed < next(i for i, call in enumerate(calls) if call[2]), "handlers are there before the first save")
     last_save = max(i for i, call in enumerate(calls) if call[2] and not calls[i - 1][2])
-    # In the last update, whose threads wait for each other, or before it, where OpenMP's library waits without the system
-    # (LLVM's); after it the run has ended by itself.
+    # The last look is in the last update, whose threads wait for each other, or before it, if OpenMP's library (LLVM's)
+    # waits without system calls; after it the run has already ended by itself.
     last_look = max(i for i in range(last_save) if calls[i][0] == "futex" or calls[i][2])
     early = {call[:2] for call in calls[:last_look]}
     stopped, at_once, twice, picked = 0, 0, 0, chosen(calls[installed + 1:], generator)
@@ -207,7 +210,7 @@ def at_signals(expected, generator, calls):
 
 
 def stopped_in_evaluation(out, *arguments):
-    """A run that is evaluating when SIGTERM comes: its evaluations, of the first or of a later iteration, take for ever."""
+    """Sends SIGTERM to a run during an endless evaluation, its first or a later one."""
     resume = ["--init_from=resume"] if tiny.record_of(out) else []
     with subprocess.Popen(tiny.command(out, "--eval_iters=100000000", *arguments, *resume), env=tiny.ENVIRONMENT,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -220,7 +223,7 @@ def stopped_in_evaluation(out, *arguments):
 
 
 def in_evaluation(expected):
-    """At the first evaluation there is nothing to save; at a later one the iterations since the last save are."""
+    """At the first evaluation there is nothing to save; at a later one the iterations since the last save are saved."""
     done = stopped_in_evaluation("evaluating")
     judge("evaluating", expected, "stopped in the first evaluation", done, None)
     tiny.clear("evaluating")
@@ -231,7 +234,7 @@ def in_evaluation(expected):
 
 
 def inside_save(out):
-    """What only a save leaves: a file aside, or files of two generations."""
+    """Returns true when the folder looks like the inside of a save: a temporary file, or files of two generations."""
     names = os.listdir(out) if os.path.isdir(out) else []
     models = [name for name in names if name.startswith("model-") and ".tmp-" not in name]
     optimizers = [name for name in names if name.startswith("optimizer-") and ".tmp-" not in name]
@@ -239,13 +242,14 @@ def inside_save(out):
 
 
 def wait_for_save(out, process):
-    """Until a file aside appears, or the run ends."""
+    """Waits until a temporary file appears, or the run ends."""
     while process.poll() is None and not (os.path.isdir(out) and any(".tmp-" in name for name in os.listdir(out))):
         time.sleep(SAVE_SECONDS / 20)
 
 
 def kill_at_random(generator, every, length, reach):
-    """Kills a run within its length, or within `reach` of a save's begin; whether it was inside a save, and what it printed."""
+    """Kills a run within `length` of its start, or within `reach` of the start of a save.  Returns whether it was
+    inside a save, and its output."""
     tiny.clear("killed")
     with subprocess.Popen(tiny.command("killed", *every), env=tiny.ENVIRONMENT, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, text=True) as process:
@@ -273,7 +277,7 @@ def at_random(generator):
         check(not (why := tiny.lost("killed", killed)), f"random kill {turn + 1}: {why}")
         hits += hit
         if aimed:
-            reach *= 1.05 if hit else 0.8  # where saves are faster, or this process slower, sooner
+            reach *= 1.05 if hit else 0.8  # aim earlier after a miss: saves got faster, or this process slower
         done = tiny.resume("killed", *every)
         check(done.returncode == 0 and tiny.contents("killed") == expected and tiny.metrics("killed") == recorded,
               f"random kill {turn + 1}: {done.returncode}, {done.stderr[-300:]}")
@@ -287,8 +291,8 @@ def main():
     if not tiny.has_strace():
         skip("kills", "no strace that may trace (Debian: strace)")
         return finish()
-    # A job in the background is started with SIGINT ignored, and one under nohup with SIGHUP; what has a handler here is as
-    # usual in the programs that are started.
+    # A background job starts with SIGINT ignored, and one under nohup with SIGHUP ignored; with handlers here the
+    # programs start with the default actions.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, lambda *_: None)
     with tempfile.TemporaryDirectory(prefix="gpt-train-kills-") as work:

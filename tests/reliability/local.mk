@@ -1,5 +1,5 @@
-# What a run survives: kills, failing calls, power cuts; and how the programs are hardened.  `make check` tries a sample of
-# the cases, `make check-long` every one, 10 million inputs for each parser, and a soak of two hours.
+# What a run survives: kills, failing calls, power cuts; and how the programs are hardened.  `make check` tries a sample
+# of the cases; `make check-long` every one, 10 million inputs for each parser, and a soak of two hours.
 RELIABILITY_TESTS = \
 	tests/reliability/crash_states.py \
 	tests/reliability/device_faults.py \
@@ -19,8 +19,8 @@ EXTRA_DIST += tests/reliability/aside_links.c tests/reliability/clock_jumps.c te
 check_PROGRAMS += tests/reliability/check_flips
 tests_reliability_check_flips_SOURCES = tests/reliability/check_flips.c tests/unit/io_fixture.h tests/unit/log_capture.h
 
-# The programs with planted faults.  The registry of backends of those that compute is another one, and that of libgpttrain.a
-# is then not taken; allocations are wrapped by the linker, where it can.
+# The programs with planted faults.  Those that compute have their own registry of backends, which replaces that of
+# libgpttrain.a; the linker wraps allocations, if it can.
 tests_reliability_gpt_train_faulty_SOURCES = $(gpt_train_SOURCES) tests/reliability/faulty_registry.c
 tests_reliability_gpt_train_faulty_LDADD = $(gpt_train_LDADD)
 tests_reliability_gpt_sample_faulty_SOURCES = $(gpt_sample_SOURCES) tests/reliability/faulty_registry.c
@@ -64,13 +64,13 @@ tests_reliability_gpt_export_faulty_SOURCES = $(gpt_export_SOURCES) tests/reliab
 tests_reliability_gpt_export_faulty_LDADD = $(gpt_export_LDADD)
 tests_reliability_gpt_export_faulty_LDFLAGS = $(FAULTY_LINK)
 
-# All the sweeps (days), in the parts of tests/long-parts; each pass leaves a stamp in tests/long-stamps.
-# PARTS='kills fuzz-record' takes some, MINUTES=30 ends after the part that is running then.
+# All the sweeps (days), in the parts of tests/long-parts; each pass leaves a stamp in tests/long-stamps.  PARTS='kills
+# fuzz-record' selects some, MINUTES=30 stops after the part that is running then.
 check-long: all $(check_PROGRAMS) $(check_DATA)
 	@$(AM_TESTS_ENVIRONMENT) $(PYTHON) -B $(srcdir)/tests/tools/check_long.py run $(FUZZ_TARGETS)
 check-long-table:
 	@$(AM_TESTS_ENVIRONMENT) $(PYTHON) -B $(srcdir)/tests/tools/check_long.py table $(FUZZ_TARGETS)
 
-# The suite once more for each sanitizer, in build folders of its own below sanitizers/.
+# The suite once more for each sanitizer, in separate build folders below sanitizers/.
 check-sanitizers:
 	$(SHELL) $(srcdir)/tests/reliability/sanitizers.sh '$(abs_top_srcdir)' sanitizers

@@ -1,11 +1,11 @@
 /* A library between a program and OpenCL's loader, in which one call goes wrong.
  *
- * OPENCL_FAULT=FUNCTION:N:KIND: the N-th call of FUNCTION by the program itself, not by the children it forks to try a driver,
- * fails with `memory` (CL_MEM_OBJECT_ALLOCATION_FAILURE) or `launch` (CL_OUT_OF_RESOURCES) once, with `lost`
- * (CL_DEVICE_NOT_AVAILABLE) like everything after it but what gives back; `hang` never returns.  OPENCL_FAULT_REPORT names a
- * file for the counts, "FUNCTION N" a line, of calls that were refused after `lost`, "refused:FUNCTION N", and of the objects
- * that were made and never released, "left N", written when the process exits.  All else goes to libOpenCL.so.1, which this
- * library is linked with.  Compiled by the test that uses it.
+ * OPENCL_FAULT=FUNCTION:N:KIND selects the N-th call of FUNCTION by the program itself, not by children that it forks
+ * to try a driver.  With `memory` (CL_MEM_OBJECT_ALLOCATION_FAILURE) or `launch` (CL_OUT_OF_RESOURCES) the call fails
+ * once; with `lost` (CL_DEVICE_NOT_AVAILABLE) it fails, and so does every later call except releases; with `hang` it
+ * never returns.  OPENCL_FAULT_REPORT names a file, written when the process exits: the counts of calls, "FUNCTION N" a
+ * line; of calls refused after `lost`, "refused:FUNCTION N"; and of objects created but never released, "left N".
+ * Everything else goes to libOpenCL.so.1, which this library is linked with.  Compiled by the test that uses it.
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
@@ -25,11 +25,11 @@ static struct {
     const char *name[FUNCTIONS_MAX];
     unsigned long calls[FUNCTIONS_MAX], refused[FUNCTIONS_MAX];
     int count;
-    long left; /* contexts, queues, buffers, programs and kernels that are not released */
+    long left; /* unreleased contexts, queues, buffers, programs and kernels */
     bool is_child, is_lost;
 } faults;
 
-/* A child that was forked without exec has its parent's program. */
+/* Returns true in a child that was forked without exec: it has its parent's program. */
 static bool is_child(void)
 {
     char path[64], own[PATH_MAX], parents[PATH_MAX];
@@ -56,7 +56,7 @@ __attribute__((constructor)) static void loaded(void)
     atexit(report);
 }
 
-/* Counts the call; which function it is. */
+/* Counts the call and returns the function's index. */
 static int counted(const char *name)
 {
     int i = 0;
@@ -72,7 +72,7 @@ static int counted(const char *name)
     return i;
 }
 
-/* The error that the call is to return, or CL_SUCCESS. */
+/* Returns the error that the call must return, or CL_SUCCESS. */
 static cl_int fault(const char *name)
 {
     const char *wanted = getenv("OPENCL_FAULT");
@@ -95,7 +95,7 @@ static cl_int fault(const char *name)
     return strcmp(kind, "memory") == 0 ? CL_MEM_OBJECT_ALLOCATION_FAILURE : CL_OUT_OF_RESOURCES;
 }
 
-/* Functions that return their error, those that return an object and the error through `code`, and those that release one. */
+/* Functions that return their error, functions that return an object and the error through `code`, and releases. */
 #define RETURNS_CODE(name, parameters, arguments)         \
     cl_int name parameters                                \
     {                                                     \
@@ -121,7 +121,7 @@ static cl_int fault(const char *name)
     cl_int name(type object)                                                           \
     {                                                                                  \
         const cl_int error = fault(#name);                                             \
-        /* An object whose release fails is not the program's any more, even so. */    \
+        /* A failed release still takes the object away from the program. */           \
         faults.left--;                                                                 \
         return error != CL_SUCCESS ? error : ((__typeof__(&name))real(#name))(object); \
     }

@@ -1,11 +1,14 @@
 #!/bin/sh
 # The suite once more under each sanitizer: sanitizers.sh SOURCE-FOLDER BUILD-FOLDER [asan] [tsan] [msan] [valgrind]
 #   asan      all of `make check` with AddressSanitizer and UndefinedBehaviorSanitizer
-#   tsan      unit tests, model tests and the scripts that train, with ThreadSanitizer; clang, because gcc's OpenMP is not
+#   tsan      unit tests, model tests and the training scripts, with ThreadSanitizer; clang, because gcc's OpenMP is not
 #             instrumented
-#   msan      the parsers that call no foreign library, with MemorySanitizer: damaged files, then a minute of fuzzing each
-#   valgrind  unit tests of src/base, src/data and src/io and a run of training under memcheck, which sees into libraries too
-# Without names all four.  Each has a build folder of its own below BUILD-FOLDER.  JOBS says how many jobs (2); takes an hour.
+#   msan      the parsers that call no foreign library, with MemorySanitizer: damaged files, then a minute of fuzzing
+#             each
+#   valgrind  unit tests of src/base, src/data and src/io and a training run under memcheck, which sees into libraries
+#             too
+# Without names all four.  Each has its own build folder below BUILD-FOLDER.  JOBS is the number of jobs (2); takes an
+# hour.
 set -u
 source_folder=$(cd "${1:?}" && pwd) || exit 1
 mkdir -p "${2:?}" && build_folder=$(cd "$2" && pwd) || exit 1
@@ -13,14 +16,14 @@ shift 2
 jobs=${JOBS:-2} failed=''
 export BUDGET_FACTOR="${BUDGET_FACTOR:-20}" TEST_LIMIT_S="${TEST_LIMIT_S:-3600}"
 
-# in_folder NAME ARGUMENT...: enters a build folder of this name, which is configured with these arguments.
+# in_folder NAME ARGUMENT...: enters the build folder NAME and configures it with these arguments.
 in_folder() {
     mkdir -p "$build_folder/$1" && cd "$build_folder/$1" || exit 1
     shift
     [ -e Makefile ] || "$source_folder/configure" -q "$@" || exit 1
 }
 
-# in_build NAME ARGUMENT...: the same, and builds the programs there.
+# in_build NAME ARGUMENT...: the same, and builds the programs.
 in_build() {
     in_folder "$@"
     make -s -j"$jobs" || exit 1
@@ -31,11 +34,11 @@ asan() {
     make -s -j"$jobs" check
 }
 
-# A report that a library causes is not ours; halt_on_error makes the first of ours fail the test.
+# Reports caused by a library are not ours; halt_on_error makes our first report fail the test.
 tsan() {
     in_build tsan --enable-tsan CC=clang CXX=clang++
     make -s -j"$jobs" tests/opcheck/opcheck || exit 1
-    # Without the lists of what all tests need, no more is built than these.
+    # With empty lists of prerequisites only these programs are built.
     TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1" make -s -j"$jobs" check-TESTS \
         check_PROGRAMS= check_LIBRARIES= check_DATA= \
         TESTS='tests/unit/check_cpu_backend tests/unit/check_exec tests/unit/check_feed tests/unit/check_log
@@ -44,10 +47,11 @@ tsan() {
             tests/e2e/resume.sh tests/unit/check_cpu_ops tests/unit/check_cpu_gemm tests/opcheck/opcheck_float32.sh'
 }
 
-# jansson, PCRE2 and libarchive are not instrumented, so that what they write looks uninitialised: no target that uses them.
-# nanogpt is one of those: it makes a configuration of what it reads, and ends at json_decref(), which is inlined into our code.
-# Nor one with a folder of its own: clang 14 does not know this C library's fstat().  MemorySanitizer has no suppressions at
-# run time, and going on after each report would hide ours among theirs; the others would need these libraries built with it.
+# jansson, PCRE2 and libarchive are not instrumented, so their output looks uninitialised: no target that uses them is
+# run.  nanogpt is one of those: it makes a configuration from its input, and ends at json_decref(), which is inlined
+# into our code.  Nor are targets with a folder: clang 14 does not know this C library's fstat().  MemorySanitizer has
+# no suppressions at run time, and continuing after reports would hide ours among theirs; these targets would need
+# instrumented libraries.
 msan() {
     targets="choices cuda_choices llmc_model oom_message opencl_tuning pickle token_file"
     in_folder msan --disable-hardening CC=clang
@@ -59,9 +63,9 @@ msan() {
             sh "$source_folder/tests/fuzz/run.sh"
 }
 
-# Valgrind does not know every instruction that our kernels and OpenBLAS choose, and does not follow a program that starts
-# itself anew, as gpt-train does where nothing says how long waiting threads spin.  Unit tests fork as ever: it follows
-# forks, and some tests need a process of their own.
+# Valgrind does not know all instructions of our kernels and OpenBLAS, and does not follow a program that restarts
+# itself, as gpt-train does unless a variable limits how long waiting threads spin.  Unit tests fork as usual: Valgrind
+# follows forks, and some tests need a process of their own.
 memcheck() {
     GOMP_SPINCOUNT=0 OMP_NUM_THREADS=1 OPENBLAS_CORETYPE=Haswell GPT_TRAIN_CPU_ISA=generic CK_TIMEOUT_MULTIPLIER=20 \
         valgrind -q --error-exitcode=99 --leak-check=full \

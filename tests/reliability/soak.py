@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Hours of a run that trains, evaluates, saves, samples, is stopped and resumed: nothing may grow.
 
-A tiny model trains for --minutes=N (default: 0.1 in `make check`, 120 with CHECK_LONG=1), is stopped by SIGTERM or SIGKILL in
-turn and resumed, about ten times.  Of each process the resident memory and the open files are read several times a second.  After
-the first evaluations of a process its memory may grow by no more than GROWTH_KIB, however long it lives, and in the last
-quarter of the looks it has no more files open than in the first; processes that come later hold what the first did; the folder
-keeps its number of files; every resume begins where the record stands, and every loss is finite.  The metrics count what was
-asked of the device, not what it holds: that is the plan's bytes in every line.
+A tiny model trains for --minutes=N (default: 0.1 in `make check`, 120 with CHECK_LONG=1); it is stopped about ten
+times, alternately by SIGTERM and SIGKILL, and resumed.  The resident memory and the open files of each process are
+sampled several times a second.  After the first evaluations of a process its memory may grow by no more than
+GROWTH_KIB, however long it lives, and in the last quarter of the samples it has no more open files than in the first;
+later processes use no more than the first; the folder keeps its number of files; every resume starts at the recorded
+iteration, and every loss is finite.  The metrics count the memory requested from the device, not what is in use: that
+is the plan's bytes in every line.
 
-What a device holds is seen in the emulated cuda backend, whose run-time library writes down at each wait what is alive: from
-the first evaluation's end on no byte, no allocation and no stream, event or graph more, and nothing at the end of a process.
+The emulated cuda backend shows what is in use: its run-time library records all live objects at each wait.  After the
+end of the first evaluation there may be no additional byte, allocation, stream, event or graph, and none at the end of
+a process.
 
-GPT_TRAIN_BACKEND says on which backend the rest runs.  With cuda, what the driver says is in use on the card is read too, where
-nvidia-smi says it: within a process, and from process to process, it may grow by CARD_MIB, if nobody else uses the card.
-Needs Linux's /proc.  Prints "checks: P passed, F failed, S skipped".
+GPT_TRAIN_BACKEND selects the backend of the other runs.  With cuda, nvidia-smi also reports the memory in use on the
+card, if available: within a process, and from process to process, it may grow by CARD_MIB, if no one else uses the
+card.  Needs Linux's /proc.  Prints "checks: P passed, F failed, S skipped".
 """
 import collections
 import json
@@ -35,19 +37,19 @@ SEGMENTS = 10
 FILES = 10  # of a folder with one checkpoint
 SAMPLE_SECONDS = 0.1
 LOOKS_MIN = 20
-LATE_SECONDS = 300  # that a process may take longer to be warm, or to save and end, where the machine is busy
+LATE_SECONDS = 300  # extra time for a process to warm up, or to save and end, on a busy machine
 WARM_EVALUATIONS = 3
-LATER_EVALUATIONS = 5  # of a process that is looked at
-SANITIZED = is_instrumented(tiny.GPT_TRAIN)  # what its processes take is the sanitizer's too
+LATER_EVALUATIONS = 5  # of a sampled process
+SANITIZED = is_instrumented(tiny.GPT_TRAIN)  # its processes include the sanitizer's memory
 GROWTH_KIB = 512   # within a process, once it is warm
 ACROSS_KIB = 2048  # between the processes of a soak: the loader and the allocator place things anew
 CARD = os.environ.get("GPT_TRAIN_BACKEND") == "cuda" and shutil.which("nvidia-smi")
-CARD_LOOKS = 10    # looks at the process for one at the card
-CARD_MIB = 2       # what the driver hands out at once
+CARD_LOOKS = 10    # samples of the process for each sample of the card
+CARD_MIB = 2       # the driver's allocation unit
 EMULATED = 2 if not tiny.LONG else 4  # processes on the emulated card
-CYCLES = 4 if not tiny.LONG else 40   # evaluations, with samples and saves, of each of them
-LATE = 0.4    # of the waits of an emulated process: in so many, the last ones, it does not start any more
-STEADY = 0.7  # of these waits: of so many the state on the device is the same, up to its end
+CYCLES = 4 if not tiny.LONG else 40   # evaluations, with samples and saves, in each of them
+LATE = 0.4    # the last share of the waits of an emulated process, in which it does not start any more
+STEADY = 0.7  # the share of these waits, up to the end, during which the state on the device is constant
 RUN = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4",
        "--gradient_accumulation_steps=2", "--eval_interval=50", "--eval_iters=2", "--log_interval=200", "--threads=1",
        "--dropout=0.1", "--sample_tokens=16", "--max_iters=1000000000", "--warmup_iters=100", "--out_dir=out"]
@@ -70,7 +72,7 @@ def prepare():
 
 
 def look(pid):
-    """(resident KiB, open files) of a process; None when it is gone."""
+    """Returns (resident KiB, open files) of a process; None when it is gone."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             resident = [int(line.split()[1]) for line in file if line.startswith("VmRSS:")]
@@ -80,7 +82,7 @@ def look(pid):
 
 
 def look_at_card():
-    """MiB in use on the first card, by the driver's count."""
+    """Returns the MiB in use on the first card, as counted by the driver."""
     done = subprocess.run([CARD, "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True,
                           timeout=60, check=True)
     return int(done.stdout.split()[0])
@@ -96,7 +98,8 @@ def enough(seen, done):
 
 
 def segment(number, seconds):
-    """One process: what was seen of it once it was warm, [(resident, files)], and of the card, [MiB], and its exit status."""
+    """Runs one process.  Returns its samples once it was warm, [(resident, files)], those of the card, [MiB], and its
+    exit status."""
     log = f"log-{number}"
     resume = ["--init_from=resume"] if number > 0 else []
     seen, card, done = [], [], 0
@@ -127,14 +130,14 @@ def judge_segment(number, seen, status, iteration):
         check(min(late) <= min(early), f"process {number}: open files rose: first {early}, last {late}")
     now = tiny.contents("out").get("iter", 0)
     check(now > iteration, f"process {number} came from iteration {iteration} to {now}")
-    # A process that is killed in a save may leave the checkpoint before, and the file that it was writing.
+    # A process killed during a save may leave the previous checkpoint, and the file that it was writing.
     most = FILES if status != -signal.SIGKILL else FILES + 4
     check(0 < len(os.listdir("out")) <= most, f"the folder: {sorted(os.listdir('out'))}")
     return now
 
 
 def judge_card(history):
-    """`history` has what was in use on the card, [MiB] for each process."""
+    """`history` is the memory in use on the card, [MiB] for each process."""
     check(all(history), f"looks at the card: {list(map(len, history))}")
     for number, card in enumerate(history):
         check(max(card) <= card[0] + CARD_MIB, f"process {number}: the card's memory in use rose: {card[0]} to {max(card)} MiB")
@@ -143,7 +146,7 @@ def judge_card(history):
 
 
 def quarters(values):
-    """The first and the last of them.  A save has some more files open for a moment, so that their minima are compared."""
+    """Returns the first and the last quarter.  A save briefly has more files open, so the callers compare minima."""
     count = max(1, len(values) // 4)
     return values[:count], values[-count:]
 
@@ -176,7 +179,7 @@ def logs(history):
 
 
 def emulated():
-    """The same cycle on the emulated card: processes, each of which goes on from the one before."""
+    """The same cycle on the emulated card: each process continues from the previous one."""
     if not os.path.exists(cuda_common.GPT_TRAIN_CUDA):
         skip("soak_cuda", "no C++17 compiler, so that the cuda backend cannot be emulated")
         return
@@ -184,7 +187,7 @@ def emulated():
         os.chdir(work.folder)
         prepare()
         run = [word for word in cuda_common.TINY if not word.startswith("--vocab_size")]
-        seen, beside = [], []  # a plan has a row for each of the first iterations, of which later processes have more
+        seen, beside = [], []  # a plan has a row for each of the first iterations, so later processes have more
         for number in range(EMULATED):
             resume = ["--init_from=resume"] if number > 0 else []
             done = cuda_common.Run(cuda_common.GPT_TRAIN_CUDA, "--dataset=./data", "--out_dir=out", *run, "--eval_interval=1",
@@ -203,7 +206,8 @@ def emulated():
 
 
 def judge_device(what, done):
-    """What is alive is one state from early on to the closing, which is returned; at the end nothing is."""
+    """Checks that the live objects are constant from early on to the closing, and all released at the end.  Returns
+    that state."""
     check(done.status == 0, f"{what}: {done.said()}")
     if done.status != 0:
         return None

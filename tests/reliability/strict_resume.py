@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""A resumed run computes as the run before it did, or says that it does not; --strict_resume=True refuses then.
+"""A resumed run computes as the run before it did, or reports the difference; --strict_resume=True refuses in that
+case.
 
-  fresh     two fresh runs choose the same plan and end with the same bytes, whether the times of this machine are known or not
+  fresh     two new runs choose the same plan and end with the same bytes, whether or not this machine's times are known
   roomier   a run that was cut into small micro-batches for its budget keeps them when it is resumed with more memory
-  rates     a run whose machine was calibrated is resumed without the calibration, or with one of other rates: the plan is kept,
-            the bytes are those of the run in one go, and nothing is said to differ
-  tighter   a run that no longer fits is planned anew: a note names what differs; strict_resume refuses with one line, changes
-            nothing, and lets the run go on where it fits
+  rates     a run on a calibrated machine is resumed without the calibration, or with other rates: the plan is kept, the
+            bytes are those of the uninterrupted run, and no difference is reported
+  tighter   a run that no longer fits is replanned: a note names the difference; strict_resume refuses with one line,
+            changes nothing, and lets the run continue where it fits
   kernels   the same for another instruction set
-  data      data that were replaced or went on since: a warning, or strict_resume's refusal
+  data      data that were replaced or extended since: a warning, or strict_resume's refusal
 
 Prints "checks: P passed, F failed, S skipped".
 """
@@ -26,8 +27,8 @@ from checks import check, finish, skip
 RUN = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=64", "--batch_size=32", "--vocab_size=61",
        "--gradient_accumulation_steps=1", "--eval_interval=2", "--eval_iters=1", "--threads=1", "--dropout=0.1",
        "--backend=cpu", "--dtype=float32"]
-BESIDE_BYTES = 64 << 20  # of a budget: what the process itself may take
-TIGHT = 0.7              # of the arena that the run asks for
+BESIDE_BYTES = 64 << 20  # part of a budget for the process itself
+TIGHT = 0.7              # share of the arena that the run requests
 STRICT = "--strict_resume=True"
 RESUME = "--init_from=resume"
 
@@ -56,7 +57,7 @@ def notes(done):
 
 
 def fresh():
-    """The second run knows times of the first, the third knows none again, and has less memory, but enough."""
+    """The second run knows the times of the first; the third knows none, and has less memory, but enough."""
     for name, cache, more in (("one", "cache", []), ("two", "cache", []), ("three", "elsewhere", ["--memory_budget=200MiB"])):
         good(f"fresh {name}", run(name, "--max_iters=4", *more, cache=cache))
     check(plan("one") == plan("two") == plan("three"), f"fresh runs: {plan('one')} {plan('two')} {plan('three')}")
@@ -85,7 +86,8 @@ def calibrations(cache):
 
 
 def other_rates(value, number=0):
-    """The same calibration with rates that order kinds of ops anew: every second number is a hundredth, the others tenfold."""
+    """Returns the same calibration with rates that reorder the op kinds: every second number is a hundredth, the others
+    tenfold."""
     if isinstance(value, dict):
         return {key: other_rates(each, at) if key not in ("schema", "key") else each
                 for at, (key, each) in enumerate(value.items())}
@@ -95,7 +97,8 @@ def other_rates(value, number=0):
 
 
 def rates(budget):
-    """The run in one go is roomier()'s, whose plan a search without the stored one and without its budget would not find."""
+    """The uninterrupted run is roomier()'s: without the stored plan and its budget a search would not find that
+    plan."""
     expected, cache = tiny.contents("tight"), "timed"
     for what in ("deleted", "changed"):
         out = f"rates-{what[:7]}"
@@ -151,10 +154,10 @@ def kernels():
 
 
 def data():
-    """Other tokens in as many bytes, and more of the same: both are said, and refused."""
+    """Other tokens of the same size, and additional tokens: both are reported, and refused."""
     def changed(what):
         good(what, run(what, "--max_iters=1"))
-        os.rename("data/manifest.json", "manifest.json")  # which would say so before
+        os.rename("data/manifest.json", "manifest.json")  # the manifest would report it first
         with open("data/train.bin", "rb") as file:
             before = file.read()
         with open("data/train.bin", "wb") as file:
@@ -179,7 +182,7 @@ CHANGED = {"seed": "7", "dropout": "0.3", "sampler": "'epoch'", "batch_size": "1
 
 
 def keys():
-    """Keys on which results depend are named, all of them on one line; others, and the same values, may be said."""
+    """Keys that affect results are named, all on one line; other keys, and unchanged values, are allowed."""
     good("keys, first part", run("keys", "--max_iters=1"))
     arguments = [f"--{key}={value.strip(chr(39))}" for key, value in CHANGED.items()]
     for key, argument in zip(CHANGED, arguments):

@@ -1,25 +1,26 @@
 #!/usr/bin/env python3
 """What happens around a run: files that change while they are read, large files, other runs, clocks, disks.
 
-  changed    token ids beyond the vocabulary appear in a data file during the run, or the file shrinks: one line that names
-             it, exit status 2 or 1, and the last checkpoint goes on once the data are whole; shards too
-  sparse     data sets of 100 GB, holes for the most part: read like any other, in little memory; models of all formats that
-             are as long: refused, in little memory too
-  listed     the listing of a folder of a thousand shards fails at any of its calls: an error, or the same bytes as ever
-  clocks     the wall clock jumps over centuries at every look: the same bytes as ever
-  two        of runs that start in one folder at once, one works and the others are refused
-  read_only  a disk is made read-only before the start or at a resume of gpt-train, gpt-prepare or gpt-export: one line each,
-             nothing lost
-  between    the same from the second save of a run on, for good or until the third, and from any call on of the other two
-             programs: a disk that is in use cannot be mounted anew, so that strace makes its calls fail
-  full       a disk fills up, at every number of free bytes in steps: at a resume, from the first start on, while gpt-prepare
-             replaces a data set, while gpt-export writes; what was there before is whole, and with room all goes on; the
-             disk of the cache: runs go on without what they could not keep there
-  killed     gpt-prepare is killed at each call that changes the folder of its data set: gpt-train then trains on the old data
-             set or the new one, or refuses the folder; and no power cut brings the old manifest back among new files
+  changed    a data file gets token ids beyond the vocabulary during the run, or shrinks: one line that names it,
+             exit status 2 or 1, and the last checkpoint can be resumed once the data are whole; shards too
+  sparse     data sets of 100 GB, mostly holes: read like any other, in little memory; models of all formats of
+             that size: refused, in little memory too
+  listed     any call of listing a folder of a thousand shards fails: an error, or the usual bytes
+  clocks     the wall clock jumps over centuries at every query: the usual bytes
+  two        of several runs that start in one folder at once, one works and the others are refused
+  read_only  a disk is made read-only before the start or at a resume of gpt-train, gpt-prepare or gpt-export: one line
+             each, nothing lost
+  between    the same from the second save of a run on, for good or until the third, and from any call on in the other
+             two programs: a disk in use cannot be remounted, so strace makes its calls fail
+  full       a disk fills up, at every number of free bytes in steps: at a resume, in a new run, while gpt-prepare
+             replaces a data set, while gpt-export writes; the old files are intact, and with enough room everything
+             continues; the disk of the cache: runs continue without what they could not store there
+  killed     gpt-prepare is killed at each call that changes the folder of its data set: gpt-train then trains on the
+             old data set or the new one, or refuses the folder; and no power cut brings the old manifest back among new
+             files
 
-Mounting disks needs root, and `listed`, `between` and `killed` strace; without them these are skipped.
-Prints "checks: P passed, F failed, S skipped".
+Mounting disks needs root, and `listed`, `between` and `killed` need strace; without them these are skipped.  Prints
+"checks: P passed, F failed, S skipped".
 """
 import array
 import os
@@ -40,7 +41,7 @@ SPARSE_BYTES = 100 * 10**9
 RESIDENT_KIB_MAX = 64 << 10
 STARTERS, STARTS = 6, 5
 FREE_KIB = range(0, 120, 40) if not tiny.LONG else range(0, 120, 4)
-ROOM_KIB = (0, 60, 80, 100) if not tiny.LONG else FREE_KIB  # for a checkpoint of 56 KiB, which is refused where it has none
+ROOM_KIB = (0, 60, 80, 100) if not tiny.LONG else FREE_KIB  # for a checkpoint of 56 KiB, refused without room
 
 
 def errors(text):
@@ -64,7 +65,7 @@ def saved(out):
 
 
 def begun(out, *arguments):
-    """A run that has saved and still works, for longer than any test takes."""
+    """Starts a run that has saved and keeps working, for longer than any test takes."""
     process = subprocess.Popen(tiny.command(out, "--max_iters=100000000", "--log_interval=1000", *arguments),
                                env=tiny.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     for _ in range(600):
@@ -76,7 +77,7 @@ def begun(out, *arguments):
 
 
 def ended(process):
-    """The process, ended by itself within a while, as subprocess.run() would give it."""
+    """Waits for the process to end by itself; returns it like subprocess.run()."""
     try:
         _, text = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
@@ -87,14 +88,14 @@ def ended(process):
 
 
 def damages(file_bytes):
-    """(What, words that the line has, how) of a data file that changes while a run reads it."""
+    """Returns (name, words of the error line, function) for changes of a data file while a run reads it."""
     beyond = array.array("H", [61] * (file_bytes // 2)).tobytes()
     return (("ids beyond the vocabulary", ("61",), lambda file: file.write(beyond)),
             ("a file cut short", (), lambda file: file.truncate(20)), ("an empty file", (), lambda file: file.truncate(0)))
 
 
 def make_shards():
-    """Three of each split, of the data set's tokens."""
+    """Makes three shards of each split, from the data set's tokens."""
     os.makedirs("shards")
     for split in ("train", "val"):
         with open(f"data/{split}.bin", "rb") as file:
@@ -120,7 +121,7 @@ def changed(_):
             refused(what, ended(process), *words)
             before = saved("out")
             done = tiny.run("out", RESUME, data, f"--max_iters={before + 3}")
-            if done.returncode == 0:  # a short shard is left out
+            if done.returncode == 0:  # a short shard is ignored
                 check(folder == "shards" and "the data have changed since the run began" in done.stderr,
                       f"{what}: still there at the resume: {done.stderr[-300:]}")
                 before = saved("out")
@@ -133,7 +134,7 @@ def changed(_):
 
 
 def frugal(what, command):
-    """The exit status of a program that must take little memory, and what it wrote to standard error."""
+    """Runs a program that must use little memory; returns its exit status and its standard error."""
     with open("stderr", "w+", encoding="utf-8") as stderr, subprocess.Popen(
             command, env=tiny.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=stderr) as process:
         _, status, usage = os.wait4(process.pid, 0)  # of this process alone
@@ -145,7 +146,7 @@ def frugal(what, command):
 
 
 def sparse_models():
-    """The beginning of each kind of model, and holes."""
+    """Makes the first bytes of each kind of model, followed by holes."""
     done = subprocess.run([os.environ["GPT_EXPORT"], "--format=hf", "--out_dir=sparse/out", "sparse/hf"], capture_output=True,
                           check=False)
     check(done.returncode == 0, "an export")
@@ -186,7 +187,7 @@ def sparse(_):
 
 
 def listed(_):
-    """One call gives about 800 names."""
+    """One call returns about 800 names."""
     if not tiny.has_strace():
         skip("surroundings_listed", "no strace that may trace (Debian: strace)")
         return
@@ -229,9 +230,9 @@ def clocks(expected):
 
 
 def two(expected):
-    """All at once; the lock lets one through at a time, so that one that is late may go on where the first has ended."""
+    """All start at once.  The lock admits one at a time, so a late one may continue where the first has ended."""
     done = []
-    for _ in range(STARTS):  # a resume that looks before anything is there may keep out the one that begins
+    for _ in range(STARTS):  # a resume that looks before there is a checkpoint may keep out the new run
         tiny.clear("shared")
         started = [subprocess.Popen(tiny.command("shared", *([RESUME] if number else [])), env=tiny.ENVIRONMENT,
                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for number in range(STARTERS)]
@@ -251,7 +252,7 @@ def two(expected):
 
 
 class Disk:
-    """A tmpfs of so many KiB, unmounted at the end."""
+    """A tmpfs of `kib` KiB, unmounted at the end."""
 
     def __init__(self, name, kib):
         self.name = os.path.abspath(name)
@@ -263,7 +264,7 @@ class Disk:
                               check=False).returncode == 0
 
     def remount(self, options):
-        """A file that is open for writing keeps a disk from becoming read-only."""
+        """Returns false when a file is open for writing: such a disk cannot become read-only."""
         return subprocess.run(["mount", "-o", f"remount,{options}", self.name], capture_output=True, check=False).returncode == 0
 
     def __enter__(self):
@@ -275,7 +276,7 @@ class Disk:
 
 
 def prepare(folder, text, tracer=()):
-    """A data set of `text`, with a vocabulary of its own, which is another for another text."""
+    """Prepares a data set of `text`, with a vocabulary that depends on the text."""
     return subprocess.run([*tracer, os.environ["GPT_PREPARE"], "--tokenizer=chars", "--threads=1", f"--out-dir={folder}", text],
                           env=tiny.TRACED if tracer else tiny.ENVIRONMENT, capture_output=True, text=True,
                           timeout=tiny.LIMIT_SECONDS, check=False)
@@ -288,13 +289,13 @@ def export(folder, run, tracer=()):
 
 
 def everything(folder):
-    """Each file's bytes, by its path below the folder."""
+    """Returns each file's bytes, by its path below the folder."""
     return {os.path.relpath(path, folder): open(path, "rb").read() for path in
             (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)}
 
 
 def make_references(_):
-    """Two texts and their data sets, and an export."""
+    """Makes two texts and their data sets, and an export."""
     for name, text in (("old", "the old text, "), ("new", "A NEWER ONE; ")):
         with open(f"{name}.txt", "w", encoding="ascii") as file:
             file.write(text * 2000)
@@ -318,7 +319,7 @@ class Prepared:
         return prepare(self.folder, "new.txt", tracer)
 
     def whole(self):
-        """The data set is the old one or the new one, or, while the one replaces the other, without its manifest."""
+        """Returns true when the data set is the old one or the new one, or, during the replacement, has no manifest."""
         now = self.finished()
         return now in (everything("old-data"), everything(self.expected)) or "manifest.json" not in now
 
@@ -329,12 +330,12 @@ class Prepared:
         return {name: text for name, text in everything(self.folder).items() if "partial" not in name and name[0] != "."}
 
     def right(self):
-        """A state that could not be removed at the end is removed by the next run."""
+        """If a state could not be removed at the end, the next run removes it."""
         return self.finished() == everything(self.expected)
 
 
 class Exported:
-    """gpt-export writes what was not there."""
+    """gpt-export writes a new folder."""
     name, expected = "gpt-export", "exported"
 
     def __init__(self, folder):
@@ -346,11 +347,11 @@ class Exported:
         return export(self.folder, "one", tracer)
 
     def found(self):
-        """What lies aside cannot be removed from a disk that became read-only."""
+        """Temporary files cannot be removed from a disk that became read-only."""
         return {name: text for name, text in everything(self.folder).items() if not name.startswith("hf.tmp-")}
 
     def whole(self):
-        """What is in place when the last sync fails stays."""
+        """The output stays in place when the last sync fails."""
         return self.found() == {} or self.right()
 
     def right(self):
@@ -358,7 +359,8 @@ class Exported:
 
 
 def judge_failure(what, job, done, words):
-    """A run that gave up: one line, what was there is whole, and the same command ends well once there is nothing wrong."""
+    """Checks a run that gave up: one line, the old files are intact, and the same command succeeds once the fault is
+    gone."""
     lines = errors(done.stderr)
     check(done.returncode == 1 and len(lines) == 1 and words in lines[0], f"{what}: status {done.returncode}: {done.stderr[-400:]}")
     check(job.whole(), f"{what}: what was there is not whole: {sorted(everything(job.folder))}")
@@ -399,7 +401,7 @@ CHANGING = ("openat", "rename", "unlink", "unlinkat", "mkdir", "ftruncate")
 
 
 def failing(points, forever="+"):
-    """strace's arguments: calls that would change the disk fail from these numbers on, or one of each does."""
+    """Returns strace's arguments: calls that would change the disk fail from these numbers on, or only one of each."""
     words = ["strace", "-qq", "-o", os.devnull, "-e", "trace=" + ",".join(points)]
     for name, number in points.items():
         words += ["-e", f"inject={name}:error=EROFS:when={number}{forever}"]
@@ -407,17 +409,17 @@ def failing(points, forever="+"):
 
 
 def first_of_each(calls):
-    """The number of the first call of each name; names that are not called are left out."""
+    """Returns the number of the first call of each name; names without calls are left out."""
     return {name: number for name, number, *_ in reversed(calls) if name in CHANGING}
 
 
 def saves(calls):
-    """first_of_each() from the begin of each save on."""
+    """Returns first_of_each() from the start of each save on."""
     return [first_of_each(calls[i:]) for i, call in enumerate(calls) if call[2] and not (i and calls[i - 1][2])]
 
 
 def between(_):
-    """Of a run that saves at every iteration, the second save finds the disk read-only, as do those behind it or do not."""
+    """A run saves at every iteration; the second save, or also all later ones, find the disk read-only."""
     if not tiny.has_strace():
         skip("surroundings_between", "no strace that may trace (Debian: strace)")
         return
@@ -442,7 +444,7 @@ def between(_):
 
 
 def from_each_call(kind):
-    """The same of a program that has one thing to do, from its first own call on, or its second, or ..."""
+    """The same for a program with a single task, from its first own call on, or its second, and so on."""
     calls = tiny.trace_of(lambda tracer: kind("jobs").start(tracer=tracer), os.path.abspath("strace.log"), "")
     first = next(i for i, call in enumerate(calls) if call[0] in ("flock", "mkdir") or call[2])
     places = [i for i in range(first, len(calls)) if calls[i][0] in CHANGING]
@@ -461,7 +463,7 @@ def from_each_call(kind):
 
 
 class First(Prepared):
-    """The same where there was no data set."""
+    """The same without an old data set."""
     name = "gpt-prepare, first"
 
     def __init__(self, folder):
@@ -487,7 +489,7 @@ def killed(_):
 
 
 def kill_and_train(kind, name, number, *_):
-    """Whether the folder was neither the one nor the other."""
+    """Returns true when the folder was neither the old nor the new data set."""
     job = kind("jobs")
     before = job.finished()
     job.start(("strace", "-qq", "-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:signal=SIGKILL:when={number}"))
@@ -504,7 +506,7 @@ def kill_and_train(kind, name, number, *_):
 
 
 def full(expected):
-    """The disk has room for a checkpoint and so much more when the run goes on: its next save ends at any place."""
+    """The disk has room for a checkpoint and `free` KiB when the run continues: its next save fails at any place."""
     with Disk("small", 4096) as disk:
         if not disk.mounted:
             skip("surroundings_disks", "a tmpfs cannot be mounted here (root only)")
@@ -563,7 +565,7 @@ def full_job(disk, kind):
 
 
 def full_cache(disk):
-    """A run whose speed is kept: on a full disk, on a read-only one, and then with room."""
+    """A run stores its speed in the cache: on a full disk, on a read-only one, and then with room."""
     home, wide, hits = os.path.join(disk.name, "cache"), ("--n_embd=64", "--block_size=32", "--max_iters=1"), 0
     places = [*FREE_KIB[:3], None]
     tiny.ENVIRONMENT["XDG_CACHE_HOME"] = home
@@ -592,7 +594,7 @@ def full_cache(disk):
 
 
 def fill(folder, free_kib):
-    """Leaves about so many KiB."""
+    """Leaves about free_kib KiB."""
     state = os.statvfs(folder)
     size = max(0, state.f_bavail * state.f_frsize - free_kib * 1024)
     with open(os.path.join(folder, "ballast"), "wb") as file:

@@ -1,7 +1,8 @@
-"""What the scripts of this folder share: a tiny run that saves twice, system calls of it, and what a folder holds.
+"""Shared code of the scripts in this folder: a tiny run that saves twice, its system calls, and the contents of a
+folder.
 
-The run is one thread, so that strace's count of calls per name is the same in every run.  Scripts that try cases for long
-take "--part=K/N" on their command line: every N-th case from the K-th on, so that N runs together try each once.
+The run has one thread, so that strace's count of calls per name is the same in every run.  Scripts with many cases
+accept "--part=K/N": every N-th case from the K-th on, so that N runs together try each case once.
 """
 import hashlib
 import json
@@ -21,28 +22,28 @@ GPT_PREPARE = os.environ["GPT_PREPARE"]
 SEED = int(os.environ.get("SEED", "1337"))
 ITERATIONS = 4
 VOCAB = 61
-LIMIT_SECONDS = patience(60 if not LONG else 1200)  # a hang; what takes hours may be stopped for a while, or be the least urgent
+LIMIT_SECONDS = patience(60 if not LONG else 1200)  # a hang; long runs may be paused or have low priority
 RUN = ["--dataset=./data", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--batch_size=2", f"--vocab_size={VOCAB}",
        "--gradient_accumulation_steps=2", "--eval_interval=2", "--eval_iters=1", "--threads=1", "--warmup_iters=1",
        "--lr_decay_iters=4", "--dropout=0.1", f"--max_iters={ITERATIONS}"]
-# Waiting threads are limited already, so that the program does not start itself anew.
+# The variables limit waiting threads, so that the program does not restart itself.
 ENVIRONMENT = dict(os.environ, GOMP_SPINCOUNT="0", OMP_NUM_THREADS="1", LC_ALL="C", TZ="UTC")
-# A build with AddressSanitizer looks for leaks by tracing itself, which cannot be where strace does.
+# AddressSanitizer's leak detection traces the process, which is impossible under strace.
 TRACED = dict(ENVIRONMENT, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
 
 
 def arguments():
-    """What the command line says beside the part."""
+    """Returns the command line's arguments without the part."""
     return [argument for argument in sys.argv[1:] if not argument.startswith("--part=")]
 
 
 def sample(generator, cases, most):
-    """All of them, or so many at random."""
+    """Returns all cases, or `most` random ones."""
     return cases if len(cases) <= most else generator.sample(cases, most)
 
 
 def make_data():
-    """A data set with a tokenizer, of 61 characters at random."""
+    """Makes a data set of 61 random characters, with a tokenizer."""
     generator = random.Random(SEED)
     characters = [chr(ord("A") + number) for number in range(VOCAB)]
     with open("text.txt", "w", encoding="ascii") as file:
@@ -63,13 +64,13 @@ def run(out, *arguments, tracer=(), timeout=LIMIT_SECONDS):
 
 
 def resume(out, *arguments, **how):
-    """Goes on where the folder stands, or from scratch where it holds no run."""
+    """Resumes the folder's run, or starts a new one when it has none."""
     begun = os.path.exists(os.path.join(out, "trainer_state.json"))
     return run(out, *(["--init_from=resume"] if begun else []), *arguments, **how)
 
 
 def record_of(out):
-    """The commit record, or None."""
+    """Returns the commit record, or None."""
     try:
         with open(os.path.join(out, "trainer_state.json"), encoding="utf-8") as file:
             return json.load(file)
@@ -78,7 +79,7 @@ def record_of(out):
 
 
 def digest(path):
-    """Of a file; None where there is none."""
+    """Returns a file's digest; None when it does not exist."""
     try:
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
@@ -87,29 +88,29 @@ def digest(path):
 
 
 def contents(out):
-    """What a checkpoint is: its record, and a digest of each of its files, by their role; {} without a record."""
+    """Returns a checkpoint's record, and a digest of each of its files, by role; {} without a record."""
     found = record_of(out)
     if found is None:
         return {}
     for role, entry in zip(("model", "optimizer"), found.pop("files")):
         found[role] = (digest(os.path.join(out, entry["name"])), entry["size_bytes"])
-    del found["record_crc32c"]  # of the names too, which another attempt of a save takes
+    del found["record_crc32c"]  # it covers the names, which another attempt of a save changes
     for name in ("model.safetensors", "config.json", "gpt_tokenizer.json", "tokenizer.json", "tokenizer_config.json"):
         found[name] = digest(os.path.join(out, name))
     return found
 
 
 def metrics(out, name="metrics.jsonl"):
-    """The lines of metrics.jsonl without what they say of time."""
+    """Returns the lines of metrics.jsonl without their times."""
     with open(os.path.join(out, name), encoding="ascii") as file:
         return [{name: value for name, value in json.loads(line).items() if name not in ("time_ms", "tokens_per_s", "mfu")}
                 for line in file]
 
 
 def lost(out, done, before=0):
-    """What is wrong with the folder that a run, finished or not, leaves: its checkpoint is the last that the run reported, or
-    a later one, or the one of iteration `before` that the folder began with; and the files that its record names are whole.
-    Empty where nothing is.  To be asked before anything repairs the folder."""
+    """Checks the folder that a run, finished or not, left: the checkpoint must be the last that the run reported, or a
+    later one, or the one of iteration `before` that the folder began with; and the files that its record names must be
+    intact.  Returns an error text, "" if there is none.  To be called before anything repairs the folder."""
     reported = re.findall(r"saving checkpoint to \S+ \(iter (\d+),", done.stdout)
     least = int(reported[-1]) if reported else before
     record = record_of(out)
@@ -125,7 +126,7 @@ def lost(out, done, before=0):
 
 
 def leftovers(out):
-    """Files that a finished run does not leave."""
+    """Returns files that a finished run must not leave."""
     return [name for name in os.listdir(out) if ".tmp" in name]
 
 
@@ -141,15 +142,15 @@ def has_strace():
 
 
 def trace(out, *arguments):
-    """trace_of() of a run of training, from its very start."""
+    """Returns trace_of() of a training run, from its very start."""
     return trace_of(lambda tracer: run(out, *arguments, tracer=tracer), os.path.abspath("strace.log"), "")
 
 
 def trace_of(start, log, begin):
-    """The system calls of a program that start(tracer) runs, in order: [(name, number of this name, inside a save, the path or
-    else the first argument)].  A save begins with a file aside and ends with the line that reports it.  The list begins where
-    a line matches `begin`, and ends where a run, at its end, looks at the other processes of the machine: from there on the
-    numbers depend on how many there are."""
+    """Returns the system calls of the program that start(tracer) runs, in order: [(name, number of this name, inside a
+    save, the path or else the first argument)].  A save begins with a temporary file and ends with the line that
+    reports it.  The list begins where a line matches `begin`, and ends where a run, at its end, inspects the machine's
+    other processes: from there on the numbers depend on how many there are."""
     done = start(("strace", "-qq", "-o", log))
     if done.returncode != 0:
         sys.exit(f"the run under strace failed: {done.stderr[-2000:]}")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the long sweeps in parts, the one whose last pass is oldest first, and keeps a stamp of each pass.
+"""Runs the long sweeps in parts, those with the oldest last pass first, and keeps a stamp of each pass.
 
 Usage: check_long.py run|table TARGET...     (TARGET: the fuzzer's targets; the environment is that of `make check`)
-`run` takes the parts of tests/long-parts, or those whose names begin with a word of $PARTS, until all are done or $MINUTES
-are over; the part that is running then is finished.  A pass writes a line into tests/long-stamps: part, date, commit ("+"
-behind it where files differed), seconds, and the test's own count of checks.  `table` prints these.  Ends with the line
-"N passed, N failed, N skipped", counted in parts; the exit status is 1 when one failed.
+`run` takes the parts of tests/long-parts, or those whose names begin with a word of $PARTS, until all are done or
+$MINUTES are over; a part that is running then is finished.  A pass writes a line into tests/long-stamps: part, date,
+commit (followed by "+" if files differed), seconds, and the test's own count of checks.  `table` prints these.  Ends
+with the line "N passed, N failed, N skipped", counted in parts; the exit status is 1 if one failed.
 """
 import datetime
 import os
@@ -21,7 +21,7 @@ LOGS = os.path.join(BUILD, "check-long")
 
 
 def lines_of(path):
-    """Those that are not empty and no comment, as lists of words."""
+    """Returns the lines that are neither empty nor comments, as lists of words."""
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as file:
@@ -29,7 +29,7 @@ def lines_of(path):
 
 
 def all_parts(targets):
-    """The command of each part by its name."""
+    """Returns the command of each part by its name."""
     parts = {}
     for name, count, script, *words in lines_of(os.path.join(SOURCE, "tests", "long-parts")):
         if count == "*":
@@ -42,7 +42,7 @@ def all_parts(targets):
 
 
 def commit():
-    """The commit that is tested, "+" behind it where the tree differs from it; "-" outside of a repository."""
+    """Returns the tested commit, followed by "+" if the tree differs from it; "-" outside of a repository."""
     def git(*words):
         return subprocess.run(["git", "-C", SOURCE, *words], capture_output=True, text=True, check=False)
     head = git("rev-parse", "--short=10", "HEAD")
@@ -53,7 +53,7 @@ def commit():
 
 
 def stamp(part, seconds, checks):
-    """Writes the pass down, in place of the part's last one."""
+    """Records the pass, replacing the part's last one."""
     stamps = {name: rest for name, *rest in lines_of(STAMPS)}
     stamps[part] = [datetime.date.today().isoformat(), commit(), f"{seconds:.0f}", checks]
     with open(STAMPS + ".new", "w", encoding="utf-8") as file:
@@ -63,7 +63,7 @@ def stamp(part, seconds, checks):
 
 
 def run(part, command):
-    """"passed", "failed" or "skipped"."""
+    """Returns "passed", "failed" or "skipped"."""
     script = os.path.join(SOURCE if command[0].endswith((".py", ".sh")) else BUILD, command[0])
     log = os.path.join(LOGS, re.sub(r"\W", "-", part) + ".log")
     environment = dict(os.environ, CHECK_LONG="1", TEST_LIMIT_S="604800", FUZZ_RUNS=os.environ.get("FUZZ_RUNS", "10000000"))

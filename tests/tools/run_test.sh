@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs one test for the automake harness: picks the interpreter, ends a test that hangs, adds the time that it took.
+# Runs one test for the automake harness: selects the interpreter, ends a test that hangs, adds the time that it took.
 # Usage: run_test.sh TEST [ARGUMENT...].  The exit status is the test's own; the last line is "seconds: S".
 set -u
 
@@ -8,7 +8,7 @@ shift
 limit_s=${TEST_LIMIT_S:-900}
 
 now() {
-    # Nanoseconds where date knows them, else whole seconds.
+    # Nanoseconds if date supports them, else whole seconds.
     stamp=$(date +%s.%N 2>/dev/null)
     case $stamp in
     *N | '') date +%s ;;
@@ -24,23 +24,24 @@ run_limited() {
     fi
 }
 
-# What tests time on this machine is theirs: nothing is taken from the user's cache, or left in it.
+# Tests have their own cache of timings: they neither read the user's nor write to it.
 cache=$(mktemp -d "${TMPDIR:-/tmp}/gpt-train-cache-XXXXXX") || exit 1
 trap 'rm -rf "$cache"' EXIT
 XDG_CACHE_HOME=$cache
 export XDG_CACHE_HOME
 
-# PoCL takes minutes to compile all kernels; what it has compiled, the tests of a build share.
+# PoCL takes minutes to compile all kernels, so the tests of a build share a cache of them.
 POCL_CACHE_DIR=${POCL_CACHE_DIR:-$(cd "${top_builddir:-.}" && pwd)/tests/pocl-cache}
 mkdir -p "$POCL_CACHE_DIR"
 export POCL_CACHE_DIR
 
-# Most tests are of what no backend decides, and say what the cpu does: a card is left to those that name it (opcheck,
+# Most tests do not depend on the backend and expect the cpu's results: only tests that name a card use it (opcheck,
 # tests/e2e/cards.py).
 GPT_TRAIN_BACKEND=${GPT_TRAIN_BACKEND:-cpu}
 export GPT_TRAIN_BACKEND
 
-# Tests run side by side, one a processor: more threads would only wait for each other.  A test of threads asks for them.
+# Tests run in parallel, one per processor: more threads would only wait for each other.  A test of threads sets its own
+# number.
 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 export OMP_NUM_THREADS
 

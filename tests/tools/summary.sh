@@ -1,12 +1,12 @@
 #!/bin/sh
 # Adds up the logs of a `make check`.
 #
-# Usage: summary.sh TESTS_FOLDER LOG...   (LOG = tests/SUITE/NAME.log, its NAME.trs beside it)
+# Usage: summary.sh TESTS_FOLDER LOG...   (LOG = tests/SUITE/NAME.log, its NAME.trs in the same folder)
 # Reads from each log the last "checks: P passed, F failed, S skipped" (a test without one counts as one check), the
 # "seconds: S" of run_test.sh, and lines "SKIP NAME: reason".  Prints one row per suite with its budget, names every
-# failure, and ends with exactly "N passed, N failed, N skipped".  Exit status 1 when anything failed, or a suite (or the
-# whole) went over its budget.  Where the environment has CI set, a skip that TESTS_FOLDER/expected-skips does not list is
-# named and is a failure.  BUDGET_FACTOR stretches the budgets (sanitizer builds).
+# failure, and ends with exactly "N passed, N failed, N skipped".  Exit status 1 when anything failed, or a suite (or
+# the whole) exceeded its budget.  If CI is set in the environment, a skip that TESTS_FOLDER/expected-skips does not
+# list is named and is a failure.  BUDGET_FACTOR multiplies the budgets (sanitizer builds).
 set -eu
 
 folder=$1

@@ -1,11 +1,12 @@
-/* A helper of the tokenizer tests and of bench/record_tokenizers.py: the tokenizers without gpt-prepare around them.
+/* A helper of the tokenizer tests and of bench/record_tokenizers.py: the tokenizers without gpt-prepare.
  *
  *   tokenizer_tool encode NAME THREADS RECORDS OUT [REPEATS]   ids of each record; prints the best time
  *   tokenizer_tool decode NAME IDS OUT                         texts of each record
- *   tokenizer_tool train VOCAB-SIZE RECORDS FOLDER             trains on the records, saves into FOLDER; prints the time
+ *   tokenizer_tool train VOCAB-SIZE RECORDS FOLDER             trains on the records, saves into FOLDER; prints the
+ *                                                              time
  *
- * RECORDS holds records of a 32-bit count and that many bytes; IDS, and OUT of encode, a 32-bit count and that many
- * 32-bit ids; everything in the machine's byte order.  NAME is what gpt-prepare --tokenizer= takes for a vocabulary.
+ * RECORDS contains records of a 32-bit count and that many bytes; IDS, and OUT of encode, a 32-bit count and that many
+ * 32-bit ids; everything in the machine's byte order.  NAME is a vocabulary as for gpt-prepare --tokenizer=.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ struct tool {
     size_t input_count;
     struct tokenizer_document *documents;
     size_t document_count;
-    int32_t *ids; /* of all documents, each with room for its bytes */
+    int32_t *ids; /* of all documents; each has room for as many ids as it has bytes */
 };
 
 static enum gt_status fail(const char *what)
@@ -38,7 +39,7 @@ static enum gt_status fail(const char *what)
     return GT_USAGE;
 }
 
-/* Fills tool->documents from the records; `unit` is the size of what is counted. */
+/* Fills tool->documents from the records; `unit` is the size of one element. */
 static enum gt_status records_list(struct tool *tool, size_t unit)
 {
     void *memory = NULL;

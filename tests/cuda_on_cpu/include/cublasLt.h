@@ -1,5 +1,5 @@
-/* A stand-in for cuBLASLt's cublasLt.h, for C and C++, where no toolkit is installed: what a product of matrices needs, with the
- * names, signatures and numbers of the real one (11.8 to 13).  fake_cublaslt.cpp is behind it. */
+/* A stand-in for cuBLASLt's cublasLt.h, for C and C++, where no toolkit is installed: the declarations for matrix
+ * products, with the names, signatures and numbers of the real one (11.8 to 13).  fake_cublaslt.cpp implements it. */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUBLASLT_H
 #define GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUBLASLT_H
 

@@ -1,5 +1,5 @@
-/* A stand-in for CUDA's cuda_bf16.h where no toolkit is installed: the type and its conversions, to nearest, ties to even; a
- * NaN becomes the one NaN that the cards make (0x7fff).  Valid C too, which only gets the type. */
+/* A stand-in for CUDA's cuda_bf16.h where no toolkit is installed: the type and its conversions, to nearest, ties to
+ * even.  Every NaN becomes the cards' canonical NaN (0x7fff).  C gets only the type. */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_BF16_H
 #define GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_BF16_H
 
@@ -32,7 +32,7 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float value)
     memcpy(&bits, &value, sizeof bits);
     if ((bits & 0x7fffffffu) > 0x7f800000u)
         return __nv_bfloat16{0x7fff};
-    /* Half of the last place, less one unless the last bit that stays is odd. */
+    /* Half of the last place, minus one if the last kept bit is even. */
     bits += 0x7fffu + (bits >> 16 & 1u);
     return __nv_bfloat16{(uint16_t)(bits >> 16)};
 }

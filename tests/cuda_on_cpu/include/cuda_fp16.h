@@ -1,6 +1,6 @@
-/* A stand-in for CUDA's cuda_fp16.h where no toolkit is installed: the type and its conversions, to nearest, ties to even, with
- * subnormals; what is too large becomes infinite, a NaN the one NaN that the cards make (0x7fff).  Valid C too, which only
- * gets the type. */
+/* A stand-in for CUDA's cuda_fp16.h where no toolkit is installed: the type and its conversions, to nearest, ties to
+ * even, with subnormals.  Overflow gives infinity; every NaN becomes the cards' canonical NaN (0x7fff).  C gets only
+ * the type. */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_FP16_H
 #define GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_FP16_H
 
@@ -28,7 +28,7 @@ static inline float __half2float(__half value)
         result = (float)fraction * 0x1p-24f;
         return sign != 0 ? -result : result;
     }
-    /* The exponent's bias is 15 here and 127 there. */
+    /* The exponent's bias is 15 in fp16 and 127 in fp32. */
     bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112u) << 23) | fraction << 13;
     memcpy(&result, &bits, sizeof result);
     return result;
@@ -42,10 +42,9 @@ static inline __half __float2half_rn(float value)
     magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u)
         return __half{0x7fff};
-    if (magnitude >= 0x477ff000u) /* 65520, halfway to the number after the largest */
+    if (magnitude >= 0x477ff000u) /* 65520, halfway between the largest number and the next step */
         return __half{(uint16_t)(sign | 0x7c00u)};
-    if (magnitude <
-        0x38800000u) { /* below 2^-14 the steps are of 2^-24: adding 1/2, whose last place that is, rounds */
+    if (magnitude < 0x38800000u) { /* below 2^-14 the step is 2^-24, the last place of 1/2: adding 1/2 rounds */
         float shifted;
         memcpy(&shifted, &magnitude, sizeof shifted);
         shifted += 0.5f;

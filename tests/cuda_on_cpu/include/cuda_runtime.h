@@ -1,6 +1,6 @@
-/* A stand-in for CUDA's cuda_runtime.h, for C and C++, where no toolkit is installed: the part of the run-time API that the
- * cuda backend uses, with the same names, signatures and numbers (CUDA 11.8 to 13).  fake_runtime.cpp is behind it; that a
- * program says the same to the real header is shown by tests/cuda_on_cpu/real_headers.sh. */
+/* A stand-in for CUDA's cuda_runtime.h, for C and C++, where no toolkit is installed: the part of the run-time API that
+ * the cuda backend uses, with the same names, signatures and numbers (CUDA 11.8 to 13).  fake_runtime.cpp implements
+ * it; tests/cuda_on_cpu/real_headers.sh proves that the programs also compile with the real header. */
 #ifndef GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_RUNTIME_H
 #define GPT_TRAIN_CUDA_ON_CPU_INCLUDE_CUDA_RUNTIME_H
 

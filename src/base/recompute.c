@@ -1,6 +1,6 @@
 /* Levels of recompute, and how many blocks have each.
  *
- * The table is all there is to a level: its name, which configurations, reports and checkpoints use, and its classes.
+ * The table defines a level completely: its name, which configurations, reports and checkpoints use, and its classes.
  */
 #include "base/recompute.h"
 
@@ -103,7 +103,7 @@ char *recompute_text(char *text, const struct recompute_mix *mix, int32_t layers
     return text;
 }
 
-/* A level, and how many blocks have it; 0 where that is not said. */
+/* A level, and how many blocks have it; 0 if the text does not say. */
 struct group {
     int level;
     int64_t blocks;
@@ -129,7 +129,7 @@ static bool level_read(const char **text, int *out)
     return false;
 }
 
-/* ":6" or " x6"; nothing is 0. */
+/* Reads ":6" or " x6"; without a number, the result is 0. */
 static bool blocks_read(const char **text, int64_t *out)
 {
     const char *at = blanks_skip(*text);
@@ -148,8 +148,8 @@ static bool blocks_read(const char **text, int64_t *out)
     return true;
 }
 
-/* Groups between commas or plus signs.  Returns their number, or 0 where the text is something else or a group that is
- * not the last has no number of blocks. */
+/* Reads groups between commas or plus signs.  Returns their number, or 0 when the text is something else or a group
+ * before the last has no number of blocks. */
 static int groups_read(const char *text, struct group out[static RECOMPUTE_LEVELS])
 {
     for (int count = 0; count < RECOMPUTE_LEVELS; count++) {

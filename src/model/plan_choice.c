@@ -1,7 +1,7 @@
-/* A plan's choice in checkpoints and reports.
+/* Reads and writes a plan's choice in checkpoints and reports.
  *
  * Checkpoints name the levels of recompute.  Releases up to 0.2.0 wrote two levels by number, and how many of the first
- * blocks have the first of them; those records are still read.
+ * blocks have the first of them; those records can still be read.
  */
 #include "model/plan_choice.h"
 
@@ -28,7 +28,7 @@ bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t
            json_object_set_new(object, "recompute", json_string(text)) == 0;
 }
 
-/* {"first_layers": 6, "first": 4, "rest": 0}, with the numbers that levels had in 0.2.0. */
+/* Reads {"first_layers": 6, "first": 4, "rest": 0}, with the numbers that levels had in 0.2.0. */
 static enum gt_status numbers_read(const json_t *mix, const char *source, int32_t layers, struct recompute_mix *out)
 {
     static const enum recompute_level numbered[] = {RECOMPUTE_NONE, RECOMPUTE_GELU, RECOMPUTE_LAYERNORM, RECOMPUTE_MLP,
@@ -63,7 +63,7 @@ enum gt_status plan_choice_read(const json_t *object, const char *source, int32_
     TRY(json_get_int(object, source, "micro_batch", 1, INT32_MAX, &micro));
     TRY(json_get_int(object, source, "loss_chunk_rows", 1, INT32_MAX, &chunk));
     TRY(json_get_int(object, source, "evaluate_batch", 1, INT32_MAX, &evaluate));
-    if (recompute != NULL) /* records of 0.1.0 have none */
+    if (recompute != NULL) /* records of 0.1.0 lack it */
         TRY(recompute_from(recompute, source, layers, &mix));
     *out = (struct plan_choice){.micro_batch = (int32_t)micro,
                                 .loss_chunk_rows = (int32_t)chunk,
@@ -72,7 +72,7 @@ enum gt_status plan_choice_read(const json_t *object, const char *source, int32_
     return GT_OK;
 }
 
-/* "mlp in 7 of 12 blocks, gelu in the others"; "mlp". */
+/* Writes "mlp in 7 of 12 blocks, gelu in the others", or "mlp". */
 static void recompute_sentence(char text[static RECOMPUTE_TEXT_MAX], const struct recompute_mix *mix, int32_t layers)
 {
     size_t used = 0;

@@ -1,7 +1,7 @@
-/* How an update is computed: what a plan may choose without changing what is trained.
+/* The part of a plan that may vary without changing what is trained: how an update is computed.
  *
- * Recompute changes no bit.  The others change the order of sums, and with it the last bits, so that a checkpoint keeps
- * the choice and a resumed run uses it again.
+ * Recompute changes no bit.  The others change the order of sums, and with it the last bits, so a checkpoint stores the
+ * choice and a resumed run uses it again.
  */
 #ifndef GPT_TRAIN_MODEL_PLAN_CHOICE_H
 #define GPT_TRAIN_MODEL_PLAN_CHOICE_H
@@ -16,21 +16,22 @@
 /* All 0: not chosen yet. */
 struct plan_choice {
     int32_t micro_batch;     /* sequences of a micro-step */
-    int32_t remainder_batch; /* those of the last micro-step where micro_batch does not divide the samples; 0 = none */
+    int32_t remainder_batch; /* sequences of the last micro-step if micro_batch does not divide the samples; 0 = none */
     int32_t loss_chunk_rows; /* rows of logits that exist at once in training */
     int32_t evaluate_batch;  /* sequences that are evaluated at once */
     struct recompute_mix recompute;
 };
 
 bool plan_choice_equal(const struct plan_choice *a, const struct plan_choice *b);
-/* Sets the keys of a choice in `object`; `layers` is the model's number of blocks.  Returns false without memory. */
+/* Writes the keys of a choice to `object`; `layers` is the model's number of blocks.  Returns false without memory. */
 bool plan_choice_write(json_t *object, const struct plan_choice *choice, int32_t layers);
-/* Reads what plan_choice_write() of this release or an earlier one set.  `source` names the file in error messages.
- * Errors: GT_DATA, logged. */
+/* Reads the keys that plan_choice_write() of this release or an earlier one wrote.  `source` names the file in error
+ * messages.  Errors: GT_DATA, logged. */
 enum gt_status plan_choice_read(const json_t *object, const char *source, int32_t layers, struct plan_choice *out);
 
 #define PLAN_CHOICE_TEXT_MAX 160
-/* "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512 rows".  Returns `text`. */
+/* Writes "micro-batch 8, recompute mlp in 7 of 12 blocks, gelu in the others, loss in chunks of 512 rows".  Returns
+ * `text`. */
 char *plan_choice_text(char text[static PLAN_CHOICE_TEXT_MAX], const struct plan_choice *choice, int32_t layers);
 
 #endif

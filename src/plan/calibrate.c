@@ -1,9 +1,9 @@
-/* Timing the ops of a small model.
+/* Times the ops of a small model.
  *
- * The model has one block of the run's width and a small vocabulary; its programs are planned into the arena that is there
- * already, their weights filled with small numbers and everything else with zeros, and run op by op with a wait after
- * each.  Two row counts tell a product's rate from what it costs to start one.  The learning rate is 0, so that the values
- * stay where they are.
+ * The model has one block of the run's width and a small vocabulary.  Its programs are planned into the existing arena.
+ * Their weights are filled with small numbers and everything else with zeros, and they run op by op with a wait after
+ * each.  Two row counts separate a product's rate from the cost of starting one.  The learning rate is 0, so that the
+ * values do not change.
  */
 #include "plan/calibrate.h"
 
@@ -21,7 +21,7 @@ enum { QUEUE = 0 };
 #define FILL_BYTES ((size_t)1 << 20)
 #define RAMP_ROWS_MAX 4096.0
 
-/* One op of the small model: the shortest time that it took. */
+/* One op of the small model, and its shortest time. */
 struct timed_op {
     struct op_call call;
     double seconds;
@@ -123,7 +123,7 @@ fail:
     return status;
 }
 
-/* Writes `bytes` bytes from `at` on, the pattern over and over. */
+/* Writes `bytes` bytes from `at` on, repeating the pattern. */
 static enum gt_status bytes_fill(const struct bench *bench, struct address at, uint64_t bytes, const void *pattern)
 {
     struct backend *device = bench->request->device;
@@ -135,7 +135,7 @@ static enum gt_status bytes_fill(const struct bench *bench, struct address at, u
     return GT_OK;
 }
 
-/* Numbers within 0.03 of 0, as weights are, in the dtype that the ops read. */
+/* Fills the pattern with numbers within 0.03 of 0, as weights are, in the dtype that the ops read. */
 static void pattern_make(float *values, uint16_t *half, enum dtype dtype)
 {
     uint32_t state = 1;
@@ -151,7 +151,7 @@ static void pattern_make(float *values, uint16_t *half, enum dtype dtype)
     memcpy(values + count / 2, half, count * sizeof(uint16_t));
 }
 
-/* Zeros everywhere, ones as Adam's corrections, weights, and scalars for gradients that are not 0. */
+/* Fills the arena: weights, ones as Adam's corrections, scalars for gradients that are not 0, and zeros elsewhere. */
 static enum gt_status values_fill(struct bench *bench, float *pattern, uint16_t *half)
 {
     const struct model *model = bench->model;
@@ -189,8 +189,8 @@ static enum gt_status bench_fill(struct bench *bench)
     return status;
 }
 
-/* Before each pass the host writes what it writes before each step: later ops have used those bytes for something else,
- * and an id that is none would be looked up. */
+/* Writes what the host writes before each step.  Needed before each pass: later ops have reused those bytes, and an
+ * invalid id would index beyond the embedding. */
 static enum gt_status inputs_write(const struct bench *bench)
 {
     const struct graph *graph = bench->model->graph;
@@ -221,8 +221,8 @@ static enum gt_status pass_run(struct bench *bench)
     return GT_OK;
 }
 
-/* A pass whose times do not count, as some drivers compile a kernel when it is first run; then one that does, and as many
- * more as `seconds` allow. */
+/* Runs one pass whose times do not count, as some drivers compile a kernel when it is first run; then one that counts,
+ * and as many more as `seconds` allow. */
 static enum gt_status bench_run(struct bench *bench, double seconds)
 {
     int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * 1e9);
@@ -258,7 +258,7 @@ static void sums_make(const struct bench *bench, struct sums *out)
     }
 }
 
-/* Rows that starting a product costs, from seconds rate = flops + ramp flops_per_row at two row counts. */
+/* Returns how many rows starting a product costs, from seconds rate = flops + ramp flops_per_row at two row counts. */
 static double ramp_solve(const struct sums *few, const struct sums *more)
 {
     double t1 = few->seconds[OP_GEMM], t2 = more->seconds[OP_GEMM];
@@ -274,7 +274,7 @@ static void flops_set(struct plan_rates *rates, enum op_kind kind, double flops_
         rates->flops_per_s[kind][dtype] = flops_per_s;
 }
 
-/* Products and attention by their FLOPs, everything else by its bytes. */
+/* Sets the rates: products and attention by their FLOPs, everything else by its bytes. */
 static void rates_make(const struct sums *sums, double ramp_rows, struct plan_rates *out)
 {
     *out = (struct plan_rates){.ramp_rows = ramp_rows};
@@ -283,7 +283,7 @@ static void rates_make(const struct sums *sums, double ramp_rows, struct plan_ra
         bool timed = sums->seconds[kind] > 0.0 && sums->bytes[kind] > 0.0;
         out->bytes_per_s[kind] = timed ? sums->bytes[kind] / sums->seconds[kind] : elementwise;
     }
-    /* The small model's ids are all 0: its embedding does not do what a run's does. */
+    /* The small model's ids are all 0, so its embedding behaves unlike a run's. */
     out->bytes_per_s[OP_EMBED_FORWARD] = out->bytes_per_s[OP_EMBED_BACKWARD] = elementwise;
     static const enum op_kind matrix[] = {OP_GEMM, OP_ATTENTION_FORWARD, OP_ATTENTION_BACKWARD};
     for (size_t i = 0; i < sizeof matrix / sizeof matrix[0]; i++) {
@@ -296,7 +296,7 @@ static void rates_make(const struct sums *sums, double ramp_rows, struct plan_ra
     flops_set(out, OP_ATTENTION_CACHED, out->flops_per_s[OP_ATTENTION_FORWARD][0]);
 }
 
-/* So many rows that a pass takes a quarter of the time: a power of two. */
+/* Returns a number of rows, a power of two, for which a pass takes about a quarter of the time. */
 static int32_t rows_choose(double few_seconds, double seconds)
 {
     int32_t rows = ROWS_FEW;
@@ -305,7 +305,7 @@ static int32_t rows_choose(double few_seconds, double seconds)
     return rows;
 }
 
-/* Times a model of `rows` rows, or of half as many until it fits. */
+/* Times a model of `rows` rows, halved until the model fits. */
 static enum gt_status rows_measure(struct bench *bench, int32_t rows, double seconds, struct sums *out, int32_t *used)
 {
     enum gt_status status = bench_open(bench, rows);

@@ -1,7 +1,7 @@
-/* Rates of an open device, from timing the ops of a small model of the run's width on it; and their cache.
+/* Measures the rates of an open device by timing the ops of a small model of the run's width, and caches them.
  *
- * They are for forecasts only.  What a plan chooses never depends on a timing: it would differ from start to start, and
- * with it the last bits.
+ * They are used only for forecasts.  The choices of a plan never depend on a timing, because they would vary from start
+ * to start, and with them the last bits.
  */
 #ifndef GPT_TRAIN_PLAN_CALIBRATE_H
 #define GPT_TRAIN_PLAN_CALIBRATE_H
@@ -19,25 +19,26 @@
 
 struct calibrate_request {
     struct backend *device;              /* with its arena, whose content is lost */
-    const struct plan *plan;             /* of the run: how the arena is cut, aligned and guarded */
+    const struct plan *plan;             /* the run's plan: the layout, alignment and guards of the arena */
     const struct model_options *options; /* the run's model */
-    double seconds;                      /* to spend at most, but for one pass that has begun */
+    double seconds;                      /* time limit; a pass that has begun may exceed it */
 };
 
-/* Runs training programs of one block, of the run's width, over few and over more rows, and times every op.  Ops that such
- * a program lacks get the rates of their nearest kin.  Nothing that the model computes is looked at.
- * Errors: GT_NO_FIT (not logged) when not even the smallest such model fits the arena; GT_NO_MEMORY, and the device's. */
+/* Runs training programs of one block, of the run's width, over few and over more rows, and times every op.  Ops that
+ * such a program lacks get the rates of similar ones.  The computed values are not read.  Errors: GT_NO_FIT (not
+ * logged) when not even the smallest such model fits the arena; GT_NO_MEMORY, and the device's. */
 enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request, struct plan_rates *out);
 
-/* What rates depend on, as a line: device and driver, and after a bar the build and the model's width and dtype. */
+/* Writes everything that rates depend on as one line: device and driver, then after a bar the build and the model's
+ * width and dtype. */
 char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_info *info,
                     const struct model_options *options);
 
-/* The rates that were stored under this key, in gpt-train below XDG_CACHE_HOME or else ~/.cache.  False when there are
- * none; a file or folder that cannot be trusted is ignored, and said; a damaged file is removed. */
+/* Loads the rates stored under this key, in gpt-train below XDG_CACHE_HOME or else ~/.cache.  Returns false when there
+ * are none.  An untrusted file or folder is ignored with a note; a damaged file is removed. */
 bool calibrate_load(const char *key, struct plan_rates *out);
-/* Stores them, atomically, in a folder that only this user may enter: a file per device, which holds the last eight keys.
- * That it failed is said, and harmless. */
+/* Stores the rates, atomically, in a folder that only this user may enter: one file per device, with the last eight
+ * keys.  A failure is harmless and logged as a note. */
 void calibrate_store(const char *key, const struct plan_rates *rates);
 
 #endif

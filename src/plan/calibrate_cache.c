@@ -1,9 +1,9 @@
 /* The cache of calibrated rates: one small JSON file per device, in the user's cache folder, with the last few shapes.
  *
- * The file's name is a checksum of what the key says of the device; the whole keys stand in the file, so that another one's
- * rates are never taken.  What is read is checked as any foreign file is: owner and mode of the folder, schema, keys, every
- * rate.  Nothing here is an error: without a cache the device is timed again.  Entries of an earlier release are passed over
- * in silence until they are replaced; a damaged file is said and removed, so that it is said once.
+ * The file's name is a checksum of the device part of the key.  The file contains the whole keys, so that another
+ * device's rates are never used.  It is checked like any foreign file: owner and mode of the folder, schema, keys,
+ * every rate.  Nothing here is an error: without a cache the device is timed again.  Entries of an earlier release are
+ * ignored silently until they are replaced.  A damaged file is logged and removed, so that it is logged only once.
  */
 #include <config.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 #define CACHE_SCHEMA 2
 #define CACHE_BYTES_MAX 131072
 #define CACHE_ENTRIES_MAX 8
-#define KEY_DEVICE_END " | " /* between what a key says of the device and of the shape */
+#define KEY_DEVICE_END " | " /* between the device part and the shape part of a key */
 #define CACHE_RATE_MAX 1e21
 #define CACHE_RAMP_MAX 1e9
 
@@ -45,7 +45,7 @@ char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_inf
     return key;
 }
 
-/* Characters of the key that say which device it is. */
+/* Returns the length of the device part of the key. */
 static size_t device_length(const char *key)
 {
     const char *end = strstr(key, KEY_DEVICE_END);
@@ -59,7 +59,7 @@ static bool file_name(char path[static FILE_PATH_MAX], const char *folder, const
     return file_join(path, folder, name) == GT_OK;
 }
 
-/* A folder that others may write to, or own, is not trusted. */
+/* Returns true when only this user owns the folder and can write to it; other folders are not trusted. */
 static bool is_own(const char *folder)
 {
     struct stat status;
@@ -67,7 +67,7 @@ static bool is_own(const char *folder)
            (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* A number of a member, from `min` to `max`. */
+/* Reads a number from `min` to `max`. */
 static bool number_read(const json_t *value, double min, double max, double *out)
 {
     double number = json_is_number(value) ? json_number_value(value) : -1.0;
@@ -77,7 +77,7 @@ static bool number_read(const json_t *value, double min, double max, double *out
     return true;
 }
 
-/* What was timed is 1 per second at least; less would be a time without end. */
+/* A timed rate is at least 1 per second, since less would mean endless times; 0 means not timed. */
 static bool flops_read(const json_t *value, double *out)
 {
     return number_read(value, 0.0, 0.0, out) || number_read(value, 1.0, CACHE_RATE_MAX, out);
@@ -95,15 +95,15 @@ static bool kind_read(const json_t *op, int kind, struct plan_rates *out)
     return json_array_size(flops) == PLAN_MATRIX_DTYPES;
 }
 
-/* What was found in the cache. */
+/* The result of reading the cache. */
 enum found {
-    FOUND_NOTHING, /* no file, or one of an earlier release, or none for this shape, or one that is not trusted */
+    FOUND_NOTHING, /* no file, a file of an earlier release, no entry for this shape, or an untrusted file */
     FOUND_RATES,
-    FOUND_DAMAGE, /* what was read is not valid */
-    FOUND_UNREAD  /* it may be as good as ever */
+    FOUND_DAMAGE, /* the content is invalid */
+    FOUND_UNREAD  /* unreadable, but perhaps undamaged */
 };
 
-/* An entry that lacks an op of this release is an earlier one's. */
+/* Reads an entry.  One that lacks an op of this release is from an earlier release. */
 static enum found entry_read(const json_t *entry, struct plan_rates *out)
 {
     const json_t *ops = json_object_get(entry, "ops");
@@ -120,7 +120,7 @@ static enum found entry_read(const json_t *entry, struct plan_rates *out)
     return found;
 }
 
-/* The entries of a file of this device; NULL, and what is wrong, where there are none. */
+/* Returns the entries of a file of this device; NULL, and the reason in *out, when there are none. */
 static const json_t *entries_of(const json_t *root, const char *key, enum found *out)
 {
     const char *device = json_string_value(json_object_get(root, "device"));
@@ -152,7 +152,7 @@ static enum found root_read(const json_t *root, const char *key, struct plan_rat
     return FOUND_NOTHING;
 }
 
-/* The content of the file.  NULL, and what was found instead, where there is none; said but for damage. */
+/* Loads the file.  On failure returns NULL and sets *out; logs the reason unless the file is damaged. */
 static json_t *root_load(const char *path, enum found *out)
 {
     void *text;
@@ -176,7 +176,7 @@ bool calibrate_load(const char *key, struct plan_rates *out)
     char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
     if (!user_cache_root(parent, folder) || !file_name(path, folder, key) || access(folder, F_OK) != 0)
         return false;
-    if (!is_own(folder)) /* said here alone: nothing is stored that was not looked for */
+    if (!is_own(folder)) /* logged only here, because a store always follows a load */
         log_note("ignoring cached timings in %s, which is not a folder that only you can write to", folder);
     if (!is_own(folder) || access(path, F_OK) != 0)
         return false;
@@ -214,7 +214,7 @@ static json_t *entry_value(const char *key, const struct plan_rates *rates)
     return json_pack("{s:s, s:f, s:o}", "key", key, "ramp_rows", rates->ramp_rows, "ops", ops);
 }
 
-/* The new entry, and the last few of other shapes that the file has; NULL where these cannot be read. */
+/* Returns the new entry and the last few entries of other shapes in the file; NULL when these cannot be read. */
 static json_t *root_value(const char *path, const char *key, const struct plan_rates *rates)
 {
     enum found found;
@@ -243,7 +243,7 @@ void calibrate_store(const char *key, const struct plan_rates *rates)
     char parent[FILE_PATH_MAX], folder[FILE_PATH_MAX], path[FILE_PATH_MAX];
     if (!user_cache_root(parent, folder) || !file_name(path, folder, key))
         return;
-    /* A cache that cannot be written to is no error, so that it is asked before anything could log one. */
+    /* An unwritable cache is no error, so this is checked before anything could log one. */
     bool made = mkdir(parent, 0700) == 0 || errno == EEXIST;
     made = made && (mkdir(folder, 0700) == 0 || errno == EEXIST);
     if (!made || access(folder, W_OK) != 0) {

@@ -1,8 +1,8 @@
-/* The table of known cards, and finding one.
+/* The table of known cards, and the search for one.
  *
- * Rates follow from cores, clock and the family's multiples, so that each figure of the table can be looked up by itself;
- * usable memory from what drivers keep and contexts were seen to take.  A user's file is read by device_profile_read().
- * Nothing here asks a device anything.
+ * Rates follow from cores, clock and the family's multiples, so that each figure of the table can be looked up by
+ * itself.  Usable memory follows from the memory that drivers reserve and contexts were observed to take.
+ * device_profile_read() reads a user's file.  No function here queries a device.
  */
 #include "plan/device_profile.h"
 
@@ -16,14 +16,14 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
-/* A CUDA context: PyTorch's reports show 0.18 GiB beside its own memory with 46 multiprocessors, 0.49 with 128, 0.60 with
- * 170, which is 4 MiB each; and as much again as a library's handle may take.  Of OpenCL no figure was found. */
+/* A CUDA context: PyTorch's reports show 0.18 GiB besides its own memory with 46 multiprocessors, 0.49 with 128, 0.60
+ * with 170, which is 4 MiB each.  A library's handle may take as much again.  No figure for OpenCL was found. */
 #define CUDA_CONTEXT_BYTES (128 * MIB)
 #define CUDA_CONTEXT_UNIT_BYTES (4 * MIB)
 #define OPENCL_CONTEXT_BYTES (256 * MIB)
 #define CUDA_ALIGNMENT_BYTES 256
 #define OPENCL_ALIGNMENT_BYTES 512
-/* Intel's drivers stop one buffer at 4 GiB, and at half of the memory. */
+/* Intel's drivers limit one buffer to 4 GiB, and to half of the memory. */
 #define INTEL_ALLOCATION_BYTES (4 * GIB - 4096)
 
 enum largest_rule { ALL, QUARTER, INTEL };
@@ -146,8 +146,8 @@ static bool is_path(const char *text)
 
 #define WORD_MAX 64
 
-/* Letters and digits alone, in lower case, without the maker's words and the family's in front: "NVIDIA GeForce RTX 3060 Ti"
- * and "rtx3060-ti" are "3060ti". */
+/* Reduces a name to letters and digits in lower case, without the maker's and the family's words in front: "NVIDIA
+ * GeForce RTX 3060 Ti" and "rtx3060-ti" become "3060ti". */
 static void card_word(char out[static WORD_MAX], const char *text)
 {
     static const char *const prefixes[] = {"nvidia", "geforce", "tesla", "amd", "radeon",
@@ -165,7 +165,7 @@ static void card_word(char out[static WORD_MAX], const char *text)
     }
 }
 
-/* The card of that id, else the first whose id goes on with a dash after what the text says; -1 when there is none. */
+/* Returns the card with that id, else the first whose id up to a dash matches the text; -1 when there is none. */
 static int32_t card_index(const char *text)
 {
     char word[WORD_MAX], begin[WORD_MAX], id[DEVICE_PROFILE_NAME_MAX];
@@ -174,7 +174,7 @@ static int32_t card_index(const char *text)
     for (int32_t i = 0; i < device_profile_count(); i++) {
         if (strcasecmp(cards[i].id, text) == 0)
             return i;
-        if (word[0] == '\0') /* a maker's name alone, or no name */
+        if (word[0] == '\0') /* only a maker's name, or no name */
             continue;
         snprintf(id, sizeof id, "%s", cards[i].id);
         for (char *dash = strrchr(id, '-'); begins < 0 && dash != NULL; dash = strrchr(id, '-')) {
@@ -189,7 +189,7 @@ static int32_t card_index(const char *text)
     return begins;
 }
 
-/* Cards of before compute capability 7.5, by the beginning of their names. */
+/* Returns true for cards older than compute capability 7.5, by the beginning of their names. */
 static bool is_too_old(const char *text)
 {
     static const char *const old[] = {"v100", "p100",   "p40",    "p4", "k40", "k80", "m40",
@@ -205,7 +205,8 @@ static bool is_too_old(const char *text)
     return false;
 }
 
-/* ", such as rtx3060-12g, rtx3060-8g": the cards whose ids have the number in the text, at most four. */
+/* Writes up to four cards whose ids contain the number in the text: "; did you mean rtx3060-12g, rtx3060-8g?"; else a
+ * hint. */
 static char *cards_near(char out[static 256], const char *text)
 {
     char word[WORD_MAX], id[WORD_MAX];
@@ -232,7 +233,7 @@ enum gt_status device_profile_find(const char *text, struct device_profile *out)
 {
     if (is_path(text)) {
         enum gt_status status = device_profile_read(text, out);
-        return status == GT_IO ? GT_USAGE : status; /* a file that is not there is a bad value */
+        return status == GT_IO ? GT_USAGE : status; /* a missing file is a bad value of the key */
     }
     int32_t index = card_index(text);
     if (index < 0) {
@@ -250,7 +251,7 @@ enum gt_status device_profile_find(const char *text, struct device_profile *out)
     return GT_OK;
 }
 
-/* "35.6", or "-" for what is not known. */
+/* Writes "35.6", or "-" for an unknown rate. */
 static const char *rate_text(char text[static 16], double flops_per_s)
 {
     if (flops_per_s > 0.0)

@@ -1,8 +1,8 @@
-/* A profile from a file of the user's own: one JSON object, every field of it checked.
+/* Reads a profile from a user's file: one JSON object, of which every field is checked.
  *
- * Fields may stand in any order; a missing, unknown, mistyped or impossible one is refused by name, and so is one that stands
- * twice.  What is not known is written as 0, where the description in doc/devices.md allows it; context_bytes alone may be
- * left out.  The file is data and at most 64 KiB.
+ * Fields may be in any order.  A missing, unknown, mistyped, impossible or duplicate field is refused by name.  An
+ * unknown figure is written as 0 where doc/devices.md allows it; only context_bytes may be omitted.  The file is data
+ * and at most 64 KiB.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +17,7 @@
 #define PROFILE_MEMORY_MIN ((int64_t)1 << 26)
 #define PROFILE_MEMORY_MAX ((int64_t)1 << 50)
 #define PROFILE_RATE_MAX 1e21
-#define PROFILE_RATE_MIN 1e6 /* less is a unit that was mistaken, and would make times that no clock can show */
+#define PROFILE_RATE_MIN 1e6 /* a smaller value is a mistaken unit, and would make times that no clock can show */
 #define PROFILE_SHARE_MIN 0.001
 
 struct reader {
@@ -80,7 +80,8 @@ static enum gt_status memory_read(const struct reader *reader, struct device_pro
     return GT_OK;
 }
 
-/* What is left out is what such a card's context is known to take, within what is not usable. */
+/* Reads context_bytes.  If omitted, it is the known size of such a card's context, limited to the memory that is not
+ * usable. */
 static enum gt_status context_read(const struct reader *reader, struct device_profile *out)
 {
     uint64_t most = out->memory_bytes - out->usable_bytes;
@@ -91,7 +92,7 @@ static enum gt_status context_read(const struct reader *reader, struct device_pr
     return bytes_read(reader, "context_bytes", 0, most, &out->context_bytes);
 }
 
-/* ["float32", "bfloat16"]: what ops may store. */
+/* Reads the dtypes that ops may store: ["float32", "bfloat16"]. */
 static enum gt_status dtypes_read(const struct reader *reader, struct device_profile *out)
 {
     const json_t *array = json_object_get(reader->root, "dtypes");
@@ -146,7 +147,7 @@ static enum gt_status rates_read(const struct reader *reader, struct device_prof
     return GT_OK;
 }
 
-/* A share without its source is a guess, and refused. */
+/* Reads the share; one without its source is a guess, and refused. */
 static enum gt_status share_read(const struct reader *reader, struct device_profile *out)
 {
     TRY(json_get_real(reader->root, reader->path, "share", &out->share));

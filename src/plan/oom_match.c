@@ -1,7 +1,8 @@
-/* The sizes that nanoGPT's tensors have, against the one in a message.
+/* Compares the sizes of nanoGPT's tensors with the one in a message.
  *
- * One table: the exponents of batch, block, channels, heads and vocabulary, a factor, and the stages in which a tensor of
- * that size is made.  Both 16-bit and 32-bit forms are tried, since the dtype of the run that failed is not always known.
+ * One table: the exponents of batch, block, channels, heads and vocabulary, a factor, and the stages in which a tensor
+ * of that size is created.  Both 16-bit and 32-bit forms are tried, since the dtype of the failed run is not always
+ * known.
  */
 #include "plan/oom_match.h"
 
@@ -12,7 +13,7 @@
 
 #define STAGE(name) (1u << OOM_STAGE_##name)
 #define ANY_PASS (STAGE(FORWARD) | STAGE(BACKWARD))
-/* A batch is only inferred where the printed number tells neighbours apart by this factor. */
+/* A batch is only inferred if the size of one sequence exceeds the error of the printed number by this factor. */
 #define BATCH_CERTAINTY 8.0
 
 struct row {
@@ -21,7 +22,7 @@ struct row {
     int32_t factor;
     int32_t element_bytes; /* 0: 16 or 32 bits */
     unsigned stages;
-    enum oom_site site; /* OOM_SITE_UNKNOWN: no line of the user's tells */
+    enum oom_site site; /* OOM_SITE_UNKNOWN: no line of the user's code shows it */
 };
 
 static const struct row rows[] = {
@@ -45,7 +46,7 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
-/* Bytes of a row's tensor; false on overflow. */
+/* Computes the bytes of a row's tensor.  Returns false on overflow. */
 static bool row_bytes(const struct row *row, const struct oom_shape *shape, int32_t element_bytes, uint64_t *out)
 {
     const struct {
@@ -67,7 +68,7 @@ static bool row_bytes(const struct row *row, const struct oom_shape *shape, int3
     return true;
 }
 
-/* True when a tensor of `bytes` is printed as the amount that failed. */
+/* Returns true when a tensor of `bytes` is printed as the amount that failed. */
 static bool prints_as(const struct oom_message *message, uint64_t bytes)
 {
     double asked = (double)oom_segment_bytes(message->allocator, bytes);

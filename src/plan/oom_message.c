@@ -1,8 +1,9 @@
-/* Reading PyTorch's out-of-memory messages.
+/* Reads PyTorch's out-of-memory messages.
  *
- * The last marker of a message is looked for; what follows it, up to a blank line, is copied into a small buffer with all
- * white space as single blanks, so that wrapped lines read like unwrapped ones.  In there each amount is found by the words
- * beside it.  The traceback is what stands before, from its last "Traceback" line on.  Nothing here knows a model.
+ * Finds the last marker of a message.  The text that follows, up to a blank line, is copied into a small buffer with
+ * all white space as single blanks, so that wrapped lines read like unwrapped ones.  There each amount is found by the
+ * words next to it.  The traceback is the text before the marker, from its last "Traceback" line on.  Nothing here
+ * knows a model.
  */
 #include "plan/oom_message.h"
 
@@ -13,7 +14,7 @@
 #define TRACEBACK_BYTES_MAX ((size_t)64 << 10)
 #define FRAMES_MAX 4096
 #define NUMBER_BYTES_MAX 24
-/* Sizes of devices and tensors: from 64 MiB, and up to 1 PiB. */
+/* Plausible sizes: devices from 64 MiB, devices and tensors up to 1 PiB. */
 #define TOTAL_MIN 67108864.0
 #define AMOUNT_MAX 1125899906842624.0
 
@@ -22,7 +23,7 @@ struct marker {
     enum oom_allocator allocator;
 };
 
-/* How a message begins.  Forms without numbers stand last; they are markers all the same. */
+/* Beginnings of messages.  Forms without numbers come last; they are markers all the same. */
 static const struct marker markers[] = {
     {"CUDA out of memory. Tried to allocate ", OOM_CUDA},
     {"HIP out of memory. Tried to allocate ", OOM_HIP},
@@ -54,8 +55,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* True when `text` with `left` bytes to go begins with `word`, a blank of which stands for any white space, as a wrapped
- * line has it. */
+/* Returns true when `text`, of which `left` bytes remain, begins with `word`.  A blank in `word` matches any white
+ * space, as a wrapped line has it. */
 static bool begins_with(const char *text, size_t left, const char *word)
 {
     size_t at = 0;
@@ -74,7 +75,7 @@ static bool begins_with(const char *text, size_t left, const char *word)
     return true;
 }
 
-/* The last message: where it begins, or NULL. */
+/* Returns the beginning of the last message, or NULL. */
 static const char *marker_find(const char *text, size_t count, struct oom_message *out)
 {
     const char *found = NULL;
@@ -91,7 +92,8 @@ static const char *marker_find(const char *text, size_t count, struct oom_messag
     return found;
 }
 
-/* Copies the message up to a blank line, white space as single blanks, what is not ASCII as '?'. */
+/* Copies the message up to a blank line, with white space as single blanks, and replaces other characters that are not
+ * printable ASCII by '?'. */
 static void window_copy(char out[static WINDOW_BYTES], const char *text, size_t count)
 {
     size_t used = 0, newlines = 0;
@@ -105,7 +107,7 @@ static void window_copy(char out[static WINDOW_BYTES], const char *text, size_t 
     out[used] = '\0';
 }
 
-/* Bytes per unit: PyTorch counts in powers of 1,024 under either name. */
+/* Returns the bytes per unit: PyTorch counts in powers of 1,024 under either name.  Returns 0 for an unknown unit. */
 static double unit_bytes(const char *text)
 {
     static const struct {
@@ -121,7 +123,7 @@ static double unit_bytes(const char *text)
     return 0.0;
 }
 
-/* The amount that `text` begins with: digits, perhaps a point and digits, a blank, a unit. */
+/* Reads the amount at the beginning of `text`: digits, perhaps a point and digits, a blank, a unit. */
 static struct oom_amount amount_at(const char *text)
 {
     struct oom_amount none = {false, 0.0, 0.0};
@@ -154,7 +156,7 @@ static struct oom_amount amount_after(const char *text, const char *words)
     return found ? amount_at(found + strlen(words)) : (struct oom_amount){false, 0.0, 0.0};
 }
 
-/* The amount that stands before `words`, which begin with a blank: back over the unit, the blank and the number. */
+/* Reads the amount before `words`, which begin with a blank: goes back over the unit, the blank and the number. */
 static struct oom_amount amount_before(const char *text, const char *words)
 {
     const char *found = strstr(text, words);
@@ -191,7 +193,7 @@ static struct oom_amount amount_sum(struct oom_amount a, struct oom_amount b)
     return (struct oom_amount){true, a.bytes + b.bytes, a.slack_bytes + b.slack_bytes};
 }
 
-/* "Process 1234 has 1.97 GiB memory in use", any number of them. */
+/* Reads any number of "Process 1234 has 1.97 GiB memory in use". */
 static void processes_read(const char *text, struct oom_message *out)
 {
     static const char word[] = "Process ";
@@ -208,8 +210,8 @@ static void processes_read(const char *text, struct oom_message *out)
     }
 }
 
-/* Inside a container the driver's numbers are not the process's, and PyTorch lists itself among the others: it is the one
- * that holds at least what PyTorch says it reserved. */
+/* Finds this process among the others.  Inside a container the driver's process numbers differ from the process's own,
+ * so PyTorch lists itself among the others: it is the one that uses at least what PyTorch reports as reserved. */
 static void own_process_find(struct oom_message *out)
 {
     struct oom_amount reserved = amount_sum(out->allocated, out->unallocated);
@@ -249,7 +251,7 @@ static void amounts_read(const char *text, struct oom_message *out)
     out->unallocated = amount_before(text, " is reserved by PyTorch but unallocated");
     struct oom_amount reserved = amount_before(text, " reserved in total by PyTorch");
     out->unallocated = first_known(out->unallocated, amount_difference(reserved, out->allocated));
-    /* Before 1.4 the amount called cached is what no tensor uses. */
+    /* Before 1.4 the amount called cached is the memory that no tensor uses. */
     out->unallocated = first_known(out->unallocated, amount_before(text, " cached)"));
     if (out->allocator == OOM_MPS) {
         out->allocated = amount_after(text, "MPS allocated: ");
@@ -266,7 +268,7 @@ struct line {
     size_t length;
 };
 
-/* The next line of *at .. end; false at the end. */
+/* Reads the next line of *at .. end.  Returns false at the end. */
 static bool line_next(const char **at, const char *end, struct line *out)
 {
     if (*at >= end)
@@ -311,7 +313,7 @@ static void text_copy(char *out, size_t size, const char *text, size_t length)
     out[used] = '\0';
 }
 
-/* `File "/x/model.py", line 187, in forward` */
+/* Reads `File "/x/model.py", line 187, in forward`. */
 static bool frame_read(const struct line *line, struct oom_frame *out)
 {
     static const char head[] = "File \"", middle[] = "\", line ", in[] = ", in ";
@@ -333,8 +335,8 @@ static bool frame_read(const struct line *line, struct oom_frame *out)
     return true;
 }
 
-/* What a frame says about the stage.  Frames come from the outside in, and an inner one wins, but for the forward pass
- * inside anything and for what runs inside the engine of the backward pass. */
+/* Updates the stage from a frame.  Frames come from the outside in, and an inner one wins.  Exceptions: a forward frame
+ * does not replace the backward stage, and moving the model counts only while the stage is unknown. */
 static void stage_read(const struct line *line, struct oom_message *out)
 {
     static const char *const setup[] = {".to(device", ".cuda()", ", in _apply", ", in convert", NULL};
@@ -355,7 +357,7 @@ static void stage_read(const struct line *line, struct oom_message *out)
         out->stage = OOM_STAGE_SETUP;
 }
 
-/* An inner frame names the place better than an outer one. */
+/* Updates the site from a frame; an inner frame names the place better than an outer one. */
 static void site_read(const struct line *line, struct oom_message *out)
 {
     static const char *const words[][6] = {
@@ -377,7 +379,7 @@ static bool is_library(const struct line *line)
     return line_contains_any(line, words);
 }
 
-/* The frames between the last "Traceback" line and the message. */
+/* Reads the frames between the last "Traceback" line and the message. */
 static void traceback_read(const char *begin, const char *end, struct oom_message *out)
 {
     struct line line;
@@ -439,7 +441,8 @@ struct oom_amount oom_context_bytes(const struct oom_message *message)
     struct oom_amount none = {false, 0.0, 0.0};
     if (!message->process.known || !message->allocated.known || !message->unallocated.known)
         return none;
-    /* A driver that spills into the host's memory counts that too; another one says 17179869184.00 GiB for "unknown". */
+    /* A driver that spills into the host's memory counts that too; another one reports 17179869184.00 GiB for
+     * "unknown". */
     bool spilled = message->total.known && message->process.bytes > message->total.bytes + message->total.slack_bytes;
     if (spilled || message->process.bytes > AMOUNT_MAX)
         return none;

@@ -1,10 +1,11 @@
-/* PyTorch's out-of-memory messages, as numbers.
+/* Parses PyTorch's out-of-memory messages into numbers.
  *
- * The text is whatever a user has: the line alone, wrapped by a mail program, or a log with a traceback around it.  It is
- * not trusted: reading is bounded, nothing is allocated, and what does not look like an amount is left unknown.
+ * The text may be the line alone, a line wrapped by a mail program, or a log with a traceback around it.  It is not
+ * trusted: reading is bounded, nothing is allocated, and anything that does not look like an amount stays unknown.
  *
- * source: the wordings are those of c10/cuda/CUDACachingAllocator.cpp from PyTorch 0.4 to 2.9 ("cached", "reserved in total
- * by PyTorch", "has a total capacity of"), of its HIP and XPU twins, of MPSAllocator.mm and of c10/core/alloc_cpu.cpp.
+ * source: the wordings are those of c10/cuda/CUDACachingAllocator.cpp from PyTorch 0.4 to 2.9 ("cached", "reserved in
+ * total by PyTorch", "has a total capacity of"), of its HIP and XPU twins, of MPSAllocator.mm and of
+ * c10/core/alloc_cpu.cpp.
  */
 #ifndef GPT_TRAIN_PLAN_OOM_MESSAGE_H
 #define GPT_TRAIN_PLAN_OOM_MESSAGE_H
@@ -16,17 +17,18 @@
 #define OOM_PROCESSES_MAX 8
 #define OOM_SOURCE_MAX 112
 #define OOM_NAME_MAX 48
-/* A tensor of up to 1 MiB, and one of more than that and less than 10 MiB, is cut from a segment of this size; larger ones
- * are rounded up to a multiple of the first.  The message names the segment. */
+/* Tensors of up to 1 MiB are cut from a segment of the small size, larger ones below 10 MiB from a segment of the
+ * middle size; tensors from 10 MiB on are rounded up to a multiple of the small size.  The message contains the
+ * segment's size. */
 #define OOM_SEGMENT_SMALL_BYTES ((uint64_t)2 << 20)
 #define OOM_SEGMENT_MIDDLE_BYTES ((uint64_t)20 << 20)
 
 enum oom_allocator { OOM_CUDA, OOM_HIP, OOM_XPU, OOM_MPS, OOM_CPU };
 
-/* What the program was doing, from the traceback. */
+/* The stage of the program, from the traceback. */
 enum oom_stage { OOM_STAGE_UNKNOWN, OOM_STAGE_SETUP, OOM_STAGE_FORWARD, OOM_STAGE_BACKWARD, OOM_STAGE_OPTIMIZER };
 
-/* Which part of the forward pass, where the innermost line of the user's says so. */
+/* The part of the forward pass, if the innermost line of the user's code shows it. */
 enum oom_site {
     OOM_SITE_UNKNOWN,
     OOM_SITE_LOGITS,
@@ -50,48 +52,49 @@ struct oom_process {
 
 /* The user's innermost frame; empty strings and line 0 without a traceback. */
 struct oom_frame {
-    char file[OOM_NAME_MAX]; /* its last component */
+    char file[OOM_NAME_MAX]; /* last component of the path */
     int32_t line;
     char function[OOM_NAME_MAX];
-    char source[OOM_SOURCE_MAX]; /* the line of code, cut and without control characters */
+    char source[OOM_SOURCE_MAX]; /* the line of code, truncated, without control characters */
 };
 
 struct oom_message {
     enum oom_allocator allocator;
-    int32_t device; /* GPU number, -1 = not said */
+    int32_t device; /* GPU number, -1 = not in the message */
     int32_t count;  /* messages in the text; this is the last one */
     struct oom_amount tried, total, free;
-    struct oom_amount process;     /* this process with everything, context included */
+    struct oom_amount process;     /* all memory of this process, context included */
     struct oom_amount allocated;   /* live tensors */
-    struct oom_amount unallocated; /* held by PyTorch's cache and not used by a tensor */
+    struct oom_amount unallocated; /* in PyTorch's cache and not used by a tensor */
     struct oom_amount allowed;     /* a limit that the program set itself */
     struct oom_amount pools;       /* part of `allocated` that belongs to CUDA graphs */
-    struct oom_amount elsewhere;   /* MPS: what other allocations hold */
+    struct oom_amount elsewhere;   /* MPS: memory of other allocations */
     struct oom_process others[OOM_PROCESSES_MAX];
     int32_t others_count;
-    bool own_by_pid; /* the driver listed this very process under its number, as it does inside containers */
+    bool own_by_pid; /* the driver listed this process by number among the others, as it does inside containers */
     enum oom_stage stage;
     enum oom_site site;
     bool evaluation; /* inside estimate_loss or the like */
     struct oom_frame frame;
 };
 
-/* Reads the last message in text[count]; false when there is none. */
+/* Reads the last message in text[count].  Returns false when there is none. */
 bool oom_message_parse(const char *text, size_t count, struct oom_message *out);
 
-/* What the other processes hold together, and the part of this process that is not PyTorch's (kernels, libraries); unknown
- * where the message does not say enough. */
+/* Returns the memory of all other processes, and the part of this process's memory that is not PyTorch's (kernels,
+ * libraries); unknown if the message does not contain enough. */
 struct oom_amount oom_others_bytes(const struct oom_message *message);
 struct oom_amount oom_context_bytes(const struct oom_message *message);
-/* What tensors could have had: what is free, and what PyTorch held.  Without other processes' and the context's part, and never
- * more than the total leaves. */
+/* Returns the memory that was available to tensors: the free memory and PyTorch's own.  Excludes other processes and
+ * the context, and never exceeds what the total leaves. */
 struct oom_amount oom_budget_bytes(const struct oom_message *message);
-/* What a process could have had at most, its context included: the total less what others are said to hold. */
+/* Returns the most that a process could have had, its context included: the total less the memory of other
+ * processes. */
 struct oom_amount oom_process_most(const struct oom_message *message);
-/* Why the numbers cannot be a card's ("0 B of total capacity"), NULL where they can.  A process that holds more than there is,
- * as drivers that spill into the host's memory report it, can. */
+/* Returns why the numbers cannot be a card's ("0 B of total capacity"), or NULL if they can.  A process may use more
+ * than the total, as drivers that spill into the host's memory report it. */
 const char *oom_impossible(const struct oom_message *message);
-/* The size that the allocator asks the driver for to place a tensor of `bytes`. */
+/* Returns the size that the allocator requests from the driver to place a tensor of `bytes`. */
 uint64_t oom_segment_bytes(enum oom_allocator allocator, uint64_t bytes);
 /* "CUDA", "HIP", "XPU", "MPS", "CPU". */
 const char *oom_allocator_name(enum oom_allocator allocator);

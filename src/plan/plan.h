@@ -3,7 +3,7 @@
  * One arena, laid out as [run][phase region]: tensors of LIFETIME_RUN first; then a region that the phases use in turn,
  * each as [its PHASE tensors][its programs' tensors].  Programs of a phase overlap each other entirely; phases overlap
  * each other entirely.  Within a program every storage lives from its first to its last op, and storages whose lives do
- * not meet may share bytes.  The peak is what is asked of the device, to the byte.
+ * not meet may share bytes.  The peak is the exact number of bytes requested from the device.
  *
  * Placement: first fit in several orders, longest lifetime first; the smallest result is kept, and its distance to the
  * lower bound (the largest sum of live bytes) is reported.
@@ -21,12 +21,13 @@
 #include "model/graph.h"
 
 struct plan_options {
-    const struct backend *device; /* says which ops it supports and their workspaces; NULL = no op needs any (tests) */
-    const struct backend_info *info; /* borrowed, and outlives the plan: named where the device lacks an op; or NULL */
-    uint32_t alignment_bytes;        /* of every tensor; a power of two */
-    uint64_t largest_segment_bytes;  /* 0 = unlimited */
-    uint32_t guard_bytes;            /* red zone after every tensor, for debug runs; a multiple of the alignment or 0 */
-    bool quiet;                      /* GT_NO_FIT is not logged: whoever asks has other graphs to try */
+    const struct backend *device; /* defines the supported ops and their workspaces; NULL = no op needs any (tests) */
+    const struct backend_info
+        *info;                /* borrowed, must outlive the plan, may be NULL; named in the error about a missing op */
+    uint32_t alignment_bytes; /* of every tensor; a power of two */
+    uint64_t largest_segment_bytes; /* 0 = unlimited */
+    uint32_t guard_bytes;           /* red zone after every tensor, for debug runs; a multiple of the alignment, or 0 */
+    bool quiet;                     /* GT_NO_FIT is not logged: the caller has other graphs to try */
 };
 
 struct plan_program {
@@ -39,7 +40,7 @@ struct plan_program {
 
 struct plan {
     struct hostmem *mem;
-    const struct graph *graph; /* borrowed: outlives the plan */
+    const struct graph *graph; /* borrowed: must outlive the plan */
     struct plan_options options;
     struct address *tensor; /* [tensor_count]: of every tensor, views resolved; offset UINT64_MAX when unused */
     struct address *workspace[GRAPH_PROGRAMS_MAX]; /* [ops of the program] */
@@ -49,8 +50,8 @@ struct plan {
     int32_t segment_count;
     uint64_t run_bytes;                      /* LIFETIME_RUN */
     uint64_t phase_bytes[PHASE_COUNT];       /* PHASE tensors + the largest of the phase's programs */
-    uint64_t arena_bytes;                    /* run + largest phase: what is asked of the device */
-    uint64_t arena_bytes_bound;              /* the same with every program at its lower bound */
+    uint64_t arena_bytes;                    /* run + largest phase: allocated on the device */
+    uint64_t arena_bytes_bound;              /* lower bound: with every program at its own lower bound */
     uint64_t category_bytes[CATEGORY_COUNT]; /* at the peak: run + phase + live at the peak op of the peak program */
     enum program_phase peak_phase;
     int32_t peak_program; /* index into program[] */
@@ -58,13 +59,13 @@ struct plan {
     int32_t program_count;
 };
 
-/* Errors: GT_NO_MEMORY; GT_NO_FIT when one tensor exceeds the largest segment (named unless `quiet`); GT_USAGE on size overflow;
- * GT_UNSUPPORTED when the backend lacks an op (named). */
+/* Errors: GT_NO_MEMORY; GT_NO_FIT when one tensor exceeds the largest segment (named unless `quiet`); GT_USAGE on size
+ * overflow; GT_UNSUPPORTED when the backend lacks an op (named). */
 enum gt_status plan_create(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                            struct plan **out);
 void plan_destroy(struct plan *plan);
-/* arena_bytes_bound of a plan that is not made: what no placement can undercut, in less than half the time.  Errors: the
- * same. */
+/* Computes arena_bytes_bound without making the plan: no placement can need less.  Takes less than half the time of a
+ * plan.  Errors: the same. */
 enum gt_status plan_bound(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                           uint64_t *bytes);
 
@@ -78,39 +79,40 @@ struct search_request; /* plan_search.h */
 struct search_result;
 struct search_choice;
 
-/* Facts that the report shows beside the plan. */
+/* Facts that the report shows with the plan. */
 struct plan_report_facts {
     const char *configuration; /* one line */
-    const char *state_format;  /* NULL: not said */
+    const char *state_format;  /* NULL: omitted */
     double state_bytes;        /* of weights, masters, gradients and moments, per parameter */
     const char *device;        /* one line */
     uint64_t free_bytes;       /* of the device, 0 = unknown */
     uint64_t host_bytes;       /* host memory outside the arena: staging buffers, tables */
-    bool host_apart;           /* the device has a memory of its own, in which they do not count */
-    uint64_t context_bytes;    /* what the backend holds beside the arena */
+    bool host_apart;           /* the device has its own memory, so host_bytes do not count against it */
+    uint64_t context_bytes;    /* used by the backend besides the arena */
     uint64_t headroom_bytes;
-    uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = not said */
+    uint64_t budget_least;     /* the memory_budget that this plan needs; 0 = omitted */
     double seconds_per_step;   /* forecast; 0 = unknown */
-    bool measured;             /* seconds come from timings rather than a model */
+    bool measured;             /* seconds come from timings, not from a model */
     int64_t steps;             /* updates to go */
     double evaluation_seconds; /* one evaluation */
     int64_t evaluations;       /* evaluations to go */
 
-    /* How the plan was searched for; NULL where it was not.  The arrays may be empty. */
+    /* The search for the plan; NULL if there was none.  The arrays may be empty. */
     const struct search_request *request;
     const struct search_result *search;
     const struct search_choice *choices;
     int32_t choice_count;
-    const struct search_choice *front; /* memory against time; NULL = not asked for */
+    const struct search_choice *front; /* memory against time; NULL = not requested */
     int32_t front_count;
 };
 
-/* One screen of text; where what was asked for does not fit, what is short, what was changed, and the choices. */
+/* Prints one screen of text.  If the requested configuration does not fit, also the bytes that are short, the changes,
+ * and the choices. */
 void plan_print_text(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
-/* The same as JSON (schema in doc/plan.md). */
+/* Prints the same facts as JSON (schema in doc/plan.md). */
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out);
-/* The same as a picture: ops across, addresses up, and the front of memory against time (doc/plan.md).
- * Errors: GT_NO_MEMORY, GT_IO. */
+/* Draws the plan as SVG: ops across, addresses up, and the front of memory against time (doc/plan.md).  Errors:
+ * GT_NO_MEMORY, GT_IO. */
 enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, const struct plan_report_facts *facts,
                               FILE *out);
 

@@ -1,9 +1,10 @@
-/* Choices that fit: what a user may do when what was asked for does not.
+/* Finds choices that fit: the user's alternatives when the requested configuration does not.
  *
  * The same search runs again with other keys pinned: only the micro-batch free, only recompute free, everything free.
- * Leaner states are named where only they fit, or where they save much of the time, and the user has not decided about them.
- * Where nothing fits with the user's pins, a shorter block, fewer layers or fewer heads follow, the most that fits of each
- * by bisection; they train something else, and their kind says so.  Every choice is planned for real before it is named.
+ * Leaner states are suggested if only they fit, or if they save much of the time, and the user has not decided about
+ * them.  If nothing fits with the user's pins, a shorter block, fewer layers or fewer heads follow, each as large as
+ * fits, found by bisection.  They train something else, and their kind says so.  Every choice is planned for real
+ * before it is listed.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -13,8 +14,8 @@
 #include "base/size.h"
 #include "plan/plan_search.h"
 
-#define MODEL_PARTS 16 /* a smaller model has so many parts less of layers and heads */
-#define BLOCK_STEP 64  /* shorter blocks are multiples of this, where the asked one is above it */
+#define MODEL_PARTS 16 /* smaller models have layers and heads reduced in steps of this fraction */
+#define BLOCK_STEP 64  /* shorter blocks are multiples of this, if the requested one is above it */
 
 struct chooser {
     struct hostmem *mem;
@@ -36,7 +37,7 @@ const char *search_choice_name(enum choice_kind kind)
     return names[kind];
 }
 
-/* Appends "name value" and a comma before it where something stands already. */
+/* Appends "name value", after a comma if the text is not empty, unless the value is the requested one. */
 static void change_add(char text[static SEARCH_CHANGES_MAX], const char *name, int64_t value, int64_t asked)
 {
     size_t used = strlen(text);
@@ -63,7 +64,7 @@ char *search_changes_text(char text[static SEARCH_CHANGES_MAX], const struct mod
     if (!recompute_equal(&options->choice.recompute, &asked->choice.recompute))
         word_add(text, "recompute",
                  recompute_text(recompute, &options->choice.recompute, options->config.n_layer, " x", " + "));
-    /* A chunk that only became smaller with the micro-batch is no change. */
+    /* A chunk that became smaller only because the micro-batch did is no change. */
     int64_t rows = (int64_t)options->choice.micro_batch * options->config.block_size;
     if (options->choice.loss_chunk_rows != rows || asked->choice.loss_chunk_rows < rows)
         change_add(text, "loss_chunk", options->choice.loss_chunk_rows, asked->choice.loss_chunk_rows);
@@ -94,7 +95,7 @@ static bool options_same(const struct model_options *a, const struct model_optio
            a->choice.evaluate_batch == b->choice.evaluate_batch;
 }
 
-/* Adds a choice unless one like it is there. */
+/* Adds a choice unless an equal one is there. */
 static void choice_add(struct chooser *chooser, const struct search_choice *choice)
 {
     assert(choice->arena_bytes <= chooser->request->budget_bytes && chooser->count < SEARCH_CHOICES_MAX);
@@ -105,7 +106,7 @@ static void choice_add(struct chooser *chooser, const struct search_choice *choi
     chooser->out[chooser->count++] = *choice;
 }
 
-/* Adds what the search finds for `request`, when that fits. */
+/* Adds the result of the search for `request`, if it fits. */
 static enum gt_status choice_try(struct chooser *chooser, const struct search_request *request, enum choice_kind kind)
 {
     struct search_result result;
@@ -121,7 +122,7 @@ static enum gt_status choice_try(struct chooser *chooser, const struct search_re
     return GT_OK;
 }
 
-/* By modelled time; there are at most three. */
+/* Sorts by modelled time; there are at most three. */
 static void choices_sort(struct chooser *chooser)
 {
     for (int32_t i = 1; i < chooser->count; i++) {
@@ -133,8 +134,8 @@ static void choices_sort(struct chooser *chooser)
     }
 }
 
-/* What changes no result but the order of sums.  The single changes come first, so that the free search adds only what
- * they do not say. */
+/* Adds choices that change no result but the order of sums.  The single changes come first, so that the free search
+ * adds only other results. */
 static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
 {
     struct search_request request = *chooser->request;
@@ -146,7 +147,7 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
     TRY(choice_try(chooser, &request, CHOICE_RECOMPUTE));
     request.pin_micro_batch = request.pin_evaluate_batch = false;
     TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
-    /* Plans for a part of the budget leave room for something else. */
+    /* Plans for a part of the budget leave memory for other uses. */
     for (uint64_t quarters = 3; fill && quarters >= 1 && chooser->count > 0; quarters--) {
         request.budget_bytes = chooser->request->budget_bytes / 4 * quarters;
         TRY(choice_try(chooser, &request, CHOICE_SEARCHED));
@@ -155,20 +156,20 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
     return GT_OK;
 }
 
-/* Muon has no 8-bit momentum. */
+/* Returns false for 8-bit momentum with Muon, which does not support it. */
 static bool states_possible(const struct model_options *options)
 {
     return !options->muon || state_format_dtypes(options->states, options->dtype, false).moment != DTYPE_U8;
 }
 
-/* The widest of the leaner state formats that fits, where nothing else does or all else is much slower, in the place of the
- * last choice where there is none left. */
+/* Adds the widest of the leaner state formats that fits, if nothing else fits or everything else is much slower.  It
+ * replaces the last choice if the list is full. */
 static enum gt_status states_add(struct chooser *chooser, const struct search_result *pinned)
 {
     struct search_request request = *chooser->request;
     struct search_result result;
     enum gt_status status = GT_NO_FIT;
-    /* Leaner states save what the budget costs, no more: nothing is much faster than what was asked for. */
+    /* Leaner states only save the time that the tight budget costs: nothing is much faster than the requested plan. */
     bool hopeless = chooser->count > 0 && SEARCH_LEAN_SHARE * chooser->out[0].seconds < pinned->seconds_request;
     bool offered = request.lean_offered && !request.lean_states && !hopeless;
     while (offered && status == GT_NO_FIT) {
@@ -191,13 +192,13 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
     return GT_OK;
 }
 
-/* So many MODEL_PARTS of a number, at least 1. */
+/* Returns `units` MODEL_PARTS-ths of a number, at least 1. */
 static int64_t units_scaled(int64_t whole, int64_t units)
 {
     return size_ceil_div(whole * units, MODEL_PARTS);
 }
 
-/* Shrinks what the kind shrinks to `units`; false when that is no model. */
+/* Shrinks the dimension of the kind to `units`.  Returns false when the result is no valid model. */
 static bool shrink(struct model_options *options, enum choice_kind kind, int64_t units)
 {
     struct model_config *config = &options->config;
@@ -221,7 +222,7 @@ static bool shrink(struct model_options *options, enum choice_kind kind, int64_t
     return config->n_head % config->n_kv_head == 0;
 }
 
-/* Units that the kind may have, less than what was asked for. */
+/* Returns the largest number of units for the kind, below the requested size. */
 static int64_t units_most(const struct model_config *config, enum choice_kind kind)
 {
     if (kind == CHOICE_LAYERS)
@@ -233,7 +234,7 @@ static int64_t units_most(const struct model_config *config, enum choice_kind ki
     return config->block_size > BLOCK_STEP ? (config->block_size - 1) / BLOCK_STEP : config->block_size - 1;
 }
 
-/* Plans options for real, and says whether they fit. */
+/* Plans options for real and sets *fits when they fit. */
 static enum gt_status option_fits(const struct chooser *chooser, struct search_choice *choice, bool *fits)
 {
     const struct search_request *request = chooser->request;
@@ -242,7 +243,7 @@ static enum gt_status option_fits(const struct chooser *chooser, struct search_c
     return GT_OK;
 }
 
-/* The smallest plan of so many units that the pinned keys allow, and whether it fits. */
+/* Makes the smallest plan of `units` units that the pinned keys allow, and sets *fits when it fits. */
 static enum gt_status units_fit(const struct chooser *chooser, int64_t units, struct search_choice *out, bool *fits)
 {
     struct search_request request = *chooser->request;
@@ -252,7 +253,7 @@ static enum gt_status units_fit(const struct chooser *chooser, int64_t units, st
     return option_fits(chooser, out, fits);
 }
 
-/* The least that is computed again, and then the largest micro-batch in doublings, with which a choice still fits. */
+/* Reduces recomputation as far as the choice still fits, then doubles the micro-batch as often as it still fits. */
 static enum gt_status choice_relax(const struct chooser *chooser, struct search_choice *choice)
 {
     const struct search_request *request = chooser->request;
@@ -275,7 +276,7 @@ static enum gt_status choice_relax(const struct chooser *chooser, struct search_
     return GT_OK;
 }
 
-/* The most units that fit, by bisection. */
+/* Adds a choice with the most units that fit, by bisection. */
 static enum gt_status shrunk_add(struct chooser *chooser, enum choice_kind kind)
 {
     int64_t low = 0, high = units_most(&chooser->request->options.config, kind) + 1; /* low fits, high does not */
@@ -316,7 +317,7 @@ enum gt_status search_choices(struct hostmem *mem, const struct search_request *
     TRY(states_add(&chooser, &pinned));
     if (status == GT_NO_FIT && chooser.count == SEARCH_CHOICES_MAX &&
         search_choice_equivalent(out[SEARCH_CHOICES_MAX - 1].kind))
-        chooser.count--; /* room for one that is not equivalent */
+        chooser.count--; /* makes room for one that is not equivalent */
     for (int kind = CHOICE_BLOCK_SIZE; status == GT_NO_FIT && kind < CHOICE_KINDS; kind++)
         TRY(shrunk_add(&chooser, (enum choice_kind)kind));
     *count = chooser.count;

@@ -1,10 +1,11 @@
 /* The cost model.
  *
- * Rates come from three places: the constants here, for a cpu that was timed by one product only; a device profile;
- * or calibrate.c, which times every kind of op.  What a backend has timed to choose between algorithms replaces those,
- * because it was timed at the shapes of real runs, in a row, where calibrating waits after each op of a small model.  The
- * order of candidates needs little more than the FLOPs that recompute adds; a profile's share of its peaks scales all its
- * times alike and so changes no choice.  Not modelled: caches, overlap, what the host does between ops.
+ * Rates come from three places: the constants here, for a cpu on which only one product was timed; a device profile; or
+ * calibrate.c, which times every kind of op.  Timings that a backend made to choose between algorithms replace those.
+ * They are better because they ran back to back at the shapes of real runs, while calibration waits after each op of a
+ * small model.  The order of candidates needs little more than the FLOPs that recompute adds.  A profile's share of its
+ * peaks scales all its times alike and so changes no choice.  Not modelled: caches, overlap, the host's work between
+ * ops.
  */
 #include "plan/plan_cost.h"
 
@@ -15,12 +16,13 @@
 #define CPU_MATRIX_SHARE 0.9
 #define CPU_BANDWIDTH 20e9
 #define CPU_RAMP_ROWS 64.0
-/* Where no training speed of a card was published: the middle of those of other cards, 0.51 to 0.93. */
+/* For cards without a published training speed: the middle of the shares of other cards, 0.51 to 0.93. */
 #define ASSUMED_SHARE 0.7
-/* A product on a card is cut into tiles that its units share; on average half a round of them is lost at the end. */
+/* A product on a card is divided into tiles that its units share; on average half a round of them is lost at the
+ * end. */
 #define TILE_ELEMENTS (128.0 * 128.0)
 #define ROUND_LOST 0.5
-/* From here on a card's units are all at work, and where a product begins and ends hardly shows. */
+/* From here on all units of a card are busy, and the start and end of a product hardly matter. */
 #define GEMM_FLOPS_LARGE 17179869184.0
 
 struct plan_rates plan_rates_of_peak(double peak_flops)
@@ -74,7 +76,7 @@ char *plan_rates_basis(char text[static 512], const struct device_profile *profi
     return text;
 }
 
-/* Of d, or of a where d is a weight's gradient. */
+/* The rows of d, or of a if d is a weight's gradient. */
 double plan_cost_gemm_rows(const struct op_call *call)
 {
     return (double)call->operand[call->attrs.transpose_a ? GEMM_A : GEMM_D].dims[0];
@@ -102,7 +104,7 @@ static void work_add(struct work *work, const struct backend_timing *timing)
     work->seconds += timing->seconds;
 }
 
-/* Sums of timings: of products by class, of other ops by kind, both by dtype. */
+/* Sums of timings: products by class, other ops by kind, both by dtype. */
 struct timed_work {
     struct work gemm[PLAN_GEMM_CLASSES][PLAN_MATRIX_DTYPES];
     struct work kind[OP_KIND_COUNT][PLAN_MATRIX_DTYPES];
@@ -121,7 +123,8 @@ static void work_sum(const struct backend_timing *timings, size_t count, struct 
     }
 }
 
-/* Attention by its FLOPs in each dtype, and every op by its bytes in all of them. */
+/* Sets the rates of a kind: attention by its FLOPs in each dtype, and every op by its bytes over all dtypes.  Returns
+ * true when the kind was timed. */
 static bool kind_time(struct plan_rates *rates, int kind, const struct work work[PLAN_MATRIX_DTYPES])
 {
     struct work all = {.flops = 0.0};
@@ -155,7 +158,7 @@ struct plan_timed plan_rates_time(struct plan_rates *rates, const struct backend
     return timed;
 }
 
-/* Of the op's first operand that is a float. */
+/* Returns the dtype of the op's first float operand. */
 static int matrix_dtype(const struct op_call *call)
 {
     for (int slot = 0; slot < OP_OPERANDS_MAX; slot++) {
@@ -165,7 +168,7 @@ static int matrix_dtype(const struct op_call *call)
     return DTYPE_F32;
 }
 
-/* The rate of the product's class; 0 where it was not timed. */
+/* Returns the rate of the product's class; 0 if it was not timed. */
 static double gemm_class_rate(const struct op_call *call, const struct plan_rates *rates)
 {
     int class = gemm_class(call->attrs.transpose_a, call->attrs.transpose_b, op_flops(call));

@@ -1,7 +1,7 @@
-/* Making a plan: asks the backend for workspaces, places what persists, then each program on top of it.
+/* Makes a plan: asks the backend for workspaces, places persistent tensors, then each program on top of them.
  *
  * Run tensors come first; on top of them, for each phase in turn, its phase tensors, and on top of those each of its
- * programs alone.  All of that is first fit in virtual bytes (plan_internal.h), so segments need no case of their own;
+ * programs alone.  All placement is first fit in virtual bytes (plan_internal.h), so segments need no special case;
  * virtual addresses become (segment, offset) when they are stored.  Nothing here proves that the result is right:
  * plan_verify() does, without this file's lifetimes.
  */
@@ -19,18 +19,18 @@
 #define SHAPES_TEXT_MAX 512
 #define DEVICE_TEXT_MAX (3 * BACKEND_TEXT_MAX + 8)
 
-/* What plan_create() needs only while it works. */
+/* The working memory of plan_create(). */
 struct plan_builder {
     struct plan *plan;
     struct hostmem *mem;
     const struct graph *graph;
     int32_t ops_max;             /* of the longest program */
-    struct tensor_range *ranges; /* [tensor_count], of the program at hand */
-    bool *touched;               /* [tensor_count]: some program touches this storage */
+    struct tensor_range *ranges; /* [tensor_count], of the current program */
+    bool *touched;               /* [tensor_count]: true if a program uses the storage */
     struct plan_item *items;     /* [tensor_count + ops_max] */
-    struct plan_item *placed;    /* [tensor_count + ops_max]: of the last program that was placed, and how many */
-    int32_t placed_count;        /* -1 = none in this phase */
-    struct plan_placer fixed;    /* run tensors, and the phase's at hand; [tensor_count] */
+    struct plan_item *placed;    /* [tensor_count + ops_max]: items of the last program placed */
+    int32_t placed_count;        /* number of items in `placed`; -1 = none in this phase */
+    struct plan_placer fixed;    /* run tensors, and those of the current phase; [tensor_count] */
     struct plan_scratch scratch;
     uint64_t segment_bytes; /* S of the virtual addresses */
     bool bound_only;        /* programs are measured, not placed */
@@ -61,7 +61,7 @@ static enum gt_status plan_arrays_create(struct plan *plan)
     return GT_OK;
 }
 
-/* "a=float32[3,4] b=..." of the operands that are there. */
+/* Writes "a=float32[3,4] b=..."  for the operands that are present. */
 static const char *operands_text(const struct op_call *call, char text[static SHAPES_TEXT_MAX])
 {
     const struct op_declaration *declaration = op_declaration(call->kind);
@@ -86,7 +86,7 @@ static const char *operands_text(const struct op_call *call, char text[static SH
     return text;
 }
 
-/* "; the device; its versions; what it lacks", as far as that is known. */
+/* Writes "; the device; its versions; its limits", as far as they are known. */
 static const char *device_text(const struct backend_info *info, char text[static DEVICE_TEXT_MAX])
 {
     text[0] = '\0';
@@ -96,7 +96,7 @@ static const char *device_text(const struct backend_info *info, char text[static
     return text;
 }
 
-/* Asks the backend whether it has each op, and for its workspace. */
+/* Asks the backend whether it supports each op, and for its workspace. */
 static enum gt_status workspaces_ask(struct plan *plan)
 {
     const struct backend *device = plan->options.device;
@@ -119,13 +119,14 @@ static enum gt_status workspaces_ask(struct plan *plan)
     return GT_OK;
 }
 
-/* What a size follows from: of weights and what belongs to them, and of what only one program touches. */
+/* Returns the keys that determine a size: of weights and tensors that belong to them, or of tensors of a single
+ * program. */
 static const char *size_causes(enum tensor_lifetime lifetime)
 {
     return lifetime == LIFETIME_PROGRAM ? "batch_size, block_size and n_embd" : "vocab_size, n_embd and block_size";
 }
 
-/* One size: fits a segment, and the sum so far does not overflow. */
+/* Checks that one size fits a segment and that the sum so far does not overflow. */
 static enum gt_status size_check(const struct plan_builder *builder, const char *what, const char *name,
                                  enum tensor_lifetime lifetime, uint64_t bytes, uint64_t *sum)
 {
@@ -208,7 +209,7 @@ static void builder_arrays_destroy(struct plan_builder *builder)
     hostmem_free(builder->mem, builder->ranges);
 }
 
-/* Marks the storages that any program touches. */
+/* Marks the storages that any program uses. */
 static void touched_mark(struct plan_builder *builder)
 {
     for (int32_t p = 0; p < builder->graph->program_count; p++) {
@@ -236,8 +237,8 @@ static enum gt_status segments_exceeded(const struct plan_builder *builder, cons
     return GT_NO_FIT;
 }
 
-/* Places the storages that persist: of the run (all, whether an op touches them or not: the host may own them), or of
- * one phase (those that a program touches).  Adds their footprints to categories[]. */
+/* Places the persistent storages of the run (all of them, whether an op uses them or not: the host may own them) or of
+ * one phase (those that a program uses).  Adds their footprints to categories[]. */
 static enum gt_status persistent_place(struct plan_builder *builder, enum tensor_lifetime lifetime,
                                        enum program_phase phase, uint64_t categories[static CATEGORY_COUNT])
 {
@@ -261,8 +262,8 @@ static enum gt_status persistent_place(struct plan_builder *builder, enum tensor
     return GT_OK;
 }
 
-/* Whether the items are those of the program before, in sizes and lives: the first micro-step and the next ones are.  Then
- * they get its addresses, which are in the placer already. */
+/* If the items equal those of the previous program in sizes and lives, reuses its addresses, which are still in the
+ * placer, and returns true.  This happens for the first micro-step and the next ones. */
 static bool placement_reuse(const struct plan_builder *builder, int32_t count)
 {
     if (count != builder->placed_count)
@@ -324,7 +325,7 @@ static enum gt_status program_place(struct plan_builder *builder, int32_t progra
     return GT_OK;
 }
 
-/* Notes the peak so far: phase tensors of `persistent_bytes`, with the categories `persistent`, under `program`. */
+/* Updates the peak with a program, given the bytes and categories of the phase tensors below it. */
 static void peak_update(struct plan *plan, int32_t program, uint64_t persistent_bytes, const uint64_t *persistent,
                         uint64_t *peak_bytes)
 {
@@ -340,7 +341,7 @@ static void peak_update(struct plan *plan, int32_t program, uint64_t persistent_
         plan->category_bytes[c] = persistent[c] + own->live_bytes[c];
 }
 
-/* Places one phase on top of the run tensors, which alone are in builder->fixed on entry. */
+/* Places one phase on top of the run tensors; on entry builder->fixed contains only these. */
 static enum gt_status phase_place(struct plan_builder *builder, enum program_phase phase,
                                   const uint64_t run_categories[static CATEGORY_COUNT], uint64_t *peak_bytes,
                                   uint64_t arena_high[static BACKEND_SEGMENTS_MAX])
@@ -364,7 +365,7 @@ static enum gt_status phase_place(struct plan_builder *builder, enum program_pha
     return GT_OK;
 }
 
-/* Views lie where their base does. */
+/* Gives each view its address within its base. */
 static void views_resolve(struct plan *plan)
 {
     for (int32_t t = 0; t < plan->tensor_count; t++) {
@@ -393,7 +394,7 @@ static enum gt_status arena_place(struct plan_builder *builder)
     plan->run_bytes = plan_high_water_sum(high);
     plan->arena_bytes_bound = plan->run_bytes;
     memcpy(plan->category_bytes, categories, sizeof categories);
-    /* Each phase starts from the run tensors' slots alone. */
+    /* Each phase starts with only the run tensors' slots. */
     int32_t run_slots = builder->fixed.count;
     struct plan_slot *saved;
     TRY(array_create(builder->mem, (size_t)run_slots, sizeof saved[0], "plan slots", &saved));

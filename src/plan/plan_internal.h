@@ -1,8 +1,8 @@
-/* Shared by the files of plan/, and by their tests: items with a lifetime, and the placer that gives them addresses.
+/* Shared by the files of plan/ and their tests: items with a lifetime, and the placer that gives them addresses.
  *
- * Within plan/ an address is one number, the virtual byte: segment k holds the virtual bytes [k S, (k + 1) S) of the
- * largest segment S, and no item crosses a multiple of S.  S = 0 means a single segment without a bound.  A footprint is
- * what an item takes: its bytes rounded up to the alignment, and its guard.
+ * Within plan/ an address is one number, the virtual byte: segment k contains the virtual bytes [k S, (k + 1) S), where
+ * S is the largest segment, and no item crosses a multiple of S.  S = 0 means a single segment without a bound.  The
+ * footprint of an item is its bytes rounded up to the alignment, plus its guard.
  */
 #ifndef GPT_TRAIN_PLAN_PLAN_INTERNAL_H
 #define GPT_TRAIN_PLAN_PLAN_INTERNAL_H
@@ -22,12 +22,12 @@
 struct plan_item {
     int32_t first, last;
     uint64_t bytes;        /* footprint, > 0 */
-    uint64_t offset_bytes; /* virtual; what the placement finds */
+    uint64_t offset_bytes; /* virtual; set by the placement */
     int32_t tensor;        /* the storage, or TENSOR_NONE */
-    int32_t op;            /* whose workspace it is, when not a storage */
+    int32_t op;            /* the workspace's op, if the item is not a storage */
 };
 
-/* Virtual bytes that are taken during some ops. */
+/* Virtual bytes that are occupied during some ops. */
 struct plan_slot {
     uint64_t start, end;
     int32_t first, last;
@@ -42,10 +42,10 @@ struct plan_placer {
 
 struct plan_sort_key {
     uint64_t major, minor; /* ascending */
-    int32_t index;         /* of the item, and the last tie-break */
+    int32_t index;         /* of the item; also the last tie-break */
 };
 
-/* Memory for placing up to `items` items over up to `ops` ops; the caller's. */
+/* Memory for placing up to `items` items over up to `ops` ops.  The caller owns it. */
 struct plan_scratch {
     struct plan_placer placer;  /* room for every item and the persistent slots */
     struct plan_sort_key *keys; /* [max(items, ops)] */
@@ -54,35 +54,37 @@ struct plan_scratch {
     int32_t *rank_min;          /* [plan_rank_levels(ops) * ops] */
 };
 
-/* The lowest virtual address where the item fits beside all slots whose lives meet its own; takes it.
- * False, and nothing taken, when that lies beyond BACKEND_SEGMENTS_MAX segments. */
+/* Places the item at the lowest virtual address that no slot with an overlapping life occupies, and adds its slot.
+ * Returns false, and adds nothing, when that address lies beyond BACKEND_SEGMENTS_MAX segments. */
 bool plan_first_fit(struct plan_placer *placer, struct plan_item *item);
 
-/* Bytes that the placer's slots need of each segment, up to the last one taken. */
+/* Computes the bytes of each segment up to the end of the last slot in it. */
 void plan_high_water(const struct plan_placer *placer, uint64_t high[static BACKEND_SEGMENTS_MAX]);
 uint64_t plan_high_water_sum(const uint64_t high[static BACKEND_SEGMENTS_MAX]);
 
-/* Places all items on top of `fixed` in several orders and keeps the smallest; leaves its slots in scratch->placer.
- * `live[ops]` is the sum of footprints at each op.  False when no order stays within the segments. */
+/* Places all items on top of `fixed` in several orders and keeps the smallest result; leaves its slots in
+ * scratch->placer.  `live[ops]` is the sum of footprints at each op.  Returns false when no order stays within the
+ * segments. */
 bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_t count, const uint64_t *live,
                 int32_t ops, struct plan_scratch *scratch);
 int32_t plan_rank_levels(int32_t ops);
 
-/* Rounded up to the alignment, plus the guard; an empty tensor takes one unit. */
+/* Returns `bytes` rounded up to the alignment, plus the guard; an empty tensor takes one unit. */
 uint64_t plan_footprint(const struct plan_options *options, uint64_t bytes);
 
-/* The items of a program: its program-lifetime storages, by `ranges`, and the workspaces.  Returns their number. */
+/* Collects the items of a program: its program-lifetime storages, with lives from `ranges`, and the workspaces.
+ * Returns their number. */
 int32_t plan_items_collect(const struct plan *plan, int32_t program, const struct tensor_range *ranges,
                            struct plan_item *items);
 /* Fills live[0 .. ops - 1] (live has ops + 1 entries) and the bound, peak op and categories of `out`. */
 void plan_live_measure(const struct plan *plan, int32_t program, const struct plan_item *items, int32_t count,
                        uint64_t *live, struct plan_program *out);
 
-/* For both reports: the name of the tensor that an op writes first, "-" when it writes none. */
+/* Returns the name of the tensor that an op writes first, "-" when it writes none. */
 const char *plan_op_target(const struct graph *graph, const struct op *op);
-/* Bytes of the arena that nothing uses at the peak. */
+/* Returns the bytes of the arena that are unused at the peak. */
 uint64_t plan_unused_bytes(const struct plan *plan);
-/* Arena, context, headroom, and the host's memory where it is the device's. */
+/* Returns the sum of arena, context and headroom, and of the host's memory if the device shares it. */
 uint64_t plan_total_bytes(const struct plan *plan, const struct plan_report_facts *facts);
 
 /* Seconds to go; `total` is 0 when the forecast is unknown. */

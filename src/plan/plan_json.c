@@ -1,7 +1,7 @@
-/* The plan as JSON, for programs; the schema is in doc/plan.md.
+/* Prints the plan as JSON, for programs; the schema is in doc/plan.md.
  *
- * Every number of the text report is here, unrounded.  The value is built whole and written at once, so a failure
- * leaves no half of it.  What is unknown is null.
+ * Contains every number of the text report, unrounded.  The value is built completely and written at once, so that a
+ * failure leaves no partial output.  Unknown values are null.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@ static json_t *text_value(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-/* Steals `value`; false when either could not be had.  jansson lets a NULL value through as a failure. */
+/* Sets a member and takes over `value`.  Returns false when there was no memory for either: jansson treats a NULL value
+ * as a failure. */
 static bool set(json_t *object, const char *name, json_t *value)
 {
     return json_object_set_new(object, name, value) == 0;
@@ -71,7 +72,7 @@ static json_t *segments_value(const struct plan *plan)
     return array;
 }
 
-/* The op with most live bytes of a program; null for a program without ops. */
+/* Returns the op with most live bytes of a program; null for a program without ops. */
 static json_t *peak_value(const struct plan *plan, int32_t program)
 {
     const struct program *of = program >= 0 ? &plan->graph->programs[program] : NULL;
@@ -150,7 +151,7 @@ static json_t *forecast_value(const struct plan_report_facts *facts)
     return NULL;
 }
 
-/* [{"level": ..., "blocks": ...}], in the order of the blocks. */
+/* Returns [{"level": ..., "blocks": ...}], in the order of the blocks. */
 static json_t *recompute_value(const struct model_options *options)
 {
     json_t *array = json_array();
@@ -172,7 +173,7 @@ static json_t *recompute_value(const struct model_options *options)
     return array;
 }
 
-/* The keys that a search may change, and the shape. */
+/* Sets the keys that a search may change, and the shape. */
 static bool options_set(json_t *object, const struct model_options *options)
 {
     return set(object, "micro_batch", json_integer(options->choice.micro_batch)) &&
@@ -216,7 +217,7 @@ static json_t *choices_value(const struct plan_report_facts *facts, const struct
     return array;
 }
 
-/* What was asked for and what became of it; null where nothing was searched. */
+/* Returns the requested configuration and the search's result; null if there was no search. */
 static json_t *search_value(const struct plan_report_facts *facts)
 {
     const struct search_result *search = facts->search;

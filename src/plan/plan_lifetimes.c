@@ -1,8 +1,8 @@
-/* From a program to items with lifetimes, and what is live at each op.
+/* Turns a program into items with lifetimes, and measures the live bytes at each op.
  *
- * Ranges come from graph_ranges(); inputs and outputs are clamped to the first and last op, which changes no meeting of
- * lives, since both are touched by some op.  Live bytes are footprints (alignment and guard included): the largest sum
- * over the ops is a lower bound for every placement.
+ * Ranges come from graph_ranges().  Inputs and outputs are clamped to the first and last op, which does not change
+ * which lives overlap, since some op uses both.  Live bytes are footprints (alignment and guard included): the largest
+ * sum over the ops is a lower bound for every placement.
  */
 #include <assert.h>
 #include <string.h>
@@ -53,7 +53,7 @@ void plan_live_measure(const struct plan *plan, int32_t program, const struct pl
 {
     int32_t ops = plan->graph->programs[program].count;
     memset(live, 0, ((size_t)ops + 1) * sizeof live[0]);
-    /* Steps first, then their running sum; a step down wraps, and the sum wraps back. */
+    /* First the differences, then their running sum; a negative difference wraps, and the sum wraps back. */
     for (int32_t i = 0; i < count; i++) {
         live[items[i].first] += items[i].bytes;
         live[items[i].last + 1] -= items[i].bytes;

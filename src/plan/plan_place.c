@@ -1,11 +1,11 @@
-/* Placement: an address for items with known lifetimes.
+/* Placement: finds an address for each item of known lifetime.
  *
- * First fit in several orders; the smallest result is kept, and the first that meets the lower bound ends the search.
- * Longest lifetime first is optimal where lifetimes nest, as saved activations do: everything that meets an item then
- * contains it, so that first fit stacks without gaps.  By breadth: the op with most live bytes first, its items by size.
- * Then by size, by size times lifetime, and from each of these orders on with whatever reached highest moved up in it.  Slots
- * are an array sorted by address, scanned once per item; a few thousand items take milliseconds.  This file knows neither
- * tensors nor programs.
+ * First fit in several orders; the smallest result is kept, and the first one that meets the lower bound ends the
+ * search.  Longest lifetime first is optimal if lifetimes nest, as saved activations do: every earlier item whose life
+ * overlaps an item's then contains it, so that first fit stacks without gaps.  By breadth: the op with most live bytes
+ * first, its items by size.  Then by size, by size times lifetime, and repairs of each of these orders, which move the
+ * item that reached highest forward.  Slots are an array sorted by address, scanned once per item; a few thousand items
+ * take milliseconds.  This file knows neither tensors nor programs.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -13,17 +13,18 @@
 
 #include "plan/plan_internal.h"
 
-/* Repairs of one order: at most so many placements, and items placed in all of them together. */
+/* Limits for the repairs of one order: the number of placements, and of items placed in all of them together. */
 #define REPAIR_ROUNDS_MAX 64
 #define REPAIR_ITEMS_MAX 65536
-/* In an arena of one piece, less than this part of the bound, 16 KiB of a GiB, is worth few placements: it is a tensor of a few
- * KiB that fits beside its neighbours in no order, or soon in another one. */
+/* In an arena of one piece, a gap below this fraction of the bound (16 KiB of a GiB) is worth few placements: its cause
+ * is a tensor of a few KiB that either fits next to its neighbours in no order, or soon in another one. */
 #define REPAIR_GAIN_PART 65536
 #define REPAIR_ROUNDS_FEW 2
-/* In several pieces the ends of all but the last stay empty, so that hardly any plan meets the bound and ends the repairs. */
+/* In several pieces the ends of all but the last stay empty, so hardly any plan meets the bound and ends the
+ * repairs. */
 #define REPAIR_PIECES_PART 8
 
-/* `from`, or the start of the next segment when the item would cross into it. */
+/* Returns `from`, or the start of the next segment if the item would cross into it. */
 static uint64_t segment_fit(const struct plan_placer *placer, uint64_t from, uint64_t bytes)
 {
     uint64_t segment = placer->segment_bytes;
@@ -32,7 +33,7 @@ static uint64_t segment_fit(const struct plan_placer *placer, uint64_t from, uin
     return from + (segment - from % segment);
 }
 
-/* Index of the first slot that starts at or after `start`. */
+/* Returns the index of the first slot that starts at or after `start`. */
 static int32_t slot_position(const struct plan_placer *placer, uint64_t start)
 {
     int32_t low = 0, high = placer->count;
@@ -65,8 +66,8 @@ static void slot_take(struct plan_placer *placer, const struct plan_item *item)
     placer->count++;
 }
 
-/* Slots are sorted by where they start: the first that starts beyond the item ends the walk.  Which slots the item meets in
- * time is as good as random, so that there is no branch on it. */
+/* Slots are sorted by start, so the first one that starts beyond the item ends the loop.  Whether a slot's life
+ * overlaps the item's is as good as random, so the loop does not branch on it. */
 static uint64_t fit_unbounded(const struct plan_placer *placer, const struct plan_item *item)
 {
     const struct plan_slot *slot = placer->slots, *end = slot + placer->count;
@@ -97,7 +98,7 @@ bool plan_first_fit(struct plan_placer *placer, struct plan_item *item)
     assert(placer->segment_bytes == 0 || item->bytes <= placer->segment_bytes);
     uint64_t found = fit_unbounded(placer, item);
     if (placer->segment_bytes != 0 && found + item->bytes > placer->segment_bytes)
-        found = fit_in_segments(placer, item); /* within the first segment both find the same */
+        found = fit_in_segments(placer, item); /* within the first segment both return the same */
     if (placer->segment_bytes != 0 && found / placer->segment_bytes >= BACKEND_SEGMENTS_MAX)
         return false;
     item->offset_bytes = found;
@@ -115,7 +116,7 @@ void plan_high_water(const struct plan_placer *placer, uint64_t high[static BACK
             high[0] = slot->end > high[0] ? slot->end : high[0];
             continue;
         }
-        /* A joined slot may cover several segments; all but the last to their end. */
+        /* A joined slot may cover several segments, all but the last to their end. */
         for (uint64_t k = slot->start / segment; k * segment < slot->end; k++) {
             uint64_t end = slot->end < (k + 1) * segment ? slot->end - k * segment : segment;
             high[k] = end > high[k] ? end : high[k];
@@ -146,7 +147,7 @@ static void keys_sort(struct plan_sort_key *keys, int32_t count)
     qsort(keys, (size_t)count, sizeof keys[0], sort_key_compare);
 }
 
-/* Longest lifetime first; of equals the larger. */
+/* Longest lifetime first, ties by larger size. */
 static void order_by_lifetime(const struct plan_item *items, int32_t count, struct plan_sort_key *keys)
 {
     for (int32_t i = 0; i < count; i++) {
@@ -167,8 +168,8 @@ int32_t plan_rank_levels(int32_t ops)
     return levels;
 }
 
-/* Level k of the table holds, for each op i, the smallest rank among ops i .. i + 2^k - 1; rank 0 is the op with most
- * live bytes. */
+/* Level k of the table contains, for each op i, the smallest rank among ops i .. i + 2^k - 1; rank 0 is the op with
+ * most live bytes. */
 static void ranks_build(const uint64_t *live, int32_t ops, struct plan_sort_key *keys, int32_t *rank_min)
 {
     for (int32_t i = 0; i < ops; i++)
@@ -192,7 +193,7 @@ static int32_t rank_lowest(const int32_t *rank_min, int32_t ops, int32_t first, 
     return left < right ? left : right;
 }
 
-/* Items of the op with most live bytes first, by size; then those of the next op that are left. */
+/* Items of the op with most live bytes first, by size; then the remaining items of the next op. */
 static void order_by_breadth(const struct plan_item *items, int32_t count, const uint64_t *live, int32_t ops,
                              struct plan_scratch *scratch)
 {
@@ -224,7 +225,8 @@ static uint64_t placer_bytes(const struct plan_placer *placer)
     return plan_high_water_sum(high);
 }
 
-/* First fit in the order of the keys, on top of `fixed`.  Returns the bytes needed, UINT64_MAX when it does not fit. */
+/* Runs first fit in the order of the keys, on top of `fixed`.  Returns the bytes needed, UINT64_MAX when it does not
+ * fit. */
 static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
                                struct plan_scratch *scratch)
 {
@@ -236,7 +238,7 @@ static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item
     return placer_bytes(&scratch->placer);
 }
 
-/* By size, or by size times lifetime, largest first; of equals the longer. */
+/* By size, or by size times lifetime, largest first, ties by longer life. */
 static void order_by_size(const struct plan_item *items, int32_t count, bool area, struct plan_sort_key *keys)
 {
     for (int32_t i = 0; i < count; i++) {
@@ -263,7 +265,7 @@ static void order_make(enum place_order order, const struct plan_item *items, in
         order_by_size(items, count, order == ORDER_AREA, scratch->keys);
 }
 
-/* The best placement so far; keeps its offsets when it is better than that. */
+/* Stores the offsets if this is the best placement so far. */
 static void best_keep(const struct plan_item *items, int32_t count, uint64_t bytes, struct plan_scratch *scratch,
                       uint64_t *least)
 {
@@ -274,7 +276,8 @@ static void best_keep(const struct plan_item *items, int32_t count, uint64_t byt
         scratch->best[i] = items[i].offset_bytes;
 }
 
-/* Moves the item that reaches highest up in the order, to the front or by half its place; false when it is first. */
+/* Moves the item that reaches highest to the front of the order, or forward by half its position.  Returns false when
+ * it is already first. */
 static bool highest_raise(const struct plan_item *items, int32_t count, bool half, struct plan_sort_key *keys)
 {
     int32_t highest = 0;
@@ -290,7 +293,7 @@ static bool highest_raise(const struct plan_item *items, int32_t count, bool hal
     return highest > 0;
 }
 
-/* Orders in which what stuck out of the one before comes sooner, for a bounded time. */
+/* Places repeatedly, each time with the item that reached highest moved forward, for a bounded number of rounds. */
 static void repair(const struct plan_placer *fixed, struct plan_item *items, int32_t count, uint64_t bound, bool half,
                    struct plan_scratch *scratch, uint64_t *least)
 {
@@ -308,7 +311,7 @@ static void repair(const struct plan_placer *fixed, struct plan_item *items, int
     }
 }
 
-/* The items at the best offsets, in the caller's slots. */
+/* Restores the best offsets in the items and the placer's slots. */
 static void best_restore(const struct plan_placer *fixed, struct plan_item *items, int32_t count,
                          struct plan_scratch *scratch)
 {
@@ -326,7 +329,7 @@ bool plan_place(const struct plan_placer *fixed, struct plan_item *items, int32_
     for (int32_t i = 0; i < ops; i++)
         most_live = live[i] > most_live ? live[i] : most_live;
     bound += most_live;
-    /* At the bound no order does better. */
+    /* At the bound no order can do better. */
     for (int order = 0; order < ORDER_COUNT && least != bound; order++) {
         order_make((enum place_order)order, items, count, live, ops, scratch);
         best_keep(items, count, place_in_order(fixed, items, count, scratch), scratch, &least);

@@ -1,9 +1,9 @@
-/* The plan as one screen of text, and the sums that the reports share.
+/* Prints the plan as one screen of text, and computes the sums that the reports share.
  *
- * Some 24 lines of 80 columns, folded at blanks and never cut: what is trained and where, what it needs, the table of
- * categories at the peak, where the peak is, what the other phases need, and the forecast.  Where what was asked for does not
- * fit, some lines more: what is short, what was changed for it, and the choices that fit.  Everything comes from the plan and the facts; nothing
- * is computed about the model here.
+ * Some 24 lines of 80 columns, folded at blanks and never truncated: the model and the device, the memory that it
+ * needs, the table of categories at the peak, the place of the peak, the needs of the other phases, and the forecast.
+ * If the requested configuration does not fit, some more lines: the bytes that are short, the changes, and the choices
+ * that fit.  Everything comes from the plan and the facts; nothing is computed about the model here.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 #define LINE_BYTES_MAX 1024
 #define HEAD_INDENT 10
 #define CHOICE_INDENT 35
-#define SECONDS_MAX 1e15 /* beyond, the end is not a date */
+#define SECONDS_MAX 1e15 /* the end of a longer run is not a date */
 
 const char *plan_op_target(const struct graph *graph, const struct op *op)
 {
@@ -58,8 +58,8 @@ void plan_forecast_make(const struct plan_report_facts *facts, struct plan_forec
     out->end_wall_s = clock_wall_s() + (int64_t)(out->total_seconds < SECONDS_MAX ? out->total_seconds : SECONDS_MAX);
 }
 
-/* One line without control characters and trailing blanks, folded at blanks to LINE_WIDTH columns; what goes on in the next
- * line begins at `indent`. */
+/* Prints one line without control characters and trailing blanks, folded at blanks to LINE_WIDTH columns.  Continuation
+ * lines begin at `indent`. */
 static void line_print(FILE *out, int indent, const char *format, ...) LOG_PRINTF(3, 4);
 static void line_print(FILE *out, int indent, const char *format, ...)
 {
@@ -152,7 +152,7 @@ static void peak_print(const struct plan *plan, FILE *out)
                log_bytes(bound, (double)plan->arena_bytes_bound), percent);
 }
 
-/* What each phase needs of the arena, the run's tensors included. */
+/* Prints the arena bytes that each phase needs, the run's tensors included. */
 static void phases_print(const struct plan *plan, FILE *out)
 {
     char line[LINE_BYTES_MAX / 2] = "", run[24];
@@ -198,7 +198,7 @@ static void forecast_print(const struct plan_report_facts *facts, FILE *out)
                100.0 * forecast.evaluation_share);
 }
 
-/* What was asked for, by how much it is too large, and what was done about it. */
+/* Prints the bytes of the requested plan, by how much they exceed the budget, and the changes. */
 static void change_print(const struct plan_report_facts *facts, FILE *out)
 {
     const struct search_result *search = facts->search;

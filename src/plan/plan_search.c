@@ -1,9 +1,9 @@
 /* The search, and the front of memory against time.
  *
- * For every uniform recompute level two small plans (micro-batches of 4 and 8, say) give bytes and seconds as straight lines in
- * the micro-batch; a mix of two levels lies between them.  All candidates are sorted by modelled seconds, and walked until
- * one that the lines do not rule out has a real plan that fits.  The front is what the same lines leave undominated, thinned
- * out and then planned for real.
+ * For every uniform recompute level two small plans (micro-batches of 4 and 8, say) give bytes and seconds as straight
+ * lines in the micro-batch; a mix of two levels is interpolated between them.  All candidates are sorted by modelled
+ * seconds and tried in order until one that the lines do not rule out has a real plan that fits.  The front consists of
+ * the candidates that no other dominates according to the same lines, thinned out and then planned for real.
  */
 #include "plan/plan_search.h"
 
@@ -16,18 +16,18 @@
 #include "base/size.h"
 
 #define CANDIDATES_MAX 8192
-#define PARTS_FINE 8        /* up to so many parts in steps of one, then by an eighth */
+#define PARTS_FINE 8        /* divisors up to this grow by one, then by an eighth */
 #define MIX_PARTS 4         /* mixes in quarters of the blocks */
 #define ESTIMATE_SLACK 0.9  /* a candidate whose estimate is above budget / this is skipped */
-#define SECONDS_SLACK 0.002 /* what an estimate of seconds may be too large by; most are too small */
+#define SECONDS_SLACK 0.002 /* estimates of seconds may be too large by this much; most are too small */
 #define CHUNK_ROWS_LEAST 64
 #define LAYERNORM_STATE_BYTES 16.0
 #define LINE_BATCH 8
 #define LINE_ROWS_MAX 65536
-#define FRONT_CHUNKS_MAX 1024 /* candidates of the front with more loss chunks take longer to plan than to look at */
+#define FRONT_CHUNKS_MAX 1024 /* front candidates with more loss chunks than this take too long to plan */
 
 struct candidate {
-    struct plan_choice choice; /* its remainder and evaluation batch follow from the rest: options_of() */
+    struct plan_choice choice; /* options_of() derives remainder and evaluation batch from the rest */
     double bytes, seconds;     /* estimates */
 };
 _Static_assert(SEARCH_FRONT_MAX >= 4, "the front has two ends, the request and something between");
@@ -58,7 +58,7 @@ void search_micro_batch_set(struct model_options *options, int64_t samples, int6
     options->choice.remainder_batch = (int32_t)(samples % micro_batch);
 }
 
-/* The options of a candidate. */
+/* Returns the options of a candidate. */
 static struct model_options options_of(const struct search *search, const struct candidate *candidate)
 {
     const struct search_request *request = search->request;
@@ -76,7 +76,7 @@ static struct model_options options_of(const struct search *search, const struct
 char *search_budget_text(char text[static 24], uint64_t bytes)
 {
     const uint64_t mib = (uint64_t)1 << 20;
-    uint64_t whole = bytes / mib + 1; /* a byte more than needed at least, for a reader that rounds down */
+    uint64_t whole = bytes / mib + 1; /* at least a byte more than needed, for a reader that rounds down */
     uint64_t hundredths = whole / 1024 * 100 + whole % 1024 * 100 / 1024 + 1;
     if (whole < 1024)
         snprintf(text, 24, "%" PRIu64 "MiB", whole);
@@ -100,7 +100,7 @@ double search_update_seconds(const struct model *model, const struct plan_rates 
            plan_cost_seconds(model->graph, model->update.program, rates);
 }
 
-/* Bytes of a graph's plan, where its bound is within `limit`; else the bound stands for them. */
+/* Computes the bytes of a graph's plan if its bound is within `limit`, and else the bound. */
 static enum gt_status graph_plan(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                                  uint64_t limit, uint64_t *bytes)
 {
@@ -116,8 +116,8 @@ static enum gt_status graph_plan(struct hostmem *mem, const struct graph *graph,
     return GT_OK;
 }
 
-/* Bytes and seconds of the options; slower ones than `seconds_most` are not planned, and `arena_bytes` is
- * SEARCH_BYTES_NEVER for them too. */
+/* Computes bytes and seconds of the options.  Options slower than `seconds_most` are not planned, and their
+ * `arena_bytes` is also SEARCH_BYTES_NEVER. */
 static enum gt_status options_plan(struct hostmem *mem, const struct plan_options *plan_options,
                                    const struct plan_rates *rates, uint64_t limit, double seconds_most,
                                    struct search_choice *choice)
@@ -143,7 +143,7 @@ enum gt_status search_options_plan(struct hostmem *mem, const struct plan_option
     return options_plan(mem, plan, rates, UINT64_MAX, INFINITY, choice);
 }
 
-/* The least bytes of a candidate's training program, without a remainder, evaluation and sampling. */
+/* Computes the least bytes of a candidate's training program, without remainder, evaluation and sampling. */
 static enum gt_status candidate_bound(const struct search *search, const struct candidate *candidate, uint64_t *bytes,
                                       double *step_seconds, double *update_seconds)
 {
@@ -168,7 +168,8 @@ static struct search_line line_through(const int64_t x[2], double y0, double y1)
     return (struct search_line){y0 - slope * (double)x[0], slope};
 }
 
-/* The two micro-batches that lines are drawn through: large enough for a loss chunk to be full, small enough to plan. */
+/* Chooses the two micro-batches through which lines are drawn: large enough to fill a loss chunk, small enough to
+ * plan. */
 static void line_batches(const struct search_request *request, int64_t out[2])
 {
     int64_t most = request->options.choice.micro_batch < LINE_BATCH ? request->options.choice.micro_batch : LINE_BATCH;
@@ -178,7 +179,7 @@ static void line_batches(const struct search_request *request, int64_t out[2])
     out[1] = most > 1 ? most : 2;
 }
 
-/* Bytes and seconds of a level and chunk as lines in the micro-batch, from two plans. */
+/* Measures bytes and seconds of a level and chunk as lines in the micro-batch, from two plans. */
 static enum gt_status lines_measure(struct search *search, int32_t chunk, enum recompute_level level)
 {
     struct search_states_memo *memo = search->memo;
@@ -202,7 +203,8 @@ static enum gt_status lines_measure(struct search *search, int32_t chunk, enum r
     if (placeable)
         memo->bytes[chunk][level] = line_through(batches, (double)bytes[0], (double)bytes[1]);
     else
-        memo->bytes[chunk][level] = (struct search_line){0.0, 0.0}; /* not known: nothing is skipped for them */
+        memo->bytes[chunk][level] =
+            (struct search_line){0.0, 0.0}; /* unknown: no candidate is skipped because of them */
     memo->seconds[chunk][level] = line_through(batches, seconds[0], seconds[1]);
     memo->known[chunk][level] = true;
     return GT_OK;
@@ -233,7 +235,7 @@ static void candidate_add(struct search *search, int64_t micro_batch, int32_t ch
     search->candidates[search->count++] = candidate;
 }
 
-/* All mixes for a micro-batch and chunk: the uniform levels, and neighbouring levels in quarters of the blocks. */
+/* Adds all mixes for a micro-batch and chunk: the uniform levels, and neighbouring levels in quarters of the blocks. */
 static void mixes_add(struct search *search, int64_t micro_batch, int32_t chunk)
 {
     int32_t layers = search->request->options.config.n_layer;
@@ -250,7 +252,8 @@ static void mixes_add(struct search *search, int64_t micro_batch, int32_t chunk)
     }
 }
 
-/* The micro-batches that are tried: what was asked for, then its halves, thirds and so on, rounded up, in growing steps. */
+/* Adds candidates for the requested micro-batch, then for its halves, thirds and so on, rounded up, in growing
+ * steps. */
 static void candidates_add(struct search *search)
 {
     int64_t asked = search->request->options.choice.micro_batch, last = 0;
@@ -264,7 +267,7 @@ static void candidates_add(struct search *search)
     }
 }
 
-/* The chunk that was asked for and, unless it is pinned, smaller ones. */
+/* Chooses the requested chunk and, unless it is pinned, smaller ones. */
 static void chunks_choose(struct search *search)
 {
     int64_t rows = search->request->options.choice.loss_chunk_rows;
@@ -275,7 +278,7 @@ static void chunks_choose(struct search *search)
     }
 }
 
-/* By seconds; ties by fewer bytes, then by the order of making (larger micro-batch first). */
+/* By seconds; ties by fewer bytes, then by larger micro-batch. */
 static int candidate_compare(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
@@ -310,7 +313,7 @@ static enum gt_status candidates_make(struct search *search)
     return GT_OK;
 }
 
-/* What an earlier search found for a choice; NULL where none did. */
+/* Returns an earlier search's result for a choice; NULL when there is none. */
 static struct search_tried *tried_find(const struct search *search, const struct plan_choice *choice)
 {
     struct search_states_memo *memo = search->memo;
@@ -321,8 +324,8 @@ static struct search_tried *tried_find(const struct search *search, const struct
     return NULL;
 }
 
-/* Plans a candidate.  Its training program alone comes first: most of those that do not fit are found out by it, for a third
- * of the work. */
+/* Plans a candidate.  Tries its training program alone first, which rules out most candidates that do not fit for a
+ * third of the work. */
 static enum gt_status candidate_measure(const struct search *search, const struct candidate *candidate,
                                         double seconds_most, struct search_choice *choice, struct search_tried *tried)
 {
@@ -346,7 +349,7 @@ static enum gt_status candidate_measure(const struct search *search, const struc
     return GT_OK;
 }
 
-/* Plans a candidate, unless what is known of it says that it is too large or no faster than `seconds_most`. */
+/* Plans a candidate, unless earlier results show that it is too large or no faster than `seconds_most`. */
 static enum gt_status candidate_plan(const struct search *search, const struct candidate *candidate,
                                      double seconds_most, struct search_choice *choice)
 {
@@ -372,7 +375,7 @@ static enum gt_status candidate_plan(const struct search *search, const struct c
     return GT_OK;
 }
 
-/* Takes a candidate as the result when its real plan fits and is faster than the one that is there. */
+/* Takes a candidate as the result if its real plan fits and is faster than the current result. */
 static enum gt_status candidate_try(const struct search *search, const struct candidate *candidate,
                                     struct search_result *out, bool *fits, struct candidate *unplaceable)
 {
@@ -391,15 +394,15 @@ static enum gt_status candidate_try(const struct search *search, const struct ca
     return GT_OK;
 }
 
-/* Bytes of states per parameter of any kind, at least: layernorms' have 16. */
+/* Returns the least bytes of states per parameter of any kind; layernorms have 16. */
 static double state_bytes_least(const struct model_options *options)
 {
     double bytes = state_format_bytes(options->states, options->dtype, options->muon);
     return bytes < LAYERNORM_STATE_BYTES ? bytes : LAYERNORM_STATE_BYTES;
 }
 
-/* No plan of a training program can do with less: weights, gradients, moments, and the input of every block.  It saves
- * building programs of millions of ops only to see that they do not fit. */
+/* Returns a lower bound for every plan of a training program: weights, gradients, moments, and the input of every
+ * block.  It saves building programs of millions of ops only to see that they do not fit. */
 static double bytes_bound(const struct model_options *options)
 {
     const struct model_config *config = &options->config;
@@ -409,7 +412,7 @@ static double bytes_bound(const struct model_options *options)
     return states + (double)dtype_size_bytes(options->dtype) * inputs;
 }
 
-/* The rows of the smallest loss chunk that is tried. */
+/* Returns the rows of the smallest loss chunk that is tried. */
 static int64_t chunk_least(const struct search_request *request)
 {
     int64_t rows = request->options.choice.loss_chunk_rows;
@@ -431,8 +434,8 @@ bool search_least(const struct search_request *request, struct model_options *ou
     return bytes_bound(out) <= (double)request->budget_bytes;
 }
 
-/* What needs the fewest bytes, when every estimate was too large or misled: planned for real, but where that would take
- * long its bound must do. */
+/* Tries the options with the fewest bytes, if every estimate was too large or wrong.  Plans them for real, or uses
+ * their bound if planning would take long. */
 static enum gt_status least_try(const struct search *search, struct search_result *out, bool *fits)
 {
     const struct search_request *request = search->request;
@@ -454,18 +457,19 @@ static enum gt_status least_try(const struct search *search, struct search_resul
     return GT_OK;
 }
 
-/* Whether a candidate has as many rows, in a step and in a chunk, as one that the device's allocations cannot hold, and
- * keeps as much. */
+/* Returns true when a candidate has at least as many rows, in a step and in a chunk, as one that the device's
+ * allocations cannot hold, and keeps at least as much. */
 static bool placing_hopeless(const struct candidate *candidate, const struct candidate *unplaceable)
 {
-    int32_t more = 0; /* blocks that the candidate computes again at this level or above, less those of the other */
+    int32_t more = 0; /* blocks that the candidate recomputes at this level or above, less those of the other */
     for (int level = RECOMPUTE_FULL; level > RECOMPUTE_NONE && more <= 0; level--)
         more += candidate->choice.recompute.blocks[level] - unplaceable->choice.recompute.blocks[level];
     return unplaceable->choice.micro_batch > 0 && candidate->choice.micro_batch >= unplaceable->choice.micro_batch &&
            candidate->choice.loss_chunk_rows >= unplaceable->choice.loss_chunk_rows && more <= 0;
 }
 
-/* The first that fits, and then the fastest of those whose estimates come after its own by no more than their error. */
+/* Finds the first candidate that fits, then the fastest among it and the following ones within the error of the
+ * estimates. */
 static enum gt_status candidates_walk(const struct search *search, struct search_result *out)
 {
     double limit = (double)search->request->budget_bytes / ESTIMATE_SLACK;
@@ -485,7 +489,7 @@ static enum gt_status candidates_walk(const struct search *search, struct search
     return fits ? GT_OK : GT_NO_FIT;
 }
 
-/* What was asked for, when it is not hopeless. */
+/* Plans the requested options unless they are hopeless. */
 static enum gt_status asked_try(struct search *search, struct search_result *result, bool *fits)
 {
     const struct search_request *request = search->request;
@@ -515,8 +519,8 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
     return GT_OK;
 }
 
-/* All candidates, where what was asked for does not fit.  Where it has a tensor too large for the device, the smallest
- * goes first: nothing else is placeable if that is not. */
+/* Tries all candidates if the requested options do not fit.  If these have a tensor that is too large for the device,
+ * tries the smallest options first: if they cannot be placed, nothing can. */
 static enum gt_status others_search(struct search *search, struct search_result *result)
 {
     bool fits, placeable = true;
@@ -534,7 +538,7 @@ static enum gt_status others_search(struct search *search, struct search_result 
     return status;
 }
 
-/* The search with the states that the request has. */
+/* Searches with the state format of the request. */
 static enum gt_status states_search(struct hostmem *mem, const struct search_request *request,
                                     struct search_states_memo *memo, struct search_result *out)
 {
@@ -558,7 +562,8 @@ static enum gt_status states_search(struct hostmem *mem, const struct search_req
     return status;
 }
 
-/* A leaner format only where no candidate of a wider one fits; what was asked for stays the first one's. */
+/* Tries a leaner format only if no candidate of a wider one fits.  The figures for the request stay those of the first
+ * format. */
 enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out)
 {
     struct search_memo own = {0};
@@ -588,8 +593,8 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
     return status;
 }
 
-/* Keeps of the candidates, which are sorted by seconds, those that need less than every faster one, in steps of bytes that
- * are even on a logarithmic scale and leave at most `most`; the fastest and the smallest stay. */
+/* Thins the candidates, which are sorted by seconds, to those that need less memory than every faster one, and then to
+ * at most `most`, evenly spaced in bytes on a logarithmic scale.  The fastest and the smallest stay. */
 static void front_thin(struct search *search, int32_t most)
 {
     struct candidate *at = search->candidates;
@@ -619,7 +624,7 @@ static int choice_compare(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* Sorts by bytes and drops whatever is not faster than all that need less. */
+/* Sorts by bytes and drops every point that is not faster than all smaller ones. */
 static int32_t front_sort(struct search_choice *points, int32_t count)
 {
     int32_t kept = 0;
@@ -631,7 +636,7 @@ static int32_t front_sort(struct search_choice *points, int32_t count)
     return kept;
 }
 
-/* Plans one more point; those that would take long are left out. */
+/* Plans one more point, unless that would take long. */
 static enum gt_status point_add(const struct search *search, const struct model_options *options,
                                 struct search_choice *out, int32_t *count)
 {

@@ -1,9 +1,10 @@
-/* The plan as a picture: the ops of an update across, addresses up, one rectangle for each storage.
+/* Draws the plan as a picture: the ops of an update across, addresses up, one rectangle for each storage.
  *
- * Programs stand side by side on one scale of ops, small ones widened until their names fit.  A storage is drawn as a
- * rectangle with a text to hover over; those below the smallest drawn size are painted into a grid of pixels instead, which
- * comes out as few rectangles, so that programs of millions of ops stay a small file.  The smallest size is doubled until
- * few enough are left.  Nothing is computed about the model here; the front of memory against time is plan_svg_front.c.
+ * Programs are side by side on one scale of ops, small ones widened until their names fit.  A storage is a rectangle
+ * with a tooltip.  Storages below the smallest drawn size are painted into a grid of pixels instead, which becomes few
+ * rectangles, so that programs of millions of ops give a small file.  The smallest size is doubled until few enough
+ * rectangles are left.  Nothing is computed about the model here; the front of memory against time is in
+ * plan_svg_front.c.
  */
 #include "plan/plan_svg.h"
 
@@ -24,7 +25,7 @@
 #define MAP_HEIGHT 660
 #define PROGRAM_WIDTH_MIN 68.0
 #define PROGRAM_GAP 8.0
-#define BOXES_MAX 6000     /* rectangles that are drawn one by one */
+#define BOXES_MAX 6000     /* rectangles drawn individually */
 #define BOX_SIZE_LEAST 1.5 /* in pixels, in both directions */
 #define TEXT_MAX 512
 #define GIB 1073741824.0
@@ -34,15 +35,15 @@ static const struct svg_panel map_panel = {MAP_LEFT, MAP_TOP, MAP_WIDTH, MAP_HEI
 static const struct svg_panel front_panel = {1236, 150, 336, 300};
 static const struct svg_panel legend_panel = {1182, 560, 390, 250};
 
-/* A storage on the map, in pixels from its left and its bottom. */
+/* A storage on the map, in pixels from the map's left and bottom. */
 struct box {
     double left, right, low, high;
     enum tensor_category category;
     int32_t tensor;            /* or TENSOR_NONE: the workspace of `op` */
-    int32_t program, op, last; /* whose ops it lives through; program -1: a persistent tensor */
+    int32_t program, op, last; /* the program and ops of its life; program -1: a persistent tensor */
 };
 
-/* Pixels of the map for what is too small: whose category covers most of each. */
+/* The map's pixels for storages that are too small: each stores the category that covers most of it. */
 struct grid {
     uint8_t category[MAP_HEIGHT][MAP_WIDTH]; /* + 1; 0 = nothing */
     uint8_t covered[MAP_HEIGHT][MAP_WIDTH];  /* by that category, in 255ths */
@@ -52,9 +53,9 @@ struct map {
     const struct plan *plan;
     const struct graph *graph;
     double left[GRAPH_PROGRAMS_MAX], width[GRAPH_PROGRAMS_MAX]; /* of the programs, in pixels from the map's left */
-    uint64_t segment_low[BACKEND_SEGMENTS_MAX]; /* where each segment begins on the map's address axis */
-    double bytes_top;                           /* at the map's upper end */
-    struct tensor_range *ranges;                /* [tensor_count] */
+    uint64_t segment_low[BACKEND_SEGMENTS_MAX];                 /* start of each segment on the map's address axis */
+    double bytes_top;                                           /* at the map's upper end */
+    struct tensor_range *ranges;                                /* [tensor_count] */
     struct box *boxes;
     size_t count, capacity;
     struct grid *grid;
@@ -97,7 +98,7 @@ void svg_text(FILE *out, double x, double y, enum svg_anchor anchor, int size, c
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    /* A white edge keeps it readable over lines. */
+    /* A white outline keeps the text readable over lines. */
     fprintf(out,
             "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"%s\" font-size=\"%d\" fill=\"%s\" stroke=\"#ffffff\" "
             "stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\">",
@@ -138,7 +139,7 @@ static double page_y(double map_y)
     return map_panel.top + map_panel.height - map_y;
 }
 
-/* Shares the map's width among the programs by their ops, none below PROGRAM_WIDTH_MIN. */
+/* Distributes the map's width among the programs by their ops, at least PROGRAM_WIDTH_MIN each. */
 static void widths_set(struct map *map)
 {
     int32_t count = map->graph->program_count;
@@ -167,7 +168,7 @@ static double op_x(const struct map *map, int32_t program, int32_t op)
     return map->left[program] + (ops > 0 ? map->width[program] * op / ops : 0.0);
 }
 
-/* The map's ends of a phase; false when it has no program. */
+/* Finds the left and right ends of a phase on the map.  Returns false when it has no program. */
 static bool phase_ends(const struct map *map, enum program_phase phase, double *left, double *right)
 {
     bool found = false;
@@ -235,7 +236,7 @@ static bool box_is_small(const struct box *box, double size)
     return box->right - box->left < size || box->high - box->low < size;
 }
 
-/* The smallest size that leaves few enough boxes to be drawn one by one. */
+/* Returns the smallest size that leaves few enough boxes to draw individually. */
 static double box_size_choose(const struct map *map)
 {
     double size = BOX_SIZE_LEAST;
@@ -249,7 +250,7 @@ static double box_size_choose(const struct map *map)
     return size;
 }
 
-/* One pixel, `covered` of it by the category. */
+/* Paints one pixel; `covered` is the share of it that the category covers. */
 static void pixel_paint(struct grid *grid, int y, int x, enum tensor_category category, double covered)
 {
     uint8_t *owner = &grid->category[y][x], *share = &grid->covered[y][x];
@@ -285,7 +286,8 @@ static bool row_is(const struct grid *grid, int y, int x0, int x1, uint8_t owner
     return true;
 }
 
-/* Takes the largest rectangle of one category out of the grid that begins at (x0, y0) with its whole row; draws it. */
+/* Removes a rectangle of one category from the grid and draws it: the longest row from (x0, y0), extended over the rows
+ * with the same pixels.  Returns its right end. */
 static int grid_rectangle_draw(struct map *map, int y0, int x0)
 {
     struct grid *grid = map->grid;
@@ -314,7 +316,7 @@ static void grid_draw(struct map *map)
     fprintf(map->out, "</g>\n");
 }
 
-/* Name, dtype and shape, bytes, and the ops that it lives through. */
+/* Writes name, dtype and shape, bytes, and the ops of its life. */
 static void box_title(const struct map *map, const struct box *box)
 {
     FILE *out = map->out;
@@ -383,7 +385,7 @@ static void address_axis_draw(const struct map *map)
             map_panel.top + map_panel.height / 2, SVG_TEXT_SIZE + 1, SVG_INK, unit == GIB ? "GiB" : "MiB");
 }
 
-/* Indices of the ops under one program. */
+/* Draws the indices of the ops under one program. */
 static void op_axis_draw(const struct map *map, int32_t program)
 {
     int32_t ops = map->graph->programs[program].count;
@@ -392,7 +394,7 @@ static void op_axis_draw(const struct map *map, int32_t program)
     for (int i = 0; i * step < ops; i++) {
         double x = page_x(op_x(map, program, (int32_t)(i * step)));
         if (i > 0 && i * step > ops - 0.4 * step)
-            break; /* it would meet the next program's 0 */
+            break; /* it would touch the next program's 0 */
         svg_line(map->out, x, page_y(0.0), x, page_y(0.0) + 5, SVG_INK, NULL);
         svg_text(map->out, x, page_y(0.0) + 19, SVG_MIDDLE, SVG_TEXT_SIZE - 1, SVG_INK, "%g", i * step);
     }
@@ -400,14 +402,14 @@ static void op_axis_draw(const struct map *map, int32_t program)
              page_y(0.0), SVG_INK, NULL);
 }
 
-/* A bracket with a name over [left, right] of the map. */
+/* Draws a bracket with a name over [left, right] of the map. */
 static void caption_draw(const struct map *map, double left, double right, double y, const char *text)
 {
     svg_line(map->out, page_x(left), y + 5, page_x(right), y + 5, SVG_INK, NULL);
     svg_text(map->out, page_x((left + right) / 2), y, SVG_MIDDLE, SVG_TEXT_SIZE, SVG_INK, "%s", text);
 }
 
-/* The parts of a training program, which a reader looks for first: forward, loss, backward. */
+/* Draws the parts of a training program, which readers look for first: forward, loss, backward. */
 static void passes_draw(const struct map *map, int32_t program)
 {
     const struct program *of = &map->graph->programs[program];
@@ -432,7 +434,7 @@ static void passes_draw(const struct map *map, int32_t program)
     }
 }
 
-/* A program's name, and how often an update runs it when that is more than once. */
+/* Draws a program's name, and how often an update runs it if that is more than once. */
 static void program_caption_draw(const struct map *map, int32_t program, const struct plan_report_facts *facts)
 {
     const char *name = map->graph->programs[program].name;
@@ -562,7 +564,7 @@ static void page_draw(struct map *map, const struct plan_report_facts *facts)
     fprintf(out, "</svg>\n");
 }
 
-/* The address axis: segments one above the other, and room for the budget when it is near. */
+/* Sets the address axis: segments stacked, and room for the budget if it is near. */
 static void addresses_set(struct map *map, uint64_t budget)
 {
     uint64_t low = 0;

@@ -1,8 +1,8 @@
 /* The second panel of the picture: the front of memory against modelled time.
  *
- * Every point is a plan that was made; no plan of the search is both smaller and faster than one of them.  Memory is on a
- * logarithmic scale, time as a surplus over the fastest.  The step between two points says what may be had in between:
- * nothing.
+ * Every point is a real plan; no plan of the search is both smaller and faster than one of them.  Memory is on a
+ * logarithmic scale, time is the surplus over the fastest.  Points are joined by steps, because no plan exists between
+ * them.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -74,7 +74,7 @@ static void axes_draw(const struct front_axes *axes, FILE *out)
              "how much slower than the fastest, %s per update", clock_duration(text, axes->fastest));
 }
 
-/* The steps between the points, from the smallest to the fastest. */
+/* Draws the steps between the points, from the smallest to the fastest. */
 static void steps_draw(const struct front_axes *axes, const struct plan_report_facts *facts, FILE *out)
 {
     fprintf(out, "<path fill=\"none\" stroke=\"#332288\" stroke-width=\"1.5\" d=\"");
@@ -100,7 +100,7 @@ static void point_draw(const struct front_axes *axes, double bytes, double secon
             100.0 * (seconds / axes->fastest - 1.0), here ? "\nthis plan" : "");
 }
 
-/* The points, and this plan, which need not be one of them. */
+/* Draws the points, and this plan, which may not be one of them. */
 static void points_draw(const struct front_axes *axes, const struct plan *plan, const struct plan_report_facts *facts,
                         FILE *out)
 {

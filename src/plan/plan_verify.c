@@ -1,9 +1,10 @@
-/* Proof of a plan by replay.
+/* Proves a plan by replay.
  *
- * A map says, byte range by byte range, who wrote it last.  Each program is run over that map, op by op: what an op
- * reads must still be owned by the tensor that it reads; what it writes becomes that tensor's; whoever loses bytes that
- * it still needs is found out at its next read, and persistent tensors at once.  Guards and workspaces are owners too.
- * No lifetime enters: neither graph_ranges() nor the planner's items, slots or virtual addresses are used here.
+ * A map records, byte range by byte range, the last writer.  Each program is replayed over that map, op by op: the
+ * bytes that an op reads must still belong to the tensor that it reads, and the bytes that it writes then belong to the
+ * tensor that it writes.  A tensor that lost bytes that it still needs is detected at its next read, a persistent one
+ * at once.  Guards and workspaces are owners too.  No lifetime is used: neither graph_ranges() nor the planner's items,
+ * slots or virtual addresses.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -12,7 +13,8 @@
 #include "base/log.h"
 #include "plan/plan_internal.h"
 
-/* Owners: 2 t of tensor t's bytes, 2 t + 1 of its guard; these two of the workspace at hand. */
+/* Owners: 2 t is tensor t's bytes, 2 t + 1 its guard; negative ones are none, and the current op's workspace and its
+ * guard. */
 enum { OWNER_NONE = -1, OWNER_WORKSPACE = -2, OWNER_WORKSPACE_GUARD = -3 };
 
 struct owned {
@@ -20,7 +22,7 @@ struct owned {
     int32_t owner;
 };
 
-/* Disjoint ranges sorted by start; bytes in none of them belong to nobody. */
+/* Disjoint ranges sorted by start; bytes in none of them have no owner. */
 struct owner_map {
     struct owned *at;
     int32_t count, capacity;
@@ -29,10 +31,10 @@ struct owner_map {
 struct replay {
     const struct plan *plan;
     const struct graph *graph;
-    int32_t program, op; /* where we are, for messages; op -1 before the first */
+    int32_t program, op; /* current position, for messages; op -1 before the first */
     struct owner_map map;
-    bool *begun; /* [tensor_count]: this program has touched the storage, its guard stands */
-    uint64_t segment_start[BACKEND_SEGMENTS_MAX]; /* segments laid end to end in one number line */
+    bool *begun; /* [tensor_count]: this program has used the storage, and its guard is claimed */
+    uint64_t segment_start[BACKEND_SEGMENTS_MAX]; /* segments laid end to end on one number line */
 };
 
 static uint64_t linear(const struct replay *replay, struct address at)
@@ -40,7 +42,7 @@ static uint64_t linear(const struct replay *replay, struct address at)
     return replay->segment_start[at.segment] + at.offset_bytes;
 }
 
-/* Index of the first range that ends after `byte`. */
+/* Returns the index of the first range that ends after `byte`. */
 static int32_t map_find(const struct owner_map *map, uint64_t byte)
 {
     int32_t low = 0, high = map->count;
@@ -54,7 +56,7 @@ static int32_t map_find(const struct owner_map *map, uint64_t byte)
     return low;
 }
 
-/* Whether all of [start, end) is `owner`'s; else *other is who has the first byte that is not. */
+/* Returns true when `owner` owns all of [start, end); else sets *other to the owner of the first other byte. */
 static bool map_owns(const struct owner_map *map, uint64_t start, uint64_t end, int32_t owner, int32_t *other)
 {
     for (int32_t i = map_find(map, start); start < end; i++) {
@@ -71,7 +73,7 @@ static bool map_owns(const struct owner_map *map, uint64_t start, uint64_t end, 
     return true;
 }
 
-/* Replaces `removed` ranges from index `at` by `added` ones. */
+/* Replaces `removed` ranges from index `at` on by the `count` ranges in `added`. */
 static void map_splice(struct owner_map *map, int32_t at, int32_t removed, const struct owned *added, int32_t count)
 {
     assert(map->count - removed + count <= map->capacity);
@@ -80,7 +82,7 @@ static void map_splice(struct owner_map *map, int32_t at, int32_t removed, const
     map->count += count - removed;
 }
 
-/* Gives [start, end) to `owner`, whoever had it. */
+/* Gives [start, end) to `owner`, whoever owned it. */
 static void map_claim(struct owner_map *map, uint64_t start, uint64_t end, int32_t owner)
 {
     int32_t first = map_find(map, start), next = first;
@@ -110,7 +112,7 @@ static const char *where_op(const struct replay *replay)
     return op_declaration(replay->graph->programs[replay->program].ops[replay->op].kind)->name;
 }
 
-/* Whether the owner's bytes may never be written by anyone else while this program runs. */
+/* Returns true when nothing else may write the owner's bytes while this program runs. */
 static bool owner_persists(const struct replay *replay, int32_t owner)
 {
     return owner >= 0 && replay->graph->tensors[owner / 2].lifetime != LIFETIME_PROGRAM;
@@ -146,7 +148,7 @@ static bool owned_check(const struct replay *replay, uint64_t start, uint64_t en
     return false;
 }
 
-/* The guard behind a storage. */
+/* Computes the range of the guard behind a storage. */
 static void guard_range(const struct replay *replay, int32_t storage, uint64_t *start, uint64_t *end)
 {
     uint64_t alignment = replay->plan->options.alignment_bytes, bytes = graph_tensor_bytes(replay->graph, storage);
@@ -178,7 +180,7 @@ static bool storage_claim(struct replay *replay, int32_t storage)
            guard_claim(replay, storage);
 }
 
-/* The bytes of an operand, which may be a view. */
+/* Computes the bytes of an operand, which may be a view. */
 static void operand_range(const struct replay *replay, int32_t tensor, uint64_t *start, uint64_t *end)
 {
     *start = linear(replay, replay->plan->tensor[tensor]);
@@ -205,7 +207,7 @@ static bool workspace_claim(struct replay *replay)
            (guard == end || claim(replay, guard, end, OWNER_WORKSPACE_GUARD));
 }
 
-/* After the op's claims: each operand still has its bytes and its guard, so no two of them meet. */
+/* After the op's claims, checks that each operand still has its bytes and its guard, so that no two of them overlap. */
 static bool op_settle(const struct replay *replay, const struct op *op)
 {
     for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
@@ -218,7 +220,7 @@ static bool op_settle(const struct replay *replay, const struct op *op)
     return true;
 }
 
-/* Whether the operand has an address, and its bytes survive in this program's phase. */
+/* Returns true when the operand has an address, and its bytes survive in this program's phase. */
 static bool operand_here(const struct replay *replay, int32_t tensor)
 {
     const struct tensor *storage = &replay->graph->tensors[graph_storage(replay->graph, tensor)];
@@ -243,7 +245,7 @@ static bool op_replay(struct replay *replay, const struct op *op)
         if (op_direction(op->kind, &op->attrs, s) != OPERAND_OUT && !operand_check(replay, tensor))
             return false;
     }
-    /* All claims, then the settling: where two of them meet, the earlier one is found to have lost its bytes. */
+    /* First all claims, then the check: if two operands overlap, the earlier one has lost its bytes. */
     for (int32_t s = 0; s < operands; s++) {
         int32_t tensor = op->operand[s];
         if (tensor == TENSOR_NONE)
@@ -259,7 +261,7 @@ static bool op_replay(struct replay *replay, const struct op *op)
     return workspace_claim(replay) && op_settle(replay, op);
 }
 
-/* Before the first op: what persists holds its bytes, and what the host writes is there. */
+/* Before the first op: claims persistent storages and those that the host writes. */
 static bool program_begin(struct replay *replay)
 {
     const struct graph *graph = replay->graph;
@@ -290,7 +292,7 @@ static bool program_begin(struct replay *replay)
     return true;
 }
 
-/* After the last op: whatever was written to outputs is still there. */
+/* After the last op: checks that the outputs still have what was written to them. */
 static bool program_end(struct replay *replay)
 {
     const struct program *program = &replay->graph->programs[replay->program];
@@ -368,7 +370,7 @@ static bool workspace_check(const struct plan *plan, int32_t program, int32_t i)
                                           plan->options.guard_bytes);
 }
 
-/* Everything that can be said without a replay: segments, bounds, alignment, views, grants. */
+/* Checks everything that needs no replay: segments, bounds, alignment, views, workspaces. */
 static bool layout_check(const struct plan *plan)
 {
     uint64_t sum = 0, largest = plan->options.largest_segment_bytes;
@@ -397,7 +399,7 @@ static bool layout_check(const struct plan *plan)
     return true;
 }
 
-/* Ranges begin and end at bounds of tensors, guards and workspaces; so many there are at most. */
+/* Returns the most ranges that a map can have; they begin and end at bounds of tensors, guards and workspaces. */
 static int32_t map_capacity(const struct plan *plan)
 {
     int32_t ops = 0;

@@ -1,6 +1,6 @@
-/* A device that is only planned for.
+/* A backend for planning only.
  *
- * info() returns the profile's figures, supports() accepts every op in every dtype that the profile has, and workspaces are
+ * info() returns the profile's figures, supports() accepts every op in every dtype of the profile, and workspaces are
  * the ops' caps.  The functions that would need a device do not exist: nothing runs a plan for a profile.
  */
 #include "plan/profile_device.h"
@@ -11,7 +11,7 @@
 #include "base/log.h"
 
 struct profile_device {
-    struct backend base; /* first */
+    struct backend base; /* must be first */
     struct backend_ops ops;
     struct device_profile profile;
 };

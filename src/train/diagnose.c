@@ -1,8 +1,9 @@
-/* The search for the first bad value, and when to look for what.
+/* Finds the first bad value of an update, and traces spikes.
  *
- * Its micro-steps run again op by op.  The first output with an infinity or a NaN ends the search; an input that is not finite
- * then can only be a weight, because everything else was an output before.  Where all outputs are finite, the squares of the
- * gradients are added up as the update does.  Values come through the session's staging buffer.
+ * The micro-steps of the update run again op by op.  The first output with an infinity or a NaN ends the search.  An
+ * input that is not finite can then only be a weight, because everything else was an output before.  If all outputs are
+ * finite, the squares of the gradients are added up as the update does.  Values are read through the session's staging
+ * buffer.
  */
 #include "train/diagnose.h"
 
@@ -18,27 +19,27 @@
 
 #define DIAGNOSES_MAX 3
 
-/* A tensor's values. */
+/* The result of scanning a tensor's values. */
 struct scan {
     int32_t tensor;
     int64_t bad; /* the first element that is not finite, -1 = none */
-    float value; /* of it */
+    float value; /* its value */
     float largest;
     double squares;
 };
 
 struct search {
     struct replay replay;
-    const struct op *op; /* the first one with an output that is not finite, or NULL */
-    struct scan output;  /* that one; while there is none, the last that was looked at */
-    struct scan input;   /* of it: one that is not finite, else the largest */
+    const struct op *op; /* the first op with an output that is not finite, or NULL */
+    struct scan output;  /* of `op`; while there is none, the last output scanned */
+    struct scan input;   /* an input of `op`: one that is not finite, else the largest */
 };
 
 static enum gt_status tensor_scan(struct session *session, int32_t tensor, struct scan *out)
 {
     const struct graph *graph = session->model->graph;
     const enum dtype dtype = graph->tensors[tensor].dtype;
-    const bool scalars = tensor == session->model->scalars; /* one word of them is a float that ops add to */
+    const bool scalars = tensor == session->model->scalars; /* only one of its words is a float that ops add to */
     int64_t first = scalars ? SCALAR_LOSS_SUM : 0;
     const int64_t end = scalars ? first + 1 : graph_tensor_elements(graph, tensor);
     *out = (struct scan){.tensor = tensor, .bad = -1};
@@ -60,7 +61,7 @@ static enum gt_status tensor_scan(struct session *session, int32_t tensor, struc
     return GT_OK;
 }
 
-/* An operand that the op has left as it was: one that it writes too is another tensor of the same storage. */
+/* Returns true when the op has left the operand unchanged: no operand that it writes shares the storage. */
 static bool is_kept(const struct graph *graph, const struct op *op, int32_t slot)
 {
     bool kept = op->operand[slot] != TENSOR_NONE;
@@ -85,7 +86,7 @@ static enum gt_status inputs_scan(struct search *search)
     return GT_OK;
 }
 
-/* After each op: the first output that is not finite, and what it was made from. */
+/* Called after each op: finds the first output that is not finite, and scans the inputs of its op. */
 static enum gt_status look(void *context, int32_t program, int32_t index)
 {
     struct search *search = context;
@@ -103,7 +104,7 @@ static enum gt_status look(void *context, int32_t program, int32_t index)
     return GT_OK;
 }
 
-/* "h.3.attn.y[12, 17] = inf" */
+/* Writes "h.3.attn.y[12, 17] = inf". */
 static const char *value_text(const struct session *session, const struct scan *scan, char text[static 192])
 {
     const struct tensor *tensor = &session->model->graph->tensors[scan->tensor];
@@ -118,7 +119,8 @@ static const char *value_text(const struct session *session, const struct scan *
     return text;
 }
 
-/* The gradients after the last micro-step: what the update adds up in fp32, and which of them is the largest. */
+/* Scans the gradients after the last micro-step: adds up their squares, as the update does in fp32, and finds the
+ * largest. */
 static enum gt_status norm_log(struct session *session, int64_t iter, int32_t moved)
 {
     const struct parameter_list *parameters = &session->model->parameters;
@@ -167,7 +169,7 @@ static void found_log(const struct search *search, int32_t moved)
                     (double)search->input.largest);
 }
 
-/* `moved`: so many updates have changed the weights since. */
+/* `moved`: number of updates that have changed the weights since. */
 static enum gt_status bad_log(struct diagnosis *diagnosis, const struct step_result *result, int32_t moved)
 {
     struct search search = {

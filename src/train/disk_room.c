@@ -1,7 +1,7 @@
 /* Room for checkpoints.
  *
- * What a checkpoint takes is counted from the model's tensors as they are saved; headers and JSON are left out, being small.
- * A file system that does not say how large it is passes.
+ * The size of a checkpoint is counted from the model's tensors as they are saved; headers and JSON are small and left
+ * out.  A file system that does not report its size passes.
  */
 #include "train/disk_room.h"
 
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "io/checkpoint_keep.h"
 
-/* The bytes of one checkpoint's tensors. */
+/* Returns the bytes of one checkpoint's tensors. */
 static double checkpoint_bytes(const struct model *model)
 {
     double bytes = 0.0;
@@ -34,7 +34,7 @@ enum gt_status disk_room_check(const struct session *session, bool own)
     if (statvfs(config->out_dir, &disk) != 0 || disk.f_blocks == 0)
         return GT_OK;
     const double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
-    /* While it saves: the new one, the last keep - 1 and the best; with keep=1 the new one and the last. */
+    /* During a save there are the new one, the last keep - 1 and the best; with keep=1 the new one and the last. */
     int64_t count = config->keep + 1 - (own ? 1 + (int64_t)checkpoint_keep_count(config->out_dir) : 0);
     count = count < 1 ? 1 : count;
     log_bytes(one, each);

@@ -1,4 +1,4 @@
-/* Whether the disk has room for what the run will save. */
+/* Checks that the disk has room for the checkpoints of a run. */
 #ifndef GPT_TRAIN_TRAIN_DISK_ROOM_H
 #define GPT_TRAIN_TRAIN_DISK_ROOM_H
 
@@ -7,9 +7,9 @@
 #include "base/status.h"
 #include "train/session.h"
 
-/* To be asked once the session has a plan, before the first step.  A save writes the new checkpoint beside those that stay: warns
- * where that may become too much.  `own`: out_dir holds checkpoints of this run already.  Errors: GT_IO where not even the
- * first save has room. */
+/* To be called before the first step, once the session has a plan.  A save writes the new checkpoint next to the ones
+ * that are kept.  Warns when the disk may become too full for that.  `own`: out_dir already contains checkpoints of
+ * this run.  Errors: GT_IO when there is no room even for the first save. */
 enum gt_status disk_room_check(const struct session *session, bool own);
 
 #endif

@@ -1,7 +1,7 @@
 /* Evaluation.
  *
- * The program leaves the sum of a batch's losses in the scalars; the mean over batches is taken in fp64 here.  How samples
- * are cut into batches changes only the order of that sum.  Between batches a signal ends the evaluation.
+ * The program leaves the sum of a batch's losses in the scalars; the mean over batches is taken here in fp64.  The
+ * division of samples into batches changes only the order of that sum.  A signal ends the evaluation between batches.
  */
 #include "train/evaluate.h"
 

@@ -10,22 +10,23 @@
 #include "train/feed.h"
 #include "train/session.h"
 
-/* Runs of the evaluation program per split: eval_iters * batch_size samples in batches of eval_batch_size.
- * 0 with eval_iters = 0, where the size of the split decides. */
+/* Returns how often the evaluation program runs per split: eval_iters * batch_size samples in batches of
+ * eval_batch_size.  Returns 0 with eval_iters = 0, when the size of the split decides. */
 int64_t evaluation_runs(const struct config *config, const struct model *model);
 
-/* Runs the evaluation program on the ids and targets that are on the device, and adds the sum of its losses. */
+/* Runs the evaluation program on the ids and targets that are on the device, and adds its sum of losses to *sum. */
 enum gt_status evaluation_batch_add(struct session *session, double *sum);
 
 struct evaluation {
     struct session *session;
     struct feed *feed;
     struct progress *progress;
-    int64_t iter; /* numbers the random draw */
+    int64_t iter; /* selects the random draw */
 };
 
-/* The mean loss per token of a split, in fp64 over fp32 row losses.  With eval_iters = 0 every token of the split that
- * has a context is counted once.  Errors: GT_STOPPED when a signal came; those of the data and the device. */
+/* Computes the mean loss per token of a split, in fp64 over fp32 row losses.  With eval_iters = 0 every token of
+ * the split that has a context is counted once.  Errors: GT_STOPPED when a signal came; those of the data and the
+ * device. */
 enum gt_status evaluation_split_loss(const struct evaluation *evaluation, enum token_split split, double *out);
 
 #endif

@@ -1,8 +1,8 @@
 /* --explain-oom.
  *
- * Four short sections: the numbers of the message, the tensor that its size gives away, the memory that there was, and what
- * happens to each of these here.  The plan under that memory is printed by the trainer afterwards, in its own format.  All
- * text that comes from the file has been made harmless by the parser.
+ * Prints four short sections: the numbers of the message, the tensor that its size indicates, the memory that was
+ * available, and how gpt-train treats each of these.  The trainer then prints the plan for that memory in its own
+ * format.  The parser has made all text from the file harmless.
  */
 #include "train/explain.h"
 
@@ -19,7 +19,7 @@
 
 #define TEXT_BYTES_MAX ((size_t)16 << 20)
 
-/* Standard input to its end, at most TEXT_BYTES_MAX bytes, in memory to free(). */
+/* Reads standard input to its end, at most TEXT_BYTES_MAX bytes, into memory that the caller frees. */
 static enum gt_status input_read(char **out, size_t *out_count)
 {
     char *text = malloc(TEXT_BYTES_MAX + 1);
@@ -65,7 +65,7 @@ static enum gt_status message_read(const char *path, struct oom_message *out)
 
 /* ---- the numbers ---- */
 
-/* One line of the table; nothing for an amount that the message does not give. */
+/* Prints one line of the table; nothing for an amount that the message does not contain. */
 static void amount_print(FILE *out, const char *name, struct oom_amount amount, const char *meaning)
 {
     char text[24];
@@ -124,7 +124,7 @@ static void numbers_print(const struct oom_message *message, FILE *out)
         fprintf(out, "  This kind of message gives no sizes.\n");
 }
 
-/* Whether another allocator, or another setting of this one, would have helped. */
+/* Says whether another allocator, or another setting of this one, would have helped. */
 static void fragments_print(const struct oom_message *message, FILE *out)
 {
     char text[24];
@@ -183,7 +183,7 @@ static void tensor_print(const struct oom_message *message, const struct oom_sha
                  "  stores attention scores; the plan below shows everything else.\n");
 }
 
-/* ---- the memory that there was ---- */
+/* ---- the available memory ---- */
 
 static void less_print(struct oom_amount part, const char *name, FILE *out)
 {
@@ -192,7 +192,7 @@ static void less_print(struct oom_amount part, const char *name, FILE *out)
         fprintf(out, " - %s %s", log_bytes(text, part.bytes), name);
 }
 
-/* What total, free and the known holders leave unexplained. */
+/* Returns the part of the total that neither free memory nor the known processes explain. */
 static struct oom_amount unexplained(const struct oom_message *message)
 {
     struct oom_amount none = {false, 0.0, 0.0}, others = oom_others_bytes(message);
@@ -268,9 +268,10 @@ void explain_print(const struct oom_message *message, const struct config *confi
     budget_print(message, out);
 }
 
-/* ---- what is planned for ---- */
+/* ---- the card to plan for ---- */
 
-/* The smallest card of the table that has the memory, the first of its size; false when none is that large. */
+/* Finds the smallest card of the table that has the memory, the first one of its size.  Returns false when none is that
+ * large. */
 static bool card_find(const struct oom_message *message, struct device_profile *out)
 {
     const char *backend = message->allocator == OOM_CUDA ? "cuda" : "opencl";
@@ -288,8 +289,8 @@ static bool card_find(const struct oom_message *message, struct device_profile *
     return found;
 }
 
-/* The card to plan for: the configuration's profile; where it names no device, one with as much memory as the message's.
- * *found is false where the plan is this machine's. */
+/* Chooses the card to plan for: the configuration's profile, or if it names no device, one with as much memory as the
+ * message's.  *found is false if the plan is for this machine. */
 static enum gt_status card_choose(struct config *config, const struct oom_message *message, struct device_profile *card,
                                   bool *found)
 {
@@ -318,7 +319,8 @@ static void plan_head_print(const struct config *config, const struct device_pro
     printf("\n");
 }
 
-/* What a process could have had, with its context: that of the message, else the card's.  0: not known. */
+/* Returns the memory that a process could have used, including its context, according to the message, else for the
+ * card.  0: unknown. */
 static double process_budget(const struct oom_message *message, const struct device_profile *card, bool found)
 {
     struct oom_amount tensors = oom_budget_bytes(message), context = oom_context_bytes(message);
@@ -344,7 +346,7 @@ enum gt_status explain_oom(struct config *config, const struct model_config *mod
     plan_head_print(config, &card, found, set);
     if (config->dtype == CONFIG_DTYPE_AUTO && message.allocator <= OOM_XPU)
         config->dtype = CONFIG_DTYPE_BFLOAT16; /* nanoGPT's own default on a card */
-    /* The card's context is taken off again when the plan is made. */
+    /* The planner subtracts the card's context again. */
     if (set)
         snprintf(config->memory_budget, sizeof config->memory_budget, "%.0f", budget);
     return GT_OK;

@@ -1,7 +1,8 @@
-/* The feed: asks the sampler where a step's samples are, reads them, and puts them where the program looks.
+/* The feed: asks the sampler for the positions of a step's samples, reads them, and uploads them to the program's
+ * tensors.
  *
- * It keeps no position: step and sample number say everything.  All memory is taken at the opening, for the largest
- * batch of any program.
+ * It keeps no position: step and sample number determine everything.  All memory is allocated when it is opened, for
+ * the largest batch of any program.
  */
 #include "train/feed.h"
 
@@ -111,7 +112,7 @@ enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[
     return GT_OK;
 }
 
-/* Host tensors to those of the program. */
+/* Uploads the host tensors to those of the program. */
 static enum gt_status tensors_upload(struct feed *feed, struct session *session, const struct program_io *io)
 {
     int64_t rows = (int64_t)io->batch * io->time;
@@ -133,7 +134,7 @@ enum gt_status feed_train(struct feed *feed, struct session *session, const stru
     return tensors_upload(feed, session, io);
 }
 
-/* The program of micro-step `k`. */
+/* Returns the program of micro-step `k`. */
 static const struct program_io *micro_step_io(const struct model *model, int32_t k)
 {
     if (k == 0)
@@ -155,7 +156,8 @@ enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64
     return exec_start(session->exec, io->program);
 }
 
-/* Reads `count` samples without their order, fills up the batch with ignored rows, and uploads. */
+/* Reads `count` samples, without their row order, into the host tensors, and fills the rest of the batch with ignored
+ * rows.  The caller uploads them. */
 static enum gt_status evaluation_upload(struct feed *feed, struct session *session, enum token_split split,
                                         int64_t count)
 {

@@ -1,4 +1,4 @@
-/* The feed: from token files to the data tensors of a program. */
+/* The feed: moves tokens from the token files to the data tensors of a program. */
 #ifndef GPT_TRAIN_TRAIN_FEED_H
 #define GPT_TRAIN_TRAIN_FEED_H
 
@@ -17,9 +17,9 @@
 struct feed {
     struct hostmem *mem;
     struct token_source *source[2]; /* by enum token_split */
-    bool has_val;                   /* else the training tokens serve for both */
+    bool has_val;                   /* false: the training tokens serve for both */
     struct sampler *sampler[2];
-    struct sampler *evaluate_sampler[2]; /* the same in blocks of evaluate_time */
+    struct sampler *evaluate_sampler[2]; /* samplers with blocks of evaluate_time tokens */
     struct batch_builder *builder;
     struct batch_tensors tensors; /* host side of ids, targets, order, starts */
     int64_t *positions;           /* of the samples of a batch */
@@ -27,32 +27,32 @@ struct feed {
     int64_t evaluate_time; /* tokens per sample in an evaluation: eval_block_size, or block_size */
 };
 
-/* Opens train and val of the dataset folder; without files of val, a warning says that train's are evaluated in their place.
- * `samples_max` is the largest batch of any program.
- * Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
+/* Opens train and val of the dataset folder.  If there are no files of val, warns and evaluates train instead.
+ * `samples_max` is the largest batch of any program.  Errors: GT_DATA, GT_IO, GT_NO_MEMORY. */
 enum gt_status feed_open(struct hostmem *mem, const struct config *config, const char *folder, int64_t vocab_size,
                          int64_t samples_max, struct feed *out);
 void feed_close(struct feed *feed);
 
-/* The data are what their manifest says: see manifest_check(). */
+/* Checks the data against their manifest: see manifest_check(). */
 enum gt_status feed_manifest_check(const struct feed *feed, const char *folder, const struct tokenizer *tokenizer);
-/* "1003854 tokens, crc32c:89abcdef": what a split is, as far as token_source_digest() tells. */
+/* Writes the length and the token_source_digest() of a split: "1003854 tokens, crc32c:89abcdef". */
 #define FEED_DIGEST_MAX 64
 enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX]);
 
-/* The folder of a dataset: data/NAME below the working folder, or the path itself when it has a slash. */
+/* Writes the folder of a dataset: data/NAME below the working folder, or the path itself if it has a slash. */
 enum gt_status feed_folder(const struct config *config, char out[static FILE_PATH_MAX]);
 
-/* Samples first .. first + io->batch of training step `iter` into the tensors of a training program. */
+/* Loads samples first .. first + io->batch of training step `iter` into the tensors of a training program. */
 enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io, int64_t iter,
                           int64_t first);
-/* Micro-step `k` of an update whose scalars the host's copy holds: its samples and scalars to the device, and its program
- * begun (exec_start). */
+/* Starts micro-step `k` of an update whose scalars are in the host's copy: uploads its samples and scalars and starts
+ * its program (exec_start). */
 enum gt_status feed_micro_step(struct feed *feed, struct session *session, int64_t iter, int32_t k);
-/* `count` <= io->batch samples of a random evaluation into the evaluation program; rows beyond count are ignored. */
+/* Loads `count` <= io->batch samples of a random evaluation into the evaluation program; rows beyond count are
+ * ignored. */
 enum gt_status feed_evaluate(struct feed *feed, struct session *session, enum token_split split, int64_t evaluation,
                              int64_t first, int64_t count);
-/* The same for windows of a walk through the whole split; counts the targets in *targets. */
+/* Loads windows of a pass over the whole split instead, and adds the number of their targets to *targets. */
 enum gt_status feed_windows(struct feed *feed, struct session *session, enum token_split split, int64_t first,
                             int64_t count, int64_t *targets);
 

@@ -1,7 +1,7 @@
 /* The forecast of a run's duration.
  *
- * Modelled from the ops' declared FLOPs and bytes until the first step was measured; then a moving average.  What is
- * modelled is called an estimate wherever it is printed.
+ * It is modelled from the ops' declared FLOPs and bytes until the first step is measured, and is a moving average from
+ * then on.  A modelled time is called an estimate wherever it is printed.
  */
 #include "train/forecast.h"
 
@@ -16,9 +16,9 @@
 #include "train/evaluate.h"
 
 #define AVERAGE_WEIGHT 0.1
-#define NOTED_ERROR 0.25 /* of the model, from which on it is worth a line */
+#define NOTED_ERROR 0.25 /* of the model; a larger one is logged */
 #define SECONDS_SAME_DAY 43200.0
-#define SECONDS_MAX 1e15 /* beyond, the end is not a date */
+#define SECONDS_MAX 1e15 /* the end of a longer run is not a date */
 
 static double program_seconds(const struct session *session, int32_t program)
 {
@@ -62,7 +62,7 @@ void forecast_step_measured(struct forecast *forecast, double seconds)
 {
     forecast->step_seconds =
         forecast->measured ? forecast->step_seconds + AVERAGE_WEIGHT * (seconds - forecast->step_seconds) : seconds;
-    /* The very first step warms caches up. */
+    /* The first step warms up the caches. */
     if (forecast->measured && forecast->tested_steps < FORECAST_TEST_STEPS)
         forecast->tested_seconds += seconds;
     forecast->tested_steps += forecast->tested_steps <= FORECAST_TEST_STEPS;
@@ -111,7 +111,7 @@ void forecast_log(const struct forecast *forecast)
     if (forecast->steps <= 0 && forecast->evaluations <= 0)
         return;
     clock_wall_text(end, clock_wall_s() + capped);
-    const char *hour = seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the day goes without saying */
+    const char *hour = seconds < SECONDS_SAME_DAY ? strrchr(end, ' ') : NULL; /* the date is obvious */
     log_result("%s%s, until %s (%s%s)",
                forecast->measured ? "time left: about " : "estimate: ", clock_duration(total, seconds),
                hour != NULL ? hour + 1 : end, steps, evaluations);

@@ -1,4 +1,4 @@
-/* How long a run will take: before the first step from a model of the ops, then from what was measured. */
+/* Predicts how long a run takes: before the first step from a model of the ops, then from measurements. */
 #ifndef GPT_TRAIN_TRAIN_FORECAST_H
 #define GPT_TRAIN_TRAIN_FORECAST_H
 
@@ -14,31 +14,31 @@ struct forecast {
     bool measured;             /* false: both are modelled */
     int64_t steps;             /* updates to go */
     int64_t evaluations;       /* evaluations to go */
-    double modelled_seconds;   /* one update, as it was modelled; 0 = it was not */
-    double tested_seconds;     /* the first measured steps, but for the very first */
+    double modelled_seconds;   /* one update according to the model; 0 = not modelled */
+    double tested_seconds;     /* sum of the first measured steps, without the very first one */
     int32_t tested_steps;
 };
 
-/* Steps whose mean is compared with the model, once. */
+/* Number of steps whose mean is compared with the model, once. */
 #define FORECAST_TEST_STEPS 10
 
-/* Modelled: each op takes the longer of its FLOPs and its bytes, at the session's rates.  `iter` is where the run begins.
- * Needs session_peak_measure(). */
+/* Models the run: each op takes the longer of its FLOPs and its bytes, at the session's rates.  `iter` is the first
+ * iteration.  Needs session_peak_measure(). */
 void forecast_model(const struct session *session, int64_t iter, struct forecast *out);
-/* Replaces the number of runs of the evaluation program that an evaluation takes (eval_iters = 0 leaves it to the data). */
+/* Sets how often an evaluation runs the evaluation program (with eval_iters = 0 the data decide). */
 void forecast_evaluation_runs(const struct session *session, int64_t runs, struct forecast *forecast);
-/* Puts a measured step (or evaluation) in; the first few replace the model, later ones move an average. */
+/* Adds a measured step (or evaluation).  The first step replaces the model, later ones update a moving average. */
 void forecast_step_measured(struct forecast *forecast, double seconds);
 void forecast_evaluation_measured(struct forecast *forecast, double seconds);
-/* Evaluations that a run from `iter` on will do. */
+/* Returns how many evaluations a run from `iter` on does. */
 int64_t forecast_evaluations(const struct config *config, int64_t iter);
-/* Seconds until the end. */
+/* Returns the seconds until the end of the run. */
 double forecast_seconds_left(const struct forecast *forecast);
-/* True after the step that completes the comparison of model and measurement, and only then. */
+/* Returns true only after the step that completes the comparison of model and measurement. */
 bool forecast_is_tested(const struct forecast *forecast);
-/* One line of both where the model was off by more than a quarter. */
+/* Logs one line with both times if the model was off by more than a quarter. */
 void forecast_test_log(const struct forecast *forecast);
-/* One line: the time left and its end, and what takes it; nothing where nothing is left. */
+/* Logs one line: the time left, the end of the run, and the steps and evaluations.  Logs nothing if none are left. */
 void forecast_log(const struct forecast *forecast);
 
 #endif

@@ -1,10 +1,10 @@
 /* Sampling.
  *
- * A prompt goes through the prefill program in runs of its fixed length, the last of which may overlap the one before
- * (the same keys and values are written again) or, with a short prompt, reach beyond it (what is written there is
- * overwritten before anything attends to it).  The last token goes through the decode program, whose logits are drawn
- * from.  Once a sequence is longer than the context, positions shift with every token, so its cache is made anew.  The
- * sequences of a batch have one prompt and one length, so they take every step together.
+ * The prefill program processes the prompt in pieces of its fixed length.  The last piece may overlap the one before
+ * (the same keys and values are written again), or extend beyond a short prompt (the excess is overwritten before
+ * anything attends to it).  The decode program processes the last token, and its logits are sampled.  Once a sequence
+ * is longer than the context, positions shift with every token, so its cache is rebuilt.  The sequences of a batch
+ * share one prompt and one length, so they advance together.
  */
 #include "train/generate.h"
 
@@ -22,9 +22,9 @@ struct generator {
     struct hostmem *mem;
     struct session *session;
     struct generate_options options;
-    int32_t *tokens; /* [batch, capacity] of the sequences so far */
+    int32_t *tokens; /* [batch, capacity]: the sequences so far */
     int64_t batch, count, capacity;
-    int64_t sequence; /* the number of the first */
+    int64_t sequence; /* the number of the first sequence */
     int64_t cached;   /* tokens whose keys and values are in the cache, from the window's start */
     int64_t window;   /* index of the token at position 0 */
     float *logits;    /* [batch, Vp] */
@@ -32,7 +32,7 @@ struct generator {
     int32_t *ids;     /* [batch, prefill_time] */
 };
 
-/* Holding the tokens is the one need that no plan knows of, and the system may promise what it does not have. */
+/* No plan includes the memory for the tokens, and the system may promise memory that it does not have. */
 static enum gt_status tokens_check(size_t batch, int64_t tokens_max, size_t *out_count)
 {
     uint64_t total_bytes, free_bytes = SIZE_MAX;
@@ -104,7 +104,7 @@ static enum gt_status program_run(struct generator *generator, const struct prog
     return exec_run(session->exec, io->program);
 }
 
-/* Keys and values of window positions [cached, count) into the cache. */
+/* Computes the keys and values of window positions [cached, count) and stores them in the cache. */
 static enum gt_status prefill(struct generator *generator, int64_t count)
 {
     const struct program_io *io = &generator->session->model->prefill;
@@ -136,7 +136,7 @@ enum gt_status generator_begin(struct generator *generator, int64_t sequence, co
     return GT_OK;
 }
 
-/* The logits after the last token. */
+/* Computes the logits after the last token. */
 static enum gt_status logits_compute(struct generator *generator)
 {
     const struct program_io *io = &generator->session->model->decode;

@@ -1,4 +1,4 @@
-/* Sampling text from a model with a key-value cache.  Source: nanoGPT sample.py and model.py GPT.generate. */
+/* Samples text from a model with a key-value cache.  Source: nanoGPT sample.py and model.py GPT.generate. */
 #ifndef GPT_TRAIN_TRAIN_GENERATE_H
 #define GPT_TRAIN_TRAIN_GENERATE_H
 
@@ -17,25 +17,26 @@ struct generate_options {
 
 struct generator;
 
-/* For up to `tokens_max` tokens per sequence, prompt included.  As many sequences are written at once as the model's
- * generate_batch says.  Errors: GT_NO_FIT where the system has no memory for so many; GT_NO_MEMORY. */
+/* Creates a generator for up to `tokens_max` tokens per sequence, prompt included.  It generates as many sequences
+ * at once as the model's generate_batch says.  Errors: GT_NO_FIT where the system has no memory for so many;
+ * GT_NO_MEMORY. */
 enum gt_status generator_create(struct hostmem *mem, struct session *session, const struct generate_options *options,
                                 int64_t tokens_max, struct generator **out);
 void generator_destroy(struct generator *generator);
 
-/* Starts sequence number `sequence` (it selects the random stream), and those after it in the batch, with one prompt of
- * count >= 1 tokens. */
+/* Starts sequence number `sequence`, which selects the random stream, and the ones after it in the batch, all with the
+ * same prompt of count >= 1 tokens. */
 enum gt_status generator_begin(struct generator *generator, int64_t sequence, const int32_t *prompt, int64_t count);
-/* out[batch] = the next token of each sequence.  Where the sequences have grown beyond block_size, only their last
- * block_size tokens are seen, as in nanoGPT.  Errors: those of the device. */
+/* Writes the next token of each sequence to out[batch].  The model sees at most the last block_size tokens of a
+ * sequence, as in nanoGPT.  Errors: those of the device. */
 enum gt_status generator_next(struct generator *generator, int32_t *out);
 
-/* The tokens of sequence `index` of the batch so far, prompt included; the generator's. */
+/* Returns the tokens of sequence `index` of the batch so far, prompt included.  The generator owns them. */
 const int32_t *generator_sequence(const struct generator *generator, int64_t index);
 
-/* Draws an index from logits[count]: divided by temperature, all but the top_k largest left out (ties at the edge stay, as
- * in nanoGPT), then all but the fewest of the largest whose probabilities reach top_p (ties stay too; Holtzman et al.
- * 2020, arXiv:1904.09751), softmax, and the inverse of the cumulative distribution at `uniform` in [0, 1).  `scratch`
+/* Draws an index from logits[count].  Divides by the temperature; keeps the top_k largest (and ties at the edge, as in
+ * nanoGPT); of these keeps the fewest largest whose probabilities reach top_p (and ties; Holtzman et al. 2020,
+ * arXiv:1904.09751); then applies softmax and inverts the cumulative distribution at `uniform` in [0, 1).  `scratch`
  * holds count floats. */
 int32_t generate_draw(const struct generate_options *how, const float *logits, int64_t count, double uniform,
                       float *scratch);

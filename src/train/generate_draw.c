@@ -1,14 +1,15 @@
-/* Drawing a token from logits: temperature, top-k, top-p, in this order.
+/* Draws a token from logits: temperature, top-k, top-p, in this order.
  *
- * Both limits become one edge: the smallest logit that may be drawn.  It is found by selection, of the k-th largest or of
- * the logit at which the probabilities, from the largest down, reach p; the vocabulary is never sorted.
+ * Both limits become one edge: the smallest logit that may be drawn.  Selection finds it, as the k-th largest logit or
+ * the one at which the probabilities, from the largest down, reach p.  The vocabulary is never sorted.
  */
 #include "train/generate.h"
 
 #include <math.h>
 #include <string.h>
 
-/* What selection leaves of values[low .. high]: values[low .. j] >= pivot >= values[i .. high], the pivot between. */
+/* Result of a partition of values[low .. high]: values[low .. j] >= pivot >= values[i .. high]; the elements between
+ * equal the pivot. */
 struct parts {
     int64_t i, j;
     float pivot;
@@ -32,7 +33,7 @@ static struct parts partition(float *values, int64_t low, int64_t high)
     return at;
 }
 
-/* The k-th largest of values[count] (k >= 1), by selection in place (Hoare's algorithm 65). */
+/* Returns the k-th largest of values[count] (k >= 1), by selection in place (Hoare's algorithm 65). */
 static float nth_largest(float *values, int64_t count, int64_t k)
 {
     int64_t low = 0, high = count - 1, wanted = k - 1;
@@ -65,7 +66,8 @@ static double weight_sum(const struct scale *scale, const float *values, int64_t
     return sum;
 }
 
-/* The largest value at which the weights of values[count], from the largest value down, reach `wanted`. */
+/* Returns the largest value at which the weights of values[count], summed from the largest value down, reach
+ * `wanted`. */
 static float weight_edge(const struct scale *scale, float *values, int64_t count, double wanted)
 {
     int64_t low = 0, high = count - 1;
@@ -77,7 +79,7 @@ static float weight_edge(const struct scale *scale, float *values, int64_t count
             continue;
         }
         const double middle = weight_sum(scale, values, at.j + 1, at.i);
-        if (above + middle >= wanted || at.i > high) /* the latter: what is left was lost to rounding */
+        if (above + middle >= wanted || at.i > high) /* the latter if rounding lost the rest */
             return at.pivot;
         wanted -= above + middle;
         low = at.i;

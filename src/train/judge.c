@@ -1,8 +1,7 @@
-/* Opening a model to be judged.
+/* Opens a model for judging.
  *
- * The session has the evaluation program alone, with as many sequences at once as eval_batch_size says; questions are
- * asked one answer at a time, each in a sequence of its own.  What is then asked of the model is in judge_text.c and
- * judge_choices.c.
+ * The session has only the evaluation program, with eval_batch_size sequences at once.  Questions are evaluated one
+ * answer at a time, each in a sequence of its own.  The evaluations themselves are in judge_text.c and judge_choices.c.
  */
 #include "train/judge.h"
 
@@ -15,7 +14,7 @@
 #include "train/judge_internal.h"
 #include "train/stop.h"
 
-/* Sequences at once where nothing is said; more gains little, since one sequence is a whole matrix of rows. */
+/* Default number of sequences at once.  More gain little, since one sequence is already a whole matrix of rows. */
 #define BATCH_DEFAULT 4
 #define LOSS_CHUNK_ROWS 256
 
@@ -32,7 +31,7 @@ enum gt_status judge_batch_add(struct judge *judge, double *sum)
     return evaluation_batch_add(&judge->session, sum);
 }
 
-/* How much context the model is given. */
+/* Sets the length of the context that the model is given. */
 static enum gt_status time_choose(struct judge *judge, const struct model_config *model)
 {
     const int64_t asked = judge->config->eval_block_size;
@@ -80,7 +79,7 @@ static enum gt_status model_load(struct judge *judge)
     TRY(session_plan(&judge->session, &options));
     TRY(watchdog_start(&judge->watchdog, judge->mem, judge->session.device.backend, judge->folder, config->watchdog));
     TRY(session_start(&judge->session));
-    exec_timing_set(judge->session.exec, config->watchdog > 0); /* op by op, so that one can be named */
+    exec_timing_set(judge->session.exec, config->watchdog > 0); /* op by op, so that the watchdog can name one */
     TRY(batch_alloc(judge));
     return restore_weights(&judge->session, &judge->source, 0);
 }

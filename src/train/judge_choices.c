@@ -1,8 +1,8 @@
-/* How a model answers questions whose answers are given.
+/* Measures how often a model chooses the right answer of a question.
  *
- * An answer's loss is the sum of the losses of its tokens after the context, and its mean loss that by their number.  The
- * model chooses the answer with the smallest: by mean loss, which is what is called "accuracy norm" and what llm.c
- * prints, and by the sum.  The first of equal ones counts.  One answer is one sequence; rows that hold none are ignored.
+ * An answer's loss is the sum of the losses of its tokens after the context, and its mean loss is that divided by their
+ * number.  The model chooses the answer with the smallest mean loss, which is called "accuracy norm" and is what llm.c
+ * prints, or the smallest sum.  Ties go to the first answer.  One answer is one sequence; the other rows are ignored.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "train/judge_internal.h"
 #include "train/stop.h"
 
-/* Context and answer into the first sequence: row t predicts token t + 1, and only the answer's tokens count. */
+/* Writes context and answer into the first sequence: row t predicts token t + 1, and only the answer's tokens count. */
 static enum gt_status row_fill(struct judge *judge, const struct choices_question *question, int64_t number,
                                int32_t answer)
 {
@@ -34,7 +34,7 @@ static enum gt_status row_fill(struct judge *judge, const struct choices_questio
     return GT_OK;
 }
 
-/* The answers with the smallest loss per token and the smallest loss. */
+/* Finds the answer with the smallest loss per token, and the one with the smallest loss. */
 static enum gt_status question_answer(struct judge *judge, const struct choices_question *question, int64_t number,
                                       int32_t *out_mean, int32_t *out_sum)
 {

@@ -1,4 +1,4 @@
-/* What the files judge*.c share: a loaded model, and room for one batch. */
+/* Shared by the files judge*.c: a loaded model, and room for one batch. */
 #ifndef GPT_TRAIN_TRAIN_JUDGE_INTERNAL_H
 #define GPT_TRAIN_TRAIN_JUDGE_INTERNAL_H
 
@@ -21,12 +21,12 @@ struct judge {
     int32_t *ids, *targets;     /* [B * T] */
 };
 
-/* Uploads ids and targets, runs the program and adds the sum of its losses. */
+/* Uploads ids and targets, runs the program and adds its sum of losses to *sum. */
 enum gt_status judge_batch_add(struct judge *judge, double *sum);
 
 /* Prints loss, perplexity and bits per byte of all tokens of eval_data. */
 enum gt_status judge_text(struct judge *judge);
-/* Prints how many questions of the file are answered right. */
+/* Prints how many questions of the file the model answers correctly. */
 enum gt_status judge_choices(struct judge *judge);
 
 #endif

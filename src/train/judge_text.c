@@ -1,8 +1,9 @@
 /* The perplexity of a token file.
  *
- * Windows of T tokens walk through the file, so that every token but the first of a shard is predicted once; the loss is the
- * mean over them in fp64, as evaluations with eval_iters=0 compute it.  Bits per byte divide the same sum by the bytes that
- * these tokens stand for, as the tokenizer beside the file, or the model's, tells; special tokens stand for none.
+ * Windows of T tokens pass over the file so that every token but the first of a shard is predicted once.  The loss is
+ * the mean over them in fp64, as evaluations with eval_iters=0 compute it.  Bits per byte divide the same sum by the
+ * number of bytes that these tokens encode, according to the tokenizer next to the file or the model's; special tokens
+ * encode none.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -23,7 +24,7 @@ struct text {
     struct token_source *source;
     struct sampler *sampler;
     struct batch_builder *builder;
-    struct tokenizer *tokenizer; /* NULL: not known */
+    struct tokenizer *tokenizer; /* NULL: unknown */
     int64_t *positions;          /* [B] */
 };
 
@@ -49,7 +50,7 @@ static enum gt_status source_open(struct text *text)
     return GT_OK;
 }
 
-/* The tokenizer beside the tokens, else beside the model. */
+/* Opens the tokenizer next to the tokens, else the one next to the model. */
 static enum gt_status tokenizer_find(struct text *text)
 {
     struct judge *judge = text->judge;
@@ -71,7 +72,7 @@ static enum gt_status tokenizer_find(struct text *text)
     return GT_OK;
 }
 
-/* Rows of the batch beyond `count` sequences, and targets that the window before has counted, count for nothing. */
+/* Excludes rows of the batch beyond `count` sequences, and targets that the previous window has counted. */
 static void targets_mask(struct text *text, int64_t first, int64_t count, int64_t *targets)
 {
     struct judge *judge = text->judge;
@@ -114,7 +115,7 @@ static size_t token_bytes(const struct tokenizer *tokenizer, int32_t id)
     return id == tokenizer_eot(tokenizer) ? 0 : tokenizer_token_bytes(tokenizer, id, scratch, &bytes);
 }
 
-/* The bytes of all targets: of the tokens of every shard that is long enough, but its first. */
+/* Adds up the bytes of all targets: of every token but the first of each shard that is long enough. */
 static enum gt_status bytes_sum(const struct text *text, double *out)
 {
     int32_t ids[READ_COUNT];

@@ -1,4 +1,4 @@
-# The loop, evaluation, sampling, saving and what is said of them.
+# The training loop, evaluation, sampling, saving, and the log lines of a run.
 libgpttrain_a_SOURCES += \
 	src/train/diagnose.c src/train/diagnose.h \
 	src/train/disk_room.c src/train/disk_room.h \

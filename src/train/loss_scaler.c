@@ -1,6 +1,7 @@
 /* Dynamic loss scaling: GradScaler's rule as a small state machine, and its state in the checkpoint.
  *
- * It decides nothing about updates: clip_factor finds what is not finite on the device, and the trainer counts.
+ * It decides nothing about updates: clip_factor detects non-finite gradients on the device, and the trainer counts
+ * skipped updates.
  */
 #include "train/loss_scaler.h"
 

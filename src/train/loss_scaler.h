@@ -1,8 +1,9 @@
-/* Dynamic loss scaling for float16: the loss is multiplied by a scale, so that small gradients do not vanish, and the
+/* Dynamic loss scaling for float16.  The loss is multiplied by a scale, so that small gradients do not vanish, and the
  * gradients are divided by it before they are used.
  *
- * Source: PyTorch torch.amp.GradScaler, whose defaults these are: 2^16 at the start; an update whose gradients are not
- * finite is skipped and halves the scale; 2,000 good updates in a row double it.  Other dtypes keep the scale 1.
+ * Source: PyTorch torch.amp.GradScaler, whose defaults these are: the scale starts at 2^16; an update whose gradients
+ * are not finite is skipped and halves the scale; 2,000 good updates in a row double it.  Other dtypes keep the scale
+ * 1.
  */
 #ifndef GPT_TRAIN_TRAIN_LOSS_SCALER_H
 #define GPT_TRAIN_TRAIN_LOSS_SCALER_H
@@ -26,12 +27,12 @@ struct loss_scaler {
 };
 
 void loss_scaler_init(struct loss_scaler *scaler, enum dtype dtype);
-/* After an update, skipped or not.  A scale that would leave fp32's normal range stays. */
+/* Adjusts the scale after an update, skipped or not.  The scale never leaves fp32's normal range. */
 void loss_scaler_update(struct loss_scaler *scaler, bool found_inf);
 
-/* {"scale": 65536.0, "growth_tracker": 0} for the checkpoint; NULL without memory. */
+/* Returns {"scale": 65536.0, "growth_tracker": 0} for the checkpoint; NULL without memory. */
 json_t *loss_scaler_to_json(const struct loss_scaler *scaler);
-/* Takes the state of a checkpoint over where scaling is dynamic; `source` names the file in errors.  Errors: GT_DATA. */
+/* Restores the state from a checkpoint if scaling is dynamic.  `source` names the file in errors.  Errors: GT_DATA. */
 enum gt_status loss_scaler_from_json(struct loss_scaler *scaler, const json_t *object, const char *source);
 
 #endif

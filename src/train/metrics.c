@@ -1,12 +1,13 @@
 /* metrics.jsonl.
  *
- * Lines are written with one write() each, so that a kill leaves whole lines and at most one torn one,
- * which the next open cuts off.  Numbers that are not finite are written as null: JSON has no word for them.
+ * Each line is written with one write(), so that a kill leaves whole lines and at most one torn one, which the next
+ * open cuts off.  Numbers that are not finite are written as null, since JSON cannot represent them.
  *
- * A run that begins anew leaves the old checkpoint until it saves, and so the lines that belong to that: they wait as
- * metrics-XXXXXXXX.jsonl, where X is the checksum of the old record's file.  While the record is that one, a resume puts
- * them back; the first save moves both into the folder of the earlier run.  Lines whose record is no more, and those of a run
- * that saved nothing, become metrics-old.jsonl. */
+ * A run that starts over leaves the old checkpoint in place until it saves, and with it the checkpoint's lines, set
+ * aside as metrics-XXXXXXXX.jsonl, where X is the checksum of the old record's file.  While that record is the current
+ * one, a resume restores the lines.  The first save moves both into the folder of the earlier run.  Lines whose record
+ * is gone, and those of a run that saved nothing, become metrics-old.jsonl.
+ */
 #include "train/metrics.h"
 
 #include <dirent.h>
@@ -26,7 +27,7 @@
 
 #define LINE_MAX_BYTES 1024
 
-/* Whether a line belongs to the part that the resumed run will write again, or is torn. */
+/* Returns true when the resumed run will write the line again, or it is torn. */
 static bool line_is_stale(const char *line, int64_t resume_iter, bool evaluated)
 {
     static const char head[] = "{\"iter\":";
@@ -44,7 +45,7 @@ static enum gt_status read_error(const char *path)
     return GT_IO;
 }
 
-/* The offset of the first stale line; 0 where there is no file. */
+/* Finds the offset of the first stale line; 0 when there is no file. */
 static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool evaluated, long *out)
 {
     char line[LINE_MAX_BYTES];
@@ -71,7 +72,7 @@ static enum gt_status stale_offset(const char *path, int64_t resume_iter, bool e
     return status;
 }
 
-/* The name under which the lines of the checkpoint in `out_dir` wait; empty where there is no checkpoint. */
+/* Returns the set-aside name for the lines of the checkpoint in `out_dir`; empty when there is no checkpoint. */
 static enum gt_status kept_name(const char *out_dir, char out[static METRICS_KEPT_BYTES])
 {
     char path[FILE_PATH_MAX], *text;
@@ -100,13 +101,13 @@ static enum gt_status move(const char *out_dir, const char *from, const char *to
     TRY(file_join(old, out_dir, from));
     TRY(file_join(new, out_dir, to));
     if (rename(old, new) == 0)
-        return file_sync_folder(
-            out_dir); /* or a power cut might keep the next file of the first name, and lose this one */
+        return file_sync_folder(out_dir); /* or a power cut might keep the next file of that name, and lose this one */
     log_error("%s cannot be renamed to %s: %s", old, to, strerror(errno));
     return GT_IO;
 }
 
-/* Finds the lines that wait for the checkpoint of today; those of one that is no more become metrics-old.jsonl. */
+/* Sets *out to true when the lines of the current checkpoint are set aside under the name `today`.  Renames those of
+ * checkpoints that are gone to metrics-old.jsonl. */
 static enum gt_status kept_find(const char *out_dir, const char *today, bool *out)
 {
     enum gt_status status = GT_OK;
@@ -130,7 +131,7 @@ static enum gt_status kept_find(const char *out_dir, const char *today, bool *ou
     return status;
 }
 
-/* Makes room for the lines of a run that begins anew. */
+/* Moves the existing lines out of the way of a run that starts over. */
 static enum gt_status old_keep(struct metrics *metrics, const char *path, bool found)
 {
     struct stat status;
@@ -138,12 +139,12 @@ static enum gt_status old_keep(struct metrics *metrics, const char *path, bool f
         return errno == ENOENT ? GT_OK : read_error(path);
     if (status.st_size == 0)
         return GT_OK;
-    /* With lines that wait already, these are of a run that saved nothing. */
+    /* If lines are set aside already, these belong to a run that saved nothing. */
     const bool waits = !found && metrics->kept[0] != '\0';
     return move(metrics->out_dir, METRICS_NAME, waits ? metrics->kept : METRICS_OLD_NAME);
 }
 
-/* Puts aside or back what other runs wrote. */
+/* Sets aside or restores the lines of other runs. */
 static enum gt_status others_settle(struct metrics *metrics, const char *path, bool anew)
 {
     bool found;
@@ -157,7 +158,7 @@ static enum gt_status others_settle(struct metrics *metrics, const char *path, b
     return GT_OK;
 }
 
-/* Begins with those of the lines that wait that come before an iteration. */
+/* Starts the file with the set-aside lines that come before an iteration. */
 static enum gt_status head_copy(const struct metrics *metrics, const char *path, int64_t iter, bool evaluated)
 {
     char from[FILE_PATH_MAX];
@@ -227,7 +228,7 @@ void metrics_close(struct metrics *metrics)
     metrics->fd = -1;
 }
 
-/* What a write left of a line would make one of the next: it is cut off again, or nothing more is written. */
+/* Cuts off a partly written line, which would corrupt the next one.  If that fails, closes the file. */
 static void torn_cut(struct metrics *metrics, ssize_t written)
 {
     struct stat info;

@@ -1,4 +1,5 @@
-/* metrics.jsonl in out_dir: one JSON object a line, full precision, cut back at a resume to the step resumed from. */
+/* metrics.jsonl in out_dir: one JSON object per line, in full precision.  A resume truncates it to the iteration from
+ * which it resumes. */
 #ifndef GPT_TRAIN_TRAIN_METRICS_H
 #define GPT_TRAIN_TRAIN_METRICS_H
 
@@ -14,7 +15,7 @@
 struct metrics {
     int fd; /* -1 when closed */
     const char *out_dir;
-    /* The name under which the lines of the checkpoint wait that this run is to replace; "" = none. */
+    /* Set-aside file with the lines of the checkpoint that this run is to replace; "" = none. */
     char kept[METRICS_KEPT_BYTES];
     bool warned;
 };
@@ -23,23 +24,25 @@ struct metrics_step {
     int64_t iter;
     double loss, lr, grad_norm, time_ms, tokens_per_s, mfu;
     int64_t skipped;   /* updates skipped so far for a non-finite gradient */
-    double loss_scale; /* that this update was computed with; 0 = none, and no such field */
+    double loss_scale; /* used by this update; 0 = none, and the field is omitted */
     uint64_t planned_bytes, allocated_bytes;
 };
 
-/* Opens the file for appending.  From the first line of an iteration that the run will do again (an iter line at or
- * beyond `resume_iter`, an evaluation beyond it, or at it unless it was `evaluated`) the file is cut.  `anew`: the run does not
- * go on from the checkpoint that is there, whose lines wait aside until metrics_saved(), and are put back where a run resumes
- * that checkpoint before; those before resume_iter, 0 for none, are this run's too.  `out_dir` must live as long.  Errors:
- * GT_IO, GT_NO_MEMORY, GT_DATA. */
+/* Opens the file for appending.  Truncates it at the first line of an iteration that the run will repeat: an iter line
+ * at or beyond `resume_iter`, an evaluation beyond it, or at it unless that iteration was `evaluated`.  `anew`: the run
+ * does not continue the checkpoint in out_dir.  The lines of that checkpoint are set aside until metrics_saved(), and
+ * restored if a run resumes it before then.  Those before resume_iter, 0 for none, are copied into this run's file.
+ * `out_dir` must live as long.  Errors: GT_IO, GT_NO_MEMORY, GT_DATA. */
 enum gt_status metrics_open(struct metrics *metrics, const char *out_dir, int64_t resume_iter, bool evaluated,
                             bool anew);
 void metrics_close(struct metrics *metrics);
-/* What was written survives a power cut.  To be called before a checkpoint is saved; a failure is a warning. */
+/* Makes the lines written so far survive a power cut.  To be called before a checkpoint is saved.  A failure is a
+ * warning. */
 void metrics_sync(struct metrics *metrics);
-/* A checkpoint of this run is in place, and the one before in a folder of its own, with its lines: they wait no longer. */
+/* Removes the set-aside lines.  To be called once a checkpoint of this run is saved and the previous one has been
+ * moved, with its lines, to its own folder. */
 void metrics_saved(struct metrics *metrics);
-/* Errors: GT_IO; the run goes on, without this line. */
+/* Errors: GT_IO; the run continues without this line. */
 enum gt_status metrics_step_write(struct metrics *metrics, const struct metrics_step *step);
 enum gt_status metrics_evaluation_write(struct metrics *metrics, int64_t iter, double train_loss, double val_loss);
 

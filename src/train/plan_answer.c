@@ -1,7 +1,8 @@
 /* The answer to --plan.
  *
- * Collects the facts that stand beside a plan and hands them to one of the printers of src/plan.  Choices are searched only
- * where what was asked for does not fit, the front only where it is shown: each of them makes some dozen plans more.
+ * Collects the facts that accompany a plan and passes them to one of the printers of src/plan.  Choices are searched
+ * only if the requested configuration does not fit, and the front only if it is shown: each of them makes some dozen
+ * more plans.
  */
 #include "train/plan_answer.h"
 
@@ -38,15 +39,15 @@ static enum gt_status facts_print(const struct session *session, const struct pl
     }
 }
 
-/* Puts times on the forecast's scale.  Plans are compared at the rates of the search, so that the order is the one that
- * the search went by. */
+/* Converts times to the forecast's scale.  Plans are compared at the rates of the search, so that their order is the
+ * one that the search used. */
 static void seconds_scale(struct search_choice *choices, int32_t count, double scale)
 {
     for (int32_t i = 0; i < count; i++)
         choices[i].seconds *= scale;
 }
 
-/* What the search knows beside its result. */
+/* Adds the search's request and result, the choices and the front. */
 static enum gt_status searched(const struct session *session, struct plan_report_facts *facts,
                                struct search_choice choices[static SEARCH_CHOICES_MAX],
                                struct search_choice front[static SEARCH_FRONT_MAX])

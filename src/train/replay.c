@@ -1,7 +1,7 @@
-/* The micro-steps of an update, again.
+/* Runs the micro-steps of an update again.
  *
- * The scalars that came back with the update's results are those that it ran with, so that they are given back to the device.
- * What the next update needs of the scalars it sets itself.
+ * The scalars that came back with the update's results are the ones that it ran with, so they are sent to the device
+ * again.  The next update sets the scalars that it needs itself.
  */
 #include "train/replay.h"
 

@@ -1,7 +1,7 @@
 /* The report of a failure.
  *
- * Everything comes from what is in memory already: nothing is asked of the device, which may be what failed, and nothing is
- * allocated.  Only keys that this invocation set are shown.  The error itself stands in the lines above the block.
+ * Everything comes from memory: nothing is asked of the device, which may be the cause of the failure, and nothing is
+ * allocated.  Only keys that this invocation set are shown.  The error itself is in the lines above the block.
  */
 #include "train/report_block.h"
 
@@ -19,7 +19,7 @@
 #define KEYS_WIDTH 80
 #define KEYS_INDENT 10
 
-/* One line, without control characters. */
+/* Prints one line, with control characters replaced. */
 static void line_print(FILE *out, const char *name, const char *format, ...) LOG_PRINTF(3, 4);
 static void line_print(FILE *out, const char *name, const char *format, ...)
 {
@@ -92,7 +92,7 @@ static void plan_print(const struct session *session, FILE *out)
                    search->arena_bytes, options);
 }
 
-/* The keys that were set, as flags, in lines of KEYS_WIDTH. */
+/* Prints the keys that were set, as flags, in lines of KEYS_WIDTH. */
 static void keys_print(const struct config *config, FILE *out)
 {
     int column = fprintf(out, "%-*s", KEYS_INDENT, "keys");
@@ -118,7 +118,7 @@ void report_block_print(const struct config *config, const struct session *sessi
     if (status == GT_STOPPED || (exit_code != 1 && exit_code != 3))
         return;
     if ((status == GT_NO_FIT || status == GT_IO) && config->plan != CONFIG_PLAN_OFF)
-        return; /* the plan was the answer, or nobody reads it */
+        return; /* the plan was the answer, or its reader is gone */
     fprintf(out, "%s\n", REPORT_BLOCK_BEGIN);
     system_print(status, out);
     if (session)

@@ -1,7 +1,7 @@
-/* Where a run begins.
+/* Decides where a run begins.
  *
- * What a checkpoint stores fills the keys that this invocation did not set, and the choices of the plan are taken over
- * from it, so that a resumed run computes what the uninterrupted one would have.
+ * The checkpoint fills the keys that this invocation did not set and supplies the choices of the plan, so that a
+ * resumed run computes what the uninterrupted one would have.
  */
 #include "train/restore.h"
 
@@ -23,11 +23,11 @@
 #include "train/restore_parts.h"
 #include "train/values.h"
 
-/* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids are met in all but the shortest texts. */
+/* GPT-2's 50257, padded to a multiple of 64; nanoGPT's choice.  Its larger ids occur in all but the shortest texts. */
 #define GPT2_VOCAB_SIZE 50304
 #define GPT2_ID_LARGE 32768
-#define SCAN_TOKENS_MAX ((int64_t)1 << 28) /* half a second */
-#define VOCAB_SIZE_MAX (1 << 24)           /* of keys.def */
+#define SCAN_TOKENS_MAX ((int64_t)1 << 28) /* scanned in half a second */
+#define VOCAB_SIZE_MAX (1 << 24)           /* the limit in keys.def */
 
 static enum gt_status split_largest(struct hostmem *mem, const char *folder, enum token_split split, int32_t *largest)
 {
@@ -49,8 +49,8 @@ static enum gt_status split_largest(struct hostmem *mem, const char *folder, enu
     return status;
 }
 
-/* The vocabulary of a folder without a tokenizer: the largest id decides.  It is GPT-2's where that may have given the ids,
- * where there is no data, or too much to look at. */
+/* Derives the vocabulary of a folder without a tokenizer from the largest id.  Uses GPT-2's if that could have produced
+ * the ids, if there is no data, or if there is too much to scan. */
 static enum gt_status vocab_from_ids(struct hostmem *mem, const char *folder, int64_t *out)
 {
     int32_t largest = -1;
@@ -68,7 +68,8 @@ static enum gt_status vocab_from_ids(struct hostmem *mem, const char *folder, in
     return GT_OK;
 }
 
-/* The vocabulary of a dataset: its tokenizer's, else 0 where the configuration says one. */
+/* Gets the vocabulary of a dataset from its tokenizer.  Without one, returns 0 if the configuration sets vocab_size,
+ * else scans the ids. */
 static enum gt_status dataset_vocab(struct hostmem *mem, const struct config *config, const char *folder, int64_t *out)
 {
     struct tokenizer *tokenizer = NULL;
@@ -93,20 +94,20 @@ static enum gt_status open_scratch(struct hostmem *mem, struct config *config, c
         return GT_USAGE;
     }
     session_model_config(config, vocab, model);
-    /* What was left open is decided now, and the checkpoint stores the decision. */
+    /* Keys that were left open are decided now, and the checkpoint stores the decision. */
     config->vocab_size = model->vocab_size;
     config->gelu = model->gelu == GELU_TANH ? CONFIG_GELU_TANH : CONFIG_GELU_ERF;
     config->n_kv_head = model->n_kv_head;
     return checkpoint_config_check(model);
 }
 
-/* The shape keys of a folder of weights, as a configuration object. */
+/* Returns the shape keys of a folder of weights as a configuration object. */
 static json_t *shape_object(const struct config *config, const struct model_config *model)
 {
     json_t *object = json_pack("{s:i, s:i, s:i, s:i, s:b, s:s}", "n_layer", (int)model->n_layer, "n_head",
                                (int)model->n_head, "n_embd", (int)model->n_embd, "vocab_size", (int)model->vocab_size,
                                "bias", model->bias ? 1 : 0, "gelu", model->gelu == GELU_TANH ? "tanh" : "erf");
-    /* A shorter context may be asked for, as with nanoGPT's crop_block_size. */
+    /* The user may set a shorter context, as with nanoGPT's crop_block_size. */
     bool crop = config_key_was_set(config, CONFIG_KEY_block_size) && config->block_size < model->block_size;
     if (object && !crop && json_object_set_new(object, "block_size", json_integer(model->block_size)) != 0) {
         json_decref(object);
@@ -130,7 +131,7 @@ static enum gt_status fill_from_weights(struct config *config, struct model_conf
     return config_check(config);
 }
 
-/* The format of the checkpoint's states; records of before there was more than one do not say. */
+/* Reads the format of the checkpoint's states.  Old records, from before there was more than one, do not name it. */
 static enum gt_status states_from_record(const struct checkpoint *checkpoint, enum state_format *out)
 {
     const json_t *plan = checkpoint->record.state.plan;
@@ -145,7 +146,7 @@ static enum gt_status states_from_record(const struct checkpoint *checkpoint, en
     return GT_DATA;
 }
 
-/* Another optimizer cannot go on from these moments. */
+/* Refuses another optimizer, which cannot use these moments. */
 static enum gt_status optimizer_check(const struct config *config, const struct checkpoint *checkpoint)
 {
     static const char *const names[] = {[CONFIG_OPTIMIZER_ADAMW] = "adamw", [CONFIG_OPTIMIZER_MUON] = "muon"};
@@ -160,7 +161,7 @@ static enum gt_status optimizer_check(const struct config *config, const struct 
     return GT_USAGE;
 }
 
-/* The format in which the run goes on: the checkpoint's, unless it is to be converted. */
+/* Chooses the format in which the run continues: the checkpoint's, unless it is to be converted. */
 static enum gt_status states_choose(const struct config *config, struct restore_source *source,
                                     struct session_choices *choices)
 {
@@ -192,7 +193,7 @@ static enum gt_status choices_from_record(const struct checkpoint *checkpoint, s
     return states_from_record(checkpoint, &choices->states);
 }
 
-/* Whether the run's batches are no longer those of the run that was saved. */
+/* Returns true when the run's batches differ from those of the saved run. */
 static bool is_other_batch(const struct config *config, const struct checkpoint *checkpoint)
 {
     const json_t *before = checkpoint->record.state.configuration;
@@ -208,7 +209,7 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
     TRY(choices_from_record(checkpoint, &choices));
     if (record->data)
         TRY(json_get_int(record->data, checkpoint->source, "evaluated_iter", -1, INT64_MAX, &evaluated));
-    if (json_object_get(record->data, "skipped")) /* records of before do not say */
+    if (json_object_get(record->data, "skipped")) /* older records lack it */
         TRY(json_get_int(record->data, checkpoint->source, "skipped", 0, record->iter, &skipped));
     *state = (struct run_state){
         .iter = record->iter,
@@ -223,7 +224,7 @@ static enum gt_status state_from_record(const struct checkpoint *checkpoint, str
     return GT_OK;
 }
 
-/* Where the weights are that init_from names. */
+/* Finds the weights that init_from names. */
 static enum gt_status weights_path(const struct config *config, char out[static FILE_PATH_MAX])
 {
     const char *from = strcmp(config->init_from, "resume") == 0 ? config->out_dir : config->init_from;
@@ -235,8 +236,7 @@ static enum gt_status weights_path(const struct config *config, char out[static 
     return GT_OK;
 }
 
-/* The checkpoint, folder or file that init_from names.  A run of nanoGPT's is continued unless its weights alone are
- * wanted. */
+/* Opens the checkpoint, folder or file that init_from names.  A nanoGPT run is continued if resume_state is set. */
 static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config, struct restore_source *source,
                                       struct run_state *state, struct model_config *model)
 {
@@ -264,7 +264,7 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     if (source->resume) {
         TRY(optimizer_check(config, checkpoint));
         TRY(states_choose(config, source, &state->choices));
-        if (is_other_batch(config, checkpoint)) /* then only the format of the states is still the same question */
+        if (is_other_batch(config, checkpoint)) /* then only the format of the states still applies */
             state->choices = (struct session_choices){.states_chosen = true, .states = state->choices.states};
     }
     if (config->eval_only)
@@ -272,7 +272,8 @@ static enum gt_status open_checkpoint(struct hostmem *mem, struct config *config
     return GT_OK;
 }
 
-/* Updates, evaluations, samples and tokens of the whole run can be counted.  A checkpoint's counters may be anything. */
+/* Checks that the updates, evaluations, samples and tokens of the whole run can be counted.  A checkpoint's counters
+ * may have any value. */
 static enum gt_status counters_check(const struct config *config, const struct run_state *state)
 {
     const int64_t left = state->iter <= config->max_iters ? config->max_iters + 1 - state->iter : 0;
@@ -344,7 +345,7 @@ enum gt_status restore_tensors(struct session *session, struct checkpoint_tensor
     return GT_OK;
 }
 
-/* What the checkpoint does not hold: moments of a new optimizer, rows beyond the vocabulary. */
+/* Zeroes everything that the checkpoint lacks: moments of a new optimizer, rows beyond the vocabulary. */
 static enum gt_status zero_rest(struct session *session, bool moments)
 {
     const struct model *model = session->model;

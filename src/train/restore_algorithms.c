@@ -1,7 +1,7 @@
-/* Reading and writing of the algorithms in a checkpoint's plan.
+/* Reads and writes the algorithms in a checkpoint's plan.
  *
- * Only identities are kept, so that a file cannot make a backend run anything that it does not offer itself.  A resumed run
- * may have calls that the earlier one had not, and the other way round; those do not count as a difference.
+ * Only identities are stored, so that a file cannot make a backend run anything that it does not offer itself.  A
+ * resumed run may have calls that the earlier one lacked, and vice versa; those do not count as differences.
  */
 #include "train/restore_algorithms.h"
 
@@ -34,7 +34,7 @@ bool restore_algorithms_object(struct backend *device, json_t **out)
     return true;
 }
 
-/* Exactly so many hexadecimal digits, as they are written, and not 0. */
+/* Reads exactly DIGITS hexadecimal digits in lower case, not all 0. */
 static bool identity_read(const char *text, uint64_t *out)
 {
     if (text == NULL || strlen(text) != DIGITS || strspn(text, "0123456789abcdef") != DIGITS)

@@ -1,4 +1,5 @@
-/* The algorithms that a backend chose for its calls, in a checkpoint's plan: {"CALL": "ALGORITHM", ...}, 16 digits each. */
+/* The algorithms that a backend chose for its calls, as stored in a checkpoint's plan: {"CALL": "ALGORITHM", ...}, 16
+ * digits each. */
 #ifndef GPT_TRAIN_TRAIN_RESTORE_ALGORITHMS_H
 #define GPT_TRAIN_TRAIN_RESTORE_ALGORITHMS_H
 
@@ -8,12 +9,12 @@
 #include "base/json.h"
 #include "base/status.h"
 
-/* What the device has chosen; NULL where it never chooses.  False without memory. */
+/* Creates the object for the device's choices, or NULL for a device that makes none.  Returns false without memory. */
 bool restore_algorithms_object(struct backend *device, json_t **out);
-/* Tells the device what `plan`, of a checkpoint, says; `source` names the file in errors.  Before the arena is taken.
- * Errors: GT_DATA. */
+/* Passes the choices in a checkpoint's `plan` to the device.  `source` names the file in errors.  To be called before
+ * the arena is taken.  Errors: GT_DATA. */
 enum gt_status restore_algorithms_choose(struct backend *device, const json_t *plan, const char *source);
-/* A call that both know has another algorithm in each. */
+/* Returns true when a call that occurs in both has different algorithms. */
 bool restore_algorithms_differ(const json_t *before, const json_t *now);
 
 #endif

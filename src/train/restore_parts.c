@@ -1,8 +1,9 @@
-/* How parts are read and written.
+/* Reads and writes the parts of parameters.
  *
- * What the file has in the dtype of the device's tensor goes through untouched, so that a resumed run has every bit.  Else
- * the state format changes: codes become values with the exponents that came before them, values become codes block by
- * block, rounded to nearest once.  Pieces begin at a multiple of a block, because the staging buffer is one.
+ * Data that the file has in the dtype of the device's tensor are copied unchanged, so that a resumed run has every bit.
+ * Otherwise the state format changes: codes are decoded with the exponents that came before them, and values are
+ * encoded block by block, rounded to nearest once.  Pieces begin at a multiple of a block, because the staging buffer
+ * is one.
  */
 #include "train/restore_parts.h"
 
@@ -49,7 +50,7 @@ static size_t blocks_of(const struct session *session, int32_t index)
     return (size_t)state_blocks(graph_tensor_elements(session->model->graph, parameter->tensor));
 }
 
-/* Keeps exponents for the codes that follow. */
+/* Stores the exponents for the codes that follow. */
 static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index, size_t first, size_t count,
                                      const int8_t *values)
 {
@@ -68,7 +69,7 @@ static enum gt_status exponents_keep(struct restore_parts *parts, int32_t index,
     return GT_OK;
 }
 
-/* Codes of a file to a tensor of floats. */
+/* Decodes codes from a file into a tensor of floats. */
 static enum gt_status codes_expand(const struct restore_parts *parts, enum checkpoint_part part, int32_t index,
                                    size_t first, size_t count, const uint8_t *codes)
 {
@@ -87,7 +88,7 @@ static enum gt_status codes_expand(const struct restore_parts *parts, enum check
     return GT_OK;
 }
 
-/* Floats of a file to codes and exponents. */
+/* Encodes floats from a file as codes and exponents. */
 static enum gt_status codes_make(const struct session *session, enum checkpoint_part part, int32_t index, size_t first,
                                  size_t count, const float *values)
 {

@@ -1,14 +1,14 @@
-/* The parts of parameters between a checkpoint's file and the device, bit for bit or converted. */
+/* Moves the parts of parameters between a checkpoint's file and the device, bit for bit or converted. */
 #ifndef GPT_TRAIN_TRAIN_RESTORE_PARTS_H
 #define GPT_TRAIN_TRAIN_RESTORE_PARTS_H
 
 #include "io/checkpoint.h"
 #include "train/session.h"
 
-/* The context of restore_part_write(); what `exponents` holds is the caller's to release. */
+/* The context of restore_part_write().  The caller frees `exponents`. */
 struct restore_parts {
     struct session *session;
-    int8_t *exponents; /* of the 8-bit moments that are being converted: [2, blocks] */
+    int8_t *exponents; /* of the 8-bit moments being converted: [2, blocks] */
     size_t capacity;
 };
 

@@ -1,7 +1,7 @@
-/* What of a resumed run differs from the run that wrote its checkpoint.
+/* Compares a resumed run with the run that wrote its checkpoint.
  *
- * The record of the checkpoint is compared with what this run would write.  recompute is left out, because it changes no
- * bit, and so are the optimizer and the format of its states, which restore.c has dealt with.
+ * The record of the checkpoint is compared with the one that this run would write.  recompute is left out because it
+ * changes no bit.  The optimizer and the format of its states are left out because restore.c has checked them.
  */
 #include "train/resume_check.h"
 
@@ -31,7 +31,7 @@ json_t *resume_plan_object(const struct session *session)
     return NULL;
 }
 
-/* recompute changes no bit, a conversion was announced, another optimizer refused. */
+/* Ignores recompute, which changes no bit, and the optimizer and its state format, which restore.c has checked. */
 static bool is_difference(const char *key, const json_t *before, const json_t *now)
 {
     if (strcmp(key, "recompute") == 0 || strcmp(key, "state_format") == 0 || strcmp(key, "optimizer") == 0)
@@ -41,7 +41,7 @@ static bool is_difference(const char *key, const json_t *before, const json_t *n
     return before == NULL || !json_equal(before, now);
 }
 
-/* Appends "KEY was WAS, is IS" as far as there is room. */
+/* Appends "KEY was WAS, is IS", truncated to the buffer. */
 static void difference_add(char text[static DIFFERENCES_TEXT_MAX], const char *key, const char *was, const char *is)
 {
     const size_t used = strlen(text);
@@ -88,7 +88,7 @@ enum gt_status resume_check_bits(const struct session *session, const struct res
     return GT_OK;
 }
 
-/* Refuses the differences, or warns of them; each of the two texts says what is wrong.  None are well. */
+/* Refuses the differences with `refused`, or warns with `warned`.  Returns GT_OK if there are none. */
 static enum gt_status differences_judge(const struct config *config, const struct restore_source *source,
                                         const char *differences, const char *refused, const char *warned)
 {

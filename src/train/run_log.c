@@ -1,6 +1,6 @@
 /* The lines that a run prints: at its start, for each iteration, at its end.
  *
- * Scripts parse the lines that begin with `iter` and `step`; their form stays.
+ * Scripts parse the lines that begin with `iter` and `step`, so their format must not change.
  */
 #include "train/run.h"
 
@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/process.h"
 
-#define LONG_SECONDS (31.0 * 86400.0) /* nobody waits for a run that takes longer */
+#define LONG_SECONDS (31.0 * 86400.0) /* a month; longer runs get advice */
 
 double run_tokens_per_update(const struct trainer *t)
 {
@@ -22,7 +22,6 @@ double run_tokens_per_update(const struct trainer *t)
     return (double)(config->batch_size * config->gradient_accumulation_steps * config->block_size);
 }
 
-/* What there is to go back to. */
 char *run_log_kept(char text[static KEPT_TEXT_MAX], const struct trainer *t)
 {
     const int64_t kept = t->saved_iter < 0 && t->source.own ? t->first_iter : t->saved_iter;
@@ -33,7 +32,6 @@ char *run_log_kept(char text[static KEPT_TEXT_MAX], const struct trainer *t)
     return text;
 }
 
-/* One line for a skipped update.  While the loss scale comes down from where float16 overflows nothing is wrong. */
 void run_log_skipped(const struct trainer *t, int64_t iter)
 {
     if (t->state.loss_scaler.dynamic)
@@ -77,7 +75,6 @@ void run_log_iteration(struct trainer *t, const struct step_result *result)
                   forecast_seconds_left(&t->forecast));
 }
 
-/* The time left, and what to do where nobody would wait for that. */
 void run_log_forecast(struct trainer *t)
 {
     forecast_log(&t->forecast);
@@ -88,7 +85,6 @@ void run_log_forecast(struct trainer *t)
     t->advised = true;
 }
 
-/* Once the first iteration has run everything, memory is frozen. */
 void run_log_memory(struct trainer *t)
 {
     char planned[24], allocated[24], process[24];
@@ -100,7 +96,6 @@ void run_log_memory(struct trainer *t)
     run_log_forecast(t);
 }
 
-/* Where the time went, by kind of op. */
 void run_log_profile(const struct trainer *t)
 {
     struct exec_timing timing;
@@ -119,7 +114,7 @@ void run_log_profile(const struct trainer *t)
     }
 }
 
-/* What the arena held at its peak, by category: what is known beforehand is also the most that ever lived at once. */
+/* The plan determines these figures before the run, and they are also the most that was ever live at once. */
 void run_log_categories(const struct trainer *t)
 {
     const struct plan *plan = t->session.plan;
@@ -137,7 +132,6 @@ void run_log_categories(const struct trainer *t)
     log_result("memory at the peak (%s): %s", t->session.device.backend->ops->name, line);
 }
 
-/* What is free on the device now, and who else holds most of it. */
 void run_log_others(const struct trainer *t)
 {
     char left[24], total[24], holders[BACKEND_HOLDERS_TEXT_MAX];
@@ -150,7 +144,7 @@ void run_log_others(const struct trainer *t)
                backend_holders_known(holders, device));
 }
 
-/* Which model the folder holds, and the command that goes on from there. */
+/* Logs which model the folder contains, and the command that continues from it. */
 static void folder_log(const struct trainer *t, bool stopped)
 {
     char folder[FILE_PATH_MAX];
@@ -170,7 +164,6 @@ static void folder_log(const struct trainer *t, bool stopped)
                file_shell_quote(folder, sizeof folder, t->config->out_dir));
 }
 
-/* What the run was, what is left of it, and what to do next. */
 void run_log_end(const struct trainer *t, bool stopped)
 {
     char duration[32], planned[24], allocated[24], most[24], best[64] = "";
@@ -190,7 +183,7 @@ void run_log_end(const struct trainer *t, bool stopped)
     folder_log(t, stopped);
 }
 
-/* What the plan changed to make the configuration fit, and what that costs. */
+/* Logs the changes that made the configuration fit, and their cost. */
 static void change_log(const struct trainer *t)
 {
     const struct search_result *search = &t->session.search.result;

@@ -1,10 +1,9 @@
 /* The training loop.
  *
- * One iteration: evaluate and save where it is due, run the micro-steps (first, next ..., remainder), run the update, look
- * at the results, log.  Where the device runs ahead, the results of several updates are looked at together (settle): when
- * one is logged, evaluated, saved, or needed for the next one.  The loop holds no state of its own beyond what a checkpoint
- * stores: the samples that a step sees and the elements that dropout drops follow from (seed, iter, sample), the learning
- * rate from iter.
+ * One iteration: evaluate and save if due, run the micro-steps (first, next ..., remainder), run the update, read the
+ * results, log.  If the device runs ahead, the results of several updates are read together (settle): when one must be
+ * logged, evaluated or saved, or the next one needs them.  The loop has no state beyond what a checkpoint stores: the
+ * samples of a step and the elements that dropout drops follow from (seed, iter, sample), the learning rate from iter.
  */
 #include "train/run.h"
 
@@ -20,8 +19,8 @@
 #include "train/schedule.h"
 #include "train/stop.h"
 
-/* So many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Those that float16
- * skips while its loss scale is above 1 do not count. */
+/* This many skipped updates in a row end the run: the model has diverged, and more steps only cost time.  Updates that
+ * float16 skips while its loss scale is above 1 do not count. */
 #define SKIPPED_IN_A_ROW_MAX 10
 #define NOT_SAVED "iter %" PRId64 " is not saved: %s; %s"
 
@@ -36,14 +35,15 @@ static enum gt_status evaluate(struct trainer *t, double *train_loss, double *va
     TRY(status);
     forecast_evaluation_measured(&t->forecast, (double)(clock_monotonic_ns() - start_ns) / 1e9);
     t->evaluated_iter = t->state.iter;
-    /* One more at the end of a run that is then extended is none of the run in one go. */
+    /* An extra evaluation at the end of a run that is later extended is not part of the uninterrupted run, so it is not
+     * counted. */
     t->state.evaluations += t->state.iter % t->config->eval_interval == 0;
     log_result("step %" PRId64 ": train loss %.4f, val loss %.4f", t->state.iter, *train_loss, *val_loss);
     return GT_OK;
 }
 
-/* A model that has diverged must not replace the last good checkpoint: why it is taken to have, or NULL.  One skipped update
- * says nothing of the weights, which are those of before. */
+/* Returns why the model is considered to have diverged, or NULL.  Such a model must not replace the last good
+ * checkpoint.  One skipped update says nothing about the weights, which it leaves unchanged. */
 static const char *divergence(const struct trainer *t)
 {
     if (t->evaluated_badly || !isfinite(t->loss))
@@ -66,7 +66,7 @@ static enum gt_status save(struct trainer *t)
     return GT_OK;
 }
 
-/* Prints what the model writes by now, after a newline (or what id 0 stands for, where the vocabulary has none). */
+/* Prints a sample of the model after a newline (or after token 0 if the vocabulary has no newline). */
 static enum gt_status sample_print(struct trainer *t)
 {
     struct tokenizer_stream stream = {0};
@@ -86,7 +86,8 @@ static enum gt_status sample_print(struct trainer *t)
     return GT_OK;
 }
 
-/* A disk that is full now may have room at the next evaluation: the run goes on, and the last checkpoint is intact. */
+/* Saves.  A full disk does not end the run: there may be room at the next evaluation, and the last checkpoint is
+ * intact. */
 static enum gt_status save_or_go_on(struct trainer *t)
 {
     const char *why = divergence(t);
@@ -106,9 +107,9 @@ static enum gt_status save_or_go_on(struct trainer *t)
     return GT_OK;
 }
 
-/* After an evaluation.  Where only the best is saved, one that was lost is not it: what comes next is compared with the best
- * that is there.  Nothing is saved at iteration 0, as in nanoGPT; where a run was resumed the weights are saved already, but
- * not as the best. */
+/* Saves after an evaluation if due.  If only the best is saved and the save fails, the best loss is reset, so that the
+ * next model is compared with the best one on disk.  Nothing is saved at iteration 0, as in nanoGPT.  At the first
+ * iteration of a resumed run the weights are saved already, but not as the best. */
 static enum gt_status save_where_due(struct trainer *t, double val_loss)
 {
     const double best_before = t->state.best_val_loss;
@@ -127,7 +128,7 @@ static enum gt_status save_where_due(struct trainer *t, double val_loss)
     return GT_OK;
 }
 
-/* Says once that the run is not on the course that its configuration states. */
+/* Warns once when the loss leaves the band that the configuration expects. */
 static void expected_check(struct trainer *t, double val_loss)
 {
     struct config_band band;
@@ -142,7 +143,7 @@ static void expected_check(struct trainer *t, double val_loss)
                 t->state.iter, val_loss, band.low, band.high, source);
 }
 
-/* What is due before the updates of an iteration. */
+/* Evaluates, samples and saves before the updates of an iteration. */
 static enum gt_status evaluate_and_save(struct trainer *t)
 {
     double train_loss, val_loss;
@@ -180,7 +181,7 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     scalars_set(t, learning_rate);
     for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
         if (stop_requested())
-            return GT_STOPPED; /* nothing was applied yet: the iteration is done again at the resume */
+            return GT_STOPPED; /* nothing was applied yet: the resumed run repeats the iteration */
         TRY(feed_micro_step(&t->feed, session, t->state.iter, k));
         TRY(exec_download_later(session->exec, scalars, SCALAR_LOSS_SUM, &result->loss_sums[k], 1));
     }
@@ -190,7 +191,7 @@ static enum gt_status update(struct trainer *t, double learning_rate)
     return GT_OK;
 }
 
-/* Counts skipped updates and keeps the loss scale; too many in a row are the end. */
+/* Counts skipped updates and adjusts the loss scale.  Fails after too many skipped updates in a row. */
 static enum gt_status skipped_check(struct trainer *t, int64_t iter)
 {
     bool skipped = t->session.scalars[SCALAR_FOUND_INF].i != 0;
@@ -211,7 +212,7 @@ static enum gt_status skipped_check(struct trainer *t, int64_t iter)
     return GT_FAILURE;
 }
 
-/* The results of one update. */
+/* Processes the results of one update. */
 static enum gt_status step_settle(struct trainer *t, const struct step_result *result)
 {
     t->loss = steps_ahead_loss_sum(&t->ahead, result) / run_tokens_per_update(t);
@@ -231,7 +232,7 @@ static enum gt_status step_settle(struct trainer *t, const struct step_result *r
     return GT_OK;
 }
 
-/* Waits for the updates that are under way, and looks at their results. */
+/* Waits for the updates in flight and processes their results. */
 static enum gt_status settle(struct trainer *t)
 {
     const int32_t count = t->ahead.count;
@@ -247,7 +248,7 @@ static enum gt_status settle(struct trainer *t)
     return GT_OK;
 }
 
-/* The results are to be seen, or the next update depends on them: float16's loss scale does. */
+/* Returns true when the results must be read now, or the next update depends on them, as float16's loss scale does. */
 static bool must_settle(const struct trainer *t)
 {
     return !exec_runs_ahead(t->session.exec) || t->ahead.count == STEPS_AHEAD_MAX || t->state.loss_scaler.dynamic ||
@@ -272,7 +273,7 @@ static enum gt_status iteration(struct trainer *t)
     return GT_OK;
 }
 
-/* At the end of a run, which has failed where this is refused. */
+/* Saves at the end of a run.  The run fails if the model has diverged. */
 static enum gt_status save_at_end(struct trainer *t)
 {
     const char *why = divergence(t);
@@ -283,15 +284,16 @@ static enum gt_status save_at_end(struct trainer *t)
     return GT_FAILURE;
 }
 
-/* Only the best is saved, and this run has one.  Anything else in its place would be lost to the resumed run, whose next best
- * must beat a model that is gone. */
+/* Returns true when only the best model is saved and this run has one.  A save of anything else would lose it, and the
+ * next best of the resumed run would have to beat a model that is gone. */
 static bool keeps_best(const struct trainer *t)
 {
     return !t->config->always_save_checkpoint && t->best_iter >= 0;
 }
 
-/* After a signal.  Where only the best is saved and there is none yet, nothing is lost by saving what there is: the resumed
- * run replaces it by what the uninterrupted one would save first, since best_val_loss is the same. */
+/* Ends the run after a signal.  If only the best is saved and there is none yet, saving the current model loses
+ * nothing: best_val_loss is unchanged, so the resumed run replaces it with what the uninterrupted run would save
+ * first. */
 static enum gt_status stop(struct trainer *t)
 {
     const int number = stop_requested();
@@ -311,8 +313,8 @@ static enum gt_status stop(struct trainer *t)
     return GT_STOPPED;
 }
 
-/* After the last iteration.  Where only the best is saved, what was trained since the last evaluation may be better; one update
- * is not worth another evaluation. */
+/* Ends the run after the last iteration.  If only the best is saved, the model may have improved since the last
+ * evaluation, so it is evaluated again unless only one update came after it. */
 static enum gt_status finish(struct trainer *t)
 {
     const bool always = t->config->always_save_checkpoint;
@@ -333,7 +335,6 @@ static enum gt_status finish(struct trainer *t)
     return GT_OK;
 }
 
-/* From the first iteration to the last, or to a signal. */
 enum gt_status run_loop(struct trainer *t)
 {
     enum gt_status status = GT_OK;

@@ -1,7 +1,7 @@
-/* Saving a run.
+/* Saves a run.
  *
- * What a save needs is made once, by saver_create(), and tensors go through the session's staging buffer, so that saving
- * allocates nothing of ours.
+ * saver_create() prepares everything that a save needs, and tensors go through the session's staging buffer, so that
+ * saving allocates nothing of ours.
  */
 #include "train/saver.h"
 
@@ -47,7 +47,7 @@ void saver_destroy(struct saver *saver)
     *saver = (struct saver){0};
 }
 
-/* Where it is not there already: *out_written. */
+/* Writes the file unless it already has this content.  *out_written is true if it was written. */
 static enum gt_status token_file_put(const char *path, const char *text, bool *out_written)
 {
     const size_t length = strlen(text);
@@ -62,7 +62,7 @@ static enum gt_status tokens_put(struct saver *saver, bool repairs)
     for (int i = 0; i < EXPORT_HF_TOKENS_OF_RUN && !saver->tokens_written; i++) {
         TRY(file_join(path, saver->session->config->out_dir, export_hf_tokens_names[i]));
         if (!saver->tokens[i] && saver->replaces)
-            (void)unlink(path); /* the earlier run's, which has it in its own folder */
+            (void)unlink(path); /* it belongs to the earlier run, whose folder has a copy */
         if (!saver->tokens[i])
             continue;
         TRY(token_file_put(path, saver->tokens[i], &written));
@@ -78,7 +78,8 @@ enum gt_status saver_repair_tokenizer(struct saver *saver)
     return tokens_put(saver, true);
 }
 
-/* What the record says of the data; NULL without memory, which json_pack() takes for no value where one may be missing. */
+/* Returns the record's description of the data, NULL without memory.  The tokenizer is added separately, because
+ * json_pack() would omit an optional NULL value and hide the failure. */
 static json_t *data_object(const struct saver *saver, const struct run_state *state)
 {
     json_t *data =
@@ -93,7 +94,7 @@ static json_t *data_object(const struct saver *saver, const struct run_state *st
     return data;
 }
 
-/* Keeps the checkpoint that the next save replaces, where it is to be kept. */
+/* Keeps the checkpoint that the next save replaces, if the configuration says so. */
 static enum gt_status others_keep(struct saver *saver)
 {
     const struct config *config = saver->session->config;
@@ -145,6 +146,6 @@ enum gt_status saver_save(struct saver *saver, const struct run_state *state)
         status = checkpoint_save(&options);
     json_decref(loss_scaler);
     json_decref(data);
-    /* Only after the commit: an earlier run's checkpoint and its tokenizer stay together until then. */
+    /* Only after the commit: until then the earlier run's checkpoint and tokenizer stay together. */
     return status == GT_OK ? tokens_put(saver, false) : status;
 }

@@ -1,6 +1,6 @@
-/* The learning-rate schedule: a pure function of the iteration, so that a resumed run needs no state of it.
+/* The learning-rate schedule: a pure function of the iteration, so that a resumed run needs no state.
  *
- * Where lr_decay_iters does not lie behind warmup_iters, nanoGPT divides by zero; here the decay is over at once.
+ * If lr_decay_iters <= warmup_iters, nanoGPT divides by zero; here the decay ends at once.
  */
 #include "train/schedule.h"
 

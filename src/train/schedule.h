@@ -6,8 +6,8 @@
 
 #include "config/config.h"
 
-/* learning_rate where decay_lr is off; else linear warm-up, (iter + 1) / (warmup_iters + 1) of it, then a cosine from
- * learning_rate down to min_lr at lr_decay_iters, then min_lr. */
+/* Returns learning_rate if decay_lr is off.  Otherwise linear warm-up, (iter + 1) / (warmup_iters + 1) of
+ * learning_rate, then a cosine from learning_rate down to min_lr at lr_decay_iters, then min_lr. */
 double schedule_learning_rate(const struct config *config, int64_t iter);
 
 #endif

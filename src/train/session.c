@@ -1,6 +1,6 @@
-/* A session: from a configuration to a bound plan on a device.
+/* A session: turns a configuration into a bound plan on a device.
  *
- * The order is device, plan, and only then memory.  Initial weights are made in session_weights.c.
+ * The order is device, plan, and only then memory.  Initial weights are in session_weights.c.
  */
 #include "train/session.h"
 

@@ -1,6 +1,7 @@
-/* What a session may take of the device's memory, and the refusal of what needs more.
+/* The arena's share of the device's memory, and the refusal of plans that need more.
  *
- * The arena gets the budget less what the backend itself and, where the device's memory is the host's, the process need.
+ * The arena gets the budget less the needs of the backend itself and, if the device's memory is the host's, of the
+ * process.
  */
 #include "train/session_budget.h"
 
@@ -22,7 +23,7 @@ uint64_t session_headroom_bytes(const struct session *session)
     return session->device.info.host_memory ? SESSION_HEADROOM_BYTES : 0;
 }
 
-/* What the arena may not take of the budget. */
+/* Returns the part of the budget that the arena may not take. */
 static uint64_t beside_bytes(const struct session *session)
 {
     return session->device.info.context_bytes + session_headroom_bytes(session);
@@ -33,14 +34,12 @@ uint64_t session_budget_of(const struct session *session, uint64_t arena_bytes)
     return arena_bytes + beside_bytes(session);
 }
 
-/* What the arena may take of the budget. */
 uint64_t session_arena_budget(const struct session *session)
 {
     uint64_t beside = beside_bytes(session);
     return session->device.budget_bytes > beside ? session->device.budget_bytes - beside : 0;
 }
 
-/* Says what would do and what there is; where what is free is the limit, who else holds memory. */
 enum gt_status session_refuse(const struct session *session, uint64_t arena_bytes)
 {
     char least[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];

@@ -1,8 +1,8 @@
-/* Choices for a run that does not fit, and plans of evaluation alone.
+/* Choices for a run that does not fit, and the fitting of evaluations.
  *
- * The choices are those of --plan: search_choices() finds them at the search's rates, and the ratio of what the device's own
- * rates say of the smallest plan to what the search's say puts them on the device's clock.  An evaluation keeps nothing, so
- * that the only things to vary are its batch and the rows of a loss chunk; both are tried from large to small.
+ * The choices are those of --plan.  search_choices() finds them at the search's rates.  Their times are then scaled by
+ * the ratio of the smallest plan's time at the device's own rates to its time at the search's rates.  An evaluation
+ * saves no activations, so only its batch and the rows of a loss chunk can vary; both are tried from large to small.
  */
 #include "train/session_choices.h"
 
@@ -14,15 +14,16 @@
 #include "train/session_budget.h"
 #include "train/session_rates.h"
 
-#define PARTS_FINE 8 /* batches: up to so many parts in steps of one, then by an eighth */
+#define PARTS_FINE 8 /* batches: divisors up to this grow by one, then by an eighth */
 #define CHUNK_ROWS_LEAST 64
 
-/* Seconds of an update of the smallest plan at the session's rates, over those at the rates of the search. */
+/* Returns the seconds of an update of the smallest plan at the session's rates, divided by those at the rates of the
+ * search. */
 static double time_scale(const struct session *session)
 {
     const struct search_request *request = &session->search.request;
     struct search_choice own = {.options = session->search.result.options}, nominal = own;
-    if (session->search.result.arena_least) /* it would take long to build */
+    if (session->search.result.arena_least) /* building all of it would take long */
         search_micro_batch_set(&own.options, own.options.choice.micro_batch, own.options.choice.micro_batch);
     nominal.options = own.options;
     if (search_options_plan(session->mem, &request->plan, &session->timing.rates, &own) != GT_OK ||
@@ -58,7 +59,7 @@ void session_choices_log(struct session *session)
         choice_log(session, &choices[i], i + 1, scale);
 }
 
-/* Whether the options' plan fits. */
+/* Plans the options and sets *out to true when the plan fits. */
 static enum gt_status evaluation_fits(const struct session *session, const struct model_options *options, bool *out)
 {
     struct plan_options plan;
@@ -70,7 +71,7 @@ static enum gt_status evaluation_fits(const struct session *session, const struc
     return GT_OK;
 }
 
-/* The largest batch that fits; 1 where none does. */
+/* Finds the largest batch that fits; 1 if none does. */
 static enum gt_status batch_fit(const struct session *session, struct model_options *options, bool *fits)
 {
     int64_t asked = options->choice.evaluate_batch;

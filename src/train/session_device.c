@@ -1,6 +1,7 @@
-/* The device of a session: which one, what it stores weights as, and how much of its memory the run may take.
+/* The device of a session: its choice, the dtype of the weights, and the part of its memory that the run may take.
  *
- * The configuration names the backend and the device, or a profile that stands for one.  Nothing is allocated on it here.
+ * The configuration names the backend and the device, or a profile that stands for one.  Nothing is allocated on it
+ * here.
  */
 #include "train/session_device.h"
 
@@ -12,17 +13,17 @@
 #include "base/system_memory.h"
 #include "plan/profile_device.h"
 
-/* Left to others where no memory_budget is given: a twentieth of what is free, at least 256 MiB. */
+/* Default margin for other programs, without a memory_budget: a twentieth of the free memory, at least 256 MiB. */
 #define BUDGET_MARGIN_PART 20
 #define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
-#define BUDGET_MARGIN_PART_MOST 2 /* of little memory, so that less of it is never more to plan with */
+#define BUDGET_MARGIN_PART_MOST 2 /* cap of that margin, so that less free memory never means a larger budget */
 
 static const char *const backend_words[] = {[CONFIG_BACKEND_AUTO] = "auto",
                                             [CONFIG_BACKEND_CPU] = "cpu",
                                             [CONFIG_BACKEND_CUDA] = "cuda",
                                             [CONFIG_BACKEND_OPENCL] = "opencl"};
 
-/* The device that a profile describes. */
+/* Opens the device that a profile describes. */
 static enum gt_status profile_open(const struct config *config, struct session_device *device, struct backend **out)
 {
     struct device_profile *profile = &device->profile;
@@ -36,7 +37,7 @@ static enum gt_status profile_open(const struct config *config, struct session_d
     return profile_device_open(profile, out);
 }
 
-/* The first backend of the build that has a device which it would take; what the others lack is said. */
+/* Returns the first backend of the build with a usable device.  Logs why the ones before it have none. */
 static const struct backend_ops *backend_choose(void)
 {
     for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++) {
@@ -50,8 +51,8 @@ static const struct backend_ops *backend_choose(void)
     return NULL;
 }
 
-/* The backend that the configuration names, or GPT_TRAIN_BACKEND in the environment, or the first that has a device; of its
- * devices the one that is named, or the one that it would take. */
+/* Opens the backend that the configuration names, or GPT_TRAIN_BACKEND in the environment, or the first one with a
+ * device; on it, the named device or the backend's default. */
 static enum gt_status backend_open(const struct config *config, struct backend **out)
 {
     const bool is_auto = config->backend == CONFIG_BACKEND_AUTO;
@@ -104,8 +105,8 @@ bool session_device_has(const struct session_device *device, enum dtype dtype)
     return (device->info.dtypes >> dtype & 1u) != 0;
 }
 
-/* What weights and activations are stored as: what the configuration says, or the nearest that the device has, which is
- * said.  auto is float32 on a cpu, elsewhere bfloat16, or float16 (with loss scaling) where the device lacks that. */
+/* Sets the dtype of weights and activations: as configured, or the nearest that the device supports, with a note.  auto
+ * is float32 on a cpu, elsewhere bfloat16, or float16 (with loss scaling) if the device lacks that. */
 static void dtype_choose(const struct config *config, struct session_device *device)
 {
     static const enum dtype wanted[] = {
@@ -127,7 +128,8 @@ uint64_t session_device_budget(uint64_t free_bytes)
     return free_bytes - (part > least ? part : least);
 }
 
-/* What memory_budget says, else what is free.  A profile's card has a little less than its nominal memory to give. */
+/* Sets the budget from memory_budget, else from the free memory.  A profile's card can give a little less than its
+ * nominal memory. */
 static enum gt_status budget_set(const struct config *config, struct session_device *device)
 {
     char total[24];
@@ -143,9 +145,9 @@ static enum gt_status budget_set(const struct config *config, struct session_dev
     uint64_t free_bytes = device->info.free_bytes;
     device->budget_bytes = session_device_budget(free_bytes);
     if (device->has_profile)
-        device->budget_bytes = free_bytes; /* what others take is in the profile's usable memory */
+        device->budget_bytes = free_bytes; /* the profile's usable memory already excludes other users */
     if (free_bytes == 0)
-        device->budget_bytes = UINT64_MAX; /* the system does not say */
+        device->budget_bytes = UINT64_MAX; /* unknown */
     return GT_OK;
 }
 

@@ -1,6 +1,7 @@
-/* The plan of a session: what the configuration and a checkpoint ask for, and the fastest plan of it that fits.
+/* The plan of a session: the options that follow from the configuration and a checkpoint, and the fastest plan with
+ * them that fits.
  *
- * Everything that can be refused is refused here, before the arena is asked for.
+ * Everything that can be refused is refused here, before the arena is allocated.
  */
 #include "train/session_plan.h"
 
@@ -14,10 +15,10 @@
 #include "train/session_choices.h"
 #include "train/session_rates.h"
 
-/* Logits of one loss chunk hold at most this many bytes, unless loss_chunk says otherwise.  On a CPU a chunk of some
- * hundred rows runs its GEMMs at full rate already; what more rows would save is one pass over the embedding's gradient. */
+/* Maximum size of the logits of one loss chunk, unless loss_chunk is set.  On a CPU a chunk of some hundred rows
+ * already runs its GEMMs at full rate; more rows would save one pass over the embedding's gradient. */
 #define LOSS_CHUNK_BYTES ((int64_t)64 << 20)
-/* A card wants larger products, and each chunk passes once over the fp32 gradient of the embedding. */
+/* A card needs larger products, and each chunk passes once over the fp32 gradient of the embedding. */
 #define LOSS_CHUNK_BYTES_CARD ((int64_t)512 << 20)
 #define LOSS_CHUNK_ROWS_STEP 64
 #define LOSS_CHUNKS_MAX 512
@@ -45,7 +46,7 @@ void session_model_config(const struct config *config, int64_t vocab_size, struc
     };
 }
 
-/* Rows per loss chunk: as many as the byte limit allows, evenly over the rows of a micro-step. */
+/* Returns the rows per loss chunk: as many as the byte limit allows, evenly over the rows of a micro-step. */
 static int64_t loss_chunk_rows(const struct session *session, const struct model_config *model, int64_t rows)
 {
     int64_t most = session->config->loss_chunk;
@@ -59,7 +60,7 @@ static int64_t loss_chunk_rows(const struct session *session, const struct model
     return min_i64(most, size_ceil_div(size_ceil_div(rows, chunks), LOSS_CHUNK_ROWS_STEP) * LOSS_CHUNK_ROWS_STEP);
 }
 
-/* No more loss chunks than make sense in a program, unless the user asked for that. */
+/* Limits the number of loss chunks in a program to LOSS_CHUNKS_MAX, unless the user set loss_chunk. */
 static int64_t chunk_cap(const struct config *config, int64_t chunk, int64_t rows)
 {
     int64_t least = size_ceil_div(rows, LOSS_CHUNKS_MAX);
@@ -76,7 +77,7 @@ enum state_format session_state_format(const struct config *config)
     return (enum state_format)(config->state_format - 1);
 }
 
-/* What the run begins with; the search may choose a leaner one. */
+/* Returns the state format that the run starts with; the search may choose a leaner one. */
 static enum state_format states_first(const struct config *config, const struct session_choices *choices)
 {
     if (choices->states_chosen)
@@ -84,13 +85,14 @@ static enum state_format states_first(const struct config *config, const struct 
     return config->state_format == CONFIG_STATES_AUTO ? STATE_MASTER : session_state_format(config);
 }
 
-/* Muon's learning rate follows the schedule at this factor; a schedule of zero has none. */
+/* Returns the factor from the scheduled learning rate to Muon's; 0 when learning_rate is 0. */
 static float muon_rate(const struct config *config)
 {
     return config->learning_rate > 0.0 ? (float)(config->muon_learning_rate / config->learning_rate) : 0.0f;
 }
 
-/* Newton-Schulz needs no more than 16 bits; its numbers are within those of float16, where a device has no bfloat16. */
+/* Newton-Schulz needs no more than 16 bits.  Its numbers are within the range of float16, which is used on a device
+ * without bfloat16. */
 static enum dtype muon_dtype(const struct session *session)
 {
     if (session_device_has(&session->device, DTYPE_BF16))
@@ -98,7 +100,7 @@ static enum dtype muon_dtype(const struct session *session)
     return session_device_has(&session->device, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
 }
 
-/* What the key says; config_check() has read it before. */
+/* Parses the recompute key, which config_check() has already accepted. */
 static struct recompute_mix recompute_of(const struct config *config)
 {
     struct recompute_mix mix;
@@ -109,7 +111,6 @@ static struct recompute_mix recompute_of(const struct config *config)
     return mix;
 }
 
-/* The first of the three that is set. */
 static int64_t first_set(int64_t key, int64_t choice, int64_t otherwise)
 {
     if (key > 0)
@@ -123,7 +124,7 @@ void session_train_options(const struct session *session, const struct session_c
     const struct config *config = session->config;
     const enum state_format states = states_first(config, choices);
     int64_t samples = config->batch_size * config->gradient_accumulation_steps;
-    /* No more than a run of this configuration chooses, whatever a checkpoint says. */
+    /* At most what a run of this configuration chooses, whatever the checkpoint contains. */
     int64_t chosen = min_i64(choices->plan.micro_batch, config->batch_size);
     int64_t micro = min_i64(first_set(config->micro_batch, chosen, config->batch_size), samples);
     int64_t rows = micro * config->block_size;
@@ -165,7 +166,7 @@ void session_train_options(const struct session *session, const struct session_c
     search_micro_batch_set(out, samples, micro);
 }
 
-/* Lean states need bfloat16, which the configuration or the device may not have. */
+/* Lean states need bfloat16, which the configuration or the device may lack. */
 static enum gt_status states_check(const struct session *session, const struct model_options *options)
 {
     if (state_format_is_lean(options->states) && options->dtype != DTYPE_BF16) {
@@ -186,7 +187,7 @@ static enum gt_status states_check(const struct session *session, const struct m
     return GT_OK;
 }
 
-/* Whether the search may go on to leaner states: never at a resume, whose states are what they are. */
+/* Returns true when the search may use leaner states.  Never at a resume, whose states already exist. */
 static bool states_may_change(const struct session *session, const struct model_options *options)
 {
     const struct config *config = session->config;
@@ -195,7 +196,7 @@ static bool states_may_change(const struct session *session, const struct model_
     return !resumes && options->dtype == DTYPE_BF16 && (free || config->state_format == CONFIG_STATES_SR_8BIT);
 }
 
-/* Whether a refusal may name them: where they would work, and the user has not decided about them. */
+/* Returns true when a refusal may suggest leaner states: they would work, and the user has not decided about them. */
 static bool states_may_be_offered(const struct session *session, const struct model_options *options)
 {
     const struct config *config = session->config;
@@ -204,7 +205,7 @@ static bool states_may_be_offered(const struct session *session, const struct mo
     return !resumes && !decided && options->dtype == DTYPE_BF16 && config->state_format == CONFIG_STATES_AUTO;
 }
 
-/* The fastest plan that fits; with --plan, where nothing does, the smallest, for its report. */
+/* Finds the fastest plan that fits; with --plan, when nothing fits, the smallest one, for the report. */
 static enum gt_status session_search(struct session *session, const struct model_options *options)
 {
     const struct config *config = session->config;

@@ -1,8 +1,8 @@
-/* Which rates a session models times with.
+/* Chooses the rates with which a session models times.
  *
- * A profile's come from its table.  A real device's are calibrated at the first training run of a width, and taken from
- * the cache after that, by --plan too, and what --tune has timed is better still; before, a plan's forecast rests on the
- * one product that session_peak_measure() times.
+ * A profile's rates come from its table.  A real device's are calibrated at the first training run of a width and
+ * cached; later runs and --plan read the cache.  Timings of --tune are better still.  Before any of them exists, a
+ * plan's forecast rests on the one product that session_peak_measure() times.
  */
 #include "train/session_rates.h"
 
@@ -14,7 +14,7 @@
 
 /* The matrix rate of the nominal cpu. */
 #define NOMINAL_PEAK_FLOPS 200e9
-/* A guess of what one thread of a processor does, within a factor of three of those that were met. */
+/* A guess of the rate of one thread of a processor, within a factor of three of those measured. */
 #define GUESSED_THREAD_FLOPS 40e9
 #define CALIBRATE_SECONDS 1.0
 #define SCRATCH_BYTES_MIN ((uint64_t)40 << 20) /* the largest workspace of a product, and its matrices */
@@ -26,7 +26,7 @@ struct plan_rates session_rates_nominal(const struct session *session)
                                        : plan_rates_of_peak(NOMINAL_PEAK_FLOPS);
 }
 
-/* What the run computes; of a refused one, which has no model, what it was asked for. */
+/* Returns the options of the run, or of a refused run, which has no model, the requested ones. */
 static const struct model_options *options_of(const struct session *session)
 {
     return session->model ? &session->model->options : &session->search.request.options;
@@ -36,7 +36,7 @@ void session_rates_recall(struct session *session)
 {
     char key[CALIBRATE_KEY_MAX];
     calibrate_key(key, &session->device.info, options_of(session));
-    if (!session->timing.is_recalled) /* once, since a cache that is not trusted is said */
+    if (!session->timing.is_recalled) /* once, because an untrusted cache is logged */
         session->timing.is_timed = calibrate_load(key, &session->timing.rates);
     session->timing.is_recalled = true;
 }
@@ -75,7 +75,7 @@ enum gt_status session_rates_calibrate(struct session *session)
     int64_t start_ns = clock_monotonic_ns();
     enum gt_status status = calibrate_measure(session->mem, &request, &session->timing.rates);
     if (status != GT_OK)
-        return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small: the forecast does without */
+        return status == GT_NO_FIT ? GT_OK : status; /* the arena is too small, so the forecast does without */
     session->timing.is_timed = true;
     calibrate_store(calibrate_key(key, &session->device.info, &session->model->options), &session->timing.rates);
     const double share = SHOWN_ROWS / (SHOWN_ROWS + session->timing.rates.ramp_rows);
@@ -86,8 +86,8 @@ enum gt_status session_rates_calibrate(struct session *session)
     return GT_OK;
 }
 
-/* How long, and in what, the rate of products is measured: in a run and for a plan, which is to be printed at once, with small
- * products, so that two of them take no longer than said; on a card with products that fill it. */
+/* Time and memory for measuring the rate of products.  On a cpu the products are small, so that two of them keep to the
+ * time; a plan, which is printed at once, gets less time than a run.  On a card the products fill the card. */
 struct peak_limits {
     double seconds;
     uint64_t bytes;
@@ -100,7 +100,7 @@ static struct peak_limits peak_limits(const struct session *session, bool is_pla
     return is_plan ? (struct peak_limits){0.05, (uint64_t)128 << 20} : (struct peak_limits){0.15, (uint64_t)512 << 20};
 }
 
-/* Of what a plan's products are timed in: on a card that others use, half of what is free at most. */
+/* Returns the memory for timing a plan's products: on a card that others use, at most half of the free memory. */
 static uint64_t scratch_bytes(const struct session *session)
 {
     const uint64_t most = peak_limits(session, true).bytes, free_bytes = session->device.info.free_bytes;
@@ -116,11 +116,11 @@ static enum gt_status peak_measure(struct session *session, enum dtype dtype, do
         session->exec ? exec_peak_flops(session->exec, dtype, limits.bytes, limits.seconds, out)
                       : backend_peak_flops(device, dtype, scratch, (size_t)scratch_bytes(session), limits.seconds, out);
     if (status == GT_NO_FIT)
-        *out = 0.0; /* the arena is too small: forecasts and mfu do without */
+        *out = 0.0; /* the arena is too small, so forecasts and mfu do without */
     return status == GT_NO_FIT ? GT_OK : status;
 }
 
-/* For a plan.  Where there is no room for products, a plan is told all the same, with the times of what is known. */
+/* Takes an arena for a plan.  Without room for products the plan is still printed, with the times that are known. */
 static enum gt_status scratch_take(struct session *session, bool *out)
 {
     const struct backend_segment segment = {.space = SPACE_DEVICE, .size_bytes = scratch_bytes(session)};
@@ -133,8 +133,8 @@ static enum gt_status scratch_take(struct session *session, bool *out)
     return GT_OK;
 }
 
-/* The rate of products in the run's dtype, which MFU refers to; and while no op was timed, that of fp32 arithmetic, which
- * everything but products is done in. */
+/* Measures the rate of products in the run's dtype, on which MFU is based.  If no op was timed, also measures the fp32
+ * rate, at which everything but products runs. */
 static enum gt_status peaks_measure(struct session *session)
 {
     bool has_room = true;

@@ -1,28 +1,29 @@
-/* The rates that a session's times are modelled with: of the device profile, timed on the device, or from one product. */
+/* The rates with which a session models times: from the device profile, timed on the device, or derived from one
+ * product. */
 #ifndef GPT_TRAIN_TRAIN_SESSION_RATES_H
 #define GPT_TRAIN_TRAIN_SESSION_RATES_H
 
 #include "train/session.h"
 
-/* What candidates of a plan are compared at: the profile's rates, or those of a nominal cpu.  Never a timing, so that two
- * fresh runs of a configuration plan alike. */
+/* Returns the rates at which candidates of a plan are compared: the profile's, or those of a nominal cpu.  They are
+ * never timings, so that two fresh runs of a configuration get the same plan. */
 struct plan_rates session_rates_nominal(const struct session *session);
 
-/* Before session_start(): the rates of an earlier run, or a guess of what the processor can do.  False where neither is to be
- * had: on a card that was never timed. */
+/* Sets rates before session_start(): those of an earlier run, or a guess from the number of threads.  Returns false for
+ * a card that was never timed, for which that guess means nothing. */
 bool session_rates_guess(struct session *session);
-/* Times the device's ops in the arena, whose content is lost, unless the cache has their times; in under two seconds.
- * Between session_start() and the first upload.  Errors: GT_NO_MEMORY, GT_DEVICE. */
+/* Times the device's ops in the arena, whose content is lost, unless the cache has their times.  Takes less than two
+ * seconds.  To be called between session_start() and the first upload.  Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status session_rates_calibrate(struct session *session);
-/* Where the backend has timed calls to choose between algorithms, now or in earlier runs, the rates become those; said in one
- * line. */
+/* If the backend has timed calls to choose between algorithms, now or in earlier runs, sets the rates from those
+ * timings and logs one line. */
 void session_rates_tuned(struct session *session);
-/* Takes the times of an earlier run from the cache, if it has them. */
+/* Sets the rates from the cache, if it has the times of an earlier run. */
 void session_rates_recall(struct session *session);
 
-/* Measures the device's matrix rate (in 20 to 60 ms).  Before session_start() it takes a small arena for that, after
- * which session_start() is no longer possible; after it, it uses the arena, whose content is lost.  The rate of an arena that
- * holds not even a small product is not known. */
+/* Measures the device's matrix rate (in 20 to 60 ms on a cpu, 50 to 150 ms on a card).  Before session_start() it takes
+ * a small arena for that, which makes session_start() impossible.  After session_start() it uses the session's arena,
+ * whose content is lost.  The rate stays unknown if the arena is too small even for a small product. */
 enum gt_status session_peak_measure(struct session *session);
 
 #endif

@@ -1,6 +1,7 @@
-/* Taking the arena of a session.
+/* Takes the arena of a session.
  *
- * Other programs may have taken memory since the plan was made; then a training session is planned again for what is left.
+ * Other programs may have taken memory since the plan was made; a training session is then planned again for what is
+ * left.
  */
 #include <config.h>
 
@@ -15,7 +16,7 @@
 #define DEBUG_RUN false
 #endif
 
-/* What is free on the device must do for the plan, whatever the budget says. */
+/* Returns how many bytes the device's free memory is short of the plan, whatever the budget says. */
 static uint64_t bytes_lacking(const struct session *session)
 {
     uint64_t need = session->plan->arena_bytes + session->device.info.context_bytes + session_headroom_bytes(session);
@@ -23,7 +24,7 @@ static uint64_t bytes_lacking(const struct session *session)
     return free_bytes > 0 && need > free_bytes ? need - free_bytes : 0;
 }
 
-/* Other programs have taken memory since the plan was made: another plan, for what is left. */
+/* Makes another plan for the memory that other programs have left. */
 static enum gt_status plan_again(struct session *session)
 {
     char lacking[24], have[24], holders[BACKEND_HOLDERS_TEXT_MAX];

@@ -1,7 +1,7 @@
-/* Initial weights, and moments of zero.
+/* Initial weights, and zeroed moments.
  *
- * A value depends on the seed, the parameter's number and the element's only, so that pieces of a parameter are made on all
- * threads: 124M values take about a second on two.  What the device keeps beside the weights is cleared by the device.
+ * A value depends only on the seed, the parameter's number and the element's, so that all threads can make pieces of a
+ * parameter: 124M values take about a second on two threads.  The device itself clears the moments.
  */
 #include "base/rng.h"
 #include "base/size.h"
@@ -27,7 +27,7 @@ enum gt_status session_weights_refresh(struct session *session)
     return program < 0 ? GT_OK : exec_run(session->exec, program);
 }
 
-/* A run of initial values, shared out in pieces. */
+/* A range of initial values, divided into pieces. */
 struct initial_values {
     const struct parameter *parameter;
     struct philox_key key;

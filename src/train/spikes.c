@@ -1,7 +1,8 @@
-/* Spikes: what stands out, and why.
+/* Spikes: detects them and names their samples.
  *
- * Mean and deviation are those of the window before the update; the update joins the window, spike or not, so that a new level is
- * the usual one soon.  Losses per sample are read after loss_sum, where all of a micro-step are there.
+ * Mean and deviation are those of the window before the update.  The update joins the window, spike or not, so that a
+ * new level soon becomes the usual one.  Losses per sample are read after loss_sum, when those of the whole micro-step
+ * are complete.
  */
 #include "train/spikes.h"
 
@@ -20,8 +21,8 @@
 #define TEXT_TOKENS 16
 #define TEXT_BYTES 48
 
-/* Adds a value to the window; whether it stood out of it, and the usual value.  The window's values are logarithms, because
- * norms, and losses of a text learnt by heart, vary by factors. */
+/* Adds a value to the window and sets *usual.  Returns true when the value stood out of the window.  The window's
+ * values are logarithms, because norms, and losses of a memorized text, vary by factors. */
 static bool stands_out(float window[static SPIKES_WINDOW], int64_t at, double value, double rise, double *usual)
 {
     double sum = 0.0, squares = 0.0;
@@ -54,7 +55,7 @@ struct worst {
     struct replay *replay;
     int32_t count;
     struct {
-        int64_t sample; /* of the update */
+        int64_t sample; /* its index in the update */
         double loss;
     } at[WORST];
 };
@@ -73,7 +74,7 @@ static void worst_insert(struct worst *worst, int64_t sample, double loss)
     }
 }
 
-/* After each op; the one that adds up has all losses of the micro-step. */
+/* Called after each op.  The inputs of loss_sum contain all losses of the micro-step. */
 static enum gt_status look(void *context, int32_t program, int32_t index)
 {
     struct worst *worst = context;
@@ -98,7 +99,7 @@ static enum gt_status look(void *context, int32_t program, int32_t index)
     return GT_OK;
 }
 
-/* How the sample's text begins, in quotes after a colon; empty where that is not known. */
+/* Returns the beginning of the sample's text, in quotes after a colon; empty when it is unknown. */
 static const char *text_begin(struct token_source *source, const struct tokenizer *tokenizer, int64_t position,
                               int64_t block_size, char text[static TEXT_BYTES + 8])
 {

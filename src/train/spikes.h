@@ -1,7 +1,7 @@
-/* Sudden rises of the loss or of the gradient's norm, and the samples behind them.
+/* Finds sudden rises of the loss or of the gradient's norm, and the samples behind them.
  *
- * An update is compared with the hundred before it.  Where it stands out, it is repeated, and the samples with the highest losses
- * are named by their place in the token files, so that their text can be looked at.
+ * An update is compared with the hundred before it.  One that stands out is repeated, and the samples with the highest
+ * losses are named by their place in the token files, so that their text can be read.
  */
 #ifndef GPT_TRAIN_TRAIN_SPIKES_H
 #define GPT_TRAIN_TRAIN_SPIKES_H
@@ -15,23 +15,25 @@
 
 #define SPIKES_WINDOW 100
 
-/* Of the last updates that were not skipped, as logarithms. */
+/* A window over the last updates that were not skipped, as logarithms. */
 struct spikes {
     float loss[SPIKES_WINDOW], norm[SPIKES_WINDOW];
-    int64_t count;      /* of all that were added */
-    int64_t quiet_till; /* an iteration: two lines are a window apart */
+    int64_t count;      /* updates added so far */
+    int64_t quiet_till; /* no spike is reported before this iteration; two reports are at least a window apart */
 };
 
 struct spike {
     double loss, norm, usual_loss, usual_norm;
 };
 
-/* Adds an update.  Whether the logarithm of its loss or norm is more than six standard deviations above the mean of a full
- * window, and by no less than a tenth (loss) or a factor of three (norm).  Then fills `out`.  Not within a window of another one. */
+/* Adds an update.  Returns true and fills `out` when the logarithm of its loss or norm is more than six standard
+ * deviations above the mean of a full window, and the value exceeds the usual one by a tenth (loss) or a factor of
+ * three (norm).  Returns false within a window of the last spike. */
 bool spikes_add(struct spikes *spikes, int64_t iter, double loss, double norm, struct spike *out);
 
-/* One line of a spike and one for each of its three samples with the highest losses, by the weights of now.  `replay` has
- * session, feed and result; `tokenizer` may be NULL, and then no text is shown.  Errors: those of replay_run(). */
+/* Logs one line for the spike and one for each of the three samples with the highest losses under the current weights.
+ * `replay` has session, feed and result.  `tokenizer` may be NULL; then no text is shown.  Errors: those of
+ * replay_run(). */
 enum gt_status spike_log(const struct spike *spike, struct replay *replay, const struct tokenizer *tokenizer);
 
 #endif

@@ -1,7 +1,7 @@
-/* The list of updates under way: places for their results, and the time that they take.
+/* The list of updates in flight: room for their results, and the time that they take.
  *
- * It only keeps; the trainer decides when to wait, and what results mean.  The sums of the micro-steps' losses are added in
- * the order of the micro-steps, so that a loss does not depend on when it is looked at.
+ * It only stores them; the trainer decides when to wait and interprets the results.  The losses of the micro-steps are
+ * added in the order of the micro-steps, so that a loss does not depend on when it is read.
  */
 #include "train/steps_ahead.h"
 

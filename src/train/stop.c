@@ -1,7 +1,7 @@
-/* Stopping on request.
+/* Stops on request.
  *
- * The flag is a mutable global beside the log's sink, because a signal handler can be given no other place.  The first
- * signal sets it and nothing else, the second ends the process; the loop looks at it between micro-steps.
+ * The flag is a mutable global, like the log's sink, because a signal handler receives no context.  The first signal
+ * only sets it, the second ends the process.  The loop checks it between micro-steps.
  */
 #include "train/stop.h"
 
@@ -36,7 +36,7 @@ void stop_ignore_writes(void)
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigemptyset(&ignore.sa_mask);
     sigaction(SIGPIPE, &ignore, NULL);
-    /* A write beyond RLIMIT_FSIZE fails with EFBIG then, like any other failed write. */
+    /* A write beyond RLIMIT_FSIZE then fails with EFBIG, like any other failed write. */
     sigaction(SIGXFSZ, &ignore, NULL);
 }
 

@@ -1,7 +1,7 @@
 /* A run of gpt-train, from a configuration to its last line.
  *
- * Everything that can be refused is refused before memory is taken, and what is known by then is printed before: taking
- * the arena may last half a minute.
+ * Everything that can be refused is refused before memory is taken, and everything known by then is printed first:
+ * taking the arena may last half a minute.
  */
 #include "train/trainer.h"
 
@@ -23,7 +23,7 @@
 #include "train/session_rates.h"
 #include "train/stop.h"
 
-/* Samples that are printed while training are drawn as sample.py does by default. */
+/* Samples printed during training use the defaults of sample.py. */
 #define SAMPLE_TEMPERATURE 0.8
 #define SAMPLE_TOP_K 200
 static enum gt_status weights_load(struct trainer *t)
@@ -32,12 +32,12 @@ static enum gt_status weights_load(struct trainer *t)
     memset(t->session.scalars, 0, sizeof t->session.scalars);
     TRY(restore_loss_scaler(&t->source, t->session.device.dtype, &t->state.loss_scaler));
     TRY(restore_weights(&t->session, &t->source, (uint64_t)t->config->seed));
-    restore_close(&t->source); /* open files would keep the room of the generation that the next save removes */
+    restore_close(&t->source); /* open files would keep the disk space of the generation that the next save removes */
     t->session.scalars[SCALAR_ADAM_STEP].i = (int32_t)t->state.adam_step;
     return session_scalars_upload(&t->session);
 }
 
-/* What sample_tokens needs. */
+/* Creates the generator that sample_tokens needs. */
 static enum gt_status samples_prepare(struct trainer *t, const char *folder)
 {
     const struct config *config = t->config;
@@ -51,7 +51,7 @@ static enum gt_status samples_prepare(struct trainer *t, const char *folder)
     return GT_OK;
 }
 
-/* Sequences at once, at most: of this plan, or of one that session_start() makes for less memory. */
+/* Returns the largest batch of this plan, or of one that session_start() makes for less memory. */
 static int64_t largest_batch(const struct session *session)
 {
     const struct model_options *options = &session->search.request.options;
@@ -61,14 +61,14 @@ static int64_t largest_batch(const struct session *session)
                                                                         : options->choice.evaluate_batch;
 }
 
-/* The checkpoint that the run goes on from is one that an evaluation had saved: all of nanoGPT's are.  One of ours that a signal
- * had saved just after an evaluation is taken for one, which costs a second stop some work and no bits. */
+/* Returns true when the run continues a checkpoint that an evaluation saved, as all of nanoGPT's are.  One of ours that
+ * a signal saved just after an evaluation also counts, which costs a second stop some work and no bits. */
 static bool begins_at_best(const struct trainer *t)
 {
     return t->source.own && (t->state.evaluated || t->source.checkpoint->kind == CHECKPOINT_NANOGPT);
 }
 
-/* Runs of the evaluation program for both whole splits. */
+/* Returns how often an evaluation of both whole splits runs the evaluation program. */
 static int64_t whole_split_runs(const struct trainer *t)
 {
     int64_t batch = t->session.model->options.choice.evaluate_batch;
@@ -76,7 +76,7 @@ static int64_t whole_split_runs(const struct trainer *t)
            size_ceil_div(sampler_window_count(t->feed.evaluate_sampler[TOKEN_VAL], true), batch);
 }
 
-/* The run goes on with the keys and the data of the run so far, or says what is not as it was. */
+/* Checks that keys and data are the same as before, or reports the differences.  Fills the digests of the data. */
 static enum gt_status run_so_far_check(struct trainer *t, struct run_data *out)
 {
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++)
@@ -85,7 +85,7 @@ static enum gt_status run_so_far_check(struct trainer *t, struct run_data *out)
     return resume_check_data(t->config, &t->source, out);
 }
 
-/* A run that does not go on from what is there says so before its first save moves that. */
+/* If the run does not continue the existing checkpoint, logs that its first save will move it. */
 static void earlier_note(const struct trainer *t)
 {
     const char *out_dir = t->config->out_dir;
@@ -108,7 +108,7 @@ static void forecast_make(struct trainer *t)
         forecast_evaluation_runs(&t->session, whole_split_runs(t), &t->forecast);
 }
 
-/* Takes the arena, which may last half a minute: what is known before is said before. */
+/* Takes the arena.  That may last half a minute, so everything known by then is logged first. */
 static enum gt_status device_start(struct trainer *t)
 {
     struct session *session = &t->session;
@@ -120,7 +120,7 @@ static enum gt_status device_start(struct trainer *t)
         run_log_forecast(t);
     TRY(session_start(session));
     if (session->plan->arena_bytes != planned)
-        run_log_plan(t); /* there was less memory */
+        run_log_plan(t); /* less memory was free */
     if (!t->config->eval_only)
         TRY(session_rates_calibrate(session));
     TRY(session_peak_measure(session));
@@ -132,7 +132,7 @@ static enum gt_status device_start(struct trainer *t)
     return GT_OK;
 }
 
-/* Everything that needs the arena and the data. */
+/* Runs the part that needs the data and the arena. */
 static enum gt_status run(struct trainer *t, const char *folder)
 {
     struct session *session = &t->session;
@@ -169,7 +169,8 @@ static enum gt_status run(struct trainer *t, const char *folder)
     t->diagnosis = (struct diagnosis){
         .session = session, .feed = &t->feed, .ahead = &t->ahead, .progress = &t->progress, .tokenizer = t->tokenizer};
     stop_install();
-    exec_timing_set(session->exec, config->profile || config->watchdog > 0); /* op by op, so that one can be named */
+    exec_timing_set(session->exec,
+                    config->profile || config->watchdog > 0); /* op by op, so that the watchdog can name one */
     hostmem_phase_set(t->mem, HOSTMEM_RUN);
     enum gt_status status = run_loop(t);
     hostmem_phase_set(t->mem, HOSTMEM_CLOSE);
@@ -177,7 +178,7 @@ static enum gt_status run(struct trainer *t, const char *folder)
         run_log_profile(t);
     if (status != GT_OK && status != GT_STOPPED)
         return status;
-    if (config->verbose || session->search.result.candidates > 1) { /* memory is of interest, or short */
+    if (config->verbose || session->search.result.candidates > 1) { /* memory is of interest, or was short */
         run_log_categories(t);
         run_log_others(t);
     }
@@ -200,7 +201,7 @@ static enum gt_status answer(struct trainer *t)
     return plan_answer(&t->session, &t->forecast, stdout);
 }
 
-/* Makes the folder ours, and puts in order what a killed run left. */
+/* Creates and locks the folder, and repairs what a killed run left. */
 static enum gt_status out_dir_claim(struct trainer *t)
 {
     char path[FILE_PATH_MAX];
@@ -213,24 +214,24 @@ static enum gt_status out_dir_claim(struct trainer *t)
     TRY(file_join(path, t->config->out_dir, "lock"));
     enum gt_status status = file_lock(path, &t->lock_fd);
     if (status != GT_OK && t->made_out_dir)
-        rmdir(t->config->out_dir); /* fails, as it should, when something is in it */
+        rmdir(t->config->out_dir); /* fails, as it should, if the folder is not empty */
     TRY(status);
     return checkpoint_repair(t->config->out_dir);
 }
 
-/* Gives the lock back; where the run never began, a folder that it made goes too. */
+/* Releases the lock.  If the run never began, also removes a folder that it created. */
 static void out_dir_release(const struct trainer *t, enum gt_status status)
 {
     char path[FILE_PATH_MAX];
     const bool began = status == GT_OK || status == GT_STOPPED || t->metrics_opened;
     if (t->made_out_dir && !began && file_join(path, t->config->out_dir, "lock") == GT_OK) {
-        unlink(path); /* while it is ours */
+        unlink(path); /* while we own the lock */
         rmdir(t->config->out_dir);
     }
     file_unlock(t->lock_fd);
 }
 
-/* A profile is no device. */
+/* Refuses to train on a profile, which is not a device. */
 static enum gt_status profile_check(const struct config *config, bool answers)
 {
     if (config->device_profile[0] == '\0' || answers)
@@ -239,7 +240,7 @@ static enum gt_status profile_check(const struct config *config, bool answers)
     return GT_USAGE;
 }
 
-/* What the run so far computed with, where the device still has it; what it says of its libraries follows. */
+/* Passes the algorithms of the run so far to the device, then reads its description, which may depend on them. */
 static enum gt_status algorithms_choose(struct trainer *t)
 {
     struct backend *device = t->session.device.backend;

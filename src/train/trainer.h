@@ -8,10 +8,10 @@
 #include "base/status.h"
 #include "config/config.h"
 
-/* Trains (or evaluates, or prints the plan or the program) as the configuration says.  `config` may be changed: a resumed
- * run takes from its checkpoint what this invocation did not say.
- * Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE, GT_DATA, GT_NO_FIT before the first step; others as
- * they come.  The last complete checkpoint is intact in every case. */
+/* Trains (or evaluates, or prints the plan or the program) as the configuration says.  May change `config`: a resumed
+ * run fills the keys that this invocation did not set from its checkpoint.  Errors: GT_STOPPED after a signal, with
+ * everything saved; GT_USAGE, GT_DATA, GT_NO_FIT before the first step; others as they come.  The last complete
+ * checkpoint is intact in every case. */
 enum gt_status trainer_run(struct hostmem *mem, struct config *config);
 
 #endif

@@ -1,6 +1,6 @@
-/* Floats of the host to tensors of any float dtype, and back.
+/* Copies floats from the host to tensors of any float dtype, and back.
  *
- * fp32 tensors take the values as they are; 16-bit ones take them in pieces that fit a buffer on the stack, so that no
+ * fp32 tensors take the values unchanged; 16-bit ones take them in pieces that fit a buffer on the stack, so that no
  * caller needs memory for it.
  */
 #include "train/values.h"

@@ -1,9 +1,9 @@
-/* Ends a run whose device no longer answers.
+/* Ends a run whose device no longer responds.
  *
- * The wrapper around the device numbers its calls; a thread looks at the number of the call that is under way, and
- * whether it is still the one of earlier looks.  A thread that hangs inside a driver can be neither woken nor cancelled, so
- * that nothing is left but to end the process: what was saved is complete, and the lock goes with the process.  It does not
- * watch files, nor the program's own loops.
+ * The wrapper around the device numbers its calls.  A thread checks whether the pending call is still the one of
+ * earlier checks.  A thread that hangs inside a driver can be neither woken nor cancelled, so the only way out is to
+ * end the process: the last save is complete, and the lock goes with the process.  It watches neither files nor the
+ * program's own loops.
  */
 #include "train/watchdog.h"
 
@@ -15,8 +15,8 @@
 
 #define LOOKS_PER_LIMIT 8
 
-/* A look that comes late was not late for the device: the process was stopped (Ctrl-Z, SIGSTOP) or got no time.  What is
- * beyond an interval is not counted. */
+/* A late check does not mean that the device was slow: the process was stopped (Ctrl-Z, SIGSTOP) or got no time.
+ * Anything beyond an interval is not counted. */
 static void lateness_forgive(struct watchdog *watchdog, int64_t now_ns)
 {
     const int64_t interval_ns = watchdog->seconds * INT64_C(1000000000) / LOOKS_PER_LIMIT;

@@ -106,29 +106,19 @@ static inline int cpu_thread_index(void)
 #endif
 }
 
-static inline int64_t cpu_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t cpu_max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Returns the number of parts in a sum over `rows` rows: determined by the shape, and enough for many threads. */
 #define CPU_PARTS_MAX 32
 #define CPU_PART_ROWS 16
 
 static inline int64_t cpu_parts(int64_t rows)
 {
-    return cpu_min(size_ceil_div(rows, CPU_PART_ROWS), CPU_PARTS_MAX);
+    return min_i64(size_ceil_div(rows, CPU_PART_ROWS), CPU_PARTS_MAX);
 }
 
 /* Returns the first row of part `part`; for part == parts, returns `rows`. */
 static inline int64_t cpu_part_begin(int64_t rows, int64_t parts, int64_t part)
 {
-    return rows / parts * part + cpu_min(part, rows % parts);
+    return rows / parts * part + min_i64(part, rows % parts);
 }
 
 #endif

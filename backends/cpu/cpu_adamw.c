@@ -68,7 +68,7 @@ static enum gt_status adamw_run(struct backend *backend, int32_t queue, const st
         return GT_OK;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
-        memory_update(&step, &memory, begin, cpu_min(CPU_BLOCK, elements - begin));
+        memory_update(&step, &memory, begin, min_i64(CPU_BLOCK, elements - begin));
     return GT_OK;
 }
 

@@ -19,7 +19,7 @@ static inline bool cpu_adamw_step_read(const union scalar_word *scalars, const f
     if (scalars[SCALAR_FOUND_INF].i != 0)
         return false;
     assert(scalars[SCALAR_ADAM_STEP].i >= 1);
-    const int64_t row = cpu_min(cpu_max(scalars[SCALAR_ADAM_STEP].i, 1), rows) - 1;
+    const int64_t row = min_i64(max_i64(scalars[SCALAR_ADAM_STEP].i, 1), rows) - 1;
     *out = (struct cpu_adamw_step){
         .clip = scalars[SCALAR_CLIP].f,
         .learning_rate = scalars[SCALAR_LEARNING_RATE].f,

@@ -52,7 +52,7 @@ static float power_of_two(int32_t e)
 static int32_t exponent_of(float largest, uint32_t add)
 {
     const int32_t e = (int32_t)((cpu_bits_from_float(largest) + add) >> 23) - 127;
-    return (int32_t)cpu_min(cpu_max(e, STATE_EXPONENT_MIN), STATE_EXPONENT_MAX);
+    return (int32_t)min_i64(max_i64(e, STATE_EXPONENT_MIN), STATE_EXPONENT_MAX);
 }
 
 static inline float decode(uint32_t code, uint32_t fraction)
@@ -208,7 +208,7 @@ static enum gt_status adamw_lean_run(struct backend *backend, int32_t queue, con
     const struct cpu_rounding rounding = cpu_rounding_make(scalars, call->attrs.index_base);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK)
-        block_run(&step, &memory, &rounding, begin, cpu_min(STATE_BLOCK, elements - begin));
+        block_run(&step, &memory, &rounding, begin, min_i64(STATE_BLOCK, elements - begin));
     return GT_OK;
 }
 

@@ -40,7 +40,7 @@ static inline struct attention_shape attention_shape_of(const struct op_call *ca
 /* Returns the columns of a square that `seen` keys occupy in products. */
 static inline int64_t attention_width(int64_t seen)
 {
-    return (int64_t)size_round_up((size_t)cpu_max(seen, 0), CPU_TILE_COLUMNS);
+    return (int64_t)size_round_up((size_t)max_i64(seen, 0), CPU_TILE_COLUMNS);
 }
 
 /* Fills factor[64,64] for the queries from `query` and the keys from `key` (a multiple of 64), for `rows` queries. */

@@ -94,7 +94,7 @@ static void row_slopes(float *weight, float *slope, int64_t width, const float *
             slope[j] = p * (slope[j] - delta);
         }
     }
-    for (int64_t j = cpu_max(visible, 0); j < width; j++) {
+    for (int64_t j = max_i64(visible, 0); j < width; j++) {
         weight[j] = 0.0f;
         slope[j] = 0.0f;
     }
@@ -159,7 +159,7 @@ static void rows_run(const struct square *square, int64_t first, int64_t rows)
     const struct backward_item *item = square->item;
     const struct attention_shape *shape = item->shape;
     const int64_t padded = shape->padded, tile = ATTENTION_TILE, query = square->query + first;
-    const int64_t seen = cpu_min(square->keys, query + rows - square->key), width = attention_width(seen);
+    const int64_t seen = min_i64(square->keys, query + rows - square->key), width = attention_width(seen);
     float *weight = s->weight + first * tile, *slope = s->slope + first * tile;
     const float *factor = item->mask.threshold != 0 ? s->factor + first * tile : NULL;
     const float *lse = item->lse + square->head * shape->time + query;
@@ -168,7 +168,7 @@ static void rows_run(const struct square *square, int64_t first, int64_t rows)
     rows_scores(s->dy + first * padded, s->v_transposed, slope, rows, width, shape);
     for (int64_t i = 0; i < rows; i++)
         row_slopes(weight + i * tile, slope + i * tile, width, factor != NULL ? factor + i * tile : NULL, lse[i],
-                   delta[i], cpu_min(square->keys, query + i + 1 - square->key));
+                   delta[i], min_i64(square->keys, query + i + 1 - square->key));
     cpu_tile_multiply(&(struct cpu_tile_product){.a = slope,
                                                  .a_row = tile,
                                                  .a_column = 1,
@@ -203,10 +203,10 @@ static void square_run(const struct square *square)
         attention_mask_fill(&mask, shape->time, square->query, square->key, rows, s->factor);
     }
     for (int64_t i = 0; i < rows; i += strip)
-        rows_run(square, i, cpu_min(strip, rows - i));
+        rows_run(square, i, min_i64(strip, rows - i));
     for (int64_t j = 0; j < keys; j += strip) {
         const int64_t from = strip < ATTENTION_TILE ? j : 0, square_at = from * ATTENTION_TILE + j;
-        const int64_t count = cpu_min(strip, keys - j);
+        const int64_t count = min_i64(strip, keys - j);
         keys_add(s->weight + square_at, s->dy + from * padded, s->dv + j * padded, rows - from, count, padded);
         keys_add(s->slope + square_at, s->q + from * padded, s->dk + j * padded, rows - from, count, padded);
     }
@@ -235,7 +235,7 @@ static void item_run(const struct backward_item *item, float *memory)
     const int64_t k_column = (shape->heads + item->kv_head) * size, v_column = k_column + shape->kv_heads * size;
     delta_compute(item, &s);
     for (int64_t key = 0; key < shape->time; key += tile) {
-        const int64_t keys = cpu_min(tile, shape->time - key);
+        const int64_t keys = min_i64(tile, shape->time - key);
         const struct cpu_rows k = {item->qkv, (item->first + key) * row + k_column, row};
         const struct cpu_rows v = {item->qkv, (item->first + key) * row + v_column, row};
         cpu_tile_pack_transposed(s.k_transposed, tile, &k, keys, size);
@@ -249,7 +249,7 @@ static void item_run(const struct backward_item *item, float *memory)
                                             .s = &s,
                                             .head = item->kv_head * shape->group + h,
                                             .query = query,
-                                            .rows = cpu_min(tile, shape->time - query),
+                                            .rows = min_i64(tile, shape->time - query),
                                             .key = key,
                                             .keys = keys});
         }
@@ -279,7 +279,7 @@ static enum gt_status attention_backward_run(struct backend *backend, int32_t qu
     const size_t thread_floats = scratch_floats(&shape, dqkv.dtype);
     float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
     const struct cpu_mask mask = cpu_mask_make(scalars, shape.dropout);
-    const int64_t work = shape.samples * shape.time * shape.row * cpu_min(shape.time, ATTENTION_TILE) / 4;
+    const int64_t work = shape.samples * shape.time * shape.row * min_i64(shape.time, ATTENTION_TILE) / 4;
     (void)work; /* used only with OpenMP */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
     for (int64_t index = 0; index < shape.samples * shape.kv_heads; index++) {

@@ -18,7 +18,7 @@ static void row_copy(struct cpu_floats to, int64_t at, struct cpu_floats from, i
     }
     float buffer[CPU_BLOCK];
     for (int64_t i = 0; i < count; i += CPU_BLOCK) {
-        const int64_t piece = cpu_min(CPU_BLOCK, count - i);
+        const int64_t piece = min_i64(CPU_BLOCK, count - i);
         cpu_floats_write(to, at + i, piece, cpu_floats_read(from, source + i, piece, buffer));
     }
 }
@@ -63,7 +63,7 @@ static enum gt_status attention_cached_run(struct backend *backend, int32_t queu
             .v = {cache, values + source, width},
             .y = {y, (n * shape.heads + head) * size, shape.heads * size},
             .first = first,
-            .rows = cpu_min(ATTENTION_BAND, shape.time - first),
+            .rows = min_i64(ATTENTION_BAND, shape.time - first),
             .position = position,
             .head_size = size,
             .padded = shape.padded,

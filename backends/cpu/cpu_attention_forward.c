@@ -49,7 +49,7 @@ static float row_exp(float *row, int64_t width, float largest)
 static void row_update(float *row, int64_t visible, int64_t width, float *largest, float *sum, float *result,
                        int64_t padded)
 {
-    for (int64_t j = cpu_max(visible, 0); j < ATTENTION_TILE; j++)
+    for (int64_t j = max_i64(visible, 0); j < ATTENTION_TILE; j++)
         row[j] = -INFINITY;
     const float before = *largest, tile = cpu_max_of(row, ATTENTION_TILE), after = tile > before ? tile : before;
     const float added = row_exp(row, width, after);
@@ -70,7 +70,7 @@ static void rows_run(const struct attention_band *band, const struct band_scratc
                      int64_t key, int64_t keys)
 {
     const int64_t padded = band->padded, position = band->position + band->first + begin;
-    const int64_t seen = cpu_min(keys, position + rows - key), width = attention_width(seen);
+    const int64_t seen = min_i64(keys, position + rows - key), width = attention_width(seen);
     float *result = s->result + begin * padded;
     cpu_tile_multiply(&(struct cpu_tile_product){.a = s->q + begin * padded,
                                                  .a_row = padded,
@@ -83,7 +83,7 @@ static void rows_run(const struct attention_band *band, const struct band_scratc
                                                  .n = width,
                                                  .k = band->head_size});
     for (int64_t i = 0; i < rows; i++)
-        row_update(s->score + i * ATTENTION_TILE, cpu_min(keys, position + i + 1 - key), width, s->largest + begin + i,
+        row_update(s->score + i * ATTENTION_TILE, min_i64(keys, position + i + 1 - key), width, s->largest + begin + i,
                    s->sum + begin + i, result + i * padded, padded);
     if (band->mask != NULL) {
         attention_mask_fill(band->mask, band->time, band->first + begin, key, rows, s->factor);
@@ -110,10 +110,10 @@ static void rows_run(const struct attention_band *band, const struct band_scratc
 static void square_run(const struct attention_band *band, const struct band_scratch *s, int64_t begin, int64_t key,
                        int64_t keys)
 {
-    const int64_t end = cpu_min(begin + ATTENTION_TILE, band->rows), position = band->position + band->first;
+    const int64_t end = min_i64(begin + ATTENTION_TILE, band->rows), position = band->position + band->first;
     const int64_t rows = position + begin + 1 - key >= keys ? ATTENTION_TILE : ATTENTION_STRIP;
     for (int64_t i = begin; i < end; i += rows) {
-        const int64_t count = cpu_min(rows, end - i);
+        const int64_t count = min_i64(rows, end - i);
         if (position + i + count > key)
             rows_run(band, s, i, count, key, keys);
     }
@@ -148,7 +148,7 @@ void CPU_NAME(cpu_attention_band)(const struct attention_band *band, float *scra
     }
     const int64_t end = band->position + band->first + band->rows;
     for (int64_t key = 0; key < end; key += ATTENTION_TILE) {
-        const int64_t keys = cpu_min(ATTENTION_TILE, end - key);
+        const int64_t keys = min_i64(ATTENTION_TILE, end - key);
         const struct cpu_rows k = {band->k.of, band->k.first + key * band->k.stride, band->k.stride};
         const struct cpu_rows v = {band->v.of, band->v.first + key * band->v.stride, band->v.stride};
         cpu_tile_pack_transposed(s.k_transposed, ATTENTION_TILE, &k, keys, size);
@@ -178,7 +178,7 @@ static enum gt_status attention_forward_run(struct backend *backend, int32_t que
     const size_t thread_floats = attention_band_floats(shape.padded);
     float *scratch = cpu_workspace(backend, call, (size_t)cpu_from(backend)->threads * thread_floats * sizeof(float));
     const struct cpu_mask shared = cpu_mask_make(scalars, shape.dropout);
-    const int64_t work = shape.samples * shape.time * shape.row * cpu_min(shape.time, ATTENTION_TILE) / 4;
+    const int64_t work = shape.samples * shape.time * shape.row * min_i64(shape.time, ATTENTION_TILE) / 4;
     (void)work; /* used only with OpenMP */
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(cpu_threads_for(backend, work)))
     for (int64_t item = 0; item < shape.samples * per_sample; item++) {
@@ -195,7 +195,7 @@ static enum gt_status attention_forward_run(struct backend *backend, int32_t que
             .y = {y, ((sample * shape.time + first) * shape.heads + head) * size, shape.heads * size},
             .lse = lse + (sample * shape.heads + head) * shape.time + first,
             .first = first,
-            .rows = cpu_min(ATTENTION_BAND, shape.time - first),
+            .rows = min_i64(ATTENTION_BAND, shape.time - first),
             .head_size = size,
             .padded = shape.padded,
             .time = shape.time,

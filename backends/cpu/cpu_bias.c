@@ -20,7 +20,7 @@ static void row_add(double *sum, struct cpu_floats dy, int64_t first, int64_t co
 {
     float buffer[CPU_BLOCK];
     for (int64_t begin = 0; begin < columns; begin += CPU_BLOCK) {
-        const int64_t count = cpu_min(CPU_BLOCK, columns - begin);
+        const int64_t count = min_i64(CPU_BLOCK, columns - begin);
         const float *row = cpu_floats_read(dy, first + begin, count, buffer);
         double *to = sum + begin;
         CPU_OMP(omp simd)

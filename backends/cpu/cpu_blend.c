@@ -33,7 +33,7 @@ static enum gt_status blend_run(struct backend *backend, int32_t queue, const st
     const int64_t elements = op_elements(call, BLEND_Y);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
-        memory_blend(&call->attrs, x, z, y, begin, cpu_min(CPU_BLOCK, elements - begin));
+        memory_blend(&call->attrs, x, z, y, begin, min_i64(CPU_BLOCK, elements - begin));
     return GT_OK;
 }
 

@@ -39,7 +39,7 @@ static double row_exp(float *logits, float largest, int64_t count, bool store)
 {
     double sum = 0.0;
     for (int64_t begin = 0; begin < count; begin += SUM_BLOCK) {
-        const int64_t width = cpu_min(SUM_BLOCK, count - begin);
+        const int64_t width = min_i64(SUM_BLOCK, count - begin);
         sum += (double)(store ? block_exp_store(logits + begin, largest, width)
                               : block_exp(logits + begin, largest, width));
     }

@@ -14,7 +14,7 @@ static void block_drop(const struct cpu_mask *mask, struct cpu_floats x, struct 
 {
     float factor[8 * CPU_MASK_GROUPS], buffer[8 * CPU_MASK_GROUPS];
     for (int64_t begin = 0; begin < count; begin += 8 * CPU_MASK_GROUPS) {
-        const int64_t width = cpu_min(8 * CPU_MASK_GROUPS, count - begin);
+        const int64_t width = min_i64(8 * CPU_MASK_GROUPS, count - begin);
         cpu_mask_fill(mask, (first + begin) / 8, size_ceil_div(width, 8), factor);
         const float *in = cpu_floats_read(x, offset + begin, width, buffer);
         float *out = cpu_floats_place(y, offset + begin, buffer);
@@ -42,7 +42,7 @@ static enum gt_status dropout_run(struct backend *backend, int32_t queue, const 
         struct cpu_mask mask = shared;
         mask.sample = scalars[SCALAR_SAMPLE_BASE].u + (uint32_t)sample;
         const int64_t offset = sample * sample_elements + first;
-        block_drop(&mask, x, y, offset, first, cpu_min(CPU_BLOCK, sample_elements - first));
+        block_drop(&mask, x, y, offset, first, min_i64(CPU_BLOCK, sample_elements - first));
     }
     return GT_OK;
 }

@@ -24,7 +24,7 @@ static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, 
         assert(ids[n] >= 0 && ids[n] < call->operand[EMBED_FORWARD_WTE].dims[0]);
         float buffer[2][CPU_BLOCK];
         for (int64_t begin = 0; begin < channels; begin += CPU_BLOCK) {
-            const int64_t count = cpu_min(CPU_BLOCK, channels - begin), at = n * channels + begin;
+            const int64_t count = min_i64(CPU_BLOCK, channels - begin), at = n * channels + begin;
             const float *token = cpu_floats_read(wte, ids[n] * channels + begin, count, buffer[0]);
             const float *place = cpu_floats_read(wpe, (position + n % time) * channels + begin, count, buffer[1]);
             float *out = cpu_floats_place(y, at, buffer[0]);
@@ -50,7 +50,7 @@ static void rows_sum(struct cpu_floats out, int64_t to, bool accumulate, const s
     double sum[STRIP];
     float buffer[STRIP];
     for (int64_t begin = 0; begin < channels; begin += STRIP) {
-        const int64_t width = cpu_min(STRIP, channels - begin), at = to * channels + begin;
+        const int64_t width = min_i64(STRIP, channels - begin), at = to * channels + begin;
         const float *old = accumulate ? cpu_floats_read(out, at, width, buffer) : NULL;
         for (int64_t c = 0; c < width; c++)
             sum[c] = accumulate ? (double)old[c] : 0.0;

@@ -17,7 +17,7 @@ static enum gt_status fill_run(struct backend *backend, int32_t queue, const str
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
         float buffer[CPU_BLOCK];
-        const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        const int64_t count = min_i64(CPU_BLOCK, elements - begin);
         float *to = cpu_floats_place(y, begin, buffer);
         for (int64_t i = 0; i < count; i++)
             to[i] = value;
@@ -56,7 +56,7 @@ static enum gt_status copy_run(struct backend *backend, int32_t queue, const str
     const bool accumulate = op_accumulates(call, COPY_Y);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
-        const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        const int64_t count = min_i64(CPU_BLOCK, elements - begin);
         if (accumulate)
             block_add(x, y, begin, count);
         else

@@ -67,7 +67,7 @@ static enum gt_status gelu_forward_run(struct backend *backend, int32_t queue, c
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
         float buffer[CPU_BLOCK];
-        const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        const int64_t count = min_i64(CPU_BLOCK, elements - begin);
         const float *in = cpu_floats_read(x, begin, count, buffer);
         float *out = cpu_floats_place(y, begin, buffer);
         if (erf)
@@ -90,7 +90,7 @@ static enum gt_status gelu_backward_run(struct backend *backend, int32_t queue, 
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
         float buffer[2][CPU_BLOCK];
-        const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        const int64_t count = min_i64(CPU_BLOCK, elements - begin);
         const float *upstream = cpu_floats_read(dy, begin, count, buffer[0]);
         const float *in = cpu_floats_read(x, begin, count, buffer[1]);
         float *out = cpu_floats_place(dx, begin, buffer[0]);

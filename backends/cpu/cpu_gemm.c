@@ -72,12 +72,12 @@ static struct cpu_gemm_tile tile_of_shape(const struct cpu_gemm_path *path, int6
     const int64_t rows = cpu_gemm_piece(m, size_ceil_div(m, path->rows_max), TILE_MULTIPLE),
                   down = size_ceil_div(m, rows);
     const int64_t least = size_ceil_div(n, path->columns_max), wanted = size_ceil_div(TILES_WANTED, down);
-    int64_t across = cpu_max(cpu_min(n / TILE_COLUMNS_MIN, wanted), least);
+    int64_t across = max_i64(min_i64(n / TILE_COLUMNS_MIN, wanted), least);
     if (down * across == 1)
-        across = cpu_max(cpu_min(n / TILE_COLUMNS_LEAST, 2), 1);
+        across = max_i64(min_i64(n / TILE_COLUMNS_LEAST, 2), 1);
     if (across > least && across > 1 && across % 2 != 0 && down % 2 != 0)
         across--;
-    return (struct cpu_gemm_tile){.rows = cpu_min(rows, m), .columns = cpu_min(cpu_gemm_piece(n, across, multiple), n)};
+    return (struct cpu_gemm_tile){.rows = min_i64(rows, m), .columns = min_i64(cpu_gemm_piece(n, across, multiple), n)};
 }
 
 /* Returns the time for these tiles when distributed among threads, in multiplications. */
@@ -90,8 +90,8 @@ static double tiles_cost(const struct cpu_gemm_path *path, const struct cpu_gemm
 static struct cpu_gemm_tile tile_of_pieces(const struct cpu_gemm_path *path, int64_t m, int64_t n, int64_t down,
                                            int64_t across)
 {
-    return (struct cpu_gemm_tile){.rows = cpu_min(cpu_gemm_piece(m, down, TILE_MULTIPLE), m),
-                                  .columns = cpu_min(cpu_gemm_piece(n, across, path->columns_multiple), n)};
+    return (struct cpu_gemm_tile){.rows = min_i64(cpu_gemm_piece(m, down, TILE_MULTIPLE), m),
+                                  .columns = min_i64(cpu_gemm_piece(n, across, path->columns_multiple), n)};
 }
 
 /* Returns the cheapest of equal tiles.  Tries several numbers of pieces of m, and for each the numbers of pieces of n
@@ -101,10 +101,10 @@ static struct cpu_gemm_tile tile_cheapest(const struct cpu_gemm_path *path, int6
     const int64_t down_least = size_ceil_div(m, path->rows_max), across_least = size_ceil_div(n, path->columns_max);
     struct cpu_gemm_tile best = {0};
     double best_cost = INFINITY;
-    for (int64_t down = down_least; down < down_least + cpu_min(threads, PIECES_TRIED); down++) {
+    for (int64_t down = down_least; down < down_least + min_i64(threads, PIECES_TRIED); down++) {
         const int64_t turns = size_ceil_div(down * across_least, threads);
         for (int64_t turn = turns; turn < turns + TURNS_TRIED; turn++) {
-            const int64_t across = cpu_max(turn * threads / down, across_least);
+            const int64_t across = max_i64(turn * threads / down, across_least);
             const struct cpu_gemm_tile tile = tile_of_pieces(path, m, n, down, across);
             const int64_t count = size_ceil_div(m, tile.rows) * size_ceil_div(n, tile.columns);
             const double cost = tiles_cost(path, &tile, count, threads);
@@ -121,7 +121,7 @@ static struct cpu_gemm_tile tile_choose(const struct cpu_gemm_path *path, const 
 {
     const int64_t m = job->m, n = job->n;
     if (product_is_small(m, n, job->k))
-        return (struct cpu_gemm_tile){.rows = cpu_min(m, path->small_max), .columns = cpu_min(n, path->small_max)};
+        return (struct cpu_gemm_tile){.rows = min_i64(m, path->small_max), .columns = min_i64(n, path->small_max)};
     return path->copy_a > 0 ? tile_cheapest(path, m, n, threads) : tile_of_shape(path, m, n);
 }
 
@@ -234,8 +234,8 @@ static enum gt_status gemm_run(struct backend *backend, int32_t queue, const str
     CPU_OMP(omp parallel for schedule(dynamic, 1) num_threads(threads))
     for (int64_t t = 0; t < down * across; t++) {
         struct cpu_gemm_tile tile = {.row = t % down * size.rows, .column = t / down * size.columns};
-        tile.rows = cpu_min(size.rows, job.m - tile.row);
-        tile.columns = cpu_min(size.columns, job.n - tile.column);
+        tile.rows = min_i64(size.rows, job.m - tile.row);
+        tile.columns = min_i64(size.columns, job.n - tile.column);
         path->tile_run(&job, &tile, thread_bytes > 0 ? scratch + (size_t)cpu_thread_index() * thread_bytes : NULL);
     }
     return GT_OK;

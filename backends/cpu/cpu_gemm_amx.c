@@ -194,7 +194,7 @@ static inline void values_store(void *memory, enum dtype dtype, int64_t at, __mm
 static void block_finish(const struct cpu_gemm *job, const struct cpu_gemm_tile *tile, int64_t row, int64_t column,
                          const float *block, const float *bias)
 {
-    const int64_t rows = cpu_min(SIDE, tile->rows - row), columns = cpu_min(SIDE, tile->columns - column);
+    const int64_t rows = min_i64(SIDE, tile->rows - row), columns = min_i64(SIDE, tile->columns - column);
     const uint32_t mask = columns == SIDE ? 0xffffffffu : (1u << columns) - 1u;
     for (int half = 0; half < 2; half++) {
         const __mmask16 wanted = (__mmask16)(mask >> half * STRIP);
@@ -216,7 +216,7 @@ static struct portion portion_of(int64_t k, int64_t index)
 {
     const int64_t count = size_ceil_div(k, PORTION_MAX);
     const int64_t size = cpu_gemm_piece(k, count, DEPTH);
-    return (struct portion){.begin = index * size, .size = cpu_min(size, k - index * size)};
+    return (struct portion){.begin = index * size, .size = min_i64(size, k - index * size)};
 }
 
 static int64_t padded_lines(int64_t lines)

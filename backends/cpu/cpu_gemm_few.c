@@ -134,7 +134,7 @@ static void columns_multiply(const struct cpu_gemm *job, const struct cpu_gemm_t
     const float *b = (const float *)job->b + tile->column;
     int64_t k = 0;
     for (; tile->rows > 1 && k < job->k; k += STRIP_LINES)
-        rows_add(job, tile, a + k, b + k * job->n, cpu_min(STRIP_LINES, job->k - k), d);
+        rows_add(job, tile, a + k, b + k * job->n, min_i64(STRIP_LINES, job->k - k), d);
     for (; k + LINES <= job->k; k += LINES)
         lines_add(d, a + k, b + k * job->n, job->n, tile->columns);
     for (; k < job->k; k++)

@@ -150,7 +150,7 @@ static void half_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_tile
         bias_spread(job, tile, sums, scratch.buffer);
     const bool add_first = in_place && (job->accumulate || job->bias != NULL);
     for (int64_t begin = 0; begin < job->k; begin += step) {
-        const int64_t size = cpu_min(step, job->k - begin);
+        const int64_t size = min_i64(step, job->k - begin);
         if (few)
             few_rows_multiply(job, tile, begin, size, scratch.a, sums);
         else

@@ -62,7 +62,7 @@ struct strip {
 /* Packs 16 lines by 16 of k, from `line` and `k` on: the first eight lines to low[k * row], the others to high. */
 static inline void square_pack(const struct strip *strip, int64_t line, int64_t k, float *low, float *high, int64_t row)
 {
-    const int64_t lines = cpu_min(SQUARE, strip->lines - line), size = cpu_min(SQUARE, strip->size - k);
+    const int64_t lines = min_i64(SQUARE, strip->lines - line), size = min_i64(SQUARE, strip->size - k);
     const int64_t count = strip->k_contiguous ? lines : size, length = strip->k_contiguous ? size : lines;
     const float *from = strip->from + (strip->k_contiguous ? line * strip->stride + k : k * strip->stride + line);
     cpu_vector vector[SQUARE];
@@ -86,7 +86,7 @@ static inline void square_pack(const struct strip *strip, int64_t line, int64_t 
 /* For contiguous k: prefetches the data that is read a few squares later. */
 static inline void square_ahead(const struct strip *strip, int64_t line, int64_t k)
 {
-    for (int64_t i = line; i < cpu_min(line + SQUARE, strip->lines); i++)
+    for (int64_t i = line; i < min_i64(line + SQUARE, strip->lines); i++)
         __builtin_prefetch(strip->from + i * strip->stride + k + AHEAD_SQUARES * SQUARE);
 }
 
@@ -135,7 +135,7 @@ struct ahead {
 
 static struct ahead ahead_of(const struct strip *strip)
 {
-    const int64_t columns = cpu_min(PANEL, strip->lines);
+    const int64_t columns = min_i64(PANEL, strip->lines);
     return (struct ahead){.row = strip->from,
                           .stride = strip->stride,
                           .length = strip->k_contiguous ? strip->size : columns,
@@ -191,7 +191,7 @@ static inline __attribute__((always_inline)) void one_k(cpu_vector sum[SLIVER][V
 /* Prefetches this step's rows of d; all at once, they would delay lines of the panel. */
 static inline __attribute__((always_inline)) void sums_ahead(const struct block *block, int64_t step, int vectors)
 {
-    const int64_t end = cpu_min((step + 1) * block->ahead_rows, SLIVER);
+    const int64_t end = min_i64((step + 1) * block->ahead_rows, SLIVER);
     for (int64_t r = step * block->ahead_rows; r < end; r++) {
         for (int v = 0; v < vectors; v++)
             __builtin_prefetch(block->d + r * block->d_row + v * SQUARE, 1);
@@ -272,12 +272,12 @@ static void panels_multiply(const struct cpu_gemm *job, const struct cpu_gemm_ti
     const int64_t lines = PANEL * size_ceil_div(b.size, SQUARE); /* cache lines in a panel */
     const int64_t steps = size_ceil_div(b.size, AHEAD_EVERY);
     for (int64_t column = 0; column < tile->columns; column += PANEL, b = strip_skip(b, PANEL)) {
-        const int64_t columns = cpu_min(PANEL, tile->columns - column), vectors = size_ceil_div(columns, SQUARE);
+        const int64_t columns = min_i64(PANEL, tile->columns - column), vectors = size_ceil_div(columns, SQUARE);
         const struct strip next = strip_skip(b, PANEL);
         struct ahead ahead = ahead_of(&next);
         panel_pack(&b, vectors * SQUARE, panel);
         for (int64_t row = 0; row < tile->rows; row += SLIVER) {
-            const int64_t rows = cpu_min(SLIVER, tile->rows - row);
+            const int64_t rows = min_i64(SLIVER, tile->rows - row);
             const struct block block = {.a = slivers + row * portion,
                                         .b = panel,
                                         .with = with != NULL ? with + row * with_row + column : zero,
@@ -305,7 +305,7 @@ static void packed_tile_run(const struct cpu_gemm *job, const struct cpu_gemm_ti
     if (job->bias != NULL)
         with = cpu_load(job->bias, job->bias_dtype, tile->column, tile->columns, bias);
     for (int64_t k = 0; k < job->k; k += portion, with = d, with_row = job->n) {
-        const int64_t size = cpu_min(portion, job->k - k);
+        const int64_t size = min_i64(portion, job->k - k);
         const struct strip a =
             strip_of(job->a, !job->transpose_a, job->transpose_a ? job->m : job->k, tile->row, tile->rows, k, size);
         const struct strip b = strip_of(job->b, job->transpose_b, job->transpose_b ? job->k : job->n, tile->column,

@@ -36,7 +36,7 @@ static enum gt_status gradient_round_run(struct backend *backend, int32_t queue,
     const uint32_t stream = ROUNDING_GRADIENT + 4u * scalars[SCALAR_MICRO_STEP].u;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK)
-        block_round(&rounding, stream, x, y, accumulate, begin, cpu_min(STATE_BLOCK, elements - begin));
+        block_round(&rounding, stream, x, y, accumulate, begin, min_i64(STATE_BLOCK, elements - begin));
     return GT_OK;
 }
 

@@ -192,7 +192,7 @@ static inline void cpu_parts_add(struct cpu_floats out, bool accumulate, const d
 {
     double sum[CPU_PART_COLUMNS];
     float buffer[CPU_PART_COLUMNS];
-    const int64_t count = cpu_min(CPU_PART_COLUMNS, columns - first);
+    const int64_t count = min_i64(CPU_PART_COLUMNS, columns - first);
     float *to = accumulate ? cpu_floats_edit(out, first, count, buffer) : cpu_floats_place(out, first, buffer);
     for (int64_t c = 0; c < count; c++)
         sum[c] = accumulate ? (double)to[c] : 0.0;

@@ -53,7 +53,7 @@ static enum gt_status muon_momentum_run(struct backend *backend, int32_t queue, 
     }
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK)
-        block_run(&memory, &rounding, begin, cpu_min(STATE_BLOCK, elements - begin));
+        block_run(&memory, &rounding, begin, min_i64(STATE_BLOCK, elements - begin));
     return GT_OK;
 }
 

@@ -25,7 +25,7 @@ static enum gt_status muon_normalize_run(struct backend *backend, int32_t queue,
     const int64_t elements = op_elements(call, MUON_NORMALIZE_Y);
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK)
-        block_normalize(below, x, y, begin, cpu_min(CPU_BLOCK, elements - begin));
+        block_normalize(below, x, y, begin, min_i64(CPU_BLOCK, elements - begin));
     return GT_OK;
 }
 

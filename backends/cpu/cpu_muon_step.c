@@ -51,7 +51,7 @@ static enum gt_status muon_step_run(struct backend *backend, int32_t queue, cons
         return GT_OK;
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += STATE_BLOCK)
-        block_run(&memory, &rounding, begin, cpu_min(STATE_BLOCK, elements - begin));
+        block_run(&memory, &rounding, begin, min_i64(STATE_BLOCK, elements - begin));
     return GT_OK;
 }
 

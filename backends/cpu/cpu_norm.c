@@ -20,7 +20,7 @@ static double block_square(const float *x, int64_t count)
     for (int64_t begin = 0; begin < count; begin += LINES_FLOATS) {
         for (int64_t i = 0; i < LINES_FLOATS; i += 16)
             __builtin_prefetch(x + begin + AHEAD_FLOATS + i);
-        const int64_t end = cpu_min(begin + LINES_FLOATS, count);
+        const int64_t end = min_i64(begin + LINES_FLOATS, count);
         CPU_OMP(omp simd reduction(+ : sum))
         for (int64_t i = begin; i < end; i++)
             sum += (double)x[i] * (double)x[i];
@@ -35,7 +35,7 @@ static double part_square(struct cpu_floats x, int64_t begin, int64_t end)
     const int64_t step = x.dtype == DTYPE_F32 ? end - begin : CPU_BLOCK;
     double sum = 0.0;
     for (int64_t first = begin; first < end; first += step) {
-        const int64_t count = cpu_min(step, end - first);
+        const int64_t count = min_i64(step, end - first);
         sum += block_square(cpu_floats_read(x, first, count, buffer), count);
     }
     return sum;
@@ -47,7 +47,7 @@ static enum gt_status sum_of_squares_run(struct backend *backend, int32_t queue,
     const struct cpu_floats x = cpu_floats_of(backend, call, SUM_OF_SQUARES_X);
     float *out = cpu_operand(backend, call, SUM_OF_SQUARES_PARTIAL);
     const int64_t elements = op_elements(call, SUM_OF_SQUARES_X);
-    const int64_t parts = cpu_min(size_ceil_div(elements, PART_ELEMENTS), PARTS_MAX);
+    const int64_t parts = min_i64(size_ceil_div(elements, PART_ELEMENTS), PARTS_MAX);
     double partial[PARTS_MAX];
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t part = 0; part < parts; part++)

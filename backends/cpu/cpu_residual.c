@@ -22,7 +22,7 @@ static enum gt_status residual_run(struct backend *backend, int32_t queue, const
     CPU_OMP(omp parallel for schedule(static) num_threads(cpu_threads_for(backend, elements)))
     for (int64_t begin = 0; begin < elements; begin += CPU_BLOCK) {
         float buffer[2][CPU_BLOCK];
-        const int64_t count = cpu_min(CPU_BLOCK, elements - begin);
+        const int64_t count = min_i64(CPU_BLOCK, elements - begin);
         const float *a = cpu_floats_read(x, begin, count, buffer[0]), *b = cpu_floats_read(y, begin, count, buffer[1]);
         float *sum = cpu_floats_place(r, begin, buffer[0]);
         block_add(a, b, sum, count);

@@ -176,7 +176,7 @@ static inline void cpu_tile_pack_transposed(float *out, int64_t width, const str
 {
     float buffer[CPU_TILE_PIECE];
     for (int64_t first = 0; first < size; first += CPU_TILE_PIECE) {
-        const int64_t columns = cpu_min(CPU_TILE_PIECE, size - first);
+        const int64_t columns = min_i64(CPU_TILE_PIECE, size - first);
         const int64_t squares =
             columns == CPU_TILE_PIECE ? cpu_tile_transpose(out + first * width, width, rows, first, count) : 0;
         for (int64_t i = squares; i < count; i++) {

@@ -37,7 +37,7 @@ libopencl_backend_a_SOURCES = \
 	backends/opencl/opencl_api.c backends/opencl/opencl_api.def backends/opencl/opencl_api.h \
 	backends/opencl/opencl_attention.c backends/opencl/opencl_attention.h \
 	backends/opencl/opencl_attention_backward.c \
-	backends/opencl/opencl_backend.c backends/opencl/opencl_backend.h \
+	backends/opencl/opencl_backend.c \
 	backends/opencl/opencl_bias.c \
 	backends/opencl/opencl_blend.c \
 	backends/opencl/opencl_cache.c backends/opencl/opencl_cache.h \

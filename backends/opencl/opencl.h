@@ -43,9 +43,7 @@ struct opencl_device {
     uint64_t global_bytes;
     uint64_t allocation_bytes; /* the largest cl_mem that we request: the device's limit, but below 4 GiB on Intel */
     uint64_t local_bytes;      /* per work-group */
-    uint64_t constant_bytes;
-    size_t work_group_max;   /* work-items per group; a kernel may allow fewer */
-    size_t work_item_max[3]; /* per dimension */
+    size_t work_group_max;     /* work-items per group; a kernel may allow fewer */
     uint32_t compute_units, clock_mhz, alignment_bytes;
     bool is_cpu;              /* local memory is ordinary memory; no watchdog; slow to compile */
     bool is_gpu;              /* with neither is_cpu nor is_gpu: an accelerator, or an emulation of one */
@@ -114,7 +112,7 @@ struct opencl_backend {
     struct opencl_clblast *clblast; /* NULL: not installed, or not usable on this device */
     struct opencl_shadow *shadow;   /* NULL: off */
     double dispatch_flops;          /* limit for one dispatch, so that no watchdog kills it; 0: no limit */
-    int32_t compiled, loaded;       /* programs built from source, and programs taken from the cache */
+    int32_t compiled;               /* programs built from source */
     double compile_seconds;
     int64_t progress_ns; /* time of the last progress line */
 };
@@ -152,5 +150,9 @@ enum gt_status opencl_failure(struct opencl_backend *cl, const char *what, cl_in
         if (cl_code_ != CL_SUCCESS)                        \
             return opencl_failure((cl), (what), cl_code_); \
     } while (0)
+
+/* Opens device number `index`, or, if `name` is not NULL, the first usable device whose name contains it, and runs the
+ * known-answer kernel on it.  Errors: GT_DEVICE, GT_NO_MEMORY, logged. */
+enum gt_status opencl_open_here(int32_t index, const char *name, struct backend **out);
 
 #endif

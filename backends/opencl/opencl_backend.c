@@ -4,7 +4,7 @@
  * lets another child, forked before any driver was loaded, commit the whole arena before this process does.  Copies
  * block.  Op lists are enqueued; sync() waits for them, and a driver reports their errors there.
  */
-#include "backends/opencl/opencl_backend.h"
+#include "backends/opencl/opencl.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

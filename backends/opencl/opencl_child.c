@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/opencl/opencl_backend.h"
+#include "backends/opencl/opencl.h"
 #include "backends/opencl/opencl_matrix.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -66,10 +66,10 @@ void opencl_clblast_open(struct opencl_backend *cl)
     if (cl->device.nvidia_capability > 0 && !is_wanted)
         return;
     void *library = dlopen(CLBLAST_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    struct opencl_clblast *clblast = library != NULL ? calloc(1, sizeof *clblast) : NULL;
-    if (clblast == NULL)
+    if (library == NULL)
         return;
-    if (library_function(library, "CLBlastSgemmWithTempBuffer", &clblast->sgemm) &&
+    struct opencl_clblast *clblast = calloc(1, sizeof *clblast);
+    if (clblast != NULL && library_function(library, "CLBlastSgemmWithTempBuffer", &clblast->sgemm) &&
         library_function(library, "CLBlastSGemmTempBufferSize", &clblast->sgemm_bytes) &&
         library_function(library, "CLBlastClearCache", &clblast->clear)) {
         cl->clblast = clblast;

@@ -169,10 +169,7 @@ static void device_read(const struct opencl_api *api, const struct handle *handl
     device.global_bytes = device_u64(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
     device.allocation_bytes = allocation_bytes(api, handle, device.global_bytes);
     device.local_bytes = device_u64(api, id, CL_DEVICE_LOCAL_MEM_SIZE);
-    device.constant_bytes = device_u64(api, id, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE);
     device.work_group_max = device_size(api, id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
-    (void)api->clGetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof device.work_item_max, device.work_item_max,
-                               NULL);
     device.compute_units = device_u32(api, id, CL_DEVICE_MAX_COMPUTE_UNITS);
     device.clock_mhz = device_u32(api, id, CL_DEVICE_MAX_CLOCK_FREQUENCY);
     const uint32_t align_bits = device_u32(api, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN);

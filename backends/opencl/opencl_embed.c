@@ -23,7 +23,7 @@ static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, 
 static enum gt_status tokens_run(struct backend *backend, const struct op_call *call, int64_t rows, int64_t channels)
 {
     struct opencl_launch launch;
-    const int64_t groups = opencl_min(rows, call->operand[EMBED_BACKWARD_DWTE].dims[0]);
+    const int64_t groups = min_i64(rows, call->operand[EMBED_BACKWARD_DWTE].dims[0]);
     opencl_group_begin(&launch, backend, &opencl_source_embed, "gt_embed_backward_tokens");
     opencl_arg_tensor(&launch, call, EMBED_BACKWARD_DY);
     opencl_arg_operand(&launch, call, EMBED_BACKWARD_IDS);

@@ -38,7 +38,7 @@ void opencl_arg_tensor(struct opencl_launch *launch, const struct op_call *call,
 
 struct opencl_parts opencl_parts_of(int64_t rows)
 {
-    const int64_t wanted = opencl_min((rows + OPENCL_PART_ROWS - 1) / OPENCL_PART_ROWS, OPENCL_PARTS_MAX);
+    const int64_t wanted = min_i64((rows + OPENCL_PART_ROWS - 1) / OPENCL_PART_ROWS, OPENCL_PARTS_MAX);
     const int64_t part_rows = (rows + wanted - 1) / wanted;
     return (struct opencl_parts){.rows = rows, .parts = (rows + part_rows - 1) / part_rows, .part_rows = part_rows};
 }

@@ -8,6 +8,7 @@
 #define GPT_TRAIN_OPENCL_OPENCL_KERNELS_H
 
 #include "backends/opencl/opencl_launch.h"
+#include "base/size.h"
 
 extern const struct opencl_source opencl_source_adamw, opencl_source_adamw_lean, opencl_source_attention_backward,
     opencl_source_attention_forward, opencl_source_bias, opencl_source_blend, opencl_source_cross_entropy,
@@ -56,10 +57,5 @@ enum gt_status opencl_run_parts_sum(struct backend *backend, const struct op_cal
 bool opencl_floats_supported(const struct backend *backend, const struct op_call *call);
 /* Returns true when the device's fp32 has subnormals, which bit-exact ops need. */
 bool opencl_exact_supported(const struct backend *backend, const struct op_call *call);
-
-static inline int64_t opencl_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 #endif

@@ -99,11 +99,6 @@ void opencl_arg_f32(struct opencl_launch *launch, float value)
     arg_set(launch, sizeof argument, &argument);
 }
 
-void opencl_arg_local(struct opencl_launch *launch, size_t bytes)
-{
-    arg_set(launch, bytes, NULL);
-}
-
 /* Returns the groups of the last dimension per dispatch: all of them, or as many as the time limit allows, and at most
  * 2^32 - 1 work-items, because ROCm refuses more. */
 static size_t groups_per_dispatch(const struct opencl_backend *cl, const struct opencl_range *range)
@@ -153,14 +148,4 @@ enum gt_status opencl_launch_run(struct opencl_launch *launch, struct opencl_ran
             CL_TRY(cl, launch->name, cl->api.clFlush(cl->queue));
     }
     return GT_OK;
-}
-
-size_t opencl_launch_group_max(struct opencl_launch *launch)
-{
-    size_t most = 0;
-    if (launch->status != GT_OK ||
-        launch->cl->api.clGetKernelWorkGroupInfo(launch->kernel, launch->cl->device.id, CL_KERNEL_WORK_GROUP_SIZE,
-                                                 sizeof most, &most, NULL) != CL_SUCCESS)
-        return 0;
-    return most;
 }

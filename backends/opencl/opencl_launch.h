@@ -49,13 +49,8 @@ void opencl_arg_i32(struct opencl_launch *launch, int32_t value);
 void opencl_arg_u32(struct opencl_launch *launch, uint32_t value);
 void opencl_arg_i64(struct opencl_launch *launch, int64_t value); /* long in the kernel */
 void opencl_arg_f32(struct opencl_launch *launch, float value);
-void opencl_arg_local(struct opencl_launch *launch, size_t bytes);
 /* Errors: GT_DEVICE, GT_NO_MEMORY. */
 enum gt_status opencl_launch_run(struct opencl_launch *launch, struct opencl_range range);
-
-/* Returns the most work-items that a group of this kernel may have on this device (registers may allow fewer than the
- * device's limit), or 0 after an error. */
-size_t opencl_launch_group_max(struct opencl_launch *launch);
 
 static inline size_t opencl_round_up(size_t value, size_t multiple)
 {

@@ -10,7 +10,7 @@
 
 static int64_t parts_of(int64_t count)
 {
-    return opencl_min((count + PART_ELEMENTS - 1) / PART_ELEMENTS, PARTS_MAX);
+    return min_i64((count + PART_ELEMENTS - 1) / PART_ELEMENTS, PARTS_MAX);
 }
 
 static size_t sum_of_squares_workspace_bytes(const struct backend *backend, const struct op_call *call)

@@ -160,7 +160,6 @@ static enum gt_status program_make(struct opencl_backend *cl, const struct openc
     key_text(cl, source, all_options, key);
     struct opencl_program *program = &cl->program[cl->programs];
     cl_program built = program_cached(cl, key, all_options);
-    cl->loaded += built != NULL;
     if (built == NULL) {
         TRY(program_compile(cl, source, options, all_options, &built));
         cl->compiled++;

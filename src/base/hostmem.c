@@ -73,11 +73,6 @@ void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase)
     mem->phase = phase;
 }
 
-enum hostmem_phase hostmem_phase_get(const struct hostmem *mem)
-{
-    return mem->phase;
-}
-
 static char *payload_of(struct header *block)
 {
     return (char *)block + HOSTMEM_ALIGNMENT;

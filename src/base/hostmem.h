@@ -29,7 +29,6 @@ enum gt_status hostmem_create(struct hostmem **out);
 void hostmem_destroy(struct hostmem *mem);
 
 void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase);
-enum hostmem_phase hostmem_phase_get(const struct hostmem *mem);
 
 /* Allocates count * size bytes, zeroed, aligned to 64 bytes.  `what` names the purpose in the error line and must be a
  * string literal.  If count or size is 0, the pointer is valid but must not be dereferenced.  Errors: GT_NO_MEMORY on

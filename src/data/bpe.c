@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "data/bpe_alphabet.h"
 #include "data/bpe_internal.h"
 
 #define TEXT_HASH_FACTOR UINT64_C(0x9E3779B97F4A7C15)
@@ -113,6 +114,14 @@ int32_t bpe_find(const struct bpe *bpe, const char *bytes, size_t count)
 {
     assert(bpe->index != NULL);
     return find_hashed(bpe, bytes, count, text_hash(bytes, count));
+}
+
+int32_t bpe_find_written(const struct bpe *bpe, const char *text, size_t count)
+{
+    char bytes[2 * BPE_TOKEN_BYTES_MAX];
+    if (count == 0 || count > sizeof bytes || !bpe_alphabet_read(text, count, bytes, &count))
+        return -1;
+    return bpe_find(bpe, bytes, count);
 }
 
 enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_t count, bool special)

@@ -56,6 +56,8 @@ enum bpe_add { BPE_ADDED, BPE_ID_TAKEN, BPE_TEXT_TAKEN, BPE_TEXT_BAD };
 enum bpe_add bpe_add_token(struct bpe *bpe, int32_t id, const char *bytes, size_t count, bool special);
 /* Returns the id of a token that is not special, or -1.  Must not be called after bpe_finish(). */
 int32_t bpe_find(const struct bpe *bpe, const char *bytes, size_t count);
+/* The same for a token that is written in GPT-2's alphabet of printable characters, as vocab.json does. */
+int32_t bpe_find_written(const struct bpe *bpe, const char *text, size_t count);
 /* Appends a merge of two tokens that bpe_find() returned.  Returns false when their concatenation is not a token. */
 bool bpe_add_merge(struct bpe *bpe, int32_t left, int32_t right);
 /* Checks and indexes the vocabulary, which is constant from then on.  `source` is for the message.  Errors: GT_DATA

@@ -18,6 +18,7 @@ libgpttrain_a_SOURCES += \
 	src/data/prepare.c src/data/prepare.h \
 	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \
 	src/data/prepare_manifest.c src/data/prepare_state.c src/data/prepare_vocabulary.c \
+	src/data/prepared.c src/data/prepared.h \
 	src/data/sampler.c src/data/sampler.h \
 	src/data/stop_text.c src/data/stop_text.h \
 	src/data/text_decode.c src/data/text_decode.h \

@@ -17,9 +17,9 @@
 #include "base/hostmem.h"
 #include "base/status.h"
 #include "data/documents.h"
+#include "data/prepared.h"
 #include "data/tokenizer.h"
 
-#define PREPARE_MANIFEST_NAME "manifest.json"
 #define PREPARE_THREADS_MAX 256
 #define PREPARE_SAVE_EVERY_BYTES ((uint64_t)512 << 20)
 
@@ -107,9 +107,5 @@ struct prepare_result {
  * line, bytes that are invalid in the encoding: the place is named; a file that changed while it was read),
  * GT_UNSUPPORTED (no libarchive, no iconv; more uint32 tokens than an llm.c header can count), GT_IO, GT_NO_MEMORY. */
 enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec, struct prepare_result *out);
-
-/* For readers of a data set: returns GT_DATA for a folder in which a run was stopped between removing the old data set
- * and completing the new one.  Folders without gpt-prepare's state pass.  Errors: GT_IO, GT_NO_MEMORY. */
-enum gt_status prepare_folder_check(const char *folder);
 
 #endif

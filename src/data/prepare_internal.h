@@ -17,8 +17,6 @@
 #include "data/tokenizer_encoder.h"
 
 #define PREPARE_MANIFEST_FORMAT "gpt-train-manifest"
-#define PREPARE_STATE_NAME ".gpt-prepare.state"
-#define PREPARE_STATE_BYTES_MAX ((size_t)256 << 20)
 #define PREPARE_DEDUP_NAME ".gpt-prepare.seen"
 #define PREPARE_STDIN_NAME ".gpt-prepare.stdin"
 #define PREPARE_LOCK_NAME ".gpt-prepare.lock"
@@ -55,8 +53,6 @@ struct prepare_progress {
     bool open_line[TOKEN_WRITER_SPLITS];  /* the split's last document does not end in a newline */
     bool has_document[TOKEN_WRITER_SPLITS];
 };
-
-enum prepare_phase { PREPARE_PHASE_NEW, PREPARE_PHASE_ENCODE, PREPARE_PHASE_COMMIT };
 
 struct prepare {
     struct hostmem *mem;

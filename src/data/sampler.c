@@ -204,11 +204,6 @@ int64_t sampler_position_eval(const struct sampler *sampler, enum token_split sp
                         (struct philox_block){{(uint32_t)sample, (uint32_t)split, (uint32_t)evaluation, 0}});
 }
 
-int64_t sampler_epoch_of(const struct sampler *sampler, int64_t step, int64_t sample)
-{
-    return sampler_number_of(sampler, step, sample) / sampler_block_count(sampler);
-}
-
 /* ---- the keyed permutation ---- */
 
 /* Runs the network once over [0, 2^bits).  The halves have bits/2 bits and the rest.  They swap in every round, so

@@ -48,8 +48,6 @@ int64_t sampler_position_eval(const struct sampler *sampler, enum token_split sp
 /* Return the number of possible starts, and of non-overlapping blocks (an epoch of sampler=epoch). */
 int64_t sampler_start_count(const struct sampler *sampler);
 int64_t sampler_block_count(const struct sampler *sampler);
-/* Returns the epoch (from 0) of a sample of sampler=epoch. */
-int64_t sampler_epoch_of(const struct sampler *sampler, int64_t step, int64_t sample);
 
 /* A window of a walk through the whole split.  The previous window has already counted the first `ignored` targets. */
 struct sampler_window {

@@ -18,7 +18,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/bpe.h"
-#include "data/prepare.h"
+#include "data/prepared.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_encoder.h"
 #include "data/utf8.h"
@@ -321,7 +321,7 @@ enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, s
     char path[FILE_PATH_MAX], pickle[FILE_PATH_MAX];
     TRY(file_join(path, folder, TOKENIZER_FILE_NAME));
     TRY(file_join(pickle, folder, TOKENIZER_PICKLE_NAME));
-    TRY(prepare_folder_check(folder));
+    TRY(prepared_folder_check(folder));
     bool exists;
     TRY(file_look(path, &exists));
     if (exists)

@@ -47,7 +47,7 @@ void tokenizer_destroy(struct tokenizer *tokenizer);
 enum gt_status tokenizer_open_file(struct hostmem *mem, const char *path, struct tokenizer **out);
 /* Opens the gpt_tokenizer.json of a dataset folder.  Without one, sets *out to NULL, because the vocabulary is unknown;
  * when there is a meta.pkl, a note names the command that makes one.  Errors: those of tokenizer_open_file() and
- * prepare_folder_check(). */
+ * prepared_folder_check(). */
 enum gt_status tokenizer_open_dataset(struct hostmem *mem, const char *folder, struct tokenizer **out);
 
 /* Return the file's content in *out, which the caller free()s, without a final newline; and write the file, replacing

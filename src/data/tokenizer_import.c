@@ -64,22 +64,14 @@ static enum gt_status line_refuse(const struct lines *lines, const char *path, c
 
 /* ---- vocab.bpe, merges.txt ---- */
 
-static int32_t merge_half(const struct bpe *bpe, const char *text, size_t count)
-{
-    char bytes[2 * BPE_TOKEN_BYTES_MAX];
-    if (count == 0 || count > sizeof bytes || !bpe_alphabet_read(text, count, bytes, &count))
-        return -1;
-    return bpe_find(bpe, bytes, count);
-}
-
 static bool merge_read(struct bpe *bpe, const char *text, size_t count)
 {
     const char *space = memchr(text, ' ', count);
     if (space == NULL)
         return false;
     const size_t left_count = (size_t)(space - text);
-    const int32_t left = merge_half(bpe, text, left_count);
-    const int32_t right = merge_half(bpe, space + 1, count - left_count - 1);
+    const int32_t left = bpe_find_written(bpe, text, left_count);
+    const int32_t right = bpe_find_written(bpe, space + 1, count - left_count - 1);
     return left >= 0 && right >= 0 && bpe_add_merge(bpe, left, right);
 }
 

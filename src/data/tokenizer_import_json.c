@@ -223,14 +223,6 @@ static enum gt_status added_check(const json_t *added, const char *path)
 
 /* ---- tokenizer.json: merges ---- */
 
-static int32_t half_find(const struct bpe *bpe, const char *text, size_t count)
-{
-    char bytes[2 * BPE_TOKEN_BYTES_MAX];
-    if (count == 0 || count > sizeof bytes || !bpe_alphabet_read(text, count, bytes, &count))
-        return -1;
-    return bpe_find(bpe, bytes, count);
-}
-
 /* "LEFT RIGHT" or, since tokenizers 0.20, ["LEFT", "RIGHT"]. */
 static bool merge_put(struct bpe *bpe, const json_t *merge)
 {
@@ -245,7 +237,8 @@ static bool merge_put(struct bpe *bpe, const json_t *merge)
             return false;
         right = left + left_count + 1;
     }
-    const int32_t left_id = half_find(bpe, left, left_count), right_id = half_find(bpe, right, strlen(right));
+    const int32_t left_id = bpe_find_written(bpe, left, left_count),
+                  right_id = bpe_find_written(bpe, right, strlen(right));
     return left_id >= 0 && right_id >= 0 && bpe_add_merge(bpe, left_id, right_id);
 }
 

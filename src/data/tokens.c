@@ -20,7 +20,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "data/prepare.h"
+#include "data/prepared.h"
 
 /* Fuzzing uses a smaller buffer. */
 #ifndef STAGING_BYTES
@@ -227,7 +227,7 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     char single[FILE_PATH_MAX], file_name[16];
     (void)snprintf(file_name, sizeof file_name, "%s.bin", name);
     TRY(file_join(single, folder, file_name));
-    TRY(prepare_folder_check(folder));
+    TRY(prepared_folder_check(folder));
     bool exists;
     TRY(file_look(single, &exists));
     if (exists) {

@@ -272,4 +272,3 @@ void exec_look_set(struct exec *exec, exec_look_fn *look, void *context)
     exec->look = look;
     exec->look_context = context;
 }
-

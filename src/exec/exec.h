@@ -63,5 +63,4 @@ void exec_timing_get(const struct exec *exec, struct exec_timing *out);
 typedef enum gt_status exec_look_fn(void *context, int32_t program, int32_t op);
 void exec_look_set(struct exec *exec, exec_look_fn *look, void *context);
 
-
 #endif

@@ -206,9 +206,3 @@ enum gt_status array_table_read(const struct safetensors *table, size_t index, s
     const struct piece piece = {file, place, tensor, first, count, dtype, out};
     return transposed_read(&piece);
 }
-
-const char *array_table_path(const struct safetensors *table, size_t index)
-{
-    const int32_t file = table->places->at[index].file;
-    return file == ARRAY_ZEROS ? table->path : table->places->files[file].path;
-}

@@ -56,8 +56,6 @@ enum gt_status array_table_add(struct safetensors *table, const struct safetenso
  * DTYPE_F32.  Errors: GT_IO, GT_DATA when a file became shorter. */
 enum gt_status array_table_read(const struct safetensors *table, size_t index, size_t first, size_t count, void *out,
                                 enum dtype dtype);
-/* Returns the path of the file that contains an array, for messages. */
-const char *array_table_path(const struct safetensors *table, size_t index);
 void array_table_release(struct safetensors *table);
 
 #endif

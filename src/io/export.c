@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "io/checkpoint_publish.h"
-#include "io/export_formats.h"
 #include "io/export_hf_tokens.h"
+#include "io/export_internal.h"
 
 static const struct {
     const char *name;

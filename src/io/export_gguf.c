@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "io/export_formats.h"
 #include "io/export_gguf_tokens.h"
+#include "io/export_internal.h"
 #include "io/gguf.h"
 
 #define NAME_MAX_BYTES 64

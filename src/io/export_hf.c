@@ -21,8 +21,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "io/checkpoint_publish.h"
-#include "io/export_formats.h"
 #include "io/export_hf_tokens.h"
+#include "io/export_internal.h"
 #include "io/hf_config.h"
 
 #define GENERATION_NAME "generation_config.json"

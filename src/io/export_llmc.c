@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "io/export_formats.h"
+#include "io/export_internal.h"
 
 #define MAGIC 20240326
 #define HEADER_WORDS 256

@@ -11,7 +11,7 @@ libgpttrain_a_SOURCES += \
 	src/io/checkpoint_tokenizer.c src/io/checkpoint_tokenizer.h \
 	src/io/checkpoint_save.c \
 	src/io/export.c src/io/export.h \
-	src/io/export_formats.h \
+	src/io/export_internal.h \
 	src/io/export_gguf.c \
 	src/io/export_gguf_tokens.c src/io/export_gguf_tokens.h \
 	src/io/export_hf.c \

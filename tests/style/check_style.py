@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""The house rules that a machine can check.
+"""The style rules that a machine can check.
 
 Usage: check_style.py [--root=DIR] [--only=CHECK[,CHECK...]]
-The folder is --root, else $top_srcdir, else the one above this script.  Each check prints what it found as
-FILE:LINE: what, then one line PASS, FAIL or SKIP; the last line is "checks: P passed, F failed, S skipped".
-Exit status: 0 nothing found, 1 something found, 2 bad usage.
+The folder is --root, else $top_srcdir, else the one above this script.  Each check prints its findings as FILE:LINE:
+what, then one line PASS, FAIL or SKIP; the last line is "checks: P passed, F failed, S skipped".  Exit status: 0
+nothing found, 1 something found, 2 bad usage.
 
   includes      a file of src/ includes its own folder and lower ranks only; backends see base/, ops/op.h and ops.def,
                 backend/, dist/ and themselves; no vendor header in src/; OpenMP and intrinsics in backends/cpu only
-  headers       every header (every third in `make check`) compiles alone, twice in a row, and its guard is GPT_TRAIN_..._H
+  headers       every header (every third in `make check`) compiles alone, twice in a row, and its guard is
+                GPT_TRAIN_..._H
   clang         every source of src/ (every third in `make check`) is clean under clang's warnings as well
   functions     host functions have at most 70 lines, functions of backends/ and tests/ at most 120
   format        clang-format finds nothing to change
-  comments      each file of C, C++, CUDA or OpenCL opens with a comment that says what it is
-  cuda          kernels start by LAUNCH and share by SHARED and DYN_SHARED, which the emulator understands
+  comments      each file of C, C++, CUDA or OpenCL opens with a comment that describes it
+  cuda          kernels use LAUNCH to start and SHARED and DYN_SHARED to share, which the emulator understands
   unfinished    no to-do note without the number of its issue
   tolerances    no tolerance written by hand in tests/opcheck and tests/ops: bounds are formulas of dtype and K
   paths         no path of one machine
@@ -50,11 +51,11 @@ VENDOR = [
     (re.compile(r"^(CL/.*|clblast.*|OpenCL/.*)$"), re.compile(r"^(backends/opencl/|tests/e2e/opencl_fake\.c$|tests/reliability/opencl_faults\.c$)")),
     (re.compile(r"^mpi.*\.h$"), re.compile(r"^src/dist/comm_mpi\.c$")),
 ]
-# Headers that compile only where a vendor's are: (which, the vendor's header).
+# Headers that need a vendor's header to compile: (pattern, the vendor's header).
 HEADERS_NEED = [(re.compile(r"^backends/opencl/"), "CL/cl.h")]
-# C++ for the emulator's half, and C against the headers that stand in for a toolkit's.
+# Headers that compile as C++ for the emulator, and as C against the stand-ins for a toolkit's headers.
 CUDA_FOLDERS = ("backends/cuda", "tests/cuda_on_cpu")
-# Where the macros are made that kernels write instead.
+# The files that define the macros for kernels.
 CUDA_MACROS = ("backends/cuda/cuda_device.h", "tests/cuda_on_cpu/emulator.h")
 SOURCES = (".c", ".h", ".cl", ".clh", ".cu", ".cpp")
 LINES_MAX_HOST = 70
@@ -64,7 +65,8 @@ WARNINGS = ("-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-p
 # Written in pieces, so that this file passes its own check.
 MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9_.])/(?:" + "|".join(("wo" + "rk", "fa" + "rm", "ro" + "ot",
                           "home/[a-z]", "tmp/" + "bash_jobs")) + r")/")
-# A decimal number (powers of two, the unit round-offs, are written in hexadecimal), a comparison with one, a name of one.
+# A decimal number (powers of two and unit round-offs are written in hexadecimal), a comparison with one, a name that
+# suggests one.
 NUMBER = r"(?<![\w.])((?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?)[fFlL]?(?![\w.])"
 COMPARED = re.compile(r"(?:[^<>-][<>]=?\s*%s|%s\s*[<>](?![<>]))" % (NUMBER, NUMBER))
 TOLERANCE = re.compile(r"\b\w*(?:TOL|AGREE|BOUND|SLACK|EPS_MAX)\w*\b[\s=(]+" + NUMBER, re.I)
@@ -88,7 +90,8 @@ def read_text(root, path):
 
 
 def without_comments(text):
-    """The C text with comments blanked and line numbers kept; strings stay, a quote character inside one is seen."""
+    """Returns the C text with comments blanked and line numbers kept; strings stay, and comment marks inside them are
+    ignored."""
     pattern = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.S)
 
     def blank(match):
@@ -103,7 +106,7 @@ def folder_of_path(path):
 
 
 def include_problem(path, target, quoted):
-    """What is wrong with `path` including `target`, or None."""
+    """Returns the problem with `path` including `target`, or None."""
     for header, allowed in VENDOR:
         if header.match(target) and not allowed.match(path):
             return "includes <%s>, which only %s may" % (target, allowed.pattern)
@@ -149,12 +152,12 @@ def compile_flags(root):
 
 
 def some(paths):
-    """Every third of many in `make check`; all of them with CHECK_LONG=1, as in `make check-style`."""
+    """Returns every third of many paths in `make check`; all of them with CHECK_LONG=1, as in `make check-style`."""
     return paths if len(paths) < 10 or os.environ.get("CHECK_LONG", "0") != "0" else paths[::3]
 
 
 def first_complaint(command):
-    """None when `command` succeeds in silence, else the first line that it says about an error."""
+    """Returns None when `command` succeeds silently, else its first line about an error."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode == 0:
         return None
@@ -169,7 +172,8 @@ def header_is_there(compiler, header):
 
 
 def alone_commands(root, path, compiler, unit):
-    """What may compile a header alone: C, and for those of cuda, against the stand-ins for CUDA's, C or C++."""
+    """Returns the commands that may compile a header alone: C; cuda's headers, against the stand-ins for CUDA's, as C
+    or C++."""
     flags = compile_flags(root)
     if not path.startswith(CUDA_FOLDERS):
         return [compiler + flags + ["-Wall", "-Wextra", "-Werror", unit]]
@@ -213,7 +217,7 @@ def check_clang(root):
     if not shutil.which("clang"):
         raise FileNotFoundError("no clang (Debian: clang)")
     with tempfile.TemporaryDirectory() as scratch:
-        # What configure would have found.
+        # A substitute for configure's result.
         with open(os.path.join(scratch, "config.h"), "w", encoding="utf-8") as file:
             file.write('#define PACKAGE_NAME "gpt-train"\n#define PACKAGE_VERSION "0"\n#define PACKAGE_STRING "0"\n'
                        '#define BUILD_BACKENDS "0"\n#define BUILD_LIBRARIES "0"\n')
@@ -278,7 +282,7 @@ def check_cuda(root):
 
 
 def text_files(root):
-    """Everything that a person wrote: sources, scripts, build files, documents."""
+    """Returns all hand-written files: sources, scripts, build files, documents."""
     suffixes = (".c", ".h", ".def", ".sh", ".py", ".mk", ".m4", ".md", ".1", ".in", ".cu", ".cl", ".clh", ".txt")
     found = tree_files(root, ("src", "backends", "tests", "m4", "doc", "config", "bench", "tools"), suffixes)
     top = ("configure.ac", "Makefile.am", "quickstart", ".ci/run", ".gitignore", "README.md", "CONTRIBUTING.md",

@@ -1,4 +1,4 @@
-# The house rules, checked by machine; `make check-style` runs them alone.
+# The style rules that a machine checks; `make check-style` runs them alone.
 dist_check_SCRIPTS += tests/style/check_style.py tests/style/selftest.sh tests/style/shell.sh tests/style/summary_test.sh
 
 check-style:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Proves that every check of check_style.py can fail: plants one violation at a time in a small clean tree and demands
+# Proves that every check of check_style.py can fail: plants one violation at a time in a small clean tree and requires
 # that the check names the file, and that the clean tree passes.
 set -u
 
@@ -71,7 +71,7 @@ caught() {
     fi
 }
 
-# planted CHECK FILE NAME TEXT: TEXT at the end of FILE is caught.
+# planted CHECK FILE NAME TEXT: appends TEXT to FILE and requires that the check catches it.
 planted() {
     clean_tree
     mkdir -p "$(dirname "$scratch/tree/$2")"
@@ -138,7 +138,7 @@ planted tolerances tests/ops/near.c 'a tolerance in a comparison' 'int near(doub
 planted tolerances tests/opcheck/one.c 'a tolerance with a name' '#define GEMM_TOLERANCE 0.02f'
 planted tolerances tests/opcheck/judge.c 'a small number in the judge' 'static const double more = 3e-3;'
 
-# What must not be caught: the longest function allowed, a note with its issue, an include in a comment.
+# Must not be caught: the longest function allowed, a note with its issue, an include in a comment.
 clean_tree
 {
     long_function 67

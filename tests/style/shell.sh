@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shell scripts: every one parses, shellcheck finds nothing, and quickstart's look at the cards names what is missing.
+# Shell scripts: every one parses, shellcheck finds nothing, and quickstart's test for cards names what is missing.
 set -u
 
 root=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -33,7 +33,7 @@ else
     skipped=$((skipped + 1))
 fi
 
-# card NAME VENDOR CLASS TEXT: an invented device in an invented sysfs; TEXT must appear.
+# card NAME VENDOR CLASS TEXT: a fake device in a fake sysfs; TEXT must appear.
 card() {
     rm -rf "$scratch/sys"
     mkdir -p "$scratch/sys/bus/pci/devices/0000:01:00.0"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The summary counts what CI is judged by, so it is tested like any other part: invented logs in, exact lines out.
+# Tests the summary, which decides CI's result: invented logs in, exact lines out.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -71,7 +71,7 @@ expect 'over the budget' 1 '1 passed, 1 failed, 0 skipped' 'OVER BUDGET' tests/e
 BUDGET_FACTOR=2
 expect 'a stretched budget' 0 '1 passed, 0 failed, 0 skipped' 'e2e' tests/e2e/slow.log
 
-# The runner: keeps the status, adds the time, ends what hangs.
+# The runner: keeps the status, adds the time, ends tests that hang.
 runner() {
     name=$1 status=$2 text=$3
     printf '#!/bin/sh\n%s\n' "$4" >"$scratch/one.sh"

@@ -323,7 +323,7 @@ static void expect_between(struct data_fixture *fixture, const char *dir)
     ck_assert_int_eq(token_source_open(fixture->mem, &spec, &source), GT_DATA);
     FIXTURE_SAYS(fixture, "out: gpt-prepare was stopped while it replaced this data set; give its command again");
     ck_assert_int_eq(tokenizer_open_dataset(fixture->mem, dir, &tokenizer), GT_DATA);
-    ck_assert_int_eq(prepare_folder_check(fixture->folder), GT_OK);
+    ck_assert_int_eq(prepared_folder_check(fixture->folder), GT_OK);
 }
 
 /* A rename fails half way: the next run only completes the commit; other options are refused, and so is training. */
@@ -358,7 +358,7 @@ START_TEST(prepare_commit_is_taken_up)
     ck_assert(again.document_count == 6 && again.duplicate_count == 1 && again.vocab_size == result.vocab_size);
     char *second = fixture_read(&fixture, "out/manifest.json", &count);
     ck_assert_str_eq(manifest, second);
-    ck_assert_int_eq(prepare_folder_check(dir), GT_OK);
+    ck_assert_int_eq(prepared_folder_check(dir), GT_OK);
     ck_assert_int_ne(access(fixture_path(&fixture, "out/.gpt-prepare.state"), F_OK), 0);
     free(second);
     free(manifest);

@@ -2,7 +2,7 @@
  * allocations. */
 #include "io/export.h"
 
-#include "io/export_formats.h"
+#include "io/export_internal.h"
 #include "io/export_weights.h"
 #include "tests/unit/io_fixture.h"
 

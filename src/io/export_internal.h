@@ -1,7 +1,7 @@
 /* The writers behind export_run(), one per format.  Each writes options->output, replacing it if it exists.  Errors are
  * those of export_run(). */
-#ifndef GPT_TRAIN_IO_EXPORT_FORMATS_H
-#define GPT_TRAIN_IO_EXPORT_FORMATS_H
+#ifndef GPT_TRAIN_IO_EXPORT_INTERNAL_H
+#define GPT_TRAIN_IO_EXPORT_INTERNAL_H
 
 #include "base/status.h"
 #include "io/export.h"

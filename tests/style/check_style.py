@@ -15,6 +15,8 @@ nothing found, 1 something found, 2 bad usage.
   format        clang-format finds nothing to change
   comments      each file of C, C++, CUDA or OpenCL opens with a comment that describes it
   cuda          kernels use LAUNCH to start and SHARED and DYN_SHARED to share, which the emulator understands
+  structure     units of src/ and backends/ do not include each other, and functions of their headers have a caller there,
+                but for those that structure.py lists
   unfinished    no to-do note without the number of its issue
   tolerances    no tolerance written by hand in tests/opcheck and tests/ops: bounds are formulas of dtype and K
   paths         no path of one machine
@@ -27,6 +29,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import structure  # pylint: disable=wrong-import-position
 
 RANKS = {
     "base": 0,
@@ -58,6 +63,7 @@ CUDA_FOLDERS = ("backends/cuda", "tests/cuda_on_cpu")
 # The files that define the macros for kernels.
 CUDA_MACROS = ("backends/cuda/cuda_device.h", "tests/cuda_on_cpu/emulator.h")
 SOURCES = (".c", ".h", ".cl", ".clh", ".cu", ".cpp")
+COLUMNS_MAX = 120
 LINES_MAX_HOST = 70
 LINES_MAX_OTHER = 120
 WARNINGS = ("-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes "
@@ -315,10 +321,21 @@ def check_tolerances(root):
                 yield path, number, "a tolerance by hand; derive it from the dtype's unit round-off: " + line.strip()[:60]
 
 
+def check_structure(root):
+    paths = tree_files(root, ("src", "backends"), (".c", ".h", ".cu"))
+    texts = {path: read_text(root, path) for path in paths}
+    yield from structure.circles(paths, texts.get)
+    yield from structure.unused_exports(paths, texts.get, without_comments)
+    for path, text in texts.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            if len(line) > COLUMNS_MAX and re.match(r"\s*(/\*| \*|//)", line):
+                yield path, number, "a comment of %d columns" % len(line)
+
+
 CHECKS = {
     "includes": check_includes, "headers": check_headers, "clang": check_clang, "functions": check_functions,
     "format": check_format, "comments": check_comments, "unfinished": check_unfinished, "paths": check_paths,
-    "tolerances": check_tolerances, "cuda": check_cuda,
+    "tolerances": check_tolerances, "cuda": check_cuda, "structure": check_structure,
 }
 
 

@@ -42,6 +42,12 @@ int base_one(void)
 EOF
     sed -e 's/one/two/g; s/ONE/TWO/g; s/BASE/PLAN/g; s/One/Two/; s/base_/plan_/' \
         "$scratch/tree/src/base/one.h" >"$scratch/tree/src/plan/two.h"
+    sed -i 's|^int plan|#include "base/one.h"\n\nint plan|' "$scratch/tree/src/plan/two.h"
+    sed -e 's|#include.*|#include "plan/two.h"|; s/base_one/plan_two/; s/return 1/return base_one()/' \
+        "$scratch/tree/src/base/one.c" >"$scratch/tree/src/plan/two.c"
+    mkdir -p "$scratch/tree/src/cli"
+    sed -e 's|#include.*|#include "plan/two.h"|; s/int base_one/int main/; s/return 1/return plan_two() - base_one()/' \
+        "$scratch/tree/src/base/one.c" >"$scratch/tree/src/cli/main.c"
     cp "$scratch/tree/src/base/one.c" "$scratch/tree/backends/cpu/cpu_one.c"
     sed -i -e 's/base_one/cpu_one/; s/int cpu/static int cpu/' "$scratch/tree/backends/cpu/cpu_one.c"
 }
@@ -90,7 +96,7 @@ long_function() {
 }
 
 clean_tree
-for check in includes headers functions comments unfinished paths tolerances cuda; do
+for check in includes headers functions comments unfinished paths tolerances cuda structure; do
     if run_style "$check"; then
         passed=$((passed + 1))
     else
@@ -114,6 +120,9 @@ planted includes backends/cpu/cpu_one.c 'a backend sees model beyond op.h' '#inc
 planted includes backends/cpu/cpu_one.c 'a backend sees another' '#include "backends/opencl/opencl.h"'
 planted includes tests/ops/ref.c 'the oracle sees a backend' '#include "backends/cpu/cpu.h"'
 planted includes src/strange/one.c 'a folder without a rank' 'int strange;'
+planted structure src/base/one.h 'units that include each other' '#include "plan/two.h"'
+planted structure src/base/one.h 'a function that nothing calls' 'int base_three(void);'
+planted structure src/base/one.c 'a wide comment' "/* $(printf '%0121d' 0) */"
 planted headers src/plan/two.h 'a header that needs another' 'size_t plan_two_bytes(void);'
 planted headers src/plan/three.h 'a header without a guard' 'int three(void);'
 planted clang src/base/one.c 'a narrowing conversion' 'char base_narrow(long x);\nchar base_narrow(long x)\n{\n    return x;\n}'

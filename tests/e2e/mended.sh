@@ -138,9 +138,6 @@ unset OMP_NUM_THREADS
 # Limits of the shell crashed the program, or other processes were blamed for them.
 check "a small stack" limited -s 100 1
 check "a small stack: named" grep -q "error: the stack is limited to 100.0 KiB (ulimit -s)" stderr
-check "little address space" limited -v 200000 3 1 # 1: OpenBLAS, which needs more on some processors
-check "little address space: named" grep -q "ulimit -v limits the memory of this process to 195.3 MiB" stderr
-check "little address space: nobody else is blamed" not grep -q "^others \|processes" stderr
 
 # A batch smaller than the checkpoint's was computed at the checkpoint's micro-batch.
 check "a large batch" train tiny shrink --max_iters=1 --eval_interval=100 --batch_size=32
@@ -257,6 +254,9 @@ check "SIGCHLD ignored" run 0 sh -c 'trap "" CHLD; "$@"' sh "$GPT_TRAIN" --list_
 if grep -q -e __asan_init -e __tsan_init -e __msan_init "$GPT_TRAIN"; then
     skip mended_space 'a sanitizer needs more address space'
 else
+    check "little address space" limited -v 200000 3 1 # 1: OpenBLAS, which needs more on some processors
+    check "little address space: named" grep -q "ulimit -v limits the memory of this process to 195.3 MiB" stderr
+    check "little address space: nobody else is blamed" not grep -q "^others \|processes" stderr
     # shellcheck disable=SC2086,SC3045 # a list of words; dash and bash have ulimit -v
     narrow() {
         ulimit -v 200000 && timeout 20 "$GPT_TRAIN" $SHAPE --dataset=tiny --out_dir=narrow --threads=2 --max_iters=1 >stdout 2>stderr

@@ -158,9 +158,9 @@ static json_t *recompute_value(const struct model_options *options)
     for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; level--) {
         int32_t blocks =
             recompute_blocks(&options->choice.recompute, (enum recompute_level)level, options->config.n_layer);
-        json_t *part = blocks > 0 ? json_object() : NULL;
-        if (blocks <= 0)
+        if (blocks == 0)
             continue;
+        json_t *part = json_object();
         bool good = set(part, "level", json_string(recompute_level_name((enum recompute_level)level))) &&
                     set(part, "blocks", json_integer(blocks));
         if (!good || json_array_append(array, part) != 0) {

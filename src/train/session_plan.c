@@ -225,15 +225,14 @@ static enum gt_status session_search(struct session *session, const struct model
     };
     session_plan_options(session, &session->search.request.plan);
     enum gt_status status = plan_search(session->mem, &session->search.request, &session->search.result);
-    bool refuse = config->plan == CONFIG_PLAN_OFF && !config->print_program;
-    if (status == GT_NO_FIT && refuse &&
-        !session->search.result.unplaceable) { /* else plan_create() names the tensor */
-        (void)session_refuse(session, session->search.result.arena_bytes);
-        session_choices_log(session);
-    }
-    if (status == GT_NO_FIT && refuse && !session->search.result.unplaceable)
+    bool answers = config->plan != CONFIG_PLAN_OFF || config->print_program;
+    if (status != GT_NO_FIT)
         return status;
-    return status == GT_NO_FIT ? GT_OK : status;
+    if (answers || session->search.result.unplaceable) /* plan_create() names a tensor that cannot be placed */
+        return GT_OK;
+    status = session_refuse(session, session->search.result.arena_bytes);
+    session_choices_log(session);
+    return status;
 }
 
 enum gt_status session_plan(struct session *session, const struct model_options *options)

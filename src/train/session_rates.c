@@ -32,7 +32,8 @@ static const struct model_options *options_of(const struct session *session)
     return session->model ? &session->model->options : &session->search.request.options;
 }
 
-void session_rates_recall(struct session *session)
+/* Sets the rates from the cache, if it has the times of an earlier run. */
+static void rates_recall(struct session *session)
 {
     char key[CALIBRATE_KEY_MAX];
     calibrate_key(key, &session->device.info, options_of(session));
@@ -43,13 +44,15 @@ void session_rates_recall(struct session *session)
 
 bool session_rates_guess(struct session *session)
 {
-    session_rates_recall(session);
+    rates_recall(session);
     if (!session->timing.is_timed)
         session->timing.rates = plan_rates_of_peak(GUESSED_THREAD_FLOPS * session->device.info.threads);
     return session->timing.is_timed || session->device.info.host_memory;
 }
 
-void session_rates_tuned(struct session *session)
+/* If the backend has timed calls to choose between algorithms, now or in earlier runs, sets the rates from those
+ * timings and logs one line. */
+static void rates_tuned(struct session *session)
 {
     const struct backend_ops *ops = session->device.backend->ops;
     size_t count = 0;
@@ -69,7 +72,7 @@ enum gt_status session_rates_calibrate(struct session *session)
                                         .options = &session->model->options,
                                         .seconds = CALIBRATE_SECONDS};
     char key[CALIBRATE_KEY_MAX], duration[32];
-    session_rates_recall(session);
+    rates_recall(session);
     if (session->timing.is_timed)
         return GT_OK;
     int64_t start_ns = clock_monotonic_ns();
@@ -142,7 +145,7 @@ static enum gt_status peaks_measure(struct session *session)
         TRY(scratch_take(session, &has_room));
     if (has_room)
         TRY(peak_measure(session, session->device.dtype, &session->timing.peak_flops));
-    session_rates_recall(session);
+    rates_recall(session);
     double other = session->timing.peak_flops;
     if (session->timing.is_timed)
         return GT_OK;
@@ -164,6 +167,6 @@ enum gt_status session_peak_measure(struct session *session)
         return GT_OK;
     }
     TRY(peaks_measure(session));
-    session_rates_tuned(session);
+    rates_tuned(session);
     return GT_OK;
 }

@@ -15,11 +15,6 @@ bool session_rates_guess(struct session *session);
 /* Times the device's ops in the arena, whose content is lost, unless the cache has their times.  Takes less than two
  * seconds.  To be called between session_start() and the first upload.  Errors: GT_NO_MEMORY, GT_DEVICE. */
 enum gt_status session_rates_calibrate(struct session *session);
-/* If the backend has timed calls to choose between algorithms, now or in earlier runs, sets the rates from those
- * timings and logs one line. */
-void session_rates_tuned(struct session *session);
-/* Sets the rates from the cache, if it has the times of an earlier run. */
-void session_rates_recall(struct session *session);
 
 /* Measures the device's matrix rate (in 20 to 60 ms on a cpu, 50 to 150 ms on a card).  Before session_start() it takes
  * a small arena for that, which makes session_start() impossible.  After session_start() it uses the session's arena,

@@ -26,6 +26,7 @@
 /* Samples printed during training use the defaults of sample.py. */
 #define SAMPLE_TEMPERATURE 0.8
 #define SAMPLE_TOP_K 200
+
 static enum gt_status weights_load(struct trainer *t)
 {
     TRY(session_corrections_upload(&t->session));

@@ -52,7 +52,6 @@ void image_layout(struct check_case *check, size_t workspace_bytes, uint32_t ali
 void image_prepare(const struct check_case *check, double *const value[OP_OPERANDS_MAX], uint8_t *image);
 void image_encode(const struct check_case *check, int32_t slot, int64_t i, double value, enum encoding encoding,
                   uint8_t *image);
-double image_decode(const struct check_case *check, int32_t slot, int64_t i, const uint8_t *image);
 /* Returns the dtype of element i of an operand as stored: the operand's, except for words of the scalars block. */
 enum dtype image_dtype(const struct check_case *check, int32_t slot, int64_t i);
 /* Returns true when every byte outside of outputs and workspace is unchanged, else false and a reason. */

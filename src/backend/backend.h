@@ -22,6 +22,7 @@
 /* The first member of each backend's own struct. */
 struct backend {
     const struct backend_ops *ops;
+    struct backend_record *record; /* of the calls; see backend_call.h; NULL: nobody reads it */
 };
 
 /* The devices that a backend found. */
@@ -173,51 +174,5 @@ enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, str
 const struct backend_ops *const *backend_registry(void);
 /* Returns the backend with that name, or NULL if this build has none. */
 const struct backend_ops *backend_find(const char *name);
-
-/* A wrapper around an open backend, for counting and fault injection.  Closing it closes the inner backend. */
-struct backend_counters {
-    uint64_t arena_calls, arena_bytes; /* bytes requested */
-    uint64_t upload_calls, upload_bytes;
-    uint64_t download_calls, download_bytes;
-    uint64_t run_calls, ops;
-    uint64_t sync_calls;
-};
-
-enum backend_call {
-    BACKEND_CALL_INFO,
-    BACKEND_CALL_ARENA,
-    BACKEND_CALL_UPLOAD,
-    BACKEND_CALL_DOWNLOAD,
-    BACKEND_CALL_RUN,
-    BACKEND_CALL_SYNC,
-    BACKEND_CALL_BIND,
-    BACKEND_CALL_CHOOSE,
-    BACKEND_CALL_CLOSE, /* this and the following calls have no status */
-    BACKEND_CALL_HOLDERS,
-    BACKEND_CALL_CHOICES,
-    BACKEND_CALL_TIMINGS,
-    BACKEND_CALL_COUNT
-};
-
-/* Errors: GT_NO_MEMORY (the inner backend stays open). */
-enum gt_status backend_wrap(struct backend *inner, struct backend **out);
-void backend_wrap_counters(const struct backend *wrapper, struct backend_counters *out);
-/* Makes info() report at most `free_bytes` free bytes, as if another program used the rest; 0 ends it. */
-void backend_wrap_free_limit(struct backend *wrapper, uint64_t free_bytes);
-/* Makes the n-th call of that kind from now (1 = the next) fail with `status` without reaching the inner backend.
- * `call` must have a status. */
-void backend_wrap_fail_at(struct backend *wrapper, enum backend_call call, uint64_t n, enum gt_status status);
-
-/* A call that is in progress. */
-struct backend_waiting {
-    const char *call; /* "sync" */
-    const char *op;   /* the kind of op that run() executes or sync() waits for; NULL: none, or several kinds */
-    uint64_t number;  /* unique for each call */
-};
-/* Reports the call in progress; returns false if there is none.  Any thread may call it. */
-bool backend_wrap_waiting(const struct backend *wrapper, struct backend_waiting *out);
-/* For a watching thread: keeps the wrapper readable until backend_wrap_drop(), even after close(). */
-void backend_wrap_hold(struct backend *wrapper);
-void backend_wrap_drop(struct backend *wrapper);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/backend_call.h"
 #include "base/log.h"
 
 #define PATH_BYTES_MAX 128
@@ -73,8 +73,7 @@ char *backend_holders_text(char text[static BACKEND_HOLDERS_TEXT_MAX], const str
 char *backend_holders_read(char text[static BACKEND_HOLDERS_TEXT_MAX], struct backend *backend)
 {
     struct backend_holders holders = {.count = 0};
-    if (backend->ops->holders != NULL)
-        backend->ops->holders(backend, &holders);
+    backend_holders(backend, &holders);
     return backend_holders_text(text, &holders);
 }
 

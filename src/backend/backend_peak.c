@@ -7,7 +7,7 @@
  */
 #include <assert.h>
 
-#include "backend/backend.h"
+#include "backend/backend_call.h"
 #include "base/clock.h"
 #include "base/size.h"
 
@@ -44,10 +44,10 @@ static enum gt_status values_write(struct backend *backend, const struct op_call
 {
     struct op_call fill = {.kind = OP_FILL, .attrs.value = VALUE};
     fill.operand[FILL_Y] = product->operand[GEMM_A];
-    TRY(backend->ops->run(backend, QUEUE, &fill, 1));
+    TRY(backend_run(backend, QUEUE, &fill, 1));
     fill.operand[FILL_Y] = product->operand[GEMM_B];
-    TRY(backend->ops->run(backend, QUEUE, &fill, 1));
-    return backend->ops->sync(backend, QUEUE);
+    TRY(backend_run(backend, QUEUE, &fill, 1));
+    return backend_sync(backend, QUEUE);
 }
 
 /* Times one run of `count` equal products.  *out_ns is the time per product; *best is raised to the rate. */
@@ -59,8 +59,8 @@ static enum gt_status products_time(struct backend *backend, const struct op_cal
     for (size_t i = 0; i < count; i++)
         calls[i] = *product;
     const int64_t start_ns = clock_monotonic_ns();
-    TRY(backend->ops->run(backend, QUEUE, calls, count));
-    TRY(backend->ops->sync(backend, QUEUE));
+    TRY(backend_run(backend, QUEUE, calls, count));
+    TRY(backend_sync(backend, QUEUE));
     *out_ns = (clock_monotonic_ns() - start_ns) / (int64_t)count + 1;
     const double rate = 2.0 * side * side * side / ((double)*out_ns * 1e-9);
     *best = rate > *best ? rate : *best;
@@ -96,7 +96,7 @@ enum gt_status backend_peak_flops(struct backend *backend, enum dtype dtype, str
                                   size_t scratch_bytes, double seconds, double *out)
 {
     struct backend_info info;
-    TRY(backend->ops->info(backend, &info));
+    TRY(backend_info(backend, &info));
     TRY(warm_up(backend, &dtype, scratch, scratch_bytes));
     const int64_t end_ns = clock_monotonic_ns() + (int64_t)(seconds * TIME_SHARE * 1e9);
     double best = 0.0;

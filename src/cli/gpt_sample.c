@@ -41,7 +41,7 @@ struct sample_text {
 
 struct sample {
     struct hostmem *mem;
-    struct config *config;
+    const struct config *config;
     char model[FILE_PATH_MAX];      /* where the weights are */
     char vocabulary[FILE_PATH_MAX]; /* path of the tokenizer, or its name */
     struct restore_source source;
@@ -99,10 +99,9 @@ static enum gt_status dataset_look(struct sample *sample, bool *out_found)
 {
     const json_t *configuration = sample->source.checkpoint->record.state.configuration;
     const char *dataset = json_string_value(json_object_get(configuration, "dataset"));
-    if (dataset == NULL || strlen(dataset) >= sizeof sample->config->dataset)
+    if (dataset == NULL)
         return GT_OK;
-    memcpy(sample->config->dataset, dataset, strlen(dataset) + 1);
-    TRY(feed_folder(sample->config, sample->vocabulary));
+    TRY(feed_folder(dataset, sample->vocabulary));
     return place_look(sample->vocabulary, out_found);
 }
 

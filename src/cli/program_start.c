@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "backend/backend.h"
+#include "backend/backend_call.h"
 #include "base/log.h"
 #include "cli/exit_status.h"
 #include "plan/device_profile.h"
@@ -34,7 +34,7 @@ static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
     struct backend *device;
     struct backend_info info;
     TRY(ops->open(&options, &device));
-    enum gt_status status = ops->info(device, &info);
+    enum gt_status status = backend_info(device, &info);
     if (status == GT_OK) {
         char total[24], left[24], holders[BACKEND_HOLDERS_TEXT_MAX];
         printf("%s:%" PRId32 "  %s  %s in total, %s free, dtypes", ops->name, index, info.device,
@@ -49,7 +49,7 @@ static enum gt_status device_print(const struct backend_ops *ops, int32_t index)
         if (backend_holders_read(holders, device)[0] != '\0')
             printf("       most memory in other processes: %s\n", holders);
     }
-    ops->close(device);
+    backend_close(device);
     return status;
 }
 

@@ -82,6 +82,8 @@ void config_defaults(struct config *config, enum config_program program);
 /* Records that this build includes the backend `name`.  Call it for each backend before the arguments are parsed.
  * Names that are not words of the key `backend` are ignored. */
 void config_backend_add(struct config *config, const char *name);
+/* Returns the word of `backend`: "auto", "cuda". */
+const char *config_backend_name(const struct config *config);
 /* Returns the index in `device` ("cuda:1", "1"), or -1 if there is none. */
 int32_t config_device_index(const struct config *config);
 /* Returns the part of a card's name in `device` ("cuda:3060"), borrowed, or NULL if there is none. */

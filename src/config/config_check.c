@@ -173,24 +173,40 @@ static bool is_index(const char *text)
     return length >= 1 && length <= DEVICE_DIGITS_MAX && strspn(text, "0123456789") == length;
 }
 
-/* Returns true for "cuda:GeForce": the word, a colon and anything but an index. */
-static bool is_device_name(const char *device, const char *word)
+/* Returns true for "cuda", "cuda:3" and "cuda:GeForce", if `word` is "cuda". */
+static bool is_device_of(const char *device, const char *word)
 {
     size_t length = strlen(word);
-    return strncmp(device, word, length) == 0 && device[length] == ':' && device[length + 1] != '\0' &&
-           !is_index(device + length + 1);
+    return strncmp(device, word, length) == 0 &&
+           (device[length] == '\0' || (device[length] == ':' && device[length + 1] != '\0'));
 }
 
-/* Returns true for "cuda" or "cuda:3". */
-static bool is_device_word(const char *device, const char *word)
+static const char *const *backend_words(void)
 {
-    size_t length = strlen(word);
-    const char *rest = device + length;
-
-    if (strncmp(device, word, length) != 0)
-        return false;
-    return rest[0] == '\0' || (rest[0] == ':' && is_index(rest + 1));
+    return config_key_info_get(CONFIG_KEY_backend)->words;
 }
+
+/* Returns the backend that runs on `device`, or CONFIG_BACKEND_AUTO if it is not the device of one. */
+static int device_owner(const char *device)
+{
+    const char *const *words = backend_words();
+    if (strcmp(device, words[CONFIG_BACKEND_CPU]) == 0)
+        return CONFIG_BACKEND_CPU; /* there is one, without a number */
+    for (int backend = CONFIG_BACKEND_CPU + 1; words[backend] != NULL; backend++) {
+        if (is_device_of(device, words[backend]))
+            return backend;
+    }
+    return CONFIG_BACKEND_AUTO;
+}
+
+/* The backends that a build may lack. */
+static const struct {
+    const char *lacking; /* why a build lacks it */
+    bool is_pytorch;     /* PyTorch calls its devices by the same word, so files for nanoGPT name them */
+} optional[] = {
+    [CONFIG_BACKEND_CUDA] = {"built without CUDA (./configure --with-cuda)", true},
+    [CONFIG_BACKEND_OPENCL] = {"built without OpenCL (it needs OpenCL's headers)", false},
+};
 
 static bool is_built(const struct config *config, int backend)
 {
@@ -201,8 +217,9 @@ static bool is_built(const struct config *config, int backend)
 static bool is_elsewhere(const struct config *config)
 {
     const char *device = config->device;
-    return (is_device_word(device, "cuda") && !is_built(config, CONFIG_BACKEND_CUDA)) ||
-           is_device_word(device, "mps") || is_device_word(device, "xpu");
+    const int owner = device_owner(device);
+    return (!is_built(config, owner) && optional[owner].is_pytorch) || is_device_of(device, "mps") ||
+           is_device_of(device, "xpu");
 }
 
 static bool is_argument(const struct config_origin *origin)
@@ -237,12 +254,11 @@ static enum gt_status device_backend(struct config *config, int backend)
     return GT_OK;
 }
 
-#define WITHOUT_CUDA "built without CUDA (./configure --with-cuda)"
-
 /* Returns why this build does not support a PyTorch device. */
 static const char *elsewhere_why(const struct config *config)
 {
-    return is_device_word(config->device, "cuda") ? WITHOUT_CUDA : "there is no backend for such a device";
+    const int owner = device_owner(config->device);
+    return owner != CONFIG_BACKEND_AUTO ? optional[owner].lacking : "there is no backend for such a device";
 }
 
 /* Maps the device to the backend.  If this build lacks the backend of a PyTorch device (cuda, mps, xpu), a device from
@@ -265,15 +281,16 @@ static enum gt_status check_device(struct config *config)
         log_error("device='%s': %s; leave --device out to use what this machine has", device, elsewhere_why(config));
         return GT_USAGE;
     }
-    if (strcmp(device, "cpu") == 0)
-        return device_backend(config, CONFIG_BACKEND_CPU);
-    if (is_device_word(device, "cuda") || (is_device_name(device, "cuda") && is_built(config, CONFIG_BACKEND_CUDA)))
-        return device_backend(config, CONFIG_BACKEND_CUDA);
-    if (is_device_word(device, "opencl") || is_device_name(device, "opencl"))
-        return device_backend(config, CONFIG_BACKEND_OPENCL);
+    if (device_owner(device) != CONFIG_BACKEND_AUTO)
+        return device_backend(config, device_owner(device));
     log_error("%s: unknown device '%s'; use auto, cpu, cuda, cuda:0, opencl:0 or part of a card's name (cuda:3060)",
               config_origin_text(place, sizeof place, &config->origin[CONFIG_KEY_device]), device);
     return GT_USAGE;
+}
+
+const char *config_backend_name(const struct config *config)
+{
+    return backend_words()[config->backend];
 }
 
 int32_t config_device_index(const struct config *config)
@@ -298,18 +315,19 @@ const char *config_device_name(const struct config *config)
 /* This build must have the backend, unless the run only plans for a device profile. */
 static enum gt_status check_backend(const struct config *config)
 {
-    char text[CONFIG_ORIGIN_TEXT_MAX], device[CONFIG_ORIGIN_TEXT_MAX];
-    bool has_cuda = is_built(config, CONFIG_BACKEND_CUDA), has_opencl = is_built(config, CONFIG_BACKEND_OPENCL);
+    char text[CONFIG_ORIGIN_TEXT_MAX], built[64] = "cpu";
+    const char *const *words = backend_words();
 
     if (is_built(config, config->backend) || config->origin[CONFIG_KEY_backend].bad ||
         config->device_profile[0] != '\0')
         return GT_OK;
-    bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
-    log_error("%s: %s; this build has cpu%s%s",
-              by_device ? describe(device, config, CONFIG_KEY_device) : describe(text, config, CONFIG_KEY_backend),
-              config->backend == CONFIG_BACKEND_CUDA ? WITHOUT_CUDA
-                                                     : "built without OpenCL (it needs OpenCL's headers)",
-              has_cuda ? ", cuda" : "", has_opencl ? ", opencl" : "");
+    for (int backend = CONFIG_BACKEND_CPU + 1; words[backend] != NULL; backend++) {
+        if (is_built(config, backend))
+            snprintf(built + strlen(built), sizeof built - strlen(built), ", %s", words[backend]);
+    }
+    const bool by_device = !config_key_was_set(config, CONFIG_KEY_backend);
+    log_error("%s: %s; this build has %s", describe(text, config, by_device ? CONFIG_KEY_device : CONFIG_KEY_backend),
+              optional[config->backend].lacking, built);
     return GT_USAGE;
 }
 

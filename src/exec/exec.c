@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "backend/backend_call.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "exec/exec_poison.h"
@@ -61,7 +62,7 @@ static enum gt_status programs_bind(struct exec *exec)
 static enum gt_status alignment_check(struct backend *device, const struct plan *plan)
 {
     struct backend_info info;
-    TRY(device->ops->info(device, &info));
+    TRY(backend_info(device, &info));
     if (info.alignment_bytes == 0 || plan->options.alignment_bytes % info.alignment_bytes == 0)
         return GT_OK;
     log_error("the plan aligns tensors to %" PRIu32 " bytes, but device %s needs %" PRIu32,
@@ -72,9 +73,8 @@ static enum gt_status alignment_check(struct backend *device, const struct plan 
 /* Lets the device prepare every program before the first step. */
 static enum gt_status programs_prepare(struct exec *exec)
 {
-    const struct backend_ops *ops = exec->device->ops;
-    for (int32_t p = 0; p < exec->graph->program_count && ops->bind != NULL; p++)
-        TRY(ops->bind(exec->device, exec->calls[p], (size_t)exec->graph->programs[p].count));
+    for (int32_t p = 0; p < exec->graph->program_count; p++)
+        TRY(backend_bind(exec->device, exec->calls[p], (size_t)exec->graph->programs[p].count));
     return GT_OK;
 }
 
@@ -86,7 +86,7 @@ static enum gt_status exec_fill(struct exec *exec, const struct exec_options *op
     if (options->poison)
         TRY(exec_poison_create(exec->mem, exec->device, plan, &exec->poison));
     if (plan->segment_count > 0)
-        TRY(exec->device->ops->arena(exec->device, plan->segment, plan->segment_count));
+        TRY(backend_arena(exec->device, plan->segment, plan->segment_count));
     TRY(programs_prepare(exec));
     return exec->poison ? exec_poison_arena(exec->poison) : GT_OK;
 }
@@ -146,7 +146,7 @@ enum gt_status exec_upload(struct exec *exec, int32_t tensor, int64_t first, con
     const struct tensor *storage = &exec->graph->tensors[graph_storage(exec->graph, tensor)];
     if (exec->poison && storage->lifetime != LIFETIME_RUN)
         TRY(exec_poison_phase(exec->poison, storage->phase));
-    return exec->device->ops->upload(exec->device, QUEUE, at, from, element_bytes(exec, tensor, count));
+    return backend_upload(exec->device, QUEUE, at, from, element_bytes(exec, tensor, count));
 }
 
 enum gt_status exec_zero(struct exec *exec, int32_t tensor)
@@ -162,8 +162,8 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
                                             .rank = 1,
                                             .dims = {floats}};
     if (floats > 0) {
-        TRY(exec->device->ops->run(exec->device, QUEUE, &fill, 1));
-        TRY(exec->device->ops->sync(exec->device, QUEUE));
+        TRY(backend_run(exec->device, QUEUE, &fill, 1));
+        TRY(backend_sync(exec->device, QUEUE));
     }
     return rest > 0 ? exec_upload(exec, tensor, elements - rest, &nothing, rest) : GT_OK;
 }
@@ -171,14 +171,14 @@ enum gt_status exec_zero(struct exec *exec, int32_t tensor)
 enum gt_status exec_download(struct exec *exec, int32_t tensor, int64_t first, void *to, int64_t count)
 {
     struct address at = element_address(exec, tensor, first, count);
-    return exec->device->ops->download(exec->device, QUEUE, to, at, element_bytes(exec, tensor, count));
+    return backend_download(exec->device, QUEUE, to, at, element_bytes(exec, tensor, count));
 }
 
 static enum gt_status call_run_timed(struct exec *exec, const struct op_call *call)
 {
     int64_t start_ns = clock_monotonic_ns();
-    TRY(exec->device->ops->run(exec->device, QUEUE, call, 1));
-    TRY(exec->device->ops->sync(exec->device, QUEUE));
+    TRY(backend_run(exec->device, QUEUE, call, 1));
+    TRY(backend_sync(exec->device, QUEUE));
     exec->timing.seconds[call->kind] += (double)(clock_monotonic_ns() - start_ns) * 1e-9;
     exec->timing.flops[call->kind] += op_flops(call);
     exec->timing.bytes[call->kind] += op_bytes(call);
@@ -194,8 +194,8 @@ static enum gt_status call_run(struct exec *exec, int32_t program, int32_t index
     if (exec->timing_on) {
         TRY(call_run_timed(exec, call));
     } else {
-        TRY(exec->device->ops->run(exec->device, QUEUE, call, 1));
-        TRY(exec->device->ops->sync(exec->device, QUEUE));
+        TRY(backend_run(exec->device, QUEUE, call, 1));
+        TRY(backend_sync(exec->device, QUEUE));
     }
     if (exec->look)
         TRY(exec->look(exec->look_context, program, index));
@@ -217,12 +217,12 @@ enum gt_status exec_download_later(struct exec *exec, int32_t tensor, int64_t fi
     if (!exec_runs_ahead(exec))
         return exec_download(exec, tensor, first, to, count);
     struct address at = element_address(exec, tensor, first, count);
-    return exec->device->ops->download_later(exec->device, QUEUE, to, at, element_bytes(exec, tensor, count));
+    return backend_download_later(exec->device, QUEUE, to, at, element_bytes(exec, tensor, count));
 }
 
 enum gt_status exec_wait(struct exec *exec)
 {
-    return exec_runs_ahead(exec) ? exec->device->ops->sync(exec->device, QUEUE) : GT_OK;
+    return exec_runs_ahead(exec) ? backend_sync(exec->device, QUEUE) : GT_OK;
 }
 
 enum gt_status exec_start(struct exec *exec, int32_t program)
@@ -231,7 +231,7 @@ enum gt_status exec_start(struct exec *exec, int32_t program)
     if (!exec_runs_ahead(exec))
         return exec_run(exec, program);
     size_t count = (size_t)exec->graph->programs[program].count;
-    return exec->device->ops->run(exec->device, QUEUE, exec->calls[program], count);
+    return backend_run(exec->device, QUEUE, exec->calls[program], count);
 }
 
 enum gt_status exec_run(struct exec *exec, int32_t program)
@@ -239,8 +239,8 @@ enum gt_status exec_run(struct exec *exec, int32_t program)
     assert(program >= 0 && program < exec->graph->program_count);
     int32_t count = exec->graph->programs[program].count;
     if (!op_by_op(exec)) {
-        TRY(exec->device->ops->run(exec->device, QUEUE, exec->calls[program], (size_t)count));
-        return exec->device->ops->sync(exec->device, QUEUE);
+        TRY(backend_run(exec->device, QUEUE, exec->calls[program], (size_t)count));
+        return backend_sync(exec->device, QUEUE);
     }
     if (exec->poison)
         TRY(exec_poison_program_begin(exec->poison, program));

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "backend/backend_call.h"
 #include "base/log.h"
 #include "base/size.h"
 
@@ -91,7 +92,7 @@ static enum gt_status range_fill(struct exec_poison *poison, struct address at, 
 {
     while (bytes > 0) {
         size_t chunk = bytes < CHUNK_BYTES ? (size_t)bytes : CHUNK_BYTES;
-        TRY(poison->device->ops->upload(poison->device, 0, at, poison->pattern[pattern], chunk));
+        TRY(backend_upload(poison->device, 0, at, poison->pattern[pattern], chunk));
         at.offset_bytes += chunk;
         bytes -= chunk;
     }
@@ -118,7 +119,7 @@ static enum gt_status guard_check(struct exec_poison *poison, const char *name, 
     uint64_t left = poison->plan->options.guard_bytes, done = 0;
     while (left > 0) {
         size_t chunk = left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
-        TRY(poison->device->ops->download(poison->device, 0, poison->found, guard, chunk));
+        TRY(backend_download(poison->device, 0, poison->found, guard, chunk));
         size_t i = 0;
         while (i < chunk / 4 && poison->found[i] == POISON_GUARD)
             i++;

@@ -61,22 +61,24 @@ enum operand_use {
 };
 enum gelu_kind { GELU_ERF, GELU_TANH };
 
-/* 32-bit words on the device that change from step to step, so that a captured graph replays with new values. */
+/* 32-bit words on the device that change from step to step, so that a captured graph replays with new values.  The host
+ * writes the first part before every micro-step, the device the second. */
 enum scalar_slot {
     SCALAR_LEARNING_RATE, /* float */
     SCALAR_LOSS_GRADIENT, /* float: loss_scale / tokens per update */
     SCALAR_UNSCALE,       /* float: 1 / loss_scale */
-    SCALAR_CLIP,          /* float, written by clip_factor: the factor for gradients */
-    SCALAR_GRAD_NORM,     /* float, written by clip_factor: the norm of the unscaled gradient before clipping */
-    SCALAR_LOSS_SUM,      /* float, added to by loss_sum */
-    SCALAR_FOUND_INF,     /* int32, written by clip_factor: 1 when the update is skipped */
-    SCALAR_ADAM_STEP,     /* int32, advanced by clip_factor: updates done, including this one */
     SCALAR_STEP,          /* int32: iter, for dropout and stochastic rounding */
     SCALAR_SEED_LO,       /* uint32 */
     SCALAR_SEED_HI,       /* uint32 */
     SCALAR_SAMPLE_BASE,   /* int32: index within the step of the micro-batch's first sample */
     SCALAR_POSITION,      /* int32: position of the first row of each sample (0 except with a key-value cache) */
     SCALAR_MICRO_STEP,    /* int32: index of the micro-step within the update, for the rounding of gradients */
+    SCALAR_LOSS_SUM,      /* float: 0, to which loss_sum adds */
+    SCALAR_HOST_COUNT,
+    SCALAR_CLIP = SCALAR_HOST_COUNT, /* float, by clip_factor: the factor for gradients */
+    SCALAR_GRAD_NORM,                /* float, by clip_factor: the norm of the unscaled gradient before clipping */
+    SCALAR_FOUND_INF,                /* int32, by clip_factor: 1 when the update is skipped */
+    SCALAR_ADAM_STEP,                /* int32, advanced by clip_factor: updates done, including this one */
     SCALAR_COUNT,
     SCALAR_WORDS = 16 /* the size of the tensor */
 };

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "backend/backend_call.h"
 #include "base/clock.h"
 
 enum { QUEUE = 0 };
@@ -129,7 +130,7 @@ static enum gt_status bytes_fill(const struct bench *bench, struct address at, u
     struct backend *device = bench->request->device;
     for (uint64_t done = 0; done < bytes; done += FILL_BYTES) {
         size_t part = bytes - done < FILL_BYTES ? (size_t)(bytes - done) : FILL_BYTES;
-        TRY(device->ops->upload(device, QUEUE, at, pattern, part));
+        TRY(backend_upload(device, QUEUE, at, pattern, part));
         at.offset_bytes += part;
     }
     return GT_OK;
@@ -164,8 +165,8 @@ static enum gt_status values_fill(struct bench *bench, float *pattern, uint16_t 
         struct address at = {.space = (uint8_t)bench->plan->segment[i].space, .segment = (uint8_t)i};
         TRY(bytes_fill(bench, at, bench->plan->segment[i].size_bytes, bench->zeros));
     }
-    TRY(device->ops->upload(device, QUEUE, bench->plan->tensor[model->corrections], ones, sizeof ones));
-    TRY(device->ops->upload(device, QUEUE, bench->plan->tensor[model->scalars], scalars, sizeof scalars));
+    TRY(backend_upload(device, QUEUE, bench->plan->tensor[model->corrections], ones, sizeof ones));
+    TRY(backend_upload(device, QUEUE, bench->plan->tensor[model->scalars], scalars, sizeof scalars));
     for (int32_t i = 0; i < model->parameters.count; i++) {
         const int32_t tensors[2] = {model->parameters.at[i].tensor, model->parameters.at[i].master};
         for (int k = 0; k < 2 && tensors[k] != TENSOR_NONE; k++) {
@@ -211,8 +212,8 @@ static enum gt_status pass_run(struct bench *bench)
     for (int32_t i = 0; i < bench->count; i++) {
         struct timed_op *op = &bench->ops[i];
         int64_t start_ns = clock_monotonic_ns();
-        TRY(device->ops->run(device, QUEUE, &op->call, 1));
-        TRY(device->ops->sync(device, QUEUE));
+        TRY(backend_run(device, QUEUE, &op->call, 1));
+        TRY(backend_sync(device, QUEUE));
         double seconds = (double)(clock_monotonic_ns() - start_ns + 1) * 1e-9;
         op->seconds = op->seconds > 0.0 && op->seconds < seconds ? op->seconds : seconds;
         total += seconds;

@@ -15,11 +15,11 @@
 #include "base/log.h"
 #include "data/manifest_check.h"
 
-enum gt_status feed_folder(const struct config *config, char out[static FILE_PATH_MAX])
+enum gt_status feed_folder(const char *dataset, char out[static FILE_PATH_MAX])
 {
-    if (strchr(config->dataset, '/'))
-        return file_join(out, config->dataset, "");
-    return file_join(out, "data", config->dataset);
+    if (strchr(dataset, '/'))
+        return file_join(out, dataset, "");
+    return file_join(out, "data", dataset);
 }
 
 /* `from` is the split whose files serve as `split`. */

@@ -40,7 +40,7 @@ enum gt_status feed_manifest_check(const struct feed *feed, const char *folder, 
 enum gt_status feed_digest(struct feed *feed, enum token_split split, char text[static FEED_DIGEST_MAX]);
 
 /* Writes the folder of a dataset: data/NAME below the working folder, or the path itself if it has a slash. */
-enum gt_status feed_folder(const struct config *config, char out[static FILE_PATH_MAX]);
+enum gt_status feed_folder(const char *dataset, char out[static FILE_PATH_MAX]);
 
 /* Loads samples first .. first + io->batch of training step `iter` into the tensors of a training program. */
 enum gt_status feed_train(struct feed *feed, struct session *session, const struct program_io *io, int64_t iter,

@@ -93,7 +93,7 @@ static enum gt_status judge_all(struct judge *judge)
     return judge->config->hellaswag[0] != '\0' ? judge_choices(judge) : GT_OK;
 }
 
-enum gt_status judge_run(struct hostmem *mem, struct config *config)
+enum gt_status judge_run(struct hostmem *mem, const struct config *config)
 {
     struct judge judge = {.mem = mem, .config = config};
     const bool resume = strcmp(config->init_from, "resume") == 0;

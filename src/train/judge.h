@@ -16,6 +16,6 @@ bool judge_is_wanted(const struct config *config);
 
 /* Loads the model that init_from names and prints the results that the configuration requests.  Errors: GT_USAGE (from
  * scratch; a context longer than the model's), GT_DATA, GT_IO, GT_NO_MEMORY, GT_NO_FIT, GT_STOPPED. */
-enum gt_status judge_run(struct hostmem *mem, struct config *config);
+enum gt_status judge_run(struct hostmem *mem, const struct config *config);
 
 #endif

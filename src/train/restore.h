@@ -39,9 +39,9 @@ struct restore_source {
     bool convert_states; /* the stored states have another format than the run's */
 };
 
-/* Decides where the run begins.  Fills the keys that this invocation did not set from a checkpoint, and describes the
- * model in `model`.  `folder` is the dataset's; its tokenizer gives the vocabulary of a new model.  Errors: GT_DATA,
- * GT_IO, GT_USAGE, GT_UNSUPPORTED. */
+/* Decides where the run begins.  Settles `config`: a checkpoint fills the keys that this invocation did not set, and
+ * the data or the weights decide keys that were left open.  Describes the model in `model`.  `folder` is the dataset's;
+ * its tokenizer gives the vocabulary of a new model.  Errors: GT_DATA, GT_IO, GT_USAGE, GT_UNSUPPORTED. */
 enum gt_status restore_open(struct hostmem *mem, struct config *config, const char *folder,
                             struct restore_source *source, struct run_state *state, struct model_config *model);
 /* Opens only the weights of out_dir or init_from, for programs that do not train. */

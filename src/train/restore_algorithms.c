@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend_call.h"
 #include "base/log.h"
 
 #define DIGITS 16
@@ -19,7 +20,7 @@ bool restore_algorithms_object(struct backend *device, json_t **out)
 {
     size_t count = 0;
     *out = NULL;
-    const struct backend_choice *choices = device->ops->choices != NULL ? device->ops->choices(device, &count) : NULL;
+    const struct backend_choice *choices = backend_choices(device, &count);
     json_t *object = choices != NULL && count > 0 ? json_object() : NULL;
     for (size_t i = 0; choices != NULL && i < count; i++) {
         char call[DIGITS + 1], algorithm[DIGITS + 1];
@@ -61,7 +62,7 @@ enum gt_status restore_algorithms_choose(struct backend *device, const json_t *p
                       DIGITS);
             return GT_DATA;
         }
-        TRY(device->ops->choose(device, &choice, 1));
+        TRY(backend_choose(device, &choice, 1));
     }
     return GT_OK;
 }

@@ -18,7 +18,8 @@
 
 struct trainer {
     struct hostmem *mem;
-    struct config *config;
+    const struct config *config; /* the user's; once the model is known, `settled` */
+    struct config settled;       /* the user's, completed by the checkpoint and the data */
     struct session session;
     struct feed feed;
     struct run_state state; /* counters and choices, saved in each checkpoint */

@@ -49,8 +49,6 @@ void run_log_iteration(struct trainer *t, const struct step_result *result)
                      ? rate * model_flops_per_token(&t->session.model->options.config) / t->session.timing.peak_flops
                      : -1.0;
     if (result->iter % t->config->log_interval == 0) {
-        struct backend_counters counters;
-        backend_wrap_counters(t->session.device.backend, &counters);
         struct metrics_step step = {
             .iter = result->iter,
             .loss = t->loss,
@@ -62,7 +60,7 @@ void run_log_iteration(struct trainer *t, const struct step_result *result)
             .skipped = t->state.skipped,
             .loss_scale = t->state.loss_scaler.dynamic ? t->loss_scale : 0.0,
             .planned_bytes = t->session.plan->arena_bytes,
-            .allocated_bytes = counters.arena_bytes,
+            .allocated_bytes = t->session.device.record.arena_bytes,
         };
         progress_clear(&t->progress);
         log_result("iter %" PRId64 ": loss %.4f, time %.2fms, mfu %.2f%%", result->iter, t->loss, step.time_ms,
@@ -88,11 +86,10 @@ void run_log_forecast(struct trainer *t)
 void run_log_memory(struct trainer *t)
 {
     char planned[24], allocated[24], process[24];
-    struct backend_counters counters;
-    backend_wrap_counters(t->session.device.backend, &counters);
     log_result("memory: %s planned, %s allocated (process %s); nothing more will be allocated",
                log_bytes(planned, (double)t->session.plan->arena_bytes),
-               log_bytes(allocated, (double)counters.arena_bytes), log_bytes(process, (double)process_rss_bytes()));
+               log_bytes(allocated, (double)t->session.device.record.arena_bytes),
+               log_bytes(process, (double)process_rss_bytes()));
     run_log_forecast(t);
 }
 
@@ -137,7 +134,7 @@ void run_log_others(const struct trainer *t)
     char left[24], total[24], holders[BACKEND_HOLDERS_TEXT_MAX];
     struct backend *device = t->session.device.backend;
     struct backend_info info;
-    if (device->ops->info(device, &info) != GT_OK)
+    if (backend_info(device, &info) != GT_OK)
         return;
     log_result("memory of the device (%s): %s of %s are free; other processes: %s", device->ops->name,
                log_bytes(left, (double)info.free_bytes), log_bytes(total, (double)info.total_bytes),
@@ -167,9 +164,7 @@ static void folder_log(const struct trainer *t, bool stopped)
 void run_log_end(const struct trainer *t, bool stopped)
 {
     char duration[32], planned[24], allocated[24], most[24], best[64] = "";
-    struct backend_counters counters;
     const int64_t updates = t->state.iter - t->first_iter;
-    backend_wrap_counters(t->session.device.backend, &counters);
     if (isfinite(t->state.best_val_loss))
         snprintf(best, sizeof best, "; best validation loss %.4f", t->state.best_val_loss);
     if (best[0] != '\0' && t->lowest_iter >= 0)
@@ -179,7 +174,8 @@ void run_log_end(const struct trainer *t, bool stopped)
                clock_duration(duration, (double)(clock_monotonic_ns() - t->start_ns) / 1e9), best);
     log_result("Memory: %s planned, %s allocated, process at most %s.",
                log_bytes(planned, (double)t->session.plan->arena_bytes),
-               log_bytes(allocated, (double)counters.arena_bytes), log_bytes(most, (double)process_rss_bytes_max()));
+               log_bytes(allocated, (double)t->session.device.record.arena_bytes),
+               log_bytes(most, (double)process_rss_bytes_max()));
     folder_log(t, stopped);
 }
 

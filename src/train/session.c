@@ -19,8 +19,7 @@ void session_close(struct session *session)
 {
     exec_destroy(session->exec);
     plan_destroy(session->plan);
-    if (session->device.backend)
-        session->device.backend->ops->close(session->device.backend);
+    backend_close(session->device.backend);
     model_destroy(session->model);
     hostmem_free(session->mem, session->staging);
     session->exec = NULL;
@@ -40,18 +39,9 @@ enum gt_status session_scalars_download(struct session *session)
     return exec_download(session->exec, session->model->scalars, 0, session->scalars, SCALAR_WORDS);
 }
 
-_Static_assert(SCALAR_UNSCALE - SCALAR_LEARNING_RATE == 2 && SCALAR_COUNT - SCALAR_STEP == 6,
-               "between them are the words that clip_factor writes, and the sum of losses");
-
 enum gt_status session_scalars_set(struct session *session)
 {
-    static const struct {
-        int32_t first, count;
-    } parts[] = {{SCALAR_LEARNING_RATE, 3}, {SCALAR_LOSS_SUM, 1}, {SCALAR_STEP, SCALAR_COUNT - SCALAR_STEP}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        TRY(exec_upload(session->exec, session->model->scalars, parts[i].first, &session->scalars[parts[i].first],
-                        parts[i].count));
-    return GT_OK;
+    return exec_upload(session->exec, session->model->scalars, 0, session->scalars, SCALAR_HOST_COUNT);
 }
 
 enum gt_status session_corrections_upload(struct session *session)

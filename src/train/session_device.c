@@ -18,16 +18,11 @@
 #define BUDGET_MARGIN_BYTES ((uint64_t)256 << 20)
 #define BUDGET_MARGIN_PART_MOST 2 /* cap of that margin, so that less free memory never means a larger budget */
 
-static const char *const backend_words[] = {[CONFIG_BACKEND_AUTO] = "auto",
-                                            [CONFIG_BACKEND_CPU] = "cpu",
-                                            [CONFIG_BACKEND_CUDA] = "cuda",
-                                            [CONFIG_BACKEND_OPENCL] = "opencl"};
-
 /* Opens the device that a profile describes. */
 static enum gt_status profile_open(const struct config *config, struct session_device *device, struct backend **out)
 {
     struct device_profile *profile = &device->profile;
-    const char *wanted = backend_words[config->backend];
+    const char *wanted = config_backend_name(config);
     TRY(device_profile_find(config->device_profile, profile));
     device->has_profile = true;
     if (config->backend != CONFIG_BACKEND_AUTO && strcmp(wanted, profile->backend) != 0) {
@@ -38,7 +33,7 @@ static enum gt_status profile_open(const struct config *config, struct session_d
 }
 
 /* Returns the first backend of the build with a usable device.  Logs why the ones before it have none. */
-static const struct backend_ops *backend_choose(void)
+static const struct backend_ops *backend_first(void)
 {
     for (const struct backend_ops *const *ops = backend_registry(); *ops; ops++) {
         struct backend_devices devices;
@@ -56,9 +51,9 @@ static const struct backend_ops *backend_choose(void)
 static enum gt_status backend_open(const struct config *config, struct backend **out)
 {
     const bool is_auto = config->backend == CONFIG_BACKEND_AUTO;
-    const char *wanted = is_auto ? getenv("GPT_TRAIN_BACKEND") : backend_words[config->backend];
+    const char *wanted = is_auto ? getenv("GPT_TRAIN_BACKEND") : config_backend_name(config);
     const bool is_named = wanted && wanted[0] != '\0';
-    const struct backend_ops *ops = is_named ? backend_find(wanted) : backend_choose();
+    const struct backend_ops *ops = is_named ? backend_find(wanted) : backend_first();
     if (!ops) {
         log_error("%s'%s': this build has no such backend",
                   is_auto ? "GPT_TRAIN_BACKEND=" : "backend = ", is_named ? wanted : "");
@@ -85,15 +80,11 @@ static enum gt_status backend_open(const struct config *config, struct backend *
 
 static enum gt_status device_open(const struct config *config, struct session_device *device)
 {
-    struct backend *inner;
     char limit[24];
-    TRY(config->device_profile[0] != '\0' ? profile_open(config, device, &inner) : backend_open(config, &inner));
-    enum gt_status status = backend_wrap(inner, &device->backend);
-    if (status != GT_OK) {
-        inner->ops->close(inner);
-        return status;
-    }
-    TRY(device->backend->ops->info(device->backend, &device->info));
+    TRY(config->device_profile[0] != '\0' ? profile_open(config, device, &device->backend)
+                                          : backend_open(config, &device->backend));
+    device->backend->record = &device->record;
+    TRY(backend_info(device->backend, &device->info));
     if (device->info.host_memory && system_memory_space_is_limit())
         log_note("ulimit -v limits the memory of this process to %s",
                  log_bytes(limit, (double)device->info.total_bytes));

@@ -54,9 +54,8 @@ bool session_rates_guess(struct session *session)
  * timings and logs one line. */
 static void rates_tuned(struct session *session)
 {
-    const struct backend_ops *ops = session->device.backend->ops;
     size_t count = 0;
-    const struct backend_timing *timings = ops->timings != NULL ? ops->timings(session->device.backend, &count) : NULL;
+    const struct backend_timing *timings = backend_timings(session->device.backend, &count);
     if (timings == NULL || count == 0)
         return;
     struct plan_timed timed = plan_rates_time(&session->timing.rates, timings, count);
@@ -130,7 +129,7 @@ static enum gt_status scratch_take(struct session *session, bool *out)
     char have[24];
     *out = session->device.info.host_memory || segment.size_bytes >= SCRATCH_BYTES_MIN;
     if (*out)
-        return session->device.backend->ops->arena(session->device.backend, &segment, 1);
+        return backend_arena(session->device.backend, &segment, 1);
     log_note("%s are free on %s, too little to time products; estimates use earlier timings or a nominal device",
              log_bytes(have, (double)session->device.info.free_bytes), session->device.info.device);
     return GT_OK;

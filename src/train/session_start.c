@@ -48,7 +48,7 @@ enum gt_status session_start(struct session *session)
 {
     struct exec_options options = {.poison = DEBUG_RUN};
     TRY(session_fits(session));
-    TRY(session->device.backend->ops->info(session->device.backend, &session->device.info));
+    TRY(backend_info(session->device.backend, &session->device.info));
     if (bytes_lacking(session) > 0 && session->model->options.train)
         TRY(plan_again(session));
     if (bytes_lacking(session) > 0) {

@@ -248,12 +248,12 @@ static enum gt_status algorithms_choose(struct trainer *t)
     const struct checkpoint *checkpoint = t->source.checkpoint;
     struct backend_info info;
     TRY(restore_algorithms_choose(device, checkpoint->record.state.plan, checkpoint->source));
-    TRY(device->ops->info(device, &info));
+    TRY(backend_info(device, &info));
     memcpy(t->session.device.info.detail, info.detail, sizeof info.detail);
     return GT_OK;
 }
 
-enum gt_status trainer_run(struct hostmem *mem, struct config *config)
+enum gt_status trainer_run(struct hostmem *mem, const struct config *config)
 {
     struct trainer t = {.mem = mem,
                         .config = config,
@@ -272,12 +272,14 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
     TRY(profile_check(config, answers));
     if (!answers && !config->eval_only)
         TRY_GOTO(status, close, out_dir_claim(&t));
-    TRY_GOTO(status, close, feed_folder(config, folder));
-    TRY_GOTO(status, close, restore_open(mem, config, folder, &t.source, &t.state, &model));
-    TRY_GOTO(status, close, feed_folder(config, folder)); /* the checkpoint may have named another dataset */
+    TRY_GOTO(status, close, feed_folder(config->dataset, folder));
+    t.settled = *config;
+    TRY_GOTO(status, close, restore_open(mem, &t.settled, folder, &t.source, &t.state, &model));
+    TRY_GOTO(status, close, feed_folder(t.settled.dataset, folder)); /* the checkpoint may have named another dataset */
     if (config->explain_oom[0] != '\0')
-        TRY_GOTO(status, close, explain_oom(config, &model));
-    TRY_GOTO(status, close, session_open(mem, config, &t.session));
+        TRY_GOTO(status, close, explain_oom(&t.settled, &model));
+    t.config = &t.settled;
+    TRY_GOTO(status, close, session_open(mem, t.config, &t.session));
     if (t.source.resume)
         TRY_GOTO(status, close, algorithms_choose(&t));
     session_train_options(&t.session, &t.state.choices, &model, &options);
@@ -285,7 +287,7 @@ enum gt_status trainer_run(struct hostmem *mem, struct config *config)
              options.train ? session_plan(&t.session, &options) : session_plan_evaluation(&t.session, &options));
     status = answers ? answer(&t) : run(&t, folder);
 close:
-    report_block_print(config, &t.session, status, stderr);
+    report_block_print(t.config, &t.session, status, stderr);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     metrics_close(&t.metrics);
     steps_ahead_destroy(&t.ahead);

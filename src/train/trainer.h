@@ -8,10 +8,9 @@
 #include "base/status.h"
 #include "config/config.h"
 
-/* Trains (or evaluates, or prints the plan or the program) as the configuration says.  May change `config`: a resumed
- * run fills the keys that this invocation did not set from its checkpoint.  Errors: GT_STOPPED after a signal, with
- * everything saved; GT_USAGE, GT_DATA, GT_NO_FIT before the first step; others as they come.  The last complete
- * checkpoint is intact in every case. */
-enum gt_status trainer_run(struct hostmem *mem, struct config *config);
+/* Trains (or evaluates, or prints the plan or the program) as the configuration says.  The last complete checkpoint is
+ * intact in every case.  Errors: GT_STOPPED after a signal, with everything saved; GT_USAGE, GT_DATA, GT_NO_FIT before
+ * the first step; others as they come. */
+enum gt_status trainer_run(struct hostmem *mem, const struct config *config);
 
 #endif

@@ -1,6 +1,6 @@
 /* Ends a run whose device no longer responds.
  *
- * The wrapper around the device numbers its calls.  A thread checks whether the pending call is still the one of
+ * The record of the device numbers its calls.  A thread checks whether the pending call is still the one of
  * earlier checks.  A thread that hangs inside a driver can be neither woken nor cancelled, so the only way out is to
  * end the process: the last save is complete, and the lock goes with the process.  It watches neither files nor the
  * program's own loops.
@@ -29,20 +29,21 @@ static void lateness_forgive(struct watchdog *watchdog, int64_t now_ns)
 static void look(void *context)
 {
     struct watchdog *watchdog = context;
-    struct backend_waiting now;
     const int64_t now_ns = clock_monotonic_ns();
     lateness_forgive(watchdog, now_ns);
-    bool waits = backend_wrap_waiting(watchdog->device, &now);
-    if (!waits || now.number != watchdog->number) {
-        watchdog->number = waits ? now.number : 0;
+    const char *call = atomic_load(&watchdog->record->call);
+    const uint64_t number = atomic_load(&watchdog->record->number);
+    if (call == NULL || number != watchdog->number) {
+        watchdog->number = call != NULL ? number : 0;
         watchdog->since_ns = now_ns;
         return;
     }
     if (now_ns - watchdog->since_ns < watchdog->seconds * INT64_C(1000000000))
         return;
+    const int kind = atomic_load(&watchdog->record->op);
     log_error("%s has not answered for %" PRId64 " s (waiting for %s%s%s); run ended, last checkpoint in %s unchanged",
-              watchdog->device->ops->name, watchdog->seconds, now.call, now.op != NULL ? " of op " : "",
-              now.op != NULL ? now.op : "", watchdog->out_dir);
+              watchdog->device, watchdog->seconds, call, kind >= 0 ? " of op " : "",
+              kind >= 0 ? op_declaration((enum op_kind)kind)->name : "", watchdog->out_dir);
     _exit(status_exit_code(GT_DEVICE)); /* the main thread is inside the driver and cannot return */
 }
 
@@ -50,13 +51,15 @@ enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, st
                               const char *out_dir, int64_t seconds)
 {
     const int64_t now_ns = clock_monotonic_ns();
-    *watchdog = (struct watchdog){
-        .device = device, .out_dir = out_dir, .seconds = seconds, .since_ns = now_ns, .looked_ns = now_ns};
+    *watchdog = (struct watchdog){.record = device->record,
+                                  .device = device->ops->name,
+                                  .out_dir = out_dir,
+                                  .seconds = seconds,
+                                  .since_ns = now_ns,
+                                  .looked_ns = now_ns};
     if (seconds == 0)
         return GT_OK;
-    TRY(ticker_start(mem, (double)seconds / (double)LOOKS_PER_LIMIT, look, watchdog, &watchdog->ticker));
-    backend_wrap_hold(device);
-    return GT_OK;
+    return ticker_start(mem, (double)seconds / (double)LOOKS_PER_LIMIT, look, watchdog, &watchdog->ticker);
 }
 
 void watchdog_stop(struct watchdog *watchdog)
@@ -65,5 +68,4 @@ void watchdog_stop(struct watchdog *watchdog)
         return;
     ticker_stop(watchdog->ticker);
     watchdog->ticker = NULL;
-    backend_wrap_drop(watchdog->device);
 }

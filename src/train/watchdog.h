@@ -2,12 +2,13 @@
 #ifndef GPT_TRAIN_TRAIN_WATCHDOG_H
 #define GPT_TRAIN_TRAIN_WATCHDOG_H
 
-#include "backend/backend.h"
+#include "backend/backend_call.h"
 #include "base/hostmem.h"
 #include "base/ticker.h"
 
 struct watchdog {
-    struct backend *device; /* a wrapper of backend_wrap() */
+    const struct backend_record *record; /* of the device's calls */
+    const char *device;                  /* the backend's name */
     const char *out_dir;
     int64_t seconds;
     uint64_t number;       /* of the call that was pending at the last look */
@@ -16,9 +17,9 @@ struct watchdog {
     struct ticker *ticker; /* NULL: not watching */
 };
 
-/* From now on, a call of the device, including its close, that takes longer than `seconds` ends the process: exit
- * status 1 after one line.  Time during which the process was stopped does not count.  If `seconds` is 0, nothing is
- * watched.  The struct must not move, and `out_dir` must live, until watchdog_stop(); the device may be closed before.
+/* From now on, a call that `device` records and that takes longer than `seconds` ends the process: exit status 1 after
+ * one line.  Closing the device counts too; time during which the process was stopped does not.  If `seconds` is 0,
+ * nothing is watched.  The struct must not move, and the record and `out_dir` must live, until watchdog_stop().
  * Errors: GT_NO_MEMORY, GT_FAILURE. */
 enum gt_status watchdog_start(struct watchdog *watchdog, struct hostmem *mem, struct backend *device,
                               const char *out_dir, int64_t seconds);

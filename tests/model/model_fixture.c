@@ -114,15 +114,14 @@ static void corrections_fill(struct rig *rig)
 void rig_open(struct rig *rig, const struct model_options *options, const struct rig_how *how, uint64_t seed)
 {
     struct backend_open_options open = {.threads = how->threads};
-    struct backend *inner;
     struct backend_info info;
     *rig = (struct rig){.seed = seed};
     rig_need(hostmem_create(&rig->mem) == GT_OK, "hostmem");
     rig_need(model_create(rig->mem, options, &rig->model) == GT_OK, "model");
     const char *name = getenv("GPT_TRAIN_BACKEND");
     const struct backend_ops *backend = backend_find(name != NULL ? name : "cpu");
-    rig_need(backend != NULL && backend->open(&open, &inner) == GT_OK, "device");
-    rig_need(backend_wrap(inner, &rig->device) == GT_OK, "wrapper");
+    rig_need(backend != NULL && backend->open(&open, &rig->device) == GT_OK, "device");
+    rig->device->record = &rig->record;
     rig_need(rig->device->ops->info(rig->device, &info) == GT_OK, "device info");
     struct plan_options plan = {.device = rig->device,
                                 .alignment_bytes = info.alignment_bytes,
@@ -305,10 +304,7 @@ void replica_run_naive(struct replica *replica, int32_t program)
 static void scalars_load(double *to, const union scalar_word *from)
 {
     for (int32_t slot = 0; slot < SCALAR_WORDS; slot++) {
-        to[slot] = (double)from[slot].f;
-        if (slot == SCALAR_FOUND_INF || slot == SCALAR_ADAM_STEP || slot == SCALAR_STEP || slot == SCALAR_SAMPLE_BASE ||
-            slot == SCALAR_POSITION)
-            to[slot] = (double)from[slot].i;
+        to[slot] = scalar_is_float(slot) ? (double)from[slot].f : (double)from[slot].i;
         if (slot == SCALAR_SEED_LO || slot == SCALAR_SEED_HI)
             to[slot] = (double)from[slot].u;
     }

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/backend_call.h"
 #include "base/hostmem.h"
 #include "exec/exec.h"
 #include "model/model.h"
@@ -27,6 +27,7 @@ struct rig {
     struct hostmem *mem;
     struct model *model;
     struct backend *device;
+    struct backend_record record; /* of the device's calls */
     struct plan *plan;
     struct exec *exec;
     union scalar_word scalars[SCALAR_WORDS];

@@ -50,7 +50,7 @@ void image_layout(struct check_case *check, size_t workspace_bytes, uint32_t ali
 
 enum dtype image_dtype(const struct check_case *check, int32_t slot, int64_t i)
 {
-    if (is_scalars(check, slot) && i <= SCALAR_LOSS_SUM)
+    if (is_scalars(check, slot) && scalar_is_float(i))
         return DTYPE_F32;
     return check->call.operand[slot].dtype;
 }

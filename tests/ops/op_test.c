@@ -175,12 +175,20 @@ float exact_bf16(float x, uint32_t random)
     return isinf(x) ? x : exact_float_of((bits + random) & 0xffff0000u);
 }
 
+bool scalar_is_float(int64_t slot)
+{
+    static const bool is_float[SCALAR_WORDS] = {
+        [SCALAR_LEARNING_RATE] = true, [SCALAR_LOSS_GRADIENT] = true, [SCALAR_UNSCALE] = true,
+        [SCALAR_LOSS_SUM] = true,      [SCALAR_CLIP] = true,          [SCALAR_GRAD_NORM] = true};
+    return is_float[slot];
+}
+
 static bool word_is_float(const struct op_call *call, int32_t slot, int64_t i)
 {
     const struct operand *operand = &call->operand[slot];
     bool scalars =
         operand->dtype == DTYPE_I32 && strcmp(op_declaration(call->kind)->operand[slot].name, "scalars") == 0;
-    return operand->dtype == DTYPE_F32 || (scalars && i <= SCALAR_LOSS_SUM);
+    return operand->dtype == DTYPE_F32 || (scalars && scalar_is_float(i));
 }
 
 static double element_read(const struct op_call *call, int32_t slot, int64_t i, const uint8_t *at)

@@ -230,6 +230,8 @@ float naive_dropout_factor(const double *scalars, float p, int32_t site, int64_t
 
 /* ---- the bits ---- */
 
+/* Returns true when that word of the block of scalars is a float; the others are integers. */
+bool scalar_is_float(int64_t slot);
 /* Returns true when `call` has a bit-exact reference. */
 bool exact_defined(const struct op_call *call);
 /* Writes the outputs of `call`, which must have a bit-exact reference, into `memory`; the operands' addresses are

@@ -141,8 +141,8 @@ END_TEST
 
 START_TEST(check_devices)
 {
-    static const char *const noted[] = {"cuda", "cuda:0", "cuda:12", "mps", "xpu"};
-    static const char *const unknown[] = {"tpu", "cuda:", "cuda:x", "cudax", "cpu:1", "CPU", "-1", "99999"};
+    static const char *const noted[] = {"cuda", "cuda:0", "cuda:12", "cuda:x", "mps", "xpu"};
+    static const char *const unknown[] = {"tpu", "cuda:", "cudax", "cpu:1", "CPU", "-1", "99999"};
     char text[64];
     ck_assert_int_eq(check("device = 'cpu'"), GT_OK);
     ck_assert_int_eq(fixture.config.backend, CONFIG_BACKEND_CPU);

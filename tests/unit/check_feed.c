@@ -68,10 +68,10 @@ START_TEST(folders_as_in_nanogpt)
     char folder[FILE_PATH_MAX];
     config_defaults(&config, CONFIG_TRAIN);
     snprintf(config.dataset, sizeof config.dataset, "openwebtext");
-    ck_assert_int_eq(feed_folder(&config, folder), GT_OK);
+    ck_assert_int_eq(feed_folder(config.dataset, folder), GT_OK);
     ck_assert_str_eq(folder, "data/openwebtext");
     snprintf(config.dataset, sizeof config.dataset, "./mine");
-    ck_assert_int_eq(feed_folder(&config, folder), GT_OK);
+    ck_assert_int_eq(feed_folder(config.dataset, folder), GT_OK);
     ck_assert_int_eq(strncmp(folder, "./mine", 6), 0);
 }
 END_TEST

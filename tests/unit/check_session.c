@@ -183,20 +183,16 @@ START_TEST(the_arena_is_the_plan)
 {
     struct hostmem *mem;
     struct session session;
-    struct backend_counters counters;
     struct config config = config_make();
     struct model_options options = options_make(&config);
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
     ck_assert_int_eq(session_plan(&session, &options), GT_OK);
-    backend_wrap_counters(session.device.backend, &counters);
-    ck_assert_uint_eq(counters.arena_bytes, 0);
+    ck_assert_uint_eq(session.device.record.arena_bytes, 0);
     ck_assert_int_eq(session_start(&session), GT_OK);
     ck_assert_int_eq(session_peak_measure(&session), GT_OK);
     ck_assert(session.timing.peak_flops > 1e6);
-    backend_wrap_counters(session.device.backend, &counters);
-    ck_assert_uint_eq(counters.arena_calls, 1);
-    ck_assert_uint_eq(counters.arena_bytes, session.plan->arena_bytes);
+    ck_assert_uint_eq(session.device.record.arena_bytes, session.plan->arena_bytes);
     hostmem_phase_set(mem, HOSTMEM_CLOSE);
     session_close(&session);
     hostmem_destroy(mem);
@@ -214,9 +210,33 @@ static void session_make(struct hostmem *mem, const struct config *config, struc
     ck_assert_int_eq(session_plan(out, &options), GT_OK);
 }
 
+static const struct backend_ops *cpu;
+static uint64_t free_limit;
+
+static enum gt_status info_limited(struct backend *backend, struct backend_info *out)
+{
+    enum gt_status status = cpu->info(backend, out);
+    out->free_bytes = free_limit;
+    return status;
+}
+
+static enum gt_status arena_refused(struct backend *backend, const struct backend_segment *segments, int32_t count)
+{
+    (void)backend;
+    (void)segments;
+    (void)count;
+    return GT_NO_MEMORY;
+}
+
+/* Starts the session as if another program left only `free_bytes`. */
 static int starts(struct session *session, uint64_t free_bytes, struct log_capture *capture)
 {
-    backend_wrap_free_limit(session->device.backend, free_bytes);
+    static struct backend_ops limited;
+    cpu = session->device.backend->ops;
+    limited = *cpu;
+    limited.info = info_limited;
+    free_limit = free_bytes;
+    session->device.backend->ops = &limited;
     log_capture_begin(capture);
     int status = session_start(session);
     log_capture_end();
@@ -266,7 +286,9 @@ START_TEST(a_device_that_refuses_is_reported)
     ck_assert_int_eq(hostmem_create(&mem), GT_OK);
     ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
     ck_assert_int_eq(session_plan(&session, &options), GT_OK);
-    backend_wrap_fail_at(session.device.backend, BACKEND_CALL_ARENA, 1, GT_NO_MEMORY);
+    struct backend_ops refusing = *session.device.backend->ops;
+    refusing.arena = arena_refused;
+    session.device.backend->ops = &refusing;
     struct log_capture capture;
     log_capture_begin(&capture);
     ck_assert_int_eq(session_start(&session), GT_NO_MEMORY);

@@ -36,23 +36,24 @@ static void close_hangs(struct backend *backend)
     (void)sync_hangs(backend, 0);
 }
 
-/* Opens a wrapped cpu backend with these replacements of sync() and close(); NULL leaves the original. */
+/* Opens a recorded cpu backend with these replacements of sync() and close(); NULL leaves the original. */
 static struct backend *device_open(enum gt_status (*sync)(struct backend *, int32_t), void (*close)(struct backend *))
 {
     static struct backend_ops ops;
+    static struct backend_record record;
     const struct backend_open_options options = {.threads = 1};
     const struct backend_segment segment = {SPACE_DEVICE, 4096};
-    struct backend *inner = NULL, *wrapper = NULL;
-    ck_assert_int_eq(backend_find("cpu")->open(&options, &inner), GT_OK);
-    ops = *inner->ops;
+    struct backend *backend = NULL;
+    ck_assert_int_eq(backend_find("cpu")->open(&options, &backend), GT_OK);
+    ops = *backend->ops;
     if (sync != NULL)
         ops.sync = sync;
     if (close != NULL)
         ops.close = close;
-    inner->ops = &ops;
-    ck_assert_int_eq(backend_wrap(inner, &wrapper), GT_OK);
-    ck_assert_int_eq(wrapper->ops->arena(wrapper, &segment, 1), GT_OK);
-    return wrapper;
+    backend->ops = &ops;
+    backend->record = &record;
+    ck_assert_int_eq(backend_arena(backend, &segment, 1), GT_OK);
+    return backend;
 }
 
 static struct op_call fill_call(void)
@@ -73,11 +74,11 @@ static void child(enum gt_status (*sync)(struct backend *, int32_t), void (*clos
     log_sink_set(sink_pipe, NULL);
     ck_assert_int_eq(watchdog_start(&watchdog, mem, device, "some-folder", 1), GT_OK);
     for (int i = 0; i < looks; i++) {
-        ck_assert_int_eq(device->ops->run(device, 0, &call, 1), GT_OK);
-        ck_assert_int_eq(device->ops->sync(device, 0), GT_OK);
+        ck_assert_int_eq(backend_run(device, 0, &call, 1), GT_OK);
+        ck_assert_int_eq(backend_sync(device, 0), GT_OK);
         usleep(20000);
     }
-    device->ops->close(device);
+    backend_close(device);
     watchdog_stop(&watchdog);
     hostmem_destroy(mem);
     _exit(0);
@@ -174,19 +175,18 @@ START_TEST(no_watch_without_seconds)
     ck_assert_int_eq(watchdog_start(&watchdog, NULL, device, "", 0), GT_OK);
     ck_assert_ptr_null(watchdog.ticker);
     watchdog_stop(&watchdog);
-    device->ops->close(device);
+    backend_close(device);
 }
 END_TEST
 
-static struct backend_waiting seen;
-static bool seen_any;
-static struct backend *watched;
+static const char *seen_call;
+static int seen_op;
 
 static enum gt_status sync_looks(struct backend *backend, int32_t queue)
 {
-    (void)backend;
     (void)queue;
-    seen_any = backend_wrap_waiting(watched, &seen);
+    seen_call = atomic_load(&backend->record->call);
+    seen_op = atomic_load(&backend->record->op);
     return GT_OK;
 }
 
@@ -195,27 +195,24 @@ START_TEST(what_is_waited_for)
     struct op_call calls[3] = {fill_call(), fill_call(), {.kind = OP_COPY}};
     calls[2].operand[COPY_X] = calls[2].operand[COPY_Y] = calls[0].operand[FILL_Y];
     calls[2].operand[COPY_Y].at.offset_bytes = 256;
-    struct backend_waiting none;
-    watched = device_open(sync_looks, NULL);
-    ck_assert(!backend_wrap_waiting(watched, &none));
-    ck_assert_int_eq(watched->ops->run(watched, 0, calls, 1), GT_OK);
-    ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
-    ck_assert(seen_any);
-    ck_assert_str_eq(seen.call, "sync");
-    ck_assert_str_eq(seen.op, "fill");
-    const uint64_t number = seen.number;
-    ck_assert_int_eq(watched->ops->run(watched, 0, calls, 2), GT_OK);
-    ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
-    ck_assert_str_eq(seen.op, "fill"); /* both ops are fills */
-    ck_assert_uint_eq(seen.number, number + 2);
-    ck_assert_int_eq(watched->ops->run(watched, 0, calls, 3), GT_OK);
-    ck_assert_int_eq(watched->ops->sync(watched, 0), GT_OK);
-    ck_assert_ptr_null(seen.op); /* unknown: one of three ops */
-    ck_assert(!backend_wrap_waiting(watched, &none));
-    backend_wrap_hold(watched);
-    watched->ops->close(watched);
-    ck_assert(!backend_wrap_waiting(watched, &none)); /* the wrapper can be queried until it is destroyed */
-    backend_wrap_drop(watched);
+    struct backend *device = device_open(sync_looks, NULL);
+    const struct backend_record *record = device->record;
+    ck_assert_ptr_null(atomic_load(&record->call));
+    ck_assert_int_eq(backend_run(device, 0, calls, 1), GT_OK);
+    ck_assert_int_eq(backend_sync(device, 0), GT_OK);
+    ck_assert_str_eq(seen_call, "sync");
+    ck_assert_int_eq(seen_op, OP_FILL);
+    const uint64_t number = atomic_load(&record->number);
+    ck_assert_int_eq(backend_run(device, 0, calls, 2), GT_OK);
+    ck_assert_int_eq(backend_sync(device, 0), GT_OK);
+    ck_assert_int_eq(seen_op, OP_FILL); /* both ops are fills */
+    ck_assert_uint_eq(atomic_load(&record->number), number + 2);
+    ck_assert_int_eq(backend_run(device, 0, calls, 3), GT_OK);
+    ck_assert_int_eq(backend_sync(device, 0), GT_OK);
+    ck_assert_int_lt(seen_op, 0); /* unknown: one of three ops */
+    ck_assert_ptr_null(atomic_load(&record->call));
+    backend_close(device);
+    ck_assert_ptr_null(atomic_load(&record->call)); /* the record outlives the backend */
 }
 END_TEST
 

@@ -1,0 +1,39 @@
+/* Calls of a backend, each recorded for as long as it takes, for a thread that watches.
+ *
+ * src/ calls a device through these functions, which need no record.  A function that the backend lacks does nothing.
+ */
+#ifndef GPT_TRAIN_BACKEND_BACKEND_CALL_H
+#define GPT_TRAIN_BACKEND_BACKEND_CALL_H
+
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+
+/* Set backend.record to a zeroed one after open().  It must outlive the backend: closing is recorded too. */
+struct backend_record {
+    atomic_uint_fast64_t number; /* of calls so far */
+    _Atomic(const char *) call;  /* the call in progress, "sync"; NULL: none */
+    uint64_t arena_bytes;        /* asked of arena(), over all calls */
+    atomic_int op;               /* enum op_kind of what run() executes or sync() waits for; -1: none, or several */
+};
+
+enum gt_status backend_info(struct backend *backend, struct backend_info *out);
+enum gt_status backend_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
+enum gt_status backend_choose(struct backend *backend, const struct backend_choice *choices, size_t count);
+enum gt_status backend_bind(struct backend *backend, const struct op_call *calls, size_t count);
+enum gt_status backend_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
+                              size_t bytes);
+enum gt_status backend_download(struct backend *backend, int32_t queue, void *to, struct address from, size_t bytes);
+/* The backend must have download_later(). */
+enum gt_status backend_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
+                                      size_t bytes);
+enum gt_status backend_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
+enum gt_status backend_sync(struct backend *backend, int32_t queue);
+/* These two return NULL, and 0 in `count`, when the backend lacks the function. */
+const struct backend_choice *backend_choices(struct backend *backend, size_t *count);
+const struct backend_timing *backend_timings(struct backend *backend, size_t *count);
+/* Writes the processes that hold the device's memory to `out`, which starts empty. */
+void backend_holders(struct backend *backend, struct backend_holders *out);
+void backend_close(struct backend *backend); /* accepts NULL */
+
+#endif

@@ -111,7 +111,7 @@ static void block_unlink(struct hostmem *mem, struct header *block)
         block->next->previous = block->previous;
 }
 
-enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, const char *what, void **out)
+enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, const char *what, void *out)
 {
     assert(mem->phase == HOSTMEM_INIT);
     assert(what != NULL);
@@ -138,7 +138,8 @@ enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, con
     mem->counters.live_bytes += payload_bytes;
     if (mem->counters.live_bytes > mem->counters.live_bytes_max)
         mem->counters.live_bytes_max = mem->counters.live_bytes;
-    *out = payload_of(block);
+    char *payload = payload_of(block);
+    memcpy(out, &payload, sizeof payload);
     return GT_OK;
 }
 
@@ -159,11 +160,9 @@ void hostmem_free(struct hostmem *mem, void *pointer)
 
 enum gt_status hostmem_strdup(struct hostmem *mem, const char *text, char **out)
 {
-    const size_t length = strlen(text);
-    void *copy;
-    TRY(hostmem_alloc(mem, length + 1, 1, "a text", &copy));
-    memcpy(copy, text, length + 1);
-    *out = copy;
+    const size_t size = strlen(text) + 1;
+    TRY(HOSTMEM_NEW(mem, size, "a text", out));
+    memcpy(*out, text, size);
     return GT_OK;
 }
 

@@ -90,10 +90,9 @@ static int thread_create(struct ticker *ticker)
 
 enum gt_status ticker_start(struct hostmem *mem, double seconds, ticker_fn *tick, void *context, struct ticker **out)
 {
-    void *memory;
+    struct ticker *ticker;
     assert(seconds > 0.0 && tick != NULL);
-    TRY(hostmem_alloc(mem, 1, sizeof(struct ticker), "ticker", &memory));
-    struct ticker *ticker = memory;
+    TRY(HOSTMEM_NEW(mem, 1, "ticker", &ticker));
     ticker->mem = mem;
     ticker->tick = tick;
     ticker->context = context;

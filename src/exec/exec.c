@@ -30,30 +30,13 @@ struct exec {
     void *look_context;
 };
 
-static void call_bind(const struct plan *plan, int32_t program, int32_t index, struct op_call *call)
-{
-    const struct op *op = &plan->graph->programs[program].ops[index];
-    graph_call(plan->graph, op, call);
-    for (int32_t s = 0; s < op_declaration(op->kind)->operands; s++) {
-        if (op->operand[s] == TENSOR_NONE)
-            continue;
-        call->operand[s].at = plan->tensor[op->operand[s]];
-        assert(call->operand[s].at.offset_bytes != UINT64_MAX);
-    }
-    call->workspace_bytes = (size_t)plan->workspace_bytes[program][index];
-    if (call->workspace_bytes > 0)
-        call->workspace = plan->workspace[program][index];
-}
-
 static enum gt_status programs_bind(struct exec *exec)
 {
     for (int32_t p = 0; p < exec->graph->program_count; p++) {
         int32_t count = exec->graph->programs[p].count;
-        void *pointer;
-        TRY(hostmem_alloc(exec->mem, (size_t)count, sizeof(struct op_call), "bound ops", &pointer));
-        exec->calls[p] = pointer;
+        TRY(HOSTMEM_NEW(exec->mem, (size_t)count, "bound ops", &exec->calls[p]));
         for (int32_t i = 0; i < count; i++)
-            call_bind(exec->plan, p, i, &exec->calls[p][i]);
+            plan_call(exec->plan, p, i, &exec->calls[p][i]);
     }
     return GT_OK;
 }
@@ -94,9 +77,8 @@ static enum gt_status exec_fill(struct exec *exec, const struct exec_options *op
 enum gt_status exec_create(struct hostmem *mem, struct backend *device, const struct plan *plan,
                            const struct exec_options *options, struct exec **out)
 {
-    void *pointer;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct exec), "exec", &pointer));
-    struct exec *exec = pointer;
+    struct exec *exec;
+    TRY(HOSTMEM_NEW(mem, 1, "exec", &exec));
     exec->mem = mem;
     exec->device = device;
     exec->plan = plan;

@@ -27,42 +27,29 @@ struct exec_poison {
     int32_t phase; /* enum program_phase, or -1 before the first */
 };
 
-static enum gt_status ranges_create(struct exec_poison *poison, int32_t program)
-{
-    const struct graph *graph = poison->plan->graph;
-    void *pointer;
-    TRY(hostmem_alloc(poison->mem, (size_t)graph->tensor_count, sizeof(struct tensor_range), "poison ranges",
-                      &pointer));
-    poison->ranges[program] = pointer;
-    graph_ranges(graph, program, poison->ranges[program]);
-    return GT_OK;
-}
-
 static enum gt_status buffers_create(struct exec_poison *poison)
 {
     static const uint32_t words[PATTERN_COUNT] = {POISON_FRESH, POISON_DEAD, POISON_GUARD};
     for (int32_t k = 0; k < PATTERN_COUNT; k++) {
-        void *pointer;
-        TRY(hostmem_alloc(poison->mem, CHUNK_WORDS, sizeof(uint32_t), "poison pattern", &pointer));
-        poison->pattern[k] = pointer;
+        TRY(HOSTMEM_NEW(poison->mem, CHUNK_WORDS, "poison pattern", &poison->pattern[k]));
         for (size_t i = 0; i < CHUNK_WORDS; i++)
             poison->pattern[k][i] = words[k];
     }
-    void *pointer;
-    TRY(hostmem_alloc(poison->mem, CHUNK_WORDS, sizeof(uint32_t), "guard check", &pointer));
-    poison->found = pointer;
-    for (int32_t p = 0; p < poison->plan->program_count; p++)
-        TRY(ranges_create(poison, p));
+    TRY(HOSTMEM_NEW(poison->mem, CHUNK_WORDS, "guard check", &poison->found));
+    const struct graph *graph = poison->plan->graph;
+    for (int32_t p = 0; p < graph->program_count; p++) {
+        TRY(HOSTMEM_NEW(poison->mem, (size_t)graph->tensor_count, "poison ranges", &poison->ranges[p]));
+        graph_ranges(graph, p, poison->ranges[p]);
+    }
     return GT_OK;
 }
 
 enum gt_status exec_poison_create(struct hostmem *mem, struct backend *device, const struct plan *plan,
                                   struct exec_poison **out)
 {
-    void *pointer;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct exec_poison), "poison", &pointer));
+    struct exec_poison *poison;
+    TRY(HOSTMEM_NEW(mem, 1, "poison", &poison));
     assert(plan->options.guard_bytes % sizeof(uint32_t) == 0);
-    struct exec_poison *poison = pointer;
     poison->mem = mem;
     poison->device = device;
     poison->plan = plan;

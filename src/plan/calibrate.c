@@ -79,29 +79,15 @@ static enum gt_status model_make(struct bench *bench, int32_t rows)
     return model_create(bench->mem, &options, &bench->model);
 }
 
-/* Fills in addresses, as the executor does for the programs of a run. */
 static void ops_bind(struct bench *bench, int32_t program)
 {
-    const struct graph *graph = bench->model->graph;
-    const struct plan *plan = bench->plan;
-    for (int32_t i = 0; i < graph->programs[program].count; i++) {
-        const struct op *op = &graph->programs[program].ops[i];
-        struct timed_op *timed = &bench->ops[bench->count++];
-        graph_call(graph, op, &timed->call);
-        for (int32_t slot = 0; slot < op_declaration(op->kind)->operands; slot++) {
-            if (op->operand[slot] != TENSOR_NONE)
-                timed->call.operand[slot].at = plan->tensor[op->operand[slot]];
-        }
-        timed->call.workspace_bytes = (size_t)plan->workspace_bytes[program][i];
-        if (timed->call.workspace_bytes > 0)
-            timed->call.workspace = plan->workspace[program][i];
-    }
+    for (int32_t i = 0; i < bench->model->graph->programs[program].count; i++)
+        plan_call(bench->plan, program, i, &bench->ops[bench->count++].call);
 }
 
 static enum gt_status bench_open(struct bench *bench, int32_t rows)
 {
     const struct plan *arena = bench->request->plan;
-    void *array;
     enum gt_status status;
     TRY(model_make(bench, rows));
     TRY_GOTO(status, fail, plan_create(bench->mem, bench->model->graph, &arena->options, &bench->plan));
@@ -111,8 +97,7 @@ static enum gt_status bench_open(struct bench *bench, int32_t rows)
     const struct program *programs = bench->model->graph->programs;
     int32_t train = bench->model->train_first.program, update = bench->model->update.program;
     size_t count = (size_t)programs[train].count + (size_t)programs[update].count;
-    TRY_GOTO(status, fail, hostmem_alloc(bench->mem, count, sizeof *bench->ops, "timed ops", &array));
-    bench->ops = array;
+    TRY_GOTO(status, fail, HOSTMEM_NEW(bench->mem, count, "timed ops", &bench->ops));
     bench->count = 0;
     TRY_GOTO(status, fail, hostmem_alloc(bench->mem, 1, FILL_BYTES, "calibration zeros", &bench->zeros));
     ops_bind(bench, train);

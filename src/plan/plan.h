@@ -68,6 +68,8 @@ void plan_destroy(struct plan *plan);
  * plan.  Errors: the same. */
 enum gt_status plan_bound(struct hostmem *mem, const struct graph *graph, const struct plan_options *options,
                           uint64_t *bytes);
+/* Sets the shapes and the planned addresses of an op. */
+void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call);
 
 /* Proves the plan by another method than made it: replays each program op by op over a map of who owns which bytes, and
  * checks that every operand still holds what its last writer wrote, that inputs and persistent tensors are never

@@ -36,25 +36,16 @@ struct plan_builder {
     bool bound_only;        /* programs are measured, not placed */
 };
 
-static enum gt_status array_create(struct hostmem *mem, size_t count, size_t size, const char *what, void *out)
-{
-    void *pointer;
-    TRY(hostmem_alloc(mem, count, size, what, &pointer));
-    memcpy(out, &pointer, sizeof pointer);
-    return GT_OK;
-}
-
 static enum gt_status plan_arrays_create(struct plan *plan)
 {
     const struct graph *graph = plan->graph;
-    TRY(array_create(plan->mem, (size_t)graph->tensor_count, sizeof plan->tensor[0], "plan addresses", &plan->tensor));
+    TRY(HOSTMEM_NEW(plan->mem, (size_t)graph->tensor_count, "plan addresses", &plan->tensor));
     for (int32_t t = 0; t < graph->tensor_count; t++)
         plan->tensor[t] = (struct address){.space = SPACE_DEVICE, .offset_bytes = PLAN_UNPLACED};
     for (int32_t p = 0; p < graph->program_count; p++) {
         size_t ops = (size_t)graph->programs[p].count;
-        TRY(array_create(plan->mem, ops, sizeof plan->workspace[p][0], "plan workspaces", &plan->workspace[p]));
-        TRY(array_create(plan->mem, ops, sizeof plan->workspace_bytes[p][0], "plan workspaces",
-                         &plan->workspace_bytes[p]));
+        TRY(HOSTMEM_NEW(plan->mem, ops, "plan workspaces", &plan->workspace[p]));
+        TRY(HOSTMEM_NEW(plan->mem, ops, "plan workspaces", &plan->workspace_bytes[p]));
         for (size_t i = 0; i < ops; i++)
             plan->workspace[p][i] = (struct address){.space = SPACE_DEVICE, .offset_bytes = PLAN_UNPLACED};
     }
@@ -178,17 +169,17 @@ static enum gt_status builder_arrays_create(struct plan_builder *builder)
     struct hostmem *mem = builder->mem;
     size_t tensors = (size_t)builder->graph->tensor_count, ops = (size_t)builder->ops_max, items = tensors + ops;
     struct plan_scratch *scratch = &builder->scratch;
-    TRY(array_create(mem, tensors, sizeof builder->ranges[0], "plan ranges", &builder->ranges));
-    TRY(array_create(mem, tensors, sizeof builder->touched[0], "plan uses", &builder->touched));
-    TRY(array_create(mem, items, sizeof builder->items[0], "plan items", &builder->items));
-    TRY(array_create(mem, items, sizeof builder->placed[0], "plan items", &builder->placed));
-    TRY(array_create(mem, tensors, sizeof builder->fixed.slots[0], "plan slots", &builder->fixed.slots));
-    TRY(array_create(mem, items, sizeof scratch->placer.slots[0], "plan slots", &scratch->placer.slots));
-    TRY(array_create(mem, items, sizeof scratch->keys[0], "plan order", &scratch->keys));
-    TRY(array_create(mem, items, sizeof scratch->best[0], "plan offsets", &scratch->best));
-    TRY(array_create(mem, ops + 1, sizeof scratch->live[0], "plan live bytes", &scratch->live));
+    TRY(HOSTMEM_NEW(mem, tensors, "plan ranges", &builder->ranges));
+    TRY(HOSTMEM_NEW(mem, tensors, "plan uses", &builder->touched));
+    TRY(HOSTMEM_NEW(mem, items, "plan items", &builder->items));
+    TRY(HOSTMEM_NEW(mem, items, "plan items", &builder->placed));
+    TRY(HOSTMEM_NEW(mem, tensors, "plan slots", &builder->fixed.slots));
+    TRY(HOSTMEM_NEW(mem, items, "plan slots", &scratch->placer.slots));
+    TRY(HOSTMEM_NEW(mem, items, "plan order", &scratch->keys));
+    TRY(HOSTMEM_NEW(mem, items, "plan offsets", &scratch->best));
+    TRY(HOSTMEM_NEW(mem, ops + 1, "plan live bytes", &scratch->live));
     size_t ranks = ops * (size_t)plan_rank_levels(builder->ops_max);
-    TRY(array_create(mem, ranks, sizeof scratch->rank_min[0], "plan ranks", &scratch->rank_min));
+    TRY(HOSTMEM_NEW(mem, ranks, "plan ranks", &scratch->rank_min));
     builder->fixed.capacity = (int32_t)tensors;
     scratch->placer.capacity = (int32_t)items;
     builder->fixed.segment_bytes = scratch->placer.segment_bytes = builder->segment_bytes;
@@ -397,7 +388,7 @@ static enum gt_status arena_place(struct plan_builder *builder)
     /* Each phase starts with only the run tensors' slots. */
     int32_t run_slots = builder->fixed.count;
     struct plan_slot *saved;
-    TRY(array_create(builder->mem, (size_t)run_slots, sizeof saved[0], "plan slots", &saved));
+    TRY(HOSTMEM_NEW(builder->mem, (size_t)run_slots, "plan slots", &saved));
     if (run_slots > 0)
         memcpy(saved, builder->fixed.slots, (size_t)run_slots * sizeof saved[0]);
     enum gt_status status = GT_OK;
@@ -438,7 +429,7 @@ static enum gt_status plan_make(struct hostmem *mem, const struct graph *graph, 
     assert(options->alignment_bytes > 0 && (options->alignment_bytes & (options->alignment_bytes - 1)) == 0);
     assert(options->guard_bytes % options->alignment_bytes == 0);
     struct plan *plan;
-    TRY(array_create(mem, 1, sizeof *plan, "plan", &plan));
+    TRY(HOSTMEM_NEW(mem, 1, "plan", &plan));
     plan->mem = mem;
     plan->graph = graph;
     plan->options = *options;
@@ -468,6 +459,21 @@ enum gt_status plan_bound(struct hostmem *mem, const struct graph *graph, const 
     *bytes = plan->arena_bytes_bound;
     plan_destroy(plan);
     return GT_OK;
+}
+
+void plan_call(const struct plan *plan, int32_t program, int32_t op, struct op_call *call)
+{
+    const int32_t *operand = plan->graph->programs[program].ops[op].operand;
+    graph_call(plan->graph, &plan->graph->programs[program].ops[op], call);
+    for (int32_t s = 0; s < op_declaration(call->kind)->operands; s++) {
+        if (operand[s] == TENSOR_NONE)
+            continue;
+        call->operand[s].at = plan->tensor[operand[s]];
+        assert(call->operand[s].at.offset_bytes != PLAN_UNPLACED);
+    }
+    call->workspace_bytes = (size_t)plan->workspace_bytes[program][op];
+    if (call->workspace_bytes > 0)
+        call->workspace = plan->workspace[program][op];
 }
 
 void plan_destroy(struct plan *plan)

@@ -30,16 +30,22 @@ static bool set(json_t *object, const char *name, json_t *value)
     return json_object_set_new(object, name, value) == 0;
 }
 
+/* Returns a value that was completed; else releases it and returns NULL. */
+static json_t *whole(json_t *value, bool good)
+{
+    if (good)
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
 static json_t *categories_value(const uint64_t bytes[static CATEGORY_COUNT])
 {
     json_t *object = json_object();
-    for (int32_t c = 0; c < CATEGORY_COUNT; c++) {
-        if (!set(object, tensor_category_name((enum tensor_category)c), bytes_value(bytes[c]))) {
-            json_decref(object);
-            return NULL;
-        }
-    }
-    return object;
+    bool good = true;
+    for (int32_t c = 0; c < CATEGORY_COUNT; c++)
+        good = good && set(object, tensor_category_name((enum tensor_category)c), bytes_value(bytes[c]));
+    return whole(object, good);
 }
 
 static json_t *memory_value(const struct plan *plan, const struct plan_report_facts *facts)
@@ -54,22 +60,16 @@ static json_t *memory_value(const struct plan *plan, const struct plan_report_fa
         set(object, "headroom", bytes_value(facts->headroom_bytes)) && set(object, "total", bytes_value(total)) &&
         set(object, "free", facts->free_bytes ? bytes_value(facts->free_bytes) : json_null()) &&
         set(object, "fits", facts->free_bytes ? json_boolean(total <= facts->free_bytes) : json_null());
-    if (good)
-        return object;
-    json_decref(object);
-    return NULL;
+    return whole(object, good);
 }
 
 static json_t *segments_value(const struct plan *plan)
 {
     json_t *array = json_array();
-    for (int32_t k = 0; k < plan->segment_count; k++) {
-        if (json_array_append_new(array, bytes_value(plan->segment[k].size_bytes)) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
-    return array;
+    bool good = true;
+    for (int32_t k = 0; k < plan->segment_count; k++)
+        good = good && json_array_append_new(array, bytes_value(plan->segment[k].size_bytes)) == 0;
+    return whole(array, good);
 }
 
 /* Returns the op with most live bytes of a program; null for a program without ops. */
@@ -79,14 +79,8 @@ static json_t *peak_value(const struct plan *plan, int32_t program)
     if (!of || of->count == 0)
         return json_null();
     const struct op *op = &of->ops[plan->program[program].peak_op];
-    json_t *object = json_object();
-    bool good = set(object, "op_index", json_integer(plan->program[program].peak_op)) &&
-                set(object, "op", json_string(op_declaration(op->kind)->name)) &&
-                set(object, "writes", json_string(plan_op_target(plan->graph, op)));
-    if (good)
-        return object;
-    json_decref(object);
-    return NULL;
+    return json_pack("{s:i, s:s, s:s}", "op_index", plan->program[program].peak_op, "op",
+                     op_declaration(op->kind)->name, "writes", plan_op_target(plan->graph, op));
 }
 
 static json_t *program_value(const struct plan *plan, int32_t program)
@@ -100,34 +94,26 @@ static json_t *program_value(const struct plan *plan, int32_t program)
                 set(object, "bytes_bound", bytes_value(own->bytes_bound)) &&
                 set(object, "peak", peak_value(plan, program)) &&
                 set(object, "live_at_peak", categories_value(own->live_bytes));
-    if (good)
-        return object;
-    json_decref(object);
-    return NULL;
+    return whole(object, good);
 }
 
 static json_t *programs_value(const struct plan *plan)
 {
     json_t *array = json_array();
-    for (int32_t p = 0; p < plan->program_count; p++) {
-        if (json_array_append_new(array, program_value(plan, p)) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
-    return array;
+    bool good = true;
+    for (int32_t p = 0; p < plan->program_count; p++)
+        good = good && json_array_append_new(array, program_value(plan, p)) == 0;
+    return whole(array, good);
 }
 
 static json_t *phases_value(const struct plan *plan)
 {
     json_t *object = json_object();
-    for (int32_t phase = 0; phase < PHASE_COUNT; phase++) {
-        if (!set(object, program_phase_name((enum program_phase)phase), bytes_value(plan->phase_bytes[phase]))) {
-            json_decref(object);
-            return NULL;
-        }
-    }
-    return object;
+    bool good = true;
+    for (int32_t phase = 0; phase < PHASE_COUNT; phase++)
+        good =
+            good && set(object, program_phase_name((enum program_phase)phase), bytes_value(plan->phase_bytes[phase]));
+    return whole(object, good);
 }
 
 static json_t *forecast_value(const struct plan_report_facts *facts)
@@ -145,32 +131,22 @@ static json_t *forecast_value(const struct plan_report_facts *facts)
                 set(object, "evaluation_share", json_real(forecast.evaluation_share)) &&
                 set(object, "total_seconds", json_real(forecast.total_seconds)) &&
                 set(object, "end_time", json_integer(forecast.end_wall_s));
-    if (good)
-        return object;
-    json_decref(object);
-    return NULL;
+    return whole(object, good);
 }
 
 /* Returns [{"level": ..., "blocks": ...}], in the order of the blocks. */
 static json_t *recompute_value(const struct model_options *options)
 {
     json_t *array = json_array();
-    for (int level = RECOMPUTE_FULL; level >= RECOMPUTE_NONE; level--) {
-        int32_t blocks =
-            recompute_blocks(&options->choice.recompute, (enum recompute_level)level, options->config.n_layer);
-        if (blocks == 0)
-            continue;
-        json_t *part = json_object();
-        bool good = set(part, "level", json_string(recompute_level_name((enum recompute_level)level))) &&
-                    set(part, "blocks", json_integer(blocks));
-        if (!good || json_array_append(array, part) != 0) {
-            json_decref(part);
-            json_decref(array);
-            return NULL;
-        }
-        json_decref(part);
+    bool good = true;
+    for (int l = RECOMPUTE_FULL; l >= RECOMPUTE_NONE; l--) {
+        const enum recompute_level level = (enum recompute_level)l;
+        int32_t blocks = recompute_blocks(&options->choice.recompute, level, options->config.n_layer);
+        if (blocks > 0)
+            good = good && json_array_append_new(array, json_pack("{s:s, s:i}", "level", recompute_level_name(level),
+                                                                  "blocks", blocks)) == 0;
     }
-    return array;
+    return whole(array, good);
 }
 
 /* Sets the keys that a search may change, and the shape. */
@@ -198,23 +174,17 @@ static json_t *choice_value(const struct plan_report_facts *facts, const struct 
     good = good && set(object, "changes", json_string(search_choice_text(text, choice, &facts->request->options))) &&
            set(object, "arena", bytes_value(choice->arena_bytes)) &&
            set(object, "seconds_modelled", json_real(choice->seconds)) && options_set(object, &choice->options);
-    if (good)
-        return object;
-    json_decref(object);
-    return NULL;
+    return whole(object, good);
 }
 
 static json_t *choices_value(const struct plan_report_facts *facts, const struct search_choice *choices, int32_t count,
                              bool named)
 {
     json_t *array = json_array();
-    for (int32_t i = 0; i < count; i++) {
-        if (json_array_append_new(array, choice_value(facts, &choices[i], named)) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
-    return array;
+    bool good = true;
+    for (int32_t i = 0; i < count; i++)
+        good = good && json_array_append_new(array, choice_value(facts, &choices[i], named)) == 0;
+    return whole(array, good);
 }
 
 /* Returns the requested configuration and the search's result; null if there was no search. */
@@ -238,10 +208,7 @@ static json_t *search_value(const struct plan_report_facts *facts)
             timed && search->seconds > 0.0 ? json_real(search->seconds / search->seconds_request) : json_null()) &&
         options_set(chosen, &search->options) && json_object_set(object, "chosen", chosen) == 0;
     json_decref(chosen);
-    if (good)
-        return object;
-    json_decref(object);
-    return NULL;
+    return whole(object, good);
 }
 
 static json_t *states_value(const struct plan_report_facts *facts)
@@ -266,10 +233,7 @@ static json_t *report_value(const struct plan *plan, const struct plan_report_fa
                 set(object, "forecast", forecast_value(facts)) && set(object, "search", search_value(facts)) &&
                 set(object, "choices", choices_value(facts, facts->choices, facts->choice_count, true)) &&
                 (!facts->front || set(object, "pareto", choices_value(facts, facts->front, facts->front_count, false)));
-    if (good)
-        return object;
-    json_decref(object);
-    return NULL;
+    return whole(object, good);
 }
 
 enum gt_status plan_print_json(const struct plan *plan, const struct plan_report_facts *facts, FILE *out)

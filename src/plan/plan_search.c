@@ -297,7 +297,6 @@ static bool level_needed(const struct search_request *request, enum recompute_le
 
 static enum gt_status candidates_make(struct search *search)
 {
-    void *array;
     chunks_choose(search);
     for (int32_t chunk = 0; chunk < search->chunks; chunk++) {
         for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
@@ -305,8 +304,7 @@ static enum gt_status candidates_make(struct search *search)
                 TRY(lines_measure(search, chunk, (enum recompute_level)level));
         }
     }
-    TRY(hostmem_alloc(search->mem, CANDIDATES_MAX, sizeof(struct candidate), "plan candidates", &array));
-    search->candidates = array;
+    TRY(HOSTMEM_NEW(search->mem, CANDIDATES_MAX, "plan candidates", &search->candidates));
     candidates_add(search);
     assert(search->count > 0 && search->request->samples > 0);
     qsort(search->candidates, (size_t)search->count, sizeof(struct candidate), candidate_compare);

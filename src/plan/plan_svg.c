@@ -56,6 +56,7 @@ struct map {
     uint64_t segment_low[BACKEND_SEGMENTS_MAX];                 /* start of each segment on the map's address axis */
     double bytes_top;                                           /* at the map's upper end */
     struct tensor_range *ranges;                                /* [tensor_count] */
+    struct plan_item *items;                                    /* [capacity], of one program */
     struct box *boxes;
     size_t count, capacity;
     struct grid *grid;
@@ -207,27 +208,21 @@ static void persistent_boxes_add(struct map *map)
 static void program_boxes_add(struct map *map, int32_t program)
 {
     const struct plan *plan = map->plan;
-    int32_t ops = map->graph->programs[program].count;
     graph_ranges(map->graph, program, map->ranges);
-    for (int32_t t = 0; t < map->graph->tensor_count; t++) {
-        const struct tensor *tensor = &map->graph->tensors[t];
-        if (tensor->base != TENSOR_NONE || tensor->lifetime != LIFETIME_PROGRAM || map->ranges[t].last < 0)
+    int32_t count = plan_items_collect(plan, program, map->ranges, map->items);
+    for (int32_t i = 0; i < count; i++) {
+        const struct plan_item *item = &map->items[i];
+        struct box box = {.category = CATEGORY_WORKSPACE, .tensor = item->tensor, .program = program};
+        box.op = item->first;
+        box.last = item->last;
+        box.left = op_x(map, program, item->first);
+        box.right = op_x(map, program, item->last + 1);
+        if (item->tensor == TENSOR_NONE) {
+            box_add(map, box, plan->workspace[program][item->op], plan->workspace_bytes[program][item->op]);
             continue;
-        struct box box = {.category = tensor->category, .tensor = t, .program = program};
-        box.op = map->ranges[t].first < 0 ? 0 : map->ranges[t].first;
-        box.last = map->ranges[t].last >= ops ? ops - 1 : map->ranges[t].last;
-        box.left = op_x(map, program, box.op);
-        box.right = op_x(map, program, box.last + 1);
-        box_add(map, box, plan->tensor[t], graph_tensor_bytes(map->graph, t));
-    }
-    for (int32_t i = 0; i < ops; i++) {
-        if (plan->workspace_bytes[program][i] == 0)
-            continue;
-        struct box box = {
-            .category = CATEGORY_WORKSPACE, .tensor = TENSOR_NONE, .program = program, .op = i, .last = i};
-        box.left = op_x(map, program, i);
-        box.right = op_x(map, program, i + 1);
-        box_add(map, box, plan->workspace[program][i], plan->workspace_bytes[program][i]);
+        }
+        box.category = map->graph->tensors[item->tensor].category;
+        box_add(map, box, plan->tensor[item->tensor], graph_tensor_bytes(map->graph, item->tensor));
     }
 }
 
@@ -580,17 +575,13 @@ static void addresses_set(struct map *map, uint64_t budget)
 
 static enum gt_status map_arrays_create(struct hostmem *mem, struct map *map)
 {
-    void *array;
     map->capacity = (size_t)map->graph->tensor_count;
     for (int32_t p = 0; p < map->graph->program_count; p++)
         map->capacity += (size_t)map->graph->programs[p].count;
-    TRY(hostmem_alloc(mem, map->capacity, sizeof map->boxes[0], "picture", &array));
-    map->boxes = array;
-    TRY(hostmem_alloc(mem, (size_t)map->graph->tensor_count, sizeof map->ranges[0], "picture", &array));
-    map->ranges = array;
-    TRY(hostmem_alloc(mem, 1, sizeof *map->grid, "picture", &array));
-    map->grid = array;
-    return GT_OK;
+    TRY(HOSTMEM_NEW(mem, map->capacity, "picture", &map->boxes));
+    TRY(HOSTMEM_NEW(mem, (size_t)map->graph->tensor_count, "picture", &map->ranges));
+    TRY(HOSTMEM_NEW(mem, map->capacity, "picture", &map->items));
+    return HOSTMEM_NEW(mem, 1, "picture", &map->grid);
 }
 
 enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, const struct plan_report_facts *facts,
@@ -609,6 +600,7 @@ enum gt_status plan_print_svg(struct hostmem *mem, const struct plan *plan, cons
         status = GT_IO;
 destroy_arrays:
     hostmem_free(mem, map.grid);
+    hostmem_free(mem, map.items);
     hostmem_free(mem, map.ranges);
     hostmem_free(mem, map.boxes);
     return status;

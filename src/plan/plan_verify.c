@@ -417,20 +417,11 @@ bool plan_verify(const struct plan *plan)
     for (int32_t k = 1; k < plan->segment_count; k++)
         replay.segment_start[k] = replay.segment_start[k - 1] + plan->segment[k - 1].size_bytes;
     replay.map.capacity = map_capacity(plan);
-    void *ranges, *begun;
-    if (hostmem_alloc(plan->mem, (size_t)replay.map.capacity, sizeof(struct owned), "plan verification", &ranges) !=
-        GT_OK)
-        return false;
-    if (hostmem_alloc(plan->mem, (size_t)plan->tensor_count, sizeof(bool), "plan verification", &begun) != GT_OK) {
-        hostmem_free(plan->mem, ranges);
-        return false;
-    }
-    replay.map.at = ranges;
-    replay.begun = begun;
-    bool good = true;
+    bool good = HOSTMEM_NEW(plan->mem, (size_t)replay.map.capacity, "plan verification", &replay.map.at) == GT_OK &&
+                HOSTMEM_NEW(plan->mem, (size_t)plan->tensor_count, "plan verification", &replay.begun) == GT_OK;
     for (replay.program = 0; replay.program < plan->program_count && good; replay.program++)
         good = program_replay(&replay);
-    hostmem_free(plan->mem, begun);
-    hostmem_free(plan->mem, ranges);
+    hostmem_free(plan->mem, replay.begun);
+    hostmem_free(plan->mem, replay.map.at);
     return good;
 }

@@ -467,7 +467,7 @@ START_TEST(svg_that_cannot_be_made_or_written_fails)
         ck_assert_int_eq(plan_print_svg(b.mem, b.plan, &b.facts, full), GT_IO);
         fclose(full);
     }
-    for (size_t n = 1; n <= 3; n++) {
+    for (size_t n = 1; n <= 4; n++) {
         struct hostmem_counters before, after;
         hostmem_counters_get(b.mem, &before);
         hostmem_fail_at(b.mem, n);

@@ -39,7 +39,8 @@ struct entry {
     uint64_t bytes;
 };
 
-const mode_t user_cache_file_mode = 0600;
+/* Regardless of the umask: a group-writable file is not trusted. */
+static const mode_t file_mode = 0600;
 
 /* Files that others own or may write to are not trusted. */
 static bool is_own(const struct stat *status)
@@ -47,7 +48,9 @@ static bool is_own(const struct stat *status)
     return status->st_uid == geteuid() && (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-bool user_cache_root(char *above, char *root)
+/* Writes $XDG_CACHE_HOME (if absolute, else ~/.cache) to `above` and the gpt-train folder in it to `root`.  Returns
+ * false when there is no home or the path is too long. */
+static bool roots_of(char above[static FILE_PATH_MAX], char root[static FILE_PATH_MAX])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length = 0;
@@ -62,7 +65,7 @@ bool user_cache_folder(const struct user_cache *cache, char *folder, bool create
 {
     char above[FILE_PATH_MAX], root[FILE_PATH_MAX];
     struct stat status;
-    if (!user_cache_root(above, root) || file_join(folder, root, cache->folder) != GT_OK)
+    if (!roots_of(above, root) || file_join(folder, root, cache->folder) != GT_OK)
         return false;
     if (create && !file_is_folder(folder)) {
         (void)mkdir(above, 0700);
@@ -109,7 +112,7 @@ static enum user_cache_file read_open(int fd, uint64_t bytes_max, void **out, si
     if (size > bytes_max)
         return USER_CACHE_REFUSED;
     *why = "it cannot be read";
-    char *bytes = malloc((size_t)size + 1);
+    char *bytes = malloc((size_t)size + 1); /* not of 0 bytes */
     if (bytes == NULL || pread(fd, bytes, (size_t)size, 0) != (ssize_t)size) {
         free(bytes);
         return USER_CACHE_UNREAD;
@@ -119,8 +122,9 @@ static enum user_cache_file read_open(int fd, uint64_t bytes_max, void **out, si
     return USER_CACHE_READ;
 }
 
-enum user_cache_file user_cache_read(const char *path, uint64_t bytes_max, void **out, size_t *out_bytes,
-                                     const char **why)
+/* Reads a whole file of at most `bytes_max` bytes into malloc'ed memory.  If it was not read, *why is the reason. */
+static enum user_cache_file file_read(const char *path, uint64_t bytes_max, void **out, size_t *out_bytes,
+                                      const char **why)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
@@ -139,7 +143,7 @@ static enum user_cache_file file_whole(const struct user_cache *cache, const cha
     void *bytes = NULL;
     size_t size = 0;
     const char *why;
-    const enum user_cache_file found = user_cache_read(path, cache->file_bytes_max, &bytes, &size, &why);
+    const enum user_cache_file found = file_read(path, cache->file_bytes_max, &bytes, &size, &why);
     if (found == USER_CACHE_ABSENT)
         return found;
     if (found == USER_CACHE_READ) {
@@ -239,7 +243,7 @@ bool user_cache_store(const struct user_cache *cache, const char *name, const ch
     folder_bound(cache, folder, bytes + key_bytes + sizeof header);
     memcpy(header.magic, cache->magic, MAGIC_BYTES);
     header.crc32c = file_crc32c(file_crc32c(0, key, key_bytes), data, bytes);
-    if (file_replacement_begin_mode(&file, path, &user_cache_file_mode) != GT_OK)
+    if (file_replacement_begin_mode(&file, path, &file_mode) != GT_OK)
         return false;
     if (file_replacement_write(&file, &header, sizeof header) == GT_OK &&
         file_replacement_write(&file, key, key_bytes) == GT_OK && file_replacement_write(&file, data, bytes) == GT_OK)

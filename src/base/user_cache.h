@@ -9,11 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #define USER_CACHE_KEY_MAX 1024
-
-extern const mode_t user_cache_file_mode; /* regardless of the umask: a group-writable file is not trusted */
 
 /* A kind of cached file. */
 struct user_cache {
@@ -25,9 +22,6 @@ struct user_cache {
     uint64_t file_bytes_max;
 };
 
-/* Writes $XDG_CACHE_HOME (if absolute, else ~/.cache) to `above` and the gpt-train folder in it to `root`, both of
- * FILE_PATH_MAX bytes.  Returns false when there is no home or the path is too long.  Creates nothing. */
-bool user_cache_root(char *above, char *root);
 /* Writes the cache's folder to `folder` of FILE_PATH_MAX bytes, and creates it with mode 0700 if `create`.  Returns
  * false when there is no home, the folder is not usable, or others own it or may write to it. */
 bool user_cache_folder(const struct user_cache *cache, char *folder, bool create);
@@ -38,10 +32,6 @@ enum user_cache_file {
     USER_CACHE_REFUSED, /* not exclusively the user's, too long, damaged or for another key: may be replaced */
     USER_CACHE_READ
 };
-/* Reads a whole file of at most `bytes_max` bytes into malloc'ed memory, with room for one more byte.  If it was not
- * read, *why is the reason, for a log line.  Logs nothing. */
-enum user_cache_file user_cache_read(const char *path, uint64_t bytes_max, void **out, size_t *out_bytes,
-                                     const char **why);
 /* Loads the data stored under `name` into malloc'ed memory and returns USER_CACHE_READ.  Returns USER_CACHE_REFUSED
  * also when the file is damaged or was made for another key.  Logs a note about a file that it cannot use; about
  * another key only if `key` and `name` differ, since then the same item has changed. */

@@ -4,7 +4,7 @@
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600
 # tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME: new inputs go into the first.
-FUZZ_TARGETS = archive bpe_encode calibration choices config cuda_choices dedup device_profile encoding gpt_tokenizer hf_hub jsonl \
+FUZZ_TARGETS = archive bpe_encode choices config cuda_choices dedup device_profile encoding gpt_tokenizer hf_hub jsonl \
 	llmc_model manifest merges metrics nanogpt oom_message opencl_tuning pickle prepare_state record safetensors tiktoken \
 	token_file tokenizer_json user_cache vocab
 FUZZ_CPPFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(LIBARCHIVE_CFLAGS)
@@ -19,7 +19,7 @@ EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/pattern_once.c \
 
 FUZZ_IO_FILES = src/io/array_table.c src/io/checkpoint_record.c src/io/hf_config.c src/io/hf_layout.c src/io/llmc_model.c \
 	src/io/nanogpt.c src/io/nanogpt_meta.c src/io/pickle.c src/io/pickle_call.c src/io/safetensors.c src/io/safetensors_index.c src/io/zip_stored.c
-FUZZ_PLAN_FILES = src/plan/calibrate_cache.c src/plan/device_profile.c src/plan/device_profile_json.c src/plan/oom_match.c \
+FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_json.c src/plan/oom_match.c \
 	src/plan/oom_message.c src/plan/plan_cost.c
 # Costs are of ops in graphs; the op families bring the differentiation rules.
 FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))

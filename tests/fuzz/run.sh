@@ -21,7 +21,7 @@ bytes_max() {
     hf_hub | opencl_tuning) echo 256 ;;
     bpe_encode | dedup) echo 512 ;;
     config | cuda_choices | device_profile | metrics) echo 1024 ;;
-    calibration | manifest | oom_message | prepare_state | record | user_cache) echo 2048 ;;
+    manifest | oom_message | prepare_state | record | user_cache) echo 2048 ;;
     *) echo 4096 ;;
     esac
 }

@@ -16,6 +16,7 @@ Prints "checks: P passed, F failed, S skipped".
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ BESIDE_BYTES = 64 << 20  # part of a budget for the process itself
 TIGHT = 0.7              # share of the arena that the run requests
 STRICT = "--strict_resume=True"
 RESUME = "--init_from=resume"
+HEADER = "=8sQQII"         # of a file of the user's cache
 
 
 def run(out, *arguments, cache="cache", **environment):
@@ -81,19 +83,28 @@ def roomier(budget):
 
 
 def calibrations(cache):
-    folder = os.path.join(cache, "gpt-train")
-    return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("calibration-"))
+    folder = os.path.join(cache, "gpt-train", "calibration")
+    return [os.path.join(folder, name) for name in os.listdir(folder)]
 
 
-def other_rates(value, number=0):
-    """Returns the same calibration with rates that reorder the op kinds: every second number is a hundredth, the others
-    tenfold."""
-    if isinstance(value, dict):
-        return {key: other_rates(each, at) if key not in ("schema", "key") else each
-                for at, (key, each) in enumerate(value.items())}
-    if isinstance(value, list):
-        return [other_rates(each, number + at) for at, each in enumerate(value)]
-    return value * (0.01, 10.0)[number % 2] if isinstance(value, float) else value
+def crc32c(data):
+    state = 0xffffffff
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (0x82f63b78 if state & 1 else 0)
+    return state ^ 0xffffffff
+
+
+def other_rates(data):
+    """Returns the same calibration, a file of the user's cache (base/user_cache.c), with rates that reorder the op
+    kinds: every second number is a hundredth, the others tenfold."""
+    magic, key_bytes, data_bytes, _, reserved = struct.unpack_from(HEADER, data)
+    at = struct.calcsize(HEADER) + key_bytes
+    numbers = struct.unpack_from(f"={data_bytes // 8}d", data, at)
+    changed = struct.pack(f"={len(numbers)}d", *(number * (0.01, 10.0)[i % 2] for i, number in enumerate(numbers)))
+    rest = data[at - key_bytes:at] + changed
+    return struct.pack(HEADER, magic, key_bytes, data_bytes, crc32c(rest), reserved) + rest
 
 
 def rates(budget):
@@ -106,19 +117,19 @@ def rates(budget):
         good(f"calibration {what}, first part", run(out, "--max_iters=1", budget, cache=cache))
         files = calibrations(cache)
         check(len(files) == 1, f"calibration {what}: {files}")
-        with open(files[0], encoding="utf-8") as file:
-            timed = json.load(file)
+        with open(files[0], "rb") as file:
+            timed = file.read()
         found = other_rates(timed) if what == "changed" else timed
-        with open(files[0], "w", encoding="utf-8") as file:
-            json.dump(found, file)
+        with open(files[0], "wb") as file:
+            file.write(found)
         if what == "deleted":
             tiny.clear(cache)
         done = good(f"calibration {what}", run(out, "--max_iters=4", RESUME, STRICT, cache=cache))
         check(notes(done) == [] and "calibration" not in done.stderr, f"calibration {what}: {done.stderr[-400:]}")
         check(plan(out) == plan("tight"), f"calibration {what}: the plan is not kept: {plan(out)}")
         check(tiny.contents(out) == expected, f"calibration {what}: other bytes than in one go")
-        with open(calibrations(cache)[0], encoding="utf-8") as file:
-            kept = json.load(file) == found
+        with open(calibrations(cache)[0], "rb") as file:
+            kept = file.read() == found
         check(kept != (what == "deleted") and (found != timed) == (what == "changed"), f"calibration {what}: not what was tried")
 
 

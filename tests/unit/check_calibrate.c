@@ -1,22 +1,12 @@
-/* Tests of calibrate.c and calibrate_cache.c: rates timed on the cpu, interrupted timings, and a cache that verifies
- * its files. */
+/* Tests of calibrate.c and calibrate_cache.c: rates timed on the cpu, interrupted timings, and their cache. */
 #include "plan/calibrate.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
 
@@ -271,277 +261,23 @@ static struct plan_rates some_rates(void)
     return rates;
 }
 
-/* Finds the only file of the cache. */
-static void cache_path(char out[static FILE_PATH_MAX])
-{
-    char cache[FILE_PATH_MAX];
-    ck_assert_int_eq(file_join(cache, folder, "gpt-train"), GT_OK);
-    DIR *dir = opendir(cache);
-    ck_assert_ptr_nonnull(dir);
-    const struct dirent *entry;
-    int found = 0;
-    while ((entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] == '.')
-            continue;
-        found++;
-        ck_assert_int_eq(strncmp(entry->d_name, "calibration-", 12), 0);
-        ck_assert_int_eq(file_join(out, cache, entry->d_name), GT_OK);
-    }
-    closedir(dir);
-    ck_assert_int_eq(found, 1);
-}
-
-/* Expects that nothing is loaded and no error logged; one note is logged when `said` is true. */
-static void ignored(const char *key, bool said)
-{
-    struct plan_rates rates = {.ramp_rows = -1.0};
-    struct log_capture capture;
-    log_capture_begin(&capture);
-    ck_assert(!calibrate_load(key, &rates));
-    ck_assert_int_eq(capture.lines, said);
-    ck_assert(!said || capture.level == LOG_NOTE);
-    log_capture_end();
-    ck_assert_double_eq(rates.ramp_rows, -1.0);
-}
-
+/* check_user_cache.c tests what is damaged, foreign or cannot be read. */
 START_TEST(what_is_stored_is_loaded)
 {
     struct plan_rates rates = some_rates(), again;
-    struct stat status;
-    char path[FILE_PATH_MAX];
-    ignored("a key", false);
+    struct log_capture capture;
+    log_capture_begin(&capture);
+    ck_assert(!calibrate_load("a key", &again));
     calibrate_store("a key", &rates);
     ck_assert(calibrate_load("a key", &again));
-    for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        ck_assert(again.bytes_per_s[kind] == rates.bytes_per_s[kind]);
-        for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
-            ck_assert(again.flops_per_s[kind][dtype] == rates.flops_per_s[kind][dtype]);
-    }
-    ck_assert(again.ramp_rows == 12.5);
-    ignored("another key", false);
-    snprintf(path, sizeof path, "%s/gpt-train", folder);
-    ck_assert_int_eq(stat(path, &status), 0);
-    ck_assert_uint_eq(status.st_mode & 0777, 0700);
-}
-END_TEST
-
-/* The next start would not trust a file that is writable by its group. */
-START_TEST(the_umask_does_not_matter)
-{
-    static const mode_t umasks[] = {002, 000};
-    for (size_t i = 0; i < sizeof umasks / sizeof umasks[0]; i++) {
-        char path[FILE_PATH_MAX];
-        struct stat status;
-        struct plan_rates rates = some_rates();
-        const mode_t before = umask(umasks[i]);
-        calibrate_store("a key", &rates);
-        (void)umask(before);
-        ck_assert(calibrate_load("a key", &rates));
-        cache_path(path);
-        ck_assert_int_eq(stat(path, &status), 0);
-        ck_assert_uint_eq(status.st_mode & 0777, 0600);
-        ck_assert_int_eq(chmod(path, 0664), 0); /* as earlier releases made it: the next turn replaces it */
-    }
-}
-END_TEST
-
-/* Replaces the first occurrence of `from` in the file. */
-static void file_change(const char *path, const char *from, const char *to)
-{
-    char *text, *changed;
-    size_t count;
-    ck_assert_int_eq(file_read_all(path, 100000, &text, &count), GT_OK);
-    char *at = strstr(text, from);
-    ck_assert_msg(at != NULL, "%s", from);
-    changed = malloc(count + strlen(to) + 1);
-    ck_assert_ptr_nonnull(changed);
-    size_t before = (size_t)(at - text);
-    memcpy(changed, text, before);
-    snprintf(changed + before, count + strlen(to) + 1 - before, "%s%s", to, at + strlen(from));
-    ck_assert_int_eq(file_replace(path, changed, strlen(changed)), GT_OK);
-    free(changed);
-    free(text);
-}
-
-START_TEST(what_is_damaged_is_said_once)
-{
-    static const struct {
-        const char *from, *to;
-    } damages[] = {
-        {"\"schema\": 2", "\"schema\": 3"},
-        {"\"schema\": 2", "\"schema\": \"2\""},
-        {"\"entries\"", "\"entry\""},
-        {"a key", "another"},
-        {"12.5", "-12.5"},
-        {"12.5", "\"12.5\""},
-        {"1000000000.0", "0.0"},
-        {"1000000000.0", "1e300"},
-        {" 0.0,", " 1e-300,"}, /* an op would never end at this rate */
-        {"\"bytes_per_s\"", "\"bytes\""},
-        {" 0.0,", " 0.0, 1.0,"}, /* an array with one element more */
-        {" 0.0,", ""},
-        {"{", "["},
-        {"{", "{ \"schema\": 2, \"schema\": 2, "},
-        {"\"ops\"", "\"os\""},
-        {"}", "} and more"},
-    };
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        char path[FILE_PATH_MAX];
-        struct plan_rates rates = some_rates();
-        calibrate_store("a key", &rates);
-        cache_path(path);
-        file_change(path, damages[i].from, damages[i].to);
-        ignored("a key", true);
-        ignored("a key", false);
-        ck_assert_int_ne(access(path, F_OK), 0);
-    }
-}
-END_TEST
-
-START_TEST(what_a_killed_process_left_is_removed)
-{
-    struct plan_rates rates = some_rates();
-    const struct timespec then = {.tv_sec = time(NULL) - 7200};
-    char path[FILE_PATH_MAX], left[FILE_PATH_MAX + 32];
-    calibrate_store("a key", &rates);
-    cache_path(path);
-    snprintf(left, sizeof left, "%s.tmp-%d", path, INT_MAX); /* beyond any process id */
-    ck_assert_int_eq(file_replace(left, "{", 1), GT_OK);
-    ck_assert_int_eq(utimensat(AT_FDCWD, left, (const struct timespec[2]){then, then}, 0), 0);
-    calibrate_store("a key", &rates);
-    cache_path(path); /* finds exactly one file */
-    ck_assert(calibrate_load("a key", &rates));
-}
-END_TEST
-
-/* A good file that is unreadable for the moment is neither removed nor replaced. */
-START_TEST(what_cannot_be_read_is_left_alone)
-{
-    struct plan_rates rates = some_rates(), again;
-    struct rlimit files, none;
-    calibrate_store("a key", &rates);
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
-    none = files;
-    none.rlim_cur = 0;
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
-    ignored("a key", true);
-    calibrate_store("another key", &rates);
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
-    ck_assert(calibrate_load("a key", &again));
-}
-END_TEST
-
-static size_t allocations, allocation_refused;
-static bool for_ever;
-
-static void *refuse(size_t size)
-{
-    allocations++;
-    return allocations == allocation_refused || (for_ever && allocations > allocation_refused) ? NULL : malloc(size);
-}
-
-/* Returns true when the child loaded the rates, so that all its allocations were tried.  jansson 2.14 may abort the
- * child: it asserts that some of its allocations succeed. */
-static bool loaded_by_a_child(void)
-{
-    const pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        struct plan_rates rates;
-        struct log_capture capture;
-        log_capture_begin(&capture);
-        (void)close(STDERR_FILENO);
-        json_set_alloc_funcs(refuse, free);
-        allocations = 0;
-        const bool found = calibrate_load("a key", &rates);
-        _exit(found && allocations < allocation_refused ? 1 : 0);
-    }
-    int status;
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert(WIFEXITED(status) || WTERMSIG(status) == SIGABRT);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 1;
-}
-
-START_TEST(what_there_is_no_memory_for_is_left_alone)
-{
-    struct plan_rates rates = some_rates();
-    char path[FILE_PATH_MAX];
-    calibrate_store("a key", &rates);
-    cache_path(path);
-    for (int turn = 0; turn < 2; turn++) {
-        for_ever = turn == 1;
-        allocation_refused = 1;
-        for (; !loaded_by_a_child(); allocation_refused++)
-            ck_assert_msg(access(path, F_OK) == 0, "allocation %zu", allocation_refused);
-        ck_assert_uint_gt(allocation_refused, 20);
-    }
-}
-END_TEST
-
-/* A file of an earlier schema, or an entry without an op of this release, is not damage. */
-START_TEST(earlier_releases_are_passed_over)
-{
-    static const struct {
-        const char *from, *to;
-    } earlier[] = {{"\"schema\": 2", "\"schema\": 1"}, {"\"gemm\"", "\"gemn\""}};
-    for (size_t i = 0; i < sizeof earlier / sizeof earlier[0]; i++) {
-        char path[FILE_PATH_MAX];
-        struct plan_rates rates = some_rates(), again;
-        calibrate_store("a key", &rates);
-        cache_path(path);
-        file_change(path, earlier[i].from, earlier[i].to);
-        ignored("a key", false);
-        ignored("a key", false);
-        calibrate_store("a key", &rates);
-        ck_assert(calibrate_load("a key", &again));
-    }
-}
-END_TEST
-
-START_TEST(a_device_has_one_file_of_few_shapes)
-{
-    char path[FILE_PATH_MAX], key[32];
-    struct plan_rates rates = some_rates(), again;
-    for (int i = 0; i < 11; i++) {
-        snprintf(key, sizeof key, "a device | shape %d", i);
-        rates.ramp_rows = i;
-        calibrate_store(key, &rates);
-        cache_path(path); /* finds exactly one file */
-    }
-    ignored("a device | shape 2", false);
-    for (int i = 3; i < 11; i++) {
-        snprintf(key, sizeof key, "a device | shape %d", i);
-        ck_assert(calibrate_load(key, &again));
-        ck_assert(again.ramp_rows == i);
-    }
+    ck_assert_mem_eq(&again, &rates, sizeof rates);
+    ck_assert(!calibrate_load("another key", &again));
     rates.ramp_rows = 99.0;
-    calibrate_store("a device | shape 3", &rates);
-    ck_assert(calibrate_load("a device | shape 3", &again) && again.ramp_rows == 99.0);
-    ck_assert(calibrate_load("a device | shape 4", &again));
-}
-END_TEST
-
-START_TEST(what_others_may_write_is_ignored)
-{
-    char path[FILE_PATH_MAX], cache[FILE_PATH_MAX], moved[FILE_PATH_MAX + 8];
-    struct plan_rates rates = some_rates();
-    calibrate_store("a key", &rates);
-    cache_path(path);
-    snprintf(cache, sizeof cache, "%s/gpt-train", folder);
-    ck_assert_int_eq(chmod(path, 0666), 0);
-    ignored("a key", true);
-    ck_assert_int_eq(chmod(path, 0600), 0);
-    ck_assert_int_eq(chmod(cache, 0777), 0);
-    ignored("a key", true);
-    ck_assert_int_eq(chmod(cache, 0700), 0);
-    ck_assert(calibrate_load("a key", &rates));
-    snprintf(moved, sizeof moved, "%s.moved", path);
-    ck_assert_int_eq(rename(path, moved), 0);
-    ck_assert_int_eq(symlink(moved, path), 0);
-    ignored("a key", true);
-    ck_assert_int_eq(truncate(moved, 140000), 0);
-    ck_assert_int_eq(rename(moved, path), 0);
-    ignored("a key", true);
+    calibrate_store("another key", &rates);
+    ck_assert(calibrate_load("another key", &again) && again.ramp_rows == 99.0);
+    ck_assert(calibrate_load("a key", &again) && again.ramp_rows == 12.5);
+    ck_assert_int_eq(capture.lines, 0);
+    log_capture_end();
 }
 END_TEST
 
@@ -553,18 +289,13 @@ START_TEST(a_cache_that_cannot_be_is_done_without)
     char name[FILE_PATH_MAX];
     snprintf(name, sizeof name, "%s/gpt-train", folder);
     ck_assert_int_eq(file_replace(name, "x", 1), GT_OK);
-    ignored("a key", true);
     log_capture_begin(&capture);
-    calibrate_store("a key", &rates);
-    ck_assert_int_eq(capture.lines, 0); /* nothing is logged twice */
-    log_capture_end();
-    ck_assert_int_eq(setenv("XDG_CACHE_HOME", "relative", 1), 0);
-    ck_assert_int_eq(unsetenv("HOME"), 0);
-    log_capture_begin(&capture);
-    calibrate_store("a key", &rates);
+    ck_assert(!calibrate_load("a key", &rates));
     ck_assert_int_eq(capture.lines, 0);
+    calibrate_store("a key", &rates);
+    ck_assert_int_eq(capture.lines, 1);
+    ck_assert_int_eq(capture.level, LOG_NOTE);
     log_capture_end();
-    ignored("a key", false);
 }
 END_TEST
 
@@ -588,33 +319,6 @@ START_TEST(keys_tell_devices_and_widths_apart)
 }
 END_TEST
 
-Suite *calibrate_suite(void)
-{
-    Suite *suite = suite_create("calibrate");
-    TCase *timing = tcase_create("timing"), *cache = tcase_create("cache");
-    tcase_set_timeout(timing, 120);
-    tcase_add_checked_fixture(timing, setup, teardown);
-    tcase_add_test(timing, the_device_is_timed);
-    tcase_add_test(timing, ids_stay_ids);
-    tcase_add_test(timing, no_time_is_time_for_one_pass);
-    tcase_add_test(timing, a_small_arena_is_no_error);
-    tcase_add_test(timing, a_failing_device_is_passed_on);
-    tcase_add_test(timing, failing_allocations_are_passed_on);
-    suite_add_tcase(suite, timing);
-    tcase_add_checked_fixture(cache, setup, teardown);
-    tcase_add_test(cache, what_is_stored_is_loaded);
-    tcase_add_test(cache, the_umask_does_not_matter);
-    tcase_add_test(cache, what_is_damaged_is_said_once);
-    tcase_add_test(cache, what_a_killed_process_left_is_removed);
-    tcase_add_test(cache, what_cannot_be_read_is_left_alone);
-    tcase_add_test(cache, what_there_is_no_memory_for_is_left_alone);
-    tcase_add_test(cache, earlier_releases_are_passed_over);
-    tcase_add_test(cache, a_device_has_one_file_of_few_shapes);
-    tcase_add_test(cache, what_others_may_write_is_ignored);
-    tcase_add_test(cache, a_cache_that_cannot_be_is_done_without);
-    tcase_add_test(cache, keys_tell_devices_and_widths_apart);
-    suite_add_tcase(suite, cache);
-    return suite;
-}
-
-UNIT_MAIN(calibrate)
+UNIT_TESTS_WITH(calibrate, setup, teardown, the_device_is_timed, ids_stay_ids, no_time_is_time_for_one_pass,
+                a_small_arena_is_no_error, a_failing_device_is_passed_on, failing_allocations_are_passed_on,
+                what_is_stored_is_loaded, a_cache_that_cannot_be_is_done_without, keys_tell_devices_and_widths_apart)

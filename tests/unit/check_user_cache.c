@@ -215,7 +215,31 @@ START_TEST(a_damaged_file_is_said_with_its_consequence)
 }
 END_TEST
 
+START_TEST(what_others_may_write_is_ignored_and_said)
+{
+    static const struct {
+        const char *change, *words;
+    } changes[] = {{"chmod 666 a", "not a file of yours alone"},
+                   {"mv a b; ln -s b a", "it is a link"},
+                   {"truncate -s 140000 a", "it is too long"}};
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        struct corner corner;
+        char command[sizeof corner.root + 128];
+        corner_open(&corner);
+        ck_assert(user_cache_store(&numbers, "a", "a", "one", 3));
+        snprintf(command, sizeof command, "cd '%s'/gpt-train/numbers; f=$(ls); mv $f a; %s; mv a $f", corner.root,
+                 changes[i].change);
+        ck_assert_int_eq(system(command), 0);
+        ck_assert(!loads("a", "a", ""));
+        ck_assert_int_eq(corner.log.lines, 1);
+        ck_assert_ptr_nonnull(strstr(corner.log.text, changes[i].words));
+        corner_close(&corner);
+    }
+}
+END_TEST
+
 UNIT_TESTS(user_cache, what_was_stored_comes_back_until_it_is_replaced,
            what_was_made_for_another_key_is_not_taken_and_said, what_cannot_be_kept_is_not_and_nothing_is_said,
            the_umask_does_not_matter, what_a_killed_process_left_is_removed,
-           what_cannot_be_read_this_time_is_told_apart, a_damaged_file_is_said_with_its_consequence)
+           what_cannot_be_read_this_time_is_told_apart, a_damaged_file_is_said_with_its_consequence,
+           what_others_may_write_is_ignored_and_said)

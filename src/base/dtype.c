@@ -13,11 +13,9 @@ static const struct {
     size_t size_bytes;
     const char *name;
     const char *safetensors_name;
-    double unit_roundoff;
 } dtypes[] = {
-    [DTYPE_F32] = {4, "float32", "F32", 0x1p-24}, [DTYPE_BF16] = {2, "bfloat16", "BF16", 0x1p-8},
-    [DTYPE_F16] = {2, "float16", "F16", 0x1p-11}, [DTYPE_I32] = {4, "int32", "I32", 0.0},
-    [DTYPE_U8] = {1, "uint8", "U8", 0.0},         [DTYPE_F64] = {8, "float64", "F64", 0x1p-53},
+    [DTYPE_F32] = {4, "float32", "F32"}, [DTYPE_BF16] = {2, "bfloat16", "BF16"}, [DTYPE_F16] = {2, "float16", "F16"},
+    [DTYPE_I32] = {4, "int32", "I32"},   [DTYPE_U8] = {1, "uint8", "U8"},        [DTYPE_F64] = {8, "float64", "F64"},
 };
 
 _Static_assert(sizeof dtypes / sizeof dtypes[0] == DTYPE_COUNT, "every dtype has a row");
@@ -50,12 +48,6 @@ bool dtype_from_name(const char *name, enum dtype *out)
         }
     }
     return false;
-}
-
-double dtype_unit_roundoff(enum dtype dtype)
-{
-    assert((unsigned)dtype < DTYPE_COUNT);
-    return dtypes[dtype].unit_roundoff;
 }
 
 static uint32_t f32_bits(float value)

@@ -21,8 +21,6 @@ const char *dtype_name(enum dtype dtype);
 const char *dtype_safetensors_name(enum dtype dtype);
 /* Looks up a name of either kind.  Returns false when `name` is unknown. */
 bool dtype_from_name(const char *name, enum dtype *out);
-/* Unit round-off u: 2^-24, 2^-8, 2^-11, 2^-53; 0 for integers. */
-double dtype_unit_roundoff(enum dtype dtype);
 
 uint16_t bf16_from_f32(float value);
 float bf16_to_f32(uint16_t bits);

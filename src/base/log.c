@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LOG_LINE_BYTES = 4096, LOG_LEVEL_COUNT = LOG_DEBUG + 1 };
+enum { LOG_LINE_BYTES = 4096, LOG_LEVEL_COUNT = LOG_RESULT + 1 };
 
 static void default_sink(void *context, enum log_level level, const char *line);
 
@@ -25,10 +25,9 @@ static struct {
     log_sink_fn *sink;
     void *context;
     const char *program;
-    enum log_level level;
     atomic_size_t counts[LOG_LEVEL_COUNT];
     atomic_int output_error; /* errno of a failed write to standard output */
-} log_state = {.sink = default_sink, .level = LOG_RESULT};
+} log_state = {.sink = default_sink};
 
 void log_program_set(const char *name)
 {
@@ -39,11 +38,6 @@ void log_sink_set(log_sink_fn *sink, void *context)
 {
     log_state.sink = sink != NULL ? sink : default_sink;
     log_state.context = sink != NULL ? context : NULL;
-}
-
-void log_level_set(enum log_level level)
-{
-    log_state.level = level;
 }
 
 int log_output_error(void)
@@ -148,35 +142,18 @@ static void line_escape(char line[static LOG_LINE_BYTES], const char *raw, bool 
     memcpy(line + used, cut ? "..." : "", cut ? sizeof "..." : 1);
 }
 
-static const char *level_word(enum log_level level)
-{
-    switch (level) {
-    case LOG_ERROR:
-        return "error: ";
-    case LOG_WARNING:
-        return "warning: ";
-    case LOG_DEBUG:
-        return "debug: ";
-    case LOG_NOTE:
-    case LOG_RESULT:
-        break;
-    }
-    return "";
-}
-
 static void emit(enum log_level level, const char *format, va_list args) LOG_PRINTF(2, 0);
 
 static void emit(enum log_level level, const char *format, va_list args)
 {
-    if (level > log_state.level)
-        return;
+    static const char *const words[LOG_LEVEL_COUNT] = {"error: ", "warning: ", "", ""};
     char raw[LOG_LINE_BYTES];
     raw[0] = '\0';
     int prefix = 0;
     if (level != LOG_RESULT) {
         const char *program = log_state.program;
-        prefix = snprintf(raw, 256, "%s%s%s", program != NULL ? program : "", program != NULL ? ": " : "",
-                          level_word(level));
+        prefix =
+            snprintf(raw, 256, "%s%s%s", program != NULL ? program : "", program != NULL ? ": " : "", words[level]);
         prefix = prefix < 0 ? 0 : prefix > 255 ? 255 : prefix;
     }
     const size_t room = sizeof raw - (size_t)prefix;
@@ -220,14 +197,6 @@ void log_result(const char *format, ...)
     va_list args;
     va_start(args, format);
     emit(LOG_RESULT, format, args);
-    va_end(args);
-}
-
-void log_debug(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    emit(LOG_DEBUG, format, args);
     va_end(args);
 }
 

@@ -16,7 +16,7 @@
 #define LOG_PRINTF(fmt, args)
 #endif
 
-enum log_level { LOG_ERROR, LOG_WARNING, LOG_NOTE, LOG_RESULT, LOG_DEBUG };
+enum log_level { LOG_ERROR, LOG_WARNING, LOG_NOTE, LOG_RESULT };
 
 /* Receives complete lines without the newline.  `context` is the argument of log_sink_set(). */
 typedef void log_sink_fn(void *context, enum log_level level, const char *line);
@@ -27,14 +27,10 @@ void log_program_set(const char *name);
 /* Replaces the sink; NULL restores the default (results to stdout, everything else to stderr). */
 void log_sink_set(log_sink_fn *sink, void *context);
 
-/* Lines above `level` are dropped; the default is LOG_RESULT. */
-void log_level_set(enum log_level level);
-
 void log_error(const char *format, ...) LOG_PRINTF(1, 2);   /* a failure, with the numbers */
 void log_warning(const char *format, ...) LOG_PRINTF(1, 2); /* a problem that does not stop the run */
 void log_note(const char *format, ...) LOG_PRINTF(1, 2);    /* a choice or a change */
 void log_result(const char *format, ...) LOG_PRINTF(1, 2);  /* the requested output: loss lines, plans */
-void log_debug(const char *format, ...) LOG_PRINTF(1, 2);
 
 /* Flushes standard output.  Returns 0 when everything written to it so far, by the log or otherwise, succeeded, else
  * the errno of the failed write. */

@@ -23,7 +23,7 @@ enum gt_status {
  * 128+n for a signal itself. */
 int status_exit_code(enum gt_status status);
 
-/* A short name such as "no-memory", for logs and tests.  Never NULL. */
+/* A short name such as "no-memory", for logs and tests. */
 const char *status_name(enum gt_status status);
 
 /* Returns the status of `call` from the enclosing function unless it is GT_OK. */

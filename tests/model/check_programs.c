@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "tests/model/model_fixture.h"
+#include "tests/ops/op_test.h"
 #include "tests/unit/unit_main.h"
 
 #define GRADIENT_BOUND 1e-5

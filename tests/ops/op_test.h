@@ -27,6 +27,14 @@
 
 #include "ops/op.h"
 
+/* The unit round-off of a dtype; 0 for integers. */
+static inline double dtype_unit_roundoff(enum dtype dtype)
+{
+    static const double units[DTYPE_COUNT] = {
+        [DTYPE_F32] = 0x1p-24, [DTYPE_BF16] = 0x1p-8, [DTYPE_F16] = 0x1p-11, [DTYPE_F64] = 0x1p-53};
+    return units[dtype];
+}
+
 /* ---- cases ---- */
 
 enum case_inputs {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/ops/op_test.h"
 #include "tests/unit/cpu_fixture.h"
 #include "tests/unit/unit_main.h"
 

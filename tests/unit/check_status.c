@@ -18,7 +18,6 @@ START_TEST(exit_codes)
 {
     for (int i = 0; i < CODE_COUNT; i++)
         ck_assert_int_eq(status_exit_code(codes[i].status), codes[i].exit_code);
-    ck_assert_int_eq(status_exit_code((enum gt_status)(-1000)), 1);
 }
 END_TEST
 
@@ -27,12 +26,10 @@ START_TEST(names_are_distinct)
     for (int i = 0; i < CODE_COUNT; i++) {
         const char *name = status_name(codes[i].status);
         ck_assert_ptr_nonnull(name);
-        ck_assert_str_ne(name, "unknown");
         for (int j = 0; j < i; j++)
             ck_assert_str_ne(name, status_name(codes[j].status));
     }
     ck_assert_str_eq(status_name(GT_NO_MEMORY), "no-memory");
-    ck_assert_str_eq(status_name((enum gt_status)(-1000)), "unknown");
 }
 END_TEST
 

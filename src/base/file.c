@@ -161,14 +161,7 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
 
 enum gt_status file_replacement_begin_mode(struct file_replacement *file, const char *path, const mode_t *mode)
 {
-    file->fd = -1;
-    file->dir_fd = -1;
-    file->aside_exists = false;
-    file->in_place = false;
-    file->size_bytes = 0;
-    file->crc32c = 0;
-    file->path[0] = '\0';
-    file->aside[0] = '\0';
+    *file = (struct file_replacement){.fd = -1, .dir_fd = -1};
     TRY(replacement_names(file, path));
     enum gt_status status = replacement_open(file, mode);
     if (status != GT_OK)
@@ -345,38 +338,32 @@ enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out
     return GT_OK;
 }
 
-static enum gt_status read_all_open(int fd, const char *path, uint64_t size_bytes, size_t limit, char **out)
+enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t *out_count)
 {
+    int fd;
+    uint64_t size_bytes;
+    char *text = NULL;
+    enum gt_status status = GT_OK;
+    TRY(file_open_read(path, &fd, &size_bytes));
+    const size_t count = (size_t)size_bytes;
     if (size_bytes > limit || size_bytes >= SIZE_MAX) {
         log_error("%s: %llu bytes long, at most %zu expected", path, (unsigned long long)size_bytes, limit);
-        return GT_DATA;
-    }
-    const size_t count = (size_t)size_bytes;
-    char *text = malloc(count + 1);
-    if (text == NULL) {
+        status = GT_DATA;
+    } else if ((text = malloc(count + 1)) == NULL) {
         log_error("%s: out of memory: %zu bytes to read it", path, count + 1);
-        return GT_NO_MEMORY;
+        status = GT_NO_MEMORY;
+    } else {
+        status = file_read_at(fd, path, 0, text, count);
     }
-    enum gt_status status = file_read_at(fd, path, 0, text, count);
+    (void)close(fd);
     if (status != GT_OK) {
         free(text);
         return status;
     }
     text[count] = '\0';
     *out = text;
+    *out_count = count;
     return GT_OK;
-}
-
-enum gt_status file_read_all(const char *path, size_t limit, char **out, size_t *out_count)
-{
-    int fd;
-    uint64_t size_bytes;
-    TRY(file_open_read(path, &fd, &size_bytes));
-    enum gt_status status = read_all_open(fd, path, size_bytes, limit, out);
-    (void)close(fd);
-    if (status == GT_OK)
-        *out_count = (size_t)size_bytes;
-    return status;
 }
 
 enum gt_status file_look(const char *path, bool *out_exists)

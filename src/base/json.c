@@ -69,28 +69,17 @@ enum gt_status json_parse_file(const char *path, size_t limit, json_t **out)
 
 static const char *type_name(const json_t *value)
 {
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return "object";
-    case JSON_ARRAY:
-        return "array";
-    case JSON_STRING:
-        return "string";
-    case JSON_INTEGER:
-        return "integer";
-    case JSON_REAL:
-        return "real";
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return "boolean";
-    case JSON_NULL:
-        return "null";
-    }
-    return "unknown";
+    static const char *const names[] = {
+        [JSON_OBJECT] = "object", [JSON_ARRAY] = "array",  [JSON_STRING] = "string", [JSON_INTEGER] = "integer",
+        [JSON_REAL] = "real",     [JSON_TRUE] = "boolean", [JSON_FALSE] = "boolean", [JSON_NULL] = "null"};
+    return names[json_typeof(value)];
 }
 
-/* Returns the member `name`, or NULL after logging an error line that contains `expected`. */
-static const json_t *member(const json_t *object, const char *source, const char *name, const char *expected)
+#define TYPE(type) (1u << JSON_##type)
+
+/* Returns the member `name` if it has one of `types`, else NULL after logging an error line that contains `expected`. */
+static const json_t *member(const json_t *object, const char *source, const char *name, unsigned types,
+                            const char *expected)
 {
     if (!json_is_object(object)) {
         log_error("%s: field \"%s\": expected inside an object, found %s", source, name,
@@ -98,15 +87,13 @@ static const json_t *member(const json_t *object, const char *source, const char
         return NULL;
     }
     const json_t *value = json_object_get(object, name);
+    if (value != NULL && (types >> json_typeof(value) & 1u) != 0)
+        return value;
     if (value == NULL)
         log_error("%s: field \"%s\": expected %s, but it is missing", source, name, expected);
-    return value;
-}
-
-static enum gt_status type_mismatch(const json_t *value, const char *source, const char *name, const char *expected)
-{
-    log_error("%s: field \"%s\": expected %s, found %s", source, name, expected, type_name(value));
-    return GT_DATA;
+    else
+        log_error("%s: field \"%s\": expected %s, found %s", source, name, expected, type_name(value));
+    return NULL;
 }
 
 enum gt_status json_get_int(const json_t *object, const char *source, const char *name, int64_t min, int64_t max,
@@ -115,11 +102,9 @@ enum gt_status json_get_int(const json_t *object, const char *source, const char
     assert(min <= max);
     char expected[80];
     (void)snprintf(expected, sizeof expected, "integer in [%" PRId64 ", %" PRId64 "]", min, max);
-    const json_t *value = member(object, source, name, expected);
+    const json_t *value = member(object, source, name, TYPE(INTEGER), expected);
     if (value == NULL)
         return GT_DATA;
-    if (!json_is_integer(value))
-        return type_mismatch(value, source, name, expected);
     const int64_t number = (int64_t)json_integer_value(value);
     if (number < min || number > max) {
         log_error("%s: field \"%s\": expected %s, found %" PRId64, source, name, expected, number);
@@ -131,44 +116,36 @@ enum gt_status json_get_int(const json_t *object, const char *source, const char
 
 enum gt_status json_get_real(const json_t *object, const char *source, const char *name, double *out)
 {
-    const json_t *value = member(object, source, name, "number");
+    const json_t *value = member(object, source, name, TYPE(REAL) | TYPE(INTEGER), "number");
     if (value == NULL)
         return GT_DATA;
-    if (!json_is_number(value))
-        return type_mismatch(value, source, name, "number");
     *out = json_number_value(value);
     return GT_OK;
 }
 
 enum gt_status json_get_bool(const json_t *object, const char *source, const char *name, bool *out)
 {
-    const json_t *value = member(object, source, name, "boolean");
+    const json_t *value = member(object, source, name, TYPE(TRUE) | TYPE(FALSE), "boolean");
     if (value == NULL)
         return GT_DATA;
-    if (!json_is_boolean(value))
-        return type_mismatch(value, source, name, "boolean");
     *out = json_is_true(value);
     return GT_OK;
 }
 
 enum gt_status json_get_string(const json_t *object, const char *source, const char *name, const char **out)
 {
-    const json_t *value = member(object, source, name, "string");
+    const json_t *value = member(object, source, name, TYPE(STRING), "string");
     if (value == NULL)
         return GT_DATA;
-    if (!json_is_string(value))
-        return type_mismatch(value, source, name, "string");
     *out = json_string_value(value);
     return GT_OK;
 }
 
 enum gt_status json_get_object(const json_t *object, const char *source, const char *name, const json_t **out)
 {
-    const json_t *value = member(object, source, name, "object");
+    const json_t *value = member(object, source, name, TYPE(OBJECT), "object");
     if (value == NULL)
         return GT_DATA;
-    if (!json_is_object(value))
-        return type_mismatch(value, source, name, "object");
     *out = value;
     return GT_OK;
 }

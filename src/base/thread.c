@@ -120,21 +120,17 @@ static int quota_count(long long quota_us, long long period_us)
 /* cgroup v2: "QUOTA PERIOD" or "max PERIOD". */
 static int quota_v2(const char *folder)
 {
-    char line[LINE_BYTES];
+    char line[LINE_BYTES], *end;
     if (!first_line(folder, "cpu.max", line))
         return 0;
-    char *end;
     const long long quota_us = strtoll(line, &end, 10);
-    if (end == line)
-        return 0;
     return quota_count(quota_us, strtoll(end, NULL, 10));
 }
 
 /* cgroup v1: two files; a quota of -1 is no limit. */
 static int quota_v1(const char *folder)
 {
-    char quota[LINE_BYTES];
-    char period[LINE_BYTES];
+    char quota[LINE_BYTES], period[LINE_BYTES];
     if (!first_line(folder, "cpu.cfs_quota_us", quota) || !first_line(folder, "cpu.cfs_period_us", period))
         return 0;
     return quota_count(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
@@ -167,20 +163,6 @@ static int chain_quota(const char *root, const char *mount, const char *cgroup, 
     return limit;
 }
 
-/* Returns true when the comma-separated list `controllers` contains "cpu". */
-static bool has_cpu(const char *controllers)
-{
-    const char *at = controllers;
-    for (;;) {
-        const size_t length = strcspn(at, ",");
-        if (length == 3 && memcmp(at, "cpu", 3) == 0)
-            return true;
-        if (at[length] == '\0')
-            return false;
-        at += length + 1;
-    }
-}
-
 /* The quota for one line "ID:CONTROLLERS:PATH" of the membership file. */
 static int line_quota(char *line, const char *root)
 {
@@ -193,7 +175,9 @@ static int line_quota(char *line, const char *root)
     *cgroup++ = '\0';
     if (strcmp(line, "0") == 0 && *controllers == '\0')
         return tighter(chain_quota(root, "", cgroup, quota_v2), chain_quota(root, "unified", cgroup, quota_v2));
-    if (!has_cpu(controllers))
+    char list[LINE_BYTES + 2];
+    (void)snprintf(list, sizeof list, ",%s,", controllers);
+    if (strstr(list, ",cpu,") == NULL)
         return 0;
     return tighter(chain_quota(root, controllers, cgroup, quota_v1), chain_quota(root, "cpu", cgroup, quota_v1));
 }

@@ -85,6 +85,7 @@ const struct op_declaration op_gemm = {
                 [GEMM_B] = {"b", OPERAND_IN | OPERAND_SAVED},
                 [GEMM_BIAS] = {"bias", OPERAND_IN | OPERAND_OPTIONAL},
                 [GEMM_D] = {"d", OPERAND_OUT | OPERAND_ACCUMULATES}},
+    .multiplies = true,
     .infer = gemm_infer,
     .flops = gemm_flops,
     .workspace_cap = gemm_workspace_cap,

@@ -148,6 +148,7 @@ struct op_declaration {
     int32_t operands;
     struct operand_declaration operand[OP_OPERANDS_MAX];
     enum recompute_class recompute; /* decides which recompute levels run it again */
+    bool multiplies;                /* matrices: its time follows from its FLOPs, that of other ops from their bytes */
     bool (*infer)(struct op_call *call);
     double (*flops)(const struct op_call *call);
     /* The maximum workspace of any backend, in bytes, never more than the shapes can use; NULL: none. */

@@ -45,10 +45,6 @@ static void bench_close(struct bench *bench)
     hostmem_free(bench->mem, bench->zeros);
     plan_destroy(bench->plan);
     model_destroy(bench->model);
-    bench->ops = NULL;
-    bench->zeros = NULL;
-    bench->plan = NULL;
-    bench->model = NULL;
 }
 
 static bool segments_fit(const struct plan *small, const struct plan *arena)
@@ -98,7 +94,6 @@ static enum gt_status bench_open(struct bench *bench, int32_t rows)
     int32_t train = bench->model->train_first.program, update = bench->model->update.program;
     size_t count = (size_t)programs[train].count + (size_t)programs[update].count;
     TRY_GOTO(status, fail, HOSTMEM_NEW(bench->mem, count, "timed ops", &bench->ops));
-    bench->count = 0;
     TRY_GOTO(status, fail, hostmem_alloc(bench->mem, 1, FILL_BYTES, "calibration zeros", &bench->zeros));
     ops_bind(bench, train);
     ops_bind(bench, update);
@@ -164,13 +159,9 @@ static enum gt_status values_fill(struct bench *bench, float *pattern, uint16_t 
 
 static enum gt_status bench_fill(struct bench *bench)
 {
-    void *pattern, *half;
-    TRY(hostmem_alloc(bench->mem, 1, FILL_BYTES, "calibration weights", &pattern));
-    enum gt_status status = hostmem_alloc(bench->mem, 1, FILL_BYTES / 2, "calibration weights", &half);
-    if (status == GT_OK) {
-        status = values_fill(bench, pattern, half);
-        hostmem_free(bench->mem, half);
-    }
+    float *pattern; /* and after it the same in 16 bits */
+    TRY(hostmem_alloc(bench->mem, 3, FILL_BYTES / 2, "calibration weights", &pattern));
+    enum gt_status status = values_fill(bench, pattern, (uint16_t *)(pattern + FILL_BYTES / sizeof(float)));
     hostmem_free(bench->mem, pattern);
     return status;
 }
@@ -228,11 +219,13 @@ static enum gt_status bench_run(struct bench *bench, double seconds)
 struct sums {
     double seconds[OP_KIND_COUNT], flops[OP_KIND_COUNT], bytes[OP_KIND_COUNT];
     double gemm_flops_per_row; /* sum of FLOPs / rows */
+    double pass_seconds;       /* of the fastest pass */
+    int32_t rows;
 };
 
-static void sums_make(const struct bench *bench, struct sums *out)
+static void sums_make(const struct bench *bench, int32_t rows, struct sums *out)
 {
-    *out = (struct sums){.gemm_flops_per_row = 0.0};
+    *out = (struct sums){.pass_seconds = bench->pass_seconds, .rows = rows};
     for (int32_t i = 0; i < bench->count; i++) {
         const struct timed_op *op = &bench->ops[i];
         double flops = op_flops(&op->call);
@@ -254,32 +247,23 @@ static double ramp_solve(const struct sums *few, const struct sums *more)
     return ramp > 0.0 ? (ramp < RAMP_ROWS_MAX ? ramp : RAMP_ROWS_MAX) : 0.0;
 }
 
-static void flops_set(struct plan_rates *rates, enum op_kind kind, double flops_per_s)
-{
-    for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++)
-        rates->flops_per_s[kind][dtype] = flops_per_s;
-}
-
 /* Sets the rates: products and attention by their FLOPs, everything else by its bytes. */
 static void rates_make(const struct sums *sums, double ramp_rows, struct plan_rates *out)
 {
     *out = (struct plan_rates){.ramp_rows = ramp_rows};
     double elementwise = sums->bytes[OP_RESIDUAL] / sums->seconds[OP_RESIDUAL];
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
-        bool timed = sums->seconds[kind] > 0.0 && sums->bytes[kind] > 0.0;
+        bool multiplies = op_declaration((enum op_kind)kind)->multiplies;
+        /* A training program has no attention to a cache. */
+        int like = kind == OP_ATTENTION_CACHED ? OP_ATTENTION_FORWARD : kind;
+        double work = sums->flops[like] + (kind == OP_GEMM ? ramp_rows * sums->gemm_flops_per_row : 0.0);
+        for (int dtype = 0; multiplies && dtype < PLAN_MATRIX_DTYPES; dtype++)
+            out->flops_per_s[kind][dtype] = work / sums->seconds[like];
+        bool timed = !multiplies && sums->seconds[kind] > 0.0 && sums->bytes[kind] > 0.0;
         out->bytes_per_s[kind] = timed ? sums->bytes[kind] / sums->seconds[kind] : elementwise;
     }
     /* The small model's ids are all 0, so its embedding behaves unlike a run's. */
     out->bytes_per_s[OP_EMBED_FORWARD] = out->bytes_per_s[OP_EMBED_BACKWARD] = elementwise;
-    static const enum op_kind matrix[] = {OP_GEMM, OP_ATTENTION_FORWARD, OP_ATTENTION_BACKWARD};
-    for (size_t i = 0; i < sizeof matrix / sizeof matrix[0]; i++) {
-        double work = sums->flops[matrix[i]];
-        if (matrix[i] == OP_GEMM)
-            work += ramp_rows * sums->gemm_flops_per_row;
-        flops_set(out, matrix[i], work / sums->seconds[matrix[i]]);
-        out->bytes_per_s[matrix[i]] = elementwise;
-    }
-    flops_set(out, OP_ATTENTION_CACHED, out->flops_per_s[OP_ATTENTION_FORWARD][0]);
 }
 
 /* Returns a number of rows, a power of two, for which a pass takes about a quarter of the time. */
@@ -292,39 +276,37 @@ static int32_t rows_choose(double few_seconds, double seconds)
 }
 
 /* Times a model of `rows` rows, halved until the model fits. */
-static enum gt_status rows_measure(struct bench *bench, int32_t rows, double seconds, struct sums *out, int32_t *used)
+static enum gt_status rows_measure(struct hostmem *mem, const struct calibrate_request *request, int32_t rows,
+                                   double seconds, struct sums *out)
 {
-    enum gt_status status = bench_open(bench, rows);
+    struct bench bench = {.mem = mem, .request = request};
+    enum gt_status status = bench_open(&bench, rows);
     while (status == GT_NO_FIT && rows > ROWS_FEW) {
         rows /= 2;
-        status = bench_open(bench, rows);
+        bench = (struct bench){.mem = mem, .request = request};
+        status = bench_open(&bench, rows);
     }
     TRY(status);
-    bench->pass_seconds = 0.0;
-    status = bench_run(bench, seconds);
-    if (status == GT_OK) {
-        sums_make(bench, out);
-        *used = rows;
-    }
-    bench_close(bench);
+    status = bench_run(&bench, seconds);
+    if (status == GT_OK)
+        sums_make(&bench, rows, out);
+    bench_close(&bench);
     return status;
 }
 
 enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_request *request, struct plan_rates *out)
 {
     assert(request->seconds > 0.0 && request->plan->segment_count > 0);
-    struct bench bench = {.mem = mem, .request = request};
     struct sums few, more;
-    int32_t rows_few, rows_more;
     int64_t start_ns = clock_monotonic_ns();
-    TRY(rows_measure(&bench, ROWS_FEW, request->seconds / 4.0, &few, &rows_few));
+    TRY(rows_measure(mem, request, ROWS_FEW, request->seconds / 4.0, &few));
     double left = request->seconds - (double)(clock_monotonic_ns() - start_ns) * 1e-9;
-    int32_t rows = rows_choose(bench.pass_seconds, left);
-    if (rows <= rows_few) {
+    int32_t rows = rows_choose(few.pass_seconds, left);
+    if (rows <= few.rows) {
         rates_make(&few, 0.0, out);
         return GT_OK;
     }
-    TRY(rows_measure(&bench, rows, left, &more, &rows_more));
-    rates_make(&more, rows_more > rows_few ? ramp_solve(&few, &more) : 0.0, out);
+    TRY(rows_measure(mem, request, rows, left, &more));
+    rates_make(&more, more.rows > few.rows ? ramp_solve(&few, &more) : 0.0, out);
     return GT_OK;
 }

@@ -41,12 +41,6 @@ struct plan_rates plan_rates_of_peaks(double product_flops, double other_flops)
     return rates;
 }
 
-static bool is_matrix_op(enum op_kind kind)
-{
-    return kind == OP_GEMM || kind == OP_ATTENTION_FORWARD || kind == OP_ATTENTION_BACKWARD ||
-           kind == OP_ATTENTION_CACHED;
-}
-
 static double share_of(const struct device_profile *profile)
 {
     return profile->share > 0.0 ? profile->share : ASSUMED_SHARE;
@@ -59,7 +53,7 @@ struct plan_rates plan_rates_of_profile(const struct device_profile *profile)
     for (int kind = 0; kind < OP_KIND_COUNT; kind++) {
         rates.bytes_per_s[kind] = share * profile->bytes_per_s;
         for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
-            double matrix = is_matrix_op((enum op_kind)kind) ? profile->matrix_flops_per_s[dtype] : 0.0;
+            double matrix = op_declaration((enum op_kind)kind)->multiplies ? profile->matrix_flops_per_s[dtype] : 0.0;
             rates.flops_per_s[kind][dtype] = share * (matrix > 0.0 ? matrix : profile->vector_flops_per_s);
         }
     }
@@ -129,7 +123,7 @@ static bool kind_time(struct plan_rates *rates, int kind, const struct work work
 {
     struct work all = {.flops = 0.0};
     for (int dtype = 0; dtype < PLAN_MATRIX_DTYPES; dtype++) {
-        if (work[dtype].seconds > 0.0 && is_matrix_op((enum op_kind)kind))
+        if (work[dtype].seconds > 0.0 && op_declaration((enum op_kind)kind)->multiplies)
             rates->flops_per_s[kind][dtype] = work[dtype].flops / work[dtype].seconds;
         all.bytes += work[dtype].bytes;
         all.seconds += work[dtype].seconds;

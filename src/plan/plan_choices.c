@@ -156,12 +156,6 @@ static enum gt_status equivalents_add(struct chooser *chooser, bool fill)
     return GT_OK;
 }
 
-/* Returns false for 8-bit momentum with Muon, which does not support it. */
-static bool states_possible(const struct model_options *options)
-{
-    return !options->muon || state_format_dtypes(options->states, options->dtype, false).moment != DTYPE_U8;
-}
-
 /* Adds the widest of the leaner state formats that fits, if nothing else fits or everything else is much slower.  It
  * replaces the last choice if the list is full. */
 static enum gt_status states_add(struct chooser *chooser, const struct search_result *pinned)
@@ -173,8 +167,8 @@ static enum gt_status states_add(struct chooser *chooser, const struct search_re
     bool hopeless = chooser->count > 0 && SEARCH_LEAN_SHARE * chooser->out[0].seconds < pinned->seconds_request;
     bool offered = request.lean_offered && !request.lean_states && !hopeless;
     while (offered && status == GT_NO_FIT) {
-        request.options.states = state_format_next(request.options.states);
-        if (request.options.states == STATE_FORMATS || !states_possible(&request.options))
+        request.options.states = search_states_next(&request.options);
+        if (request.options.states == STATE_FORMATS)
             return GT_OK;
         status = plan_search(chooser->mem, &request, &result);
     }

@@ -24,7 +24,7 @@
 #define LAYERNORM_STATE_BYTES 16.0
 #define LINE_BATCH 8
 #define LINE_ROWS_MAX 65536
-#define FRONT_CHUNKS_MAX 1024 /* front candidates with more loss chunks than this take too long to plan */
+#define CHUNKS_MANY 1024
 
 struct candidate {
     struct plan_choice choice; /* options_of() derives remainder and evaluation batch from the rest */
@@ -56,6 +56,12 @@ void search_micro_batch_set(struct model_options *options, int64_t samples, int6
     options->choice.micro_batch = (int32_t)micro_batch;
     options->micro_steps = (int32_t)size_ceil_div(samples, micro_batch);
     options->choice.remainder_batch = (int32_t)(samples % micro_batch);
+}
+
+/* Returns true when a plan has so many loss chunks that planning it for real takes too long. */
+static bool has_many_chunks(const struct plan_choice *choice, int32_t block_size)
+{
+    return (int64_t)choice->micro_batch * block_size > (int64_t)choice->loss_chunk_rows * CHUNKS_MANY;
 }
 
 /* Returns the options of a candidate. */
@@ -200,11 +206,9 @@ static enum gt_status lines_measure(struct search *search, int32_t chunk, enum r
             return status;
         placeable = placeable && status == GT_OK;
     }
-    if (placeable)
-        memo->bytes[chunk][level] = line_through(batches, (double)bytes[0], (double)bytes[1]);
-    else
-        memo->bytes[chunk][level] =
-            (struct search_line){0.0, 0.0}; /* unknown: no candidate is skipped because of them */
+    /* If not, they are unknown, and no candidate is skipped because of them. */
+    memo->bytes[chunk][level] =
+        placeable ? line_through(batches, (double)bytes[0], (double)bytes[1]) : (struct search_line){0.0, 0.0};
     memo->seconds[chunk][level] = line_through(batches, seconds[0], seconds[1]);
     memo->known[chunk][level] = true;
     return GT_OK;
@@ -267,15 +271,14 @@ static void candidates_add(struct search *search)
     }
 }
 
-/* Chooses the requested chunk and, unless it is pinned, smaller ones. */
-static void chunks_choose(struct search *search)
+/* Chooses the requested chunk and, unless it is pinned, smaller ones.  Returns their number. */
+static int32_t chunks_choose(const struct search_request *request, int64_t rows[static SEARCH_CHUNKS_MAX])
 {
-    int64_t rows = search->request->options.choice.loss_chunk_rows;
-    search->chunk_rows[search->chunks++] = rows;
-    while (!search->request->pin_loss_chunk && search->chunks < SEARCH_CHUNKS_MAX && rows / 4 >= CHUNK_ROWS_LEAST) {
-        rows /= 4;
-        search->chunk_rows[search->chunks++] = rows;
-    }
+    int32_t count = 1;
+    rows[0] = request->options.choice.loss_chunk_rows;
+    for (; !request->pin_loss_chunk && count < SEARCH_CHUNKS_MAX && rows[count - 1] / 4 >= CHUNK_ROWS_LEAST; count++)
+        rows[count] = rows[count - 1] / 4;
+    return count;
 }
 
 /* By seconds; ties by fewer bytes, then by larger micro-batch. */
@@ -297,7 +300,7 @@ static bool level_needed(const struct search_request *request, enum recompute_le
 
 static enum gt_status candidates_make(struct search *search)
 {
-    chunks_choose(search);
+    search->chunks = chunks_choose(search->request, search->chunk_rows);
     for (int32_t chunk = 0; chunk < search->chunks; chunk++) {
         for (int level = 0; level < RECOMPUTE_LEVELS; level++) {
             if (level_needed(search->request, (enum recompute_level)level))
@@ -410,20 +413,11 @@ static double bytes_bound(const struct model_options *options)
     return states + (double)dtype_size_bytes(options->dtype) * inputs;
 }
 
-/* Returns the rows of the smallest loss chunk that is tried. */
-static int64_t chunk_least(const struct search_request *request)
-{
-    int64_t rows = request->options.choice.loss_chunk_rows;
-    for (int32_t k = 1; k < SEARCH_CHUNKS_MAX && !request->pin_loss_chunk && rows / 4 >= CHUNK_ROWS_LEAST; k++)
-        rows /= 4;
-    return rows;
-}
-
 bool search_least(const struct search_request *request, struct model_options *out)
 {
     struct search search = {.request = request};
     struct candidate least = {.choice = request->options.choice};
-    least.choice.loss_chunk_rows = (int32_t)chunk_least(request);
+    least.choice.loss_chunk_rows = (int32_t)search.chunk_rows[chunks_choose(request, search.chunk_rows) - 1];
     if (!request->pin_micro_batch)
         least.choice.micro_batch = 1;
     if (!request->pin_recompute)
@@ -439,10 +433,9 @@ static enum gt_status least_try(const struct search *search, struct search_resul
     const struct search_request *request = search->request;
     struct search_choice least = {0};
     bool hopeless = !search_least(request, &least.options);
-    int64_t rows = (int64_t)least.options.choice.micro_batch * least.options.config.block_size;
     out->options = least.options;
     out->arena_bytes = (uint64_t)bytes_bound(&least.options);
-    out->arena_least = hopeless && rows > (int64_t)least.options.choice.loss_chunk_rows * FRONT_CHUNKS_MAX;
+    out->arena_least = hopeless && has_many_chunks(&least.options.choice, least.options.config.block_size);
     *fits = false;
     if (out->arena_least)
         return GT_OK;
@@ -521,15 +514,13 @@ static enum gt_status asked_try(struct search *search, struct search_result *res
  * tries the smallest options first: if they cannot be placed, nothing can. */
 static enum gt_status others_search(struct search *search, struct search_result *result)
 {
-    bool fits, placeable = true;
-    if (result->unplaceable) {
+    bool fits;
+    if (result->unplaceable)
         TRY(least_try(search, result, &fits));
-        placeable = !result->unplaceable;
-    }
-    enum gt_status status = GT_NO_FIT;
-    if (placeable)
-        status = candidates_make(search);
-    if (placeable && status == GT_OK)
+    if (result->unplaceable)
+        return GT_NO_FIT;
+    enum gt_status status = candidates_make(search);
+    if (status == GT_OK)
         status = candidates_walk(search, result);
     result->candidates += search->count;
     hostmem_free(search->mem, search->candidates);
@@ -560,6 +551,13 @@ static enum gt_status states_search(struct hostmem *mem, const struct search_req
     return status;
 }
 
+enum state_format search_states_next(const struct model_options *options)
+{
+    const enum state_format next = state_format_next(options->states);
+    bool codes = next != STATE_FORMATS && state_format_dtypes(next, options->dtype, false).moment == DTYPE_U8;
+    return options->muon && codes ? STATE_FORMATS : next;
+}
+
 /* Tries a leaner format only if no candidate of a wider one fits.  The figures for the request stay those of the first
  * format. */
 enum gt_status plan_search(struct hostmem *mem, const struct search_request *request, struct search_result *out)
@@ -571,15 +569,14 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
     enum gt_status status = GT_NO_FIT;
     int32_t candidates = 0;
     while (status == GT_NO_FIT) {
-        const enum state_format states = tried.options.states, next = state_format_next(states);
+        const enum state_format states = tried.options.states, next = search_states_next(&tried.options);
         status = states_search(mem, &tried, &memo->states[states], &result);
         if (status != GT_OK && status != GT_NO_FIT)
             return status;
         candidates += result.candidates;
         if (states == request->options.states)
             first = result;
-        bool codes = next != STATE_FORMATS && state_format_dtypes(next, tried.options.dtype, false).moment == DTYPE_U8;
-        if (!request->lean_states || next == STATE_FORMATS || (tried.options.muon && codes))
+        if (!request->lean_states || next == STATE_FORMATS)
             break;
         tried.options.states = next;
     }
@@ -598,9 +595,8 @@ static void front_thin(struct search *search, int32_t most)
     struct candidate *at = search->candidates;
     int32_t count = 0, kept = 1;
     for (int32_t i = 0; i < search->count; i++) {
-        bool small = (int64_t)at[i].choice.micro_batch * search->request->options.config.block_size <=
-                     (int64_t)at[i].choice.loss_chunk_rows * FRONT_CHUNKS_MAX;
-        if (small && at[i].bytes > 0.0 && (count == 0 || at[i].bytes < at[count - 1].bytes))
+        bool many = has_many_chunks(&at[i].choice, search->request->options.config.block_size);
+        if (!many && at[i].bytes > 0.0 && (count == 0 || at[i].bytes < at[count - 1].bytes))
             at[count++] = at[i];
     }
     search->count = count;
@@ -638,8 +634,7 @@ static int32_t front_sort(struct search_choice *points, int32_t count)
 static enum gt_status point_add(const struct search *search, const struct model_options *options,
                                 struct search_choice *out, int32_t *count)
 {
-    if ((int64_t)options->choice.micro_batch * options->config.block_size >
-        (int64_t)options->choice.loss_chunk_rows * FRONT_CHUNKS_MAX)
+    if (has_many_chunks(&options->choice, options->config.block_size))
         return GT_OK;
     out[*count] = (struct search_choice){.options = *options};
     TRY(search_options_plan(search->mem, &search->request->plan, &search->request->rates, &out[*count]));

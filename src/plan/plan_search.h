@@ -117,6 +117,9 @@ enum gt_status plan_search(struct hostmem *mem, const struct search_request *req
  * that none of their plans can fit the budget. */
 bool search_least(const struct search_request *request, struct model_options *out);
 
+/* Returns the next leaner state format that the options allow, or STATE_FORMATS: Muon has no 8-bit momentum. */
+enum state_format search_states_next(const struct model_options *options);
+
 /* Returns the modelled seconds of an update: all its micro-steps, and the update program. */
 double search_update_seconds(const struct model *model, const struct plan_rates *rates);
 

@@ -7,6 +7,7 @@
  */
 #include "plan/oom_message.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,8 @@
 #define TRACEBACK_BYTES_MAX ((size_t)64 << 10)
 #define FRAMES_MAX 4096
 #define NUMBER_BYTES_MAX 24
+#define LINE_BYTES 8192
+#define TRACEBACK "Traceback (most recent call last)"
 /* Plausible sizes: devices from 64 MiB, devices and tensors up to 1 PiB. */
 #define TOTAL_MIN 67108864.0
 #define AMOUNT_MAX 1125899906842624.0
@@ -39,6 +42,8 @@ static const struct marker markers[] = {
 };
 #define MARKERS (sizeof markers / sizeof markers[0])
 
+static const struct oom_amount unknown = {.known = false};
+
 const char *oom_allocator_name(enum oom_allocator allocator)
 {
     static const char *const names[] = {"CUDA", "HIP", "XPU", "MPS", "CPU"};
@@ -53,6 +58,14 @@ static bool is_blank(char c)
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
+}
+
+/* Returns the character as it may be printed: white space as a blank, and what is not printable ASCII as '?'. */
+static char shown(char c)
+{
+    if (is_blank(c))
+        return ' ';
+    return c > ' ' && c < 0x7f ? c : '?';
 }
 
 /* Returns true when `text`, of which `left` bytes remain, begins with `word`.  A blank in `word` matches any white
@@ -92,17 +105,14 @@ static const char *marker_find(const char *text, size_t count, struct oom_messag
     return found;
 }
 
-/* Copies the message up to a blank line, with white space as single blanks, and replaces other characters that are not
- * printable ASCII by '?'. */
+/* Copies the message up to a blank line, with white space as single blanks. */
 static void window_copy(char out[static WINDOW_BYTES], const char *text, size_t count)
 {
     size_t used = 0, newlines = 0;
     for (size_t at = 0; at < count && newlines < 2 && used + 1 < WINDOW_BYTES; at++) {
         newlines = text[at] == '\n' ? newlines + 1 : is_blank(text[at]) ? newlines : 0;
-        if (!is_blank(text[at]))
-            out[used++] = text[at] > ' ' && text[at] < 0x7f ? text[at] : '?';
-        else if (used > 0 && out[used - 1] != ' ')
-            out[used++] = ' ';
+        if (!is_blank(text[at]) || (used > 0 && out[used - 1] != ' '))
+            out[used++] = shown(text[at]);
     }
     out[used] = '\0';
 }
@@ -126,14 +136,13 @@ static double unit_bytes(const char *text)
 /* Reads the amount at the beginning of `text`: digits, perhaps a point and digits, a blank, a unit. */
 static struct oom_amount amount_at(const char *text)
 {
-    struct oom_amount none = {false, 0.0, 0.0};
     double value = 0.0, step = 1.0;
     int length = 0;
     bool point = false;
     while (*text == ' ')
         text++;
     if (!is_digit(*text))
-        return none;
+        return unknown;
     for (; (is_digit(*text) || (*text == '.' && !point)) && length < NUMBER_BYTES_MAX; text++, length++) {
         if (*text == '.') {
             point = true;
@@ -146,14 +155,14 @@ static struct oom_amount amount_at(const char *text)
         text++;
     double unit = unit_bytes(text);
     if (!(unit > 0.0))
-        return none;
+        return unknown;
     return (struct oom_amount){true, value * step * unit, point ? 0.5 * step * unit : 0.0};
 }
 
 static struct oom_amount amount_after(const char *text, const char *words)
 {
     const char *found = strstr(text, words);
-    return found ? amount_at(found + strlen(words)) : (struct oom_amount){false, 0.0, 0.0};
+    return found ? amount_at(found + strlen(words)) : unknown;
 }
 
 /* Reads the amount before `words`, which begin with a blank: goes back over the unit, the blank and the number. */
@@ -161,7 +170,7 @@ static struct oom_amount amount_before(const char *text, const char *words)
 {
     const char *found = strstr(text, words);
     if (!found)
-        return (struct oom_amount){false, 0.0, 0.0};
+        return unknown;
     const char *at = found;
     while (at > text && at[-1] != ' ')
         at--;
@@ -179,9 +188,8 @@ static struct oom_amount first_known(struct oom_amount first, struct oom_amount 
 
 static struct oom_amount amount_difference(struct oom_amount from, struct oom_amount less)
 {
-    struct oom_amount none = {false, 0.0, 0.0};
     if (!from.known || !less.known)
-        return none;
+        return unknown;
     double bytes = from.bytes - less.bytes;
     return (struct oom_amount){true, bytes > 0.0 ? bytes : 0.0, from.slack_bytes + less.slack_bytes};
 }
@@ -263,81 +271,53 @@ static void amounts_read(const char *text, struct oom_message *out)
 
 /* ---- the traceback ---- */
 
-struct line {
-    const char *text;
-    size_t length;
-};
-
-/* Reads the next line of *at .. end.  Returns false at the end. */
-static bool line_next(const char **at, const char *end, struct line *out)
+/* Copies the next line of *at .. end without blanks around it.  Returns false at the end. */
+static bool line_next(const char **at, const char *end, char out[static LINE_BYTES])
 {
+    size_t used = 0;
     if (*at >= end)
         return false;
-    const char *stop = memchr(*at, '\n', (size_t)(end - *at));
-    stop = stop ? stop : end;
-    *out = (struct line){*at, (size_t)(stop - *at)};
-    *at = stop < end ? stop + 1 : end;
-    while (out->length > 0 && is_blank(out->text[0])) {
-        out->text++;
-        out->length--;
+    for (; *at < end && **at != '\n'; ++*at) {
+        if ((used > 0 || !is_blank(**at)) && used + 1 < LINE_BYTES)
+            out[used++] = shown(**at);
     }
+    *at += *at < end;
+    while (used > 0 && out[used - 1] == ' ')
+        used--;
+    out[used] = '\0';
     return true;
 }
 
-static bool line_contains(const struct line *line, const char *word)
+static bool contains_any(const char *line, const char *const *words)
 {
-    size_t length = strlen(word);
-    for (size_t at = 0; at + length <= line->length; at++) {
-        if (memcmp(line->text + at, word, length) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool line_contains_any(const struct line *line, const char *const *words)
-{
-    for (; *words; words++) {
-        if (line_contains(line, *words))
-            return true;
-    }
-    return false;
-}
-
-static void text_copy(char *out, size_t size, const char *text, size_t length)
-{
-    size_t used = 0;
-    for (size_t i = 0; i < length && used + 1 < size; i++)
-        out[used++] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?';
-    while (used > 0 && (out[used - 1] == ' ' || (out[used - 1] == '?' && text[used - 1] == '\r')))
-        used--;
-    out[used] = '\0';
+    while (*words && !strstr(line, *words))
+        words++;
+    return *words != NULL;
 }
 
 /* Reads `File "/x/model.py", line 187, in forward`. */
-static bool frame_read(const struct line *line, struct oom_frame *out)
+static bool frame_read(const char *line, struct oom_frame *out)
 {
     static const char head[] = "File \"", middle[] = "\", line ", in[] = ", in ";
-    const char *end = line->text + line->length, *file, *at;
-    if (!begins_with(line->text, line->length, head))
+    const char *file = line + sizeof head - 1, *end = strchr(line, '\0'), *at = file;
+    if (strncmp(line, head, sizeof head - 1) != 0)
         return false;
-    file = at = line->text + sizeof head - 1;
     for (; at < end && *at != '"'; at++)
         file = *at == '/' || *at == '\\' ? at + 1 : file;
-    if (!begins_with(at, (size_t)(end - at), middle))
+    if (strncmp(at, middle, sizeof middle - 1) != 0)
         return false;
-    text_copy(out->file, sizeof out->file, file, (size_t)(at - file));
-    out->line = 0;
-    for (at += sizeof middle - 1; at < end && is_digit(*at) && out->line < INT32_MAX / 10 - 1; at++)
+    *out = (struct oom_frame){.line = 0};
+    snprintf(out->file, sizeof out->file, "%.*s", (int)(at - file), file);
+    for (at += sizeof middle - 1; is_digit(*at) && out->line < INT32_MAX / 10 - 1; at++)
         out->line = 10 * out->line + (*at - '0');
-    out->function[0] = out->source[0] = '\0';
-    if (begins_with(at, (size_t)(end - at), in))
-        text_copy(out->function, sizeof out->function, at + sizeof in - 1, (size_t)(end - at) - (sizeof in - 1));
+    if (strncmp(at, in, sizeof in - 1) == 0)
+        snprintf(out->function, sizeof out->function, "%s", at + sizeof in - 1);
     return true;
 }
 
 /* Updates the stage from a frame.  Frames come from the outside in, and an inner one wins.  Exceptions: a forward frame
  * does not replace the backward stage, and moving the model counts only while the stage is unknown. */
-static void stage_read(const struct line *line, struct oom_message *out)
+static void stage_read(const char *line, struct oom_message *out)
 {
     static const char *const setup[] = {".to(device", ".cuda()", ", in _apply", ", in convert", NULL};
     static const char *const forward[] = {", in forward", "model(X, Y)", "model(X,Y)", "model(x, y)", NULL};
@@ -345,20 +325,20 @@ static void stage_read(const struct line *line, struct oom_message *out)
     static const char *const update[] = {"optimizer.step", "scaler.step", "_multi_tensor_adam", "_single_tensor_adam",
                                          "_init_group",    ", in adamw",  ", in adam",          NULL};
     static const char *const evaluate[] = {"estimate_loss", ", in evaluate", ", in validate", NULL};
-    if (line_contains_any(line, evaluate))
+    if (contains_any(line, evaluate))
         out->evaluation = true;
-    if (line_contains_any(line, backward))
+    if (contains_any(line, backward))
         out->stage = OOM_STAGE_BACKWARD;
-    else if (line_contains_any(line, update))
+    else if (contains_any(line, update))
         out->stage = OOM_STAGE_OPTIMIZER;
-    else if (line_contains_any(line, forward) && out->stage != OOM_STAGE_BACKWARD)
+    else if (contains_any(line, forward) && out->stage != OOM_STAGE_BACKWARD)
         out->stage = OOM_STAGE_FORWARD;
-    else if (line_contains_any(line, setup) && out->stage == OOM_STAGE_UNKNOWN)
+    else if (contains_any(line, setup) && out->stage == OOM_STAGE_UNKNOWN)
         out->stage = OOM_STAGE_SETUP;
 }
 
 /* Updates the site from a frame; an inner frame names the place better than an outer one. */
-static void site_read(const struct line *line, struct oom_message *out)
+static void site_read(const char *line, struct oom_message *out)
 {
     static const char *const words[][6] = {
         [OOM_SITE_LOGITS] = {"lm_head(", NULL},
@@ -368,26 +348,26 @@ static void site_read(const struct line *line, struct oom_message *out)
         [OOM_SITE_EMBEDDING] = {"transformer.wte", "transformer.wpe", NULL},
     };
     for (int site = OOM_SITE_LOGITS; site <= OOM_SITE_EMBEDDING; site++) {
-        if (line_contains_any(line, words[site]))
+        if (contains_any(line, words[site]))
             out->site = (enum oom_site)site;
     }
 }
 
-static bool is_library(const struct line *line)
+static bool is_library(const char *line)
 {
     static const char *const words[] = {"site-packages", "dist-packages", "/torch/", "\\torch\\", "<frozen", NULL};
-    return line_contains_any(line, words);
+    return contains_any(line, words);
 }
 
 /* Reads the frames between the last "Traceback" line and the message. */
 static void traceback_read(const char *begin, const char *end, struct oom_message *out)
 {
-    struct line line;
+    char line[LINE_BYTES];
     struct oom_frame frame;
     bool own = false, inside = false;
     const char *at = begin;
-    for (int32_t lines = 0; lines < FRAMES_MAX && line_next(&at, end, &line); lines++) {
-        if (begins_with(line.text, line.length, "Traceback (most recent call last)")) {
+    for (int32_t lines = 0; lines < FRAMES_MAX && line_next(&at, end, line); lines++) {
+        if (strncmp(line, TRACEBACK, sizeof TRACEBACK - 1) == 0) {
             out->stage = OOM_STAGE_UNKNOWN;
             out->site = OOM_SITE_UNKNOWN;
             out->evaluation = own = false;
@@ -397,15 +377,15 @@ static void traceback_read(const char *begin, const char *end, struct oom_messag
         }
         if (!inside)
             continue;
-        bool head = frame_read(&line, &frame);
+        bool head = frame_read(line, &frame);
         if (head)
-            own = !is_library(&line);
+            own = !is_library(line);
         if (head && own)
             out->frame = frame;
         else if (own && out->frame.source[0] == '\0')
-            text_copy(out->frame.source, sizeof out->frame.source, line.text, line.length);
-        stage_read(&line, out);
-        site_read(&line, out);
+            snprintf(out->frame.source, sizeof out->frame.source, "%.*s", OOM_SOURCE_MAX - 1, line);
+        stage_read(line, out);
+        site_read(line, out);
     }
     if (out->stage != OOM_STAGE_FORWARD)
         out->site = OOM_SITE_UNKNOWN;
@@ -438,14 +418,13 @@ struct oom_amount oom_others_bytes(const struct oom_message *message)
 
 struct oom_amount oom_context_bytes(const struct oom_message *message)
 {
-    struct oom_amount none = {false, 0.0, 0.0};
     if (!message->process.known || !message->allocated.known || !message->unallocated.known)
-        return none;
+        return unknown;
     /* A driver that spills into the host's memory counts that too; another one reports 17179869184.00 GiB for
      * "unknown". */
     bool spilled = message->total.known && message->process.bytes > message->total.bytes + message->total.slack_bytes;
     if (spilled || message->process.bytes > AMOUNT_MAX)
-        return none;
+        return unknown;
     return amount_difference(message->process, amount_sum(message->allocated, message->unallocated));
 }
 
@@ -465,7 +444,7 @@ static struct oom_amount amount_least(struct oom_amount a, struct oom_amount b)
 struct oom_amount oom_budget_bytes(const struct oom_message *message)
 {
     struct oom_amount context = oom_context_bytes(message), most = oom_process_most(message);
-    struct oom_amount budget = {false, 0.0, 0.0};
+    struct oom_amount budget = unknown;
     if (message->allocator == OOM_MPS)
         return amount_difference(message->allowed, message->elsewhere);
     if (most.known && context.known)

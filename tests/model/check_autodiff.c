@@ -1,9 +1,9 @@
 /* Checks autodiff against central differences, both in double through the oracle, and on the device.
  *
  *   toy       a block made by hand, unlike GPT-2's, with everything that makes bookkeeping hard: a tensor with three
- *             consumers, one used twice by one op, residual sums of residual sums, a weight used by two ops and an
- *             embedding tied to the head, views, loss chunks of unequal length, an op that nothing depends on.  No line
- *             of plan, exec or train is specific to it
+ *             consumers, one used twice by one op, residual sums of residual sums, a weight used by two ops, an
+ *             embedding tied to the head or not, views, loss chunks of unequal length, an op that nothing depends on.
+ *             No line of plan, exec or train is specific to it
  *   gpt       the training programs of a small GPT, with and without biases and dropout
  * In double, the rules must agree with the differences to 1e-6.  On the device, in fp32, the gradients must agree with
  * those of the oracle within 1e-5 of their norm, with dead bytes poisoned.
@@ -23,7 +23,7 @@
 #define GRADIENT_BOUND 1e-5
 
 enum { SAMPLES = 2, TIME = 5, ROWS = SAMPLES * TIME, CHANNELS = 4, VOCAB = 7 };
-enum toy_parameter { TOY_WTE, TOY_WPE, TOY_GAIN, TOY_BIAS, TOY_TWICE, TOY_QKV, TOY_PARAMETERS };
+enum toy_parameter { TOY_WTE, TOY_WPE, TOY_GAIN, TOY_BIAS, TOY_TWICE, TOY_QKV, TOY_HEAD, TOY_PARAMETERS };
 
 struct toy {
     struct hostmem *mem;
@@ -31,6 +31,7 @@ struct toy {
     int32_t program;
     int32_t scalars, ids, targets, order, starts, losses;
     struct autodiff_parameter parameter[TOY_PARAMETERS];
+    bool tied; /* the head is the embedding, and TOY_HEAD is not used */
 };
 
 static int32_t toy_tensor(struct toy *toy, const char *name, enum dtype dtype, int64_t rows, int64_t columns,
@@ -80,14 +81,19 @@ static int32_t toy_gelu(struct toy *toy, int32_t x, enum gelu_kind kind)
     return toy_op(toy, 0, OP_GELU_FORWARD, (struct op_attrs){.gelu = kind}, operands, GELU_FORWARD_Y);
 }
 
+static int toy_parameters(const struct toy *toy)
+{
+    return toy->tied ? TOY_HEAD : TOY_PARAMETERS;
+}
+
 static void toy_parameters_add(struct toy *toy)
 {
     static const struct {
         const char *name;
         int64_t rows, columns;
-    } shapes[TOY_PARAMETERS] = {{"wte", VOCAB, CHANNELS},      {"wpe", TIME, CHANNELS},
-                                {"gain", CHANNELS, 0},         {"bias", CHANNELS, 0},
-                                {"twice", CHANNELS, CHANNELS}, {"qkv", CHANNELS, 3 * CHANNELS}};
+    } shapes[TOY_PARAMETERS] = {
+        {"wte", VOCAB, CHANNELS},      {"wpe", TIME, CHANNELS},         {"gain", CHANNELS, 0},    {"bias", CHANNELS, 0},
+        {"twice", CHANNELS, CHANNELS}, {"qkv", CHANNELS, 3 * CHANNELS}, {"head", VOCAB, CHANNELS}};
     for (int p = 0; p < TOY_PARAMETERS; p++) {
         char name[32];
         snprintf(name, sizeof name, "%s.grad", shapes[p].name);
@@ -142,8 +148,9 @@ static void toy_loss(struct toy *toy, int32_t hidden)
         if (status == GT_OK)
             status = graph_view_add(toy->graph, toy->losses, first, rows[c], &losses);
         rig_need(status == GT_OK, "views");
-        const int32_t operands[] = {targets, toy->scalars,
-                                    toy_gemm(toy, c + 1, part, toy->parameter[TOY_WTE].tensor, true), losses};
+        const int32_t operands[] = {
+            targets, toy->scalars,
+            toy_gemm(toy, c + 1, part, toy->parameter[toy->tied ? TOY_WTE : TOY_HEAD].tensor, true), losses};
         struct op_attrs attrs = {.vocab = VOCAB, .gradient = true};
         (void)toy_op(toy, c + 1, OP_CROSS_ENTROPY, attrs, operands, CROSS_ENTROPY_LOSSES);
         first += rows[c];
@@ -152,8 +159,9 @@ static void toy_loss(struct toy *toy, int32_t hidden)
     (void)toy_op(toy, 0, OP_LOSS_SUM, (struct op_attrs){0}, sum, LOSS_SUM_SCALARS);
 }
 
-static void toy_open(struct toy *toy, bool accumulate)
+static void toy_open(struct toy *toy, bool accumulate, bool tied)
 {
+    toy->tied = tied;
     rig_need(hostmem_create(&toy->mem) == GT_OK, "hostmem");
     rig_need(graph_create(toy->mem, &toy->graph) == GT_OK, "graph");
     rig_need(graph_program_add(toy->graph, "toy", PHASE_TRAIN, &toy->program) == GT_OK, "program");
@@ -161,7 +169,7 @@ static void toy_open(struct toy *toy, bool accumulate)
     toy_loss(toy, toy_body(toy));
     struct autodiff_options options = {.program = toy->program,
                                        .parameters = toy->parameter,
-                                       .parameter_count = TOY_PARAMETERS,
+                                       .parameter_count = toy_parameters(toy),
                                        .order = toy->order,
                                        .starts = toy->starts,
                                        .accumulate_parameters = accumulate};
@@ -213,7 +221,7 @@ static void toy_fill(const struct toy *toy, const struct toy_host *host, struct 
     }
     for (int i = 0; i < ROWS + 2; i++)
         replica->value[toy->starts][i] = host->starts[i];
-    for (int p = 0; p < TOY_PARAMETERS; p++) {
+    for (int p = 0; p < toy_parameters(toy); p++) {
         int64_t count = graph_tensor_elements(toy->graph, toy->parameter[p].tensor);
         for (int64_t i = 0; i < count; i++) {
             replica->value[toy->parameter[p].tensor][i] = (double)host->weights[p][i];
@@ -240,18 +248,18 @@ static double toy_loss_at(const struct toy *toy, const struct toy_host *host, st
 
 START_TEST(toy_meets_the_differences)
 {
-    bool accumulate = _i == 1;
+    bool accumulate = _i % 2 == 1;
     struct toy toy;
     struct toy_host host;
     struct replica replica, moved;
-    toy_open(&toy, accumulate);
+    toy_open(&toy, accumulate, _i < 2);
     toy_host_fill(&host, unit_seed());
     replica_create(toy.graph, &replica);
     replica_create(toy.graph, &moved);
     toy_fill(&toy, &host, &replica);
     replica_run(&replica, toy.program);
     double worst = 0.0;
-    for (int p = 0; p < TOY_PARAMETERS; p++) {
+    for (int p = 0; p < toy_parameters(&toy); p++) {
         int64_t count = graph_tensor_elements(toy.graph, toy.parameter[p].tensor);
         for (int64_t i = 0; i < count; i++) {
             double up = toy_loss_at(&toy, &host, &moved, p, i, DIFFERENCE);
@@ -274,7 +282,7 @@ END_TEST
 static void toy_upload(struct exec *exec, const struct toy *toy, const struct toy_host *host)
 {
     enum gt_status status = exec_upload(exec, toy->ids, 0, host->ids, ROWS);
-    for (int p = 0; p < TOY_PARAMETERS && status == GT_OK; p++) {
+    for (int p = 0; p < toy_parameters(toy) && status == GT_OK; p++) {
         int64_t count = graph_tensor_elements(toy->graph, toy->parameter[p].tensor);
         status = exec_upload(exec, toy->parameter[p].tensor, 0, host->weights[p], count);
         if (status == GT_OK)
@@ -300,7 +308,7 @@ START_TEST(toy_runs_on_the_device)
     struct backend_info info;
     struct plan *plan;
     struct exec *exec;
-    toy_open(&toy, _i == 1);
+    toy_open(&toy, _i % 2 == 1, _i < 2);
     toy_host_fill(&host, unit_seed());
     rig_need(backend_find("cpu")->open(&(struct backend_open_options){.threads = 2}, &device) == GT_OK, "device");
     rig_need(device->ops->info(device, &info) == GT_OK, "device info");
@@ -313,7 +321,7 @@ START_TEST(toy_runs_on_the_device)
     replica_create(toy.graph, &replica);
     toy_fill(&toy, &host, &replica);
     replica_run(&replica, toy.program);
-    for (int p = 0; p < TOY_PARAMETERS; p++) {
+    for (int p = 0; p < toy_parameters(&toy); p++) {
         float ours[CHANNELS * 3 * CHANNELS];
         int64_t count = graph_tensor_elements(toy.graph, toy.parameter[p].gradient);
         ck_assert_int_eq(exec_download(exec, toy.parameter[p].gradient, 0, ours, count), GT_OK);
@@ -382,9 +390,27 @@ START_TEST(gpt_meets_the_differences)
 }
 END_TEST
 
-START_TEST(an_op_without_a_rule_is_refused)
+/* The toy needs four copies: `both` gets its own gradient, because x still reads the shared one, and three are added to
+ * another (x in `sum`, and `both` twice in `twice`).  Only an embedding that is not tied must start at zero. */
+START_TEST(gradients_are_copied_where_they_must_be)
 {
     struct toy toy;
+    int copies = 0, fills = 0;
+    toy_open(&toy, _i % 2 == 1, _i < 2);
+    const struct program *program = &toy.graph->programs[toy.program];
+    for (int32_t i = 0; i < program->count; i++) {
+        copies += program->ops[i].kind == OP_COPY;
+        fills += program->ops[i].kind == OP_FILL;
+    }
+    ck_assert_int_eq(copies, 4);
+    ck_assert_int_eq(fills, _i == 2);
+    toy_close(&toy);
+}
+END_TEST
+
+START_TEST(an_op_without_a_rule_is_refused)
+{
+    struct toy toy = {.tied = true};
     rig_need(hostmem_create(&toy.mem) == GT_OK && graph_create(toy.mem, &toy.graph) == GT_OK, "graph");
     rig_need(graph_program_add(toy.graph, "toy", PHASE_TRAIN, &toy.program) == GT_OK, "program");
     toy_parameters_add(&toy);
@@ -395,7 +421,7 @@ START_TEST(an_op_without_a_rule_is_refused)
     toy_loss(&toy, copy[1]);
     struct autodiff_options options = {.program = toy.program,
                                        .parameters = toy.parameter,
-                                       .parameter_count = TOY_PARAMETERS,
+                                       .parameter_count = toy_parameters(&toy),
                                        .order = toy.order,
                                        .starts = toy.starts};
     struct log_capture capture;
@@ -411,8 +437,9 @@ Suite *autodiff_suite(void)
 {
     Suite *suite = suite_create("autodiff");
     TCase *tests = tcase_create("autodiff");
-    tcase_add_loop_test(tests, toy_meets_the_differences, 0, 2);
-    tcase_add_loop_test(tests, toy_runs_on_the_device, 0, 2);
+    tcase_add_loop_test(tests, toy_meets_the_differences, 0, 4);
+    tcase_add_loop_test(tests, toy_runs_on_the_device, 0, 4);
+    tcase_add_loop_test(tests, gradients_are_copied_where_they_must_be, 0, 4);
     tcase_add_loop_test(tests, gpt_meets_the_differences, 0, 4);
     tcase_add_test(tests, an_op_without_a_rule_is_refused);
     suite_add_tcase(suite, tests);

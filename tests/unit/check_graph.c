@@ -180,6 +180,7 @@ START_TEST(the_builder_makes_gpt2)
     ck_assert_int_eq(count_of(train, OP_CROSS_ENTROPY), 3);         /* 10 rows in chunks of 4, 4, 2 */
     ck_assert_int_eq(count_of(train, OP_GEMM), 3 * (4 * 2 + 3));
     ck_assert_int_eq(count_of(train, OP_BIAS_BACKWARD), 4 * 2);
+    ck_assert_int_eq(count_of(train, OP_COPY) + count_of(train, OP_FILL), 0);
     ck_assert_int_eq(count_of(evaluate, OP_DROPOUT), 0);
     ck_assert_int_eq(count_of(evaluate, OP_CROSS_ENTROPY), 2);
     for (int32_t i = 0; i < evaluate->count; i++)

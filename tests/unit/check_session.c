@@ -1,10 +1,14 @@
-/* Tests of session.c: dividing an update into micro-steps, early refusals, and initial weights. */
+/* Tests of session.c: dividing an update into micro-steps, early refusals, initial weights; and of restore_parts.c:
+ * conversions of optimizer states. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/parameters.h"
+#include "model/state_codes.h"
 #include "tests/unit/log_capture.h"
 #include "tests/unit/unit_main.h"
+#include "train/restore_parts.h"
 #include "train/session_plan.h"
 #include "train/session_rates.h"
 
@@ -33,6 +37,30 @@ static struct model_options options_make(const struct config *config)
     session_model_config(config, 0, &model);
     session_train_options(&session, &choices, &model, &options);
     return options;
+}
+
+/* Opens a session and plans it. */
+static void session_begin(const struct config *config, struct session *out)
+{
+    struct hostmem *mem;
+    struct model_options options;
+    struct model_config model;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    ck_assert_int_eq(session_open(mem, config, out), GT_OK);
+    session_model_config(config, 0, &model);
+    session_train_options(out, &(struct session_choices){0}, &model, &options);
+    ck_assert_int_eq(session_plan(out, &options), GT_OK);
+}
+
+static void session_end(struct session *session)
+{
+    struct hostmem *mem = session->mem;
+    struct hostmem_counters counters;
+    hostmem_phase_set(mem, HOSTMEM_CLOSE);
+    session_close(session);
+    hostmem_counters_get(mem, &counters);
+    ck_assert_uint_eq(counters.live_bytes, 0);
+    hostmem_destroy(mem);
 }
 
 START_TEST(updates_are_cut_into_micro_steps)
@@ -139,14 +167,10 @@ static void weights_get(struct session *session, int32_t index, float *out)
 
 START_TEST(initial_weights_follow_from_the_seed)
 {
-    struct hostmem *mem;
     struct session session;
     struct config config = config_make();
-    struct model_options options = options_make(&config);
     float first[50 * 16], again[50 * 16], other[50 * 16];
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
-    ck_assert_int_eq(session_plan(&session, &options), GT_OK);
+    session_begin(&config, &session);
     ck_assert_int_eq(session_start(&session), GT_OK);
     ck_assert_int_eq(session_weights_init(&session, 1), GT_OK);
     weights_get(&session, 0, first);
@@ -173,42 +197,23 @@ START_TEST(initial_weights_follow_from_the_seed)
         for (int k = 0; k < 4; k++)
             ck_assert(values[k] == (parameter->init == INIT_ONE ? 1.0f : 0.0f));
     }
-    hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    session_close(&session);
-    hostmem_destroy(mem);
+    session_end(&session);
 }
 END_TEST
 
 START_TEST(the_arena_is_the_plan)
 {
-    struct hostmem *mem;
     struct session session;
     struct config config = config_make();
-    struct model_options options = options_make(&config);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
-    ck_assert_int_eq(session_plan(&session, &options), GT_OK);
+    session_begin(&config, &session);
     ck_assert_uint_eq(session.device.record.arena_bytes, 0);
     ck_assert_int_eq(session_start(&session), GT_OK);
     ck_assert_int_eq(session_peak_measure(&session), GT_OK);
     ck_assert(session.timing.peak_flops > 1e6);
     ck_assert_uint_eq(session.device.record.arena_bytes, session.plan->arena_bytes);
-    hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    session_close(&session);
-    hostmem_destroy(mem);
+    session_end(&session);
 }
 END_TEST
-
-static void session_make(struct hostmem *mem, const struct config *config, struct session *out)
-{
-    struct model_options options;
-    struct model_config model;
-    struct session_choices choices = {0};
-    ck_assert_int_eq(session_open(mem, config, out), GT_OK);
-    session_model_config(config, 0, &model);
-    session_train_options(out, &choices, &model, &options);
-    ck_assert_int_eq(session_plan(out, &options), GT_OK);
-}
 
 static const struct backend_ops *cpu;
 static uint64_t free_limit;
@@ -247,15 +252,12 @@ START_TEST(memory_that_others_took_since_is_planned_for_once)
 {
     const uint64_t margin = (uint64_t)256 << 20; /* left to other processes */
     for (int little = 0; little < 2; little++) {
-        struct hostmem *mem;
         struct session session;
         struct log_capture capture;
-        struct hostmem_counters counters;
         struct config config = config_make();
         config.batch_size = 4500;
         config.block_size = 64;
-        ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-        session_make(mem, &config, &session);
+        session_begin(&config, &session);
         uint64_t before = session.plan->arena_bytes, left = margin + SESSION_HEADROOM_BYTES + before / 2;
         ck_assert_uint_gt(before, 2 * margin + (margin >> 1));
         int status = starts(&session, little ? SESSION_HEADROOM_BYTES + 65536 : left, &capture);
@@ -268,24 +270,16 @@ START_TEST(memory_that_others_took_since_is_planned_for_once)
             ck_assert_int_lt(session.model->options.choice.micro_batch, 4500);
             ck_assert_int_eq(session_weights_init(&session, 1), GT_OK);
         }
-        hostmem_phase_set(mem, HOSTMEM_CLOSE);
-        session_close(&session);
-        hostmem_counters_get(mem, &counters);
-        ck_assert_uint_eq(counters.live_bytes, 0);
-        hostmem_destroy(mem);
+        session_end(&session);
     }
 }
 END_TEST
 
 START_TEST(a_device_that_refuses_is_reported)
 {
-    struct hostmem *mem;
     struct session session;
     struct config config = config_make();
-    struct model_options options = options_make(&config);
-    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
-    ck_assert_int_eq(session_open(mem, &config, &session), GT_OK);
-    ck_assert_int_eq(session_plan(&session, &options), GT_OK);
+    session_begin(&config, &session);
     struct backend_ops refusing = *session.device.backend->ops;
     refusing.arena = arena_refused;
     session.device.backend->ops = &refusing;
@@ -293,15 +287,84 @@ START_TEST(a_device_that_refuses_is_reported)
     log_capture_begin(&capture);
     ck_assert_int_eq(session_start(&session), GT_NO_MEMORY);
     log_capture_end();
-    hostmem_phase_set(mem, HOSTMEM_CLOSE);
-    session_close(&session);
-    struct hostmem_counters counters;
-    hostmem_counters_get(mem, &counters);
-    ck_assert_uint_eq(counters.live_bytes, 0);
-    hostmem_destroy(mem);
+    session_end(&session);
+}
+END_TEST
+
+enum { MOMENTS = 64 * 4 * 64, PORTION = 40 * STATE_BLOCK };
+
+/* Sets out to what the values become in 8 bits and back. */
+static void moments_expect(enum state_moment moment, const float *values, float *out)
+{
+    uint8_t codes[STATE_BLOCK];
+    for (int i = 0; i < MOMENTS; i += STATE_BLOCK) {
+        const int8_t exponent = state_codes_encode(moment, values + i, STATE_BLOCK, codes);
+        state_codes_decode(moment, codes, exponent, STATE_BLOCK, out + i);
+    }
+}
+
+static void moments_write(struct session *session, int8_t *scales, const void *m, const void *v, enum dtype dtype,
+                          int32_t index)
+{
+    struct restore_parts parts = {.session = session};
+    const size_t size = dtype_size_bytes(dtype);
+    if (scales != NULL)
+        ck_assert_int_eq(
+            restore_part_write(&parts, CHECKPOINT_SCALES, index, 0, 2 * MOMENTS / STATE_BLOCK, scales, DTYPE_U8),
+            GT_OK);
+    for (size_t at = 0; at < MOMENTS; at += PORTION) {
+        const size_t count = MOMENTS - at < PORTION ? MOMENTS - at : PORTION;
+        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_M, index, at, count, (const char *)m + at * size, dtype),
+                         GT_OK);
+        ck_assert_int_eq(restore_part_write(&parts, CHECKPOINT_V, index, at, count, (const char *)v + at * size, dtype),
+                         GT_OK);
+    }
+    hostmem_free(session->mem, parts.exponents);
+}
+
+static void part_get(struct session *session, enum checkpoint_part part, int32_t index, size_t count, void *out)
+{
+    ck_assert_int_eq(restore_part_read(session, part, index, 0, count, out), GT_OK);
+}
+
+/* fp32 moments become 8 bits and fp32 again, each with the exponents of its own blocks. */
+START_TEST(converted_moments_keep_their_values)
+{
+    static float m[MOMENTS], v[MOMENTS], m_expected[MOMENTS], v_expected[MOMENTS];
+    static uint8_t m_codes[MOMENTS], v_codes[MOMENTS];
+    int8_t scales[2 * MOMENTS / STATE_BLOCK];
+    struct session session;
+    struct config config = config_make();
+    config.n_embd = 64;
+    config.dtype = CONFIG_DTYPE_BFLOAT16;
+    for (int i = 0; i < MOMENTS; i++) {
+        m[i] = sinf((float)i) * ldexpf(1.0f, -(i / STATE_BLOCK) % 9);
+        v[i] = (1.0f + cosf((float)i)) * ldexpf(1.0f, -30 + (i / STATE_BLOCK) % 7);
+    }
+    moments_expect(STATE_MOMENT_M, m, m_expected);
+    moments_expect(STATE_MOMENT_V, v, v_expected);
+    config.state_format = CONFIG_STATES_SR_8BIT_FULL;
+    session_begin(&config, &session);
+    ck_assert_int_eq(session_start(&session), GT_OK);
+    const int32_t index = parameters_block(&session.model->options.config, 0).c_fc;
+    moments_write(&session, NULL, m, v, DTYPE_F32, index);
+    part_get(&session, CHECKPOINT_SCALES, index, sizeof scales, scales);
+    part_get(&session, CHECKPOINT_M, index, MOMENTS, m_codes);
+    part_get(&session, CHECKPOINT_V, index, MOMENTS, v_codes);
+    session_end(&session);
+    config.state_format = CONFIG_STATES_MASTER;
+    session_begin(&config, &session);
+    ck_assert_int_eq(session_start(&session), GT_OK);
+    moments_write(&session, scales, m_codes, v_codes, DTYPE_U8, index);
+    part_get(&session, CHECKPOINT_M, index, MOMENTS, m);
+    part_get(&session, CHECKPOINT_V, index, MOMENTS, v);
+    session_end(&session);
+    ck_assert_mem_eq(m, m_expected, sizeof m);
+    ck_assert_mem_eq(v, v_expected, sizeof v);
 }
 END_TEST
 
 UNIT_TESTS(session, updates_are_cut_into_micro_steps, what_a_key_says_wins_over_a_choice,
            hopeless_sizes_are_refused_at_once, a_budget_that_is_none_is_refused, initial_weights_follow_from_the_seed,
-           the_arena_is_the_plan, memory_that_others_took_since_is_planned_for_once, a_device_that_refuses_is_reported)
+           the_arena_is_the_plan, memory_that_others_took_since_is_planned_for_once, a_device_that_refuses_is_reported,
+           converted_moments_keep_their_values)

@@ -11,9 +11,9 @@ was left, gives those results.  The allocations of libraries do not fail: a driv
 The number of allocations may differ slightly between runs, because a device is measured or a driver compiles: an
 allocation that a run does not reach counts as missed.
 
-`make check` tries a sample, on devices only of allocations that the backend requests; CHECK_LONG=1 every one,
---part=K/N every N-th; names on the command line select commands, "below" the allocations that the backend's code
-requests, directly or indirectly.  Needs a linker that wraps functions.  Prints "checks: P passed, F failed, S skipped".
+On a device only allocations that the backend's code requests, directly or indirectly, fail: the others are the same as
+on the cpu.  `make check` tries a sample, CHECK_LONG=1 every one, --part=K/N every N-th; names on the command line select
+commands.  Needs a linker that wraps functions.  Prints "checks: P passed, F failed, S skipped".
 """
 import os
 import random
@@ -28,7 +28,6 @@ from faulty_device import has_opencl, library_made
 
 SAMPLE = 2 if not tiny.LONG else 1 << 30  # for each command
 ON_DEVICE = 1 if not tiny.LONG else 1 << 30  # the same on a device
-BELOW = "below"
 
 
 def judge(command, fault, expected, held):
@@ -62,9 +61,7 @@ def faults_of(command, count, generator):
     """Returns the faults to try, and how many there are."""
     numbers, most = range(1, count + 1), SAMPLE
     if command.device != "cpu":
-        most = ON_DEVICE
-        if not tiny.LONG or BELOW in tiny.arguments():
-            numbers = commands.allocated_below(f"backends/{command.device}/", command) or numbers
+        numbers, most = commands.allocated_below(f"backends/{command.device}/", command) or numbers, ON_DEVICE
     every = [f"{number}{more}" for number in numbers for more in ("", "+")]
     return tiny.part(tiny.sample(generator, every, most)), len(every)
 
@@ -101,7 +98,7 @@ def has_device(device, work):
 
 def chosen(work):
     """Returns the commands that the command line names (default: all) whose initial folders could be made."""
-    wanted = [name for name in tiny.arguments() if name != BELOW]
+    wanted = tiny.arguments()
     picked = [command for command in commands.on_devices() if not wanted or command.name in wanted]
     for device in sorted({command.device for command in picked}):
         if has_device(device, work):

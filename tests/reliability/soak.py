@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Hours of a run that trains, evaluates, saves, samples, is stopped and resumed: nothing may grow.
+"""A run that trains, evaluates, saves, samples, is stopped and resumed: nothing may grow.
 
-A tiny model trains for --minutes=N (default: 0.1 in `make check`, 120 with CHECK_LONG=1); it is stopped about ten
-times, alternately by SIGTERM and SIGKILL, and resumed.  The resident memory and the open files of each process are
+A tiny model trains for SOAK_MINUTES (default: 0.1 in `make check`, 15 with CHECK_LONG=1); it is stopped about ten times, alternately by SIGTERM and SIGKILL, and resumed.  The resident memory and the open files of each process are
 sampled several times a second.  After the first evaluations of a process its memory may grow by no more than
 GROWTH_KIB, however long it lives, and in the last quarter of the samples it has no more open files than in the first;
 later processes use no more than the first; the folder keeps its number of files; every resume starts at the recorded
@@ -33,6 +32,7 @@ import tiny
 import cuda_common
 from checks import check, finish, is_instrumented, skip
 
+MINUTES = float(os.environ.get("SOAK_MINUTES") or (15 if tiny.LONG else 0.1))
 SEGMENTS = 10
 FILES = 10  # of a folder with one checkpoint
 SAMPLE_SECONDS = 0.1
@@ -53,13 +53,6 @@ STEADY = 0.7  # the share of these waits, up to the end, during which the state 
 RUN = ["--dataset=./data", "--n_layer=2", "--n_head=2", "--n_embd=32", "--block_size=32", "--batch_size=4",
        "--gradient_accumulation_steps=2", "--eval_interval=50", "--eval_iters=2", "--log_interval=200", "--threads=1",
        "--dropout=0.1", "--sample_tokens=16", "--max_iters=1000000000", "--warmup_iters=100", "--out_dir=out"]
-
-
-def minutes_wanted():
-    for word in sys.argv[1:]:
-        if word.startswith("--minutes="):
-            return float(word.partition("=")[2])
-    return 120.0 if tiny.LONG else 0.1
 
 
 def prepare():
@@ -156,7 +149,7 @@ def tail(name):
         return file.read()[-500:]
 
 
-def judge_all(history, minutes, iteration):
+def judge_all(history, iteration):
     resident = [max(resident for resident, _ in seen) for seen in history if seen]
     files = [min(files for _, files in seen) for seen in history if seen]
     check(SANITIZED or max(resident) - resident[0] <= ACROSS_KIB, f"later processes are larger: {resident} KiB")
@@ -169,7 +162,7 @@ def judge_all(history, minutes, iteration):
     check(len(losses) > 1 and all(math.isfinite(loss) for loss in losses), f"{len(losses)} losses, all finite")
     check(losses[-1] < losses[0], f"it learns: {losses[0]} to {losses[-1]}")
     grown = max(max(resident for resident, _ in seen) - seen[0][0] for seen in history if seen)
-    print(f"{minutes:g} minutes, {len(history)} processes, {iteration} updates, {sum(map(evaluations, logs(history)))} "
+    print(f"{MINUTES:g} minutes, {len(history)} processes, {iteration} updates, {sum(map(evaluations, logs(history)))} "
           f"evaluations with samples, {sum(len(seen) for seen in history)} looks: resident {min(resident)} to {max(resident)} "
           f"KiB, growth within a process at most {grown} KiB, {max(files)} open files")
 
@@ -228,17 +221,17 @@ def main():
     if not os.path.isdir("/proc/self/fd"):
         skip("soak", "no /proc")
         return finish()
-    minutes, history, cards, iteration = minutes_wanted(), [], [], 0
+    history, cards, iteration = [], [], 0
     with tempfile.TemporaryDirectory(prefix="gpt-train-soak-") as work:
         os.chdir(work)
         prepare()
-        segments = max(3, min(SEGMENTS, int(minutes * 60 / 4)))
+        segments = max(3, min(SEGMENTS, int(MINUTES * 60 / 4)))
         for number in range(segments):
-            seen, card, status = segment(number, minutes * 60 / segments)
+            seen, card, status = segment(number, MINUTES * 60 / segments)
             history.append(seen)
             cards.append(card)
             iteration = judge_segment(number, seen, status, iteration)
-        judge_all(history, minutes, iteration)
+        judge_all(history, iteration)
         if CARD:
             judge_card(cards)
         os.chdir("/")

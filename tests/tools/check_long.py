@@ -4,8 +4,9 @@
 Usage: check_long.py run|table TARGET...     (TARGET: the fuzzer's targets; the environment is that of `make check`)
 `run` takes the parts of tests/long-parts, or those whose names begin with a word of $PARTS, until all are done or
 $MINUTES are over; a part that is running then is finished.  A pass writes a line into tests/long-stamps: part, date,
-commit (followed by "+" if files differed), seconds, and the test's own count of checks.  `table` prints these.  Ends
-with the line "N passed, N failed, N skipped", counted in parts; the exit status is 1 if one failed.
+commit (followed by "+" if files differed), seconds, and the test's own count of checks.  `table` prints these.  A
+fuzzing target runs for FUZZ_SECONDS (60) or for FUZZ_RUNS inputs, the soak for SOAK_MINUTES (15).  Ends with the line
+"N passed, N failed, N skipped", counted in parts; the exit status is 1 if one failed.
 """
 import datetime
 import os
@@ -66,7 +67,9 @@ def run(part, command):
     """Returns "passed", "failed" or "skipped"."""
     script = os.path.join(SOURCE if command[0].endswith((".py", ".sh")) else BUILD, command[0])
     log = os.path.join(LOGS, re.sub(r"\W", "-", part) + ".log")
-    environment = dict(os.environ, CHECK_LONG="1", TEST_LIMIT_S="604800", FUZZ_RUNS=os.environ.get("FUZZ_RUNS", "10000000"))
+    environment = dict(os.environ, CHECK_LONG="1", TEST_LIMIT_S="604800")
+    if not environment.get("FUZZ_RUNS"):
+        environment.setdefault("FUZZ_SECONDS", "60")
     start = time.monotonic()
     with open(log, "w", encoding="utf-8") as file:
         done = subprocess.run(["sh", os.path.join(SOURCE, "tests", "tools", "run_test.sh"), script, *command[1:]],

@@ -1,5 +1,6 @@
-"""Shared code of the programs in this folder: running other programs, their memory, a card's memory, random tokens, and
-the machine's roof."""
+"""Shared code of the programs in this folder: options, running other programs, their memory, a card's memory, random
+tokens, gpt-train's arguments and what it prints, the machine's roof, and the rows of gpu-check and opencl-check."""
+import argparse
 import array
 import json
 import os
@@ -9,8 +10,24 @@ import shlex
 import subprocess
 import sys
 import threading
+import time
 
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOKENS = 1 << 18
+
+
+def options_of(doc, *positional, **defaults):
+    """Parses the command line: an option for each default, of its type, and positional arguments; "NAME..." takes
+    several or none."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in positional:
+        parser.add_argument(name.rstrip("."), nargs="*" if name.endswith("...") else None)
+    for name, value in defaults.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=type(value), default=value)
+    options = parser.parse_intermixed_args()
+    if "build" in defaults:
+        options.build = os.path.abspath(options.build)
+    return options
 
 
 def program(build, name):
@@ -20,7 +37,7 @@ def program(build, name):
     return path
 
 
-def run(command, cwd, environment=None):
+def run(command, cwd=None, environment=None):
     """Returns the process's output and its peak resident set in bytes; ends this program when the process fails."""
     with subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env=environment) as process:
@@ -66,19 +83,58 @@ class UsedMemory:
 
 
 def random_tokens(folder, vocabulary):
-    """Writes train.bin and val.bin of uint16."""
+    """Writes train.bin and val.bin of uint16 into the folder, unless it is there; returns it."""
     generator = random.Random(1)
-    os.makedirs(folder, exist_ok=True)
-    for name in ("train.bin", "val.bin"):
-        with open(os.path.join(folder, name), "wb") as file:
-            array.array("H", (generator.randrange(vocabulary) for _ in range(TOKENS))).tofile(file)
+    if not os.path.isdir(folder):
+        os.makedirs(folder)
+        for name in ("train.bin", "val.bin"):
+            with open(os.path.join(folder, name), "wb") as file:
+                array.array("H", (generator.randrange(min(vocabulary, 50257)) for _ in range(TOKENS))).tofile(file)
+    return folder
 
 
-def compile_roof(top, folder):
+def training(work, shape, steps):
+    """Returns gpt-train's arguments for steps on random tokens; a shape is layers, heads, channels, vocabulary, samples
+    per update, tokens per sample."""
+    layers, heads, width, vocabulary, samples, block = shape
+    return ["--dataset=" + random_tokens(os.path.join(work, f"data-{vocabulary}"), vocabulary), f"--n_layer={layers}",
+            f"--n_head={heads}", f"--n_embd={width}", f"--vocab_size={vocabulary}", f"--batch_size={samples}",
+            f"--block_size={block}", "--gradient_accumulation_steps=1", "--dropout=0", f"--max_iters={steps}", "--eval_iters=1",
+            "--eval_interval=1000000", "--always_save_checkpoint=False", "--log_interval=1"]
+
+
+def step_seconds(log):
+    """Returns the seconds of each step but the first."""
+    return [float(ms) / 1e3 for ms in re.findall(r"^iter [1-9]\d*: .*time ([\d.]+)ms", log, re.M)]
+
+
+def step_flops(shape):
+    """Multiply-adds of forward and backward count as two, embeddings and recomputation not at all; attention counts its
+    causal half (Chowdhery et al. 2022, B)."""
+    layers, _, width, vocabulary, samples, block = shape
+    return samples * block * (6 * (12 * layers * width * width + vocabulary * width) + 6 * layers * block * width)
+
+
+def op_times(log):
+    """Returns {op, runs, seconds, share, gflops, gbytes} of each op of a run with --profile=True, the longest first."""
+    rows = re.findall(r"^(\w+) +(\d+) +([\d.]+) +([\d.]+) % +([\d.]+) +([\d.]+)$", log, re.M)
+    if not rows:
+        raise Failed("gpt-train --profile=True printed no table")
+    ops = [dict(zip(("op", "runs", "seconds", "share", "gflops", "gbytes"), [row[0], *map(float, row[1:])])) for row in rows]
+    return sorted(ops, key=lambda one: -one["seconds"])
+
+
+def has_torch(python, card=False):
+    """Returns true when this Python has PyTorch 2, and that knows a card if one is needed."""
+    has = "import torch; assert int(torch.__version__.split('.')[0]) >= 2" + (" and torch.cuda.is_available()" if card else "")
+    return subprocess.run([python, "-c", has], check=False, capture_output=True).returncode == 0
+
+
+def compile_roof(folder):
     """Compiles bench/roof.c into the folder, with $CC or cc."""
     path = os.path.join(folder, "roof")
     subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-O2", "-ffp-contract=fast", "-pthread",
-                    os.path.join(top, "bench", "roof.c"), "-o", path], check=True)
+                    os.path.join(TOP, "bench", "roof.c"), "-o", path], check=True)
     return path
 
 
@@ -86,22 +142,64 @@ def roof(path, threads):
     return json.loads(subprocess.run([path, str(threads)], check=True, capture_output=True, text=True).stdout)
 
 
-class Course:
-    """A run of nanoGPT's CPU configuration and then an evaluation of the whole validation split: loss, curve, times."""
-
-    def __init__(self, gpt_train, work, name, arguments, iterations, curve=(1000000, 0)):
-        interval, batches = curve
-        top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        self.command = [gpt_train, os.path.join(top, "config", "shakespeare_char_cpu.py"), f"--dataset={work}/data",
-                        f"--out_dir={work}/out-{name}", *arguments]
-        log, _ = run([*self.command, f"--max_iters={iterations - 1}", "--log_interval=1", f"--eval_interval={interval}",
-                      "--always_save_checkpoint=True", *([f"--eval_iters={batches}"] if batches else [])], work)
-        self.times = [float(ms) for ms in re.findall(r"^iter \d+: .*time ([0-9.]+)ms", log, re.MULTILINE)]
-        self.curve = [(int(step), float(loss))
-                      for step, loss in re.findall(r"^step (\d+): .*val loss ([0-9.]+)", log, re.MULTILINE)]
-        log, _ = run([*self.command, "--init_from=resume", "--eval_only=True", "--eval_iters=0"], work)
-        self.loss = float(re.search(r"val loss ([0-9.]+)", log).group(1))
+class Failed(Exception):
+    """A row that failed, with the reason."""
 
 
-def prepare_characters(gpt_prepare, text, work):
-    run([gpt_prepare, "--tokenizer=chars", f"--out_dir={work}/data", os.path.abspath(text)], work)
+class Absent(Exception):
+    """A row whose requirements are missing."""
+
+
+class Rows:
+    """The rows of a table: each is an action that returns its detail, or raises Failed or Absent."""
+
+    def __init__(self, only, **common):
+        self.only, self.common, self.rows = only, common, []
+
+    def row(self, name, action):
+        """Runs a row, which may also return figures for the JSON; returns true when it passed, or is not one of
+        `only`."""
+        if self.only and not any(name.startswith(word) for word in self.only.split(",")):
+            return True
+        started, figures = time.monotonic(), {}
+        try:
+            result, detail = "PASS", action()
+            if isinstance(detail, tuple):
+                detail, figures = detail
+        except Failed as failed:
+            result, detail = "FAIL", str(failed)
+        except (Absent, FileNotFoundError) as absent:
+            result, detail = "SKIP", str(absent)
+        seconds = time.monotonic() - started
+        self.rows.append({**self.common, "name": name, "result": result, "detail": detail,
+                          "seconds": round(seconds, 1), **figures})
+        print(f"{name:24} {result:5} {seconds:7.1f} s  {detail}", flush=True)
+        return result == "PASS"
+
+
+def json_write(path, found):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+        file.write("\n")
+
+
+def results_of(rows):
+    return "{} passed, {} failed, {} skipped".format(*(sum(row["result"] == result for row in rows)
+                                                       for result in ("PASS", "FAIL", "SKIP")))
+
+
+def words_of(doc, numbers, names, *flags):
+    """Parses --NAME=VALUE and flags; prints the usage and ends with 2 on anything else, or a value that is not a
+    number where `numbers` wants one."""
+    options = {}
+    for argument in sys.argv[1:]:
+        name, mark, value = argument[2:].partition("=")
+        is_number = re.fullmatch(r"[0-9]+(\.[0-9]+)?", value)
+        if argument in ("--help", "-h"):
+            print(doc.strip())
+            sys.exit(0)
+        if argument[:2] != "--" or not (name in names and value and (is_number or name not in numbers) or name in flags and not mark):
+            print(f"{os.path.basename(sys.argv[0])}: unknown: {argument}\n\n{doc.strip()}", file=sys.stderr)
+            sys.exit(2)
+        options[name] = value or "yes"
+    return options

@@ -3,17 +3,10 @@ EXTRA_DIST += \
 	bench/common.py \
 	bench/memory_table.py \
 	bench/opencl-check \
-	bench/record_budgets.py \
-	bench/record_dtypes.py \
-	bench/record_export.py \
-	bench/record_generate.py \
-	bench/record_nanogpt.py \
-	bench/record_prepare.py \
-	bench/record_scaling.py \
-	bench/record_shakespeare.py \
-	bench/record_states.py \
-	bench/record_tokenizers.py \
-	bench/record_transformers.py \
+	bench/record_exchange.py \
+	bench/record_speed.py \
+	bench/record_tokens.py \
+	bench/record_training.py \
 	bench/results/2026-11-21-cpu-16bit.md \
 	bench/results/2026-11-21-cpu.md \
 	bench/results/2026-11-22-cpu-speed.md \
@@ -25,5 +18,4 @@ EXTRA_DIST += \
 	bench/roof.c \
 	bench/run \
 	bench/torch_gpt2.py \
-	bench/torch_gpu.py \
 	bench/torch_side.py

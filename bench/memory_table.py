@@ -10,11 +10,12 @@ arena of each model, with one sequence at a time and everything recomputed, and 
 way.  No other key is pinned.  No GPU is needed, and nothing is trained.  Prints Markdown tables, and for each card a
 command to check one cell.
 """
-import argparse
 import json
 import os
 import subprocess
 import sys
+
+from common import options_of
 
 LEVELS = ("none", "gelu", "layernorm", "mlp", "full")
 STATES = ("master", "sr", "sr_bf16", "sr_8bit", "sr_8bit_full")
@@ -95,15 +96,8 @@ def states_table(options, card):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--most", type=int, default=1024)
-    parser.add_argument("--block", type=int, default=1024)
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--cards", default="rtx3070-8g,rtx3060-12g,rtx3090-24g")
-    parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--tables", default="batch,states")
-    options = parser.parse_args()
+    options = options_of(__doc__, build=".", most=1024, block=1024, dtype="bfloat16", cards="rtx3070-8g,rtx3060-12g,rtx3090-24g",
+                         models=",".join(MODELS), tables="batch,states")
     print(f"largest micro-batch (arena in GiB), at most {options.most}, x {options.block}, {options.dtype}\n")
     for card in options.cards.split(","):
         if "batch" in options.tables:

@@ -8,7 +8,6 @@ two dimensions or more, clipping by the global norm, warm-up and cosine.  Batche
 import json
 import math
 import os
-import struct
 
 import torch
 from torch import nn
@@ -95,23 +94,22 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
-    def __init__(self, width, bias, gelu):
+    def __init__(self, width, bias):
         super().__init__()
         self.c_fc = Linear(width, 4 * width, bias)
         self.c_proj = Linear(4 * width, width, bias)
-        self.gelu = gelu
 
     def forward(self, x):
-        return self.c_proj(F.gelu(self.c_fc(x), approximate=self.gelu))
+        return self.c_proj(F.gelu(self.c_fc(x)))
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads, bias, gelu):
+    def __init__(self, width, heads, bias):
         super().__init__()
         self.ln_1 = Norm(width, bias)
         self.attn = Attention(width, heads, bias)
         self.ln_2 = Norm(width, bias)
-        self.mlp = Mlp(width, bias, gelu)
+        self.mlp = Mlp(width, bias)
 
     def forward(self, x):
         x = x + self.attn(self.ln_1(x))
@@ -119,13 +117,11 @@ class Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """gelu: "none" is erf, "tanh" is GPT-2's, as in F.gelu."""
-
-    def __init__(self, layers, heads, width, vocab, block_size, bias=False, gelu="none"):
+    def __init__(self, layers, heads, width, vocab, block_size, bias=False):
         super().__init__()
         self.wte = nn.Embedding(vocab, width)
         self.wpe = nn.Embedding(block_size, width)
-        self.h = nn.ModuleList(Block(width, heads, bias, gelu) for _ in range(layers))
+        self.h = nn.ModuleList(Block(width, heads, bias) for _ in range(layers))
         self.ln_f = Norm(width, bias)
         for name, parameter in self.named_parameters():
             if parameter.dim() >= 2:
@@ -154,34 +150,14 @@ def learning_rate(step, peak, low, warmup, end):
     return low + 0.5 * (1 + math.cos(math.pi * (step - warmup) / (end - warmup))) * (peak - low)
 
 
-def save_folder(model, folder, heads, block_size, gelu="none"):
-    """Writes the weights so that gpt-train and transformers open them; absent biases are zeros."""
-    os.makedirs(folder, exist_ok=True)
-    state = {name: value.detach().to(torch.float32).contiguous() for name, value in model.named_parameters()}
-    layers = len(model.h)
-    bias = model.ln_f.bias is not None
-    for name in list(state):
-        stem = name[:-len("weight")]
-        if not bias and name.startswith(("h.", "ln_f")) and name.endswith("weight"):
-            width = state[name].shape[-1]
-            state[stem + "bias"] = torch.zeros(width)
-    header, offset, parts = {"__metadata__": {"format": "pt"}}, 0, []
-    for name, value in state.items():
-        size = value.numel() * 4
-        header["transformer." + name] = {"dtype": "F32", "shape": list(value.shape),
-                                         "data_offsets": [offset, offset + size]}
-        parts.append(value)
-        offset += size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for value in parts:
-            file.write(bytes(value.untyped_storage()) if hasattr(value, "untyped_storage") else value.numpy().tobytes())
-    config = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": model.wte.weight.shape[0],
-              "n_positions": block_size, "n_ctx": block_size, "n_embd": model.wte.weight.shape[1], "n_layer": layers,
-              "n_head": heads, "activation_function": "gelu" if gelu == "none" else "gelu_new",
-              "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "bos_token_id": None, "eos_token_id": None,
-              "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "gpt_train": {"bias": bias}}
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        json.dump(config, file)
+def load_folder(model, folder):
+    """Reads the weights that gpt-train saved; biases that the model does not have are left out."""
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        raw = file.read()
+    length = int.from_bytes(raw[:8], "little")
+    header, body = json.loads(raw[8:8 + length]), bytearray(raw[8 + length:])
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            entry = header["transformer." + name]
+            begin, end = entry["data_offsets"]
+            parameter.copy_(torch.frombuffer(body[begin:end], dtype=torch.float32).view(entry["shape"]))

@@ -1,8 +1,15 @@
-"""PyTorch's side of bench/run: a GPT-2's training step, timed.
+"""PyTorch's side of bench/run, gpu-check and opencl-check: updates of a GPT-2, timed.
 
-usage: torch_side.py SHAPE STEPS THREADS plain|fused     SHAPE: JSON [layers, heads, channels, vocabulary, batch, block]
-Prints one line of JSON: seconds of each step except the first, and PyTorch's version.
+usage: torch_side.py JSON    {"shape": [layers, heads, channels, vocabulary, samples, block], "micro_batches", "mode",
+                              "steps", "seconds", "bias", "device", "threads"}
+Modes as nanoGPT runs them on a card: "eager" and "compile", bf16 by autocast, fp32 weights, fused AdamW there; on a
+processor: "plain" and "fused" (AdamW), float32.  scaled_dot_product_attention, gradients of micro-batches added up,
+clipping by the norm.  Of several micro-batches, listed largest first, the first that fits is used.  Prints one line of
+JSON: seconds of each update after the first two, of float32 after the first (at least one, and no more than "seconds"
+allows), the micro-batch, the bytes in use on the card at the end, PyTorch's included, and its version; or
+{"out_of_memory": true}.
 """
+import gc
 import json
 import sys
 import time
@@ -12,24 +19,81 @@ import torch
 import torch_gpt2
 
 
-def main():
-    (layers, heads, width, vocab, batch, block), steps = json.loads(sys.argv[1]), int(sys.argv[2])
-    torch.set_num_threads(int(sys.argv[3]))
-    torch.manual_seed(1)
-    model = torch_gpt2.Gpt2(layers, heads, width, vocab, block, bias=True)
-    optimizer = model.optimizer(6e-4, (0.9, 0.95), 0.1, **({"fused": True} if sys.argv[4] == "fused" else {}))
-    times = []
-    for _ in range(steps + 1):
-        ids = torch.randint(0, min(vocab, 50257), (batch, block + 1))
-        start = time.perf_counter()
-        loss = model(ids[:, :-1], ids[:, 1:])
+def wait(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def is_float32(task):
+    return task["mode"] in ("plain", "fused")
+
+
+def update(step, model, optimizer, task, micro):
+    """Returns the seconds of one update."""
+    _, _, _, vocab, samples, block = task["shape"]
+    device = task["device"]
+    batches = [torch.randint(0, min(vocab, 50257), (micro, block + 1)) for _ in range(samples // micro)]
+    wait(device)
+    start = time.perf_counter()
+    for batch in batches:
+        ids = batch.to(device, non_blocking=True)
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=not is_float32(task)):
+            loss = step(ids[:, :-1], ids[:, 1:]) / len(batches)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
-        times.append(time.perf_counter() - start)
-    print(json.dumps({"times": times[1:], "version": torch.__version__}))
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    wait(device)
+    return time.perf_counter() - start
+
+
+def card_bytes(device):
+    if device != "cuda":
+        return 0
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
+def train(task, micro):
+    layers, heads, width, vocab, _, block = task["shape"]
+    device = task["device"]
+    torch.manual_seed(1)
+    if "threads" in task:
+        torch.set_num_threads(task["threads"])
+    if not is_float32(task):
+        torch.set_float32_matmul_precision("high")
+    model = torch_gpt2.Gpt2(layers, heads, width, vocab, block, bias=task.get("bias", True)).to(device)
+    fused = device == "cuda" or task["mode"] == "fused"
+    optimizer = model.optimizer(6e-4, (0.9, 0.95), 0.1, **({"fused": True} if fused else {}))
+    step = torch.compile(model) if task["mode"] == "compile" else model
+    times = []
+    for _ in range(1 if is_float32(task) else 2):  # compilation, the optimizer's states, the allocator
+        update(step, model, optimizer, task, micro)
+    while len(times) < task["steps"] and (not times or sum(times) + times[-1] < task.get("seconds", float("inf"))):
+        times.append(update(step, model, optimizer, task, micro))
+    return {"times": times, "micro_batch": micro, "card_bytes": card_bytes(device), "version": torch.__version__}
+
+
+def fits(task, micro):
+    """Returns train()'s result; None when memory does not suffice.  Its memory is free again when it has returned."""
+    try:
+        return train(task, micro)
+    except torch.cuda.OutOfMemoryError:
+        return None
+
+
+def main():
+    task = json.loads(sys.argv[1])
+    for micro in task["micro_batches"]:
+        found = fits(task, micro)
+        if found:
+            print(json.dumps(found))
+            return
+        gc.collect()
+        if task["mode"] == "compile":
+            torch._dynamo.reset()  # pylint: disable=protected-access
+        torch.cuda.empty_cache()
+    print(json.dumps({"out_of_memory": True}))
 
 
 if __name__ == "__main__":

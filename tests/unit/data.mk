@@ -33,7 +33,7 @@ check_PROGRAMS += tests/unit/check_data_tokenizer_find
 tests_unit_check_data_tokenizer_find_SOURCES = tests/unit/check_data_tokenizer_find.c tests/unit/bpe_fixture.h tests/unit/data_fixture.h
 check_PROGRAMS += tests/unit/check_data_tokenizer_import
 tests_unit_check_data_tokenizer_import_SOURCES = tests/unit/check_data_tokenizer_import.c tests/unit/bpe_fixture.h tests/unit/data_fixture.h
-# A helper of the tokenizers' tests, and of bench/record_tokenizers.py.
+# A helper of the tokenizers' tests, and of bench/record_tokens.py.
 EXTRA_PROGRAMS += tests/tools/tokenizer_tool
 check_DATA += tests/tools/tokenizer_tool$(EXEEXT)
 CLEANFILES += tests/tools/tokenizer_tool$(EXEEXT)

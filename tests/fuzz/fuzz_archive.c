@@ -26,13 +26,10 @@ static void read_texts(struct archive_stream *stream)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     struct archive_stream *stream = NULL;
-    struct hostmem *mem = fuzz_open();
     if (archive_stream_open(mem, fuzz_file(data, size), 0, &stream) == GT_OK)
         read_texts(stream);
     archive_stream_close(stream);
-    fuzz_close(mem);
-    return 0;
 }

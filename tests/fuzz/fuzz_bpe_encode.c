@@ -68,9 +68,8 @@ static void check_cut(const struct tokenizer *tokenizer, struct tokenizer_encode
     free(ids);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct hostmem *mem = fuzz_open();
     const char *text = (const char *)data + size / 2;
     const size_t text_count = size - size / 2;
     struct tokenizer *tokenizer = train(mem, (const char *)data, size / 2);
@@ -86,6 +85,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(ids);
     tokenizer_encoder_destroy(encoder);
     tokenizer_destroy(tokenizer);
-    fuzz_close(mem);
-    return 0;
 }

@@ -20,10 +20,10 @@ static void check_stored(const struct config *config)
     json_decref(stored);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
+    (void)mem;
     struct config config;
-    log_sink_set(fuzz_silence, NULL);
     config_defaults(&config, CONFIG_TRAIN);
     config.wall_s = 1; /* time.time() returns this, so that equal inputs give equal results */
     if (config_parse_text(&config, "input", (const char *)data, size) == GT_OK && config_check(&config) == GT_OK) {
@@ -35,5 +35,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(recompute_read(config.recompute, config.n_layer, &mix, &why) || why != NULL);
         check_stored(&config);
     }
-    return 0;
 }

@@ -56,11 +56,12 @@ static void use(const char *text, size_t size)
     check_rates();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
+    (void)mem;
     char text[LINES_MAX * CUDA_CHOICE_LINE_BYTES], digits[OP_DIGITS + 1];
     if (size > sizeof text)
-        return 0;
+        return;
     use((const char *)data, size);
     memcpy(text, data, size);
     for (size_t at = 0; at + CUDA_CHOICE_LINE_BYTES <= size; at += CUDA_CHOICE_LINE_BYTES) {
@@ -69,5 +70,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(text + at + OP_AT, digits, OP_DIGITS);
     }
     use(text, size);
-    return 0;
 }

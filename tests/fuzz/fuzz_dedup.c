@@ -61,9 +61,8 @@ static void use(struct hostmem *mem, const char *path, const uint8_t *file, size
     dedup_destroy(dedup);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct hostmem *mem = fuzz_open();
     char path[FILE_PATH_MAX];
     fuzz_folder_make("");
     fuzz_path(path, "seen");
@@ -81,6 +80,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     fuzz_folder_check();
-    fuzz_close(mem);
-    return 0;
 }

@@ -10,12 +10,12 @@ static void check_rate(double rate, bool may_be_unknown)
     FUZZ_CHECK(isfinite(rate) && (rate >= 1e6 || (may_be_unknown && rate == 0.0)));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
+    (void)mem;
     struct device_profile profile;
-    log_sink_set(fuzz_silence, NULL);
     if (device_profile_read(fuzz_file(data, size), &profile) != GT_OK)
-        return 0;
+        return;
     FUZZ_CHECK(profile.usable_bytes > 0 && profile.usable_bytes <= profile.memory_bytes);
     FUZZ_CHECK(profile.context_bytes <= profile.memory_bytes - profile.usable_bytes);
     FUZZ_CHECK(profile.largest_allocation_bytes > 0 && profile.largest_allocation_bytes <= profile.memory_bytes);
@@ -28,5 +28,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_rate(profile.matrix_flops_per_s[DTYPE_F16], true);
     FUZZ_CHECK(memchr(profile.name, '\0', sizeof profile.name) != NULL);
     FUZZ_CHECK(memchr(profile.source, '\0', sizeof profile.source) != NULL);
-    return 0;
 }

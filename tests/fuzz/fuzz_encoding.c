@@ -33,13 +33,12 @@ static enum gt_status decode(struct hostmem *mem, const char *path, const char *
     return status;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     static unsigned char large[TEXT_BYTES], small[TEXT_BYTES];
     size_t mark = 0, large_count = 0, small_count = 0;
     if (size == 0 || size > 4096)
-        return 0;
-    struct hostmem *mem = fuzz_open();
+        return;
     const char *encoding = encodings[data[0] % (sizeof encodings / sizeof encodings[0])];
     const struct text_kind *kind = text_kind_of(data + 1, size - 1, data[0] % 2 == 0);
     FUZZ_CHECK(kind == NULL || kind->name[0] != '\0');
@@ -51,6 +50,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status == GT_OK)
         FUZZ_CHECK(small_count == large_count && memcmp(small, large, large_count) == 0 &&
                    utf8_count_invalid(large, large_count) == 0);
-    fuzz_close(mem);
-    return 0;
 }

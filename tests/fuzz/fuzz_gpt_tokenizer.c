@@ -59,13 +59,10 @@ static void use_put_right(struct hostmem *mem, json_t *root)
     free(text);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct hostmem *mem = fuzz_open();
     json_t *root = NULL;
     if (!use(mem, data, size) && json_parse((const char *)data, size, "input", &root) == GT_OK && json_is_object(root))
         use_put_right(mem, root);
     json_decref(root);
-    fuzz_close(mem);
-    return 0;
 }

@@ -4,8 +4,9 @@
 #include "data/jsonl.h"
 #include "tests/fuzz/fuzz_common.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
+    (void)mem;
     const char *line = (const char *)data;
     json_t *root = NULL;
     const char *text = NULL;
@@ -14,9 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)jsonl_line_is_blank(line, size);
     if (jsonl_line_text(line, size, "text", &root, &text, &count, reason) != GT_OK) {
         FUZZ_CHECK(root == NULL && reason[0] != '\0' && memchr(reason, '\0', sizeof reason) != NULL);
-        return 0;
+        return;
     }
     FUZZ_CHECK(root != NULL && text != NULL && count <= size && text[count] == '\0');
     json_decref(root);
-    return 0;
 }

@@ -3,17 +3,13 @@
 #include "io/llmc_model.h"
 #include "tests/fuzz/fuzz_weights.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     struct model_config config;
     struct safetensors *file = NULL;
-    struct hostmem *mem = fuzz_open();
-    const char *path = fuzz_file(data, size);
-    if (llmc_model_open(mem, path, &config, &file) == GT_OK) {
-        FUZZ_CHECK(hf_layout_check(file, &config) == GT_OK);
-        fuzz_arrays_read(file);
-    }
+    if (llmc_model_open(mem, fuzz_file(data, size), &config, &file) != GT_OK)
+        return;
+    FUZZ_CHECK(hf_layout_check(file, &config) == GT_OK);
+    fuzz_arrays_read(file);
     safetensors_close(file);
-    fuzz_close(mem);
-    return 0;
 }

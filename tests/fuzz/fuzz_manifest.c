@@ -111,9 +111,8 @@ static void replace(struct prepare *prep)
     prep->files = NULL;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct hostmem *mem = fuzz_open();
     struct fuzz_run run;
     char state_path[FILE_PATH_MAX];
     fuzz_folder_make("");
@@ -134,6 +133,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     fuzz_folder_check();
     fuzz_run_close(&run);
-    fuzz_close(mem);
-    return 0;
 }

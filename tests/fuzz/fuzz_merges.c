@@ -42,14 +42,11 @@ static enum gt_status import(struct hostmem *mem, const uint8_t *data, size_t si
     return status;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct hostmem *mem = fuzz_open();
     struct tokenizer *tokenizer = NULL;
-    if (import(mem, data, size, &tokenizer) == GT_OK) {
-        fuzz_check_encodes(tokenizer);
-        tokenizer_destroy(tokenizer);
-    }
-    fuzz_close(mem);
-    return 0;
+    if (import(mem, data, size, &tokenizer) != GT_OK)
+        return;
+    fuzz_check_encodes(tokenizer, fuzz_text, sizeof fuzz_text);
+    tokenizer_destroy(tokenizer);
 }

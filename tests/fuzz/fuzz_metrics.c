@@ -82,12 +82,11 @@ static void begin_anew(const uint8_t *data, size_t size, bool has_record)
     fuzz_folder_empty();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    log_sink_set(fuzz_silence, NULL);
+    (void)mem;
     open_folder();
     resume(data, size, 1 + (int64_t)(size % 16), size % 2 == 0);
     begin_anew(data, size, size % 3 == 0);
     fuzz_folder_check();
-    return 0;
 }

@@ -2,17 +2,13 @@
 #include "io/nanogpt.h"
 #include "tests/fuzz/fuzz_weights.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     struct nanogpt nanogpt;
-    struct hostmem *mem = fuzz_open();
-    const char *path = fuzz_file(data, size);
-    if (nanogpt_open(mem, path, size % 2 == 0, &nanogpt) == GT_OK) {
-        fuzz_arrays_read(nanogpt.model);
-        if (nanogpt.optimizer != NULL)
-            fuzz_arrays_read(nanogpt.optimizer);
-        nanogpt_release(&nanogpt);
-    }
-    fuzz_close(mem);
-    return 0;
+    if (nanogpt_open(mem, fuzz_file(data, size), size % 2 == 0, &nanogpt) != GT_OK)
+        return;
+    fuzz_arrays_read(nanogpt.model);
+    if (nanogpt.optimizer != NULL)
+        fuzz_arrays_read(nanogpt.optimizer);
+    nanogpt_release(&nanogpt);
 }

@@ -44,19 +44,19 @@ static void check_message(const struct oom_message *message)
     (void)oom_impossible(message);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
+    (void)mem;
     static const struct oom_shape shape = {
         .batch = 12, .block_size = 1024, .n_embd = 768, .n_head = 12, .vocab_size = 50304};
     struct oom_message message;
     struct oom_match matches[OOM_MATCHES_MAX];
     if (!oom_message_parse((const char *)data, size, &message))
-        return 0;
+        return;
     check_message(&message);
     const int32_t count = oom_match_find(&message, &shape, matches);
     FUZZ_CHECK(count >= 0 && count <= OOM_MATCHES_MAX);
     for (int32_t i = 0; i < count; i++)
         FUZZ_CHECK(matches[i].bytes > 0 && (matches[i].element_bytes == 2 || matches[i].element_bytes == 4));
     FUZZ_CHECK(oom_match_batch(&message, &shape, 4) >= 0);
-    return 0;
 }

@@ -27,9 +27,8 @@ static void check_value(const struct pickle *pickle, uint32_t index)
     (void)pickle_find(pickle, index, "model", &found);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct hostmem *mem = fuzz_open();
     struct pickle *pickle = NULL;
     if (pickle_read(mem, data, size, "input", &pickle) == GT_OK) {
         FUZZ_CHECK(pickle->root < pickle->value_count && pickle->value_count <= size && pickle->item_count <= size);
@@ -41,6 +40,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (nanogpt_meta_read(mem, data, size, "input", &tokenizer) == GT_OK)
         FUZZ_CHECK(tokenizer_vocab_size(tokenizer) >= 1 && (size_t)tokenizer_vocab_size(tokenizer) <= size);
     tokenizer_destroy(tokenizer);
-    fuzz_close(mem);
-    return 0;
 }

@@ -5,72 +5,31 @@
  * rejection.  A restored state can be written, and is then restored as the same.  Files are renamed and removed only in
  * a folder of the target; gpt-prepare must not touch foreign files in it or next to it.
  */
-#include <dirent.h>
-#include <string.h>
-#include <sys/stat.h>
-
+#include "tests/fuzz/fuzz_folder.h"
 #include "tests/fuzz/fuzz_prepare.h"
 
 #define FILE_BYTES 1056 /* a header and as many tokens as a shard has here */
 
-static char folder[64], beside[80];
-static const char *const made[] = {"train.bin.partial",
-                                   "val.bin.partial",
-                                   "train_000001.bin.partial",
-                                   "train_000002.bin.partial",
-                                   "train_000003.bin.partial",
-                                   "val_000001.bin.partial",
-                                   "gpt_tokenizer.json.partial",
-                                   "manifest.json.partial",
-                                   "manifest.json",
-                                   "mine.txt"};
+static char beside[FILE_PATH_MAX];
+static const char *const made[] = {"train.bin.partial",          "val.bin.partial",          "train_000001.bin.partial",
+                                   "train_000002.bin.partial",   "train_000003.bin.partial", "val_000001.bin.partial",
+                                   "gpt_tokenizer.json.partial", "manifest.json.partial",    "manifest.json"};
 static const char *const inputs[] = {"in.txt"};
 
-static void path_make(char path[static FILE_PATH_MAX], const char *name)
+static void beside_remove(void)
 {
-    FUZZ_CHECK(file_join(path, folder, name) == GT_OK);
-}
-
-static void file_write(const char *path)
-{
-    static const char bytes[FILE_BYTES] = {1, 0, 2, 0, 3, 0, 4, 0};
-    FILE *file = fopen(path, "we");
-    FUZZ_CHECK(file != NULL && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fclose(file) == 0);
-}
-
-/* Removes all files with gpt-prepare's names, any of which an input may have listed. */
-static void folder_empty(void)
-{
-    DIR *entries = opendir(folder);
-    FUZZ_CHECK(entries != NULL);
-    for (const struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries))
-        if (entry->d_type == DT_REG)
-            unlinkat(dirfd(entries), entry->d_name, 0);
-    closedir(entries);
-}
-
-static void folder_remove(void)
-{
-    folder_empty();
     unlink(beside);
-    rmdir(folder);
 }
 
 /* Recreates the folder of a run that was stopped before its last step. */
 static void folder_fill(void)
 {
+    static const char bytes[FILE_BYTES] = {1, 0, 2, 0, 3, 0, 4, 0};
     char path[FILE_PATH_MAX];
-    if (folder[0] == '\0') {
-        snprintf(folder, sizeof folder, "%s/gpt-train-fuzz-state-XXXXXX", fuzz_folder());
-        FUZZ_CHECK(mkdtemp(folder) != NULL);
-        snprintf(beside, sizeof beside, "%s.bin", folder);
-        file_write(beside);
-        atexit(folder_remove);
-    }
-    folder_empty();
+    fuzz_folder_empty();
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
-        path_make(path, made[i]);
-        file_write(path);
+        fuzz_path(path, made[i]);
+        fuzz_file_put(path, bytes, sizeof bytes);
     }
 }
 
@@ -85,7 +44,7 @@ static void check_written(struct fuzz_run *run)
 {
     struct fuzz_run back;
     struct prepare *prep = &run->prep;
-    path_make(prep->state_path, PREPARE_STATE_NAME);
+    fuzz_path(prep->state_path, PREPARE_STATE_NAME);
     FUZZ_CHECK(prepare_state_save(prep, PREPARE_PHASE_ENCODE) == GT_OK);
     fuzz_run_open(&back, prep->spec, prep->mem, prep->state_path);
     fuzz_run_writer(&back.prep);
@@ -101,9 +60,8 @@ static void check_written(struct fuzz_run *run)
 
 static void check_foreign(void)
 {
-    char mine[FILE_PATH_MAX];
-    path_make(mine, "mine.txt");
-    FUZZ_CHECK(access(mine, F_OK) == 0 && access(beside, F_OK) == 0);
+    fuzz_folder_check();
+    FUZZ_CHECK(access(beside, F_OK) == 0);
 }
 
 /* Checks --restart with such a state: a complete data set stays. */
@@ -111,7 +69,7 @@ static void check_discarded(struct prepare *prep, bool is_whole)
 {
     char manifest[FILE_PATH_MAX];
     folder_fill();
-    path_make(manifest, PREPARE_MANIFEST_NAME);
+    fuzz_path(manifest, PREPARE_MANIFEST_NAME);
     if (!is_whole)
         unlink(manifest);
     prepare_discard(prep);
@@ -119,12 +77,16 @@ static void check_discarded(struct prepare *prep, bool is_whole)
     FUZZ_CHECK((access(manifest, F_OK) == 0) == is_whole);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct hostmem *mem = fuzz_open();
+    if (beside[0] == '\0') {
+        fuzz_folder_make("set");
+        FUZZ_CHECK(file_join(beside, fuzz_place.above, "set.bin") == GT_OK && atexit(beside_remove) == 0);
+        fuzz_file_put(beside, "beside", 6);
+    }
     const struct prepare_spec spec = {.inputs = inputs,
                                       .input_count = 1,
-                                      .out_dir = folder,
+                                      .out_dir = fuzz_place.folder,
                                       .tokenizer = TOKENIZER_BYTES,
                                       .val_fraction = 0.25,
                                       .shard_tokens = size % 2 == 0 ? 0 : 8};
@@ -144,6 +106,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_foreign();
     }
     fuzz_run_close(&run);
-    fuzz_close(mem);
-    return 0;
 }

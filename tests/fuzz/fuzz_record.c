@@ -48,22 +48,21 @@ static void look(const struct checkpoint_record *record)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
+    (void)mem;
     struct checkpoint_record record;
     json_t *root = NULL;
-    log_sink_set(fuzz_silence, NULL);
     if (json_parse((const char *)data, size, "input", &root) != GT_OK)
-        return 0;
+        return;
     enum gt_status status = checkpoint_record_parse(root, "input", &record);
     if (status != GT_OK && json_is_object(root) && json_object_del(root, CHECKPOINT_RECORD_CRC) == 0)
         status = checkpoint_record_parse(root, "input", &record);
     if (status != GT_OK) {
         json_decref(root);
-        return 0;
+        return;
     }
     look(&record);
     check_written(&record);
     checkpoint_record_release(&record);
-    return 0;
 }

@@ -4,11 +4,10 @@
 
 enum { READ_MAX = 1000, VOCAB_SIZE = 50257 };
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
     int32_t ids[READ_MAX];
     struct token_source *source = NULL;
-    struct hostmem *mem = fuzz_open();
     const char *paths[1] = {fuzz_file(data, size)};
     const struct token_source_spec spec = {.paths = paths, .path_count = 1, .vocab_size = VOCAB_SIZE};
     if (token_source_open(mem, &spec, &source) == GT_OK) {
@@ -23,6 +22,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     token_source_close(source);
-    fuzz_close(mem);
-    return 0;
 }

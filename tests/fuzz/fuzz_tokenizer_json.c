@@ -25,9 +25,8 @@ static void check_again(struct hostmem *mem, const struct tokenizer *tokenizer)
     free(text);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct hostmem *mem = fuzz_open();
     struct tokenizer *tokenizer = NULL;
     struct bpe *bpe = NULL;
     json_t *root = NULL;
@@ -41,6 +40,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tokenizer_destroy(tokenizer);
     }
     json_decref(root);
-    fuzz_close(mem);
-    return 0;
 }

@@ -111,9 +111,9 @@ static void use_put_right(uint8_t *data, size_t size)
     FUZZ_CHECK(use(data, size) == (size <= FILE_BYTES_MAX));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    log_sink_set(fuzz_silence, NULL);
+    (void)mem;
     open_cache();
     (void)use(data, size);
     if (size >= HEADER_BYTES) {
@@ -123,5 +123,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         use_put_right(copy, size);
         free(copy);
     }
-    return 0;
 }

@@ -29,19 +29,16 @@ static void check_written(struct hostmem *mem, const struct tokenizer *tokenizer
     free(vocab);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
 {
-    struct hostmem *mem = fuzz_open();
     struct tokenizer *tokenizer = NULL;
     const uint8_t *zero = size > 0 ? memchr(data, 0, size) : NULL;
     const size_t vocab_count = zero != NULL ? (size_t)(zero - data) : size;
     const size_t merges_count = zero != NULL ? size - vocab_count - 1 : 0;
     if (import(mem, (const char *)data, vocab_count, (const char *)data + size - merges_count, merges_count,
-               &tokenizer) == GT_OK) {
-        fuzz_check_encodes(tokenizer);
-        check_written(mem, tokenizer);
-        tokenizer_destroy(tokenizer);
-    }
-    fuzz_close(mem);
-    return 0;
+               &tokenizer) != GT_OK)
+        return;
+    fuzz_check_encodes(tokenizer, fuzz_text, sizeof fuzz_text);
+    check_written(mem, tokenizer);
+    tokenizer_destroy(tokenizer);
 }

@@ -1,6 +1,6 @@
-# Fuzzing by libFuzzer, 2,000 inputs for each target in `make check`.  A target is a file fuzz_NAME.c, its seeds in
-# corpus/NAME, and NAME in FUZZ_TARGETS.  clang builds them, whatever CC is, from the sources of src/base, src/config
-# and src/data and the readers of src/io, src/plan, src/train and the backends, with AddressSanitizer and
+# Fuzzing by libFuzzer, 2,000 inputs for each target in `make check`.  A target is fuzz_one() in a file fuzz_NAME.c, its
+# seeds in corpus/NAME, and NAME in FUZZ_TARGETS.  clang builds them, whatever CC is, from the sources of src/base,
+# src/config and src/data and the readers of src/io, src/plan, src/train and the backends, with AddressSanitizer and
 # UndefinedBehaviorSanitizer; without such a clang they are skipped by name.  To run one for longer: FUZZ_SECONDS=600
 # tests/fuzz/run.sh NAME, with top_srcdir and top_builddir; or run the program itself with the arguments SCRATCH-FOLDER
 # and tests/fuzz/corpus/NAME: new inputs go into the first.
@@ -14,7 +14,7 @@ FUZZ_LINK = $(JANSSON_LIBS) $(PCRE2_LIBS) $(LIBARCHIVE_LIBS) -lpthread -lm \
 FUZZ_SHARED = tests/fuzz/fuzz_common.h tests/fuzz/fuzz_folder.h tests/fuzz/fuzz_prepare.h \
 	tests/fuzz/fuzz_tokenizer.h tests/fuzz/fuzz_weights.h
 dist_check_SCRIPTS += tests/fuzz/every_bit.py tests/fuzz/run.sh
-EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/pattern_once.c \
+EXTRA_DIST += tests/fuzz/corpus $(FUZZ_SHARED) tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c \
 	$(FUZZ_TARGETS:%=tests/fuzz/fuzz_%.c)
 
 FUZZ_IO_FILES = src/io/array_table.c src/io/checkpoint_record.c src/io/hf_config.c src/io/hf_layout.c src/io/llmc_model.c \
@@ -25,7 +25,7 @@ FUZZ_PLAN_FILES = src/plan/device_profile.c src/plan/device_profile_json.c src/p
 FUZZ_MODEL_FILES = src/model/graph.c src/model/autodiff.c $(filter src/ops/%.c,$(libgpttrain_a_SOURCES))
 FUZZ_BACKEND_FILES = backends/cuda/cuda_choices.c backends/opencl/opencl_tuning_text.c
 FUZZ_C_FILES = $(filter src/base/%.c src/config/%.c src/data/%.c,$(libgpttrain_a_SOURCES)) $(FUZZ_IO_FILES) \
-	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) $(FUZZ_BACKEND_FILES) src/train/metrics.c tests/fuzz/pattern_once.c
+	$(FUZZ_PLAN_FILES) $(FUZZ_MODEL_FILES) $(FUZZ_BACKEND_FILES) src/train/metrics.c tests/fuzz/fuzz_common.c tests/fuzz/pattern_once.c
 FUZZ_H_FILES = $(filter src/base/%.h src/config/%.h src/config/%.def src/data/%.h src/io/%.h src/model/%.h src/ops/%.h src/ops/%.def \
 	src/plan/%.h src/plan/%.def src/backend/backend.h src/train/metrics.h,$(libgpttrain_a_SOURCES)) \
 	$(FUZZ_BACKEND_FILES:.c=.h) $(FUZZ_SHARED)

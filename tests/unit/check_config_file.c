@@ -1,8 +1,7 @@
-/* Tests of src/config/config_file.c: the syntax, the values, every refusal with its position, and mutated files. */
-#include <stdint.h>
+/* Tests of src/config/config_file.c: the syntax, the values, every refusal with its position.  fuzz_config reads mutated
+ * files. */
 #include <unistd.h>
 
-#include "base/rng.h"
 #include "config/config_key.h"
 #include "tests/unit/config_fixture.h"
 
@@ -333,69 +332,6 @@ START_TEST(file_from_disk)
 }
 END_TEST
 
-/* Makes one random edit of text[*count]: a byte changed, removed, doubled or inserted, or a piece copied elsewhere. */
-static void mutate(char *text, size_t *count, size_t size, struct philox_block block)
-{
-    static const char marks[] = "()[]{}'\"\\\n\r;=+-*/%#.,_0e \t\xC3\xFF$:xn";
-    size_t at = *count == 0 ? 0 : block.word[1] % *count;
-    size_t from = *count == 0 ? 0 : block.word[2] % *count;
-    char c = marks[block.word[3] % (sizeof marks - 1)];
-    switch (block.word[0] % 4) {
-    case 0:
-        if (*count > 0)
-            text[at] = c;
-        break;
-    case 1:
-        if (*count > 0)
-            memmove(text + at, text + at + 1, --*count - at);
-        break;
-    case 2:
-        if (*count + 1 < size) {
-            memmove(text + at + 1, text + at, (*count)++ - at);
-            text[at] = c;
-        }
-        break;
-    default:
-        for (size_t i = 0; i < 8 && at + i < *count && from + i < *count; i++)
-            text[at + i] = text[from + i];
-        break;
-    }
-}
-
-/* Any file is read, or refused with lines that name it; values that were set stay in range. */
-START_TEST(file_mutations)
-{
-    struct philox_key key = philox_key_make(unit_seed(), RNG_SAMPLE);
-    const char *seeds[] = {finetune, pretrain, "_a = (1 + 2) * -3 ** 2 % 7\nn_layer = _a\ndataset = 'x' + str(_a)\n"};
-    char text[2048];
-    int refused = 0;
-    for (uint32_t round = 0; round < 6000; round++) {
-        size_t count = strlen(seeds[round % 3]);
-        memcpy(text, seeds[round % 3], count);
-        for (uint32_t edit = 0; edit < 1 + round % 3; edit++)
-            mutate(text, &count, sizeof text, philox4x32_10(key, (struct philox_block){{edit, round, 0, 0}}));
-        /* A copy of the exact size, so that ASan detects a read one byte too far. */
-        char *exact = malloc(count == 0 ? 1 : count);
-        memcpy(exact, text, count);
-        fixture_open(CONFIG_TRAIN);
-        enum gt_status status = config_parse_text(&fixture.config, "x.py", exact, count);
-        free(exact);
-        ck_assert_msg((status == GT_OK) == (fixture.errors == 0), "round %u: status and lines differ", (unsigned)round);
-        ck_assert(status == GT_OK || status == GT_USAGE);
-        for (int i = 0; i < fixture.count && i < FIXTURE_LINES; i++)
-            ck_assert_msg(strchr(fixture.lines[i], '\n') == NULL, "round %u: a line is not one line", (unsigned)round);
-        ck_assert(status == GT_OK || fixture_said("x.py:"));
-        ck_assert(fixture.config.n_layer >= 1 && fixture.config.n_layer <= 4096);
-        ck_assert(fixture.config.learning_rate >= 0.0 && fixture.config.learning_rate <= 1e3);
-        refused += status == GT_OK ? 0 : 1;
-    }
-    /* Both outcomes must occur often, or the test shows nothing. */
-    ck_assert_int_gt(refused, 1000);
-    ck_assert_int_lt(refused, 5500);
-    printf("file_mutations: 6000 files, %d refused\n", refused);
-}
-END_TEST
-
 UNIT_TESTS(config_file, file_nanogpt_idioms, file_integer_expressions, file_real_expressions, file_string_expressions,
            file_names, file_layouts, file_refusals, file_lists_all_mistakes, file_limits, file_not_a_text,
-           file_of_the_other_program, file_from_disk, file_mutations)
+           file_of_the_other_program, file_from_disk)

@@ -433,17 +433,6 @@ START_TEST(an_op_without_a_rule_is_refused)
 }
 END_TEST
 
-Suite *autodiff_suite(void)
-{
-    Suite *suite = suite_create("autodiff");
-    TCase *tests = tcase_create("autodiff");
-    tcase_add_loop_test(tests, toy_meets_the_differences, 0, 4);
-    tcase_add_loop_test(tests, toy_runs_on_the_device, 0, 4);
-    tcase_add_loop_test(tests, gradients_are_copied_where_they_must_be, 0, 4);
-    tcase_add_loop_test(tests, gpt_meets_the_differences, 0, 4);
-    tcase_add_test(tests, an_op_without_a_rule_is_refused);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(autodiff)
+UNIT_LOOPS(autodiff, 0, {toy_meets_the_differences, 0, 4}, {toy_runs_on_the_device, 0, 4},
+           {gradients_are_copied_where_they_must_be, 0, 4}, {gpt_meets_the_differences, 0, 4},
+           {an_op_without_a_rule_is_refused, 0, 0})

@@ -315,20 +315,7 @@ START_TEST(a_generator_that_gets_no_memory)
 }
 END_TEST
 
-Suite *generate_suite(void)
-{
-    Suite *suite = suite_create("generate");
-    TCase *tests = tcase_create("generate");
-    tcase_add_loop_test(tests, decoding_equals_a_whole_forward_pass, 0, 4);
-    tcase_add_loop_test(tests, generation_sees_its_window, 0, 4);
-    tcase_add_test(tests, sequences_begin_anew);
-    tcase_add_test(tests, draws_follow_the_distribution);
-    tcase_add_test(tests, draws_are_limited_to_the_likeliest);
-    tcase_add_test(tests, limited_draws_follow_the_distribution);
-    tcase_add_test(tests, a_batch_writes_the_same_sequences);
-    tcase_add_test(tests, a_generator_that_gets_no_memory);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(generate)
+UNIT_LOOPS(generate, 0, {decoding_equals_a_whole_forward_pass, 0, 4}, {generation_sees_its_window, 0, 4},
+           {sequences_begin_anew, 0, 0}, {draws_follow_the_distribution, 0, 0},
+           {draws_are_limited_to_the_likeliest, 0, 0}, {limited_draws_follow_the_distribution, 0, 0},
+           {a_batch_writes_the_same_sequences, 0, 0}, {a_generator_that_gets_no_memory, 0, 0})

@@ -285,14 +285,4 @@ START_TEST(no_gradient_no_step)
 }
 END_TEST
 
-Suite *muon_suite(void)
-{
-    Suite *suite = suite_create("muon");
-    TCase *tests = tcase_create("muon");
-    tcase_add_loop_test(tests, direction_is_orthogonal, 0, 3);
-    tcase_add_test(tests, no_gradient_no_step);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(muon)
+UNIT_LOOPS(muon, 0, {direction_is_orthogonal, 0, 3}, {no_gradient_no_step, 0, 0})

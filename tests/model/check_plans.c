@@ -56,21 +56,12 @@ static struct model_options options_draw(uint64_t plan)
     return options;
 }
 
-/* Returns the program of micro-step `k`. */
-static const struct program_io *step_io(const struct model *model, int32_t k)
-{
-    if (k == 0)
-        return &model->train_first;
-    bool last = k == model->options.micro_steps - 1;
-    return last && model->options.choice.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
-}
-
 /* Runs one step of every program. */
 static void everything_run(struct rig *rig)
 {
     const struct model *model = rig->model;
     for (int32_t k = 0; k < model->options.micro_steps; k++) {
-        const struct program_io *io = step_io(model, k);
+        const struct program_io *io = rig_step_io(rig, k);
         rig_feed(rig, io, (uint64_t)k);
         rig->scalars[SCALAR_LOSS_SUM].f = 0.0f;
         rig_run(rig, io->program);
@@ -179,7 +170,7 @@ static void course_run(const struct model_options *options, struct course *out)
         int32_t sample = 0;
         rig.scalars[SCALAR_STEP].i = step;
         for (int32_t k = 0; k < rig.model->options.micro_steps; k++) {
-            const struct program_io *io = step_io(rig.model, k);
+            const struct program_io *io = rig_step_io(&rig, k);
             rig.scalars[SCALAR_LOSS_SUM].f = 0.0f;
             rig.scalars[SCALAR_SAMPLE_BASE].i = sample;
             samples_feed(&rig, io, step, sample);
@@ -268,16 +259,5 @@ START_TEST(recompute_alone_changes_no_bit)
 }
 END_TEST
 
-static Suite *plans_suite(void)
-{
-    Suite *suite = suite_create("plans");
-    TCase *tests = tcase_create("plans");
-    tcase_set_timeout(tests, 240);
-    tcase_add_loop_test(tests, random_plans_hold, 0, SWEEP_PARTS);
-    tcase_add_test(tests, budgets_change_losses_by_rounding_only);
-    tcase_add_test(tests, recompute_alone_changes_no_bit);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(plans)
+UNIT_LOOPS(plans, 240, {random_plans_hold, 0, SWEEP_PARTS}, {budgets_change_losses_by_rounding_only, 0, 0},
+           {recompute_alone_changes_no_bit, 0, 0})

@@ -85,15 +85,14 @@ START_TEST(training_meets_the_oracle)
 {
     struct rig rig;
     rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
-    const struct program_io *steps[] = {&rig.model->train_first, &rig.model->train_next, &rig.model->train_remainder};
     double worst = 0.0;
     int32_t sample = 0;
-    for (uint64_t k = 0; k < 3; k++) {
+    for (int32_t k = 0; k < rig.model->options.micro_steps; k++) {
+        const struct program_io *io = rig_step_io(&rig, k);
         rig.scalars[SCALAR_SAMPLE_BASE].i = sample;
-        rig_feed(&rig, steps[k], k);
-        double distance = both_run(&rig, steps[k], true);
-        worst = distance > worst ? distance : worst;
-        sample += steps[k]->batch;
+        rig_feed(&rig, io, (uint64_t)k);
+        worst = fmax(worst, both_run(&rig, io, true));
+        sample += io->batch;
     }
     printf("bias %d, dropout %.1f: worst gradient %.2g\n", variants[_i].bias, (double)variants[_i].dropout, worst);
     rig_close(&rig);
@@ -146,14 +145,14 @@ START_TEST(training_in_16_bits_is_as_good_as_a_plain_one)
 {
     struct rig rig;
     rig_variant(&rig, _i, &(struct rig_how){.threads = 2});
-    const struct program_io *steps[] = {&rig.model->train_first, &rig.model->train_next, &rig.model->train_remainder};
     double worst = 0.0;
     int32_t sample = 0;
-    for (uint64_t k = 0; k < 3; k++) {
+    for (int32_t k = 0; k < rig.model->options.micro_steps; k++) {
+        const struct program_io *io = rig_step_io(&rig, k);
         struct trio trio = {.rig = &rig};
         rig.scalars[SCALAR_SAMPLE_BASE].i = sample;
-        rig_feed(&rig, steps[k], k);
-        trio_run(&trio, steps[k]);
+        rig_feed(&rig, io, (uint64_t)k);
+        trio_run(&trio, io);
         double exact = trio.exact.value[rig.model->scalars][SCALAR_LOSS_SUM],
                naive = trio.naive.value[rig.model->scalars][SCALAR_LOSS_SUM],
                u = dtype_unit_roundoff(variants[_i].dtype);
@@ -163,10 +162,10 @@ START_TEST(training_in_16_bits_is_as_good_as_a_plain_one)
             double share = gradient_share(&trio, &rig.model->parameters.at[p]);
             ck_assert_msg(share <= 1.0, "gradient of %s: %.3g of what is allowed", rig.model->parameters.at[p].name,
                           share);
-            worst = share > worst ? share : worst;
+            worst = fmax(worst, share);
         }
         trio_end(&trio);
-        sample += steps[k]->batch;
+        sample += io->batch;
     }
     printf("%s, bias %d, dropout %.1f: worst gradient at %.2f of what is allowed\n", dtype_name(variants[_i].dtype),
            variants[_i].bias, (double)variants[_i].dropout, worst);
@@ -303,12 +302,12 @@ static void bits_add(struct bits *bits, struct rig *rig, int32_t tensor)
 static void everything_run(struct rig *rig, struct bits *bits)
 {
     const struct model *model = rig->model;
-    const struct program_io *steps[] = {&model->train_first, &model->train_next, &model->train_remainder};
     for (int round = 0; round < 2; round++) {
-        for (uint64_t k = 0; k < 3; k++) {
-            rig_feed(rig, steps[k], 10 * (uint64_t)round + k);
-            rig_run(rig, steps[k]->program);
-            bits_add(bits, rig, steps[k]->losses);
+        for (int32_t k = 0; k < model->options.micro_steps; k++) {
+            const struct program_io *io = rig_step_io(rig, k);
+            rig_feed(rig, io, (uint64_t)(10 * round + k));
+            rig_run(rig, io->program);
+            bits_add(bits, rig, io->losses);
         }
         for (int32_t p = 0; p < model->parameters.count; p++)
             bits_add(bits, rig, model->parameters.at[p].gradient);
@@ -375,10 +374,7 @@ static double swept_loss(const struct model_options *options)
     ck_assert(plan_verify(rig.plan));
     ck_assert(graph_check(rig.model->graph));
     for (int32_t k = 0; k < options->micro_steps; k++) {
-        bool remainder = k > 0 && k == options->micro_steps - 1 && options->choice.remainder_batch > 0;
-        const struct program_io *io = k == 0      ? &rig.model->train_first
-                                      : remainder ? &rig.model->train_remainder
-                                                  : &rig.model->train_next;
+        const struct program_io *io = rig_step_io(&rig, k);
         rig.scalars[SCALAR_LOSS_SUM].f = 0.0f;
         rig_feed(&rig, io, (uint64_t)k);
         rig_run(&rig, io->program);
@@ -417,20 +413,9 @@ START_TEST(every_shape_has_a_plan_that_holds)
 }
 END_TEST
 
-Suite *programs_suite(void)
-{
-    Suite *suite = suite_create("programs");
-    TCase *tests = tcase_create("programs");
-    tcase_add_loop_test(tests, training_meets_the_oracle, 0, VARIANTS_F32);
-    tcase_add_loop_test(tests, training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS_F32, VARIANTS);
-    tcase_add_loop_test(tests, weights_in_16_bits_are_their_masters_rounded, VARIANTS_F32, VARIANTS);
-    tcase_add_loop_test(tests, update_meets_the_oracle, 0, VARIANTS);
-    tcase_add_loop_test(tests, evaluation_meets_the_oracle, 0, VARIANTS_F32);
-    tcase_add_test(tests, a_gradient_that_is_not_finite_changes_nothing);
-    tcase_add_loop_test(tests, poison_and_threads_change_no_bit, 0, VARIANTS);
-    tcase_add_loop_test(tests, every_shape_has_a_plan_that_holds, 0, VARIANTS);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(programs)
+UNIT_LOOPS(programs, 0, {training_meets_the_oracle, 0, VARIANTS_F32},
+           {training_in_16_bits_is_as_good_as_a_plain_one, VARIANTS_F32, VARIANTS},
+           {weights_in_16_bits_are_their_masters_rounded, VARIANTS_F32, VARIANTS},
+           {update_meets_the_oracle, 0, VARIANTS}, {evaluation_meets_the_oracle, 0, VARIANTS_F32},
+           {a_gradient_that_is_not_finite_changes_nothing, 0, 0}, {poison_and_threads_change_no_bit, 0, VARIANTS},
+           {every_shape_has_a_plan_that_holds, 0, VARIANTS})

@@ -196,6 +196,15 @@ void rig_feed(struct rig *rig, const struct program_io *io, uint64_t which)
     free(ids);
 }
 
+const struct program_io *rig_step_io(const struct rig *rig, int32_t k)
+{
+    const struct model *model = rig->model;
+    if (k == 0)
+        return &model->train_first;
+    bool last = k == model->options.micro_steps - 1;
+    return last && model->options.choice.remainder_batch > 0 ? &model->train_remainder : &model->train_next;
+}
+
 void rig_run(struct rig *rig, int32_t program)
 {
     int32_t scalars = rig->model->scalars;

@@ -47,6 +47,8 @@ void rig_close(struct rig *rig);
 
 /* Fills the data tensors of a program from (seed, which), `batch` samples of them. */
 void rig_feed(struct rig *rig, const struct program_io *io, uint64_t which);
+/* Returns the program of micro-step `k` of an update. */
+const struct program_io *rig_step_io(const struct rig *rig, int32_t k);
 /* Uploads the scalars, runs, and downloads them. */
 void rig_run(struct rig *rig, int32_t program);
 /* Returns all elements of a tensor as float (for a float dtype) or int32; the caller calls free(). */

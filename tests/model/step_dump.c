@@ -17,6 +17,7 @@
 
 #include "base/hostmem.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "config/config.h"
 #include "train/feed.h"
 #include "train/restore.h"
@@ -28,7 +29,6 @@ struct dump {
     struct restore_source source;
     struct session session;
     struct feed feed;
-    int32_t *tokens; /* of one micro-step */
 };
 
 static enum gt_status dump_run(struct dump *dump, int argc, char **argv);
@@ -42,7 +42,6 @@ int main(int argc, char **argv)
         status = dump_run(dump, argc, argv);
     if (dump) {
         hostmem_phase_set(dump->mem, HOSTMEM_CLOSE);
-        hostmem_free(dump->mem, dump->tokens);
         feed_close(&dump->feed);
         if (dump->session.mem)
             session_close(&dump->session);
@@ -70,7 +69,7 @@ static enum gt_status tensor_copy(struct dump *dump, int32_t tensor, bool put, F
     struct session *session = &dump->session;
     int64_t total = tensor == TENSOR_NONE ? -1 : graph_tensor_elements(session->model->graph, tensor);
     for (int64_t first = 0; first < total; first += SESSION_STAGING_FLOATS) {
-        int64_t count = total - first < SESSION_STAGING_FLOATS ? total - first : SESSION_STAGING_FLOATS;
+        int64_t count = min_i64(total - first, SESSION_STAGING_FLOATS);
         if (put && fread(session->staging, sizeof(float), (size_t)count, file) != (size_t)count)
             return GT_IO;
         if (put)
@@ -97,41 +96,12 @@ static enum gt_status part_copy(struct dump *dump, const char *part, bool put, c
     return fclose(file) == 0 ? status : GT_IO;
 }
 
-static enum gt_status tokens_write(struct dump *dump, int32_t tensor, int64_t rows, FILE *file)
-{
-    TRY(exec_download(dump->session.exec, tensor, 0, dump->tokens, rows));
-    return fwrite(dump->tokens, sizeof(int32_t), (size_t)rows, file) == (size_t)rows ? GT_OK : GT_IO;
-}
-
-static enum gt_status micro_step(struct dump *dump, const struct program_io *io, int64_t iter, int64_t sample,
-                                 FILE *file)
-{
-    struct session *session = &dump->session;
-    session->scalars[SCALAR_SAMPLE_BASE].i = (int32_t)sample;
-    session->scalars[SCALAR_LOSS_SUM].f = 0.0f;
-    TRY(feed_train(&dump->feed, session, io, iter, sample));
-    TRY(tokens_write(dump, io->ids, (int64_t)io->batch * io->time, file));
-    TRY(tokens_write(dump, io->targets, (int64_t)io->batch * io->time, file));
-    TRY(session_scalars_upload(session));
-    TRY(exec_run(session->exec, io->program));
-    return session_scalars_download(session);
-}
-
-static const struct program_io *micro_step_program(const struct model *model, int32_t k)
-{
-    if (k == 0)
-        return &model->train_first;
-    bool remainder = k == model->options.micro_steps - 1 && model->options.choice.remainder_batch > 0;
-    return remainder ? &model->train_remainder : &model->train_next;
-}
-
 static enum gt_status step_run(struct dump *dump, int64_t iter, double rate, int32_t adam, FILE *file)
 {
     struct session *session = &dump->session;
     const struct config *config = &dump->config;
     double tokens = (double)(config->batch_size * config->gradient_accumulation_steps * config->block_size);
     double loss = 0.0;
-    int64_t sample = 0;
     session->scalars[SCALAR_LEARNING_RATE].f = (float)rate;
     session->scalars[SCALAR_LOSS_GRADIENT].f = (float)(1.0 / tokens);
     session->scalars[SCALAR_UNSCALE].f = 1.0f;
@@ -139,11 +109,15 @@ static enum gt_status step_run(struct dump *dump, int64_t iter, double rate, int
     session->scalars[SCALAR_STEP].i = (int32_t)iter;
     session->scalars[SCALAR_SEED_LO].u = (uint32_t)config->seed;
     session->scalars[SCALAR_SEED_HI].u = (uint32_t)((uint64_t)config->seed >> 32);
-    for (int32_t k = 0; k < session->model->options.micro_steps; k++) {
-        const struct program_io *io = micro_step_program(session->model, k);
-        TRY(micro_step(dump, io, iter, sample, file));
+    for (int64_t left = (int64_t)tokens, k = 0; left > 0; k++) {
+        const int64_t rows = min_i64(left, session->model->options.choice.micro_batch * config->block_size);
+        TRY(feed_micro_step(&dump->feed, session, iter, (int32_t)k));
+        TRY(session_scalars_download(session));
+        if (fwrite(dump->feed.tensors.ids, sizeof(int32_t), (size_t)rows, file) != (size_t)rows ||
+            fwrite(dump->feed.tensors.targets, sizeof(int32_t), (size_t)rows, file) != (size_t)rows)
+            return GT_IO;
         loss += (double)session->scalars[SCALAR_LOSS_SUM].f;
-        sample += io->batch;
+        left -= rows;
     }
     TRY(exec_run(session->exec, session->model->update.program));
     TRY(session_scalars_download(session));
@@ -192,7 +166,6 @@ static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
     struct run_state state;
     struct model_config model;
     struct model_options options;
-    void *array;
     config_defaults(&dump->config, CONFIG_TRAIN);
     TRY(config_parse_args(&dump->config, argc, argv));
     TRY(feed_folder(dump->config.dataset, folder));
@@ -201,9 +174,6 @@ static enum gt_status dump_open(struct dump *dump, int argc, char **argv)
     session_train_options(&dump->session, &(struct session_choices){0}, &model, &options);
     TRY(session_plan(&dump->session, &options));
     TRY(feed_open(dump->mem, &dump->config, folder, model.vocab_size, options.choice.micro_batch, &dump->feed));
-    size_t rows = (size_t)options.choice.micro_batch * (size_t)model.block_size;
-    TRY(hostmem_alloc(dump->mem, rows, sizeof(int32_t), "tokens", &array));
-    dump->tokens = array;
     TRY(session_start(&dump->session));
     TRY(session_corrections_upload(&dump->session));
     TRY(restore_weights(&dump->session, &dump->source, (uint64_t)dump->config.seed));

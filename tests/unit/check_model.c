@@ -383,20 +383,7 @@ START_TEST(no_allocation_may_fail_badly)
 }
 END_TEST
 
-Suite *model_suite(void)
-{
-    Suite *suite = suite_create("model");
-    TCase *tests = tcase_create("model");
-    tcase_add_test(tests, counts_are_those_of_gpt2);
-    tcase_add_test(tests, corrections_end_where_they_are_one);
-    tcase_add_test(tests, impossible_shapes_are_named);
-    tcase_add_test(tests, parameters_are_in_the_checkpoints_order);
-    tcase_add_test(tests, programs_are_those_that_were_asked_for);
-    tcase_add_test(tests, lean_states_are_built);
-    tcase_add_test(tests, muon_updates_the_matrices_of_blocks);
-    tcase_add_loop_test(tests, no_allocation_may_fail_badly, 0, 2);
-    suite_add_tcase(suite, tests);
-    return suite;
-}
-
-UNIT_MAIN(model)
+UNIT_LOOPS(model, 0, {counts_are_those_of_gpt2, 0, 0}, {corrections_end_where_they_are_one, 0, 0},
+           {impossible_shapes_are_named, 0, 0}, {parameters_are_in_the_checkpoints_order, 0, 0},
+           {programs_are_those_that_were_asked_for, 0, 0}, {lean_states_are_built, 0, 0},
+           {muon_updates_the_matrices_of_blocks, 0, 0}, {no_allocation_may_fail_badly, 0, 2})

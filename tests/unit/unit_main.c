@@ -73,6 +73,18 @@ Suite *unit_suite(const char *name, void (*setup)(void), void (*teardown)(void),
     return suite;
 }
 
+Suite *unit_suite_of_loops(const char *name, double limit_s, const struct unit_loop *tests, size_t count)
+{
+    Suite *suite = suite_create(name);
+    TCase *all = tcase_create("all");
+    if (limit_s > 0.0)
+        tcase_set_timeout(all, limit_s);
+    for (size_t i = 0; i < count; i++)
+        tcase_add_loop_test(all, tests[i].test, tests[i].begin, tests[i].end > 0 ? tests[i].end : 1);
+    suite_add_tcase(suite, all);
+    return suite;
+}
+
 int unit_main_run(int argc, char **argv, const char *name, Suite *(*make_suite)(void))
 {
     if (unit_arguments_read(argc, argv) != 0)

@@ -38,7 +38,28 @@ Suite *unit_suite(const char *name, void (*setup)(void), void (*teardown)(void),
 /* The end of a test file: its name and its tests. */
 #define UNIT_TESTS(name, ...) UNIT_TESTS_WITH(name, NULL, NULL, __VA_ARGS__)
 
-/* For suites with loops, time limits or several cases, which `Suite *name_suite(void)` makes. */
+/* A test that runs once for each _i from `begin` to `end` - 1; once when both are 0. */
+struct unit_loop {
+    const TTest *test;
+    int begin, end;
+};
+
+/* Makes a suite of such tests; limit_s is each one's time limit, 0 for the default. */
+Suite *unit_suite_of_loops(const char *name, double limit_s, const struct unit_loop *tests, size_t count);
+
+/* The end of a test file with loops: its name, its time limit, and its tests as {test, begin, end} or {test}. */
+#define UNIT_LOOPS(name, limit_s, ...)                                                     \
+    static Suite *name##_suite(void)                                                       \
+    {                                                                                      \
+        const struct unit_loop tests[] = {__VA_ARGS__};                                    \
+        return unit_suite_of_loops(#name, limit_s, tests, sizeof tests / sizeof tests[0]); \
+    }                                                                                      \
+    int main(int argc, char **argv)                                                        \
+    {                                                                                      \
+        return unit_main_run(argc, argv, #name, name##_suite);                             \
+    }
+
+/* For suites with several cases, which `Suite *name_suite(void)` makes. */
 #define UNIT_MAIN(name)                                        \
     Suite *name##_suite(void);                                 \
     int main(int argc, char **argv)                            \

@@ -24,19 +24,12 @@
 #define MAGIC_BYTES 8
 #define NAME_MAX_BYTES 64
 #define NAMES_BYTES_MAX 112 /* "/gpt-train", a folder in it, and a file's name */
-#define ENTRIES_MAX 4096
 
 struct header {
     char magic[MAGIC_BYTES];
     uint64_t key_bytes, data_bytes;
     uint32_t crc32c; /* of key and data */
     uint32_t reserved;
-};
-
-struct entry {
-    char name[NAME_MAX_BYTES];
-    int64_t modified_s;
-    uint64_t bytes;
 };
 
 /* Regardless of the umask: a group-writable file is not trusted. */
@@ -187,46 +180,40 @@ enum user_cache_file user_cache_load(const struct user_cache *cache, const char 
     return USER_CACHE_READ;
 }
 
-static int by_age(const void *a, const void *b)
+/* Sums the bytes of the cache's files and copies the name of the oldest to `oldest`, "" if there is none. */
+static uint64_t folder_bytes(const struct user_cache *cache, DIR *stream, char oldest[static NAME_MAX_BYTES])
 {
-    const struct entry *x = a, *y = b;
-    if (x->modified_s != y->modified_s)
-        return x->modified_s < y->modified_s ? -1 : 1;
-    return strcmp(x->name, y->name);
+    uint64_t total = 0;
+    int64_t oldest_s = 0;
+    oldest[0] = '\0';
+    rewinddir(stream);
+    for (struct dirent *at = readdir(stream); at != NULL; at = readdir(stream)) {
+        const size_t length = strlen(at->d_name), suffix = strlen(cache->suffix);
+        struct stat status;
+        if (length <= suffix || length >= NAME_MAX_BYTES || strcmp(at->d_name + length - suffix, cache->suffix) != 0 ||
+            fstatat(dirfd(stream), at->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        total += (uint64_t)status.st_size;
+        if (oldest[0] != '\0' && (int64_t)status.st_mtime >= oldest_s)
+            continue;
+        oldest_s = (int64_t)status.st_mtime;
+        memcpy(oldest, at->d_name, length + 1);
+    }
+    return total;
 }
 
 /* Removes the oldest files until `coming` more bytes fit within the folder's limit. */
 static void folder_bound(const struct user_cache *cache, const char *folder, uint64_t coming)
 {
+    char oldest[NAME_MAX_BYTES];
     DIR *stream = opendir(folder);
-    struct entry *entries = malloc(ENTRIES_MAX * sizeof *entries);
-    size_t count = 0;
-    uint64_t total = coming;
-    if (stream == NULL || entries == NULL) {
-        free(entries);
-        if (stream != NULL)
-            closedir(stream);
+    if (stream == NULL)
         return;
-    }
-    for (struct dirent *at = readdir(stream); at != NULL && count < ENTRIES_MAX; at = readdir(stream)) {
-        const size_t length = strlen(at->d_name), suffix = strlen(cache->suffix);
-        struct stat status;
-        if (length <= suffix || length >= sizeof entries->name ||
-            strcmp(at->d_name + length - suffix, cache->suffix) != 0 ||
-            fstatat(dirfd(stream), at->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
-            continue;
-        memcpy(entries[count].name, at->d_name, length + 1);
-        entries[count].modified_s = (int64_t)status.st_mtime;
-        entries[count].bytes = (uint64_t)status.st_size;
-        total += entries[count++].bytes;
-    }
-    qsort(entries, count, sizeof *entries, by_age);
-    for (size_t i = 0; i < count && total > cache->bytes_max; i++) {
-        if (unlinkat(dirfd(stream), entries[i].name, 0) == 0)
-            total -= entries[i].bytes;
+    while (folder_bytes(cache, stream, oldest) + coming > cache->bytes_max && oldest[0] != '\0') {
+        if (unlinkat(dirfd(stream), oldest, 0) != 0)
+            break;
     }
     closedir(stream);
-    free(entries);
 }
 
 bool user_cache_store(const struct user_cache *cache, const char *name, const char *key, const void *data, size_t bytes)

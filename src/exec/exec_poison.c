@@ -86,59 +86,57 @@ static enum gt_status range_fill(struct exec_poison *poison, struct address at, 
     return GT_OK;
 }
 
-static struct address guard_address(const struct exec_poison *poison, struct address at, uint64_t bytes)
+/* A storage or a workspace. */
+struct piece {
+    const char *name;
+    struct address at;
+    uint64_t bytes;
+};
+
+static struct piece tensor_piece(const struct exec_poison *poison, int32_t tensor)
 {
-    at.offset_bytes += size_round_up(bytes, poison->plan->options.alignment_bytes);
+    const struct graph *graph = poison->plan->graph;
+    return (struct piece){graph->tensors[tensor].name, poison->plan->tensor[tensor], graph_tensor_bytes(graph, tensor)};
+}
+
+static struct address guard_address(const struct exec_poison *poison, const struct piece *piece)
+{
+    struct address at = piece->at;
+    at.offset_bytes += size_round_up(piece->bytes, poison->plan->options.alignment_bytes);
     return at;
 }
 
-static enum gt_status guard_fill(struct exec_poison *poison, struct address at, uint64_t bytes)
+static enum gt_status guard_fill(struct exec_poison *poison, struct piece piece)
 {
-    return range_fill(poison, guard_address(poison, at, bytes), poison->plan->options.guard_bytes, PATTERN_GUARD);
+    return range_fill(poison, guard_address(poison, &piece), poison->plan->options.guard_bytes, PATTERN_GUARD);
 }
 
 /* `op` is the index of the current op, or -1 at the program's end. */
-static enum gt_status guard_check(struct exec_poison *poison, const char *name, struct address at, uint64_t bytes,
-                                  int32_t program, int32_t op)
+static enum gt_status guard_check(struct exec_poison *poison, struct piece piece, int32_t program, int32_t op)
 {
-    struct address guard = guard_address(poison, at, bytes);
+    struct address guard = guard_address(poison, &piece);
     const struct program *of = &poison->plan->graph->programs[program];
-    uint64_t left = poison->plan->options.guard_bytes, done = 0;
-    while (left > 0) {
-        size_t chunk = left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
+    uint64_t bytes = poison->plan->options.guard_bytes;
+    for (uint64_t done = 0; done < bytes; done += CHUNK_BYTES, guard.offset_bytes += CHUNK_BYTES) {
+        size_t chunk = bytes - done < CHUNK_BYTES ? (size_t)(bytes - done) : CHUNK_BYTES, i = 0;
         TRY(backend_download(poison->device, 0, poison->found, guard, chunk));
-        size_t i = 0;
         while (i < chunk / 4 && poison->found[i] == POISON_GUARD)
             i++;
         if (i < chunk / 4) {
             log_error("program %s, %s %" PRId32 " (%s): the guard of %s was overwritten %" PRIu64
                       " bytes beyond its end",
                       of->name, op < 0 ? "after op" : "op", op < 0 ? of->count - 1 : op,
-                      op < 0 ? "its last" : op_declaration(of->ops[op].kind)->name, name, done + 4 * i);
+                      op < 0 ? "its last" : op_declaration(of->ops[op].kind)->name, piece.name, done + 4 * i);
             return GT_FAILURE;
         }
-        guard.offset_bytes += chunk;
-        left -= chunk;
-        done += chunk;
     }
     return GT_OK;
 }
 
-static enum gt_status tensor_guard_fill(struct exec_poison *poison, int32_t tensor)
+static enum gt_status piece_begin(struct exec_poison *poison, struct piece piece)
 {
-    return guard_fill(poison, poison->plan->tensor[tensor], graph_tensor_bytes(poison->plan->graph, tensor));
-}
-
-static enum gt_status tensor_guard_check(struct exec_poison *poison, int32_t tensor, int32_t program, int32_t op)
-{
-    const struct graph *graph = poison->plan->graph;
-    return guard_check(poison, graph->tensors[tensor].name, poison->plan->tensor[tensor],
-                       graph_tensor_bytes(graph, tensor), program, op);
-}
-
-static enum gt_status tensor_fill(struct exec_poison *poison, int32_t tensor, enum pattern pattern)
-{
-    return range_fill(poison, poison->plan->tensor[tensor], graph_tensor_bytes(poison->plan->graph, tensor), pattern);
+    TRY(range_fill(poison, piece.at, piece.bytes, PATTERN_FRESH));
+    return guard_fill(poison, piece);
 }
 
 /* Returns true for a placed storage of that lifetime and, unless it is LIFETIME_RUN, of that phase. */
@@ -159,7 +157,7 @@ enum gt_status exec_poison_arena(struct exec_poison *poison)
     }
     for (int32_t t = 0; t < plan->tensor_count; t++) {
         if (storage_is(poison, t, LIFETIME_RUN, 0))
-            TRY(tensor_guard_fill(poison, t));
+            TRY(guard_fill(poison, tensor_piece(poison, t)));
     }
     return GT_OK;
 }
@@ -170,10 +168,8 @@ enum gt_status exec_poison_phase(struct exec_poison *poison, enum program_phase 
         return GT_OK;
     poison->phase = (int32_t)phase;
     for (int32_t t = 0; t < poison->plan->tensor_count; t++) {
-        if (!storage_is(poison, t, LIFETIME_PHASE, poison->phase))
-            continue;
-        TRY(tensor_fill(poison, t, PATTERN_FRESH));
-        TRY(tensor_guard_fill(poison, t));
+        if (storage_is(poison, t, LIFETIME_PHASE, poison->phase))
+            TRY(piece_begin(poison, tensor_piece(poison, t)));
     }
     return GT_OK;
 }
@@ -185,7 +181,7 @@ enum gt_status exec_poison_program_begin(struct exec_poison *poison, int32_t pro
     for (int32_t t = 0; t < graph->tensor_count; t++) {
         if (graph->tensors[t].base == TENSOR_NONE && graph->tensors[t].lifetime == LIFETIME_PROGRAM &&
             poison->ranges[program][t].first < 0 && poison->ranges[program][t].last >= 0)
-            TRY(tensor_guard_fill(poison, t));
+            TRY(guard_fill(poison, tensor_piece(poison, t)));
     }
     return GT_OK;
 }
@@ -199,22 +195,29 @@ static int32_t program_storage(const struct graph *graph, int32_t operand)
     return graph->tensors[storage].lifetime == LIFETIME_PROGRAM ? storage : TENSOR_NONE;
 }
 
+static struct piece workspace_piece(const struct exec_poison *poison, int32_t program, int32_t op)
+{
+    return (struct piece){"the op's workspace", poison->plan->workspace[program][op],
+                          poison->plan->workspace_bytes[program][op]};
+}
+
 enum gt_status exec_poison_op_begin(struct exec_poison *poison, int32_t program, int32_t op)
 {
     const struct graph *graph = poison->plan->graph;
     const struct op *at = &graph->programs[program].ops[op];
     for (int32_t s = 0; s < op_declaration(at->kind)->operands; s++) {
         int32_t storage = program_storage(graph, at->operand[s]);
-        if (storage == TENSOR_NONE || poison->ranges[program][storage].first != op)
-            continue;
-        TRY(tensor_fill(poison, storage, PATTERN_FRESH));
-        TRY(tensor_guard_fill(poison, storage));
+        if (storage != TENSOR_NONE && poison->ranges[program][storage].first == op)
+            TRY(piece_begin(poison, tensor_piece(poison, storage)));
     }
-    uint64_t workspace_bytes = poison->plan->workspace_bytes[program][op];
-    if (workspace_bytes == 0)
-        return GT_OK;
-    TRY(range_fill(poison, poison->plan->workspace[program][op], workspace_bytes, PATTERN_FRESH));
-    return guard_fill(poison, poison->plan->workspace[program][op], workspace_bytes);
+    struct piece workspace = workspace_piece(poison, program, op);
+    return workspace.bytes > 0 ? piece_begin(poison, workspace) : GT_OK;
+}
+
+static enum gt_status piece_end(struct exec_poison *poison, struct piece piece, int32_t program, int32_t op)
+{
+    TRY(guard_check(poison, piece, program, op));
+    return range_fill(poison, piece.at, piece.bytes, PATTERN_DEAD);
 }
 
 enum gt_status exec_poison_op_end(struct exec_poison *poison, int32_t program, int32_t op)
@@ -223,17 +226,11 @@ enum gt_status exec_poison_op_end(struct exec_poison *poison, int32_t program, i
     const struct op *at = &graph->programs[program].ops[op];
     for (int32_t s = 0; s < op_declaration(at->kind)->operands; s++) {
         int32_t storage = program_storage(graph, at->operand[s]);
-        if (storage == TENSOR_NONE || poison->ranges[program][storage].last != op)
-            continue;
-        TRY(tensor_guard_check(poison, storage, program, op));
-        TRY(tensor_fill(poison, storage, PATTERN_DEAD));
+        if (storage != TENSOR_NONE && poison->ranges[program][storage].last == op)
+            TRY(piece_end(poison, tensor_piece(poison, storage), program, op));
     }
-    uint64_t workspace_bytes = poison->plan->workspace_bytes[program][op];
-    if (workspace_bytes == 0)
-        return GT_OK;
-    struct address workspace = poison->plan->workspace[program][op];
-    TRY(guard_check(poison, "the op's workspace", workspace, workspace_bytes, program, op));
-    return range_fill(poison, workspace, workspace_bytes, PATTERN_DEAD);
+    struct piece workspace = workspace_piece(poison, program, op);
+    return workspace.bytes > 0 ? piece_end(poison, workspace, program, op) : GT_OK;
 }
 
 enum gt_status exec_poison_program_end(struct exec_poison *poison, int32_t program)
@@ -245,7 +242,7 @@ enum gt_status exec_poison_program_end(struct exec_poison *poison, int32_t progr
                       poison->ranges[program][t].last == of->count;
         if (output || storage_is(poison, t, LIFETIME_RUN, 0) ||
             storage_is(poison, t, LIFETIME_PHASE, (int32_t)of->phase))
-            TRY(tensor_guard_check(poison, t, program, -1));
+            TRY(guard_check(poison, tensor_piece(poison, t), program, -1));
     }
     return GT_OK;
 }

@@ -147,19 +147,6 @@ static void keys_sort(struct plan_sort_key *keys, int32_t count)
     qsort(keys, (size_t)count, sizeof keys[0], sort_key_compare);
 }
 
-/* Longest lifetime first, ties by larger size. */
-static void order_by_lifetime(const struct plan_item *items, int32_t count, struct plan_sort_key *keys)
-{
-    for (int32_t i = 0; i < count; i++) {
-        keys[i] = (struct plan_sort_key){
-            .major = UINT64_MAX - (uint64_t)(items[i].last - items[i].first),
-            .minor = UINT64_MAX - items[i].bytes,
-            .index = i,
-        };
-    }
-    keys_sort(keys, count);
-}
-
 int32_t plan_rank_levels(int32_t ops)
 {
     int32_t levels = 1;
@@ -193,22 +180,6 @@ static int32_t rank_lowest(const int32_t *rank_min, int32_t ops, int32_t first, 
     return left < right ? left : right;
 }
 
-/* Items of the op with most live bytes first, by size; then the remaining items of the next op. */
-static void order_by_breadth(const struct plan_item *items, int32_t count, const uint64_t *live, int32_t ops,
-                             struct plan_scratch *scratch)
-{
-    ranks_build(live, ops, scratch->keys, scratch->rank_min);
-    for (int32_t i = 0; i < count; i++) {
-        assert(items[i].first >= 0 && items[i].last < ops);
-        scratch->keys[i] = (struct plan_sort_key){
-            .major = (uint64_t)rank_lowest(scratch->rank_min, ops, items[i].first, items[i].last),
-            .minor = UINT64_MAX - items[i].bytes,
-            .index = i,
-        };
-    }
-    keys_sort(scratch->keys, count);
-}
-
 static void placer_reset(struct plan_placer *placer, const struct plan_placer *fixed)
 {
     assert(fixed->count <= placer->capacity);
@@ -238,31 +209,32 @@ static uint64_t place_in_order(const struct plan_placer *fixed, struct plan_item
     return placer_bytes(&scratch->placer);
 }
 
-/* By size, or by size times lifetime, largest first, ties by longer life. */
-static void order_by_size(const struct plan_item *items, int32_t count, bool area, struct plan_sort_key *keys)
-{
-    for (int32_t i = 0; i < count; i++) {
-        double life = (double)(items[i].last - items[i].first) + 1.0, size = (double)items[i].bytes;
-        keys[i] = (struct plan_sort_key){
-            .major = UINT64_MAX - (uint64_t)(area ? size * life : size),
-            .minor = UINT64_MAX - (uint64_t)life,
-            .index = i,
-        };
-    }
-    keys_sort(keys, count);
-}
-
+/* Longest lifetime first, ties by larger size; items of the op with most live bytes first, by size, then the remaining
+ * items of the next op; by size, and by size times lifetime, largest first, ties by longer life. */
 enum place_order { ORDER_LIFETIME, ORDER_BREADTH, ORDER_SIZE, ORDER_AREA, ORDER_COUNT };
 
 static void order_make(enum place_order order, const struct plan_item *items, int32_t count, const uint64_t *live,
                        int32_t ops, struct plan_scratch *scratch)
 {
-    if (order == ORDER_LIFETIME)
-        order_by_lifetime(items, count, scratch->keys);
-    else if (order == ORDER_BREADTH)
-        order_by_breadth(items, count, live, ops, scratch);
-    else
-        order_by_size(items, count, order == ORDER_AREA, scratch->keys);
+    if (order == ORDER_BREADTH)
+        ranks_build(live, ops, scratch->keys, scratch->rank_min);
+    for (int32_t i = 0; i < count; i++) {
+        const struct plan_item *item = &items[i];
+        const uint64_t life = (uint64_t)(item->last - item->first) + 1;
+        struct plan_sort_key key = {.minor = UINT64_MAX - item->bytes, .index = i};
+        assert(item->first >= 0 && item->last < ops);
+        if (order == ORDER_LIFETIME) {
+            key.major = UINT64_MAX - life;
+        } else if (order == ORDER_BREADTH) {
+            key.major = (uint64_t)rank_lowest(scratch->rank_min, ops, item->first, item->last);
+        } else {
+            double size = (double)item->bytes * (order == ORDER_AREA ? (double)life : 1.0);
+            key.major = UINT64_MAX - (uint64_t)size;
+            key.minor = UINT64_MAX - life;
+        }
+        scratch->keys[i] = key;
+    }
+    keys_sort(scratch->keys, count);
 }
 
 /* Stores the offsets if this is the best placement so far. */

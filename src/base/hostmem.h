@@ -31,8 +31,8 @@ void hostmem_destroy(struct hostmem *mem);
 void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase);
 
 /* Allocates count * size bytes, zeroed, aligned to 64 bytes, and stores the address in the pointer at `out`, of any
- * type.  `what` names the purpose in the error line and must be a string literal.  If count or size is 0, the pointer is
- * valid but must not be dereferenced.  Errors: GT_NO_MEMORY on overflow, when the system refuses, or on an injected
+ * type.  `what` names the purpose in the error line and must be a string literal.  If count or size is 0, the pointer
+ * is valid but must not be dereferenced.  Errors: GT_NO_MEMORY on overflow, when the system refuses, or on an injected
  * fault. */
 enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, const char *what, void *out);
 /* As above, for `count` objects of the type that *out points to. */

@@ -77,7 +77,8 @@ static const char *type_name(const json_t *value)
 
 #define TYPE(type) (1u << JSON_##type)
 
-/* Returns the member `name` if it has one of `types`, else NULL after logging an error line that contains `expected`. */
+/* Returns the member `name` if it has one of `types`.  Otherwise logs an error line with `expected` and
+ * returns NULL. */
 static const json_t *member(const json_t *object, const char *source, const char *name, unsigned types,
                             const char *expected)
 {

@@ -1,4 +1,7 @@
-/* Status codes: names and exit statuses, in one table. */
+/* Status codes: names and exit statuses, in one table.
+ *
+ * Only main() turns a status into an exit status.
+ */
 #include "base/status.h"
 
 static const struct {

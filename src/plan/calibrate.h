@@ -34,8 +34,8 @@ enum gt_status calibrate_measure(struct hostmem *mem, const struct calibrate_req
 char *calibrate_key(char key[static CALIBRATE_KEY_MAX], const struct backend_info *info,
                     const struct model_options *options);
 
-/* Loads the rates stored under this key in the user's cache.  Returns false when there are none.  A file that is damaged
- * or not trusted is ignored with a note. */
+/* Loads the rates stored under this key in the user's cache.  Returns false when there are none.  A file that is
+ * damaged or not trusted is ignored with a note. */
 bool calibrate_load(const char *key, struct plan_rates *out);
 /* Stores the rates in the user's cache.  A failure is harmless and logged as a note. */
 void calibrate_store(const char *key, const struct plan_rates *rates);

@@ -1,9 +1,10 @@
 /* The cuda backend's state, and what the host side of every kernel family uses: pointers, streams, error checks.
  *
- * A family is three files.  cuda_FAMILY.c has supports(), workspace_bytes() and run() of its ops in plain C, and ends
- * with one `const struct op_impl cuda_OP` for each op.  kernels/FAMILY.cu has the kernels and the functions that launch
- * them.  cuda_FAMILY.h declares those functions for both.  This header and all .c files contain no device code: they
- * compile as C against CUDA's own headers or against those of tests/cuda_on_cpu.
+ * kernels/FAMILY.cu has the kernels of a family of ops and the functions that launch them; cuda_kernels.h declares
+ * these for both sides.  cuda_ops.c has supports(), workspace_bytes() and run() of the ops in plain C, and one `const
+ * struct op_impl cuda_OP` for each; cuda_attention.c and cuda_gemm.c have those of attention and products.  This header
+ * and all .c files contain no device code: they compile as C against CUDA's own headers or against those of
+ * tests/cuda_on_cpu.
  *
  * run() enqueues on the queue's stream and returns.  It allocates nothing, waits for nothing and keeps no state.
  */
@@ -18,18 +19,17 @@
 #include <cuda_runtime.h>
 
 #include "backend/backend.h"
+#include "backends/cuda/cuda_kernels.h"
 #include "base/size.h"
 #include "base/status.h"
-#include "ops/op.h"
 
 /* The alignment of cudaMalloc, which 128-bit accesses and cuBLASLt's fastest kernels need.  Every tensor and every
  * workspace starts at a multiple of it. */
 #define CUDA_ALIGNMENT_BYTES 256
 #define CUDA_CAPABILITY_MIN 75
 #define CUDA_CAPABILITY_BF16 80 /* first with bf16 arithmetic, cp.async and mma.m16n8k16 */
-/* The shared memory that a block gets without opting in, and the limits of the grid's dimensions. */
+/* The shared memory that a block gets without opting in, and the limit of the grid's first dimension. */
 #define CUDA_SHARED_DEFAULT_BYTES ((size_t)48 << 10)
-#define CUDA_GRID_YZ_MAX 65535
 #define CUDA_GRID_X_MAX INT32_MAX
 #define CUDA_NAME_MAX 64
 /* Limit on the programs that are kept as graphs; a run has fewer. */
@@ -119,6 +119,14 @@ extern const struct op_impl *const cuda_table[OP_KIND_COUNT];
  * logged once.  During a stream capture, other errors are kept (cuda_capture_fail) and not logged. */
 enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char *what);
 
+/* backend_ops.devices.  It opens no context. */
+void cuda_devices(bool automatic, struct backend_devices *out);
+/* Checks that a device can be used, and fills in its name, capability and limits.  The device is cuda->device, or the
+ * first one with `name` in its name when that is not NULL.
+ * Errors: GT_DEVICE, in one line: no driver, an old one, no device, no such index, a card that is too old; GT_USAGE for
+ * a name that no card has. */
+enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name);
+
 /* Records why a capture fails.  Returns false when no capture is active, so that the caller logs the error. */
 static inline bool cuda_capture_fail(struct cuda_backend *cuda, const char *what, const char *why)
 {
@@ -126,6 +134,11 @@ static inline bool cuda_capture_fail(struct cuda_backend *cuda, const char *what
     if (capture->active && !capture->failed)
         *capture = (struct cuda_capture){.active = true, .failed = true, .what = what, .why = why};
     return capture->active;
+}
+
+static inline struct cuda_backend *cuda_own(struct backend *backend)
+{
+    return (struct cuda_backend *)(void *)backend;
 }
 
 static inline const struct cuda_backend *cuda_from(const struct backend *backend)
@@ -169,24 +182,6 @@ static inline bool cuda_dtype_is_float(const struct backend *backend, enum dtype
            (dtype == DTYPE_BF16 && cuda_from(backend)->capability >= CUDA_CAPABILITY_BF16);
 }
 
-/* The same for ops that only convert and do not compute in the dtype: they support bf16 on every card. */
-static inline bool cuda_dtype_is_converted(enum dtype dtype)
-{
-    return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
-}
-
-/* Returns true when every present operand is a float of any kind, or int32 (indices).  For ops on states. */
-static inline bool cuda_operands_converted(const struct backend *backend, const struct op_call *call)
-{
-    (void)backend;
-    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
-        const struct operand *operand = &call->operand[slot];
-        if (operand->present && operand->dtype != DTYPE_I32 && !cuda_dtype_is_converted(operand->dtype))
-            return false;
-    }
-    return true;
-}
-
 /* Returns true when every present operand is of a float dtype that this card computes in, or int32 (indices). */
 static inline bool cuda_operands_supported(const struct backend *backend, const struct op_call *call)
 {
@@ -196,6 +191,22 @@ static inline bool cuda_operands_supported(const struct backend *backend, const 
             return false;
     }
     return true;
+}
+
+/* Returns true when every operand, scalars and indices aside, begins at a multiple of 16 bytes, so that eight
+ * consecutive elements are one or two 128-bit accesses.  Views may not. */
+static inline bool cuda_operands_aligned(const struct backend *backend, const struct op_call *call)
+{
+    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
+        if (call->operand[slot].dtype != DTYPE_I32 && (uintptr_t)cuda_operand(backend, call, slot) % 16 != 0)
+            return false;
+    }
+    return true;
+}
+
+static inline struct cuda_floats cuda_floats_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    return (struct cuda_floats){cuda_operand(backend, call, slot), call->operand[slot].dtype};
 }
 
 #endif

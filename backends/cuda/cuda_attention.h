@@ -14,8 +14,7 @@
 
 #include <cuda_runtime.h>
 
-#include "backends/cuda/cuda_floats.h"
-#include "ops/op.h"
+#include "backends/cuda/cuda_kernels.h"
 
 #define CUDA_ATTENTION_HEAD_SIZE_MAX 128
 /* Dynamic shared memory that a kernel may use without cudaFuncSetAttribute. */

@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "backends/cuda/cuda_attention.h"
-#include "backends/cuda/cuda_devices.h"
 #include "backends/cuda/cuda_gemm_cache.h"
 #include "backends/cuda/cuda_graph.h"
 #include "backends/cuda/cuda_memory.h"
@@ -30,11 +29,6 @@
 /* In this range the run-time API reports a fault of a kernel or of the card: the context is lost. */
 #define ERROR_LOST_FIRST cudaErrorIllegalAddress
 #define ERROR_LOST_LAST cudaErrorLaunchFailure
-
-static struct cuda_backend *own(struct backend *backend)
-{
-    return (struct cuda_backend *)(void *)backend;
-}
 
 /* Returns true for errors after which nothing in this process works on the card any more.  A launch that needs too many
  * resources does no harm. */
@@ -55,7 +49,7 @@ static bool is_lost(cudaError_t error)
 
 enum gt_status cuda_check(struct backend *backend, cudaError_t error, const char *what)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     if (error == cudaSuccess)
         return GT_OK;
     (void)cudaGetLastError(); /* else the next launch would report it again */
@@ -137,7 +131,7 @@ static void cuda_close(struct backend *backend)
 {
     if (backend == NULL)
         return;
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     if (cuda->stream != NULL)
         (void)cudaStreamSynchronize(cuda->stream); /* ops in flight use the memory; they wait for the copies */
     cuda_graphs_destroy(cuda);
@@ -152,7 +146,7 @@ static void cuda_close(struct backend *backend)
 
 static enum gt_status cuda_info(struct backend *backend, struct backend_info *out)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     size_t free_bytes = 0, total_bytes = 0;
     TRY(cuda_check(backend, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory"));
     struct backend_info info = {
@@ -183,7 +177,7 @@ static enum gt_status cuda_info(struct backend *backend, struct backend_info *ou
 
 static void cuda_holders(struct backend *backend, struct backend_holders *out)
 {
-    cuda_nvml_holders(own(backend)->nvml, out);
+    cuda_nvml_holders(cuda_own(backend)->nvml, out);
 }
 
 #define OP(KIND, name, ...) [OP_##KIND] = &cuda_##name,
@@ -203,7 +197,7 @@ static enum gt_status calls_launch(struct backend *backend, int32_t queue, const
 
 static enum gt_status cuda_run(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
-    const struct cuda_backend *cuda = own(backend);
+    const struct cuda_backend *cuda = cuda_own(backend);
     if (cuda->lost != cudaSuccess)
         return GT_DEVICE;
     const cudaGraphExec_t graph = cuda_graph_find(cuda, calls, count);
@@ -214,10 +208,10 @@ static enum gt_status cuda_run(struct backend *backend, int32_t queue, const str
 
 static enum gt_status cuda_sync(struct backend *backend, int32_t queue)
 {
-    if (own(backend)->lost != cudaSuccess)
+    if (cuda_own(backend)->lost != cudaSuccess)
         return GT_DEVICE;
     TRY(cuda_check(backend, cudaStreamSynchronize(cuda_stream(backend, queue)), "waiting for the device"));
-    cuda_memory_results_give(own(backend));
+    cuda_memory_results_give(cuda_own(backend));
     return GT_OK;
 }
 
@@ -243,13 +237,13 @@ static enum gt_status cuda_bind(struct backend *backend, const struct op_call *c
 {
     for (size_t i = 0; i < count; i++) {
         if (calls[i].kind == OP_GEMM)
-            TRY(cuda_gemm_bind(own(backend), &calls[i]));
+            TRY(cuda_gemm_bind(cuda_own(backend), &calls[i]));
     }
     TRY(cuda_memory_clear(backend));
-    TRY(calls_first_launch(own(backend), calls, count));
+    TRY(calls_first_launch(cuda_own(backend), calls, count));
     TRY(cuda_sync(backend, 0));
-    cuda_tuning_store(own(backend));
-    TRY(cuda_graph_record(own(backend), calls, count, calls_launch));
+    cuda_tuning_store(cuda_own(backend));
+    TRY(cuda_graph_record(cuda_own(backend), calls, count, calls_launch));
     return cuda_sync(backend, 0);
 }
 

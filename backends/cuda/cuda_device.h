@@ -1,13 +1,13 @@
 /* The primitives that kernels are written with: the few things that CUDA C++ spells in PTX, or that a C++ compiler for
  * the CPU cannot spell.  A kernel file is compiled twice: by nvcc for the cards and, with GT_CUDA_EMULATED, by the
  * host's C++ compiler for tests/cuda_on_cpu, whose emulator.h replaces the PTX half.  Everything else keeps CUDA's own
- * names (threadIdx, __syncthreads, __shfl_xor_sync, integer atomics, __popc, ...).  There are no float atomics, because
+ * names (threadIdx, __syncthreads, __shfl_xor_sync, __fmul_rn, __umulhi, ...).  There are no float atomics, because
  * their order is not fixed.
  *
  * Rules for kernel files: templates over dtype and sizes only; no launch chevrons (use LAUNCH), no bare __shared__ (use
  * SHARED, DYN_SHARED); 16-byte accesses through load_16_bytes/store_16_bytes, load_values/store_values, which check
  * alignment under emulation; asynchronous copies are predicated, never skipped by a pointer test; exact ops through
- * mul_rn etc.  Under emulation a shared array is a pointer, so never take its sizeof.
+ * __fmul_rn etc.  Under emulation a shared array is a pointer, so never take its sizeof.
  *
  * The layouts of fragments and the semantics of copies are those of the PTX ISA, sections "Data Movement and Conversion
  * Instructions" (cp.async, cp.async.commit_group, cp.async.wait_group), "Warp Level Matrix Multiply-Accumulate
@@ -32,7 +32,7 @@
 #ifdef GT_CUDA_EMULATED
 
 /* emulator.h defines, with the meanings below: DEVICE, LAUNCH, SHARED, DYN_SHARED, CUDA_HAS_SM80, threadIdx and the
- * other built-in names, cp_async_*, ldmatrix_*, mma_*, load_16_bytes*, store_16_bytes*, *_rn, mul_hi. */
+ * other built-in names, cp_async_*, ldmatrix_*, mma_*, load_16_bytes*, store_16_bytes*. */
 #include "emulator.h"
 
 #else
@@ -72,7 +72,7 @@ DEVICE unsigned shared_address(const void *shared)
     return (unsigned)__cvta_generic_to_shared(shared);
 }
 
-/* Asynchronous copy of 16, 8 or 4 bytes from global to shared memory; both are aligned to the size.  With fetch false
+/* Asynchronous copy of 16 or 4 bytes from global to shared memory; both are aligned to the size.  With fetch false
  * the destination is zeroed and `global` is not read.  The copying thread sees the bytes after cp_async_wait, the
  * others after a barrier that follows it.  Before sm_80 the copy is synchronous.
  * PTX ISA: cp.async.cg (past L1) and .ca, with src-size 0. */
@@ -85,18 +85,6 @@ DEVICE void cp_async_16(void *shared, const void *global, bool fetch)
                  : "memory");
 #else
     *(uint4 *)shared = fetch ? *(const uint4 *)global : make_uint4(0, 0, 0, 0);
-#endif
-}
-
-DEVICE void cp_async_8(void *shared, const void *global, bool fetch)
-{
-#if CUDA_HAS_SM80
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
-                 :
-                 : "r"(shared_address(shared)), "l"(global), "r"(fetch ? 8 : 0)
-                 : "memory");
-#else
-    *(uint2 *)shared = fetch ? *(const uint2 *)global : make_uint2(0, 0);
 #endif
 }
 
@@ -195,38 +183,6 @@ DEVICE uint4 load_16_bytes(const void *from)
 DEVICE void store_16_bytes(void *to, uint4 value)
 {
     *(uint4 *)to = value;
-}
-
-/* Arithmetic of the exact ops: each operation is rounded to fp32, never fused, and keeps subnormals. */
-DEVICE float add_rn(float a, float b)
-{
-    return __fadd_rn(a, b);
-}
-
-DEVICE float sub_rn(float a, float b)
-{
-    return __fsub_rn(a, b);
-}
-
-DEVICE float mul_rn(float a, float b)
-{
-    return __fmul_rn(a, b);
-}
-
-DEVICE float div_rn(float a, float b)
-{
-    return __fdiv_rn(a, b);
-}
-
-DEVICE float sqrt_rn(float a)
-{
-    return __fsqrt_rn(a);
-}
-
-/* The upper 32 bits of the product, for Philox. */
-DEVICE uint32_t mul_hi(uint32_t a, uint32_t b)
-{
-    return __umulhi(a, b);
 }
 
 #endif
@@ -337,7 +293,7 @@ DEVICE float warp_sum(float value)
 {
 #pragma unroll
     for (int distance = WARP_LANES / 2; distance > 0; distance /= 2)
-        value = add_rn(value, __shfl_xor_sync(ALL_LANES, value, distance));
+        value = __fadd_rn(value, __shfl_xor_sync(ALL_LANES, value, distance));
     return value;
 }
 

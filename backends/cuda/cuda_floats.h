@@ -5,94 +5,13 @@
  * same for all threads and costs a few instructions per group, where a memory-bound kernel has hundreds to spare, and
  * one kernel serves every mixture of dtypes.  Fetching and unpacking are two calls, so that the loads of all operands
  * are in flight before the first is waited for.  Groups that are not whole, or not aligned, go element by element;
- * nothing beyond the count is accessed.  The functions of the host come first, those of the kernels second.
+ * nothing beyond the count is accessed.
  */
 #ifndef GPT_TRAIN_CUDA_CUDA_FLOATS_H
 #define GPT_TRAIN_CUDA_CUDA_FLOATS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/dtype.h"
-
-#define CUDA_GROUP 8
-#define CUDA_GROUP_ALIGNMENT_BYTES 16
-
-/* A float operand on the device; memory is NULL when it is absent. */
-struct cuda_floats {
-    void *memory;
-    enum dtype dtype;
-};
-
-/* A walk over elements by the threads of a fixed number of blocks.  With `aligned`, a group whose first element is a
- * multiple of eight is aligned in every operand. */
-struct cuda_walk {
-    int64_t elements;
-    int32_t blocks;
-    bool aligned;
-};
-
-#define CUDA_WALK_THREADS 256
-
-#ifndef __cplusplus
-
-#include "backends/cuda/cuda_shapes.h"
-
-static inline struct cuda_floats cuda_floats_of(const struct backend *backend, const struct op_call *call, int32_t slot)
-{
-    return (struct cuda_floats){cuda_operand(backend, call, slot), call->operand[slot].dtype};
-}
-
-static inline bool cuda_address_aligned(const struct backend *backend, struct address at)
-{
-    return (uintptr_t)cuda_at(backend, at) % CUDA_GROUP_ALIGNMENT_BYTES == 0;
-}
-
-/* Returns true when every operand, scalars and indices aside, begins at a multiple of 16 bytes, so that eight
- * consecutive elements are one or two 128-bit accesses.  Views may not. */
-static inline bool cuda_operands_aligned(const struct backend *backend, const struct op_call *call)
-{
-    for (int32_t slot = 0; slot < OP_OPERANDS_MAX; slot++) {
-        const struct operand *operand = &call->operand[slot];
-        if (operand->present && operand->dtype != DTYPE_I32 && !cuda_address_aligned(backend, operand->at))
-            return false;
-    }
-    return true;
-}
-
-/* The same for rows of `columns` elements that follow each other: each row must begin at such a multiple too. */
-static inline bool cuda_rows_aligned(const struct backend *backend, const struct op_call *call, int64_t columns)
-{
-    return columns % CUDA_GROUP == 0 && cuda_operands_aligned(backend, call);
-}
-
-/* Blocks on a multiprocessor: a few waves of them, or about one.  CUDA_WALK_ALL has a block for each `work_per_block`.
- * Elementwise results do not depend on the number of blocks. */
-#define CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR 32
-#define CUDA_WALK_BLOCKS_FEW 8
-
-static inline int32_t cuda_walk_blocks(const struct backend *backend, const struct op_call *call, int64_t work,
-                                       int64_t work_per_block)
-{
-    const int32_t shape = cuda_shape_of(backend, call);
-    const int64_t each = shape == CUDA_WALK_FEW ? CUDA_WALK_BLOCKS_FEW : CUDA_WALK_BLOCKS_PER_MULTIPROCESSOR;
-    const int64_t most = max_i64(cuda_from(backend)->multiprocessors * each, 1);
-    const int64_t all = min_i64((work + work_per_block - 1) / work_per_block, CUDA_GRID_X_MAX);
-    return (int32_t)(shape == CUDA_WALK_ALL ? all : min_i64(all, most));
-}
-
-/* Returns the walk over all elements of operand `slot`. */
-static inline struct cuda_walk cuda_walk_of(const struct backend *backend, const struct op_call *call, int32_t slot)
-{
-    const int64_t elements = op_elements(call, slot);
-    return (struct cuda_walk){.elements = elements,
-                              .blocks = cuda_walk_blocks(backend, call, elements, CUDA_GROUP * CUDA_WALK_THREADS),
-                              .aligned = cuda_operands_aligned(backend, call)};
-}
-
-#else
-
 #include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_kernels.h"
 
 /* A group as stored: 16-bit elements fill `low`, fp32 elements both. */
 struct cuda_group {
@@ -115,6 +34,18 @@ DEVICE struct cuda_span cuda_span_make(int64_t first, int64_t end, bool aligned)
     span.count = left < CUDA_GROUP ? (int)left : CUDA_GROUP;
     span.whole = aligned && left >= CUDA_GROUP;
     return span;
+}
+
+/* Part `part` of `count` things: begin .. end - 1.  The first parts have one more, where they do not divide evenly. */
+struct cuda_part {
+    int64_t begin, end;
+};
+
+DEVICE struct cuda_part cuda_part_of(int64_t count, int64_t parts, int64_t part)
+{
+    const int64_t rest = count % parts, begin = count / parts * part + (part < rest ? part : rest);
+    struct cuda_part result = {begin, begin + count / parts + (part < rest ? 1 : 0)};
+    return result;
 }
 
 /* The first element of this thread's first group in a walk, and the distance to its next group. */
@@ -278,6 +209,19 @@ DEVICE void cuda_write_one(const struct cuda_floats &to, int64_t index, float va
         ((float *)to.memory)[index] = value;
 }
 
-#endif
+/* ---- host side: for launch functions ---- */
+
+#define CUDA_ACCUMULATES(slot) ((args->attrs.accumulate >> (slot)&1u) != 0)
+#define CUDA_POINTER(type, slot) ((type *)args->operand[slot].memory)
+
+/* Defines the function that launches a kernel with arguments of a type, which are initialised by what follows. */
+#define CUDA_LAUNCHER(kernel, type, grid, block, ...)                                              \
+    extern "C" cudaError_t cuda_launch_##kernel(cudaStream_t stream, const struct cuda_args *args) \
+    {                                                                                              \
+        const struct type own = {__VA_ARGS__};                                                     \
+        return LAUNCH(kernel, (grid), (block), 0, stream, own);                                    \
+    }
+#define CUDA_WALK_LAUNCHER(kernel, type, ...) \
+    CUDA_LAUNCHER(kernel, type, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), __VA_ARGS__, args->walk)
 
 #endif

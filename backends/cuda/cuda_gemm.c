@@ -7,8 +7,6 @@
  * they add (seen on an H100).  Workspaces depend on shape and capability only, so that the plan is known before the
  * device is asked for memory.  They never exceed what a device profile grants for the shape.
  */
-#include "backends/cuda/cuda_gemm.h"
-
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_gemm_cache.h"
 
@@ -147,7 +145,7 @@ enum gt_status cuda_gemm_bind(struct cuda_backend *cuda, const struct op_call *c
 static enum gt_status run_apart(struct backend *backend, cudaStream_t stream, const struct op_call *call,
                                 const struct gemm *gemm, struct cuda_gemm_operands *operands)
 {
-    struct cuda_backend *cuda = (struct cuda_backend *)(void *)backend;
+    struct cuda_backend *cuda = cuda_own(backend);
     const char *a = cuda_operand(backend, call, GEMM_A);
     char *d = cuda_operand(backend, call, GEMM_D);
     const int64_t step = sums_rows(gemm), size = (int64_t)dtype_size_bytes(gemm->dtype);
@@ -188,7 +186,7 @@ static enum gt_status gemm_run(struct backend *backend, int32_t queue, const str
     if (gemm.apart)
         return run_apart(backend, cuda_stream(backend, queue), call, &gemm, &operands);
     const struct cuda_gemm_key key = key_of(backend, call, &gemm, 0, gemm.m);
-    return cuda_gemm_enqueue((struct cuda_backend *)(void *)backend, cuda_stream(backend, queue), &key, &operands);
+    return cuda_gemm_enqueue(cuda_own(backend), cuda_stream(backend, queue), &key, &operands);
 }
 
 const struct op_impl cuda_gemm = {

@@ -26,11 +26,6 @@
 #define MARGIN_BYTES ((uint64_t)16 << 20)
 #define MARGIN_BYTES_WSL ((uint64_t)256 << 20)
 
-static struct cuda_backend *own(struct backend *backend)
-{
-    return (struct cuda_backend *)(void *)backend;
-}
-
 enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda)
 {
     struct backend *backend = &cuda->base;
@@ -100,7 +95,7 @@ static enum gt_status arena_refuse(const struct cuda_backend *cuda, uint64_t nee
 
 static enum gt_status room_check(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     const uint64_t margin = cuda->is_wsl ? MARGIN_BYTES_WSL : MARGIN_BYTES;
     size_t free_bytes = 0, total_bytes = 0;
     uint64_t need = cuda_memory_ahead_bytes(cuda);
@@ -120,7 +115,7 @@ static enum gt_status room_check(struct backend *backend, const struct backend_s
 
 static enum gt_status memory_take(struct backend *backend, size_t bytes, void **out)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     const cudaError_t error = cudaMalloc(out, bytes > 0 ? bytes : 1);
     if (error == cudaErrorMemoryAllocation) {
         size_t free_bytes = 0, total_bytes = 0;
@@ -133,7 +128,7 @@ static enum gt_status memory_take(struct backend *backend, size_t bytes, void **
 
 static enum gt_status segment_take(struct backend *backend, const struct backend_segment *wanted)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     const size_t bytes = (size_t)wanted->size_bytes;
     void *memory = NULL;
     TRY(memory_take(backend, bytes, &memory));
@@ -144,7 +139,7 @@ static enum gt_status segment_take(struct backend *backend, const struct backend
 
 static enum gt_status ahead_take(struct backend *backend)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     void *memory = NULL;
     if (cuda->copies == NULL)
         return GT_OK;
@@ -155,7 +150,7 @@ static enum gt_status ahead_take(struct backend *backend)
 
 enum gt_status cuda_memory_clear(struct backend *backend)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     for (int32_t i = 0; i < cuda->segments; i++) {
         const struct cuda_segment *segment = &cuda->segment[i];
         TRY(cuda_check(backend, cudaMemsetAsync(segment->memory, 0, segment->size_bytes, cuda->stream),
@@ -166,7 +161,7 @@ enum gt_status cuda_memory_clear(struct backend *backend)
 
 enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     if (cuda->has_arena || count < 0 || count > BACKEND_SEGMENTS_MAX) {
         log_error("cuda: arena of %" PRId32 " segments: expected one call with 0 to %d", count, BACKEND_SEGMENTS_MAX);
         return GT_DEVICE;
@@ -208,7 +203,7 @@ static size_t piece_bytes(size_t bytes, size_t done)
  * ended. */
 static enum gt_status staging_take(struct backend *backend, size_t bytes, char **out)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     assert(bytes <= CUDA_STAGING_BYTES);
     if (bytes > CUDA_STAGING_BYTES - cuda->staging_used) {
         const int32_t other = 1 - cuda->staging_half;
@@ -223,7 +218,7 @@ static enum gt_status staging_take(struct backend *backend, size_t bytes, char *
 
 static enum gt_status copy_mark(struct backend *backend, cudaStream_t stream)
 {
-    const struct cuda_backend *cuda = own(backend);
+    const struct cuda_backend *cuda = cuda_own(backend);
     return cuda_check(backend, cudaEventRecord(cuda->copied[cuda->staging_half], stream), "marking a copy");
 }
 
@@ -232,7 +227,7 @@ static enum gt_status copy_mark(struct backend *backend, cudaStream_t stream)
 static enum gt_status upload_beside(struct backend *backend, cudaStream_t stream, char *target, const void *from,
                                     size_t bytes)
 {
-    const struct cuda_backend *cuda = own(backend);
+    const struct cuda_backend *cuda = cuda_own(backend);
     char *staging;
     TRY(staging_take(backend, bytes, &staging));
     char *image = cuda->ahead + (staging - (char *)cuda->staging);
@@ -248,8 +243,8 @@ enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct
                                   size_t bytes)
 {
     const cudaStream_t stream = cuda_stream(backend, queue);
-    TRY(range_check(own(backend), "upload", to, bytes));
-    if (own(backend)->ahead != NULL && bytes > 0 && bytes <= CUDA_STAGING_BYTES)
+    TRY(range_check(cuda_own(backend), "upload", to, bytes));
+    if (cuda_own(backend)->ahead != NULL && bytes > 0 && bytes <= CUDA_STAGING_BYTES)
         return upload_beside(backend, stream, cuda_at(backend, to), from, bytes);
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
         const size_t piece = piece_bytes(bytes, done);
@@ -276,7 +271,7 @@ static enum gt_status piece_request(struct backend *backend, cudaStream_t stream
     char *staging;
     TRY(staging_take(backend, piece->bytes, &staging));
     piece->staging = staging;
-    piece->half = own(backend)->staging_half;
+    piece->half = cuda_own(backend)->staging_half;
     TRY(cuda_check(backend, cudaMemcpyAsync(staging, source, piece->bytes, cudaMemcpyDeviceToHost, stream),
                    "downloading"));
     return copy_mark(backend, stream);
@@ -286,7 +281,7 @@ static enum gt_status piece_take(struct backend *backend, const struct piece *pi
 {
     if (piece->bytes == 0)
         return GT_OK;
-    TRY(cuda_check(backend, cudaEventSynchronize(own(backend)->copied[piece->half]), "waiting for a download"));
+    TRY(cuda_check(backend, cudaEventSynchronize(cuda_own(backend)->copied[piece->half]), "waiting for a download"));
     memcpy(piece->to, piece->staging, piece->bytes);
     return GT_OK;
 }
@@ -296,7 +291,7 @@ enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void
 {
     const cudaStream_t stream = cuda_stream(backend, queue);
     struct piece last = {.bytes = 0};
-    TRY(range_check(own(backend), "download", from, bytes));
+    TRY(range_check(cuda_own(backend), "download", from, bytes));
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
         struct piece piece = {.to = (char *)to + done, .bytes = piece_bytes(bytes, done)};
         TRY(piece_request(backend, stream, (const char *)cuda_at(backend, from) + done, &piece));
@@ -316,7 +311,7 @@ void cuda_memory_results_give(struct cuda_backend *cuda)
 enum gt_status cuda_memory_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
                                           size_t bytes)
 {
-    struct cuda_backend *cuda = own(backend);
+    struct cuda_backend *cuda = cuda_own(backend);
     if (bytes > CUDA_RESULT_BYTES)
         return cuda_memory_download(backend, queue, to, from, bytes);
     TRY(range_check(cuda, "download", from, bytes));

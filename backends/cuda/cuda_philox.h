@@ -8,8 +8,7 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_PHILOX_H
 #define GPT_TRAIN_CUDA_CUDA_PHILOX_H
 
-#include "backends/cuda/cuda_device.h"
-#include "ops/op.h"
+#include "backends/cuda/cuda_floats.h"
 
 /* philox4x32_10() of base/rng.h. */
 DEVICE struct philox_block cuda_philox(struct philox_key key, struct philox_block counter)
@@ -18,8 +17,8 @@ DEVICE struct philox_block cuda_philox(struct philox_key key, struct philox_bloc
     uint32_t key0 = key.word[0], key1 = key.word[1];
 #pragma unroll
     for (int round = 0; round < 10; round++) {
-        const uint32_t even_high = mul_hi(0xd2511f53u, x0), even_low = 0xd2511f53u * x0;
-        const uint32_t odd_high = mul_hi(0xcd9e8d57u, x2), odd_low = 0xcd9e8d57u * x2;
+        const uint32_t even_high = __umulhi(0xd2511f53u, x0), even_low = 0xd2511f53u * x0;
+        const uint32_t odd_high = __umulhi(0xcd9e8d57u, x2), odd_low = 0xcd9e8d57u * x2;
         x0 = odd_high ^ x1 ^ key0;
         x1 = odd_low;
         x2 = even_high ^ x3 ^ key1;
@@ -144,6 +143,27 @@ DEVICE uint32_t cuda_rounding_bf16(uint32_t bits, uint32_t random)
     if ((bits & 0x7f800000u) == 0x7f800000u)
         return bits >> 16 | ((bits & 0x7fffffu) != 0 ? 0x40u : 0u);
     return (bits + random) >> 16;
+}
+
+/* Writes a group: with stochastic rounding when `to` is bf16, unchanged when it is fp32.  The span begins at a multiple
+ * of eight. */
+DEVICE void cuda_write_rounded(const struct cuda_floats &to, const struct cuda_span &span,
+                               const float (&value)[CUDA_GROUP], const struct cuda_rounding &rounding, uint32_t stream)
+{
+    if (to.dtype != DTYPE_BF16) {
+        cuda_write(to, span, value);
+        return;
+    }
+    const struct philox_block random = cuda_rounding_bits(rounding, span.first, stream);
+    uint32_t half[CUDA_GROUP];
+#pragma unroll
+    for (int k = 0; k < CUDA_GROUP; k++)
+        half[k] = cuda_rounding_bf16(__float_as_uint(value[k]), cuda_philox_bits(random, k)) & 0xffffu;
+    struct cuda_group group;
+    group.low =
+        make_uint4(half[0] | half[1] << 16, half[2] | half[3] << 16, half[4] | half[5] << 16, half[6] | half[7] << 16);
+    group.high = make_uint4(0, 0, 0, 0);
+    cuda_put(to, span, group);
 }
 
 #endif

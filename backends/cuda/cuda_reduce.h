@@ -6,7 +6,7 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_REDUCE_H
 #define GPT_TRAIN_CUDA_CUDA_REDUCE_H
 
-#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_floats.h"
 
 /* Shared memory for the functions below, in floats: one for each warp of the largest block. */
 #define CUDA_REDUCE_WORDS 32

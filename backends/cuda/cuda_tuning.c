@@ -198,7 +198,7 @@ enum gt_status cuda_tuning_measure(struct cuda_backend *cuda, const struct cuda_
 
 enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count)
 {
-    struct cuda_backend *cuda = (struct cuda_backend *)(void *)backend;
+    struct cuda_backend *cuda = cuda_own(backend);
     for (size_t i = 0; i < count; i++) {
         if (choices[i].call == 0)
             cuda->shapes->forced = (int32_t)(choices[i].algorithm & INT32_MAX);
@@ -210,7 +210,7 @@ enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_
 
 const struct backend_choice *cuda_tuning_choices(struct backend *backend, size_t *count)
 {
-    struct cuda_backend *cuda = (struct cuda_backend *)(void *)backend;
+    struct cuda_backend *cuda = cuda_own(backend);
     struct cuda_choices *reported = &cuda->tuning->reported;
     reported->count = 0;
     cuda_gemm_choices(cuda, reported);

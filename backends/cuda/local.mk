@@ -3,28 +3,16 @@
 # here, in alphabetical order; kernel_headers are the headers that kernels include.
 cuda_sources = \
 	backends/cuda/cuda_attention.c \
-	backends/cuda/cuda_adamw.c \
 	backends/cuda/cuda.h backends/cuda/cuda_backend.c \
-	backends/cuda/cuda_bias.c \
-	backends/cuda/cuda_blend.c \
+	backends/cuda/cuda_cards.c \
 	backends/cuda/cuda_choices.c backends/cuda/cuda_choices.h \
-	backends/cuda/cuda_cross_entropy.c \
-	backends/cuda/cuda_devices.c backends/cuda/cuda_devices.h \
-	backends/cuda/cuda_dropout.c \
-	backends/cuda/cuda_embed.c \
-	backends/cuda/cuda_fill_copy.c \
-	backends/cuda/cuda_gelu.c \
 	backends/cuda/cuda_gemm.c \
 	backends/cuda/cuda_gemm_cache.c backends/cuda/cuda_gemm_cache.h \
-	backends/cuda/cuda_gradient_round.c \
 	backends/cuda/cuda_graph.c backends/cuda/cuda_graph.h \
-	backends/cuda/cuda_layernorm.c \
 	backends/cuda/cuda_lt.def backends/cuda/cuda_lt.h \
 	backends/cuda/cuda_memory.c backends/cuda/cuda_memory.h \
-	backends/cuda/cuda_muon.c \
-	backends/cuda/cuda_norm.c \
 	backends/cuda/cuda_nvml.c backends/cuda/cuda_nvml.h \
-	backends/cuda/cuda_residual.c \
+	backends/cuda/cuda_ops.c \
 	backends/cuda/cuda_shapes.c backends/cuda/cuda_shapes.h \
 	backends/cuda/cuda_trial.c backends/cuda/cuda_trial.h \
 	backends/cuda/cuda_tuning.c backends/cuda/cuda_tuning.h
@@ -59,25 +47,11 @@ cuda_kernels = \
 cuda_kernel_headers = \
 	backends/cuda/cuda_adamw.h \
 	backends/cuda/cuda_attention.h \
-	backends/cuda/cuda_bias.h \
-	backends/cuda/cuda_blend.h \
-	backends/cuda/cuda_cross_entropy.h \
 	backends/cuda/cuda_device.h \
-	backends/cuda/cuda_dropout.h \
-	backends/cuda/cuda_embed.h \
-	backends/cuda/cuda_fill_copy.h \
 	backends/cuda/cuda_floats.h \
-	backends/cuda/cuda_gelu.h \
-	backends/cuda/cuda_gemm.h \
-	backends/cuda/cuda_gradient_round.h \
-	backends/cuda/cuda_layernorm.h \
-	backends/cuda/cuda_muon.h \
-	backends/cuda/cuda_norm.h \
-	backends/cuda/cuda_parts.h \
+	backends/cuda/cuda_kernels.h \
 	backends/cuda/cuda_philox.h \
 	backends/cuda/cuda_reduce.h \
-	backends/cuda/cuda_residual.h \
-	backends/cuda/cuda_rounded.h \
 	backends/cuda/kernels/attention_place.h \
 	backends/cuda/kernels/attention_plain.h \
 	backends/cuda/kernels/attention_tile.h

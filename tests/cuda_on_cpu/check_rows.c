@@ -17,10 +17,6 @@
 #include <sys/mman.h>
 
 #include "backends/cuda/cuda.h"
-#include "backends/cuda/cuda_cross_entropy.h"
-#include "backends/cuda/cuda_embed.h"
-#include "backends/cuda/cuda_gemm.h"
-#include "backends/cuda/cuda_gradient_round.h"
 #include "emulator_run.h"
 #include "fake_runtime.h"
 #include "tests/opcheck/opcheck.h"
@@ -386,22 +382,27 @@ static void aliases_check(struct totals *totals)
 
 /* ---- NaN ---- */
 
+static bool is_done(cuda_launch *launch, const struct cuda_args *args)
+{
+    return launch(NULL, args) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+}
+
 /* Rounding preserves every NaN, whatever its bits are.  Adding random bits would turn some into infinities or zeros. */
 static void nan_check(struct totals *totals)
 {
     static const uint32_t bits[8] = {0x7f800001u, 0x7fffffffu, 0xffffffffu, 0xff800001u,
                                      0x7f80ffffu, 0x7fc00000u, 0xff80ffffu, 0x7fbfffffu};
-    const union scalar_word scalars[SCALAR_WORDS] = {[SCALAR_SEED_LO] = {.u = 5u}, [SCALAR_STEP] = {.i = 7}};
+    union scalar_word scalars[SCALAR_WORDS] = {[SCALAR_SEED_LO] = {.u = 5u}, [SCALAR_STEP] = {.i = 7}};
     float x[8];
     uint16_t y[8] = {0};
-    const struct cuda_gradient_round_args args = {.x = {x, DTYPE_F32},
-                                                  .y = {y, DTYPE_BF16},
-                                                  .scalars = scalars,
-                                                  .walk = {.elements = 8, .blocks = 1, .aligned = false}};
+    const struct cuda_args args = {.operand = {[GRADIENT_ROUND_X] = {x, DTYPE_F32},
+                                               [GRADIENT_ROUND_Y] = {y, DTYPE_BF16},
+                                               [GRADIENT_ROUND_SCALARS] = {scalars, DTYPE_I32}},
+                                   .walk = {.elements = 8, .blocks = 1}};
     if (totals->only != NULL && strstr("gradient_round of NaN", totals->only) == NULL)
         return;
     memcpy(x, bits, sizeof x);
-    bool right = cuda_launch_gradient_round(NULL, &args) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+    bool right = is_done(cuda_launch_gradient_round, &args);
     for (int32_t i = 0; i < 8; i++)
         right = right && isnan(bf16_to_f32(y[i]));
     if (!right)
@@ -463,34 +464,29 @@ static bool far_embed(uint16_t *table)
 {
     static uint16_t place[FAR_CHANNELS], y[FAR_CHANNELS];
     static float gradient[FAR_CHANNELS];
-    const union scalar_word scalars[SCALAR_WORDS] = {{.f = 0.0f}};
-    const int32_t id = (int32_t)(FAR_ROWS - 2), order = 0, starts[3] = {1, 0, 1};
+    union scalar_word scalars[SCALAR_WORDS] = {{.f = 0.0f}};
+    int32_t id = (int32_t)(FAR_ROWS - 2), order = 0, starts[3] = {1, 0, 1};
     uint16_t *row = table + (int64_t)id * FAR_CHANNELS;
     for (int32_t c = 0; c < FAR_CHANNELS; c++)
         row[c] = bf16_from_f32((float)(c % 100));
-    const struct cuda_embed_forward_args forward = {.ids = &id,
-                                                    .wte = {table, DTYPE_BF16},
-                                                    .wpe = {place, DTYPE_BF16},
-                                                    .y = {y, DTYPE_BF16},
-                                                    .scalars = scalars,
-                                                    .rows = 1,
-                                                    .channels = FAR_CHANNELS,
-                                                    .time = 1,
-                                                    .blocks = 1};
-    const struct cuda_embed_backward_args backward = {.dy = {y, DTYPE_BF16},
-                                                      .ids = &id,
-                                                      .order = &order,
-                                                      .starts = starts,
-                                                      .dwte = {table, DTYPE_BF16},
-                                                      .dwpe = {gradient, DTYPE_F32},
-                                                      .rows = 1,
-                                                      .channels = FAR_CHANNELS,
-                                                      .time = 1,
-                                                      .positions = 1,
-                                                      .groups_max = 1};
-    bool right = cuda_launch_embed_forward(NULL, &forward) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess &&
-                 memcmp(y, row, sizeof y) == 0 && cuda_launch_embed_backward(NULL, &backward) == cudaSuccess &&
-                 cudaDeviceSynchronize() == cudaSuccess;
+    struct cuda_args args = {.operand = {[EMBED_FORWARD_IDS] = {&id, DTYPE_I32},
+                                         [EMBED_FORWARD_WTE] = {table, DTYPE_BF16},
+                                         [EMBED_FORWARD_WPE] = {place, DTYPE_BF16},
+                                         [EMBED_FORWARD_SCALARS] = {scalars, DTYPE_I32},
+                                         [EMBED_FORWARD_Y] = {y, DTYPE_BF16}},
+                             .attrs = {.time = 1},
+                             .rows = 1,
+                             .columns = FAR_CHANNELS,
+                             .strip_floats = FAR_CHANNELS,
+                             .walk = {.blocks = 1}};
+    bool right = is_done(cuda_launch_embed_forward, &args) && memcmp(y, row, sizeof y) == 0;
+    const struct cuda_floats of_backward[] = {
+        [EMBED_BACKWARD_DY] = {y, DTYPE_BF16},        [EMBED_BACKWARD_IDS] = {&id, DTYPE_I32},
+        [EMBED_BACKWARD_ORDER] = {&order, DTYPE_I32}, [EMBED_BACKWARD_STARTS] = {starts, DTYPE_I32},
+        [EMBED_BACKWARD_DWTE] = {table, DTYPE_BF16},  [EMBED_BACKWARD_DWPE] = {gradient, DTYPE_F32}};
+    memcpy(args.operand, of_backward, sizeof of_backward);
+    right = right && is_done(cuda_launch_embed_backward_tokens, &args) &&
+            is_done(cuda_launch_embed_backward_positions, &args);
     for (int32_t c = 0; c < FAR_CHANNELS; c++)
         right = right && bf16_to_f32(row[c]) == (float)(c % 100 * 2) && gradient[c] == (float)(c % 100);
     return right;
@@ -505,17 +501,16 @@ static bool far_cross_entropy(uint16_t *logits)
     bool right = targets != NULL && losses != NULL;
     for (int64_t n = 0; right && n < rows; n++)
         targets[n] = n == rows - 1 ? 5 : -1;
-    const struct cuda_cross_entropy_args args = {.targets = targets,
-                                                 .scalars = NULL,
-                                                 .logits = {logits, DTYPE_BF16},
-                                                 .losses = losses,
-                                                 .rows = rows,
-                                                 .width = width,
-                                                 .vocab = 100,
-                                                 .threads = 32};
+    const struct cuda_args args = {.operand = {[CROSS_ENTROPY_TARGETS] = {targets, DTYPE_I32},
+                                               [CROSS_ENTROPY_LOGITS] = {logits, DTYPE_BF16},
+                                               [CROSS_ENTROPY_LOSSES] = {losses, DTYPE_F32}},
+                                   .attrs = {.vocab = 100},
+                                   .rows = rows,
+                                   .columns = width,
+                                   .threads = 32};
     for (int64_t c = 0; right && c < 200; c++)
         logits[(rows - 1) * width + c] = bf16_from_f32(c < 100 ? 3.0f : 1000.0f);
-    right = right && cuda_launch_cross_entropy(NULL, &args) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess;
+    right = right && is_done(cuda_launch_cross_entropy, &args);
     right = right && losses[0] == 0.0f && fabsf(losses[rows - 1] - logf(100.0f)) < ldexpf(1.0f, -20);
     free(targets);
     free(losses);

@@ -187,7 +187,7 @@ static struct fiber_copies fiber_copies[EMULATOR_THREADS_MAX];
 static struct warp_gatherings gatherings[WARPS_MAX];
 static struct fiber *current; /* NULL outside kernels */
 static const struct emulator_launch *launched;
-static int thread_count, ended_count, barrier_count, barrier_votes, barrier_result;
+static int thread_count, ended_count, barrier_count;
 static unsigned live_lanes[WARPS_MAX];
 static struct stack_context main_context;
 static void *main_fiber, *main_sanitizer_stack;
@@ -388,7 +388,7 @@ static void enter(struct fiber *fiber)
 
 /* ---- block barrier ---- */
 
-int emulator_barrier(int predicate)
+void emulator_barrier(void)
 {
     struct fiber *fiber = current;
     if (ended_count > 0)
@@ -397,11 +397,9 @@ int emulator_barrier(int predicate)
         __tsan_release(dynamic_memory);
     fiber->state = AT_BARRIER;
     barrier_count++;
-    barrier_votes += predicate != 0;
     leave();
     if (__tsan_acquire)
         __tsan_acquire(dynamic_memory);
-    return barrier_result;
 }
 
 /* Opens the barrier when all threads have arrived. */
@@ -409,8 +407,7 @@ static bool barrier_open(void)
 {
     if (barrier_count != thread_count)
         return false;
-    barrier_result = barrier_votes;
-    barrier_count = barrier_votes = 0;
+    barrier_count = 0;
     for (int i = 0; i < thread_count; i++)
         fibers[i].state = READY;
     return true;
@@ -507,8 +504,8 @@ void emulator_copy_wait(int groups)
 
 static const char *op_name(enum emulator_op op)
 {
-    static const char *const names[] = {"a shuffle",      "a vote",       "__syncwarp",   "ldmatrix",
-                                        "ldmatrix.trans", "mma.m16n8k16", "mma.m16n8k16", "mma.m16n8k8"};
+    static const char *const names[] = {"a shuffle",    "__syncwarp",   "ldmatrix",   "ldmatrix.trans",
+                                        "mma.m16n8k16", "mma.m16n8k16", "mma.m16n8k8"};
     return names[op];
 }
 
@@ -523,17 +520,6 @@ static void shuffle_run(unsigned mask, struct fiber *warp)
                           mask);
         share->result = ((struct emulator_shuffle *)warp[share->source & 31].share)->value;
     }
-}
-
-static void ballot_run(unsigned mask, struct fiber *warp)
-{
-    unsigned votes = 0;
-    for (int lane = 0; lane < WARP_SIZE; lane++)
-        if (mask >> lane & 1)
-            votes |= (unsigned)((struct emulator_shuffle *)warp[lane].share)->value << lane;
-    for (int lane = 0; lane < WARP_SIZE; lane++)
-        if (mask >> lane & 1)
-            ((struct emulator_shuffle *)warp[lane].share)->result = votes;
 }
 
 static void ldmatrix_run(bool transposed, struct fiber *warp)
@@ -638,9 +624,6 @@ static void collective_run(enum emulator_op op, unsigned mask, struct fiber *war
     switch (op) {
     case EMULATOR_SHUFFLE:
         shuffle_run(mask, warp);
-        break;
-    case EMULATOR_BALLOT:
-        ballot_run(mask, warp);
         break;
     case EMULATOR_SYNCWARP:
         break;
@@ -818,7 +801,7 @@ static void threads_prepare(const dim3 *block)
         live_lanes[warp] = lanes == WARP_SIZE ? ~0u : (1u << lanes) - 1;
         gatherings[warp].count = 0;
     }
-    ended_count = barrier_count = barrier_votes = 0;
+    ended_count = barrier_count = 0;
 }
 
 /* Reports a thread that can never continue; the message names what it waits for. */

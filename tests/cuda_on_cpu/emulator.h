@@ -25,7 +25,6 @@
 #undef __global__
 #undef __device__
 #undef __host__
-#undef __constant__
 #undef __forceinline__
 #undef __noinline__
 #undef __launch_bounds__
@@ -33,7 +32,6 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__ static const
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
@@ -52,13 +50,11 @@
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
-static const int warpSize = 32;
 
 /* ---- interface of emulator.cpp; the structures are one lane's part of a warp operation ---- */
 
 enum emulator_op {
     EMULATOR_SHUFFLE,
-    EMULATOR_BALLOT,
     EMULATOR_SYNCWARP,
     EMULATOR_LDMATRIX,
     EMULATOR_LDMATRIX_TRANS,
@@ -87,7 +83,7 @@ struct emulator_mma {
 int emulator_lane(void);
 void *emulator_shared(const void *tag, size_t bytes);
 void *emulator_dynamic_shared(void);
-int emulator_barrier(int predicate); /* returns how many threads passed a nonzero predicate */
+void emulator_barrier(void);
 void emulator_collective(enum emulator_op op, unsigned mask, void *share);
 void emulator_copy_issue(void *to, const void *from, size_t bytes, bool fetch);
 void emulator_copy_commit(void);
@@ -115,26 +111,11 @@ cudaError_t emulator_enqueue(const char *name, dim3 grid, dim3 block, size_t dyn
                            [kernel, copies] { std::apply(kernel, copies); });
 }
 
-/* ---- barriers, shuffles, votes ---- */
+/* ---- barriers, shuffles, */
 
 static inline void __syncthreads(void)
 {
-    emulator_barrier(0);
-}
-
-static inline int __syncthreads_count(int predicate)
-{
-    return emulator_barrier(predicate);
-}
-
-static inline int __syncthreads_or(int predicate)
-{
-    return emulator_barrier(predicate) != 0;
-}
-
-static inline int __syncthreads_and(int predicate)
-{
-    return emulator_barrier(predicate == 0) == 0;
+    emulator_barrier();
 }
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu)
@@ -152,50 +133,14 @@ template <typename T> static inline T emulator_shuffle_from(unsigned mask, T val
     return value;
 }
 
-template <typename T> static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32)
+template <typename T> static inline T __shfl_sync(unsigned mask, T value, int source)
 {
-    int lane = emulator_lane();
-    return emulator_shuffle_from(mask, value, (lane & ~(width - 1)) | (source & (width - 1)));
+    return emulator_shuffle_from(mask, value, source & 31);
 }
 
-/* A lane of another segment provides its value only to segments at or above its own; programming guide, "Warp
- * Shuffle". */
-template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32)
+template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes)
 {
-    int lane = emulator_lane(), source = lane ^ lanes;
-    bool reachable = (source & ~(width - 1)) <= (lane & ~(width - 1));
-    return emulator_shuffle_from(mask, value, reachable ? source : lane);
-}
-
-template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32)
-{
-    int lane = emulator_lane();
-    bool reachable = (lane & (width - 1)) + (int)distance < width;
-    return emulator_shuffle_from(mask, value, reachable ? lane + (int)distance : lane);
-}
-
-template <typename T> static inline T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32)
-{
-    int lane = emulator_lane();
-    bool reachable = (lane & (width - 1)) >= (int)distance;
-    return emulator_shuffle_from(mask, value, reachable ? lane - (int)distance : lane);
-}
-
-static inline unsigned __ballot_sync(unsigned mask, int predicate)
-{
-    struct emulator_shuffle share = {predicate != 0, 0, 0};
-    emulator_collective(EMULATOR_BALLOT, mask, &share);
-    return (unsigned)share.result;
-}
-
-static inline int __any_sync(unsigned mask, int predicate)
-{
-    return __ballot_sync(mask, predicate) != 0;
-}
-
-static inline int __all_sync(unsigned mask, int predicate)
-{
-    return __ballot_sync(mask, predicate == 0) == 0;
+    return emulator_shuffle_from(mask, value, emulator_lane() ^ lanes);
 }
 
 static inline void __trap(void)
@@ -203,51 +148,11 @@ static inline void __trap(void)
     emulator_fail("a trap");
 }
 
-static inline void __threadfence(void)
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-static inline void __threadfence_block(void)
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-/* ---- integer atomics; relaxed, as on the cards ---- */
-
+/* Relaxed, as on the cards. */
 template <typename T> static inline T atomicAdd(T *at, std::common_type_t<T> value)
 {
     static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "the order of float atomics is not fixed");
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
-}
-
-template <typename T> static inline T atomicOr(T *at, std::common_type_t<T> value)
-{
-    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "integers of 4 or 8 bytes");
-    return __atomic_fetch_or(at, value, __ATOMIC_RELAXED);
-}
-
-template <typename T> static inline T atomicExch(T *at, std::common_type_t<T> value)
-{
-    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "integers of 4 or 8 bytes");
-    return __atomic_exchange_n(at, value, __ATOMIC_RELAXED);
-}
-
-template <typename T> static inline T atomicCAS(T *at, std::common_type_t<T> expected, std::common_type_t<T> value)
-{
-    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "integers of 4 or 8 bytes");
-    T seen = expected;
-    __atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return seen;
-}
-
-template <typename T> static inline T atomicMax(T *at, std::common_type_t<T> value)
-{
-    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "integers of 4 or 8 bytes");
-    T seen = __atomic_load_n(at, __ATOMIC_RELAXED);
-    while (seen < value && !__atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
-    return seen;
 }
 
 /* ---- bits, integers, floats ---- */
@@ -265,44 +170,14 @@ static inline unsigned __float_as_uint(float value)
     return emulator_bits<unsigned>(value);
 }
 
-static inline int __float_as_int(float value)
-{
-    return emulator_bits<int>(value);
-}
-
 static inline float __uint_as_float(unsigned value)
 {
     return emulator_bits<float>(value);
 }
 
-static inline float __int_as_float(int value)
-{
-    return emulator_bits<float>(value);
-}
-
-static inline int __popc(unsigned value)
-{
-    return __builtin_popcount(value);
-}
-
-static inline int __clz(int value)
-{
-    return value == 0 ? 32 : __builtin_clz((unsigned)value);
-}
-
-static inline int __ffs(int value)
-{
-    return __builtin_ffs(value);
-}
-
 static inline unsigned __umulhi(unsigned a, unsigned b)
 {
     return (unsigned)((uint64_t)a * b >> 32);
-}
-
-static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
-{
-    return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
 
 static inline float __fadd_rn(float a, float b)
@@ -330,66 +205,6 @@ static inline float __fsqrt_rn(float a)
     return sqrtf(a);
 }
 
-static inline float __frcp_rn(float a)
-{
-    return 1.0f / a;
-}
-
-static inline float __fmaf_rn(float a, float b, float c)
-{
-    return fmaf(a, b, c);
-}
-
-static inline double __dadd_rn(double a, double b)
-{
-    return a + b;
-}
-
-static inline double __dmul_rn(double a, double b)
-{
-    return a * b;
-}
-
-static inline double __fma_rn(double a, double b, double c)
-{
-    return fma(a, b, c);
-}
-
-static inline int __float2int_rn(float value)
-{
-    return (int)lrintf(value);
-}
-
-static inline int __float2int_rd(float value)
-{
-    return (int)floorf(value);
-}
-
-static inline int __float2int_rz(float value)
-{
-    return (int)value;
-}
-
-static inline float __int2float_rn(int value)
-{
-    return (float)value;
-}
-
-static inline float __uint2float_rn(unsigned value)
-{
-    return (float)value;
-}
-
-static inline float __double2float_rn(double value)
-{
-    return (float)value;
-}
-
-static inline float rsqrtf(float value)
-{
-    return 1.0f / sqrtf(value);
-}
-
 static inline float emulator_expf(float x)
 {
     return emulator_card_rounding ? emulator_moved(x, expf(x), 2) : expf(x);
@@ -408,40 +223,6 @@ static inline float emulator_logf(float x)
 #define expf(x) emulator_expf(x)
 #define exp2f(x) emulator_exp2f(x)
 #define logf(x) emulator_logf(x)
-/* Fast versions are less exact on cards; here they call the library's functions.  (glibc has functions of these
- * names.) */
-#define __expf expf
-#define __logf logf
-
-static inline float __fdividef(float a, float b)
-{
-    return a / b;
-}
-
-template <typename T> static inline T __ldg(const T *from)
-{
-    return *from;
-}
-
-template <typename T> static inline T __ldcs(const T *from)
-{
-    return *from;
-}
-
-template <typename T> static inline T __ldcg(const T *from)
-{
-    return *from;
-}
-
-template <typename T> static inline void __stcs(T *to, T value)
-{
-    *to = value;
-}
-
-template <typename T> static inline void __stcg(T *to, T value)
-{
-    *to = value;
-}
 
 using std::max;
 using std::min;
@@ -451,11 +232,6 @@ using std::min;
 static inline void cp_async_16(void *shared, const void *global, bool fetch)
 {
     emulator_copy_issue(shared, global, 16, fetch);
-}
-
-static inline void cp_async_8(void *shared, const void *global, bool fetch)
-{
-    emulator_copy_issue(shared, global, 8, fetch);
 }
 
 static inline void cp_async_4(void *shared, const void *global, bool fetch)
@@ -541,36 +317,6 @@ static inline void store_16_bytes(void *to, uint4 value)
 {
     emulator_aligned_to_16(to, "a store");
     memcpy(to, &value, sizeof value);
-}
-
-static inline float add_rn(float a, float b)
-{
-    return a + b;
-}
-
-static inline float sub_rn(float a, float b)
-{
-    return a - b;
-}
-
-static inline float mul_rn(float a, float b)
-{
-    return a * b;
-}
-
-static inline float div_rn(float a, float b)
-{
-    return a / b;
-}
-
-static inline float sqrt_rn(float a)
-{
-    return sqrtf(a);
-}
-
-static inline uint32_t mul_hi(uint32_t a, uint32_t b)
-{
-    return __umulhi(a, b);
 }
 
 #endif

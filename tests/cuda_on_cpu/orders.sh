@@ -75,7 +75,7 @@ GT_CUDA_ON_CPU_DEVICES='75:8g:Emulated Turing'
 export GT_CUDA_ON_CPU_DEVICES
 order desc --dtype=float16 --cases="$many"
 # It still converts bf16: optimizer states may be bf16.
-for op in adamw adamw_lean muon_momentum muon_step; do
+for op in adamw adamw_lean gradient_round muon_momentum muon_step; do
     order desc --op=$op --dtype=bfloat16 --cases="$many"
 done
 echo "checks: $passed passed, $failed failed, $skipped skipped"

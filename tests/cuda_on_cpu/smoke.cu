@@ -51,24 +51,20 @@ static void device_take(void *to, void *memory, size_t bytes)
 
 static __global__ void copies_kernel(const unsigned char *from, unsigned char *out)
 {
-    SHARED(unsigned char, all, 3 * 512);
+    SHARED(unsigned char, all, 512 + 128);
     int lane = threadIdx.x;
     cp_async_16(all + 16 * lane, from + 16 * lane, lane % 2 == 0);
     cp_async_commit();
-    cp_async_8(all + 512 + 8 * lane, from + 8 * lane, lane % 2 == 0);
+    cp_async_4(all + 512 + 4 * lane, from + 4 * lane, lane % 2 == 0);
     cp_async_commit();
-    cp_async_4(all + 1024 + 4 * lane, from + 4 * lane, lane % 2 == 0);
-    cp_async_commit();
-    cp_async_wait<2>();
+    cp_async_wait<1>();
     __syncthreads();
     for (int i = lane; i < 512; i += WARP_LANES)
         out[i] = all[i];
     cp_async_wait<0>();
     __syncthreads();
-    for (int i = lane; i < 256; i += WARP_LANES)
-        out[512 + i] = all[512 + i];
     for (int i = lane; i < 128; i += WARP_LANES)
-        out[1024 + i] = all[1024 + i];
+        out[512 + i] = all[512 + i];
 }
 
 static bool copied(const unsigned char *out, const unsigned char *from, int bytes)
@@ -81,7 +77,7 @@ static bool copied(const unsigned char *out, const unsigned char *from, int byte
 
 static void check_copies(struct totals *totals)
 {
-    unsigned char from[512], out[1536];
+    unsigned char from[512], out[512 + 128];
     for (int i = 0; i < 512; i++)
         from[i] = (unsigned char)(i * 37 + 1);
     void *device_from = device_copy(from, sizeof from), *device_out = device_copy(nullptr, sizeof out);
@@ -91,8 +87,7 @@ static void check_copies(struct totals *totals)
     device_take(out, device_out, sizeof out);
     device_take(from, device_from, sizeof from);
     report(totals, "cp_async_16", copied(out, from, 16));
-    report(totals, "cp_async_8", copied(out + 512, from, 8));
-    report(totals, "cp_async_4", copied(out + 1024, from, 4));
+    report(totals, "cp_async_4", copied(out + 512, from, 4));
 }
 
 /* ---- ldmatrix: matrix m, row r, column c is 64 m + 8 r + c ---- */
@@ -267,12 +262,12 @@ static __global__ void values_kernel(struct values *all)
     stored(memory, all->in, all->f32);
     stored((__nv_bfloat16 *)(void *)memory, all->in, all->bf16);
     stored((__half *)(void *)memory, all->in, all->f16);
-    all->sum[i] = add_rn(mul_rn(x, y), x);
-    all->difference[i] = sub_rn(mul_rn(x, y), y);
-    all->product[i] = mul_rn(x, y);
-    all->quotient[i] = div_rn(x, y);
-    all->root[i] = sqrt_rn(fabsf(x));
-    all->high[i] = mul_hi(__float_as_uint(x), __float_as_uint(y));
+    all->sum[i] = __fadd_rn(__fmul_rn(x, y), x);
+    all->difference[i] = __fsub_rn(__fmul_rn(x, y), y);
+    all->product[i] = __fmul_rn(x, y);
+    all->quotient[i] = __fdiv_rn(x, y);
+    all->root[i] = __fsqrt_rn(fabsf(x));
+    all->high[i] = __umulhi(__float_as_uint(x), __float_as_uint(y));
     all->pair_bf16[i] = pack_pair<__nv_bfloat16>(x, y);
     all->pair_f16[i] = pack_pair<__half>(x, y);
     float sum = warp_sum((float)(i * i)), largest = warp_max((float)((i * 7) % 32));

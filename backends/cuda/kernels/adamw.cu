@@ -5,7 +5,13 @@
  */
 #include "backends/cuda/cuda_adamw.h"
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct cuda_adamw_args args)
+struct adamw_args {
+    struct cuda_floats grad, param, master, first, second; /* master: NULL when absent */
+    struct cuda_adamw_step step;
+    struct cuda_walk walk;
+};
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct adamw_args args)
 {
     const struct cuda_adamw_factors factors = cuda_adamw_factors_make(args.step);
     if (factors.skip)
@@ -34,7 +40,6 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw(struct cuda_ad
     }
 }
 
-extern "C" cudaError_t cuda_launch_adamw(cudaStream_t stream, const struct cuda_adamw_args *args)
-{
-    return LAUNCH(adamw, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
+CUDA_WALK_LAUNCHER(adamw, adamw_args, args->operand[ADAMW_GRAD], args->operand[ADAMW_PARAM],
+                   args->operand[ADAMW_MASTER], args->operand[ADAMW_M], args->operand[ADAMW_V],
+                   cuda_adamw_step_of(args))

@@ -5,9 +5,18 @@
  * is rounded by itself, in op.h's order, so the bits are those of every other backend.
  */
 #include "backends/cuda/cuda_adamw.h"
-
 #include "backends/cuda/cuda_philox.h"
-#include "backends/cuda/cuda_rounded.h"
+
+/* param is bf16.  The moments are fp32, bf16 or 8-bit codes.  Codes have `scales`: int8 exponents, [blocks] of m, then
+ * [blocks] of v. */
+struct adamw_lean_args {
+    struct cuda_floats grad, param, first, second;
+    uint8_t *scales;
+    int64_t blocks; /* of STATE_BLOCK elements */
+    int64_t index_base;
+    struct cuda_adamw_step step;
+    struct cuda_walk walk;
+};
 
 static_assert(STATE_BLOCK == WARP_LANES * CUDA_GROUP, "a warp takes a block");
 
@@ -26,7 +35,7 @@ DEVICE int exponent_of(float largest, uint32_t add)
 
 DEVICE float decode(uint32_t code, int fraction)
 {
-    const float subnormal = mul_rn((float)(int)code, power_of_two(-14 - fraction));
+    const float subnormal = __fmul_rn((float)(int)code, power_of_two(-14 - fraction));
     const float normal = __uint_as_float((code + (112u << fraction)) << (23 - fraction));
     return code < 1u << fraction ? subnormal : normal;
 }
@@ -34,7 +43,7 @@ DEVICE float decode(uint32_t code, int fraction)
 DEVICE uint32_t encode(float x, int fraction, uint32_t random)
 {
     const bool small = x < 0x1p-14f;
-    const uint32_t units = (uint32_t)(int)mul_rn(small ? x : 0.0f, power_of_two(30 + fraction));
+    const uint32_t units = (uint32_t)(int)__fmul_rn(small ? x : 0.0f, power_of_two(30 + fraction));
     const uint32_t subnormal = (units + random) >> 16;
     const uint32_t normal = ((__float_as_uint(x) + (random << (7 - fraction))) >> (23 - fraction)) - (112u << fraction);
     return small ? subnormal : normal;
@@ -82,7 +91,7 @@ DEVICE void first_decode(uint64_t codes, float scale, float (&first)[CUDA_GROUP]
 #pragma unroll
     for (int k = 0; k < CUDA_GROUP; k++) {
         const uint32_t code = (uint32_t)(codes >> 8 * k) & 255u;
-        const float m = mul_rn(decode(code & 127u, STATE_M_FRACTION), scale);
+        const float m = __fmul_rn(decode(code & 127u, STATE_M_FRACTION), scale);
         first[k] = (code & 128u) != 0 ? -m : m;
     }
 }
@@ -91,8 +100,8 @@ DEVICE void second_decode(uint64_t codes, float scale, float (&second)[CUDA_GROU
 {
 #pragma unroll
     for (int k = 0; k < CUDA_GROUP; k++) {
-        const float s = mul_rn(decode((uint32_t)(codes >> 8 * k) & 255u, STATE_V_FRACTION), scale);
-        second[k] = mul_rn(s, s);
+        const float s = __fmul_rn(decode((uint32_t)(codes >> 8 * k) & 255u, STATE_V_FRACTION), scale);
+        second[k] = __fmul_rn(s, s);
     }
 }
 
@@ -110,7 +119,7 @@ DEVICE uint64_t first_encode(const float (&first)[CUDA_GROUP], int count, const 
     uint64_t codes = 0;
 #pragma unroll
     for (int k = 0; k < CUDA_GROUP; k++) {
-        const uint32_t code = encode(mul_rn(fabsf(first[k]), scale), STATE_M_FRACTION, cuda_philox_bits(random, k));
+        const uint32_t code = encode(__fmul_rn(fabsf(first[k]), scale), STATE_M_FRACTION, cuda_philox_bits(random, k));
         const uint32_t sign = __float_as_uint(first[k]) >> 24 & 128u;
         codes |= (uint64_t)((code < STATE_M_CODE_MAX ? code : (uint32_t)STATE_M_CODE_MAX) | sign) << 8 * k;
     }
@@ -123,7 +132,7 @@ DEVICE uint64_t second_encode(const float (&second)[CUDA_GROUP], int count, cons
     float root[CUDA_GROUP], largest = 0.0f;
 #pragma unroll
     for (int k = 0; k < CUDA_GROUP; k++) {
-        root[k] = k < count ? sqrt_rn(second[k]) : 0.0f;
+        root[k] = k < count ? __fsqrt_rn(second[k]) : 0.0f;
         largest = fmaxf(largest, root[k]);
     }
     *exponent = exponent_of(largest_of_warp(largest), STATE_V_ADD);
@@ -131,7 +140,7 @@ DEVICE uint64_t second_encode(const float (&second)[CUDA_GROUP], int count, cons
     uint64_t codes = 0;
 #pragma unroll
     for (int k = 0; k < CUDA_GROUP; k++) {
-        const uint32_t code = encode(mul_rn(root[k], scale), STATE_V_FRACTION, cuda_philox_bits(random, k));
+        const uint32_t code = encode(__fmul_rn(root[k], scale), STATE_V_FRACTION, cuda_philox_bits(random, k));
         const uint32_t least = root[k] > 0.0f ? 1u : 0u;
         const uint32_t capped = code < STATE_V_CODE_MAX ? code : (uint32_t)STATE_V_CODE_MAX;
         codes |= (uint64_t)(capped > least ? capped : least) << 8 * k;
@@ -140,7 +149,7 @@ DEVICE uint64_t second_encode(const float (&second)[CUDA_GROUP], int count, cons
 }
 
 /* Stores both moments of block `block` as codes, with their exponents. */
-DEVICE void codes_store(const struct cuda_adamw_lean_args &args, const struct cuda_rounding &rounding, int64_t block,
+DEVICE void codes_store(const struct adamw_lean_args &args, const struct cuda_rounding &rounding, int64_t block,
                         const struct cuda_span &span, const float (&first)[CUDA_GROUP],
                         const float (&second)[CUDA_GROUP])
 {
@@ -159,7 +168,7 @@ DEVICE void codes_store(const struct cuda_adamw_lean_args &args, const struct cu
 }
 
 /* Loads the moments of the span as fp32, with zeros beyond the count. */
-DEVICE void moments_load(const struct cuda_adamw_lean_args &args, int64_t block, const struct cuda_span &span,
+DEVICE void moments_load(const struct adamw_lean_args &args, int64_t block, const struct cuda_span &span,
                          float (&first)[CUDA_GROUP], float (&second)[CUDA_GROUP])
 {
     if (args.first.dtype == DTYPE_U8) {
@@ -173,7 +182,7 @@ DEVICE void moments_load(const struct cuda_adamw_lean_args &args, int64_t block,
     cuda_unpack(from_second, args.second.dtype, second);
 }
 
-DEVICE void moments_store(const struct cuda_adamw_lean_args &args, const struct cuda_rounding &rounding, int64_t block,
+DEVICE void moments_store(const struct adamw_lean_args &args, const struct cuda_rounding &rounding, int64_t block,
                           const struct cuda_span &span, const float (&first)[CUDA_GROUP],
                           const float (&second)[CUDA_GROUP])
 {
@@ -185,7 +194,7 @@ DEVICE void moments_store(const struct cuda_adamw_lean_args &args, const struct 
     }
 }
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw_lean(struct cuda_adamw_lean_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw_lean(struct adamw_lean_args args)
 {
     const struct cuda_adamw_factors factors = cuda_adamw_factors_make(args.step);
     if (factors.skip)
@@ -208,7 +217,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) adamw_lean(struct cu
     }
 }
 
-extern "C" cudaError_t cuda_launch_adamw_lean(cudaStream_t stream, const struct cuda_adamw_lean_args *args)
-{
-    return LAUNCH(adamw_lean, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
+CUDA_WALK_LAUNCHER(adamw_lean, adamw_lean_args, args->operand[ADAMW_LEAN_GRAD], args->operand[ADAMW_LEAN_PARAM],
+                   args->operand[ADAMW_LEAN_M], args->operand[ADAMW_LEAN_V], CUDA_POINTER(uint8_t, ADAMW_LEAN_SCALES),
+                   (args->walk.elements + STATE_BLOCK - 1) / STATE_BLOCK, args->attrs.index_base,
+                   cuda_adamw_step_of(args))

@@ -8,7 +8,6 @@
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLACE_H
 
 #include "backends/cuda/cuda_attention.h"
-#include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_philox.h"
 
 /* The sample and head that a block of the forward works on, and where its queries begin. */

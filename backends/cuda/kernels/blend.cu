@@ -2,9 +2,15 @@
  * without fusing, and the result once more if y has 16 bits.  A thread reads a whole group before it writes one, so
  * that y may be x or z.
  */
-#include "backends/cuda/cuda_blend.h"
+#include "backends/cuda/cuda_floats.h"
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) blend(struct cuda_blend_args args)
+struct blend_args {
+    struct cuda_floats x, z, y; /* y may be x or z */
+    float alpha, beta;
+    struct cuda_walk walk;
+};
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) blend(struct blend_args args)
 {
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
@@ -15,12 +21,10 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) blend(struct cuda_bl
         cuda_unpack(from_z, args.z.dtype, z);
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++)
-            x[k] = add_rn(mul_rn(args.alpha, x[k]), mul_rn(args.beta, z[k]));
+            x[k] = __fadd_rn(__fmul_rn(args.alpha, x[k]), __fmul_rn(args.beta, z[k]));
         cuda_write(args.y, span, x);
     }
 }
 
-extern "C" cudaError_t cuda_launch_blend(cudaStream_t stream, const struct cuda_blend_args *args)
-{
-    return LAUNCH(blend, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
+CUDA_WALK_LAUNCHER(blend, blend_args, args->operand[BLEND_X], args->operand[BLEND_Z], args->operand[BLEND_Y],
+                   args->attrs.alpha, args->attrs.beta)

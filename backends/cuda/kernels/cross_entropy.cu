@@ -6,11 +6,26 @@
  * the row, then over the threads as in cuda_reduce.h.  Columns beyond the vocabulary do not contribute, and become 0
  * with the gradient.
  */
-#include "backends/cuda/cuda_cross_entropy.h"
+#include "backends/cuda/cuda_reduce.h"
+
+struct cross_entropy_args {
+    const int32_t *targets;
+    const union scalar_word *scalars;
+    struct cuda_floats logits;
+    float *losses;
+    int64_t width;
+    int32_t vocab;
+    bool gradient;
+    bool aligned; /* every group of every row is aligned */
+};
+
+struct loss_sum_args {
+    const float *losses;
+    union scalar_word *scalars;
+    int64_t count;
+};
 
 #include <float.h>
-
-#include "backends/cuda/cuda_reduce.h"
 
 #define THREADS_MAX 512
 #define LOSS_THREADS 1024
@@ -44,7 +59,7 @@ DEVICE int counted(int64_t c, int32_t vocab)
 }
 
 /* Returns the result for the whole row, in every thread. */
-DEVICE struct softmax row_softmax(const struct cuda_cross_entropy_args &args, int64_t n, float *shared)
+DEVICE struct softmax row_softmax(const struct cross_entropy_args &args, int64_t n, float *shared)
 {
     struct softmax own = {-FLT_MAX, 0.0f};
     const int64_t begin = n * args.width, stride = (int64_t)blockDim.x * CUDA_GROUP;
@@ -60,8 +75,8 @@ DEVICE struct softmax row_softmax(const struct cuda_cross_entropy_args &args, in
 }
 
 /* Row n becomes (softmax - onehot) scale; zeros when scale is 0, and beyond the vocabulary. */
-DEVICE void row_gradient(const struct cuda_cross_entropy_args &args, int64_t n, const struct softmax &total,
-                         int32_t target, float scale)
+DEVICE void row_gradient(const struct cross_entropy_args &args, int64_t n, const struct softmax &total, int32_t target,
+                         float scale)
 {
     const int64_t begin = n * args.width, stride = (int64_t)blockDim.x * CUDA_GROUP;
     const float share = 1.0f / total.sum;
@@ -78,7 +93,7 @@ DEVICE void row_gradient(const struct cuda_cross_entropy_args &args, int64_t n, 
     }
 }
 
-DEVICE void row_clear(const struct cuda_cross_entropy_args &args, int64_t n)
+DEVICE void row_clear(const struct cross_entropy_args &args, int64_t n)
 {
     const int64_t begin = n * args.width, stride = (int64_t)blockDim.x * CUDA_GROUP;
     const float zero[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -86,7 +101,7 @@ DEVICE void row_clear(const struct cuda_cross_entropy_args &args, int64_t n)
         cuda_write(args.logits, cuda_span_make(begin + c, begin + args.width, args.aligned), zero);
 }
 
-static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(struct cuda_cross_entropy_args args)
+static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(struct cross_entropy_args args)
 {
     SHARED(float, shared, CUDA_REDUCE_WORDS);
     const int64_t n = blockIdx.x;
@@ -107,7 +122,7 @@ static __global__ void __launch_bounds__(THREADS_MAX) cross_entropy(struct cuda_
         row_gradient(args, n, total, target, args.scalars[SCALAR_LOSS_GRADIENT].f);
 }
 
-static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(struct cuda_loss_sum_args args)
+static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(struct loss_sum_args args)
 {
     SHARED(float, shared, CUDA_REDUCE_WORDS);
     float sum = 0.0f;
@@ -119,12 +134,10 @@ static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum(struct cuda_loss
         args.scalars[SCALAR_LOSS_SUM].f += sum;
 }
 
-extern "C" cudaError_t cuda_launch_cross_entropy(cudaStream_t stream, const struct cuda_cross_entropy_args *args)
-{
-    return LAUNCH(cross_entropy, dim3((unsigned)args->rows), dim3((unsigned)args->threads), 0, stream, *args);
-}
-
-extern "C" cudaError_t cuda_launch_loss_sum(cudaStream_t stream, const struct cuda_loss_sum_args *args)
-{
-    return LAUNCH(loss_sum, dim3(1), dim3(LOSS_THREADS), 0, stream, *args);
-}
+CUDA_LAUNCHER(cross_entropy, cross_entropy_args, dim3((unsigned)args->rows), dim3((unsigned)args->threads),
+              CUDA_POINTER(const int32_t, CROSS_ENTROPY_TARGETS),
+              CUDA_POINTER(union scalar_word, CROSS_ENTROPY_SCALARS), args->operand[CROSS_ENTROPY_LOGITS],
+              CUDA_POINTER(float, CROSS_ENTROPY_LOSSES), args->columns, args->attrs.vocab, args->attrs.gradient,
+              args->walk.aligned)
+CUDA_LAUNCHER(loss_sum, loss_sum_args, dim3(1), dim3(LOSS_THREADS), CUDA_POINTER(const float, LOSS_SUM_LOSSES),
+              CUDA_POINTER(union scalar_word, LOSS_SUM_SCALARS), args->walk.elements)

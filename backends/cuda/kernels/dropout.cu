@@ -4,11 +4,19 @@
  * Elements are numbered through the rows of a sample, and groups of eight share a Philox block, so a block's threads
  * walk through one sample at a time.  Dropped elements become 0, whatever they were.
  */
-#include "backends/cuda/cuda_dropout.h"
-
 #include "backends/cuda/cuda_philox.h"
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) dropout(struct cuda_dropout_args args)
+struct dropout_args {
+    struct cuda_floats x, y; /* y may be x */
+    const union scalar_word *scalars;
+    int64_t samples, sample_elements;
+    int32_t site;
+    uint32_t threshold;
+    float scale;
+    bool aligned; /* every group of every sample is aligned */
+};
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) dropout(struct dropout_args args)
 {
     for (int64_t sample = blockIdx.y; sample < args.samples; sample += gridDim.y) {
         const struct cuda_mask mask = cuda_mask_make(args.scalars, args.site, sample, args.threshold);
@@ -27,8 +35,11 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) dropout(struct cuda_
     }
 }
 
-extern "C" cudaError_t cuda_launch_dropout(cudaStream_t stream, const struct cuda_dropout_args *args)
+static unsigned samples_at_once(const struct cuda_args *args)
 {
-    const dim3 grid((unsigned)args->blocks, (unsigned)args->blocks_of_samples);
-    return LAUNCH(dropout, grid, dim3(CUDA_WALK_THREADS), 0, stream, *args);
+    return (unsigned)(args->parts < CUDA_GRID_YZ_MAX ? args->parts : CUDA_GRID_YZ_MAX);
 }
+
+CUDA_LAUNCHER(dropout, dropout_args, dim3((unsigned)args->walk.blocks, samples_at_once(args)), dim3(CUDA_WALK_THREADS),
+              args->operand[DROPOUT_X], args->operand[DROPOUT_Y], CUDA_POINTER(union scalar_word, DROPOUT_SCALARS),
+              args->parts, args->walk.elements, args->attrs.site, args->threshold, args->kept_scale, args->walk.aligned)

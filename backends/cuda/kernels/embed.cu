@@ -5,23 +5,38 @@
  * in fp32; the warps' sums are added in order, and the old value last.  So one thread writes each element, the list
  * fixes the order of the sum, and there are no atomics.  Eight warps share a long list (a frequent token).
  */
-#include "backends/cuda/cuda_embed.h"
-
 #include "backends/cuda/cuda_reduce.h"
 
-#define THREADS (CUDA_EMBED_WARPS * WARP_LANES)
+struct embed_forward_args {
+    const int32_t *ids;
+    struct cuda_floats wte, wpe, y;
+    const union scalar_word *scalars;
+    int64_t rows, channels, time;
+    bool aligned; /* every group of every row is aligned, in every operand */
+};
+
+struct embed_backward_args {
+    struct cuda_floats dy;
+    const int32_t *ids, *order, *starts;
+    struct cuda_floats dwte, dwpe;
+    int64_t rows, channels, time;
+    bool accumulate; /* into dwpe */
+    bool aligned;
+};
+
+#define THREADS (CUDA_ROW_WARPS * WARP_LANES)
 /* Element k of all lanes' groups is stored together, in rows padded by 4 floats: neither writing by lane nor reading by
  * column has a bank conflict. */
 #define ELEMENT_STRIDE (WARP_LANES + 4)
 #define WARP_STRIDE (CUDA_GROUP * ELEMENT_STRIDE)
 
-static __global__ void __launch_bounds__(THREADS) embed_forward(struct cuda_embed_forward_args args)
+static __global__ void __launch_bounds__(THREADS) embed_forward(struct embed_forward_args args)
 {
     const int64_t position = args.scalars[SCALAR_POSITION].i;
-    const int64_t stride = (int64_t)gridDim.x * CUDA_EMBED_WARPS;
-    for (int64_t n = (int64_t)blockIdx.x * CUDA_EMBED_WARPS + cuda_warp(); n < args.rows; n += stride) {
+    const int64_t stride = (int64_t)gridDim.x * CUDA_ROW_WARPS;
+    for (int64_t n = (int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp(); n < args.rows; n += stride) {
         const int64_t token = args.ids[n] * args.channels, place = (position + n % args.time) * args.channels;
-        for (int64_t c = CUDA_GROUP * cuda_lane(); c < args.channels; c += CUDA_EMBED_TILE) {
+        for (int64_t c = CUDA_GROUP * cuda_lane(); c < args.channels; c += CUDA_TILE_COLUMNS) {
             const struct cuda_span of_token = cuda_span_make(token + c, token + args.channels, args.aligned);
             const struct cuda_span of_place = cuda_span_make(place + c, place + args.channels, args.aligned);
             const struct cuda_span of_y = cuda_span_make(n * args.channels + c, (n + 1) * args.channels, args.aligned);
@@ -45,11 +60,11 @@ struct row_set {
 };
 
 /* Adds this warp's rows of the set, columns c .. c + 7, to sum. */
-DEVICE void rows_sum(const struct cuda_embed_backward_args &args, const struct row_set &set, int64_t c,
+DEVICE void rows_sum(const struct embed_backward_args &args, const struct row_set &set, int64_t c,
                      float (&sum)[CUDA_GROUP])
 {
 #pragma unroll 4
-    for (int64_t i = cuda_warp(); i < set.count; i += CUDA_EMBED_WARPS) {
+    for (int64_t i = cuda_warp(); i < set.count; i += CUDA_ROW_WARPS) {
         const int64_t n = set.list != NULL ? set.list[i] : set.first + i * set.stride;
         float row[CUDA_GROUP];
         cuda_read(args.dy, cuda_span_make(n * args.channels + c, (n + 1) * args.channels, args.aligned), row);
@@ -60,11 +75,11 @@ DEVICE void rows_sum(const struct cuda_embed_backward_args &args, const struct r
 }
 
 /* Row `to` of out (+)= the sum of the set, this block's tile of columns.  All threads of the block take part. */
-DEVICE void row_write(const struct cuda_embed_backward_args &args, const struct row_set &set,
-                      const struct cuda_floats &out, int64_t to, bool accumulate)
+DEVICE void row_write(const struct embed_backward_args &args, const struct row_set &set, const struct cuda_floats &out,
+                      int64_t to, bool accumulate)
 {
-    SHARED(float, shared, CUDA_EMBED_WARPS *WARP_STRIDE);
-    const int64_t tile = (int64_t)blockIdx.y * CUDA_EMBED_TILE, c = tile + CUDA_GROUP * cuda_lane();
+    SHARED(float, shared, CUDA_ROW_WARPS *WARP_STRIDE);
+    const int64_t tile = (int64_t)blockIdx.y * CUDA_TILE_COLUMNS, c = tile + CUDA_GROUP * cuda_lane();
     float sum[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
     if (c < args.channels)
         rows_sum(args, set, c, sum);
@@ -77,14 +92,14 @@ DEVICE void row_write(const struct cuda_embed_backward_args &args, const struct 
         const int at = (int)threadIdx.x % CUDA_GROUP * ELEMENT_STRIDE + (int)threadIdx.x / CUDA_GROUP;
         float total = 0.0f;
 #pragma unroll
-        for (int warp = 0; warp < CUDA_EMBED_WARPS; warp++)
+        for (int warp = 0; warp < CUDA_ROW_WARPS; warp++)
             total += shared[warp * WARP_STRIDE + at];
         const int64_t index = to * args.channels + column;
         cuda_write_one(out, index, accumulate ? cuda_read_one(out, index) + total : total);
     }
 }
 
-static __global__ void __launch_bounds__(THREADS) embed_backward_tokens(struct cuda_embed_backward_args args)
+static __global__ void __launch_bounds__(THREADS) embed_backward_tokens(struct embed_backward_args args)
 {
     const int64_t group = blockIdx.x;
     if (group >= args.starts[0]) /* the same for the whole block */
@@ -94,26 +109,24 @@ static __global__ void __launch_bounds__(THREADS) embed_backward_tokens(struct c
     row_write(args, set, args.dwte, args.ids[args.order[begin]], true);
 }
 
-static __global__ void __launch_bounds__(THREADS) embed_backward_positions(struct cuda_embed_backward_args args)
+static __global__ void __launch_bounds__(THREADS) embed_backward_positions(struct embed_backward_args args)
 {
     const int64_t t = blockIdx.x;
     const struct row_set set = {NULL, t, args.time, t < args.time ? args.rows / args.time : 0};
     row_write(args, set, args.dwpe, t, args.accumulate);
 }
 
-extern "C" cudaError_t cuda_launch_embed_forward(cudaStream_t stream, const struct cuda_embed_forward_args *args)
-{
-    return LAUNCH(embed_forward, dim3((unsigned)args->blocks), dim3(THREADS), 0, stream, *args);
-}
+#define BACKWARD                                                                                               \
+    args->operand[EMBED_BACKWARD_DY], CUDA_POINTER(const int32_t, EMBED_BACKWARD_IDS),                         \
+        CUDA_POINTER(const int32_t, EMBED_BACKWARD_ORDER), CUDA_POINTER(const int32_t, EMBED_BACKWARD_STARTS), \
+        args->operand[EMBED_BACKWARD_DWTE], args->operand[EMBED_BACKWARD_DWPE], args->rows, args->columns,     \
+        args->attrs.time, CUDA_ACCUMULATES(EMBED_BACKWARD_DWPE), args->walk.aligned
+#define BACKWARD_GRID dim3((unsigned)args->walk.blocks, (unsigned)(args->strip_floats / CUDA_TILE_COLUMNS))
 
-/* When accumulating, rows of dwpe beyond `time` stay unchanged; otherwise they become 0. */
-extern "C" cudaError_t cuda_launch_embed_backward(cudaStream_t stream, const struct cuda_embed_backward_args *args)
-{
-    const unsigned tiles = (unsigned)((args->channels + CUDA_EMBED_TILE - 1) / CUDA_EMBED_TILE);
-    const int64_t positions = args->accumulate ? args->time : args->positions;
-    const cudaError_t error =
-        LAUNCH(embed_backward_tokens, dim3((unsigned)args->groups_max, tiles), dim3(THREADS), 0, stream, *args);
-    if (error != cudaSuccess)
-        return error;
-    return LAUNCH(embed_backward_positions, dim3((unsigned)positions, tiles), dim3(THREADS), 0, stream, *args);
-}
+CUDA_LAUNCHER(embed_forward, embed_forward_args, dim3((unsigned)args->walk.blocks), dim3(THREADS),
+              CUDA_POINTER(const int32_t, EMBED_FORWARD_IDS), args->operand[EMBED_FORWARD_WTE],
+              args->operand[EMBED_FORWARD_WPE], args->operand[EMBED_FORWARD_Y],
+              CUDA_POINTER(union scalar_word, EMBED_FORWARD_SCALARS), args->rows, args->columns, args->attrs.time,
+              args->walk.aligned)
+CUDA_LAUNCHER(embed_backward_tokens, embed_backward_args, BACKWARD_GRID, dim3(THREADS), BACKWARD)
+CUDA_LAUNCHER(embed_backward_positions, embed_backward_args, BACKWARD_GRID, dim3(THREADS), BACKWARD)

@@ -3,9 +3,21 @@
  * Elementwise in groups of eight.  A value is rounded once, to the dtype of y; a copy between equal dtypes moves the
  * bits.
  */
-#include "backends/cuda/cuda_fill_copy.h"
+#include "backends/cuda/cuda_floats.h"
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) fill(struct cuda_fill_args args)
+struct fill_args {
+    struct cuda_floats y;
+    float value;
+    struct cuda_walk walk;
+};
+
+struct copy_args {
+    struct cuda_floats x, y; /* y may be x if the dtypes are equal */
+    bool accumulate;
+    struct cuda_walk walk;
+};
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) fill(struct fill_args args)
 {
     const int64_t end = args.walk.elements;
     float value[CUDA_GROUP];
@@ -17,7 +29,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) fill(struct cuda_fil
         cuda_put(args.y, cuda_span_make(first, end, args.walk.aligned), group);
 }
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) copy(struct cuda_copy_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) copy(struct copy_args args)
 {
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
@@ -40,12 +52,5 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) copy(struct cuda_cop
     }
 }
 
-extern "C" cudaError_t cuda_launch_fill(cudaStream_t stream, const struct cuda_fill_args *args)
-{
-    return LAUNCH(fill, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
-
-extern "C" cudaError_t cuda_launch_copy(cudaStream_t stream, const struct cuda_copy_args *args)
-{
-    return LAUNCH(copy, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
+CUDA_WALK_LAUNCHER(fill, fill_args, args->operand[FILL_Y], args->attrs.value)
+CUDA_WALK_LAUNCHER(copy, copy_args, args->operand[COPY_X], args->operand[COPY_Y], CUDA_ACCUMULATES(COPY_Y))

@@ -4,7 +4,14 @@
  * tanh: y = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), which is x/2 (1 + tanh u) without its cancellation.  fp32
  * throughout.
  */
-#include "backends/cuda/cuda_gelu.h"
+#include "backends/cuda/cuda_floats.h"
+
+struct gelu_args {
+    struct cuda_floats dy, x; /* dy: backward only */
+    struct cuda_floats out;   /* y, or dx; may be dy or x */
+    enum gelu_kind kind;
+    struct cuda_walk walk;
+};
 
 #define SQRT_2_OVER_PI 0.797884560802865f
 #define INVERSE_SQRT_2PI 0.398942280401433f
@@ -78,7 +85,7 @@ DEVICE float gelu_slope(float x, enum gelu_kind kind)
     return cdf + x * INVERSE_SQRT_2PI * kernel;
 }
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_forward(struct cuda_gelu_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_forward(struct gelu_args args)
 {
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
@@ -92,7 +99,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_forward(struct 
     }
 }
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_backward(struct cuda_gelu_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_backward(struct gelu_args args)
 {
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
@@ -108,12 +115,7 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gelu_backward(struct
     }
 }
 
-extern "C" cudaError_t cuda_launch_gelu_forward(cudaStream_t stream, const struct cuda_gelu_args *args)
-{
-    return LAUNCH(gelu_forward, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
-
-extern "C" cudaError_t cuda_launch_gelu_backward(cudaStream_t stream, const struct cuda_gelu_args *args)
-{
-    return LAUNCH(gelu_backward, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
+CUDA_WALK_LAUNCHER(gelu_forward, gelu_args, {NULL, DTYPE_F32}, args->operand[GELU_FORWARD_X],
+                   args->operand[GELU_FORWARD_Y], args->attrs.gelu)
+CUDA_WALK_LAUNCHER(gelu_backward, gelu_args, args->operand[GELU_BACKWARD_DY], args->operand[GELU_BACKWARD_X],
+                   args->operand[GELU_BACKWARD_DX], args->attrs.gelu)

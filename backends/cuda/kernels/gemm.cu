@@ -6,9 +6,8 @@
  * thread makes eight adjacent elements with 128-bit accesses, else one.  The sums were written just before and are
  * mostly still in the L2 cache.
  */
-#include "backends/cuda/cuda_gemm.h"
-
 #include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_kernels.h"
 
 #define THREADS 256
 #define BLOCKS_MAX 65536

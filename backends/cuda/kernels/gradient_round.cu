@@ -3,11 +3,17 @@
  * Elementwise in groups of eight, which share a Philox block; exact: one addition, rounded to fp32, and integer
  * arithmetic.
  */
-#include "backends/cuda/cuda_gradient_round.h"
+#include "backends/cuda/cuda_philox.h"
 
-#include "backends/cuda/cuda_rounded.h"
+struct gradient_round_args {
+    struct cuda_floats x, y; /* x is fp32, y bf16 */
+    const union scalar_word *scalars;
+    int64_t index_base;
+    bool accumulate;
+    struct cuda_walk walk;
+};
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gradient_round(struct cuda_gradient_round_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gradient_round(struct gradient_round_args args)
 {
     const struct cuda_rounding rounding = cuda_rounding_make(args.scalars, args.index_base);
     const uint32_t stream = ROUNDING_GRADIENT + 4u * args.scalars[SCALAR_MICRO_STEP].u;
@@ -22,13 +28,12 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) gradient_round(struc
             cuda_read(args.y, span, old);
 #pragma unroll
             for (int k = 0; k < CUDA_GROUP; k++)
-                x[k] = add_rn(old[k], x[k]);
+                x[k] = __fadd_rn(old[k], x[k]);
         }
         cuda_write_rounded(args.y, span, x, rounding, stream);
     }
 }
 
-extern "C" cudaError_t cuda_launch_gradient_round(cudaStream_t stream, const struct cuda_gradient_round_args *args)
-{
-    return LAUNCH(gradient_round, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
+CUDA_WALK_LAUNCHER(gradient_round, gradient_round_args, args->operand[GRADIENT_ROUND_X],
+                   args->operand[GRADIENT_ROUND_Y], CUDA_POINTER(union scalar_word, GRADIENT_ROUND_SCALARS),
+                   args->attrs.index_base, CUDA_ACCUMULATES(GRADIENT_ROUND_Y))

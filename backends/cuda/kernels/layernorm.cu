@@ -7,9 +7,26 @@
  * At the end of a part of the rows the warps' strips are added in order into the workspace.  The shape alone determines
  * which rows make a part, and which warp takes which row.
  */
-#include "backends/cuda/cuda_layernorm.h"
-
 #include "backends/cuda/cuda_reduce.h"
+
+struct layernorm_forward_args {
+    struct cuda_floats x, gain, bias, y;
+    float *mean, *rstd;
+    int64_t rows, channels;
+    float epsilon;
+    bool aligned; /* every group of every row is aligned, in every operand */
+};
+
+/* The arguments of dx and of the first stage of dgain and dbias; the second stage is cuda_launch_parts_sum(). */
+struct layernorm_backward_args {
+    struct cuda_floats dy, x, gain, dx;
+    const float *mean, *rstd;
+    float *strips; /* [parts], two strips each: dgain's and dbias's */
+    int64_t rows, channels, parts, strip_floats;
+    bool is_shared;  /* each warp sums its own strips in shared memory; else the block's one warp sums in `strips` */
+    bool accumulate; /* into dx */
+    bool aligned;
+};
 
 /* Groups that a lane keeps in registers. */
 #define KEPT 4
@@ -65,7 +82,7 @@ DEVICE void row_values(const struct lane_row<kept> &row, const struct cuda_float
 /* ---- forward ---- */
 
 template <int kept>
-DEVICE float row_mean(const struct cuda_layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n)
+DEVICE float row_mean(const struct layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n)
 {
     float sum = 0.0f;
 #pragma unroll
@@ -83,7 +100,7 @@ DEVICE float row_mean(const struct cuda_layernorm_forward_args &args, const stru
 }
 
 template <int kept>
-DEVICE float row_variance(const struct cuda_layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n,
+DEVICE float row_variance(const struct layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n,
                           float mean)
 {
     float square = 0.0f;
@@ -104,7 +121,7 @@ DEVICE float row_variance(const struct cuda_layernorm_forward_args &args, const 
 }
 
 template <int kept>
-DEVICE void row_normalise(const struct cuda_layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n,
+DEVICE void row_normalise(const struct layernorm_forward_args &args, const struct lane_row<kept> &row, int64_t n,
                           float mean, float rstd)
 {
 #pragma unroll
@@ -126,11 +143,11 @@ DEVICE void row_normalise(const struct cuda_layernorm_forward_args &args, const 
 }
 
 template <int kept>
-static __global__ void __launch_bounds__(CUDA_LAYERNORM_WARPS *WARP_LANES)
-    layernorm_forward(struct cuda_layernorm_forward_args args)
+static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
+    layernorm_forward(struct layernorm_forward_args args)
 {
-    const int64_t stride = (int64_t)gridDim.x * CUDA_LAYERNORM_WARPS;
-    for (int64_t n = (int64_t)blockIdx.x * CUDA_LAYERNORM_WARPS + cuda_warp(); n < args.rows; n += stride) {
+    const int64_t stride = (int64_t)gridDim.x * CUDA_ROW_WARPS;
+    for (int64_t n = (int64_t)blockIdx.x * CUDA_ROW_WARPS + cuda_warp(); n < args.rows; n += stride) {
         struct lane_row<kept> row;
         row_keep<kept>(args.x, n, args.channels, args.aligned, &row);
         const float mean = row_mean<kept>(args, row, n);
@@ -152,7 +169,7 @@ struct gradient_row {
 };
 
 template <int kept>
-DEVICE void row_means(const struct cuda_layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
+DEVICE void row_means(const struct layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
                       const struct lane_row<kept> &of_x, struct gradient_row *row)
 {
     float weighted = 0.0f, product = 0.0f;
@@ -178,7 +195,7 @@ DEVICE void row_means(const struct cuda_layernorm_backward_args &args, const str
 
 /* Computes dx of the row, and adds the row's share of dgain and dbias to the warp's strips. */
 template <int kept>
-DEVICE void row_gradient(const struct cuda_layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
+DEVICE void row_gradient(const struct layernorm_backward_args &args, const struct lane_row<kept> &of_dy,
                          const struct lane_row<kept> &of_x, const struct gradient_row &row, float *strips)
 {
 #pragma unroll
@@ -224,16 +241,15 @@ DEVICE void strips_add(const float *strips, int64_t floats, float *out)
 }
 
 template <int kept>
-static __global__ void __launch_bounds__(CUDA_LAYERNORM_WARPS *WARP_LANES)
-    layernorm_backward(struct cuda_layernorm_backward_args args)
+static __global__ void __launch_bounds__(CUDA_ROW_WARPS *WARP_LANES)
+    layernorm_backward(struct layernorm_backward_args args)
 {
     DYN_SHARED(float, shared);
-    const int64_t part = blockIdx.x, rest = args.rows % args.parts, floats = 2 * args.strip_floats;
-    const int64_t begin = args.rows / args.parts * part + (part < rest ? part : rest);
-    const int64_t end = begin + args.rows / args.parts + (part < rest ? 1 : 0);
+    const struct cuda_part rows = cuda_part_of(args.rows, args.parts, blockIdx.x);
+    const int64_t part = blockIdx.x, floats = 2 * args.strip_floats;
     float *out = args.strips + part * floats, *strips = args.is_shared ? shared + cuda_warp() * floats : out;
     strips_clear(strips, floats);
-    for (int64_t n = begin + cuda_warp(); n < end; n += cuda_warps()) {
+    for (int64_t n = rows.begin + cuda_warp(); n < rows.end; n += cuda_warps()) {
         struct gradient_row row = {n, args.mean[n], args.rstd[n], 0.0f, 0.0f};
         struct lane_row<kept> of_dy, of_x;
         row_keep<kept>(args.dy, n, args.channels, args.aligned, &of_dy);
@@ -245,21 +261,50 @@ static __global__ void __launch_bounds__(CUDA_LAYERNORM_WARPS *WARP_LANES)
         strips_add(shared, floats, out);
 }
 
-extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream,
-                                                     const struct cuda_layernorm_forward_args *args)
+/* Returns true when a lane can keep its groups of the operand's rows. */
+static bool is_kept(const struct cuda_args *args, int32_t slot)
 {
-    const dim3 grid((unsigned)args->blocks), block(CUDA_LAYERNORM_WARPS * WARP_LANES);
-    if (args->channels <= KEPT_CHANNELS && args->x.dtype != DTYPE_F32)
-        return LAUNCH(layernorm_forward<KEPT>, grid, block, 0, stream, *args);
-    return LAUNCH(layernorm_forward<0>, grid, block, 0, stream, *args);
+    return args->columns <= KEPT_CHANNELS && args->operand[slot].dtype != DTYPE_F32;
 }
 
-extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream,
-                                                      const struct cuda_layernorm_backward_args *args)
+#define OPERAND(slot) args->operand[LAYERNORM_##slot]
+
+extern "C" cudaError_t cuda_launch_layernorm_forward(cudaStream_t stream, const struct cuda_args *args)
 {
-    const dim3 grid((unsigned)args->parts), block((unsigned)args->warps * WARP_LANES);
-    const size_t bytes = args->is_shared ? (size_t)args->warps * 2 * (size_t)args->strip_floats * sizeof(float) : 0;
-    if (args->channels <= KEPT_CHANNELS && args->x.dtype != DTYPE_F32 && args->dy.dtype != DTYPE_F32)
-        return LAUNCH(layernorm_backward<KEPT>, grid, block, bytes, stream, *args);
-    return LAUNCH(layernorm_backward<0>, grid, block, bytes, stream, *args);
+    const struct layernorm_forward_args own = {OPERAND(FORWARD_X),
+                                               OPERAND(FORWARD_GAIN),
+                                               OPERAND(FORWARD_BIAS),
+                                               OPERAND(FORWARD_Y),
+                                               CUDA_POINTER(float, LAYERNORM_FORWARD_MEAN),
+                                               CUDA_POINTER(float, LAYERNORM_FORWARD_RSTD),
+                                               args->rows,
+                                               args->columns,
+                                               args->attrs.epsilon,
+                                               args->walk.aligned};
+    const dim3 grid((unsigned)args->walk.blocks), block(CUDA_ROW_WARPS * WARP_LANES);
+    if (is_kept(args, LAYERNORM_FORWARD_X))
+        return LAUNCH(layernorm_forward<KEPT>, grid, block, 0, stream, own);
+    return LAUNCH(layernorm_forward<0>, grid, block, 0, stream, own);
+}
+
+extern "C" cudaError_t cuda_launch_layernorm_backward(cudaStream_t stream, const struct cuda_args *args)
+{
+    const struct layernorm_backward_args own = {OPERAND(BACKWARD_DY),
+                                                OPERAND(BACKWARD_X),
+                                                OPERAND(BACKWARD_GAIN),
+                                                OPERAND(BACKWARD_DX),
+                                                CUDA_POINTER(const float, LAYERNORM_BACKWARD_MEAN),
+                                                CUDA_POINTER(const float, LAYERNORM_BACKWARD_RSTD),
+                                                args->workspace,
+                                                args->rows,
+                                                args->columns,
+                                                args->parts,
+                                                args->strip_floats,
+                                                args->shared_bytes > 0,
+                                                CUDA_ACCUMULATES(LAYERNORM_BACKWARD_DX),
+                                                args->walk.aligned};
+    const dim3 grid((unsigned)args->parts), block((unsigned)args->threads);
+    if (is_kept(args, LAYERNORM_BACKWARD_X) && is_kept(args, LAYERNORM_BACKWARD_DY))
+        return LAUNCH(layernorm_backward<KEPT>, grid, block, args->shared_bytes, stream, own);
+    return LAUNCH(layernorm_backward<0>, grid, block, args->shared_bytes, stream, own);
 }

@@ -2,12 +2,32 @@
  * rounded to fp32 by itself, in op.h's order, and what is stored in bf16 without a master is rounded stochastically.
  * The products between the steps are gemm's.
  */
-#include "backends/cuda/cuda_muon.h"
+#include "backends/cuda/cuda_philox.h"
 
-#include "backends/cuda/cuda_rounded.h"
+struct muon_momentum_args {
+    struct cuda_floats grad, momentum, ahead; /* ahead, u, is fp32 */
+    const union scalar_word *scalars;
+    float beta;
+    int64_t index_base;
+    struct cuda_walk walk;
+};
+
+struct muon_normalize_args {
+    struct cuda_floats x, y;
+    const float *sum;
+    struct cuda_walk walk;
+};
+
+struct muon_step_args {
+    struct cuda_floats direction, param, master; /* master: NULL when absent */
+    const union scalar_word *scalars;
+    float alpha, scale, weight_decay;
+    int64_t index_base;
+    struct cuda_walk walk;
+};
 
 /* When the gradient is not finite, m stays and u becomes 0. */
-DEVICE void ahead_clear(const struct cuda_muon_momentum_args &args)
+DEVICE void ahead_clear(const struct muon_momentum_args &args)
 {
     const float zero[CUDA_GROUP] = {0, 0, 0, 0, 0, 0, 0, 0};
     const int64_t end = args.walk.elements;
@@ -15,14 +35,14 @@ DEVICE void ahead_clear(const struct cuda_muon_momentum_args &args)
         cuda_write(args.ahead, cuda_span_make(first, end, args.walk.aligned), zero);
 }
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_momentum(struct cuda_muon_momentum_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_momentum(struct muon_momentum_args args)
 {
     if (args.scalars[SCALAR_FOUND_INF].i != 0) {
         ahead_clear(args);
         return;
     }
     const struct cuda_rounding rounding = cuda_rounding_make(args.scalars, args.index_base);
-    const float clip = args.scalars[SCALAR_CLIP].f, beta = args.beta, rest = sub_rn(1.0f, args.beta);
+    const float clip = args.scalars[SCALAR_CLIP].f, beta = args.beta, rest = __fsub_rn(1.0f, args.beta);
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
         const struct cuda_span span = cuda_span_make(first, end, args.walk.aligned);
@@ -32,18 +52,18 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_momentum(struct
         cuda_unpack(from_m, args.momentum.dtype, m);
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++) {
-            const float share = mul_rn(rest, mul_rn(grad[k], clip));
-            m[k] = add_rn(mul_rn(beta, m[k]), share);
-            ahead[k] = add_rn(mul_rn(beta, m[k]), share);
+            const float share = __fmul_rn(rest, __fmul_rn(grad[k], clip));
+            m[k] = __fadd_rn(__fmul_rn(beta, m[k]), share);
+            ahead[k] = __fadd_rn(__fmul_rn(beta, m[k]), share);
         }
         cuda_write(args.ahead, span, ahead);
         cuda_write_rounded(args.momentum, span, m, rounding, ROUNDING_M);
     }
 }
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_normalize(struct cuda_muon_normalize_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_normalize(struct muon_normalize_args args)
 {
-    const float below = add_rn(sqrt_rn(*args.sum), MUON_NORM_EPSILON);
+    const float below = __fadd_rn(__fsqrt_rn(*args.sum), MUON_NORM_EPSILON);
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
         const struct cuda_span span = cuda_span_make(first, end, args.walk.aligned);
@@ -51,17 +71,17 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_normalize(struc
         cuda_read(args.x, span, x);
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++)
-            x[k] = div_rn(x[k], below);
+            x[k] = __fdiv_rn(x[k], below);
         cuda_write(args.y, span, x);
     }
 }
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_step(struct cuda_muon_step_args args)
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_step(struct muon_step_args args)
 {
     if (args.scalars[SCALAR_FOUND_INF].i != 0)
         return;
     const struct cuda_rounding rounding = cuda_rounding_make(args.scalars, args.index_base);
-    const float rate = mul_rn(args.scalars[SCALAR_LEARNING_RATE].f, args.alpha);
+    const float rate = __fmul_rn(args.scalars[SCALAR_LEARNING_RATE].f, args.alpha);
     const bool mastered = args.master.memory != NULL;
     const struct cuda_floats weights = mastered ? args.master : args.param;
     const int64_t end = args.walk.elements;
@@ -73,8 +93,8 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_step(struct cud
         cuda_unpack(from_weights, weights.dtype, p);
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++) {
-            const float move = add_rn(mul_rn(args.scale, o[k]), mul_rn(args.weight_decay, p[k]));
-            p[k] = sub_rn(p[k], mul_rn(rate, move));
+            const float move = __fadd_rn(__fmul_rn(args.scale, o[k]), __fmul_rn(args.weight_decay, p[k]));
+            p[k] = __fsub_rn(p[k], __fmul_rn(rate, move));
         }
         if (mastered) {
             cuda_write(args.master, span, p);
@@ -85,17 +105,11 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) muon_step(struct cud
     }
 }
 
-extern "C" cudaError_t cuda_launch_muon_momentum(cudaStream_t stream, const struct cuda_muon_momentum_args *args)
-{
-    return LAUNCH(muon_momentum, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
-
-extern "C" cudaError_t cuda_launch_muon_normalize(cudaStream_t stream, const struct cuda_muon_normalize_args *args)
-{
-    return LAUNCH(muon_normalize, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
-
-extern "C" cudaError_t cuda_launch_muon_step(cudaStream_t stream, const struct cuda_muon_step_args *args)
-{
-    return LAUNCH(muon_step, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
+CUDA_WALK_LAUNCHER(muon_momentum, muon_momentum_args, args->operand[MUON_MOMENTUM_GRAD], args->operand[MUON_MOMENTUM_M],
+                   args->operand[MUON_MOMENTUM_U], CUDA_POINTER(union scalar_word, MUON_MOMENTUM_SCALARS),
+                   args->attrs.beta1, args->attrs.index_base)
+CUDA_WALK_LAUNCHER(muon_normalize, muon_normalize_args, args->operand[MUON_NORMALIZE_X],
+                   args->operand[MUON_NORMALIZE_Y], CUDA_POINTER(const float, MUON_NORMALIZE_SUM))
+CUDA_WALK_LAUNCHER(muon_step, muon_step_args, args->operand[MUON_STEP_O], args->operand[MUON_STEP_PARAM],
+                   args->operand[MUON_STEP_MASTER], CUDA_POINTER(union scalar_word, MUON_STEP_SCALARS),
+                   args->attrs.alpha, args->attrs.value, args->attrs.weight_decay, args->attrs.index_base)

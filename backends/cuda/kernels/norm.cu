@@ -4,23 +4,35 @@
  * there are several.  A square beyond fp32 is infinite, as the whole sum would be.  clip_factor is one block and
  * computes in fp64, so that the norm is finite whenever fp32 can represent it, even if its square is too large.
  */
-#include "backends/cuda/cuda_norm.h"
-
 #include "backends/cuda/cuda_reduce.h"
+
+struct sum_of_squares_args {
+    struct cuda_floats x;
+    float *partials; /* [parts]; `out` itself when there is one part */
+    float *out;
+    int64_t elements, parts;
+    bool aligned;
+};
+
+struct clip_factor_args {
+    const float *partials;
+    union scalar_word *scalars;
+    int64_t count;
+    float clip_max;
+};
 
 #define THREADS 512
 #define SUM_THREADS 256
 
-static __global__ void __launch_bounds__(THREADS) sum_of_squares(struct cuda_sum_of_squares_args args)
+static __global__ void __launch_bounds__(THREADS) sum_of_squares(struct sum_of_squares_args args)
 {
     SHARED(float, shared, CUDA_REDUCE_WORDS);
     /* Parts are whole groups, so that all groups but the tensor's last may be aligned. */
-    const int64_t part = blockIdx.x, groups = (args.elements + CUDA_GROUP - 1) / CUDA_GROUP;
-    const int64_t rest = groups % args.parts, begin = groups / args.parts * part + (part < rest ? part : rest);
-    const int64_t end = begin + groups / args.parts + (part < rest ? 1 : 0);
+    const int64_t part = blockIdx.x;
+    const struct cuda_part groups = cuda_part_of((args.elements + CUDA_GROUP - 1) / CUDA_GROUP, args.parts, part);
     float sum = 0.0f;
 #pragma unroll 2
-    for (int64_t group = begin + threadIdx.x; group < end; group += THREADS) {
+    for (int64_t group = groups.begin + threadIdx.x; group < groups.end; group += THREADS) {
         float x[CUDA_GROUP];
         cuda_read(args.x, cuda_span_make(CUDA_GROUP * group, args.elements, args.aligned), x);
 #pragma unroll
@@ -32,7 +44,7 @@ static __global__ void __launch_bounds__(THREADS) sum_of_squares(struct cuda_sum
         args.partials[part] = sum;
 }
 
-static __global__ void __launch_bounds__(SUM_THREADS) partials_sum(struct cuda_sum_of_squares_args args)
+static __global__ void __launch_bounds__(SUM_THREADS) partials_sum(struct sum_of_squares_args args)
 {
     SHARED(float, shared, CUDA_REDUCE_WORDS);
     float sum = 0.0f;
@@ -56,7 +68,7 @@ DEVICE void scalars_set(union scalar_word *scalars, double sum, double limit)
         scalars[SCALAR_ADAM_STEP].i++;
 }
 
-static __global__ void __launch_bounds__(SUM_THREADS) clip_factor(struct cuda_clip_factor_args args)
+static __global__ void __launch_bounds__(SUM_THREADS) clip_factor(struct clip_factor_args args)
 {
     SHARED(double, shared, SUM_THREADS);
     double sum = 0.0;
@@ -73,15 +85,11 @@ static __global__ void __launch_bounds__(SUM_THREADS) clip_factor(struct cuda_cl
         scalars_set(args.scalars, shared[0], (double)args.clip_max);
 }
 
-extern "C" cudaError_t cuda_launch_sum_of_squares(cudaStream_t stream, const struct cuda_sum_of_squares_args *args)
-{
-    const cudaError_t error = LAUNCH(sum_of_squares, dim3((unsigned)args->parts), dim3(THREADS), 0, stream, *args);
-    if (error != cudaSuccess || args->parts == 1)
-        return error;
-    return LAUNCH(partials_sum, dim3(1), dim3(SUM_THREADS), 0, stream, *args);
-}
-
-extern "C" cudaError_t cuda_launch_clip_factor(cudaStream_t stream, const struct cuda_clip_factor_args *args)
-{
-    return LAUNCH(clip_factor, dim3(1), dim3(SUM_THREADS), 0, stream, *args);
-}
+#define SQUARES                                                                                    \
+    args->operand[SUM_OF_SQUARES_X], args->workspace, CUDA_POINTER(float, SUM_OF_SQUARES_PARTIAL), \
+        args->walk.elements, args->parts, args->walk.aligned
+CUDA_LAUNCHER(sum_of_squares, sum_of_squares_args, dim3((unsigned)args->parts), dim3(THREADS), SQUARES)
+CUDA_LAUNCHER(partials_sum, sum_of_squares_args, dim3(1), dim3(SUM_THREADS), SQUARES)
+CUDA_LAUNCHER(clip_factor, clip_factor_args, dim3(1), dim3(SUM_THREADS),
+              CUDA_POINTER(const float, CLIP_FACTOR_PARTIALS), CUDA_POINTER(union scalar_word, CLIP_FACTOR_SCALARS),
+              args->walk.elements, args->attrs.clip_max)

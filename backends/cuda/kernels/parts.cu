@@ -3,13 +3,19 @@
  * A block takes 32 columns of one sum.  Warp w adds parts w, w + 8, ...; then the first warp adds the warps' sums in
  * order, and the old value last, and rounds once.
  */
-#include "backends/cuda/cuda_parts.h"
-
 #include "backends/cuda/cuda_reduce.h"
+
+struct parts_sum_args {
+    const float *strips;
+    int64_t parts, columns, strip_floats;
+    int32_t strips_per_part; /* they are adjacent; strip k has sum k */
+    struct cuda_floats out[2];
+    bool accumulate[2];
+};
 
 #define WARPS 8
 
-static __global__ void __launch_bounds__(WARPS *WARP_LANES) parts_sum(struct cuda_parts_args args)
+static __global__ void __launch_bounds__(WARPS *WARP_LANES) parts_sum(struct parts_sum_args args)
 {
     SHARED(float, shared, WARPS *WARP_LANES);
     const int64_t chunk = blockIdx.x, stride = args.strips_per_part * args.strip_floats;
@@ -36,9 +42,7 @@ static __global__ void __launch_bounds__(WARPS *WARP_LANES) parts_sum(struct cud
     cuda_write_one(out, column, accumulate ? cuda_read_one(out, column) + total : total);
 }
 
-extern "C" cudaError_t cuda_launch_parts_sum(cudaStream_t stream, const struct cuda_parts_args *args)
-{
-    const int64_t chunks = args->strip_floats / WARP_LANES;
-    const dim3 grid((unsigned)chunks, (unsigned)args->sums);
-    return LAUNCH(parts_sum, grid, dim3(WARPS * WARP_LANES), 0, stream, *args);
-}
+CUDA_LAUNCHER(parts_sum, parts_sum_args,
+              dim3((unsigned)(args->strip_floats / WARP_LANES), args->operand[1].memory != NULL ? 2 : 1),
+              dim3(WARPS *WARP_LANES), args->workspace, args->parts, args->columns, args->strip_floats, args->strips,
+              {args->operand[0], args->operand[1]}, {CUDA_ACCUMULATES(0), CUDA_ACCUMULATES(1)})

@@ -2,9 +2,14 @@
  *
  * Bound by memory: each operand is moved once, as 128-bit words.
  */
-#include "backends/cuda/cuda_residual.h"
+#include "backends/cuda/cuda_floats.h"
 
-static __global__ void __launch_bounds__(CUDA_WALK_THREADS) residual(struct cuda_residual_args args)
+struct residual_args {
+    struct cuda_floats x, y, r; /* r may be x or y */
+    struct cuda_walk walk;
+};
+
+static __global__ void __launch_bounds__(CUDA_WALK_THREADS) residual(struct residual_args args)
 {
     const int64_t end = args.walk.elements;
     for (int64_t first = cuda_walk_first(); first < end; first += cuda_walk_stride()) {
@@ -20,7 +25,5 @@ static __global__ void __launch_bounds__(CUDA_WALK_THREADS) residual(struct cuda
     }
 }
 
-extern "C" cudaError_t cuda_launch_residual(cudaStream_t stream, const struct cuda_residual_args *args)
-{
-    return LAUNCH(residual, dim3((unsigned)args->walk.blocks), dim3(CUDA_WALK_THREADS), 0, stream, *args);
-}
+CUDA_WALK_LAUNCHER(residual, residual_args, args->operand[RESIDUAL_X], args->operand[RESIDUAL_Y],
+                   args->operand[RESIDUAL_R])

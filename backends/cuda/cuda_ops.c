@@ -1,0 +1,320 @@
+/* The host side of all ops but attention and products: operands, shapes, how rows are split, and launches.
+ *
+ * What a kernel gets is its operands, its attributes and the sizes of one of the operands (struct cuda_args).  The ops
+ * on states (adamw, adamw_lean, gradient_round, muon's) only convert bf16 and do not compute in it, so every card
+ * supports them.  Workspaces and the number of parts of a sum depend on the shape only.
+ */
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/cuda_shapes.h"
+
+/* Blocks on a multiprocessor: a few waves of them, or about one. */
+#define BLOCKS_PER_MULTIPROCESSOR 32
+#define BLOCKS_FEW 8
+
+/* Returns the number of blocks that walk over the work.  CUDA_WALK_ALL has a block for each `work_per_block`.  Results
+ * do not depend on the number of blocks. */
+static int32_t walk_blocks(const struct backend *backend, const struct op_call *call, int64_t work,
+                           int64_t work_per_block)
+{
+    const int32_t shape = cuda_shape_of(backend, call);
+    const int64_t each = shape == CUDA_WALK_FEW ? BLOCKS_FEW : BLOCKS_PER_MULTIPROCESSOR;
+    const int64_t most = max_i64(cuda_from(backend)->multiprocessors * each, 1);
+    const int64_t all = min_i64(size_ceil_div(work, work_per_block), CUDA_GRID_X_MAX);
+    return (int32_t)(shape == CUDA_WALK_ALL ? all : min_i64(all, most));
+}
+
+/* Returns the arguments that all ops have, with the sizes of operand `slot`. */
+static struct cuda_args args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    struct cuda_args args = {
+        .attrs = call->attrs,
+        .walk = {.elements = op_elements(call, slot), .aligned = cuda_operands_aligned(backend, call)},
+        .rows = op_rows(call, slot),
+        .columns = op_columns(call, slot)};
+    for (int32_t i = 0; i < OP_OPERANDS_MAX; i++)
+        args.operand[i] = cuda_floats_of(backend, call, i);
+    return args;
+}
+
+/* The same for kernels that walk along rows: each row must begin at an aligned address too. */
+static struct cuda_args row_args_of(const struct backend *backend, const struct op_call *call, int32_t slot)
+{
+    struct cuda_args args = args_of(backend, call, slot);
+    args.walk.aligned = args.walk.aligned && args.columns % CUDA_GROUP == 0;
+    return args;
+}
+
+static enum gt_status start(struct backend *backend, int32_t queue, const struct op_call *call, cuda_launch *launch,
+                            const struct cuda_args *args)
+{
+    return cuda_check(backend, launch(cuda_stream(backend, queue), args), op_declaration(call->kind)->name);
+}
+
+/* ---- elementwise: outputs may be inputs, because a thread reads its group before it writes it ---- */
+
+/* Walks over the elements of `slot`; args.rows are those of `rows_slot`. */
+static enum gt_status walk(struct backend *backend, int32_t queue, const struct op_call *call, cuda_launch *launch,
+                           int32_t slot, int32_t rows_slot)
+{
+    struct cuda_args args = args_of(backend, call, slot);
+    args.rows = op_rows(call, rows_slot);
+    args.walk.blocks = walk_blocks(backend, call, args.walk.elements, CUDA_GROUP * CUDA_WALK_THREADS);
+    return start(backend, queue, call, launch, &args);
+}
+
+#define ELEMENTWISE(name, slot, rows_slot, supported)                                                    \
+    static enum gt_status name##_run(struct backend *backend, int32_t queue, const struct op_call *call) \
+    {                                                                                                    \
+        return walk(backend, queue, call, cuda_launch_##name, (slot), (rows_slot));                      \
+    }                                                                                                    \
+    const struct op_impl cuda_##name = {.supports = (supported), .run = name##_run};
+
+ELEMENTWISE(adamw, ADAMW_PARAM, ADAMW_CORRECTIONS, NULL)
+ELEMENTWISE(adamw_lean, ADAMW_LEAN_PARAM, ADAMW_LEAN_CORRECTIONS, NULL)
+ELEMENTWISE(blend, BLEND_Y, BLEND_Y, cuda_operands_supported)
+ELEMENTWISE(copy, COPY_X, COPY_X, cuda_operands_supported)
+ELEMENTWISE(fill, FILL_Y, FILL_Y, cuda_operands_supported)
+ELEMENTWISE(gelu_backward, GELU_BACKWARD_X, GELU_BACKWARD_X, cuda_operands_supported)
+ELEMENTWISE(gelu_forward, GELU_FORWARD_X, GELU_FORWARD_X, cuda_operands_supported)
+ELEMENTWISE(gradient_round, GRADIENT_ROUND_Y, GRADIENT_ROUND_Y, NULL)
+ELEMENTWISE(muon_momentum, MUON_MOMENTUM_U, MUON_MOMENTUM_U, NULL)
+ELEMENTWISE(muon_normalize, MUON_NORMALIZE_Y, MUON_NORMALIZE_Y, NULL)
+ELEMENTWISE(muon_step, MUON_STEP_PARAM, MUON_STEP_PARAM, NULL)
+ELEMENTWISE(residual, RESIDUAL_R, RESIDUAL_R, cuda_operands_supported)
+
+/* The elements of dropout are those of a sample. */
+static enum gt_status dropout_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct cuda_args args = args_of(backend, call, DROPOUT_X);
+    const int64_t elements = call->attrs.time * args.columns;
+    args.parts = args.walk.elements / elements;
+    args.walk.elements = elements;
+    args.threshold = dropout_threshold(call->attrs.dropout);
+    args.kept_scale = dropout_scale(call->attrs.dropout);
+    args.walk.blocks = walk_blocks(backend, call, elements, CUDA_GROUP * CUDA_WALK_THREADS);
+    args.walk.aligned = args.walk.aligned && elements % CUDA_GROUP == 0;
+    return start(backend, queue, call, cuda_launch_dropout, &args);
+}
+
+const struct op_impl cuda_dropout = {.supports = cuda_operands_supported, .run = dropout_run};
+
+/* ---- rows ---- */
+
+/* A warp takes a row of `slot`. */
+static enum gt_status rows_walk(struct backend *backend, int32_t queue, const struct op_call *call, cuda_launch *launch,
+                                int32_t slot)
+{
+    struct cuda_args args = row_args_of(backend, call, slot);
+    args.walk.blocks = walk_blocks(backend, call, args.rows, CUDA_ROW_WARPS);
+    return start(backend, queue, call, launch, &args);
+}
+
+static enum gt_status embed_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    return rows_walk(backend, queue, call, cuda_launch_embed_forward, EMBED_FORWARD_Y);
+}
+
+const struct op_impl cuda_embed_forward = {.supports = cuda_operands_supported, .run = embed_forward_run};
+
+static enum gt_status layernorm_forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    return rows_walk(backend, queue, call, cuda_launch_layernorm_forward, LAYERNORM_FORWARD_X);
+}
+
+const struct op_impl cuda_layernorm_forward = {.supports = cuda_operands_supported, .run = layernorm_forward_run};
+
+/* Columns rounded up to whole tiles. */
+static int64_t strip_floats_of(int64_t columns)
+{
+    return size_ceil_div(columns, CUDA_TILE_COLUMNS) * CUDA_TILE_COLUMNS;
+}
+
+/* Tiles of columns are the grid's y, and rows its x. */
+static bool grid_supported(const struct op_call *call, int32_t slot)
+{
+    return op_rows(call, slot) <= CUDA_GRID_X_MAX &&
+           op_columns(call, slot) <= (int64_t)CUDA_GRID_YZ_MAX * CUDA_TILE_COLUMNS;
+}
+
+static bool embed_backward_supports(const struct backend *backend, const struct op_call *call)
+{
+    return cuda_operands_supported(backend, call) && grid_supported(call, EMBED_BACKWARD_DY) &&
+           grid_supported(call, EMBED_BACKWARD_DWPE);
+}
+
+/* Without a workspace: the host has sorted the rows by id, so that one block sums each row of dwte.  When accumulating,
+ * rows of dwpe beyond the time stay unchanged; otherwise they become 0. */
+static enum gt_status embed_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const bool accumulates = op_accumulates(call, EMBED_BACKWARD_DWPE);
+    struct cuda_args args = row_args_of(backend, call, EMBED_BACKWARD_DY);
+    args.strip_floats = strip_floats_of(args.columns);
+    args.walk.blocks = (int32_t)min_i64(args.rows, op_rows(call, EMBED_BACKWARD_DWTE));
+    TRY(start(backend, queue, call, cuda_launch_embed_backward_tokens, &args));
+    args.walk.blocks = accumulates ? call->attrs.time : (int32_t)op_rows(call, EMBED_BACKWARD_DWPE);
+    return start(backend, queue, call, cuda_launch_embed_backward_positions, &args);
+}
+
+const struct op_impl cuda_embed_backward = {.supports = embed_backward_supports, .run = embed_backward_run};
+
+#define ENTROPY_THREADS_MAX 512
+
+static bool cross_entropy_supports(const struct backend *backend, const struct op_call *call)
+{
+    return cuda_operands_supported(backend, call) && op_rows(call, CROSS_ENTROPY_LOGITS) <= CUDA_GRID_X_MAX;
+}
+
+/* A thread for each group of a row, in whole warps. */
+static int32_t entropy_threads(const struct op_call *call)
+{
+    const int64_t groups = size_ceil_div(op_columns(call, CROSS_ENTROPY_LOGITS), CUDA_GROUP);
+    return (int32_t)min_i64(size_ceil_div(groups, 32) * 32, ENTROPY_THREADS_MAX);
+}
+
+/* The second shape has half as many threads, for rows that give all of them work: each takes twice the groups, and
+ * there is less to add at the end. */
+int32_t cuda_cross_entropy_shapes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return entropy_threads(call) == ENTROPY_THREADS_MAX ? CUDA_ENTROPY_SHAPES : 1;
+}
+
+/* A block takes a row. */
+static enum gt_status cross_entropy_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct cuda_args args = args_of(backend, call, CROSS_ENTROPY_LOGITS);
+    const uintptr_t logits = (uintptr_t)args.operand[CROSS_ENTROPY_LOGITS].memory;
+    args.walk.aligned = args.columns % CUDA_GROUP == 0 && logits % 16 == 0; /* losses are written one by one */
+    args.threads = entropy_threads(call) / (cuda_shape_of(backend, call) == CUDA_ENTROPY_256 ? 2 : 1);
+    return start(backend, queue, call, cuda_launch_cross_entropy, &args);
+}
+
+const struct op_impl cuda_cross_entropy = {.supports = cross_entropy_supports, .run = cross_entropy_run};
+
+/* ---- sums over rows: a strip of fp32 columns in the workspace for each part of the rows and each sum ---- */
+
+#define PART_ROWS 16
+
+/* Never more than OP_PARTIAL_ROWS rows of `columns` floats, which is what the plan grants for a card that is not
+ * present. */
+static int64_t strip_parts(const struct op_call *call, int32_t slot)
+{
+    const int64_t columns = op_columns(call, slot);
+    return min_i64(size_ceil_div(op_rows(call, slot), PART_ROWS), OP_PARTIAL_ROWS * columns / strip_floats_of(columns));
+}
+
+static size_t strips_bytes(const struct op_call *call, int32_t slot, int32_t strips)
+{
+    const int64_t floats = strip_floats_of(op_columns(call, slot));
+    return (size_t)strip_parts(call, slot) * (size_t)strips * (size_t)floats * sizeof(float);
+}
+
+static struct cuda_args strip_args_of(const struct backend *backend, const struct op_call *call, int32_t slot,
+                                      int32_t strips)
+{
+    struct cuda_args args = row_args_of(backend, call, slot);
+    args.strips = strips;
+    args.parts = strip_parts(call, slot);
+    args.strip_floats = strip_floats_of(args.columns);
+    args.workspace = cuda_workspace(backend, call, strips_bytes(call, slot, strips));
+    return args;
+}
+
+/* Starts both stages.  `first_out` is the operand of the first sum; the second sum's, if there is one, is the next. */
+static enum gt_status strips_sum(struct backend *backend, int32_t queue, const struct op_call *call,
+                                 cuda_launch *launch, struct cuda_args *args, int32_t first_out)
+{
+    TRY(start(backend, queue, call, launch, args));
+    args->operand[0] = args->operand[first_out];
+    args->operand[1] = args->operand[first_out + 1];
+    args->attrs.accumulate >>= first_out;
+    return start(backend, queue, call, cuda_launch_parts_sum, args);
+}
+
+static bool bias_supports(const struct backend *backend, const struct op_call *call)
+{
+    const int64_t columns = op_columns(call, BIAS_BACKWARD_DY);
+    return cuda_operands_supported(backend, call) && columns <= (int64_t)CUDA_GRID_YZ_MAX * CUDA_TILE_COLUMNS;
+}
+
+static size_t bias_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return strips_bytes(call, BIAS_BACKWARD_DY, 1);
+}
+
+static enum gt_status bias_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct cuda_args args = strip_args_of(backend, call, BIAS_BACKWARD_DY, 1);
+    return strips_sum(backend, queue, call, cuda_launch_bias_backward, &args, BIAS_BACKWARD_DBIAS);
+}
+
+const struct op_impl cuda_bias_backward = {
+    .supports = bias_supports, .workspace_bytes = bias_workspace_bytes, .run = bias_run};
+
+static size_t layernorm_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    (void)backend;
+    return strips_bytes(call, LAYERNORM_BACKWARD_X, 2);
+}
+
+/* Each warp sums its own strips in shared memory, if one warp's fit; else the block's one warp sums in the workspace. */
+static enum gt_status layernorm_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct cuda_args args = strip_args_of(backend, call, LAYERNORM_BACKWARD_X, 2);
+    const size_t warp_bytes = 2 * (size_t)args.strip_floats * sizeof(float);
+    const size_t fitting = size_min(CUDA_SHARED_DEFAULT_BYTES / warp_bytes, CUDA_ROW_WARPS);
+    args.threads = 32 * (fitting > 0 ? (int32_t)fitting : 1);
+    args.shared_bytes = fitting * warp_bytes;
+    return strips_sum(backend, queue, call, cuda_launch_layernorm_backward, &args, LAYERNORM_BACKWARD_DGAIN);
+}
+
+const struct op_impl cuda_layernorm_backward = {
+    .supports = cuda_operands_supported, .workspace_bytes = layernorm_workspace_bytes, .run = layernorm_backward_run};
+
+/* ---- sums over a tensor ---- */
+
+static enum gt_status loss_sum_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const struct cuda_args args = args_of(backend, call, LOSS_SUM_LOSSES);
+    return start(backend, queue, call, cuda_launch_loss_sum, &args);
+}
+
+static enum gt_status clip_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    const struct cuda_args args = args_of(backend, call, CLIP_FACTOR_PARTIALS);
+    return start(backend, queue, call, cuda_launch_clip_factor, &args);
+}
+
+const struct op_impl cuda_loss_sum = {.supports = cuda_operands_supported, .run = loss_sum_run};
+const struct op_impl cuda_clip_factor = {.supports = cuda_operands_supported, .run = clip_run};
+
+#define SQUARE_PARTS_MAX 256
+#define SQUARE_PART_ELEMENTS 16384
+
+static int64_t square_parts(const struct op_call *call)
+{
+    return min_i64(size_ceil_div(op_elements(call, SUM_OF_SQUARES_X), SQUARE_PART_ELEMENTS), SQUARE_PARTS_MAX);
+}
+
+/* One word for each part.  A tensor of one part needs neither workspace nor a second launch. */
+static size_t square_workspace_bytes(const struct backend *backend, const struct op_call *call)
+{
+    const int64_t parts = square_parts(call);
+    (void)backend;
+    return parts > 1 ? (size_t)parts * sizeof(float) : 0;
+}
+
+static enum gt_status square_run(struct backend *backend, int32_t queue, const struct op_call *call)
+{
+    struct cuda_args args = args_of(backend, call, SUM_OF_SQUARES_X);
+    float *workspace = cuda_workspace(backend, call, square_workspace_bytes(backend, call));
+    args.parts = square_parts(call);
+    args.workspace = workspace != NULL ? workspace : args.operand[SUM_OF_SQUARES_PARTIAL].memory;
+    args.walk.aligned = (uintptr_t)args.operand[SUM_OF_SQUARES_X].memory % 16 == 0; /* the partial sum is one word */
+    TRY(start(backend, queue, call, cuda_launch_sum_of_squares, &args));
+    return args.parts > 1 ? start(backend, queue, call, cuda_launch_partials_sum, &args) : GT_OK;
+}
+
+const struct op_impl cuda_sum_of_squares = {
+    .supports = cuda_operands_supported, .workspace_bytes = square_workspace_bytes, .run = square_run};

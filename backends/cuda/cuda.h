@@ -27,10 +27,8 @@
  * workspace starts at a multiple of it. */
 #define CUDA_ALIGNMENT_BYTES 256
 #define CUDA_CAPABILITY_MIN 75
-#define CUDA_CAPABILITY_BF16 80 /* first with bf16 arithmetic, cp.async and mma.m16n8k16 */
-/* The shared memory that a block gets without opting in, and the limit of the grid's first dimension. */
-#define CUDA_SHARED_DEFAULT_BYTES ((size_t)48 << 10)
-#define CUDA_GRID_X_MAX INT32_MAX
+#define CUDA_CAPABILITY_BF16 80   /* first with bf16 arithmetic, cp.async and mma.m16n8k16 */
+#define CUDA_GRID_X_MAX INT32_MAX /* the limit of a grid's first dimension */
 #define CUDA_NAME_MAX 64
 /* Limit on the programs that are kept as graphs; a run has fewer. */
 #define CUDA_GRAPHS_MAX 16

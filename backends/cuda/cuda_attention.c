@@ -250,19 +250,3 @@ static enum gt_status cached_run(struct backend *backend, int32_t queue, const s
 
 const struct op_impl cuda_attention_cached = {
     .supports = cached_supports, .workspace_bytes = cached_workspace_bytes, .run = cached_run};
-
-/* ---- once after opening ---- */
-
-cudaError_t cuda_launch_attention_prepare(size_t shared_bytes_max)
-{
-    cudaError_t (*const parts[])(size_t) = {
-        cuda_attention_forward_tiles_prepare,
-        cuda_attention_backward_tiles_prepare,
-        cuda_attention_forward_plain_prepare,
-        cuda_attention_backward_plain_prepare,
-    };
-    cudaError_t error = cudaSuccess;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && error == cudaSuccess; i++)
-        error = parts[i](shared_bytes_max);
-    return error;
-}

@@ -17,8 +17,6 @@
 #include "backends/cuda/cuda_kernels.h"
 
 #define CUDA_ATTENTION_HEAD_SIZE_MAX 128
-/* Dynamic shared memory that a kernel may use without cudaFuncSetAttribute. */
-#define CUDA_ATTENTION_SHARED_DEFAULT_BYTES 49152u
 /* A block of the tiled kernels owns this many queries or keys; a block of the fp32 gradient kernels owns half as
  * many. */
 #define CUDA_ATTENTION_TILE 64
@@ -73,10 +71,6 @@ size_t cuda_attention_forward_eight_bytes(int32_t head_size);
 /* Returns the bytes of shared memory that the backward of `tiles` needs. */
 size_t cuda_attention_backward_shared_bytes(int32_t head_size, int32_t stages);
 
-/* Called once after opening: raises the shared-memory limit of every kernel that needs more than the default, where
- * `shared_bytes_max` allows it. */
-cudaError_t cuda_launch_attention_prepare(size_t shared_bytes_max);
-
 /* q, k, v and y have the same 16-bit dtype. */
 cudaError_t cuda_launch_attention_forward_tiles(cudaStream_t stream, const struct cuda_attention *attention);
 cudaError_t cuda_launch_attention_forward_plain(cudaStream_t stream, const struct cuda_attention *attention);
@@ -90,12 +84,6 @@ cudaError_t cuda_launch_attention_backward_plain(cudaStream_t stream, const stru
 cudaError_t cuda_launch_attention_append(cudaStream_t stream, const struct cuda_attention_cache *cached);
 /* Computes softmax attention over the cache for every row, in parts, and then combines the parts in order. */
 cudaError_t cuda_launch_attention_few_rows(cudaStream_t stream, const struct cuda_attention_cache *cached);
-
-/* cuda_launch_attention_prepare() calls these. */
-cudaError_t cuda_attention_forward_tiles_prepare(size_t shared_bytes_max);
-cudaError_t cuda_attention_backward_tiles_prepare(size_t shared_bytes_max);
-cudaError_t cuda_attention_forward_plain_prepare(size_t shared_bytes_max);
-cudaError_t cuda_attention_backward_plain_prepare(size_t shared_bytes_max);
 
 #ifdef __cplusplus
 }

@@ -73,7 +73,6 @@ static enum gt_status stream_open(struct cuda_backend *cuda)
     struct backend *backend = &cuda->base;
     TRY(cuda_check(backend, cudaSetDevice(cuda->device), "taking the device"));
     TRY(cuda_check(backend, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "making a stream"));
-    TRY(cuda_check(backend, cuda_launch_attention_prepare(cuda->shared_bytes_max), "preparing attention"));
     TRY(cuda_memory_staging_create(cuda));
     if (cuda->has_copies)
         TRY(cuda_memory_copies_create(cuda));

@@ -22,6 +22,9 @@
 #define SLOTS 1024
 #define SLOTS_USED_MAX 768
 #define BIAS_ALIGNMENT 16
+/* Number of algorithms that are requested and timed.  It is always the same, so that the first one does not depend on
+ * it. */
+#define ALGORITHMS_MAX 8
 
 struct product {
     struct cuda_gemm_key key; /* m is 0 in an empty slot */
@@ -131,6 +134,21 @@ void cuda_gemm_cache_destroy(struct cuda_backend *cuda)
     cuda->gemm = NULL;
 }
 
+static uint64_t key_identity(const struct cuda_gemm_key *key)
+{
+    return hash_identity(hash_fnv1a(key, sizeof *key));
+}
+
+static uint64_t algorithm_identity(const cublasLtMatmulAlgo_t *algorithm)
+{
+    return hash_identity(hash_fnv1a(algorithm, sizeof *algorithm));
+}
+
+static uint64_t candidate_identity(const void *found, int32_t candidate)
+{
+    return algorithm_identity(&((const cublasLtMatmulHeuristicResult_t *)found)[candidate].algo);
+}
+
 /* Returns the slot of the key, or the empty slot where it belongs.  There always is one. */
 static struct product *slot_find(struct cuda_gemm_cache *cache, const struct cuda_gemm_key *key)
 {
@@ -150,23 +168,27 @@ static cudaDataType_t data_type(uint8_t dtype)
     return dtype == DTYPE_F32 ? CUDA_R_32F : dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-static enum gt_status desc_set(struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasLtMatmulDesc_t desc)
+static enum gt_status desc_set(struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasLtMatmulDesc_t desc,
+                               cublasLtMatmulDescAttributes_t attribute, const void *value, size_t bytes,
+                               const char *what)
 {
+    LT_TRY(cuda, key, lt_of(cuda)->cublasLtMatmulDescSetAttribute(desc, attribute, value, bytes), what);
+    return GT_OK;
+}
+
+static enum gt_status desc_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, cublasLtMatmulDesc_t *out)
+{
+    const bool is_tf32 = cuda->tf32 && key->dtype == DTYPE_F32 && cuda->capability >= 80;
+    const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t first = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    LT_TRY(cuda, key,
-           lt_of(cuda)->cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first),
-           "setting a transpose");
-    LT_TRY(cuda, key,
-           lt_of(cuda)->cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
-           "setting a transpose");
-    if (key->has_bias)
-        LT_TRY(cuda, key,
-               lt_of(cuda)->cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                                           sizeof epilogue),
-               "setting the epilogue");
-    return GT_OK;
+    LT_TRY(cuda, key, lt_of(cuda)->cublasLtMatmulDescCreate(out, compute, CUDA_R_32F), "describing a product");
+    TRY(desc_set(cuda, key, *out, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first, "setting a transpose"));
+    TRY(desc_set(cuda, key, *out, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second, "setting a transpose"));
+    if (!key->has_bias)
+        return GT_OK;
+    return desc_set(cuda, key, *out, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, "setting the epilogue");
 }
 
 static enum gt_status layouts_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, struct product *product)
@@ -210,18 +232,18 @@ static enum gt_status limits_set(struct cuda_backend *cuda, const struct cuda_ge
 /* Finds the library's candidates, its favourite first; at least one. */
 static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
                                       const struct product *product,
-                                      cublasLtMatmulHeuristicResult_t found[static CUDA_ALGORITHMS_MAX], int32_t *out)
+                                      cublasLtMatmulHeuristicResult_t found[static ALGORITHMS_MAX], int32_t *out)
 {
     const struct cuda_gemm_cache *cache = cuda->gemm;
     int count = 0;
     int32_t good = 0;
     /* An algorithm is identified by all its bytes, and the library need not write those that it does not use. */
-    memset(found, 0, CUDA_ALGORITHMS_MAX * sizeof found[0]);
+    memset(found, 0, ALGORITHMS_MAX * sizeof found[0]);
     TRY(limits_set(cuda, key));
     LT_TRY(cuda, key,
            cache->lt.cublasLtMatmulAlgoGetHeuristic(cache->handle, product->desc, product->first, product->second,
-                                                    product->result, product->result, cache->preference,
-                                                    CUDA_ALGORITHMS_MAX, found, &count),
+                                                    product->result, product->result, cache->preference, ALGORITHMS_MAX,
+                                                    found, &count),
            "choosing an algorithm");
     for (int i = 0; i < count; i++) {
         if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= key->workspace_bytes)
@@ -233,18 +255,15 @@ static enum gt_status candidates_find(struct cuda_backend *cuda, const struct cu
 
 static enum gt_status product_make(struct cuda_backend *cuda, const struct cuda_gemm_key *key, struct product *product)
 {
-    const bool is_tf32 = cuda->tf32 && key->dtype == DTYPE_F32 && cuda->capability >= 80;
-    const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    cublasLtMatmulHeuristicResult_t found[CUDA_ALGORITHMS_MAX];
+    cublasLtMatmulHeuristicResult_t found[ALGORITHMS_MAX];
     int32_t count = 0;
-    LT_TRY(cuda, key, lt_of(cuda)->cublasLtMatmulDescCreate(&product->desc, compute, CUDA_R_32F),
-           "describing a product");
-    TRY(desc_set(cuda, key, product->desc));
+    TRY(desc_make(cuda, key, &product->desc));
     TRY(layouts_make(cuda, key, product));
     TRY(candidates_find(cuda, key, product, found, &count));
-    const int32_t picked = cuda_tuning_pick(cuda, key, found, count, &product->known);
-    product->algo = found[picked].algo;
-    product->workspace_bytes = found[picked].workspaceSize;
+    const int32_t chosen = cuda_tuning_chosen(cuda->tuning, key_identity(key), count, candidate_identity, found);
+    product->known = chosen >= 0;
+    product->algo = found[chosen >= 0 ? chosen : 0].algo;
+    product->workspace_bytes = found[chosen >= 0 ? chosen : 0].workspaceSize;
     product->key = *key;
     return GT_OK;
 }
@@ -281,17 +300,17 @@ enum gt_status cuda_gemm_prepare(struct cuda_backend *cuda, const struct cuda_ge
     return GT_OK;
 }
 
-/* A product, and the operands and the stream to run it on. */
+/* A product, the operands and the stream to run it on, and the candidates for its algorithm. */
 struct trial_context {
     const struct product *product;
     const struct cuda_gemm_operands *operands;
     cudaStream_t stream;
+    cublasLtMatmulHeuristicResult_t found[ALGORITHMS_MAX];
 };
 
-static enum gt_status product_start(struct cuda_backend *cuda, const cublasLtMatmulAlgo_t *algorithm,
-                                    size_t workspace_bytes, const void *context)
+static enum gt_status product_start(struct cuda_backend *cuda, const struct trial_context *trial,
+                                    const cublasLtMatmulAlgo_t *algorithm, size_t workspace_bytes)
 {
-    const struct trial_context *trial = context;
     const struct product *product = trial->product;
     const struct cuda_gemm_operands *operands = trial->operands;
     const float one = 1.0f, old = product->key.accumulate ? 1.0f : 0.0f;
@@ -303,18 +322,39 @@ static enum gt_status product_start(struct cuda_backend *cuda, const cublasLtMat
     return GT_OK;
 }
 
-static enum gt_status product_tune(struct cuda_backend *cuda, struct product *product,
-                                   const struct trial_context *context)
+static enum gt_status candidate_start(struct cuda_backend *cuda, int32_t candidate, const void *context)
 {
-    cublasLtMatmulHeuristicResult_t found[CUDA_ALGORITHMS_MAX];
-    struct cuda_gemm_trial trial = {
-        .key = &product->key, .candidates = found, .start = product_start, .context = context};
-    int32_t best = 0;
-    TRY(candidates_find(cuda, &product->key, product, found, &trial.count));
-    TRY(cuda_tuning_measure(cuda, &trial, &best));
-    product->algo = found[best].algo;
-    product->workspace_bytes = found[best].workspaceSize;
+    const struct trial_context *trial = context;
+    return product_start(cuda, trial, &trial->found[candidate].algo, trial->found[candidate].workspaceSize);
+}
+
+static struct backend_timing timing_of(const struct cuda_gemm_key *key, double seconds)
+{
+    const double m = (double)key->m, n = (double)key->n, k = (double)key->k;
+    const double read = (m * k + k * n) * (double)dtype_size_bytes((enum dtype)key->dtype);
+    const double written = m * n * (double)dtype_size_bytes((enum dtype)key->d_dtype);
+    return (struct backend_timing){.kind = OP_GEMM,
+                                   .dtype = (enum dtype)key->dtype,
+                                   .transpose_a = key->transpose_a != 0,
+                                   .transpose_b = key->transpose_b != 0,
+                                   .flops = 2.0 * m * n * k,
+                                   .bytes = read + written * (key->accumulate != 0 ? 2.0 : 1.0),
+                                   .seconds = seconds};
+}
+
+static enum gt_status product_tune(struct cuda_backend *cuda, struct product *product, struct trial_context *context)
+{
+    struct cuda_trial trial = {.what = "timing a product", .start = candidate_start, .context = context};
+    struct cuda_trial_result result;
+    TRY(candidates_find(cuda, &product->key, product, context->found, &trial.count));
+    TRY(cuda_trial_run(cuda, &trial, &result));
+    const struct backend_timing timing = timing_of(&product->key, result.seconds);
+    product->algo = context->found[result.best].algo;
+    product->workspace_bytes = context->found[result.best].workspaceSize;
     product->known = true;
+    const struct backend_choice choice = {.call = key_identity(&product->key),
+                                          .algorithm = algorithm_identity(&product->algo)};
+    cuda_tuning_found(cuda->tuning, &cuda->tuning->products, &choice, &result, &timing);
     return GT_OK;
 }
 
@@ -323,17 +363,15 @@ enum gt_status cuda_gemm_enqueue(struct cuda_backend *cuda, cudaStream_t stream,
 {
     struct product *product;
     TRY(product_get(cuda, key, &product));
-    const struct trial_context context = {.product = product, .operands = operands, .stream = stream};
+    struct trial_context context = {.product = product, .operands = operands, .stream = stream};
     /* The algorithm was chosen without the pointer, and assumes this alignment. */
     assert(!key->has_bias || (uintptr_t)operands->bias % BIAS_ALIGNMENT == 0);
     if (key->has_bias)
-        LT_TRY(cuda, key,
-               lt_of(cuda)->cublasLtMatmulDescSetAttribute(product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                           &operands->bias, sizeof operands->bias),
-               "naming the bias");
+        TRY(desc_set(cuda, key, product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &operands->bias,
+                     sizeof operands->bias, "naming the bias"));
     if (cuda->tuning->now && !product->known)
         TRY(product_tune(cuda, product, &context));
-    return product_start(cuda, &product->algo, product->workspace_bytes, &context);
+    return product_start(cuda, &context, &product->algo, product->workspace_bytes);
 }
 
 void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)
@@ -341,7 +379,6 @@ void cuda_gemm_choices(struct cuda_backend *cuda, struct cuda_choices *out)
     const struct cuda_gemm_cache *cache = cuda->gemm;
     for (int32_t i = 0; i < SLOTS; i++) {
         if (cache->slot[i].bound)
-            (void)cuda_choices_put(out, cuda_gemm_key_identity(&cache->slot[i].key),
-                                   cuda_algorithm_identity(&cache->slot[i].algo));
+            (void)cuda_choices_put(out, key_identity(&cache->slot[i].key), algorithm_identity(&cache->slot[i].algo));
     }
 }

@@ -26,7 +26,8 @@
 #define CUDA_WALK_THREADS 256
 #define CUDA_ROW_WARPS 8 /* warps of a block whose warps take rows; layernorm_backward has at most as many */
 #define CUDA_TILE_COLUMNS (32 * CUDA_GROUP)
-#define CUDA_GRID_YZ_MAX 65535 /* the limit of a grid's second and third dimension */
+#define CUDA_SHARED_DEFAULT_BYTES ((size_t)48 << 10) /* the dynamic shared memory of a block that has not opted in */
+#define CUDA_GRID_YZ_MAX 65535                       /* the limit of a grid's second and third dimension */
 
 /* An operand on the device, usually floats; memory is NULL when it is absent. */
 struct cuda_floats {

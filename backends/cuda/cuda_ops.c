@@ -258,7 +258,7 @@ static size_t layernorm_workspace_bytes(const struct backend *backend, const str
     return strips_bytes(call, LAYERNORM_BACKWARD_X, 2);
 }
 
-/* Each warp sums its own strips in shared memory, if one warp's fit; else the block's one warp sums in the workspace. */
+/* Each warp sums its own strips in shared memory if one warp's fit; else the block's one warp sums in the workspace. */
 static enum gt_status layernorm_backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
     struct cuda_args args = strip_args_of(backend, call, LAYERNORM_BACKWARD_X, 2);

@@ -26,6 +26,23 @@ DEVICE int cuda_warps(void)
     return (int)blockDim.x / WARP_LANES;
 }
 
+/* The sum, or the largest value, over each run of LANES lanes, in all of them. */
+template <int LANES> DEVICE float cuda_lanes_sum(float value)
+{
+#pragma unroll
+    for (int distance = 1; distance < LANES; distance *= 2)
+        value += __shfl_xor_sync(ALL_LANES, value, distance);
+    return value;
+}
+
+template <int LANES> DEVICE float cuda_lanes_max(float value)
+{
+#pragma unroll
+    for (int distance = 1; distance < LANES; distance *= 2)
+        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
+    return value;
+}
+
 /* Returns in lane i the value of warp i's first lane, and `missing` in lanes beyond the last warp.  The second barrier
  * lets the next call write `shared` again. */
 DEVICE float cuda_warps_gather(float value, float missing, float *shared)

@@ -79,20 +79,11 @@ static uint64_t call_identity(const struct backend *backend, const struct op_cal
     return hash_identity(hash_fnv1a(words, sizeof words));
 }
 
-static uint64_t shape_identity(enum op_kind kind, int32_t shape)
+static uint64_t shape_identity(const void *call, int32_t shape)
 {
+    const enum op_kind kind = ((const struct op_call *)call)->kind;
     const char *op = op_declaration(kind)->name, *name = shapes_of_ops[kind].name[shape];
     return hash_identity(hash_fnv1a(op, strlen(op)) ^ hash_fnv1a(name, strlen(name)));
-}
-
-/* Returns the shape with that identity, or -1. */
-static int32_t shape_find(enum op_kind kind, int32_t count, uint64_t identity)
-{
-    for (int32_t shape = 0; shape < count && identity != 0; shape++) {
-        if (shape_identity(kind, shape) == identity)
-            return shape;
-    }
-    return -1;
 }
 
 static const struct cuda_shape *settled_find(const struct cuda_shapes *shapes, uint64_t call)
@@ -134,7 +125,7 @@ static enum gt_status shape_time(struct cuda_backend *cuda, const struct op_call
     struct cuda_trial_result result;
     TRY(cuda_trial_run(cuda, &trial, &result));
     settled->shape = result.best;
-    settled->algorithm = shape_identity(call->kind, result.best);
+    settled->algorithm = shape_identity(call, result.best);
     const struct backend_timing timing = {.kind = call->kind,
                                           .dtype = call->operand[0].dtype,
                                           .flops = op_flops(call),
@@ -154,13 +145,10 @@ enum gt_status cuda_shape_settle(struct cuda_backend *cuda, const struct op_call
     const uint64_t identity = call_identity(&cuda->base, call);
     if (settled_find(shapes, identity) != NULL)
         return GT_OK;
-    const struct cuda_tuning *tuning = cuda->tuning;
-    const uint64_t stored = cuda_choices_find(&tuning->stored, identity);
-    const uint64_t kept = cuda_choices_find(&tuning->kept, identity);
-    const int32_t of_stored = shape_find(call->kind, count, stored), of_kept = shape_find(call->kind, count, kept);
-    struct cuda_shape settled = {.call = identity, .shape = of_stored >= 0 ? of_stored : of_kept >= 0 ? of_kept : 0};
-    settled.algorithm = shape_identity(call->kind, settled.shape);
-    if (of_stored < 0 && of_kept < 0 && tuning->now)
+    const int32_t chosen = cuda_tuning_chosen(cuda->tuning, identity, count, shape_identity, call);
+    struct cuda_shape settled = {.call = identity, .shape = chosen >= 0 ? chosen : 0};
+    settled.algorithm = shape_identity(call, settled.shape);
+    if (chosen < 0 && cuda->tuning->now)
         TRY(shape_time(cuda, call, count, &settled));
     shapes->at[shapes->count++] = settled;
     return GT_OK;

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/cuda_gemm_cache.h"
 #include "backends/cuda/cuda_nvml.h"
 #include "backends/cuda/cuda_shapes.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/user_cache.h"
 
@@ -49,16 +49,6 @@ void cuda_tuning_destroy(struct cuda_backend *cuda)
     free(cuda->shapes);
     cuda->tuning = NULL;
     cuda->shapes = NULL;
-}
-
-uint64_t cuda_gemm_key_identity(const struct cuda_gemm_key *key)
-{
-    return hash_identity(hash_fnv1a(key, sizeof *key));
-}
-
-uint64_t cuda_algorithm_identity(const cublasLtMatmulAlgo_t *algorithm)
-{
-    return hash_identity(hash_fnv1a(algorithm, sizeof *algorithm));
 }
 
 /* Sets the name that a list is stored under, and the key that says what it was made for. */
@@ -132,66 +122,17 @@ void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, con
         tuning->timing[at] = *timing;
 }
 
-/* ---- products ---- */
-
-static int32_t candidate_find(const cublasLtMatmulHeuristicResult_t *candidates, int32_t count, uint64_t algorithm)
+int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int32_t count,
+                           uint64_t (*identity)(const void *context, int32_t candidate), const void *context)
 {
-    for (int32_t i = 0; i < count; i++) {
-        if (cuda_algorithm_identity(&candidates[i].algo) == algorithm)
-            return i;
+    const uint64_t chosen[] = {cuda_choices_find(&tuning->stored, call), cuda_choices_find(&tuning->kept, call)};
+    for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++) {
+        for (int32_t candidate = 0; chosen[i] != 0 && candidate < count; candidate++) {
+            if (identity(context, candidate) == chosen[i])
+                return candidate;
+        }
     }
     return -1;
-}
-
-int32_t cuda_tuning_pick(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
-                         const cublasLtMatmulHeuristicResult_t *candidates, int32_t count, bool *known)
-{
-    const struct cuda_tuning *tuning = cuda->tuning;
-    const uint64_t call = cuda_gemm_key_identity(key);
-    const uint64_t stored = cuda_choices_find(&tuning->stored, call), kept = cuda_choices_find(&tuning->kept, call);
-    const int32_t of_stored = stored != 0 ? candidate_find(candidates, count, stored) : -1;
-    const int32_t of_kept = kept != 0 ? candidate_find(candidates, count, kept) : -1;
-    *known = of_stored >= 0 || of_kept >= 0;
-    if (of_stored >= 0)
-        return of_stored;
-    return of_kept >= 0 ? of_kept : 0;
-}
-
-static enum gt_status candidate_start(struct cuda_backend *cuda, int32_t candidate, const void *context)
-{
-    const struct cuda_gemm_trial *trial = context;
-    const cublasLtMatmulHeuristicResult_t *found = &trial->candidates[candidate];
-    return trial->start(cuda, &found->algo, found->workspaceSize, trial->context);
-}
-
-static struct backend_timing timing_of(const struct cuda_gemm_key *key, double seconds)
-{
-    const double m = (double)key->m, n = (double)key->n, k = (double)key->k;
-    const double read = (m * k + k * n) * (double)dtype_size_bytes((enum dtype)key->dtype);
-    const double written = m * n * (double)dtype_size_bytes((enum dtype)key->d_dtype);
-    return (struct backend_timing){.kind = OP_GEMM,
-                                   .dtype = (enum dtype)key->dtype,
-                                   .transpose_a = key->transpose_a != 0,
-                                   .transpose_b = key->transpose_b != 0,
-                                   .flops = 2.0 * m * n * k,
-                                   .bytes = read + written * (key->accumulate != 0 ? 2.0 : 1.0),
-                                   .seconds = seconds};
-}
-
-enum gt_status cuda_tuning_measure(struct cuda_backend *cuda, const struct cuda_gemm_trial *of_product,
-                                   int32_t *out_best)
-{
-    const struct cuda_trial trial = {
-        .what = "timing a product", .count = of_product->count, .start = candidate_start, .context = of_product};
-    struct cuda_trial_result result;
-    TRY(cuda_trial_run(cuda, &trial, &result));
-    const struct backend_timing timing = timing_of(of_product->key, result.seconds);
-    const struct backend_choice choice = {.call = cuda_gemm_key_identity(of_product->key),
-                                          .algorithm =
-                                              cuda_algorithm_identity(&of_product->candidates[result.best].algo)};
-    cuda_tuning_found(cuda->tuning, &cuda->tuning->products, &choice, &result, &timing);
-    *out_best = result.best;
-    return GT_OK;
 }
 
 /* ---- the backend's interface ---- */

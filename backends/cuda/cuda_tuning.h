@@ -7,15 +7,8 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_TUNING_H
 #define GPT_TRAIN_CUDA_CUDA_TUNING_H
 
-#include <cublasLt.h>
-
 #include "backends/cuda/cuda_choices.h"
-#include "backends/cuda/cuda_gemm_cache.h"
 #include "backends/cuda/cuda_trial.h"
-
-/* Number of algorithms that are requested and timed.  It is always the same, so that the first one does not depend on
- * it. */
-#define CUDA_ALGORITHMS_MAX 8
 
 /* Counts since the last cuda_tuning_store(). */
 struct cuda_found {
@@ -38,8 +31,6 @@ struct cuda_tuning {
 enum gt_status cuda_tuning_create(struct cuda_backend *cuda);
 void cuda_tuning_destroy(struct cuda_backend *cuda);
 
-uint64_t cuda_gemm_key_identity(const struct cuda_gemm_key *key);
-uint64_t cuda_algorithm_identity(const cublasLtMatmulAlgo_t *algorithm);
 /* Reads the list that was stored for this card, driver and library. */
 void cuda_tuning_load(struct cuda_backend *cuda);
 /* Stores the list and logs what tuning found.  Called after a program was bound. */
@@ -48,22 +39,9 @@ void cuda_tuning_store(struct cuda_backend *cuda);
 void cuda_tuning_found(struct cuda_tuning *tuning, struct cuda_found *found, const struct backend_choice *choice,
                        const struct cuda_trial_result *result, const struct backend_timing *timing);
 
-/* Returns the index of the candidate that the product uses.  Sets *known when it was chosen before, so that it is not
- * timed again. */
-int32_t cuda_tuning_pick(struct cuda_backend *cuda, const struct cuda_gemm_key *key,
-                         const cublasLtMatmulHeuristicResult_t *candidates, int32_t count, bool *known);
-/* cuda_tuning_measure() times the candidates with `start`, which enqueues one of them, and records the fastest.  It
- * waits for the device, and allocates two events.
- * Errors: GT_DEVICE. */
-struct cuda_gemm_trial {
-    const struct cuda_gemm_key *key;
-    const cublasLtMatmulHeuristicResult_t *candidates;
-    int32_t count;
-    enum gt_status (*start)(struct cuda_backend *cuda, const cublasLtMatmulAlgo_t *algorithm, size_t workspace_bytes,
-                            const void *context);
-    const void *context;
-};
-enum gt_status cuda_tuning_measure(struct cuda_backend *cuda, const struct cuda_gemm_trial *trial, int32_t *out_best);
+/* Returns the index of the candidate that the checkpoint or an earlier timing chose for the call, or -1. */
+int32_t cuda_tuning_chosen(const struct cuda_tuning *tuning, uint64_t call, int32_t count,
+                           uint64_t (*identity)(const void *context, int32_t candidate), const void *context);
 
 /* backend_ops.choose, .choices and .timings. */
 enum gt_status cuda_tuning_choose(struct backend *backend, const struct backend_choice *choices, size_t count);

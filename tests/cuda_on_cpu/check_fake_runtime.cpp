@@ -1,5 +1,5 @@
 /* Tests the fake CUDA run-time library and the fake cuBLASLt: lazy execution, strict argument checks, counters, failure
- * on demand, and products in every layout.
+ * on demand, and products.
  *
  * Each check runs in a child process, so that no error or setting of one reaches another.  Products of small integers
  * are compared with sums in double, which are exact.
@@ -68,11 +68,10 @@ static bool check_lazy(void)
     OK(cudaStreamSynchronize(second));
     WANT(host[0] == 1);
     OK(cudaEventRecord(event, first));
-    WANT(cudaEventQuery(event) == cudaErrorNotReady);
     OK(cudaStreamWaitEvent(second, event, 0));
     OK(cudaMemcpyAsync(pinned, device, COUNT * 4, cudaMemcpyDeviceToHost, second));
     OK(cudaStreamSynchronize(second));
-    WANT(host[0] == 2 && cudaEventQuery(event) == cudaSuccess);
+    WANT(host[0] == 2);
     /* Pageable memory is read before the call returns. */
     int plain[COUNT] = {7};
     OK(cudaMemcpyAsync(device, plain, sizeof plain, cudaMemcpyHostToDevice, first));
@@ -149,12 +148,12 @@ static bool check_graph(void)
     cudaGraphExec_t exec, same;
     void *device, *pinned;
     struct fake_cuda_counters counters;
-    OK(cudaStreamCreate(&stream));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     OK(cudaMalloc(&device, COUNT * 4));
     OK(cudaHostAlloc(&pinned, COUNT * 4, cudaHostAllocDefault));
     int *host = (int *)pinned;
-    OK(cudaMemset(device, 0, COUNT * 4));
-    OK(cudaDeviceSynchronize());
+    OK(cudaMemsetAsync(device, 0, COUNT * 4, stream));
+    OK(cudaStreamSynchronize(stream));
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     WANT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaErrorInvalidValue);
     OK(increment_launch((int *)device, stream));
@@ -162,7 +161,7 @@ static bool check_graph(void)
     OK(cudaStreamEndCapture(stream, &graph));
     OK(cudaStreamSynchronize(stream));
     WANT(host[0] == -1);
-    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
     OK(cudaGraphInstantiateWithFlags(&same, graph, 0));
     OK(cudaGraphDestroy(graph));
     OK(cudaGraphUpload(exec, stream));
@@ -185,7 +184,7 @@ static bool check_spoilt_capture(void)
     cudaStream_t stream;
     cudaGraph_t graph;
     void *device, *more;
-    OK(cudaStreamCreate(&stream));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     OK(cudaMalloc(&device, COUNT * 4));
     for (int what = 0; what < 3; what++) {
         struct fake_cuda_counters before, after;
@@ -253,7 +252,7 @@ static bool check_devices(void)
     WANT(free_bytes == total - FAKE_CONTEXT_BYTES - ((size_t)3 << 30));
     WANT(!fake_cuda_devices_set("86") && !fake_cuda_devices_set("86:x:NAME") && !fake_cuda_taken_set("3g@cudaMalloc"));
     WANT(fake_cuda_devices_set("none") && cudaGetDeviceCount(&count) == cudaErrorNoDevice && count == 0);
-    fake_cuda_driver_set(12040);
+    WANT(fake_cuda_driver_set("12040"));
     WANT(cudaGetDeviceCount(&count) == cudaErrorInsufficientDriver);
     return true;
 }
@@ -363,7 +362,7 @@ static bool check_counters(void)
     struct fake_cuda_counters counters;
     void *memory, *pinned;
     cudaStream_t stream;
-    OK(cudaStreamCreate(&stream));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     OK(cudaMalloc(&memory, COUNT * 4));
     OK(cudaHostAlloc(&pinned, 100, cudaHostAllocDefault));
     OK(increment_launch((int *)memory, stream));
@@ -383,8 +382,8 @@ static bool check_counters(void)
 /* ---- products ---- */
 
 struct product_case {
-    int m, n, k, batch;
-    bool transpose_a, transpose_b, row_major, bias;
+    int m, n, k;
+    bool transpose_a, transpose_b, bias;
     float alpha, beta;
     cudaDataType type, result;
 };
@@ -418,26 +417,14 @@ static void *matrix_make(cudaDataType type, int salt)
     return memory;
 }
 
-/* A rows x cols matrix with a longer leading dimension, column-major or row-major. */
-static cublasLtMatrixLayout_t layout_make(const struct product_case *shape, cudaDataType type, int rows, int cols,
-                                          int *ld)
+/* A rows x cols matrix with a longer leading dimension. */
+static cublasLtMatrixLayout_t layout_make(cudaDataType type, int rows, int cols, int *ld)
 {
     cublasLtMatrixLayout_t layout = nullptr;
-    int32_t order = CUBLASLT_ORDER_ROW, batch = shape->batch;
-    int64_t stride = MATRIX_MAX / 4;
-    *ld = (shape->row_major ? cols : rows) + 3;
+    *ld = rows + 3;
     if (cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)rows, (uint64_t)cols, *ld) != CUBLAS_STATUS_SUCCESS)
         _exit(3);
-    if (shape->row_major)
-        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order, sizeof order);
-    cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
-    cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
     return layout;
-}
-
-static int index_of(const struct product_case *shape, int ld, int row, int col, int batch)
-{
-    return (shape->row_major ? row * ld + col : row + col * ld) + batch * (MATRIX_MAX / 4);
 }
 
 struct matrices {
@@ -449,22 +436,19 @@ struct matrices {
 
 static bool product_is_right(const struct product_case *shape, const struct matrices *all)
 {
-    for (int batch = 0; batch < shape->batch; batch++)
-        for (int i = 0; i < shape->m; i++)
-            for (int j = 0; j < shape->n; j++) {
-                double sum = 0.0;
-                for (int k = 0; k < shape->k; k++) {
-                    int a = shape->transpose_a ? index_of(shape, all->lda, k, i, batch)
-                                               : index_of(shape, all->lda, i, k, batch);
-                    int b = shape->transpose_b ? index_of(shape, all->ldb, j, k, batch)
-                                               : index_of(shape, all->ldb, k, j, batch);
-                    sum += (double)stored_value(all->a, shape->type, a) * stored_value(all->b, shape->type, b);
-                }
-                int at = index_of(shape, all->ldd, i, j, batch);
-                sum = shape->alpha * sum + (shape->beta != 0.0f ? shape->beta * all->before[at] : 0.0);
-                sum += shape->bias ? stored_value(all->bias, shape->result, i) : 0.0f;
-                WANT(stored_value(all->d, shape->result, at) == (float)sum);
+    for (int i = 0; i < shape->m; i++)
+        for (int j = 0; j < shape->n; j++) {
+            double sum = 0.0;
+            for (int k = 0; k < shape->k; k++) {
+                int a = shape->transpose_a ? k + i * all->lda : i + k * all->lda;
+                int b = shape->transpose_b ? j + k * all->ldb : k + j * all->ldb;
+                sum += (double)stored_value(all->a, shape->type, a) * stored_value(all->b, shape->type, b);
             }
+            int at = i + j * all->ldd;
+            sum = shape->alpha * sum + (shape->beta != 0.0f ? shape->beta * all->before[at] : 0.0);
+            sum += shape->bias ? stored_value(all->bias, shape->result, i) : 0.0f;
+            WANT(stored_value(all->d, shape->result, at) == (float)sum);
+        }
     return true;
 }
 
@@ -479,7 +463,7 @@ static bool product_check(const struct product_case *shape)
     cublasOperation_t op_b = shape->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = shape->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     uint64_t workspace_bytes = 65536;
-    int found = 0, ldd;
+    int found = 0;
     all.a = matrix_make(shape->type, 1);
     all.b = matrix_make(shape->type, 2);
     all.d = matrix_make(shape->result, 3);
@@ -494,12 +478,11 @@ static bool product_check(const struct product_case *shape)
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b);
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &all.bias, sizeof all.bias);
-    cublasLtMatrixLayout_t a = layout_make(shape, shape->type, shape->transpose_a ? shape->k : shape->m,
+    cublasLtMatrixLayout_t a = layout_make(shape->type, shape->transpose_a ? shape->k : shape->m,
                                            shape->transpose_a ? shape->m : shape->k, &all.lda);
-    cublasLtMatrixLayout_t b = layout_make(shape, shape->type, shape->transpose_b ? shape->n : shape->k,
+    cublasLtMatrixLayout_t b = layout_make(shape->type, shape->transpose_b ? shape->n : shape->k,
                                            shape->transpose_b ? shape->k : shape->n, &all.ldb);
-    cublasLtMatrixLayout_t d = layout_make(shape, shape->result, shape->m, shape->n, &ldd);
-    all.ldd = ldd;
+    cublasLtMatrixLayout_t d = layout_make(shape->result, shape->m, shape->n, &all.ldd);
     LT_OK(cublasLtMatmulPreferenceCreate(&preference));
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
                                          sizeof workspace_bytes);
@@ -529,22 +512,18 @@ static bool product_check(const struct product_case *shape)
 static bool check_products(void)
 {
     static const cudaDataType types[] = {CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F};
-    for (int bits = 0; bits < 64; bits++)
+    for (int bits = 0; bits < 32; bits++)
         for (cudaDataType type : types) {
             struct product_case shape = {13,
                                          6,
                                          bits & 1 ? 70 : 9,
-                                         bits & 32 ? 3 : 1,
                                          (bits & 2) != 0,
                                          (bits & 4) != 0,
                                          (bits & 8) != 0,
-                                         (bits & 16) != 0 && (bits & 8) == 0,
                                          0.5f,
-                                         bits & 16 ? 0.0f : 1.0f,
+                                         bits & 8 ? 0.0f : 1.0f,
                                          type,
-                                         bits & 32 ? CUDA_R_32F : type};
-            if (shape.k == 70 && shape.batch == 3)
-                shape.m = shape.n = 8;
+                                         bits & 16 ? CUDA_R_32F : type};
             WANT(product_check(&shape));
         }
     return true;

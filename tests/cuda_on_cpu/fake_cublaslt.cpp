@@ -1,9 +1,8 @@
 /* A fake cuBLASLt that needs no card: D = alpha op(A) op(B) + beta C, with a bias, for the backend's layouts and
  * dtypes.
  *
- * It supports column-major and row-major matrices with leading dimensions, all transposes, strided batches, fp32, bf16
- * and fp16 with fp32 sums in rising k, TF32 by rounding the inputs, and the bias epilogue.  It rejects everything else
- * as NOT_SUPPORTED.  An algorithm is valid only for the product it was looked up for, and needs its workspace, which
+ * It supports column-major matrices with leading dimensions, all transposes, fp32, bf16 and fp16 with fp32 sums in
+ * rising k, TF32 by rounding the inputs, and the bias epilogue.  It rejects everything else as NOT_SUPPORTED.  An algorithm is valid only for the product it was looked up for, and needs its workspace, which
  * every product fills with NaN.  Each product has three algorithms, which split the sum into one, two or three parts,
  * so that their bits differ; their times are invented (GT_CUDA_ON_CPU_FASTEST).  Work goes into the stream like a
  * kernel.  GELU epilogues, FP8, sparse and complex matrices are not supported.
@@ -29,14 +28,12 @@ struct lt_layout {
     cudaDataType type;
     uint64_t rows, cols;
     int64_t ld;
-    int32_t order, batch;
-    int64_t batch_stride;
 };
 
 struct descriptor {
     cublasComputeType_t compute;
     cudaDataType_t scale;
-    int32_t transpose_a, transpose_b, epilogue, pointer_mode, bias_type;
+    int32_t transpose_a, transpose_b, epilogue;
     const void *bias;
 };
 
@@ -61,29 +58,21 @@ extern "C" {
 
 const char *cublasLtGetStatusName(cublasStatus_t status)
 {
+#define NAMED(name) \
+    case name:      \
+        return #name;
     switch (status) {
-    case CUBLAS_STATUS_SUCCESS:
-        return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED:
-        return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_ALLOC_FAILED:
-        return "CUBLAS_STATUS_ALLOC_FAILED";
-    case CUBLAS_STATUS_INVALID_VALUE:
-        return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_EXECUTION_FAILED:
-        return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case CUBLAS_STATUS_INTERNAL_ERROR:
-        return "CUBLAS_STATUS_INTERNAL_ERROR";
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-        return "CUBLAS_STATUS_NOT_SUPPORTED";
+        NAMED(CUBLAS_STATUS_SUCCESS)
+        NAMED(CUBLAS_STATUS_NOT_INITIALIZED)
+        NAMED(CUBLAS_STATUS_ALLOC_FAILED)
+        NAMED(CUBLAS_STATUS_INVALID_VALUE)
+        NAMED(CUBLAS_STATUS_EXECUTION_FAILED)
+        NAMED(CUBLAS_STATUS_INTERNAL_ERROR)
+        NAMED(CUBLAS_STATUS_NOT_SUPPORTED)
     default:
         return "CUBLAS_STATUS_UNKNOWN";
     }
-}
-
-const char *cublasLtGetStatusString(cublasStatus_t status)
-{
-    return cublasLtGetStatusName(status);
+#undef NAMED
 }
 
 size_t cublasLtGetVersion(void)
@@ -111,143 +100,110 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 }
 
 /* ---- descriptors ---- */
-
-static bool value_read(void *to, size_t to_bytes, const void *value, size_t bytes)
-{
-    if (!value || bytes != to_bytes)
-        return false;
-    memcpy(to, value, bytes);
-    return true;
 }
 
-static cublasStatus_t status_of(bool good)
+/* The library's types are opaque: *out is a `made` of ours. */
+template <typename Handle, typename T>
+static cublasStatus_t object_make(const char *function, Handle *out, const T &made)
 {
-    return good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    if (fake_cuda_call_fails(function))
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    *out = (Handle)(void *)new T(made);
+    fake_cuda_object_count(1);
+    return CUBLAS_STATUS_SUCCESS;
 }
+
+template <typename T> static cublasStatus_t object_free(const char *function, void *object)
+{
+    bool fails = fake_cuda_call_fails(function);
+    delete (T *)object;
+    fake_cuda_object_count(-1);
+    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
+}
+
+/* A field of a T that an attribute sets. */
+struct field {
+    int attribute;
+    size_t at, bytes;
+};
+#define FIELD(attribute, type, field)                                      \
+    {                                                                      \
+        attribute, offsetof(type, field), sizeof(((type *)nullptr)->field) \
+    }
+
+template <size_t count>
+static cublasStatus_t field_set(const char *function, const struct field (&fields)[count], void *object, int attribute,
+                                const void *value, size_t bytes)
+{
+    if (fake_cuda_call_fails(function))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    for (const struct field &field : fields) {
+        if (field.attribute != attribute)
+            continue;
+        if (!value || bytes != field.bytes)
+            return CUBLAS_STATUS_INVALID_VALUE;
+        memcpy((char *)object + field.at, value, bytes);
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+extern "C" {
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t ld)
 {
-    if (fake_cuda_call_fails(__func__))
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    struct lt_layout *made = new lt_layout{type, rows, cols, ld, CUBLASLT_ORDER_COL, 1, 0};
-    *layout = (cublasLtMatrixLayout_t)(void *)made;
-    fake_cuda_object_count(1);
-    return CUBLAS_STATUS_SUCCESS;
+    return object_make(__func__, layout, lt_layout{type, rows, cols, ld});
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
 {
-    bool fails = fake_cuda_call_fails(__func__);
-    delete (struct lt_layout *)(void *)layout;
-    fake_cuda_object_count(-1);
-    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
-                                                cublasLtMatrixLayoutAttribute_t attribute, const void *value,
-                                                size_t bytes)
-{
-    struct lt_layout *to = (struct lt_layout *)(void *)layout;
-    if (fake_cuda_call_fails(__func__))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    switch (attribute) {
-    case CUBLASLT_MATRIX_LAYOUT_ORDER:
-        return status_of(value_read(&to->order, sizeof to->order, value, bytes) && to->order >= CUBLASLT_ORDER_COL &&
-                         to->order <= CUBLASLT_ORDER_ROW);
-    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-        return status_of(value_read(&to->batch, sizeof to->batch, value, bytes) && to->batch > 0);
-    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
-        return status_of(value_read(&to->batch_stride, sizeof to->batch_stride, value, bytes));
-    default:
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
+    return object_free<lt_layout>(__func__, layout);
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)
 {
-    if (fake_cuda_call_fails(__func__))
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    struct descriptor *made = new descriptor{
-        compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_POINTER_MODE_HOST, -1, nullptr};
-    *desc = (cublasLtMatmulDesc_t)(void *)made;
-    fake_cuda_object_count(1);
-    return CUBLAS_STATUS_SUCCESS;
+    return object_make(__func__, desc,
+                       descriptor{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr});
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
 {
-    bool fails = fake_cuda_call_fails(__func__);
-    delete (struct descriptor *)(void *)desc;
-    fake_cuda_object_count(-1);
-    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
+    return object_free<descriptor>(__func__, desc);
 }
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t bytes)
 {
-    struct descriptor *to = (struct descriptor *)(void *)desc;
-    if (fake_cuda_call_fails(__func__))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-        return status_of(value_read(&to->transpose_a, sizeof to->transpose_a, value, bytes));
-    case CUBLASLT_MATMUL_DESC_TRANSB:
-        return status_of(value_read(&to->transpose_b, sizeof to->transpose_b, value, bytes));
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-        return status_of(value_read(&to->epilogue, sizeof to->epilogue, value, bytes));
-    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
-        return status_of(value_read(&to->pointer_mode, sizeof to->pointer_mode, value, bytes));
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-        return status_of(value_read(&to->bias_type, sizeof to->bias_type, value, bytes));
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-        return status_of(value_read(&to->bias, sizeof to->bias, value, bytes));
-    default:
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
+    static const struct field fields[] = {FIELD(CUBLASLT_MATMUL_DESC_TRANSA, descriptor, transpose_a),
+                                          FIELD(CUBLASLT_MATMUL_DESC_TRANSB, descriptor, transpose_b),
+                                          FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, descriptor, epilogue),
+                                          FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, descriptor, bias)};
+    return field_set(__func__, fields, desc, attribute, value, bytes);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
 {
-    if (fake_cuda_call_fails(__func__))
-        return CUBLAS_STATUS_ALLOC_FAILED;
-    struct lt_preference *made = new lt_preference{0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}};
-    *preference = (cublasLtMatmulPreference_t)(void *)made;
-    fake_cuda_object_count(1);
-    return CUBLAS_STATUS_SUCCESS;
+    return object_make(__func__, preference, lt_preference{0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}});
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
 {
-    bool fails = fake_cuda_call_fails(__func__);
-    delete (struct lt_preference *)(void *)preference;
-    fake_cuda_object_count(-1);
-    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
+    return object_free<lt_preference>(__func__, preference);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
                                                     size_t bytes)
 {
-    struct lt_preference *to = (struct lt_preference *)(void *)preference;
-    if (fake_cuda_call_fails(__func__))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-        return status_of(value_read(&to->workspace_bytes_max, sizeof to->workspace_bytes_max, value, bytes));
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
-        return status_of(value_read(&to->reduction_mask, sizeof to->reduction_mask, value, bytes));
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-        return status_of(value_read(&to->alignment[0], sizeof to->alignment[0], value, bytes));
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-        return status_of(value_read(&to->alignment[1], sizeof to->alignment[1], value, bytes));
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-        return status_of(value_read(&to->alignment[2], sizeof to->alignment[2], value, bytes));
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-        return status_of(value_read(&to->alignment[3], sizeof to->alignment[3], value, bytes));
-    default:
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
+    static const struct field fields[] = {
+        FIELD(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, lt_preference, workspace_bytes_max),
+        FIELD(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, lt_preference, reduction_mask),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, lt_preference, alignment[0]),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, lt_preference, alignment[1]),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, lt_preference, alignment[2]),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, lt_preference, alignment[3])};
+    return field_set(__func__, fields, preference, attribute, value, bytes);
 }
 }
 
@@ -273,8 +229,7 @@ static bool type_is_half(cudaDataType type)
 
 static bool layout_is_valid(const struct lt_layout *layout)
 {
-    uint64_t contiguous = layout->order == CUBLASLT_ORDER_COL ? layout->rows : layout->cols;
-    return layout->rows > 0 && layout->cols > 0 && layout->ld >= (int64_t)contiguous;
+    return layout->rows > 0 && layout->cols > 0 && layout->ld >= (int64_t)layout->rows;
 }
 
 /* Derives the product's shape from the layouts and op().  Returns INVALID_VALUE when they do not match, NOT_SUPPORTED
@@ -289,7 +244,7 @@ static cublasStatus_t product_make(const struct descriptor *desc, const struct l
     product.k = transpose_a ? a->rows : a->cols;
     product.n = transpose_b ? b->rows : b->cols;
     for (int i = 0; i < 4; i++)
-        if (!layout_is_valid(layouts[i]) || layouts[i]->batch != a->batch)
+        if (!layout_is_valid(layouts[i]))
             return CUBLAS_STATUS_INVALID_VALUE;
     if ((transpose_b ? b->cols : b->rows) != product.k || d->rows != product.m || d->cols != product.n ||
         product.c.rows != product.m || product.c.cols != product.n)
@@ -297,13 +252,10 @@ static cublasStatus_t product_make(const struct descriptor *desc, const struct l
     bool types = a->type == b->type && product.c.type == d->type &&
                  (d->type == a->type || (type_is_half(a->type) && d->type == CUDA_R_32F)) &&
                  (type_is_half(a->type) || a->type == CUDA_R_32F);
-    bool compute = desc->compute == CUBLAS_COMPUTE_32F || desc->compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
-                   (desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a->type == CUDA_R_32F);
-    bool epilogue = desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-                    (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && d->order == CUBLASLT_ORDER_COL &&
-                     (desc->bias_type < 0 || desc->bias_type == (int32_t)d->type));
-    if (!types || !compute || !epilogue || desc->scale != CUDA_R_32F ||
-        desc->pointer_mode != CUBLASLT_POINTER_MODE_HOST)
+    bool compute =
+        desc->compute == CUBLAS_COMPUTE_32F || (desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a->type == CUDA_R_32F);
+    bool epilogue = desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc->epilogue == CUBLASLT_EPILOGUE_BIAS;
+    if (!types || !compute || !epilogue || desc->scale != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = product;
     return CUBLAS_STATUS_SUCCESS;
@@ -342,11 +294,9 @@ static float tf32(float value)
     return __uint_as_float((bits + 0x1000u) & ~0x1fffu);
 }
 
-static int64_t index_of(const struct lt_layout *layout, uint64_t row, uint64_t col, int batch)
+static int64_t index_of(const struct lt_layout *layout, uint64_t row, uint64_t col)
 {
-    int64_t inside = layout->order == CUBLASLT_ORDER_COL ? (int64_t)row + (int64_t)col * layout->ld
-                                                         : (int64_t)row * layout->ld + (int64_t)col;
-    return inside + layout->batch_stride * batch;
+    return (int64_t)row + (int64_t)col * layout->ld;
 }
 
 #define TILE_M 8
@@ -408,7 +358,7 @@ static void parts_run(const struct product *product, const float *a, size_t stri
 }
 
 /* Inputs as fp32: op(A) as [k][m rounded up to tiles], op(B) as [n][k]. */
-static void inputs_unpack(const struct product *product, const void *a, const void *b, int batch, size_t stride,
+static void inputs_unpack(const struct product *product, const void *a, const void *b, size_t stride,
                           std::vector<float> *a_out, std::vector<float> *b_out)
 {
     bool rounds = product->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -417,13 +367,13 @@ static void inputs_unpack(const struct product *product, const void *a, const vo
     b_out->resize(product->n * product->k);
     for (uint64_t k = 0; k < product->k; k++)
         for (uint64_t i = 0; i < product->m; i++) {
-            int64_t at = transpose_a ? index_of(&product->a, k, i, batch) : index_of(&product->a, i, k, batch);
+            int64_t at = transpose_a ? index_of(&product->a, k, i) : index_of(&product->a, i, k);
             float value = value_get(a, product->a.type, at);
             (*a_out)[k * stride + i] = rounds ? tf32(value) : value;
         }
     for (uint64_t j = 0; j < product->n; j++)
         for (uint64_t k = 0; k < product->k; k++) {
-            int64_t at = transpose_b ? index_of(&product->b, j, k, batch) : index_of(&product->b, k, j, batch);
+            int64_t at = transpose_b ? index_of(&product->b, j, k) : index_of(&product->b, k, j);
             float value = value_get(b, product->b.type, at);
             (*b_out)[j * product->k + k] = rounds ? tf32(value) : value;
         }
@@ -438,16 +388,16 @@ struct addresses {
 
 /* Under card rounding, the product is rounded to 16 bits before C and the bias are added: some algorithms of cuBLASLt
  * 13.1 do so on an H100. */
-static void tile_write(const struct product *product, const struct addresses *at, int batch, uint64_t i0, uint64_t j0,
+static void tile_write(const struct product *product, const struct addresses *at, uint64_t i0, uint64_t j0,
                        float tile[TILE_N][TILE_M])
 {
     const bool rounds_first = emulator_card_rounding && at->beta != 0.0f && type_is_half(product->d.type);
     for (uint64_t j = j0; j < j0 + TILE_N && j < product->n; j++)
         for (uint64_t i = i0; i < i0 + TILE_M && i < product->m; i++) {
-            const int64_t place = index_of(&product->d, i, j, batch);
+            const int64_t place = index_of(&product->d, i, j);
             float value = at->alpha * tile[j - j0][i - i0], before = 0.0f;
             if (at->beta != 0.0f)
-                before = at->beta * value_get(at->c, product->c.type, index_of(&product->c, i, j, batch));
+                before = at->beta * value_get(at->c, product->c.type, index_of(&product->c, i, j));
             if (rounds_first) {
                 value_put(at->d, product->d.type, place, value);
                 value = value_get(at->d, product->d.type, place);
@@ -465,17 +415,15 @@ static void product_run(const struct product *product, const struct addresses *a
     std::vector<float> a, b;
     if (at->workspace)
         memset(at->workspace, 0xff, at->workspace_bytes);
-    for (int batch = 0; batch < product->a.batch; batch++) {
-        inputs_unpack(product, at->a, at->b, batch, stride, &a, &b);
-        for (uint64_t j = 0; j < product->n; j += TILE_N) {
-            const float *columns[TILE_N];
-            for (uint64_t x = 0; x < TILE_N; x++)
-                columns[x] = b.data() + std::min(j + x, product->n - 1) * product->k;
-            for (uint64_t i = 0; i < product->m; i += TILE_M) {
-                float tile[TILE_N][TILE_M];
-                parts_run(product, a.data() + i, stride, columns, tile);
-                tile_write(product, at, batch, i, j, tile);
-            }
+    inputs_unpack(product, at->a, at->b, stride, &a, &b);
+    for (uint64_t j = 0; j < product->n; j += TILE_N) {
+        const float *columns[TILE_N];
+        for (uint64_t x = 0; x < TILE_N; x++)
+            columns[x] = b.data() + std::min(j + x, product->n - 1) * product->k;
+        for (uint64_t i = 0; i < product->m; i += TILE_M) {
+            float tile[TILE_N][TILE_M];
+            parts_run(product, a.data() + i, stride, columns, tile);
+            tile_write(product, at, i, j, tile);
         }
     }
 }

@@ -68,7 +68,7 @@ struct fake_device {
 };
 
 struct counted {
-    uint64_t total, after_launch; /* after_launch: since the first kernel launch */
+    uint64_t total, after_launch; /* since the first kernel launch */
 };
 
 /* A call that fails, or at which another process takes memory. */
@@ -89,15 +89,12 @@ struct state {
     std::set<cudaEvent_t> events;
     CUstream_st default_stream;
     cudaError_t last = cudaSuccess, sticky = cudaSuccess;
-    size_t live = 0, live_rounded = 0, live_peak = 0, pinned_live = 0, pinned_peak = 0, taken = 0, taken_later = 0;
+    size_t live_rounded = 0, taken = 0, taken_later = 0;
     int64_t library_bytes = 0;
+    struct fake_cuda_counters count = {};
     std::map<std::string, counted> calls;
     std::map<std::string, uint64_t> refused; /* calls after a sticky error */
-    counted all = {0, 0};
-    uint64_t launches = 0, replayed = 0, allocations = 0, allocated = 0, waits = 0;
     double advanced_ms = 0;
-    uint64_t waits_after_replay = 0; /* since the first graph launch */
-    uint64_t copies_beside = 0;
     bool copies_early = false;
     int64_t objects = 0;
     trigger fail, take;
@@ -106,8 +103,8 @@ struct state {
     bool ready = false;
 };
 
-static void environment_read(struct state *state);
-static uint64_t objects_alive(const struct state *state);
+static void environment_read(void);
+static size_t objects_alive(const struct state *state);
 
 /* Never destroyed: the program may call into it from atexit. */
 static struct state *state_get(void)
@@ -115,7 +112,7 @@ static struct state *state_get(void)
     static struct state *state = new struct state;
     if (!state->ready) {
         state->ready = true;
-        environment_read(state);
+        environment_read();
     }
     return state;
 }
@@ -181,11 +178,11 @@ static bool trigger_fires(struct trigger *trigger, const char *function)
 static void wait_count(void)
 {
     struct state *state = state_get();
-    state->waits++;
-    state->waits_after_replay += state->replayed > 0;
+    state->count.waits++;
+    state->count.waits_after_replay += state->count.replayed > 0;
     if (state->history)
-        fprintf(state->history, "%zu %zu %llu %llu\n", state->live, state->pinned_live,
-                (unsigned long long)state->allocations, (unsigned long long)objects_alive(state));
+        fprintf(state->history, "%zu %zu %zu %zu\n", state->count.live_bytes, state->count.pinned_bytes,
+                state->count.allocations, objects_alive(state));
 }
 
 static void call_count(const char *function)
@@ -193,9 +190,8 @@ static void call_count(const char *function)
     struct state *state = state_get();
     struct counted *counted = &state->calls[function];
     counted->total++;
-    state->all.total++;
-    counted->after_launch += state->launches > 0;
-    state->all.after_launch += state->launches > 0;
+    state->count.calls++;
+    counted->after_launch += state->count.launches > 0;
     if (trigger_fires(&state->take, function))
         state->taken += state->taken_later;
 }
@@ -355,9 +351,10 @@ bool fake_cuda_copies_set(const char *text)
     return early || strcmp(text, "late") == 0;
 }
 
-void fake_cuda_driver_set(int version)
+bool fake_cuda_driver_set(const char *text)
 {
-    state_get()->driver = version;
+    state_get()->driver = atoi(text);
+    return true;
 }
 
 void fake_cuda_reset(void)
@@ -370,18 +367,17 @@ void fake_cuda_reset(void)
     state->taken = state->taken_later = 0;
     state->calls.clear();
     state->refused.clear();
-    state->all = {0, 0};
-    state->launches = state->replayed = state->allocations = state->allocated = state->waits = 0;
-    state->waits_after_replay = state->copies_beside = 0;
+    const size_t live = state->count.live_bytes, pinned = state->count.pinned_bytes;
+    state->count = {};
+    state->count.live_bytes = state->count.live_bytes_peak = live;
+    state->count.pinned_bytes = state->count.pinned_bytes_peak = pinned;
     state->fail = state->take = trigger();
-    state->live_peak = state->live;
-    state->pinned_peak = state->pinned_live;
 }
 
-static uint64_t objects_alive(const struct state *state)
+static size_t objects_alive(const struct state *state)
 {
     return state->memory.size() + state->pinned.size() + state->streams.size() + state->events.size() +
-           (uint64_t)state->objects;
+           (size_t)state->objects;
 }
 
 static void report_write(void)
@@ -392,16 +388,13 @@ static void report_write(void)
         perror(state->report.c_str());
         return;
     }
-    fprintf(file,
-            "{\"calls\": %llu, \"calls_after_launch\": %llu, \"launches\": %llu, \"allocations\": %llu, "
-            "\"allocated_bytes\": %zu, \"live_bytes\": %zu, \"live_bytes_peak\": %zu, \"pinned_bytes_peak\": %zu, "
-            "\"waits\": %llu, \"waits_after_replay\": %llu, \"replayed\": %llu, \"copies_beside\": %llu, "
-            "\"objects_alive\": %llu, \"functions\": {",
-            (unsigned long long)state->all.total, (unsigned long long)state->all.after_launch,
-            (unsigned long long)state->launches, (unsigned long long)state->allocations, (size_t)state->allocated,
-            state->live, state->live_peak, state->pinned_peak, (unsigned long long)state->waits,
-            (unsigned long long)state->waits_after_replay, (unsigned long long)state->replayed,
-            (unsigned long long)state->copies_beside, (unsigned long long)objects_alive(state));
+    struct fake_cuda_counters counters;
+    fake_cuda_counters_get(&counters);
+    fputc('{', file);
+#define COUNTER(name) fprintf(file, "\"" #name "\": %zu, ", counters.name);
+    FAKE_CUDA_COUNTERS
+#undef COUNTER
+    fprintf(file, "\"functions\": {");
     const char *comma = "";
     for (const auto &entry : state->calls) {
         fprintf(file, "%s\"%s\": {\"total\": %llu, \"after_launch\": %llu}", comma, entry.first.c_str(),
@@ -418,47 +411,43 @@ static void report_write(void)
     fclose(file);
 }
 
-static void environment_check(const char *name, const char *text, bool understood)
+static bool report_set(const char *text)
 {
-    if (understood)
-        return;
-    fprintf(stderr, "fake CUDA: %s=%s is not understood; see fake_runtime.h\n", name, text);
-    _exit(EMULATOR_EXIT);
+    state_get()->report = text;
+    return atexit(report_write) == 0;
 }
 
-static void environment_read(struct state *state)
+static bool history_set(const char *text)
 {
-    const char *text;
-    if ((text = getenv("GT_CUDA_ON_CPU_DEVICES")) && *text)
-        environment_check("GT_CUDA_ON_CPU_DEVICES", text, fake_cuda_devices_set(text));
-    if ((text = getenv("GT_CUDA_ON_CPU_DRIVER")) && *text)
-        state->driver = atoi(text);
-    if ((text = getenv("GT_CUDA_ON_CPU_TAKEN")) && *text)
-        environment_check("GT_CUDA_ON_CPU_TAKEN", text, fake_cuda_taken_set(text));
-    if ((text = getenv("GT_CUDA_ON_CPU_FAIL")) && *text)
-        environment_check("GT_CUDA_ON_CPU_FAIL", text, fake_cuda_fail_set(text));
-    if ((text = getenv("GT_CUDA_ON_CPU_COPIES")) && *text)
-        environment_check("GT_CUDA_ON_CPU_COPIES", text, fake_cuda_copies_set(text));
-    if ((text = getenv("GT_CUDA_ON_CPU_REPORT")) && *text) {
-        state->report = text;
-        atexit(report_write);
-    }
-    if ((text = getenv("GT_CUDA_ON_CPU_HISTORY")) && *text) {
-        state->history = fopen(text, "w");
-        environment_check("GT_CUDA_ON_CPU_HISTORY", text, state->history);
+    state_get()->history = fopen(text, "w");
+    return state_get()->history != nullptr;
+}
+
+static void environment_read(void)
+{
+    static const struct {
+        const char *name;
+        bool (*set)(const char *text);
+    } settings[] = {{"GT_CUDA_ON_CPU_DEVICES", fake_cuda_devices_set},
+                    {"GT_CUDA_ON_CPU_DRIVER", fake_cuda_driver_set},
+                    {"GT_CUDA_ON_CPU_TAKEN", fake_cuda_taken_set},
+                    {"GT_CUDA_ON_CPU_FAIL", fake_cuda_fail_set},
+                    {"GT_CUDA_ON_CPU_COPIES", fake_cuda_copies_set},
+                    {"GT_CUDA_ON_CPU_REPORT", report_set},
+                    {"GT_CUDA_ON_CPU_HISTORY", history_set}};
+    for (const auto &setting : settings) {
+        const char *text = getenv(setting.name);
+        if (!text || !*text || setting.set(text))
+            continue;
+        fprintf(stderr, "fake CUDA: %s=%s is not understood; see fake_runtime.h\n", setting.name, text);
+        _exit(EMULATOR_EXIT);
     }
 }
 
 void fake_cuda_counters_get(struct fake_cuda_counters *out)
 {
-    const struct state *state = state_get();
-    *out = {state->all.total,    state->launches,
-            state->allocations,  state->allocated,
-            state->live,         state->live_peak,
-            state->pinned_live,  state->pinned_peak,
-            state->waits,        fake_cuda_calls_of("cublasLtMatmulAlgoGetHeuristic"),
-            state->replayed,     objects_alive(state),
-            state->copies_beside};
+    *out = state_get()->count;
+    out->objects_alive = objects_alive(state_get());
 }
 
 uint64_t fake_cuda_calls_of(const char *function)
@@ -602,13 +591,9 @@ static cudaError_t context_need(void)
     return error;
 }
 
-struct kernel_body {
-    std::function<void()> call;
-};
-
-static void body_run(void *context)
+static void body_run(void *body)
 {
-    ((struct kernel_body *)context)->call();
+    (*(const std::function<void()> *)body)();
 }
 
 static const struct fake_device *device_get(void)
@@ -650,7 +635,7 @@ static cudaError_t kernel_enqueue(cudaStream_t stream, struct queued queued)
     if (stream_is_known(stream) && stream_of(stream)->capture)
         return enqueue(stream, std::move(queued));
     call_count("launch");
-    state->launches++;
+    state->count.launches++;
     if (state->sticky != cudaSuccess) {
         state->refused["launch"]++;
         return result_is(cudaSuccess);
@@ -686,8 +671,8 @@ cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid,
     size_t shared_max = dynamic_max > SHARED_DEFAULT ? optin : SHARED_DEFAULT;
     queued.kernel = true;
     queued.work = [kernel, grid, block, dynamic_bytes, shared_max, body] {
-        struct kernel_body context = {body};
-        struct emulator_launch launch = {kernel, grid, block, dynamic_bytes, shared_max, body_run, &context};
+        std::function<void()> own = body;
+        struct emulator_launch launch = {kernel, grid, block, dynamic_bytes, shared_max, body_run, &own};
         emulator_run(&launch);
         fake_cuda_clock_advance(KERNEL_SECONDS + SHARED_SECONDS * (double)dynamic_bytes);
     };
@@ -733,27 +718,6 @@ cudaError_t cudaSetDevice(int device)
     return cudaSuccess;
 }
 
-cudaError_t cudaGetDevice(int *device)
-{
-    CALL();
-    *device = state_get()->device;
-    return result_is(driver_check());
-}
-
-cudaError_t cudaSetDeviceFlags(unsigned int)
-{
-    CALL();
-    return result_is(driver_check());
-}
-
-cudaError_t cudaDeviceReset(void)
-{
-    CALL();
-    all_drain();
-    state_get()->opened = false;
-    return cudaSuccess;
-}
-
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
     CALL();
@@ -794,31 +758,12 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     if (error != cudaSuccess)
         return result_is(error);
     int capability = state_get()->devices[(size_t)device].capability;
-    switch ((int)attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-        *value = 1024;
-        break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-        *value = (int)SHARED_DEFAULT;
-        break;
-    case cudaDevAttrMultiProcessorCount:
-        *value = 28;
-        break;
-    case cudaDevAttrIntegrated:
-        *value = 0;
-        break;
-    case cudaDevAttrComputeCapabilityMajor:
+    if (attribute == cudaDevAttrComputeCapabilityMajor)
         *value = capability / 10;
-        break;
-    case cudaDevAttrComputeCapabilityMinor:
+    else if (attribute == cudaDevAttrComputeCapabilityMinor)
         *value = capability % 10;
-        break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = (int)shared_optin_bytes(capability);
-        break;
-    default:
+    else
         return result_is(cudaErrorInvalidValue);
-    }
     return cudaSuccess;
 }
 
@@ -886,11 +831,11 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     *pointer = memory_make(&state->memory, bytes, 256);
     if (!*pointer)
         return result_is(cudaErrorMemoryAllocation);
-    state->allocations++;
-    state->allocated += bytes;
-    state->live += bytes;
+    state->count.allocations++;
+    state->count.allocated_bytes += bytes;
+    state->count.live_bytes += bytes;
     state->live_rounded += rounded_bytes(bytes);
-    state->live_peak = std::max(state->live_peak, state->live);
+    state->count.live_bytes_peak = std::max(state->count.live_bytes_peak, state->count.live_bytes);
     return cudaSuccess;
 }
 
@@ -905,7 +850,7 @@ cudaError_t cudaFree(void *pointer)
     auto found = state->memory.find((char *)pointer);
     if (found == state->memory.end())
         return result_is(cudaErrorInvalidValue);
-    state->live -= found->second;
+    state->count.live_bytes -= found->second;
     state->live_rounded -= rounded_bytes(found->second);
     state->memory.erase(found);
     free(pointer);
@@ -923,8 +868,9 @@ cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total)
     return cudaSuccess;
 }
 
-static cudaError_t pinned_make(void **pointer, size_t bytes)
+cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int)
 {
+    CALL();
     struct state *state = state_get();
     *pointer = nullptr;
     cudaError_t error = context_need();
@@ -933,21 +879,9 @@ static cudaError_t pinned_make(void **pointer, size_t bytes)
     *pointer = memory_make(&state->pinned, bytes, 4096);
     if (!*pointer)
         return result_is(cudaErrorMemoryAllocation);
-    state->pinned_live += bytes;
-    state->pinned_peak = std::max(state->pinned_peak, state->pinned_live);
+    state->count.pinned_bytes += bytes;
+    state->count.pinned_bytes_peak = std::max(state->count.pinned_bytes_peak, state->count.pinned_bytes);
     return cudaSuccess;
-}
-
-cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int)
-{
-    CALL();
-    return pinned_make(pointer, bytes);
-}
-
-cudaError_t cudaMallocHost(void **pointer, size_t bytes)
-{
-    CALL();
-    return pinned_make(pointer, bytes);
 }
 
 cudaError_t cudaFreeHost(void *pointer)
@@ -960,7 +894,7 @@ cudaError_t cudaFreeHost(void *pointer)
     auto found = state->pinned.find((char *)pointer);
     if (found == state->pinned.end())
         return result_is(cudaErrorInvalidValue);
-    state->pinned_live -= found->second;
+    state->count.pinned_bytes -= found->second;
     state->pinned.erase(found);
     free(pointer);
     return result_is(error);
@@ -1007,7 +941,7 @@ static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum c
     if (at_once && somebody_captures())
         return result_is(cudaErrorStreamCaptureUnsupported);
     if (kind == cudaMemcpyHostToDevice && another_computes(stream))
-        state->copies_beside++;
+        state->count.copies_beside++;
     cudaError_t error = fake_cuda_enqueue(stream, [to, from, bytes] { memcpy(to, from, bytes); });
     const bool early = state->copies_early && stream_is_known(stream) && stream_of(stream)->queue.size() == 1;
     if (error == cudaSuccess && (at_once || early))
@@ -1033,24 +967,13 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return result_is(error);
 }
 
-static cudaError_t set_enqueue(void *to, int value, size_t bytes, cudaStream_t stream)
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
 {
+    CALL();
     const struct state *state = state_get();
     if (!memory_has(state->memory, to, bytes) && !memory_has(state->pinned, to, bytes))
         return result_is(cudaErrorInvalidValue);
     return result_is(fake_cuda_enqueue(stream, [to, value, bytes] { memset(to, value, bytes); }));
-}
-
-cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
-{
-    CALL();
-    return set_enqueue(to, value, bytes, stream);
-}
-
-cudaError_t cudaMemset(void *to, int value, size_t bytes)
-{
-    CALL();
-    return set_enqueue(to, value, bytes, nullptr);
 }
 
 /* ---- streams, events, graphs ---- */
@@ -1064,11 +987,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int)
     *stream = new CUstream_st;
     state_get()->streams.insert(*stream);
     return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *stream)
-{
-    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
@@ -1098,19 +1016,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     return result_is(cudaSuccess);
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream)
-{
-    CALL();
-    if (!stream_is_known(stream))
-        return result_is(cudaErrorInvalidResourceHandle);
-    /* Repeated queries eventually see the stream finish. */
-    if (!stream_of(stream)->queue.empty()) {
-        first_run(stream_of(stream));
-        return cudaErrorNotReady;
-    }
-    return result_is(cudaSuccess);
-}
-
 cudaError_t cudaDeviceSynchronize(void)
 {
     CALL();
@@ -1131,11 +1036,6 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
     (*event)->timing = (flags & cudaEventDisableTiming) == 0;
     state_get()->events.insert(*event);
     return cudaSuccess;
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *event)
-{
-    return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -1182,14 +1082,6 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     return result_is(cudaSuccess);
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-    CALL();
-    if (state_get()->events.count(event) == 0)
-        return result_is(cudaErrorInvalidResourceHandle);
-    return event->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
-}
-
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end)
 {
     CALL();
@@ -1234,27 +1126,15 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return cudaSuccess;
 }
 
-static cudaError_t graph_instantiate(cudaGraphExec_t *exec, cudaGraph_t graph)
+/* The arguments are the same since 11.4. */
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
+    CALL();
     if (!graph || somebody_captures())
         return result_is(cudaErrorInvalidValue);
     *exec = new CUgraphExec_st{graph->work};
     fake_cuda_object_count(1);
     return cudaSuccess;
-}
-
-/* CUDA 12 and later; in 11 the function has other arguments (log buffers). */
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
-{
-    CALL();
-    return graph_instantiate(exec, graph);
-}
-
-/* The arguments are the same since 11.4. */
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
-{
-    CALL();
-    return graph_instantiate(exec, graph);
 }
 
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
@@ -1270,7 +1150,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     CALL();
     if (!exec || stream_of(stream)->capture)
         return result_is(cudaErrorInvalidValue);
-    state_get()->replayed += exec->work.size();
+    state_get()->count.replayed += exec->work.size();
     for (const struct queued &queued : exec->work) {
         cudaError_t error = queued.kernel ? kernel_enqueue(stream, queued) : enqueue(stream, queued);
         if (error != cudaSuccess)
@@ -1305,13 +1185,6 @@ cudaError_t cudaGetLastError(void)
     cudaError_t error = state->sticky != cudaSuccess ? state->sticky : state->last;
     state->last = cudaSuccess;
     return error;
-}
-
-cudaError_t cudaPeekAtLastError(void)
-{
-    struct state *state = state_get();
-    call_count(__func__);
-    return state->sticky != cudaSuccess ? state->sticky : state->last;
 }
 
 const char *cudaGetErrorName(cudaError_t error)

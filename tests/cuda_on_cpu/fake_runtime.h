@@ -35,18 +35,29 @@
 #define FAKE_CONTEXT_BYTES ((size_t)200 << 20)
 #define FAKE_CUBLASLT_BYTES ((size_t)16 << 20)
 
+/* calls: of all functions and kernels; allocations: of device memory, bytes as requested; waits: for a stream, an event
+ * or the device, waits_after_replay those since the first graph was launched; replayed: kernels and products that graphs
+ * enqueued; copies_beside: to the device, enqueued while another stream had pending kernels; objects_alive: live
+ * allocations, streams, events, graphs, handles and descriptors. */
+#define FAKE_CUDA_COUNTERS      \
+    COUNTER(calls)              \
+    COUNTER(launches)           \
+    COUNTER(allocations)        \
+    COUNTER(allocated_bytes)    \
+    COUNTER(live_bytes)         \
+    COUNTER(live_bytes_peak)    \
+    COUNTER(pinned_bytes)       \
+    COUNTER(pinned_bytes_peak)  \
+    COUNTER(waits)              \
+    COUNTER(waits_after_replay) \
+    COUNTER(replayed)           \
+    COUNTER(copies_beside)      \
+    COUNTER(objects_alive)
+#define COUNTER(name) size_t name;
 struct fake_cuda_counters {
-    uint64_t calls; /* all functions and kernels */
-    uint64_t launches;
-    uint64_t allocations, allocated_bytes; /* of device memory; bytes as requested */
-    uint64_t live_bytes, live_bytes_peak;
-    uint64_t pinned_bytes, pinned_bytes_peak;
-    uint64_t waits;         /* for a stream, an event or the device */
-    uint64_t lookups;       /* cublasLtMatmulAlgoGetHeuristic */
-    uint64_t replayed;      /* kernels and products that graphs enqueued */
-    uint64_t objects_alive; /* live allocations, streams, events, graphs, handles and descriptors */
-    uint64_t copies_beside; /* to the device, enqueued while another stream had pending kernels */
+    FAKE_CUDA_COUNTERS
 };
+#undef COUNTER
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,7 +70,7 @@ bool fake_cuda_devices_set(const char *text);
 bool fake_cuda_fail_set(const char *text);
 bool fake_cuda_taken_set(const char *text);
 bool fake_cuda_copies_set(const char *text);
-void fake_cuda_driver_set(int version);
+bool fake_cuda_driver_set(const char *text);
 bool fake_cuda_error_is_sticky(cudaError_t error);
 /* Resets errors, queues, limits and counters; live objects stay alive. */
 void fake_cuda_reset(void);

@@ -9,30 +9,12 @@
  *
  * Many rows (prefill) use the kernels of the forward instead, after the same append.
  */
-#include "backends/cuda/cuda_attention.h"
-#include "backends/cuda/cuda_device.h"
-#include "backends/cuda/cuda_floats.h"
+#include "backends/cuda/kernels/attention_place.h"
 
 #define CACHED_WARPS 4
 #define CACHED_THREADS (CACHED_WARPS * WARP_LANES)
 #define KEYS_AT_ONCE 4  /* keys of a group of lanes whose loads are in flight together */
 #define PARTIAL_EXTRA 2 /* maximum and sum, after the head_size elements of a part */
-
-DEVICE int64_t cached_place(const struct cuda_attention_rows &rows, int sample, int64_t row, int head, int head_size)
-{
-    return rows.first + sample * rows.sample + row * rows.row + (int64_t)head * head_size;
-}
-
-/* Reads elements column .. column + 7 of a row of one head as fp32, with zeros beyond the head size. */
-DEVICE void cached_read(float (&value)[CUDA_GROUP], const struct cuda_attention &attention,
-                        const struct cuda_attention_rows &rows, int64_t row, int column)
-{
-    struct cuda_span span;
-    span.first = row + column;
-    span.count = min(CUDA_GROUP, attention.head_size - column);
-    span.whole = attention.unit == CUDA_GROUP;
-    cuda_read(rows.of, span, value);
-}
 
 /* A thread copies eight elements of a row of keys or values, rounded if the cache has another dtype. */
 __global__ void __launch_bounds__(CACHED_THREADS) attention_append(const struct cuda_attention_cache cached)
@@ -52,12 +34,12 @@ __global__ void __launch_bounds__(CACHED_THREADS) attention_append(const struct 
         const struct cuda_attention_rows &from = is_key ? cached.new_k : cached.new_v;
         const struct cuda_attention_rows &to = is_key ? attention.k : attention.v;
         float value[CUDA_GROUP];
-        cached_read(value, attention, from, cached_place(from, sample, t, head, size), column);
-        struct cuda_span span;
-        span.first = cached_place(to, sample, (int64_t)position + t, head, size) + column;
-        span.count = min(CUDA_GROUP, size - column);
-        span.whole = attention.unit == CUDA_GROUP;
-        cuda_write(to.of, span, value);
+        cuda_read(from.of,
+                  attention_span(attention_row(from, sample, t, head, size), column, attention.head_size,
+                                 attention.unit == CUDA_GROUP),
+                  value);
+        const int64_t to_row = attention_row(to, sample, (int64_t)position + t, head, size);
+        cuda_write(to.of, attention_span(to_row, column, size, attention.unit == CUDA_GROUP), value);
     }
 }
 
@@ -101,10 +83,7 @@ template <int LANES> DEVICE float cached_score(const float (&q)[CUDA_GROUP], con
 #pragma unroll
     for (int e = 0; e < CUDA_GROUP; e++)
         dot = fmaf(q[e], k[e], dot);
-#pragma unroll
-    for (int distance = 1; distance < LANES; distance *= 2)
-        dot += __shfl_xor_sync(ALL_LANES, dot, distance);
-    return dot * scale;
+    return cuda_lanes_sum<LANES>(dot) * scale;
 }
 
 /* Adds the keys first, first + step, ..., KEYS_AT_ONCE of them, that are below `end`.  Every lane of the warp takes
@@ -121,8 +100,14 @@ DEVICE void cached_step(const struct cuda_attention &attention, struct cached_su
         for (int e = 0; e < CUDA_GROUP; e++)
             k[i][e] = v[i][e] = 0.0f;
         if (key < end && column < attention.head_size) {
-            cached_read(k[i], attention, attention.k, k_row + key * attention.k.row, column);
-            cached_read(v[i], attention, attention.v, v_row + key * attention.v.row, column);
+            cuda_read(attention.k.of,
+                      attention_span(k_row + key * attention.k.row, column, attention.head_size,
+                                     attention.unit == CUDA_GROUP),
+                      k[i]);
+            cuda_read(attention.v.of,
+                      attention_span(v_row + key * attention.v.row, column, attention.head_size,
+                                     attention.unit == CUDA_GROUP),
+                      v[i]);
         }
     }
 #pragma unroll
@@ -190,16 +175,12 @@ DEVICE void cached_finish(const struct cuda_attention_cache &cached, const struc
         }
         return;
     }
-    const int64_t y = cached_place(attention.y, place.sample, place.t, place.head, size);
+    const int64_t y = attention_row(attention.y, place.sample, place.t, place.head, size);
     float value[CUDA_GROUP];
 #pragma unroll
     for (int e = 0; e < CUDA_GROUP; e++)
         value[e] = sum.result[e] / sum.sum;
-    struct cuda_span span;
-    span.first = y + column;
-    span.count = min(CUDA_GROUP, size - column);
-    span.whole = attention.unit == CUDA_GROUP;
-    cuda_write(attention.y.of, span, value);
+    cuda_write(attention.y.of, attention_span(y, column, size, attention.unit == CUDA_GROUP), value);
 }
 
 template <int LANES>
@@ -211,14 +192,16 @@ __global__ void __launch_bounds__(CACHED_THREADS) attention_few_rows(const struc
     if (place.end <= place.first) /* the same for the whole block */
         return;
     const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
-    const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
+    const int lane = cuda_lane(), warp = cuda_warp();
     const int column = lane % LANES * CUDA_GROUP, step = CACHED_WARPS * WARP_LANES / LANES;
     float q[CUDA_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     if (column < size)
-        cached_read(q, attention, attention.q, cached_place(attention.q, place.sample, place.t, place.head, size),
-                    column);
-    const int64_t k_row = cached_place(attention.k, place.sample, 0, kv_head, size);
-    const int64_t v_row = cached_place(attention.v, place.sample, 0, kv_head, size);
+        cuda_read(attention.q.of,
+                  attention_span(attention_row(attention.q, place.sample, place.t, place.head, size), column,
+                                 attention.head_size, attention.unit == CUDA_GROUP),
+                  q);
+    const int64_t k_row = attention_row(attention.k, place.sample, 0, kv_head, size);
+    const int64_t v_row = attention_row(attention.v, place.sample, 0, kv_head, size);
     struct cached_sum sum = {-INFINITY, 0.0f, {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f}};
     for (int first = place.first; first < place.end; first += KEYS_AT_ONCE * step) {
         const int own = first + (int)threadIdx.x / LANES;
@@ -257,7 +240,7 @@ __global__ void __launch_bounds__(CUDA_ATTENTION_HEAD_SIZE_MAX)
         sum = fmaf(from[size + 1], shrink, sum);
         result = fmaf(from[d], shrink, result);
     }
-    cuda_write_one(attention.y.of, cached_place(attention.y, sample, t, item % attention.heads, size) + d,
+    cuda_write_one(attention.y.of, attention_row(attention.y, sample, t, item % attention.heads, size) + d,
                    result / sum);
 }
 

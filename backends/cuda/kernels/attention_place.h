@@ -9,6 +9,23 @@
 
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_philox.h"
+#include "backends/cuda/cuda_reduce.h"
+
+/* Returns the index of the first element of a row of one head of one sample. */
+DEVICE int64_t attention_row(const struct cuda_attention_rows &rows, int sample, int64_t row, int head, int head_size)
+{
+    return rows.first + sample * rows.sample + row * rows.row + (int64_t)head * head_size;
+}
+
+/* Returns the span of columns column .. column + 7 of a row, cut off at the head size. */
+DEVICE struct cuda_span attention_span(int64_t row, int column, int head_size, bool whole_groups)
+{
+    struct cuda_span span;
+    span.first = row + column;
+    span.count = min(CUDA_GROUP, head_size - column);
+    span.whole = whole_groups;
+    return span;
+}
 
 /* The sample and head that a block of the forward works on, and where its queries begin. */
 struct forward_place {
@@ -80,20 +97,17 @@ struct attention_instance {
     size_t shared_bytes;
 };
 
-/* Lets the kernel use its dynamic shared memory, when that is more than the default and the card has as much. */
-static inline cudaError_t attention_shared_allow(struct attention_instance instance, size_t shared_bytes_max)
-{
-    if (instance.shared_bytes <= CUDA_ATTENTION_SHARED_DEFAULT_BYTES || instance.shared_bytes > shared_bytes_max)
-        return cudaSuccess;
-    return cudaFuncSetAttribute((const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                (int)instance.shared_bytes);
-}
-
-/* Launches a block for each tile of `own` rows of each head of each sample. */
+/* Launches a block for each tile of `own` rows of each head of each sample, with as much shared memory as it needs. */
 static inline cudaError_t attention_launch(cudaStream_t stream, struct attention_instance instance, int own, int heads,
                                            int threads, const struct cuda_attention *attention)
 {
     const int tiles = (attention->time + own - 1) / own;
+    if (instance.shared_bytes > CUDA_SHARED_DEFAULT_BYTES) {
+        const cudaError_t error = cudaFuncSetAttribute(
+            (const void *)instance.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)instance.shared_bytes);
+        if (error != cudaSuccess)
+            return error;
+    }
     return LAUNCH(instance.kernel, dim3((unsigned)(tiles * heads * attention->samples)), dim3((unsigned)threads),
                   instance.shared_bytes, stream, *attention);
 }

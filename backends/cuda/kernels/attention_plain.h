@@ -12,7 +12,6 @@
 #ifndef GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
 #define GPT_TRAIN_CUDA_KERNELS_ATTENTION_PLAIN_H
 
-#include "backends/cuda/cuda_floats.h"
 #include "backends/cuda/kernels/attention_place.h"
 
 #define PLAIN_WARPS 4
@@ -28,28 +27,7 @@ DEVICE int plain_x(void)
 
 DEVICE int plain_y(void)
 {
-    return (int)threadIdx.x % WARP_LANES / 8;
-}
-
-DEVICE int plain_warp(void)
-{
-    return (int)threadIdx.x / WARP_LANES;
-}
-
-/* Returns the index of the first element of a row of one head of one sample. */
-DEVICE int64_t plain_place(const struct cuda_attention_rows &rows, int sample, int row, int head, int head_size)
-{
-    return rows.first + sample * rows.sample + row * rows.row + (int64_t)head * head_size;
-}
-
-/* Returns the span of columns column .. column + 7 of a row, cut off at the head size. */
-DEVICE struct cuda_span plain_span(int64_t row, int column, int head_size, bool whole_groups)
-{
-    struct cuda_span span;
-    span.first = row + column;
-    span.count = min(CUDA_GROUP, head_size - column);
-    span.whole = whole_groups;
-    return span;
+    return cuda_lane() / 8;
 }
 
 /* Loads rows first .. first + ROWS - 1 of a head.  Rows from `end` on, and columns from the head size on, become
@@ -65,8 +43,8 @@ DEVICE void plain_load(float *tile, const struct cuda_attention &attention, cons
         float value[CUDA_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         if (first + row < end && column < size)
             cuda_read(rows.of,
-                      plain_span(plain_place(rows, sample, first + row, head, size), column, size,
-                                 attention.unit == CUDA_GROUP),
+                      attention_span(attention_row(rows, sample, first + row, head, size), column, size,
+                                     attention.unit == CUDA_GROUP),
                       value);
         float *to = tile + row * plain_stride<D> + column;
         const float low[4] = {value[0], value[1], value[2], value[3]};
@@ -173,7 +151,7 @@ DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (
         }
     }
     __syncwarp();
-    for (int i = (int)threadIdx.x % WARP_LANES; i < 4 * I * groups; i += WARP_LANES) {
+    for (int i = cuda_lane(); i < 4 * I * groups; i += WARP_LANES) {
         const int row = i / groups, column = i % groups * CUDA_GROUP;
         if (first + row >= end || column >= size)
             continue;
@@ -181,10 +159,10 @@ DEVICE void plain_store(float *rows, const float (&sum)[I][D / 8], const float (
         load_values<float>(low, rows + row * plain_stride<D> + column);
         load_values<float>(high, rows + row * plain_stride<D> + column + 4);
         const float value[CUDA_GROUP] = {low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
-        cuda_write(
-            to.of,
-            plain_span(plain_place(to, sample, first + row, head, size), column, size, attention.unit == CUDA_GROUP),
-            value);
+        cuda_write(to.of,
+                   attention_span(attention_row(to, sample, first + row, head, size), column, size,
+                                  attention.unit == CUDA_GROUP),
+                   value);
     }
 }
 

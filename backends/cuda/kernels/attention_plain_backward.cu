@@ -31,14 +31,14 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_delta(const struct cu
     float sum = 0.0f;
     if (index < rows && column < size) {
         float y[CUDA_GROUP], dy[CUDA_GROUP];
-        cuda_read(
-            attention.y.of,
-            plain_span(plain_place(attention.y, sample, row, head, size), column, size, attention.unit == CUDA_GROUP),
-            y);
-        cuda_read(
-            attention.dy.of,
-            plain_span(plain_place(attention.dy, sample, row, head, size), column, size, attention.unit == CUDA_GROUP),
-            dy);
+        cuda_read(attention.y.of,
+                  attention_span(attention_row(attention.y, sample, row, head, size), column, size,
+                                 attention.unit == CUDA_GROUP),
+                  y);
+        cuda_read(attention.dy.of,
+                  attention_span(attention_row(attention.dy, sample, row, head, size), column, size,
+                                 attention.unit == CUDA_GROUP),
+                  dy);
 #pragma unroll
         for (int k = 0; k < CUDA_GROUP; k++)
             sum = fmaf(dy[k], y[k], sum);
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_delta(const struct cu
 template <bool KEYS>
 DEVICE uint32_t plain_kept(const struct cuda_attention &attention, const struct cuda_mask &mask, int own, int other)
 {
-    const int lane = (int)threadIdx.x % WARP_LANES;
+    const int lane = cuda_lane();
     const int query = KEYS ? other + lane : own + lane % 8, key = KEYS ? own : other + lane / 8 * 8;
     return cuda_mask_kept(mask, attention_mask_group(attention, query, key));
 }
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS, BLOCKS_MIN)
     constexpr int OTHER = plain_other_rows<D>, J = OTHER / 8;
     DYN_SHARED(float, shared);
     const struct backward_place place = backward_place_of<KEYS, OWN_ROWS, OTHER>(attention);
-    const int group = attention.heads / attention.kv_heads, warp_row = plain_warp() * WARP_ROWS;
+    const int group = attention.heads / attention.kv_heads, warp_row = cuda_warp() * WARP_ROWS;
     float *own_one = shared, *own_two = own_one + OWN_ROWS * plain_stride<D>;
     float *other_one = own_two + OWN_ROWS * plain_stride<D>, *other_two = other_one + OTHER * plain_stride<D>;
     float *weights = other_two + OTHER * plain_stride<D> + warp_row * weight_stride<OTHER>;
@@ -172,15 +172,4 @@ extern "C" cudaError_t cuda_launch_attention_backward_plain(cudaStream_t stream,
         return error;
     return attention_launch(stream, plain_backward_of<false>(attention->head_size), OWN_ROWS, attention->heads,
                             PLAIN_THREADS, attention);
-}
-
-extern "C" cudaError_t cuda_attention_backward_plain_prepare(size_t shared_bytes_max)
-{
-    cudaError_t error = cudaSuccess;
-    for (int32_t i = 0; i < 8 && error == cudaSuccess; i++) {
-        const int32_t head_size = 32 * (i % 4 + 1);
-        error = attention_shared_allow(i < 4 ? plain_backward_of<true>(head_size) : plain_backward_of<false>(head_size),
-                                       shared_bytes_max);
-    }
-    return error;
 }

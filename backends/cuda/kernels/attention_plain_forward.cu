@@ -17,23 +17,6 @@ template <int D>
 constexpr size_t plain_forward_bytes = ((QUERIES + KEYS) * plain_stride<D> +
                                         QUERIES * weight_stride<KEYS>)*sizeof(float);
 
-/* Over the eight lanes of a row. */
-DEVICE float row_max(float value)
-{
-#pragma unroll
-    for (int distance = 1; distance < 8; distance *= 2)
-        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
-    return value;
-}
-
-DEVICE float row_sum(float value)
-{
-#pragma unroll
-    for (int distance = 1; distance < 8; distance *= 2)
-        value += __shfl_xor_sync(ALL_LANES, value, distance);
-    return value;
-}
-
 /* Scales the scores, and sets those of keys that come after the query to minus infinity.  `row` is the position of the
  * lane's first row among the keys, `key` the first key. */
 DEVICE void plain_scores_mask(float (&score)[ROWS_I][KEYS_J], float scale, int row, int key)
@@ -57,7 +40,7 @@ DEVICE void plain_weights_make(float (&score)[ROWS_I][KEYS_J], float (&largest)[
 #pragma unroll
         for (int j = 0; j < KEYS_J; j++)
             after = fmaxf(after, score[i][j]);
-        after = row_max(after);
+        after = cuda_lanes_max<8>(after);
         const float shrink = expf(largest[i] - after);
 #pragma unroll
         for (int j = 0; j < KEYS_J; j++) {
@@ -95,7 +78,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
 {
     DYN_SHARED(float, shared);
     const struct forward_place place = forward_place_of<QUERIES>(attention);
-    const int warp_row = plain_warp() * 4 * ROWS_I, kv_head = place.head / (attention.heads / attention.kv_heads);
+    const int warp_row = cuda_warp() * 4 * ROWS_I, kv_head = place.head / (attention.heads / attention.kv_heads);
     float *q = shared, *other = q + QUERIES * plain_stride<D>;
     float *weights = other + KEYS * plain_stride<D> + warp_row * weight_stride<KEYS>,
           *own = q + warp_row * plain_stride<D>;
@@ -133,7 +116,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS) attention_forward_plain(const s
     float factor[ROWS_I];
 #pragma unroll
     for (int i = 0; i < ROWS_I; i++) {
-        const float total = row_sum(sum[i]);
+        const float total = cuda_lanes_sum<8>(sum[i]);
         const int at = place.query + warp_row + plain_y() + 4 * i;
         factor[i] = scale / total;
         if (attention.lse != NULL && plain_x() == 0 && at < attention.time)
@@ -160,12 +143,4 @@ extern "C" cudaError_t cuda_launch_attention_forward_plain(cudaStream_t stream, 
 {
     return attention_launch(stream, plain_forward_of(attention->head_size), QUERIES, attention->heads, PLAIN_THREADS,
                             attention);
-}
-
-extern "C" cudaError_t cuda_attention_forward_plain_prepare(size_t shared_bytes_max)
-{
-    cudaError_t error = cudaSuccess;
-    for (int32_t i = 0; i < 4 && error == cudaSuccess; i++)
-        error = attention_shared_allow(plain_forward_of(32 * (i + 1)), shared_bytes_max);
-    return error;
 }

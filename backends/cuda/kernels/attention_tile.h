@@ -44,15 +44,10 @@ template <int D, int ROWS> constexpr int tile_elements = ROWS *tile_stride<D>;
 template <int D> constexpr bool tile_held = D <= 64;
 template <int D> constexpr int tile_held_fragments = tile_held<D> ? D / 16 : 1; /* 1: not held */
 
-DEVICE int tile_lane(void)
-{
-    return (int)threadIdx.x % WARP_LANES;
-}
-
 /* The first of the warp's own rows. */
 DEVICE int tile_warp_row(void)
 {
-    return (int)threadIdx.x / WARP_LANES * TILE_WARP_ROWS;
+    return cuda_warp() * TILE_WARP_ROWS;
 }
 
 /* Returns where the rows of one head of one sample begin. */
@@ -104,7 +99,7 @@ DEVICE void tile_load(T *tile, const struct tile_source<T> &source)
 /* Loads fragment k of the warp's 16 rows from `rows` on: columns 16 k .. 16 k + 15. */
 template <typename T, int D> DEVICE void tile_fragment(uint32_t (&a)[4], const T *rows, int k)
 {
-    const int lane = tile_lane();
+    const int lane = cuda_lane();
     ldmatrix_x4(a, rows + lane % 16 * tile_stride<D> + k * 16 + lane / 16 * 8);
 }
 
@@ -145,7 +140,7 @@ template <int N> DEVICE void tile_clear(float (&d)[N][4])
 template <typename T, int D, int N, bool WIDE, int HELD>
 DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[HELD][4], const T *own, const T *other)
 {
-    const int lane = tile_lane();
+    const int lane = cuda_lane();
     const T *from = other + (lane / 16 * 8 + lane % 8) * tile_stride<D> + lane / 8 % 2 * 8;
     tile_clear(d);
 #pragma unroll(HELD > 1 ? D / 16 : 2)
@@ -169,7 +164,7 @@ DEVICE void tile_scores(float (&d)[N][4], const uint32_t (&held)[HELD][4], const
 template <typename T, int D, int N, bool WIDE>
 DEVICE void tile_add(float (&d)[D / 8][4], const float (&weight)[N][4], const T *other)
 {
-    const int lane = tile_lane();
+    const int lane = cuda_lane();
     const T *from = other + lane % 16 * tile_stride<D> + lane / 16 * 8;
 #pragma unroll
     for (int k = 0; k < N; k += 2) {
@@ -197,7 +192,7 @@ DEVICE void tile_store(T *rows, const float (&d)[D / 8][4], const float (&factor
                        int end, int head_size, int unit)
 {
     constexpr int chunks = D / 8;
-    const int lane = tile_lane(), g = lane / 4, t = lane % 4;
+    const int lane = cuda_lane(), g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int n = 0; n < D / 8; n++) {
 #pragma unroll
@@ -234,7 +229,7 @@ template <int N>
 DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const struct cuda_mask &mask, int query,
                                    int key)
 {
-    const int lane = tile_lane(), g = lane / 4, t = lane % 4;
+    const int lane = cuda_lane(), g = lane / 4, t = lane % 4;
     uint32_t bits = 0;
 #pragma unroll
     for (int m = 0; m < N / 4; m++) {
@@ -250,13 +245,13 @@ DEVICE uint32_t tile_kept_by_query(const struct cuda_attention &attention, const
 /* Returns the bits of lane `t` of the quad. */
 DEVICE uint32_t tile_kept_of(uint32_t bits, int t)
 {
-    return __shfl_sync(ALL_LANES, bits, tile_lane() / 4 * 4 + t);
+    return __shfl_sync(ALL_LANES, bits, cuda_lane() / 4 * 4 + t);
 }
 
 /* Sets bit e of the result when element e of accumulator 4 m + t is kept.  `known` is from lane t. */
 DEVICE uint32_t tile_kept_query(uint32_t known, int m)
 {
-    const uint32_t word = known >> 16 * m >> tile_lane() % 4 * 2;
+    const uint32_t word = known >> 16 * m >> cuda_lane() % 4 * 2;
     return (word & 3u) | (word >> 8 & 3u) << 2;
 }
 
@@ -265,7 +260,7 @@ DEVICE uint32_t tile_kept_query(uint32_t known, int m)
 DEVICE uint32_t tile_kept_by_key(const struct cuda_attention &attention, const struct cuda_mask &mask, int query,
                                  int key)
 {
-    const int lane = tile_lane(), c = lane / 4, t = lane % 4;
+    const int lane = cuda_lane(), c = lane / 4, t = lane % 4;
     const int64_t group = attention_mask_group(attention, query + c % 4 * 8 + 2 * t + c / 4, key);
     return cuda_mask_kept(mask, group) | cuda_mask_kept(mask, group + 1) << 8;
 }
@@ -273,7 +268,7 @@ DEVICE uint32_t tile_kept_by_key(const struct cuda_attention &attention, const s
 /* Sets bit e of the result when element e of accumulator n is kept. */
 DEVICE uint32_t tile_kept_key(uint32_t bits, int n)
 {
-    const int lane = tile_lane(), g = lane / 4, t = lane % 4;
+    const int lane = cuda_lane(), g = lane / 4, t = lane % 4;
     const uint32_t even = __shfl_sync(ALL_LANES, bits, n * 4 + t) >> g;
     const uint32_t odd = __shfl_sync(ALL_LANES, bits, (n + 4) * 4 + t) >> g;
     return (even & 1u) | (odd & 1u) << 1 | (even >> 8 & 1u) << 2 | (odd >> 8 & 1u) << 3;

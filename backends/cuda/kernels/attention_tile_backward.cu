@@ -85,7 +85,7 @@ DEVICE struct own_statistics own_statistics_of(const struct cuda_attention &atte
     struct own_statistics own;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const int row = place.own + tile_warp_row() + tile_lane() / 4 + 8 * r;
+        const int row = place.own + tile_warp_row() + cuda_lane() / 4 + 8 * r;
         own.lse[r] = row < attention.time ? attention.lse[start + row] : 0.0f;
         own.delta[r] = row < attention.time ? attention.delta[start + row] : 0.0f;
     }
@@ -99,7 +99,7 @@ DEVICE void slopes_make(const struct cuda_attention &attention, float (&score)[O
                         float (&slope)[OTHER_TILES][4], const struct own_statistics &rows, const float *lse,
                         const float *delta, uint32_t bits, int own, int other, bool masked)
 {
-    const int t = tile_lane() % 4;
+    const int t = cuda_lane() % 4;
     const float scale = attention.scale * LOG2_E;
 #pragma unroll
     for (int n = 0; n < OTHER_TILES; n++) {
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(TILE_THREADS, BLOCKS_MIN)
             tile_scores<T, D, OTHER_TILES, WIDE>(slope, held_second, own_second + warp_row * tile_stride<D>,
                                                  stage.second);
             const bool masked = KEYS ? place.own + TILE_ROWS - 1 > other : other + OTHER_ROWS - 1 > place.own;
-            slopes_make<KEYS>(attention, score, slope, rows, stage.lse, stage.delta, bits, own_row + tile_lane() / 4,
+            slopes_make<KEYS>(attention, score, slope, rows, stage.lse, stage.delta, bits, own_row + cuda_lane() / 4,
                               other, masked);
             if constexpr (KEYS)
                 tile_add<T, D, OTHER_TILES, WIDE>(sum_v, score, stage.second);
@@ -249,20 +249,4 @@ extern "C" cudaError_t cuda_launch_attention_backward_tiles(cudaStream_t stream,
 {
     const cudaError_t error = backward_launch<true>(stream, attention);
     return error != cudaSuccess ? error : backward_launch<false>(stream, attention);
-}
-
-extern "C" cudaError_t cuda_attention_backward_tiles_prepare(size_t shared_bytes_max)
-{
-    cudaError_t error = cudaSuccess;
-    for (int32_t i = 0; i < 24 && error == cudaSuccess; i++) {
-        const enum dtype dtype = i / 8 == 0 ? DTYPE_BF16 : DTYPE_F16;
-        const int32_t head_size = 32 * (i % 4 + 1);
-        const attention_kernel kernel = i / 4 % 2 != 0 ? backward_kernel_by<true>(dtype, i / 8 == 1, head_size)
-                                                       : backward_kernel_by<false>(dtype, i / 8 == 1, head_size);
-        size_t bytes = cuda_attention_backward_shared_bytes(head_size, STAGES_MAX);
-        if (bytes > shared_bytes_max)
-            bytes = cuda_attention_backward_shared_bytes(head_size, 1);
-        error = attention_shared_allow({kernel, bytes}, shared_bytes_max);
-    }
-    return error;
 }

@@ -28,23 +28,11 @@ template <int D, int WARPS> constexpr int forward_held = WARPS == 8 ? 1 : tile_h
  * the compiler decides. */
 template <int D, int WARPS> constexpr int forward_blocks_min = WARPS == 8 && D == 64 ? 2 : 0;
 
-DEVICE float quad_max(float value)
-{
-    value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, 1));
-    return fmaxf(value, __shfl_xor_sync(ALL_LANES, value, 2));
-}
-
-DEVICE float quad_sum(float value)
-{
-    value += __shfl_xor_sync(ALL_LANES, value, 1);
-    return value + __shfl_xor_sync(ALL_LANES, value, 2);
-}
-
 /* Sets the scores of keys that a query does not see to minus infinity.  `row` is the position of the lane's first row
  * among the keys, `key` the first key. */
 DEVICE void scores_mask(float (&score)[KEY_TILES][4], int row, int key)
 {
-    const int t = tile_lane() % 4;
+    const int t = cuda_lane() % 4;
 #pragma unroll
     for (int n = 0; n < KEY_TILES; n++) {
 #pragma unroll
@@ -67,7 +55,7 @@ DEVICE void weights_make(float (&score)[KEY_TILES][4], float (&largest)[2], floa
 #pragma unroll
         for (int n = 0; n < KEY_TILES; n++)
             after = fmaxf(after, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
-        after = quad_max(after);
+        after = cuda_lanes_max<4>(after);
         const float shrink = exp2f((largest[r] - after) * scale), zero = after * scale;
         float added = 0.0f;
 #pragma unroll
@@ -107,7 +95,7 @@ DEVICE void weights_drop(float (&weight)[KEY_TILES][4], uint32_t bits)
 DEVICE void lse_write(const struct cuda_attention &attention, const struct forward_place &place,
                       const float (&largest)[2], const float (&sum)[2])
 {
-    const int lane = tile_lane(), row = place.query + tile_warp_row() + lane / 4;
+    const int lane = cuda_lane(), row = place.query + tile_warp_row() + lane / 4;
     float *lse = attention.lse + ((int64_t)place.sample * attention.heads + place.head) * attention.time;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -128,7 +116,7 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
         const int size = attention.head_size, kv_head = place.head / (attention.heads / attention.kv_heads);
         const int first = place.position + place.query; /* position of the tile's first query among the keys */
         const int end = min(place.position + attention.time, first + queries);
-        const int warp_row = tile_warp_row(), row = first + warp_row + tile_lane() / 4;
+        const int warp_row = tile_warp_row(), row = first + warp_row + cuda_lane() / 4;
         const int unit = attention.unit;
         struct tile_source<T> keys = {
             tile_rows<T>(attention.k, place.sample, kv_head, size), attention.k.row, 0, end, size, unit
@@ -170,8 +158,8 @@ __global__ void __launch_bounds__(WARPS *WARP_LANES, forward_blocks_min<D, WARPS
                 weights_drop(score, tile_kept_by_query<KEY_TILES>(attention, mask, place.query + warp_row, key));
             tile_add<T, D, KEY_TILES, WIDE>(result, score, v);
         }
-        sum[0] = quad_sum(sum[0]);
-        sum[1] = quad_sum(sum[1]);
+        sum[0] = cuda_lanes_sum<4>(sum[0]);
+        sum[1] = cuda_lanes_sum<4>(sum[1]);
         if (attention.lse != NULL)
             lse_write(attention, place, largest, sum);
         const float scale = attention.threshold != 0 ? attention.kept_scale : 1.0f;
@@ -226,15 +214,4 @@ extern "C" cudaError_t cuda_launch_attention_forward_tiles(cudaStream_t stream, 
         forward_instance_by(attention->q.of.dtype, attention->tensor_k16, attention->head_size, attention->warps);
     return attention_launch(stream, instance, attention->warps * TILE_WARP_ROWS, attention->heads,
                             attention->warps * WARP_LANES, attention);
-}
-
-extern "C" cudaError_t cuda_attention_forward_tiles_prepare(size_t shared_bytes_max)
-{
-    cudaError_t error = cudaSuccess;
-    for (int32_t i = 0; i < 24 && error == cudaSuccess; i++) {
-        const int32_t kind = i / 2 / 4, head_size = 32 * (i / 2 % 4 + 1), warps = i % 2 == 0 ? TILE_WARPS : 8;
-        error = attention_shared_allow(
-            forward_instance_by(kind == 0 ? DTYPE_BF16 : DTYPE_F16, kind == 1, head_size, warps), shared_bytes_max);
-    }
-    return error;
 }

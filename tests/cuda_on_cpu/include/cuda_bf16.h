@@ -37,19 +37,9 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float value)
     return __nv_bfloat16{(uint16_t)(bits >> 16)};
 }
 
-static inline __nv_bfloat16 __float2bfloat16(float value)
-{
-    return __float2bfloat16_rn(value);
-}
-
 static inline __nv_bfloat162 __floats2bfloat162_rn(float low, float high)
 {
     return __nv_bfloat162{__float2bfloat16_rn(low), __float2bfloat16_rn(high)};
-}
-
-static inline float2 __bfloat1622float2(__nv_bfloat162 pair)
-{
-    return float2{__bfloat162float(pair.x), __bfloat162float(pair.y)};
 }
 
 #endif

@@ -55,19 +55,9 @@ static inline __half __float2half_rn(float value)
     return __half{(uint16_t)(sign | (magnitude - 0x38000000u) >> 13)};
 }
 
-static inline __half __float2half(float value)
-{
-    return __float2half_rn(value);
-}
-
 static inline __half2 __floats2half2_rn(float low, float high)
 {
     return __half2{__float2half_rn(low), __float2half_rn(high)};
-}
-
-static inline float2 __half22float2(__half2 pair)
-{
-    return float2{__half2float(pair.x), __half2float(pair.y)};
 }
 
 #endif

@@ -15,13 +15,8 @@
 #endif
 
 /* clang-format off */
-typedef struct uint2 { CUDA_ALIGNED(8) unsigned int x; unsigned int y; } uint2;
 typedef struct uint3 { unsigned int x, y, z; } uint3;
 typedef struct uint4 { CUDA_ALIGNED(16) unsigned int x; unsigned int y, z, w; } uint4;
-typedef struct int2 { CUDA_ALIGNED(8) int x; int y; } int2;
-typedef struct int4 { CUDA_ALIGNED(16) int x; int y, z, w; } int4;
-typedef struct float2 { CUDA_ALIGNED(8) float x; float y; } float2;
-typedef struct float4 { CUDA_ALIGNED(16) float x; float y, z, w; } float4;
 /* clang-format on */
 
 typedef struct dim3 {
@@ -55,20 +50,7 @@ enum cudaMemcpyKind {
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
-enum cudaDeviceAttr {
-    cudaDevAttrMaxThreadsPerBlock = 1,
-    cudaDevAttrMaxSharedMemoryPerBlock = 8,
-    cudaDevAttrClockRate = 13,
-    cudaDevAttrMultiProcessorCount = 16,
-    cudaDevAttrIntegrated = 18,
-    cudaDevAttrMemoryClockRate = 36,
-    cudaDevAttrGlobalMemoryBusWidth = 37,
-    cudaDevAttrL2CacheSize = 38,
-    cudaDevAttrComputeCapabilityMajor = 75,
-    cudaDevAttrComputeCapabilityMinor = 76,
-    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
-};
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
 
 enum cudaStreamCaptureMode {
     cudaStreamCaptureModeGlobal = 0,
@@ -76,19 +58,10 @@ enum cudaStreamCaptureMode {
     cudaStreamCaptureModeRelaxed = 2
 };
 
-#define cudaStreamDefault 0x00
 #define cudaStreamNonBlocking 0x01
 #define cudaEventDefault 0x00
-#define cudaEventBlockingSync 0x01
 #define cudaEventDisableTiming 0x02
 #define cudaHostAllocDefault 0x00
-#define cudaHostAllocPortable 0x01
-#define cudaHostAllocMapped 0x02
-#define cudaHostAllocWriteCombined 0x04
-#define cudaDeviceScheduleAuto 0x00
-#define cudaDeviceScheduleSpin 0x01
-#define cudaDeviceScheduleYield 0x02
-#define cudaDeviceScheduleBlockingSync 0x04
 
 /* Only the fields that are the same in every version since 11. */
 struct cudaDeviceProp {
@@ -108,12 +81,9 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
-cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceGetPCIBusId(char *id, int length, int device);
-cudaError_t cudaSetDeviceFlags(unsigned int flags);
-cudaError_t cudaDeviceReset(void);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaDriverGetVersion(int *version);
 
@@ -121,32 +91,25 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes);
 cudaError_t cudaFree(void *pointer);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int flags);
-cudaError_t cudaMallocHost(void **pointer, size_t bytes);
 cudaError_t cudaFreeHost(void *pointer);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
-cudaError_t cudaMemset(void *to, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
 
-cudaError_t cudaStreamCreate(cudaStream_t *stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
-cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
 cudaError_t cudaDeviceSynchronize(void);
 
-cudaError_t cudaEventCreate(cudaEvent_t *event);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
@@ -155,16 +118,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value);
 cudaError_t cudaGetLastError(void);
-cudaError_t cudaPeekAtLastError(void);
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
 
 #ifdef __cplusplus
-}
-
-static inline uint2 make_uint2(unsigned int x, unsigned int y)
-{
-    return uint2{x, y};
 }
 
 static inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned int w)
@@ -172,25 +129,6 @@ static inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, u
     return uint4{x, y, z, w};
 }
 
-static inline int2 make_int2(int x, int y)
-{
-    return int2{x, y};
-}
-
-static inline int4 make_int4(int x, int y, int z, int w)
-{
-    return int4{x, y, z, w};
-}
-
-static inline float2 make_float2(float x, float y)
-{
-    return float2{x, y};
-}
-
-static inline float4 make_float4(float x, float y, float z, float w)
-{
-    return float4{x, y, z, w};
-}
 #endif
 
 #endif

@@ -30,11 +30,16 @@
 #define CUDA_CAPABILITY_BF16 80   /* first with bf16 arithmetic, cp.async and mma.m16n8k16 */
 #define CUDA_GRID_X_MAX INT32_MAX /* the limit of a grid's first dimension */
 #define CUDA_NAME_MAX 64
-/* Limit on the programs that are kept as graphs; a run has fewer. */
+/* Limit on the programs that are kept as graphs; a run has fewer.  Others are launched call by call, with a note. */
 #define CUDA_GRAPHS_MAX 16
 /* Limits on the small results in flight to the host; see cuda_memory_download_later(). */
 #define CUDA_RESULTS_MAX 256
 #define CUDA_RESULT_BYTES 64
+
+/* Half of the staging buffer: the most that one copy moves. */
+#define CUDA_STAGING_BYTES ((size_t)2 << 20)
+/* A larger difference in used memory at opening is attributed to other processes. */
+#define CUDA_CONTEXT_BYTES_MAX ((uint64_t)4 << 30)
 
 struct cuda_gemm_cache;
 struct cuda_nvml;
@@ -79,7 +84,7 @@ struct cuda_backend {
     cudaStream_t stream;      /* queue 0: ops, downloads, and copies from `ahead` to where the uploads go */
     cudaStream_t copies;      /* small uploads to `ahead`, concurrent with the ops; NULL: all uploads use `stream` */
     cudaEvent_t arrived;      /* recorded after the last upload to `ahead` */
-    char *ahead;              /* device buffer that mirrors `staging`; NULL without an arena, or without `copies` */
+    void *ahead;              /* device buffer that mirrors `staging`; NULL without an arena, or without `copies` */
     cudaEvent_t copied[2];    /* recorded after the last copy through each half of the staging buffer */
     void *staging;            /* pinned: uploads and downloads pass through it */
     char *result;             /* pinned, after `staging`: [CUDA_RESULTS_MAX][CUDA_RESULT_BYTES], in flight */
@@ -124,6 +129,46 @@ void cuda_devices(bool automatic, struct backend_devices *out);
  * Errors: GT_DEVICE, in one line: no driver, an old one, no device, no such index, a card that is too old; GT_USAGE for
  * a name that no card has. */
 enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name);
+
+/* ---- cuda_memory.c: the arena, and copies to and from it through pinned memory ---- */
+
+/* Errors: GT_NO_MEMORY, GT_DEVICE. */
+enum gt_status cuda_memory_staging_create(struct cuda_backend *cuda);
+/* Creates the stream for uploads that run concurrently with the ops, and its event.  Errors: GT_DEVICE. */
+enum gt_status cuda_memory_copies_create(struct cuda_backend *cuda);
+/* Returns the device memory that concurrent uploads need; it is allocated with the arena. */
+uint64_t cuda_memory_ahead_bytes(const struct cuda_backend *cuda);
+/* Frees the arena and the staging buffer, where they exist. */
+void cuda_memory_free(struct cuda_backend *cuda);
+
+/* backend_ops.arena.  Additional error: GT_NO_FIT when too little memory is free, logged with the processes that use
+ * it. */
+enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_segment *segments, int32_t count);
+/* Fills the arena with zeros, in order on queue 0. */
+enum gt_status cuda_memory_clear(struct backend *backend);
+enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
+                                  size_t bytes);
+enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void *to, struct address from,
+                                    size_t bytes);
+/* backend_ops.download_later.  Defers up to CUDA_RESULTS_MAX results of up to CUDA_RESULT_BYTES each; beyond that it
+ * waits. */
+enum gt_status cuda_memory_download_later(struct backend *backend, int32_t queue, void *to, struct address from,
+                                          size_t bytes);
+/* Copies the results to their destinations.  The caller has waited for the stream. */
+void cuda_memory_results_give(struct cuda_backend *cuda);
+
+/* ---- cuda_graph.c: bound programs as CUDA graphs.  Everything that changes from run to run is in device memory (the
+ * block of scalars, the batch), so that a replay has no arguments. ---- */
+
+/* Records what `run` enqueues for the calls, which have run before.  When that fails, logs it once; these calls and all
+ * programs after them are then launched call by call.  Errors: GT_DEVICE where the card is lost. */
+enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
+                                 enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t));
+/* Returns the graph of these calls, or NULL when there is none. */
+cudaGraphExec_t cuda_graph_find(const struct cuda_backend *cuda, const struct op_call *calls, size_t count);
+void cuda_graphs_destroy(struct cuda_backend *cuda);
+
+/* ---- for all ops ---- */
 
 /* Records why a capture fails.  Returns false when no capture is active, so that the caller logs the error. */
 static inline bool cuda_capture_fail(struct cuda_backend *cuda, const char *what, const char *why)

@@ -8,9 +8,16 @@
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_shapes.h"
 
-static int64_t head_size_of(const struct op_call *call, int32_t qkv)
+static int32_t qkv_of(const struct op_call *call)
 {
-    return op_columns(call, qkv) / (call->attrs.heads + 2 * call->attrs.kv_heads);
+    return call->kind == OP_ATTENTION_FORWARD    ? (int32_t)ATTENTION_FORWARD_QKV
+           : call->kind == OP_ATTENTION_BACKWARD ? (int32_t)ATTENTION_BACKWARD_QKV
+                                                 : (int32_t)ATTENTION_CACHED_QKV;
+}
+
+static int64_t head_size_of(const struct op_call *call)
+{
+    return op_columns(call, qkv_of(call)) / (call->attrs.heads + 2 * call->attrs.kv_heads);
 }
 
 /* Returns the elements that one access may move, given the head size and the start of the operands; operands of the
@@ -30,12 +37,12 @@ static struct cuda_attention_rows rows_of(struct cuda_floats of, int64_t first, 
 }
 
 /* The part that all calls have in common: shapes, and q, k, v of qkv; no dropout. */
-static struct cuda_attention attention_of(const struct backend *backend, const struct op_call *call, int32_t qkv,
-                                          int32_t scalars)
+static struct cuda_attention attention_of(const struct backend *backend, const struct op_call *call, int32_t scalars)
 {
+    const int32_t qkv = qkv_of(call);
     const struct op_attrs *attrs = &call->attrs;
     const struct cuda_floats of = cuda_floats_of(backend, call, qkv);
-    const int64_t size = head_size_of(call, qkv), width = op_columns(call, qkv), heads = attrs->heads;
+    const int64_t size = head_size_of(call), width = op_columns(call, qkv), heads = attrs->heads;
     return (struct cuda_attention){
         .q = rows_of(of, 0, width, attrs->time),
         .k = rows_of(of, heads * size, width, attrs->time),
@@ -80,36 +87,31 @@ static bool is_tiled(const struct op_call *call, uint32_t others)
 }
 
 /* The kernels count blocks in 32 bits, and keep a head's row in 128 columns. */
-static bool is_supported(const struct backend *backend, const struct op_call *call, int32_t qkv)
+static bool is_supported(const struct backend *backend, const struct op_call *call)
 {
-    const int64_t time = call->attrs.time, heads = call->attrs.heads, rows = op_rows(call, qkv);
+    const int64_t time = call->attrs.time, heads = call->attrs.heads, rows = op_rows(call, qkv_of(call));
     const int64_t samples = rows / time, tiles = size_ceil_div(time, CUDA_ATTENTION_PLAIN_GRADIENT_TILE);
     const int64_t parts = (time < CUDA_ATTENTION_FEW_ROWS ? time * CUDA_ATTENTION_SPLITS_MAX : 0) + tiles;
-    return cuda_operands_supported(backend, call) && head_size_of(call, qkv) >= 1 &&
-           head_size_of(call, qkv) <= CUDA_ATTENTION_HEAD_SIZE_MAX && call->attrs.softmax_scale > 0.0f &&
+    return cuda_operands_supported(backend, call) && head_size_of(call) >= 1 &&
+           head_size_of(call) <= CUDA_ATTENTION_HEAD_SIZE_MAX && call->attrs.softmax_scale > 0.0f &&
            rows <= INT32_MAX && samples <= INT32_MAX / heads / parts;
 }
 
 /* ---- attention_forward ---- */
-
-static bool forward_supports(const struct backend *backend, const struct op_call *call)
-{
-    return is_supported(backend, call, ATTENTION_FORWARD_QKV);
-}
 
 #define FORWARD_OTHERS (1u << ATTENTION_FORWARD_SCALARS | 1u << ATTENTION_FORWARD_LSE)
 
 int32_t cuda_attention_forward_shapes(const struct backend *backend, const struct op_call *call)
 {
     const struct cuda_backend *cuda = cuda_from(backend);
-    const size_t eight = cuda_attention_forward_eight_bytes((int32_t)head_size_of(call, ATTENTION_FORWARD_QKV));
+    const size_t eight = cuda_attention_forward_eight_bytes((int32_t)head_size_of(call));
     const bool has_eight = eight > 0 && eight <= cuda->shared_bytes_max && cuda->capability >= CUDA_CAPABILITY_BF16;
     return has_eight && is_tiled(call, FORWARD_OTHERS) ? CUDA_FORWARD_SHAPES : 1;
 }
 
 static enum gt_status forward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    struct cuda_attention attention = attention_of(backend, call, ATTENTION_FORWARD_QKV, ATTENTION_FORWARD_SCALARS);
+    struct cuda_attention attention = attention_of(backend, call, ATTENTION_FORWARD_SCALARS);
     attention.y = result_rows(backend, call, ATTENTION_FORWARD_Y);
     attention.lse = cuda_operand(backend, call, ATTENTION_FORWARD_LSE);
     attention_drop(&attention, &call->attrs);
@@ -123,14 +125,9 @@ static enum gt_status forward_run(struct backend *backend, int32_t queue, const 
     return cuda_check(backend, error, "attention_forward");
 }
 
-const struct op_impl cuda_attention_forward = {.supports = forward_supports, .run = forward_run};
+const struct op_impl cuda_attention_forward = {.supports = is_supported, .run = forward_run};
 
 /* ---- attention_backward ---- */
-
-static bool backward_supports(const struct backend *backend, const struct op_call *call)
-{
-    return is_supported(backend, call, ATTENTION_BACKWARD_QKV);
-}
 
 #define BACKWARD_OTHERS (1u << ATTENTION_BACKWARD_SCALARS | 1u << ATTENTION_BACKWARD_LSE)
 
@@ -138,7 +135,7 @@ static bool backward_supports(const struct backend *backend, const struct op_cal
 static bool backward_has_stages(const struct backend *backend, const struct op_call *call)
 {
     const struct cuda_backend *cuda = cuda_from(backend);
-    const int32_t head_size = (int32_t)head_size_of(call, ATTENTION_BACKWARD_QKV);
+    const int32_t head_size = (int32_t)head_size_of(call);
     return cuda->capability >= CUDA_CAPABILITY_BF16 &&
            cuda_attention_backward_shared_bytes(head_size, 2) <= cuda->shared_bytes_max;
 }
@@ -158,7 +155,7 @@ static size_t backward_workspace_bytes(const struct backend *backend, const stru
 
 static enum gt_status backward_run(struct backend *backend, int32_t queue, const struct op_call *call)
 {
-    struct cuda_attention attention = attention_of(backend, call, ATTENTION_BACKWARD_QKV, ATTENTION_BACKWARD_SCALARS);
+    struct cuda_attention attention = attention_of(backend, call, ATTENTION_BACKWARD_SCALARS);
     const struct cuda_floats dqkv = cuda_floats_of(backend, call, ATTENTION_BACKWARD_DQKV);
     attention.y = result_rows(backend, call, ATTENTION_BACKWARD_Y);
     attention.dy = result_rows(backend, call, ATTENTION_BACKWARD_DY);
@@ -182,7 +179,7 @@ static enum gt_status backward_run(struct backend *backend, int32_t queue, const
 }
 
 const struct op_impl cuda_attention_backward = {
-    .supports = backward_supports, .workspace_bytes = backward_workspace_bytes, .run = backward_run};
+    .supports = is_supported, .workspace_bytes = backward_workspace_bytes, .run = backward_run};
 
 /* ---- attention_cached ---- */
 
@@ -193,7 +190,7 @@ static int64_t cache_capacity(const struct op_call *call)
 
 static bool cached_supports(const struct backend *backend, const struct op_call *call)
 {
-    return is_supported(backend, call, ATTENTION_CACHED_QKV) && cache_capacity(call) <= INT32_MAX;
+    return is_supported(backend, call) && cache_capacity(call) <= INT32_MAX;
 }
 
 static bool cached_rows_are_few(const struct op_call *call)
@@ -214,7 +211,7 @@ static size_t cached_workspace_bytes(const struct backend *backend, const struct
     const int64_t splits = size_ceil_div(cache_capacity(call), cached_split_keys(call));
     if (!cached_rows_are_few(call) || splits == 1)
         return 0;
-    const int64_t size = head_size_of(call, ATTENTION_CACHED_QKV), rows = op_rows(call, ATTENTION_CACHED_QKV);
+    const int64_t size = head_size_of(call), rows = op_rows(call, ATTENTION_CACHED_QKV);
     return (size_t)(rows * call->attrs.heads * splits * (size + 2)) * sizeof(float);
 }
 
@@ -224,7 +221,7 @@ static enum gt_status cached_run(struct backend *backend, int32_t queue, const s
     const int64_t width = op_columns(call, ATTENTION_CACHED_CACHE);
     const struct cuda_floats cache = cuda_floats_of(backend, call, ATTENTION_CACHED_CACHE);
     struct cuda_attention_cache cached = {
-        .attention = attention_of(backend, call, ATTENTION_CACHED_QKV, ATTENTION_CACHED_SCALARS),
+        .attention = attention_of(backend, call, ATTENTION_CACHED_SCALARS),
         .splits = (int32_t)size_ceil_div(capacity, split_keys),
         .split_keys = (int32_t)split_keys,
         .partial = cuda_workspace(backend, call, cached_workspace_bytes(backend, call)),

@@ -19,8 +19,6 @@
 
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_gemm_cache.h"
-#include "backends/cuda/cuda_graph.h"
-#include "backends/cuda/cuda_memory.h"
 #include "backends/cuda/cuda_nvml.h"
 #include "backends/cuda/cuda_shapes.h"
 #include "backends/cuda/cuda_tuning.h"

@@ -8,16 +8,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 
-/* Six numbers of 16 digits: call, algorithm, op, and three of fp64: FLOPs, bytes, seconds; then dtype and
- * transposes. */
-#define NUMBERS 6
-#define NUMBER_BYTES 17 /* with the space after it */
-_Static_assert(CUDA_CHOICE_LINE_BYTES == NUMBERS * NUMBER_BYTES + 4, "three digits and a newline follow the numbers");
 #define WORK_MAX 1e24
 #define SECONDS_MIN 1e-9
 #define SECONDS_MAX 1e4
@@ -75,6 +69,8 @@ static uint64_t bits_of_number(double number)
     return bits;
 }
 
+/* Six numbers of 16 digits: call, algorithm, op, and three of fp64: FLOPs, bytes, seconds; then dtype and
+ * transposes. */
 static void line_write(char line[static CUDA_CHOICE_LINE_BYTES + 1], const struct backend_choice *choice,
                        const struct backend_timing *timing)
 {
@@ -103,39 +99,26 @@ static bool kind_find(uint64_t identity, enum op_kind *out)
     return false;
 }
 
-/* Returns true when digits and separators are exactly where line_write() puts them. */
-static bool line_shaped(const char *line)
-{
-    for (int32_t i = 0; i < CUDA_CHOICE_LINE_BYTES; i++) {
-        const bool space = i % NUMBER_BYTES == NUMBER_BYTES - 1 && i < NUMBER_BYTES * NUMBERS;
-        const char *allowed = i == CUDA_CHOICE_LINE_BYTES - 1 ? "\n" : space ? " " : "0123456789abcdef";
-        if (line[i] == '\0' || strchr(allowed, line[i]) == NULL)
-            return false;
-    }
-    return true;
-}
-
-/* Reads the last three digits.  Returns false when one is out of range. */
-static bool flags_read(unsigned long flags, struct backend_timing *out)
-{
-    out->dtype = (enum dtype)(flags >> 8);
-    out->transpose_a = (flags >> 4 & 15u) == 1;
-    out->transpose_b = (flags & 15u) == 1;
-    return flags >> 8 < DTYPE_COUNT && (flags >> 4 & 15u) <= 1 && (flags & 15u) <= 1;
-}
-
+/* Returns true when line_write() makes exactly this line of what it says. */
 static bool line_read(const char *line, struct backend_choice *choice, struct backend_timing *timing)
 {
-    uint64_t number[NUMBERS];
-    if (!line_shaped(line))
+    char again[CUDA_CHOICE_LINE_BYTES + 1];
+    uint64_t op = 0, number[3] = {0, 0, 0};
+    unsigned flags = 0;
+    *choice = (struct backend_choice){.call = 0};
+    (void)sscanf(line, "%16" SCNx64 " %16" SCNx64 " %16" SCNx64 " %16" SCNx64 " %16" SCNx64 " %16" SCNx64 " %3x",
+                 &choice->call, &choice->algorithm, &op, &number[0], &number[1], &number[2], &flags);
+    *timing = (struct backend_timing){.dtype = (enum dtype)(flags >> 8),
+                                      .transpose_a = (flags >> 4 & 15u) == 1,
+                                      .transpose_b = (flags & 15u) == 1,
+                                      .flops = number_of_bits(number[0]),
+                                      .bytes = number_of_bits(number[1]),
+                                      .seconds = number_of_bits(number[2])};
+    if (choice->call == 0 || choice->algorithm == 0 || flags >> 8 >= DTYPE_COUNT || !kind_find(op, &timing->kind) ||
+        !cuda_timing_valid(timing))
         return false;
-    for (int32_t i = 0; i < NUMBERS; i++)
-        number[i] = strtoull(line + NUMBER_BYTES * i, NULL, 16);
-    *choice = (struct backend_choice){.call = number[0], .algorithm = number[1]};
-    *timing = (struct backend_timing){
-        .flops = number_of_bits(number[3]), .bytes = number_of_bits(number[4]), .seconds = number_of_bits(number[5])};
-    return choice->call != 0 && choice->algorithm != 0 && kind_find(number[2], &timing->kind) &&
-           flags_read(strtoul(line + NUMBER_BYTES * NUMBERS, NULL, 16), timing) && cuda_timing_valid(timing);
+    line_write(again, choice, timing);
+    return memcmp(line, again, CUDA_CHOICE_LINE_BYTES) == 0;
 }
 
 bool cuda_choices_parse(const char *text, size_t bytes, struct cuda_choices *out,

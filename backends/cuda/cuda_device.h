@@ -29,6 +29,9 @@
 #define WARP_LANES 32
 #define ALL_LANES 0xffffffffu
 
+template <typename T> inline constexpr bool is_bfloat16 = false;
+template <> inline constexpr bool is_bfloat16<__nv_bfloat16> = true;
+
 #ifdef GT_CUDA_EMULATED
 
 /* emulator.h defines, with the meanings below: DEVICE, LAUNCH, SHARED, DYN_SHARED, CUDA_HAS_SM80, threadIdx and the
@@ -140,26 +143,20 @@ DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row)
  * of columns (of a, d) or of rows (of b), the lower one in the low half:
  *   a[0]: a[g][t..]   a[1]: a[g+8][t..]   a[2]: a[g][t+8..]   a[3]: a[g+8][t+8..]
  *   b0: b[t..][g]     b1: b[t+8..][g]     d[0], d[1]: d[g][t], d[g][t+1]     d[2], d[3]: d[g+8][t], d[g+8][t+1]
- * sm_80 and later.  PTX ISA: mma.sync.aligned.m16n8k16.row.col.  Kernels call mma_m16n8k16<T>, below. */
-DEVICE void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-#if CUDA_HAS_SM80
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-    __trap();
-#endif
-}
+ * sm_80 and later.  PTX ISA: mma.sync.aligned.m16n8k16.row.col. */
+#define MMA_M16N8K16(type)                                                                                             \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, " \
+                 "{%0,%1,%2,%3};"                                                                                      \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                      \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
-DEVICE void mma_m16n8k16_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+template <typename T> DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 #if CUDA_HAS_SM80
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if constexpr (is_bfloat16<T>)
+        MMA_M16N8K16("bf16");
+    else
+        MMA_M16N8K16("f16");
 #else
     __trap();
 #endif
@@ -229,9 +226,6 @@ template <typename T> DEVICE T rounded(float value)
     return result;
 }
 
-template <typename T> inline constexpr bool is_bfloat16 = false;
-template <> inline constexpr bool is_bfloat16<__nv_bfloat16> = true;
-
 /* Packs two values as 16-bit T into one register of a fragment, `low` in the low half. */
 template <typename T> DEVICE uint32_t pack_pair(float low, float high)
 {
@@ -244,14 +238,6 @@ template <typename T> DEVICE uint32_t pack_pair(float low, float high)
         memcpy(&bits, &pair, sizeof bits);
     }
     return bits;
-}
-
-template <typename T> DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-    if constexpr (is_bfloat16<T>)
-        mma_m16n8k16_bf16(d, a, b0, b1);
-    else
-        mma_m16n8k16_f16(d, a, b0, b1);
 }
 
 /* The number of T in one 128-bit access: 8 of 16 bits, 4 of fp32. */

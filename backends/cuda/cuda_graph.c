@@ -5,7 +5,7 @@
  * graph; only a lost card is an error.  A graph is uploaded to the device when it is recorded, so that the first replay
  * allocates nothing there.
  */
-#include "backends/cuda/cuda_graph.h"
+#include "backends/cuda/cuda.h"
 
 #include <string.h>
 
@@ -88,10 +88,12 @@ enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call
                                  enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t))
 {
     cudaGraphExec_t exec = NULL;
-    if (cuda->graphs_off || count == 0 || cuda->graphs == CUDA_GRAPHS_MAX)
+    const bool has_room = cuda->graphs < CUDA_GRAPHS_MAX;
+    if (cuda->graphs_off || count == 0)
         return GT_OK;
-    cuda->capture = (struct cuda_capture){.active = true, .what = "capturing", .why = "unknown"};
-    const bool made = graph_make(cuda, calls, count, run, &exec);
+    cuda->capture = (struct cuda_capture){
+        .active = true, .what = "capturing", .why = has_room ? "unknown" : "as many as there can be are kept"};
+    const bool made = has_room && graph_make(cuda, calls, count, run, &exec);
     cuda->capture.active = false;
     if (cuda->lost != cudaSuccess)
         return GT_DEVICE;

@@ -14,7 +14,7 @@
  *
  * Results of a few words, which are not needed at once, have their own slots; the next sync() hands them over.
  */
-#include "backends/cuda/cuda_memory.h"
+#include "backends/cuda/cuda.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -126,28 +126,6 @@ static enum gt_status memory_take(struct backend *backend, size_t bytes, void **
     return cuda_check(backend, error, "allocating the arena");
 }
 
-static enum gt_status segment_take(struct backend *backend, const struct backend_segment *wanted)
-{
-    struct cuda_backend *cuda = cuda_own(backend);
-    const size_t bytes = (size_t)wanted->size_bytes;
-    void *memory = NULL;
-    TRY(memory_take(backend, bytes, &memory));
-    cuda->segment[cuda->segments++] =
-        (struct cuda_segment){.space = SPACE_DEVICE, .memory = memory, .size_bytes = bytes};
-    return GT_OK;
-}
-
-static enum gt_status ahead_take(struct backend *backend)
-{
-    struct cuda_backend *cuda = cuda_own(backend);
-    void *memory = NULL;
-    if (cuda->copies == NULL)
-        return GT_OK;
-    TRY(memory_take(backend, (size_t)cuda_memory_ahead_bytes(cuda), &memory));
-    cuda->ahead = memory;
-    return GT_OK;
-}
-
 enum gt_status cuda_memory_clear(struct backend *backend)
 {
     struct cuda_backend *cuda = cuda_own(backend);
@@ -168,9 +146,14 @@ enum gt_status cuda_memory_arena(struct backend *backend, const struct backend_s
     }
     TRY(room_check(backend, segments, count));
     enum gt_status status;
-    for (int32_t i = 0; i < count; i++)
-        TRY_GOTO(status, free_segments, segment_take(backend, &segments[i]));
-    TRY_GOTO(status, free_segments, ahead_take(backend));
+    for (int32_t i = 0; i < count; i++) {
+        struct cuda_segment *segment = &cuda->segment[i];
+        *segment = (struct cuda_segment){.space = SPACE_DEVICE, .size_bytes = (size_t)segments[i].size_bytes};
+        TRY_GOTO(status, free_segments, memory_take(backend, segment->size_bytes, &segment->memory));
+        cuda->segments++;
+    }
+    if (cuda->copies != NULL)
+        TRY_GOTO(status, free_segments, memory_take(backend, (size_t)cuda_memory_ahead_bytes(cuda), &cuda->ahead));
     TRY_GOTO(status, free_segments, cuda_memory_clear(backend)); /* every byte is written once */
     TRY_GOTO(status, free_segments, cuda_check(backend, cudaStreamSynchronize(cuda->stream), "touching the arena"));
     cuda->has_arena = true;
@@ -192,11 +175,6 @@ static enum gt_status range_check(const struct cuda_backend *cuda, const char *w
     log_error("cuda: %s of %zu B at %" PRIu64 " of segment %d, which has %" PRIu64 " B", what, bytes, at.offset_bytes,
               (int)at.segment, size);
     return GT_DEVICE;
-}
-
-static size_t piece_bytes(size_t bytes, size_t done)
-{
-    return bytes - done < CUDA_STAGING_BYTES ? bytes - done : CUDA_STAGING_BYTES;
 }
 
 /* Takes `bytes`, at most a half, from the half that is being filled, or from the other one once its copies have
@@ -224,64 +202,51 @@ static enum gt_status copy_mark(struct backend *backend, cudaStream_t stream)
 
 /* Copies to the image on the stream for uploads, and from there to the target after the ops that were enqueued
  * before. */
-static enum gt_status upload_beside(struct backend *backend, cudaStream_t stream, char *target, const void *from,
+static enum gt_status upload_beside(struct backend *backend, cudaStream_t stream, char *target, const char *staging,
                                     size_t bytes)
 {
     const struct cuda_backend *cuda = cuda_own(backend);
-    char *staging;
-    TRY(staging_take(backend, bytes, &staging));
-    char *image = cuda->ahead + (staging - (char *)cuda->staging);
-    memcpy(staging, from, bytes);
+    char *image = (char *)cuda->ahead + (staging - (char *)cuda->staging);
     TRY(cuda_check(backend, cudaMemcpyAsync(image, staging, bytes, cudaMemcpyHostToDevice, cuda->copies), "uploading"));
     TRY(cuda_check(backend, cudaEventRecord(cuda->arrived, cuda->copies), "marking an upload"));
     TRY(cuda_check(backend, cudaStreamWaitEvent(stream, cuda->arrived, 0), "waiting for an upload"));
-    TRY(cuda_check(backend, cudaMemcpyAsync(target, image, bytes, cudaMemcpyDeviceToDevice, stream), "uploading"));
-    return copy_mark(backend, stream);
+    return cuda_check(backend, cudaMemcpyAsync(target, image, bytes, cudaMemcpyDeviceToDevice, stream), "uploading");
 }
 
 enum gt_status cuda_memory_upload(struct backend *backend, int32_t queue, struct address to, const void *from,
                                   size_t bytes)
 {
     const cudaStream_t stream = cuda_stream(backend, queue);
+    const bool beside = cuda_own(backend)->ahead != NULL && bytes <= CUDA_STAGING_BYTES;
     TRY(range_check(cuda_own(backend), "upload", to, bytes));
-    if (cuda_own(backend)->ahead != NULL && bytes > 0 && bytes <= CUDA_STAGING_BYTES)
-        return upload_beside(backend, stream, cuda_at(backend, to), from, bytes);
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
-        const size_t piece = piece_bytes(bytes, done);
+        const size_t piece = size_min(bytes - done, CUDA_STAGING_BYTES);
         char *staging, *target = (char *)cuda_at(backend, to) + done;
         TRY(staging_take(backend, piece, &staging));
         memcpy(staging, (const char *)from + done, piece);
-        TRY(cuda_check(backend, cudaMemcpyAsync(target, staging, piece, cudaMemcpyHostToDevice, stream), "uploading"));
+        if (beside)
+            TRY(upload_beside(backend, stream, target, staging, piece));
+        else
+            TRY(cuda_check(backend, cudaMemcpyAsync(target, staging, piece, cudaMemcpyHostToDevice, stream),
+                           "uploading"));
         TRY(copy_mark(backend, stream));
     }
     return GT_OK;
 }
 
-/* A piece in flight to the host. */
+/* A piece in flight to the host; `arrived` is recorded after it. */
 struct piece {
     const char *staging;
     char *to;
     size_t bytes;
-    int32_t half;
+    cudaEvent_t arrived;
 };
-
-static enum gt_status piece_request(struct backend *backend, cudaStream_t stream, const char *source,
-                                    struct piece *piece)
-{
-    char *staging;
-    TRY(staging_take(backend, piece->bytes, &staging));
-    piece->staging = staging;
-    piece->half = cuda_own(backend)->staging_half;
-    TRY(cuda_check(backend, cudaMemcpyAsync(staging, source, piece->bytes, cudaMemcpyDeviceToHost, stream),
-                   "downloading"));
-    return copy_mark(backend, stream);
-}
 
 static enum gt_status piece_take(struct backend *backend, const struct piece *piece)
 {
     if (piece->bytes == 0)
         return GT_OK;
-    TRY(cuda_check(backend, cudaEventSynchronize(cuda_own(backend)->copied[piece->half]), "waiting for a download"));
+    TRY(cuda_check(backend, cudaEventSynchronize(piece->arrived), "waiting for a download"));
     memcpy(piece->to, piece->staging, piece->bytes);
     return GT_OK;
 }
@@ -293,8 +258,15 @@ enum gt_status cuda_memory_download(struct backend *backend, int32_t queue, void
     struct piece last = {.bytes = 0};
     TRY(range_check(cuda_own(backend), "download", from, bytes));
     for (size_t done = 0; done < bytes; done += CUDA_STAGING_BYTES) {
-        struct piece piece = {.to = (char *)to + done, .bytes = piece_bytes(bytes, done)};
-        TRY(piece_request(backend, stream, (const char *)cuda_at(backend, from) + done, &piece));
+        const char *source = (const char *)cuda_at(backend, from) + done;
+        struct piece piece = {.to = (char *)to + done, .bytes = size_min(bytes - done, CUDA_STAGING_BYTES)};
+        char *staging;
+        TRY(staging_take(backend, piece.bytes, &staging));
+        piece.staging = staging;
+        piece.arrived = cuda_own(backend)->copied[cuda_own(backend)->staging_half];
+        TRY(cuda_check(backend, cudaMemcpyAsync(staging, source, piece.bytes, cudaMemcpyDeviceToHost, stream),
+                       "downloading"));
+        TRY(copy_mark(backend, stream));
         TRY(piece_take(backend, &last));
         last = piece;
     }

@@ -8,9 +8,9 @@ cuda_sources = \
 	backends/cuda/cuda_choices.c backends/cuda/cuda_choices.h \
 	backends/cuda/cuda_gemm.c \
 	backends/cuda/cuda_gemm_cache.c backends/cuda/cuda_gemm_cache.h \
-	backends/cuda/cuda_graph.c backends/cuda/cuda_graph.h \
+	backends/cuda/cuda_graph.c \
 	backends/cuda/cuda_lt.def backends/cuda/cuda_lt.h \
-	backends/cuda/cuda_memory.c backends/cuda/cuda_memory.h \
+	backends/cuda/cuda_memory.c \
 	backends/cuda/cuda_nvml.c backends/cuda/cuda_nvml.h \
 	backends/cuda/cuda_ops.c \
 	backends/cuda/cuda_shapes.c backends/cuda/cuda_shapes.h \

@@ -9,20 +9,7 @@
  * Options: --all (every time with every head size; minutes) and --only=TEXT (cases whose line contains TEXT).
  * The last line is "checks: P passed, F failed, 0 skipped"; exit status 0 or 1.
  */
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "emulator_run.h"
-#include "fake_runtime.h"
-#include "tests/opcheck/opcheck.h"
-
-extern const struct backend_ops cuda_backend_ops;
-
-#define ALIGNMENT_BYTES 256
-#define ORDERS 3
+#include "separate.h"
 
 struct shape {
     enum op_kind kind;
@@ -32,13 +19,6 @@ struct shape {
     float dropout;
     int64_t capacity; /* of the cache */
     const char *device;
-};
-
-struct totals {
-    int64_t passed, failed;
-    const char *only;
-    int32_t cases;
-    bool all;
 };
 
 static const char *const orders[ORDERS] = {"desc", "random:11", "asc,lockstep"};
@@ -120,69 +100,28 @@ static bool cache_unused(const struct check_case *check, const struct case_data 
     return kept;
 }
 
-/* Copies every operand to the device, or from the device to the image. */
-static bool operands_move(struct backend *backend, const struct check_case *check, const struct op_call *call,
-                          const struct case_data *data, uint8_t *image, bool down)
+/* The unwritten rows of a cache are NaN. */
+static void unused_poison(const struct check_case *check, struct case_data *data)
 {
-    bool moved = true;
-    for (int32_t slot = 0; slot < op_declaration(call->kind)->operands && moved; slot++) {
-        const bool is_cache = call->kind == OP_ATTENTION_CACHED && slot == ATTENTION_CACHED_CACHE;
-        const size_t bytes = operand_bytes(&call->operand[slot]);
-        uint8_t *at = image + check->call.operand[slot].at.offset_bytes;
-        if (is_cache && !down)
-            cache_unused(check, data, at, NULL);
-        moved = down ? cuda_backend_ops.download(backend, 0, at, call->operand[slot].at, bytes) == GT_OK
-                     : cuda_backend_ops.upload(backend, 0, call->operand[slot].at, at, bytes) == GT_OK;
-        if (is_cache && down)
-            moved = moved && cache_unused(check, data, at, data->before + check->call.operand[slot].at.offset_bytes);
-    }
-    return moved;
-}
-
-/* Runs the case with one segment per operand.  data->after is the image afterwards. */
-static bool case_run(struct backend *backend, const struct check_case *check, struct case_data *data)
-{
-    struct backend_segment segment[BACKEND_SEGMENTS_MAX];
-    struct op_call call = check->call;
-    int32_t count = 0;
-    for (int32_t slot = 0; slot < op_declaration(call.kind)->operands; slot++) {
-        segment[count] = (struct backend_segment){SPACE_DEVICE, operand_bytes(&call.operand[slot])};
-        call.operand[slot].at = (struct address){.space = SPACE_DEVICE, .segment = (uint8_t)count++};
-    }
-    if (call.workspace_bytes > 0) {
-        segment[count] = (struct backend_segment){SPACE_DEVICE, call.workspace_bytes};
-        call.workspace = (struct address){.space = SPACE_DEVICE, .segment = (uint8_t)count++};
-    }
-    memcpy(data->after, data->before, check->image_bytes);
-    return cuda_backend_ops.arena(backend, segment, count) == GT_OK &&
-           operands_move(backend, check, &call, data, data->after, false) &&
-           case_workspace_spoil(backend, check, &call, data) && cuda_backend_ops.run(backend, 0, &call, 1) == GT_OK &&
-           cuda_backend_ops.sync(backend, 0) == GT_OK && operands_move(backend, check, &call, data, data->after, true);
+    if (check->call.kind == OP_ATTENTION_CACHED)
+        cache_unused(check, data, data->after + check->call.operand[ATTENTION_CACHED_CACHE].at.offset_bytes, NULL);
 }
 
 /* Runs the case once in one order of threads and judges the result. */
 static bool order_check(const struct shape *shape, struct check_case *check, struct case_data *data, const char *order,
                         bool other_launch, char *reason)
 {
-    const struct backend_choice second = {.call = 0, .algorithm = 1};
-    const struct backend_open_options options = {.device = 0};
-    struct backend *backend = NULL;
+    const struct setting setting = {.device = shape->device, .order = order, .input = -1, .variant = other_launch};
     struct verdict verdict = {.passed = false};
-    snprintf(reason, OPCHECK_TEXT_MAX, "the backend failed, or does not support it");
-    if (!fake_cuda_devices_set(shape->device) || !emulator_order_set(order) ||
-        cuda_backend_ops.open(&options, &backend) != GT_OK)
+    if (!case_run(&setting, check, data, unused_poison, reason))
         return false;
-    if (other_launch)
-        (void)cuda_backend_ops.choose(backend, &second, 1);
-    if (backend->ops->supports(backend, &check->call)) {
-        image_layout(check, backend->ops->workspace_bytes(backend, &check->call), ALIGNMENT_BYTES);
-        case_images_make(check, data);
-        if (case_run(backend, check, data)) {
-            judge(check, data, data->after, &verdict);
-            memcpy(reason, verdict.reason, OPCHECK_TEXT_MAX);
-        }
+    if (check->call.kind == OP_ATTENTION_CACHED) {
+        const size_t at = check->call.operand[ATTENTION_CACHED_CACHE].at.offset_bytes;
+        if (!cache_unused(check, data, data->after + at, data->before + at))
+            return snprintf(reason, OPCHECK_TEXT_MAX, "unused rows of the cache were written"), false;
     }
-    cuda_backend_ops.close(backend);
+    judge(check, data, data->after, &verdict);
+    memcpy(reason, verdict.reason, OPCHECK_TEXT_MAX);
     return verdict.passed;
 }
 
@@ -215,14 +154,8 @@ static void shape_check(struct totals *totals, const struct shape *shape)
     struct case_data data;
     const int32_t index = totals->cases++;
     const bool inferred = case_of(shape, index, &check);
-    case_text(&check, text);
-    if (totals->only != NULL && strstr(text, totals->only) == NULL)
+    if (!case_begin(totals, inferred, &check, text))
         return;
-    if (!inferred) {
-        printf("FAIL %s: refused by its shape rule\n", text);
-        totals->failed++;
-        return;
-    }
     case_values_make(&check, &data);
     uint64_t first = 0;
     const int32_t in_orders = shape->time == 65 ? ORDERS : 1;
@@ -237,10 +170,8 @@ static void shape_check(struct totals *totals, const struct shape *shape)
         first = hash;
         if (!passed)
             printf("FAIL %s, %s, order %s: %s\n", shape->device, text, order, reason);
-        totals->passed += passed;
-        totals->failed += !passed;
-        if (data.before != NULL)
-            case_images_free(&data);
+        count(totals, passed);
+        images_free(&data);
     }
     case_data_free(&data);
 }
@@ -311,14 +242,8 @@ int main(int argc, char **argv)
 {
     struct totals totals = {.passed = 0};
     struct emulator_stats stats;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--all") == 0)
-            totals.all = true;
-        else if (strncmp(argv[i], "--only=", 7) == 0)
-            totals.only = argv[i] + 7;
-        else
-            return fprintf(stderr, "usage: check_attention [--all] [--only=TEXT]\n"), 2;
-    }
+    if (!arguments_read(&totals, argc, argv))
+        return 2;
     tiles_check(&totals);
     caches_check(&totals);
     mixtures_check(&totals);
@@ -326,6 +251,5 @@ int main(int argc, char **argv)
     printf("%" PRIu64 " products, %" PRIu64 " of %" PRIu64 " phases of ldmatrix with a bank conflict\n", stats.products,
            stats.conflicts, stats.matrix_rows);
     totals.failed += stats.conflicts > 0;
-    printf("checks: %" PRId64 " passed, %" PRId64 " failed, 0 skipped\n", totals.passed, totals.failed);
-    return totals.failed > 0 || totals.passed == 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    return finish(&totals);
 }

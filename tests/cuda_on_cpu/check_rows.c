@@ -8,21 +8,11 @@
  * of threads.  Option: --only=TEXT (cases whose line contains TEXT).  The last line is "checks: P passed, F failed, S
  * skipped"; exit status 0 or 1.
  */
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <sys/mman.h>
 
-#include "backends/cuda/cuda.h"
-#include "emulator_run.h"
-#include "fake_runtime.h"
-#include "tests/opcheck/opcheck.h"
+#include "separate.h"
 
-#define ALIGNMENT_BYTES 256
-#define ORDERS 3
+#define CARD "86:12g:Card"
 #define SHIFTS 8
 #define VOCAB 37
 #define CORRECTIONS 3
@@ -37,12 +27,6 @@ struct recipe {
     int64_t rows, columns;
     uint32_t accumulate;
     int32_t multiprocessors;
-};
-
-struct totals {
-    int64_t passed, failed, skipped;
-    const char *only;
-    int32_t cases;
 };
 
 static const char *const orders[ORDERS] = {"desc", "random:5", "asc,lockstep"};
@@ -120,112 +104,13 @@ static bool case_of(const struct recipe *recipe, enum dtype dtype, int32_t index
     return op_infer(&check->call);
 }
 
-/* ---- running ---- */
-
-/* Floats and codes start `shift` elements after an aligned address; int32 operands are always aligned. */
-static size_t shift_bytes(const struct op_call *call, int32_t slot, int32_t shift)
-{
-    const enum dtype dtype = call->operand[slot].dtype;
-    return dtype == DTYPE_I32 ? 0 : (size_t)shift * dtype_size_bytes(dtype);
-}
-
-/* Makes a segment for each operand and the workspace.  If `input` >= 0, operand `alias` shares the segment of
- * `input`. */
-static int32_t segments_make(struct op_call *call, int32_t shift, int32_t alias, int32_t input,
-                             struct backend_segment segment[static BACKEND_SEGMENTS_MAX])
-{
-    int32_t count = 0;
-    for (int32_t slot = 0; slot < op_declaration(call->kind)->operands; slot++) {
-        if (!call->operand[slot].present)
-            continue;
-        const size_t skipped = shift_bytes(call, slot, shift);
-        segment[count] = (struct backend_segment){SPACE_DEVICE, skipped + operand_bytes(&call->operand[slot])};
-        call->operand[slot].at =
-            (struct address){.space = SPACE_DEVICE, .segment = (uint8_t)count++, .offset_bytes = skipped};
-    }
-    if (input >= 0)
-        call->operand[alias].at = call->operand[input].at;
-    segment[count] = (struct backend_segment){SPACE_DEVICE, call->workspace_bytes > 0 ? call->workspace_bytes : 1};
-    call->workspace = (struct address){.space = SPACE_DEVICE, .segment = (uint8_t)count++};
-    return count;
-}
-
-/* Copies all operands but `except` to the device, or from the device to the image. */
-static bool operands_move(struct backend *backend, const struct check_case *check, const struct op_call *call,
-                          uint8_t *image, int32_t except, bool down)
-{
-    bool moved = true;
-    for (int32_t slot = 0; slot < op_declaration(call->kind)->operands && moved; slot++) {
-        const struct operand *operand = &call->operand[slot];
-        uint8_t *at = image + check->call.operand[slot].at.offset_bytes;
-        if (!operand->present || slot == except)
-            continue;
-        moved = down ? cuda_backend_ops.download(backend, 0, at, operand->at, operand_bytes(operand)) == GT_OK
-                     : cuda_backend_ops.upload(backend, 0, operand->at, at, operand_bytes(operand)) == GT_OK;
-    }
-    return moved;
-}
-
-struct setting {
-    const char *order;
-    int32_t multiprocessors, shift;
-    int32_t alias, input; /* the output that overwrites `input`; input -1: none */
-};
-
-/* Runs the case on a card of its own.  data->after is the image afterwards, except for the overwritten input.  Returns
- * false with a reason on failure. */
-static bool case_run(const struct setting *setting, struct check_case *check, struct case_data *data, char *reason)
-{
-    const struct backend_open_options options = {.device = 0};
-    struct backend_segment segment[BACKEND_SEGMENTS_MAX];
-    struct backend *backend = NULL;
-    bool done = false;
-    snprintf(reason, OPCHECK_TEXT_MAX, "the backend failed, or does not support it");
-    if (!emulator_order_set(setting->order) || cuda_backend_ops.open(&options, &backend) != GT_OK)
-        return false;
-    ((struct cuda_backend *)(void *)backend)->multiprocessors = setting->multiprocessors;
-    if (backend->ops->supports(backend, &check->call)) {
-        const size_t bytes = backend->ops->workspace_bytes(backend, &check->call);
-        image_layout(check, bytes, ALIGNMENT_BYTES);
-        case_images_make(check, data);
-        memcpy(data->after, data->before, check->image_bytes);
-        struct op_call call = check->call;
-        const int32_t count = segments_make(&call, setting->shift, setting->alias, setting->input, segment);
-        const int32_t output = setting->input >= 0 ? setting->alias : -1;
-        done = cuda_backend_ops.arena(backend, segment, count) == GT_OK &&
-               operands_move(backend, check, &call, data->after, output, false) &&
-               case_workspace_spoil(backend, check, &call, data) &&
-               cuda_backend_ops.run(backend, 0, &call, 1) == GT_OK && cuda_backend_ops.sync(backend, 0) == GT_OK &&
-               operands_move(backend, check, &call, data->after, setting->input, true);
-    }
-    cuda_backend_ops.close(backend);
-    return done;
-}
-
 static void count_report(struct totals *totals, bool passed, const char *text, const struct setting *setting,
                          const char *reason)
 {
     if (!passed)
         printf("FAIL %s, order %s, %" PRId32 " multiprocessors, shifted by %" PRId32 ": %s\n", text, setting->order,
                setting->multiprocessors, setting->shift, reason);
-    totals->passed += passed;
-    totals->failed += !passed;
-}
-
-/* Builds the case.  Returns false when it is filtered out, or cannot be built (counted as a failure). */
-static bool case_begin(struct totals *totals, const struct recipe *recipe, enum dtype dtype, struct check_case *check,
-                       char *text)
-{
-    const int32_t index = totals->cases++;
-    const bool inferred = case_of(recipe, dtype, index, check);
-    case_text(check, text);
-    if (totals->only != NULL && strstr(text, totals->only) == NULL)
-        return false;
-    if (!inferred) {
-        printf("FAIL %s: refused by its shape rule\n", text);
-        totals->failed++;
-    }
-    return inferred;
+    count(totals, passed);
 }
 
 static void recipe_check(struct totals *totals, const struct recipe *recipe, enum dtype dtype, int32_t shift)
@@ -233,22 +118,24 @@ static void recipe_check(struct totals *totals, const struct recipe *recipe, enu
     char text[OPCHECK_TEXT_MAX], reason[OPCHECK_TEXT_MAX];
     struct check_case check;
     struct case_data data;
-    if (!case_begin(totals, recipe, dtype, &check, text))
+    const int32_t index = totals->cases++;
+    const bool inferred = case_of(recipe, dtype, index, &check);
+    if (!case_begin(totals, inferred, &check, text))
         return;
-    const struct setting setting = {.order = orders[check.index % ORDERS],
+    const struct setting setting = {.device = CARD,
+                                    .order = orders[check.index % ORDERS],
                                     .multiprocessors = recipe->multiprocessors,
                                     .shift = shift,
                                     .alias = -1,
                                     .input = -1};
     struct verdict verdict = {.passed = false};
     case_values_make(&check, &data);
-    if (case_run(&setting, &check, &data, reason)) {
+    if (case_run(&setting, &check, &data, NULL, reason)) {
         judge(&check, &data, data.after, &verdict);
         memcpy(reason, verdict.reason, OPCHECK_TEXT_MAX);
     }
     count_report(totals, verdict.passed, text, &setting, reason);
-    if (data.before != NULL)
-        case_images_free(&data);
+    images_free(&data);
     case_data_free(&data);
 }
 
@@ -333,28 +220,33 @@ static void alias_check(struct totals *totals, const struct recipe *recipe, int3
     char text[OPCHECK_TEXT_MAX], reason[OPCHECK_TEXT_MAX];
     struct check_case check;
     struct case_data data;
-    if (!case_begin(totals, recipe, dtypes[totals->cases % 3], &check, text))
+    const int32_t index = totals->cases++;
+    const bool inferred = case_of(recipe, dtypes[index % 3], index, &check);
+    if (!case_begin(totals, inferred, &check, text))
         return;
-    struct setting setting = {
-        .order = "asc", .multiprocessors = 1, .shift = check.index % 2 * 3, .alias = alias, .input = -1};
+    struct setting setting = {.device = CARD,
+                              .order = "asc",
+                              .multiprocessors = 1,
+                              .shift = check.index % 2 * 3,
+                              .alias = alias,
+                              .input = -1};
     case_values_make(&check, &data);
     const size_t bytes = operand_bytes(&check.call.operand[alias]);
     uint8_t *expected = malloc(bytes);
     bool passed = false;
-    if (expected != NULL && case_run(&setting, &check, &data, reason)) {
+    if (expected != NULL && case_run(&setting, &check, &data, NULL, reason)) {
         memcpy(expected, data.after + check.call.operand[alias].at.offset_bytes, bytes);
         case_images_free(&data);
         setting.order = orders[check.index % ORDERS];
         setting.input = input;
-        if (case_run(&setting, &check, &data, reason)) {
+        if (case_run(&setting, &check, &data, NULL, reason)) {
             passed = memcmp(expected, data.after + check.call.operand[alias].at.offset_bytes, bytes) == 0;
             snprintf(reason, sizeof reason, "other bits in the place of an input");
         }
     }
     count_report(totals, passed, text, &setting, reason);
     free(expected);
-    if (data.before != NULL)
-        case_images_free(&data);
+    images_free(&data);
     case_data_free(&data);
 }
 
@@ -399,7 +291,7 @@ static void nan_check(struct totals *totals)
                                                [GRADIENT_ROUND_Y] = {y, DTYPE_BF16},
                                                [GRADIENT_ROUND_SCALARS] = {scalars, DTYPE_I32}},
                                    .walk = {.elements = 8, .blocks = 1}};
-    if (totals->only != NULL && strstr("gradient_round of NaN", totals->only) == NULL)
+    if (!is_wanted(totals, "gradient_round of NaN"))
         return;
     memcpy(x, bits, sizeof x);
     bool right = is_done(cuda_launch_gradient_round, &args);
@@ -407,8 +299,7 @@ static void nan_check(struct totals *totals)
         right = right && isnan(bf16_to_f32(y[i]));
     if (!right)
         printf("FAIL gradient_round of NaN: what comes out is not NaN\n");
-    totals->passed += right;
-    totals->failed += !right;
+    count(totals, right);
 }
 
 /* ---- unaligned rows ---- */
@@ -422,7 +313,7 @@ static void sums_add_check(struct totals *totals)
     static _Alignas(16) float sums[BIASED_ROWS * BIASED_COLUMNS];
     static _Alignas(16) uint16_t d[BIASED_ROWS * BIASED_COLUMNS + SHIFTS];
     float bias[BIASED_COLUMNS];
-    if (totals->only != NULL && strstr("gemm sums_add", totals->only) == NULL)
+    if (!is_wanted(totals, "gemm sums_add"))
         return;
     for (int32_t i = 0; i < BIASED_ROWS * BIASED_COLUMNS; i++)
         sums[i] = (float)i;
@@ -441,8 +332,7 @@ static void sums_add_check(struct totals *totals)
             right = right && d[shift + i] == bf16_from_f32((float)i + 0.5f * (float)(i % BIASED_COLUMNS));
         if (!right)
             printf("FAIL gemm sums_add: shifted by %" PRId32 "\n", shift);
-        totals->passed += right;
-        totals->failed += !right;
+        count(totals, right);
     }
 }
 
@@ -519,7 +409,7 @@ static bool far_cross_entropy(uint16_t *logits)
 
 static void far_check(struct totals *totals)
 {
-    if (totals->only != NULL && strstr("far embed_forward embed_backward cross_entropy", totals->only) == NULL)
+    if (!is_wanted(totals, "far embed_forward embed_backward cross_entropy"))
         return;
     uint16_t *memory = far_map();
     if (memory == NULL) {
@@ -538,19 +428,13 @@ static void far_check(struct totals *totals)
 int main(int argc, char **argv)
 {
     struct totals totals = {.passed = 0};
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--only=", 7) == 0)
-            totals.only = argv[i] + 7;
-        else
-            return fprintf(stderr, "usage: check_rows [--only=TEXT]\n"), 2;
-    }
+    if (!arguments_read(&totals, argc, argv))
+        return 2;
     ops_check(&totals);
     shapes_check(&totals);
     aliases_check(&totals);
     nan_check(&totals);
     sums_add_check(&totals);
     far_check(&totals);
-    printf("checks: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", totals.passed, totals.failed,
-           totals.skipped);
-    return totals.failed > 0 || totals.passed == 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    return finish(&totals);
 }

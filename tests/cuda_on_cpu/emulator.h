@@ -20,6 +20,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cuda_bf16.h>
+
 /* Without nvcc the real headers define these as empty or as attributes.  As in them, __noinline__ is not a macro: the
  * C++ library of gcc 14 and later writes __attribute__((__noinline__)). */
 #undef __global__
@@ -281,16 +283,11 @@ static inline void emulator_mma_run(enum emulator_op op, float (&d)[4], const ui
         d[i] = share.d[i];
 }
 
-static inline void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+template <typename T> static inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    emulator_need(80, "mma.m16n8k16 in bf16");
-    emulator_mma_run(EMULATOR_MMA_16_BF16, d, a, 4, b0, b1);
-}
-
-static inline void mma_m16n8k16_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-    emulator_need(80, "mma.m16n8k16 in fp16");
-    emulator_mma_run(EMULATOR_MMA_16_F16, d, a, 4, b0, b1);
+    constexpr bool is_bf16 = std::is_same<T, __nv_bfloat16>::value;
+    emulator_need(80, is_bf16 ? "mma.m16n8k16 in bf16" : "mma.m16n8k16 in fp16");
+    emulator_mma_run(is_bf16 ? EMULATOR_MMA_16_BF16 : EMULATOR_MMA_16_F16, d, a, 4, b0, b1);
 }
 
 static inline void mma_m16n8k8_f16(float (&d)[4], const uint32_t (&a)[2], uint32_t b)

@@ -232,6 +232,15 @@ static cudaError_t call_begin(const char *function)
             return begun_;                         \
     } while (0)
 
+/* Return the error when there is one, or when the condition holds. */
+#define NEED(error)                    \
+    do {                               \
+        cudaError_t needed_ = (error); \
+        if (needed_ != cudaSuccess)    \
+            return result_is(needed_); \
+    } while (0)
+#define REFUSE(condition, error) NEED((condition) ? (error) : cudaSuccess)
+
 bool fake_cuda_call_fails(const char *function)
 {
     const bool fails = call_fault(function) != cudaSuccess;
@@ -658,16 +667,12 @@ cudaError_t emulator_submit(const char *kernel, const void *function, dim3 grid,
 {
     struct state *state = state_get();
     struct queued queued;
-    cudaError_t error = context_need();
-    if (error != cudaSuccess)
-        return result_is(error);
-    if (!dimensions_are_valid(grid, block))
-        return result_is(cudaErrorInvalidConfiguration);
+    NEED(context_need());
+    REFUSE(!dimensions_are_valid(grid, block), cudaErrorInvalidConfiguration);
     auto limit = state->shared_limit.find(function);
     size_t optin = shared_optin_bytes(device_get()->capability);
     size_t dynamic_max = limit == state->shared_limit.end() ? SHARED_DEFAULT : (size_t)limit->second;
-    if (dynamic_bytes > std::max(dynamic_max, SHARED_DEFAULT))
-        return result_is(cudaErrorInvalidValue);
+    REFUSE(dynamic_bytes > std::max(dynamic_max, SHARED_DEFAULT), cudaErrorInvalidValue);
     size_t shared_max = dynamic_max > SHARED_DEFAULT ? optin : SHARED_DEFAULT;
     queued.kernel = true;
     queued.work = [kernel, grid, block, dynamic_bytes, shared_max, body] {
@@ -684,12 +689,10 @@ extern "C" {
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
 {
     CALL();
-    cudaError_t error = context_need();
-    if (error != cudaSuccess)
-        return result_is(error);
-    if (!function || attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-        (size_t)value > shared_optin_bytes(device_get()->capability))
-        return result_is(cudaErrorInvalidValue);
+    NEED(context_need());
+    REFUSE(!function || attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+               (size_t)value > shared_optin_bytes(device_get()->capability),
+           cudaErrorInvalidValue);
     state_get()->shared_limit[function] = value;
     return cudaSuccess;
 }
@@ -709,9 +712,7 @@ cudaError_t cudaGetDeviceCount(int *count)
 cudaError_t cudaSetDevice(int device)
 {
     CALL();
-    cudaError_t error = device_check(device);
-    if (error != cudaSuccess)
-        return result_is(error);
+    NEED(device_check(device));
     state_get()->device = device;
     state_get()->opened = true; /* since CUDA 12 */
     emulator_capability_set(device_get()->capability);
@@ -735,9 +736,7 @@ cudaError_t cudaDriverGetVersion(int *version)
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     CALL();
-    cudaError_t error = device_check(device);
-    if (error != cudaSuccess)
-        return result_is(error);
+    NEED(device_check(device));
     const struct fake_device *found = &state_get()->devices[(size_t)device];
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "%s", found->name.c_str());
@@ -754,9 +753,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
     CALL();
-    cudaError_t error = device_check(device);
-    if (error != cudaSuccess)
-        return result_is(error);
+    NEED(device_check(device));
     int capability = state_get()->devices[(size_t)device].capability;
     if (attribute == cudaDevAttrComputeCapabilityMajor)
         *value = capability / 10;
@@ -821,16 +818,13 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     CALL();
     struct state *state = state_get();
     *pointer = nullptr;
-    if (somebody_captures())
-        return result_is(cudaErrorStreamCaptureUnsupported);
+    REFUSE(somebody_captures(), cudaErrorStreamCaptureUnsupported);
     cudaError_t error = context_need();
     if (error != cudaSuccess || bytes == 0)
         return result_is(error);
-    if (rounded_bytes(bytes) > free_bytes())
-        return result_is(cudaErrorMemoryAllocation);
+    REFUSE(rounded_bytes(bytes) > free_bytes(), cudaErrorMemoryAllocation);
     *pointer = memory_make(&state->memory, bytes, 256);
-    if (!*pointer)
-        return result_is(cudaErrorMemoryAllocation);
+    REFUSE(!*pointer, cudaErrorMemoryAllocation);
     state->count.allocations++;
     state->count.allocated_bytes += bytes;
     state->count.live_bytes += bytes;
@@ -848,8 +842,7 @@ cudaError_t cudaFree(void *pointer)
         return error == cudaSuccess ? result_is(context_need()) : error;
     all_drain();
     auto found = state->memory.find((char *)pointer);
-    if (found == state->memory.end())
-        return result_is(cudaErrorInvalidValue);
+    REFUSE(found == state->memory.end(), cudaErrorInvalidValue);
     state->count.live_bytes -= found->second;
     state->live_rounded -= rounded_bytes(found->second);
     state->memory.erase(found);
@@ -860,9 +853,7 @@ cudaError_t cudaFree(void *pointer)
 cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total)
 {
     CALL();
-    cudaError_t error = context_need();
-    if (error != cudaSuccess)
-        return result_is(error);
+    NEED(context_need());
     *total = device_get()->bytes;
     *free_out = free_bytes();
     return cudaSuccess;
@@ -877,8 +868,7 @@ cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int)
     if (error != cudaSuccess || bytes == 0)
         return result_is(error);
     *pointer = memory_make(&state->pinned, bytes, 4096);
-    if (!*pointer)
-        return result_is(cudaErrorMemoryAllocation);
+    REFUSE(!*pointer, cudaErrorMemoryAllocation);
     state->count.pinned_bytes += bytes;
     state->count.pinned_bytes_peak = std::max(state->count.pinned_bytes_peak, state->count.pinned_bytes);
     return cudaSuccess;
@@ -892,8 +882,7 @@ cudaError_t cudaFreeHost(void *pointer)
         return error;
     all_drain();
     auto found = state->pinned.find((char *)pointer);
-    if (found == state->pinned.end())
-        return result_is(cudaErrorInvalidValue);
+    REFUSE(found == state->pinned.end(), cudaErrorInvalidValue);
     state->count.pinned_bytes -= found->second;
     state->pinned.erase(found);
     free(pointer);
@@ -934,12 +923,10 @@ static bool another_computes(cudaStream_t stream)
 static cudaError_t copy_enqueue(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     struct state *state = state_get();
-    if (!copy_is_valid(to, from, bytes, kind))
-        return result_is(cudaErrorInvalidValue);
+    REFUSE(!copy_is_valid(to, from, bytes, kind), cudaErrorInvalidValue);
     const void *host = kind == cudaMemcpyHostToDevice ? from : kind == cudaMemcpyDeviceToHost ? to : nullptr;
     bool at_once = host && !memory_has(state->pinned, host, bytes);
-    if (at_once && somebody_captures())
-        return result_is(cudaErrorStreamCaptureUnsupported);
+    REFUSE(at_once && somebody_captures(), cudaErrorStreamCaptureUnsupported);
     if (kind == cudaMemcpyHostToDevice && another_computes(stream))
         state->count.copies_beside++;
     cudaError_t error = fake_cuda_enqueue(stream, [to, from, bytes] { memcpy(to, from, bytes); });
@@ -959,8 +946,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 {
     CALL();
     wait_count();
-    if (somebody_captures())
-        return result_is(cudaErrorStreamCaptureUnsupported);
+    REFUSE(somebody_captures(), cudaErrorStreamCaptureUnsupported);
     cudaError_t error = copy_enqueue(to, from, bytes, kind, nullptr);
     if (error == cudaSuccess)
         stream_drain(&state_get()->default_stream);
@@ -971,8 +957,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 {
     CALL();
     const struct state *state = state_get();
-    if (!memory_has(state->memory, to, bytes) && !memory_has(state->pinned, to, bytes))
-        return result_is(cudaErrorInvalidValue);
+    REFUSE(!memory_has(state->memory, to, bytes) && !memory_has(state->pinned, to, bytes), cudaErrorInvalidValue);
     return result_is(fake_cuda_enqueue(stream, [to, value, bytes] { memset(to, value, bytes); }));
 }
 
@@ -981,9 +966,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int)
 {
     CALL();
-    cudaError_t error = context_need();
-    if (error != cudaSuccess)
-        return result_is(error);
+    NEED(context_need());
     *stream = new CUstream_st;
     state_get()->streams.insert(*stream);
     return cudaSuccess;
@@ -993,8 +976,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     struct state *state = state_get();
     cudaError_t error = call_begin(__func__);
-    if (state->streams.count(stream) == 0)
-        return result_is(cudaErrorInvalidResourceHandle);
+    REFUSE(state->streams.count(stream) == 0, cudaErrorInvalidResourceHandle);
     stream_drain(stream);
     state->streams.erase(stream);
     delete stream->capture;
@@ -1006,8 +988,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     CALL();
     wait_count();
-    if (!stream_is_known(stream))
-        return result_is(cudaErrorInvalidResourceHandle);
+    REFUSE(!stream_is_known(stream), cudaErrorInvalidResourceHandle);
     if (stream_of(stream)->capture) {
         stream->capture->invalid = true;
         return result_is(cudaErrorStreamCaptureUnsupported);
@@ -1020,8 +1001,7 @@ cudaError_t cudaDeviceSynchronize(void)
 {
     CALL();
     wait_count();
-    if (somebody_captures())
-        return result_is(cudaErrorStreamCaptureUnsupported);
+    REFUSE(somebody_captures(), cudaErrorStreamCaptureUnsupported);
     all_drain();
     return result_is(cudaSuccess);
 }
@@ -1029,9 +1009,7 @@ cudaError_t cudaDeviceSynchronize(void)
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 {
     CALL();
-    cudaError_t error = context_need();
-    if (error != cudaSuccess)
-        return result_is(error);
+    NEED(context_need());
     *event = new CUevent_st;
     (*event)->timing = (flags & cudaEventDisableTiming) == 0;
     state_get()->events.insert(*event);
@@ -1042,8 +1020,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     struct state *state = state_get();
     cudaError_t error = call_begin(__func__);
-    if (state->events.count(event) == 0)
-        return result_is(cudaErrorInvalidResourceHandle);
+    REFUSE(state->events.count(event) == 0, cudaErrorInvalidResourceHandle);
     all_drain();
     state->events.erase(event);
     delete event;
@@ -1054,8 +1031,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     CALL();
     struct queued queued;
-    if (state_get()->events.count(event) == 0)
-        return result_is(cudaErrorInvalidResourceHandle);
+    REFUSE(state_get()->events.count(event) == 0, cudaErrorInvalidResourceHandle);
     queued.record = event;
     queued.generation = ++event->recorded;
     return result_is(enqueue(stream, std::move(queued)));
@@ -1065,8 +1041,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     CALL();
     struct queued queued;
-    if (state_get()->events.count(event) == 0)
-        return result_is(cudaErrorInvalidResourceHandle);
+    REFUSE(state_get()->events.count(event) == 0, cudaErrorInvalidResourceHandle);
     queued.wait = event;
     queued.generation = event->recorded;
     return result_is(enqueue(stream, std::move(queued)));
@@ -1076,8 +1051,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     CALL();
     wait_count();
-    if (state_get()->events.count(event) == 0)
-        return result_is(cudaErrorInvalidResourceHandle);
+    REFUSE(state_get()->events.count(event) == 0, cudaErrorInvalidResourceHandle);
     event_reach(event, event->recorded);
     return result_is(cudaSuccess);
 }
@@ -1086,11 +1060,10 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
 {
     CALL();
     struct state *state = state_get();
-    if (state->events.count(start) == 0 || state->events.count(end) == 0 || !start->timing || !end->timing ||
-        start->recorded == 0 || end->recorded == 0)
-        return result_is(cudaErrorInvalidResourceHandle);
-    if (start->done < start->recorded || end->done < end->recorded)
-        return result_is(cudaErrorNotReady);
+    REFUSE(state->events.count(start) == 0 || state->events.count(end) == 0 || !start->timing || !end->timing ||
+               start->recorded == 0 || end->recorded == 0,
+           cudaErrorInvalidResourceHandle);
+    REFUSE(start->done < start->recorded || end->done < end->recorded, cudaErrorNotReady);
     *milliseconds = (float)(end->at_ms - start->at_ms);
     return cudaSuccess;
 }
@@ -1098,10 +1071,8 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode)
 {
     CALL();
-    if (!stream || !stream_is_known(stream))
-        return result_is(cudaErrorStreamCaptureUnsupported);
-    if (stream->capture)
-        return result_is(cudaErrorInvalidValue);
+    REFUSE(!stream || !stream_is_known(stream), cudaErrorStreamCaptureUnsupported);
+    REFUSE(stream->capture, cudaErrorInvalidValue);
     stream->capture = new CUgraph_st;
     return cudaSuccess;
 }
@@ -1130,8 +1101,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     CALL();
-    if (!graph || somebody_captures())
-        return result_is(cudaErrorInvalidValue);
+    REFUSE(!graph || somebody_captures(), cudaErrorInvalidValue);
     *exec = new CUgraphExec_st{graph->work};
     fake_cuda_object_count(1);
     return cudaSuccess;
@@ -1140,16 +1110,14 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t gra
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
 {
     CALL();
-    if (!exec || !stream_is_known(stream) || stream_of(stream)->capture)
-        return result_is(cudaErrorInvalidValue);
+    REFUSE(!exec || !stream_is_known(stream) || stream_of(stream)->capture, cudaErrorInvalidValue);
     return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     CALL();
-    if (!exec || stream_of(stream)->capture)
-        return result_is(cudaErrorInvalidValue);
+    REFUSE(!exec || stream_of(stream)->capture, cudaErrorInvalidValue);
     state_get()->count.replayed += exec->work.size();
     for (const struct queued &queued : exec->work) {
         cudaError_t error = queued.kernel ? kernel_enqueue(stream, queued) : enqueue(stream, queued);

@@ -87,12 +87,12 @@ endif
 # Attention around its tiles, with a separate allocation per operand, judged as in opcheck.
 if HAVE_CXX
 check_PROGRAMS += tests/cuda_on_cpu/check_attention
-tests_cuda_on_cpu_check_attention_SOURCES = tests/cuda_on_cpu/check_attention.c
+tests_cuda_on_cpu_check_attention_SOURCES = tests/cuda_on_cpu/check_attention.c tests/cuda_on_cpu/separate.h
 nodist_EXTRA_tests_cuda_on_cpu_check_attention_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_check_attention_CPPFLAGS = $(EMULATED_CPPFLAGS)
 tests_cuda_on_cpu_check_attention_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)
 check_PROGRAMS += tests/cuda_on_cpu/check_rows
-tests_cuda_on_cpu_check_rows_SOURCES = tests/cuda_on_cpu/check_rows.c
+tests_cuda_on_cpu_check_rows_SOURCES = tests/cuda_on_cpu/check_rows.c tests/cuda_on_cpu/separate.h
 nodist_EXTRA_tests_cuda_on_cpu_check_rows_SOURCES = links_with_cxx.cpp
 tests_cuda_on_cpu_check_rows_CPPFLAGS = $(EMULATED_CPPFLAGS)
 tests_cuda_on_cpu_check_rows_LDADD = tests/ops/libops_test.a libgpttrain.a $(EMULATED_LIBS) $(BACKEND_LIBS)

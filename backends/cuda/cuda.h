@@ -130,6 +130,9 @@ void cuda_devices(bool automatic, struct backend_devices *out);
  * a name that no card has. */
 enum gt_status cuda_device_describe(struct cuda_backend *cuda, const char *name);
 
+/* Enqueues the calls, one kernel or product after the other. */
+enum gt_status cuda_calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count);
+
 /* ---- cuda_memory.c: the arena, and copies to and from it through pinned memory ---- */
 
 /* Errors: GT_NO_MEMORY, GT_DEVICE. */
@@ -160,10 +163,9 @@ void cuda_memory_results_give(struct cuda_backend *cuda);
 /* ---- cuda_graph.c: bound programs as CUDA graphs.  Everything that changes from run to run is in device memory (the
  * block of scalars, the batch), so that a replay has no arguments. ---- */
 
-/* Records what `run` enqueues for the calls, which have run before.  When that fails, logs it once; these calls and all
+/* Records what the calls enqueue, which have run before.  When that fails, logs it once; these calls and all
  * programs after them are then launched call by call.  Errors: GT_DEVICE where the card is lost. */
-enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
-                                 enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t));
+enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call *calls, size_t count);
 /* Returns the graph of these calls, or NULL when there is none. */
 cudaGraphExec_t cuda_graph_find(const struct cuda_backend *cuda, const struct op_call *calls, size_t count);
 void cuda_graphs_destroy(struct cuda_backend *cuda);

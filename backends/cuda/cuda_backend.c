@@ -183,7 +183,7 @@ const struct op_impl *const cuda_table[OP_KIND_COUNT] = {
 };
 #undef OP
 
-static enum gt_status calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
+enum gt_status cuda_calls_launch(struct backend *backend, int32_t queue, const struct op_call *calls, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         assert((unsigned)calls[i].kind < OP_KIND_COUNT);
@@ -199,7 +199,7 @@ static enum gt_status cuda_run(struct backend *backend, int32_t queue, const str
         return GT_DEVICE;
     const cudaGraphExec_t graph = cuda_graph_find(cuda, calls, count);
     if (graph == NULL)
-        return calls_launch(backend, queue, calls, count);
+        return cuda_calls_launch(backend, queue, calls, count);
     return cuda_check(backend, cudaGraphLaunch(graph, cuda_stream(backend, queue)), "starting a program");
 }
 
@@ -220,7 +220,7 @@ static enum gt_status calls_first_launch(struct cuda_backend *cuda, const struct
     for (size_t i = 0; i < count && status == GT_OK; i++) {
         status = cuda_shape_settle(cuda, &calls[i]);
         if (status == GT_OK)
-            status = calls_launch(&cuda->base, 0, &calls[i], 1);
+            status = cuda_calls_launch(&cuda->base, 0, &calls[i], 1);
     }
     cuda->tuning->now = false;
     return status;
@@ -240,7 +240,7 @@ static enum gt_status cuda_bind(struct backend *backend, const struct op_call *c
     TRY(calls_first_launch(cuda_own(backend), calls, count));
     TRY(cuda_sync(backend, 0));
     cuda_tuning_store(cuda_own(backend));
-    TRY(cuda_graph_record(cuda_own(backend), calls, count, calls_launch));
+    TRY(cuda_graph_record(cuda_own(backend), calls, count));
     return cuda_sync(backend, 0);
 }
 

@@ -203,27 +203,15 @@ DEVICE float to_float(__half value)
     return __half2float(value);
 }
 
-DEVICE void from_float(float value, float *to)
-{
-    *to = value;
-}
-
-DEVICE void from_float(float value, __nv_bfloat16 *to)
-{
-    *to = __float2bfloat16_rn(value);
-}
-
-DEVICE void from_float(float value, __half *to)
-{
-    *to = __float2half_rn(value);
-}
-
 /* Rounds the value to T: rounded<__half>(x). */
 template <typename T> DEVICE T rounded(float value)
 {
-    T result;
-    from_float(value, &result);
-    return result;
+    if constexpr (is_bfloat16<T>)
+        return __float2bfloat16_rn(value);
+    else if constexpr (sizeof(T) == sizeof(float))
+        return value;
+    else
+        return __float2half_rn(value);
 }
 
 /* Packs two values as 16-bit T into one register of a fragment, `low` in the low half. */

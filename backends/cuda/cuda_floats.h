@@ -202,9 +202,9 @@ DEVICE float cuda_read_one(const struct cuda_floats &from, int64_t index)
 DEVICE void cuda_write_one(const struct cuda_floats &to, int64_t index, float value)
 {
     if (to.dtype == DTYPE_BF16)
-        from_float(value, (__nv_bfloat16 *)to.memory + index);
+        ((__nv_bfloat16 *)to.memory)[index] = rounded<__nv_bfloat16>(value);
     else if (to.dtype == DTYPE_F16)
-        from_float(value, (__half *)to.memory + index);
+        ((__half *)to.memory)[index] = rounded<__half>(value);
     else
         ((float *)to.memory)[index] = value;
 }

@@ -40,14 +40,12 @@ static bool is_good(struct cuda_backend *cuda, cudaError_t error, const char *wh
 }
 
 /* The capture has to be ended in any case, to release the stream. */
-static bool calls_capture(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
-                          enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t),
-                          cudaGraph_t *out)
+static bool calls_capture(struct cuda_backend *cuda, const struct op_call *calls, size_t count, cudaGraph_t *out)
 {
     cudaGraph_t graph = NULL;
     if (!is_good(cuda, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal), "beginning a capture"))
         return false;
-    const enum gt_status status = run(&cuda->base, 0, calls, count);
+    const enum gt_status status = cuda_calls_launch(&cuda->base, 0, calls, count);
     const bool ended = is_good(cuda, cudaStreamEndCapture(cuda->stream, &graph), "ending a capture");
     if (status == GT_OK && ended) {
         *out = graph;
@@ -58,13 +56,11 @@ static bool calls_capture(struct cuda_backend *cuda, const struct op_call *calls
     return false;
 }
 
-static bool graph_make(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
-                       enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t),
-                       cudaGraphExec_t *out)
+static bool graph_make(struct cuda_backend *cuda, const struct op_call *calls, size_t count, cudaGraphExec_t *out)
 {
     cudaGraph_t graph;
     cudaGraphExec_t exec = NULL;
-    if (!calls_capture(cuda, calls, count, run, &graph))
+    if (!calls_capture(cuda, calls, count, &graph))
         return false;
     /* cudaGraphInstantiateWithFlags has had these arguments since 11.4; cudaGraphInstantiate's changed with 12.0. */
     bool made = is_good(cuda, cudaGraphInstantiateWithFlags(&exec, graph, 0), "making a graph");
@@ -84,16 +80,15 @@ static void failure_note(struct cuda_backend *cuda)
              capture->why);
 }
 
-enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call *calls, size_t count,
-                                 enum gt_status (*run)(struct backend *, int32_t, const struct op_call *, size_t))
+enum gt_status cuda_graph_record(struct cuda_backend *cuda, const struct op_call *calls, size_t count)
 {
     cudaGraphExec_t exec = NULL;
     const bool has_room = cuda->graphs < CUDA_GRAPHS_MAX;
     if (cuda->graphs_off || count == 0)
         return GT_OK;
     cuda->capture = (struct cuda_capture){
-        .active = true, .what = "capturing", .why = has_room ? "unknown" : "as many as there can be are kept"};
-    const bool made = has_room && graph_make(cuda, calls, count, run, &exec);
+        .active = true, .what = "capturing", .why = has_room ? "unknown" : "the table of graphs is full"};
+    const bool made = has_room && graph_make(cuda, calls, count, &exec);
     cuda->capture.active = false;
     if (cuda->lost != cudaSuccess)
         return GT_DEVICE;

@@ -3,7 +3,7 @@
  * A candidate runs once to load what it needs, once to see how long it takes, and then as often as a fiftieth of a
  * second allows, at most RUNS_MAX times.  The results do not matter: the arena has no data yet.
  */
-#include "backends/cuda/cuda_trial.h"
+#include "backends/cuda/cuda_tuning.h"
 
 #define GAIN_MIN 0.03
 #define CANDIDATE_SECONDS 0.02

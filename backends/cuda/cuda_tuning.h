@@ -7,8 +7,29 @@
 #ifndef GPT_TRAIN_CUDA_CUDA_TUNING_H
 #define GPT_TRAIN_CUDA_CUDA_TUNING_H
 
+#include "backends/cuda/cuda.h"
 #include "backends/cuda/cuda_choices.h"
-#include "backends/cuda/cuda_trial.h"
+
+/* ---- cuda_trial.c: finds the fastest of several ways to compute the same result, and its gain ---- */
+
+/* Candidate 0 is the one that is used without a trial.  `start` enqueues a candidate on queue 0. */
+struct cuda_trial {
+    const char *what; /* "timing a product", for errors */
+    int32_t count;
+    enum gt_status (*start)(struct cuda_backend *cuda, int32_t candidate, const void *context);
+    const void *context;
+};
+
+struct cuda_trial_result {
+    int32_t best;   /* 0 unless another one is faster by more than the noise of timings */
+    double seconds; /* of one run of the best */
+    double gain;    /* 0.2: a fifth less time than candidate 0 */
+};
+
+/* Waits for the device, and allocates two events.  Errors: GT_DEVICE. */
+enum gt_status cuda_trial_run(struct cuda_backend *cuda, const struct cuda_trial *trial, struct cuda_trial_result *out);
+
+/* ---- cuda_tuning.c ---- */
 
 /* Counts since the last cuda_tuning_store(). */
 struct cuda_found {

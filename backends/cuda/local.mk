@@ -14,7 +14,7 @@ cuda_sources = \
 	backends/cuda/cuda_nvml.c backends/cuda/cuda_nvml.h \
 	backends/cuda/cuda_ops.c \
 	backends/cuda/cuda_shapes.c backends/cuda/cuda_shapes.h \
-	backends/cuda/cuda_trial.c backends/cuda/cuda_trial.h \
+	backends/cuda/cuda_trial.c \
 	backends/cuda/cuda_tuning.c backends/cuda/cuda_tuning.h
 
 # Not part of the emulated backend, which links cuBLASLt's functions.

@@ -402,9 +402,9 @@ static void store_value(void *matrix, cudaDataType type, int i, float value)
     if (type == CUDA_R_32F)
         ((float *)matrix)[i] = value;
     else if (type == CUDA_R_16BF)
-        from_float(value, (__nv_bfloat16 *)matrix + i);
+        ((__nv_bfloat16 *)matrix)[i] = rounded<__nv_bfloat16>(value);
     else
-        from_float(value, (__half *)matrix + i);
+        ((__half *)matrix)[i] = rounded<__half>(value);
 }
 
 static void *matrix_make(cudaDataType type, int salt)

@@ -272,6 +272,37 @@ static void aliases_check(struct totals *totals)
     }
 }
 
+/* ---- graphs ---- */
+
+/* A program beyond those that are kept as graphs is noted, and runs. */
+static void graphs_check(struct totals *totals)
+{
+    static const struct recipe recipe = {OP_FILL, "M", 8, 8, 0, 0};
+    const struct setting setting = {.input = -1};
+    const struct backend_open_options options = {.device = 0};
+    struct backend_segment segment[BACKEND_SEGMENTS_MAX];
+    struct op_call calls[CUDA_GRAPHS_MAX + 1];
+    struct check_case check;
+    struct backend *backend = NULL;
+    float filled[64] = {0.0f};
+    if (!is_wanted(totals, "graphs") || !case_of(&recipe, DTYPE_F32, 0, &check))
+        return;
+    bool right = cuda_backend_ops.open(&options, &backend) == GT_OK &&
+                 cuda_backend_ops.arena(backend, segment, segments_make(&check.call, &setting, segment)) == GT_OK;
+    for (int32_t i = 0; i <= CUDA_GRAPHS_MAX && right; i++) {
+        calls[i] = check.call;
+        right = !cuda_from(backend)->graphs_off && cuda_backend_ops.bind(backend, &calls[i], 1) == GT_OK;
+    }
+    right = right && cuda_from(backend)->graphs_off && cuda_from(backend)->graphs == CUDA_GRAPHS_MAX &&
+            cuda_backend_ops.run(backend, 0, &calls[CUDA_GRAPHS_MAX], 1) == GT_OK &&
+            cuda_backend_ops.download(backend, 0, filled, check.call.operand[FILL_Y].at, sizeof filled) == GT_OK &&
+            filled[63] == check.call.attrs.value;
+    cuda_backend_ops.close(backend);
+    if (!right)
+        printf("FAIL graphs: %d programs are not kept, or one more does not run\n", CUDA_GRAPHS_MAX);
+    count(totals, right);
+}
+
 /* ---- NaN ---- */
 
 static bool is_done(cuda_launch *launch, const struct cuda_args *args)
@@ -433,6 +464,7 @@ int main(int argc, char **argv)
     ops_check(&totals);
     shapes_check(&totals);
     aliases_check(&totals);
+    graphs_check(&totals);
     nan_check(&totals);
     sums_add_check(&totals);
     far_check(&totals);

@@ -833,21 +833,30 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     return cudaSuccess;
 }
 
-/* Frees the memory even when it reports a failure; otherwise the test process would leak it. */
+/* Ends `pointer`, and sets the bytes that it had.  Frees the memory even when the call reports a failure; otherwise the
+ * test process would leak it. */
+static cudaError_t memory_free(std::map<char *, size_t> *table, void *pointer, cudaError_t error, size_t *bytes)
+{
+    all_drain();
+    auto found = table->find((char *)pointer);
+    REFUSE(found == table->end(), cudaErrorInvalidValue);
+    *bytes = found->second;
+    table->erase(found);
+    free(pointer);
+    return result_is(error);
+}
+
 cudaError_t cudaFree(void *pointer)
 {
     struct state *state = state_get();
     cudaError_t error = call_begin(__func__);
+    size_t bytes = 0;
     if (!pointer)
         return error == cudaSuccess ? result_is(context_need()) : error;
-    all_drain();
-    auto found = state->memory.find((char *)pointer);
-    REFUSE(found == state->memory.end(), cudaErrorInvalidValue);
-    state->count.live_bytes -= found->second;
-    state->live_rounded -= rounded_bytes(found->second);
-    state->memory.erase(found);
-    free(pointer);
-    return result_is(error);
+    error = memory_free(&state->memory, pointer, error, &bytes);
+    state->count.live_bytes -= bytes;
+    state->live_rounded -= rounded_bytes(bytes);
+    return error;
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total)
@@ -878,15 +887,11 @@ cudaError_t cudaFreeHost(void *pointer)
 {
     struct state *state = state_get();
     cudaError_t error = call_begin(__func__);
-    if (!pointer)
-        return error;
-    all_drain();
-    auto found = state->pinned.find((char *)pointer);
-    REFUSE(found == state->pinned.end(), cudaErrorInvalidValue);
-    state->count.pinned_bytes -= found->second;
-    state->pinned.erase(found);
-    free(pointer);
-    return result_is(error);
+    size_t bytes = 0;
+    if (pointer)
+        error = memory_free(&state->pinned, pointer, error, &bytes);
+    state->count.pinned_bytes -= bytes;
+    return error;
 }
 
 static bool copy_is_valid(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)

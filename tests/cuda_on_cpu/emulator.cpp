@@ -212,6 +212,7 @@ static enum order_kind order_kind = ASCENDING;
 static bool order_lockstep, order_known;
 static uint64_t order_seed = 1, random_state;
 static int device_capability = 86;
+static uint64_t launches; /* so far */
 static struct emulator_stats stats;
 
 static void fail_at(const char *format, va_list arguments)
@@ -319,7 +320,6 @@ static char *stack_map(void)
 static void leave(void)
 {
     struct fiber *fiber = current;
-    stats.switches++;
     if (__sanitizer_start_switch_fiber)
         __sanitizer_start_switch_fiber(fiber->state == ENDED ? nullptr : &fiber->sanitizer_stack, main_stack,
                                        main_stack_bytes);
@@ -621,22 +621,12 @@ static void mma_run(enum emulator_op op, struct fiber *warp)
 
 static void collective_run(enum emulator_op op, unsigned mask, struct fiber *warp)
 {
-    switch (op) {
-    case EMULATOR_SHUFFLE:
+    if (op == EMULATOR_SHUFFLE)
         shuffle_run(mask, warp);
-        break;
-    case EMULATOR_SYNCWARP:
-        break;
-    case EMULATOR_LDMATRIX:
-    case EMULATOR_LDMATRIX_TRANS:
+    else if (op == EMULATOR_LDMATRIX || op == EMULATOR_LDMATRIX_TRANS)
         ldmatrix_run(op == EMULATOR_LDMATRIX_TRANS, warp);
-        break;
-    case EMULATOR_MMA_16_BF16:
-    case EMULATOR_MMA_16_F16:
-    case EMULATOR_MMA_8_F16:
+    else if (op != EMULATOR_SYNCWARP)
         mma_run(op, warp);
-        break;
-    }
 }
 
 /* Returns the gathering of this op and mask, and creates it if necessary.  Fails when two lanes wait for each other in
@@ -666,7 +656,6 @@ void emulator_collective(enum emulator_op op, unsigned mask, void *share)
     struct fiber *warp = &fibers[index * WARP_SIZE];
     int lanes = std::min(thread_count - index * WARP_SIZE, WARP_SIZE);
     unsigned existing = lanes == WARP_SIZE ? ~0u : (1u << lanes) - 1;
-    stats.collectives++;
     if ((mask >> lane & 1) == 0)
         emulator_fail("%s: lane %d is not in its own mask %08x", op_name(op), lane, mask);
     /* Shuffles ignore lanes that the block never had; matrix operations need all lanes. */
@@ -700,17 +689,13 @@ void emulator_collective(enum emulator_op op, unsigned mask, void *share)
 bool emulator_order_set(const char *text)
 {
     static const char *const names[] = {"asc", "desc", "random:"};
-    enum order_kind kind = ASCENDING;
+    int kind = ASCENDING;
+    while (kind <= RANDOM && strncmp(text, names[kind], strlen(names[kind])) != 0)
+        kind++;
+    if (kind > RANDOM)
+        return false;
+    const char *rest = text + strlen(names[kind]);
     uint64_t seed = 1;
-    size_t length;
-    for (;; kind = (enum order_kind)(kind + 1)) {
-        if (kind > RANDOM)
-            return false;
-        length = strlen(names[kind]);
-        if (strncmp(text, names[kind], length) == 0)
-            break;
-    }
-    const char *rest = text + length;
     if (kind == RANDOM) {
         char *end;
         seed = strtoull(rest, &end, 10);
@@ -721,7 +706,7 @@ bool emulator_order_set(const char *text)
     bool lockstep = strcmp(rest, ",lockstep") == 0;
     if (!lockstep && strcmp(rest, "") != 0 && strcmp(rest, ",run-ahead") != 0)
         return false;
-    order_kind = kind;
+    order_kind = (enum order_kind)kind;
     order_lockstep = lockstep;
     order_seed = seed;
     order_known = true;
@@ -921,12 +906,9 @@ void emulator_run(const struct emulator_launch *launch)
     gridDim = launch->grid;
     blockDim = launch->block;
     thread_count = (int)(launch->block.x * launch->block.y * launch->block.z);
-    random_state = order_seed + stats.launches;
+    random_state = order_seed + launches++;
     uint64_t blocks = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
     uint64_t factor = order_kind == RANDOM ? coprime_to(blocks) : 1, shift = random_next() % blocks;
-    stats.launches++;
-    stats.blocks += blocks;
-    stats.threads += blocks * (uint64_t)thread_count;
     for (uint64_t i = 0; i < blocks; i++) {
         uint64_t block = block_at(i, blocks, factor, shift);
         blockIdx = {(unsigned)(block % gridDim.x), (unsigned)(block / gridDim.x % gridDim.y),

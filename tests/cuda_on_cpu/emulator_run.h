@@ -32,9 +32,6 @@ struct emulator_launch {
 };
 
 struct emulator_stats {
-    uint64_t launches, blocks, threads;
-    uint64_t switches;    /* to a fiber and back */
-    uint64_t collectives; /* shuffles, __syncwarp, ldmatrix, mma */
     uint64_t products;    /* warp-level mma */
     uint64_t matrix_rows; /* phases of ldmatrix: eight rows of one 8x8 matrix */
     uint64_t conflicts;   /* phases whose rows share a bank */

@@ -34,8 +34,7 @@ enum {
     PIECE_BYTES = 16384
 };
 
-/* Logs "PATH: cannot VERB: errno's text". */
-static enum gt_status io_error(const char *path, const char *verb)
+enum gt_status file_error(const char *path, const char *verb)
 {
     log_error("%s: cannot %s: %s", path, verb, strerror(errno));
     return GT_IO;
@@ -128,9 +127,9 @@ static enum gt_status mode_keep(const struct file_replacement *file, mode_t mode
 {
     struct stat now;
     if (fstat(file->fd, &now) != 0)
-        return io_error(file->aside, "read its mode");
+        return file_error(file->aside, "read its mode");
     if ((now.st_mode & 0777) != mode && fchmod(file->fd, mode) != 0)
-        return io_error(file->aside, "set its mode");
+        return file_error(file->aside, "set its mode");
     return GT_OK;
 }
 
@@ -141,11 +140,11 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
     folder_of(folder, file->path);
     file->dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file->dir_fd < 0)
-        return io_error(folder, "open the folder");
+        return file_error(folder, "open the folder");
     struct stat old;
     const bool exists = fstatat(file->dir_fd, base_of(file->path), &old, AT_SYMLINK_NOFOLLOW) == 0;
     if (!exists && errno != ENOENT)
-        return io_error(file->path, "look at it");
+        return file_error(file->path, "look at it");
     if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
         log_error("%s: cannot replace: it is not a regular file", file->path);
         return GT_IO;
@@ -154,7 +153,7 @@ static enum gt_status replacement_open(struct file_replacement *file, const mode
     const mode_t wanted = mode != NULL ? *mode : is_given ? old.st_mode & 0777 : 0666;
     file->fd = aside_open(file, wanted);
     if (file->fd < 0)
-        return io_error(file->aside, "create");
+        return file_error(file->aside, "create");
     file->aside_exists = true;
     return is_given ? mode_keep(file, wanted) : GT_OK;
 }
@@ -174,24 +173,30 @@ enum gt_status file_replacement_begin(struct file_replacement *file, const char 
     return file_replacement_begin_mode(file, path, NULL);
 }
 
-enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count)
+enum gt_status file_write_all(int fd, const char *path, const void *bytes, size_t count)
 {
-    assert(file->fd >= 0);
     const char *next = bytes;
     size_t left = count;
     while (left > 0) {
-        const ssize_t written = write(file->fd, next, left);
+        const ssize_t written = write(fd, next, left);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
-            return io_error(file->aside, "write");
+            return file_error(path, "write");
         if (written == 0) {
-            log_error("%s: cannot write: the system took 0 of %zu bytes", file->aside, left);
+            log_error("%s: cannot write: the system took 0 of %zu bytes", path, left);
             return GT_IO;
         }
         next += written;
         left -= (size_t)written;
     }
+    return GT_OK;
+}
+
+enum gt_status file_replacement_write(struct file_replacement *file, const void *bytes, size_t count)
+{
+    assert(file->fd >= 0);
+    TRY(file_write_all(file->fd, file->aside, bytes, count));
     file->size_bytes += count;
     file->crc32c = file_crc32c(file->crc32c, bytes, count);
     return GT_OK;
@@ -210,7 +215,7 @@ static enum gt_status aside_check(struct file_replacement *file)
 {
     struct stat written, there;
     if (fstat(file->fd, &written) != 0 || fstatat(file->dir_fd, base_of(file->aside), &there, AT_SYMLINK_NOFOLLOW) != 0)
-        return io_error(file->aside, "look at it");
+        return file_error(file->aside, "look at it");
     if (written.st_dev == there.st_dev && written.st_ino == there.st_ino)
         return GT_OK;
     log_error("%s: another program replaced this file while it was being written", file->aside);
@@ -221,21 +226,21 @@ static enum gt_status aside_check(struct file_replacement *file)
 static enum gt_status replacement_finish(struct file_replacement *file)
 {
     if (fsync_retry(file->fd) != 0)
-        return io_error(file->aside, "sync");
+        return file_error(file->aside, "sync");
     TRY(aside_check(file));
     const int rc = close(file->fd);
     file->fd = -1;
     if (rc != 0 && errno != EINTR)
-        return io_error(file->aside, "close");
+        return file_error(file->aside, "close");
     if (renameat(file->dir_fd, base_of(file->aside), file->dir_fd, base_of(file->path)) != 0) {
-        enum gt_status status = io_error(file->path, "rename the new file over it");
+        enum gt_status status = file_error(file->path, "rename the new file over it");
         file->in_place = !is_still_aside(file);
         return status;
     }
     file->aside_exists = false;
     file->in_place = true;
     if (fsync_folder(file->dir_fd) != 0)
-        return io_error(file->path, "sync the folder of");
+        return file_error(file->path, "sync the folder of");
     return GT_OK;
 }
 
@@ -278,7 +283,7 @@ enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_
     TRY(file_open_read_if_there(path, &fd, out_size_bytes));
     if (fd < 0) {
         errno = ENOENT;
-        return io_error(path, "open");
+        return file_error(path, "open");
     }
     *out_fd = fd;
     return GT_OK;
@@ -293,11 +298,11 @@ enum gt_status file_open_read_if_there(const char *path, int *out_fd, uint64_t *
         return GT_OK;
     }
     if (fd < 0)
-        return io_error(path, "open");
+        return file_error(path, "open");
     struct stat info = {0}; /* MemorySanitizer does not see what the kernel fills in */
     enum gt_status status = GT_OK;
     if (fstat(fd, &info) != 0) {
-        status = io_error(path, "read its size");
+        status = file_error(path, "read its size");
     } else if (!S_ISREG(info.st_mode)) {
         log_error("%s: cannot read: it is %s, not a regular file", path,
                   S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
@@ -326,7 +331,7 @@ enum gt_status file_read_at(int fd, const char *path, uint64_t offset, void *out
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return io_error(path, "read");
+            return file_error(path, "read");
         if (got == 0) {
             log_error("%s: was truncated while it was being read: %zu bytes are needed at %llu, the file ends at %llu",
                       path, count, (unsigned long long)offset, (unsigned long long)at);
@@ -370,7 +375,7 @@ enum gt_status file_look(const char *path, bool *out_exists)
 {
     struct stat info;
     *out_exists = stat(path, &info) == 0;
-    return *out_exists || errno == ENOENT || errno == ENOTDIR ? GT_OK : io_error(path, "look at it");
+    return *out_exists || errno == ENOENT || errno == ENOTDIR ? GT_OK : file_error(path, "look at it");
 }
 
 bool file_exists(const char *path)
@@ -452,7 +457,7 @@ static enum gt_status make_folder(const char *path)
         return GT_IO;
     }
     errno = cause == EEXIST ? ENOTDIR : cause;
-    return io_error(path, "create the folder");
+    return file_error(path, "create the folder");
 }
 
 enum gt_status file_make_folders(const char *path)
@@ -514,8 +519,8 @@ enum gt_status file_sync_folder(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return io_error(path, "open the folder");
-    enum gt_status status = fsync_folder(fd) == 0 ? GT_OK : io_error(path, "sync the folder");
+        return file_error(path, "open the folder");
+    enum gt_status status = fsync_folder(fd) == 0 ? GT_OK : file_error(path, "sync the folder");
     (void)close(fd);
     return status;
 }
@@ -594,7 +599,7 @@ static long lock_holder(int fd)
 static enum gt_status lock_refused(int fd, const char *path)
 {
     if (errno != EWOULDBLOCK)
-        return io_error(path, "lock");
+        return file_error(path, "lock");
     const long pid = lock_holder(fd);
     if (pid != 0)
         log_error("%s: is locked by process %ld, which is still running", path, pid);
@@ -616,7 +621,7 @@ static enum gt_status lock_open(const char *path, int *out_fd)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
     if (fd < 0)
-        return io_error(path, "open the lock file");
+        return file_error(path, "open the lock file");
     int rc;
     do {
         rc = flock(fd, LOCK_EX | LOCK_NB);
@@ -650,12 +655,12 @@ static enum gt_status lock_check(int fd, const char *path)
     char text[LOCK_BYTES_MAX + 1];
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return io_error(path, "look at the lock file");
+        return file_error(path, "look at the lock file");
     if (!S_ISREG(info.st_mode))
         return lock_foreign(path, "is no regular file");
     const ssize_t count = pread(fd, text, sizeof text, 0);
     if (count < 0)
-        return io_error(path, "read the lock file");
+        return file_error(path, "read the lock file");
     for (ssize_t i = 0; i < count; i++) {
         if (count > LOCK_BYTES_MAX || !((text[i] >= '0' && text[i] <= '9') || text[i] == '\n' || text[i] == '\0'))
             return lock_foreign(path, "holds something else than a process id");

@@ -29,6 +29,8 @@ struct file_replacement {
     char aside[FILE_PATH_MAX];
 };
 
+/* Logs "PATH: cannot VERB: errno's text".  Returns GT_IO. */
+enum gt_status file_error(const char *path, const char *verb);
 /* Writes the suffix ".tmp-DIGITS-PID" of a temporary file.  The eight digits are pseudo-random, so that a process with
  * the same id in another container is unlikely to choose the same name.  If the name exists, try again with the next
  * `attempt`, which gives other digits. */
@@ -52,6 +54,8 @@ enum gt_status file_replace(const char *path, const void *bytes, size_t count);
 /* Copies `from` to `to` with its permissions, at most the first `limit_bytes`. */
 enum gt_status file_copy(const char *from, const char *to, uint64_t limit_bytes);
 
+/* Writes all bytes at the descriptor's offset; handles short writes and EINTR.  Errors: GT_IO. */
+enum gt_status file_write_all(int fd, const char *path, const void *bytes, size_t count);
 /* Opens a regular file read-only with O_CLOEXEC.  Errors: GT_IO. */
 enum gt_status file_open_read(const char *path, int *out_fd, uint64_t *out_size_bytes);
 /* As above, but a missing file is not an error: *out_fd is -1 then. */

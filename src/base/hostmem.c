@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/size.h"
 
-enum { HOSTMEM_ALIGNMENT = 64 };
+enum { HOSTMEM_ALIGNMENT = 64, GROW_MIN = 64 };
 
 #define HOSTMEM_MAGIC_LIVE UINT64_C(0x67707468656c6c6f)
 #define HOSTMEM_MAGIC_DEAD UINT64_C(0x6770746465616421)
@@ -156,6 +156,24 @@ void hostmem_free(struct hostmem *mem, void *pointer)
     mem->counters.live_bytes -= block->size_bytes;
     block->magic = HOSTMEM_MAGIC_DEAD;
     free(block);
+}
+
+enum gt_status hostmem_grow(struct hostmem *mem, void *list, size_t *capacity, size_t needed, size_t size,
+                            const char *what)
+{
+    size_t larger = *capacity < GROW_MIN ? GROW_MIN : *capacity + *capacity / 2;
+    void *old, *copy;
+    if (needed <= *capacity)
+        return GT_OK;
+    larger = larger < needed ? needed : larger;
+    TRY(hostmem_alloc(mem, larger, size, what, &copy));
+    memcpy(&old, list, sizeof old);
+    if (*capacity > 0)
+        memcpy(copy, old, *capacity * size);
+    hostmem_free(mem, old);
+    memcpy(list, &copy, sizeof copy);
+    *capacity = larger;
+    return GT_OK;
 }
 
 enum gt_status hostmem_strdup(struct hostmem *mem, const char *text, char **out)

@@ -37,6 +37,10 @@ void hostmem_phase_set(struct hostmem *mem, enum hostmem_phase phase);
 enum gt_status hostmem_alloc(struct hostmem *mem, size_t count, size_t size, const char *what, void *out);
 /* As above, for `count` objects of the type that *out points to. */
 #define HOSTMEM_NEW(mem, count, what, out) hostmem_alloc(mem, count, sizeof **(out), what, out)
+/* Makes room in a list for at least `needed` elements of `size` bytes: if *capacity is smaller, replaces the pointer at
+ * `list` by a copy with half as many elements again or more.  Errors: GT_NO_MEMORY. */
+enum gt_status hostmem_grow(struct hostmem *mem, void *list, size_t *capacity, size_t needed, size_t size,
+                            const char *what);
 /* Accepts NULL. */
 void hostmem_free(struct hostmem *mem, void *pointer);
 /* Copies a string.  Errors: GT_NO_MEMORY. */

@@ -63,6 +63,32 @@ START_TEST(blocks_are_aligned_zeroed_and_counted)
 }
 END_TEST
 
+START_TEST(grow_keeps_the_elements)
+{
+    struct hostmem *mem = NULL;
+    uint32_t *list = NULL;
+    size_t capacity = 0, grown = 0;
+    ck_assert_int_eq(hostmem_create(&mem), GT_OK);
+    for (uint32_t i = 0; i < 1000; i++) {
+        const size_t before = capacity;
+        ck_assert_int_eq(hostmem_grow(mem, &list, &capacity, i + 1, sizeof list[0], "a list"), GT_OK);
+        ck_assert_uint_ge(capacity, i + 1);
+        grown += capacity != before;
+        list[i] = i;
+    }
+    ck_assert_uint_lt(grown, 12);
+    ck_assert_int_eq(hostmem_grow(mem, &list, &capacity, 100000, sizeof list[0], "a list"), GT_OK);
+    ck_assert_uint_eq(capacity, 100000);
+    hostmem_fail_at(mem, 1);
+    ck_assert_int_eq(hostmem_grow(mem, &list, &capacity, 100001, sizeof list[0], "a list"), GT_NO_MEMORY);
+    ck_assert_uint_eq(capacity, 100000);
+    for (uint32_t i = 0; i < 1000; i++)
+        ck_assert_uint_eq(list[i], i);
+    hostmem_free(mem, list);
+    hostmem_destroy(mem);
+}
+END_TEST
+
 START_TEST(strdup_copies)
 {
     struct hostmem *mem = create();
@@ -219,6 +245,7 @@ Suite *hostmem_suite(void)
     Suite *suite = suite_create("hostmem");
     TCase *tcase = tcase_create("hostmem");
     tcase_add_test(tcase, blocks_are_aligned_zeroed_and_counted);
+    tcase_add_test(tcase, grow_keeps_the_elements);
     tcase_add_test(tcase, strdup_copies);
     tcase_add_test(tcase, leaks_are_reported_once);
     tcase_add_loop_test(tcase, sizes_that_do_not_fit, 0, 6);

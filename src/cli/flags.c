@@ -1,10 +1,15 @@
-/* Flags of gpt-prepare and gpt-export, looked up in two tables: switches, and flags with a value.
+/* Flags of gpt-prepare and gpt-export, looked up in a table.
  *
  * The programs handle "--" and arguments that are not flags themselves.  gpt-train and gpt-sample have keys instead,
  * which files can set too; config/config_args.c reads those.
  */
 #include "cli/flags.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -30,57 +35,112 @@ enum gt_status flags_error(const char *program, const char *what, const char *ar
     return GT_USAGE;
 }
 
-/* The search for the known flag that is nearest to a mistyped one. */
-struct nearest {
-    const char *typed;
-    size_t length;
-    int limit;         /* only a smaller distance counts */
-    const char *known; /* NULL: no flag is close enough */
-};
-
-static void nearest_try(struct nearest *nearest, const char *known)
-{
-    const int distance = config_name_distance(nearest->typed, nearest->length, known);
-    if (distance >= nearest->limit)
-        return;
-    nearest->limit = distance;
-    nearest->known = known;
-}
-
 /* Reports an unknown flag, and names the nearest known one. */
-static enum gt_status unknown_error(const struct flags *flags, const char *flag)
+static enum gt_status unknown_error(const char *program, const struct flag *flags, const char *flag)
 {
-    struct nearest nearest = {.typed = flag + strspn(flag, "-")};
-    nearest.length = strcspn(nearest.typed, "=");
-    nearest.limit = config_name_limit(nearest.length);
-    for (const struct flag_switch *known = flags->switches; known->name != NULL; known++)
-        nearest_try(&nearest, known->name);
-    for (const struct flag_value *known = flags->values; known->name != NULL; known++)
-        nearest_try(&nearest, known->name);
-    if (nearest.known == NULL)
-        return flags_error(flags->program, "no such flag", flag);
-    log_error("%s: no such flag; did you mean --%s?", flag, nearest.known);
+    const char *typed = flag + strspn(flag, "-"), *nearest = NULL;
+    const size_t length = strcspn(typed, "=");
+    int limit = config_name_limit(length); /* only a smaller distance counts */
+    for (; flags->name != NULL; flags++) {
+        const int distance = config_name_distance(typed, length, flags->name);
+        if (distance >= limit)
+            continue;
+        limit = distance;
+        nearest = flags->name;
+    }
+    if (nearest == NULL)
+        return flags_error(program, "no such flag", flag);
+    log_error("%s: no such flag; did you mean --%s?", flag, nearest);
     return GT_USAGE;
 }
 
-enum gt_status flags_read(const struct flags *flags, int argc, char **argv, int *at)
+/* ---- values ---- */
+
+static enum gt_status value_error(const struct flag *flag, const char *value, const char *expected)
 {
-    const char *flag = argv[*at];
-    const char *equals = strchr(flag, '=');
-    for (const struct flag_switch *known = flags->switches; known->name != NULL; known++) {
-        if (!flag_is(flag, known->name))
-            continue;
-        if (equals != NULL)
-            return flags_error(flags->program, "takes no value", flag);
-        *known->value = true;
+    log_error("--%s=%s: expected %s", flag->name, value, expected);
+    return GT_USAGE;
+}
+
+static enum gt_status read_text(const char *program, const struct flag *flag, const char *argument, const char *value)
+{
+    char name[64], what[80];
+    if (value[0] != '\0' || flag->expected == NULL) {
+        memcpy(flag->to, &value, sizeof value);
         return GT_OK;
     }
-    for (const struct flag_value *known = flags->values; known->name != NULL; known++) {
-        if (!flag_is(flag, known->name))
-            continue;
-        if (equals == NULL && *at + 1 >= argc)
-            return flags_error(flags->program, "needs a value", flag);
-        return known->read(flags->arguments, equals != NULL ? equals + 1 : argv[++*at]);
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
+    (void)snprintf(what, sizeof what, "expected %s", flag->expected);
+    return flags_error(program, what, name);
+}
+
+static enum gt_status read_number(const struct flag *flag, const char *value)
+{
+    char *end = NULL, expected[80];
+    errno = 0;
+    const int64_t number = strtoll(value, &end, 10);
+    if (value[0] >= '0' && value[0] <= '9' && *end == '\0' && errno == 0 && number >= flag->min &&
+        number <= flag->max) {
+        memcpy(flag->to, &number, sizeof number);
+        return GT_OK;
     }
-    return unknown_error(flags, flag);
+    (void)snprintf(expected, sizeof expected, "a whole number from %" PRId64 " to %" PRId64, flag->min, flag->max);
+    return value_error(flag, value, expected);
+}
+
+static enum gt_status read_fraction(const struct flag *flag, const char *value)
+{
+    char *end = NULL;
+    const double fraction = strtod(value, &end);
+    if (end == value || *end != '\0' || !(fraction >= 0 && fraction < 1))
+        return value_error(flag, value, "a number from 0 to below 1");
+    memcpy(flag->to, &fraction, sizeof fraction);
+    return GT_OK;
+}
+
+static enum gt_status read_word(const struct flag *flag, const char *value)
+{
+    char all[128] = "one of ";
+    for (int i = 0; flag->words[i] != NULL; i++) {
+        if (strcmp(value, flag->words[i]) == 0) {
+            memcpy(flag->to, &i, sizeof i);
+            return GT_OK;
+        }
+        const size_t used = strlen(all);
+        (void)snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "", flag->words[i]);
+    }
+    return value_error(flag, value, all);
+}
+
+enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv, int *at)
+{
+    const char *argument = argv[*at], *equals = strchr(argument, '=');
+    const struct flag *flag = flags;
+    while (flag->name != NULL && !flag_is(argument, flag->name))
+        flag++;
+    if (flag->name == NULL)
+        return unknown_error(program, flags, argument);
+    if (flag->kind == FLAG_SWITCH && equals != NULL)
+        return flags_error(program, "takes no value", argument);
+    if (flag->kind != FLAG_SWITCH && equals == NULL && *at + 1 >= argc)
+        return flags_error(program, "needs a value", argument);
+    if (flag->kind == FLAG_SWITCH) {
+        memcpy(flag->to, &(bool){true}, sizeof(bool));
+        return GT_OK;
+    }
+    const char *value = equals != NULL ? equals + 1 : argv[++*at];
+    switch (flag->kind) {
+    case FLAG_NUMBER:
+        return read_number(flag, value);
+    case FLAG_FRACTION:
+        return read_fraction(flag, value);
+    case FLAG_WORD:
+        return read_word(flag, value);
+    case FLAG_READ:
+        return flag->read(flag->to, value);
+    case FLAG_TEXT:
+    case FLAG_SWITCH:
+        break;
+    }
+    return read_text(program, flag, argument, value);
 }

@@ -2,33 +2,34 @@
 #ifndef GPT_TRAIN_CLI_FLAGS_H
 #define GPT_TRAIN_CLI_FLAGS_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
-struct flag_switch {
-    const char *name; /* with '-' */
-    bool *value;      /* set to true if the flag is given */
+enum flag_kind {
+    FLAG_SWITCH,   /* no value; sets a bool */
+    FLAG_TEXT,     /* a const char * */
+    FLAG_NUMBER,   /* an int64_t from `min` to `max` */
+    FLAG_FRACTION, /* a double from 0 to below 1 */
+    FLAG_WORD,     /* an int or enum: the index of one of `words` */
+    FLAG_READ      /* read(to, value) */
 };
 
-struct flag_value {
+struct flag {
     const char *name; /* with '-' */
-    /* Stores `value` in `arguments`, or logs what is wrong with it and returns GT_USAGE. */
-    enum gt_status (*read)(void *arguments, const char *value);
-};
-
-struct flags {
-    const char *program; /* for "PROGRAM --help lists the flags" */
-    void *arguments;
-    const struct flag_switch *switches; /* ends with a NULL name, as `values` does */
-    const struct flag_value *values;
+    enum flag_kind kind;
+    void *to;
+    int64_t min, max;         /* FLAG_NUMBER */
+    const char *const *words; /* FLAG_WORD: ends with NULL */
+    const char *expected;     /* FLAG_TEXT: what the text must be if it must not be empty, for the message, or NULL */
+    /* FLAG_READ: stores the value, or logs what is wrong with it and returns GT_USAGE. */
+    enum gt_status (*read)(void *to, const char *value);
 };
 
 /* Logs "ARGUMENT: WHAT; PROGRAM --help lists the flags".  Returns GT_USAGE. */
 enum gt_status flags_error(const char *program, const char *what, const char *argument);
-/* Reads the flag argv[*at].  If it needs a value but has no '=', uses the next argument and advances *at to it.
- * Errors: GT_USAGE, logged. */
-enum gt_status flags_read(const struct flags *flags, int argc, char **argv, int *at);
+/* Reads the flag argv[*at].  `flags` ends with a NULL name.  If the flag needs a value but has no '=', uses the next
+ * argument and advances *at to it.  Errors: GT_USAGE, logged. */
+enum gt_status flags_read(const char *program, const struct flag *flags, int argc, char **argv, int *at);
 
 #endif

@@ -77,20 +77,6 @@ static void print_help(void)
 
 /* ---- the command line ---- */
 
-static enum gt_status read_out_dir(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    arguments->out_dir = value;
-    return value[0] != '\0' ? GT_OK : flags_error(PROGRAM, "expected a folder", "--out_dir");
-}
-
-static enum gt_status read_checkpoint(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    arguments->checkpoint = value;
-    return GT_OK;
-}
-
 static enum gt_status read_format(void *to, const char *value)
 {
     struct arguments *arguments = to;
@@ -116,23 +102,22 @@ static enum gt_status read_dtype(void *to, const char *value)
     return GT_OK;
 }
 
-static const struct flag_value value_flags[] = {{"out-dir", read_out_dir},
-                                                {"checkpoint", read_checkpoint},
-                                                {"format", read_format},
-                                                {"dtype", read_dtype},
-                                                {NULL, NULL}};
-
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
-    const struct flag_switch switches[] = {
-        {"help", &arguments->help}, {"version", &arguments->version}, {"force", &arguments->force}, {NULL, NULL}};
-    const struct flags known = {PROGRAM, arguments, switches, value_flags};
+    const struct flag known[] = {{.name = "help", .to = &arguments->help},
+                                 {.name = "version", .to = &arguments->version},
+                                 {.name = "force", .to = &arguments->force},
+                                 {"out-dir", FLAG_TEXT, &arguments->out_dir, .expected = "a folder"},
+                                 {.name = "checkpoint", .kind = FLAG_TEXT, .to = &arguments->checkpoint},
+                                 {"format", FLAG_READ, arguments, .read = read_format},
+                                 {"dtype", FLAG_READ, arguments, .read = read_dtype},
+                                 {.name = NULL}};
     bool flags = true;
     for (int i = 1; i < argc; i++) {
         if (flags && strcmp(argv[i], "--") == 0)
             flags = false;
         else if (flags && argv[i][0] == '-')
-            TRY(flags_read(&known, argc, argv, &i));
+            TRY(flags_read(PROGRAM, known, argc, argv, &i));
         else if (arguments->output != NULL)
             return flags_error(PROGRAM, "only one OUTPUT can be given", argv[i]);
         else

@@ -3,11 +3,9 @@
  * This file reads the command line, draws the progress line and chooses the exit status; data/prepare.c does the work.
  * Flags are --name=value or --name value; '-' equals '_'.  They may follow inputs; "--" ends them.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -31,7 +29,8 @@
 struct arguments {
     bool help, version;
     const char *tokenizer; /* as given: bytes, chars, train, gpt2 or a path */
-    bool vocab_size_given;
+    int64_t save_every_mib, threads;
+    int bad_lines;       /* index of "stop", "skip" */
     const char *out_dir; /* NULL: out_dir_default */
     const char **inputs; /* argv, compacted in place */
     size_t input_count;
@@ -51,8 +50,7 @@ static void print_help(void);
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {
-        .tokenizer = "bytes", .spec = {.val_fraction = 0.1, .seed = SEED_DEFAULT, .vocab_size = VOCAB_SIZE_DEFAULT}};
+    struct arguments arguments = {.tokenizer = "bytes", .spec = {.val_fraction = 0.1, .seed = SEED_DEFAULT}};
     program_begin(PROGRAM);
     enum gt_status status = arguments_read(&arguments, argc, argv);
     if (status == GT_OK && arguments.help)
@@ -124,199 +122,7 @@ static void print_help(void)
           stdout);
 }
 
-/* ---- values of flags ---- */
-
-static enum gt_status read_number(const char *flag, const char *value, uint64_t min, uint64_t max, uint64_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    const unsigned long long number = strtoull(value, &end, 10);
-    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number < min || number > max) {
-        log_error("--%s=%s: expected a whole number from %" PRIu64 " to %" PRIu64, flag, value, min, max);
-        return GT_USAGE;
-    }
-    *out = number;
-    return GT_OK;
-}
-
-/* Finds the index of `value` in `words`, which ends with NULL. */
-static enum gt_status read_word(const char *flag, const char *value, const char *const *words, int *out)
-{
-    char all[128] = "";
-    for (int i = 0; words[i] != NULL; i++) {
-        if (strcmp(value, words[i]) == 0) {
-            *out = i;
-            return GT_OK;
-        }
-        const size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "", words[i]);
-    }
-    log_error("--%s=%s: expected one of %s", flag, value, all);
-    return GT_USAGE;
-}
-
-static enum gt_status read_tokenizer(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    if (value[0] == '\0')
-        return flags_error(PROGRAM, "expected bytes, chars, gpt2, train or a path", "--tokenizer");
-    arguments->tokenizer = value;
-    return GT_OK;
-}
-
-static enum gt_status read_vocab_size(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    uint64_t number = 0;
-    TRY(read_number("vocab-size", value, BPE_TRAIN_VOCAB_MIN, BPE_TRAIN_VOCAB_MAX, &number));
-    arguments->spec.vocab_size = (int64_t)number;
-    arguments->vocab_size_given = true;
-    return GT_OK;
-}
-
-static enum gt_status read_val_fraction(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    char *end = NULL;
-    const double fraction = strtod(value, &end);
-    if (end == value || *end != '\0' || !(fraction >= 0 && fraction < 1)) {
-        log_error("--val-fraction=%s: expected a number from 0 to below 1", value);
-        return GT_USAGE;
-    }
-    arguments->spec.val_fraction = fraction;
-    return GT_OK;
-}
-
-static enum gt_status read_out_dir(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    if (value[0] == '\0')
-        return flags_error(PROGRAM, "expected a folder", "--out-dir");
-    arguments->out_dir = value;
-    return GT_OK;
-}
-
-static enum gt_status read_format(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    static const char *const words[] = {"auto", "text", "jsonl", NULL};
-    int word = 0;
-    TRY(read_word("format", value, words, &word));
-    arguments->spec.format = (enum documents_format)word;
-    return GT_OK;
-}
-
-static enum gt_status read_field(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    arguments->spec.field = value;
-    return value[0] != '\0' ? GT_OK : flags_error(PROGRAM, "expected the name of a field", "--field");
-}
-
-static enum gt_status read_encoding(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    arguments->spec.encoding = value;
-    return value[0] != '\0' ? GT_OK : flags_error(PROGRAM, "expected the name of an encoding", "--encoding");
-}
-
-static enum gt_status read_bad_lines(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    static const char *const words[] = {"stop", "skip", NULL};
-    int word = 0;
-    TRY(read_word("bad-lines", value, words, &word));
-    arguments->spec.skip_bad_lines = word == 1;
-    return GT_OK;
-}
-
-static enum gt_status read_documents(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    const char *words[DOCUMENTS_END_COUNT + 1] = {NULL};
-    int word = 0;
-    for (int i = 0; i < DOCUMENTS_END_COUNT; i++)
-        words[i] = documents_end_name((enum documents_end)i);
-    TRY(read_word("documents", value, words, &word));
-    arguments->spec.end = (enum documents_end)word;
-    return GT_OK;
-}
-
-static enum gt_status read_separator(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    const char *words[PREPARE_SEPARATOR_COUNT + 1] = {NULL};
-    int word = 0;
-    for (int i = 0; i < PREPARE_SEPARATOR_COUNT; i++)
-        words[i] = prepare_separator_name((enum prepare_separator)i);
-    TRY(read_word("document-separator", value, words, &word));
-    arguments->spec.separator = (enum prepare_separator)word;
-    return GT_OK;
-}
-
-static enum gt_status read_val_split(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    const char *words[PREPARE_SPLIT_COUNT + 1] = {NULL};
-    int word = 0;
-    for (int i = 0; i < PREPARE_SPLIT_COUNT; i++)
-        words[i] = prepare_split_name((enum prepare_split)i);
-    TRY(read_word("val-split", value, words, &word));
-    arguments->spec.split = (enum prepare_split)word;
-    return GT_OK;
-}
-
-static enum gt_status read_seed(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    return read_number("seed", value, 0, INT64_MAX, &arguments->spec.seed);
-}
-
-static enum gt_status read_shard_tokens(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    uint64_t number = 0;
-    TRY(read_number("shard-tokens", value, 1, INT32_MAX, &number));
-    arguments->spec.shard_tokens = (int64_t)number;
-    return GT_OK;
-}
-
-static enum gt_status read_threads(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    uint64_t number = 0;
-    TRY(read_number("threads", value, 1, PREPARE_THREADS_MAX, &number));
-    arguments->spec.threads = (int)number;
-    return GT_OK;
-}
-
-static enum gt_status read_save_every(void *to, const char *value)
-{
-    struct arguments *arguments = to;
-    uint64_t number = 0;
-    TRY(read_number("save-every", value, 1, (uint64_t)1 << 40, &number));
-    arguments->spec.save_every_bytes = number << 20;
-    return GT_OK;
-}
-
 /* ---- the command line ---- */
-
-static const struct flag_value value_flags[] = {{"tokenizer", read_tokenizer},
-                                                {"vocab-size", read_vocab_size},
-                                                {"out-dir", read_out_dir},
-                                                {"format", read_format},
-                                                {"field", read_field},
-                                                {"encoding", read_encoding},
-                                                {"bad-lines", read_bad_lines},
-                                                {"documents", read_documents},
-                                                {"document-separator", read_separator},
-                                                {"val-fraction", read_val_fraction},
-                                                {"val-split", read_val_split},
-                                                {"seed", read_seed},
-                                                {"shard-tokens", read_shard_tokens},
-                                                {"threads", read_threads},
-                                                {"save-every", read_save_every},
-                                                {NULL, NULL}};
 
 /* Sets out_dir to data/NAME, where NAME is the last component of `input` without its extension. */
 static enum gt_status out_dir_from_input(struct arguments *arguments, const char *input)
@@ -345,33 +151,58 @@ static enum gt_status out_dir_from_input(struct arguments *arguments, const char
     return GT_OK;
 }
 
+/* Checks combinations, and fills in what depends on several flags. */
+static enum gt_status arguments_finish(struct arguments *arguments)
+{
+    struct prepare_spec *spec = &arguments->spec;
+    if (arguments->input_count == 0)
+        return flags_error(PROGRAM, "name a text file or a folder", "no input files given");
+    if (spec->vocab_size != 0 && strcmp(arguments->tokenizer, "train") != 0)
+        return flags_error(PROGRAM, "needs --tokenizer=train", "--vocab-size");
+    if (spec->vocab_size == 0)
+        spec->vocab_size = VOCAB_SIZE_DEFAULT;
+    spec->threads = (int)arguments->threads;
+    spec->save_every_bytes = (uint64_t)arguments->save_every_mib << 20;
+    spec->skip_bad_lines = arguments->bad_lines == 1;
+    return arguments->out_dir == NULL ? out_dir_from_input(arguments, arguments->inputs[0]) : GT_OK;
+}
+
 static enum gt_status arguments_read(struct arguments *arguments, int argc, char **argv)
 {
-    const struct flag_switch switches[] = {{"help", &arguments->help},
-                                           {"version", &arguments->version},
-                                           {"dedup", &arguments->spec.dedup},
-                                           {"restart", &arguments->spec.restart},
-                                           {NULL, NULL}};
-    const struct flags known = {PROGRAM, arguments, switches, value_flags};
+    static const char *const bad_lines[] = {"stop", "skip", NULL};
+    struct prepare_spec *spec = &arguments->spec;
+    const struct flag known[] = {
+        {.name = "help", .to = &arguments->help},
+        {.name = "version", .to = &arguments->version},
+        {.name = "dedup", .to = &spec->dedup},
+        {.name = "restart", .to = &spec->restart},
+        {"tokenizer", FLAG_TEXT, &arguments->tokenizer, .expected = "bytes, chars, gpt2, train or a path"},
+        {"vocab-size", FLAG_NUMBER, &spec->vocab_size, .min = BPE_TRAIN_VOCAB_MIN, .max = BPE_TRAIN_VOCAB_MAX},
+        {"out-dir", FLAG_TEXT, &arguments->out_dir, .expected = "a folder"},
+        {"format", FLAG_WORD, &spec->format, .words = documents_format_words},
+        {"field", FLAG_TEXT, &spec->field, .expected = "the name of a field"},
+        {"encoding", FLAG_TEXT, &spec->encoding, .expected = "the name of an encoding"},
+        {"bad-lines", FLAG_WORD, &arguments->bad_lines, .words = bad_lines},
+        {"documents", FLAG_WORD, &spec->end, .words = documents_end_words},
+        {"document-separator", FLAG_WORD, &spec->separator, .words = prepare_separator_words},
+        {.name = "val-fraction", .kind = FLAG_FRACTION, .to = &spec->val_fraction},
+        {"val-split", FLAG_WORD, &spec->split, .words = prepare_split_words},
+        {"seed", FLAG_NUMBER, &spec->seed, .max = INT64_MAX},
+        {"shard-tokens", FLAG_NUMBER, &spec->shard_tokens, .min = 1, .max = INT32_MAX},
+        {"threads", FLAG_NUMBER, &arguments->threads, .min = 1, .max = PREPARE_THREADS_MAX},
+        {"save-every", FLAG_NUMBER, &arguments->save_every_mib, .min = 1, .max = INT64_C(1) << 40},
+        {.name = NULL}};
     bool flags = true;
     arguments->inputs = (const char **)argv;
     for (int i = 1; i < argc; i++) {
         if (flags && strcmp(argv[i], "--") == 0)
             flags = false;
         else if (flags && argv[i][0] == '-' && strcmp(argv[i], CORPUS_STDIN) != 0)
-            TRY(flags_read(&known, argc, argv, &i));
+            TRY(flags_read(PROGRAM, known, argc, argv, &i));
         else
             arguments->inputs[arguments->input_count++] = argv[i];
     }
-    if (arguments->help || arguments->version)
-        return GT_OK;
-    if (arguments->input_count == 0)
-        return flags_error(PROGRAM, "name a text file or a folder", "no input files given");
-    if (arguments->vocab_size_given && strcmp(arguments->tokenizer, "train") != 0)
-        return flags_error(PROGRAM, "needs --tokenizer=train", "--vocab-size");
-    if (arguments->out_dir == NULL)
-        return out_dir_from_input(arguments, arguments->inputs[0]);
-    return GT_OK;
+    return arguments->help || arguments->version ? GT_OK : arguments_finish(arguments);
 }
 
 /* ---- progress ---- */
@@ -430,35 +261,37 @@ static char *counted(char text[static 64], uint64_t count, const char *noun)
 static void report_counts(const struct prepare_result *result)
 {
     char first[64], second[64], kinds[PREPARE_KINDS_TEXT_BYTES];
+    const struct documents_state *documents = &result->documents;
+    const struct prepare_counts *counts = &result->counts;
     if (result->many_documents)
-        log_result("%s, %s left out", counted(first, result->document_count - result->duplicate_count, "document"),
-                   counted(second, result->empty_count, "empty one"));
-    if (result->duplicate_count > 0)
-        log_result("%s left out", counted(first, result->duplicate_count, "exact duplicate"));
-    if (result->bad_line_count > 0)
-        log_warning("%s left out", counted(first, result->bad_line_count, "bad line"));
-    if (result->skipped_count > 0)
+        log_result("%s, %s left out", counted(first, documents->document_count - counts->duplicates, "document"),
+                   counted(second, documents->empty_count, "empty one"));
+    if (counts->duplicates > 0)
+        log_result("%s left out", counted(first, counts->duplicates, "exact duplicate"));
+    if (documents->bad_line_count > 0)
+        log_warning("%s left out", counted(first, documents->bad_line_count, "bad line"));
+    if (documents->skipped_count > 0)
         log_note("%s left out, not text: %s (give one as INPUT to see why)",
-                 counted(first, result->skipped_count, "file"), prepare_kinds_text(kinds, result->kinds));
-    if (result->invalid_byte_count > 0)
+                 counted(first, documents->skipped_count, "file"), prepare_kinds_text(kinds, documents->kinds));
+    if (counts->invalid_bytes > 0)
         log_warning("not UTF-8: %s in %s, kept as they are; --encoding=NAME converts text",
-                    counted(first, result->invalid_byte_count, "byte"),
-                    counted(second, result->invalid_document_count, "document"));
-    if (result->zero_document_count > 0)
+                    counted(first, counts->invalid_bytes, "byte"),
+                    counted(second, counts->invalid_documents, "document"));
+    if (counts->zero_documents > 0)
         log_warning("zero bytes in %s, kept; text in UTF-16 needs --encoding=UTF-16LE or UTF-16BE",
-                    counted(first, result->zero_document_count, "document"));
+                    counted(first, counts->zero_documents, "document"));
 }
 
 /* Forced cuts matter only for byte-pair encodings, where a token could span the cut. */
 static void report_cuts(const struct arguments *arguments, const struct prepare_result *result)
 {
     char count[64];
-    if (arguments->spec.tokenizer == TOKENIZER_BPE && result->forced_cut_count > 0)
+    if (arguments->spec.tokenizer == TOKENIZER_BPE && result->counts.forced_cuts > 0)
         log_note("256 KiB of text without a space were cut before tokenizing, in %s",
-                 counted(count, result->forced_cut_count, "place"));
-    if (arguments->spec.dedup && result->long_count > 0)
-        log_note("%s longer than %zu MiB not compared with others", counted(count, result->long_count, "document"),
-                 DOCUMENT_BYTES_MAX >> 20);
+                 counted(count, result->counts.forced_cuts, "place"));
+    if (arguments->spec.dedup && result->documents.long_count > 0)
+        log_note("%s longer than %zu MiB not compared with others",
+                 counted(count, result->documents.long_count, "document"), DOCUMENT_BYTES_MAX >> 20);
 }
 
 static void report_result(const struct arguments *arguments, const struct prepare_result *result)
@@ -466,7 +299,7 @@ static void report_result(const struct arguments *arguments, const struct prepar
     char vocab[32], files[64], tokens[64];
     report_counts(result);
     report_cuts(arguments, result);
-    log_result("%s, tokenizer %s, vocab size: %s", counted(files, result->file_count, "file"),
+    log_result("%s, tokenizer %s, vocab size: %s", counted(files, result->documents.file_count, "file"),
                tokenizer_kind_name(arguments->spec.tokenizer), count_text(vocab, result->vocab_size));
     log_result("train has %s", counted(tokens, (uint64_t)result->train_tokens, "token"));
     log_result("val has %s", counted(tokens, (uint64_t)result->val_tokens, "token"));

@@ -27,23 +27,18 @@ enum gt_status batch_builder_create(struct hostmem *mem, int64_t rows_max, int64
 {
     assert(rows_max >= 1 && rows_max < INT32_MAX - 2);
     assert(block_size_max >= 1 && block_size_max <= rows_max);
-    enum gt_status status;
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct batch_builder), "batch builder", &memory));
-    struct batch_builder *builder = memory;
+    struct batch_builder *builder;
+    TRY(HOSTMEM_NEW(mem, 1, "batch builder", &builder));
     builder->mem = mem;
     builder->rows_max = rows_max;
     builder->block_size_max = block_size_max;
-    TRY_GOTO(status, destroy_builder,
-             hostmem_alloc(mem, (size_t)block_size_max + 1, sizeof(int32_t), "batch block", &memory));
-    builder->block = memory;
-    TRY_GOTO(status, destroy_builder, hostmem_alloc(mem, (size_t)rows_max, sizeof(int32_t), "batch rows", &memory));
-    builder->rows = memory;
-    *out = builder;
-    return GT_OK;
-
-destroy_builder:
-    batch_builder_destroy(builder);
+    enum gt_status status = HOSTMEM_NEW(mem, (size_t)block_size_max + 1, "batch block", &builder->block);
+    if (status == GT_OK)
+        status = HOSTMEM_NEW(mem, (size_t)rows_max, "batch rows", &builder->rows);
+    if (status == GT_OK)
+        *out = builder;
+    else
+        batch_builder_destroy(builder);
     return status;
 }
 

@@ -1,22 +1,69 @@
-/* Byte-pair encoding: the vocabulary and its two hash tables.
+/* Byte-pair encoding: the vocabulary and its two hash tables, and the merging of one piece.
  *
  * All token texts are in one byte string.  During construction a hash table finds texts.  Its polynomial hash gives the
  * hash of every prefix and suffix in one step, because BPE_RANK_TOKEN needs all ways to cut each token in two.  For
- * encoding, a second table finds pairs of ids (bpe_internal.h).  Both use open addressing with linear probing and are
- * at most half full.  The merging itself is in bpe_merge.c.
+ * encoding, a second table finds pairs of ids.  Both use open addressing with linear probing and are at most half full.
+ *
+ * Short pieces, which are nearly all, keep ranks in an array and search it for the minimum each time, because n is
+ * small.  Long ones (a line of dashes, base64, a language without spaces) use a linked list of tokens and a heap of
+ * (rank, place), which orders by rank and then from left to right.  A heap entry whose rank differs from its place's
+ * current rank is stale and is dropped.  Both do the same merges in the same order.
  */
 #include "data/bpe.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "data/bpe_alphabet.h"
-#include "data/bpe_internal.h"
+#include "data/little_endian.h"
 
 #define TEXT_HASH_FACTOR UINT64_C(0x9E3779B97F4A7C15)
+#define PAIR_FREE UINT64_MAX
+#define RANK_NONE UINT32_MAX
+#define LONG_NONE UINT32_MAX
+
+enum { SHORT_MAX = 48, SCRATCH_MIN = 4096 };
+
+struct bpe_token {
+    uint32_t offset; /* into the text */
+    uint16_t count;  /* 0: not set yet */
+    bool special;
+};
+
+struct bpe_index {
+    uint32_t id_plus_one; /* 0: free */
+    uint32_t hash;        /* the low 32 bits */
+};
+
+struct bpe_pair {
+    uint64_t key;
+    uint32_t rank;
+    int32_t result;
+};
+
+struct bpe {
+    struct hostmem *mem; /* borrowed; outlives it */
+    struct bpe_token *tokens;
+    size_t vocab_size;
+    char *text;
+    size_t text_count, text_capacity;
+    struct bpe_merge *merges;
+    size_t merge_count, merge_capacity;
+    enum bpe_rank rank;
+    int32_t byte_ids[256];
+    int32_t *specials;
+    size_t special_count;
+    int32_t eot;
+    uint32_t hash;
+    struct bpe_index *index; /* from texts to ids; NULL after bpe_finish() */
+    size_t index_mask;
+    struct bpe_pair *pairs; /* NULL before bpe_finish() */
+    size_t pair_mask;
+};
 
 static size_t table_capacity(size_t count)
 {
@@ -30,27 +77,20 @@ static size_t table_capacity(size_t count)
 
 static enum gt_status bpe_allocate(struct bpe *bpe, const struct bpe_spec *spec)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(bpe->mem, spec->vocab_size, sizeof bpe->tokens[0], "tokens", &memory));
-    bpe->tokens = memory;
-    TRY(hostmem_alloc(bpe->mem, spec->text_bytes, 1, "texts of tokens", &memory));
-    bpe->text = memory;
-    TRY(hostmem_alloc(bpe->mem, spec->merge_count, sizeof bpe->merges[0], "merges", &memory));
-    bpe->merges = memory;
     const size_t capacity = table_capacity(spec->vocab_size);
-    TRY(hostmem_alloc(bpe->mem, capacity, sizeof bpe->index[0], "index of tokens", &memory));
-    bpe->index = memory;
     bpe->index_mask = capacity - 1;
-    return GT_OK;
+    TRY(HOSTMEM_NEW(bpe->mem, spec->vocab_size, "tokens", &bpe->tokens));
+    TRY(HOSTMEM_NEW(bpe->mem, spec->text_bytes, "texts of tokens", &bpe->text));
+    TRY(HOSTMEM_NEW(bpe->mem, spec->merge_count, "merges", &bpe->merges));
+    return HOSTMEM_NEW(bpe->mem, capacity, "index of tokens", &bpe->index);
 }
 
 enum gt_status bpe_create(struct hostmem *mem, const struct bpe_spec *spec, struct bpe **out)
 {
     assert(spec->vocab_size >= 1 && spec->vocab_size <= BPE_VOCAB_MAX && spec->text_bytes <= BPE_TEXT_BYTES_MAX);
     assert(spec->merge_count <= BPE_MERGES_MAX && (spec->rank == BPE_RANK_MERGE || spec->merge_count == 0));
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct bpe), "byte-pair encoding", &memory));
-    struct bpe *bpe = memory;
+    struct bpe *bpe;
+    TRY(HOSTMEM_NEW(mem, 1, "byte-pair encoding", &bpe));
     bpe->mem = mem;
     bpe->vocab_size = spec->vocab_size;
     bpe->text_capacity = spec->text_bytes;
@@ -185,9 +225,7 @@ static enum gt_status check_complete(const struct bpe *bpe, const char *source)
 
 static enum gt_status list_specials(struct bpe *bpe)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(bpe->mem, bpe->special_count, sizeof bpe->specials[0], "special tokens", &memory));
-    bpe->specials = memory;
+    TRY(HOSTMEM_NEW(bpe->mem, bpe->special_count, "special tokens", &bpe->specials));
     size_t next = 0;
     for (size_t id = 0; id < bpe->vocab_size; id++) {
         const struct bpe_token *token = &bpe->tokens[id];
@@ -201,25 +239,34 @@ static enum gt_status list_specials(struct bpe *bpe)
     return GT_OK;
 }
 
+static uint64_t pair_key(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
+/* Returns the pair's slot, or the free slot for it. */
+static size_t pair_slot(const struct bpe *bpe, uint64_t key)
+{
+    size_t slot = (size_t)((key ^ key >> 31) * UINT64_C(0x9E3779B97F4A7C15) >> 24) & bpe->pair_mask;
+    while (bpe->pairs[slot].key != PAIR_FREE && bpe->pairs[slot].key != key)
+        slot = (slot + 1) & bpe->pair_mask;
+    return slot;
+}
+
 /* A later merge of the same pair replaces the earlier one, as in encoder.py's dict. */
 static void pair_insert(struct bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t result)
 {
-    const uint64_t key = bpe_pair_key(left, right);
-    size_t slot = bpe_pair_slot(key) & bpe->pair_mask;
-    while (bpe->pairs[slot].key != BPE_PAIR_FREE && bpe->pairs[slot].key != key)
-        slot = (slot + 1) & bpe->pair_mask;
-    bpe->pairs[slot] = (struct bpe_pair){.key = key, .rank = rank, .result = result};
+    const uint64_t key = pair_key(left, right);
+    bpe->pairs[pair_slot(bpe, key)] = (struct bpe_pair){.key = key, .rank = rank, .result = result};
 }
 
 static enum gt_status pairs_allocate(struct bpe *bpe, size_t count)
 {
-    void *memory = NULL;
     const size_t capacity = table_capacity(count);
-    TRY(hostmem_alloc(bpe->mem, capacity, sizeof bpe->pairs[0], "pairs of tokens", &memory));
-    bpe->pairs = memory;
+    TRY(HOSTMEM_NEW(bpe->mem, capacity, "pairs of tokens", &bpe->pairs));
     bpe->pair_mask = capacity - 1;
     for (size_t i = 0; i < capacity; i++)
-        bpe->pairs[i].key = BPE_PAIR_FREE;
+        bpe->pairs[i].key = PAIR_FREE;
     return GT_OK;
 }
 
@@ -274,26 +321,19 @@ static enum gt_status pairs_from_merges(struct bpe *bpe)
     return GT_OK;
 }
 
-static uint32_t hash_u32(uint32_t crc, uint32_t value)
-{
-    const unsigned char bytes[4] = {(unsigned char)(value & 0xFF), (unsigned char)(value >> 8 & 0xFF),
-                                    (unsigned char)(value >> 16 & 0xFF), (unsigned char)(value >> 24)};
-    return file_crc32c(crc, bytes, sizeof bytes);
-}
-
 static uint32_t hash_all(const struct bpe *bpe)
 {
     uint32_t crc = file_crc32c(0, "bpe", 3);
-    crc = hash_u32(crc, (uint32_t)bpe->rank);
-    crc = hash_u32(crc, (uint32_t)bpe->vocab_size);
+    crc = le_crc32c(crc, (uint32_t)bpe->rank);
+    crc = le_crc32c(crc, (uint32_t)bpe->vocab_size);
     for (size_t id = 0; id < bpe->vocab_size; id++) {
         const struct bpe_token *token = &bpe->tokens[id];
-        crc = hash_u32(crc, token->count | (token->special ? UINT32_C(1) << 31 : 0));
+        crc = le_crc32c(crc, token->count | (token->special ? UINT32_C(1) << 31 : 0));
         crc = file_crc32c(crc, bpe->text + token->offset, token->count);
     }
     for (size_t i = 0; i < bpe->merge_count; i++) {
-        crc = hash_u32(crc, (uint32_t)bpe->merges[i].left);
-        crc = hash_u32(crc, (uint32_t)bpe->merges[i].right);
+        crc = le_crc32c(crc, (uint32_t)bpe->merges[i].left);
+        crc = le_crc32c(crc, (uint32_t)bpe->merges[i].right);
     }
     return crc;
 }
@@ -355,4 +395,175 @@ const struct bpe_merge *bpe_merges(const struct bpe *bpe, size_t *out_count)
 uint32_t bpe_hash(const struct bpe *bpe)
 {
     return bpe->hash;
+}
+
+/* ---- encoding ---- */
+
+void bpe_scratch_release(struct bpe_scratch *scratch)
+{
+    free(scratch->memory);
+    *scratch = (struct bpe_scratch){.memory = NULL};
+}
+
+static uint32_t pair_rank(const struct bpe *bpe, int32_t left, int32_t right)
+{
+    const struct bpe_pair *pair = &bpe->pairs[pair_slot(bpe, pair_key(left, right))];
+    return pair->key != PAIR_FREE ? pair->rank : RANK_NONE;
+}
+
+/* Returns the token that a pair with a rank makes. */
+static int32_t pair_result(const struct bpe *bpe, int32_t left, int32_t right)
+{
+    return bpe->pairs[pair_slot(bpe, pair_key(left, right))].result;
+}
+
+static size_t encode_short(const struct bpe *bpe, const char *bytes, size_t count, int32_t *out)
+{
+    int32_t ids[SHORT_MAX];
+    uint32_t ranks[SHORT_MAX]; /* of (ids[i], ids[i + 1]) */
+    assert(count >= 1 && count <= SHORT_MAX);
+    for (size_t i = 0; i < count; i++)
+        ids[i] = bpe->byte_ids[(unsigned char)bytes[i]];
+    for (size_t i = 0; i + 1 < count; i++)
+        ranks[i] = pair_rank(bpe, ids[i], ids[i + 1]);
+    while (count > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < count; i++)
+            best = ranks[i] < ranks[best] ? i : best;
+        if (ranks[best] == RANK_NONE)
+            break;
+        ids[best] = pair_result(bpe, ids[best], ids[best + 1]);
+        count--;
+        memmove(ids + best + 1, ids + best + 2, (count - best - 1) * sizeof ids[0]);
+        memmove(ranks + best, ranks + best + 1, (count - best - 1) * sizeof ranks[0]);
+        if (best + 1 < count)
+            ranks[best] = pair_rank(bpe, ids[best], ids[best + 1]);
+        if (best > 0)
+            ranks[best - 1] = pair_rank(bpe, ids[best - 1], ids[best]);
+    }
+    memcpy(out, ids, count * sizeof ids[0]);
+    return count;
+}
+
+/* ---- long pieces ---- */
+
+struct long_piece {
+    const struct bpe *bpe;
+    uint64_t *heap;     /* rank << 32 | place; room for 3 per byte: one initially, two per merge */
+    int32_t *ids;       /* by place, the offset of the token's first byte */
+    uint32_t *ranks;    /* of the pair that starts here */
+    uint32_t *previous; /* places; LONG_NONE at the ends */
+    uint32_t *next;
+    size_t heap_count;
+};
+
+_Static_assert(3 * sizeof(uint64_t) + 4 * sizeof(uint32_t) == 40, "bytes of scratch for each of a piece");
+
+static enum gt_status scratch_reserve(struct bpe_scratch *scratch, size_t count)
+{
+    if (count <= scratch->piece_max)
+        return GT_OK;
+    size_t piece_max = count < SCRATCH_MIN ? SCRATCH_MIN : count, size_bytes;
+    if (count >= INT32_MAX || !size_mul(piece_max, 40, &size_bytes))
+        return GT_NO_MEMORY;
+    void *memory = malloc(size_bytes);
+    if (memory == NULL)
+        return GT_NO_MEMORY;
+    free(scratch->memory);
+    *scratch = (struct bpe_scratch){.memory = memory, .piece_max = piece_max};
+    return GT_OK;
+}
+
+static void heap_push(struct long_piece *piece, uint64_t entry)
+{
+    size_t at = piece->heap_count++;
+    while (at > 0 && piece->heap[(at - 1) / 2] > entry) {
+        piece->heap[at] = piece->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    piece->heap[at] = entry;
+}
+
+static uint64_t heap_pop(struct long_piece *piece)
+{
+    const uint64_t top = piece->heap[0], last = piece->heap[--piece->heap_count];
+    size_t at = 0;
+    for (size_t child = 1; child < piece->heap_count; child = 2 * at + 1) {
+        if (child + 1 < piece->heap_count && piece->heap[child + 1] < piece->heap[child])
+            child++;
+        if (piece->heap[child] >= last)
+            break;
+        piece->heap[at] = piece->heap[child];
+        at = child;
+    }
+    piece->heap[at] = last;
+    return top;
+}
+
+/* Recomputes the rank of the pair that starts at `place`. */
+static void long_rank(struct long_piece *piece, uint32_t place)
+{
+    const uint32_t next = piece->next[place];
+    piece->ranks[place] = RANK_NONE;
+    if (next == LONG_NONE)
+        return;
+    piece->ranks[place] = pair_rank(piece->bpe, piece->ids[place], piece->ids[next]);
+    if (piece->ranks[place] != RANK_NONE)
+        heap_push(piece, (uint64_t)piece->ranks[place] << 32 | place);
+}
+
+static void long_merge(struct long_piece *piece, uint32_t place)
+{
+    const uint32_t gone = piece->next[place];
+    assert(gone != LONG_NONE);
+    piece->ids[place] = pair_result(piece->bpe, piece->ids[place], piece->ids[gone]);
+    piece->ranks[gone] = RANK_NONE;
+    piece->next[place] = piece->next[gone];
+    if (piece->next[place] != LONG_NONE)
+        piece->previous[piece->next[place]] = place;
+    long_rank(piece, place);
+    if (piece->previous[place] != LONG_NONE)
+        long_rank(piece, piece->previous[place]);
+}
+
+static size_t encode_long(const struct bpe *bpe, void *scratch, const char *bytes, size_t count, int32_t *out)
+{
+    struct long_piece piece = {.bpe = bpe, .heap = scratch};
+    piece.ids = (int32_t *)(void *)(piece.heap + 3 * count);
+    piece.ranks = (uint32_t *)(void *)(piece.ids + count);
+    piece.previous = piece.ranks + count;
+    piece.next = piece.previous + count;
+    for (size_t i = 0; i < count; i++) {
+        piece.ids[i] = bpe->byte_ids[(unsigned char)bytes[i]];
+        piece.previous[i] = i == 0 ? LONG_NONE : (uint32_t)i - 1;
+        piece.next[i] = i + 1 == count ? LONG_NONE : (uint32_t)i + 1;
+    }
+    for (size_t i = 0; i < count; i++)
+        long_rank(&piece, (uint32_t)i);
+    while (piece.heap_count > 0) {
+        const uint64_t entry = heap_pop(&piece);
+        const uint32_t place = (uint32_t)(entry & UINT32_MAX);
+        if (piece.ranks[place] == entry >> 32)
+            long_merge(&piece, place);
+        assert(piece.heap_count <= 3 * count);
+    }
+    size_t ids = 0;
+    for (uint32_t place = 0; place != LONG_NONE; place = piece.next[place])
+        out[ids++] = piece.ids[place];
+    return ids;
+}
+
+enum gt_status bpe_encode_piece(const struct bpe *bpe, struct bpe_scratch *scratch, const char *bytes, size_t count,
+                                int32_t *out, size_t *out_count)
+{
+    assert(bpe->pairs != NULL);
+    if (count == 0) {
+        *out_count = 0;
+    } else if (count <= SHORT_MAX) {
+        *out_count = encode_short(bpe, bytes, count, out);
+    } else {
+        TRY(scratch_reserve(scratch, count));
+        *out_count = encode_long(bpe, scratch->memory, bytes, count, out);
+    }
+    return GT_OK;
 }

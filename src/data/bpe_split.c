@@ -41,7 +41,6 @@ struct bpe_splitter {
     size_t count, at;
     size_t valid_end;   /* end of the valid text that contains `at` */
     size_t stretch_end; /* end of the invalid bytes after it, where the next valid text starts */
-    size_t stretch_begin;
 };
 
 static enum gt_status pattern_compile(struct bpe_splitter *splitter)
@@ -68,9 +67,8 @@ static enum gt_status pattern_compile(struct bpe_splitter *splitter)
 
 enum gt_status bpe_splitter_create(struct hostmem *mem, struct bpe_splitter **out)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct bpe_splitter), "splitter", &memory));
-    struct bpe_splitter *splitter = memory;
+    struct bpe_splitter *splitter;
+    TRY(HOSTMEM_NEW(mem, 1, "splitter", &splitter));
     splitter->mem = mem;
     const enum gt_status status = pattern_compile(splitter);
     if (status == GT_OK)
@@ -91,27 +89,6 @@ void bpe_splitter_destroy(struct bpe_splitter *splitter)
 
 /* ---- valid text ---- */
 
-/* Returns the end of the valid UTF-8 that starts at `at`. */
-static size_t valid_extent(const unsigned char *bytes, size_t at, size_t count)
-{
-    while (at < count) {
-        uint64_t eight;
-        if (count - at >= sizeof eight) {
-            memcpy(&eight, bytes + at, sizeof eight);
-            if ((eight & UINT64_C(0x8080808080808080)) == 0) {
-                at += sizeof eight;
-                continue;
-            }
-        }
-        uint32_t code_point;
-        const int length = utf8_decode(bytes + at, count - at, &code_point);
-        if (length <= 0)
-            return at;
-        at += (size_t)length;
-    }
-    return at;
-}
-
 static size_t invalid_extent(const unsigned char *bytes, size_t at, size_t count)
 {
     uint32_t code_point;
@@ -123,8 +100,7 @@ static size_t invalid_extent(const unsigned char *bytes, size_t at, size_t count
 static void stretch_begin(struct bpe_splitter *splitter)
 {
     const unsigned char *bytes = (const unsigned char *)splitter->text;
-    splitter->stretch_begin = splitter->at;
-    splitter->valid_end = valid_extent(bytes, splitter->at, splitter->count);
+    splitter->valid_end = utf8_valid_end(bytes, splitter->at, splitter->count);
     splitter->stretch_end = invalid_extent(bytes, splitter->valid_end, splitter->count);
 }
 
@@ -196,34 +172,4 @@ size_t bpe_splitter_next(struct bpe_splitter *splitter, const char **out)
     assert(splitter->at > begin && splitter->at <= splitter->count);
     *out = splitter->text + begin;
     return splitter->at - begin;
-}
-
-/* ---- cutting ---- */
-
-static bool is_space(uint32_t code_point)
-{
-    return (code_point >= '\t' && code_point <= '\r') || code_point == ' ' || code_point == 0x85 ||
-           code_point == 0xA0 || code_point == 0x1680 || (code_point >= 0x2000 && code_point <= 0x200A) ||
-           code_point == 0x2028 || code_point == 0x2029 || code_point == 0x202F || code_point == 0x205F ||
-           code_point == 0x3000;
-}
-
-/* Returns true when the text before `end` does not end in white space, but in another character or an invalid byte. */
-static bool ends_in_text(const unsigned char *bytes, size_t end)
-{
-    for (size_t length = 1; length <= 4 && length <= end; length++) {
-        uint32_t code_point = 0;
-        if (utf8_decode(bytes + end - length, length, &code_point) == (int)length)
-            return !is_space(code_point);
-    }
-    return true;
-}
-
-size_t bpe_cut(const char *text, size_t count)
-{
-    const unsigned char *bytes = (const unsigned char *)text;
-    for (size_t at = count; at-- > 1;)
-        if ((bytes[at] == ' ' || bytes[at] == '\n') && ends_in_text(bytes, at))
-            return at;
-    return 0;
 }

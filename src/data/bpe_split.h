@@ -29,8 +29,4 @@ void bpe_splitter_begin(struct bpe_splitter *splitter, const char *text, size_t 
 /* Sets *out to the next piece, inside the text, and returns its length; 0 at the end. */
 size_t bpe_splitter_next(struct bpe_splitter *splitter, const char **out);
 
-/* Returns the largest position below `count` at which the text can be cut without changing its pieces: before a space
- * or newline that does not follow white space.  Returns 0 when there is none. */
-size_t bpe_cut(const char *text, size_t count);
-
 #endif

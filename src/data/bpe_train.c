@@ -1,22 +1,46 @@
-/* Training a byte-pair encoding: counts the pieces of a text.
+/* Training a byte-pair encoding: counts the pieces of a text, and merges.
  *
  * Distinct pieces are stored once, with a count, in an open-addressing table; their texts are concatenated in one
- * array.  The merging is in bpe_train_merge.c; its memory depends only on the distinct pieces, not on the text.
+ * array.  The memory of the merging depends only on the distinct pieces, not on the text.
+ *
+ * Every distinct piece is an array of ids, initially its bytes.  A table stores for each adjacent pair of ids its count
+ * over the text and a list of the pieces that contain it or once did; a heap orders pairs by count and then by ids.  A
+ * merge touches only the pieces of its pair and updates the counts of the adjacent pairs.  A popped heap entry with an
+ * outdated count is reinserted with the current one.  This keeps the heap simple and the order exact, because counts of
+ * old pairs only fall, and pairs whose count rose are inserted again.
  */
 #include "data/bpe_train.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "base/size.h"
+#include "base/log.h"
+#include "data/bpe.h"
+#include "data/bpe_alphabet.h"
 #include "data/bpe_split.h"
-#include "data/bpe_train_internal.h"
+
+/* Initial capacities, which grow.  Fuzzing starts with less. */
+#ifndef BPE_PIECES_MIN
+#define BPE_PIECES_MIN 4096
+#endif
+#define BPE_PAIRS_MIN ((size_t)4 * BPE_PIECES_MIN) /* a power of two */
+
+#define NODE_NONE UINT32_MAX
+#define KEY_FREE UINT64_MAX
+
+struct bpe_piece {
+    size_t offset; /* into the text */
+    uint32_t length;
+    uint64_t count;
+};
 
 struct bpe_trainer {
     struct hostmem *mem; /* borrowed; outlives the trainer */
     struct bpe_splitter *splitter;
-    struct bpe_counts counts;
-    size_t piece_capacity, text_capacity;
+    struct bpe_piece *pieces;
+    size_t piece_count, piece_capacity;
+    char *text; /* of all pieces */
+    size_t text_count, text_capacity;
     uint32_t *table; /* piece + 1; 0: free */
     size_t table_mask;
     uint64_t text_bytes, total_count;
@@ -24,9 +48,8 @@ struct bpe_trainer {
 
 enum gt_status bpe_trainer_create(struct hostmem *mem, struct bpe_trainer **out)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct bpe_trainer), "training a tokenizer", &memory));
-    struct bpe_trainer *trainer = memory;
+    struct bpe_trainer *trainer;
+    TRY(HOSTMEM_NEW(mem, 1, "training a tokenizer", &trainer));
     trainer->mem = mem;
     const enum gt_status status = bpe_splitter_create(mem, &trainer->splitter);
     if (status == GT_OK)
@@ -41,29 +64,10 @@ void bpe_trainer_destroy(struct bpe_trainer *trainer)
     if (trainer == NULL)
         return;
     bpe_splitter_destroy(trainer->splitter);
-    hostmem_free(trainer->mem, trainer->counts.pieces);
-    hostmem_free(trainer->mem, trainer->counts.text);
+    hostmem_free(trainer->mem, trainer->pieces);
+    hostmem_free(trainer->mem, trainer->text);
     hostmem_free(trainer->mem, trainer->table);
     hostmem_free(trainer->mem, trainer);
-}
-
-enum gt_status bpe_grow(struct hostmem *mem, void **array, size_t count, size_t *capacity, size_t needed, size_t size,
-                        const char *what)
-{
-    void *memory = NULL;
-    size_t larger = *capacity;
-    if (needed <= *capacity)
-        return GT_OK;
-    while (larger < needed)
-        if (!size_mul(larger == 0 ? needed : larger, 2, &larger))
-            return hostmem_alloc(mem, SIZE_MAX, size, what, &memory); /* logs the failure */
-    TRY(hostmem_alloc(mem, larger, size, what, &memory));
-    if (count > 0)
-        memcpy(memory, *array, count * size);
-    hostmem_free(mem, *array);
-    *array = memory;
-    *capacity = larger;
-    return GT_OK;
 }
 
 /* ---- the table of pieces ---- */
@@ -80,8 +84,8 @@ static size_t table_slot(const struct bpe_trainer *trainer, const char *bytes, s
 {
     size_t slot = (size_t)piece_hash(bytes, count) & trainer->table_mask;
     for (; trainer->table[slot] != 0; slot = (slot + 1) & trainer->table_mask) {
-        const struct bpe_piece *piece = &trainer->counts.pieces[trainer->table[slot] - 1];
-        if (piece->length == count && memcmp(trainer->counts.text + piece->offset, bytes, count) == 0)
+        const struct bpe_piece *piece = &trainer->pieces[trainer->table[slot] - 1];
+        if (piece->length == count && memcmp(trainer->text + piece->offset, bytes, count) == 0)
             break;
     }
     return slot;
@@ -90,39 +94,33 @@ static size_t table_slot(const struct bpe_trainer *trainer, const char *bytes, s
 /* Grows the table to keep it at most half full. */
 static enum gt_status table_reserve(struct bpe_trainer *trainer)
 {
-    void *memory = NULL;
-    const size_t pieces = trainer->counts.piece_count, now = trainer->table == NULL ? 0 : trainer->table_mask + 1;
+    uint32_t *larger;
+    const size_t pieces = trainer->piece_count, now = trainer->table == NULL ? 0 : trainer->table_mask + 1;
     if (2 * (pieces + 1) <= now)
         return GT_OK;
     const size_t capacity = now == 0 ? (size_t)2 * BPE_PIECES_MIN : 2 * now;
-    TRY(hostmem_alloc(trainer->mem, capacity, sizeof trainer->table[0], "table of pieces", &memory));
+    TRY(HOSTMEM_NEW(trainer->mem, capacity, "table of pieces", &larger));
     hostmem_free(trainer->mem, trainer->table);
-    trainer->table = memory;
+    trainer->table = larger;
     trainer->table_mask = capacity - 1;
     for (size_t i = 0; i < pieces; i++) {
-        const struct bpe_piece *piece = &trainer->counts.pieces[i];
-        trainer->table[table_slot(trainer, trainer->counts.text + piece->offset, piece->length)] = (uint32_t)i + 1;
+        const struct bpe_piece *piece = &trainer->pieces[i];
+        trainer->table[table_slot(trainer, trainer->text + piece->offset, piece->length)] = (uint32_t)i + 1;
     }
     return GT_OK;
 }
 
 static enum gt_status piece_append(struct bpe_trainer *trainer, const char *bytes, size_t count)
 {
-    struct bpe_counts *counts = &trainer->counts;
-    void *pieces = counts->pieces, *text = counts->text;
-    assert(counts->piece_count < UINT32_MAX - 1 && count <= UINT32_MAX);
-    TRY(bpe_grow(trainer->mem, &pieces, counts->piece_count, &trainer->piece_capacity,
-                 counts->piece_count < BPE_PIECES_MIN ? BPE_PIECES_MIN : counts->piece_count + 1,
-                 sizeof counts->pieces[0], "pieces"));
-    counts->pieces = pieces;
-    TRY(bpe_grow(trainer->mem, &text, counts->text_count, &trainer->text_capacity,
-                 counts->text_count + count < BPE_TEXT_MIN ? BPE_TEXT_MIN : counts->text_count + count, 1,
-                 "texts of pieces"));
-    counts->text = text;
-    memcpy(counts->text + counts->text_count, bytes, count);
-    counts->pieces[counts->piece_count++] =
-        (struct bpe_piece){.offset = counts->text_count, .length = (uint32_t)count, .count = 1};
-    counts->text_count += count;
+    assert(trainer->piece_count < UINT32_MAX - 1 && count <= UINT32_MAX);
+    TRY(hostmem_grow(trainer->mem, &trainer->pieces, &trainer->piece_capacity, trainer->piece_count + 1,
+                     sizeof trainer->pieces[0], "pieces"));
+    TRY(hostmem_grow(trainer->mem, &trainer->text, &trainer->text_capacity, trainer->text_count + count, 1,
+                     "texts of pieces"));
+    memcpy(trainer->text + trainer->text_count, bytes, count);
+    trainer->pieces[trainer->piece_count++] =
+        (struct bpe_piece){.offset = trainer->text_count, .length = (uint32_t)count, .count = 1};
+    trainer->text_count += count;
     return GT_OK;
 }
 
@@ -135,14 +133,349 @@ enum gt_status bpe_trainer_add(struct bpe_trainer *trainer, const char *text, si
         const size_t slot = table_slot(trainer, bytes, length);
         if (trainer->table[slot] == 0) {
             TRY(piece_append(trainer, bytes, length));
-            trainer->table[slot] = (uint32_t)trainer->counts.piece_count;
+            trainer->table[slot] = (uint32_t)trainer->piece_count;
         } else {
-            trainer->counts.pieces[trainer->table[slot] - 1].count++;
+            trainer->pieces[trainer->table[slot] - 1].count++;
         }
         trainer->total_count++;
     }
     trainer->text_bytes += count;
     return GT_OK;
+}
+
+/* ---- merging: the state ---- */
+
+struct pair_count {
+    uint64_t key; /* left << 32 | right */
+    int64_t count;
+    uint32_t first_node; /* head of the list of pieces */
+    bool entered;        /* in `fresh` during the current merge */
+};
+
+struct pair_node {
+    uint32_t piece;
+    uint32_t next;
+};
+
+struct pair_entry {
+    int64_t count;
+    uint64_t key;
+};
+
+struct train {
+    struct hostmem *mem;
+    const struct bpe_trainer *counts;
+    int32_t *symbols;  /* of all pieces, at their texts' offsets */
+    uint32_t *lengths; /* number of symbols left in each piece */
+    struct pair_count *pairs;
+    size_t pair_count, pair_capacity; /* the capacity is a power of two, at most half used */
+    struct pair_node *nodes;
+    size_t node_count, node_capacity;
+    struct pair_entry *heap;
+    size_t heap_count, heap_capacity;
+    uint64_t *fresh; /* keys of pairs whose count rose in this merge */
+    size_t fresh_count, fresh_capacity;
+    struct bpe *bpe;
+    size_t vocab_target; /* without <|endoftext|> */
+    size_t token_count;
+};
+
+/* ---- pairs ---- */
+
+static uint64_t pair_key(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
+static size_t pair_slot(const struct train *train, uint64_t key)
+{
+    const size_t mask = train->pair_capacity - 1;
+    size_t slot = (size_t)((key ^ key >> 31) * UINT64_C(0x9E3779B97F4A7C15) >> 24) & mask;
+    while (train->pairs[slot].key != KEY_FREE && train->pairs[slot].key != key)
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+static enum gt_status pairs_reserve(struct train *train)
+{
+    struct pair_count *old = train->pairs;
+    const size_t old_capacity = train->pair_capacity;
+    if (2 * (train->pair_count + 1) <= old_capacity)
+        return GT_OK;
+    const size_t capacity = old_capacity == 0 ? BPE_PAIRS_MIN : 2 * old_capacity;
+    TRY(HOSTMEM_NEW(train->mem, capacity, "counts of pairs", &train->pairs));
+    train->pair_capacity = capacity;
+    for (size_t i = 0; i < capacity; i++)
+        train->pairs[i].key = KEY_FREE;
+    for (size_t i = 0; i < old_capacity; i++)
+        if (old[i].key != KEY_FREE)
+            train->pairs[pair_slot(train, old[i].key)] = old[i];
+    hostmem_free(train->mem, old);
+    return GT_OK;
+}
+
+/* Subtracts the count of `piece` from a pair that it no longer contains. */
+static void pair_lose(struct train *train, int32_t left, int32_t right, size_t piece)
+{
+    struct pair_count *pair = &train->pairs[pair_slot(train, pair_key(left, right))];
+    assert(pair->key != KEY_FREE);
+    pair->count -= (int64_t)train->counts->pieces[piece].count;
+    assert(pair->count >= 0);
+}
+
+/* Adds the count of `piece` to a pair that it now contains. */
+static enum gt_status pair_gain(struct train *train, int32_t left, int32_t right, size_t piece)
+{
+    TRY(pairs_reserve(train));
+    struct pair_count *pair = &train->pairs[pair_slot(train, pair_key(left, right))];
+    if (pair->key == KEY_FREE) {
+        *pair = (struct pair_count){.key = pair_key(left, right), .first_node = NODE_NONE};
+        train->pair_count++;
+    }
+    pair->count += (int64_t)train->counts->pieces[piece].count;
+    if (!pair->entered) {
+        TRY(hostmem_grow(train->mem, &train->fresh, &train->fresh_capacity, train->fresh_count + 1,
+                         sizeof train->fresh[0], "new pairs"));
+        train->fresh[train->fresh_count++] = pair->key;
+        pair->entered = true;
+    }
+    /* Pieces are processed one after the other, so if the list has this piece, it is the newest. */
+    if (pair->first_node != NODE_NONE && train->nodes[pair->first_node].piece == piece)
+        return GT_OK;
+    if (train->node_count >= NODE_NONE - 1) {
+        log_error("training a tokenizer: too much text, with more than %u pairs; give less", NODE_NONE - 1);
+        return GT_NO_MEMORY;
+    }
+    TRY(hostmem_grow(train->mem, &train->nodes, &train->node_capacity, train->node_count + 1, sizeof train->nodes[0],
+                     "places of pairs"));
+    train->nodes[train->node_count] = (struct pair_node){.piece = (uint32_t)piece, .next = pair->first_node};
+    pair->first_node = (uint32_t)train->node_count++;
+    return GT_OK;
+}
+
+/* ---- the heap: largest count first, then smallest ids ---- */
+
+static bool entry_before(const struct pair_entry *a, const struct pair_entry *b)
+{
+    return a->count != b->count ? a->count > b->count : a->key < b->key;
+}
+
+static void heap_sink(struct train *train, struct pair_entry entry)
+{
+    size_t at = 0;
+    for (size_t child = 1; child < train->heap_count; child = 2 * at + 1) {
+        if (child + 1 < train->heap_count && entry_before(&train->heap[child + 1], &train->heap[child]))
+            child++;
+        if (!entry_before(&train->heap[child], &entry))
+            break;
+        train->heap[at] = train->heap[child];
+        at = child;
+    }
+    train->heap[at] = entry;
+}
+
+static enum gt_status heap_push(struct train *train, struct pair_entry entry)
+{
+    TRY(hostmem_grow(train->mem, &train->heap, &train->heap_capacity, train->heap_count + 1, sizeof train->heap[0],
+                     "queue of pairs"));
+    size_t at = train->heap_count++;
+    while (at > 0 && entry_before(&entry, &train->heap[(at - 1) / 2])) {
+        train->heap[at] = train->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    train->heap[at] = entry;
+    return GT_OK;
+}
+
+/* Removes the best pair; returns false when none is left. */
+static bool heap_pop(struct train *train, uint64_t *out)
+{
+    while (train->heap_count > 0) {
+        struct pair_entry top = train->heap[0];
+        const int64_t now = train->pairs[pair_slot(train, top.key)].count;
+        if (top.count == now && now > 0) {
+            const struct pair_entry last = train->heap[--train->heap_count];
+            if (train->heap_count > 0)
+                heap_sink(train, last);
+            *out = top.key;
+            return true;
+        }
+        top.count = now;
+        if (now == 0)
+            top = train->heap[--train->heap_count];
+        if (train->heap_count > 0)
+            heap_sink(train, top);
+    }
+    return false;
+}
+
+static enum gt_status fresh_enter(struct train *train)
+{
+    for (size_t i = 0; i < train->fresh_count; i++) {
+        struct pair_count *pair = &train->pairs[pair_slot(train, train->fresh[i])];
+        pair->entered = false;
+        if (pair->count > 0)
+            TRY(heap_push(train, (struct pair_entry){.count = pair->count, .key = pair->key}));
+    }
+    train->fresh_count = 0;
+    return GT_OK;
+}
+
+/* ---- merging ---- */
+
+static enum gt_status piece_merge(struct train *train, size_t piece, int32_t left, int32_t right, int32_t result)
+{
+    int32_t *symbols = train->symbols + train->counts->pieces[piece].offset;
+    const size_t count = train->lengths[piece];
+    size_t kept = 0;
+    for (size_t at = 0; at < count; kept++) {
+        if (at + 1 == count || symbols[at] != left || symbols[at + 1] != right) {
+            symbols[kept] = symbols[at++];
+            continue;
+        }
+        pair_lose(train, left, right, piece);
+        if (kept > 0) {
+            pair_lose(train, symbols[kept - 1], left, piece);
+            TRY(pair_gain(train, symbols[kept - 1], result, piece));
+        }
+        if (at + 2 < count) {
+            pair_lose(train, right, symbols[at + 2], piece);
+            TRY(pair_gain(train, result, symbols[at + 2], piece));
+        }
+        symbols[kept] = result;
+        at += 2;
+    }
+    train->lengths[piece] = (uint32_t)kept;
+    return GT_OK;
+}
+
+/* Returns the token that the pair makes, a new one unless its text already is a token; -1 when it would be too long. */
+static int32_t token_make(struct train *train, int32_t left, int32_t right)
+{
+    char text[2 * BPE_TOKEN_BYTES_MAX];
+    const char *bytes = NULL;
+    size_t count = bpe_token(train->bpe, left, &bytes);
+    memcpy(text, bytes, count);
+    const size_t right_count = bpe_token(train->bpe, right, &bytes);
+    memcpy(text + count, bytes, right_count);
+    count += right_count;
+    if (count > BPE_TOKEN_BYTES_MAX)
+        return -1;
+    int32_t id = bpe_find(train->bpe, text, count);
+    if (id < 0) {
+        id = (int32_t)train->token_count;
+        const enum bpe_add added = bpe_add_token(train->bpe, id, text, count, false);
+        if (added != BPE_ADDED) /* no room left for texts */
+            return -1;
+        train->token_count++;
+    }
+    const bool merged = bpe_add_merge(train->bpe, left, right);
+    assert(merged);
+    (void)merged;
+    return id;
+}
+
+static enum gt_status pair_merge(struct train *train, uint64_t key)
+{
+    const int32_t left = (int32_t)(key >> 32), right = (int32_t)(key & UINT32_MAX);
+    const int32_t result = token_make(train, left, right);
+    if (result < 0)
+        return GT_OK;
+    uint32_t node = train->pairs[pair_slot(train, key)].first_node;
+    train->pairs[pair_slot(train, key)].first_node = NODE_NONE;
+    for (; node != NODE_NONE; node = train->nodes[node].next)
+        TRY(piece_merge(train, train->nodes[node].piece, left, right, result));
+    return fresh_enter(train);
+}
+
+/* ---- setup and teardown ---- */
+
+static enum gt_status train_allocate(struct train *train)
+{
+    TRY(HOSTMEM_NEW(train->mem, train->counts->text_count, "ids of pieces", &train->symbols));
+    TRY(HOSTMEM_NEW(train->mem, train->counts->piece_count, "lengths of pieces", &train->lengths));
+    /* Tokens are 6 bytes long on average; one without room is not created.  Several merges may have the same result. */
+    const size_t text_bytes = 65536 + 128 * train->vocab_target;
+    const struct bpe_spec spec = {.vocab_size = train->vocab_target + 1,
+                                  .text_bytes = text_bytes < BPE_TEXT_BYTES_MAX ? text_bytes : BPE_TEXT_BYTES_MAX,
+                                  .merge_count = 2 * train->vocab_target,
+                                  .rank = BPE_RANK_MERGE};
+    return bpe_create(train->mem, &spec, &train->bpe);
+}
+
+static enum gt_status train_begin(struct train *train)
+{
+    int32_t ids[256];
+    TRY(train_allocate(train));
+    for (int rank = 0; rank < 256; rank++) {
+        const char byte = (char)bpe_alphabet_byte(rank);
+        ids[(unsigned char)byte] = rank;
+        (void)bpe_add_token(train->bpe, rank, &byte, 1, false);
+    }
+    train->token_count = 256;
+    for (size_t i = 0; i < train->counts->text_count; i++)
+        train->symbols[i] = ids[(unsigned char)train->counts->text[i]];
+    for (size_t i = 0; i < train->counts->piece_count; i++) {
+        const struct bpe_piece *piece = &train->counts->pieces[i];
+        train->lengths[i] = piece->length;
+        for (size_t k = piece->offset; k + 1 < piece->offset + piece->length; k++)
+            TRY(pair_gain(train, train->symbols[k], train->symbols[k + 1], i));
+    }
+    return fresh_enter(train);
+}
+
+static enum gt_status train_run(struct train *train)
+{
+    uint64_t key = 0;
+    size_t merge_count = 0;
+    TRY(train_begin(train));
+    while (train->token_count < train->vocab_target && heap_pop(train, &key)) {
+        (void)bpe_merges(train->bpe, &merge_count);
+        if (merge_count == 2 * train->vocab_target)
+            break;
+        TRY(pair_merge(train, key));
+    }
+    return GT_OK;
+}
+
+static void train_release(struct train *train)
+{
+    hostmem_free(train->mem, train->fresh);
+    hostmem_free(train->mem, train->heap);
+    hostmem_free(train->mem, train->nodes);
+    hostmem_free(train->mem, train->pairs);
+    hostmem_free(train->mem, train->lengths);
+    hostmem_free(train->mem, train->symbols);
+    bpe_destroy(train->bpe);
+}
+
+/* Copies the vocabulary with exactly the room it needs, and appends <|endoftext|>. */
+static enum gt_status train_copy(const struct train *train, struct bpe **out)
+{
+    size_t text_bytes = strlen(BPE_EOT_TEXT), merge_count = 0;
+    const struct bpe_merge *merges = bpe_merges(train->bpe, &merge_count);
+    const char *bytes = NULL;
+    struct bpe *bpe = NULL;
+    for (size_t id = 0; id < train->token_count; id++)
+        text_bytes += bpe_token(train->bpe, (int32_t)id, &bytes);
+    const struct bpe_spec spec = {.vocab_size = train->token_count + 1,
+                                  .text_bytes = text_bytes,
+                                  .merge_count = merge_count,
+                                  .rank = BPE_RANK_MERGE};
+    TRY(bpe_create(train->mem, &spec, &bpe));
+    for (size_t id = 0; id < train->token_count; id++) {
+        const size_t count = bpe_token(train->bpe, (int32_t)id, &bytes);
+        (void)bpe_add_token(bpe, (int32_t)id, bytes, count, false);
+    }
+    (void)bpe_add_token(bpe, (int32_t)train->token_count, BPE_EOT_TEXT, strlen(BPE_EOT_TEXT), true);
+    for (size_t i = 0; i < merge_count; i++)
+        (void)bpe_add_merge(bpe, merges[i].left, merges[i].right);
+    const enum gt_status status = bpe_finish(bpe, "the trained vocabulary");
+    if (status == GT_OK)
+        *out = bpe;
+    else
+        bpe_destroy(bpe);
+    return status;
 }
 
 enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_size, struct tokenizer **out,
@@ -153,11 +486,16 @@ enum gt_status bpe_trainer_finish(struct bpe_trainer *trainer, int64_t vocab_siz
     struct tokenizer *tokenizer = NULL;
     hostmem_free(trainer->mem, trainer->table);
     trainer->table = NULL;
-    TRY(bpe_train_merge(trainer->mem, &trainer->counts, (size_t)vocab_size, &bpe));
+    struct train train = {.mem = trainer->mem, .counts = trainer, .vocab_target = (size_t)vocab_size - 1};
+    enum gt_status status = train_run(&train);
+    if (status == GT_OK)
+        status = train_copy(&train, &bpe);
+    train_release(&train);
+    TRY(status);
     TRY(tokenizer_create_bpe(trainer->mem, bpe, &tokenizer));
     *result = (struct bpe_train_result){.text_bytes = trainer->text_bytes,
                                         .piece_count = trainer->total_count,
-                                        .distinct_count = trainer->counts.piece_count,
+                                        .distinct_count = trainer->piece_count,
                                         .vocab_size = tokenizer_vocab_size(tokenizer)};
     *out = tokenizer;
     return GT_OK;

@@ -25,7 +25,7 @@ enum gt_status bpe_trainer_create(struct hostmem *mem, struct bpe_trainer **out)
 /* Accepts NULL. */
 void bpe_trainer_destroy(struct bpe_trainer *trainer);
 
-/* Counts the pieces of a document, or of a part that was cut by tokenizer_cut() (bpe_cut()).  Memory: about 40 bytes
+/* Counts the pieces of a document, or of a part that was cut by documents_cut().  Memory: about 40 bytes
  * plus the text for each distinct piece.  Errors: GT_NO_MEMORY. */
 enum gt_status bpe_trainer_add(struct bpe_trainer *trainer, const char *text, size_t count);
 

@@ -49,9 +49,8 @@ static enum gt_status header_read(struct choices *choices, const char *path)
 
 enum gt_status choices_open(struct hostmem *mem, const char *path, int64_t vocab_size, struct choices **out)
 {
-    void *block;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct choices), "questions", &block));
-    struct choices *choices = block;
+    struct choices *choices;
+    TRY(HOSTMEM_NEW(mem, 1, "questions", &choices));
     choices->mem = mem;
     choices->fd = -1;
     choices->vocab_size = vocab_size;

@@ -52,22 +52,17 @@ static enum gt_status out_dir_know(struct corpus_walk *walk, const char *out_dir
     if (out_dir == NULL)
         return GT_OK;
     walk->out_known = stat(out_dir, &info) == 0;
-    if (!walk->out_known && errno != ENOENT && errno != ENOTDIR) {
-        log_error("%s: cannot access it: %s", out_dir, strerror(errno));
-        return GT_IO;
-    }
-    if (walk->out_known) {
-        walk->out_device = info.st_dev;
-        walk->out_inode = info.st_ino;
-    }
+    if (!walk->out_known)
+        return errno == ENOENT || errno == ENOTDIR ? GT_OK : file_error(out_dir, "access it");
+    walk->out_device = info.st_dev;
+    walk->out_inode = info.st_ino;
     return GT_OK;
 }
 
 enum gt_status corpus_create(struct hostmem *mem, const struct corpus_spec *spec, struct corpus **out)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct corpus), "corpus", &memory));
-    struct corpus *corpus = memory;
+    struct corpus *corpus;
+    TRY(HOSTMEM_NEW(mem, 1, "corpus", &corpus));
     corpus->mem = mem;
     struct corpus_walk walk = {.corpus = corpus, .spec = spec};
     enum gt_status status = out_dir_know(&walk, spec->out_dir);
@@ -94,23 +89,7 @@ void corpus_destroy(struct corpus *corpus)
     hostmem_free(corpus->mem, corpus);
 }
 
-/* ---- growing lists ---- */
-
-/* Grows the list when it has no room for one more element of `size` bytes. */
-static enum gt_status list_grow(struct hostmem *mem, size_t size, size_t count, size_t *capacity, void **list)
-{
-    if (count < *capacity)
-        return GT_OK;
-    void *larger = NULL;
-    const size_t capacity_next = *capacity < 64 ? 64 : *capacity + *capacity / 2;
-    TRY(hostmem_alloc(mem, capacity_next, size, "list of files", &larger));
-    if (count > 0)
-        memcpy(larger, *list, count * size);
-    hostmem_free(mem, *list);
-    *list = larger;
-    *capacity = capacity_next;
-    return GT_OK;
-}
+/* ---- lists ---- */
 
 /* Stores a copy of a path. */
 static enum gt_status paths_add(struct corpus *corpus, const char *path, const char **out)
@@ -118,9 +97,8 @@ static enum gt_status paths_add(struct corpus *corpus, const char *path, const c
     const size_t size = strlen(path) + 1;
     assert(size <= PATHS_BLOCK_BYTES);
     if (corpus->paths == NULL || PATHS_BLOCK_BYTES - corpus->paths->used < size) {
-        void *memory = NULL;
-        TRY(hostmem_alloc(corpus->mem, 1, sizeof(struct corpus_paths), "paths of files", &memory));
-        struct corpus_paths *block = memory;
+        struct corpus_paths *block;
+        TRY(HOSTMEM_NEW(corpus->mem, 1, "paths of files", &block));
         block->previous = corpus->paths;
         corpus->paths = block;
     }
@@ -131,18 +109,15 @@ static enum gt_status paths_add(struct corpus *corpus, const char *path, const c
     return GT_OK;
 }
 
-static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, const struct corpus_file *file)
+static enum gt_status walk_add_file(struct corpus_walk *walk, const char *path, struct corpus_file file)
 {
     struct corpus *corpus = walk->corpus;
-    void *list = corpus->files;
-    TRY(list_grow(corpus->mem, sizeof corpus->files[0], corpus->file_count, &corpus->file_capacity, &list));
-    corpus->files = list;
-    struct corpus_file *added = &corpus->files[corpus->file_count];
-    *added = *file;
-    added->input = walk->input;
-    TRY(paths_add(corpus, path, &added->path));
-    corpus->file_count++;
-    corpus->size_bytes += file->size_bytes;
+    TRY(hostmem_grow(corpus->mem, &corpus->files, &corpus->file_capacity, corpus->file_count + 1,
+                     sizeof corpus->files[0], "list of files"));
+    file.input = walk->input;
+    TRY(paths_add(corpus, path, &file.path));
+    corpus->files[corpus->file_count++] = file;
+    corpus->size_bytes += file.size_bytes;
     return GT_OK;
 }
 
@@ -159,9 +134,10 @@ static int64_t changed_ns_of(const struct stat *info)
 static enum gt_status walk_add_regular(struct corpus_walk *walk, const char *path, const struct stat *info,
                                        bool from_folder)
 {
-    const struct corpus_file file = {
-        .size_bytes = (uint64_t)info->st_size, .changed_ns = changed_ns_of(info), .from_folder = from_folder};
-    return walk_add_file(walk, path, &file);
+    return walk_add_file(walk, path,
+                         (struct corpus_file){.size_bytes = (uint64_t)info->st_size,
+                                              .changed_ns = changed_ns_of(info),
+                                              .from_folder = from_folder});
 }
 
 static enum gt_status walk_add_stdin(struct corpus_walk *walk)
@@ -171,14 +147,13 @@ static enum gt_status walk_add_stdin(struct corpus_walk *walk)
         return GT_USAGE;
     }
     walk->corpus->has_stdin = true;
-    return walk_add_file(walk, CORPUS_STDIN, &(struct corpus_file){.is_stdin = true});
+    return walk_add_file(walk, CORPUS_STDIN, (struct corpus_file){.is_stdin = true});
 }
 
 static enum gt_status walk_add_folder(struct corpus_walk *walk, const char *path)
 {
-    void *list = walk->folders;
-    TRY(list_grow(walk->corpus->mem, sizeof walk->folders[0], walk->folder_count, &walk->folder_capacity, &list));
-    walk->folders = list;
+    TRY(hostmem_grow(walk->corpus->mem, &walk->folders, &walk->folder_capacity, walk->folder_count + 1,
+                     sizeof walk->folders[0], "list of files"));
     TRY(hostmem_strdup(walk->corpus->mem, path, &walk->folders[walk->folder_count]));
     walk->folder_count++;
     return GT_OK;
@@ -189,8 +164,6 @@ static void walk_release(struct corpus_walk *walk)
     for (size_t i = 0; i < walk->folder_count; i++)
         hostmem_free(walk->corpus->mem, walk->folders[i]);
     hostmem_free(walk->corpus->mem, walk->folders);
-    walk->folders = NULL;
-    walk->folder_count = walk->folder_capacity = 0;
 }
 
 /* ---- walking ---- */
@@ -208,10 +181,8 @@ static enum gt_status walk_entry(struct corpus_walk *walk, int fd, const char *f
     if (name[0] == '.' || (in_out_dir && walk->spec->is_output != NULL && walk->spec->is_output(name)))
         return GT_OK;
     TRY(file_join(path, folder, name));
-    if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
-        log_error("%s: cannot access it: %s", path, strerror(errno));
-        return GT_IO;
-    }
+    if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+        return file_error(path, "access it");
     if (S_ISDIR(info.st_mode) && !walk_is_out_dir(walk, &info))
         return walk_add_folder(walk, path);
     if (S_ISREG(info.st_mode))
@@ -224,10 +195,10 @@ static enum gt_status walk_folder(struct corpus_walk *walk, const char *path)
     struct stat info;
     DIR *stream = opendir(path);
     if (stream == NULL || fstat(dirfd(stream), &info) != 0) {
-        log_error("%s: cannot read this folder: %s", path, strerror(errno));
+        const enum gt_status failed = file_error(path, "read this folder");
         if (stream != NULL)
             closedir(stream);
-        return GT_IO;
+        return failed;
     }
     const bool in_out_dir = walk_is_out_dir(walk, &info);
     enum gt_status status = GT_OK;
@@ -238,10 +209,8 @@ static enum gt_status walk_folder(struct corpus_walk *walk, const char *path)
         errno = 0;
         entry = readdir(stream);
     }
-    if (status == GT_OK && errno != 0) {
-        log_error("%s: cannot list this folder: %s", path, strerror(errno));
-        status = GT_IO;
-    }
+    if (status == GT_OK && errno != 0)
+        status = file_error(path, "list this folder");
     closedir(stream);
     return status;
 }
@@ -316,10 +285,8 @@ enum gt_status corpus_file_check(const struct corpus_file *file)
     if (file->is_stdin)
         return GT_OK;
     const bool found = stat(file->path, &info) == 0;
-    if (!found && errno != ENOENT && errno != ENOTDIR) {
-        log_error("%s: cannot access it: %s", file->path, strerror(errno));
-        return GT_IO;
-    }
+    if (!found && errno != ENOENT && errno != ENOTDIR)
+        return file_error(file->path, "access it");
     if (found && (uint64_t)info.st_size == file->size_bytes && changed_ns_of(&info) == file->changed_ns)
         return GT_OK;
     if (!found)

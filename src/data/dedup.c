@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "data/little_endian.h"
 
 #define ENTRY_BYTES ((size_t)16)
 /* Fuzzing uses smaller values. */
@@ -38,20 +39,6 @@ struct dedup {
     unsigned char block[BLOCK_ENTRIES * ENTRY_BYTES];
 };
 
-static void word_put(unsigned char *out, uint64_t value)
-{
-    for (int i = 0; i < 8; i++)
-        out[i] = (unsigned char)(value >> 8 * i & 0xFF);
-}
-
-static uint64_t word_get(const unsigned char *bytes)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++)
-        value |= (uint64_t)bytes[i] << 8 * i;
-    return value;
-}
-
 /* ---- the table ---- */
 
 /* Returns the slot of the entry, or the empty slot for it.  Bounded: the table is never full. */
@@ -65,10 +52,9 @@ static struct document_hash *slot_find(struct document_hash *slots, size_t slot_
 
 static enum gt_status table_grow(struct dedup *dedup)
 {
-    void *memory = NULL;
+    struct document_hash *larger;
     const size_t larger_count = dedup->slots == NULL ? SLOTS_FIRST : 2 * dedup->slot_count;
-    TRY(hostmem_alloc(dedup->mem, larger_count, sizeof dedup->slots[0], "checksums of documents", &memory));
-    struct document_hash *larger = memory;
+    TRY(HOSTMEM_NEW(dedup->mem, larger_count, "checksums of documents", &larger));
     for (size_t i = 0; i < dedup->slot_count; i++)
         if ((dedup->slots[i].low | dedup->slots[i].high) != 0)
             *slot_find(larger, larger_count, dedup->slots[i]) = dedup->slots[i];
@@ -97,19 +83,7 @@ static enum gt_status table_reserve(struct dedup *dedup)
 
 static enum gt_status block_write(struct dedup *dedup)
 {
-    const unsigned char *next = dedup->block;
-    size_t left = dedup->pending * ENTRY_BYTES;
-    while (left > 0) {
-        const ssize_t got = write(dedup->fd, next, left);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            log_error("%s: cannot write: %s", dedup->path, got < 0 ? strerror(errno) : "nothing was written");
-            return GT_IO;
-        }
-        next += got;
-        left -= (size_t)got;
-    }
+    TRY(file_write_all(dedup->fd, dedup->path, dedup->block, dedup->pending * ENTRY_BYTES));
     dedup->pending = 0;
     return GT_OK;
 }
@@ -117,17 +91,14 @@ static enum gt_status block_write(struct dedup *dedup)
 enum gt_status dedup_sync(struct dedup *dedup)
 {
     TRY(block_write(dedup));
-    if (fsync(dedup->fd) == 0)
-        return GT_OK;
-    log_error("%s: cannot sync: %s", dedup->path, strerror(errno));
-    return GT_IO;
+    return fsync(dedup->fd) == 0 ? GT_OK : file_error(dedup->path, "sync");
 }
 
 static enum gt_status block_take(struct dedup *dedup, size_t entries)
 {
     for (size_t i = 0; i < entries; i++) {
         const unsigned char *entry = dedup->block + i * ENTRY_BYTES;
-        const struct document_hash hash = {word_get(entry), word_get(entry + 8)};
+        const struct document_hash hash = {le_read(entry, 8), le_read(entry + 8, 8)};
         TRY(table_reserve(dedup));
         if (dedup->full || (hash.low | hash.high) == 0) {
             log_error("%s: entry %" PRIu64 " is damaged", dedup->path, dedup->count);
@@ -174,20 +145,13 @@ enum gt_status dedup_create(struct hostmem *mem, const char *path, struct dedup_
                             struct dedup **out)
 {
     assert(table_bytes_max >= SLOTS_FIRST * sizeof(struct document_hash));
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct dedup), "set of documents", &memory));
-    struct dedup *dedup = memory;
+    struct dedup *dedup;
+    TRY(HOSTMEM_NEW(mem, 1, "set of documents", &dedup));
     dedup->mem = mem;
     dedup->path = path;
     dedup->slot_count_max = table_bytes_max / sizeof(struct document_hash);
     dedup->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    enum gt_status status = GT_OK;
-    if (dedup->fd < 0) {
-        log_error("%s: cannot open: %s", path, strerror(errno));
-        status = GT_IO;
-    }
-    if (status == GT_OK)
-        status = table_grow(dedup);
+    enum gt_status status = dedup->fd < 0 ? file_error(path, "open") : table_grow(dedup);
     if (status == GT_OK)
         status = file_restore(dedup, &entries);
     if (status == GT_OK)
@@ -222,8 +186,8 @@ enum gt_status dedup_add(struct dedup *dedup, struct document_hash hash, bool *o
     *slot_find(dedup->slots, dedup->slot_count, hash) = hash;
     dedup->count++;
     unsigned char *entry = dedup->block + dedup->pending * ENTRY_BYTES;
-    word_put(entry, hash.low);
-    word_put(entry + 8, hash.high);
+    le_write(entry, hash.low, 8);
+    le_write(entry + 8, hash.high, 8);
     dedup->crc32c = file_crc32c(dedup->crc32c, entry, ENTRY_BYTES);
     dedup->pending++;
     return dedup->pending < BLOCK_ENTRIES ? GT_OK : block_write(dedup);

@@ -5,6 +5,8 @@
  */
 #include "data/document_hash.h"
 
+#include "data/little_endian.h"
+
 struct sip_state {
     uint64_t v[4];
 };
@@ -43,14 +45,6 @@ static uint64_t sip_squeeze(struct sip_state *state)
     return state->v[0] ^ state->v[1] ^ state->v[2] ^ state->v[3];
 }
 
-static uint64_t load_word(const unsigned char *bytes, size_t count)
-{
-    uint64_t word = 0;
-    for (size_t i = 0; i < count; i++)
-        word |= (uint64_t)bytes[i] << 8 * i;
-    return word;
-}
-
 struct document_hash document_hash_keyed(uint64_t key_low, uint64_t key_high, const void *bytes, size_t count)
 {
     const unsigned char *next = bytes;
@@ -59,8 +53,8 @@ struct document_hash document_hash_keyed(uint64_t key_low, uint64_t key_high, co
                                key_low ^ UINT64_C(0x6c7967656e657261), key_high ^ UINT64_C(0x7465646279746573)}};
     size_t left = count;
     for (; left >= 8; left -= 8, next += 8)
-        sip_absorb(&state, load_word(next, 8));
-    sip_absorb(&state, (uint64_t)(count & 0xFF) << 56 | load_word(next, left));
+        sip_absorb(&state, le_read(next, 8));
+    sip_absorb(&state, (uint64_t)(count & 0xFF) << 56 | le_read(next, left));
     struct document_hash hash;
     state.v[2] ^= 0xee;
     hash.low = sip_squeeze(&state);
@@ -77,9 +71,7 @@ struct document_hash document_hash_of(const void *bytes, size_t count)
 double document_hash_draw(struct document_hash hash, uint64_t seed)
 {
     unsigned char bytes[16];
-    for (int i = 0; i < 8; i++) {
-        bytes[i] = (unsigned char)(hash.low >> 8 * i & 0xFF);
-        bytes[8 + i] = (unsigned char)(hash.high >> 8 * i & 0xFF);
-    }
+    le_write(bytes, hash.low, 8);
+    le_write(bytes + 8, hash.high, 8);
     return (double)(document_hash_keyed(seed, 1, bytes, sizeof bytes).low >> 11) * 0x1p-53;
 }

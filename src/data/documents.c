@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "data/input.h"
 #include "data/jsonl.h"
 #include "data/text_decode.h"
@@ -49,27 +50,26 @@ struct documents {
     char reason[JSONL_REASON_BYTES];
 };
 
+const char *const documents_format_words[] = {"auto", "text", "jsonl", NULL};
+const char *const documents_end_words[] = {"file", "blank-line", "end-of-text", NULL};
+_Static_assert(sizeof documents_end_words / sizeof documents_end_words[0] == DOCUMENTS_END_COUNT + 1,
+               "a word for every end");
+
 /* ---- creation ---- */
 
 static enum gt_status documents_allocate(struct documents *documents)
 {
     const struct corpus *corpus = documents->spec.corpus;
-    void *memory = NULL;
     documents->input_count = corpus->file_count > 0 ? corpus->files[corpus->file_count - 1].input + 1 : 0;
-    TRY(hostmem_alloc(documents->mem, documents->input_count, sizeof documents->inputs[0], "input records", &memory));
-    documents->inputs = memory;
-    TRY(hostmem_alloc(documents->mem, BLOCK_BYTES, 1, "reading", &memory));
-    documents->block = memory;
-    TRY(hostmem_alloc(documents->mem, DOCUMENT_BYTES_MAX, 1, "a document", &memory));
-    documents->held = memory;
-    return GT_OK;
+    TRY(HOSTMEM_NEW(documents->mem, documents->input_count, "input records", &documents->inputs));
+    TRY(HOSTMEM_NEW(documents->mem, BLOCK_BYTES, "reading", &documents->block));
+    return HOSTMEM_NEW(documents->mem, DOCUMENT_BYTES_MAX, "a document", &documents->held);
 }
 
 enum gt_status documents_create(struct hostmem *mem, const struct documents_spec *spec, struct documents **out)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct documents), "document reader", &memory));
-    struct documents *documents = memory;
+    struct documents *documents;
+    TRY(HOSTMEM_NEW(mem, 1, "document reader", &documents));
     documents->mem = mem;
     documents->spec = *spec;
     enum gt_status status = documents_allocate(documents);
@@ -95,13 +95,6 @@ void documents_destroy(struct documents *documents)
     hostmem_free(documents->mem, documents->block);
     hostmem_free(documents->mem, documents->inputs);
     hostmem_free(documents->mem, documents);
-}
-
-const char *documents_end_name(enum documents_end end)
-{
-    static const char *const names[] = {"file", "blank-line", "end-of-text"};
-    _Static_assert(sizeof names / sizeof names[0] == DOCUMENTS_END_COUNT, "a word for every end");
-    return names[end];
 }
 
 const struct documents_state *documents_state_get(const struct documents *documents)
@@ -243,8 +236,9 @@ static enum gt_status text_begin(struct documents *documents, bool *out_found)
     documents->text_ended = documents->decodes = false;
     documents->block_count = documents->block_used = 0;
     documents->held_count = documents->given = 0;
-    documents->is_jsonl = documents->spec.format == DOCUMENTS_JSONL ||
-                          (documents->spec.format == DOCUMENTS_BY_NAME && input_is_jsonl(documents->input));
+    documents->is_jsonl =
+        documents->spec.format == DOCUMENTS_JSONL ||
+        (documents->spec.format == DOCUMENTS_BY_NAME && input_name_is_jsonl(input_name(documents->input)));
     state->text++;
     state->offset = state->line = 0;
     state->crc32c = 0;
@@ -274,8 +268,8 @@ static enum gt_status text_decode(struct documents *documents)
 /* Sets `out` to ".png" for "a/b.png"; "no extension" when the name has none, or one that is not a short word. */
 static void kind_name(const struct input *input, char out[static DOCUMENTS_KIND_BYTES])
 {
-    size_t length = 0;
-    const char *name = input_name(input, &length);
+    const char *name = input_name(input);
+    const size_t length = input_name_stem(name);
     size_t dot = length;
     while (dot > 0 && isalnum((unsigned char)name[dot - 1]))
         dot--;
@@ -322,10 +316,11 @@ static enum gt_status text_refuse(const struct documents *documents, const struc
  * refused.  A named file is not refused for a zero byte. */
 static enum gt_status text_look(struct documents *documents, bool *out_skip)
 {
-    size_t length = 0, mark_length = 0;
+    size_t mark_length = 0;
     TRY(block_fill(documents));
     const unsigned char *block = documents->block;
-    const char *name = input_name(documents->input, &length);
+    const char *name = input_name(documents->input);
+    const size_t length = input_name_stem(name);
     const bool is_json = length > 5 && memcmp(name + length - 5, ".json", 5) == 0;
     const struct text_kind *kind = NULL;
     if (documents->spec.format != DOCUMENTS_TEXT)
@@ -421,9 +416,9 @@ static enum gt_status held_fill(struct documents *documents, bool *out_ends)
             *out_ends = true;
             break;
         }
-        const size_t room = DOCUMENT_BYTES_MAX - documents->held_count;
         const unsigned char *bytes = documents->block + documents->block_used;
-        const size_t count = part_length(documents, bytes, available < room ? available : room, out_ends);
+        const size_t count =
+            part_length(documents, bytes, size_min(available, DOCUMENT_BYTES_MAX - documents->held_count), out_ends);
         memcpy(documents->held + documents->held_count, bytes, count);
         documents->held_count += count;
         documents->block_used += count;
@@ -474,8 +469,7 @@ static enum gt_status text_next(struct documents *documents, struct document *ou
 /* Consumes `count` bytes of the block, and appends them to `held` as far as there is room. */
 static void line_take(struct documents *documents, const unsigned char *bytes, size_t count, bool *out_too_long)
 {
-    const size_t room = DOCUMENT_BYTES_MAX - documents->held_count;
-    const size_t kept = count < room ? count : room;
+    const size_t kept = size_min(count, DOCUMENT_BYTES_MAX - documents->held_count);
     memcpy(documents->held + documents->held_count, bytes, kept);
     documents->held_count += kept;
     documents->block_used += count;

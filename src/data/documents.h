@@ -28,8 +28,8 @@ enum documents_end {
     DOCUMENTS_END_COUNT
 };
 
-/* Returns "file", "blank-line" or "end-of-text". */
-const char *documents_end_name(enum documents_end end);
+/* The words of these enumerators on the command line; the lists end with NULL. */
+extern const char *const documents_format_words[], *const documents_end_words[];
 
 struct documents_spec {
     struct corpus *corpus; /* borrowed; outlives the reader, which stores a checksum per file in it */

@@ -1,7 +1,14 @@
-/* One file of a corpus as a sequence of texts: a plain file or standard input is one text, an archive has many.
+/* One file of a corpus as a sequence of texts, read once from front to back.
  *
- * A text is read once from front to back.  The checksum of the file's bytes is updated on the way, and covers the whole
- * file once input_next() has reported the end.
+ * A plain file and standard input are one text.  A compressed file contains one text (FILE.gz), an archive has members
+ * (FILE.tar, FILE.tar.xz).  A member may itself be compressed or an archive, as in OpenWebText's download: a tar.xz of
+ * .xz files that are tars of texts.  The reader follows up to INPUT_DEPTH_MAX levels.  It extracts nothing: member names
+ * appear in messages and determine the format, and are never used as paths.  It still refuses an archive with a name
+ * that is absolute or contains "..", because that is a sign of a bad archive.  It skips folders, links, special files
+ * and hidden names.  libarchive reads these files; a build without it refuses them.
+ *
+ * The checksum of the file's bytes is updated on the way, and covers the whole file once input_next() has reported the
+ * end.
  */
 #ifndef GPT_TRAIN_DATA_INPUT_H
 #define GPT_TRAIN_DATA_INPUT_H
@@ -14,31 +21,41 @@
 #include "base/status.h"
 #include "data/corpus.h"
 
+#define INPUT_DEPTH_MAX 4
+
 struct input;
 
+/* Returns the length of `name` without a suffix of compression or tar (.gz .xz .zst .bz2 .tar .tgz .txz .tzst .tbz2
+ * .tbz): "x.jsonl.gz" -> the length of "x.jsonl". */
+size_t input_name_stem(const char *name);
+/* Returns true when files of this name are compressed or an archive. */
+bool input_name_is_packed(const char *name);
+/* Returns true when the name, without such a suffix, ends in .jsonl or .ndjson. */
+bool input_name_is_jsonl(const char *name);
+
 /* `file` and `stdin_path` are borrowed until close.  Standard input is read from the file `stdin_path` unless that is
- * NULL.  Errors: those of archive_stream_open(); GT_IO, GT_NO_MEMORY. */
+ * NULL.  The checksum continues from `crc32c`.  Errors: GT_UNSUPPORTED (a build without libarchive, or one whose
+ * libarchive lacks a compression), GT_DATA (neither compressed nor an archive), GT_IO, GT_NO_MEMORY. */
 enum gt_status input_open(struct hostmem *mem, const struct corpus_file *file, const char *stdin_path, uint32_t crc32c,
                           struct input **out);
 /* Accepts NULL. */
 void input_close(struct input *input);
 
-/* Steps to the next text; *out_found is false at the end of the file.  Errors: those of archive_stream_next(). */
+/* Steps to the next text; *out_found is false at the end, when the whole file has been read.  Errors: GT_DATA (an
+ * archive that is broken, cut short, has a name that leaves it, or too many levels), GT_IO, GT_NO_MEMORY. */
 enum gt_status input_next(struct input *input, bool *out_found);
-/* Reads up to `capacity` bytes of the text; *out_count is 0 at its end.  Errors: GT_IO, GT_DATA (a broken archive),
- * GT_NO_MEMORY. */
+/* Reads up to `capacity` bytes of the text; *out_count is 0 at its end.  Errors: as above. */
 enum gt_status input_read(struct input *input, unsigned char *out, size_t capacity, size_t *out_count);
 
 /* Returns "FILE", "FILE: member NAME" or "standard input", for messages. */
 const char *input_label(const struct input *input);
+/* Returns the text's name, valid until the next text: the member's, or the file's, of a compressed one without its
+ * suffix. */
+const char *input_name(const struct input *input);
 /* Returns true when the text is a member of an archive. */
 bool input_is_member(const struct input *input);
 /* Returns true for a member and for a file found in a folder: the user did not name it. */
 bool input_is_unnamed(const struct input *input);
-/* Returns the text's name without a compression suffix. */
-const char *input_name(const struct input *input, size_t *out_length);
-/* Returns true when the text's name ends in .jsonl or .ndjson. */
-bool input_is_jsonl(const struct input *input);
 
 /* Return the number of bytes of the file that have been read, and their checksum. */
 uint64_t input_file_bytes(const struct input *input);

@@ -1,11 +1,10 @@
 # Token files, sample order, batches, tokenizers, and the work of gpt-prepare.
 libgpttrain_a_SOURCES += \
-	src/data/archive_stream.c src/data/archive_stream.h \
 	src/data/batch.c src/data/batch.h \
-	src/data/bpe.c src/data/bpe.h src/data/bpe_internal.h src/data/bpe_merge.c \
+	src/data/bpe.c src/data/bpe.h \
 	src/data/bpe_alphabet.c src/data/bpe_alphabet.h \
 	src/data/bpe_split.c src/data/bpe_split.h \
-	src/data/bpe_train.c src/data/bpe_train.h src/data/bpe_train_internal.h src/data/bpe_train_merge.c \
+	src/data/bpe_train.c src/data/bpe_train.h \
 	src/data/choices.c src/data/choices.h \
 	src/data/corpus.c src/data/corpus.h \
 	src/data/dedup.c src/data/dedup.h \
@@ -14,6 +13,7 @@ libgpttrain_a_SOURCES += \
 	src/data/hf_hub.c src/data/hf_hub.h \
 	src/data/input.c src/data/input.h \
 	src/data/jsonl.c src/data/jsonl.h \
+	src/data/little_endian.h \
 	src/data/manifest_check.c src/data/manifest_check.h \
 	src/data/prepare.c src/data/prepare.h \
 	src/data/prepare_commit.c src/data/prepare_encode.c src/data/prepare_internal.h \
@@ -31,6 +31,5 @@ libgpttrain_a_SOURCES += \
 	src/data/tokenizer_find.c src/data/tokenizer_find.h \
 	src/data/tokenizer_import.c src/data/tokenizer_import.h \
 	src/data/tokenizer_import_json.c src/data/tokenizer_import_json.h \
-	src/data/tokenizer_pool.c src/data/tokenizer_pool.h \
 	src/data/tokens.c src/data/tokens.h \
 	src/data/utf8.c src/data/utf8.h

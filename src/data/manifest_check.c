@@ -7,7 +7,6 @@
 #include "data/manifest_check.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -21,7 +20,7 @@
 static enum gt_status content_check(const json_t *root, const char *path, const int64_t tokens[static 2],
                                     const struct tokenizer *tokenizer)
 {
-    char now[24];
+    char now[TOKENIZER_HASH_TEXT_BYTES];
     for (int split = TOKEN_TRAIN; split <= TOKEN_VAL; split++) {
         const char *name = token_split_name((enum token_split)split);
         const json_t *said = json_object_get(json_object_get(root, name), "tokens");
@@ -35,8 +34,7 @@ static enum gt_status content_check(const json_t *root, const char *path, const 
     const char *hash = json_string_value(json_object_get(root, "tokenizer_hash"));
     if (hash == NULL || tokenizer == NULL)
         return GT_OK;
-    (void)snprintf(now, sizeof now, "crc32c:%08" PRIx32, tokenizer_hash(tokenizer));
-    if (strcmp(hash, now) == 0)
+    if (strcmp(hash, tokenizer_hash_text(tokenizer, now)) == 0)
         return GT_OK;
     log_error("%s names tokenizer %.32s, but " TOKENIZER_FILE_NAME
               " beside it is %s: its ids would stand for other text; " REMEDY,

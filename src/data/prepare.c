@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "base/thread.h"
-#include "data/archive_stream.h"
+#include "data/input.h"
 #include "data/prepare_internal.h"
 #include "data/utf8.h"
 
@@ -50,17 +51,17 @@ enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec,
 {
     assert(spec->input_count > 0 && spec->out_dir != NULL);
     assert(spec->val_fraction >= 0 && spec->val_fraction < 1);
-    void *memory = NULL;
     struct prepare_spec whole = *spec;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct prepare), "gpt-prepare", &memory));
-    struct prepare *prep = memory;
-    if (whole.save_every_bytes == 0)
+    struct prepare *prep;
+    TRY(HOSTMEM_NEW(mem, 1, "gpt-prepare", &prep));
+    if (spec->save_every_bytes == 0)
         whole.save_every_bytes = PREPARE_SAVE_EVERY_BYTES;
+    if (spec->field == NULL)
+        whole.field = "text";
+    if (spec->threads == 0)
+        whole.threads = (int)min_i64(thread_count_available(), PREPARE_THREADS_MAX);
     prep->mem = mem;
     prep->spec = &whole;
-    prep->field = spec->field != NULL ? spec->field : "text";
-    prep->threads = spec->threads > 0 ? spec->threads : thread_count_available();
-    prep->threads = prep->threads < PREPARE_THREADS_MAX ? prep->threads : PREPARE_THREADS_MAX;
     const enum gt_status status = prepare_steps(prep);
     if (status == GT_OK)
         prepare_result_fill(prep, out);
@@ -69,39 +70,22 @@ enum gt_status prepare_run(struct hostmem *mem, const struct prepare_spec *spec,
     return status;
 }
 
-const char *prepare_separator_name(enum prepare_separator separator)
-{
-    static const char *const names[] = {"auto", "none", "newline", "before", "between", "after"};
-    _Static_assert(sizeof names / sizeof names[0] == PREPARE_SEPARATOR_COUNT, "a word for every separator");
-    return names[separator];
-}
-
-const char *prepare_split_name(enum prepare_split split)
-{
-    static const char *const names[] = {"auto", "position", "document"};
-    _Static_assert(sizeof names / sizeof names[0] == PREPARE_SPLIT_COUNT, "a word for every split");
-    return names[split];
-}
+const char *const prepare_separator_words[] = {"auto", "none", "newline", "before", "between", "after", NULL};
+_Static_assert(sizeof prepare_separator_words / sizeof prepare_separator_words[0] == PREPARE_SEPARATOR_COUNT + 1,
+               "a word for every separator");
+const char *const prepare_split_words[] = {"auto", "position", "document", NULL};
+_Static_assert(sizeof prepare_split_words / sizeof prepare_split_words[0] == PREPARE_SPLIT_COUNT + 1,
+               "a word for every split");
 
 /* ---- resolving options ---- */
-
-static bool name_is_jsonl(const char *name)
-{
-    static const char *const endings[] = {".jsonl", ".ndjson"};
-    const size_t length = strlen(name);
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-        if (length > strlen(endings[i]) && strcmp(name + length - strlen(endings[i]), endings[i]) == 0)
-            return true;
-    return false;
-}
 
 static void choose_split(struct prepare *prep)
 {
     const struct corpus *corpus = prep->corpus;
     prep->many = prep->spec->end != DOCUMENTS_END_OF_FILE || prep->spec->format == DOCUMENTS_JSONL;
     for (size_t i = 0; i < corpus->file_count && !prep->many; i++)
-        prep->many = archive_name_is_packed(corpus->files[i].path) ||
-                     (prep->spec->format == DOCUMENTS_BY_NAME && name_is_jsonl(corpus->files[i].path));
+        prep->many = input_name_is_packed(corpus->files[i].path) ||
+                     (prep->spec->format == DOCUMENTS_BY_NAME && input_name_is_jsonl(corpus->files[i].path));
     prep->split = prep->spec->split;
     if (prep->split == PREPARE_SPLIT_AUTO)
         prep->split = prep->many ? PREPARE_SPLIT_DOCUMENT : PREPARE_SPLIT_POSITION;
@@ -118,7 +102,7 @@ static enum gt_status choose_separator(struct prepare *prep)
         prep->separator = prep->many || prep->corpus->file_count > 1 ? PREPARE_SEPARATOR_AFTER : PREPARE_SEPARATOR_NONE;
     if (prep->separator >= PREPARE_SEPARATOR_BEFORE && !has_eot) {
         log_error("--document-separator=%s: the tokenizer %s has no end-of-text token; choose none or newline",
-                  prepare_separator_name(prep->separator), tokenizer_kind_name(prep->spec->tokenizer));
+                  prepare_separator_words[prep->separator], tokenizer_kind_name(prep->spec->tokenizer));
         return GT_USAGE;
     }
     if (prep->separator == PREPARE_SEPARATOR_NEWLINE && is_bpe && prep->spec->given != NULL &&
@@ -147,22 +131,18 @@ static enum gt_status prepare_lock(struct prepare *prep)
 static enum gt_status prepare_open(struct prepare *prep)
 {
     const struct prepare_spec *spec = prep->spec;
-    void *memory = NULL;
     const struct corpus_spec corpus_spec = {.inputs = spec->inputs,
                                             .input_count = spec->input_count,
                                             .out_dir = spec->out_dir,
                                             .is_output = prepare_is_output};
     TRY(corpus_create(prep->mem, &corpus_spec, &prep->corpus));
-    if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin) {
+    if (prep->corpus->size_bytes == 0 && !prep->corpus->has_stdin)
         return prepare_refuse_empty(prep, &(struct documents_state){.file_count = prep->corpus->file_count});
-    }
     prep->learns = spec->tokenizer == TOKENIZER_CHARS || (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL);
     choose_split(prep);
     TRY(choose_separator(prep));
-    TRY(hostmem_alloc(prep->mem, spec->input_count, sizeof prep->inputs[0], "input records", &memory));
-    prep->inputs = memory;
-    TRY(hostmem_alloc(prep->mem, spec->input_count, sizeof prep->inputs[0], "input records", &memory));
-    prep->first_inputs = memory;
+    TRY(HOSTMEM_NEW(prep->mem, spec->input_count, "input records", &prep->inputs));
+    TRY(HOSTMEM_NEW(prep->mem, spec->input_count, "input records", &prep->first_inputs));
     return prepare_lock(prep);
 }
 
@@ -171,25 +151,19 @@ bool prepare_copies_stdin(const struct prepare *prep)
     return prep->learns && prep->corpus->has_stdin;
 }
 
-static enum gt_status copy_fail(const char *path, const char *verb)
-{
-    log_error("%s: cannot %s: %s", path, verb, strerror(errno));
-    return GT_IO;
-}
-
 static enum gt_status stdin_copy_all(struct prepare *prep, struct file_replacement *file)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(prep->mem, COPY_BYTES, 1, "copying standard input", &memory));
+    char *buffer;
+    TRY(HOSTMEM_NEW(prep->mem, COPY_BYTES, "copying standard input", &buffer));
     enum gt_status status = GT_OK;
     for (ssize_t got = 1; got != 0 && status == GT_OK;) {
-        got = read(STDIN_FILENO, memory, COPY_BYTES);
+        got = read(STDIN_FILENO, buffer, COPY_BYTES);
         if (got < 0 && errno != EINTR)
-            status = copy_fail("standard input", "read");
+            status = file_error("standard input", "read");
         if (got > 0)
-            status = file_replacement_write(file, memory, (size_t)got);
+            status = file_replacement_write(file, buffer, (size_t)got);
     }
-    hostmem_free(prep->mem, memory);
+    hostmem_free(prep->mem, buffer);
     return status;
 }
 
@@ -234,34 +208,28 @@ static enum gt_status prepare_take_up(struct prepare *prep)
 
 /* ---- the tokenizer ---- */
 
-/* Opens the vocabulary that the stopped run had learned. */
-static enum gt_status tokenizer_take_up(struct prepare *prep)
+/* Learns a vocabulary, or opens the one that the stopped run had learned. */
+static enum gt_status tokenizer_learn(struct prepare *prep)
 {
     char path[FILE_PATH_MAX];
-    TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME TOKEN_WRITER_PARTIAL));
     bool exists;
+    TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME TOKEN_WRITER_PARTIAL));
+    if (prep->phase == PREPARE_PHASE_NEW) {
+        TRY(prepare_learn(prep));
+        return tokenizer_save(prep->learned, path);
+    }
     TRY(file_look(path, &exists));
     if (!exists)
         TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME));
     return tokenizer_open_file(prep->mem, path, &prep->learned);
 }
 
-static enum gt_status tokenizer_learn(struct prepare *prep)
-{
-    char path[FILE_PATH_MAX];
-    TRY(prepare_learn(prep));
-    TRY(file_join(path, prep->spec->out_dir, TOKENIZER_FILE_NAME TOKEN_WRITER_PARTIAL));
-    return tokenizer_save(prep->learned, path);
-}
-
 static enum gt_status prepare_tokenizer(struct prepare *prep)
 {
-    if (!prep->learns && prep->spec->tokenizer == TOKENIZER_BYTES)
+    if (prep->spec->tokenizer == TOKENIZER_BYTES)
         TRY(tokenizer_create_bytes(prep->mem, &prep->learned));
-    else if (prep->learns && prep->phase == PREPARE_PHASE_NEW)
-        TRY(tokenizer_learn(prep));
     else if (prep->learns)
-        TRY(tokenizer_take_up(prep));
+        TRY(tokenizer_learn(prep));
     prep->tokenizer = prep->learned != NULL ? prep->learned : prep->spec->given;
     assert(prep->tokenizer != NULL);
     return prep->phase == PREPARE_PHASE_NEW ? GT_OK : prepare_state_check_tokenizer(prep);
@@ -271,7 +239,7 @@ enum gt_status prepare_open_documents(struct prepare *prep, bool second)
 {
     const struct documents_spec spec = {.corpus = prep->corpus,
                                         .format = prep->spec->format,
-                                        .field = prep->field,
+                                        .field = prep->spec->field,
                                         .encoding = prep->spec->encoding,
                                         .stdin_path = prep->stdin_copied ? prep->stdin_path : NULL,
                                         .end = prep->spec->end,
@@ -302,7 +270,7 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
     log_error("INPUT %s%s: %" PRId64 " token%s in %" PRIu64 " document%s: --val-fraction=%g and --val-split=%s leave "
               "%" PRId64 " for training and %" PRId64 " for validation; each needs at least 1",
               spec->inputs[0], spec->input_count > 1 ? " ..." : "", train + val, train + val == 1 ? "" : "s", documents,
-              documents == 1 ? "" : "s", spec->val_fraction, prepare_split_name(prep->split), train, val);
+              documents == 1 ? "" : "s", spec->val_fraction, prepare_split_words[prep->split], train, val);
     return GT_DATA;
 }
 
@@ -311,9 +279,8 @@ static enum gt_status split_refuse(const struct prepare *prep, int64_t train, in
 static enum gt_status border_of_bpe(struct prepare *prep, int64_t val_characters, int64_t *out_train)
 {
     const int64_t vocab_size = tokenizer_vocab_size(prep->tokenizer);
-    void *memory = NULL;
-    TRY(hostmem_alloc(prep->mem, (size_t)vocab_size, sizeof(int32_t), "lengths of tokens", &memory));
-    int32_t *weights = memory;
+    int32_t *weights;
+    TRY(HOSTMEM_NEW(prep->mem, (size_t)vocab_size, "lengths of tokens", &weights));
     for (int64_t id = 0; id < vocab_size; id++) {
         char scratch[4];
         const char *text = NULL;
@@ -348,23 +315,12 @@ static enum gt_status prepare_finish(struct prepare *prep)
 /* Token and file counts come from the commit list, because a run that only had to commit has no others. */
 static void prepare_result_fill(const struct prepare *prep, struct prepare_result *out)
 {
-    const struct prepare_progress *progress = &prep->progress;
     const json_t *files = json_object_get(prep->commit, "files");
     *out = (struct prepare_result){.vocab_size = tokenizer_vocab_size(prep->tokenizer),
-                                   .file_count = progress->documents.file_count,
-                                   .skipped_count = progress->documents.skipped_count,
-                                   .document_count = progress->documents.document_count,
-                                   .empty_count = progress->documents.empty_count,
-                                   .duplicate_count = progress->duplicate_count,
-                                   .long_count = progress->documents.long_count,
-                                   .bad_line_count = progress->documents.bad_line_count,
-                                   .forced_cut_count = progress->forced_cut_count,
-                                   .invalid_byte_count = progress->invalid_byte_count,
-                                   .invalid_document_count = progress->invalid_document_count,
-                                   .zero_document_count = progress->zero_document_count,
+                                   .documents = prep->progress.documents,
+                                   .counts = prep->progress.counts,
                                    .many_documents = prep->many,
                                    .resumed = prep->phase != PREPARE_PHASE_NEW};
-    memcpy(out->kinds, progress->documents.kinds, sizeof out->kinds);
     for (size_t i = 0; i < json_array_size(files); i++) {
         const json_t *row = json_array_get(files, i);
         const bool is_train = strncmp(json_string_value(json_array_get(row, 1)), "train", 5) == 0;
@@ -427,6 +383,16 @@ enum gt_status prepare_json_check(const json_t *value, int failures, const char 
         return GT_OK;
     log_error("out of memory for %s as JSON", what);
     return GT_NO_MEMORY;
+}
+
+size_t prepare_inputs_known(const struct prepare *prep)
+{
+    return prep->corpus->files[prep->corpus->file_count - 1].input + 1;
+}
+
+void prepare_inputs_take(const struct prepare *prep, struct documents_input *out)
+{
+    memcpy(out, documents_inputs(prep->documents), prepare_inputs_known(prep) * sizeof out[0]);
 }
 
 void prepare_told(struct prepare *prep, bool force)

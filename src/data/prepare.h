@@ -45,9 +45,8 @@ enum prepare_split {
 /* "3 .png, 1 .pdf"; returns `text`. */
 char *prepare_kinds_text(char text[static PREPARE_KINDS_TEXT_BYTES], const struct documents_kind *kinds);
 
-/* The names used on the command line. */
-const char *prepare_separator_name(enum prepare_separator separator);
-const char *prepare_split_name(enum prepare_split split);
+/* The words of these enumerators on the command line; the lists end with NULL. */
+extern const char *const prepare_separator_words[], *const prepare_split_words[];
 
 /* Called now and then with the progress; total_bytes is 0 when it is unknown. */
 typedef void prepare_progress_fn(void *context, uint64_t done_bytes, uint64_t total_bytes);
@@ -78,19 +77,21 @@ struct prepare_spec {
     void *progress_context;
 };
 
+struct prepare_counts {
+    uint64_t duplicates;                       /* documents left out */
+    uint64_t forced_cuts;                      /* places where the cut may have split a token */
+    uint64_t invalid_bytes, invalid_documents; /* bytes that are not UTF-8, and documents with such */
+    uint64_t zero_documents;                   /* documents with a zero byte */
+};
+
 struct prepare_result {
     int64_t train_tokens;
     int64_t val_tokens;
     int64_t vocab_size;
     size_t train_files, val_files;
-    size_t file_count;                                /* files read */
-    size_t skipped_count;                             /* files and members skipped because they are not text */
-    struct documents_kind kinds[DOCUMENTS_KINDS_MAX]; /* of the skipped ones */
-    uint64_t document_count, empty_count, duplicate_count, long_count, bad_line_count;
-    uint64_t forced_cut_count;                           /* places where the cut may have split a token */
-    uint64_t invalid_byte_count, invalid_document_count; /* bytes that are not UTF-8, and documents with such */
-    uint64_t zero_document_count;                        /* documents with a zero byte */
-    bool many_documents;                                 /* the document counts are worth reporting */
+    struct documents_state documents; /* after the last one */
+    struct prepare_counts counts;
+    bool many_documents; /* the document counts are worth reporting */
     bool resumed;
 };
 

@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,6 @@
 
 /* ---- names ---- */
 
-static const char *const text_names[] = {TOKENIZER_FILE_NAME, PREPARE_MANIFEST_NAME};
-
 /* Returns the length of `name` without TOKEN_WRITER_PARTIAL. */
 static size_t name_stem(const char *name)
 {
@@ -30,41 +27,33 @@ static size_t name_stem(const char *name)
     return length > ending && strcmp(name + length - ending, TOKEN_WRITER_PARTIAL) == 0 ? length - ending : length;
 }
 
-static bool name_is_export(const char *name, size_t length)
+static bool name_is(const char *name, size_t length, const char *known)
 {
-    for (int i = 0; i < TOKENIZER_EXPORT_COUNT; i++) {
-        const char *export_name = tokenizer_export_name((enum tokenizer_export)i);
-        if (strlen(export_name) == length && memcmp(name, export_name, length) == 0)
-            return true;
-    }
-    return false;
+    return strlen(known) == length && memcmp(name, known, length) == 0;
+}
+
+/* Returns true for gpt_tokenizer.json and the tokenizer's files for other programs. */
+static bool name_is_tokenizer(const char *name, size_t length)
+{
+    bool is_one = name_is(name, length, TOKENIZER_FILE_NAME);
+    for (int i = 0; i < TOKENIZER_EXPORT_COUNT && !is_one; i++)
+        is_one = name_is(name, length, tokenizer_export_name((enum tokenizer_export)i));
+    return is_one;
 }
 
 bool prepare_is_output(const char *name)
 {
     const size_t length = name_stem(name);
-    for (size_t i = 0; i < sizeof text_names / sizeof text_names[0]; i++)
-        if (strlen(text_names[i]) == length && memcmp(name, text_names[i], length) == 0)
-            return true;
-    return name_is_export(name, length) || token_writer_is_name(name);
+    return name_is_tokenizer(name, length) || name_is(name, length, PREPARE_MANIFEST_NAME) ||
+           token_writer_is_name(name);
 }
 
 static enum gt_status path_in(const struct prepare *prep, const char *name, const char *ending,
                               char out[static FILE_PATH_MAX])
 {
-    char whole[256];
-    const int length = snprintf(whole, sizeof whole, "%s%s", name, ending);
-    if (length < 0 || (size_t)length >= sizeof whole) {
-        log_error("%s: the name \"%.60s...\" is too long", prep->spec->out_dir, name);
-        return GT_DATA;
-    }
+    char whole[64];
+    (void)snprintf(whole, sizeof whole, "%.40s%s", name, ending); /* our names are shorter */
     return file_join(out, prep->spec->out_dir, whole);
-}
-
-static enum gt_status fail_io(const char *path, const char *verb)
-{
-    log_error("%s: cannot %s: %s", path, verb, strerror(errno));
-    return GT_IO;
 }
 
 /* ---- the list ---- */
@@ -78,37 +67,38 @@ static enum gt_status text_add(struct prepare *prep, json_t *texts, const char *
     return file_replace(path, text, count);
 }
 
-/* Replaces the terminator of gpt_tokenizer.json's text with its final newline. */
-static enum gt_status tokenizer_add(struct prepare *prep, json_t *texts)
+/* As text_add(), for JSON from malloc(): a newline replaces its terminator.  Calls free(). */
+static enum gt_status json_add(struct prepare *prep, json_t *texts, const char *name, char *text)
 {
-    char *text = NULL;
-    size_t count = 0;
-    TRY(tokenizer_text(prep->tokenizer, &text));
-    count = strlen(text);
+    const size_t count = strlen(text);
     text[count] = '\n';
-    enum gt_status status = text_add(prep, texts, TOKENIZER_FILE_NAME, text, count + 1);
+    const enum gt_status status = text_add(prep, texts, name, text, count + 1);
     free(text);
-    for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++) {
-        const enum tokenizer_export export = (enum tokenizer_export)i;
-        if (status == GT_OK)
-            status = tokenizer_export_text(prep->tokenizer, export, &text, &count);
-        if (status != GT_OK)
-            return status;
-        status = text_add(prep, texts, tokenizer_export_name(export), text, count);
-        free(text);
-    }
     return status;
 }
 
-static enum gt_status manifest_add(struct prepare *prep, json_t *texts)
+static enum gt_status exports_add(struct prepare *prep, json_t *texts)
+{
+    for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++) {
+        const enum tokenizer_export export = (enum tokenizer_export)i;
+        char *text = NULL;
+        size_t count = 0;
+        TRY(tokenizer_export_text(prep->tokenizer, export, &text, &count));
+        const enum gt_status status = text_add(prep, texts, tokenizer_export_name(export), text, count);
+        free(text);
+        TRY(status);
+    }
+    return GT_OK;
+}
+
+static enum gt_status texts_add(struct prepare *prep, json_t *texts)
 {
     char *text = NULL;
+    TRY(tokenizer_text(prep->tokenizer, &text));
+    TRY(json_add(prep, texts, TOKENIZER_FILE_NAME, text));
+    TRY(exports_add(prep, texts));
     TRY(prepare_manifest_text(prep, &text));
-    const size_t count = strlen(text);
-    text[count] = '\n';
-    const enum gt_status status = text_add(prep, texts, PREPARE_MANIFEST_NAME, text, count + 1);
-    free(text);
-    return status;
+    return json_add(prep, texts, PREPARE_MANIFEST_NAME, text);
 }
 
 static enum gt_status files_add(const struct prepare *prep, json_t *files)
@@ -122,11 +112,16 @@ static enum gt_status files_add(const struct prepare *prep, json_t *files)
     return prepare_json_check(files, failures, "the list of token files");
 }
 
+/* Returns the name in an entry of a list: the entry itself, or that column of it.  NULL: it is not text. */
+static const char *entry_name(const json_t *entry, size_t column)
+{
+    return json_string_value(json_is_array(entry) ? json_array_get(entry, column) : entry);
+}
+
 static bool list_has(const json_t *list, size_t column, const char *name)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *entry = json_array_get(list, i);
-        const char *text = json_string_value(json_is_array(entry) ? json_array_get(entry, column) : entry);
+        const char *text = entry_name(json_array_get(list, i), column);
         if (text != NULL && strcmp(text, name) == 0)
             return true;
     }
@@ -144,37 +139,43 @@ static bool exports_are_listed(const json_t *manifest)
                json_integer_value(json_object_get(manifest, "version")) == 1;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
-        if (name == NULL || (strcmp(name, TOKENIZER_FILE_NAME) != 0 && !name_is_export(name, strlen(name))))
+        if (name == NULL || !name_is_tokenizer(name, strlen(name)))
             return false;
     }
     return json_is_array(list);
 }
 
+/* Reads a file if it is there; *out is NULL when it is not, or is not JSON. */
+static enum gt_status json_open(const char *path, size_t limit, bool *out_exists, json_t **out)
+{
+    char *text = NULL;
+    size_t count = 0;
+    json_error_t error;
+    *out = NULL;
+    TRY(file_look(path, out_exists));
+    if (!*out_exists)
+        return GT_OK;
+    TRY(file_read_all(path, limit, &text, &count));
+    const enum gt_status status = json_load(text, count, 0, &error, out);
+    free(text);
+    return status == GT_DATA ? GT_OK : status;
+}
+
 /* Reads the manifest of the existing data set; *out is NULL when there is none. */
 static enum gt_status old_manifest_open(const struct prepare *prep, json_t **out)
 {
-    char path[FILE_PATH_MAX], *text = NULL;
-    size_t count = 0;
-    json_error_t error;
+    char path[FILE_PATH_MAX];
     bool exists;
-    *out = NULL;
     TRY(path_in(prep, PREPARE_MANIFEST_NAME, "", path));
-    TRY(file_look(path, &exists));
-    if (!exists)
+    TRY(json_open(path, MANIFEST_BYTES_MAX, &exists, out));
+    if (!exists || (*out != NULL && exports_are_listed(*out)))
         return GT_OK;
-    TRY(file_read_all(path, MANIFEST_BYTES_MAX, &text, &count));
-    enum gt_status status = json_load(text, count, 0, &error, out);
-    free(text);
-    if (status == GT_OK && !exports_are_listed(*out)) {
-        json_decref(*out);
-        *out = NULL;
-        status = GT_DATA;
-    }
-    if (status == GT_DATA)
-        log_error("%s: not a manifest of gpt-prepare's, so it does not say which files belong to the data set there; "
-                  "move them away",
-                  path);
-    return status;
+    json_decref(*out);
+    *out = NULL;
+    log_error("%s: not a manifest of gpt-prepare's, so it does not say which files belong to the data set there; "
+              "move them away",
+              path);
+    return GT_DATA;
 }
 
 enum gt_status prepare_check_old(const struct prepare *prep)
@@ -193,9 +194,9 @@ static enum gt_status stale_add_exports(const struct prepare *prep, const json_t
     TRY(old_manifest_open(prep, &old));
     const json_t *list = json_object_get(old, "tokenizer_files");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = json_string_value(json_array_get(list, i));
-        if (name_is_export(name, strlen(name)) && !list_has(texts, 0, name))
-            failures |= json_array_append_new(stale, json_string(name));
+        json_t *name = json_array_get(list, i);
+        if (!list_has(texts, 0, json_string_value(name)))
+            failures |= json_array_append(stale, name);
     }
     json_decref(old);
     return prepare_json_check(stale, failures, "a list of files");
@@ -207,7 +208,7 @@ static enum gt_status stale_add_tokens(const struct prepare *prep, const json_t 
     int failures = 0;
     DIR *folder = opendir(prep->spec->out_dir);
     if (folder == NULL)
-        return fail_io(prep->spec->out_dir, "read the folder");
+        return file_error(prep->spec->out_dir, "read the folder");
     errno = 0;
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
         const char *name = entry->d_name;
@@ -215,7 +216,7 @@ static enum gt_status stale_add_tokens(const struct prepare *prep, const json_t 
             failures |= json_array_append_new(stale, json_string(name));
         errno = 0;
     }
-    const enum gt_status status = errno == 0 ? GT_OK : fail_io(prep->spec->out_dir, "read the folder");
+    const enum gt_status status = errno == 0 ? GT_OK : file_error(prep->spec->out_dir, "read the folder");
     closedir(folder);
     TRY(status);
     return prepare_json_check(stale, failures, "a list of files");
@@ -226,8 +227,7 @@ enum gt_status prepare_publish(struct prepare *prep)
     json_t *texts = json_array(), *files = json_array(), *stale = json_array();
     prep->commit = json_pack("{s:o, s:o, s:o}", "texts", texts, "files", files, "stale", stale);
     TRY(prepare_json_check(prep->commit, 0, "the list of files"));
-    TRY(tokenizer_add(prep, texts));
-    TRY(manifest_add(prep, texts));
+    TRY(texts_add(prep, texts));
     TRY(files_add(prep, files));
     TRY(stale_add_exports(prep, texts, stale));
     TRY(stale_add_tokens(prep, files, stale));
@@ -237,12 +237,6 @@ enum gt_status prepare_publish(struct prepare *prep)
 }
 
 /* ---- carrying it out ---- */
-
-static enum gt_status list_refuse(const struct prepare *prep)
-{
-    log_error("%s: field \"commit\" is damaged; start again with --restart", prep->state_path);
-    return GT_DATA;
-}
 
 /* Checks a name from the state file: only names of our outputs, without a folder, are accepted. */
 static bool name_is_ours(const char *name)
@@ -254,19 +248,17 @@ static enum gt_status commit_remove(const struct prepare *prep, const char *name
 {
     char path[FILE_PATH_MAX];
     TRY(path_in(prep, name, "", path));
-    return unlink(path) == 0 || errno == ENOENT ? GT_OK : fail_io(path, "remove");
+    return unlink(path) == 0 || errno == ENOENT ? GT_OK : file_error(path, "remove");
 }
 
 static enum gt_status commit_text(const struct prepare *prep, const char *name)
 {
     char partial[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    bool is_named; /* by an earlier attempt */
     TRY(path_in(prep, name, TOKEN_WRITER_PARTIAL, partial));
     TRY(path_in(prep, name, "", path));
-    bool is_named;
     TRY(token_writer_is_named(partial, path, &is_named));
-    if (is_named)
-        return GT_OK; /* an earlier attempt has renamed it */
-    return rename(partial, path) == 0 ? GT_OK : fail_io(partial, "rename");
+    return is_named || rename(partial, path) == 0 ? GT_OK : file_error(partial, "rename");
 }
 
 static enum gt_status commit_file(const struct prepare *prep, const json_t *row)
@@ -278,7 +270,7 @@ static enum gt_status commit_file(const struct prepare *prep, const json_t *row)
     struct token_file file = {.tokens = tokens, .size_bytes = (uint64_t)size_bytes};
     if (!name_is_ours(partial) || !name_is_ours(name) || strlen(partial) >= sizeof file.partial ||
         strlen(name) >= sizeof file.name || tokens < 0 || size_bytes < tokens)
-        return list_refuse(prep);
+        return prepare_state_refuse(prep, "commit");
     memcpy(file.partial, partial, strlen(partial) + 1);
     memcpy(file.name, name, strlen(name) + 1);
     return token_file_settle(&prep->writer_spec, &file);
@@ -299,7 +291,7 @@ static enum gt_status commit_unlink_old(const struct prepare *prep, const json_t
     for (size_t i = 0; i < json_array_size(stale); i++) {
         const char *name = json_string_value(json_array_get(stale, i));
         if (!name_is_ours(name))
-            return list_refuse(prep);
+            return prepare_state_refuse(prep, "commit");
         TRY(commit_remove(prep, name));
     }
     return GT_OK;
@@ -309,14 +301,14 @@ enum gt_status prepare_commit(struct prepare *prep)
 {
     const json_t *texts = json_object_get(prep->commit, "texts"), *files = json_object_get(prep->commit, "files");
     if (!json_is_array(texts) || json_array_size(texts) < 2 || !json_is_array(files))
-        return list_refuse(prep);
+        return prepare_state_refuse(prep, "commit");
     TRY(commit_unlink_old(prep, json_object_get(prep->commit, "stale")));
     for (size_t i = 0; i < json_array_size(files); i++)
         TRY(commit_file(prep, json_array_get(files, i)));
     for (size_t i = 0; i < json_array_size(texts); i++) { /* the manifest comes last */
         const char *name = json_string_value(json_array_get(texts, i));
         if (!name_is_ours(name))
-            return list_refuse(prep);
+            return prepare_state_refuse(prep, "commit");
         if (i + 1 == json_array_size(texts))
             TRY(file_sync_folder(prep->spec->out_dir));
         TRY(commit_text(prep, name));
@@ -352,8 +344,7 @@ static enum gt_status list_is_begun(const struct prepare *prep, const json_t *li
 {
     char path[FILE_PATH_MAX];
     for (size_t i = 0; !*begun && i < json_array_size(list); i++) {
-        const json_t *entry = json_array_get(list, i);
-        const char *name = json_string_value(json_is_array(entry) ? json_array_get(entry, 0) : entry);
+        const char *name = entry_name(json_array_get(list, i), 0);
         bool exists = true;
         if (!name_is_ours(name))
             return GT_OK; /* not our name, so not our list */
@@ -364,39 +355,20 @@ static enum gt_status list_is_begun(const struct prepare *prep, const json_t *li
     return GT_OK;
 }
 
-/* Reads the saved state; *out is NULL when there is none, or when it is not valid JSON. */
-static enum gt_status old_state_read(const struct prepare *prep, json_t **out)
-{
-    char *text = NULL;
-    size_t count = 0;
-    json_error_t error;
-    bool exists;
-    *out = NULL;
-    TRY(file_look(prep->state_path, &exists));
-    if (!exists)
-        return GT_OK;
-    TRY(file_read_all(prep->state_path, PREPARE_STATE_BYTES_MAX, &text, &count));
-    const enum gt_status status = json_load(text, count, 0, &error, out);
-    free(text);
-    return status == GT_DATA ? GT_OK : status;
-}
-
 /* Removes the outputs of a commit that was stopped halfway.  They go before the state, because without it nothing would
  * show that they are half a data set.  If the commit had not started, the old data set is complete and stays. */
 static enum gt_status half_commit_remove(const struct prepare *prep)
 {
+    static const char *const lists[][2] = {{"files", ""}, {"texts", TOKEN_WRITER_PARTIAL}, {"stale", ""}};
     char manifest[FILE_PATH_MAX];
-    bool begun = false, whole = true;
+    bool exists, begun = false, whole = true;
     json_t *state = NULL;
-    TRY(old_state_read(prep, &state));
-    const json_t *commit = json_object_get(state, "commit");
     enum gt_status status = GT_OK;
-    if (json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT) {
-        TRY_GOTO(status, release, list_is_begun(prep, json_object_get(commit, "files"), "", &begun));
-        TRY_GOTO(status, release, list_is_begun(prep, json_object_get(commit, "texts"), TOKEN_WRITER_PARTIAL, &begun));
-        TRY_GOTO(status, release, list_is_begun(prep, json_object_get(commit, "stale"), "", &begun));
-    }
-release:
+    TRY(json_open(prep->state_path, PREPARE_STATE_BYTES_MAX, &exists, &state));
+    const json_t *commit = json_object_get(state, "commit");
+    const bool is_commit = json_integer_value(json_object_get(state, "phase")) == PREPARE_PHASE_COMMIT;
+    for (size_t i = 0; is_commit && status == GT_OK && i < sizeof lists / sizeof lists[0]; i++)
+        status = list_is_begun(prep, json_object_get(commit, lists[i][0]), lists[i][1], &begun);
     json_decref(state);
     if (status != GT_OK || !begun)
         return status;
@@ -404,10 +376,8 @@ release:
     TRY(file_look(manifest, &whole));
     if (whole)
         return GT_OK;
-    if (!outputs_remove(prep, true)) {
-        log_error("%s: cannot remove what a stopped run has half replaced: %s", prep->spec->out_dir, strerror(errno));
-        return GT_IO;
-    }
+    if (!outputs_remove(prep, true))
+        return file_error(prep->spec->out_dir, "remove what a stopped run has half replaced");
     return file_sync_folder(prep->spec->out_dir);
 }
 
@@ -429,5 +399,5 @@ bool prepare_clean(struct prepare *prep)
 enum gt_status prepare_discard(struct prepare *prep)
 {
     TRY(half_commit_remove(prep));
-    return prepare_clean(prep) ? GT_OK : fail_io(prep->state_path, "remove");
+    return prepare_clean(prep) ? GT_OK : file_error(prep->state_path, "remove");
 }

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "data/little_endian.h"
 #include "data/prepare_internal.h"
 #include "data/text_kind.h"
 #include "data/utf8.h"
@@ -19,15 +20,11 @@
 
 static enum gt_status threads_open(struct prepare *prep)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(prep->mem, (size_t)prep->threads, sizeof prep->encoders[0], "encoders", &memory));
-    prep->encoders = memory;
-    TRY(hostmem_alloc(prep->mem, (size_t)prep->threads, sizeof prep->ids[0], "tokens of threads", &memory));
-    prep->ids = memory;
-    for (int i = 0; i < prep->threads; i++) {
+    TRY(HOSTMEM_NEW(prep->mem, (size_t)prep->spec->threads, "encoders", &prep->encoders));
+    TRY(HOSTMEM_NEW(prep->mem, (size_t)prep->spec->threads, "tokens of threads", &prep->ids));
+    for (int i = 0; i < prep->spec->threads; i++) {
         TRY(tokenizer_encoder_create(prep->mem, prep->tokenizer, &prep->encoders[i]));
-        TRY(hostmem_alloc(prep->mem, PIECE_BYTES, sizeof(int32_t), "tokens of a piece", &memory));
-        prep->ids[i] = memory;
+        TRY(HOSTMEM_NEW(prep->mem, PIECE_BYTES, "tokens of a piece", &prep->ids[i]));
     }
     return GT_OK;
 }
@@ -47,17 +44,13 @@ static void writer_choose(struct prepare *prep)
 
 enum gt_status prepare_encode_open(struct prepare *prep)
 {
-    void *memory = NULL;
     writer_choose(prep);
     if (prep->phase == PREPARE_PHASE_COMMIT)
         return GT_OK; /* all tokens are written */
     TRY(threads_open(prep));
-    TRY(hostmem_alloc(prep->mem, BATCH_BYTES, 1, "text of a batch", &memory));
-    prep->text = memory;
-    TRY(hostmem_alloc(prep->mem, BATCH_BYTES, prep->writer_spec.width_bytes, "tokens of a batch", &memory));
-    prep->packed = memory;
-    TRY(hostmem_alloc(prep->mem, BATCH_PIECES_MAX, sizeof prep->pieces[0], "pieces of a batch", &memory));
-    prep->pieces = memory;
+    TRY(HOSTMEM_NEW(prep->mem, BATCH_BYTES, "text of a batch", &prep->text));
+    TRY(hostmem_alloc(prep->mem, BATCH_BYTES, prep->writer_spec.width_bytes, "tokens of a batch", &prep->packed));
+    TRY(HOSTMEM_NEW(prep->mem, BATCH_PIECES_MAX, "pieces of a batch", &prep->pieces));
     TRY(token_writer_create(prep->mem, &prep->writer_spec, &prep->writer));
     if (prep->phase == PREPARE_PHASE_ENCODE) {
         TRY(prepare_state_shards(prep, TOKEN_TRAIN));
@@ -78,7 +71,7 @@ void prepare_encode_close(struct prepare *prep)
     prep->documents = NULL;
     dedup_destroy(prep->dedup);
     token_writer_destroy(prep->writer);
-    for (int i = 0; i < prep->threads; i++) {
+    for (int i = 0; i < prep->spec->threads; i++) {
         if (prep->encoders != NULL)
             tokenizer_encoder_destroy(prep->encoders[i]);
         if (prep->ids != NULL)
@@ -95,13 +88,10 @@ void prepare_encode_close(struct prepare *prep)
 
 static void tokens_pack(unsigned char *out, size_t width_bytes, const int32_t *ids, size_t count)
 {
-    for (size_t i = 0; i < count && width_bytes == 2; i++) {
-        out[2 * i] = (unsigned char)(ids[i] & 0xFF);
-        out[2 * i + 1] = (unsigned char)(ids[i] >> 8 & 0xFF);
-    }
+    for (size_t i = 0; i < count && width_bytes == 2; i++)
+        le_write(out + 2 * i, (uint32_t)ids[i], 2);
     for (size_t i = 0; i < count && width_bytes == 4; i++)
-        for (size_t byte = 0; byte < 4; byte++)
-            out[4 * i + byte] = (unsigned char)((uint32_t)ids[i] >> 8 * byte & 0xFF);
+        le_write(out + 4 * i, (uint32_t)ids[i], 4);
 }
 
 static void piece_encode(void *context, size_t index, int thread)
@@ -152,8 +142,8 @@ static enum gt_status put_after(struct prepare *prep, enum token_split split)
 {
     struct prepare_progress *progress = &prep->progress;
     progress->split_documents[split]++;
-    progress->invalid_document_count += progress->document_invalid;
-    progress->zero_document_count += progress->document_zero;
+    progress->counts.invalid_documents += progress->document_invalid;
+    progress->counts.zero_documents += progress->document_zero;
     progress->document_invalid = progress->document_zero = false;
     if (prep->separator == PREPARE_SEPARATOR_AFTER)
         return put_token(prep, split, tokenizer_eot(prep->tokenizer));
@@ -191,7 +181,7 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
     TRY(token_writer_put(prep->writer, piece->split, prep->packed + piece->offset * prep->writer_spec.width_bytes,
                          piece->tokens));
     progress->character_count += piece->character_count;
-    progress->invalid_byte_count += piece->invalid_count;
+    progress->counts.invalid_bytes += piece->invalid_count;
     progress->document_invalid |= piece->invalid_count > 0;
     if (piece->invalid_count > 0)
         latin_note(prep, piece);
@@ -204,7 +194,7 @@ static enum gt_status piece_put(struct prepare *prep, const struct prepare_piece
 /* Encodes and writes the batch, empties it, and saves the state when enough text has been written. */
 static enum gt_status batch_run(struct prepare *prep)
 {
-    thread_for_each(prep->threads, prep->piece_count, piece_encode, prep);
+    thread_for_each(prep->spec->threads, prep->piece_count, piece_encode, prep);
     for (size_t i = 0; i < prep->piece_count; i++)
         TRY(piece_put(prep, &prep->pieces[i]));
     prep->piece_count = prep->text_count = 0;
@@ -260,7 +250,7 @@ static void pieces_add(struct prepare *prep, const struct document *document, en
                                                                    .first = begins,
                                                                    .last = ends && !document->unfinished,
                                                                    .file = file};
-        prep->progress.forced_cut_count += forced;
+        prep->progress.counts.forced_cuts += forced;
         begins = false;
         at += count;
     } while (at < end);
@@ -282,7 +272,7 @@ static enum gt_status document_add(struct prepare *prep, const struct document *
     if (!batch_takes(prep, document->count) || prep->text_count >= prep->spec->save_every_bytes)
         TRY(batch_run(prep));
     TRY(document_place(prep, document, &split, &known));
-    prep->progress.duplicate_count += known;
+    prep->progress.counts.duplicates += known;
     if (!known) {
         memcpy(prep->text + prep->text_count, document->text, document->count);
         pieces_add(prep, document, split);
@@ -316,7 +306,6 @@ enum gt_status prepare_encode(struct prepare *prep)
     prep->progress.documents = *documents_state_get(prep->documents);
     TRY(batch_run(prep));
     prepare_told(prep, true);
-    const size_t known = prep->corpus->files[prep->corpus->file_count - 1].input + 1;
-    memcpy(prep->inputs, documents_inputs(prep->documents), known * sizeof prep->inputs[0]);
+    prepare_inputs_take(prep, prep->inputs);
     return inputs_compare(prep);
 }

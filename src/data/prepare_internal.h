@@ -24,7 +24,6 @@
 #define BATCH_BYTES DOCUMENT_BYTES_MAX
 #define BATCH_PIECES_MAX ((size_t)65536)
 #define PIECE_BYTES ((size_t)256 << 10)
-#define PREPARE_TEXTS_MAX 8
 
 /* A part of a document for one thread: its text and the results of encoding it. */
 struct prepare_piece {
@@ -43,8 +42,7 @@ struct prepare_piece {
 /* Everything that a later process needs besides the contents of the files.  No pointers. */
 struct prepare_progress {
     struct documents_state documents; /* after the last document that was written */
-    uint64_t duplicate_count, forced_cut_count;
-    uint64_t invalid_byte_count, invalid_document_count, zero_document_count;
+    struct prepare_counts counts;
     uint64_t split_documents[TOKEN_WRITER_SPLITS];
     uint64_t character_count; /* of all text written, including newlines between documents */
     struct dedup_entries dedup;
@@ -56,9 +54,7 @@ struct prepare_progress {
 
 struct prepare {
     struct hostmem *mem;
-    const struct prepare_spec *spec;
-    const char *field;
-    int threads;
+    const struct prepare_spec *spec; /* complete: no defaults are left open */
     struct corpus *corpus;
     enum prepare_split split;         /* resolved, never AUTO */
     enum prepare_separator separator; /* resolved, never AUTO */
@@ -113,18 +109,22 @@ enum gt_status prepare_encode(struct prepare *prep);
 void prepare_encode_close(struct prepare *prep);
 
 /* prepare_state.c: loads and saves the state of a run.  prepare_state_load() sets phase and state, and refuses other
- * options or inputs.  prepare_state_restore() fills progress, inputs and the checksums of the first pass. */
+ * options or inputs.  prepare_state_restore() fills progress, inputs and the checksums of the first pass.
+ * prepare_state_refuse() logs that a field is damaged and returns GT_DATA. */
 enum gt_status prepare_state_load(struct prepare *prep);
 enum gt_status prepare_state_restore(struct prepare *prep);
 enum gt_status prepare_state_check_tokenizer(const struct prepare *prep);
 enum gt_status prepare_state_shards(struct prepare *prep, enum token_split split);
 enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase);
+enum gt_status prepare_state_refuse(const struct prepare *prep, const char *field);
 
 /* prepare_manifest.c.  Returns the options that determine the output, as JSON; NULL when out of memory. */
 json_t *prepare_options_json(const struct prepare *prep);
 enum gt_status prepare_manifest_text(const struct prepare *prep, char **out);
 /* Returns "crc32c:89abcdef". */
 json_t *prepare_json_crc(uint32_t crc32c);
+/* Returns `value`; if `failures` is not 0, releases it and returns NULL. */
+json_t *prepare_json_whole(json_t *value, int failures);
 
 /* prepare_commit.c: from NAME.partial to NAME.  prepare_publish() makes the list, prepare_commit() carries it out. */
 enum gt_status prepare_publish(struct prepare *prep);
@@ -150,5 +150,9 @@ enum gt_status prepare_refuse_empty(const struct prepare *prep, const struct doc
 /* Logs one line about the JSON of `what` and returns GT_NO_MEMORY when `value` is NULL or `failures` is not 0. */
 enum gt_status prepare_json_check(const json_t *value, int failures, const char *what);
 bool prepare_copies_stdin(const struct prepare *prep);
+/* Copies the records of the INPUTs that have files from the open documents. */
+void prepare_inputs_take(const struct prepare *prep, struct documents_input *out);
+/* The number of INPUTs up to the last one that has files. */
+size_t prepare_inputs_known(const struct prepare *prep);
 
 #endif

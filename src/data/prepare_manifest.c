@@ -40,17 +40,16 @@ static json_t *json_path(const char *path)
     return json_string(text);
 }
 
-static json_t *object_or_null(json_t *object, int failures)
+json_t *prepare_json_whole(json_t *value, int failures)
 {
     if (failures == 0)
-        return object;
-    json_decref(object);
+        return value;
+    json_decref(value);
     return NULL;
 }
 
 json_t *prepare_options_json(const struct prepare *prep)
 {
-    static const char *const formats[] = {"auto", "text", "jsonl"};
     const struct prepare_spec *spec = prep->spec;
     json_t *object = json_object();
     int failures = json_object_set_new(object, "tokenizer", json_string(tokenizer_kind_name(spec->tokenizer)));
@@ -58,59 +57,53 @@ json_t *prepare_options_json(const struct prepare *prep)
         failures |= json_object_set_new(object, "tokenizer-hash", prepare_json_crc(tokenizer_hash(spec->given)));
     if (spec->tokenizer == TOKENIZER_BPE && spec->given == NULL)
         failures |= json_object_set_new(object, "vocab-size", json_integer(spec->vocab_size));
-    failures |= json_object_set_new(object, "format", json_string(formats[spec->format]));
-    failures |= json_object_set_new(object, "field", json_path(prep->field));
+    failures |= json_object_set_new(object, "format", json_string(documents_format_words[spec->format]));
+    failures |= json_object_set_new(object, "field", json_path(spec->field));
     failures |= json_object_set_new(object, "encoding", json_path(spec->encoding != NULL ? spec->encoding : "auto"));
     failures |= json_object_set_new(object, "bad-lines", json_string(spec->skip_bad_lines ? "skip" : "stop"));
-    failures |= json_object_set_new(object, "documents", json_string(documents_end_name(spec->end)));
-    failures |= json_object_set_new(object, "document-separator", json_string(prepare_separator_name(prep->separator)));
+    failures |= json_object_set_new(object, "documents", json_string(documents_end_words[spec->end]));
+    failures |=
+        json_object_set_new(object, "document-separator", json_string(prepare_separator_words[prep->separator]));
     failures |= json_object_set_new(object, "dedup", json_boolean(spec->dedup));
-    failures |= json_object_set_new(object, "val-split", json_string(prepare_split_name(prep->split)));
+    failures |= json_object_set_new(object, "val-split", json_string(prepare_split_words[prep->split]));
     failures |= json_object_set_new(object, "val-fraction", json_real(spec->val_fraction));
     failures |= json_object_set_new(object, "seed", json_count(spec->seed & INT64_MAX));
     failures |= json_object_set_new(object, "shard-tokens", json_integer(spec->shard_tokens));
-    return object_or_null(object, failures);
+    return prepare_json_whole(object, failures);
 }
 
 /* ---- parts ---- */
 
 static json_t *manifest_input(const char *path, const struct documents_input *input)
 {
-    json_t *object = json_object();
-    int failures = json_object_set_new(object, "path", json_path(path));
-    failures |= json_object_set_new(object, "files", json_count(input->file_count));
-    failures |= json_object_set_new(object, "skipped", json_count(input->skipped_count));
-    failures |= json_object_set_new(object, "size_bytes", json_count(input->size_bytes));
-    failures |= json_object_set_new(object, "hash", prepare_json_crc(input->crc32c));
-    return object_or_null(object, failures);
+    return json_pack("{s:o, s:I, s:I, s:I, s:o}", "path", json_path(path), "files", (json_int_t)input->file_count,
+                     "skipped", (json_int_t)input->skipped_count, "size_bytes", (json_int_t)input->size_bytes, "hash",
+                     prepare_json_crc(input->crc32c));
 }
 
 static json_t *manifest_documents(const struct prepare_progress *progress)
 {
     const struct documents_state *documents = &progress->documents;
+    const struct prepare_counts *counts = &progress->counts;
     json_t *object = json_object();
     int failures = json_object_set_new(object, "count", json_count(documents->document_count));
     failures |= json_object_set_new(object, "text_bytes", json_count(documents->text_bytes));
-    failures |= json_object_set_new(object, "duplicates_left_out", json_count(progress->duplicate_count));
+    failures |= json_object_set_new(object, "duplicates_left_out", json_count(counts->duplicates));
     failures |= json_object_set_new(object, "empty_left_out", json_count(documents->empty_count));
     failures |= json_object_set_new(object, "bad_lines_left_out", json_count(documents->bad_line_count));
     failures |= json_object_set_new(object, "binary_left_out", json_count(documents->skipped_count));
-    failures |= json_object_set_new(object, "not_utf8", json_count(progress->invalid_document_count));
-    failures |= json_object_set_new(object, "not_utf8_bytes", json_count(progress->invalid_byte_count));
-    failures |= json_object_set_new(object, "with_zero_bytes", json_count(progress->zero_document_count));
+    failures |= json_object_set_new(object, "not_utf8", json_count(counts->invalid_documents));
+    failures |= json_object_set_new(object, "not_utf8_bytes", json_count(counts->invalid_bytes));
+    failures |= json_object_set_new(object, "with_zero_bytes", json_count(counts->zero_documents));
     failures |= json_object_set_new(object, "longer_than_a_part", json_count(documents->long_count));
-    failures |= json_object_set_new(object, "cuts_inside_words", json_count(progress->forced_cut_count));
-    return object_or_null(object, failures);
+    failures |= json_object_set_new(object, "cuts_inside_words", json_count(counts->forced_cuts));
+    return prepare_json_whole(object, failures);
 }
 
 static json_t *manifest_file(const struct token_file *file)
 {
-    json_t *object = json_object();
-    int failures = json_object_set_new(object, "file", json_string(file->name));
-    failures |= json_object_set_new(object, "tokens", json_integer(file->tokens));
-    failures |= json_object_set_new(object, "size_bytes", json_count(file->size_bytes));
-    failures |= json_object_set_new(object, "hash", prepare_json_crc(file->crc32c));
-    return object_or_null(object, failures);
+    return json_pack("{s:s, s:I, s:I, s:o}", "file", file->name, "tokens", (json_int_t)file->tokens, "size_bytes",
+                     (json_int_t)file->size_bytes, "hash", prepare_json_crc(file->crc32c));
 }
 
 static json_t *manifest_split(const struct prepare *prep, enum token_split split)
@@ -129,7 +122,7 @@ static json_t *manifest_split(const struct prepare *prep, enum token_split split
     failures |=
         json_object_set_new(object, "dtype", json_string(prep->writer_spec.width_bytes == 4 ? "uint32" : "uint16"));
     failures |= json_object_set_new(object, "files", files);
-    return object_or_null(object, failures);
+    return prepare_json_whole(object, failures);
 }
 
 static json_t *manifest_exports(const struct prepare *prep)
@@ -138,7 +131,7 @@ static json_t *manifest_exports(const struct prepare *prep)
     int failures = json_array_append_new(list, json_string(TOKENIZER_FILE_NAME));
     for (int i = 0; prep->learns && prep->spec->tokenizer == TOKENIZER_BPE && i < TOKENIZER_EXPORT_COUNT; i++)
         failures |= json_array_append_new(list, json_string(tokenizer_export_name((enum tokenizer_export)i)));
-    return object_or_null(list, failures);
+    return prepare_json_whole(list, failures);
 }
 
 /* ---- the whole manifest ---- */
@@ -161,7 +154,7 @@ static json_t *manifest_make(const struct prepare *prep)
     failures |= json_object_set_new(root, "documents", manifest_documents(&prep->progress));
     failures |= json_object_set_new(root, "train", manifest_split(prep, TOKEN_TRAIN));
     failures |= json_object_set_new(root, "val", manifest_split(prep, TOKEN_VAL));
-    return object_or_null(root, failures);
+    return prepare_json_whole(root, failures);
 }
 
 enum gt_status prepare_manifest_text(const struct prepare *prep, char **out)

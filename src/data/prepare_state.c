@@ -18,115 +18,104 @@
 #define STATE_VERSION 1
 #define COUNT_MAX (INT64_MAX / 4)
 
-/* A number of the state: its name and its offset in struct prepare_progress. */
+/* A member of struct prepare_progress: a count of 64 bits, a number of 32 bits or a bool. */
 struct state_field {
     const char *name;
-    size_t offset;
+    size_t offset, size;
+    int64_t max;
 };
 
-#define FIELD(name, member)                             \
-    {                                                   \
-        name, offsetof(struct prepare_progress, member) \
+#define FIELD(name, member, max)                                                                                \
+    {                                                                                                           \
+        name, offsetof(struct prepare_progress, member), sizeof(((struct prepare_progress *)NULL)->member), max \
     }
 
-static const struct state_field state_counts[] = {
-    FIELD("file", documents.file),
-    FIELD("text", documents.text),
-    FIELD("offset", documents.offset),
-    FIELD("line", documents.line),
-    FIELD("input_size_bytes", documents.input.size_bytes),
-    FIELD("input_files", documents.input.file_count),
-    FIELD("input_skipped", documents.input.skipped_count),
-    FIELD("documents", documents.document_count),
-    FIELD("empty", documents.empty_count),
-    FIELD("long", documents.long_count),
-    FIELD("bad_lines", documents.bad_line_count),
-    FIELD("files", documents.file_count),
-    FIELD("skipped", documents.skipped_count),
-    FIELD("text_bytes", documents.text_bytes),
-    FIELD("duplicates", duplicate_count),
-    FIELD("forced_cuts", forced_cut_count),
-    FIELD("invalid_bytes", invalid_byte_count),
-    FIELD("invalid_documents", invalid_document_count),
-    FIELD("zero_documents", zero_document_count),
-    FIELD("train_documents", split_documents[TOKEN_TRAIN]),
-    FIELD("val_documents", split_documents[TOKEN_VAL]),
-    FIELD("characters", character_count),
-    FIELD("dedup_count", dedup.count),
+static const struct state_field state_fields[] = {
+    FIELD("file", documents.file, COUNT_MAX),
+    FIELD("text", documents.text, COUNT_MAX),
+    FIELD("offset", documents.offset, COUNT_MAX),
+    FIELD("line", documents.line, COUNT_MAX),
+    FIELD("input_size_bytes", documents.input.size_bytes, COUNT_MAX),
+    FIELD("input_files", documents.input.file_count, COUNT_MAX),
+    FIELD("input_skipped", documents.input.skipped_count, COUNT_MAX),
+    FIELD("documents", documents.document_count, COUNT_MAX),
+    FIELD("empty", documents.empty_count, COUNT_MAX),
+    FIELD("long", documents.long_count, COUNT_MAX),
+    FIELD("bad_lines", documents.bad_line_count, COUNT_MAX),
+    FIELD("files", documents.file_count, COUNT_MAX),
+    FIELD("skipped", documents.skipped_count, COUNT_MAX),
+    FIELD("text_bytes", documents.text_bytes, COUNT_MAX),
+    FIELD("duplicates", counts.duplicates, COUNT_MAX),
+    FIELD("forced_cuts", counts.forced_cuts, COUNT_MAX),
+    FIELD("invalid_bytes", counts.invalid_bytes, COUNT_MAX),
+    FIELD("invalid_documents", counts.invalid_documents, COUNT_MAX),
+    FIELD("zero_documents", counts.zero_documents, COUNT_MAX),
+    FIELD("train_documents", split_documents[TOKEN_TRAIN], COUNT_MAX),
+    FIELD("val_documents", split_documents[TOKEN_VAL], COUNT_MAX),
+    FIELD("characters", character_count, COUNT_MAX),
+    FIELD("dedup_count", dedup.count, COUNT_MAX),
+    FIELD("in_document", documents.in_document, true),
+    FIELD("document_invalid", document_invalid, true),
+    FIELD("document_zero", document_zero, true),
+    FIELD("train_open_line", open_line[TOKEN_TRAIN], true),
+    FIELD("val_open_line", open_line[TOKEN_VAL], true),
+    FIELD("train_has_document", has_document[TOKEN_TRAIN], true),
+    FIELD("val_has_document", has_document[TOKEN_VAL], true),
+    FIELD("crc32c", documents.crc32c, UINT32_MAX),
+    FIELD("input_crc32c", documents.input.crc32c, UINT32_MAX),
+    FIELD("long_split", long_split, TOKEN_VAL),
 };
-
-static const struct state_field state_flags[] = {
-    FIELD("in_document", documents.in_document),
-    FIELD("document_invalid", document_invalid),
-    FIELD("document_zero", document_zero),
-    FIELD("train_open_line", open_line[TOKEN_TRAIN]),
-    FIELD("val_open_line", open_line[TOKEN_VAL]),
-    FIELD("train_has_document", has_document[TOKEN_TRAIN]),
-    FIELD("val_has_document", has_document[TOKEN_VAL]),
-};
-
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
-
-static void *field_at(struct prepare_progress *progress, const struct state_field *field)
-{
-    return (char *)progress + field->offset;
-}
+enum { FIELD_COUNT = sizeof state_fields / sizeof state_fields[0] };
+_Static_assert(sizeof(enum token_split) == sizeof(uint32_t) && sizeof(bool) == 1, "sizes tell the types apart");
 
 /* ---- saving ---- */
 
-static json_t *input_to_json(const struct documents_input *input)
+static json_t *field_to_json(const struct prepare_progress *progress, const struct state_field *field)
 {
-    return json_pack("[I, I, I, I]", (json_int_t)input->size_bytes, (json_int_t)input->crc32c,
-                     (json_int_t)input->file_count, (json_int_t)input->skipped_count);
+    const char *at = (const char *)progress + field->offset;
+    uint64_t count;
+    uint32_t number;
+    if (field->size == sizeof(bool))
+        return json_boolean(*at);
+    if (field->size == sizeof number) {
+        memcpy(&number, at, sizeof number);
+        return json_integer(number);
+    }
+    memcpy(&count, at, sizeof count);
+    return json_integer((json_int_t)count);
 }
 
 static json_t *kinds_to_json(const struct documents_kind *kinds)
 {
     json_t *object = json_object();
+    int failures = 0;
     for (size_t i = 0; i < DOCUMENTS_KINDS_MAX && kinds[i].count > 0; i++)
-        if (json_object_set_new(object, kinds[i].name, json_integer((json_int_t)kinds[i].count)) != 0) {
-            json_decref(object);
-            return NULL;
-        }
-    return object;
+        failures |= json_object_set_new(object, kinds[i].name, json_integer((json_int_t)kinds[i].count));
+    return prepare_json_whole(object, failures);
 }
 
-static json_t *progress_to_json(struct prepare_progress *progress)
+static json_t *progress_to_json(const struct prepare_progress *progress)
 {
     json_t *object = json_object();
     int failures = 0;
-    for (size_t i = 0; i < COUNT_OF(state_counts); i++) {
-        uint64_t value;
-        memcpy(&value, field_at(progress, &state_counts[i]), sizeof value);
-        failures |= json_object_set_new(object, state_counts[i].name, json_integer((json_int_t)value));
-    }
-    for (size_t i = 0; i < COUNT_OF(state_flags); i++) {
-        bool value;
-        memcpy(&value, field_at(progress, &state_flags[i]), sizeof value);
-        failures |= json_object_set_new(object, state_flags[i].name, json_boolean(value));
-    }
-    failures |= json_object_set_new(object, "crc32c", json_integer(progress->documents.crc32c));
-    failures |= json_object_set_new(object, "input_crc32c", json_integer(progress->documents.input.crc32c));
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        failures |= json_object_set_new(object, state_fields[i].name, field_to_json(progress, &state_fields[i]));
     if (progress->dedup.is_summed)
         failures |= json_object_set_new(object, "dedup_crc32c", json_integer(progress->dedup.crc32c));
-    failures |= json_object_set_new(object, "long_split", json_integer(progress->long_split));
     failures |= json_object_set_new(object, "skipped_kinds", kinds_to_json(progress->documents.kinds));
-    if (failures == 0)
-        return object;
-    json_decref(object);
-    return NULL;
+    return prepare_json_whole(object, failures);
 }
 
 /* Converts the records of INPUTs: the complete ones, or those of the first of two passes. */
 static json_t *inputs_to_json(const struct documents_input *inputs, size_t count)
 {
     json_t *list = json_array();
+    int failures = 0;
     for (size_t i = 0; i < count; i++)
-        if (json_array_append_new(list, input_to_json(&inputs[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
+        failures |= json_array_append_new(
+            list, json_pack("[I, I, I, I]", (json_int_t)inputs[i].size_bytes, (json_int_t)inputs[i].crc32c,
+                            (json_int_t)inputs[i].file_count, (json_int_t)inputs[i].skipped_count));
+    return prepare_json_whole(list, failures);
 }
 
 static json_t *shards_to_json(const struct prepare *prep, enum token_split split)
@@ -134,13 +123,11 @@ static json_t *shards_to_json(const struct prepare *prep, enum token_split split
     const struct token_shard_state *shards = NULL;
     const size_t count = token_writer_shards(prep->writer, split, &shards);
     json_t *list = json_array();
+    int failures = 0;
     for (size_t i = 0; i < count; i++)
-        if (json_array_append_new(
-                list, json_pack("[I, I]", (json_int_t)shards[i].tokens, (json_int_t)shards[i].crc32c)) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
+        failures |= json_array_append_new(
+            list, json_pack("[I, I]", (json_int_t)shards[i].tokens, (json_int_t)shards[i].crc32c));
+    return prepare_json_whole(list, failures);
 }
 
 static json_t *fingerprint_to_json(const struct prepare *prep)
@@ -151,37 +138,26 @@ static json_t *fingerprint_to_json(const struct prepare *prep)
     return json_string(text);
 }
 
-static json_t *state_make(struct prepare *prep, enum prepare_phase phase)
+static json_t *state_make(const struct prepare *prep, enum prepare_phase phase)
 {
-    const struct prepare_spec *spec = prep->spec;
-    json_t *root = json_object();
-    int failures = json_object_set_new(root, "format", json_string(STATE_FORMAT));
-    failures |= json_object_set_new(root, "version", json_integer(STATE_VERSION));
-    failures |= json_object_set_new(root, "phase", json_integer(phase));
-    failures |= json_object_set_new(root, "options", prepare_options_json(prep));
-    failures |= json_object_set_new(root, "tokenizer_hash", prepare_json_crc(tokenizer_hash(prep->tokenizer)));
-    failures |= json_object_set_new(root, "input_files", json_integer((json_int_t)prep->corpus->file_count));
-    failures |= json_object_set_new(root, "input_bytes", json_integer((json_int_t)prep->corpus->size_bytes));
-    failures |= json_object_set_new(root, "inputs_hash", fingerprint_to_json(prep));
-    failures |= json_object_set_new(root, "progress", progress_to_json(&prep->progress));
-    failures |= json_object_set_new(root, "stdin_bytes", json_integer((json_int_t)prep->stdin_bytes));
-    failures |= json_object_set_new(root, "stdin_crc32c", json_integer(prep->stdin_crc32c));
-    const struct documents_input *inputs = prep->documents != NULL ? documents_inputs(prep->documents) : prep->inputs;
-    const size_t known = prep->corpus->files[prep->corpus->file_count - 1].input + 1;
-    failures |= json_object_set_new(root, "inputs", inputs_to_json(inputs, known));
-    failures |= json_object_set_new(root, "first_inputs", inputs_to_json(prep->first_inputs, spec->input_count));
-    failures |= json_object_set_new(root, "train", shards_to_json(prep, TOKEN_TRAIN));
-    failures |= json_object_set_new(root, "val", shards_to_json(prep, TOKEN_VAL));
-    if (phase == PREPARE_PHASE_COMMIT)
-        failures |= json_object_set(root, "commit", prep->commit);
-    if (failures == 0)
+    json_t *root = json_pack(
+        "{s:s, s:i, s:i, s:o, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "format", STATE_FORMAT,
+        "version", STATE_VERSION, "phase", (int)phase, "options", prepare_options_json(prep), "tokenizer_hash",
+        prepare_json_crc(tokenizer_hash(prep->tokenizer)), "input_files", (json_int_t)prep->corpus->file_count,
+        "input_bytes", (json_int_t)prep->corpus->size_bytes, "inputs_hash", fingerprint_to_json(prep), "progress",
+        progress_to_json(&prep->progress), "stdin_bytes", (json_int_t)prep->stdin_bytes, "stdin_crc32c",
+        (json_int_t)prep->stdin_crc32c, "inputs", inputs_to_json(prep->inputs, prepare_inputs_known(prep)),
+        "first_inputs", inputs_to_json(prep->first_inputs, prep->spec->input_count), "train",
+        shards_to_json(prep, TOKEN_TRAIN), "val", shards_to_json(prep, TOKEN_VAL));
+    if (phase != PREPARE_PHASE_COMMIT)
         return root;
-    json_decref(root);
-    return NULL;
+    return prepare_json_whole(root, json_object_set(root, "commit", prep->commit));
 }
 
 enum gt_status prepare_state_save(struct prepare *prep, enum prepare_phase phase)
 {
+    if (prep->documents != NULL)
+        prepare_inputs_take(prep, prep->inputs);
     json_t *state = state_make(prep, phase);
     TRY(prepare_json_check(state, 0, "the state of the run"));
     const enum gt_status status = json_replace_file(prep->state_path, state, 1);
@@ -272,19 +248,22 @@ enum gt_status prepare_state_load(struct prepare *prep)
 
 /* ---- restoring ---- */
 
-static enum gt_status list_refuse(const struct prepare *prep, const char *name)
+enum gt_status prepare_state_refuse(const struct prepare *prep, const char *field)
 {
-    log_error("%s: field \"%s\" is damaged; start again with --restart", prep->state_path, name);
+    log_error("%s: field \"%s\" is damaged; start again with --restart", prep->state_path, field);
     return GT_DATA;
 }
 
-/* Reads row[index] of a list of numbers; returns false unless 0 <= number <= max. */
-static bool row_number(const json_t *row, size_t index, json_int_t max, int64_t *out)
+/* Reads the first `count` numbers of a row, of which the second is a checksum.  Returns false when one is missing or
+ * out of range. */
+static bool row_read(const json_t *row, size_t count, int64_t *out)
 {
-    const json_t *value = json_array_get(row, index);
-    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > max)
-        return false;
-    *out = json_integer_value(value);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_array_get(row, i);
+        out[i] = json_integer_value(value);
+        if (!json_is_integer(value) || out[i] < 0 || out[i] > (i == 1 ? (int64_t)UINT32_MAX : COUNT_MAX))
+            return false;
+    }
     return true;
 }
 
@@ -292,17 +271,15 @@ static enum gt_status inputs_restore(const struct prepare *prep, const char *nam
 {
     const json_t *list = json_object_get(prep->state, name);
     if (!json_is_array(list) || json_array_size(list) > prep->spec->input_count)
-        return list_refuse(prep, name);
+        return prepare_state_refuse(prep, name);
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *row = json_array_get(list, i);
-        int64_t size = 0, crc = 0, files = 0, skipped = 0;
-        if (!row_number(row, 0, COUNT_MAX, &size) || !row_number(row, 1, UINT32_MAX, &crc) ||
-            !row_number(row, 2, COUNT_MAX, &files) || !row_number(row, 3, COUNT_MAX, &skipped))
-            return list_refuse(prep, name);
-        out[i] = (struct documents_input){.size_bytes = (uint64_t)size,
-                                          .crc32c = (uint32_t)crc,
-                                          .file_count = (uint64_t)files,
-                                          .skipped_count = (uint64_t)skipped};
+        int64_t row[4];
+        if (!row_read(json_array_get(list, i), 4, row))
+            return prepare_state_refuse(prep, name);
+        out[i] = (struct documents_input){.size_bytes = (uint64_t)row[0],
+                                          .crc32c = (uint32_t)row[1],
+                                          .file_count = (uint64_t)row[2],
+                                          .skipped_count = (uint64_t)row[3]};
     }
     return GT_OK;
 }
@@ -316,43 +293,46 @@ static enum gt_status kinds_restore(const struct prepare *prep, json_t *object, 
     {
         if (used == DOCUMENTS_KINDS_MAX || name[0] == '\0' || strlen(name) >= DOCUMENTS_KIND_BYTES ||
             json_integer_value(count) < 1 || json_integer_value(count) > COUNT_MAX)
-            return list_refuse(prep, "skipped_kinds");
+            return prepare_state_refuse(prep, "skipped_kinds");
         memcpy(out[used].name, name, strlen(name));
         out[used++].count = (uint64_t)json_integer_value(count);
     }
     return GT_OK;
 }
 
+static enum gt_status field_restore(struct prepare *prep, const json_t *object, const struct state_field *field)
+{
+    char *at = (char *)&prep->progress + field->offset;
+    bool flag = false;
+    int64_t value = 0;
+    if (field->size == sizeof flag) {
+        TRY(json_get_bool(object, prep->state_path, field->name, &flag));
+        memcpy(at, &flag, sizeof flag);
+        return GT_OK;
+    }
+    TRY(json_get_int(object, prep->state_path, field->name, 0, field->max, &value));
+    const uint32_t number = (uint32_t)value;
+    if (field->size == sizeof number)
+        memcpy(at, &number, sizeof number);
+    else
+        memcpy(at, &value, sizeof value);
+    return GT_OK;
+}
+
 static enum gt_status progress_restore(struct prepare *prep, const json_t *object)
 {
     struct prepare_progress *progress = &prep->progress;
-    const char *path = prep->state_path;
-    int64_t value = 0;
-    for (size_t i = 0; i < COUNT_OF(state_counts); i++) {
-        TRY(json_get_int(object, path, state_counts[i].name, 0, COUNT_MAX, &value));
-        const uint64_t count = (uint64_t)value;
-        memcpy(field_at(progress, &state_counts[i]), &count, sizeof count);
-    }
-    for (size_t i = 0; i < COUNT_OF(state_flags); i++) {
-        bool flag = false;
-        TRY(json_get_bool(object, path, state_flags[i].name, &flag));
-        memcpy(field_at(progress, &state_flags[i]), &flag, sizeof flag);
-    }
-    TRY(json_get_int(object, path, "crc32c", 0, UINT32_MAX, &value));
-    progress->documents.crc32c = (uint32_t)value;
-    TRY(json_get_int(object, path, "input_crc32c", 0, UINT32_MAX, &value));
-    progress->documents.input.crc32c = (uint32_t)value;
-    value = 0;
+    int64_t crc = 0;
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        TRY(field_restore(prep, object, &state_fields[i]));
     progress->dedup.is_summed = json_object_get(object, "dedup_crc32c") != NULL; /* older releases did not save it */
     if (progress->dedup.is_summed)
-        TRY(json_get_int(object, path, "dedup_crc32c", 0, UINT32_MAX, &value));
-    progress->dedup.crc32c = (uint32_t)value;
-    TRY(json_get_int(object, path, "long_split", TOKEN_TRAIN, TOKEN_VAL, &value));
-    progress->long_split = (enum token_split)value;
+        TRY(json_get_int(object, prep->state_path, "dedup_crc32c", 0, UINT32_MAX, &crc));
+    progress->dedup.crc32c = (uint32_t)crc;
     TRY(kinds_restore(prep, json_object_get(object, "skipped_kinds"), progress->documents.kinds));
     if (progress->documents.file > prep->corpus->file_count ||
         (progress->documents.file == prep->corpus->file_count && progress->documents.text > 0))
-        return list_refuse(prep, "progress");
+        return prepare_state_refuse(prep, "progress");
     return GT_OK;
 }
 
@@ -377,17 +357,14 @@ enum gt_status prepare_state_restore(struct prepare *prep)
 enum gt_status prepare_state_check_tokenizer(const struct prepare *prep)
 {
     const char *then = NULL;
+    char now[TOKENIZER_HASH_TEXT_BYTES];
     TRY(json_get_string(prep->state, prep->state_path, "tokenizer_hash", &then));
-    json_t *now = prepare_json_crc(tokenizer_hash(prep->tokenizer));
-    enum gt_status status = prepare_json_check(now, 0, "a checksum");
-    if (status == GT_OK && strcmp(json_string_value(now), then) != 0) {
-        log_error("%s: the tokenizer changed since the run was stopped (hash %s, was %s); start again with "
-                  "--restart",
-                  prep->spec->out_dir, json_string_value(now), then);
-        status = GT_DATA;
-    }
-    json_decref(now);
-    return status;
+    if (strcmp(tokenizer_hash_text(prep->tokenizer, now), then) == 0)
+        return GT_OK;
+    log_error("%s: the tokenizer changed since the run was stopped (hash %s, was %s); start again with "
+              "--restart",
+              prep->spec->out_dir, now, then);
+    return GT_DATA;
 }
 
 enum gt_status prepare_state_shards(struct prepare *prep, enum token_split split)
@@ -395,18 +372,17 @@ enum gt_status prepare_state_shards(struct prepare *prep, enum token_split split
     const char *name = token_split_name(split);
     const json_t *list = json_object_get(prep->state, name);
     const size_t count = json_array_size(list);
-    void *memory = NULL;
+    struct token_shard_state *shards = NULL;
     if (!json_is_array(list) || count > TOKEN_WRITER_SHARDS_MAX)
-        return list_refuse(prep, name);
-    TRY(hostmem_alloc(prep->mem, count, sizeof(struct token_shard_state), "list of shards", &memory));
-    struct token_shard_state *shards = memory;
+        return prepare_state_refuse(prep, name);
+    TRY(HOSTMEM_NEW(prep->mem, count, "list of shards", &shards));
     enum gt_status status = GT_OK;
     for (size_t i = 0; i < count && status == GT_OK; i++) {
-        int64_t tokens = 0, crc = 0;
-        const json_t *row = json_array_get(list, i);
-        if (!row_number(row, 0, COUNT_MAX, &tokens) || !row_number(row, 1, UINT32_MAX, &crc))
-            status = list_refuse(prep, name);
-        shards[i] = (struct token_shard_state){.tokens = tokens, .crc32c = (uint32_t)crc};
+        int64_t row[2];
+        if (!row_read(json_array_get(list, i), 2, row))
+            status = prepare_state_refuse(prep, name);
+        else
+            shards[i] = (struct token_shard_state){.tokens = row[0], .crc32c = (uint32_t)row[1]};
     }
     if (status == GT_OK)
         status = token_writer_resume(prep->writer, split, shards, count);

@@ -93,12 +93,11 @@ static enum gt_status learn_finish_chars(const struct learner *learner)
 {
     struct prepare *prep = learner->prep;
     size_t count = 0;
-    void *memory = NULL;
+    uint32_t *code_points;
     for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
         count += seen_get(learner, i);
     assert(count >= 1);
-    TRY(hostmem_alloc(prep->mem, count, sizeof(uint32_t), "characters", &memory));
-    uint32_t *code_points = memory;
+    TRY(HOSTMEM_NEW(prep->mem, count, "characters", &code_points));
     size_t next = 0;
     for (uint32_t i = 0; i < UTF8_CODE_POINTS; i++)
         if (seen_get(learner, i))
@@ -127,12 +126,9 @@ static enum gt_status learn_finish(const struct learner *learner)
 static enum gt_status learner_open(struct learner *learner)
 {
     struct prepare *prep = learner->prep;
-    void *memory = NULL;
     if (prep->spec->tokenizer == TOKENIZER_BPE)
         return bpe_trainer_create(prep->mem, &learner->trainer);
-    TRY(hostmem_alloc(prep->mem, UTF8_CODE_POINTS / 8, 1, "characters seen", &memory));
-    learner->seen = memory;
-    return GT_OK;
+    return HOSTMEM_NEW(prep->mem, UTF8_CODE_POINTS / 8, "characters seen", &learner->seen);
 }
 
 enum gt_status prepare_learn(struct prepare *prep)
@@ -147,9 +143,7 @@ enum gt_status prepare_learn(struct prepare *prep)
         status = learn_finish(&learner);
     if (status == GT_OK) {
         prep->done_before_bytes = documents_file_bytes(prep->documents);
-        memcpy(prep->first_inputs, prep->inputs, prep->spec->input_count * sizeof prep->inputs[0]);
-        const size_t known = prep->corpus->files[prep->corpus->file_count - 1].input + 1;
-        memcpy(prep->first_inputs, documents_inputs(prep->documents), known * sizeof prep->inputs[0]);
+        prepare_inputs_take(prep, prep->first_inputs);
     }
     bpe_trainer_destroy(learner.trainer);
     hostmem_free(prep->mem, learner.seen);

@@ -14,12 +14,12 @@
 
 #define FEISTEL_ROUNDS 8
 
-/* One shard; the *_before fields are totals over the shards before it. */
+/* What a shard has several of; windows are blocks, and one more per shard with a remainder. */
+enum sampler_unit { UNIT_START, UNIT_BLOCK, UNIT_WINDOW, UNIT_COUNT };
+
 struct sampler_shard {
-    int64_t first, length; /* in tokens */
-    int64_t starts_before;
-    int64_t blocks_before;
-    int64_t windows_before; /* blocks, and one more per shard with a remainder */
+    int64_t first, length;      /* in tokens */
+    int64_t before[UNIT_COUNT]; /* units of the shards before it */
 };
 
 struct sampler {
@@ -38,25 +38,21 @@ enum gt_status sampler_create(struct hostmem *mem, const struct sampler_spec *sp
 {
     assert(spec->block_size >= 1);
     assert(spec->samples_per_step >= 1 && spec->samples_per_step <= INT32_MAX);
-    enum gt_status status;
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct sampler), "sampler", &memory));
-    struct sampler *sampler = memory;
+    struct sampler *sampler;
+    TRY(HOSTMEM_NEW(mem, 1, "sampler", &sampler));
     sampler->mem = mem;
     sampler->kind = spec->kind;
     sampler->seed = spec->seed;
     sampler->block_size = spec->block_size;
     sampler->samples_per_step = spec->samples_per_step;
     sampler->shard_count = token_source_shard_count(spec->source);
-    TRY_GOTO(status, destroy_sampler,
-             hostmem_alloc(mem, sampler->shard_count + 1, sizeof(struct sampler_shard), "sampler shards", &memory));
-    sampler->shards = memory;
-    TRY_GOTO(status, destroy_sampler, sampler_count_shards(sampler, spec->source));
-    *out = sampler;
-    return GT_OK;
-
-destroy_sampler:
-    sampler_destroy(sampler);
+    enum gt_status status = HOSTMEM_NEW(mem, sampler->shard_count + 1, "sampler shards", &sampler->shards);
+    if (status == GT_OK)
+        status = sampler_count_shards(sampler, spec->source);
+    if (status == GT_OK)
+        *out = sampler;
+    else
+        sampler_destroy(sampler);
     return status;
 }
 
@@ -77,9 +73,9 @@ static enum gt_status sampler_count_shards(struct sampler *sampler, const struct
         const bool usable = shard->length > sampler->block_size;
         const int64_t targets = usable ? shard->length - 1 : 0;
         const int64_t blocks = targets / sampler->block_size;
-        next->starts_before = shard->starts_before + (usable ? shard->length - sampler->block_size : 0);
-        next->blocks_before = shard->blocks_before + blocks;
-        next->windows_before = shard->windows_before + blocks + (targets % sampler->block_size != 0);
+        next->before[UNIT_START] = shard->before[UNIT_START] + (usable ? shard->length - sampler->block_size : 0);
+        next->before[UNIT_BLOCK] = shard->before[UNIT_BLOCK] + blocks;
+        next->before[UNIT_WINDOW] = shard->before[UNIT_WINDOW] + blocks + (targets % sampler->block_size != 0);
     }
     if (sampler_start_count(sampler) > 0)
         return GT_OK;
@@ -90,35 +86,20 @@ static enum gt_status sampler_count_shards(struct sampler *sampler, const struct
 
 int64_t sampler_start_count(const struct sampler *sampler)
 {
-    return sampler->shards[sampler->shard_count].starts_before;
+    return sampler->shards[sampler->shard_count].before[UNIT_START];
 }
 
 int64_t sampler_block_count(const struct sampler *sampler)
 {
-    return sampler->shards[sampler->shard_count].blocks_before;
+    return sampler->shards[sampler->shard_count].before[UNIT_BLOCK];
 }
 
 int64_t sampler_window_count(const struct sampler *sampler, bool tail)
 {
-    return tail ? sampler->shards[sampler->shard_count].windows_before : sampler_block_count(sampler);
+    return sampler->shards[sampler->shard_count].before[tail ? UNIT_WINDOW : UNIT_BLOCK];
 }
 
 /* ---- from the k-th start, block or window to a position ---- */
-
-enum sampler_unit { UNIT_START, UNIT_BLOCK, UNIT_WINDOW };
-
-static int64_t shard_units_before(const struct sampler_shard *shard, enum sampler_unit unit)
-{
-    switch (unit) {
-    case UNIT_START:
-        return shard->starts_before;
-    case UNIT_BLOCK:
-        return shard->blocks_before;
-    case UNIT_WINDOW:
-        break;
-    }
-    return shard->windows_before;
-}
 
 /* Returns the shard that contains unit `index`; *out_within is the unit's index in it.  Shards without units are never
  * returned. */
@@ -126,15 +107,15 @@ static const struct sampler_shard *sampler_find_unit(const struct sampler *sampl
                                                      int64_t index, int64_t *out_within)
 {
     size_t low = 0, high = sampler->shard_count;
-    assert(index >= 0 && index < shard_units_before(&sampler->shards[high], unit));
+    assert(index >= 0 && index < sampler->shards[high].before[unit]);
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
-        if (shard_units_before(&sampler->shards[middle], unit) <= index)
+        if (sampler->shards[middle].before[unit] <= index)
             low = middle;
         else
             high = middle;
     }
-    *out_within = index - shard_units_before(&sampler->shards[low], unit);
+    *out_within = index - sampler->shards[low].before[unit];
     return &sampler->shards[low];
 }
 

@@ -9,61 +9,22 @@
 
 #include "data/text_decode.h"
 
-#include "base/log.h"
-
-#ifndef HAVE_ICONV
-
-enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii)
-{
-    (void)out_is_ascii;
-    log_error("this gpt-prepare was built without iconv and reads UTF-8 only; convert the text first: "
-              "iconv -f %s -t UTF-8 FILE >text.txt",
-              encoding);
-    return GT_UNSUPPORTED;
-}
-
-enum gt_status text_decoder_create(struct hostmem *mem, struct text_decoder **out)
-{
-    (void)mem;
-    *out = NULL;
-    return GT_OK;
-}
-
-void text_decoder_destroy(struct text_decoder *decoder)
-{
-    (void)decoder;
-}
-
-enum gt_status text_decoder_begin(struct text_decoder *decoder, const char *encoding, const struct input *input,
-                                  const unsigned char *bytes, size_t count, size_t skip)
-{
-    bool is_ascii;
-    (void)decoder;
-    (void)bytes;
-    (void)count;
-    (void)skip;
-    log_note("%s: this text is %s", input_label(input), encoding);
-    return text_encoding_check(encoding, &is_ascii);
-}
-
-enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *input, unsigned char *out, size_t capacity,
-                                 size_t *out_count)
-{
-    (void)decoder;
-    (void)input;
-    (void)out;
-    (void)capacity;
-    (void)out_count;
-    return GT_UNSUPPORTED;
-}
-
-#else
-
 #include <assert.h>
 #include <errno.h>
-#include <iconv.h>
 #include <inttypes.h>
 #include <string.h>
+
+#include "base/log.h"
+
+#ifdef HAVE_ICONV
+#include <iconv.h>
+#else
+/* encoding_open() refuses every encoding, so nothing is converted. */
+typedef int iconv_t;
+#define iconv(state, in, in_left, out, out_left) \
+    ((void)(state), (void)(in), (void)(in_left), (void)(out), (void)(out_left), (size_t)-1)
+#define iconv_close(state) ((void)(state))
+#endif
 
 /* Fuzzing uses a smaller buffer. */
 #ifndef RAW_BYTES
@@ -82,13 +43,25 @@ struct text_decoder {
     unsigned char raw[RAW_BYTES];
 };
 
-static enum gt_status encoding_open(const char *encoding, iconv_t *out)
+/* `input` is the text that is in this encoding, or NULL. */
+static enum gt_status encoding_open(const char *encoding, const struct input *input, iconv_t *out)
 {
+#ifdef HAVE_ICONV
+    (void)input;
     *out = iconv_open("UTF-8", encoding);
     if (*out != CLOSED)
         return GT_OK;
     log_error("--encoding=%s: this system does not know this encoding; iconv -l lists those that it does", encoding);
     return GT_USAGE;
+#else
+    *out = CLOSED;
+    if (input != NULL)
+        log_note("%s: this text is %s", input_label(input), encoding);
+    log_error("this gpt-prepare was built without iconv and reads UTF-8 only; convert the text first: "
+              "iconv -f %s -t UTF-8 FILE >text.txt",
+              encoding);
+    return GT_UNSUPPORTED;
+#endif
 }
 
 enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii)
@@ -96,7 +69,7 @@ enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii)
     char letter[] = "A", converted[8] = "", *in = letter, *out = converted;
     size_t in_left = 1, out_left = sizeof converted;
     iconv_t state;
-    TRY(encoding_open(encoding, &state));
+    TRY(encoding_open(encoding, NULL, &state));
     *out_is_ascii = iconv(state, &in, &in_left, &out, &out_left) != (size_t)-1 && converted[0] == 'A';
     iconv_close(state);
     return GT_OK;
@@ -104,9 +77,8 @@ enum gt_status text_encoding_check(const char *encoding, bool *out_is_ascii)
 
 enum gt_status text_decoder_create(struct hostmem *mem, struct text_decoder **out)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct text_decoder), "decoding", &memory));
-    struct text_decoder *decoder = memory;
+    struct text_decoder *decoder;
+    TRY(HOSTMEM_NEW(mem, 1, "decoding", &decoder));
     decoder->mem = mem;
     decoder->state = CLOSED;
     *out = decoder;
@@ -125,12 +97,11 @@ void text_decoder_destroy(struct text_decoder *decoder)
 enum gt_status text_decoder_begin(struct text_decoder *decoder, const char *encoding, const struct input *input,
                                   const unsigned char *bytes, size_t count, size_t skip)
 {
-    (void)input;
     assert(count <= RAW_BYTES && skip <= count);
     if (decoder->state != CLOSED)
         iconv_close(decoder->state);
     decoder->state = CLOSED;
-    TRY(encoding_open(encoding, &decoder->state));
+    TRY(encoding_open(encoding, input, &decoder->state));
     decoder->encoding = encoding;
     memcpy(decoder->raw, bytes, count);
     decoder->raw_count = count;
@@ -192,5 +163,3 @@ enum gt_status text_decoder_read(struct text_decoder *decoder, struct input *inp
     *out_count = capacity - left;
     return GT_OK;
 }
-
-#endif

@@ -18,6 +18,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/size.h"
+#include "data/little_endian.h"
 
 /* Fuzzing uses a smaller buffer. */
 #ifndef TOKEN_WRITER_BYTES
@@ -28,7 +30,8 @@
 struct writer_split {
     struct token_shard_state *shards; /* the last one is open */
     size_t shard_count, shard_capacity;
-    int fd; /* of the last shard, or -1 */
+    int fd;                   /* of the last shard, or -1 */
+    char path[FILE_PATH_MAX]; /* of the last shard */
     int64_t tokens;
     unsigned char *buffer;
     size_t buffered;
@@ -37,7 +40,6 @@ struct writer_split {
 struct token_writer {
     struct hostmem *mem; /* borrowed; outlives the writer */
     struct token_writer_spec spec;
-    bool has_header;
     struct writer_split splits[TOKEN_WRITER_SPLITS];
     struct token_file *files; /* set by token_writer_finish() */
     size_t file_count;
@@ -49,11 +51,10 @@ struct token_writer {
 static void shard_name(char out[static TOKEN_WRITER_NAME_BYTES], const struct token_writer_spec *spec,
                        enum token_split split, size_t shard, const char *ending)
 {
-    int length;
-    if (spec->shard_tokens == 0)
-        length = snprintf(out, TOKEN_WRITER_NAME_BYTES, "%s.bin%s", token_split_name(split), ending);
-    else
-        length = snprintf(out, TOKEN_WRITER_NAME_BYTES, "%s_%06zu.bin%s", token_split_name(split), shard + 1, ending);
+    char number[24] = "";
+    if (spec->shard_tokens > 0)
+        (void)snprintf(number, sizeof number, "_%06zu", shard + 1);
+    const int length = snprintf(out, TOKEN_WRITER_NAME_BYTES, "%s%s.bin%s", token_split_name(split), number, ending);
     assert(length > 0 && length < TOKEN_WRITER_NAME_BYTES);
     (void)length;
 }
@@ -83,44 +84,24 @@ static enum gt_status shard_path(char out[static FILE_PATH_MAX], const struct to
 
 /* ---- bytes ---- */
 
-static enum gt_status fail_io(const char *path, const char *verb)
+/* Returns the size of the header: 0 for nanoGPT's format. */
+static size_t header_bytes(const struct token_writer_spec *spec)
 {
-    log_error("%s: cannot %s: %s", path, verb, strerror(errno));
-    return GT_IO;
+    return spec->shard_tokens > 0 || spec->width_bytes == 4 ? TOKEN_SHARD_HEADER_BYTES : 0;
 }
 
-/* Writes all of bytes[count] at the descriptor's offset. */
-static enum gt_status write_all(int fd, const char *path, const unsigned char *bytes, size_t count)
+static void header_make(unsigned char out[static TOKEN_SHARD_HEADER_BYTES], const struct token_writer_spec *spec,
+                        int64_t tokens)
 {
-    while (count > 0) {
-        const ssize_t got = write(fd, bytes, count);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return fail_io(path, "write");
-        bytes += got;
-        count -= (size_t)got;
-    }
-    return GT_OK;
-}
-
-static void header_make(unsigned char out[static TOKEN_SHARD_HEADER_BYTES], size_t width_bytes, int64_t tokens)
-{
-    const uint32_t words[3] = {width_bytes == 4 ? TOKEN_SHARD_MAGIC_U32 : TOKEN_SHARD_MAGIC_U16,
-                               width_bytes == 4 ? TOKEN_SHARD_VERSION_U32 : TOKEN_SHARD_VERSION_U16, (uint32_t)tokens};
     memset(out, 0, TOKEN_SHARD_HEADER_BYTES);
-    for (size_t i = 0; i < sizeof words; i++)
-        out[i] = (unsigned char)(words[i / 4] >> 8 * (i % 4) & 0xFF);
+    le_write(out, spec->width_bytes == 4 ? TOKEN_SHARD_MAGIC_U32 : TOKEN_SHARD_MAGIC_U16, 4);
+    le_write(out + 4, spec->width_bytes == 4 ? TOKEN_SHARD_VERSION_U32 : TOKEN_SHARD_VERSION_U16, 4);
+    le_write(out + 8, (uint64_t)tokens, 4);
 }
 
-static uint64_t file_size(const struct token_writer_spec *spec, bool has_header, int64_t tokens)
+static uint64_t file_size(const struct token_writer_spec *spec, int64_t tokens)
 {
-    return (has_header ? TOKEN_SHARD_HEADER_BYTES : 0) + (uint64_t)tokens * spec->width_bytes;
-}
-
-static bool spec_has_header(const struct token_writer_spec *spec)
-{
-    return spec->shard_tokens > 0 || spec->width_bytes == 4;
+    return header_bytes(spec) + (uint64_t)tokens * spec->width_bytes;
 }
 
 static enum gt_status sync_and_close(int fd, const char *path)
@@ -131,7 +112,7 @@ static enum gt_status sync_and_close(int fd, const char *path)
     if (synced && closed)
         return GT_OK;
     errno = synced ? errno : cause;
-    return fail_io(path, synced ? "close" : "sync");
+    return file_error(path, synced ? "close" : "sync");
 }
 
 /* ---- creation ---- */
@@ -140,19 +121,15 @@ enum gt_status token_writer_create(struct hostmem *mem, const struct token_write
 {
     assert(spec->width_bytes == 2 || spec->width_bytes == 4);
     assert(spec->shard_tokens >= 0 && spec->shard_tokens <= INT32_MAX);
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct token_writer), "token writer", &memory));
-    struct token_writer *writer = memory;
+    struct token_writer *writer;
+    TRY(HOSTMEM_NEW(mem, 1, "token writer", &writer));
     writer->mem = mem;
     writer->spec = *spec;
-    writer->has_header = spec_has_header(spec);
     enum gt_status status = GT_OK;
-    for (int i = 0; i < TOKEN_WRITER_SPLITS; i++)
+    for (int i = 0; i < TOKEN_WRITER_SPLITS; i++) {
         writer->splits[i].fd = -1;
-    for (int i = 0; i < TOKEN_WRITER_SPLITS && status == GT_OK; i++) {
-        status = hostmem_alloc(mem, BUFFER_BYTES, 1, "writing", &memory);
         if (status == GT_OK)
-            writer->splits[i].buffer = memory;
+            status = HOSTMEM_NEW(mem, BUFFER_BYTES, "writing", &writer->splits[i].buffer);
     }
     if (status == GT_OK)
         *out = writer;
@@ -189,79 +166,57 @@ int64_t token_writer_tokens(const struct token_writer *writer, enum token_split 
 
 /* ---- shards ---- */
 
-static enum gt_status shard_list_add(struct token_writer *writer, struct writer_split *split)
+/* Adds a shard to the list of a split, and sets the split's path. */
+static enum gt_status shard_list_add(struct token_writer *writer, enum token_split which,
+                                     struct token_shard_state shard)
 {
+    struct writer_split *split = &writer->splits[which];
     if (split->shard_count == TOKEN_WRITER_SHARDS_MAX) {
         log_error("%s: more than %d shards; give a larger --shard-tokens", writer->spec.folder,
                   TOKEN_WRITER_SHARDS_MAX);
         return GT_UNSUPPORTED;
     }
-    if (split->shard_count == split->shard_capacity) {
-        void *memory = NULL;
-        const size_t capacity = split->shard_capacity == 0 ? 16 : 2 * split->shard_capacity;
-        TRY(hostmem_alloc(writer->mem, capacity, sizeof split->shards[0], "list of shards", &memory));
-        if (split->shard_count > 0)
-            memcpy(memory, split->shards, split->shard_count * sizeof split->shards[0]);
-        hostmem_free(writer->mem, split->shards);
-        split->shards = memory;
-        split->shard_capacity = capacity;
-    }
-    split->shards[split->shard_count++] = (struct token_shard_state){.tokens = 0};
+    TRY(hostmem_grow(writer->mem, &split->shards, &split->shard_capacity, split->shard_count + 1,
+                     sizeof split->shards[0], "list of shards"));
+    TRY(shard_path(split->path, writer, which, split->shard_count));
+    split->shards[split->shard_count++] = shard;
+    split->tokens += shard.tokens;
     return GT_OK;
 }
 
-/* Starts the shard with the header of a full one; the shard's checksum starts with the header's. */
-static enum gt_status shard_begin_header(struct token_writer *writer, struct writer_split *split)
-{
-    unsigned char header[TOKEN_SHARD_HEADER_BYTES];
-    if (!writer->has_header)
-        return GT_OK;
-    header_make(header, writer->spec.width_bytes, writer->spec.shard_tokens);
-    memcpy(split->buffer, header, sizeof header);
-    split->buffered = sizeof header;
-    split->shards[split->shard_count - 1].crc32c = file_crc32c(0, header, sizeof header);
-    return GT_OK;
-}
-
+/* Starts a file, with the header of a full shard if it has one; its checksum starts with the header's. */
 static enum gt_status shard_begin(struct token_writer *writer, enum token_split which)
 {
-    char path[FILE_PATH_MAX];
     struct writer_split *split = &writer->splits[which];
     assert(split->fd < 0 && split->buffered == 0);
-    TRY(shard_list_add(writer, split));
-    TRY(shard_path(path, writer, which, split->shard_count - 1));
-    if (unlink(path) != 0 && errno != ENOENT)
-        return fail_io(path, "remove what an earlier run left");
-    split->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    TRY(shard_list_add(writer, which, (struct token_shard_state){.tokens = 0}));
+    if (unlink(split->path) != 0 && errno != ENOENT)
+        return file_error(split->path, "remove what an earlier run left");
+    split->fd = open(split->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (split->fd < 0)
-        return fail_io(path, "create");
-    return shard_begin_header(writer, split);
+        return file_error(split->path, "create");
+    header_make(split->buffer, &writer->spec, writer->spec.shard_tokens);
+    split->buffered = header_bytes(&writer->spec);
+    split->shards[split->shard_count - 1].crc32c = file_crc32c(0, split->buffer, split->buffered);
+    return GT_OK;
 }
 
-static enum gt_status shard_flush(struct token_writer *writer, enum token_split which)
+static enum gt_status shard_flush(struct writer_split *split)
 {
-    char path[FILE_PATH_MAX];
-    struct writer_split *split = &writer->splits[which];
-    if (split->buffered == 0)
-        return GT_OK;
-    TRY(shard_path(path, writer, which, split->shard_count - 1));
     const size_t count = split->buffered;
     split->buffered = 0;
-    return write_all(split->fd, path, split->buffer, count);
+    return file_write_all(split->fd, split->path, split->buffer, count);
 }
 
 /* Ends the open shard. */
-static enum gt_status shard_end(struct token_writer *writer, enum token_split which)
+static enum gt_status shard_end(struct writer_split *split)
 {
-    char path[FILE_PATH_MAX];
-    struct writer_split *split = &writer->splits[which];
     if (split->fd < 0)
         return GT_OK;
-    TRY(shard_flush(writer, which));
-    TRY(shard_path(path, writer, which, split->shard_count - 1));
+    TRY(shard_flush(split));
     const int fd = split->fd;
     split->fd = -1;
-    return sync_and_close(fd, path);
+    return sync_and_close(fd, split->path);
 }
 
 /* Returns how many more tokens fit in the open shard. */
@@ -270,50 +225,47 @@ static int64_t shard_room(const struct token_writer *writer, const struct writer
     const int64_t tokens = split->shards[split->shard_count - 1].tokens;
     if (writer->spec.shard_tokens > 0)
         return writer->spec.shard_tokens - tokens;
-    return writer->has_header ? INT32_MAX - tokens : INT64_MAX / 8 - tokens;
+    return header_bytes(&writer->spec) > 0 ? INT32_MAX - tokens : INT64_MAX / 8 - tokens;
 }
 
-/* Appends as many tokens as fit in the buffer and the open shard. */
-static enum gt_status shard_append(struct token_writer *writer, enum token_split which, const unsigned char *bytes,
-                                   int64_t count, int64_t *out_taken)
+/* Appends as many tokens as fit in the buffer and the open shard; returns their number. */
+static int64_t shard_append(const struct token_writer *writer, struct writer_split *split, const unsigned char *bytes,
+                            int64_t count)
 {
-    struct writer_split *split = &writer->splits[which];
     struct token_shard_state *shard = &split->shards[split->shard_count - 1];
     const size_t width = writer->spec.width_bytes;
-    const int64_t room = shard_room(writer, split);
-    const int64_t free_tokens = (int64_t)((BUFFER_BYTES - split->buffered) / width);
-    int64_t taken = count < room ? count : room;
-    taken = taken < free_tokens ? taken : free_tokens;
+    const int64_t taken =
+        min_i64(min_i64(count, shard_room(writer, split)), (int64_t)((BUFFER_BYTES - split->buffered) / width));
     const size_t size = (size_t)taken * width;
     memcpy(split->buffer + split->buffered, bytes, size);
     split->buffered += size;
     shard->crc32c = file_crc32c(shard->crc32c, bytes, size);
     shard->tokens += taken;
     split->tokens += taken;
-    *out_taken = taken;
-    return BUFFER_BYTES - split->buffered < width ? shard_flush(writer, which) : GT_OK;
+    return taken;
 }
 
 enum gt_status token_writer_put(struct token_writer *writer, enum token_split which, const unsigned char *bytes,
                                 int64_t count)
 {
     struct writer_split *split = &writer->splits[which];
+    const size_t width = writer->spec.width_bytes;
     assert(writer->files == NULL);
     for (int64_t done = 0; done < count;) {
-        int64_t taken = 0;
         if (split->fd >= 0 && writer->spec.shard_tokens > 0 && shard_room(writer, split) == 0)
-            TRY(shard_end(writer, which));
+            TRY(shard_end(split));
         if (split->fd < 0)
             TRY(shard_begin(writer, which));
-        TRY(shard_append(writer, which, bytes + (size_t)done * writer->spec.width_bytes, count - done, &taken));
-        if (taken == 0 && shard_room(writer, split) == 0 && writer->spec.shard_tokens == 0) {
+        if (shard_room(writer, split) == 0) {
             log_error("%s: %s has more than %d tokens of 32 bits, which one file of "
                       "llm.c's format cannot count; give "
                       "--shard-tokens",
                       writer->spec.folder, token_split_name(which), INT32_MAX);
             return GT_UNSUPPORTED;
         }
-        done += taken;
+        done += shard_append(writer, split, bytes + (size_t)done * width, count - done);
+        if (BUFFER_BYTES - split->buffered < width)
+            TRY(shard_flush(split));
     }
     return GT_OK;
 }
@@ -321,32 +273,26 @@ enum gt_status token_writer_put(struct token_writer *writer, enum token_split wh
 enum gt_status token_writer_sync(struct token_writer *writer)
 {
     for (int i = 0; i < TOKEN_WRITER_SPLITS; i++) {
-        char path[FILE_PATH_MAX];
-        const enum token_split which = (enum token_split)i;
-        const struct writer_split *split = &writer->splits[i];
+        struct writer_split *split = &writer->splits[i];
         if (split->fd < 0)
             continue;
-        TRY(shard_flush(writer, which));
-        TRY(shard_path(path, writer, which, split->shard_count - 1));
+        TRY(shard_flush(split));
         if (fsync(split->fd) != 0)
-            return fail_io(path, "sync");
+            return file_error(split->path, "sync");
     }
     return file_sync_folder(writer->spec.folder);
 }
 
 /* ---- resuming ---- */
 
-/* Checks that the shard exists; opens the last one and truncates it to the saved length. */
-static enum gt_status shard_reopen(struct token_writer *writer, enum token_split which, bool last)
+/* Checks that the latest shard of the list exists; opens the last one and truncates it to the saved length. */
+static enum gt_status shard_reopen(const struct token_writer *writer, struct writer_split *split, bool last)
 {
-    char path[FILE_PATH_MAX];
     struct stat info;
-    struct writer_split *split = &writer->splits[which];
-    const struct token_shard_state *shard = &split->shards[split->shard_count - 1];
-    const uint64_t size = file_size(&writer->spec, writer->has_header, shard->tokens);
-    TRY(shard_path(path, writer, which, split->shard_count - 1));
+    const char *path = split->path;
+    const uint64_t size = file_size(&writer->spec, split->shards[split->shard_count - 1].tokens);
     if (stat(path, &info) != 0)
-        return fail_io(path, "find what the stopped run wrote");
+        return file_error(path, "find what the stopped run wrote");
     if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size < size || (!last && (uint64_t)info.st_size != size)) {
         log_error("%s: has %lld bytes; the stopped run had written %" PRIu64, path, (long long)info.st_size, size);
         return GT_DATA;
@@ -355,22 +301,19 @@ static enum gt_status shard_reopen(struct token_writer *writer, enum token_split
         return GT_OK;
     split->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (split->fd < 0)
-        return fail_io(path, "open");
+        return file_error(path, "open");
     if (ftruncate(split->fd, (off_t)size) != 0 || lseek(split->fd, 0, SEEK_END) != (off_t)size)
-        return fail_io(path, "cut");
+        return file_error(path, "cut");
     return GT_OK;
 }
 
 enum gt_status token_writer_resume(struct token_writer *writer, enum token_split which,
                                    const struct token_shard_state *shards, size_t count)
 {
-    struct writer_split *split = &writer->splits[which];
-    assert(split->shard_count == 0);
+    assert(writer->splits[which].shard_count == 0);
     for (size_t i = 0; i < count; i++) {
-        TRY(shard_list_add(writer, split));
-        split->shards[i] = shards[i];
-        split->tokens += shards[i].tokens;
-        TRY(shard_reopen(writer, which, i + 1 == count));
+        TRY(shard_list_add(writer, which, shards[i]));
+        TRY(shard_reopen(writer, &writer->splits[which], i + 1 == count));
     }
     return GT_OK;
 }
@@ -387,15 +330,13 @@ struct border_walk {
 };
 
 /* Walks backwards over tokens[count] in a buffer. */
-static enum gt_status walk_buffer(struct border_walk *walk, const unsigned char *bytes, size_t width, size_t count,
+static enum gt_status walk_buffer(struct border_walk *walk, const unsigned char *bytes, size_t width, int64_t count,
                                   const char *path)
 {
-    for (size_t i = count; i > 0 && !walk->ended; i--) {
-        uint32_t id = 0;
-        for (size_t byte = 0; byte < width; byte++)
-            id |= (uint32_t)bytes[(i - 1) * width + byte] << 8 * byte;
-        if (id >= walk->vocab_size) {
-            log_error("%s: id %" PRIu32 " is outside the vocabulary of %" PRId64 ": the file was changed", path, id,
+    for (int64_t i = count - 1; i >= 0; i--) {
+        const uint64_t id = le_read(bytes + (size_t)i * width, width);
+        if (id >= (uint64_t)walk->vocab_size) {
+            log_error("%s: id %" PRIu64 " is outside the vocabulary of %" PRId64 ": the file was changed", path, id,
                       walk->vocab_size);
             return GT_DATA;
         }
@@ -413,20 +354,18 @@ static enum gt_status walk_shard(const struct token_writer *writer, size_t shard
     char path[FILE_PATH_MAX];
     int fd = -1;
     uint64_t size_bytes = 0;
+    unsigned char *buffer = writer->splits[0].buffer; /* shard_end() has flushed it */
     const size_t width = writer->spec.width_bytes;
     enum gt_status status = GT_OK;
     TRY(shard_path(path, writer, TOKEN_TRAIN, shard));
     TRY(file_open_read(path, &fd, &size_bytes));
     int64_t left = writer->splits[TOKEN_TRAIN].shards[shard].tokens;
     while (left > 0 && !walk->ended && status == GT_OK) {
-        unsigned char *buffer = writer->splits[0].buffer; /* shard_end() has flushed it */
-        const int64_t most = (int64_t)(BUFFER_BYTES / width);
-        const int64_t count = left < most ? left : most;
-        const uint64_t offset = file_size(&writer->spec, writer->has_header, left - count);
-        status = file_read_at(fd, path, offset, buffer, (size_t)count * width);
-        if (status == GT_OK)
-            status = walk_buffer(walk, buffer, width, (size_t)count, path);
+        const int64_t count = min_i64(left, (int64_t)(BUFFER_BYTES / width));
         left -= count;
+        status = file_read_at(fd, path, file_size(&writer->spec, left), buffer, (size_t)count * width);
+        if (status == GT_OK)
+            status = walk_buffer(walk, buffer, width, count, path);
     }
     close(fd);
     return status;
@@ -436,43 +375,41 @@ enum gt_status token_writer_border(struct token_writer *writer, const int32_t *w
                                    int64_t val_weight, int64_t *out_train_tokens)
 {
     struct border_walk walk = {.weights = weights, .vocab_size = vocab_size, .weight_left = val_weight};
-    TRY(shard_end(writer, TOKEN_TRAIN));
-    for (size_t i = writer->splits[TOKEN_TRAIN].shard_count; i > 0 && !walk.ended; i--)
+    struct writer_split *train = &writer->splits[TOKEN_TRAIN];
+    TRY(shard_end(train));
+    for (size_t i = train->shard_count; i > 0 && !walk.ended; i--)
         TRY(walk_shard(writer, i - 1, &walk));
-    *out_train_tokens = writer->splits[TOKEN_TRAIN].tokens - walk.val_tokens;
+    *out_train_tokens = train->tokens - walk.val_tokens;
     return GT_OK;
 }
 
 /* ---- finishing ---- */
 
-/* Computes the checksum of a final file: `header` (NULL: none) and the tokens first .. first + tokens - 1 of an
- * existing file.  With `copy_fd` >= 0, also writes both to it. */
-struct shard_pass {
-    const char *path;
-    const unsigned char *header;
+/* A part of a written shard that becomes a file: its tokens first .. first + tokens - 1.  With `copy_fd` >= 0, they are
+ * copied to that file, at `copy_path`. */
+struct shard_part {
+    char path[FILE_PATH_MAX], copy_path[FILE_PATH_MAX];
     int64_t first, tokens;
-    int copy_fd;
-    const char *copy_path;
+    int fd, copy_fd;
 };
 
-static enum gt_status shard_pass_run(struct token_writer *writer, int fd, const struct shard_pass *pass,
-                                     uint32_t *out_crc32c)
+/* Computes the checksum of the part with its header, and copies both if requested. */
+static enum gt_status part_read(const struct token_writer *writer, const struct shard_part *part, uint32_t *out_crc32c)
 {
     unsigned char *buffer = writer->splits[0].buffer; /* both buffers are empty by now */
-    const size_t width = writer->spec.width_bytes;
-    uint64_t offset = (pass->header != NULL ? TOKEN_SHARD_HEADER_BYTES : 0) + (uint64_t)pass->first * width;
-    uint64_t left = (uint64_t)pass->tokens * width;
+    uint64_t offset = file_size(&writer->spec, part->first);
+    uint64_t left = (uint64_t)part->tokens * writer->spec.width_bytes;
+    size_t count = header_bytes(&writer->spec);
     uint32_t crc32c = 0;
-    if (pass->header != NULL)
-        crc32c = file_crc32c(0, pass->header, TOKEN_SHARD_HEADER_BYTES);
-    if (pass->header != NULL && pass->copy_fd >= 0)
-        TRY(write_all(pass->copy_fd, pass->copy_path, pass->header, TOKEN_SHARD_HEADER_BYTES));
-    while (left > 0) {
-        const size_t count = left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
-        TRY(file_read_at(fd, pass->path, offset, buffer, count));
+    header_make(buffer, &writer->spec, part->tokens);
+    for (;;) {
         crc32c = file_crc32c(crc32c, buffer, count);
-        if (pass->copy_fd >= 0)
-            TRY(write_all(pass->copy_fd, pass->copy_path, buffer, count));
+        if (part->copy_fd >= 0)
+            TRY(file_write_all(part->copy_fd, part->copy_path, buffer, count));
+        if (left == 0)
+            break;
+        count = left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
+        TRY(file_read_at(part->fd, part->path, offset, buffer, count));
         offset += count;
         left -= count;
     }
@@ -480,142 +417,105 @@ static enum gt_status shard_pass_run(struct token_writer *writer, int fd, const 
     return GT_OK;
 }
 
-/* Reads tokens of a shard again for the checksum, and copies them if requested. */
-static enum gt_status shard_reread(struct token_writer *writer, struct shard_pass *pass, uint32_t *out_crc32c)
+/* Opens the files of the part, with a copy if it does not begin at the shard's first token, and reads it. */
+static enum gt_status part_open(const struct token_writer *writer, struct shard_part *part, uint32_t *out_crc32c)
 {
-    unsigned char header[TOKEN_SHARD_HEADER_BYTES];
-    int fd = -1;
     uint64_t size_bytes = 0;
-    header_make(header, writer->spec.width_bytes, pass->tokens);
-    pass->header = writer->has_header ? header : NULL;
-    TRY(file_open_read(pass->path, &fd, &size_bytes));
-    const enum gt_status status = shard_pass_run(writer, fd, pass, out_crc32c);
-    close(fd);
+    TRY(file_open_read(part->path, &part->fd, &size_bytes));
+    if (part->first > 0)
+        part->copy_fd = open(part->copy_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (part->first > 0 && part->copy_fd < 0)
+        return file_error(part->copy_path, "create");
+    TRY(part_read(writer, part, out_crc32c));
+    const int fd = part->copy_fd;
+    part->copy_fd = -1;
+    return fd >= 0 ? sync_and_close(fd, part->copy_path) : GT_OK;
+}
+
+/* Lists tokens first .. first + tokens - 1 of a shard as file number `number` of `split`.  The file is a copy unless
+ * they begin the shard. */
+static enum gt_status file_add(struct token_writer *writer, enum token_split written_as, size_t shard, int64_t first,
+                               int64_t tokens, enum token_split split, size_t number)
+{
+    const struct token_writer_spec *spec = &writer->spec;
+    const struct token_shard_state *state = &writer->splits[written_as].shards[shard];
+    struct token_file *file = &writer->files[writer->file_count++];
+    const bool is_copy = first > 0;
+    shard_name(file->partial, spec, is_copy ? split : written_as, is_copy ? number : shard, TOKEN_WRITER_PARTIAL);
+    shard_name(file->name, spec, split, number, "");
+    file->split = split;
+    file->tokens = tokens;
+    file->size_bytes = file_size(spec, tokens);
+    file->crc32c = state->crc32c;
+    if (tokens == state->tokens && (header_bytes(spec) == 0 || tokens == spec->shard_tokens))
+        return GT_OK;
+    struct shard_part part = {.first = first, .tokens = tokens, .fd = -1, .copy_fd = -1};
+    TRY(shard_path(part.path, writer, written_as, shard));
+    TRY(file_join(part.copy_path, spec->folder, file->partial));
+    const enum gt_status status = part_open(writer, &part, &file->crc32c);
+    if (part.fd >= 0)
+        close(part.fd);
+    if (part.copy_fd >= 0)
+        close(part.copy_fd);
     return status;
 }
 
-/* Lists the first `tokens` of a shard as file number `number` of `split`. */
-static enum gt_status file_add(struct token_writer *writer, enum token_split written_as, size_t shard,
-                               enum token_split split, size_t number, int64_t tokens)
+/* Lists the files of both splits.  The tokens of train from position `train_tokens` on become val, before what was
+ * written as val. */
+static enum gt_status files_list(struct token_writer *writer, int64_t train_tokens)
 {
-    char path[FILE_PATH_MAX];
-    const struct token_shard_state *state = &writer->splits[written_as].shards[shard];
-    struct token_file *file = &writer->files[writer->file_count++];
-    shard_name(file->partial, &writer->spec, written_as, shard, TOKEN_WRITER_PARTIAL);
-    shard_name(file->name, &writer->spec, split, number, "");
-    file->split = split;
-    file->tokens = tokens;
-    file->size_bytes = file_size(&writer->spec, writer->has_header, tokens);
-    file->crc32c = state->crc32c;
-    if (tokens == state->tokens && (!writer->has_header || tokens == writer->spec.shard_tokens))
-        return GT_OK;
-    TRY(file_join(path, writer->spec.folder, file->partial));
-    struct shard_pass pass = {.path = path, .tokens = tokens, .copy_fd = -1};
-    return shard_reread(writer, &pass, &file->crc32c);
-}
-
-/* Copies the tokens of a shard of train from `first` on, as the first file of val. */
-static enum gt_status file_add_copy(struct token_writer *writer, size_t shard, int64_t first)
-{
-    char path[FILE_PATH_MAX], copy[FILE_PATH_MAX];
-    struct token_file *file = &writer->files[writer->file_count++];
-    const int64_t tokens = writer->splits[TOKEN_TRAIN].shards[shard].tokens - first;
-    shard_name(file->partial, &writer->spec, TOKEN_VAL, 0, TOKEN_WRITER_PARTIAL);
-    shard_name(file->name, &writer->spec, TOKEN_VAL, 0, "");
-    file->split = TOKEN_VAL;
-    file->tokens = tokens;
-    file->size_bytes = file_size(&writer->spec, writer->has_header, tokens);
-    TRY(shard_path(path, writer, TOKEN_TRAIN, shard));
-    TRY(file_join(copy, writer->spec.folder, file->partial));
-    const int fd = open(copy, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0)
-        return fail_io(copy, "create");
-    struct shard_pass pass = {.path = path, .first = first, .tokens = tokens, .copy_fd = fd, .copy_path = copy};
-    enum gt_status status = shard_reread(writer, &pass, &file->crc32c);
-    if (status != GT_OK) {
-        close(fd);
-        return status;
-    }
-    return sync_and_close(fd, copy);
-}
-
-/* Lists the files of train up to the boundary, and those of val from there on. */
-static enum gt_status finish_by_position(struct token_writer *writer, int64_t train_tokens)
-{
-    const struct writer_split *train = &writer->splits[TOKEN_TRAIN];
-    int64_t first = 0;
+    int64_t left = train_tokens; /* tokens that stay in train */
     size_t val_count = 0;
-    assert(writer->splits[TOKEN_VAL].shard_count == 0);
-    for (size_t i = 0; i < train->shard_count; i++) {
-        const int64_t tokens = train->shards[i].tokens;
-        const int64_t before = train_tokens - first; /* tokens of this shard that stay in train */
-        first += tokens;
-        if (before <= 0) {
-            TRY(file_add(writer, TOKEN_TRAIN, i, TOKEN_VAL, val_count++, tokens));
-            continue;
-        }
-        TRY(file_add(writer, TOKEN_TRAIN, i, TOKEN_TRAIN, i, before < tokens ? before : tokens));
-        if (before < tokens) {
-            TRY(file_add_copy(writer, i, before));
-            val_count++;
-        }
-    }
-    return GT_OK;
-}
-
-static enum gt_status finish_by_document(struct token_writer *writer)
-{
     for (int split = 0; split < TOKEN_WRITER_SPLITS; split++)
-        for (size_t i = 0; i < writer->splits[split].shard_count; i++)
-            TRY(file_add(writer, (enum token_split)split, i, (enum token_split)split, i,
-                         writer->splits[split].shards[i].tokens));
+        for (size_t i = 0; i < writer->splits[split].shard_count; i++) {
+            const enum token_split from = (enum token_split)split;
+            const int64_t tokens = writer->splits[split].shards[i].tokens;
+            const int64_t kept = split == TOKEN_TRAIN ? min_i64(left, tokens) : 0;
+            left -= kept;
+            if (kept > 0)
+                TRY(file_add(writer, from, i, 0, kept, TOKEN_TRAIN, i));
+            if (kept < tokens)
+                TRY(file_add(writer, from, i, kept, tokens - kept, TOKEN_VAL, val_count++));
+        }
     return GT_OK;
 }
 
 /* Refuses a headerless file whose first bytes look like llm.c's header, because readers would mistake it for one. */
-static enum gt_status finish_check_magic(const struct token_writer *writer)
+static enum gt_status file_check_magic(const struct token_writer *writer, const struct token_file *file)
 {
-    for (size_t i = 0; !writer->has_header && i < writer->file_count; i++) {
-        const struct token_file *file = &writer->files[i];
-        char path[FILE_PATH_MAX];
-        int fd = -1;
-        uint64_t size_bytes = 0;
-        unsigned char bytes[4] = {0};
-        if (file->size_bytes < sizeof bytes)
-            continue;
-        TRY(file_join(path, writer->spec.folder, file->partial));
-        TRY(file_open_read(path, &fd, &size_bytes));
-        const enum gt_status status = file_read_at(fd, path, 0, bytes, sizeof bytes);
-        close(fd);
-        TRY(status);
-        const uint32_t word =
-            (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-        if (word / 1000 == TOKEN_SHARD_MAGIC_U16 / 1000 || word == TOKEN_SHARD_MAGIC_U32) {
-            log_error("%s: its first two tokens look like the header of an llm.c file (%" PRIu32 "); give "
-                      "--shard-tokens, which writes a header",
-                      path, word);
-            return GT_DATA;
-        }
-    }
-    return GT_OK;
+    char path[FILE_PATH_MAX];
+    int fd = -1;
+    uint64_t size_bytes = 0;
+    unsigned char bytes[4];
+    if (header_bytes(&writer->spec) > 0 || file->size_bytes < sizeof bytes)
+        return GT_OK;
+    TRY(file_join(path, writer->spec.folder, file->partial));
+    TRY(file_open_read(path, &fd, &size_bytes));
+    const enum gt_status status = file_read_at(fd, path, 0, bytes, sizeof bytes);
+    close(fd);
+    TRY(status);
+    const uint32_t word = (uint32_t)le_read(bytes, sizeof bytes);
+    if (word / 1000 != TOKEN_SHARD_MAGIC_U16 / 1000 && word != TOKEN_SHARD_MAGIC_U32)
+        return GT_OK;
+    log_error("%s: its first two tokens look like the header of an llm.c file (%" PRIu32 "); give "
+              "--shard-tokens, which writes a header",
+              path, word);
+    return GT_DATA;
 }
 
 enum gt_status token_writer_finish(struct token_writer *writer, int64_t train_tokens,
                                    const struct token_file **out_files, size_t *out_count)
 {
-    void *memory = NULL;
-    assert(writer->files == NULL);
-    TRY(shard_end(writer, TOKEN_TRAIN));
-    TRY(shard_end(writer, TOKEN_VAL));
-    const size_t most = writer->splits[TOKEN_TRAIN].shard_count + writer->splits[TOKEN_VAL].shard_count + 1;
-    TRY(hostmem_alloc(writer->mem, most, sizeof writer->files[0], "list of files", &memory));
-    writer->files = memory;
-    if (train_tokens >= 0)
-        TRY(finish_by_position(writer, train_tokens));
-    else
-        TRY(finish_by_document(writer));
+    struct writer_split *train = &writer->splits[TOKEN_TRAIN], *val = &writer->splits[TOKEN_VAL];
+    assert(writer->files == NULL && (train_tokens < 0 || val->shard_count == 0));
+    TRY(shard_end(train));
+    TRY(shard_end(val));
+    const size_t most = train->shard_count + val->shard_count + 1;
+    TRY(HOSTMEM_NEW(writer->mem, most, "list of files", &writer->files));
+    TRY(files_list(writer, train_tokens >= 0 ? train_tokens : train->tokens));
     assert(writer->file_count <= most);
-    TRY(finish_check_magic(writer));
+    for (size_t i = 0; i < writer->file_count; i++)
+        TRY(file_check_magic(writer, &writer->files[i]));
     *out_files = writer->files;
     *out_count = writer->file_count;
     return file_sync_folder(writer->spec.folder);
@@ -627,11 +527,12 @@ static enum gt_status settle_content(const struct token_writer_spec *spec, const
                                      const char *path)
 {
     unsigned char header[TOKEN_SHARD_HEADER_BYTES];
-    header_make(header, spec->width_bytes, file->tokens);
+    const size_t count = header_bytes(spec);
+    header_make(header, spec, file->tokens);
     if (ftruncate(fd, (off_t)file->size_bytes) != 0)
-        return fail_io(path, "cut");
-    if (spec_has_header(spec) && pwrite(fd, header, sizeof header, 0) != (ssize_t)sizeof header)
-        return fail_io(path, "write the header");
+        return file_error(path, "cut");
+    if (count > 0 && pwrite(fd, header, count, 0) != (ssize_t)count)
+        return file_error(path, "write the header");
     return GT_OK;
 }
 
@@ -670,12 +571,12 @@ enum gt_status token_file_settle(const struct token_writer_spec *spec, const str
         return settled_check(path, file->size_bytes);
     const int fd = open(partial, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return fail_io(partial, "open");
+        return file_error(partial, "open");
     const enum gt_status status = settle_content(spec, file, fd, partial);
     if (status != GT_OK) {
         close(fd);
         return status;
     }
     TRY(sync_and_close(fd, partial));
-    return rename(partial, path) == 0 ? GT_OK : fail_io(path, "rename the new file over it");
+    return rename(partial, path) == 0 ? GT_OK : file_error(path, "rename the new file over it");
 }

@@ -9,7 +9,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/bpe.h"
+#include "data/little_endian.h"
 #include "data/prepared.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_encoder.h"
@@ -49,94 +49,60 @@ const char *tokenizer_kind_name(enum tokenizer_kind kind)
 
 /* ---- creation ---- */
 
-static uint32_t vocabulary_hash(const struct tokenizer *tokenizer)
+static enum gt_status tokenizer_make(struct hostmem *mem, enum tokenizer_kind kind, size_t count,
+                                     struct tokenizer **out)
 {
-    const char *name = kind_names[tokenizer->kind];
-    if (tokenizer->bpe != NULL)
-        return bpe_hash(tokenizer->bpe);
-    uint32_t crc = file_crc32c(0, name, strlen(name));
-    for (size_t i = 0; tokenizer->code_points != NULL && i < tokenizer->count; i++) {
-        const uint32_t value = tokenizer->code_points[i];
-        const unsigned char bytes[4] = {(unsigned char)(value & 0xFF), (unsigned char)(value >> 8 & 0xFF),
-                                        (unsigned char)(value >> 16 & 0xFF), (unsigned char)(value >> 24)};
-        crc = file_crc32c(crc, bytes, sizeof bytes);
-    }
-    return crc;
+    const char *name = kind_names[kind];
+    struct tokenizer *tokenizer;
+    TRY(HOSTMEM_NEW(mem, 1, "tokenizer", &tokenizer));
+    tokenizer->mem = mem;
+    tokenizer->kind = kind;
+    tokenizer->count = count;
+    tokenizer->hash = file_crc32c(0, name, strlen(name));
+    *out = tokenizer;
+    return GT_OK;
 }
 
 enum gt_status tokenizer_create_bytes(struct hostmem *mem, struct tokenizer **out)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct tokenizer), "tokenizer", &memory));
-    struct tokenizer *tokenizer = memory;
-    tokenizer->mem = mem;
-    tokenizer->kind = TOKENIZER_BYTES;
-    tokenizer->count = 256;
-    tokenizer->hash = vocabulary_hash(tokenizer);
-    *out = tokenizer;
-    return GT_OK;
-}
-
-/* Creates a chars tokenizer with uninitialised code points. */
-static enum gt_status tokenizer_reserve_chars(struct hostmem *mem, size_t count, struct tokenizer **out)
-{
-    assert(count >= 1 && count <= UTF8_CODE_POINTS);
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct tokenizer), "tokenizer", &memory));
-    struct tokenizer *tokenizer = memory;
-    tokenizer->mem = mem;
-    tokenizer->kind = TOKENIZER_CHARS;
-    tokenizer->count = count;
-    const enum gt_status status = hostmem_alloc(mem, count, sizeof(uint32_t), "vocabulary", &memory);
-    if (status != GT_OK) {
-        hostmem_free(mem, tokenizer);
-        return status;
-    }
-    tokenizer->code_points = memory;
-    *out = tokenizer;
-    return GT_OK;
-}
-
-/* Builds the index and the hash; called once the code points are set. */
-static void tokenizer_index(struct tokenizer *tokenizer)
-{
-    for (size_t i = 0; i < DIRECT_COUNT; i++)
-        tokenizer->direct[i] = -1;
-    for (size_t i = 0; i < tokenizer->count; i++) {
-        const uint32_t value = tokenizer->code_points[i];
-        assert(utf8_is_scalar(value));
-        assert(i == 0 || tokenizer->code_points[i - 1] < value);
-        if (value < DIRECT_COUNT)
-            tokenizer->direct[value] = (int32_t)i;
-    }
-    tokenizer->hash = vocabulary_hash(tokenizer);
+    return tokenizer_make(mem, TOKENIZER_BYTES, 256, out);
 }
 
 enum gt_status tokenizer_create_chars(struct hostmem *mem, const uint32_t *code_points, size_t count,
                                       struct tokenizer **out)
 {
+    assert(count >= 1 && count <= UTF8_CODE_POINTS);
     struct tokenizer *tokenizer = NULL;
-    TRY(tokenizer_reserve_chars(mem, count, &tokenizer));
-    memcpy(tokenizer->code_points, code_points, count * sizeof code_points[0]);
-    tokenizer_index(tokenizer);
+    TRY(tokenizer_make(mem, TOKENIZER_CHARS, count, &tokenizer));
+    const enum gt_status status = HOSTMEM_NEW(mem, count, "vocabulary", &tokenizer->code_points);
+    if (status != GT_OK) {
+        tokenizer_destroy(tokenizer);
+        return status;
+    }
+    memset(tokenizer->direct, -1, sizeof tokenizer->direct);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t value = code_points[i];
+        assert(utf8_is_scalar(value));
+        assert(i == 0 || code_points[i - 1] < value);
+        tokenizer->code_points[i] = value;
+        tokenizer->hash = le_crc32c(tokenizer->hash, value);
+        if (value < DIRECT_COUNT)
+            tokenizer->direct[value] = (int32_t)i;
+    }
     *out = tokenizer;
     return GT_OK;
 }
 
 enum gt_status tokenizer_create_bpe(struct hostmem *mem, struct bpe *bpe, struct tokenizer **out)
 {
-    void *memory = NULL;
-    const enum gt_status status = hostmem_alloc(mem, 1, sizeof(struct tokenizer), "tokenizer", &memory);
+    struct tokenizer *tokenizer = NULL;
+    const enum gt_status status = tokenizer_make(mem, TOKENIZER_BPE, bpe_vocab_size(bpe), &tokenizer);
     if (status != GT_OK) {
         bpe_destroy(bpe);
         return status;
     }
-    struct tokenizer *tokenizer = memory;
-    tokenizer->mem = mem;
-    tokenizer->kind = TOKENIZER_BPE;
     tokenizer->bpe = bpe;
-    tokenizer->count = bpe_vocab_size(bpe);
-    tokenizer->hash = vocabulary_hash(tokenizer);
+    tokenizer->hash = bpe_hash(bpe);
     *out = tokenizer;
     return GT_OK;
 }
@@ -165,6 +131,12 @@ uint32_t tokenizer_hash(const struct tokenizer *tokenizer)
     return tokenizer->hash;
 }
 
+const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[static TOKENIZER_HASH_TEXT_BYTES])
+{
+    (void)snprintf(out, TOKENIZER_HASH_TEXT_BYTES, "crc32c:%08" PRIx32, tokenizer->hash);
+    return out;
+}
+
 int32_t tokenizer_eot(const struct tokenizer *tokenizer)
 {
     return tokenizer->bpe != NULL ? bpe_eot(tokenizer->bpe) : -1;
@@ -191,21 +163,22 @@ static enum gt_status pickle_refuse(const char *path)
     return GT_UNSUPPORTED;
 }
 
-static enum gt_status vocabulary_read_entry(const json_t *list, const char *path, size_t index,
-                                            struct tokenizer *tokenizer)
+static enum gt_status code_points_read(const json_t *list, const char *path, uint32_t *out)
 {
-    const json_t *entry = json_array_get(list, index);
-    const json_int_t value = json_is_integer(entry) ? json_integer_value(entry) : -1;
-    if (value < 0 || value >= UTF8_CODE_POINTS || !utf8_is_scalar((uint32_t)value)) {
-        log_error("%s: field \"vocabulary\": entry %zu is not the code point of a character", path, index);
-        return GT_DATA;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        const json_int_t value = json_is_integer(entry) ? json_integer_value(entry) : -1;
+        if (value < 0 || value >= UTF8_CODE_POINTS || !utf8_is_scalar((uint32_t)value)) {
+            log_error("%s: field \"vocabulary\": entry %zu is not the code point of a character", path, i);
+            return GT_DATA;
+        }
+        if (i > 0 && out[i - 1] >= (uint32_t)value) {
+            log_error("%s: field \"vocabulary\": entry %zu (%" PRId64 ") is not above the one before it (%" PRIu32 ")",
+                      path, i, (int64_t)value, out[i - 1]);
+            return GT_DATA;
+        }
+        out[i] = (uint32_t)value;
     }
-    if (index > 0 && tokenizer->code_points[index - 1] >= (uint32_t)value) {
-        log_error("%s: field \"vocabulary\": entry %zu (%" PRId64 ") is not above the one before it (%" PRIu32 ")",
-                  path, index, (int64_t)value, tokenizer->code_points[index - 1]);
-        return GT_DATA;
-    }
-    tokenizer->code_points[index] = (uint32_t)value;
     return GT_OK;
 }
 
@@ -213,23 +186,18 @@ static enum gt_status vocabulary_read(struct hostmem *mem, const json_t *root, c
 {
     const json_t *list = json_object_get(root, "vocabulary");
     const size_t count = json_array_size(list);
+    uint32_t *code_points;
     if (!json_is_array(list) || count < 1 || count > UTF8_CODE_POINTS) {
         log_error("%s: field \"vocabulary\": expected a list of 1 to %u code points, found %zu", path, UTF8_CODE_POINTS,
                   count);
         return GT_DATA;
     }
-    struct tokenizer *tokenizer = NULL;
-    TRY(tokenizer_reserve_chars(mem, count, &tokenizer));
-    for (size_t i = 0; i < count; i++) {
-        const enum gt_status status = vocabulary_read_entry(list, path, i, tokenizer);
-        if (status != GT_OK) {
-            tokenizer_destroy(tokenizer);
-            return status;
-        }
-    }
-    tokenizer_index(tokenizer);
-    *out = tokenizer;
-    return GT_OK;
+    TRY(HOSTMEM_NEW(mem, count, "vocabulary", &code_points));
+    enum gt_status status = code_points_read(list, path, code_points);
+    if (status == GT_OK)
+        status = tokenizer_create_chars(mem, code_points, count, out);
+    hostmem_free(mem, code_points);
+    return status;
 }
 
 static enum gt_status tokenizer_check_file(const json_t *root, const char *path, const struct tokenizer *tokenizer)
@@ -243,13 +211,11 @@ static enum gt_status tokenizer_check_file(const json_t *root, const char *path,
                   tokenizer->count);
         return GT_DATA;
     }
-    char expected[24];
-    snprintf(expected, sizeof expected, "crc32c:%08" PRIx32, tokenizer->hash);
-    if (strcmp(hash, expected) != 0) {
-        log_error("%s: field \"hash\": the file says %s, its vocabulary gives %s", path, hash, expected);
-        return GT_DATA;
-    }
-    return GT_OK;
+    char expected[TOKENIZER_HASH_TEXT_BYTES];
+    if (strcmp(hash, tokenizer_hash_text(tokenizer, expected)) == 0)
+        return GT_OK;
+    log_error("%s: field \"hash\": the file says %s, its vocabulary gives %s", path, hash, expected);
+    return GT_DATA;
 }
 
 static enum gt_status kind_read(struct hostmem *mem, const json_t *root, const char *path, enum tokenizer_kind kind,
@@ -347,8 +313,7 @@ static json_t *vocabulary_to_json(const struct tokenizer *tokenizer)
 
 static enum gt_status tokenizer_to_json(const struct tokenizer *tokenizer, json_t **out)
 {
-    char hash[24];
-    snprintf(hash, sizeof hash, "crc32c:%08" PRIx32, tokenizer->hash);
+    char hash[TOKENIZER_HASH_TEXT_BYTES];
     json_t *root = json_object();
     int failures = json_object_set_new(root, "format", json_string(FORMAT_NAME));
     failures |= json_object_set_new(root, "version", json_integer(FORMAT_VERSION));
@@ -358,7 +323,7 @@ static enum gt_status tokenizer_to_json(const struct tokenizer *tokenizer, json_
         failures |= json_object_set_new(root, "vocabulary", vocabulary_to_json(tokenizer));
     if (tokenizer->bpe != NULL)
         failures |= tokenizer_bpe_write(tokenizer->bpe, root) ? 0 : -1;
-    failures |= json_object_set_new(root, "hash", json_string(hash));
+    failures |= json_object_set_new(root, "hash", json_string(tokenizer_hash_text(tokenizer, hash)));
     if (failures != 0) {
         json_decref(root);
         log_error("out of memory for a vocabulary of %zu entries as JSON", tokenizer->count);
@@ -421,29 +386,18 @@ int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point)
     return low < tokenizer->count && tokenizer->code_points[low] == code_point ? (int32_t)low : -1;
 }
 
-static enum gt_status encode_once(const struct tokenizer *tokenizer, const char *text, size_t count, const char *source,
-                                  enum tokenizer_special special, int32_t *out, size_t *out_count)
+enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
+                                       const char *source, int32_t *out, size_t *out_count)
 {
     struct tokenizer_encoder *encoder = NULL;
     struct tokenizer_fault fault = {.at = 0};
     TRY(tokenizer_encoder_create(tokenizer->mem, tokenizer, &encoder));
-    const enum gt_status status = tokenizer_encoder_run(encoder, text, count, special, out, out_count, &fault);
+    const enum gt_status status =
+        tokenizer_encoder_run(encoder, text, count, TOKENIZER_SPECIAL_ALLOWED, out, out_count, &fault);
     if (status != GT_OK)
         tokenizer_fault_report(tokenizer, status, &fault, source);
     tokenizer_encoder_destroy(encoder);
     return status;
-}
-
-enum gt_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t count, const char *source,
-                                int32_t *out, size_t *out_count)
-{
-    return encode_once(tokenizer, text, count, source, TOKENIZER_SPECIAL_AS_TEXT, out, out_count);
-}
-
-enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
-                                       const char *source, int32_t *out, size_t *out_count)
-{
-    return encode_once(tokenizer, text, count, source, TOKENIZER_SPECIAL_ALLOWED, out, out_count);
 }
 
 /* ---- decoding ---- */

@@ -58,6 +58,9 @@ enum gt_status tokenizer_save(const struct tokenizer *tokenizer, const char *pat
 enum tokenizer_kind tokenizer_kind_of(const struct tokenizer *tokenizer);
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
 uint32_t tokenizer_hash(const struct tokenizer *tokenizer);
+/* Writes the hash as "crc32c:89abcdef".  Returns `out`. */
+#define TOKENIZER_HASH_TEXT_BYTES 24
+const char *tokenizer_hash_text(const struct tokenizer *tokenizer, char out[static TOKENIZER_HASH_TEXT_BYTES]);
 
 /* Returns the token that ends a document, <|endoftext|>, or -1 when there is none (bytes, chars). */
 int32_t tokenizer_eot(const struct tokenizer *tokenizer);
@@ -68,15 +71,10 @@ const struct bpe *tokenizer_bpe(const struct tokenizer *tokenizer);
  * not in the vocabulary. */
 int32_t tokenizer_id_of(const struct tokenizer *tokenizer, uint32_t code_point);
 
-/* Sets out[*out_count] to the ids of the text.  There are at most `count`, and `out` must have room for that many.
- * `source` (a path or flag) is for the message.  Special tokens are ordinary text.  This function is for a single text;
- * to encode many, use tokenizer_encoder.h or tokenizer_pool.h.  Errors: GT_DATA when a character is not in the
- * vocabulary or the text is not UTF-8 (chars), GT_NO_MEMORY (bpe). */
-enum gt_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t count, const char *source,
-                                int32_t *out, size_t *out_count);
-
-/* Like tokenizer_encode(), for user input: the texts of special tokens become these tokens, as in nanoGPT's
- * sample.py. */
+/* Sets out[*out_count] to the ids of a text that a user typed.  There are at most `count`, and `out` must have room for
+ * that many.  `source` (a path or flag) is for the message.  The texts of special tokens become these tokens, as in
+ * nanoGPT's sample.py.  To encode other text, or many texts, use tokenizer_encoder.h.  Errors: GT_DATA when a character
+ * is not in the vocabulary or the text is not UTF-8 (chars), GT_NO_MEMORY (bpe). */
 enum gt_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text, size_t count,
                                        const char *source, int32_t *out, size_t *out_count);
 

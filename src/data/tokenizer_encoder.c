@@ -43,11 +43,9 @@ struct tokenizer_encoder {
 
 static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
 {
-    void *memory = NULL;
     size_t count;
     TRY(bpe_splitter_create(encoder->mem, &encoder->splitter));
-    TRY(hostmem_alloc(encoder->mem, (size_t)1 << CACHE_BITS, sizeof encoder->cache[0], "cache of pieces", &memory));
-    encoder->cache = memory;
+    TRY(HOSTMEM_NEW(encoder->mem, (size_t)1 << CACHE_BITS, "cache of pieces", &encoder->cache));
     const int32_t *specials = bpe_specials(encoder->bpe, &count);
     for (size_t i = 0; i < count; i++) {
         const char *text = NULL;
@@ -60,9 +58,8 @@ static enum gt_status encoder_open_bpe(struct tokenizer_encoder *encoder)
 enum gt_status tokenizer_encoder_create(struct hostmem *mem, const struct tokenizer *tokenizer,
                                         struct tokenizer_encoder **out)
 {
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct tokenizer_encoder), "encoder", &memory));
-    struct tokenizer_encoder *encoder = memory;
+    struct tokenizer_encoder *encoder;
+    TRY(HOSTMEM_NEW(mem, 1, "encoder", &encoder));
     encoder->mem = mem;
     encoder->tokenizer = tokenizer;
     encoder->bpe = tokenizer_bpe(tokenizer);
@@ -255,19 +252,4 @@ void tokenizer_fault_report(const struct tokenizer *tokenizer, enum gt_status st
     else
         log_error("%s: the character U+%04" PRIX32 " at byte %zu is not among the %" PRId64 " of the vocabulary",
                   source, fault->code_point, fault->at, tokenizer_vocab_size(tokenizer));
-}
-
-size_t tokenizer_cut(const struct tokenizer *tokenizer, const char *text, size_t count, bool at_end)
-{
-    if (at_end || tokenizer_kind_of(tokenizer) == TOKENIZER_BYTES)
-        return count;
-    if (tokenizer_kind_of(tokenizer) == TOKENIZER_BPE)
-        return bpe_cut(text, count);
-    /* chars: an incomplete character at the end has at most three bytes. */
-    for (size_t back = 1; back <= 3 && back <= count; back++) {
-        uint32_t code_point;
-        if (utf8_decode((const unsigned char *)text + count - back, back, &code_point) == UTF8_INCOMPLETE)
-            return count - back;
-    }
-    return count;
 }

@@ -43,10 +43,4 @@ enum gt_status tokenizer_encoder_run(struct tokenizer_encoder *encoder, const ch
 void tokenizer_fault_report(const struct tokenizer *tokenizer, enum gt_status status,
                             const struct tokenizer_fault *fault, const char *source);
 
-/* Returns the largest place in text[0, count] at which the text can be cut without changing its ids, when special
- * tokens are text.  The place is `count` itself only when `at_end` says that the text ends there.  Returns 0 when there
- * is none: read on.  Each part, encoded separately, gives its part of the ids.  bytes: anywhere; chars: between
- * characters; bpe: see bpe_cut(). */
-size_t tokenizer_cut(const struct tokenizer *tokenizer, const char *text, size_t count, bool at_end);
-
 #endif

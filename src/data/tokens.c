@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/size.h"
+#include "data/little_endian.h"
 #include "data/prepared.h"
 
 /* Fuzzing uses a smaller buffer. */
@@ -43,7 +44,7 @@ struct token_shard {
 struct token_source {
     struct hostmem *mem; /* borrowed; outlives the source */
     struct token_shard *shards;
-    size_t shard_count;
+    size_t shard_count, shard_capacity;
     int64_t length;
     int64_t vocab_size;
     uint32_t id_limit; /* every id is below it */
@@ -61,16 +62,14 @@ enum gt_status token_source_open(struct hostmem *mem, const struct token_source_
     assert(spec->path_count > 0 || spec->folder != NULL);
     assert(spec->vocab_size >= 0 && spec->block_size >= 0);
     enum gt_status status;
-    void *memory = NULL;
-    TRY(hostmem_alloc(mem, 1, sizeof(struct token_source), "token source", &memory));
-    struct token_source *source = memory;
+    struct token_source *source;
+    TRY(HOSTMEM_NEW(mem, 1, "token source", &source));
     source->mem = mem;
     source->vocab_size = spec->vocab_size;
     source->id_limit = (uint32_t)INT32_MAX + 1u;
     if (spec->vocab_size > 0 && spec->vocab_size <= INT32_MAX)
         source->id_limit = (uint32_t)spec->vocab_size;
-    TRY_GOTO(status, close_source, hostmem_alloc(mem, STAGING_BYTES, 1, "token staging", &memory));
-    source->staging = memory;
+    TRY_GOTO(status, close_source, HOSTMEM_NEW(mem, STAGING_BYTES, "token staging", &source->staging));
     if (spec->path_count > 0)
         TRY_GOTO(status, close_source, source_list_paths(source, spec));
     else
@@ -133,16 +132,10 @@ const char *token_source_shard_path(const struct token_source *source, size_t sh
 
 /* ---- listing ---- */
 
-static enum gt_status source_reserve_shards(struct token_source *source, size_t count)
-{
-    void *memory = NULL;
-    TRY(hostmem_alloc(source->mem, count, sizeof(struct token_shard), "token shards", &memory));
-    source->shards = memory;
-    return GT_OK;
-}
-
 static enum gt_status source_add_path(struct token_source *source, const char *path)
 {
+    TRY(hostmem_grow(source->mem, &source->shards, &source->shard_capacity, source->shard_count + 1,
+                     sizeof source->shards[0], "token shards"));
     struct token_shard *shard = &source->shards[source->shard_count];
     TRY(hostmem_strdup(source->mem, path, &shard->path));
     shard->fd = -1;
@@ -152,7 +145,6 @@ static enum gt_status source_add_path(struct token_source *source, const char *p
 
 static enum gt_status source_list_paths(struct token_source *source, const struct token_source_spec *spec)
 {
-    TRY(source_reserve_shards(source, spec->path_count));
     for (size_t i = 0; i < spec->path_count; i++)
         TRY(source_add_path(source, spec->paths[i]));
     return GT_OK;
@@ -179,16 +171,15 @@ static int shard_compare(const void *a, const void *b)
     return strcmp(((const struct token_shard *)a)->path, ((const struct token_shard *)b)->path);
 }
 
-/* Adds up to `limit` matching files of an open folder, or only counts them when `limit` is 0. */
+/* Counts the matching files of an open folder, and adds them to `source` unless that is NULL. */
 static enum gt_status source_scan_folder(struct token_source *source, DIR *stream, const char *folder,
-                                         const char *split, size_t limit, size_t *out_count)
+                                         const char *split, size_t *out_count)
 {
     size_t count = 0;
-    rewinddir(stream);
     errno = 0;
     for (const struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
         const bool matches = shard_name_matches(entry->d_name, split);
-        if (matches && count < limit) {
+        if (matches && source != NULL) {
             char path[FILE_PATH_MAX];
             TRY(file_join(path, folder, entry->d_name));
             TRY(source_add_path(source, path));
@@ -196,10 +187,8 @@ static enum gt_status source_scan_folder(struct token_source *source, DIR *strea
         count += matches;
         errno = 0;
     }
-    if (errno != 0) {
-        log_error("%s: cannot list this folder: %s", folder, strerror(errno));
-        return GT_IO;
-    }
+    if (errno != 0)
+        return file_error(folder, "list this folder");
     *out_count = count;
     return GT_OK;
 }
@@ -208,15 +197,13 @@ static enum gt_status source_list_stream(struct token_source *source, DIR *strea
                                          const char *split)
 {
     size_t count = 0;
-    TRY(source_scan_folder(source, stream, folder, split, 0, &count));
+    TRY(source_scan_folder(source, stream, folder, split, &count));
     if (count == 0) {
         log_error("%s: no %s tokens in this folder (looked for %s.bin, %s*.bin and *_%s*.bin); "
                   "gpt-prepare --out-dir=%s INPUT makes them",
                   folder, split, split, split, split, folder);
         return GT_DATA;
     }
-    TRY(source_reserve_shards(source, count));
-    TRY(source_scan_folder(source, stream, folder, split, count, &count));
     qsort(source->shards, source->shard_count, sizeof source->shards[0], shard_compare);
     return GT_OK;
 }
@@ -230,10 +217,8 @@ static enum gt_status source_list_folder(struct token_source *source, const char
     TRY(prepared_folder_check(folder));
     bool exists;
     TRY(file_look(single, &exists));
-    if (exists) {
-        TRY(source_reserve_shards(source, 1));
+    if (exists)
         return source_add_path(source, single);
-    }
     DIR *stream = opendir(folder);
     if (stream == NULL) {
         log_error("%s: cannot open this dataset folder: %s; gpt-prepare --out-dir=%s INPUT makes it", folder,
@@ -249,12 +234,10 @@ enum gt_status token_split_exists(const char *folder, enum token_split split, bo
 {
     size_t count = 0;
     DIR *stream = opendir(folder);
-    if (stream == NULL && errno != ENOENT && errno != ENOTDIR) {
-        log_error("%s: cannot open this folder: %s", folder, strerror(errno));
-        return GT_IO;
-    }
+    if (stream == NULL && errno != ENOENT && errno != ENOTDIR)
+        return file_error(folder, "open this folder");
     if (stream != NULL) {
-        const enum gt_status status = source_scan_folder(NULL, stream, folder, token_split_name(split), 0, &count);
+        const enum gt_status status = source_scan_folder(NULL, stream, folder, token_split_name(split), &count);
         closedir(stream);
         TRY(status);
     }
@@ -263,11 +246,6 @@ enum gt_status token_split_exists(const char *folder, enum token_split split, bo
 }
 
 /* ---- headers ---- */
-
-static uint32_t bytes_u32(const unsigned char *bytes)
-{
-    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
 
 /* Opens the shard's file if it is closed; closes the oldest one when too many are open. */
 static enum gt_status shard_ensure_open(struct token_source *source, size_t index, uint64_t *out_size_bytes)
@@ -309,7 +287,8 @@ static const char *llmc_kind_of(uint32_t magic)
 
 static enum gt_status shard_read_header(struct token_shard *shard, const unsigned char *header)
 {
-    const uint32_t magic = bytes_u32(header), version = bytes_u32(header + 4), count = bytes_u32(header + 8);
+    const uint32_t magic = (uint32_t)le_read(header, 4), version = (uint32_t)le_read(header + 4, 4);
+    const uint32_t count = (uint32_t)le_read(header + 8, 4);
     const uint32_t expected = magic == TOKEN_SHARD_MAGIC_U16 ? TOKEN_SHARD_VERSION_U16 : TOKEN_SHARD_VERSION_U32;
     if (version != expected) {
         log_error("%s: header[1] (version) is %" PRIu32 "; magic %" PRIu32 " goes with version %" PRIu32, shard->path,
@@ -344,7 +323,7 @@ static enum gt_status shard_recognise(struct token_shard *shard)
     }
     const size_t available = shard->size_bytes < sizeof header ? (size_t)shard->size_bytes : sizeof header;
     TRY(file_read_at(shard->fd, shard->path, 0, header, available));
-    const uint32_t magic = bytes_u32(header);
+    const uint32_t magic = (uint32_t)le_read(header, 4);
     if (magic == TOKEN_SHARD_MAGIC_U16 || magic == TOKEN_SHARD_MAGIC_U32) {
         if (shard->size_bytes >= TOKEN_SHARD_HEADER_BYTES)
             return shard_read_header(shard, header);
@@ -372,7 +351,7 @@ static enum gt_status source_check_lengths(const struct token_source *source, in
 {
     int64_t longest = 0;
     for (size_t i = 0; i < source->shard_count; i++)
-        longest = source->shards[i].length > longest ? source->shards[i].length : longest;
+        longest = max_i64(longest, source->shards[i].length);
     if (longest <= block_size) {
         log_error("%s: %" PRId64 " tokens%s are fewer than block_size + 1 = %" PRId64, source->shards[0].path, longest,
                   source->shard_count > 1 ? " in the longest shard" : "", block_size + 1);
@@ -437,8 +416,7 @@ static enum gt_status shard_convert(const struct token_source *source, const str
 {
     const unsigned char *bytes = source->staging;
     for (int64_t i = 0; i < count; i++) {
-        const uint32_t id = shard->width_bytes == 2 ? (uint32_t)bytes[2 * i] | (uint32_t)bytes[2 * i + 1] << 8
-                                                    : bytes_u32(bytes + 4 * i);
+        const uint32_t id = (uint32_t)(shard->width_bytes == 2 ? le_read(bytes + 2 * i, 2) : le_read(bytes + 4 * i, 4));
         if (id >= source->id_limit)
             return shard_refuse_id(source, shard, index + i, id);
         out[i] = (int32_t)id;
@@ -460,7 +438,7 @@ static enum gt_status shard_read(struct token_source *source, size_t shard_index
     }
     const int64_t staged_max = (int64_t)(STAGING_BYTES / shard->width_bytes);
     for (int64_t done = 0; done < count; done += staged_max) {
-        const int64_t part = count - done < staged_max ? count - done : staged_max;
+        const int64_t part = min_i64(count - done, staged_max);
         const uint64_t offset = shard->data_offset + (uint64_t)(index + done) * shard->width_bytes;
         TRY(file_read_at(shard->fd, shard->path, offset, source->staging, (size_t)part * shard->width_bytes));
         TRY(shard_convert(source, shard, index + done, part, out + done));
@@ -478,7 +456,7 @@ enum gt_status token_source_read(struct token_source *source, int64_t position, 
     for (size_t i = source_find_shard(source, position); i < source->shard_count && done < count; i++) {
         const struct token_shard *shard = &source->shards[i];
         const int64_t index = position + done - shard->first;
-        const int64_t part = shard->length - index < count - done ? shard->length - index : count - done;
+        const int64_t part = min_i64(shard->length - index, count - done);
         TRY(shard_read(source, i, index, part, out + done));
         done += part;
     }
@@ -490,7 +468,7 @@ enum gt_status token_source_largest(struct token_source *source, int32_t *out)
 {
     int32_t ids[DIGEST_PIECE], largest = 0;
     for (int64_t at = 0; at < source->length; at += DIGEST_PIECE) {
-        const int64_t left = source->length - at, count = left < DIGEST_PIECE ? left : DIGEST_PIECE;
+        const int64_t count = min_i64(source->length - at, DIGEST_PIECE);
         TRY(token_source_read(source, at, count, ids));
         for (int64_t i = 0; i < count; i++)
             largest = ids[i] > largest ? ids[i] : largest;
@@ -502,11 +480,13 @@ enum gt_status token_source_largest(struct token_source *source, int32_t *out)
 enum gt_status token_source_digest(struct token_source *source, uint32_t *out)
 {
     int32_t ids[DIGEST_PIECE];
-    const int64_t size = source->length < DIGEST_PIECE ? source->length : DIGEST_PIECE, rest = source->length - size;
-    *out = 0;
+    uint32_t crc = 0;
+    const int64_t size = min_i64(source->length, DIGEST_PIECE), rest = source->length - size;
     for (int64_t piece = 0; piece < DIGEST_PIECES; piece++) {
         TRY(token_source_read(source, rest / (DIGEST_PIECES - 1) * piece, size, ids));
-        *out = file_crc32c(*out, ids, (size_t)size * sizeof *ids);
+        for (int64_t i = 0; i < size; i++)
+            crc = le_crc32c(crc, (uint32_t)ids[i]);
     }
+    *out = crc;
     return GT_OK;
 }

@@ -73,30 +73,31 @@ size_t utf8_encode(uint32_t code_point, char out[static 4])
     return length;
 }
 
-/* Returns the position after the ASCII bytes from `at` on; compares eight at a time. */
-static size_t ascii_skip(const unsigned char *bytes, size_t at, size_t count)
+size_t utf8_valid_end(const unsigned char *bytes, size_t at, size_t count)
 {
-    while (count - at >= sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, bytes + at, sizeof word);
-        if ((word & UINT64_C(0x8080808080808080)) != 0)
+    while (at < count) {
+        uint64_t eight;
+        if (count - at >= sizeof eight) {
+            memcpy(&eight, bytes + at, sizeof eight);
+            if ((eight & UINT64_C(0x8080808080808080)) == 0) {
+                at += sizeof eight;
+                continue;
+            }
+        }
+        uint32_t code_point;
+        const int length = utf8_decode(bytes + at, count - at, &code_point);
+        if (length <= 0)
             break;
-        at += sizeof word;
+        at += (size_t)length;
     }
-    while (at < count && bytes[at] < 0x80)
-        at++;
     return at;
 }
 
 size_t utf8_count_invalid(const unsigned char *bytes, size_t count)
 {
     size_t invalid = 0;
-    for (size_t at = ascii_skip(bytes, 0, count); at < count; at = ascii_skip(bytes, at, count)) {
-        uint32_t code_point = 0;
-        const int length = utf8_decode(bytes + at, count - at, &code_point);
-        invalid += length <= 0;
-        at += length > 0 ? (size_t)length : 1;
-    }
+    for (size_t at = utf8_valid_end(bytes, 0, count); at < count; at = utf8_valid_end(bytes, at + 1, count))
+        invalid++;
     return invalid;
 }
 

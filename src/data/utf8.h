@@ -23,6 +23,8 @@ bool utf8_is_scalar(uint32_t code_point);
 /* Writes a valid character as 1 to 4 bytes, without a terminator, and returns their number. */
 size_t utf8_encode(uint32_t code_point, char out[static 4]);
 
+/* Returns the end of the valid characters that begin at `at`: `at` itself, or up to `count`. */
+size_t utf8_valid_end(const unsigned char *bytes, size_t at, size_t count);
 /* Counts the bytes that are not continuation bytes, which is the number of characters in valid UTF-8. */
 size_t utf8_count_leads(const unsigned char *bytes, size_t count);
 /* Counts the bytes that belong to no character, including a character that the end cuts off. */

@@ -119,6 +119,7 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     const struct prepare_spec spec = {.inputs = inputs,
                                       .input_count = 1,
                                       .out_dir = fuzz_place.folder,
+                                      .field = "text",
                                       .tokenizer = TOKENIZER_BYTES,
                                       .val_fraction = 0.25};
     fuzz_path(state_path, PREPARE_STATE_NAME);

@@ -25,7 +25,6 @@ static inline void fuzz_run_open(struct fuzz_run *run, const struct prepare_spec
     struct prepare *prep = &run->prep;
     prep->mem = mem;
     prep->spec = spec;
-    prep->field = "text";
     prep->corpus = &run->corpus;
     prep->split = PREPARE_SPLIT_POSITION;
     prep->separator = PREPARE_SEPARATOR_NEWLINE;

@@ -87,6 +87,7 @@ void fuzz_one(struct hostmem *mem, const uint8_t *data, size_t size)
     const struct prepare_spec spec = {.inputs = inputs,
                                       .input_count = 1,
                                       .out_dir = fuzz_place.folder,
+                                      .field = "text",
                                       .tokenizer = TOKENIZER_BYTES,
                                       .val_fraction = 0.25,
                                       .shard_tokens = size % 2 == 0 ? 0 : 8};

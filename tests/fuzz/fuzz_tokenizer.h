@@ -16,7 +16,7 @@ static inline void fuzz_check_encodes(const struct tokenizer *tokenizer, const c
     int32_t ids[256];
     char scratch[4];
     size_t count = 0, at = 0;
-    FUZZ_CHECK(tokenizer_encode(tokenizer, text, text_count, "text", ids, &count) == GT_OK);
+    FUZZ_CHECK(tokenizer_encode_prompt(tokenizer, text, text_count, "text", ids, &count) == GT_OK);
     for (size_t i = 0; i < count; i++) {
         const char *bytes = NULL;
         const size_t length = tokenizer_token_bytes(tokenizer, ids[i], scratch, &bytes);

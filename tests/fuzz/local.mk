@@ -36,7 +36,7 @@ FUZZ_SIZES = -DARCHIVE_BLOCK_BYTES=1024 -DBPE_PIECES_MIN=16 -DCACHE_BITS=6 -DDED
 	-DSTAGING_BYTES=256 -DTOKEN_WRITER_BYTES=4096
 # Loops over hashes, distances and offsets compare with no magic words (memcmp() is traced separately); tracing their
 # comparisons would take half of the time.
-FUZZ_UNTRACED = bpe bpe_merge bpe_split bpe_train bpe_train_merge config_key crc32c oom_message tokenizer_encoder
+FUZZ_UNTRACED = bpe bpe_split bpe_train config_key crc32c oom_message tokenizer_encoder
 # CC already gave its warnings; CFLAGS may contain flags that only CC knows.
 FUZZ_COMPILE = $(FUZZ_CC) -std=c11 -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all \
 	-I. -I$(top_srcdir)/src -I$(top_srcdir) -D_DEFAULT_SOURCE -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 \

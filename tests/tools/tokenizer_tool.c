@@ -15,20 +15,32 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "data/bpe_train.h"
+#include "data/tokenizer_encoder.h"
 #include "data/tokenizer_find.h"
-#include "data/tokenizer_pool.h"
 #include "io/export_hf_tokens.h"
 
 #define INPUT_MAX ((size_t)2 << 30)
 
+enum { THREADS_MAX = 256 };
+
+struct record {
+    const char *text;
+    size_t count; /* bytes, or ids */
+    int32_t *ids; /* with room for `count` */
+    size_t id_count;
+    enum gt_status status;
+    struct tokenizer_fault fault;
+};
+
 struct tool {
     struct hostmem *mem;
     struct tokenizer *tokenizer;
-    struct tokenizer_pool *pool;
+    struct tokenizer_encoder *encoders[THREADS_MAX];
     char *input;
     size_t input_count;
-    struct tokenizer_document *documents;
+    struct record *documents;
     size_t document_count;
     int32_t *ids; /* of all documents; each has room for as many ids as it has bytes */
 };
@@ -42,11 +54,8 @@ static enum gt_status fail(const char *what)
 /* Fills tool->documents from the records; `unit` is the size of one element. */
 static enum gt_status records_list(struct tool *tool, size_t unit)
 {
-    void *memory = NULL;
     size_t at = 0;
-    TRY(hostmem_alloc(tool->mem, tool->input_count / sizeof(uint32_t) + 1, sizeof tool->documents[0], "records",
-                      &memory));
-    tool->documents = memory;
+    TRY(HOSTMEM_NEW(tool->mem, tool->input_count / sizeof(uint32_t) + 1, "records", &tool->documents));
     while (at < tool->input_count) {
         uint32_t count;
         if (tool->input_count - at < sizeof count)
@@ -55,7 +64,7 @@ static enum gt_status records_list(struct tool *tool, size_t unit)
         at += sizeof count;
         if ((tool->input_count - at) / unit < count)
             return fail("a record is cut off");
-        tool->documents[tool->document_count++] = (struct tokenizer_document){.text = tool->input + at, .count = count};
+        tool->documents[tool->document_count++] = (struct record){.text = tool->input + at, .count = count};
         at += count * unit;
     }
     return GT_OK;
@@ -81,30 +90,48 @@ static enum gt_status ids_write(const struct tool *tool, const char *path)
     return fclose(file) == 0 ? status : fail("cannot write");
 }
 
+static void record_encode(void *context, size_t index, int thread)
+{
+    struct tool *tool = context;
+    struct record *record = &tool->documents[index];
+    record->status = tokenizer_encoder_run(tool->encoders[thread], record->text, record->count,
+                                           TOKENIZER_SPECIAL_AS_TEXT, record->ids, &record->id_count, &record->fault);
+}
+
+/* Encodes all records once. */
+static enum gt_status records_encode(struct tool *tool, int threads, const char *source)
+{
+    thread_for_each(threads, tool->document_count, record_encode, tool);
+    for (size_t i = 0; i < tool->document_count; i++) {
+        const struct record *record = &tool->documents[i];
+        if (record->status == GT_OK)
+            continue;
+        tokenizer_fault_report(tool->tokenizer, record->status, &record->fault, source);
+        return record->status;
+    }
+    return GT_OK;
+}
+
 static enum gt_status tool_encode(struct tool *tool, int argc, char **argv)
 {
-    void *memory = NULL;
-    size_t failed = 0, ids = 0;
-    struct tokenizer_fault fault = {.at = 0};
+    size_t ids = 0;
     double best_s = 1e30;
     if (argc < 6)
         return fail("encode NAME THREADS RECORDS OUT [REPEATS]");
     TRY(tokenizer_find(tool->mem, argv[2], &tool->tokenizer));
-    TRY(tokenizer_pool_create(tool->mem, tool->tokenizer, atoi(argv[3]), &tool->pool));
+    const int threads = atoi(argv[3]);
+    if (threads < 1 || threads > THREADS_MAX)
+        return fail("1 to 256 threads");
+    for (int i = 0; i < threads; i++)
+        TRY(tokenizer_encoder_create(tool->mem, tool->tokenizer, &tool->encoders[i]));
     TRY(file_read_all(argv[4], INPUT_MAX, &tool->input, &tool->input_count));
     TRY(records_list(tool, 1));
-    TRY(hostmem_alloc(tool->mem, tool->input_count, sizeof(int32_t), "ids", &memory));
-    tool->ids = memory;
+    TRY(HOSTMEM_NEW(tool->mem, tool->input_count, "ids", &tool->ids));
     for (size_t i = 0; i < tool->document_count; i++)
         tool->documents[i].ids = tool->ids + (tool->documents[i].text - tool->input);
     for (int repeat = argc > 6 ? atoi(argv[6]) : 1; repeat > 0; repeat--) {
         const int64_t begin_ns = clock_monotonic_ns();
-        const enum gt_status status =
-            tokenizer_pool_run(tool->pool, tool->documents, tool->document_count, &failed, &fault);
-        if (status != GT_OK) {
-            tokenizer_fault_report(tool->tokenizer, status, &fault, argv[4]);
-            return status;
-        }
+        TRY(records_encode(tool, threads, argv[4]));
         const double seconds = (double)(clock_monotonic_ns() - begin_ns) / 1e9;
         best_s = seconds < best_s ? seconds : best_s;
     }
@@ -118,7 +145,7 @@ static enum gt_status tool_encode(struct tool *tool, int argc, char **argv)
 
 static enum gt_status record_decode(const struct tool *tool, size_t index, FILE *file)
 {
-    const struct tokenizer_document *document = &tool->documents[index];
+    const struct record *document = &tool->documents[index];
     char scratch[4];
     const char *bytes = NULL;
     uint32_t total = 0;
@@ -201,7 +228,8 @@ int main(int argc, char **argv)
     enum gt_status status = hostmem_create(&tool.mem);
     if (status == GT_OK)
         status = tool_run(&tool, argc, argv);
-    tokenizer_pool_destroy(tool.pool);
+    for (int i = 0; i < THREADS_MAX; i++)
+        tokenizer_encoder_destroy(tool.encoders[i]);
     tokenizer_destroy(tool.tokenizer);
     free(tool.input);
     hostmem_free(tool.mem, tool.documents);

@@ -1,4 +1,4 @@
-/* Tests of src/data/bpe.c and bpe_merge.c: making a vocabulary, its refusals, and encoding against the plainest
+/* Tests of src/data/bpe.c: making a vocabulary, its refusals, and encoding against the plainest
  * method. */
 #include "data/bpe.h"
 

@@ -1,9 +1,10 @@
-/* Tests of src/data/bpe_train.c and bpe_train_merge.c: known merges, ties, and a comparison with a trainer that counts
- * all pairs again for every merge. */
+/* Tests of src/data/bpe_train.c: known merges, ties, and a comparison with a trainer that counts all pairs again for
+ * every merge. */
 #include "data/bpe_train.h"
 
 #include "data/bpe_alphabet.h"
 #include "data/bpe_split.h"
+#include "data/documents.h"
 #include "tests/unit/bpe_fixture.h"
 
 static struct tokenizer *train(struct data_fixture *fixture, const char *text, size_t count, int64_t vocab_size)
@@ -160,7 +161,7 @@ START_TEST(train_agrees_with_counting_anew)
 }
 END_TEST
 
-/* Parts cut at bpe_cut() give the same counts as the whole. */
+/* Parts cut at documents_cut() give the same counts as the whole. */
 START_TEST(train_in_parts)
 {
     struct data_fixture fixture;
@@ -173,8 +174,9 @@ START_TEST(train_in_parts)
     struct tokenizer *whole = train(&fixture, text, sizeof text, 350);
     ck_assert_int_eq(bpe_trainer_create(fixture.mem, &trainer), GT_OK);
     for (size_t at = 0; at < sizeof text;) {
-        const size_t left = sizeof text - at, cut = left > 500 ? bpe_cut(text + at, 500) : left;
-        ck_assert_uint_gt(cut, 0);
+        bool forced = false;
+        const size_t left = sizeof text - at, cut = left > 500 ? documents_cut(text + at, 500, &forced) : left;
+        ck_assert(!forced);
         ck_assert_int_eq(bpe_trainer_add(trainer, text + at, cut), GT_OK);
         at += cut;
     }

@@ -58,7 +58,7 @@ START_TEST(input_standard_input)
         struct input *input = NULL;
         ck_assert_int_eq(input_open(fixture.mem, &file, with_copy ? copy : NULL, 0, &input), GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
-        ck_assert(found && !input_is_jsonl(input));
+        ck_assert(found && !input_name_is_jsonl(input_name(input)));
         ck_assert_str_eq(input_label(input), "standard input");
         read_text(input, 5, text);
         ck_assert_str_eq(text, with_copy ? "the copy" : "from a pipe");
@@ -89,7 +89,7 @@ START_TEST(input_formats_by_name)
         const struct corpus_file file = {.path = fixture_path(&fixture, names[i].name)};
         ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 0, &input), GT_OK);
         ck_assert_int_eq(input_next(input, &found), GT_OK);
-        ck_assert_int_eq(input_is_jsonl(input), names[i].is_jsonl);
+        ck_assert_int_eq(input_name_is_jsonl(input_name(input)), names[i].is_jsonl);
         input_close(input);
     }
     fixture_close(&fixture);

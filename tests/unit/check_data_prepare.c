@@ -66,7 +66,7 @@ START_TEST(prepare_chars_splits_characters)
     fixture_write_text(&fixture, "in.txt", "h\xC3\xA9llo w\xC3\xB6rld\xE2\x82\xAC"); /* 12 characters, 10 distinct */
     ck_assert_int_eq(prepare(&fixture, TOKENIZER_CHARS, "in.txt", 0.25, &result), GT_OK);
     ck_assert(result.train_tokens == 9 && result.val_tokens == 3 && result.vocab_size == 10);
-    ck_assert(result.file_count == 1 && result.skipped_count == 0);
+    ck_assert(result.documents.file_count == 1 && result.documents.skipped_count == 0);
     expect_split(&fixture, "h\xC3\xA9llo w\xC3\xB6r", "ld\xE2\x82\xAC");
     size_t count = 0;
     char *manifest = fixture_read(&fixture, "out/manifest.json", &count);
@@ -95,11 +95,11 @@ START_TEST(prepare_folder_is_joined_with_newlines)
     for (int kind = 0; kind < TOKENIZER_BPE; kind++) {
         ck_assert_int_eq(prepare(&fixture, (enum tokenizer_kind)kind, "in", 0.2, &result), GT_OK);
         ck_assert(result.train_tokens == 14 && result.val_tokens == 4);
-        ck_assert(result.file_count == 5 && result.skipped_count == 1);
+        ck_assert(result.documents.file_count == 5 && result.documents.skipped_count == 1);
         expect_split(&fixture, "one\ntwo\nthree\n", "four");
     }
-    ck_assert_str_eq(result.kinds[0].name, ".png");
-    ck_assert(result.kinds[0].count == 1 && result.kinds[1].count == 0);
+    ck_assert_str_eq(result.documents.kinds[0].name, ".png");
+    ck_assert(result.documents.kinds[0].count == 1 && result.documents.kinds[1].count == 0);
     fixture_close(&fixture);
 }
 END_TEST
@@ -336,7 +336,7 @@ START_TEST(prepare_commit_is_taken_up)
     const char *inputs[1] = {in};
     struct prepare_spec spec = many_open(&fixture, in, dir, inputs);
     ck_assert_int_eq(prepare_run(fixture.mem, &spec, &result), GT_OK);
-    ck_assert(result.document_count == 6 && result.duplicate_count == 1 && !result.resumed);
+    ck_assert(result.documents.document_count == 6 && result.counts.duplicates == 1 && !result.resumed);
     ck_assert(result.train_files > 1 && result.val_files >= 1 && result.vocab_size > 257);
     char *manifest = fixture_read(&fixture, "out/manifest.json", &count);
     ck_assert_int_eq(unlink(fixture_path(&fixture, "out/val_000001.bin")), 0);
@@ -355,7 +355,8 @@ START_TEST(prepare_commit_is_taken_up)
     ck_assert_int_eq(rmdir(fixture_path(&fixture, "out/val_000001.bin")), 0);
     ck_assert_int_eq(prepare_run(fixture.mem, &spec, &again), GT_OK);
     ck_assert(again.resumed && again.train_tokens == result.train_tokens && again.val_tokens == result.val_tokens);
-    ck_assert(again.document_count == 6 && again.duplicate_count == 1 && again.vocab_size == result.vocab_size);
+    ck_assert(again.documents.document_count == 6 && again.counts.duplicates == 1 &&
+              again.vocab_size == result.vocab_size);
     char *second = fixture_read(&fixture, "out/manifest.json", &count);
     ck_assert_str_eq(manifest, second);
     ck_assert_int_eq(prepared_folder_check(dir), GT_OK);

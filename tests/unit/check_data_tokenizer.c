@@ -37,18 +37,18 @@ START_TEST(tokenizer_chars_encode_and_decode)
     int32_t ids[32];
     size_t count = 0;
     ck_assert_int_eq(tokenizer_vocab_size(tokenizer), 7);
-    ck_assert_int_eq(tokenizer_encode(tokenizer, text, strlen(text), "start", ids, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, text, strlen(text), "start", ids, &count), GT_OK);
     const int32_t expected[] = {2, 3, 1, 0, 4, 5, 6};
     ck_assert_uint_eq(count, 7);
     ck_assert_int_eq(memcmp(ids, expected, sizeof expected), 0);
     expect_decoded(tokenizer, ids, count, text);
     ck_assert_int_eq(tokenizer_id_of(tokenizer, 'c'), -1);
     ck_assert_int_eq(tokenizer_id_of(tokenizer, 0x10FFFF), -1);
-    ck_assert_int_eq(tokenizer_encode(tokenizer, "abc", 3, "start", ids, &count), GT_DATA);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "abc", 3, "start", ids, &count), GT_DATA);
     FIXTURE_SAYS(&fixture, "start: the character U+0063 at byte 2");
-    ck_assert_int_eq(tokenizer_encode(tokenizer, "a\xFF", 2, "start", ids, &count), GT_DATA);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "a\xFF", 2, "start", ids, &count), GT_DATA);
     FIXTURE_SAYS(&fixture, "byte 1 is not UTF-8");
-    ck_assert_int_eq(tokenizer_encode(tokenizer, "a\xC3", 2, "start", ids, &count), GT_DATA);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "a\xC3", 2, "start", ids, &count), GT_DATA);
     const int32_t outside[] = {2, 7, -1, 3};
     expect_decoded(tokenizer, outside, 4,
                    "a\xEF\xBF\xBD\xEF\xBF\xBD"
@@ -81,7 +81,7 @@ START_TEST(tokenizer_bytes_decode_as_a_stream)
         bytes[i] = (unsigned char)i;
         all[i] = i;
     }
-    ck_assert_int_eq(tokenizer_encode(tokenizer, (const char *)bytes, 256, "start", ids, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, (const char *)bytes, 256, "start", ids, &count), GT_OK);
     ck_assert_uint_eq(count, 256);
     ck_assert_int_eq(memcmp(all, ids, sizeof ids), 0);
     tokenizer_destroy(tokenizer);

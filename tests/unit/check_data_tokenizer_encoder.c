@@ -1,8 +1,7 @@
-/* Tests of src/data/tokenizer_encoder.c and tokenizer_pool.c: round trips, special tokens, faults, cutting, threads. */
+/* Tests of src/data/tokenizer_encoder.c: round trips, special tokens, faults. */
 #include "data/tokenizer_encoder.h"
 
 #include "data/bpe_split.h"
-#include "data/tokenizer_pool.h"
 #include "data/utf8.h"
 #include "tests/unit/bpe_fixture.h"
 
@@ -91,7 +90,7 @@ START_TEST(stream_shows_the_bytes)
     struct tokenizer *tokenizer = make_trained(&fixture, 400);
     ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
     random_text(8, true, text, sizeof text);
-    ck_assert_int_eq(tokenizer_encode(tokenizer, text, sizeof text, "text", ids, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, text, sizeof text, "text", ids, &count), GT_OK);
     for (size_t i = 0; i < count; i++) {
         const size_t length = tokenizer_stream_push(tokenizer, &stream, ids[i], piece);
         memcpy(shown + at, piece, length);
@@ -138,8 +137,7 @@ START_TEST(encoder_special_tokens)
     ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, text, strlen(text), "start", direct, &direct_count), GT_OK);
     ck_assert_uint_eq(direct_count, count);
     ck_assert_mem_eq(ids, direct, count * sizeof ids[0]);
-    ck_assert_int_eq(tokenizer_encode(tokenizer, "<|endoftext|>", 13, "start", direct, &direct_count), GT_OK);
-    ck_assert_uint_gt(direct_count, 1);
+    ck_assert_uint_gt(run(encoder, "<|endoftext|>", 13, TOKENIZER_SPECIAL_AS_TEXT, ids), 1);
     ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "<|endoftext|>", 13, "start", direct, &direct_count), GT_OK);
     ck_assert_uint_eq(direct_count, 1);
     tokenizer_encoder_destroy(encoder);
@@ -233,106 +231,15 @@ START_TEST(encoder_chars_and_bytes)
     tokenizer_fault_report(chars, GT_NO_MEMORY, &fault, "file.txt");
     FIXTURE_SAYS(&fixture, "file.txt: out of memory");
     tokenizer_encoder_destroy(encoder);
-    ck_assert_int_eq(tokenizer_cut(chars, "ab\xE4\xB8", 4, false), 2);
-    ck_assert_int_eq(tokenizer_cut(chars, "ab\xE4\xB8", 4, true), 4);
-    ck_assert_int_eq(tokenizer_cut(chars, "ab\xE4\xB8\xAD", 5, false), 5);
-    ck_assert_int_eq(tokenizer_cut(chars, "ab\xFF", 3, false), 3); /* no character's prefix: the encoder refuses it */
     tokenizer_destroy(chars);
     ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
     ck_assert_int_eq(tokenizer_eot(bytes), -1);
     ck_assert_ptr_null(tokenizer_bpe(bytes));
-    ck_assert_int_eq(tokenizer_cut(bytes, "a b", 3, false), 3);
     ck_assert_int_eq(tokenizer_encoder_create(fixture.mem, bytes, &encoder), GT_OK);
     ck_assert_uint_eq(run(encoder, "\xFF\x00z", 3, TOKENIZER_SPECIAL_ALLOWED, ids), 3);
     ck_assert(ids[0] == 255 && ids[1] == 0 && ids[2] == 'z');
     tokenizer_encoder_destroy(encoder);
     tokenizer_destroy(bytes);
-    fixture_close(&fixture);
-}
-END_TEST
-
-/* ---- the pool ---- */
-
-enum { LARGE_BYTES = 3 << 20, DOCUMENTS = 200 };
-
-/* Makes one document of several parts, one without a place to cut it, many small ones, and empty ones. */
-static void make_documents(struct tokenizer_document *documents, char *text, int32_t *ids)
-{
-    size_t at = 0;
-    random_text(31, true, text, LARGE_BYTES);
-    memset(text + LARGE_BYTES / 2, 'a', LARGE_BYTES / 4);
-    for (uint32_t i = 0; i < DOCUMENTS; i++) {
-        const size_t count = i == 3 ? LARGE_BYTES * 7 / 8 : i % 10 == 0 ? 0 : random_below(32, i, 300);
-        documents[i] = (struct tokenizer_document){.text = text + at, .count = count, .ids = ids + at};
-        at += count;
-    }
-    ck_assert_uint_le(at, LARGE_BYTES);
-}
-
-static void compare_pool(struct data_fixture *fixture, const struct tokenizer *tokenizer, int threads)
-{
-    static struct tokenizer_document documents[DOCUMENTS];
-    struct tokenizer_encoder *encoder = NULL;
-    struct tokenizer_pool *pool = NULL;
-    struct tokenizer_fault fault;
-    size_t failed = 77;
-    char *text = malloc(LARGE_BYTES);
-    int32_t *ids = malloc(LARGE_BYTES * sizeof ids[0]), *expected = malloc(LARGE_BYTES * sizeof ids[0]);
-    ck_assert(text != NULL && ids != NULL && expected != NULL);
-    make_documents(documents, text, ids);
-    ck_assert_int_eq(tokenizer_pool_create(fixture->mem, tokenizer, threads, &pool), GT_OK);
-    ck_assert_int_eq(tokenizer_encoder_create(fixture->mem, tokenizer, &encoder), GT_OK);
-    for (int repeat = 0; repeat < 2; repeat++) {
-        ck_assert_int_eq(tokenizer_pool_run(pool, documents, DOCUMENTS, &failed, &fault), GT_OK);
-        for (size_t i = 0; i < DOCUMENTS; i++) {
-            const size_t count =
-                run(encoder, documents[i].text, documents[i].count, TOKENIZER_SPECIAL_AS_TEXT, expected);
-            ck_assert_uint_eq(documents[i].id_count, count);
-            ck_assert_mem_eq(documents[i].ids, expected, count * sizeof ids[0]);
-        }
-    }
-    tokenizer_encoder_destroy(encoder);
-    tokenizer_pool_destroy(pool);
-    free(expected);
-    free(ids);
-    free(text);
-}
-
-START_TEST(pool_does_not_depend_on_threads)
-{
-    struct data_fixture fixture;
-    struct tokenizer *bytes = NULL;
-    fixture_open(&fixture);
-    struct tokenizer *tokenizer = make_trained(&fixture, 400);
-    ck_assert_int_eq(tokenizer_create_bytes(fixture.mem, &bytes), GT_OK);
-    compare_pool(&fixture, tokenizer, 1);
-    compare_pool(&fixture, tokenizer, 5);
-    compare_pool(&fixture, bytes, 2);
-    tokenizer_destroy(bytes);
-    tokenizer_destroy(tokenizer);
-    fixture_close(&fixture);
-}
-END_TEST
-
-START_TEST(pool_names_the_first_fault)
-{
-    struct data_fixture fixture;
-    struct tokenizer_pool *pool = NULL;
-    struct tokenizer_fault fault = {.at = 0};
-    int32_t ids[3][8];
-    size_t failed = 77;
-    fixture_open(&fixture);
-    struct tokenizer *chars = make_chars(&fixture);
-    struct tokenizer_document documents[] = {{"ab", 2, ids[0], 0}, {"a b?", 4, ids[1], 0}, {"\xFF", 1, ids[2], 0}};
-    ck_assert_int_eq(tokenizer_pool_create(fixture.mem, chars, 3, &pool), GT_OK);
-    ck_assert_int_eq(tokenizer_pool_run(pool, documents, 3, &failed, &fault), GT_DATA);
-    ck_assert_uint_eq(failed, 1);
-    ck_assert(fault.at == 3 && fault.code_point == '?');
-    ck_assert_int_eq(tokenizer_pool_run(pool, documents, 1, &failed, &fault), GT_OK);
-    ck_assert_uint_eq(documents[0].id_count, 2);
-    ck_assert_int_eq(tokenizer_pool_run(pool, documents, 0, &failed, &fault), GT_OK);
-    tokenizer_pool_destroy(pool);
-    tokenizer_destroy(chars);
     fixture_close(&fixture);
 }
 END_TEST
@@ -344,18 +251,18 @@ START_TEST(encoder_survives_failed_allocations)
     fixture_open(&fixture);
     struct tokenizer *tokenizer = make_trained(&fixture, 300);
     for (size_t n = 1;; n++) {
-        struct tokenizer_pool *pool = NULL;
+        struct tokenizer_encoder *encoder = NULL;
         hostmem_fail_at(fixture.mem, n);
-        const enum gt_status status = tokenizer_pool_create(fixture.mem, tokenizer, 2, &pool);
+        const enum gt_status status = tokenizer_encoder_create(fixture.mem, tokenizer, &encoder);
         hostmem_fail_at(fixture.mem, 0);
-        tokenizer_pool_destroy(pool);
+        tokenizer_encoder_destroy(encoder);
         if (status == GT_OK)
             break;
         ck_assert_int_eq(status, GT_NO_MEMORY);
-        ck_assert_ptr_null(pool);
+        ck_assert_ptr_null(encoder);
         failures++;
     }
-    ck_assert_uint_ge(failures, 8);
+    ck_assert_uint_ge(failures, 3);
     tokenizer_destroy(tokenizer);
     fixture_close(&fixture);
 }
@@ -363,4 +270,4 @@ END_TEST
 
 UNIT_TESTS(data_tokenizer_encoder, encoder_bpe_is_the_definition, stream_shows_the_bytes, encoder_special_tokens,
            encoder_longest_special_token, encoder_cache_tells_pieces_apart, encoder_chars_and_bytes,
-           pool_does_not_depend_on_threads, pool_names_the_first_fault, encoder_survives_failed_allocations)
+           encoder_survives_failed_allocations)

@@ -154,7 +154,7 @@ START_TEST(find_gpt2)
     int32_t ids[16];
     size_t count = 0;
     const int32_t expected[] = {15496, 11, 995, 0}; /* GPT-2's well-known "Hello, world!" */
-    ck_assert_int_eq(tokenizer_encode(tokenizer, "Hello, world!", 13, "text", ids, &count), GT_OK);
+    ck_assert_int_eq(tokenizer_encode_prompt(tokenizer, "Hello, world!", 13, "text", ids, &count), GT_OK);
     ck_assert_uint_eq(count, 4);
     ck_assert_mem_eq(ids, expected, sizeof expected);
     tokenizer_destroy(tokenizer);

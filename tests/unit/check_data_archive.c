@@ -1,10 +1,10 @@
-/* Tests of src/data/archive_stream.c: texts and members, levels, names that leave the archive, and archives that were
+/* Tests of src/data/input.c with compressed files and archives: texts and members, levels, names that leave the archive, and archives that were
  * cut short or damaged at every place.  Without libarchive it tests the one line that reports so. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
 
-#include "data/archive_stream.h"
+#include "data/input.h"
 
 #include "base/file.h"
 #include "tests/unit/data_fixture.h"
@@ -17,9 +17,9 @@ START_TEST(archive_names)
     } names[] = {{"a.gz", 1},        {"a.txt.xz", 5}, {"a.tar.zst", 5}, {"a.tgz", 1}, {"a.tar", 1},
                  {"a.jsonl.bz2", 7}, {"a.txt", 0},    {".gz", 0},       {"gz", 0},    {"a.gz.txt", 0}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        ck_assert_int_eq(archive_name_is_packed(names[i].name), names[i].stem > 0);
+        ck_assert_int_eq(input_name_is_packed(names[i].name), names[i].stem > 0);
         if (names[i].stem > 0)
-            ck_assert_uint_eq(archive_name_stem(names[i].name), names[i].stem);
+            ck_assert_uint_eq(input_name_stem(names[i].name), names[i].stem);
     }
 }
 END_TEST
@@ -29,10 +29,11 @@ END_TEST
 START_TEST(archive_refused_without_libarchive)
 {
     struct data_fixture fixture;
-    struct archive_stream *stream = NULL;
+    struct input *input = NULL;
     fixture_open(&fixture);
     fixture_write_text(&fixture, "a.gz", "x");
-    ck_assert_int_eq(archive_stream_open(fixture.mem, fixture_path(&fixture, "a.gz"), 0, &stream), GT_UNSUPPORTED);
+    const struct corpus_file file = {.path = fixture_path(&fixture, "a.gz")};
+    ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 0, &input), GT_UNSUPPORTED);
     FIXTURE_SAYS(&fixture, "a.gz: this gpt-prepare was built without libarchive");
     fixture_close(&fixture);
 }
@@ -91,28 +92,28 @@ static size_t tar_make(unsigned char out[static ARCHIVE_BYTES_MAX], int (*add_fi
 static enum gt_status read_all(struct data_fixture *fixture, const char *name, char out[static TEXT_MAX])
 {
     char path[512];
-    struct archive_stream *stream = NULL;
-    const char *text_name = NULL;
-    bool is_member = false;
+    struct input *input = NULL;
+    bool found = false;
     size_t length = 0;
     strcpy(path, fixture_path(fixture, name));
+    const struct corpus_file file = {.path = path};
     out[0] = '\0';
-    TRY(archive_stream_open(fixture->mem, path, 0, &stream));
-    enum gt_status status = archive_stream_next(stream, &text_name, &is_member);
-    while (status == GT_OK && text_name != NULL) {
-        length += (size_t)snprintf(out + length, TEXT_MAX - length, "%s=", text_name);
+    TRY(input_open(fixture->mem, &file, NULL, 0, &input));
+    enum gt_status status = input_next(input, &found);
+    while (status == GT_OK && found) {
+        length += (size_t)snprintf(out + length, TEXT_MAX - length, "%s=", input_name(input));
         size_t got = 1;
         while (status == GT_OK && got > 0) {
             ck_assert_uint_lt(length + 101, TEXT_MAX);
-            status = archive_stream_read(stream, (unsigned char *)out + length, 100, &got);
+            status = input_read(input, (unsigned char *)out + length, 100, &got);
             length += status == GT_OK ? got : 0;
         }
         out[length++] = '|';
         out[length] = '\0';
         if (status == GT_OK)
-            status = archive_stream_next(stream, &text_name, &is_member);
+            status = input_next(input, &found);
     }
-    archive_stream_close(stream);
+    input_close(input);
     return status;
 }
 
@@ -168,12 +169,12 @@ START_TEST(archive_levels)
     fixture_open(&fixture);
     const struct member text = {"in.txt", "inner", 5, AE_IFREG};
     size_t size = tar_make(bytes[0], archive_write_add_filter_gzip, &text, 1);
-    for (int level = 1; level < ARCHIVE_DEPTH_MAX; level++) {
+    for (int level = 1; level < INPUT_DEPTH_MAX; level++) {
         const struct member inner[2] = {{"x.tar.gz", bytes[(level + 1) % 2], size, AE_IFREG},
                                         {"y.txt", "after", 5, AE_IFREG}};
         size = tar_make(bytes[level % 2], archive_write_add_filter_gzip, inner, 2);
     }
-    const int last = (ARCHIVE_DEPTH_MAX - 1) % 2;
+    const int last = (INPUT_DEPTH_MAX - 1) % 2;
     fixture_write(&fixture, "deep.tar.gz", bytes[last], size);
     expect_texts(&fixture, "deep.tar.gz", "in.txt=inner|y.txt=after|y.txt=after|y.txt=after|");
     const struct member more = {"x.tar.gz", bytes[last], size, AE_IFREG};
@@ -188,20 +189,19 @@ START_TEST(archive_checksum_covers_the_file)
 {
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
     struct data_fixture fixture;
-    struct archive_stream *stream = NULL;
-    const char *name = "";
-    bool is_member = false;
+    struct input *input = NULL;
+    bool found = true;
     fixture_open(&fixture);
     const size_t size = tar_make(bytes, archive_write_add_filter_none, plain_members, PLAIN_COUNT);
     memset(bytes + size, 'x', 100); /* after the end mark: not part of the archive, but part of the file */
     fixture_write(&fixture, "a.tar", bytes, size + 100);
-    const char *path = fixture_path(&fixture, "a.tar");
-    ck_assert_int_eq(archive_stream_open(fixture.mem, path, 99, &stream), GT_OK);
-    while (name != NULL)
-        ck_assert_int_eq(archive_stream_next(stream, &name, &is_member), GT_OK);
-    ck_assert_uint_eq(archive_stream_file_bytes(stream), size + 100);
-    ck_assert_uint_eq(archive_stream_file_crc32c(stream), file_crc32c(99, bytes, size + 100));
-    archive_stream_close(stream);
+    const struct corpus_file file = {.path = fixture_path(&fixture, "a.tar")};
+    ck_assert_int_eq(input_open(fixture.mem, &file, NULL, 99, &input), GT_OK);
+    while (found)
+        ck_assert_int_eq(input_next(input, &found), GT_OK);
+    ck_assert_uint_eq(input_file_bytes(input), size + 100);
+    ck_assert_uint_eq(input_file_crc32c(input), file_crc32c(99, bytes, size + 100));
+    input_close(input);
     fixture_close(&fixture);
 }
 END_TEST
@@ -211,7 +211,7 @@ START_TEST(archive_refusals)
     static unsigned char bytes[ARCHIVE_BYTES_MAX];
     static const char *const bad_names[] = {"../x", "a/../x", "/x", "a/..", ".."};
     struct data_fixture fixture;
-    struct archive_stream *stream = NULL;
+    struct input *input = NULL;
     fixture_open(&fixture);
     for (size_t i = 0; i < sizeof bad_names / sizeof bad_names[0]; i++) {
         const struct member member = {bad_names[i], "x", 1, AE_IFREG};
@@ -222,10 +222,12 @@ START_TEST(archive_refusals)
     expect_refused(&fixture, "a.gz", "a.gz: the file is empty");
     fixture_write_text(&fixture, "a.gz", "plain text");
     expect_refused(&fixture, "a.gz", "a.gz: is neither compressed nor a tar archive");
-    const char *missing = fixture_path(&fixture, "none.gz");
-    ck_assert_int_eq(archive_stream_open(fixture.mem, missing, 0, &stream), GT_IO);
-    hostmem_fail_at(fixture.mem, 1);
-    ck_assert_int_eq(archive_stream_open(fixture.mem, missing, 0, &stream), GT_NO_MEMORY);
+    const struct corpus_file missing = {.path = fixture_path(&fixture, "none.gz")};
+    ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, &input), GT_IO);
+    for (size_t n = 1; n <= 2; n++) {
+        hostmem_fail_at(fixture.mem, n);
+        ck_assert_int_eq(input_open(fixture.mem, &missing, NULL, 0, &input), GT_NO_MEMORY);
+    }
     fixture_close(&fixture);
 }
 END_TEST
@@ -328,9 +330,9 @@ END_TEST
 
 #endif
 
-Suite *data_archive_stream_suite(void)
+Suite *data_archive_suite(void)
 {
-    Suite *suite = suite_create("data_archive_stream");
+    Suite *suite = suite_create("data_archive");
     TCase *cases = tcase_create("all");
     tcase_add_test(cases, archive_names);
 #ifndef HAVE_LIBARCHIVE
@@ -349,4 +351,4 @@ Suite *data_archive_stream_suite(void)
     return suite;
 }
 
-UNIT_MAIN(data_archive_stream)
+UNIT_MAIN(data_archive)
